@@ -83,13 +83,13 @@ pub fn capture(bytes: &[u8]) {
     }
 }
 
-/// The readers of flows and of changes: what is read of a rule is printed so that it reads the same.
+/// The readers of flows and of changes: a printed rule reads as the same rule.
 pub fn flow_syntax(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let options = ReadOptions::default();
     let changes = flows::read_changes(text, "fuzz", &options).unwrap_or_default();
     for change in changes.into_iter().filter(|change| change.command == flows::Command::Add) {
-        assert_eq!(change.table, Some(change.rule.table), "what is added is for one table");
+        assert_eq!(change.table, Some(change.rule.table), "a rule is added to one table");
     }
     let Ok(rules) = flows::read(text, "fuzz", &options) else { return };
     for rule in rules {
@@ -108,7 +108,7 @@ pub fn classbench(bytes: &[u8]) {
     if let Ok(rules) = flowlane::rule::read(text, "fuzz", Some(Format::Classbench), &options) {
         // A mask of the protocol may have holes, which its printer writes and reads.
         if let Ok(printed) = filters::print(&rules) {
-            let back = filters::read(&printed, "printed", &options).expect("what is printed is read");
+            let back = filters::read(&printed, "printed", &options).expect("printed filters are read");
             let matches = |rules: &[Rule]| rules.iter().map(|r| r.matches.clone()).collect::<Vec<_>>();
             assert_eq!(matches(&back), matches(&rules), "{printed}");
         }

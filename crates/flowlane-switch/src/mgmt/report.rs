@@ -1,4 +1,4 @@
-//! What a switch has done, as data: the command line prints it as tables or as JSON.
+//! The counters of a switch, as data: the command line prints them as tables or as JSON.
 
 mod function;
 mod merge;
@@ -19,7 +19,7 @@ use crate::stage::route::{HopSpec, NextHop, RouteTable};
 use crate::state::meter::{Meter, MeterCounters};
 use crate::tunnel::{Tunnel, Tunnels};
 
-/// Everything that the switch counts.
+/// All counters of a switch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     pub ports: Vec<PortReport>,
@@ -30,7 +30,7 @@ pub struct Report {
     pub tunnels_refused: Vec<Counted>,
     pub stages: Vec<StageReport>,
     pub caches: CacheReport,
-    /// Where a table answers later.
+    /// For offloaded tables only.
     pub waiting: Option<WaitingReport>,
     pub drops: DropReport,
     pub malformed: Vec<Counted>,
@@ -56,7 +56,7 @@ pub struct TableReport {
     pub number: u8,
     pub name: String,
     pub engine: Cow<'static, str>,
-    /// Why answers do not come from where they should, where that is so.
+    /// The problem of an offloaded table that the CPU answers for.
     pub trouble: Option<String>,
     pub table_bytes: usize,
     pub missed_packets: u64,
@@ -78,7 +78,7 @@ pub struct RuleReport {
 pub struct RouteTableReport {
     pub number: u8,
     pub name: String,
-    /// Of IPv4 and of IPv6: one name where they have the same.
+    /// The engines of IPv4 and IPv6; one name where they are equal.
     #[serde(default)]
     pub engines: String,
     pub routes: usize,
@@ -126,14 +126,14 @@ pub struct CacheReport {
     pub signature_lookups: u64,
     pub signature_hits: u64,
     pub signature_bytes: usize,
-    /// What was asked at the end: the caches in front of the megaflow cache, or only the tables.
+    /// The lookups in use at the end: the caches in front of the megaflow cache, or only the tables.
     pub asked: Vec<Cow<'static, str>>,
-    /// The mode that the number of flows led to, at the end; none where caches are not chosen by it.
+    /// The mode at the end, low or high flow count; none where one setting serves both.
     pub mode: Option<Cow<'static, str>>,
     pub mode_switches: u64,
     pub cache_first_bursts: u64,
     pub table_first_bursts: u64,
-    /// Flows among the last few hundred packets, as far as that can be told.
+    /// An estimate of the number of flows among the last few hundred packets.
     pub flows_seen: Option<f64>,
     pub megaflows: usize,
     pub megaflow_masks: usize,
@@ -144,13 +144,13 @@ pub struct CacheReport {
     pub megaflows_evicted: u64,
     pub megaflows_refused: u64,
     pub megaflow_bytes: usize,
-    /// Packets that brought a megaflow, or would have where there is room.
+    /// Packets that were translated, and installed a megaflow if there was room.
     pub slow_path_packets: u64,
-    /// Packets that were looked up in rule tables without one, once for each table.
+    /// Packets looked up in rule tables without a megaflow, counted once per table.
     pub table_lookups: u64,
 }
 
-/// Packets that waited for tables that answer later.
+/// Packets that waited for offloaded tables.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WaitingReport {
     pub asked_packets: u64,
@@ -164,7 +164,7 @@ pub struct WaitingReport {
     pub longest_gathering_us: f64,
 }
 
-/// Packets that did not leave.
+/// Dropped packets, by reason.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DropReport {
     pub by_rule: u64,
@@ -181,7 +181,7 @@ pub struct DropReport {
 }
 
 impl DropReport {
-    /// Each reason in words, and its packets.
+    /// Returns each reason in words, and its packets.
     pub fn reasons(&self) -> [(&'static str, u64); 11] {
         let Self {
             by_rule,
@@ -255,7 +255,7 @@ pub struct CounterReport {
 }
 
 impl Report {
-    /// The counters of `worker`, up to this moment.
+    /// Reports the current counters of `worker`.
     pub fn of(worker: &mut Worker) -> Self {
         worker.lookup.collect_counters();
         let tables = tables(worker, true);
@@ -263,14 +263,14 @@ impl Report {
         Self { tables, functions, ..Self::brief(worker) }
     }
 
-    /// The counters of all workers of a switch.
+    /// Reports the counters of all workers of a switch.
     pub fn of_all(workers: &mut [Worker]) -> Option<Self> {
-        // What they have in common is in the first's report, and is to be complete.
+        // Shared counters are in the first report, and must be complete.
         workers.iter_mut().for_each(|worker| worker.lookup.collect_counters());
         Self::sum(workers.iter_mut().map(Self::of))
     }
 
-    /// What several workers' reports come to; none of none.
+    /// Adds the reports of several workers; `None` for no worker.
     pub fn sum(reports: impl IntoIterator<Item = Self>) -> Option<Self> {
         reports.into_iter().reduce(|mut sum, report| {
             sum.add(report);
@@ -278,7 +278,7 @@ impl Report {
         })
     }
 
-    /// The same without the lists that may be long: rules, and what functions know. For a worker that packets wait for.
+    /// Reports the counters of `worker` without long lists (rules, entries of stateful stages), since packets wait for it.
     pub fn brief(worker: &mut Worker) -> Self {
         let malformed = malformed(worker);
         Self {

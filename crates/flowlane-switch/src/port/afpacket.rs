@@ -1,4 +1,4 @@
-//! Interfaces of the system, through packet sockets (packet(7)).
+//! Network interfaces through packet sockets (packet(7)).
 //!
 //! The kernel hands over frames as its own interfaces exchange them: a virtual neighbour leaves checksums
 //! to be filled in and sends TCP in pieces of up to 64 KiB. With `PACKET_VNET_HDR` it says so, and the port
@@ -12,7 +12,7 @@
 //! directions of a flow, and on all interfaces (`PACKET_FANOUT_HASH`; of fragments by addresses alone).
 //!
 //! *An interface that goes away* leaves a socket without one. Its name is looked for ten times a second, and when there is an interface of
-//! that name again the socket is bound to it; one of several has to be opened again, which needs permission again.
+//! that name again the socket is bound to it; one of several has to be reopened, which needs the permission again.
 
 mod outgoing;
 mod udp_gso;
@@ -40,14 +40,14 @@ const BATCH: usize = 32;
 /// Frames beyond this length are not copied.
 const SHORT: usize = 2048;
 
-/// Bytes that may wait in a socket: some tens of large frames.
+/// Receive buffer of a socket: some tens of large frames.
 const ROOM: libc::c_int = 8 << 20;
 
-/// Calls with frames between two requests for the number of frames that the kernel had no room for.
-const ASK_FOR_LOST: u32 = 256;
+/// Receive calls after which the kernel is asked for the number of dropped frames.
+const DROP_QUERY_CALLS: u32 = 256;
 
-/// Between two looks at whether an interface is there again.
-const LOOK: Duration = Duration::from_millis(100);
+/// Time between two checks for a reappeared interface.
+const REAPPEARANCE_POLL: Duration = Duration::from_millis(100);
 
 /// An interface, or a worker's part of what comes in through one.
 pub struct AfPacketPort {
@@ -64,11 +64,11 @@ pub struct AfPacketPort {
     pending: VecDeque<Vec<u8>>,
     incoming: Incoming,
     outgoing: Outgoing,
-    /// Frames that arrived and could not be received, since the last request.
+    /// Frames dropped on receipt since `rx_dropped` was last called.
     lost: u64,
-    /// Calls that gave frames since the kernel was asked how many it had no room for.
-    calls_untold: u32,
-    /// Offload metadata stays with the frames.
+    /// Receive calls since the kernel was asked for the number of dropped frames.
+    calls_since_query: u32,
+    /// Frames keep their offload metadata.
     keeps_offloads: bool,
 }
 
@@ -90,9 +90,9 @@ struct Incoming {
     is_over: bool,
 }
 
-/// The result of a call for frames.
+/// The result of a receive call.
 enum Read {
-    /// The number of frames.
+    /// The number of frames received.
     Frames(usize),
     /// A frame that the kernel cannot hand over: it is lost, and there may be others.
     Lost,
@@ -109,7 +109,7 @@ impl AfPacketPort {
         Ok(Self::open_all(interface, 1)?.remove(0))
     }
 
-    /// Opens the interface for several workers.
+    /// Opens an interface with a socket for each worker.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -154,7 +154,7 @@ impl AfPacketPort {
             incoming,
             outgoing,
             lost: 0,
-            calls_untold: 0,
+            calls_since_query: 0,
             keeps_offloads: false,
         })
     }
@@ -168,7 +168,7 @@ impl AfPacketPort {
     /// The interface may have gone, or be there again.
     #[cold]
     fn look(&mut self) {
-        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < REAPPEARANCE_POLL) {
             return;
         }
         self.looked = Some(Instant::now());
@@ -215,14 +215,14 @@ impl AfPacketPort {
             message.msg_controllen = size_of_val(&control[i]) as _;
         }
         // SAFETY: each message points to its two parts and control memory, those to memory of the lengths given, all of it alive
-        // and borrowed by no other code during the call, which has at most as many messages as there are.
+        // and not borrowed elsewhere during the call, which has at most as many messages as there are.
         let got = unsafe {
             let (socket, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT as _);
             libc::recvmmsg(socket, messages.as_mut_ptr(), BATCH as _, flags, std::ptr::null_mut())
         };
         self.incoming.more = got == BATCH as libc::c_int;
         self.incoming.is_over = got <= 0;
-        self.calls_untold += u32::from(got > 0);
+        self.calls_since_query += u32::from(got > 0);
         if got < 0 {
             let error = io::Error::last_os_error();
             if matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) {
@@ -281,7 +281,7 @@ impl Port for AfPacketPort {
             if let Some(left) = offload
                 && !(self.keeps_offloads && tag.is_none() && left.can_be_left())
             {
-                // Other protocols than TCP and UDP cannot be segmented; such a frame is lost, as on a slower link.
+                // Only TCP and UDP can be segmented; other large frames are dropped, as on a slower link.
                 let pending = &mut self.pending;
                 if left.cut.is_some() {
                     let cut = left.finish(bytes, |piece| pending.push_back(with_tag(piece, tag)));
@@ -304,9 +304,9 @@ impl Port for AfPacketPort {
 
     fn rx_dropped(&mut self) -> u64 {
         // Seldom under load, and when it has ended.
-        if self.calls_untold >= ASK_FOR_LOST || self.calls_untold > 0 && self.incoming.is_over {
+        if self.calls_since_query >= DROP_QUERY_CALLS || self.calls_since_query > 0 && self.incoming.is_over {
             self.lost += dropped_by_kernel(&self.socket);
-            self.calls_untold = 0;
+            self.calls_since_query = 0;
         }
         std::mem::take(&mut self.lost)
     }
@@ -339,7 +339,7 @@ fn part(bytes: &mut [u8]) -> libc::iovec {
     libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
 }
 
-/// Interprets an error that the kernel has given instead of a frame. Only a socket that is none ends the port: an
+/// Interprets an error of the kernel in place of a frame. Only an invalid socket ends the port: an
 /// interface may come back, memory may be free again, and where the kernel cannot describe a frame's offload by virtio's
 /// header (EINVAL), only that frame is gone.
 fn failed_read(error: io::Error) -> io::Result<Read> {
@@ -406,7 +406,7 @@ fn open_socket(index: libc::c_int, spread: Option<&Spread>) -> io::Result<OwnedF
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the system has just returned this descriptor, and no other code has it.
+    // SAFETY: the system has just returned this descriptor, and it has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     for option in [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_IGNORE_OUTGOING] {
         set_option(&socket, libc::SOL_PACKET, option, &1 as &libc::c_int)?;
@@ -416,7 +416,7 @@ fn open_socket(index: libc::c_int, spread: Option<&Spread>) -> io::Result<OwnedF
         .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &ROOM))?;
     attach(&socket, index)?;
     if let Some(spread) = spread {
-        // A thread that panicked with it has not changed it.
+        // A panicking holder has not changed it.
         join(&socket, index, &mut spread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))?;
     }
     Ok(socket)
@@ -430,7 +430,7 @@ fn join(socket: &OwnedFd, index: libc::c_int, group: &mut Option<(libc::c_int, u
     {
         return set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &(u32::from(number) | kind));
     }
-    // The kernel finds an unused number.
+    // The kernel selects an unused number.
     let new = kind | libc::PACKET_FANOUT_FLAG_UNIQUEID << 16;
     set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &new)?;
     let (mut given, mut len) = (0u32, size_of::<u32>() as libc::socklen_t);
@@ -450,7 +450,7 @@ fn join(socket: &OwnedFd, index: libc::c_int, group: &mut Option<(libc::c_int, u
 fn dropped_by_kernel(socket: &OwnedFd) -> u64 {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut len = size_of_val(&statistics) as libc::socklen_t;
-    // SAFETY: the kernel writes no more than `len` bytes to `statistics`, which is as long and borrowed by no other code.
+    // SAFETY: the kernel writes no more than `len` bytes to `statistics`, which has that length and is not borrowed elsewhere.
     let got = unsafe {
         let to = (&raw mut statistics).cast();
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, to, &raw mut len)

@@ -33,7 +33,7 @@ const SIZE_MAX: usize = 9216;
 /// The most bytes of frames that are kept.
 const ARENA_BYTES_MAX: usize = 1 << 30;
 
-/// Frames that were due during a pause longer than this are skipped, so that a worker that was held up is not flooded.
+/// Frames due after a longer pause are skipped, so that a delayed worker is not flooded.
 const CATCH_UP_MAX: Duration = Duration::from_millis(10);
 
 /// A kind of frames.
@@ -507,7 +507,7 @@ mod tests {
         assert_eq!(pace.take_at(start + at(5), 32), 5);
         assert_eq!(pace.take_at(start + at(8), 2), 2);
         assert_eq!(pace.take_at(start + at(8), 32), 1);
-        // A second's pause: the frames due in the last ten milliseconds, and the next frame.
+        // After a pause of a second: the frames of the last ten milliseconds, and the next frame.
         assert_eq!(pace.take_at(start + at(1008), 100), 11);
         assert_eq!(pace.take_at(start + at(1010), 100), 2);
         let mut slow = Pace::new(1);

@@ -21,7 +21,7 @@ pub(super) const GSO_UDP_SEGMENTS: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
 impl Offload {
-    /// Reads a header; `None` if no work is left.
+    /// Reads a header; `None` where it has no offload metadata.
     pub(super) fn read(header: &[u8; VNET_HEADER]) -> Option<Self> {
         let number = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
         let checksum = (header[0] & NEEDS_CHECKSUM != 0).then(|| (number(6), number(8)));
@@ -43,8 +43,8 @@ impl Offload {
         header
     }
 
-    /// Returns whether the system does it for a sent frame: not everywhere for UDP datagrams in fragments. (Frames whose tag the
-    /// kernel took off are finished as they come: no kernel with VLAN devices was available for a test.)
+    /// Returns whether the system does it for a frame that is sent: not everywhere for fragmented UDP datagrams. (Frames whose tag the
+    /// kernel took off are finished as they come: no kernel with VLAN devices was available to test them.)
     pub(super) fn can_be_left(self) -> bool {
         self.cut.is_none_or(|cut| cut.kind & !GSO_ECN != GSO_UDP_FRAGMENTS && self.checksum.is_some())
     }

@@ -59,13 +59,13 @@ pub struct PcapPort {
     input: Input,
     /// Which frames are given, of those that are read.
     spread: Spread,
-    /// The error that ended the input: reported when the frames before it have been delivered.
+    /// The error that ended the input: reported after the frames before it.
     failed: Option<PortError>,
     pace: Option<Pace>,
     output: Option<Box<dyn Port>>,
 }
 
-/// Keeps a rate of packets.
+/// A limit of the packet rate: computes the number of packets due by now.
 struct Pace {
     rate_pps: u64,
     begun: Instant,
@@ -119,7 +119,7 @@ impl PcapPort {
         let file = File::open(&config.file).map_err(io)?;
         let reader = CaptureReader::new(file);
         let mut reader = reader.map_err(|e| capture_error(&spec, e))?;
-        // The rate is that of the frames read: memory holds only those that this worker gives.
+        // A rate counts the frames read from the file: in memory there are only those of this worker.
         let (mut mine, mut all) = (1, 1);
         let input = if config.loops == 1 {
             Input::Stream { reader: Box::new(reader) }
@@ -170,7 +170,7 @@ fn load(
 }
 
 impl Input {
-    /// Returns whether frames for other workers arrive.
+    /// Returns whether the capture has frames of other workers.
     #[inline]
     fn has_others(&self) -> bool {
         matches!(self, Input::Stream { .. })
@@ -303,7 +303,7 @@ impl PcapOutPort {
         match self.file.write_all(records) {
             Ok(()) => self.len += records.len() as u64,
             Err(error) => {
-                // Only a regular file has a length to be set.
+                // Only regular files can be truncated.
                 _ = self.file.set_len(self.len);
                 self.lost += self.frames;
                 eprintln!("flowlane: port `{}`: {error}; nothing more is written there", self.spec);
@@ -345,7 +345,7 @@ impl Port for PcapOutPort {
 }
 
 impl Drop for PcapOutPort {
-    /// Keeps accepted frames if the switch ends otherwise.
+    /// Flushes accepted frames where the switch ends without closing the port.
     fn drop(&mut self) {
         self.write();
     }

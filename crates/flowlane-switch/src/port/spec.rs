@@ -26,7 +26,7 @@ pub enum PortSpec {
     },
     /// `gen:PROFILE[,OPTION=VALUE]…`: generates frames.
     Gen {
-        /// The kind of frames.
+        /// The profile of frames.
         profile: String,
         /// Key and value, in order.
         options: Vec<(String, String)>,
@@ -240,7 +240,7 @@ fn split_options(text: &str) -> (&str, Vec<(&str, &str)>) {
     (first, parts.map(|p| p.split_once('=').unwrap_or((p, ""))).collect())
 }
 
-/// Reads the text after `pcap:`: a file and options; or returns the wrong option, and the mistake if it is known.
+/// Reads the file and options behind `pcap:`. An error is the wrong option, and its problem unless it is unknown.
 fn pcap(file: &str, options: &[(&str, &str)]) -> Result<PcapConfig, (String, Option<String>)> {
     let mut config = PcapConfig::new(file);
     for &(key, value) in options {
@@ -296,7 +296,7 @@ impl FromStr for PortSpec {
                 let profile = named("profile")?;
                 let options: Vec<_> =
                     options.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
-                // A mistake in it should be reported when a configuration is checked.
+                // Errors of the profile are reported when a configuration is checked.
                 GenConfig::from_options(&profile, &options).map_err(fail)?;
                 Ok(Self::Gen { profile, options })
             }

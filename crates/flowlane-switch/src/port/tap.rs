@@ -94,7 +94,7 @@ fn set_up(name: &str) -> io::Result<()> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the system has just returned this descriptor, and no other code has it.
+    // SAFETY: the system has just returned this descriptor, and it has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     let mut request = request(name);
     // SAFETY: SIOCGIFFLAGS fills in the flags of an ifreq, which `request` is.

@@ -42,7 +42,7 @@ impl Random {
     }
 }
 
-/// What all see of each slot's rule: the version that has been acknowledged.
+/// The acknowledged version of each slot's rule, for all threads.
 type Acknowledged = Arc<[AtomicU64; SLOTS as usize]>;
 
 /// Packets to all slots.
@@ -143,7 +143,7 @@ impl Drop for Stopping<'_> {
     }
 }
 
-/// An access list that is built anew when its rules have changed.
+/// An access list that is rebuilt when its rules have changed.
 fn tree() -> AclConfig {
     AclConfig::default().with_engine(AclEngine::Tree)
 }
@@ -189,14 +189,14 @@ fn switch(seed: u64, acknowledged: &Acknowledged) -> (Worker, u8, Arc<AtomicU64>
     (Worker::new(Lookup::new(pipeline, caches), egress, 64, Clock::Wall), last, made, sent)
 }
 
-/// What has become of a slot: the versions in which it had no rule, and its rule's priority now.
+/// The history of a slot: the versions in which it had no rule, and the priority of its rule now.
 #[derive(Default)]
 struct Slot {
     absent: BTreeSet<u64>,
     priority: Option<u32>,
 }
 
-/// Changes slots at random, for `steps` steps; acknowledges what is in force. Gives what has become of them.
+/// Changes slots at random, for `steps` steps, and acknowledges versions in force. Returns the history of the slots.
 fn change_at_random(
     control: &mut Control,
     table: u8,
@@ -418,7 +418,7 @@ fn flow_mods_do_what_openflow_says() {
 }
 
 #[test]
-fn rules_go_when_their_time_is_over_or_nobody_uses_them() {
+fn rules_are_removed_by_hard_and_idle_timeouts() {
     let (mut worker, mut control) = still("");
     let second = 1_000_000_000;
     let mut at = |control: &mut Control, s: u64, to: Option<u16>| {

@@ -73,7 +73,7 @@ number = 0
 rules = ["actions=goto_table:5"]
 "#;
 
-/// What the functions and the second port have counted when the configuration has taken these packets.
+/// Returns the counters of the functions and the second port after the configuration has processed these packets.
 fn run(name: &str, functions: &str, entries: &str, datagrams: &[Datagram]) -> (Vec<FunctionReport>, u64) {
     let folder = Folder::new(name);
     let mut capture = CaptureWriter::new(Vec::new(), FileFormat::Pcap).unwrap();

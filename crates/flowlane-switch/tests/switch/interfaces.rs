@@ -35,7 +35,7 @@ impl Pair {
 
     fn make(&self) -> bool {
         let [a, b] = &self.ends;
-        // Nobody is to say anything on it but this test.
+        // Only this test may send on it.
         let quiet = |end: &String| {
             let path = format!("/proc/sys/net/ipv6/conf/{end}/disable_ipv6");
             // Where there is no IPv6 there is nothing to be turned off.
@@ -116,17 +116,17 @@ fn send(port: &mut impl Port, frame: &Frame) -> bool {
 /// Where nothing comes for so long nothing is under way.
 const A_WHILE: Duration = Duration::from_millis(80);
 
-/// What comes until so many have: what was sent comes, however busy the machine is.
+/// Receives until `count` frames have arrived, however busy the machine is.
 fn receive(port: &mut impl Port, wanted: usize) -> Vec<Vec<u8>> {
     receive_within(port, wanted, Duration::from_secs(5))
 }
 
-/// What comes until nothing does for a while.
+/// Receives until no frame arrives for a while.
 fn receive_rest(port: &mut (impl Port + ?Sized)) -> Vec<Vec<u8>> {
     receive_within(port, usize::MAX, A_WHILE)
 }
 
-/// What comes until so many have, or nothing for so long.
+/// Receives until `count` frames have arrived, or none for the given time.
 fn receive_within(port: &mut (impl Port + ?Sized), wanted: usize, patience: Duration) -> Vec<Vec<u8>> {
     let (mut frames, mut out) = (Frames::new(32), Vec::new());
     let mut last = Instant::now();
@@ -167,14 +167,14 @@ fn both_directions_of_a_flow_come_to_one_worker_whatever_interface_they_come_thr
             *spread.entry(*worker).or_default() += 1;
         }
         assert_eq!(spread.len(), workers, "{spread:?}");
-        // What is sent does not come back.
+        // Sent frames are not received again.
         assert!(send(&mut ports[0][1], &frame(7, true)));
         assert_eq!(receive(&mut peers[0], 1).len(), 1);
         assert!(ports[0].iter_mut().all(|port| receive_rest(port).is_empty()));
     }
 }
 
-/// Whether frames go both ways within a second.
+/// Returns whether frames go both ways within a second.
 fn goes(port: &mut [impl Port], end: &str) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(1) {
@@ -206,7 +206,7 @@ fn an_interface_that_comes_back_goes_on_and_others_lose_nothing() {
             ip(&format!("link set {} down", x.ends[0]));
             traffic(5);
             assert!(port.iter_mut().all(|port| receive_rest(port).is_empty()));
-            assert!(!send(&mut port[0], &frame(3, false)), "nobody takes it");
+            assert!(!send(&mut port[0], &frame(3, false)), "no interface accepts it");
             ip(&format!("link set {} up", x.ends[0]));
         }
         assert!(goes(&mut port, &x.ends[1]), "up again, {workers} workers");
@@ -215,7 +215,7 @@ fn an_interface_that_comes_back_goes_on_and_others_lose_nothing() {
             x.delete();
             traffic(5);
             assert!(port.iter_mut().all(|port| receive_rest(port).is_empty()));
-            assert!(!send(&mut port[0], &frame(3, false)), "nobody takes it");
+            assert!(!send(&mut port[0], &frame(3, false)), "no interface accepts it");
             assert!(x.make());
             assert!(goes(&mut port, &x.ends[1]), "made again, {workers} workers");
         }
@@ -247,7 +247,7 @@ fn sum(bytes: &[u8]) -> u16 {
     (once + (once >> 16)) as u16
 }
 
-/// Datagrams of one flow with identification one behind the other, whose checksums are left to whoever sends them: the kernel
+/// Datagrams of one flow with identification one behind the other, whose checksums the sender must complete: the kernel
 /// cuts what goes to it as one, since an interface with a program takes none of that.
 #[test]
 fn datagrams_that_go_to_the_kernel_as_one_come_as_they_were() {
@@ -296,7 +296,7 @@ fn what_the_kernel_has_no_room_for_is_counted_as_lost() {
     assert_eq!(received + lost, sent);
 }
 
-/// Whether an interface has a program.
+/// Returns whether an interface has a program.
 fn has_program(interface: &str) -> bool {
     let shown =
         Command::new("ip").args(["link", "show", interface]).output().expect("it has been run before");
@@ -332,7 +332,7 @@ fn frames_pass_by_the_network_stack_both_ways_whole_and_in_order() {
         assert!(taken >= 2000, "{taken}");
         assert_eq!(port.flush().unwrap(), 0);
         receive_rest(&mut peer);
-        // Nobody else can have the interface, and is told so.
+        // A second opener of the interface gets an error.
         let second = AfXdpPort::open_all(&x.ends[0], mode, 1).err().unwrap().to_string();
         assert!(second.contains("something else has a program"), "{second}");
         drop(port);

@@ -9,7 +9,7 @@ use flowlane_switch::port::{MemoryHandle, MemoryPort};
 use flowlane_switch::ruleset::Miss;
 use flowlane_switch::state::mac_table::MacTable;
 
-/// What leaves through port 2 of a switch with these rules, in tables 0 and 1, when a frame has come in through port 1.
+/// Returns the frames that leave through port 2 of a switch with these rules, in tables 0 and 1, for a frame on port 1.
 fn sent(rules: &str, frame: &[u8]) -> Vec<Vec<u8>> {
     let mut pipeline = Pipeline::new();
     for table in 0..2 {

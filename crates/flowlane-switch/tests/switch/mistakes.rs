@@ -1,7 +1,7 @@
 //! Every mistake in a configuration is reported at its place.
 //!
 //! `mistakes.txt` has the cases. A case begins with `=== ` and a part of the message; the configuration follows, with the part
-//! that is to be underlined between `«` and `»`. `--- NAME` begins a further file. A line `@NAME` stands for a fragment below.
+//! that is to be underlined between `«` and `»`. `--- NAME` begins a further file. A line `@NAME` is replaced by a fragment below.
 
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ fn unmarked(text: &str) -> (String, Option<Range<usize>>) {
     (text.replace(['«', '»'], ""), Some(start..end - '«'.len_utf8()))
 }
 
-/// An error: its file, the text that it is in, its place in that text, and what is said.
+/// Returns the file of an error, its text, the place in that text, and the message.
 fn of_error(error: SetupError) -> (String, String, Range<usize>, String) {
     match error {
         SetupError::Config(error) => {
@@ -45,7 +45,7 @@ fn of_error(error: SetupError) -> (String, String, Range<usize>, String) {
     }
 }
 
-/// Writes the files of a case, reads the configuration, and compares the error with what is marked.
+/// Writes the files of a case, reads the configuration, and compares the place of the error with the marked part.
 fn check(case: &str) -> Result<(), String> {
     let (message, files) = case.split_once('\n').expect("a case has more than a message");
     let folder = tempfile::tempdir().expect("there is room for a folder");

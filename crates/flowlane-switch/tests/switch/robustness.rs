@@ -10,7 +10,7 @@ use flowlane_switch::fuzz_invariants::{self, Pair};
 
 const MUTATIONS: u32 = 1_000_000;
 
-/// What must hold for some bytes.
+/// A check of some bytes.
 type Check = fn(&[u8]);
 
 /// Frames of all kinds, made here.

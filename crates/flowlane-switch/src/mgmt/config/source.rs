@@ -155,7 +155,7 @@ fn position_in_string(raw: &str, wanted: usize, is_start: bool) -> usize {
     at
 }
 
-/// The bytes of the first character of a string as TOML writes it, and those of what it stands for.
+/// Returns the length of the first character of a string as TOML writes it, and the length of its value.
 fn character(raw: &str, has_escapes: bool) -> (usize, usize) {
     let mut chars = raw.chars();
     let first = chars.next().map_or(1, char::len_utf8);

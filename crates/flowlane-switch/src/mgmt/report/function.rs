@@ -24,7 +24,7 @@ pub struct FunctionReport {
     pub entries: usize,
     pub table_bytes: usize,
     pub verdicts: Vec<VerdictReport>,
-    /// What has happened, by name; what has not is left out.
+    /// Events that have occurred, by name.
     pub events: Vec<Counted>,
     /// A filter's entries, where they are counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -37,7 +37,7 @@ pub struct FunctionReport {
     pub forwards: Vec<ForwardReport>,
 }
 
-/// What followed a verdict.
+/// The counters of a verdict.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VerdictReport {
     pub verdict: Cow<'static, str>,

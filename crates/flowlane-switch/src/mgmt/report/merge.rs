@@ -22,7 +22,7 @@ fn each<T>(to: &mut [T], others: Vec<T>, merge: impl Fn(&mut T, T)) {
     to.iter_mut().zip(others).for_each(|(to, other)| merge(to, other));
 }
 
-/// The mean of two means, each with its number of values.
+/// Returns the mean of two means, weighted by their numbers of samples.
 fn mean((a, of_a): (f64, u64), (b, of_b): (f64, u64)) -> f64 {
     (a * of_a as f64 + b * of_b as f64) / (of_a + of_b).max(1) as f64
 }

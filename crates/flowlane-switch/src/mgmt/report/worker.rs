@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{DropReport, StageReport, drops, malformed, stages};
 use crate::datapath::{Clock, PortCounters, Worker};
 
-/// What one worker has done since it began.
+/// The counters of one worker since its start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerReport {
     /// Its place among the workers, from 0.
@@ -36,7 +36,7 @@ pub struct QueueReport {
 }
 
 impl WorkerReport {
-    /// What `worker` has done, which is at this place.
+    /// Reports the counters of `worker`, the one at position `place`.
     pub fn of(place: usize, worker: &Worker) -> Self {
         let slots = worker.egress.ports.slots().iter();
         let queue = |slot: &crate::datapath::PortSlot| QueueReport {

@@ -39,7 +39,7 @@ enum KindSetup {
     Nat(NatConfig),
 }
 
-/// What a section asks for, and the actions of its verdicts.
+/// The kind of a stateful stage, and the actions of its verdicts.
 type Made = (KindSetup, Vec<Vec<Action>>);
 
 /// Reads all functions of a configuration.
@@ -74,7 +74,7 @@ impl FunctionSetup {
         self.number
     }
 
-    /// How much is gained where packets come at once to whoever has their share of it.
+    /// Returns the relative gain of steering packets to the worker that has their shard.
     pub(super) fn weight(&self) -> u8 {
         match &self.kind {
             KindSetup::Nat(_) => 3,

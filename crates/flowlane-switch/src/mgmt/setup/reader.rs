@@ -11,7 +11,7 @@ use super::{SetupError, port_names, table_numbers};
 use crate::mgmt::config::{Config, KeyPath, Source, TableSection};
 use crate::ruleset::{RulesetError, compile_post_cache};
 
-/// What rules of a configuration may name.
+/// The ports, meters, tunnels and tables that rules of a configuration may name.
 pub(super) struct Reader<'a> {
     pub(super) source: &'a Source,
     names: HashMap<String, PortNo>,

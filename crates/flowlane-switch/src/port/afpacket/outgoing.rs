@@ -1,4 +1,4 @@
-//! What a packet socket is to send.
+//! The send queue of a packet socket.
 
 use std::io::{self, IoSlice};
 use std::mem::zeroed;
@@ -11,7 +11,7 @@ use super::{BATCH, SHORT};
 use crate::packet::{Frame, Offload};
 use crate::port::offload::VNET_HEADER;
 
-/// Frames to be sent, one after the other, each after its header.
+/// Queued frames, one behind the other, each behind its virtio-net header.
 #[derive(Default)]
 pub(super) struct Outgoing {
     bytes: Vec<u8>,
@@ -19,19 +19,19 @@ pub(super) struct Outgoing {
     ends: Vec<(usize, usize)>,
     /// The last, where others may be appended to it.
     batch: Option<GsoBatch>,
-    /// The kernel does not cut what has been put together.
+    /// The kernel does not support UDP segmentation.
     is_single: bool,
-    /// Frames that the system did not take, since the last request.
+    /// Frames rejected by the system since `take_dropped` was last called.
     dropped: u64,
 }
 
 impl Outgoing {
-    /// Frames that the system did not take, since this was last asked.
+    /// Returns the number of frames rejected by the system since the last call.
     pub(super) fn take_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Queues a frame, or sends it, after the queued ones.
+    /// Queues a frame, or flushes the queue and sends it.
     #[inline]
     pub(super) fn put(&mut self, socket: &OwnedFd, frame: &Frame) {
         if frame.len() > SHORT {
@@ -45,7 +45,7 @@ impl Outgoing {
         }
     }
 
-    /// Appends a frame to the last one, where the kernel can cut it off again; says whether it did.
+    /// Appends a frame to the last one if the kernel can segment them again; returns whether it did.
     #[inline]
     fn append(&mut self, frame: &Frame) -> bool {
         let (Some(batch), Some((end, frames))) = (&mut self.batch, self.ends.last_mut()) else {
@@ -67,14 +67,14 @@ impl Outgoing {
         self.ends.push((self.bytes.len(), 1));
     }
 
-    /// Nothing more is appended to the last one.
+    /// Finishes the last message: nothing more is appended.
     fn close(&mut self) {
         if let Some(batch) = self.batch.take() {
             batch.close(&mut self.bytes);
         }
     }
 
-    /// Sends the queued frames. Frames that the system does not take are dropped.
+    /// Sends the queued frames. Frames that the system rejects are dropped.
     pub(super) fn flush(&mut self, socket: &OwnedFd) {
         self.close();
         let Self { bytes, ends, is_single, dropped, .. } = self;
@@ -95,7 +95,7 @@ impl Outgoing {
         while at < ends.len() {
             let left = &mut messages[at..ends.len()];
             // SAFETY: each message points to its part, those to frames within `bytes`, all alive during the call;
-            // sendmmsg only reads frames, and there are as many messages as the argument says.
+            // sendmmsg only reads frames, and the count is that of the messages.
             let sent = unsafe {
                 let (socket, flags) = (socket.as_raw_fd(), libc::MSG_DONTWAIT as _);
                 libc::sendmmsg(socket, left.as_mut_ptr(), left.len() as _, flags)
@@ -123,13 +123,13 @@ impl Outgoing {
     }
 }
 
-/// Sends a frame behind its header; says whether the system took it.
+/// Sends a frame behind its header; returns whether the system accepted it.
 fn send(socket: &OwnedFd, header: &[u8], frame: &[u8]) -> bool {
     let parts = [IoSlice::new(header), IoSlice::new(frame)];
     rustix::net::sendmsg(socket, &parts, &mut SendAncillaryBuffer::default(), SendFlags::DONTWAIT).is_ok()
 }
 
-/// Sends what has been put together, with its header, frame by frame: for kernels that do not cut it. Says how many were lost.
+/// Sends a GSO batch frame by frame, for kernels without UDP segmentation. Returns the number of frames dropped.
 #[cold]
 fn send_apart(socket: &OwnedFd, message: &[u8]) -> u64 {
     let Some((header, frame)) = message.split_first_chunk::<VNET_HEADER>() else { return 0 };

@@ -1,4 +1,4 @@
-//! Datagrams of one flow, one behind the other, that go to the kernel as one.
+//! UDP segmentation offload (GSO) on transmit: consecutive datagrams of one flow go to the kernel as one.
 //!
 //! A datagram costs a kernel more than its bytes do: memory, queues, routes and firewall for each. Where a virtual neighbour has left their
 //! checksums to be completed, datagrams that differ in nothing but payload and consecutive identification are the segments of one large
@@ -27,7 +27,7 @@ const COUNT_MAX: usize = 64;
 /// Bytes of one, headers of IP included.
 const LEN_MAX: usize = 0xffff;
 
-/// A datagram that others may be appended to.
+/// A batch of datagrams that the kernel segments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GsoBatch {
     /// Where its header of virtio's is.
@@ -89,7 +89,7 @@ impl GsoBatch {
             return false;
         }
         let alike = |from: usize, to: usize| head[from..to] == next[from..to];
-        // Lengths and IP's checksum follow from the rest; identification is compared.
+        // Lengths and IP's checksum follow from the rest; identification is compared separately.
         let is_next = match self.l4 - L3 {
             20 => {
                 let id = word(head, L3 + 4).wrapping_add(self.count as u16);
@@ -168,7 +168,7 @@ mod tests {
         frame
     }
 
-    /// Returns the bytes of a frame that go over the wire.
+    /// The bytes of a single frame on the wire.
     fn finished(frame: &Frame) -> Vec<u8> {
         let mut bytes = frame.bytes().to_vec();
         if let Some((start, offset)) = frame.offload.and_then(|left| left.checksum) {
@@ -177,7 +177,7 @@ mod tests {
         bytes
     }
 
-    /// Batches frames as they come; returns the segments of the batches, and the number of sends to the kernel.
+    /// Batches frames in order; returns the segments of the batches, and the number of messages to the kernel.
     fn through(frames: &[Frame]) -> (Vec<Vec<u8>>, usize) {
         let (mut cut, mut messages) = (Vec::new(), 0);
         let mut frames = frames.iter().peekable();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_together_is_cut_into_the_same_frames() {
+    fn batches_are_segmented_into_the_same_frames() {
         let mut random = Random::new(7);
         let mut below = |n: u64| random.below(n);
         let mut all = [0; 2];
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_in_anything_else_is_not_put_together() {
+    fn frames_that_differ_in_other_fields_are_not_batched() {
         let first = sent(false, 1, (5, 53), &[7; 18]);
         let follows = |change: &dyn Fn(&mut Frame)| {
             let mut next = sent(false, 2, (5, 53), &[7; 18]);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_neighbour_says_of_a_frame_is_borne() {
+    fn any_offload_metadata_of_a_neighbour_is_tolerated() {
         let whole = sent(false, 1, (5, 53), &[7; 18]);
         for (len, start) in
             (0..=60).flat_map(|len| [0, 9, 13, 14, 20, 34, 54, u16::MAX].map(|start| (len, start)))

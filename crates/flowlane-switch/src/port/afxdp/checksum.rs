@@ -72,7 +72,7 @@ pub(super) fn finish(frame: &mut [u8]) {
     if place + 2 > at + len || u16::from_be_bytes([high, low]) != fold(pseudo) {
         return;
     }
-    // The checksum's place has the pseudo header's part of it.
+    // The checksum field holds the sum of the pseudo header.
     let checksum = !fold(sum(0, &frame[at..at + len]));
     // In UDP zero means that there is none.
     let checksum = if checksum == 0 && protocol == ip_proto::UDP { 0xffff } else { checksum };

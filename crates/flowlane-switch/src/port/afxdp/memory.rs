@@ -43,7 +43,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping, and no reference into it exists: those live no longer than this value.
+        // SAFETY: this range was mapped, and no reference into it exists: references live no longer than this value.
         _ = unsafe { munmap(self.at.as_ptr().cast(), self.len) };
     }
 }
@@ -75,7 +75,7 @@ impl Buffers {
     pub(super) fn bytes_mut(&mut self, place: u64, len: usize) -> &mut [u8] {
         let place = place as usize;
         assert!(place.checked_add(len).is_some_and(|end| end <= self.0.len), "{len} bytes at {place}");
-        // SAFETY: within the mapping, as has just been seen; borrowed from this value, which no other code has; and the kernel does
+        // SAFETY: within the mapping, as has just been seen; borrowed from this value, which has no other borrower; and the kernel does
         // not touch a buffer that is ours, which callers see to by the rings.
         unsafe { std::slice::from_raw_parts_mut(self.0.at.as_ptr().add(place), len) }
     }
@@ -171,24 +171,24 @@ impl<T: Copy> Filled<T> {
                 return false;
             }
         }
-        // SAFETY: the place is one of the ring's, and the kernel has consumed its value.
+        // SAFETY: the place is one of the ring's, and the kernel has consumed the value there.
         unsafe { self.ring.value(self.written).write(value) };
         self.written = self.written.wrapping_add(1);
         true
     }
 
-    /// Passes the added values to the kernel.
+    /// Publishes the values put in to the kernel.
     #[inline]
     pub(super) fn publish(&mut self) {
         self.ring.producer().store(self.written, Ordering::Release);
     }
 
-    /// Returns whether the kernel has taken all values.
+    /// Returns whether the kernel has consumed all values.
     pub(super) fn is_taken(&self) -> bool {
         self.ring.consumer().load(Ordering::Acquire) == self.written
     }
 
-    /// Returns whether the kernel needs a wake-up for the values.
+    /// Returns whether the kernel needs a wakeup to see new values.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         // SAFETY: by the ring's invariant.

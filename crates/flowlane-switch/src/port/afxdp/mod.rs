@@ -11,7 +11,7 @@
 //! copied between the kernel's buffers and ours.
 //!
 //! **Checksums.** A virtual neighbour leaves checksums unfinished, since packets do not leave the machine, and says so beside the
-//! packet, where an AF_XDP socket does not see it. The checksum's place then has the sum of the pseudo header. So on
+//! packet, where an AF_XDP socket does not see it. The checksum field then holds the sum of the pseudo header. So on
 //! interfaces without a device the port looks whether that is there, and finishes the checksum if so; were it right by chance, it
 //! would come out the same.
 //!
@@ -62,7 +62,7 @@ fn copying(mode: XdpMode) -> Copying {
     }
 }
 
-/// State shared by the ports of an interface: the program, while there is one.
+/// Shared by the ports of an interface: the program, while one is loaded.
 #[derive(Debug)]
 struct Shared {
     interface: String,
@@ -78,12 +78,12 @@ pub struct AfXdpPort {
     /// Numbers of its queues.
     numbers: Vec<u32>,
     queues: Vec<Queue>,
-    /// The descriptor that becomes ready with any of the queues, if there are several.
+    /// An epoll descriptor over the queues, where there are several.
     all: Option<OwnedFd>,
-    /// Whether others leave checksums to us.
+    /// Neighbours leave checksums to be completed.
     is_virtual: bool,
     looked: Instant,
-    /// Frames that the kernel could not deliver, since the last request.
+    /// Frames dropped on receipt since `rx_dropped` was last called.
     lost: u64,
     calls: u32,
 }
@@ -133,7 +133,7 @@ impl AfXdpPort {
     /// Opens the sockets; the first port attaches the program.
     fn open_queues(&mut self) -> io::Result<()> {
         let Shared { mode, program, .. } = &*self.shared;
-        // A thread that panicked with it has left one program or none.
+        // A panicking holder has left one program or none.
         let mut program = program.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if program.as_ref().is_none_or(|program| program.index != self.index) {
             *program = None;
@@ -172,7 +172,7 @@ fn queues_of(interface: &str) -> u32 {
     (names.filter(|name| name.to_string_lossy().starts_with("rx-")).count() as u32).max(1)
 }
 
-/// Makes a descriptor that becomes ready with any of these sockets.
+/// Makes an epoll descriptor over these sockets.
 fn any_of(queues: &[Queue]) -> io::Result<OwnedFd> {
     use rustix::event::epoll;
     let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -182,7 +182,7 @@ fn any_of(queues: &[Queue]) -> io::Result<OwnedFd> {
     Ok(all)
 }
 
-/// Returns the obstacle and its remedy.
+/// Explains an error of the system, and how to fix it.
 fn problem(error: &io::Error, mode: XdpMode) -> String {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => permission::refused(

@@ -69,16 +69,16 @@ fn instructions(map: BorrowedFd<'_>) -> [u64; 6] {
 
 /// Calls bpf(2) with attributes of 32-bit words.
 fn call(command: libc::c_long, attributes: &[u32]) -> io::Result<libc::c_long> {
-    // SAFETY: the kernel reads the given number of bytes of the attributes; the memory that these point to is alive during the call, which
+    // SAFETY: the kernel reads the given number of bytes of the attributes; what these point to is alive during the call, which
     // callers see to.
     let done = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), size_of_val(attributes)) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(done) }
 }
 
-/// Calls bpf(2) for a command that returns a descriptor.
+/// Calls bpf(2) with a command that returns a descriptor.
 fn descriptor(command: libc::c_long, attributes: &[u32]) -> io::Result<OwnedFd> {
     let fd = call(command, attributes)?;
-    // SAFETY: the kernel has just returned this descriptor, and no other code has it.
+    // SAFETY: the kernel has just returned this descriptor, and it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 

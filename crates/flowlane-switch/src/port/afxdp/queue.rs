@@ -42,7 +42,7 @@ pub(super) struct Queue {
     received: Drained<XdpDesc>,
     outgoing: Filled<XdpDesc>,
     sent: Drained<u64>,
-    /// Buffers for frames that go, and which are nobody's.
+    /// Unused transmit buffers.
     free: Vec<u64>,
     /// Frames put into the ring since it was last published.
     queued: bool,
@@ -97,7 +97,7 @@ impl Queue {
         &self.socket
     }
 
-    /// Returns whether the driver and we share buffers.
+    /// Returns whether the driver shares our buffers (zero copy).
     pub(super) fn is_without_copies(&self) -> bool {
         sockopt::xdp_options(&self.socket).is_ok_and(|o| o.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
     }
@@ -144,7 +144,7 @@ impl Queue {
         true
     }
 
-    /// Has the kernel send the frames in the ring, in as many calls as needed. Returns whether it did.
+    /// Makes the kernel send the frames in the ring, in several calls if needed. Returns whether it did.
     pub(super) fn send(&mut self) -> io::Result<()> {
         if !std::mem::take(&mut self.queued) {
             return Ok(());
@@ -168,12 +168,12 @@ impl Queue {
         Ok(())
     }
 
-    /// Returns whether the kernel has not taken all frames.
+    /// Returns whether the kernel has not yet consumed all frames.
     pub(super) fn has_unsent(&self) -> bool {
         !self.outgoing.is_taken()
     }
 
-    /// Has the kernel continue with the rest.
+    /// Makes the kernel continue with the frames left.
     pub(super) fn send_rest(&mut self) -> io::Result<()> {
         self.queued = self.has_unsent();
         self.send()

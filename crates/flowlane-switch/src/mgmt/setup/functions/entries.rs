@@ -17,7 +17,7 @@ use crate::stage::filter::KeyShape;
 const OF_RULES: [&str; 8] =
     ["table", "priority", "cookie", "duration", "n_packets", "n_bytes", "idle_age", "hard_age"];
 
-/// What is appended to an entry's matches so that it reads as a rule.
+/// Appended to the matches of an entry to make it a rule.
 const ACTIONS: &str = " actions=drop\n";
 
 /// A filter's entries as they are read.
@@ -119,7 +119,7 @@ fn entry_parts(line: &str) -> Result<(String, u64), Fault> {
     Ok((matches, seconds))
 }
 
-/// Returns the key that an entry describes, as a flow key; or what is wrong with it.
+/// Returns the flow key that an entry describes, or its problem.
 fn entry_key(matches: &Match, shape: &KeyShape) -> Result<FlowKey, &'static str> {
     let mask = shape.mask();
     let mut key = FlowKey::zero();
