@@ -58,7 +58,7 @@ impl Presence {
         headers: &[Headers],
         valid: &mut Vec<bool>,
     ) {
-        let has = |key: &FlowKey, w: usize| key.present() >> w & 1 == 1;
+        let has = |key: &FlowKey, w: usize| key.present().contains(w);
         valid.clear();
         // What is asked is the same of all: a loop for each question.
         match self {

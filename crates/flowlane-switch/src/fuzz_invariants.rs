@@ -40,7 +40,7 @@ pub fn packet_parse(frame: &[u8]) {
         Transport::Icmpv6 => within(headers.l4, 4),
     }
     for w in 0..flowlane::packet::key::WORDS {
-        assert!(key.present() >> w & 1 == 1 || key.word(w) == 0, "word {w} is set and not marked present");
+        assert!(key.present().contains(w) || key.word(w) == 0, "word {w} is set and not marked present");
     }
     if let Ok(Some(found)) = tunnel::read(frame, &headers, &key) {
         assert!(found.inner_at <= frame.len());

@@ -3,7 +3,11 @@
 use flowlane::hash::murmur3;
 use flowlane::isa::{Backend, Variant};
 use flowlane::packet::batch::{BLOCK, Column, LANES_MAX, LaneMask};
-use flowlane::packet::key::{BitIter, FlowKey, FlowMask, WORDS};
+use flowlane::packet::WordSet;
+use flowlane::packet::key::{FlowKey, FlowMask, WORDS};
+
+/// Words of a key that have columns: packets with more are hashed one by one.
+const COLUMNS: usize = 64;
 
 /// A masked word of the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,14 +39,14 @@ pub(super) fn hash(terms: &[Term], seed: u32, key: &FlowKey) -> u32 {
 #[derive(Debug)]
 pub(super) struct Miniflows {
     /// The columns, and a column of zeros for words absent from the majority's bitmap.
-    columns: Box<[Column; WORDS + 1]>,
+    columns: Box<[Column; COLUMNS + 1]>,
     /// The column of each word, computed once a batch so that masks need not count bits.
     places: [u8; WORDS],
 }
 
 impl Default for Miniflows {
     fn default() -> Self {
-        Self { columns: Box::new([[0; LANES_MAX]; WORDS + 1]), places: [WORDS as u8; WORDS] }
+        Self { columns: Box::new([[0; LANES_MAX]; COLUMNS + 1]), places: [COLUMNS as u8; WORDS] }
     }
 }
 
@@ -50,13 +54,16 @@ impl Miniflows {
     /// Fills the columns, and returns the lanes with the bitmap of the majority.
     pub(super) fn fill(&mut self, keys: &[FlowKey], live: LaneMask) -> LaneMask {
         let present = majority(keys, live);
-        self.places = [WORDS as u8; WORDS];
-        BitIter(present).zip(0..).for_each(|(w, place)| self.places[w] = place);
+        self.places = [COLUMNS as u8; WORDS];
+        if present.len() > COLUMNS {
+            return LaneMask(0);
+        }
+        present.iter().zip(0..).for_each(|(w, place)| self.places[w] = place);
         let mut regular = LaneMask(0);
         for lane in live.lanes() {
             if keys[lane].present() == present {
                 regular.0 |= 1 << lane;
-                for (column, w) in self.columns.iter_mut().zip(BitIter(present)) {
+                for (column, w) in self.columns.iter_mut().zip(present) {
                     column[lane] = keys[lane].word(w);
                 }
             }
@@ -68,13 +75,13 @@ impl Miniflows {
     #[inline(always)]
     fn column(&self, w: u8) -> &Column {
         let place = usize::from(self.places[usize::from(w) % WORDS]);
-        &self.columns[place.min(WORDS)]
+        &self.columns[place.min(COLUMNS)]
     }
 }
 
 /// Returns the most frequent bitmap of the lanes.
-fn majority(keys: &[FlowKey], live: LaneMask) -> u64 {
-    let mut counts = [(0u64, 0usize); LANES_MAX];
+fn majority(keys: &[FlowKey], live: LaneMask) -> WordSet {
+    let mut counts = [(WordSet::EMPTY, 0usize); LANES_MAX];
     let mut kinds = 0;
     for lane in live.lanes() {
         let present = keys[lane].present();
@@ -86,7 +93,7 @@ fn majority(keys: &[FlowKey], live: LaneMask) -> u64 {
             }
         }
     }
-    counts[..kinds].iter().max_by_key(|(_, n)| *n).map_or(0, |(present, _)| *present)
+    counts[..kinds].iter().max_by_key(|(_, n)| *n).map_or(WordSet::EMPTY, |(present, _)| *present)
 }
 
 /// Returns the number of lanes to hash for these live lanes, in whole blocks.

@@ -239,7 +239,8 @@ impl Work {
                 flags: 0,
             };
             let key = flow.key();
-            let words = [38, 39, 40, 41].map(|w| key.word(w) & if w == 39 { 0xff00_0000 } else { u32::MAX });
+            let words = [word::PORTS, word::NW_PROTO, word::IPV4_SRC, word::IPV4_DST]
+                .map(|w| key.word(w) & if w == word::NW_PROTO { 0xff00_0000 } else { u32::MAX });
             if i < self.entries {
                 self.members.push(key);
                 keys.tables[0].push(words);

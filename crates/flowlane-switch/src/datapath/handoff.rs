@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use flowlane::memory::{LINE_BYTES, prefetch_at};
-use flowlane::packet::{FlowKey, Headers, pack_words, unpack_words};
+use flowlane::packet::{FlowKey, Headers, WordSet, pack_words, unpack_words};
 
 use super::notifier::Waker;
 use crate::packet::{Burst, Frame};
@@ -31,7 +31,7 @@ const PACKETS: usize = 32;
 const SHORT: usize = 192;
 
 /// Words of a key that go in the parcel: an IPv6 packet with a tag or two has 22.
-const KEY_WORDS: usize = 32;
+const KEY_WORDS: usize = 30;
 
 /// Packets of a parcel that are asked for ahead of being filled.
 const AHEAD: usize = 3;
@@ -57,7 +57,7 @@ pub(super) enum Entrance {
 /// A packet that has been handed over.
 ///
 /// Cores pass lines of their caches to each other one by one, so what most packets have lies together: 64 bytes of a frame, at the
-/// end of `bytes`; what is known of it; 16 words of its key. That is three lines of six.
+/// end of `bytes`; what is known of it; 14 words of its key. That is three lines of six.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Handed {
@@ -78,7 +78,7 @@ struct Handed {
     sent: bool,
     headers: Headers,
     /// Which words its key has, and these.
-    present: u64,
+    present: WordSet,
     words: [u32; KEY_WORDS],
 }
 
@@ -100,7 +100,7 @@ impl Handed {
             entrance: Entrance::Port,
             sent: false,
             headers: Headers::default(),
-            present: 0,
+            present: WordSet::EMPTY,
             words: [0; KEY_WORDS],
         }
     }

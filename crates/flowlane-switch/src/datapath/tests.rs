@@ -369,7 +369,7 @@ impl Interpreter<'_> {
 
     fn set(&mut self, field: Field, value: u128, mask: u128) {
         if field == Field::Reg0 {
-            self.outside.insert(word::PKT_MARK + 1, value as u32);
+            self.outside.insert(word::REG, value as u32);
         } else {
             edit::set_field(&mut self.frame, &mut self.headers, field, value, mask);
         }

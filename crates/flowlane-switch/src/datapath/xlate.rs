@@ -17,7 +17,8 @@
 //! headers, and nothing more goes into the mask. The next table sees it with a new key ([`Step::Recirculate`]).
 
 use flowlane::classify::Hit;
-use flowlane::packet::fields::{Field, VLAN_PRESENT, word};
+use flowlane::packet::WordSet;
+use flowlane::packet::fields::{Field, FieldClass, VLAN_PRESENT, word};
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::parse::ether_type;
 use flowlane::rule::Action;
@@ -321,9 +322,8 @@ impl Walk {
 
     /// Whether an action has changed headers, their TTL apart.
     fn headers_written(&self) -> bool {
-        self.written
-            .present_words()
-            .any(|w| (word::ETH..word::PKT_MARK).contains(&w) && self.written.word(w) != 0)
+        let headers = self.written.present().intersection(WordSet::of_class(FieldClass::Header));
+        headers.iter().any(|w| self.written.word(w) != 0)
     }
 
     fn tagged(&self) -> bool {
@@ -387,10 +387,9 @@ impl Walk {
 
     /// What a recirculated packet takes along: the written bits that are in no header.
     fn carried(&self) -> Vec<(u8, u32, u32)> {
-        let outside = |w: &usize| !(word::ETH..word::PKT_MARK).contains(w);
-        self.written
-            .present_words()
-            .filter(outside)
+        let outside = self.written.present().difference(WordSet::of_class(FieldClass::Header));
+        outside
+            .iter()
             .map(|w| (w as u8, self.key.word(w) & self.written.word(w), self.written.word(w)))
             .collect()
     }

@@ -1,9 +1,9 @@
 //! Keys of packets that are looked up again: after headers changed beyond what the key can follow, or with what rules wrote
 //! that is in no header.
 
-use flowlane::packet::fields::{Field, word};
-use flowlane::packet::key::FlowKey;
-use flowlane::packet::{Headers, parse};
+use flowlane::packet::fields::{Field, FieldClass, word};
+use flowlane::packet::key::{FlowKey, WORDS};
+use flowlane::packet::{Headers, WordSet, pack_some_words, parse};
 
 use super::{Frame, edit};
 
@@ -17,11 +17,13 @@ pub(crate) fn parse_again(
     headers: &mut Headers,
     key: &mut FlowKey,
 ) {
-    let before = key.clone();
+    const KEPT: WordSet = WordSet::of_class(FieldClass::Header).with(word::RECIRC_ID).complement();
+    let kept = key.present().intersection(KEPT);
+    let mut values = [0; WORDS];
+    pack_some_words(key, kept, &mut values);
     *headers = parse(frame.bytes(), in_port, key);
-    let outside = |w: &usize| *w != word::RECIRC_ID && !(word::ETH..word::PKT_MARK).contains(w);
-    for w in before.present_words().filter(outside) {
-        key.set_word(w, before.word(w));
+    for (w, value) in kept.iter().zip(values) {
+        key.set_word(w, value);
     }
     key.set(Field::RecircId, u128::from(table) + 1);
     take_along(carry, key);
@@ -81,10 +83,9 @@ pub(crate) fn is_followed(field: Field) -> bool {
     !matches!(field, VlanTci | VlanVid | VlanPcp | IcmpType | IcmpCode)
 }
 
-/// Whether a field lies in the packet's headers, and not in metadata, tunnel or register words.
+/// Returns whether a field is in the packet's headers, and not in metadata, tunnel or register words.
 pub(crate) fn in_headers(field: Field) -> bool {
-    let w = usize::from(field.info().bit) / 32;
-    (word::ETH..word::PKT_MARK).contains(&w)
+    field.info().class == FieldClass::Header
 }
 
 /// Sets words that rules have set and that are in no header.

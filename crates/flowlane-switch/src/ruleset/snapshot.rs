@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use flowlane::classify::{Classifier, Hit, InsertError, Shared};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
-use flowlane::packet::fields::word;
+use flowlane::packet::{FieldClass, WordSet};
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::rule::action::HEADERS_PUSHED_MAX;
 use flowlane::rule::{Action, Rule, RuleId};
@@ -96,8 +96,8 @@ impl Change {
         }
         // And a field that is in no header may have been written without a step.
         let mut in_headers = FlowMask::zero();
-        let words = mask.present_words().filter(|w| (word::ETH..word::PKT_MARK).contains(w));
-        words.for_each(|w| in_headers.or_word(w, mask.word(w)));
+        let words = mask.present().intersection(WordSet::of_class(FieldClass::Header));
+        words.iter().for_each(|w| in_headers.or_word(w, mask.word(w)));
         !matches.is_disjoint(key, &in_headers)
     }
 }

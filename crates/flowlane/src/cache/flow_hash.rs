@@ -13,9 +13,6 @@ use crate::packet::batch::LaneMask;
 use crate::packet::fields::word;
 use crate::packet::key::FlowKey;
 
-/// Present in every IPv6 packet's key.
-const V6: u64 = 1 << word::IPV6_SRC;
-
 /// Of the word of the protocol the protocol itself: lifetime and class may differ within a flow.
 const PROTOCOL: u32 = 0xff00_0000;
 
@@ -44,7 +41,8 @@ impl FlowHash {
             .wrapping_add(term(word::NW_PROTO, PROTOCOL & whole))
             .wrapping_add(term(word::IPV4_SRC, u32::MAX))
             .wrapping_add(term(word::IPV4_DST, u32::MAX));
-        if key.present() & V6 != 0 {
+        // Present in every IPv6 packet's key.
+        if key.present().contains(word::IPV6_SRC) {
             for w in word::IPV6_SRC..word::IPV6_DST + 4 {
                 sum = sum.wrapping_add(term(w, u32::MAX));
             }

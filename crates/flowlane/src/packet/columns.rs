@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use super::fields::Field;
+use super::fields::{Field, NAMED};
 use super::key::FlowKey;
 use crate::error::Error;
 
@@ -117,14 +117,14 @@ pub type ColumnError = Error;
 /// A piece of a field in a word of the flow key.
 #[derive(Clone, Copy, Debug)]
 struct Piece<'a> {
-    word: usize,
-    /// Of its lowest bit in the word.
-    shift: u32,
-    /// Bits of the field that are below it.
-    below: u32,
-    /// What it may have, before it is shifted.
-    ones: u32,
     values: Values<'a>,
+    /// The bits that it may have, before it is shifted.
+    ones: u32,
+    word: u8,
+    /// The place of its lowest bit in the word.
+    shift: u8,
+    /// Bits of the field that are below it.
+    below: u8,
 }
 
 /// Packets of which some fields are known, one column each; the others are 0.
@@ -150,10 +150,10 @@ pub struct FlowColumns<'a> {
 }
 
 /// Each field once.
-const FIELDS_MAX: usize = 80;
+const FIELDS_MAX: usize = NAMED;
 
 /// A piece for each word that a field is in: those of 128 bits are in four.
-const PIECES_MAX: usize = FIELDS_MAX + 32;
+const PIECES_MAX: usize = FIELDS_MAX + 44;
 
 impl<'a> FlowColumns<'a> {
     /// So many packets of which nothing is known.
@@ -204,7 +204,8 @@ impl<'a> FlowColumns<'a> {
         let mut below = u32::from(info.width);
         self.pieces.extend(info.pieces().map(|(word, shift, width)| {
             below -= width;
-            Piece { word, shift, below, ones: u32::MAX >> (32 - width), values }
+            let (word, shift) = (word as u8, shift as u8);
+            Piece { values, ones: u32::MAX >> (32 - width), word, shift, below: below as u8 }
         }));
         Ok(())
     }
@@ -245,14 +246,15 @@ impl<'a> FlowColumns<'a> {
         let mut key = FlowKey::zero();
         for piece in &self.pieces {
             let value = (piece.values.at(row) >> piece.below) as u32 & piece.ones;
-            key.set_word(piece.word, key.word(piece.word) | value << piece.shift);
+            let word = usize::from(piece.word);
+            key.set_word(word, key.word(word) | value << piece.shift);
         }
         key
     }
 
     /// What a word of the flow key is in all packets, where no column says otherwise.
     pub(crate) fn constant(&self, word: usize) -> Option<u32> {
-        let mut own = self.pieces.iter().filter(|piece| piece.word == word);
+        let mut own = self.pieces.iter().filter(|piece| usize::from(piece.word) == word);
         own.try_fold(0, |sum, piece| match piece.values {
             Values::One(value) => Some(sum | ((value >> piece.below) as u32 & piece.ones) << piece.shift),
             _ => None,
@@ -263,7 +265,7 @@ impl<'a> FlowColumns<'a> {
     #[inline]
     pub(crate) fn word(&self, word: usize, rows: Range<usize>, out: &mut [u32]) {
         out.fill(0);
-        for piece in self.pieces.iter().filter(|piece| piece.word == word) {
+        for piece in self.pieces.iter().filter(|piece| usize::from(piece.word) == word) {
             piece.add(rows.clone(), out);
         }
     }
@@ -279,11 +281,11 @@ impl Piece<'_> {
             Values::U16(values) => self.add_numbers(&values[rows], out),
             Values::U32(values) => self.add_numbers(&values[rows], out),
             Values::U64(values) => out.iter_mut().zip(&values[rows]).for_each(|(out, value)| {
-                *out |= (value.checked_shr(below).unwrap_or(0) as u32 & ones) << shift;
+                *out |= (value.checked_shr(below.into()).unwrap_or(0) as u32 & ones) << shift;
             }),
             Values::Bytes(bytes, each) => {
                 let own = bytes[rows.start * each..rows.end * each].chunks_exact(each);
-                match (below / 8) as usize {
+                match usize::from(below / 8) {
                     // A word of the values as it lies there.
                     below if shift == 0 && ones == u32::MAX && each >= below + 4 => {
                         let at = each - below - 4;
@@ -321,7 +323,7 @@ mod tests {
     fn words_are_those_of_keys_whatever_type_a_column_has() {
         let mut r = Random::new(5);
         let rows = 37;
-        for info in Field::all() {
+        for info in Field::named() {
             let width = u32::from(info.width);
             let mut draw = |bits: u32| {
                 let value = u128::from(r.bits()) << 64 | u128::from(r.bits());
@@ -351,7 +353,7 @@ mod tests {
             for (values, wanted) in cases {
                 let columns = FlowColumns::new(rows).with(info.field, values).unwrap();
                 assert!(columns.rows(5..rows).key(1) == columns.key(6));
-                let mut words = [0; 64];
+                let mut words = [0; super::super::key::WORDS];
                 for (row, value) in wanted.iter().enumerate() {
                     let mut key = FlowKey::zero();
                     key.set(info.field, *value);
@@ -368,10 +370,11 @@ mod tests {
 
     #[test]
     fn all_fields_at_once_have_room() {
-        let all = Field::all().iter().map(|info| info.field);
+        let all = || Field::named().iter().map(|info| info.field);
         let add = |columns: FlowColumns<'static>, field| columns.with(field, Values::One(0)).unwrap();
-        let columns = all.fold(FlowColumns::new(1), add);
-        assert!(Field::all().iter().all(|info| columns.has(info.field)));
+        let columns = all().fold(FlowColumns::new(1), add);
+        assert!(all().all(|field| columns.has(field)));
+        assert_eq!(columns.pieces.len(), PIECES_MAX, "as many as there is room for");
     }
 
     #[test]

@@ -1,30 +1,78 @@
-//! The one table of fields: name, position in the flow key, width, form, prerequisites.
+//! The one table of fields: name, class, position in the flow key, width, form, prerequisites.
 //!
 //! Parsers, rule readers, printers and actions are all driven by [`Field::all`]; a field that is added
 //! here can be matched, printed and (where [`FieldInfo::writable`]) set.
 //!
-//! The words of a key, metadata and tunnel first, then L2, L3, L4, connection state, registers; the
-//! words that rules look at most stand next to each other:
+//! The words of a key: tunnel, then L2, L3, L4, metadata, connection state, registers. The words that rules look at most are
+//! neighbours, and those that most packets have are in the first half ([`WordSet`](super::WordSet)):
 //!
 //! ```text
-//!  0        in_port                       38       tp_src | tp_dst
-//!  1        malformed | recirc_id         39       nw_proto | nw_tos | nw_ttl | nw_frag
-//!  2..=3    metadata                      40..=41  nw_src, nw_dst (ARP: spa, tpa)
-//!  4..=5    tun_id                        42       ipv6_label
-//!  6..=7    tun_src, tun_dst              43       tcp_flags | icmp_type | icmp_code
-//!  8..=15   tun_ipv6_src, tun_ipv6_dst    44       arp_op | nd_options_type
-//!  16       tun_flags | tun_tos | tun_ttl 45..=48  arp_sha, arp_tha (ND: sll, tll), 48 bits each
-//!  17       tun_gbp_id | .. | tun_type    49..=52  nd_target
-//!  18       gtpu flags | type | ..        53..=58  kept for connection state
-//!  19..=21  tun_option, tun_option_data   59       pkt_mark
-//!  22..=24  dl_dst, dl_src                60..=63  reg0..=reg3
-//!  25       vlan_tci | eth_type
-//!  26       vlan_tpid | vlan_tci1
-//!  27..=29  mpls_lse, mpls_lse1, mpls_lse2
-//!  30..=37  ipv6_src, ipv6_dst
+//!  0        in_port                       36       tp_src | tp_dst
+//!  1        malformed | recirc_id         37       nw_proto | nw_tos | nw_ttl | nw_frag
+//!  2..=3    tun_id                        38..=39  nw_src, nw_dst (ARP: spa, tpa)
+//!  4..=5    tun_src, tun_dst              40       ipv6_label
+//!  6..=13   tun_ipv6_src, tun_ipv6_dst    41       tcp_flags | icmp_type | icmp_code
+//! 14        tun_flags | tun_tos | tun_ttl 42       arp_op | nd_options_type
+//! 15        tun_gbp_id | .. | tun_type    43..=46  arp_sha, arp_tha (ND: sll, tll), 48 bits each
+//! 16        gtpu flags | type | ..        47..=50  nd_target
+//! 17..=19   tun_option, tun_option_data   51..=52  metadata
+//! 20..=22   dl_dst, dl_src                53       pkt_mark
+//! 23        vlan_tci | eth_type           54       ct_state
+//! 24        vlan_tpid | vlan_tci1         55       ct_zone | ct_nw_proto | ..
+//! 25..=27   mpls_lse, mpls_lse1, mpls_lse2 56      ct_mark
+//! 28..=35   ipv6_src, ipv6_dst            57..=59  ct_nw_src, ct_nw_dst, ct_tp_src | ct_tp_dst
+//! 60..=75   reg0..=reg15 (xreg0: reg0, reg1; xxreg0: reg0..=reg3)
+//! 76..=79   ct_label
+//! 80..=87   ct_ipv6_src, ct_ipv6_dst
 //! ```
 //!
-//! The IPv4 5-tuple is words 38 to 41, the IPv6 5-tuple words 30 to 39.
+//! The IPv4 5-tuple is words 36 to 39, the IPv6 5-tuple words 28 to 37. In memory, words 12 to 27, 28 to 43 and 60 to 75 are a
+//! cache line each.
+
+mod table;
+#[cfg(test)]
+mod tests;
+pub mod word;
+
+use super::word_set::WordSet;
+use table::FIELDS;
+
+/// Where a field comes from, and so what reads and writes it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum FieldClass {
+    /// The frame's headers: a field is read and written there.
+    Header,
+    /// The tunnel that the frame came out of, or goes into.
+    Tunnel,
+    /// The switch: port, marks, registers.
+    Metadata,
+    /// The connection that the packet belongs to.
+    Connection,
+}
+
+impl FieldClass {
+    /// All classes.
+    pub const ALL: [Self; 4] = [Self::Header, Self::Tunnel, Self::Metadata, Self::Connection];
+
+    /// The words of all fields of the class. No word has fields of two classes.
+    #[inline(always)]
+    pub(super) const fn words(self) -> WordSet {
+        CLASS_WORDS[self as usize]
+    }
+}
+
+const CLASS_WORDS: [WordSet; FieldClass::ALL.len()] = {
+    let mut words = [WordSet::EMPTY; FieldClass::ALL.len()];
+    let mut i = 0;
+    while i < FIELD_COUNT {
+        let info = &FIELDS[i];
+        let (first, last) = (info.bit as usize / 32, (info.bit as usize + info.width as usize - 1) / 32);
+        let class = info.class as usize;
+        words[class] = words[class].union(WordSet::range(first..last + 1));
+        i += 1;
+    }
+    words
+};
 
 /// How a field's value is written and printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,7 +140,7 @@ pub enum Prerequisite {
 /// assert_eq!(Field::by_name("tcp_dst"), Field::by_name("tp_dst"));
 /// ```
 ///
-#[doc = include_str!("fields.md")]
+#[doc = include_str!("fields/fields.md")]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -161,6 +209,41 @@ pub enum Field {
     Reg1,
     Reg2,
     Reg3,
+    Reg4,
+    Reg5,
+    Reg6,
+    Reg7,
+    Reg8,
+    Reg9,
+    Reg10,
+    Reg11,
+    Reg12,
+    Reg13,
+    Reg14,
+    Reg15,
+    XReg0,
+    XReg1,
+    XReg2,
+    XReg3,
+    XReg4,
+    XReg5,
+    XReg6,
+    XReg7,
+    XxReg0,
+    XxReg1,
+    XxReg2,
+    XxReg3,
+    CtState,
+    CtZone,
+    CtMark,
+    CtLabel,
+    CtNwProto,
+    CtIpv4Src,
+    CtIpv4Dst,
+    CtIpv6Src,
+    CtIpv6Dst,
+    CtTpSrc,
+    CtTpDst,
 }
 
 /// What a [`Field`] is: one row of the table of fields.
@@ -173,6 +256,8 @@ pub struct FieldInfo {
     pub name: &'static str,
     /// Other names that are read.
     pub aliases: &'static [&'static str],
+    /// Where the field comes from.
+    pub class: FieldClass,
     /// Position of the field's most significant bit, counted from the most significant bit of word 0.
     #[doc(hidden)]
     pub bit: u16,
@@ -190,110 +275,36 @@ pub struct FieldInfo {
     pub writable: bool,
 }
 
-/// Number of fields.
-pub const FIELD_COUNT: usize = Field::Reg3 as usize + 1;
+/// Number of rows of the table of fields.
+const FIELD_COUNT: usize = Field::CtTpDst as usize + 1;
 
-#[expect(clippy::too_many_arguments, reason = "a row of the table has nine columns")]
-const fn row(
-    field: Field,
-    name: &'static str,
-    aliases: &'static [&'static str],
-    (word, bit): (u16, u16),
-    width: u8,
-    form: Form,
-    prerequisite: Prerequisite,
-    maskable: bool,
-    writable: bool,
-) -> FieldInfo {
-    FieldInfo { field, name, aliases, bit: word * 32 + bit, width, form, prerequisite, maskable, writable }
-}
+/// Rows of the fields that show words of their own. Those of `xreg0` to `xxreg3` follow.
+const OWN: usize = Field::Reg15 as usize + 1;
 
-#[rustfmt::skip]
-static FIELDS: [FieldInfo; FIELD_COUNT] = {
-    use Form::*;
-    use Prerequisite as P;
-    [
-        //  field                  name               other names                 word, bit  width form      needs            maskable  writable
-        row(Field::InPort,         "in_port",         &[],                        (0, 0),    32,  Port,     P::None,         false,    false),
-        row(Field::Malformed,      "malformed",       &[],                        (1, 0),    8,   Decimal,  P::None,         false,    false),
-        row(Field::RecircId,       "recirc_id",       &[],                        (1, 8),    24,  Hex,      P::None,         false,    false),
-        row(Field::Metadata,       "metadata",        &[],                        (2, 0),    64,  Hex,      P::None,         true,     true),
-        row(Field::TunId,          "tun_id",          &["tunnel_id"],             (4, 0),    64,  Hex,      P::Tunnel,       true,     true),
-        row(Field::TunSrc,         "tun_src",         &[],                        (6, 0),    32,  Ipv4,     P::Tunnel,       true,     true),
-        row(Field::TunDst,         "tun_dst",         &[],                        (7, 0),    32,  Ipv4,     P::Tunnel,       true,     true),
-        row(Field::TunIpv6Src,     "tun_ipv6_src",    &[],                        (8, 0),    128, Ipv6,     P::Tunnel,       true,     true),
-        row(Field::TunIpv6Dst,     "tun_ipv6_dst",    &[],                        (12, 0),   128, Ipv6,     P::Tunnel,       true,     true),
-        row(Field::TunFlags,       "tun_flags",       &[],                        (16, 0),   16,  Hex,      P::Tunnel,       true,     true),
-        row(Field::TunTos,         "tun_tos",         &[],                        (16, 16),  8,   Decimal,  P::Tunnel,       false,    true),
-        row(Field::TunTtl,         "tun_ttl",         &[],                        (16, 24),  8,   Decimal,  P::Tunnel,       false,    true),
-        row(Field::TunGbpId,       "tun_gbp_id",      &[],                        (17, 0),   16,  Decimal,  P::Tunnel,       true,     true),
-        row(Field::TunGbpFlags,    "tun_gbp_flags",   &[],                        (17, 16),  8,   Hex,      P::Tunnel,       true,     true),
-        row(Field::TunType,        "tun_type",        &[],                        (17, 24),  8,   Decimal,  P::Tunnel,       true,     false),
-        row(Field::TunGtpuFlags,   "tun_gtpu_flags",  &[],                        (18, 0),   8,   Hex,      P::Tunnel,       true,     true),
-        row(Field::TunGtpuMsgType, "tun_gtpu_msgtype",&[],                        (18, 8),   8,   Decimal,  P::Tunnel,       true,     true),
-        row(Field::TunOptionClass, "tun_opt_class",   &[],                        (19, 0),   16,  Hex,      P::Tunnel,       true,     true),
-        row(Field::TunOptionType,  "tun_opt_type",    &[],                        (19, 16),  8,   Hex,      P::Tunnel,       true,     true),
-        row(Field::TunOptionLen,   "tun_opt_len",     &[],                        (19, 24),  8,   Decimal,  P::Tunnel,       true,     false),
-        row(Field::TunOptionData,  "tun_metadata0",   &["tun_opt_data"],          (20, 0),   64,  Hex,      P::Tunnel,       true,     true),
-        row(Field::EthDst,         "dl_dst",          &["eth_dst"],               (22, 0),   48,  Mac,      P::None,         true,     true),
-        row(Field::EthSrc,         "dl_src",          &["eth_src"],               (23, 16),  48,  Mac,      P::None,         true,     true),
-        row(Field::VlanTci,        "vlan_tci",        &[],                        (25, 0),   16,  Hex,      P::None,         true,     true),
-        row(Field::VlanVid,        "dl_vlan",         &["vlan_vid"],              (25, 4),   12,  Decimal,  P::Vlan,         false,    true),
-        row(Field::VlanPcp,        "dl_vlan_pcp",     &["vlan_pcp"],              (25, 0),   3,   Decimal,  P::Vlan,         false,    true),
-        row(Field::EthType,        "dl_type",         &["eth_type"],              (25, 16),  16,  Hex,      P::None,         false,    false),
-        row(Field::VlanTpid,       "vlan_tpid",       &[],                        (26, 0),   16,  Hex,      P::Vlan,         true,     false),
-        row(Field::VlanTci1,       "vlan_tci1",       &[],                        (26, 16),  16,  Hex,      P::Vlan,         true,     false),
-        row(Field::MplsLabel,      "mpls_label",      &[],                        (27, 0),   20,  Decimal,  P::Mpls,         false,    true),
-        row(Field::MplsTc,         "mpls_tc",         &[],                        (27, 20),  3,   Decimal,  P::Mpls,         false,    true),
-        row(Field::MplsBos,        "mpls_bos",        &[],                        (27, 23),  1,   Decimal,  P::Mpls,         false,    false),
-        row(Field::MplsTtl,        "mpls_ttl",        &[],                        (27, 24),  8,   Decimal,  P::Mpls,         false,    true),
-        row(Field::MplsLse1,       "mpls_lse1",       &[],                        (28, 0),   32,  Hex,      P::Mpls,         true,     false),
-        row(Field::MplsLse2,       "mpls_lse2",       &[],                        (29, 0),   32,  Hex,      P::Mpls,         true,     false),
-        row(Field::Ipv6Src,        "ipv6_src",        &[],                        (30, 0),   128, Ipv6,     P::Ipv6,         true,     true),
-        row(Field::Ipv6Dst,        "ipv6_dst",        &[],                        (34, 0),   128, Ipv6,     P::Ipv6,         true,     true),
-        row(Field::TpSrc,          "tp_src",          &["tcp_src", "udp_src", "sctp_src"], (38, 0), 16, Decimal, P::Ports,   true,     true),
-        row(Field::TpDst,          "tp_dst",          &["tcp_dst", "udp_dst", "sctp_dst"], (38, 16), 16, Decimal, P::Ports,  true,     true),
-        row(Field::NwProto,        "nw_proto",        &["ip_proto"],              (39, 0),   8,   Decimal,  P::Ip,           false,    false),
-        row(Field::IpDscp,         "nw_tos",          &["ip_dscp"],               (39, 8),   6,   Tos,      P::Ip,           false,    true),
-        row(Field::IpEcn,          "nw_ecn",          &["ip_ecn"],                (39, 14),  2,   Decimal,  P::Ip,           false,    true),
-        row(Field::NwTtl,          "nw_ttl",          &["ip_ttl"],                (39, 16),  8,   Decimal,  P::Ip,           false,    true),
-        row(Field::IpFrag,         "ip_frag",         &["nw_frag"],               (39, 24),  2,   Frag,     P::Ip,           false,    false),
-        row(Field::Ipv4Src,        "nw_src",          &["ip_src"],                (40, 0),   32,  Ipv4,     P::Ipv4,         true,     true),
-        row(Field::Ipv4Dst,        "nw_dst",          &["ip_dst"],                (41, 0),   32,  Ipv4,     P::Ipv4,         true,     true),
-        row(Field::ArpSpa,         "arp_spa",         &[],                        (40, 0),   32,  Ipv4,     P::Arp,          true,     true),
-        row(Field::ArpTpa,         "arp_tpa",         &[],                        (41, 0),   32,  Ipv4,     P::Arp,          true,     true),
-        row(Field::Ipv6Label,      "ipv6_label",      &[],                        (42, 12),  20,  Hex,      P::Ipv6,         true,     true),
-        row(Field::TcpFlags,       "tcp_flags",       &[],                        (43, 4),   12,  TcpFlags, P::Tcp,          true,     false),
-        row(Field::IcmpType,       "icmp_type",       &["icmpv6_type"],           (43, 16),  8,   Decimal,  P::Icmp,         false,    true),
-        row(Field::IcmpCode,       "icmp_code",       &["icmpv6_code"],           (43, 24),  8,   Decimal,  P::Icmp,         false,    true),
-        row(Field::ArpOp,          "arp_op",          &[],                        (44, 0),   16,  Decimal,  P::Arp,          false,    true),
-        row(Field::ArpSha,         "arp_sha",         &[],                        (45, 0),   48,  Mac,      P::Arp,          true,     true),
-        row(Field::ArpTha,         "arp_tha",         &[],                        (46, 16),  48,  Mac,      P::Arp,          true,     true),
-        row(Field::NdSll,          "nd_sll",          &[],                        (45, 0),   48,  Mac,      P::NeighbourDiscovery, true,     true),
-        row(Field::NdTll,          "nd_tll",          &[],                        (46, 16),  48,  Mac,      P::NeighbourDiscovery, true,     true),
-        row(Field::NdTarget,       "nd_target",       &[],                        (49, 0),   128, Ipv6,     P::NeighbourDiscovery, true,     true),
-        row(Field::PktMark,        "pkt_mark",        &[],                        (59, 0),   32,  Hex,      P::None,         true,     true),
-        row(Field::Reg0,           "reg0",            &[],                        (60, 0),   32,  Hex,      P::None,         true,     true),
-        row(Field::Reg1,           "reg1",            &[],                        (61, 0),   32,  Hex,      P::None,         true,     true),
-        row(Field::Reg2,           "reg2",            &[],                        (62, 0),   32,  Hex,      P::None,         true,     true),
-        row(Field::Reg3,           "reg3",            &[],                        (63, 0),   32,  Hex,      P::None,         true,     true),
-    ]
-};
+/// Rows of the fields that can be named. Those of connection tracking follow: their words are reserved, and nothing sets them
+/// yet.
+pub(crate) const NAMED: usize = Field::XxReg3 as usize + 1;
 
 // Field::info indexes the table by the discriminant.
 const _: () = {
     let mut i = 0;
     while i < FIELD_COUNT {
         assert!(FIELDS[i].field as usize == i);
-        assert!(FIELDS[i].bit as usize + FIELDS[i].width as usize <= 64 * 32);
+        assert!(FIELDS[i].bit as usize + FIELDS[i].width as usize <= word::END * 32);
         i += 1;
     }
 };
 
 impl Field {
-    /// Every field, in the order of the key.
+    /// Every field, but the views of several registers (`xreg0`, `xxreg0`) and the fields of connection tracking, which is not
+    /// supported yet.
     pub fn all() -> &'static [FieldInfo] {
-        &FIELDS
+        &FIELDS[..OWN]
+    }
+
+    /// Every field that can be named: those of [`all`](Self::all) and the views of several registers.
+    pub(crate) fn named() -> &'static [FieldInfo] {
+        &FIELDS[..NAMED]
     }
 
     /// The field's row of the table.
@@ -302,9 +313,9 @@ impl Field {
         &FIELDS[self as usize]
     }
 
-    /// The field called `name`, by its own name or an alias.
+    /// The field called `name`, by its own name or an alias; views of registers are among them.
     pub fn by_name(name: &str) -> Option<Field> {
-        FIELDS.iter().find(|f| f.name == name || f.aliases.contains(&name)).map(|f| f.field)
+        Self::named().iter().find(|f| f.name == name || f.aliases.contains(&name)).map(|f| f.field)
     }
 }
 
@@ -344,64 +355,6 @@ impl FieldInfo {
     }
 }
 
-/// Word indices that code outside the table of fields names.
-pub mod word {
-    /// `in_port`.
-    pub const IN_PORT: usize = 0;
-    /// `malformed` and `recirc_id`.
-    pub const RECIRC_ID: usize = 1;
-    /// First of two words of `tun_id`.
-    pub const TUN_ID: usize = 4;
-    /// `tun_src`.
-    pub const TUN_SRC: usize = 6;
-    /// `tun_dst`.
-    pub const TUN_DST: usize = 7;
-    /// First of four words of `tun_ipv6_src`.
-    pub const TUN_IPV6_SRC: usize = 8;
-    /// First of four words of `tun_ipv6_dst`.
-    pub const TUN_IPV6_DST: usize = 12;
-    /// `tun_flags`, `tun_tos`, `tun_ttl`.
-    pub const TUN_FLAGS: usize = 16;
-    /// `tun_gbp_id`, `tun_gbp_flags`, `tun_type`.
-    pub const TUN_GBP: usize = 17;
-    /// `tun_gtpu_flags`, `tun_gtpu_msgtype`.
-    pub const TUN_GTPU: usize = 18;
-    /// GENEVE option class, type, length; two words of its data follow.
-    pub const TUN_OPTION: usize = 19;
-    /// First of three words of `dl_dst` and `dl_src`.
-    pub const ETH: usize = 22;
-    /// `vlan_tci` and `eth_type`.
-    pub const VLAN_ETH_TYPE: usize = 25;
-    /// `vlan_tpid` and `vlan_tci1`.
-    pub const VLAN_INNER: usize = 26;
-    /// First of three label stack entries.
-    pub const MPLS: usize = 27;
-    /// First of four words of `ipv6_src`.
-    pub const IPV6_SRC: usize = 30;
-    /// First of four words of `ipv6_dst`.
-    pub const IPV6_DST: usize = 34;
-    /// `tp_src` and `tp_dst`.
-    pub const PORTS: usize = 38;
-    /// `nw_proto`, `nw_tos`, `nw_ttl`, `ip_frag`.
-    pub const NW_PROTO: usize = 39;
-    /// `nw_src`.
-    pub const IPV4_SRC: usize = 40;
-    /// `nw_dst`.
-    pub const IPV4_DST: usize = 41;
-    /// `ipv6_label`.
-    pub const IPV6_LABEL: usize = 42;
-    /// `tcp_flags`, `icmp_type`, `icmp_code`.
-    pub const FLAGS: usize = 43;
-    /// `arp_op`.
-    pub const ARP_OP: usize = 44;
-    /// First of four words: three of `arp_sha`/`nd_sll` and `arp_tha`/`nd_tll`, the fourth unused.
-    pub const ARP_HA: usize = 45;
-    /// First of four words of `nd_target`.
-    pub const ND_TARGET: usize = 49;
-    /// First of the words that hold no packet header: `pkt_mark`, registers.
-    pub const PKT_MARK: usize = 59;
-}
-
 /// Set in `vlan_tci` where a tag is present, as in Open vSwitch (the place of the CFI/DEI bit).
 pub const VLAN_PRESENT: u16 = 0x1000;
 
@@ -418,54 +371,3 @@ pub const TUNNEL_GENEVE: u8 = 2;
 /// `tun_type` of a frame that came through GTP-U (3GPP TS 29.281).
 pub const TUNNEL_GTPU: u8 = 3;
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of_which_packets(info: &FieldInfo) -> &'static str {
-        match info.prerequisite {
-            Prerequisite::None => "all",
-            Prerequisite::Vlan => "with a VLAN tag",
-            Prerequisite::Mpls => "with a label",
-            Prerequisite::Arp => "ARP",
-            Prerequisite::Ip => "IPv4, IPv6",
-            Prerequisite::Ipv4 => "IPv4",
-            Prerequisite::Ipv6 => "IPv6",
-            Prerequisite::Ports => "TCP, UDP, SCTP",
-            Prerequisite::Tcp => "TCP",
-            Prerequisite::Icmp => "ICMP, ICMPv6",
-            Prerequisite::NeighbourDiscovery => "neighbour discovery",
-            Prerequisite::Tunnel => "out of a tunnel",
-        }
-    }
-
-    #[test]
-    fn the_documented_table_is_that_of_the_fields() {
-        let mut table = "| field | names in rules | bits | of packets |\n|---|---|---|---|\n".to_owned();
-        for info in Field::all() {
-            let names: Vec<String> =
-                [info.name].iter().chain(info.aliases).map(|name| format!("`{name}`")).collect();
-            let (field, names, packets) = (info.field, names.join(", "), of_which_packets(info));
-            table += &format!("| `{field:?}` | {names} | {} | {packets} |\n", info.width);
-        }
-        assert_eq!(include_str!("fields.md"), table, "packet/fields.md is to have what is on the right");
-    }
-
-    #[test]
-    fn names_are_unique() {
-        let mut names: Vec<_> =
-            FIELDS.iter().flat_map(|f| f.aliases.iter().copied().chain([f.name])).collect();
-        let all = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), all);
-    }
-
-    #[test]
-    fn pieces_follow_word_boundaries() {
-        let pieces: Vec<_> = Field::EthSrc.info().pieces().collect();
-        assert_eq!(pieces, [(23, 0, 16), (24, 0, 32)]);
-        let pieces: Vec<_> = Field::VlanPcp.info().pieces().collect();
-        assert_eq!(pieces, [(25, 29, 3)]);
-    }
-}

@@ -1,12 +1,13 @@
-//! Flow key and flow mask: [`WORDS`] 32-bit words each, and a bitmap of those that may be non-zero.
+//! Flow key and flow mask: [`WORDS`] 32-bit words each, and the set of those that may be non-zero.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use super::fields::{Field, word};
+use super::word_set::{WordIter, WordSet};
 
-/// Number of 32-bit words in a flow key.
-pub const WORDS: usize = 64;
+/// Number of 32-bit words in a flow key. A power of two, so that a word number is brought into bounds by one instruction.
+pub const WORDS: usize = 128;
 
 /// Marks a [`Flow`] that holds a packet's field values.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -21,18 +22,17 @@ pub enum Bits {}
 /// Each word holds its fields in host order of their network value: the four wire bytes
 /// `c0 00 02 01` of an IPv4 address are the word `0xc000_0201` on every machine.
 ///
-/// Invariant: a word whose bit in [`present`](Self::present) is clear is zero. The reverse does not
-/// hold: a word marked present may be zero.
+/// Invariant: a word that is not in [`present`](Self::present) is zero. The reverse does not hold: a word marked present may be
+/// zero. Every operation touches present words only, so that a key costs what its packet has.
 #[repr(C, align(64))]
-#[derive(Clone)]
 pub struct Flow<K> {
     // In front, so that the words of L3 and L4 begin on a cache line: see `Flow::WORDS_AT`.
-    present: u64,
+    present: WordSet,
     words: [u32; WORDS],
     kind: PhantomData<K>,
 }
 
-/// What a packet carries.
+/// The fields of a packet.
 ///
 /// ```
 /// use flowlane::{Field, FlowKey, FlowMask};
@@ -47,11 +47,17 @@ pub struct Flow<K> {
 /// ```
 pub type FlowKey = Flow<Value>;
 
-/// Which bits of a key somebody looked at.
+/// The bits of a key that a lookup depends on.
 pub type FlowMask = Flow<Bits>;
 
-const _: () =
-    assert!(size_of::<FlowKey>() == 320 && (FlowKey::WORDS_AT + 4 * word::IPV6_SRC).is_multiple_of(64));
+// An odd number of cache lines: the same line of many keys falls into different sets of a cache.
+const _: () = assert!(size_of::<FlowKey>() == 9 * 64);
+const _: () = {
+    const fn starts_line(w: usize) -> bool {
+        (FlowKey::WORDS_AT + 4 * w).is_multiple_of(64)
+    }
+    assert!(starts_line(word::IPV6_SRC) && starts_line(word::REG));
+};
 
 impl<K> Flow<K> {
     /// Where the words begin, in bytes.
@@ -59,13 +65,13 @@ impl<K> Flow<K> {
 
     /// A key or mask of zeros.
     pub const fn zero() -> Self {
-        Self { present: 0, words: [0; WORDS], kind: PhantomData }
+        Self { present: WordSet::EMPTY, words: [0; WORDS], kind: PhantomData }
     }
 
-    /// Bit `w` is set where word `w` may be non-zero.
+    /// The words that may be non-zero.
     #[doc(hidden)]
     #[inline(always)]
-    pub fn present(&self) -> u64 {
+    pub fn present(&self) -> WordSet {
         self.present
     }
 
@@ -76,7 +82,7 @@ impl<K> Flow<K> {
         &self.words
     }
 
-    /// Word `w` (0 to 63).
+    /// Word `w`, less than [`WORDS`].
     #[doc(hidden)]
     #[inline(always)]
     pub fn word(&self, w: usize) -> u32 {
@@ -88,41 +94,50 @@ impl<K> Flow<K> {
     #[inline(always)]
     pub fn set_word(&mut self, w: usize, value: u32) {
         self.words[w] = value;
-        self.present |= 1 << w;
+        self.present.insert(w);
     }
 
-    /// Sets the bits of word `w` that are set in `bits`, and marks it present where there are any.
+    /// Sets the bits of word `w` that are set in `bits`, and marks it present if there are any.
     #[doc(hidden)]
     #[inline(always)]
     pub fn or_word(&mut self, w: usize, bits: u32) {
         self.words[w] |= bits;
-        self.present |= u64::from(bits != 0) << w;
+        if bits != 0 {
+            self.present.insert(w);
+        }
     }
 
-    /// Direct access for the parser, which writes every word that it marks in `present` and hands
-    /// both back through [`finish`](Self::finish).
+    /// Gives the parser direct access. It writes every word that it marks present, and ends with
+    /// [`finish`](Self::finish).
     #[inline(always)]
     pub(crate) fn words_mut(&mut self) -> &mut [u32; WORDS] {
         &mut self.words
     }
 
-    /// Ends a refill begun with [`words_mut`](Self::words_mut): clears the words that the previous
-    /// content had and the new one has not. Costs nothing where both have the same shape.
+    /// Ends a refill begun with [`words_mut`](Self::words_mut): clears the words that the previous content had and the new one,
+    /// whose words are `present`, does not have. Costs two tests where both have the same words.
     #[inline(always)]
-    pub(crate) fn finish(&mut self, present: u64) {
-        self.finish_others(present, !present);
+    pub(crate) fn finish(&mut self, present: WordSet) {
+        self.finish_others(present, present.complement());
     }
 
-    /// As [`finish`](Self::finish), where all words but those of the bitmap `others` have been written, zeros
-    /// included, and none of `others` has.
+    /// Ends a refill where all words but `others` have been written, zeros included, and none of `others` has.
     #[inline(always)]
-    pub(crate) fn finish_others(&mut self, present: u64, others: u64) {
-        let mut stale = self.present & others;
-        while stale != 0 {
-            self.words[stale.trailing_zeros() as usize] = 0;
-            stale &= stale - 1;
+    pub(crate) fn finish_others(&mut self, present: WordSet, others: WordSet) {
+        let stale = self.present.intersection(others);
+        for bit in BitIter(stale.low()) {
+            self.words[bit] = 0;
+        }
+        // Registers and connection state: packets from ports have none.
+        if stale.high() != 0 {
+            self.clear_high(stale.high());
         }
         self.present = present;
+    }
+
+    #[cold]
+    fn clear_high(&mut self, stale: u64) {
+        BitIter(stale).for_each(|bit| self.words[64 + bit] = 0);
     }
 
     /// The value of `field`, right-aligned.
@@ -152,8 +167,9 @@ impl<K> Flow<K> {
 
     /// The indices of the words that may be non-zero, ascending.
     #[doc(hidden)]
-    pub fn present_words(&self) -> impl Iterator<Item = usize> + use<K> {
-        BitIter(self.present)
+    #[inline(always)]
+    pub fn present_words(&self) -> WordIter {
+        self.present.iter()
     }
 }
 
@@ -170,14 +186,14 @@ impl FlowMask {
         }
     }
 
-    /// Whether every bit of `other` is in this mask.
+    /// Returns whether every bit of `other` is in this mask.
     pub fn covers(&self, other: &FlowMask) -> bool {
         other.present_words().all(|w| other.words[w] & !self.words[w] == 0)
     }
 }
 
 impl FlowKey {
-    /// Whether the two keys agree in every bit of `mask`.
+    /// Returns whether the two keys agree in every bit of `mask`.
     pub fn agrees(&self, other: &FlowKey, mask: &FlowMask) -> bool {
         mask.present_words().all(|w| (self.words[w] ^ other.words[w]) & mask.words[w] == 0)
     }
@@ -198,10 +214,24 @@ impl<K> Default for Flow<K> {
     }
 }
 
-/// Equal words; the bitmaps may differ where a word is zero.
+/// Copies present words only: [`clone_from`](Clone::clone_from) does not touch the others, unless to clear them.
+impl<K> Clone for Flow<K> {
+    fn clone(&self) -> Self {
+        let mut out = Self::zero();
+        out.clone_from(self);
+        out
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        source.present.iter().for_each(|w| self.words[w] = source.words[w]);
+        self.finish(source.present);
+    }
+}
+
+/// Compares words; the sets of present words may differ where a word is zero.
 impl<K> PartialEq for Flow<K> {
     fn eq(&self, other: &Self) -> bool {
-        self.words == other.words
+        self.present.union(other.present).iter().all(|w| self.words[w] == other.words[w])
     }
 }
 
@@ -241,7 +271,7 @@ mod tests {
 
     #[test]
     fn fields_that_span_words_round_trip() {
-        for info in Field::all() {
+        for info in Field::named() {
             let ones = if info.width == 128 { u128::MAX } else { (1 << info.width) - 1 };
             let value = 0x0123_4567_89ab_cdef_fedc_ba98_7654_3211 & ones;
             let mut key = FlowKey::zero();
@@ -265,7 +295,30 @@ mod tests {
         key.set_word(3, 7);
         key.set_word(9, 8);
         key.words_mut()[9] = 1;
-        key.finish(1 << 9);
-        assert_eq!((key.word(3), key.word(9), key.present()), (0, 1, 1 << 9));
+        key.set_word(70, 5);
+        key.finish(WordSet::of(9));
+        assert_eq!((key.word(3), key.word(9), key.word(70)), (0, 1, 0));
+        assert_eq!(key.present(), WordSet::of(9));
+    }
+
+    #[test]
+    fn clone_copies_present_words_and_clears_the_others() {
+        let mut random = crate::generate::Random::for_purpose(2, "clones");
+        let mut reused = FlowKey::zero();
+        for _ in 0..200 {
+            let mut key = FlowKey::zero();
+            for _ in 0..random.below(20) {
+                key.set_word(random.index(WORDS), random.bits() as u32);
+            }
+            reused.clone_from(&key);
+            for copy in [&reused, &key.clone()] {
+                assert_eq!((copy.present(), copy.words()), (key.present(), key.words()));
+                assert!(*copy == key);
+            }
+            let w = random.index(WORDS);
+            let mut other = key.clone();
+            other.set_word(w, key.word(w) ^ 1);
+            assert!(other != key, "differ in word {w}");
+        }
     }
 }

@@ -1,62 +1,96 @@
-//! Miniflow: a key without its zeros.
+//! A key without its zeros, packed.
 //!
-//! A bitmap of the words that may be non-zero, and those words, packed, in ascending order: 8 + 4·n bytes
-//! instead of 264. (The paper's 64-bit unit, *Leveraging SIMD parallelism*, §3.2, is two adjacent words,
-//! low then high: bit u of its bitmap is set where bit 2u or 2u + 1 is set here.)
+//! The set of the words that may be non-zero, and those words in ascending order: 12 + 4·n bytes instead of 528. (The paper's
+//! 64-bit unit, *Leveraging SIMD parallelism*, §3.2, is two adjacent words, low then high: bit u of its bitmap is set where
+//! word 2u or 2u + 1 is present here.)
 
+use super::fields::word;
 use super::key::{BitIter, Flow};
+use super::word_set::WordSet;
 
 /// The words of a key or mask that may be non-zero, packed, at most `N` of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(C)]
 pub struct Miniflow<const N: usize> {
-    present: u64,
+    low: u64,
     words: [u32; N],
+    /// Words 64 to 95: no field has later ones.
+    high: u32,
 }
 
-impl<const N: usize> Miniflow<N> {
-    /// One without words.
-    pub const EMPTY: Self = Self { present: 0, words: [0; N] };
+const _: () = assert!(word::END <= 96);
 
-    /// Packs `flow`; none where it has more than `N` words.
+impl<const N: usize> Miniflow<N> {
+    /// A miniflow without words.
+    pub const EMPTY: Self = Self { low: 0, words: [0; N], high: 0 };
+
+    /// Packs `flow`; `None` if it has more than `N` words, or a word that belongs to no field.
     #[inline]
     pub fn pack<K>(flow: &Flow<K>) -> Option<Self> {
-        let mut out = Self { present: flow.present(), ..Self::EMPTY };
-        pack_words(flow, &mut out.words).then_some(out)
+        let present = flow.present();
+        let mut out = Self { low: present.low(), high: present.high() as u32, ..Self::EMPTY };
+        let has_room = pack_words(flow, &mut out.words);
+        (has_room && u64::from(out.high) == present.high()).then_some(out)
     }
 
-    /// Gives `flow` this content, whatever it had.
+    /// The words that may be non-zero.
+    #[inline(always)]
+    fn present(&self) -> WordSet {
+        WordSet::from_halves(self.low, self.high.into())
+    }
+
+    /// Replaces the content of `flow` with this one.
     #[inline]
     pub fn unpack<K>(&self, flow: &mut Flow<K>) {
-        unpack_words(self.present, &self.words, flow);
+        unpack_words(self.present(), &self.words, flow);
     }
 
-    /// Whether this is `flow`, packed: the same bitmap and the same words.
+    /// Returns whether `flow` has the same present words with the same values.
     #[inline]
     pub(crate) fn is<K>(&self, flow: &Flow<K>) -> bool {
-        let mut different = self.present ^ flow.present();
-        for (&packed, w) in self.words.iter().zip(BitIter(self.present)) {
-            different |= u64::from(packed ^ flow.word(w));
+        let (present, words) = (flow.present(), flow.words());
+        let mut different = self.low ^ present.low() | u64::from(self.high) ^ present.high();
+        let mut packed = self.words.iter();
+        for (w, &packed) in BitIter(self.low).zip(packed.by_ref()) {
+            different |= u64::from(packed ^ words[w]);
+        }
+        for (w, &packed) in BitIter(self.high.into()).zip(packed) {
+            different |= u64::from(packed ^ words[64 | w]);
         }
         different == 0
     }
 }
 
-/// Writes the words that `flow` marks present, ascending, to the beginning of `packed`. Says whether there was room for all.
+/// Writes the present words of `flow`, ascending, to the beginning of `packed`. Returns whether all had room.
 #[inline]
 pub fn pack_words<K>(flow: &Flow<K>, packed: &mut [u32]) -> bool {
-    for (packed, w) in packed.iter_mut().zip(BitIter(flow.present())) {
-        *packed = flow.word(w);
-    }
-    flow.present().count_ones() as usize <= packed.len()
+    pack_some_words(flow, flow.present(), packed)
 }
 
-/// Gives `flow` the words that [`pack_words`] has packed of one with this bitmap, whatever it had.
+/// Writes the words `which` of `flow`, ascending, to the beginning of `packed`. Returns whether all had room.
 #[inline]
-pub fn unpack_words<K>(present: u64, packed: &[u32], flow: &mut Flow<K>) {
+pub fn pack_some_words<K>(flow: &Flow<K>, which: WordSet, packed: &mut [u32]) -> bool {
+    let words = flow.words();
+    let mut to = packed.iter_mut();
+    for (w, to) in BitIter(which.low()).zip(to.by_ref()) {
+        *to = words[w];
+    }
+    for (w, to) in BitIter(which.high()).zip(to) {
+        *to = words[64 | w];
+    }
+    which.len() <= packed.len()
+}
+
+/// Replaces the content of `flow` with the words `present`, whose values [`pack_words`] wrote to `packed`.
+#[inline]
+pub fn unpack_words<K>(present: WordSet, packed: &[u32], flow: &mut Flow<K>) {
     let words = flow.words_mut();
-    for (&packed, w) in packed.iter().zip(BitIter(present)) {
-        words[w] = packed;
+    let mut from = packed.iter();
+    for (w, &from) in BitIter(present.low()).zip(from.by_ref()) {
+        words[w] = from;
+    }
+    for (w, &from) in BitIter(present.high()).zip(from) {
+        words[64 | w] = from;
     }
     flow.finish(present);
 }
@@ -69,7 +103,7 @@ mod tests {
     #[test]
     fn what_is_packed_is_its_key_and_no_other() {
         let mut key = FlowKey::zero();
-        for (i, w) in [0, 7, 25, 38, 63].into_iter().enumerate() {
+        for (i, w) in [0, 7, 25, 38, 63, 64, 87].into_iter().enumerate() {
             key.set_word(w, i as u32 * 3);
         }
         let mini: Miniflow<8> = Miniflow::pack(&key).unwrap();
@@ -82,6 +116,9 @@ mod tests {
             let mut other = key.clone();
             other.set_word(w, key.word(w) ^ 1000);
             assert!(!mini.is(&other), "another word {w}");
+            let packed: Option<Miniflow<9>> = Miniflow::pack(&other);
+            assert_eq!(packed.is_some(), w < 96, "word {w}");
+            assert!(packed.is_none_or(|packed| packed.is(&other)));
         }
     }
 

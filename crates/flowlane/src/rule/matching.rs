@@ -1,7 +1,7 @@
 //! Which packets a rule is for: masked words, and ranges on the transport ports.
 
 use crate::packet::fields::{Field, word};
-use crate::packet::key::{BitIter, FlowKey, FlowMask};
+use crate::packet::key::{FlowKey, FlowMask};
 
 /// A range of ports, both ends included, that is neither one port nor a prefix nor everything:
 /// those are kept as masks.
@@ -322,7 +322,7 @@ impl Match {
     #[doc(hidden)]
     pub fn from_key(key: &FlowKey, mask: &FlowMask) -> Self {
         let mut out = Self::any();
-        for w in BitIter(mask.present()) {
+        for w in mask.present_words() {
             out.set_word(w, key.word(w), mask.word(w));
         }
         out

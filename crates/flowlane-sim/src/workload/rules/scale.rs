@@ -67,7 +67,7 @@ pub fn copied(rules: &[Match], packets: &[FlowKey], copies: usize, seed: u64) ->
     let moved = |key: &FlowKey| {
         let (copy, mut key) = (random.index(copies), key.clone());
         let present = key.present();
-        for word in ADDRESSES.into_iter().filter(|word| present >> word & 1 == 1) {
+        for word in ADDRESSES.into_iter().filter(|word| present.contains(*word)) {
             key.set_word(word, key.word(word) ^ offset(copy, word));
         }
         key

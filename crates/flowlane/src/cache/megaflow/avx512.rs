@@ -108,7 +108,7 @@ fn line_matches(subtable: &Subtable, flow: &Megaflow, key: &FlowKey) -> bool {
     let masks = unsafe { _mm256_loadu_si256(subtable.masks.as_ptr().cast()) };
     // SAFETY: a megaflow's line has eight words.
     let stored = unsafe { _mm256_loadu_si256(flow.key.as_ptr().cast()) };
-    // SAFETY: places are words of a key, less than 64.
+    // SAFETY: places are words of a key, less than WORDS.
     let words = unsafe { _mm256_i32gather_epi32::<4>(key.words().as_ptr().cast(), places) };
     let stored = _mm256_maskz_mov_epi32(subtable.stored, stored);
     _mm256_cmpneq_epi32_mask(_mm256_and_si256(words, masks), stored) == 0

@@ -303,14 +303,14 @@ impl Layout<4> {
     /// The IPv4 5-tuple as the flow key has it: ports, protocol (with TOS, TTL and fragment bits), source,
     /// destination.
     pub fn ipv4_five_tuple() -> Self {
-        Self::of_flow_words([38, 39, 40, 41])
+        Self::of_flow_words(std::array::from_fn(|i| (word::PORTS + i) as u8))
     }
 }
 
 impl Layout<10> {
     /// The IPv6 5-tuple as the flow key has it: source, destination, ports, protocol.
     pub fn ipv6_five_tuple() -> Self {
-        Self::of_flow_words([30, 31, 32, 33, 34, 35, 36, 37, 38, 39])
+        Self::of_flow_words(std::array::from_fn(|i| (word::IPV6_SRC + i) as u8))
     }
 
     /// The twelve fields of OpenFlow 1.0 in a packed record of 35 bytes, in its order: in_port, dl_src, dl_dst,

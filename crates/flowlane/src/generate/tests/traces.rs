@@ -3,6 +3,7 @@ use crate::generate::{
     Locality, Profile, Random, RuleConfig, Trace, TraceConfig, TraceError, draw_key, generate_rules,
 };
 use crate::packet::Field;
+use crate::packet::fields::word;
 use crate::packet::key::FlowKey;
 use crate::rule::{Match, Rule, RuleId};
 use std::collections::HashMap;
@@ -20,7 +21,8 @@ fn trace(rules: &[Rule], packets: usize, change: impl FnOnce(&mut TraceConfig)) 
 fn hash_trace(trace: &Trace) -> u64 {
     hash(trace.packets().flat_map(|flow| {
         let rule = flow.rule.map_or(u64::MAX, |r| r.0.into());
-        flow.key.words().map(u64::from).into_iter().chain([rule])
+        let words = (0..64).map(|number| u64::from(flow.key.word(word::of_number(number))));
+        words.chain([rule]).collect::<Vec<_>>()
     }))
 }
 

@@ -18,7 +18,7 @@ pub(super) fn fill(keys: &[FlowKey], words: &[u8], lanes: &[u32], columns: &mut 
         for (column, &w) in columns.iter_mut().zip(words) {
             let at_word = FlowKey::WORDS_AT + 4 * (usize::from(w) % WORDS);
             let word = keys.as_ptr().wrapping_byte_add(at_word).cast::<i32>();
-            // SAFETY: every lane has a key, of whose 64 words this is one.
+            // SAFETY: every lane has a key, of whose words this is one.
             let values = unsafe { _mm256_i32gather_epi32::<4>(word, at) };
             // SAFETY: a column holds LANES_MAX words, and eight of them begin at `from`.
             unsafe { _mm256_storeu_si256(column.as_mut_ptr().add(from).cast(), values) };

@@ -4,7 +4,7 @@
 //! ```text
 //! frame   [ Ethernet, 0 to 2 VLAN tags ][ IPv4 or IPv6, UDP or TCP .. 64 bytes ]
 //!               │ permute 16 or 32 bytes          │ permute 64 bytes
-//! key     w22 .. w29: L2                    w30 .. w45: addresses, ports, protocol, flags
+//! key     w20 .. w27: L2                    w28 .. w43: addresses, ports, protocol, flags
 //! ```
 //!
 //! Every stack fills the same 24 words of the key; what a stack has not is zero there, as it must be. What
@@ -26,6 +26,7 @@ use super::fields::{VLAN_PRESENT, word};
 use super::headers::{Headers, Network, Transport};
 use super::key::FlowKey;
 use super::parse::{ether_type, ip_proto, parse_captured};
+use super::word_set::WordSet;
 use crate::dispatch::{self, KernelSlot};
 use crate::isa::Variant;
 #[cfg(target_arch = "x86_64")]
@@ -36,7 +37,7 @@ const L2_WORD: usize = word::ETH;
 const L3_WORD: usize = word::IPV6_SRC;
 const L2_WORDS: usize = 8;
 const L3_WORDS: usize = 16;
-const _: () = assert!(L2_WORD + L2_WORDS == L3_WORD && L3_WORD + L3_WORDS == 46);
+const _: () = assert!(L2_WORD + L2_WORDS == L3_WORD && L3_WORD + L3_WORDS == 44);
 
 /// All words that a stack fills.
 const COVERED: u64 = ((1 << (L2_WORDS + L3_WORDS)) - 1) << L2_WORD;
@@ -113,9 +114,9 @@ struct Stack {
     /// What the parser says of it. Where a TCP header has options, the payload is further on.
     headers: Headers,
     /// The words that it has.
-    present: u64,
+    present: WordSet,
     /// The words that it neither has nor fills with zeros.
-    others: u64,
+    others: WordSet,
 }
 
 /// Where a word lies among those of L3 and L4.
@@ -180,8 +181,8 @@ const fn stack(tpids: &[u16], v6: bool, tcp: bool) -> Stack {
         tcp,
         v6,
         headers,
-        present,
-        others: !(present | COVERED),
+        present: WordSet::from_halves(present, 0),
+        others: WordSet::from_halves(present | COVERED, 0).complement(),
     }
 }
 

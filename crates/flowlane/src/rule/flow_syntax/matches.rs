@@ -4,7 +4,7 @@ use super::super::error::{Fault, Token, did_you_mean};
 use super::super::{Match, ReadOptions};
 use super::known::Known;
 use super::values;
-use crate::packet::fields::{Field, VLAN_PRESENT};
+use crate::packet::fields::{self, Field, VLAN_PRESENT};
 use crate::packet::key::WORDS;
 use crate::packet::parse::{ether_type, ip_proto};
 
@@ -97,10 +97,11 @@ fn vlan(value: Token<'_>, matches: &mut Match) -> Result<(), Fault> {
 
 /// `word12=0x1/0xff`.
 fn word(key: Token<'_>, value: Token<'_>, matches: &mut Match) -> Result<(), Fault> {
-    let index = values::number(key.part(4, key.text.len()), WORDS as u128 - 1)?;
+    let number = values::number(key.part(4, key.text.len()), WORDS as u128 - 1)?;
+    let index = fields::word::of_number(number as usize);
     let (value, mask) = value.split("/").unwrap_or((value, Token { text: "0xffffffff", at: value.at }));
     let max = u32::MAX.into();
-    matches.set_word(index as usize, values::number(value, max)? as u32, values::number(mask, max)? as u32);
+    matches.set_word(index, values::number(value, max)? as u32, values::number(mask, max)? as u32);
     Ok(())
 }
 

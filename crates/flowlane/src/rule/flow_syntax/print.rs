@@ -8,7 +8,7 @@ use super::super::{Action, Match, Priority, Rule};
 use super::known::Known;
 use super::matches::SHORTHANDS;
 use super::values::FRAGMENTS;
-use crate::packet::fields::{Field, FieldInfo, Form, VLAN_PRESENT};
+use crate::packet::fields::{Field, FieldInfo, Form, VLAN_PRESENT, word};
 use crate::packet::key::FlowMask;
 
 /// Rules as lines, so that reading them gives the same rules.
@@ -85,12 +85,14 @@ pub fn print_matches(matches: &Match) -> String {
             let (value, bits) = matches.get(field);
             if bits != 0 {
                 let shift = if field == Field::TpSrc { 16 } else { 0 };
-                parts.push(format!("word38={:#x}/{:#x}", value << shift, bits << shift));
+                let number = word::number_of(word::PORTS);
+                parts.push(format!("word{number}={:#x}/{:#x}", value << shift, bits << shift));
             }
         }
     }
     for w in left.present_words().filter(|&w| left.word(w) != 0) {
-        parts.push(format!("word{w}={:#x}/{:#x}", key.word(w) & left.word(w), left.word(w)));
+        let number = word::number_of(w);
+        parts.push(format!("word{number}={:#x}/{:#x}", key.word(w) & left.word(w), left.word(w)));
     }
     parts.join(",")
 }

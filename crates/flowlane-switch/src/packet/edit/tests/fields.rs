@@ -1,6 +1,6 @@
 //! Fields of packets of every class, set, against the packets put together anew.
 
-use flowlane::packet::fields::Field;
+use flowlane::packet::fields::{Field, FieldClass};
 use flowlane::packet::{FlowKey, Malformed, parse};
 
 use super::frame_of;
@@ -10,8 +10,7 @@ use crate::packet::edit::{Ttl, dec_ttl, has, set_field};
 
 /// Fields that lie in headers and can be set.
 pub(crate) fn writable() -> Vec<Field> {
-    let headers = flowlane::packet::fields::word::ETH..flowlane::packet::fields::word::PKT_MARK;
-    let fields = Field::all().iter().filter(|f| f.writable && headers.contains(&(usize::from(f.bit) / 32)));
+    let fields = Field::all().iter().filter(|f| f.writable && f.class == FieldClass::Header);
     fields.map(|f| f.field).collect()
 }
 

@@ -21,7 +21,8 @@
 mod tests;
 
 use crate::hash::murmur3;
-use crate::packet::fields::word;
+use crate::packet::fields::{FieldClass, word};
+use crate::packet::WordSet;
 use crate::packet::key::{FlowKey, FlowMask, WORDS};
 use crate::probe::{Dependency, NoProbe, Part, Probe};
 
@@ -61,11 +62,10 @@ pub(super) struct MaskedTable {
 /// The stage in which a word of the key is looked at.
 pub(super) fn stage_of(w: usize) -> usize {
     match w {
-        word::PORTS | word::FLAGS | word::ND_TARGET..53 => 3,
-        word::PKT_MARK.. => 0,
+        _ if !WordSet::of_class(FieldClass::Header).contains(w) => 0,
+        word::PORTS | word::FLAGS | word::ND_TARGET.. => 3,
         word::IPV6_SRC.. => 2,
-        word::ETH.. => 1,
-        _ => 0,
+        _ => 1,
     }
 }
 

@@ -246,9 +246,6 @@ fn the_table_above_has_every_field_that_open_vswitch_has() {
         "mpls_lse1",
         "mpls_lse2",
         "tcp_flags",
-        "reg1",
-        "reg2",
-        "reg3",
     ];
     for info in Field::all() {
         let row = FIELDS.iter().find(|row| Field::by_name(row.0) == Some(info.field));
@@ -264,6 +261,7 @@ fn the_table_above_has_every_field_that_open_vswitch_has() {
                 );
                 assert_eq!(base.is_empty(), free, "{}", info.name);
             }
+            None if (Field::Reg1..=Field::Reg15).contains(&info.field) => {}
             None => assert!(others.contains(&info.name), "{}", info.name),
         }
     }
