@@ -2,8 +2,8 @@
 
 use flowlane::hash::murmur3;
 use flowlane::isa::{Backend, Variant};
-use flowlane::packet::batch::{BLOCK, Column, LANES_MAX, LaneMask};
 use flowlane::packet::WordSet;
+use flowlane::packet::batch::{BLOCK, Column, LANES_MAX, LaneMask};
 use flowlane::packet::key::{FlowKey, FlowMask, WORDS};
 
 /// Words of a key that have columns: packets with more are hashed one by one.

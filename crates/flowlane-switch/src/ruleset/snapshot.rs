@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 
 use flowlane::classify::{Classifier, Hit, InsertError, Shared};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
-use flowlane::packet::{FieldClass, WordSet};
 use flowlane::packet::key::{FlowKey, FlowMask};
+use flowlane::packet::{FieldClass, WordSet};
 use flowlane::rule::action::HEADERS_PUSHED_MAX;
 use flowlane::rule::{Action, Rule, RuleId};
 

@@ -1,8 +1,8 @@
 use super::hash;
 use crate::generate::{Random, build_frame, draw_key};
 use crate::packet::fields::word;
-use crate::packet::{Field, FieldClass};
 use crate::packet::key::FlowKey;
+use crate::packet::{Field, FieldClass};
 use crate::rule::Match;
 use etherparse::{EtherType, Icmpv4Slice, LinkExtSlice, NetSlice, SlicedPacket, TransportSlice};
 

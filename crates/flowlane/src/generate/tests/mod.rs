@@ -21,7 +21,10 @@ fn hash(values: impl IntoIterator<Item = u64>) -> u64 {
 fn hash_rules(rules: &[Rule]) -> u64 {
     hash(rules.iter().flat_map(|rule| {
         let m = &rule.matches;
-        let words = m.words().iter().flat_map(|w| [word::number_of(w.word.into()) as u64, w.value.into(), w.mask.into()]);
+        let words = m
+            .words()
+            .iter()
+            .flat_map(|w| [word::number_of(w.word.into()) as u64, w.value.into(), w.mask.into()]);
         let ranges = [m.tp_src_range(), m.tp_dst_range()]
             .map(|r| r.map_or(u64::MAX, |r| u64::from(r.low()) << 16 | u64::from(r.high())));
         let actions = format!("{:?}", rule.actions).into_bytes();

@@ -15,7 +15,18 @@ const fn row(
     maskable: bool,
     writable: bool,
 ) -> FieldInfo {
-    FieldInfo { field, name, aliases, class, bit: word * 32 + bit, width, form, prerequisite, maskable, writable }
+    FieldInfo {
+        field,
+        name,
+        aliases,
+        class,
+        bit: word * 32 + bit,
+        width,
+        form,
+        prerequisite,
+        maskable,
+        writable,
+    }
 }
 
 #[rustfmt::skip]

@@ -28,13 +28,16 @@ fn the_documented_table_is_that_of_the_fields() {
         let (field, names, packets) = (info.field, names.join(", "), of_which_packets(info));
         table += &format!("| `{field:?}` | {names} | {} | {packets} |\n", info.width);
     }
-    assert_eq!(include_str!("fields.md"), table, "packet/fields/fields.md differs from the table on the right");
+    assert_eq!(
+        include_str!("fields.md"),
+        table,
+        "packet/fields/fields.md differs from the table on the right"
+    );
 }
 
 #[test]
 fn names_are_unique() {
-    let mut names: Vec<_> =
-        FIELDS.iter().flat_map(|f| f.aliases.iter().copied().chain([f.name])).collect();
+    let mut names: Vec<_> = FIELDS.iter().flat_map(|f| f.aliases.iter().copied().chain([f.name])).collect();
     let all = names.len();
     names.sort_unstable();
     names.dedup();
@@ -94,9 +97,8 @@ fn wide_registers_are_views_of_registers() {
     for n in 0..16 {
         key.set(named(format!("reg{n}")), 0x100 + n);
     }
-    let registers = |first: u128, count: u128| {
-        (first..first + count).fold(0u128, |value, n| value << 32 | (0x100 + n))
-    };
+    let registers =
+        |first: u128, count: u128| (first..first + count).fold(0u128, |value, n| value << 32 | (0x100 + n));
     for n in 0..8 {
         assert_eq!(key.get(named(format!("xreg{n}"))), registers(2 * n, 2));
     }

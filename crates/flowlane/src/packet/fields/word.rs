@@ -111,7 +111,15 @@ mod tests {
     fn numbers_of_words_in_texts_are_those_of_the_first_layout() {
         assert!((0..WORDS).all(|number| number_of(of_number(number)) == number));
         assert!((0..WORDS).all(|w| of_number(number_of(w)) == w));
-        let first = [(0, IN_PORT), (2, METADATA), (22, ETH), (38, PORTS), (49, ND_TARGET), (59, PKT_MARK), (63, REG + 3)];
+        let first = [
+            (0, IN_PORT),
+            (2, METADATA),
+            (22, ETH),
+            (38, PORTS),
+            (49, ND_TARGET),
+            (59, PKT_MARK),
+            (63, REG + 3),
+        ];
         assert!(first.iter().all(|&(number, w)| of_number(number) == w));
     }
 }

@@ -21,8 +21,8 @@
 mod tests;
 
 use crate::hash::murmur3;
-use crate::packet::fields::{FieldClass, word};
 use crate::packet::WordSet;
+use crate::packet::fields::{FieldClass, word};
 use crate::packet::key::{FlowKey, FlowMask, WORDS};
 use crate::probe::{Dependency, NoProbe, Part, Probe};
 

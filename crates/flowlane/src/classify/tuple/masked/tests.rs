@@ -23,7 +23,11 @@ fn behaves_as_a_map_of_masked_keys_under_churn() {
             key.set_word(word::VLAN_ETH_TYPE, next(&mut state) & 0x1_000f);
             key.set_word(word::IPV4_SRC, next(&mut state) & 0x3ff);
             key.set_word(word::PORTS, next(&mut state) & 0xff);
-            let small = (key.word(word::VLAN_ETH_TYPE) & 0xffff, key.word(word::IPV4_SRC) & 0xff00, key.word(word::PORTS) & 0xf);
+            let small = (
+                key.word(word::VLAN_ETH_TYPE) & 0xffff,
+                key.word(word::IPV4_SRC) & 0xff00,
+                key.word(word::PORTS) & 0xf,
+            );
             let found = table.find(&key, table.hash(&key));
             assert_eq!(found.map(|e| table.value(e)), model.get(&small).copied(), "seed {seed} step {step}");
             match found {
