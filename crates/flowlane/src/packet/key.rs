@@ -9,6 +9,8 @@ use super::word_set::{WordIter, WordSet};
 /// Number of 32-bit words in a flow key. A power of two, so that a word number is brought into bounds by one instruction.
 pub const WORDS: usize = 128;
 
+const _: () = assert!(WORDS <= crate::hash::multilinear::TERMS_MAX);
+
 /// Marks a [`Flow`] that holds a packet's field values.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Value {}

@@ -23,7 +23,7 @@ mod keys;
 pub(crate) use keys::{KEYS, KeyHash};
 
 /// Words that have a multiplier.
-pub const TERMS_MAX: usize = crate::packet::key::WORDS;
+pub const TERMS_MAX: usize = 128;
 
 /// An odd constant with no structure: the fraction of the golden ratio.
 pub(crate) const FOLD: u32 = 0x9e37_79b9;
