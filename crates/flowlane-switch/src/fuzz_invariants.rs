@@ -259,7 +259,7 @@ fn rules() -> Vec<Rule> {
     let mut add =
         |table, priority, matches: &[_], actions| rules.push(rule(table, priority, matches, actions));
     let (out, go) = (Action::Output(PortNo(3)), Action::Goto);
-    let moves = |from, to| Action::Move { from, to };
+    let moves = |from: Field, to: Field| Action::Move { from: from.into(), to: to.into() };
     let behind = vec![
         Action::PopMpls(0x0800),
         Action::DecTtl,
@@ -288,13 +288,13 @@ fn rules() -> Vec<Rule> {
         &[(Field::VlanTci, 0x1005)],
         vec![Action::PopVlan, Action::PopVlan, moves(Field::Ipv4Dst, Field::Ipv4Src), out.clone(), go(2)],
     );
-    let swap = Action::Move { from: Field::EthSrc, to: Field::EthDst };
+    let swap = Action::Move { from: Field::EthSrc.into(), to: Field::EthDst.into() };
     add(0, 1, &[], vec![swap, Action::Sample { probability: 9 }, go(1)]);
     add(
         1,
         5,
         &[(Field::NwProto, 17)],
-        vec![Action::Meter(1), Action::Move { from: Field::TpDst, to: Field::TpSrc }, go(2)],
+        vec![Action::Meter(1), Action::Move { from: Field::TpDst.into(), to: Field::TpSrc.into() }, go(2)],
     );
     add(1, 5, &[(Field::NwProto, 6)], vec![Action::Controller { max_len: 20 }, Action::InPort, go(3)]);
     add(1, 5, &[(Field::NwProto, 58)], vec![Action::Flood, Action::DecTtl, go(3)]);

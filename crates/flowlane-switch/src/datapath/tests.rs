@@ -207,15 +207,15 @@ fn random_action(r: &mut Random) -> Action {
         10 => set(Field::Ipv4Dst, 0x0a01_0000 | u128::from(r.next(3))),
         11 => set(Field::TpDst, r.pick(&[53, 80])),
         12 => set(Field::Reg0, r.pick(&[1, 2])),
-        13 => Action::Move { from: Field::TpDst, to: Field::TpSrc },
+        13 => Action::Move { from: Field::TpDst.into(), to: Field::TpSrc.into() },
         14 => Action::DecTtl,
         15 => Action::SetField { field: Field::Ipv4Src, value: 1, mask: 1 },
         16 => Action::PopMpls(r.pick(&[0x0800, 0x8847])),
         17 => r.pick(&[Field::NwTtl, Field::MplsTtl]).pipe(|f| set(f, 2)),
         18 => Action::PushMpls(0x8847),
         19 => Action::Move {
-            from: r.pick(&[Field::Ipv4Src, Field::Reg0]),
-            to: r.pick(&[Field::Ipv4Dst, Field::Reg0]),
+            from: r.pick(&[Field::Ipv4Src, Field::Reg0]).into(),
+            to: r.pick(&[Field::Ipv4Dst, Field::Reg0]).into(),
         },
         _ => Action::DecMplsTtl,
     }
@@ -348,8 +348,7 @@ impl Interpreter<'_> {
                 let mut now = FlowKey::zero();
                 parse(&self.frame.bytes()[pushed..], self.in_port, &mut now);
                 self.outside.iter().for_each(|(&w, &value)| now.set_word(w, value));
-                let value = now.get(from);
-                self.set(to, value, to.info().ones());
+                self.set(to.field(), to.place(from.get(&now)), to.mask());
             }
             Action::DecTtl | Action::DecMplsTtl => {
                 let ttl = if *action == Action::DecTtl {

@@ -221,9 +221,9 @@ impl Walk {
             }
             Action::SetField { field, value, mask } => return self.set_field(field, value, mask),
             Action::Move { from, to } => {
-                self.depend_on_field(from, u128::MAX);
-                let value = self.key.get(from);
-                return self.set_field(to, value, to.info().ones());
+                self.depend_on_field(from.field(), from.mask());
+                let value = to.place(from.get(&self.key));
+                return self.set_field(to.field(), value, to.mask());
             }
             Action::DecTtl => return self.decrement(Field::NwTtl, action),
             Action::DecMplsTtl => return self.decrement(Field::MplsTtl, action),
@@ -246,15 +246,14 @@ impl Walk {
                     return;
                 }
             }
-            Action::Move { from, to } if !in_headers(from) && self.moved.get(from) == 0 => {
-                self.depend_on_field(from, u128::MAX);
-                let (value, mask) = (self.key.get(from), to.info().ones());
-                return self.act_unfollowed(&Action::SetField { field: to, value, mask });
+            Action::Move { from, to } if !in_headers(from.field()) && from.get(&self.moved) == 0 => {
+                self.depend_on_field(from.field(), from.mask());
+                let (value, mask) = (to.place(from.get(&self.key)), to.mask());
+                return self.act_unfollowed(&Action::SetField { field: to.field(), value, mask });
             }
-            Action::Move { to, .. } if !in_headers(to) => {
-                let ones = to.info().ones();
-                self.moved.set_masked(to, ones, ones);
-                self.written.set_masked(to, 0, ones);
+            Action::Move { to, .. } if !in_headers(to.field()) => {
+                to.set(&mut self.moved, to.ones());
+                to.set(&mut self.written, 0);
             }
             _ => {}
         }

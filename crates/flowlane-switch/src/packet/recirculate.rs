@@ -3,7 +3,7 @@
 
 use flowlane::packet::fields::{Field, FieldClass, word};
 use flowlane::packet::key::{FlowKey, WORDS};
-use flowlane::packet::{Headers, WordSet, pack_some_words, parse};
+use flowlane::packet::{FieldRef, Headers, WordSet, pack_some_words, parse};
 
 use super::{Frame, edit};
 
@@ -35,14 +35,14 @@ pub(crate) fn move_field(
     frame: &mut Frame,
     headers: &mut Headers,
     key: &mut FlowKey,
-    from: Field,
-    to: Field,
+    from: FieldRef,
+    to: FieldRef,
 ) {
-    let value = match in_headers(from) {
-        true => read(frame, headers, from),
-        false => key.get(from),
+    let value = match in_headers(from.field()) {
+        true => read(frame, headers, from.field()),
+        false => key.get(from.field()),
     };
-    set_field(frame, headers, key, to, value, to.info().ones());
+    set_field(frame, headers, key, to.field(), to.place(from.extract(value)), to.mask());
 }
 
 /// A field of the packet's headers, also of those behind tags that were pushed onto two: a parser does not look behind

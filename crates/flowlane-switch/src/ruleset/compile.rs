@@ -60,7 +60,8 @@ pub(super) fn steps_of(actions: &[Action]) -> Steps {
             ref other => Step::Do(other.clone()),
         });
         changed |= match *action {
-            Action::SetField { field, .. } | Action::Move { to: field, .. } => !is_followed(field),
+            Action::SetField { field, .. } => !is_followed(field),
+            Action::Move { to, .. } => !is_followed(to.field()),
             _ => changes_headers(action),
         };
     }
@@ -177,7 +178,7 @@ mod tests {
         assert_eq!(compile_post_cache(&[ttl.clone(), go(9)], 4), Ok([Step::Do(ttl), again].into()));
         assert_eq!(compile_post_cache(&[go(4)], 4), Err(PostCacheError::Goto { to: 4, table: 4 }));
         assert_eq!(compile_post_cache(&[go(9), out], 4), Err(PostCacheError::Goto { to: 9, table: 4 }));
-        let moves = Action::Move { from: Field::Ipv4Src, to: Field::Ipv4Dst };
+        let moves = Action::Move { from: Field::Ipv4Src.into(), to: Field::Ipv4Dst.into() };
         assert_eq!(compile_post_cache(&[moves], 4), Err(PostCacheError::Move));
     }
 }

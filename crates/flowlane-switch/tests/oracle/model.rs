@@ -274,7 +274,21 @@ impl Model {
                 sent.1.truncate(if whole { usize::MAX } else { max_len.into() });
             }
             Action::Count(_) => {}
-            ref other => return packet.change(other),
+            Action::PushVlan(_)
+            | Action::PopVlan
+            | Action::PushMpls(_)
+            | Action::PopMpls(_)
+            | Action::SetField { .. }
+            | Action::Move { .. }
+            | Action::DecTtl
+            | Action::DecMplsTtl => return packet.change(action),
+            Action::Normal
+            | Action::Sample { .. }
+            | Action::Meter(_)
+            | Action::Encapsulate(_)
+            | Action::Goto(_) => {
+                panic!("{action:?} is not in the model")
+            }
         }
         Ok(())
     }
@@ -317,14 +331,23 @@ fn looks_at_headers(action: &Action) -> bool {
         | Action::Move { .. }
         | Action::DecTtl
         | Action::DecMplsTtl => true,
-        _ => false,
+        Action::Output(_)
+        | Action::InPort
+        | Action::Flood
+        | Action::Normal
+        | Action::Controller { .. }
+        | Action::Sample { .. }
+        | Action::PushVlan(_)
+        | Action::Meter(_)
+        | Action::Count(_)
+        | Action::Encapsulate(_)
+        | Action::Goto(_) => false,
     }
 }
 
 /// Whether a field is in no header.
 fn is_outside(field: Field) -> bool {
-    use Field::{Metadata, PktMark, Reg0, Reg1, Reg2, Reg3};
-    matches!(field, Metadata | PktMark | Reg0 | Reg1 | Reg2 | Reg3)
+    matches!(field, Field::Metadata | Field::PktMark) || (Field::Reg0..=Field::XxReg3).contains(&field)
 }
 
 impl Packet {
@@ -393,11 +416,14 @@ impl Packet {
             }
             Action::SetField { field, value, mask } => return self.set(field, value, mask),
             Action::Move { from, to } => {
+                let read = from.field();
                 let has = |field| writing::get(&self.bytes, &reading, field).is_some();
-                if SHARED.iter().any(|&(a, b)| a == from && has(b) || b == from && has(a)) && !has(from) {
+                if SHARED.iter().any(|&(a, b)| a == read && has(b) || b == read && has(a)) && !has(read) {
                     return Err(Stop::Undecided("a field is moved that is another in this packet"));
                 }
-                return self.set(to, self.get(&reading, from), to.info().ones());
+                let value = self.get(&reading, read) >> from.first_bit();
+                let ones = u128::MAX >> (128 - u32::from(to.bits()));
+                return self.set(to.field(), (value & ones) << to.first_bit(), ones << to.first_bit());
             }
             Action::DecTtl | Action::DecMplsTtl => {
                 let field = if *action == Action::DecTtl { Field::NwTtl } else { Field::MplsTtl };
@@ -406,7 +432,16 @@ impl Packet {
                     return Err(Stop::Expired);
                 }
             }
-            ref other => panic!("{other:?} is not in the model"),
+            Action::Output(_)
+            | Action::InPort
+            | Action::Flood
+            | Action::Normal
+            | Action::Controller { .. }
+            | Action::Sample { .. }
+            | Action::Meter(_)
+            | Action::Count(_)
+            | Action::Encapsulate(_)
+            | Action::Goto(_) => panic!("{action:?} changes no header"),
         }
         Ok(())
     }
@@ -436,8 +471,8 @@ const MATCHED: [Field; 38] = [
     Field::PktMark,
     Field::Reg0,
     Field::Reg1,
-    Field::Reg2,
-    Field::Reg3,
+    Field::Reg9,
+    Field::Reg15,
     Field::EthDst,
     Field::EthSrc,
     Field::EthType,

@@ -84,8 +84,8 @@ const FIELDS: [Row; 47] = [
     ("metadata", Nothing, REGISTERS, REGISTERS_SET),
     ("reg0", Nothing, REGISTERS, REGISTERS_SET),
     ("reg1", Nothing, REGISTERS, REGISTERS_SET),
-    ("reg2", Nothing, REGISTERS, REGISTERS_SET),
-    ("reg3", Nothing, REGISTERS, REGISTERS_SET),
+    ("reg9", Nothing, REGISTERS, REGISTERS_SET),
+    ("reg15", Nothing, REGISTERS, REGISTERS_SET),
     ("pkt_mark", Nothing, REGISTERS, REGISTERS_SET),
     ("vlan_vid", Vlan, &["0x1005", "0x1006", "0x1001/0x1001"], &["0x1005", "0x1006", "0x1000"]),
     ("vlan_tci", Vlan, &["0x1005", "0x7005", "0x1006/0x1fff", "0x3000/0x3000"], &["0x1005", "0x7006", "0"]),
@@ -128,15 +128,16 @@ const FIELDS: [Row; 47] = [
 ];
 
 /// Actions that are not [`FIELDS`] set.
-const ACTIONS: [(Needs, &str); 52] = [
+const ACTIONS: [(Needs, &str); 53] = [
     (Nothing, "mod_dl_src:02:00:00:00:00:01"),
     (Nothing, "mod_dl_dst:02:00:00:00:00:03"),
     (Nothing, "move:dl_src->dl_dst"),
     (Nothing, "move:reg0->reg1"),
-    (Nothing, "move:NXM_NX_REG1[]->NXM_NX_REG2[]"),
+    (Nothing, "move:NXM_NX_REG1[]->NXM_NX_REG9[]"),
     (Nothing, "move:pkt_mark->reg0"),
     (Nothing, "load:3->NXM_NX_REG0[4..7]"),
-    (Nothing, "load:1->reg3[0]"),
+    (Nothing, "load:1->reg15[0]"),
+    (Nothing, "move:NXM_NX_REG1[0..3]->NXM_NX_REG9[4..7]"),
     (Nothing, "load:0xa->OXM_OF_METADATA[8..11]"),
     (Nothing, "push_vlan:0x8100"),
     (Nothing, "push_vlan:0x88a8"),

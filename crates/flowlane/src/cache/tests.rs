@@ -105,7 +105,9 @@ fn shape(r: &mut Random) -> FlowMask {
     let mut mask = FlowMask::zero();
     mask.add_field(Field::EthType);
     mask.set_masked(Field::Ipv4Src, u128::MAX, u128::from(u32::MAX << r.next(32)));
-    for field in [Field::VlanVid, Field::Ipv6Dst, Field::Ipv6Src, Field::TpDst, Field::TunId, Field::EthSrc] {
+    let fields = [Field::VlanVid, Field::Ipv6Dst, Field::Ipv6Src, Field::TpDst, Field::TunId, Field::EthSrc];
+    // And words of the second half of a key.
+    for field in fields.into_iter().chain([Field::Reg15, Field::XxReg3]) {
         if r.next(3) == 0 {
             mask.add_field(field);
         }
@@ -125,7 +127,9 @@ fn shaped_key(r: &mut Random) -> FlowKey {
         key.set(Field::Ipv6Src, u128::from(r.next(2)) << 100);
         key.set(Field::Ipv6Dst, u128::from(r.next(2)));
     }
-    for (field, values) in [(Field::VlanVid, 2), (Field::TpDst, 3), (Field::TunId, 2)] {
+    for (field, values) in
+        [(Field::VlanVid, 2), (Field::TpDst, 3), (Field::TunId, 2), (Field::Reg15, 2), (Field::Reg12, 2)]
+    {
         if r.next(2) == 0 {
             key.set(field, r.next(values).into());
         }

@@ -37,6 +37,13 @@ fn random_match(r: &mut Random) -> Match {
     if r.chance(8) {
         m.set(Field::EthType, 0x0800);
     }
+    // Words of the second half of a key.
+    if r.chance(6) {
+        m.set(Field::Reg15, r.next(2).into());
+    }
+    if r.chance(8) {
+        m.set_masked(Field::XxReg3, u128::from(r.next(2)) << 96, 1 << 96);
+    }
     if r.chance(12) {
         // No prefix, and so no range.
         m.set_masked(Field::TpSrc, port(r).into(), 0x0401);
@@ -74,6 +81,10 @@ fn random_key(r: &mut Random) -> FlowKey {
     key.set(Field::NwProto, [6, 17][r.next(2) as usize]);
     key.set(Field::TpSrc, port(r).into());
     key.set(Field::TpDst, port(r).into());
+    if r.chance(2) {
+        key.set(Field::Reg15, r.next(2).into());
+        key.set(Field::Reg12, r.next(2).into());
+    }
     key
 }
 

@@ -1,6 +1,6 @@
 //! What a rule does to a packet.
 
-use crate::packet::Field;
+use crate::packet::{Field, FieldRef};
 
 /// A port of the switch, by number. Numbers from [`PortNo::MAX`] on have other meanings in OpenFlow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -17,7 +17,6 @@ pub const HEADERS_PUSHED_MAX: usize = 32;
 
 /// One step of a rule. Steps happen in order; changes to the packet are seen by the steps after them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
 pub enum Action {
     /// Send a copy of the packet, as it is now, to a port. Nothing happens where that is the port that
     /// the packet came from (use [`Action::InPort`]), as in OpenFlow.
@@ -56,12 +55,12 @@ pub enum Action {
         /// Right-aligned, within the field's width.
         mask: u128,
     },
-    /// Copy one field to another of the same width.
+    /// Copy a field, or some of its bits, to another of the same width.
     Move {
         /// Read.
-        from: Field,
-        /// Written; a writable field.
-        to: Field,
+        from: FieldRef,
+        /// Written; of a writable field.
+        to: FieldRef,
     },
     /// Decrement the IP TTL or hop limit. A packet whose TTL is 0 or 1 goes to the controller port, and
     /// the rest of its steps are left out, as in Open vSwitch.
@@ -77,4 +76,28 @@ pub enum Action {
     Encapsulate(u32),
     /// Go on in a later table. The last step of a rule.
     Goto(u8),
+}
+
+impl Action {
+    /// Returns whether the action puts a header on the packet: see [`HEADERS_PUSHED_MAX`].
+    pub fn pushes_header(&self) -> bool {
+        match self {
+            Self::PushVlan(_) | Self::PushMpls(_) | Self::Encapsulate(_) => true,
+            Self::Output(_)
+            | Self::InPort
+            | Self::Flood
+            | Self::Normal
+            | Self::Controller { .. }
+            | Self::Sample { .. }
+            | Self::PopVlan
+            | Self::PopMpls(_)
+            | Self::SetField { .. }
+            | Self::Move { .. }
+            | Self::DecTtl
+            | Self::DecMplsTtl
+            | Self::Meter(_)
+            | Self::Count(_)
+            | Self::Goto(_) => false,
+        }
+    }
 }

@@ -62,9 +62,9 @@ fn what_a_rule_does_behind_pop_mpls_is_done_to_what_is_behind_the_label() {
 fn move_reads_and_writes_what_is_behind_the_label() {
     let swap = vec![
         Action::PopMpls(0x0800),
-        Action::Move { from: Field::Ipv4Src, to: Field::Reg0 },
-        Action::Move { from: Field::Ipv4Dst, to: Field::Ipv4Src },
-        Action::Move { from: Field::Reg0, to: Field::Ipv4Dst },
+        Action::Move { from: Field::Ipv4Src.into(), to: Field::Reg0.into() },
+        Action::Move { from: Field::Ipv4Dst.into(), to: Field::Ipv4Src.into() },
+        Action::Move { from: Field::Reg0.into(), to: Field::Ipv4Dst.into() },
         Action::Goto(1),
     ];
     let mut from_register = Match::any();

@@ -1,7 +1,7 @@
 //! Random rules as data: any field matched and set, whether or not the packets that come have it, actions in
 //! any order.
 
-use flowlane::packet::Field;
+use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Priority, Rule};
 
@@ -42,8 +42,8 @@ const VALUES: [(Field, &[u128]); 34] = [
     (Field::PktMark, &[0, 5]),
     (Field::Reg0, &[0, 1, 2]),
     (Field::Reg1, &[0, 1, 2]),
-    (Field::Reg2, &[0, 1]),
-    (Field::Reg3, &[0, 1]),
+    (Field::Reg9, &[0, 1]),
+    (Field::Reg15, &[0, 1]),
 ];
 
 /// Fields that are matched only.
@@ -95,10 +95,25 @@ fn routes(r: &mut Random, number: u8) -> Routes {
         // What only rules may do.
         Action::Move { .. } => false,
         Action::SetField { field, .. } => {
-            use Field::{Metadata, PktMark, Reg0, Reg1, Reg2, Reg3};
-            !matches!(field, Metadata | PktMark | Reg0 | Reg1 | Reg2 | Reg3)
+            !matches!(field, Field::Metadata | Field::PktMark)
+                && !(Field::Reg0..=Field::XxReg3).contains(field)
         }
-        _ => true,
+        Action::Output(_)
+        | Action::InPort
+        | Action::Flood
+        | Action::Normal
+        | Action::Controller { .. }
+        | Action::Sample { .. }
+        | Action::PushVlan(_)
+        | Action::PopVlan
+        | Action::PushMpls(_)
+        | Action::PopMpls(_)
+        | Action::DecTtl
+        | Action::DecMplsTtl
+        | Action::Meter(_)
+        | Action::Count(_)
+        | Action::Encapsulate(_)
+        | Action::Goto(_) => true,
     };
     let mut hops = Vec::new();
     for _ in 0..3 {
@@ -172,7 +187,16 @@ fn action(r: &mut Random) -> Action {
         12 => Action::DecMplsTtl,
         13 | 14 => {
             let (from, to) = r.pick(&MOVES);
-            Action::Move { from, to }
+            let width = u32::from(from.info().width);
+            if to == Field::VlanPcp || !r.one_in(3) {
+                return Action::Move { from: from.into(), to: to.into() };
+            }
+            let bits = 1 + r.below(width);
+            let mut part = |field| {
+                let first = r.below(width - bits + 1);
+                FieldRef::new(field, first as u8, bits as u8).expect("it is within the field")
+            };
+            Action::Move { from: part(from), to: part(to) }
         }
         _ => {
             let (field, values) = r.pick(&VALUES);

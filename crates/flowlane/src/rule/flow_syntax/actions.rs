@@ -107,8 +107,7 @@ pub(super) fn read(
             Action::Goto(_) if i + 1 < tokens.len() => {
                 return Err(token.fault("goto_table is the last action"));
             }
-            Action::PushVlan(_) | Action::PushMpls(_) | Action::Encapsulate(_) => pushed += 1,
-            _ => {}
+            _ => pushed += usize::from(action.pushes_header()),
         }
         if pushed > HEADERS_PUSHED_MAX {
             return Err(token.fault(format!("a rule puts at most {HEADERS_PUSHED_MAX} headers on a packet")));

@@ -68,7 +68,20 @@ impl Known {
                 (self.later, self.changed) = (false, true);
             }
             Action::Encapsulate(_) => *self = Self::anything(),
-            _ => {}
+            // They leave the headers that there are, and their types.
+            Action::SetField { .. }
+            | Action::Move { .. }
+            | Action::DecTtl
+            | Action::DecMplsTtl
+            | Action::Output(_)
+            | Action::InPort
+            | Action::Flood
+            | Action::Normal
+            | Action::Controller { .. }
+            | Action::Sample { .. }
+            | Action::Meter(_)
+            | Action::Count(_)
+            | Action::Goto(_) => {}
         }
     }
 

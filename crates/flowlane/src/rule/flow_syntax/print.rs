@@ -8,6 +8,7 @@ use super::super::{Action, Match, Priority, Rule};
 use super::known::Known;
 use super::matches::SHORTHANDS;
 use super::values::FRAGMENTS;
+use crate::packet::FieldRef;
 use crate::packet::fields::{Field, FieldInfo, Form, VLAN_PRESENT, word};
 use crate::packet::key::FlowMask;
 
@@ -193,15 +194,11 @@ fn assignment(info: &FieldInfo, value: u128, mask: u128) -> String {
     if let Some(name) = older(info.field).filter(|_| mask == info.ones()) {
         return format!("{name}:{}", masked(info, value, mask));
     }
-    // `nw_tos` is written as an octet.
-    let shift = if info.form == Form::Tos { 2 } else { 0 };
-    let (first, count) = (mask.trailing_zeros(), mask.count_ones());
     if mask == info.ones() || info.maskable || mask == 0 {
         return format!("set_field:{}->{}", masked(info, value, mask), info.name);
     }
-    if mask >> first == u128::MAX >> (128 - count) {
-        let bits = format!("[{}..{}]", first + shift, first + count - 1 + shift);
-        return format!("load:{:#x}->{}{bits}", value >> first, info.name);
+    if let Some(part) = FieldRef::of_mask(info.field, mask) {
+        return format!("load:{:#x}->{part}", part.extract(value));
     }
     // By this name, the VLAN takes a mask. For other fields no reader makes such an action.
     let name = if info.field == Field::VlanVid { "vlan_vid" } else { info.name };
@@ -231,7 +228,7 @@ impl fmt::Display for Action {
             Action::PushMpls(eth_type) => write!(f, "push_mpls:{eth_type:#06x}"),
             Action::PopMpls(eth_type) => write!(f, "pop_mpls:{eth_type:#06x}"),
             Action::SetField { field, value, mask } => f.write_str(&assignment(field.info(), *value, *mask)),
-            Action::Move { from, to } => write!(f, "move:{}->{}", from.info().name, to.info().name),
+            Action::Move { from, to } => write!(f, "move:{from}->{to}"),
             Action::DecTtl => f.write_str("dec_ttl"),
             Action::DecMplsTtl => f.write_str("dec_mpls_ttl"),
             Action::Meter(meter) => write!(f, "meter:{meter}"),
@@ -239,6 +236,19 @@ impl fmt::Display for Action {
             Action::Encapsulate(tunnel) => write!(f, "encap:{tunnel}"),
             Action::Goto(table) => write!(f, "goto_table:{table}"),
         }
+    }
+}
+
+/// `reg0`, or `reg0[8..15]` where it is not the whole field.
+impl fmt::Display for FieldRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let info = self.field().info();
+        if self.is_whole() {
+            return f.write_str(info.name);
+        }
+        // `nw_tos` is written as an octet.
+        let first = self.first_bit() + if info.form == Form::Tos { 2 } else { 0 };
+        write!(f, "{}[{first}..{}]", info.name, first + self.bits() - 1)
     }
 }
 

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::super::action::PortNo;
 use super::super::{Action, Format, Match, Priority, ReadOptions, Rule, detect_format, read as read_any};
 use super::*;
+use crate::packet::FieldRef;
 use crate::packet::fields::{Field, Prerequisite, VLAN_PRESENT};
 
 mod ovs_ofctl;
@@ -81,7 +82,7 @@ fn every_action_is_read() {
             Action::SetField { field: Field::Reg0, value: 0x300, mask: 0xff00 },
             Action::SetField { field: Field::Ipv4Dst, value: 0x0102_0304, mask: 0xffff_ffff },
             Action::SetField { field: Field::Reg1, value: 5, mask: 15 },
-            Action::Move { from: Field::Reg1, to: Field::Reg2 },
+            Action::Move { from: Field::Reg1.into(), to: Field::Reg2.into() },
         ]
     );
     assert_eq!(
@@ -96,6 +97,60 @@ fn every_action_is_read() {
             Action::Goto(3),
         ]
     );
+}
+
+#[test]
+fn registers_are_read_by_all_their_names() {
+    let m = |line: &str| rule(&format!("{line} actions=drop")).matches;
+    assert_eq!(m("reg15=0x5").get(Field::Reg15), (5, 0xffff_ffff));
+    assert_eq!(m("reg4=1/3").get(Field::Reg4), (1, 3));
+    assert_eq!(m("xreg7=0x100000002"), m("reg14=1,reg15=2"));
+    assert_eq!(m("xxreg3=7/0xf0000000f"), m("reg14=0/0xf,reg15=7/0xf"));
+    assert_eq!(m("xxreg3=7/0xf0000000f").to_string(), "reg14=0x0/0xf,reg15=0x7/0xf");
+    let actions = |text: &str| rule(&format!("ip actions={text}")).actions;
+    let ones = u128::MAX;
+    assert_eq!(
+        actions(
+            "set_field:5->xxreg3,load:6->NXM_NX_XXREG3[],load:1->OXM_OF_PKT_REG7[32],set_field:1/1->reg12"
+        ),
+        [
+            Action::SetField { field: Field::XxReg3, value: 5, mask: ones },
+            Action::SetField { field: Field::XxReg3, value: 6, mask: ones },
+            Action::SetField { field: Field::XReg7, value: 1 << 32, mask: 1 << 32 },
+            Action::SetField { field: Field::Reg12, value: 1, mask: 1 },
+        ]
+    );
+    for text in ["reg16=1", "xreg8=1", "xxreg4=1", "reg04=1", "ct_state=1/1", "ct_mark=5", "ct_label=1"] {
+        problem(&format!("{text} actions=drop"));
+    }
+    for text in
+        ["load:1->NXM_NX_REG16[]", "set_field:1->ct_mark", "move:ct_mark->reg1", "load:1->OXM_OF_PKT_REG8[]"]
+    {
+        problem(&format!("actions={text}"));
+    }
+}
+
+#[test]
+fn parts_of_fields_are_moved() {
+    let moved = |text: &str| match &rule(&format!("ip actions=move:{text}")).actions[..] {
+        [Action::Move { from, to }] => (*from, *to),
+        other => panic!("{other:?}"),
+    };
+    let part = |field, first, bits| FieldRef::new(field, first, bits).unwrap();
+    let half = (part(Field::Ipv4Src, 0, 16), part(Field::Reg0, 16, 16));
+    for text in ["NXM_OF_IP_SRC[0..15]->NXM_NX_REG0[16..31]", "nw_src[0..15]->reg0[16..31]"] {
+        assert_eq!(moved(text), half);
+    }
+    assert_eq!(moved("reg5[]->xreg0[32..63]"), (Field::Reg5.into(), part(Field::XReg0, 32, 32)));
+    assert_eq!(moved("nw_tos[2..7]->reg1[0..5]"), (Field::IpDscp.into(), part(Field::Reg1, 0, 6)));
+    assert_eq!(moved("reg1[3]->nw_tos[7]"), (part(Field::Reg1, 3, 1), part(Field::IpDscp, 5, 1)));
+    for text in ["reg0->xreg1", "reg0[0..3]->reg1[0..4]", "nw_tos[0..3]->reg1[0..3]", "reg0[32]->reg1[0]"] {
+        problem(&format!("ip actions=move:{text}"));
+    }
+    for reference in [half.0, half.1, Field::Reg5.into(), part(Field::IpDscp, 5, 1)] {
+        let action = Action::Move { from: reference, to: part(Field::XxReg0, 3, reference.bits()) };
+        assert_eq!(rule(&format!("ip actions={action}")).actions, [action]);
+    }
 }
 
 #[test]
@@ -300,14 +355,14 @@ fn base(prerequisite: Prerequisite) -> &'static str {
 }
 
 fn any_match() -> impl Strategy<Value = Match> {
-    let fields = Field::all().len();
+    let fields = Field::named().len();
     let parts = prop::collection::vec((0..fields, any::<u128>(), any::<u128>(), any::<bool>()), 0..4);
     let ranges = (any::<bool>(), any::<u16>(), any::<u16>());
     (0..fields, parts, ranges, any::<bool>()).prop_map(|(kind, parts, (ranged, a, b), wild)| {
-        let prerequisite = Field::all()[kind].prerequisite;
+        let prerequisite = Field::named()[kind].prerequisite;
         let mut m = rule(&format!("{} actions=drop", base(prerequisite))).matches;
         for (field, value, mask, exact) in parts {
-            let info = &Field::all()[field];
+            let info = &Field::named()[field];
             // Any mask on any field that the base allows; or, on request, without regard to that.
             if Known::of(&m).lacks_to_match(info.field, info.name).is_none() || wild {
                 m.set_masked(info.field, value, if exact { u128::MAX } else { mask });
@@ -322,8 +377,8 @@ fn any_match() -> impl Strategy<Value = Match> {
 
 fn any_action() -> impl Strategy<Value = Action> {
     let set =
-        (0..Field::all().len(), any::<u128>(), any::<u128>()).prop_filter_map("writable", |(f, v, m)| {
-            let info = &Field::all()[f];
+        (0..Field::named().len(), any::<u128>(), any::<u128>()).prop_filter_map("writable", |(f, v, m)| {
+            let info = &Field::named()[f];
             let run = (info.ones() << (m % u128::from(info.width))) & info.ones();
             let mask = match m % 3 {
                 0 => info.ones(),
@@ -347,7 +402,10 @@ fn any_action() -> impl Strategy<Value = Action> {
         7 => Action::PopVlan,
         8 => Action::PushMpls(0x8848),
         9 => Action::PopMpls(n),
-        10 => Action::Move { from: Field::EthSrc, to: Field::EthDst },
+        10 => {
+            let part = |field| FieldRef::new(field, (n % 17) as u8, 1 + (n >> 8) as u8 % 30).unwrap();
+            Action::Move { from: part(Field::EthSrc), to: part(Field::XxReg3) }
+        }
         11 => Action::DecTtl,
         12 => Action::DecMplsTtl,
         13 => Action::Meter(n.into()),

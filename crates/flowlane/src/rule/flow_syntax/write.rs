@@ -5,11 +5,12 @@ use super::super::action::Action;
 use super::super::error::{Fault, Token, did_you_mean};
 use super::known::Known;
 use super::values;
+use crate::packet::FieldRef;
 use crate::packet::fields::{Field, Form, VLAN_PRESENT};
 
 /// Fields by their names in the extensible matches of Open vSwitch (`NXM_`) and OpenFlow (`OXM_`). A name that begins with
 /// `OF_` is one behind either.
-const EXTENSIBLE: [(&str, Field); 62] = [
+const EXTENSIBLE: [(&str, Field); 58] = [
     ("OF_ETH_DST", Field::EthDst),
     ("OF_ETH_SRC", Field::EthSrc),
     ("NXM_OF_ETH_TYPE", Field::EthType),
@@ -68,11 +69,16 @@ const EXTENSIBLE: [(&str, Field); 62] = [
     ("NXM_NX_TUN_METADATA0", Field::TunOptionData),
     ("NXM_NX_PKT_MARK", Field::PktMark),
     ("OXM_OF_METADATA", Field::Metadata),
-    ("NXM_NX_REG0", Field::Reg0),
-    ("NXM_NX_REG1", Field::Reg1),
-    ("NXM_NX_REG2", Field::Reg2),
-    ("NXM_NX_REG3", Field::Reg3),
 ];
+
+/// Names of registers in extensible matches, and our own: a number follows.
+const REGISTERS: [(&str, &str); 3] =
+    [("NXM_NX_REG", "reg"), ("OXM_OF_PKT_REG", "xreg"), ("NXM_NX_XXREG", "xxreg")];
+
+fn register_named(name: &str) -> Option<Field> {
+    let (number, own) = REGISTERS.iter().find_map(|(prefix, own)| Some((name.strip_prefix(prefix)?, own)))?;
+    Field::by_name(&format!("{own}{number}"))
+}
 
 /// A field by its own name, an alias, or its name in extensible matches.
 fn field_named(token: Token<'_>) -> Result<Field, Fault> {
@@ -81,7 +87,8 @@ fn field_named(token: Token<'_>) -> Result<Field, Fault> {
         _ => token.text == name,
     };
     let extensible = EXTENSIBLE.iter().find(|(name, _)| is(name)).map(|(_, field)| *field);
-    extensible.or_else(|| Field::by_name(token.text)).ok_or_else(|| {
+    let named = || Field::by_name(token.text).or_else(|| register_named(token.text));
+    extensible.or_else(named).ok_or_else(|| {
         let names = Field::all().iter().filter(|f| f.writable).map(|f| f.name);
         token.fault(format!("there is no such field{}", did_you_mean(token.text, names)))
     })
@@ -152,19 +159,20 @@ fn vlan_tci(token: Token<'_>, field: Field, value: u128, mask: u128) -> Result<A
     }
 }
 
-/// Bits of a field, as `load` and `move` name them.
-struct Bits {
+/// A part of a field as it is written. `nw_tos` is an octet whose upper six bits are the field, so that the bits that are
+/// written are not always those of the field.
+struct Part {
     field: Field,
-    /// The lowest, from the right, of the field as it is written.
+    /// The lowest bit and the number of bits, as written.
     first: u32,
     count: u32,
-    /// The field's width and by how much it is shifted to the left, as it is written: `nw_tos` is an octet whose upper six
-    /// bits are the field.
-    width: u32,
+    /// Written bits below the field's lowest.
     shift: u32,
+    /// Whether all that can be written of the field is.
+    is_whole: bool,
 }
 
-impl Bits {
+impl Part {
     /// A field, or the bits of it that `[first..last]` names.
     fn read(token: Token<'_>) -> Result<Self, Fault> {
         let (name, inside) = match token.text.find('[') {
@@ -176,7 +184,7 @@ impl Bits {
             Form::Tos => (8, 2),
             _ => (field.info().width.into(), 0),
         };
-        let whole = Self { field, first: 0, count: width, width, shift };
+        let whole = Self { field, first: 0, count: width, shift, is_whole: true };
         let Some(inside) = inside else { return Ok(whole) };
         let Some(bits) = inside.text.strip_suffix(']').map(|b| inside.part(0, b.len())) else {
             return Err(inside.fault("`]` is expected at the end"));
@@ -188,13 +196,19 @@ impl Bits {
         let max = u128::from(width) - 1;
         let (first, last) = (values::number(first, max)? as u32, values::number(last, max)? as u32);
         match first <= last {
-            true => Ok(Self { first, count: last - first + 1, ..whole }),
+            true => {
+                let count = last - first + 1;
+                Ok(Self { first, count, is_whole: count == width, ..whole })
+            }
             false => Err(bits.fault("the lower bit comes first")),
         }
     }
 
-    fn is_whole(&self) -> bool {
-        self.count == self.width
+    /// The bits of the field that are written; `None` where it has none of them.
+    fn reference(&self) -> Option<FieldRef> {
+        let end = (self.first + self.count).checked_sub(self.shift)?;
+        let first = self.first.saturating_sub(self.shift);
+        FieldRef::new(self.field, first as u8, (end - first) as u8)
     }
 }
 
@@ -210,33 +224,40 @@ pub(super) fn load(argument: Token<'_>, known: &Known) -> Result<Action, Fault> 
     };
     let target = target.trim();
     written(name_of(target), known)?;
-    let bits = Bits::read(target)?;
-    let ones = u128::MAX >> (128 - bits.count);
-    let value = values::number(value.trim(), ones)?;
-    let mask = (ones << bits.first) >> bits.shift;
-    if mask == 0 {
+    let part = Part::read(target)?;
+    let value = values::number(value.trim(), u128::MAX >> (128 - part.count))?;
+    let Some(bits) = part.reference() else {
         return Err(target.fault("these bits of the TOS are ECN's; load them into nw_ecn"));
-    }
-    vlan_tci(argument, bits.field, (value << bits.first) >> bits.shift & mask, mask)
+    };
+    vlan_tci(argument, part.field, (value << part.first) >> part.shift & bits.mask(), bits.mask())
 }
 
-/// `FIELD->FIELD`, both whole and of one width.
+/// `FIELD[first..last]->FIELD[first..last]`, or whole fields; both of one width.
 pub(super) fn move_field(argument: Token<'_>, known: &Known) -> Result<Action, Fault> {
     let Some((from, to)) = argument.split("->") else {
         return Err(argument.fault("`move:FIELD->FIELD` is expected"));
     };
     let (from, to) = (from.trim(), to.trim());
-    let (source, target) = (Bits::read(from)?, Bits::read(to)?);
+    let (source, target) = (Part::read(from)?, Part::read(to)?);
     present(name_of(from), source.field, known)?;
     written(name_of(to), known)?;
-    let widths = [source.field.info().width, target.field.info().width];
-    if widths[0] != widths[1] || !source.is_whole() || !target.is_whole() {
-        return Err(argument.fault("move takes two whole fields of the same width"));
-    }
     if target.field == Field::VlanTci {
         return Err(
             to.fault("what is moved here may say that there is no tag; move to dl_vlan and dl_vlan_pcp")
         );
     }
-    Ok(Action::Move { from: source.field, to: target.field })
+    let reference = |part: &Part, token: Token<'_>| {
+        let ecn = part.first < part.shift && !part.is_whole;
+        let problem = "the two low bits of the TOS are ECN's; move nw_ecn";
+        part.reference().filter(|_| !ecn).ok_or_else(|| token.fault(problem))
+    };
+    let (source, target) = (reference(&source, from)?, reference(&target, to)?);
+    if source.bits() != target.bits() {
+        return Err(argument.fault(format!(
+            "move takes two fields, or parts of fields, of the same width; these have {} and {} bits",
+            source.bits(),
+            target.bits()
+        )));
+    }
+    Ok(Action::Move { from: source, to: target })
 }
