@@ -11,7 +11,7 @@ use crate::layout::{FL_BYTES, FL_U8, FL_U16, FL_U32, FL_U64, field, fl_column, f
 /// Packets whose keys are made at a time.
 const CHUNK: usize = 128;
 
-/// Frames that are parsed at a time: a key has 320 bytes.
+/// Frames that are parsed at a time: a key has 576 bytes, of which a packet touches 192.
 const FRAMES: usize = 32;
 
 /// Most fields of a record.

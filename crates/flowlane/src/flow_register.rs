@@ -1,4 +1,4 @@
-//! How many flows there are, by a register of bits: linear counting (Whang, Vander-Zanden and Taylor, *A Linear-Time
+//! Estimates the number of flows by a register of bits: linear counting (Whang, Vander-Zanden and Taylor, *A Linear-Time
 //! Probabilistic Counting Algorithm for Database Applications*, 1990; HALO has one in hardware, of 32 bits, ISCA 2019, §4.6).
 //!
 //! Each packet sets the bit of its flow's hash. Of m bits, u of them not set, n = m · ln(m / u) flows have set the others.
@@ -27,7 +27,7 @@ impl FlowRegister {
     /// Makes a register of `bits` bits, none set.
     ///
     /// # Panics
-    /// Where that is 0.
+    /// If that is 0.
     pub fn new(bits: u32) -> Self {
         assert!(bits > 0, "a register has bits");
         Self { words: vec![0; bits.div_ceil(64) as usize].into(), bits }

@@ -1,4 +1,4 @@
-//! Flow caches: what the rule tables answered, kept for the packets that come after.
+//! Flow caches: answers of the rule tables, kept for the packets that follow.
 //!
 //! ```text
 //! exact-match cache       whole key          → megaflow     one probe, 128 bytes an entry
@@ -11,7 +11,7 @@
 //! same answer from the tables. The caches know nothing of rules: a megaflow carries the caller's value
 //! and the generation of the tables that it was made from.
 
-// What subtables are made of, here and in `flowlane-paper`.
+// The parts of subtables, here and in `flowlane-paper`.
 #[doc(hidden)]
 pub mod bucket;
 pub mod exact;

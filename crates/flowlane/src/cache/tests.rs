@@ -39,7 +39,7 @@ fn random_match(r: &mut Random) -> Match {
     m
 }
 
-/// What a hit is written as in the cache.
+/// The cache's value of a hit.
 fn value(hit: Option<Hit>) -> u32 {
     hit.map_or(u32::MAX, |h| h.rule.0)
 }
@@ -162,7 +162,7 @@ fn every_variant_finds_what_the_scalar_one_finds() {
         for round in 0..12 {
             let r = &mut Random(round);
             let mut caches = [MegaflowCache::new(scalar), MegaflowCache::new(config)];
-            // Near and far make no difference to what is found.
+            // Near and far make no difference to the result.
             caches[1].far_from = [0, 100, usize::MAX][round as usize / 3 % 3];
             let masks: Vec<FlowMask> = (0..[1, 3, 40][round as usize % 3]).map(|_| shape(r)).collect();
             for step in 0..70usize {

@@ -26,7 +26,7 @@ pub use crate::packet::Captured;
 pub use crate::packet::columns::{FlowColumns, Values};
 pub use crate::packet::key::Flow;
 pub use crate::packet::{
-    Field, FieldInfo, FlowKey, FlowMask, Headers, Malformed, Network, Parser, Transport,
+    Field, FieldClass, FieldInfo, FieldRef, FlowKey, FlowMask, Headers, Malformed, Network, Parser, Transport,
 };
 pub use crate::rule::action::{Action, PortNo};
 pub use crate::rule::{Match, PortRange, Priority, Rule};

@@ -49,7 +49,7 @@ impl<'a> Captured<'a> {
         Self { uncut: true, ..self }
     }
 
-    /// Whether an IP length of 0 is that of the frame.
+    /// Returns whether an IP length of 0 is that of the frame.
     #[inline(always)]
     pub(super) fn is_uncut(self) -> bool {
         self.uncut

@@ -14,15 +14,15 @@ use crate::error::Error;
 pub enum Values<'a> {
     /// Numbers of one byte.
     U8(&'a [u8]),
-    /// Of two.
+    /// Numbers of two bytes.
     U16(&'a [u16]),
-    /// Of four.
+    /// Numbers of four bytes.
     U32(&'a [u32]),
-    /// Of eight.
+    /// Numbers of eight bytes.
     U64(&'a [u64]),
-    /// So many bytes each, 1 to 16, in network order, one behind the other.
+    /// Numbers of 1 to 16 bytes each (the second value), in network order, contiguous.
     Bytes(&'a [u8], usize),
-    /// All the same.
+    /// One number for all packets.
     One(u128),
 }
 
@@ -36,7 +36,7 @@ impl fmt::Debug for Values<'_> {
 }
 
 impl Values<'_> {
-    /// How many there are; none for any number.
+    /// Number of values; `None` for one value that suits any number of packets.
     pub fn len(&self) -> Option<usize> {
         match self {
             Self::U8(values) => Some(values.len()),
@@ -48,7 +48,7 @@ impl Values<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
@@ -144,7 +144,7 @@ struct Piece<'a> {
 #[derive(Clone, Debug)]
 pub struct FlowColumns<'a> {
     len: usize,
-    // In place: whoever looks a burst up allocates nothing.
+    // In place: a lookup of a burst allocates nothing.
     fields: ArrayVec<Field, FIELDS_MAX>,
     pieces: ArrayVec<Piece<'a>, PIECES_MAX>,
 }
@@ -156,15 +156,15 @@ const FIELDS_MAX: usize = NAMED;
 const PIECES_MAX: usize = FIELDS_MAX + 44;
 
 impl<'a> FlowColumns<'a> {
-    /// So many packets of which nothing is known.
+    /// Columns of `len` packets of which no field is known yet.
     pub fn new(len: usize) -> Self {
         Self { len, fields: ArrayVec::new(), pieces: ArrayVec::new() }
     }
 
-    /// The same packets with these values of a field: see [`add`](Self::add).
+    /// Returns the packets with the values of a further field: see [`add`](Self::add).
     ///
     /// # Errors
-    /// As there.
+    /// See [`add`](Self::add).
     pub fn with(mut self, field: Field, values: Values<'a>) -> Result<Self, Error> {
         self.add(field, values).map(|()| self)
     }
@@ -210,17 +210,17 @@ impl<'a> FlowColumns<'a> {
         Ok(())
     }
 
-    /// How many packets there are.
+    /// Number of packets.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether there is a column for this field.
+    /// Returns whether there is a column for this field.
     pub fn has(&self, field: Field) -> bool {
         self.fields.contains(&field)
     }
@@ -228,7 +228,7 @@ impl<'a> FlowColumns<'a> {
     /// Some of the packets.
     ///
     /// # Panics
-    /// Where there are not so many.
+    /// If the columns have fewer rows.
     #[must_use]
     pub fn rows(&self, rows: Range<usize>) -> Self {
         assert!(rows.end <= self.len, "rows {rows:?} of {}", self.len);
@@ -240,7 +240,7 @@ impl<'a> FlowColumns<'a> {
     /// The flow key of a packet.
     ///
     /// # Panics
-    /// Where there are not so many.
+    /// If the columns have fewer rows.
     pub fn key(&self, row: usize) -> FlowKey {
         assert!(row < self.len, "row {row} of {}", self.len);
         let mut key = FlowKey::zero();
@@ -252,7 +252,7 @@ impl<'a> FlowColumns<'a> {
         key
     }
 
-    /// What a word of the flow key is in all packets, where no column says otherwise.
+    /// The value of a word of the flow key if all packets have the same.
     pub(crate) fn constant(&self, word: usize) -> Option<u32> {
         let mut own = self.pieces.iter().filter(|piece| usize::from(piece.word) == word);
         own.try_fold(0, |sum, piece| match piece.values {
@@ -275,7 +275,7 @@ impl Piece<'_> {
     fn add(&self, rows: Range<usize>, out: &mut [u32]) {
         let Self { shift, below, ones, .. } = *self;
         match self.values {
-            // They have nothing for what is further up in a field.
+            // They have no bits for the upper parts of a field.
             Values::U8(_) | Values::U16(_) | Values::U32(_) if below >= 32 => {}
             Values::U8(values) => self.add_numbers(&values[rows], out),
             Values::U16(values) => self.add_numbers(&values[rows], out),

@@ -86,7 +86,7 @@ fn segments_that_are_still_to_be_cut_are_as_long_as_their_frame() {
         let Some((at, len)) = length_at(&frame, &headers) else { continue };
         let said = usize::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
         frame[at..at + 2].fill(0);
-        // Of what is behind the packet, padding say, nothing can be known.
+        // Nothing can be known of the bytes behind the packet (padding, say).
         if headers.malformed.is_some() || said != len || len == 0 {
             continue;
         }
@@ -96,7 +96,7 @@ fn segments_that_are_still_to_be_cut_are_as_long_as_their_frame() {
             let mut key = FlowKey::zero();
             assert_eq!(parser.parse_captured(uncut, 3, &mut key), headers, "{}", parser.variant());
             assert!(key == whole, "{}", parser.variant());
-            // With what is right it is no different.
+            // Correct parts make no difference.
             frame[at..at + 2].copy_from_slice(&(said as u16).to_be_bytes());
             let uncut = Captured::new(&frame, frame.len()).uncut();
             assert_eq!(parser.parse_captured(uncut, 3, &mut key), headers, "{}", parser.variant());
@@ -126,7 +126,7 @@ fn captures_cut_to_any_length_say_nothing_that_the_whole_does_not() {
             let captured = r.below(mutated.len() as u64 + 1) as usize;
             let captured = Captured::new(&mutated[..captured], mutated.len());
             let found = parse_captured(captured, 3, &mut cut);
-            // What is wrong further back is not known, nor that what stands before it does not count.
+            // A fault further back is not known, nor that the parts before it do not count.
             if headers.malformed.is_none() {
                 lacking(&cut, &whole);
             }

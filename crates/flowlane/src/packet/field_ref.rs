@@ -6,7 +6,7 @@ use super::key::Flow;
 /// A field, or a part of it: `bits` bits from the bit `first_bit` on, counted from the field's lowest.
 ///
 /// ```
-/// use flowlane::packet::{Field, FieldRef, FlowKey};
+/// use flowlane::{Field, FieldRef, FlowKey};
 ///
 /// let mut key = FlowKey::zero();
 /// key.set(Field::Ipv4Src, 0xc000_0207); // 192.0.2.7

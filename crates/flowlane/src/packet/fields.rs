@@ -79,7 +79,7 @@ const CLASS_WORDS: [WordSet; FieldClass::ALL.len()] = {
 pub enum Form {
     /// A decimal number.
     Decimal,
-    /// The six bits of a DSCP as the octet that they are the upper bits of, whose lower two (ECN) do not count, as Open
+    /// The six bits of a DSCP as the octet that they are the upper bits of, whose lower two (ECN) are ignored, as Open
     /// vSwitch writes `nw_tos`: 32 is DSCP 8.
     Tos,
     /// A hexadecimal number.
@@ -98,7 +98,7 @@ pub enum Form {
     TcpFlags,
 }
 
-/// What a packet must be for a field to mean anything.
+/// The kind of packet that has a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Prerequisite {
     /// Nothing: every packet has the field.
@@ -246,7 +246,7 @@ pub enum Field {
     CtTpDst,
 }
 
-/// What a [`Field`] is: one row of the table of fields.
+/// The properties of a [`Field`]: one row of the table of fields.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FieldInfo {
@@ -266,7 +266,7 @@ pub struct FieldInfo {
     /// How values are written.
     #[doc(hidden)]
     pub form: Form,
-    /// What a packet must be to have the field.
+    /// The kind of packet that has the field.
     #[doc(hidden)]
     pub prerequisite: Prerequisite,
     /// Whether rules may look at, and set, some of its bits only (ovs-fields(7), *Maskable*).
@@ -336,7 +336,7 @@ impl FieldInfo {
         })
     }
 
-    /// What a value and mask of the field (right-aligned) are in the words that it lies in: (word, value
+    /// Spreads a value and mask of the field (right-aligned) over the words that it lies in: (word, value
     /// bits, mask bits), the value's within the mask.
     #[doc(hidden)]
     pub fn spread(&self, value: u128, mask: u128) -> impl Iterator<Item = (usize, u32, u32)> + use<> {

@@ -4,7 +4,7 @@
 //! key of what came before the fault, the fault's [`Layer`] in the key's `malformed`, and its reason in
 //! [`Headers::malformed`]; what to do with it is the caller's policy.
 //!
-//! What is parsed: Ethernet II and 802.3 with LLC/SNAP; up to two 802.1Q/802.1ad tags; up to three MPLS
+//! The parser reads Ethernet II and 802.3 with LLC/SNAP; up to two 802.1Q/802.1ad tags; up to three MPLS
 //! labels (nothing behind them, since nothing says what it is); ARP and RARP; IPv4 with options; IPv6
 //! with up to [`IPV6_EXTENSIONS_MAX`] extension headers; first and later fragments; TCP, UDP, SCTP, ICMP,
 //! ICMPv6 and neighbour discovery; UDP-Lite, which leaves nothing in the key.
@@ -37,7 +37,7 @@ pub mod ether_type {
     pub const MPLS: u16 = 0x8847;
     /// MPLS multicast.
     pub const MPLS_MULTICAST: u16 = 0x8848;
-    /// Stands for an 802.3 frame without an EtherType, as in OpenFlow.
+    /// Means an 802.3 frame without an EtherType, as in OpenFlow.
     pub const NONE: u16 = 0x05ff;
     /// Smaller values are 802.3 lengths.
     pub const MIN: u16 = 0x0600;
@@ -80,9 +80,9 @@ pub fn parse(frame: &[u8], in_port: u32, key: &mut FlowKey) -> Headers {
     parse_captured(frame.into(), in_port, key)
 }
 
-/// The same for what there is of a frame. Lengths are compared with the frame's own; what is not there ends the key, as what is
-/// malformed does, and is [`Malformed::NotCaptured`]. Of a transport header that is not all there the key has what is: ports,
-/// say, without flags.
+/// Parses a frame that may be truncated. Lengths are compared with the frame's own; a missing byte ends the key, as a malformed
+/// header does, and is [`Malformed::NotCaptured`]. Of a transport header that is cut off, the key has the fields that are
+/// captured: ports, say, without flags.
 #[inline]
 pub fn parse_captured(frame: Captured<'_>, in_port: u32, key: &mut FlowKey) -> Headers {
     let mut headers = Headers::default();
@@ -135,7 +135,7 @@ fn be32(bytes: &[u8], at: usize) -> u32 {
 /// Why nothing further is in the key.
 #[derive(Clone, Copy)]
 struct End {
-    /// What is wrong, or would be in a frame that ends there.
+    /// The fault, or the one that a frame would have if it ended there.
     reason: Malformed,
     /// Whether it is: else it is not known, since the bytes were not captured.
     captured: bool,
@@ -156,7 +156,7 @@ impl End {
         if self.captured || header.len() < 4 {
             return;
         }
-        // What is wrong as far as it is there has no ports, as in the whole.
+        // A header that is malformed as far as it is captured has no ports, as in the whole frame.
         let is_tcp = self.reason == Malformed::TcpTruncated;
         if is_tcp && header.get(12).is_some_and(|offset| offset >> 4 < 5) {
             return;
@@ -177,7 +177,7 @@ impl End {
     }
 }
 
-/// `N` bytes from `at` on, or the given reason where the frame has not so many.
+/// `N` bytes from `at` on, or the given reason if the frame is shorter.
 #[inline(always)]
 fn take<'a, const N: usize>(frame: Captured<'a>, at: usize, reason: Malformed) -> Result<&'a [u8; N], End> {
     let bytes = frame.bytes().get(at..).and_then(|rest| rest.first_chunk());
@@ -333,7 +333,7 @@ fn ipv6(frame: Captured<'_>, at: usize, out: &mut Words<'_>, headers: &mut Heade
     let payload_len = usize::from(be16(ip, 4));
     let mut end = at + 40 + payload_len;
     if payload_len == 0 && (ip[6] == ip_proto::HOP_BY_HOP || frame.is_uncut()) {
-        end = frame.len(); // A jumbogram (RFC 2675): its length stands in an option. Or a segment that is still to be cut.
+        end = frame.len(); // A jumbogram (RFC 2675): its length is in an option. Or a segment that is still to be cut.
     }
     if end > frame.len() {
         return Err(Malformed::Ipv6PayloadLength.into());
@@ -349,7 +349,7 @@ fn ipv6(frame: Captured<'_>, at: usize, out: &mut Words<'_>, headers: &mut Heade
     headers.fragment = chain.fragment;
     headers.segments_left = chain.segments_left;
     headers.l4 = chain.at as u16;
-    // What is behind headers that were not captured nobody knows.
+    // The protocol behind headers that were not captured is unknown.
     let proto = if matches!(followed, Err(End { captured: false, .. })) { 0 } else { chain.proto };
     out.set(
         word::NW_PROTO,
@@ -362,7 +362,7 @@ fn ipv6(frame: Captured<'_>, at: usize, out: &mut Words<'_>, headers: &mut Heade
     transport(packet, chain.at, chain.proto, true, out, headers)
 }
 
-/// Where the walk along the extension headers stands.
+/// The position of the walk along the extension headers.
 struct Chain {
     proto: u8,
     at: usize,
@@ -435,7 +435,7 @@ fn transport(
             let udp: &[u8; 8] =
                 take(packet, at, Malformed::UdpTruncated).inspect_err(|end| end.ports(packet, at, out))?;
             let len = usize::from(be16(udp, 4));
-            // A first fragment's datagram goes on in the others; 0 stands for 'to the end' (RFC 2675 §4).
+            // A first fragment's datagram goes on in the others; 0 means 'to the end' (RFC 2675 §4).
             if len != 0 && (len < 8 || (len > packet.len() - at && headers.fragment == 0)) {
                 return Err(Malformed::UdpLength.into());
             }

@@ -210,7 +210,7 @@ fn later_ipv6_fragments_are_of_the_protocol_of_their_fragment_header() {
         (17, 0, 1, 17, Transport::Udp),
         (17, 1, 1, 44, Transport::None),
         (6, 1, 0, 44, Transport::None),
-        // What stands behind is not read, whatever it is said to be.
+        // The bytes behind are not read, whatever the protocol field says of them.
         (0, 9, 0, 44, Transport::None),
         (44, 9, 1, 44, Transport::None),
     ] {

@@ -73,7 +73,7 @@ fn word_at(body: &[u8], at: usize) -> Result<u32, Malformed> {
 
 fn vxlan(body: &[u8], at: usize) -> Result<Tunnel, Malformed> {
     let (flags, vni) = (word_at(body, 0)?, word_at(body, 4)?);
-    // I: the VNI is valid. G: a group policy id stands in the low half; D and A are its flags.
+    // I: the VNI is valid. G: a group policy id is in the low half; D and A are its flags.
     if flags & 0x0800_0000 == 0 {
         return Err(Malformed::TunnelFormat);
     }

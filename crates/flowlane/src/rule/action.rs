@@ -1,4 +1,4 @@
-//! What a rule does to a packet.
+//! The actions of a rule.
 
 use crate::packet::{Field, FieldRef};
 
@@ -11,8 +11,8 @@ impl PortNo {
     pub const MAX: PortNo = PortNo(0xfeff);
 }
 
-/// The most headers that a list of actions puts on a packet, by `push_vlan`, `push_mpls` and `encap` together. Nobody stacks so
-/// many; each is work and bytes for every packet, and headers are to stay where 16 bits reach.
+/// The most headers that a list of actions puts on a packet, by `push_vlan`, `push_mpls` and `encap` together. No network
+/// stacks as many; each is work and bytes for every packet, and offsets of headers have 16 bits.
 pub const HEADERS_PUSHED_MAX: usize = 32;
 
 /// One step of a rule. Steps happen in order; changes to the packet are seen by the steps after them.

@@ -1,4 +1,4 @@
-//! Which packets a rule is for: masked words, and ranges on the transport ports.
+//! The packets that a rule is for: masked words, and ranges on the transport ports.
 
 use crate::packet::fields::{Field, word};
 use crate::packet::key::{FlowKey, FlowMask};
@@ -22,7 +22,7 @@ impl PortRange {
         self.high
     }
 
-    /// Whether `port` lies in the range.
+    /// Returns whether `port` lies in the range.
     #[inline(always)]
     pub fn contains(&self, port: u16) -> bool {
         port.wrapping_sub(self.low) <= self.high - self.low
@@ -183,12 +183,12 @@ impl Match {
         self
     }
 
-    /// The same words with the port ranges of `other`.
+    /// Returns this condition's words with the port ranges of `other`.
     pub(crate) fn with_ranges_of(self, other: &Match) -> Self {
         Self { tp_src: other.tp_src, tp_dst: other.tp_dst, ..self }
     }
 
-    /// What it asks of IPv4 addresses, protocol and ports, without what it asks besides (that packets are IPv4, say).
+    /// The conditions on IPv4 addresses, protocol and ports, without the others (that packets are IPv4, say).
     #[doc(hidden)]
     pub fn ipv4_five_tuple(&self) -> Self {
         let mut out = Self::any();
@@ -214,7 +214,7 @@ impl Match {
         (value, mask)
     }
 
-    /// Whether no key that agrees with `key` in the bits of `mask` can match. Exact, but where a port has a range here and
+    /// Returns whether no key that agrees with `key` in the bits of `mask` can match. Exact, but where a port has a range here and
     /// a mask there that is no prefix, or both here, or nothing can match at all: then it may be denied although it is so.
     #[doc(hidden)]
     pub fn is_disjoint(&self, key: &FlowKey, mask: &FlowMask) -> bool {
@@ -231,7 +231,7 @@ impl Match {
             })
     }
 
-    /// Whether every key that matches this condition matches `other`, too: what `other` asks is asked here, or follows from
+    /// Returns whether every key that matches this condition matches `other`, too: each of its conditions is one of this, or follows from
     /// a range. Exact, but where a port has a range and a mask at once, or nothing can match: then it may be denied
     /// although it is so.
     pub fn is_within(&self, other: &Match) -> bool {
@@ -268,7 +268,7 @@ impl Match {
         (value, mask)
     }
 
-    /// Whether `key` fulfils the condition. This is the definition that every engine is tested against.
+    /// Returns whether `key` fulfils the condition. This is the definition that every engine is tested against.
     #[inline]
     pub fn matches(&self, key: &FlowKey) -> bool {
         let words = key.words();
@@ -282,7 +282,7 @@ impl Match {
         add_range_bits(self.tp_src, self.tp_dst, key, looked_at);
     }
 
-    /// Whether the ports of `key` lie in the ranges.
+    /// Returns whether the ports of `key` lie in the ranges.
     #[doc(hidden)]
     #[inline]
     pub fn ranges_match(&self, key: &FlowKey) -> bool {
@@ -328,7 +328,7 @@ impl Match {
         out
     }
 
-    /// The same condition without ranges: one match for each combination of the prefixes that the
+    /// Expands ranges to prefixes: one match for each combination of the prefixes that the
     /// ranges fall into. At most 30 × 30; one where there is no range.
     #[doc(hidden)]
     pub fn expand_ranges(&self) -> Vec<Match> {
@@ -346,7 +346,7 @@ impl Match {
     }
 }
 
-/// Whether the ports of `key` lie in two ranges, where there are any. Adds the bits that show it: of a port
+/// Returns whether the ports of `key` lie in two ranges, where there are any, and adds the bits that show it: of a port
 /// that does not, only its own.
 pub(crate) fn add_range_bits(
     tp_src: Option<PortRange>,

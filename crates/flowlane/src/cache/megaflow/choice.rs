@@ -66,7 +66,7 @@ pub(super) struct Way {
     pub(super) in_flight: usize,
 }
 
-/// What a configuration asks for, and for the rest what is chosen on this machine. Where the configuration names no
+/// The way that a configuration asks for, completed by the choice for this machine. Where the configuration names no
 /// variant, the first batches may find another to be faster.
 pub(super) fn choose(config: &MegaflowConfig) -> AdaptiveDispatch<Way> {
     let chosen = AdaptiveDispatch::of(KernelSlot::Megaflow, |text| {

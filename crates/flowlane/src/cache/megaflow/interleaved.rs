@@ -89,7 +89,7 @@ struct Candidate {
     hash: u32,
 }
 
-/// What is kept from lookup to lookup, so that none has to clear it.
+/// Buffers that are kept from lookup to lookup, so that no lookup clears them.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
     /// Of each lane, under the terms that all masks have.
@@ -111,7 +111,7 @@ impl Room {
 /// How far ahead to ask.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ahead {
-    /// At most under so many masks at once: [`GROUP`] to [`MASKS_MAX`].
+    /// The most masks at once: [`GROUP`] to [`MASKS_MAX`].
     pub(super) masks: usize,
     /// Whether filters are asked for before they are tested: where they are beyond the second-level cache.
     pub(super) far: bool,

@@ -133,14 +133,14 @@ pub struct MegaflowCounters {
     pub refused: u64,
 }
 
-/// What lookups read and write.
+/// The parts that lookups read and write.
 #[derive(Debug)]
 struct Tables {
     /// By id; those that are not in `order` are free.
     subtables: Vec<Subtable>,
     /// Ids of the subtables in use: those that hit most come first.
     order: Vec<u32>,
-    /// Reserved for `flows_max`; the system commits what is touched.
+    /// Reserved for `flows_max`; the system commits pages as they are touched.
     flows: Memory<Megaflow>,
     scratch: Scratch,
     groups: Groups,
@@ -175,7 +175,7 @@ pub struct MegaflowCache {
     config: MegaflowConfig,
     hash: Multilinear,
     way: AdaptiveDispatch<Way>,
-    /// From so many megaflows on, filters are beyond the second-level cache.
+    /// The number of megaflows from which on filters are beyond the second-level cache.
     pub(super) far_from: usize,
     /// The scratch does not fit the masks, or their order, any more.
     stale: bool,

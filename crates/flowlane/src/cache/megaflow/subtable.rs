@@ -1,7 +1,7 @@
 //! A subtable: the megaflows of one mask.
 //!
 //! ```text
-//! terms    (word, mask, multiplier) ..        what is compared, and hashed
+//! terms    (word, mask, multiplier) ..        the bits that are compared, and hashed
 //! filter   32-bit words, 8 bits a slot        two bits of one word a megaflow: rejects nearly all misses
 //! buckets  8 tags, 8 megaflows; ..            a cache line each; a full one overflows into the next
 //! tail     words beyond those in the megaflow's line, for wide masks
@@ -18,7 +18,7 @@ use crate::hash::multilinear::{self, Multilinear};
 use crate::memory::{Memory, prefetch};
 use crate::packet::key::{BitIter, FlowKey, FlowMask, WORDS};
 
-/// At most so many slots of a bucket are in use on average; more fill too many buckets.
+/// The most slots of a bucket that are in use on average; more fill too many buckets.
 const LOAD_MAX: usize = 5;
 
 /// A word that is looked at, and how.
@@ -195,7 +195,7 @@ impl Subtable {
         None
     }
 
-    /// Whether `key` is the megaflow's, in the bits of the mask.
+    /// Returns whether `key` is the megaflow's, in the bits of the mask.
     #[inline(always)]
     pub(super) fn matches(&self, flow: &Megaflow, key: &FlowKey) -> bool {
         let words = key.words();
@@ -206,7 +206,7 @@ impl Subtable {
         different == 0 && self.tail_matches(flow, key)
     }
 
-    /// Whether the words beyond those in the megaflow's line are the key's.
+    /// Returns whether the words beyond those in the megaflow's line are the key's.
     #[inline(always)]
     pub(super) fn tail_matches(&self, flow: &Megaflow, key: &FlowKey) -> bool {
         let inline = self.inline_words();

@@ -24,7 +24,7 @@ use crate::packet::key::FlowKey;
 pub(super) type Sums = [[[u64; BLOCK / 2]; 2]; LANES_MAX / BLOCK];
 
 /// Masks still to be tried for which it pays to move lanes together: doing so costs about as much as
-/// hashing a block under so many.
+/// hashing a block under this number of masks.
 const COMPACT_MASKS: usize = 6;
 
 /// Masks whose candidates are worked on together: enough that their loops are long, few enough that lanes
@@ -61,7 +61,7 @@ impl Queue {
         self.len.min(Self::ROOM - BLOCK)
     }
 
-    /// So many of the block are candidates.
+    /// Keeps the first `by` slots of the block as candidates.
     #[inline(always)]
     pub(super) fn grow(&mut self, by: u32) {
         self.len += by as usize;
@@ -75,7 +75,7 @@ impl Queue {
     }
 }
 
-/// What the wide lookup keeps from batch to batch: allocated once.
+/// Buffers that the wide lookup keeps from batch to batch: allocated once.
 #[derive(Debug)]
 pub(super) struct Scratch {
     pub(super) batch: TransposedBatch,
@@ -114,10 +114,10 @@ impl Scratch {
     }
 }
 
-/// Stands for no megaflow.
+/// No megaflow.
 const NO_FLOW: u32 = u32::MAX;
 
-/// What a subtable is probed with.
+/// The parts of a subtable that a probe reads.
 #[derive(Clone, Copy)]
 pub(super) struct Probe<'a> {
     pub(super) terms: &'a [Term],
@@ -128,7 +128,7 @@ pub(super) struct Probe<'a> {
     pub(super) slots: u64,
 }
 
-/// What an instruction set has of its own. All is called from its `lookup`, which has its instructions.
+/// The operations of an instruction set. All is called from its `lookup`, which has its instructions.
 pub(super) trait Lanes: Copy {
     /// Sums terms of all slots.
     fn sum(self, terms: &[Term], batch: &TransposedBatch, sums: &mut Sums);
@@ -138,7 +138,7 @@ pub(super) trait Lanes: Copy {
 
     fn matching(self, bucket: &Bucket, tag: u32) -> u32;
 
-    /// Whether the words in the megaflow's line are the key's.
+    /// Returns whether the words in the megaflow's line are the key's.
     fn line_matches(self, subtable: &Subtable, flow: &Megaflow, key: &FlowKey) -> bool;
 }
 

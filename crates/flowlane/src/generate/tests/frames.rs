@@ -6,7 +6,7 @@ use crate::packet::{Field, FieldClass};
 use crate::rule::Match;
 use etherparse::{EtherType, Icmpv4Slice, LinkExtSlice, NetSlice, SlicedPacket, TransportSlice};
 
-/// What kinds of packets there are: name and what a rule for them wants.
+/// The kinds of packets: name and the match of a rule for them.
 fn stacks() -> Vec<(&'static str, Match)> {
     let kind = |fields: &[(Field, u128)]| {
         let mut m = Match::any();

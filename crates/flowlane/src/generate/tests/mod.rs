@@ -17,7 +17,7 @@ fn hash(values: impl IntoIterator<Item = u64>) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// What rules match, and their priorities and actions, in one number.
+/// The matches, priorities and actions of rules in one number.
 fn hash_rules(rules: &[Rule]) -> u64 {
     hash(rules.iter().flat_map(|rule| {
         let m = &rule.matches;

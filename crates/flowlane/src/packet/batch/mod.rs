@@ -27,7 +27,7 @@ pub const LANES_MAX: usize = 64;
 /// Slots that are worked on together: one 512-bit register of 32-bit words.
 pub const BLOCK: usize = 16;
 
-/// Which lanes of a batch are meant: bit i stands for lane i.
+/// A set of lanes of a batch: bit i is set for lane i.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct LaneMask(pub u64);
 
@@ -37,7 +37,7 @@ impl LaneMask {
         Self(if n == 0 { 0 } else { u64::MAX >> (64 - n) })
     }
 
-    /// Whether no lane is meant.
+    /// Returns whether the set is empty.
     #[inline(always)]
     pub fn is_empty(self) -> bool {
         self.0 == 0
@@ -90,7 +90,7 @@ impl TransposedBatch {
     }
 
     /// Gives each of the `live` lanes a slot, in their order, and fills the columns with their keys' words.
-    /// What slots without a lane hold is unspecified.
+    /// The content of slots without a lane is unspecified.
     ///
     /// # Panics
     /// Where a live lane has no key.
@@ -101,7 +101,7 @@ impl TransposedBatch {
         for (slot, lane) in self.lanes.iter_mut().zip(live.lanes()) {
             *slot = lane as u32;
         }
-        // Whole blocks are filled: what is behind the last slot must be a lane, too.
+        // Whole blocks are filled: the slots behind the last must name a lane, too.
         self.lanes[self.len..self.len.next_multiple_of(BLOCK)].fill(0);
         if self.len == 0 {
             return;

@@ -11,10 +11,10 @@
 //! goes where is data (`STACKS`): how the bytes of the first header lie for 0, 1 and 2 tags, and how those from
 //! the network header on lie for each network and transport. A stack is taken only where the
 //! scalar parser would find nothing wrong and nothing unusual: no options or extension headers, no fragment,
-//! lengths within the frame, headers within what was captured of it. So keys, offsets and faults are always the scalar
+//! lengths within the frame, headers within its captured bytes. So keys, offsets and faults are always the scalar
 //! parser's ([`parse`](super::parse()), the definition), which the tests check frame by frame.
 //!
-//! A tunnel's frame is the outer stack with its UDP port; what is inside is extracted in turn.
+//! A tunnel's frame is the outer stack with its UDP port; the inner frame is extracted in turn.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -92,10 +92,10 @@ const fn ethernet(tags: u8) -> Tags {
     Tags { moves, set }
 }
 
-/// A network and a transport header behind so many tags.
+/// A network and a transport header behind a number of tags.
 #[repr(C, align(64))]
 struct Stack {
-    /// What the first bytes of its frames are, in those bits that `compared` has: EtherTypes, version and
+    /// The first bytes of its frames, in those bits that `compared` has: EtherTypes, version and
     /// length of the network header, no fragment, protocol.
     wanted: [u8; 32],
     compared: [u8; 32],
@@ -104,14 +104,14 @@ struct Stack {
     tags: u8,
     /// Bytes of both headers at least.
     least: u16,
-    /// Where the network header says how long the packet is, and what is to be added to that.
+    /// Where the network header says how long the packet is, and the number to add to that.
     len_at: u8,
     len_more: u8,
     /// Bytes of the network header.
     network_len: u8,
     tcp: bool,
     v6: bool,
-    /// What the parser says of it. Where a TCP header has options, the payload is further on.
+    /// The headers that the parser finds. Where a TCP header has options, the payload is further on.
     headers: Headers,
     /// The words that it has.
     present: WordSet,
@@ -241,7 +241,7 @@ static STACKS: [[Stack; 4]; TPIDS.len()] = {
     [all(TPIDS[0]), all(TPIDS[1]), all(TPIDS[2]), all(TPIDS[3]), all(TPIDS[4])]
 };
 
-/// What the moved words keep: the label's 20 bits, and of TCP's offset and flags the flags' 12.
+/// The bits that moved words keep: the label's 20 bits, and of TCP's offset and flags the flags' 12.
 static KEPT: [u32; L3_WORDS] = {
     let mut kept = [u32::MAX; L3_WORDS];
     kept[place(word::IPV6_LABEL)] = 0x000f_ffff;
@@ -281,11 +281,11 @@ fn guess(frame: &[u8; FRAME_LEAST]) -> Option<&'static Stack> {
 }
 
 /// Where the lengths of the packet (the frame from its network header on) are right: how much longer than
-/// the least its transport header is. So many bytes are missing at its end.
+/// the least its transport header is. `missing` bytes are cut off at its end.
 #[inline(always)]
 fn check(packet: &[u8], missing: usize, stack: &Stack) -> Option<usize> {
     let (least, network_len) = (usize::from(stack.least), usize::from(stack.network_len));
-    // The least that any stack has, so that the compiler sees what is there.
+    // The least that any stack has, so that the compiler knows the bounds.
     if packet.len() < least || packet.len() < 28 {
         return None;
     }
@@ -299,16 +299,16 @@ fn check(packet: &[u8], missing: usize, stack: &Stack) -> Option<usize> {
         return (len >= 20 && len <= room).then(|| len - 20);
     }
     let len = be16(packet.get(network_len + 4..network_len + 6)?, 0);
-    // 0 stands for 'to the end'.
+    // 0 means 'to the end'.
     (len == 0 || len >= 8 && len <= room).then_some(0)
 }
 
 /// Bytes of the shortest stack: Ethernet, IPv4, UDP.
 const FRAME_LEAST: usize = 42;
 
-/// What an instruction set has of its own. Called from its `parse_all`, which has its instructions.
+/// The operations of an instruction set. Called from its `parse_all`, which has its instructions.
 trait Mover: Copy {
-    /// Whether the first bytes of the frame are what the stack's are.
+    /// Returns whether the first bytes of the frame are the stack's.
     fn is(self, frame: &[u8; FRAME_LEAST], stack: &Stack) -> bool;
 
     /// Fills the words of Ethernet and those of network and transport. `packet` is the frame from its network
@@ -448,7 +448,7 @@ impl Parser {
     }
 
     /// Parses frames, which came in through `in_port`, into `keys`, whatever those held before, and `headers`:
-    /// as many as there are of all three. A frame is a slice, or [what was captured](Captured) of one.
+    /// as many as there are of all three. A frame is a slice, or a [truncated one](Captured).
     #[inline]
     pub fn parse_all<'a, F: Into<Captured<'a>>>(
         &self,

@@ -79,7 +79,7 @@ const ABSENT: [(&str, &str); 24] = [
     ("decap", "a port with `decapsulate` takes outer headers away"),
 ];
 
-/// Reads what stands behind `actions=` in a rule of a table, for packets of which this much is known.
+/// Reads the part of a rule behind `actions=`; `known` is known of its packets.
 pub(super) fn read(
     text: Token<'_>,
     table: u8,
@@ -96,7 +96,7 @@ pub(super) fn read(
         if token.text.eq_ignore_ascii_case("drop") {
             match tokens.len() {
                 1 => break,
-                _ => return Err(token.fault("`drop` stands alone")),
+                _ => return Err(token.fault("`drop` is the only action of its rule")),
             }
         }
         let action = action(*token, &known, options)?;
@@ -158,7 +158,7 @@ fn without_argument(name: Token<'_>, options: &ReadOptions<'_>) -> Result<Action
     })
 }
 
-/// No such action: what to do instead, or what was perhaps meant.
+/// The fault of an unknown action, with a replacement or the name that was perhaps meant.
 fn unknown(name: Token<'_>, kind: &str) -> Fault {
     let lower = name.text.to_ascii_lowercase();
     match ABSENT.iter().find(|(absent, _)| *absent == lower) {

@@ -1,4 +1,4 @@
-//! What a rule says of the packets that it is for, and what a field needs to mean anything.
+//! The properties of packets that a rule fixes, and the prerequisites of fields.
 //!
 //! As in ovs-ofctl, `set_field`, `load` and `move` need their fields' prerequisites in the match; the older actions
 //! (`mod_nw_src`, `mod_tp_dst`, `dec_ttl`, …) do not, and leave alone a packet that lacks the field.
@@ -7,7 +7,7 @@ use super::super::{Action, Match};
 use crate::packet::fields::{Field, Prerequisite, VLAN_PRESENT};
 use crate::packet::parse::{ether_type, ip_proto};
 
-/// What a rule fixes of its packets, at some point of its actions.
+/// The properties of packets that a rule fixes, at some point of its actions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     tagged: bool,
@@ -23,7 +23,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// What a match says.
+    /// The properties that a match fixes.
     pub(super) fn of(matches: &Match) -> Self {
         let exactly = |field: Field| {
             let (value, mask) = matches.get(field);
@@ -46,7 +46,7 @@ impl Known {
         Self { anything: true, ..Self::default() }
     }
 
-    /// Whether an action in front has changed what the match said.
+    /// Returns whether an action in front has changed what the match said.
     pub(super) fn changed(&self) -> bool {
         self.changed
     }
@@ -62,7 +62,7 @@ impl Known {
                 self.tagged = value & present != 0;
             }
             Action::PopVlan => (self.tagged, self.changed) = (false, true),
-            // What is behind a label is opaque, and stays so when the label has gone.
+            // The bytes behind a label are opaque, also when the label has been removed.
             Action::PushMpls(eth_type) | Action::PopMpls(eth_type) => {
                 (self.eth_type, self.proto, self.icmp_type) = (Some(eth_type), None, None);
                 (self.later, self.changed) = (false, true);
@@ -93,18 +93,18 @@ impl Known {
         self.is(&IP) && self.proto.is_some_and(|p| protocols.contains(&p))
     }
 
-    /// Whether the packets are ARP or RARP.
+    /// Returns whether the packets are ARP or RARP.
     pub(super) fn is_arp(&self) -> bool {
         self.is(&[ether_type::ARP, ether_type::RARP])
     }
 
-    /// Whether they are ICMP or ICMPv6.
+    /// Returns whether they are ICMP or ICMPv6.
     pub(super) fn is_icmp(&self) -> bool {
         let over = |eth_type, proto| self.is(&[eth_type]) && self.proto == Some(proto);
         over(ether_type::IPV4, ip_proto::ICMP) || over(ether_type::IPV6, ip_proto::ICMPV6)
     }
 
-    /// What the match must say for `field`, by the name `name`, to be looked at, where it does not.
+    /// The condition that a match on `field`, by the name `name`, lacks; `None` if it lacks none.
     ///
     /// Ports may be looked at for any protocol over IP, by the names `tp_src` and `tp_dst`: packets without ports have 0
     /// there. VLAN fields ask for a tag themselves.
@@ -121,7 +121,7 @@ impl Known {
         }
     }
 
-    /// What the match must say for an action on `field`, by the name `name`, to do anything, where it does not.
+    /// The condition that an action on `field`, by the name `name`, lacks to have an effect; `None` if it lacks none.
     pub(super) fn lacks_to_act(&self, field: Field, name: &str) -> Option<&'static str> {
         if self.anything {
             return None;

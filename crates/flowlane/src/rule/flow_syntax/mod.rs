@@ -109,7 +109,7 @@ fn attribute(key: Token<'_>, value: Option<Token<'_>>, rule: &mut Rule) -> Resul
         // As in OpenFlow.
         "priority" => rule.priority = Priority(number(u16::MAX.into())? as u32),
         "cookie" => rule.cookie = number(u64::MAX)?,
-        // What dump-flows prints beside the flow.
+        // Printed by dump-flows with the flow.
         "duration" | "n_packets" | "n_bytes" | "idle_age" | "hard_age" => {}
         "idle_timeout" | "hard_timeout" => {
             let problem = "only rules that are added while the switch runs have time-outs; leave it out, and the rule stays";

@@ -14,8 +14,8 @@ use crate::packet::key::FlowMask;
 
 /// Rules as lines, so that reading them gives the same rules.
 ///
-/// Where a priority is beyond the 65535 that the language has, as filters' in ClassBench's format may be, all are numbered
-/// anew from 1 on, and the best come first. More than 65535 different ones share numbers with their neighbours: of rules of
+/// Where a priority is beyond the 65535 that the language has, as filters' in ClassBench's format may be, all are renumbered
+/// from 1 on, and the best come first. More than 65535 different ones share numbers with their neighbours: of rules of
 /// one number, the first line wins here, and Open vSwitch leaves it open.
 pub fn print_rules(rules: &[Rule]) -> String {
     let line = |rule: &Rule, priority| print_with(rule, priority) + "\n";
@@ -169,8 +169,8 @@ fn masked(info: &FieldInfo, value: u128, mask: u128) -> String {
     }
 }
 
-/// The action of OpenFlow 1.0 that sets a field, which needs no prerequisites in the match: whoever wrote the rule has
-/// perhaps given none.
+/// The action of OpenFlow 1.0 that sets a field, which needs no prerequisites in the match: the rule may
+/// have none.
 fn older(field: Field) -> Option<&'static str> {
     Some(match field {
         Field::VlanVid => "mod_vlan_vid",

@@ -293,7 +293,7 @@ fn errors_say_what_where_and_how_to_mend_it() {
         ("actions=output:nowhere", "the name of one that exists"),
         ("actions=goto_table:1,output:1", "the last action"),
         ("table=3 actions=goto_table:3", "a later table"),
-        ("actions=drop,output:1", "stands alone"),
+        ("actions=drop,output:1", "is the only action"),
         ("actions=set_field:1->in_port", "cannot be set"),
         ("actions=move:reg0->dl_src", "the same width"),
         ("idle_timeout=5 actions=drop", "only rules that are added while the switch runs have time-outs"),

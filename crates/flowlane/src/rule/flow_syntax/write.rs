@@ -94,11 +94,11 @@ fn field_named(token: Token<'_>) -> Result<Field, Fault> {
     })
 }
 
-/// Whether the packets have the field that a token names, as far as a rule says.
+/// Returns whether the packets have the field that a token names, as far as a rule says.
 fn present(token: Token<'_>, field: Field, known: &Known) -> Result<(), Fault> {
     let Some(wanted) = known.lacks_to_act(field, token.text) else { return Ok(()) };
     let where_to = match known.changed() {
-        true => "where this action stands: those in front have changed the headers",
+        true => "at this action: those in front have changed the headers",
         false => "in the match; add it",
     };
     Err(token.fault(format!("{} needs {wanted} {where_to}", token.text)))
@@ -242,9 +242,9 @@ pub(super) fn move_field(argument: Token<'_>, known: &Known) -> Result<Action, F
     present(name_of(from), source.field, known)?;
     written(name_of(to), known)?;
     if target.field == Field::VlanTci {
-        return Err(
-            to.fault("what is moved here may say that there is no tag; move to dl_vlan and dl_vlan_pcp")
-        );
+        return Err(to.fault(
+            "the value that is moved may mean that there is no tag; move to dl_vlan and dl_vlan_pcp",
+        ));
     }
     let reference = |part: &Part, token: Token<'_>| {
         let ecn = part.first < part.shift && !part.is_whole;

@@ -69,9 +69,9 @@ fn each_command_is_read_with_what_it_takes() {
     let modify = change("modify table=2,udp,cookie=5/-1,cookie=9,actions=drop");
     assert_eq!((modify.command, modify.table), (Command::Modify, Some(2)));
     assert_eq!((modify.cookie, modify.new_cookie, modify.rule.cookie), (Some((5, u64::MAX)), Some(9), 9));
-    let anew = change("modify cookie=9,udp actions=output:uplink,goto_table:1");
-    assert_eq!((anew.table, anew.rule.table, anew.cookie, anew.new_cookie), (None, 3, None, Some(9)));
-    assert_eq!(anew.rule.actions, [Action::Output(PortNo(7)), Action::Goto(1)]);
+    let again = change("modify cookie=9,udp actions=output:uplink,goto_table:1");
+    assert_eq!((again.table, again.rule.table, again.cookie, again.new_cookie), (None, 3, None, Some(9)));
+    assert_eq!(again.rule.actions, [Action::Output(PortNo(7)), Action::Goto(1)]);
 
     let strict = change("modify_strict priority=7,udp actions=normal");
     assert_eq!((strict.command, strict.rule.priority), (Command::ModifyStrict, Priority(7)));
@@ -89,7 +89,7 @@ fn each_command_is_read_with_what_it_takes() {
     assert_eq!((strict.command, strict.rule.priority), (Command::DeleteStrict, Priority(65535)));
     assert_eq!(strict.rule.matches.get(Field::InPort), (7, 0xffff_ffff));
     assert_eq!(strict.out_port, Some(PortNo(2)));
-    // What dump-flows prints beside a flow says nothing.
+    // Attributes that dump-flows prints with a flow have no effect.
     let dumped =
         "cookie=0x1, duration=9.5s, table=1, n_packets=3, n_bytes=180, idle_timeout=5, arp actions=NORMAL";
     assert_eq!((change(dumped).rule.cookie, change(dumped).idle_timeout_s), (1, 5));

@@ -1,4 +1,4 @@
-//! What is accepted and what is refused, beside Open vSwitch 3.1's `ovs-ofctl`: written down here, and asked anew where the
+//! Flows that are accepted and refused, compared with Open vSwitch 3.1's `ovs-ofctl`: recorded here, and checked again where the
 //! program is installed.
 
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use super::super::read;
 use super::options;
 use crate::packet::fields::{Field, Prerequisite};
 
-/// Whether `ovs-ofctl` takes a flow; none where it is not installed.
+/// Returns whether `ovs-ofctl` takes a flow; none where it is not installed.
 fn theirs(line: &str) -> Option<bool> {
     let mut command = Command::new("ovs-ofctl");
     let silent = command.args(["parse-flow", line]).stdout(Stdio::null()).stderr(Stdio::null());
