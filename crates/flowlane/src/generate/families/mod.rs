@@ -26,7 +26,7 @@ pub(super) trait Family {
     fn draw(&mut self, strain: u32, random: &mut Random) -> Option<Match>;
 }
 
-/// Returns the family of a profile, for `count` rules; `None` for profiles that are drawn shape by shape.
+/// Returns the family of a profile, for this number of rules; `None` for profiles that are drawn shape by shape.
 pub(super) fn family(profile: Profile, rules: usize, seed: u64) -> Option<Box<dyn Family>> {
     let mut random = Random::for_purpose(seed, profile.name());
     let random = &mut random;
