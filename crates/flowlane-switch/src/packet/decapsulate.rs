@@ -50,7 +50,7 @@ pub fn decapsulate(
     };
     frame.pull(found.inner_at);
     if let Inner::Ip(eth_type) = found.inner {
-        // What is inside has no Ethernet header: it gets one, so that it can be sent.
+        // The inner packet has no Ethernet header: it gets one, so that it can be sent.
         frame.push(14);
         let bytes = frame.bytes_mut();
         bytes[..12].fill(0);
@@ -65,7 +65,7 @@ pub fn decapsulate(
     Ok(inner_headers)
 }
 
-/// Of what is not IP nothing is known: it goes on as it is.
+/// Other packets than IP pass unchanged.
 fn take_over_congestion(
     outer: &FlowKey,
     frame: &mut Frame,

@@ -27,7 +27,7 @@ pub(crate) fn flow_of(frame: &[u8]) -> u64 {
     of_ip(frame).or_else(|| of_stations(frame)).unwrap_or(0)
 }
 
-/// Sums are the same both ways; what is added is mixed before, so that near addresses do not make near sums.
+/// Sums are the same both ways; the terms are mixed before, so that near addresses do not make near sums.
 #[inline]
 fn mix(value: u64) -> u64 {
     // The finalizer of SplitMix64 (Steele and others 2014).

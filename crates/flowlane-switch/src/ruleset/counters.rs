@@ -1,7 +1,7 @@
-//! What one worker has counted for rules, and others may read at any time.
+//! Counters of rules: each has one writer, a worker, and may be read by any thread at any time.
 //!
-//! Each worker has counters of its own, so that nobody waits for anybody: one writes, relaxed, with a load and a store; whoever
-//! wants a sum reads them all. They only grow. A rule begins with what its handle's counters were when it came, and has their
+//! Each worker has counters of its own, so that no thread waits for another: one writes, relaxed, with a load and a store; a reader
+//! of a sum reads them all. They only grow. A rule begins with what its handle's counters were when it came, and has their
 //! difference; so nothing is ever set back under a worker's hands.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct FlowStats {
 }
 
 impl FlowStats {
-    /// What has come since `before`.
+    /// Returns the difference to `before`.
     pub fn since(self, before: FlowStats) -> FlowStats {
         let FlowStats { packets, bytes } = before;
         FlowStats { packets: self.packets.wrapping_sub(packets), bytes: self.bytes.wrapping_sub(bytes) }
@@ -69,7 +69,7 @@ pub struct SharedCounters {
 }
 
 impl SharedCounters {
-    /// What was counted for each handle of `rules`.
+    /// Returns the counts of each id in `rules`.
     pub fn of(&self, rules: impl IntoIterator<Item = RuleId>) -> Vec<FlowStats> {
         let chunks = self.chunks();
         let count = |RuleId(id): RuleId| {
@@ -85,12 +85,12 @@ impl SharedCounters {
     }
 
     fn chunks(&self) -> MutexGuard<'_, Vec<Arc<Chunk>>> {
-        // Whoever panicked with it has left a list of chunks.
+        // A thread that panicked with it has left a list of chunks.
         self.chunks.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-/// What several workers have counted, together, for each handle of `rules`.
+/// Sums the counts of several workers for each id in `rules`.
 pub(crate) fn sums<'a>(
     tallies: impl IntoIterator<Item = &'a Arc<SharedCounters>>,
     rules: impl IntoIterator<Item = RuleId>,
@@ -111,7 +111,7 @@ pub(crate) struct LocalCounters {
 }
 
 impl LocalCounters {
-    /// What others may read.
+    /// The counts that other threads may read.
     pub(crate) fn tally(&self) -> &Arc<SharedCounters> {
         &self.tally
     }
@@ -156,7 +156,7 @@ impl LocalCounters {
         prefetch(&self.chunks[id as usize / CHUNK].0, id as usize % CHUNK);
     }
 
-    /// What was counted for a rule's handle.
+    /// Returns the counts of a rule's id.
     pub(crate) fn get(&self, rule: RuleId) -> FlowStats {
         self.tally.of([rule])[0]
     }

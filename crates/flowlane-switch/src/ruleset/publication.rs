@@ -1,7 +1,7 @@
-//! How a worker comes by a newer ruleset, and how others know that it has.
+//! Publication of ruleset versions to workers (quiescent-state-based reclamation).
 //!
 //! The newest ruleset is behind a lock that is taken only when there is one: workers look at its version once a burst. A
-//! worker says which version it uses. Since packets of one burst meet one ruleset, whoever sees that a worker uses version N
+//! worker says which version it uses. Since packets of one burst meet one ruleset, a thread that sees that a worker uses version N
 //! knows that no packet meets an earlier one any more (quiescent-state-based reclamation, McKenney and Slingwine 1998; the two
 //! copies are Ramalhete and Correia's left-right, 2013, over whole programs).
 
@@ -45,11 +45,11 @@ impl RulesetCell {
     }
 }
 
-/// What others know of a worker.
+/// State of a worker that other threads read.
 pub(crate) struct WorkerEpoch {
     /// The version that it uses; [`OFFLINE`](Self::OFFLINE) while it has none in its hands.
     passed: AtomicU64,
-    /// How often somebody has asked for the paths' counters, and up to which time that has been done.
+    /// The number of requests for the paths' counters, and of those that have been served.
     wanted: AtomicU64,
     collected: AtomicU64,
     /// Its clock.
@@ -71,7 +71,7 @@ impl WorkerEpoch {
         }
     }
 
-    /// Whether no packet meets a ruleset before this version any more.
+    /// Returns whether no packet meets a ruleset before this version any more.
     pub(crate) fn has_passed(&self, version: u64) -> bool {
         self.passed.load(Ordering::SeqCst) >= version
     }
@@ -80,7 +80,7 @@ impl WorkerEpoch {
         self.passed.load(Ordering::SeqCst) == Self::OFFLINE
     }
 
-    /// Asks for the paths' counters; what is returned tells when they [have been brought](Self::has_collected).
+    /// Requests the paths' counters; the returned number tells when they [have been brought](Self::has_collected).
     pub(crate) fn want_counters(&self) -> u64 {
         self.wanted.fetch_add(1, Ordering::SeqCst) + 1
     }
@@ -95,17 +95,17 @@ impl WorkerEpoch {
     }
 }
 
-/// What others know of all workers.
+/// State of all workers that other threads read.
 #[derive(Default)]
 pub(crate) struct WorkerEpochs(pub(crate) Vec<Arc<WorkerEpoch>>);
 
 impl WorkerEpochs {
-    /// Whether no packet meets a ruleset before this version any more.
+    /// Returns whether no packet meets a ruleset before this version any more.
     pub(crate) fn have_passed(&self, version: u64) -> bool {
         self.0.iter().all(|reader| reader.has_passed(version))
     }
 
-    /// Asks for the paths' counters; what is returned tells when they [have been brought](Self::have_collected).
+    /// Requests the paths' counters; the returned number tells when they [have been brought](Self::have_collected).
     pub(crate) fn want_counters(&self) -> Vec<u64> {
         self.0.iter().map(|reader| reader.want_counters()).collect()
     }
@@ -114,7 +114,7 @@ impl WorkerEpochs {
         self.0.iter().zip(asked).all(|(reader, &asked)| reader.has_collected(asked))
     }
 
-    /// The same, of those that run.
+    /// The running workers among them.
     pub(crate) fn have_collected_or_stopped(&self, asked: &[u64]) -> bool {
         self.0.iter().zip(asked).all(|(reader, &asked)| reader.has_collected(asked) || reader.is_offline())
     }
@@ -124,7 +124,7 @@ impl WorkerEpochs {
         self.0.iter().map(|reader| reader.now_ns()).max().unwrap_or(0)
     }
 
-    /// What was counted for each handle of `rules`; nothing where there is no such table.
+    /// Returns the counts of each id in `rules`; nothing if the table does not exist.
     pub(crate) fn counts(&self, table: u8, rules: impl IntoIterator<Item = RuleId>) -> Vec<FlowStats> {
         sums(self.0.iter().filter_map(|reader| reader.tallies.get(table)), rules)
     }
@@ -160,7 +160,7 @@ impl RulesetReader {
     pub(crate) fn begin(&mut self, version: u64) {
         self.online = true;
         self.reader.passed.store(version, Ordering::SeqCst);
-        // Whoever does not see this has published before the next look at the version.
+        // A publisher that does not see this has published before the next look at the version.
         fence(Ordering::SeqCst);
     }
 
@@ -201,7 +201,7 @@ impl RulesetReader {
 impl Drop for RulesetReader {
     fn drop(&mut self) {
         self.end();
-        // Nobody is to wait for counters that will not come.
+        // No thread may wait for counters that will not come.
         self.reader.collected.store(u64::MAX, Ordering::SeqCst);
     }
 }

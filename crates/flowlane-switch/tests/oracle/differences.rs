@@ -6,7 +6,7 @@ use flowlane_switch::datapath::MalformedPolicy;
 use super::rules::Rules;
 use super::shape::{Fragment, Ip, Network, Shape};
 
-/// What is asked about a packet that a case's rules will see.
+/// A condition on a packet that a case's rules will see.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) rules: &'a Rules,
@@ -29,9 +29,9 @@ pub(crate) enum LeftOut {
 /// A known difference.
 pub(crate) struct Difference {
     pub(crate) class: &'static str,
-    /// What differs.
+    /// The difference.
     pub(crate) differs: &'static str,
-    /// Who is right, and what says so.
+    /// The side that is right, and the source.
     pub(crate) decides: &'static str,
     pub(crate) left_out: LeftOut,
 }
@@ -50,7 +50,7 @@ impl Asked<'_> {
         self.policy == MalformedPolicy::Forward
     }
 
-    /// Whether it is, or becomes when its labels are popped, an IP packet for which this holds.
+    /// Returns whether it is, or becomes when its labels are popped, an IP packet for which this holds.
     fn ip(&self, holds: impl Fn(&Ip) -> bool) -> bool {
         (!self.shape.labelled || self.pops()) && self.shape.ip.as_ref().is_some_and(holds)
     }
@@ -240,7 +240,7 @@ fn neighbour(ip: &Ip) -> bool {
     ip.v6 && ip.protocol == 58 && matches!(ip.transport.first(), Some(135 | 136))
 }
 
-/// Whether there is an option that is not 8 bytes long, or more than one with an address.
+/// Returns whether there is an option that is not 8 bytes long, or more than one with an address.
 fn odd_options(ip: &Ip) -> bool {
     let options = ip.transport.get(24..).unwrap_or_default();
     let odd = options.chunks(8).any(|option| option.len() < 8 || option[1] != 1);
@@ -257,7 +257,7 @@ fn tcp_offset_fits(ip: &Ip) -> bool {
     ip.transport.get(12).is_none_or(|byte| (20..=ip.transport.len()).contains(&(usize::from(byte >> 4) * 4)))
 }
 
-/// Whether the last label may be popped to a type that what is under it has not.
+/// Returns whether the last label may be popped to a type that does not fit the packet under it.
 fn pops_to_another(a: Asked<'_>) -> bool {
     let to = |kind: &str, network| a.rules.does(&[kind]) && a.shape.under != network;
     a.shape.labelled && (to("pop_mpls:0x0800", Network::Ipv4) || to("pop_mpls:0x86dd", Network::Ipv6))
@@ -266,7 +266,7 @@ fn pops_to_another(a: Asked<'_>) -> bool {
 /// Says for which packets something holds.
 type Holds = fn(Asked<'_>) -> bool;
 
-/// What is being mended, and not compared until then. Empty when nothing is.
+/// Classes that are being fixed, and not compared until then.
 pub(crate) const BEING_MENDED: &[(&str, Holds)] = &[];
 
 /// Why a packet is not compared, if it is not. The class named `included` is compared nevertheless.
@@ -279,14 +279,14 @@ pub(crate) fn left_out(asked: Asked<'_>, included: Option<&str>) -> Option<&'sta
     known.map(|d| d.class).or_else(|| mended().map(|m| m.0))
 }
 
-/// Whether a packet is to meet empty caches, and to leave none behind.
+/// Returns whether a packet needs empty caches, and must leave them empty.
 pub(crate) fn without_caches(asked: Asked<'_>, included: Option<&str>) -> bool {
     DIFFERENCES
         .iter()
         .any(|d| matches!(d.left_out, LeftOut::Caches(holds) if Some(d.class) != included && holds(asked)))
 }
 
-/// Whether the rules' bytes are not compared.
+/// Returns whether the rules' bytes are not compared.
 pub(crate) fn without_bytes(rules: &Rules, included: Option<&str>) -> bool {
     DIFFERENCES
         .iter()

@@ -74,7 +74,7 @@ impl Case {
         let mut ours = Flowlane::new(rules, *policy, *seed).map_err(|why| refused("Flowlane", &why))?;
         ovs.set_rules(text).map_err(|why| refused("Open vSwitch", &why))?;
         let mut sound = vec![vec![]; self.packets.len()];
-        // What is found malformed when it is parsed anew has been credited to rules before it was dropped.
+        // A packet that is malformed when it is parsed again has been credited to rules before it was dropped.
         let mut credited = false;
         for ((in_port, packets), sound) in (1..).zip(&self.packets).zip(&mut sound) {
             let mut sent = Sent::default();
@@ -107,7 +107,7 @@ impl Case {
         ))
     }
 
-    /// Whether rules of this switch count the packet.
+    /// Returns whether rules of this switch count the packet.
     fn is_credited(&self, in_port: usize, packet: &[u8]) -> bool {
         Flowlane::new(&self.rules, self.policy, self.seed).is_ok_and(|mut flowlane| {
             flowlane.forward(in_port, packet);
@@ -124,7 +124,7 @@ impl Case {
         counters
     }
 
-    /// What Open vSwitch sends.
+    /// Returns the frames that Open vSwitch sends.
     fn theirs(&self, ovs: &mut Ovs, in_port: usize, packets: &[&[u8]]) -> Sent {
         let alone = |packet: &[u8]| {
             let asked = Asked { rules: &self.rules, policy: self.policy, shape: &Shape::of(packet) };
@@ -173,7 +173,7 @@ impl Case {
         )
     }
 
-    /// What both send and count for these packets, where that is not the same.
+    /// Returns the frames and counters of both for these packets, if they differ.
     fn difference(
         &self,
         ovs: &mut Ovs,
@@ -191,7 +191,7 @@ impl Case {
     }
 }
 
-/// What was sent, and what the rules have counted.
+/// The sent frames, and the counters of the rules.
 #[derive(PartialEq, Eq)]
 struct Outcome(Sent, Vec<(u64, Counters)>);
 

@@ -14,7 +14,7 @@ use super::switch::Flowlane;
 /// Where this is 1 the examples' frames and the document are written instead of compared.
 const WRITE_VARIABLE: &str = "FLOWLANE_OVS_WRITE";
 
-/// What stands at the top of the document, before the table.
+/// The text of the document before the table.
 const INTRODUCTION: &str = "\
 # Where Open vSwitch differs
 
@@ -29,7 +29,7 @@ the comparison; an example of each is in `crates/flowlane-switch/tests/oracle/ex
 |---|---|---|
 ";
 
-/// What a switch sent, or why it refused the rules.
+/// The frames that a switch sent, or its reason for refusing the rules.
 type Outcome = Result<Sent, ()>;
 
 /// An example.
@@ -53,7 +53,7 @@ fn writes() -> bool {
     std::env::var(WRITE_VARIABLE).is_ok_and(|value| value == "1")
 }
 
-/// What stands above the first example, and the examples.
+/// Returns the text above the first example, and the examples.
 fn examples() -> (String, Vec<Example>) {
     let text = std::fs::read_to_string(file(EXAMPLES)).expect("examples");
     let mut blocks = text.split("\n\n");
@@ -146,7 +146,7 @@ fn examples_are_handled_as_the_table_says() {
 
 #[test]
 fn every_class_has_its_example() {
-    // It is not about what is sent: see the test below.
+    // It is not about sent frames: see the test below.
     const OTHER: &str = "bytes-behind-headers";
     let (_, examples) = examples();
     for difference in DIFFERENCES.iter().filter(|d| d.class != OTHER) {

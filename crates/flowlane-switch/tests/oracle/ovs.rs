@@ -19,7 +19,7 @@ use tempfile::TempDir;
 /// Ports of the bridge: 1 to this.
 pub(crate) const PORTS: usize = 4;
 
-/// Frames sent at once at most: `netdev-dummy` keeps 100 and forgets what comes besides.
+/// Frames sent at once at most: `netdev-dummy` keeps 100 and drops the others.
 pub(crate) const LOT_MAX: usize = 99;
 
 /// Where the packages were unpacked, if not into the system.
@@ -110,7 +110,7 @@ impl Programs {
     }
 }
 
-/// A process that ends with this, and with the tests' process however that ends: a shell stands between, which
+/// A process that ends with this, and with the tests' process however that ends: a shell is in between, which
 /// kills the process when its own standard input is closed.
 struct Daemon(Child);
 
@@ -167,7 +167,7 @@ impl Capture {
         Self { file, read: Vec::new() }
     }
 
-    /// What was sent before `marker`, once that has been sent.
+    /// Returns the frames sent before `marker`, once the marker has been sent.
     fn before(&mut self, marker: &[u8]) -> Vec<Vec<u8>> {
         let (mut frames, mut at, start) = (Vec::new(), 0, Instant::now());
         loop {
@@ -201,7 +201,7 @@ pub(crate) struct Counters {
     pub(crate) bytes: u64,
 }
 
-/// What was sent, by port.
+/// The sent frames, by port.
 pub(crate) type Sent = [Vec<Vec<u8>>; PORTS];
 
 /// A running switch with ports 1 to [`PORTS`].
@@ -283,7 +283,7 @@ impl Ovs {
             writeln!(text, "add {rule}").expect("text takes text");
         }
         let result = self.ofctl(&["--bundle", "add-flows"], &["-"], &text);
-        // Nobody else removes the megaflows of earlier rules.
+        // The megaflows of earlier rules are removed here only.
         self.forget_megaflows();
         result.map(|_| ())
     }
@@ -299,7 +299,7 @@ impl Ovs {
         self.programs.run("ovs-ofctl", self.folder.path(), &all, input)
     }
 
-    /// Lets a port receive frames; returns what was sent because of them.
+    /// Lets a port receive frames; returns the frames sent because of them.
     ///
     /// # Panics
     /// Where there are more than [`LOT_MAX`], or one is shorter than an Ethernet header: such cannot be given.

@@ -75,12 +75,12 @@ struct Pseudo {
 }
 
 impl Maker<'_> {
-    /// Whether the packet belongs to `class`: once in `n` times, where it may.
+    /// Returns whether the packet belongs to `class`: once in `n` times, if it may.
     fn may(&mut self, class: Class, n: u32) -> bool {
         self.classes.has(class) && self.r.one_in(n)
     }
 
-    /// One of those classes that are allowed, each as often as it stands there.
+    /// One of those classes that are allowed, each as often as it is listed.
     fn choose(&mut self, from: &[Class], otherwise: Class) -> Class {
         let allowed: Vec<Class> = from.iter().copied().filter(|&c| self.classes.has(c)).collect();
         if allowed.is_empty() { otherwise } else { self.r.pick(&allowed) }
@@ -95,7 +95,7 @@ impl Maker<'_> {
         if low { self.r.pick(&[0, 1, 1, 2]) } else { self.r.pick(&[64, 64, 3, 255]) }
     }
 
-    /// An EtherType and what it stands for.
+    /// An EtherType and its meaning.
     fn network(&mut self) -> (u16, Vec<u8>) {
         use Class::{Arp, Ipv4, Ipv6, OtherEtherType, Rarp};
         let kinds = [Ipv4, Ipv4, Ipv4, Ipv4, Ipv4, Ipv6, Ipv6, Ipv6, Ipv6, Arp, Rarp, OtherEtherType];
@@ -195,7 +195,7 @@ impl Maker<'_> {
         out
     }
 
-    /// LLC headers behind which no EtherType stands.
+    /// LLC headers without an EtherType behind them.
     fn other_llc(&mut self, ether_type: u16) -> Vec<u8> {
         match self.r.below(3) {
             0 => vec![0x42, 0x42, 3],
@@ -350,7 +350,7 @@ impl Maker<'_> {
         [&[next, 0][..], &fields.to_be_bytes(), &[0, 0, 0, 9], &payload].concat()
     }
 
-    /// What an IPv6 header says of its payload's length.
+    /// The payload length in an IPv6 header.
     fn payload_length(&mut self, right: usize, hop_by_hop: bool) -> u16 {
         let mut length = right;
         if hop_by_hop && self.may(Class::Jumbogram, 8) {

@@ -1,7 +1,7 @@
 //! What a packet is, as far as known differences depend on it. Plain code that shares nothing with the switch;
 //! it need not be right about more than that.
 
-/// What stands behind the EtherType, or behind the labels.
+/// The part behind the EtherType, or behind the labels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Network {
     Ipv4,
@@ -37,7 +37,7 @@ pub(crate) struct Ip {
     /// Payload length 0 and a hop-by-hop header.
     pub(crate) jumbogram: bool,
     pub(crate) protocol: u8,
-    /// What stands behind the headers above, as long as the IP header says.
+    /// The part behind the headers above, with the length of the IP header.
     pub(crate) transport: Vec<u8>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Ip {
 pub(crate) struct Shape {
     /// Tag control information, from the outermost tag on.
     pub(crate) tags: Vec<u16>,
-    /// A length stands where the EtherType is expected.
+    /// A length is in the place of the EtherType.
     pub(crate) llc: bool,
     pub(crate) labelled: bool,
     /// Label stack entries down to the bottom.
@@ -54,7 +54,7 @@ pub(crate) struct Shape {
     /// The stack ends with the bottom bit.
     pub(crate) bottom: bool,
     pub(crate) network: Network,
-    /// What seems to stand under the labels, by its version.
+    /// The apparent packet under the labels, by its version.
     pub(crate) under: Network,
     pub(crate) ip: Option<Ip>,
     /// The bytes behind the EtherType where that is ARP's or RARP's.

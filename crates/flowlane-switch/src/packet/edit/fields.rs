@@ -123,7 +123,7 @@ fn place(bytes: &[u8], headers: &Headers, field: Field) -> Option<Place> {
     }
 }
 
-/// Whether there are ports that may be changed: SCTP's checksum cannot be had from a fragment.
+/// Returns whether there are ports that may be changed: SCTP's checksum cannot be computed from a fragment.
 fn has_ports(headers: &Headers) -> bool {
     match headers.transport {
         Transport::Tcp | Transport::Udp => true,

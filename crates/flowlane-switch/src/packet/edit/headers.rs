@@ -98,7 +98,7 @@ fn type_or_length(frame: &Frame, headers: &Headers) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes))
 }
 
-/// What is behind labels is not known until it is parsed again.
+/// The headers behind labels are unknown until the packet is parsed again.
 fn behind_labels(headers: &mut Headers) {
     headers.network = Network::None;
     headers.transport = Transport::None;

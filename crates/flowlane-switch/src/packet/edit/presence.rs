@@ -50,7 +50,7 @@ pub fn is_neighbour_discovery(mut look: impl FnMut(Field, u128) -> u128) -> bool
         && look(Field::IcmpCode, u128::MAX) == 0
 }
 
-/// Whether the parser found the headers of this layer.
+/// Returns whether the parser found the headers of this layer.
 fn found(layer: Layer, look: &mut impl FnMut(Field, u128) -> u128) -> bool {
     match look(Field::Malformed, u128::MAX) {
         0 => true,

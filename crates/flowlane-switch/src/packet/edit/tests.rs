@@ -43,7 +43,7 @@ fn packets() -> Vec<Vec<u8>> {
     out
 }
 
-/// Every checksum of the packet, computed anew by the other library.
+/// Every checksum of the packet, computed by the other library.
 fn assert_checksums(bytes: &[u8], context: &str) {
     let packet = PacketHeaders::from_ethernet_slice(bytes).unwrap();
     let payload = packet.payload.slice();

@@ -1,25 +1,25 @@
 //! What a switch reads in a packet, from its bytes alone.
 //!
 //! How deep it looks is part of what the switch promises (its parser's documentation): two tags, three
-//! labels and nothing behind them, up to 16 extension headers, and of a malformed packet what stands in
+//! labels and nothing behind them, up to 16 extension headers, and of a malformed packet the part in
 //! front of the fault.
 
 /// The headers of a packet, as far as they were found.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reading {
-    /// What is wrong, where something is; nothing behind it has been read.
+    /// The fault, if there is one; nothing behind it has been read.
     pub(crate) fault: Option<&'static str>,
     /// Whether there is an Ethernet header.
     pub(crate) ethernet: bool,
     /// Tag control information of the tags, outermost first, the drop eligible bit included.
     pub(crate) tags: Vec<u16>,
-    /// All tags there are, also those behind what is looked for.
+    /// All tags, also those deeper than the switch looks.
     pub(crate) tags_in_all: usize,
     /// The outermost tag's TPID.
     pub(crate) tpid: u16,
-    /// Where the type or length behind the tags stands.
+    /// Offset of the type or length behind the tags.
     pub(crate) type_at: usize,
-    /// Where the EtherType itself stands: behind SNAP where there is one; none in other 802.3 frames.
+    /// Offset of the EtherType: behind SNAP where there is one; none in other 802.3 frames.
     pub(crate) ether_type_at: Option<usize>,
     /// The EtherType; 0x05ff where there is none (OpenFlow 1.0 §3.4).
     pub(crate) ether_type: u16,
@@ -60,7 +60,7 @@ pub(crate) enum Transport {
     Icmp6,
 }
 
-/// What neighbour discovery carries, by its place.
+/// The options of neighbour discovery, by offset.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Neighbour {
     pub(crate) target: Option<usize>,

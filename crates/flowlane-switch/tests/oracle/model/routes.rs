@@ -6,7 +6,7 @@ use flowlane::rule::Action;
 use super::reading::Reading;
 use super::writing;
 
-/// A prefix of destinations, and the place of what is done with their packets.
+/// A prefix of destinations, and the index of the actions for their packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     pub(crate) v6: bool,
@@ -21,7 +21,7 @@ pub(crate) struct Routes {
     /// Packets without a route go to the controller; else they are dropped.
     pub(crate) to_controller: bool,
     pub(crate) routes: Vec<Route>,
-    /// What is done at each next hop.
+    /// The actions of each next hop.
     pub(crate) hops: Vec<Vec<Action>>,
 }
 

@@ -113,7 +113,7 @@ pub(super) fn set(frame: &mut Vec<u8>, reading: &Reading, field: Field, value: u
     let fragment = reading.ip.is_some_and(|ip| ip.fragment);
     if reading.transport == Some(Transport::Sctp) && fragment && matches!(field, Field::TpSrc | Field::TpDst)
     {
-        return; // The CRC is over all fragments: whoever changed the ports could not set it right.
+        return; // The CRC is over all fragments: a change of the ports could not correct it.
     }
     let mask = mask << shift;
     let old = number(&frame[at..at + len]);
@@ -178,7 +178,7 @@ pub(super) fn push_mpls(frame: &mut Vec<u8>, reading: &Reading, ether_type: u16)
 }
 
 /// OpenFlow 1.3.5 §5.12: the outermost entry goes, and the EtherType is the one given. The length of an 802.3 frame
-/// (IEEE 802.3 §3.2.6) is that of what is left.
+/// (IEEE 802.3 §3.2.6) is that of the remaining bytes.
 pub(super) fn pop_mpls(frame: &mut Vec<u8>, reading: &Reading, ether_type: u16) {
     let (Some(&label), Some(at)) = (reading.labels.first(), reading.ether_type_at) else { return };
     frame.drain(label..label + 4);
@@ -190,12 +190,12 @@ pub(super) fn pop_mpls(frame: &mut Vec<u8>, reading: &Reading, ether_type: u16) 
     }
 }
 
-/// By how much a packet's checksums are wrong. A switch that changes a packet keeps that (RFC 1624 §1), so that nobody
+/// By how much a packet's checksums are wrong. A switch that changes a packet keeps that (RFC 1624 §1), so that no receiver
 /// takes a corrupted packet for a sound one.
 struct Errors {
     /// The IPv4 header.
     ip: Option<Vec<u8>>,
-    /// What the transport checksum covers, and where it lies.
+    /// The range of the transport checksum, and its offset.
     transport: Option<(Vec<u8>, usize)>,
     /// The packet, where it is SCTP.
     sctp: Option<Vec<u8>>,
@@ -219,7 +219,7 @@ impl Errors {
         }
         if let Some((before, at)) = &self.transport {
             restore(frame, *at, before, |frame| transport_covered(frame, reading));
-            // RFC 768, RFC 3828 §3.1: 0 stands for none, so that a checksum of 0 is sent as all ones.
+            // RFC 768, RFC 3828 §3.1: 0 means none, so that a checksum of 0 is sent as all ones.
             let udp = matches!(reading.transport, Some(Transport::Udp | Transport::UdpLite));
             if udp && frame[*at..at + 2] == [0, 0] {
                 frame[*at..at + 2].fill(0xff);
@@ -267,7 +267,7 @@ fn checksum_at(frame: &[u8], reading: &Reading) -> Option<usize> {
     }
 }
 
-/// What the transport checksum covers. Of the pseudo header (RFC 768, RFC 8200 §8.1) only the addresses
+/// The range of the transport checksum. Of the pseudo header (RFC 768, RFC 8200 §8.1) only the addresses
 /// can change.
 fn transport_covered(frame: &[u8], reading: &Reading) -> Vec<u8> {
     let ip = reading.ip.expect("there is a transport header");
@@ -275,7 +275,7 @@ fn transport_covered(frame: &[u8], reading: &Reading) -> Vec<u8> {
     let address = |range: std::ops::Range<usize>| &frame[ip.at + range.start..ip.at + range.end];
     let (mut src, mut dst) = (address(src), address(dst));
     if ip.segments_left {
-        dst = &[]; // The last address of the Routing header stands there.
+        dst = &[]; // The last address of the Routing header is there.
     }
     if reading.transport == Some(Transport::Icmp) {
         (src, dst) = (&[], &[]);

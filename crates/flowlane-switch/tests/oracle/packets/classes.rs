@@ -4,7 +4,7 @@ use std::fmt;
 
 use strum::{IntoStaticStr, VariantArray};
 
-/// What a packet may have, or what may be wrong with it.
+/// A property or a defect of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 #[repr(u8)]
@@ -103,7 +103,7 @@ impl Class {
         self.into()
     }
 
-    /// Whether packets of the class may be forwarded by the letter of the standards.
+    /// Returns whether packets of the class may be forwarded by the letter of the standards.
     pub(crate) fn is_sound(self) -> bool {
         !matches!(
             self,

@@ -1,4 +1,4 @@
-//! Fields of packets of every class, set, against the packets put together anew.
+//! Fields of packets of every class, set, against packets built from scratch.
 
 use flowlane::packet::fields::{Field, FieldClass};
 use flowlane::packet::{FlowKey, Malformed, parse};
@@ -154,7 +154,7 @@ fn udp_lite_checksums_follow_addresses_and_are_never_zero() {
     assert_eq!(parse(&short, 1, &mut FlowKey::zero()).malformed, None);
 }
 
-/// A solicitation without options; what stands behind the packet looks like one.
+/// A solicitation without options; the bytes behind the packet look like one.
 #[test]
 fn options_behind_the_packet_are_padding() {
     let mut r = Random(6);

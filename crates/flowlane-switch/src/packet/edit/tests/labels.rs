@@ -59,7 +59,7 @@ fn labels_behind_snap_are_where_the_snap_header_ends() {
         assert_eq!(dec_mpls_ttl(&mut frame, &headers), Ttl::Decremented);
         packet.labels[0] = 0xfedc_ba3f;
         assert_eq!(frame.bytes(), packet.build());
-        // The length of an 802.3 frame is that of what is left.
+        // The length of an 802.3 frame is that of the remaining bytes.
         assert!(pop_mpls(&mut frame, &mut headers, 0x8848));
         assert!(packet.pop_label(0x8848));
         assert_eq!(frame.bytes(), packet.build());

@@ -79,7 +79,7 @@ impl Ip {
         }
     }
 
-    /// A Routing header of this type with so many segments left, all of them behind the last before.
+    /// A Routing header of this type with this number of segments left, after the earlier headers.
     pub(crate) fn push_routing(&mut self, kind: u8, left: u8, r: &mut Random) {
         // Type 2 has one address, the home address (RFC 6275 §6.4).
         let (left, addresses) = if kind == 2 { (left.min(1), 1) } else { (left, 2) };

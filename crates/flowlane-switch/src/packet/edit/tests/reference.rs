@@ -46,7 +46,7 @@ pub(crate) struct Packet {
     pub(crate) tags: Vec<(u16, u16)>,
     pub(crate) snap: bool,
     pub(crate) labels: Vec<u32>,
-    /// What the innermost EtherType is; without labels that of `body`.
+    /// The innermost EtherType; without labels that of `body`.
     pub(crate) eth_type: u16,
     pub(crate) body: Body,
     pub(crate) padding: Vec<u8>,
