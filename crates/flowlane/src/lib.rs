@@ -67,47 +67,47 @@
 )]
 
 // In the order of ARCHITECTURE.md, which says what each is for.
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod bloom;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod cache;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod check;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod classify;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod cuckoo;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod deterministic_math;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod dispatch;
 mod error;
 mod facade;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod flow_register;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod generate;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod hash;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod isa;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod memory;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod named_enum;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod packet;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod probe;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod route;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod rule;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod testing;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod tune;
-#[doc(hidden)]
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod tunnel;
 
 pub use facade::*;
