@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# The library for C in `dist`: lib/libflowlane.so and .a, include/flowlane.h, lib/pkgconfig/flowlane.pc. `PREFIX=/usr/local bindings/c/build.sh`
-# installs it there; LIBDIR names the folder of libraries (default: PREFIX/lib), DESTDIR the folder that stands for / while a package is
-# made, TARGET another machine's triple. With `--test` it is tried, with sanitizers and valgrind where they are there. Needs Rust; for the
-# tests a C compiler.
+# Builds the C library in `dist`: lib/libflowlane.so and .a, include/flowlane.h, lib/pkgconfig/flowlane.pc. `PREFIX=/usr/local
+# bindings/c/build.sh` installs it there; LIBDIR is the library directory (default: PREFIX/lib), DESTDIR a staging directory for packages,
+# TARGET a target triple. `--test` runs the tests, with sanitizers and valgrind if available. Requires Rust; for tests a C compiler.
 set -euo pipefail
 cd "$(dirname "$0")"
 cargo build --release --locked --quiet ${TARGET:+--target "$TARGET"}
@@ -23,7 +22,7 @@ prefix=$prefix
 libdir=$libdir
 includedir=\${prefix}/include
 Name: flowlane
-Description: Packet classification on every lane of a machine
+Description: Packet classification with SIMD
 Version: $version
 Cflags: -I\${includedir}
 Libs: -L\${libdir} -lflowlane
@@ -31,10 +30,10 @@ Libs.private: -lpthread -ldl -lm
 PC
 [ "${1-}" = --test ] || exit 0
 
-# The header in the repository is that of the sources, and the library has the functions of its version, no others.
+# The committed header must be up to date, and the library must export exactly the functions of its version.
 git diff --exit-code --stat -- include/flowlane.h
 nm -D --defined-only "$prefix/lib/libflowlane.so" | awk '$2 == "T" {print $3}' | LC_ALL=C sort | diff symbols.txt - ||
-    { echo "the functions of the library are not those of symbols.txt: where one is gone or takes other arguments, FL_ABI grows"; exit 1; }
+    { echo "the exported functions differ from symbols.txt; increment FL_ABI if one was removed or takes other arguments"; exit 1; }
 
 flags=(-std=c11 -g -Wall -Wextra -Werror "-I$prefix/include")
 shared=("-L$prefix/lib" -lflowlane "-Wl,-rpath,$prefix/lib" -lpthread)
@@ -42,16 +41,16 @@ gcc "${flags[@]}" -O2 -DCOUNT_ALLOCATIONS tests/test.c -o target/test "${shared[
 gcc "${flags[@]}" -O2 tests/test.c -o target/test-static "$prefix/lib/libflowlane.a" -lpthread -ldl -lm && target/test-static
 gcc "${flags[@]}" -O1 -fsanitize=address,undefined -fno-sanitize-recover tests/test.c -o target/test-asan "${shared[@]}" && target/test-asan
 if command -v valgrind >/dev/null; then
-    # It knows no AVX-512.
+    # valgrind does not support AVX-512.
     FLOWLANE_MAX_SIMD=256 valgrind --quiet --error-exitcode=1 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite target/test-static
 else
-    echo "skipped: valgrind, since there is none"
+    echo "skipped: valgrind is not installed"
 fi
-# What the page shows, as it stands: each block is a program.
+# The programs in docs/c.md.
 awk '/^```c$/ {on = 1; n++; next} /^```$/ {on = 0} on {print > ("target/page" n ".c")}' ../../docs/c.md
 for page in 1 2 3; do gcc "${flags[@]}" "target/page$page.c" -o "target/page$page" "${shared[@]}"; done
 [ "$(target/page1 && target/page2 && target/page3)" = $'0 1\n0 2\n0 1, 1 2\n1 1 0: 70 80\n1 1' ]
-# C++ reads the header, too.
+# The header must compile as C++.
 echo '#include <flowlane.h>' | g++ -std=c++17 -Wall -Werror "-I$prefix/include" -x c++ -fsyntax-only -
 gcc "${flags[@]}" -O2 examples/captures.c -o target/captures "${shared[@]}"
 examples/try.sh target/captures
@@ -60,5 +59,5 @@ if pkg-config --exists libdpdk 2>/dev/null; then
     gcc "${flags[@]}" -O2 $(pkg-config --cflags libdpdk) examples/dpdk_acl.c -o target/dpdk_acl "${shared[@]}" $(pkg-config --libs libdpdk)
     target/dpdk_acl
 else
-    echo "skipped: the example for DPDK, since it is not here (pkg-config libdpdk)"
+    echo "skipped: the DPDK example; DPDK is not installed (pkg-config libdpdk)"
 fi

@@ -1,4 +1,4 @@
-"""How many rows a second `classify` looks up: python bench.py RULES [ROWS]. Best of seven passes, new packets in every row."""
+"""Measures `classify` in rows per second: python bench.py RULES [ROWS]. Best of seven passes, with distinct packets."""
 
 import resource
 import sys
@@ -21,13 +21,13 @@ def rate(classify, packets, rows, threads):
 def main(path, rows=10_000_000):
     acl = flowlane.Classifier.from_rules(path)
     random = np.random.default_rng(1)
-    # Half of the packets have a rule's addresses, the others any.
-    told = [acl._rules.rule(n) for n in range(len(acl))]
-    pick = random.integers(0, len(told), rows)
+    # Half of the packets have addresses of a rule, the others random ones.
+    texts = [acl._rules.rule(n) for n in range(len(acl))]
+    pick = random.integers(0, len(texts), rows)
     columns = {"nw_src": random.integers(0, 1 << 32, rows, "u4"), "nw_dst": random.integers(0, 1 << 32, rows, "u4")}
     for name in columns:
         values = []
-        for rule in told:
+        for rule in texts:
             word = next((w for w in rule.replace(" ", ",").split(",") if w.startswith(name + "=")), "=0.0.0.0")
             parts = word.split("=")[1].split("/")[0].split(".")
             values.append(int.from_bytes(bytes(map(int, parts)), "big"))
@@ -42,9 +42,9 @@ def main(path, rows=10_000_000):
     for threads in (1, 2):
         numpy = rate(acl.classify, columns, rows, threads)
         arrow = rate(acl.classify, table, rows, threads)
-        print(f"{threads} threads: numpy {numpy:.1f}, Arrow {arrow:.1f} million rows a second")
+        print(f"{threads} threads: numpy {numpy:.1f}, Arrow {arrow:.1f} million rows per second")
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"memory beyond the input: {more:.0f} MiB at most, of which results of {rows * 4 / 2**20:.0f} MiB each")
+    print(f"memory beyond the input: {more:.0f} MiB at most, including results of {rows * 4 / 2**20:.0f} MiB each")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A wheel for this machine in `dist`, in an environment of its own; with `--test` installed there and tried, with numpy, pyarrow, polars, pandas.
-# `--test --engines`: with Spark, Ray and Dask, too, on clusters of this machine; FLOWLANE_ENGINES=spark with that one alone. Spark needs Java;
-# without it its tests are skipped.
-# Needs Rust, Python 3.10 or later with venv, and the package index.
+# Builds a wheel for this machine in `dist`, in a virtual environment. `--test` installs and tests it with numpy, pyarrow, polars and
+# pandas; `--test --engines` also with local clusters of Spark, Ray and Dask (FLOWLANE_ENGINES=spark: only that one). Spark requires
+# Java; without it, its tests are skipped.
+# Requires Rust, Python 3.10 or later with venv, and access to the package index.
 set -euo pipefail
 cd "$(dirname "$0")"
 environment=${FLOWLANE_PYTHON_ENV:-target/venv}
@@ -16,7 +16,7 @@ if [ "${1-}" = --test ]; then
     "${pip[@]}" install hypothesis numpy pandas polars pyarrow pytest
     if [ "${2-}" = --engines ]; then
         "${pip[@]}" install "$(ls "$PWD"/dist/flowlane-*.whl)[${FLOWLANE_ENGINES:-spark,ray,dask}]"
-        # What speaks as S3 does, and what reads from there.
+        # An S3 server, and an S3 client.
         "${pip[@]}" install 'moto[server]' s3fs
     fi
     "$environment/bin/python" -m pytest --quiet -rs

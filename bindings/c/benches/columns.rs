@@ -1,4 +1,4 @@
-//! How fast the call for C is beside the library's own: the same packets by both in turn, as columns, new ones in every row.
+//! Compares the C interface with the Rust library: column lookups of the same packets, interleaved.
 //!
 //! ```sh
 //! bindings/c/build.sh
@@ -16,7 +16,7 @@ use libloading::Library;
 const PACKETS: usize = 4_000_000;
 const ROUNDS: usize = 16;
 
-/// `fl_column`, as `flowlane.h` has it.
+/// `fl_column` of `flowlane.h`.
 #[repr(C)]
 struct Column {
     field: u32,
@@ -30,7 +30,7 @@ type NewReader = unsafe extern "C" fn(*const c_void, *mut *mut c_void) -> i32;
 type Classify = unsafe extern "C" fn(*mut c_void, *const Column, usize, usize, *mut u32) -> i32;
 type FieldNumber = unsafe extern "C" fn(*const c_char) -> i32;
 
-/// The packets of a trace, as columns.
+/// The packets of a trace as columns.
 struct Packets {
     sources: Vec<u32>,
     destinations: Vec<u32>,
@@ -82,7 +82,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut found = [vec![0; PACKETS], vec![0; PACKETS]];
     let mut rates = [Vec::new(), Vec::new()];
     for round in 0..ROUNDS {
-        // Neither is always the one that finds the packets as the other has left them.
+        // Alternate the order, so that neither side always finds a warm cache.
         for side in [round % 2, 1 - round % 2] {
             let begun = Instant::now();
             match side {
@@ -99,16 +99,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         rates[ROUNDS / 2]
     });
     println!(
-        "million packets a second, median of {ROUNDS}: Rust {rust:.1}, C {c:.1}, C / Rust {:.3}",
+        "million packets per second, median of {ROUNDS}: Rust {rust:.1}, C {c:.1}, C / Rust {:.3}",
         c / rust
     );
     Ok(())
 }
 
-/// What looks the packets up by the installed library.
+/// Returns a function that looks the packets up with the installed library.
 ///
 /// # Safety
-/// The library is the one of `flowlane.h`.
+/// The library is that of `flowlane.h`.
 unsafe fn reader<'p>(
     rules: &str,
     packets: &'p Packets,
@@ -125,7 +125,7 @@ unsafe fn reader<'p>(
         assert_eq!(from_text(rules.as_ptr(), null_mut(), &mut acl), 0);
         assert_eq!(new_reader(acl, &mut reader), 0);
         let column = |name: &str, kind: u32, values: *const c_void, bytes: u32| {
-            let name = CString::new(name).expect("there is no NUL in it");
+            let name = CString::new(name).expect("no NUL in names");
             Column { field: number(name.as_ptr()) as u32, kind, values, bytes }
         };
         static IPV4_BYTES: [u8; 2] = IPV4.to_be_bytes();
@@ -139,7 +139,7 @@ unsafe fn reader<'p>(
         ];
         Ok(move |found: &mut [u32]| {
             assert_eq!(found.len(), PACKETS);
-            // The library stays as long as what is called in it.
+            // Keeps the library loaded while its function is called.
             let _held = &library;
             classify(reader, columns.as_ptr(), columns.len(), PACKETS, found.as_mut_ptr())
         })

@@ -1,5 +1,5 @@
-// Which rule wins for each frame of a capture: captures RULES FILE.pcap. A small reader of pcap of Ethernet, in this machine's byte
-// order; 64 frames are looked up at a time.
+// Prints the matching rule of each frame of a capture: captures RULES FILE.pcap. Contains a minimal reader for Ethernet pcap files in
+// host byte order; looks up 64 frames at a time.
 #include <flowlane.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,15 +12,15 @@ static int fail(const char *what) {
 }
 
 int main(int count, char **arguments) {
-  if (count != 3) return fail("give rules and a capture");
+  if (count != 3) return fail("usage: captures RULES FILE.pcap");
   fl_acl *acl;
   fl_reader *reader;
   if (fl_acl_from_file(arguments[1], NULL, &acl) || fl_reader_new(acl, &reader)) return fail(fl_error());
   FILE *file = fopen(arguments[2], "rb");
-  if (!file) return fail("the capture cannot be opened");
+  if (!file) return fail("cannot open the capture");
   uint32_t header[6];
-  if (fread(header, sizeof header, 1, file) != 1) return fail("this is no capture");
-  if ((header[0] != 0xa1b2c3d4 && header[0] != 0xa1b23c4d) || (header[5] & 0xffff) != 1) return fail("no pcap of Ethernet");
+  if (fread(header, sizeof header, 1, file) != 1) return fail("not a capture");
+  if ((header[0] != 0xa1b2c3d4 && header[0] != 0xa1b23c4d) || (header[5] & 0xffff) != 1) return fail("not an Ethernet pcap file");
   uint8_t *bytes = malloc((size_t)BURST * LONGEST);
   if (!bytes) return fail("out of memory");
   const uint8_t *frames[BURST];
@@ -30,7 +30,7 @@ int main(int count, char **arguments) {
   do {
     uint32_t record[4];
     for (burst = 0; burst < BURST && fread(record, sizeof record, 1, file) == 1; burst++) {
-      if (record[2] > LONGEST) return fail("a record is too long");
+      if (record[2] > LONGEST) return fail("record too long");
       frames[burst] = bytes + burst * LONGEST;
       if (fread(bytes + burst * LONGEST, 1, record[2], file) != record[2]) break;
       captured[burst] = record[2], lengths[burst] = record[3];
@@ -44,7 +44,7 @@ int main(int count, char **arguments) {
       }
     }
   } while (burst == BURST);
-  fprintf(stderr, "%lu packets, %lu with a rule\n", packet, hits);
+  fprintf(stderr, "%lu packets, %lu matched\n", packet, hits);
   free(bytes);
   fclose(file);
   fl_reader_free(reader);

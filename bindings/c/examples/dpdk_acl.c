@@ -1,6 +1,7 @@
-// rte_acl_classify replaced: the same 5-tuples by both, with equal verdicts. dpdk_acl [FILE ..], ClassBench filters; without files some
-// that are drawn here. What changes in a program: rte_acl_build and its fields become fl_acl_from_file, rte_acl_classify one call
-// on a burst of packets instead of pointers to their bytes, and rules can be inserted and removed.
+// Replacing rte_acl_classify: classifies the same 5-tuples with both libraries and compares the verdicts. Usage: dpdk_acl [FILE ..] with
+// ClassBench filters; without files, generated ones. Changes in a program: rte_acl_build and its field definitions become
+// fl_acl_from_file, rte_acl_classify becomes a call on a burst of structs instead of pointers to bytes, and rules can be inserted and
+// removed.
 #define _GNU_SOURCE
 #include <flowlane.h>
 #include <rte_acl.h>
@@ -12,7 +13,7 @@
 
 enum { RULES_MAX = 20000, PACKETS = 1 << 16, BURST = 32 };
 
-// As rte_acl wants it: network order, protocol first.
+// Layout for rte_acl: network byte order, protocol first.
 struct tuple {
   uint8_t protocol;
   uint32_t source, destination;
@@ -51,7 +52,7 @@ static void generate(FILE *file) {
   }
 }
 
-// Reads filters: rules of rte_acl, the first one best.
+// Reads filters as rte_acl rules, the first with the highest priority.
 static uint32_t load(FILE *file) {
   uint32_t count = 0, a[4], b[4], from, to, low[2], high[2], protocol, mask;
   char line[512];
@@ -73,7 +74,7 @@ static uint32_t load(FILE *file) {
 
 static uint32_t within(uint32_t value, uint32_t len) { return len < 32 ? value | (draw(1u << 31) >> (len ? len - 1 : 0)) : value; }
 
-// Packets for the rules, a tenth of them anything.
+// Generates packets that match the rules, and a tenth of random ones.
 static void packets_for(uint32_t count) {
   for (uint32_t i = 0; i < PACKETS; i++) {
     const struct rule *r = &rules[draw(count)];
@@ -91,7 +92,7 @@ static void packets_for(uint32_t count) {
 
 static void compare(const char *path) {
   FILE *file = fopen(path, "r");
-  if (!file) fail("a file cannot be read");
+  if (!file) fail("cannot read a file");
   uint32_t count = load(file);
   fclose(file);
   if (count == 0) fail("no filters");
@@ -105,30 +106,30 @@ static void compare(const char *path) {
   if (fl_acl_from_file(path, NULL, &ours) || fl_reader_new(ours, &reader)) fail(fl_error());
   packets_for(count);
   const uint8_t *data[BURST];
-  uint32_t told[BURST], found[BURST], hits = 0;
+  uint32_t expected[BURST], found[BURST], hits = 0;
   uint64_t cycles[2] = {~0ull, ~0ull};
   for (int pass = 0; pass < 5; pass++) {
     uint64_t spent[2] = {0, 0};
     for (uint32_t first = 0; first < PACKETS; first += BURST) {
       for (int i = 0; i < BURST; i++) data[i] = (const uint8_t *)&tuples[first + i];
       uint64_t begun = rte_rdtsc();
-      rte_acl_classify(theirs, data, told, BURST, 1);
+      rte_acl_classify(theirs, data, expected, BURST, 1);
       spent[0] += rte_rdtsc() - begun;
       begun = rte_rdtsc();
       if (fl_classify_ipv4(reader, &packets[first], BURST, found)) fail(fl_error());
       spent[1] += rte_rdtsc() - begun;
       for (int i = 0; i < BURST; i++) {
-        // Theirs is a rule's position from 1, 0 for none.
-        if (found[i] + 1 != told[i]) {
-          fprintf(stderr, "%s: packet %u: rule %d by rte_acl, %d by flowlane\n", path, first + i, (int)told[i] - 1, (int)found[i]);
+        // rte_acl: position of the rule from 1, 0 for none.
+        if (found[i] + 1 != expected[i]) {
+          fprintf(stderr, "%s: packet %u: rule %d by rte_acl, %d by flowlane\n", path, first + i, (int)expected[i] - 1, (int)found[i]);
           exit(1);
         }
-        hits += pass == 0 && told[i] != 0;
+        hits += pass == 0 && expected[i] != 0;
       }
     }
     for (int i = 0; i < 2; i++) cycles[i] = spent[i] < cycles[i] ? spent[i] : cycles[i];
   }
-  printf("%s: %u rules, %u of %u packets match, all verdicts equal; cycles a packet in bursts of %d: rte_acl %.1f, flowlane %.1f\n", path,
+  printf("%s: %u rules, %u of %u packets match, all verdicts equal; cycles per packet in bursts of %d: rte_acl %.1f, flowlane %.1f\n", path,
          count, hits, PACKETS, BURST, cycles[0] / (double)PACKETS, cycles[1] / (double)PACKETS);
   fl_reader_free(reader);
   fl_acl_free(ours);
@@ -143,7 +144,7 @@ int main(int count, char **arguments) {
     char path[] = "/tmp/flowlane-acl-XXXXXX";
     int made = mkstemp(path);
     FILE *file = made < 0 ? NULL : fdopen(made, "w");
-    if (!file) fail("no file can be made in /tmp");
+    if (!file) fail("cannot create a file in /tmp");
     generate(file);
     fclose(file);
     compare(path);

@@ -4,26 +4,26 @@ use std::ffi::c_void;
 
 use flowlane::BloomFilter;
 
-use crate::error::{Done, Refused, array, array_mut, free, give, guarded, handle, times};
+use crate::error::{CallError, CallResult, array, array_mut, free, give_handle, guarded, handle, times};
 
-/// Keys that are looked up at a time.
+/// Number of keys looked up at a time.
 const CHUNK: usize = 256;
 
-/// A set that forgets what it holds: no key that was inserted is denied, others are confirmed at a rate. Any number of threads may
-/// insert and ask at a time.
+/// A Bloom filter: a set without false negatives, and with false positives at a given rate. Any number of threads may
+/// insert and look up concurrently.
 #[allow(non_camel_case_types, reason = "a name in C")]
 pub struct fl_bloom(BloomFilter);
 
-/// An empty filter that, holding `items` keys, confirms a key that it does not hold with the probability `rate` at most (above 0, below
-/// 1).
+/// Creates an empty filter that, holding `items` keys, returns a false positive with a probability of at most `rate`
+/// (between 0 and 1).
 ///
-/// FL_INPUT: the rate; FL_LIMIT: it would be larger than 4 GiB.
+/// Errors: FL_INPUT for an invalid rate; FL_LIMIT for a filter larger than 4 GiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_bloom_new(items: u64, rate: f64, bloom: *mut *mut fl_bloom) -> i32 {
     guarded(|| {
-        let made = BloomFilter::new(items, rate)?;
+        let built = BloomFilter::new(items, rate)?;
         // SAFETY: the caller's.
-        unsafe { give(fl_bloom(made), bloom) }
+        unsafe { give_handle(fl_bloom(built), bloom) }
     })
 }
 
@@ -34,26 +34,26 @@ pub unsafe extern "C" fn fl_bloom_free(bloom: *mut fl_bloom) {
     unsafe { free(bloom) }
 }
 
-/// Bytes of the filter; 0 for NULL.
+/// Returns the size of the filter in bytes; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_bloom_bytes(bloom: *const fl_bloom) -> usize {
     // SAFETY: the caller's.
     unsafe { bloom.as_ref() }.map_or(0, |bloom| bloom.0.table_bytes())
 }
 
-/// Keys of the caller's, one behind the other.
+/// Borrows the caller's contiguous keys.
 ///
 /// # Safety
-/// `keys` is NULL, or there are so many.
-unsafe fn rows<'a>(keys: *const c_void, key_bytes: usize, count: usize) -> Done<&'a [u8]> {
+/// `keys` is NULL, or points to `count` keys.
+unsafe fn rows<'a>(keys: *const c_void, key_bytes: usize, count: usize) -> CallResult<&'a [u8]> {
     if key_bytes == 0 {
-        return Err(Refused::input("keys of 0 bytes; they have at least 1"));
+        return Err(CallError::input("keys of 0 bytes; expected at least 1"));
     }
     // SAFETY: the caller's.
     unsafe { array(keys.cast(), times(count, key_bytes, "keys")?, "keys") }
 }
 
-/// Inserts `count` keys of `key_bytes` each, one behind the other.
+/// Inserts `count` contiguous keys of `key_bytes` bytes each.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_bloom_insert(
     bloom: *mut fl_bloom,
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn fl_bloom_insert(
     })
 }
 
-/// Inserts numbers. The same key as a number and as bytes is two.
+/// Inserts integer keys. An integer and its bytes are different keys.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_bloom_insert_u64(bloom: *mut fl_bloom, keys: *const u64, count: usize) -> i32 {
     guarded(|| {
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn fl_bloom_insert_u64(bloom: *mut fl_bloom, keys: *const 
     })
 }
 
-/// Writes what `ask` says of the keys in parts of [`CHUNK`]. What the caller's memory has before may be no `bool`.
+/// Writes the results of `ask` in parts of [`CHUNK`]. The caller's memory may hold invalid `bool` values before.
 pub fn write_found(found: &mut [u8], mut ask: impl FnMut(usize, &mut [bool])) {
     let mut own = [false; CHUNK];
     for (part, found) in found.chunks_mut(CHUNK).enumerate() {
@@ -90,7 +90,7 @@ pub fn write_found(found: &mut [u8], mut ask: impl FnMut(usize, &mut [bool])) {
     }
 }
 
-/// For each of `count` keys of `key_bytes` whether it may be in.
+/// Tests `count` keys of `key_bytes` bytes each.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_bloom_contains(
     bloom: *const fl_bloom,
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn fl_bloom_contains(
     })
 }
 
-/// For each number whether it may be in.
+/// Tests integer keys.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_bloom_contains_u64(
     bloom: *const fl_bloom,

@@ -1,4 +1,4 @@
-//! What went wrong, as a number and in words.
+//! Error codes and messages.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -7,34 +7,37 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use flowlane::ErrorKind;
 
-/// Done.
+/// Success.
 pub const FL_OK: i32 = 0;
-/// What was given is not right: see fl_error().
+/// Invalid input; see fl_error().
 pub const FL_INPUT: i32 = 1;
 /// A file cannot be read.
 pub const FL_FILE: i32 = 2;
-/// A limit does not allow it: rules, memory.
+/// A limit was exceeded: rules or memory.
 pub const FL_LIMIT: i32 = 3;
-/// A fault of the library: please report it.
+/// A bug in the library; please report it.
 pub const FL_BUG: i32 = 4;
 
-/// Why a call did nothing.
-pub struct Refused {
+/// Reason why a call had no effect.
+pub struct CallError {
     code: i32,
     text: String,
 }
 
-impl Refused {
+impl CallError {
     pub fn input(text: impl Display) -> Self {
         Self { code: FL_INPUT, text: text.to_string() }
     }
+}
 
-    pub fn file(text: impl Display) -> Self {
-        Self { code: FL_FILE, text: text.to_string() }
+impl From<std::io::Error> for CallError {
+    fn from(error: std::io::Error) -> Self {
+        let code = if error.kind() == std::io::ErrorKind::InvalidData { FL_INPUT } else { FL_FILE };
+        Self { code, text: error.to_string() }
     }
 }
 
-impl From<flowlane::Error> for Refused {
+impl From<flowlane::Error> for CallError {
     fn from(error: flowlane::Error) -> Self {
         let code = match error.kind() {
             ErrorKind::Limit => FL_LIMIT,
@@ -44,132 +47,133 @@ impl From<flowlane::Error> for Refused {
     }
 }
 
-pub type Done<T = ()> = Result<T, Refused>;
+pub type CallResult<T = ()> = Result<T, CallError>;
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Runs the body of a function of the interface.
+/// Runs the body of an interface function, converting errors and panics to codes.
 #[inline]
-pub fn guarded(body: impl FnOnce() -> Done) -> i32 {
+pub fn guarded(body: impl FnOnce() -> CallResult) -> i32 {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => FL_OK,
-        Ok(Err(refused)) => said(refused),
-        Err(_) => {
-            said(Refused { code: FL_BUG, text: "the library has a fault; it has written where".to_owned() })
-        }
+        Ok(Err(error)) => record_error(error),
+        Err(_) => record_error(CallError {
+            code: FL_BUG,
+            text: "internal error; see the message on standard error".to_owned(),
+        }),
     }
 }
 
 #[cold]
-fn said(refused: Refused) -> i32 {
-    let text = CString::new(refused.text.replace('\0', "?")).unwrap_or_default();
+fn record_error(error: CallError) -> i32 {
+    let text = CString::new(error.text.replace('\0', "?")).unwrap_or_default();
     LAST.with(|last| last.replace(text));
-    refused.code
+    error.code
 }
 
-/// What was wrong with the latest call of this thread that failed, with file, line and column where it is a file's. It is there
-/// until the next that fails.
+/// Returns the message of this thread's latest failed call, with file, line and column if it concerns a file. The text is
+/// valid until the next failed call.
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_error() -> *const c_char {
     LAST.with(|last| last.borrow().as_ptr())
 }
 
-/// A text of the caller's.
+/// Borrows the caller's text.
 ///
 /// # Safety
-/// `text` is NULL or ends with a 0.
-pub unsafe fn text<'a>(text: *const c_char, what: &str) -> Done<&'a str> {
+/// `text` is NULL or ends with NUL.
+pub unsafe fn text<'a>(text: *const c_char, what: &str) -> CallResult<&'a str> {
     if text.is_null() {
-        return Err(Refused::input(format!("{what} is NULL")));
+        return Err(CallError::input(format!("{what} is NULL")));
     }
     // SAFETY: the caller's.
     let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|e| Refused::input(format!("{what} is not UTF-8: {e}")))
+    text.to_str().map_err(|e| CallError::input(format!("{what} is not UTF-8: {e}")))
 }
 
-/// An array of the caller's.
+/// Borrows the caller's array.
 ///
 /// # Safety
-/// `array` is NULL, or has `len` elements that nobody changes during the call.
+/// `array` is NULL, or has `len` elements that do not change during the call.
 #[inline]
-pub unsafe fn array<'a, T>(array: *const T, len: usize, what: &str) -> Done<&'a [T]> {
+pub unsafe fn array<'a, T>(array: *const T, len: usize, what: &str) -> CallResult<&'a [T]> {
     match (array.is_null(), len) {
         (_, 0) => Ok(&[]),
-        (true, _) => Err(Refused::input(format!("{what} is NULL"))),
+        (true, _) => Err(CallError::input(format!("{what} is NULL"))),
         _ if !array.is_aligned() => {
-            Err(Refused::input(format!("{what} is not aligned to {}", align_of::<T>())))
+            Err(CallError::input(format!("{what} is not aligned to {}", align_of::<T>())))
         }
         // SAFETY: the caller's.
         _ => Ok(unsafe { std::slice::from_raw_parts(array, len) }),
     }
 }
 
-/// An array that a call writes.
+/// Borrows the caller's array for writing.
 ///
 /// # Safety
-/// `array` is NULL, or has `len` elements that nobody else uses during the call.
+/// `array` is NULL, or has `len` elements that are not otherwise used during the call.
 #[inline]
-pub unsafe fn array_mut<'a, T>(array: *mut T, len: usize, what: &str) -> Done<&'a mut [T]> {
+pub unsafe fn array_mut<'a, T>(array: *mut T, len: usize, what: &str) -> CallResult<&'a mut [T]> {
     match (array.is_null(), len) {
         (_, 0) => Ok(&mut []),
-        (true, _) => Err(Refused::input(format!("{what} is NULL"))),
+        (true, _) => Err(CallError::input(format!("{what} is NULL"))),
         _ if !array.is_aligned() => {
-            Err(Refused::input(format!("{what} is not aligned to {}", align_of::<T>())))
+            Err(CallError::input(format!("{what} is not aligned to {}", align_of::<T>())))
         }
         // SAFETY: the caller's.
         _ => Ok(unsafe { std::slice::from_raw_parts_mut(array, len) }),
     }
 }
 
-/// How many elements there are of `count` things that have `each`.
+/// Multiplies `count` by the elements of `each`, checking for overflow.
 #[inline]
-pub fn times(count: usize, each: usize, what: &str) -> Done<usize> {
+pub fn times(count: usize, each: usize, what: &str) -> CallResult<usize> {
     let len = count.checked_mul(each).filter(|len| *len <= isize::MAX as usize);
-    len.ok_or_else(|| Refused::input(format!("{count} {what} of {each} are more than there is memory")))
+    len.ok_or_else(|| CallError::input(format!("{count} {what} of {each} exceed the address space")))
 }
 
-/// What a handle leads to.
+/// Borrows the object of a handle.
 ///
 /// # Safety
-/// `handle` is NULL or was made by this library and not freed.
+/// `handle` is NULL, or was created by this library and not freed.
 #[inline]
-pub unsafe fn handle<'a, T>(handle: *const T, what: &str) -> Done<&'a T> {
+pub unsafe fn handle<'a, T>(handle: *const T, what: &str) -> CallResult<&'a T> {
     // SAFETY: the caller's.
-    unsafe { handle.as_ref() }.ok_or_else(|| Refused::input(format!("{what} is NULL")))
+    unsafe { handle.as_ref() }.ok_or_else(|| CallError::input(format!("{what} is NULL")))
 }
 
-/// The same, to be changed.
+/// Borrows the object of a handle for changes.
 ///
 /// # Safety
-/// As [`handle`], and nobody else uses it during the call.
+/// As for [`handle`]; additionally, the object is not otherwise used during the call.
 #[inline]
-pub unsafe fn handle_mut<'a, T>(handle: *mut T, what: &str) -> Done<&'a mut T> {
+pub unsafe fn handle_mut<'a, T>(handle: *mut T, what: &str) -> CallResult<&'a mut T> {
     // SAFETY: the caller's.
-    unsafe { handle.as_mut() }.ok_or_else(|| Refused::input(format!("{what} is NULL")))
+    unsafe { handle.as_mut() }.ok_or_else(|| CallError::input(format!("{what} is NULL")))
 }
 
-/// Hands something over to the caller.
+/// Passes ownership of an object to the caller.
 ///
 /// # Safety
-/// `out` is NULL or can be written.
-pub unsafe fn give<T>(made: T, out: *mut *mut T) -> Done {
+/// `out` is NULL or writable.
+pub unsafe fn give_handle<T>(built: T, out: *mut *mut T) -> CallResult {
     if out.is_null() {
-        return Err(Refused::input("where the handle is to go is NULL"));
+        return Err(CallError::input("the output handle is NULL"));
     }
     // SAFETY: the caller's.
-    unsafe { out.write(Box::into_raw(Box::new(made))) };
+    unsafe { out.write(Box::into_raw(Box::new(built))) };
     Ok(())
 }
 
-/// Frees what [`give`] gave.
+/// Frees an object of [`give_handle`].
 ///
 /// # Safety
-/// `handle` is NULL or was given by [`give`], and is not used any more.
+/// `handle` is NULL or was returned by [`give_handle`], and is not used afterwards.
 pub unsafe fn free<T>(handle: *mut T) {
     if !handle.is_null() {
-        // A destructor that panics must not unwind, either.
+        // A panicking destructor must not unwind either.
         // SAFETY: the caller's.
         _ = catch_unwind(AssertUnwindSafe(|| drop(unsafe { Box::from_raw(handle) })));
     }

@@ -1,6 +1,6 @@
-//! The tables, for C: `include/flowlane.h`.
+//! Flowlane's tables for C: `include/flowlane.h`.
 //!
-//! Nothing unwinds into C: what panics is caught, and is `FL_BUG`.
+//! Panics never unwind into C; they become `FL_BUG`.
 
 mod acl;
 mod bloom;
@@ -10,17 +10,17 @@ mod lookup;
 mod map;
 mod routes;
 
-/// The version of this interface: grows by one where a program that was compiled with an older header would not work. A
-/// structure that grows at its end does not: its size says what the program knows.
+/// Version of the interface. It is incremented when programs compiled with an older header would no longer work. Structures
+/// may grow at their end without a new version, because their size states what the program knows.
 pub const FL_ABI: u32 = 1;
 
-/// The version of the interface that the library has.
+/// Returns the version of the interface that the library implements.
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_abi() -> u32 {
     FL_ABI
 }
 
-/// Uses SIMD registers of so many bits at most: 64 (none), 128, 256 or 512. For what is made from then on.
+/// Limits SIMD registers to 64 (none), 128, 256 or 512 bits, for tables created afterwards.
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_set_max_simd(bits: u32) -> i32 {
     error::guarded(|| {

@@ -1,4 +1,4 @@
-//! Exact match.
+//! Exact-match tables.
 
 use std::ffi::c_void;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -6,10 +6,10 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use flowlane::CuckooMap;
 
 use crate::bloom::write_found;
-use crate::error::{Done, array, array_mut, free, give, guarded, handle, times};
+use crate::error::{CallResult, array, array_mut, free, give_handle, guarded, handle, times};
 
-/// Numbers of 64 bits by keys of one length. Any number of threads may look up, and change it: a change waits until calls that are
-/// under way have come back, and the next wait for it.
+/// An exact-match table from keys of one length to 64-bit values. Any number of threads may look up and change it; a change
+/// waits for running calls, and later calls wait for it.
 #[allow(non_camel_case_types, reason = "a name in C")]
 pub struct fl_map {
     map: RwLock<CuckooMap>,
@@ -17,7 +17,7 @@ pub struct fl_map {
 }
 
 impl fl_map {
-    // What panicked is a fault that was told; the map goes on as it is.
+    // After a panic, which was reported as a bug, the map remains usable.
     fn read(&self) -> RwLockReadGuard<'_, CuckooMap> {
         self.map.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -26,24 +26,24 @@ impl fl_map {
         self.map.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keys of the caller's, one behind the other.
+    /// Borrows the caller's contiguous keys.
     ///
     /// # Safety
-    /// `keys` is NULL, or there are so many.
-    unsafe fn rows<'a>(&self, keys: *const c_void, count: usize) -> Done<&'a [u8]> {
+    /// `keys` is NULL, or points to `count` keys.
+    unsafe fn rows<'a>(&self, keys: *const c_void, count: usize) -> CallResult<&'a [u8]> {
         // SAFETY: the caller's.
         unsafe { array(keys.cast(), times(count, self.key_bytes, "keys")?, "keys") }
     }
 }
 
-/// An empty map for up to `keys_max` keys (2^30 at most) of `key_bytes` each, 1 to 64. Memory is reserved for all, and taken as it
-/// grows.
+/// Creates an empty map for up to `keys_max` keys (at most 2^30) of `key_bytes` bytes each, 1 to 64. Address space is
+/// reserved for all keys; memory is used as the map grows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_map_new(key_bytes: usize, keys_max: usize, map: *mut *mut fl_map) -> i32 {
     guarded(|| {
-        let made = RwLock::new(CuckooMap::new(key_bytes, keys_max)?);
+        let built = RwLock::new(CuckooMap::new(key_bytes, keys_max)?);
         // SAFETY: the caller's.
-        unsafe { give(fl_map { map: made, key_bytes }, map) }
+        unsafe { give_handle(fl_map { map: built, key_bytes }, map) }
     })
 }
 
@@ -54,22 +54,22 @@ pub unsafe extern "C" fn fl_map_free(map: *mut fl_map) {
     unsafe { free(map) }
 }
 
-/// Number of keys; 0 for NULL.
+/// Returns the number of keys; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_map_len(map: *const fl_map) -> usize {
     // SAFETY: the caller's.
     unsafe { map.as_ref() }.map_or(0, |map| map.read().len())
 }
 
-/// Bytes of the map, as reserved; 0 for NULL.
+/// Returns the reserved size in bytes; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_map_bytes(map: *const fl_map) -> usize {
     // SAFETY: the caller's.
     unsafe { map.as_ref() }.map_or(0, |map| map.read().table_bytes())
 }
 
-/// Gives `count` keys, one behind the other, these values, in their order; keys that are there get the new ones. `inserted` (may be
-/// NULL) gets how many that were: all, or, with FL_LIMIT, those before the first that found no room.
+/// Inserts `count` contiguous keys with their values, in order; existing keys get the new values. `inserted` (may be NULL)
+/// receives the number of keys inserted: all, or, with FL_LIMIT, those before the first one without room.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_map_insert(
     map: *mut fl_map,
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn fl_map_insert(
     })
 }
 
-/// The value of each key, and whether it is there; values of those that are not stay as they are. `found` may be NULL.
+/// Looks up the value and presence of each key; values of absent keys are left unchanged. `found` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_map_lookup(
     map: *const fl_map,
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn fl_map_lookup(
     })
 }
 
-/// Removes keys; for each whether it was there. `found` may be NULL.
+/// Removes keys; `found` (may be NULL) receives whether each key was present.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_map_remove(
     map: *mut fl_map,
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn fl_map_remove(
         for (row, key) in keys.chunks_exact(map.key_bytes).enumerate() {
             let was_there = table.remove(key).is_some();
             if !found.is_null() {
-                // SAFETY: the caller's: there is room for as many as keys.
+                // SAFETY: the caller's: `found` has `count` elements.
                 unsafe { found.add(row).write(was_there) };
             }
         }

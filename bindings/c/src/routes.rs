@@ -1,87 +1,91 @@
-//! Routes of IPv4 and IPv6.
+//! IPv4 and IPv6 routes.
 
 use std::ffi::c_char;
 
 use flowlane::{IpPrefix, RouteConfig, RouteReader, RouteTable, read_routes};
+use flowlane_capture::read_text;
 
-use crate::acl::{FL_NONE, file_text};
-use crate::error::{Done, Refused, array, array_mut, free, give, guarded, handle, handle_mut, text};
+use crate::acl::FL_NONE;
+use crate::error::{
+    CallError, CallResult, array, array_mut, free, give_handle, guarded, handle, handle_mut, text,
+};
 
-/// Routes, which one thread changes: readers see each change as it is made.
+/// A routing table. One thread at a time may change it; readers see each change immediately.
 #[allow(non_camel_case_types, reason = "a name in C")]
 pub struct fl_routes(RouteTable);
 
-/// Looks addresses up, for one thread.
+/// A reader, which one thread uses for lookups.
 #[allow(non_camel_case_types, reason = "a name in C")]
 pub struct fl_routes_reader(RouteReader);
 
-fn built(text: &str, name: &str) -> Done<fl_routes> {
+fn build(text: &str, name: &str) -> CallResult<fl_routes> {
     let routes = read_routes(text, name)?;
     Ok(fl_routes(RouteConfig::new().build(routes.iter())?))
 }
 
-/// The routes of a file: prefix and next hop, a line each, or the output of `ip route`; packed by gzip or zstd or not.
+/// Creates a routing table from a file: a prefix and next hop per line, or the output of `ip route`, optionally compressed
+/// by gzip or zstd.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_routes_from_file(path: *const c_char, routes: *mut *mut fl_routes) -> i32 {
     guarded(|| {
         // SAFETY: the caller's.
         let path = unsafe { text(path, "path")? };
-        let made = built(&file_text(path)?, path)?;
+        let built = build(&read_text(path.as_ref())?, path)?;
         // SAFETY: the caller's.
-        unsafe { give(made, routes) }
+        unsafe { give_handle(built, routes) }
     })
 }
 
-/// The same of a text, which may be empty.
+/// Creates a routing table from a text, which may be empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_routes_from_text(lines: *const c_char, routes: *mut *mut fl_routes) -> i32 {
     guarded(|| {
         // SAFETY: the caller's.
         let lines = unsafe { text(lines, "lines")? };
-        let made = built(lines, "routes")?;
+        let built = build(lines, "routes")?;
         // SAFETY: the caller's.
-        unsafe { give(made, routes) }
+        unsafe { give_handle(built, routes) }
     })
 }
 
-/// Frees routes. Readers go on with them as they are.
+/// Frees a routing table. Readers keep its routes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_routes_free(routes: *mut fl_routes) {
     // SAFETY: the caller's.
     unsafe { free(routes) }
 }
 
-/// Number of routes; 0 for NULL.
+/// Returns the number of routes; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_routes_len(routes: *const fl_routes) -> usize {
     // SAFETY: the caller's.
     unsafe { routes.as_ref() }.map_or(0, |routes| routes.0.len())
 }
 
-/// A prefix of the caller's.
+/// Parses the caller's prefix.
 ///
 /// # Safety
-/// `prefix` is NULL or ends with a 0.
-unsafe fn prefix(prefix: *const c_char) -> Done<IpPrefix> {
+/// `prefix` is NULL or ends with NUL.
+unsafe fn prefix(prefix: *const c_char) -> CallResult<IpPrefix> {
     // SAFETY: the caller's.
     Ok(unsafe { text(prefix, "prefix")? }.parse()?)
 }
 
-/// Adds a route ("10.0.0.0/8", "2001:db8::/32"), or replaces its next hop, a number below FL_NONE.
+/// Adds a route ("10.0.0.0/8", "2001:db8::/32") or replaces its next hop, which must be less than FL_NONE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_routes_insert(routes: *mut fl_routes, to: *const c_char, next_hop: u32) -> i32 {
     guarded(|| {
         // SAFETY: the caller's, of each.
         let (routes, to) = unsafe { (handle_mut(routes, "routes")?, prefix(to)?) };
         if next_hop == FL_NONE {
-            return Err(Refused::input("FL_NONE stands for no route; next hops are below it"));
+            return Err(CallError::input("the next hop FL_NONE is reserved; use a smaller number"));
         }
         routes.0.insert(to, next_hop)?;
         Ok(())
     })
 }
 
-/// Removes the route of exactly this prefix; FL_INPUT where there is none.
+/// Removes the route of exactly this prefix; FL_INPUT if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_routes_remove(routes: *mut fl_routes, to: *const c_char) -> i32 {
     guarded(|| {
@@ -89,14 +93,14 @@ pub unsafe extern "C" fn fl_routes_remove(routes: *mut fl_routes, to: *const c_c
         let (routes, to) = unsafe { (handle_mut(routes, "routes")?, prefix(to)?) };
         match routes.0.remove(to)? {
             Some(_) => Ok(()),
-            None => Err(Refused::input(format!(
-                "there is no such route as {to}; only a route's own prefix names it, not what that covers"
+            None => Err(CallError::input(format!(
+                "there is no route {to}; give_handle exactly the prefix of a route"
             ))),
         }
     })
 }
 
-/// A reader, for one thread: routes may be changed, and even freed, while it looks up.
+/// Creates a reader for one thread. The routes may be changed, and even freed, during its lookups.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_routes_reader_new(
     routes: *const fl_routes,
@@ -106,7 +110,7 @@ pub unsafe extern "C" fn fl_routes_reader_new(
         // SAFETY: the caller's.
         let routes = unsafe { handle(routes, "routes")? };
         // SAFETY: the caller's.
-        unsafe { give(fl_routes_reader(routes.0.reader()), reader) }
+        unsafe { give_handle(fl_routes_reader(routes.0.reader()), reader) }
     })
 }
 
@@ -117,7 +121,7 @@ pub unsafe extern "C" fn fl_routes_reader_free(reader: *mut fl_routes_reader) {
     unsafe { free(reader) }
 }
 
-/// The next hop of each address of IPv4, in this machine's order; FL_NONE where there is no route.
+/// Looks up the next hops of IPv4 addresses in host byte order; FL_NONE without a route.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_routes_lookup_ipv4(
     reader: *mut fl_routes_reader,
@@ -136,7 +140,7 @@ pub unsafe extern "C" fn fl_routes_lookup_ipv4(
     })
 }
 
-/// The next hop of each address of IPv6, 16 bytes in network order; FL_NONE where there is no route.
+/// Looks up the next hops of IPv6 addresses of 16 bytes in network byte order; FL_NONE without a route.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_routes_lookup_ipv6(
     reader: *mut fl_routes_reader,

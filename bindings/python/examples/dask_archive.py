@@ -1,6 +1,6 @@
-"""An archive of captures on a Dask cluster: which rule each packet meets, as Parquet partitioned by rule.
+"""An archive of captures on a Dask cluster: the matching rule of each packet, as Parquet partitioned by rule.
 
-    python examples/dask_archive.py RULES OUT CAPTURE…     (a cluster of this machine; give Client an address for another)
+    python examples/dask_archive.py RULES OUT CAPTURE…     (on a local cluster; pass an address to Client for another)
 """
 
 import sys
@@ -16,9 +16,9 @@ COLUMNS = ["time", "length", "dl_type", "nw_src", "nw_dst", "ipv6_src", "ipv6_ds
 
 def read(path, acl):
     packets = pa.RecordBatchReader.from_stream(flowlane.read_capture(path, COLUMNS)).read_all()
-    # A worker has several threads, so one lookup needs but one.
+    # A worker has several threads, so each lookup uses one.
     packets = packets.append_column("rule", acl.classify(packets, threads=1))
-    # Types of Arrow: in those of numpy an address that a packet does not have would make floats of all.
+    # Arrow types: with numpy types, absent addresses would turn the column into floats.
     return packets.to_pandas(types_mapper=pd.ArrowDtype)
 
 
@@ -27,7 +27,7 @@ def same(acl):
 
 
 def packets(client, rules, paths):
-    # The answer of a task, built once by each worker: a worker that is lost does not take it along, as it does what is scattered.
+    # The result of a task, built once by each worker: unlike scattered data, it survives the loss of a worker.
     acl = client.submit(same, flowlane.Classifier.from_rules(rules))
     reading = [client.submit(read, str(path), acl) for path in paths]
     return dd.from_delayed(reading, verify_meta=False)

@@ -1,4 +1,4 @@
-"""An archive of captures on a Ray cluster: which rule each packet meets, as Parquet partitioned by rule.
+"""An archive of captures on a Ray cluster: the matching rule of each packet, as Parquet partitioned by rule.
 
     python examples/ray_archive.py RULES OUT CAPTURE…
 """
@@ -13,10 +13,10 @@ COLUMNS = ["time", "length", "dl_type", "nw_src", "nw_dst", "ipv6_src", "ipv6_ds
 
 
 class Classify:
-    """One actor: reads captures, and has the classifier from its start."""
+    """An actor that reads captures and holds a classifier."""
 
     def __init__(self, acl):
-        # What comes from Ray's store is built here, once.
+        # The classifier from Ray's object store is built once per actor.
         self.acl = ray.get(acl)
 
     def __call__(self, paths):

@@ -1,9 +1,9 @@
-"""An archive of captures on a Spark cluster: which rule each packet meets, as Parquet partitioned by rule.
+"""An archive of captures on a Spark cluster: the matching rule of each packet, as Parquet partitioned by rule.
 
     spark-submit examples/spark_archive.py CAPTURES RULES OUT
 
-CAPTURES is a folder that all machines see, or an address of fsspec (s3://bucket/folder). Packets that no rule matches
-are in the partition `rule=__HIVE_DEFAULT_PARTITION__`, and null again when they are read.
+CAPTURES is a directory that all machines share, or an fsspec URL (s3://bucket/folder). Packets without a match are in the
+partition `rule=__HIVE_DEFAULT_PARTITION__`, which is read as null.
 """
 
 import sys

@@ -1,4 +1,4 @@
-//! Captures as record batches.
+//! Captures as streams of record batches.
 
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
-use flowlane_arrow::{Column, Rows, USUAL};
-use flowlane_capture::{Batch, CaptureError, CaptureReader, Split, splits, unpack};
+use flowlane_arrow::{Column, DEFAULT_COLUMNS, Rows};
+use flowlane_capture::{Batch, CaptureError, CaptureReader, Split, decompress, splits};
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatchReader;
@@ -16,36 +16,36 @@ use pyo3_arrow::PyRecordBatchReader;
 use crate::error::error;
 use crate::file::{File, Raised};
 
-/// A batch ends where its frames have so many bytes: offsets of Arrow end at 2 GiB.
+/// Limit of frame bytes per record batch: Arrow's 32-bit offsets end at 2 GiB.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 
 type Reader = CaptureReader<Box<dyn Read + Send>>;
 
-/// A capture that is being read.
+/// A capture stream.
 struct Reading {
     name: String,
     reader: Reader,
-    /// What an object of Python raised that is read.
+    /// Exception of the Python object that is read.
     raised: Raised,
-    /// Columns are called as they were asked for.
+    /// Columns have the requested names.
     schema: SchemaRef,
     rows: Rows,
     batch: Batch,
     rows_min: usize,
     done: bool,
-    /// What is to be said once all packets before it have been given.
+    /// Damage to report after all packets before it.
     damage: Option<String>,
 }
 
 impl Reading {
-    /// Adds the next packets that are read at once; says how many.
+    /// Reads and adds the next packets; returns their number.
     fn add(&mut self) -> Result<usize, CaptureError> {
         self.reader.next_batch(&mut self.batch)?;
         self.rows.add(&self.batch, |_| true);
         Ok(self.batch.len())
     }
 
-    /// Why the system, or an object of Python, did not give what there is; none where what it gave is damaged.
+    /// Returns the error if reading failed; `None` if the data is damaged.
     fn failed(&self, error: &CaptureError) -> Option<ArrowError> {
         let CaptureError::Io { source, .. } = error else { return None };
         let raised = self.raised.take().map(|raised| format!("{}: {raised}", self.name));
@@ -53,7 +53,7 @@ impl Reading {
         Some(ArrowError::IoError(raised.or(said)?, std::io::Error::other("it cannot be read")))
     }
 
-    /// Says what is wrong behind the last packet.
+    /// Warns of damage after the last packet.
     fn warn(&self, damage: &str) -> Result<(), ArrowError> {
         let text = std::ffi::CString::new(format!("{}: {damage}", self.name).replace('\0', "?"));
         let text = text.expect("there is no NUL in it");
@@ -67,13 +67,13 @@ impl Iterator for Reading {
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.rows.len() < self.rows_min && self.rows.frame_bytes() < FRAME_BYTES_MAX && !self.done {
-            // What panics must not unwind into whoever reads the stream.
+            // A panic must not unwind into the consumer of the stream.
             match catch_unwind(AssertUnwindSafe(|| self.add())) {
                 Ok(Ok(0)) => self.done = true,
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => {
                     self.done = true;
-                    // What could not be read may be whole: packets before are not all that there is.
+                    // The file may be intact: the packets before the error are not the whole capture.
                     if let Some(failed) = self.failed(&error) {
                         return Some(Err(failed));
                     }
@@ -82,7 +82,7 @@ impl Iterator for Reading {
                 Err(_) => {
                     self.done = true;
                     return Some(Err(ArrowError::ExternalError(
-                        "the reader has a fault: please report it".into(),
+                        "internal error in the reader; please report it".into(),
                     )));
                 }
             }
@@ -101,7 +101,7 @@ impl RecordBatchReader for Reading {
     }
 }
 
-/// What Python is told of a capture that cannot be read.
+/// Converts an error of opening a capture.
 fn wrong(name: &str, error_of: CaptureError) -> PyErr {
     match error_of {
         CaptureError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
@@ -114,13 +114,13 @@ fn wrong(name: &str, error_of: CaptureError) -> PyErr {
     }
 }
 
-/// Parts of a capture of about so many bytes: where each begins in the file, its first packet, and how many it has; and what is
-/// wrong behind the last.
+/// Splits a capture into parts of about `bytes` bytes: file offset, first packet and number of packets of each part; also
+/// returns the damage after the last part.
 ///
 /// # Errors
-/// Where the file cannot be read or is no capture.
+/// If the file cannot be read or is not a capture.
 #[pyfunction]
-#[expect(clippy::type_complexity, reason = "a tuple each is what Python takes")]
+#[expect(clippy::type_complexity, reason = "converted to a list of tuples in Python")]
 pub fn capture_splits(
     py: Python<'_>,
     path: PathBuf,
@@ -132,7 +132,7 @@ pub fn capture_splits(
     Ok((parts, damage.map(|damage| damage.to_string())))
 }
 
-/// A capture by its path, or as an object with the method `read`.
+/// Opens a capture by path, or from an object with the method `read`.
 fn open(
     py: Python<'_>,
     source: Bound<'_, PyAny>,
@@ -146,25 +146,23 @@ fn open(
         return Ok((reader, Raised::default()));
     }
     if split.is_some() {
-        return Err(error(format!(
-            "{name}: a part is of a file by its path, and not of an object that is read"
-        )));
+        return Err(error(format!("{name}: split requires a path, not a file object")));
     }
     let (file, raised) = File::new(source.unbind());
     let reader = py.detach(|| {
-        let file = unpack(file).map_err(|source| CaptureError::Io { offset: 0, source })?;
+        let file = decompress(file).map_err(|source| CaptureError::Io { offset: 0, source })?;
         CaptureReader::new(file)
     });
     let reader = reader.map_err(|e| raised.take().unwrap_or_else(|| wrong(name, e)))?;
     Ok((reader, raised))
 }
 
-/// The packets of a capture as a stream of record batches of about so many rows.
+/// Returns the packets of a capture as a stream of record batches of about `batch_size` rows.
 ///
 /// # Errors
-/// Where the file cannot be read or is no capture, or there is no such column; what an object raises when it is read.
+/// If the file cannot be read, is not a capture, or a column is unknown; exceptions of the object's `read`.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
+#[expect(clippy::too_many_arguments, reason = "passed by name in Python")]
 pub fn capture_batches(
     py: Python<'_>,
     source: Bound<'_, PyAny>,
@@ -175,20 +173,20 @@ pub fn capture_batches(
     decapsulate: bool,
     split: Option<(u64, u64, u64)>,
 ) -> PyResult<PyRecordBatchReader> {
-    let names = columns.unwrap_or_else(|| USUAL.map(str::to_owned).to_vec());
+    let names = columns.unwrap_or_else(|| DEFAULT_COLUMNS.map(str::to_owned).to_vec());
     if names.is_empty() {
         return Err(error(flowlane_arrow::ArrowError::NoColumns));
     }
     let columns = names.iter().map(|name| Column::by_name(name).map_err(error));
     let columns = columns.collect::<PyResult<Vec<_>>>()?;
-    let described = names.iter().zip(&columns).map(|(name, column)| column.described().with_name(name));
+    let fields = names.iter().zip(&columns).map(|(name, column)| column.schema_field().with_name(name));
     let rows = Rows::new(&columns, in_port);
     let (reader, raised) = open(py, source, &name, split)?;
     Ok(PyRecordBatchReader::new(Box::new(Reading {
         name,
         reader,
         raised,
-        schema: Arc::new(Schema::new(described.collect::<Vec<_>>())),
+        schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
         rows: if decapsulate { rows.decapsulated() } else { rows },
         batch: Batch::default(),
         rows_min: batch_size.max(1),

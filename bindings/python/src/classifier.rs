@@ -6,7 +6,8 @@ use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field as ArrowField};
 use flowlane::{AccessList, ClassifierConfig, Field, FlowColumns, NONE, Priority, Rule, Values, read_rules};
-use flowlane_arrow::{SHARED, check_tags, check_width, ether_type, missing, packets, packets_of};
+use flowlane_arrow::{SHARED_WORDS, check_tags, check_width, ether_type, missing, packets, packets_of};
+use flowlane_capture::read_text;
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -14,19 +15,19 @@ use pyo3_arrow::PyArray;
 use pyo3_arrow::input::AnyRecordBatch;
 
 use crate::columns::{Column, field};
-use crate::error::{error, read_text};
+use crate::error::{error, file_error};
 use crate::shared::Shared;
 
-/// Packets that are worth a thread.
+/// Minimum number of packets per thread.
 const PACKETS_A_THREAD: usize = 1 << 16;
 
-/// Rules, and the engine that looks packets up.
+/// An access list.
 #[pyclass(module = "flowlane._flowlane", frozen)]
 pub struct Classifier {
     list: Shared<flowlane::Classifier>,
-    /// The engine that was asked for.
+    /// Requested engine.
     engine: String,
-    /// The table whose rules these are.
+    /// OpenFlow table of the rules.
     table: u8,
 }
 
@@ -38,13 +39,13 @@ impl Classifier {
         let own: Vec<(u32, Rule)> = (0..).zip(rules).filter(|(_, rule)| rule.table == table).collect();
         if let (true, Some(other)) = (own.is_empty(), others) {
             return Err(error(format!(
-                "{name}: there are no rules of table {table}, but of table {other}: say table={other}"
+                "{name}: no rules for table {table}, but for table {other}; use table={other}"
             )));
         }
         Self::numbered(own, next, engine, table)
     }
 
-    /// Rules with their numbers; those below `next` are not given again.
+    /// Creates a classifier of numbered rules; numbers below `next` are never assigned again.
     fn numbered(
         rules: impl IntoIterator<Item = (u32, Rule)>,
         next: u32,
@@ -57,7 +58,7 @@ impl Classifier {
         Ok(Self { list: Shared::new(list), engine: engine.to_owned(), table })
     }
 
-    /// The rule of each packet, by up to so many threads.
+    /// Looks up the rule of each packet with up to `threads` threads.
     fn look_up(list: &AccessList, packets: &FlowColumns<'_>, threads: usize) -> Vec<u32> {
         let mut found = vec![NONE; packets.len()];
         let threads = threads.min(packets.len() / PACKETS_A_THREAD).max(1);
@@ -77,14 +78,14 @@ impl Classifier {
     }
 
     fn look_up_batch(&self, batch: &RecordBatch, threads: usize) -> PyResult<Vec<u32>> {
-        // Rules that come meanwhile look at other columns.
+        // Changes during the lookup could inspect other columns.
         let list = self.list.detached();
         let look_up = |packets: &FlowColumns<'_>| Self::look_up(&list, packets, threads);
         packets_of(batch, list.looked_at(), look_up).map_err(error)
     }
 }
 
-/// How many threads were asked for; all cores where nobody said.
+/// Returns the number of threads; all cores by default.
 fn threads(asked: Option<usize>) -> usize {
     asked
         .filter(|asked| *asked > 0)
@@ -94,19 +95,21 @@ fn threads(asked: Option<usize>) -> usize {
 
 #[pymethods]
 impl Classifier {
-    /// The rules of a file.
+    /// Reads the rules of a file.
     #[staticmethod]
     fn from_file(py: Python<'_>, path: PathBuf, engine: &str, table: u8) -> PyResult<Self> {
-        py.detach(|| Self::build(&read_text(&path)?, &path.display().to_string(), engine, table))
+        py.detach(|| {
+            Self::build(&read_text(&path).map_err(file_error)?, &path.display().to_string(), engine, table)
+        })
     }
 
-    /// The rules of a text.
+    /// Parses the rules of a text.
     #[staticmethod]
     fn from_text(py: Python<'_>, text: &str, engine: &str, table: u8) -> PyResult<Self> {
         py.detach(|| Self::build(text, "rules", engine, table))
     }
 
-    /// Rules with their numbers: what [`state`](Self::state) says.
+    /// Restores a classifier from its [`state`](Self::state).
     #[staticmethod]
     fn from_numbered(
         py: Python<'_>,
@@ -124,7 +127,7 @@ impl Classifier {
         })
     }
 
-    /// The number of each packet's rule, or 2³² − 1: of columns of numpy by name.
+    /// Classifies numpy columns; returns the rule number of each packet, or 2³² − 1.
     fn classify_numpy<'py>(
         &self,
         py: Python<'py>,
@@ -149,15 +152,15 @@ impl Classifier {
             }
         }
         let len = values.iter().find_map(|(_, values)| values.len());
-        let len =
-            len.ok_or_else(|| error("no column says how many packets there are; give one as an array"))?;
+        let len = len.ok_or_else(|| error("all columns are scalars; give at least one array"))?;
         let kind = ether_type(&fields).map_err(error)?;
         let packets = packets(len, kind, values.into_iter()).map_err(error)?;
         let found = self.list.read(py, |list| Self::look_up(list, &packets, threads(asked)));
         Ok(found.into_pyarray(py))
     }
 
-    /// The number of each packet's rule, or null: of anything with the Arrow PyCapsule interface. And what is [missing](Self::missing).
+    /// Classifies objects with the Arrow PyCapsule interface; returns the rule number of each packet, or null, and the
+    /// [missing](Self::missing) fields.
     fn classify_arrow(
         &self,
         py: Python<'_>,
@@ -184,7 +187,7 @@ impl Classifier {
         Ok((array, missing))
     }
 
-    /// How the answer for one packet comes about.
+    /// Explains the lookup of one packet.
     fn explain_packet<'py>(
         &self,
         py: Python<'py>,
@@ -193,25 +196,24 @@ impl Classifier {
         let mut values = Vec::new();
         for (name, value) in packet {
             let name: String = name.extract()?;
-            let value: u128 = value
-                .extract()
-                .map_err(|_| error(format!("`{name}` of one packet is a number that is not negative")))?;
+            let value: u128 =
+                value.extract().map_err(|_| error(format!("`{name}` must be a non-negative integer")))?;
             values.push((field(&name)?, Values::One(value)));
         }
         let known: Vec<Field> = values.iter().map(|(field, _)| *field).collect();
         let kind = ether_type(&known).map_err(error)?;
         let key = packets(1, kind, values.into_iter()).map_err(error)?.key(0);
-        let told = self.list.read(py, |list| list.explain(&key));
+        let explained = self.list.read(py, |list| list.explain(&key));
         let out = PyDict::new(py);
-        out.set_item("rule", told.rule)?;
-        out.set_item("next_rule", told.next_rule)?;
-        out.set_item("engine", told.engine)?;
-        out.set_item("variant", told.variant)?;
-        out.set_item("nodes", told.nodes)?;
-        out.set_item("rules", told.rules)?;
+        out.set_item("rule", explained.rule)?;
+        out.set_item("next_rule", explained.next_rule)?;
+        out.set_item("engine", explained.engine)?;
+        out.set_item("variant", explained.variant)?;
+        out.set_item("nodes", explained.nodes)?;
+        out.set_item("rules", explained.rules)?;
         let looked_at = PyDict::new(py);
         for info in Field::all() {
-            let mask = told.depends_on.get(info.field);
+            let mask = explained.depends_on.get(info.field);
             if mask != 0 {
                 looked_at.set_item(info.name, mask)?;
             }
@@ -220,47 +222,47 @@ impl Classifier {
         Ok(out)
     }
 
-    /// Adds the rules of a text, all or none of them; their numbers.
+    /// Adds the rules of a text, all or none; returns their numbers.
     fn insert_text(&self, py: Python<'_>, text: &str) -> PyResult<Vec<u32>> {
         let rules = py.detach(|| read_rules(text, "rules").map_err(error))?;
         if let Some(rule) = rules.iter().find(|rule| rule.table != self.table) {
             let (other, own) = (rule.table, self.table);
             return Err(error(format!(
-                "rules of table {other}; these are of table {own}, and nothing was inserted"
+                "rules for table {other}; this classifier is for table {own}, nothing was inserted"
             )));
         }
         self.list.write(py, |list| list.insert_all(rules).map(Iterator::collect).map_err(error))
     }
 
-    /// Removes a rule; says whether it was there.
+    /// Removes a rule; returns whether it existed.
     fn remove(&self, py: Python<'_>, rule: u32) -> bool {
         self.list.write(py, |list| list.remove(rule).is_some())
     }
 
-    /// A rule as text.
+    /// Returns a rule as text.
     fn rule(&self, py: Python<'_>, number: u32) -> PyResult<String> {
         let rule = self.list.read(py, |list| list.rule(number).map(ToString::to_string));
         rule.ok_or_else(|| pyo3::exceptions::PyKeyError::new_err(format!("there is no rule {number}")))
     }
 
-    /// The numbers of all rules, ascending.
+    /// Returns the numbers of all rules, ascending.
     fn numbers(&self, py: Python<'_>) -> Vec<u32> {
         self.list.read(py, |list| list.rules().map(|(number, _)| number).collect())
     }
 
-    /// The fields that any rule looks at.
+    /// Returns the fields that the rules inspect.
     #[getter]
     fn fields(&self, py: Python<'_>) -> Vec<&'static str> {
         self.list.read(py, |list| list.fields().into_iter().map(|field| field.info().name).collect())
     }
 
-    /// The engine that has the rules, and its variant.
+    /// Returns the engine that holds the rules, and its variant.
     #[getter]
     fn engine(&self, py: Python<'_>) -> (&'static str, &'static str) {
         self.list.read(py, |list| (list.engine(), list.variant()))
     }
 
-    /// Bytes of the tables.
+    /// Returns the size of the tables in bytes.
     #[getter]
     fn table_bytes(&self, py: Python<'_>) -> usize {
         self.list.read(py, |list| list.table_bytes())
@@ -270,8 +272,8 @@ impl Classifier {
         self.list.read(py, |list| list.len())
     }
 
-    /// The fields that any rule looks at, and of which these columns say nothing. What has no nulls says with a column of IPv4 what
-    /// packets of ARP have in its place.
+    /// Returns the fields that the rules inspect and that these columns lack. A column of IPv4 addresses without nulls also
+    /// determines the ARP addresses in the same key words.
     fn missing(&self, py: Python<'_>, names: Vec<String>, has_nulls: bool) -> Vec<&'static str> {
         let mut known: Vec<Field> = names.iter().filter_map(|name| field(name).ok()).collect();
         if !has_nulls {
@@ -280,21 +282,21 @@ impl Classifier {
                 (_, true) => Some(*ip),
                 _ => None,
             };
-            let others: Vec<Field> = SHARED.iter().filter_map(other).collect();
+            let others: Vec<Field> = SHARED_WORDS.iter().filter_map(other).collect();
             known.extend(others);
         }
         let missing = |list: &flowlane::Classifier| missing(&list.fields(), list.looked_at(), &known);
         self.list.read(py, missing).into_iter().map(|field| field.info().name).collect()
     }
 
-    /// Whether there is a rule of this number.
+    /// Returns whether a rule of this number exists.
     fn has(&self, py: Python<'_>, rule: u32) -> bool {
         self.list.read(py, |list| list.rule(rule).is_some())
     }
 
-    /// What [`from_numbered`](Self::from_numbered) makes it again from.
+    /// Returns the arguments of [`from_numbered`](Self::from_numbered).
     fn state(&self, py: Python<'_>) -> (Vec<u32>, Vec<u32>, String, String, u32, u8) {
-        // Priorities apart: filters' may be larger than those of the language.
+        // Separate priorities: those of ClassBench filters may exceed the limit of the flow syntax.
         let plain = |rule: &Rule| Rule { priority: Priority(1), ..rule.clone() }.to_string() + "\n";
         self.list.read(py, |list| {
             let numbers = list.rules().map(|(number, _)| number).collect();

@@ -1,4 +1,4 @@
-//! Columns of numpy: what the Python side has made contiguous, unsigned and of this machine's byte order.
+//! Numpy columns, which the Python side has made contiguous, unsigned and native-endian.
 
 use flowlane::{Field, Values};
 use numpy::{Element, PyReadonlyArray1, PyReadonlyArray2};
@@ -7,21 +7,21 @@ use pyo3::types::PyAny;
 
 use crate::error::error;
 
-/// A column, and what keeps its values.
+/// A column with the array that owns its values.
 pub enum Column<'py> {
     U8(PyReadonlyArray1<'py, u8>),
     U16(PyReadonlyArray1<'py, u16>),
     U32(PyReadonlyArray1<'py, u32>),
     U64(PyReadonlyArray1<'py, u64>),
-    /// A row of bytes for each packet.
+    /// One row of bytes per packet.
     Bytes(PyReadonlyArray2<'py, u8>),
     One(u128),
 }
 
-/// The field of this name.
+/// Returns the field of this name.
 ///
 /// # Errors
-/// Where there is none.
+/// If there is none.
 pub fn field(name: &str) -> PyResult<Field> {
     flowlane_arrow::field(name).map_err(error)
 }
@@ -37,9 +37,7 @@ impl<'py> Column<'py> {
         let column = column.or_else(|_: PyErr| values.extract().map(Self::Bytes));
         column.map_err(|_: PyErr| {
             let kind = values.get_type().name().map(|n| n.to_string()).unwrap_or_default();
-            error(format!(
-                "column `{name}` is a {kind}; arrays of unsigned numbers, or of rows of bytes, are taken"
-            ))
+            error(format!("column `{name}` is a {kind}; expected an array of integers or of rows of bytes"))
         })
     }
 

@@ -1,30 +1,28 @@
-//! What Python is told.
+//! Exceptions.
 
 use std::fmt::Display;
-use std::path::Path;
+use std::io;
 
 use pyo3::PyErr;
+use pyo3::exceptions::{PyFileNotFoundError, PyOSError};
 
 pyo3::create_exception!(
     flowlane,
     Error,
     pyo3::exceptions::PyValueError,
-    "What was wrong with what was given: what, where, and how to mend it."
+    "Invalid input, with its position and a suggested fix."
 );
 
-/// An [`Error`].
+/// Creates an [`Error`].
 pub fn error(what: impl Display) -> PyErr {
     Error::new_err(what.to_string())
 }
 
-/// A file's text, unpacked where it is packed by gzip or zstd.
-pub fn read_text(path: &Path) -> Result<String, PyErr> {
-    flowlane_capture::read_text(path).map_err(|e| {
-        let text = format!("{}: {e}", path.display());
-        match e.kind() {
-            std::io::ErrorKind::NotFound => pyo3::exceptions::PyFileNotFoundError::new_err(text),
-            std::io::ErrorKind::InvalidData => error(text),
-            _ => pyo3::exceptions::PyOSError::new_err(text),
-        }
-    })
+/// Converts an error of reading a file: invalid data is an [`Error`], anything else an `OSError`.
+pub fn file_error(e: io::Error) -> PyErr {
+    match e.kind() {
+        io::ErrorKind::NotFound => PyFileNotFoundError::new_err(e.to_string()),
+        io::ErrorKind::InvalidData => error(e),
+        _ => PyOSError::new_err(e.to_string()),
+    }
 }

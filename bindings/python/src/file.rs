@@ -1,4 +1,4 @@
-//! Files that are objects of Python.
+//! Python file objects.
 
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
-/// What was raised when a file was read: that is no damage of what it holds.
+/// Exception raised by a file object's `read`, to tell it from damaged data.
 #[derive(Clone, Default)]
 pub struct Raised(Arc<Mutex<Option<PyErr>>>);
 
 impl Raised {
-    /// What it was, once.
+    /// Takes the exception, if there is one.
     pub fn take(&self) -> Option<PyErr> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// An object that is read by its method `read`.
+/// An object with the method `read`.
 pub struct File {
     object: Py<PyAny>,
     raised: Raised,
@@ -35,13 +35,13 @@ impl Read for File {
         Python::attach(|py| {
             let read = self.object.call_method1(py, "read", (buffer.len(),))?;
             let bytes: PyBackedBytes = read.extract(py).map_err(|_| {
-                let what = "what `read` of a capture gives is no bytes; open it as `open(path, \"rb\")` does";
+                let what = "`read` did not return bytes; open the capture in binary mode, as with `open(path, \"rb\")`";
                 pyo3::exceptions::PyTypeError::new_err(what)
             })?;
             let room = buffer.get_mut(..bytes.len());
             let room = room.ok_or_else(|| {
                 pyo3::exceptions::PyValueError::new_err(
-                    "`read` of a capture gives more bytes than were asked for",
+                    "`read` returned more bytes than requested",
                 )
             })?;
             room.copy_from_slice(&bytes);

@@ -1,4 +1,4 @@
-//! The tables, for Python: `flowlane._flowlane`, which the package `flowlane` wraps.
+//! Flowlane's tables for Python: `flowlane._flowlane`, which the package `flowlane` wraps.
 
 mod capture;
 mod classifier;
@@ -34,7 +34,7 @@ mod _flowlane {
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 
-    /// Uses SIMD registers of so many bits at most: 64 (none), 128, 256 or 512. For tables made from then on.
+    /// Limits SIMD registers to 64 (none), 128, 256 or 512 bits, for tables created afterwards.
     #[pyfunction]
     fn set_max_simd(bits: u32) -> PyResult<()> {
         flowlane::set_max_simd(bits).map_err(|e| super::error::error(format!("max_simd: {e}")))

@@ -1,30 +1,29 @@
-//! What threads of Python share.
+//! Tables shared by Python threads.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use pyo3::prelude::*;
 
-/// A table that any number of threads ask, and one at a time changes. Who waits for it waits without the interpreter's lock, so that
-/// all others go on.
+/// A table behind a readers-writer lock. Threads wait for the lock without holding the GIL.
 pub struct Shared<T>(RwLock<T>);
 
-// A change is made whole or not at all: whoever panicked has left the table as it was.
+// Changes are atomic: a panic leaves the table unchanged.
 impl<T: Send + Sync> Shared<T> {
     pub fn new(table: T) -> Self {
         Self(RwLock::new(table))
     }
 
-    /// The table, for one who does not hold the interpreter's lock.
+    /// Locks the table for reading, for callers that do not hold the GIL.
     pub fn detached(&self) -> RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks it.
+    /// Reads the table.
     pub fn read<R: Send>(&self, py: Python<'_>, asked: impl FnOnce(&T) -> R + Send) -> R {
         py.detach(|| asked(&self.detached()))
     }
 
-    /// Changes it.
+    /// Changes the table.
     pub fn write<R: Send>(&self, py: Python<'_>, change: impl FnOnce(&mut T) -> R + Send) -> R {
         py.detach(|| change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner)))
     }

@@ -1,4 +1,4 @@
-//! Exact match and membership: cuckoo tables and Bloom filters.
+//! Exact-match tables and Bloom filters.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -6,10 +6,10 @@ use pyo3::prelude::*;
 use crate::error::error;
 use crate::shared::Shared;
 
-/// Values, and whether there are any.
+/// Values, and whether each key is present.
 type Found<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<bool>>);
 
-/// Values of 32 bits by keys of up to 64 bytes.
+/// An exact-match table from keys of up to 64 bytes to 32-bit values.
 #[pyclass(module = "flowlane._flowlane", frozen)]
 pub struct CuckooMap {
     table: Shared<flowlane::CuckooMap>,
@@ -34,7 +34,7 @@ impl CuckooMap {
         Ok(Self { table: Shared::new(table), key_bytes })
     }
 
-    /// Gives keys these values.
+    /// Inserts keys with values.
     fn insert(
         &self,
         py: Python<'_>,
@@ -44,7 +44,7 @@ impl CuckooMap {
         let (keys, values) = (self.rows(&rows)?, values.as_slice().map_err(error)?);
         let count = keys.len() / self.key_bytes;
         if count != values.len() {
-            return Err(error(format!("{count} keys and {} values; give as many of each", values.len())));
+            return Err(error(format!("{count} keys but {} values", values.len())));
         }
         let inserted = self.table.write(py, |table| {
             let values: Vec<u64> = values.iter().map(|value| u64::from(*value)).collect();
@@ -53,7 +53,7 @@ impl CuckooMap {
         inserted.map_err(error)
     }
 
-    /// Values of keys, and whether they are there.
+    /// Looks up the value and presence of each key.
     fn lookup<'py>(&self, py: Python<'py>, rows: PyReadonlyArray2<'py, u8>) -> PyResult<Found<'py>> {
         let keys = self.rows(&rows)?;
         let count = keys.len() / self.key_bytes;
@@ -62,7 +62,7 @@ impl CuckooMap {
         Ok((values.into_pyarray(py), there.into_pyarray(py)))
     }
 
-    /// Removes keys; whether they were there.
+    /// Removes keys; returns whether each was present.
     fn remove<'py>(
         &self,
         py: Python<'py>,
@@ -74,7 +74,7 @@ impl CuckooMap {
         Ok(there.into_pyarray(py))
     }
 
-    /// Bytes of the table, and of what its writer keeps.
+    /// Returns the size of the table in bytes, including its writer's data.
     #[getter]
     fn table_bytes(&self, py: Python<'_>) -> usize {
         self.table.read(py, |table| table.table_bytes())
@@ -85,11 +85,11 @@ impl CuckooMap {
     }
 }
 
-/// A set of keys that may be asked for, with false hits at a rate.
+/// A Bloom filter.
 #[pyclass(module = "flowlane._flowlane", frozen)]
 pub struct BloomFilter(flowlane::BloomFilter);
 
-/// Rows, and bytes of each; a row of none is not there.
+/// Returns the rows' bytes and the bytes per row, at least 1.
 fn rows<'a>(rows: &'a PyReadonlyArray2<'_, u8>) -> PyResult<(&'a [u8], usize)> {
     Ok((rows.as_slice().map_err(error)?, rows.as_array().ncols().max(1)))
 }
@@ -135,7 +135,7 @@ impl BloomFilter {
         Ok(found.into_pyarray(py))
     }
 
-    /// Bytes of the filter.
+    /// Returns the size of the filter in bytes.
     #[getter]
     fn table_bytes(&self) -> usize {
         self.0.table_bytes()

@@ -1,4 +1,4 @@
-"""Captures and rules for the tests of engines: what they should find is known without them."""
+"""Captures and rules for engine tests, with the expected results."""
 
 import socket
 import struct
@@ -34,7 +34,7 @@ def _frame(random):
 
 
 def pcap(packets, seed=0, padding=0):
-    """A capture of so many packets, each at a time of its own, with so many bytes after what their headers tell of."""
+    """Builds a capture of packets with distinct times and trailing bytes."""
     parts = [struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1)]
     for number in range(packets):
         frame = _frame(zlib.crc32(struct.pack("<II", seed, number))) + bytes(padding)
@@ -43,7 +43,7 @@ def pcap(packets, seed=0, padding=0):
 
 
 def write(folder, sizes, padding=0):
-    """A capture of each size, in a folder."""
+    """Writes a capture of each size into a directory."""
     folder.mkdir(exist_ok=True)
     for number, packets in enumerate(sizes):
         (folder / f"{number}.pcap").write_bytes(pcap(packets, number, padding))
@@ -51,7 +51,7 @@ def write(folder, sizes, padding=0):
 
 
 def expected(folder, rules=RULES):
-    """(nanoseconds, rule) of each packet, sorted: what the package says without an engine."""
+    """Returns (nanoseconds, rule) of each packet, sorted, computed without an engine."""
     acl, rows = flowlane.Classifier.from_rules(rules), []
     for path in folder.glob("*.pcap"):
         packets = pa.RecordBatchReader.from_stream(flowlane.read_capture(path)).read_all()
@@ -61,13 +61,13 @@ def expected(folder, rules=RULES):
 
 
 def found_in(out):
-    """The same of Parquet that is partitioned by rule."""
+    """Returns (nanoseconds, rule) of each packet, sorted, from Parquet partitioned by rule."""
     kind = dataset.partitioning(pa.schema([("rule", pa.int32())]), flavor="hive")
     table = dataset.dataset(out, format="parquet", partitioning=kind).to_table(["time", "rule"])
     return sorted(zip(table["time"].cast(pa.timestamp("ns", "UTC")).cast(pa.int64()).to_pylist(), table["rule"].to_pylist()))
 
 
 def run_example(name, *arguments):
-    """An example, as whoever reads it would run it."""
+    """Runs an example as its documentation describes."""
     done = subprocess.run([sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

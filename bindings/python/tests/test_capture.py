@@ -1,4 +1,4 @@
-"""Captures: frames put together by hand here."""
+"""Tests of captures, with hand-made frames."""
 
 import gzip
 import io
@@ -54,8 +54,8 @@ def test_a_packet_is_a_row(path):
     assert table.num_rows == 5 and table.schema.field("time").type == pa.timestamp("ns", "UTC")
     first, tagged, v6, arp, short = table.to_pylist()
     assert first["time"].value == 1_700_000_000_000_000_000 and tagged["time"].value % 10 == 1
-    told = {name: first[name] for name in ["nw_src", "nw_dst", "nw_proto", "nw_ttl", "tp_src", "tp_dst", "dl_type"]}
-    assert list(told.values()) == [0x0A000001, 0x0A000002, 17, 64, 1000, 53, 0x0800]
+    found = {name: first[name] for name in ["nw_src", "nw_dst", "nw_proto", "nw_ttl", "tp_src", "tp_dst", "dl_type"]}
+    assert list(found.values()) == [0x0A000001, 0x0A000002, 17, 64, 1000, 53, 0x0800]
     assert (first["dl_src"], first["dl_dst"]) == (bytes.fromhex("020000000001"), bytes.fromhex("020000000002"))
     assert (first["captured"], first["length"], first["dl_vlan"], first["ipv6_src"]) == (142, 142, None, None)
     assert (tagged["dl_vlan"], tagged["tp_src"], first["tcp_flags"]) == (5, 7, None)
@@ -70,7 +70,7 @@ def test_columns_are_chosen(path):
     assert table["frame"].to_pylist() == FRAMES
     assert table["arp_spa"].to_pylist() == [None, None, None, 0x0A000001, None]
     assert table["vlan_tci"].to_pylist() == [None, 0x3005, None, None, None]
-    with pytest.raises(flowlane.Error, match="no field `sport`.*other columns are packet, time, captured"):
+    with pytest.raises(flowlane.Error, match="no field `sport`.*columns other than fields are packet, time, captured"):
         flowlane.read_capture(path, ["sport"])
 
 
@@ -115,7 +115,7 @@ def test_frames_end_a_batch_before_they_fill_memory(tmp_path):
     stream = pa.RecordBatchReader.from_stream(flowlane.read_capture(tmp_path / "l.pcap.gz", ["frame"]))
     sizes = [batch.nbytes for batch in stream]
     assert len(sizes) == 2 and max(sizes) < 300 << 20
-    with pytest.raises(flowlane.Error, match="no columns are named"):
+    with pytest.raises(flowlane.Error, match="no columns given"):
         flowlane.read_capture(tmp_path / "l.pcap.gz", [])
 
 
@@ -127,12 +127,12 @@ def test_of_a_damaged_capture_comes_what_is_before_the_damage(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         stream = pa.RecordBatchReader.from_stream(flowlane.read_capture(tmp_path / "t.pcap"))
-        # What is before the damage comes all the same.
+        # Packets before the damage are returned.
         assert stream.read_next_batch().num_rows == 4
         with pytest.raises(Exception, match="record 4"):
             stream.read_next_batch()
     (tmp_path / "no.pcap").write_bytes(b"GIF89a")
-    with pytest.raises(flowlane.Error, match="no.pcap: this is no pcap or pcapng file"):
+    with pytest.raises(flowlane.Error, match="no.pcap: not a pcap or pcapng file"):
         flowlane.read_capture(tmp_path / "no.pcap")
     with pytest.raises(FileNotFoundError, match="none.pcap"):
         flowlane.read_capture(tmp_path / "none.pcap")
@@ -173,7 +173,7 @@ def test_objects_are_read(tmp_path):
 
 
 class Failing:
-    """A file that cannot be read from some byte on."""
+    """A file whose reads fail from some byte on."""
 
     name = "far.pcap"
 
@@ -197,11 +197,11 @@ def test_what_an_object_raises_is_no_damage():
             read(Failing(bytes_of, 3_000_000, fails))
     with pytest.raises(ConnectionError, match="the other side is gone"):
         flowlane.read_capture(Failing(whole, 0, fails))
-    with pytest.raises(TypeError, match="gives is no bytes"):
+    with pytest.raises(TypeError, match="did not return bytes"):
         flowlane.read_capture(io.StringIO("text"))
-    with pytest.raises(OSError, match="gives more bytes than were asked for"):
+    with pytest.raises(OSError, match="returned more bytes than requested"):
         read(Failing(whole, 3_000_000, lambda: bytes(1 << 20)))
-    with pytest.raises(flowlane.Error, match="far.pcap: a part is of a file by its path"):
+    with pytest.raises(flowlane.Error, match="far.pcap: split requires a path"):
         flowlane.read_capture(Failing(whole, 1 << 40, fails), split=(24, 0, 1))
 
 

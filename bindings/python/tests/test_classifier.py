@@ -1,4 +1,4 @@
-"""Access lists: against a search that compares rule by rule, in plain Python."""
+"""Tests of access lists, compared with a linear search in plain Python."""
 
 import gzip
 import pickle
@@ -20,7 +20,7 @@ SMALL = {name: st.sampled_from([0, 1, 2, 3, 2 ** (bits - 1), 2**bits - 1]) for n
 
 @st.composite
 def rule(draw):
-    """A rule as masks, and as text."""
+    """Draws a rule, as masks and as text."""
     asked, words = {}, []
     for name, bits in BITS.items():
         if not draw(st.booleans()):
@@ -47,7 +47,7 @@ packet = st.fixed_dictionaries({**SMALL, "nw_proto": st.sampled_from([1, 6, 17])
 
 
 def best(rules, packet):
-    """Of the rules that match the first of the highest priority."""
+    """Returns the first matching rule of the highest priority."""
     won = -1
     for number, (priority, asked, _) in rules.items():
         if all(packet[name] & mask == value for name, (value, mask) in asked.items()):
@@ -78,8 +78,8 @@ def test_verdicts_are_those_of_a_search_rule_by_rule(rules, packets, engine, dat
         assert acl.classify(values).tolist() == expected
         found = acl.classify(pa.table(values))
         assert [-1 if rule is None else rule for rule in found.to_pylist()] == expected
-        told = [acl.explain(packet)["rule"] for packet in packets[:5]]
-        assert [-1 if rule is None else rule for rule in told] == expected[:5]
+        explained = [acl.explain(packet)["rule"] for packet in packets[:5]]
+        assert [-1 if rule is None else rule for rule in explained] == expected[:5]
 
     check()
     for _ in range(data.draw(st.integers(0, 4))):
@@ -109,7 +109,7 @@ def test_numbers_of_any_type_are_taken_where_they_fit():
         dst = np.array([0x0A000001, 0xFF000001, 0x0A000002], "u8").astype("u4")
         dst = dst.view("i4").astype(dtype) if dtype == "i4" else dst.astype(dtype)
         assert acl.classify({**plain, "nw_dst": dst}).tolist() == [0, 1, 1], dtype
-    # Strided, and rows of bytes in network order.
+    # Strided arrays, and rows of bytes in network byte order.
     wide = np.zeros((3, 2), "u4")
     wide[:, 1] = plain["nw_dst"]
     assert acl.classify({**plain, "nw_dst": wide[:, 1]}).tolist() == [0, 1, 1]
@@ -120,7 +120,7 @@ def test_numbers_of_any_type_are_taken_where_they_fit():
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "message"),
     [
         ({"nw_dts": np.zeros(1, "u4")}, "no field `nw_dts`; did you mean `nw_dst`?"),
         ({"tp_dst": np.array([1, 70000])}, "column `tp_dst`, row 1: 0x11170 does not fit into 16 bits"),
@@ -135,10 +135,10 @@ def test_numbers_of_any_type_are_taken_where_they_fit():
         ({"nw_dst": np.zeros(1, "u4"), "ipv6_dst": np.zeros((1, 16), "u1")}, "no column `dl_type` says which"),
     ],
 )
-def test_columns_that_do_not_suit_are_named(columns, said):
+def test_unsuitable_columns_are_named(columns, message):
     with pytest.raises(flowlane.Error) as error:
         flowlane.Classifier.from_rules(DNS).classify(columns)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def arrow(**columns):
@@ -151,7 +151,7 @@ def test_arrow_is_read_as_it_is():
     kinds = pa.array([0x0800] * 4, pa.uint16())
     ports = pa.array([53, 53, None, 53], pa.int16())
     table = arrow(dl_type=kinds, nw_dst=dst, tp_dst=ports, nw_proto=pa.array([17, 17, 17, None], pa.uint8()), note=["a", "b", "c", "d"])
-    # What is null the packet does not have.
+    # Null fields are absent.
     assert acl.classify(table).to_pylist() == [0, 1, 1, 1]
     assert acl.classify(table.slice(2)).to_pylist() == [1, 1]
     assert acl.classify(table.slice(0, 0)).to_pylist() == []
@@ -160,7 +160,7 @@ def test_arrow_is_read_as_it_is():
     assert acl.classify(chunks).to_pylist() == [1, 0, 1, 1, 1, 1]
     assert acl.classify(chunks.to_reader()).to_pylist() == [1, 0, 1, 1, 1, 1]
     only_dns = flowlane.Classifier.from_rules("udp,tp_dst=53,actions=drop")
-    with pytest.raises(flowlane.Error, match="column `nw_src` has nulls, and no column `dl_type` says"):
+    with pytest.raises(flowlane.Error, match="column `nw_src` has nulls; add a column `dl_type`"):
         only_dns.classify(arrow(nw_src=dst, nw_proto=[17] * 4, tp_dst=[53] * 4))
     found = only_dns.classify(arrow(dl_type=kinds, nw_src=dst, nw_proto=[17, 17, 17, 6], tp_dst=[53, 53, 54, 53]))
     assert found.type == pa.uint32() and found.to_pylist() == [0, 0, None, None]
@@ -181,14 +181,14 @@ def test_addresses_of_ipv6_are_binaries():
     assert acl.classify(frame).to_list() == [0, None]
     rows = np.frombuffer(inside + outside, "u1").reshape(2, 16)
     assert acl.classify({"ipv6_dst": rows, "nw_proto": 17}).tolist() == [0, -1]
-    with pytest.raises(flowlane.Error, match="column `ipv6_dst` has 4 bytes a packet, where the field has 16"):
+    with pytest.raises(flowlane.Error, match="column `ipv6_dst` has 4 bytes per packet; the field has 16"):
         acl.classify(arrow(ipv6_dst=pa.array([b"abcd"], pa.binary(4)), nw_proto=[17]))
-    with pytest.raises(flowlane.Error, match="column `ipv6_dst`, row 1, has 3 bytes a packet, where the field has 16"):
+    with pytest.raises(flowlane.Error, match="column `ipv6_dst`, row 1, has 3 bytes per packet; the field has 16"):
         acl.classify(arrow(ipv6_dst=pa.array([inside, b"abc"]), nw_proto=[17, 17]))
 
 
 @pytest.mark.parametrize(
-    ("column", "said"),
+    ("column", "message"),
     [
         (pa.array(["10.0.0.1"]), "column `nw_dst` is of Arrow type Utf8"),
         (pa.array([1.5]), "column `nw_dst` is of Arrow type Float64"),
@@ -197,17 +197,17 @@ def test_addresses_of_ipv6_are_binaries():
         (pa.array([1 << 32]), "column `nw_dst`, row 0: 0x100000000 does not fit into 32 bits"),
     ],
 )
-def test_arrow_that_does_not_suit_is_named(column, said):
+def test_unsuitable_arrow_columns_are_named(column, message):
     with pytest.raises(flowlane.Error) as error:
         flowlane.Classifier.from_rules(DNS).classify(pa.table({"nw_dst": column}))
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_what_is_neither_is_refused():
     acl = flowlane.Classifier.from_rules(DNS)
-    with pytest.raises(TypeError, match="list has neither columns by name nor the Arrow PyCapsule interface"):
+    with pytest.raises(TypeError, match="list is neither a mapping of columns nor has the Arrow PyCapsule interface"):
         acl.classify([1, 2])
-    with pytest.raises(flowlane.Error, match=r"no column is named as a field \(a, b\)"):
+    with pytest.raises(flowlane.Error, match=r"no column has the name of a field \(a, b\)"):
         acl.classify(pa.table({"a": [1], "b": [2]}))
 
 
@@ -267,13 +267,13 @@ def test_fields_that_share_a_place_and_tags_are_told_apart():
     tagged = flowlane.Classifier.from_rules("dl_vlan=5,actions=drop")
     assert tagged.classify({"vlan_tci": np.array([0x1005, 0x0005, 0, 0x3005], "u2")}).tolist() == [0, -1, -1, 0]
     for columns in [{"dl_vlan": np.array([5])}, pa.table({"dl_vlan": [5]})]:
-        with pytest.raises(flowlane.Error, match="does not say which packets have a tag; give `vlan_tci`"):
+        with pytest.raises(flowlane.Error, match="does not tell which packets have a tag; add `vlan_tci`"):
             tagged.classify(columns)
 
 
-def test_fields_without_a_column_are_said():
+def test_missing_columns_are_warned_of():
     acl = flowlane.Classifier.from_rules("in_port=1,udp,tp_dst=53,actions=drop")
-    with pytest.warns(UserWarning, match="rules look at `in_port`, `tp_dst`, of which there is no column"):
+    with pytest.warns(UserWarning, match="rules inspect `in_port`, `tp_dst`, but there is no such column"):
         acl.classify({"nw_src": np.zeros(1, "u4"), "nw_proto": 17})
     with pytest.warns(UserWarning, match="`dl_type`"):
         acl.classify(pa.table({"in_port": [1], "nw_proto": [17], "tp_dst": [53]}))
@@ -301,21 +301,21 @@ def test_packets_enter_at_a_table():
     first, second = (flowlane.Classifier.from_rules(rules, table=table) for table in (0, 1))
     assert list(first) == [0] and first.classify(packets).tolist() == [0, 0]
     assert list(second) == [1, 2] and second.classify(packets).tolist() == [2, 2]
-    with pytest.raises(flowlane.Error, match="rules of table 1; these are of table 0, and nothing was inserted"):
+    with pytest.raises(flowlane.Error, match="rules for table 1; this classifier is for table 0, nothing was inserted"):
         first.insert("ip,actions=drop\ntable=1,ip,actions=drop")
     assert len(first) == 1 and first.insert("udp,actions=drop") == [3]
     again = pickle.loads(pickle.dumps(second))
     assert list(again) == [1, 2] and again.insert("table=1,tcp,actions=drop") == [3]
-    with pytest.raises(flowlane.Error, match="no rules of table 0, but of table 1: say table=1"):
+    with pytest.raises(flowlane.Error, match="no rules for table 0, but for table 1; use table=1"):
         flowlane.Classifier.from_rules(rules.split("\n", 1)[1])
-    with pytest.raises(flowlane.Error, match="they are 0 to 254"):
+    with pytest.raises(flowlane.Error, match="expected 0 to 254"):
         flowlane.Classifier.from_rules(rules, table=255)
 
 
 def test_a_column_of_other_packets_says_nothing_of_arp():
     acl = flowlane.Classifier.from_rules("arp,arp_tpa=10.0.0.0/8,actions=drop")
     others = pa.table({"dl_type": pa.array([0x0806], "u2"), "nw_dst": pa.array([None], "u4")})
-    with pytest.warns(UserWarning, match="rules look at `arp_tpa`, of which there is no column"):
+    with pytest.warns(UserWarning, match="rules inspect `arp_tpa`, but there is no such column"):
         assert acl.classify(others).to_pylist() == [None]
     own = others.append_column("arp_tpa", pa.array([0x0A000001], "u4"))
     assert acl.classify(own).to_pylist() == [0]
@@ -328,7 +328,7 @@ def test_frames_of_pandas_have_floats_where_integers_are_missing():
     assert str(packets.dtypes["nw_dst"]) == "float64"
     assert acl.classify(packets).to_pylist() == [0, None, None]
     packets.loc[1, "nw_dst"] = 1.5
-    with pytest.raises(flowlane.Error, match="`nw_dst`.*not whole"):
+    with pytest.raises(flowlane.Error, match="`nw_dst`.*not integers"):
         acl.classify(packets)
 
 
@@ -338,5 +338,5 @@ def test_numbers_that_are_none():
         assert number not in acl
         with pytest.raises(KeyError, match=f"there is no rule {number}"):
             acl[number]
-    with pytest.raises(flowlane.Error, match="empty text"):
+    with pytest.raises(flowlane.Error, match="the text is empty"):
         flowlane.Classifier.from_rules("")

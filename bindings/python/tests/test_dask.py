@@ -1,4 +1,4 @@
-"""The example for Dask, on a cluster of this machine."""
+"""Tests the Dask example on a local cluster."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ def test_packets_are_classified_as_without_dask(tmp_path):
 
 
 def test_killed_in_the_middle_the_result_is_complete(tmp_path, monkeypatch):
-    # Workers import it, too.
+    # Workers import the module as well.
     monkeypatch.setenv("PYTHONPATH", str(captures.EXAMPLES))
     monkeypatch.syspath_prepend(captures.EXAMPLES)
     import dask_archive
@@ -38,7 +38,7 @@ def test_killed_in_the_middle_the_result_is_complete(tmp_path, monkeypatch):
         return packets
 
     def kill():
-        # Both, with the classifier that they have.
+        # Both workers, with the classifier that they hold.
         while len(pids := list(begun.iterdir())) < 2:
             time.sleep(0.01)
         for pid in pids:

@@ -1,4 +1,4 @@
-"""The example for Ray, on a cluster of this machine."""
+"""Tests the Ray example on a local cluster."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ def test_packets_are_classified_as_without_ray(tmp_path):
 
 
 def test_killed_in_the_middle_the_result_is_complete(tmp_path, monkeypatch):
-    # Actors import it, too.
+    # Actors import the module as well.
     monkeypatch.setenv("PYTHONPATH", str(captures.EXAMPLES))
     monkeypatch.syspath_prepend(captures.EXAMPLES)
     import ray_archive
@@ -34,7 +34,7 @@ def test_killed_in_the_middle_the_result_is_complete(tmp_path, monkeypatch):
         def __call__(self, paths):
             for packets in super().__call__(paths):
                 yield packets
-                # Half way through.
+                # Halfway through.
                 (begun / str(os.getpid())).touch()
                 while not done.exists():
                     time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Routes: against Python's own arithmetic of networks."""
+"""Tests of routes, compared with the `ipaddress` module."""
 
 import ipaddress
 

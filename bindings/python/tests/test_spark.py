@@ -1,4 +1,4 @@
-"""Spark, on a cluster of this machine: two executors of one core. FLOWLANE_SPARK_MASTER names another: local[2,4], say."""
+"""Tests of Spark on a local cluster of two executors with one core each. FLOWLANE_SPARK_MASTER selects another: local[2,4]."""
 
 import importlib.util
 import os
@@ -23,14 +23,14 @@ if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
 from flowlane.spark import classify, read_captures  # noqa: E402
 
 MASTER = os.environ.get("FLOWLANE_SPARK_MASTER", "local-cluster[2,1,1024]")
-# What marks the processes of these tests.
+# Marks the processes of these tests.
 TOKEN = uuid.uuid4().hex
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory):
     folder = tmp_path_factory.mktemp("spark")
-    # A cluster starts its executors out of a distribution, which the package is.
+    # The cluster starts executors from a Spark distribution, which the package contains.
     os.environ.setdefault("SPARK_HOME", os.path.dirname(pyspark.__file__))
     os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1", SPARK_WORKER_DIR=str(folder / "work"))
     builder = pyspark.sql.SparkSession.builder.master(MASTER).config("spark.ui.enabled", "false")
@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
 
 
 def rows(found):
-    """(microseconds, rule) of each packet, sorted."""
+    """Returns (microseconds, rule) of each packet, sorted."""
     return sorted((row[0], row[1]) for row in found.selectExpr("unix_micros(time)", "rule").collect())
 
 
@@ -87,8 +87,8 @@ def test_rows_are_those_of_a_capture(spark, folder):
     packets = read_captures(spark, folder / "0.pcap", columns)
     kinds = ["timestamp", "binary", "bigint", "binary", "smallint", "int", "int", "string", "bigint", "string"]
     assert packets.dtypes == list(zip(columns, kinds))
-    told = [row.asDict() for row in packets.withColumn("time", pyspark.sql.functions.unix_micros("time")).collect()]
-    for row, packet in zip(told, pa.RecordBatchReader.from_stream(own).read_all().to_pylist(), strict=True):
+    found = [row.asDict() for row in packets.withColumn("time", pyspark.sql.functions.unix_micros("time")).collect()]
+    for row, packet in zip(found, pa.RecordBatchReader.from_stream(own).read_all().to_pylist(), strict=True):
         packet |= {"time": packet["time"].value // 1000, "path": str(folder / "0.pcap")}
         assert {name: bytes(value) if isinstance(value, bytearray) else value for name, value in row.items()} == packet
 
@@ -99,26 +99,26 @@ def test_addresses_may_be_int_or_bigint(spark):
     for kind, wraps in [("bigint", 0), ("int", 1 << 32)]:
         values = [(a if a is None or a < 1 << 31 else a - wraps, 0x0800, "kept") for a in addresses]
         df = spark.createDataFrame(values, f"nw_dst {kind}, dl_type int, note string")
-        told = classify(df, rules, column="won").collect()
-        assert [(row.note, row.won) for row in told] == [("kept", None), ("kept", 0), ("kept", 1), ("kept", None)]
+        found = classify(df, rules, column="won").collect()
+        assert [(row.note, row.won) for row in found] == [("kept", None), ("kept", 0), ("kept", 1), ("kept", None)]
 
 
 def test_what_does_not_suit_is_said_before_a_job_runs(spark, folder, tmp_path):
     df = spark.createDataFrame([("10.0.0.1", 1)], "nw_dst string, rule int")
-    with pytest.raises(flowlane.Error, match="column `nw_dst` is of Arrow type Utf8"):
+    with pytest.raises(flowlane.Error, match="column `nw_dst` has the Arrow type Utf8"):
         classify(df.select("nw_dst"), captures.RULES)
-    with pytest.raises(flowlane.Error, match="there is a column `rule` already"):
+    with pytest.raises(flowlane.Error, match="the column `rule` exists already"):
         classify(df, captures.RULES)
     with pytest.raises(flowlane.Error, match="rules:2:5: `tp_dts`"):
         classify(df, column="won", rules="ip,actions=drop\nudp,tp_dts=53,actions=drop")
-    with pytest.raises(flowlane.Error, match="no column is named as a field"):
+    with pytest.raises(flowlane.Error, match="no column has the name of a field"):
         classify(df.drop("nw_dst").withColumnRenamed("rule", "r"), captures.RULES)
     with pytest.raises(flowlane.Error, match="no field `sport`"):
         read_captures(spark, folder, ["sport"])
     with pytest.raises(FileNotFoundError, match="none.pcap"):
         read_captures(spark, [folder, tmp_path / "none.pcap"])
     (tmp_path / "_SUCCESS").touch()
-    with pytest.raises(flowlane.Error, match="there is no file"):
+    with pytest.raises(flowlane.Error, match="no files found"):
         read_captures(spark, tmp_path)
 
 
@@ -132,9 +132,9 @@ def test_folders_patterns_and_addresses_of_fsspec(spark, folder, tmp_path, befor
         shutil.copy(folder / "4.pcap", below / name)
 
     def names(path, **more):
-        told = read_captures(spark, f"{before}{tmp_path}{path}", ["path"], **more).groupBy("path").count().collect()
-        assert all(row["path"].startswith(f"{before}{below}/") and row["count"] == 500 for row in told)
-        return sorted(Path(row["path"]).name for row in told)
+        found = read_captures(spark, f"{before}{tmp_path}{path}", ["path"], **more).groupBy("path").count().collect()
+        assert all(row["path"].startswith(f"{before}{below}/") and row["count"] == 500 for row in found)
+        return sorted(Path(row["path"]).name for row in found)
 
     assert names("") == names("", tasks=1) == ["1.pcap", "2.cap"]
     assert names("/a/*/[!.]*.pcap") == ["1.pcap", "_4.pcap"]
@@ -143,7 +143,7 @@ def test_folders_patterns_and_addresses_of_fsspec(spark, folder, tmp_path, befor
 
 @pytest.fixture
 def bucket(folder):
-    """Captures in storage that speaks as S3 does; and how fsspec finds it."""
+    """Stores captures in an S3 server; yields the URL and fsspec options."""
     pytest.importorskip("s3fs", reason="s3fs is not installed")
     server = pytest.importorskip("moto.server", reason="there is nothing that speaks as S3 does: pip install moto[server]")
     running = server.ThreadedMotoServer(port=0, verbose=False)
@@ -216,7 +216,7 @@ def test_a_worker_process_builds_the_classifier_once(spark, folder, tmp_path, mo
 
 
 def processes(what, within):
-    """Of the processes that Spark started for these tests those of a kind."""
+    """Returns the processes of a kind that Spark started for these tests."""
 
     def has(pid, name, text):
         try:
@@ -228,11 +228,11 @@ def processes(what, within):
     return [int(pid) for pid in pids if has(pid, "environ", TOKEN) and has(pid, within, what)]
 
 
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="which process runs what is read from /proc")
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="reads /proc")
 @pytest.mark.parametrize(
     ("what", "within"),
     [
-        # Where the package's library is loaded: readers and classifiers.
+        # Processes that have loaded the package's library: readers and classifiers.
         pytest.param("_flowlane", "maps", id="workers"),
         pytest.param("CoarseGrainedExecutorBackend", "cmdline", id="executor"),
     ],
@@ -240,7 +240,7 @@ def processes(what, within):
 def test_killed_in_the_middle_the_result_is_complete(spark, tmp_path, what, within):
     if within == "cmdline" and not MASTER.startswith("local-cluster"):
         pytest.skip(f"{MASTER} has no executor that can be killed")
-    # More bytes than all that lies between processes holds: who writes them is not done before they are read.
+    # More bytes than the buffers between processes hold: the writer blocks until they are read.
     folder = captures.write(tmp_path / "captures", [40_000] * 3 + [1000], padding=1400)
     begun, done, killed = tmp_path / "begun", tmp_path / "done", []
 
@@ -267,12 +267,12 @@ def test_killed_in_the_middle_the_result_is_complete(spark, tmp_path, what, with
     killer.start()
     group = f"killed-{within}"
     spark.sparkContext.setJobGroup(group, "a job that is disturbed")
-    told = rows(found.mapInArrow(waiting, found.schema))
+    found = rows(found.mapInArrow(waiting, found.schema))
     killer.join(10)
     tracker = spark.sparkContext.statusTracker()
     stages = [stage for job in tracker.getJobIdsForGroup(group) for stage in tracker.getJobInfo(job).stageIds]
     assert killed and sum(tracker.getStageInfo(stage).numFailedTasks for stage in stages) > 0
-    assert told == expected(folder)
+    assert found == expected(folder)
 
 
 def example(name):

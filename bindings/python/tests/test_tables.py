@@ -1,4 +1,4 @@
-"""Cuckoo tables and Bloom filters: against dictionaries and sets."""
+"""Tests of cuckoo tables and Bloom filters, compared with dictionaries and sets."""
 
 import flowlane
 import numpy as np
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 def test_a_map_has_what_a_dictionary_has(key_bytes, seed, data):
     table, wanted = flowlane.CuckooMap(key_bytes, 4000), {}
     random = np.random.default_rng(seed)
-    # Few values a byte, so that keys come again and differ in one place.
+    # Few values per byte, so that keys repeat and differ in one position.
     draw = lambda n: random.integers(0, 3, (n, key_bytes)).astype("u1")  # noqa: E731
     for _ in range(data.draw(st.integers(1, 4))):
         keys = draw(data.draw(st.integers(0, 700)))
@@ -27,15 +27,15 @@ def test_a_map_has_what_a_dictionary_has(key_bytes, seed, data):
         assert len(table) == len(wanted)
 
 
-def test_integers_are_keys_and_what_is_wrong_is_said():
+def test_integers_are_keys_and_errors_are_raised():
     table = flowlane.CuckooMap(8, 100)
     table.insert(np.array([1, -1]), [5, 6])
     assert table.lookup(np.array([-1, 1, 2])).tolist() == [6, 5, -1] and table.table_bytes > 100
     with pytest.raises(flowlane.Error, match="keys of 4 bytes; the map has keys of 8"):
         table.lookup(np.array([1], "u4"))
-    with pytest.raises(flowlane.Error, match="1 keys and 2 values"):
+    with pytest.raises(flowlane.Error, match="1 keys but 2 values"):
         table.insert(np.array([1]), [1, 2])
-    with pytest.raises(flowlane.Error, match="values are integers of 32 bits"):
+    with pytest.raises(flowlane.Error, match="values must be unsigned integers of 32 bits"):
         table.insert(np.array([1]), [1 << 32])
     with pytest.raises(flowlane.Error, match=r"the map is full: \d+ of 5000 keys were inserted"):
         table.insert(np.arange(5000), np.arange(5000))

@@ -1,4 +1,4 @@
-"""Packet classification on every lane of a machine.
+"""Packet classification with SIMD: access lists, routes, exact-match tables, Bloom filters and captures.
 
 >>> import flowlane, numpy as np
 >>> acl = flowlane.Classifier.from_rules("tcp,nw_dst=10.0.0.0/8,tp_dst=22,actions=drop\\nip,actions=output:1")
@@ -24,7 +24,7 @@ _NONE = np.uint32(0xFFFF_FFFF)
 
 
 def _array(name: str, values: Any) -> Any:
-    """An array as the compiled part takes it: unsigned, of this machine's byte order, in one piece."""
+    """Converts a column for the compiled part: unsigned, native-endian and contiguous."""
     if isinstance(values, (int, np.integer)) and not isinstance(values, (bool, np.bool_)):
         if values < 0:
             raise Error(f"column `{name}`: {values} is negative")
@@ -36,11 +36,11 @@ def _array(name: str, values: Any) -> Any:
         array = array.view(np.uint8)
     if array.dtype.kind not in "ui":
         raise Error(
-            f"column `{name}` is of type {array.dtype}; integers are taken, one a packet, or rows of bytes (uint8)"
+            f"column `{name}` has the type {array.dtype}; expected one integer per packet, or rows of bytes (uint8)"
         )
     if array.ndim not in (1, 2) or (array.ndim == 2 and array.dtype != np.uint8):
         raise Error(
-            f"column `{name}` is of shape {array.shape} and type {array.dtype}; integers are taken, one a packet,"
+            f"column `{name}` has the shape {array.shape} and type {array.dtype}; expected one integer per packet,"
             " or rows of bytes (uint8)"
         )
     if not array.dtype.isnative:
@@ -54,7 +54,7 @@ def _is_arrow(packets: Any) -> bool:
 
 
 def _whole(packets: Any) -> Any:
-    """A frame of pandas whose columns of floats are integers: it has them where some are missing, since its integers know no null."""
+    """Converts float columns of a pandas frame to nullable integers: pandas stores integers with missing values as floats."""
     if type(packets).__module__.split(".")[0] != "pandas":
         return packets
     floats = [name for name in packets.columns if getattr(packets.dtypes[name], "kind", "") == "f" and name in _flowlane.FIELDS]
@@ -62,18 +62,18 @@ def _whole(packets: Any) -> Any:
         return packets.astype({name: "Int64" for name in floats})
     except (TypeError, ValueError) as error:
         names = ", ".join(f"`{name}`" for name in floats)
-        raise Error(f"of the columns {names} one is of numbers that are not whole: {error}") from error
+        raise Error(f"one of the columns {names} has values that are not integers: {error}") from error
 
 
 def _note_missing(missing: list[str]) -> None:
-    """Warns of fields at which rules look, and of which no column says anything."""
+    """Warns of fields that the rules inspect and that have no column."""
     if missing:
         what = ", ".join(f"`{name}`" for name in missing)
-        warnings.warn(f"rules look at {what}, of which there is no column: it counts as 0", stacklevel=3)
+        warnings.warn(f"rules inspect {what}, but there is no such column; its value is taken as 0", stacklevel=3)
 
 
 def _like(packets: Any, found: Any) -> Any:
-    """An array of Arrow as the library that the packets came from has it."""
+    """Converts an Arrow array to the type of the library that the packets came from."""
     library = type(packets).__module__.split(".")[0]
     if library == "polars":
         import polars
@@ -87,11 +87,10 @@ def _like(packets: Any, found: Any) -> Any:
 
 
 class Classifier:
-    """Rules, and the engine that finds for each packet the one that wins.
+    """An access list, which finds the matching rule of the highest priority for each packet.
 
-    Rules have numbers: their position in the file, from 0; those that are inserted go on counting. Of rules
-    that match, the one of the highest priority wins, and of equals the earlier one. Any number of threads may
-    classify while another changes rules.
+    A rule's number is its position in the file, from 0; inserted rules get the next numbers. Of several matching rules, the one
+    with the highest priority wins, and among equals the earlier one. Any number of threads may classify while another changes rules.
     """
 
     def __init__(self, rules: _flowlane.Classifier) -> None:
@@ -99,51 +98,51 @@ class Classifier:
 
     @classmethod
     def from_rules(cls, source: str | os.PathLike[str], engine: str = "auto", *, table: int = 0) -> Classifier:
-        """The rules of a file, or of a text: flows as `ovs-ofctl` reads them, or ClassBench filters.
+        """Creates a classifier from a file or text of flows, as `ovs-ofctl` reads them, or ClassBench filters.
 
-        A file may be packed by gzip or zstd. `engine` is auto, tree, dynamic or brute. Of flows of several tables those of `table` are
-        taken, 0 being where packets enter; numbers are positions in the file all the same. `goto_table` is not followed.
+        A file may be compressed by gzip or zstd. `engine` is auto, tree, dynamic or brute. Only the flows of OpenFlow table `table` are
+        used; their numbers are positions in the file nevertheless. `goto_table` is not followed.
 
         >>> len(Classifier.from_rules("udp,tp_dst=53,actions=drop"))
         1
 
         Raises:
-            Error: lines that are not understood, each with file, line and column.
-            FileNotFoundError: there is no such file.
+            Error: invalid lines, each with file, line and column.
+            FileNotFoundError: the file does not exist.
         """
         if not 0 <= table <= 254:
-            raise Error(f"table {table}; they are 0 to 254")
+            raise Error(f"table {table}; expected 0 to 254")
         if isinstance(source, str) and not source.strip():
-            raise Error("there are no rules in an empty text; a file of them, or a line each, is wanted")
+            raise Error("the text is empty; give the path of a file, or one rule per line")
         is_text = isinstance(source, str) and ("\n" in source or "=" in source or source.startswith("@"))
         if is_text and not os.path.isfile(source):
             return cls(_flowlane.Classifier.from_text(source, engine, table))
         return cls(_flowlane.Classifier.from_file(os.fspath(source), engine, table))
 
     def classify(self, packets: Any, *, threads: int | None = None) -> Any:
-        """The number of the rule that wins for each packet.
+        """Returns the number of the matching rule of each packet.
 
-        `packets` are columns that are named as fields are in rules (`nw_src`, `tp_dst`, …; see `fields`):
+        `packets` are columns named as fields in rules (`nw_src`, `tp_dst`, …; see `fields`):
 
-        - a mapping of names to numpy arrays of integers (signed ones count as unsigned of their width), to arrays of
-          `uint8` with a row for each packet (addresses of IPv6 and MACs in network order), or to one integer for all.
-          The result is an array of `int32`; -1: no rule matches.
-        - a table or record batch of Arrow, or anything with its PyCapsule interface (pyarrow, polars, DuckDB, pandas):
-          integers and fixed-size binaries are read where they lie. The result is a Series for a frame of polars, else an array of
-          pyarrow; null: no rule matches. Columns that are no fields are passed over; a null is a field that the packet does not have.
+        - a mapping of names to numpy arrays of integers (signed ones are reinterpreted as unsigned), to arrays of `uint8` with one row
+          per packet (IPv6 and MAC addresses in network byte order), or to one integer for all packets.
+          The result is an array of `int32`; -1 without a match.
+        - an Arrow table or record batch, or an object with the PyCapsule interface (pyarrow, polars, DuckDB, pandas): integers and
+          fixed-size binaries are read without copying. The result is a Series for a polars frame, else a pyarrow array; null without a
+          match. Columns that are not fields are ignored; a null is an absent field.
 
-        Fields without a column are 0, with a `UserWarning` where rules look at them; without `dl_type` packets are of the kind that
-        their addresses are of. `threads`: how many may look up, all cores where it is left out.
+        Fields without a column are 0, with a `UserWarning` if rules inspect them; without `dl_type`, the addresses determine the packet
+        type. `threads` is the maximum number of threads, by default all cores.
 
         >>> acl = Classifier.from_rules("udp,tp_dst=53,actions=drop")
         >>> acl.classify({"nw_src": 1, "nw_proto": 17, "tp_dst": np.array([53, 80])}).tolist()
         [0, -1]
 
         Raises:
-            Error: a column that does not suit its field, by name and row.
+            Error: a column does not fit its field; names the column and row.
         """
         if threads is not None and threads < 1:
-            raise Error(f"{threads} threads; at least one looks up")
+            raise Error(f"{threads} threads; expected at least one")
         if isinstance(packets, Mapping):
             _note_missing(self._rules.missing(list(packets), False))
             columns = {name: _array(name, values) for name, values in packets.items()}
@@ -154,12 +153,12 @@ class Classifier:
             _note_missing(missing)
             return _like(packets, found)
         raise TypeError(
-            f"{type(packets).__name__} has neither columns by name nor the Arrow PyCapsule interface;"
-            " give a mapping of arrays, or a table of Arrow"
+            f"{type(packets).__name__} is neither a mapping of columns nor has the Arrow PyCapsule interface;"
+            " give a mapping of arrays, or an Arrow table"
         )
 
     def insert(self, rules: str) -> list[int]:
-        """Adds rules, a line each, all or none of them; their numbers.
+        """Adds rules, one per line, all or none; returns their numbers.
 
         >>> acl = Classifier.from_rules("udp,tp_dst=53,actions=drop")
         >>> acl.insert("priority=9,udp,actions=drop")
@@ -168,8 +167,8 @@ class Classifier:
         return self._rules.insert_text(rules)
 
     def explain(self, packet: Mapping[str, int]) -> dict[str, Any]:
-        """How the answer for one packet comes about: `rule`, `next_rule` (which would win without it), `engine`,
-        `variant`, how many `nodes` and `rules` were read, and the bits of each field that it `depends_on`.
+        """Explains the lookup of one packet: `rule`, `next_rule` (which would match without it), `engine`, `variant`, the number of
+        `nodes` and `rules` read, and the bits of each field that the result `depends_on`.
 
         >>> Classifier.from_rules("udp,tp_dst=53,actions=drop").explain({"nw_src": 1, "nw_proto": 17, "tp_dst": 53})["rule"]
         0
@@ -177,32 +176,32 @@ class Classifier:
         return self._rules.explain_packet(dict(packet))
 
     def remove(self, rule: int) -> bool:
-        """Removes the rule of this number; says whether it was there."""
+        """Removes the rule of this number; returns whether it existed."""
         return self._rules.remove(rule)
 
     @property
     def fields(self) -> list[str]:
-        """The fields that any rule looks at: the columns that `classify` wants."""
+        """The fields that the rules inspect, which are the columns that `classify` needs."""
         return self._rules.fields
 
     @property
     def engine(self) -> tuple[str, str]:
-        """The engine that has the rules, and its variant."""
+        """The engine that holds the rules, and its variant."""
         return self._rules.engine
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of the tables."""
+        """Size of the tables in bytes."""
         return self._rules.table_bytes
 
     def __getitem__(self, number: int) -> str:
-        """The rule of this number, as text."""
+        """Returns the rule of this number as text."""
         if not 0 <= number < 1 << 32:
             raise KeyError(f"there is no rule {number}")
         return self._rules.rule(number)
 
     def __iter__(self) -> Iterator[int]:
-        """The numbers of all rules, ascending."""
+        """Iterates over the numbers of all rules, ascending."""
         return iter(self._rules.numbers())
 
     def __contains__(self, number: int) -> bool:
@@ -212,7 +211,7 @@ class Classifier:
         return len(self._rules)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """It is pickled by its rules, and built anew from them."""
+        """Pickles the rules; unpickling rebuilds the tables."""
         return Classifier._restored, self._rules.state()
 
     @classmethod
@@ -227,7 +226,7 @@ class Classifier:
 
 
 class RouteTable:
-    """Routes of IPv4 and IPv6: the next hop of the longest prefix that an address is in.
+    """A table of IPv4 and IPv6 routes, with longest-prefix-match lookups.
 
     >>> routes = RouteTable.from_routes("10.0.0.0/8 1\\n10.1.0.0/16 2\\n2001:db8::/32 7")
     >>> routes.lookup(np.array([0x0A010001, 0x0A020001, 0x0B000001], "u4")).tolist()
@@ -239,18 +238,18 @@ class RouteTable:
 
     @classmethod
     def from_routes(cls, source: str | os.PathLike[str]) -> RouteTable:
-        """The routes of a file (which may be packed by gzip or zstd) or of a text: prefix and next hop, a line each, or the
-        output of `ip route`."""
+        """Creates a table from a file (may be compressed by gzip or zstd) or text: a prefix and next hop per line, or the output of
+        `ip route`."""
         is_text = isinstance(source, str) and ("\n" in source or " " in source)
         if is_text and not os.path.isfile(source):
             return cls(_flowlane.RouteTable.from_text(source))
         return cls(_flowlane.RouteTable.from_file(os.fspath(source)))
 
     def lookup(self, addresses: Any) -> np.ndarray:
-        """The next hop of each address, -1 where there is no route: an array of `int64`.
+        """Returns the next hop of each address, -1 without a route, as an array of `int64`.
 
-        `addresses` are integers of 32 bits for IPv4, or rows of 16 bytes for IPv6. Next hops that are no numbers where they were read have
-        numbers from 1 on; `next_hop` says what they are.
+        `addresses` are 32-bit integers for IPv4, or rows of 16 bytes for IPv6. Next hops that are not numbers in the file are numbered
+        from 1; `next_hop` returns their names.
         """
         array = _array("addresses", addresses)
         if isinstance(array, int):
@@ -258,17 +257,17 @@ class RouteTable:
         if array.ndim == 2:
             found = self._routes.lookup_v6(array)
         elif array.dtype.itemsize > 4 and array.size and array.max() > 0xFFFF_FFFF:
-            raise Error(f"addresses of IPv4 have 32 bits; row {int(array.argmax())} has more")
+            raise Error(f"IPv4 addresses have 32 bits; row {int(array.argmax())} has more")
         else:
             found = self._routes.lookup_v4(array.astype(np.uint32, copy=False))
         return np.where(found == _NONE, np.int64(-1), found.astype(np.int64))
 
     def route(self, address: str) -> tuple[str, int] | None:
-        """The route of an address: its prefix and next hop."""
+        """Returns the route of an address: prefix and next hop."""
         return self._routes.route(str(address))
 
     def next_hop(self, number: int) -> str:
-        """What the routes that were read call a next hop: `192.0.2.1 dev eth0`, `blackhole`; the number itself where they have numbers.
+        """Returns the name of a next hop in the file, such as `192.0.2.1 dev eth0` or `blackhole`, or its number.
 
         >>> RouteTable.from_routes("0.0.0.0/0 192.0.2.1").next_hop(1)
         '192.0.2.1'
@@ -276,11 +275,11 @@ class RouteTable:
         return self._routes.next_hop(number) or str(number)
 
     def insert(self, prefix: str, next_hop: int) -> int | None:
-        """Adds a route, or replaces its next hop; the one that it had."""
+        """Adds a route or replaces its next hop; returns the previous next hop."""
         return self._routes.insert(str(prefix), next_hop)
 
     def remove(self, prefix: str) -> bool:
-        """Removes the route of exactly this prefix; says whether it was there."""
+        """Removes the route of exactly this prefix; returns whether it existed."""
         return self._routes.remove(str(prefix))
 
     def __len__(self) -> int:
@@ -291,9 +290,9 @@ class RouteTable:
 
 
 class CuckooMap:
-    """Numbers of 32 bits by keys of 1 to 64 bytes, all of one width: flows, hosts, sessions.
+    """An exact-match table from keys of 1 to 64 bytes, all of one width, to 32-bit integers.
 
-    Keys are integers (of 4 or 8 bytes), or rows of bytes (`uint8`).
+    Keys are integers (of 4 or 8 bytes) or rows of bytes (`uint8`).
 
     >>> flows = CuckooMap(key_bytes=4, capacity=1000)
     >>> flows.insert(np.array([7, 9], "u4"), np.array([70, 90]))
@@ -308,30 +307,30 @@ class CuckooMap:
     def _rows(self, keys: Any) -> np.ndarray:
         array = _array("keys", keys)
         if isinstance(array, int):
-            raise Error("keys are an array: integers, or rows of bytes")
+            raise Error("keys must be an array of integers or of rows of bytes")
         if array.ndim == 1:
             array = array.view(np.uint8).reshape(len(array), array.dtype.itemsize)
         return array
 
     def insert(self, keys: Any, values: Any) -> None:
-        """Gives keys these values; where it is full, `Error` says from which row on nothing was inserted."""
+        """Inserts keys with values; if the table is full, `Error` states how many keys were inserted."""
         values = np.asarray(values)
         if values.dtype.kind not in "ui" or (values.size and (values.min() < 0 or values.max() > 0xFFFF_FFFF)):
-            raise Error("values are integers of 32 bits that are not negative")
+            raise Error("values must be unsigned integers of 32 bits")
         self._map.insert(self._rows(keys), np.ascontiguousarray(values, np.uint32))
 
     def lookup(self, keys: Any) -> np.ndarray:
-        """The value of each key, -1 where it is not there: an array of `int64`."""
+        """Returns the value of each key, -1 for absent keys, as an array of `int64`."""
         values, there = self._map.lookup(self._rows(keys))
         return np.where(there, values.astype(np.int64), np.int64(-1))
 
     def remove(self, keys: Any) -> np.ndarray:
-        """Removes keys; for each whether it was there."""
+        """Removes keys; returns whether each was present."""
         return self._map.remove(self._rows(keys))
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of the table, and of what is kept to change it."""
+        """Size of the table in bytes, including its writer's data."""
         return self._map.table_bytes
 
     def __len__(self) -> int:
@@ -339,9 +338,9 @@ class CuckooMap:
 
 
 class BloomFilter:
-    """A set that forgets what it holds: no key that was inserted is denied, others are confirmed at a rate.
+    """A Bloom filter: a set without false negatives, and with false positives at a given rate.
 
-    Keys are integers of up to 64 bits, or rows of bytes (`uint8`); the same key by both is two.
+    Keys are integers of up to 64 bits or rows of bytes (`uint8`); an integer and its bytes are different keys.
 
     >>> seen = BloomFilter(items=1000, rate=0.001)
     >>> seen.insert(np.arange(1000))
@@ -361,7 +360,7 @@ class BloomFilter:
             self._filter.insert_numbers(array.astype(np.uint64))
 
     def contains(self, keys: Any) -> np.ndarray:
-        """For each key whether it may be in."""
+        """Returns for each key whether it may be in the set."""
         array = np.atleast_1d(_array("keys", keys))
         if array.ndim == 2:
             return self._filter.contains_rows(array)
@@ -369,14 +368,14 @@ class BloomFilter:
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of the filter."""
+        """Size of the filter in bytes."""
         return self._filter.table_bytes
 
 
 class Packets:
-    """Packets as a stream of record batches, which is read once: what `read_capture` gives.
+    """A stream of record batches of packets, returned by `read_capture`. It can be read once.
 
-    It has the Arrow PyCapsule interface, by which every library of Arrow takes it. Its other methods are pyarrow's, which has to be there.
+    It has the Arrow PyCapsule interface, which all Arrow libraries accept. Its other methods require pyarrow.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -401,11 +400,11 @@ class Packets:
         return self._by_pyarrow().schema
 
     def __iter__(self) -> Iterator[Any]:
-        """The record batches that are left."""
+        """Iterates over the remaining record batches."""
         return iter(self._by_pyarrow())
 
     def read_all(self) -> Any:
-        """A table of all packets that are left."""
+        """Returns the remaining packets as a table."""
         return self._by_pyarrow().read_all()
 
 
@@ -418,22 +417,22 @@ def read_capture(
     decapsulate: bool = False,
     split: tuple[int, int, int] | None = None,
 ) -> Packets:
-    """The packets of a capture (pcap or pcapng, packed by gzip or zstd or not) as a stream of record batches.
+    """Reads a capture (pcap or pcapng, optionally compressed by gzip or zstd) as a stream of record batches.
 
-    It has the Arrow PyCapsule interface: `pyarrow.table(…)`, `polars.DataFrame(…)`, DuckDB and `Classifier.classify` read it; or take
-    batch by batch (`for batch in read_capture(path)`, by pyarrow). Memory is bounded by the batch.
+    The stream has the Arrow PyCapsule interface: `pyarrow.table(…)`, `polars.DataFrame(…)`, DuckDB and `Classifier.classify` read it; with
+    pyarrow it can be iterated (`for batch in read_capture(path)`). Memory is bounded by the size of a batch.
 
-    `source` is a path, or anything with a method `read` that gives bytes: an open file, `io.BytesIO`, a file of fsspec. It is read once,
-    from where it is, and not closed. What its `read` raises is raised.
+    `source` is a path, or an object with a method `read` that returns bytes: an open file, `io.BytesIO`, an fsspec file. It is read once
+    from its current position, and not closed. Exceptions of `read` propagate.
 
-    `columns` are names of fields as in rules, `time` (nanoseconds, UTC), `captured` and `length` (bytes), `fault` (why a packet
-    was not parsed to its end), `packet` (its number in the capture, from 0) and `frame` (its bytes); where they are left out, what analysts of flows usually ask. Null is a
-    field that the packet does not have. With `decapsulate`, packets in VXLAN, GENEVE and GTP-U are read in the place of what
-    carries them, and have the tunnel's fields (`tun_id`, `tun_src`, ..).
+    `columns` are names of fields as in rules, `time` (nanoseconds, UTC), `captured` and `length` (bytes), `fault` (reason why a packet
+    was not parsed completely), `packet` (number in the capture, from 0) and `frame` (bytes); the default is a set of columns for flow
+    analysis. A null is an absent field. With `decapsulate`, the inner headers of VXLAN, GENEVE and GTP-U packets replace the outer
+    ones, and tunnel fields are set (`tun_id`, `tun_src`, ..).
 
-    `split` is a part of the capture that `split_capture` has found.
+    `split` is a part of the capture, from `split_capture`.
 
-    Where the capture is damaged, all packets before that come, and a `RuntimeWarning` says where.
+    A damaged capture yields all packets before the damage, and a `RuntimeWarning` with its position.
     """
     named = None if columns is None else list(columns)
     if hasattr(source, "read"):
@@ -445,13 +444,12 @@ def read_capture(
 
 
 def split_capture(path: str | os.PathLike[str], size: int = 256 << 20) -> list[tuple[int, int, int]]:
-    """Parts of a capture of about `size` bytes, so that several processes or machines read it.
+    """Splits a capture into parts of about `size` bytes, for several processes or machines.
 
-    Each is where it begins in the file, the number of its first packet, and how many packets it has; `read_capture` takes it as
-    `split`. The file is read once for it. One that is packed, or that describes interfaces behind its first packet (pcapng),
-    stays one part.
+    A part is a tuple of file offset, number of the first packet, and number of packets; `read_capture` accepts it as `split`. Splitting
+    reads the file once. A compressed file, or a pcapng file that describes an interface after its first packet, is one part.
 
-    Where the capture is damaged, the parts are those before the damage, and a `RuntimeWarning` says where it is.
+    A damaged capture yields the parts before the damage, and a `RuntimeWarning` with its position.
     """
     parts, damage = _flowlane.capture_splits(os.fspath(path), size)
     if damage is not None:

@@ -1,4 +1,4 @@
-"""The compiled part; `flowlane` is what programs use."""
+"""The compiled part of the package; programs use `flowlane`."""
 
 import os
 from typing import Any, Protocol

@@ -1,11 +1,11 @@
 """Captures and access lists on a Spark cluster: `read_captures` and `classify` of data frames.
 
-Both run in Spark's Python workers, on record batches of Arrow (`mapInArrow`), so this package has to be installed
-on every machine of the cluster: `pip install flowlane[spark]`. Spark Connect, which has no broadcast, is not taken.
+Both run in Spark's Python workers on Arrow record batches (`mapInArrow`), so this package must be installed on every machine of
+the cluster: `pip install flowlane[spark]`. Spark Connect is not supported, because it has no broadcast variables.
 
-Spark has no unsigned types. What a capture has becomes the next wider signed type, so that values compare and sort as they
-are: uint8 → smallint, uint16 → int, uint32 (addresses, lengths) → bigint. uint64 stays as wide: bigint, two's complement.
-Times become timestamps of microseconds; the nanoseconds below are cut off. IPv6 and MACs are binaries, in network order.
+Spark has no unsigned types. Unsigned columns become the next wider signed type, which preserves comparison and order:
+uint8 → smallint, uint16 → int, uint32 (addresses, lengths) → bigint. uint64 becomes bigint in two's complement.
+Times become timestamps truncated to microseconds. IPv6 and MAC addresses are binaries in network byte order.
 """
 
 from __future__ import annotations
@@ -28,44 +28,44 @@ if TYPE_CHECKING:
 
 __all__ = ["classify", "read_captures"]
 
-# Spark takes batches of 10,000 rows from its own; a column of whole frames must stay below Arrow's 2 GiB.
+# Similar to Spark's own batches of 10,000 rows; a column of whole frames must stay below Arrow's 2 GiB.
 _ROWS = 16384
-# Enough for cores to even out, and few enough for the driver.
+# Enough to balance the cores, and few enough for the driver.
 _TASKS_A_CORE = 32
-# Spark's types, and Arrow's: those of packets, and those that packets are mistaken to be of.
+# Spark's types and their Arrow equivalents: those of packet columns, and likely wrong ones, for error messages.
 _ARROW = {"tinyint": "int8", "smallint": "int16", "int": "int32", "bigint": "int64", "binary": "binary"}
 _ARROW |= {"string": "string", "boolean": "bool", "float": "float", "double": "double", "timestamp": "timestamp[us]"}
 _SPARK = {arrow: spark for spark, arrow in _ARROW.items()}
 
 
 def classify(df: DataFrame, rules: Classifier | str | os.PathLike[str], *, column: str = "rule") -> DataFrame:
-    """`df` with one column more: the number of the rule that wins for each row (int), null where none does.
+    """Adds a column (int) with the number of the matching rule of each row, or null.
 
-    `rules` are a classifier, or what `Classifier.from_rules` reads, on the driver. They are broadcast, and every worker process
-    builds the classifier once. Rules that are changed later do not change the data frame.
+    `rules` are a classifier or an argument of `Classifier.from_rules`, read on the driver. They are broadcast, and every worker
+    process builds the classifier once. Later changes of the rules do not affect the data frame.
 
-    Columns are named as fields are in rules. Integers of any width are taken: an address may be a bigint, or an int in
-    two's complement. Columns that are no fields are kept, but every column passes through the Python worker: select first.
+    Columns are named as fields in rules. Integers may have any width: an address may be a bigint, or an int in two's complement.
+    Other columns are kept, but every column passes through the Python worker: select the needed ones first.
 
     Raises:
-        Error: a column that does not suit its field, where its type says so; where a value does, the job fails with it.
+        Error: the type of a column does not fit its field. An invalid value makes the job fail with this error.
     """
     import pyarrow as pa
     from pyspark.sql.types import IntegerType, StructField, StructType
 
     if column in df.columns:
-        raise Error(f"there is a column `{column}` already; give another name: classify(…, column=…)")
+        raise Error(f"the column `{column}` exists already; choose another name: classify(…, column=…)")
     built = rules if isinstance(rules, Classifier) else Classifier.from_rules(rules)
-    # A type that does not suit is said here, and not by a job that fails.
+    # Report unsuitable types here instead of by a failing job.
     none = {field.name: pa.array([], _ARROW.get(field.dataType.simpleString(), "null")) for field in df.schema}
     built.classify(pa.RecordBatch.from_arrays(list(none.values()), list(none)))
     held = _context(df.sparkSession).broadcast(built)
 
     def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Of a broadcast a worker process makes its value once, and keeps it from task to task.
+        # A worker process deserializes a broadcast once, and keeps it for later tasks.
         classifier = held.value
         for batch in batches:
-            # Spark has a task on each core.
+            # Spark runs a task on each core.
             found = classifier.classify(batch, threads=1).cast(pa.int32())
             yield pa.RecordBatch.from_arrays([*batch.columns, found], names=[*batch.schema.names, column])
 
@@ -84,34 +84,34 @@ def read_captures(
     split_size: int | None = 256 << 20,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """The packets of captures as a data frame, read by the workers: they are sent a row for each file, or part of one.
+    """Reads captures as a data frame. The workers read the files; each is sent one row per file, or per part of a file.
 
-    `paths` are files, folders (all files in and below them, but for names that begin with `.` or `_`), patterns (`*.pcap.gz`), or
-    addresses of fsspec (`s3://…`), to which `storage_options` go. Local paths must lead to the same files on every machine.
-    A file of fsspec is read as it comes.
+    `paths` are files, directories (recursively, except names that begin with `.` or `_`), patterns (`*.pcap.gz`), or fsspec URLs
+    (`s3://…`), which are opened with `storage_options`. Local paths must refer to the same files on every machine. fsspec files are
+    streamed.
 
-    `columns` and `in_port` are as for `flowlane.read_capture`; one more is `path`, the file that the packet is from. Types
-    are those of the module's text.
+    `columns` and `in_port` are as for `flowlane.read_capture`; the additional column `path` is the packet's file. The module's
+    documentation lists the types.
 
-    With `rules` (as for `classify`) there is a column `rule`, too: packets are classified where they are read, so that they cross
-    between Python and the JVM once, and only with the columns that are asked for.
+    With `rules` (as for `classify`) the result has a column `rule`: packets are classified where they are read, so that they cross
+    between Python and the JVM once, and with the requested columns only.
 
-    Files of more than `split_size` bytes are split, so that several tasks read one: a first stage finds where packets begin, which
-    reads each of them once. Files that are packed and those of fsspec are not split, and none is where it is None.
-    `tasks` is how many tasks share the other files, by size; where it is left out, one a file, and at most 32 a core.
+    Files larger than `split_size` bytes are split between tasks: a first stage finds packet boundaries, which reads these files
+    once more. Compressed and fsspec files are not split; None disables splitting. `tasks` is the number of tasks that share the
+    other files, balanced by size; by default one per file, at most 32 per core.
 
-    Of a damaged capture all packets before the damage come, and the worker's log says where it is; with `strict` the job fails.
+    A damaged capture yields all packets before the damage, and the worker's log states its position; with `strict` the job fails.
 
     Raises:
-        Error: there is no such column, or nothing to read.
-        FileNotFoundError: there is no such file.
+        Error: unknown column, or no files.
+        FileNotFoundError: a file does not exist.
     """
     import pyarrow as pa
 
     options = dict(storage_options or {})
     schema = _schema(columns)
     built = rules if rules is None or isinstance(rules, Classifier) else Classifier.from_rules(rules)
-    # What rules look at is read, whether it is asked for or not.
+    # Fields that the rules inspect are read even if not requested.
     names = list(dict.fromkeys([*schema.names, *(built.fields if built is not None else [])]))
     if built is not None:
         schema = schema.append(pa.field("rule", pa.int32()))
@@ -144,24 +144,24 @@ def read_captures(
 
 
 def _context(spark: SparkSession) -> Any:
-    # A session of Spark Connect says of `sparkContext` only that there is none.
+    # The `sparkContext` error of Spark Connect does not name the reason.
     if "connect" in type(spark).__module__:
-        raise Error("Spark Connect has no broadcast: take a session of a cluster's own driver")
+        raise Error("Spark Connect has no broadcast variables: use a session of the cluster's own driver")
     return spark.sparkContext
 
 
 def _files(paths: Iterable[str | os.PathLike[str]], options: dict[str, Any]) -> list[tuple[str, int]]:
-    """All files, each once, and the bytes of each."""
+    """Returns all files, each once, with their sizes in bytes."""
     files: dict[str, int] = {}
     for path in map(os.fspath, paths):
         files.update(_stored(path, options) if "://" in path else _on_disk(path))
     if not files:
-        raise Error("there is no file in the folders, or of the patterns, that were given")
+        raise Error("no files found in the given directories and patterns")
     return list(files.items())
 
 
 def _is_hidden(name: str, below: str = "") -> bool:
-    """Whether engines pass a file over: what is being written, and what only says that something is complete."""
+    """Returns whether engines ignore a file: one being written, or a completion marker."""
     return any(part.startswith((".", "_")) for part in os.path.relpath(name, below or os.path.dirname(name)).split(os.sep))
 
 
@@ -174,7 +174,7 @@ def _on_disk(path: str) -> dict[str, int]:
     elif glob.has_magic(path):
         found = [name for name in glob.glob(path, recursive=True) if os.path.isfile(name)]
     else:
-        raise FileNotFoundError(f"{path}: there is no such file or folder")
+        raise FileNotFoundError(f"{path}: no such file or directory")
     return {os.path.abspath(name): os.path.getsize(name) for name in sorted(found)}
 
 
@@ -182,22 +182,22 @@ def _stored(path: str, options: dict[str, Any]) -> dict[str, int]:
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
-        raise Error(f"{path} is read through fsspec, which is not installed: pip install fsspec") from error
+        raise Error(f"{path} requires fsspec: pip install fsspec") from error
     store, inner = url_to_fs(path, **options)
     if glob.has_magic(inner):
         found = store.glob(inner, detail=True)
     elif store.isdir(inner):
-        found = {name: told for name, told in store.find(inner, detail=True).items() if not _is_hidden(name, inner)}
+        found = {name: info for name, info in store.find(inner, detail=True).items() if not _is_hidden(name, inner)}
     else:
         found = {inner: store.info(inner)}
-    files = {name: told for name, told in sorted(found.items()) if told["type"] == "file"}
-    # A store may not know how large a file is.
-    return {store.unstrip_protocol(name): told["size"] or 0 for name, told in files.items()}
+    files = {name: info for name, info in sorted(found.items()) if info["type"] == "file"}
+    # A store may not know the size of a file.
+    return {store.unstrip_protocol(name): info["size"] or 0 for name, info in files.items()}
 
 
 def _split(context: Any, files: list[tuple[str, int]], size: int, strict: bool) -> Any:
-    """Rows for parts of large files, each for a task of its own."""
-    # Tasks of a file begin behind those of the files before it. Sums of lengths say about how many there are.
+    """Returns rows for parts of large files, one task per part."""
+    # Task numbers of a file follow those of the files before it, estimated from the sum of their lengths.
     begins = [sum(length for _, length in files[:number]) // size + number for number in range(len(files) + 1)]
 
     def parts(file: tuple[int, str]) -> Iterator[tuple[int, tuple[str, int, int, int]]]:
@@ -207,7 +207,7 @@ def _split(context: Any, files: list[tuple[str, int]], size: int, strict: bool) 
                 warnings.simplefilter("error", RuntimeWarning)
             found = split_capture(path, size)
         for number, (offset, first, packets) in enumerate(found):
-            # All packets, however many there are.
+            # -1: all packets of the file.
             yield begin + number, (path, offset, first, packets if packets < 1 << 63 else -1)
 
     named = [(begin, path) for begin, (path, _) in zip(begins, files)]
@@ -217,7 +217,7 @@ def _split(context: Any, files: list[tuple[str, int]], size: int, strict: bool) 
 
 
 def _shares(files: list[tuple[str, int]], most: int) -> list[list[tuple[str, int, int, int]]]:
-    """Rows for each task: the largest file first, each to the task that has the fewest bytes."""
+    """Returns rows per task: assigns files, the largest first, to the task with the fewest bytes."""
     shares: list[list[tuple[str, int, int, int]]] = [[] for _ in range(max(1, min(most, len(files))))]
     least = [(0, 0, number) for number in range(len(shares))]
     for path, length in sorted(files, key=lambda file: -file[1]):
@@ -229,7 +229,7 @@ def _shares(files: list[tuple[str, int]], most: int) -> list[list[tuple[str, int
 
 @contextlib.contextmanager
 def _opened(path: str, options: dict[str, Any]) -> Iterator[str | BinaryIO]:
-    """What `read_capture` takes: the path of a file on this machine, or what fsspec opens."""
+    """Yields an argument for `read_capture`: a local path, or an open fsspec file."""
     if "://" not in path:
         yield path
         return
@@ -240,7 +240,7 @@ def _opened(path: str, options: dict[str, Any]) -> Iterator[str | BinaryIO]:
 
 
 class _Named:
-    """A file that is called by its address, since the name is in what is said about it."""
+    """A file whose name is its URL, for error messages."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self.read, self.name = file.read, name
@@ -251,7 +251,7 @@ def _stream(
 ) -> pa.RecordBatchReader:
     import pyarrow as pa
 
-    # Without a column there would be no rows.
+    # Without a column there would be no row count.
     own = None if names is None else [name for name in names if name != "path"] or ["length"]
     return pa.RecordBatchReader.from_stream(read_capture(source, own, batch_size=_ROWS, in_port=in_port, split=split))
 
@@ -272,7 +272,7 @@ def _read(
 
 
 def _schema(columns: Iterable[str] | None) -> pa.Schema:
-    """What packets are for Spark: found out by a capture without any."""
+    """Returns the Spark schema of packets, determined from an empty capture."""
     import pyarrow as pa
 
     names = None if columns is None else list(dict.fromkeys(columns))
@@ -299,7 +299,7 @@ def _as_spark(batch: pa.RecordBatch, path: str, schema: pa.Schema) -> pa.RecordB
     def column(field: pa.Field) -> pa.Array:
         if field.name == "path":
             return pa.repeat(path, batch.num_rows)
-        # Unsafe: nanoseconds are cut off, and uint64 is taken bit by bit.
+        # Unsafe casts: truncate nanoseconds, and reinterpret uint64.
         return batch.column(field.name).cast(field.type, safe=False)
 
     return pa.RecordBatch.from_arrays([column(field) for field in schema], schema=schema)
