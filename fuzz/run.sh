@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Fuzzes every target for so many minutes each (10 where none are given), or those that are named behind:
+# Fuzzes the given targets (default: all) for MINUTES each (default: 10):
 #     fuzz/run.sh [MINUTES [TARGET...]]
-# Begins from corpus/ and what earlier runs have found (target/corpus/). What crashes a target is made as small as it
-# gets and put into regressions/TARGET/, where plain `cargo test` replays it; then the exit status is 1.
+# Starts from corpus/ and the inputs of earlier runs (target/corpus/). Crashing inputs are minimized and stored in
+# regressions/TARGET/, where plain `cargo test` replays them; the exit status is then 1.
 # Needs nightly Rust and cargo-fuzz.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 minutes=${1:-10}
 if ! [[ $minutes =~ ^[1-9][0-9]*$ ]]; then
-    echo "fuzz/run.sh: \`$minutes\` is no number of minutes; for example: fuzz/run.sh 10 switch" >&2
+    echo "fuzz/run.sh: \`$minutes\` is not a number of minutes; for example: fuzz/run.sh 10 switch" >&2
     exit 2
 fi
 shift || true
@@ -17,7 +17,7 @@ mapfile -t all < <(cd fuzz_targets && printf '%s\n' *.rs | sed 's/\.rs$//')
 targets=("${@:-${all[@]}}")
 for target in "${targets[@]}"; do
     if [ ! -f "fuzz_targets/$target.rs" ]; then
-        echo "fuzz/run.sh: there is no target \`$target\`; there are ${all[*]}" >&2
+        echo "fuzz/run.sh: unknown target \`$target\`; targets: ${all[*]}" >&2
         exit 2
     fi
 done

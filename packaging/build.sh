@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Flowlane's packages, built and tried: `packaging/build.sh --help`. What is in them, and how a release is made: docs/releasing.md.
+# Builds and tests Flowlane's packages: `packaging/build.sh --help`. Their contents and the release process: docs/releasing.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -7,21 +7,21 @@ usage() {
     cat <<'TEXT'
 usage: packaging/build.sh [OPTION].. [PACKAGE]..
 
-Builds the packages that are named, or all four, into dist/:
-  wheel    for Python, on any Linux with glibc 2.17 (manylinux2014); needs Python 3.10 with venv, and the package index
-  deb      for Debian and Ubuntu: command, library for C, manual pages, completions; needs gcc, binutils, dpkg
-  image    for docker and podman: the command and nothing else, as an archive; needs docker, podman or buildah
-  cargo    no file: `cargo install` into an empty folder, for which it is tried
-  root     only where it is named: the files of the image, as a folder
+Builds the given packages (default: wheel, deb, image, cargo) into dist/:
+  wheel    Python wheel for Linux with glibc 2.17 or later (manylinux2014); requires Python 3.10 with venv, and the package index
+  deb      Debian and Ubuntu package: command, C library, manual pages, completions; requires gcc, binutils, dpkg
+  image    container image of the command, as an archive; requires docker, podman or buildah
+  cargo    produces no file: tests `cargo install` into an empty directory
+  root     the files of the image, as a directory
 
-  --test            installs each into a folder and tries it there; what is for another machine, under qemu-aarch64
-  --target TRIPLE   for another machine, aarch64-unknown-linux-gnu; needs gcc-aarch64-linux-gnu and qemu-user-static, which
-                    runs the command for its manual pages
-  --features LIST   of the command (default: query; '' for none)
-  --profile NAME    of the command (default: dist)
-  --quick           what .ci/run does: tries what `cargo build --release -p flowlane-cli`, bindings/python/build.sh and
-                    bindings/c/build.sh have built; skips what this machine lacks, with a message; leaves nothing
-  --out DIR         instead of dist
+  --test            install each package into a directory and test it, for another architecture with qemu-aarch64
+  --target TRIPLE   build for aarch64-unknown-linux-gnu; requires gcc-aarch64-linux-gnu and qemu-user-static, which runs the
+                    command to generate its manual pages
+  --features LIST   features of the command (default: query; '' for none)
+  --profile NAME    build profile of the command (default: dist)
+  --quick           as .ci/run does: test the outputs of `cargo build --release -p flowlane-cli`, bindings/python/build.sh and
+                    bindings/c/build.sh; skip packages whose tools are missing, with a message; keep no files
+  --out DIR         output directory (default: dist)
 TEXT
 }
 
@@ -44,35 +44,35 @@ while [ $# -gt 0 ]; do
             shift
             ;;
         wheel | deb | image | cargo | root) packages+=("$1") ;;
-        *) die "\`$1\` is no option and no package; see --help" ;;
+        *) die "\`$1\` is neither an option nor a package; see --help" ;;
     esac
     shift
 done
 [ ${#packages[@]} -gt 0 ] || packages=(wheel deb image cargo)
 
-# What others call this machine: Debian's name, that of its folders, the emulator that runs its programs.
+# The target's Debian architecture, multiarch directory, and emulator.
 case $target in
     x86_64-unknown-linux-gnu) debian=amd64 multiarch=x86_64-linux-gnu emulator=qemu-x86_64 ;;
     aarch64-unknown-linux-gnu) debian=arm64 multiarch=aarch64-linux-gnu emulator=qemu-aarch64 ;;
-    *) die "no packages are made for $target; this is where another machine is added" ;;
+    *) die "unsupported target $target; supported targets are listed here" ;;
 esac
 version=$(packaging/version.sh)
-# What precedes a release is older for Debian, too.
+# Pre-releases sort before the release in Debian.
 deb_version=${version/-/"~"}-1
 work=$(mktemp -d)
-# What an engine keeps outside of the folder is removed, too.
+# Also remove container state outside of the directory.
 remove=()
 trap '"${remove[@]}" >/dev/null 2>&1 || true; rm -rf "$work" bindings/python/LICENSE-*' EXIT
-# A trial leaves nothing, unless it is told where.
+# --quick keeps no files, unless --out is given.
 out=${out:-${quick:+$work/}dist}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 maintainer=${FLOWLANE_MAINTAINER:-The Flowlane developers <flowlane@example.org>}
-# The same sources give the same packages: times in them are that of the last commit.
+# Reproducible packages: timestamps are those of the last commit.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 export SOURCE_DATE_EPOCH
 
-# By what programs for the target are compiled, stripped and run.
+# Tools to compile, strip and run programs for the target.
 run=() strip=strip cross='' cc=${CC:-gcc}
 if [ "$target" != "$host" ]; then
     cross=$target cc=$multiarch-gcc strip=$multiarch-strip
@@ -82,18 +82,18 @@ if [ "$target" != "$host" ]; then
     [ -z "$emulator" ] || run=("$emulator" -L "/usr/$multiarch")
 fi
 
-# Whether PACKAGE can be made, which needs PROGRAM, of that package of Debian's: otherwise it is skipped, or all ends.
+# Checks that PROGRAM, from the given Debian package, is available for PACKAGE; otherwise skips PACKAGE (--quick) or fails.
 needs() {
     command -v "$2" >/dev/null && return
     [ -n "$quick" ] || die "$1 needs $2 (apt-get install $3)"
-    echo "skipped: package $1, since there is no $2 here (apt-get install $3)"
+    echo "skipped: package $1; $2 is not installed (apt-get install $3)"
     return 1
 }
 needs_emulator() {
     [ -z "$cross" ] || [ ${#run[@]} -gt 0 ] || die "$1 needs qemu-aarch64 (apt-get install qemu-user-static)"
 }
 
-# The command, compiled once for all packages. What is stripped needs no line tables.
+# The command, compiled once for all packages. Stripped binaries need no line tables.
 build_command() {
     [ -z "${command-}" ] || return 0
     CARGO_PROFILE_DIST_DEBUG=false CARGO_PROFILE_DIST_STRIP=symbols cargo build --locked --quiet --package flowlane-cli \
@@ -101,7 +101,7 @@ build_command() {
     command=${CARGO_TARGET_DIR:-target}/${cross:+$cross/}$profile/flowlane
 }
 
-# What others wrote of the command.
+# Third-party licences of the command.
 licences() {
     packaging/licences.sh "$target" crates/flowlane-cli/Cargo.toml --features "$features"
 }
@@ -113,17 +113,17 @@ make_wheel() {
     if [ -n "$quick" ]; then
         built=$PWD/bindings/python/dist
         compgen -G "$built/flowlane-*.whl" >/dev/null || {
-            echo "skipped: package wheel, since bindings/python/build.sh has built none"
+            echo "skipped: package wheel; bindings/python/build.sh has not been run"
             return 0
         }
     else
         python3 -m venv "$work/maturin"
         "$work/maturin/bin/python" -m pip --disable-pip-version-check --quiet install 'maturin>=1.9,<2' 'ziglang>=0.13,<0.16'
-        # What has such a name becomes part of the wheel.
+        # Files of this name become part of the wheel.
         cp LICENSE-MIT LICENSE-APACHE bindings/python/
         packaging/licences.sh "$target" bindings/python/Cargo.toml >bindings/python/LICENSE-THIRD-PARTY
-        # Zig links with the functions of glibc 2.17, and maturin refuses a wheel that asks for newer ones. Another linker that is
-        # named would come before it.
+        # Zig links against glibc 2.17, and maturin rejects wheels that require newer versions. A configured linker would take
+        # precedence.
         local named=()
         [ -z "$cross" ] || named=(-u "CARGO_TARGET_${upper}_LINKER" -u "CC_${target//-/_}")
         (cd bindings/python && env "${named[@]}" PATH="$work/maturin/bin:$PATH" maturin build --release --locked --quiet --zig \
@@ -133,13 +133,13 @@ make_wheel() {
     [ -z "$try" ] || try_wheel "$built"/flowlane-*.whl
 }
 
-# Installs the wheel where there is nothing else, and tries it. Its tests have run before where only a trial is asked for.
+# Installs the wheel into an empty environment and tests it. With --quick its tests have run before.
 try_wheel() {
     local python=("$work/venv/bin/python") tools=(hypothesis pandas polars pyarrow pytest)
     [ -z "$quick" ] || tools=()
     python3 -m venv "$work/venv"
     if [ -n "$cross" ]; then
-        # Debian's Python for that machine, unpacked: nothing of it is run but the interpreter.
+        # Debian's Python for the target, unpacked; only the interpreter is run.
         mmdebstrap --quiet --variant=extract --architectures="$debian" --include=python3,libstdc++6 bookworm "$work/python" >/dev/null
         "${python[@]}" -m pip --disable-pip-version-check --quiet install --target "$work/site" --only-binary :all: \
             --python-version 3.11 --platform "manylinux_2_28_${target%%-*}" --platform "manylinux2014_${target%%-*}" "$1" "${tools[@]}"
@@ -163,10 +163,10 @@ assert acl.classify(packets).tolist() == [0, 1]
 PYTHON
     )
     [ ${#tools[@]} -eq 0 ] || (cd bindings/python && PYTHONDONTWRITEBYTECODE=1 "${python[@]}" -m pytest --quiet -p no:cacheprovider)
-    echo "wheel tried: $(basename "$1")"
+    echo "wheel tested: $(basename "$1")"
 }
 
-# What a program or library for the target asks of the system, as Debian's packages.
+# Debian packages that a program or library for the target depends on.
 depends() {
     local file name
     for file; do
@@ -185,7 +185,7 @@ make_deb() {
     needs deb "$cc" "gcc${cross:+-$multiarch}" && needs deb readelf binutils && needs deb dpkg-deb dpkg || return 0
     needs_emulator deb
     if [ -n "$quick" ] && [ ! -e bindings/c/target/release/libflowlane_c.so ]; then
-        echo "skipped: package deb, since bindings/c/build.sh has built no library"
+        echo "skipped: package deb; bindings/c/build.sh has not been run"
         return 0
     fi
     build_command
@@ -196,14 +196,14 @@ make_deb() {
     chmod 644 "$root/usr/lib/$multiarch"/libflowlane.so.*.*
     "$strip" --strip-unneeded "$root/usr/bin/flowlane" "$root/usr/lib/$multiarch"/libflowlane.so.*.*
     "$strip" --strip-debug --enable-deterministic-archives "$root/usr/lib/$multiarch/libflowlane.a"
-    # Manual pages and completions are the command's own.
+    # The command generates its manual pages and completions.
     "${run[@]}" "$root/usr/bin/flowlane" man "$share/man/man1"
     gzip -9n "$share"/man/man1/*
     mkdir -p "$share/bash-completion/completions" "$share/zsh/vendor-completions" "$share/fish/vendor_completions.d"
     "${run[@]}" "$root/usr/bin/flowlane" completions bash >"$share/bash-completion/completions/flowlane"
     "${run[@]}" "$root/usr/bin/flowlane" completions zsh >"$share/zsh/vendor-completions/_flowlane"
     "${run[@]}" "$root/usr/bin/flowlane" completions fish >"$share/fish/vendor_completions.d/flowlane.fish"
-    # Documents and examples.
+    # Documentation and examples.
     mkdir -p "$doc/examples/c"
     cp examples/*.toml examples/*.flows examples/*.pcap examples/README.md "$doc/examples/"
     cp bindings/c/examples/*.c "$doc/examples/c/"
@@ -211,11 +211,11 @@ make_deb() {
     install -m 644 packaging/copyright "$doc/copyright"
     install -D -m 644 packaging/lintian-overrides "$share/lintian/overrides/flowlane"
     gzip -9nc CHANGELOG.md >"$doc/changelog.gz"
-    printf 'flowlane (%s) unstable; urgency=medium\n\n  * Version %s: changelog.gz says what is new.\n\n -- %s  %s\n' \
+    printf 'flowlane (%s) unstable; urgency=medium\n\n  * Version %s: see changelog.gz.\n\n -- %s  %s\n' \
         "$deb_version" "$version" "$maintainer" "$(date -uRd "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$doc/changelog.Debian.gz"
-    { licences && echo && echo "The library for C:" && echo && packaging/licences.sh "$target" bindings/c/Cargo.toml; } |
+    { licences && echo && echo "C library:" && echo && packaging/licences.sh "$target" bindings/c/Cargo.toml; } |
         gzip -9n >"$doc/third-party.gz"
-    # What Debian asks for.
+    # Debian metadata.
     needed=$(depends "$root/usr/bin/flowlane" "$root/usr/lib/$multiarch"/libflowlane.so.*.*)
     mkdir "$root/DEBIAN"
     sed -e "s/@VERSION@/$deb_version/" -e "s/@ARCHITECTURE@/$debian/" -e "s/@MAINTAINER@/$maintainer/" \
@@ -226,13 +226,13 @@ make_deb() {
     echo "activate-noawait ldconfig" >"$root/DEBIAN/triggers"
     (cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)
     find "$root" -type d -exec chmod 755 {} +
-    # What only tries needs not be small.
+    # Test packages need not be small.
     dpkg-deb --root-owner-group ${quick:+-Zgzip -z1} --build "$root" "$out/$name" >/dev/null
     rm -r "$root"
     [ -z "$try" ] || try_deb "$out/$name"
 }
 
-# Unpacks the package, and uses all that is in it.
+# Unpacks the package and tests its contents.
 try_deb() {
     local root=$work/unpacked lib got
     dpkg -x "$1" "$root"
@@ -243,9 +243,9 @@ try_deb() {
     zcat "$root/usr/share/man/man1/flowlane.1.gz" | grep -q '^\.TH flowlane'
     bash -n "$root/usr/share/bash-completion/completions/flowlane"
     if ! command -v pkg-config >/dev/null || ! command -v xxd >/dev/null; then
-        echo "skipped: programs in C against the package, since there is no pkg-config or no xxd here (apt-get install pkg-config xxd)"
+        echo "skipped: C programs against the package; pkg-config or xxd is not installed (apt-get install pkg-config xxd)"
     else
-        # As installed: only the package's own files, found by what it tells pkg-config.
+        # As installed: only files of the package, found through its pkg-config file.
         export PKG_CONFIG_LIBDIR=$lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
         export PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1
         local flags example=$root/usr/share/doc/flowlane/examples/c/captures.c
@@ -254,17 +254,17 @@ try_deb() {
         "$cc" -o "$work/captures" "$example" "${flags[@]}"
         read -ra flags <<<"$(pkg-config --cflags flowlane) $lib/libflowlane.a $(pkg-config --static --libs-only-l flowlane | sed 's/-lflowlane//')"
         "$cc" -o "$work/captures-static" "$example" "${flags[@]}"
-        # The dynamic linker finds the library as it does in /usr/lib: by its soname.
+        # The dynamic linker finds the library by its soname, as in /usr/lib.
         printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$lib" "${run[*]} $work/captures" >"$work/try-shared"
         printf '#!/bin/sh\nexec %s "$@"\n' "${run[*]} $work/captures-static" >"$work/try-static"
         chmod +x "$work"/try-{shared,static}
         bindings/c/examples/try.sh "$work/try-shared" && bindings/c/examples/try.sh "$work/try-static"
     fi
     rm -r "$root"
-    echo "deb tried: $(basename "$1")"
+    echo "deb tested: $(basename "$1")"
 }
 
-# The image's files, into a folder: the command, and of the system what it is linked with, where any dynamic linker looks.
+# Collects the image's files in a directory: the command and its shared libraries, in the default search path of the linker.
 image_files() {
     build_command
     local root=$1 loader name
@@ -294,7 +294,7 @@ make_root() {
     image_files "$out/root"
 }
 
-# Which of the programs that make images works here.
+# Returns an available image builder.
 image_builder() {
     if docker version >/dev/null 2>&1 && docker buildx version >/dev/null 2>&1; then
         echo docker
@@ -312,10 +312,10 @@ make_image() {
     image_files "$root"
     [ -z "$try" ] || try_root "$root"
     if [ -z "$builder" ]; then
-        echo "skipped: package image, since there is no docker with buildx and its daemon, no podman and no buildah here; its files are tried"
+        echo "skipped: package image; no docker with buildx and a daemon, no podman and no buildah; testing its files instead"
         return 0
     fi
-    # The Dockerfile's first stage has been done above: it is replaced by the folder.
+    # The directory built above replaces the Dockerfile's first stage.
     local build save
     case $builder in
         docker)
@@ -325,7 +325,7 @@ make_image() {
             build=(podman build --layers=false --timestamp "$SOURCE_DATE_EPOCH") save=(podman push "$name" "docker-archive:$file:$name") remove=(podman image rm "$name")
             ;;
         buildah)
-            # With a store of its own, and without other namespaces.
+            # With its own storage, and without further namespaces.
             local buildah=(buildah --root "$work/images" --runroot "$work/images-run" --storage-driver vfs)
             build=("${buildah[@]}" build --isolation chroot --timestamp "$SOURCE_DATE_EPOCH") save=("${buildah[@]}" push "$name" "docker-archive:$file:$name")
             remove=("${buildah[@]}" rmi "$name")
@@ -336,7 +336,7 @@ make_image() {
     "${build[@]}" --quiet --file packaging/Dockerfile --target flowlane --platform "linux/$debian" --build-context "build=$work/build" \
         --build-arg "VERSION=$version" --build-arg "REVISION=$(git rev-parse HEAD 2>/dev/null || echo unknown)" \
         --tag "$name" "$work/empty" >"$work/build.log" 2>&1 || { cat "$work/build.log" && exit 1; }
-    # An image for another machine has the files that were tried above.
+    # For another architecture, only the files were tested above.
     if [ -n "$try" ] && [ -z "$cross" ]; then
         if [ "$builder" = buildah ]; then
             try_image buildah_run
@@ -348,10 +348,10 @@ make_image() {
     "${remove[@]}" >/dev/null
     remove=()
     rm -rf "$work/build" "$work/empty"
-    echo "image made by $builder: $(basename "$file")"
+    echo "image built with $builder: $(basename "$file")"
 }
 
-# As `docker run`: buildah has a container made first.
+# Like `docker run`: buildah creates a container first.
 buildah_run() {
     local container got
     container=$("${buildah[@]}" from "$1")
@@ -359,15 +359,15 @@ buildah_run() {
     "${buildah[@]}" rm "$container" >/dev/null
 }
 
-try_image() { # by what an image is run
+try_image() { # command that runs the image
     local got code=0
-    # The image's user is nobody here, and writes where it is told.
+    # The image's user does not exist on the host; give it a writable directory.
     cp -r examples "$work/examples"
     chmod -R a+rwX "$work/examples"
     got=$("$@" "$name" --version 2>"$work/run.log") || code=$?
-    # It is not the command that ends so, but what was to run it.
+    # This exit code is that of the container runtime, not of the command.
     if [ $code = 125 ] || [ $code = 126 ]; then
-        echo "skipped: running the image, since $builder runs no container here ($(tail -n 1 "$work/run.log")); its files are tried"
+        echo "skipped: running the image; $builder cannot run containers here ($(tail -n 1 "$work/run.log")); testing its files instead"
         return 0
     fi
     [ "$got" = "flowlane $version" ] || die "the command of the image says \`$got\`"
@@ -376,7 +376,7 @@ try_image() { # by what an image is run
     rm -rf "$work/examples"
 }
 
-# The image's files are all that the command needs.
+# Tests that the image's files are sufficient for the command.
 try_root() {
     local got loader
     loader=$(compgen -G "$1/usr/lib/ld-linux*")
@@ -388,25 +388,25 @@ try_root() {
         got=$("$loader" --library-path "$1/usr/lib" "$1/usr/bin/flowlane" --version)
     fi
     [ "$got" = "flowlane $version" ] || die "the command of the image's files says \`$got\`"
-    echo "the image's files tried: $(du -sh "$1" | cut -f1)"
+    echo "image files tested: $(du -sh "$1" | cut -f1)"
 }
 
 make_cargo() {
     if [ -n "$cross" ]; then
-        echo "skipped: package cargo, since nobody installs for another machine by it"
+        echo "skipped: package cargo; not applicable to another architecture"
         return 0
     fi
     local log=$work/install.log got
     CARGO_PROFILE_DIST_DEBUG=false CARGO_PROFILE_DIST_STRIP=symbols CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target} \
         cargo install --locked --path crates/flowlane-cli --profile "$profile" --features "$features" --root "$work/cargo" \
         >"$log" 2>&1 || { cat "$log" && exit 1; }
-    # A trial is of what has been built.
+    # --quick tests the existing build.
     if [ -n "$quick" ] && grep ' Compiling ' "$log"; then
         die "cargo install compiled again what \`cargo build --release -p flowlane-cli\` had built, or it has not been built"
     fi
     got=$("$work/cargo/bin/flowlane" --version)
     [ "$got" = "flowlane $version" ] || die "the command that cargo installed says \`$got\`"
-    echo "cargo install tried"
+    echo "cargo install tested"
 }
 
 for package in "${packages[@]}"; do "make_$package"; done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Names and licences of what others wrote and a package contains, on standard output: each crate, then each text once.
+# Prints names and licences of third-party software in a package: a line per crate, then each licence text once.
 #   packaging/licences.sh TARGET MANIFEST [OPTION OF CARGO TREE]..
-# Needs Rust, and the crates' sources as `cargo build` or `cargo fetch` leaves them.
+# Requires Rust, and the crates' sources (from `cargo build` or `cargo fetch`).
 set -euo pipefail
 target=$1 manifest=$2
 shift 2
@@ -9,29 +9,29 @@ sources=${CARGO_HOME:-$HOME/.cargo}/registry/src
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# A crate of ours has a path in the tree: (/…/crates/flowlane); what runs in the compiler is in no package.
+# Own crates have a path in the tree: (/…/crates/flowlane). Procedural macros are not part of packages.
 cargo tree --locked --manifest-path "$manifest" --target "$target" --edges normal,no-proc-macro --prefix none \
     --format '{p}|{l}|{r}' "$@" >"$work/tree"
 grep -v '(/' "$work/tree" | sed 's/ (\*)$//' | LC_ALL=C sort -u >"$work/crates"
 
 rust=$(rustc --version)
-echo "Software of others that this package contains, each under its own licence. Texts stand at the end, each once."
+echo "Third-party software in this package, each under its own licence. Licence texts follow at the end."
 echo
 echo "The standard library of ${rust% (*} | MIT OR Apache-2.0 | https://github.com/rust-lang/rust"
 texts=0
 while IFS='|' read -r crate licence repository; do
     crate=${crate% }
     if [ -z "$licence" ]; then
-        echo "licences.sh: $crate says no licence; see what it is under, and whether deny.toml allows it" >&2
+        echo "licences.sh: $crate has no licence field; find out its licence, and check it against deny.toml" >&2
         exit 1
     fi
     folder=$(compgen -G "$sources/*/${crate/ v/-}" | head -n 1) || {
-        echo "licences.sh: the sources of $crate are not in $sources; fetch them (cargo fetch --manifest-path $manifest)" >&2
+        echo "licences.sh: sources of $crate not found in $sources; fetch them (cargo fetch --manifest-path $manifest)" >&2
         exit 1
     }
     numbers=
     while IFS= read -r -d '' file; do
-        # The same text in other lines is the same text.
+        # Texts that differ in line breaks only are identical.
         hash=$(tr -s '[:space:]' ' ' <"$file" | sha256sum)
         hash=$work/${hash%% *}
         if [ ! -e "$hash" ]; then
