@@ -1,4 +1,4 @@
-//! Packets of captures as record batches.
+//! Record batches of captured packets.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use flowlane::packet::{Captured, FlowKey, Headers, Malformed, Parser, tunnel};
 use flowlane_capture::{Batch, Packet};
 
 use crate::Column;
-use crate::column::{Making, Parsed};
+use crate::column::{ColumnBuilder, Parsed};
 
-/// Packets that are parsed at a time: their keys stay in the nearest caches.
+/// Packets parsed at a time, few enough for their keys to stay in L1 or L2.
 const CHUNK: usize = 256;
 
-/// What is read where nobody says what: time, lengths, addresses, and what a flow analyst asks of IP.
-pub const USUAL: [&str; 25] = [
+/// Default columns: time, lengths, addresses, and the IP and transport fields of flow analysis.
+pub const DEFAULT_COLUMNS: [&str; 25] = [
     "time",
     "captured",
     "length",
@@ -42,12 +42,12 @@ pub const USUAL: [&str; 25] = [
     "fault",
 ];
 
-/// A schema of these columns.
+/// Returns the schema of these columns.
 pub fn schema(columns: &[Column]) -> SchemaRef {
-    Arc::new(Schema::new(columns.iter().map(|column| column.described()).collect::<Vec<_>>()))
+    Arc::new(Schema::new(columns.iter().map(|column| column.schema_field()).collect::<Vec<_>>()))
 }
 
-/// Makes record batches of packets, as many as have been added.
+/// Builds record batches of packets.
 ///
 /// ```
 /// use flowlane_arrow::{Column, Rows};
@@ -67,7 +67,7 @@ pub fn schema(columns: &[Column]) -> SchemaRef {
 /// ```
 pub struct Rows {
     schema: SchemaRef,
-    columns: Vec<Making>,
+    columns: Vec<ColumnBuilder>,
     is_parsed: bool,
     decapsulated: Option<Vec<u8>>,
     parser: Parser,
@@ -79,11 +79,11 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// With these columns, of packets that came in at this port.
+    /// Creates a builder of these columns for packets received on port `in_port`.
     pub fn new(columns: &[Column], in_port: u32) -> Self {
         Self {
             schema: schema(columns),
-            columns: columns.iter().map(|column| Making::new(*column)).collect(),
+            columns: columns.iter().map(|column| ColumnBuilder::new(*column)).collect(),
             is_parsed: columns.iter().any(|column| column.is_parsed()),
             decapsulated: None,
             parser: Parser::new(),
@@ -95,34 +95,34 @@ impl Rows {
         }
     }
 
-    /// The same, with what tunnels carry in the place of what carries it.
+    /// Replaces tunnel packets by their inner packets.
     #[must_use]
     pub fn decapsulated(mut self) -> Self {
         self.decapsulated = Some(Vec::new());
         self
     }
 
-    /// The schema of what is made.
+    /// Returns the schema of the record batches.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
-    /// Packets that have been added.
+    /// Returns the number of packets added.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none has been added.
+    /// Returns whether no packet has been added.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of frames that have been added: offsets of Arrow end at 2 GiB.
+    /// Returns the bytes of frames added: Arrow's 32-bit offsets end at 2 GiB.
     pub fn frame_bytes(&self) -> usize {
-        self.columns.iter().map(Making::frame_bytes).sum()
+        self.columns.iter().map(ColumnBuilder::frame_bytes).sum()
     }
 
-    /// Adds the packets of a batch that are wanted.
+    /// Adds the packets of a batch that satisfy `wanted`.
     pub fn add(&mut self, batch: &Batch, wanted: impl Fn(&Packet<'_>) -> bool) {
         let mut packets: Vec<Packet<'_>> = Vec::with_capacity(CHUNK);
         for (number, packet) in (batch.first()..).zip(batch.packets()) {
@@ -158,17 +158,17 @@ impl Rows {
         self.numbers.clear();
     }
 
-    /// What has been added as a record batch; from then on there is nothing.
+    /// Returns the added packets as a record batch, and empties the builder.
     pub fn finish(&mut self) -> RecordBatch {
         let options = RecordBatchOptions::new().with_row_count(Some(std::mem::take(&mut self.len)));
-        let arrays = self.columns.iter_mut().map(Making::finish).collect();
+        let arrays = self.columns.iter_mut().map(ColumnBuilder::finish).collect();
         RecordBatch::try_new_with_options(self.schema(), arrays, &options)
             .expect("columns are of their types and as long as each other")
     }
 }
 
-/// Puts the key and headers of what a tunnel carries in the place of the outer ones; a frame without a tunnel stays as it is.
-/// What is wrong with the tunnel's header is the packet's fault.
+/// Replaces the outer key and headers of a tunnel packet by the inner ones; other frames are unchanged. An error in the
+/// tunnel header is recorded as the packet's fault.
 fn decapsulate(
     parser: &Parser,
     packet: &Packet<'_>,
@@ -181,7 +181,7 @@ fn decapsulate(
         Ok(Some(tunnel)) if headers.malformed.is_none() => tunnel,
         Ok(_) => return,
         Err(reason) => {
-            let is_cut = packet.is_cut() && reason == Malformed::TunnelTruncated;
+            let is_cut = packet.is_truncated() && reason == Malformed::TunnelTruncated;
             headers.malformed.get_or_insert(if is_cut { Malformed::NotCaptured } else { reason });
             return;
         }

@@ -1,4 +1,4 @@
-//! Columns of captures: what they are called, their types, and their values.
+//! Columns of captures: names, types and values.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,24 +20,24 @@ use crate::presence::Presence;
 /// A column of a capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Column {
-    /// The packet's number in its capture, from 0.
+    /// Number of the packet in its capture, from 0.
     Number,
-    /// When it was captured.
+    /// Capture time.
     Time,
-    /// Bytes that were captured.
+    /// Captured length in bytes.
     Captured,
-    /// Bytes that the frame had.
+    /// Original length in bytes.
     Length,
-    /// Why it was not parsed to its end.
+    /// Reason why the packet was not parsed completely.
     Fault,
-    /// Its bytes, as many as were captured.
+    /// Captured bytes.
     Frame,
-    /// A field of its headers.
+    /// A header field.
     Field(Field),
 }
 
-/// Columns that are no fields.
-const OWN: [(&str, Column); 6] = [
+/// Columns other than fields.
+const METADATA_COLUMNS: [(&str, Column); 6] = [
     ("packet", Column::Number),
     ("time", Column::Time),
     ("captured", Column::Captured),
@@ -46,10 +46,10 @@ const OWN: [(&str, Column); 6] = [
     ("frame", Column::Frame),
 ];
 
-/// The field of this name.
+/// Returns the field of this name.
 ///
 /// # Errors
-/// Where there is none; the error says which is like it.
+/// If there is none; the error names the most similar field.
 pub fn field(name: &str) -> Result<Field, ArrowError> {
     Field::by_name(name).ok_or_else(|| {
         let near = flowlane::named_enum::nearest(name, Field::all().iter().map(|info| info.name));
@@ -58,38 +58,39 @@ pub fn field(name: &str) -> Result<Field, ArrowError> {
 }
 
 impl Column {
-    /// The column of this name.
+    /// Returns the column of this name.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is none; the error names the most similar column.
     pub fn by_name(name: &str) -> Result<Self, ArrowError> {
-        if let Some((_, own)) = OWN.iter().find(|(own, _)| *own == name) {
+        if let Some((_, own)) = METADATA_COLUMNS.iter().find(|(own, _)| *own == name) {
             return Ok(*own);
         }
         Field::by_name(name).map(Self::Field).ok_or_else(|| {
-            let names = OWN.iter().map(|(own, _)| *own).chain(Field::all().iter().map(|info| info.name));
+            let names =
+                METADATA_COLUMNS.iter().map(|(own, _)| *own).chain(Field::all().iter().map(|info| info.name));
             ArrowError::Column { name: name.to_owned(), near: flowlane::named_enum::nearest(name, names) }
         })
     }
 
-    /// Every column: what captures say of packets, then their fields, then their bytes.
+    /// Returns all columns: capture metadata, then header fields, then the frame.
     pub fn all() -> impl Iterator<Item = Self> {
-        let own = OWN.iter().map(|(_, own)| *own).filter(|own| *own != Self::Frame);
-        let fields = Field::all().iter().filter(|info| !is_of_a_switch(info.field));
+        let own = METADATA_COLUMNS.iter().map(|(_, own)| *own).filter(|own| *own != Self::Frame);
+        let fields = Field::all().iter().filter(|info| !is_set_by_switch(info.field));
         own.chain(fields.map(|info| Self::Field(info.field))).chain([Self::Frame])
     }
 
-    /// What it is called.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
-            // Its other name is that of an octet, of which this is six bits.
+            // The field's primary name is that of the whole octet, of which this field is six bits.
             Self::Field(Field::IpDscp) => "ip_dscp",
             Self::Field(field) => field.info().name,
-            own => OWN.iter().find(|(_, one)| *one == own).expect("it has a name").0,
+            own => METADATA_COLUMNS.iter().find(|(_, one)| *one == own).expect("it has a name").0,
         }
     }
 
-    /// The type of its values.
+    /// Returns the type of the values.
     pub fn data_type(self) -> DataType {
         match self {
             Self::Number => DataType::UInt64,
@@ -108,8 +109,8 @@ impl Column {
         }
     }
 
-    /// Its place in a schema. What is an address says so in its metadata, under `flowlane.form`: `ipv4`, `ipv6` or `mac`.
-    pub fn described(self) -> ArrowField {
+    /// Returns the schema field. Addresses have metadata under `flowlane.form`: `ipv4`, `ipv6` or `mac`.
+    pub fn schema_field(self) -> ArrowField {
         let is_nullable = matches!(self, Self::Fault | Self::Field(_));
         let plain = ArrowField::new(self.name(), self.data_type(), is_nullable);
         let form = match self {
@@ -124,21 +125,21 @@ impl Column {
         plain.with_metadata(HashMap::from([(FORM.to_owned(), form.to_owned())]))
     }
 
-    /// Whether headers must be parsed for it.
+    /// Returns whether the column requires parsing.
     pub(crate) fn is_parsed(self) -> bool {
         matches!(self, Self::Fault | Self::Field(_))
     }
 }
 
-/// What says in a schema how addresses are written.
+/// Metadata key for the textual form of addresses.
 pub const FORM: &str = "flowlane.form";
 
-/// Fields that a switch gives packets, and captures know nothing of.
-fn is_of_a_switch(field: Field) -> bool {
+/// Returns whether the field is set by a switch, and so unknown in captures.
+fn is_set_by_switch(field: Field) -> bool {
     matches!(field, Field::Malformed | Field::RecircId | Field::Metadata) || field >= Field::PktMark
 }
 
-/// Values of a column so far.
+/// Values of a column that is being built.
 enum Values {
     U8(Vec<u8>),
     U16(Vec<u16>),
@@ -147,30 +148,30 @@ enum Values {
     I64(Vec<i64>),
     Bytes(Vec<u8>, usize),
     Text(StringBuilder),
-    /// With where each ends.
+    /// Bytes and end offsets.
     Frames(Vec<u8>, Vec<i32>),
 }
 
-/// A column that is being made.
-pub(crate) struct Making {
+/// Builder of a column.
+pub(crate) struct ColumnBuilder {
     column: Column,
     values: Values,
-    /// Of fields.
+    /// Validity of fields.
     valid: BooleanBufferBuilder,
-    /// Of the latest packets.
+    /// Validity of the latest chunk.
     latest: Vec<bool>,
 }
 
-/// What is known of some packets, one behind the other.
+/// Parsed packets.
 pub(crate) struct Parsed<'a> {
     pub(crate) numbers: &'a [u64],
     pub(crate) packets: &'a [Packet<'a>],
-    /// None of them where no column needs them.
+    /// Empty if no column requires parsing.
     pub(crate) keys: &'a [FlowKey],
     pub(crate) headers: &'a [Headers],
 }
 
-impl Making {
+impl ColumnBuilder {
     pub(crate) fn new(column: Column) -> Self {
         let values = match column.data_type() {
             DataType::UInt8 => Values::U8(Vec::new()),
@@ -185,12 +186,12 @@ impl Making {
         Self { column, values, valid: BooleanBufferBuilder::new(0), latest: Vec::new() }
     }
 
-    /// Bytes of frames so far.
+    /// Returns the bytes of frames so far.
     pub(crate) fn frame_bytes(&self) -> usize {
         if let Values::Frames(bytes, _) = &self.values { bytes.len() } else { 0 }
     }
 
-    /// Adds the values of some packets.
+    /// Appends the values of some packets.
     pub(crate) fn add(&mut self, parsed: &Parsed<'_>) {
         let Parsed { packets, headers, .. } = *parsed;
         match (self.column, &mut self.values) {
@@ -221,7 +222,7 @@ impl Making {
         Presence::of(field).of_packets(field, keys, headers, &mut self.latest);
         let valid = &self.latest;
         self.valid.append_slice(valid);
-        // A field in one word is a shift; what is null is 0.
+        // A field in one word is extracted by a shift; null values are 0.
         let mut pieces = field.info().pieces();
         let (w, shift, width) = pieces.next().expect("a field has a width");
         let ones = u32::MAX >> (32 - width);
@@ -249,7 +250,7 @@ impl Making {
         }
     }
 
-    /// The array; from then on the column is empty.
+    /// Returns the array, and empties the builder.
     pub(crate) fn finish(&mut self) -> ArrayRef {
         let mut done = std::mem::replace(self, Self::new(self.column));
         let nulls = NullBuffer::new(done.valid.finish());

@@ -1,84 +1,85 @@
 use flowlane::packet::columns::ColumnError;
 
-/// Why record batches are not taken as packets, or not made of them.
+/// An error in the conversion between packets and record batches.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArrowError {
-    /// There is no such field.
+    /// Unknown field.
     #[error("there is no field `{name}`{}", like(*near))]
     Field {
-        /// How it was called.
+        /// Given name.
         name: String,
-        /// A name that is like it.
+        /// Most similar name.
         near: Option<&'static str>,
     },
-    /// Captures have no such column.
+    /// Unknown column of captures.
     #[error(
-        "there is no field `{name}`{}; other columns are packet, time, captured, length, fault and frame", like(*near)
+        "there is no field `{name}`{}; columns other than fields are packet, time, captured, length, fault and frame", like(*near)
     )]
     Column {
-        /// How it was called.
+        /// Given name.
         name: String,
-        /// A name that is like it.
+        /// Most similar name.
         near: Option<&'static str>,
     },
-    /// No columns were asked for.
-    #[error("no columns are named; leave them out for the usual ones")]
+    /// An empty list of columns.
+    #[error("no columns given; omit the argument for the default columns")]
     NoColumns,
-    /// No column is named as a field.
-    #[error("no column is named as a field ({names}); columns are named as in rules, nw_src or tp_dst say")]
+    /// No column has the name of a field.
+    #[error(
+        "no column has the name of a field ({names}); use names of rule fields, such as nw_src or tp_dst"
+    )]
     NoFields {
-        /// How columns are named.
+        /// Names of the columns.
         names: String,
     },
-    /// Addresses of both families.
+    /// Addresses of both IP versions.
     #[error(
-        "there are addresses of IPv4 and of IPv6, and no column `dl_type` says which packets are of which: 0x0800 and 0x86dd"
+        "IPv4 and IPv6 addresses without a column `dl_type` that tells the packets apart (0x0800, 0x86dd)"
     )]
     BothFamilies,
-    /// An address is null.
+    /// A null address.
     #[error(
-        "column `{name}` has nulls, and no column `dl_type` says what those packets are: 0x0800, 0x86dd, ..; give it"
+        "column `{name}` has nulls; add a column `dl_type` (0x0800, 0x86dd, ..) for the type of those packets"
     )]
     NullAddress {
-        /// The column.
+        /// Name of the column.
         name: String,
     },
-    /// VLANs without what says whether there is a tag.
+    /// VLAN fields without the presence of a tag.
     #[error(
-        "column `dl_vlan` does not say which packets have a tag; give `vlan_tci` (0x1000, the VLAN and the priority shifted by \
-         13; 0: no tag), as captures have it"
+        "column `dl_vlan` does not tell which packets have a tag; add `vlan_tci` as captures have it (0x1000 + VLAN + priority << 13; \
+         0: no tag)"
     )]
     Tags,
-    /// A column is of a type that is not taken.
+    /// A column of an unsupported type.
     #[error(
-        "column `{name}` is of Arrow type {found}; integers of 8 to 64 bits and binaries of as many bytes as the field has are \
-         taken: cast it first"
+        "column `{name}` has the Arrow type {found}; cast it to an integer of 8 to 64 bits, or to a binary of the field's width"
     )]
     Type {
-        /// The column.
+        /// Name of the column.
         name: String,
-        /// Its type.
+        /// Type of the column.
         found: String,
     },
-    /// Binaries of another length than the field's.
-    #[error("column `{name}`{at} has {found} bytes a packet, where the field has {wanted}", at = row.map_or(String::new(), |row| format!(", row {row},")))]
+    /// Binary values of a width other than the field's.
+    #[error("column `{name}`{at} has {found} bytes per packet; the field has {wanted}", at = row.map_or(String::new(), |row| format!(", row {row},")))]
     Width {
-        /// The column.
+        /// Name of the column.
         name: String,
-        /// Where, unless all are so.
+        /// Row of the first one; `None` if all are.
         row: Option<usize>,
-        /// How many they have.
+        /// Width of the values in bytes.
         found: usize,
-        /// How many the field has.
+        /// Width of the field in bytes.
         wanted: usize,
     },
-    /// A column does not suit its field, or the others.
+    /// A column that does not fit its field or the other columns.
     #[error(transparent)]
     Values(#[from] ColumnError),
 }
 
-/// What is said of a name that is like one that was not found.
+/// Formats a suggestion.
 fn like(near: Option<&str>) -> String {
     near.map_or(String::new(), |name| format!("; did you mean `{name}`?"))
 }

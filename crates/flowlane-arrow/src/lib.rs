@@ -1,11 +1,11 @@
-//! Packets as Arrow record batches, for every engine and language that reads them.
+//! Packets as Arrow record batches, for other engines and languages.
 //!
 //! ```text
 //! capture ── Batch ──► Rows ──► RecordBatch ──► packets_of ──► FlowColumns ──► AclSearch::lookup_columns
 //! ```
 //!
-//! [`Rows`] makes record batches of the packets of captures; [`packets_of`] takes the columns of any record batch as packets to
-//! be looked up, where they lie.
+//! [`Rows`] builds record batches of captured packets; [`packets_of`] looks up the columns of any record batch as packets,
+//! without copying them.
 
 #![deny(missing_docs)]
 
@@ -15,9 +15,9 @@ mod error;
 mod packets;
 mod presence;
 
-pub use capture::{Rows, USUAL, schema};
+pub use capture::{DEFAULT_COLUMNS, Rows, schema};
 pub use column::{Column, FORM, field};
 pub use error::ArrowError;
 pub use packets::{
-    SHARED, check_tags, check_width, ether_type, fields, missing, packets, packets_of, with_columns,
+    SHARED_WORDS, check_tags, check_width, ether_type, fields, missing, packets, packets_of, with_columns,
 };

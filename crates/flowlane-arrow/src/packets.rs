@@ -1,4 +1,4 @@
-//! Columns of Arrow as packets, where they lie.
+//! Arrow columns as packets, without copying.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -10,17 +10,17 @@ use flowlane::packet::{Field, FlowMask};
 use crate::ArrowError;
 use crate::column::field;
 
-/// A column, and what keeps its values.
-enum Held {
+/// A column with the buffer that owns its values.
+enum ColumnValues {
     U8(ScalarBuffer<u8>),
     U16(ScalarBuffer<u16>),
     U32(ScalarBuffer<u32>),
     U64(ScalarBuffer<u64>),
-    /// So many bytes each.
+    /// Values of a fixed width.
     Bytes(ScalarBuffer<u8>, usize),
 }
 
-/// The numbers of an array as if unsigned. What is null is 0, as what a packet does not have is.
+/// Returns an array as unsigned numbers. Null values become 0, as for absent fields.
 fn numbers<T: ArrowNativeType + Default>(array: &ArrayRef) -> ScalarBuffer<T> {
     let data = array.to_data();
     let values = ScalarBuffer::<T>::new(data.buffers()[0].clone(), data.offset(), data.len());
@@ -52,7 +52,7 @@ fn bytes(array: &ArrayRef, each: usize) -> ScalarBuffer<u8> {
     }
 }
 
-/// Values that may be of any length, and are of as many bytes as the field has.
+/// Collects variable-length values that all must have the width of the field.
 fn gathered<'a>(
     name: &str,
     wanted: usize,
@@ -72,7 +72,7 @@ fn gathered<'a>(
     Ok(bytes.into())
 }
 
-impl Held {
+impl ColumnValues {
     fn new(name: &str, field: Field, array: &ArrayRef) -> Result<Self, ArrowError> {
         let each = usize::from(field.info().width).div_ceil(8);
         Ok(match array.data_type() {
@@ -104,10 +104,10 @@ impl Held {
     }
 }
 
-/// The fields that columns of these names are; other columns are passed over.
+/// Returns the fields that columns of these names hold; other columns are ignored.
 ///
 /// # Errors
-/// Where none is one.
+/// If no name is a field.
 pub fn fields<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Result<Vec<Field>, ArrowError> {
     let fields: Vec<Field> = names.clone().filter_map(Field::by_name).collect();
     match fields.is_empty() {
@@ -116,10 +116,10 @@ pub fn fields<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Result<Vec<Fi
     }
 }
 
-/// The EtherType of packets of which these fields are known: none where a column says it, or nothing does.
+/// Returns the EtherType that these fields imply: `None` if there is a column for it, or they imply none.
 ///
 /// # Errors
-/// Where there are addresses of both families.
+/// If there are addresses of both IP versions.
 pub fn ether_type(fields: &[Field]) -> Result<Option<u128>, ArrowError> {
     let has = |any: [Field; 2]| any.iter().any(|field| fields.contains(field));
     let (v4, v6) = (has([Field::Ipv4Src, Field::Ipv4Dst]), has([Field::Ipv6Src, Field::Ipv6Dst]));
@@ -132,22 +132,23 @@ pub fn ether_type(fields: &[Field]) -> Result<Option<u128>, ArrowError> {
     }
 }
 
-/// Addresses of IPv4 and of ARP, which lie in the same places of a key.
-pub const SHARED: [(Field, Field); 2] = [(Field::Ipv4Src, Field::ArpSpa), (Field::Ipv4Dst, Field::ArpTpa)];
+/// IPv4 and ARP addresses, which share words of a key.
+pub const SHARED_WORDS: [(Field, Field); 2] =
+    [(Field::Ipv4Src, Field::ArpSpa), (Field::Ipv4Dst, Field::ArpTpa)];
 
-/// Of the fields at which rules look those of which `known` say nothing. What no packet has beside another field says nothing of
-/// it: where there is an address of IPv4, that of ARP is null, though they share a place.
-pub fn missing(fields: &[Field], looked_at: &FlowMask, known: &[Field]) -> Vec<Field> {
+/// Returns the fields that the rules inspect and that `known` lacks. A known IPv4 address does not determine the ARP
+/// address of the same key word, because packets have one or the other.
+pub fn missing(fields: &[Field], inspected: &FlowMask, known: &[Field]) -> Vec<Field> {
     let mut bits = FlowMask::zero();
     known.iter().for_each(|field| bits.add_field(*field));
     if ether_type(known).is_ok_and(|kind| kind.is_some()) {
         bits.add_field(Field::EthType);
     }
-    let shares = |field: &Field| SHARED.iter().any(|(ip, arp)| field == ip || field == arp);
+    let shares = |field: &Field| SHARED_WORDS.iter().any(|(ip, arp)| field == ip || field == arp);
     let mut missing = Vec::new();
     for field in fields.iter().filter(|field| !known.contains(field)) {
-        // Others may have the same bits.
-        if looked_at.get(*field) & !bits.get(*field) != 0 || shares(field) {
+        // Fields may share bits.
+        if inspected.get(*field) & !bits.get(*field) != 0 || shares(field) {
             missing.push(*field);
             bits.add_field(*field);
         }
@@ -155,10 +156,10 @@ pub fn missing(fields: &[Field], looked_at: &FlowMask, known: &[Field]) -> Vec<F
     missing
 }
 
-/// Whether these fields say what rules ask of tags.
+/// Checks that these fields determine the presence of VLAN tags.
 ///
 /// # Errors
-/// Where there are VLANs, and nothing says whether packets have tags.
+/// If there are VLAN fields, and no field tells which packets have tags.
 pub fn check_tags(fields: &[Field]) -> Result<(), ArrowError> {
     let has = |field: Field| fields.contains(&field);
     match (has(Field::VlanVid) || has(Field::VlanPcp)) && !has(Field::VlanTci) {
@@ -167,10 +168,10 @@ pub fn check_tags(fields: &[Field]) -> Result<(), ArrowError> {
     }
 }
 
-/// Of fields that have a place for so many bytes: whether values of bytes are as long.
+/// Checks that binary values of width `each` have the width of the field.
 ///
 /// # Errors
-/// Where they are not.
+/// If they have not.
 pub fn check_width(name: &str, field: Field, each: usize) -> Result<(), ArrowError> {
     match usize::from(field.info().width).div_ceil(8) {
         own if own == each => Ok(()),
@@ -178,10 +179,10 @@ pub fn check_width(name: &str, field: Field, each: usize) -> Result<(), ArrowErr
     }
 }
 
-/// So many packets, of this EtherType, with these columns.
+/// Combines columns into packets of this EtherType.
 ///
 /// # Errors
-/// Where a column does not suit its field or the others.
+/// If a column does not fit its field or the other columns.
 pub fn packets<'a>(
     len: usize,
     ether_type: Option<u128>,
@@ -196,48 +197,48 @@ pub fn packets<'a>(
     Ok(packets)
 }
 
-/// Calls `look_up` with the packets of these columns, each of which is called as the field that it is; of those fields at
-/// which rules look. `known` are the fields that are known of packets, of which these columns are some.
+/// Calls `look_up` with the packets of these columns, each named by its field, restricted to the fields that the rules
+/// inspect. `known` are all fields of the packets, of which `columns` are a part.
 ///
 /// # Errors
-/// Where a column is of a type that is not taken, or does not suit its field.
+/// If a column has an unsupported type, or does not fit its field.
 pub fn with_columns<T>(
     len: usize,
     known: &[Field],
     columns: &[(&str, &ArrayRef)],
-    looked_at: &FlowMask,
+    inspected: &FlowMask,
     look_up: impl FnOnce(&FlowColumns<'_>) -> T,
 ) -> Result<T, ArrowError> {
     check_tags(known)?;
     let kind = ether_type(known)?;
     let addresses = [Field::Ipv4Src, Field::Ipv4Dst, Field::Ipv6Src, Field::Ipv6Dst];
-    let mut held = Vec::with_capacity(columns.len());
+    let mut inspected_columns = Vec::with_capacity(columns.len());
     for (name, array) in columns {
         let field = field(name)?;
         if kind.is_some() && addresses.contains(&field) && array.null_count() > 0 {
             return Err(ArrowError::NullAddress { name: (*name).to_owned() });
         }
-        if looked_at.get(field) != 0 {
-            held.push((field, Held::new(name, field, array)?));
+        if inspected.get(field) != 0 {
+            inspected_columns.push((field, ColumnValues::new(name, field, array)?));
         }
     }
-    let values = held.iter().map(|(field, held)| (*field, held.values()));
+    let values = inspected_columns.iter().map(|(field, column)| (*field, column.values()));
     Ok(look_up(&packets(len, kind, values)?))
 }
 
-/// Calls `look_up` with the packets of a record batch; columns that are not called as a field are passed over.
+/// Calls `look_up` with the packets of a record batch; columns that are not named by a field are ignored.
 ///
 /// # Errors
-/// Where no column is called as a field, or one is of a type that is not taken, or they do not say what packets are.
+/// If no column is named by a field, a column has an unsupported type, or the columns do not determine the packets.
 pub fn packets_of<T>(
     batch: &RecordBatch,
-    looked_at: &FlowMask,
+    inspected: &FlowMask,
     look_up: impl FnOnce(&FlowColumns<'_>) -> T,
 ) -> Result<T, ArrowError> {
     let schema = batch.schema();
-    let names = schema.fields().iter().map(|described| described.name().as_str());
+    let names = schema.fields().iter().map(|field| field.name().as_str());
     let known = fields(names.clone())?;
     let columns: Vec<(&str, &ArrayRef)> =
         names.zip(batch.columns()).filter(|(name, _)| Field::by_name(name).is_some()).collect();
-    with_columns(batch.num_rows(), &known, &columns, looked_at, look_up)
+    with_columns(batch.num_rows(), &known, &columns, inspected, look_up)
 }

@@ -1,24 +1,24 @@
-//! Whether a packet has a field.
+//! Presence of fields in packets.
 
 use flowlane::packet::fields::{Prerequisite, word};
 use flowlane::packet::{Field, FlowKey, Headers, Network};
 
-/// What says whether a packet has a field.
+/// Criterion for the presence of a field.
 #[derive(Clone, Copy)]
 pub(crate) enum Presence {
     Always,
-    /// It has come out of a tunnel.
+    /// Decapsulated packets.
     Tunnel,
-    /// So many tags, or labels, at least.
+    /// At least this number of VLAN tags.
     Tags(u8),
     Labels(u8),
     Network(Network),
     Ip,
     /// The parser has set this word of the key.
     Word(usize),
-    /// The same, and the protocol is one of these.
+    /// The parser has set this word, and the protocol is one of these.
     WordOf(usize, [u8; 2]),
-    /// The same, and the field is not 0.
+    /// The parser has set this word, and the field is not 0.
     Option(usize),
 }
 
@@ -50,7 +50,7 @@ impl Presence {
         }
     }
 
-    /// Whether each of some packets has `field`, in the place of what `valid` had.
+    /// Determines for each packet whether it has `field`, replacing the contents of `valid`.
     pub(crate) fn of_packets(
         self,
         field: Field,
@@ -60,7 +60,7 @@ impl Presence {
     ) {
         let has = |key: &FlowKey, w: usize| key.present().contains(w);
         valid.clear();
-        // What is asked is the same of all: a loop for each question.
+        // One loop per criterion, which is the same for all packets.
         match self {
             Self::Always => valid.resize(headers.len(), true),
             Self::Tunnel => valid.extend(keys.iter().map(|key| key.get(Field::TunType) != 0)),

@@ -1,4 +1,4 @@
-//! Record batches of captures against packets that were put together by hand.
+//! Record batches of hand-made packets.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt8Type, UInt16Type, UInt32Type, UInt64Type};
@@ -6,7 +6,7 @@ use arrow_array::{Array, RecordBatch};
 use flowlane_arrow::{Column, Rows};
 use flowlane_capture::{Batch, CaptureReader, CaptureWriter, FileFormat};
 
-/// Of UDP from 10.0.0.1 to 10.0.0.2: an Ethernet header, one of IPv4, one of UDP, and what it carries.
+/// Builds a UDP packet from 10.0.0.1 to 10.0.0.2.
 fn udp(ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
     let udp_len = (8 + payload.len()) as u16;
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00];
@@ -46,7 +46,7 @@ fn rows(
 }
 
 #[test]
-fn packets_that_are_not_wanted_are_left_out_and_keep_their_numbers() {
+fn unwanted_packets_are_skipped_and_numbers_kept() {
     let frames: Vec<Vec<u8>> = (0..1000).map(|port| udp([port, 53], b"x")).collect();
     let made = rows(&frames, &["packet", "tp_src", "in_port"], false, |time| time % 3 == 0);
     let wanted: Vec<u64> = (0..1000).filter(|n| (1000 + n) % 3 == 0).collect();
@@ -58,7 +58,7 @@ fn packets_that_are_not_wanted_are_left_out_and_keep_their_numbers() {
 }
 
 #[test]
-fn nothing_is_parsed_for_columns_of_the_capture_alone() {
+fn metadata_columns_need_no_parsing() {
     let frames = [udp([1, 2], b"x"), vec![0; 14]];
     let made = rows(&frames, &["length"], false, |_| true);
     assert_eq!(made.column(0).as_primitive::<UInt32Type>().values(), &[43, 14]);
@@ -66,7 +66,7 @@ fn nothing_is_parsed_for_columns_of_the_capture_alone() {
 }
 
 #[test]
-fn what_tunnels_carry_is_read_in_the_place_of_what_carries_it() {
+fn decapsulation_replaces_outer_by_inner_headers() {
     let inner = udp([7, 8], b"inner");
     // VXLAN (RFC 7348, section 5): flags, VNI 0x123456.
     let vxlan = [&[8, 0, 0, 0, 0x12, 0x34, 0x56, 0][..], &inner].concat();
@@ -82,7 +82,7 @@ fn what_tunnels_carry_is_read_in_the_place_of_what_carries_it() {
     assert_eq!(ids, [Some(0x12_3456), Some(0xabcd), None, None]);
     let ends: Vec<Option<u32>> = made.column(2).as_primitive::<UInt32Type>().iter().collect();
     assert_eq!(ends, [Some(0x0a00_0002), Some(0x0a00_0002), None, None]);
-    // What came without Ethernet has addresses of zeros.
+    // IP without Ethernet gets zero MAC addresses.
     assert_eq!(made.column(3).as_fixed_size_binary().value(1), [0; 6]);
     let faults: Vec<bool> = made.column(4).as_string::<i32>().iter().map(|fault| fault.is_some()).collect();
     assert_eq!(faults, [false, false, false, true]);

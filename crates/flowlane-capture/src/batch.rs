@@ -1,34 +1,34 @@
-//! Many frames at once, where they were read to.
+//! Batches of frames, in the buffer that they were read into.
 
 use super::Packet;
 
-/// Bytes of the file that are read at once: enough that asking the system is no cost, few enough to stay in a core's cache.
-pub(super) const WINDOW: usize = 1 << 18;
+/// Bytes per read: large enough to amortise system calls, small enough to stay in a core's L2 cache.
+pub(super) const WINDOW_BYTES: usize = 1 << 18;
 
-/// Bytes that a record seldom exceeds: room behind a window for the rest of the last one.
-const RECORD: usize = 1 << 14;
+/// Usual maximum length of a record: space after a window for the rest of its last record.
+const RECORD_TAIL_BYTES: usize = 1 << 14;
 
-/// Bytes that frames lie in.
+/// Buffers of frames.
 #[derive(Default, Debug)]
 pub(super) struct Store {
-    /// A part of a file.
+    /// A part of the file.
     pub(super) window: Vec<u8>,
-    /// Frames with an Ethernet header that they did not have, one behind the other.
-    pub(super) made: Vec<u8>,
+    /// Frames that were given an Ethernet header, consecutively.
+    pub(super) converted: Vec<u8>,
 }
 
 impl Store {
-    /// Makes the window as long as one is that ends with a usual record, and forgets what is in it.
+    /// Empties the buffers, and makes the window long enough for a usual last record.
     pub(super) fn make_room(&mut self) {
-        self.made.clear();
-        // A block that was longer than all others may have left it longer.
-        if !(WINDOW..=2 * WINDOW).contains(&self.window.len()) {
-            // Zeroed by the system, as far as it is touched.
-            self.window = vec![0; WINDOW + RECORD];
+        self.converted.clear();
+        // An exceptionally long block may have grown the window.
+        if !(WINDOW_BYTES..=2 * WINDOW_BYTES).contains(&self.window.len()) {
+            // Zeroed by the system on first access.
+            self.window = vec![0; WINDOW_BYTES + RECORD_TAIL_BYTES];
         }
     }
 
-    /// Makes the window at least so long; what is in it stays.
+    /// Grows the window to at least `len` bytes, keeping its contents.
     pub(super) fn grow(&mut self, len: usize) {
         if self.window.len() < len {
             self.window.resize(len, 0);
@@ -36,64 +36,64 @@ impl Store {
     }
 
     #[inline]
-    pub(super) fn packet(&self, place: &Place) -> Packet<'_> {
-        let store = if place.is_made { &self.made } else { &self.window };
-        let bytes = &store[place.begin as usize..place.end as usize];
-        Packet { time_ns: place.time_ns, len: place.len, bytes }
+    pub(super) fn packet(&self, span: &FrameSpan) -> Packet<'_> {
+        let store = if span.is_converted { &self.converted } else { &self.window };
+        let bytes = &store[span.begin as usize..span.end as usize];
+        Packet { time_ns: span.time_ns, len: span.len, bytes }
     }
 }
 
-/// Where in a store a frame is.
+/// Position of a frame in a store.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Place {
+pub(super) struct FrameSpan {
     pub(super) begin: u32,
     pub(super) end: u32,
-    /// Bytes that it had.
+    /// Original length.
     pub(super) len: u32,
-    pub(super) is_made: bool,
+    pub(super) is_converted: bool,
     pub(super) time_ns: u64,
 }
 
-/// Frames of a capture, some thousands: see [`CaptureReader::next_batch`](super::CaptureReader::next_batch). It can be given to
-/// another thread, and its memory is used again for the next frames.
+/// Some thousands of frames of a capture: see [`CaptureReader::next_batch`](super::CaptureReader::next_batch). It can be
+/// sent to another thread; its memory is reused for the next frames.
 #[derive(Default, Debug)]
 pub struct Batch {
     pub(super) store: Store,
-    pub(super) places: Vec<Place>,
+    pub(super) spans: Vec<FrameSpan>,
     pub(super) first: u64,
 }
 
 impl Batch {
-    /// The frames.
+    /// Returns the frames.
     pub fn packets(&self) -> impl ExactSizeIterator<Item = Packet<'_>> {
-        self.places.iter().map(|place| self.store.packet(place))
+        self.spans.iter().map(|span| self.store.packet(span))
     }
 
-    /// One of them.
+    /// Returns frame `i`.
     ///
     /// # Panics
-    /// Where there are not so many.
+    /// If there are not more than `i` frames.
     #[inline]
     pub fn packet(&self, i: usize) -> Packet<'_> {
-        self.store.packet(&self.places[i])
+        self.store.packet(&self.spans[i])
     }
 
-    /// How many there are.
+    /// Returns the number of frames.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.spans.len()
     }
 
-    /// Bytes that they lie in.
+    /// Returns the memory of the frames in bytes.
     pub fn bytes(&self) -> usize {
-        self.store.window.len() + self.store.made.len() + size_of_val(&self.places[..])
+        self.store.window.len() + self.store.converted.len() + size_of_val(&self.spans[..])
     }
 
-    /// Whether there are none: the capture is at its end.
+    /// Returns whether there are no frames, which means the end of the capture.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.spans.is_empty()
     }
 
-    /// The number of the first one in its capture, from 0.
+    /// Returns the number of the first frame in its capture, from 0.
     pub fn first(&self) -> u64 {
         self.first
     }

@@ -1,13 +1,12 @@
 //! Readers and writers for capture files: pcap (draft-ietf-opsawg-pcap) and pcapng
 //! (draft-ietf-opsawg-pcapng).
 //!
-//! Own code, since the readers of other crates hold a whole file, or mistake the resolution of pcapng's
-//! times. Everything is bounded: a length that a file claims is believed only up to [`BLOCK_MAX`], and each
-//! call makes progress or fails.
+//! Written for this project, because existing crates read a whole file into memory, or misread the time resolution of
+//! pcapng. Memory is bounded: a length field is trusted up to [`BLOCK_MAX`] only, and each call makes progress or fails.
 //!
-//! Frames come out as Ethernet: those of other links get an Ethernet header with the addresses
-//! that are known, and the EtherType of what they carry, or 0xffff. Most captures are cut by a snap length: [`Packet::len`]
-//! says how long a frame was, [`Packet::bytes`] has what is there of it.
+//! Frames are delivered as Ethernet: those of other link types get an Ethernet header with the addresses that are known and
+//! the EtherType of their payload, or 0xffff. Captures are often truncated by a snap length: [`Packet::len`] is the
+//! original length of a frame, [`Packet::bytes`] its captured bytes.
 //!
 //! ```
 //! use flowlane_capture::{CaptureReader, CaptureWriter, FileFormat};
@@ -17,12 +16,13 @@
 //! let file = writer.finish()?;
 //! let mut reader = CaptureReader::new(&file[..])?;
 //! while let Some(packet) = reader.next()? {
-//!     assert_eq!((packet.bytes.len(), packet.is_cut()), (60, false));
+//!     assert_eq!((packet.bytes.len(), packet.is_truncated()), (60, false));
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod batch;
+mod decompress;
 mod link;
 mod pcap;
 mod pcapng;
@@ -31,117 +31,116 @@ mod source;
 mod split;
 #[cfg(test)]
 mod tests;
-mod unpack;
 mod write;
 
 pub use batch::Batch;
+pub use decompress::{TEXT_MAX, decompress, is_compressed, read_text};
 pub use shared::SharedReader;
 pub use split::{Split, splits};
-pub use unpack::{TEXT_MAX, is_packed, read_text, unpack};
 pub use write::{CaptureWriter, FileFormat};
 
 use std::io::Read;
 
 use source::Source;
 
-/// The longest record or block that is read. Longer ones are taken for a damaged file.
+/// Maximum length of a record or block. A longer one is taken for a damaged file.
 pub const BLOCK_MAX: usize = 16 << 20;
 
-/// The longest frame that is read: what libpcap captures at most. Longer ones are taken for a damaged file.
+/// Maximum length of a frame, the maximum snap length of libpcap. A longer one is taken for a damaged file.
 pub const FRAME_MAX: usize = 1 << 18;
 
-/// What is wrong with a capture file, and where.
+/// An error in a capture file, with its position.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// It could not be read.
+    /// Format failed.
     #[error("reading failed at byte {offset}: {source}")]
     Io {
-        /// Bytes read before.
+        /// Number of bytes read before.
         offset: u64,
-        /// What the system said.
+        /// Error of the system call.
         source: std::io::Error,
     },
-    /// It is neither pcap nor pcapng.
-    #[error("this is no pcap or pcapng file: it begins with {magic:02x?}")]
+    /// The file is neither pcap nor pcapng.
+    #[error("not a pcap or pcapng file: it begins with {magic:02x?}")]
     Magic {
-        /// Its first bytes.
+        /// First bytes of the file.
         magic: Vec<u8>,
     },
-    /// It ends within a record.
-    #[error("the file ends within record {record} (byte {offset}); the records before it are whole")]
+    /// The file ends within a record.
+    #[error("the file ends within record {record} (byte {offset}); the records before it are complete")]
     Truncated {
-        /// The record, from 0.
+        /// Number of the record, from 0.
         record: u64,
-        /// Where it begins.
+        /// File offset of the record.
         offset: u64,
     },
-    /// A length or number in it cannot be right.
+    /// A length or number is invalid.
     #[error("record {record} (byte {offset}): {problem}")]
     Damaged {
-        /// The record, from 0.
+        /// Number of the record, from 0.
         record: u64,
-        /// Where it begins.
+        /// File offset of the record.
         offset: u64,
-        /// What is wrong.
+        /// Description of the error.
         problem: String,
     },
-    /// Its frames are of a kind that is not read.
-    #[error("its frames have link type {0}; these are read: {LINKS}", LINKS = link::NAMES)]
+    /// The link type is not supported.
+    #[error("link type {0} is not supported; supported are: {LINKS}", LINKS = link::NAMES)]
     LinkType(u32),
 }
 
-/// A frame of a capture, as Ethernet.
+/// A captured frame, as Ethernet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
-    /// When it was captured, nanoseconds since the epoch (UTC); 0 where the file does not say.
+    /// Capture time in nanoseconds since the epoch (UTC); 0 if unknown.
     pub time_ns: u64,
-    /// Bytes that it had: more than [`bytes`](Self::bytes) where it was cut.
+    /// Original length; larger than [`bytes`](Self::bytes) if the frame is truncated.
     pub len: u32,
-    /// Its first bytes, as many as were captured.
+    /// Captured bytes.
     pub bytes: &'a [u8],
 }
 
 impl Packet<'_> {
-    /// Whether some of its bytes were not captured.
-    pub fn is_cut(&self) -> bool {
+    /// Returns whether the capture truncated the frame.
+    pub fn is_truncated(&self) -> bool {
         (self.bytes.len() as u64) < u64::from(self.len)
     }
 }
 
-/// Reads frames from a capture, one after the other or many at once.
+/// Reads frames from a capture, one at a time or in batches.
 pub struct CaptureReader<R> {
     source: Source<R>,
-    format: Reading,
-    /// What is wrong behind the latest batch.
+    format: Format,
+    /// Error after the latest batch, which the next call returns.
     failed: Option<CaptureError>,
-    /// Something was wrong: where the next record would begin nobody knows.
+    /// After an error the position of the next record is unknown.
     ended: bool,
-    /// Frames that are still to be read.
+    /// Number of frames still to be read.
     left: u64,
 }
 
-/// What a record was.
+/// Kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// A frame: the source's latest.
+    /// A frame, which is the source's latest.
     Frame,
-    /// Something else.
+    /// Any other record.
     Other,
-    /// There was none: the file is at its end.
+    /// End of the file.
     End,
 }
 
-enum Reading {
+enum Format {
     Pcap(pcap::Header),
     Pcapng(pcapng::Section),
 }
 
 impl<R: Read> CaptureReader<R> {
-    /// Reads the file's header and finds out what it is. `input` need not be buffered.
+    /// Reads the file's header and detects the format. `input` need not be buffered.
     ///
     /// # Errors
-    /// Where it is no capture, or one of another link type.
+    /// If the input is not a capture, or has an unsupported link type.
     pub fn new(input: R) -> Result<Self, CaptureError> {
         let mut source = Source::new(input);
         let magic = match source.begin::<4>() {
@@ -153,27 +152,27 @@ impl<R: Read> CaptureReader<R> {
             Err(other) => return Err(other),
         };
         let format = match magic {
-            [0x0a, 0x0d, 0x0d, 0x0a] => Reading::Pcapng(pcapng::Section::begin(&mut source)?),
-            _ => Reading::Pcap(pcap::Header::read(&mut source, magic)?),
+            [0x0a, 0x0d, 0x0d, 0x0a] => Format::Pcapng(pcapng::Section::begin(&mut source)?),
+            _ => Format::Pcap(pcap::Header::read(&mut source, magic)?),
         };
         Ok(Self { source, format, failed: None, ended: false, left: u64::MAX })
     }
 
-    /// Whether a file begins like a capture.
+    /// Returns whether a file that begins with these bytes is a capture.
     pub fn is_capture(beginning: &[u8]) -> bool {
         let Some(magic) = beginning.first_chunk::<4>() else { return false };
         *magic == [0x0a, 0x0d, 0x0d, 0x0a] || pcap::is_magic(*magic)
     }
 
-    /// Reads a record, and its frame where it has one.
+    /// Reads a record, and its frame if it has one.
     #[inline]
     fn read(&mut self) -> Result<Step, CaptureError> {
         if self.ended || self.left == 0 {
             return Ok(Step::End);
         }
         let step = match &mut self.format {
-            Reading::Pcap(header) => header.next(&mut self.source),
-            Reading::Pcapng(section) => section.next(&mut self.source),
+            Format::Pcap(header) => header.next(&mut self.source),
+            Format::Pcapng(section) => section.next(&mut self.source),
         };
         let step = step.inspect_err(|_| self.ended = true)?;
         self.source.record += u64::from(step == Step::Frame);
@@ -181,52 +180,52 @@ impl<R: Read> CaptureReader<R> {
         Ok(step)
     }
 
-    /// The next frame. None at the end of the file.
+    /// Reads the next frame; returns `None` at the end of the file.
     ///
     /// # Errors
-    /// Where the file is damaged or cut off; frames before that have been delivered, and none comes after it.
-    #[expect(clippy::should_implement_trait, reason = "frames are lent")]
+    /// If the file is damaged or truncated. All frames before the damage have been returned, and none follows.
+    #[expect(clippy::should_implement_trait, reason = "frames borrow from the reader")]
     pub fn next(&mut self) -> Result<Option<Packet<'_>>, CaptureError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        self.source.store.made.clear();
+        self.source.store.converted.clear();
         loop {
             match self.read()? {
-                Step::Frame => return Ok(Some(self.source.store.packet(&self.source.place))),
+                Step::Frame => return Ok(Some(self.source.store.packet(&self.source.span))),
                 Step::Other => {}
                 Step::End => return Ok(None),
             }
         }
     }
 
-    /// The next frames, as many as are read from the file at once: in the place of those that `batch` had, where they lie, without
-    /// a copy of each. None at the end of the file.
+    /// Reads the next frames, as many as one read of the file contains, into `batch`, replacing its frames; without copying
+    /// them. The batch is empty at the end of the file.
     ///
     /// # Errors
-    /// Where the file is damaged or cut off; frames before that have been delivered.
+    /// If the file is damaged or truncated. All frames before the damage have been returned.
     pub fn next_batch(&mut self, batch: &mut Batch) -> Result<(), CaptureError> {
-        batch.places.clear();
+        batch.spans.clear();
         batch.first = self.source.record;
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        self.source.store.made.clear();
-        // Into the batch's own memory, which is near the core that has it.
+        self.source.store.converted.clear();
+        // Read into the batch's own memory, which is in the cache of the core that uses the batch.
         if self.source.is_at_end() {
             std::mem::swap(&mut self.source.store, &mut batch.store);
         }
         self.fill(batch).map(drop)
     }
 
-    /// Reads frames into `batch`, and keeps for later what is wrong behind them.
+    /// Reads frames into `batch`, deferring an error that follows them.
     fn fill(&mut self, batch: &mut Batch) -> Result<Step, CaptureError> {
         let end = loop {
             if self.source.is_at_end() && (self.source.is_in_parts() || !batch.is_empty()) {
                 break Ok(Step::Other);
             }
             match self.read() {
-                Ok(Step::Frame) => batch.places.push(self.source.place),
+                Ok(Step::Frame) => batch.spans.push(self.source.span),
                 Ok(Step::Other) => {}
                 other => break other,
             }
@@ -241,15 +240,15 @@ impl<R: Read> CaptureReader<R> {
         }
     }
 
-    /// Bytes of the file that have been read.
+    /// Returns the number of bytes read.
     pub fn offset(&self) -> u64 {
         self.source.offset
     }
 }
 
-impl CaptureReader<shared::At> {
-    /// Finds the frames whose records begin in a part of the file, the one at `from`: so many bytes of it are in the batch's window.
-    /// Says whether the file is at its end.
+impl CaptureReader<shared::FileCursor> {
+    /// Finds the frames whose records begin in the part of the file at `from`, of which the batch's window holds `filled`
+    /// bytes. Returns whether the file ends.
     fn next_part(
         &mut self,
         batch: &mut Batch,
@@ -260,7 +259,7 @@ impl CaptureReader<shared::At> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        // The part before this one was not read to its end.
+        // The previous part was not read to its end.
         self.ended |= self.source.offset < from;
         if self.ended {
             return Ok(true);

@@ -1,103 +1,103 @@
-//! Frames of other links, made Ethernet.
+//! Conversion of other link types to Ethernet.
 
 use super::CaptureError;
 
-/// What a frame of a capture begins with (tcpdump.org's list of link types).
+/// A link type (tcpdump.org's list), which determines what a frame begins with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LinkType {
     Ethernet,
     /// An IP header.
     Raw,
-    /// The address family in four bytes, in whichever order.
+    /// The address family in four bytes, in either byte order.
     Loopback,
-    /// PPP, perhaps behind address and control (RFC 1662).
+    /// PPP, optionally with address and control bytes (RFC 1662).
     Ppp,
-    /// PPP over Ethernet, from the session's header on (RFC 2516).
+    /// PPP over Ethernet, from the PPPoE session header on (RFC 2516).
     Pppoe,
-    /// Address, control, EtherType: Cisco's HDLC.
+    /// Cisco HDLC: address, control, EtherType.
     Hdlc,
-    /// A Linux 'cooked' header, version 1.
-    Cooked,
-    /// The same, version 2.
-    Cooked2,
+    /// Linux 'cooked' header, version 1.
+    LinuxCooked,
+    /// Linux 'cooked' header, version 2.
+    LinuxCooked2,
     /// FDDI: frame control, addresses, LLC.
     Fddi,
     /// IEEE 802.11.
     Wireless,
-    /// The same behind a radiotap header.
+    /// IEEE 802.11 after a radiotap header.
     Radiotap,
 }
 
-/// What is read, for people.
+/// Supported link types, for error messages.
 pub(super) const NAMES: &str = "Ethernet (1), raw IP (12, 14, 101, 228, 229), loopback (0, 108), PPP (9, 50), PPPoE (51), \
      Cisco HDLC (104), Linux cooked (113, 276), FDDI (10), IEEE 802.11 (105, 127)";
 
-/// An Ethernet header, and how many bytes it takes the place of.
+/// An Ethernet header, and the number of bytes that it replaces.
 type Header = ([u8; 14], usize);
 
-/// The EtherType of what is neither known nor Ethernet: a reserved one, since 0 would be a length.
+/// EtherType of unknown payloads: a reserved value, because 0 would be a length.
 const UNKNOWN: [u8; 2] = [0xff; 2];
 
-/// What stands in the place of an EtherType in Cisco's keepalives; RARP elsewhere.
+/// Type of Cisco keepalives; elsewhere the EtherType of RARP.
 const KEEPALIVE: [u8; 2] = [0x80, 0x35];
 
 const IPV4: [u8; 2] = [8, 0];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 
-/// LLC and SNAP of EtherTypes (RFC 1042).
+/// LLC and SNAP header before an EtherType (RFC 1042).
 const SNAP: [u8; 6] = [0xaa, 0xaa, 3, 0, 0, 0];
 
 impl LinkType {
     pub(super) fn from_number(number: u32) -> Result<Self, CaptureError> {
-        // The upper bits of pcap's field say how long the frame check sequence is.
+        // The upper bits of pcap's field give the length of the frame check sequence.
         match number & 0xffff {
             0 | 108 => Ok(Self::Loopback),
             1 => Ok(Self::Ethernet),
             9 | 50 => Ok(Self::Ppp),
             10 => Ok(Self::Fddi),
-            // 12 and 14: as files of some systems have it.
+            // 12 and 14: raw IP in files of some systems.
             12 | 14 | 101 | 228 | 229 => Ok(Self::Raw),
             51 => Ok(Self::Pppoe),
             104 => Ok(Self::Hdlc),
             105 => Ok(Self::Wireless),
-            113 => Ok(Self::Cooked),
+            113 => Ok(Self::LinuxCooked),
             127 => Ok(Self::Radiotap),
-            276 => Ok(Self::Cooked2),
+            276 => Ok(Self::LinuxCooked2),
             other => Err(CaptureError::LinkType(other)),
         }
     }
 
-    /// Writes `bytes` behind what is in `frame` as an Ethernet frame: an empty one where they end within the link's header.
+    /// Appends `bytes` to `frame` as an Ethernet frame; appends nothing if they end within the link header.
     pub(super) fn to_ethernet(self, bytes: &[u8], frame: &mut Vec<u8>) {
         let Some((header, replaced)) = self.header(bytes) else { return };
         frame.extend(header);
         frame.extend_from_slice(&bytes[replaced..]);
     }
 
-    /// The header that takes the place of the link's; none where `bytes` end within that.
+    /// Returns the header that replaces the link header; `None` if `bytes` end within it.
     fn header(self, bytes: &[u8]) -> Option<Header> {
-        let nobody = [[0; 6]; 2];
+        let no_addresses = [[0; 6]; 2];
         match self {
             Self::Ethernet => Some((*bytes.first_chunk()?, 14)),
             Self::Raw => {
                 let eth_type = if bytes.first()? >> 4 == 6 { IPV6 } else { IPV4 };
-                Some((ethernet(nobody, eth_type), 0))
+                Some((ethernet(no_addresses, eth_type), 0))
             }
-            Self::Loopback => Some((ethernet(nobody, family(*bytes.first_chunk()?)), 4)),
+            Self::Loopback => Some((ethernet(no_addresses, family(*bytes.first_chunk()?)), 4)),
             Self::Ppp if matches!(bytes, [0x0f | 0x8f, 0, ..]) => Self::Hdlc.header(bytes),
             Self::Ppp => ppp(bytes, if bytes.starts_with(&[0xff, 3]) { 2 } else { 0 }),
             Self::Pppoe => ppp(bytes, 6),
             Self::Hdlc => {
                 let &[_, _, a, b] = bytes.first_chunk()?;
                 let eth_type = if [a, b] == KEEPALIVE { UNKNOWN } else { [a, b] };
-                Some((ethernet(nobody, eth_type), 4))
+                Some((ethernet(no_addresses, eth_type), 4))
             }
-            Self::Cooked => {
+            Self::LinuxCooked => {
                 // Packet type, ARPHRD type, address length, address (8), protocol (2).
                 let header: &[u8; 16] = bytes.first_chunk()?;
                 Some((ethernet([[0; 6], address(header, 6)], [header[14], header[15]]), 16))
             }
-            Self::Cooked2 => {
+            Self::LinuxCooked2 => {
                 // Protocol (2), reserved (2), interface (4), ARPHRD type (2), packet type, address length, address (8).
                 let header: &[u8; 20] = bytes.first_chunk()?;
                 Some((ethernet([[0; 6], address(header, 12)], [header[0], header[1]]), 20))
@@ -127,9 +127,9 @@ fn address(bytes: &[u8], at: usize) -> [u8; 6] {
     *bytes[at..].first_chunk().expect("the caller has looked")
 }
 
-/// The EtherType of an address family, as systems number them.
+/// Maps an address family, as the systems number them, to an EtherType.
 fn family(number: [u8; 4]) -> [u8; 2] {
-    // In the order of the machine that wrote it: families are small numbers.
+    // Written in the byte order of the capturing machine: families are small numbers.
     match u32::from_le_bytes(number).min(u32::from_be_bytes(number)) {
         2 => IPV4,
         // Linux, NetBSD and OpenBSD, FreeBSD, macOS.
@@ -138,7 +138,7 @@ fn family(number: [u8; 4]) -> [u8; 2] {
     }
 }
 
-/// PPP with its protocol at `at`, in one byte where that is odd (RFC 1661 §2, §6.5).
+/// Converts PPP with its protocol field at `at`, which is one byte if odd (RFC 1661 §2, §6.5).
 fn ppp(bytes: &[u8], at: usize) -> Option<Header> {
     let first = *bytes.get(at)?;
     let (protocol, len) = match first & 1 {
@@ -155,22 +155,22 @@ fn ppp(bytes: &[u8], at: usize) -> Option<Header> {
     Some((ethernet([[0; 6]; 2], eth_type), at + len))
 }
 
-/// LLC at `at`: with SNAP its EtherType, else what it is behind a length of 0.
+/// Converts LLC at `at`: the EtherType of a SNAP header, else an unknown payload.
 fn llc(bytes: &[u8], addresses: [[u8; 6]; 2], at: usize) -> Header {
     match bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        // Smaller numbers are lengths.
+        // Smaller values are lengths.
         Some(snap) if snap[..6] == SNAP && snap[6] >= 6 => (ethernet(addresses, [snap[6], snap[7]]), at + 8),
         _ => (ethernet(addresses, UNKNOWN), at.min(bytes.len())),
     }
 }
 
-/// An IEEE 802.11 frame at `at` (IEEE 802.11-2020 §9.2, §9.3.2). What carries nothing, or nothing that can be read, is
-/// of no EtherType.
+/// Converts an IEEE 802.11 frame at `at` (IEEE 802.11-2020 §9.2, §9.3.2). Frames without readable data get the EtherType of
+/// unknown payloads.
 fn wireless(bytes: &[u8], at: usize) -> Option<Header> {
     let frame = bytes.get(at..)?;
     let header: &[u8; 24] = match frame.first_chunk() {
         Some(header) => header,
-        // Acknowledgements and the like are shorter.
+        // Acknowledgements and similar control frames are shorter.
         None => return (frame.len() >= 10).then(|| (ethernet([[0; 6]; 2], UNKNOWN), bytes.len())),
     };
     let [control, flags, ..] = *header;
@@ -180,7 +180,7 @@ fn wireless(bytes: &[u8], at: usize) -> Option<Header> {
         return Some((ethernet([first, second], UNKNOWN), at + 24));
     }
     let mut len = 24;
-    // To a distribution system, from one, between two.
+    // To a distribution system, from one, or between two.
     let addresses = match flags & 3 {
         0 => [first, second],
         1 => [third, second],
@@ -192,7 +192,7 @@ fn wireless(bytes: &[u8], at: usize) -> Option<Header> {
     };
     let mut is_plain = flags & 0x40 == 0;
     if control & 0x80 != 0 {
-        // Several in one (A-MSDU) are not taken apart.
+        // Aggregates (A-MSDU) are not split.
         is_plain &= frame.get(len)? & 0x80 == 0;
         len += if flags & 0x80 != 0 { 6 } else { 2 };
     }

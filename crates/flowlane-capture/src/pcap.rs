@@ -6,7 +6,7 @@ use super::link::LinkType;
 use super::source::{Order, Source};
 use super::{CaptureError, Step};
 
-/// Byte order, and nanoseconds per unit of the second number of a time, by the file's first bytes.
+/// Returns byte order and nanoseconds per fractional time unit for the file's magic number.
 fn of_magic(magic: [u8; 4]) -> Option<(Order, u64)> {
     match magic {
         [0xd4, 0xc3, 0xb2, 0xa1] => Some((Order::Little, 1000)),
@@ -17,15 +17,15 @@ fn of_magic(magic: [u8; 4]) -> Option<(Order, u64)> {
     }
 }
 
-/// Whether a file that begins so is one.
+/// Returns whether the bytes are a magic number of pcap.
 pub(super) fn is_magic(magic: [u8; 4]) -> bool {
     of_magic(magic).is_some()
 }
 
-/// What the file's header says.
+/// The file header.
 pub(super) struct Header {
     order: Order,
-    /// Nanoseconds per unit of the second number of a time.
+    /// Nanoseconds per unit of the fractional part of a timestamp.
     fraction_ns: u64,
     link: LinkType,
 }

@@ -1,5 +1,4 @@
-//! The pcapng format: section headers, interfaces, enhanced, simple and (obsolete) packet blocks. Other
-//! blocks are passed over.
+//! The pcapng format: section headers, interfaces, enhanced, simple and (obsolete) packet blocks. Other blocks are skipped.
 
 use std::io::Read;
 
@@ -7,7 +6,7 @@ use super::link::LinkType;
 use super::source::{Order, Source};
 use super::{CaptureError, Step};
 
-/// Interfaces of one section; more are taken for a damaged file.
+/// Limit of interfaces per section; more are taken for a damaged file.
 const INTERFACES_MAX: usize = 65_536;
 
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -21,15 +20,15 @@ pub(super) struct Section {
     order: Order,
     interfaces: Vec<Interface>,
     has_frames: bool,
-    is_described_late: bool,
+    has_late_interfaces: bool,
 }
 
 struct Interface {
-    /// A link type that is not read matters only when a packet comes.
+    /// An unsupported link type is an error only when a packet has it.
     link: u32,
     snap_len: u32,
     resolution: Resolution,
-    /// Seconds that its times are to be moved by.
+    /// Offset of timestamps in seconds.
     offset_s: i64,
 }
 
@@ -41,12 +40,12 @@ impl Interface {
     }
 }
 
-/// What one unit of a time is.
+/// Unit of a timestamp.
 #[derive(Clone, Copy)]
 enum Resolution {
-    /// 10 to the power of minus this many seconds.
+    /// 10^-n seconds.
     Decimal(u8),
-    /// 2 to the power of minus this many seconds.
+    /// 2^-n seconds.
     Binary(u8),
 }
 
@@ -62,26 +61,26 @@ impl Resolution {
 }
 
 impl Section {
-    /// Reads the section header whose type has been read already.
+    /// Reads a section header, after its type.
     pub(super) fn begin<R: Read>(source: &mut Source<R>) -> Result<Self, CaptureError> {
         let mut section = Self {
             order: Order::Little,
             interfaces: Vec::new(),
             has_frames: false,
-            is_described_late: false,
+            has_late_interfaces: false,
         };
         section.restart(source)?;
         Ok(section)
     }
 
-    /// Whether a section or an interface was described behind the first frame.
-    pub(super) fn is_described_late(&self) -> bool {
-        self.is_described_late
+    /// Returns whether a section or an interface is described after the first frame.
+    pub(super) fn has_late_interfaces(&self) -> bool {
+        self.has_late_interfaces
     }
 
-    /// A new section: nothing of the one before counts any more.
+    /// Starts a new section, which resets byte order and interfaces.
     fn restart<R: Read>(&mut self, source: &mut Source<R>) -> Result<(), CaptureError> {
-        self.is_described_late |= self.has_frames;
+        self.has_late_interfaces |= self.has_frames;
         source.rest(8)?;
         self.order = match source.block()[4..8] {
             [0x4d, 0x3c, 0x2b, 0x1a] => Order::Little,
@@ -148,14 +147,15 @@ impl Section {
             }
             options = options.get(4 + size.next_multiple_of(4)..).unwrap_or(&[]);
         }
-        self.is_described_late |= self.has_frames;
+        self.has_late_interfaces |= self.has_frames;
         let link = self.order.u16(block, 0).into();
         let snap_len = self.order.u32(block, 4);
         self.interfaces.push(Interface { link, snap_len, resolution, offset_s });
         Ok(())
     }
 
-    /// An enhanced packet block (interface number of 4 bytes), or its predecessor (of 2, and 2 of drops).
+    /// Reads an enhanced packet block (interface number of 4 bytes), or an obsolete packet block (2 bytes, then 2 bytes of
+    /// drops).
     fn packet<R: Read>(
         &self,
         source: &mut Source<R>,

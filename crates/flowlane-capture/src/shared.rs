@@ -1,4 +1,4 @@
-//! One capture for several threads.
+//! A capture that several threads read.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,17 +6,18 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::batch::WINDOW;
-use super::{Batch, CaptureError, CaptureReader, is_packed, unpack};
+use super::batch::WINDOW_BYTES;
+use super::{Batch, CaptureError, CaptureReader, decompress, is_compressed};
 
-/// Bytes behind a part that are read with it, since its last record seldom ends where the part does.
-const BEHIND: usize = 1 << 11;
+/// Bytes read beyond a part, because its last record usually ends there.
+const TAIL_BYTES: usize = 1 << 11;
 
-/// How often a thread looks whether it is its turn before it sleeps.
-const LOOKS: u32 = 2000;
+/// Number of polls of the turn before a thread sleeps.
+const TURN_POLLS: u32 = 2000;
 
-/// A capture that several threads read. Each takes a part of the file and copies it; in turn, they find where its records begin:
-/// the first does where the part before ends. A file that is packed is read by one thread at a time.
+/// A capture that several threads read. Each thread reads a part of the file into its own buffer; then the threads find the
+/// record boundaries in file order, each starting where the previous part ends. A compressed file is read by one thread at
+/// a time.
 pub struct SharedReader(Kind);
 
 enum Kind {
@@ -26,9 +27,9 @@ enum Kind {
 
 struct Parts {
     file: Arc<File>,
-    /// The part that is to be taken next.
+    /// Next part to read.
     next: AtomicU64,
-    /// The part whose records are to be found.
+    /// Part whose records may be found next.
     turn: AtomicU64,
     shared: Mutex<Shared>,
     changed: Condvar,
@@ -36,18 +37,18 @@ struct Parts {
 }
 
 struct Shared {
-    reader: CaptureReader<At>,
-    /// Threads that sleep until it is their turn.
+    reader: CaptureReader<FileCursor>,
+    /// Threads that sleep until their turn.
     sleepers: u32,
 }
 
-/// A place in a file.
-pub(super) struct At {
+/// A position in a file.
+pub(super) struct FileCursor {
     file: Arc<File>,
     pub(super) position: u64,
 }
 
-impl Read for At {
+impl Read for FileCursor {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = read_at(&self.file, buffer, self.position)?;
         self.position += read as u64;
@@ -60,7 +61,7 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     std::os::unix::fs::FileExt::read_at(file, buffer, offset)
 }
 
-/// As much of `buffer` as the file has there.
+/// Fills `buffer` from `offset`, up to the end of the file.
 fn fill(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -74,10 +75,10 @@ fn fill(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Says how much of a stream has been read.
-struct Counted(File, Arc<AtomicU64>);
+/// Counts the bytes read from a stream.
+struct CountingReader(File, Arc<AtomicU64>);
 
-impl Read for Counted {
+impl Read for CountingReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.0.read(buffer)?;
         self.1.fetch_add(read as u64, Ordering::Relaxed);
@@ -85,51 +86,51 @@ impl Read for Counted {
     }
 }
 
-/// What a thread that panicked has left is whole: its part has no frames.
+/// A thread that panicked leaves consistent state: its part has no frames.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SharedReader {
-    /// Opens a capture, packed by gzip or zstd or not. Bytes of the file that have been read are added to `bytes` as it goes on.
+    /// Opens a capture, which may be compressed by gzip or zstd. Adds the bytes read from the file to `bytes`.
     ///
     /// # Errors
-    /// Where it cannot be read, or is no capture, or one of another link type.
+    /// If the file cannot be read, is not a capture, or has an unsupported link type.
     pub fn open(path: &Path, bytes: Arc<AtomicU64>) -> Result<Self, CaptureError> {
         let failed = |source| CaptureError::Io { offset: 0, source };
         let file = File::open(path).map_err(failed)?;
         let is_file = file.metadata().map_err(failed)?.is_file();
         let mut beginning = [0; 4];
         let filled = if is_file { fill(&file, &mut beginning, 0).map_err(failed)? } else { 0 };
-        if !is_file || is_packed(&beginning[..filled]) {
-            let stream: Box<dyn Read + Send> = unpack(Counted(file, bytes)).map_err(failed)?;
+        if !is_file || is_compressed(&beginning[..filled]) {
+            let stream: Box<dyn Read + Send> = decompress(CountingReader(file, bytes)).map_err(failed)?;
             return Self::of_stream(stream);
         }
         let file = Arc::new(file);
-        let reader = CaptureReader::new(At { file: Arc::clone(&file), position: 0 })?;
+        let reader = CaptureReader::new(FileCursor { file: Arc::clone(&file), position: 0 })?;
         let shared = Mutex::new(Shared { reader, sleepers: 0 });
         let (next, turn) = (AtomicU64::new(0), AtomicU64::new(0));
         Ok(Self(Kind::File(Parts { file, next, turn, shared, changed: Condvar::new(), bytes })))
     }
 
-    /// A capture that comes from elsewhere than a file: one thread reads at a time.
+    /// Opens a capture from a stream, which one thread reads at a time.
     ///
     /// # Errors
-    /// Where it cannot be read, or is no capture, or one of another link type.
+    /// If the stream cannot be read, is not a capture, or has an unsupported link type.
     pub fn of_stream(stream: Box<dyn Read + Send>) -> Result<Self, CaptureError> {
         Ok(Self(Kind::Stream(Mutex::new(CaptureReader::new(stream)?))))
     }
 
-    /// The next frames, in the place of those that `batch` had. None at the end of the file.
+    /// Reads the next frames into `batch`, replacing its frames. The batch is empty at the end of the file.
     ///
-    /// Batches are consecutive: [`Batch::first`] says which frames a batch has.
+    /// Batches are consecutive: [`Batch::first`] gives the position of a batch.
     ///
     /// # Errors
-    /// Where the file is damaged or cut off, once; frames before that are in batches, perhaps of other threads.
+    /// If the file is damaged or truncated, once; the frames before the damage are in batches, possibly of other threads.
     pub fn next_batch(&self, batch: &mut Batch) -> Result<(), CaptureError> {
         match &self.0 {
             Kind::Stream(reader) => lock(reader).next_batch(batch),
-            // A part may have no record that begins in it.
+            // A part may lie within a long record, and so contain no frame.
             Kind::File(parts) => {
                 while parts.next_batch(batch)? {}
                 Ok(())
@@ -139,26 +140,26 @@ impl SharedReader {
 }
 
 impl Parts {
-    /// The frames of the next part; says whether there are none, and there are more parts.
+    /// Reads the frames of the next part; returns whether to continue with the part after it.
     fn next_batch(&self, batch: &mut Batch) -> Result<bool, CaptureError> {
         let part = self.next.fetch_add(1, Ordering::Relaxed);
-        let from = part * WINDOW as u64;
-        batch.places.clear();
+        let from = part * WINDOW_BYTES as u64;
+        batch.spans.clear();
         batch.store.make_room();
-        let filled = fill(&self.file, &mut batch.store.window[..WINDOW + BEHIND], from);
+        let filled = fill(&self.file, &mut batch.store.window[..WINDOW_BYTES + TAIL_BYTES], from);
         if let Ok(filled) = filled {
-            self.bytes.fetch_add(filled.min(WINDOW) as u64, Ordering::Relaxed);
+            self.bytes.fetch_add(filled.min(WINDOW_BYTES) as u64, Ordering::Relaxed);
         }
-        // Whatever comes of it, others wait for their turn.
+        // The turn must be taken even after an error, because other threads wait for it.
         let mut turn = self.wait(part);
         let found = turn.shared.reader.next_part(batch, from, filled);
         drop(turn);
         found.map(|is_end| batch.is_empty() && !is_end)
     }
 
-    /// Waits until it is this part's turn.
+    /// Waits for the turn of a part.
     fn wait(&self, part: u64) -> Turn<'_> {
-        for _ in 0..LOOKS {
+        for _ in 0..TURN_POLLS {
             if self.turn.load(Ordering::Acquire) == part {
                 break;
             }
@@ -174,7 +175,7 @@ impl Parts {
     }
 }
 
-/// The turn of a part; then it is the next one's.
+/// The turn of a part, which passes to the next part when dropped.
 struct Turn<'a> {
     shared: MutexGuard<'a, Shared>,
     parts: &'a Parts,

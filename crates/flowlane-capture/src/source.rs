@@ -1,30 +1,30 @@
-//! The file, as far as it has been read.
+//! Buffered reading of a capture file.
 
 use std::io::Read;
 use std::ops::Range;
 
-use super::batch::{Place, Store, WINDOW};
+use super::batch::{FrameSpan, Store, WINDOW_BYTES};
 use super::link::LinkType;
-use super::shared::At;
+use super::shared::FileCursor;
 use super::{BLOCK_MAX, CaptureError, FRAME_MAX};
 
-/// The file, and where in it we are.
+/// The file, with the read position.
 pub(super) struct Source<R> {
     input: R,
-    /// A part of the file, which begins with a record and grows until it ends with one, and frames that were made from it.
+    /// Window on the file, which begins with a record and grows until its last record is complete, and converted frames.
     pub(super) store: Store,
-    /// What of the store's window is yet to be read.
+    /// Unread part of the window.
     ahead: Range<usize>,
-    /// Where in the file that begins.
+    /// File offset of `ahead`.
     pub(super) offset: u64,
-    /// The number of the record that is being read, and where it began.
+    /// Number and file offset of the current record.
     pub(super) record: u64,
     start: u64,
-    /// Where in the window the rest of the record is.
+    /// Body of the current record, in the window.
     block: Range<usize>,
     /// The latest frame.
-    pub(super) place: Place,
-    /// Where the part of the file ends that is being read, where it is read in parts.
+    pub(super) span: FrameSpan,
+    /// End of the current part of the file, if it is read in parts.
     part_end: Option<u64>,
 }
 
@@ -38,12 +38,12 @@ impl<R: Read> Source<R> {
             record: 0,
             start: 0,
             block: 0..0,
-            place: Place::default(),
+            span: FrameSpan::default(),
             part_end: None,
         }
     }
 
-    /// Whether the next record begins another window, or part: frames in the store are forgotten then.
+    /// Returns whether the next record begins another window or part, which discards the frames in the store.
     #[inline]
     pub(super) fn is_at_end(&self) -> bool {
         match self.part_end {
@@ -52,19 +52,20 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Whether the file is read in parts.
+    /// Returns whether the file is read in parts.
     #[inline]
     pub(super) fn is_in_parts(&self) -> bool {
         self.part_end.is_some()
     }
 
-    /// Reads on until `len` bytes are ahead, or all that are left. What is in the window stays there.
+    /// Reads until `len` bytes are ahead or the file ends. The contents of the window keep their position.
     #[inline]
     fn look(&mut self, len: usize) -> Result<(), CaptureError> {
         if self.ahead.len() >= len { Ok(()) } else { self.complete(len) }
     }
 
-    /// Reads what is missing of a record, and nothing else: the next window is for another batch, and perhaps another core.
+    /// Reads the missing bytes of a record, and no more: the next window belongs to another batch, and possibly another
+    /// core.
     #[cold]
     fn complete(&mut self, len: usize) -> Result<(), CaptureError> {
         let end = self.ahead.start + len;
@@ -73,15 +74,15 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// Reads the next window, as much of it as the system gives at once.
+    /// Reads the next window, with a single read.
     #[cold]
     fn refill(&mut self) -> Result<(), CaptureError> {
         self.store.make_room();
         self.ahead = 0..0;
-        self.read(WINDOW).map(drop)
+        self.read(WINDOW_BYTES).map(drop)
     }
 
-    /// Reads into the window, up to there.
+    /// Reads into the window, up to `end`.
     fn read(&mut self, end: usize) -> Result<usize, CaptureError> {
         loop {
             match self.input.read(&mut self.store.window[self.ahead.end..end]) {
@@ -98,7 +99,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// What is ahead.
+    /// Returns the unread bytes of the window.
     pub(super) fn ahead(&self) -> &[u8] {
         &self.store.window[self.ahead.clone()]
     }
@@ -109,7 +110,7 @@ impl<R: Read> Source<R> {
         self.offset += len as u64;
     }
 
-    /// `N` bytes at the beginning of a record; none at the end of the file.
+    /// Reads the first `N` bytes of a record; returns `None` at the end of the file.
     #[inline]
     pub(super) fn begin<const N: usize>(&mut self) -> Result<Option<[u8; N]>, CaptureError> {
         self.start = self.offset;
@@ -125,13 +126,11 @@ impl<R: Read> Source<R> {
         Ok(Some(bytes))
     }
 
-    /// Reads `len` further bytes of the record: its [`block`](Self::block).
+    /// Reads `len` further bytes of the record as its [`block`](Self::block).
     #[inline]
     pub(super) fn rest(&mut self, len: usize) -> Result<(), CaptureError> {
         if len > BLOCK_MAX {
-            return Err(
-                self.damaged(format!("it claims to be {len} bytes long; at most {BLOCK_MAX} are read"))
-            );
+            return Err(self.damaged(format!("its length is {len} bytes; the limit is {BLOCK_MAX}")));
         }
         self.look(len)?;
         if self.ahead.len() < len {
@@ -142,7 +141,7 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// What [`rest`](Self::rest) has read.
+    /// Returns the bytes that [`rest`](Self::rest) has read.
     #[inline]
     pub(super) fn block(&self) -> &[u8] {
         &self.store.window[self.block.clone()]
@@ -156,7 +155,7 @@ impl<R: Read> Source<R> {
         CaptureError::Damaged { record: self.record, offset: self.start, problem: problem.into() }
     }
 
-    /// Makes the captured bytes `block[from..from + captured]` the frame, as Ethernet; it had `original` bytes.
+    /// Makes the captured bytes `block[from..from + captured]` the latest frame, as Ethernet, with the length `original`.
     #[inline]
     pub(super) fn deliver(
         &mut self,
@@ -170,38 +169,43 @@ impl<R: Read> Source<R> {
             return Err(self.damaged("its length is wrong"));
         }
         if captured > FRAME_MAX {
-            return Err(self.damaged(format!("a frame of {captured} bytes; at most {FRAME_MAX} are read")));
+            return Err(self.damaged(format!("a frame of {captured} bytes; the limit is {FRAME_MAX}")));
         }
         let here = begin..begin + captured;
-        // Some programs write 0 as the original length, or what they captured.
+        // Some programs write 0 or the captured length as the original length.
         let missing = original.saturating_sub(captured);
-        let (range, is_made) = match link {
+        let (range, is_converted) = match link {
             LinkType::Ethernet => (here, false),
             other => {
-                let at = self.store.made.len();
-                other.to_ethernet(&self.store.window[here], &mut self.store.made);
-                (at..self.store.made.len(), true)
+                let at = self.store.converted.len();
+                other.to_ethernet(&self.store.window[here], &mut self.store.converted);
+                (at..self.store.converted.len(), true)
             }
         };
         let len = (range.len() + missing).min(u32::MAX as usize);
-        self.place =
-            Place { begin: range.start as u32, end: range.end as u32, len: len as u32, is_made, time_ns };
+        self.span = FrameSpan {
+            begin: range.start as u32,
+            end: range.end as u32,
+            len: len as u32,
+            is_converted,
+            time_ns,
+        };
         Ok(())
     }
 }
 
-impl Source<At> {
-    /// Goes on with the part of the file at `from`, of which so many bytes are in the window.
+impl Source<FileCursor> {
+    /// Continues with the part of the file at `from`, of which the window holds `filled` bytes.
     pub(super) fn begin_part(&mut self, from: u64, filled: usize) {
-        // A record may have been longer than a part, or the file than it was.
+        // A record may be longer than a part, and the file may have shrunk.
         let start = (self.offset - from) as usize;
         self.ahead = start..filled.max(start);
         self.input.position = from + self.ahead.end as u64;
-        self.part_end = Some(from + WINDOW as u64);
+        self.part_end = Some(from + WINDOW_BYTES as u64);
     }
 }
 
-/// The numbers of a file, in its byte order.
+/// Byte order of a file's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
     Little,

@@ -1,31 +1,32 @@
-//! Parts of a capture that are read apart: by other processes, or on other machines.
+//! Parts of a capture for separate processes or machines.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::source::Source;
-use super::{Batch, CaptureError, CaptureReader, Reading, Step, is_packed, unpack};
+use super::{Batch, CaptureError, CaptureReader, Format, Step, decompress, is_compressed};
 
-/// Some frames of a capture: where the record of the first begins in the file, its number, and how many there are.
+/// A range of frames of a capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Split {
-    /// Byte of the file.
+    /// File offset of the first frame's record.
     pub offset: u64,
-    /// The number of the first frame, from 0.
+    /// Number of the first frame, from 0.
     pub first: u64,
-    /// How many frames there are.
+    /// Number of frames.
     pub frames: u64,
 }
 
 impl Split {
-    /// All frames, however many there are.
+    /// All frames of a capture.
     pub const WHOLE: Self = Self { offset: 0, first: 0, frames: u64::MAX };
 }
 
-/// Splits a capture into parts of about so many bytes; and says what is wrong behind the last one. The file is read once.
+/// Splits a capture into parts of about `bytes` bytes; also returns the damage after the last part, if any. Reads the whole
+/// file once.
 ///
-/// A file that is packed is [one part](Split::WHOLE), and so is one of pcapng that describes interfaces behind its first frame.
+/// A compressed file is [one part](Split::WHOLE), as is a pcapng file that describes an interface after its first frame.
 ///
 /// ```
 /// # use flowlane_capture::{CaptureWriter, FileFormat};
@@ -48,10 +49,10 @@ impl Split {
 /// ```
 ///
 /// # Errors
-/// Where it cannot be read, or is no capture, or one of another link type.
+/// If the file cannot be read, is not a capture, or has an unsupported link type.
 pub fn splits(path: &Path, bytes: u64) -> Result<(Vec<Split>, Option<CaptureError>), CaptureError> {
     let file = open(path)?;
-    if is_file_packed(&file)? {
+    if is_file_compressed(&file)? {
         return Ok((vec![Split::WHOLE], None));
     }
     let mut reader = CaptureReader::new(file)?;
@@ -69,9 +70,9 @@ pub fn splits(path: &Path, bytes: u64) -> Result<(Vec<Split>, Option<CaptureErro
             _ => all.push(Split { offset, first, frames }),
         }
     };
-    // A part of such a file does not know all interfaces.
+    // A later part of such a file would not know all interfaces.
     match &reader.format {
-        Reading::Pcapng(section) if section.is_described_late() => Ok((vec![Split::WHOLE], None)),
+        Format::Pcapng(section) if section.has_late_interfaces() => Ok((vec![Split::WHOLE], None)),
         _ => Ok((all, damage)),
     }
 }
@@ -84,25 +85,25 @@ fn open(path: &Path) -> Result<File, CaptureError> {
     File::open(path).map_err(failed)
 }
 
-fn is_file_packed(mut file: &File) -> Result<bool, CaptureError> {
+fn is_file_compressed(mut file: &File) -> Result<bool, CaptureError> {
     let mut beginning = Vec::new();
     file.take(4).read_to_end(&mut beginning).map_err(failed)?;
     file.rewind().map_err(failed)?;
-    Ok(is_packed(&beginning))
+    Ok(is_compressed(&beginning))
 }
 
 impl CaptureReader<Box<dyn Read + Send>> {
-    /// Reads a part of a capture.
+    /// Opens a part of a capture.
     ///
     /// # Errors
-    /// Where the file cannot be read, or is no capture, or one of another link type.
+    /// If the file cannot be read, is not a capture, or has an unsupported link type.
     pub fn of_split(path: &Path, split: &Split) -> Result<Self, CaptureError> {
         let mut file = open(path)?;
-        if is_file_packed(&file)? || *split == Split::WHOLE {
-            return Self::new(unpack(file).map_err(failed)?);
+        if is_file_compressed(&file)? || *split == Split::WHOLE {
+            return Self::new(decompress(file).map_err(failed)?);
         }
         let mut reader = CaptureReader::new(&mut file)?;
-        // What stands before the first frame says what frames are.
+        // The headers before the first frame define the frame format.
         while !matches!(reader.read()?, Step::Frame | Step::End) {}
         let format = reader.format;
         file.seek(SeekFrom::Start(split.offset)).map_err(failed)?;

@@ -7,7 +7,7 @@ use flowlane::generate::Random;
 
 use super::*;
 
-/// Everything that a capture holds, and how it ended.
+/// Returns all frames of a capture, and the error that ended it.
 fn read_all(bytes: &[u8]) -> (Vec<(u64, Vec<u8>)>, Option<CaptureError>) {
     let mut frames = Vec::new();
     let mut reader = match CaptureReader::new(bytes) {
@@ -23,7 +23,7 @@ fn read_all(bytes: &[u8]) -> (Vec<(u64, Vec<u8>)>, Option<CaptureError>) {
     }
 }
 
-/// The same, many frames at a time; numbers and lengths, too.
+/// Returns all frames, read in batches, and checks numbers and lengths.
 fn read_batches(bytes: &[u8]) -> (Vec<(u64, Vec<u8>)>, Option<CaptureError>) {
     let mut frames: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut reader = match CaptureReader::new(bytes) {
@@ -43,7 +43,7 @@ fn read_batches(bytes: &[u8]) -> (Vec<(u64, Vec<u8>)>, Option<CaptureError>) {
     }
 }
 
-/// The same by so many threads.
+/// Returns all frames, read by `threads` threads.
 fn read_shared(bytes: &[u8], threads: usize) -> (Vec<(u64, Vec<u8>)>, Option<CaptureError>) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
@@ -81,7 +81,7 @@ fn read_shared(bytes: &[u8], threads: usize) -> (Vec<(u64, Vec<u8>)>, Option<Cap
     (found.into_iter().map(|(_, frame)| frame).collect(), ends.pop())
 }
 
-/// A capture of this link type.
+/// A capture of one frame of this link type.
 fn of_link(link: u32, frame: &[u8]) -> Vec<u8> {
     let mut bytes = written(FileFormat::Pcap, &[(0, frame.to_vec())]);
     bytes[20..24].copy_from_slice(&link.to_le_bytes());
@@ -101,7 +101,7 @@ fn frames() -> Vec<(u64, Vec<u8>)> {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn written_frames_are_read_back() {
     for format in [FileFormat::Pcap, FileFormat::Pcapng] {
         let (read, end) = read_all(&written(format, &frames()));
         assert_eq!(read, frames(), "{format:?}");
@@ -110,7 +110,7 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
-fn both_byte_orders_and_resolutions_of_pcap() {
+fn pcap_byte_orders_and_resolutions_are_read() {
     let be = |numbers: &[u32]| numbers.iter().flat_map(|n| n.to_be_bytes()).collect::<Vec<u8>>();
     let record = [be(&[5, 7, 2, 60]), vec![0xab, 0xcd]].concat();
     for (magic, time_ns) in [(0xa1b2_c3d4, 5_000_007_000), (0xa1b2_3c4d, 5_000_000_007)] {
@@ -122,7 +122,7 @@ fn both_byte_orders_and_resolutions_of_pcap() {
 }
 
 #[test]
-fn big_endian_pcapng_with_two_sections_and_all_packet_blocks() {
+fn big_endian_pcapng_with_two_sections_and_all_packet_blocks_is_read() {
     let block = |kind: u32, body: &[u8]| {
         let mut body = body.to_vec();
         body.resize(body.len().next_multiple_of(4), 0);
@@ -140,7 +140,7 @@ fn big_endian_pcapng_with_two_sections_and_all_packet_blocks() {
     let unknown = block(0xbad, b"whatever");
     let file = [&section[..], &interface, &binary, &unknown, &enhanced(0), &enhanced(1), &simple, &obsolete]
         .concat();
-    // In the second section the first interface is another one: a thousand seconds later, where files are merged.
+    // The second section redefines the first interface with an offset of 1000 s, as in merged files.
     let later = block(1, &be(&[1 << 16, 0, 14 << 16 | 8, 0, 1000, 9 << 16 | 1, 3 << 24, 0]));
     let (read, end) = read_all(&[&file[..], &file, &section, &later, &enhanced(0)].concat());
     assert!(end.is_none(), "{end:?}");
@@ -152,13 +152,13 @@ fn big_endian_pcapng_with_two_sections_and_all_packet_blocks() {
     ];
     let last = vec![(1_002_048_000_000, vec![1, 2, 3])];
     assert_eq!(read, [once.to_vec(), once.to_vec(), last].concat());
-    // What it names of the section before it is not there any more.
+    // Interfaces of the previous section are gone.
     let (read, end) = read_all(&[&file[..], &section, &later, &enhanced(1)].concat());
     assert!(read.len() == 4 && end.unwrap().to_string().contains("names interface 1"));
 }
 
 #[test]
-fn long_blocks_and_faults_behind_them_are_taken_in_any_order() {
+fn long_blocks_and_later_errors_are_handled_in_any_order() {
     let le = |numbers: &[u32]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
     let block = |kind: u32, body: &[u8]| {
         let len = body.len() as u32 + 12;
@@ -188,7 +188,7 @@ fn long_blocks_and_faults_behind_them_are_taken_in_any_order() {
         }
         assert!(one_end.is_some() && one.len() == [1, 0, 2, 2, 0][number], "{number}: {one_end:?}");
     }
-    // A window that was made longer for one block is not kept so.
+    // A window that was converted longer for one block is not kept so.
     let many = [&start[..], &packet(0), &long, &vec![packet(0); 40_000].concat()].concat();
     let (mut reader, mut batch) = (CaptureReader::new(&many[..]).unwrap(), Batch::default());
     let mut lens = Vec::new();
@@ -203,10 +203,10 @@ fn long_blocks_and_faults_behind_them_are_taken_in_any_order() {
 }
 
 #[test]
-fn threads_share_a_capture_whatever_its_records_are() {
+fn threads_share_a_capture_with_records_of_any_size() {
     let mut r = Random::new(3);
     for round in 0..12 {
-        // Small ones, those of a network, and some that are longer than parts of the file.
+        // Small records, usual ones, and some longer than a part of the file.
         let most = [1, 100, 1500, 250_000][r.index(4)];
         let count = (3_000_000 / most).min(20_000) as u64;
         let frames: Vec<(u64, Vec<u8>)> =
@@ -242,7 +242,7 @@ fn threads_share_a_capture_whatever_its_records_are() {
 }
 
 #[test]
-fn parts_of_a_capture_are_read_apart() {
+fn splits_are_read_independently() {
     let frames: Vec<(u64, Vec<u8>)> =
         (0..20_000).map(|i| (1_700_000_000_000_000_000 + i, vec![i as u8; 60 + i as usize % 1000])).collect();
     let save = |bytes: &[u8]| {
@@ -269,7 +269,7 @@ fn parts_of_a_capture_are_read_apart() {
         assert!((8..=12).contains(&parts.len()) && damage.is_none(), "{parts:?}");
         let together: Vec<_> = parts.iter().flat_map(|part| read(file.path(), part)).collect();
         assert!(together == frames);
-        // Of a damaged one the parts before the damage.
+        // Of a damaged capture, the parts before the damage.
         let cut = save(&bytes[..bytes.len() / 2]);
         let (parts, damage) = splits(cut.path(), 1 << 20).unwrap();
         let together: Vec<_> = parts.iter().flat_map(|part| read(cut.path(), part)).collect();
@@ -286,9 +286,9 @@ fn parts_of_a_capture_are_read_apart() {
 }
 
 #[test]
-fn nothing_comes_behind_what_is_wrong() {
+fn no_frame_follows_an_error() {
     let mut file = written(FileFormat::Pcap, &frames());
-    // Zeros behind a length that cannot be would read as records.
+    // Zeros after an invalid length would parse as records.
     file.extend([0; 400]);
     file[24 + 8..][..4].copy_from_slice(&0x0100_0000u32.to_le_bytes());
     let mut reader = CaptureReader::new(&file[..]).unwrap();
@@ -303,7 +303,7 @@ fn nothing_comes_behind_what_is_wrong() {
 }
 
 #[test]
-fn other_links_become_ethernet_or_are_named() {
+fn other_link_types_become_ethernet_or_are_rejected() {
     let ip = [0x45, 0x77, 0x88];
     let with = |header: &[u8]| [header, &ip].concat();
     let llc = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
@@ -313,29 +313,29 @@ fn other_links_become_ethernet_or_are_named() {
     let (from, to) = (wireless(8, 2), wireless(8, 1));
     let between = [&wireless(0x88, 3)[..], &[4; 6], &[0, 0]].concat();
     let radiotap = [&[0, 0, 9, 0, 0, 0, 0, 0, 0][..], &from].concat();
-    let (nobody, v4) = ([0; 6], [8, 0]);
+    let (unknown, v4) = ([0; 6], [8, 0]);
     const UNKNOWN: [u8; 2] = [0xff; 2];
     type Addresses = [[u8; 6]; 2];
     let cases: Vec<(u32, Vec<u8>, Addresses, [u8; 2])> = vec![
-        (101, vec![], [nobody; 2], v4),
-        (12, vec![], [nobody; 2], v4),
-        (0, vec![2, 0, 0, 0], [nobody; 2], v4),
-        (0, vec![30, 0, 0, 0], [nobody; 2], [0x86, 0xdd]),
-        (108, vec![0, 0, 0, 24], [nobody; 2], [0x86, 0xdd]),
-        (0, vec![0, 0, 0, 99], [nobody; 2], UNKNOWN),
-        (9, vec![0xff, 3, 0, 0x21], [nobody; 2], v4),
-        (9, vec![0x21], [nobody; 2], v4),
-        (50, vec![0xff, 3, 0, 0x57], [nobody; 2], [0x86, 0xdd]),
-        (50, vec![0x0f, 0, 8, 0], [nobody; 2], v4),
-        (51, vec![0x11, 0, 0, 7, 0, 5, 0, 0x21], [nobody; 2], v4),
-        (104, vec![0x0f, 0, 8, 0], [nobody; 2], v4),
-        // A keepalive, which is no RARP.
-        (104, vec![0x8f, 0, 0x80, 0x35], [nobody; 2], UNKNOWN),
-        (113, vec![0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 9, 0, 0, 8, 0], [nobody, [2, 0, 0, 0, 0, 9]], v4),
+        (101, vec![], [unknown; 2], v4),
+        (12, vec![], [unknown; 2], v4),
+        (0, vec![2, 0, 0, 0], [unknown; 2], v4),
+        (0, vec![30, 0, 0, 0], [unknown; 2], [0x86, 0xdd]),
+        (108, vec![0, 0, 0, 24], [unknown; 2], [0x86, 0xdd]),
+        (0, vec![0, 0, 0, 99], [unknown; 2], UNKNOWN),
+        (9, vec![0xff, 3, 0, 0x21], [unknown; 2], v4),
+        (9, vec![0x21], [unknown; 2], v4),
+        (50, vec![0xff, 3, 0, 0x57], [unknown; 2], [0x86, 0xdd]),
+        (50, vec![0x0f, 0, 8, 0], [unknown; 2], v4),
+        (51, vec![0x11, 0, 0, 7, 0, 5, 0, 0x21], [unknown; 2], v4),
+        (104, vec![0x0f, 0, 8, 0], [unknown; 2], v4),
+        // A keepalive, which shares its number with RARP.
+        (104, vec![0x8f, 0, 0x80, 0x35], [unknown; 2], UNKNOWN),
+        (113, vec![0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 9, 0, 0, 8, 0], [unknown, [2, 0, 0, 0, 0, 9]], v4),
         (
             276,
             vec![8, 0, 0, 0, 0, 0, 0, 3, 0, 1, 0, 6, 2, 0, 0, 0, 0, 9, 0, 0],
-            [nobody, [2, 0, 0, 0, 0, 9]],
+            [unknown, [2, 0, 0, 0, 0, 9]],
             v4,
         ),
         (10, [&[0x50][..], &[1; 6], &[2; 6], &llc].concat(), [[1; 6], [2; 6]], v4),
@@ -343,11 +343,11 @@ fn other_links_become_ethernet_or_are_named() {
         (105, [&to[..], &llc].concat(), [[3; 6], [2; 6]], v4),
         (105, [&between[..], &llc].concat(), [[3; 6], [4; 6]], v4),
         (127, [&radiotap[..], &llc].concat(), [[1; 6], [3; 6]], v4),
-        // HT control; several in one; no data; a SNAP header that has a length.
+        // HT control; an A-MSDU; a frame without data; SNAP with a length.
         (105, [&wireless(0x88, 0x81)[..], &[0, 0, 1, 2, 3, 4], &llc].concat(), [[3; 6], [2; 6]], v4),
         (105, [&wireless(0x88, 1)[..], &[0x80, 0]].concat(), [[3; 6], [2; 6]], UNKNOWN),
         (105, wireless(0x48, 1), [[1; 6], [2; 6]], UNKNOWN),
-        // A beacon; data that is encrypted.
+        // A beacon; encrypted data.
         (105, wireless(0x80, 0), [[1; 6], [2; 6]], UNKNOWN),
         (105, wireless(8, 0x40), [[1; 6], [2; 6]], UNKNOWN),
     ];
@@ -358,13 +358,13 @@ fn other_links_become_ethernet_or_are_named() {
         let packet = reader.next().unwrap().unwrap();
         assert_eq!(packet.bytes, wanted, "link type {link}: {header:02x?}");
         assert_eq!(packet.len as usize, wanted.len(), "link type {link}");
-        // Wherever such a frame is cut, it is what there is of it, or nothing.
+        // Truncated anywhere, such a frame yields its captured part or nothing.
         for captured in 0..header.len() + ip.len() {
             let (read, end) = read_all(&of_link(link, &with(&header)[..captured]));
             assert!(end.is_none() && read.len() == 1);
-            let made = &read[0].1;
-            assert!(made.len() <= captured + 14);
-            assert!(captured < header.len() || *made == wanted[..made.len()]);
+            let converted = &read[0].1;
+            assert!(converted.len() <= captured + 14);
+            assert!(captured < header.len() || *converted == wanted[..converted.len()]);
         }
     }
     let error = read_all(&of_link(147, &[0])).1.unwrap();
@@ -372,19 +372,20 @@ fn other_links_become_ethernet_or_are_named() {
 }
 
 #[test]
-fn a_frame_that_was_cut_says_how_long_it_was() {
+fn truncated_frames_keep_their_original_length() {
     for format in [FileFormat::Pcap, FileFormat::Pcapng] {
         let mut writer = CaptureWriter::new(Vec::new(), format).unwrap();
-        writer.write_cut(1, &[7; 96], 1514).unwrap();
+        writer.write_truncated(1, &[7; 96], 1514).unwrap();
         writer.write(2, &[8; 60]).unwrap();
         let file = writer.finish().unwrap();
         let mut reader = CaptureReader::new(&file[..]).unwrap();
-        let lens = |packet: Option<Packet<'_>>| packet.map(|p| (p.time_ns, p.bytes.len(), p.len, p.is_cut()));
+        let lens =
+            |packet: Option<Packet<'_>>| packet.map(|p| (p.time_ns, p.bytes.len(), p.len, p.is_truncated()));
         assert_eq!(lens(reader.next().unwrap()), Some((1, 96, 1514, true)), "{format:?}");
         assert_eq!(lens(reader.next().unwrap()), Some((2, 60, 60, false)), "{format:?}");
         assert_eq!(lens(reader.next().unwrap()), None);
     }
-    // Raw IP of 1,500 bytes, cut to 40; and a file that says 0.
+    // Raw IP of 1500 bytes, truncated to 40; and an original length of 0.
     let mut file = of_link(101, &[0x45; 40]);
     for (original, len) in [(1500u32, 1514), (0, 54)] {
         file[24 + 12..24 + 16].copy_from_slice(&original.to_le_bytes());
@@ -394,7 +395,7 @@ fn a_frame_that_was_cut_says_how_long_it_was() {
 }
 
 #[test]
-fn batches_have_the_same_frames_however_they_lie_in_the_file() {
+fn batches_contain_the_same_frames_for_any_record_sizes() {
     let mut state = 7u64;
     let mut number = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -402,14 +403,14 @@ fn batches_have_the_same_frames_however_they_lie_in_the_file() {
     };
     for round in 0..12 {
         let format = if round % 2 == 0 { FileFormat::Pcap } else { FileFormat::Pcapng };
-        // Small ones and some that are longer than what is read at once.
+        // Small records, and some longer than a window.
         let longest = [90, 1600, 70_000, 262_000][round / 3];
         let frames: Vec<(u64, Vec<u8>)> = (0..1_200_000 / longest.max(300))
             .map(|i| (i, vec![i as u8; number(longest + 1) as usize]))
             .collect();
         let mut file = written(format, &frames);
         if round % 3 == 2 && format == FileFormat::Pcap {
-            // Each gets an Ethernet header.
+            // Each frame gets an Ethernet header.
             file[20..24].copy_from_slice(&101u32.to_le_bytes());
         }
         let (read, end) = read_batches(&file);
@@ -422,7 +423,7 @@ fn batches_have_the_same_frames_however_they_lie_in_the_file() {
             assert!(a == b && format!("{a_end:?}") == format!("{b_end:?}"), "{format:?} {cut}");
         }
     }
-    // One by one behind a batch.
+    // Single frames after a batch.
     let frames: Vec<(u64, Vec<u8>)> = (0..9000).map(|i| (i, vec![i as u8; 100])).collect();
     let file = written(FileFormat::Pcap, &frames);
     let (mut reader, mut batch, mut seen) = (CaptureReader::new(&file[..]).unwrap(), Batch::default(), 0);
@@ -441,7 +442,7 @@ fn batches_have_the_same_frames_however_they_lie_in_the_file() {
 }
 
 #[test]
-fn a_cut_off_file_gives_what_is_whole_and_says_where_it_ends() {
+fn truncated_files_yield_complete_frames_and_the_position() {
     for format in [FileFormat::Pcap, FileFormat::Pcapng] {
         let whole = written(format, &frames());
         for len in 0..whole.len() {
@@ -455,21 +456,21 @@ fn a_cut_off_file_gives_what_is_whole_and_says_where_it_ends() {
 }
 
 #[test]
-fn lengths_are_not_believed() {
+fn invalid_lengths_are_rejected() {
     let mut file = written(FileFormat::Pcap, &frames());
     file[24 + 8..24 + 12].copy_from_slice(&u32::MAX.to_le_bytes());
     let error = read_all(&file).1.unwrap();
     assert!(error.to_string().contains("record 0 (byte 24)"), "{error}");
 }
 
-/// The folder of captures for tests, where there is one.
+/// The captures in the test data, if present.
 fn captures() -> Vec<PathBuf> {
     let folder = flowlane::testing::data("captures").into_iter();
     folder.flat_map(|folder| std::fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path()).collect()
 }
 
 #[test]
-fn real_captures_truncated_and_mutated_make_no_reader_panic() {
+fn mutated_captures_do_not_panic() {
     let mut state = 1u64;
     let mut files: Vec<Vec<u8>> = captures().iter().map(|path| std::fs::read(path).unwrap()).collect();
     files.push(written(FileFormat::Pcap, &frames()));
@@ -479,7 +480,7 @@ fn real_captures_truncated_and_mutated_make_no_reader_panic() {
         if bytes.len() > 4096 {
             continue;
         }
-        // At every place of headers and first frames, and at some behind them.
+        // FileCursor every span of headers and first frames, and at some behind them.
         for len in (0..bytes.len().min(400)).chain((400..bytes.len()).step_by(37)) {
             read_all(&bytes[..len]);
         }

@@ -6,15 +6,15 @@ use std::path::Path;
 /// The format of a capture file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FileFormat {
-    /// pcap with times in nanoseconds.
+    /// pcap with nanosecond timestamps.
     #[default]
     Pcap,
-    /// pcapng with times in nanoseconds.
+    /// pcapng with nanosecond timestamps.
     Pcapng,
 }
 
 impl FileFormat {
-    /// The format that a file's name asks for: `.pcapng` and `.ntar` for that, else pcap.
+    /// Returns the format for a file name: pcapng for `.pcapng` and `.ntar`, else pcap.
     pub fn of_path(path: &Path) -> Self {
         match path.extension().and_then(|e| e.to_str()) {
             Some("pcapng" | "ntar") => Self::Pcapng,
@@ -23,7 +23,7 @@ impl FileFormat {
     }
 }
 
-/// The most bytes that a frame has on a link of this kind.
+/// Maximum snap length of Ethernet links.
 const SNAP_LEN: u32 = 262_144;
 
 /// Writes Ethernet frames into a capture.
@@ -33,10 +33,10 @@ pub struct CaptureWriter<W: Write> {
 }
 
 impl<W: Write> CaptureWriter<W> {
-    /// Writes the file's header. `output` should be buffered.
+    /// Writes the file header. `output` should be buffered.
     ///
     /// # Errors
-    /// What writing says.
+    /// If writing fails.
     pub fn new(mut output: W, format: FileFormat) -> io::Result<Self> {
         match format {
             FileFormat::Pcap => {
@@ -58,19 +58,19 @@ impl<W: Write> CaptureWriter<W> {
         Ok(Self { output, format })
     }
 
-    /// Writes a frame of which all bytes were captured.
+    /// Writes a complete frame.
     ///
     /// # Errors
-    /// What writing says.
+    /// If writing fails.
     pub fn write(&mut self, time_ns: u64, frame: &[u8]) -> io::Result<()> {
-        self.write_cut(time_ns, frame, frame.len() as u32)
+        self.write_truncated(time_ns, frame, frame.len() as u32)
     }
 
-    /// Writes what was captured of a frame of `original` bytes.
+    /// Writes the captured bytes of a frame of `original` bytes.
     ///
     /// # Errors
-    /// What writing says.
-    pub fn write_cut(&mut self, time_ns: u64, frame: &[u8], original: u32) -> io::Result<()> {
+    /// If writing fails.
+    pub fn write_truncated(&mut self, time_ns: u64, frame: &[u8], original: u32) -> io::Result<()> {
         let len = frame.len() as u32;
         match self.format {
             FileFormat::Pcap => {
@@ -93,23 +93,23 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    /// What is written to: behind a whole record between two calls of [`write`](Self::write).
+    /// Returns the output; between two calls of [`write`](Self::write), it is at a record boundary.
     pub fn output_mut(&mut self) -> &mut W {
         &mut self.output
     }
 
-    /// Hands what is buffered to the system.
+    /// Flushes the output.
     ///
     /// # Errors
-    /// What writing says.
+    /// If writing fails.
     pub fn flush(&mut self) -> io::Result<()> {
         self.output.flush()
     }
 
-    /// Ends the file and returns what it was written to.
+    /// Flushes and returns the output.
     ///
     /// # Errors
-    /// What writing says.
+    /// If writing fails.
     pub fn finish(mut self) -> io::Result<W> {
         self.output.flush()?;
         Ok(self.output)

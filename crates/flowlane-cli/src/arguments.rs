@@ -1,4 +1,4 @@
-//! The command line.
+//! Definitions of the command-line arguments.
 
 #[cfg(feature = "query")]
 mod query;
@@ -8,31 +8,35 @@ mod switch;
 mod values;
 
 #[cfg(feature = "query")]
-pub(crate) use query::{AnswerFormat, QueryOptions};
+pub(crate) use query::QueryOptions;
 pub(crate) use route::{
-    FibShape, RouteBenchOptions, RouteLookupOptions, RouteShowOptions, RouteVerb, RoutesFormat, RoutesInput,
+    FIB_VARIANTS, FibShape, RouteBenchOptions, RouteLookupOptions, RouteShowOptions, RouteVerb, RoutesFormat,
+    RoutesInput,
 };
 
 pub(crate) use sim::{SimPaperOptions, SimReportOptions, SimVerb, SimWhatIfOptions};
-pub(crate) use switch::{Running, SwitchOptions, SwitchVerb};
+pub(crate) use switch::{RunningSwitch, SwitchOptions, SwitchVerb};
+pub(crate) use values::OrAuto;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use flowlane::isa::Variant;
+use flowlane::generate::{Locality, Profile};
+use flowlane::isa::{MaxSimd, Variant};
+use flowlane::rule::Format;
 use flowlane::tune::Budget;
 use flowlane_bench::Topic;
 
-/// Packet classification and software switching on every lane of a machine.
+/// Packet classification and software switching with SIMD, GPUs and simulated accelerators.
 #[derive(Debug, Parser)]
 #[command(name = "flowlane", version, about, after_help = AFTER_HELP, propagate_version = true)]
 pub(crate) struct Arguments {
     /// Widest SIMD registers to use, in bits: 64 (none), 128, 256 or 512.
     #[arg(long, global = true, value_name = "BITS", env = "FLOWLANE_MAX_SIMD")]
-    pub(crate) max_simd: Option<String>,
-    /// File of the choices that `flowlane tune` stored, instead of the user's; /dev/null for none.
+    pub(crate) max_simd: Option<MaxSimd>,
+    /// Kernel selection file to use instead of the one that `flowlane tune` stored for this user; /dev/null for none.
     #[arg(long, global = true, value_name = "FILE", env = "FLOWLANE_TUNE")]
     pub(crate) tune: Option<PathBuf>,
     #[command(subcommand)]
@@ -48,65 +52,65 @@ Examples:
 
 Exit codes:
   0  done
-  1  the check or comparison that was asked for failed
-  2  bad input or usage
-  3  the environment lacks something: a permission, a device, a driver";
+  1  the requested check or comparison failed
+  2  invalid input or usage
+  3  a permission, device or driver is missing";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Say which rule wins for each packet of a trace or capture.
+    /// Print the matching rule for each packet of a trace or capture.
     Classify(ClassifyOptions),
-    /// Ask captures in SQL, with rules and routes as functions.
+    /// Query captures in SQL, with rule and route lookups as functions.
     #[cfg(feature = "query")]
     Query(QueryOptions),
-    /// Ask captures in SQL: not in this build, which was made without its SQL engine.
+    /// Query captures in SQL (not in this build: the feature `query` is off).
     #[cfg(not(feature = "query"))]
     Query {
-        /// What a build with the engine would be asked.
+        /// Arguments of a build with the SQL engine.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
         asked: Vec<std::ffi::OsString>,
     },
-    /// Run a software switch, or check its configuration.
+    /// Run a software switch, check its configuration, or control a running one.
     #[command(subcommand)]
     Switch(SwitchVerb),
-    /// Look routes up, show what is in a table, and measure it.
+    /// Look up routes, inspect a routing table, and benchmark it.
     #[command(subcommand)]
     Route(RouteVerb),
-    /// Look at rule files and convert them.
+    /// Inspect and convert rule files.
     #[command(subcommand)]
     Rules(RulesVerb),
-    /// Generate rules, header traces and captures, reproducibly.
+    /// Generate rules, header traces and captures from a seed.
     #[command(subcommand)]
     Generate(GenerateVerb),
-    /// Measure which variant of each table is fastest on this machine, and keep it.
+    /// Measure which kernel of each table is fastest on this machine, and store the selection.
     Tune(TuneOptions),
-    /// Measure the library on this machine: tables, JSON, or a page with plots.
+    /// Benchmark the library on this machine: tables, JSON, or a page with plots.
     Bench(BenchOptions),
-    /// Simulate flow classification beside the caches (HALO), on this project's own tables.
+    /// Simulate flow classification near the caches (HALO) on this project's own tables.
     #[command(subcommand)]
     Sim(SimVerb),
-    /// Compare every engine in every variant with its definition, on random and adversarial input.
+    /// Check every engine and variant against the scalar reference, on random and adversarial input.
     Selftest(SelftestOptions),
-    /// Describe this machine's CPU and the variants that it can run.
+    /// Print this machine's CPU, devices and usable variants.
     Cpu(CpuOptions),
     /// Print a completion script for a shell.
     #[command(after_help = "Example:\n  flowlane completions bash > /etc/bash_completion.d/flowlane")]
     Completions {
-        /// The shell.
+        /// Shell to complete for.
         shell: clap_complete::Shell,
     },
-    /// Write the manual pages into a folder.
+    /// Write the manual pages into a directory.
     #[command(after_help = "Example:\n  flowlane man man1 && man -l man1/flowlane.1")]
     Man {
-        /// The folder; made if it is not there.
+        /// Output directory; created if missing.
         folder: PathBuf,
     },
 }
 
 impl Command {
-    /// Whether it uses tables, and so the choices that `tune` stored.
+    /// Returns whether the command builds tables, and so needs the stored kernel selection.
     pub(crate) fn builds_tables(&self) -> bool {
-        // `tune` and `cpu` load the choices themselves, to say where they come from.
+        // `tune` and `cpu` load the selection themselves, to report its origin.
         !matches!(
             self,
             Self::Rules(_)
@@ -119,23 +123,12 @@ impl Command {
     }
 }
 
-/// How a rule file is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum RulesFormat {
-    /// By its content.
-    Auto,
-    /// ClassBench filters.
-    Classbench,
-    /// Flows as ovs-ofctl reads them.
-    Flows,
-}
-
-/// How a trace is written.
+/// Format of a packet trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum TraceFormat {
-    /// By its content.
+    /// Detected from the content.
     Auto,
-    /// ClassBench headers, one a line.
+    /// ClassBench headers, one per line.
     Classbench,
     /// A pcap file.
     Pcap,
@@ -143,73 +136,73 @@ pub(crate) enum TraceFormat {
     Pcapng,
 }
 
-/// A rule file.
-#[derive(Debug, Args)]
-pub(crate) struct RulesInput {
-    /// Rule file (may be packed by gzip or zstd): ClassBench filters or flows as ovs-ofctl reads them.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) rules: PathBuf,
-    /// How the rule file is written.
-    #[arg(long, value_enum, default_value = "auto", value_name = "FORMAT")]
-    pub(crate) rules_format: RulesFormat,
-    /// Match the flags column of ClassBench filters too (the published traces do not honour it).
+/// Syntax of a rule file.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct RulesSyntax {
+    /// Format of the rule file: ClassBench filters, or flows as ovs-ofctl reads them.
+    #[arg(long, value_parser = values::or_auto::<Format>(), default_value = "auto", value_name = "FORMAT")]
+    pub(crate) rules_format: OrAuto<Format>,
+    /// Match the flags column of ClassBench filters too (published traces do not honour it).
     #[arg(long)]
     pub(crate) match_flags: bool,
 }
 
+/// A rule file.
+#[derive(Debug, Args)]
+pub(crate) struct RulesInput {
+    /// Rule file (may be compressed by gzip or zstd): ClassBench filters, or flows as ovs-ofctl reads them.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: PathBuf,
+    #[command(flatten)]
+    pub(crate) syntax: RulesSyntax,
+}
+
 impl RulesInput {
-    /// A file in whichever format.
+    /// A file whose format is detected.
     pub(crate) fn of(path: &Path) -> Self {
-        Self { rules: path.to_owned(), rules_format: RulesFormat::Auto, match_flags: false }
+        let syntax = RulesSyntax { rules_format: OrAuto(None), match_flags: false };
+        Self { rules: path.to_owned(), syntax }
     }
 }
 
 /// A file of packets.
 #[derive(Debug, Args)]
 pub(crate) struct TraceInput {
-    /// Packets: a ClassBench header trace, or a capture: pcap or pcapng, of any length, cut by a snap length or not (either may
-    /// be packed by gzip or zstd); - is standard input.
+    /// Packets: a ClassBench header trace, or a pcap or pcapng capture of any size, with or without a snap length (may be
+    /// compressed by gzip or zstd); - reads standard input.
     #[arg(long, value_name = "FILE", value_parser = values::input)]
     pub(crate) trace: PathBuf,
-    /// How the trace is written.
+    /// Format of the trace.
     #[arg(long, value_enum, default_value = "auto", value_name = "FORMAT")]
     pub(crate) trace_format: TraceFormat,
-    /// Port number that captured packets count as received on.
+    /// Ingress port number of captured packets.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) in_port: u32,
-    /// Classify captured tunnel packets by what is inside.
+    /// Classify captured tunnel packets by their inner headers.
     #[arg(long)]
     pub(crate) decapsulate: bool,
 }
 
-/// A rule file that a command is about.
+/// The rule file that a command operates on.
 #[derive(Debug, Args)]
 pub(crate) struct RulesFile {
-    /// Rule file (may be packed by gzip or zstd): ClassBench filters or flows as ovs-ofctl reads them.
+    /// Rule file (may be compressed by gzip or zstd): ClassBench filters, or flows as ovs-ofctl reads them.
     #[arg(value_name = "FILE")]
     rules: PathBuf,
-    /// How the rule file is written.
-    #[arg(long, value_enum, default_value = "auto", value_name = "FORMAT")]
-    rules_format: RulesFormat,
-    /// Match the flags column of ClassBench filters too (the published traces do not honour it).
-    #[arg(long)]
-    match_flags: bool,
+    #[command(flatten)]
+    syntax: RulesSyntax,
 }
 
 impl RulesFile {
-    /// The same as other commands name it.
+    /// Converts to the form that other commands take.
     pub(crate) fn input(&self) -> RulesInput {
-        RulesInput {
-            rules: self.rules.clone(),
-            rules_format: self.rules_format,
-            match_flags: self.match_flags,
-        }
+        RulesInput { rules: self.rules.clone(), syntax: self.syntax }
     }
 }
 
 const CLASSIFY_HELP: &str = "\
-Writes CSV with the header `packet,rule,priority,action`: packet counts from 0; rule is the 0-based \
-position of the winning rule in its file, empty where none matched. A summary goes to standard error.
+Writes CSV with the header `packet,rule,priority,action`: packet is a 0-based index; rule is the 0-based \
+position of the matching rule in its file, empty if no rule matched. A summary goes to standard error.
 
 Examples:
   flowlane classify --rules acl.rules --trace acl.trace
@@ -225,47 +218,46 @@ pub(crate) struct ClassifyOptions {
     pub(crate) rules: RulesInput,
     #[command(flatten)]
     pub(crate) trace: TraceInput,
-    /// Engine: auto (the fastest for these rules and packets, as measured), linear, tuple, acl (an access list with
-    /// the engine that suits its size), brute, tree or dynamic; on a CUDA device gpu (the fastest there), gpu-linear,
-    /// gpu-tuple, gpu-bloom, gpu-vector, gpu-filtered or gpu-pruned; on all cores of the CPU through OpenCL opencl-linear,
-    /// opencl-tuple or opencl-bloom.
+    /// Engine: auto (fastest on a sample of these packets), linear, tuple, acl (an access list; its engine depends on its
+    /// size), brute, tree or dynamic; on a CUDA device gpu (fastest method), gpu-linear, gpu-tuple, gpu-bloom, gpu-vector,
+    /// gpu-filtered or gpu-pruned; on all CPU cores through OpenCL opencl-linear, opencl-tuple or opencl-bloom.
     #[arg(long, default_value = "auto", value_name = "NAME")]
     pub(crate) engine: String,
-    /// The CUDA device, or the OpenCL device, counted from 0.
+    /// CUDA or OpenCL device, numbered from 0.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) device: usize,
-    /// Packets that a CUDA or OpenCL device looks up at a time.
+    /// Packets per batch on a CUDA or OpenCL device.
     #[arg(long, default_value_t = 8192, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) batch: u32,
-    /// Variant of the engine: scalar, sse42, avx2 or avx512; linear and tuple have scalar only.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) variant: Option<String>,
-    /// Most bytes that the engines of access lists, or a table on a device, may take.
+    /// Variant of the engine: scalar, sse42, avx2 or avx512; linear and tuple are scalar only.
+    #[arg(long, value_name = "NAME", value_parser = values::named::<Variant>())]
+    pub(crate) variant: Option<Variant>,
+    /// Memory limit of an access list's engines, or of a table on a device, in bytes.
     #[arg(long, default_value = "4G", value_name = "BYTES", value_parser = values::bytes)]
     pub(crate) memory_max: usize,
-    /// Say how the answer for this packet (counted from 0) comes about, instead of classifying: which rule wins,
-    /// which comes next, how much is read, and on which bits it depends.
+    /// Explain the lookup of this packet (numbered from 0) instead of classifying: the winning rule, the next best, how
+    /// much is read, and the bits that the result depends on.
     #[arg(long, value_name = "PACKET", conflicts_with = "check")]
     pub(crate) explain: Option<u64>,
-    /// Table of the rules to classify with, where the file has several.
+    /// OpenFlow table to classify with, if the file has several.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) table: u8,
-    /// Another rule file, for another question: each packet gets a verdict by each file, all in one pass, in columns of
-    /// their own; may be given up to 15 times. With engines of access lists.
+    /// Further rule file, up to 15 times: each packet gets a verdict from every file in one pass, in columns of its own.
+    /// Requires an access-list engine.
     #[arg(long, value_name = "FILE", conflicts_with = "explain")]
     pub(crate) also: Vec<PathBuf>,
-    /// Threads that parse, look up and write; as many as there are cores where it is left out, and one where a device
-    /// looks up. Verdicts come in the packets' order all the same.
+    /// Threads that parse, look up and write [default: the number of cores; 1 with a device]. Verdicts stay in packet
+    /// order.
     #[arg(long, value_name = "N", value_parser = values::threads)]
     pub(crate) threads: Option<NonZeroUsize>,
-    /// Write how often each rule won here, as CSV.
+    /// Write each rule's hit count here, as CSV.
     #[arg(long, value_name = "FILE", conflicts_with = "explain")]
     pub(crate) hits: Option<PathBuf>,
-    /// Compare every verdict with linear search; exit with 1 at a difference.
+    /// Compare every verdict with linear search; exit with 1 on a difference.
     #[arg(long)]
     pub(crate) check: bool,
-    /// Write verdicts here instead of to standard output: CSV, or columns where it is called .parquet or .arrow (in builds
-    /// with `query`).
+    /// Write verdicts here instead of to standard output: CSV, or columns if the name ends in .parquet or .arrow (requires
+    /// a build with `query`).
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Write verdicts and summary as one JSON document.
@@ -275,28 +267,28 @@ pub(crate) struct ClassifyOptions {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesVerb {
-    /// Say what is in a rule file: fields, masks, ranges.
+    /// Print a rule file's fields, masks and ranges.
     #[command(
         after_help = "Examples:\n  flowlane rules show acl.rules\n  flowlane rules show fw.flows --list"
     )]
     Show {
         #[command(flatten)]
         rules: RulesFile,
-        /// List the rules, too.
+        /// List the rules as well.
         #[arg(long)]
         list: bool,
         /// Print as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Write a rule file in another format.
+    /// Convert a rule file to another format.
     #[command(after_help = "Example:\n  flowlane rules convert acl.rules --to flows --output acl.flows")]
     Convert {
         #[command(flatten)]
         rules: RulesFile,
-        /// The format to write: classbench or flows.
-        #[arg(long, value_enum)]
-        to: RulesFormat,
+        /// Output format; auto: classbench for 5-tuple rules, else flows.
+        #[arg(long, value_parser = values::or_auto::<Format>())]
+        to: OrAuto<Format>,
         /// Write here instead of to standard output.
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
@@ -311,49 +303,48 @@ Examples:
   flowlane generate rules --seed-file acl1_seed --count 1000
 
 Profiles like published rule sets:
-  acl        access list: long prefixes on both sides, exact destination ports
-  fw         firewall: one side wild in most rules, source ports and ranges too
+  acl        access list: long source and destination prefixes, exact destination ports
+  fw         firewall: one address wildcarded in most rules; source ports and port ranges
   ipc        IP chains: a mixture
   openflow   the 12 fields of OpenFlow 1.0
-Profiles of other networks:
-  ranges     firewall of long lists: few pairs of prefixes, many port ranges
-  groups     security groups of a cloud: few address blocks times many ports
-  blocklist  hosts to be dropped: source addresses and nothing else
-  acl6       access list of IPv6
-  mixed      access list of IPv4 and IPv6
-Profiles that are hard for some engines:
-  masks      all lengths of both prefixes, equally often: hundreds of masks
-  nested     prefixes of all lengths, nested in one another on both sides
-  disjoint   no two rules match a common packet
-  overlap    nearly everything is wild: nearly all rules overlap
-  cuts       every cut copies rules: long prefixes on one side, any on the other
-  chains     the same addresses and protocol, and nothing but port ranges differ";
+Other kinds of network:
+  ranges     long firewall: few prefix pairs, many port ranges
+  groups     cloud security groups: few address blocks times many ports
+  blocklist  hosts to drop: source addresses only
+  acl6       IPv6 access list
+  mixed      IPv4 and IPv6 access list
+Adversarial for some engines:
+  masks      all prefix lengths on both sides, uniformly: hundreds of masks
+  nested     nested prefixes of all lengths on both sides
+  disjoint   no two rules overlap
+  overlap    mostly wildcards: nearly all rules overlap
+  cuts       every cut duplicates rules: long prefixes on one side, any on the other
+  chains     rules differ in port ranges only";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GenerateVerb {
-    /// A rule set with a realistic structure.
+    /// Generate a rule set with a realistic structure.
     #[command(after_help = GENERATE_RULES_HELP)]
     Rules {
-        /// Structure: acl, fw, ipc, openflow, ranges, groups, blocklist, acl6, mixed, masks, nested, disjoint,
-        /// overlap, cuts or chains.
-        #[arg(long, default_value = "acl", value_name = "NAME", conflicts_with = "seed_file")]
-        profile: String,
-        /// Structure from a ClassBench parameter file.
+        /// Structure of the rules.
+        #[arg(long, default_value = "acl", value_name = "NAME", value_parser = values::named::<Profile>(), conflicts_with = "seed_file")]
+        profile: Profile,
+        /// Take the structure from a ClassBench parameter file.
         #[arg(long, value_name = "FILE")]
         seed_file: Option<PathBuf>,
         /// Number of rules.
         #[arg(long, default_value_t = 1000, value_name = "N")]
         count: usize,
-        /// Number of distinct masks; the profile's own number where left out. For acl, fw, ipc and openflow.
+        /// Number of distinct masks [default: the profile's own]. For acl, fw, ipc and openflow.
         #[arg(long, value_name = "N", conflicts_with = "seed_file")]
         masks: Option<usize>,
-        /// Share of rules placed inside or around others, 0 to 1. For acl, fw, ipc and openflow.
+        /// Share of rules nested inside or around other rules, 0 to 1. For acl, fw, ipc and openflow.
         #[arg(long, value_name = "SHARE", conflicts_with = "seed_file")]
         overlap: Option<f64>,
-        /// Share of rules that repeat the match of an earlier one and so never win, 0 to 1.
+        /// Share of rules that duplicate the match of an earlier rule and so never match, 0 to 1.
         #[arg(long, default_value_t = 0.0, value_name = "SHARE", conflicts_with = "seed_file")]
         duplicates: f64,
-        /// With --seed-file: how far prefix lengths may stray, 0 to 64.
+        /// With --seed-file: how far prefix lengths may deviate, 0 to 64.
         #[arg(long, default_value_t = 0, value_name = "N", requires = "seed_file")]
         smoothness: u32,
         /// With --seed-file: -1 to 1, larger for shorter prefixes.
@@ -374,17 +365,17 @@ pub(crate) enum GenerateVerb {
             allow_negative_numbers = true
         )]
         port_scope: f64,
-        /// Another seed, another rule set.
+        /// Seed of the rule set.
         #[arg(long, default_value_t = 1, value_name = "N")]
         seed: u64,
-        /// How to write it; auto: classbench for 5-tuple rules, else flows.
-        #[arg(long, value_enum, default_value = "auto", value_name = "FORMAT")]
-        format: RulesFormat,
+        /// Output format; auto: classbench for 5-tuple rules, else flows.
+        #[arg(long, value_parser = values::or_auto::<Format>(), default_value = "auto", value_name = "FORMAT")]
+        format: OrAuto<Format>,
         /// Write here instead of to standard output.
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// A ClassBench header trace for a 5-tuple rule set.
+    /// Generate a ClassBench header trace for a 5-tuple rule set.
     #[command(
         after_help = "Example:\n  flowlane generate trace --rules acl.rules --count 100000 --locality zipf:1.1"
     )]
@@ -397,7 +388,7 @@ pub(crate) enum GenerateVerb {
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// A capture of packets for a rule set.
+    /// Generate a packet capture for a rule set.
     #[command(
         after_help = "Example:\n  flowlane generate pcap --rules fw.flows --count 10000 --output fw.pcap"
     )]
@@ -406,31 +397,31 @@ pub(crate) enum GenerateVerb {
         rules: RulesInput,
         #[command(flatten)]
         trace: TraceShape,
-        /// Bytes of each frame, without the checksum; longer where the headers need it.
+        /// Frame length in bytes, without FCS; longer if the headers need it.
         #[arg(long, default_value_t = 60, value_name = "BYTES")]
         size: usize,
-        /// The capture: .pcapng for that format, else pcap.
+        /// Capture to write: pcapng if the name ends in .pcapng, else pcap.
         #[arg(long, value_name = "FILE")]
         output: PathBuf,
     },
 }
 
-/// What a generated trace is like.
+/// Shape of a generated trace.
 #[derive(Debug, Args)]
 pub(crate) struct TraceShape {
     /// Number of packets.
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     pub(crate) count: usize,
-    /// Number of distinct headers; where left out, a new one for every packet or burst.
+    /// Number of distinct headers [default: a new header per packet or burst].
     #[arg(long, value_name = "N")]
     pub(crate) flows: Option<usize>,
-    /// How often the same header comes again: uniform, zipf:S or pareto:A,B.
+    /// Distribution of packets over headers: uniform, zipf:S or pareto:A,B.
     #[arg(long, default_value = "uniform", value_name = "LOCALITY")]
-    pub(crate) locality: String,
+    pub(crate) locality: Locality,
     /// Share of headers that match no rule, 0 to 1.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     pub(crate) miss: f64,
-    /// Another seed, another trace.
+    /// Seed of the trace.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
 }
@@ -480,7 +471,7 @@ pub(crate) struct BenchOptions {
     /// The exact number of rounds of each comparison.
     #[arg(long, value_name = "N")]
     pub(crate) rounds: Option<usize>,
-    /// Print everything as JSON, with machine, date and command.
+    /// Print the results as JSON, with machine, date and command.
     #[arg(long)]
     pub(crate) json: bool,
     /// Also write an HTML page with plots, tables, machine and command to this file.
@@ -488,7 +479,7 @@ pub(crate) struct BenchOptions {
     pub(crate) report: Option<PathBuf>,
 }
 
-/// The topics, and `all`.
+/// Names of the topics, and `all`.
 fn bench_names() -> PossibleValuesParser {
     PossibleValuesParser::new(Topic::ALL.map(Topic::name).into_iter().chain(["all"]))
 }
@@ -498,8 +489,8 @@ fn variant_names() -> PossibleValuesParser {
 }
 
 const SELFTEST_HELP: &str = "\
-Every round is another rule set, made from the seed that it is named by. At the first difference it says with which \
-seed, engine and input, and exits with 1: that line is all that a report needs.
+Each round generates a rule set from its seed. The first difference is reported with its seed, engine and input, \
+and ends the run with exit code 1; that line is sufficient for a bug report.
 
 Examples:
   flowlane selftest
@@ -509,19 +500,19 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = SELFTEST_HELP)]
 pub(crate) struct SelftestOptions {
-    /// About so many seconds; one round of each part at least.
+    /// Approximate duration in seconds; every part runs at least once.
     #[arg(long, default_value_t = 10.0, value_name = "S")]
     pub(crate) seconds: f64,
-    /// The first round's seed; the following ones count up.
+    /// Seed of the first round; each further round adds 1.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
-    /// Most rules of a set.
+    /// Maximum number of rules of a set.
     #[arg(long, default_value_t = 200, value_name = "N")]
     pub(crate) size: usize,
-    /// Only this part; may be given several times.
+    /// Run only this part; repeatable.
     #[arg(long = "part", value_name = "NAME", value_parser = part_names())]
     pub(crate) parts: Vec<String>,
-    /// Print what was compared as JSON.
+    /// Print the comparison counts as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -538,9 +529,9 @@ pub(crate) struct CpuOptions {
 }
 
 const TUNE_HELP: &str = "\
-Takes a few seconds. Every other command takes its choices from the file that this one writes, \
-$XDG_CONFIG_HOME/flowlane/tune.toml or ~/.config/flowlane/tune.toml; without it, from the table built in for the \
-CPU's family. A variant that is named explicitly always wins.
+Takes a few seconds. Every other command reads the selection from the file that this command writes, \
+$XDG_CONFIG_HOME/flowlane/tune.toml or ~/.config/flowlane/tune.toml; without a file, it uses the defaults built in for \
+the CPU family. An explicitly named variant overrides the selection.
 
 Examples:
   flowlane tune
@@ -550,20 +541,20 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = TUNE_HELP)]
 pub(crate) struct TuneOptions {
-    /// Store the choices here.
+    /// Store the selection in this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Measure, and store nothing.
+    /// Measure without storing the selection.
     #[arg(long, conflicts_with = "output")]
     pub(crate) dry_run: bool,
-    /// Measure for about a second, in fewer rounds.
+    /// Measure for about a second, with fewer rounds.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Make no filter and no cuckoo table of more MiB, where memory is short: larger sizes are then judged by smaller ones.
-    /// (Tables of routes take 64 MiB in any case.)
+    /// Size limit of the filters and cuckoo tables measured, in MiB, for machines with little memory; larger sizes are then
+    /// judged by smaller ones. (Route tables take 64 MiB in any case.)
     #[arg(long, value_name = "MIB", default_value_t = Budget::TABLE_BYTES_MAX >> 20, value_parser = clap::value_parser!(u64).range(1..=Budget::TABLE_BYTES_MAX >> 20))]
     pub(crate) table_max: u64,
-    /// Measure nothing; show what is in use, and where it comes from.
+    /// Print the selection in use and its origin, without measuring.
     #[arg(long, conflicts_with_all = ["output", "dry_run", "quick", "table_max"])]
     pub(crate) show: bool,
     /// Print as JSON.

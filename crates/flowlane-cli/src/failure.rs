@@ -1,4 +1,4 @@
-//! How a command ends when it does not end well: what, where, how to mend it, and an exit code.
+//! Command failures: the message, the place in the input, a suggested fix, and the exit code.
 
 use std::ops::Range;
 use std::process::ExitCode;
@@ -11,39 +11,39 @@ use flowlane_switch::mgmt::config::ConfigError;
 use flowlane_switch::mgmt::setup::SetupError;
 use flowlane_switch::port::PortError;
 
-/// Why a command failed.
+/// Reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The comparison that was asked for found a difference: exit code 1.
+    /// The requested comparison found a difference: exit code 1.
     Check(String),
-    /// Bad input or usage: exit code 2.
-    Input(Box<Trouble>),
-    /// The environment lacks something: exit code 3.
+    /// Invalid input or usage: exit code 2.
+    Input(Box<Diagnostic>),
+    /// A permission, device or driver is missing: exit code 3.
     Environment(String),
-    /// A bug of ours: exit code 101, as of a panic.
+    /// A bug in Flowlane: exit code 101, as for a panic.
     Bug(String),
-    /// Whoever read the output has gone: no reason to say anything.
+    /// The reader of the output has closed it: no message.
     OutputClosed,
 }
 
-/// A message that points into a text, or not.
+/// An error message, with the places in the input that it refers to, if any.
 #[derive(Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct Diagnostic {
     message: String,
     help: Option<String>,
-    place: Option<Place>,
+    place: Option<SourceSpans>,
 }
 
-/// Places in a file, each with what is wrong there where the message does not say it.
+/// Spans of a file, each with a label where the message does not cover it.
 #[derive(Debug)]
-struct Place {
+struct SourceSpans {
     file: String,
     text: String,
     spans: Vec<(Range<usize>, Option<String>)>,
 }
 
-impl Place {
-    /// The places as far as the text goes, in whole characters.
+impl SourceSpans {
+    /// Converts the spans for rendering, clamped to the text and to character boundaries.
     fn snippet(&self) -> Snippet<'_, Annotation<'_>> {
         let text = self.text.as_str();
         let marks = self.spans.iter().map(|(span, label)| {
@@ -55,8 +55,8 @@ impl Place {
     }
 }
 
-impl Trouble {
-    /// The message, the lines that it is about, and how to mend it, as a terminal shows them.
+impl Diagnostic {
+    /// Renders the message, the source lines and the suggested fix for a terminal.
     fn render(&self) -> String {
         let mut group = Group::with_title(Level::ERROR.primary_title(self.message.as_str()));
         if let Some(place) = &self.place {
@@ -70,37 +70,37 @@ impl Trouble {
 }
 
 impl Failure {
-    /// Bad input, with nothing to point at.
+    /// Invalid input without a position.
     pub(crate) fn input(message: impl Into<String>) -> Self {
-        Self::Input(Box::new(Trouble { message: message.into(), help: None, place: None }))
+        Self::Input(Box::new(Diagnostic { message: message.into(), help: None, place: None }))
     }
 
-    /// Bad input, with what to do about it.
+    /// Invalid input, with a suggested fix.
     pub(crate) fn input_help(message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self::Input(Box::new(Trouble { message: message.into(), help: Some(help.into()), place: None }))
+        Self::Input(Box::new(Diagnostic { message: message.into(), help: Some(help.into()), place: None }))
     }
 
-    /// A file that cannot be read or written.
+    /// A file that cannot be opened, read or written.
     pub(crate) fn file(path: &std::path::Path, doing: &str, error: &std::io::Error) -> Self {
         Self::input(format!("{} cannot be {doing}: {error}", path.display()))
     }
 
-    /// Lines of a rule or trace file that are not understood.
+    /// Lines of a rule or trace file that do not parse.
     pub(crate) fn lines(text: String, errors: &ReadErrors) -> Self {
         let first = &errors.errors()[0];
         let more = errors.count() - errors.errors().len();
         let spans = errors.errors().iter();
         let spans = spans.map(|e| (e.offset..e.offset + e.len.max(1), Some(e.problem.clone()))).collect();
         let help = match more {
-            0 => "nothing of the file was loaded".to_owned(),
-            n => format!("{n} more lines are wrong; nothing of the file was loaded"),
+            0 => "nothing was loaded".to_owned(),
+            n => format!("{n} further errors; nothing was loaded"),
         };
         let message = format!("{first}");
-        let place = Some(Place { file: first.file.clone(), text, spans });
-        Self::Input(Box::new(Trouble { message, help: Some(help), place }))
+        let place = Some(SourceSpans { file: first.file.clone(), text, spans });
+        Self::Input(Box::new(Diagnostic { message, help: Some(help), place }))
     }
 
-    /// Places in a text that somebody else found to be wrong; nothing was done.
+    /// Spans of a text that the switch rejected; no change was made.
     pub(crate) fn places(
         message: String,
         file: String,
@@ -108,16 +108,16 @@ impl Failure {
         spans: Vec<(Range<usize>, String)>,
     ) -> Self {
         let spans = spans.into_iter().map(|(span, problem)| (span, Some(problem))).collect();
-        let place = Some(Place { file, text, spans });
-        Self::Input(Box::new(Trouble { message, help: Some("nothing was changed".to_owned()), place }))
+        let place = Some(SourceSpans { file, text, spans });
+        Self::Input(Box::new(Diagnostic { message, help: Some("nothing was changed".to_owned()), place }))
     }
 
-    /// What went wrong, in a line.
+    /// Returns the message as one line.
     pub(crate) fn message(&self) -> String {
         match self {
             Self::Check(message) | Self::Environment(message) | Self::Bug(message) => message.clone(),
             Self::Input(trouble) => trouble.message.clone(),
-            Self::OutputClosed => "nobody reads the output".to_owned(),
+            Self::OutputClosed => "the output is closed".to_owned(),
         }
     }
 
@@ -153,9 +153,9 @@ impl From<ConfigError> for Failure {
         let message = error.to_string();
         let place = error.span.map(|span| {
             let file = error.file.display().to_string();
-            Place { file, text: error.text, spans: vec![(span, None)] }
+            SourceSpans { file, text: error.text, spans: vec![(span, None)] }
         });
-        Self::Input(Box::new(Trouble { message, help: error.help, place }))
+        Self::Input(Box::new(Diagnostic { message, help: error.help, place }))
     }
 }
 

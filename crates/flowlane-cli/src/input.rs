@@ -1,4 +1,4 @@
-//! Reading what the arguments name.
+//! Reading input files.
 
 use std::io::Read;
 use std::net::IpAddr;
@@ -7,22 +7,21 @@ use std::path::Path;
 use flowlane::route::read::{self as route_read, RouteList, RouteOptions};
 use flowlane::rule::{Flags, Format, ReadOptions, Rule};
 
-use crate::arguments::{RoutesFormat, RoutesInput, RulesFormat, RulesInput};
+use crate::arguments::{RoutesFormat, RoutesInput, RulesInput};
 use crate::failure::Failure;
 use crate::mrt;
 
-/// The most bytes that a file may have, decompressed: enough for ten million rules.
+/// Limit of a file's size after decompression: enough for ten million rules.
 const FILE_BYTES_MAX: u64 = 2 << 30;
 
-/// The most bytes that may be made of one, beyond [`INFLATED_BYTES`]. Rules, routes and captures become 5 to 50 times
-/// smaller; a file of a few megabytes that becomes a thousand times as large (deflate's most is 1032) was made to fill
-/// memory, and whoever means it can decompress it.
+/// Limit of the compression ratio, beyond [`INFLATED_BYTES`]. Rules, routes and captures compress 5 to 50 times; a file of
+/// a few megabytes that expands a thousand times (deflate's maximum is 1032) was made to exhaust memory.
 const INFLATION_MAX: u64 = 100;
 
-/// What may be made of any file, however small.
+/// Decompressed size that is allowed for any file, however small.
 const INFLATED_BYTES: u64 = 64 << 20;
 
-/// All that is left of what has this name, which is bounded.
+/// Reads the rest of an open file, up to [`FILE_BYTES_MAX`].
 pub(crate) fn read_all(file: impl Read, path: &Path) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
@@ -33,34 +32,34 @@ pub(crate) fn read_all(file: impl Read, path: &Path) -> Result<Vec<u8>, Failure>
     Ok(bytes)
 }
 
-/// A file's bytes; one that is packed by gzip or zstd is unpacked.
+/// Reads a file, decompressing gzip and zstd.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     let file = std::fs::File::open(path).map_err(|e| Failure::file(path, "read", &e))?;
     let bytes = read_all(file, path)?;
-    if flowlane_capture::is_packed(&bytes) { inflate(&bytes, path) } else { Ok(bytes) }
+    if flowlane_capture::is_compressed(&bytes) { inflate(&bytes, path) } else { Ok(bytes) }
 }
 
-/// The most bytes that may be made of a file of so many.
+/// Returns the maximum decompressed size of a file of `packed_len` bytes.
 pub(crate) fn unpacked_max(packed_len: u64) -> u64 {
     packed_len.saturating_mul(INFLATION_MAX).clamp(INFLATED_BYTES, FILE_BYTES_MAX)
 }
 
-/// What has been packed into a file's bytes, as far as that is bounded.
+/// Decompresses a file's bytes, up to [`unpacked_max`].
 fn inflate(packed: &[u8], path: &Path) -> Result<Vec<u8>, Failure> {
     let most = unpacked_max(packed.len() as u64);
     let mut bytes = Vec::new();
-    let read =
-        flowlane_capture::unpack(packed).and_then(|unpacked| unpacked.take(most + 1).read_to_end(&mut bytes));
+    let read = flowlane_capture::decompress(packed)
+        .and_then(|unpacked| unpacked.take(most + 1).read_to_end(&mut bytes));
     read.map_err(|e| Failure::file(path, "read", &e))?;
     if bytes.len() as u64 > most {
         let message = format!("{} becomes larger than {most} bytes when decompressed", path.display());
-        let help = format!("decompress it first, where that is meant: up to {FILE_BYTES_MAX} bytes are read");
+        let help = format!("if this is intended, decompress it first: up to {FILE_BYTES_MAX} bytes are read");
         return Err(Failure::input_help(message, help));
     }
     Ok(bytes)
 }
 
-/// A file's text.
+/// Reads a text file.
 pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
     text_of(read_bytes(path)?, path)
 }
@@ -68,19 +67,15 @@ pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
 fn text_of(bytes: Vec<u8>, path: &Path) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
-        Failure::input(format!("{} is no text: byte {at} is not UTF-8", path.display()))
+        Failure::input(format!("{} is not a text file: byte {at} is not UTF-8", path.display()))
     })
 }
 
-/// The rules of a file, and the format that they were written in.
+/// Reads a rule file; returns its rules and their format.
 pub(crate) fn read_rules(input: &RulesInput) -> Result<(Vec<Rule>, Format), Failure> {
     let text = read_text(&input.rules)?;
-    let format = match input.rules_format {
-        RulesFormat::Auto => flowlane::rule::detect_format(&text),
-        RulesFormat::Classbench => Format::Classbench,
-        RulesFormat::Flows => Format::Flows,
-    };
-    let flags = if input.match_flags { Flags::Match } else { Flags::Ignore };
+    let format = input.syntax.rules_format.0.unwrap_or_else(|| flowlane::rule::detect_format(&text));
+    let flags = if input.syntax.match_flags { Flags::Match } else { Flags::Ignore };
     let options = ReadOptions { flags, ..ReadOptions::default() };
     let name = input.rules.display().to_string();
     match flowlane::rule::read(&text, &name, Some(format), &options) {
@@ -89,13 +84,12 @@ pub(crate) fn read_rules(input: &RulesInput) -> Result<(Vec<Rule>, Format), Fail
     }
 }
 
-/// Rules of another file, read as those of `like`.
+/// Reads a further rule file with the options of `like`.
 pub(crate) fn read_more_rules(path: &Path, like: &RulesInput) -> Result<(Vec<Rule>, Format), Failure> {
-    let RulesInput { rules_format, match_flags, .. } = *like;
-    read_rules(&RulesInput { rules: path.to_owned(), rules_format, match_flags })
+    read_rules(&RulesInput { rules: path.to_owned(), syntax: like.syntax })
 }
 
-/// The routes of a file, and the name of the format that they were written in.
+/// Reads a file of routes; returns them with the name of their format.
 pub(crate) fn read_routes(input: &RoutesInput) -> Result<(RouteList, &'static str), Failure> {
     let (path, bytes) = (&input.routes, read_bytes(&input.routes)?);
     let is_mrt = match input.routes_format {
@@ -106,8 +100,8 @@ pub(crate) fn read_routes(input: &RoutesInput) -> Result<(RouteList, &'static st
         return Ok((mrt::read(&bytes, path, input.routes_max)?, "mrt"));
     }
     if bytes.starts_with(b"BZh") {
-        let message = format!("{} is packed by bzip2", path.display());
-        return Err(Failure::input_help(message, "unpack it, or pack it by gzip: bunzip2 FILE"));
+        let message = format!("{} is compressed by bzip2", path.display());
+        return Err(Failure::input_help(message, "decompress it, or use gzip: bunzip2 FILE"));
     }
     let text = text_of(bytes, path)?;
     let (format, name) = match input.routes_format {
@@ -125,7 +119,7 @@ pub(crate) fn read_routes(input: &RoutesInput) -> Result<(RouteList, &'static st
     }
 }
 
-/// The addresses of a file, one a line; blank lines and comments are left out.
+/// Reads addresses, one per line; blank lines and comments are skipped.
 pub(crate) fn read_addresses(path: &Path) -> Result<Vec<IpAddr>, Failure> {
     let text = read_text(path)?;
     let mut addresses = Vec::new();
@@ -135,16 +129,9 @@ pub(crate) fn read_addresses(path: &Path) -> Result<Vec<IpAddr>, Failure> {
             continue;
         }
         addresses.push(word.parse().map_err(|_| {
-            let message = format!("{}:{number}: `{word}` is no address", path.display());
+            let message = format!("{}:{number}: `{word}` is not an address", path.display());
             Failure::input_help(message, "write one address a line, as 192.0.2.1 or 2001:db8::1")
         })?);
     }
     Ok(addresses)
-}
-
-/// Applies `--max-simd`, which clap has filled in from the environment where it was not given.
-pub(crate) fn limit_simd(bits: Option<&str>) -> Result<(), Failure> {
-    let Some(bits) = bits else { return Ok(()) };
-    let limit = bits.parse::<flowlane::isa::MaxSimd>();
-    limit.map(flowlane::isa::set_max_simd).map_err(|e| Failure::input(format!("--max-simd: {e}")))
 }

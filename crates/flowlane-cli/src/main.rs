@@ -1,13 +1,13 @@
-//! The `flowlane` binary: arguments and output, nothing else.
+//! The `flowlane` binary: parses arguments and prints results.
 
 mod arguments;
+#[cfg(feature = "query")]
+mod cleanup;
 mod command;
 mod failure;
 mod input;
 mod mrt;
 mod output;
-#[cfg(feature = "query")]
-mod stopped;
 mod trace;
 mod tuning;
 
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), failure::Failure> {
-    input::limit_simd(arguments.max_simd.as_deref())?;
+    arguments.max_simd.map(flowlane::isa::set_max_simd);
     tuning::give_clock();
     let tune = arguments.tune.as_deref();
     if arguments.command.builds_tables() {
@@ -38,8 +38,8 @@ fn run(arguments: &Arguments) -> Result<(), failure::Failure> {
         Command::Query(options) => command::query::run(options),
         #[cfg(not(feature = "query"))]
         Command::Query { asked: _ } => Err(failure::Failure::Environment(
-            "this flowlane was built without its SQL engine; `cargo install --path crates/flowlane-cli --features query` \
-             has it"
+            "this flowlane was built without the SQL engine; build it with `cargo install --path crates/flowlane-cli \
+             --features query`"
                 .to_owned(),
         )),
         Command::Switch(verb) => command::switch::run(verb),

@@ -1,8 +1,8 @@
-//! Route tables in MRT dumps (RFC 6396): TABLE_DUMP_V2 as collectors write them, with additional paths (RFC 8050) or without,
-//! and the older TABLE_DUMP.
+//! Routing tables in MRT dumps (RFC 6396): TABLE_DUMP_V2, with or without additional paths (RFC 8050), and the older
+//! TABLE_DUMP.
 //!
-//! A collector's dump has for each prefix what each of its peers announced. As a router would, one is chosen: the
-//! shortest AS path, and among equals the first. Tables for multicast and of other families are left out.
+//! A collector's dump holds every peer's announcement of each prefix. One is selected as a router would: the shortest AS
+//! path, the first among equals. Multicast tables and other address families are skipped.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,18 +12,18 @@ use flowlane::route::read::{AnyPrefix, NextHop, RouteList};
 
 use crate::failure::Failure;
 
-/// The types of records that hold tables.
+/// Record types that hold tables.
 const TABLE_DUMP: u16 = 12;
 const TABLE_DUMP_V2: u16 = 13;
 
-/// What a record of TABLE_DUMP_V2 is (RFC 6396, 4.3; RFC 8050, 4).
+/// Subtypes of TABLE_DUMP_V2 (RFC 6396, 4.3; RFC 8050, 4).
 mod subtype {
     pub(super) const PEER_INDEX_TABLE: u16 = 1;
     pub(super) const RIB_IPV4_UNICAST: u16 = 2;
     pub(super) const RIB_IPV6_UNICAST: u16 = 4;
     pub(super) const RIB_IPV4_UNICAST_ADDPATH: u16 = 8;
     pub(super) const RIB_IPV6_UNICAST_ADDPATH: u16 = 10;
-    /// Greater ones are unknown.
+    /// Greater subtypes are unknown.
     pub(super) const RIB_GENERIC_ADDPATH: u16 = 12;
 }
 
@@ -32,36 +32,37 @@ mod attribute {
     pub(super) const AS_PATH: u8 = 2;
     pub(super) const NEXT_HOP: u8 = 3;
     pub(super) const MP_REACH_NLRI: u8 = 14;
-    /// In the flags: the length has two bytes.
+    /// Flag for a two-byte length.
     pub(super) const EXTENDED_LENGTH: u8 = 0x10;
 }
 
-/// Segments of an AS path that count: each AS of a sequence, and a set as one (RFC 4271, 9.1.2.2). Confederations do not
-/// (RFC 5065, 5.3).
+/// AS path segments that count towards the length: each AS of a sequence, and a set as one (RFC 4271, 9.1.2.2).
+/// Confederations do not count (RFC 5065, 5.3).
 const AS_SET: u8 = 1;
 const AS_SEQUENCE: u8 = 2;
 
-/// Whether a file looks like a dump: no text has zero bytes. The type stands behind four bytes of time.
+/// Returns whether a file looks like a dump. The type follows a four-byte timestamp; text contains no zero bytes.
 pub(crate) fn is_dump(bytes: &[u8]) -> bool {
     bytes.len() >= 12
         && [TABLE_DUMP, TABLE_DUMP_V2].contains(&u16::from_be_bytes([bytes[4], bytes[5]]))
         && bytes[6] == 0
 }
 
-/// What is still to be read of a record.
+/// The unread rest of a record.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], String> {
-        let (taken, rest) = self.0.split_at_checked(len).ok_or_else(|| {
-            format!("it ends where {len} more bytes are expected and {} are left", self.0.len())
-        })?;
+        let (taken, rest) = self
+            .0
+            .split_at_checked(len)
+            .ok_or_else(|| format!("truncated: {len} bytes expected, {} left", self.0.len()))?;
         self.0 = rest;
         Ok(taken)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
-        Ok(self.take(N)?.try_into().expect("as many as asked for"))
+        Ok(self.take(N)?.try_into().expect("`take` returns N bytes"))
     }
 
     fn u8(&mut self) -> Result<u8, String> {
@@ -80,19 +81,19 @@ impl<'a> Bytes<'a> {
         Ok(if is_v6 { self.array::<16>()?.into() } else { self.array::<4>()?.into() })
     }
 
-    /// The next so many bytes, to be read by themselves.
+    /// Splits off the next `len` bytes.
     fn part(&mut self, len: usize) -> Result<Self, String> {
         self.take(len).map(Self)
     }
 }
 
-/// What a peer announced for a prefix.
+/// A peer's announcement of a prefix.
 struct Announced {
     path_len: usize,
     next_hop: IpAddr,
 }
 
-/// The routes of a dump, in its order.
+/// Reads the routes of a dump, in its order.
 pub(crate) fn read(bytes: &[u8], path: &Path, routes_max: usize) -> Result<RouteList, Failure> {
     let mut table = Table::default();
     let mut rest = Bytes(bytes);
@@ -103,14 +104,14 @@ pub(crate) fn read(bytes: &[u8], path: &Path, routes_max: usize) -> Result<Route
         table.record(&mut rest, routes_max).map_err(|what| {
             Failure::input_help(
                 format!("{}: record {number}: {what}", path.display()),
-                "an MRT dump of a table is expected: TABLE_DUMP_V2, unpacked or gzipped",
+                "expected an MRT table dump: TABLE_DUMP_V2, uncompressed or gzipped",
             )
         })?;
     }
     Ok(table.routes())
 }
 
-/// Next hop and length of path, by attributes in which an AS has so many bytes; none where there is no next hop at all.
+/// Parses path attributes with AS numbers of `as_bytes`; returns `None` without any next hop.
 fn announced(
     mut attributes: Bytes<'_>,
     as_bytes: usize,
@@ -150,8 +151,8 @@ fn path_len(mut segments: Bytes<'_>, as_bytes: usize) -> Result<usize, String> {
     Ok(len)
 }
 
-/// The next hop of reachable prefixes. In a table it stands alone (RFC 6396, 4.3.4); some write what a message has, family
-/// and all, which begins with a zero. A second address is of the link.
+/// Parses the next hop of MP_REACH_NLRI. Table dumps contain it alone (RFC 6396, 4.3.4); some writers emit the complete
+/// attribute, which begins with an AFI and so with a zero byte. A second address is link-local.
 fn next_hop(mut value: Bytes<'_>) -> Result<Option<IpAddr>, String> {
     if value.0.len() > 1 && value.0[0] == 0 {
         value.take(3)?;
@@ -184,11 +185,11 @@ impl Table {
             (TABLE_DUMP_V2, subtype::RIB_IPV6_UNICAST) => self.entries(&mut body, true, false)?,
             (TABLE_DUMP_V2, subtype::RIB_IPV4_UNICAST_ADDPATH) => self.entries(&mut body, false, true)?,
             (TABLE_DUMP_V2, subtype::RIB_IPV6_UNICAST_ADDPATH) => self.entries(&mut body, true, true)?,
-            // Tables for multicast, of other families, and the geographic places of peers.
+            // Multicast tables, other families, and geographic locations of peers.
             (TABLE_DUMP_V2, ..=subtype::RIB_GENERIC_ADDPATH) => {}
             _ => {
                 return Err(format!(
-                    "its type is {kind}, subtype {subtype}, where an entry of a table is expected (type {TABLE_DUMP_V2})"
+                    "type {kind}, subtype {subtype}; expected a table entry (type {TABLE_DUMP_V2})"
                 ));
             }
         }
@@ -198,7 +199,7 @@ impl Table {
         Ok(())
     }
 
-    /// PEER_INDEX_TABLE: the peers, by number.
+    /// Reads a PEER_INDEX_TABLE: the peers by number.
     fn index(&mut self, body: &mut Bytes<'_>) -> Result<(), String> {
         let _collector = body.u32()?;
         let name_len = body.u16()?;
@@ -214,7 +215,7 @@ impl Table {
         Ok(())
     }
 
-    /// A prefix of TABLE_DUMP_V2, with all that was announced for it.
+    /// Reads a prefix of TABLE_DUMP_V2 with its announcements.
     fn entries(&mut self, body: &mut Bytes<'_>, is_v6: bool, has_path_ids: bool) -> Result<(), String> {
         let _sequence = body.u32()?;
         let len = body.u8()?;
@@ -237,7 +238,7 @@ impl Table {
         Ok(())
     }
 
-    /// A record of TABLE_DUMP: a prefix and what one peer announced.
+    /// Reads a TABLE_DUMP record: a prefix and one peer's announcement.
     fn entry(&mut self, body: &mut Bytes<'_>, is_v6: bool) -> Result<(), String> {
         let _view_and_sequence = body.u32()?;
         let address = body.address(is_v6)?;
@@ -274,7 +275,7 @@ impl Table {
 }
 
 fn too_long(len: u8) -> String {
-    format!("a prefix of {len} bits, longer than an address")
+    format!("prefix length {len} exceeds the address length")
 }
 
 fn prefix(address: IpAddr, len: u8) -> Result<AnyPrefix, String> {

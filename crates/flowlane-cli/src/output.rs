@@ -1,4 +1,4 @@
-//! Writing results: files, standard output, tables.
+//! Output of results: files, standard output, tables, progress bars.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -9,25 +9,25 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
 
-/// Whether a path is how tools call standard output.
+/// Returns whether a path denotes standard output.
 pub(crate) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Refuses a name that says that the file is packed.
-pub(crate) fn is_not_packed(path: &Path) -> Result<(), Failure> {
+/// Rejects a name with the extension of a compressed file.
+pub(crate) fn reject_compressed_name(path: &Path) -> Result<(), Failure> {
     let ending = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).unwrap_or_default();
     match ["gz", "zst", "bz2", "xz", "lz4"].contains(&ending.as_str()) {
         true => Err(Failure::input_help(
-            format!("{}: what is written is not packed", path.display()),
-            format!("leave .{ending} out, and pack it then"),
+            format!("{}: output is not compressed", path.display()),
+            format!("omit .{ending} and compress the file afterwards"),
         )),
         false => Ok(()),
     }
 }
 
-/// Refuses an output that is one of the files that are read: they would be gone before they are.
-pub(crate) fn is_not_read(output: Option<&Path>, inputs: &[&Path]) -> Result<(), Failure> {
+/// Rejects an output that is one of the input files, which opening it would truncate.
+pub(crate) fn reject_input_as_output(output: Option<&Path>, inputs: &[&Path]) -> Result<(), Failure> {
     use std::os::unix::fs::MetadataExt;
 
     let id = |path: &Path| {
@@ -36,14 +36,14 @@ pub(crate) fn is_not_read(output: Option<&Path>, inputs: &[&Path]) -> Result<(),
     let Some((output, own)) = output.and_then(|path| Some((path, id(path)?))) else { return Ok(()) };
     match inputs.iter().any(|input| id(input) == Some(own)) {
         true => Err(Failure::input_help(
-            format!("{} is read, and cannot be written as well", output.display()),
-            "give another name; nothing was changed",
+            format!("{} is an input of this command", output.display()),
+            "choose another output; nothing was changed",
         )),
         false => Ok(()),
     }
 }
 
-/// A file, or standard output where there is none.
+/// An output file, or standard output.
 pub(crate) struct Output<'a> {
     writer: Box<dyn Write + Send>,
     path: Option<&'a Path>,
@@ -52,7 +52,7 @@ pub(crate) struct Output<'a> {
 impl<'a> Output<'a> {
     pub(crate) fn create(path: Option<&'a Path>) -> Result<Self, Failure> {
         let path = path.filter(|path| !is_stdout(path));
-        path.map_or(Ok(()), is_not_packed)?;
+        path.map_or(Ok(()), reject_compressed_name)?;
         let writer: Box<dyn Write + Send> = match path {
             Some(path) => {
                 let file = File::create(path).map_err(|e| Failure::file(path, "written", &e))?;
@@ -81,49 +81,50 @@ impl<'a> Output<'a> {
     }
 }
 
-/// A file that is there whole, or as it was before: it is written beside, and renamed; what was written goes where the program is
-/// stopped before.
+/// An output file that appears complete or not at all: a temporary file is written, then renamed, or removed if the program
+/// is interrupted.
 #[cfg(feature = "query")]
-pub(crate) struct Beside<'a> {
+pub(crate) struct AtomicFile<'a> {
     path: &'a Path,
-    /// Where it is written; none where the path is no plain file, but a link, a pipe or a device, and is written to as it is.
-    beside: Option<std::path::PathBuf>,
-    _removed: Option<crate::stopped::Removed>,
+    /// Temporary file; none if the path is a link, a pipe or a device, which is written in place.
+    temporary: Option<std::path::PathBuf>,
+    _cleanup: Option<crate::cleanup::CleanupGuard>,
 }
 
 #[cfg(feature = "query")]
-impl<'a> Beside<'a> {
-    /// What is to be called `path`, and where it is written to.
+impl<'a> AtomicFile<'a> {
+    /// Opens the output `path`; returns the guard and the writer.
     pub(crate) fn create(path: &'a Path) -> Result<(Self, BufWriter<File>), Failure> {
-        is_not_packed(path)?;
+        reject_compressed_name(path)?;
         let failed = |e: &io::Error| Failure::file(path, "written", e);
         let before = match path.symlink_metadata() {
             Ok(data) => Some(data),
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             Err(e) => return Err(failed(&e)),
         };
-        let (beside, file) = if before.as_ref().is_none_or(std::fs::Metadata::is_file) {
-            // No other run, and no file of the user's, is called so.
-            let beside =
+        let (temporary, file) = if before.as_ref().is_none_or(std::fs::Metadata::is_file) {
+            // The process ID makes the name unique among runs.
+            let temporary =
                 std::path::PathBuf::from(format!("{}.{}.partial", path.display(), std::process::id()));
-            (Some(beside.clone()), File::create_new(beside))
+            (Some(temporary.clone()), File::create_new(temporary))
         } else {
             (None, File::create(path))
         };
         let file = file.map_err(|e| failed(&e))?;
-        let removed = beside.clone().map(|beside| crate::stopped::removed(move || vec![beside.clone()]));
-        let made = Self { path, beside, _removed: removed };
+        let cleanup =
+            temporary.clone().map(|path| crate::cleanup::remove_on_signal(move || vec![path.clone()]));
+        let made = Self { path, temporary, _cleanup: cleanup };
         if let Some(before) = before.filter(std::fs::Metadata::is_file) {
             file.set_permissions(before.permissions()).map_err(|e| failed(&e))?;
         }
         Ok((made, BufWriter::with_capacity(1 << 18, file)))
     }
 
-    /// It is whole.
-    pub(crate) fn keep(mut self) -> Result<(), Failure> {
-        match self.beside.take() {
-            Some(beside) => {
-                std::fs::rename(beside, self.path).map_err(|e| Failure::file(self.path, "written", &e))
+    /// Renames the completed file to its name.
+    pub(crate) fn commit(mut self) -> Result<(), Failure> {
+        match self.temporary.take() {
+            Some(temporary) => {
+                std::fs::rename(temporary, self.path).map_err(|e| Failure::file(self.path, "written", &e))
             }
             None => Ok(()),
         }
@@ -131,16 +132,16 @@ impl<'a> Beside<'a> {
 }
 
 #[cfg(feature = "query")]
-impl Drop for Beside<'_> {
+impl Drop for AtomicFile<'_> {
     fn drop(&mut self) {
-        if let Some(beside) = &self.beside {
-            // What failed before is what is said.
-            let _ = std::fs::remove_file(beside);
+        if let Some(temporary) = &self.temporary {
+            // The earlier failure is reported.
+            let _ = std::fs::remove_file(temporary);
         }
     }
 }
 
-/// A document as JSON on standard output.
+/// Prints a document as JSON on standard output.
 pub(crate) fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(value).expect("reports have no keys but strings");
     text.push('\n');
@@ -149,17 +150,17 @@ pub(crate) fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
     output.finish()
 }
 
-/// A table with a title line: the first column to the left, the others to the right.
+/// Formats a table with a title line: the first column aligned left, the others right.
 pub(crate) fn table(title: &str, header: &[&str], rows: &[Vec<String>]) -> String {
     format!("{title}\n{}\n", render::text_table(header, rows, Align::Right))
 }
 
-/// The same with all columns to the left.
+/// Formats a table with a title line and all columns aligned left.
 pub(crate) fn text_table(title: &str, header: &[&str], rows: &[Vec<String>]) -> String {
     format!("{title}\n{}\n", render::text_table(header, rows, Align::Left))
 }
 
-/// A number with its thousands apart.
+/// Formats a number with its thousands separated.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -172,7 +173,7 @@ pub(crate) fn count(n: u64) -> String {
     out
 }
 
-/// Bytes in the largest unit that leaves a number of at least 1.
+/// Formats bytes in the largest unit that gives a value of at least 1.
 pub(crate) fn bytes(n: u64) -> String {
     match n {
         0..1024 => format!("{n} B"),
@@ -181,7 +182,7 @@ pub(crate) fn bytes(n: u64) -> String {
     }
 }
 
-/// A progress bar on standard error where that is a terminal; `len` 0 for unknown.
+/// Creates a progress bar on standard error, if that is a terminal; `len` is 0 if unknown.
 pub(crate) fn progress(len: u64, what: &'static str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -194,7 +195,7 @@ pub(crate) fn progress(len: u64, what: &'static str) -> ProgressBar {
     bar.with_style(style).with_message(what)
 }
 
-/// A progress bar on standard error, where that is a terminal, of so many bytes.
+/// Creates a progress bar of bytes on standard error, if that is a terminal.
 #[cfg(feature = "query")]
 pub(crate) fn progress_bytes(len: u64, what: &'static str) -> ProgressBar {
     let template = "{msg} {wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}, {eta})";
@@ -202,12 +203,12 @@ pub(crate) fn progress_bytes(len: u64, what: &'static str) -> ProgressBar {
     progress(len, what).with_style(style)
 }
 
-/// A progress bar on standard error, where that is a terminal, of a share of the whole.
+/// Creates a progress bar of a share of [`SHARES`] on standard error, if that is a terminal.
 pub(crate) fn progress_share() -> ProgressBar {
     let template = "{msg:32!} {wide_bar} {percent:>3} %";
     let style = ProgressStyle::with_template(template).expect("the template is a constant");
     progress(SHARES, "").with_style(style)
 }
 
-/// The whole of [`progress_share`].
+/// Position of a complete [`progress_share`].
 pub(crate) const SHARES: u64 = 1000;

@@ -1,10 +1,10 @@
-//! Packets to be classified, some thousands at a time.
+//! Packets to classify, in chunks of some thousands.
 //!
 //! ```text
-//! file ── unpacked ──► pieces ──► any thread: keys of a piece
+//! file ── decompress ──► chunks ──► any thread: keys of a chunk
 //! ```
 //!
-//! What is read at once is bounded; what is read is parsed elsewhere, so that many threads can share a trace.
+//! Reading is bounded in memory; threads that share a trace parse their chunks in parallel.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,73 +14,73 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowlane::packet::{Captured, FlowKey, Headers, Malformed, Parser};
 use flowlane::rule::classbench;
-use flowlane_capture::{Batch, CaptureReader, SharedReader, unpack};
+use flowlane_capture::{Batch, CaptureReader, SharedReader, decompress};
 use flowlane_switch::packet::{Frame, decapsulate};
 
 use crate::arguments::{TraceFormat, TraceInput};
 use crate::failure::Failure;
 use crate::input;
 
-/// More bytes than these are not looked at ahead, however few packets are in them.
+/// Limit of bytes buffered ahead, whatever the number of packets.
 const AHEAD_BYTES_MAX: usize = 64 << 20;
 
-/// About as many bytes of a text are a piece.
-const TEXT_PIECE: usize = 1 << 17;
+/// Approximate size of a text chunk in bytes.
+const TEXT_CHUNK_BYTES: usize = 1 << 17;
 
-/// A trace that is being read, by one thread or several.
+/// A trace that one or several threads read.
 pub(crate) struct Trace<'a> {
     input: &'a TraceInput,
     packets: Packets,
-    /// What has been looked at, and is still to be given.
-    ahead: Mutex<VecDeque<Piece>>,
-    /// Why nothing comes behind the last packet.
+    /// Chunks that were read ahead, for the sample.
+    ahead: Mutex<VecDeque<Chunk>>,
+    /// Reason why the trace could not be read to its end.
     damage: Mutex<Option<String>>,
-    /// Bytes that may be made of the file where all packets are kept.
+    /// Memory limit if all packets are kept.
     kept_max: u64,
 }
 
 enum Packets {
     Capture(Box<SharedReader>),
-    /// Headers, a line each, and the pieces that are still to be given: where they are, the numbers of their packets.
+    /// The text, and the remaining chunks: byte range and packet numbers.
     Text(Arc<str>, Mutex<VecDeque<(Range<usize>, Range<u64>)>>),
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panics ends the program: others stop at the next piece.
+    // A panic ends the program; the other threads stop at their next chunk.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Some packets of a trace.
+/// Consecutive packets of a trace.
 #[derive(Default)]
-pub(crate) struct Piece {
+pub(crate) struct Chunk {
     batch: Batch,
     text: Option<(Arc<str>, Range<usize>)>,
-    /// Their numbers in the trace, from 0.
+    /// Packet numbers in the trace, from 0.
     pub(crate) numbers: Range<u64>,
 }
 
-impl Piece {
-    /// Whether it is text, of which all keys are made at once.
+impl Chunk {
+    /// Returns whether the chunk is text, whose keys are parsed all at once.
     pub(crate) fn is_text(&self) -> bool {
         self.text.is_some()
     }
 
-    /// How many there are.
+    /// Returns the number of packets.
     pub(crate) fn len(&self) -> usize {
         (self.numbers.end - self.numbers.start) as usize
     }
 }
 
-/// What kept packets from being read to their end.
+/// Counts of packets that could not be parsed completely.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Faults {
-    /// Malformed, or refused by their tunnel's end.
+pub(crate) struct ParseFaults {
+    /// Malformed, or rejected by tunnel decapsulation.
     pub(crate) malformed: u64,
-    /// The capture ends within their headers.
+    /// Truncated within their headers by the capture.
     pub(crate) cut: u64,
 }
 
-impl Faults {
+impl ParseFaults {
     pub(crate) fn add(&mut self, other: Self) {
         self.malformed += other.malformed;
         self.cut += other.cut;
@@ -88,12 +88,12 @@ impl Faults {
 }
 
 impl<'a> Trace<'a> {
-    /// Opens the trace. One of text is read and checked whole, so that nothing is done where a line is wrong.
+    /// Opens a trace. A text trace is read and checked completely first, so that an error precedes any output.
     pub(crate) fn open(input: &'a TraceInput) -> Result<Self, Failure> {
         let failed = |e: &std::io::Error| Failure::file(&input.trace, "read", e);
         let file = File::open(&input.trace).map_err(|e| failed(&e))?;
         let packed_len = file.metadata().map_or(0, |data| data.len());
-        let mut file = unpack(file).map_err(|e| failed(&e))?;
+        let mut file = decompress(file).map_err(|e| failed(&e))?;
         let mut beginning = Vec::new();
         file.by_ref().take(4).read_to_end(&mut beginning).map_err(|e| failed(&e))?;
         let is_capture = match input.trace_format {
@@ -104,7 +104,7 @@ impl<'a> Trace<'a> {
         let packets = if is_capture {
             let reader = match input.trace.is_file() {
                 true => SharedReader::open(&input.trace, Arc::default()),
-                // What has been read of it does not come again.
+                // Bytes already read from a stream are prepended.
                 false => SharedReader::of_stream(Box::new(Cursor::new(beginning).chain(file))),
             };
             Packets::Capture(Box::new(reader.map_err(|e| wrong(input, &e))?))
@@ -113,7 +113,7 @@ impl<'a> Trace<'a> {
         };
         let kept_max = input::unpacked_max(packed_len);
         let trace = Self { input, packets, ahead: Mutex::default(), damage: Mutex::default(), kept_max };
-        // What is damaged from the first packet on is no trace.
+        // A trace that is damaged before its first packet is an error.
         trace.look(1);
         let is_empty = lock(&trace.ahead).is_empty();
         match trace.damage() {
@@ -122,73 +122,72 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// Puts the next packets into `piece`, in the place of what it had; says whether there are any.
-    pub(crate) fn next(&self, piece: &mut Piece) -> bool {
+    /// Replaces `chunk` with the next packets; returns whether there are any.
+    pub(crate) fn next(&self, chunk: &mut Chunk) -> bool {
         let ahead = lock(&self.ahead).pop_front();
         match ahead {
-            Some(ahead) => *piece = ahead,
-            None => self.read(piece),
+            Some(ahead) => *chunk = ahead,
+            None => self.read(chunk),
         }
-        piece.len() > 0
+        chunk.len() > 0
     }
 
-    fn read(&self, piece: &mut Piece) {
-        piece.numbers = 0..0;
+    fn read(&self, chunk: &mut Chunk) {
+        chunk.numbers = 0..0;
         match &self.packets {
-            Packets::Capture(reader) => match reader.next_batch(&mut piece.batch) {
+            Packets::Capture(reader) => match reader.next_batch(&mut chunk.batch) {
                 Ok(()) => {
-                    let first = piece.batch.first();
-                    piece.numbers = first..first + piece.batch.len() as u64;
+                    let first = chunk.batch.first();
+                    chunk.numbers = first..first + chunk.batch.len() as u64;
                 }
                 Err(error) => *lock(&self.damage) = Some(error.to_string()),
             },
-            Packets::Text(text, pieces) => {
-                if let Some((range, numbers)) = lock(pieces).pop_front() {
-                    piece.text = Some((Arc::clone(text), range));
-                    piece.numbers = numbers;
+            Packets::Text(text, chunks) => {
+                if let Some((range, numbers)) = lock(chunks).pop_front() {
+                    chunk.text = Some((Arc::clone(text), range));
+                    chunk.numbers = numbers;
                 }
             }
         }
     }
 
-    /// Looks at so many packets, or all that there are, as far as they take no more memory than is allowed; they are still to
-    /// be given.
+    /// Reads ahead at least `packets` packets, within the memory limit; `next` returns them later.
     fn look(&self, packets: usize) {
-        let sum = |ahead: &VecDeque<Piece>, of: fn(&Piece) -> usize| ahead.iter().map(of).sum::<usize>();
+        let sum = |ahead: &VecDeque<Chunk>, of: fn(&Chunk) -> usize| ahead.iter().map(of).sum::<usize>();
         let mut ahead = lock(&self.ahead);
-        while sum(&ahead, Piece::len) < packets && sum(&ahead, |piece| piece.batch.bytes()) < AHEAD_BYTES_MAX
+        while sum(&ahead, Chunk::len) < packets && sum(&ahead, |chunk| chunk.batch.bytes()) < AHEAD_BYTES_MAX
         {
-            let mut piece = Piece::default();
-            self.read(&mut piece);
-            if piece.len() == 0 {
+            let mut chunk = Chunk::default();
+            self.read(&mut chunk);
+            if chunk.len() == 0 {
                 break;
             }
-            ahead.push_back(piece);
+            ahead.push_back(chunk);
         }
     }
 
-    /// The keys of the first packets, about so many; they are still to be given.
+    /// Returns the keys of up to `packets` first packets, which `next` returns as well.
     pub(crate) fn sample(&self, packets: usize) -> Vec<FlowKey> {
         self.look(packets);
-        let (mut parsing, mut keys, mut sample) = (Parsing::new(self.input), Vec::new(), Vec::new());
-        for piece in &*lock(&self.ahead) {
-            let wanted = packets.saturating_sub(sample.len()).min(piece.len());
-            parsing.keys(piece, 0..wanted, &mut keys);
+        let (mut parser, mut keys, mut sample) = (ChunkParser::new(self.input), Vec::new(), Vec::new());
+        for chunk in &*lock(&self.ahead) {
+            let wanted = packets.saturating_sub(sample.len()).min(chunk.len());
+            parser.keys(chunk, 0..wanted, &mut keys);
             sample.append(&mut keys);
         }
         sample
     }
 
-    /// All keys, and what was wrong with some.
-    pub(crate) fn read_all(self) -> Result<(Vec<FlowKey>, Faults), Failure> {
-        let (mut parsing, mut piece) = (Parsing::new(self.input), Piece::default());
-        let (mut keys, mut all, mut faults, mut bytes) = (Vec::new(), Vec::new(), Faults::default(), 0);
-        while self.next(&mut piece) {
-            faults.add(parsing.keys(&piece, 0..piece.len(), &mut keys));
+    /// Returns all keys, and the counts of incomplete ones.
+    pub(crate) fn read_all(self) -> Result<(Vec<FlowKey>, ParseFaults), Failure> {
+        let (mut parser, mut chunk) = (ChunkParser::new(self.input), Chunk::default());
+        let (mut keys, mut all, mut faults, mut bytes) = (Vec::new(), Vec::new(), ParseFaults::default(), 0);
+        while self.next(&mut chunk) {
+            faults.add(parser.keys(&chunk, 0..chunk.len(), &mut keys));
             all.append(&mut keys);
-            bytes += piece.batch.packets().map(|packet| packet.bytes.len() as u64).sum::<u64>();
+            bytes += chunk.batch.packets().map(|packet| packet.bytes.len() as u64).sum::<u64>();
             if bytes > self.kept_max {
-                let what = format!("more than {} bytes are not kept at once", self.kept_max);
+                let what = format!("exceeds {} bytes, the limit for keeping all packets", self.kept_max);
                 return Err(wrong(self.input, &what));
             }
         }
@@ -198,18 +197,18 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// How many packets there are, where that is known.
+    /// Returns the number of packets, if known.
     pub(crate) fn count(&self) -> Option<u64> {
         match &self.packets {
             Packets::Capture(_) => None,
-            Packets::Text(_, pieces) => {
-                let last = lock(pieces).back().map(|(_, numbers)| numbers.end);
-                Some(last.or(lock(&self.ahead).back().map(|piece| piece.numbers.end)).unwrap_or(0))
+            Packets::Text(_, chunks) => {
+                let last = lock(chunks).back().map(|(_, numbers)| numbers.end);
+                Some(last.or(lock(&self.ahead).back().map(|chunk| chunk.numbers.end)).unwrap_or(0))
             }
         }
     }
 
-    /// Why nothing comes behind the last packet, where the trace does not end there.
+    /// Returns the reason why the trace could not be read to its end, if any.
     pub(crate) fn damage(&self) -> Option<String> {
         lock(&self.damage).clone()
     }
@@ -219,65 +218,71 @@ fn wrong(input: &TraceInput, what: &dyn std::fmt::Display) -> Failure {
     Failure::input(format!("{}: {what}", input.trace.display()))
 }
 
-/// A trace of text, in pieces of whole lines.
+/// Splits a text trace into chunks of whole lines.
 fn text(file: impl Read, input: &TraceInput) -> Result<Packets, Failure> {
     let name = input.trace.display().to_string();
     let text = String::from_utf8(input::read_all(file, &input.trace)?)
-        .map_err(|_| Failure::input(format!("{name} is neither a capture nor a text of headers")))?;
-    let (mut pieces, mut at, mut number) = (VecDeque::new(), 0, 0);
+        .map_err(|_| Failure::input(format!("{name} is neither a capture nor a header trace")))?;
+    let (mut chunks, mut at, mut number) = (VecDeque::new(), 0, 0);
     while at < text.len() {
-        let about =
-            text.as_bytes()[at..].get(TEXT_PIECE..).and_then(|rest| rest.iter().position(|b| *b == b'\n'));
-        let end = about.map_or(text.len(), |more| at + TEXT_PIECE + more + 1);
+        let about = text.as_bytes()[at..]
+            .get(TEXT_CHUNK_BYTES..)
+            .and_then(|rest| rest.iter().position(|b| *b == b'\n'));
+        let end = about.map_or(text.len(), |more| at + TEXT_CHUNK_BYTES + more + 1);
         let Ok(headers) = classbench::check_trace(&text[at..end], &name) else {
             let errors = classbench::check_trace(&text, &name).expect_err("a line of it is wrong");
             return Err(Failure::lines(text, &errors));
         };
         if headers > 0 {
-            pieces.push_back((at..end, number..number + headers as u64));
+            chunks.push_back((at..end, number..number + headers as u64));
         }
         (at, number) = (end, number + headers as u64);
     }
-    Ok(Packets::Text(text.into(), Mutex::new(pieces)))
+    Ok(Packets::Text(text.into(), Mutex::new(chunks)))
 }
 
-/// How a thread makes keys of pieces.
-pub(crate) struct Parsing<'a> {
+/// Per-thread parser of chunks into keys.
+pub(crate) struct ChunkParser<'a> {
     input: &'a TraceInput,
     parser: Parser,
     headers: Vec<Headers>,
     frame: Frame,
 }
 
-impl<'a> Parsing<'a> {
+impl<'a> ChunkParser<'a> {
     pub(crate) fn new(input: &'a TraceInput) -> Self {
         Self { input, parser: Parser::new(), headers: Vec::new(), frame: Frame::default() }
     }
 
-    /// The keys of some packets of a piece, in the place of what `keys` had.
-    pub(crate) fn keys(&mut self, piece: &Piece, packets: Range<usize>, keys: &mut Vec<FlowKey>) -> Faults {
-        if let Some((text, range)) = &piece.text {
+    /// Replaces `keys` with the keys of some packets of a chunk.
+    pub(crate) fn keys(
+        &mut self,
+        chunk: &Chunk,
+        packets: Range<usize>,
+        keys: &mut Vec<FlowKey>,
+    ) -> ParseFaults {
+        if let Some((text, range)) = &chunk.text {
             let read = classbench::read_trace(&text[range.clone()], "").expect("it was checked");
             *keys = read.into_iter().skip(packets.start).take(packets.len()).collect();
-            return Faults::default();
+            return ParseFaults::default();
         }
         keys.resize(packets.len(), FlowKey::zero());
         self.headers.resize(packets.len(), Headers::default());
         let frames = packets.clone().map(|i| {
-            let packet = piece.batch.packet(i);
+            let packet = chunk.batch.packet(i);
             Captured::new(packet.bytes, packet.len as usize).uncut()
         });
         self.parser.parse_all(frames, self.input.in_port, keys, &mut self.headers);
-        let mut faults = Faults::default();
+        let mut faults = ParseFaults::default();
         if self.input.decapsulate {
             for ((i, key), headers) in packets.zip(keys).zip(&mut self.headers) {
-                let packet = piece.batch.packet(i);
+                let packet = chunk.batch.packet(i);
                 self.frame.fill(packet.bytes);
                 let missing = packet.len as usize - packet.bytes.len();
                 let (parser, port) = (&self.parser, self.input.in_port);
                 match decapsulate(parser, &mut self.frame, port, *headers, key, &[], missing) {
                     Ok(inner) => *headers = inner,
-                    // It stays what it was outside, so that every packet has its row.
+                    // Classified by its outer headers, so that every packet has a verdict.
                     Err(_) => faults.malformed += 1,
                 }
             }

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""`flowlane query` beside tshark, DuckDB and polars: packets counted by the ClassBench rule that wins.
+"""Compares `flowlane query` with tshark, DuckDB and polars: counts packets by their matching ClassBench rule.
 
     compare.py FLOWLANE RULES CAPTURE [SECONDS]
 
-The peers get the packets as a Parquet file that is made first, and the rules as a join or as one CASE; tshark only prints
-fields, and classifies nothing. What takes longer than SECONDS (60) on a share of the packets is said to. Rates are packets a
-second. Needs tshark, and DuckDB and polars in this Python.
+The peers read the packets from a Parquet file, and the rules as a join or as one CASE; tshark prints fields only, without
+classification. Queries that take longer than SECONDS (60) on a share of the packets are reported as such. Rates are in packets
+per second. Requires tshark, and DuckDB and polars in this Python.
 """
 
 import multiprocessing
@@ -18,7 +18,7 @@ import time
 
 
 def rules_of(path):
-    """(first and last source, destination, ports, protocol or None), the first rule first."""
+    """Returns ranges of source, destination and ports, and protocol or None, in the order of the rules."""
     pattern = re.compile(r"@(\S+)/(\d+)\s+(\S+)/(\d+)\s+(\d+) : (\d+)\s+(\d+) : (\d+)\s+0x([0-9a-fA-F]+)/0x([0-9a-fA-F]+)")
     rules = []
     for line in open(path):
@@ -95,7 +95,7 @@ def polars_case(rules, parquet, packets):
 
 
 def limited(function, arguments, seconds):
-    """What a function returns and how long it takes; none where that is too long."""
+    """Returns the result of a function and its duration; None on a timeout."""
     parent, child = multiprocessing.Pipe()
     worker = multiprocessing.Process(target=lambda: child.send(function(*arguments)))
     begun = time.perf_counter()
@@ -128,7 +128,7 @@ def main():
     print(f"{'flowlane query, capture':32} {size / own / 1e9:10.2f} GB/s {packets / own:14,.0f} packets/s")
     with tempfile.TemporaryDirectory() as folder:
         parquet = os.path.join(folder, "packets.parquet")
-        # Packets without ports have 0 there, as rules of all ports take them.
+        # Packets without ports have port 0, which matches rules for all ports.
         kept = "SELECT packet, nw_src, nw_dst, coalesce(tp_src, 0) AS tp_src, coalesce(tp_dst, 0) AS tp_dst, nw_proto FROM packets"
         run([flowlane, "query", kept, capture, "--output", parquet])
         _, taken = run([flowlane, "query", by_rule.format(f"'{parquet}'"), "--format", "csv"])
@@ -140,7 +140,7 @@ def main():
         print(f"{'tshark -T fields':32} {'':15} {some / taken:14,.0f} packets/s")
         peers = [("DuckDB, CASE", duckdb_case), ("DuckDB, join", duckdb_join), ("polars, when/then", polars_case)]
         for name, function in peers:
-            # As many packets as are done in some seconds.
+            # As many packets as take some seconds.
             share, best = 1000, None
             while True:
                 answer, taken = limited(function, (rules, parquet, share), seconds)

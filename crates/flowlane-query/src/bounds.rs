@@ -1,4 +1,4 @@
-//! Conditions on time and length that are asked before a packet is parsed.
+//! Conditions on time and length, evaluated before a packet is parsed.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use flowlane_arrow::Column;
 use flowlane_capture::Packet;
 
-/// From the first to the last value that is wanted.
+/// An inclusive range of values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Range {
     first: i128,
@@ -27,7 +27,7 @@ impl Range {
     }
 }
 
-/// What is asked of a packet before it is parsed.
+/// Conditions evaluated before a packet is parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bounds {
     time: Range,
@@ -36,10 +36,10 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Nothing.
+    /// No condition.
     pub(crate) const NONE: Self = Self { time: Range::ALL, captured: Range::ALL, length: Range::ALL };
 
-    /// All of these conditions, which have [all been taken](is_taken).
+    /// Combines conditions, all of which must be [supported](is_supported).
     pub(crate) fn of(conditions: &[Expr]) -> Self {
         let mut bounds = Self::NONE;
         for (column, range) in conditions.iter().filter_map(range) {
@@ -52,15 +52,15 @@ impl Bounds {
         bounds
     }
 
-    /// Each column of which anything is asked, with what is asked of it.
-    fn asked(&self) -> impl Iterator<Item = (Column, Range)> {
+    /// Returns the restricted columns with their ranges.
+    fn result(&self) -> impl Iterator<Item = (Column, Range)> {
         let all =
             [(Column::Time, self.time), (Column::Captured, self.captured), (Column::Length, self.length)];
         all.into_iter().filter(|(_, range)| *range != Range::ALL)
     }
 
     #[inline]
-    pub(crate) fn hold(&self, packet: &Packet<'_>) -> bool {
+    pub(crate) fn matches(&self, packet: &Packet<'_>) -> bool {
         *self == Self::NONE
             || self.time.has(packet.time_ns.min(i64::MAX as u64).into())
                 && self.captured.has(packet.bytes.len() as i128)
@@ -70,7 +70,7 @@ impl Bounds {
 
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (column, range) in self.asked() {
+        for (column, range) in self.result() {
             let name = column.name();
             match range {
                 Range { first, last } if first == last => write!(f, ", {name} = {first}")?,
@@ -83,12 +83,12 @@ impl fmt::Display for Bounds {
     }
 }
 
-/// Whether a condition is one that [`Bounds`] ask exactly.
-pub(crate) fn is_taken(condition: &Expr) -> bool {
+/// Returns whether [`Bounds`] evaluate a condition exactly.
+pub(crate) fn is_supported(condition: &Expr) -> bool {
     range(condition).is_some()
 }
 
-/// The column of which a condition asks a range, and the range.
+/// Returns the column that a condition restricts, and the range.
 fn range(condition: &Expr) -> Option<(Column, Range)> {
     match condition {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (&**left, &**right) {

@@ -22,65 +22,65 @@ use datafusion::physical_plan::execution_plan::{
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use flowlane_arrow::{Column, Rows};
-use flowlane_capture::{Batch, CaptureReader, unpack};
+use flowlane_capture::{Batch, CaptureReader, decompress};
 use futures::Stream;
 
-use crate::bounds::{Bounds, is_taken};
-use crate::feed::{Feed, Progress};
+use crate::bounds::{Bounds, is_supported};
+use crate::file_queue::{FileQueue, Progress};
 use crate::{QueryError, files};
 
-/// What the column of the capture's name is called.
+/// Name of the column with the file name.
 pub(crate) const FILE: &str = "file";
 
-/// A batch ends where its frames have so many bytes.
+/// Limit of frame bytes per record batch.
 const FRAME_BYTES_MAX: usize = 1 << 20;
 
-/// And where it is of so many files.
+/// Limit of files per record batch.
 const FILES_MAX: usize = 4096;
 
-/// How packets of captures are read.
+/// Parameters of packet parsing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct ParseOptions {
     pub(crate) in_port: u32,
-    /// Packets in tunnels in the place of what carries them.
+    /// Parse the inner headers of tunnel packets.
     pub(crate) decapsulate: bool,
 }
 
-/// Captures as a table: a row for each packet.
+/// A table with one row per captured packet.
 #[derive(Debug)]
 pub(crate) struct Captures {
     files: Arc<[PathBuf]>,
-    reading: Reading,
+    parse_options: ParseOptions,
     schema: SchemaRef,
     progress: Arc<Progress>,
 }
 
 impl Captures {
-    /// Those of files, folders and patterns.
+    /// Finds the captures of files, directories and patterns.
     ///
     /// # Errors
-    /// Where there are none, or one that is named is no capture.
+    /// If there are none, or a named file is not a capture.
     pub(crate) fn new(
         names: &[String],
-        reading: Reading,
+        parse_options: ParseOptions,
         progress: Arc<Progress>,
     ) -> Result<Self, QueryError> {
         let all = files::captures(names)?;
-        // What is named itself is a capture; others, of folders and patterns, are said when they are read.
+        // Named files must be captures; errors in files of directories and patterns are reported when read.
         for name in names.iter().filter(|name| std::path::Path::new(name).is_file()) {
-            let wrong =
+            let file_error =
                 |what: &dyn fmt::Display| QueryError::File { name: name.clone(), what: what.to_string() };
-            let file = File::open(name).and_then(unpack).map_err(|e| wrong(&e))?;
-            CaptureReader::new(file).map_err(|e| wrong(&e))?;
+            let file = File::open(name).and_then(decompress).map_err(|e| file_error(&e))?;
+            CaptureReader::new(file).map_err(|e| file_error(&e))?;
         }
-        let packets = Column::all().map(Column::described);
+        let packets = Column::all().map(Column::schema_field);
         let file = DataType::Dictionary(DataType::UInt16.into(), DataType::Utf8.into());
         let columns = std::iter::once(Field::new(FILE, file, false)).chain(packets);
         let schema = Arc::new(Schema::new(columns.collect::<Vec<_>>()));
-        Ok(Self { files: all.into(), reading, schema, progress })
+        Ok(Self { files: all.into(), parse_options, schema, progress })
     }
 
-    /// Bytes of its files, as they lie there.
+    /// Returns the size of the files in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.files.iter().filter_map(|file| file.metadata().ok()).map(|data| data.len()).sum()
     }
@@ -97,7 +97,7 @@ impl TableProvider for Captures {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        let taken = |filter: &&Expr| match is_taken(filter) {
+        let taken = |filter: &&Expr| match is_supported(filter) {
             true => TableProviderFilterPushDown::Exact,
             false => TableProviderFilterPushDown::Unsupported,
         };
@@ -122,38 +122,38 @@ impl TableProvider for Captures {
             file_at: schema.fields().iter().position(|f| f.name() == FILE),
             schema,
             bounds: Bounds::of(filters),
-            reading: self.reading,
+            parse_options: self.parse_options,
             progress: Arc::clone(&self.progress),
             threads: session.config().target_partitions().max(1),
         }))))
     }
 }
 
-/// What is read, and how.
+/// Parameters of a scan.
 #[derive(Debug)]
 struct Source {
     files: Arc<[PathBuf]>,
     schema: SchemaRef,
     columns: Vec<Column>,
-    /// Where in the schema the capture's name is.
+    /// Index of the file-name column in the schema.
     file_at: Option<usize>,
     bounds: Bounds,
-    reading: Reading,
+    parse_options: ParseOptions,
     progress: Arc<Progress>,
     threads: usize,
 }
 
 impl Source {
-    fn feed(&self) -> Arc<Feed> {
-        Arc::new(Feed::new(&self.files, self.threads, Arc::clone(&self.progress)))
+    fn queue(&self) -> Arc<FileQueue> {
+        Arc::new(FileQueue::new(&self.files, self.threads, Arc::clone(&self.progress)))
     }
 }
 
-/// A pass over captures by several threads.
+/// A scan of captures by several threads.
 struct Scan {
     source: Arc<Source>,
-    /// The pass that threads have begun, and those of them that have.
-    begun: Mutex<(Option<Arc<Feed>>, Vec<bool>)>,
+    /// The current pass over the files, and the threads that have joined it.
+    begun: Mutex<(Option<Arc<FileQueue>>, Vec<bool>)>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -171,16 +171,16 @@ impl Scan {
         Self { source, begun, properties: properties.into(), metrics: ExecutionPlanMetricsSet::new() }
     }
 
-    /// The pass of which this thread is one: another one where it has been in that already.
-    fn feed(&self, thread: usize) -> Arc<Feed> {
+    /// Returns the pass for this thread: a new one if the thread has joined the current one already.
+    fn queue(&self, thread: usize) -> Arc<FileQueue> {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        let (feed, has_begun) = &mut *begun;
-        if has_begun[thread] || feed.is_none() {
+        let (queue, has_begun) = &mut *begun;
+        if has_begun[thread] || queue.is_none() {
             has_begun.fill(false);
-            *feed = Some(self.source.feed());
+            *queue = Some(self.source.queue());
         }
         has_begun[thread] = true;
-        Arc::clone(feed.as_ref().expect("it was made"))
+        Arc::clone(queue.as_ref().expect("it was made"))
     }
 }
 
@@ -236,11 +236,11 @@ impl ExecutionPlan for Scan {
 
     fn execute(&self, thread: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let source = Arc::clone(&self.source);
-        let rows = Rows::new(&source.columns, source.reading.in_port);
+        let rows = Rows::new(&source.columns, source.parse_options.in_port);
         Ok(Box::pin(cooperative(Packets {
-            feed: self.feed(thread),
+            queue: self.queue(thread),
             thread,
-            rows: if source.reading.decapsulate { rows.decapsulated() } else { rows },
+            rows: if source.parse_options.decapsulate { rows.decapsulated() } else { rows },
             rows_min: context.session_config().batch_size(),
             batch: Batch::default(),
             files: Vec::new(),
@@ -255,16 +255,16 @@ impl ExecutionPlan for Scan {
     }
 }
 
-/// The packets that a thread reads.
+/// The packets that one thread reads.
 struct Packets {
     source: Arc<Source>,
-    feed: Arc<Feed>,
+    queue: Arc<FileQueue>,
     thread: usize,
     rows: Rows,
     rows_min: usize,
-    /// Packets that are added next.
+    /// Batch to be added next.
     batch: Batch,
-    /// The files that the rows are of, each with how many rows there are up to its end.
+    /// Files of the rows, each with the number of rows up to its end.
     files: Vec<(Arc<str>, usize)>,
     has_yielded: bool,
     metrics: BaselineMetrics,
@@ -273,9 +273,9 @@ struct Packets {
 impl Packets {
     fn next(&mut self) -> Option<RecordBatch> {
         let bounds = self.source.bounds;
-        while let Some(file) = self.feed.next(self.thread, &mut self.batch) {
+        while let Some(file) = self.queue.next(self.thread, &mut self.batch) {
             let before = self.rows.len();
-            self.rows.add(&self.batch, |packet| bounds.hold(packet));
+            self.rows.add(&self.batch, |packet| bounds.matches(packet));
             let rows = self.rows.len();
             match self.files.last_mut() {
                 Some((last, end)) if *last == file => *end = rows,
@@ -315,7 +315,7 @@ impl Stream for Packets {
 
     fn poll_next(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let own = self.get_mut();
-        // What has just been spawned may wait where no other core takes it, behind this, which waits for nothing.
+        // Yield once: tasks just spawned may sit behind this one, which never blocks, in a queue that no other core polls.
         if !std::mem::replace(&mut own.has_yielded, true) {
             context.waker().wake_by_ref();
             return Poll::Pending;

@@ -1,39 +1,37 @@
 use datafusion::error::DataFusionError;
 
-/// Why a query has no answer.
+/// An error of a query.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
-    /// A file cannot be used.
+    /// An unusable file.
     #[error("{name}: {what}")]
     File {
-        /// Its name.
+        /// Name of the file.
         name: String,
-        /// Why.
+        /// Reason.
         what: String,
     },
-    /// Nothing is called so, or nothing in it is a capture.
-    #[error("{name}: there is no capture here (.pcap, .pcapng, .cap, perhaps packed: .gz, .zst)")]
+    /// No capture of this name.
+    #[error("{name}: no captures found (.pcap, .pcapng, .cap, optionally compressed: .gz, .zst)")]
     NoCaptures {
-        /// A file, folder or pattern.
+        /// A file, directory or pattern.
         name: String,
     },
-    /// There is no table `packets`.
-    #[error(
-        "`packets` are the captures that stand behind the query, and there are none; or name them in it: FROM 'trace.pcap'"
-    )]
+    /// No captures for the table `packets`.
+    #[error("no captures for the table `packets`; give them after the query, or in it: FROM 'trace.pcap'")]
     NoPackets,
-    /// Lines of rules or routes are wrong.
+    /// Lines of rules or routes that do not parse.
     #[error("{0}")]
     Lines(String),
-    /// The engine refuses the query, or failed.
+    /// An error of the SQL engine.
     #[error("{}", engine(.0))]
     Engine(#[from] DataFusionError),
 }
 
 impl QueryError {
-    /// Whether the query itself, or what it names, is wrong, and not the machine.
-    pub fn is_of_input(&self) -> bool {
+    /// Returns whether the query or its input is wrong, rather than the environment.
+    pub fn is_input_error(&self) -> bool {
         match self {
             Self::Engine(error) => !matches!(
                 error.find_root(),
@@ -46,17 +44,15 @@ impl QueryError {
     }
 }
 
-/// What the engine says, without the layers that it has come through.
+/// Returns the engine's message, without its layers of context.
 fn engine(error: &DataFusionError) -> String {
     let message = error.find_root().message().into_owned();
     let text = message.split("\n\nbacktrace:").next().unwrap_or_default().trim();
     match error.find_root() {
-        DataFusionError::ResourcesExhausted(_) => format!("{text}; --memory-max allows more"),
-        // Columns of text, of CSV say, beside columns of addresses.
+        DataFusionError::ResourcesExhausted(_) => format!("{text}; raise --memory-max"),
+        // Text columns, for example of CSV files, compared with address columns.
         _ if text.contains("Cannot cast string") || text.contains("Cannot infer common argument type") => {
-            format!(
-                "{text}\nwhere an address is compared with a column of text, write address(nw_src) = text"
-            )
+            format!("{text}\nto compare an address with a text column, write address(nw_src) = text")
         }
         _ => text.to_owned(),
     }

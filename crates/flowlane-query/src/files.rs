@@ -1,4 +1,4 @@
-//! Which captures are meant: files, folders and patterns.
+//! Finding captures: files, directories and patterns.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -9,33 +9,32 @@ use flowlane_capture::CaptureReader;
 
 use crate::QueryError;
 
-/// How captures end, where a folder or pattern has other files, too.
-const ENDINGS: [&str; 3] = ["pcap", "pcapng", "cap"];
-/// How packed ones end behind that.
-const PACKED: [&str; 3] = ["gz", "zst", "zstd"];
+/// File name extensions of captures, for directories and patterns with other files.
+const EXTENSIONS: [&str; 3] = ["pcap", "pcapng", "cap"];
+/// Extensions of compressed captures, after those.
+const COMPRESSED_EXTENSIONS: [&str; 3] = ["gz", "zst", "zstd"];
 
-/// Whether a file is called as captures are.
-pub(crate) fn is_called_so(path: &Path) -> bool {
+/// Returns whether a file has the extension of a capture.
+pub(crate) fn has_capture_extension(path: &Path) -> bool {
     let ending = |path: &Path| path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
-    let is = |path: &Path| ending(path).is_some_and(|e| ENDINGS.contains(&e.as_str()));
+    let is = |path: &Path| ending(path).is_some_and(|e| EXTENSIONS.contains(&e.as_str()));
     match ending(path) {
-        Some(packed) if PACKED.contains(&packed.as_str()) => is(&path.with_extension("")),
+        Some(packed) if COMPRESSED_EXTENSIONS.contains(&packed.as_str()) => is(&path.with_extension("")),
         _ => is(path),
     }
 }
 
-/// Whether a file begins as captures do, whatever it is called: `tcpdump -C` numbers those that it begins.
-fn begins_so(path: &Path) -> bool {
+/// Returns whether a file has the magic number of a capture: `tcpdump -C` appends numbers to file names.
+fn has_capture_magic(path: &Path) -> bool {
     let mut beginning = [0; 4];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut beginning));
     read.is_ok() && CaptureReader::<File>::is_capture(&beginning)
 }
 
-/// The captures of some names: files, those of folders and of the folders in them, and those of patterns. Each file once, by
-/// whatever names it is reached.
+/// Returns the captures of files, directories (recursively) and patterns; each file once.
 ///
 /// # Errors
-/// Where a name has none.
+/// If a name yields none.
 pub(crate) fn captures(names: &[String]) -> Result<Vec<PathBuf>, QueryError> {
     let (mut all, mut known) = (Vec::new(), HashSet::new());
     for name in names {
@@ -50,28 +49,29 @@ pub(crate) fn captures(names: &[String]) -> Result<Vec<PathBuf>, QueryError> {
 
 fn of_name(name: &str) -> Result<Vec<PathBuf>, QueryError> {
     let path = Path::new(name);
-    let wrong = |what: String| QueryError::File { name: name.to_owned(), what };
+    let file_error = |what: String| QueryError::File { name: name.to_owned(), what };
     let mut found = Vec::new();
     if path.is_dir() {
-        below(path, &mut found).map_err(|e| wrong(e.to_string()))?;
+        below(path, &mut found).map_err(|e| file_error(e.to_string()))?;
     } else if path.exists() {
-        // Whatever it is called, and be it a pipe.
+        // Any extension is accepted, and so is a pipe.
         return Ok(vec![path.to_owned()]);
     } else if name.contains(['*', '?', '[']) {
-        let paths = glob::glob(name).map_err(|e| wrong(e.to_string()))?;
-        // What cannot be looked at is said, and not passed over.
-        found = paths.collect::<Result<Vec<PathBuf>, _>>().map_err(|e| wrong(e.to_string()))?;
+        let paths = glob::glob(name).map_err(|e| file_error(e.to_string()))?;
+        // Unreadable entries are errors.
+        found = paths.collect::<Result<Vec<PathBuf>, _>>().map_err(|e| file_error(e.to_string()))?;
     } else {
-        return Err(wrong("no such file or folder".to_owned()));
+        return Err(file_error("no such file or folder".to_owned()));
     }
-    found.retain(|path| path.is_file() && (is_called_so(path) || begins_so(path)));
+    found.retain(|path| path.is_file() && (has_capture_extension(path) || has_capture_magic(path)));
     match found.is_empty() {
         true => Err(QueryError::NoCaptures { name: name.to_owned() }),
         false => Ok(found),
     }
 }
 
-/// The files of a folder and of the folders in it, in order. Links to folders are not followed: they may lead back.
+/// Collects the files of a directory recursively, sorted. Symbolic links to directories are not followed, because they may
+/// form cycles.
 fn below(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     let mut entries = std::fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
     entries.sort_by_key(std::fs::DirEntry::file_name);

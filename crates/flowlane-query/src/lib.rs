@@ -1,12 +1,12 @@
-//! Captures as tables of an embedded SQL engine (Apache DataFusion), with rules and routes as functions.
+//! Captures as tables of an embedded SQL engine (Apache DataFusion), with rule and route lookups as functions.
 //!
 //! ```text
-//! files ──► Feed: a file for each thread ──► Scan: record batches of the columns that are asked for ──► DataFusion ──► Answer
-//!                                                          functions: AclSearch, AnyFib ──┘
+//! files ──► FileQueue: one file per thread ──► Scan: record batches of the projected columns ──► DataFusion ──► Answer
+//!                                                             functions: AclSearch, AnyFib ──┘
 //! ```
 //!
-//! A table has a row for each packet, and the columns of [`flowlane_arrow::Column`]; only those that a query asks for are made.
-//! Conditions on time and length are asked before a packet is parsed.
+//! A table has one row per packet and the columns of [`flowlane_arrow::Column`]; only those that a query uses are built.
+//! Conditions on time and length are evaluated before a packet is parsed.
 //!
 //! ```
 //! use flowlane_query::{Options, Session};
@@ -18,7 +18,7 @@
 //! # writer.finish()?;
 //! let session = Session::new(&Options::default())?;
 //! session.packets(&[path.display().to_string()])?;
-//! let mut answer = session.ask("SELECT count(*) FROM packets")?;
+//! let mut answer = session.query("SELECT count(*) FROM packets")?;
 //! assert_eq!(answer.next().expect("a batch")?.num_rows(), 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -28,7 +28,7 @@
 mod bounds;
 mod captures;
 mod error;
-mod feed;
+mod file_queue;
 mod files;
 mod functions;
 mod session;
@@ -37,7 +37,7 @@ mod verdicts;
 mod write;
 
 pub use error::QueryError;
-pub use feed::Progress;
+pub use file_queue::Progress;
 pub use session::{Answer, Options, Session};
 pub use verdicts::{Rules, VerdictFile};
 pub use write::{Format, Written, write};

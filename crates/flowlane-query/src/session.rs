@@ -1,4 +1,4 @@
-//! A session: tables, functions, limits, and queries.
+//! Query sessions: tables, functions and limits.
 
 use std::io::Read;
 use std::num::NonZeroUsize;
@@ -26,30 +26,29 @@ use futures::StreamExt;
 use tokio::runtime::Runtime;
 use url::Url;
 
-use crate::captures::{Captures, Reading};
-use crate::feed::Progress;
+use crate::captures::{Captures, ParseOptions};
+use crate::file_queue::Progress;
 use crate::tables::Tables;
 use crate::{QueryError, files, functions};
 
-/// The table of the captures that stand behind a query.
+/// Table of the captures given after the query.
 const PACKETS: &str = "packets";
 
-/// Rows that are worked on at a time; and where they have frames, of which so many are some hundred kilobytes. Sorting holds a
-/// few times as many for each file that it has put aside.
+/// Rows per batch, without and with frames (some hundred kilobytes). A sort holds a few batches of each spilled file.
 const ROWS: usize = 8192;
 const ROWS_OF_FRAMES: usize = 256;
 
-/// What a session may use, and how it reads packets.
+/// Resource limits and parsing parameters of a session.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// Threads; all cores where nobody says.
+    /// Number of threads; `None` for all cores.
     pub threads: Option<NonZeroUsize>,
-    /// Bytes that sorting, grouping and joining may use; what needs more goes to files, where that can be.
+    /// Memory limit of sorts, groupings and joins in bytes; larger ones spill to disk where possible.
     pub memory_max: usize,
-    /// The port that packets came in at.
+    /// Ingress port of packets.
     pub in_port: u32,
-    /// Packets in tunnels are read in the place of what carries them.
+    /// Parse the inner headers of tunnel packets.
     pub decapsulate: bool,
 }
 
@@ -59,21 +58,21 @@ impl Default for Options {
     }
 }
 
-/// Tables and functions that queries are asked of.
+/// A query session with its tables and functions.
 pub struct Session {
     context: SessionContext,
-    reading: Reading,
+    parse_options: ParseOptions,
     progress: Arc<Progress>,
-    /// Bytes of the captures that are tables.
+    /// Total size of the capture tables.
     bytes: AtomicU64,
     runtime: Runtime,
 }
 
 impl Session {
-    /// A session without tables.
+    /// Creates a session without tables.
     ///
     /// # Errors
-    /// Where there can be no threads.
+    /// If threads cannot be created.
     pub fn new(options: &Options) -> Result<Self, QueryError> {
         let threads = options.threads.or_else(|| std::thread::available_parallelism().ok());
         let threads = threads.map_or(1, NonZeroUsize::get);
@@ -83,57 +82,57 @@ impl Session {
             .build()
             .map_err(|e| QueryError::File { name: "threads".to_owned(), what: e.to_string() })?;
         let mut config = SessionConfig::new().with_target_partitions(threads).with_information_schema(true);
-        // What each thread keeps to merge what it has sorted.
+        // Memory that each thread reserves for merging sorted runs.
         let kept = &mut config.options_mut().execution.sort_spill_reservation_bytes;
         *kept = options.memory_max / (4 * threads);
-        // What columns of addresses are is kept in files, too.
+        // Keep the metadata of address columns in files.
         config.options_mut().execution.parquet.skip_metadata = false;
         let pool = Arc::new(FairSpillPool::new(options.memory_max));
         let environment = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
         let context = SessionContext::new_with_config_rt(config, environment);
         functions::register(&context, &Arc::new(Tables::default()))?;
-        let reading = Reading { in_port: options.in_port, decapsulate: options.decapsulate };
-        Ok(Self { context, reading, progress: Arc::default(), bytes: AtomicU64::new(0), runtime })
+        let parse_options = ParseOptions { in_port: options.in_port, decapsulate: options.decapsulate };
+        Ok(Self { context, parse_options, progress: Arc::default(), bytes: AtomicU64::new(0), runtime })
     }
 
-    /// Makes captures (files, folders, patterns) the table `packets`.
+    /// Registers captures (files, directories, patterns) as the table `packets`.
     ///
     /// # Errors
-    /// Where there are none, or one that is named is no capture.
+    /// If there are none, or a named file is not a capture.
     pub fn packets(&self, names: &[String]) -> Result<(), QueryError> {
         self.add(TableReference::bare(PACKETS), names)
     }
 
     fn add(&self, table: TableReference, names: &[String]) -> Result<(), QueryError> {
-        let captures = Captures::new(names, self.reading, Arc::clone(&self.progress))?;
+        let captures = Captures::new(names, self.parse_options, Arc::clone(&self.progress))?;
         self.bytes.fetch_add(captures.bytes(), Ordering::Relaxed);
         let captures: Arc<dyn TableProvider> = Arc::new(captures);
         self.context.register_table(table, captures)?;
         Ok(())
     }
 
-    /// Bytes of the captures that are tables, as they lie there.
+    /// Returns the total size of the capture tables in bytes.
     pub fn capture_bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Folders for what does not fit memory, as they are when it is asked. They go with the session; who ends the program otherwise
-    /// removes them.
-    pub fn folders(&self) -> impl Fn() -> Vec<PathBuf> + Send + 'static {
+    /// Returns a function that lists the current directories for spilled data. The session removes them when dropped; a
+    /// program that exits otherwise must remove them.
+    pub fn spill_dirs(&self) -> impl Fn() -> Vec<PathBuf> + Send + 'static {
         let environment = self.context.runtime_env();
         move || environment.disk_manager.temp_dir_paths()
     }
 
-    /// How far reading has come, and what was wrong with captures.
+    /// Returns the progress of reading and the errors in captures.
     pub fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.progress)
     }
 
-    /// Begins to answer a query. Tables that are called as a file, folder or pattern are those: `FROM 'archive/*.pcap.gz'`.
+    /// Starts a query. Tables named like a file, directory or pattern are opened: `FROM 'archive/*.pcap.gz'`.
     ///
     /// # Errors
-    /// Where the query is wrong, or names what is not there.
-    pub fn ask(&self, sql: &str) -> Result<Answer<'_>, QueryError> {
+    /// If the query is invalid, or a file is missing.
+    pub fn query(&self, sql: &str) -> Result<Answer<'_>, QueryError> {
         self.runtime.block_on(async {
             let state = self.context.state();
             let dialect = state.config_options().sql_parser.dialect;
@@ -141,9 +140,9 @@ impl Session {
             for table in state.resolve_table_references(&statement)? {
                 self.open(table).await?;
             }
-            // What was added since is in a newer state.
+            // The tables just added are in the new state.
             let plan = self.context.state().statement_to_plan(statement).await?;
-            // Of what a statement changes nothing would be left: there is one.
+            // Statements that change tables are rejected: the tables last for one query only.
             let only_asking =
                 SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
             only_asking.verify_plan(&plan)?;
@@ -161,15 +160,14 @@ impl Session {
         })
     }
 
-    /// Adds a table that is called as a file, folder or pattern.
+    /// Registers a table that is named like a file, directory or pattern.
     async fn open(&self, table: TableReference) -> Result<(), QueryError> {
         let TableReference::Bare { table: name } = &table else {
             let name = table.to_string();
-            return match files::is_called_so(Path::new(&name)) || Path::new(&name).exists() {
-                true => Err(QueryError::File {
-                    what: format!("names of files are in quotes: FROM '{name}'"),
-                    name,
-                }),
+            return match files::has_capture_extension(Path::new(&name)) || Path::new(&name).exists() {
+                true => {
+                    Err(QueryError::File { what: format!("file names need quotes: FROM '{name}'"), name })
+                }
                 false => Ok(()),
             };
         };
@@ -183,7 +181,7 @@ impl Session {
         if is_data && !path.exists() && !name.contains(['*', '?', '[']) {
             return Err(QueryError::File { name, what: "no such file or folder".to_owned() });
         }
-        // As it is written: endings of other files in a folder are compared with it.
+        // The original spelling: the engine compares it with other files of a directory.
         let own_ending = path.extension().and_then(|e| e.to_str()).map_or(String::new(), |e| format!(".{e}"));
         let place = if is_data { place(path) } else { String::new() };
         match ending.as_str() {
@@ -203,16 +201,19 @@ impl Session {
                 let options = JsonReadOptions::default().file_extension(&own_ending);
                 let is_array = is_array(path);
                 if is_array {
-                    // One array is read in one piece.
+                    // A single array cannot be partitioned.
                     let state = self.context.state_ref();
                     state.write().config_mut().options_mut().optimizer.repartition_file_scans = false;
                 }
                 let options = options.newline_delimited(!is_array);
                 self.context.register_json(table, &place, options).await?;
             }
-            // What stands behind the query is called so.
+            // Reserved for the captures given after the query.
             _ if name == PACKETS => return Err(QueryError::NoPackets),
-            _ if files::is_called_so(path) || path.exists() || name.contains(['/', '*', '?', '[']) => {
+            _ if files::has_capture_extension(path)
+                || path.exists()
+                || name.contains(['/', '*', '?', '[']) =>
+            {
                 self.add(table, std::slice::from_ref(&name))?;
             }
             _ => {}
@@ -221,7 +222,7 @@ impl Session {
     }
 }
 
-/// Whether a plan has frames in any of its steps.
+/// Returns whether any step of a plan uses frames.
 fn has_frames(plan: &LogicalPlan) -> Result<bool, QueryError> {
     let is_frame = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == Column::Frame.name());
     let found = plan.exists(|step| {
@@ -235,7 +236,7 @@ fn has_frames(plan: &LogicalPlan) -> Result<bool, QueryError> {
     Ok(found?)
 }
 
-/// How the engine is told of files: a pattern stays one; what is there is no pattern, whatever it is called.
+/// Converts a path for the engine: an existing path becomes a URL, so that its characters are not taken as a pattern.
 fn place(path: &Path) -> String {
     let url = path.canonicalize().ok().and_then(|path| match path.is_dir() {
         true => Url::from_directory_path(path).ok(),
@@ -244,14 +245,14 @@ fn place(path: &Path) -> String {
     url.map_or_else(|| path.display().to_string(), |url| url.to_string())
 }
 
-/// Whether a file of JSON begins as one array, and not as an object a line.
+/// Returns whether a JSON file begins with an array rather than an object per line.
 fn is_array(path: &Path) -> bool {
     let mut beginning = Vec::new();
     let read = std::fs::File::open(path).and_then(|file| file.take(1024).read_to_end(&mut beginning));
     read.is_ok() && beginning.trim_ascii_start().starts_with(b"[")
 }
 
-/// Record batches that answer a query, as they are made.
+/// Record batches of a query's result, produced on demand.
 pub struct Answer<'s> {
     schema: SchemaRef,
     stream: SendableRecordBatchStream,
@@ -259,7 +260,7 @@ pub struct Answer<'s> {
 }
 
 impl Answer<'_> {
-    /// Its columns.
+    /// Returns the schema of the result.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }

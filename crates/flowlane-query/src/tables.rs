@@ -1,4 +1,4 @@
-//! Rules and routes that functions of a query name: each is read once.
+//! Rules and routes that functions of a query name; each file is read once.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,33 +14,33 @@ use flowlane_capture::read_text;
 
 use crate::QueryError;
 
-/// How parts of a rule begin that are not asked of packets.
-const OF_RULES: [&str; 5] = ["actions", "priority", "table=", "idle_timeout", "hard_timeout"];
+/// Prefixes of the parts of a rule that are not match fields.
+const NON_MATCH_PREFIXES: [&str; 5] = ["actions", "priority", "table=", "idle_timeout", "hard_timeout"];
 
-/// Rules, by number in their file from 0.
+/// Rules, numbered by position in their file.
 pub(crate) struct RuleList {
     pub(crate) name: String,
     pub(crate) classifier: Classifier,
     pub(crate) fields: Vec<Field>,
     pub(crate) priorities: Vec<u32>,
-    /// What each rule does.
+    /// Actions of each rule.
     pub(crate) actions: ArrayRef,
 }
 
-/// Routes, and what their next hops are called.
+/// Routes, with the names of their next hops.
 pub(crate) struct Routes {
     pub(crate) table: RouteTable,
     list: RouteList,
 }
 
 impl Routes {
-    /// What a next hop is called: itself, where it is a number.
+    /// Returns the name of a next hop, or its number.
     pub(crate) fn name(&self, next_hop: u32) -> String {
         self.list.next_hop(next_hop).unwrap_or_else(|| next_hop.to_string())
     }
 }
 
-/// What the functions of a session have read.
+/// Files read by the functions of a session.
 #[derive(Default)]
 pub(crate) struct Tables {
     rules: Mutex<HashMap<String, Arc<RuleList>>>,
@@ -68,32 +68,36 @@ fn refused(name: &str, what: impl std::fmt::Display) -> QueryError {
 }
 
 fn text_of(name: &str) -> Result<String, QueryError> {
-    read_text(Path::new(name)).map_err(|e| refused(name, e))
+    read_text(Path::new(name)).map_err(|e| QueryError::Lines(e.to_string()))
 }
 
 impl Tables {
-    /// The rules of a file.
+    /// Returns the rules of a file.
     ///
     /// # Errors
-    /// Where it cannot be read, or a rule is wrong.
+    /// If the file cannot be read or parsed.
     pub(crate) fn rules(&self, file: &str) -> Result<Arc<RuleList>, QueryError> {
         self.rules_of(file, || text_of(file))
     }
 
-    /// A rule that is written as a match of a flow, `tcp,tp_dst=80` say.
+    /// Returns a rule with the given match, such as `tcp,tp_dst=80`.
     ///
     /// # Errors
-    /// Where it is wrong.
+    /// If it does not parse.
     pub(crate) fn flow(&self, matches: &str) -> Result<Arc<RuleList>, QueryError> {
-        // No file is called so.
+        // Cannot be a file name.
         let name = format!("flow\0{matches}");
-        let wrong = |what: &str| Err(refused(matches, format!("flow: {what}")));
+        let file_error = |what: &str| Err(refused(matches, format!("flow: {what}")));
         match matches.trim() {
-            several if several.contains(['\n', '\r', '#']) => return wrong("one match, in one line"),
-            other if other.split(',').any(|part| OF_RULES.iter().any(|own| part.trim().starts_with(own))) => {
-                return wrong(
-                    "what is asked of a packet is wanted, and not a rule's priority, table or actions",
-                );
+            several if several.contains(['\n', '\r', '#']) => {
+                return file_error("expected one match on one line");
+            }
+            other
+                if other
+                    .split(',')
+                    .any(|part| NON_MATCH_PREFIXES.iter().any(|own| part.trim().starts_with(own))) =>
+            {
+                return file_error("expected match fields only, without priority, table or actions");
             }
             _ => {}
         }
@@ -116,10 +120,10 @@ impl Tables {
         Ok(Arc::clone(lock(&self.rules).entry(name.to_owned()).or_insert(Arc::new(list))))
     }
 
-    /// The routes of a file.
+    /// Returns the routes of a file.
     ///
     /// # Errors
-    /// Where it cannot be read, or a route is wrong.
+    /// If the file cannot be read or parsed.
     pub(crate) fn routes(&self, file: &str) -> Result<Arc<Routes>, QueryError> {
         if let Some(known) = lock(&self.routes).get(file) {
             return Ok(Arc::clone(known));
@@ -135,7 +139,7 @@ impl RuleList {
     fn new(name: &str, rules: Vec<Rule>, format: Format) -> Result<Self, QueryError> {
         let priorities = rules.iter().map(|rule| rule.priority.0).collect();
         let action = |rule: &Rule| match format {
-            // ClassBench filters have none.
+            // ClassBench filters have no actions.
             Format::Classbench => None,
             Format::Flows => Some(print_actions(&rule.actions)),
         };
@@ -144,7 +148,7 @@ impl RuleList {
         let is_empty = rules.is_empty();
         let first: Vec<(u32, Rule)> = (0..).zip(rules).filter(|(_, rule)| rule.table == 0).collect();
         if first.is_empty() && !is_empty {
-            return Err(refused(name, "it has no rules for table 0"));
+            return Err(refused(name, "no rules for table 0"));
         }
         let classifier = ClassifierConfig::new().build_numbered(first).map_err(|e| refused(name, e))?;
         let fields = classifier.fields();

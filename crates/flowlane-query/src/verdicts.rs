@@ -1,4 +1,4 @@
-//! Verdicts of a trace as a file of columns.
+//! Verdicts of `flowlane classify` as a columnar file.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type};
 use crate::write::Writer;
 use crate::{Format, QueryError};
 
-/// What is said of the rules of a list, by number.
+/// Priorities and actions of a list's rules, by number.
 pub struct Rules {
     priorities: Vec<u32>,
     actions: ArrayRef,
 }
 
 impl Rules {
-    /// Of each rule its priority and what it does.
+    /// Creates a list from each rule's priority and actions.
     pub fn new<'a>(rules: impl Iterator<Item = (u32, &'a str)>) -> Self {
         let (priorities, actions): (Vec<u32>, Vec<&str>) = rules.unzip();
         Self { priorities, actions: Arc::new(StringArray::from(actions)) }
     }
 }
 
-/// A file that verdicts are written to: a row for each packet, with its number, and the rule, priority and action of each list;
-/// null where none matches.
+/// A file with one row per packet: its number, and the rule, priority and action of each list, which are null without a
+/// match.
 pub struct VerdictFile {
     schema: SchemaRef,
     lists: Vec<Rules>,
@@ -33,13 +33,13 @@ pub struct VerdictFile {
 }
 
 impl VerdictFile {
-    /// The rule of packets that none matches.
+    /// Rule number of packets without a match.
     pub const NONE: u32 = u32::MAX;
 
-    /// Begins a file of verdicts by these lists.
+    /// Creates a file for verdicts by these lists.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If writing fails.
     pub fn new(format: Format, lists: Vec<Rules>, sink: Box<dyn Write + Send>) -> Result<Self, QueryError> {
         let action = DataType::Dictionary(DataType::UInt32.into(), DataType::Utf8.into());
         let mut fields = vec![Field::new("packet", DataType::UInt64, false)];
@@ -54,14 +54,14 @@ impl VerdictFile {
         Ok(Self { schema, lists, writer })
     }
 
-    /// Adds the verdicts of some packets, the first of which has this number: of each packet a rule of every list, or
-    /// [`NONE`](Self::NONE).
+    /// Adds the verdicts of consecutive packets, the first of which has the number `first`: for each packet one rule per
+    /// list, or [`NONE`](Self::NONE).
     ///
     /// # Errors
-    /// Where they cannot be written.
+    /// If writing fails.
     ///
     /// # Panics
-    /// Where a rule is in no list.
+    /// If a rule number is out of range.
     pub fn add(&mut self, first: u64, rules: &[u32]) -> Result<(), QueryError> {
         let each = self.lists.len().max(1);
         let packets = (rules.len() / each) as u64;
@@ -83,10 +83,10 @@ impl VerdictFile {
         self.writer.write(&batch.expect("columns are of their types and as long as each other"))
     }
 
-    /// Ends the file.
+    /// Completes the file.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If writing fails.
     pub fn finish(self) -> Result<(), QueryError> {
         self.writer.finish()
     }

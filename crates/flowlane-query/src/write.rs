@@ -1,4 +1,4 @@
-//! Answers as text and files.
+//! Output of query results as text and files.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -15,40 +15,47 @@ use datafusion::error::DataFusionError;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::{Compression, ZstdLevel};
 use datafusion::parquet::file::properties::WriterProperties;
+use flowlane::named_enum::{Named, UnknownName};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::QueryError;
 use crate::functions::address::{Family, texts};
 
-/// How an answer is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Output format of a query's result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Format>)]
 pub enum Format {
-    /// A table for people.
+    /// A table for reading.
     Table,
-    /// Lines of comma-separated values, the names of columns first.
+    /// Comma-separated values with a header line.
     Csv,
-    /// One JSON array of objects.
+    /// A JSON array of objects.
     Json,
-    /// A JSON object a line.
+    /// One JSON object per line.
     NdJson,
-    /// A Parquet file, compressed by Zstandard.
+    /// A Parquet file with Zstandard compression.
     Parquet,
-    /// An Arrow file (IPC).
+    /// An Arrow IPC file.
     Arrow,
 }
 
-/// What has been written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Written {
-    /// Rows.
-    pub rows: u64,
-    /// There are more, which nobody asked for.
-    pub is_cut: bool,
+impl Named for Format {
+    const KIND: &'static str = "format";
 }
 
-/// A group of rows of Parquet ends where it has about so many bytes.
+/// Result of [`write`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Written {
+    /// Number of rows written.
+    pub rows: u64,
+    /// Further rows were omitted.
+    pub is_limited: bool,
+}
+
+/// Approximate size of a Parquet row group in bytes.
 const GROUP_BYTES: usize = 32 << 20;
 
-/// What writes batches as they come.
+/// Writer of record batches in one of the formats.
 pub(crate) enum Writer<W: Write + Send> {
     Csv(Box<arrow::csv::Writer<W>>),
     Json(ArrayWriter<W>),
@@ -87,14 +94,14 @@ impl<W: Write + Send> Writer<W> {
             Self::NdJson(writer) => writer.write(batch).map_err(failed),
             Self::Parquet(writer) => {
                 writer.write(batch).map_err(failed)?;
-                // Rows wait in memory until their group is full.
+                // Rows stay in memory until their row group is complete.
                 if writer.in_progress_size() > GROUP_BYTES { writer.flush().map_err(failed) } else { Ok(()) }
             }
             Self::Arrow(writer) => writer.write(batch).map_err(failed),
         }
     }
 
-    /// Writes what is left, through to the file.
+    /// Completes and flushes the output.
     pub(crate) fn finish(self) -> Result<(), QueryError> {
         let mut sink = match self {
             Self::Csv(writer) => writer.into_inner(),
@@ -115,11 +122,11 @@ impl<W: Write + Send> Writer<W> {
     }
 }
 
-/// Writes an answer. Of a table there are `rows_max` rows at most, as people do not read more; what is behind them is not
-/// worked out. Files of Parquet and Arrow have addresses as numbers and binaries, all others as text.
+/// Writes at most `rows_max` rows of a result; later rows are not computed. Parquet and Arrow files contain addresses as
+/// numbers and binaries, the other formats as text.
 ///
 /// # Errors
-/// Where the query fails, or `sink` does.
+/// If the query or writing fails.
 pub fn write(
     schema: &SchemaRef,
     answer: impl Iterator<Item = Result<RecordBatch, QueryError>>,
@@ -127,17 +134,17 @@ pub fn write(
     rows_max: Option<u64>,
     mut sink: impl Write + Send,
 ) -> Result<Written, QueryError> {
-    let shown = Shown::new(schema, matches!(format, Format::Parquet | Format::Arrow));
+    let converter = Converter::new(schema, matches!(format, Format::Parquet | Format::Arrow));
     let mut left = rows_max.unwrap_or(u64::MAX);
-    let mut written = Written { rows: 0, is_cut: false };
+    let mut written = Written { rows: 0, is_limited: false };
     let mut batches = answer.map_while(|batch| {
-        if written.is_cut {
+        if written.is_limited {
             return None;
         }
-        let batch = batch.and_then(|batch| shown.batch(&batch));
+        let batch = batch.and_then(|batch| converter.batch(&batch));
         Some(batch.map(|batch| {
-            written.is_cut = batch.num_rows() as u64 > left;
-            let batch = if written.is_cut { batch.slice(0, left as usize) } else { batch };
+            written.is_limited = batch.num_rows() as u64 > left;
+            let batch = if written.is_limited { batch.slice(0, left as usize) } else { batch };
             left -= batch.num_rows() as u64;
             written.rows += batch.num_rows() as u64;
             batch
@@ -146,14 +153,14 @@ pub fn write(
     match format {
         Format::Table => {
             let batches = batches.collect::<Result<Vec<RecordBatch>, _>>()?;
-            let table = pretty_format_batches_with_schema(shown.schema(), &batches).map_err(failed)?;
-            let shown = writeln!(sink, "{table}").and_then(|()| sink.flush());
-            shown.map_err(|e| failed(ArrowError::from(e)))?;
+            let table = pretty_format_batches_with_schema(converter.schema(), &batches).map_err(failed)?;
+            let printed = writeln!(sink, "{table}").and_then(|()| sink.flush());
+            printed.map_err(|e| failed(ArrowError::from(e)))?;
         }
         _ => {
-            let mut writer = Writer::new(format, &shown.schema, &mut sink)?;
-            // Of nothing there are still the names of columns.
-            writer.write(&RecordBatch::new_empty(shown.schema()))?;
+            let mut writer = Writer::new(format, &converter.schema, &mut sink)?;
+            // An empty result still has a header.
+            writer.write(&RecordBatch::new_empty(converter.schema()))?;
             batches.try_for_each(|batch| writer.write(&batch?))?;
             writer.finish()?;
         }
@@ -161,14 +168,14 @@ pub fn write(
     Ok(written)
 }
 
-/// How columns are shown.
-struct Shown {
+/// Conversion of columns for output.
+struct Converter {
     schema: SchemaRef,
-    /// Columns of addresses that are shown as text.
+    /// Families of address columns that are written as text.
     families: Vec<Option<Family>>,
 }
 
-impl Shown {
+impl Converter {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
@@ -178,7 +185,7 @@ impl Shown {
         let families: Vec<Option<Family>> = families.collect();
         let fields = schema.fields().iter().zip(&families).map(|(field, family)| match family {
             Some(_) => Arc::new(Field::new(field.name(), DataType::Utf8, field.is_nullable())),
-            // A file of Arrow has one dictionary a column, and batches have each their own.
+            // Arrow files have one dictionary per column, but each batch has its own.
             None => match field.data_type() {
                 DataType::Dictionary(_, values) => {
                     Arc::new(field.as_ref().clone().with_data_type(values.as_ref().clone()))
@@ -190,8 +197,8 @@ impl Shown {
     }
 
     fn batch(&self, batch: &RecordBatch) -> Result<RecordBatch, QueryError> {
-        let described = self.schema.fields().iter().zip(&self.families);
-        let columns = batch.columns().iter().zip(described).map(|(column, (field, family))| match family {
+        let field = self.schema.fields().iter().zip(&self.families);
+        let columns = batch.columns().iter().zip(field).map(|(column, (field, family))| match family {
             Some(family) => Ok(texts(*family, column)),
             None if column.data_type() != field.data_type() => {
                 cast(column, field.data_type()).map_err(failed)

@@ -1,4 +1,4 @@
-//! Queries against what plain loops over the same packets say.
+//! Queries, compared with plain loops over the same packets.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,14 +20,14 @@ priority=20,ip,nw_src=10.0.0.0/12,actions=drop
 priority=10,tcp6,actions=output:3
 ";
 
-/// A packet, what its key is, and when it came.
+/// A packet with its key and capture time.
 struct Packet {
     frame: Vec<u8>,
     key: FlowKey,
     time: u64,
 }
 
-/// Packets of which every rule matches some, and some match none.
+/// Generates packets that match every rule, and some that match none.
 fn packets(seed: u64, count: usize) -> Vec<Packet> {
     let mut random = Random::new(seed);
     let packet = |i: usize| {
@@ -61,7 +61,7 @@ fn save(path: &Path, packets: &[Packet], format: FileFormat) {
     writer.finish().unwrap();
 }
 
-/// A folder with captures and rules, and all packets in it.
+/// Creates a directory with captures and rules; returns it with all packets.
 fn archive() -> (tempfile::TempDir, Vec<Packet>) {
     let folder = tempfile::tempdir().unwrap();
     let mut all = Vec::new();
@@ -83,7 +83,7 @@ fn rules() -> Vec<Rule> {
     read(RULES, "rules", None, &ReadOptions::default()).unwrap()
 }
 
-/// The first rule of the highest priority that matches, by its match alone.
+/// Returns the first matching rule of the highest priority.
 fn winner(rules: &[Rule], key: &FlowKey) -> Option<usize> {
     (0..rules.len())
         .filter(|i| rules[*i].matches.matches(key))
@@ -96,11 +96,11 @@ fn session(threads: usize) -> Session {
     Session::new(&options).unwrap()
 }
 
-/// The answer as lines of CSV without the head; `{}` in the query is the folder.
+/// Returns the result as CSV lines without the header; `{}` in the query is the directory.
 fn ask_with(threads: usize, folder: &Path, sql: &str) -> Result<Vec<String>, QueryError> {
     let session = session(threads);
     session.packets(&[folder.display().to_string()])?;
-    let answer = session.ask(&sql.replace("{}", &folder.display().to_string()))?;
+    let answer = session.query(&sql.replace("{}", &folder.display().to_string()))?;
     let mut text = Vec::new();
     write(&answer.schema(), answer, Format::Csv, None, &mut text)?;
     Ok(String::from_utf8(text).unwrap().lines().skip(1).map(str::to_owned).collect())
@@ -117,7 +117,7 @@ fn refused(folder: &Path, sql: &str) -> String {
     ask_with(2, folder, sql).expect_err(sql).to_string()
 }
 
-/// How many packets there are of each kind.
+/// Counts packets by kind.
 fn counts<K: Ord>(packets: &[Packet], kind: impl Fn(&Packet) -> K) -> BTreeMap<K, usize> {
     packets.iter().fold(BTreeMap::new(), |mut counts, packet| {
         *counts.entry(kind(packet)).or_default() += 1;
@@ -126,7 +126,7 @@ fn counts<K: Ord>(packets: &[Packet], kind: impl Fn(&Packet) -> K) -> BTreeMap<K
 }
 
 #[test]
-fn rules_win_as_linear_search_says() {
+fn rule_functions_agree_with_linear_search() {
     let (folder, all) = archive();
     let rules = rules();
     let by_rule = counts(&all, |packet| winner(&rules, &packet.key));
@@ -151,7 +151,7 @@ fn rules_win_as_linear_search_says() {
 }
 
 #[test]
-fn flows_select_as_a_rule_of_that_match_does() {
+fn flow_agrees_with_a_rule_of_the_same_match() {
     let (folder, all) = archive();
     for text in [
         "tcp,tp_dst=80",
@@ -170,7 +170,7 @@ fn flows_select_as_a_rule_of_that_match_does() {
 }
 
 #[test]
-fn times_and_lengths_are_asked_before_packets_are_parsed() {
+fn time_and_length_conditions_are_evaluated_before_parsing() {
     let (folder, all) = archive();
     let second = |n: u64| 1_700_000_000_000_000_000 + n * 1_000_000_000;
     type Holds<'a> = &'a dyn Fn(&Packet) -> bool;
@@ -198,7 +198,7 @@ fn times_and_lengths_are_asked_before_packets_are_parsed() {
 }
 
 #[test]
-fn addresses_are_text_for_people_and_in_conditions() {
+fn addresses_are_text_in_output_and_conditions() {
     let (folder, all) = archive();
     let key = &all.iter().find(|packet| packet.key.get(Field::EthType) == 0x0800).unwrap().key;
     let address = std::net::Ipv4Addr::from(key.get(Field::Ipv4Src) as u32);
@@ -236,7 +236,7 @@ fn routes_are_the_longest_prefix() {
 }
 
 #[test]
-fn files_folders_and_patterns_are_tables() {
+fn files_directories_and_patterns_are_tables() {
     let (folder, all) = archive();
     let sql = "SELECT substr(file, length(file) - 5) AS f, count(*), min(packet), max(packet) FROM '{}' GROUP BY 1 ORDER BY 1";
     assert_eq!(ask(folder.path(), sql), ["a.pcap,3000,0,2999", "c.pcap,9000,0,8999", "pcapng,6000,0,5999"]);
@@ -246,21 +246,21 @@ fn files_folders_and_patterns_are_tables() {
     let sql = "SELECT count(*) FROM '{}/a.pcap' x JOIN '{}/a.pcap' y ON x.packet = y.packet";
     assert_eq!(ask(folder.path(), sql), ["3000"]);
     let none = refused(folder.path(), "SELECT count(*) FROM '{}/*.nothing'");
-    assert!(none.contains("there is no capture here"), "{none}");
+    assert!(none.contains("no captures found"), "{none}");
 }
 
 #[test]
-fn answers_come_in_every_format_and_can_be_asked_again() {
+fn results_are_written_in_every_format_and_can_be_queried() {
     let (folder, _) = archive();
     let session = session(2);
     session.packets(&[folder.path().display().to_string()]).unwrap();
     let sql = "SELECT packet, time, nw_src, nw_dst, ipv6_dst, dl_dst, tp_dst, nw_proto, dl_type FROM packets";
     let path = folder.path().join("x.parquet");
-    let answer = session.ask(sql).unwrap();
+    let answer = session.query(sql).unwrap();
     let written =
         write(&answer.schema(), answer, Format::Parquet, None, File::create(&path).unwrap()).unwrap();
-    assert_eq!((written.rows, written.is_cut), (18_000, false));
-    // Rules are found in what was kept as they are in the captures.
+    assert_eq!((written.rows, written.is_limited), (18_000, false));
+    // Rules match written results as they match captures.
     let by_rule = "SELECT matches('{}/rules.flows') AS r, count(*) FROM @ GROUP BY 1 ORDER BY 1 NULLS FIRST";
     let kept = "(SELECT * FROM '{}/x.parquet')";
     assert_eq!(
@@ -270,7 +270,7 @@ fn answers_come_in_every_format_and_can_be_asked_again() {
 
     let of = |format: Format, rows_max: Option<u64>| {
         let answer =
-            session.ask("SELECT nw_proto, count(*) AS n FROM packets GROUP BY 1 ORDER BY 1").unwrap();
+            session.query("SELECT nw_proto, count(*) AS n FROM packets GROUP BY 1 ORDER BY 1").unwrap();
         let mut bytes = Vec::new();
         let written = write(&answer.schema(), answer, format, rows_max, &mut bytes).unwrap();
         (bytes, written)
@@ -280,7 +280,7 @@ fn answers_come_in_every_format_and_can_be_asked_again() {
     assert!(text.starts_with("[{\"nw_proto\":6,\"n\":") && text.trim_end().ends_with("}]"), "{text}");
     let (text, written) = of(Format::NdJson, Some(1));
     assert_eq!(String::from_utf8(text).unwrap().lines().count(), 1);
-    assert!(written.is_cut);
+    assert!(written.is_limited);
     let (text, _) = of(Format::Table, None);
     assert!(String::from_utf8(text).unwrap().contains("| nw_proto | n"));
     let (bytes, _) = of(Format::Arrow, None);
@@ -290,7 +290,7 @@ fn answers_come_in_every_format_and_can_be_asked_again() {
 }
 
 #[test]
-fn of_a_damaged_capture_come_the_packets_before_the_damage_and_a_warning() {
+fn damaged_captures_yield_the_packets_before_the_damage_and_a_warning() {
     let (folder, _) = archive();
     let whole = std::fs::read(folder.path().join("a.pcap")).unwrap();
     let cut = folder.path().join("more/d.pcap");
@@ -299,32 +299,32 @@ fn of_a_damaged_capture_come_the_packets_before_the_damage_and_a_warning() {
     file.write_all(b"this is none").unwrap();
     let session = session(2);
     session.packets(&[folder.path().display().to_string()]).unwrap();
-    let answer = session.ask("SELECT count(*) FROM packets").unwrap();
+    let answer = session.query("SELECT count(*) FROM packets").unwrap();
     let mut text = Vec::new();
     write(&answer.schema(), answer, Format::Csv, None, &mut text).unwrap();
     assert_eq!(String::from_utf8(text).unwrap(), "count(*)\n20999\n");
     let mut damage = session.progress().take_damage();
     damage.sort();
     assert!(damage[0].contains("d.pcap: the file ends within record 2999"), "{damage:?}");
-    assert!(damage[1].contains("e.pcap: this is no pcap"), "{damage:?}");
+    assert!(damage[1].contains("e.pcap: not a pcap"), "{damage:?}");
     let named = PathBuf::from(folder.path()).join("more/e.pcap");
     let error = session.packets(&[named.display().to_string()]).unwrap_err().to_string();
-    assert!(error.contains("e.pcap: this is no pcap"), "{error}");
+    assert!(error.contains("e.pcap: not a pcap"), "{error}");
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_name_the_cause() {
     let (folder, _) = archive();
     std::fs::write(folder.path().join("bad.flows"), "tcp,tp_dts=80,actions=drop").unwrap();
     for (sql, wanted) in [
         ("SELECT matches('{}/bad.flows') FROM packets", "bad.flows:1:5"),
         ("SELECT matches('{}/none.flows') FROM packets", "none.flows: No such file"),
-        ("SELECT matches(file) FROM packets", "a text in quotes"),
+        ("SELECT matches(file) FROM packets", "expected a text in quotes"),
         ("SELECT flow('tcp,tp_dts=80') FROM packets", "tp_dts"),
-        ("SELECT matches('{}/rules.flows') FROM (SELECT tp_dst FROM packets)", "not here: "),
-        ("SELECT matches('{}/rules.flows') FROM packets a, packets b", "two columns"),
-        ("SELECT route('{}/routes.txt', tp_dst) FROM packets", "UInt16 is no address"),
-        ("SELECT route(file, nw_dst) FROM packets", "route: a text in quotes"),
+        ("SELECT matches('{}/rules.flows') FROM (SELECT tp_dst FROM packets)", "missing here: "),
+        ("SELECT matches('{}/rules.flows') FROM packets a, packets b", "is ambiguous"),
+        ("SELECT route('{}/routes.txt', tp_dst) FROM packets", "UInt16 is not an address type"),
+        ("SELECT route(file, nw_dst) FROM packets", "route: expected a text constant"),
         ("SELECT in_prefix(nw_src, '10.0.0.1/8') FROM packets", "in_prefix: `10.0.0.1/8`"),
         ("SELECT nothing FROM packets", "No field named nothing"),
         ("SELEC 1", "SELEC"),
@@ -336,14 +336,14 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
-fn memory_is_bounded_and_what_does_not_fit_goes_to_files() {
+fn memory_is_bounded_and_larger_sorts_spill() {
     let (folder, all) = archive();
     let mut options = Options::default();
     (options.threads, options.memory_max) = (NonZeroUsize::new(2), 32 << 20);
     let session = Session::new(&options).unwrap();
     session.packets(&[folder.path().display().to_string()]).unwrap();
     let often = "(VALUES (1), (2), (3), (4), (5), (6), (7), (8), (9), (10))";
-    let answer = session.ask(&format!("SELECT frame FROM packets, {often} ORDER BY frame")).unwrap();
+    let answer = session.query(&format!("SELECT frame FROM packets, {often} ORDER BY frame")).unwrap();
     let (mut rows, mut last) = (0, Vec::new());
     let mut wanted: Vec<Vec<u8>> = all.into_iter().map(|packet| packet.frame).collect();
     wanted.sort();
@@ -360,7 +360,7 @@ fn memory_is_bounded_and_what_does_not_fit_goes_to_files() {
 }
 
 #[test]
-fn packets_enter_at_the_first_table() {
+fn rules_of_table_0_classify() {
     let (folder, all) = archive();
     let rules = "table=0,priority=10,tcp,actions=goto_table:1\ntable=1,priority=50,tcp,tp_dst=443,actions=output:9\n\
                  table=1,priority=1,actions=drop\n";
@@ -376,9 +376,9 @@ fn packets_enter_at_the_first_table() {
 }
 
 #[test]
-fn of_what_family_packets_are_is_known_or_they_match_nothing() {
+fn packets_of_unknown_type_match_nothing() {
     let (folder, all) = archive();
-    // Packets of IPv6 have no address of IPv4, and nothing else says what they are.
+    // IPv6 packets have no IPv4 address, and there is no other column for the type.
     let v4 =
         |packet: &&Packet| packet.key.get(Field::EthType) == 0x0800 && packet.key.get(Field::NwProto) == 6;
     let v4 = all.iter().filter(v4).count();
@@ -393,7 +393,7 @@ fn of_what_family_packets_are_is_known_or_they_match_nothing() {
 }
 
 #[test]
-fn each_file_is_read_once_by_whatever_names() {
+fn a_file_given_by_several_names_is_read_once() {
     let (folder, _) = archive();
     std::os::unix::fs::symlink("..", folder.path().join("more/loop")).unwrap();
     assert_eq!(ask(folder.path(), "SELECT count(*) FROM packets"), ["18000"]);
@@ -403,7 +403,7 @@ fn each_file_is_read_once_by_whatever_names() {
     let session = session(2);
     let name = |of: &str| folder.path().join(of).display().to_string();
     session.packets(&[name("a.pcap1"), name("more/../a.pcap1"), name("")]).unwrap();
-    let answer = session.ask("SELECT count(*) FROM packets").unwrap();
+    let answer = session.query("SELECT count(*) FROM packets").unwrap();
     let mut text = Vec::new();
     write(&answer.schema(), answer, Format::Csv, None, &mut text).unwrap();
     assert_eq!(text, b"count(*)\n18000\n");
@@ -424,20 +424,20 @@ fn many_small_captures_are_read_together() {
     let session = session(1);
     session.packets(&[folder.path().display().to_string()]).unwrap();
     let sizes =
-        session.ask("SELECT file, packet FROM packets").unwrap().map(|batch| batch.unwrap().num_rows());
+        session.query("SELECT file, packet FROM packets").unwrap().map(|batch| batch.unwrap().num_rows());
     assert_eq!(sizes.collect::<Vec<_>>(), [900], "one batch");
 }
 
 #[test]
-fn an_explained_query_shows_which_rules() {
+fn explain_shows_the_rule_files() {
     let (folder, _) = archive();
     let sql = "EXPLAIN SELECT count(*) FROM packets WHERE flow('udp') AND matches('{}/rules.flows') = 1";
-    let told = ask_with(2, folder.path(), sql).unwrap().join("\n");
-    assert!(told.contains("flow('udp')(") && told.contains("rules.flows')("), "{told}");
+    let plan = ask_with(2, folder.path(), sql).unwrap().join("\n");
+    assert!(plan.contains("flow('udp')(") && plan.contains("rules.flows')("), "{plan}");
 }
 
 #[test]
-fn what_is_written_can_be_asked() {
+fn written_results_can_be_queried() {
     let (folder, _) = archive();
     let session = session(2);
     session.packets(&[folder.path().display().to_string()]).unwrap();
@@ -452,7 +452,7 @@ fn what_is_written_can_be_asked() {
     ];
     for (name, format) in formats {
         let path = folder.path().join(name);
-        let answer = session.ask(&sql).unwrap();
+        let answer = session.query(&sql).unwrap();
         write(&answer.schema(), answer, format, None, File::create(&path).unwrap()).unwrap();
         let kept = format!("SELECT count(*), sum(tp_dst), count(a) FROM '{}'", path.display());
         let direct = "SELECT count(*), sum(tp_dst), count(action('{}/rules.flows')) FROM packets";
@@ -461,7 +461,7 @@ fn what_is_written_can_be_asked() {
 }
 
 #[test]
-fn a_query_asks_and_changes_nothing() {
+fn statements_that_change_data_are_rejected() {
     let (folder, _) = archive();
     for sql in
         ["CREATE VIEW v AS SELECT 1", "COPY (SELECT 1) TO '{}/c.csv'", "DROP TABLE packets", "SET x.y = 1"]
@@ -475,17 +475,17 @@ fn a_query_asks_and_changes_nothing() {
         assert!(said.contains("flow: "), "{wrong}: {said}");
     }
     let said = refused(folder.path(), "SELECT packet FROM packets ORDER BY flow('udp')");
-    assert!(said.contains("name flow(..) in SELECT"), "{said}");
+    assert!(said.contains("add flow(..) to SELECT"), "{said}");
 }
 
 #[test]
-fn addresses_are_known_by_parquet_too() {
+fn parquet_files_keep_the_form_of_addresses() {
     let (folder, _) = archive();
     let session = session(2);
     session.packets(&[folder.path().display().to_string()]).unwrap();
     let path = folder.path().join("p.parquet");
     let answer =
-        session.ask("SELECT nw_src, ipv6_dst, dl_src, dl_type, tp_dst, nw_proto FROM packets").unwrap();
+        session.query("SELECT nw_src, ipv6_dst, dl_src, dl_type, tp_dst, nw_proto FROM packets").unwrap();
     write(&answer.schema(), answer, Format::Parquet, None, File::create(&path).unwrap()).unwrap();
     let text = "SELECT nw_src, ipv6_dst FROM '{}/p.parquet' WHERE nw_src > '10.0.0.1' ORDER BY 1 LIMIT 1";
     assert!(ask(folder.path(), text)[0].starts_with("10."), "{:?}", ask(folder.path(), text));
@@ -517,8 +517,8 @@ fn addresses_are_grouped_by_network() {
     let one = &ask(folder.path(), sql)[0];
     assert_eq!(*one, format!("{0},{0},2001:db8::/32,0.0.0.0/0", wanted.len() - 1));
     for (sql, what) in [
-        ("SELECT network(nw_dst, 33) FROM packets", "have 0 to 32 bits, and not 33"),
-        ("SELECT network(ipv6_dst, tp_dst) FROM packets", "the same for all rows"),
+        ("SELECT network(nw_dst, 33) FROM packets", "must be 0 to 32, not 33"),
+        ("SELECT network(ipv6_dst, tp_dst) FROM packets", "must be a constant number"),
         ("SELECT network(dl_src, 24) FROM packets", "Ethernet addresses have no prefixes"),
     ] {
         assert!(refused(folder.path(), sql).contains(what), "{}", refused(folder.path(), sql));
@@ -553,14 +553,14 @@ fn next_hops_have_names() {
 }
 
 #[test]
-fn what_is_missed_is_said_so_that_it_can_be_mended() {
+fn errors_suggest_a_fix() {
     let (folder, _) = archive();
     std::fs::write(folder.path().join("arp.flows"), "arp,arp_tpa=10.0.0.0/8,actions=drop\n").unwrap();
     std::fs::write(folder.path().join("hosts.csv"), "ip,name\n10.0.0.1,a\n").unwrap();
     for (sql, what) in [
         (
             "SELECT matches('{}/arp.flows') FROM (SELECT dl_type, nw_dst FROM packets)",
-            "columns that are not here: arp_tpa",
+            "columns that are missing here: arp_tpa",
         ),
         ("SELECT name FROM packets JOIN '{}/hosts.csv' ON nw_src = ip", "write address(nw_src) = text"),
     ] {
@@ -569,8 +569,8 @@ fn what_is_missed_is_said_so_that_it_can_be_mended() {
     let joined = "SELECT count(*) FROM packets JOIN '{}/hosts.csv' ON address(nw_src) = ip";
     ask(folder.path(), joined);
     let none = session(1);
-    let Err(error) = none.ask("SELECT count(*) FROM packets") else { panic!("there are no captures") };
+    let Err(error) = none.query("SELECT count(*) FROM packets") else { panic!("there are no captures") };
     assert!(error.to_string().contains("FROM 'trace.pcap'"), "{error}");
-    let Err(error) = none.ask("SELECT count(*) FROM day1.pcap") else { panic!("a name without quotes") };
+    let Err(error) = none.query("SELECT count(*) FROM day1.pcap") else { panic!("a name without quotes") };
     assert!(error.to_string().contains("FROM 'day1.pcap'"), "{error}");
 }

@@ -1,17 +1,18 @@
-//! The arguments of `flowlane query`.
+//! Arguments of `flowlane query`.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use flowlane_query::Format;
 
 const HELP: &str = "\
-The captures are the table `packets`; other tables are called as files, folders and patterns: FROM 'archive/*.pcap.gz',
-FROM 'flows.parquet'. Columns are fields as in rules (nw_src, tp_dst, ..), and file, packet, time, captured, length, fault
-and frame; DESCRIBE packets lists them. Functions beside those of SQL (Apache DataFusion's):
+The captures form the table `packets`; other tables are named by file, directory or pattern: FROM 'archive/*.pcap.gz',
+FROM 'flows.parquet'. Columns are the match fields of rules (nw_src, tp_dst, ..), and file, packet, time, captured,
+length, fault and frame; DESCRIBE packets lists them. Functions in addition to those of Apache DataFusion:
 
-  matches('rules.txt')          number of the rule that wins, from 0; action('rules.txt') and priority('rules.txt') of it
-  flow('tcp,tp_dst=443')        whether the packet is of such a flow
+  matches('rules.txt')          number of the matching rule, from 0; also action('rules.txt') and priority('rules.txt')
+  flow('tcp,tp_dst=443')        true if the packet matches this flow
   route('routes.txt', nw_dst)   next hop of an address
   in_prefix(nw_src, '10.0.0.0/8'), address(nw_src)
 
@@ -21,51 +22,35 @@ Examples:
   flowlane query \"SELECT * FROM packets WHERE flow('tcp,tcp_flags=+syn-ack')\" t.pcap.gz --output syn.parquet
   flowlane query \"SELECT time, nw_src FROM 'a.pcap' WHERE time >= '2026-01-01T00:00:00Z' AND nw_dst = '192.0.2.1'\"";
 
-/// How answers are written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum AnswerFormat {
-    /// A table for people.
-    Table,
-    /// Comma-separated values.
-    Csv,
-    /// One JSON array.
-    Json,
-    /// A JSON object a line.
-    Ndjson,
-    /// A Parquet file.
-    Parquet,
-    /// An Arrow file.
-    Arrow,
-}
-
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct QueryOptions {
-    /// The query; - reads it from standard input.
+    /// SQL query; - reads it from standard input.
     #[arg(value_name = "SQL")]
     pub(crate) sql: String,
-    /// Captures (pcap, pcapng, packed by gzip or zstd or not), folders of them, and patterns; - is standard input.
+    /// Captures (pcap or pcapng, optionally compressed by gzip or zstd), directories and patterns; - is standard input.
     #[arg(value_name = "CAPTURE")]
     pub(crate) captures: Vec<String>,
-    /// Write the answer here: .parquet, .arrow, .csv, .json or .ndjson say how, unless --format does.
+    /// Write the result here; .parquet, .arrow, .csv, .json or .ndjson selects the format, unless --format does.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// How the answer is written; a table where neither this nor the output's name says it.
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) format: Option<AnswerFormat>,
-    /// Give so many rows at most, 0 for all; 100 of a table where it is left out.
+    /// Output format [default: by the name of --output, else a table].
+    #[arg(long, value_parser = super::values::named::<Format>(), value_name = "FORMAT")]
+    pub(crate) format: Option<Format>,
+    /// Maximum number of rows; 0 for no limit [default: 100 for a table].
     #[arg(long, value_name = "N")]
     pub(crate) rows: Option<u64>,
-    /// Threads; as many as there are cores where it is left out.
+    /// Number of threads [default: the number of cores].
     #[arg(long, value_name = "N", value_parser = super::values::threads)]
     pub(crate) threads: Option<NonZeroUsize>,
-    /// Bytes (512M, 4G) that sorting, grouping and joining may take in memory; what needs more goes to files where it can.
+    /// Memory limit of sorts, groupings and joins in bytes (512M, 4G); larger ones spill to disk where possible.
     #[arg(long, default_value = "256M", value_name = "BYTES", value_parser = super::values::bytes)]
     pub(crate) memory_max: usize,
-    /// Port that packets came in at.
+    /// Ingress port number of packets.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) in_port: u32,
-    /// Read packets in VXLAN, GENEVE and GTP-U in the place of what carries them; they have the tunnel's fields (tun_id, ..).
+    /// Parse the inner headers of VXLAN, GENEVE and GTP-U packets instead of the outer ones; tunnel fields (tun_id, ..) are
+    /// set.
     #[arg(long)]
     pub(crate) decapsulate: bool,
 }

@@ -1,85 +1,91 @@
-//! The arguments of `flowlane route`.
+//! Arguments of `flowlane route`.
 
 use std::path::{Path, PathBuf};
 
-use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
+use flowlane::generate::Locality;
+use flowlane::isa::Variant;
 use flowlane::route::HopSize;
 use flowlane::route::engine::Engine;
 use flowlane::route::read::AnyPrefix;
 
-/// Most routes of a file, where nothing else is asked for.
+use super::values::{OrAuto, one_of, or_auto};
+
+/// Default limit of routes in a file.
 const ROUTES_MAX: usize = 10_000_000;
 
-/// How a file of routes is written.
+/// Variants of forwarding tables.
+pub(crate) const FIB_VARIANTS: [Variant; 3] = [Variant::Scalar, Variant::Avx2, Variant::Avx512];
+
+/// Format of a file of routes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum RoutesFormat {
-    /// By its content.
+    /// Detected from the content.
     Auto,
-    /// A prefix and perhaps its next hop a line.
+    /// A prefix and an optional next hop per line.
     Plain,
-    /// What `ip route` prints.
+    /// Output of `ip route`.
     IpRoute,
-    /// An MRT dump of a table.
+    /// MRT dump of a routing table.
     Mrt,
 }
 
 /// A file of routes.
 #[derive(Debug, Args)]
 pub(crate) struct RoutesInput {
-    /// Routes (may be packed by gzip or zstd): prefixes with next hops, the output of `ip route`, or an MRT dump.
+    /// Routes (may be compressed by gzip or zstd): prefixes with next hops, the output of `ip route`, or an MRT dump.
     #[arg(long, value_name = "FILE")]
     pub(crate) routes: PathBuf,
-    /// How the routes are written.
+    /// Format of the routes.
     #[arg(long, value_enum, default_value = "auto", value_name = "FORMAT")]
     pub(crate) routes_format: RoutesFormat,
-    /// Of `ip route show table all`, the table to read.
+    /// Table to read from the output of `ip route show table all`.
     #[arg(long, default_value = "main", value_name = "NAME")]
     pub(crate) table: String,
-    /// Refuse files with more routes.
+    /// Maximum number of routes; a larger file is rejected.
     #[arg(long, default_value_t = ROUTES_MAX, value_name = "N")]
     pub(crate) routes_max: usize,
 }
 
 impl RoutesInput {
-    /// A file in whichever format.
+    /// A file whose format is detected.
     pub(crate) fn of(path: &Path) -> Self {
         let (routes, table) = (path.to_owned(), "main".to_owned());
         Self { routes, routes_format: RoutesFormat::Auto, table, routes_max: ROUTES_MAX }
     }
 }
 
-/// How forwarding tables are made.
+/// Parameters of forwarding tables.
 #[derive(Debug, Args)]
 pub(crate) struct FibShape {
-    /// Bytes of a next hop: 1, 2, 4 or 8; where left out, as few as hold all.
+    /// Next-hop size in bytes: 1, 2, 4 or 8 [default: the smallest that fits].
     #[arg(long, value_name = "BYTES")]
     pub(crate) hop_size: Option<HopSize>,
     /// Next hop of addresses without a route.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) default_next_hop: u64,
-    /// Most memory that a forwarding table may take, in MiB.
+    /// Memory limit of a forwarding table in MiB.
     #[arg(long, default_value_t = 1024, value_name = "MIB")]
     pub(crate) memory_max: usize,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RouteVerb {
-    /// Say which route each address takes.
+    /// Look up the route of each address.
     #[command(after_help = LOOKUP_HELP)]
     Lookup(RouteLookupOptions),
-    /// Say what is in a file of routes, and how large its forwarding tables are.
+    /// Print a route file's prefix lengths, next hops and forwarding-table sizes.
     #[command(after_help = SHOW_HELP)]
     Show(RouteShowOptions),
-    /// Measure every engine and variant on a file of routes.
+    /// Benchmark every engine and variant on a file of routes.
     #[command(after_help = BENCH_HELP)]
     Bench(RouteBenchOptions),
 }
 
 const LOOKUP_HELP: &str = "\
-Addresses as arguments give a table; a file of them gives CSV with the header `address,prefix,next_hop,via`, where \
-prefix is empty if there is no route, and a summary on standard error. Every answer of the engine is compared with \
-the longest prefix of the routes themselves; exit with 1 at a difference.
+Addresses given as arguments produce a table; a file of addresses produces CSV with the header \
+`address,prefix,next_hop,via` (prefix is empty if there is no route) and a summary on standard error. Every result \
+is compared with the longest matching prefix of the routes; a difference ends with exit code 1.
 
 Examples:
   ip route show | flowlane route lookup --routes /dev/stdin 192.0.2.1
@@ -90,21 +96,21 @@ Examples:
 pub(crate) struct RouteLookupOptions {
     #[command(flatten)]
     pub(crate) routes: RoutesInput,
-    /// Addresses, one a line (may be packed by gzip or zstd).
+    /// File of addresses, one per line (may be compressed by gzip or zstd).
     #[arg(long, value_name = "FILE")]
     pub(crate) addresses: Option<PathBuf>,
     /// Engine: auto, dir24 (IPv4) or compact (both).
-    #[arg(long, default_value = "auto", value_name = "NAME", value_parser = engine_names())]
-    pub(crate) engine: String,
-    /// Variant of the engine; the one chosen for this machine where left out.
-    #[arg(long, value_name = "NAME", value_parser = fib_variant_names())]
-    pub(crate) variant: Option<String>,
+    #[arg(long, default_value = "auto", value_name = "NAME", value_parser = or_auto::<Engine>())]
+    pub(crate) engine: OrAuto<Engine>,
+    /// Variant of the engine [default: the one selected for this machine].
+    #[arg(long, value_name = "NAME", value_parser = one_of(&FIB_VARIANTS))]
+    pub(crate) variant: Option<Variant>,
     #[command(flatten)]
     pub(crate) shape: FibShape,
     /// Write CSV here.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Write answers and summary as one JSON document.
+    /// Write results and summary as one JSON document.
     #[arg(long)]
     pub(crate) json: bool,
     /// Addresses to look up.
@@ -123,10 +129,10 @@ pub(crate) struct RouteShowOptions {
     pub(crate) routes: RoutesInput,
     #[command(flatten)]
     pub(crate) shape: FibShape,
-    /// List the routes inside this prefix, and the one around it, instead.
+    /// List the routes inside this prefix and those that cover it instead.
     #[arg(long, value_name = "PREFIX")]
     pub(crate) subtree: Option<AnyPrefix>,
-    /// Most next hops shown, those with most routes first.
+    /// Maximum number of next hops shown, those with most routes first.
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) next_hops: usize,
     /// Print as JSON.
@@ -135,8 +141,8 @@ pub(crate) struct RouteShowOptions {
 }
 
 const BENCH_HELP: &str = "\
-Engines and variants take turns within one run; figures are medians. Updates are withdrawals, announcements and \
-changes of routes of the table, one at a time, or those of a trace, whose lines are `time a|w prefix next-hop`.
+Engines and variants run interleaved; figures are medians. Each update withdraws, announces or changes one route \
+of the table; a trace of updates has lines `time a|w prefix next-hop`.
 
 Examples:
   flowlane route bench --routes table.txt.gz
@@ -148,43 +154,34 @@ pub(crate) struct RouteBenchOptions {
     pub(crate) routes: RoutesInput,
     #[command(flatten)]
     pub(crate) shape: FibShape,
-    /// Only this engine.
-    #[arg(long, default_value = "auto", value_name = "NAME", value_parser = engine_names())]
-    pub(crate) engine: String,
-    /// Only this variant.
-    #[arg(long, value_name = "NAME", value_parser = fib_variant_names())]
-    pub(crate) variant: Option<String>,
-    /// A trace of updates to be replayed (may be packed by gzip or zstd).
+    /// Measure only this engine.
+    #[arg(long, default_value = "auto", value_name = "NAME", value_parser = or_auto::<Engine>())]
+    pub(crate) engine: OrAuto<Engine>,
+    /// Measure only this variant.
+    #[arg(long, value_name = "NAME", value_parser = one_of(&FIB_VARIANTS))]
+    pub(crate) variant: Option<Variant>,
+    /// Trace of updates to replay (may be compressed by gzip or zstd).
     #[arg(long, value_name = "FILE")]
     pub(crate) updates: Option<PathBuf>,
-    /// How often the same route is hit again: uniform, zipf:S or pareto:A,B.
+    /// Distribution of lookups over routes: uniform, zipf:S or pareto:A,B.
     #[arg(long, default_value = "uniform", value_name = "LOCALITY")]
-    pub(crate) locality: String,
-    /// Share of addresses that lie anywhere, 0 to 1.
+    pub(crate) locality: Locality,
+    /// Share of uniformly random addresses, 0 to 1.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     pub(crate) miss: f64,
-    /// Number of addresses of a pass.
+    /// Number of addresses per pass.
     #[arg(long, default_value_t = 1 << 20, value_name = "N")]
     pub(crate) count: usize,
-    /// Number of addresses of a batch.
+    /// Number of addresses per batch.
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch: u32,
-    /// About so many seconds for the lookups of each family.
+    /// Approximate time for the lookups of each family, in seconds.
     #[arg(long, default_value_t = 3.0, value_name = "S")]
     pub(crate) seconds: f64,
-    /// Another seed, other addresses and updates.
+    /// Seed of addresses and updates.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
     /// Print as JSON.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-fn engine_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(["auto"].into_iter().chain(Engine::ALL.map(Engine::name)))
-}
-
-/// Parses the name of a variant of forwarding tables.
-fn fib_variant_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(["scalar", "avx2", "avx512"])
 }

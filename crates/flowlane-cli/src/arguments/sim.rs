@@ -1,4 +1,4 @@
-//! The arguments of `flowlane sim`.
+//! Arguments of `flowlane sim`.
 
 use std::path::PathBuf;
 
@@ -11,13 +11,13 @@ CONFIG is TOML, and every key is optional. Keys of [machine] are those of `flowl
 
   preset = \"paper\"                     # or \"skylake-sp\"
   [workload]
-  tables = 20                          # 1: an exact-match cache; several: a search through tuples
+  tables = 20                          # 1: an exact-match cache; more: tuple space search
   entries = 1024
   [run]
   approaches = [\"software\", \"bulk\", \"halo-non-blocking\", \"near-l2\", \"tcam\"]
   [machine.accelerator]
   remote = \"mesh\"
-  [sweep]                              # every combination
+  [sweep]                              # runs every combination
   \"workload.tables\" = [5, 10, 15, 20]
 
 Examples:
@@ -83,7 +83,7 @@ pub(crate) enum SimVerb {
     /// Simulate lookups with a configuration.
     #[command(after_help = RUN_HELP)]
     Run {
-        /// The configuration; /dev/null for all defaults.
+        /// Configuration file; /dev/null for all defaults.
         config: PathBuf,
         /// Write the effective configuration, with all numbers, to this file; for a sweep, that of the first run.
         #[arg(long, value_name = "FILE")]
@@ -132,12 +132,12 @@ pub(crate) enum SimVerb {
     /// Write the steps of single lookups as a trace for browsers.
     #[command(after_help = TRACE_HELP)]
     Trace {
-        /// The configuration; /dev/null for all defaults.
+        /// Configuration file; /dev/null for all defaults.
         config: PathBuf,
         /// The lookup approach.
         #[arg(long, default_value = "halo-blocking", value_name = "NAME")]
         approach: String,
-        /// The first lookup, counted after the warm-up.
+        /// Index of the first lookup, counted after the warm-up.
         #[arg(long, default_value_t = 0, value_name = "N")]
         lookup: u64,
         /// The number of lookups.
@@ -152,7 +152,7 @@ pub(crate) enum SimVerb {
 /// The options of `flowlane sim paper`.
 #[derive(Debug, Args)]
 pub(crate) struct SimPaperOptions {
-    /// The machine: paper, skylake-sp, or a TOML file with `preset` and `[machine]` as `flowlane sim run` reads.
+    /// Machine: paper, skylake-sp, or a TOML file with `preset` and `[machine]` as for `flowlane sim run`.
     #[arg(long, default_value = "paper", value_name = "PRESET|FILE")]
     pub(crate) preset: String,
     #[command(flatten)]
@@ -192,10 +192,10 @@ pub(crate) struct SimWhatIfOptions {
     /// The table of the rules, if the file has several.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) table: u8,
-    /// The simulated machine: paper, skylake-sp, or a TOML file with `preset` and `[machine]` as `flowlane sim run` reads.
+    /// Simulated machine: paper, skylake-sp, or a TOML file with `preset` and `[machine]` as for `flowlane sim run`.
     #[arg(long, default_value = "skylake-sp", value_name = "PRESET|FILE")]
     pub(crate) preset: String,
-    /// Flows of an exact-match cache in front of the simulated tables; 0 for none.
+    /// Flows in an exact-match cache in front of the simulated tables; 0 for none.
     #[arg(long, default_value_t = 0, value_name = "FLOWS", value_parser = clap::value_parser!(u32).range(0..=1 << 22))]
     pub(crate) cache: u32,
     /// Extrapolate energy and area of TCAMs beyond the capacities of the paper's Table 4 (1 KB to 1 MB).

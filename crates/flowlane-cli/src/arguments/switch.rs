@@ -1,12 +1,12 @@
-//! The arguments of `flowlane switch`.
+//! Arguments of `flowlane switch`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
 const SWITCH_RUN_HELP: &str = "\
-Runs until every port has come to its end, --duration or --packets is reached, or Ctrl-C; then prints \
-what went through each port, rule and stage.
+Runs until every port has ended, --duration or --packets is reached, or Ctrl-C; then prints the counters of \
+ports, rules and stages.
 
 Examples:
   flowlane switch run examples/quickstart.toml
@@ -16,14 +16,14 @@ Examples:
   flowlane switch run bridge.toml --socket /tmp/bridge.sock
   flowlane switch run gateway.toml --changes changes.flows
 
-A file of changes has a flow-mod a line, as `ovs-ofctl bundle` reads them, and when to make it:
+A file of changes has one flow-mod per line, in the syntax of `ovs-ofctl bundle`, after its time in seconds:
   @0.5 add table=0,priority=100,tcp,tp_dst=22,actions=drop
   @2.5 delete table=0,tcp";
 
 #[derive(Args, Debug)]
 #[command(after_help = SWITCH_RUN_HELP)]
 pub(crate) struct SwitchOptions {
-    /// Its configuration.
+    /// Configuration file (TOML).
     pub(crate) config: PathBuf,
     /// Stop after this many seconds.
     #[arg(long, value_name = "SECONDS")]
@@ -31,22 +31,20 @@ pub(crate) struct SwitchOptions {
     /// Stop after this many received packets.
     #[arg(long, value_name = "N")]
     pub(crate) packets: Option<u64>,
-    /// Microseconds that a packet waits at most for others to fill its batch, where a table is on a CUDA device;
-    /// instead of what the configuration says.
+    /// Maximum time in microseconds that a packet waits for its batch to fill, for tables on a CUDA device; overrides the
+    /// configuration.
     #[arg(long, value_name = "MICROSECONDS")]
     pub(crate) max_delay: Option<u64>,
-    /// Most rules shown of each table, those with most packets first.
+    /// Maximum number of rules shown per table, those with most packets first.
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) rules: usize,
-    /// Run every SIMD variant on every packet, compare with the scalar one, and stop at a difference (exit
-    /// code 1).
+    /// Run every SIMD variant on every packet, compare with the scalar one, and stop at a difference (exit code 1).
     #[arg(long)]
     pub(crate) validate_simd: bool,
-    /// Answer on this control socket. Where it is left out, a switch with ports of the system (TAP, AF_PACKET) answers on
-    /// the usual one.
+    /// Path of the control socket [default: the standard path, if the switch has system ports (TAP, AF_PACKET)].
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// Make the changes in this file, each at its time, in seconds since the start.
+    /// Apply the flow-mods of this file, each at its time in seconds since the start.
     #[arg(long, value_name = "FILE")]
     pub(crate) changes: Option<PathBuf>,
     /// Print the counters as JSON.
@@ -54,10 +52,10 @@ pub(crate) struct SwitchOptions {
     pub(crate) json: bool,
 }
 
-/// Which switch that runs, and how it is told.
+/// The running switch that a command addresses.
 #[derive(Args, Debug)]
-pub(crate) struct Running {
-    /// The switch's control socket; where it is left out, the usual one.
+pub(crate) struct RunningSwitch {
+    /// Control socket of the switch [default: the standard path].
     #[arg(long, value_name = "PATH", env = "FLOWLANE_SOCKET")]
     pub(crate) socket: Option<PathBuf>,
     /// Print as JSON.
@@ -69,139 +67,139 @@ pub(crate) struct Running {
 pub(crate) enum SwitchVerb {
     /// Run a switch.
     Run(SwitchOptions),
-    /// Check a configuration and the rules that it names, without opening a port.
+    /// Check a configuration and its rules, without opening a port.
     #[command(after_help = "Example:\n  flowlane switch check examples/quickstart.toml")]
     Check {
-        /// The configuration.
+        /// Configuration file (TOML).
         config: PathBuf,
     },
     /// Print the JSON schema of the configuration, for editors.
     #[command(after_help = "Example:\n  flowlane switch schema > flowlane.schema.json")]
     Schema,
-    /// Show what a switch that runs has done so far.
+    /// Show the counters of a running switch.
     #[command(after_help = "Example:\n  flowlane switch show")]
     Show {
         #[command(flatten)]
-        running: Running,
-        /// Most rules shown of each table, those with most packets first.
+        running: RunningSwitch,
+        /// Maximum number of rules shown per table, those with most packets first.
         #[arg(long, default_value_t = 20, value_name = "N")]
         rules: usize,
     },
-    /// Show where packets' time goes: the stages of each worker, and how long packets take from receive to send.
+    /// Show processing time: the stages of each worker, and packet latency from receive to send.
     #[command(after_help = "Example:\n  flowlane switch stages")]
     Stages {
         #[command(flatten)]
-        running: Running,
+        running: RunningSwitch,
     },
-    /// Show which worker receives from which port, the load that this is, and what was lost.
+    /// Show the assignment of rx queues to workers, their load and losses.
     #[command(after_help = "Example:\n  flowlane switch rxq")]
     Rxq {
         #[command(flatten)]
-        running: Running,
+        running: RunningSwitch,
     },
-    /// Show workers and ports live: load, packets a second, what is lost, how long packets take. Ctrl-C ends it.
+    /// Show workers and ports live: load, packet rates, losses and latency. Ctrl-C quits.
     #[command(
         after_help = "Examples:\n  flowlane switch top\n  flowlane switch top --interval 5\n  flowlane switch top --count 1 --json"
     )]
     Top {
         #[command(flatten)]
-        running: Running,
-        /// Seconds between two views: each is of what was since the one before.
+        running: RunningSwitch,
+        /// Seconds between two updates; each shows the interval since the previous one.
         #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
         interval: f64,
-        /// End after so many views.
+        /// Exit after this many updates.
         #[arg(long, value_name = "N")]
         count: Option<u64>,
     },
-    /// List the rules of a switch that runs, with their counters.
+    /// List the rules of a running switch, with their counters.
     #[command(
         after_help = "Examples:\n  flowlane switch flows\n  flowlane switch flows --table 0 tcp,tp_dst=22"
     )]
     Flows {
         #[command(flatten)]
-        running: Running,
-        /// Of this table only.
+        running: RunningSwitch,
+        /// Only this table.
         #[arg(long, value_name = "N")]
         table: Option<u8>,
-        /// Only rules that match no packets but this flow's, as in rule files without actions.
+        /// Only rules within this flow, in the syntax of rule files without actions.
         flow: Vec<String>,
     },
-    /// Add a rule to a switch that runs, or put it in the place of the one of its priority and match.
+    /// Add a rule to a running switch, replacing the one with the same priority and match.
     #[command(
         after_help = "Example:\n  flowlane switch add-flow table=0,priority=100,tcp,tp_dst=22,actions=drop"
     )]
     AddFlow {
         #[command(flatten)]
-        running: Running,
-        /// The rule, as in rule files; idle_timeout= and hard_timeout= in seconds, where it is to go by itself.
+        running: RunningSwitch,
+        /// The rule, in the syntax of rule files; idle_timeout= and hard_timeout= (seconds) make it expire.
         #[arg(required = true)]
         flow: Vec<String>,
     },
-    /// Give other actions to the rules that match no packets but a flow's.
+    /// Change the actions of rules within a flow.
     #[command(after_help = "Example:\n  flowlane switch mod-flow tcp,tp_dst=22,actions=output:2")]
     ModFlow {
         #[command(flatten)]
-        running: Running,
-        /// Only to the one rule with this priority and exactly this match.
+        running: RunningSwitch,
+        /// Match priority and match fields exactly.
         #[arg(long)]
         strict: bool,
-        /// Match and actions, as in rule files.
+        /// Match and actions, in the syntax of rule files.
         #[arg(required = true)]
         flow: Vec<String>,
     },
-    /// Remove the rules that match no packets but a flow's; says what they were for.
+    /// Delete rules within a flow; prints their counters.
     #[command(
         after_help = "Examples:\n  flowlane switch del-flow tcp,tp_dst=22\n  flowlane switch del-flow --strict priority=100,tcp,tp_dst=22\n  flowlane switch del-flow cookie=0x10/0xf0"
     )]
     DelFlow {
         #[command(flatten)]
-        running: Running,
-        /// Only the one rule with this priority and exactly this match.
+        running: RunningSwitch,
+        /// Match priority and match fields exactly.
         #[arg(long)]
         strict: bool,
-        /// The match, as in rule files; nothing: all rules.
+        /// The match, in the syntax of rule files; without one, all rules.
         flow: Vec<String>,
     },
-    /// Make all changes in a file, or none: each line begins with add, modify, modify_strict, delete or delete_strict.
+    /// Apply a file of flow-mods atomically: each line begins with add, modify, modify_strict, delete or delete_strict.
     #[command(after_help = "Example:\n  flowlane switch bundle changes.flows")]
     Bundle {
         #[command(flatten)]
-        running: Running,
-        /// The file.
+        running: RunningSwitch,
+        /// File of flow-mods.
         file: PathBuf,
     },
-    /// Read the configuration anew, and make the rules what it says; those that stay keep their counters. SIGHUP does so, too.
+    /// Reload the configuration's rules; unchanged rules keep their counters. SIGHUP does the same.
     #[command(after_help = "Examples:\n  flowlane switch reload\n  flowlane switch reload other.toml")]
     Reload {
         #[command(flatten)]
-        running: Running,
-        /// Another configuration, which differs in rules alone.
+        running: RunningSwitch,
+        /// Another configuration, which differs in rules only.
         file: Option<PathBuf>,
     },
-    /// List the addresses that the switch has learned.
+    /// Show the FDB (learned MAC addresses).
     #[command(after_help = "Example:\n  flowlane switch fdb")]
     Fdb {
         #[command(flatten)]
-        running: Running,
+        running: RunningSwitch,
     },
-    /// Say what would become of a packet, and why: every table, rule, function, change and port. Nothing is sent or counted.
+    /// Trace a packet: every table, rule, stage, modification and port. Nothing is sent, learned or counted.
     #[command(
         after_help = "Examples:\n  flowlane switch trace in_port=1,tcp,nw_dst=10.0.0.5,tp_dst=22\n  flowlane switch trace --in-port 2 capture.pcap:7\n  flowlane switch trace --in-port 1 ffffffffffff0200000000010806..."
     )]
     Trace {
         #[command(flatten)]
-        running: Running,
-        /// The number of the port that it comes in through; where it is left out, the flow's, or the first.
+        running: RunningSwitch,
+        /// Ingress port number [default: the flow's in_port, else the first port].
         #[arg(long, value_name = "N")]
         in_port: Option<u32>,
-        /// A flow as in rule files, of which a packet is made; FILE:N, the Nth packet of a capture, from 1; or a frame in
-        /// hexadecimal.
+        /// A flow, in the syntax of rule files, to build a packet from; FILE:N, the Nth packet of a capture, from 1; or a
+        /// frame in hexadecimal.
         packet: String,
     },
-    /// Stop a switch that runs, after what is under way.
+    /// Stop a running switch.
     #[command(after_help = "Example:\n  flowlane switch stop")]
     Stop {
         #[command(flatten)]
-        running: Running,
+        running: RunningSwitch,
     },
 }

@@ -1,18 +1,50 @@
-//! Values of arguments: sizes, threads, files.
+//! Parsers of argument values: sizes, threads, files.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::str::FromStr;
 
-/// More threads than that are a mistake.
-const THREADS_MAX: usize = 1024;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use flowlane::named_enum::Named;
 
-/// How many threads there are to be.
-pub(super) fn threads(text: &str) -> Result<NonZeroUsize, String> {
-    let threads = text.parse().ok().filter(|threads: &NonZeroUsize| threads.get() <= THREADS_MAX);
-    threads.ok_or_else(|| format!("1 to {THREADS_MAX} threads are possible"))
+/// A value of an enum, or `auto`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct OrAuto<T>(pub(crate) Option<T>);
+
+fn names<T: Named>(values: &[T]) -> impl Iterator<Item = &'static str> {
+    values.iter().map(|value| (*value).into())
 }
 
-/// Bytes, perhaps in larger units: `500000`, `512M`, `4GiB`. A thousand of a unit that engineers use for memory are 1024.
+/// Parses some values of an enum by their names, which the help lists.
+pub(super) fn one_of<T: Named + FromStr + Send + Sync + 'static>(
+    values: &[T],
+) -> impl TypedValueParser<Value = T> + use<T> {
+    PossibleValuesParser::new(names(values))
+        .map(|name| name.parse().unwrap_or_else(|_| unreachable!("one of the possible values")))
+}
+
+/// Parses an enum by its names, which the help lists.
+pub(super) fn named<T: Named + FromStr + Send + Sync + 'static>() -> impl TypedValueParser<Value = T> {
+    one_of(T::VARIANTS)
+}
+
+/// Parses an enum by its names, or `auto`.
+pub(super) fn or_auto<T: Named + FromStr + Send + Sync + 'static>() -> impl TypedValueParser<Value = OrAuto<T>>
+{
+    PossibleValuesParser::new(["auto"].into_iter().chain(names(T::VARIANTS)))
+        .map(|name| OrAuto(name.parse().ok()))
+}
+
+/// Limit of a thread count; a larger one is taken for a mistake.
+const THREADS_MAX: usize = 1024;
+
+/// Parses a number of threads.
+pub(super) fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    let threads = text.parse().ok().filter(|threads: &NonZeroUsize| threads.get() <= THREADS_MAX);
+    threads.ok_or_else(|| format!("expected 1 to {THREADS_MAX} threads"))
+}
+
+/// Parses a size in bytes, with an optional binary unit: `500000`, `512M`, `4GiB`. Units are powers of 1024.
 pub(super) fn bytes(text: &str) -> Result<usize, String> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -27,11 +59,13 @@ pub(super) fn bytes(text: &str) -> Result<usize, String> {
     };
     let number: Option<usize> = number.parse().ok();
     let bytes = number.and_then(|number| number.checked_mul(1_usize.checked_shl(exponent)?));
-    bytes.ok_or_else(|| "bytes are a number, perhaps of K, M, G or T: 500000, 512M, 4GiB".to_owned())
+    bytes.ok_or_else(|| {
+        "expected a number of bytes, optionally with the unit K, M, G or T: 500000, 512M, 4GiB".to_owned()
+    })
 }
 
-/// A file that is read; `-` is standard input.
-#[expect(clippy::unnecessary_wraps, reason = "clap wants it so")]
+/// Parses the path of an input file; `-` is standard input.
+#[expect(clippy::unnecessary_wraps, reason = "clap requires a fallible parser")]
 pub(super) fn input(text: &str) -> Result<PathBuf, String> {
     Ok(PathBuf::from(if text == "-" { "/dev/stdin" } else { text }))
 }
@@ -51,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_as_many_as_there_can_be() {
+    fn thread_counts_are_limited() {
         assert_eq!(threads("3").map(NonZeroUsize::get), Ok(3));
         assert!(["0", "1025", "-1", "many"].iter().all(|wrong| threads(wrong).is_err()));
     }

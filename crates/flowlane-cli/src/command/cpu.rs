@@ -1,4 +1,4 @@
-//! `flowlane cpu`: what this machine can run.
+//! `flowlane cpu`: prints the machine's CPU, devices and usable variants.
 
 use std::path::Path;
 
@@ -23,11 +23,11 @@ struct Machine {
     extensions: Vec<&'static str>,
     caches: Vec<Cache>,
     devices: Vec<Gpu>,
-    /// Why there are no CUDA devices.
+    /// Reason why no CUDA device is usable.
     no_devices: Option<String>,
-    /// CPUs that OpenCL has.
+    /// CPUs available through OpenCL.
     opencl: Vec<ClCpu>,
-    /// Why there are none.
+    /// Reason why no OpenCL device is usable.
     no_opencl: Option<String>,
     choices_from: String,
     choices: Vec<InUse>,
@@ -37,9 +37,9 @@ struct Machine {
 struct VariantState {
     name: &'static str,
     width_bits: u16,
-    /// The CPU has it.
+    /// Supported by the CPU.
     detected: bool,
-    /// And the width cap allows it.
+    /// Supported, and allowed by the SIMD width cap.
     available: bool,
 }
 
@@ -71,7 +71,7 @@ impl From<DeviceProperties> for Gpu {
     }
 }
 
-/// A CPU that OpenCL has.
+/// A CPU available through OpenCL.
 #[derive(Serialize)]
 struct ClCpu {
     ordinal: usize,
@@ -101,7 +101,7 @@ fn opencl() -> Result<Vec<ClCpu>, String> {
     Err("this program is built without the feature `opencl`".to_owned())
 }
 
-/// What there is, or why there is nothing.
+/// Splits a result into the devices and the reason for their absence.
 fn found<T>(devices: Result<Vec<T>, String>) -> (Vec<T>, Option<String>) {
     match devices {
         Ok(devices) => (devices, None),
@@ -109,7 +109,7 @@ fn found<T>(devices: Result<Vec<T>, String>) -> (Vec<T>, Option<String>) {
     }
 }
 
-/// Runs the command. `tune` is the file of choices, where one is named.
+/// Runs the command. `tune` is the kernel selection file, if given.
 pub(crate) fn run(options: &CpuOptions, tune: Option<&Path>) -> Result<(), Failure> {
     let origin = tuning::load(tune)?;
     let cuda = flowlane_gpu::device::all().map(|devices| devices.into_iter().map(Gpu::from).collect());
@@ -202,7 +202,7 @@ impl Machine {
     }
 }
 
-/// What is newer than the variants and may be used where it is named.
+/// Returns extensions newer than the variants.
 fn extensions() -> Vec<&'static str> {
     #[cfg_attr(
         not(target_arch = "x86_64"),

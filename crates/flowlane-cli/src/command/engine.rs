@@ -1,4 +1,4 @@
-//! The engines of `flowlane classify`, by name; and how one comes to its answer.
+//! The engines of `flowlane classify`, by name, and `--explain`.
 
 use std::cmp::Reverse;
 use std::path::Path;
@@ -19,16 +19,13 @@ use crate::arguments::ClassifyOptions;
 use crate::failure::Failure;
 use crate::output::{self, Output};
 
-/// Packets with which `auto` measures.
+/// Number of packets on which `auto` measures.
 pub(crate) const SAMPLE: usize = 4096;
 
-/// Packets looked up at a time, and between two looks at the clock: their keys stay in the nearest caches. With a device,
-/// so many that several batches are under way.
+/// Packets per lookup and clock reading, few enough for their keys to stay in L1 or L2. A device gets several batches at a
+/// time, so that they overlap.
 pub(crate) const BATCH: usize = 256;
 const BATCHES_FOR_DEVICE: usize = 8;
-
-const NAMES: &str = "auto, linear, tuple, acl, brute, tree, dynamic, gpu, gpu-linear, gpu-tuple, gpu-bloom, gpu-vector, \
-     gpu-filtered, gpu-pruned, opencl-linear, opencl-tuple, opencl-bloom";
 
 /// A table of rules.
 pub(crate) enum Engine {
@@ -41,49 +38,49 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    /// The table of the rules that the options name, in the engine of this name.
+    /// Builds the engine of this name from the rules that the options select.
     pub(crate) fn build(
         rules: &[Rule],
         options: &ClassifyOptions,
         name: &str,
         sample: &[FlowKey],
     ) -> Result<Self, Failure> {
-        let chosen = chosen(rules, options, &options.rules.rules)?;
+        let rules = &table_rules(rules, options, &options.rules.rules)?;
         let sample = &sample[..sample.len().min(SAMPLE)];
         match name {
-            "auto" if options.variant.is_none() => Self::fastest(&chosen, options, sample),
-            "auto" | "acl" => Self::list(&chosen, options, AclEngine::Auto),
-            "linear" => scalar_only(options, name).and_then(|()| Self::linear(&chosen)),
-            "tuple" => scalar_only(options, name).and_then(|()| Self::tuple(&chosen)),
-            "gpu" => scalar_only(options, name).and_then(|()| Self::gpu(&chosen, options, None, sample)),
+            "auto" if options.variant.is_none() => Self::fastest(rules, options, sample),
+            "auto" | "acl" => Self::list(rules, options, AclEngine::Auto),
+            "linear" => scalar_only(options, name).and_then(|()| Self::linear(rules)),
+            "tuple" => scalar_only(options, name).and_then(|()| Self::tuple(rules)),
+            "gpu" => scalar_only(options, name).and_then(|()| Self::gpu(rules, options, None, sample)),
             other if other.starts_with("gpu-") => {
                 scalar_only(options, name)?;
                 let method: Method = other.parse().map_err(|_| unknown(other))?;
-                Self::gpu(&chosen, options, Some(method), sample)
+                Self::gpu(rules, options, Some(method), sample)
             }
             other if other.starts_with("opencl-") => {
                 scalar_only(options, name)?;
-                Self::opencl(&chosen, options, other)
+                Self::opencl(rules, options, other)
             }
             other => match other.parse() {
-                Ok(engine) => Self::list(&chosen, options, engine),
+                Ok(engine) => Self::list(rules, options, engine),
                 Err(_) => Err(unknown(other)),
             },
         }
     }
 
-    /// One table of several lists, a category each; rules are counted through.
+    /// Builds one table of several lists, one category per list.
     pub(crate) fn of_lists(lists: &[List], options: &ClassifyOptions) -> Result<Self, Failure> {
         let engine = match options.engine.as_str() {
             "auto" | "acl" => AclEngine::Auto,
             name => name.parse().map_err(|_| {
-                let message = format!("--also asks several lists at a time, which `{name}` does not");
-                Failure::input_help(message, "engines that do: auto, acl, brute, tree, dynamic")
+                let message = format!("`{name}` does not support several lists (--also)");
+                Failure::input_help(message, "supporting engines: auto, acl, brute, tree, dynamic")
             })?,
         };
         let mut rules = Vec::new();
         for (category, list) in lists.iter().enumerate() {
-            let own = chosen(&list.rules, options, &list.path)?;
+            let own = table_rules(&list.rules, options, &list.path)?;
             rules.extend(own.into_iter().map(|(rule, priority, matches)| {
                 (RuleId(list.first + rule.0), priority, matches, 1 << category)
             }));
@@ -93,7 +90,7 @@ impl Engine {
         built.map(|table| Self::Acl(Box::new(table))).map_err(|e| Failure::input(e.to_string()))
     }
 
-    /// For each packet the best rule of each list.
+    /// Looks up the best rule of each list for each packet.
     pub(crate) fn lookup(&self, keys: &[FlowKey], lists: usize, hits: &mut [Option<Hit>]) {
         match self {
             Self::Acl(table) if lists > 1 => table.lookup_categories(keys, lists, hits),
@@ -125,7 +122,7 @@ impl Engine {
         built.map(|table| Self::Acl(Box::new(table))).map_err(|e| Failure::input(e.to_string()))
     }
 
-    /// A table on a device.
+    /// Builds a table on a CUDA device.
     fn gpu(
         rules: &[(RuleId, Priority, &Match)],
         options: &ClassifyOptions,
@@ -135,7 +132,7 @@ impl Engine {
         let device = Device::open(options.device)?.with_memory_max(options.memory_max);
         let session = SessionConfig { batch_max: options.batch as usize, ..SessionConfig::default() };
         let list = list_config(rules.len(), options, AclEngine::Auto, None);
-        // Rules do not change here.
+        // Rules are static here.
         let changes = Changes { rebuild: Rebuild::Manual, ..Changes::default() };
         let config = GpuConfig { method, session, list, changes };
         let bar = output::progress(1, "building");
@@ -144,7 +141,7 @@ impl Engine {
         Ok(Self::Gpu(Box::new(built?)))
     }
 
-    /// A table on the cores of the CPU through OpenCL.
+    /// Builds a table on the CPU cores through OpenCL.
     #[cfg(feature = "opencl")]
     fn opencl(
         rules: &[(RuleId, Priority, &Match)],
@@ -166,7 +163,7 @@ impl Engine {
         Err(Failure::Environment(format!("{name}: this program is built without the feature `opencl`")))
     }
 
-    /// The one that looks these packets up fastest.
+    /// Returns the engine that looks up the sample fastest.
     fn fastest(
         rules: &[(RuleId, Priority, &Match)],
         options: &ClassifyOptions,
@@ -174,7 +171,7 @@ impl Engine {
     ) -> Result<Self, Failure> {
         let clock = quanta::Clock::new();
         let Self::Acl(mut list) = Self::list(rules, options, AclEngine::Auto)? else {
-            return Err(Failure::input("an access list is always one"));
+            return Err(Failure::input("internal error: not an access list"));
         };
         list.choose(sample, &mut || clock.raw()).map_err(|e| Failure::input(e.to_string()))?;
         let mut candidates = vec![Self::Acl(list)];
@@ -184,21 +181,21 @@ impl Engine {
         if rules.len() <= TUPLE_RULES_MAX {
             candidates.push(Self::tuple(rules)?);
         }
-        // Without a device the CPU has engines enough.
+        // A missing device is not an error: the CPU has enough engines.
         if device::count().is_ok() {
             match Self::gpu(rules, options, None, sample) {
                 Ok(table) => candidates.push(table),
-                Err(failure) => eprintln!("the CUDA device is left out: {}", failure.message()),
+                Err(failure) => eprintln!("not using the CUDA device: {}", failure.message()),
             }
         }
         let tables: Vec<&dyn Classifier> = candidates.iter().map(Self::table).collect();
-        // As large as the batches that the one which wants the largest will be given.
+        // The largest batch that any of the candidates will be given.
         let batch = candidates.iter().map(|table| table.batch(options)).max().unwrap_or(BATCH);
-        let chosen = auto::fastest(&tables, batch, sample, &mut || clock.raw());
-        Ok(candidates.swap_remove(chosen))
+        let fastest = auto::fastest(&tables, batch, sample, &mut || clock.raw());
+        Ok(candidates.swap_remove(fastest))
     }
 
-    /// What looks up.
+    /// Returns the table.
     pub(crate) fn table(&self) -> &dyn Classifier {
         match self {
             Self::Linear(table) => table,
@@ -210,7 +207,7 @@ impl Engine {
         }
     }
 
-    /// Packets that it should be given at a time.
+    /// Returns the number of packets to pass per lookup.
     pub(crate) fn batch(&self, options: &ClassifyOptions) -> usize {
         match self {
             Self::Gpu(_) => BATCHES_FOR_DEVICE * options.batch as usize,
@@ -220,18 +217,18 @@ impl Engine {
         }
     }
 
-    /// Whether packets are looked up elsewhere, in batches that take turns.
+    /// Returns whether lookups run on a device, in overlapping batches.
     pub(crate) fn is_on_device(&self) -> bool {
         !matches!(self, Self::Linear(_) | Self::Tuple(_) | Self::Acl(_))
     }
 
-    /// How many threads look up.
+    /// Returns the number of lookup threads.
     pub(crate) fn threads(&self, options: &ClassifyOptions) -> usize {
         let all = || std::thread::available_parallelism().map_or(1, Into::into);
         if self.is_on_device() { 1 } else { options.threads.map_or_else(all, Into::into) }
     }
 
-    /// Where it looks up, if not on the CPU; or why no longer.
+    /// Returns the device that looks up, and why it was given up if it failed.
     pub(crate) fn device(&self) -> Option<String> {
         let (name, failure) = match self {
             Self::Gpu(table) => {
@@ -246,7 +243,7 @@ impl Engine {
         Some(failure.map_or_else(|| name.clone(), |error| format!("{name}, then the CPU: {error}")))
     }
 
-    /// The name of the engine that has the rules.
+    /// Returns the name of the engine that holds the rules.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Acl(table) => table.engine().0,
@@ -265,28 +262,34 @@ impl Engine {
     }
 }
 
-/// The rules of the table that the options name, best first, which is fastest; the order of equals stays.
-fn chosen<'a>(
+/// Returns the rules of the selected OpenFlow table, best first, which builds fastest; the sort is stable.
+fn table_rules<'a>(
     rules: &'a [Rule],
     options: &ClassifyOptions,
     path: &Path,
 ) -> Result<Vec<(RuleId, Priority, &'a Match)>, Failure> {
-    let mut chosen: Vec<(RuleId, Priority, &Match)> = rules
+    let mut selected: Vec<(RuleId, Priority, &Match)> = rules
         .iter()
         .enumerate()
         .filter(|(_, rule)| rule.table == options.table)
         .map(|(position, rule)| (RuleId(position as u32), rule.priority, &rule.matches))
         .collect();
-    if chosen.is_empty() && !rules.is_empty() {
+    if selected.is_empty() && !rules.is_empty() {
         let message = format!("{} has no rules for table {}", path.display(), options.table);
-        return Err(Failure::input_help(message, "name another with --table"));
+        return Err(Failure::input_help(message, "select another table with --table"));
     }
-    chosen.sort_by_key(|(_, priority, _)| Reverse(*priority));
-    Ok(chosen)
+    selected.sort_by_key(|(_, priority, _)| Reverse(*priority));
+    Ok(selected)
 }
 
 fn unknown(engine: &str) -> Failure {
-    Failure::input_help(format!("there is no engine `{engine}`"), format!("engines: {NAMES}"))
+    let lists = AclEngine::ALL.map(AclEngine::name).into_iter().filter(|name| *name != "auto");
+    let names = ["auto", "linear", "tuple", "acl"].into_iter().chain(lists).chain(["gpu"]);
+    let names = names.chain(Method::ALL.map(Method::name));
+    #[cfg(feature = "opencl")]
+    let names = names.chain(ClMethod::ALL.map(ClMethod::name));
+    let names = names.collect::<Vec<_>>().join(", ");
+    Failure::input_help(format!("there is no engine `{engine}`"), format!("engines: {names}"))
 }
 
 fn list_config(
@@ -315,35 +318,33 @@ fn fill(table: &mut dyn Classifier, rules: &[(RuleId, Priority, &Match)]) -> Res
     Ok(())
 }
 
-/// Refuses variants for engines that have none.
+/// Rejects variants of engines that have none.
 fn scalar_only(options: &ClassifyOptions, engine: &str) -> Result<(), Failure> {
-    match options.variant.as_deref() {
-        // The oracle of another engine is scalar whatever that engine's variant is.
-        Some(name) if name != "scalar" && options.engine == engine => {
-            let message = format!("the engine `{engine}` has no variant `{name}`");
+    match options.variant {
+        // An engine used as oracle of another one ignores that engine's variant.
+        Some(variant) if variant != Variant::Scalar && options.engine == engine => {
+            let message = format!("the engine `{engine}` has no variant `{variant}`");
             Err(Failure::input_help(message, "its variants: scalar"))
         }
         _ => Ok(()),
     }
 }
 
-/// The variant that was asked for.
+/// Returns the requested variant, if this machine can run it.
 fn variant(options: &ClassifyOptions) -> Result<Option<Variant>, Failure> {
-    let Some(name) = options.variant.as_deref() else { return Ok(None) };
-    let names = Variant::ALL.map(Variant::name).join(", ");
-    let Ok(variant) = name.parse::<Variant>() else {
-        let message = format!("the engine `{}` has no variant `{name}`", options.engine);
-        return Err(Failure::input_help(message, format!("its variants: {names}")));
-    };
-    if !variant.available() {
-        let why =
-            if variant.detected() { "the SIMD width cap forbids it" } else { "the CPU does not have it" };
-        return Err(Failure::input(format!("the variant {name} cannot be used here: {why}")));
+    match options.variant {
+        Some(variant) if !variant.available() => {
+            let why = match variant.detected() {
+                true => "the SIMD width cap forbids it",
+                false => "the CPU does not support it",
+            };
+            Err(Failure::input(format!("the variant {variant} cannot be used here: {why}")))
+        }
+        variant => Ok(variant),
     }
-    Ok(Some(variant))
 }
 
-/// What `--explain` says.
+/// Output of `--explain`.
 #[derive(Serialize)]
 struct Explained {
     packet: u64,
@@ -354,10 +355,10 @@ struct Explained {
     priority: Option<u32>,
     next_rule: Option<u32>,
     next_priority: Option<u32>,
-    /// Nodes, hash buckets or filters that were read, and rules that were compared; none where the engine counts none.
+    /// Nodes, hash buckets or filters read, and rules compared; `None` if the engine does not count them.
     nodes: Option<u32>,
     rules: Option<u32>,
-    /// The fields that the answer depends on, and the bits of each.
+    /// The fields and bits that the result depends on.
     depends_on: Vec<Depends>,
 }
 
@@ -367,7 +368,7 @@ struct Depends {
     mask: String,
 }
 
-/// Says how the answer for a packet comes about.
+/// Explains the lookup of one packet.
 pub(crate) fn explain(
     engine: &Engine,
     packet: u64,
@@ -375,22 +376,22 @@ pub(crate) fn explain(
     rules: &[Rule],
     options: &ClassifyOptions,
 ) -> Result<(), Failure> {
-    let mut looked_at = FlowMask::zero();
-    let hit = engine.table().lookup_wildcards(key, &mut looked_at);
+    let mut wildcards = FlowMask::zero();
+    let hit = engine.table().lookup_wildcards(key, &mut wildcards);
     let (nodes, compared) = match engine {
         Engine::Acl(table) => {
-            let told = table.explain(key);
-            (Some(told.nodes), Some(told.rules))
+            let explanation = table.explain(key);
+            (Some(explanation.nodes), Some(explanation.rules))
         }
         Engine::Linear(_) => (Some(0), Some(compared_in_order(hit, rules, options))),
         _ => (None, None),
     };
     let next = runner_up(hit, key, rules, options);
-    // Of fields that share a place (IPv4 and ARP addresses), the first: the packet is hardly ever ARP.
+    // Of fields that share key words (IPv4 and ARP addresses), report the first: ARP packets are rare.
     let mut taken = Vec::new();
     let fields = Field::all().iter().filter(|info| {
         let place: Vec<_> = info.pieces().collect();
-        let first = looked_at.get(info.field) != 0 && !taken.contains(&place);
+        let first = wildcards.get(info.field) != 0 && !taken.contains(&place);
         taken.extend(first.then_some(place));
         first
     });
@@ -405,7 +406,7 @@ pub(crate) fn explain(
         nodes,
         rules: compared,
         depends_on: fields
-            .map(|info| Depends { field: info.name, mask: format!("{:#x}", looked_at.get(info.field)) })
+            .map(|info| Depends { field: info.name, mask: format!("{:#x}", wildcards.get(info.field)) })
             .collect(),
     };
     let text = match options.json {
@@ -417,12 +418,12 @@ pub(crate) fn explain(
     output.finish()
 }
 
-/// Whether a rule comes before another, and the order in which both stand.
+/// Sort key of a rule: priority, then position.
 fn order(rules: &[Rule], rule: usize) -> (Reverse<Priority>, usize) {
     (Reverse(rules[rule].priority), rule)
 }
 
-/// The best rule that matches besides the winner.
+/// Returns the best matching rule other than the winner.
 fn runner_up(hit: Option<Hit>, key: &FlowKey, rules: &[Rule], options: &ClassifyOptions) -> Option<Hit> {
     let hit = hit?;
     let others = (0..rules.len()).filter(|i| *i != hit.rule.0 as usize && rules[*i].table == options.table);
@@ -430,7 +431,7 @@ fn runner_up(hit: Option<Hit>, key: &FlowKey, rules: &[Rule], options: &Classify
     Some(Hit { rule: RuleId(next as u32), priority: rules[next].priority })
 }
 
-/// How many rules linear search compares.
+/// Returns the number of rules that linear search compares.
 fn compared_in_order(hit: Option<Hit>, rules: &[Rule], options: &ClassifyOptions) -> u32 {
     let ours = (0..rules.len()).filter(|i| rules[*i].table == options.table);
     let last = hit.map(|h| order(rules, h.rule.0 as usize));
@@ -449,7 +450,7 @@ impl Explained {
         let rows = [
             ("packet", self.packet.to_string()),
             ("winner", rule(self.rule, self.priority)),
-            ("next", rule(self.next_rule, self.next_priority)),
+            ("next best", rule(self.next_rule, self.next_priority)),
             ("engine", format!("{}, {}", self.engine, self.variant)),
             ("nodes read", number(self.nodes)),
             ("rules compared", number(self.rules)),

@@ -3,9 +3,7 @@
 use std::io::BufWriter;
 use std::path::Path;
 
-use flowlane::generate::{
-    Profile, RuleConfig, SeedConfig, SeedFile, Trace, TraceConfig, build_frame, generate_rules,
-};
+use flowlane::generate::{RuleConfig, SeedConfig, SeedFile, Trace, TraceConfig, build_frame, generate_rules};
 use flowlane::packet::Field;
 use flowlane::packet::parse::ether_type;
 use flowlane::rule::classbench;
@@ -29,7 +27,7 @@ pub(crate) fn run(verb: &GenerateVerb) -> Result<(), Failure> {
             let trace = self::trace(rules, trace, true)?;
             let ipv4 = u128::from(ether_type::IPV4);
             if trace.keys().any(|key| key.get(Field::EthType) != ipv4) {
-                let message = "a header trace holds IPv4 5-tuples only, and these rules match more";
+                let message = "a header trace holds IPv4 5-tuples only; these rules match other fields";
                 return Err(Failure::input_help(message, "write a capture: flowlane generate pcap"));
             }
             let mut out = Output::create(output.as_deref())?;
@@ -78,9 +76,8 @@ fn rules(verb: &GenerateVerb) -> Result<Vec<flowlane::rule::Rule>, Failure> {
             })
         }
         None => {
-            let profile: Profile = profile.parse().map_err(|e| Failure::input(format!("--profile: {e}")))?;
             let config = RuleConfig {
-                profile,
+                profile: *profile,
                 rules: *count,
                 masks: *masks,
                 overlap: *overlap,
@@ -95,24 +92,23 @@ fn rules(verb: &GenerateVerb) -> Result<Vec<flowlane::rule::Rule>, Failure> {
 
 fn trace(rules: &RulesInput, shape: &TraceShape, miss_ipv4: bool) -> Result<Trace, Failure> {
     let (rules, _) = input::read_rules(rules)?;
-    let locality = shape.locality.parse().map_err(|e| Failure::input(format!("--locality: {e}")))?;
     let config = TraceConfig {
         packets: shape.count,
         flows: shape.flows,
         miss: shape.miss,
         miss_ipv4,
-        locality,
+        locality: shape.locality,
         seed: shape.seed,
     };
     Trace::generate(&rules, &config).map_err(|e| Failure::input(e.to_string()))
 }
 
-/// Nanoseconds between two packets of a generated capture: a million a second.
+/// Time between two packets of a generated capture, in nanoseconds: one million packets per second.
 const INTERVAL_NS: u64 = 1000;
 
 fn write_capture(trace: &Trace, size: usize, path: &Path) -> Result<(), Failure> {
     let failed = |e: std::io::Error| Failure::file(path, "written", &e);
-    output::is_not_packed(path)?;
+    output::reject_compressed_name(path)?;
     let file = std::fs::File::create(path).map_err(failed)?;
     let output = BufWriter::with_capacity(1 << 18, file);
     let mut writer = CaptureWriter::new(output, FileFormat::of_path(path)).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! `flowlane query`: captures as tables of an SQL engine.
+//! `flowlane query`: SQL over captures.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use flowlane_query::{Answer, Format, Options, QueryError, Session, Written, write};
 
-use crate::arguments::{AnswerFormat, QueryOptions};
+use crate::arguments::QueryOptions;
+use crate::cleanup::remove_on_signal;
 use crate::failure::Failure;
-use crate::output::{self, Beside};
-use crate::stopped::removed;
+use crate::output::{self, AtomicFile};
 
-/// Rows of a table that are shown where nobody says how many.
+/// Default limit of rows in a table.
 const ROWS: u64 = 100;
 
 impl From<QueryError> for Failure {
     fn from(error: QueryError) -> Self {
-        match error.is_of_input() {
+        match error.is_input_error() {
             true => Self::input(error.to_string()),
             false => Self::Environment(error.to_string()),
         }
@@ -37,15 +37,15 @@ pub(crate) fn run(options: &QueryOptions) -> Result<(), Failure> {
     (own.threads, own.memory_max) = (options.threads, options.memory_max);
     (own.in_port, own.decapsulate) = (options.in_port, options.decapsulate);
     let captures: Vec<&Path> = options.captures.iter().map(Path::new).collect();
-    output::is_not_read(output, &captures)?;
+    output::reject_input_as_output(output, &captures)?;
     let session = Session::new(&own)?;
-    let _removed = removed(session.folders());
+    let _cleanup = remove_on_signal(session.spill_dirs());
     if !options.captures.is_empty() {
-        // As other tools call standard input.
+        // `-` is standard input, as in other tools.
         let name = |name: &String| if name == "-" { "/dev/stdin".to_owned() } else { name.clone() };
         session.packets(&options.captures.iter().map(name).collect::<Vec<_>>())?;
     }
-    let answer = session.ask(&sql)?;
+    let answer = session.query(&sql)?;
     let rows_max = match options.rows {
         Some(0) => None,
         None if format == Format::Table => Some(ROWS),
@@ -55,8 +55,11 @@ pub(crate) fn run(options: &QueryOptions) -> Result<(), Failure> {
         Some(path) => to_file(path, answer, format, rows_max),
         None => to_stdout(answer, format, rows_max),
     })?;
-    if written.is_cut && options.rows.is_none() {
-        eprintln!("flowlane: there are more than {} rows; --rows 0 or --output FILE gives all", written.rows);
+    if written.is_limited && options.rows.is_none() {
+        eprintln!(
+            "flowlane: output stopped after {} rows; use --rows 0 or --output FILE for all",
+            written.rows
+        );
     }
     for damage in session.progress().take_damage() {
         eprintln!("flowlane: warning: {damage}");
@@ -64,36 +67,28 @@ pub(crate) fn run(options: &QueryOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-fn format(asked: Option<AnswerFormat>, output: Option<&Path>) -> Result<Format, Failure> {
+fn format(requested: Option<Format>, output: Option<&Path>) -> Result<Format, Failure> {
     let ending = |path: &Path| path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
     let by_name = |path: &Path| match ending(path).as_deref() {
-        Some("csv") => Ok(AnswerFormat::Csv),
-        Some("json") => Ok(AnswerFormat::Json),
-        Some("ndjson" | "jsonl") => Ok(AnswerFormat::Ndjson),
-        Some("parquet") => Ok(AnswerFormat::Parquet),
-        Some("arrow") => Ok(AnswerFormat::Arrow),
-        Some("txt") => Ok(AnswerFormat::Table),
+        Some("csv") => Ok(Format::Csv),
+        Some("json") => Ok(Format::Json),
+        Some("ndjson" | "jsonl") => Ok(Format::NdJson),
+        Some("parquet") => Ok(Format::Parquet),
+        Some("arrow") => Ok(Format::Arrow),
+        Some("txt") => Ok(Format::Table),
         _ => Err(Failure::input_help(
-            format!("{} does not say how the answer is to be written", path.display()),
-            "call it .parquet, .arrow, .csv, .json, .ndjson or .txt, or give --format",
+            format!("the name {} does not select an output format", path.display()),
+            "use .parquet, .arrow, .csv, .json, .ndjson or .txt, or give --format",
         )),
     };
-    let format = match (asked, output) {
-        (Some(format), _) => format,
-        (None, Some(path)) => by_name(path)?,
-        (None, None) => AnswerFormat::Table,
-    };
-    Ok(match format {
-        AnswerFormat::Table => Format::Table,
-        AnswerFormat::Csv => Format::Csv,
-        AnswerFormat::Json => Format::Json,
-        AnswerFormat::Ndjson => Format::NdJson,
-        AnswerFormat::Parquet => Format::Parquet,
-        AnswerFormat::Arrow => Format::Arrow,
-    })
+    match (requested, output) {
+        (Some(format), _) => Ok(format),
+        (None, Some(path)) => by_name(path),
+        (None, None) => Ok(Format::Table),
+    }
 }
 
-/// Does something, and shows meanwhile how much of the captures has been read.
+/// Runs a function while showing how much of the captures has been read.
 fn with_progress<T>(session: &Session, doing: impl FnOnce() -> T) -> T {
     let (bar, done) = (output::progress_bytes(session.capture_bytes(), "reading"), AtomicBool::new(false));
     if bar.is_hidden() {
@@ -114,7 +109,7 @@ fn with_progress<T>(session: &Session, doing: impl FnOnce() -> T) -> T {
     })
 }
 
-/// What an answer is written to, and why that failed.
+/// A writer that keeps the error that it failed with.
 struct Sink<W> {
     writer: W,
     failure: Option<io::Error>,
@@ -142,7 +137,7 @@ impl<W: Write> Write for Sink<W> {
     }
 }
 
-/// Writes an answer into what is called `name`.
+/// Writes a result to a writer; `name` is used in messages.
 fn write_to(
     writer: impl Write + Send,
     name: &Path,
@@ -171,8 +166,8 @@ fn to_file(
     format: Format,
     rows_max: Option<u64>,
 ) -> Result<Written, Failure> {
-    let (beside, sink) = Beside::create(path)?;
-    let written = write_to(sink, path, answer, format, rows_max)?;
-    beside.keep()?;
+    let (file, writer) = AtomicFile::create(path)?;
+    let written = write_to(writer, path, answer, format, rows_max)?;
+    file.commit()?;
     Ok(written)
 }

@@ -1,4 +1,4 @@
-//! `flowlane rules`: what is in a rule file, and the same in another format.
+//! `flowlane rules`: inspects and converts rule files.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use flowlane::packet::Field;
 use flowlane::rule::{Format, Rule, classbench, flow_syntax};
 use serde::Serialize;
 
-use crate::arguments::{RulesFormat, RulesVerb};
+use crate::arguments::{OrAuto, RulesVerb};
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output};
@@ -37,14 +37,15 @@ pub(crate) fn run(verb: &RulesVerb) -> Result<(), Failure> {
     }
 }
 
-/// Rules as text; `Auto` is ClassBench where all rules can be written so, else flows.
-pub(crate) fn print(rules: &[Rule], format: RulesFormat) -> Result<String, Failure> {
+/// Prints rules; without a format, as ClassBench filters if all rules can be expressed, else as flows.
+pub(crate) fn print(rules: &[Rule], format: OrAuto<Format>) -> Result<String, Failure> {
     let flows = || flow_syntax::print_rules(rules);
-    match format {
-        RulesFormat::Flows => Ok(flows()),
-        RulesFormat::Classbench => classbench::print(rules)
-            .map_err(|e| Failure::input_help(e.to_string(), "write them as flows: they hold everything")),
-        RulesFormat::Auto => Ok(classbench::print(rules).unwrap_or_else(|_| flows())),
+    match format.0 {
+        Some(Format::Flows) => Ok(flows()),
+        Some(Format::Classbench) => classbench::print(rules).map_err(|e| {
+            Failure::input_help(e.to_string(), "use the format flows, which can express all rules")
+        }),
+        None => Ok(classbench::print(rules).unwrap_or_else(|_| flows())),
     }
 }
 
@@ -97,7 +98,7 @@ impl Summary {
         let distinct =
             |of: &dyn Fn(&Rule) -> u32| rules.iter().map(of).collect::<std::collections::BTreeSet<_>>().len();
         Self {
-            format: if format == Format::Classbench { "classbench" } else { "flows" },
+            format: format.name(),
             rules: rules.len(),
             tables: distinct(&|r| r.table.into()),
             priorities: distinct(&|r| r.priority.0),
@@ -123,8 +124,8 @@ impl Summary {
             row("tables", self.tables),
             row("priorities", self.priorities),
             row("masks", self.masks),
-            row("port ranges that are no prefix", self.ranges),
-            row("entries with ranges as prefixes", self.entries_after_expansion),
+            row("port ranges (not prefixes)", self.ranges),
+            row("entries after range expansion", self.entries_after_expansion),
         ];
         let fields: Vec<Vec<String>> = self
             .fields
@@ -135,7 +136,7 @@ impl Summary {
     }
 }
 
-/// Where two fields share their place (ARP and IPv4 addresses), the one that the rule's packets have.
+/// Of two fields that share key words (ARP and IPv4 addresses), selects the one that the rule's packets have.
 fn applies(field: Field, rule: &Rule) -> bool {
     let (eth_type, mask) = rule.matches.get(Field::EthType);
     let arp = mask == 0xffff && (eth_type == 0x0806 || eth_type == 0x8035);

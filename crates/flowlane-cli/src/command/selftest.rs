@@ -1,4 +1,4 @@
-//! `flowlane selftest`: every engine against its definition, for as long as one likes.
+//! `flowlane selftest`: checks every engine against the scalar reference, for a given time.
 
 use std::time::Instant;
 
@@ -40,8 +40,8 @@ pub(crate) fn run(options: &SelftestOptions) -> Result<(), Failure> {
             checked.compared += (part.run)(seed, options.size).map_err(|difference| {
                 bar.finish_and_clear();
                 Failure::Check(format!(
-                    "{difference}\nplease report this line, with the output of `flowlane cpu` and `flowlane --version`; it \
-                     comes again with: flowlane selftest --part {} --seed {seed} --size {} --seconds 0",
+                    "{difference}\nplease report this line, with the output of `flowlane cpu` and `flowlane --version`; \
+                     reproduce it with: flowlane selftest --part {} --seed {seed} --size {} --seconds 0",
                     difference.part, options.size
                 ))
             })?;

@@ -1,4 +1,4 @@
-//! `flowlane tune`: measure which variant of each table is fastest here, and keep it.
+//! `flowlane tune`: measures which kernel of each table is fastest on this machine, and stores the selection.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,22 +11,22 @@ use crate::failure::Failure;
 use crate::output::{self, Output, bytes};
 use crate::tuning::{self, Origin, Stored};
 
-/// Measuring time; making the tables comes on top.
+/// Measuring time in seconds, without building tables.
 const SECONDS: f64 = 6.0;
 const QUICK_SECONDS: f64 = 0.3;
 
-/// Candidates named in the table, beside the built-in choice: the fastest.
+/// Number of fastest candidates listed beside the built-in default.
 const SHOWN: usize = 2;
 
-/// Runs the command. `named` is the file that `--tune` or `FLOWLANE_TUNE` names.
+/// Runs the command. `named` is the file given by `--tune` or `FLOWLANE_TUNE`.
 pub(crate) fn run(options: &TuneOptions, named: Option<&Path>) -> Result<(), Failure> {
     if options.show {
         return show(&tuning::load(named)?, options.json);
     }
     let path = options.output.clone().or_else(|| tuning::path(named)).filter(|_| !options.dry_run);
     if path.is_none() && !options.dry_run {
-        let message = "there is nowhere to store the choices: neither HOME nor XDG_CONFIG_HOME is set";
-        return Err(Failure::input_help(message, "name a file with --output, or use --dry-run"));
+        let message = "cannot store the selection: neither HOME nor XDG_CONFIG_HOME is set";
+        return Err(Failure::input_help(message, "give a file with --output, or use --dry-run"));
     }
     let seconds = if options.quick { QUICK_SECONDS } else { SECONDS };
     let begun = Instant::now();
@@ -48,10 +48,10 @@ pub(crate) fn run(options: &TuneOptions, named: Option<&Path>) -> Result<(), Fai
     Ok(())
 }
 
-/// Measures, with a bar on standard error.
+/// Measures with a progress bar on standard error.
 fn hold(seconds: f64, table_bytes_max: u64) -> Tuning {
     let clock = quanta::Clock::new();
-    // How many ticks a second has is only needed for the budget.
+    // The tick rate is needed for the budget only.
     let (begun, first) = (Instant::now(), clock.raw());
     std::thread::sleep(Duration::from_millis(20));
     let ticks_per_second = (clock.raw() - first) as f64 / begun.elapsed().as_secs_f64();
@@ -79,11 +79,11 @@ fn text(tuning: &Tuning) -> String {
         .collect();
     let header = [
         "table",
-        "with",
-        "choice",
-        "why",
+        "size",
+        "kernel",
+        "reason",
         "built-in of best",
-        "cycles a key or packet: built-in, fastest others",
+        "cycles per key or packet: built-in, fastest others",
     ];
     let mut text = output::text_table("", &header, &rows);
     let duels = tuning.outcomes.iter().filter(|outcome| outcome.contests.len() > 1);
@@ -95,13 +95,13 @@ fn text(tuning: &Tuning) -> String {
                 vec![contest.name.clone(), cycles(0), cycles(1), contest.winner().choice.clone()]
             })
             .collect();
-        let title = format!("\nThreshold of {}, in cycles a packet:", outcome.slot);
-        text += &output::table(&title, &["", "one by one", "by vectors", "choice"], &rows);
+        let title = format!("\nThreshold of {}, in cycles per packet:", outcome.slot);
+        text += &output::table(&title, &["", "scalar", "vector", "kernel"], &rows);
     }
     if let Some(worst) = tuning.worst() {
         let share = percent(worst.built_in_share());
         text += &format!(
-            "\nBuilt-in choices reach {share} of the best one's rate or more (least: {}).\n",
+            "\nBuilt-in defaults reach at least {share} of the best kernel's rate (lowest: {}).\n",
             worst.slot
         );
     }
@@ -112,19 +112,19 @@ fn percent(share: f64) -> String {
     format!("{:.0}%", 100.0 * share)
 }
 
-/// Why the choice is what it is.
+/// Explains the selection.
 fn why(outcome: &Outcome) -> String {
     match outcome.contests[0].verdict {
         Verdict::Faster { ratio } => {
-            format!("{:.0}% less than {}", 100.0 * (1.0 - ratio), outcome.built_in)
+            format!("{:.0}% fewer cycles than {}", 100.0 * (1.0 - ratio), outcome.built_in)
         }
-        _ if outcome.choice != outcome.built_in => "built-in, other threshold".to_owned(),
-        Verdict::Alone => "built-in, no other".to_owned(),
+        _ if outcome.choice != outcome.built_in => "built-in, different threshold".to_owned(),
+        Verdict::Alone => "built-in, only candidate".to_owned(),
         _ => "built-in, none faster".to_owned(),
     }
 }
 
-/// The built-in choice, and the fastest of the others.
+/// Lists the built-in default and the fastest other candidates.
 fn measured(contest: &Contest) -> String {
     let mut order: Vec<usize> = (0..contest.candidates.len()).filter(|at| *at != contest.default).collect();
     order.sort_by(|a, b| contest.candidates[*a].ticks.total_cmp(&contest.candidates[*b].ticks));
@@ -145,7 +145,7 @@ struct Document {
     seconds: f64,
     stored: Option<String>,
     slots: Vec<SlotDocument>,
-    /// The least of the slots' `built_in_share`.
+    /// Minimum of the slots' `built_in_share`.
     worst_built_in_share: Option<f64>,
 }
 
@@ -155,7 +155,7 @@ struct SlotDocument {
     table_bytes: Option<u64>,
     choice: String,
     built_in: String,
-    /// Its rate as a share of the best one's.
+    /// Rate of the built-in default as a share of the best one's.
     built_in_share: f64,
     why: String,
     contests: Vec<ContestDocument>,
@@ -208,22 +208,22 @@ fn document(tuning: &Tuning, taken: Duration, path: Option<&Path>) -> Document {
     }
 }
 
-/// A choice in use, and where it comes from.
+/// A kernel in use, and the origin of its selection.
 #[derive(Serialize)]
 pub(crate) struct InUse {
     pub(crate) slot: String,
     pub(crate) choice: String,
     pub(crate) source: String,
-    /// What was stored and cannot be used here.
+    /// Stored selection that is not usable on this machine.
     pub(crate) refused: Option<String>,
-    /// What each table measures it against in its first batches.
+    /// Candidates that each table measures in its first batches.
     pub(crate) candidates: Vec<String>,
-    /// All three in words.
+    /// Source, rejected selection and candidates, as text.
     #[serde(skip)]
     origin: String,
 }
 
-/// What every table uses in this run.
+/// Returns the kernel that every table uses in this run.
 pub(crate) fn choices_in_use() -> Vec<InUse> {
     let of = |slot: KernelSlot| {
         let decision = in_use(slot);
@@ -239,11 +239,15 @@ pub(crate) fn choices_in_use() -> Vec<InUse> {
     KernelSlot::all().map(of).collect()
 }
 
-/// The same as a table.
+/// Formats the kernels in use as a table.
 pub(crate) fn choices_text(choices: &[InUse], origin: &Origin) -> String {
     let row = |c: &InUse| vec![c.slot.clone(), c.choice.clone(), c.origin.clone()];
     let rows: Vec<Vec<String>> = choices.iter().map(row).collect();
-    output::text_table(&format!("\nChoices: {}", origin.text()), &["table", "choice", "from"], &rows)
+    output::text_table(
+        &format!("\nKernel selection: {}", origin.text()),
+        &["table", "kernel", "origin"],
+        &rows,
+    )
 }
 
 #[derive(Serialize)]

@@ -1,4 +1,4 @@
-//! The file: TOML.
+//! The kernel selection file, in TOML.
 //!
 //! ```toml
 //! version = 1
@@ -30,9 +30,9 @@ use super::super::failure::Failure;
 /// The version of the format.
 const VERSION: u32 = 1;
 
-const MEND: &str = "run `flowlane tune` to write it anew";
+const MEND: &str = "run `flowlane tune` to rewrite it";
 
-/// What a machine is told by. Microcode counts: it has made gathers several times slower before.
+/// Identity of a machine. It includes the microcode, which has slowed gathers down several times before.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Machine {
@@ -41,58 +41,58 @@ pub(crate) struct Machine {
     pub(crate) family: u32,
     pub(crate) model: u32,
     pub(crate) stepping: u32,
-    /// As the kernel says; empty where it does not.
+    /// Revision from the kernel; empty if unknown.
     pub(crate) microcode: String,
-    /// Sizes of the data caches, of which the classes of sizes follow.
+    /// Sizes of the data caches, which determine the size classes.
     pub(crate) cache_bytes: [u64; 3],
 }
 
 impl Machine {
-    /// This one.
+    /// Returns the current machine.
     pub(crate) fn this() -> Self {
         let Cpu { vendor, brand, family, model, stepping, cache_bytes } = Cpu::this().clone();
         Self { cpu: brand, vendor, family, model, stepping, microcode: microcode(), cache_bytes }
     }
 
-    /// In what another machine differs from this one, in words.
+    /// Describes the difference from the current machine, if any.
     pub(crate) fn differs(&self, this: &Self) -> Option<String> {
         let signature =
             |m: &Self| format!("{} (family {}, model {}, stepping {})", m.cpu, m.family, m.model, m.stepping);
         if signature(self) != signature(this) || self.vendor != this.vendor {
-            Some(format!("it was measured on {}, and this is {}", signature(self), signature(this)))
+            Some(format!("it was measured on {}; this machine is {}", signature(self), signature(this)))
         } else if self.microcode != this.microcode {
             let (then, now) = (&self.microcode, &this.microcode);
-            Some(format!("it was measured with microcode `{then}`, and now it is `{now}`"))
+            Some(format!("it was measured with microcode `{then}`; the current one is `{now}`"))
         } else if self.cache_bytes != this.cache_bytes {
             let (then, now) = (self.cache_bytes, this.cache_bytes);
-            Some(format!("it was measured with caches of {then:?} bytes, and here they have {now:?}"))
+            Some(format!("it was measured with caches of {then:?} bytes; this machine has {now:?}"))
         } else {
             None
         }
     }
 }
 
-/// The revision of the CPU's microcode.
+/// Reads the microcode revision of the CPU.
 fn microcode() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("microcode"));
     line.map_or(String::new(), |rest| rest.trim_start_matches(['\t', ' ', ':']).to_owned())
 }
 
-/// What `flowlane tune` stored.
+/// Contents of the file.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Stored {
     version: u32,
     flowlane: String,
-    /// When it was measured, UTC.
+    /// Time of the measurement, UTC.
     pub(crate) date: String,
-    /// The cap of the width when it was measured.
+    /// SIMD width cap during the measurement.
     max_simd: u16,
     machine: Machine,
     choices: BTreeMap<String, String>,
 }
 
-/// The same while it is read: what is wrong is to be pointed at.
+/// The file as parsed, with spans for error messages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
@@ -105,7 +105,7 @@ struct Raw {
 }
 
 impl Stored {
-    /// What has just been measured.
+    /// Creates the contents from a measurement of this machine.
     pub(crate) fn new(choices: &KernelOverrides) -> Self {
         let choices = choices.iter().map(|(slot, choice)| (slot.to_string(), choice.to_owned()));
         Self {
@@ -118,7 +118,7 @@ impl Stored {
         }
     }
 
-    /// Reads a file. An empty one holds nothing.
+    /// Reads a file; returns `None` if it is empty.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>, Failure> {
         let text = std::fs::read_to_string(path).map_err(|e| Failure::file(path, "read", &e))?;
         if text.trim().is_empty() {
@@ -139,8 +139,10 @@ impl Stored {
         let raw: Raw = toml::from_str(&text)
             .map_err(|e| failed(&text, e.span(), place(&text, e.span(), e.message())))?;
         if *raw.version.get_ref() != VERSION {
-            let message =
-                format!("version {} is not known; this flowlane reads {VERSION}", raw.version.get_ref());
+            let message = format!(
+                "version {} is not supported; this flowlane reads version {VERSION}",
+                raw.version.get_ref()
+            );
             return Err(failed(
                 &text,
                 Some(raw.version.span()),
@@ -160,12 +162,12 @@ impl Stored {
         Ok(Self { version: VERSION, flowlane, date, max_simd, machine, choices })
     }
 
-    /// The machine that it was measured on.
+    /// Returns the machine that was measured.
     pub(crate) fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// The choices. Their names have been read before.
+    /// Returns the selection as overrides. The names were checked when reading.
     pub(crate) fn choices(&self) -> KernelOverrides {
         let mut choices = KernelOverrides::new();
         for (name, choice) in &self.choices {
@@ -176,7 +178,7 @@ impl Stored {
         choices
     }
 
-    /// That it was measured under a cap, where it was.
+    /// Describes the SIMD width cap of the measurement, if there was one.
     pub(crate) fn cap_note(&self) -> String {
         match self.max_simd {
             512 => String::new(),
@@ -184,11 +186,11 @@ impl Stored {
         }
     }
 
-    /// Writes the file, and the folder that it is to be in: whoever reads it sees all of it or what was there
-    /// before.
+    /// Writes the file atomically, creating its directory.
     pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
         let body = toml::to_string(self).expect("the keys of tables are strings");
-        let text = format!("# Written by `flowlane tune`, which measured it on this machine.\n{body}");
+        let text =
+            format!("# Written by `flowlane tune`: kernel selection measured on this machine.\n{body}");
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.new", std::process::id()));
         let new = path.with_file_name(name);
@@ -208,7 +210,7 @@ impl Stored {
     }
 }
 
-/// A message with its line.
+/// Prefixes a message with its line number.
 fn place(text: &str, span: Option<std::ops::Range<usize>>, message: &str) -> String {
     match span {
         Some(span) => {

@@ -1,10 +1,10 @@
-//! The stored choices: where they are, whether they are this machine's, and making the library use them.
+//! The stored kernel selection: its location, its check against this machine, and its installation in the library.
 //!
-//! Where there is no file, tables choose what is built in, or choose for themselves in their first batches, by this
-//! program's clock.
+//! Without a file, tables use built-in defaults, or measure their candidates in their first batches with this program's
+//! clock.
 //!
-//! `flowlane tune` writes the file, every command that builds tables reads it. A file from another machine is
-//! ignored, since its choices are answers to another question; the note says what differs.
+//! `flowlane tune` writes the file; every command that builds tables reads it. A file from another machine is ignored with
+//! a note that states the difference, because its measurements do not apply.
 
 mod file;
 
@@ -18,24 +18,24 @@ use crate::failure::Failure;
 
 pub(crate) use file::{Machine, Stored};
 
-/// Where choices come from in this run.
+/// Origin of the kernel selection in this run.
 pub(crate) enum Origin {
-    /// No file names any.
+    /// No file.
     BuiltIn,
-    /// From this file.
+    /// A file for this machine.
     File(PathBuf, Box<Stored>),
-    /// There is a file, which is not this machine's: what differs.
+    /// A file for another machine, with the difference.
     Foreign(PathBuf, String),
 }
 
-/// Gives the library a clock, by which tables choose for themselves where nobody has measured.
+/// Sets the library's clock, which tables use to measure kernels without a default.
 pub(crate) fn give_clock() {
     static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
     LazyLock::force(&BEGUN);
     set_trial_clock(|| BEGUN.elapsed().as_nanos() as u64);
 }
 
-/// The file that `flowlane tune` writes: the one named, else the user's.
+/// Returns the path of the file: `named`, else the one in the user's configuration directory.
 pub(crate) fn path(named: Option<&Path>) -> Option<PathBuf> {
     let folder = || {
         let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
@@ -44,8 +44,8 @@ pub(crate) fn path(named: Option<&Path>) -> Option<PathBuf> {
     named.map(Path::to_owned).or_else(|| folder().map(|f| f.join("flowlane/tune.toml")))
 }
 
-/// Reads the stored choices and makes the library use them. `named` is what `--tune` or `FLOWLANE_TUNE` says,
-/// and must be there.
+/// Reads the stored selection and installs it in the library. `named` is the file given by `--tune` or `FLOWLANE_TUNE`,
+/// which must exist.
 pub(crate) fn load(named: Option<&Path>) -> Result<Origin, Failure> {
     let Some(path) = path(named) else { return Ok(Origin::BuiltIn) };
     if named.is_none() && !path.exists() {
@@ -61,7 +61,7 @@ pub(crate) fn load(named: Option<&Path>) -> Result<Origin, Failure> {
     }
 }
 
-/// The same, with a note on standard error where the file is another machine's.
+/// Loads the selection like [`load`], with a note on standard error if the file is for another machine.
 pub(crate) fn load_noting(named: Option<&Path>) -> Result<Origin, Failure> {
     let origin = load(named)?;
     if let Origin::Foreign(path, difference) = &origin {
@@ -74,7 +74,7 @@ pub(crate) fn load_noting(named: Option<&Path>) -> Result<Origin, Failure> {
 }
 
 impl Origin {
-    /// In words.
+    /// Describes the origin.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::BuiltIn => "built in; `flowlane tune` measures this machine".to_owned(),

@@ -1,4 +1,4 @@
-//! `flowlane classify`, `generate` and `rules`, from outside.
+//! Tests of `flowlane classify`, `generate` and `rules`.
 
 use std::fs;
 use std::io::Read;
@@ -7,7 +7,7 @@ use crate::support::{data, run};
 use tempfile::tempdir;
 
 #[test]
-fn generated_rules_and_traces_are_classified_as_linear_search_does() {
+fn generated_classbench_rules_agree_with_linear_search() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     for profile in ["acl", "fw", "ipc"] {
@@ -24,7 +24,7 @@ fn generated_rules_and_traces_are_classified_as_linear_search_does() {
         assert_eq!(lines.next(), Some("packet,rule,priority,action"));
         assert_eq!(lines.clone().count(), 2000);
         assert!(lines.enumerate().all(|(i, l)| l.starts_with(&format!("{i},")) && l.split(',').count() == 4));
-        // Every engine writes the same.
+        // All engines produce the same output.
         for engine in ["linear", "tuple", "acl", "brute", "tree", "dynamic", "brute --variant scalar"] {
             run(at, &format!("classify --rules r.rules --trace t.trace --engine {engine} --output l.csv"), 0);
             assert_eq!(fs::read_to_string(at.join("l.csv")).unwrap(), csv, "{engine}");
@@ -33,7 +33,7 @@ fn generated_rules_and_traces_are_classified_as_linear_search_does() {
 }
 
 #[test]
-fn rules_unlike_classbench_are_classified_as_linear_search_does() {
+fn generated_rules_of_other_profiles_agree_with_linear_search() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     let profiles =
@@ -51,7 +51,7 @@ fn rules_unlike_classbench_are_classified_as_linear_search_does() {
 }
 
 #[test]
-fn several_lists_are_asked_in_one_pass_and_hits_are_counted() {
+fn one_pass_classifies_by_several_lists_and_counts_hits() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     run(at, "generate rules --profile fw --count 200 --seed 5 --output a.rules", 0);
@@ -94,7 +94,7 @@ fn several_lists_are_asked_in_one_pass_and_hits_are_counted() {
     let (json, _) = run(at, "classify --rules a.rules --also b.rules --trace t.trace --json", 0);
     assert!(json.contains("\"also\":[{\"rule\":"), "{}", &json[..300]);
     let (_, error) = run(at, "classify --rules a.rules --also b.rules --trace t.trace --engine tuple", 2);
-    assert!(error.contains("engines that do: auto, acl"), "{error}");
+    assert!(error.contains("supporting engines: auto, acl"), "{error}");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn verdicts_are_positions_in_the_file_and_quoted_where_needed() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     fs::write(at.join("r.rules"), "@10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t80 : 90\t0x06/0xFF\t0x0000/0x0000\t\n@0.0.0.0/0\t1.0.0.0/8\t0 : 65535\t0 : 65535\t0x00/0x00\t0x0000/0x0000\t\n").unwrap();
-    // 10.0.0.1 → 1.0.0.1 port 85 TCP; the same by UDP; and neither.
+    // 10.0.0.1 → 1.0.0.1 port 85 by TCP; the same by UDP; and neither.
     fs::write(at.join("t.trace"), "167772161 16777217 5 85 6 0 0\n167772161 16777217 5 85 17\n1 1 5 85 6\n")
         .unwrap();
     let (csv, _) = run(at, "classify --rules r.rules --trace t.trace", 0);
@@ -120,7 +120,7 @@ fn verdicts_are_positions_in_the_file_and_quoted_where_needed() {
 }
 
 #[test]
-fn what_was_packed_to_fill_memory_is_refused_before_it_does() {
+fn decompression_bombs_are_rejected() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     let pack = |name: &str, bytes: usize| {
@@ -129,7 +129,7 @@ fn what_was_packed_to_fill_memory_is_refused_before_it_does() {
         std::io::copy(&mut std::io::repeat(b'#').take(bytes as u64), &mut packed).unwrap();
         packed.finish().unwrap();
     };
-    // Up to 64 MiB are made of any file, and beyond that a hundred times what it has.
+    // Any file may expand to 64 MiB; larger ones to a hundred times their size.
     pack("most.gz", 64 << 20);
     run(at, "rules show most.gz", 0);
     pack("bomb.gz", (64 << 20) + 1);
@@ -139,7 +139,7 @@ fn what_was_packed_to_fill_memory_is_refused_before_it_does() {
 }
 
 #[test]
-fn captures_are_traces() {
+fn captures_are_accepted_as_traces() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     fs::write(
@@ -156,7 +156,7 @@ fn captures_are_traces() {
 }
 
 #[test]
-fn bad_input_says_what_where_and_how_and_writes_nothing() {
+fn errors_name_the_place_and_leave_no_output() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     fs::write(at.join("good.flows"), "ip actions=drop\n").unwrap();
@@ -190,12 +190,12 @@ fn bad_input_says_what_where_and_how_and_writes_nothing() {
     fs::write(at.join("six.flows"), "ip actions=drop\nipv6 actions=drop\n").unwrap();
     let (out, err) = run(at, "generate trace --rules six.flows --count 50", 2);
     assert!(out.is_empty() && err.contains("flowlane generate pcap"), "{out}{err}");
-    // A rule for all of IPv4 is a filter.
+    // A rule for all of IPv4 can be expressed as a filter.
     run(at, cases[11].0, 0);
 }
 
 #[test]
-fn rules_are_converted_there_and_back() {
+fn rule_conversion_round_trips() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     run(at, "generate rules --profile fw --count 200 --output a.rules", 0);
@@ -206,7 +206,7 @@ fn rules_are_converted_there_and_back() {
     let (summary, _) = run(at, "rules show b.flows --list", 0);
     assert!(summary.contains("nw_dst") && summary.contains("actions="), "{summary}");
     run(at, "rules show b.flows --json", 0);
-    // The same seed gives the same rules, another others.
+    // The rules depend on the seed only.
     run(at, "generate rules --profile fw --count 200 --output d.rules", 0);
     run(at, "generate rules --profile fw --count 200 --seed 2 --output e.rules", 0);
     assert_eq!(read("a.rules"), read("d.rules"));
@@ -214,7 +214,7 @@ fn rules_are_converted_there_and_back() {
 }
 
 #[test]
-fn published_sets_are_classified_as_linear_search_does() {
+fn published_rule_sets_agree_with_linear_search() {
     let Some(sets) = data("classbench") else { return };
     let folder = tempdir().unwrap();
     let mut count = 0;
@@ -224,12 +224,12 @@ fn published_sets_are_classified_as_linear_search_does() {
         let Some(stem) = name.strip_suffix(".rules.gz") else { continue };
         let mut traces = vec![folder.path().join("t.trace")];
         let (rules, made) = (rules.display(), traces[0].display().to_string());
-        // The measuring of `auto`, which builds all engines, is left to small sets.
+        // `auto`, which builds all engines, is tested with small sets only.
         let large = stem.ends_with("10k");
         let (headers, engine) = if large { (500, " --engine tree") } else { (1000, "") };
         let generate =
             format!("generate trace --rules {rules} --count {headers} --miss 0.05 --output {made}");
-        // A set that ends with a rule for everything cannot be missed.
+        // A set with a catch-all rule has no misses.
         let generated = crate::support::flowlane().args(generate.split(' ')).output().unwrap();
         if !generated.status.success() {
             run(folder.path(), &generate.replace("--miss 0.05", ""), 0);
@@ -274,11 +274,11 @@ fn an_explanation_names_the_winner_the_next_and_the_bits() {
         assert!(fields.iter().any(|f| f["field"] == "dl_type"), "{engine}: {json}");
     }
     let (_, err) = run(at, "classify --rules r.flows --trace t.trace --explain 7", 2);
-    assert!(err.contains("there is no packet 7"), "{err}");
+    assert!(err.contains("packet 7 does not exist"), "{err}");
 }
 
 #[test]
-fn a_list_beyond_its_memory_is_refused_with_what_it_needs() {
+fn memory_limit_of_an_access_list_is_enforced() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     run(at, "generate rules --profile fw --count 500 --output r.rules", 0);
@@ -306,18 +306,18 @@ fn the_selftest_finds_no_difference() {
 
 #[cfg(not(feature = "query"))]
 #[test]
-fn what_needs_the_sql_engine_says_so_where_there_is_none() {
+fn builds_without_the_sql_engine_say_so() {
     let folder = tempdir().unwrap();
     fs::write(folder.path().join("fw.flows"), "tcp,actions=drop\n").unwrap();
     run(folder.path(), "generate pcap --rules fw.flows --count 5 --output t.pcap", 0);
     let (_, err) = run(folder.path(), "classify --rules fw.flows --trace t.pcap --output v.parquet", 3);
-    assert!(err.contains("`--features query` has them"), "{err}");
+    assert!(err.contains("build it with `--features query`"), "{err}");
     assert!(!folder.path().join("v.parquet").exists());
     let (_, err) = run(folder.path(), "query --format csv SELECT 1", 3);
-    assert!(err.contains("built without its SQL engine"), "{err}");
+    assert!(err.contains("built without the SQL engine"), "{err}");
 }
 
-/// A folder with `fw.flows`, and 100 packets for it in `t.pcap`.
+/// Creates a directory with `fw.flows` and a capture `t.pcap` of 100 packets for it.
 fn rules_and_capture() -> tempfile::TempDir {
     let folder = tempdir().unwrap();
     fs::write(folder.path().join("fw.flows"), "tcp,actions=drop\nudp,actions=output:1\n").unwrap();
@@ -326,14 +326,14 @@ fn rules_and_capture() -> tempfile::TempDir {
 }
 
 #[test]
-fn what_is_read_is_not_written() {
+fn inputs_are_not_overwritten() {
     let folder = rules_and_capture();
     let at = folder.path();
     let before = fs::read(at.join("t.pcap")).unwrap();
     fs::hard_link(at.join("t.pcap"), at.join("other.pcap")).unwrap();
     for output in ["--output t.pcap", "--output ./other.pcap", "--hits t.pcap"] {
         let (_, err) = run(at, &format!("classify --rules fw.flows --trace t.pcap {output}"), 2);
-        assert!(err.contains("is read, and cannot be written as well"), "{err}");
+        assert!(err.contains("is an input of this command"), "{err}");
     }
     run(at, "classify --rules fw.flows --trace t.pcap --hits fw.flows", 2);
     for ports in [["pcap:t.pcap", "pcap-out:other.pcap"], ["null", "pcap:t.pcap,out=./t.pcap"]] {
@@ -348,7 +348,7 @@ fn what_is_read_is_not_written() {
     }
     assert_eq!(fs::read(at.join("t.pcap")).unwrap(), before);
     let (_, err) = run(at, "classify --rules fw.flows --trace t.pcap --output v.csv.gz", 2);
-    assert!(err.contains("what is written is not packed") && !at.join("v.csv.gz").exists(), "{err}");
+    assert!(err.contains("output is not compressed") && !at.join("v.csv.gz").exists(), "{err}");
     run(at, "generate pcap --rules fw.flows --count 100 --output t.pcap.gz", 2);
 }
 
@@ -363,6 +363,6 @@ fn a_dash_is_standard_input_and_output() {
     assert_eq!(String::from_utf8(found.stdout).unwrap(), wanted);
     assert!(!at.join("-").exists());
     let (_, err) = run(at, "classify --rules fw.flows --trace t.pcap --threads 100000", 2);
-    assert!(err.contains("1 to 1024 threads are possible"), "{err}");
+    assert!(err.contains("expected 1 to 1024 threads"), "{err}");
     run(at, "classify --rules fw.flows --trace t.pcap --memory-max 1GiB --output /dev/null", 0);
 }

@@ -1,4 +1,4 @@
-//! A switch that is looked at and changed while it runs, from outside.
+//! Tests of inspecting and changing a running switch.
 #![cfg(unix)]
 
 use std::fs;
@@ -27,7 +27,7 @@ number = 0
 rules = ["priority=1,udp,actions=output:out", "priority=2,tcp,tp_dst=22,cookie=0x16,actions=drop"]
 "#;
 
-/// A switch that runs in a folder of its own, on `control.sock` there.
+/// A switch that runs in a directory of its own, with the control socket `control.sock`.
 struct Switch {
     folder: TempDir,
     child: Option<Child>,
@@ -76,7 +76,7 @@ impl Switch {
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
-    /// What it said when it had ended.
+    /// Waits for the switch to end; returns its output.
     fn end(mut self) -> Output {
         self.child.take().unwrap().wait_with_output().unwrap()
     }
@@ -91,10 +91,10 @@ impl Drop for Switch {
 }
 
 #[test]
-fn a_switch_that_runs_is_looked_at_and_changed() {
+fn a_running_switch_is_inspected_and_changed() {
     let switch = Switch::start(CONFIG, &[]);
-    let (told, _) = switch.say("add-flow priority=9,udp,nw_dst=0.0.0.0/0,actions=output:out", 0);
-    assert!(told.starts_with("1 rules came, 0 do something else, 0 went; in force after"), "{told}");
+    let (message, _) = switch.say("add-flow priority=9,udp,nw_dst=0.0.0.0/0,actions=output:out", 0);
+    assert!(message.starts_with("1 rules added, 0 modified, 0 deleted; in force after"), "{message}");
     std::thread::sleep(Duration::from_millis(200));
     let flows = switch.json("flows udp");
     let packets = |flow: &Value| flow["packets"].as_u64().unwrap();
@@ -135,27 +135,27 @@ fn a_switch_that_runs_is_looked_at_and_changed() {
 }
 
 #[test]
-fn a_bad_change_is_refused_whole_with_its_place() {
+fn a_bundle_with_an_error_is_rejected_with_its_position() {
     let switch = Switch::start(CONFIG, &[]);
     let before = switch.json("flows")[0]["matches"].clone();
     let changes = "add udp,tp_dst=1,actions=drop\n\ndelete tcp\nadd udp,tp_dts=4,actions=drop\nmodify udp,actions=outptu:2\n";
     fs::write(switch.at().join("bad.flows"), changes).unwrap();
-    let (_, told) = switch.say("bundle bad.flows", 2);
+    let (_, message) = switch.say("bundle bad.flows", 2);
     for part in
         ["bad.flows:4:9: `tp_dts`", "did you mean `tp_dst`", "did you mean `output`", "nothing was changed"]
     {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(message.contains(part), "{part}: {message}");
     }
     fs::write(switch.at().join("port.flows"), "add udp,tp_dst=1,actions=drop\nadd arp,actions=output:9\n")
         .unwrap();
-    let (_, told) = switch.say("bundle port.flows", 2);
-    assert!(told.contains("port.flows:2:1: there is no port 9; those that there are: 1, 2"), "{told}");
+    let (_, message) = switch.say("bundle port.flows", 2);
+    assert!(message.contains("port.flows:2:1: there is no port 9; those that there are: 1, 2"), "{message}");
     assert!(switch.say("add-flow table=7,actions=drop", 2).1.contains("there is no table 7"));
     assert!(switch.say("add-flow actions=goto_table:9", 2).1.contains("goto_table:9"));
-    // Places are those of what was typed.
-    for (asked, told) in [("trace in_port=1,tpc", "tpc"), ("flows tpc", "tpc")] {
+    // Positions refer to the text as typed.
+    for (asked, message) in [("trace in_port=1,tpc", "tpc"), ("flows tpc", "tpc")] {
         let wrong = switch.say(asked, 2).1;
-        assert!(wrong.contains(told) && wrong.contains("flow:1:") && !wrong.contains("delete"), "{wrong}");
+        assert!(wrong.contains(message) && wrong.contains("flow:1:") && !wrong.contains("delete"), "{wrong}");
     }
     assert!(
         switch.say("trace in_port=1,tpc", 2).1.contains("flow:1:11"),
@@ -172,7 +172,7 @@ fn a_bad_change_is_refused_whole_with_its_place() {
 }
 
 #[test]
-fn a_reload_makes_rules_what_the_configuration_says() {
+fn reload_applies_the_rules_of_the_configuration() {
     let switch = Switch::start(CONFIG, &[]);
     switch.say("add-flow arp,actions=drop", 0);
     let file = switch.at().join("switch.toml");
@@ -182,7 +182,7 @@ fn a_reload_makes_rules_what_the_configuration_says() {
     assert_eq!((&done["added"], &done["modified"], &done["removed"]), (&1.into(), &0.into(), &2.into()));
     let flows = switch.json("flows");
     assert!(flows[0]["packets"].as_u64() > Some(0), "what stays keeps its counters: {flows}");
-    // Whatever else is in it was read when the switch began.
+    // Changes outside of rules are rejected.
     write(CONFIG.replace("open = \"null\"", "open = \"pcap-out:x.pcap\""));
     assert!(switch.say("reload", 2).1.contains("[[port]] is not as it was"));
     write(CONFIG.replace("output:out", "output:nowhere"));
@@ -197,12 +197,13 @@ fn a_reload_makes_rules_what_the_configuration_says() {
     switch.signal("-TERM");
     let output = switch.end();
     assert!(
-        output.status.success() && String::from_utf8_lossy(&output.stderr).contains("reloaded: 1 rules came")
+        output.status.success()
+            && String::from_utf8_lossy(&output.stderr).contains("reloaded: 1 rules added")
     );
 }
 
 #[test]
-fn changes_are_made_at_their_times() {
+fn timed_changes_are_replayed() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     fs::write(at.join("switch.toml"), CONFIG).unwrap();
@@ -219,15 +220,15 @@ fn changes_are_made_at_their_times() {
     let share = sent.as_f64().unwrap() / received.as_f64().unwrap();
     assert!((0.3..0.9).contains(&share), "about two fifths were dropped: {share}");
     fs::write(at.join("changes.flows"), "@0 add upd,actions=drop\n").unwrap();
-    let (_, told) = run(at, "switch run switch.toml --duration 0.5 --changes changes.flows", 2);
-    assert!(told.contains("changes.flows:1:8"), "{told}");
+    let (_, message) = run(at, "switch run switch.toml --duration 0.5 --changes changes.flows", 2);
+    assert!(message.contains("changes.flows:1:8"), "{message}");
     fs::write(at.join("changes.flows"), "@0 add udp,actions=output:8\n").unwrap();
-    let (_, told) = run(at, "switch run switch.toml --duration 0.3 --changes changes.flows", 1);
-    assert!(told.contains("changes.flows:1: there is no port 8"), "{told}");
+    let (_, message) = run(at, "switch run switch.toml --duration 0.3 --changes changes.flows", 1);
+    assert!(message.contains("changes.flows:1: there is no port 8"), "{message}");
 }
 
 #[test]
-fn the_socket_speaks_json_rpc_and_is_nobody_elses() {
+fn the_control_socket_speaks_json_rpc_and_is_exclusive() {
     let switch = Switch::start(CONFIG, &[]);
     let path = switch.at().join("control.sock");
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
@@ -251,7 +252,7 @@ fn the_socket_speaks_json_rpc_and_is_nobody_elses() {
         r#"{"jsonrpc":"2.0","method":"change","params":{"text":"add upd,actions=drop","file":"x"},"id":2}"#,
     );
     assert_eq!(refused["error"]["data"]["lines"][0]["column"], 5, "{refused}");
-    // A second switch has to take another; one that was killed leaves nothing in the way.
+    // A second switch needs another socket; a stale socket of a killed switch does not block.
     let taken = "switch run switch.toml --duration 1 --socket control.sock";
     assert!(run(switch.at(), taken, 2).1.contains("another switch answers on control.sock"));
     switch.signal("-KILL");
@@ -260,12 +261,12 @@ fn the_socket_speaks_json_rpc_and_is_nobody_elses() {
     assert!(path.exists());
     run(folder.path(), "switch run switch.toml --duration 0.1 --socket control.sock", 0);
     assert!(!path.exists());
-    let (_, told) = run(folder.path(), "switch show --socket control.sock", 3);
-    assert!(told.contains("no switch answers on control.sock"), "{told}");
+    let (_, message) = run(folder.path(), "switch show --socket control.sock", 3);
+    assert!(message.contains("no switch answers on control.sock"), "{message}");
 }
 
 #[test]
-fn where_packets_time_goes_is_shown_by_worker_stage_and_queue() {
+fn statistics_are_shown_by_worker_stage_and_queue() {
     let switch = Switch::start(&format!("[switch]\nworkers = 2\n{CONFIG}"), &[]);
     std::thread::sleep(Duration::from_millis(300));
     let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("no number: {value}"));
@@ -288,7 +289,7 @@ fn where_packets_time_goes_is_shown_by_worker_stage_and_queue() {
         assert_eq!(number(&parsed["packets"]), received);
     }
     let (stages, _) = switch.say("stages", 0);
-    for part in ["worker 0", "worker 1", "parse", "transmit", "idle, or waiting", "receive to send, µs"] {
+    for part in ["worker 0", "worker 1", "parse", "transmit", "| idle", "receive to send, µs"] {
         assert!(stages.contains(part), "{part}: {stages}");
     }
     let most =

@@ -1,5 +1,5 @@
-//! Engines on CUDA devices, as people meet them: without a driver, without a device, and with one whose kernels run on
-//! the CPU (see `crates/flowlane-gpu/host`); and engines on the CPU through OpenCL, without one and where there is one.
+//! Engines on CUDA devices: without a driver, without a device, and with a device whose kernels run on the CPU (see
+//! `crates/flowlane-gpu/host`); and engines on the CPU through OpenCL, with and without OpenCL.
 
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
@@ -21,7 +21,7 @@ const TRACE: &str = "\
 1\t2\t3\t4\t6\t0
 ";
 
-/// Files for a command, in a folder of its own.
+/// Creates input files in a directory.
 fn files() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("some.rules"), RULES).expect("written");
@@ -31,7 +31,7 @@ fn files() -> tempfile::TempDir {
 
 fn flowlane(folder: &Path) -> Command {
     let mut command = Command::cargo_bin("flowlane").expect("it is built");
-    // What OpenCL compiles goes when the test ends.
+    // OpenCL's compiler cache is removed with the test.
     command.current_dir(folder).env("POCL_CACHE_DIR", folder.join("pocl"));
     command
 }
@@ -42,8 +42,8 @@ fn classify(folder: &Path, engine: &str) -> Command {
     command
 }
 
-/// Compiles a library `libcuda.so.1`; none without a compiler. It is there whole or not at all, whoever else makes it at
-/// the same time.
+/// Compiles a library `libcuda.so.1`; `None` without a compiler. The file appears atomically, because tests run
+/// concurrently.
 fn driver(folder: &Path, sources: &[PathBuf]) -> Option<()> {
     let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
     let made = folder.join(format!("libcuda.{}", std::process::id()));
@@ -62,7 +62,7 @@ fn driver(folder: &Path, sources: &[PathBuf]) -> Option<()> {
     Some(())
 }
 
-/// The driver whose device is the CPU, compiled once.
+/// Returns the driver whose device is the CPU, compiled once.
 fn host_device(folder: &Path) -> Option<()> {
     static COMPILED: OnceLock<Option<PathBuf>> = OnceLock::new();
     let compiled = COMPILED.get_or_init(|| {
@@ -77,7 +77,7 @@ fn host_device(folder: &Path) -> Option<()> {
 }
 
 #[test]
-fn without_a_driver_an_engine_for_a_device_says_so_and_exits_with_3() {
+fn gpu_engines_without_a_driver_exit_with_3() {
     let folder = files();
     if std::fs::exists("/dev/nvidiactl").unwrap_or(false) {
         println!("skipped: there is a driver");
@@ -91,7 +91,7 @@ fn without_a_driver_an_engine_for_a_device_says_so_and_exits_with_3() {
 }
 
 #[test]
-fn a_driver_without_a_device_is_said_and_auto_takes_the_cpu() {
+fn without_a_device_gpu_engines_fail_and_auto_uses_the_cpu() {
     let folder = files();
     let source = folder.path().join("none.cpp");
     let none = "extern \"C\" __attribute__((visibility(\"default\"))) int cuInit(unsigned) { return 100; }\n\
@@ -106,7 +106,7 @@ fn a_driver_without_a_device_is_said_and_auto_takes_the_cpu() {
 }
 
 #[test]
-fn a_device_classifies_and_what_it_lacks_is_said() {
+fn gpu_engines_agree_with_linear_search_and_report_device_limits() {
     let folder = files();
     let Some(()) = host_device(folder.path()) else { return };
     let with = |engine: &str, device: &str| {
@@ -135,7 +135,7 @@ fn a_device_classifies_and_what_it_lacks_is_said() {
 }
 
 #[test]
-fn the_benchmark_of_devices_runs_where_there_is_one_and_says_so_where_there_is_none() {
+fn bench_gpu_runs_with_a_device_and_reports_its_absence() {
     let folder = files();
     let Some(()) = host_device(folder.path()) else { return };
     let bench = || {
@@ -150,13 +150,13 @@ fn the_benchmark_of_devices_runs_where_there_is_one_and_says_so_where_there_is_n
     );
 }
 
-/// A file with the name of OpenCL's library that is none, where it is found first.
+/// Creates an invalid file with the name of OpenCL's library, found first.
 fn no_opencl(folder: &Path) {
     std::fs::write(folder.join("libOpenCL.so.1"), "no library").expect("written");
 }
 
 #[test]
-fn without_opencl_its_engines_say_so_and_exit_with_3_and_the_benchmark_leaves_them_out() {
+fn opencl_engines_without_opencl_exit_with_3_and_bench_omits_them() {
     let folder = files();
     no_opencl(folder.path());
     let path = folder.path();
@@ -175,7 +175,7 @@ fn without_opencl_its_engines_say_so_and_exit_with_3_and_the_benchmark_leaves_th
 }
 
 #[test]
-fn engines_on_the_cpu_through_opencl_give_the_answers_of_linear_search() {
+fn opencl_engines_agree_with_linear_search() {
     let folder = files();
     let linear = classify(folder.path(), "linear").assert().success();
     let answers = String::from_utf8(linear.get_output().stdout.clone()).expect("text");
@@ -195,7 +195,7 @@ fn engines_on_the_cpu_through_opencl_give_the_answers_of_linear_search() {
     classify(folder.path(), "opencl-tuple").args(["--memory-max", "9"]).assert().code(3).stderr(small);
 }
 
-/// Runs the example that has a table on a device, with another engine or other caches.
+/// Runs the example with a device table, with a changed configuration.
 fn gswitch(folder: &Path, change: impl Fn(String) -> String, device: Option<&str>) -> serde_json::Value {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     std::fs::copy(examples.join("quickstart.pcap"), folder.join("quickstart.pcap")).expect("copied");
@@ -211,13 +211,13 @@ fn gswitch(folder: &Path, change: impl Fn(String) -> String, device: Option<&str
 }
 
 #[test]
-fn a_switch_with_a_table_on_a_device_sends_what_one_without_sends() {
+fn switches_with_and_without_a_device_table_forward_alike() {
     let folder = files();
     let Some(()) = host_device(folder.path()) else { return };
     let without = gswitch(folder.path(), |config| config.replace("\"gpu\"", "\"tuple\""), None);
     assert!(without["waiting"].is_null() && without["ports"][2]["tx_packets"].as_u64() > Some(100));
     let small = |config: String| config.replace("8192", "100");
-    // So few are under way that answers come before the last packets do.
+    // With few packets in flight, replies arrive before the last packets.
     let cached = |config: String| config.replace("8192", "20").replace("megaflows_max = 0", "");
     let same = |with: &serde_json::Value| {
         assert_eq!(with["ports"], without["ports"]);
@@ -235,7 +235,7 @@ fn a_switch_with_a_table_on_a_device_sends_what_one_without_sends() {
     let asked = misses["waiting"]["asked_packets"].as_u64().expect("a number");
     let received = misses["ports"][0]["rx_packets"].as_u64().expect("a number");
     assert!((1..received).contains(&asked), "only what the caches do not know: {asked} of {received}");
-    // Measuring engines takes launches, too; then the device disappears.
+    // Measuring engines uses launches as well; then the device disappears.
     let fixed = |config: String| small(config).replace("\"auto\"", "\"filtered\"");
     let vanished = gswitch(folder.path(), fixed, Some("vanish=5"));
     same(&vanished);
@@ -243,7 +243,7 @@ fn a_switch_with_a_table_on_a_device_sends_what_one_without_sends() {
 }
 
 #[test]
-fn a_switch_with_a_table_on_a_device_that_is_not_there_says_so_and_exits_with_3() {
+fn a_switch_with_a_missing_device_exits_with_3() {
     let folder = files();
     if std::fs::exists("/dev/nvidiactl").unwrap_or(false) {
         println!("skipped: there is a driver");

@@ -1,4 +1,4 @@
-//! The `flowlane` binary, from outside. One program: each would link all that tests need once more.
+//! Tests of the `flowlane` binary. A single test program, because each one links all dependencies.
 
 mod bench;
 mod classify;
@@ -13,4 +13,7 @@ mod streams;
 mod support;
 mod switch;
 mod tune;
+#[expect(dead_code, reason = "only its own tests are used here; the binary itself has no test target")]
+#[path = "../../src/arguments/values.rs"]
+mod values;
 mod what_if;

@@ -1,5 +1,5 @@
-//! Real traffic: two network namespaces, joined by a `flowlane switch run` with AF_PACKET ports (or a TAP
-//! port) and the `normal` action, carry ping and TCP. As root, with iproute2 and ping; else skipped.
+//! Real traffic: two network namespaces, joined by `flowlane switch run` with AF_PACKET ports (or a TAP port) and the
+//! `normal` action, carry ping and TCP. Requires root, iproute2 and ping; else skipped.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What this binary does when it is started inside a namespace.
+/// Role of this binary when started inside a namespace.
 const ROLE: &str = "FLOWLANE_TEST_ROLE";
 const ADDRESS: &str = "10.77.0.2:5001";
 const TRANSFER_BYTES: usize = 5 << 20;
@@ -24,7 +24,7 @@ fn pattern() -> Vec<u8> {
     (0..TRANSFER_BYTES as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// Not a test by itself: the ends of the TCP transfer, started by the other test inside the namespaces.
+/// Not a test by itself: the ends of the TCP transfer, started by the other tests inside the namespaces.
 #[test]
 fn role() {
     match std::env::var(ROLE).as_deref() {
@@ -49,7 +49,7 @@ fn role() {
     }
 }
 
-/// Connects; again for 5 s while nobody listens yet, or the address or the switch is not ready.
+/// Connects, retrying for 5 s until the listener, the address and the switch are ready.
 fn connect() -> TcpStream {
     let begun = Instant::now();
     loop {
@@ -61,7 +61,7 @@ fn connect() -> TcpStream {
     }
 }
 
-/// Names that belong to this process, and their removal.
+/// Names unique to this process; dropping removes the interfaces and namespaces.
 struct Net {
     a: String,
     b: String,
@@ -70,7 +70,7 @@ struct Net {
 }
 
 impl Net {
-    /// Two namespaces with an address each; `tap` names the second one's interface, which the switch makes.
+    /// Creates two namespaces with an address each; with `tap`, the switch creates the second one's interface.
     fn new(kind: &str, workers: usize) -> Option<Self> {
         let tap = kind == "tap";
         let id = std::process::id() % 100_000;
@@ -115,7 +115,7 @@ impl Drop for Net {
     }
 }
 
-/// A switch that is stopped, however the test ends.
+/// A switch that is stopped when dropped.
 struct Switch(Option<Child>);
 
 impl Switch {
@@ -143,13 +143,13 @@ impl Drop for Switch {
     }
 }
 
-/// While a switch has the interfaces of a configuration, no other takes them, whatever socket it has: both would forward each frame.
-fn a_second_is_refused(config: &Path) {
+/// Checks that a second switch cannot bind the same interfaces, whatever its socket: both would forward each frame.
+fn check_that_a_second_switch_is_rejected(config: &Path) {
     let mut second = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
     second.args(["switch", "run", "--duration", "1", "--socket"]).arg(config.with_file_name("other.sock"));
     let refused = second.arg(config).output().unwrap();
-    let told = String::from_utf8_lossy(&refused.stderr);
-    assert!(refused.status.code() == Some(3) && told.contains("another switch has"), "{told}");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(3) && stderr.contains("another switch has"), "{stderr}");
 }
 
 fn wait_for(child: &mut Child, what: &str) {
@@ -167,9 +167,9 @@ fn wait_for(child: &mut Child, what: &str) {
     }
 }
 
-/// Every thread has given up what it does not need any more.
-fn has_given_up(process: u32, kind: &str, workers: usize) {
-    // As of capabilities(7).
+/// Checks that every thread has dropped unneeded capabilities.
+fn check_capabilities(process: u32, kind: &str, workers: usize) {
+    // Numbers of capabilities(7).
     let [read, net_admin, net_raw, ipc_lock, bpf] = [2, 12, 13, 14, 39].map(|bit| 1u64 << bit);
     let may = match (kind, workers) {
         ("afxdp", _) => read | net_admin | net_raw | ipc_lock | bpf,
@@ -192,7 +192,7 @@ fn has_given_up(process: u32, kind: &str, workers: usize) {
     assert!(seen >= workers);
 }
 
-/// Bytes go from one end to the other by TCP, and arrive.
+/// Transfers bytes from one end to the other by TCP, and checks them.
 fn transfer(net: &Net) {
     let mut receiver = Net::within(&net.b, "receive");
     let mut sender = Net::within(&net.a, "send");
@@ -228,9 +228,9 @@ fn carries_ping_and_tcp(kind: &str, workers: usize) {
     };
     let mut switch = Switch(Some(start()));
     std::thread::sleep(Duration::from_millis(500));
-    has_given_up(switch.0.as_ref().unwrap().id(), kind, workers);
+    check_capabilities(switch.0.as_ref().unwrap().id(), kind, workers);
     if tap {
-        // The switch holds its end wherever the other one goes.
+        // The switch keeps its end when the interface moves to another namespace.
         let moved = format!(
             "ip link set {y} netns {b} && ip -n {b} addr add 10.77.0.2/24 dev {y} && ip -n {b} link set {y} up",
             y = net.host_b,
@@ -239,12 +239,12 @@ fn carries_ping_and_tcp(kind: &str, workers: usize) {
         assert!(sh(&moved), "the TAP interface is there");
     }
     let ping = format!("ip netns exec {} ping -c 3 -i 0.2 -W 2 10.77.0.2", net.a);
-    // The first may meet an interface that is still coming up.
+    // The first ping may meet an interface that is still coming up.
     assert!(sh(&ping) || sh(&ping), "ping");
     transfer(&net);
     if !tap {
-        a_second_is_refused(&path);
-        // Killed under load and started again, it forwards within a second; the socket that was left is taken over.
+        check_that_a_second_switch_is_rejected(&path);
+        // Killed under load and restarted, the switch forwards within a second; it takes over the stale socket.
         let load = format!("ip netns exec {} ping -f -c 100000 -w 5 10.77.0.2", net.a);
         let mut load = Command::new("sh").args(["-c", &load]).stdout(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(200));
@@ -268,7 +268,7 @@ fn carries_ping_and_tcp(kind: &str, workers: usize) {
 }
 
 #[test]
-fn a_user_needs_no_more_than_the_capabilities_that_are_named() {
+fn documented_capabilities_are_sufficient_and_missing_ones_are_named() {
     if !sh("test $(id -u) = 0 && command -v ip && command -v ping && command -v setpriv") {
         println!("skipped: needs root, ip, ping and setpriv");
         return;
@@ -309,7 +309,7 @@ fn a_user_needs_no_more_than_the_capabilities_that_are_named() {
         let refused = run(capabilities, kind).wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&refused.stderr).to_lowercase();
         assert_eq!(refused.status.code(), Some(3), "{kind} with `{capabilities}`: {said}");
-        // Those that are there are not called missing.
+        // Only the missing capability is named.
         let named = format!("missing: {missing} (");
         assert!(said.contains(&named), "{kind} with `{capabilities}`: {said}");
     }
@@ -324,7 +324,7 @@ fn a_user_needs_no_more_than_the_capabilities_that_are_named() {
             assert!(begun.elapsed() < Duration::from_secs(10), "{kind}: no control socket");
             std::thread::sleep(Duration::from_millis(20));
         }
-        has_given_up(switch.0.as_ref().unwrap().id(), kind, 1);
+        check_capabilities(switch.0.as_ref().unwrap().id(), kind, 1);
         let ping = format!("ip netns exec {} ping -c 3 -i 0.2 -W 2 10.77.0.2", net.a);
         assert!(sh(&ping) || sh(&ping), "{kind}: ping");
         switch.stop();
@@ -348,7 +348,7 @@ fn readme_commands_for_a_running_switch_work() {
     }
     let binary = assert_cmd::cargo::cargo_bin!("flowlane");
     let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
-    // Nobody else's switch, nor namespaces of these names, are in the way there.
+    // Isolates the test from other switches and from namespaces of the same names.
     let script = format!("mount -t tmpfs tmpfs /run\n{}\nwait\n", readme_commands());
     let output = Command::new("timeout")
         .args(["60", "unshare", "--net", "--mount", "sh", "-e", "-c", &script])
@@ -358,36 +358,36 @@ fn readme_commands_for_a_running_switch_work() {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}\n{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}\n{stderr}");
     assert!(text.contains("30 received, 0% packet loss"), "{text}");
     let rule =
         text.lines().find(|line| line.contains("icmp,icmp_type=8 \u{2192} normal")).expect("it is listed");
     let packets: u32 = rule.split('|').nth(4).unwrap().trim().parse().unwrap();
     assert!((5..=30).contains(&packets), "{rule}");
     for part in
-        ["1 rules came", "sent through port 2 right", "priority 32768, (any) \u{2192} normal", "2 addresses"]
+        ["1 rules added", "sent through port 2 right", "priority 32768, (any) \u{2192} normal", "2 addresses"]
     {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(text.contains("0 rules came, 0 do something else, 1 went"), "reloaded: {text}");
+    assert!(text.contains("0 rules added, 0 modified, 1 deleted"), "reloaded: {text}");
     println!("the README's commands work");
 }
 
 #[test]
-fn interfaces_carry_ping_and_tcp_between_namespaces() {
+fn afpacket_carries_ping_and_tcp_between_namespaces() {
     carries_ping_and_tcp("afpacket", 1);
     carries_ping_and_tcp("afpacket", 2);
 }
 
 #[test]
-fn a_tap_interface_carries_ping_and_tcp() {
+fn tap_carries_ping_and_tcp_between_namespaces() {
     carries_ping_and_tcp("tap", 1);
     carries_ping_and_tcp("tap", 2);
 }
 
 #[test]
-fn interfaces_past_the_network_stack_carry_ping_and_tcp() {
+fn afxdp_carries_ping_and_tcp_between_namespaces() {
     carries_ping_and_tcp("afxdp", 1);
     carries_ping_and_tcp("afxdp", 2);
 }

@@ -1,18 +1,18 @@
-//! `flowlane query`, and the page about it.
+//! Tests of `flowlane query`, and of its documentation.
 
 use std::path::Path;
 use std::process::Command;
 
 use super::support::{flowlane, run};
 
-/// A command of the page, and what stands below it.
+/// A command of the documentation with its output.
 struct Shown {
     line: usize,
     command: String,
     output: String,
 }
 
-/// The commands of a page: lines with `$` in its consoles, with those with `>` behind them.
+/// Returns the commands of a page: lines with `$` in console blocks, continued by lines with `>`.
 fn commands(page: &str) -> Vec<Shown> {
     let (mut all, mut is_inside) = (Vec::<Shown>::new(), false);
     for (number, line) in (1..).zip(page.lines()) {
@@ -31,7 +31,7 @@ fn commands(page: &str) -> Vec<Shown> {
 }
 
 #[test]
-fn the_page_is_true() {
+fn examples_of_the_query_page_are_up_to_date() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/query.md");
     let text = std::fs::read_to_string(&page).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -56,14 +56,14 @@ fn the_page_is_true() {
         let from = made.find(&last).unwrap() + last.len();
         made.replace_range(from..from + shown.output.len(), &output);
     }
-    // Whoever has looked at the answers keeps them so.
+    // Updates the page, to be reviewed.
     if std::env::var_os("FLOWLANE_WRITE_PAGES").is_some() {
         std::fs::write(&page, made).unwrap();
     }
-    assert!(is_as_shown, "the page shows something else; FLOWLANE_WRITE_PAGES=1 writes it anew");
+    assert!(is_as_shown, "the page is out of date; FLOWLANE_WRITE_PAGES=1 updates it");
 }
 
-/// A folder with rules and a capture for them.
+/// Creates a directory with rules and a capture for them.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("fw.flows"), "tcp,tp_dst=80,actions=output:1\nudp,actions=drop\n")
@@ -81,7 +81,7 @@ fn query(folder: &Path, arguments: &[&str], code: i32) -> (String, String) {
 }
 
 #[test]
-fn counts_are_those_of_classify() {
+fn counts_agree_with_classify() {
     let folder = folder();
     run(folder.path(), "classify --rules fw.flows --trace t.pcap --hits hits.csv --output /dev/null", 0);
     let hits = std::fs::read_to_string(folder.path().join("hits.csv")).unwrap();
@@ -93,7 +93,7 @@ fn counts_are_those_of_classify() {
 }
 
 #[test]
-fn an_answer_is_written_whole_or_not_at_all() {
+fn output_files_are_complete_or_untouched() {
     let folder = folder();
     let path = folder.path().join("x.csv");
     std::fs::write(&path, "before\n").unwrap();
@@ -105,17 +105,17 @@ fn an_answer_is_written_whole_or_not_at_all() {
     assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 501);
     let files = std::fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(files, 3, "nothing else is left");
-    // Nor is the capture lost that is asked.
+    // The queried capture is not overwritten.
     let own = ["SELECT packet FROM packets", "t.pcap", "--format", "csv", "-o", "t.pcap"];
     let (_, err) = query(folder.path(), &own, 2);
-    assert!(err.contains("is read, and cannot be written as well"), "{err}");
+    assert!(err.contains("is an input of this command"), "{err}");
     query(folder.path(), &["SELECT count(*) FROM packets", "t.pcap"], 0);
     let (_, err) = query(folder.path(), &["SELECT 1", "-o", "x.what"], 2);
-    assert!(err.contains("does not say how the answer is to be written"), "{err}");
+    assert!(err.contains("does not select an output format"), "{err}");
 }
 
 #[test]
-fn who_stops_a_query_finds_nothing_of_it() {
+fn a_killed_query_leaves_no_files() {
     let folder = folder();
     let aside = folder.path().join("aside");
     std::fs::create_dir(&aside).unwrap();
@@ -144,17 +144,17 @@ fn who_stops_a_query_finds_nothing_of_it() {
 }
 
 #[test]
-fn a_table_is_cut_and_says_so() {
+fn tables_are_limited_to_100_rows_with_a_note() {
     let folder = folder();
     let (out, err) = query(folder.path(), &["SELECT packet FROM packets", "t.pcap"], 0);
     assert_eq!(out.lines().count(), 104);
-    assert!(err.contains("more than 100 rows; --rows 0"), "{err}");
+    assert!(err.contains("after 100 rows; use --rows 0"), "{err}");
     let (out, err) = query(folder.path(), &["SELECT packet FROM packets", "t.pcap", "--rows", "0"], 0);
     assert_eq!((out.lines().count(), err.as_str()), (504, ""));
 }
 
 #[test]
-fn whoever_has_enough_of_an_answer_may_go() {
+fn a_closed_pipe_is_not_an_error() {
     let folder = folder();
     let mut reader = Command::new("sh");
     let binary = flowlane().get_program().to_owned();
@@ -165,7 +165,7 @@ fn whoever_has_enough_of_an_answer_may_go() {
 }
 
 #[test]
-fn what_cannot_be_had_in_memory_is_of_the_environment() {
+fn exceeding_the_memory_limit_exits_with_3() {
     let folder = folder();
     let sql = "SELECT a.frame, count(*) FROM packets a, packets b GROUP BY 1, b.frame";
     let (_, err) = query(folder.path(), &[sql, "t.pcap", "--memory-max", "100000"], 3);
@@ -173,7 +173,7 @@ fn what_cannot_be_had_in_memory_is_of_the_environment() {
 }
 
 #[test]
-fn verdicts_are_columns_where_the_file_is_called_so() {
+fn columnar_verdicts_are_selected_by_name() {
     let folder = folder();
     std::fs::write(folder.path().join("more.flows"), "priority=7,ip,nw_proto=6,actions=output:9\n").unwrap();
     let lists = "classify --rules fw.flows --also more.flows --trace t.pcap";
@@ -186,6 +186,6 @@ fn verdicts_are_columns_where_the_file_is_called_so() {
         assert!(out == wanted, "{name}");
     }
     let (_, err) = run(folder.path(), &format!("{lists} --output v.parquet --json"), 2);
-    assert!(err.contains("a file of columns is no JSON"), "{err}");
+    assert!(err.contains("--json does not apply to columnar output"), "{err}");
     assert!(!folder.path().join("v.parquet.partial").exists());
 }

@@ -1,4 +1,4 @@
-//! `flowlane route`, from outside.
+//! Tests of `flowlane route`.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ blackhole 203.0.113.0/24
 ";
 
 #[test]
-fn addresses_get_prefix_next_hop_and_engine() {
+fn lookup_prints_prefix_next_hop_and_engine() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     fs::write(at.join("r.txt"), PRINTED).unwrap();
@@ -31,7 +31,7 @@ fn addresses_get_prefix_next_hop_and_engine() {
 }
 
 #[test]
-fn every_engine_and_variant_writes_the_same() {
+fn all_engines_and_variants_agree() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     fs::write(at.join("r.txt"), "10.0.0.0/8 7\n10.1.0.0/16 8\n10.1.1.128/25 9\n2001:db8::/32 3\n::/0 4\n")
@@ -58,7 +58,7 @@ fn every_engine_and_variant_writes_the_same() {
 }
 
 #[test]
-fn what_is_in_a_table_is_shown() {
+fn show_prints_prefix_lengths_engines_and_next_hops() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     fs::write(at.join("r.txt"), PRINTED).unwrap();
@@ -76,7 +76,7 @@ fn what_is_in_a_table_is_shown() {
 }
 
 #[test]
-fn a_table_is_measured_with_every_engine_and_the_updates_of_a_trace() {
+fn bench_measures_every_engine_and_replays_updates() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     fs::write(at.join("r.txt"), "10.0.0.0/8 7\n10.1.0.0/16 8\n10.1.1.128/25 9\n2001:db8::/32 3\n").unwrap();
@@ -100,12 +100,12 @@ fn a_table_is_measured_with_every_engine_and_the_updates_of_a_trace() {
 }
 
 #[test]
-fn mrt_dumps_are_read() {
+fn mrt_dumps_are_read_and_damaged_ones_rejected() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     fs::write(at.join("rib.mrt"), dump()).unwrap();
     let (out, _) = run(at, "route show --routes rib.mrt --subtree 0.0.0.0/0", 0);
-    // Two peers announce it; the second by the shorter path.
+    // Two peers announce the prefix; the second with the shorter path.
     assert_eq!(out, "10.0.0.0/8 192.0.2.2\n");
     let (out, _) = run(at, "route lookup --routes rib.mrt --json 10.1.2.3", 0);
     assert!(out.contains("\"via\": \"192.0.2.2\""), "{out}");
@@ -114,7 +114,7 @@ fn mrt_dumps_are_read() {
     fs::write(at.join("cut.mrt"), cut).unwrap();
     let (_, err) = run(at, "route show --routes cut.mrt", 2);
     assert!(err.contains("cut.mrt: record 2") && err.contains("TABLE_DUMP_V2"), "{err}");
-    // Cut anywhere, or with any byte another, it is read or refused.
+    // Truncated anywhere, or with any byte changed, the dump is read or rejected.
     let whole = dump();
     for at_byte in 0..whole.len() {
         let (cut, mut other) = (whole[..at_byte].to_vec(), whole.clone());
@@ -133,7 +133,7 @@ fn mrt_dumps_are_read() {
 }
 
 #[test]
-fn mrt_dumps_of_all_kinds_of_tables_are_read_and_others_refused() {
+fn all_mrt_table_types_are_read_and_others_rejected() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     let shown = |records: &[Vec<u8>], family: &str, code| {
@@ -145,18 +145,18 @@ fn mrt_dumps_of_all_kinds_of_tables_are_read_and_others_refused() {
         [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9],
     );
     let prefix = [32, 0x20, 1, 0xd, 0xb8];
-    // A next hop alone, with one of the link; and as in a message, with family and prefixes.
+    // A next hop alone, with a link-local address; and as in an UPDATE message, with family and prefixes.
     let alone = [&[0x80, 14, 33, 32][..], &near, &far].concat();
     let as_in_a_message = [&[0x90, 14, 0, 21, 0, 2, 1, 16][..], &near, &[0]].concat();
     for next_hop in [alone, as_in_a_message] {
         let (out, _) = shown(&[index(), rib(4, &prefix, &[entry(&[], 1, &next_hop)])], "::/0", 0);
         assert_eq!(out, "2001:db8::/32 2001:db8::9\n");
     }
-    // Without a next hop it is the peer.
+    // Without a next hop, the peer is the next hop.
     let ten = [8, 10];
     let (out, _) = shown(&[index(), rib(2, &ten, &[entry(&[], 2, &[])])], "0.0.0.0/0", 0);
     assert_eq!(out, "10.0.0.0/8 192.0.2.2\n");
-    // A set of five counts as one, confederations as nothing.
+    // A set of five counts as one, a confederation as zero.
     let set = [&[0x40, 2, 22, 1, 5][..], &[0; 20]].concat();
     let confederation = [&[0x40, 2, 22, 3, 5][..], &[0; 20]].concat();
     for short in [set, confederation] {
@@ -164,28 +164,28 @@ fn mrt_dumps_of_all_kinds_of_tables_are_read_and_others_refused() {
         let entries = [entry(&[], 1, &two), entry(&[], 2, &short)];
         assert_eq!(shown(&[index(), rib(2, &ten, &entries)], "0.0.0.0/0", 0).0, "10.0.0.0/8 192.0.2.2\n");
     }
-    // Additional paths (RFC 8050), and a table for multicast, which is none of routes.
+    // Additional paths (RFC 8050), and a multicast table, which is skipped.
     let paths = [entry(&[0, 0, 0, 7], 1, &[]), entry(&[0, 0, 0, 8], 2, &[])];
     let (out, _) =
         shown(&[index(), rib(3, &[8, 11], &[entry(&[], 1, &[])]), rib(8, &ten, &paths)], "0.0.0.0/0", 0);
     assert_eq!(out, "10.0.0.0/8 192.0.2.1\n");
-    // The older TABLE_DUMP: here an AS has two bytes.
+    // The older TABLE_DUMP has AS numbers of two bytes.
     let mut old = vec![0, 0, 0, 1, 10, 0, 0, 0, 8, 1, 0, 0, 0, 0, 192, 0, 2, 7, 0xfd, 1, 0, 7];
     old.extend([0x40, 2, 4, 2, 1, 0xfd, 1]);
     assert_eq!(shown(&[record(12, 1, &old)], "0.0.0.0/0", 0).0, "10.0.0.0/8 192.0.2.7\n");
     for (records, what) in [
-        (vec![index(), rib(2, &[33, 10, 0, 0, 0, 0], &[])], "record 2: a prefix of 33 bits"),
-        (vec![index(), rib(4, &[255; 40], &[])], "record 2: a prefix of 255 bits"),
-        (vec![index(), record(13, 99, &[])], "record 2: its type is 13, subtype 99"),
-        (vec![index(), record(16, 4, &[])], "record 2: its type is 16"),
-        (vec![index(), rib(2, &ten, &[entry(&[], 1, &[0x40, 2, 9, 2])])], "9 more bytes are expected and 1"),
+        (vec![index(), rib(2, &[33, 10, 0, 0, 0, 0], &[])], "record 2: prefix length 33 exceeds"),
+        (vec![index(), rib(4, &[255; 40], &[])], "record 2: prefix length 255 exceeds"),
+        (vec![index(), record(13, 99, &[])], "record 2: type 13, subtype 99"),
+        (vec![index(), record(16, 4, &[])], "record 2: type 16"),
+        (vec![index(), rib(2, &ten, &[entry(&[], 1, &[0x40, 2, 9, 2])])], "9 bytes expected, 1 left"),
     ] {
         let (_, err) = shown(&records, "0.0.0.0/0", 2);
         assert!(err.contains(what), "{what}: {err}");
     }
 }
 
-/// A record of an MRT file (RFC 6396, 2).
+/// Builds a record of an MRT file (RFC 6396, 2).
 fn record(kind: u16, subtype: u16, body: &[u8]) -> Vec<u8> {
     let mut out = vec![0x65, 0, 0, 0];
     out.extend(kind.to_be_bytes());
@@ -195,7 +195,7 @@ fn record(kind: u16, subtype: u16, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The peers 192.0.2.1 and 192.0.2.2 (RFC 6396, 4.3.1), with an AS of four bytes each.
+/// Builds an index of the peers 192.0.2.1 and 192.0.2.2 (RFC 6396, 4.3.1), with 4-byte AS numbers.
 fn index() -> Vec<u8> {
     let mut index = vec![192, 0, 2, 254, 0, 0, 0, 2];
     for peer in [1u8, 2] {
@@ -204,12 +204,12 @@ fn index() -> Vec<u8> {
     record(13, 1, &index)
 }
 
-/// A prefix (its length and its bytes) with what was announced for it (RFC 6396, 4.3.2).
+/// Builds the record of a prefix (length and bytes) with its announcements (RFC 6396, 4.3.2).
 fn rib(subtype: u16, prefix: &[u8], entries: &[Vec<u8>]) -> Vec<u8> {
     record(13, subtype, &[&[0; 4], prefix, &[0, entries.len() as u8], &entries.concat()].concat())
 }
 
-/// What a peer announced: the number of the path, where paths have one, and attributes.
+/// Builds a peer's announcement: path ID if present, and attributes.
 fn entry(path: &[u8], peer: u8, attributes: &[u8]) -> Vec<u8> {
     [&[0, peer - 1, 0x65, 0, 0, 0], path, &[0, attributes.len() as u8], attributes].concat()
 }
@@ -228,7 +228,7 @@ fn dump() -> Vec<u8> {
 }
 
 #[test]
-fn bad_input_says_what_where_and_how() {
+fn errors_name_the_place_and_the_fix() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     fs::write(at.join("good.txt"), "10.0.0.0/8 7\n").unwrap();
@@ -239,7 +239,7 @@ fn bad_input_says_what_where_and_how() {
     let cases = [
         ("route lookup --routes bad.txt 10.0.0.1", 2, ["bad.txt:2:10", "0 to 32"]),
         ("route lookup --routes none.txt 10.0.0.1", 2, ["none.txt", "read"]),
-        ("route lookup --routes good.txt", 2, ["no address", "--addresses FILE"]),
+        ("route lookup --routes good.txt", 2, ["no address to look up", "--addresses FILE"]),
         (
             "route lookup --routes good.txt --addresses bad-addresses.txt",
             2,
@@ -253,7 +253,7 @@ fn bad_input_says_what_where_and_how() {
         ),
         ("route lookup --routes large.txt --hop-size 1 10.0.0.1", 2, ["300", "--hop-size"]),
         ("route lookup --routes good.txt --routes-max 0 10.0.0.1", 2, ["more than 0 routes", "limit"]),
-        ("route show --routes packed.bz2", 2, ["packed by bzip2", "bunzip2"]),
+        ("route show --routes packed.bz2", 2, ["compressed by bzip2", "bunzip2"]),
         ("route show --routes good.txt --subtree 10.0.0.1/8", 2, ["bits set behind", "10.0.0.0/8"]),
         ("route bench --routes good.txt --seconds 0", 2, ["--seconds", "positive"]),
         ("route bench --routes good.txt --miss 2", 2, ["--miss", "0 to 1"]),
@@ -265,7 +265,7 @@ fn bad_input_says_what_where_and_how() {
     ];
     for (arguments, code, parts) in cases {
         let (_, err) = run(at, arguments, code);
-        // The renderer breaks lines where they get long.
+        // The renderer wraps long lines.
         let plain: String =
             err.split_whitespace().filter(|w| !["│", "×", "help:"].contains(w)).collect::<Vec<_>>().join(" ");
         assert!(parts.iter().all(|part| plain.contains(part)), "{arguments}: {plain}");
@@ -282,7 +282,7 @@ fn help_has_examples() {
 }
 
 #[test]
-fn a_real_table_is_looked_up() {
+fn a_full_ipv6_table_is_looked_up() {
     let Some(folder) = data("fib") else { return };
     let at = tempdir().unwrap();
     let table = folder.join("linx-rib-ipv6.20141225.txt.gz");

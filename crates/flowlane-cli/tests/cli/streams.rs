@@ -1,4 +1,4 @@
-//! `flowlane classify` on captures: pieces, threads, what was cut and what is damaged.
+//! Tests of `flowlane classify` on captures: threads, truncated packets, damaged files.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::support::run;
 use ruzstd::encoding::CompressionLevel::Fastest;
 use tempfile::tempdir;
 
-/// Rules with ports and a capture of so many packets for them, in `folder`.
+/// Creates rules with ports and a capture of `packets` packets for them in `folder`; returns the capture.
 fn inputs(folder: &Path, packets: u32) -> Vec<u8> {
     run(folder, "generate rules --profile acl --count 200 --seed 9 --output r.rules", 0);
     run(
@@ -18,7 +18,7 @@ fn inputs(folder: &Path, packets: u32) -> Vec<u8> {
     fs::read(folder.join("t.pcap")).unwrap()
 }
 
-/// The same packets as a capture with a snap length has them.
+/// Truncates the packets of a capture to a snap length.
 fn cut(pcap: &[u8], snap_len: usize) -> Vec<u8> {
     let (mut out, mut at) = (pcap[..24].to_vec(), 24);
     while at < pcap.len() {
@@ -33,18 +33,18 @@ fn cut(pcap: &[u8], snap_len: usize) -> Vec<u8> {
 }
 
 fn classified(folder: &Path, options: &str) -> (String, String) {
-    let (_, said) = run(folder, &format!("classify --rules r.rules --trace {options} --output v.csv"), 0);
-    (fs::read_to_string(folder.join("v.csv")).unwrap(), said)
+    let (_, message) = run(folder, &format!("classify --rules r.rules --trace {options} --output v.csv"), 0);
+    (fs::read_to_string(folder.join("v.csv")).unwrap(), message)
 }
 
 #[test]
-fn packets_that_a_snap_length_cut_have_the_verdicts_of_whole_ones() {
+fn truncated_packets_get_the_verdicts_of_complete_ones() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     let pcap = inputs(at, 2000);
-    let (whole, said) = classified(at, "t.pcap");
+    let (whole, message) = classified(at, "t.pcap");
     assert!(whole.lines().filter(|line| !line.ends_with(",,,")).count() > 1500);
-    assert!(said.contains("| cut within headers    |"), "{said}");
+    assert!(message.contains("| truncated headers     |"), "{message}");
     let counts = |options: &str| {
         let (json, _) = run(at, &format!("classify --rules r.rules --trace {options} --json"), 0);
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -55,14 +55,14 @@ fn packets_that_a_snap_length_cut_have_the_verdicts_of_whole_ones() {
         assert_eq!(classified(at, "cut.pcap").0, whole, "{snap_len}");
         assert_eq!(counts("cut.pcap"), [0, 0], "{snap_len}");
     }
-    // Within the ports, of TCP and UDP.
+    // Within the ports of TCP and UDP.
     fs::write(at.join("cut.pcap"), cut(&pcap, 37)).unwrap();
     let [malformed, cut] = counts("cut.pcap");
     assert!(malformed == 0 && cut > 1000, "{cut}");
 }
 
 #[test]
-fn verdicts_are_the_same_however_many_threads_there_are() {
+fn verdicts_do_not_depend_on_the_number_of_threads() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     let pcap = inputs(at, 8000);
@@ -90,26 +90,26 @@ fn verdicts_are_the_same_however_many_threads_there_are() {
 }
 
 #[test]
-fn of_a_damaged_capture_all_before_the_damage_is_classified() {
+fn damaged_captures_are_classified_up_to_the_damage() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     let pcap = inputs(at, 5000);
     let (whole, _) = classified(at, "t.pcap");
     fs::write(at.join("half.pcap"), &pcap[..pcap.len() / 2]).unwrap();
-    let (half, said) = classified(at, "half.pcap");
+    let (half, message) = classified(at, "half.pcap");
     assert!(half.lines().count() > 2400 && whole.starts_with(&half));
-    assert!(said.contains("warning: half.pcap: the file ends within record"), "{said}");
-    // Its length is not believed; one that is damaged from the first packet on is none.
+    assert!(message.contains("warning: half.pcap: the file ends within record"), "{message}");
+    // The length is not trusted; a file that is damaged from the first packet on is rejected.
     let mut damaged = pcap.clone();
     let record = 16 + 300;
     damaged[24 + 3000 * record + 8..][..4].fill(0xff);
     fs::write(at.join("damaged.pcap"), &damaged).unwrap();
-    let (json, said) = run(at, "classify --rules r.rules --trace damaged.pcap --json", 0);
+    let (json, message) = run(at, "classify --rules r.rules --trace damaged.pcap --json", 0);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["summary"]["packets"], 3000);
     let damage = json["summary"]["damage"].as_str().unwrap();
     assert!(damage.starts_with(&format!("record 3000 (byte {})", 24 + 3000 * record)), "{damage}");
-    assert!(said.contains(damage), "{said}");
+    assert!(message.contains(damage), "{message}");
     damaged[24 + 8..][..4].fill(0xff);
     fs::write(at.join("damaged.pcap"), &damaged).unwrap();
     let (_, error) = run(at, "classify --rules r.rules --trace damaged.pcap --output none.csv", 2);

@@ -1,11 +1,10 @@
-//! Running the binary, and finding data.
+//! Running the binary, and finding test data.
 
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
 
-/// The `flowlane` binary, without what `flowlane tune` stored for whoever runs the tests; nor does OpenCL keep what it
-/// compiles where they keep theirs.
+/// The `flowlane` binary, isolated from the user's kernel selection and OpenCL cache.
 pub(crate) fn flowlane() -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
     command.env("FLOWLANE_TUNE", "/dev/null").env_remove("CLICOLOR_FORCE");
@@ -13,24 +12,23 @@ pub(crate) fn flowlane() -> Command {
     command
 }
 
-/// Runs it with arguments split at spaces; expects an exit code; returns what it printed on standard output
-/// and on standard error.
+/// Runs the binary with arguments split at spaces; checks the exit code; returns standard output and standard error.
 #[track_caller]
 pub(crate) fn run(folder: &Path, arguments: &str, code: i32) -> (String, String) {
     let output = flowlane().current_dir(folder).args(arguments.split_whitespace()).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let (out, err) = (text(output.stdout), text(output.stderr));
-    assert!(!out.contains('\x1b') && !err.contains('\x1b'), "colours in what is no terminal\n{out}\n{err}");
+    assert!(!out.contains('\x1b') && !err.contains('\x1b'), "colours without a terminal\n{out}\n{err}");
     assert_eq!(output.status.code(), Some(code), "flowlane {arguments}\n{out}\n{err}");
     (out, err)
 }
 
-/// The folder of examples in the repository.
+/// Returns the directory of examples in the repository.
 pub(crate) fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
 }
 
-/// A folder of the test data, where it is there.
+/// Returns a directory of the test data, if present.
 pub(crate) fn data(folder: &str) -> Option<PathBuf> {
     flowlane::testing::data(folder)
 }

@@ -1,4 +1,4 @@
-//! `flowlane switch` and the small commands, from outside.
+//! Tests of `flowlane switch` and of commands without tests of their own.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::support::{examples, run};
 use tempfile::tempdir;
 
-/// A copy of the examples, so that their output does not land in the repository.
+/// Copies the examples, so that their output does not land in the repository.
 fn copy_examples(to: &Path) {
     for entry in fs::read_dir(examples()).unwrap() {
         let path = entry.unwrap().path();
@@ -17,7 +17,7 @@ fn copy_examples(to: &Path) {
 }
 
 #[test]
-fn the_quickstart_switches_its_capture_into_others() {
+fn the_quickstart_example_forwards_its_capture() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     copy_examples(at);
@@ -32,15 +32,15 @@ fn the_quickstart_switches_its_capture_into_others() {
     let rules = json["tables"][0]["rules"].as_array().unwrap();
     let matched: u64 = rules.iter().map(|r| r["packets"].as_u64().unwrap()).sum();
     assert_eq!(matched + json["tables"][0]["missed_packets"].as_u64().unwrap(), 40_000);
-    let (_, told) = run(at, "switch run quickstart.toml --validate-simd", 0);
-    assert!(told.contains("every variant agreed on 40"), "{told}");
-    // What was counted is what is in the captures.
+    let (_, message) = run(at, "switch run quickstart.toml --validate-simd", 0);
+    assert!(message.contains("every variant agreed on 40"), "{message}");
+    // The counters agree with the captures.
     fs::write(at.join("all.flows"), "actions=drop\n").unwrap();
     for (port, file) in [(1, "servers.pcap"), (2, "internet.pcap")] {
         let (csv, _) = run(at, &format!("classify --rules all.flows --trace out/{file}"), 0);
         assert_eq!(csv.lines().count() as u64 - 1, sent(port));
     }
-    // Without caches the rules are the same.
+    // Results do not depend on the caches.
     let config = fs::read_to_string(at.join("quickstart.toml")).unwrap();
     fs::write(at.join("plain.toml"), format!("[cache]\nmegaflows_max = 0\n{config}")).unwrap();
     let before = fs::read(at.join("out/servers.pcap")).unwrap();
@@ -52,11 +52,11 @@ fn the_quickstart_switches_its_capture_into_others() {
 }
 
 #[test]
-fn what_the_gateway_sends_through_its_tunnel_arrives_at_headquarters() {
+fn the_gateway_example_tunnels_to_headquarters() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     copy_examples(at);
-    assert!(run(at, "switch check gateway.toml", 0).0.contains("2 tables, 6 rules, 4 routes: correct"));
+    assert!(run(at, "switch check gateway.toml", 0).0.contains("2 tables, 6 rules, 4 routes: valid"));
     let (json, _) = run(at, "switch run gateway.toml --json", 0);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let sent = |port: usize| json["ports"][port]["tx_packets"].as_u64().unwrap();
@@ -64,7 +64,7 @@ fn what_the_gateway_sends_through_its_tunnel_arrives_at_headquarters() {
     let through = |name: &str| hops.iter().find(|h| h["name"] == name).unwrap()["packets"].as_u64().unwrap();
     assert!(sent(1) > 0 && sent(2) > 0 && sent(3) > 0, "{json}");
     assert_eq!(json["tunnels"][0]["sent_packets"].as_u64().unwrap(), sent(3));
-    // (Packets whose TTL expires have taken their next hop, and go no further.)
+    // Packets whose TTL expires are counted for their next hop, but not sent.
     assert!(through("192.0.2.7") >= sent(3) && through("192.0.2.2") >= sent(1));
     let (table, _) = run(at, "switch run gateway.toml --validate-simd", 0);
     for part in ["routes (4 routes, compact, ", "192.0.2.7", "no route", "headquarters"] {
@@ -77,7 +77,7 @@ fn what_the_gateway_sends_through_its_tunnel_arrives_at_headquarters() {
 }
 
 #[test]
-fn the_nat_gateway_translates_filters_and_lists_who_is_there() {
+fn the_nat_gateway_example_translates_filters_and_lists_assets() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     copy_examples(at);
@@ -113,12 +113,12 @@ fn the_nat_gateway_translates_filters_and_lists_who_is_there() {
     assert!(verdict(&nat, "outbound") > 0 && event(&nat, "sessions made") > 0, "{nat}");
     let sent = |port: usize| json["ports"][port]["tx_packets"].as_u64().unwrap();
     assert!(sent(1) > 0);
-    // Nothing from inside leaves as it came.
+    // No inside address leaves untranslated.
     fs::write(at.join("inside.flows"), "ip,nw_src=192.168.0.0/16,actions=drop\n").unwrap();
     let (csv, _) = run(at, "classify --rules inside.flows --trace out/wan.pcap", 0);
     assert_eq!(csv.lines().count() as u64 - 1, sent(1));
     assert!(csv.lines().skip(1).all(|line| line.ends_with(",,,")), "{csv}");
-    // With a seed a run is repeated, and one lookup a packet gives the same.
+    // With a seed, runs are reproducible, and scalar lookups give the same results.
     let config = fs::read_to_string(at.join("nat-gateway.toml")).unwrap();
     let mut runs = Vec::new();
     for lookups in ["batch", "scalar", "batch"] {
@@ -147,7 +147,7 @@ fn the_nat_gateway_translates_filters_and_lists_who_is_there() {
     }
 }
 
-/// What a report says that does not depend on who has done it.
+/// Returns the part of a report that does not depend on the assignment of packets to workers.
 fn counted(report: &serde_json::Value) -> serde_json::Value {
     let mut counted =
         serde_json::json!([report["ports"], report["drops"], report["malformed"], report["counters"]]);
@@ -162,12 +162,12 @@ fn counted(report: &serde_json::Value) -> serde_json::Value {
 }
 
 #[test]
-fn more_workers_do_the_same() {
+fn results_do_not_depend_on_the_number_of_workers() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     copy_examples(at);
     for name in ["quickstart", "nat-gateway"] {
-        // Whom a meter lets through depends on who is first.
+        // A meter's result depends on the order of packets.
         let config = fs::read_to_string(at.join(format!("{name}.toml"))).unwrap().replace("meter:1, ", "");
         let mut before = None;
         for workers in [1, 2, 4] {
@@ -193,7 +193,7 @@ fn more_workers_do_the_same() {
 }
 
 #[test]
-fn a_run_ends_when_it_was_told_to() {
+fn runs_end_after_packets_or_duration() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     let config = "[[port]]\nnumber = 1\nopen = \"gen:mix\"\n[[port]]\nnumber = 2\nopen = \"null\"\n[[table]]\nnumber = 0\nrules = [\"actions=output:2\"]\n";
@@ -209,7 +209,7 @@ fn a_run_ends_when_it_was_told_to() {
 }
 
 #[test]
-fn sizes_that_cannot_be_had_are_refused_by_check_and_by_run() {
+fn excessive_sizes_are_rejected_by_check_and_run() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     let rest = "[[port]]\nnumber = 1\nopen = \"null\"\n[[table]]\nnumber = 0\n";
@@ -230,9 +230,9 @@ fn sizes_that_cannot_be_had_are_refused_by_check_and_by_run() {
     }
 }
 
-/// Mistakes in a configuration behind a port and table 0: where and what is underlined, and a part of the message. (Those of every
-/// kind are in the tests of `flowlane-switch`.)
-const MISTAKES: [(&str, &str, &str, &str); 13] = [
+/// Configuration errors after a port and table 0: position, underlined text, and a part of the message. (Tests of every kind
+/// are in `flowlane-switch`.)
+const ERRORS: [(&str, &str, &str, &str); 13] = [
     ("[[port]]\nnumber = 2\nopne = \"null\"", "c.toml:8:1", "opne", "did you mean `open`?"),
     ("[[port]]\nopen = \"null\"\nnumber = 1", "c.toml:8:10", "1", "two ports have the number 1"),
     ("[[port]]\nnumber = 2\nopen = \"pcpa:x\"", "c.toml:8:8", "\"pcpa:x\"", "did you mean `pcap`?"),
@@ -254,11 +254,11 @@ const MISTAKES: [(&str, &str, &str, &str); 13] = [
 ];
 
 #[test]
-fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
+fn configuration_errors_name_the_place_and_the_fix() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     let right = "[[port]]\nnumber = 1\nopen = \"null\"\n[[table]]\nnumber = 0\n";
-    for (mistake, place, underlined, message) in MISTAKES {
+    for (mistake, place, underlined, message) in ERRORS {
         fs::write(at.join("c.toml"), format!("{right}{mistake}\n")).unwrap();
         let (_, err) = run(at, "switch check c.toml", 2);
         assert!(err.contains(place) && err.contains(message), "{mistake}\n{err}");
@@ -267,11 +267,11 @@ fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
     fs::write(at.join("c.toml"), format!("{right}not toml")).unwrap();
     assert!(run(at, "switch check c.toml", 2).1.contains("c.toml:6:"));
     fs::write(at.join("c.toml"), right).unwrap();
-    assert!(run(at, "switch check c.toml", 0).0.contains("correct"));
+    assert!(run(at, "switch check c.toml", 0).0.contains("valid"));
 }
 
 #[test]
-fn every_variant_by_name_gives_the_same_and_one_that_is_capped_is_refused() {
+fn all_variants_agree_and_a_capped_one_is_rejected() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     copy_examples(at);
@@ -288,10 +288,10 @@ fn every_variant_by_name_gives_the_same_and_one_that_is_capped_is_refused() {
 }
 
 #[test]
-fn a_table_with_more_rules_than_it_may_have_is_refused_by_check_and_by_run() {
+fn rules_max_is_enforced_by_check_and_run() {
     let folder = tempdir().unwrap();
     let at = folder.path();
-    // Each source alone would do.
+    // Each source alone is within the limit.
     fs::write(at.join("more.flows"), "udp,actions=drop\ntcp,actions=drop\n").unwrap();
     for engine in ["auto", "linear", "tuple", "acl", "brute", "tree", "dynamic"] {
         let config = format!(
@@ -310,7 +310,7 @@ fn a_table_with_more_rules_than_it_may_have_is_refused_by_check_and_by_run() {
     }
 }
 
-/// The line that is shown of a file, and what is marked in it.
+/// Returns the source line shown in an error message, and the marked part of it.
 fn marked(err: &str) -> (String, String) {
     let lines: Vec<&str> = err.lines().collect();
     let carets =
@@ -321,14 +321,14 @@ fn marked(err: &str) -> (String, String) {
 }
 
 #[test]
-fn errors_are_marked_behind_letters_of_several_bytes_and_at_the_end_of_a_file() {
+fn errors_are_marked_after_multibyte_characters_and_at_end_of_file() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     let config = "[[port]]\nnumber = 1\nname = \"Zürich→Genève\"\nopen = \"null\"\n\
                   [[table]]\nnumber = 0\nrules_file = \"last.flows\"\n";
     fs::write(at.join("c.toml"), config).unwrap();
     for (rules, place, part) in [
-        // No newline behind the last line.
+        // No newline after the last line.
         ("arp,actions=drop\nudp,tp_dst=443-80,actions=drop", "last.flows:2:12", "443-80"),
         ("arp,actions=drop\nudp,actions=output:7x", "last.flows:2:", "7x"),
         ("# à\nin_port=Zürich→Genève,udp,tp_dst=443-80,actions=drop\n", "last.flows:2:34", "443-80"),
@@ -339,18 +339,18 @@ fn errors_are_marked_behind_letters_of_several_bytes_and_at_the_end_of_a_file() 
         let (line, found) = marked(&err);
         assert!(err.contains(place) && found == part, "`{found}` of `{line}` is marked in {rules}\n{err}");
     }
-    // A rule that ends too early is marked where something is missing.
+    // An incomplete rule is marked at its end.
     fs::write(at.join("last.flows"), "arp,actions=drop\nudp,tp_dst=80").unwrap();
     let (_, err) = run(at, "switch check c.toml", 2);
     assert!(err.contains("last.flows:2:") && marked(&err).0.contains("udp,tp_dst=80"), "{err}");
-    // The same in the configuration itself.
+    // Multibyte characters in the configuration itself.
     fs::write(at.join("c.toml"), "[[port]]\nnumber = 1\nname = \"Zürich→\"\nopne = \"null\"").unwrap();
     let (_, err) = run(at, "switch check c.toml", 2);
     assert!(err.contains("c.toml:4:1") && marked(&err).1 == "opne", "{err}");
 }
 
 #[test]
-fn the_small_commands_answer() {
+fn schema_cpu_completions_man_and_help_work() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     let (schema, _) = run(at, "switch schema", 0);

@@ -1,4 +1,4 @@
-//! Addresses in queries: as text, in prefixes, and compared with text.
+//! Addresses in queries: conversion to text, prefix tests, and comparison with text.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use flowlane::route::Prefix;
 use flowlane::route::read::AnyPrefix;
 use flowlane_arrow::FORM;
 
-use super::{called, constant, wrong};
+use super::{call_name, constant, plan_error};
 
-/// What a column of addresses holds.
+/// Family of an address column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Family {
     Ipv4,
@@ -32,7 +32,7 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// By the metadata of a column.
+    /// Returns the family for a column's metadata.
     fn by_form(form: &str) -> Option<Self> {
         match form {
             "ipv4" => Some(Self::Ipv4),
@@ -42,7 +42,7 @@ impl Family {
         }
     }
 
-    /// By the type of a column.
+    /// Returns the family for a column's type.
     fn by_type(data_type: &DataType) -> Option<Self> {
         match data_type {
             DataType::UInt32 => Some(Self::Ipv4),
@@ -52,13 +52,13 @@ impl Family {
         }
     }
 
-    /// What a column of addresses holds; none where it holds something else.
-    pub(crate) fn of(described: &arrow::datatypes::Field) -> Option<Self> {
-        let form = described.metadata().get(FORM).and_then(|form| Self::by_form(form))?;
-        (Self::by_type(described.data_type()) == Some(form)).then_some(form)
+    /// Returns the family of an address column; `None` for other columns.
+    pub(crate) fn of(field: &arrow::datatypes::Field) -> Option<Self> {
+        let form = field.metadata().get(FORM).and_then(|form| Self::by_form(form))?;
+        (Self::by_type(field.data_type()) == Some(form)).then_some(form)
     }
 
-    /// An address that is written as text.
+    /// Parses an address.
     fn read(self, text: &str) -> Option<ScalarValue> {
         match self {
             Self::Ipv4 => text.parse::<Ipv4Addr>().ok().map(|a| ScalarValue::UInt32(Some(a.into()))),
@@ -87,7 +87,7 @@ impl Family {
     }
 }
 
-/// Addresses as text.
+/// Formats addresses as text.
 pub(crate) fn texts(family: Family, addresses: &ArrayRef) -> ArrayRef {
     let text = |row: usize| match family {
         Family::Ipv4 => Ipv4Addr::from(addresses.as_primitive::<UInt32Type>().value(row)).to_string(),
@@ -105,11 +105,14 @@ pub(crate) fn texts(family: Family, addresses: &ArrayRef) -> ArrayRef {
 pub(super) fn family(function: &str, data_type: &DataType) -> Result<Family> {
     let computed = data_type.is_integer().then_some(Family::Ipv4);
     Family::by_type(data_type).or(computed).ok_or_else(|| {
-        wrong(format!("{function}: {data_type} is no address; nw_src, ipv6_dst, dl_src are, say"))
+        plan_error(format!(
+            "{function}: {data_type} is not an address type; use a column such as nw_src, ipv6_dst or dl_src"
+        ))
     })
 }
 
-/// Addresses as columns have them: what is computed of those of IPv4 (`nw_src & 0xffffff00`) is a wider number. Null where it is none.
+/// Casts computed IPv4 addresses (`nw_src & 0xffffff00`), which are wider integers, to the type of address columns. Values
+/// out of range become null.
 pub(super) fn as_addresses(values: &ArrayRef) -> Result<ArrayRef> {
     match values.data_type().is_integer() {
         true => Ok(cast(values, &DataType::UInt32)?),
@@ -117,7 +120,7 @@ pub(super) fn as_addresses(values: &ArrayRef) -> Result<ArrayRef> {
     }
 }
 
-/// `address(x)`: an address as text.
+/// `address(x)`: formats an address as text.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub(super) struct AddressText(Signature);
 
@@ -146,7 +149,7 @@ impl ScalarUDFImpl for AddressText {
     }
 }
 
-/// `in_prefix(x, '10.0.0.0/8')`: whether an address is in a prefix.
+/// `in_prefix(x, '10.0.0.0/8')`: tests whether an address is in a prefix.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub(super) struct InPrefix(Signature);
 
@@ -162,7 +165,7 @@ impl ScalarUDFImpl for InPrefix {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        called(self.name(), args)
+        call_name(self.name(), args)
     }
 
     fn signature(&self) -> &Signature {
@@ -171,14 +174,14 @@ impl ScalarUDFImpl for InPrefix {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match family("in_prefix", &types[0])? {
-            Family::Mac => Err(wrong("in_prefix: Ethernet addresses have no prefixes")),
+            Family::Mac => Err(plan_error("in_prefix: Ethernet addresses have no prefixes")),
             _ => Ok(DataType::Boolean),
         }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let text = constant("in_prefix", args.args.get(1))?;
-        let prefix: AnyPrefix = text.parse().map_err(|e| wrong(format!("in_prefix: `{text}`: {e}")))?;
+        let prefix: AnyPrefix = text.parse().map_err(|e| plan_error(format!("in_prefix: `{text}`: {e}")))?;
         let addresses = as_addresses(&args.args[0].to_array(args.number_rows)?)?;
         let answer: BooleanArray = match (prefix, addresses.data_type()) {
             (AnyPrefix::V4(prefix), DataType::UInt32) => {
@@ -190,14 +193,14 @@ impl ScalarUDFImpl for InPrefix {
                 let rows = addresses.as_fixed_size_binary().iter();
                 rows.map(|bytes| bytes.map(|bytes| prefix.contains(address(bytes)))).collect()
             }
-            // No address of one family is in a prefix of the other.
+            // Addresses of one family are never in prefixes of the other.
             _ => (0..addresses.len()).map(|row| addresses.is_valid(row).then_some(false)).collect(),
         };
         Ok(ColumnarValue::Array(Arc::new(answer)))
     }
 }
 
-/// Lets numbers be written in hexadecimal: `dl_type = 0x0800`, `tcp_flags & 0x02 > 0`.
+/// Accepts hexadecimal numbers: `dl_type = 0x0800`, `tcp_flags & 0x02 > 0`.
 #[derive(Debug)]
 pub(super) struct HexadecimalNumbers;
 
@@ -224,19 +227,19 @@ impl ExprPlanner for HexadecimalNumbers {
     }
 }
 
-/// Lets addresses be compared with text: `nw_src = '10.0.0.1'`, `dl_dst IN ('ff:ff:ff:ff:ff:ff')`.
+/// Accepts addresses as text in comparisons: `nw_src = '10.0.0.1'`, `dl_dst IN ('ff:ff:ff:ff:ff:ff')`.
 #[derive(Debug)]
-pub(super) struct WrittenAddresses;
+pub(super) struct AddressLiterals;
 
-impl WrittenAddresses {
-    /// The family of addresses that a column holds.
+impl AddressLiterals {
+    /// Returns the family and name of an address column.
     fn family(expr: &Expr, schema: &DFSchema) -> Option<(Family, String)> {
         let Expr::Column(column) = expr else { return None };
         let at = schema.maybe_index_of_column(column)?;
         Family::of(schema.field(at)).map(|family| (family, column.name.clone()))
     }
 
-    /// The literal as an address where it is a text.
+    /// Converts a text literal to an address.
     fn literal(expr: Expr, (family, name): &(Family, String)) -> Result<Expr> {
         let text = match &expr {
             Expr::Literal(
@@ -248,9 +251,11 @@ impl WrittenAddresses {
             _ => return Ok(expr),
         };
         let value = family.read(&text).ok_or_else(|| {
-            let hint =
-                if text.contains('/') { "; in_prefix(column, 'prefix') asks for prefixes" } else { "" };
-            wrong(format!("`{name}` is compared with '{text}', which is no {} address{hint}", family.name()))
+            let hint = if text.contains('/') { "; use in_prefix(column, 'prefix') for prefixes" } else { "" };
+            plan_error(format!(
+                "`{name}` is compared with '{text}', which is not an {} address{hint}",
+                family.name()
+            ))
         })?;
         Ok(Expr::Literal(value, None))
     }
@@ -261,7 +266,7 @@ fn is_comparison(op: Operator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-impl FunctionRewrite for WrittenAddresses {
+impl FunctionRewrite for AddressLiterals {
     fn name(&self) -> &'static str {
         "addresses as text"
     }

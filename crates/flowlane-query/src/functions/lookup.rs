@@ -1,4 +1,4 @@
-//! Rules looked up by columns.
+//! Rule lookups on columns.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -13,39 +13,44 @@ use datafusion::logical_expr::{
 use flowlane::packet::Field;
 use flowlane_arrow::{ArrowError, ether_type, with_columns};
 
-use super::rules::{ADDRESSES, Asked};
-use super::wrong;
+use super::plan_error;
+use super::rules::{ADDRESSES, RuleResult};
 use crate::tables::RuleList;
 
 /// No rule.
 const NONE: u32 = flowlane::NONE;
 
-/// A function of rules that is given the columns at which they look.
+/// A rule function with the columns that its rules inspect as arguments.
 #[derive(Debug)]
 pub(super) struct LookUp {
-    asked: Asked,
-    /// As the query writes it, `matches('fw.flows')`: so it is shown where the query is explained.
+    result: RuleResult,
+    /// Name as in the query, `matches('fw.flows')`, for EXPLAIN.
     name: String,
     list: Arc<RuleList>,
-    /// What each argument is.
+    /// Field of each argument.
     fields: Vec<Field>,
-    /// The fields of which any column knows.
+    /// Fields of all columns of the table.
     known: Vec<Field>,
     signature: Signature,
 }
 
 impl LookUp {
-    pub(super) fn new(asked: Asked, list: Arc<RuleList>, fields: Vec<Field>, known: Vec<Field>) -> Self {
+    pub(super) fn new(
+        result: RuleResult,
+        list: Arc<RuleList>,
+        fields: Vec<Field>,
+        known: Vec<Field>,
+    ) -> Self {
         let any = match fields.len() {
             0 => TypeSignature::Nullary,
             n => TypeSignature::Any(n),
         };
-        let name = format!("{}('{}')", asked.name(), list.name);
-        Self { asked, name, list, fields, known, signature: Signature::new(any, Volatility::Immutable) }
+        let name = format!("{}('{}')", result.name(), list.name);
+        Self { result, name, list, fields, known, signature: Signature::new(any, Volatility::Immutable) }
     }
 
-    /// Where no column says of what family packets are, and some have no address of the one whose addresses there are: nothing is
-    /// known of those.
+    /// Derives the EtherType from the presence of an address, if there is no column for it: packets without an address are
+    /// of unknown type.
     fn ether_types(&self, arrays: &[ArrayRef]) -> Result<Option<ArrayRef>, ArrowError> {
         let Some(kind) = ether_type(&self.known)? else { return Ok(None) };
         let is_address = |field: &Field| ADDRESSES.contains(field);
@@ -55,11 +60,11 @@ impl LookUp {
         Ok(Some(Arc::new(UInt16Array::from_iter_values((0..address.len()).map(of)))))
     }
 
-    /// The number of each packet's rule.
+    /// Returns the rule number of each packet.
     fn rules(&self, args: &[ColumnarValue], rows: usize) -> Result<Vec<u32>> {
         let arrays = args.iter().map(|arg| arg.to_array(rows)).collect::<Result<Vec<ArrayRef>>>()?;
         let mut named = self.fields.iter().map(|field| field.info().name).zip(&arrays).collect::<Vec<_>>();
-        let ether_types = self.ether_types(&arrays).map_err(wrong)?;
+        let ether_types = self.ether_types(&arrays).map_err(plan_error)?;
         let mut known = self.known.clone();
         if let Some(ether_types) = &ether_types {
             named.push((Field::EthType.info().name, ether_types));
@@ -69,14 +74,14 @@ impl LookUp {
         with_columns(rows, &known, &named, self.list.classifier.looked_at(), |packets| {
             self.list.classifier.lookup_columns(packets, &mut rules);
         })
-        .map_err(wrong)?;
+        .map_err(plan_error)?;
         Ok(rules)
     }
 }
 
 impl PartialEq for LookUp {
     fn eq(&self, other: &Self) -> bool {
-        self.asked == other.asked
+        self.result == other.result
             && Arc::ptr_eq(&self.list, &other.list)
             && self.fields == other.fields
             && self.known == other.known
@@ -87,7 +92,7 @@ impl Eq for LookUp {}
 
 impl Hash for LookUp {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.asked, Arc::as_ptr(&self.list), &self.fields).hash(state);
+        (self.result, Arc::as_ptr(&self.list), &self.fields).hash(state);
     }
 }
 
@@ -101,23 +106,23 @@ impl ScalarUDFImpl for LookUp {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(self.asked.data_type())
+        Ok(self.result.data_type())
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rules = self.rules(&args.args, args.number_rows)?;
         let hits = BooleanBuffer::collect_bool(rules.len(), |row| rules[row] != NONE);
         let nulls = Some(NullBuffer::new(hits.clone())).filter(|nulls| nulls.null_count() > 0);
-        let answer: ArrayRef = match self.asked {
-            Asked::Any => Arc::new(BooleanArray::new(hits, None)),
-            Asked::Number => Arc::new(UInt32Array::new(rules.into(), nulls)),
-            Asked::Priority => {
+        let answer: ArrayRef = match self.result {
+            RuleResult::Any => Arc::new(BooleanArray::new(hits, None)),
+            RuleResult::Number => Arc::new(UInt32Array::new(rules.into(), nulls)),
+            RuleResult::Priority => {
                 let priority =
                     |rule: &u32| self.list.priorities.get(*rule as usize).copied().unwrap_or_default();
                 let priorities: Vec<u32> = rules.iter().map(priority).collect();
                 Arc::new(UInt32Array::new(priorities.into(), nulls))
             }
-            Asked::Action => {
+            RuleResult::Action => {
                 let numbers = UInt32Array::new(rules.into(), nulls);
                 Arc::new(DictionaryArray::<UInt32Type>::try_new(numbers, Arc::clone(&self.list.actions))?)
             }

@@ -1,16 +1,16 @@
-//! What queries ask of packets beside SQL: rules, routes, addresses.
+//! SQL functions for packets: rules, routes, addresses.
 //!
-//! | function | what |
+//! | function | result |
 //! |---|---|
-//! | `matches('rules.txt')` | the number of the rule that wins, from 0 in its file; null where none does |
-//! | `action('rules.txt')` | what that rule does |
-//! | `priority('rules.txt')` | its priority |
-//! | `flow('tcp,tp_dst=443')` | whether the packet is of such a flow |
-//! | `route('routes.txt', nw_dst)` | the next hop of an address; null where there is none |
-//! | `via('routes.txt', nw_dst)` | what the routes call that next hop |
-//! | `in_prefix(nw_src, '10.0.0.0/8')` | whether an address is in a prefix |
-//! | `address(nw_src)` | an address as text |
-//! | `network(nw_src, 24)` | the prefix of that length that an address is in, as text |
+//! | `matches('rules.txt')` | number of the matching rule in its file, from 0; null without a match |
+//! | `action('rules.txt')` | actions of that rule |
+//! | `priority('rules.txt')` | priority of that rule |
+//! | `flow('tcp,tp_dst=443')` | true if the packet matches this flow |
+//! | `route('routes.txt', nw_dst)` | next hop of an address; null without a route |
+//! | `via('routes.txt', nw_dst)` | name of that next hop in the file |
+//! | `in_prefix(nw_src, '10.0.0.0/8')` | true if the address is in the prefix |
+//! | `address(nw_src)` | the address as text |
+//! | `network(nw_src, 24)` | the prefix of this length that contains the address, as text |
 
 pub(crate) mod address;
 mod lookup;
@@ -29,13 +29,13 @@ use datafusion::prelude::SessionContext;
 use crate::QueryError;
 use crate::tables::Tables;
 
-/// Gives a session these functions.
+/// Registers the functions in a session.
 pub(crate) fn register(session: &SessionContext, tables: &Arc<Tables>) -> Result<()> {
-    for asked in rules::Asked::ALL {
-        session.register_udf(ScalarUDF::new_from_impl(rules::RuleFunction::new(asked)));
+    for result in rules::RuleResult::ALL {
+        session.register_udf(ScalarUDF::new_from_impl(rules::RuleFunction::new(result)));
     }
-    for said in [route::Said::Number, route::Said::Name] {
-        session.register_udf(ScalarUDF::new_from_impl(route::Route::new(said, Arc::clone(tables))));
+    for result in [route::HopResult::Number, route::HopResult::Name] {
+        session.register_udf(ScalarUDF::new_from_impl(route::Route::new(result, Arc::clone(tables))));
     }
     session.register_udf(ScalarUDF::new_from_impl(address::InPrefix::new()));
     session.register_udf(ScalarUDF::new_from_impl(address::AddressText::new()));
@@ -43,12 +43,12 @@ pub(crate) fn register(session: &SessionContext, tables: &Arc<Tables>) -> Result
     let state = session.state_ref();
     let mut state = state.write();
     state.register_expr_planner(Arc::new(address::HexadecimalNumbers))?;
-    state.register_function_rewrite(Arc::new(rules::ColumnsOfRules::new(Arc::clone(tables))))?;
-    state.register_function_rewrite(Arc::new(address::WrittenAddresses))
+    state.register_function_rewrite(Arc::new(rules::RuleColumns::new(Arc::clone(tables))))?;
+    state.register_function_rewrite(Arc::new(address::AddressLiterals))
 }
 
-/// What a column is called that a function gives: texts as queries have them, and not as the engine does.
-fn called(function: &str, args: &[Expr]) -> Result<String> {
+/// Returns the column name of a function call, with text literals as in the query.
+fn call_name(function: &str, args: &[Expr]) -> Result<String> {
     let args = args.iter().map(|arg| match arg {
         Expr::Literal(ScalarValue::Utf8(Some(text)), _) => format!("'{text}'"),
         other => other.schema_name().to_string(),
@@ -56,8 +56,8 @@ fn called(function: &str, args: &[Expr]) -> Result<String> {
     Ok(format!("{function}({})", args.collect::<Vec<_>>().join(", ")))
 }
 
-/// An error of a plan.
-fn wrong(what: impl std::fmt::Display) -> DataFusionError {
+/// Creates a planning error.
+fn plan_error(what: impl std::fmt::Display) -> DataFusionError {
     DataFusionError::Plan(what.to_string())
 }
 
@@ -65,7 +65,7 @@ fn refused(error: QueryError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// The text of an argument that is one.
+/// Returns the text of a constant argument.
 fn constant<'a>(function: &str, value: Option<&'a ColumnarValue>) -> Result<&'a str> {
     match value {
         Some(ColumnarValue::Scalar(
@@ -73,6 +73,6 @@ fn constant<'a>(function: &str, value: Option<&'a ColumnarValue>) -> Result<&'a 
             | ScalarValue::Utf8View(Some(text))
             | ScalarValue::LargeUtf8(Some(text)),
         )) => Ok(text),
-        _ => Err(wrong(format!("{function}: a text in quotes is wanted, the same for all rows"))),
+        _ => Err(plan_error(format!("{function}: expected a text constant in quotes"))),
     }
 }

@@ -1,4 +1,4 @@
-//! `network(x, 24)`: the prefix that an address is in, to group by.
+//! `network(x, 24)`: the prefix that contains an address, for grouping.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use datafusion::logical_expr::{
 };
 
 use super::address::{Family, as_addresses, family};
-use super::{called, wrong};
+use super::{call_name, plan_error};
 
-/// The function.
+/// The function `network`.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub(super) struct Network(Signature);
 
@@ -23,15 +23,13 @@ impl Network {
     }
 }
 
-/// The length of prefixes, the same for all rows, of `most` at most.
+/// Returns the constant prefix length, which is limited to `most`.
 fn length(value: Option<&ColumnarValue>, most: u32) -> Result<u32> {
     let Some(ColumnarValue::Scalar(value)) = value else {
-        return Err(wrong("network: the length of the prefix is a number, the same for all rows"));
+        return Err(plan_error("network: the prefix length must be a constant number"));
     };
     let number = value.to_string().parse().ok().filter(|len| *len <= most);
-    number.ok_or_else(|| {
-        wrong(format!("network: prefixes of these addresses have 0 to {most} bits, and not {value}"))
-    })
+    number.ok_or_else(|| plan_error(format!("network: the prefix length must be 0 to {most}, not {value}")))
 }
 
 impl ScalarUDFImpl for Network {
@@ -40,7 +38,7 @@ impl ScalarUDFImpl for Network {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        called(self.name(), args)
+        call_name(self.name(), args)
     }
 
     fn signature(&self) -> &Signature {
@@ -49,7 +47,7 @@ impl ScalarUDFImpl for Network {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match family("network", &types[0])? {
-            Family::Mac => Err(wrong("network: Ethernet addresses have no prefixes")),
+            Family::Mac => Err(plan_error("network: Ethernet addresses have no prefixes")),
             _ => Ok(DataType::Utf8),
         }
     }

@@ -1,4 +1,4 @@
-//! `route` and `via`: the next hop of an address, by its number and by its name.
+//! `route` and `via`: the next hop of an address, as number and as name.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -13,35 +13,35 @@ use datafusion::logical_expr::{
 };
 use flowlane::{NONE, RouteTable};
 
-use super::{called, constant, refused, wrong};
+use super::{call_name, constant, plan_error, refused};
 use crate::tables::Tables;
 
-/// What is said of a next hop.
+/// Result of a route function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Said {
-    /// Its number.
+pub(super) enum HopResult {
+    /// Number of the next hop.
     Number,
-    /// What the routes call it: an address and a device, say.
+    /// Name of the next hop in the file, such as an address and a device.
     Name,
 }
 
-/// The functions.
+/// The functions `route` and `via`.
 #[derive(Debug)]
 pub(super) struct Route {
-    said: Said,
+    result: HopResult,
     tables: Arc<Tables>,
     signature: Signature,
 }
 
 impl Route {
-    pub(super) fn new(said: Said, tables: Arc<Tables>) -> Self {
-        Self { said, tables, signature: Signature::any(2, Volatility::Stable) }
+    pub(super) fn new(result: HopResult, tables: Arc<Tables>) -> Self {
+        Self { result, tables, signature: Signature::any(2, Volatility::Stable) }
     }
 }
 
 impl PartialEq for Route {
     fn eq(&self, other: &Self) -> bool {
-        self.said == other.said && Arc::ptr_eq(&self.tables, &other.tables)
+        self.result == other.result && Arc::ptr_eq(&self.tables, &other.tables)
     }
 }
 
@@ -49,35 +49,39 @@ impl Eq for Route {}
 
 impl Hash for Route {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.said, Arc::as_ptr(&self.tables)).hash(state);
+        (self.result, Arc::as_ptr(&self.tables)).hash(state);
     }
 }
 
-/// The next hop of each address.
+/// Looks up the next hop of each address.
 fn next_hops(routes: &RouteTable, addresses: &ArrayRef) -> Result<Vec<u32>> {
     let mut found = vec![NONE; addresses.len()];
     match addresses.data_type() {
         DataType::UInt32 => routes.lookup_v4(addresses.as_primitive::<UInt32Type>().values(), &mut found),
         DataType::FixedSizeBinary(16) => {
-            // All of them one behind the other, nulls too.
+            // The buffer is contiguous, including nulls.
             let addresses = addresses.as_fixed_size_binary();
             routes.lookup_v6(addresses.value_data()[..16 * addresses.len()].as_chunks().0, &mut found);
         }
-        other => return Err(wrong(format!("route: {other} is no address; nw_dst or ipv6_dst are, say"))),
+        other => {
+            return Err(plan_error(format!(
+                "route: {other} is not an address type; use a column such as nw_dst or ipv6_dst"
+            )));
+        }
     }
     Ok(found)
 }
 
 impl ScalarUDFImpl for Route {
     fn name(&self) -> &'static str {
-        match self.said {
-            Said::Number => "route",
-            Said::Name => "via",
+        match self.result {
+            HopResult::Number => "route",
+            HopResult::Name => "via",
         }
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        called(self.name(), args)
+        call_name(self.name(), args)
     }
 
     fn signature(&self) -> &Signature {
@@ -86,13 +90,14 @@ impl ScalarUDFImpl for Route {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match &types[1] {
-            DataType::UInt32 | DataType::FixedSizeBinary(16) => Ok(match self.said {
-                Said::Number => DataType::UInt32,
-                Said::Name => DataType::Utf8,
+            DataType::UInt32 | DataType::FixedSizeBinary(16) => Ok(match self.result {
+                HopResult::Number => DataType::UInt32,
+                HopResult::Name => DataType::Utf8,
             }),
-            other => {
-                Err(wrong(format!("{}: {other} is no address; nw_dst or ipv6_dst are, say", self.name())))
-            }
+            other => Err(plan_error(format!(
+                "{}: {other} is not an address type; use a column such as nw_dst or ipv6_dst",
+                self.name()
+            ))),
         }
     }
 
@@ -102,13 +107,13 @@ impl ScalarUDFImpl for Route {
         let addresses = args.args[1].to_array(args.number_rows)?;
         let found = next_hops(&routes.table, &addresses)?;
         let has = |row: usize| found[row] != NONE && addresses.is_valid(row);
-        Ok(ColumnarValue::Array(match self.said {
-            Said::Number => {
+        Ok(ColumnarValue::Array(match self.result {
+            HopResult::Number => {
                 let nulls = NullBuffer::new(BooleanBuffer::collect_bool(found.len(), has));
                 let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
                 Arc::new(UInt32Array::new(found.into(), nulls))
             }
-            Said::Name => {
+            HopResult::Name => {
                 let mut names = HashMap::new();
                 let mut text = StringBuilder::new();
                 for (row, next_hop) in found.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! `matches`, `action`, `priority` and `flow`: which rule wins, by the columns at which rules look.
+//! `matches`, `action`, `priority` and `flow`: classification by the columns that the rules inspect.
 //!
-//! A query names a file; which columns its rules look at is in no query. So each call is rewritten, once the query's tables
-//! are known, into one that is given those columns.
+//! A query names the file of rules, but not the columns that the rules inspect. Therefore, once the query's tables are
+//! known, each call is rewritten to take those columns as arguments.
 
 use std::sync::Arc;
 
@@ -19,22 +19,22 @@ use flowlane::{Field, FlowMask};
 use flowlane_arrow::{Column as CaptureColumn, ether_type, missing};
 
 use super::lookup::LookUp;
-use super::{called, refused, wrong};
+use super::{call_name, plan_error, refused};
 use crate::tables::{RuleList, Tables};
 
-/// What is asked of the rule that wins.
+/// Result of a rule function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Asked {
-    /// Its number.
+pub(super) enum RuleResult {
+    /// Number of the rule.
     Number,
-    /// What it does.
+    /// Actions of the rule.
     Action,
     Priority,
-    /// Whether there is one.
+    /// True if a rule matches.
     Any,
 }
 
-impl Asked {
+impl RuleResult {
     pub(super) const ALL: [Self; 4] = [Self::Number, Self::Action, Self::Priority, Self::Any];
 
     pub(super) fn name(self) -> &'static str {
@@ -55,27 +55,27 @@ impl Asked {
     }
 }
 
-/// A function as queries write it: of a text alone.
+/// A rule function as written in queries, with a text argument.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub(super) struct RuleFunction {
-    asked: Asked,
+    result: RuleResult,
     signature: Signature,
 }
 
 impl RuleFunction {
-    pub(super) fn new(asked: Asked) -> Self {
+    pub(super) fn new(result: RuleResult) -> Self {
         let text = TypeSignature::String(1);
-        Self { asked, signature: Signature::new(text, Volatility::Stable) }
+        Self { result, signature: Signature::new(text, Volatility::Stable) }
     }
 }
 
 impl ScalarUDFImpl for RuleFunction {
     fn name(&self) -> &str {
-        self.asked.name()
+        self.result.name()
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        called(self.name(), args)
+        call_name(self.name(), args)
     }
 
     fn signature(&self) -> &Signature {
@@ -83,92 +83,92 @@ impl ScalarUDFImpl for RuleFunction {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(self.asked.data_type())
+        Ok(self.result.data_type())
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let name = self.name();
-        Err(wrong(format!("{name}: a text in quotes is wanted, and a table of packets behind FROM")))
+        Err(plan_error(format!("{name}: expected a text in quotes, and a table of packets after FROM")))
     }
 }
 
-/// Gives functions of rules the columns at which their rules look.
+/// Rewrites rule functions to take the columns that their rules inspect.
 #[derive(Debug)]
-pub(super) struct ColumnsOfRules {
+pub(super) struct RuleColumns {
     tables: Arc<Tables>,
 }
 
-impl ColumnsOfRules {
+impl RuleColumns {
     pub(super) fn new(tables: Arc<Tables>) -> Self {
         Self { tables }
     }
 }
 
-impl FunctionRewrite for ColumnsOfRules {
+impl FunctionRewrite for RuleColumns {
     fn name(&self) -> &'static str {
         "columns of rules"
     }
 
     fn rewrite(&self, expr: Expr, schema: &DFSchema, _: &ConfigOptions) -> Result<Transformed<Expr>> {
         let Expr::ScalarFunction(call) = &expr else { return Ok(Transformed::no(expr)) };
-        let Some(RuleFunction { asked, .. }) = call.func.inner().downcast_ref() else {
+        let Some(RuleFunction { result, .. }) = call.func.inner().downcast_ref() else {
             return Ok(Transformed::no(expr));
         };
         let [Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _)] =
             &call.args[..]
         else {
-            return Err(wrong(format!("{}: a text in quotes is wanted", asked.name())));
+            return Err(plan_error(format!("{}: expected a text in quotes", result.name())));
         };
-        let list = match asked {
-            Asked::Any => self.tables.flow(text),
+        let list = match result {
+            RuleResult::Any => self.tables.flow(text),
             _ => self.tables.rules(text),
         };
         let list = list.map_err(refused)?;
-        let (columns, known) = columns(asked.name(), &list, schema)?;
+        let (columns, known) = columns(result.name(), &list, schema)?;
         let (fields, columns): (Vec<Field>, Vec<Expr>) = columns.into_iter().unzip();
-        let look_up = ScalarUDF::new_from_impl(LookUp::new(*asked, list, fields, known));
+        let look_up = ScalarUDF::new_from_impl(LookUp::new(*result, list, fields, known));
         Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(look_up), columns))))
     }
 }
 
-/// Fields that say of which family a packet is, where nothing else does.
+/// Fields that imply the EtherType if there is no column for it.
 pub(super) const ADDRESSES: [Field; 4] = [Field::Ipv4Src, Field::Ipv4Dst, Field::Ipv6Src, Field::Ipv6Dst];
 
-/// Columns with the fields that they are.
+/// Columns with their fields.
 type FieldColumns = Vec<(Field, Expr)>;
 
-/// The columns at which rules look, and all fields that are known.
+/// Returns the columns that the rules inspect, and the fields of all columns.
 ///
 /// # Errors
-/// Where a column is missing, or there are two of one.
+/// If a column is missing or ambiguous.
 fn columns(function: &str, list: &RuleList, schema: &DFSchema) -> Result<(FieldColumns, Vec<Field>)> {
     let mut all: FieldColumns = Vec::new();
-    for (table, described) in schema.iter() {
-        let Some(field) = Field::by_name(described.name()) else { continue };
+    for (table, column) in schema.iter() {
+        let Some(field) = Field::by_name(column.name()) else { continue };
         if all.iter().any(|(known, _)| *known == field) {
-            return Err(wrong(format!(
-                "{function}: there are two columns `{}`; ask one table, in parentheses behind FROM",
-                described.name()
+            return Err(plan_error(format!(
+                "{function}: the column `{}` is ambiguous; use a subquery over one table after FROM",
+                column.name()
             )));
         }
-        all.push((field, Expr::Column(Column::new(table.cloned(), described.name()))));
+        all.push((field, Expr::Column(Column::new(table.cloned(), column.name()))));
     }
     let known: Vec<Field> = all.iter().map(|(field, _)| *field).collect();
-    // Captures know nothing of what a switch gives packets: it is 0.
+    // Fields that only a switch sets are 0 in captures.
     let is_of_captures =
         |field: Field| CaptureColumn::all().any(|column| column == CaptureColumn::Field(field));
     let missing = missing(&list.fields, list.classifier.looked_at(), &known).into_iter();
     let missing: Vec<&str> = missing.filter(|f| is_of_captures(*f)).map(|field| field.info().name).collect();
     if !missing.is_empty() {
-        return Err(wrong(format!(
-            "{function}: rules of `{}` look at columns that are not here: {}; select them in the query inside, or name \
-             {function}(..) in SELECT where it is to be sorted by",
+        return Err(plan_error(format!(
+            "{function}: rules of `{}` inspect columns that are missing here: {}; select them in the subquery, or add \
+             {function}(..) to SELECT to sort by it",
             list.name,
             missing.join(", ")
         )));
     }
-    // Two fields may have one place: the rules' own, and what else says something of it where those are not there. Addresses say
-    // of what family packets are, where no column does: of a null nothing is known.
+    // Fields may share key words: keep the rules' own columns and, for missing ones, overlapping columns. Address columns
+    // imply the EtherType if there is no column for it; null implies nothing.
     let is_family = ether_type(&known).is_ok_and(|kind| kind.is_some());
     let is_wanted = |field: Field| {
         list.fields.contains(&field)

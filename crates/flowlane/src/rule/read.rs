@@ -1,16 +1,31 @@
 //! Reading a rule file of any format.
 
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
 use super::action::PortNo;
 use super::error::ReadErrors;
 use super::{Action, Rule, classbench, flow_syntax};
+use crate::named_enum::{Named, UnknownName};
 
 /// How a rule file is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Format>)]
 pub enum Format {
     /// ClassBench filters: see [`classbench`].
     Classbench,
     /// Flows as `ovs-ofctl add-flow` reads them: see [`flow_syntax`].
     Flows,
+}
+
+impl Named for Format {
+    const KIND: &'static str = "format of rules";
+}
+
+impl Format {
+    /// Returns the name, as on the command line.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
 }
 
 /// Whether the flags column of ClassBench filters is matched.

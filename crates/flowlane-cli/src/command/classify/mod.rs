@@ -1,7 +1,9 @@
-//! `flowlane classify`: which rule wins for each packet.
+//! `flowlane classify`: finds the winning rule of each packet.
 
-mod book;
+#[cfg(feature = "query")]
+mod parquet_output;
 mod pass;
+mod sink;
 mod verdicts;
 
 use std::path::{Path, PathBuf};
@@ -12,15 +14,15 @@ use flowlane::classify::acl::CATEGORIES_MAX;
 use flowlane::rule::{Format, Rule, RuleId};
 use serde::Serialize;
 
-use self::book::{Book, is_of_columns};
 use self::pass::Pass;
+use self::sink::{VerdictSink, is_columnar};
 use self::verdicts::Verdicts;
 use super::engine::{self, BATCH, Engine, SAMPLE};
 use crate::arguments::ClassifyOptions;
 use crate::failure::Failure;
 use crate::input;
-use crate::output::{self, Output, is_not_read};
-use crate::trace::{Parsing, Piece, Trace};
+use crate::output::{self, Output, reject_input_as_output};
+use crate::trace::{Chunk, ChunkParser, Trace};
 
 #[derive(Serialize)]
 struct Summary {
@@ -28,44 +30,47 @@ struct Summary {
     hits: u64,
     misses: u64,
     malformed: u64,
-    /// Packets of which the capture has not all headers.
+    /// Packets whose headers the capture truncates.
     cut: u64,
-    /// Why the trace ends before its end.
+    /// Reason why the trace could not be read to its end.
     damage: Option<String>,
     rules: usize,
     engine: &'static str,
     variant: &'static str,
-    /// The CUDA device, for engines that use one.
+    /// CUDA device, for engines that use one.
     device: Option<String>,
     threads: usize,
-    /// From the first packet that was read to the last verdict that was written.
+    /// Time from reading the first packet to writing the last verdict.
     wall_seconds: f64,
     packets_per_second: f64,
-    /// Of lookups alone, of all threads together.
+    /// Time in lookups, summed over threads.
     seconds: f64,
     lookups_per_second: f64,
     cycles_per_lookup: f64,
     table_bytes: usize,
     build_seconds: f64,
-    /// Verdicts that differ from linear search; none where that was not asked for.
+    /// Verdicts that differ from linear search; `None` without `--check`.
     differences: Option<u64>,
 }
 
-/// The rules of a file.
+/// The rules of one file.
 pub(crate) struct List {
     pub(crate) path: PathBuf,
     pub(crate) rules: Vec<Rule>,
-    /// What the CSV shows as action, by position.
+    /// Action column of the CSV, by position.
     actions: Vec<String>,
-    /// The handle of its first rule: rules of several lists are counted through.
+    /// ID of the first rule: the rules of all lists are numbered consecutively.
     pub(crate) first: u32,
 }
 
-/// The lists that the options name, the first one first.
+/// Reads the lists that the options name.
 fn lists(options: &ClassifyOptions) -> Result<Vec<List>, Failure> {
     if options.also.len() >= CATEGORIES_MAX {
         let message = format!("--also was given {} times", options.also.len());
-        return Err(Failure::input_help(message, format!("one pass asks {CATEGORIES_MAX} lists at most")));
+        return Err(Failure::input_help(
+            message,
+            format!("one pass classifies by at most {CATEGORIES_MAX} lists"),
+        ));
     }
     let mut lists: Vec<List> = Vec::new();
     let first = std::iter::once((&options.rules.rules, input::read_rules(&options.rules)));
@@ -81,13 +86,13 @@ fn lists(options: &ClassifyOptions) -> Result<Vec<List>, Failure> {
 
 /// Runs the command.
 pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
-    if options.json && is_of_columns(options.output.as_deref()) {
+    if options.json && is_columnar(options.output.as_deref()) {
         return Err(Failure::input_help(
-            "a file of columns is no JSON",
-            "leave --json out, or call the output .json",
+            "--json does not apply to columnar output",
+            "omit --json, or name the output .json",
         ));
     }
-    outputs_are_no_inputs(options)?;
+    reject_inputs_as_outputs(options)?;
     let lists = lists(options)?;
     let trace = Trace::open(&options.trace)?;
     let sample = trace.sample(SAMPLE);
@@ -100,12 +105,12 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
     if let Some(packet) = options.explain {
         return explain(trace, &engine, packet, &lists[0].rules, options);
     }
-    let verdicts = Verdicts::new(&lists, options.json, is_of_columns(options.output.as_deref()));
-    let book = Book::create(options.output.as_deref(), &verdicts, &lists)?;
+    let verdicts = Verdicts::new(&lists, options.json, is_columnar(options.output.as_deref()));
+    let sink = VerdictSink::create(options.output.as_deref(), &verdicts, &lists)?;
     let threads = engine.threads(options);
     let begun = Instant::now();
-    let pass = Pass::new(trace, &engine, &lists, options, &verdicts, book)?;
-    let (totals, trace, book) = pass.run(threads)?;
+    let pass = Pass::new(trace, &engine, &lists, options, &verdicts, sink)?;
+    let (totals, trace, sink) = pass.run(threads)?;
     let wall_seconds = begun.elapsed().as_secs_f64();
     let taken = quanta::Clock::new().delta(0, totals.cycles).as_secs_f64();
     let each = |of: f64, by: f64| if by == 0.0 { 0.0 } else { of / by };
@@ -131,7 +136,7 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
         build_seconds,
         differences: options.check.then_some(totals.differences),
     };
-    book.finish(&verdicts.tail(&summary))?;
+    sink.finish(&verdicts.tail(&summary))?;
     if !options.json {
         eprint!("{}", summary.text());
     }
@@ -147,7 +152,7 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
     }
 }
 
-/// Says how the answer for a packet comes about.
+/// Explains the lookup of one packet.
 fn explain(
     trace: Trace<'_>,
     engine: &Engine,
@@ -155,19 +160,21 @@ fn explain(
     rules: &[Rule],
     options: &ClassifyOptions,
 ) -> Result<(), Failure> {
-    let (mut piece, mut packets) = (Piece::default(), 0);
-    while trace.next(&mut piece) {
-        if piece.numbers.contains(&packet) {
-            let (at, mut keys) = ((packet - piece.numbers.start) as usize, Vec::new());
-            Parsing::new(&options.trace).keys(&piece, at..at + 1, &mut keys);
+    let (mut chunk, mut packets) = (Chunk::default(), 0);
+    while trace.next(&mut chunk) {
+        if chunk.numbers.contains(&packet) {
+            let (at, mut keys) = ((packet - chunk.numbers.start) as usize, Vec::new());
+            ChunkParser::new(&options.trace).keys(&chunk, at..at + 1, &mut keys);
             return engine::explain(engine, packet, &keys[0], rules, options);
         }
-        packets = piece.numbers.end;
+        packets = chunk.numbers.end;
     }
-    Err(Failure::input(format!("there is no packet {packet}; the trace has {packets}, counted from 0")))
+    Err(Failure::input(format!(
+        "packet {packet} does not exist; the trace has {packets} packets, numbered from 0"
+    )))
 }
 
-/// What the CSV shows as action, by position. ClassBench filters have none.
+/// Returns the action column of the CSV, by position. ClassBench filters have no actions.
 fn actions(rules: &[Rule], format: Format) -> Vec<String> {
     let text = |rule: &Rule| match format {
         Format::Classbench => String::new(),
@@ -176,14 +183,14 @@ fn actions(rules: &[Rule], format: Format) -> Vec<String> {
     rules.iter().map(text).collect()
 }
 
-fn outputs_are_no_inputs(options: &ClassifyOptions) -> Result<(), Failure> {
+fn reject_inputs_as_outputs(options: &ClassifyOptions) -> Result<(), Failure> {
     let also = options.also.iter().map(PathBuf::as_path);
     let inputs: Vec<&Path> = [&*options.rules.rules, &*options.trace.trace].into_iter().chain(also).collect();
-    is_not_read(options.output.as_deref(), &inputs)?;
-    is_not_read(options.hits.as_deref(), &inputs)
+    reject_input_as_output(options.output.as_deref(), &inputs)?;
+    reject_input_as_output(options.hits.as_deref(), &inputs)
 }
 
-/// How often each rule won.
+/// Writes the hit count of each rule.
 fn write_hits(path: &Path, lists: &[List], counts: &HitCounts) -> Result<(), Failure> {
     let mut output = Output::create(Some(path))?;
     output.text(if lists.len() > 1 { "list,rule,priority,hits\n" } else { "rule,priority,hits\n" })?;
@@ -204,21 +211,21 @@ impl Summary {
             ("hits", output::count(self.hits)),
             ("misses", output::count(self.misses)),
             ("malformed", output::count(self.malformed)),
-            ("cut within headers", output::count(self.cut)),
+            ("truncated headers", output::count(self.cut)),
             ("rules", output::count(self.rules as u64)),
             ("engine", self.engine.to_owned()),
             ("variant", self.variant.to_owned()),
             ("threads", self.threads.to_string()),
             ("packets/s", output::count(self.packets_per_second as u64)),
-            ("lookups/s of a thread", output::count(self.lookups_per_second as u64)),
+            ("lookups/s per thread", output::count(self.lookups_per_second as u64)),
             ("cycles per lookup", format!("{:.1}", self.cycles_per_lookup)),
             ("table", output::bytes(self.table_bytes as u64)),
-            ("built in", format!("{:.3} s", self.build_seconds)),
+            ("build time", format!("{:.3} s", self.build_seconds)),
         ];
         let mut rows: Vec<Vec<String>> = rows.map(|(name, value)| vec![name.to_owned(), value]).to_vec();
         rows.extend(self.device.as_ref().map(|device| vec!["device".to_owned(), device.clone()]));
         if let Some(n) = self.differences {
-            rows.push(vec!["differences from linear".to_owned(), output::count(n)]);
+            rows.push(vec!["differences from linear search".to_owned(), output::count(n)]);
         }
         output::table("", &["classify", ""], &rows)
     }

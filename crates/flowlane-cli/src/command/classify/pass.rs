@@ -1,5 +1,5 @@
-//! All packets of a trace through the engine, by several threads: each takes the next piece, and writes what has come of it when
-//! all before it have been written.
+//! Classification of a trace by several threads: each takes the next chunk, classifies it, and writes its verdicts once all
+//! earlier chunks are written.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -8,25 +8,25 @@ use flowlane::packet::FlowKey;
 use flowlane::rule::RuleId;
 use indicatif::ProgressBar;
 
-use super::book::{Book, Sheet};
+use super::sink::{VerdictBuffer, VerdictSink};
 use super::verdicts::Verdicts;
 use super::{BATCH, Engine, List};
 use crate::arguments::ClassifyOptions;
 use crate::failure::Failure;
 use crate::output;
-use crate::trace::{Faults, Parsing, Piece, Trace};
+use crate::trace::{Chunk, ChunkParser, ParseFaults, Trace};
 
-/// What has come of classifying all packets.
+/// Counters over all packets.
 pub(super) struct Totals {
     pub(super) packets: u64,
-    /// Packets that any list has a rule for.
+    /// Packets that match a rule of any list.
     pub(super) hits: u64,
-    pub(super) faults: Faults,
-    /// By rule, where that was asked for.
+    pub(super) faults: ParseFaults,
+    /// Hits by rule, if requested.
     pub(super) counts: HitCounts,
-    /// Verdicts that are not those of linear search, where that was asked for.
+    /// Verdicts that differ from linear search, if requested.
     pub(super) differences: u64,
-    /// Ticks of the lookups, of all threads together.
+    /// Clock ticks in lookups, summed over threads.
     pub(super) cycles: u64,
 }
 
@@ -34,7 +34,7 @@ impl Totals {
     fn new(lists: &[List]) -> Self {
         let rules = lists.iter().map(|list| list.rules.len()).sum();
         let counts = HitCounts::new(rules);
-        Self { packets: 0, hits: 0, faults: Faults::default(), counts, differences: 0, cycles: 0 }
+        Self { packets: 0, hits: 0, faults: ParseFaults::default(), counts, differences: 0, cycles: 0 }
     }
 
     fn add(&mut self, other: &Self) {
@@ -47,7 +47,7 @@ impl Totals {
     }
 }
 
-/// What threads share.
+/// State shared by the threads.
 pub(super) struct Pass<'a> {
     engine: &'a Engine,
     oracles: Vec<Engine>,
@@ -55,21 +55,22 @@ pub(super) struct Pass<'a> {
     options: &'a ClassifyOptions,
     verdicts: &'a Verdicts,
     trace: Trace<'a>,
-    sink: Mutex<Sink<'a>>,
+    output: Mutex<OrderedOutput<'a>>,
     turn: Condvar,
 }
 
-struct Sink<'a> {
-    book: Book<'a>,
-    /// Packets of which what has come of them has been written.
+/// The output, which threads write to in packet order.
+struct OrderedOutput<'a> {
+    sink: VerdictSink<'a>,
+    /// Number of packets whose verdicts have been written.
     packets: u64,
-    /// A thread could not write its own: nothing more comes.
+    /// A thread failed to write: the others stop.
     failed: bool,
     bar: ProgressBar,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panics ends the program: others stop at the next piece.
+    // A panic ends the program; the other threads stop at their next chunk.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -80,18 +81,18 @@ impl<'a> Pass<'a> {
         lists: &'a [List],
         options: &'a ClassifyOptions,
         verdicts: &'a Verdicts,
-        book: Book<'a>,
+        sink: VerdictSink<'a>,
     ) -> Result<Self, Failure> {
         let checked = lists.iter().filter(|_| options.check);
         let oracles = checked.map(|list| Engine::build(&list.rules, options, "linear", &[]));
         let oracles = oracles.collect::<Result<Vec<_>, _>>()?;
         let bar = output::progress(trace.count().unwrap_or(0), "classifying");
-        let sink = Mutex::new(Sink { book, packets: 0, failed: false, bar });
-        Ok(Self { engine, oracles, lists, options, verdicts, trace, sink, turn: Condvar::new() })
+        let output = Mutex::new(OrderedOutput { sink, packets: 0, failed: false, bar });
+        Ok(Self { engine, oracles, lists, options, verdicts, trace, output, turn: Condvar::new() })
     }
 
-    /// Classifies all packets with so many threads; gives back the trace, at its end, and the book.
-    pub(super) fn run(self, threads: usize) -> Result<(Totals, Trace<'a>, Book<'a>), Failure> {
+    /// Classifies all packets with `threads` threads; returns the totals, the exhausted trace and the sink.
+    pub(super) fn run(self, threads: usize) -> Result<(Totals, Trace<'a>, VerdictSink<'a>), Failure> {
         let mut totals = Totals::new(self.lists);
         let done: Vec<Result<Totals, Failure>> = std::thread::scope(|scope| {
             let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| self.work())).collect();
@@ -104,75 +105,75 @@ impl<'a> Pass<'a> {
         for done in done {
             totals.add(&done?);
         }
-        let sink = self.sink.into_inner().unwrap_or_else(PoisonError::into_inner);
-        sink.bar.finish_and_clear();
-        Ok((totals, self.trace, sink.book))
+        let output = self.output.into_inner().unwrap_or_else(PoisonError::into_inner);
+        output.bar.finish_and_clear();
+        Ok((totals, self.trace, output.sink))
     }
 
-    /// The work of a thread.
+    /// Runs one thread.
     fn work(&self) -> Result<Totals, Failure> {
         let mut worker = Worker::new(self);
-        let mut piece = Piece::default();
+        let mut chunk = Chunk::default();
         loop {
-            let is_there = self.trace.next(&mut piece);
-            if !is_there && worker.waiting.is_empty() {
+            let has_packets = self.trace.next(&mut chunk);
+            if !has_packets && worker.pending.is_empty() {
                 return Ok(worker.totals);
             }
-            // What has been waiting is a device's, of which one thread is given all packets.
-            let first = if is_there { piece.numbers.start } else { worker.totals.packets };
-            let waited_for = WaitedFor(self);
-            if is_there {
-                worker.classify(&piece)
+            // Only devices leave packets pending, and then a single thread classifies all packets.
+            let first = if has_packets { chunk.numbers.start } else { worker.totals.packets };
+            let release = ReleaseOnPanic(self);
+            if has_packets {
+                worker.classify(&chunk)
             } else {
-                worker.classify_waiting()
+                worker.classify_pending()
             }
-            std::mem::forget(waited_for);
-            if !self.write(first, piece.len(), &worker.sheet)? {
+            std::mem::forget(release);
+            if !self.write(first, chunk.len(), &worker.buffer)? {
                 return Ok(worker.totals);
             }
         }
     }
 
-    /// Writes what has come of a piece, the first packet of which has this number, once all before it are written; says whether
-    /// to go on.
-    fn write(&self, first: u64, packets: usize, sheet: &Sheet) -> Result<bool, Failure> {
-        let mut sink = lock(&self.sink);
-        while sink.packets != first && !sink.failed {
-            sink = self.turn.wait(sink).unwrap_or_else(PoisonError::into_inner);
+    /// Writes the verdicts of a chunk, whose first packet is `first`, after those of all earlier packets; returns whether
+    /// to continue.
+    fn write(&self, first: u64, packets: usize, buffer: &VerdictBuffer) -> Result<bool, Failure> {
+        let mut output = lock(&self.output);
+        while output.packets != first && !output.failed {
+            output = self.turn.wait(output).unwrap_or_else(PoisonError::into_inner);
         }
-        if sink.failed {
+        if output.failed {
             return Ok(false);
         }
-        let written = sink.book.write(sheet);
-        sink.packets += packets as u64;
-        sink.failed = written.is_err();
-        sink.bar.inc(packets as u64);
+        let written = output.sink.write(buffer);
+        output.packets += packets as u64;
+        output.failed = written.is_err();
+        output.bar.inc(packets as u64);
         self.turn.notify_all();
         written.map(|()| true)
     }
 }
 
-/// A piece of which others wait to be written: where its thread panics, they would wait for ever.
-struct WaitedFor<'p, 'a>(&'p Pass<'a>);
+/// A chunk that other threads wait for: releases them if this thread panics.
+struct ReleaseOnPanic<'p, 'a>(&'p Pass<'a>);
 
-impl Drop for WaitedFor<'_, '_> {
+impl Drop for ReleaseOnPanic<'_, '_> {
     fn drop(&mut self) {
-        lock(&self.0.sink).failed = true;
+        lock(&self.0.output).failed = true;
         self.0.turn.notify_all();
     }
 }
 
-/// What a thread has of its own.
+/// State of one thread.
 struct Worker<'p, 'a> {
     pass: &'p Pass<'a>,
-    parsing: Parsing<'a>,
+    parser: ChunkParser<'a>,
     clock: quanta::Clock,
     keys: Vec<FlowKey>,
-    /// Packets for a device's next batch, and the number of the first.
-    waiting: Vec<FlowKey>,
-    waiting_from: u64,
-    found: Vec<Option<Hit>>,
-    sheet: Sheet,
+    /// Packets for a device's next batch, and the number of the first one.
+    pending: Vec<FlowKey>,
+    pending_first: u64,
+    hits: Vec<Option<Hit>>,
+    buffer: VerdictBuffer,
     totals: Totals,
 }
 
@@ -180,33 +181,33 @@ impl<'p, 'a> Worker<'p, 'a> {
     fn new(pass: &'p Pass<'a>) -> Self {
         Self {
             pass,
-            parsing: Parsing::new(&pass.options.trace),
+            parser: ChunkParser::new(&pass.options.trace),
             clock: quanta::Clock::new(),
             keys: Vec::new(),
-            waiting: Vec::new(),
-            waiting_from: 0,
-            found: Vec::new(),
-            sheet: Sheet::default(),
+            pending: Vec::new(),
+            pending_first: 0,
+            hits: Vec::new(),
+            buffer: VerdictBuffer::default(),
             totals: Totals::new(pass.lists),
         }
     }
 
-    /// Classifies the packets of a piece; their verdicts are its text. A device is given full batches, however few packets are
-    /// in a piece: what is left waits for the next.
-    fn classify(&mut self, piece: &Piece) {
-        self.sheet.clear();
+    /// Classifies the packets of a chunk into `self.buffer`. A device receives full batches only, whatever the size of the
+    /// chunk: the remainder stays pending.
+    fn classify(&mut self, chunk: &Chunk) {
+        self.buffer.clear();
         let (engine, options) = (self.pass.engine, self.pass.options);
         let batch = engine.batch(options);
-        let step = if piece.is_text() { piece.len() } else { BATCH };
-        for at in (0..piece.len()).step_by(step.max(1)) {
-            let packets = at..(at + step).min(piece.len());
-            let [first, end] = [packets.start, packets.end].map(|i| piece.numbers.start + i as u64);
-            let faults = self.parsing.keys(piece, packets, &mut self.keys);
+        let step = if chunk.is_text() { chunk.len() } else { BATCH };
+        for at in (0..chunk.len()).step_by(step.max(1)) {
+            let packets = at..(at + step).min(chunk.len());
+            let [first, end] = [packets.start, packets.end].map(|i| chunk.numbers.start + i as u64);
+            let faults = self.parser.keys(chunk, packets, &mut self.keys);
             self.totals.faults.add(faults);
             let mut keys = std::mem::take(&mut self.keys);
             if engine.is_on_device() {
-                self.waiting.append(&mut keys);
-                self.waiting_from = end - self.waiting.len() as u64;
+                self.pending.append(&mut keys);
+                self.pending_first = end - self.pending.len() as u64;
                 self.look_up_batches(batch);
             } else {
                 for (chunk, keys) in keys.chunks(batch).enumerate() {
@@ -215,45 +216,45 @@ impl<'p, 'a> Worker<'p, 'a> {
             }
             self.keys = keys;
         }
-        self.totals.packets += piece.len() as u64;
+        self.totals.packets += chunk.len() as u64;
     }
 
-    /// Looks up as many full batches as have been waiting.
+    /// Looks up all full batches of pending packets.
     fn look_up_batches(&mut self, batch: usize) {
-        while self.waiting.len() >= batch {
-            let rest = self.waiting.split_off(batch);
-            let full = std::mem::replace(&mut self.waiting, rest);
-            self.look_up(self.waiting_from, &full);
-            self.waiting_from += batch as u64;
+        while self.pending.len() >= batch {
+            let rest = self.pending.split_off(batch);
+            let full = std::mem::replace(&mut self.pending, rest);
+            self.look_up(self.pending_first, &full);
+            self.pending_first += batch as u64;
         }
     }
 
-    /// Classifies those that have been waiting for others that did not come.
-    fn classify_waiting(&mut self) {
-        self.sheet.clear();
-        let waiting = std::mem::take(&mut self.waiting);
-        self.look_up(self.waiting_from, &waiting);
+    /// Looks up the pending packets after the last chunk.
+    fn classify_pending(&mut self) {
+        self.buffer.clear();
+        let pending = std::mem::take(&mut self.pending);
+        self.look_up(self.pending_first, &pending);
     }
 
-    /// Looks up packets whose first one has this number.
+    /// Looks up packets, the first of which has the number `first`.
     fn look_up(&mut self, first: u64, keys: &[FlowKey]) {
         let Pass { engine, oracles, lists, options, verdicts, .. } = self.pass;
-        self.found.clear();
-        self.found.resize(keys.len() * lists.len(), None);
+        self.hits.clear();
+        self.hits.resize(keys.len() * lists.len(), None);
         let tick = self.clock.raw();
-        engine.lookup(keys, lists.len(), &mut self.found);
+        engine.lookup(keys, lists.len(), &mut self.hits);
         if options.hits.is_some() {
-            self.totals.counts.count(&self.found);
+            self.totals.counts.count(&self.hits);
         }
         self.totals.cycles += self.clock.raw() - tick;
-        for ((number, key), found) in (first..).zip(keys).zip(self.found.chunks(lists.len())) {
-            self.totals.hits += u64::from(found.iter().any(Option::is_some));
-            for ((oracle, list), hit) in oracles.iter().zip(*lists).zip(found) {
+        for ((number, key), hits) in (first..).zip(keys).zip(self.hits.chunks(lists.len())) {
+            self.totals.hits += u64::from(hits.iter().any(Option::is_some));
+            for ((oracle, list), hit) in oracles.iter().zip(*lists).zip(hits) {
                 let expected = oracle.table().lookup(key);
                 let expected = expected.map(|hit| Hit { rule: RuleId(list.first + hit.rule.0), ..hit });
                 self.totals.differences += u64::from(expected != *hit);
             }
-            verdicts.write(number, found, &mut self.sheet);
+            verdicts.write(number, hits, &mut self.buffer);
         }
     }
 }

@@ -1,25 +1,25 @@
-//! Verdicts as text: lines of CSV, or the elements of a JSON array; or as numbers of rules, for columns.
+//! Formatting of verdicts: CSV lines, elements of a JSON array, or rule numbers for columns.
 
 use flowlane::classify::Hit;
 use serde::Serialize;
 
 use super::List;
-use super::book::Sheet;
+use super::sink::VerdictBuffer;
 
-/// How a packet's verdict is written. What is said of a rule is put together once.
+/// Formatter of verdicts. The text of each rule is built once.
 pub(super) struct Verdicts {
     is_json: bool,
-    /// Not as text.
-    is_of_columns: bool,
+    /// Emit rule numbers instead of text.
+    is_columnar: bool,
     lists: Vec<Winners>,
 }
 
-/// What is said where a rule of a list wins, and where none does.
+/// Text for each winning rule of a list, and for no match.
 struct Winners {
-    /// The handle of its first rule.
+    /// ID of the list's first rule.
     first: u32,
     texts: String,
-    /// Where in the texts each rule's ends; the first is that of no rule.
+    /// End of each rule's text in `texts`; the first entry is that of no match.
     ends: Vec<u32>,
 }
 
@@ -33,16 +33,16 @@ struct Winner<'a> {
 impl Winner<'_> {
     const NONE: Self = Self { rule: None, priority: None, action: None };
 
-    /// As three more columns.
+    /// Formats three further CSV columns.
     fn csv(&self) -> String {
         let (Some(rule), Some(priority)) = (self.rule, self.priority) else { return ",,,".to_owned() };
         let action = self.action.unwrap_or_default();
-        // No action has a quote in it; several are separated by commas.
+        // Actions contain no quotes; several are separated by commas.
         let quote = if action.contains(',') { "\"" } else { "" };
         format!(",{rule},{priority},{quote}{action}{quote}")
     }
 
-    /// As members of an object.
+    /// Formats the members of a JSON object.
     fn json(&self) -> String {
         let object = serde_json::to_string(self).expect("plain data");
         object.trim_matches(['{', '}']).to_owned()
@@ -74,11 +74,11 @@ impl Winners {
 }
 
 impl Verdicts {
-    pub(super) fn new(lists: &[List], is_json: bool, is_of_columns: bool) -> Self {
-        Self { is_json, is_of_columns, lists: lists.iter().map(|list| Winners::new(list, is_json)).collect() }
+    pub(super) fn new(lists: &[List], is_json: bool, is_columnar: bool) -> Self {
+        Self { is_json, is_columnar, lists: lists.iter().map(|list| Winners::new(list, is_json)).collect() }
     }
 
-    /// What stands before the first.
+    /// Returns the text before the first verdict.
     pub(super) fn head(&self) -> String {
         if self.is_json {
             return "{\"verdicts\":[".to_owned();
@@ -90,18 +90,18 @@ impl Verdicts {
         head + "\n"
     }
 
-    /// Writes the verdict of a packet behind those before it: the best rule of each list.
+    /// Appends the verdict of a packet: the best rule of each list.
     #[inline]
-    pub(super) fn write(&self, packet: u64, hits: &[Option<Hit>], sheet: &mut Sheet) {
-        if self.is_of_columns {
-            if sheet.rules.is_empty() {
-                sheet.first = packet;
+    pub(super) fn write(&self, packet: u64, hits: &[Option<Hit>], buffer: &mut VerdictBuffer) {
+        if self.is_columnar {
+            if buffer.rules.is_empty() {
+                buffer.first = packet;
             }
             let lists = self.lists.iter().zip(hits);
-            sheet.rules.extend(lists.map(|(list, hit)| hit.map_or(u32::MAX, |hit| hit.rule.0 - list.first)));
+            buffer.rules.extend(lists.map(|(list, hit)| hit.map_or(u32::MAX, |hit| hit.rule.0 - list.first)));
             return;
         }
-        let out = &mut sheet.text;
+        let out = &mut buffer.text;
         let mut number = itoa::Buffer::new();
         let number = number.format(packet);
         let mut texts = self.lists.iter().zip(hits).map(|(list, hit)| list.text(*hit));
@@ -122,7 +122,7 @@ impl Verdicts {
         out.push_str(if hits.len() > 1 { "}]}" } else { "}" });
     }
 
-    /// What stands behind the last.
+    /// Returns the text after the last verdict.
     pub(super) fn tail(&self, summary: &impl Serialize) -> String {
         if !self.is_json {
             return String::new();

@@ -1,9 +1,9 @@
-//! `flowlane route bench`: every engine and variant on a file of routes.
+//! `flowlane route bench`: benchmarks every engine and variant on a file of routes.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use flowlane::generate::{Internet, Locality, generate_addresses, generate_updates};
+use flowlane::generate::{Internet, generate_addresses, generate_updates};
 use flowlane::isa::Variant;
 use flowlane::route::engine::{AnyFib, Engine, Family};
 use flowlane::route::read::{AnyPrefix, Update, read_updates};
@@ -12,16 +12,16 @@ use flowlane_bench::measure::{Contender, Effort, Measured, Meter, TimeStampCount
 use serde::Serialize;
 
 use super::table::{self, Built};
-use crate::arguments::RouteBenchOptions;
+use crate::arguments::{FIB_VARIANTS, RouteBenchOptions};
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output, SHARES};
 
-/// Updates that are generated where no trace is given.
+/// Number of generated updates, without a trace.
 const UPDATES: usize = 100_000;
-/// Updates of an engine are applied for so long at most.
+/// Time limit of an engine's updates.
 const UPDATES_TIME: Duration = Duration::from_secs(2);
-/// Most updates that are read of a trace.
+/// Limit of updates read from a trace.
 const UPDATES_MAX: usize = 10_000_000;
 
 #[derive(Serialize)]
@@ -35,9 +35,9 @@ struct Row {
     build_seconds: f64,
     millions_per_second: f64,
     cycles: f64,
-    /// The largest distance of a quartile from the median.
+    /// Larger distance of a quartile from the median.
     spread: f64,
-    /// Of the engine, whatever the variant.
+    /// Update rate of the engine, which does not depend on the variant.
     updates: Option<Updates>,
 }
 
@@ -45,23 +45,24 @@ struct Row {
 struct Updates {
     applied: usize,
     per_second: f64,
-    /// Bytes of the table after them.
+    /// Size of the table after the updates.
     table_bytes: usize,
 }
 
-/// A change: prefix, and next hop or none.
+/// An update: prefix, and next hop or `None` for a withdrawal.
 type Change<A> = (Prefix<A>, Option<u64>);
 
 /// Runs the verb.
 pub(super) fn run(options: &RouteBenchOptions) -> Result<(), Failure> {
-    let variant = table::variant(options.variant.as_deref())?;
-    let locality: Locality =
-        options.locality.parse().map_err(|e| Failure::input(format!("--locality: {e}")))?;
+    table::check(options.variant)?;
     if !(0.0..=1.0).contains(&options.miss) {
-        return Err(Failure::input_help(format!("--miss {}: no share", options.miss), "give 0 to 1"));
+        return Err(Failure::input_help(
+            format!("--miss {} is not between 0 and 1", options.miss),
+            "give 0 to 1",
+        ));
     }
     if !(options.seconds > 0.0 && options.seconds.is_finite()) {
-        let message = format!("--seconds {}: no time to measure in", options.seconds);
+        let message = format!("--seconds {} is not a positive time", options.seconds);
         return Err(Failure::input_help(message, "give a positive number of seconds: --seconds 30"));
     }
     let (routes, _) = input::read_routes(&options.routes)?;
@@ -77,7 +78,7 @@ pub(super) fn run(options: &RouteBenchOptions) -> Result<(), Failure> {
         bar.set_position((share * SHARES as f64) as u64);
     };
     let mut rows = Vec::new();
-    let mut one = Bench { options, variant, locality, clock: &clock, watch: &mut watch };
+    let mut one = Bench { options, clock: &clock, watch: &mut watch };
     one.family(&routes.v4, v4_updates, &mut rows)?;
     one.family(&routes.v6, v6_updates, &mut rows)?;
     bar.finish_and_clear();
@@ -106,8 +107,6 @@ fn of_family<A: Family>(
 
 struct Bench<'a> {
     options: &'a RouteBenchOptions,
-    variant: Option<Variant>,
-    locality: Locality,
     clock: &'a TimeStampCounter,
     watch: &'a mut dyn FnMut(&str, f64),
 }
@@ -119,13 +118,13 @@ impl Bench<'_> {
         trace: Option<Vec<Change<A>>>,
         rows: &mut Vec<Row>,
     ) -> Result<(), Failure> {
-        let asked = table::engine(&self.options.engine);
+        let asked = self.options.engine.0;
         if routes.is_empty() || asked.is_some_and(|e| !A::ENGINES.contains(&e)) {
             return Ok(());
         }
         let addresses = generate_addresses(
             routes,
-            self.locality,
+            self.options.locality,
             self.options.miss,
             self.options.count,
             self.options.seed,
@@ -139,7 +138,7 @@ impl Bench<'_> {
             let updates = self.updates(&rib, routes, *engine, &updates)?;
             for variant in self.variants() {
                 let built = Built::new(&rib, Some(*engine), Some(variant), &self.options.shape)?;
-                // An engine need not have a body for every variant.
+                // Not every engine has a kernel for every variant.
                 if built.fib.variant() != variant {
                     continue;
                 }
@@ -169,8 +168,8 @@ impl Bench<'_> {
     }
 
     fn variants(&self) -> Vec<Variant> {
-        let asked = |v: &Variant| self.variant.is_none_or(|a| a == *v);
-        table::VARIANTS.into_iter().filter(|v| v.available() && asked(v)).collect()
+        let requested = |v: &Variant| self.options.variant.is_none_or(|a| a == *v);
+        FIB_VARIANTS.into_iter().filter(|v| v.available() && requested(v)).collect()
     }
 
     fn lookups<A: Family>(&mut self, tables: &[Built<A>], addresses: &[A]) -> Vec<Measured> {
@@ -195,8 +194,8 @@ impl Bench<'_> {
             return Ok(None);
         }
         (self.watch)("updates", 0.0);
-        let mut fib = Built::new(rib, Some(engine), self.variant, &self.options.shape)?.fib;
-        // The routes once more, with room for what the updates add.
+        let mut fib = Built::new(rib, Some(engine), self.options.variant, &self.options.shape)?.fib;
+        // A second routing table, with room for what the updates add.
         let mut rib = Rib::new(routes.len() + updates.len());
         for (prefix, next_hop) in routes {
             rib.insert(*prefix, *next_hop).expect("there is room for all");
@@ -228,12 +227,12 @@ fn apply<A: Family>(
         None => _ = rib.remove(prefix),
     }
     fib.update(rib, prefix).map_err(|e| {
-        let help = "allow more with --memory-max, or next hops of another --hop-size";
-        Failure::input_help(format!("the update of {prefix} cannot be made: {e}"), help)
+        let help = "raise --memory-max, or choose another --hop-size";
+        Failure::input_help(format!("the update of {prefix} failed: {e}"), help)
     })
 }
 
-/// Looks all addresses up once, in batches.
+/// Looks up all addresses once, in batches.
 fn look_up<'a, A: Family>(fib: &'a AnyFib<A>, addresses: &'a [A], batch: usize) -> impl FnMut() + 'a {
     let mut next_hops = vec![0; batch];
     move || {
@@ -250,7 +249,7 @@ fn text(rows: &[Row]) -> String {
         "variant",
         "hop bytes",
         "memory",
-        "built in",
+        "build time",
         "million lookups/s",
         "cycles",
         "±",

@@ -1,4 +1,4 @@
-//! `flowlane route lookup`: which route each address takes.
+//! `flowlane route lookup`: looks up the route of each address.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -18,14 +18,14 @@ use crate::output::{self, Output};
 #[derive(Clone, Serialize)]
 struct Answer {
     address: IpAddr,
-    /// None: no route.
+    /// `None` without a route.
     prefix: Option<String>,
     next_hop: u64,
     via: String,
     engine: &'static str,
 }
 
-/// The table of a family that was asked.
+/// Forwarding table of an address family, with its lookup statistics.
 #[derive(Serialize)]
 struct Table {
     family: &'static str,
@@ -38,7 +38,7 @@ struct Table {
     lookups: usize,
     misses: usize,
     lookups_per_second: f64,
-    /// Answers that are not those of the routes themselves.
+    /// Results that differ from the longest-prefix match of the routes.
     differences: usize,
 }
 
@@ -50,10 +50,10 @@ struct Document {
 
 /// Runs the verb.
 pub(super) fn run(options: &RouteLookupOptions) -> Result<(), Failure> {
-    let variant = table::variant(options.variant.as_deref())?;
+    table::check(options.variant)?;
     if options.addresses.is_none() && options.address.is_empty() {
-        let help = "name addresses, or a file of them with --addresses FILE";
-        return Err(Failure::input_help("there is no address to look up", help));
+        let help = "give addresses, or a file of addresses with --addresses FILE";
+        return Err(Failure::input_help("no address to look up", help));
     }
     let (routes, _) = input::read_routes(&options.routes)?;
     let addresses = match &options.addresses {
@@ -65,24 +65,23 @@ pub(super) fn run(options: &RouteLookupOptions) -> Result<(), Failure> {
     let RouteList { v4, v6, next_hops } = &routes;
     let v4_asked = |a: &IpAddr| if let IpAddr::V4(a) = a { Some(a.to_bits()) } else { None };
     let v6_asked = |a: &IpAddr| if let IpAddr::V6(a) = a { Some(a.to_bits()) } else { None };
-    document.tables.extend(ask(v4, next_hops, &addresses, v4_asked, options, variant, &mut answers)?);
-    document.tables.extend(ask(v6, next_hops, &addresses, v6_asked, options, variant, &mut answers)?);
+    document.tables.extend(ask(v4, next_hops, &addresses, v4_asked, options, &mut answers)?);
+    document.tables.extend(ask(v6, next_hops, &addresses, v6_asked, options, &mut answers)?);
     document.answers = answers.into_iter().flatten().collect();
     write(&document, options)?;
     match document.tables.iter().map(|t| t.differences).sum() {
         0 => Ok(()),
-        n => Err(Failure::Check(format!("{n} of {} answers are not those of the routes", addresses.len()))),
+        n => Err(Failure::Check(format!("{n} of {} results differ from the routes", addresses.len()))),
     }
 }
 
-/// Looks up the addresses of a family; none where there are none of it.
+/// Looks up the addresses of one family; returns `None` if there are none.
 fn ask<A: Family>(
     routes: &[(Prefix<A>, u64)],
     next_hops: &NextHops,
     addresses: &[IpAddr],
     of_family: impl Fn(&IpAddr) -> Option<A>,
     options: &RouteLookupOptions,
-    variant: Option<Variant>,
     answers: &mut [Option<Answer>],
 ) -> Result<Option<Table>, Failure> {
     let (places, asked): (Vec<usize>, Vec<A>) =
@@ -91,7 +90,7 @@ fn ask<A: Family>(
         return Ok(None);
     }
     let rib = table::rib(routes);
-    let built = Built::new(&rib, table::engine(&options.engine), variant, &options.shape)?;
+    let built = Built::new(&rib, options.engine.0, options.variant, &options.shape)?;
     let mut found = vec![0; asked.len()];
     let begun = Instant::now();
     built.fib.lookup_batch(&asked, &mut found);
@@ -125,7 +124,7 @@ fn ask<A: Family>(
     }))
 }
 
-/// A table for a few answers, CSV for a file of them, or JSON.
+/// Writes a table for addresses given as arguments, CSV for a file of addresses, or JSON.
 fn write(document: &Document, options: &RouteLookupOptions) -> Result<(), Failure> {
     let mut out = Output::create(options.output.as_deref())?;
     if options.json {
@@ -161,12 +160,12 @@ impl Table {
             ("routes", output::count(self.routes as u64)),
             ("engine", self.engine.to_owned()),
             ("variant", self.variant.to_owned()),
-            ("bytes of a next hop", self.hop_bytes.to_string()),
+            ("next-hop bytes", self.hop_bytes.to_string()),
             ("table", output::bytes(self.table_bytes as u64)),
-            ("built in", format!("{:.3} s", self.build_seconds)),
+            ("build time", format!("{:.3} s", self.build_seconds)),
             ("addresses", output::count(self.lookups as u64)),
             ("without a route", output::count(self.misses as u64)),
-            ("lookups/s, once through", output::count(self.lookups_per_second as u64)),
+            ("lookups/s, single pass", output::count(self.lookups_per_second as u64)),
             ("differences from the routes", output::count(self.differences as u64)),
         ];
         let rows = rows.map(|(name, value)| vec![name.to_owned(), value]);

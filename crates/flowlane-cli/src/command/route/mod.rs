@@ -1,4 +1,4 @@
-//! `flowlane route`: what routes say about addresses, what is in a table, and how fast it is.
+//! `flowlane route`: route lookups, table contents, and benchmarks.
 
 mod bench;
 mod lookup;

@@ -1,4 +1,4 @@
-//! `flowlane route show`: what is in a file of routes.
+//! `flowlane route show`: prints the contents of a file of routes.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output};
 
-/// The longest bar of the histogram.
+/// Width of the histogram.
 const BAR: usize = 40;
 
 #[derive(Serialize)]
@@ -39,7 +39,7 @@ struct Length {
     routes: usize,
 }
 
-/// An engine's table, or why there is none.
+/// Size of an engine's table, or the reason why it cannot be built.
 #[derive(Serialize)]
 struct Size {
     engine: &'static str,
@@ -96,7 +96,7 @@ pub(super) fn run(options: &RouteShowOptions) -> Result<(), Failure> {
     out.finish()
 }
 
-/// The routes inside a prefix.
+/// Lists the routes inside a prefix, and those that cover it.
 fn subtree<A: Family>(
     routes: &[(Prefix<A>, u64)],
     next_hops: &NextHops,
@@ -163,7 +163,7 @@ impl Summary {
         let title = format!("{}: {} routes", self.family, output::count(self.routes as u64));
         let lengths = output::text_table(&title, &["length", "routes", ""], &rows);
         let own =
-            ["routes themselves".into(), String::new(), output::bytes(self.rib_bytes as u64), String::new()];
+            ["routing table".into(), String::new(), output::bytes(self.rib_bytes as u64), String::new()];
         let size = |s: &Size| {
             let bytes = s.table_bytes.map(|n| output::bytes(n as u64));
             vec![
@@ -174,7 +174,7 @@ impl Summary {
             ]
         };
         let rows: Vec<Vec<String>> = self.engines.iter().map(size).chain([own.to_vec()]).collect();
-        lengths + &output::table("", &["table", "bytes of a next hop", "memory", "built in"], &rows)
+        lengths + &output::table("", &["table", "next-hop bytes", "memory", "built in"], &rows)
     }
 }
 
@@ -184,7 +184,7 @@ impl Document {
         let rows: Vec<Vec<String>> = self.next_hops.iter().map(row).collect();
         let more = match self.next_hops_in_use - rows.len() {
             0 => String::new(),
-            n => format!("and {n} more; --next-hops shows them\n"),
+            n => format!("and {n} more; raise --next-hops to show them\n"),
         };
         let title = format!("next hops: {}", output::count(self.next_hops_in_use as u64));
         output::text_table(&title, &["next hop", "routes", "via"], &rows) + &more

@@ -1,4 +1,4 @@
-//! Forwarding tables as the arguments ask for them.
+//! Building forwarding tables from the arguments.
 
 use std::time::Instant;
 
@@ -10,29 +10,17 @@ use flowlane::route::{BuildError, Fib, FibConfig, HopSize, Prefix, Rib};
 use crate::arguments::FibShape;
 use crate::failure::Failure;
 
-/// The variants that forwarding tables have.
-pub(super) const VARIANTS: [Variant; 3] = [Variant::Scalar, Variant::Avx2, Variant::Avx512];
-
-/// The requested variant.
-pub(super) fn variant(name: Option<&str>) -> Result<Option<Variant>, Failure> {
-    let Some(name) = name else { return Ok(None) };
-    let variant: Variant = name.parse().expect("clap lets only these through");
-    if !variant.available() {
-        let reason = match variant.detected() {
-            true => "the SIMD width cap forbids it; raise --max-simd",
-            false => "the CPU does not have it; leave --variant out to use the best that it has",
-        };
-        return Err(Failure::Environment(format!("the variant {name} cannot be used here: {reason}")));
-    }
-    Ok(Some(variant))
+/// Checks that this machine can run the requested variant.
+pub(super) fn check(variant: Option<Variant>) -> Result<(), Failure> {
+    let Some(variant) = variant.filter(|variant| !variant.available()) else { return Ok(()) };
+    let reason = match variant.detected() {
+        true => "the SIMD width cap forbids it; raise --max-simd",
+        false => "the CPU does not support it; omit --variant to use the best one",
+    };
+    Err(Failure::Environment(format!("the variant {variant} cannot be used here: {reason}")))
 }
 
-/// The engine that was asked for; none: whichever is best.
-pub(super) fn engine(name: &str) -> Option<Engine> {
-    name.parse().ok()
-}
-
-/// The routes of a family.
+/// Builds the routing table of an address family.
 pub(super) fn rib<A: Family>(routes: &[(Prefix<A>, u64)]) -> Rib<A> {
     let mut rib = Rib::new(routes.len());
     for (prefix, next_hop) in routes {
@@ -41,7 +29,7 @@ pub(super) fn rib<A: Family>(routes: &[(Prefix<A>, u64)]) -> Rib<A> {
     rib
 }
 
-/// A forwarding table.
+/// A forwarding table, with its next-hop size and build time.
 pub(super) struct Built<A: Family> {
     pub(super) fib: AnyFib<A>,
     pub(super) hop_size: HopSize,
@@ -49,7 +37,7 @@ pub(super) struct Built<A: Family> {
 }
 
 impl<A: Family> Built<A> {
-    /// The engine's table, or that of the best one, with next hops as small as hold all if no size is given.
+    /// Builds the table with the given or best engine, and with the smallest next-hop size that fits if none is given.
     pub(super) fn new(
         rib: &Rib<A>,
         engine: Option<Engine>,
@@ -80,8 +68,8 @@ fn config(hop_size: HopSize, variant: Option<Variant>, shape: &FibShape) -> FibC
     let config = FibConfig::new(hop_size)
         .with_default_next_hop(shape.default_next_hop)
         .with_memory_max(shape.memory_max.saturating_mul(1 << 20));
-    let Some(asked) = variant else { return config };
-    config.with_variant(asked).expect("it was checked to be available")
+    let Some(variant) = variant else { return config };
+    config.with_variant(variant).expect("checked to be available")
 }
 
 fn no_such_engine<A: Family>(engine: Engine) -> Failure {
@@ -94,13 +82,13 @@ fn no_such_engine<A: Family>(engine: Engine) -> Failure {
 
 fn failed(error: &BuildError) -> Failure {
     let help = match error {
-        BuildError::NeedsMemory { .. } => "allow more with --memory-max, or take another --engine",
-        _ => "take a larger --hop-size, or leave it out",
+        BuildError::NeedsMemory { .. } => "raise --memory-max, or choose another --engine",
+        _ => "choose a larger --hop-size, or omit it",
     };
     Failure::input_help(error.to_string(), help)
 }
 
-/// What a next hop stands for; empty where it is a number of the file's own.
+/// Returns the text of a next hop; empty if the file gives numbers.
 pub(super) fn via(next_hops: &NextHops, number: u64) -> String {
     next_hops.get(number).map(ToString::to_string).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! `flowlane switch run --changes FILE`: flow-mods with times, replayed.
+//! `flowlane switch run --changes FILE`: replays timed flow-mods.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,16 +12,16 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::output::{self, count};
 
-/// Changes whose time comes within so long are made together.
+/// Flow-mods that fall within this time are applied as one bundle.
 const TOGETHER: Duration = Duration::from_millis(1);
 
-/// Flow-mods in the order of their times.
+/// Timed flow-mods, in order.
 pub(super) struct Replay {
     file: String,
     mods: Vec<FlowMod>,
 }
 
-/// What has become of them.
+/// Result of a replay.
 #[derive(Serialize)]
 pub(super) struct Replayed {
     flow_mods: usize,
@@ -29,18 +29,18 @@ pub(super) struct Replayed {
     added: usize,
     modified: usize,
     removed: usize,
-    /// Those that were left when the switch ended.
+    /// Flow-mods whose time had not come when the switch ended.
     not_due: usize,
-    /// From when a change was due until no packet met the rules as they were before, in microseconds.
+    /// Time from a flow-mod's due time until no packet sees the old rules, in microseconds.
     in_force_us_median: u64,
     in_force_us_99: u64,
     in_force_us_most: u64,
-    /// Why a bundle was refused; all behind it was left out.
+    /// Reason why a bundle was rejected; later ones are not applied.
     pub(super) refused: Option<String>,
 }
 
 impl Replay {
-    /// Reads a file of changes.
+    /// Reads a file of timed flow-mods.
     pub(super) fn read(file: &Path, reload: &Reload) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(file).map_err(|e| Failure::file(file, "read", &e))?;
         let resolve = |name: &str| reload.port(name);
@@ -52,7 +52,7 @@ impl Replay {
         Ok(Self { file: name, mods })
     }
 
-    /// Makes each change when it is due, until the switch has ended.
+    /// Applies each flow-mod when due, until the switch ends.
     pub(super) fn run(&self, served: &ControlServer, begun: Instant, ended: &AtomicBool) -> Replayed {
         let mut done = Replayed {
             flow_mods: 0,
@@ -78,7 +78,7 @@ impl Replay {
                 std::thread::sleep(wait.min(Duration::from_millis(50)));
                 continue;
             }
-            // Those that came while the last ones were made, too.
+            // Include flow-mods that became due while the last bundle was applied.
             let now = begun.elapsed().max(due(first) + TOGETHER);
             let (these, later) = left.split_at(left.partition_point(|one| due(one) < now));
             let last_due = due(&these[these.len() - 1]);
@@ -120,13 +120,13 @@ impl Replayed {
         let rows = [
             row("flow-mods", count(self.flow_mods as u64)),
             row("bundles", count(self.bundles as u64)),
-            row("rules that came", count(self.added as u64)),
-            row("rules that do something else", count(self.modified as u64)),
-            row("rules that went", count(self.removed as u64)),
+            row("rules added", count(self.added as u64)),
+            row("rules modified", count(self.modified as u64)),
+            row("rules deleted", count(self.removed as u64)),
             row("not due before the end", count(self.not_due as u64)),
-            row("in force after they were due, median", format!("{} µs", count(self.in_force_us_median))),
-            row("99 of 100", format!("{} µs", count(self.in_force_us_99))),
-            row("most", format!("{} µs", count(self.in_force_us_most))),
+            row("delay until in force, median", format!("{} µs", count(self.in_force_us_median))),
+            row("99th percentile", format!("{} µs", count(self.in_force_us_99))),
+            row("maximum", format!("{} µs", count(self.in_force_us_most))),
         ];
         output::table("", &["changes", ""], &rows)
     }

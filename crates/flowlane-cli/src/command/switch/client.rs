@@ -1,4 +1,4 @@
-//! The verbs for a switch that runs: what they ask on its control socket, and how its answers look.
+//! Commands for a running switch: requests on its control socket, and the formatting of replies.
 
 use std::path::{Path, PathBuf};
 
@@ -12,24 +12,24 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{report, workers};
-use crate::arguments::{Running, SwitchVerb};
+use crate::arguments::{RunningSwitch, SwitchVerb};
 use crate::failure::Failure;
 use crate::output::{self, Output, count};
 
-/// Asks a switch that runs.
+/// Runs a command against a running switch.
 pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
     match verb {
         SwitchVerb::Show { running, rules } => {
-            let said = Call::of(running).make("show", json!({}))?;
-            let seconds = said["seconds"].as_f64().unwrap_or_default();
+            let reply = Call::of(running).make("show", json!({}))?;
+            let seconds = reply["seconds"].as_f64().unwrap_or_default();
             let text = |report: Report| report::text(&report, seconds, *rules);
-            tell(running, &said, text)
+            print_reply(running, &reply, text)
         }
         SwitchVerb::Stages { running } => {
-            tell(running, &Call::of(running).make("workers", json!({}))?, workers::stages)
+            print_reply(running, &Call::of(running).make("workers", json!({}))?, workers::stages)
         }
         SwitchVerb::Rxq { running } => {
-            tell(running, &Call::of(running).make("workers", json!({}))?, workers::queues)
+            print_reply(running, &Call::of(running).make("workers", json!({}))?, workers::queues)
         }
         SwitchVerb::Top { running, interval, count } => {
             let ask = || Call::of(running).make("workers", json!({}));
@@ -38,7 +38,7 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
         SwitchVerb::Flows { running, table, flow } => {
             let flow = flow.join(",");
             let call = Call::about(running, "flow", flow.clone());
-            tell(running, &call.make("flows", json!({ "table": table, "flow": flow }))?, flows)
+            print_reply(running, &call.make("flows", json!({ "table": table, "flow": flow }))?, flows)
         }
         SwitchVerb::AddFlow { running, flow } => change(running, "add", flow),
         SwitchVerb::ModFlow { running, strict, flow } => {
@@ -50,32 +50,34 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
         SwitchVerb::Bundle { running, file } => {
             let text = std::fs::read_to_string(file).map_err(|e| Failure::file(file, "read", &e))?;
             let call = Call::about(running, &file.display().to_string(), text);
-            tell(running, &call.change()?, changed)
+            print_reply(running, &call.change()?, changed)
         }
         SwitchVerb::Reload { running, file } => {
             let file = file.as_deref().map(absolute).transpose()?;
-            tell(running, &Call::of(running).make("reload", json!({ "file": file }))?, changed)
+            print_reply(running, &Call::of(running).make("reload", json!({ "file": file }))?, changed)
         }
-        SwitchVerb::Fdb { running } => tell(running, &Call::of(running).make("fdb", json!({}))?, addresses),
+        SwitchVerb::Fdb { running } => {
+            print_reply(running, &Call::of(running).make("fdb", json!({}))?, addresses)
+        }
         SwitchVerb::Trace { running, in_port, packet } => {
             let params = match frame(packet)? {
                 Some(frame) => json!({ "in_port": in_port, "frame": frame }),
                 None => json!({ "in_port": in_port, "flow": packet }),
             };
             let call = Call::about(running, "flow", packet.clone());
-            tell(running, &call.make("trace", params)?, trace)
+            print_reply(running, &call.make("trace", params)?, trace)
         }
         SwitchVerb::Stop { running } => {
-            let said = Call::of(running).make("stop", json!({}))?;
-            tell(running, &said, |(): ()| "the switch stops\n".to_owned())
+            let reply = Call::of(running).make("stop", json!({}))?;
+            print_reply(running, &reply, |(): ()| "the switch stops\n".to_owned())
         }
         SwitchVerb::Run(_) | SwitchVerb::Check { .. } | SwitchVerb::Schema => {
-            unreachable!("no verb of a client")
+            unreachable!("not a client command")
         }
     }
 }
 
-/// What is asked of which switch, and the text that it is about.
+/// A request to a switch, with the text that it carries.
 struct Call {
     socket: PathBuf,
     file: String,
@@ -83,11 +85,11 @@ struct Call {
 }
 
 impl Call {
-    fn of(running: &Running) -> Self {
+    fn of(running: &RunningSwitch) -> Self {
         Self::about(running, "", String::new())
     }
 
-    fn about(running: &Running, file: &str, text: String) -> Self {
+    fn about(running: &RunningSwitch, file: &str, text: String) -> Self {
         let socket = running.socket.clone().unwrap_or_else(default_path);
         Self { socket, file: file.to_owned(), text }
     }
@@ -101,17 +103,17 @@ impl Call {
         let socket = self.socket.display().to_string();
         let mut client = Client::connect(&self.socket).map_err(|e| {
             Failure::Environment(format!(
-                "no switch answers on {socket}: {e}; start one with `flowlane switch run`, or name its socket with --socket"
+                "no switch answers on {socket}: {e}; start one with `flowlane switch run`, or give its socket with --socket"
             ))
         })?;
         client.call(method, &params).map_err(|error| match error {
-            CallError::Rpc(error) => self.said(error),
+            CallError::Rpc(error) => self.failure(error),
             other => Failure::Environment(format!("{socket}: {other}")),
         })
     }
 
-    /// What the switch says is wrong, in the text that it is about.
-    fn said(self, error: RpcError) -> Failure {
+    /// Converts an error reply, pointing at the lines of the text.
+    fn failure(self, error: RpcError) -> Failure {
         let lines = error.data.as_ref().and_then(|data| data.get("lines")).cloned().unwrap_or_default();
         let lines: Vec<LineError> = serde_json::from_value(lines).unwrap_or_default();
         let of_text: Vec<&LineError> = lines.iter().filter(|line| line.file == self.file).collect();
@@ -126,13 +128,13 @@ impl Call {
     }
 }
 
-fn change(running: &Running, command: &str, flow: &[String]) -> Result<(), Failure> {
-    // Arguments of a shell may have been parted where there were spaces.
+fn change(running: &RunningSwitch, command: &str, flow: &[String]) -> Result<(), Failure> {
+    // The shell may have split the flow at spaces.
     let text = format!("{command} {}", flow.join(" "));
-    tell(running, &Call::about(running, "flow", text).change()?, changed)
+    print_reply(running, &Call::about(running, "flow", text).change()?, changed)
 }
 
-/// The frame that is meant, in hexadecimal; none where a flow is.
+/// Returns the frame in hexadecimal, or `None` if `packet` is a flow.
 fn frame(packet: &str) -> Result<Option<String>, Failure> {
     let digits: String = packet.chars().filter(|c| !c.is_whitespace() && *c != ':').collect();
     if !digits.is_empty() && digits.chars().all(|c| c.is_ascii_hexdigit()) {
@@ -153,25 +155,25 @@ fn frame(packet: &str) -> Result<Option<String>, Failure> {
             return Ok(Some(packet.bytes.iter().map(|byte| format!("{byte:02x}")).collect()));
         }
     }
-    Err(Failure::input_help(format!("{file} has {at} packets"), "they are counted from 1"))
+    Err(Failure::input_help(format!("{file} has only {at} packets"), "packets are numbered from 1"))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::fs::canonicalize(path).map_err(|e| Failure::file(path, "read", &e))
 }
 
-/// Prints what a switch has said: as it said it, or as a text.
-fn tell<T: DeserializeOwned>(
-    running: &Running,
-    said: &Value,
+/// Prints a reply, as JSON or formatted.
+fn print_reply<T: DeserializeOwned>(
+    running: &RunningSwitch,
+    reply: &Value,
     text: impl FnOnce(T) -> String,
 ) -> Result<(), Failure> {
     if running.json {
-        return output::json(said);
+        return output::json(reply);
     }
-    let understood = serde_json::from_value(said.clone());
+    let understood = serde_json::from_value(reply.clone());
     let understood = understood.map_err(|e| {
-        Failure::Environment(format!("the switch is of another version: {e}; --json shows what it says"))
+        Failure::Environment(format!("the switch has another version: {e}; --json shows the raw reply"))
     })?;
     let mut out = Output::create(None)?;
     out.text(&text(understood))?;
@@ -212,11 +214,11 @@ fn changed(change: ChangeReport) -> String {
             let more = format!("… {} more", count((gone.len() - shown) as u64));
             rows.push(vec![more, String::new(), String::new(), String::new()]);
         }
-        out += &output::table("", &["rule that went", "packets", "bytes", "was there"], &rows);
+        out += &output::table("", &["deleted rule", "packets", "bytes", "duration"], &rows);
     }
     let [added, modified, removed] = [added, modified, removed].map(|n| count(n as u64));
     out + &format!(
-        "{added} rules came, {modified} do something else, {removed} went; in force after {} µs\n",
+        "{added} rules added, {modified} modified, {removed} deleted; in force after {} µs\n",
         count(microseconds)
     )
 }
@@ -238,7 +240,7 @@ fn trace(trace: Trace) -> String {
         ]
     };
     let rows: Vec<Vec<String>> = trace.sent.iter().map(row).collect();
-    if rows.is_empty() { out } else { out + &output::table("", &["leaves through", "bytes", "frame"], &rows) }
+    if rows.is_empty() { out } else { out + &output::table("", &["output port", "bytes", "frame"], &rows) }
 }
 
 fn addresses(entries: Vec<MacEntry>) -> String {
@@ -251,6 +253,6 @@ fn addresses(entries: Vec<MacEntry>) -> String {
         ]
     };
     let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
-    let table = output::table("", &["address", "VLAN", "port", "seen before"], &rows);
+    let table = output::table("", &["address", "VLAN", "port", "age"], &rows);
     table + &format!("{} addresses\n", count(entries.len() as u64))
 }

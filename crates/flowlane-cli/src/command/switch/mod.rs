@@ -1,4 +1,4 @@
-//! `flowlane switch`: run a switch, check its configuration, look at one that runs and change it.
+//! `flowlane switch`: runs a switch, checks configurations, and controls a running switch.
 
 mod changes;
 mod client;
@@ -31,7 +31,7 @@ pub(crate) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
             let setup = Setup::read(config)?;
             setup.check()?;
             println!(
-                "{}: {} ports, {} tables, {} rules, {} routes: correct",
+                "{}: {} ports, {} tables, {} rules, {} routes: valid",
                 config.display(),
                 setup.ports(),
                 setup.tables(),
@@ -50,14 +50,14 @@ struct Document {
     seconds: f64,
     #[serde(flatten)]
     report: Report,
-    /// Where changes were replayed.
+    /// Result of `--changes`.
     changes: Option<Replayed>,
 }
 
-/// How often control does what is due without being asked.
+/// Interval of periodic control work (expiry, rebuilds, publication).
 const TICK: Duration = Duration::from_millis(50);
 
-/// Tells those who look that the switch has ended.
+/// Signals the end of the switch to other threads when dropped.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -75,24 +75,26 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     let replay = options.changes.as_deref().map(|file| Replay::read(file, &reload)).transpose()?;
     let (live, privileges) = (setup.is_live(), setup.privileges());
     let (mut switch, control) = setup.open_controlled(rand::random())?;
-    // Packets come from anybody; and before there are threads, of which each would have its own.
+    // Drop privileges before packets from untrusted sources arrive, and before threads exist: each thread has its own set.
     if let Err(error) = privileges.give_up_others() {
-        eprintln!("flowlane: privileges that are needed no more are kept: {error}");
+        eprintln!("flowlane: cannot drop unneeded privileges: {error}");
     }
     switch.workers_mut().iter_mut().for_each(|worker| adjust(worker, options));
     let stop = Arc::new(AtomicBool::new(false));
     let served = Arc::new(ControlServer::new(control, reload, stop.clone()));
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
-        .map_err(|e| Failure::Environment(format!("no signal handler: {e}")))?;
-    let (hearing, signalled) = (signals.handle(), served.clone());
-    let asked = stop.clone();
-    let ears = std::thread::spawn(move || hear(&mut signals, &signalled, &asked));
+        .map_err(|e| Failure::Environment(format!("cannot install a signal handler: {e}")))?;
+    let signal_handle = signals.handle();
+    let signal_thread = {
+        let (served, stop) = (served.clone(), stop.clone());
+        std::thread::spawn(move || handle_signals(&mut signals, &served, &stop))
+    };
     let socket = open_socket(options.socket.as_deref(), live, &served)?;
     let ended = AtomicBool::new(false);
     let bar = output::progress(0, "switching");
     let begun = Instant::now();
     let (result, replayed) = std::thread::scope(|scope| {
-        // Also where the worker panics: nobody is to wait for threads that wait for it.
+        // Also if a worker panics: the other threads must not wait forever.
         let ending = Ending(&ended);
         scope.spawn(|| {
             served.control().wake(std::thread::current());
@@ -109,8 +111,8 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     let seconds = begun.elapsed().as_secs_f64();
     bar.finish_and_clear();
     drop(socket);
-    hearing.close();
-    _ = ears.join();
+    signal_handle.close();
+    _ = signal_thread.join();
     let report = Report::of_all(switch.workers_mut()).expect("a switch has a worker");
     let refused = replayed.as_ref().and_then(|replayed| replayed.refused.clone());
     if options.json {
@@ -140,38 +142,38 @@ fn adjust(worker: &mut Worker, options: &SwitchOptions) {
     }
 }
 
-/// Stops the switch where it is told to, and reads its configuration anew.
-fn hear(signals: &mut Signals, served: &ControlServer, stop: &AtomicBool) {
+/// Handles signals: stops the switch, or reloads its configuration.
+fn handle_signals(signals: &mut Signals, served: &ControlServer, stop: &AtomicBool) {
     for signal in signals.forever() {
         if signal == SIGHUP {
             match served.reload(None) {
                 Ok(done) => {
                     let (added, modified, removed) = (done.added, done.modified, done.removed);
                     eprintln!(
-                        "flowlane: reloaded: {added} rules came, {modified} are others, {removed} went"
+                        "flowlane: reloaded: {added} rules added, {modified} modified, {removed} deleted"
                     );
                 }
-                Err(error) => eprintln!("flowlane: not reloaded, all is as before: {error}"),
+                Err(error) => eprintln!("flowlane: reload failed, nothing was changed: {error}"),
             }
         } else if stop.swap(true, Ordering::Relaxed) {
-            // A second time ends the program at once.
+            // A second signal ends the program at once.
             std::process::exit(130);
         }
     }
 }
 
-/// The socket that was asked for; the usual one where the switch has ports that live on, and nobody else has it.
+/// Opens the requested control socket, or the standard one if the switch has live ports and the path is free.
 fn open_socket(
-    asked: Option<&Path>,
+    requested: Option<&Path>,
     live: bool,
     served: &Arc<ControlServer>,
 ) -> Result<Option<Socket>, Failure> {
-    let path = match asked {
+    let path = match requested {
         Some(path) => path.to_owned(),
         None if live => default_path(),
         None => return Ok(None),
     };
-    match (Socket::open(&path, served.clone()), asked) {
+    match (Socket::open(&path, served.clone()), requested) {
         (Ok(socket), _) => {
             eprintln!("flowlane: control socket {}", socket.path().display());
             Ok(Some(socket))

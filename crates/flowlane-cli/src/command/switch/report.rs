@@ -1,4 +1,4 @@
-//! What a switch has done, as tables.
+//! Formatting of switch reports.
 
 use flowlane_switch::mgmt::report::{
     AssetReport, FilterEntryReport, ForwardReport, FunctionReport, NextHopReport, Report, RouteTableReport,
@@ -8,7 +8,7 @@ use flowlane_switch::mgmt::report::{
 use super::workers::stage_row;
 use crate::output::{self, bytes, count};
 
-/// All of a report, with so many rules of each table, those with most packets first.
+/// Formats a report, with at most `rules_shown` rules per table, those with most packets first.
 pub(super) fn text(report: &Report, seconds: f64, rules_shown: usize) -> String {
     let mut out = ports(report);
     for table in &report.tables {
@@ -102,7 +102,7 @@ fn function(f: &FunctionReport, shown: usize) -> String {
         .collect();
     rows.extend(f.events.iter().map(|e| vec![e.reason.to_string(), count(e.packets), String::new()]));
     let cycles = format!("{:.1}", f.cycles_per_packet);
-    rows.push(vec!["cycles/packet, actions not included".to_owned(), cycles, String::new()]);
+    rows.push(vec!["cycles/packet, without actions".to_owned(), cycles, String::new()]);
     let entries = count(f.entries as u64);
     let memory = bytes(f.table_bytes as u64);
     let title = format!("{} {} {} ({entries} entries, {memory})", f.kind, f.number, f.name);
@@ -142,7 +142,7 @@ fn asset(a: &AssetReport) -> Vec<String> {
     ]
 }
 
-/// Says how many rows are not shown.
+/// Adds a row with the number of rows not shown.
 fn more(rows: &mut Vec<Vec<String>>, len: usize, shown: usize, what: &str) {
     if let (true, Some(columns)) = (len > shown, rows.first().map(Vec::len)) {
         let mut row = vec![String::new(); columns];
@@ -231,26 +231,26 @@ fn caches(report: &Report) -> String {
 fn waiting(w: &WaitingReport) -> String {
     let row = |name: &str, n: String| vec![name.to_owned(), n];
     let rows = [
-        row("packets that a device was asked for", count(w.asked_packets)),
-        row("packets held for others of their flow", count(w.held_packets)),
-        row("packets looked up anew since rules had changed", count(w.outdated_packets)),
-        row("batches sent full", count(w.batches_full)),
-        row("batches sent when due", count(w.batches_due)),
-        row("batches sent for want of room or packets", count(w.batches_forced)),
-        row("times that all batches were under way", count(w.stalls)),
-        row("most packets that waited at a time", count(w.packets_most as u64)),
-        row("longest wait for a batch to be sent", format!("{:.0} µs", w.longest_gathering_us)),
+        row("packets sent to the device", count(w.asked_packets)),
+        row("packets held behind their flow", count(w.held_packets)),
+        row("packets looked up again after rule changes", count(w.outdated_packets)),
+        row("full batches", count(w.batches_full)),
+        row("batches sent at max delay", count(w.batches_due)),
+        row("batches flushed early", count(w.batches_forced)),
+        row("stalls with all batches in flight", count(w.stalls)),
+        row("maximum packets waiting", count(w.packets_most as u64)),
+        row("longest batch assembly", format!("{:.0} µs", w.longest_gathering_us)),
     ];
     output::table("", &["device", ""], &rows)
 }
 
-/// What happened seldom: only what did is shown.
+/// Formats rare events; only those that occurred are shown.
 fn others(report: &Report) -> String {
     let mut rows = Vec::new();
     for table in &report.tables {
         if let Some(trouble) = &table.trouble {
             rows.push(vec![
-                format!("table {}: the CPU answers, since {trouble}", table.number),
+                format!("table {}: fell back to the CPU: {trouble}", table.number),
                 String::new(),
             ]);
         }
@@ -269,13 +269,13 @@ fn others(report: &Report) -> String {
     for reason in &report.tunnels_refused {
         add(format!("tunnel packet refused: {}", reason.reason), reason.packets);
     }
-    add("for the controller".to_owned(), report.controller_packets);
+    add("to the controller".to_owned(), report.controller_packets);
     add("changes between cache-first and table-first".to_owned(), report.caches.mode_switches);
     add("megaflows evicted".to_owned(), report.caches.megaflows_evicted);
-    add("megaflows refused for want of a mask".to_owned(), report.caches.megaflows_refused);
-    add("addresses learned".to_owned(), report.macs.learned);
-    add("addresses moved".to_owned(), report.macs.moved);
-    add("addresses not learned, table full".to_owned(), report.macs.refused);
+    add("megaflows rejected, mask limit".to_owned(), report.caches.megaflows_refused);
+    add("MAC addresses learned".to_owned(), report.macs.learned);
+    add("MAC addresses moved".to_owned(), report.macs.moved);
+    add("MAC addresses not learned, FDB full".to_owned(), report.macs.refused);
     for m in &report.meters {
         add(format!("meter {}: passed", m.number), m.passed_packets);
         add(format!("meter {}: dropped", m.number), m.dropped_packets);

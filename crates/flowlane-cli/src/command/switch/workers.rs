@@ -1,4 +1,4 @@
-//! Where packets' time goes in a switch that runs: by worker, stage and queue, since it began or live.
+//! Per-worker statistics of a running switch: stages, queues and latency, in total or live.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::output::{self, count};
 
-/// The stages of each worker.
+/// Formats the stages of each worker.
 pub(super) fn stages(workers: Vec<WorkerReport>) -> String {
     let mut out = String::new();
     for worker in &workers {
@@ -22,19 +22,17 @@ pub(super) fn stages(workers: Vec<WorkerReport>) -> String {
         let used = worker.stages.iter().filter(|stage| stage.packets > 0);
         let mut rows: Vec<Vec<String>> = used.map(row).collect();
         let mut idle = vec![String::new(); 6];
-        (idle[0], idle[5]) = (
-            "idle, or waiting".to_owned(),
-            percent(worker.cycles as f64 - busy(worker), worker.cycles as f64),
-        );
+        (idle[0], idle[5]) =
+            ("idle".to_owned(), percent(worker.cycles as f64 - busy(worker), worker.cycles as f64));
         rows.push(idle);
         let title = format!("worker {}", worker.worker);
-        let header = [title.as_str(), "calls", "packets", "packets/call", "cycles/packet", "of its time"];
+        let header = [title.as_str(), "calls", "packets", "packets/call", "cycles/packet", "share of time"];
         out += &output::table("", &header, &rows);
     }
     out + &latency(&workers) + &drops(&workers)
 }
 
-/// What a stage has done, under "stage", "calls", "packets", "packets/call" and "cycles/packet".
+/// Formats a stage's columns: "stage", "calls", "packets", "packets/call" and "cycles/packet".
 pub(super) fn stage_row(stage: &StageReport) -> Vec<String> {
     vec![
         stage.stage.to_string(),
@@ -45,7 +43,7 @@ pub(super) fn stage_row(stage: &StageReport) -> Vec<String> {
     ]
 }
 
-/// The workers' queues, by port.
+/// Formats the workers' queues, by port.
 pub(super) fn queues(workers: Vec<WorkerReport>) -> String {
     let mut rows: Vec<(u32, Vec<String>)> = Vec::new();
     for worker in &workers {
@@ -66,10 +64,10 @@ pub(super) fn queues(workers: Vec<WorkerReport>) -> String {
     let header = ["port", "worker", "load", "received", "bytes", "lost", "sent", "not sent"];
     let table = output::table("", &header, &rows);
     let handed: u64 = workers.iter().map(|worker| worker.handed_packets).sum();
-    table + &format!("{} packets were handed over from worker to worker\n", count(handed))
+    table + &format!("{} packets handed off between workers\n", count(handed))
 }
 
-/// Views of what was since the one before, until there are enough, the switch stops, or somebody ends it.
+/// Prints the statistics of each interval, until the count is reached, the switch stops, or Ctrl-C.
 pub(super) fn top(
     ask: impl Fn() -> Result<Value, Failure>,
     interval: f64,
@@ -81,8 +79,8 @@ pub(super) fn top(
     let look = || -> Result<(Vec<WorkerReport>, Instant), Failure> {
         let said = ask()?;
         let workers = serde_json::from_value(said);
-        let workers = workers
-            .map_err(|e| Failure::Environment(format!("what answers is no switch of this version: {e}")))?;
+        let workers =
+            workers.map_err(|e| Failure::Environment(format!("the switch has another version: {e}")))?;
         Ok((workers, Instant::now()))
     };
     let term = Term::stdout();
@@ -103,7 +101,7 @@ pub(super) fn top(
             output::json(&json!({ "seconds": seconds, "workers": between }))?;
         } else {
             let failed =
-                |e: std::io::Error| Failure::Environment(format!("the terminal cannot be written: {e}"));
+                |e: std::io::Error| Failure::Environment(format!("cannot write to the terminal: {e}"));
             if term.is_term() {
                 term.clear_screen().map_err(failed)?;
             }
@@ -114,7 +112,7 @@ pub(super) fn top(
     Ok(())
 }
 
-/// What a worker has done since it was last looked at.
+/// Returns the difference of two reports of a worker.
 fn since(now: &WorkerReport, before: &WorkerReport) -> WorkerReport {
     let mut between = now.clone();
     between.cycles -= before.cycles.min(now.cycles);
@@ -153,7 +151,7 @@ fn view_of(workers: &[WorkerReport], seconds: f64) -> String {
         ]
     };
     let rows: Vec<Vec<String>> = workers.iter().map(row).collect();
-    let header = ["worker", "load", "packets/s", "cycles/packet", "most of them in", "handed over/s"];
+    let header = ["worker", "load", "packets/s", "cycles/packet", "busiest stage", "handed off/s"];
     let mut out = output::table("", &header, &rows);
     let ports = workers.first().map_or(0, |worker| worker.queues.len());
     let row = |port: usize| {
@@ -176,7 +174,7 @@ fn view_of(workers: &[WorkerReport], seconds: f64) -> String {
     out + &latency(workers)
 }
 
-/// What queues have counted together.
+/// Sums the counters of queues.
 fn total<'a>(queues: impl IntoIterator<Item = &'a QueueReport>) -> PortCounters {
     queues.into_iter().fold(PortCounters::default(), |mut sum, queue| {
         sum += queue.counters;
@@ -184,7 +182,7 @@ fn total<'a>(queues: impl IntoIterator<Item = &'a QueueReport>) -> PortCounters 
     })
 }
 
-/// How long packets took; nothing where that is not measured.
+/// Formats the latency distribution; empty if latency is not measured.
 fn latency(workers: &[WorkerReport]) -> String {
     let all = distribution(workers.iter().flat_map(|worker| worker.latency_ns.iter().copied()));
     if all.is_empty() {
@@ -193,11 +191,11 @@ fn latency(workers: &[WorkerReport]) -> String {
     let us = |ns: u64| format!("{:.1}", ns as f64 / 1000.0);
     let at = |quantile: f64| us(all.value_at_quantile(quantile));
     let row = vec![at(0.5), at(0.9), at(0.99), at(0.999), us(all.max()), count(all.len())];
-    let header = ["receive to send, µs: median", "90 %", "99 %", "99.9 %", "most", "packets measured"];
+    let header = ["receive to send, µs: median", "90 %", "99 %", "99.9 %", "maximum", "packets measured"];
     output::table("", &header, &[row])
 }
 
-/// Why packets did not leave, by worker; nothing where all did.
+/// Formats drop reasons by worker; empty if no packet was dropped.
 fn drops(workers: &[WorkerReport]) -> String {
     let mut rows = Vec::new();
     for WorkerReport { worker, drops, .. } in workers {
@@ -213,7 +211,7 @@ fn cycles(stage: &StageReport) -> f64 {
     stage.cycles_per_packet * stage.packets as f64
 }
 
-/// Cycles in which a worker had something to do.
+/// Returns the cycles in which a worker was busy.
 fn busy(worker: &WorkerReport) -> f64 {
     worker.stages.iter().map(cycles).sum()
 }

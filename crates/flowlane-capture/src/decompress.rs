@@ -1,4 +1,4 @@
-//! Files that are packed.
+//! Decompression of gzip and zstd.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -8,7 +8,7 @@ use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// Bytes that are read of a packed file at once.
+/// Read buffer for compressed data.
 const BUFFER: usize = 1 << 16;
 
 fn is_gzip(beginning: &[u8]) -> bool {
@@ -19,34 +19,39 @@ fn is_zstd(beginning: &[u8]) -> bool {
     matches!(beginning, [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
-/// Returns whether a file begins like one that [`unpack`] unpacks.
-pub fn is_packed(beginning: &[u8]) -> bool {
+/// Returns whether a file that begins with these bytes is one that [`decompress`] decompresses.
+pub fn is_compressed(beginning: &[u8]) -> bool {
     is_gzip(beginning) || is_zstd(beginning)
 }
 
-/// Longer texts are not read: enough for ten million rules.
+/// Limit of a text file's length: enough for ten million rules.
 pub const TEXT_MAX: u64 = 2 << 30;
 
-/// The text of a file of rules or routes, unpacked where it is packed by gzip or zstd.
+/// Reads the text of a file of rules or routes, decompressing gzip and zstd.
 ///
 /// # Errors
-/// What the system says, and where the file is longer than [`TEXT_MAX`] or no UTF-8.
+/// If the file cannot be read; of the kind `InvalidData` if it is longer than [`TEXT_MAX`] or not UTF-8. The message begins with
+/// the path.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    unpack(File::open(path)?)?.take(TEXT_MAX + 1).read_to_end(&mut bytes)?;
-    let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-    if bytes.len() as u64 > TEXT_MAX {
-        return Err(wrong(format!("it has more than {TEXT_MAX} bytes")));
-    }
-    String::from_utf8(bytes)
-        .map_err(|e| wrong(format!("it is no text: byte {} is not UTF-8", e.utf8_error().valid_up_to())))
+    let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    let read = || {
+        let mut bytes = Vec::new();
+        decompress(File::open(path)?)?.take(TEXT_MAX + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > TEXT_MAX {
+            return Err(invalid(format!("longer than {TEXT_MAX} bytes")));
+        }
+        String::from_utf8(bytes).map_err(|e| {
+            invalid(format!("not a text file: byte {} is not UTF-8", e.utf8_error().valid_up_to()))
+        })
+    };
+    read().map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
 }
 
-/// Reads a file, and unpacks it on the way if it is packed by gzip or zstd.
+/// Returns a reader of a file's contents, which decompresses gzip and zstd as it reads.
 ///
 /// # Errors
-/// What reading says.
-pub fn unpack<'a>(mut file: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
+/// If the file cannot be read.
+pub fn decompress<'a>(mut file: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
     let mut beginning = Vec::new();
     file.by_ref().take(4).read_to_end(&mut beginning)?;
     let (is_gzip, is_zstd) = (is_gzip(&beginning), is_zstd(&beginning));
@@ -59,14 +64,14 @@ pub fn unpack<'a>(mut file: impl Read + Send + 'a) -> io::Result<Box<dyn Read + 
     })
 }
 
-/// The content of all frames of a file (RFC 8878), one behind the other.
+/// Decodes the frames of a zstd file (RFC 8878), concatenated.
 struct Zstd<R> {
     file: R,
     frame: FrameDecoder,
 }
 
 impl<R: BufRead> Zstd<R> {
-    /// Begins the next frame; says whether there is one.
+    /// Begins the next frame; returns whether there is one.
     fn begin(&mut self) -> io::Result<bool> {
         let sums = [self.frame.get_checksum_from_data(), self.frame.get_calculated_checksum()];
         if let [Some(stored), Some(calculated)] = sums
@@ -113,11 +118,11 @@ mod tests {
 
     fn unpacked(file: &[u8]) -> io::Result<Vec<u8>> {
         let mut out = Vec::new();
-        unpack(file)?.read_to_end(&mut out).map(|_| out)
+        decompress(file)?.read_to_end(&mut out).map(|_| out)
     }
 
     #[test]
-    fn several_members_and_frames_are_one_content() {
+    fn members_and_frames_are_concatenated() {
         let content: Vec<u8> = (0..300_000u32).flat_map(|i| (i / 7).to_le_bytes()).collect();
         let halves = content.split_at(500_001);
         let gzip = |bytes: &[u8]| {
@@ -127,7 +132,7 @@ mod tests {
         };
         let zstd = |bytes: &[u8]| compress_to_vec(bytes, CompressionLevel::Fastest);
         assert_eq!(unpacked(&[gzip(halves.0), gzip(halves.1)].concat()).unwrap(), content);
-        // A frame that is to be passed over before, between and behind.
+        // A skippable frame before, between and after the others.
         let other = [&[0x5a, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
         let packed = [&other[..], &zstd(halves.0), &other, &zstd(&[]), &zstd(halves.1), &other].concat();
         assert!(unpacked(&packed).unwrap() == content);
@@ -135,13 +140,13 @@ mod tests {
         for short in [&b""[..], &[0x1f], &[0xff, 0xff, 0xff]] {
             assert_eq!(unpacked(short).unwrap(), short);
         }
-        // A checksum that is wrong is said, where another frame follows and where none does.
+        // A wrong checksum is an error, with and without a following frame.
         let mut wrong = zstd(&content);
         let last = wrong.len() - 1;
         assert!(wrong[4] & 4 != 0, "it has a checksum");
         wrong[last] ^= 1;
         assert!(unpacked(&wrong).is_err() && unpacked(&[wrong, zstd(&content)].concat()).is_err());
-        // What is cut off is an error, not an end.
+        // Truncated input is an error, not the end.
         for packed in [gzip(&content), zstd(&content)] {
             assert!(unpacked(&packed[..packed.len() / 2]).is_err());
         }

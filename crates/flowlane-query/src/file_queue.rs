@@ -1,5 +1,5 @@
-//! Captures that several threads read: each has a file of its own as long as there are enough of them, and then helps with those
-//! of others.
+//! Distribution of captures over threads: each thread reads a file of its own as long as there are files left, and then
+//! helps with those of other threads.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -8,21 +8,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowlane_capture::{Batch, SharedReader};
 
-/// The progress of reading, and the damage found.
+/// Progress of reading, and errors in captures.
 #[derive(Default, Debug)]
 pub struct Progress {
-    /// Bytes of files that have been read.
+    /// Bytes read from files.
     bytes: Arc<AtomicU64>,
     damage: Mutex<Vec<String>>,
 }
 
 impl Progress {
-    /// Bytes of captures that have been read, as they lie there.
+    /// Returns the number of bytes read, as stored on disk.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes the damage found in captures, each of which gave the packets before it.
+    /// Returns and clears the errors in captures; the packets before each error were read.
     pub fn take_damage(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.damage))
     }
@@ -30,7 +30,7 @@ impl Progress {
     fn add_damage(&self, name: &str, what: &dyn std::fmt::Display) {
         let damage = format!("{name}: {what}");
         let mut all = lock(&self.damage);
-        // A table that is read twice is damaged once.
+        // A table that is scanned twice reports its damage once.
         if !all.contains(&damage) {
             all.push(damage);
         }
@@ -38,39 +38,40 @@ impl Progress {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a thread has left is whole: a reader that panicked has ended.
+    // A thread that panicked leaves consistent state: its reader has ended.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A capture that is being read.
+/// An open capture.
 #[derive(Clone)]
 struct Open {
     name: Arc<str>,
     reader: Arc<SharedReader>,
 }
 
-/// Captures that are being read.
-pub(crate) struct Feed {
+/// Captures to read, shared by threads.
+pub(crate) struct FileQueue {
     left: Mutex<VecDeque<PathBuf>>,
-    /// The file of each thread.
+    /// Open file of each thread.
     open: Vec<Mutex<Option<Open>>>,
     progress: Arc<Progress>,
 }
 
-impl Feed {
-    /// For so many threads.
+impl FileQueue {
+    /// Creates a queue for `threads` threads.
     pub(crate) fn new(files: &[PathBuf], threads: usize, progress: Arc<Progress>) -> Self {
         let open = (0..threads).map(|_| Mutex::new(None)).collect();
         Self { left: Mutex::new(files.iter().cloned().collect()), open, progress }
     }
 
-    /// Puts the next packets for a thread into `batch`; the file that they are of, or none where there are no more.
+    /// Reads the next packets for a thread into `batch`; returns the name of their file, or `None` at the end.
     pub(crate) fn next(&self, thread: usize, batch: &mut Batch) -> Option<Arc<str>> {
         loop {
             if let Some(name) = self.read(thread, batch) {
                 return Some(name);
             }
-            // Who finds no file left waits here for the one that is being opened, and helps with it.
+            // A thread that finds no file left blocks here until other threads have opened theirs, and then helps with
+            // them.
             let mut own = lock(&self.open[thread]);
             *own = self.open_next();
             if own.is_none() {
@@ -81,7 +82,7 @@ impl Feed {
         others.find_map(|other| self.read(other, batch))
     }
 
-    /// The next file that can be opened; none where there are no more.
+    /// Opens the next file that can be opened; returns `None` if there are no more.
     fn open_next(&self) -> Option<Open> {
         loop {
             let path = lock(&self.left).pop_front()?;
@@ -93,7 +94,7 @@ impl Feed {
         }
     }
 
-    /// The next packets of the file of a thread, perhaps another one; the file is closed at its end.
+    /// Reads the next packets of the file of `thread`, which may be another thread; closes the file at its end.
     fn read(&self, thread: usize, batch: &mut Batch) -> Option<Arc<str>> {
         let Open { name, reader } = lock(&self.open[thread]).clone()?;
         match reader.next_batch(batch) {
@@ -102,7 +103,7 @@ impl Feed {
             Err(what) => self.progress.add_damage(&name, &what),
         }
         let mut open = lock(&self.open[thread]);
-        // It may be another one's by now.
+        // The thread may have opened another file meanwhile.
         if open.as_ref().is_some_and(|open| Arc::ptr_eq(&open.reader, &reader)) {
             *open = None;
         }
