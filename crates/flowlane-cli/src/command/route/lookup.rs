@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use flowlane::isa::Variant;
 use flowlane::route::engine::Family;
 use flowlane::route::read::{NextHops, RouteList};
 use flowlane::route::{Fib, Prefix};
