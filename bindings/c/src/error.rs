@@ -84,13 +84,13 @@ pub extern "C" fn fl_error() -> *const c_char {
 ///
 /// # Safety
 /// `text` is NULL or ends with NUL.
-pub unsafe fn text<'a>(text: *const c_char, what: &str) -> CallResult<&'a str> {
+pub unsafe fn text<'a>(text: *const c_char, name: &str) -> CallResult<&'a str> {
     if text.is_null() {
-        return Err(CallError::input(format!("{what} is NULL")));
+        return Err(CallError::input(format!("{name} is NULL")));
     }
     // SAFETY: the caller's.
     let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|e| CallError::input(format!("{what} is not UTF-8: {e}")))
+    text.to_str().map_err(|e| CallError::input(format!("{name} is not UTF-8: {e}")))
 }
 
 /// Borrows the caller's array.
@@ -98,12 +98,12 @@ pub unsafe fn text<'a>(text: *const c_char, what: &str) -> CallResult<&'a str> {
 /// # Safety
 /// `array` is NULL, or has `len` elements that do not change during the call.
 #[inline]
-pub unsafe fn array<'a, T>(array: *const T, len: usize, what: &str) -> CallResult<&'a [T]> {
+pub unsafe fn array<'a, T>(array: *const T, len: usize, name: &str) -> CallResult<&'a [T]> {
     match (array.is_null(), len) {
         (_, 0) => Ok(&[]),
-        (true, _) => Err(CallError::input(format!("{what} is NULL"))),
+        (true, _) => Err(CallError::input(format!("{name} is NULL"))),
         _ if !array.is_aligned() => {
-            Err(CallError::input(format!("{what} is not aligned to {}", align_of::<T>())))
+            Err(CallError::input(format!("{name} is not aligned to {}", align_of::<T>())))
         }
         // SAFETY: the caller's.
         _ => Ok(unsafe { std::slice::from_raw_parts(array, len) }),
@@ -115,12 +115,12 @@ pub unsafe fn array<'a, T>(array: *const T, len: usize, what: &str) -> CallResul
 /// # Safety
 /// `array` is NULL, or has `len` elements that are not otherwise used during the call.
 #[inline]
-pub unsafe fn array_mut<'a, T>(array: *mut T, len: usize, what: &str) -> CallResult<&'a mut [T]> {
+pub unsafe fn array_mut<'a, T>(array: *mut T, len: usize, name: &str) -> CallResult<&'a mut [T]> {
     match (array.is_null(), len) {
         (_, 0) => Ok(&mut []),
-        (true, _) => Err(CallError::input(format!("{what} is NULL"))),
+        (true, _) => Err(CallError::input(format!("{name} is NULL"))),
         _ if !array.is_aligned() => {
-            Err(CallError::input(format!("{what} is not aligned to {}", align_of::<T>())))
+            Err(CallError::input(format!("{name} is not aligned to {}", align_of::<T>())))
         }
         // SAFETY: the caller's.
         _ => Ok(unsafe { std::slice::from_raw_parts_mut(array, len) }),
@@ -129,9 +129,9 @@ pub unsafe fn array_mut<'a, T>(array: *mut T, len: usize, what: &str) -> CallRes
 
 /// Multiplies `count` by the elements of `each`, checking for overflow.
 #[inline]
-pub fn times(count: usize, each: usize, what: &str) -> CallResult<usize> {
+pub fn times(count: usize, each: usize, name: &str) -> CallResult<usize> {
     let len = count.checked_mul(each).filter(|len| *len <= isize::MAX as usize);
-    len.ok_or_else(|| CallError::input(format!("{count} {what} of {each} exceed the address space")))
+    len.ok_or_else(|| CallError::input(format!("{count} {name} of {each} exceed the address space")))
 }
 
 /// Borrows the object of a handle.
@@ -139,9 +139,9 @@ pub fn times(count: usize, each: usize, what: &str) -> CallResult<usize> {
 /// # Safety
 /// `handle` is NULL, or was created by this library and not freed.
 #[inline]
-pub unsafe fn handle<'a, T>(handle: *const T, what: &str) -> CallResult<&'a T> {
+pub unsafe fn handle<'a, T>(handle: *const T, name: &str) -> CallResult<&'a T> {
     // SAFETY: the caller's.
-    unsafe { handle.as_ref() }.ok_or_else(|| CallError::input(format!("{what} is NULL")))
+    unsafe { handle.as_ref() }.ok_or_else(|| CallError::input(format!("{name} is NULL")))
 }
 
 /// Borrows the object of a handle for changes.
@@ -149,9 +149,9 @@ pub unsafe fn handle<'a, T>(handle: *const T, what: &str) -> CallResult<&'a T> {
 /// # Safety
 /// As for [`handle`]; additionally, the object is not otherwise used during the call.
 #[inline]
-pub unsafe fn handle_mut<'a, T>(handle: *mut T, what: &str) -> CallResult<&'a mut T> {
+pub unsafe fn handle_mut<'a, T>(handle: *mut T, name: &str) -> CallResult<&'a mut T> {
     // SAFETY: the caller's.
-    unsafe { handle.as_mut() }.ok_or_else(|| CallError::input(format!("{what} is NULL")))
+    unsafe { handle.as_mut() }.ok_or_else(|| CallError::input(format!("{name} is NULL")))
 }
 
 /// Passes ownership of an object to the caller.
