@@ -459,7 +459,21 @@ impl Control {
                 Action::Output(PortNo(number)) => ("port", number, ports),
                 Action::Meter(number) => ("meter", number, meters),
                 Action::Encapsulate(number) => ("tunnel", number, tunnels),
-                _ => continue,
+                Action::InPort
+                | Action::Flood
+                | Action::Normal
+                | Action::Controller { .. }
+                | Action::Sample { .. }
+                | Action::PushVlan(_)
+                | Action::PopVlan
+                | Action::PushMpls(_)
+                | Action::PopMpls(_)
+                | Action::SetField { .. }
+                | Action::Move { .. }
+                | Action::DecTtl
+                | Action::DecMplsTtl
+                | Action::Count(_)
+                | Action::Goto(_) => continue,
             };
             if !numbers.contains(&number) {
                 return Err(Refusal::Absent { what, number, there: there(numbers) });

@@ -39,26 +39,38 @@ impl<'a> Reader<'a> {
 
     /// Returns what an action names that is not in the configuration, as an error.
     fn check_action(&self, action: &Action) -> Result<(), String> {
-        let (is_there, problem) = match *action {
-            Action::Output(PortNo(port)) => {
-                (self.ports.contains(&port), format!("there is no port {port}; declare it with [[port]]"))
+        match *action {
+            Action::Output(PortNo(port)) if !self.ports.contains(&port) => {
+                Err(format!("there is no port {port}; declare it with [[port]]"))
             }
-            Action::Meter(meter) => (
-                self.meters.contains(&meter),
-                format!("there is no meter {meter}; declare it with [[meter]]"),
-            ),
-            Action::Encapsulate(tunnel) => (
-                self.tunnels.contains(&tunnel),
-                format!(
-                    "there is no tunnel {tunnel} that packets leave through; declare it with [[tunnel]], with a remote address"
-                ),
-            ),
-            Action::Goto(table) => {
-                (self.tables.contains(&table), RulesetError::NoGotoTable(table).to_string())
+            Action::Meter(meter) if !self.meters.contains(&meter) => {
+                Err(format!("there is no meter {meter}; declare it with [[meter]]"))
             }
-            _ => return Ok(()),
-        };
-        if is_there { Ok(()) } else { Err(problem) }
+            Action::Encapsulate(tunnel) if !self.tunnels.contains(&tunnel) => Err(format!(
+                "there is no tunnel {tunnel} that packets leave through; declare it with [[tunnel]], with a remote address"
+            )),
+            Action::Goto(table) if !self.tables.contains(&table) => {
+                Err(RulesetError::NoGotoTable(table).to_string())
+            }
+            Action::Output(_)
+            | Action::Meter(_)
+            | Action::Encapsulate(_)
+            | Action::Goto(_)
+            | Action::InPort
+            | Action::Flood
+            | Action::Normal
+            | Action::Controller { .. }
+            | Action::Sample { .. }
+            | Action::PushVlan(_)
+            | Action::PopVlan
+            | Action::PushMpls(_)
+            | Action::PopMpls(_)
+            | Action::SetField { .. }
+            | Action::Move { .. }
+            | Action::DecTtl
+            | Action::DecMplsTtl
+            | Action::Count(_) => Ok(()),
+        }
     }
 
     fn check_table(&self, table: u8) -> Result<(), String> {
