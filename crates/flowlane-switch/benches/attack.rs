@@ -25,7 +25,7 @@ use flowlane_switch::datapath::Pipeline;
 use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, PortSlot, Worker};
 use flowlane_switch::port::NullPort;
 use flowlane_switch::ruleset::Miss;
-use flowlane_switch::state::mac_table::MacTable;
+use flowlane_switch::state::fdb::Fdb;
 
 /// The addresses around which the rules are.
 const SRC: u32 = 0x5a5a_5a5a;
@@ -86,7 +86,7 @@ fn traffic(one_in: Option<u64>, random: &mut Random) -> Vec<Vec<u8>> {
 fn explosion(one_in: Option<u64>, masks_max: usize) {
     let mut random = Random::new(1);
     let cache = CacheConfig { masks_max, idle_ns: u64::MAX, seed: 5, ..CacheConfig::default() };
-    let mut egress = Egress::new(MacTable::new(16, 300, 1), 1);
+    let mut egress = Egress::new(Fdb::new(16, 300, 1), 1);
     egress.ports.add(PortSlot::new(PortNo(1), "in", "", Box::new(NullPort)));
     egress.ports.add(PortSlot::new(PortNo(2), "out", "", Box::new(NullPort)));
     let mut worker = Worker::new(Lookup::new(pipeline(), cache), egress, 64, Clock::Wall);

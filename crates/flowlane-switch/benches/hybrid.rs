@@ -20,7 +20,7 @@ use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, PortSlot, Un
 use flowlane_switch::packet::{Frame, Frames};
 use flowlane_switch::port::{NullPort, Port, PortError, Received};
 use flowlane_switch::ruleset::Miss;
-use flowlane_switch::state::mac_table::MacTable;
+use flowlane_switch::state::fdb::Fdb;
 use workload::{Flow, flows, frame, rule};
 
 const FRAME_BYTES: usize = 60;
@@ -95,7 +95,7 @@ fn worker(rules: &[Flow], port: Swing, cache: CacheConfig) -> Worker {
     for flow in rules {
         pipeline.add_rule(rule(flow)).expect("the table is large enough");
     }
-    let mut egress = Egress::new(MacTable::new(16, 300, 1), 1);
+    let mut egress = Egress::new(Fdb::new(16, 300, 1), 1);
     egress.ports.add(PortSlot::new(PortNo(1), "swing", "", Box::new(port)));
     egress.ports.add(PortSlot::new(PortNo(2), "null", "", Box::new(NullPort)));
     Worker::new(Lookup::new(pipeline, cache), egress, 64, Clock::Wall)

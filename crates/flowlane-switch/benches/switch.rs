@@ -20,7 +20,7 @@ use flowlane_switch::datapath::Pipeline;
 use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, PortSlot, Stage, Until, Worker};
 use flowlane_switch::port::{NullPort, PcapConfig, PcapPort};
 use flowlane_switch::ruleset::Miss;
-use flowlane_switch::state::mac_table::MacTable;
+use flowlane_switch::state::fdb::Fdb;
 use workload::{Flow, flows, frame, rule};
 
 /// What is measured.
@@ -54,7 +54,7 @@ fn worker(flows: &[Flow], capture: &std::path::Path, workload: &Workload) -> Wor
     for flow in flows {
         pipeline.add_rule(rule(flow)).expect("the table is large enough");
     }
-    let mut egress = Egress::new(MacTable::new(16, 300, 1), 1);
+    let mut egress = Egress::new(Fdb::new(16, 300, 1), 1);
     let replay = PcapConfig { loops: 0, ..PcapConfig::new(capture) };
     let replay = PcapPort::open(&replay).expect("written just now");
     egress.ports.add(PortSlot::new(PortNo(1), "replay", "", Box::new(replay)));

@@ -17,8 +17,8 @@ use crate::datapath::Pipeline;
 use crate::datapath::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 use crate::port::{MemoryHandle, MemoryPort};
 use crate::ruleset::Miss;
-use crate::stage::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Nat, NatConfig};
-use crate::state::mac_table::MacTable;
+use crate::stage::{AnyStage, AssetConfig, Assets, Filter, FilterConfig, Nat, NatConfig, StageTable};
+use crate::state::fdb::Fdb;
 use crate::state::meter::{Meter, Rate};
 
 /// The parser: every header that it says is there lies within the frame.
@@ -185,12 +185,12 @@ fn every_action(cache: CacheConfig) -> (Worker, Vec<MemoryHandle>) {
         pipeline.add_table(table, "", Box::new(TupleSearch::new(1000, 7)), Miss::Continue);
     }
     for (number, function) in functions() {
-        pipeline.add_function(number, function);
+        pipeline.add_stage(number, function);
     }
     for rule in rules() {
         pipeline.add_rule(rule).expect("the rules are right");
     }
-    let mut egress = Egress::new(MacTable::new(64, 300, 1), 1);
+    let mut egress = Egress::new(Fdb::new(64, 300, 1), 1);
     egress.meters.insert(1, Arc::new(Meter::new(Rate::Pps(1), u64::MAX)));
     let mut handles = Vec::new();
     for number in 1..=3 {
@@ -209,20 +209,20 @@ fn every_action(cache: CacheConfig) -> (Worker, Vec<MemoryHandle>) {
 }
 
 /// A filter, assets and translation, one behind the other; all of them small, so that they are full.
-fn functions() -> [(u8, Function); 3] {
+fn functions() -> [(u8, StageTable); 3] {
     let (go, out) = (|table| vec![Action::Goto(table)], || vec![Action::Output(PortNo(2))]);
     let fields = vec![Field::TpSrc, Field::TpDst];
     let filter = FilterConfig { learn: true, count: true, ..FilterConfig::new(fields, 8) };
-    let filter = Kind::Filter(Filter::new(&filter).expect("the key is right"));
-    let assets = Kind::Assets(Assets::new(AssetConfig::new(8)));
+    let filter = AnyStage::Filter(Filter::new(&filter).expect("the key is right"));
+    let assets = AnyStage::Assets(Assets::new(AssetConfig::new(8)));
     // Everything is inside, and a part of it is the pool.
     let nat = NatConfig {
         hairpin: true,
         ..NatConfig::new(vec![flowlane::route::Prefix::ALL], vec![(0x0a01_0000, 0x0a01_00ff)], 8)
     };
-    let nat = Kind::Nat(Nat::new(nat).expect("there are no forwards"));
+    let nat = AnyStage::Nat(Nat::new(nat).expect("there are no forwards"));
     let made = |number, kind, actions| {
-        (number, Function::new(number, "", kind, actions).expect("they lead onwards"))
+        (number, StageTable::new(number, "", kind, actions).expect("they lead onwards"))
     };
     [
         made(10, filter, vec![go(11), go(11)]),

@@ -15,7 +15,7 @@ use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{move_field, set_field};
 use crate::port::{Port, PortError};
 use crate::ruleset::Step;
-use crate::state::mac_table::{MacTable, NormalDecision};
+use crate::state::fdb::{Fdb, NormalDecision};
 use crate::state::meter::Meter;
 use crate::tunnel::{Tunnels, Unsent};
 
@@ -52,7 +52,7 @@ pub struct Egress {
     /// Packets that the controller port took.
     pub controller_packets: u64,
     /// Learned addresses.
-    pub macs: MacTable,
+    pub macs: Fdb,
     /// Meters by number, which all workers keep together.
     pub meters: BTreeMap<u32, Arc<Meter>>,
     /// Packets and bytes of `count` actions, by number.
@@ -125,7 +125,7 @@ const NS: u64 = 1_000_000_000;
 
 impl Egress {
     /// Egress without ports; `seed` starts the dice of `sample`.
-    pub fn new(macs: MacTable, seed: u32) -> Self {
+    pub fn new(macs: Fdb, seed: u32) -> Self {
         Self {
             ports: Ports::default(),
             controller: None,

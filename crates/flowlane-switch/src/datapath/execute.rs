@@ -21,7 +21,7 @@ use crate::datapath::{PathId, Pipeline};
 use crate::packet::recirculate::{parse_again, take_along};
 use crate::packet::{Burst, Handover};
 use crate::ruleset::{SideEffects, StepSummary, Steps};
-use crate::stage::Function;
+use crate::stage::{StageCall, StageTable};
 
 /// Where a lane stands.
 #[derive(Clone, Copy, Debug)]
@@ -32,10 +32,8 @@ pub(super) enum Way {
     Rule(u8, Option<RuleId>, StepSummary),
     /// In a table that is not there.
     Nowhere,
-    /// Before what a next hop says: the table of routes, and which.
-    Hop(u8, u32, StepSummary),
-    /// Before what follows a verdict: the function, and which.
-    Verdict(u8, u8, StepSummary),
+    /// Before the actions of a verdict: the stage, and the verdict.
+    Verdict(u8, u32, StepSummary),
     /// Before a function.
     Function(u8),
     /// At the end, since its TTL has expired.
@@ -80,9 +78,8 @@ impl Lookup {
                 self.pipeline.ruleset().table(table).expect("a lane has come there").steps(rule)
             }
             Way::Nowhere => &self.nothing,
-            Way::Hop(table, hop, _) => self.pipeline.routes(table).expect("a lane has come there").steps(hop),
             Way::Verdict(table, verdict, _) => {
-                self.pipeline.function(table).expect("a lane has come there").steps(verdict)
+                self.pipeline.stage(table).expect("a lane has come there").steps(verdict)
             }
             Way::Function(_) | Way::Expired => unreachable!("these are no steps"),
         }
@@ -93,7 +90,7 @@ impl Lookup {
     fn gist(&self, way: &Way) -> Option<StepSummary> {
         match *way {
             Way::Path(path) => Some(self.paths.get(path).gist),
-            Way::Rule(.., gist) | Way::Hop(.., gist) | Way::Verdict(.., gist) => Some(gist),
+            Way::Rule(.., gist) | Way::Verdict(.., gist) => Some(gist),
             Way::Nowhere => Some(StepSummary::default()),
             Way::Expired => Some(StepSummary::Several(SideEffects::Terminal)),
             Way::Function(_) => None,
@@ -284,7 +281,7 @@ impl Worker {
     }
 
     /// Lanes that no cache knows go through the tables.
-    pub(super) fn enter_tables(&mut self, burst: &Burst, lanes: LaneMask, ways: &mut Ways) {
+    pub(super) fn enter_tables(&mut self, burst: &mut Burst, lanes: LaneMask, ways: &mut Ways) {
         let mut tables = [0; LANES_MAX];
         lanes.lanes().for_each(|lane| tables[lane] = Pipeline::entry(&burst.keys[lane]));
         self.come_to_all(burst, &tables, lanes, ways);
@@ -292,7 +289,13 @@ impl Worker {
 
     /// Lanes have come to a table each: those of one table together.
     #[inline]
-    fn come_to_all(&mut self, burst: &Burst, tables: &[u8; LANES_MAX], mut lanes: LaneMask, ways: &mut Ways) {
+    fn come_to_all(
+        &mut self,
+        burst: &mut Burst,
+        tables: &[u8; LANES_MAX],
+        mut lanes: LaneMask,
+        ways: &mut Ways,
+    ) {
         while let Some(first) = lanes.lanes().next() {
             let same = lanes.lanes().filter(|&lane| tables[lane] == tables[first]);
             let these = same.fold(LaneMask(0), |these, lane| LaneMask(these.0 | 1 << lane));
@@ -302,15 +305,17 @@ impl Worker {
     }
 
     /// Lanes have come to a table: finds their rules or next hops.
-    fn come_to(&mut self, burst: &Burst, number: u8, lanes: LaneMask, ways: &mut Ways) {
+    fn come_to(&mut self, burst: &mut Burst, number: u8, lanes: LaneMask, ways: &mut Ways) {
         let pipeline = &mut self.lookup.pipeline;
-        if pipeline.are_functions().has(number) {
+        if pipeline.ordered_stages().has(number) {
             lanes.lanes().for_each(|lane| ways[lane] = Way::Function(number));
-        } else if let Some(routes) = pipeline.routes_mut(number) {
-            let found = routes.find(&burst.keys, lanes);
+        } else if let Some(stage) = pipeline.stage_mut(number) {
+            let verdicts = stage.process(StageCall::of(number, burst), burst, lanes);
             for lane in lanes.lanes() {
-                let hop = routes.take(&found, lane, burst.frames[lane].len() as u64);
-                ways[lane] = Way::Hop(number, hop, routes.steps(hop).gist());
+                let verdict = verdicts[lane];
+                let steps = stage.count(verdict, burst.frames[lane].len() as u64);
+                let gist = steps.map_or_else(StepSummary::default, Steps::gist);
+                ways[lane] = Way::Verdict(number, verdict, gist);
             }
         } else if let Some((table, counters)) = pipeline.entered(number) {
             let timer = self.stages.start();
@@ -330,25 +335,25 @@ impl Worker {
     /// Whether packets that have come to a function may be for other workers.
     fn is_to_ask_for_owners(&self, burst: &Burst, table: u8) -> bool {
         // Who has given them has asked; what two workers do one after the other the first of them asks for, too.
-        let function = self.lookup.pipeline.function(table);
-        self.links.is_some() && (burst.handover == Handover::No || function.is_some_and(Function::has_halves))
+        let function = self.lookup.pipeline.stage(table);
+        self.links.is_some()
+            && (burst.handover == Handover::No || function.is_some_and(StageTable::has_halves))
     }
 
     /// Of lanes that have come to a function, hands those over that other workers' shares of it are for. Gives the lanes that
     /// have gone.
     fn hand_over(&mut self, burst: &mut Burst, table: u8, lanes: LaneMask) -> LaneMask {
-        let (Some(links), Some(function)) = (&mut self.links, self.lookup.pipeline.function_mut(table))
-        else {
+        let (Some(links), Some(function)) = (&mut self.links, self.lookup.pipeline.stage_mut(table)) else {
             return LaneMask(0);
         };
         let owners = function.owners(burst, lanes);
         for lane in owners.elsewhere.lanes() {
-            if owners.nobody.0 >> lane & 1 == 1 {
+            if owners.rejected.0 >> lane & 1 == 1 {
                 self.egress.drops.function_refused += 1;
                 function.packets += 1;
                 continue;
             }
-            let is_half = owners.halves.0 >> lane & 1 == 1;
+            let is_half = owners.split.0 >> lane & 1 == 1;
             let entrance = if is_half { Entrance::OtherHalf(table) } else { Entrance::Function(table) };
             links.hand(owners.worker[lane].into(), burst, lane, entrance);
             self.handed += 1;
@@ -371,15 +376,14 @@ impl Worker {
             let handed = self.hand_over(burst, table, these);
             (lanes.0, these.0) = (lanes.0 & !handed.0, these.0 & !handed.0);
         }
-        let functions = self.lookup.pipeline.are_functions();
-        let function =
-            self.lookup.pipeline.function_mut(table).expect("a path leads to tables that are there");
-        let verdicts = function.process(burst, these);
+        let functions = self.lookup.pipeline.ordered_stages();
+        let function = self.lookup.pipeline.stage_mut(table).expect("a path leads to tables that are there");
+        let verdicts = function.process(StageCall::of(table, burst), burst, these);
         burst.handover = Handover::No;
         function.cycles += self.stages.start().since(timer);
         for lane in these.lanes() {
             let bytes = burst.frames[lane].len() as u64;
-            let Some(steps) = function.take(verdicts[lane], bytes) else {
+            let Some(steps) = function.count(verdicts[lane], bytes) else {
                 self.egress.drops.function_refused += 1;
                 lanes.remove(lane);
                 continue;

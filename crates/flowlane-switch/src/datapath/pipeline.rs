@@ -17,7 +17,7 @@ use crate::ruleset::{
     Change, EVENTS_KEPT, Entry, Event, FlowStats, LocalCounters, Miss, RuleIndex, RuleKey, Ruleset,
     RulesetCell, RulesetError, RulesetReader, SharedCounters, Table, TableMap, TableSet, WorkerEpoch, sums,
 };
-use crate::stage::Function;
+use crate::stage::StageTable;
 use crate::stage::route::RouteTable;
 
 /// What finds rules in a table.
@@ -116,8 +116,8 @@ pub struct Pipeline {
     /// What other workers that go by this ruleset have counted.
     pub(super) others: TableMap<Vec<Arc<SharedCounters>>>,
     pub(super) devices: TableMap<Box<dyn Deferred>>,
-    pub(super) routes: TableMap<RouteTable>,
-    pub(super) functions: TableMap<Function>,
+    /// The tables behind the caches: stateful stages and route tables.
+    pub(super) stages: TableMap<StageTable>,
 }
 
 impl Default for Pipeline {
@@ -136,8 +136,7 @@ impl Pipeline {
             counters: TableMap::default(),
             others: TableMap::default(),
             devices: TableMap::default(),
-            routes: TableMap::default(),
-            functions: TableMap::default(),
+            stages: TableMap::default(),
         }
     }
 
@@ -229,57 +228,57 @@ impl Pipeline {
         !self.devices.is_empty()
     }
 
-    /// Adds a table of routes. Its number must be no other table's.
+    /// Adds a route table. No other table may have its number.
     pub fn add_routes(&mut self, number: u8, routes: RouteTable) {
-        self.routes.insert(number, routes);
-        self.own().expect("nobody else changes the rules").0.add_post_cache(number, false);
+        self.add_stage(number, StageTable::of_routes(routes));
     }
 
-    /// The tables of routes, in order.
+    /// Returns the route tables, in order.
     pub fn route_tables(&self) -> impl Iterator<Item = (u8, &RouteTable)> {
-        self.routes.iter()
+        self.stages.iter().filter_map(|(number, stage)| Some((number, stage.as_routes()?)))
     }
 
-    /// A table of routes. What changes in it changes no megaflow: packets meet it after these.
-    pub fn routes_mut(&mut self, number: u8) -> Option<&mut RouteTable> {
-        self.routes.get_mut(number)
-    }
-
+    /// Returns a route table.
     pub fn routes(&self, number: u8) -> Option<&RouteTable> {
-        self.routes.get(number)
+        self.stages.get(number)?.as_routes()
     }
 
-    /// Adds a function. Its number must be no table's.
-    pub fn add_function(&mut self, number: u8, function: Function) {
-        self.functions.insert(number, function);
-        self.own().expect("nobody else changes the rules").0.add_post_cache(number, true);
+    /// Adds a stateful stage. No other table may have its number.
+    pub fn add_stage(&mut self, number: u8, stage: StageTable) {
+        let is_ordered = stage.is_ordered();
+        self.stages.insert(number, stage);
+        self.own().expect("nobody else changes the rules").0.add_post_cache(number, is_ordered);
     }
 
-    /// The functions, in order.
-    pub fn functions(&self) -> impl Iterator<Item = (u8, &Function)> {
-        self.functions.iter()
+    /// Returns the stateful stages without the route tables, in order.
+    pub fn stages(&self) -> impl Iterator<Item = (u8, &StageTable)> {
+        self.stages.iter().filter(|(_, stage)| stage.as_routes().is_none())
     }
 
-    /// The functions, in order. What changes in them changes no megaflow.
-    pub fn functions_mut(&mut self) -> impl Iterator<Item = (u8, &mut Function)> {
-        self.functions.iter_mut()
+    /// Returns all stages, in order. A change to their state changes no megaflow.
+    pub fn stages_mut(&mut self) -> impl Iterator<Item = (u8, &mut StageTable)> {
+        self.stages.iter_mut()
     }
 
-    /// Which tables are functions.
+    /// Returns the stages that must see the packets of a burst in their order.
     #[inline]
-    pub(crate) fn are_functions(&self) -> TableSet {
-        self.ruleset.are_functions()
+    pub(crate) fn ordered_stages(&self) -> TableSet {
+        self.ruleset.ordered_stages()
     }
 
-    pub fn function(&self, number: u8) -> Option<&Function> {
-        self.functions.get(number)
+    /// Returns the stage with this number.
+    #[inline]
+    pub fn stage(&self, number: u8) -> Option<&StageTable> {
+        self.stages.get(number)
     }
 
-    pub fn function_mut(&mut self, number: u8) -> Option<&mut Function> {
-        self.functions.get_mut(number)
+    /// Returns the stage with this number for a change.
+    #[inline]
+    pub fn stage_mut(&mut self, number: u8) -> Option<&mut StageTable> {
+        self.stages.get_mut(number)
     }
 
-    /// Whether packets meet this table behind the caches: one of routes, or a function.
+    /// Returns whether this table is behind the caches.
     #[inline]
     pub fn is_post_cache(&self, number: u8) -> bool {
         self.ruleset.is_post_cache(number)
@@ -479,8 +478,8 @@ impl Pipeline {
         reader
     }
 
-    /// As many others for other workers: they go by the same ruleset, and have counters of their own. Without functions, whose
-    /// state is each worker's: they are to be [brought](Self::take_function). From now on rules are changed by
+    /// Returns `others` pipelines for other workers, with the same ruleset and counters of their own. Ordered stages, whose
+    /// state each worker has for itself, must be [set](Self::set_stage). From now on rules are changed by
     /// [`Control`](crate::control::Control) alone.
     ///
     /// # Panics
@@ -497,8 +496,7 @@ impl Pipeline {
             counters: self.counters.map(LocalCounters::alike),
             others: TableMap::default(),
             devices: TableMap::default(),
-            routes: self.routes.map(RouteTable::share),
-            functions: TableMap::default(),
+            stages: self.shared_stages(),
         };
         let mut forks: Vec<Self> = (0..others).map(fork).collect();
         let tallies = |worker: &Self| worker.counters.map(|counters| counters.tally().clone());
@@ -515,13 +513,22 @@ impl Pipeline {
         forks
     }
 
-    /// This worker's share of a function that the ruleset has.
+    /// Returns the stages that other workers share: the route tables.
+    fn shared_stages(&self) -> TableMap<StageTable> {
+        let mut shared = TableMap::default();
+        for (number, routes) in self.route_tables() {
+            shared.insert(number, StageTable::of_routes(routes.share()));
+        }
+        shared
+    }
+
+    /// Sets this worker's shard of a stage that the ruleset has.
     ///
     /// # Panics
-    /// Where it has none of this number.
-    pub fn take_function(&mut self, number: u8, function: Function) {
-        assert!(self.are_functions().has(number), "the ruleset has no function {number}");
-        self.functions.insert(number, function);
+    /// If the ruleset has no such stage.
+    pub fn set_stage(&mut self, number: u8, stage: StageTable) {
+        assert!(self.ordered_stages().has(number), "the ruleset has no stage {number}");
+        self.stages.insert(number, stage);
     }
 
     /// From now on, until [`end`](Self::end), changes wait for this worker to see them.
@@ -574,7 +581,6 @@ impl Pipeline {
     /// Bytes that the tables occupy.
     pub fn table_bytes(&self) -> usize {
         let rules: usize = self.tables().map(|(_, table)| table.classifier().table_bytes()).sum();
-        let functions: usize = self.functions.iter().map(|(_, f)| f.table_bytes()).sum();
-        rules + functions + self.routes.iter().map(|(_, r)| r.table_bytes()).sum::<usize>()
+        rules + self.stages.iter().map(|(_, stage)| stage.table_bytes()).sum::<usize>()
     }
 }

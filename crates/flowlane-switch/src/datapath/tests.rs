@@ -29,7 +29,7 @@ use crate::datapath::Pipeline;
 use crate::packet::{Frame, Frames, edit};
 use crate::port::{Port, PortError, Received};
 use crate::ruleset::Miss;
-use crate::state::mac_table::MacTable;
+use crate::state::fdb::Fdb;
 use flowlane::packet::batch::LANES_MAX;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -97,7 +97,7 @@ fn worker(rules: &[Rule], tables: u8, cache: CacheConfig, by: By) -> (Worker, Se
         pipeline.add_rule(rule.clone()).unwrap();
     }
     let sent = Sent::default();
-    let mut egress = Egress::new(MacTable::new(1000, 300, 1), 1);
+    let mut egress = Egress::new(Fdb::new(1000, 300, 1), 1);
     egress.controller = Some(Box::new(Recorder(CONTROLLER, sent.clone())));
     for number in 1..=4 {
         let port = Box::new(Recorder(number, sent.clone()));

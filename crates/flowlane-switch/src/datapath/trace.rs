@@ -18,8 +18,8 @@ use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{move_field, parse_again, set_field, take_along};
 use crate::packet::{Frame, decapsulate};
 use crate::ruleset::{Miss, Step};
-use crate::stage::{Function, Owner, Translated};
-use crate::state::mac_table::NormalDecision;
+use crate::stage::{Half, Owner, Rewritten, StageCall, StagePacket, StageTable};
+use crate::state::fdb::NormalDecision;
 
 /// What would become of a packet.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -69,6 +69,16 @@ pub struct Traced {
     /// It is half through the function where it goes on.
     half: bool,
     trace: Trace,
+}
+
+impl Traced {
+    fn seen(&self) -> StagePacket<'_> {
+        StagePacket { frame: &self.frame, key: &self.key, headers: &self.headers, now_ns: self.now_ns }
+    }
+
+    fn call(&self, table: u8, half: Half) -> StageCall {
+        StageCall { table, port: self.place, half }
+    }
 }
 
 /// How far a trace has come.
@@ -143,8 +153,8 @@ enum Next {
 }
 
 /// A function, as traces name it.
-fn named(function: &Function, number: u8) -> String {
-    format!("{} {number} {}", function.kind.name(), function.name).trim_end().to_owned()
+fn named(function: &StageTable, number: u8) -> String {
+    format!("{} {number} {}", function.stage.kind(), function.name).trim_end().to_owned()
 }
 
 /// Fields by which two keys of a packet differ: what they were and are.
@@ -244,13 +254,7 @@ impl Tracer<'_> {
 
     fn enter(&mut self, number: u8) -> Next {
         let pipeline = &self.worker.lookup.pipeline;
-        if pipeline.routes(number).is_some() {
-            self.route(number)
-        } else if pipeline.function(number).is_some() {
-            self.function_of_any(number)
-        } else {
-            self.rules(number)
-        }
+        if pipeline.stage(number).is_some() { self.function_of_any(number) } else { self.rules(number) }
     }
 
     fn rules(&mut self, number: u8) -> Next {
@@ -298,39 +302,26 @@ impl Tracer<'_> {
         self.follow(steps.steps())
     }
 
-    fn route(&mut self, number: u8) -> Next {
-        let Some(routes) = self.worker.lookup.pipeline.routes(number) else { return Next::End };
-        let (hop, why) = routes.explain(&self.packet.key);
-        let what = match routes.next_hops().get((hop as usize).wrapping_sub(1)) {
-            Some(hop) => format!("next hop {}", hop.name),
-            None if routes.miss_to_controller => "no route: to the controller".to_owned(),
-            None => "no route: dropped".to_owned(),
-        };
-        let steps = routes.steps(hop).clone();
-        self.tell(format!("routes {number} {}", routes.name).trim_end(), what, why);
-        self.follow(steps.steps())
-    }
-
     /// A function, of which another worker may have the share that the packet is for.
     fn function_of_any(&mut self, number: u8) -> Next {
-        let Some(function) = self.worker.lookup.pipeline.function(number) else { return Next::End };
-        let Traced { frame, key, headers, now_ns, .. } = &*self.packet;
-        let owner = function.would_own(frame, key, headers, *now_ns);
+        let Some(function) = self.worker.lookup.pipeline.stage(number) else { return Next::End };
+        let packet = self.packet.seen();
+        let owner = function.decide_owner(packet);
         let place = named(function, number);
         let to = match owner {
             Owner::Worker(to) => to,
-            Owner::OtherHalf(to) => {
-                let explained = function.explain(frame, key, headers, *now_ns, false);
+            Owner::SplitNat(to) => {
+                let explained = function.dry_run(self.packet.call(number, Half::Source), packet);
                 if explained.is_refused() {
                     self.tell(place, "dropped", explained.why);
                     return Next::End;
                 }
                 self.tell(place.as_str(), "its source is translated", explained.why);
-                self.translate(explained.edits, explained.translated);
+                self.translate(explained.edits, explained.rewritten);
                 self.packet.half = true;
                 to
             }
-            Owner::Anyone | Owner::Nobody => return self.function(number),
+            Owner::Any | Owner::Rejected => return self.function(number),
         };
         self.tell(place, format!("handed over to worker {to}"), "what the function knows of it is there");
         Next::Worker { to, function: number }
@@ -338,31 +329,30 @@ impl Tracer<'_> {
 
     /// A function that works on the packet here.
     fn function(&mut self, number: u8) -> Next {
-        let Some(function) = self.worker.lookup.pipeline.function(number) else { return Next::End };
+        let Some(function) = self.worker.lookup.pipeline.stage(number) else { return Next::End };
         let half = std::mem::take(&mut self.packet.half);
-        let Traced { frame, key, headers, now_ns, .. } = &*self.packet;
-        let explained = function.explain(frame, key, headers, *now_ns, half);
+        let half = if half { Half::Destination } else { Half::Both };
+        let explained = function.dry_run(self.packet.call(number, half), self.packet.seen());
         let place = named(function, number);
         if explained.is_refused() {
             self.tell(place, "dropped", explained.why);
             return Next::End;
         }
-        let verdict = &function.verdicts()[usize::from(explained.verdict)];
-        let what = format!("verdict {} \u{2192} {}", verdict.name, print_actions(&verdict.actions));
+        let what = function.describe(explained.verdict);
         let steps = function.steps(explained.verdict).clone();
         self.tell(place, what, explained.why);
-        self.translate(explained.edits, explained.translated);
+        self.translate(explained.edits, explained.rewritten);
         self.follow(steps.steps())
     }
 
     /// What a function has changed.
-    fn translate(&mut self, edits: Vec<String>, translated: Option<Translated>) {
+    fn translate(&mut self, edits: Vec<String>, rewritten: Option<Rewritten>) {
         for edit in edits {
             self.tell("translation", edit, "");
         }
-        if let Some(translated) = translated {
-            (self.packet.frame, self.packet.key) = (translated.frame, translated.key);
-            self.packet.trace.port_is_open |= translated.port_is_open;
+        if let Some(rewritten) = rewritten {
+            (self.packet.frame, self.packet.key) = (rewritten.frame, rewritten.key);
+            self.packet.trace.port_is_open |= rewritten.port_is_open;
         }
     }
 
@@ -479,7 +469,7 @@ impl Tracer<'_> {
 
     fn meter(&mut self, text: &str, number: u32) -> bool {
         let meter = self.worker.egress.meters.get(&number);
-        let passes = meter.is_none_or(|meter| meter.would_allow(self.packet.frame.len(), self.packet.now_ns));
+        let passes = meter.is_none_or(|meter| meter.decide(self.packet.frame.len(), self.packet.now_ns));
         match passes {
             true => self.tell(text, "it passes", "the meter has tokens left at present"),
             false => self.tell(text, "dropped", "the meter's rate is exceeded at present"),
@@ -489,7 +479,7 @@ impl Tracer<'_> {
 
     fn normal(&mut self, text: &str) {
         let now_s = (self.packet.now_ns / 1_000_000_000) as u32;
-        match self.worker.egress.macs.would_switch(self.packet.frame.bytes(), self.packet.port, now_s) {
+        match self.worker.egress.macs.decide(self.packet.frame.bytes(), self.packet.port, now_s) {
             NormalDecision::To(to) if to == self.packet.port => {
                 self.tell(
                     text,

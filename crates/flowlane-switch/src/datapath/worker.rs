@@ -318,7 +318,7 @@ impl Worker {
         // By the frames' clock, time stands still where no frame comes, and what frames find must not depend on bursts.
         if self.clock == Clock::Wall {
             self.egress.maintain(now_ns);
-            self.lookup.pipeline.functions_mut().for_each(|(_, function)| function.age(now_ns));
+            self.lookup.pipeline.stages_mut().for_each(|(_, function)| function.age(now_ns));
         }
     }
 

@@ -100,8 +100,8 @@ impl Pipeline {
     /// What a table does; says which comes next.
     fn visit(&self, number: u8, walk: &mut Walk, answer: Option<Option<Hit>>) -> Option<u8> {
         if self.is_post_cache(number) {
-            // Routes and functions look packets up by the headers as they were parsed: see `route`, `function`.
-            let stale = match self.routes.contains(number) {
+            // Stages look packets up by the headers as they were parsed; routes by the destination only.
+            let stale = match self.routes(number).is_some() {
                 true => walk.destination_written(),
                 false => walk.headers_written(),
             };

@@ -15,6 +15,7 @@ pub use self::function::{AssetReport, FilterEntryReport, ForwardReport, Function
 pub use self::worker::{QueueReport, WorkerReport};
 
 use crate::datapath::{PortCounters, Stage, Worker};
+use crate::stage::StatefulStage;
 use crate::stage::route::{HopSpec, NextHop, RouteTable};
 use crate::state::meter::{Meter, MeterCounters};
 use crate::tunnel::{Tunnel, Tunnels};

@@ -38,7 +38,7 @@ use crate::mgmt::config::{
 };
 use crate::port::spec::check_captures;
 use crate::port::{PortError, PortSpec};
-use crate::stage::Share;
+use crate::stage::Shard;
 use crate::state::meter::{Meter, Rate};
 use crate::tunnel::Tunnels;
 
@@ -99,7 +99,7 @@ impl Setup {
     pub fn check(&self) -> Result<(), SetupError> {
         limits::room(&self.config, &self.source)?;
         self.tunnels(0)?;
-        self.pipeline(self.rules.clone(), 0, None, None, Share::default())?;
+        self.pipeline(self.rules.clone(), 0, None, None, Shard::default())?;
         Ok(())
     }
 
@@ -182,7 +182,7 @@ impl Setup {
         seed: u32,
         device: Option<&Device>,
         mut clock: Option<&mut engine::Clock<'_>>,
-        share: Share,
+        shard: Shard,
     ) -> Result<Pipeline, SetupError> {
         let mut pipeline = Pipeline::new();
         for routes in &self.routes {
@@ -190,7 +190,7 @@ impl Setup {
             pipeline.add_routes(routes.number(), table);
         }
         for function in &self.functions {
-            pipeline.add_function(function.number(), self.function(function, seed, share)?);
+            pipeline.add_stage(function.number(), self.function(function, seed, shard)?);
         }
         // Best first: what engines insert fastest.
         rules.sort_by_key(|rule| Reverse(rule.priority));

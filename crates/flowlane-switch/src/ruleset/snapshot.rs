@@ -219,9 +219,9 @@ impl Table {
 #[derive(Default)]
 pub struct Ruleset {
     tables: TableMap<Table>,
-    /// The tables behind the caches, and those of them that are functions: every packet that comes to one asks.
+    /// The tables behind the caches, and those of them that are ordered stages: read for every packet that reaches one.
     behind: TableSet,
-    is_function: TableSet,
+    ordered: TableSet,
     version: u64,
     /// The latest, each of which has made the version one more.
     events: VecDeque<Arc<Event>>,
@@ -233,7 +233,7 @@ impl Ruleset {
         Self {
             tables: self.tables.map(Table::duplicate),
             behind: self.behind,
-            is_function: self.is_function,
+            ordered: self.ordered,
             version: self.version,
             events: self.events.clone(),
         }
@@ -284,13 +284,13 @@ impl Ruleset {
         self.tables.get(number)
     }
 
-    /// Which tables are functions.
+    /// Returns the stages that must see the packets of a burst in their order.
     #[inline]
-    pub(crate) fn are_functions(&self) -> TableSet {
-        self.is_function
+    pub(crate) fn ordered_stages(&self) -> TableSet {
+        self.ordered
     }
 
-    /// Whether packets meet this table behind the caches: one of routes, or a function.
+    /// Returns whether this table is behind the caches.
     #[inline]
     pub fn is_post_cache(&self, number: u8) -> bool {
         self.behind.has(number)
@@ -316,10 +316,10 @@ impl Ruleset {
         self.renew();
     }
 
-    pub(crate) fn add_post_cache(&mut self, number: u8, is_function: bool) {
+    pub(crate) fn add_post_cache(&mut self, number: u8, ordered: bool) {
         self.behind.add(number);
-        if is_function {
-            self.is_function.add(number);
+        if ordered {
+            self.ordered.add(number);
         }
         self.renew();
     }

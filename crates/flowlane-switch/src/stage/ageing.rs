@@ -1,34 +1,34 @@
-//! Entries that go when they have not been used for a while: bounded, and in the order in which they are due.
+//! A timer wheel: a bounded set of entries that expire when they are idle, in the order in which they are due.
 //!
-//! A wheel of 1024 lists; an entry hangs in the list of the tick at which it will be due if it is not used until
-//! then. Using it only notes the time: when the hand comes to the entry, it either is due, or is hung where it will be due
-//! now. So a use costs one write into a line that is read anyway, and the hand sees each entry about once per idle time, or
-//! once a turn where that is longer. There is no search for what might be due: where nothing is, that is known at once, so
-//! that a full table which is flooded with new entries costs nothing beyond what refuses them.
+//! The wheel has 1024 lists. An entry is linked into the list of the tick at which it is due unless it is used before.
+//! A use only records the time: when the hand reaches the entry, the entry either is due or is linked into a later list.
+//! So a use costs one write into a cache line that is read anyway, and the hand visits each entry about once per idle
+//! time, or once a turn if that is longer. There is no search for due entries: an empty list answers at once, so a flood
+//! of new entries against a full table costs only their refusal.
 //!
-//! Time is in ticks of 2²⁷ ns, about 134 ms, from the first moment that the owner knows. An entry is *idle for n* while
-//! the present tick is at most n behind that of its last use.
+//! Time is in ticks of 2²⁷ ns, about 134 ms, from the first time that the owner passes. An entry is *idle for n* while
+//! the current tick is at most n later than that of its last use.
 
 /// A tick is 2 to this many nanoseconds.
 const TICK_SHIFT: u32 = 27;
 
-/// Lists: a turn is 137 s, longer than most idle times.
+/// The number of lists: a turn is 137 s, longer than most idle times.
 const SLOTS: u32 = 1024;
 
 /// No entry.
 const NONE: u32 = u32::MAX;
 
-/// The idle time of an entry that never goes.
+/// The idle time of an entry that never expires.
 pub const NEVER: u32 = u32::MAX;
 
-/// How many entries the hand looks at where a packet comes, at the packet's own time, so that nothing depends on how packets
-/// fall into bursts: few enough that what is due all at once delays none by more than some microseconds.
+/// The entries that the hand visits before each packet, at the packet's own time, so that the result does not depend on
+/// how packets are grouped into bursts. Few enough that entries due all at once delay a packet by some microseconds.
 pub const PACKET_BUDGET: usize = 128;
 
-/// How many it looks at where a table is full and something is due.
+/// The entries that the hand visits when a table is full.
 pub const FULL_BUDGET: usize = 64;
 
-/// The ticks that begin within so many seconds, rounded up; [`NEVER`] for 0.
+/// Converts seconds to ticks, rounded up; 0 is [`NEVER`].
 pub fn idle_ticks(seconds: u64) -> u32 {
     if seconds == 0 {
         return NEVER;
@@ -37,10 +37,10 @@ pub fn idle_ticks(seconds: u64) -> u32 {
     u32::try_from(ticks).unwrap_or(NEVER - 1).min(NEVER - 1)
 }
 
-/// Ticks since the first moment that was asked for. It does not go back.
+/// A clock in ticks since the first time it was given. It never goes back.
 ///
-/// A leap of 2³² ticks (18 years) is none of time, but of clocks: that of frames stands at 0 until the first with a time
-/// comes. From there the ticks go on as if it had not been.
+/// A leap of 2³² ticks (18 years) is one of the clock, not of time: the clock of frames is 0 until the first frame with a
+/// timestamp. Ticks continue behind such a leap as if it had not happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ticks {
     base_ns: Option<u64>,
@@ -48,7 +48,7 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// The tick at this time.
+    /// Advances to this time and returns its tick.
     #[inline]
     pub fn at(&mut self, now_ns: u64) -> u32 {
         let base = *self.base_ns.get_or_insert(now_ns);
@@ -59,24 +59,24 @@ impl Ticks {
         self.now
     }
 
-    /// What [`at`](Self::at) would give.
+    /// Returns the tick at this time without advancing.
     pub fn peek(&self, now_ns: u64) -> u32 {
         let mut ticks = *self;
         ticks.at(now_ns)
     }
 
-    /// The latest tick that [`at`](Self::at) has given.
+    /// Returns the latest tick.
     pub fn now(&self) -> u32 {
         self.now
     }
 
-    /// The time, in nanoseconds, at which a tick begins.
+    /// Returns the time, in nanoseconds, at which a tick begins.
     pub fn ns_of(&self, tick: u32) -> u64 {
         self.base_ns.unwrap_or(0).saturating_add(u64::from(tick) << TICK_SHIFT)
     }
 }
 
-/// What every packet of an entry touches: one line where it is small enough.
+/// The part of an entry that every packet touches: one cache line if the value is small enough.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Slot<T> {
@@ -86,16 +86,16 @@ struct Slot<T> {
     taken: bool,
 }
 
-/// Where an entry hangs.
+/// An entry's place in a list.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     previous: u32,
     next: u32,
-    /// The list; [`NONE`] where it hangs in none.
+    /// The list; [`NONE`] for an entry that never expires.
     list: u32,
 }
 
-/// Entries by number.
+/// Entries by index.
 #[derive(Debug)]
 pub struct Aged<T> {
     slots: Vec<Slot<T>>,
@@ -104,13 +104,14 @@ pub struct Aged<T> {
     free: Vec<u32>,
     entries_max: usize,
     len: usize,
-    /// The tick whose list the hand has come to.
+    /// The tick whose list the hand is at.
     hand: u32,
 }
 
 impl<T: Copy> Aged<T> {
-    /// Room for so many entries. Addresses are reserved for all, so that a flood of new ones is no occasion to allocate and
-    /// copy; the system gives memory as entries come. Where it does not even reserve so much, room grows with them.
+    /// An empty set of up to `entries_max` entries. It reserves address space for all, so that a flood of new entries
+    /// causes no reallocation; the system commits memory as entries are used. If it refuses the reservation, the set
+    /// grows with its entries.
     pub fn new(entries_max: usize) -> Self {
         let mut aged = Self {
             slots: Vec::new(),
@@ -130,34 +131,34 @@ impl<T: Copy> Aged<T> {
         aged
     }
 
-    /// Number of entries, those included that are due and that the hand has not come to.
+    /// Returns the number of entries, including those that are due and that the hand has not reached.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether no further one fits.
+    /// Returns whether no further entry fits.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.len >= self.entries_max
     }
 
-    /// How many further ones fit.
+    /// Returns how many further entries fit.
     pub fn free(&self) -> usize {
         self.entries_max.saturating_sub(self.len)
     }
 
-    /// Bytes of the entries that have been in use at a time.
+    /// Returns the bytes of the most entries that have been in use at one time.
     pub fn table_bytes(&self) -> usize {
         let entry = size_of::<Slot<T>>() + size_of::<Link>() + size_of::<u32>();
         self.slots.len() * entry + size_of_val(&*self.lists)
     }
 
-    /// Adds an entry that goes when it is idle for longer than `idle` ticks; none where all are taken.
+    /// Adds an entry that expires when it is idle for longer than `idle` ticks. Returns none if the set is full.
     pub fn insert(&mut self, value: T, idle: u32, now: u32) -> Option<u32> {
         if self.is_full() {
             return None;
@@ -176,16 +177,16 @@ impl<T: Copy> Aged<T> {
             }
         };
         self.len += 1;
-        self.hang(at);
+        self.link(at);
         Some(at)
     }
 
     /// Removes an entry and returns what it held.
     ///
     /// # Panics
-    /// Where there is no such entry.
+    /// If there is no such entry.
     pub fn remove(&mut self, at: u32) -> T {
-        self.unhang(at);
+        self.unlink(at);
         let slot = &mut self.slots[at as usize];
         assert!(slot.taken, "entry {at} is removed once");
         slot.taken = false;
@@ -194,16 +195,16 @@ impl<T: Copy> Aged<T> {
         slot.value
     }
 
-    /// What an entry holds.
+    /// Returns an entry's value.
     ///
     /// # Panics
-    /// Where there has never been such an entry.
+    /// If there has never been such an entry.
     #[inline]
     pub fn get(&self, at: u32) -> &T {
         &self.slots[at as usize].value
     }
 
-    /// What an entry holds, to be changed.
+    /// Returns an entry's value for a change.
     ///
     /// # Panics
     /// As [`get`](Self::get).
@@ -212,47 +213,47 @@ impl<T: Copy> Aged<T> {
         &mut self.slots[at as usize].value
     }
 
-    /// Asks for the line of an entry.
+    /// Prefetches an entry.
     #[inline]
     pub fn prefetch(&self, at: u32) {
         flowlane::memory::prefetch(&self.slots, at as usize);
     }
 
-    /// Notes that an entry is used.
+    /// Records a use of an entry.
     #[inline]
     pub fn touch(&mut self, at: u32, now: u32) {
         self.slots[at as usize].used = now;
     }
 
-    /// When an entry was last used.
+    /// Returns the tick of an entry's last use.
     pub fn used(&self, at: u32) -> u32 {
         self.slots[at as usize].used
     }
 
-    /// Whether an entry has been idle for too long, though the hand has not come to it.
+    /// Returns whether an entry has been idle for too long, though the hand has not reached it.
     #[inline]
     pub fn is_due(&self, at: u32, now: u32) -> bool {
         let slot = &self.slots[at as usize];
         slot.idle != NEVER && now.saturating_sub(slot.used) > slot.idle
     }
 
-    /// Gives an entry another idle time.
+    /// Changes an entry's idle time.
     #[inline]
     pub fn set_idle(&mut self, at: u32, idle: u32) {
         let slot = &mut self.slots[at as usize];
         if slot.idle == idle {
             return;
         }
-        // Where it becomes longer, the hand finds out.
+        // A longer time needs no work: the hand links the entry into its later list.
         let sooner = slot.idle == NEVER || idle < slot.idle || idle == NEVER;
         slot.idle = idle;
         if sooner {
-            self.unhang(at);
-            self.hang(at);
+            self.unlink(at);
+            self.link(at);
         }
     }
 
-    /// The same, unless the entry never goes.
+    /// Changes an entry's idle time unless it never expires.
     #[inline]
     pub fn change_idle(&mut self, at: u32, idle: u32) {
         if self.slots[at as usize].idle != NEVER {
@@ -260,18 +261,18 @@ impl<T: Copy> Aged<T> {
         }
     }
 
-    /// An entry that is due, to be [removed](Self::remove) by the owner before the next is asked for; none where none is,
-    /// or `budget` entries have been looked at.
+    /// Returns an entry that is due, which the caller must [remove](Self::remove) before the next call; none if no entry
+    /// is due or `budget` entries have been visited.
     #[inline]
     pub fn due(&mut self, now: u32, budget: &mut usize) -> Option<u32> {
-        // What every packet asks.
+        // The fast path of every packet.
         if self.hand >= now && self.lists[(self.hand % SLOTS) as usize] == NONE {
             return None;
         }
         self.turn(now, budget)
     }
 
-    /// The same, where the hand has to move, or there is something to look at.
+    /// Moves the hand to the next entry that is due.
     #[inline(never)]
     fn turn(&mut self, now: u32, budget: &mut usize) -> Option<u32> {
         // After a turn every list has been seen.
@@ -292,21 +293,21 @@ impl<T: Copy> Aged<T> {
             if self.is_due(at, now) {
                 return Some(at);
             }
-            self.unhang(at);
-            self.hang(at);
+            self.unlink(at);
+            self.link(at);
         }
     }
 
-    /// What [`due`](Self::due) would give, one after the other, until `budget` entries have been looked at.
-    pub fn would_go(&self, now: u32, budget: usize) -> Vec<u32> {
+    /// Previews the entries that [`due`](Self::due) would return in a row with this budget.
+    fn preview_due(&self, now: u32, budget: usize) -> Vec<u32> {
         let begin = self.hand.max(now.saturating_sub(SLOTS));
         let (mut gone, mut again, mut left) = (Vec::new(), Vec::new(), budget);
         for hand in begin..=now.max(begin) {
-            // What the hand itself has hung in front of it is in front of the list, and not due.
+            // Entries that the hand itself has moved ahead are at the front of the list, and not due.
             let hung = again.iter().filter(|&&tick| tick == hand).count();
             let Some(rest) = left.checked_sub(hung) else { return gone };
             left = rest;
-            // After a whole turn it comes to the first list again, and has emptied it.
+            // After a whole turn the hand is at the first list again, which it has emptied.
             let seen = hand - begin >= SLOTS;
             let mut at = if seen { NONE } else { self.lists[(hand % SLOTS) as usize] };
             while at != NONE {
@@ -324,27 +325,28 @@ impl<T: Copy> Aged<T> {
         gone
     }
 
-    /// The entries that would go where a packet comes at this tick, finds those of `found` that are due, and adds an entry.
-    pub fn would_go_for_new(&self, found: &[u32], now: u32) -> Vec<u32> {
-        let mut gone = self.would_go(now, PACKET_BUDGET);
-        for &at in found.iter().filter(|&&at| self.is_due(at, now)) {
+    /// Previews the entries that a packet at this tick removes before it adds one: those due, and the `expired` ones that
+    /// it finds. For dry runs: live packets age the set before they are decided.
+    pub fn preview_expiry(&self, expired: &[u32], now: u32) -> Vec<u32> {
+        let mut gone = self.preview_due(now, PACKET_BUDGET);
+        for &at in expired {
             if !gone.contains(&at) {
                 gone.push(at);
             }
         }
         if self.is_full() && gone.is_empty() {
-            // The hand goes on where it has stopped.
-            return self.would_go(now, PACKET_BUDGET + FULL_BUDGET);
+            // The hand continues where it stopped.
+            return self.preview_due(now, PACKET_BUDGET + FULL_BUDGET);
         }
         gone
     }
 
-    /// The entries' numbers.
+    /// Returns the indices of all entries.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.slots.len() as u32).filter(|&at| self.slots[at as usize].taken)
     }
 
-    /// The tick at which an entry will be due, or the last one of a turn that begins at `hand`.
+    /// Returns the tick at which an entry is due, at most the last of a turn that begins at `hand`.
     #[inline]
     fn tick_of(&self, at: u32, hand: u32) -> u32 {
         let slot = &self.slots[at as usize];
@@ -352,8 +354,8 @@ impl<T: Copy> Aged<T> {
         due.clamp(hand, hand.saturating_add(SLOTS - 1))
     }
 
-    /// Hangs an entry into the list of its tick.
-    fn hang(&mut self, at: u32) {
+    /// Links an entry into the list of its tick.
+    fn link(&mut self, at: u32) {
         if self.slots[at as usize].idle == NEVER {
             self.links[at as usize].list = NONE;
             return;
@@ -366,7 +368,7 @@ impl<T: Copy> Aged<T> {
         self.links[at as usize] = Link { previous: NONE, next, list };
     }
 
-    fn unhang(&mut self, at: u32) {
+    fn unlink(&mut self, at: u32) {
         let Link { previous, next, list } = self.links[at as usize];
         if list == NONE {
             return;
@@ -390,7 +392,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes what is due, however long that takes.
+    /// Removes all entries that are due.
     fn age(aged: &mut Aged<u64>, now: u32) -> Vec<u64> {
         let mut gone = Vec::new();
         let mut budget = usize::MAX;
@@ -402,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_goes_at_the_tick_after_its_idle_time_whatever_has_been_done_to_it() {
+    fn an_entry_expires_at_the_tick_after_its_idle_time() {
         for seed in 0..200 {
             let mut random = Random::new(seed);
             let mut aged = Aged::new(50);
@@ -455,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_go_is_what_goes_wherever_the_hand_stops() {
+    fn previewed_expiry_is_what_happens_wherever_the_hand_stops() {
         let (mut went, mut stopped) = (0, 0);
         for seed in 0..300 {
             let mut random = Random::new(seed);
@@ -473,10 +475,10 @@ mod tests {
                     }
                 }
                 let mut budget = [0, 1, 5, 20, 100][random.index(5)];
-                let would = aged.would_go(now, budget);
+                let previewed = aged.preview_due(now, budget);
                 let mut next = || aged.due(now, &mut budget).inspect(|&at| _ = aged.remove(at));
                 let gone: Vec<u32> = std::iter::from_fn(&mut next).collect();
-                assert_eq!(would, gone, "seed {seed}, step {step}, tick {now}");
+                assert_eq!(previewed, gone, "seed {seed}, step {step}, tick {now}");
                 went += gone.len();
                 stopped += u32::from(budget == 0);
             }
@@ -485,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hand_looks_at_no_more_than_its_budget_and_goes_on_where_it_stopped() {
+    fn the_hand_visits_up_to_its_budget_and_continues_where_it_stopped() {
         let mut aged = Aged::new(1000);
         (0..1000).for_each(|i| _ = aged.insert(i, 10, 0));
         let mut rounds = 0;
@@ -497,14 +499,14 @@ mod tests {
             rounds += 1;
         }
         assert_eq!(rounds, 1000_usize.div_ceil(64));
-        // Nothing is due: nothing is looked at.
+        // Nothing is due: the hand visits no entry.
         aged.insert(1, 10, 11);
         let mut budget = 64;
         assert_eq!((aged.due(21, &mut budget), budget), (None, 64));
     }
 
     #[test]
-    fn ticks_go_on_behind_a_leap_that_no_idle_time_could_be() {
+    fn ticks_continue_behind_a_leap_longer_than_any_idle_time() {
         let mut ticks = Ticks::default();
         let epoch = 1_700_000_000_000_000_000;
         assert_eq!((ticks.at(0), ticks.at(3 << TICK_SHIFT)), (0, 3));
@@ -515,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_begin_with_the_first_moment_and_do_not_go_back() {
+    fn ticks_begin_with_the_first_time_and_never_go_back() {
         let mut ticks = Ticks::default();
         let epoch = 1_700_000_000_000_000_000;
         assert_eq!(ticks.at(epoch), 0);

@@ -1,15 +1,15 @@
-//! Asset detection: which hosts and services there are, from their packets alone, as PRADS and p0f do it.
+//! Passive asset detection: finds hosts and services from their packets alone, as PRADS and p0f do.
 //!
 //! A *host* is an address in a VLAN with the MAC address that it is seen behind: the source of an IPv4 or IPv6 packet, or
 //! the sender of an ARP message. A *service* is a port of such an address that answers: the source of a TCP segment with
-//! SYN and ACK, or of a UDP datagram from a port below those that clients draw. A host that comes with another MAC address
-//! is another asset: so moves, routers and forgeries show. What is not noted since the table is full stays new. Nothing is
-//! sent, and no packet is changed.
+//! SYN and ACK, or of a UDP datagram from a port below the ephemeral range. A host with another MAC address is another
+//! asset: so moves, routers and forgeries show. An asset that a full table could not record stays new. The stage sends
+//! nothing and changes no packet.
 
 mod explain;
 
 use flowlane::hash::murmur3;
-use flowlane::packet::batch::{LANES_MAX, LaneMask};
+use flowlane::packet::batch::LaneMask;
 use flowlane::packet::fields::{VLAN_PRESENT, word};
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::parse::{ether_type, ip_proto};
@@ -19,19 +19,17 @@ use flowlane::route::Prefix;
 use super::ageing::{NEVER, PACKET_BUDGET, Ticks};
 use super::flag;
 use super::gathered::{Gathered, Lookups};
-use super::share::Share;
-use super::table::AgedTable;
+use super::shard::{Owner, Shard};
+use super::table::{AgedTable, Found};
+use super::{Explanation, StageCall, StagePacket, StatefulStage, Verdicts};
 use crate::packet::Burst;
 
 use std::net::IpAddr;
 
-/// The verdicts, by number.
-pub const VERDICTS: [&str; 2] = ["known", "new"];
+const KNOWN: u32 = 0;
+const NEW: u32 = 1;
 
-const KNOWN: u8 = 0;
-const NEW: u8 = 1;
-
-/// Words of a key: what it is and its VLAN, four of the address, two of MAC address or port.
+/// The words of a key: one of kind and VLAN, four of the address, two of MAC address or port.
 const WORDS: usize = 7;
 
 type Key = [u32; WORDS];
@@ -39,42 +37,42 @@ type Key = [u32; WORDS];
 /// The VLAN of frames without a tag.
 const UNTAGGED: u32 = 0xffff;
 
-/// What a key's first word says, beside the VLAN.
+/// Flags of a key's first word, above the VLAN.
 mod kind {
     pub(super) const HOST: u32 = 1 << 16;
     pub(super) const SERVICE: u32 = 2 << 16;
     pub(super) const IPV6: u32 = 4 << 16;
 }
 
-/// TCP flags of a service that answers, as they stand in word `FLAGS` of a flow key; and which are looked at.
+/// The TCP flags of a service that answers, in the position of word `FLAGS` of a flow key, and the mask of those tested.
 const SYN_ACK: u32 = ((flag::SYN | flag::ACK) as u32) << 16;
 const SYN_ACK_FIN_RST: u32 = SYN_ACK | ((flag::FIN | flag::RST) as u32) << 16;
 
-/// The largest source port of a UDP datagram that makes a service, by default: Linux draws from 32768 on, RFC 6335 says
-/// 49152.
+/// The default for the largest UDP source port of a service: Linux's ephemeral ports begin at 32768, those of RFC 6335
+/// at 49152.
 pub const UDP_PORT_MAX: u16 = 32_767;
 
-/// How assets are to be detected.
+/// The settings of asset detection.
 #[derive(Clone, Debug)]
 pub struct AssetConfig {
-    /// Most assets.
+    /// The maximum number of assets.
     pub entries_max: usize,
-    /// Ticks after which one goes that has not been seen; [`NEVER`] where it stays.
+    /// The ticks after which an unseen asset expires; [`NEVER`] if it stays.
     pub idle: u32,
-    /// Networks whose addresses count: address and length of the prefix. All where there are none.
+    /// The networks of assets, as address and prefix length; all if the list is empty.
     pub networks: Vec<(IpAddr, u8)>,
-    /// The largest source port of a UDP datagram that makes a service.
+    /// The largest UDP source port of a service.
     pub udp_port_max: u16,
     /// How keys are looked up.
     pub lookups: Lookups,
-    /// Keys the hash.
+    /// The key of the hash.
     pub seed: u32,
-    /// Whose assets these are.
-    pub share: Share,
+    /// This worker's shard.
+    pub shard: Shard,
 }
 
 impl AssetConfig {
-    /// All hosts, and the services that are not on ports which clients draw, up to so many, which stay.
+    /// All hosts, and the services below the ephemeral ports, up to `entries_max` of both, which stay.
     pub fn new(entries_max: usize) -> Self {
         Self {
             entries_max,
@@ -83,31 +81,32 @@ impl AssetConfig {
             udp_port_max: UDP_PORT_MAX,
             lookups: Lookups::default(),
             seed: 0,
-            share: Share::default(),
+            shard: Shard::default(),
         }
     }
 }
 
-/// What has happened.
+/// The counters of asset detection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AssetCounters {
     /// New hosts.
     pub hosts: u64,
     /// New services.
     pub services: u64,
-    /// Assets that were not noted since the table was full.
+    /// Assets that were not recorded since the table was full.
     pub refused: u64,
     /// Packets that show no asset.
     pub without: u64,
 }
 
-/// What is known of an asset beside its key.
+/// An asset's counters.
 #[derive(Clone, Copy, Debug)]
 struct Sight {
     packets: u64,
     first: u32,
 }
 
+/// Asset detection, with the assets it has seen.
 #[derive(Debug)]
 pub struct Assets {
     table: AgedTable<WORDS, Sight>,
@@ -121,33 +120,32 @@ pub struct Assets {
     ticks: Ticks,
 }
 
-/// What an asset is.
+/// The kind of an asset.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Asset {
-    /// A host, by the MAC address that it is seen behind.
+    /// A host, with the MAC address that it is seen behind.
     Host([u8; 6]),
-    /// A service: protocol and port.
+    /// A service, with protocol and port.
     Service(u8, u16),
 }
 
 /// An asset, for reports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Listed {
-    /// The VLAN, where frames have a tag.
+    /// The VLAN of tagged frames.
     pub vlan: Option<u16>,
     pub address: IpAddr,
-    /// What it is.
     pub asset: Asset,
-    /// When it was first seen, in nanoseconds of the switch's clock.
+    /// The time when it was first seen, in nanoseconds of the switch's clock.
     pub first_ns: u64,
-    /// When it was last seen.
+    /// The time when it was last seen.
     pub last_ns: u64,
     /// Packets that showed it.
     pub packets: u64,
 }
 
 impl Assets {
-    /// Nothing known yet.
+    /// Asset detection that has seen nothing.
     pub fn new(config: AssetConfig) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for &(address, length) in &config.networks {
@@ -169,97 +167,34 @@ impl Assets {
         }
     }
 
-    pub(super) fn share(&self) -> Share {
-        self.config.share
-    }
-
-    /// By VLAN and address: a service's are its host's.
+    /// Removes assets that are due at a packet's time.
     #[inline]
-    pub(super) fn owner(&self, key: &FlowKey, headers: &Headers) -> Option<usize> {
-        if !self.config.share.is_part() {
-            return None;
-        }
-        let (host, _) = self.shown(key, headers);
-        let hash = host?[..5].iter().fold(!self.config.seed, |hash, &word| murmur3::mix(hash, word));
-        Some(self.config.share.owner(murmur3::finish(hash, 20)))
-    }
-
-    pub(super) fn process(&mut self, packets: &Burst, lanes: LaneMask, verdicts: &mut [u8; LANES_MAX]) {
-        if self.config.lookups == Lookups::Scalar {
-            for lane in lanes.lanes() {
-                let (host, service) = self.shown(&packets.keys[lane], &packets.headers[lane]);
-                self.counters.without += u64::from(host.is_none());
-                let now = self.come_to(packets.times_ns[lane]);
-                let mut new = false;
-                for key in host.iter().chain(&service) {
-                    let found = self.table.keys().lookup(key);
-                    new |= self.settle(key, found, now);
-                }
-                verdicts[lane] = if new { NEW } else { KNOWN };
-            }
-            return;
-        }
-        self.hosts.clear();
-        self.services.clear();
-        for lane in lanes.lanes() {
-            verdicts[lane] = KNOWN;
-            let (host, service) = self.shown(&packets.keys[lane], &packets.headers[lane]);
-            self.counters.without += u64::from(host.is_none());
-            host.map(|key| self.hosts.push(lane, key));
-            service.map(|key| self.services.push(lane, key));
-        }
-        self.hosts.look_up(self.table.keys());
-        self.services.look_up(self.table.keys());
-        self.hosts.values().chain(self.services.values()).for_each(|at| self.table.entries.prefetch(at));
-        let changes = self.table.changes();
-        let mut service = 0;
-        // A service is one of a host: where there is the one, there is the other.
-        for place in 0..self.hosts.len() {
-            let (lane, &key) = self.hosts.get(place);
-            let now = self.come_to(packets.times_ns[lane]);
-            let found = self.table.since(changes, &key, self.hosts.found(place));
-            let mut new = self.settle(&key, found, now);
-            if service < self.services.len() && self.services.get(service).0 == lane {
-                let (_, &key) = self.services.get(service);
-                let found = self.table.since(changes, &key, self.services.found(service));
-                new |= self.settle(&key, found, now);
-                service += 1;
-            }
-            if new {
-                verdicts[lane] = NEW;
-            }
-        }
-    }
-
-    /// Lets a packet's time come: some of what is due goes.
-    #[inline]
-    fn come_to(&mut self, now_ns: u64) -> u32 {
+    fn age_at(&mut self, now_ns: u64) -> u32 {
         let now = self.ticks.at(now_ns);
         self.table.age(now, PACKET_BUDGET);
         now
     }
 
-    /// Notes that an asset has been seen, for whose key this was found; says whether it was not known.
+    /// Records that an asset has been seen, for whose key `found` was decided.
     #[inline]
-    fn settle(&mut self, key: &Key, found: Option<u32>, now: u32) -> bool {
-        if let Some(at) = found.and_then(|at| self.table.unless_due(at, now)) {
+    fn commit(&mut self, key: &Key, found: Found, now: u32) {
+        if let Some(at) = self.table.commit(found) {
             self.table.entries.touch(at, now);
             self.table.entries.get_mut(at).value.packets += 1;
-            return false;
+            return;
         }
         if self.table.insert(key, Sight { packets: 1, first: now }, self.config.idle, now).is_none() {
-            // Nobody has known it. What is done with new ones is to hold when a flood has filled the table, too.
+            // The asset is new all the same, so that the actions for new assets hold when a flood has filled the table.
             self.counters.refused += 1;
-            return true;
+            return;
         }
         match key[0] & kind::SERVICE {
             0 => self.counters.hosts += 1,
             _ => self.counters.services += 1,
         }
-        true
     }
 
-    /// The keys of the host and of the service that a packet shows.
+    /// Returns the keys of the host and of the service that a packet shows.
     #[inline]
     fn shown(&self, key: &FlowKey, headers: &Headers) -> (Option<Key>, Option<Key>) {
         let [vlan_tci, eth_type] = halves(key.word(word::VLAN_ETH_TYPE));
@@ -292,12 +227,13 @@ impl Assets {
         (Some(host), Some(service))
     }
 
-    /// Whether an address can be a host's, and is of the networks that count.
+    /// Returns whether an address can be a host's and is in the configured networks.
     #[inline]
     fn counts(&self, address: [u32; 4], version: u32) -> bool {
         if version == 0 {
             let v4 = address[3];
-            // 0.0.0.0/8 and 127.0.0.0/8 are nobody's; from 224.0.0.0 on there are groups, broadcast and reserved ones.
+            // No host has an address of 0.0.0.0/8 or 127.0.0.0/8; from 224.0.0.0 on there are groups, broadcast and
+            // reserved addresses.
             let unicast = !matches!(v4 >> 24, 0 | 127 | 224..);
             return unicast && (self.anywhere || self.v4.iter().any(|network| network.contains(v4)));
         }
@@ -306,36 +242,27 @@ impl Assets {
         unicast && (self.anywhere || self.v6.iter().any(|network| network.contains(v6)))
     }
 
-    pub(super) fn age(&mut self, now_ns: u64) {
-        let now = self.ticks.at(now_ns);
-        self.table.age(now, PACKET_BUDGET);
-    }
-
-    /// Number of assets.
+    /// Returns the number of assets.
     pub fn len(&self) -> usize {
         self.table.entries.len()
     }
 
-    /// Whether none is known.
+    /// Returns whether there is no asset.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What has happened.
+    /// Returns the counters.
     pub fn counters(&self) -> AssetCounters {
         self.counters
     }
 
-    /// Assets that have gone by age.
+    /// Returns the number of assets that have expired.
     pub fn aged(&self) -> u64 {
         self.table.aged()
     }
 
-    pub(super) fn table_bytes(&self) -> usize {
-        self.table.table_bytes()
-    }
-
-    /// The assets, in order of VLAN and address.
+    /// Returns the assets in order of VLAN and address.
     pub fn list(&self) -> Vec<Listed> {
         let entries = &self.table.entries;
         let listed = |at: u32| {
@@ -356,7 +283,125 @@ impl Assets {
     }
 }
 
-/// The asset that a key stands for: VLAN, address, and what it is.
+/// A decision on a packet: the state of the host and the service that it shows.
+#[derive(Clone, Copy, Debug)]
+pub struct AssetDecision {
+    shown: [Option<(Key, Found)>; 2],
+}
+
+impl AssetDecision {
+    fn shown(&self) -> impl Iterator<Item = &(Key, Found)> {
+        self.shown.iter().flatten()
+    }
+
+    fn verdict(&self) -> u32 {
+        verdict(self.shown().any(|(_, found)| is_new(*found)))
+    }
+}
+
+/// Returns whether an asset is new.
+#[inline]
+fn is_new(found: Found) -> bool {
+    found.live().is_none()
+}
+
+/// Returns the verdict of a packet.
+#[inline]
+fn verdict(shows_new: bool) -> u32 {
+    if shows_new { NEW } else { KNOWN }
+}
+
+impl StatefulStage for Assets {
+    const KIND: &'static str = "assets";
+    const VERDICTS: &'static [&'static str] = &["known", "new"];
+    type Decision = AssetDecision;
+
+    fn process(&mut self, _: StageCall, packets: &mut Burst, lanes: LaneMask, verdicts: &mut Verdicts) {
+        if self.config.lookups == Lookups::Scalar {
+            for lane in lanes.lanes() {
+                let (host, service) = self.shown(&packets.keys[lane], &packets.headers[lane]);
+                self.counters.without += u64::from(host.is_none());
+                let now = self.age_at(packets.times_ns[lane]);
+                let mut new = false;
+                for key in host.iter().chain(&service) {
+                    let found = self.table.find(key, now);
+                    new |= is_new(found);
+                    self.commit(key, found, now);
+                }
+                verdicts[lane] = verdict(new);
+            }
+            return;
+        }
+        self.hosts.clear();
+        self.services.clear();
+        for lane in lanes.lanes() {
+            verdicts[lane] = verdict(false);
+            let (host, service) = self.shown(&packets.keys[lane], &packets.headers[lane]);
+            self.counters.without += u64::from(host.is_none());
+            host.map(|key| self.hosts.push(lane, key));
+            service.map(|key| self.services.push(lane, key));
+        }
+        self.hosts.look_up(self.table.keys());
+        self.services.look_up(self.table.keys());
+        self.hosts.values().chain(self.services.values()).for_each(|at| self.table.entries.prefetch(at));
+        let changes = self.table.changes();
+        let mut service = 0;
+        // A packet that shows a service shows its host, too.
+        for host in 0..self.hosts.len() {
+            let (lane, &key) = self.hosts.get(host);
+            let now = self.age_at(packets.times_ns[lane]);
+            let found = self.table.decide(self.table.since(changes, &key, self.hosts.found(host)), now);
+            let mut new = is_new(found);
+            self.commit(&key, found, now);
+            if service < self.services.len() && self.services.get(service).0 == lane {
+                let (_, &key) = self.services.get(service);
+                let found = self.table.since(changes, &key, self.services.found(service));
+                let found = self.table.decide(found, now);
+                new |= is_new(found);
+                self.commit(&key, found, now);
+                service += 1;
+            }
+            if new {
+                verdicts[lane] = verdict(new);
+            }
+        }
+    }
+
+    fn decide(&self, _: StageCall, packet: StagePacket<'_>) -> AssetDecision {
+        let (host, service) = self.shown(packet.key, packet.headers);
+        let now = self.ticks.peek(packet.now_ns);
+        AssetDecision { shown: [host, service].map(|key| key.map(|key| (key, self.table.find(&key, now)))) }
+    }
+
+    fn explain(&self, _: StageCall, packet: StagePacket<'_>, decision: &AssetDecision) -> Explanation {
+        Explanation::unchanged(decision.verdict(), format!("assets: {}", self.reason(packet, decision)))
+    }
+
+    fn shard(&self) -> Shard {
+        self.config.shard
+    }
+
+    /// By VLAN and address: a service is in the shard of its host.
+    #[inline]
+    fn decide_owner(&self, packet: StagePacket<'_>) -> Owner {
+        if !self.config.shard.is_part() {
+            return Owner::Any;
+        }
+        let (Some(host), _) = self.shown(packet.key, packet.headers) else { return Owner::Any };
+        let hash = host[..5].iter().fold(!self.config.seed, |hash, &word| murmur3::mix(hash, word));
+        Owner::Worker(self.config.shard.owner(murmur3::finish(hash, 20)))
+    }
+
+    fn age(&mut self, now_ns: u64) {
+        self.age_at(now_ns);
+    }
+
+    fn table_bytes(&self) -> usize {
+        self.table.table_bytes()
+    }
+}
+
+/// Decodes a key into VLAN, address and kind.
 fn named(&[first, a, b, c, d, e, f]: &Key) -> (Option<u16>, IpAddr, Asset) {
     let v6 = [a, b, c, d].iter().fold(0u128, |v6, &word| v6 << 32 | u128::from(word));
     let [_, _, m0, m1] = (e >> 16).to_be_bytes();
@@ -370,7 +415,7 @@ fn named(&[first, a, b, c, d, e, f]: &Key) -> (Option<u16>, IpAddr, Asset) {
     ((first & 0xffff != UNTAGGED).then_some(first as u16), address, asset)
 }
 
-/// The upper and the lower half of a word.
+/// Returns the upper and the lower half of a word.
 #[inline]
 fn halves(word: u32) -> [u16; 2] {
     [(word >> 16) as u16, word as u16]

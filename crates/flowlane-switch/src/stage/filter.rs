@@ -1,61 +1,61 @@
-//! A packet filter: is the packet's key in a set? As nftables' sets have it, with entries that time out, and that packets
-//! may add.
+//! A packet filter: tests whether a packet's key is in a set, like the sets of nftables. Entries may time out, and packets
+//! may add entries.
 //!
-//! A key is made of fields of the packet: of one address, of a 5-tuple, of whatever takes no more than 12 words of the flow
-//! key. A packet that lacks one of the fields (an IPv6 packet, where the key has IPv4 addresses) is in no set.
+//! A key consists of fields of the packet: one address, a 5-tuple, any fields that take up to 12 words of the flow key. A
+//! packet that lacks one of the fields (an IPv6 packet, if the key has IPv4 addresses) is in no set.
 
-mod explain;
+mod decision;
+
+pub use decision::FilterDecision;
 
 use flowlane::hash::murmur3;
 use flowlane::packet::Headers;
-use flowlane::packet::batch::{LANES_MAX, LaneMask};
+use flowlane::packet::batch::LaneMask;
 use flowlane::packet::fields::{FRAG_LATER, Field, Prerequisite, VLAN_PRESENT, word};
 use flowlane::packet::key::{FlowKey, FlowMask, WORDS};
 use flowlane::packet::parse::ip_proto;
 
 use super::ageing::{NEVER, PACKET_BUDGET, Ticks};
 use super::gathered::{Gathered, Lookups};
-use super::share::Share;
-use super::table::AgedTable;
+use super::shard::{Owner, Shard};
+use super::table::{AgedTable, Found};
+use super::{Explanation, StageCall, StagePacket, StatefulStage, Verdicts};
 use crate::packet::Burst;
 
-/// The verdicts, by number.
-pub const VERDICTS: [&str; 2] = ["hit", "miss"];
+const HIT: u32 = 0;
+const MISS: u32 = 1;
 
-const HIT: u8 = 0;
-const MISS: u8 = 1;
-
-/// Words of a small set's keys: an IPv4 5-tuple.
+/// The words of narrow keys: an IPv4 5-tuple.
 const NARROW: usize = 4;
 
-/// Words of a large one's: an IPv6 5-tuple, and something more.
+/// The words of wide keys: an IPv6 5-tuple and more.
 const WIDE: usize = 12;
 
-/// How a filter is to be.
+/// The settings of a filter.
 #[derive(Clone, Debug)]
 pub struct FilterConfig {
     /// The fields of the key.
     pub fields: Vec<Field>,
-    /// Most entries.
+    /// The maximum number of entries.
     pub entries_max: usize,
-    /// Ticks after which an entry that is [learnt](Self::learn) goes; [`NEVER`] where it stays.
+    /// The ticks after which a [learned](Self::learn) entry expires; [`NEVER`] if it stays.
     pub idle: u32,
-    /// A hit begins the entry's time anew; else it goes so long after it came.
+    /// A hit restarts the entry's timeout.
     pub refresh: bool,
-    /// A packet that is not in the set is added to it.
+    /// A miss adds the packet's key.
     pub learn: bool,
-    /// Count the packets of each entry.
+    /// Each entry counts its packets.
     pub count: bool,
     /// How keys are looked up.
     pub lookups: Lookups,
-    /// Keys the hash.
+    /// The key of the hash.
     pub seed: u32,
-    /// Whose entries these are.
-    pub share: Share,
+    /// This worker's shard.
+    pub shard: Shard,
 }
 
 impl FilterConfig {
-    /// A filter on these fields, whose entries stay.
+    /// A filter on these fields whose entries stay.
     pub fn new(fields: Vec<Field>, entries_max: usize) -> Self {
         Self {
             fields,
@@ -66,35 +66,35 @@ impl FilterConfig {
             count: false,
             lookups: Lookups::default(),
             seed: 0,
-            share: Share::default(),
+            shard: Shard::default(),
         }
     }
 }
 
-/// Why fields cannot be a key.
+/// The reason why fields cannot be a key.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// None.
+    /// There is no field.
     #[error("a key has at least one field")]
     Empty,
-    /// A field that depends on more than the filter asks about.
+    /// A field that depends on more than a filter reads.
     #[error("`{0}` cannot be part of a key; take fields of Ethernet, VLAN, IP, ARP or transport ports")]
     Field(&'static str),
-    /// The field that rules in front may have changed unseen.
+    /// The field that earlier rules may change without a new parse.
     #[error(
         "`nw_ttl` cannot be part of a key: filters see packets as they came, before any `dec_ttl` in front"
     )]
     Ttl,
-    /// Fields that no packet has both.
+    /// Two fields that no packet has together.
     #[error("no packet has both `{0}` and `{1}`")]
     Contradiction(&'static str, &'static str),
-    /// Too many words.
+    /// The fields take too many words.
     #[error("the fields lie in {0} words of the flow key; a key has up to {WIDE}")]
     Long(usize),
 }
 
-/// Kinds of packets, a bit each.
+/// Kinds of packets, one bit each.
 mod kind {
     use flowlane::packet::parse::ether_type;
 
@@ -115,7 +115,7 @@ mod kind {
     }
 }
 
-/// The fields of a key: what packets have them, and where they are.
+/// The fields of a key, their words, and the packets that have them.
 #[derive(Clone, Debug)]
 pub struct KeyShape {
     fields: Vec<Field>,
@@ -131,7 +131,7 @@ impl KeyShape {
     /// The shape of keys of these fields.
     ///
     /// # Errors
-    /// Where they cannot be a key.
+    /// If they cannot be a key.
     pub fn new(fields: &[Field]) -> Result<Self, KeyError> {
         if fields.is_empty() {
             return Err(KeyError::Empty);
@@ -182,24 +182,24 @@ impl KeyShape {
         }
     }
 
-    /// The bits of the flow key that make the key.
+    /// Returns the bits of the flow key that the key consists of.
     pub fn mask(&self) -> &FlowMask {
         &self.mask
     }
 
-    /// Whether only packets of this EtherType have the fields.
+    /// Returns whether only packets of this EtherType have the fields.
     pub fn is_only(&self, eth_type: u16) -> bool {
         let kind = kind::of(eth_type);
         self.kinds == kind && kind != kind::OTHER
     }
 
-    /// Whether a packet has all the fields.
+    /// Returns whether a packet has all the fields.
     #[inline]
     fn has(&self, key: &FlowKey) -> bool {
         let vlan_type = key.word(word::VLAN_ETH_TYPE);
         let kind = kind::of(vlan_type as u16);
         let transport = || {
-            // The two bits of `ip_frag` stand in front of the last byte.
+            // The two bits of `ip_frag` are the upper ones of the last byte.
             let [proto, _, _, fragment] = key.word(word::NW_PROTO).to_be_bytes();
             let known = matches!(proto, ip_proto::TCP | ip_proto::UDP | ip_proto::SCTP);
             known && fragment >> 6 & FRAG_LATER == 0
@@ -210,7 +210,7 @@ impl KeyShape {
     }
 }
 
-/// What an entry knows beside its key.
+/// An entry's counters.
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
     packets: u64,
@@ -220,32 +220,32 @@ struct Member {
 /// The entries, by keys of `W` words.
 #[derive(Debug)]
 struct Set<const W: usize> {
-    /// Words of the flow key, and which of their bits; those beyond the key's have no bits.
+    /// The key's words of the flow key and their masks; 0 beyond the key's length.
     words: [(u8, u32); W],
     table: AgedTable<W, Member>,
     gathered: Box<Gathered<W>>,
 }
 
-/// What a set does with the packets that it is asked about.
+/// The effects of packets on a set.
 #[derive(Clone, Copy, Debug)]
 struct Policy {
     idle: u32,
     refresh: bool,
     learn: bool,
     count: bool,
-    /// Some entry may go: entries are to be looked at before they count.
+    /// Entries may expire, so that an entry is read before it counts.
     ages: bool,
     lookups: Lookups,
 }
 
-/// What has happened to a set.
+/// A set's counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FilterCounters {
-    /// Packets that lack a field of the key: they count as misses, too.
+    /// Packets that lack a field of the key; they are misses, too.
     pub without_key: u64,
     /// Entries that packets added.
     pub learnt: u64,
-    /// Entries that packets would have added, had the set not been full.
+    /// Entries that packets did not add since the set was full.
     pub refused: u64,
 }
 
@@ -260,7 +260,7 @@ impl<const W: usize> Set<W> {
         self.words.map(|(w, mask)| words[usize::from(w) % WORDS] & mask)
     }
 
-    /// Of what is no member's place in the table, so that shares are filled evenly.
+    /// Hashes independently of the table's own hash, so that shards fill evenly.
     #[inline]
     fn hash(&self, words: &[u32; WORDS], seed: u32) -> u32 {
         let hash = self.key(words).into_iter().fold(!seed, murmur3::mix);
@@ -269,28 +269,30 @@ impl<const W: usize> Set<W> {
 
     fn insert(&mut self, words: &[u32; WORDS], idle: u32, now: u32) -> Result<bool, ()> {
         let key = self.key(words);
-        if self.table.find(&key, now).is_some() {
+        let found = self.table.find(&key, now);
+        if self.table.commit(found).is_some() {
             return Ok(false);
         }
         self.table.insert(&key, Member::default(), idle, now).map(|_| true).ok_or(())
     }
 
-    /// Settles the verdicts of these lanes, which all have keys.
+    /// Writes the verdicts of these lanes, which all have keys.
     #[inline]
     fn process(
         &mut self,
         (policy, counters, ticks): (Policy, &mut FilterCounters, &mut Ticks),
         packets: &Burst,
         lanes: LaneMask,
-        verdicts: &mut [u8; LANES_MAX],
+        verdicts: &mut Verdicts,
     ) {
         if policy.lookups == Lookups::Scalar {
             for lane in lanes.lanes() {
-                let now = self.come_to(policy, ticks.at(packets.times_ns[lane]));
+                let now = self.age_at(policy, ticks.at(packets.times_ns[lane]));
                 let key = self.key(packets.keys[lane].words());
                 let found = self.table.keys().lookup(&key);
-                let bytes = packets.frames[lane].len();
-                verdicts[lane] = self.settle((policy, counters), &key, found, bytes, now);
+                let decision = self.decide(policy, found, now);
+                verdicts[lane] = decision.verdict();
+                self.commit((policy, counters), &key, decision, packets.frames[lane].len(), now);
             }
             return;
         }
@@ -304,43 +306,53 @@ impl<const W: usize> Set<W> {
             self.gathered.values().for_each(|at| self.table.entries.prefetch(at));
         }
         let changes = self.table.changes();
-        for place in 0..self.gathered.len() {
-            let (lane, &key) = self.gathered.get(place);
-            let now = self.come_to(policy, ticks.at(packets.times_ns[lane]));
-            let found = self.table.since(changes, &key, self.gathered.found(place));
-            let bytes = packets.frames[lane].len();
-            verdicts[lane] = self.settle((policy, counters), &key, found, bytes, now);
+        for index in 0..self.gathered.len() {
+            let (lane, &key) = self.gathered.get(index);
+            let now = self.age_at(policy, ticks.at(packets.times_ns[lane]));
+            let found = self.table.since(changes, &key, self.gathered.found(index));
+            let decision = self.decide(policy, found, now);
+            verdicts[lane] = decision.verdict();
+            self.commit((policy, counters), &key, decision, packets.frames[lane].len(), now);
         }
     }
 
-    /// Lets a packet's time come: some of what is due goes.
+    /// Removes entries that are due at a packet's time.
     #[inline]
-    fn come_to(&mut self, policy: Policy, now: u32) -> u32 {
+    fn age_at(&mut self, policy: Policy, now: u32) -> u32 {
         if policy.ages {
             self.table.age(now, PACKET_BUDGET);
         }
         now
     }
 
-    /// The verdict of a packet for whose key this was found.
+    /// Decides on a packet for whose key a lookup returned `found`.
     #[inline]
-    fn settle(
+    fn decide(&self, policy: Policy, found: Option<u32>, now: u32) -> FilterDecision {
+        FilterDecision::Key(match found {
+            Some(at) if !policy.ages => Found::Live(at),
+            found => self.table.decide(found, now),
+        })
+    }
+
+    /// Refreshes and counts the entry of a hit; learns the key of a miss.
+    #[inline]
+    fn commit(
         &mut self,
         (policy, counters): (Policy, &mut FilterCounters),
         key: &[u32; W],
-        found: Option<u32>,
+        decision: FilterDecision,
         bytes: usize,
         now: u32,
-    ) -> u8 {
-        let live = found.and_then(|at| if policy.ages { self.table.unless_due(at, now) } else { Some(at) });
-        let Some(at) = live else {
+    ) {
+        let FilterDecision::Key(found) = decision else { return };
+        let Some(at) = self.table.commit(found) else {
             if policy.learn {
                 match self.table.insert(key, Member::default(), policy.idle, now) {
                     Some(_) => counters.learnt += 1,
                     None => counters.refused += 1,
                 }
             }
-            return MISS;
+            return;
         };
         if policy.refresh {
             self.table.entries.touch(at, now);
@@ -349,10 +361,14 @@ impl<const W: usize> Set<W> {
             let member = &mut self.table.entries.get_mut(at).value;
             (member.packets, member.bytes) = (member.packets + 1, member.bytes + bytes as u64);
         }
-        HIT
     }
 
-    /// The entries, each as a flow key.
+    /// Looks a packet's key up and decides on it.
+    fn decide_alone(&self, policy: Policy, words: &[u32; WORDS], now: u32) -> FilterDecision {
+        self.decide(policy, self.table.keys().lookup(&self.key(words)), now)
+    }
+
+    /// Returns the entries, each as a flow key.
     fn list(&self) -> impl Iterator<Item = (FlowKey, Member)> + '_ {
         self.table.entries.numbers().map(|at| {
             let entry = self.table.entries.get(at);
@@ -379,7 +395,7 @@ enum AnySet {
     Wide(Set<WIDE>),
 }
 
-/// Does something with a set, whatever its width.
+/// Evaluates an expression with a set of either width.
 macro_rules! with_set {
     ($any:expr, $set:ident => $body:expr) => {
         match $any {
@@ -390,7 +406,7 @@ macro_rules! with_set {
 }
 use with_set;
 
-/// A set of keys, and what happens to it.
+/// A set of keys with its settings and counters.
 #[derive(Debug)]
 pub struct Filter {
     shape: KeyShape,
@@ -398,16 +414,16 @@ pub struct Filter {
     policy: Policy,
     counters: FilterCounters,
     ticks: Ticks,
-    share: Share,
+    shard: Shard,
     seed: u32,
 }
 
 /// An entry, for reports.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// Its key, within [`KeyShape::mask`].
+    /// The key, within [`KeyShape::mask`].
     pub key: FlowKey,
-    /// Packets, where entries are counted.
+    /// Packets, if entries count them.
     pub packets: u64,
     pub bytes: u64,
 }
@@ -416,7 +432,7 @@ impl Filter {
     /// An empty set.
     ///
     /// # Errors
-    /// Where the fields cannot be a key.
+    /// If the fields cannot be a key.
     pub fn new(config: &FilterConfig) -> Result<Self, KeyError> {
         let shape = KeyShape::new(&config.fields)?;
         let set = match shape.words.len() {
@@ -432,19 +448,19 @@ impl Filter {
             lookups: config.lookups,
         };
         let (counters, ticks) = (FilterCounters::default(), Ticks::default());
-        Ok(Self { shape, set, policy, counters, ticks, share: config.share, seed: config.seed })
+        Ok(Self { shape, set, policy, counters, ticks, shard: config.shard, seed: config.seed })
     }
 
-    /// What its keys are made of.
+    /// Returns the fields of its keys.
     pub fn fields(&self) -> &[Field] {
         &self.shape.fields
     }
 
-    /// Adds an entry: the key that packets with this flow key have. It goes after `idle` ticks, or stays ([`NEVER`]).
-    /// Says whether it is new.
+    /// Adds the key of packets with this flow key. The entry expires after `idle` ticks, or stays ([`NEVER`]). Returns
+    /// whether it is new.
     ///
     /// # Errors
-    /// Where the set is full.
+    /// If the set is full.
     pub fn insert(&mut self, key: &FlowKey, idle: u32) -> Result<bool, FilterFull> {
         self.policy.ages |= idle != NEVER;
         let now = self.ticks.now();
@@ -452,43 +468,75 @@ impl Filter {
         inserted.map_err(|()| FilterFull { entries: self.len() })
     }
 
-    /// Entries will come that age, or will not.
-    pub fn share_out(&mut self, ages: bool) {
+    /// Declares whether entries will be added that expire.
+    pub fn set_ages(&mut self, ages: bool) {
         self.policy.ages |= ages;
     }
 
-    /// Whether packets change what is in it: then an entry is in one share; else all have all.
-    fn is_shared_out(&self) -> bool {
-        self.share.is_part() && (self.policy.learn || self.policy.ages)
+    /// Returns whether packets change the set, so that each entry is in one shard; otherwise every worker has all entries.
+    fn is_sharded(&self) -> bool {
+        self.shard.is_part() && (self.policy.learn || self.policy.ages)
     }
 
-    /// Whether another worker has the same entries, and is asked for them.
-    pub fn is_copy(&self) -> bool {
-        self.share.me > 0 && !self.is_shared_out()
+    /// Returns whether another worker has the same entries, and reports them.
+    pub fn is_replica(&self) -> bool {
+        self.shard.me > 0 && !self.is_sharded()
     }
 
-    /// The worker whose share has, or would have, the entry with the key of packets with this flow key; none where all have it.
+    /// Returns the worker whose shard the key of packets with this flow key belongs to; none if every worker has it.
     pub fn owner_of(&self, key: &FlowKey) -> Option<usize> {
         let hash = || with_set!(&self.set, set => set.hash(key.words(), self.seed));
-        self.is_shared_out().then(|| self.share.owner(hash()))
+        self.is_sharded().then(|| self.shard.owner(hash()))
     }
 
-    pub(super) fn share(&self) -> Share {
-        self.share
-    }
-
+    /// Returns whether a packet has all the fields of a key.
     #[inline]
-    pub(super) fn owner(&self, key: &FlowKey, headers: &Headers) -> Option<usize> {
-        if !self.has_key(key, headers) {
-            return None;
-        }
-        self.owner_of(key)
+    fn has_key(&self, key: &FlowKey, headers: &Headers) -> bool {
+        // The fields of a truncated packet are zeros.
+        headers.malformed.is_none() && self.shape.has(key)
     }
 
-    pub(super) fn process(&mut self, packets: &Burst, lanes: LaneMask, verdicts: &mut [u8; LANES_MAX]) {
+    /// Returns the number of entries.
+    pub fn len(&self) -> usize {
+        with_set!(&self.set, set => set.table.entries.len())
+    }
+
+    /// Returns whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the number of entries that have expired.
+    pub fn aged(&self) -> u64 {
+        with_set!(&self.set, set => set.table.aged())
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> FilterCounters {
+        self.counters
+    }
+
+    /// Returns whether entries count their packets.
+    pub fn counts(&self) -> bool {
+        self.policy.count
+    }
+
+    /// Returns the entries, in no particular order.
+    pub fn list(&self) -> Vec<Listed> {
+        let listed = |(key, m): (FlowKey, Member)| Listed { key, packets: m.packets, bytes: m.bytes };
+        with_set!(&self.set, set => set.list().map(listed).collect())
+    }
+}
+
+impl StatefulStage for Filter {
+    const KIND: &'static str = "filter";
+    const VERDICTS: &'static [&'static str] = &["hit", "miss"];
+    type Decision = FilterDecision;
+
+    fn process(&mut self, _: StageCall, packets: &mut Burst, lanes: LaneMask, verdicts: &mut Verdicts) {
         let mut having = LaneMask(0);
         for lane in lanes.lanes() {
-            verdicts[lane] = MISS;
+            verdicts[lane] = FilterDecision::NoKey.verdict();
             having.0 |= u64::from(self.has_key(&packets.keys[lane], &packets.headers[lane])) << lane;
         }
         self.counters.without_key += (lanes.len() - having.len()) as u64;
@@ -496,60 +544,46 @@ impl Filter {
         with_set!(&mut self.set, set => set.process(state, packets, having, verdicts));
     }
 
-    /// Whether a packet has all the fields of a key.
-    #[inline]
-    fn has_key(&self, key: &FlowKey, headers: &Headers) -> bool {
-        // What is cut short has zeros where its fields would be.
-        headers.malformed.is_none() && self.shape.has(key)
+    fn decide(&self, _: StageCall, packet: StagePacket<'_>) -> FilterDecision {
+        if !self.has_key(packet.key, packet.headers) {
+            return FilterDecision::NoKey;
+        }
+        let now = self.ticks.peek(packet.now_ns);
+        with_set!(&self.set, set => set.decide_alone(self.policy, packet.key.words(), now))
     }
 
-    pub(super) fn age(&mut self, now_ns: u64) {
+    fn explain(&self, _: StageCall, packet: StagePacket<'_>, decision: &FilterDecision) -> Explanation {
+        Explanation::unchanged(decision.verdict(), format!("filter: {}", self.reason(packet, *decision)))
+    }
+
+    fn shard(&self) -> Shard {
+        self.shard
+    }
+
+    #[inline]
+    fn decide_owner(&self, packet: StagePacket<'_>) -> Owner {
+        if !self.has_key(packet.key, packet.headers) {
+            return Owner::Any;
+        }
+        self.owner_of(packet.key).map_or(Owner::Any, Owner::Worker)
+    }
+
+    fn age(&mut self, now_ns: u64) {
         let now = self.ticks.at(now_ns);
         if self.policy.ages {
             with_set!(&mut self.set, set => set.table.age(now, PACKET_BUDGET));
         }
     }
 
-    /// Number of entries.
-    pub fn len(&self) -> usize {
-        with_set!(&self.set, set => set.table.entries.len())
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Entries that have gone by age.
-    pub fn aged(&self) -> u64 {
-        with_set!(&self.set, set => set.table.aged())
-    }
-
-    /// What has happened to it.
-    pub fn counters(&self) -> FilterCounters {
-        self.counters
-    }
-
-    /// Whether the packets of each entry are counted.
-    pub fn counts(&self) -> bool {
-        self.policy.count
-    }
-
-    pub(super) fn table_bytes(&self) -> usize {
+    fn table_bytes(&self) -> usize {
         with_set!(&self.set, set => set.table.table_bytes())
-    }
-
-    /// The entries, in no order.
-    pub fn list(&self) -> Vec<Listed> {
-        let listed = |(key, m): (FlowKey, Member)| Listed { key, packets: m.packets, bytes: m.bytes };
-        with_set!(&self.set, set => set.list().map(listed).collect())
     }
 }
 
-/// An entry that found no room.
+/// The set is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the set is full with {entries} entries")]
 pub struct FilterFull {
-    /// Entries in it.
+    /// The number of entries.
     pub entries: usize,
 }

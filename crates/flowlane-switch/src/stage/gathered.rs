@@ -1,4 +1,4 @@
-//! The keys of a burst's packets, gathered to be looked up together.
+//! The lookup keys of a burst, gathered into one batch.
 
 use flowlane::cuckoo::{BATCH_MAX, CuckooWriter};
 use flowlane::packet::batch::LANES_MAX;
@@ -11,14 +11,14 @@ const _: () = assert!(BATCH_MAX >= LANES_MAX);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Lookups {
-    /// All keys of a burst at once.
+    /// All keys of a burst together.
     #[default]
     Batch,
-    /// One key after the other, each when its packet's turn comes: what a function without vectors does. For comparison.
+    /// One key at a time, when its packet's turn comes, as a scalar implementation does. For comparison.
     Scalar,
 }
 
-/// Keys of a burst one behind the other, each with a number of the owner's: a lane, mostly.
+/// A dense batch of keys, each with its owner: mostly a lane.
 #[derive(Debug)]
 pub struct Gathered<const W: usize> {
     keys: [[u32; W]; BATCH_MAX],
@@ -35,27 +35,27 @@ impl<const W: usize> Default for Gathered<W> {
 }
 
 impl<const W: usize> Gathered<W> {
-    /// Forgets the keys.
+    /// Removes all keys.
     #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Number of keys.
+    /// Returns the number of keys.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there is no key.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds a key; returns its place.
+    /// Adds a key and returns its index.
     ///
     /// # Panics
-    /// Where there are 64 already.
+    /// With 64 keys in the batch.
     #[inline]
     pub fn push(&mut self, owner: usize, key: [u32; W]) -> usize {
         (self.keys[self.len], self.owners[self.len]) = (key, owner as u8);
@@ -69,21 +69,21 @@ impl<const W: usize> Gathered<W> {
         self.hits = table.lookup_batch(&self.keys[..self.len], &mut self.values[..self.len]);
     }
 
-    /// Whose key stands at a place, and the key.
+    /// Returns the owner of a key, and the key.
     #[inline]
-    pub fn get(&self, place: usize) -> (usize, &[u32; W]) {
-        (self.owners[place].into(), &self.keys[place])
+    pub fn get(&self, index: usize) -> (usize, &[u32; W]) {
+        (self.owners[index].into(), &self.keys[index])
     }
 
-    /// What was found for the key at a place.
+    /// Returns the value found for a key.
     #[inline]
-    pub fn found(&self, place: usize) -> Option<u32> {
-        (self.hits >> place & 1 == 1).then_some(self.values[place])
+    pub fn found(&self, index: usize) -> Option<u32> {
+        (self.hits >> index & 1 == 1).then_some(self.values[index])
     }
 
-    /// All that was found.
+    /// Returns all values found.
     #[inline]
     pub fn values(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.len).filter_map(|place| self.found(place))
+        (0..self.len).filter_map(|index| self.found(index))
     }
 }

@@ -1,58 +1,68 @@
-//! Functions of the pipeline: packet filters, asset detection, address translation.
+//! Stateful stages: packet filters, asset detection, address translation, route tables.
 //!
-//! Like tables of routes they stand behind the caches, by numbers of the same sequence: a path ends with [`Step::Enter`](crate::ruleset::Step::Enter),
-//! and the packets of a burst that have come there are worked on together. All keys are gathered and looked up at once in a
-//! cuckoo table ([`flowlane::cuckoo`]); then every packet, in order, gets its verdict, and with it a list of actions as a
-//! rule has them. What a function knows (an entry, a host, a session) is therefore in no megaflow, and changes none when it
-//! comes or goes.
+//! Stages are behind the caches and have numbers of the same sequence as rule tables: a path ends with
+//! [`Step::Enter`](crate::ruleset::Step::Enter), and the packets of a burst that have reached a stage are processed
+//! together. All keys are gathered and looked up in one batch in a cuckoo table ([`flowlane::cuckoo`]); then each packet,
+//! in order, gets its verdict, and with the verdict a list of actions like that of a rule. So a stage's state (an entry, a
+//! host, a session) is part of no megaflow, and invalidates none when it changes.
 //!
-//! | module | what | keys |
+//! | module | contents | keys |
 //! |---|---|---|
-//! | [`filter`] | sets of exact keys, from configuration or learnt | fields of the packet, up to 12 words |
+//! | [`filter`] | sets of exact keys, configured or learned | fields of the packet, up to 12 words |
 //! | [`assets`] | hosts and services that have been seen | VLAN, address, MAC address; port |
 //! | [`nat`] | source translation of IPv4 | inside address and port; outside address and port |
-//! | [`ageing`] | entries that go when they are idle | |
-//! | [`table`], [`gathered`] | a cuckoo table of such entries; keys of a burst | |
-//! | [`explain`] | what a function would do with a packet | |
-//! | [`share`] | which worker a packet is for | |
-//! | [`steering`] | the same, for ports that spread frames | |
+//! | [`route`] | route tables | destination address |
+//! | [`ageing`] | the timer wheel that expires idle entries | |
+//! | [`table`], [`gathered`] | a cuckoo table of such entries; the keys of a burst | |
+//! | [`explanation`] | decisions as text | |
+//! | [`shard`], [`rss`] | the worker that owns a packet's state; ports that deliver to it | |
 //!
-//! Within a burst a packet sees what those before it have done: where entries have come or gone since the keys were looked
-//! up together, its key is looked up again. So the result is that of one packet after the other, which is how tests
-//! define it.
+//! **Decide and commit.** A stage computes the verdict of a packet in one function, `decide`, which changes nothing, and
+//! applies its consequences (entries, counters, rewritten bytes) in another, `commit`. Live packets go through both;
+//! `trace` stops after the first and renders the decision as text. A decision is a small `Copy` value without text.
+//!
+//! Within a burst a packet sees the changes of those before it: after an entry has been added or removed, later keys are
+//! looked up again. So the result is that of one packet at a time, which is how the tests define it.
 
 pub mod ageing;
 pub mod assets;
-pub mod explain;
+pub mod explanation;
 pub mod filter;
 pub mod gathered;
 pub mod nat;
 pub mod route;
-pub mod share;
-pub mod steering;
+pub mod rss;
+pub mod shard;
 pub mod table;
 
 #[cfg(test)]
 mod tests;
 
 pub use assets::{AssetConfig, Assets};
-pub use explain::{Explained, Translated};
+pub use explanation::{Explanation, Rewritten};
 pub use filter::{Filter, FilterConfig};
 pub use gathered::Lookups;
 pub use nat::{Nat, NatConfig};
-pub use share::{Owner, Owners, Share};
-pub use steering::Steering;
+pub use route::RouteTable;
+pub use rss::ShardAwareRss;
+pub use shard::{Owner, Owners, Shard};
 
+use flowlane::packet::Headers;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
+use flowlane::packet::key::FlowKey;
 use flowlane::rule::Action;
+use flowlane::rule::flow_syntax::print_actions;
 
-use crate::packet::Burst;
+use crate::packet::{Burst, Frame, Handover};
 use crate::ruleset::{PostCacheError, Steps, compile_post_cache};
 
-/// The verdict of a packet that the function refuses: it is dropped, and the function has counted why.
-pub const REFUSED: u8 = u8::MAX;
+/// The verdict of a packet that the stage refuses: it is dropped, and the stage has counted why.
+pub const REFUSED: u32 = u32::MAX;
 
-/// TCP flags: the lower half of what stands in the upper one of word `FLAGS` of a flow key.
+/// The verdict of each lane.
+pub type Verdicts = [u32; LANES_MAX];
+
+/// TCP flags: the lower half of the upper half of word `FLAGS` of a flow key.
 mod flag {
     pub(super) const FIN: u8 = 1;
     pub(super) const SYN: u8 = 2;
@@ -60,13 +70,174 @@ mod flag {
     pub(super) const ACK: u8 = 16;
 }
 
-/// What happens to the packets that a function gives one verdict.
+/// The arguments of one call of a stage, common to all its lanes.
+///
+/// The stages of today have their settings in the configuration; arguments that a rule gives with each call, such as
+/// the zone and the flags of `ct(zone=…,commit)`, are further fields here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StageCall {
+    /// The number of the table that the packets have entered.
+    pub table: u8,
+    /// The position of the port that they came in through.
+    pub port: usize,
+    /// The part of the work that is done here.
+    pub half: Half,
+}
+
+/// The part of a stage's work on a packet that one worker does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Half {
+    /// All of it.
+    #[default]
+    Both,
+    /// The source of a hairpin packet, before another worker does the rest.
+    Source,
+    /// The destination of a hairpin packet whose source another worker has translated.
+    Destination,
+}
+
+impl StageCall {
+    /// The call of table `table` for the packets of a burst.
+    #[inline]
+    pub fn of(table: u8, packets: &Burst) -> Self {
+        let half = if packets.handover == Handover::Half { Half::Destination } else { Half::Both };
+        Self { table, port: packets.port, half }
+    }
+}
+
+/// A packet in front of a stage.
+#[derive(Clone, Copy, Debug)]
+pub struct StagePacket<'a> {
+    pub frame: &'a Frame,
+    pub key: &'a FlowKey,
+    pub headers: &'a Headers,
+    /// The time of its arrival.
+    pub now_ns: u64,
+}
+
+impl<'a> StagePacket<'a> {
+    /// The packet of a lane.
+    #[inline]
+    pub fn of_lane(packets: &'a Burst, lane: usize) -> Self {
+        Self {
+            frame: &packets.frames[lane],
+            key: &packets.keys[lane],
+            headers: &packets.headers[lane],
+            now_ns: packets.times_ns[lane],
+        }
+    }
+}
+
+/// A table behind the caches with state that packets change: the datapath's only way in.
+///
+/// Arguments come with each call, so that one table can serve rules that ask for different things. Dispatch is static,
+/// over [`AnyStage`]; the trait is the contract.
+pub trait StatefulStage {
+    /// The kind's name in configuration, reports and traces.
+    const KIND: &'static str;
+
+    /// The names of the verdicts, by number.
+    const VERDICTS: &'static [&'static str];
+
+    /// Packets change the state, so that the stage must see the packets of a burst in their order.
+    const ORDERED: bool = true;
+
+    /// A decision on one packet: its verdict, and all that [`process`](Self::process) needs to commit it.
+    type Decision: Copy + std::fmt::Debug;
+
+    /// Processes the packets of these lanes, each at its own time, as if one after the other: looks their keys up
+    /// together, then decides and commits lane by lane. Writes the verdict of each lane.
+    fn process(&mut self, call: StageCall, packets: &mut Burst, lanes: LaneMask, verdicts: &mut Verdicts);
+
+    /// Decides on a packet as [`process`](Self::process) would if it were the next. Changes nothing.
+    fn decide(&self, call: StageCall, packet: StagePacket<'_>) -> Self::Decision;
+
+    /// Renders a decision of [`decide`](Self::decide) as text, with the packet as it continues.
+    fn explain(&self, call: StageCall, packet: StagePacket<'_>, decision: &Self::Decision) -> Explanation;
+
+    /// Returns this worker's shard of the state.
+    fn shard(&self) -> Shard;
+
+    /// Returns the worker that owns the state of a packet, without a change.
+    fn decide_owner(&self, packet: StagePacket<'_>) -> Owner;
+
+    /// Returns the worker that owns the state of a lane's packet, and does the part of the work that is done before the
+    /// packet leaves for it.
+    #[inline]
+    fn owner(&mut self, packets: &mut Burst, lane: usize) -> Owner {
+        self.decide_owner(StagePacket::of_lane(packets, lane))
+    }
+
+    /// Returns whether two workers may share the work on one packet ([`Half`]).
+    #[inline]
+    fn has_halves(&self) -> bool {
+        false
+    }
+
+    /// Removes entries that are idle, up to the budget of one packet: for times without packets.
+    fn age(&mut self, now_ns: u64);
+
+    /// Returns the bytes of the stage's tables.
+    fn table_bytes(&self) -> usize;
+}
+
+/// Any stage.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a switch has a few stages")]
+pub enum AnyStage {
+    /// Looks packets up in a set of keys.
+    Filter(Filter),
+    /// Records hosts and services.
+    Assets(Assets),
+    /// Translates addresses.
+    Nat(Nat),
+    /// Looks up next hops.
+    Routes(RouteTable),
+}
+
+/// Evaluates an expression with the stage inside an [`AnyStage`].
+macro_rules! with_stage {
+    ($any:expr, $stage:ident => $body:expr) => {
+        match $any {
+            AnyStage::Filter($stage) => $body,
+            AnyStage::Assets($stage) => $body,
+            AnyStage::Nat($stage) => $body,
+            AnyStage::Routes($stage) => $body,
+        }
+    };
+}
+
+fn verdicts_of<S: StatefulStage>(_: &S) -> &'static [&'static str] {
+    S::VERDICTS
+}
+
+fn kind_of<S: StatefulStage>(_: &S) -> &'static str {
+    S::KIND
+}
+
+fn is_ordered<S: StatefulStage>(_: &S) -> bool {
+    S::ORDERED
+}
+
+impl AnyStage {
+    /// Returns the names of the verdicts, by number.
+    pub fn verdicts(&self) -> &'static [&'static str] {
+        with_stage!(self, stage => verdicts_of(stage))
+    }
+
+    /// Returns the kind's name.
+    pub fn kind(&self) -> &'static str {
+        with_stage!(self, stage => kind_of(stage))
+    }
+}
+
+/// A verdict, with its actions and counters.
 #[derive(Debug)]
 pub struct Verdict {
-    /// Its name in configuration and reports.
+    /// The name in configuration and reports.
     pub name: &'static str,
     pub actions: Vec<Action>,
-    /// Packets that got it.
+    /// Packets with this verdict.
     pub packets: u64,
     pub bytes: u64,
     steps: Steps,
@@ -75,160 +246,158 @@ pub struct Verdict {
 /// An action that a verdict cannot have.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{verdict}`: {source}")]
-pub struct FunctionError {
+pub struct VerdictError {
     pub verdict: &'static str,
-    /// What is wrong with the action.
+    /// The problem with the action.
     pub source: PostCacheError,
 }
 
-/// What a function does.
+/// A stage as a table: its number's name, its verdicts with their compiled actions, and counters.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a switch has a few functions")]
-pub enum Kind {
-    /// Finds packets in a set of keys.
-    Filter(Filter),
-    /// Notes hosts and services.
-    Assets(Assets),
-    /// Translates addresses.
-    Nat(Nat),
-}
-
-impl Kind {
-    /// The names of its verdicts, by number.
-    pub fn verdicts(&self) -> &'static [&'static str] {
-        match self {
-            Kind::Filter(_) => &filter::VERDICTS,
-            Kind::Assets(_) => &assets::VERDICTS,
-            Kind::Nat(_) => &nat::VERDICTS,
-        }
-    }
-
-    /// What it is called.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Kind::Filter(_) => "filter",
-            Kind::Assets(_) => "assets",
-            Kind::Nat(_) => "nat",
-        }
-    }
-}
-
-/// A function with what follows its verdicts.
-#[derive(Debug)]
-pub struct Function {
-    /// Its name in reports; empty where none was given.
+pub struct StageTable {
+    /// The name in reports; may be empty.
     pub name: String,
-    /// What it does.
-    pub kind: Kind,
-    /// Packets that came to it.
+    pub stage: AnyStage,
+    /// Packets that have entered.
     pub packets: u64,
-    /// Cycles of the time-stamp counter that it took, actions not included.
+    /// Cycles of the time-stamp counter that the stage took, without the actions.
     pub cycles: u64,
     verdicts: Vec<Verdict>,
 }
 
-impl Function {
-    /// A function of this number. `actions`: those of every verdict, by number.
+impl StageTable {
+    /// A table with this number. `actions` are those of each verdict.
     ///
     /// # Errors
-    /// Where an action cannot be here.
+    /// The first action that is not allowed here.
     ///
     /// # Panics
-    /// Where there are not as many lists of actions as verdicts.
-    pub fn new(number: u8, name: &str, kind: Kind, actions: Vec<Vec<Action>>) -> Result<Self, FunctionError> {
-        let names = kind.verdicts();
+    /// If the number of action lists is not that of verdicts.
+    pub fn new(
+        number: u8,
+        name: &str,
+        stage: AnyStage,
+        actions: Vec<Vec<Action>>,
+    ) -> Result<Self, VerdictError> {
+        let names = stage.verdicts();
         assert_eq!(names.len(), actions.len(), "every verdict has its actions");
         let verdict = |(&name, actions): (&&'static str, Vec<Action>)| {
             let steps = compile_post_cache(&actions, number)
-                .map_err(|source| FunctionError { verdict: name, source })?;
+                .map_err(|source| VerdictError { verdict: name, source })?;
             Ok(Verdict { name, actions, packets: 0, bytes: 0, steps: Steps::new(steps) })
         };
         let verdicts = names.iter().zip(actions).map(verdict).collect::<Result<_, _>>()?;
-        Ok(Self { name: name.to_owned(), kind, packets: 0, cycles: 0, verdicts })
+        Ok(Self { name: name.to_owned(), stage, packets: 0, cycles: 0, verdicts })
     }
 
-    /// Works on the packets of these lanes, each at its own time; gives the verdict of each, by lane.
+    /// A route table, whose verdicts are its next hops.
+    pub fn of_routes(routes: RouteTable) -> Self {
+        let name = routes.name.clone();
+        Self { name, stage: AnyStage::Routes(routes), packets: 0, cycles: 0, verdicts: Vec::new() }
+    }
+
+    /// Returns whether the stage must see the packets of a burst in their order.
+    pub fn is_ordered(&self) -> bool {
+        with_stage!(&self.stage, stage => is_ordered(stage))
+    }
+
+    /// Returns the route table, if the stage is one.
     #[inline]
-    pub fn process(&mut self, packets: &mut Burst, lanes: LaneMask) -> [u8; LANES_MAX] {
+    pub fn as_routes(&self) -> Option<&RouteTable> {
+        if let AnyStage::Routes(routes) = &self.stage { Some(routes) } else { None }
+    }
+
+    /// Processes the packets of these lanes and returns their verdicts.
+    #[inline]
+    pub fn process(&mut self, call: StageCall, packets: &mut Burst, lanes: LaneMask) -> Verdicts {
         let mut verdicts = [REFUSED; LANES_MAX];
         self.packets += lanes.len() as u64;
-        match &mut self.kind {
-            Kind::Filter(filter) => filter.process(packets, lanes, &mut verdicts),
-            Kind::Assets(assets) => assets.process(packets, lanes, &mut verdicts),
-            Kind::Nat(nat) => nat.process(packets, lanes, &mut verdicts),
-        }
+        with_stage!(&mut self.stage, stage => stage.process(call, packets, lanes, &mut verdicts));
         verdicts
     }
 
-    /// Who is to work on a lane's packet, where several workers have a share of this.
+    /// Decides on a packet and explains the decision. Changes nothing.
+    pub fn dry_run(&self, call: StageCall, packet: StagePacket<'_>) -> Explanation {
+        with_stage!(&self.stage, stage => stage.explain(call, packet, &stage.decide(call, packet)))
+    }
+
+    /// Returns the worker that owns the state of a lane's packet.
     #[inline]
     pub fn owner(&mut self, packets: &mut Burst, lane: usize) -> Owner {
-        let worker = match &mut self.kind {
-            Kind::Filter(filter) => filter.owner(&packets.keys[lane], &packets.headers[lane]),
-            Kind::Assets(assets) => assets.owner(&packets.keys[lane], &packets.headers[lane]),
-            Kind::Nat(nat) => return nat.owner(packets, lane),
-        };
-        worker.map_or(Owner::Anyone, Owner::Worker)
+        with_stage!(&mut self.stage, stage => stage.owner(packets, lane))
     }
 
-    /// Whether two workers may have a packet's state, so that one does half, and the other the rest.
+    /// Returns the workers that own the state of lanes' packets.
+    pub fn owners(&mut self, packets: &mut Burst, lanes: LaneMask) -> Owners {
+        with_stage!(&mut self.stage, stage => {
+            Owners::collect(lanes, stage.shard().me, |lane| stage.owner(packets, lane))
+        })
+    }
+
+    /// Returns the other worker that [`owner`](Self::owner) would name for a packet, or [`Owner::Any`] if this worker
+    /// processes it. Changes nothing.
+    pub fn decide_owner(&self, packet: StagePacket<'_>) -> Owner {
+        with_stage!(&self.stage, stage => match stage.decide_owner(packet) {
+            Owner::Worker(worker) if worker == stage.shard().me => Owner::Any,
+            owner => owner,
+        })
+    }
+
+    /// Returns whether two workers may share the work on one packet.
     #[inline]
     pub fn has_halves(&self) -> bool {
-        matches!(&self.kind, Kind::Nat(nat) if nat.turns_packets_round())
+        with_stage!(&self.stage, stage => stage.has_halves())
     }
 
-    /// The same for lanes, as told to the worker whose share this is.
-    pub fn owners(&mut self, packets: &mut Burst, lanes: LaneMask) -> Owners {
-        let worker = |worker: Option<usize>| worker.map_or(Owner::Anyone, Owner::Worker);
-        match &mut self.kind {
-            Kind::Filter(filter) => Owners::ask(lanes, filter.share().me, |lane| {
-                worker(filter.owner(&packets.keys[lane], &packets.headers[lane]))
-            }),
-            Kind::Assets(assets) => Owners::ask(lanes, assets.share().me, |lane| {
-                worker(assets.owner(&packets.keys[lane], &packets.headers[lane]))
-            }),
-            Kind::Nat(nat) => Owners::ask(lanes, nat.share().me, |lane| nat.owner(packets, lane)),
-        }
-    }
-
-    /// What to do with a packet that got a verdict, which is counted; none where it is refused.
+    /// Counts a packet with a verdict and returns the verdict's steps; none if the packet is refused.
     #[inline]
-    pub fn take(&mut self, verdict: u8, bytes: u64) -> Option<&Steps> {
-        let verdict = self.verdicts.get_mut(usize::from(verdict))?;
+    pub fn count(&mut self, verdict: u32, bytes: u64) -> Option<&Steps> {
+        if let AnyStage::Routes(routes) = &mut self.stage {
+            return Some(routes.count(verdict, bytes));
+        }
+        let verdict = self.verdicts.get_mut(verdict as usize)?;
         verdict.packets += 1;
         verdict.bytes += bytes;
         Some(&verdict.steps)
     }
 
-    /// What to do with packets that got a verdict.
+    /// Returns the steps of a verdict.
     ///
     /// # Panics
-    /// Where there is no such verdict, or they are refused.
+    /// If there is no such verdict, or the packet is refused.
     #[inline]
-    pub fn steps(&self, verdict: u8) -> &Steps {
-        &self.verdicts[usize::from(verdict)].steps
+    pub fn steps(&self, verdict: u32) -> &Steps {
+        match &self.stage {
+            AnyStage::Routes(routes) => routes.steps(verdict),
+            _ => &self.verdicts[verdict as usize].steps,
+        }
     }
 
-    /// The verdicts, by number.
+    /// Returns the verdicts with their counters, by number; none of a route table, which has [next hops](RouteTable::next_hops).
     pub fn verdicts(&self) -> &[Verdict] {
         &self.verdicts
     }
 
-    /// Removes what has been idle for too long, of as much as is looked at in one go: for when no packet comes.
-    pub fn age(&mut self, now_ns: u64) {
-        match &mut self.kind {
-            Kind::Filter(filter) => filter.age(now_ns),
-            Kind::Assets(assets) => assets.age(now_ns),
-            Kind::Nat(nat) => nat.age(now_ns),
-        }
+    /// Returns a verdict and its actions as text.
+    pub fn describe(&self, verdict: u32) -> String {
+        let verdict = match &self.stage {
+            AnyStage::Routes(routes) => match routes.hop(verdict) {
+                Some(hop) => return format!("next hop {}", hop.name),
+                None if routes.miss_to_controller => return "no route: to the controller".to_owned(),
+                None => return "no route: dropped".to_owned(),
+            },
+            _ => &self.verdicts[verdict as usize],
+        };
+        format!("verdict {} \u{2192} {}", verdict.name, print_actions(&verdict.actions))
     }
 
-    /// Bytes of its tables.
+    /// Removes entries that are idle, up to the budget of one packet: for times without packets.
+    pub fn age(&mut self, now_ns: u64) {
+        with_stage!(&mut self.stage, stage => stage.age(now_ns));
+    }
+
+    /// Returns the bytes of the stage's tables.
     pub fn table_bytes(&self) -> usize {
-        match &self.kind {
-            Kind::Filter(filter) => filter.table_bytes(),
-            Kind::Assets(assets) => assets.table_bytes(),
-            Kind::Nat(nat) => nat.table_bytes(),
-        }
+        with_stage!(&self.stage, stage => stage.table_bytes())
     }
 }

@@ -1,15 +1,15 @@
-//! Tables of routes: where packets go by their destination.
+//! Route tables: the next hop of a packet by its destination address.
 //!
-//! Rule tables are in front of a cache of megaflows; a table of routes is behind it. Were routes rules, each
-//! prefix would become a megaflow, and those of longer prefixes inside it further masks: a full table of routes would
-//! make dozens of masks and hundreds of thousands of megaflows. Looking up a burst of addresses in a forwarding table
-//! costs less than one mask. So a path ends with [`Step::Enter`], and those packets of a burst that have come there
-//! are looked up together.
+//! Rule tables are in front of the megaflow cache; a route table is behind it. If routes were rules, each prefix would
+//! become a megaflow, and the longer prefixes inside it further masks: a full table of routes would make dozens of masks
+//! and hundreds of thousands of megaflows. A batch lookup in a forwarding table costs less than one mask. So a path ends
+//! with [`Step::Enter`], and the packets of a burst that have reached the table are looked up together.
 //!
-//! A next hop is a list of actions, or a group of other next hops of which the packet's flow picks one.
+//! A next hop is a list of actions, or a group of other next hops of which the packet's flow picks one. To the datapath
+//! the table is a [`StatefulStage`] whose verdicts are next hops. Packets change only its counters, so it is not
+//! [ordered](StatefulStage::ORDERED) and has no owner.
 
-use schemars::JsonSchema;
-use serde::Deserialize;
+use std::fmt;
 use std::sync::Arc;
 
 use flowlane::cache::flow_hash::FlowHash;
@@ -22,48 +22,52 @@ use flowlane::route::ecmp::{GroupConfig, GroupError, GroupReader, Groups, Member
 use flowlane::route::engine::{AnyFib, Engine, Family};
 use flowlane::route::{Address, BuildError, Fib, FibConfig, HopSize, Prefix, Rib, RibError};
 use flowlane::rule::Action;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
+use super::shard::{Owner, Shard};
+use super::{Explanation, StageCall, StagePacket, StatefulStage, Verdicts};
+use crate::packet::Burst;
 use crate::ruleset::{PostCacheError, Step, Steps, compile_post_cache};
 
-/// What a next hop of a table is to be.
+/// The definition of a next hop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HopSpec {
-    /// These actions; the last may be a `goto_table`.
+    /// A list of actions; the last may be a `goto_table`.
     Actions(Vec<Action>),
     /// One of these next hops (by position) for each flow, in proportion to the weights.
     Group(Vec<(usize, u32)>),
 }
 
-/// What happens to the packets of a route.
+/// A next hop with its counters.
 #[derive(Clone, Debug)]
 pub struct NextHop {
-    /// Its name in routes and reports.
+    /// The name in routes and reports.
     pub name: String,
-    /// What it is.
     pub spec: HopSpec,
-    /// Packets that it was done to.
+    /// Packets sent to it.
     pub packets: u64,
     pub bytes: u64,
 }
 
-/// Why a table of routes does not take something.
+/// The reason why a route table cannot be built.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RouteTableError {
-    /// An action that cannot be here.
+    /// An action that is not allowed here.
     #[error("next hop `{name}`: {source}")]
     Action {
         /// The next hop.
         name: String,
-        /// What is wrong with it.
+        /// The problem with it.
         source: PostCacheError,
     },
-    /// A group that cannot be.
+    /// An invalid group.
     #[error("next hop `{name}`: {source}")]
     Group {
         /// The next hop.
         name: String,
-        /// What is wrong with it.
+        /// The problem with it.
         source: GroupError,
     },
     /// Too many routes.
@@ -74,14 +78,14 @@ pub enum RouteTableError {
     Build(#[from] BuildError),
 }
 
-/// The answer for an address without a route. Next hops are numbered from 1 on, in order.
-const NO_ROUTE: u64 = 0;
+/// The verdict of an address without a route. Next hops are numbered from 1 on, in order.
+const NO_ROUTE: u32 = 0;
 
 /// Routes and next hops.
 pub struct RouteTable {
-    /// For reports; empty where none was given.
+    /// The name in reports; may be empty.
     pub name: String,
-    /// Whether packets without a route go to the controller port; else they are dropped.
+    /// Packets without a route go to the controller port; else they are dropped.
     pub miss_to_controller: bool,
     /// Packets without a route.
     pub missed: u64,
@@ -90,60 +94,54 @@ pub struct RouteTable {
     groups: GroupReader,
 }
 
-/// What all workers go by.
+/// The part that all workers share.
 struct Routes {
     v4: Forwarding<u32>,
     v6: Forwarding<u128>,
-    /// What is done with packets: first with those without a route, then for each next hop.
+    /// The steps of packets without a route, then those of each next hop.
     steps: Vec<Steps>,
     flow_hash: FlowHash,
-}
-
-/// The packets of a burst that meet a table of routes, and what was found for them.
-#[derive(Debug)]
-pub struct Found {
-    next_hops: [u64; LANES_MAX],
 }
 
 /// How routes are looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FibEngine {
-    /// By what suits the routes.
+    /// The engine that suits the routes.
     #[default]
     Auto,
-    /// By the structure that stays in the caches.
+    /// The compressed structure, which stays in the caches.
     Compact,
-    /// By a table of all first 24 bits, DIR-24-8, for IPv4; by the compact structure for IPv6.
+    /// A table of all first 24 bits (DIR-24-8) for IPv4; the compressed structure for IPv6.
     Direct,
 }
 
-/// How a table of routes is to be.
+/// The settings of a route table.
 #[derive(Clone, Debug, Default)]
 pub struct RouteTableConfig {
     pub number: u8,
-    /// Its name in reports.
+    /// The name in reports.
     pub name: String,
-    /// Whether packets without a route go to the controller port; else they are dropped.
+    /// Packets without a route go to the controller port; else they are dropped.
     pub miss_to_controller: bool,
-    /// The most routes of each family.
+    /// The maximum number of routes of each family.
     pub routes_max: usize,
-    /// The most bytes that the forwarding table of each family may take.
+    /// The maximum size of the forwarding table of each family, in bytes.
     pub memory_max: usize,
     /// How routes are looked up.
     pub engine: FibEngine,
-    /// Keys the hash by which flows pick members of groups.
+    /// The key of the hash by which flows pick members of groups.
     pub seed: u64,
 }
 
 impl RouteTable {
-    /// A table with these next hops, and routes to them (by position).
+    /// A table with these next hops, and routes to them by position.
     ///
     /// # Errors
-    /// Where a next hop cannot be as it is asked for, or the routes do not fit.
+    /// If a next hop is invalid, or the routes do not fit.
     ///
     /// # Panics
-    /// Where a route leads to a next hop that is not there.
+    /// If a route leads to a next hop that does not exist.
     pub fn new(
         config: RouteTableConfig,
         hops: Vec<(String, HopSpec)>,
@@ -153,8 +151,7 @@ impl RouteTable {
         let groups_max = hops.iter().filter(|(_, spec)| matches!(spec, HopSpec::Group(_))).count();
         let first = hops.len() as u64 + 1;
         let groups = GroupConfig { first, groups_max, memory_max: usize::MAX, ..GroupConfig::default() };
-        let mut groups =
-            Groups::new(groups).expect("no bucket is too many for next hops that stand in memory");
+        let mut groups = Groups::new(groups).expect("buckets of next hops fit in memory");
         let mut numbers = Vec::new();
         let mut made = Vec::new();
         let to_controller = Step::Do(Action::Controller { max_len: u16::MAX });
@@ -196,7 +193,7 @@ impl RouteTable {
         })
     }
 
-    /// The same routes for another worker, with counters of its own.
+    /// Returns a table with the same routes for another worker, with counters of its own.
     pub fn share(&self) -> Self {
         let hop = |hop: &NextHop| NextHop { packets: 0, bytes: 0, ..hop.clone() };
         Self {
@@ -209,121 +206,151 @@ impl RouteTable {
         }
     }
 
-    /// The next hops, in order.
+    /// Returns the next hops, in order.
     pub fn next_hops(&self) -> &[NextHop] {
         &self.hops
     }
 
-    /// Number of routes.
+    /// Returns the number of routes.
     pub fn len(&self) -> usize {
         self.routes.v4.rib.len() + self.routes.v6.rib.len()
     }
 
-    /// Whether there are no routes.
+    /// Returns whether there is no route.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The engines of IPv4 and of IPv6, by name; one where they have the same.
+    /// Returns the names of the engines of IPv4 and of IPv6, or the one name of both.
     pub fn engines(&self) -> String {
         let [v4, v6] = [self.routes.v4.fib.engine(), self.routes.v6.fib.engine()];
         if v4 == v6 { v4.to_string() } else { format!("{v4} and {v6}") }
     }
 
-    /// Bytes of routes and forwarding tables.
-    pub fn table_bytes(&self) -> usize {
-        self.routes.v4.table_bytes() + self.routes.v6.table_bytes()
-    }
-
-    /// Looks up where the packets of these lanes go.
-    pub fn find(&self, keys: &[FlowKey], lanes: LaneMask) -> Found {
-        let mut found = Found { next_hops: [NO_ROUTE; LANES_MAX] };
+    /// Looks up the next hops of these lanes.
+    #[inline]
+    fn find(&self, keys: &[FlowKey], lanes: LaneMask, verdicts: &mut Verdicts) {
         let (mut v4, mut v6) = (Gathered::new(), Gathered::new());
         for lane in lanes.lanes() {
             let key = &keys[lane];
+            verdicts[lane] = NO_ROUTE;
             match key.word(word::VLAN_ETH_TYPE) as u16 {
                 ether_type::IPV4 => v4.push(lane, key.word(word::IPV4_DST)),
                 ether_type::IPV6 => v6.push(lane, key.get(Field::Ipv6Dst)),
                 _ => {}
             }
         }
-        v4.look_up(&self.routes.v4.fib, &mut found);
-        v6.look_up(&self.routes.v6.fib, &mut found);
+        v4.look_up(&self.routes.v4.fib, verdicts);
+        v6.look_up(&self.routes.v6.fib, verdicts);
         for lane in lanes.lanes() {
-            let next_hop = &mut found.next_hops[lane];
-            if *next_hop > self.hops.len() as u64 {
-                *next_hop = self.groups.resolve(*next_hop, self.routes.flow_hash.of(&keys[lane]));
+            let next_hop = &mut verdicts[lane];
+            if *next_hop as usize > self.hops.len() {
+                let group = u64::from(*next_hop);
+                *next_hop = self.groups.resolve(group, self.routes.flow_hash.of(&keys[lane])) as u32;
             }
         }
-        found
     }
 
-    /// The number that [`take`](Self::take) would give for a packet with this key, and why: its route, and the next hop that
-    /// its flow picks. Counts nothing.
-    pub fn explain(&self, key: &FlowKey) -> (u32, String) {
-        let number = self.find(std::slice::from_ref(key), LaneMask::first(1)).next_hops[0];
+    /// Returns the reason for a next hop: the route, and the member that the flow picks.
+    fn reason(&self, key: &FlowKey, verdict: u32) -> String {
         let (v4, v6) = (key.word(word::IPV4_DST), key.get(Field::Ipv6Dst));
         let (destination, route) = match key.word(word::VLAN_ETH_TYPE) as u16 {
             ether_type::IPV4 => (v4.to_ip(), self.routes.v4.route(v4)),
             ether_type::IPV6 => (v6.to_ip(), self.routes.v6.route(v6)),
-            _ => return (number as u32, "no route: neither IPv4 nor IPv6".to_owned()),
+            _ => return "no route: neither IPv4 nor IPv6".to_owned(),
         };
-        let Some((prefix, first)) = route else {
-            return (number as u32, format!("no route for {destination}"));
-        };
-        let name = |number: u64| {
-            let hop = number.checked_sub(1).and_then(|position| self.hops.get(position as usize));
-            hop.map_or("", |hop| hop.name.as_str())
-        };
-        let why = match self.groups_by_number().find(|(group, _)| *group == first) {
+        let Some((prefix, first)) = route else { return format!("no route for {destination}") };
+        let name = self.hop(verdict).map_or("", |hop| hop.name.as_str());
+        match self.groups_by_number().find(|(group, _)| *group == first) {
             Some((_, group)) => {
-                format!(
-                    "route {prefix} to group `{}`, of which the flow picks `{}`",
-                    group.name,
-                    name(number)
-                )
+                format!("route {prefix} to group `{}`, of which the flow picks `{name}`", group.name)
             }
-            None => format!("route {prefix} to next hop `{}`", name(number)),
-        };
-        (number as u32, why)
+            None => format!("route {prefix} to next hop `{name}`"),
+        }
     }
 
-    /// The groups, each with the number that stands for it in tables.
+    /// Returns the next hop of a verdict; none without a route.
+    pub fn hop(&self, verdict: u32) -> Option<&NextHop> {
+        self.hops.get(verdict.checked_sub(1)? as usize)
+    }
+
+    /// Returns the groups, each with its number in the forwarding tables.
     fn groups_by_number(&self) -> impl Iterator<Item = (u64, &NextHop)> {
         let groups = self.hops.iter().filter(|hop| matches!(hop.spec, HopSpec::Group(_)));
         (self.hops.len() as u64 + 1..).zip(groups)
     }
 
-    /// Counts the packet of a lane. Gives the number of its [steps](Self::steps).
-    pub fn take(&mut self, found: &Found, lane: usize, bytes: u64) -> u32 {
-        let number = found.next_hops[lane];
-        let Some(hop) = number.checked_sub(1).and_then(|p| self.hops.get_mut(p as usize)) else {
-            self.missed += 1;
-            return NO_ROUTE as u32;
-        };
-        hop.packets += 1;
-        hop.bytes += bytes;
-        number as u32
+    /// Counts a packet with a verdict and returns its steps.
+    #[inline]
+    pub(super) fn count(&mut self, verdict: u32, bytes: u64) -> &Steps {
+        match verdict.checked_sub(1).and_then(|position| self.hops.get_mut(position as usize)) {
+            Some(hop) => (hop.packets, hop.bytes) = (hop.packets + 1, hop.bytes + bytes),
+            None => self.missed += 1,
+        }
+        self.steps(verdict)
     }
 
-    /// What is done with packets.
-    ///
-    /// # Panics
-    /// Where [`take`](Self::take) has not given this number.
+    /// Returns the steps of a verdict.
     #[inline]
-    pub fn steps(&self, number: u32) -> &Steps {
-        &self.routes.steps[number as usize]
+    pub(super) fn steps(&self, verdict: u32) -> &Steps {
+        &self.routes.steps[verdict as usize]
     }
 }
 
-/// Routes of one family, and the table that they are looked up in.
+impl StatefulStage for RouteTable {
+    const KIND: &'static str = "routes";
+    /// Without a route. Each next hop is a further verdict.
+    const VERDICTS: &'static [&'static str] = &["no route"];
+    const ORDERED: bool = false;
+    type Decision = u32;
+
+    #[inline]
+    fn process(&mut self, _: StageCall, packets: &mut Burst, lanes: LaneMask, verdicts: &mut Verdicts) {
+        self.find(&packets.keys, lanes, verdicts);
+    }
+
+    fn decide(&self, _: StageCall, packet: StagePacket<'_>) -> u32 {
+        let mut verdicts = [NO_ROUTE; LANES_MAX];
+        self.find(std::slice::from_ref(packet.key), LaneMask::first(1), &mut verdicts);
+        verdicts[0]
+    }
+
+    fn explain(&self, _: StageCall, packet: StagePacket<'_>, decision: &u32) -> Explanation {
+        Explanation::unchanged(*decision, self.reason(packet.key, *decision))
+    }
+
+    fn shard(&self) -> Shard {
+        Shard::default()
+    }
+
+    fn decide_owner(&self, _: StagePacket<'_>) -> Owner {
+        Owner::Any
+    }
+
+    fn age(&mut self, _: u64) {}
+
+    fn table_bytes(&self) -> usize {
+        self.routes.v4.table_bytes() + self.routes.v6.table_bytes()
+    }
+}
+
+impl fmt::Debug for RouteTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RouteTable")
+            .field("name", &self.name)
+            .field("routes", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The routes of one address family and their forwarding table.
 struct Forwarding<A: Family> {
     rib: Rib<A>,
     fib: AnyFib<A>,
 }
 
 impl<A: Family> Forwarding<A> {
-    /// `numbers`: what stands for each next hop in tables. `direct`: the engine of [`FibEngine::Direct`].
+    /// `numbers` are those of the next hops in the forwarding table, `direct` is the engine of [`FibEngine::Direct`].
     fn new(
         config: &RouteTableConfig,
         routes: &[(Prefix<A>, usize)],
@@ -334,8 +361,9 @@ impl<A: Family> Forwarding<A> {
         for &(prefix, position) in routes {
             rib.insert(prefix, numbers[position])?;
         }
-        let shape =
-            FibConfig::new(HopSize::B4).with_default_next_hop(NO_ROUTE).with_memory_max(config.memory_max);
+        let shape = FibConfig::new(HopSize::B4)
+            .with_default_next_hop(NO_ROUTE.into())
+            .with_memory_max(config.memory_max);
         let by_name = |engine| A::build(engine, &rib, &shape).expect("every family has both");
         let fib = match config.engine {
             FibEngine::Auto => AnyFib::build(&rib, &shape),
@@ -349,13 +377,13 @@ impl<A: Family> Forwarding<A> {
         self.rib.table_bytes() + self.fib.table_bytes()
     }
 
-    /// The longest prefix that an address is in, as text, and the number of its next hop.
+    /// Returns the longest prefix that contains an address, as text, and the number of its next hop.
     fn route(&self, address: A) -> Option<(String, u64)> {
         self.rib.lookup(address).map(|(prefix, number)| (prefix.to_string(), number))
     }
 }
 
-/// Addresses of one family, one behind the other.
+/// A dense batch of addresses of one family.
 struct Gathered<A> {
     addresses: [A; LANES_MAX],
     lanes: [u8; LANES_MAX],
@@ -372,13 +400,13 @@ impl<A: Address> Gathered<A> {
         self.len += 1;
     }
 
-    fn look_up(&self, fib: &impl Fib<A>, found: &mut Found) {
-        let mut next_hops = [NO_ROUTE; LANES_MAX];
+    fn look_up(&self, fib: &impl Fib<A>, verdicts: &mut Verdicts) {
+        let mut next_hops = [u64::from(NO_ROUTE); LANES_MAX];
         if self.len > 0 {
             fib.lookup_batch(&self.addresses[..self.len], &mut next_hops[..self.len]);
         }
         for (lane, next_hop) in self.lanes[..self.len].iter().zip(next_hops) {
-            found.next_hops[usize::from(*lane)] = next_hop;
+            verdicts[usize::from(*lane)] = next_hop as u32;
         }
     }
 }

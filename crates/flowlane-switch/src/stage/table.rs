@@ -1,46 +1,48 @@
-//! A table of one key an entry: a cuckoo table from keys to entries that age.
+//! A cuckoo table of entries that age, one key each.
 
 use flowlane::cuckoo::{CuckooConfig, CuckooWriter};
 
 use super::ageing::{Aged, FULL_BUDGET};
 
-/// What an entry holds beside its key.
+/// A key and its value.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<const W: usize, T> {
     pub key: [u32; W],
-    /// The rest.
     pub value: T,
 }
 
-/// What a table would answer.
+/// The state of the entry that a lookup returned, at the time of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Peeked {
+pub enum Found {
     /// There is no entry.
     Absent,
-    /// There is one that has been idle for too long: it would go.
-    Due(u32),
-    /// The entry.
+    /// The entry has been idle for too long; [`AgedTable::commit`] removes it.
+    Expired(u32),
+    /// The entry counts.
     Live(u32),
 }
 
-impl Peeked {
-    /// The answer where this entry was found.
+impl Found {
+    /// Classifies the entry that a lookup returned.
+    #[inline]
     pub fn of<T: Copy>(entries: &Aged<T>, found: Option<u32>, now: u32) -> Self {
         match found {
             None => Self::Absent,
-            Some(at) if entries.is_due(at, now) => Self::Due(at),
+            Some(at) if entries.is_due(at, now) => Self::Expired(at),
             Some(at) => Self::Live(at),
         }
     }
 
-    /// The entry, where it is not due.
+    /// Returns the live entry.
+    #[inline]
     pub fn live(self) -> Option<u32> {
         if let Self::Live(at) = self { Some(at) } else { None }
     }
 
-    /// The entry that is due.
-    pub fn due(self) -> Option<u32> {
-        if let Self::Due(at) = self { Some(at) } else { None }
+    /// Returns the expired entry.
+    #[inline]
+    pub fn expired(self) -> Option<u32> {
+        if let Self::Expired(at) = self { Some(at) } else { None }
     }
 }
 
@@ -49,85 +51,84 @@ impl Peeked {
 pub struct AgedTable<const W: usize, T> {
     keys: CuckooWriter<W>,
     pub entries: Aged<Entry<W, T>>,
-    /// Entries that came or went: what was found before a change may not be so any more.
+    /// The number of insertions and removals: earlier lookups may be stale after one.
     changes: u64,
-    /// Entries that went because they were idle.
+    /// The number of entries removed for being idle.
     aged: u64,
 }
 
-/// How many entries a table begins with room for.
+/// The initial capacity of a table.
 const ENTRIES_AT_FIRST: usize = 1024;
 
-/// A cuckoo table for up to so many keys that begins small.
+/// A cuckoo table of up to `entries_max` keys that begins small.
 pub(super) fn keys<const W: usize>(entries_max: usize, seed: u32) -> CuckooWriter<W> {
     CuckooWriter::new(&CuckooConfig::new(entries_max, seed).growing_from(ENTRIES_AT_FIRST))
 }
 
 impl<const W: usize, T: Copy> AgedTable<W, T> {
-    /// An empty table for up to so many entries.
+    /// An empty table of up to `entries_max` entries.
     pub fn new(entries_max: usize, seed: u32) -> Self {
         Self { keys: keys(entries_max, seed), entries: Aged::new(entries_max), changes: 0, aged: 0 }
     }
 
+    /// Returns the table of keys, for batch lookups.
     #[inline]
     pub fn keys(&self) -> &CuckooWriter<W> {
         &self.keys
     }
 
-    /// Changes whenever an entry comes or goes.
+    /// Returns a number that changes with every insertion and removal.
     #[inline]
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// What was found for a key, at a time when [`changes`](Self::changes) was this; looked up again where entries have
-    /// come or gone since.
+    /// Returns `found`, looked up when [`changes`](Self::changes) was this number, or the result of another lookup if
+    /// entries have been inserted or removed since.
     #[inline]
     pub fn since(&self, changes: u64, key: &[u32; W], found: Option<u32>) -> Option<u32> {
         if self.changes == changes { found } else { self.keys.lookup(key) }
     }
 
-    /// Entries that went because they were idle.
+    /// Returns the number of entries removed for being idle.
     pub fn aged(&self) -> u64 {
         self.aged
     }
 
-    /// Bytes of keys and entries.
+    /// Returns the bytes of keys and entries.
     pub fn table_bytes(&self) -> usize {
         self.keys.table_bytes() + self.keys.writer_bytes() + self.entries.table_bytes()
     }
 
-    /// The entry of a key, unless it has been idle for too long: then it goes.
+    /// Classifies the entry that a lookup returned, without a change.
     #[inline]
-    pub fn find(&mut self, key: &[u32; W], now: u32) -> Option<u32> {
-        let at = self.keys.lookup(key)?;
-        self.unless_due(at, now)
+    pub fn decide(&self, found: Option<u32>, now: u32) -> Found {
+        Found::of(&self.entries, found, now)
     }
 
-    /// An entry that was found, unless it has been idle for too long: then it goes.
+    /// Removes the entry if it has expired. Returns the live one.
     #[inline]
-    pub fn unless_due(&mut self, at: u32, now: u32) -> Option<u32> {
-        if self.entries.is_due(at, now) {
+    pub fn commit(&mut self, found: Found) -> Option<u32> {
+        if let Found::Expired(at) = found {
             self.remove_aged(at);
-            return None;
         }
-        Some(at)
+        found.live()
     }
 
-    /// What [`find`](Self::find) would find.
-    pub fn peek(&self, key: &[u32; W], now: u32) -> Peeked {
-        Peeked::of(&self.entries, self.keys.lookup(key), now)
+    /// Looks a key up without a change.
+    #[inline]
+    pub fn find(&self, key: &[u32; W], now: u32) -> Found {
+        self.decide(self.keys.lookup(key), now)
     }
 
-    /// How many new entries a packet of this tick would find room for, for whose keys this was found.
-    ///
-    /// Where there is room, cuckoo tables may still refuse a key; that is not foreseen.
-    pub fn places(&self, peeked: &[Peeked], now: u32) -> usize {
-        let due: Vec<u32> = peeked.iter().filter_map(|peeked| peeked.due()).collect();
-        self.entries.free() + self.entries.would_go_for_new(&due, now).len()
+    /// Previews how many entries fit beside those of a packet at this tick, for whose keys `found` was found: ageing that
+    /// the packet brings about makes room. A cuckoo table may still refuse a key, which is not foreseen.
+    pub fn room(&self, found: &[Found], now: u32) -> usize {
+        let expired: Vec<u32> = found.iter().filter_map(|found| found.expired()).collect();
+        self.entries.free() + self.entries.preview_expiry(&expired, now).len()
     }
 
-    /// Adds an entry whose key is new; none where the table is full and nothing in it is due.
+    /// Adds an entry whose key is new; none if the table is full and nothing in it is due.
     pub fn insert(&mut self, key: &[u32; W], value: T, idle: u32, now: u32) -> Option<u32> {
         if self.entries.is_full() {
             self.age(now, FULL_BUDGET);
@@ -141,7 +142,7 @@ impl<const W: usize, T: Copy> AgedTable<W, T> {
         Some(at)
     }
 
-    /// Removes what is due, looking at no more than `budget` entries.
+    /// Removes entries that are due, looking at up to `budget` entries.
     #[inline]
     pub fn age(&mut self, now: u32, mut budget: usize) {
         while let Some(at) = self.entries.due(now, &mut budget) {
@@ -152,7 +153,7 @@ impl<const W: usize, T: Copy> AgedTable<W, T> {
     /// Removes an entry.
     ///
     /// # Panics
-    /// Where there is no such entry.
+    /// If there is no such entry.
     pub fn remove(&mut self, at: u32) {
         let entry = self.entries.remove(at);
         self.keys.remove(&entry.key);

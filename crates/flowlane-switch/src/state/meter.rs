@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-/// What a meter measures.
+/// The rate of a meter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rate {
     /// Kilobits a second; a kilobit is 1000 bits.
@@ -11,7 +11,7 @@ pub enum Rate {
     Pps(u64),
 }
 
-/// A rate that all workers keep together.
+/// A token bucket that all workers share.
 #[derive(Debug)]
 pub struct Meter {
     /// Units a second: bits or packets.
@@ -30,18 +30,36 @@ struct Bucket {
     counters: MeterCounters,
 }
 
-/// Packets and bytes, of each.
+/// Packets and bytes that passed and that were dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MeterCounters {
     pub passed: (u64, u64),
     pub dropped: (u64, u64),
 }
 
+/// A decision on a packet.
+#[derive(Clone, Copy, Debug)]
+struct Decision {
+    passes: bool,
+    /// The tokens left.
+    tokens: u128,
+}
+
+impl Bucket {
+    #[inline]
+    fn commit(&mut self, decision: Decision, bytes: usize, now_ns: u64) {
+        self.tokens = decision.tokens;
+        self.last_ns = self.last_ns.max(now_ns);
+        let MeterCounters { passed, dropped } = &mut self.counters;
+        let counter = if decision.passes { passed } else { dropped };
+        *counter = (counter.0 + 1, counter.1 + bytes as u64);
+    }
+}
+
 const NS: u128 = 1_000_000_000;
 
 impl Meter {
-    /// A meter of this rate that lets `burst` (kilobits or packets, at least one packet's worth of whatever
-    /// size comes) through at once. It begins full.
+    /// A meter of this rate that lets `burst` kilobits or packets through at once, at least 1. The bucket begins full.
     pub fn new(rate: Rate, burst: u64) -> Self {
         // 2^64 kilobits are 2^114 tokens: no product here overflows.
         let (per_second, unit, bits) = match rate {
@@ -53,26 +71,28 @@ impl Meter {
         Self { per_second, bits, tokens_max, bucket: Mutex::new(bucket) }
     }
 
-    /// Whether a packet of `bytes` may pass at `now_ns`; counts it. A clock that goes backwards, or a worker whose packet is
-    /// earlier than another's, gives no tokens until it has caught up.
+    /// Decides whether a packet of `bytes` passes at `now_ns`, takes its tokens and counts it. A clock that goes backwards,
+    /// or a worker whose packet is earlier than another's, adds no tokens until it has caught up.
     pub fn allow(&self, bytes: usize, now_ns: u64) -> bool {
-        let (cost, mut bucket) = (self.cost(bytes), self.bucket());
-        bucket.tokens = self.tokens_at(&bucket, now_ns);
-        bucket.last_ns = bucket.last_ns.max(now_ns);
-        let passes = cost <= bucket.tokens;
-        bucket.tokens -= if passes { cost } else { 0 };
-        let MeterCounters { passed, dropped } = &mut bucket.counters;
-        let counter = if passes { passed } else { dropped };
-        *counter = (counter.0 + 1, counter.1 + bytes as u64);
-        passes
+        let mut bucket = self.bucket();
+        let decision = self.decide_on(&bucket, bytes, now_ns);
+        bucket.commit(decision, bytes, now_ns);
+        decision.passes
     }
 
-    /// What [`allow`](Self::allow) would say; takes no tokens and counts nothing.
-    pub fn would_allow(&self, bytes: usize, now_ns: u64) -> bool {
-        self.cost(bytes) <= self.tokens_at(&self.bucket(), now_ns)
+    /// Returns whether a packet would pass. Takes no tokens and counts nothing.
+    pub fn decide(&self, bytes: usize, now_ns: u64) -> bool {
+        self.decide_on(&self.bucket(), bytes, now_ns).passes
     }
 
-    /// What has passed and what has not.
+    #[inline]
+    fn decide_on(&self, bucket: &Bucket, bytes: usize, now_ns: u64) -> Decision {
+        let (cost, tokens) = (self.cost(bytes), self.tokens_at(bucket, now_ns));
+        let passes = cost <= tokens;
+        Decision { passes, tokens: tokens - if passes { cost } else { 0 } }
+    }
+
+    /// Returns the counters.
     pub fn counters(&self) -> MeterCounters {
         self.bucket().counters
     }
@@ -82,7 +102,7 @@ impl Meter {
         self.bucket.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The tokens at a time.
+    /// Returns the tokens at a time.
     #[inline]
     fn tokens_at(&self, bucket: &Bucket, now_ns: u64) -> u128 {
         if now_ns <= bucket.last_ns {
@@ -92,7 +112,7 @@ impl Meter {
         self.tokens_max.min(bucket.tokens.saturating_add(elapsed.saturating_mul(self.per_second)))
     }
 
-    /// What a packet takes.
+    /// Returns the tokens that a packet takes.
     #[inline]
     fn cost(&self, bytes: usize) -> u128 {
         if self.bits { bytes as u128 * 8 * NS } else { NS }
@@ -131,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_pass_does_pass_then_and_asking_takes_nothing() {
+    fn decide_predicts_allow_and_takes_no_tokens() {
         let mut passed = [0; 2];
         for seed in 0..50 {
             let mut random = Random::new(seed);
@@ -140,10 +160,10 @@ mod tests {
             for step in 0..500 {
                 now = (now + random.below(3_000_000)).saturating_sub(random.below(100_000));
                 let (bytes, before) = (random.index(3000), format!("{meter:?}"));
-                let would = meter.would_allow(bytes, now);
+                let decided = meter.decide(bytes, now);
                 assert_eq!(format!("{meter:?}"), before, "seed {seed}, step {step}");
-                assert_eq!(meter.allow(bytes, now), would, "seed {seed}, step {step}");
-                passed[usize::from(would)] += 1;
+                assert_eq!(meter.allow(bytes, now), decided, "seed {seed}, step {step}");
+                passed[usize::from(decided)] += 1;
             }
         }
         assert!(passed.iter().all(|&n| n > 1000), "{passed:?}");

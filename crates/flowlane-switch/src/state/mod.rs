@@ -1,4 +1,4 @@
-//! What packets change, and other packets see.
+//! State that packets change and other packets see.
 
-pub mod mac_table;
+pub mod fdb;
 pub mod meter;

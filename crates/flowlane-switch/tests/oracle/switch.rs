@@ -8,7 +8,7 @@ use flowlane_switch::datapath::Pipeline;
 use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 use flowlane_switch::port::{MemoryHandle, MemoryPort};
 use flowlane_switch::ruleset::Miss;
-use flowlane_switch::state::mac_table::MacTable;
+use flowlane_switch::state::fdb::Fdb;
 
 use super::ovs::{Counters, PORTS, Sent};
 use super::rules::Rules;
@@ -51,7 +51,7 @@ impl Flowlane {
             masks_max: 100,
             ..CacheConfig::default()
         };
-        let mut egress = Egress::new(MacTable::new(16, 300, 1), 1);
+        let mut egress = Egress::new(Fdb::new(16, 300, 1), 1);
         let mut ports = Vec::new();
         for number in 1..=PORTS {
             let (port, handle) = MemoryPort::new();

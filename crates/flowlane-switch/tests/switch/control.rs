@@ -17,7 +17,7 @@ use flowlane_switch::datapath::{Given, Pipeline};
 use flowlane_switch::packet::{Frame, Frames};
 use flowlane_switch::port::{MemoryPort, Port, PortError, Received};
 use flowlane_switch::ruleset::Miss;
-use flowlane_switch::state::mac_table::MacTable;
+use flowlane_switch::state::fdb::Fdb;
 
 /// Destination ports of packets, each of which has a rule or none.
 const SLOTS: u16 = 6;
@@ -177,7 +177,7 @@ fn switch(seed: u64, acknowledged: &Acknowledged) -> (Worker, u8, Arc<AtomicU64>
         _ => CacheConfig { megaflows_max: 0, ..CacheConfig::default() },
     };
     let (sent, made) = (Sent::default(), Arc::default());
-    let mut egress = Egress::new(MacTable::new(100, 300, 1), 1);
+    let mut egress = Egress::new(Fdb::new(100, 300, 1), 1);
     let sink = |controller| {
         let (acknowledged, sent) = (acknowledged.clone(), sent.clone());
         Sink { acknowledged, sent, controller, random: Random(seed + 9) }
@@ -329,7 +329,7 @@ fn still(rules: &str) -> (Worker, Control) {
     for rule in read(rules, "rules", None, &ReadOptions::default()).unwrap() {
         pipeline.add_rule(rule).unwrap();
     }
-    let mut egress = Egress::new(MacTable::new(100, 300, 1), 1);
+    let mut egress = Egress::new(Fdb::new(100, 300, 1), 1);
     for number in 1..=3 {
         egress.ports.add(PortSlot::new(PortNo(number), "", "", Box::new(MemoryPort::new().0)));
     }

@@ -7,7 +7,7 @@ use flowlane_switch::datapath::Pipeline;
 use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, PortSlot, Worker};
 use flowlane_switch::port::{MemoryHandle, MemoryPort};
 use flowlane_switch::ruleset::Miss;
-use flowlane_switch::state::mac_table::MacTable;
+use flowlane_switch::state::fdb::Fdb;
 
 /// Returns the frames that leave through port 2 of a switch with these rules, in tables 0 and 1, for a frame on port 1.
 fn sent(rules: &str, frame: &[u8]) -> Vec<Vec<u8>> {
@@ -18,7 +18,7 @@ fn sent(rules: &str, frame: &[u8]) -> Vec<Vec<u8>> {
     for rule in read(rules, "rules", None, &ReadOptions::default()).unwrap_or_else(|e| panic!("{e}")) {
         pipeline.add_rule(rule).expect("the rules are right");
     }
-    let mut egress = Egress::new(MacTable::new(64, 300, 1), 1);
+    let mut egress = Egress::new(Fdb::new(64, 300, 1), 1);
     let mut handles = Vec::new();
     for number in 1..=2 {
         let (port, handle) = MemoryPort::new();

@@ -13,7 +13,7 @@ use flowlane_switch::datapath::Pipeline;
 use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
 use flowlane_switch::port::{GenConfig, GenPort, GenProfile, NullPort, PortError};
 use flowlane_switch::ruleset::Miss;
-use flowlane_switch::state::mac_table::MacTable;
+use flowlane_switch::state::fdb::Fdb;
 
 use super::{BATCH, failed};
 use crate::figure::Figure;
@@ -114,7 +114,7 @@ impl Traffic {
             seed: 12345,
             ..CacheConfig::default()
         };
-        let mut egress = Egress::new(MacTable::new(16, 300, 1), 1);
+        let mut egress = Egress::new(Fdb::new(16, 300, 1), 1);
         let source = GenPort::new(self.source.clone()).map_err(port_failed)?;
         egress.ports.add(PortSlot::new(PortNo(1), "source", "", Box::new(source)));
         egress.ports.add(PortSlot::new(PortNo(2), "sink", "", Box::new(NullPort)));

@@ -9,7 +9,7 @@ use super::functions::{counted, function, rule};
 use super::*;
 use crate::stage::ageing::idle_ticks;
 use crate::stage::nat::Forward;
-use crate::stage::{AssetConfig, Assets, Filter, FilterConfig, Kind, Nat, NatConfig};
+use crate::stage::{AnyStage, AssetConfig, Assets, Filter, FilterConfig, Nat, NatConfig};
 use crate::state::meter::{Meter, Rate};
 
 const SECOND: u64 = 1_000_000_000;
@@ -44,7 +44,7 @@ fn replaying(
     cache: CacheConfig,
 ) -> (Worker, Sent) {
     let sent = Sent::default();
-    let mut egress = Egress::new(MacTable::new(4, 20, 1), 1);
+    let mut egress = Egress::new(Fdb::new(4, 20, 1), 1);
     egress.controller = Some(Box::new(Recorder(CONTROLLER, sent.clone())));
     egress.meters.insert(1, Arc::new(Meter::new(Rate::Pps(1), 1)));
     for number in 1..=4u32 {
@@ -64,10 +64,10 @@ fn pipeline(rules: &[Rule]) -> Pipeline {
     }
     let fields = vec![Field::TpSrc, Field::TpDst];
     let filter = FilterConfig { learn: true, idle: idle_ticks(5), ..FilterConfig::new(fields, 3) };
-    let filter = Kind::Filter(Filter::new(&filter).unwrap());
-    pipeline.add_function(5, function(5, filter, vec![vec![go(6)], vec![out(4), go(6)]]));
-    let assets = Kind::Assets(Assets::new(AssetConfig { idle: idle_ticks(3), ..AssetConfig::new(3) }));
-    pipeline.add_function(6, function(6, assets, vec![vec![go(7)], vec![Action::Normal, go(7)]]));
+    let filter = AnyStage::Filter(Filter::new(&filter).unwrap());
+    pipeline.add_stage(5, function(5, filter, vec![vec![go(6)], vec![out(4), go(6)]]));
+    let assets = AnyStage::Assets(Assets::new(AssetConfig { idle: idle_ticks(3), ..AssetConfig::new(3) }));
+    pipeline.add_stage(6, function(6, assets, vec![vec![go(7)], vec![Action::Normal, go(7)]]));
     let forward = Forward { proto: ip_proto::UDP, outside: (0x0a01_0001, 53), inside: (0x0a00_0002, 4000) };
     let mut nat = NatConfig {
         forwards: vec![forward],
@@ -75,9 +75,9 @@ fn pipeline(rules: &[Rule]) -> Pipeline {
         ..NatConfig::new(vec![Prefix::truncated(0x0a00_0000, 16)], vec![(0x0a01_0001, 0x0a01_0001)], 4)
     };
     nat.idle.udp = idle_ticks(10);
-    let nat = Kind::Nat(Nat::new(nat).unwrap());
+    let nat = AnyStage::Nat(Nat::new(nat).unwrap());
     let pop = vec![Action::PopVlan, go(9)];
-    pipeline.add_function(7, function(7, nat, vec![vec![out(3)], pop, vec![Action::InPort], vec![go(9)]]));
+    pipeline.add_stage(7, function(7, nat, vec![vec![out(3)], pop, vec![Action::InPort], vec![go(9)]]));
     for rule in rules {
         let leads = rule.actions.iter().any(|a| matches!(a, Action::Goto(_)));
         let mut actions: Vec<Action> =

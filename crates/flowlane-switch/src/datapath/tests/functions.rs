@@ -9,10 +9,12 @@ use super::*;
 use crate::control::Control;
 use crate::stage::nat::Forward;
 use crate::stage::route::{HopSpec, RouteTable, RouteTableConfig};
-use crate::stage::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig};
+use crate::stage::{
+    AnyStage, AssetConfig, Assets, Filter, FilterConfig, Lookups, Nat, NatConfig, StageTable,
+};
 
-pub(super) fn function(number: u8, kind: Kind, actions: Vec<Vec<Action>>) -> Function {
-    Function::new(number, "", kind, actions).expect("the actions are right")
+pub(super) fn function(number: u8, kind: AnyStage, actions: Vec<Vec<Action>>) -> StageTable {
+    StageTable::new(number, "", kind, actions).expect("the actions are right")
 }
 
 pub(super) fn rule(table: u8, priority: u32, matches: &[(Field, u128)], actions: Vec<Action>) -> Rule {
@@ -37,11 +39,11 @@ fn pipeline(lookups: Lookups, by: By) -> Pipeline {
     add_table(&mut pipeline, 0, by);
     let filter =
         FilterConfig { lookups, learn: true, ..FilterConfig::new(vec![Field::TpSrc, Field::TpDst], 5) };
-    let filter = Kind::Filter(Filter::new(&filter).unwrap());
-    pipeline.add_function(5, function(5, filter, vec![vec![go(6)], vec![out(4), go(6)]]));
-    let assets = Kind::Assets(Assets::new(AssetConfig { lookups, ..AssetConfig::new(4) }));
+    let filter = AnyStage::Filter(Filter::new(&filter).unwrap());
+    pipeline.add_stage(5, function(5, filter, vec![vec![go(6)], vec![out(4), go(6)]]));
+    let assets = AnyStage::Assets(Assets::new(AssetConfig { lookups, ..AssetConfig::new(4) }));
     let to_controller = Action::Controller { max_len: u16::MAX };
-    pipeline.add_function(6, function(6, assets, vec![vec![go(7)], vec![to_controller, go(7)]]));
+    pipeline.add_stage(6, function(6, assets, vec![vec![go(7)], vec![to_controller, go(7)]]));
     let forward = Forward { proto: ip_proto::UDP, outside: (0x0a01_0001, 53), inside: (0x0a00_0002, 4000) };
     let nat = NatConfig {
         lookups,
@@ -50,9 +52,9 @@ fn pipeline(lookups: Lookups, by: By) -> Pipeline {
         ports: (50, 60),
         ..NatConfig::new(vec![Prefix::truncated(0x0a00_0000, 16)], vec![(0x0a01_0001, 0x0a01_0001)], 6)
     };
-    let nat = Kind::Nat(Nat::new(nat).unwrap());
+    let nat = AnyStage::Nat(Nat::new(nat).unwrap());
     let pop = vec![Action::PopVlan, go(9)];
-    pipeline.add_function(7, function(7, nat, vec![vec![go(8)], pop, vec![Action::InPort], vec![go(9)]]));
+    pipeline.add_stage(7, function(7, nat, vec![vec![go(8)], pop, vec![Action::InPort], vec![go(9)]]));
     let hops = vec![("a".to_owned(), HopSpec::Actions(vec![Action::DecTtl, out(2)]))];
     let routes =
         RouteTableConfig { number: 8, routes_max: 1, memory_max: 128 << 20, ..RouteTableConfig::default() };
@@ -89,8 +91,8 @@ pub(super) type Counted = (u8, u64, Vec<(u64, u64)>);
 
 /// What functions have counted.
 pub(super) fn counted(worker: &Worker) -> Vec<Counted> {
-    let functions = worker.lookup.pipeline.functions();
-    let verdicts = |f: &Function| f.verdicts().iter().map(|v| (v.packets, v.bytes)).collect();
+    let functions = worker.lookup.pipeline.stages();
+    let verdicts = |f: &StageTable| f.verdicts().iter().map(|v| (v.packets, v.bytes)).collect();
     functions.map(|(number, f)| (number, f.packets, verdicts(f))).collect()
 }
 
@@ -195,7 +197,7 @@ fn with_a_set(cache: CacheConfig, by: By) -> (Worker, Sent) {
     set.insert(&key, crate::stage::ageing::NEVER).unwrap();
     let hit = vec![Action::PushVlan(0x8100), Action::Goto(9)];
     let miss = vec![Action::Goto(9)];
-    pipeline.add_function(5, function(5, Kind::Filter(set), vec![hit, miss]));
+    pipeline.add_stage(5, function(5, AnyStage::Filter(set), vec![hit, miss]));
     add_table(&mut pipeline, 9, by);
     let rules = [
         rule(0, 1, &[], vec![Action::Goto(5)]),
@@ -265,8 +267,8 @@ fn asked_at(idle_rounds: u32, times_ns: &[u64]) -> (Vec<[u8; 2]>, u64, u64) {
     worker.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
     let sent = sent.lock().unwrap();
     let ports = sent.iter().filter(|(port, _)| *port == 2).map(|(_, f)| [f[34], f[35]]).collect();
-    let (_, function) = worker.lookup.pipeline.functions().nth(2).unwrap();
-    let Kind::Nat(nat) = &function.kind else { unreachable!() };
+    let (_, function) = worker.lookup.pipeline.stages().nth(2).unwrap();
+    let AnyStage::Nat(nat) = &function.stage else { unreachable!() };
     (ports, nat.counters().created, nat.counters().aged)
 }
 

@@ -39,7 +39,7 @@ fn an_idle_worker_waits_and_whatever_comes_wakes_it() {
     let (outside, inside) = UnixDatagram::pair().unwrap();
     inside.set_nonblocking(true).unwrap();
     let asked = Arc::new(AtomicU64::new(0));
-    let mut egress = Egress::new(MacTable::new(1000, 300, 1), 1);
+    let mut egress = Egress::new(Fdb::new(1000, 300, 1), 1);
     let port = Box::new(Datagrams(inside, asked.clone()));
     egress.ports.add(PortSlot::new(PortNo(1), "inside", "", port));
     let mut pipeline = Pipeline::new();

@@ -65,7 +65,7 @@ fn large() -> Vec<u8> {
 /// Sends a large frame through these rules to a port that takes it whole, or not. Gives what was sent, and the bytes of the first
 /// rule.
 fn through(rules: &[&str], carries: bool) -> (Whole, u64) {
-    let (sent, mut egress) = (Arc::default(), Egress::new(MacTable::new(1000, 300, 1), 1));
+    let (sent, mut egress) = (Arc::default(), Egress::new(Fdb::new(1000, 300, 1), 1));
     let port = |left, sent: &Arc<_>| {
         let sent = Arc::clone(sent);
         Box::new(Kernel { frame: large(), keeps: false, left, sent, carries })

@@ -14,7 +14,7 @@ use crate::mgmt::report::Report;
 use crate::packet::spread::flow_of;
 use crate::packet::{Spread, Steer};
 use crate::port::SharedPort;
-use crate::stage::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Share, Steering};
+use crate::stage::{AnyStage, AssetConfig, Assets, Filter, FilterConfig, Shard, ShardAwareRss, StageTable};
 use crate::state::meter::{Meter, Rate};
 
 /// What is said back to a frame.
@@ -61,8 +61,8 @@ impl Port for Source {
     }
 }
 
-/// Makes a function of nobody's share, of so many workers.
-type Asked = fn(usize) -> Function;
+/// Makes a function of nobody's shard, of so many workers.
+type Asked = fn(usize) -> StageTable;
 
 /// How frames come to workers.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ fn queues(source: Source, workers: usize, how: Spreading) -> Vec<Box<dyn Port>> 
 fn spread(how: Spreading, port: u32, me: usize, workers: usize) -> Spread {
     let steer = match how {
         Spreading::Steered(function) | Spreading::ByOneSteered(function) => {
-            Some(Box::new(Steering::new(function(workers), port)) as Box<dyn Steer>)
+            Some(Box::new(ShardAwareRss::new(function(workers), port)) as Box<dyn Steer>)
         }
         _ => None,
     };
@@ -107,7 +107,7 @@ fn spread(how: Spreading, port: u32, me: usize, workers: usize) -> Spread {
 }
 
 fn egresses(sources: Vec<Source>, sent: &Sent, workers: usize, how: Spreading) -> Vec<Egress> {
-    let macs = MacTable::new(1000, 300, 1);
+    let macs = Fdb::new(1000, 300, 1);
     let mut egresses: Vec<Egress> = (0..workers).map(|_| Egress::new(macs.share(), 1)).collect();
     for source in sources {
         let number = source.number;
@@ -232,12 +232,12 @@ fn any_number_of_workers_sends_the_same_of_each_flow_in_the_same_order() {
 }
 
 /// Rules (0), a filter that learns (5), assets (6), and rules (9), for a worker.
-fn learning(share: Share) -> (Function, Function) {
+fn learning(shard: Shard) -> (StageTable, StageTable) {
     let (out, go) = (|port| Action::Output(PortNo(port)), Action::Goto);
     let fields = vec![Field::Ipv4Src, Field::TpSrc, Field::TpDst];
-    let filter = FilterConfig { learn: true, share, ..FilterConfig::new(fields, 500) };
-    let filter = Kind::Filter(Filter::new(&filter).unwrap());
-    let assets = Kind::Assets(Assets::new(AssetConfig { share, ..AssetConfig::new(500) }));
+    let filter = FilterConfig { learn: true, shard, ..FilterConfig::new(fields, 500) };
+    let filter = AnyStage::Filter(Filter::new(&filter).unwrap());
+    let assets = AnyStage::Assets(Assets::new(AssetConfig { shard, ..AssetConfig::new(500) }));
     let to_controller = Action::Controller { max_len: u16::MAX };
     (
         function(5, filter, vec![vec![go(6)], vec![out(4), go(6)]]),
@@ -249,9 +249,9 @@ fn learning_pipelines(workers: usize) -> Vec<Pipeline> {
     let mut pipeline = Pipeline::new();
     pipeline.add_table(0, "", By::Tuple.engine(), Miss::Drop);
     pipeline.add_table(9, "", By::Tuple.engine(), Miss::Drop);
-    let (filter, assets) = learning(Share { me: 0, of: workers });
-    pipeline.add_function(5, filter);
-    pipeline.add_function(6, assets);
+    let (filter, assets) = learning(Shard { me: 0, of: workers });
+    pipeline.add_stage(5, filter);
+    pipeline.add_stage(6, assets);
     let tag = vec![Action::PushVlan(0x8100), set(Field::VlanVid, 7), Action::Goto(5)];
     let rules = [
         rule(0, 2, &[(Field::EthType, 0x800), (Field::NwProto, 6)], tag),
@@ -261,9 +261,9 @@ fn learning_pipelines(workers: usize) -> Vec<Pipeline> {
     rules.into_iter().for_each(|rule| _ = pipeline.add_rule(rule).unwrap());
     let mut all = forked(pipeline, workers);
     for (me, pipeline) in all.iter_mut().enumerate().skip(1) {
-        let (filter, assets) = learning(Share { me, of: workers });
-        pipeline.take_function(5, filter);
-        pipeline.take_function(6, assets);
+        let (filter, assets) = learning(Shard { me, of: workers });
+        pipeline.set_stage(5, filter);
+        pipeline.set_stage(6, assets);
     }
     all
 }
@@ -282,7 +282,7 @@ fn what_one_learns_is_known_whatever_worker_the_next_packet_comes_to() {
     let frames: Vec<Vec<u8>> = (0..3000).map(|number| numbered(packet(r), number)).collect();
     let mut before = None;
     let (filter, assets): (Asked, Asked) =
-        (|workers| learning(Share::of_nobody(workers)).0, |workers| learning(Share::of_nobody(workers)).1);
+        (|workers| learning(Shard::none_of(workers)).0, |workers| learning(Shard::none_of(workers)).1);
     for (workers, how) in [
         (1, Spreading::ByPort),
         (2, Spreading::ByOne),
@@ -351,7 +351,7 @@ fn a_meter_keeps_one_rate_for_all_workers() {
 
 #[test]
 fn an_address_that_one_worker_has_learnt_all_know() {
-    let mut tables = vec![MacTable::new(100_000, 300, 3)];
+    let mut tables = vec![Fdb::new(100_000, 300, 3)];
     tables.extend((1..4).map(|_| tables[0].share()).collect::<Vec<_>>());
     // While all learn and the table grows, whatever is found is where its station is, or was.
     std::thread::scope(|scope| {
@@ -467,7 +467,7 @@ impl Port for Endless {
 fn where_one_worker_panics_the_others_stop_and_it_is_said() {
     let pipelines = forked(Pipeline::new(), 3);
     let egress = |place| {
-        let mut egress = Egress::new(MacTable::new(10, 300, 1), 1);
+        let mut egress = Egress::new(Fdb::new(10, 300, 1), 1);
         let port: Box<dyn Port> = if place == 1 { Box::new(Broken) } else { Box::new(Endless) };
         egress.ports.add(PortSlot::new(PortNo(1), "a", "", port));
         egress

@@ -11,7 +11,7 @@ use super::Counted;
 use crate::datapath::Worker;
 use crate::stage::assets::{Asset, Listed};
 use crate::stage::nat::Refusal;
-use crate::stage::{Assets, Filter, Function, Kind, Nat, Verdict};
+use crate::stage::{AnyStage, Assets, Filter, Nat, StageTable, Verdict};
 
 /// A function's counters, and what it knows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -81,15 +81,15 @@ pub struct ForwardReport {
 
 /// `lists`: what each function knows, too.
 pub(super) fn reports(worker: &Worker, lists: bool) -> Vec<FunctionReport> {
-    let functions = worker.lookup.pipeline.functions();
+    let functions = worker.lookup.pipeline.stages();
     functions.map(|(number, function)| report(number, function, lists)).collect()
 }
 
-fn report(number: u8, function: &Function, lists: bool) -> FunctionReport {
+fn report(number: u8, function: &StageTable, lists: bool) -> FunctionReport {
     let mut report = FunctionReport {
         number,
         name: function.name.clone(),
-        kind: function.kind.name().into(),
+        kind: function.stage.kind().into(),
         packets: function.packets,
         cycles_per_packet: function.cycles as f64 / function.packets.max(1) as f64,
         entries: 0,
@@ -100,10 +100,12 @@ fn report(number: u8, function: &Function, lists: bool) -> FunctionReport {
         assets: Vec::new(),
         forwards: Vec::new(),
     };
-    match &function.kind {
-        Kind::Filter(filter) => fill_filter(filter, &mut report, lists),
-        Kind::Assets(assets) => fill_assets(assets, &mut report, lists),
-        Kind::Nat(nat) => fill_nat(nat, &mut report, lists),
+    match &function.stage {
+        AnyStage::Filter(filter) => fill_filter(filter, &mut report, lists),
+        AnyStage::Assets(assets) => fill_assets(assets, &mut report, lists),
+        AnyStage::Nat(nat) => fill_nat(nat, &mut report, lists),
+        // Route tables have a report of their own.
+        AnyStage::Routes(_) => {}
     }
     report.events.retain(|event| event.packets > 0);
     report
@@ -121,7 +123,7 @@ fn verdict(verdict: &Verdict) -> VerdictReport {
 fn fill_filter(filter: &Filter, report: &mut FunctionReport, lists: bool) {
     let counters = filter.counters();
     // Where all workers have all, the first tells.
-    report.entries = if filter.is_copy() { 0 } else { filter.len() };
+    report.entries = if filter.is_replica() { 0 } else { filter.len() };
     report.events = vec![
         Counted::new("without a field of the key", counters.without_key),
         Counted::new("entries learnt", counters.learnt),

@@ -18,7 +18,7 @@ use crate::mgmt::config::{AssetTableSection, Config, ConfigError, FilterTableSec
 use crate::stage::ageing::{NEVER, idle_ticks};
 use crate::stage::filter::KeyShape;
 use crate::stage::nat::ports::Secret;
-use crate::stage::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Nat, NatConfig, Share};
+use crate::stage::{AnyStage, AssetConfig, Assets, Filter, FilterConfig, Nat, NatConfig, Shard, StageTable};
 
 /// The most entries of a function's table.
 const ENTRIES_MAX: usize = 1 << 26;
@@ -84,42 +84,43 @@ impl FunctionSetup {
     }
 
     /// Builds the function.
-    pub(super) fn open(&self, seed: u32, share: Share, source: &Source) -> Result<Function, ConfigError> {
+    pub(super) fn open(&self, seed: u32, shard: Shard, source: &Source) -> Result<StageTable, ConfigError> {
         let failed = |key: &'static str, error: &dyn Display| {
             source.error(&self.at.key(key), format!("function {}: {error}", self.number), "")
         };
         let seed = seed ^ u32::from(self.number);
         let kind = match &self.kind {
             KindSetup::Filter { config, entries } => {
-                let mut config = FilterConfig { seed, share, ..config.clone() };
-                if share.is_nobodys() {
+                let mut config = FilterConfig { seed, shard, ..config.clone() };
+                if shard.is_none() {
                     config.entries_max = 1;
                 } else if config.learn {
-                    config.entries_max = share.part(config.entries_max).max(entries.len());
+                    config.entries_max = shard.part(config.entries_max).max(entries.len());
                 }
                 let mut filter = Filter::new(&config).map_err(|e| failed("key", &e))?;
                 let ages = entries.iter().any(|(_, idle)| *idle != NEVER);
-                filter.share_out(ages);
-                for (key, idle) in entries.iter().filter(|_| !share.is_nobodys()) {
-                    if filter.owner_of(key).is_some_and(|owner| owner != share.me) {
+                filter.set_ages(ages);
+                for (key, idle) in entries.iter().filter(|_| !shard.is_none()) {
+                    if filter.owner_of(key).is_some_and(|owner| owner != shard.me) {
                         continue;
                     }
                     let inserted = filter.insert(key, *idle);
                     inserted.map_err(|e| failed("entries_max", &format!("{e}; raise `entries_max`")))?;
                 }
-                Kind::Filter(filter)
+                AnyStage::Filter(filter)
             }
             KindSetup::Nat(config) => {
-                let sessions_max = if share.is_nobodys() { 1 } else { config.sessions_max };
-                let config = NatConfig { seed, share, sessions_max, ..config.clone() };
-                Kind::Nat(Nat::new(config).map_err(|e| failed("forward", &e))?)
+                let sessions_max = if shard.is_none() { 1 } else { config.sessions_max };
+                let config = NatConfig { seed, shard, sessions_max, ..config.clone() };
+                AnyStage::Nat(Nat::new(config).map_err(|e| failed("forward", &e))?)
             }
             KindSetup::Assets(config) => {
-                let entries_max = if share.is_nobodys() { 1 } else { share.part(config.entries_max) };
-                Kind::Assets(Assets::new(AssetConfig { seed, share, entries_max, ..config.clone() }))
+                let entries_max = if shard.is_none() { 1 } else { shard.part(config.entries_max) };
+                AnyStage::Assets(Assets::new(AssetConfig { seed, shard, entries_max, ..config.clone() }))
             }
         };
-        Function::new(self.number, &self.name, kind, self.actions.clone()).map_err(|e| failed(e.verdict, &e))
+        StageTable::new(self.number, &self.name, kind, self.actions.clone())
+            .map_err(|e| failed(e.verdict, &e))
     }
 }
 

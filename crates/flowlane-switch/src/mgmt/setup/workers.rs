@@ -15,8 +15,8 @@ use crate::mgmt::config::{
     ByName, Config, ConfigError, KeyPath, PortSection, Source, SpreadMode, TableEngine,
 };
 use crate::packet::{Spread, Steer};
-use crate::stage::{Function, Share, Steering};
-use crate::state::mac_table::MacTable;
+use crate::stage::{Shard, ShardAwareRss, StageTable};
+use crate::state::fdb::Fdb;
 
 /// Returns the number of workers of a configuration.
 pub(super) fn number(config: &Config) -> usize {
@@ -89,7 +89,7 @@ impl Setup {
     /// Opens the ports, and builds the egress of each worker.
     fn egresses(&self, seed: u32, workers: usize) -> Result<Vec<Egress>, SetupError> {
         let config = &self.config;
-        let macs = MacTable::new(config.macs.entries_max, config.macs.ageing_s, seed.rotate_left(7));
+        let macs = Fdb::new(config.macs.entries_max, config.macs.ageing_s, seed.rotate_left(7));
         let egress = |place: usize| -> Result<Egress, SetupError> {
             let mut egress = Egress::new(macs.share(), seed.rotate_left(13).wrapping_add(place as u32));
             egress.tunnels = self.tunnels(seed.rotate_left(23))?;
@@ -149,8 +149,8 @@ impl Setup {
         let function =
             self.functions.iter().filter(|_| is_asked_for).max_by_key(|function| function.weight());
         let Some(function) = function else { return Ok(None) };
-        let function = self.function(function, seed, Share::of_nobody(workers))?;
-        Ok(Some(Box::new(Steering::new(function, port.number))))
+        let function = self.function(function, seed, Shard::none_of(workers))?;
+        Ok(Some(Box::new(ShardAwareRss::new(function, port.number))))
     }
 
     /// Builds the tables with these rules for each worker.
@@ -162,12 +162,12 @@ impl Setup {
         clock: Option<&mut engine::Clock<'_>>,
         workers: usize,
     ) -> Result<Vec<Pipeline>, SetupError> {
-        let share = |me| Share { me, of: workers };
-        let mut first = self.pipeline(rules, seed, device, clock, share(0))?;
+        let shard = |me| Shard { me, of: workers };
+        let mut first = self.pipeline(rules, seed, device, clock, shard(0))?;
         let mut others = if workers > 1 { first.fork(workers - 1) } else { Vec::new() };
         for (me, pipeline) in (1..).zip(&mut others) {
             for function in &self.functions {
-                pipeline.take_function(function.number(), self.function(function, seed, share(me))?);
+                pipeline.set_stage(function.number(), self.function(function, seed, shard(me))?);
             }
         }
         others.insert(0, first);
@@ -179,8 +179,8 @@ impl Setup {
         &self,
         function: &FunctionSetup,
         seed: u32,
-        share: Share,
-    ) -> Result<Function, ConfigError> {
-        function.open(seed.rotate_left(29), share, &self.source)
+        shard: Shard,
+    ) -> Result<StageTable, ConfigError> {
+        function.open(seed.rotate_left(29), shard, &self.source)
     }
 }

@@ -1,4 +1,4 @@
-//! How addresses are to be translated, what is refused, and what is counted.
+//! Settings of address translation, refusal reasons and counters.
 
 use flowlane::named_enum;
 use flowlane::packet::parse::ip_proto;
@@ -8,66 +8,66 @@ use strum::{IntoStaticStr, VariantArray};
 use super::ports::{Range, Secret};
 use super::session::state;
 use crate::stage::ageing::idle_ticks;
-use crate::stage::{Lookups, Share};
+use crate::stage::{Lookups, Shard};
 
-/// A session that is always there: a service inside that is reached from outside.
+/// A permanent session: an inside service that is reachable from outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Forward {
     /// TCP (6) or UDP (17).
     pub proto: u8,
-    /// Address and port by which it is reached; the address is of the pool.
+    /// The outside address and port; the address is in the pool.
     pub outside: (u32, u16),
-    /// Address and port of the service.
+    /// The address and port of the service.
     pub inside: (u32, u16),
 }
 
-/// How addresses are to be translated.
+/// The settings of address translation.
 #[derive(Clone, Debug)]
 pub struct NatConfig {
-    /// Inside networks.
+    /// The inside networks.
     pub inside: Vec<Prefix<u32>>,
-    /// Outside addresses.
+    /// The outside addresses.
     pub pool: Vec<Range>,
-    /// Outside ports that sessions get, both ends included.
+    /// The outside ports that sessions get, both ends included.
     pub ports: (u16, u16),
-    /// Sessions that are always there.
+    /// The permanent sessions.
     pub forwards: Vec<Forward>,
-    /// Most sessions beside these.
+    /// The maximum number of other sessions.
     pub sessions_max: usize,
-    /// Most sessions of one inside address; 0 for as many as there are.
+    /// The maximum number of sessions of one inside address; 0 for no limit.
     pub sessions_per_host_max: u32,
-    /// Most datagrams in fragments at a time; 0 where fragments are refused.
+    /// The maximum number of fragmented datagrams at a time; 0 refuses fragments.
     pub fragments_max: usize,
-    /// Whether packets from inside to the pool turn round; else they are refused.
+    /// Whether packets from inside to the pool are translated; else they are refused.
     pub hairpin: bool,
-    /// Idle times in ticks.
+    /// The idle times.
     pub idle: IdleTimes,
     /// How keys are looked up.
     pub lookups: Lookups,
-    /// Keys the hashes.
+    /// The key of the hashes.
     pub seed: u32,
-    /// What ports are drawn from.
+    /// The secret that determines the order of ports.
     pub secret: Secret,
-    /// Whose sessions these are.
-    pub share: Share,
+    /// This worker's shard.
+    pub shard: Shard,
 }
 
-/// The ports that sessions get by default: those that need no privilege.
+/// The default for the ports of sessions: those that need no privilege.
 pub const PORTS: (u16, u16) = (1024, u16::MAX);
 
-/// Datagrams in fragments at a time, by default.
+/// The default for the maximum number of fragmented datagrams.
 pub const FRAGMENTS_MAX: usize = 1024;
 
-/// Seconds after which an idle session of UDP goes by default (RFC 4787 REQ-5).
+/// The default idle time of UDP sessions, in seconds (RFC 4787 REQ-5).
 pub const UDP_IDLE_S: u64 = 300;
 
-/// Of TCP that is opening or closed (RFC 5382 REQ-5).
+/// The default idle time of TCP sessions that are opening or closed, in seconds (RFC 5382 REQ-5).
 pub const TCP_TRANSITORY_IDLE_S: u64 = 240;
 
-/// Of TCP that is open (RFC 5382 REQ-5).
+/// The default idle time of established TCP sessions, in seconds (RFC 5382 REQ-5).
 pub const TCP_IDLE_S: u64 = 7440;
 
-/// Of ICMP (RFC 5508 REQ-2).
+/// The default idle time of ICMP sessions, in seconds (RFC 5508 REQ-2).
 pub const ICMP_IDLE_S: u64 = 60;
 
 /// Idle times of sessions, in ticks.
@@ -77,7 +77,7 @@ pub struct IdleTimes {
     pub udp: u32,
     /// TCP that is opening or closed.
     pub tcp_transitory: u32,
-    /// TCP that is open.
+    /// Established TCP.
     pub tcp_established: u32,
     /// ICMP.
     pub icmp: u32,
@@ -95,13 +95,13 @@ impl Default for IdleTimes {
 }
 
 impl NatConfig {
-    /// Whether an address is of an inside network.
+    /// Returns whether an address is in an inside network.
     #[inline]
     pub(super) fn is_inside(&self, address: u32) -> bool {
         self.inside.iter().any(|network| network.contains(address))
     }
 
-    /// Translation of these networks to these addresses, for up to so many sessions.
+    /// Translation of these networks to these addresses, with up to `sessions_max` sessions.
     pub fn new(inside: Vec<Prefix<u32>>, pool: Vec<Range>, sessions_max: usize) -> Self {
         Self {
             inside,
@@ -116,30 +116,30 @@ impl NatConfig {
             lookups: Lookups::default(),
             seed: 0,
             secret: Secret::seeded(0),
-            share: Share::default(),
+            shard: Shard::default(),
         }
     }
 }
 
-/// Why translation cannot be as it is asked for.
+/// An invalid setting of address translation.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NatError {
-    /// A forward from an address or port that another has, or that is not of the pool.
+    /// A forward whose outside address and port another forward has, or whose address is not in the pool.
     #[error(
         "forward {0}: its outside address is not of the pool, or another forward has its outside address and port"
     )]
     Outside(usize),
-    /// Two forwards to one service: answers could leave by one only.
+    /// Two forwards to one service: its answers could leave by one only.
     #[error("forward {0}: another leads to the same inside address and port")]
     Inside(usize),
-    /// A forward to an address that is of no inside network: its answers would not be translated.
+    /// A forward to an address outside the inside networks: its answers would not be translated.
     #[error("forward {0}: its inside address is of none of the inside networks")]
     NotInside(usize),
 }
 
 impl IdleTimes {
-    /// The idle time of sessions of a protocol, of TCP in a state.
+    /// Returns the idle time of sessions of a protocol, for TCP by state.
     pub(super) fn of(&self, proto: u8, state: u8) -> u32 {
         match proto {
             ip_proto::TCP if state::is_established(state) => self.tcp_established,
@@ -150,41 +150,41 @@ impl IdleTimes {
     }
 }
 
-/// Why a packet is refused.
+/// The reason why a packet is refused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, IntoStaticStr, VariantArray)]
 #[repr(u8)]
 pub enum Refusal {
-    /// Something is malformed in it.
+    /// Malformed headers.
     #[strum(to_string = "refused: malformed")]
     Malformed,
     /// Neither TCP, nor UDP, nor ICMP.
     #[strum(to_string = "refused: other protocol")]
     Protocol,
-    /// An ICMP message that is no query, no answer and no error.
+    /// An ICMP message that is neither a query nor an answer nor an error.
     #[strum(to_string = "refused: other ICMP type")]
     IcmpType,
-    /// From outside, and nobody inside has asked for it.
+    /// From outside, without a session.
     #[strum(to_string = "refused: no session")]
     NoSession,
-    /// TCP from inside without session, which does not begin a connection.
+    /// TCP from inside without a session or a SYN.
     #[strum(to_string = "refused: TCP without session or SYN")]
     TcpWithoutSyn,
-    /// An ICMP error about a packet of no session.
+    /// An ICMP error about a packet without a session.
     #[strum(to_string = "refused: ICMP error without session")]
     ErrorAlone,
-    /// A later fragment whose first has not come, or a fragment where these are refused.
+    /// A later fragment before its first, or any fragment if fragments are refused.
     #[strum(to_string = "refused: fragment without the first")]
     FragmentAlone,
-    /// From inside to the pool, where such packets do not turn round, or cannot: ICMP errors.
+    /// From inside to the pool, if that is not enabled, or an ICMP error.
     #[strum(to_string = "refused: from inside to the pool")]
     Hairpin,
     /// The table of sessions is full.
     #[strum(to_string = "refused: sessions full")]
     Full,
-    /// The inside address has as many sessions as it may.
+    /// The inside address has reached its maximum of sessions.
     #[strum(to_string = "refused: sessions of the host full")]
     HostFull,
-    /// The outside address has no port left.
+    /// The outside addresses have no free port.
     #[strum(to_string = "refused: no outside port")]
     NoPort,
 }
@@ -193,24 +193,24 @@ impl Refusal {
     /// Every reason.
     pub const ALL: [Self; 11] = named_enum::all();
 
-    /// The reason's name in reports.
+    /// Returns the reason's name in reports.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// What has happened.
+/// The counters of address translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NatCounters {
-    /// Sessions made.
+    /// Sessions opened.
     pub created: u64,
-    /// Sessions that went because they were idle.
+    /// Sessions that expired.
     pub aged: u64,
     /// ICMP errors translated.
     pub errors: u64,
     /// Later fragments translated.
     pub fragments: u64,
-    /// First fragments translated that could not be remembered: those behind them are refused.
+    /// First fragments translated that could not be recorded: the later ones are refused.
     pub fragments_full: u64,
     /// Packets refused, by [`Refusal`].
     pub refused: [u64; Refusal::ALL.len()],

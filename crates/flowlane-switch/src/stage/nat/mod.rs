@@ -1,113 +1,105 @@
 //! Address translation: many hosts behind a few outside addresses (NAPT44).
 //!
 //! A *session* joins an inside address and port to an outside address and port, of one protocol: TCP, UDP, or ICMP, whose
-//! identifiers are its ports. All packets from the inside address and port leave by the outside one, wherever they go
-//! (endpoint-independent mapping, RFC 4787 REQ-1), and whoever sends to the outside one is let through
-//! (endpoint-independent filtering, REQ-8): who wants less lets rules or a packet filter in front of it say so. Two cuckoo
-//! tables lead to the session, one from each side.
+//! identifiers serve as ports. All packets from the inside address and port leave by the outside one, wherever they go
+//! (endpoint-independent mapping, RFC 4787 REQ-1), and any host may send to the outside one (endpoint-independent
+//! filtering, REQ-8); rules or a packet filter in front can be stricter. Two cuckoo tables lead to a session, one from each
+//! side.
 //!
-//! The addresses say which way a packet goes: to an address of the pool it goes *inbound*, from an inside network
-//! *outbound*; from inside to the pool it turns round (*hairpin*, REQ-9) and is translated both ways. Others are not
-//! touched, nor are those to groups and to 255.255.255.255. Rules in front say what may come from where: an inside source on
-//! an outside port is a forgery, and what goes from one inside address to another, broadcasts of their networks among it, is
-//! not for this table.
+//! The addresses give a packet's direction: to an address of the pool it is *inbound*, from an inside network *outbound*;
+//! from inside to the pool it is a *hairpin* (REQ-9), and both of its ends are translated. Other packets are not touched,
+//! nor are those to groups and to 255.255.255.255. Rules in front must filter by port: an inside source on an outside
+//! port is a forgery, and packets from one inside address to another, broadcasts of their networks included, do not
+//! belong in this table.
 //!
-//! | what comes | what happens |
+//! | packet | result |
 //! |---|---|
-//! | UDP outbound; TCP SYN outbound; ICMP echo or timestamp request outbound | a session is made where there is none |
+//! | UDP outbound; TCP SYN outbound; ICMP echo or timestamp request outbound | a session is opened unless there is one |
 //! | other TCP outbound without session | refused |
-//! | anything inbound without session | refused |
-//! | ICMP error about a session's packet, either way | the packet that it quotes is translated, too; the session does not grow younger (RFC 5508 REQ-3 to 6) |
-//! | first fragment | translated, and remembered for those behind it |
-//! | later fragment | translated as the first was; refused where that has not come (RFC 4787 REQ-14 would have it kept) |
-//! | ICMP from inside to the pool | refused: a query has no session that answers it, and errors do not turn round |
+//! | any packet inbound without session | refused |
+//! | ICMP error about a session's packet, either way | the quoted packet is translated, too; the session's idle time continues (RFC 5508 REQ-3 to 6) |
+//! | first fragment | translated, and recorded for the later ones |
+//! | later fragment | translated like the first; refused if that has not come (RFC 4787 REQ-14 asks to keep it) |
+//! | ICMP from inside to the pool | refused: a query has no session that answers it, and errors have no hairpin |
 //! | other protocols | refused |
 //!
-//! A session goes when it is idle: UDP 300 s (RFC 4787 REQ-5), TCP 7440 s once both ends have sent SYN and the inside one
-//! has acknowledged the other's, and 240 s before that, after both have sent FIN and after an RST that no segment from
-//! inside has followed (RFC 5382 REQ-5, RFC 7857 §2), ICMP 60 s (RFC 5508 REQ-2), by default. A session may have several TCP
-//! connections; its state is that of all their segments together, and a closed one opens again with the next SYN. Where the
-//! table, a host's share or the ports of its address are full, new sessions are refused and counted; nothing that lives is
-//! pushed out.
+//! An idle session expires: UDP after 300 s (RFC 4787 REQ-5), TCP after 7440 s once both ends have sent SYN and the inside
+//! end has acknowledged the other's, and after 240 s before that, after FIN from both ends and after an RST that no
+//! segment from inside has followed (RFC 5382 REQ-5, RFC 7857 §2), ICMP after 60 s (RFC 5508 REQ-2), by default. A session
+//! may carry several TCP connections; its state combines all their segments, and a closed one opens again with the next
+//! SYN. If the table, a host's quota or the ports of its address are exhausted, new sessions are refused and counted;
+//! live sessions are never evicted.
 //!
-//! Since anyone may send to a session, *only what comes from inside keeps it*: RFC 4787 REQ-6 wants that, allows the
-//! other way, too, and names its danger, that whoever is outside keeps a session, and with it a port, for ever. A stream
-//! that is never answered from inside ends after its time. For the same reason one SYN from outside opens nothing: a
-//! session lasts longer only once the inside end has agreed, and where a segment from outside closes one, that begins its
-//! time anew once.
+//! Since any host may send to a session, *only packets from inside refresh it*: RFC 4787 REQ-6 requires that, allows the
+//! other direction, too, and names its danger, that an outside host can keep a session, and with it a port, for ever. A
+//! stream that is never answered from inside ends after its idle time. For the same reason a SYN from outside opens
+//! nothing: a session gets the long idle time only once the inside end has agreed, and a segment from outside that closes
+//! it restarts its idle time once.
 //!
-//! First fragments are remembered for 15 s, so that `fragments_max` of them in that time, 70 a second where it is 1024,
-//! take the room of all others: fragments then stop (and are counted), other packets do not. RFC 4787 REQ-14 asks for fragments
-//! to be let through, and for a limit.
+//! First fragments are recorded for 15 s, so that `fragments_max` of them in that time, 70 a second with 1024, take the
+//! room of all others: fragments are then refused and counted, other packets are not affected. RFC 4787 REQ-14 asks to
+//! let fragments through, and for a limit.
 
 pub mod config;
+pub mod decide;
 mod explain;
+mod lookup;
 mod owner;
 mod packet;
 pub mod ports;
-mod reading;
+mod rewrite;
 mod session;
 
 pub use config::{Forward, IdleTimes, NatConfig, NatCounters, NatError, Refusal};
+pub use decide::NatDecision;
 pub use session::Session;
 
 use std::collections::{HashMap, HashSet};
 
 use flowlane::cuckoo::CuckooWriter;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
-use flowlane::packet::fields::word;
-use flowlane::packet::key::FlowKey;
 use flowlane::packet::parse::ip_proto;
 
-use super::REFUSED;
 use super::ageing::{Aged, NEVER, PACKET_BUDGET, Ticks, idle_ticks};
 use super::gathered::{Gathered, Lookups};
-use super::table::{AgedTable, keys};
-use crate::packet::{Burst, Handover};
-use packet::{End, Endpoint, Place, quoted, word16, write_address, write_end, write_quoted};
+use super::shard::{Owner, Shard};
+use super::table::{AgedTable, Found, keys};
+use super::{Explanation, Half, REFUSED, StageCall, StagePacket, StatefulStage, Verdicts};
+use crate::packet::Burst;
+use decide::{Conditions, Source, addresses, datagram};
+use lookup::{Direction, NatLookup, Packet};
+use packet::word16;
 use ports::Pool;
-use reading::{Packet, Reading, Way, What};
+use rewrite::Rewrite;
 use session::state::is_established;
 use session::tcp_state;
 
-/// The verdicts, by number.
-pub const VERDICTS: [&str; 4] = ["outbound", "inbound", "hairpin", "other"];
+/// The names of the verdicts, by number.
+const VERDICTS: [&str; 4] = ["outbound", "inbound", "hairpin", "other"];
 
-const OUTBOUND: u8 = 0;
-const INBOUND: u8 = 1;
-const HAIRPIN: u8 = 2;
-const OTHER: u8 = 3;
+const OUTBOUND: u32 = 0;
+const INBOUND: u32 = 1;
+const HAIRPIN: u32 = 2;
+const OTHER: u32 = 3;
 
-/// How long what the first fragment said is remembered (RFC 791 lets a datagram be put together for 15 s).
+/// The idle time of a recorded first fragment (RFC 791 allows 15 s for reassembly).
 const FRAGMENT_IDLE_S: u64 = 15;
 
-/// The same once the last fragment has come: long enough for those that it has overtaken.
+/// The idle time of a first fragment after the last: long enough for those that the last has overtaken.
 const LAST_FRAGMENT_IDLE_S: u64 = 2;
 
-/// More fragments: the bit of the word that has a fragment's offset.
+/// The flag *more fragments* in the word of the fragment offset.
 const MORE_FRAGMENTS: u16 = 1 << 13;
 
-/// What became of a datagram's first fragment.
+/// The translation of a datagram's first fragment.
 #[derive(Clone, Copy, Debug)]
 struct FirstFragment {
-    verdict: u8,
+    verdict: u32,
     source: u32,
     destination: u32,
 }
 
-impl FirstFragment {
-    /// Writes where the first went into another fragment.
-    fn write(&self, packets: &mut Burst, lane: usize) {
-        let (bytes, l3) = (packets.frames[lane].bytes_mut(), usize::from(packets.headers[lane].l3));
-        write_address(bytes, l3, End::Source, self.source);
-        write_address(bytes, l3, End::Destination, self.destination);
-        let key = &mut packets.keys[lane];
-        key.set_word(word::IPV4_SRC, self.source);
-        key.set_word(word::IPV4_DST, self.destination);
-    }
-}
-
-/// Translation, with its sessions.
+/// Address translation, with its sessions.
 #[derive(Debug)]
 pub struct Nat {
     config: NatConfig,
@@ -115,42 +107,42 @@ pub struct Nat {
     sessions: Aged<Session>,
     inside: CuckooWriter<2>,
     outside: CuckooWriter<2>,
-    /// Sessions of each inside address, where these are limited.
+    /// The number of sessions of each inside address, if that is limited.
     hosts: Option<AgedTable<1, u32>>,
     fragments: Option<AgedTable<3, FirstFragment>>,
-    /// The workers that have the sessions of forwards, by their outside ends.
+    /// The workers that own the sessions of forwards, by outside end.
     forward_owners: HashMap<[u32; 2], usize>,
-    /// To which workers datagrams in fragments go, where there are several.
+    /// The workers that process fragmented datagrams, if there are several workers.
     fragment_owners: Option<AgedTable<3, usize>>,
     gathered: Box<[Gathered<2>; 2]>,
-    readings: Box<[Reading; LANES_MAX]>,
-    /// Lanes whose readings are of this burst: whose packets are has been asked.
+    lookups: Box<[NatLookup; LANES_MAX]>,
+    /// Lanes whose lookups are of this burst: their owner has been determined.
     were_read: LaneMask,
-    /// Forwards whose sessions are here.
+    /// The number of forwards whose sessions are in this shard.
     forwards: u32,
-    /// Sessions that came or went.
+    /// The number of sessions opened and removed: earlier lookups may be stale after one.
     changes: u64,
     counters: NatCounters,
     ticks: Ticks,
 }
 
 impl Nat {
-    /// Translation without sessions, but for the forwards.
+    /// Address translation with the sessions of the forwards only.
     ///
     /// # Errors
-    /// Where forwards contradict each other or the pool.
+    /// If forwards contradict each other or the pool.
     pub fn new(config: NatConfig) -> Result<Self, NatError> {
-        let share = config.share;
-        let own_max = share.part(config.sessions_max);
+        let shard = config.shard;
+        let own_max = shard.part(config.sessions_max);
         let sessions_max = own_max.saturating_add(config.forwards.len());
         let hosts =
             (config.sessions_per_host_max > 0).then(|| AgedTable::new(own_max, config.seed ^ 0x9e37_79b9));
         let fragments = (config.fragments_max > 0)
             .then(|| AgedTable::new(config.fragments_max, config.seed ^ 0x85eb_ca6b));
-        let fragment_owners = (config.fragments_max > 0 && share.is_part())
+        let fragment_owners = (config.fragments_max > 0 && shard.is_part())
             .then(|| AgedTable::new(config.fragments_max, config.seed ^ 0x27d4_eb2f));
         let mut nat = Self {
-            pool: Pool::new(&config.pool, config.ports, config.secret, share),
+            pool: Pool::new(&config.pool, config.ports, config.secret, shard),
             sessions: Aged::new(sessions_max),
             inside: keys(sessions_max, config.seed),
             outside: keys(sessions_max, config.seed ^ 0x5bd1_e995),
@@ -159,7 +151,7 @@ impl Nat {
             forward_owners: HashMap::new(),
             fragment_owners,
             gathered: Box::default(),
-            readings: Box::new([Reading::Other; LANES_MAX]),
+            lookups: Box::new([NatLookup::Other; LANES_MAX]),
             were_read: LaneMask(0),
             forwards: 0,
             changes: 0,
@@ -176,7 +168,7 @@ impl Nat {
             if !insides.insert((forward.proto, inside)) {
                 return Err(NatError::Inside(i));
             }
-            // Whoever has the session: nobody is to draw its port.
+            // No worker may draw its port, whichever owns the session.
             if !nat.pool.take(forward.proto, outside.0, outside.1) {
                 return Err(NatError::Outside(i));
             }
@@ -191,7 +183,7 @@ impl Nat {
             };
             let owner = nat.owner_inside(inside.0);
             nat.forward_owners.insert(session.outside_key(), owner);
-            if owner == share.me {
+            if owner == shard.me {
                 nat.enter(session, NEVER).ok_or(NatError::Inside(i))?;
                 nat.forwards += 1;
             }
@@ -199,16 +191,228 @@ impl Nat {
         Ok(nat)
     }
 
-    pub(super) fn process(&mut self, packets: &mut Burst, lanes: LaneMask, verdicts: &mut [u8; LANES_MAX]) {
+    /// Returns the sessions of a packet's source and destination.
+    #[inline]
+    fn find(&self, packet: &Packet) -> [Option<u32>; 2] {
+        let inside = packet.looks_inside().then(|| self.inside.lookup(&packet.inside)).flatten();
+        let outside = packet.looks_outside().then(|| self.outside.lookup(&packet.outside)).flatten();
+        [inside, outside]
+    }
+
+    /// Removes sessions that a lookup returned and that have expired. Returns the live ones.
+    #[inline]
+    fn remove_expired(&mut self, [source, destination]: [Option<u32>; 2], now: u32) -> [Option<u32>; 2] {
+        let live = source.filter(|&at| !self.removed_as_due(at, now));
+        // A host may send to itself: then both are one session.
+        let removed = live.is_none() && destination == source;
+        [live, destination.filter(|&at| !removed && !self.removed_as_due(at, now))]
+    }
+
+    /// Decides on a lane's packet, for which these sessions were found, and commits the decision. Returns the verdict.
+    #[inline]
+    fn translate(
+        &mut self,
+        half: Half,
+        lookup: &NatLookup,
+        found: [Option<u32>; 2],
+        packets: &mut Burst,
+        lane: usize,
+        now: u32,
+    ) -> u32 {
+        let packet = match lookup {
+            NatLookup::Other => return OTHER,
+            NatLookup::Refused(refusal) => return self.refuse(*refusal),
+            NatLookup::Packet(packet) => packet,
+        };
+        let sessions = self.remove_expired(found, now);
+        let conditions = Conditions { half, sessions, departing: &[], now };
+        let mut decision = self.decide_packet(packet, StagePacket::of_lane(packets, lane), conditions);
+        if decision == NatDecision::Refused(Refusal::Full) && self.make_room(now) {
+            decision = self.decide_packet(packet, StagePacket::of_lane(packets, lane), conditions);
+        }
+        match decision {
+            NatDecision::Other => OTHER,
+            NatDecision::Refused(refusal) => self.refuse(refusal),
+            NatDecision::Translate { verdict, source, destination } => {
+                let source = match source {
+                    Some(Source::New(address)) => match self.open(packet, address, now) {
+                        Some(at) => Some(at),
+                        None => return self.refuse(Refusal::Full),
+                    },
+                    Some(Source::Session(at)) => Some(at),
+                    None => None,
+                };
+                let before = addresses(&packets.keys[lane]);
+                self.commit_ends(packet, [source, destination], packets, lane, now);
+                if packet.first_fragment && half != Half::Source {
+                    self.record_fragment(before, packet, verdict, packets, lane, now);
+                }
+                verdict
+            }
+            NatDecision::Error { verdict, session } => {
+                let inbound = packet.direction == Direction::Inbound;
+                let rewrite = Rewrite::Error { inbound, session: *self.sessions.get(session) };
+                apply(rewrite, packets, lane);
+                self.counters.errors += 1;
+                verdict
+            }
+            NatDecision::LaterFragment { verdict, first } => {
+                self.commit_later_fragment(first, packets, lane);
+                verdict
+            }
+        }
+    }
+
+    fn refuse(&mut self, refusal: Refusal) -> u32 {
+        self.counters.refused[refusal as usize] += 1;
+        REFUSED
+    }
+
+    /// Uses the sessions of a packet's ends and writes their other sides into it.
+    #[inline]
+    fn commit_ends(
+        &mut self,
+        packet: &Packet,
+        [source, destination]: [Option<u32>; 2],
+        packets: &mut Burst,
+        lane: usize,
+        now: u32,
+    ) {
+        let source = source.map(|at| self.use_session(at, packet, 0, now).outside_end());
+        let destination = destination.map(|at| self.use_session(at, packet, 1, now).inside_end());
+        apply(Rewrite::Ends { proto: packet.proto, source, destination }, packets, lane);
+    }
+
+    /// Counts a packet of a session, outbound (0) or inbound (1), and follows its TCP state.
+    #[inline]
+    fn use_session(&mut self, at: u32, packet: &Packet, direction: usize, now: u32) -> Session {
+        let session = self.sessions.get_mut(at);
+        session.packets[direction] += 1;
+        let before = session.state;
+        if packet.proto == ip_proto::TCP {
+            session.state = tcp_state(before, packet.flags, direction);
+        }
+        let session = *session;
+        // A connection that the other end closes has the full idle time of a closed one left.
+        if direction == 0 || is_established(before) && !is_established(session.state) {
+            self.sessions.touch(at, now);
+        }
+        if before != session.state {
+            self.sessions.change_idle(at, self.config.idle.of(packet.proto, session.state));
+        }
+        session
+    }
+
+    /// Records the translation of a first fragment for the later ones of its datagram, whose addresses it had `before`.
+    #[cold]
+    fn record_fragment(
+        &mut self,
+        before: [u32; 2],
+        packet: &Packet,
+        verdict: u32,
+        packets: &Burst,
+        lane: usize,
+        now: u32,
+    ) {
+        let Some(fragments) = &mut self.fragments else { return };
+        let datagram = datagram(before, packet, StagePacket::of_lane(packets, lane));
+        let [source, destination] = addresses(&packets.keys[lane]);
+        let first = FirstFragment { verdict, source, destination };
+        let found = fragments.find(&datagram, now);
+        match fragments.commit(found) {
+            Some(at) => {
+                fragments.entries.get_mut(at).value = first;
+                fragments.entries.touch(at, now);
+                fragments.entries.change_idle(at, idle_ticks(FRAGMENT_IDLE_S));
+            }
+            None => {
+                // Without room, the later fragments are refused.
+                let inserted = fragments.insert(&datagram, first, idle_ticks(FRAGMENT_IDLE_S), now);
+                self.counters.fragments_full += u64::from(inserted.is_none());
+            }
+        }
+    }
+
+    /// Translates a later fragment like the first of its datagram.
+    #[cold]
+    fn commit_later_fragment(&mut self, first: u32, packets: &mut Burst, lane: usize) {
+        let rewrite = self.rewrite_of_fragment(first);
+        let word = word16(packets.frames[lane].bytes(), usize::from(packets.headers[lane].l3) + 6);
+        if let Some(fragments) = &mut self.fragments
+            && word.is_some_and(|word| word & MORE_FRAGMENTS == 0)
+        {
+            fragments.entries.change_idle(first, idle_ticks(LAST_FRAGMENT_IDLE_S));
+        }
+        apply(rewrite, packets, lane);
+        self.counters.fragments += 1;
+    }
+
+    /// Returns the changes to the later fragments of a datagram.
+    fn rewrite_of_fragment(&self, first: u32) -> Rewrite {
+        let fragments = self.fragments.as_ref().expect("the first fragment is recorded");
+        let FirstFragment { source, destination, .. } = fragments.entries.get(first).value;
+        Rewrite::Addresses { source, destination }
+    }
+
+    /// Removes sessions and fragments that are due at a packet's time. Returns the time in ticks.
+    #[inline]
+    fn age_at(&mut self, now_ns: u64) -> u32 {
+        let now = self.ticks.at(now_ns);
+        self.remove_due(now, PACKET_BUDGET);
+        if let Some(fragments) = &mut self.fragments {
+            fragments.age(now, PACKET_BUDGET);
+        }
+        now
+    }
+
+    /// Returns the number of sessions, including forwards.
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Returns whether there is no session.
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> NatCounters {
+        self.counters
+    }
+
+    /// Returns the sessions, in no particular order.
+    pub fn sessions(&self) -> impl Iterator<Item = &Session> {
+        self.sessions.numbers().map(|at| self.sessions.get(at))
+    }
+
+    /// Returns the sessions of forwards, in order.
+    pub fn forwards(&self) -> impl Iterator<Item = &Session> {
+        // They were the first, and never expire.
+        (0..self.forwards).map(|at| self.sessions.get(at))
+    }
+}
+
+/// Writes changes into a lane's frame and key.
+#[inline]
+fn apply(rewrite: Rewrite, packets: &mut Burst, lane: usize) {
+    rewrite.apply(packets.frames[lane].bytes_mut(), &packets.headers[lane], &mut packets.keys[lane]);
+}
+
+impl StatefulStage for Nat {
+    const KIND: &'static str = "nat";
+    const VERDICTS: &'static [&'static str] = &VERDICTS;
+    type Decision = NatDecision;
+
+    fn process(&mut self, call: StageCall, packets: &mut Burst, lanes: LaneMask, verdicts: &mut Verdicts) {
         if self.config.lookups == Lookups::Scalar {
             for lane in lanes.lanes() {
-                let reading = self.read(packets, lane);
-                let now = self.come_to(packets.times_ns[lane]);
+                let lookup = self.read(StagePacket::of_lane(packets, lane));
+                let now = self.age_at(packets.times_ns[lane]);
                 let mut found = [None; 2];
-                if let Reading::Packet(packet) = &reading {
+                if let NatLookup::Packet(packet) = &lookup {
                     found = self.find(packet);
                 }
-                verdicts[lane] = self.settle(&reading, found, packets, lane, now);
+                verdicts[lane] = self.translate(call.half, &lookup, found, packets, lane, now);
             }
             return;
         }
@@ -216,9 +420,9 @@ impl Nat {
         let were_read = std::mem::take(&mut self.were_read);
         for lane in lanes.lanes() {
             if were_read.0 >> lane & 1 == 0 {
-                self.readings[lane] = self.read(packets, lane);
+                self.lookups[lane] = self.read(StagePacket::of_lane(packets, lane));
             }
-            if let Reading::Packet(packet) = &self.readings[lane] {
+            if let NatLookup::Packet(packet) = &self.lookups[lane] {
                 if packet.looks_inside() {
                     self.gathered[0].push(lane, packet.inside);
                 }
@@ -230,285 +434,76 @@ impl Nat {
         self.gathered[0].look_up(&self.inside);
         self.gathered[1].look_up(&self.outside);
         self.gathered.iter().flat_map(Gathered::values).for_each(|at| self.sessions.prefetch(at));
-        let (changes, mut places) = (self.changes, [0; 2]);
+        let (changes, mut next) = (self.changes, [0; 2]);
         for lane in lanes.lanes() {
-            let reading = self.readings[lane];
-            let now = self.come_to(packets.times_ns[lane]);
+            let lookup = self.lookups[lane];
+            let now = self.age_at(packets.times_ns[lane]);
             let mut found = [None; 2];
-            if let Reading::Packet(packet) = &reading {
+            if let NatLookup::Packet(packet) = &lookup {
                 for (side, looks) in [packet.looks_inside(), packet.looks_outside()].into_iter().enumerate() {
                     if looks {
-                        found[side] = self.gathered[side].found(places[side]);
-                        places[side] += 1;
+                        found[side] = self.gathered[side].found(next[side]);
+                        next[side] += 1;
                     }
                 }
                 if self.changes != changes {
                     found = self.find(packet);
                 }
             }
-            verdicts[lane] = self.settle(&reading, found, packets, lane, now);
+            verdicts[lane] = self.translate(call.half, &lookup, found, packets, lane, now);
         }
     }
 
-    /// The sessions of a packet's source and destination.
-    #[inline]
-    fn find(&self, packet: &Packet) -> [Option<u32>; 2] {
-        let inside = packet.looks_inside().then(|| self.inside.lookup(&packet.inside)).flatten();
-        let outside = packet.looks_outside().then(|| self.outside.lookup(&packet.outside)).flatten();
-        [inside, outside]
-    }
-
-    /// Translates a lane's packet, for which these sessions were found: of its source, of its destination. Gives the
-    /// verdict.
-    #[inline]
-    fn settle(
-        &mut self,
-        reading: &Reading,
-        found: [Option<u32>; 2],
-        packets: &mut Burst,
-        lane: usize,
-        now: u32,
-    ) -> u8 {
-        let packet = match reading {
-            Reading::Other => return OTHER,
-            Reading::Refused(refusal) => return self.refuse(*refusal),
-            Reading::Packet(packet) => packet,
+    fn decide(&self, call: StageCall, packet: StagePacket<'_>) -> NatDecision {
+        let lookup = match self.read(packet) {
+            NatLookup::Other => return NatDecision::Other,
+            NatLookup::Refused(refusal) => return NatDecision::Refused(refusal),
+            NatLookup::Packet(lookup) => lookup,
         };
-        let [source, destination] = found;
-        let source = source.filter(|&at| !self.removed_as_due(at, now));
-        // A host may speak to itself: then both are one.
-        let gone = source.is_none() && destination == found[0];
-        let destination = destination.filter(|&at| !gone && !self.removed_as_due(at, now));
-        let found = [source, destination];
-        let settled = match packet.what {
-            What::LaterFragment => self.later_fragment(packet, packets, lane, now),
-            What::Error => {
-                let settled = self.error(packet, found, packets, lane);
-                self.counters.errors += u64::from(settled.is_ok());
-                settled
-            }
-            What::Opens | What::Goes => self.packet(packet, found, packets, lane, now),
-        };
-        settled.unwrap_or_else(|refusal| self.refuse(refusal))
+        let now = self.ticks.peek(packet.now_ns);
+        let found = self.find(&lookup).map(|found| Found::of(&self.sessions, found, now));
+        let expired: Vec<u32> = found.iter().filter_map(|found| found.expired()).collect();
+        let departing = &self.sessions.preview_expiry(&expired, now)[..];
+        let sessions = found.map(Found::live);
+        self.decide_packet(&lookup, packet, Conditions { half: call.half, sessions, departing, now })
     }
 
-    fn refuse(&mut self, refusal: Refusal) -> u8 {
-        self.counters.refused[refusal as usize] += 1;
-        REFUSED
+    fn explain(&self, call: StageCall, packet: StagePacket<'_>, decision: &NatDecision) -> Explanation {
+        self.explanation(call, packet, *decision)
     }
 
-    /// A packet with ports or an identifier.
+    fn shard(&self) -> Shard {
+        self.config.shard
+    }
+
+    fn decide_owner(&self, packet: StagePacket<'_>) -> Owner {
+        if !self.config.shard.is_part() {
+            return Owner::Any;
+        }
+        match self.read(packet) {
+            NatLookup::Packet(lookup) => self.owner_of(&lookup, packet),
+            NatLookup::Other | NatLookup::Refused(_) => Owner::Any,
+        }
+    }
+
     #[inline]
-    fn packet(
-        &mut self,
-        packet: &Packet,
-        [source, destination]: [Option<u32>; 2],
-        packets: &mut Burst,
-        lane: usize,
-        now: u32,
-    ) -> Result<u8, Refusal> {
-        if packet.looks_outside() && destination.is_none() {
-            return Err(Refusal::NoSession);
-        }
-        let source = match source {
-            None if packet.looks_inside() => Some(self.open(packet, now)?),
-            source => source,
-        };
-        let before = addresses(packets, lane);
-        if let Some(at) = source {
-            let to = self.use_session(at, packet, 0, now).outside_end();
-            write(packets, lane, packet.proto, End::Source, to);
-        }
-        if let Some(at) = destination {
-            let to = self.use_session(at, packet, 1, now).inside_end();
-            write(packets, lane, packet.proto, End::Destination, to);
-        }
-        // Half of what turns round has been done.
-        let verdict = if packets.handover == Handover::Half { HAIRPIN } else { packet.way.verdict() };
-        if packet.first_fragment {
-            self.remember_fragment(before, packet, verdict, packets, lane, now);
-        }
-        Ok(verdict)
+    fn owner(&mut self, packets: &mut Burst, lane: usize) -> Owner {
+        self.owner_of_lane(packets, lane)
     }
 
-    /// Notes a packet of a session, outbound (0) or inbound (1).
     #[inline]
-    fn use_session(&mut self, at: u32, packet: &Packet, direction: usize, now: u32) -> Session {
-        let session = self.sessions.get_mut(at);
-        session.packets[direction] += 1;
-        let before = session.state;
-        if packet.proto == ip_proto::TCP {
-            session.state = tcp_state(before, packet.flags, direction);
-        }
-        let session = *session;
-        // A connection that the other end closes has the time of a closed one left, not what is over of it.
-        if direction == 0 || is_established(before) && !is_established(session.state) {
-            self.sessions.touch(at, now);
-        }
-        if before != session.state {
-            self.sessions.change_idle(at, self.config.idle.of(packet.proto, session.state));
-        }
-        session
+    fn has_halves(&self) -> bool {
+        self.config.hairpin
     }
 
-    /// An ICMP error: the packet that it quotes is translated back, and the error goes where that came from.
-    #[cold]
-    fn error(
-        &self,
-        packet: &Packet,
-        [source, destination]: [Option<u32>; 2],
-        packets: &mut Burst,
-        lane: usize,
-    ) -> Result<u8, Refusal> {
-        let headers = packets.headers[lane];
-        let bytes = packets.frames[lane].bytes_mut();
-        let key = &mut packets.keys[lane];
-        let quoted = quoted(bytes, &headers).ok_or(Refusal::ErrorAlone)?;
-        let l3 = headers.l3.into();
-        if packet.way == Way::Inbound {
-            let session = self.sessions.get(destination.ok_or(Refusal::ErrorAlone)?);
-            // Whoever speaks of a packet must have got it.
-            if key.word(word::IPV4_DST) != session.outside {
-                return Err(Refusal::ErrorAlone);
-            }
-            write_quoted(bytes, &headers, &quoted, End::Source, session.inside_end());
-            write_address(bytes, l3, End::Destination, session.inside);
-            key.set_word(word::IPV4_DST, session.inside);
-        } else {
-            let session = self.sessions.get(source.ok_or(Refusal::ErrorAlone)?);
-            write_quoted(bytes, &headers, &quoted, End::Destination, session.outside_end());
-            write_address(bytes, l3, End::Source, session.outside);
-            key.set_word(word::IPV4_SRC, session.outside);
-        }
-        Ok(packet.way.verdict())
+    fn age(&mut self, now_ns: u64) {
+        self.age_at(now_ns);
     }
 
-    /// Notes where a datagram's later fragments go. `before`: its addresses as it came.
-    #[cold]
-    fn remember_fragment(
-        &mut self,
-        before: [u32; 2],
-        packet: &Packet,
-        verdict: u8,
-        packets: &Burst,
-        lane: usize,
-        now: u32,
-    ) {
-        let Some(fragments) = &mut self.fragments else { return };
-        let key = &packets.keys[lane];
-        let datagram = datagram(before, packet, packets, lane);
-        let (source, destination) = (key.word(word::IPV4_SRC), key.word(word::IPV4_DST));
-        let first = FirstFragment { verdict, source, destination };
-        match fragments.find(&datagram, now) {
-            Some(at) => {
-                fragments.entries.get_mut(at).value = first;
-                fragments.entries.touch(at, now);
-                fragments.entries.change_idle(at, idle_ticks(FRAGMENT_IDLE_S));
-            }
-            None => {
-                // Where there is no room, its later fragments are refused.
-                let entered = fragments.insert(&datagram, first, idle_ticks(FRAGMENT_IDLE_S), now);
-                self.counters.fragments_full += u64::from(entered.is_none());
-            }
-        }
-    }
-
-    /// A fragment without ports goes where its datagram's first went.
-    #[cold]
-    fn later_fragment(
-        &mut self,
-        packet: &Packet,
-        packets: &mut Burst,
-        lane: usize,
-        now: u32,
-    ) -> Result<u8, Refusal> {
-        let fragments = self.fragments.as_mut().ok_or(Refusal::FragmentAlone)?;
-        let datagram = datagram(addresses(packets, lane), packet, packets, lane);
-        let at = fragments.find(&datagram, now).ok_or(Refusal::FragmentAlone)?;
-        let first = fragments.entries.get(at).value;
-        let word = word16(packets.frames[lane].bytes(), usize::from(packets.headers[lane].l3) + 6);
-        if word.is_some_and(|word| word & MORE_FRAGMENTS == 0) {
-            fragments.entries.change_idle(at, idle_ticks(LAST_FRAGMENT_IDLE_S));
-        }
-        first.write(packets, lane);
-        self.counters.fragments += 1;
-        Ok(first.verdict)
-    }
-
-    pub(super) fn age(&mut self, now_ns: u64) {
-        self.come_to(now_ns);
-    }
-
-    /// Lets a time come: some of what is due goes. Gives the time in ticks.
-    #[inline]
-    fn come_to(&mut self, now_ns: u64) -> u32 {
-        let now = self.ticks.at(now_ns);
-        self.remove_due(now, PACKET_BUDGET);
-        if let Some(fragments) = &mut self.fragments {
-            fragments.age(now, PACKET_BUDGET);
-        }
-        now
-    }
-
-    /// Number of sessions, forwards included.
-    pub fn len(&self) -> usize {
-        self.sessions.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.sessions.is_empty()
-    }
-
-    /// What has happened.
-    pub fn counters(&self) -> NatCounters {
-        self.counters
-    }
-
-    /// The sessions, in no order.
-    pub fn sessions(&self) -> impl Iterator<Item = &Session> {
-        self.sessions.numbers().map(|at| self.sessions.get(at))
-    }
-
-    /// The sessions of forwards, in order.
-    pub fn forwards(&self) -> impl Iterator<Item = &Session> {
-        // They came first, and never go.
-        (0..self.forwards).map(|at| self.sessions.get(at))
-    }
-
-    pub(super) fn table_bytes(&self) -> usize {
+    fn table_bytes(&self) -> usize {
         let tables = [&self.inside, &self.outside].map(|t| t.table_bytes() + t.writer_bytes());
         let fragments = self.fragments.as_ref().map_or(0, AgedTable::table_bytes);
         let hosts = self.hosts.as_ref().map_or(0, AgedTable::table_bytes);
         tables[0] + tables[1] + self.sessions.table_bytes() + self.pool.table_bytes() + fragments + hosts
-    }
-}
-
-/// Source and destination of a lane's packet.
-#[inline]
-fn addresses(packets: &Burst, lane: usize) -> [u32; 2] {
-    [word::IPV4_SRC, word::IPV4_DST].map(|word| packets.keys[lane].word(word))
-}
-
-/// The key of the datagram that a lane's fragment is of: the addresses that it came with, protocol and identification.
-fn datagram([source, destination]: [u32; 2], packet: &Packet, packets: &Burst, lane: usize) -> [u32; 3] {
-    let id = word16(packets.frames[lane].bytes(), usize::from(packets.headers[lane].l3) + 4).unwrap_or(0);
-    [source, destination, u32::from(packet.proto) << 16 | u32::from(id)]
-}
-
-/// Writes an end into a lane's frame and key.
-#[inline]
-fn write(packets: &mut Burst, lane: usize, proto: u8, end: End, to: Endpoint) {
-    let place = Place::of(&packets.headers[lane], proto);
-    write_end(packets.frames[lane].bytes_mut(), place, end, to);
-    let key: &mut FlowKey = &mut packets.keys[lane];
-    let (address, shift) = match end {
-        End::Source => (word::IPV4_SRC, 16),
-        End::Destination => (word::IPV4_DST, 0),
-    };
-    key.set_word(address, to.address);
-    if proto != ip_proto::ICMP {
-        let ports = key.word(word::PORTS) & !(0xffff << shift) | u32::from(to.port) << shift;
-        key.set_word(word::PORTS, ports);
     }
 }

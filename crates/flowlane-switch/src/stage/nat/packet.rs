@@ -1,13 +1,13 @@
-//! Reading what translation asks of a packet, and writing addresses and ports with their checksums.
+//! Reads ICMP messages, and writes addresses and ports with their checksums.
 //!
-//! Checksums follow by their difference (RFC 1624): one that was wrong stays wrong.
+//! Checksums are updated by difference (RFC 1624): one that was wrong stays wrong.
 
 use flowlane::packet::Headers;
 use flowlane::packet::parse::ip_proto;
 
 use crate::packet::edit::checksum::Delta;
 
-/// Which end of a packet.
+/// An end of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
     Source,
@@ -21,7 +21,7 @@ pub(super) struct Endpoint {
     pub(super) port: u16,
 }
 
-/// Where a packet's headers are, and which protocol it has.
+/// The offsets of a packet's headers, and its protocol.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) l3: usize,
@@ -35,20 +35,20 @@ impl Place {
     }
 }
 
-/// What an ICMP message is to a translator.
+/// The kinds of ICMP messages that translation distinguishes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Icmp {
-    /// Something that is answered: echo, timestamp.
+    /// A query: echo, timestamp.
     Request,
     /// The answer.
     Reply,
-    /// It quotes a packet: unreachable, time exceeded, parameter problem.
+    /// An error that quotes a packet: unreachable, time exceeded, parameter problem.
     Error,
     /// Anything else.
     Other,
 }
 
-/// What an ICMP type says (RFC 792; RFC 5508 §3 and §4).
+/// Returns the kind of an ICMP type (RFC 792; RFC 5508 §3 and §4).
 pub(super) fn icmp(kind: u8) -> Icmp {
     match kind {
         8 | 13 => Icmp::Request,
@@ -58,7 +58,7 @@ pub(super) fn icmp(kind: u8) -> Icmp {
     }
 }
 
-/// Two bytes in network order.
+/// Reads two bytes in network order.
 #[inline]
 pub(super) fn word16(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]))
@@ -68,8 +68,7 @@ fn word32(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4).map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
 }
 
-/// Writes an end's address, and, where the transport header is there, its port or identifier. `bytes` end where the packet
-/// does.
+/// Writes an end's address and, if the transport header is present, its port or identifier. `bytes` ends with the packet.
 #[inline]
 pub(super) fn write_end(bytes: &mut [u8], place: Place, end: End, to: Endpoint) {
     let Place { l3, l4, proto } = place;
@@ -90,7 +89,7 @@ pub(super) fn write_end(bytes: &mut [u8], place: Place, end: End, to: Endpoint) 
     }
 }
 
-/// Writes an end's address and the header's checksum.
+/// Writes an end's address and the IPv4 checksum.
 #[inline]
 pub(super) fn write_address(bytes: &mut [u8], l3: usize, end: End, address: u32) -> Delta {
     let at = l3 + if end == End::Source { 12 } else { 16 };
@@ -108,13 +107,13 @@ pub(super) struct Quoted {
     pub(super) place: Place,
     pub(super) source: Endpoint,
     pub(super) destination: Endpoint,
-    /// Where the message ends.
+    /// The end of the message.
     pub(super) end: usize,
-    /// What it is, where it is ICMP itself.
+    /// Its kind, if it is ICMP.
     pub(super) icmp: Icmp,
 }
 
-/// Reads what an ICMP error quotes; none where that is no packet whose ends can be told.
+/// Reads the packet that an ICMP error quotes; none unless it has both ends.
 pub(super) fn quoted(bytes: &[u8], headers: &Headers) -> Option<Quoted> {
     let outer = usize::from(headers.l3);
     let end = outer + usize::from(word16(bytes, outer + 2)?);
@@ -148,7 +147,7 @@ pub(super) fn quoted(bytes: &[u8], headers: &Headers) -> Option<Quoted> {
     })
 }
 
-/// Writes an end of the packet that an ICMP error quotes, its checksums and the error's.
+/// Writes an end of the packet that an ICMP error quotes, with its checksums and that of the error.
 pub(super) fn write_quoted(bytes: &mut [u8], headers: &Headers, quoted: &Quoted, end: End, to: Endpoint) {
     let from = usize::from(headers.l4) + 8;
     let message = &mut bytes[..quoted.end];

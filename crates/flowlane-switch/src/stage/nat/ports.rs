@@ -1,7 +1,7 @@
-//! Which outside addresses and ports are in use, and drawing free ones that nobody can foretell.
+//! The pool of outside addresses and ports: which are in use, and random allocation of free ones.
 //!
-//! A bit a port, for every address and protocol, and above it, for even and for odd ports apart, a bit for every word of
-//! these that has a free one, and a bit for every 64 such words:
+//! One bit for each port of every address and protocol, and above it, for even and for odd ports apart, one bit for every
+//! word of these that has a free one, and one bit for every 64 such words:
 //!
 //! | level | bits for each address and protocol | |
 //! |---|---:|---|
@@ -9,25 +9,25 @@
 //! | words | 2 × 1024 | set where 64 ports have a free one |
 //! | rows | 2 × 16 | set where 4096 ports have a free one |
 //!
-//! A port is looked for from a secret place on (RFC 6056, algorithm 1 with a keyed hash). That reads six words at most,
-//! twice where it goes round, whether most ports are free, or one, or none: a flood against exhausted ports costs what
-//! others do. All is made beforehand, 8.3 KiB for each address and protocol, of which the system gives the bits of ports
-//! once they are touched. The sessions of one inside address share an outside address while that has ports (*paired*,
-//! RFC 4787 REQ-2).
+//! The search for a port begins at a secret one (RFC 6056, algorithm 1 with a keyed hash). It reads up to six words, twice
+//! if it wraps around, no matter how many ports are free: a flood against exhausted ports costs the same as other
+//! packets. All memory is allocated at once, 8.3 KiB for each address and protocol, of which the system commits the bits
+//! of ports when they are touched. The sessions of one inside address share an outside address while that has ports
+//! (*paired*, RFC 4787 REQ-2).
 
 use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 
 use flowlane::packet::parse::ip_proto;
 
-use crate::stage::Share;
+use crate::stage::Shard;
 
-/// Outside addresses that are tried for a session.
+/// The number of outside addresses that are tried for a session.
 const ADDRESSES_TRIED: usize = 16;
 
-/// Most outside addresses: 99 MiB, where all of them are in use for all protocols.
+/// The maximum number of outside addresses: 99 MiB if all are in use for all protocols.
 pub const ADDRESSES_MAX: usize = 4096;
 
-/// Words of the ports of one address and protocol.
+/// The words of the ports of one address and protocol.
 const WORDS: usize = 65_536 / 64;
 
 /// Even and odd ports, as bits of a word.
@@ -37,23 +37,23 @@ const ODD: u64 = !EVEN;
 /// TCP, UDP, ICMP.
 const PROTOCOLS: usize = 3;
 
-/// What the order of ports is drawn from.
+/// The secret that determines the order of ports.
 #[derive(Clone, Copy, Debug)]
 pub struct Secret([u64; 2]);
 
 impl Secret {
-    /// One from the system.
+    /// A random secret from the system.
     pub fn random() -> Self {
         let state = RandomState::new();
         Self([state.hash_one(0u8), state.hash_one(1u8)])
     }
 
-    /// One that is always the same, to repeat a run.
+    /// A fixed secret, to repeat a run.
     pub fn seeded(seed: u64) -> Self {
         Self([seed, 0])
     }
 
-    /// SipHash of the secret and two numbers.
+    /// Returns the SipHash of the secret and two numbers.
     fn hash(self, a: u64, b: u64) -> u64 {
         let mut hasher = DefaultHasher::new();
         [self.0[0], self.0[1], a, b].into_iter().for_each(|n| hasher.write_u64(n));
@@ -67,7 +67,7 @@ pub type Range = (u32, u32);
 /// Ports from one to another, both included.
 type Ports = (u16, u16);
 
-/// The bits of a word's ports that are within a range.
+/// Returns the bits of a word's ports that are in a range.
 fn within((low, high): Ports, word: usize) -> u64 {
     let (first, last) = (word * 64, word * 64 + 63);
     let (low, high) = (usize::from(low), usize::from(high));
@@ -77,7 +77,7 @@ fn within((low, high): Ports, word: usize) -> u64 {
     u64::MAX << low.saturating_sub(first) & u64::MAX >> last.saturating_sub(high)
 }
 
-/// Where free ports are, of one address and protocol; even ones and odd ones.
+/// The words with free ports, of one address and protocol, for even and odd ports.
 #[derive(Clone, Copy, Debug, Default)]
 struct Open {
     words: [[u64; WORDS / 64]; 2],
@@ -92,7 +92,7 @@ impl Open {
         open
     }
 
-    /// Notes which ports of a word are free.
+    /// Records the free ports of a word.
     fn note(&mut self, word: usize, free: u64) {
         let (row, bit) = (word / 64, word % 64);
         for (parity, mask) in [EVEN, ODD].into_iter().enumerate() {
@@ -102,7 +102,7 @@ impl Open {
         }
     }
 
-    /// The first word from this one on that has a free port of these.
+    /// Returns the first word from this one on with a free port of this parity.
     fn word_from(&self, word: usize, parity: u64) -> Option<usize> {
         let [even, odd] = [EVEN, ODD].map(|mask| if parity & mask == 0 { 0 } else { u64::MAX });
         let words = |row: usize| self.words[0][row] & even | self.words[1][row] & odd;
@@ -120,25 +120,25 @@ impl Open {
     }
 }
 
-/// Outside addresses, their ports, and who uses them.
+/// The outside addresses and the use of their ports.
 #[derive(Debug)]
 pub struct Pool {
     ranges: Vec<Range>,
     /// The addresses, in order.
     addresses: Vec<u32>,
-    /// Of each address, and of each protocol: a bit a port in use.
+    /// One bit for each port in use, by address and protocol.
     used: Vec<u64>,
-    /// The same: where free ports are among those that sessions get.
+    /// The words with free ports that sessions may get, by address and protocol.
     open: Vec<Open>,
-    /// Ports that sessions get; ICMP identifiers are any.
+    /// The ports that sessions may get; ICMP identifiers are not restricted.
     ports: Ports,
-    /// Those of each word that sessions of this share get.
+    /// The ports of this shard, by word.
     own: Box<[u64]>,
     secret: Secret,
     drawn: u64,
 }
 
-/// The place of a protocol's bits.
+/// Returns the index of a protocol's bits.
 fn class(proto: u8) -> usize {
     match proto {
         ip_proto::TCP => 0,
@@ -147,19 +147,19 @@ fn class(proto: u8) -> usize {
     }
 }
 
-/// The ports of a protocol that sessions get.
+/// Returns the ports of a protocol that sessions may get.
 fn ports_of(class: usize, ports: Ports) -> Ports {
     if class == 2 { (0, u16::MAX) } else { ports }
 }
 
 impl Pool {
-    /// A pool of the addresses in these ranges; sessions get the ports of `ports`, both ends included, that are this share's.
-    pub fn new(ranges: &[Range], ports: Ports, secret: Secret, share: Share) -> Self {
+    /// A pool of the addresses in these ranges; sessions get those of `ports`, both ends included, that are in this shard.
+    pub fn new(ranges: &[Range], ports: Ports, secret: Secret, shard: Shard) -> Self {
         let mut addresses: Vec<u32> = ranges.iter().flat_map(|&(first, last)| first..=last).collect();
         addresses.sort_unstable();
         addresses.dedup();
         let places = addresses.len() * PROTOCOLS;
-        let own: Box<[u64]> = (0..WORDS).map(|word| share.ports(word)).collect();
+        let own: Box<[u64]> = (0..WORDS).map(|word| shard.ports(word)).collect();
         let kinds = [0, 1, 2].map(|class| Open::all(ports_of(class, ports), &own));
         Self {
             ranges: ranges.to_vec(),
@@ -173,15 +173,26 @@ impl Pool {
         }
     }
 
-    /// Whether an address is one of the pool's.
+    /// Returns whether an address is in the pool.
     #[inline]
     pub fn contains(&self, address: u32) -> bool {
         self.ranges.iter().any(|&(first, last)| first <= address && address <= last)
     }
 
-    /// Draws a free port for a session of this inside address and port; none where those of the addresses that are tried
-    /// are in use. Ports of UDP are even where the inside port is, while there are such (RFC 4787 REQ-4).
-    pub fn draw(&mut self, proto: u8, inside: u32, inside_port: u16) -> Option<(u32, u16)> {
+    /// Chooses the outside address of a session of this inside address, and returns its index: the first of those tried
+    /// that has a free port, or has one `returned` to it.
+    pub fn choose(&self, proto: u8, inside: u32, mut returned: impl FnMut(u32) -> bool) -> Option<u32> {
+        let has_free = |at: usize| self.open[at * PROTOCOLS + class(proto)].rows != [0; 2];
+        let mut tried = self.tried(inside);
+        tried.find(|&at| has_free(at) || returned(self.addresses[at])).map(|at| at as u32)
+    }
+
+    /// Draws a free port of a [chosen](Self::choose) address for a session of this inside port. A port of UDP is even if
+    /// the inside port is, while there are such (RFC 4787 REQ-4).
+    ///
+    /// # Panics
+    /// If the address has no free port.
+    pub fn draw(&mut self, proto: u8, address: u32, inside_port: u16) -> (u32, u16) {
         self.drawn += 1;
         let start = self.secret.hash(1, self.drawn);
         let parity = match (proto, inside_port & 1) {
@@ -189,51 +200,44 @@ impl Pool {
             (ip_proto::UDP, _) => ODD,
             _ => u64::MAX,
         };
-        for at in self.tried(inside) {
-            let place = at * PROTOCOLS + class(proto);
-            let port =
-                self.find_free(place, parity, start).or_else(|| self.find_free(place, u64::MAX, start));
-            if let Some(port) = port {
-                self.set(place, port, true);
-                return Some((self.addresses[at], port));
-            }
-        }
-        None
+        let place = address as usize * PROTOCOLS + class(proto);
+        let port = self.find_free(place, parity, start).or_else(|| self.find_free(place, u64::MAX, start));
+        let port = port.expect("the address was chosen for its free ports");
+        self.set(place, port, true);
+        (self.addresses[address as usize], port)
     }
 
-    /// The address of the port that [`draw`](Self::draw) would draw, were those of the addresses given back that are told.
-    pub fn would_draw(&self, proto: u8, inside: u32, given_back: impl Fn(u32) -> bool) -> Option<u32> {
-        let has_free = |at: usize| self.open[at * PROTOCOLS + class(proto)].rows != [0; 2];
-        let mut addresses = self.tried(inside).map(|at| (at, self.addresses[at]));
-        addresses.find(|&(at, address)| has_free(at) || given_back(address)).map(|found| found.1)
+    /// Returns the address with this index.
+    pub fn address(&self, index: u32) -> u32 {
+        self.addresses[index as usize]
     }
 
-    /// The places of the addresses that are tried for an inside address, in order.
+    /// Returns the indices of the addresses that are tried for an inside address, in order.
     fn tried(&self, inside: u32) -> impl Iterator<Item = usize> + use<> {
         let count = self.addresses.len();
         let first = (self.secret.hash(0, inside.into()) % count.max(1) as u64) as usize;
         (0..count.min(ADDRESSES_TRIED)).map(move |i| (first + i) % count)
     }
 
-    /// Takes a port that is named; says whether it was free.
+    /// Takes this port. Returns whether it was free.
     pub fn take(&mut self, proto: u8, address: u32, port: u16) -> bool {
         let Ok(at) = self.addresses.binary_search(&address) else { return false };
         self.set(at * PROTOCOLS + class(proto), port, true)
     }
 
-    /// Gives a port back.
+    /// Returns a port to the pool.
     pub fn give_back(&mut self, proto: u8, address: u32, port: u16) {
         if let Ok(at) = self.addresses.binary_search(&address) {
             self.set(at * PROTOCOLS + class(proto), port, false);
         }
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     pub fn table_bytes(&self) -> usize {
         size_of_val(&*self.used) + size_of_val(&*self.open) + size_of_val(&*self.addresses)
     }
 
-    /// Marks a port as used or free; says whether it was not so before.
+    /// Marks a port as used or free. Returns whether that is a change.
     fn set(&mut self, place: usize, port: u16, used: bool) -> bool {
         let (word, bit) = (usize::from(port) / 64, port % 64);
         let bits = &mut self.used[place * WORDS + word];
@@ -244,7 +248,7 @@ impl Pool {
         *bits != before
     }
 
-    /// The first free port of a parity from a place on that `start` names; round to that place again.
+    /// Returns the first free port of a parity from that of `start` on, wrapping around.
     fn find_free(&self, place: usize, parity: u64, start: u64) -> Option<u16> {
         let ports @ (low, high) = ports_of(place % PROTOCOLS, self.ports);
         let span = u64::from(high - low) + 1;
@@ -268,27 +272,33 @@ mod tests {
 
     use super::*;
 
+    /// Chooses an address and draws a port.
+    fn draw(pool: &mut Pool, proto: u8, inside: u32, inside_port: u16) -> Option<(u32, u16)> {
+        let address = pool.choose(proto, inside, |_| false)?;
+        Some(pool.draw(proto, address, inside_port))
+    }
+
     #[test]
     fn every_port_is_drawn_once_and_within_the_range() {
         for (low, high) in [(1024, 65_535), (63, 65), (64, 64), (0, 127), (65_535, 65_535), (100, 1000)] {
-            let mut pool = Pool::new(&[(10, 11)], (low, high), Secret::seeded(7), Share::default());
+            let mut pool = Pool::new(&[(10, 11)], (low, high), Secret::seeded(7), Shard::default());
             let wanted = 2 * (usize::from(high - low) + 1);
             let mut seen = HashSet::new();
             for i in 0..wanted {
-                let (address, port) = pool.draw(ip_proto::TCP, 5, i as u16).expect("one is free");
+                let (address, port) = draw(&mut pool, ip_proto::TCP, 5, i as u16).expect("one is free");
                 assert!((10..=11).contains(&address) && (low..=high).contains(&port));
                 assert!(seen.insert((address, port)), "{address}:{port} twice");
             }
-            assert_eq!(pool.draw(ip_proto::TCP, 5, 1), None);
+            assert_eq!(draw(&mut pool, ip_proto::TCP, 5, 1), None);
             // Another protocol has its own.
-            assert!(pool.draw(ip_proto::UDP, 5, 1).is_some());
+            assert!(draw(&mut pool, ip_proto::UDP, 5, 1).is_some());
             pool.give_back(ip_proto::TCP, 11, high);
-            assert_eq!(pool.draw(ip_proto::TCP, 99, 1), Some((11, high)));
+            assert_eq!(draw(&mut pool, ip_proto::TCP, 99, 1), Some((11, high)));
             assert!(!pool.take(ip_proto::TCP, 11, high) && !pool.take(ip_proto::TCP, 12, high));
         }
     }
 
-    /// What [`Pool::find_free`] is to find, port by port.
+    /// Finds the result of [`Pool::find_free`] port by port.
     fn find_by_hand(pool: &Pool, place: usize, parity: u64, start: u64) -> Option<u16> {
         let (low, high) = ports_of(place % PROTOCOLS, pool.ports);
         let begin = usize::from(low) + (start % (u64::from(high - low) + 1)) as usize;
@@ -300,13 +310,13 @@ mod tests {
     }
 
     #[test]
-    fn the_port_is_that_of_a_search_one_by_one_whatever_is_free() {
+    fn find_free_agrees_with_a_search_port_by_port() {
         for seed in 0..60 {
             let mut random = Random::new(seed);
             let (low, high) =
                 [(1024, 65_535), (0, 65_535), (5000, 5000), (4090, 4100), (63, 64), (1000, 9000)]
                     [seed as usize % 6];
-            let mut pool = Pool::new(&[(7, 8)], (low, high), Secret::seeded(seed), Share::default());
+            let mut pool = Pool::new(&[(7, 8)], (low, high), Secret::seeded(seed), Shard::default());
             // All but a few are in use, those included that sessions do not get.
             for place in 0..2 * PROTOCOLS {
                 (0..=u16::MAX).for_each(|port| _ = pool.set(place, port, true));
@@ -331,10 +341,11 @@ mod tests {
 
     #[test]
     fn an_inside_address_keeps_its_outside_address_and_udp_its_parity() {
-        let mut pool = Pool::new(&[(1, 40)], (1024, 65_535), Secret::seeded(7), Share::default());
+        let mut pool = Pool::new(&[(1, 40)], (1024, 65_535), Secret::seeded(7), Shard::default());
         let mut addresses = HashSet::new();
         for inside in 0..100 {
-            let draws: Vec<_> = (0..20).filter_map(|port| pool.draw(ip_proto::UDP, inside, port)).collect();
+            let draws: Vec<_> =
+                (0..20).filter_map(|port| draw(&mut pool, ip_proto::UDP, inside, port)).collect();
             assert!(draws.iter().all(|(address, _)| *address == draws[0].0));
             assert!(draws.iter().zip(0..).all(|((_, port), inside_port)| port & 1 == inside_port & 1));
             addresses.insert(draws[0].0);
@@ -345,8 +356,11 @@ mod tests {
     #[test]
     fn ports_depend_on_the_secret_and_do_not_follow_each_other() {
         let draw = |secret| {
-            let mut pool = Pool::new(&[(1, 1)], (1024, 65_535), secret, Share::default());
-            (0..200).filter_map(|_| pool.draw(ip_proto::TCP, 5, 5)).map(|(_, port)| port).collect::<Vec<_>>()
+            let mut pool = Pool::new(&[(1, 1)], (1024, 65_535), secret, Shard::default());
+            (0..200)
+                .filter_map(|_| draw(&mut pool, ip_proto::TCP, 5, 5))
+                .map(|(_, port)| port)
+                .collect::<Vec<_>>()
         };
         let first = draw(Secret::seeded(1));
         assert_eq!(first, draw(Secret::seeded(1)));

@@ -1,13 +1,12 @@
-//! Sessions: what they know, and how they come and go.
+//! Sessions: their state, and how they are opened and removed.
 
 use super::Nat;
-use super::config::Refusal;
+use super::lookup::Packet;
 use super::packet::Endpoint;
-use super::reading::{Packet, What};
 use crate::stage::ageing::{FULL_BUDGET, NEVER};
 use crate::stage::flag;
 
-/// What a session has seen of TCP.
+/// TCP events that a session has seen.
 pub(super) mod state {
     pub(in crate::stage::nat) const SYN_OUT: u8 = 1;
     pub(in crate::stage::nat) const SYN_IN: u8 = 2;
@@ -28,7 +27,7 @@ pub(super) mod state {
     }
 }
 
-/// A session. Packets by direction: outbound, inbound.
+/// A session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Session {
     /// Inside address.
@@ -69,7 +68,7 @@ pub(super) fn session_key(address: u32, proto: u8, port: u16) -> [u32; 2] {
     [address, u32::from(proto) << 16 | u32::from(port)]
 }
 
-/// What a session has seen of TCP after a segment with these flags.
+/// Returns a session's TCP state after a segment with these flags.
 #[inline]
 pub(super) fn tcp_state(before: u8, flags: u8, direction: usize) -> u8 {
     let mut state = before;
@@ -89,60 +88,53 @@ pub(super) fn tcp_state(before: u8, flags: u8, direction: usize) -> u8 {
     if outbound && flags & flag::ACK != 0 && state & state::SYN_IN != 0 {
         state |= state::ACK_OUT;
     }
-    // One that was forged does no lasting harm: the next segment takes it back (RFC 6146 §3.5.2.2), from inside, since what
-    // comes from outside may be forged, too.
+    // A forged RST does no lasting harm: the next segment from inside clears it (RFC 6146 §3.5.2.2). Segments from outside
+    // do not, since they may be forged, too.
     if outbound { state & !state::RST } else { state }
 }
 
 impl Nat {
-    /// Makes a session for a packet's source.
+    /// Opens the session of a packet's source with a port of the outside address with this index, for which room and a
+    /// port were found. Returns none if a cuckoo table refuses the key.
     #[cold]
-    pub(super) fn open(&mut self, packet: &Packet, now: u32) -> Result<u32, Refusal> {
-        if packet.what != What::Opens {
-            return Err(Refusal::TcpWithoutSyn);
-        }
-        let [inside, port] = packet.inside;
+    pub(super) fn open(&mut self, packet: &Packet, address: u32, now: u32) -> Option<u32> {
+        let ([inside, port], proto) = (packet.inside, packet.proto);
         let inside_port = port as u16;
-        if self.sessions.is_full() {
-            self.remove_due(now, FULL_BUDGET);
-        }
-        if self.sessions.is_full() {
-            return Err(Refusal::Full);
-        }
-        let mine = match &mut self.hosts {
-            Some(hosts) => match hosts.find(&[inside], now) {
+        let host = match &mut self.hosts {
+            Some(hosts) => match hosts.find(&[inside], now).live() {
                 Some(at) => Some(at),
-                None => Some(hosts.insert(&[inside], 0, NEVER, now).ok_or(Refusal::Full)?),
+                None => Some(hosts.insert(&[inside], 0, NEVER, now)?),
             },
             None => None,
         };
-        if let (Some(hosts), Some(at)) = (&self.hosts, mine)
-            && hosts.entries.get(at).value >= self.config.sessions_per_host_max
-        {
-            return Err(Refusal::HostFull);
+        let (outside, outside_port) = self.pool.draw(proto, address, inside_port);
+        let session =
+            Session { inside, outside, inside_port, outside_port, proto, state: 0, packets: [0; 2] };
+        let opened = self.enter(session, self.config.idle.of(proto, 0));
+        if opened.is_none() {
+            self.pool.give_back(proto, outside, outside_port);
         }
-        let drawn = self.pool.draw(packet.proto, inside, inside_port);
-        let made = drawn.ok_or(Refusal::NoPort).and_then(|(outside, outside_port)| {
-            let proto = packet.proto;
-            let session =
-                Session { inside, outside, inside_port, outside_port, proto, state: 0, packets: [0; 2] };
-            self.enter(session, self.config.idle.of(proto, 0)).ok_or_else(|| {
-                self.pool.give_back(proto, outside, outside_port);
-                Refusal::Full
-            })
-        });
-        if let (Some(hosts), Some(at)) = (&mut self.hosts, mine) {
+        if let (Some(hosts), Some(at)) = (&mut self.hosts, host) {
             let sessions = &mut hosts.entries.get_mut(at).value;
-            *sessions += u32::from(made.is_ok());
+            *sessions += u32::from(opened.is_some());
             if *sessions == 0 {
                 hosts.remove(at);
             }
         }
-        self.counters.created += u64::from(made.is_ok());
-        made
+        self.counters.created += u64::from(opened.is_some());
+        opened
     }
 
-    /// Puts a session into all tables; none where one is full.
+    /// Removes sessions that are due if the table is full. Returns whether there is room.
+    #[cold]
+    pub(super) fn make_room(&mut self, now: u32) -> bool {
+        if self.sessions.is_full() {
+            self.remove_due(now, FULL_BUDGET);
+        }
+        !self.sessions.is_full()
+    }
+
+    /// Inserts a session into all tables. Returns none if one is full.
     pub(super) fn enter(&mut self, session: Session, idle: u32) -> Option<u32> {
         let at = self.sessions.insert(session, idle, self.ticks.now())?;
         let (inside, outside) = (session.inside_key(), session.outside_key());
@@ -177,7 +169,7 @@ impl Nat {
         self.counters.aged += 1;
     }
 
-    /// Whether a session has been idle for too long: then it goes.
+    /// Removes a session if it has been idle for too long. Returns whether it did.
     #[inline]
     pub(super) fn removed_as_due(&mut self, at: u32, now: u32) -> bool {
         let due = self.sessions.is_due(at, now);

@@ -1,8 +1,14 @@
-//! What is said of a packet's route against what is found for it, and against a scan of all routes.
+//! Route lookups and their explanations against a scan of all routes.
 
 use flowlane::generate::Random;
 
+use flowlane::packet::Headers;
+
 use super::*;
+use crate::packet::Frame;
+use crate::stage::Half;
+
+const CALL: StageCall = StageCall { table: 1, port: 0, half: Half::Both };
 
 /// Some next hops, the first of them no group.
 fn draw_hops(random: &mut Random) -> Vec<(String, HopSpec)> {
@@ -37,7 +43,7 @@ fn draw_address<A: Address>(random: &mut Random) -> A {
     A::from_first_bits((random.bits() as u32) & 0x8100_0803, 32)
 }
 
-/// The longest of all prefixes that an address is in, and its next hop's position.
+/// Returns the longest of all prefixes that contain an address, and its next hop's position.
 fn scan<A: Address>(routes: &[(Prefix<A>, usize)], address: A) -> Option<(String, usize)> {
     let route = routes.iter().filter(|(prefix, _)| prefix.contains(address)).max_by_key(|(p, _)| p.len());
     route.map(|(prefix, position)| (prefix.to_string(), *position))
@@ -48,7 +54,7 @@ fn counted(table: &RouteTable) -> (u64, Vec<(u64, u64)>) {
 }
 
 #[test]
-fn the_route_that_is_said_is_the_longest_of_all_and_its_number_is_what_packets_get() {
+fn explained_routes_are_the_longest_and_agree_with_lookups() {
     // Without route, to a next hop, to a group.
     let mut happened = [0; 3];
     for seed in 0..100 {
@@ -83,10 +89,18 @@ fn the_route_that_is_said_is_the_longest_of_all_and_its_number_is_what_packets_g
                 _ => None,
             };
             let before = counted(&table);
-            let (number, why) = table.explain(&key);
-            assert_eq!(counted(&table), before, "seed {seed}");
-            let found = table.find(std::slice::from_ref(&key), LaneMask::first(1));
-            assert_eq!(table.take(&found, 0, 64), number, "seed {seed}: {why}");
+            let (frame, headers) = (Frame::default(), Headers::default());
+            let packet = StagePacket { frame: &frame, key: &key, headers: &headers, now_ns: 0 };
+            let number = table.decide(CALL, packet);
+            let Explanation { verdict, why, .. } = table.explain(CALL, packet, &number);
+            assert_eq!((verdict, counted(&table)), (number, before.clone()), "seed {seed}");
+            let mut burst = Burst::new(1);
+            burst.push(&[], &key, headers, 0);
+            let mut verdicts = [u32::MAX; LANES_MAX];
+            table.process(CALL, &mut burst, LaneMask::first(1), &mut verdicts);
+            assert_eq!(verdicts[0], number, "seed {seed}: {why}");
+            table.count(number, 64);
+            assert_ne!(counted(&table), before, "seed {seed}: {why}");
             let Some((prefix, position)) = route else {
                 assert!(number == 0 && why.starts_with("no route"), "seed {seed}: {why}");
                 happened[0] += 1;

@@ -1,4 +1,4 @@
-//! Hosts and services against a map.
+//! Asset detection against a map.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -100,7 +100,7 @@ impl Model {
         }
     }
 
-    fn verdict(&mut self, desc: &Desc, now_ns: u64) -> u8 {
+    fn verdict(&mut self, desc: &Desc, now_ns: u64) -> u32 {
         let now = (now_ns - self.base) / TICK;
         let before = self.seen.len();
         self.seen.retain(|_, s| self.config.idle == NEVER || now - s.last <= self.config.idle.into());
@@ -125,7 +125,7 @@ impl Model {
 }
 
 #[test]
-fn what_is_known_is_what_packets_have_shown_one_after_the_other() {
+fn asset_detection_agrees_with_the_reference_model() {
     let mut happened = [0; 5];
     for seed in 0..120 {
         let mut random = Random::new(seed);
@@ -139,10 +139,11 @@ fn what_is_known_is_what_packets_have_shown_one_after_the_other() {
         };
         let bursts = bursts(&mut random, 60, draw);
         let mut model = Model { config, base: bursts[0].0[0], seen: BTreeMap::new(), counters: [0; 5] };
-        let mut functions =
-            each(|lookups| bare(Kind::Assets(Assets::new(AssetConfig { lookups, ..model.config.clone() }))));
+        let mut functions = each(|lookups| {
+            bare(AnyStage::Assets(Assets::new(AssetConfig { lookups, ..model.config.clone() })))
+        });
         for (step, (times, descs)) in bursts.iter().enumerate() {
-            let wanted: Vec<u8> =
+            let wanted: Vec<u32> =
                 descs.iter().zip(times).map(|(desc, &now)| model.verdict(desc, now)).collect();
             let frames: Vec<Vec<u8>> = descs.iter().map(Desc::build).collect();
             let at = |tick: u64| model.base + tick * TICK;
@@ -163,9 +164,9 @@ fn what_is_known_is_what_packets_have_shown_one_after_the_other() {
                 let got = process(function, &frames, times);
                 function.age(times[times.len() - 1]);
                 assert!(got.iter().map(|g| &g.1).eq(&frames), "packets are not changed");
-                let got: Vec<u8> = got.into_iter().map(|(v, _)| v).collect();
+                let got: Vec<u32> = got.into_iter().map(|(v, _)| v).collect();
                 assert_eq!(got, wanted, "seed {seed}, step {step}, {:?}", model.config);
-                let Kind::Assets(assets) = &function.kind else { unreachable!() };
+                let AnyStage::Assets(assets) = &function.stage else { unreachable!() };
                 assert_eq!(assets.list(), listed, "seed {seed}, step {step}");
                 let c = assets.counters();
                 let counters = [c.hosts, c.services, c.refused, c.without, assets.aged()];

@@ -1,4 +1,4 @@
-//! Sets of keys against a map.
+//! Packet filters against a map.
 
 use std::collections::HashMap;
 
@@ -88,7 +88,7 @@ struct Model {
 }
 
 impl Model {
-    fn verdict(&mut self, desc: &Desc, now_ns: u64) -> u8 {
+    fn verdict(&mut self, desc: &Desc, now_ns: u64) -> u32 {
         let now = (now_ns - self.base) / TICK;
         let before = self.entries.len();
         self.entries.retain(|_, e| e.idle == NEVER || now - e.since <= e.idle.into());
@@ -117,7 +117,7 @@ impl Model {
 }
 
 #[test]
-fn a_filter_is_a_map_that_packets_ask_one_after_the_other() {
+fn filter_agrees_with_the_reference_model() {
     let mut happened = [0; 4];
     for seed in 0..240 {
         let mut random = Random::new(seed);
@@ -134,7 +134,7 @@ fn a_filter_is_a_map_that_packets_ask_one_after_the_other() {
         let mut model = Model { config, base, entries: HashMap::new(), counters: [0; 4] };
         let mut functions = each(|lookups| {
             let config = FilterConfig { lookups, ..model.config.clone() };
-            bare(Kind::Filter(Filter::new(&config).unwrap()))
+            bare(AnyStage::Filter(Filter::new(&config).unwrap()))
         });
         // Some entries are there from the beginning.
         for (desc, idle) in [NEVER, 9].map(|idle| (draw(&mut random), idle)) {
@@ -146,23 +146,23 @@ fn a_filter_is_a_map_that_packets_ask_one_after_the_other() {
             let mut flow_key = FlowKey::zero();
             parse(&desc.build(), 1, &mut flow_key);
             for (function, _) in &mut functions {
-                let Kind::Filter(filter) = &mut function.kind else { unreachable!() };
+                let AnyStage::Filter(filter) = &mut function.stage else { unreachable!() };
                 filter.insert(&flow_key, idle).unwrap();
             }
         }
         for (step, (times, descs)) in bursts.iter().enumerate() {
-            let wanted: Vec<u8> =
+            let wanted: Vec<u32> =
                 descs.iter().zip(times).map(|(desc, &now)| model.verdict(desc, now)).collect();
             let frames: Vec<Vec<u8>> = descs.iter().map(Desc::build).collect();
             for (function, process) in &mut functions {
                 function.age(times[0]);
-                let got: Vec<u8> = process(function, &frames, times).into_iter().map(|(v, _)| v).collect();
+                let got: Vec<u32> = process(function, &frames, times).into_iter().map(|(v, _)| v).collect();
                 function.age(times[times.len() - 1]);
                 assert_eq!(got, wanted, "seed {seed}, step {step}, {:?}", model.config);
             }
         }
         for (function, _) in &functions {
-            let Kind::Filter(filter) = &function.kind else { unreachable!() };
+            let AnyStage::Filter(filter) = &function.stage else { unreachable!() };
             let c = filter.counters();
             let counters = [c.without_key, c.learnt, c.refused, filter.aged()];
             assert_eq!(counters, model.counters, "seed {seed}");
@@ -182,7 +182,7 @@ fn a_filter_is_a_map_that_packets_ask_one_after_the_other() {
 }
 
 #[test]
-fn fields_that_no_packet_has_together_are_no_key() {
+fn fields_that_no_packet_has_together_are_rejected() {
     let refused = |fields: &[Field]| Filter::new(&FilterConfig::new(fields.to_vec(), 10)).unwrap_err();
     assert_eq!(refused(&[]), KeyError::Empty);
     assert_eq!(refused(&[Field::Ipv4Src, Field::Ipv6Dst]), KeyError::Contradiction("nw_src", "ipv6_dst"));

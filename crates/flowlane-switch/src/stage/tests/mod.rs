@@ -1,7 +1,7 @@
-//! Functions against models that take one packet after the other, and make what they expect from scratch.
+//! Stages against models that process one packet at a time and build the expected frames from scratch.
 
 mod assets;
-mod explain;
+mod dry_run;
 mod filter;
 mod nat;
 
@@ -25,7 +25,7 @@ struct Desc {
     wire: Wire,
 }
 
-/// What does not change what a packet says, but where it stands.
+/// The layout of a packet, which does not change its meaning.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Wire {
     /// Words of IPv4 options.
@@ -75,7 +75,7 @@ enum L4 {
         kind: u8,
         id: u16,
     },
-    /// Quotes so many bytes of another IPv4 packet.
+    /// Quotes `len` bytes of another IPv4 packet.
     Error {
         kind: u8,
         quoted: Box<Desc>,
@@ -107,7 +107,7 @@ impl L4 {
         }
     }
 
-    /// The segment between these addresses, its checksum made anew.
+    /// Builds the segment between these addresses, with its checksum.
     fn build(&self, addresses: &[u8]) -> Vec<u8> {
         let (mut out, at) = match self {
             L4::Tcp { src, dst, flags } => {
@@ -160,7 +160,7 @@ impl Desc {
         }
     }
 
-    /// The frame, every checksum made anew.
+    /// Builds the frame, with every checksum.
     fn build(&self) -> Vec<u8> {
         let mut out = vec![2, 0, 0, 0, 0, 0xee, 2, 0, 0, 0, 0, self.mac];
         if let Some(vlan) = self.vlan {
@@ -217,20 +217,21 @@ impl Desc {
     }
 }
 
-/// Lets a function work on a burst; gives verdicts and frames. Keys must be what the frames say afterwards.
-fn process(function: &mut Function, frames: &[Vec<u8>], now_ns: u64) -> Vec<(u8, Vec<u8>)> {
+/// Processes a burst and returns verdicts and frames. The keys must agree with the frames afterwards.
+fn process(function: &mut StageTable, frames: &[Vec<u8>], now_ns: u64) -> Vec<(u32, Vec<u8>)> {
     process_at(function, frames, &vec![now_ns; frames.len()])
 }
 
-/// The same, each frame at its own time.
-fn process_at(function: &mut Function, frames: &[Vec<u8>], times_ns: &[u64]) -> Vec<(u8, Vec<u8>)> {
+/// Processes a burst, each frame at its own time.
+fn process_at(function: &mut StageTable, frames: &[Vec<u8>], times_ns: &[u64]) -> Vec<(u32, Vec<u8>)> {
     let mut burst = Burst::new(frames.len());
     for (bytes, time_ns) in frames.iter().zip(times_ns) {
         let mut key = FlowKey::zero();
         let headers = parse(bytes, 1, &mut key);
         burst.push(bytes, &key, headers, *time_ns);
     }
-    let verdicts = function.process(&mut burst, LaneMask::first(frames.len()));
+    let call = StageCall::of(1, &burst);
+    let verdicts = function.process(call, &mut burst, LaneMask::first(frames.len()));
     let mut out = Vec::new();
     for (i, frame) in burst.frames.iter().enumerate() {
         let mut key = FlowKey::zero();
@@ -243,13 +244,13 @@ fn process_at(function: &mut Function, frames: &[Vec<u8>], times_ns: &[u64]) -> 
     out
 }
 
-/// A time that stands still, creeps, or leaps on from this one.
+/// Returns this time or a later one.
 fn later(now: u64, random: &mut Random) -> u64 {
     let leap = [0, 1, TICK, 3 * TICK, 20 * TICK, 2000 * TICK][random.index(6)];
     now + leap + if leap > 0 { random.below(TICK) } else { 0 }
 }
 
-/// The times of a burst's packets: mostly one, else each another.
+/// Returns the times of a burst's packets: mostly one time, else several.
 fn times(now: &mut u64, len: usize, random: &mut Random) -> Vec<u64> {
     *now = later(*now, random);
     let often = [0, 0, 3, 30][random.index(4)];
@@ -277,27 +278,27 @@ fn bursts(
         .collect()
 }
 
-/// How a function is made to work on frames, each at its own time; gives verdicts and frames.
-type Process = fn(&mut Function, &[Vec<u8>], &[u64]) -> Vec<(u8, Vec<u8>)>;
+/// A way to process frames, each at its own time; returns verdicts and frames.
+type Process = fn(&mut StageTable, &[Vec<u8>], &[u64]) -> Vec<(u32, Vec<u8>)>;
 
-/// The same function with both ways of looking up, and one that foretells what it does.
-fn each(mut make: impl FnMut(Lookups) -> Function) -> [(Function, Process); 3] {
+/// A stage with both kinds of lookups, and one of which each packet is first decided alone.
+fn each(mut make: impl FnMut(Lookups) -> StageTable) -> [(StageTable, Process); 3] {
     let ways: [(Lookups, Process); 3] = [
         (Lookups::Batch, process_at),
         (Lookups::Scalar, process_at),
-        (Lookups::Batch, explain::process_foretold),
+        (Lookups::Batch, dry_run::process_after_dry_run),
     ];
     ways.map(|(lookups, process)| (make(lookups), process))
 }
 
-/// A function without actions.
-fn bare(kind: Kind) -> Function {
+/// A stage without actions.
+fn bare(kind: AnyStage) -> StageTable {
     let verdicts = kind.verdicts().len();
-    Function::new(1, "", kind, vec![Vec::new(); verdicts]).expect("there is nothing to refuse")
+    StageTable::new(1, "", kind, vec![Vec::new(); verdicts]).expect("there is nothing to refuse")
 }
 
 #[test]
-fn what_is_idle_goes_where_no_packet_comes() {
+fn idle_entries_expire_without_packets() {
     let second = 1_000_000_000;
     let filter = FilterConfig {
         idle: ageing::idle_ticks(5),
@@ -310,17 +311,24 @@ fn what_is_idle_goes_where_no_packet_comes() {
         10,
     );
     let kinds = [
-        (Kind::Filter(Filter::new(&filter).unwrap()), 5),
-        (Kind::Assets(Assets::new(AssetConfig { idle: ageing::idle_ticks(5), ..AssetConfig::new(10) })), 5),
-        (Kind::Nat(Nat::new(nat).unwrap()), 300),
+        (AnyStage::Filter(Filter::new(&filter).unwrap()), 5),
+        (
+            AnyStage::Assets(Assets::new(AssetConfig {
+                idle: ageing::idle_ticks(5),
+                ..AssetConfig::new(10)
+            })),
+            5,
+        ),
+        (AnyStage::Nat(Nat::new(nat).unwrap()), 300),
     ];
     let packet = Desc::v4(0x0a00_0001, 0xc633_6401, L4::Udp { src: 40_000, dst: 53, checksum: true });
     for (kind, seconds) in kinds {
         let mut function = bare(kind);
-        let len = |function: &Function| match &function.kind {
-            Kind::Filter(filter) => filter.len(),
-            Kind::Assets(assets) => assets.len(),
-            Kind::Nat(nat) => nat.len(),
+        let len = |function: &StageTable| match &function.stage {
+            AnyStage::Filter(filter) => filter.len(),
+            AnyStage::Assets(assets) => assets.len(),
+            AnyStage::Nat(nat) => nat.len(),
+            AnyStage::Routes(routes) => routes.len(),
         };
         process(&mut function, &[packet.build()], second);
         function.age((1 + seconds) * second);

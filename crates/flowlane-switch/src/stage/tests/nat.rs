@@ -1,4 +1,4 @@
-//! Translation against a model with maps, whose packets are built from scratch: every checksum is made anew.
+//! Address translation against a model with maps, whose packets are built from scratch with all checksums.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -20,7 +20,7 @@ type End = (u32, u16);
 /// Source, destination, protocol, identification.
 type Datagram = (u32, u32, u8, u16);
 
-/// What the model knows of a session.
+/// A session of the model.
 #[derive(Clone, Debug)]
 struct Known {
     outside: End,
@@ -75,13 +75,13 @@ struct Model {
     /// By protocol and inside end.
     sessions: BTreeMap<(u8, End), Known>,
     /// Where the later fragments go, since when that is known, and for how long.
-    fragments: HashMap<Datagram, (u8, u32, u32, u64, u64)>,
+    fragments: HashMap<Datagram, (u32, u32, u32, u64, u64)>,
     events: NatCounters,
     /// Packets by session, outbound and inbound.
     packets: BTreeMap<(u8, End), [u64; 2]>,
 }
 
-/// What the source of a frame is.
+/// Returns the source of a frame.
 fn source_of(frame: &[u8]) -> End {
     let l4 = 14 + 4 * usize::from(frame[14] & 15);
     let port_at = if frame[23] == 1 { l4 + 4 } else { l4 };
@@ -113,7 +113,7 @@ impl Model {
         found.map(|((_, inside), _)| *inside)
     }
 
-    /// The outside end of a session, which is made if need be: then it is what the packet `got`, if that may be.
+    /// Returns the outside end of a session. A new session gets that of `got`, which is checked.
     fn outside_of(
         &mut self,
         proto: u8,
@@ -161,8 +161,8 @@ impl Model {
         Ok(outside)
     }
 
-    /// What becomes of a packet; `got` is what became of it.
-    fn step(&mut self, desc: &Desc, now_ns: u64, got: &[u8]) -> (u8, Desc) {
+    /// Returns the verdict and the translation of a packet; `got` is the frame that the stage made of it.
+    fn step(&mut self, desc: &Desc, now_ns: u64, got: &[u8]) -> (u32, Desc) {
         let now = (now_ns - self.base) / TICK;
         self.expire(now);
         self.translate(desc, now, got).unwrap_or_else(|refusal| {
@@ -171,7 +171,7 @@ impl Model {
         })
     }
 
-    fn translate(&mut self, desc: &Desc, now: u64, got: &[u8]) -> Result<(u8, Desc), Refusal> {
+    fn translate(&mut self, desc: &Desc, now: u64, got: &[u8]) -> Result<(u32, Desc), Refusal> {
         let mut out = desc.clone();
         let Net::V4 { src, dst, id, part, l4 } = &mut out.net else { return Ok((3, out)) };
         let verdict = match (Self::is_inside(*src), self.is_pool(*dst)) {
@@ -241,7 +241,7 @@ impl Model {
         Ok((verdict, out))
     }
 
-    fn remember(&mut self, datagram: Datagram, first: (u8, u32, u32, u64, u64)) {
+    fn remember(&mut self, datagram: Datagram, first: (u32, u32, u32, u64, u64)) {
         if self.fragments.contains_key(&datagram) || self.fragments.len() < self.config.fragments_max {
             self.fragments.insert(datagram, first);
         } else {
@@ -251,7 +251,7 @@ impl Model {
 
     fn error(
         &mut self,
-        verdict: u8,
+        verdict: u32,
         (src, dst): (&mut u32, &mut u32),
         quoted: &mut Desc,
         len: usize,
@@ -404,14 +404,14 @@ fn config(random: &mut Random) -> NatConfig {
 }
 
 #[test]
-fn translation_is_what_maps_and_checksums_made_anew_say_one_packet_after_the_other() {
-    let mut verdicts: BTreeMap<u8, u64> = BTreeMap::new();
+fn nat_agrees_with_the_reference_model() {
+    let mut verdicts: BTreeMap<u32, u64> = BTreeMap::new();
     let mut happened = [0; 5 + Refusal::ALL.len()];
     for seed in 0..150 {
         let mut random = Random::new(seed);
         let config = config(&mut random);
         let mut functions =
-            each(|lookups| bare(Kind::Nat(Nat::new(NatConfig { lookups, ..config.clone() }).unwrap())));
+            each(|lookups| bare(AnyStage::Nat(Nat::new(NatConfig { lookups, ..config.clone() }).unwrap())));
         let base = 1_700_000_000_000_000_000;
         let forward = |f: &Forward| {
             let flags = [false; 2];
@@ -439,10 +439,9 @@ fn translation_is_what_maps_and_checksums_made_anew_say_one_packet_after_the_oth
             let descs: Vec<Desc> = (0..count).map(|_| draw(&model, &mut random)).collect();
             let frames: Vec<Vec<u8>> = descs.iter().map(Desc::build).collect();
             let ways = functions.each_mut();
-            let [batch, scalar, foretold] =
-                ways.map(|(function, process)| process(function, &frames, &times));
+            let [batch, scalar, dry_run] = ways.map(|(function, process)| process(function, &frames, &times));
             assert_eq!(batch, scalar, "seed {seed}, step {step}");
-            assert_eq!(batch, foretold, "seed {seed}, step {step}");
+            assert_eq!(batch, dry_run, "seed {seed}, step {step}");
             for (i, (desc, (verdict, frame))) in descs.iter().zip(&batch).enumerate() {
                 let (wanted, translated) = model.step(desc, times[i], frame);
                 let context = || format!("seed {seed}, step {step}, packet {i}: {desc:x?}");
@@ -451,7 +450,7 @@ fn translation_is_what_maps_and_checksums_made_anew_say_one_packet_after_the_oth
                 *verdicts.entry(wanted).or_default() += 1;
             }
             for (function, _) in &functions {
-                let Kind::Nat(nat) = &function.kind else { unreachable!() };
+                let AnyStage::Nat(nat) = &function.stage else { unreachable!() };
                 let live: BTreeMap<(u8, End), (End, [u64; 2])> = nat
                     .sessions()
                     .map(|s| ((s.proto, (s.inside, s.inside_port)), ((s.outside, s.outside_port), s.packets)))
@@ -472,9 +471,9 @@ fn translation_is_what_maps_and_checksums_made_anew_say_one_packet_after_the_oth
 }
 
 #[test]
-fn a_flood_of_connections_fills_the_table_and_takes_nothing_from_those_that_are_open() {
+fn a_flood_of_connections_evicts_no_established_session() {
     let config = NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], 100);
-    let mut function = bare(Kind::Nat(Nat::new(config).unwrap()));
+    let mut function = bare(AnyStage::Nat(Nat::new(config).unwrap()));
     let tcp =
         |src: End, dst: End, flags| Desc::v4(src.0, dst.0, L4::Tcp { src: src.1, dst: dst.1, flags }).build();
     let (host, server) = ((INSIDE + 1, 4000), (FAR, 443));
@@ -488,23 +487,23 @@ fn a_flood_of_connections_fills_the_table_and_takes_nothing_from_those_that_are_
             (0..64).map(|_| tcp((INSIDE | random.below(1 << 24) as u32, 1), server, 2)).collect();
         now += TICK / 100;
         process(&mut function, &flood, now);
-        let Kind::Nat(nat) = &function.kind else { unreachable!() };
+        let AnyStage::Nat(nat) = &function.stage else { unreachable!() };
         assert!(nat.len() <= 100);
     }
     // The flood's sessions go after the transitory time; the open one stays.
     let later = now + 300 * 1_000_000_000;
     let back = process(&mut function, &[tcp(server, outside, 0x10)], later);
     assert_eq!(back[0], (1, tcp(server, host, 0x10)));
-    let Kind::Nat(nat) = &function.kind else { unreachable!() };
+    let AnyStage::Nat(nat) = &function.stage else { unreachable!() };
     assert_eq!(nat.len(), 1);
     assert_eq!(nat.counters().refused[Refusal::Full as usize], 500 * 64 - 99);
 }
 
-/// Whether a session that packets from inside have made is there after so many seconds, in which these come again and again
-/// from outside.
+/// Returns whether a session that packets from inside have opened exists after `seconds`, in which packets arrive
+/// repeatedly from outside.
 fn lasts(seconds: u64, made_by: &[L4], from_outside: impl Fn(u16) -> L4) -> bool {
     let config = NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], 100);
-    let mut function = bare(Kind::Nat(Nat::new(config).unwrap()));
+    let mut function = bare(AnyStage::Nat(Nat::new(config).unwrap()));
     let mut outside = (0, 0);
     for l4 in made_by {
         let sent = process(&mut function, &[Desc::v4(INSIDE + 1, FAR, l4.clone()).build()], 1);
@@ -520,7 +519,7 @@ fn lasts(seconds: u64, made_by: &[L4], from_outside: impl Fn(u16) -> L4) -> bool
 }
 
 #[test]
-fn what_comes_from_outside_keeps_no_session_and_opens_none() {
+fn packets_from_outside_neither_refresh_nor_open_sessions() {
     let udp = |src, dst| L4::Udp { src, dst, checksum: true };
     assert!(lasts(300, &[udp(5, 53)], |port| udp(53, port)));
     assert!(!lasts(310, &[udp(5, 53)], |port| udp(53, port)));
@@ -538,9 +537,9 @@ fn what_comes_from_outside_keeps_no_session_and_opens_none() {
 }
 
 #[test]
-fn a_connection_is_open_once_the_inside_end_has_acknowledged_and_closed_from_when_it_is_told_so() {
+fn tcp_is_established_by_the_inside_ack_and_closed_by_fin_or_rst() {
     let config = NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], 100);
-    let mut function = bare(Kind::Nat(Nat::new(config).unwrap()));
+    let mut function = bare(AnyStage::Nat(Nat::new(config).unwrap()));
     let outward = |flags| Desc::v4(INSIDE + 1, FAR, L4::Tcp { src: 5, dst: 80, flags }).build();
     let outside = source_of(&process(&mut function, &[outward(2)], 1)[0].1);
     let inward = |flags| Desc::v4(FAR, outside.0, L4::Tcp { src: 80, dst: outside.1, flags }).build();
@@ -557,7 +556,7 @@ fn a_connection_is_open_once_the_inside_end_has_acknowledged_and_closed_from_whe
 }
 
 #[test]
-fn forwards_that_contradict_each_other_or_the_pool_are_refused() {
+fn contradictory_forwards_are_rejected() {
     let new = |forwards: Vec<Forward>| {
         let pool = NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], 10);
         Nat::new(NatConfig { forwards, ..pool }).map(|nat| nat.len())

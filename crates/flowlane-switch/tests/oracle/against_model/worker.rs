@@ -17,7 +17,7 @@ use flowlane_switch::packet::Frame;
 use flowlane_switch::port::{Port, PortError, Received};
 use flowlane_switch::ruleset;
 use flowlane_switch::stage::route::{FibEngine, HopSpec, RouteTable, RouteTableConfig};
-use flowlane_switch::state::mac_table::MacTable;
+use flowlane_switch::state::fdb::Fdb;
 
 use crate::model::{CONTROLLER, Counters, Frames, Kind, Miss, Routes};
 use crate::packets::Random;
@@ -135,7 +135,7 @@ impl Switch {
             };
             pipeline.add_table(number, "", options.engine(), miss);
         }
-        let mut egress = Egress::new(MacTable::new(16, 300, 1), 1);
+        let mut egress = Egress::new(Fdb::new(16, 300, 1), 1);
         let sent = Arc::<Mutex<Vec<Noted>>>::default();
         let recorder = |number| Recorder { number, incoming: Arc::default(), sent: Arc::clone(&sent) };
         let mut incoming = Vec::new();

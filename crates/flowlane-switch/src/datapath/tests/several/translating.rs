@@ -12,37 +12,37 @@ use crate::stage::{Nat, NatConfig};
 const POOL: u32 = 0xcb00_7101;
 
 /// A share of translation (5): inside behind port 1, outside behind port 2.
-fn translation(share: Share, hairpin: bool) -> Function {
+fn translation(shard: Shard, hairpin: bool) -> StageTable {
     let out = |port| Action::Output(PortNo(port));
     let forward = Forward { proto: ip_proto::UDP, outside: (POOL, 53), inside: (0x0a00_0002, 4000) };
     let nat = NatConfig {
         hairpin,
         forwards: vec![forward],
         sessions_per_host_max: 40,
-        share,
+        shard,
         ..NatConfig::new(vec![Prefix::truncated(0x0a00_0000, 16)], vec![(POOL, POOL)], 4000)
     };
     function(
         5,
-        Kind::Nat(Nat::new(nat).unwrap()),
+        AnyStage::Nat(Nat::new(nat).unwrap()),
         vec![vec![out(2)], vec![out(1)], vec![Action::InPort], vec![]],
     )
 }
 
 /// Frames go to the worker that translates them.
-const STEERED: Spreading = Spreading::Steered(|workers| translation(Share::of_nobody(workers), false));
+const STEERED: Spreading = Spreading::Steered(|workers| translation(Shard::none_of(workers), false));
 const BY_ONE_STEERED: Spreading =
-    Spreading::ByOneSteered(|workers| translation(Share::of_nobody(workers), false));
+    Spreading::ByOneSteered(|workers| translation(Shard::none_of(workers), false));
 
 /// Rules (0) and translation.
 fn translating(workers: usize, hairpin: bool) -> Vec<Pipeline> {
-    let nat = |me| translation(Share { me, of: workers }, hairpin);
+    let nat = |me| translation(Shard { me, of: workers }, hairpin);
     let mut pipeline = Pipeline::new();
     pipeline.add_table(0, "", By::Tuple.engine(), Miss::Drop);
-    pipeline.add_function(5, nat(0));
+    pipeline.add_stage(5, nat(0));
     pipeline.add_rule(rule(0, 1, &[], vec![Action::Goto(5)])).unwrap();
     let mut all = forked(pipeline, workers);
-    all.iter_mut().enumerate().skip(1).for_each(|(me, pipeline)| pipeline.take_function(5, nat(me)));
+    all.iter_mut().enumerate().skip(1).for_each(|(me, pipeline)| pipeline.set_stage(5, nat(me)));
     all
 }
 

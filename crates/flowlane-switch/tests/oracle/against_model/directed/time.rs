@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flowlane_switch::datapath::{CacheConfig, Lookup};
-use flowlane_switch::state::mac_table::MacTable;
+use flowlane_switch::state::fdb::Fdb;
 use flowlane_switch::state::meter::{Meter, Rate};
 
 use super::{PLAIN, Switch, ethernet, pipeline, udp4};
@@ -58,7 +58,7 @@ fn the_time_of_one_ports_frames_is_not_anothers() {
 fn learned_addresses_age_by_each_frames_time() {
     for burst in [1, 8] {
         let mut switch = switch("actions=normal", burst);
-        switch.worker.egress.macs = MacTable::new(16, 300, 1);
+        switch.worker.egress.macs = Fdb::new(16, 300, 1);
         let frame = ethernet(0x0800, &udp4(PLAIN));
         let mut back = frame.clone();
         back[..6].copy_from_slice(&frame[6..12]);

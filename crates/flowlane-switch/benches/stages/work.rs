@@ -10,7 +10,7 @@ use flowlane::rule::Action;
 use flowlane_switch::packet::Burst;
 use flowlane_switch::stage::ageing::NEVER;
 use flowlane_switch::stage::{
-    AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig,
+    AnyStage, AssetConfig, Assets, Filter, FilterConfig, Lookups, Nat, NatConfig, StageCall, StageTable,
 };
 
 pub(crate) const FRAME_BYTES: usize = 60;
@@ -76,7 +76,7 @@ pub(crate) struct Work {
     pub(crate) order: Vec<u32>,
     pub(crate) keys: Keys,
     /// The verdicts of the packets.
-    pub(crate) verdicts: Vec<u8>,
+    pub(crate) verdicts: Vec<u32>,
     /// The filter's entries.
     members: Vec<FlowKey>,
 }
@@ -136,15 +136,15 @@ impl Work {
     }
 
     /// The function, as yet without what [`opening`](Self::opening) brings.
-    pub(crate) fn function(&self, lookups: Lookups) -> Function {
+    pub(crate) fn function(&self, lookups: Lookups) -> StageTable {
         let kind = match self.name {
             Name::Nat => {
                 let config =
                     NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL + 15)], self.entries);
-                Kind::Nat(Nat::new(NatConfig { lookups, ..config }).expect("there are no forwards"))
+                AnyStage::Nat(Nat::new(NatConfig { lookups, ..config }).expect("there are no forwards"))
             }
             Name::Assets => {
-                Kind::Assets(Assets::new(AssetConfig { lookups, ..AssetConfig::new(self.entries) }))
+                AnyStage::Assets(Assets::new(AssetConfig { lookups, ..AssetConfig::new(self.entries) }))
             }
             Name::Filter => {
                 let fields = vec![Field::NwProto, Field::Ipv4Src, Field::Ipv4Dst, Field::TpSrc, Field::TpDst];
@@ -153,20 +153,20 @@ impl Work {
                 for key in &self.members {
                     filter.insert(key, NEVER).expect("there is room");
                 }
-                Kind::Filter(filter)
+                AnyStage::Filter(filter)
             }
         };
         let verdicts = kind.verdicts().len();
-        Function::new(5, "", kind, vec![vec![Action::Output(flowlane::rule::action::PortNo(2))]; verdicts])
+        StageTable::new(5, "", kind, vec![vec![Action::Output(flowlane::rule::action::PortNo(2))]; verdicts])
             .expect("the actions are right")
     }
 
     /// Panics where the function holds something else than it was given, or has refused anything.
-    pub(crate) fn check(&self, function: &Function) {
-        let (len, refused) = match &function.kind {
-            Kind::Nat(nat) => (nat.len(), nat.counters().refused.iter().sum()),
-            Kind::Assets(assets) => (assets.len(), assets.counters().refused + assets.counters().without),
-            Kind::Filter(filter) => (filter.len(), filter.counters().without_key),
+    pub(crate) fn check(&self, function: &StageTable) {
+        let (len, refused) = match &function.stage {
+            AnyStage::Nat(nat) => (nat.len(), nat.counters().refused.iter().sum()),
+            AnyStage::Assets(assets) => (assets.len(), assets.counters().refused + assets.counters().without),
+            AnyStage::Filter(filter) => (filter.len(), filter.counters().without_key),
         };
         assert_eq!((len, refused), (self.entries, 0), "{}: entries, packets refused", self.name.text());
     }
@@ -187,7 +187,7 @@ impl Work {
             let headers = parse(bytes, 1, &mut key);
             let mut burst = Burst::new(1);
             burst.push(bytes, &key, headers, 0);
-            function.process(&mut burst, LaneMask::first(1));
+            function.process(StageCall::of(5, &burst), &mut burst, LaneMask::first(1));
             let keys = &burst.keys;
             let flow = flow(i);
             let port = (keys[0].word(word::PORTS) >> 16) as u16;
@@ -247,7 +247,7 @@ impl Work {
             }
             keys.asked.push([Some(words), None]);
             self.packets.push(flow.frame());
-            self.verdicts.push(u8::from(i >= self.entries));
+            self.verdicts.push(u32::from(i >= self.entries));
         }
         self.keys = Keys::Four(keys);
     }

@@ -1,4 +1,4 @@
-//! The slots of a table that some read while others change it.
+//! The slots of the FDB, which workers read while others change them.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use flowlane::rule::action::PortNo;
 
 use super::{Listed, NEIGHBOURHOOD};
 
-/// What is known of an address.
+/// An address with its port and time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     /// Address and VLAN: `mac << 16 | vid`. 0, which no station has, marks a free slot.
@@ -22,16 +22,16 @@ impl Entry {
         Self { key, port: (value >> 32) as u32, seen_s: value as u32 }
     }
 
-    /// All but the key.
+    /// Returns port and time.
     fn value(&self) -> u64 {
         u64::from(self.port) << 32 | u64::from(self.seen_s)
     }
 }
 
-/// An entry that others may change while it is read.
+/// A slot that other threads may change while it is read.
 ///
-/// Whoever changes more than the time has the lock, and frees the slot in between. So a reader that finds the same key before and
-/// after has read what belongs to it.
+/// A writer that changes more than the time holds the lock, and frees the slot in between. So a reader that finds the same
+/// key before and after has read that key's value.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     key: AtomicU64,
@@ -41,40 +41,40 @@ pub(super) struct Slot {
 const _: () = assert!(size_of::<Slot>() == 16);
 
 impl Slot {
-    /// Its key; 0 where it is free.
+    /// Returns the key; 0 if the slot is free.
     #[inline]
     pub(super) fn key(&self) -> u64 {
         self.key.load(Ordering::Acquire)
     }
 
-    /// What it holds, for whoever has the lock.
+    /// Returns the entry. The caller holds the lock.
     pub(super) fn get(&self) -> Entry {
         Entry::new(self.key(), self.value.load(Ordering::Relaxed))
     }
 
-    /// What it holds for this key, unless that has just gone.
+    /// Returns the entry of this key, unless it has just been removed.
     #[inline]
     pub(super) fn read(&self, key: u64) -> Option<Entry> {
         let value = self.value.load(Ordering::Acquire);
         (self.key.load(Ordering::Relaxed) == key).then(|| Entry::new(key, value))
     }
 
-    /// Puts another entry here, or none; for whoever has the lock.
+    /// Replaces the entry by another or by none. The caller holds the lock.
     pub(super) fn set(&self, entry: Option<Entry>) {
         self.key.store(0, Ordering::Relaxed);
         if let Some(entry) = entry {
-            // Whoever reads this value finds the key gone, or what comes after it.
+            // A reader of this value finds the key removed, or a later one.
             self.value.store(entry.value(), Ordering::Release);
             self.key.store(entry.key, Ordering::Release);
         }
     }
 
-    /// The address that is here is elsewhere now; for whoever has the lock.
+    /// Changes the port and time of the entry. The caller holds the lock.
     pub(super) fn change(&self, entry: Entry) {
         self.value.store(entry.value(), Ordering::Release);
     }
 
-    /// Notes when the address of an entry was seen again, unless something else has happened to it.
+    /// Records that the address of an entry was seen again, unless the entry has changed.
     #[inline]
     pub(super) fn touch(&self, entry: Entry, now_s: u32) {
         let seen = Entry { seen_s: now_s, ..entry };
@@ -82,7 +82,7 @@ impl Slot {
     }
 }
 
-/// The slots, of which there is a power of two.
+/// A power of two of slots.
 #[derive(Debug)]
 pub(super) struct Slots {
     pub(super) slots: Box<[Slot]>,
@@ -105,7 +105,7 @@ impl Slots {
         murmur3::finish(hash, 8) as usize & (self.len() - 1)
     }
 
-    /// The slot of `key`, or the free one where it would go.
+    /// Returns the slot of `key`, or the free one for it.
     #[inline]
     pub(super) fn find(&self, key: u64) -> Result<usize, usize> {
         let wrap = self.len() - 1;
@@ -119,7 +119,7 @@ impl Slots {
         }
     }
 
-    /// The entry of an address and its slot. One that is being moved may not be found.
+    /// Returns the entry of an address and its slot. An entry that is being moved may not be found.
     #[inline]
     pub(super) fn entry(&self, key: u64) -> Option<(Entry, &Slot)> {
         let slot = &self.slots[self.find(key).ok()?];
@@ -128,14 +128,14 @@ impl Slots {
         Some((entry, slot))
     }
 
-    /// The slot of the entry longest unseen of those next to the place of an address.
+    /// Returns the slot of the entry longest unseen of those next to an address's own slot.
     pub(super) fn oldest_near(&self, key: u64) -> Option<usize> {
         let (from, wrap) = (self.home(key), self.len() - 1);
         let near = (from..from + NEIGHBOURHOOD.min(self.len())).map(|at| at & wrap);
         near.filter(|&at| self.slots[at].key() != 0).min_by_key(|&at| self.slots[at].get().seen_s)
     }
 
-    /// Frees a slot and moves back what would no longer be found beyond it.
+    /// Frees a slot and moves back the entries that could no longer be found beyond it.
     pub(super) fn remove(&self, mut hole: usize) {
         let wrap = self.len() - 1;
         let mut at = hole;
@@ -154,7 +154,7 @@ impl Slots {
         self.slots[hole].set(None);
     }
 
-    /// Twice as many, with the same entries.
+    /// Returns twice as many slots with the same entries.
     pub(super) fn doubled(&self) -> Self {
         let double = Self::new(self.len() * 2, self.seed);
         for entry in self.slots.iter().map(Slot::get).filter(|e| e.key != 0) {
@@ -164,7 +164,7 @@ impl Slots {
         double
     }
 
-    /// The addresses in these slots.
+    /// Returns the addresses in these slots.
     pub(super) fn entries(&self, places: Range<usize>) -> Vec<Listed> {
         let used = self.slots[places].iter().map(Slot::get).filter(|e| e.key != 0);
         used.map(|e| (e.key >> 16, e.key as u16, PortNo(e.port), e.seen_s)).collect()

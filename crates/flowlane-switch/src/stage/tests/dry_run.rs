@@ -1,4 +1,4 @@
-//! What is said beforehand against what is done then.
+//! Dry runs against the live packets that follow them.
 
 use flowlane::packet::fields::Field;
 use flowlane::route::Prefix;
@@ -6,24 +6,24 @@ use flowlane::route::Prefix;
 use super::*;
 use crate::stage::nat::{IdleTimes, Refusal};
 
-/// What a function has counted, by the words that say it beforehand.
-fn counted(function: &Function) -> Vec<(&'static str, u64)> {
-    match &function.kind {
-        Kind::Filter(filter) => {
+/// Returns a stage's counters, by the words that announce them in a dry run.
+fn counted(function: &StageTable) -> Vec<(&'static str, u64)> {
+    match &function.stage {
+        AnyStage::Filter(filter) => {
             let c = filter.counters();
             let lacking = [("lacks a field", c.without_key)];
-            let would = [("would be learnt", c.learnt + c.refused), ("but the set is full", c.refused)];
+            let would = [("would be learned", c.learnt + c.refused), ("but the set is full", c.refused)];
             lacking.into_iter().chain(would).collect()
         }
-        Kind::Assets(assets) => {
+        AnyStage::Assets(assets) => {
             let c = assets.counters();
             vec![
                 ("shows no asset", c.without),
-                ("would be noted", c.hosts + c.services),
+                ("would be recorded", c.hosts + c.services),
                 ("the table is full", c.refused),
             ]
         }
-        Kind::Nat(nat) => {
+        AnyStage::Nat(nat) => {
             let c = nat.counters();
             let refused = Refusal::ALL.map(Refusal::name).into_iter().zip(c.refused);
             let done = [
@@ -34,6 +34,7 @@ fn counted(function: &Function) -> Vec<(&'static str, u64)> {
             ];
             refused.chain(done).collect()
         }
+        AnyStage::Routes(_) => unreachable!("route tables have tests of their own"),
     }
 }
 
@@ -49,30 +50,53 @@ fn without_port(frame: &[u8]) -> Vec<u8> {
     rest.map(|(_, byte)| *byte).collect()
 }
 
-/// As [`process_at`], but one packet after the other, and of each it is said beforehand what happens.
-pub(super) fn process_foretold(
-    function: &mut Function,
+/// The frame, key and headers of a packet.
+struct Parsed {
+    frame: Frame,
+    key: FlowKey,
+    headers: Headers,
+    now_ns: u64,
+}
+
+impl Parsed {
+    fn new(bytes: &[u8], now_ns: u64) -> Self {
+        let (mut frame, mut key) = (Frame::default(), FlowKey::zero());
+        frame.fill(bytes);
+        let headers = parse(bytes, 1, &mut key);
+        Self { frame, key, headers, now_ns }
+    }
+
+    fn packet(&self) -> StagePacket<'_> {
+        StagePacket { frame: &self.frame, key: &self.key, headers: &self.headers, now_ns: self.now_ns }
+    }
+}
+
+const CALL: StageCall = StageCall { table: 1, port: 0, half: Half::Both };
+
+fn dry_run(function: &StageTable, bytes: &[u8], now_ns: u64) -> Explanation {
+    function.dry_run(CALL, Parsed::new(bytes, now_ns).packet())
+}
+
+/// Processes frames one at a time, each after a dry run whose verdict, text and rewritten packet must agree with the result.
+pub(super) fn process_after_dry_run(
+    function: &mut StageTable,
     frames: &[Vec<u8>],
     times_ns: &[u64],
-) -> Vec<(u8, Vec<u8>)> {
+) -> Vec<(u32, Vec<u8>)> {
     let mut out = Vec::new();
     for (bytes, &time_ns) in frames.iter().zip(times_ns) {
-        let mut frame = Frame::default();
-        frame.fill(bytes);
-        let mut key = FlowKey::zero();
-        let headers = parse(bytes, 1, &mut key);
         let before = counted(function);
-        let explained = function.explain(&frame, &key, &headers, time_ns, false);
+        let explained = dry_run(function, bytes, time_ns);
         assert_eq!(counted(function), before);
-        assert_eq!(function.explain(&frame, &key, &headers, time_ns, false).why, explained.why);
+        assert_eq!(dry_run(function, bytes, time_ns).why, explained.why);
         let (verdict, got) = process_at(function, std::slice::from_ref(bytes), &[time_ns]).remove(0);
         let context = format!("{bytes:x?}, {explained:x?}");
         assert_eq!(verdict, explained.verdict, "{context}");
-        assert!(explained.why.starts_with(function.kind.name()), "{context}");
+        assert!(explained.why.starts_with(function.stage.kind()), "{context}");
         for ((words, before), (_, after)) in before.iter().zip(counted(function)) {
             assert_eq!(explained.why.contains(words), after > *before, "`{words}`: {context}");
         }
-        match &explained.translated {
+        match &explained.rewritten {
             Some(said) if said.port_is_open => {
                 assert_eq!(without_port(said.frame.bytes()), without_port(&got), "{context}");
             }
@@ -94,13 +118,13 @@ pub(super) fn process_foretold(
     out
 }
 
-fn nat(function: &Function) -> &Nat {
-    let Kind::Nat(nat) = &function.kind else { unreachable!() };
+fn nat(function: &StageTable) -> &Nat {
+    let AnyStage::Nat(nat) = &function.stage else { unreachable!() };
     nat
 }
 
 #[test]
-fn asking_changes_nothing() {
+fn decide_changes_nothing() {
     for seed in 0..30 {
         let mut random = Random::new(seed);
         let idle = [1, 30][random.index(2)];
@@ -119,9 +143,9 @@ fn asking_changes_nothing() {
             ..NatConfig::new(vec![Prefix::truncated(0x0a00_0000, 31)], vec![(0x0a00_0003, 0x0a00_0003)], 5)
         };
         let kinds = [
-            Kind::Filter(Filter::new(&filter).unwrap()),
-            Kind::Assets(Assets::new(assets)),
-            Kind::Nat(Nat::new(nat).unwrap()),
+            AnyStage::Filter(Filter::new(&filter).unwrap()),
+            AnyStage::Assets(Assets::new(assets)),
+            AnyStage::Nat(Nat::new(nat).unwrap()),
         ];
         for mut function in kinds.map(bare) {
             for (times, descs) in bursts(&mut random, 5, filter::draw) {
@@ -129,10 +153,8 @@ fn asking_changes_nothing() {
                 process_at(&mut function, &frames, &times);
                 let before = format!("{function:?}");
                 for (bytes, time_ns) in frames.iter().zip(&times) {
-                    let (mut frame, mut key) = (Frame::default(), FlowKey::zero());
-                    frame.fill(bytes);
-                    let headers = parse(bytes, 1, &mut key);
-                    function.explain(&frame, &key, &headers, time_ns + random.below(100) * TICK, false);
+                    dry_run(&function, bytes, time_ns + random.below(100) * TICK);
+                    function.decide_owner(Parsed::new(bytes, *time_ns).packet());
                 }
                 assert!(format!("{function:?}") == before, "seed {seed}");
             }
@@ -141,13 +163,13 @@ fn asking_changes_nothing() {
 }
 
 #[test]
-fn the_room_that_a_full_table_makes_is_foretold_whatever_stands_in_front_of_it() {
+fn dry_run_predicts_the_room_that_ageing_makes_in_a_full_table() {
     let (mut refused, mut found_room) = (0, 0);
     for seed in 0..40 {
         let mut random = Random::new(seed);
         let idle = IdleTimes { udp: 10, ..IdleTimes::default() };
         let pool = NatConfig::new(vec![Prefix::truncated(0x0a00_0000, 8)], vec![(1, 1)], 400);
-        let mut function = bare(Kind::Nat(Nat::new(NatConfig { idle, ..pool }).unwrap()));
+        let mut function = bare(AnyStage::Nat(Nat::new(NatConfig { idle, ..pool }).unwrap()));
         let packet = |port: u16| {
             Desc::v4(0x0a00_0001, 0xc633_6401, L4::Udp { src: port, dst: 53, checksum: true }).build()
         };
@@ -166,7 +188,7 @@ fn the_room_that_a_full_table_makes_is_foretold_whatever_stands_in_front_of_it()
             for _ in 0..4 {
                 let was_full = nat(&function).len() == 400;
                 let new = [packet(random.port(1000, u16::MAX))];
-                let verdict = process_foretold(&mut function, &new, &[now])[0].0;
+                let verdict = process_after_dry_run(&mut function, &new, &[now])[0].0;
                 refused += u32::from(verdict == REFUSED);
                 found_room += u32::from(was_full && verdict != REFUSED);
             }
@@ -176,15 +198,12 @@ fn the_room_that_a_full_table_makes_is_foretold_whatever_stands_in_front_of_it()
 }
 
 #[test]
-fn a_line_says_why_and_what_would_be_changed() {
+fn explanations_name_the_reason_and_the_edits() {
     let udp = |src: (u32, u16), dst: (u32, u16)| {
         Desc::v4(src.0, dst.0, L4::Udp { src: src.1, dst: dst.1, checksum: true }).build()
     };
-    let ask = |function: &Function, bytes: &[u8]| {
-        let (mut frame, mut key) = (Frame::default(), FlowKey::zero());
-        frame.fill(bytes);
-        let headers = parse(bytes, 1, &mut key);
-        let Explained { verdict, why, edits, .. } = function.explain(&frame, &key, &headers, 1, false);
+    let ask = |function: &StageTable, bytes: &[u8]| {
+        let Explanation { verdict, why, edits, .. } = dry_run(function, bytes, 1);
         (verdict, why, edits.join("; "))
     };
     let said = |verdict, why: &str, edits: &str| (verdict, why.to_owned(), edits.to_owned());
@@ -192,19 +211,19 @@ fn a_line_says_why_and_what_would_be_changed() {
     let (packet, alien) = (udp(host, server), udp(server, (outside, 9)));
     let fields = vec![Field::Ipv4Src, Field::TpDst];
     let filter = FilterConfig { learn: true, ..FilterConfig::new(fields, 1) };
-    let mut function = bare(Kind::Filter(Filter::new(&filter).unwrap()));
-    let why = "filter: no entry for nw_src=10.0.0.5,tp_dst=53; it would be learnt";
+    let mut function = bare(AnyStage::Filter(Filter::new(&filter).unwrap()));
+    let why = "filter: no entry for nw_src=10.0.0.5,tp_dst=53; it would be learned";
     assert_eq!(ask(&function, &packet), said(1, why, ""));
     process(&mut function, std::slice::from_ref(&packet), 1);
     assert_eq!(ask(&function, &packet), said(0, "filter: an entry for nw_src=10.0.0.5,tp_dst=53", ""));
-    let function = bare(Kind::Assets(Assets::new(AssetConfig::new(10))));
+    let function = bare(AnyStage::Assets(Assets::new(AssetConfig::new(10))));
     let why = "assets: host 10.0.0.5 at 02:00:00:00:00:01 is new, service udp/4242 of 10.0.0.5 is new; \
-               what is new would be noted";
+               new assets would be recorded";
     assert_eq!(ask(&function, &packet), said(1, why, ""));
     let config = NatConfig::new(vec![Prefix::truncated(0x0a00_0000, 8)], vec![(outside, outside)], 10);
-    let mut function = bare(Kind::Nat(Nat::new(config).unwrap()));
+    let mut function = bare(AnyStage::Nat(Nat::new(config).unwrap()));
     let edit = "ip src 10.0.0.5:4242 -> 203.0.113.1 and a port of its own";
-    assert_eq!(ask(&function, &packet), said(0, "nat: a new session would be made (outbound)", edit));
+    assert_eq!(ask(&function, &packet), said(0, "nat: a new session would be opened (outbound)", edit));
     assert_eq!(ask(&function, &alien), said(REFUSED, "nat: refused: no session", ""));
     process(&mut function, std::slice::from_ref(&packet), 1);
     let port = nat(&function).sessions().next().unwrap().outside_port;

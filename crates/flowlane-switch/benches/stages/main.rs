@@ -1,7 +1,7 @@
 //! Packet filter, asset detection and address translation with one lookup a packet, and with the lookups of a burst
 //! together: HALO's three functions (ISCA 2019, figure 13: 2.3 to 2.7 times with its accelerator).
 //!
-//! `cargo bench -p flowlane-switch --bench functions -- [--quick] [--json] [function=NAME] [entries=N] [rounds=N] [packets=N]`.
+//! `cargo bench -p flowlane-switch --bench stages -- [--quick] [--json] [function=NAME] [entries=N] [rounds=N] [packets=N]`.
 //! Three measurements each, cycles a packet: *lookups*: the tables alone, on the keys that the function asks for (one a
 //! packet of translation, in either of two tables; one and a half a packet of asset detection; one of a filter);
 //! *function*: reading keys, looking up, and what the function does with the answer, for bursts of 64 in the first cache;
@@ -21,13 +21,12 @@ use flowlane::cuckoo::{CuckooConfig, CuckooWriter};
 use flowlane::packet::parse;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Rule};
-use flowlane_switch::datapath::Pipeline;
-use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
+use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, Pipeline, PortSlot, Until, Worker};
 use flowlane_switch::packet::{Burst, Frame, Frames};
 use flowlane_switch::port::{NullPort, Port, PortError, Received};
 use flowlane_switch::ruleset::Miss;
-use flowlane_switch::stage::{Function, Lookups};
-use flowlane_switch::state::mac_table::MacTable;
+use flowlane_switch::stage::{Lookups, StageCall, StageTable, Verdicts};
+use flowlane_switch::state::fdb::Fdb;
 use work::{Asked, FRAME_BYTES, Keys, Name, Work};
 
 const BURST: usize = 64;
@@ -71,7 +70,7 @@ fn ways(round: usize) -> [Lookups; 2] {
 
 /// A burst of packets, parsed.
 struct Stage {
-    function: Function,
+    function: StageTable,
     now_ns: u64,
 }
 
@@ -86,11 +85,11 @@ impl Stage {
         stage
     }
 
-    fn process(&mut self, burst: &mut Burst) -> [u8; BURST] {
+    fn process(&mut self, burst: &mut Burst) -> Verdicts {
         self.now_ns += 1000;
         burst.times_ns = [self.now_ns; BURST];
         let lanes = burst.lanes();
-        std::hint::black_box(self.function.process(burst, lanes))
+        std::hint::black_box(self.function.process(StageCall::of(5, burst), burst, lanes))
     }
 }
 
@@ -196,9 +195,9 @@ impl Port for Source {
 fn worker(work: &Arc<Work>, lookups: Lookups) -> Worker {
     let mut pipeline = Pipeline::new();
     pipeline.add_table(0, "", Box::new(LinearSearch::new(1)), Miss::Drop);
-    pipeline.add_function(5, work.function(lookups));
+    pipeline.add_stage(5, work.function(lookups));
     pipeline.add_rule(Rule::new(Match::any(), vec![Action::Goto(5)])).expect("the rule is right");
-    let mut egress = Egress::new(MacTable::new(16, 300, 1), 1);
+    let mut egress = Egress::new(Fdb::new(16, 300, 1), 1);
     let source = Source { work: work.clone(), at: 0 };
     egress.ports.add(PortSlot::new(PortNo(1), "source", "", Box::new(source)));
     egress.ports.add(PortSlot::new(PortNo(2), "null", "", Box::new(NullPort)));
@@ -229,7 +228,7 @@ fn switch(work: &Arc<Work>, rounds: usize, clock: &quanta::Clock) -> Rounds {
         }
     }
     for (_, worker) in &workers {
-        let (_, function) = worker.lookup.pipeline.functions().next().expect("it was added");
+        let (_, function) = worker.lookup.pipeline.stages().next().expect("it was added");
         let judged: u64 = function.verdicts().iter().map(|verdict| verdict.packets).sum();
         assert_eq!((judged, worker.egress.drops.function_refused), (function.packets, 0));
         work.check(function);

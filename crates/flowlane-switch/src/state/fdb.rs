@@ -1,0 +1,523 @@
+//! The forwarding database (FDB): the port where each MAC address was last seen, learned by the `normal` action
+//! (IEEE 802.1Q §8.7).
+//!
+//! Open addressing over entries of 16 bytes, at most half full: 32 MiB for a million addresses, less for fewer. The hash
+//! has a secret seed.
+//!
+//! **When it is full**, a new address replaces the one longest unseen among the [`NEIGHBOURHOOD`] next to its own slot,
+//! if that has not been seen for a tenth of the ageing time; otherwise it is not learned (and counted), and packets to
+//! it are flooded. So a flood of forged addresses can neither grow the table nor evict active hosts.
+//!
+//! A frame is decided without a change to the table: where it goes, and how its source is learned. Live frames then
+//! commit the learning; `trace` does not.
+
+mod slots;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use flowlane::packet::parse::ether_type;
+use flowlane::rule::action::PortNo;
+
+use slots::{Entry, Slot, Slots};
+
+/// The entries considered for replacement in a full table.
+pub const NEIGHBOURHOOD: usize = 16;
+
+/// An address: (MAC, VLAN, port, second when it was last seen).
+pub type Listed = (u64, u16, PortNo, u32);
+
+/// The slots swept for expired addresses before a new one is inserted.
+const SWEEP_PER_ADDRESS: usize = 8;
+
+/// The slots of an empty table.
+const SLOTS_MIN: usize = 64;
+
+/// The destination of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NormalDecision {
+    /// The port where its destination address was seen.
+    To(PortNo),
+    /// All ports but its own.
+    Flood,
+    /// None: its destination address is reserved for the link (IEEE 802.1Q table 8-1, 01-80-C2-00-00-0x).
+    Drop,
+}
+
+/// The addresses and VLAN of a frame.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    destination: u64,
+    source: u64,
+    vid: u16,
+}
+
+impl Ends {
+    #[inline]
+    fn of(frame: &[u8]) -> Option<Self> {
+        let eth = frame.first_chunk::<14>()?;
+        let mac = |at: usize| eth[at..at + 6].iter().fold(0u64, |mac, &byte| mac << 8 | u64::from(byte));
+        let vid = match (u16::from_be_bytes([eth[12], eth[13]]), frame.get(14..16)) {
+            (ether_type::VLAN | ether_type::QINQ, Some(tci)) => u16::from_be_bytes([tci[0], tci[1]]) & 0xfff,
+            _ => 0,
+        };
+        Some(Self { destination: mac(0), source: mac(6), vid })
+    }
+}
+
+/// What a frame's source adds to the table.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// Nothing: it is known at this port and time, or is no station's address.
+    Current,
+    /// The time at which it was seen.
+    Stale(Entry, &'a Slot),
+    /// An entry, or another port of one.
+    Unknown,
+}
+
+/// How an address that is new, or has moved, is learned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Placement {
+    /// Its entry, in this slot, gets another port.
+    Move(usize),
+    /// It is inserted; there is room, or sweeping makes room.
+    Insert,
+    /// It replaces the entry in this slot.
+    Replace(usize),
+    /// It is not learned.
+    Refuse,
+}
+
+/// Returns whether an address can be a station's: neither a group's nor zero.
+#[inline]
+fn is_station(mac: u64) -> bool {
+    mac >> 40 & 1 == 0 && mac != 0
+}
+
+/// Returns the key of an address in a VLAN.
+#[inline]
+fn key_of(mac: u64, vid: u16) -> u64 {
+    mac << 16 | u64::from(vid)
+}
+
+/// The counters of the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FdbCounters {
+    /// New addresses.
+    pub learned: u64,
+    /// Addresses that appeared at another port.
+    pub moved: u64,
+    /// Addresses removed because they had not been seen.
+    pub aged: u64,
+    /// Addresses replaced in a full table.
+    pub replaced: u64,
+    /// Addresses not learned because the table was full.
+    pub refused: u64,
+}
+
+/// The state that the lock guards.
+#[derive(Debug)]
+struct Learned {
+    slots: Arc<Slots>,
+    len: usize,
+    hand: usize,
+    counters: FdbCounters,
+}
+
+#[derive(Debug)]
+struct Shared {
+    learned: Mutex<Learned>,
+    /// The number of times that the slots have been replaced by larger ones.
+    replaced: AtomicU64,
+    entries_max: usize,
+    ageing_s: u32,
+}
+
+/// A worker's handle of the table, which all workers share.
+///
+/// A lookup takes no lock and writes only the time, once a second for each address. New addresses, those that have moved
+/// and those that expire are handled under a lock.
+#[derive(Debug)]
+pub struct Fdb {
+    shared: Arc<Shared>,
+    /// The slots at the last access.
+    slots: Arc<Slots>,
+    replaced: u64,
+}
+
+impl Fdb {
+    /// A table of at most `entries_max` addresses, forgotten when unseen for `ageing_s` seconds.
+    pub fn new(entries_max: usize, ageing_s: u32, seed: u32) -> Self {
+        let slots = Arc::new(Slots::new(SLOTS_MIN, seed));
+        let learned = Learned { slots: slots.clone(), len: 0, hand: 0, counters: FdbCounters::default() };
+        let shared =
+            Shared { learned: Mutex::new(learned), replaced: AtomicU64::new(0), entries_max, ageing_s };
+        Self { shared: Arc::new(shared), slots, replaced: 0 }
+    }
+
+    /// Returns a handle of the table for another worker.
+    pub fn share(&self) -> Self {
+        Self { shared: self.shared.clone(), slots: self.slots.clone(), replaced: self.replaced }
+    }
+
+    /// Learns a frame's source and returns the frame's destination. `now_s` is the caller's clock.
+    #[inline]
+    pub fn switch(&mut self, frame: &[u8], port: PortNo, now_s: u32) -> NormalDecision {
+        let Some(ends) = Ends::of(frame) else { return NormalDecision::Drop };
+        self.follow();
+        match self.slots.source(&ends, port, now_s) {
+            Source::Current => {}
+            Source::Stale(entry, slot) => slot.touch(entry, now_s),
+            Source::Unknown => return self.learn_new(&ends, port, now_s),
+        }
+        self.shared.forward(&self.slots, &ends, port, None, now_s)
+    }
+
+    /// Returns the destination that [`switch`](Self::switch) would return. Learns nothing.
+    pub fn decide(&self, frame: &[u8], port: PortNo, now_s: u32) -> NormalDecision {
+        let Some(ends) = Ends::of(frame) else { return NormalDecision::Drop };
+        let learned = self.lock();
+        let placement = match learned.slots.source(&ends, port, now_s) {
+            Source::Current | Source::Stale(..) => None,
+            Source::Unknown => Some(self.shared.place(&learned, &ends, now_s)),
+        };
+        self.shared.forward(&learned.slots, &ends, port, placement, now_s)
+    }
+
+    /// Learns that `mac` was seen in VLAN `vid` at a port. Group addresses and zero are no sources.
+    #[inline]
+    pub fn learn(&mut self, mac: u64, vid: u16, port: PortNo, now_s: u32) {
+        let ends = Ends { destination: 0, source: mac, vid };
+        self.follow();
+        match self.slots.source(&ends, port, now_s) {
+            Source::Current => {}
+            Source::Stale(entry, slot) => slot.touch(entry, now_s),
+            Source::Unknown => _ = self.learn_new(&ends, port, now_s),
+        }
+    }
+
+    /// Learns a source that is new or has moved, and returns the frame's destination.
+    fn learn_new(&mut self, ends: &Ends, port: PortNo, now_s: u32) -> NormalDecision {
+        let mut learned = self.lock();
+        let placement = self.shared.place(&learned, ends, now_s);
+        let forward = self.shared.forward(&learned.slots, ends, port, Some(placement), now_s);
+        let entry = Entry { key: key_of(ends.source, ends.vid), port: port.0, seen_s: now_s };
+        self.shared.commit(&mut learned, placement, entry);
+        drop(learned);
+        self.follow();
+        forward
+    }
+
+    /// Returns the port where `mac` was last seen in VLAN `vid`, unless that is too long ago.
+    #[inline]
+    pub fn lookup(&self, mac: u64, vid: u16, now_s: u32) -> Option<PortNo> {
+        self.shared.look_up(&self.slots, key_of(mac, vid), now_s)
+    }
+
+    /// Removes the addresses that have not been seen for the ageing time from the next `budget` slots.
+    pub fn sweep(&mut self, now_s: u32, budget: usize) {
+        self.shared.sweep(&mut self.lock(), now_s, budget);
+    }
+
+    /// Takes the newest slots.
+    #[inline]
+    fn follow(&mut self) {
+        let replaced = self.shared.replaced.load(Ordering::Acquire);
+        if replaced != self.replaced {
+            let newest = self.lock().slots.clone();
+            self.slots = newest;
+            self.replaced = replaced;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Learned> {
+        // Nothing panics while it is locked.
+        self.shared.learned.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Returns the number of addresses, including expired ones that have not been swept.
+    pub fn len(&self) -> usize {
+        self.lock().len
+    }
+
+    /// Returns whether there is no address.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> FdbCounters {
+        self.lock().counters
+    }
+
+    /// Returns the bytes allocated.
+    pub fn table_bytes(&self) -> usize {
+        size_of_val(&*self.lock().slots.slots)
+    }
+
+    /// Returns every address.
+    pub fn entries(&self) -> Vec<Listed> {
+        self.entries_from(0, usize::MAX).0
+    }
+
+    /// Returns the addresses in `budget` slots from slot `from` on, and the slot to continue from, if any. Addresses that
+    /// are inserted or removed meanwhile may or may not be included.
+    pub fn entries_from(&self, from: usize, budget: usize) -> (Vec<Listed>, Option<usize>) {
+        let learned = self.lock();
+        let len = learned.slots.len();
+        let from = from.min(len);
+        let end = len.min(from.saturating_add(budget));
+        (learned.slots.entries(from..end), (end < len).then_some(end))
+    }
+}
+
+impl Shared {
+    /// Decides how a source that is new or has moved is learned.
+    fn place(&self, learned: &Learned, ends: &Ends, now_s: u32) -> Placement {
+        let key = key_of(ends.source, ends.vid);
+        if let Ok(at) = learned.slots.find(key) {
+            return Placement::Move(at);
+        }
+        if learned.len < self.entries_max || self.sweep_frees(learned, now_s, SWEEP_PER_ADDRESS) {
+            return Placement::Insert;
+        }
+        self.replaceable(learned, key, now_s).map_or(Placement::Refuse, Placement::Replace)
+    }
+
+    /// Decides where a frame goes once its source has been learned: by `placement`, if it is new or has moved.
+    #[inline]
+    fn forward(
+        &self,
+        slots: &Slots,
+        ends: &Ends,
+        port: PortNo,
+        placement: Option<Placement>,
+        now_s: u32,
+    ) -> NormalDecision {
+        if ends.destination >> 4 == 0x0018_0c20_0000 {
+            return NormalDecision::Drop;
+        }
+        if ends.destination >> 40 & 1 == 1 {
+            return NormalDecision::Flood;
+        }
+        let key = key_of(ends.destination, ends.vid);
+        let found = if ends.destination == ends.source && ends.source != 0 {
+            (placement != Some(Placement::Refuse) && self.ageing_s > 0).then_some(port)
+        } else {
+            match placement {
+                Some(Placement::Replace(at)) if slots.slots[at].key() == key => None,
+                _ => self.look_up(slots, key, now_s),
+            }
+        };
+        found.map_or(NormalDecision::Flood, NormalDecision::To)
+    }
+
+    /// Learns an address as decided.
+    fn commit(&self, learned: &mut Learned, placement: Placement, entry: Entry) {
+        if let Placement::Move(at) = placement {
+            let known = learned.slots.slots[at].get();
+            learned.counters.moved += u64::from(known.port != entry.port);
+            let seen_s = known.seen_s.max(entry.seen_s);
+            learned.slots.slots[at].change(Entry { seen_s, ..entry });
+            return;
+        }
+        // Here and not only in maintenance, so that ageing depends on frames and their times alone.
+        self.sweep(learned, entry.seen_s, SWEEP_PER_ADDRESS);
+        match placement {
+            Placement::Refuse => {
+                learned.counters.refused += 1;
+                return;
+            }
+            Placement::Replace(at) => {
+                learned.remove(at);
+                learned.counters.replaced += 1;
+            }
+            Placement::Insert | Placement::Move(_) => {
+                if (learned.len + 1) * 2 > learned.slots.len() {
+                    learned.slots = Arc::new(learned.slots.doubled());
+                    self.replaced.fetch_add(1, Ordering::Release);
+                }
+            }
+        }
+        let at = learned.slots.find(entry.key).expect_err("the address is new");
+        learned.slots.slots[at].set(Some(entry));
+        learned.len += 1;
+        learned.counters.learned += 1;
+    }
+
+    #[inline]
+    fn look_up(&self, slots: &Slots, key: u64, now_s: u32) -> Option<PortNo> {
+        let (entry, _) = slots.entry(key)?;
+        (!self.is_old(&entry, now_s)).then_some(PortNo(entry.port))
+    }
+
+    fn sweep(&self, learned: &mut Learned, now_s: u32, budget: usize) {
+        for _ in 0..budget.min(learned.slots.len()) {
+            let at = learned.hand & (learned.slots.len() - 1);
+            if self.is_old(&learned.slots.slots[at].get(), now_s) {
+                learned.remove(at); // Another entry may have moved to this slot, which is visited again.
+                learned.counters.aged += 1;
+            } else {
+                learned.hand = at + 1;
+            }
+        }
+    }
+
+    /// Returns whether [`sweep`](Self::sweep) removes any address.
+    fn sweep_frees(&self, learned: &Learned, now_s: u32, budget: usize) -> bool {
+        // No entry moves before the first is removed.
+        let slots = &learned.slots;
+        let next = (0..budget.min(slots.len())).map(|i| (learned.hand + i) & (slots.len() - 1));
+        next.map(|at| slots.slots[at].get()).any(|entry| self.is_old(&entry, now_s))
+    }
+
+    #[inline]
+    fn is_old(&self, entry: &Entry, now_s: u32) -> bool {
+        entry.key != 0 && now_s.saturating_sub(entry.seen_s) >= self.ageing_s
+    }
+
+    /// Returns the slot of the entry longest unseen of those next to a new address's slot, if it has been unseen for long
+    /// enough.
+    fn replaceable(&self, learned: &Learned, key: u64, now_s: u32) -> Option<usize> {
+        let oldest = learned.slots.oldest_near(key)?;
+        let quiet_s = now_s.saturating_sub(learned.slots.slots[oldest].get().seen_s);
+        (quiet_s >= (self.ageing_s / 10).max(1)).then_some(oldest)
+    }
+}
+
+impl Learned {
+    fn remove(&mut self, at: usize) {
+        self.slots.remove(at);
+        self.len -= 1;
+    }
+}
+
+impl Slots {
+    /// Decides what a frame's source adds to the table.
+    #[inline]
+    fn source(&self, ends: &Ends, port: PortNo, now_s: u32) -> Source<'_> {
+        if !is_station(ends.source) {
+            return Source::Current;
+        }
+        match self.entry(key_of(ends.source, ends.vid)) {
+            Some((entry, _)) if entry.port == port.0 && entry.seen_s >= now_s => Source::Current,
+            Some((entry, slot)) if entry.port == port.0 => Source::Stale(entry, slot),
+            _ => Source::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use flowlane::generate::Random;
+
+    use super::*;
+
+    #[test]
+    fn behaves_as_a_map_with_ageing() {
+        let mut table = Fdb::new(1 << 20, 300, 7);
+        let mut model: HashMap<(u64, u16), (u32, u32)> = HashMap::new();
+        let mut state = 1u64;
+        for step in 0..50_000u32 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (mac, vid, port) = (1 + (state >> 33) % 500, (state >> 50) as u16 % 3, (state >> 60) as u32);
+            let now = step / 10;
+            if state >> 40 & 3 == 0 {
+                table.learn(mac, vid, PortNo(port), now);
+                model.insert((mac, vid), (port, now));
+            }
+            let wanted = model.get(&(mac, vid)).filter(|(_, seen)| now - seen < 300);
+            assert_eq!(table.lookup(mac, vid, now), wanted.map(|(port, _)| PortNo(*port)), "step {step}");
+            table.sweep(now, 3);
+        }
+        assert!(table.counters().aged > 0 && table.counters().moved > 0);
+        table.sweep(1_000_000, usize::MAX);
+        table.sweep(1_000_000, usize::MAX);
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn a_flood_of_addresses_evicts_no_active_host() {
+        let mut table = Fdb::new(1000, 300, 9);
+        for mac in 1..=500 {
+            table.learn(mac, 0, PortNo(1), 0);
+        }
+        for now in 1..100u32 {
+            for mac in 1..=500 {
+                table.learn(mac, 0, PortNo(1), now);
+            }
+            for mac in 0..5000u64 {
+                table.learn(0x0200_0000_0000 + u64::from(now) * 5000 + mac, 0, PortNo(2), now);
+            }
+            assert!(table.len() <= 1000);
+        }
+        assert!((1..=500).all(|mac| table.lookup(mac, 0, 100) == Some(PortNo(1))));
+        assert!(table.counters().refused > 0 && table.counters().replaced > 0);
+    }
+
+    #[test]
+    fn a_million_addresses_take_32_mib() {
+        let mut table = Fdb::new(1_000_000, 300, 3);
+        for mac in 1..=1_000_001u64 {
+            table.learn(mac << 1, 5, PortNo(1), 0);
+        }
+        assert_eq!((table.len(), table.counters().refused), (1_000_000, 1));
+        assert!(table.table_bytes() <= 32 << 20);
+    }
+
+    #[test]
+    fn group_addresses_are_flooded_and_never_learned_and_link_local_ones_dropped() {
+        let mut table = Fdb::new(10, 300, 0);
+        let frame = |dst: [u8; 6], src: [u8; 6]| [&dst[..], &src, &[8, 0]].concat();
+        let (host, group) = ([2, 0, 0, 0, 0, 1], [3, 0, 0, 0, 0, 1]);
+        assert_eq!(table.switch(&frame(group, group), PortNo(1), 0), NormalDecision::Flood);
+        assert!(table.is_empty());
+        assert_eq!(table.switch(&frame(host, host), PortNo(1), 0), NormalDecision::To(PortNo(1)));
+        // No station has address zero, not even in an empty table.
+        assert_eq!(table.switch(&frame([0; 6], host), PortNo(1), 0), NormalDecision::Flood);
+        let reserved = [1, 0x80, 0xc2, 0, 0, 0xe];
+        assert_eq!(table.switch(&frame(reserved, host), PortNo(1), 0), NormalDecision::Drop);
+        assert_eq!(table.switch(&[0; 5], PortNo(1), 0), NormalDecision::Drop);
+    }
+
+    #[test]
+    fn trace_predicts_forwarding_and_has_no_side_effects() {
+        use NormalDecision::{Drop, Flood, To};
+        // Decisions, and those of full tables in which one address replaced another.
+        let (mut decisions, mut made_room) = ([0; 3], 0);
+        for seed in 0..60 {
+            let mut random = Random::new(seed);
+            let (most, ageing_s) = ([0, 1, 6, 40, 500][random.index(5)], [0, 1, 15, 60][random.index(4)]);
+            let mut table = Fdb::new(most, ageing_s, random.bits() as u32);
+            let (hosts, mut now) = ([3, 20, 300][random.index(3)], 0);
+            for step in 0..2000 {
+                now += [0, 0, 0, 1, 1, 4, 40][random.index(7)];
+                let mut frame = vec![0; random.index(20).max(random.index(20))];
+                for mac in frame.chunks_mut(6).take(2).filter(|mac| mac.len() == 6) {
+                    let host = random.below(hosts).to_be_bytes();
+                    mac.copy_from_slice(match random.below(12) {
+                        0 => &[0x01, 0x80, 0xc2, 0, 0, 3],
+                        1 => &[3, 0, 0, 0, 0, 1],
+                        _ => &host[2..],
+                    });
+                }
+                if random.chance(0.3) && frame.len() >= 14 {
+                    frame[12..14].copy_from_slice(&[0x81, 0]);
+                    frame[14..].fill(random.below(2) as u8);
+                }
+                let port = PortNo(random.below(3) as u32);
+                let before = format!("{table:?}");
+                let decided = table.decide(&frame, port, now);
+                assert_eq!(format!("{table:?}"), before, "seed {seed}, step {step}");
+                let replaced = table.counters().replaced;
+                assert_eq!(table.switch(&frame, port, now), decided, "seed {seed}, step {step}: {frame:x?}");
+                decisions[[Drop, Flood].iter().position(|d| *d == decided).unwrap_or(2)] += 1;
+                made_room += u32::from(table.counters().replaced > replaced && matches!(decided, To(_)));
+            }
+        }
+        assert!(decisions.iter().all(|&n| n > 1000) && made_room > 10, "{decisions:?}, {made_room}");
+    }
+}
