@@ -1,4 +1,4 @@
-//! The switch's tunnels: whose packets are terminated, and what goes in front of packets that leave through one.
+//! The switch's tunnels: termination of received packets, and encapsulation of packets that leave.
 //!
 //! ```text
 //! in    parsed burst ─ Decapsulator ─┬ terminated: outer headers go, the inner frame is parsed, tun_* and in_port set,
@@ -8,7 +8,12 @@
 //! out   `encap:N` ─ Encapsulator of tunnel N ─ what follows sees the outer headers
 //! ```
 //!
-//! Where no tunnel is configured, every tunnel's packets are taken out ([`Tunnels::of_anyone`]).
+//! Without configured tunnels, the packets of every tunnel are terminated ([`Tunnels::of_anyone`]).
+//!
+//! Tunnels are no [`StatefulStage`](crate::stage::StatefulStage). Termination comes before the first table: it has no
+//! verdict that rules name, and replaces the packet instead of judging it. Encapsulation is one primitive operation in
+//! the middle of an action list, with the tunnel's number as its argument. Both take their arguments per call and keep only
+//! counters as state.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -27,14 +32,14 @@ use flowlane::tunnel::{
 
 use crate::packet::{Burst, Frame, decapsulate};
 
-/// A tunnel as it is configured.
+/// The configuration of a tunnel.
 #[derive(Clone, Debug)]
 pub struct TunnelSpec {
-    /// Its number in actions.
+    /// The number in actions.
     pub number: u32,
-    /// Its name in reports.
+    /// The name in reports.
     pub name: String,
-    /// Whose packets are terminated; none: nobody's.
+    /// The endpoint whose packets are terminated, if any.
     pub endpoint: Option<Endpoint>,
     /// The headers of packets that leave; `None` if no packet leaves.
     pub encapsulation: Option<Encapsulation>,
@@ -70,12 +75,12 @@ pub enum TunnelError {
     Twice(u32),
 }
 
-/// Why a packet did not go into a tunnel.
+/// The reason why a packet was not encapsulated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unsent {
     /// It is longer than the tunnel's MTU allows.
     TooLong,
-    /// The tunnel carries IP, and it is none of that version.
+    /// The tunnel carries IP of one version, and the packet is none of that version.
     NotIp,
     /// There is no such tunnel, or nothing leaves through it.
     NoTunnel,
@@ -93,7 +98,7 @@ pub struct Tunnels {
     found: Box<Decapsulated>,
     /// The addresses at which tunnels end here.
     local: HashSet<IpAddr>,
-    /// Whether all tunnels end here, configured or not.
+    /// All tunnels end here, configured or not.
     of_anyone: bool,
     refused: Vec<u64>,
     flow_hash: FlowHash,
@@ -238,7 +243,7 @@ impl Tunnels {
         drop
     }
 
-    /// Puts a tunnel's headers in front of a packet whose key was `key`. On an error the packet is as it was.
+    /// Puts a tunnel's headers in front of a packet whose key was `key`, and counts it. After an error the packet is unchanged.
     ///
     /// # Errors
     /// Why it cannot go into the tunnel.
@@ -256,7 +261,7 @@ impl Tunnels {
         Ok(())
     }
 
-    /// The same, not counted. Gives the tunnel's place.
+    /// Puts a tunnel's headers in front of a packet without counting it, as a dry run does. Returns the tunnel's position.
     pub(crate) fn wrap(
         &self,
         number: u32,

@@ -323,7 +323,7 @@ impl Tracer<'_> {
             }
             Owner::Any | Owner::Rejected => return self.function(number),
         };
-        self.tell(place, format!("handed over to worker {to}"), "what the function knows of it is there");
+        self.tell(place, format!("handed over to worker {to}"), "its state is there");
         Next::Worker { to, function: number }
     }
 

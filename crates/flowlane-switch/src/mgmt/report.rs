@@ -208,7 +208,7 @@ impl DropReport {
             ("tunnel packet refused", tunnel_refused),
             ("too long for their tunnel", tunnel_too_long),
             ("not what their tunnel carries", no_tunnel),
-            ("refused by a function", function_refused),
+            ("refused by a stage", function_refused),
         ]
     }
 }

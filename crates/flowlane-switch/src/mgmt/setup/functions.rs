@@ -86,7 +86,7 @@ impl FunctionSetup {
     /// Builds the function.
     pub(super) fn open(&self, seed: u32, shard: Shard, source: &Source) -> Result<StageTable, ConfigError> {
         let failed = |key: &'static str, error: &dyn Display| {
-            source.error(&self.at.key(key), format!("function {}: {error}", self.number), "")
+            source.error(&self.at.key(key), format!("stage {}: {error}", self.number), "")
         };
         let seed = seed ^ u32::from(self.number);
         let kind = match &self.kind {
@@ -133,7 +133,7 @@ fn entries_in_range(
     if (1..=ENTRIES_MAX).contains(&entries_max) {
         return Ok(());
     }
-    let message = format!("{entries_max} entries in function {number}");
+    let message = format!("{entries_max} entries in stage {number}");
     Err(source.error(at, message, format!("take 1 to {ENTRIES_MAX}")))
 }
 
