@@ -4,7 +4,7 @@
 //! here can be matched, printed and (where [`FieldInfo::writable`]) set.
 //!
 //! The words of a key: tunnel, then L2, L3, L4, metadata, connection state, registers. The words that rules look at most are
-//! neighbours, and those that most packets have are in the first half ([`WordSet`](super::WordSet)):
+//! neighbours, and those that most packets have are in the first half ([`WordSet`]):
 //!
 //! ```text
 //!  0        in_port                       36       tp_src | tp_dst
