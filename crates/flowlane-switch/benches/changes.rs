@@ -3,7 +3,7 @@
 //!
 //! `cargo bench -p flowlane-switch --bench changes -- [rounds=N] [seconds=N] [NAME …]`: 3 rounds of 3 seconds each where nothing
 //! else is said; only workloads whose names contain one of those given. Each flow-mod removes a rule that is drawn at random, or
-//! adds it again. A second core has to be free for whoever changes the rules, a third for engines that are built anew.
+//! adds it again. A second core has to be free for the thread that changes the rules, a third for engines that are rebuilt.
 
 mod large;
 

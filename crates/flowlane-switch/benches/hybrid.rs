@@ -1,5 +1,5 @@
-//! Traffic that swings between few flows and many: a worker that asks the caches of flows always (cache-first), one that
-//! has none (table-first), one that asks those that pay on the traffic at hand (adaptive), and one that chooses by the
+//! Traffic that swings between few flows and many: a worker that always probes the caches of flows (cache-first), one that
+//! has none (table-first), one that probes those that pay on the current traffic (adaptive), and one that chooses by the
 //! number of flows beside that, which is the default (hybrid). They take turns, in another order each round.
 //!
 //! `cargo bench -p flowlane-switch --bench hybrid -- [few=N] [many=N] [masks=S] [seconds=T] [swings=N] [rounds=N]`: 50 and

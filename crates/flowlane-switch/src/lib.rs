@@ -5,15 +5,15 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `sync` | what threads have in common of other libraries, or of the model checker |
-//! | [`packet`] | what is done to bytes: frames in memory, bursts of them, edits, decapsulation |
-//! | [`state`] | what packets change and others see: learned addresses, meters |
+//! | `sync` | atomics and locks of the standard library, or of the model checker |
+//! | [`packet`] | bytes: frames in memory, bursts, edits, decapsulation |
+//! | [`state`] | state that packets change and workers share: learned addresses, meters |
 //! | [`port`] | where frames come from and go to |
 //! | [`tunnel`] | tunnels that end here, and those that packets leave through |
 //! | [`ruleset`] | what rules say; how a newer program reaches workers |
 //! | [`stage`] | packet filter, asset detection, address translation |
 //! | [`datapath`] | the loop: receive, parse, caches, tables, actions, transmit |
-//! | [`control`] | whoever changes rules while packets go through them |
+//! | [`control`] | flow-mods, publication, rebuilds, expiry |
 //! | [`mgmt`] | configuration, setup, reports, and the control socket |
 //! | [`fuzz_invariants`] | what must hold for any input: for fuzzing and tests |
 

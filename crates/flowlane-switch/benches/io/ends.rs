@@ -1,4 +1,4 @@
-//! What is done at the ends: sending, receiving, answering.
+//! The ends: sending, receiving, answering.
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};

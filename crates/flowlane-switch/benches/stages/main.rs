@@ -7,8 +7,8 @@
 //! *function*: reading keys, looking up, and what the function does with the answer, for bursts of 64 in the first cache;
 //! *switch*: from a capture's memory through parser and caches to a port that drops. In the last two the lookups of a burst
 //! together include that the entries which were found are asked for ahead, where entries are read: that can be done only
-//! where what is found is known before its packet's turn. Both ways take turns within each round, on the same packets in
-//! the same random order; what is given is the median of the rounds and, in brackets, the lowest and highest quotient of a
+//! where the entry is known before its packet's turn. Both ways take turns within each round, on the same packets in
+//! the same random order; the figure is the median of the rounds and, in brackets, the lowest and highest quotient of a
 //! round. Every verdict is compared with what it should be.
 
 mod work;

@@ -1,8 +1,8 @@
 //! Which packets that no cache knows are worth a megaflow.
 //!
 //! Making one costs a hundred times what the tables take for a packet, so that it pays only for what comes again. A flow is
-//! admitted at its second packet: two generations of a Bloom filter tell whether there was a first. And one packet of so
-//! many is admitted unseen, since a megaflow may be wide: where few of them hold all of many flows, those that take most of
+//! admitted at its second packet: two generations of a Bloom filter tell whether there was a first. And one packet of 64
+//! is admitted unseen, since a megaflow may be wide: where few of them hold all of many flows, those that take most of
 //! the traffic come soon.
 //!
 //! What megaflows cost at most is a share of the worker's time: large while caches are asked, so that they fill at once,

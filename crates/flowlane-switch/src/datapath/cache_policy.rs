@@ -11,7 +11,7 @@
 //! What this costs: 4 bursts of every 128 run another arm than the best, and of every 4096 once trials have
 //! brought nothing new for a while.
 
-/// A way to find what is done with packets. A combination of caches, in front of which stand bit 0, the exact-match cache,
+/// A way to find the actions of packets. A combination of caches in front of the megaflow cache: bit 0, the exact-match cache,
 /// and bit 1, the signature-match cache; or bit 2 alone: the tables, no cache at all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arm(pub u8);
@@ -23,19 +23,19 @@ impl Arm {
     /// No cache: the tables.
     pub const TABLES: Arm = Arm(4);
 
-    /// Whether no cache is asked.
+    /// Returns whether no cache is probed.
     #[inline]
     pub fn tables(self) -> bool {
         self.0 & 4 != 0
     }
 
-    /// Whether the exact-match cache is asked.
+    /// Returns whether the exact-match cache is probed.
     #[inline]
     pub fn exact(self) -> bool {
         self.0 & 1 != 0
     }
 
-    /// Whether the signature-match cache is.
+    /// Returns whether the signature-match cache is probed.
     #[inline]
     pub fn signature(self) -> bool {
         self.0 & 2 != 0

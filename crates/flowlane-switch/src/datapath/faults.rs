@@ -15,11 +15,11 @@ pub enum MalformedPolicy {
     Forward,
 }
 
-/// What is done about malformed frames, and how many there were. A frame that is sound on the outside may turn out to be
+/// The policy for malformed frames, and their counts. A frame that is sound on the outside may turn out to be
 /// malformed when a label, a tag or a tunnel has gone and it is parsed again: it is treated alike then.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    /// What happens to them.
+    /// The policy.
     pub policy: MalformedPolicy,
     /// How many, by reason: each time that one is found in a frame which was sound as far as it had been parsed.
     pub found: [u64; Malformed::ALL.len()],
@@ -32,7 +32,7 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// Counts what is wrong with a frame, unless it `was` known to be malformed. Says whether the frame goes on.
+    /// Counts the fault of a frame, unless it `was` known to be malformed. Returns whether the frame goes on.
     #[inline]
     pub fn admit(&mut self, headers: &Headers, was: bool) -> bool {
         let Some(reason) = headers.malformed else { return true };

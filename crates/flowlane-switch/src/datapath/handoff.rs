@@ -9,7 +9,7 @@
 //!              └───────────────── empty parcels ◄──────────────────┘
 //! ```
 //!
-//! Nothing is lost, and nobody waits for anybody: where a ring is full, parcels wait here, and as long as some do, their worker
+//! No packet is lost, and no worker waits for another: where a ring is full, parcels wait here, and as long as some do, their worker
 //! receives nothing from its ports. So there are never more packets under way than there were when it stopped.
 //!
 //! *The end*: a worker is done when all have stopped receiving and all parcels that were ever made have been worked on.
@@ -326,7 +326,7 @@ impl Links {
 
     /// Hands a lane's packet over to another worker. Its frame's place takes another frame, to be filled.
     pub(super) fn hand(&mut self, to: usize, burst: &mut Burst, lane: usize, entrance: Entrance) {
-        let outlet = self.outlets[to].as_mut().expect("nobody hands packets over to itself");
+        let outlet = self.outlets[to].as_mut().expect("no worker hands packets over to itself");
         let (back, made) = (&mut outlet.back, &self.group.parcels[self.me].made);
         let parcel = outlet.filling.get_or_insert_with(|| {
             // This worker alone writes it; and before what the parcel is made of counts as worked on.

@@ -48,7 +48,7 @@ impl Mode {
     }
 }
 
-/// What has become of it.
+/// Counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HybridCounters {
     /// Changes from one mode to the other.

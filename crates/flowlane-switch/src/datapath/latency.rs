@@ -1,6 +1,6 @@
 //! How long packets take from being received to being handed to the system: of one round in eight that has any.
 //!
-//! From when the worker took them from their port, in whatever worker that was, until what was to be sent in that round had been
+//! From when the worker took them from their port, in whatever worker that was, until the frames of that round had been
 //! given to the system, if with a table that answers later or another worker in between. What they waited in the system before is not in it.
 
 use hdrhistogram::Histogram;
@@ -25,7 +25,7 @@ fn no_times() -> Histogram<u64> {
     Histogram::new_with_bounds(1, MAX_NS, 2).expect("the bounds are in order")
 }
 
-/// These times in nanoseconds, each of so many packets, as one distribution.
+/// Returns these times in nanoseconds, each with its number of packets, as one distribution.
 pub fn distribution(times: impl IntoIterator<Item = (u64, u64)>) -> Histogram<u64> {
     let mut all = no_times();
     times.into_iter().for_each(|(ns, packets)| all.saturating_record_n(ns, packets));
@@ -39,7 +39,7 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// What has been measured.
+    /// Returns the measured times.
     pub fn times(&self) -> &Histogram<u64> {
         &self.times
     }

@@ -62,7 +62,7 @@ fn rounds(mut links: Links, hands: bool, bounces: usize, ended: &AtomicUsize) ->
             return came;
         }
         if let Some(mut parcel) = links.take(0) {
-            assert_eq!(ended.load(Ordering::SeqCst), 0, "nobody may end before");
+            assert_eq!(ended.load(Ordering::SeqCst), 0, "no worker may end before");
             while parcel.unpack(&mut burst).is_some() {
                 came += 1;
                 assert_eq!(burst.frames.iter().next().expect("it was handed").bytes(), [7; 60]);

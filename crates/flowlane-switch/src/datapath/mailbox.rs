@@ -1,7 +1,7 @@
 //! What others want to know of a worker: asked between two bursts, by the worker's own thread.
 //!
-//! So everything that a worker has can be looked at as it is at one time, and nothing of it needs a lock. Whoever asks has to ask
-//! for little at a time, since packets wait meanwhile.
+//! So all state of a worker can be read at one time, without a lock. A caller requests
+//! little at a time, since packets wait meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};

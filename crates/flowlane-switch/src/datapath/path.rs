@@ -1,4 +1,4 @@
-//! What is done with the packets of a megaflow: the rules' actions, flattened.
+//! Paths: the compiled actions that megaflows point to.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::ruleset::{Step, StepSummary, Steps};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PathId(pub u32);
 
-/// What a packet on a path touches: which steps to take, and its counters.
+/// The part of a path that its packets touch: a reference to its steps, and its counters.
 ///
 /// Kept apart from the rest, since many paths differ only in the rules that they credit: ten thousands of
 /// them take a few cache lines of steps, and 32 bytes each.
@@ -97,7 +97,7 @@ impl Paths {
         &self.hot[id.0 as usize]
     }
 
-    /// What a path does, without what its marks say.
+    /// Returns the steps of a path without its marks.
     ///
     /// # Panics
     /// Where there has never been such a path.
@@ -135,7 +135,7 @@ impl Paths {
         self.index.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no paths.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }

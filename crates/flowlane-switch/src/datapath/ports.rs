@@ -34,7 +34,7 @@ impl PortCounters {
         change(&mut self.rx_dropped, theirs.rx_dropped);
     }
 
-    /// What has been counted since `before`.
+    /// Returns the difference to `before`.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         self.each(before, |now, before| *now = now.saturating_sub(before));
@@ -54,9 +54,9 @@ pub struct PortSlot {
     pub number: PortNo,
     /// Its name in rules and reports.
     pub name: String,
-    /// What it was opened from.
+    /// The text that it was opened from.
     pub spec: String,
-    /// Whether tunnels are terminated here: frames of VXLAN, GENEVE and GTP-U are matched on what is inside, with
+    /// Whether tunnels are terminated here: frames of VXLAN, GENEVE and GTP-U are matched on the inner packet, with
     /// the tunnel fields set. Where tunnels are configured, theirs only, and validated; else all.
     pub decapsulate: bool,
     /// The routing instance that tunnels' outer packets come in through.
@@ -65,7 +65,7 @@ pub struct PortSlot {
     pub port: Box<dyn Port>,
     /// To whom its frames go, where it does not know; by flow, where nothing is said.
     pub spread: Option<Spread>,
-    /// What went through it.
+    /// Its counters.
     pub counters: PortCounters,
     /// Cycles that what came in here took.
     pub cycles: u64,
@@ -90,7 +90,7 @@ impl PortSlot {
         }
     }
 
-    /// Hands what is queued to the system, and counts what it does not take.
+    /// Hands queued frames to the system, and counts those that it does not take.
     ///
     /// # Errors
     /// When the port has failed for good.
@@ -152,12 +152,12 @@ impl Ports {
         self.slots.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no ports.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Whether no port will ever receive again.
+    /// Returns whether no port will ever receive again.
     pub fn all_finished(&self) -> bool {
         self.slots.iter().all(|s| s.finished)
     }

@@ -26,7 +26,7 @@ pub enum Stage {
     Device,
     /// Changing and queueing.
     Actions,
-    /// Handing what is queued to the system.
+    /// Handing queued frames to the system.
     Transmit,
 }
 
@@ -40,7 +40,7 @@ impl Stage {
     }
 }
 
-/// What a stage has done.
+/// The counters of a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageCounters {
     /// Bursts.
@@ -105,7 +105,7 @@ impl Stages {
         Timer(now)
     }
 
-    /// The same, less cycles that other stages have been credited with meanwhile.
+    /// Ends a timer, less the cycles that other stages have been credited with meanwhile.
     pub fn stop_without(&mut self, stage: Stage, packets: u64, timer: Timer, cycles: u64) {
         self.stop(stage, packets, timer);
         let counters = &mut self.counters[stage as usize];

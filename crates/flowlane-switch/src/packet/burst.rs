@@ -22,7 +22,7 @@ pub struct Burst {
     pub port: usize,
     /// Lanes whose packet has been sent somewhere.
     pub sent: LaneMask,
-    /// What another worker has done of the function that they have come to.
+    /// The part of the stage that they have come to which another worker has done.
     pub handover: Handover,
 }
 

@@ -1,6 +1,6 @@
 //! The pipeline as OpenFlow 1.3.5 and ovs-actions(7) describe it, for one packet at a time.
 //!
-//! It shares nothing with the product but rules as data: the packet is read from its bytes anew before every
+//! It shares nothing with the product but rules as data: the packet is read from its bytes again before every
 //! match and every action ([`reading`]), fields and checksums have their places here ([`writing`]). There are
 //! no caches, no masks and no keys.
 

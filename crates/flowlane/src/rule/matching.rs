@@ -138,8 +138,8 @@ impl Match {
         self.set_masked(field, value, u128::MAX)
     }
 
-    /// Requires word `word` of the key to equal `value` in the bits of `mask`, beside what is required
-    /// of its other bits already.
+    /// Requires word `word` of the key to equal `value` in the bits of `mask`, in addition to earlier conditions
+    /// on its other bits.
     #[doc(hidden)]
     pub fn set_word(&mut self, word: usize, value: u32, mask: u32) -> &mut Self {
         if mask == 0 {

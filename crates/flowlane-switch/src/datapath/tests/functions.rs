@@ -140,7 +140,7 @@ fn bursts_through_functions_are_packets_one_after_the_other_with_caches_and_with
                 let is = alone_sent.lock().unwrap()[before..].to_vec();
                 assert!(
                     told.as_ref().is_none_or(|told| *told == is),
-                    "seed {seed} {frame:02x?}\n told {told:02x?}\n   is {is:02x?}"
+                    "seed {seed} {frame:02x?}\n want {told:02x?}\n   is {is:02x?}"
                 );
             }
             let [a, b, c] =

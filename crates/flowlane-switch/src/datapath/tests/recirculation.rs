@@ -1,4 +1,4 @@
-//! Packets whose headers are not where they were: what is behind a label, a third tag, or a packet parsed again.
+//! Packets whose headers have moved: behind a label, a third tag, or parsed again.
 
 use flowlane::rule::action::HEADERS_PUSHED_MAX;
 

@@ -399,7 +399,7 @@ fn rules_change_for_all_workers_at_once_and_counters_are_kept() {
         let egresses = egresses(sources, &sent, workers, Spreading::ByPort);
         let mut switch =
             switch(forked(worker.lookup.pipeline, workers), egresses, CacheConfig::default(), Clock::Wall);
-        let mut control = Control::attach_all(switch.workers_mut()).expect("nobody else has");
+        let mut control = Control::attach_all(switch.workers_mut()).expect("no other control is attached");
         let (stop, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let mut changes = 0;
         let gone = std::thread::scope(|scope| {

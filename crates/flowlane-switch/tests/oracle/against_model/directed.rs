@@ -1,5 +1,5 @@
-//! Packets and rules put together for one fault each. What is expected is written down here, and the model
-//! has to say the same.
+//! Packets and rules put together for one fault each. The expected frames are written here, and the model
+//! has to produce them.
 
 mod time;
 mod tunnels;

@@ -46,7 +46,7 @@ pub struct RouteOptions<'a> {
     pub next_hop_absent: &'a dyn Fn(usize) -> u64,
     /// Of `ip route show table all`, the table to be read: `main` is the one whose routes name none.
     pub table: &'a str,
-    /// Rejects the next hop of a route, with the reason: its number, and what the number stands for where the file does not
+    /// Rejects the next hop of a route, with the reason: its number, and the meaning of the number if the file does not
     /// use numbers of its own. The error is at that next hop, or at its route.
     pub check_next_hop: &'a CheckNextHop<'a>,
 }

@@ -1,4 +1,4 @@
-//! Translation by several workers: whatever worker a packet comes to, its session is found.
+//! Translation by several workers: any worker finds the session of a packet.
 
 use std::collections::{HashMap, HashSet};
 
