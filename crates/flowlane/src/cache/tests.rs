@@ -304,7 +304,7 @@ fn variants_are_compared_right_after_a_mask_came() {
 #[test]
 fn what_was_inserted_is_read_back_however_wide_its_mask_is() {
     let r = &mut Random(5);
-    let mut cache = MegaflowCache::new(MegaflowConfig::default());
+    let mut cache = MegaflowCache::new(MegaflowConfig { masks_max: 10_000, ..MegaflowConfig::default() });
     for i in 0..2000 {
         let (key, mask) = (shaped_key(r), shape(r));
         let made = cache.insert(&key, &mask, i, 1, 2).unwrap();

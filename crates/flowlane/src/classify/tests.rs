@@ -334,6 +334,7 @@ fn columns_have_the_answers_of_keys() {
         let to: Vec<u32> = column(Field::Ipv4Dst).map(|v| v as u32).collect();
         let types: Vec<u16> = column(Field::EthType).map(|v| v as u16).collect();
         let tp_dst: Vec<u64> = column(Field::TpDst).map(|v| v as u64).collect();
+        let registers = bytes(Field::XxReg3, 16);
         for rows in [300, 1, 0, 128, 129] {
             let columns = FlowColumns::new(rows)
                 .with(Field::InPort, Values::Bytes(&ports[..rows * 4], 4))
@@ -344,6 +345,7 @@ fn columns_have_the_answers_of_keys() {
                 .and_then(|c| c.with(Field::NwProto, Values::U8(&protocols[..rows])))
                 .and_then(|c| c.with(Field::TpSrc, Values::Bytes(&tp_src[..rows * 2], 2)))
                 .and_then(|c| c.with(Field::TpDst, Values::U64(&tp_dst[..rows])))
+                .and_then(|c| c.with(Field::XxReg3, Values::Bytes(&registers[..rows * 16], 16)))
                 .unwrap();
             assert!((0..rows).all(|row| columns.key(row) == keys[row]));
             check(&columns);
