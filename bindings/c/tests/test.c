@@ -520,7 +520,7 @@ static void map_faults(void) {
   expect_error(fl_map_lookup(map, NULL, 1, &value, NULL), FL_INPUT, "keys is NULL");
   expect_error(fl_map_lookup(map, keys, 1, NULL, NULL), FL_INPUT, "values is NULL");
   expect_error(fl_map_lookup(NULL, keys, 1, &value, NULL), FL_INPUT, "map is NULL");
-  expect_error(fl_map_lookup(map, keys, SIZE_MAX / 2, &value, NULL), FL_INPUT, "more than there is memory");
+  expect_error(fl_map_lookup(map, keys, SIZE_MAX / 2, &value, NULL), FL_INPUT, "exceed the address space");
   CHECK(fl_map_len(NULL) == 0 && fl_map_bytes(NULL) == 0);
   fl_map_free(NULL);
   fl_map_free(map);
@@ -567,8 +567,8 @@ static void list_faults(void) {
   fl_acl *acl;
   const char *texts[17] = {"tcp actions=drop", "udp actions=drp"};
   expect_error(fl_acl_from_texts(texts, 2, NULL, NULL, &acl), FL_INPUT, "lists[1]:1:");
-  expect_error(fl_acl_from_texts(texts, 0, NULL, NULL, &acl), FL_INPUT, "0 lists; 1 to 16");
-  expect_error(fl_acl_from_texts(texts, 17, NULL, NULL, &acl), FL_INPUT, "17 lists; 1 to 16");
+  expect_error(fl_acl_from_texts(texts, 0, NULL, NULL, &acl), FL_INPUT, "0 lists; expected 1 to 16");
+  expect_error(fl_acl_from_texts(texts, 17, NULL, NULL, &acl), FL_INPUT, "17 lists; expected 1 to 16");
   expect_error(fl_acl_from_texts(texts + 2, 1, NULL, NULL, &acl), FL_INPUT, "lists[0] is NULL");
   texts[0] = "/no/such.rules";
   expect_error(fl_acl_from_files(texts, 1, NULL, NULL, &acl), FL_FILE, "/no/such.rules: ");
