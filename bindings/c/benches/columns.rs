@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 use std::time::Instant;
 
 use flowlane::generate::{Trace, TraceConfig};
-use flowlane::{ClassifierConfig, Field, FlowColumns, Values, read_rules};
+use flowlane::{ClassifierBuilder, Field, FlowColumns, Values, read_rules};
 use libloading::Library;
 
 const PACKETS: usize = 4_000_000;
@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let text = std::fs::read_to_string(&path)?;
     let rules = read_rules(&text, &path)?;
     let packets = Packets::of(&Trace::generate(&rules, &TraceConfig::new(PACKETS))?);
-    let own = ClassifierConfig::new().build(rules)?;
+    let own = ClassifierBuilder::new().build(rules)?;
     let columns = packets.columns()?;
 
     // SAFETY: the library's functions are those that `flowlane.h` declares, with these types; handles live as long as they are used.

@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use flowlane::{AccessList, CATEGORIES_MAX, Classifier, ClassifierConfig, Reader, Rule, read_rules};
+use flowlane::{ClassifierSnapshot, CATEGORIES_MAX, Classifier, ClassifierBuilder, Reader, Rule, read_rules};
 use flowlane_capture::read_text;
 
 use crate::error::{CallError, CallResult, array, free, give_handle, guarded, handle, handle_mut, text};
@@ -48,7 +48,7 @@ pub struct fl_reader(Reader);
 impl fl_reader {
     /// Returns the latest committed list.
     #[inline]
-    pub fn list(&mut self) -> &AccessList {
+    pub fn list(&mut self) -> &ClassifierSnapshot {
         self.0.list()
     }
 }
@@ -57,7 +57,7 @@ impl fl_reader {
 ///
 /// # Safety
 /// `config` is NULL, or points to as many bytes as its size states.
-unsafe fn configured(config: *const fl_acl_config) -> CallResult<(ClassifierConfig, u8)> {
+unsafe fn configured(config: *const fl_acl_config) -> CallResult<(ClassifierBuilder, u8)> {
     let mut given = fl_acl_config {
         size: 0,
         engine: std::ptr::null(),
@@ -80,7 +80,7 @@ unsafe fn configured(config: *const fl_acl_config) -> CallResult<(ClassifierConf
     }
     // SAFETY: the caller's.
     let name = if given.engine.is_null() { "auto" } else { unsafe { text(given.engine, "engine")? } };
-    let mut own = ClassifierConfig::new().engine(name)?;
+    let mut own = ClassifierBuilder::new().engine(name)?;
     let most = |given: u64| usize::try_from(given).unwrap_or(usize::MAX);
     // 0 selects the default.
     if given.rules_max > 0 {
@@ -102,7 +102,7 @@ fn numbered(first: u32, rules: Vec<Rule>, table: u8) -> impl Iterator<Item = (u3
 
 /// Builds a classifier of several lists, whose rules are numbered consecutively; also returns the first number of each
 /// list.
-fn build(lists: Vec<Vec<Rule>>, (config, table): (ClassifierConfig, u8)) -> CallResult<(fl_acl, Vec<u32>)> {
+fn build(lists: Vec<Vec<Rule>>, (config, table): (ClassifierBuilder, u8)) -> CallResult<(fl_acl, Vec<u32>)> {
     let (mut firsts, mut next) = (Vec::new(), 0);
     let mut all = Vec::new();
     for (category, rules) in lists.into_iter().enumerate() {
@@ -112,7 +112,7 @@ fn build(lists: Vec<Vec<Rule>>, (config, table): (ClassifierConfig, u8)) -> Call
         next += len;
     }
     let mut rules = config.build_categories(all)?;
-    rules.leave_out_below(next);
+    rules.reserve_numbers_below(next);
     rules.publish();
     Ok((fl_acl { rules, table }, firsts))
 }
@@ -266,7 +266,7 @@ pub unsafe extern "C" fn fl_acl_insert_into(
         let (begin, len) = (acl.rules.next_number(), rules.len() as u32);
         acl.rules.insert_numbered(numbered(begin, rules, acl.table), 1 << list)?;
         // Numbers of other tables' rules are used up as well.
-        acl.rules.leave_out_below(begin.saturating_add(len));
+        acl.rules.reserve_numbers_below(begin.saturating_add(len));
         if !first.is_null() {
             // SAFETY: the caller's.
             unsafe { first.write(begin) };

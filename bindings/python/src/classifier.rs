@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field as ArrowField};
-use flowlane::{AccessList, ClassifierConfig, Field, FlowColumns, NONE, Priority, Rule, Values, read_rules};
+use flowlane::{ClassifierSnapshot, ClassifierBuilder, Field, FlowColumns, NONE, Priority, Rule, Values, read_rules};
 use flowlane_arrow::{SHARED_WORDS, check_tags, check_width, ether_type, missing, packets, packets_of};
 use flowlane_capture::read_text;
 use numpy::{IntoPyArray, PyArray1};
@@ -52,14 +52,14 @@ impl Classifier {
         engine: &str,
         table: u8,
     ) -> PyResult<Self> {
-        let config = ClassifierConfig::new().engine(engine).map_err(error)?;
+        let config = ClassifierBuilder::new().engine(engine).map_err(error)?;
         let mut list = config.build_numbered(rules).map_err(error)?;
-        list.leave_out_below(next);
+        list.reserve_numbers_below(next);
         Ok(Self { list: Shared::new(list), engine: engine.to_owned(), table })
     }
 
     /// Looks up the rule of each packet with up to `threads` threads.
-    fn look_up(list: &AccessList, packets: &FlowColumns<'_>, threads: usize) -> Vec<u32> {
+    fn look_up(list: &ClassifierSnapshot, packets: &FlowColumns<'_>, threads: usize) -> Vec<u32> {
         let mut found = vec![NONE; packets.len()];
         let threads = threads.min(packets.len() / PACKETS_A_THREAD).max(1);
         let share = packets.len().div_ceil(threads).max(1);

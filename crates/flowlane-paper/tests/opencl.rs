@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use flowlane::classify::acl::{AclConfig, Entry, best};
-use flowlane::classify::{Classifier, LinearSearch};
+use flowlane::classify::{LinearSearch, RuleEngine};
 use flowlane::generate::{Profile, Random, RuleConfig, draw_key, generate_rules};
 use flowlane::packet::FlowKey;
 use flowlane::rule::{Match, Priority, RuleId};

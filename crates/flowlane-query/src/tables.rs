@@ -8,7 +8,7 @@ use arrow::array::{ArrayRef, StringArray};
 use flowlane::rule::flow_syntax::print_actions;
 use flowlane::rule::{Format, detect_format};
 use flowlane::{
-    Classifier, ClassifierConfig, Field, RouteConfig, RouteList, RouteTable, Rule, read_routes, read_rules,
+    Classifier, ClassifierBuilder, Field, RouteConfig, RouteList, RouteTable, Rule, read_routes, read_rules,
 };
 use flowlane_capture::read_text;
 
@@ -150,7 +150,7 @@ impl RuleList {
         if first.is_empty() && !is_empty {
             return Err(refused(name, "no rules for table 0"));
         }
-        let classifier = ClassifierConfig::new().build_numbered(first).map_err(|e| refused(name, e))?;
+        let classifier = ClassifierBuilder::new().build_numbered(first).map_err(|e| refused(name, e))?;
         let fields = classifier.fields();
         Ok(Self { name: name.to_owned(), classifier, fields, priorities, actions: Arc::new(actions) })
     }

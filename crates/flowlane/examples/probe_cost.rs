@@ -7,7 +7,7 @@
 use std::hint::black_box;
 use std::process::ExitCode;
 
-use flowlane::classify::{Classifier, Hit, TupleSearch};
+use flowlane::classify::{Hit, RuleEngine, TupleSearch};
 use flowlane::cuckoo::{CuckooConfig, CuckooTable, CuckooWriter};
 use flowlane::generate::{Profile, Random, RuleConfig, draw_key, generate_rules};
 use flowlane::isa::Variant;

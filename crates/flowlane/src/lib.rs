@@ -5,10 +5,10 @@
 //! the machine is.
 //!
 //! ```
-//! use flowlane::{ClassifierConfig, FlowKey, Parser, read_rules};
+//! use flowlane::{ClassifierBuilder, FlowKey, Parser, read_rules};
 //!
 //! let text = "priority=10,ip,nw_dst=192.0.2.0/24,actions=output:2\npriority=20,tcp,tp_dst=22,actions=drop";
-//! let acl = ClassifierConfig::new().build(read_rules(text, "flows.txt")?)?;
+//! let acl = ClassifierBuilder::new().build(read_rules(text, "flows.txt")?)?;
 //!
 //! // An IPv4 packet of TCP to port 22 of 192.0.2.1; yours come from a port or a capture.
 //! let mut frame = [0; 60];
@@ -32,8 +32,8 @@
 //! |---|---|
 //! | packets | [`Parser`] parses frames, truncated captures ([`Captured`]) too, into a [`FlowKey`] of [`Field`]s, and records header offsets in [`Headers`], and how a frame is [`Malformed`]; [`FlowColumns`] of [`Values`] are packets as columns |
 //! | rules | [`read_rules`] makes of a text [`Rule`]s: a [`Match`], a [`Priority`], [`Action`]s, which prints as it was written |
-//! | access lists | [`ClassifierConfig`] builds a [`Classifier`], which is changed; lookups go to its [`AccessList`], on other threads through a [`Reader`]; [`NONE`] is no rule; an [`Explanation`] says how an answer came about |
-//! | several lists in one pass | [`ClassifierConfig::build_categories`], [`AccessList::lookup_categories`], up to [`CATEGORIES_MAX`] |
+//! | access lists | [`ClassifierBuilder`] builds a [`Classifier`], which is changed; lookups go to its [`ClassifierSnapshot`], on other threads through a [`Reader`]; [`NONE`] is no rule; an [`Explanation`] says how an answer came about |
+//! | several lists in one pass | [`ClassifierBuilder::build_categories`], [`ClassifierSnapshot::lookup_categories`], up to [`CATEGORIES_MAX`] |
 //! | routes | [`read_routes`] makes of a text a [`RouteList`], [`RouteConfig`] of it a [`RouteTable`] of [`IpPrefix`]es, which is looked up in on other threads by a [`RouteReader`] |
 //! | exact match | [`CuckooMap`]: numbers of 64 bits by keys of 1 to 64 bytes |
 //! | membership | [`BloomFilter`] |
@@ -110,4 +110,4 @@ pub mod tune;
 #[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod tunnel;
 
-pub use facade::*;
+pub use api::*;

@@ -166,7 +166,7 @@ fn only_unmeasured_choices_without_override_are_tried() {
     assert!(KernelSlot::all().all(|slot| in_use(slot).candidates.is_empty()), "there is no clock");
     set_trial_clock(|| READINGS.fetch_add(1, Relaxed));
     let looked_up = |tree: &Tree<4>| {
-        let mut verdicts = [flowlane::classify::acl::Verdict::NONE; 32];
+        let mut verdicts = [flowlane::classify::acl::MatchId::NONE; 32];
         let before = READINGS.load(Relaxed);
         (0..100).for_each(|_| tree.lookup_batch(&[[0; 4]; 32], &mut verdicts));
         READINGS.load(Relaxed) - before

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use flowlane::classify::acl::{AclConfig, AclEngine};
 use flowlane::classify::auto::{self, LINEAR_RULES_MAX, TUPLE_RULES_MAX};
-use flowlane::classify::{AclSearch, Classifier, Hit, InsertError, LinearSearch, TupleSearch};
+use flowlane::classify::{AclSearch, Hit, InsertError, LinearSearch, RuleEngine, TupleSearch};
 use flowlane::isa::Variant;
 use flowlane::packet::{Field, FlowKey, FlowMask};
 use flowlane::rule::{Match, Priority, Rule, RuleId};
@@ -188,7 +188,7 @@ impl Engine {
                 Err(failure) => eprintln!("not using the CUDA device: {}", failure.message()),
             }
         }
-        let tables: Vec<&dyn Classifier> = candidates.iter().map(Self::table).collect();
+        let tables: Vec<&dyn RuleEngine> = candidates.iter().map(Self::table).collect();
         // The largest batch that any of the candidates will be given.
         let batch = candidates.iter().map(|table| table.batch(options)).max().unwrap_or(BATCH);
         let fastest = auto::fastest(&tables, batch, sample, &mut || clock.raw());
@@ -196,7 +196,7 @@ impl Engine {
     }
 
     /// Returns the table.
-    pub(crate) fn table(&self) -> &dyn Classifier {
+    pub(crate) fn table(&self) -> &dyn RuleEngine {
         match self {
             Self::Linear(table) => table,
             Self::Tuple(table) => table,
@@ -308,7 +308,7 @@ fn list_config(
     }
 }
 
-fn fill(table: &mut dyn Classifier, rules: &[(RuleId, Priority, &Match)]) -> Result<(), Failure> {
+fn fill(table: &mut dyn RuleEngine, rules: &[(RuleId, Priority, &Match)]) -> Result<(), Failure> {
     let bar = output::progress(rules.len() as u64, "building");
     for (id, priority, matches) in rules {
         table.insert(*id, *priority, matches).map_err(|e: InsertError| Failure::input(e.to_string()))?;

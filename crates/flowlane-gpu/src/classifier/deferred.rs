@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::error::Error;
 
-use flowlane::classify::{Classifier, Deferred, Hit};
+use flowlane::classify::{AsyncEngine, Hit, RuleEngine};
 use flowlane::packet::{FlowKey, FlowMask};
 
 use super::projected::FlowTable;
@@ -40,7 +40,7 @@ struct Sent {
     answered: Option<u64>,
 }
 
-impl Deferred for GpuSearch {
+impl AsyncEngine for GpuSearch {
     fn prepare(&mut self) -> Result<(), Box<dyn Error + Send + Sync>> {
         Ok(self.publish(&[])?)
     }

@@ -1,4 +1,4 @@
-//! Rules for flow keys on a device, as a [`Classifier`].
+//! Rules for flow keys on a device, as a [`RuleEngine`].
 //!
 //! An access list on the CPU holds the rules, too. It answers single packets, computes the wildcards of an answer,
 //! and takes over when the device fails or its table cannot follow the rules.
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use flowlane::classify::acl::AclConfig;
-use flowlane::classify::{AclSearch, Classifier, Hit, InsertError};
+use flowlane::classify::{AclSearch, Hit, InsertError, RuleEngine};
 use flowlane::packet::{FlowKey, FlowMask};
 use flowlane::rule::{Match, Priority, RuleId};
 
@@ -316,7 +316,7 @@ fn cost(table: &mut dyn FlowTable, sample: &[FlowKey]) -> Result<u128, GpuError>
     Ok(least)
 }
 
-impl Classifier for GpuSearch {
+impl RuleEngine for GpuSearch {
     fn name(&self) -> &'static str {
         self.method().map_or("gpu", Method::name)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flowlane::classify::Deferred;
+use flowlane::classify::AsyncEngine;
 use flowlane::classify::acl::{Condition, Entry, RankKey, WordKind, best};
 use flowlane::generate::{Profile, Random};
 use flowlane::packet::Field;

@@ -1,7 +1,7 @@
 //! Rules for flow keys: the device and the CPU give the answers of linear search.
 
 use flowlane::classify::acl::AclConfig;
-use flowlane::classify::{Classifier, Hit, LinearSearch};
+use flowlane::classify::{Hit, LinearSearch, RuleEngine};
 use flowlane::generate::{Profile, Random, RuleConfig, draw_key, generate_rules};
 use flowlane::packet::{Field, FlowKey};
 use flowlane::rule::{Match, Priority, RuleId};
@@ -39,7 +39,7 @@ fn linear(rules: &[(RuleId, Priority, Match)]) -> LinearSearch {
     table
 }
 
-fn answers(table: &dyn Classifier, keys: &[FlowKey]) -> Vec<Option<Hit>> {
+fn answers(table: &dyn RuleEngine, keys: &[FlowKey]) -> Vec<Option<Hit>> {
     let mut hits = vec![None; keys.len()];
     table.lookup_batch(keys, &mut hits);
     hits

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use flowlane::classify::{Classifier, Deferred};
+use flowlane::classify::{AsyncEngine, RuleEngine};
 use flowlane::generate::{Profile, Random};
 use flowlane::packet::{Field, FlowKey};
 use flowlane::rule::{Priority, RuleId};

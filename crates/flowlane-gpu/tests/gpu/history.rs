@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 
 use flowlane::classify::acl::AclConfig;
-use flowlane::classify::{Classifier, Deferred, Hit};
+use flowlane::classify::{AsyncEngine, Hit, RuleEngine};
 use flowlane::generate::{Profile, Random, RuleConfig, draw_key, generate_rules};
 use flowlane::packet::{Field, FlowKey};
 use flowlane::rule::{Match, Priority, RuleId};

@@ -1,4 +1,4 @@
-//! Rules for flow keys on the cores of a CPU through OpenCL, as a [`Classifier`].
+//! Rules for flow keys on the cores of a CPU through OpenCL, as a [`RuleEngine`].
 //!
 //! An access list holds the rules, too; it answers single packets, and everything after changes.
 
@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use flowlane::classify::acl::{AclConfig, Entry, FlowShape, Layout, RankKey};
-use flowlane::classify::{AclSearch, Classifier, Hit, InsertError};
+use flowlane::classify::{AclSearch, Hit, InsertError, RuleEngine};
 use flowlane::packet::{FlowKey, FlowMask};
 use flowlane::rule::{Match, Priority, RuleId};
 use flowlane_gpu::GpuError;
@@ -131,7 +131,7 @@ fn projected<const W: usize>(
     Ok(Box::new(Projected { shape, layout, table }))
 }
 
-impl Classifier for ClSearch {
+impl RuleEngine for ClSearch {
     fn name(&self) -> &'static str {
         self.method.name()
     }

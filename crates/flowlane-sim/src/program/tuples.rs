@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use flowlane::classify::{Classifier, TupleSearch};
+use flowlane::classify::{RuleEngine, TupleSearch};
 use flowlane::generate::{Profile, Random, RuleConfig, draw_key, generate_rules};
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::{Rule, RuleId};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use flowlane::classify::{Classifier, TupleSearch};
+use flowlane::classify::{RuleEngine, TupleSearch};
 use flowlane::packet::key::FlowKey;
 use flowlane::probe::{Dependency, Part, Probe};
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use flowlane::classify::Shared;
+use flowlane::classify::ReplicatedEngine;
 use flowlane::rule::RuleId;
 
 use super::Control;
@@ -28,7 +28,7 @@ pub enum ChurnClass {
 }
 
 /// Builds an engine for rules; `None` where it would exceed its memory.
-pub type BuildEngine = Arc<dyn Fn(&[Given<'_>], ChurnClass) -> Option<Box<dyn Shared>> + Send + Sync>;
+pub type BuildEngine = Arc<dyn Fn(&[Given<'_>], ChurnClass) -> Option<Box<dyn ReplicatedEngine>> + Send + Sync>;
 
 /// After a build, the thread pauses for as long as the build took; after a long one, for this multiple of it.
 const PAUSE_AFTER_LONG: u32 = 4;
@@ -72,7 +72,7 @@ pub(super) struct EngineRebuild {
 }
 
 /// An engine and its copy for the other copy of the ruleset.
-type Engines = Vec<Box<dyn Shared>>;
+type Engines = Vec<Box<dyn ReplicatedEngine>>;
 
 /// An engine that is being built.
 struct Running {
@@ -111,7 +111,7 @@ fn spawn_background(
 fn caught_up(mut engines: Engines, table: u8, events: &[Arc<Event>]) -> Option<Engines> {
     for event in events {
         let Event::Rule(change) = &**event else { continue };
-        let follow = |engine: &mut Box<dyn Shared>| change.tell(&mut **engine).is_ok();
+        let follow = |engine: &mut Box<dyn ReplicatedEngine>| change.tell(&mut **engine).is_ok();
         if change.table == table && !engines.iter_mut().all(follow) {
             return None;
         }
@@ -151,14 +151,14 @@ impl EngineRebuild {
             ChurnClass::High => (!many).then_some(ChurnClass::Low),
             ChurnClass::Low | ChurnClass::LowWith(_) => {
                 let others = rules > 2 * self.rules + 8 || rules < self.rules / 4;
-                let alike = table.engine().filter(|engine| match engine.unmerged() {
+                let alike = table.engine().filter(|engine| match engine.pending_updates() {
                     0 => false,
                     1..=SMALL_OVERLAY_MAX => self
                         .built
                         .is_none_or(|(built, took)| now >= built + pause.max(PAUSE_AFTER_LONG * took)),
                     _ => true,
                 });
-                let alike = alike.map(|engine| ChurnClass::LowWith(engine.chosen()));
+                let alike = alike.map(|engine| ChurnClass::LowWith(engine.engine_name()));
                 if others { Some(ChurnClass::Low) } else { alike }
             }
         }
@@ -175,8 +175,8 @@ impl EngineRebuild {
             let given: Vec<Given<'_>> =
                 held.iter().map(|(id, p, entry)| (*id, *p, &entry.rule.matches)).collect();
             let mut engine = build(&given, churn)?;
-            engine.leave_merging();
-            Some(vec![engine.duplicate(), engine])
+            engine.defer_rebuilds();
+            Some(vec![engine.clone_box(), engine])
         };
         let (begun, changes) = (Instant::now(), self.changes);
         // If no thread can be spawned, try again after this.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
 use std::sync::Arc;
 
-use flowlane::classify::{Classifier, Deferred, Hit, Shared};
+use flowlane::classify::{RuleEngine, AsyncEngine, Hit, ReplicatedEngine};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::{Match, Priority, Rule, RuleId};
@@ -23,9 +23,9 @@ use crate::stage::route::RouteTable;
 /// What finds rules in a table.
 pub enum Engine {
     /// It answers at once.
-    Now(Box<dyn Shared>),
+    Now(Box<dyn ReplicatedEngine>),
     /// It answers later.
-    Later(Box<dyn Deferred>),
+    Later(Box<dyn AsyncEngine>),
 }
 
 /// Rules that went above which the paths' counters are collected, so that handles are used again.
@@ -52,7 +52,7 @@ pub struct TableView<'a> {
     /// Packets that matched nothing.
     pub missed: u64,
     table: &'a Table,
-    device: Option<&'a dyn Deferred>,
+    device: Option<&'a dyn AsyncEngine>,
     /// Of all workers.
     tallies: Vec<&'a Arc<SharedCounters>>,
 }
@@ -69,7 +69,7 @@ impl<'a> TableView<'a> {
     }
 
     /// The engine that finds rules here.
-    pub fn classifier(&self) -> &'a dyn Classifier {
+    pub fn classifier(&self) -> &'a dyn RuleEngine {
         match (self.table.engine(), self.device) {
             (Some(engine), _) => engine,
             (None, Some(device)) => device,
@@ -78,7 +78,7 @@ impl<'a> TableView<'a> {
     }
 
     /// The same, if it answers later.
-    pub fn deferred(&self) -> Option<&'a dyn Deferred> {
+    pub fn deferred(&self) -> Option<&'a dyn AsyncEngine> {
         self.device
     }
 }
@@ -115,7 +115,7 @@ pub struct Pipeline {
     pub(super) counters: TableMap<LocalCounters>,
     /// What other workers that go by this ruleset have counted.
     pub(super) others: TableMap<Vec<Arc<SharedCounters>>>,
-    pub(super) devices: TableMap<Box<dyn Deferred>>,
+    pub(super) devices: TableMap<Box<dyn AsyncEngine>>,
     /// The tables behind the caches: stateful stages and route tables.
     pub(super) stages: TableMap<StageTable>,
 }
@@ -155,12 +155,12 @@ impl Pipeline {
     ///
     /// # Panics
     /// Where somebody else changes the rules; so for all that adds tables.
-    pub fn add_table(&mut self, number: u8, name: &str, classifier: Box<dyn Shared>, miss: Miss) {
+    pub fn add_table(&mut self, number: u8, name: &str, classifier: Box<dyn ReplicatedEngine>, miss: Miss) {
         self.add(number, name, Engine::Now(classifier), miss, Vec::new());
     }
 
     /// The same with an engine that answers later. It must not be replaced while packets wait for its answers.
-    pub fn add_deferred_table(&mut self, number: u8, name: &str, deferred: Box<dyn Deferred>, miss: Miss) {
+    pub fn add_deferred_table(&mut self, number: u8, name: &str, deferred: Box<dyn AsyncEngine>, miss: Miss) {
         self.add(number, name, Engine::Later(deferred), miss, Vec::new());
     }
 
@@ -337,17 +337,17 @@ impl Pipeline {
     }
 
     /// The engine of a table that answers later.
-    pub fn deferred(&self, number: u8) -> Option<&dyn Deferred> {
+    pub fn deferred(&self, number: u8) -> Option<&dyn AsyncEngine> {
         self.devices.get(number).map(|device| &**device)
     }
 
     /// The engine of a table that answers later.
-    pub fn deferred_mut(&mut self, number: u8) -> Option<&mut dyn Deferred> {
-        self.devices.get_mut(number).map(|device| &mut **device as &mut dyn Deferred)
+    pub fn deferred_mut(&mut self, number: u8) -> Option<&mut dyn AsyncEngine> {
+        self.devices.get_mut(number).map(|device| &mut **device as &mut dyn AsyncEngine)
     }
 
     /// The tables that answer later, in order.
-    pub fn deferred_tables(&self) -> impl Iterator<Item = (u8, &dyn Deferred)> {
+    pub fn deferred_tables(&self) -> impl Iterator<Item = (u8, &dyn AsyncEngine)> {
         self.devices.iter().map(|(number, device)| (number, &**device))
     }
 
@@ -462,7 +462,7 @@ impl Pipeline {
     pub(crate) fn share(&mut self) -> Option<Handed> {
         let writer = self.writer.take()?;
         if let Some(ruleset) = Arc::get_mut(&mut self.ruleset) {
-            ruleset.leave_merging();
+            ruleset.defer_rebuilds();
         }
         let copy = Arc::new(self.ruleset.duplicate());
         let published = Arc::new(RulesetCell::new(self.ruleset.clone()));
@@ -487,7 +487,7 @@ impl Pipeline {
     pub fn fork(&mut self, others: usize) -> Vec<Self> {
         assert!(!self.defers(), "a device answers one worker");
         if let Some(ruleset) = Arc::get_mut(&mut self.ruleset) {
-            ruleset.leave_merging();
+            ruleset.defer_rebuilds();
         }
         let fork = |_| Self {
             ruleset: self.ruleset.clone(),

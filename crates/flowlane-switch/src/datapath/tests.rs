@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 
 use etherparse::PacketBuilder;
 use flowlane::classify::acl::{AclConfig, AclEngine, AclSearch};
-use flowlane::classify::{LinearSearch, Shared, TupleSearch};
+use flowlane::classify::{LinearSearch, ReplicatedEngine, TupleSearch};
 use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Headers, Malformed, parse};
@@ -69,7 +69,7 @@ impl By {
         [Self::Linear, Self::Tuple, Self::Tuple, Self::Acl(acl)][(n % 4) as usize]
     }
 
-    fn engine(self) -> Box<dyn Shared> {
+    fn engine(self) -> Box<dyn ReplicatedEngine> {
         match self {
             By::Linear => Box::new(LinearSearch::new(10_000)),
             By::Tuple => Box::new(TupleSearch::new(10_000, 5)),

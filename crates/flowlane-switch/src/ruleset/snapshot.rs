@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use flowlane::classify::{Classifier, Hit, InsertError, Shared};
+use flowlane::classify::{Hit, InsertError, ReplicatedEngine, RuleEngine};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::{FieldClass, WordSet};
@@ -31,7 +31,7 @@ pub enum Event {
     Engine {
         table: u8,
         /// One for each copy of the ruleset.
-        engines: Arc<Mutex<Vec<Box<dyn Shared>>>>,
+        engines: Arc<Mutex<Vec<Box<dyn ReplicatedEngine>>>>,
     },
 }
 
@@ -73,7 +73,7 @@ impl Change {
     ///
     /// # Errors
     /// Where it refuses the rule.
-    pub(crate) fn tell(&self, engine: &mut dyn Classifier) -> Result<(), InsertError> {
+    pub(crate) fn tell(&self, engine: &mut dyn RuleEngine) -> Result<(), InsertError> {
         let rule = &self.entry.rule;
         match self.what {
             ChangeKind::Add => engine.insert(self.id, rule.priority, &rule.matches)?,
@@ -109,14 +109,14 @@ pub struct Table {
     /// What happens to packets that match nothing.
     pub miss: Miss,
     /// None where a worker's device answers.
-    engine: Option<Box<dyn Shared>>,
+    engine: Option<Box<dyn ReplicatedEngine>>,
     rules: Rules,
     /// What is done with packets that match nothing.
     missing: Steps,
 }
 
 impl Table {
-    pub(crate) fn new(name: &str, engine: Option<Box<dyn Shared>>, miss: Miss) -> Self {
+    pub(crate) fn new(name: &str, engine: Option<Box<dyn ReplicatedEngine>>, miss: Miss) -> Self {
         Self { name: name.to_owned(), miss, engine, rules: Rules::default(), missing: Steps::default() }
     }
 
@@ -124,14 +124,14 @@ impl Table {
         Self {
             name: self.name.clone(),
             miss: self.miss,
-            engine: self.engine.as_ref().map(|engine| engine.duplicate()),
+            engine: self.engine.as_ref().map(|engine| engine.clone_box()),
             rules: self.rules.clone(),
             missing: self.missing.clone(),
         }
     }
 
     /// What finds rules, where that is no worker's device.
-    pub fn engine(&self) -> Option<&dyn Shared> {
+    pub fn engine(&self) -> Option<&dyn ReplicatedEngine> {
         self.engine.as_deref()
     }
 
@@ -364,10 +364,10 @@ impl Ruleset {
     }
 
     /// No change takes long from now on: whoever changes the rules has tables merged.
-    pub(crate) fn leave_merging(&mut self) {
+    pub(crate) fn defer_rebuilds(&mut self) {
         for (_, table) in self.tables.iter_mut() {
             if let Some(engine) = &mut table.engine {
-                engine.leave_merging();
+                engine.defer_rebuilds();
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The switch under test, by its public interface.
 
 use flowlane::classify::acl::AclConfig;
-use flowlane::classify::{AclSearch, LinearSearch, Shared, TupleSearch};
+use flowlane::classify::{AclSearch, LinearSearch, ReplicatedEngine, TupleSearch};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Format, ReadOptions, read};
 use flowlane_switch::datapath::Pipeline;
@@ -27,7 +27,7 @@ impl Flowlane {
     pub(crate) fn new(rules: &Rules, policy: MalformedPolicy, seed: u64) -> Result<Self, String> {
         let mut pipeline = Pipeline::new();
         for table in 0..rules.tables {
-            let engine: Box<dyn Shared> = match seed / 3 % 3 {
+            let engine: Box<dyn ReplicatedEngine> = match seed / 3 % 3 {
                 0 => Box::new(LinearSearch::new(1000)),
                 1 => Box::new(AclSearch::new(AclConfig::default())),
                 _ => Box::new(TupleSearch::new(1000, seed as u32)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use etherparse::PacketBuilder;
 use flowlane::classify::acl::{AclConfig, AclEngine};
-use flowlane::classify::{AclSearch, LinearSearch, Shared, TupleSearch};
+use flowlane::classify::{AclSearch, LinearSearch, ReplicatedEngine, TupleSearch};
 use flowlane::packet::Field;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Command, FlowMod, Match, Priority, ReadOptions, Rule, read, read_changes};
@@ -151,7 +151,7 @@ fn tree() -> AclConfig {
 /// A switch whose last table has the rules; there may be one in front. Gives that table.
 fn switch(seed: u64, acknowledged: &Acknowledged) -> (Worker, u8, Arc<AtomicU64>, Sent) {
     let mut pipeline = Pipeline::new();
-    let engine = |tuple: bool| -> Box<dyn Shared> {
+    let engine = |tuple: bool| -> Box<dyn ReplicatedEngine> {
         match tuple {
             true => Box::new(TupleSearch::new(100, 7)),
             false => Box::new(AclSearch::new(tree())),
@@ -269,7 +269,7 @@ fn no_packet_meets_a_rule_that_is_gone_and_none_is_lost_or_counted_twice() {
         let mut control = Control::attach(&mut worker).unwrap();
         let built = Arc::new(AtomicU64::new(0));
         let count = built.clone();
-        let build = move |rules: &[Given<'_>], _| -> Option<Box<dyn Shared>> {
+        let build = move |rules: &[Given<'_>], _| -> Option<Box<dyn ReplicatedEngine>> {
             count.fetch_add(1, Ordering::Relaxed);
             Some(Box::new(AclSearch::build(tree(), rules.iter().copied()).unwrap()))
         };

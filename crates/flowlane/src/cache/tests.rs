@@ -1,5 +1,5 @@
 use super::*;
-use crate::classify::{Classifier, Hit, LinearSearch, TupleSearch};
+use crate::classify::{Hit, LinearSearch, RuleEngine, TupleSearch};
 use crate::isa::{self, Variant};
 use crate::packet::Field;
 use crate::packet::batch::LaneMask;
@@ -51,7 +51,7 @@ fn cached_and_uncached_answers_are_equal() {
     let mut known = 0;
     for seed in 0..40 {
         let r = &mut Random(seed);
-        let mut engines: [Box<dyn Classifier>; 2] =
+        let mut engines: [Box<dyn RuleEngine>; 2] =
             [Box::new(LinearSearch::new(1000)), Box::new(TupleSearch::new(1000, 7))];
         for id in 0..r.next(60) {
             let (priority, matches) = (Priority(r.next(4)), random_match(r));

@@ -3,7 +3,7 @@
 use super::Difference;
 use crate::classify::acl::{
     Acl, AclConfig, AclEngine, Brute, BruteKernel, Condition, Dynamic, DynamicConfig, Engine, Entry,
-    FieldKind, FieldSpec, Layout, RankKey, Tree, TreeConfig, Verdict, WordKind, best,
+    FieldKind, FieldSpec, Layout, MatchId, RankKey, Tree, TreeConfig, WordKind, best,
 };
 use crate::generate::Random;
 use crate::isa::Variant;
@@ -31,7 +31,7 @@ const VALUES: [u32; 14] = [
 ];
 
 /// Keys, categories (0: a plain lookup), verdicts.
-type Lookup<'a, const W: usize> = dyn Fn(&[[u32; W]], usize, &mut [Verdict]) + 'a;
+type Lookup<'a, const W: usize> = dyn Fn(&[[u32; W]], usize, &mut [MatchId]) + 'a;
 
 /// The shape of a random rule set.
 struct World<const W: usize> {
@@ -147,8 +147,8 @@ impl<const W: usize> World<W> {
         engine: &str,
         step: &str,
         key: &[u32; W],
-        wanted: Verdict,
-        found: Verdict,
+        wanted: MatchId,
+        found: MatchId,
     ) -> Box<Difference> {
         Box::new(Difference {
             part: "acl",
@@ -182,7 +182,7 @@ impl<const W: usize> World<W> {
         let keys = self.keys(&entries);
         let mut compared = 0;
         for (name, engine) in &engines {
-            let batch = |keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]| match categories {
+            let batch = |keys: &[[u32; W]], categories: usize, verdicts: &mut [MatchId]| match categories {
                 0 => engine.lookup_batch(keys, verdicts),
                 n => engine.lookup_categories(keys, n, verdicts),
             };
@@ -204,12 +204,12 @@ impl<const W: usize> World<W> {
         let mut compared = 0;
         for asked in [0, 1 + self.random.index(16)] {
             let categories = asked.max(1);
-            let mut verdicts = vec![Verdict::NONE; keys.len() * categories];
+            let mut verdicts = vec![MatchId::NONE; keys.len() * categories];
             lookup(keys, asked, &mut verdicts);
             for (i, found) in verdicts.iter().enumerate() {
                 let (key, category) = (&keys[i / categories], i % categories);
                 let wanted = best(entries, self.layout.kinds(), key, category);
-                let wanted = wanted.map_or(Verdict::NONE, |e| Verdict::of(e.rule));
+                let wanted = wanted.map_or(MatchId::NONE, |e| MatchId::of(e.rule));
                 if wanted != *found {
                     let step = format!("{step}, category {category} of {categories}");
                     return Err(self.difference(name, &step, key, wanted, *found));
@@ -231,10 +231,10 @@ impl<const W: usize> World<W> {
     ) -> Result<u64, Box<Difference>> {
         let kinds = *self.layout.kinds();
         let winner =
-            |key: &[u32; W]| best(entries, &kinds, key, 0).map_or(Verdict::NONE, |e| Verdict::of(e.rule));
+            |key: &[u32; W]| best(entries, &kinds, key, 0).map_or(MatchId::NONE, |e| MatchId::of(e.rule));
         for key in keys.iter().take(20) {
             let told = explain(key);
-            let found = told.winner.map_or(Verdict::NONE, Verdict::of);
+            let found = told.winner.map_or(MatchId::NONE, MatchId::of);
             if found != winner(key) {
                 return Err(self.difference(name, &format!("{step}, explaining"), key, winner(key), found));
             }
@@ -269,7 +269,7 @@ impl<const W: usize> World<W> {
                 }
                 let keys = self.keys(&rules);
                 let step = format!("after change {step} ({said})");
-                let batch = |keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]| match categories
+                let batch = |keys: &[[u32; W]], categories: usize, verdicts: &mut [MatchId]| match categories
                 {
                     0 => acl.lookup_batch(keys, verdicts),
                     n => acl.lookup_categories(keys, n, verdicts),

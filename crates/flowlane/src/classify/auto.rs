@@ -5,7 +5,7 @@
 //! only where it is faster by more than noise. The library has no clock, so whoever asks gives one, which may count anything.
 //! A contest costs six times what all tables take for the sample; one table alone is not measured.
 
-use super::Classifier;
+use super::RuleEngine;
 use crate::dispatch::WIN_BELOW;
 use crate::packet::key::FlowKey;
 
@@ -23,7 +23,7 @@ const ROUNDS: usize = 5;
 /// # Panics
 /// Where there is no table, or a batch of no packets.
 pub fn fastest(
-    tables: &[&dyn Classifier],
+    tables: &[&dyn RuleEngine],
     batch: usize,
     sample: &[FlowKey],
     clock: &mut dyn FnMut() -> u64,
@@ -97,7 +97,7 @@ mod tests {
         batch: usize,
     }
 
-    impl Classifier for Slow {
+    impl RuleEngine for Slow {
         fn name(&self) -> &'static str {
             "slow"
         }
@@ -140,7 +140,7 @@ mod tests {
         let time = Time::default();
         let slow = |ticks: &u64| Slow { time: time.clone(), ticks: *ticks, batch };
         let tables: Vec<Slow> = ticks.iter().map(slow).collect();
-        let tables: Vec<&dyn Classifier> = tables.iter().map(|table| table as &dyn Classifier).collect();
+        let tables: Vec<&dyn RuleEngine> = tables.iter().map(|table| table as &dyn RuleEngine).collect();
         let sample = vec![FlowKey::zero(); 10];
         fastest(&tables, batch, &sample, &mut || time.load(Ordering::Relaxed))
     }
@@ -186,20 +186,20 @@ mod tests {
                 key
             })
             .collect();
-        let filled = |mut table: Box<dyn Classifier>| {
+        let filled = |mut table: Box<dyn RuleEngine>| {
             for (n, rule) in matches.iter().enumerate() {
                 table.insert(RuleId(n as u32), Priority(n as u32 % 7), rule).unwrap();
             }
             table
         };
         let linear = filled(Box::new(LinearSearch::new(100)));
-        let others: [Box<dyn Classifier>; 3] = [
+        let others: [Box<dyn RuleEngine>; 3] = [
             Box::new(AclSearch::new(AclConfig { rules_max: 100, ..AclConfig::default() })),
             Box::new(TupleSearch::new(100, 1)),
             Box::new(LinearSearch::new(100)),
         ];
         let others = others.map(filled);
-        let tables: Vec<&dyn Classifier> = others.iter().map(|table| &**table).collect();
+        let tables: Vec<&dyn RuleEngine> = others.iter().map(|table| &**table).collect();
         let mut taken = [false; 3];
         for seed in 1..20u64 {
             let mut now = seed;

@@ -1,11 +1,11 @@
 //! Rule tables: given a flow key, which rule wins.
 //!
-//! Every engine implements [`Classifier`] and must agree with linear search, which is the definition.
+//! Every engine implements [`RuleEngine`] and must agree with linear search, which is the definition.
 
 pub mod acl;
+mod async_engine;
 pub mod auto;
 mod counts;
-mod deferred;
 pub mod linear;
 mod rank;
 pub mod tuple;
@@ -14,8 +14,8 @@ pub mod tuple;
 mod tests;
 
 pub use acl::AclSearch;
+pub use async_engine::AsyncEngine;
 pub use counts::HitCounts;
-pub use deferred::Deferred;
 pub use linear::LinearSearch;
 pub use tuple::TupleSearch;
 
@@ -53,7 +53,7 @@ pub enum InsertError {
 /// A table of rules.
 ///
 /// ```
-/// use flowlane::classify::{Classifier, LinearSearch};
+/// use flowlane::classify::{RuleEngine, LinearSearch};
 /// use flowlane::packet::{Field, FlowKey, FlowMask};
 /// use flowlane::rule::{Match, Priority, RuleId};
 ///
@@ -68,7 +68,7 @@ pub enum InsertError {
 /// assert_ne!(looked_at.get(Field::TpDst), 0);
 /// # Ok::<(), flowlane::classify::InsertError>(())
 /// ```
-pub trait Classifier: Send {
+pub trait RuleEngine: Send {
     /// The engine's name, as on the command line.
     fn name(&self) -> &'static str;
 
@@ -127,21 +127,21 @@ pub trait Classifier: Send {
 
 /// A table that many threads may read while nobody changes it, and of which there may be several copies: of two copies, one is
 /// read while the other is changed.
-pub trait Shared: Classifier + Sync {
+pub trait ReplicatedEngine: RuleEngine + Sync {
     /// A copy that answers alike, and goes on to do so after equal changes. What takes long to build is shared.
-    fn duplicate(&self) -> Box<dyn Shared>;
+    fn clone_box(&self) -> Box<dyn ReplicatedEngine>;
 
     /// The engine that has the rules, where the table has a choice: a table built with it again is as this one.
-    fn chosen(&self) -> &'static str {
+    fn engine_name(&self) -> &'static str {
         self.name()
     }
 
     /// From now on no change takes long, as far as that can be: whoever owns the table has another one built on another thread
-    /// when there have been [many](Self::unmerged).
-    fn leave_merging(&mut self) {}
+    /// when there have been [many](Self::pending_updates).
+    fn defer_rebuilds(&mut self) {}
 
     /// Changes that lookups make good for: none where the table is as fast as if it had been built just now.
-    fn unmerged(&self) -> usize {
+    fn pending_updates(&self) -> usize {
         0
     }
 }

@@ -88,11 +88,11 @@ fn random_key(r: &mut Random) -> FlowKey {
     key
 }
 
-fn engines() -> Vec<Box<dyn Classifier>> {
-    let lists = acl::AclEngine::ALL.map(|engine| -> Box<dyn Classifier> {
+fn engines() -> Vec<Box<dyn RuleEngine>> {
+    let lists = acl::AclEngine::ALL.map(|engine| -> Box<dyn RuleEngine> {
         Box::new(AclSearch::new(acl::AclConfig { rules_max: 1000, ..Default::default() }.with_engine(engine)))
     });
-    let others: [Box<dyn Classifier>; 2] =
+    let others: [Box<dyn RuleEngine>; 2] =
         [Box::new(LinearSearch::new(1000)), Box::new(TupleSearch::new(1000, 12345))];
     others.into_iter().chain(lists).collect()
 }
@@ -196,7 +196,7 @@ fn bits_that_were_not_looked_at_do_not_matter() {
 #[test]
 fn a_full_table_refuses_and_stays_as_it_was() {
     let config = acl::AclConfig { rules_max: 1, ..Default::default() };
-    let engines: [Box<dyn Classifier>; 3] =
+    let engines: [Box<dyn RuleEngine>; 3] =
         [Box::new(LinearSearch::new(1)), Box::new(TupleSearch::new(1, 0)), Box::new(AclSearch::new(config))];
     for mut engine in engines {
         engine.insert(RuleId(0), Priority(1), &Match::any()).unwrap();

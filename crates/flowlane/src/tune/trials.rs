@@ -8,7 +8,7 @@ use std::thread;
 use super::{Family, KernelSlot, SizeClass, is_usable};
 use crate::bloom::{BlockedBloomFilter, BloomFilter, BloomKernel};
 use crate::cache::{FlowRef, MegaflowCache, MegaflowConfig};
-use crate::classify::acl::{Dynamic, DynamicConfig, Engine, Tree, TreeConfig, Verdict, WordKind, testing};
+use crate::classify::acl::{Dynamic, DynamicConfig, Engine, MatchId, Tree, TreeConfig, WordKind, testing};
 use crate::cuckoo::{CuckooConfig, CuckooWriter};
 use crate::dispatch::testing::{favour, forcing, scripted};
 use crate::generate::Random;
@@ -86,10 +86,10 @@ fn threads_agree<T: Sync, A: PartialEq + Debug + Sync>(make: impl Fn() -> Trying
     assert_eq!(trying.present(), winner);
 }
 
-type Verdicts = [Verdict; BATCH];
+type Verdicts = [MatchId; BATCH];
 
 fn verdicts<E: Engine<4>>(engine: &E, keys: &[[u32; 4]; BATCH]) -> Verdicts {
-    let mut verdicts = [Verdict::NONE; BATCH];
+    let mut verdicts = [MatchId::NONE; BATCH];
     engine.lookup_batch(keys, &mut verdicts);
     verdicts
 }
@@ -101,7 +101,7 @@ fn acl<E: Engine<4>>(
     let (entries, keys) = testing::overlapping(&KINDS, 300, BATCH, 1);
     let keys: [[u32; 4]; BATCH] = keys.try_into().expect("as many as were asked for");
     let best = |key| crate::classify::acl::best(&entries, &KINDS, key, 0);
-    let expected = keys.each_ref().map(|key| best(key).map_or(Verdict::NONE, |e| Verdict::of(e.rule)));
+    let expected = keys.each_ref().map(|key| best(key).map_or(MatchId::NONE, |e| MatchId::of(e.rule)));
     Trying {
         table: (build(&entries), keys),
         lookup: |(engine, keys)| verdicts(engine, keys),

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use flowlane::classify::acl::{Acl, AclConfig, AclEngine, AclReader, Layout, RenewedAcl, Verdict};
+use flowlane::classify::acl::{Acl, AclConfig, AclEngine, AclReader, Layout, MatchId, RenewedAcl};
 use flowlane::generate::Locality;
 use flowlane::rule::Priority;
 
@@ -23,7 +23,7 @@ pub(super) fn comparisons(context: &Context<'_>) -> usize {
 }
 
 fn look_up(acl: &Acl<4>, keys: &[[u32; 4]]) {
-    let mut verdicts = [Verdict::NONE; BATCH];
+    let mut verdicts = [MatchId::NONE; BATCH];
     for keys in keys.chunks(BATCH) {
         acl.lookup_batch(black_box(keys), &mut verdicts[..keys.len()]);
         black_box(&verdicts);
@@ -91,7 +91,7 @@ pub(super) fn after_changes(meter: &mut Meter<'_>, context: &Context<'_>) -> Fig
         let keys = &keys;
         let (mut reader, taken) = renewed(set);
         figure.about.push_str(&format!(" {} {:.0}.", set.name, taken.as_secs_f64() * 1e3));
-        let mut verdicts = [Verdict::NONE; BATCH];
+        let mut verdicts = [MatchId::NONE; BATCH];
         let look_up_renewed = move || {
             for keys in keys.chunks(BATCH) {
                 reader.lookup_batch(black_box(keys), &mut verdicts[..keys.len()]);

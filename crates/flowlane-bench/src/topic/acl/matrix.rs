@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use flowlane::classify::acl::{AclConfig, AclEngine, AclSearch, DynamicConfig, Engine};
-use flowlane::classify::{Classifier, Hit, HitCounts, TupleSearch};
+use flowlane::classify::{Hit, HitCounts, RuleEngine, TupleSearch};
 use flowlane::generate::{Locality, Profile, RuleConfig, RuleSetError, Trace, TraceConfig, generate_rules};
 use flowlane::packet::FlowKey;
 use flowlane::rule::{Rule, RuleId};
@@ -278,7 +278,7 @@ fn wide(meter: &mut Meter<'_>, counts: &[usize]) -> Figure {
 }
 
 /// Looks up packets and counts hits by rule.
-fn count_hits(classifier: &dyn Classifier, packets: &[FlowKey], counts: &mut HitCounts) {
+fn count_hits(classifier: &dyn RuleEngine, packets: &[FlowKey], counts: &mut HitCounts) {
     let mut hits: [Option<Hit>; BATCH] = [None; BATCH];
     for keys in packets.chunks(BATCH) {
         let hits = &mut hits[..keys.len()];
@@ -288,7 +288,7 @@ fn count_hits(classifier: &dyn Classifier, packets: &[FlowKey], counts: &mut Hit
     std::hint::black_box(counts);
 }
 
-fn look_up_keys(classifier: &dyn Classifier, packets: &[FlowKey]) {
+fn look_up_keys(classifier: &dyn RuleEngine, packets: &[FlowKey]) {
     let mut hits: [Option<Hit>; BATCH] = [None; BATCH];
     for keys in packets.chunks(BATCH) {
         classifier.lookup_batch(std::hint::black_box(keys), &mut hits[..keys.len()]);

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Instant;
 
 use flowlane::classify::acl::{
-    Brute, BruteKernel, DynamicConfig, Engine, Entry, Layout, TreeConfig, Verdict,
+    Brute, BruteKernel, DynamicConfig, Engine, Entry, Layout, MatchId, TreeConfig,
 };
 use flowlane::generate::{Locality, Profile};
 use flowlane::packet::FlowKey;
@@ -69,7 +69,7 @@ pub(super) fn comparisons(context: &Context<'_>) -> usize {
 }
 
 fn look_up(engine: &dyn Engine<4>, keys: &[[u32; 4]]) {
-    let mut verdicts = [Verdict::NONE; BATCH];
+    let mut verdicts = [MatchId::NONE; BATCH];
     for keys in keys.chunks(BATCH) {
         engine.lookup_batch(black_box(keys), &mut verdicts[..keys.len()]);
         black_box(&verdicts);

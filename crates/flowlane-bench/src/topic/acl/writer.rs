@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use flowlane::classify::acl::{Acl, AclConfig, AclEngine, BuildError, Layout, SharedAcl, Verdict};
+use flowlane::classify::acl::{Acl, AclConfig, AclEngine, BuildError, Layout, MatchId, SharedAcl};
 use flowlane::generate::Locality;
 
 use super::set::{self, Set};
@@ -60,7 +60,7 @@ fn compare(
     let config = AclConfig::default().with_engine(engine);
     let acl = Acl::build(Layout::ipv4_five_tuple(), config, rules).expect("1 GiB is enough");
     let (another, shared) = (SharedAcl::new(acl.clone()), SharedAcl::new(acl));
-    let (mut reader, mut verdicts) = (shared.reader(), [Verdict::NONE; BATCH]);
+    let (mut reader, mut verdicts) = (shared.reader(), [MatchId::NONE; BATCH]);
     let look_up = || {
         for keys in keys.chunks(BATCH) {
             reader.lookup_batch(black_box(keys), &mut verdicts[..keys.len()]);

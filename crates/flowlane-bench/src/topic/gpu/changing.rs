@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use flowlane::classify::acl::AclConfig;
-use flowlane::classify::{AclSearch, Classifier, Deferred, Hit};
+use flowlane::classify::{AclSearch, AsyncEngine, Hit, RuleEngine};
 use flowlane::generate::{Profile, Random, RuleConfig, draw_key, generate_rules};
 use flowlane::packet::FlowKey;
 use flowlane::rule::{Match, Priority, RuleId};
@@ -40,7 +40,7 @@ struct Churn<'a> {
 
 impl Churn<'_> {
     /// Applies the changes that are due since the pass began, in groups.
-    fn follow(&mut self, begun: Instant, table: &mut dyn Classifier) {
+    fn follow(&mut self, begun: Instant, table: &mut dyn RuleEngine) {
         let seconds = self.seconds + begun.elapsed().as_secs_f64();
         let due = (seconds * f64::from(self.rate)) as u64 / GROUP * GROUP;
         while self.made < due {

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use flowlane::classify::acl::AclConfig;
-use flowlane::classify::{AclSearch, Deferred, Shared, TupleSearch};
+use flowlane::classify::{AclSearch, AsyncEngine, ReplicatedEngine, TupleSearch};
 use flowlane::generate::{Profile, RuleConfig, generate_rules};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Priority, Rule};
@@ -60,8 +60,8 @@ impl Scale {
 
 /// The location of the rules.
 enum Table {
-    Now(Box<dyn Shared>),
-    Later(Box<dyn Deferred>),
+    Now(Box<dyn ReplicatedEngine>),
+    Later(Box<dyn AsyncEngine>),
 }
 
 /// Creates an empty table on the device.

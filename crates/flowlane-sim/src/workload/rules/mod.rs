@@ -19,7 +19,7 @@ mod tables;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use flowlane::classify::{Classifier, LinearSearch, TupleSearch};
+use flowlane::classify::{LinearSearch, RuleEngine, TupleSearch};
 use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::{Match, Priority, Rule, RuleId};
@@ -182,8 +182,8 @@ fn is_short(rules: &[Match], packets: &[FlowKey]) -> bool {
 /// Returns the expected rule of each packet.
 fn definition(rules: &[Match], packets: &[FlowKey]) -> Vec<Option<u32>> {
     let ask =
-        |table: &dyn Classifier| packets.iter().map(|key| table.lookup(key).map(|hit| hit.rule.0)).collect();
-    let fill = |table: &mut dyn Classifier| {
+        |table: &dyn RuleEngine| packets.iter().map(|key| table.lookup(key).map(|hit| hit.rule.0)).collect();
+    let fill = |table: &mut dyn RuleEngine| {
         for (id, priority, rule) in numbered(rules) {
             table.insert(id, priority, rule).expect("its number is new, and there is room");
         }

@@ -8,7 +8,7 @@ pub(super) mod reorder;
 
 use std::time::{Duration, Instant};
 
-use flowlane::classify::{Deferred, Hit};
+use flowlane::classify::{AsyncEngine, Hit};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 
 use super::execute::{NOWHERE, Way};
@@ -28,7 +28,7 @@ pub const MAX_DELAY: Duration = Duration::from_micros(100);
 const BATCHES_WAITING_MAX: usize = 8;
 
 /// A table's engine, which a packet waits for.
-fn engine(lookup: &mut Lookup, table: u8) -> &mut dyn Deferred {
+fn engine(lookup: &mut Lookup, table: u8) -> &mut dyn AsyncEngine {
     lookup.pipeline.deferred_mut(table).expect("packets wait only for tables that answer later")
 }
 

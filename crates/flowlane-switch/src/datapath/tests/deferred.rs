@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use flowlane::classify::{Classifier, Deferred, Hit, InsertError};
+use flowlane::classify::{AsyncEngine, Hit, InsertError, RuleEngine};
 use flowlane::packet::FlowMask;
 use flowlane::rule::RuleId;
 
@@ -24,7 +24,7 @@ const SLOTS: usize = 2;
 /// How often a batch is asked for in vain.
 const PATIENCE: u32 = 3;
 
-pub(super) fn patient(batch_max: usize) -> Box<dyn Deferred> {
+pub(super) fn patient(batch_max: usize) -> Box<dyn AsyncEngine> {
     Box::new(Patient {
         rules: LinearSearch::new(10_000),
         looks_at: FlowMask::zero(),
@@ -35,7 +35,7 @@ pub(super) fn patient(batch_max: usize) -> Box<dyn Deferred> {
     })
 }
 
-impl Classifier for Patient {
+impl RuleEngine for Patient {
     fn name(&self) -> &'static str {
         "patient"
     }
@@ -74,7 +74,7 @@ impl Classifier for Patient {
     }
 }
 
-impl Deferred for Patient {
+impl AsyncEngine for Patient {
     fn prepare(&mut self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         Ok(())
     }

@@ -6,7 +6,7 @@ use flowlane::rule::Action;
 
 use super::*;
 use crate::ruleset::RulesetError;
-use flowlane::classify::Classifier;
+use flowlane::classify::RuleEngine;
 use flowlane::rule::RuleId;
 
 mod drift;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use flowlane::classify::acl::{AclConfig, AclEngine, AclSearch};
 use flowlane::classify::auto::{self, LINEAR_RULES_MAX, TUPLE_RULES_MAX};
-use flowlane::classify::{Classifier, InsertError, LinearSearch, Shared, TupleSearch};
+use flowlane::classify::{InsertError, LinearSearch, ReplicatedEngine, RuleEngine, TupleSearch};
 use flowlane::generate::{Random, draw_key};
 
 use crate::control::ChurnClass;
@@ -29,7 +29,7 @@ pub(super) fn build(
     rules: &[Given<'_>],
     seed: u32,
     clock: Option<&mut Clock<'_>>,
-) -> Result<Box<dyn Shared>, InsertError> {
+) -> Result<Box<dyn ReplicatedEngine>, InsertError> {
     if rules.len() > table.rules_max {
         return Err(InsertError::Full { rules_max: table.rules_max });
     }
@@ -51,7 +51,7 @@ pub(super) fn rebuild(
     seed: u32,
     churn: ChurnClass,
     measured: bool,
-) -> Option<Box<dyn Shared>> {
+) -> Option<Box<dyn ReplicatedEngine>> {
     if (table.engine, churn) == (TableEngine::Auto, ChurnClass::High) {
         return list(table, rules, AclEngine::Dynamic, seed).ok();
     }
@@ -91,7 +91,7 @@ fn auto(
     rules: &[Given<'_>],
     seed: u32,
     clock: Option<&mut Clock<'_>>,
-) -> Result<Box<dyn Shared>, InsertError> {
+) -> Result<Box<dyn ReplicatedEngine>, InsertError> {
     if rules.len() <= LINEAR_UNSEEN_RULES_MAX {
         return linear(table, rules);
     }
@@ -106,27 +106,34 @@ fn auto(
         // Without memory for another engine, the present one stays.
         _ = list.choose(&sample, clock);
     }
-    let mut engines: Vec<Box<dyn Shared>> = vec![Box::new(list)];
+    let mut engines: Vec<Box<dyn ReplicatedEngine>> = vec![Box::new(list)];
     if rules.len() <= LINEAR_RULES_MAX {
         engines.push(linear(table, rules)?);
     }
     if rules.len() <= TUPLE_RULES_MAX {
         engines.push(tuple(table, rules, seed)?);
     }
-    let tables: Vec<&dyn Classifier> = engines.iter().map(|engine| &**engine as &dyn Classifier).collect();
+    let tables: Vec<&dyn RuleEngine> = engines.iter().map(|engine| &**engine as &dyn RuleEngine).collect();
     let chosen = auto::fastest(&tables, BATCH, &sample, clock);
     Ok(engines.swap_remove(chosen))
 }
 
-fn linear(table: &TableSection, rules: &[Given<'_>]) -> Result<Box<dyn Shared>, InsertError> {
+fn linear(table: &TableSection, rules: &[Given<'_>]) -> Result<Box<dyn ReplicatedEngine>, InsertError> {
     filled(Box::new(LinearSearch::new(table.rules_max)), rules)
 }
 
-fn tuple(table: &TableSection, rules: &[Given<'_>], seed: u32) -> Result<Box<dyn Shared>, InsertError> {
+fn tuple(
+    table: &TableSection,
+    rules: &[Given<'_>],
+    seed: u32,
+) -> Result<Box<dyn ReplicatedEngine>, InsertError> {
     filled(Box::new(TupleSearch::new(table.rules_max, seed)), rules)
 }
 
-fn filled(mut engine: Box<dyn Shared>, rules: &[Given<'_>]) -> Result<Box<dyn Shared>, InsertError> {
+fn filled(
+    mut engine: Box<dyn ReplicatedEngine>,
+    rules: &[Given<'_>],
+) -> Result<Box<dyn ReplicatedEngine>, InsertError> {
     rules.iter().try_for_each(|(id, priority, matches)| engine.insert(*id, *priority, matches))?;
     Ok(engine)
 }
@@ -136,7 +143,7 @@ fn list(
     rules: &[Given<'_>],
     engine: AclEngine,
     seed: u32,
-) -> Result<Box<dyn Shared>, InsertError> {
+) -> Result<Box<dyn ReplicatedEngine>, InsertError> {
     Ok(Box::new(AclSearch::build(list_config(table, engine, seed), rules.iter().copied())?))
 }
 

@@ -1,6 +1,6 @@
 //! Tables on a device.
 
-use flowlane::classify::Deferred;
+use flowlane::classify::AsyncEngine;
 use flowlane::classify::acl::AclConfig;
 use flowlane_gpu::{Changes, Device, GpuConfig, GpuError, GpuSearch, SessionConfig};
 
@@ -48,7 +48,7 @@ pub(super) fn table(
     section: &GpuSection,
     list: AclConfig,
     rules: &[Given<'_>],
-) -> Result<Box<dyn Deferred>, GpuError> {
+) -> Result<Box<dyn AsyncEngine>, GpuError> {
     let device = device.clone().with_memory_max(list.memory_max);
     let session =
         SessionConfig { batch_max: section.batch, slots: section.slots, ..SessionConfig::default() };

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use flowlane::classify::acl::{AclConfig, AclEngine, AclSearch};
-use flowlane::classify::{LinearSearch, Shared, TupleSearch};
+use flowlane::classify::{LinearSearch, ReplicatedEngine, TupleSearch};
 use flowlane::route::Prefix;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Rule, flow_syntax};
@@ -104,7 +104,7 @@ impl Options {
         Self { burst, ..self }
     }
 
-    pub(super) fn engine(&self) -> Box<dyn Shared> {
+    pub(super) fn engine(&self) -> Box<dyn ReplicatedEngine> {
         match self.engine {
             Engine::Linear => Box::new(LinearSearch::new(10_000)),
             Engine::Tuple => Box::new(TupleSearch::new(10_000, 5)),

@@ -6,9 +6,9 @@ use crate::rule::RuleId;
 /// The answer for one key and one category: a rule, or none. Four bytes, for batches.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
-pub struct Verdict(pub(super) u32);
+pub struct MatchId(pub(super) u32);
 
-impl Verdict {
+impl MatchId {
     /// No rule matches.
     pub const NONE: Self = Self(u32::MAX);
 
@@ -25,7 +25,7 @@ impl Verdict {
     }
 }
 
-impl std::fmt::Debug for Verdict {
+impl std::fmt::Debug for MatchId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.rule().fmt(f)
     }
@@ -77,9 +77,9 @@ pub enum BuildError {
 
 /// Handles of entries that are dead: one bit for each.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Dead<'a>(pub(super) &'a [u32]);
+pub(super) struct Tombstones<'a>(pub(super) &'a [u32]);
 
-impl Dead<'_> {
+impl Tombstones<'_> {
     /// Whether an entry is. There must be a bit for it.
     #[inline(always)]
     pub(super) fn has(self, rule: RuleId) -> bool {
@@ -88,15 +88,21 @@ impl Dead<'_> {
 }
 
 /// An engine whose entries stay, and which can answer without those that went.
-pub(super) trait Settled<const W: usize>: Engine<W> {
+pub(super) trait ImmutableEngine<const W: usize>: Engine<W> {
     /// As [`Engine::lookup_categories`] among the entries that are not dead.
     ///
     /// # Panics
     /// As there, and where `dead` has not a bit for each handle.
-    fn lookup_alive(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict], dead: Dead<'_>);
+    fn lookup_live(
+        &self,
+        keys: &[[u32; W]],
+        categories: usize,
+        verdicts: &mut [MatchId],
+        dead: Tombstones<'_>,
+    );
 
     /// How that comes about in category 0.
-    fn explain_alive(&self, key: &[u32; W], dead: Dead<'_>) -> Explanation<W>;
+    fn explain_live(&self, key: &[u32; W], dead: Tombstones<'_>) -> Explanation<W>;
 }
 
 /// A table of entries that answers in batches. Keys are words in the order of the layout.
@@ -122,14 +128,14 @@ pub trait Engine<const W: usize>: Send + Sync {
     ///
     /// # Panics
     /// Where the slices differ in length.
-    fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [Verdict]);
+    fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [MatchId]);
 
     /// For each key the best entry of each category, in one pass: `verdicts[key * categories + category]`.
     ///
     /// # Panics
     /// Where `categories` is 0 or above [`CATEGORIES_MAX`](super::CATEGORIES_MAX), or `verdicts` is not
     /// `keys.len() * categories` long.
-    fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]);
+    fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [MatchId]);
 
     /// How the answer for a key comes about.
     fn explain(&self, key: &[u32; W]) -> Explanation<W>;

@@ -12,11 +12,11 @@ mod engine;
 mod entry;
 mod layout;
 mod order;
-mod reason;
 mod search;
 pub mod shared;
 pub mod table;
 pub mod tree;
+mod wildcards;
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -25,7 +25,7 @@ mod tests;
 
 pub use brute::{Brute, BruteKernel};
 pub use dynamic::{Dynamic, DynamicConfig};
-pub use engine::{BuildError, Engine, Explanation, Verdict};
+pub use engine::{BuildError, Engine, Explanation, MatchId};
 pub use entry::{CATEGORIES_MAX, Condition, Entry, RankKey, best};
 pub use layout::{FieldKind, FieldSpec, Layout, LayoutError, Value, ValueError, WordKind};
 pub(crate) use search::looks_at;

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::rank::{Rank, Ranked};
-use super::{Classifier, Hit, InsertError, Shared};
+use super::{Hit, InsertError, ReplicatedEngine, RuleEngine};
 use crate::packet::fields::word;
 use crate::packet::key::{FlowKey, FlowMask};
 use crate::rule::matching::MaskedWord;
@@ -48,13 +48,13 @@ impl LinearSearch {
     }
 }
 
-impl Shared for LinearSearch {
-    fn duplicate(&self) -> Box<dyn Shared> {
+impl ReplicatedEngine for LinearSearch {
+    fn clone_box(&self) -> Box<dyn ReplicatedEngine> {
         Box::new(self.clone())
     }
 }
 
-impl Classifier for LinearSearch {
+impl RuleEngine for LinearSearch {
     fn name(&self) -> &'static str {
         "linear"
     }

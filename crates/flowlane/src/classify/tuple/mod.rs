@@ -6,7 +6,7 @@
 //! rules of a published firewall set would be 31,654 entries under many more masks, and a lookup took
 //! 5 to 9 times as long.)
 //!
-//! **What the answer depends on** ([`Classifier::lookup_wildcards`]): naively every bit of every mask that
+//! **What the answer depends on** ([`RuleEngine::lookup_wildcards`]): naively every bit of every mask that
 //! was tried. Two ideas of *The Design and Implementation of Open vSwitch* (NSDI 2015) make it less:
 //!
 //! - *Staged lookup* (§5.3): a subtable is looked up with its metadata bits first, then with L2 too, then
@@ -27,7 +27,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::rank::{Rank, Ranked};
-use super::{Classifier, Hit, InsertError, Shared};
+use super::{Hit, InsertError, ReplicatedEngine, RuleEngine};
 use crate::packet::fields::word;
 use crate::packet::key::{FlowKey, FlowMask};
 use crate::probe::{Dependency, NoProbe, Part, Probe};
@@ -105,7 +105,7 @@ impl TupleSearch {
         self.subtables.len()
     }
 
-    /// [`Classifier::lookup`], with every step told to `probe`; the tables are numbered in the order in which they
+    /// [`RuleEngine::lookup`], with every step told to `probe`; the tables are numbered in the order in which they
     /// are searched.
     pub fn lookup_probed(&self, key: &FlowKey, probe: &mut impl Probe) -> Option<Hit> {
         let mut best: Option<Ranked> = None;
@@ -307,13 +307,13 @@ impl Subtable {
     }
 }
 
-impl Shared for TupleSearch {
-    fn duplicate(&self) -> Box<dyn Shared> {
+impl ReplicatedEngine for TupleSearch {
+    fn clone_box(&self) -> Box<dyn ReplicatedEngine> {
         Box::new(self.clone())
     }
 }
 
-impl Classifier for TupleSearch {
+impl RuleEngine for TupleSearch {
     fn name(&self) -> &'static str {
         "tuple"
     }

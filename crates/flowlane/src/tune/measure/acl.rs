@@ -5,7 +5,7 @@ use std::hint::black_box;
 use super::contest::{Measuring, Workload};
 use super::{Outcome, one_contest};
 use crate::classify::acl::{Dynamic, DynamicConfig, Engine, Entry, Layout, RankKey};
-use crate::classify::acl::{Tree, TreeConfig, Verdict};
+use crate::classify::acl::{MatchId, Tree, TreeConfig};
 use crate::dispatch::KernelSlot;
 use crate::generate::{Locality, Profile, RuleConfig, Trace, TraceConfig, generate_rules};
 use crate::isa::Variant;
@@ -33,7 +33,7 @@ impl<E: Engine<4>> Workload for Looking<E> {
 
     fn run(&mut self, candidate: &Variant) {
         let (_, table) = self.tables.iter().find(|(of, _)| of == candidate).expect("each has a table");
-        let mut verdicts = [Verdict::NONE; BATCH];
+        let mut verdicts = [MatchId::NONE; BATCH];
         for keys in self.keys.chunks(BATCH) {
             table.lookup_batch(black_box(keys), &mut verdicts);
             black_box(&verdicts);

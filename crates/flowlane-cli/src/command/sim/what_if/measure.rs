@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use flowlane::classify::acl::{AclConfig, AclEngine};
-use flowlane::classify::{AclSearch, Classifier, Hit, LinearSearch, TupleSearch};
+use flowlane::classify::{AclSearch, Hit, LinearSearch, RuleEngine, TupleSearch};
 use flowlane::isa::Variant;
 use flowlane::packet::key::FlowKey;
 use flowlane_bench::machine::Machine;
@@ -38,7 +38,7 @@ const PACES: usize = 10;
 
 /// A table under measurement.
 enum Table {
-    Engine(Box<dyn Classifier>),
+    Engine(Box<dyn RuleEngine>),
     Exact(RuleTables),
 }
 
@@ -258,7 +258,7 @@ impl Field {
     }
 }
 
-fn filled(mut table: Box<dyn Classifier>, workload: &Workload) -> Option<Table> {
+fn filled(mut table: Box<dyn RuleEngine>, workload: &Workload) -> Option<Table> {
     for (id, priority, rule) in workload.numbered() {
         table.insert(id, priority, rule).ok()?;
     }

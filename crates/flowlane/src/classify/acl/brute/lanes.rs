@@ -1,7 +1,7 @@
 //! The two shapes, for registers of any width.
 
 use super::{BLOCK, Brute, Column, Shape, Test};
-use crate::classify::acl::{Verdict, WordKind};
+use crate::classify::acl::{MatchId, WordKind};
 
 /// Packets whose keys are laid out at a time: full registers of every width, and the stores are long done when they
 /// are loaded.
@@ -51,7 +51,7 @@ pub(super) fn lookup<L: Lanes, const W: usize>(
     table: &Brute<W>,
     keys: &[[u32; W]],
     categories: usize,
-    verdicts: &mut [Verdict],
+    verdicts: &mut [MatchId],
 ) {
     match (table.kernel.shape, categories) {
         (Shape::Packets, 1) => packets(lanes, table, keys, verdicts),
@@ -81,11 +81,11 @@ fn rules<L: Lanes, const W: usize>(
     table: &Brute<W>,
     keys: &[[u32; W]],
     categories: usize,
-    verdicts: &mut [Verdict],
+    verdicts: &mut [MatchId],
 ) {
     let tests = &table.tests[..];
     for (key, verdicts) in keys.iter().zip(verdicts.chunks_exact_mut(categories)) {
-        verdicts.fill(Verdict::NONE);
+        verdicts.fill(MatchId::NONE);
         let mut open = (1u32 << categories) - 1;
         for (i, counting) in table.counting.iter().enumerate() {
             let block = &table.columns[i * tests.len()..(i + 1) * tests.len()];
@@ -97,7 +97,7 @@ fn rules<L: Lanes, const W: usize>(
                 let found = bits & u32::from(counting[category]);
                 if found != 0 {
                     let place = i * BLOCK + found.trailing_zeros() as usize;
-                    verdicts[category] = Verdict::of(table.entries[place].rule);
+                    verdicts[category] = MatchId::of(table.entries[place].rule);
                     open &= !(1 << category);
                 }
             }
@@ -114,7 +114,7 @@ fn packets<L: Lanes, const W: usize>(
     lanes: L,
     table: &Brute<W>,
     keys: &[[u32; W]],
-    verdicts: &mut [Verdict],
+    verdicts: &mut [MatchId],
 ) {
     let mut words = [[0; CHUNK]; W];
     let mut found = [0; CHUNK];
@@ -132,7 +132,7 @@ fn packets<L: Lanes, const W: usize>(
         verdicts
             .iter_mut()
             .zip(found)
-            .for_each(|(verdict, found)| *verdict = Verdict::of(crate::rule::RuleId(found)));
+            .for_each(|(verdict, found)| *verdict = MatchId::of(crate::rule::RuleId(found)));
     }
 }
 

@@ -13,9 +13,9 @@ mod tests;
 
 pub use kernel::{BruteKernel, BruteKernelError, Shape};
 
-use super::engine::{Dead, Settled};
+use super::engine::{ImmutableEngine, Tombstones};
 use super::{
-    BuildError, CATEGORIES_MAX, Condition, Engine, Entry, Explanation, Verdict, WordKind, order, reason,
+    BuildError, CATEGORIES_MAX, Condition, Engine, Entry, Explanation, MatchId, WordKind, order, wildcards,
 };
 use crate::isa::{Backend, Variant};
 use crate::rule::RuleId;
@@ -44,7 +44,7 @@ pub struct Brute<const W: usize> {
     /// Of each block and category the rules that count, one bit each.
     counting: Vec<[u16; CATEGORIES_MAX]>,
     /// The places among `entries` of those that count in category 0, and what is found with them.
-    plain: Vec<(u32, Verdict)>,
+    plain: Vec<(u32, MatchId)>,
     body: Backend,
     kernel: BruteKernel,
 }
@@ -87,7 +87,7 @@ impl<const W: usize> Brute<W> {
             }));
         }
         let plain = entries.iter().enumerate().filter(|(_, e)| e.categories & 1 == 1);
-        let plain = plain.map(|(place, e)| (place as u32, Verdict::of(e.rule))).collect();
+        let plain = plain.map(|(place, e)| (place as u32, MatchId::of(e.rule))).collect();
         Self { kinds: *kinds, entries, tests, columns, counting, plain, body, kernel }
     }
 
@@ -138,7 +138,7 @@ impl<const W: usize> Brute<W> {
         let mut rules = 0;
         let winner = plain.by_ref().find(|e| {
             rules += 1;
-            reason::look_at(&e.condition, &self.kinds, key, &mut looked_at)
+            wildcards::look_at(&e.condition, &self.kinds, key, &mut looked_at)
         });
         let runner_up = plain.find(|e| e.condition.matches(&self.kinds, key));
         Explanation {
@@ -150,7 +150,7 @@ impl<const W: usize> Brute<W> {
         }
     }
 
-    fn lookup(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
+    fn lookup(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [MatchId]) {
         match self.body {
             Backend::Scalar => scalar::lookup(self, keys, categories, verdicts),
             #[cfg(target_arch = "x86_64")]
@@ -186,13 +186,13 @@ impl<const W: usize> Engine<W> for Brute<W> {
     }
 
     #[inline(never)]
-    fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+    fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [MatchId]) {
         assert_eq!(keys.len(), verdicts.len(), "one verdict for each key");
         self.lookup(keys, 1, verdicts);
     }
 
     #[inline(never)]
-    fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
+    fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [MatchId]) {
         assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
         assert_eq!(keys.len() * categories, verdicts.len(), "a verdict for each key and category");
         self.lookup(keys, categories, verdicts);
@@ -204,9 +204,15 @@ impl<const W: usize> Engine<W> for Brute<W> {
     }
 }
 
-impl<const W: usize> Settled<W> for Brute<W> {
+impl<const W: usize> ImmutableEngine<W> for Brute<W> {
     #[inline(never)]
-    fn lookup_alive(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict], dead: Dead<'_>) {
+    fn lookup_live(
+        &self,
+        keys: &[[u32; W]],
+        categories: usize,
+        verdicts: &mut [MatchId],
+        dead: Tombstones<'_>,
+    ) {
         self.lookup_categories(keys, categories, verdicts);
         for (i, verdict) in verdicts.iter_mut().enumerate() {
             if verdict.rule().is_some_and(|rule| dead.has(rule)) {
@@ -214,13 +220,13 @@ impl<const W: usize> Settled<W> for Brute<W> {
                 let counts = |e: &&Entry<W>| e.categories >> category & 1 == 1 && !dead.has(e.rule);
                 let found =
                     self.entries.iter().filter(counts).find(|e| e.condition.matches(&self.kinds, key));
-                *verdict = found.map_or(Verdict::NONE, |e| Verdict::of(e.rule));
+                *verdict = found.map_or(MatchId::NONE, |e| MatchId::of(e.rule));
             }
         }
     }
 
     #[inline(never)]
-    fn explain_alive(&self, key: &[u32; W], dead: Dead<'_>) -> Explanation<W> {
+    fn explain_live(&self, key: &[u32; W], dead: Tombstones<'_>) -> Explanation<W> {
         self.explain_among(key, |rule| !dead.has(rule))
     }
 }

@@ -12,17 +12,17 @@ fn kernels() -> Vec<BruteKernel> {
 
 fn check<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], keys: &[[u32; W]], about: &str) {
     let wanted = |key: &[u32; W], category| {
-        best(entries, kinds, key, category).map_or(Verdict::NONE, |e| Verdict::of(e.rule))
+        best(entries, kinds, key, category).map_or(MatchId::NONE, |e| MatchId::of(e.rule))
     };
     for kernel in kernels() {
         let table = Brute::new(kinds, entries).with_kernel(kernel).expect("is available");
-        let mut verdicts = vec![Verdict::NONE; keys.len()];
+        let mut verdicts = vec![MatchId::NONE; keys.len()];
         table.lookup_batch(keys, &mut verdicts);
         for (key, found) in keys.iter().zip(&verdicts) {
             assert_eq!(*found, wanted(key, 0), "{kernel} {about} {key:x?}");
         }
         for categories in [1, 3, 16] {
-            let mut verdicts = vec![Verdict::NONE; keys.len() * categories];
+            let mut verdicts = vec![MatchId::NONE; keys.len() * categories];
             table.lookup_categories(keys, categories, &mut verdicts);
             for (i, found) in verdicts.iter().enumerate() {
                 let key = &keys[i / categories];

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::Brute;
 use super::lanes::{self, Lanes};
-use crate::classify::acl::{Verdict, WordKind};
+use crate::classify::acl::{MatchId, WordKind};
 use crate::isa::{Avx2, Avx512, Sse42};
 
 // A key lies in a range where moving it into the range leaves it where it is: two instructions and a comparison, for
@@ -251,7 +251,7 @@ macro_rules! body {
             table: &Brute<W>,
             keys: &[[u32; W]],
             categories: usize,
-            verdicts: &mut [Verdict],
+            verdicts: &mut [MatchId],
         ) {
             #[target_feature(enable = $features)]
             fn body<const W: usize>(
@@ -259,7 +259,7 @@ macro_rules! body {
                 table: &Brute<W>,
                 keys: &[[u32; W]],
                 categories: usize,
-                verdicts: &mut [Verdict],
+                verdicts: &mut [MatchId],
             ) {
                 lanes::lookup($lanes(isa), table, keys, categories, verdicts);
             }

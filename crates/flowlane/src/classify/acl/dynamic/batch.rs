@@ -11,8 +11,8 @@ use super::Dynamic;
 use super::rules::{Block, Record, TO_BLOCK};
 use super::scalar;
 use super::table::{CLASS_BITS, CLASS_SHIFT, HEADS, OVERFLOWED, Place, TAGS, Table, head_of};
-use super::winners::{BATCH, Floor, Several, Single, Winners};
-use crate::classify::acl::{Verdict, WordKind};
+use super::winners::{BATCH, Cutoff, Several, Single, Winners};
+use crate::classify::acl::{MatchId, WordKind};
 use crate::isa::Backend;
 use crate::memory::prefetch;
 
@@ -202,7 +202,7 @@ pub(super) fn lookup<const W: usize>(
     body: Backend,
     engine: &Dynamic<W>,
     keys: &[[u32; W]],
-    verdicts: &mut [Verdict],
+    verdicts: &mut [MatchId],
 ) {
     for (keys, verdicts) in keys.chunks(BATCH).zip(verdicts.chunks_mut(BATCH)) {
         let mut winners = Single::new();
@@ -216,12 +216,12 @@ pub(super) fn improve<const W: usize>(
     body: Backend,
     engine: &Dynamic<W>,
     keys: &[[u32; W]],
-    floors: &[Floor],
-    verdicts: &mut [Verdict],
+    cutoffs: &[Cutoff],
+    verdicts: &mut [MatchId],
 ) {
-    let chunks = keys.chunks(BATCH).zip(floors.chunks(BATCH)).zip(verdicts.chunks_mut(BATCH));
-    for ((keys, floors), verdicts) in chunks {
-        let mut winners = Single::above(floors);
+    let chunks = keys.chunks(BATCH).zip(cutoffs.chunks(BATCH)).zip(verdicts.chunks_mut(BATCH));
+    for ((keys, cutoffs), verdicts) in chunks {
+        let mut winners = Single::above(cutoffs);
         search(body, engine, keys, &mut winners);
         winners.improve(verdicts);
     }
@@ -232,7 +232,7 @@ pub(super) fn lookup_categories<const W: usize>(
     engine: &Dynamic<W>,
     keys: &[[u32; W]],
     categories: usize,
-    verdicts: &mut [Verdict],
+    verdicts: &mut [MatchId],
 ) {
     let verdicts = verdicts.chunks_mut(Several::KEYS * categories);
     for (keys, verdicts) in keys.chunks(Several::KEYS).zip(verdicts) {
@@ -422,7 +422,7 @@ fn blocks<const W: usize>(
                 return;
             }
         }
-        if block.ranks[block.len as usize - 1] < winners.floor(lane) {
+        if block.ranks[block.len as usize - 1] < winners.cutoff(lane) {
             return;
         }
         link = block.next;

@@ -27,7 +27,7 @@ use self::ids::Ids;
 use self::plan::Planned;
 use self::rules::Rules;
 use self::table::{Table, finest_mask};
-use super::{BuildError, Engine, Entry, Explanation, RankKey, Verdict, WordKind, order};
+use super::{BuildError, Engine, Entry, Explanation, MatchId, RankKey, WordKind, order};
 use crate::dispatch::{AdaptiveDispatch, KernelSlot};
 use crate::isa::{Backend, Variant};
 use crate::memory::{CachePadded, Memory, Zeroed};
@@ -35,7 +35,7 @@ use crate::rule::RuleId;
 
 pub use self::changes::{Change, ChangeError};
 pub use self::plan::Costs;
-pub(super) use self::winners::Floor;
+pub(super) use self::winners::Cutoff;
 
 /// Most hash tables that a plan may have.
 pub const TABLES_MAX: usize = 32;
@@ -316,19 +316,19 @@ impl<const W: usize> Dynamic<W> {
     }
 
     /// What an entry of this rank asks of those that are to be better.
-    pub(super) fn floor(&self, rank: RankKey) -> Floor {
-        Floor { rank: rank.0, class: self.classes.of(rank.0) }
+    pub(super) fn cutoff(&self, rank: RankKey) -> Cutoff {
+        Cutoff { rank: rank.0, class: self.classes.of(rank.0) }
     }
 
-    /// Puts its best entry of category 0 in the place of each verdict whose floor it is not below.
+    /// Puts its best entry of category 0 in the place of each verdict whose cutoff it is not below.
     ///
     /// # Panics
     /// Where the slices differ in length.
     #[inline(never)]
-    pub(super) fn improve_batch(&self, keys: &[[u32; W]], floors: &[Floor], verdicts: &mut [Verdict]) {
-        assert_eq!((keys.len(), keys.len()), (floors.len(), verdicts.len()), "one of each for each key");
+    pub(super) fn improve_batch(&self, keys: &[[u32; W]], cutoffs: &[Cutoff], verdicts: &mut [MatchId]) {
+        assert_eq!((keys.len(), keys.len()), (cutoffs.len(), verdicts.len()), "one of each for each key");
         let timed = || if self.is_empty() { 0 } else { keys.len() };
-        self.body.run_batch(timed, |body| batch::improve(body, self, keys, floors, verdicts));
+        self.body.run_batch(timed, |body| batch::improve(body, self, keys, cutoffs, verdicts));
     }
 
     /// Which table a rule goes to.
@@ -409,7 +409,7 @@ impl<const W: usize> Dynamic<W> {
         let tables = self.tables.iter().map(|t| Planned { mask: t.mask, wins: t.wins }).collect();
         let entries: Vec<_> = self.entries().collect();
         // It takes less than there is: where it should not fit, all stays as it is.
-        // Classes stay: whoever asked for floors has them yet.
+        // Classes stay: whoever asked for cutoffs has them yet.
         let classes = Some(self.classes.clone());
         if let Ok(made) = Self::with_tables(&self.kinds, &entries, self.config.clone(), tables, classes) {
             let body = self.body.clone();
@@ -445,14 +445,14 @@ impl<const W: usize> Engine<W> for Dynamic<W> {
     }
 
     #[inline(never)]
-    fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+    fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [MatchId]) {
         assert_eq!(keys.len(), verdicts.len());
         let timed = || if self.is_empty() { 0 } else { keys.len() };
         self.body.run_batch(timed, |body| batch::lookup(body, self, keys, verdicts));
     }
 
     #[inline(never)]
-    fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
+    fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [MatchId]) {
         assert!((1..=super::CATEGORIES_MAX).contains(&categories), "{categories} categories");
         assert_eq!(keys.len() * categories, verdicts.len());
         batch::lookup_categories(self, keys, categories, verdicts);

@@ -49,7 +49,7 @@ pub(super) fn walk<const W: usize>(
 ) {
     while link != 0 && link & TO_BLOCK == 0 {
         let record = &engine.rules.records[link as usize];
-        if record.rank < winners.floor(lane) {
+        if record.rank < winners.cutoff(lane) {
             return;
         }
         winners.offer(lane, record.matches(&engine.kinds, key), record.found());
@@ -58,7 +58,7 @@ pub(super) fn walk<const W: usize>(
     while link != 0 {
         let block = &engine.rules.blocks[(link & !TO_BLOCK) as usize];
         for i in 0..block.len as usize {
-            if block.ranks[i] < winners.floor(lane) {
+            if block.ranks[i] < winners.cutoff(lane) {
                 return;
             }
             winners.offer(lane, condition(block, i).matches(&engine.kinds, key), block.found(i));

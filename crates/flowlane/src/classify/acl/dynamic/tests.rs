@@ -18,10 +18,10 @@ fn agrees<const W: usize>(
     entries: &[Entry<W>],
     keys: &[[u32; W]],
 ) {
-    let mut verdicts = vec![Verdict::NONE; keys.len()];
+    let mut verdicts = vec![MatchId::NONE; keys.len()];
     engine.lookup_batch(keys, &mut verdicts);
     let categories = [1, 3, 16][keys.len() % 3];
-    let mut several = vec![Verdict::NONE; keys.len() * categories];
+    let mut several = vec![MatchId::NONE; keys.len() * categories];
     engine.lookup_categories(keys, categories, &mut several);
     for (i, key) in keys.iter().enumerate() {
         for category in 0..categories {
@@ -183,7 +183,7 @@ fn equal_conditions_of_several_ranks_take_each_others_place() {
         let mut engine = Dynamic::build(&KINDS, &[entry(0)], config(4, variant)).unwrap();
         (1..40).for_each(|i| engine.insert(entry(i)).unwrap());
         for i in (0..40).rev() {
-            let mut verdicts = [Verdict::NONE];
+            let mut verdicts = [MatchId::NONE];
             engine.lookup_batch(&[[7; 4]], &mut verdicts);
             assert_eq!(verdicts[0].rule(), Some(RuleId(i)));
             assert!(engine.remove(RuleId(i)).is_some());
@@ -204,7 +204,7 @@ fn rules_of_one_rank_are_found_and_removed_all_the_same() {
         Random::new(4).shuffle(&mut order);
         while let Some(entry) = order.pop() {
             assert_eq!(engine.remove(entry.rule), Some(entry));
-            let mut verdicts = [Verdict::NONE];
+            let mut verdicts = [MatchId::NONE];
             engine.lookup_batch(&[key], &mut verdicts);
             let winner = verdicts[0].rule().map(|rule| entries[rule.0 as usize]);
             assert!(winner.is_none_or(|w| order.contains(&w)));

@@ -1,6 +1,6 @@
 //! The best rules so far for the keys of a batch.
 
-use crate::classify::acl::{CATEGORIES_MAX, Verdict};
+use crate::classify::acl::{CATEGORIES_MAX, MatchId};
 use crate::rule::RuleId;
 
 /// Keys that are looked up together.
@@ -12,7 +12,7 @@ const CATEGORIES_BATCH: usize = 128;
 /// What has been found for each lane of a batch.
 pub(super) trait Winners {
     /// The rank that a rule must have to count for this lane.
-    fn floor(&self, lane: usize) -> u64;
+    fn cutoff(&self, lane: usize) -> u64;
 
     /// The class that such a rule has at least.
     fn classes(&self) -> &[u8; BATCH];
@@ -23,7 +23,7 @@ pub(super) trait Winners {
 
 /// What an entry must have to be better than one that was found elsewhere: a rank and a class no lower than these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(in crate::classify::acl) struct Floor {
+pub(in crate::classify::acl) struct Cutoff {
     pub(super) rank: u64,
     pub(super) class: u8,
 }
@@ -53,33 +53,33 @@ impl Single {
 
     /// With something found already.
     #[inline(always)]
-    pub(super) fn above(floors: &[Floor]) -> Self {
+    pub(super) fn above(cutoffs: &[Cutoff]) -> Self {
         let mut made = Self::new();
-        for (lane, floor) in floors.iter().take(BATCH).enumerate() {
-            (made.ranks[lane], made.classes[lane]) = (floor.rank, floor.class);
+        for (lane, cutoff) in cutoffs.iter().take(BATCH).enumerate() {
+            (made.ranks[lane], made.classes[lane]) = (cutoff.rank, cutoff.class);
         }
         made
     }
 
     /// The verdicts that are better than what had been found already.
     #[inline(always)]
-    pub(super) fn improve(&self, verdicts: &mut [Verdict]) {
+    pub(super) fn improve(&self, verdicts: &mut [MatchId]) {
         for (verdict, rule) in verdicts.iter_mut().zip(&self.rules) {
-            *verdict = if *rule == u32::MAX { *verdict } else { Verdict::of(RuleId(*rule)) };
+            *verdict = if *rule == u32::MAX { *verdict } else { MatchId::of(RuleId(*rule)) };
         }
     }
 
     #[inline(always)]
-    pub(super) fn verdicts(&self, verdicts: &mut [Verdict]) {
+    pub(super) fn verdicts(&self, verdicts: &mut [MatchId]) {
         for (verdict, rule) in verdicts.iter_mut().zip(&self.rules) {
-            *verdict = if *rule == u32::MAX { Verdict::NONE } else { Verdict::of(RuleId(*rule)) };
+            *verdict = if *rule == u32::MAX { MatchId::NONE } else { MatchId::of(RuleId(*rule)) };
         }
     }
 }
 
 impl Winners for Single {
     #[inline(always)]
-    fn floor(&self, lane: usize) -> u64 {
+    fn cutoff(&self, lane: usize) -> u64 {
         self.ranks[lane % BATCH]
     }
 
@@ -91,14 +91,14 @@ impl Winners for Single {
     #[inline(always)]
     fn offer(&mut self, lane: usize, matches: bool, found: Found) -> bool {
         let lane = lane % BATCH;
-        let floor = self.ranks[lane];
+        let cutoff = self.ranks[lane];
         // Chosen without a branch: which of a chain's rules matches, nobody can predict.
-        let wins = matches & (found.rank >= floor) & (found.categories & 1 == 1);
+        let wins = matches & (found.rank >= cutoff) & (found.categories & 1 == 1);
         let at = std::hint::select_unpredictable(wins, lane, BATCH);
         self.ranks[at] = found.rank;
         self.classes[at] = found.class;
         self.rules[at] = found.rule;
-        !wins & (found.rank >= floor)
+        !wins & (found.rank >= cutoff)
     }
 }
 
@@ -108,8 +108,8 @@ pub(super) struct Several {
     ranks: [[u64; CATEGORIES_MAX]; CATEGORIES_BATCH],
     rules: [[u32; CATEGORIES_MAX]; CATEGORIES_BATCH],
     classes: [[u8; CATEGORIES_MAX]; CATEGORIES_BATCH],
-    floors: [u64; CATEGORIES_BATCH],
-    floor_classes: [u8; BATCH],
+    cutoffs: [u64; CATEGORIES_BATCH],
+    cutoff_classes: [u8; BATCH],
 }
 
 impl Several {
@@ -122,15 +122,15 @@ impl Several {
             ranks: [[0; CATEGORIES_MAX]; CATEGORIES_BATCH],
             rules: [[u32::MAX; CATEGORIES_MAX]; CATEGORIES_BATCH],
             classes: [[0; CATEGORIES_MAX]; CATEGORIES_BATCH],
-            floors: [0; CATEGORIES_BATCH],
-            floor_classes: [0; BATCH],
+            cutoffs: [0; CATEGORIES_BATCH],
+            cutoff_classes: [0; BATCH],
         }
     }
 
-    pub(super) fn verdicts(&self, verdicts: &mut [Verdict]) {
+    pub(super) fn verdicts(&self, verdicts: &mut [MatchId]) {
         for (verdicts, rules) in verdicts.chunks_mut(self.categories).zip(&self.rules) {
             for (verdict, rule) in verdicts.iter_mut().zip(rules) {
-                *verdict = if *rule == u32::MAX { Verdict::NONE } else { Verdict::of(RuleId(*rule)) };
+                *verdict = if *rule == u32::MAX { MatchId::NONE } else { MatchId::of(RuleId(*rule)) };
             }
         }
     }
@@ -138,19 +138,19 @@ impl Several {
 
 impl Winners for Several {
     #[inline(always)]
-    fn floor(&self, lane: usize) -> u64 {
-        self.floors[lane % CATEGORIES_BATCH]
+    fn cutoff(&self, lane: usize) -> u64 {
+        self.cutoffs[lane % CATEGORIES_BATCH]
     }
 
     #[inline(always)]
     fn classes(&self) -> &[u8; BATCH] {
-        &self.floor_classes
+        &self.cutoff_classes
     }
 
     fn offer(&mut self, lane: usize, matches: bool, found: Found) -> bool {
         let Found { rank, rule, class, categories } = found;
         if !matches {
-            return rank >= self.floor(lane);
+            return rank >= self.cutoff(lane);
         }
         let lane = lane % CATEGORIES_BATCH;
         let (ranks, rules) = (&mut self.ranks[lane], &mut self.rules[lane]);
@@ -161,8 +161,8 @@ impl Winners for Several {
                 self.classes[lane][category] = class;
             }
         }
-        self.floors[lane] = ranks[..self.categories].iter().copied().min().unwrap_or(0);
-        self.floor_classes[lane] = self.classes[lane][..self.categories].iter().copied().min().unwrap_or(0);
-        rank >= self.floors[lane]
+        self.cutoffs[lane] = ranks[..self.categories].iter().copied().min().unwrap_or(0);
+        self.cutoff_classes[lane] = self.classes[lane][..self.categories].iter().copied().min().unwrap_or(0);
+        rank >= self.cutoffs[lane]
     }
 }

@@ -1,7 +1,7 @@
 //! Packets as columns: words of the engine's key without a flow key between.
 
 use super::table::Projected;
-use crate::classify::acl::Verdict;
+use crate::classify::acl::MatchId;
 use crate::packet::columns::FlowColumns;
 use crate::rule::matching::MaskedWord;
 
@@ -31,7 +31,7 @@ pub(super) fn lookup<const W: usize>(
     let mut columns = [[0u32; CHUNK]; W];
     let mut keys = [[0u32; W]; CHUNK];
     let mut word = [0u32; CHUNK];
-    let mut verdicts = [Verdict::NONE; CHUNK];
+    let mut verdicts = [MatchId::NONE; CHUNK];
     // Divisions are left out that a burst of 32 would notice.
     let chunk = if categories == 1 { CHUNK } else { CHUNK / categories };
     let mut first = 0;

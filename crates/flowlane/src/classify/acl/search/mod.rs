@@ -1,4 +1,4 @@
-//! Access lists as [`Classifier`]s: any set of [`Match`]es over flow keys.
+//! Access lists as [`RuleEngine`]s: any set of [`Match`]es over flow keys.
 //!
 //! The words of the flow key at which any rule looks become the engine's key, of 4, 10, 16 or 64 words. A word of
 //! which all rules ask the same (that the packet is IPv4, say) is no part of the key: it is compared once a packet,
@@ -20,7 +20,7 @@ pub use self::shape::FlowShape;
 use self::table::FlowTable;
 use super::table::AclContest;
 use super::{AclConfig, AclEngine, BuildError, CATEGORIES_MAX};
-use crate::classify::{Classifier, Hit, InsertError, Shared};
+use crate::classify::{Hit, InsertError, ReplicatedEngine, RuleEngine};
 use crate::isa::Variant;
 use crate::packet::batch::LaneMask;
 use crate::packet::columns::FlowColumns;
@@ -80,7 +80,7 @@ pub struct FlowExplanation {
 ///
 /// ```
 /// use flowlane::classify::acl::AclConfig;
-/// use flowlane::classify::{AclSearch, Classifier};
+/// use flowlane::classify::{AclSearch, RuleEngine};
 /// use flowlane::rule::{ReadOptions, RuleId, read};
 ///
 /// let list = "tcp,nw_src=10.0.0.0/8,tp_dst=22,actions=output:1\nip,actions=drop";
@@ -105,7 +105,7 @@ pub struct AclSearch {
 
 impl Clone for Box<dyn FlowTable> {
     fn clone(&self) -> Self {
-        self.duplicate()
+        self.clone_box()
     }
 }
 
@@ -190,7 +190,7 @@ impl AclSearch {
         self.make_anew(None)
     }
 
-    /// As [`insert`](Classifier::insert) of a rule that counts in these categories.
+    /// As [`insert`](RuleEngine::insert) of a rule that counts in these categories.
     ///
     /// # Errors
     /// As there.
@@ -301,7 +301,7 @@ impl AclSearch {
             Ok(table) => {
                 self.table = table;
                 if self.merged_aside {
-                    self.table.leave_merging();
+                    self.table.defer_rebuilds();
                 }
                 Ok(())
             }
@@ -370,26 +370,26 @@ impl AclSearch {
     }
 }
 
-impl Shared for AclSearch {
-    fn duplicate(&self) -> Box<dyn Shared> {
+impl ReplicatedEngine for AclSearch {
+    fn clone_box(&self) -> Box<dyn ReplicatedEngine> {
         Box::new(self.clone())
     }
 
-    fn chosen(&self) -> &'static str {
+    fn engine_name(&self) -> &'static str {
         self.engine().0
     }
 
-    fn leave_merging(&mut self) {
+    fn defer_rebuilds(&mut self) {
         self.merged_aside = true;
-        self.table.leave_merging();
+        self.table.defer_rebuilds();
     }
 
-    fn unmerged(&self) -> usize {
+    fn pending_updates(&self) -> usize {
         self.table.changes()
     }
 }
 
-impl Classifier for AclSearch {
+impl RuleEngine for AclSearch {
     fn name(&self) -> &'static str {
         match self.config.engine {
             AclEngine::Auto => "acl",

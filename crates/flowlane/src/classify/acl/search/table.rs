@@ -16,7 +16,7 @@ const CHUNK: usize = 128;
 
 /// What an [`AclSearch`](super::AclSearch) asks of its table.
 pub(super) trait FlowTable: Send + Sync + std::fmt::Debug {
-    fn duplicate(&self) -> Box<dyn FlowTable>;
+    fn clone_box(&self) -> Box<dyn FlowTable>;
     fn suits(&self, matches: &Match) -> bool;
     fn insert(
         &mut self,
@@ -35,7 +35,7 @@ pub(super) trait FlowTable: Send + Sync + std::fmt::Debug {
         clock: &mut dyn FnMut() -> u64,
     ) -> Result<AclContest, BuildError>;
     fn changes(&self) -> usize;
-    fn leave_merging(&mut self);
+    fn defer_rebuilds(&mut self);
     fn lookup(&self, key: &FlowKey) -> Option<Hit>;
     fn lookup_wildcards(&self, key: &FlowKey, looked_at: &mut FlowMask) -> Option<RuleId>;
     fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]);
@@ -92,7 +92,7 @@ impl<const W: usize> Projected<W> {
 }
 
 impl<const W: usize> FlowTable for Projected<W> {
-    fn duplicate(&self) -> Box<dyn FlowTable> {
+    fn clone_box(&self) -> Box<dyn FlowTable> {
         Box::new(self.clone())
     }
 
@@ -142,8 +142,8 @@ impl<const W: usize> FlowTable for Projected<W> {
         self.acl.changes()
     }
 
-    fn leave_merging(&mut self) {
-        self.acl.leave_merging();
+    fn defer_rebuilds(&mut self) {
+        self.acl.defer_rebuilds();
     }
 
     fn lookup(&self, key: &FlowKey) -> Option<Hit> {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use self::left_right::{Reader, Writer};
 pub use self::renewed::RenewedAcl;
 use super::table::{AclContest, Bulk, Snapshot};
-use super::{Acl, BuildError, Condition, Verdict};
+use super::{Acl, BuildError, Condition, MatchId};
 use crate::classify::Hit;
 use crate::rule::{Priority, RuleId};
 
@@ -266,7 +266,7 @@ impl<const W: usize> AclReader<W> {
     ///
     /// # Panics
     /// As there.
-    pub fn lookup_batch(&mut self, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+    pub fn lookup_batch(&mut self, keys: &[[u32; W]], verdicts: &mut [MatchId]) {
         self.look(|table| table.lookup_batch(keys, verdicts));
     }
 
@@ -274,7 +274,7 @@ impl<const W: usize> AclReader<W> {
     ///
     /// # Panics
     /// As there.
-    pub fn lookup_categories(&mut self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
+    pub fn lookup_categories(&mut self, keys: &[[u32; W]], categories: usize, verdicts: &mut [MatchId]) {
         self.look(|table| table.lookup_categories(keys, categories, verdicts));
     }
 

@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// nothing more to merge. It takes half of a core at most.
 ///
 /// ```
-/// use flowlane::classify::acl::{Acl, AclConfig, Condition, Layout, RenewedAcl, Verdict};
+/// use flowlane::classify::acl::{Acl, AclConfig, Condition, Layout, RenewedAcl, MatchId};
 /// use flowlane::rule::{Priority, RuleId};
 ///
 /// let layout = Layout::ipv4_five_tuple();
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// let mut acl = RenewedAcl::new(Acl::new(layout, AclConfig::default()));
 /// let mut reader = acl.reader();
 /// acl.insert(RuleId(7), Priority(1), any, 1)?;
-/// let mut verdicts = [Verdict::NONE];
+/// let mut verdicts = [MatchId::NONE];
 /// reader.lookup_batch(&[[80, 6, 1, 2]], &mut verdicts);
 /// assert_eq!(verdicts[0].rule(), Some(RuleId(7)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -54,7 +54,7 @@ impl<const W: usize> Kept<W> {
 impl<const W: usize> RenewedAcl<W> {
     /// Shares a table. It is there twice from now on, but for the tree, which both copies share.
     pub fn new(mut table: Acl<W>) -> Self {
-        table.leave_merging();
+        table.defer_rebuilds();
         let table = SharedAcl::new(table);
         let kept = Kept { table, renewing: false, renewals: 0, refused: None };
         Self { kept: Arc::new(Mutex::new(kept)) }
@@ -91,7 +91,7 @@ impl<const W: usize> RenewedAcl<W> {
     ) -> Result<R, E> {
         let mut kept = Kept::lock(&self.kept);
         let result = kept.table.transaction(change);
-        if !kept.renewing && kept.table.look(Acl::is_worn) {
+        if !kept.renewing && kept.table.look(Acl::needs_rebuild) {
             let weak = Arc::downgrade(&self.kept);
             let thread = thread::Builder::new().name("renewal".to_owned());
             // Where there is no thread to be had, the next change tries again.
@@ -149,7 +149,7 @@ fn renew<const W: usize>(kept: &Weak<Mutex<Kept<W>>>) {
 fn renew_once<const W: usize>(kept: &Weak<Mutex<Kept<W>>>) -> Option<Duration> {
     let kept = kept.upgrade()?;
     let mut locked = Kept::lock(&kept);
-    if !locked.table.look(Acl::is_worn) {
+    if !locked.table.look(Acl::needs_rebuild) {
         locked.renewing = false;
         return None;
     }

@@ -29,7 +29,7 @@ fn a_batch_sees_one_state_of_the_rules() {
             for _ in 0..2 {
                 let (mut reader, stop) = (shared.reader(), &stop);
                 scope.spawn(move || {
-                    let mut verdicts = [Verdict::NONE; 64];
+                    let mut verdicts = [MatchId::NONE; 64];
                     while !stop.load(Ordering::Relaxed) {
                         reader.lookup_batch(&[[7; 4]; 64], &mut verdicts);
                         assert!(verdicts.iter().all(|v| *v == verdicts[0]), "{verdicts:?}");
@@ -92,7 +92,7 @@ fn both_copies_end_up_the_same() {
     }
     let mut seen = Vec::new();
     for _ in 0..2 {
-        let mut verdicts = vec![Verdict::NONE; keys.len()];
+        let mut verdicts = vec![MatchId::NONE; keys.len()];
         shared.reader().lookup_batch(&keys, &mut verdicts);
         seen.push(verdicts);
         // The copies swap.
@@ -124,7 +124,7 @@ fn a_table_that_renews_itself_is_right_at_any_moment_and_has_no_changes_left_soo
         let (entries, keys) = testing::generated(Profile::Fw, 600, 200, 4);
         let mut shared = RenewedAcl::new(table(engine));
         let mut reader = shared.reader();
-        let mut verdicts = vec![Verdict::NONE; keys.len()];
+        let mut verdicts = vec![MatchId::NONE; keys.len()];
         // Until it has been renewed at least twice while rules change, and all rules are others.
         let begun = std::time::Instant::now();
         for round in 0.. {
@@ -142,10 +142,10 @@ fn a_table_that_renews_itself_is_right_at_any_moment_and_has_no_changes_left_soo
                 break;
             }
         }
-        while shared.look(Acl::is_worn) && begun.elapsed().as_secs() < 60 {
+        while shared.look(Acl::needs_rebuild) && begun.elapsed().as_secs() < 60 {
             thread::sleep(std::time::Duration::from_millis(5));
         }
-        assert!(!shared.look(Acl::is_worn), "{engine}: {}", shared.look(Acl::changes));
+        assert!(!shared.look(Acl::needs_rebuild), "{engine}: {}", shared.look(Acl::changes));
         reader.lookup_batch(&keys, &mut verdicts);
         let found: Vec<_> = verdicts.iter().map(|v| v.rule()).collect();
         assert_eq!(found, shared.look(|table| expected(table, &keys)));

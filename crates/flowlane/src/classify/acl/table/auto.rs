@@ -1,7 +1,7 @@
 //! Which engine is fastest for the rules as they are: a contest.
 
 use super::{Acl, AclEngine};
-use crate::classify::acl::{BuildError, Condition, Engine, Verdict, WordKind};
+use crate::classify::acl::{BuildError, Condition, Engine, MatchId, WordKind};
 use crate::classify::auto::{medians, winner};
 
 /// Rounds that count, besides one to warm up.
@@ -114,7 +114,7 @@ fn compare<const W: usize>(
     clock: &mut dyn FnMut() -> u64,
 ) -> Vec<Option<f64>> {
     let built: Vec<_> = engines.iter().flatten().collect();
-    let mut verdicts = [Verdict::NONE; BATCH];
+    let mut verdicts = [MatchId::NONE; BATCH];
     let medians = medians(built.len(), ROUNDS, clock, |place| {
         for keys in keys.chunks(BATCH) {
             built[place].lookup_batch(keys, &mut verdicts[..keys.len()]);

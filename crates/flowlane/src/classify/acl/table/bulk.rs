@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{ALIKE_MAX, Acl, AclConfig, AclEngine, Plan, State};
-use crate::classify::acl::engine::Settled;
+use crate::classify::acl::engine::ImmutableEngine;
 use crate::classify::acl::{Brute, BuildError, Dynamic, Engine, Entry, Tree, TreeConfig, WordKind};
 use crate::rule::RuleId;
 
@@ -24,7 +24,7 @@ pub struct Snapshot<const W: usize> {
 /// What was built of a [`Snapshot`].
 pub struct Bulk<const W: usize> {
     /// None where all rules are for the dynamic engine.
-    engine: Option<Box<dyn Settled<W>>>,
+    engine: Option<Box<dyn ImmutableEngine<W>>>,
     slots: Vec<u32>,
     chosen: AclEngine,
     /// The overlay's plan, a table without rules: for all of the snapshot's, where the dynamic engine has them; else for
@@ -41,7 +41,7 @@ impl<const W: usize> std::fmt::Debug for Bulk<W> {
 }
 
 impl<const W: usize> Bulk<W> {
-    pub(super) fn engine(&self) -> &dyn Settled<W> {
+    pub(super) fn engine(&self) -> &dyn ImmutableEngine<W> {
         self.engine.as_deref().expect("a bulk without an engine is never kept")
     }
 }
@@ -54,7 +54,7 @@ impl<const W: usize> Snapshot<W> {
     /// tree suits the rules.
     #[inline(never)]
     pub fn build(self) -> Result<Bulk<W>, BuildError> {
-        let engine: Option<Box<dyn Settled<W>>> = match self.engine {
+        let engine: Option<Box<dyn ImmutableEngine<W>>> = match self.engine {
             AclEngine::Brute => {
                 Brute::<W>::fits(self.entries.len(), self.memory_max)?;
                 let brute = self.config.brute(&self.kinds, &self.entries);
@@ -164,17 +164,17 @@ impl<const W: usize> Acl<W> {
             .iter()
             .map(|state| match state {
                 State::Bulk | State::Overlay => State::Overlay,
-                State::Free | State::Dead => State::Free,
+                State::Free | State::Tombstone => State::Free,
             })
             .collect();
         let mut dead = vec![0u32; states.len().div_ceil(32)];
-        let mut deaths = 0;
+        let mut tombstone_count = 0;
         for slot in &bulk.slots {
             let state = &mut states[*slot as usize];
-            *state = if *state == State::Overlay { State::Bulk } else { State::Dead };
-            if *state == State::Dead {
+            *state = if *state == State::Overlay { State::Bulk } else { State::Tombstone };
+            if *state == State::Tombstone {
                 dead[*slot as usize / 32] |= 1 << (slot % 32);
-                deaths += 1;
+                tombstone_count += 1;
             }
         }
         let newer = states.iter().enumerate().filter(|(_, state)| **state == State::Overlay);
@@ -200,11 +200,11 @@ impl<const W: usize> Acl<W> {
         };
         (self.overlay, self.plan) = (overlay.without_memory_limit(), plan);
         self.free = free;
-        (self.states, self.dead, self.deaths) = (states, dead, deaths);
+        (self.states, self.tombstones, self.tombstone_count) = (states, dead, tombstone_count);
         self.bulk = bulk.engine.is_some().then_some(bulk);
-        self.set_floors();
+        self.set_overlay_cutoffs();
         self.frozen = false;
-        self.gather_few();
+        self.update_small_overlay();
         Ok(())
     }
 

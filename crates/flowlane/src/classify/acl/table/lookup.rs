@@ -2,9 +2,9 @@
 
 use super::{Acl, State};
 use crate::classify::Hit;
-use crate::classify::acl::dynamic::Floor;
-use crate::classify::acl::engine::{Dead, Settled};
-use crate::classify::acl::{CATEGORIES_MAX, Engine, Explanation, RankKey, Verdict, best};
+use crate::classify::acl::dynamic::Cutoff;
+use crate::classify::acl::engine::{ImmutableEngine, Tombstones};
+use crate::classify::acl::{CATEGORIES_MAX, Engine, Explanation, MatchId, RankKey, best};
 use crate::isa::Variant;
 use crate::rule::RuleId;
 
@@ -32,7 +32,7 @@ impl<const W: usize> Acl<W> {
     /// # Panics
     /// Where the slices differ in length.
     #[inline(never)]
-    pub fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+    pub fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [MatchId]) {
         assert_eq!(keys.len(), verdicts.len(), "one verdict for each key");
         self.slots_of(keys, 1, verdicts);
         self.name_rules(verdicts);
@@ -43,7 +43,7 @@ impl<const W: usize> Acl<W> {
     /// # Panics
     /// Where `categories` is 0 or above [`CATEGORIES_MAX`], or `verdicts` is not `keys.len() * categories` long.
     #[inline(never)]
-    pub fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
+    pub fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [MatchId]) {
         assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
         assert_eq!(keys.len() * categories, verdicts.len(), "a verdict for each key and category");
         self.slots_of(keys, categories, verdicts);
@@ -57,7 +57,7 @@ impl<const W: usize> Acl<W> {
     #[inline(never)]
     pub fn lookup_hits(&self, keys: &[[u32; W]], hits: &mut [Option<Hit>]) {
         assert_eq!(keys.len(), hits.len(), "one hit for each key");
-        let mut found = [Verdict::NONE; 4 * CHUNK];
+        let mut found = [MatchId::NONE; 4 * CHUNK];
         for (keys, hits) in keys.chunks(found.len()).zip(hits.chunks_mut(4 * CHUNK)) {
             let found = &mut found[..keys.len()];
             self.slots_of(keys, 1, found);
@@ -73,7 +73,7 @@ impl<const W: usize> Acl<W> {
     pub fn lookup_category_hits(&self, keys: &[[u32; W]], categories: usize, hits: &mut [Option<Hit>]) {
         assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
         assert_eq!(keys.len() * categories, hits.len(), "a hit for each key and category");
-        let mut found = [Verdict::NONE; CHUNK];
+        let mut found = [MatchId::NONE; CHUNK];
         let chunk = CHUNK / categories;
         for (keys, hits) in keys.chunks(chunk).zip(hits.chunks_mut(chunk * categories)) {
             let found = &mut found[..hits.len()];
@@ -85,25 +85,25 @@ impl<const W: usize> Acl<W> {
     /// The best rule of category 0 for one key.
     #[inline(never)]
     pub fn lookup(&self, key: &[u32; W]) -> Option<Hit> {
-        let mut slot = [Verdict::NONE];
+        let mut slot = [MatchId::NONE];
         self.slots_of(&[*key], 1, &mut slot);
         self.hit(slot[0])
     }
 
-    fn hit(&self, slot: Verdict) -> Option<Hit> {
+    fn hit(&self, slot: MatchId) -> Option<Hit> {
         Some(self.hits[slot.rule()?.0 as usize])
     }
 
-    fn name_rules(&self, verdicts: &mut [Verdict]) {
+    fn name_rules(&self, verdicts: &mut [MatchId]) {
         if !self.direct {
             for verdict in verdicts {
                 *verdict =
-                    verdict.rule().map_or(Verdict::NONE, |slot| Verdict::of(self.hits[slot.0 as usize].rule));
+                    verdict.rule().map_or(MatchId::NONE, |slot| MatchId::of(self.hits[slot.0 as usize].rule));
             }
         }
     }
 
-    fn engine_slots(engine: &dyn Engine<W>, keys: &[[u32; W]], categories: usize, slots: &mut [Verdict]) {
+    fn engine_slots(engine: &dyn Engine<W>, keys: &[[u32; W]], categories: usize, slots: &mut [MatchId]) {
         match categories {
             1 => engine.lookup_batch(keys, slots),
             _ => engine.lookup_categories(keys, categories, slots),
@@ -111,12 +111,12 @@ impl<const W: usize> Acl<W> {
     }
 
     /// The slots of the winners.
-    fn slots_of(&self, keys: &[[u32; W]], categories: usize, slots: &mut [Verdict]) {
+    fn slots_of(&self, keys: &[[u32; W]], categories: usize, slots: &mut [MatchId]) {
         let Some(bulk) = self.bulk.as_deref().filter(|_| self.changes() > 0) else {
             return Self::engine_slots(self.engine(), keys, categories, slots);
         };
         // To clear room for all categories of as many keys would take longer than to ask for them.
-        let mut newer = [Verdict::NONE; CHUNK];
+        let mut newer = [MatchId::NONE; CHUNK];
         let chunk = CHUNK / categories;
         for (keys, slots) in keys.chunks(chunk).zip(slots.chunks_mut(chunk * categories)) {
             self.best_of_both(bulk.engine(), keys, categories, slots, &mut newer[..keys.len() * categories]);
@@ -126,24 +126,24 @@ impl<const W: usize> Acl<W> {
     /// The better of what the bulk has and what has come since; `newer` is room for as many verdicts, without any.
     fn best_of_both(
         &self,
-        bulk: &dyn Settled<W>,
+        bulk: &dyn ImmutableEngine<W>,
         keys: &[[u32; W]],
         categories: usize,
-        slots: &mut [Verdict],
-        newer: &mut [Verdict],
+        slots: &mut [MatchId],
+        newer: &mut [MatchId],
     ) {
-        match self.deaths {
+        match self.tombstone_count {
             0 => Self::engine_slots(bulk, keys, categories, slots),
-            _ => bulk.lookup_alive(keys, categories, slots, Dead(&self.dead)),
+            _ => bulk.lookup_live(keys, categories, slots, Tombstones(&self.tombstones)),
         }
-        match &self.few {
+        match &self.small_overlay {
             _ if self.overlay.is_empty() => return,
             Some(few) => Self::engine_slots(&**few, keys, categories, newer),
             None if categories == 1 => {
-                let mut floors = [Floor::default(); CHUNK];
-                let found = floors.iter_mut().zip(&*slots);
-                found.for_each(|(floor, slot)| *floor = self.floor(*slot));
-                return self.overlay.improve_batch(keys, &floors[..keys.len()], slots);
+                let mut overlay_cutoffs = [Cutoff::default(); CHUNK];
+                let found = overlay_cutoffs.iter_mut().zip(&*slots);
+                found.for_each(|(cutoff, slot)| *cutoff = self.cutoff(*slot));
+                return self.overlay.improve_batch(keys, &overlay_cutoffs[..keys.len()], slots);
             }
             None => Self::engine_slots(&self.overlay, keys, categories, newer),
         }
@@ -155,20 +155,20 @@ impl<const W: usize> Acl<W> {
         }
     }
 
-    fn rank(&self, slot: Verdict) -> Option<RankKey> {
+    fn rank(&self, slot: MatchId) -> Option<RankKey> {
         slot.rule().map(|slot| self.slots[slot.0 as usize].rank)
     }
 
     /// What is asked of the overlay beside this answer of the bulk.
-    fn floor(&self, slot: Verdict) -> Floor {
-        let Some(slot) = slot.rule() else { return Floor::default() };
-        let known = self.floors.get(slot.0 as usize).copied();
-        known.unwrap_or_else(|| self.overlay.floor(self.slots[slot.0 as usize].rank))
+    fn cutoff(&self, slot: MatchId) -> Cutoff {
+        let Some(slot) = slot.rule() else { return Cutoff::default() };
+        let known = self.overlay_cutoffs.get(slot.0 as usize).copied();
+        known.unwrap_or_else(|| self.overlay.cutoff(self.slots[slot.0 as usize].rank))
     }
 
-    fn is_dead(&self, slot: Verdict) -> bool {
+    fn is_tombstone(&self, slot: MatchId) -> bool {
         // Slots behind the last word are newer than the bulk.
-        let word = |slot: RuleId| self.dead.get(slot.0 as usize / 32).copied().unwrap_or(0);
+        let word = |slot: RuleId| self.tombstones.get(slot.0 as usize / 32).copied().unwrap_or(0);
         slot.rule().is_some_and(|slot| word(slot) >> (slot.0 % 32) & 1 == 1)
     }
 
@@ -188,15 +188,15 @@ impl<const W: usize> Acl<W> {
     pub fn depends(&self, key: &[u32; W]) -> Explanation<W> {
         let mut told = self.engine().explain(key);
         if let Some(bulk) = &self.bulk {
-            if told.winner.is_some_and(|slot| self.is_dead(Verdict::of(slot))) {
-                told = bulk.engine().explain_alive(key, Dead(&self.dead));
+            if told.winner.is_some_and(|slot| self.is_tombstone(MatchId::of(slot))) {
+                told = bulk.engine().explain_live(key, Tombstones(&self.tombstones));
             }
             if !self.overlay.is_empty() {
-                add(&mut told, self.overlay.explain(key), |slot| self.rank(Verdict::of(slot)));
+                add(&mut told, self.overlay.explain(key), |slot| self.rank(MatchId::of(slot)));
             }
         }
         let name = |slot: RuleId| self.slots[slot.0 as usize].rule;
-        let alive = |slot: &RuleId| self.states[slot.0 as usize] != State::Dead;
+        let alive = |slot: &RuleId| self.states[slot.0 as usize] != State::Tombstone;
         Explanation {
             winner: told.winner.map(name),
             runner_up: told.runner_up.filter(alive).map(name),

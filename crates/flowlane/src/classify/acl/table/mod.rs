@@ -15,16 +15,16 @@ pub use config::{AclConfig, AclEngine};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::dynamic::Floor;
+use super::dynamic::Cutoff;
 use super::{Brute, BuildError, Condition, Dynamic, Engine, Entry, Layout, RankKey, order};
 use crate::classify::Hit;
 use crate::rule::{Priority, RuleId};
 
 /// Up to so many rules of the overlay are compared one by one: fewer cycles than the tables take that it is planned into.
-const FEW_MAX: usize = 32;
+const SMALL_OVERLAY_MAX: usize = 32;
 
 /// With so many rules the overlay is planned for the first time; and again when as many have come as it was planned for.
-const REPLAN_MIN: usize = FEW_MAX + 1;
+const REPLAN_MIN: usize = SMALL_OVERLAY_MAX + 1;
 
 /// Rules that stand for all, where an overlay is planned for rules like them.
 const ALIKE_MAX: usize = 8192;
@@ -37,7 +37,7 @@ enum State {
     /// In the bulk.
     Bulk,
     /// In the bulk, but removed since that was built.
-    Dead,
+    Tombstone,
     /// In the overlay.
     Overlay,
 }
@@ -77,15 +77,15 @@ pub struct Acl<const W: usize> {
     sequence: u32,
     bulk: Option<Arc<Bulk<W>>>,
     /// Rules of the bulk that are dead, one bit for each slot.
-    dead: Vec<u32>,
-    deaths: usize,
+    tombstones: Vec<u32>,
+    tombstone_count: usize,
     /// Rules that came since the bulk was built.
     overlay: Dynamic<W>,
     /// The same, where beside a bulk they are so few that brute force finds them fastest.
-    few: Option<Arc<Brute<W>>>,
+    small_overlay: Option<Arc<Brute<W>>>,
     plan: Plan,
     /// What rules of the overlay need to be better than that of each slot, where it has a plan for all.
-    floors: Vec<Floor>,
+    overlay_cutoffs: Vec<Cutoff>,
     /// What the last contest chose.
     chosen: Option<AclEngine>,
     /// Slots below this number may be in a snapshot that is being built: they are not used again before that is
@@ -112,12 +112,12 @@ impl<const W: usize> Acl<W> {
             direct: true,
             sequence: 0,
             bulk: None,
-            dead: Vec::new(),
-            deaths: 0,
+            tombstones: Vec::new(),
+            tombstone_count: 0,
             overlay,
-            few: None,
+            small_overlay: None,
             plan: Plan::default(),
-            floors: Vec::new(),
+            overlay_cutoffs: Vec::new(),
             chosen: None,
             frozen: false,
             merged_aside: false,
@@ -137,7 +137,7 @@ impl<const W: usize> Acl<W> {
         for (rule, priority, condition, categories) in rules {
             let rank = acl.admit(rule, priority)?;
             acl.sequence += 1;
-            acl.put(Entry { condition, rank, rule, categories }, State::Overlay);
+            acl.fill_slot(Entry { condition, rank, rule, categories }, State::Overlay);
         }
         acl.rebuild()?;
         Ok(acl)
@@ -166,12 +166,12 @@ impl<const W: usize> Acl<W> {
     /// How many changes lookups make up for since the last [`rebuild`](Self::rebuild): rules that came or went. Where
     /// the dynamic engine has them all, none.
     pub fn changes(&self) -> usize {
-        if self.bulk.is_none() { 0 } else { self.overlay.len() + self.deaths }
+        if self.bulk.is_none() { 0 } else { self.overlay.len() + self.tombstone_count }
     }
 
     /// No change takes long from now on: rules that come are found by a plan that is made now, for rules like those that are
     /// there, and there is no other however many they are.
-    pub(super) fn leave_merging(&mut self) {
+    pub(super) fn defer_rebuilds(&mut self) {
         if !self.merged_aside && self.bulk.is_some() && self.overlay.is_empty() {
             self.plan_for_all();
         }
@@ -189,15 +189,15 @@ impl<const W: usize> Acl<W> {
         if let Ok(planned) = planned.and_then(|planned| planned.by_the_same_plan(&own, usize::MAX)) {
             self.overlay = planned;
             self.plan = Plan { rules: self.len(), since: 0, is_for_all: true };
-            self.set_floors();
+            self.set_overlay_cutoffs();
         }
     }
 
     /// After a change of plan, of the bulk, or of ranks.
-    fn set_floors(&mut self) {
-        let floor = |entry: &Entry<W>| self.overlay.floor(entry.rank);
-        self.floors = match self.bulk.is_some() && self.plan.is_for_all {
-            true => self.slots.iter().map(floor).collect(),
+    fn set_overlay_cutoffs(&mut self) {
+        let cutoff = |entry: &Entry<W>| self.overlay.cutoff(entry.rank);
+        self.overlay_cutoffs = match self.bulk.is_some() && self.plan.is_for_all {
+            true => self.slots.iter().map(cutoff).collect(),
             false => Vec::new(),
         };
     }
@@ -237,7 +237,7 @@ impl<const W: usize> Acl<W> {
     #[inline(never)]
     pub fn remove(&mut self, rule: RuleId) -> bool {
         let Some(slot) = self.by_rule.get(&rule).copied() else { return false };
-        self.take(slot);
+        self.retire_slot(slot);
         self.follow();
         true
     }
@@ -259,7 +259,7 @@ impl<const W: usize> Acl<W> {
         let old = self.slots[slot as usize];
         let rank = old.rank.with_priority(priority);
         // The old one goes first: two of one rank are never there at a time.
-        self.take(slot);
+        self.retire_slot(slot);
         if let Err(error) = self.add(Entry { condition, rank, rule, categories }, self.config.memory_max) {
             self.add(old, usize::MAX).expect("was there a moment ago, and there is no limit");
             return Err(error);
@@ -293,9 +293,9 @@ impl<const W: usize> Acl<W> {
             let (engine, rules) = (self.engine_name(), self.len() + 1);
             return Err(BuildError::Memory { engine, rules, needed_bytes, memory_max });
         }
-        self.put(entry, State::Overlay);
+        self.fill_slot(entry, State::Overlay);
         self.plan.since += 1;
-        if self.plan.is_old() && self.overlay.len() > FEW_MAX && !self.merged_aside {
+        if self.plan.is_old() && self.overlay.len() > SMALL_OVERLAY_MAX && !self.merged_aside {
             self.replan();
         }
         Ok(())
@@ -314,12 +314,12 @@ impl<const W: usize> Acl<W> {
 
     /// Whether lookups would be faster after a [`rebuild`](Self::rebuild): rules have come or gone since, or rules of another
     /// kind have taken the place of those that there were.
-    pub(super) fn is_worn(&self) -> bool {
+    pub(super) fn needs_rebuild(&self) -> bool {
         self.changes() > 0 || self.bulk.is_none() && self.plan.is_old()
     }
 
     /// Gives an entry a slot.
-    fn put(&mut self, entry: Entry<W>, state: State) {
+    fn fill_slot(&mut self, entry: Entry<W>, state: State) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(entry);
             self.hits.push(entry.hit());
@@ -333,12 +333,12 @@ impl<const W: usize> Acl<W> {
     }
 
     /// Takes a rule out of a slot.
-    fn take(&mut self, slot: u32) {
+    fn retire_slot(&mut self, slot: u32) {
         self.by_rule.remove(&self.slots[slot as usize].rule);
         if self.states[slot as usize] == State::Bulk {
-            self.states[slot as usize] = State::Dead;
-            self.dead[slot as usize / 32] |= 1 << (slot % 32);
-            self.deaths += 1;
+            self.states[slot as usize] = State::Tombstone;
+            self.tombstones[slot as usize / 32] |= 1 << (slot % 32);
+            self.tombstone_count += 1;
         } else {
             self.overlay.remove(RuleId(slot));
             self.states[slot as usize] = State::Free;
@@ -358,7 +358,7 @@ impl<const W: usize> Acl<W> {
     /// After a change to a table so small that brute force is fastest: makes that anew, in microseconds, unless another
     /// engine was named.
     fn follow(&mut self) {
-        self.gather_few();
+        self.update_small_overlay();
         let small = self.len() <= self.config.brute_rules_max() && !self.frozen;
         let brute = match self.config.engine {
             AclEngine::Brute => true,
@@ -372,9 +372,9 @@ impl<const W: usize> Acl<W> {
     }
 
     /// What came since the bulk was built is compared one by one, as long as it is little.
-    fn gather_few(&mut self) {
-        let few = self.bulk.is_some() && (1..=FEW_MAX).contains(&self.overlay.len());
-        self.few = few.then(|| {
+    fn update_small_overlay(&mut self) {
+        let few = self.bulk.is_some() && (1..=SMALL_OVERLAY_MAX).contains(&self.overlay.len());
+        self.small_overlay = few.then(|| {
             let entries: Vec<Entry<W>> = self.overlay.entries().collect();
             Arc::new(self.config.brute(self.layout.kinds(), &entries))
         });
@@ -396,7 +396,7 @@ impl<const W: usize> Acl<W> {
         self.overlay = overlay.expect("there is no limit, and handles differ");
         // Its plan is its own now.
         self.plan.is_for_all = false;
-        self.set_floors();
+        self.set_overlay_cutoffs();
     }
 
     /// Bytes of rules and engines.
@@ -409,7 +409,7 @@ impl<const W: usize> Acl<W> {
     fn own_bytes(&self) -> usize {
         self.slots.capacity() * (size_of::<Entry<W>>() + size_of::<Hit>() + size_of::<State>())
             + (self.by_rule.capacity() + self.free.capacity()) * size_of::<(RuleId, u32)>()
-            + size_of_val(&self.dead[..])
-            + size_of_val(&self.floors[..])
+            + size_of_val(&self.tombstones[..])
+            + size_of_val(&self.overlay_cutoffs[..])
     }
 }

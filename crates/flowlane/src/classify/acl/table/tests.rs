@@ -1,7 +1,7 @@
 //! Limits, order and what errors leave; that the answers are right is checked in [`check`](crate::check::acl).
 
 use super::*;
-use crate::classify::acl::{Verdict, testing};
+use crate::classify::acl::{MatchId, testing};
 use crate::generate::{Profile, Random};
 use crate::isa::Variant;
 
@@ -13,8 +13,8 @@ fn filled(config: AclConfig, rules: usize) -> (Acl<4>, Vec<Entry<4>>, Vec<[u32; 
     (Acl::build(Layout::ipv4_five_tuple(), config, given).unwrap(), entries, keys)
 }
 
-fn verdicts<const W: usize>(acl: &Acl<W>, keys: &[[u32; W]]) -> Vec<Verdict> {
-    let mut verdicts = vec![Verdict::NONE; keys.len()];
+fn verdicts<const W: usize>(acl: &Acl<W>, keys: &[[u32; W]]) -> Vec<MatchId> {
+    let mut verdicts = vec![MatchId::NONE; keys.len()];
     acl.lookup_batch(keys, &mut verdicts);
     verdicts
 }
@@ -281,10 +281,10 @@ fn removed_rules_win_nowhere_in_any_variant() {
                     acl.remove(entry.rule);
                 }
                 agrees(&acl, &keys);
-                let mut found = vec![Verdict::NONE; 2 * keys.len()];
+                let mut found = vec![MatchId::NONE; 2 * keys.len()];
                 acl.lookup_categories(&keys, 2, &mut found);
                 let single = verdicts(&acl, &keys);
-                assert!(found.chunks(2).zip(single).all(|(two, one)| two == [one, Verdict::NONE]));
+                assert!(found.chunks(2).zip(single).all(|(two, one)| two == [one, MatchId::NONE]));
             }
         }
     }
@@ -318,7 +318,7 @@ fn an_overlay_that_grows_and_shrinks_is_asked_for_what_is_better_than_the_bulk()
 #[test]
 fn rules_that_go_and_come_again_are_found_by_a_plan() {
     let (mut acl, entries, keys) = filled(AclConfig::default().with_engine(AclEngine::Tree), 2000);
-    acl.leave_merging();
+    acl.defer_rebuilds();
     for entry in &entries {
         assert!(acl.remove(entry.rule));
         acl.insert(entry.rule, entry.rank.priority(), entry.condition, CATEGORY).unwrap();

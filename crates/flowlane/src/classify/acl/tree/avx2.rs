@@ -3,11 +3,11 @@
 use std::arch::x86_64::_pext_u64;
 
 use super::leaf::Block;
+use super::range_filter::Ends;
 use super::record::Record;
-use super::second::Ends;
 use super::{Tree, lanes, sse42};
-use crate::classify::acl::engine::Dead;
-use crate::classify::acl::{Verdict, WordKind};
+use crate::classify::acl::engine::Tombstones;
+use crate::classify::acl::{MatchId, WordKind};
 use crate::isa;
 
 /// With the witness of what its bodies need.
@@ -57,8 +57,8 @@ fn batch<const W: usize>(
     isa: isa::Avx2,
     tree: &Tree<W>,
     keys: &[[u32; W]],
-    verdicts: &mut [Verdict],
-    dead: Option<Dead<'_>>,
+    verdicts: &mut [MatchId],
+    dead: Option<Tombstones<'_>>,
 ) {
     lanes::lookup_batch(Avx2(isa), tree, keys, verdicts, dead);
 }
@@ -69,7 +69,7 @@ fn categories<const W: usize>(
     tree: &Tree<W>,
     keys: &[[u32; W]],
     categories: usize,
-    verdicts: &mut [Verdict],
+    verdicts: &mut [MatchId],
 ) {
     lanes::lookup_categories(Avx2(isa), tree, keys, categories, verdicts);
 }
@@ -78,8 +78,8 @@ pub(super) fn lookup_batch<const W: usize>(
     isa: isa::Avx2,
     tree: &Tree<W>,
     keys: &[[u32; W]],
-    verdicts: &mut [Verdict],
-    dead: Option<Dead<'_>>,
+    verdicts: &mut [MatchId],
+    dead: Option<Tombstones<'_>>,
 ) {
     // SAFETY: the witness proves that the CPU has these.
     unsafe { batch(isa, tree, keys, verdicts, dead) }
@@ -90,7 +90,7 @@ pub(super) fn lookup_categories<const W: usize>(
     tree: &Tree<W>,
     keys: &[[u32; W]],
     count: usize,
-    verdicts: &mut [Verdict],
+    verdicts: &mut [MatchId],
 ) {
     // SAFETY: as above.
     unsafe { categories(isa, tree, keys, count, verdicts) }

@@ -3,11 +3,11 @@
 //! Each step is done for the whole group before the next, so that what it waits for is asked for by the step before.
 
 use super::leaf::{self, Block, NODE, NONE};
+use super::range_filter::Ends;
 use super::record::Record;
-use super::second::Ends;
 use super::{Node, PARTS_MAX, Tree};
-use crate::classify::acl::engine::Dead;
-use crate::classify::acl::{CATEGORIES_MAX, Verdict, WordKind};
+use crate::classify::acl::engine::Tombstones;
+use crate::classify::acl::{CATEGORIES_MAX, MatchId, WordKind};
 use crate::memory;
 
 /// Keys in a group.
@@ -21,7 +21,7 @@ pub(super) trait Lanes: Copy {
     /// See [`leaf::candidates`].
     fn candidates(self, block: &Block, signature: u32) -> u32;
 
-    /// See [`second::passing`](super::second::passing).
+    /// See [`range_filter::passing`](super::range_filter::passing).
     fn passing(self, ends: &Ends, ranges: u32, key: u32) -> u32;
 
     /// Whether `key` fulfils the condition of a record.
@@ -49,7 +49,7 @@ fn candidates<L: Lanes, const W: usize>(
     key: &[u32; W],
 ) -> u32 {
     let candidates = lanes.candidates(block(tree, at), signature);
-    tree.second.iter().fold(candidates, |candidates, test| {
+    tree.range_filters.iter().fold(candidates, |candidates, test| {
         candidates & lanes.passing(&test.ends[at as usize], test.ranges, key[test.word])
     })
 }
@@ -177,12 +177,12 @@ pub(super) fn best<L: Lanes, const W: usize, const G: usize>(
     signatures: &[[u32; G]],
     i: usize,
     key: &[u32; W],
-    dead: Option<Dead<'_>>,
+    dead: Option<Tombstones<'_>>,
 ) -> u32 {
     let mut best = NONE;
     for (at, signatures) in at.iter().zip(signatures) {
         visit(lanes, tree, Place { block: at[i], signature: signatures[i] }, key, |rank| {
-            if rank < best && fulfils(lanes, tree, rank, key) && !tree.is_dead(rank, dead) {
+            if rank < best && fulfils(lanes, tree, rank, key) && !tree.is_tombstone(rank, dead) {
                 best = rank;
             }
             rank < best
@@ -222,8 +222,8 @@ pub(super) fn lookup_batch<L: Lanes, const W: usize>(
     lanes: L,
     tree: &Tree<W>,
     keys: &[[u32; W]],
-    verdicts: &mut [Verdict],
-    dead: Option<Dead<'_>>,
+    verdicts: &mut [MatchId],
+    dead: Option<Tombstones<'_>>,
 ) {
     // What the steps leave to the next, part by part: entries of the table, then blocks; and what to scan these for.
     let last = tree.records.len() as u32;
@@ -251,11 +251,11 @@ pub(super) fn lookup_batch<L: Lanes, const W: usize>(
             memory::prefetch_at(tree.records.address((*rank).min(last)).cast());
         }
         for (i, ((key, verdict), &candidate)) in keys.iter().zip(verdicts).zip(&first).enumerate() {
-            *verdict = Verdict::NONE;
+            *verdict = MatchId::NONE;
             if candidate == NONE {
                 continue;
             }
-            let sure = fulfils(lanes, tree, candidate, key) && !tree.is_dead(candidate, dead);
+            let sure = fulfils(lanes, tree, candidate, key) && !tree.is_tombstone(candidate, dead);
             let rank = match sure {
                 true => candidate,
                 false => best(lanes, tree, &at[..tree.parts], &signatures, i, key, dead),
@@ -273,7 +273,7 @@ pub(super) fn lookup_categories<L: Lanes, const W: usize>(
     tree: &Tree<W>,
     keys: &[[u32; W]],
     categories: usize,
-    verdicts: &mut [Verdict],
+    verdicts: &mut [MatchId],
 ) {
     let asked = ((1u32 << categories) - 1) & 0xffff;
     for (key, verdicts) in keys.iter().zip(verdicts.chunks_exact_mut(categories)) {

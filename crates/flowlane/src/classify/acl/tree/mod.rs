@@ -4,31 +4,31 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512_tail;
 mod bits;
 mod build;
 mod explain;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
 mod leaf;
+mod range_filter;
 mod record;
-#[cfg(target_arch = "x86_64")]
-mod rounds;
 mod scalar;
-mod second;
 #[cfg(target_arch = "x86_64")]
 mod sse42;
 #[cfg(test)]
 mod tests;
 
-use super::engine::{BuildError, Dead, Engine, Explanation, Settled, Verdict};
+use super::engine::{BuildError, Engine, Explanation, ImmutableEngine, MatchId, Tombstones};
 use super::entry::{CATEGORIES_MAX, Entry};
 use super::layout::WordKind;
 use crate::dispatch::{AdaptiveDispatch, KernelSlot};
 use crate::isa::{Backend, Variant};
 use crate::memory::Memory;
 use leaf::Block;
+use range_filter::RangeFilter;
 use record::Records;
-use second::Second;
 
 /// Most parts of a tree: places where a lookup searches.
 const PARTS_MAX: usize = 6;
@@ -76,14 +76,14 @@ pub struct Tree<const W: usize> {
     nodes: Vec<Node<W>>,
     parts: usize,
     #[cfg(target_arch = "x86_64")]
-    vectors: rounds::Vectors,
+    vectors: avx512::Vectors,
     /// Whether the table is so large that most of it lies outside of the second-level cache.
     cold: bool,
     /// For each index of each node: a leaf's first block, or another node ([`leaf::NODE`]).
     table: Memory<u32>,
     blocks: Memory<Block>,
     /// Tests that candidates pass besides.
-    second: Vec<Second>,
+    range_filters: Vec<RangeFilter>,
     records: Records<W>,
     body: AdaptiveDispatch<Backend>,
 }
@@ -102,7 +102,7 @@ impl<const W: usize> Tree<W> {
         build::tree(kinds, entries, config)
     }
 
-    fn lookup(&self, keys: &[[u32; W]], verdicts: &mut [Verdict], dead: Option<Dead<'_>>) {
+    fn lookup(&self, keys: &[[u32; W]], verdicts: &mut [MatchId], dead: Option<Tombstones<'_>>) {
         self.body.run_batch(
             || keys.len(),
             |body| match body {
@@ -112,7 +112,7 @@ impl<const W: usize> Tree<W> {
                 #[cfg(target_arch = "x86_64")]
                 Backend::Avx2(isa) => avx2::lookup_batch(isa, self, keys, verdicts, dead),
                 #[cfg(target_arch = "x86_64")]
-                Backend::Avx512(isa) => rounds::lookup_batch(isa, self, keys, verdicts, dead),
+                Backend::Avx512(isa) => avx512::lookup_batch(isa, self, keys, verdicts, dead),
             },
         );
     }
@@ -145,19 +145,19 @@ impl<const W: usize> Engine<W> for Tree<W> {
     fn table_bytes(&self) -> usize {
         self.table.size_bytes()
             + self.blocks.size_bytes()
-            + self.second.iter().map(|second| second.ends.size_bytes()).sum::<usize>()
+            + self.range_filters.iter().map(|filter| filter.ends.size_bytes()).sum::<usize>()
             + self.records.size_bytes()
             + self.nodes.capacity() * size_of::<Node<W>>()
     }
 
     #[inline(never)]
-    fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+    fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [MatchId]) {
         assert_eq!(keys.len(), verdicts.len(), "a verdict for each key");
         self.lookup(keys, verdicts, None);
     }
 
     #[inline(never)]
-    fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
+    fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [MatchId]) {
         assert!((1..=CATEGORIES_MAX).contains(&categories), "{categories} categories; there are 1 to 16");
         assert_eq!(keys.len() * categories, verdicts.len(), "a verdict for each key and category");
         match self.body.get() {
@@ -176,9 +176,15 @@ impl<const W: usize> Engine<W> for Tree<W> {
     }
 }
 
-impl<const W: usize> Settled<W> for Tree<W> {
+impl<const W: usize> ImmutableEngine<W> for Tree<W> {
     #[inline(never)]
-    fn lookup_alive(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict], dead: Dead<'_>) {
+    fn lookup_live(
+        &self,
+        keys: &[[u32; W]],
+        categories: usize,
+        verdicts: &mut [MatchId],
+        dead: Tombstones<'_>,
+    ) {
         assert!(self.records.are_within(dead.0), "a bit for each handle");
         if categories == 1 {
             assert_eq!(keys.len(), verdicts.len(), "a verdict for each key");
@@ -187,14 +193,14 @@ impl<const W: usize> Settled<W> for Tree<W> {
         self.lookup_categories(keys, categories, verdicts);
         for (i, verdict) in verdicts.iter_mut().enumerate() {
             if verdict.rule().is_some_and(|rule| dead.has(rule)) {
-                let best = self.best_alive(&keys[i / categories], i % categories, Some(dead));
+                let best = self.best_live(&keys[i / categories], i % categories, Some(dead));
                 *verdict = self.verdict(best);
             }
         }
     }
 
     #[inline(never)]
-    fn explain_alive(&self, key: &[u32; W], dead: Dead<'_>) -> Explanation<W> {
-        explain::explain(self, key, |rank| !self.is_dead(rank, Some(dead)))
+    fn explain_live(&self, key: &[u32; W], dead: Tombstones<'_>) -> Explanation<W> {
+        explain::explain(self, key, |rank| !self.is_tombstone(rank, Some(dead)))
     }
 }

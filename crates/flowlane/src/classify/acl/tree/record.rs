@@ -1,6 +1,6 @@
 //! The rules themselves, best first: what a candidate is compared with.
 
-use crate::classify::acl::{Condition, Entry, Verdict, WordKind};
+use crate::classify::acl::{Condition, Entry, MatchId, WordKind};
 use crate::memory::Memory;
 use crate::rule::RuleId;
 
@@ -99,8 +99,8 @@ impl<const W: usize> Records<W> {
     }
 
     #[inline(always)]
-    pub(super) fn verdict(&self, rank: u32) -> Verdict {
-        Verdict::of(self.handle(rank))
+    pub(super) fn verdict(&self, rank: u32) -> MatchId {
+        MatchId::of(self.handle(rank))
     }
 
     /// Whether there is a bit for each handle.

@@ -1,10 +1,10 @@
 //! One key after the other: the definition.
 
 use super::leaf::{NODE, NONE};
-use super::second::{self, Second};
+use super::range_filter::{self, RangeFilter};
 use super::{Node, Tree, bits, leaf};
-use crate::classify::acl::Verdict;
-use crate::classify::acl::engine::Dead;
+use crate::classify::acl::MatchId;
+use crate::classify::acl::engine::Tombstones;
 
 impl<const W: usize> Tree<W> {
     /// The node at which `key` leaves the tree in a part, and the leaf's first block; `visit` sees each node on the way.
@@ -48,44 +48,49 @@ impl<const W: usize> Tree<W> {
 
     /// One bit for each rule of a block that passes the tests that there are.
     fn passing(&self, at: usize, key: &[u32; W]) -> u32 {
-        let passing = |test: &Second| second::passing(&test.ends[at], test.ranges, key[test.word]);
-        self.second.iter().map(passing).fold(u32::MAX, |all, own| all & own)
+        let passing = |test: &RangeFilter| range_filter::passing(&test.ends[at], test.ranges, key[test.word]);
+        self.range_filters.iter().map(passing).fold(u32::MAX, |all, own| all & own)
     }
 
     /// The best rank that matches `key` in a category.
     pub(super) fn best(&self, key: &[u32; W], category: usize) -> Option<u32> {
-        self.best_alive(key, category, None)
+        self.best_live(key, category, None)
     }
 
     /// The same among the living.
     #[inline(always)]
-    pub(super) fn best_alive(&self, key: &[u32; W], category: usize, dead: Option<Dead<'_>>) -> Option<u32> {
+    pub(super) fn best_live(
+        &self,
+        key: &[u32; W],
+        category: usize,
+        dead: Option<Tombstones<'_>>,
+    ) -> Option<u32> {
         (0..self.parts).fold(None, |best, part| {
             let better = self.candidates(part, key).take_while(|rank| *rank < best.unwrap_or(NONE));
             let mut counts = better.filter(|rank| self.records.categories(*rank) >> category & 1 == 1);
-            counts.find(|rank| self.records.matches(*rank, key) && !self.is_dead(*rank, dead)).or(best)
+            counts.find(|rank| self.records.matches(*rank, key) && !self.is_tombstone(*rank, dead)).or(best)
         })
     }
 
     #[inline(always)]
-    pub(super) fn is_dead(&self, rank: u32, dead: Option<Dead<'_>>) -> bool {
+    pub(super) fn is_tombstone(&self, rank: u32, dead: Option<Tombstones<'_>>) -> bool {
         dead.is_some_and(|dead| dead.has(self.records.handle(rank)))
     }
 
     #[inline(always)]
-    pub(super) fn verdict(&self, rank: Option<u32>) -> Verdict {
-        rank.map_or(Verdict::NONE, |rank| self.records.verdict(rank))
+    pub(super) fn verdict(&self, rank: Option<u32>) -> MatchId {
+        rank.map_or(MatchId::NONE, |rank| self.records.verdict(rank))
     }
 }
 
 pub(super) fn lookup_batch<const W: usize>(
     tree: &Tree<W>,
     keys: &[[u32; W]],
-    verdicts: &mut [Verdict],
-    dead: Option<Dead<'_>>,
+    verdicts: &mut [MatchId],
+    dead: Option<Tombstones<'_>>,
 ) {
     for (key, verdict) in keys.iter().zip(verdicts) {
-        *verdict = tree.verdict(tree.best_alive(key, 0, dead));
+        *verdict = tree.verdict(tree.best_live(key, 0, dead));
     }
 }
 
@@ -93,7 +98,7 @@ pub(super) fn lookup_categories<const W: usize>(
     tree: &Tree<W>,
     keys: &[[u32; W]],
     categories: usize,
-    verdicts: &mut [Verdict],
+    verdicts: &mut [MatchId],
 ) {
     for (key, verdicts) in keys.iter().zip(verdicts.chunks_exact_mut(categories)) {
         for (category, verdict) in verdicts.iter_mut().enumerate() {

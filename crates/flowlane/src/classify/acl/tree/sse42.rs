@@ -3,11 +3,11 @@
 use std::arch::x86_64::*;
 
 use super::leaf::{Block, MASKS, RULES};
+use super::range_filter::{Ends, HIGH};
 use super::record::Record;
-use super::second::{Ends, HIGH};
 use super::{Tree, bits, lanes};
-use crate::classify::acl::engine::Dead;
-use crate::classify::acl::{Verdict, WordKind};
+use crate::classify::acl::engine::Tombstones;
+use crate::classify::acl::{MatchId, WordKind};
 use crate::isa;
 
 /// With the witness of what its bodies need.
@@ -136,8 +136,8 @@ fn batch<const W: usize>(
     isa: isa::Sse42,
     tree: &Tree<W>,
     keys: &[[u32; W]],
-    verdicts: &mut [Verdict],
-    dead: Option<Dead<'_>>,
+    verdicts: &mut [MatchId],
+    dead: Option<Tombstones<'_>>,
 ) {
     lanes::lookup_batch(Sse42(isa), tree, keys, verdicts, dead);
 }
@@ -146,8 +146,8 @@ pub(super) fn lookup_batch<const W: usize>(
     isa: isa::Sse42,
     tree: &Tree<W>,
     keys: &[[u32; W]],
-    verdicts: &mut [Verdict],
-    dead: Option<Dead<'_>>,
+    verdicts: &mut [MatchId],
+    dead: Option<Tombstones<'_>>,
 ) {
     // SAFETY: the witness proves that the CPU has SSE4.2.
     unsafe { batch(isa, tree, keys, verdicts, dead) }

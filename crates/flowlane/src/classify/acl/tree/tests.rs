@@ -17,24 +17,24 @@ fn build<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], variant: V
 /// All variants, batches of all sizes, all that a tree can be asked for.
 fn agrees<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], keys: &[[u32; W]]) {
     let oracle = |key: &[u32; W], category| {
-        best(entries, kinds, key, category).map_or(Verdict::NONE, |e| Verdict::of(e.rule))
+        best(entries, kinds, key, category).map_or(MatchId::NONE, |e| MatchId::of(e.rule))
     };
-    let plain: Vec<Verdict> = keys.iter().map(|key| oracle(key, 0)).collect();
+    let plain: Vec<MatchId> = keys.iter().map(|key| oracle(key, 0)).collect();
     let few = &keys[..keys.len().min(200)];
-    let all: Vec<Verdict> =
+    let all: Vec<MatchId> =
         few.iter().flat_map(|key| (0..CATEGORIES_MAX).map(move |c| oracle(key, c))).collect();
     // The same tree for all of them: how it is made does not depend on the variant.
     let mut tree = build(kinds, entries, Variant::Scalar);
     for_each_variant(|variant| {
         tree.body = AdaptiveDispatch::named(Backend::first_of(&[variant]));
         assert_eq!((tree.variant(), tree.len()), (variant, entries.len()));
-        let mut verdicts = vec![Verdict::of(RuleId(7)); keys.len()];
+        let mut verdicts = vec![MatchId::of(RuleId(7)); keys.len()];
         tree.lookup_batch(keys, &mut verdicts);
         for ((key, found), expected) in keys.iter().zip(&verdicts).zip(&plain) {
             assert_eq!(found, expected, "{variant}, {key:x?}");
         }
         for categories in [1, 5, CATEGORIES_MAX] {
-            let mut verdicts = vec![Verdict::NONE; few.len() * categories];
+            let mut verdicts = vec![MatchId::NONE; few.len() * categories];
             tree.lookup_categories(few, categories, &mut verdicts);
             for (i, found) in verdicts.iter().enumerate() {
                 let (place, category) = (i / categories, i % categories);
@@ -104,12 +104,12 @@ fn where_signatures_tell_little_leaves_test_whole_words() {
     for (profile, expected) in tests {
         let (entries, keys) = testing::generated(profile, 1500, 600, 9);
         let mut tree = build(&IPV4, &entries, Variant::Scalar);
-        assert_eq!(tree.second.len(), expected, "{profile}");
+        assert_eq!(tree.range_filters.len(), expected, "{profile}");
         agrees(&IPV4, &entries, &keys);
         let matched = keys.iter().filter(|key| tree.best(key, 0).is_some()).copied().collect::<Vec<_>>();
         let with = wrong_candidates(&tree, &matched);
         assert!(with < 0.3, "{profile}: {with}");
-        tree.second.clear();
+        tree.range_filters.clear();
         let without = wrong_candidates(&tree, &matched);
         assert!(expected == 0 || without > 1.0, "{profile}: {without}");
     }
@@ -119,10 +119,10 @@ fn where_signatures_tell_little_leaves_test_whole_words() {
 fn a_budget_that_has_no_room_for_further_tests_goes_without() {
     let (entries, keys) = testing::generated(Profile::Ranges, 1500, 600, 9);
     let sharp = build(&IPV4, &entries, Variant::Scalar);
-    let ends: usize = sharp.second.iter().map(|test| test.ends.size_bytes()).sum();
+    let ends: usize = sharp.range_filters.iter().map(|test| test.ends.size_bytes()).sum();
     let config = TreeConfig { memory_max: sharp.table_bytes() - ends / 2, ..TreeConfig::default() };
     let tree = Tree::build(&IPV4, &entries, &config).unwrap();
-    assert!(tree.second.is_empty() && tree.table_bytes() <= config.memory_max);
+    assert!(tree.range_filters.is_empty() && tree.table_bytes() <= config.memory_max);
     assert!(keys.iter().all(|key| tree.best(key, 0) == sharp.best(key, 0)));
 }
 
@@ -147,10 +147,10 @@ fn batches_of_every_size_keep_their_order() {
     let (entries, keys) = testing::generated(Profile::Ipc, 500, 300, 3);
     for_each_variant(|variant| {
         let tree = build(&IPV4, &entries, variant);
-        let mut all = vec![Verdict::NONE; keys.len()];
+        let mut all = vec![MatchId::NONE; keys.len()];
         tree.lookup_batch(&keys, &mut all);
         for size in (0..=70).chain([127, 128, 129, 255, 256, 257]) {
-            let mut verdicts = vec![Verdict::of(RuleId(7)); size];
+            let mut verdicts = vec![MatchId::of(RuleId(7)); size];
             tree.lookup_batch(&keys[3..3 + size], &mut verdicts);
             assert_eq!(verdicts, all[3..3 + size], "{variant}, {size} keys");
         }
@@ -220,7 +220,7 @@ fn a_tree_stays_within_its_budget_or_is_refused() {
             match Tree::build(&IPV4, &entries, &config) {
                 Ok(tree) => {
                     assert!(tree.table_bytes() <= memory_max, "{} > {memory_max}", tree.table_bytes());
-                    let mut verdicts = vec![Verdict::NONE; keys.len()];
+                    let mut verdicts = vec![MatchId::NONE; keys.len()];
                     tree.lookup_batch(&keys, &mut verdicts);
                     for (key, found) in keys.iter().zip(verdicts) {
                         assert_eq!(found.rule(), best(&entries, &IPV4, key, 0).map(|e| e.rule));
@@ -252,7 +252,7 @@ fn threads_build_trees_that_answer_alike() {
     let of = |threads| {
         let config = TreeConfig { threads, ..TreeConfig::default() };
         let tree = Tree::build(&IPV4, &entries, &config).unwrap();
-        let mut verdicts = vec![Verdict::NONE; keys.len()];
+        let mut verdicts = vec![MatchId::NONE; keys.len()];
         tree.lookup_batch(&keys, &mut verdicts);
         verdicts
     };

@@ -13,11 +13,11 @@ mod sharpen;
 mod sign;
 mod ternary;
 
-use super::leaf::{Block, RULES};
-use super::record::{self, Records};
 #[cfg(target_arch = "x86_64")]
-use super::rounds::Vectors;
-use super::second::{Ends, Second};
+use super::avx512::Vectors;
+use super::leaf::{Block, RULES};
+use super::range_filter::{Ends, RangeFilter};
+use super::record::{self, Records};
 use super::{Node, PARTS_MAX, Tree, TreeConfig, chosen};
 use crate::classify::acl::{BuildError, Engine, Entry, WordKind, order};
 use crate::dispatch::AdaptiveDispatch;
@@ -61,7 +61,7 @@ const SOME_PACKETS: usize = 2048;
 
 /// A way to part the rules.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct PartitionPlan {
     parts_max: usize,
     /// Wild bits of a cut that a rule may have in a part at first.
     wild_max: u8,
@@ -71,7 +71,7 @@ struct Way {
     by_field: bool,
 }
 
-impl Way {
+impl PartitionPlan {
     const fn new(parts_max: usize, wild_max: u8, eviction_bits: f32) -> Self {
         Self { parts_max, wild_max, eviction_bits, by_field: false }
     }
@@ -82,25 +82,28 @@ impl Way {
 }
 
 /// The way that is tried first.
-const ONE_PART: Way = Way::new(1, 0, 0.0);
+const ONE_PART: PartitionPlan = PartitionPlan::new(1, 0, 0.0);
 
 /// The ways that are tried besides.
-const WAYS: [Way; 9] = [
-    Way::new(2, 2, 5.0),
-    Way::new(2, 1, 12.0),
-    Way::new(2, 3, 8.0),
-    Way::new(3, 1, 5.0),
-    Way::new(3, 3, 3.0),
-    Way::new(3, 4, 3.0),
-    Way::new(4, 2, 3.0),
-    Way::new(4, 4, 3.0),
-    Way::new(4, 4, 5.0),
+const PLANS: [PartitionPlan; 9] = [
+    PartitionPlan::new(2, 2, 5.0),
+    PartitionPlan::new(2, 1, 12.0),
+    PartitionPlan::new(2, 3, 8.0),
+    PartitionPlan::new(3, 1, 5.0),
+    PartitionPlan::new(3, 3, 3.0),
+    PartitionPlan::new(3, 4, 3.0),
+    PartitionPlan::new(4, 2, 3.0),
+    PartitionPlan::new(4, 4, 3.0),
+    PartitionPlan::new(4, 4, 5.0),
 ];
 
 /// What is tried besides where all of those cost more than [`SLOW_CYCLES`]: every bit is wild in most rules then, so that
 /// one bit after the other leads nowhere.
-const WAYS_BY_FIELD: [Way; 3] =
-    [Way::by_field(3, 2, 5.0), Way::by_field(PARTS_MAX, 2, 5.0), Way::by_field(PARTS_MAX, 4, 8.0)];
+const PLANS_BY_FIELD: [PartitionPlan; 3] = [
+    PartitionPlan::by_field(3, 2, 5.0),
+    PartitionPlan::by_field(PARTS_MAX, 2, 5.0),
+    PartitionPlan::by_field(PARTS_MAX, 4, 8.0),
+];
 
 /// A lookup that is expected to take longer is worth another try.
 const SLOW_CYCLES: f64 = 100.0;
@@ -209,14 +212,15 @@ fn draft<const W: usize>(plan: &Plan<'_, W>) -> Draft<W> {
     if one.cycles <= 2.0 * PART_CYCLES {
         return one;
     }
-    let best = cheapest(plan, &WAYS, one);
-    if best.cycles <= SLOW_CYCLES { best } else { cheapest(plan, &WAYS_BY_FIELD, best) }
+    let best = cheapest(plan, &PLANS, one);
+    if best.cycles <= SLOW_CYCLES { best } else { cheapest(plan, &PLANS_BY_FIELD, best) }
 }
 
 /// The one of these ways that costs least, or the one that is known; or one that costs little more and takes far less memory.
-fn cheapest<const W: usize>(plan: &Plan<'_, W>, ways: &[Way], known: Draft<W>) -> Draft<W> {
+fn cheapest<const W: usize>(plan: &Plan<'_, W>, ways: &[PartitionPlan], known: Draft<W>) -> Draft<W> {
     let least = &Least::new(known.cycles);
-    let drafts = |ways: &[Way]| ways.iter().map(|way| piece::draft(plan, way, least)).collect::<Vec<_>>();
+    let drafts =
+        |ways: &[PartitionPlan]| ways.iter().map(|way| piece::draft(plan, way, least)).collect::<Vec<_>>();
     let share = ways.len().div_ceil(plan.threads);
     let drafts: Vec<Draft<W>> = std::thread::scope(|scope| {
         let others: Vec<_> =
@@ -296,7 +300,7 @@ fn join<const W: usize>(
         vectors,
         cold: false,
         table,
-        second: words.iter().map(|word| Second::of(&blocks, &records, *word)).collect(),
+        range_filters: words.iter().map(|word| RangeFilter::of(&blocks, &records, *word)).collect(),
         blocks,
         records,
         body,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use super::cut::{self, Cut, Limits};
 use super::field::Field;
 use super::ternary::Ternary;
-use super::{Plan, SPARING_CYCLES, Way, one_of_every, sign};
+use super::{PartitionPlan, Plan, SPARING_CYCLES, one_of_every, sign};
 use crate::classify::acl::tree::leaf::{self, Block, EMPTY, MORE, NODE, RANKS, RULES};
 use crate::classify::acl::tree::{Node, bits};
 
@@ -158,7 +158,7 @@ impl Buckets {
 /// The cut of a new part over `left`, of which each stands for `scale` rules.
 pub(super) fn root<const W: usize>(
     plan: &Plan<'_, W>,
-    way: &Way,
+    way: &PartitionPlan,
     left: &[u32],
     scale: f64,
     last: bool,
@@ -205,7 +205,7 @@ pub(super) fn evict<const W: usize>(
 /// A way of parting the rules, worked out on a sample of them.
 #[derive(Clone)]
 pub(super) struct Draft<const W: usize> {
-    pub(super) way: Way,
+    pub(super) way: PartitionPlan,
     /// What a lookup costs, about; infinite where that is more than another way costs.
     pub(super) cycles: f64,
     /// Bytes of its tables and leaves, about.
@@ -233,7 +233,7 @@ impl Least {
 }
 
 /// Works a way out, unless another costs less anyway.
-pub(super) fn draft<const W: usize>(plan: &Plan<'_, W>, way: &Way, least: &Least) -> Draft<W> {
+pub(super) fn draft<const W: usize>(plan: &Plan<'_, W>, way: &PartitionPlan, least: &Least) -> Draft<W> {
     let mut left = plan.ranks.to_vec();
     let mut expected = Expected::default();
     let (mut parts, mut cuts) = (0, Vec::new());

@@ -2,7 +2,7 @@
 
 use crate::classify::acl::tree::Tree;
 use crate::classify::acl::tree::leaf::NONE;
-use crate::classify::acl::tree::second::{self, TESTS_MAX};
+use crate::classify::acl::tree::range_filter::{self, TESTS_MAX};
 
 /// Packets that tell, drawn from as many rules; fewer where those show nothing.
 const PACKETS: usize = 512;
@@ -17,7 +17,7 @@ const LOOKED_AT_MAX: usize = 32;
 
 /// The word that rules out most wrong candidates, where there are many.
 pub(super) fn word<const W: usize>(tree: &Tree<W>) -> Option<usize> {
-    if tree.second.len() == TESTS_MAX {
+    if tree.range_filters.len() == TESTS_MAX {
         return None;
     }
     let packets = tree.records.len().min(PACKETS);
@@ -43,8 +43,8 @@ pub(super) fn word<const W: usize>(tree: &Tree<W>) -> Option<usize> {
         }
     }
     let many = WRONG_MIN * packets as f64;
-    let is_tested = |w: &usize| tree.second.iter().any(|test| test.word == *w);
-    let testable = (0..W).filter(|w| second::can_be_tested(tree.records.kinds[*w]) && !is_tested(w));
+    let is_tested = |w: &usize| tree.range_filters.iter().any(|test| test.word == *w);
+    let testable = (0..W).filter(|w| range_filter::can_be_tested(tree.records.kinds[*w]) && !is_tested(w));
     let best = testable.max_by_key(|w| ruled_out[*w])?;
     (ruled_out[best] as f64 >= many).then_some(best)
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use super::Error;
-use super::list::NONE;
+use super::snapshot::NONE;
 use crate::route::engine::{AnyFib, AnyReader, Family};
 use crate::route::read::{AnyPrefix, NextHops, RouteOptions, read};
 use crate::route::{BuildError, Rib};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Field, FlowColumns, FlowKey, FlowMask, Match};
 use crate::classify::acl::{CATEGORIES_MAX, looks_at};
-use crate::classify::{AclSearch, Classifier as _, Hit};
+use crate::classify::{AclSearch, Hit, RuleEngine as _};
 
 /// The number that stands for no rule, and for no next hop.
 pub const NONE: u32 = u32::MAX;
@@ -18,7 +18,7 @@ const CHUNK: usize = 128;
 /// It comes from a [`Classifier`](super::Classifier), which is one, and from a [`Reader`](super::Reader). A clone is the
 /// same list, and costs nothing.
 #[derive(Clone, Debug)]
-pub struct AccessList {
+pub struct ClassifierSnapshot {
     list: Arc<List>,
 }
 
@@ -29,7 +29,7 @@ struct List {
     looked_at: FlowMask,
 }
 
-/// How the answer for one packet came about: [`AccessList::explain`].
+/// How the answer for one packet came about: [`ClassifierSnapshot::explain`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -49,7 +49,7 @@ pub struct Explanation {
     pub depends_on: FlowMask,
 }
 
-impl AccessList {
+impl ClassifierSnapshot {
     pub(super) fn new(search: AclSearch) -> Self {
         let looked_at = search.looked_at();
         Self { list: Arc::new(List { search, looked_at }) }
@@ -74,9 +74,9 @@ impl AccessList {
     /// they are looked up fastest.
     ///
     /// ```
-    /// use flowlane::{ClassifierConfig, Field, FlowKey, NONE, Parser, read_rules};
+    /// use flowlane::{ClassifierBuilder, Field, FlowKey, NONE, Parser, read_rules};
     ///
-    /// let acl = ClassifierConfig::new().build(read_rules("dl_type=0x88b5,actions=drop", "rules")?)?;
+    /// let acl = ClassifierBuilder::new().build(read_rules("dl_type=0x88b5,actions=drop", "rules")?)?;
     /// // From Ethernet frames of 60 bytes, that came in through port 1, to the numbers of their rules.
     /// let mut frames = [[0; 60]; 2];
     /// frames[0][12..14].copy_from_slice(&[0x88, 0xb5]);
@@ -113,7 +113,7 @@ impl AccessList {
 
     /// The rule that wins for each packet in each of the first `categories` lists, in one pass over the packets:
     /// `rules[packet * categories + category]`, or [`NONE`]. See
-    /// [`build_categories`](super::ClassifierConfig::build_categories); other lookups answer for category 0.
+    /// [`build_categories`](super::ClassifierBuilder::build_categories); other lookups answer for category 0.
     ///
     /// # Panics
     /// Where `categories` is 0 or above [`CATEGORIES_MAX`], or `rules` is not `keys.len() * categories` long.
@@ -140,9 +140,9 @@ impl AccessList {
     /// packet.
     ///
     /// ```
-    /// use flowlane::{ClassifierConfig, Field, FlowKey, read_rules};
+    /// use flowlane::{ClassifierBuilder, Field, FlowKey, read_rules};
     ///
-    /// let acl = ClassifierConfig::new().build(read_rules("udp,tp_dst=53,actions=drop\nudp,actions=drop", "rules")?)?;
+    /// let acl = ClassifierBuilder::new().build(read_rules("udp,tp_dst=53,actions=drop\nudp,actions=drop", "rules")?)?;
     /// let mut key = FlowKey::zero();
     /// key.set(Field::EthType, 0x0800);
     /// key.set(Field::NwProto, 17);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use flowlane::{
-    Classifier, ClassifierConfig, ErrorKind, Field, FlowColumns, FlowKey, FlowMask, Match, NONE, Priority,
+    Classifier, ClassifierBuilder, ErrorKind, Field, FlowColumns, FlowKey, FlowMask, Match, NONE, Priority,
     Rule, Values, read_rules,
 };
 
@@ -177,7 +177,7 @@ fn the_best_rule_wins_in_every_engine_whatever_has_changed() {
         let engine = ENGINES[seed as usize % 4];
         let mut rules: BTreeMap<u32, Plain> =
             (0..[3, 20, 400][seed as usize % 3]).map(|n| (n, plain(r))).collect();
-        let config = ClassifierConfig::new().engine(engine).unwrap().threads(1).seed(seed);
+        let config = ClassifierBuilder::new().engine(engine).unwrap().threads(1).seed(seed);
         let mut acl = config.build(rules.values().map(|rule| rule.rule())).unwrap();
         check(&acl, &rules, r);
         let before = acl.snapshot();
@@ -213,14 +213,14 @@ fn the_best_rule_wins_in_every_engine_whatever_has_changed() {
 #[test]
 fn numbers_stay_and_are_not_given_again() {
     let rule = |port: u32| read_rules(&format!("udp,tp_dst={port},actions=drop"), "rules").unwrap().remove(0);
-    let mut acl = ClassifierConfig::new().build_numbered([(7, rule(1)), (3, rule(2))]).unwrap();
+    let mut acl = ClassifierBuilder::new().build_numbered([(7, rule(1)), (3, rule(2))]).unwrap();
     assert_eq!(acl.next_number(), 8);
     assert_eq!(acl.insert_all([rule(3), rule(4)]), Ok(8..10));
     assert_eq!(acl.remove(9), Some(rule(4)));
     assert_eq!(acl.remove(9), None);
     assert_eq!(acl.insert(rule(5)), Ok(10));
-    acl.leave_out_below(20);
-    acl.leave_out_below(5);
+    acl.reserve_numbers_below(20);
+    acl.reserve_numbers_below(5);
     assert_eq!(acl.insert(rule(6)), Ok(20));
     assert_eq!(acl.rule(20).unwrap().to_string(), rule(6).to_string());
     assert_eq!(acl.replace(9, rule(1)), None);
@@ -229,7 +229,7 @@ fn numbers_stay_and_are_not_given_again() {
 #[test]
 fn changes_are_made_whole_or_not_at_all() {
     let rule = |port: u32| read_rules(&format!("udp,tp_dst={port},actions=drop"), "rules").unwrap().remove(0);
-    let mut acl = ClassifierConfig::new().rules_max(3).build([rule(1), rule(2)]).unwrap();
+    let mut acl = ClassifierBuilder::new().rules_max(3).build([rule(1), rule(2)]).unwrap();
     let error = acl.insert_all([rule(3), rule(4)]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Limit);
     assert!(error.to_string().contains("limit of 3 rules"), "{error}");
@@ -237,11 +237,11 @@ fn changes_are_made_whole_or_not_at_all() {
     let error = acl.insert_numbered([(5, rule(3)), (1, rule(4))], 1).unwrap_err();
     assert_eq!((error.kind(), acl.len(), acl.next_number()), (ErrorKind::Input, 2, 2));
     assert_eq!(acl.insert_numbered([(NONE, rule(3))], 1).unwrap_err().kind(), ErrorKind::Input);
-    let build = |config: ClassifierConfig| config.build([rule(1), rule(2)]).map(drop);
-    assert_eq!(build(ClassifierConfig::new().rules_max(1)).unwrap_err().kind(), ErrorKind::Limit);
-    assert_eq!(build(ClassifierConfig::new().memory_max(10)).unwrap_err().kind(), ErrorKind::Limit);
-    let twice = ClassifierConfig::new().build_numbered([(1, rule(1)), (1, rule(2))]).unwrap_err();
+    let build = |config: ClassifierBuilder| config.build([rule(1), rule(2)]).map(drop);
+    assert_eq!(build(ClassifierBuilder::new().rules_max(1)).unwrap_err().kind(), ErrorKind::Limit);
+    assert_eq!(build(ClassifierBuilder::new().memory_max(10)).unwrap_err().kind(), ErrorKind::Limit);
+    let twice = ClassifierBuilder::new().build_numbered([(1, rule(1)), (1, rule(2))]).unwrap_err();
     assert!(twice.to_string().contains("number 1"), "{twice}");
-    let unknown = ClassifierConfig::new().engine("treee").unwrap_err();
+    let unknown = ClassifierBuilder::new().engine("treee").unwrap_err();
     assert!(unknown.to_string().contains("`treee`; there are auto, brute, tree and dynamic"), "{unknown}");
 }

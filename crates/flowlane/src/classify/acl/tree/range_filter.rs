@@ -23,7 +23,7 @@ pub(super) const HIGH: usize = 16;
 
 /// A word that is tested, of every block.
 #[derive(Debug)]
-pub(super) struct Second {
+pub(super) struct RangeFilter {
     pub(super) word: usize,
     /// All ones where each half is a range, 0 where the word is a value under a mask.
     pub(super) ranges: u32,
@@ -35,7 +35,7 @@ pub(super) fn can_be_tested(kind: WordKind) -> bool {
     kind != WordKind::Range32
 }
 
-impl Second {
+impl RangeFilter {
     /// Of these blocks, which hold ranks of these records.
     pub(super) fn of<const W: usize>(blocks: &[Block], records: &Records<W>, word: usize) -> Self {
         let mut ends: Memory<Ends> = Memory::zeroed(blocks.len());

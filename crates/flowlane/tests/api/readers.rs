@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flowlane::{
-    AccessList, BloomFilter, Classifier, ClassifierConfig, CuckooMap, Error, Field, FlowKey, Parser, Reader,
-    RouteReader, RouteTable, Rule, Tuning, read_rules,
+    BloomFilter, Classifier, ClassifierBuilder, ClassifierSnapshot, CuckooMap, Error, Field, FlowKey, Parser,
+    Reader, RouteReader, RouteTable, Rule, Tuning, read_rules,
 };
 
 fn rules(text: &str) -> Vec<Rule> {
@@ -14,7 +14,7 @@ fn rules(text: &str) -> Vec<Rule> {
 #[test]
 fn readers_see_what_is_published_and_outlive_it() {
     let any = FlowKey::zero();
-    let mut acl = ClassifierConfig::new().build(rules("priority=1,actions=drop")).unwrap();
+    let mut acl = ClassifierBuilder::new().build(rules("priority=1,actions=drop")).unwrap();
     let mut first = acl.reader();
     acl.insert_all(rules("priority=2,actions=drop\npriority=3,actions=drop")).unwrap();
     let mut second = acl.reader();
@@ -36,7 +36,7 @@ fn readers_see_what_is_published_and_outlive_it() {
 #[test]
 fn rules_that_come_and_go_together_are_seen_together() {
     let mut acl =
-        ClassifierConfig::new().engine("dynamic").unwrap().build(rules("tcp,actions=drop")).unwrap();
+        ClassifierBuilder::new().engine("dynamic").unwrap().build(rules("tcp,actions=drop")).unwrap();
     let stop = AtomicBool::new(false);
     let mut keys = [FlowKey::zero(), FlowKey::zero()];
     for (key, port) in keys.iter_mut().zip([1, 2]) {
@@ -72,7 +72,7 @@ fn all_goes_to_other_threads() {
     fn sends<T: Send>() {}
     fn shares<T: Send + Sync>() {}
     shares::<Classifier>();
-    shares::<AccessList>();
+    shares::<ClassifierSnapshot>();
     shares::<RouteTable>();
     shares::<CuckooMap>();
     shares::<BloomFilter>();

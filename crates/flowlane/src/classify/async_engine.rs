@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use super::{Classifier, Hit};
+use super::{Hit, RuleEngine};
 use crate::packet::key::{FlowKey, FlowMask};
 
 /// A table of rules behind a queue. Packets are gathered into a batch, the batch is sent, its answers are received.
@@ -10,7 +10,7 @@ use crate::packet::key::{FlowKey, FlowMask};
 ///
 /// Nothing here fails: what stands behind the queue has the rules at hand, too, and answers itself where a device does
 /// not. Changes to the rules count for what is sent after them.
-pub trait Deferred: Classifier {
+pub trait AsyncEngine: RuleEngine {
     /// Brings all changes to where answers come from, and waits for that: after many changes, before traffic.
     ///
     /// # Errors

@@ -5,21 +5,21 @@
 
 mod classifier;
 mod filter;
-mod list;
 mod machine;
 mod map;
 mod reader;
 mod routes;
 mod rules;
+mod snapshot;
 
-pub use self::classifier::{Classifier, ClassifierConfig};
+pub use self::classifier::{Classifier, ClassifierBuilder};
 pub use self::filter::BloomFilter;
-pub use self::list::{AccessList, Explanation, NONE};
 pub use self::machine::{Tuning, max_simd, set_clock, set_max_simd};
 pub use self::map::CuckooMap;
 pub use self::reader::Reader;
 pub use self::routes::{IpPrefix, RouteConfig, RouteList, RouteReader, RouteTable, read_routes};
 pub use self::rules::read_rules;
+pub use self::snapshot::{ClassifierSnapshot, Explanation, NONE};
 pub use crate::classify::acl::CATEGORIES_MAX;
 pub use crate::error::{Error, ErrorKind};
 pub use crate::packet::Captured;

@@ -6,11 +6,11 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::sync::OnceLock;
 
-use super::list::{AccessList, NONE};
 use super::reader::{Published, Reader};
+use super::snapshot::{ClassifierSnapshot, NONE};
 use super::{Error, Rule};
 use crate::classify::acl::{AclConfig, AclEngine, BuildError, CATEGORIES_MAX};
-use crate::classify::{AclSearch, Classifier as _, InsertError};
+use crate::classify::{AclSearch, InsertError, RuleEngine as _};
 use crate::rule::RuleId;
 
 /// A number that is not known to whoever sends packets: the seed of hashes where the caller names none.
@@ -21,24 +21,24 @@ pub(super) fn random_seed() -> u64 {
 /// How a [`Classifier`] is made: by [`build`](Self::build) and its like.
 ///
 /// ```
-/// use flowlane::{ClassifierConfig, read_rules};
+/// use flowlane::{ClassifierBuilder, read_rules};
 ///
-/// let config = ClassifierConfig::new().engine("tree")?.rules_max(100_000).threads(2);
+/// let config = ClassifierBuilder::new().engine("tree")?.rules_max(100_000).threads(2);
 /// let acl = config.build(read_rules("udp,tp_dst=53,actions=drop", "rules")?)?;
 /// assert_eq!(acl.engine(), "tree");
-/// assert!(ClassifierConfig::new().engine("treee").is_err());
+/// assert!(ClassifierBuilder::new().engine("treee").is_err());
 /// # Ok::<(), flowlane::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct ClassifierConfig(AclConfig);
+pub struct ClassifierBuilder(AclConfig);
 
-impl Default for ClassifierConfig {
+impl Default for ClassifierBuilder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl ClassifierConfig {
+impl ClassifierBuilder {
     /// The engine that suits the rules, up to 33,554,432 of them in 16 GiB, built by all cores, with hashes under a random seed.
     pub fn new() -> Self {
         Self(AclConfig {
@@ -102,18 +102,18 @@ impl ClassifierConfig {
         self.build_categories(rules.into_iter().map(|(number, rule)| (number, rule, PLAIN)))
     }
 
-    /// The same of several lists, that are asked in [one pass](AccessList::lookup_categories). A rule is in those lists, or
+    /// The same of several lists, that are asked in [one pass](ClassifierSnapshot::lookup_categories). A rule is in those lists, or
     /// *categories*, whose bits are set: bit 0 for category 0, up to [`CATEGORIES_MAX`] of them.
     ///
     /// ```
-    /// use flowlane::{ClassifierConfig, Field, FlowColumns, NONE, Values, read_rules};
+    /// use flowlane::{ClassifierBuilder, Field, FlowColumns, NONE, Values, read_rules};
     ///
     /// // Whether a packet may pass is asked in category 0, how urgent it is in category 1.
     /// let text = "priority=2,udp,tp_dst=53,actions=drop\npriority=1,ip,actions=drop\npriority=2,udp,tp_src=5060,actions=drop";
     /// let rules = read_rules(text, "rules")?;
     /// let categories = [0b01, 0b11, 0b10];
     /// let numbered = (0..).zip(rules).zip(categories).map(|((number, rule), bits)| (number, rule, bits));
-    /// let acl = ClassifierConfig::new().build_categories(numbered)?;
+    /// let acl = ClassifierBuilder::new().build_categories(numbered)?;
     ///
     /// let packets = FlowColumns::new(2)
     ///     .with(Field::EthType, Values::One(0x0800))?
@@ -147,7 +147,7 @@ impl ClassifierConfig {
         let search = search.map_err(|refused| refused_rules(&refused.into()))?;
         let next = own.last_key_value().map_or(0, |(number, _)| number + 1);
         let rules = own.into_iter().map(|(number, (rule, _))| (number, rule)).collect();
-        Ok(Classifier { list: AccessList::new(search), rules, next, published: OnceLock::new() })
+        Ok(Classifier { list: ClassifierSnapshot::new(search), rules, next, published: OnceLock::new() })
     }
 }
 
@@ -178,16 +178,16 @@ fn number_is_usable(number: u32, categories: u16) -> Result<(), Error> {
 /// and of equal ones that which came first.
 ///
 /// Rules have numbers that stay: their position where they were built, from 0, then one after the other. A number is not given
-/// again. A classifier is looked up in as the [`AccessList`] that it is (and dereferences to).
+/// again. A classifier is looked up in as the [`ClassifierSnapshot`] that it is (and dereferences to).
 ///
 /// **Threads.** It is changed through `&mut`, and any number of threads may look up through `&`. Who changes it while others look
 /// up gives them [`Reader`]s, which never wait, and [`publish`](Self::publish)es; or puts it into a lock.
 ///
 /// ```
-/// use flowlane::{ClassifierConfig, Field, FlowColumns, NONE, Values, read_rules};
+/// use flowlane::{ClassifierBuilder, Field, FlowColumns, NONE, Values, read_rules};
 ///
 /// let rules = "priority=9,tcp,nw_dst=10.0.0.0/8,tp_dst=22,actions=drop\npriority=1,ip,actions=output:1";
-/// let mut acl = ClassifierConfig::new().build(read_rules(rules, "rules.txt")?)?;
+/// let mut acl = ClassifierBuilder::new().build(read_rules(rules, "rules.txt")?)?;
 /// let packets = FlowColumns::new(3)
 ///     .with(Field::EthType, Values::U16(&[0x0800, 0x0800, 0x86dd]))?
 ///     .with(Field::Ipv4Dst, Values::U32(&[0x0a00_0001, 0x0b00_0001, 0]))?
@@ -205,17 +205,17 @@ fn number_is_usable(number: u32, categories: u16) -> Result<(), Error> {
 /// ```
 #[derive(Debug)]
 pub struct Classifier {
-    list: AccessList,
+    list: ClassifierSnapshot,
     rules: BTreeMap<u32, Rule>,
     next: u32,
     published: OnceLock<Arc<Published>>,
 }
 
 impl Deref for Classifier {
-    type Target = AccessList;
+    type Target = ClassifierSnapshot;
 
     #[inline]
-    fn deref(&self) -> &AccessList {
+    fn deref(&self) -> &ClassifierSnapshot {
         &self.list
     }
 }
@@ -238,7 +238,7 @@ impl Classifier {
     }
 
     /// Adds rules to the lists whose bits are set, all or none of them: see
-    /// [`build_categories`](ClassifierConfig::build_categories).
+    /// [`build_categories`](ClassifierBuilder::build_categories).
     ///
     /// # Errors
     /// As [`insert`](Self::insert), and [`Input`](super::ErrorKind::Input): no bit is set.
@@ -306,7 +306,7 @@ impl Classifier {
     }
 
     /// Gives no rule that comes a number below this one.
-    pub fn leave_out_below(&mut self, number: u32) {
+    pub fn reserve_numbers_below(&mut self, number: u32) {
         self.next = self.next.max(number);
     }
 
@@ -321,7 +321,7 @@ impl Classifier {
     }
 
     /// The list as it is, to be kept: it costs nothing until the next change, which copies it.
-    pub fn snapshot(&self) -> AccessList {
+    pub fn snapshot(&self) -> ClassifierSnapshot {
         self.list.clone()
     }
 
@@ -334,9 +334,9 @@ impl Classifier {
     /// A reader for another thread. It sees what was published last; the first call publishes the list as it is.
     ///
     /// ```
-    /// use flowlane::{ClassifierConfig, FlowKey, read_rules};
+    /// use flowlane::{ClassifierBuilder, FlowKey, read_rules};
     ///
-    /// let mut acl = ClassifierConfig::new().build(read_rules("actions=drop", "rules")?)?;
+    /// let mut acl = ClassifierBuilder::new().build(read_rules("actions=drop", "rules")?)?;
     /// let mut reader = acl.reader();
     /// std::thread::scope(|scope| {
     ///     scope.spawn(move || assert_eq!(reader.list().lookup(&FlowKey::zero()), Some(0)));

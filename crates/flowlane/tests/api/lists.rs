@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flowlane::{CATEGORIES_MAX, ClassifierConfig, FlowKey, NONE};
+use flowlane::{CATEGORIES_MAX, ClassifierBuilder, FlowKey, NONE};
 
 use crate::acl::{ENGINES, Packet, Plain, columns, matching, packet, plain};
 use crate::random::Random;
@@ -11,7 +11,7 @@ use crate::random::Random;
 fn each_category_has_the_answer_of_its_own_rules() {
     for seed in 0..16 {
         let r = &mut Random::new(100 + seed);
-        let config = ClassifierConfig::new().engine(ENGINES[seed as usize % 4]).unwrap().seed(seed);
+        let config = ClassifierBuilder::new().engine(ENGINES[seed as usize % 4]).unwrap().seed(seed);
         let bits = |r: &mut Random| 1 << r.below(16) | r.below(1 << 16) as u16 & r.below(1 << 16) as u16;
         let mut rules: BTreeMap<u32, (Plain, u16)> =
             (0..[4, 30, 200][seed as usize % 3]).map(|n| (n, (plain(r), bits(r)))).collect();
@@ -52,8 +52,8 @@ fn each_category_has_the_answer_of_its_own_rules() {
 #[test]
 fn a_rule_is_in_some_category() {
     let rule = plain(&mut Random::new(1)).rule();
-    let refused = ClassifierConfig::new().build_categories([(4, rule.clone(), 0)]).unwrap_err();
+    let refused = ClassifierBuilder::new().build_categories([(4, rule.clone(), 0)]).unwrap_err();
     assert!(refused.to_string().contains("rule 4 is in no category"), "{refused}");
-    let mut acl = ClassifierConfig::new().build([]).unwrap();
+    let mut acl = ClassifierBuilder::new().build([]).unwrap();
     assert!(acl.insert_in([rule], 0).is_err() && acl.is_empty());
 }

@@ -3,21 +3,21 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::list::AccessList;
+use super::snapshot::ClassifierSnapshot;
 
 /// What was published last.
 #[derive(Debug)]
 pub(super) struct Published {
     version: AtomicU64,
-    latest: Mutex<AccessList>,
+    latest: Mutex<ClassifierSnapshot>,
 }
 
 impl Published {
-    pub(super) fn new(list: AccessList) -> Self {
+    pub(super) fn new(list: ClassifierSnapshot) -> Self {
         Self { version: AtomicU64::new(0), latest: Mutex::new(list) }
     }
 
-    pub(super) fn show(&self, list: AccessList) {
+    pub(super) fn show(&self, list: ClassifierSnapshot) {
         let old = std::mem::replace(&mut *self.latest(), list);
         self.version.fetch_add(1, Ordering::Release);
         // Not under the lock: it may take a while.
@@ -25,7 +25,7 @@ impl Published {
     }
 
     // A list is put there whole: whoever panicked has left one.
-    fn latest(&self) -> MutexGuard<'_, AccessList> {
+    fn latest(&self) -> MutexGuard<'_, ClassifierSnapshot> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -36,7 +36,7 @@ impl Published {
 pub struct Reader {
     published: Arc<Published>,
     version: u64,
-    list: AccessList,
+    list: ClassifierSnapshot,
 }
 
 impl Reader {
@@ -50,7 +50,7 @@ impl Reader {
     /// The list that was published last: a load and a comparison, unless there is a new one. It stays the same until the next
     /// call, so that all packets of a batch meet the same rules. Ask once a batch.
     #[inline]
-    pub fn list(&mut self) -> &AccessList {
+    pub fn list(&mut self) -> &ClassifierSnapshot {
         let version = self.published.version.load(Ordering::Acquire);
         if version != self.version {
             self.follow(version);

@@ -1,6 +1,6 @@
 //! Widths and choices.
 
-use flowlane::{ClassifierConfig, ErrorKind, Tuning, max_simd, read_rules, set_max_simd};
+use flowlane::{ClassifierBuilder, ErrorKind, Tuning, max_simd, read_rules, set_max_simd};
 
 #[test]
 fn widths_and_choices_that_are_none_are_refused() {
@@ -22,7 +22,7 @@ fn what_is_installed_is_what_is_used() {
     assert!(used.contains(&("acl-tree".to_owned(), "scalar".to_owned())), "{used:?}");
     let rules = (0..50).map(|n| format!("udp,nw_src=10.0.0.{n},actions=drop\n")).collect::<String>();
     let acl =
-        ClassifierConfig::new().engine("tree").unwrap().build(read_rules(&rules, "r").unwrap()).unwrap();
+        ClassifierBuilder::new().engine("tree").unwrap().build(read_rules(&rules, "r").unwrap()).unwrap();
     assert_eq!((acl.engine(), acl.variant()), ("tree", "scalar"));
     Tuning::new().install();
 }

@@ -1,0 +1,67 @@
+//! The same, a block at once by AVX-512: what [`avx512`](super::avx512) does not take by whole registers of keys.
+
+use std::arch::x86_64::*;
+
+use super::leaf::{Block, MASKS, RULES};
+use super::range_filter::{Ends, HIGH};
+use super::record::Record;
+use super::{avx2, lanes, sse42};
+use crate::classify::acl::WordKind;
+use crate::isa;
+
+/// With the witness of what its bodies need.
+#[derive(Clone, Copy)]
+pub(super) struct Evex(pub(super) isa::Avx512);
+
+/// One bit for each rule that is a candidate, and the one behind them, which always is.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+pub(super) fn candidates(block: &Block, signature: u32) -> __mmask16 {
+    // SAFETY: a block has sixteen values and then as many masks, and is aligned to a cache line.
+    let (values, masks) = unsafe {
+        (_mm512_load_si512(block.as_ptr().cast()), _mm512_load_si512(block.as_ptr().add(MASKS).cast()))
+    };
+    let signature = _mm512_set1_epi32(signature.cast_signed());
+    _mm512_cmpeq_epi32_mask(_mm512_and_si512(signature, masks), values)
+}
+
+/// One bit for each rule that passes the second test; of what stands behind them it says nothing.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+pub(super) fn passing(ends: &Ends, ranges: u32, key: u32) -> __mmask16 {
+    // SAFETY: there are sixteen low ends and then as many high ends, aligned to a cache line.
+    let (low, high) = unsafe {
+        (_mm512_load_si512(ends.as_ptr().cast()), _mm512_load_si512(ends.as_ptr().add(HIGH).cast()))
+    };
+    let (ranges, key) = (_mm512_set1_epi32(ranges.cast_signed()), _mm512_set1_epi32(key.cast_signed()));
+    // key & (high | ranges); of high and low, by the bits of ranges, the one or the other.
+    let key = _mm512_ternarylogic_epi32::<0xe0>(key, high, ranges);
+    let top = _mm512_ternarylogic_epi32::<0xca>(ranges, high, low);
+    let beside = _mm512_or_si512(_mm512_subs_epu16(low, key), _mm512_subs_epu16(key, top));
+    _mm512_testn_epi32_mask(beside, beside)
+}
+
+impl lanes::Lanes for Evex {
+    #[inline(always)]
+    fn gather<const W: usize>(self, mask: &[u32; W], key: &[u32; W]) -> u32 {
+        // SAFETY: the witness that this holds proves AVX-512 F, BW, DQ and VL, and the instructions on bits; so below.
+        unsafe { avx2::gather(mask, key) }
+    }
+
+    #[inline(always)]
+    fn candidates(self, block: &Block, signature: u32) -> u32 {
+        // SAFETY: as above.
+        u32::from(unsafe { candidates(block, signature) }) & ((1 << RULES) - 1)
+    }
+
+    #[inline(always)]
+    fn passing(self, ends: &Ends, ranges: u32, key: u32) -> u32 {
+        // SAFETY: as above.
+        u32::from(unsafe { passing(ends, ranges, key) })
+    }
+
+    #[inline(always)]
+    fn matches<const W: usize>(self, kinds: &[WordKind; W], record: Record<'_, W>, key: &[u32; W]) -> bool {
+        sse42::matches(isa::Avx2::from(self.0).into(), kinds, record, key)
+    }
+}
