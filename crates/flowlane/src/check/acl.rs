@@ -261,9 +261,8 @@ impl<const W: usize> World<W> {
             let config = config.with_engine(engine).with_variant(variant);
             let mut acl = Acl::new(self.layout.clone(), config);
             let mut rules: Vec<Entry<W>> = Vec::new();
-            let mut snapshot = None;
             for step in 0..2 * self.size as u32 + 20 {
-                let said = self.change(&mut acl, &mut rules, &mut snapshot, step);
+                let said = self.change(&mut acl, &mut rules, step);
                 if !self.random.chance(0.2) && step > 3 {
                     continue;
                 }
@@ -282,13 +281,7 @@ impl<const W: usize> World<W> {
         Ok(compared)
     }
 
-    fn change(
-        &mut self,
-        acl: &mut Acl<W>,
-        rules: &mut Vec<Entry<W>>,
-        snapshot: &mut Option<crate::classify::acl::table::Snapshot<W>>,
-        step: u32,
-    ) -> &'static str {
+    fn change(&mut self, acl: &mut Acl<W>, rules: &mut Vec<Entry<W>>, step: u32) -> &'static str {
         let new = self.entry(step);
         let at = self.random.index(rules.len().max(1));
         let room = "a small table has room";
@@ -305,19 +298,9 @@ impl<const W: usize> World<W> {
                 assert!(replaced.expect(room));
                 "replacement"
             }
-            14 => {
+            14 | 15 => {
                 acl.rebuild().expect(room);
-                *snapshot = None;
                 "rebuild"
-            }
-            15..18 if snapshot.is_none() => {
-                *snapshot = Some(acl.snapshot());
-                "snapshot"
-            }
-            18 | 19 if snapshot.is_some() => {
-                let bulk = snapshot.take().expect("is there").build().expect(room);
-                acl.adopt(bulk.into()).expect(room);
-                "adoption"
             }
             _ => {
                 acl.insert(new.rule, new.rank.priority(), new.condition, new.categories).expect(room);

@@ -1,9 +1,8 @@
 //! Tables after rule changes, next to fresh tables of the same rules.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
 
-use flowlane::classify::acl::{Acl, AclConfig, AclEngine, AclReader, Layout, MatchId, RenewedAcl};
+use flowlane::classify::acl::{Acl, AclConfig, AclEngine, Layout, MatchId};
 use flowlane::generate::Locality;
 use flowlane::rule::Priority;
 
@@ -78,8 +77,8 @@ fn tables(set: &Set, engine: AclEngine) -> Vec<(String, Acl<4>)> {
 pub(super) fn after_changes(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
     let sets: Vec<Set> = set::some_sets(context, RULES).collect();
     let about = format!(
-        "Batches of {BATCH}, uniform traffic. A part of the rules has been removed and inserted again in place, and nothing \
-         merged since. `renewed`: by a reader of a table that renews itself, when it has merged a tenth; milliseconds until then:"
+        "Batches of {BATCH}, uniform traffic. A part of the rules has been removed and inserted again in place, without a rebuild \
+         since."
     );
     let mut figure = Figure::new("acl-churn", "Access lists: after changes", about)
         .over("rules", sets.iter().map(|set| set.name.clone()))
@@ -105,7 +104,6 @@ pub(super) fn after_changes(meter: &mut Meter<'_>, context: &Context<'_>) -> Fig
         let contenders = contenders.chain([renewed]).collect();
         add(&mut figure, place, &meter.compare(&what, keys.len() as u64, contenders));
     }
-    figure.gain("tree, renewed", "tree", None);
     for engine in ENGINES {
         for (_, name) in CHANGED {
             figure.gain(&format!("{engine}, {name} changed"), engine.name(), None);

@@ -2,18 +2,19 @@
 
 use std::hint::black_box;
 
-use flowlane::classify::acl::{Acl, AclConfig, AclEngine, BuildError, Layout, MatchId, SharedAcl};
+use flowlane::ClassifierBuilder;
+use flowlane::classify::acl::AclEngine;
 use flowlane::generate::Locality;
 
 use super::set::{self, Set};
-use super::{BATCH, add, keys, packets_per_pass};
+use super::{BATCH, add, packets_per_pass};
 use crate::figure::Figure;
 use crate::measure::{Measured, Meter};
 use crate::topic::{Context, concurrent_writer};
 
 /// Engines, and changes published at once: ten or a thousand publications a second.
 const WRITTEN: [(AclEngine, usize); 3] =
-    [(AclEngine::Tree, 1000), (AclEngine::Dynamic, 100), (AclEngine::Dynamic, 10_000)];
+    [(AclEngine::Tree, 10_000), (AclEngine::Dynamic, 1000), (AclEngine::Dynamic, 10_000)];
 const CHANGES_PER_SECOND: u64 = 100_000;
 const RULES: usize = 100_000;
 
@@ -55,29 +56,27 @@ fn compare(
     engine: AclEngine,
     step: usize,
 ) -> (Vec<Measured>, f64) {
-    let keys = keys(&set.packets(packets_per_pass(context), Locality::Uniform, 0.0));
-    let rules = set.entries.iter().map(|e| (e.rule, e.rank.priority(), e.condition, e.categories));
-    let config = AclConfig::default().with_engine(engine);
-    let acl = Acl::build(Layout::ipv4_five_tuple(), config, rules).expect("1 GiB is enough");
-    let (another, shared) = (SharedAcl::new(acl.clone()), SharedAcl::new(acl));
-    let (mut reader, mut verdicts) = (shared.reader(), [MatchId::NONE; BATCH]);
+    let packets = set.packets(packets_per_pass(context), Locality::Uniform, 0.0);
+    let build = || {
+        let builder = ClassifierBuilder::new().engine(engine.name()).expect("an engine of the library");
+        builder.build(set.rules.iter().cloned()).expect("16 GiB are enough")
+    };
+    let (another, published) = (build(), build());
+    let (mut reader, mut rules) = (published.reader(), [0; BATCH]);
     let look_up = || {
-        for keys in keys.chunks(BATCH) {
-            reader.lookup_batch(black_box(keys), &mut verdicts[..keys.len()]);
-            black_box(&verdicts);
+        for packets in packets.chunks(BATCH) {
+            reader.list().lookup_keys(black_box(packets), &mut rules[..packets.len()]);
+            black_box(&rules);
         }
     };
-    let [change_another, change] = [another, shared].map(|mut shared| {
-        let mut some = set.entries.iter().step_by(10).cycle();
+    let [change_another, change] = [another, published].map(|mut classifier| {
+        let mut some = (0..set.rules.len() as u32).step_by(10).cycle();
         move || {
-            let made: Result<_, BuildError> = shared.transaction(|table| {
-                for entry in some.by_ref().take(step / 2) {
-                    table.remove(entry.rule);
-                    table.insert(entry.rule, entry.rank.priority(), entry.condition, entry.categories)?;
-                }
-                Ok(())
-            });
-            made.expect("they were there a moment ago");
+            for number in some.by_ref().take(step / 2) {
+                let rule = classifier.remove(number).expect("every rule is there between two changes");
+                classifier.insert_numbered([(number, rule)], 1).expect("the rule was there before");
+            }
+            classifier.publish();
         }
     });
     let writer = concurrent_writer::Writer { change, change_another, step, per_second: CHANGES_PER_SECOND };

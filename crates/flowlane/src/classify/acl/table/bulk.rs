@@ -1,15 +1,13 @@
-//! The bulk of the rules in one engine, built from a snapshot and adopted: on one thread, or on two.
+//! Rebuilding: the bulk of the rules in one engine, built at once from the live entries.
 
 use std::sync::Arc;
 
 use super::{ALIKE_MAX, Acl, AclConfig, AclEngine, Plan, State};
 use crate::classify::acl::engine::ImmutableEngine;
 use crate::classify::acl::{Brute, BuildError, Dynamic, Engine, Entry, Tree, TreeConfig, WordKind};
-use crate::rule::RuleId;
 
-/// The rules of a table at some time, to be built on any thread while the table goes on.
-#[derive(Clone, Debug)]
-pub struct Snapshot<const W: usize> {
+/// The live rules of a table and how to build an engine of them.
+struct Rebuild<const W: usize> {
     kinds: [WordKind; W],
     config: AclConfig,
     /// Whether the dynamic engine may have all rules instead.
@@ -21,22 +19,19 @@ pub struct Snapshot<const W: usize> {
     plans: bool,
 }
 
-/// What was built of a [`Snapshot`].
-pub struct Bulk<const W: usize> {
+/// The result of a [`Rebuild`].
+pub(super) struct Bulk<const W: usize> {
     /// None where all rules are for the dynamic engine.
     engine: Option<Box<dyn ImmutableEngine<W>>>,
-    slots: Vec<u32>,
-    chosen: AclEngine,
-    /// The overlay's plan, a table without rules: for all of the snapshot's, where the dynamic engine has them; else for
-    /// rules like them. None: the old one will do.
+    /// The overlay's plan, a table without rules: for all rules, where the dynamic engine has them; else for
+    /// rules like them. None where the overlay keeps its plan.
     plan: Option<Dynamic<W>>,
-    /// How many rules the snapshot had.
-    rules: usize,
 }
 
 impl<const W: usize> std::fmt::Debug for Bulk<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} rules in {}", self.slots.len(), self.chosen)
+        let engine = self.engine.as_ref();
+        write!(f, "{} rules in {}", engine.map_or(0, |e| e.len()), engine.map_or("dynamic", |e| e.name()))
     }
 }
 
@@ -46,14 +41,14 @@ impl<const W: usize> Bulk<W> {
     }
 }
 
-impl<const W: usize> Snapshot<W> {
-    /// Builds the engine. Takes as long as it takes; nobody waits for it meanwhile.
+impl<const W: usize> Rebuild<W> {
+    /// Builds the engine.
     ///
     /// # Errors
     /// Where the budget is too small for the engine, and it was named; `auto` takes the dynamic engine then, and where no
     /// tree suits the rules.
     #[inline(never)]
-    pub fn build(self) -> Result<Bulk<W>, BuildError> {
+    fn build(self) -> Result<Bulk<W>, BuildError> {
         let engine: Option<Box<dyn ImmutableEngine<W>>> = match self.engine {
             AclEngine::Brute => {
                 Brute::<W>::fits(self.entries.len(), self.memory_max)?;
@@ -78,11 +73,6 @@ impl<const W: usize> Snapshot<W> {
                 }
             }
         };
-        let chosen = match self.engine {
-            AclEngine::Auto => AclEngine::Tree,
-            named => named,
-        };
-        let chosen = if engine.is_some() { chosen } else { AclEngine::Dynamic };
         let plan = match engine {
             None => Some(self.config.dynamic_for(&self.kinds, &self.entries)?),
             Some(_) if self.plans => {
@@ -92,8 +82,7 @@ impl<const W: usize> Snapshot<W> {
             }
             Some(_) => None,
         };
-        let slots = engine.iter().flat_map(|_| self.entries.iter().map(|e| e.rule.0)).collect();
-        Ok(Bulk { engine, slots, chosen, plan, rules: self.entries.len() })
+        Ok(Bulk { engine, plan })
     }
 }
 
@@ -109,9 +98,9 @@ impl<const W: usize> Acl<W> {
         }
     }
 
-    fn snapshot_for(&self, engine: AclEngine) -> Snapshot<W> {
+    fn rebuild_for(&self, engine: AclEngine) -> Rebuild<W> {
         let entries = self.named(&[State::Bulk, State::Overlay]);
-        Snapshot {
+        Rebuild {
             kinds: *self.layout.kinds(),
             config: self.config,
             may_be_dynamic: self.config.engine == AclEngine::Auto,
@@ -122,108 +111,69 @@ impl<const W: usize> Acl<W> {
         }
     }
 
-    /// The rules as they are, to be built elsewhere and then [adopted](Self::adopt). Until that, or
-    /// [`rebuild`](Self::rebuild), slots of removed rules are not used again: memory grows a little.
-    #[inline(never)]
-    pub fn snapshot(&mut self) -> Snapshot<W> {
-        self.freeze();
-        self.snapshot_for(self.engine_now())
-    }
-
-    /// A snapshot has been taken, of this table or of its copy in [`shared`](super::super::shared).
-    pub(in crate::classify::acl) fn freeze(&mut self) {
-        self.frozen = true;
-    }
-
-    /// Nothing will be adopted of the last snapshot: slots of removed rules are used again.
-    pub(in crate::classify::acl) fn abandon(&mut self) {
-        self.frozen = false;
-        let free = |slot: &u32| self.states[*slot as usize] == State::Free;
-        self.free = (0..self.states.len() as u32).rev().filter(free).collect();
-    }
-
     /// Merges what has changed into the bulk.
     ///
     /// # Errors
     /// Where the budget is too small; the table is as before.
     #[inline(never)]
     pub fn rebuild(&mut self) -> Result<(), BuildError> {
-        let bulk = self.snapshot_for(self.engine_now()).build()?;
-        self.adopt(Arc::new(bulk))
+        let bulk = self.rebuild_for(self.engine_now()).build()?;
+        self.adopt(bulk)
     }
 
-    /// Takes over what was built of the last [`snapshot`](Self::snapshot) of this table (or of one that has had the
-    /// same changes). What has changed since is made up for by the overlay.
-    ///
-    /// # Errors
-    /// Where the budget is too small; the table is as before.
-    #[inline(never)]
-    pub fn adopt(&mut self, bulk: Arc<Bulk<W>>) -> Result<(), BuildError> {
-        let mut states: Vec<State> = self
-            .states
-            .iter()
-            .map(|state| match state {
-                State::Bulk | State::Overlay => State::Overlay,
-                State::Free | State::Tombstone => State::Free,
-            })
-            .collect();
-        let mut dead = vec![0u32; states.len().div_ceil(32)];
-        let mut tombstone_count = 0;
-        for slot in &bulk.slots {
-            let state = &mut states[*slot as usize];
-            *state = if *state == State::Overlay { State::Bulk } else { State::Tombstone };
-            if *state == State::Tombstone {
-                dead[*slot as usize / 32] |= 1 << (slot % 32);
-                tombstone_count += 1;
-            }
-        }
-        let newer = states.iter().enumerate().filter(|(_, state)| **state == State::Overlay);
-        let newer: Vec<_> =
-            newer.map(|(slot, _)| Entry { rule: RuleId(slot as u32), ..self.slots[slot] }).collect();
-        let free: Vec<u32> =
-            (0..states.len() as u32).rev().filter(|slot| states[*slot as usize] == State::Free).collect();
-        // An empty overlay takes a few hundred bytes, which nobody is refused for.
-        let taken = self.own_bytes() + bulk.engine.as_ref().map_or(0, |engine| engine.table_bytes());
-        let room = if newer.is_empty() { usize::MAX } else { self.config.memory_max.saturating_sub(taken) };
+    /// Replaces the engines with those that were built of the rules as they are.
+    fn adopt(&mut self, bulk: Bulk<W>) -> Result<(), BuildError> {
+        let state = if bulk.engine.is_some() { State::Bulk } else { State::Overlay };
+        let entries = match state {
+            State::Overlay => self.named(&[State::Bulk, State::Overlay]),
+            _ => Vec::new(),
+        };
+        // An empty overlay takes a few hundred bytes, for which no table is refused.
+        let room = match &entries[..] {
+            [] => usize::MAX,
+            _ => self.config.memory_max.saturating_sub(self.own_bytes()),
+        };
         let (overlay, plan) = match &bulk.plan {
             Some(planned) => {
-                let since =
-                    if bulk.engine.is_some() { newer.len() } else { newer.len().abs_diff(bulk.rules) };
-                let plan = Plan { rules: bulk.rules, since, is_for_all: bulk.engine.is_some() };
-                (planned.by_the_same_plan(&newer, room)?, plan)
+                let plan = Plan { rules: self.len(), since: 0, is_for_all: bulk.engine.is_some() };
+                (planned.by_the_same_plan(&entries, room)?, plan)
             }
-            None if self.plan.is_for_all => (self.overlay.by_the_same_plan(&newer, room)?, self.plan),
-            None => {
-                let plan = Plan { rules: newer.len(), ..Plan::default() };
-                (self.config.dynamic(self.layout.kinds(), &newer, room)?, plan)
-            }
+            None if self.plan.is_for_all => (self.overlay.by_the_same_plan(&entries, room)?, self.plan),
+            None => (self.config.dynamic(self.layout.kinds(), &entries, room)?, Plan::default()),
         };
         (self.overlay, self.plan) = (overlay.without_memory_limit(), plan);
-        self.free = free;
-        (self.states, self.tombstones, self.tombstone_count) = (states, dead, tombstone_count);
-        self.bulk = bulk.engine.is_some().then_some(bulk);
+        for live in &mut self.states {
+            *live = match live {
+                State::Bulk | State::Overlay => state,
+                State::Free | State::Tombstone => State::Free,
+            };
+        }
+        let free = |slot: &u32| self.states[*slot as usize] == State::Free;
+        self.free = (0..self.states.len() as u32).rev().filter(free).collect();
+        self.tombstones = vec![0; self.states.len().div_ceil(32)];
+        self.tombstone_count = 0;
+        self.bulk = bulk.engine.is_some().then(|| Arc::new(bulk));
         self.set_overlay_cutoffs();
-        self.frozen = false;
         self.update_small_overlay();
         Ok(())
     }
 
     /// Rebuilds with this engine, and again with it as long as the rules are about as many.
     pub(in crate::classify::acl) fn rebuild_with(&mut self, engine: AclEngine) -> Result<(), BuildError> {
-        let bulk = self.snapshot_for(engine).build()?;
-        self.adopt(Arc::new(bulk))?;
+        let bulk = self.rebuild_for(engine).build()?;
+        self.adopt(bulk)?;
         self.chosen = Some(engine);
         Ok(())
     }
 
     /// One engine with all rules, for a contest.
     pub(super) fn candidate(&self, engine: AclEngine) -> Result<Box<dyn Engine<W>>, BuildError> {
-        let snapshot = self.snapshot_for(engine);
+        let rebuild = self.rebuild_for(engine);
         if engine == AclEngine::Dynamic {
-            let dynamic = self.config.dynamic(&snapshot.kinds, &snapshot.entries, snapshot.memory_max)?;
+            let dynamic = self.config.dynamic(&rebuild.kinds, &rebuild.entries, rebuild.memory_max)?;
             return Ok(Box::new(dynamic));
         }
-        let bulk = Snapshot { may_be_dynamic: false, ..snapshot }.build()?;
+        let bulk = Rebuild { may_be_dynamic: false, ..rebuild }.build()?;
         Ok(bulk.engine.expect("is no dynamic engine"))
     }
 }

@@ -9,7 +9,7 @@ mod tests;
 mod work;
 
 pub use auto::{AclCandidate, AclContest};
-pub use bulk::{Bulk, Snapshot};
+use bulk::Bulk;
 pub use config::{AclConfig, AclEngine};
 
 use std::collections::HashMap;
@@ -88,9 +88,6 @@ pub struct Acl<const W: usize> {
     overlay_cutoffs: Vec<Cutoff>,
     /// What the last contest chose.
     chosen: Option<AclEngine>,
-    /// Slots below this number may be in a snapshot that is being built: they are not used again before that is
-    /// adopted.
-    frozen: bool,
     /// Whoever owns the table has another built instead: no change takes long.
     merged_aside: bool,
 }
@@ -119,7 +116,6 @@ impl<const W: usize> Acl<W> {
             plan: Plan::default(),
             overlay_cutoffs: Vec::new(),
             chosen: None,
-            frozen: false,
             merged_aside: false,
         }
     }
@@ -312,12 +308,6 @@ impl<const W: usize> Acl<W> {
         self.plan = Plan { rules: self.len(), since: 0, is_for_all: false };
     }
 
-    /// Whether lookups would be faster after a [`rebuild`](Self::rebuild): rules have come or gone since, or rules of another
-    /// kind have taken the place of those that there were.
-    pub(super) fn needs_rebuild(&self) -> bool {
-        self.changes() > 0 || self.bulk.is_none() && self.plan.is_old()
-    }
-
     /// Gives an entry a slot.
     fn fill_slot(&mut self, entry: Entry<W>, state: State) {
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -342,9 +332,7 @@ impl<const W: usize> Acl<W> {
         } else {
             self.overlay.remove(RuleId(slot));
             self.states[slot as usize] = State::Free;
-            if !self.frozen {
-                self.free.push(slot);
-            }
+            self.free.push(slot);
         }
     }
 
@@ -359,7 +347,7 @@ impl<const W: usize> Acl<W> {
     /// engine was named.
     fn follow(&mut self) {
         self.update_small_overlay();
-        let small = self.len() <= self.config.brute_rules_max() && !self.frozen;
+        let small = self.len() <= self.config.brute_rules_max();
         let brute = match self.config.engine {
             AclEngine::Brute => true,
             AclEngine::Auto => self.chosen.is_none_or(|chosen| chosen == AclEngine::Brute),

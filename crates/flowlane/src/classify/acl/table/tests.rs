@@ -257,20 +257,6 @@ fn overlapping_rules_stay_within_the_budget_or_are_refused_by_name() {
 }
 
 #[test]
-fn a_change_during_the_building_is_not_lost() {
-    let (mut acl, entries, keys) = filled(AclConfig::default().with_engine(AclEngine::Tree), 200);
-    (0..50).for_each(|rule| assert!(acl.remove(RuleId(rule))));
-    let snapshot = acl.snapshot();
-    (50..100).for_each(|rule| assert!(acl.remove(RuleId(rule))));
-    for entry in &entries[..60] {
-        acl.insert(entry.rule, entry.rank.priority(), entry.condition, CATEGORY).unwrap();
-    }
-    acl.adopt(snapshot.build().unwrap().into()).unwrap();
-    assert_eq!((acl.len(), acl.changes()), (160, 60 + 50));
-    agrees(&acl, &keys);
-}
-
-#[test]
 fn removed_rules_win_nowhere_in_any_variant() {
     for variant in Variant::ALL.into_iter().filter(|v| v.available()) {
         for engine in [AclEngine::Tree, AclEngine::Brute] {
