@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 use std::path::Path;
+use std::sync::Arc;
 
-use flowlane::classify::acl::{AclConfig, AclEngine};
+use flowlane::classify::acl::{AclConfig, AclEngine, HasMatch};
 use flowlane::classify::auto::{self, LINEAR_RULES_MAX, TUPLE_RULES_MAX};
 use flowlane::classify::{AclSearch, Hit, InsertError, LinearSearch, RuleEngine, TupleSearch};
 use flowlane::isa::Variant;
@@ -82,6 +83,7 @@ impl Engine {
         for (category, list) in lists.iter().enumerate() {
             let own = table_rules(&list.rules, options, &list.path)?;
             rules.extend(own.into_iter().map(|(rule, priority, matches)| {
+                let matches: Arc<dyn HasMatch> = Arc::new(matches.clone());
                 (RuleId(list.first + rule.0), priority, matches, 1 << category)
             }));
         }

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use super::reader::{Published, Reader};
 use super::snapshot::{ClassifierSnapshot, NONE};
 use super::{Error, Rule};
-use crate::classify::acl::{AclConfig, AclEngine, BuildError, CATEGORIES_MAX};
+use crate::classify::acl::{AclConfig, AclEngine, BuildError, CATEGORIES_MAX, HasMatch};
 use crate::classify::{AclSearch, InsertError, RuleEngine as _};
 use crate::rule::RuleId;
 
@@ -135,14 +135,14 @@ impl ClassifierBuilder {
         let mut own = BTreeMap::new();
         for (number, rule, categories) in rules {
             number_is_usable(number, categories)?;
-            if own.insert(number, (rule, categories)).is_some() {
+            if own.insert(number, (Arc::new(rule), categories)).is_some() {
                 return Err(Error::input(format!("there are two rules of the number {number}")));
             }
         }
         // In the order of their numbers: that of equals, also when one is replaced.
-        let entries = own
-            .iter()
-            .map(|(number, (rule, categories))| (RuleId(*number), rule.priority, &rule.matches, *categories));
+        let entries = own.iter().map(|(number, (rule, categories))| {
+            (RuleId(*number), rule.priority, Arc::clone(rule) as Arc<dyn HasMatch>, *categories)
+        });
         let search = AclSearch::build_with_categories(self.0, entries);
         let search = search.map_err(|refused| refused_rules(&refused.into()))?;
         let next = own.last_key_value().map_or(0, |(number, _)| number + 1);
@@ -206,7 +206,7 @@ fn number_is_usable(number: u32, categories: u16) -> Result<(), Error> {
 #[derive(Debug)]
 pub struct Classifier {
     list: ClassifierSnapshot,
-    rules: BTreeMap<u32, Rule>,
+    rules: BTreeMap<u32, Arc<Rule>>,
     next: u32,
     published: OnceLock<Arc<Published>>,
 }
@@ -264,10 +264,11 @@ impl Classifier {
         let mut done = Vec::new();
         let next = self.next;
         for (number, rule) in rules {
+            let rule = Arc::new(rule);
             let inserted = number_is_usable(number, categories).and_then(|()| {
                 self.list.change(|search| {
                     search
-                        .insert_with_categories(RuleId(number), rule.priority, &rule.matches, categories)
+                        .insert_with_categories(RuleId(number), rule.priority, rule.clone(), categories)
                         .map_err(|refused| refused_rules(&refused))
                 })
             });
@@ -288,16 +289,17 @@ impl Classifier {
     pub fn remove(&mut self, number: u32) -> Option<Rule> {
         let rule = self.rules.remove(&number)?;
         self.list.change(|search| search.remove(RuleId(number)));
-        Some(rule)
+        Some(Arc::unwrap_or_clone(rule))
     }
 
     /// Gives a number another rule, in the same categories, and its place among rules of equal priority; the rule that it had.
     /// Where there is none of this number nothing happens, and none is given.
     pub fn replace(&mut self, number: u32, rule: Rule) -> Option<Rule> {
         let own = self.rules.get_mut(&number)?;
-        self.list.change(|search| search.replace(RuleId(number), rule.priority, &rule.matches));
+        let rule = Arc::new(rule);
+        self.list.change(|search| search.replace_with(RuleId(number), rule.priority, rule.clone()));
         self.list.look_at(&rule.matches);
-        Some(std::mem::replace(own, rule))
+        Some(Arc::unwrap_or_clone(std::mem::replace(own, rule)))
     }
 
     /// The number that the next rule gets.
@@ -312,12 +314,12 @@ impl Classifier {
 
     /// The rule of a number.
     pub fn rule(&self, number: u32) -> Option<&Rule> {
-        self.rules.get(&number)
+        self.rules.get(&number).map(|rule| &**rule)
     }
 
     /// All rules with their numbers, ascending.
     pub fn rules(&self) -> impl ExactSizeIterator<Item = (u32, &Rule)> {
-        self.rules.iter().map(|(number, rule)| (*number, rule))
+        self.rules.iter().map(|(number, rule)| (*number, &**rule))
     }
 
     /// The list as it is, to be kept: it costs nothing until the next change, which copies it.

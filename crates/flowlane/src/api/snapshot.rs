@@ -3,14 +3,11 @@
 use std::sync::Arc;
 
 use super::{Field, FlowColumns, FlowKey, FlowMask, Match};
-use crate::classify::acl::{CATEGORIES_MAX, looks_at};
-use crate::classify::{AclSearch, Hit, RuleEngine as _};
+use crate::classify::acl::looks_at;
+use crate::classify::{AclSearch, RuleEngine as _};
 
 /// The number that stands for no rule, and for no next hop.
 pub const NONE: u32 = u32::MAX;
-
-/// Keys that are looked up at a time: what the tree's widest kernel has on its way at once.
-const CHUNK: usize = 128;
 
 /// Rules as they are at one time, to be looked up in from any number of threads. No lookup of many packets allocates, waits or
 /// starts a thread.
@@ -96,11 +93,7 @@ impl ClassifierSnapshot {
     /// Where there are not as many `rules` as `keys`.
     pub fn lookup_keys(&self, keys: &[FlowKey], rules: &mut [u32]) {
         assert_eq!(keys.len(), rules.len(), "a rule for each packet");
-        let mut hits = [None; CHUNK];
-        for (keys, rules) in keys.chunks(CHUNK).zip(rules.chunks_mut(CHUNK)) {
-            self.list.search.lookup_batch(keys, &mut hits[..keys.len()]);
-            write_numbers(&hits, rules);
-        }
+        self.list.search.lookup_numbers(keys, 1, rules);
     }
 
     /// The same of packets whose fields are columns: without keys, and so faster where packets are columns anyway.
@@ -116,16 +109,9 @@ impl ClassifierSnapshot {
     /// [`build_categories`](super::ClassifierBuilder::build_categories); other lookups answer for category 0.
     ///
     /// # Panics
-    /// Where `categories` is 0 or above [`CATEGORIES_MAX`], or `rules` is not `keys.len() * categories` long.
+    /// Where `categories` is 0 or above [`CATEGORIES_MAX`](super::CATEGORIES_MAX), or `rules` is not `keys.len() * categories` long.
     pub fn lookup_categories(&self, keys: &[FlowKey], categories: usize, rules: &mut [u32]) {
-        assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
-        assert_eq!(keys.len() * categories, rules.len(), "a rule for each packet and category");
-        let mut hits = [None; CHUNK];
-        let chunk = CHUNK / categories;
-        for (keys, rules) in keys.chunks(chunk).zip(rules.chunks_mut(chunk * categories)) {
-            self.list.search.lookup_categories(keys, categories, &mut hits[..rules.len()]);
-            write_numbers(&hits, rules);
-        }
+        self.list.search.lookup_numbers(keys, categories, rules);
     }
 
     /// The same of packets whose fields are columns.
@@ -200,11 +186,5 @@ impl ClassifierSnapshot {
     /// Bytes of rules and engine.
     pub fn table_bytes(&self) -> usize {
         self.list.search.table_bytes()
-    }
-}
-
-fn write_numbers(hits: &[Option<Hit>], rules: &mut [u32]) {
-    for (rule, hit) in rules.iter_mut().zip(hits) {
-        *rule = hit.map_or(NONE, |hit| hit.rule.0);
     }
 }

@@ -303,7 +303,7 @@ fn widened(words: &[u32; W]) -> [u32; WIDE] {
 fn on_cores(list: &Acl<WIDE>, keys: &[[u32; WIDE]], hits: &mut [Option<Hit>], cores: usize, batch: usize) {
     let look_up = |keys: &[[u32; WIDE]], hits: &mut [Option<Hit>]| {
         for (keys, hits) in keys.chunks(batch).zip(hits.chunks_mut(batch)) {
-            list.lookup_hits(keys, hits);
+            list.lookup_hits(keys, 1, hits);
         }
     };
     let share = keys.len().div_ceil(cores).max(1);

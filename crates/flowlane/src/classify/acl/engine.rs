@@ -18,6 +18,12 @@ impl MatchId {
         Self(rule.0)
     }
 
+    /// Returns the number of the rule that won, or [`u32::MAX`].
+    #[inline(always)]
+    pub(super) const fn number(self) -> u32 {
+        self.0
+    }
+
     /// The rule that won.
     #[inline(always)]
     pub fn rule(self) -> Option<RuleId> {

@@ -98,6 +98,12 @@ impl RankKey {
         Self(u64::from(priority.0) << 32 | self.0 & u64::from(u32::MAX))
     }
 
+    /// Returns the sequence number that the rank was made from.
+    #[inline]
+    pub(super) fn sequence(self) -> u32 {
+        !(self.0 as u32)
+    }
+
     /// The priority that it was made from.
     #[inline]
     pub fn priority(self) -> Priority {

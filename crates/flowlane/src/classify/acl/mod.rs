@@ -1,10 +1,4 @@
-//! Access lists: many rules over any fields, looked up in batches.
-//!
-//! A caller declares its fields ([`Layout`]) and gives each rule as an [`Entry`]: a [`Condition`] on a key of `W`
-//! words, a [`RankKey`] that orders it, the categories that it counts in, and its handle. An [`Engine`] finds the
-//! best entry for each key of a batch; every engine, in every variant, must agree with [`best`], the definition.
-//!
-//! What is long and generic over the width is `#[inline(never)]`: compiled here once, and shared by the crates above.
+#![doc = include_str!("README.md")]
 
 pub mod brute;
 pub mod dynamic;
@@ -28,6 +22,16 @@ pub use engine::{BuildError, Engine, Explanation, MatchId};
 pub use entry::{CATEGORIES_MAX, Condition, Entry, RankKey, best};
 pub use layout::{FieldKind, FieldSpec, Layout, LayoutError, Value, ValueError, WordKind};
 pub(crate) use search::looks_at;
-pub use search::{AclSearch, FlowExplanation, FlowShape};
+pub use search::{AclSearch, FlowExplanation, FlowShape, HasMatch};
 pub use table::{Acl, AclConfig, AclEngine};
 pub use tree::{Tree, TreeConfig};
+
+/// Keys that the layers above the engines pass on at a time: as many as the widest tree kernel has under way at once.
+const BATCH: usize = 128;
+
+/// Returns the number of keys whose results fill a batch.
+#[inline(always)]
+const fn keys_per_batch(categories: usize) -> usize {
+    // A burst of 32 would notice the division.
+    if categories == 1 { BATCH } else { BATCH / categories }
+}

@@ -1,14 +1,11 @@
 //! Packets as columns: words of the engine's key without a flow key between.
 
 use super::table::Projected;
-use crate::classify::acl::MatchId;
+use crate::classify::acl::{BATCH, MatchId, keys_per_batch};
 use crate::packet::columns::FlowColumns;
 use crate::rule::matching::MaskedWord;
 
-/// Packets whose keys are made at a time: what the tree's widest kernel has on its way at once.
-const CHUNK: usize = 128;
-
-/// For each packet and category the handle of the best rule, or [`u32::MAX`].
+/// Finds the rule number of the best rule for each packet and category, or [`u32::MAX`].
 pub(super) fn lookup<const W: usize>(
     table: &Projected<W>,
     packets: &FlowColumns<'_>,
@@ -28,12 +25,11 @@ pub(super) fn lookup<const W: usize>(
     }
     let sources = table.acl.layout().sources().expect("a layout over flow keys");
     let own = table.shape.words.len();
-    let mut columns = [[0u32; CHUNK]; W];
-    let mut keys = [[0u32; W]; CHUNK];
-    let mut word = [0u32; CHUNK];
-    let mut verdicts = [MatchId::NONE; CHUNK];
-    // Divisions are left out that a burst of 32 would notice.
-    let chunk = if categories == 1 { CHUNK } else { CHUNK / categories };
+    let mut columns = [[0u32; BATCH]; W];
+    let mut keys = [[0u32; W]; BATCH];
+    let mut word = [0u32; BATCH];
+    let mut verdicts = [MatchId::NONE; BATCH];
+    let chunk = keys_per_batch(categories);
     let mut first = 0;
     while first < packets.len() {
         let rows = first..(first + chunk).min(packets.len());
@@ -47,14 +43,9 @@ pub(super) fn lookup<const W: usize>(
             *key = std::array::from_fn(|w| columns[if w < own { w } else { 0 }][row]);
         }
         let verdicts = &mut verdicts[..count * categories];
-        match categories {
-            1 => table.acl.lookup_batch(&keys[..count], verdicts),
-            _ => table.acl.lookup_categories(&keys[..count], categories, verdicts),
-        }
+        table.acl.lookup_ids(&keys[..count], categories, verdicts);
         let found = &mut rules[rows.start * categories..rows.end * categories];
-        for (rule, verdict) in found.iter_mut().zip(&*verdicts) {
-            *rule = verdict.rule().map_or(u32::MAX, |rule| rule.0);
-        }
+        found.iter_mut().zip(&*verdicts).for_each(|(rule, id)| *rule = id.number());
         for gate in table.shape.gates.iter().filter(|gate| differ && alike(gate).is_none()) {
             packets.word(gate.word.into(), rows.clone(), &mut word[..count]);
             for (rules, word) in found.chunks_exact_mut(categories).zip(&word) {

@@ -1,10 +1,10 @@
-//! Access lists as [`RuleEngine`]s: any set of [`Match`]es over flow keys.
+//! Access lists over flow keys: any set of [`Match`]es.
 //!
 //! The words of the flow key at which any rule looks become the engine's key, of 4, 10, 16 or 64 words. A word of
 //! which all rules ask the same (that the packet is IPv4, say) is no part of the key: it is compared once a packet,
 //! before, so that a list of IPv4 5-tuples has a key of four words. A rule that looks at another word, or does not ask
-//! what all others do, makes the table anew. Ports under a mask that is no prefix, which is no range either, have a
-//! word of their own.
+//! what all others do, rebuilds the table in another shape. Ports under a mask that is no prefix, which is no range either,
+//! have a word of their own.
 //!
 //! Rules that come after the table was built go to the overlay ([`table`](super::table)); as soon as there are as many
 //! as are in the bulk, they are merged, so that inserting rules one by one costs a constant number of builds a rule.
@@ -13,11 +13,10 @@ mod columns;
 mod shape;
 mod table;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use self::shape::FlowShape;
-use self::table::FlowTable;
+use self::table::{FlowRule, FlowTable};
 use super::table::AclContest;
 use super::{AclConfig, AclEngine, BuildError, CATEGORIES_MAX};
 use crate::classify::{Hit, InsertError, ReplicatedEngine, RuleEngine};
@@ -29,11 +28,26 @@ use crate::packet::parse::ether_type::{ARP, RARP};
 use crate::packet::{Field, FlowKey, FlowMask};
 use crate::rule::{Match, Priority, RuleId};
 
-/// The category of rules of which nothing is said: the one that is looked up where nothing is said either.
+/// The categories of rules that are given without any: category 0, which plain lookups answer for.
 const PLAIN: u16 = 1;
 
-/// So many changes are no reason to build a table anew: a tree of twice as many rules takes 0.1 ms.
-const CHANGES_MIN: usize = 16;
+/// Something that has a match: a [`Match`] itself, or a rule with actions. Every copy of a table shares it.
+pub trait HasMatch: Send + Sync {
+    /// The match.
+    fn matches(&self) -> &Match;
+}
+
+impl HasMatch for Match {
+    fn matches(&self) -> &Match {
+        self
+    }
+}
+
+impl HasMatch for crate::rule::Rule {
+    fn matches(&self) -> &Match {
+        &self.matches
+    }
+}
 
 /// The bits that a match looks at.
 pub(crate) fn looks_at(matches: &Match) -> FlowMask {
@@ -42,20 +56,6 @@ pub(crate) fn looks_at(matches: &Match) -> FlowMask {
     ranges.iter().filter(|(_, range)| range.is_some()).for_each(|(field, _)| looked_at.add_field(*field));
     looked_at
 }
-
-/// A rule as it was given.
-#[derive(Clone, Debug)]
-struct Rule {
-    priority: Priority,
-    /// Its place among its equals.
-    sequence: u64,
-    /// Copies of the table share it.
-    matches: Arc<Match>,
-    /// In which it counts, one bit each.
-    categories: u16,
-}
-
-type Rules = HashMap<RuleId, Rule>;
 
 /// How the answer for a flow key came about.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -96,33 +96,18 @@ pub struct FlowExplanation {
 #[derive(Clone, Debug)]
 pub struct AclSearch {
     config: AclConfig,
-    rules: Rules,
-    sequence: u64,
+    /// All else: the rules and their engine, for keys of the width that the rules need.
     table: Box<dyn FlowTable>,
-    /// Whoever owns it has it built anew.
-    merged_aside: bool,
-}
-
-impl Clone for Box<dyn FlowTable> {
-    fn clone(&self) -> Self {
-        self.clone_box()
-    }
 }
 
 impl AclSearch {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(config: AclConfig) -> Self {
-        let table = table::table(FlowShape::default(), config, &Rules::new());
-        Self {
-            config,
-            rules: Rules::new(),
-            sequence: 0,
-            table: table.expect("no rules need no memory"),
-            merged_aside: false,
-        }
+        let table = table::table(config, Vec::new());
+        Self { config, table: table.expect("no rules need no memory") }
     }
 
-    /// A table of these rules, built at once; of equal priority the earlier wins.
+    /// Builds a table of rules; of equal priority the earlier wins.
     ///
     /// # Errors
     /// Where there are too many, two have the same handle, or the budget is too small.
@@ -130,31 +115,36 @@ impl AclSearch {
         config: AclConfig,
         rules: impl IntoIterator<Item = (RuleId, Priority, &'a Match)>,
     ) -> Result<Self, BuildError> {
-        let mut out = Self::new(config);
-        let rules = rules.into_iter().map(|(id, priority, matches)| (id, priority, matches, PLAIN));
-        out.fill(rules)?;
-        Ok(out)
+        let rules = rules.into_iter().map(|(id, priority, matches)| FlowRule {
+            id,
+            priority,
+            matches: Arc::new(matches.clone()),
+            categories: PLAIN,
+        });
+        Ok(Self { config, table: table::table(config, rules.collect())? })
     }
 
-    /// The same of rules that count in some of up to [`CATEGORIES_MAX`](super::CATEGORIES_MAX) categories, a bit each: lists
-    /// that are asked in one pass.
+    /// Builds a table of rules that count in some of up to [`CATEGORIES_MAX`](super::CATEGORIES_MAX) categories, a bit each:
+    /// several lists that one pass resolves.
     ///
     /// ```
+    /// use std::sync::Arc;
+    ///
     /// use flowlane::classify::AclSearch;
     /// use flowlane::classify::acl::AclConfig;
     /// use flowlane::packet::Field;
     /// use flowlane::rule::{Match, Priority, RuleId};
     ///
-    /// // Whether a packet may pass is asked in category 0, how urgent it is in category 1.
+    /// // Category 0 decides whether a packet may pass, category 1 how urgent it is.
     /// let (mut ssh, mut voice) = (Match::any(), Match::any());
     /// ssh.set(Field::TpDst, 22);
     /// voice.set_range(Field::TpDst, 16_384, 32_767);
-    /// let any = Match::any();
     /// let rules = [
-    ///     (RuleId(0), Priority(2), &ssh, 0b01),
-    ///     (RuleId(1), Priority(1), &any, 0b11),
-    ///     (RuleId(2), Priority(2), &voice, 0b10),
+    ///     (RuleId(0), Priority(2), ssh, 0b01),
+    ///     (RuleId(1), Priority(1), Match::any(), 0b11),
+    ///     (RuleId(2), Priority(2), voice, 0b10),
     /// ];
+    /// let rules = rules.map(|(id, priority, matches, bits)| (id, priority, Arc::new(matches) as _, bits));
     /// let table = AclSearch::build_with_categories(AclConfig::default(), rules)?;
     /// let mut key = Match::any().key();
     /// key.set(Field::TpDst, 20_000);
@@ -166,73 +156,85 @@ impl AclSearch {
     ///
     /// # Errors
     /// As [`build`](Self::build).
-    pub fn build_with_categories<'a>(
+    pub fn build_with_categories(
         config: AclConfig,
-        rules: impl IntoIterator<Item = (RuleId, Priority, &'a Match, u16)>,
+        rules: impl IntoIterator<Item = (RuleId, Priority, Arc<dyn HasMatch>, u16)>,
     ) -> Result<Self, BuildError> {
-        let mut out = Self::new(config);
-        out.fill(rules)?;
-        Ok(out)
+        let rules = rules.into_iter().map(|(id, priority, matches, categories)| FlowRule {
+            id,
+            priority,
+            matches,
+            categories,
+        });
+        Ok(Self { config, table: table::table(config, rules.collect())? })
     }
 
-    fn fill<'a>(
-        &mut self,
-        rules: impl IntoIterator<Item = (RuleId, Priority, &'a Match, u16)>,
-    ) -> Result<(), BuildError> {
-        for (id, priority, matches, categories) in rules {
-            let matches = Arc::new(matches.clone());
-            let rule = Rule { priority, sequence: self.sequence, matches, categories };
-            self.sequence += 1;
-            if self.rules.insert(id, rule).is_some() {
-                return Err(BuildError::Duplicate(id));
-            }
-        }
-        self.make_anew(None)
-    }
-
-    /// As [`insert`](RuleEngine::insert) of a rule that counts in these categories.
+    /// Adds a rule that counts in these categories behind all others of its priority.
     ///
     /// # Errors
-    /// As there.
+    /// Where `id` is in use or the table is full; the table is as before.
     pub fn insert_with_categories(
         &mut self,
         id: RuleId,
         priority: Priority,
-        matches: &Match,
+        matches: Arc<dyn HasMatch>,
         categories: u16,
     ) -> Result<(), InsertError> {
-        if self.rules.contains_key(&id) {
+        if self.table.priority(id).is_some() {
             return Err(InsertError::Duplicate(id));
         }
-        if self.rules.len() >= self.config.rules_max {
+        if self.len() >= self.config.rules_max {
             return Err(InsertError::Full { rules_max: self.config.rules_max });
         }
-        let matches = Arc::new(matches.clone());
-        let rule = Rule { priority, sequence: self.sequence, matches, categories };
-        if !self.rules.is_empty() && self.table.suits(&rule.matches) {
-            self.table.insert(id, priority, &rule.matches, categories)?;
-            self.rules.insert(id, rule);
-            self.follow();
-        } else {
-            self.make_anew(Some((id, rule)))?;
+        let rule = FlowRule { id, priority, matches, categories };
+        if !self.is_empty() && self.table.suits(rule.matches.matches()) {
+            return Ok(self.table.insert(rule)?);
         }
-        self.sequence += 1;
-        Ok(())
+        let mut rules = self.table.rules();
+        rules.push(rule);
+        Ok(self.reshape(self.config, rules)?)
     }
 
-    /// The best rule of each category, in one pass: `hits[key * categories + category]`.
+    /// Gives a rule another match and priority, as [`RuleEngine::replace`] does. Returns whether the rule was there.
+    pub fn replace_with(&mut self, id: RuleId, priority: Priority, matches: Arc<dyn HasMatch>) -> bool {
+        if self.table.priority(id).is_none() {
+            return false;
+        }
+        if self.table.suits(matches.matches()) && self.table.replace(id, priority, matches.clone()).is_ok() {
+            return true;
+        }
+        // The match looks at other words, or there is no room for what comes with changes. A replacement is never
+        // refused: the budget bounds what is inserted.
+        let mut rules = self.table.rules();
+        let rule = rules.iter_mut().find(|rule| rule.id == id).expect("the rule has a priority");
+        (rule.priority, rule.matches) = (priority, matches);
+        let unlimited = AclConfig { memory_max: usize::MAX, ..self.config };
+        self.reshape(unlimited, rules).expect("there are as many rules as before, and no limit");
+        true
+    }
+
+    /// Finds the best rule of each category for each key, in one pass: `hits[key * categories + category]`.
     ///
     /// # Panics
     /// Where `categories` is 0 or above [`CATEGORIES_MAX`](super::CATEGORIES_MAX), or `hits` is not
     /// `keys.len() * categories` long.
     pub fn lookup_categories(&self, keys: &[FlowKey], categories: usize, hits: &mut [Option<Hit>]) {
-        assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
-        assert_eq!(keys.len() * categories, hits.len(), "a hit for each key and category");
-        self.table.lookup_categories(keys, categories, hits);
+        check_categories(categories, keys.len(), hits.len());
+        self.table.lookup_hits(keys, categories, hits);
     }
 
-    /// For each packet the handle of its best rule, or [`u32::MAX`] where none matches: without flow keys, so twice as
-    /// fast where packets are columns anyway.
+    /// Finds the rule number of the best rule of each category for each key, or [`u32::MAX`]:
+    /// `rules[key * categories + category]`.
+    ///
+    /// # Panics
+    /// As [`lookup_categories`](Self::lookup_categories).
+    pub fn lookup_numbers(&self, keys: &[FlowKey], categories: usize, rules: &mut [u32]) {
+        check_categories(categories, keys.len(), rules.len());
+        self.table.lookup_numbers(keys, categories, rules);
+    }
+
+    /// Finds the rule number of each packet's best rule, or [`u32::MAX`] where none matches. Columns need no flow keys, so
+    /// the lookup is twice as fast where packets are columns anyway.
     ///
     /// ```
     /// use flowlane::classify::AclSearch;
@@ -260,31 +262,30 @@ impl AclSearch {
         self.table.lookup_columns(packets, 1, rules);
     }
 
-    /// The same for each packet and category: `rules[packet * categories + category]`.
+    /// Finds the rule number of the best rule of each packet and category: `rules[packet * categories + category]`.
     ///
     /// # Panics
     /// As [`lookup_categories`](Self::lookup_categories).
     pub fn lookup_column_categories(&self, packets: &FlowColumns<'_>, categories: usize, rules: &mut [u32]) {
-        assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
-        assert_eq!(packets.len() * categories, rules.len(), "a rule for each packet and category");
+        check_categories(categories, packets.len(), rules.len());
         self.table.lookup_columns(packets, categories, rules);
     }
 
-    /// The bits of a key that any rule looks at.
+    /// Returns the bits of a key that any rule looks at.
     pub fn looked_at(&self) -> FlowMask {
         let mut looked_at = FlowMask::zero();
-        self.rules.values().for_each(|rule| looked_at.add(&looks_at(&rule.matches)));
+        self.table.for_each_match(&mut |matches| looked_at.add(&looks_at(matches)));
         looked_at
     }
 
-    /// The fields that any rule looks at. Two may share a place: addresses are ARP's where a rule is for ARP.
+    /// Returns the fields that any rule looks at. Two may share a place: addresses are ARP's where a rule is for ARP.
     pub fn fields(&self) -> Vec<Field> {
         let (mut plain, mut arp) = (FlowMask::zero(), FlowMask::zero());
-        for rule in self.rules.values() {
-            let (eth_type, mask) = rule.matches.get(Field::EthType);
+        self.table.for_each_match(&mut |matches| {
+            let (eth_type, mask) = matches.get(Field::EthType);
             let is_arp = mask == 0xffff && [u128::from(ARP), RARP.into()].contains(&eth_type);
-            if is_arp { &mut arp } else { &mut plain }.add(&looks_at(&rule.matches));
-        }
+            if is_arp { &mut arp } else { &mut plain }.add(&looks_at(matches));
+        });
         let fields = Field::all().iter().filter(|info| match info.prerequisite {
             Prerequisite::Arp => arp.get(info.field) != 0,
             Prerequisite::Ipv4 | Prerequisite::NeighbourDiscovery => plain.get(info.field) != 0,
@@ -293,31 +294,17 @@ impl AclSearch {
         fields.map(|info| info.field).collect()
     }
 
-    /// Makes the table anew for all rules, and perhaps one more or instead of one.
-    fn make_anew(&mut self, new: Option<(RuleId, Rule)>) -> Result<(), BuildError> {
-        let old = new.map(|(id, rule)| (id, self.rules.insert(id, rule)));
-        let shape = FlowShape::of(self.rules.values().map(|rule| &*rule.matches));
-        match table::table(shape, self.config, &self.rules) {
-            Ok(table) => {
-                self.table = table;
-                if self.merged_aside {
-                    self.table.defer_rebuilds();
-                }
-                Ok(())
-            }
-            Err(error) => {
-                if let Some((id, old)) = old {
-                    match old {
-                        Some(old) => self.rules.insert(id, old),
-                        None => self.rules.remove(&id),
-                    };
-                }
-                Err(error)
-            }
+    /// Replaces the table by one of these rules, in the shape that they need.
+    fn reshape(&mut self, config: AclConfig, rules: Vec<FlowRule>) -> Result<(), BuildError> {
+        let mut table = table::table(config, rules)?;
+        if self.table.rebuilds_deferred() {
+            table.defer_rebuilds();
         }
+        self.table = table;
+        Ok(())
     }
 
-    /// Merges the changes since the last time into the bulk.
+    /// Merges all changes since the last rebuild into the bulk.
     ///
     /// # Errors
     /// Where the budget is too small; the table is as before.
@@ -325,8 +312,8 @@ impl AclSearch {
         self.table.rebuild()
     }
 
-    /// Measures the engines with these packets, or with some drawn from the rules where there are none, and takes the
-    /// fastest: see [`Acl::choose`](super::Acl::choose).
+    /// Measures the engines with these packets, or with some drawn from the rules where there are none, and rebuilds with
+    /// the fastest: see [`Acl::choose`](super::Acl::choose).
     ///
     /// # Errors
     /// Where the budget is too small; the table is as before.
@@ -338,8 +325,8 @@ impl AclSearch {
         self.table.choose(sample, clock)
     }
 
-    /// Builds the table again with this engine, and prefers it as long as the rules are about as many: what
-    /// [`choose`](Self::choose) has found before, say. Nothing where it has the rules already.
+    /// Rebuilds the table with this engine, and prefers it as long as the number of rules changes little: an engine that
+    /// [`choose`](Self::choose) has found before, say. Does nothing where it is the present one.
     ///
     /// # Errors
     /// Where the budget is too small; the table is as before.
@@ -350,24 +337,20 @@ impl AclSearch {
         }
     }
 
-    /// The engine that has the bulk of the rules, and its variant.
+    /// Returns the name of the engine that has the bulk of the rules, and its variant.
     pub fn engine(&self) -> (&'static str, Variant) {
         self.table.engine()
     }
 
-    /// How the answer for a key comes about. Compares with all rules to find the next best.
+    /// Explains the answer for a key. Compares the key with all rules to find the runner-up.
     pub fn explain(&self, key: &FlowKey) -> FlowExplanation {
         self.table.explain(key)
     }
+}
 
-    /// After a change: merges, where there have been many.
-    fn follow(&mut self) {
-        let changes = self.table.changes();
-        if !self.merged_aside && changes > CHANGES_MIN && changes > self.rules.len() / 2 {
-            // Without room for it, all stays right.
-            _ = self.table.rebuild();
-        }
-    }
+fn check_categories(categories: usize, packets: usize, results: usize) {
+    assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
+    assert_eq!(packets * categories, results, "a result for each packet and category");
 }
 
 impl ReplicatedEngine for AclSearch {
@@ -380,7 +363,6 @@ impl ReplicatedEngine for AclSearch {
     }
 
     fn defer_rebuilds(&mut self) {
-        self.merged_aside = true;
         self.table.defer_rebuilds();
     }
 
@@ -398,34 +380,15 @@ impl RuleEngine for AclSearch {
     }
 
     fn insert(&mut self, id: RuleId, priority: Priority, matches: &Match) -> Result<(), InsertError> {
-        self.insert_with_categories(id, priority, matches, PLAIN)
+        self.insert_with_categories(id, priority, Arc::new(matches.clone()), PLAIN)
     }
 
     fn remove(&mut self, id: RuleId) -> bool {
-        let was_there = self.rules.remove(&id).is_some() && self.table.remove(id);
-        self.follow();
-        was_there
+        self.table.remove(id)
     }
 
     fn replace(&mut self, id: RuleId, priority: Priority, matches: &Match) -> bool {
-        let Some(rule) = self.rules.get_mut(&id) else { return false };
-        let sequence = rule.sequence;
-        let categories = rule.categories;
-        let new = Rule { priority, sequence, matches: Arc::new(matches.clone()), categories };
-        let replaced = self.table.suits(matches) && self.table.replace(id, priority, matches).is_ok();
-        if replaced {
-            *rule = new;
-            self.follow();
-            return true;
-        }
-        // It looks at other words, or there is no room for what comes with changes. A replacement is never refused:
-        // the budget bounds what is inserted.
-        let config = AclConfig { memory_max: usize::MAX, ..self.config };
-        let config = std::mem::replace(&mut self.config, config);
-        let made = self.make_anew(Some((id, new)));
-        self.config = config;
-        made.expect("as many rules as before, and no limit");
-        true
+        self.replace_with(id, priority, Arc::new(matches.clone()))
     }
 
     fn lookup(&self, key: &FlowKey) -> Option<Hit> {
@@ -433,13 +396,12 @@ impl RuleEngine for AclSearch {
     }
 
     fn lookup_wildcards(&self, key: &FlowKey, looked_at: &mut FlowMask) -> Option<Hit> {
-        let rule = self.table.lookup_wildcards(key, looked_at)?;
-        Some(Hit { rule, priority: self.rules[&rule].priority })
+        self.table.lookup_wildcards(key, looked_at)
     }
 
     fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]) {
         assert_eq!(keys.len(), hits.len());
-        self.table.lookup_batch(keys, hits);
+        self.table.lookup_hits(keys, 1, hits);
     }
 
     fn lookup_lanes(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>]) {
@@ -447,12 +409,10 @@ impl RuleEngine for AclSearch {
     }
 
     fn len(&self) -> usize {
-        self.rules.len()
+        self.table.len()
     }
 
     fn table_bytes(&self) -> usize {
         self.table.table_bytes()
-            + self.rules.capacity() * (size_of::<(RuleId, Rule)>() + 1)
-            + self.rules.values().map(|rule| size_of_val(rule.matches.words())).sum::<usize>()
     }
 }

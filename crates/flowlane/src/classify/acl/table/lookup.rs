@@ -4,12 +4,11 @@ use super::{Acl, State};
 use crate::classify::Hit;
 use crate::classify::acl::dynamic::Cutoff;
 use crate::classify::acl::engine::{ImmutableEngine, Tombstones};
-use crate::classify::acl::{CATEGORIES_MAX, Engine, Explanation, MatchId, RankKey, best};
+use crate::classify::acl::{
+    BATCH, CATEGORIES_MAX, Engine, Explanation, MatchId, RankKey, best, keys_per_batch,
+};
 use crate::isa::Variant;
 use crate::rule::RuleId;
-
-/// Verdicts that are made at a time where both are asked: as many as engines have under way at once.
-const CHUNK: usize = 256;
 
 impl<const W: usize> Acl<W> {
     /// The engine that has the bulk of the rules.
@@ -27,18 +26,17 @@ impl<const W: usize> Acl<W> {
         self.engine().variant()
     }
 
-    /// For each key the best rule of category 0.
+    /// Finds the best rule of category 0 for each key.
     ///
     /// # Panics
     /// Where the slices differ in length.
     #[inline(never)]
     pub fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [MatchId]) {
         assert_eq!(keys.len(), verdicts.len(), "one verdict for each key");
-        self.slots_of(keys, 1, verdicts);
-        self.name_rules(verdicts);
+        self.lookup_ids(keys, 1, verdicts);
     }
 
-    /// For each key the best rule of each category, in one pass: `verdicts[key * categories + category]`.
+    /// Finds the best rule of each category for each key, in one pass: `verdicts[key * categories + category]`.
     ///
     /// # Panics
     /// Where `categories` is 0 or above [`CATEGORIES_MAX`], or `verdicts` is not `keys.len() * categories` long.
@@ -46,35 +44,36 @@ impl<const W: usize> Acl<W> {
     pub fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [MatchId]) {
         assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
         assert_eq!(keys.len() * categories, verdicts.len(), "a verdict for each key and category");
-        self.slots_of(keys, categories, verdicts);
-        self.name_rules(verdicts);
+        self.lookup_ids(keys, categories, verdicts);
     }
 
-    /// The best rule of category 0 and its priority, for each key.
-    ///
-    /// # Panics
-    /// Where the slices differ in length.
+    /// [`lookup_categories`](Self::lookup_categories), whose conditions the caller has checked.
     #[inline(never)]
-    pub fn lookup_hits(&self, keys: &[[u32; W]], hits: &mut [Option<Hit>]) {
-        assert_eq!(keys.len(), hits.len(), "one hit for each key");
-        let mut found = [MatchId::NONE; 4 * CHUNK];
-        for (keys, hits) in keys.chunks(found.len()).zip(hits.chunks_mut(4 * CHUNK)) {
-            let found = &mut found[..keys.len()];
-            self.slots_of(keys, 1, found);
-            hits.iter_mut().zip(found).for_each(|(hit, slot)| *hit = self.hit(*slot));
+    pub(in crate::classify::acl) fn lookup_ids(
+        &self,
+        keys: &[[u32; W]],
+        categories: usize,
+        verdicts: &mut [MatchId],
+    ) {
+        self.slots_of(keys, categories, verdicts);
+        if !self.direct {
+            for verdict in verdicts {
+                let name = |slot: RuleId| MatchId::of(self.hits[slot.0 as usize].rule);
+                *verdict = verdict.rule().map_or(MatchId::NONE, name);
+            }
         }
     }
 
-    /// As [`lookup_categories`](Self::lookup_categories), with priorities: `hits[key * categories + category]`.
+    /// Finds the best rule of each category and its priority for each key: `hits[key * categories + category]`.
     ///
     /// # Panics
-    /// As there.
+    /// Where `categories` is 0 or above [`CATEGORIES_MAX`], or `hits` is not `keys.len() * categories` long.
     #[inline(never)]
-    pub fn lookup_category_hits(&self, keys: &[[u32; W]], categories: usize, hits: &mut [Option<Hit>]) {
+    pub fn lookup_hits(&self, keys: &[[u32; W]], categories: usize, hits: &mut [Option<Hit>]) {
         assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
         assert_eq!(keys.len() * categories, hits.len(), "a hit for each key and category");
-        let mut found = [MatchId::NONE; CHUNK];
-        let chunk = CHUNK / categories;
+        let mut found = [MatchId::NONE; BATCH];
+        let chunk = keys_per_batch(categories);
         for (keys, hits) in keys.chunks(chunk).zip(hits.chunks_mut(chunk * categories)) {
             let found = &mut found[..hits.len()];
             self.slots_of(keys, categories, found);
@@ -94,15 +93,6 @@ impl<const W: usize> Acl<W> {
         Some(self.hits[slot.rule()?.0 as usize])
     }
 
-    fn name_rules(&self, verdicts: &mut [MatchId]) {
-        if !self.direct {
-            for verdict in verdicts {
-                *verdict =
-                    verdict.rule().map_or(MatchId::NONE, |slot| MatchId::of(self.hits[slot.0 as usize].rule));
-            }
-        }
-    }
-
     fn engine_slots(engine: &dyn Engine<W>, keys: &[[u32; W]], categories: usize, slots: &mut [MatchId]) {
         match categories {
             1 => engine.lookup_batch(keys, slots),
@@ -115,9 +105,9 @@ impl<const W: usize> Acl<W> {
         let Some(bulk) = self.bulk.as_deref().filter(|_| self.changes() > 0) else {
             return Self::engine_slots(self.engine(), keys, categories, slots);
         };
-        // To clear room for all categories of as many keys would take longer than to ask for them.
-        let mut newer = [MatchId::NONE; CHUNK];
-        let chunk = CHUNK / categories;
+        // Room for all categories of as many keys would take longer to clear than the lookup takes.
+        let mut newer = [MatchId::NONE; BATCH];
+        let chunk = keys_per_batch(categories);
         for (keys, slots) in keys.chunks(chunk).zip(slots.chunks_mut(chunk * categories)) {
             self.best_of_both(bulk.engine(), keys, categories, slots, &mut newer[..keys.len() * categories]);
         }
@@ -140,7 +130,7 @@ impl<const W: usize> Acl<W> {
             _ if self.overlay.is_empty() => return,
             Some(few) => Self::engine_slots(&**few, keys, categories, newer),
             None if categories == 1 => {
-                let mut overlay_cutoffs = [Cutoff::default(); CHUNK];
+                let mut overlay_cutoffs = [Cutoff::default(); BATCH];
                 let found = overlay_cutoffs.iter_mut().zip(&*slots);
                 found.for_each(|(cutoff, slot)| *cutoff = self.cutoff(*slot));
                 return self.overlay.improve_batch(keys, &overlay_cutoffs[..keys.len()], slots);
@@ -176,7 +166,7 @@ impl<const W: usize> Acl<W> {
     #[inline(never)]
     pub fn explain(&self, key: &[u32; W]) -> Explanation<W> {
         let mut told = self.depends(key);
-        // Engines stop at the winner; who asks wants to know who would be next.
+        // Engines stop at the winner.
         let winner = told.winner.and_then(|rule| self.get(rule)).map(|e| e.rank);
         let others = self.entries().filter(|e| winner.is_some_and(|w| e.rank < w));
         told.runner_up = best(others, self.layout.kinds(), key, 0).map(|e| e.rule);

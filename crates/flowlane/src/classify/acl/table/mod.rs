@@ -88,8 +88,8 @@ pub struct Acl<const W: usize> {
     overlay_cutoffs: Vec<Cutoff>,
     /// What the last contest chose.
     chosen: Option<AclEngine>,
-    /// Whoever owns the table has another built instead: no change takes long.
-    merged_aside: bool,
+    /// Whether the owner rebuilds the table: no change takes long then.
+    rebuilds_deferred: bool,
 }
 
 impl<const W: usize> Acl<W> {
@@ -116,7 +116,7 @@ impl<const W: usize> Acl<W> {
             plan: Plan::default(),
             overlay_cutoffs: Vec::new(),
             chosen: None,
-            merged_aside: false,
+            rebuilds_deferred: false,
         }
     }
 
@@ -168,10 +168,20 @@ impl<const W: usize> Acl<W> {
     /// No change takes long from now on: rules that come are found by a plan that is made now, for rules like those that are
     /// there, and there is no other however many they are.
     pub(super) fn defer_rebuilds(&mut self) {
-        if !self.merged_aside && self.bulk.is_some() && self.overlay.is_empty() {
+        if !self.rebuilds_deferred && self.bulk.is_some() && self.overlay.is_empty() {
             self.plan_for_all();
         }
-        self.merged_aside = true;
+        self.rebuilds_deferred = true;
+    }
+
+    /// Returns whether the owner rebuilds the table.
+    pub(super) fn rebuilds_deferred(&self) -> bool {
+        self.rebuilds_deferred
+    }
+
+    /// Returns the slot of a rule, which it keeps until it is removed or replaced.
+    pub(super) fn slot(&self, rule: RuleId) -> Option<usize> {
+        self.by_rule.get(&rule).map(|slot| *slot as usize)
     }
 
     /// Plans the overlay for rules like all, and for packets that may hit any of them: most find nothing in it, and a plan
@@ -291,7 +301,7 @@ impl<const W: usize> Acl<W> {
         }
         self.fill_slot(entry, State::Overlay);
         self.plan.since += 1;
-        if self.plan.is_old() && self.overlay.len() > SMALL_OVERLAY_MAX && !self.merged_aside {
+        if self.plan.is_old() && self.overlay.len() > SMALL_OVERLAY_MAX && !self.rebuilds_deferred {
             self.replan();
         }
         Ok(())
