@@ -1,8 +1,8 @@
 //! Packet classification on every lane of a machine.
 //!
-//! Tables that answer for many packets at once, by SSE4.2, AVX2 or AVX-512 where the CPU has them: access lists over any fields of a
-//! packet, routes of IPv4 and IPv6, exact match, Bloom filters. They take slices, write to slices, and give the same answers whatever
-//! the machine is.
+//! Tables that look up many packets at once, with SSE4.2, AVX2 or AVX-512 where the CPU has them: access lists over any fields of a
+//! packet, routes of IPv4 and IPv6, exact match, Bloom filters. They read slices and write slices, and give the same answers on every
+//! machine.
 //!
 //! ```
 //! use flowlane::{ClassifierBuilder, FlowKey, Parser, read_rules};
@@ -30,30 +30,30 @@
 //!
 //! | for | items |
 //! |---|---|
-//! | packets | [`Parser`] parses frames, truncated captures ([`Captured`]) too, into a [`FlowKey`] of [`Field`]s, and records header offsets in [`Headers`], and how a frame is [`Malformed`]; [`FlowColumns`] of [`Values`] are packets as columns |
-//! | rules | [`read_rules`] makes of a text [`Rule`]s: a [`Match`], a [`Priority`], [`Action`]s, which prints as it was written |
-//! | access lists | [`ClassifierBuilder`] builds a [`Classifier`], which is changed; lookups go to its [`ClassifierSnapshot`], on other threads through a [`Reader`]; [`NONE`] is no rule; an [`Explanation`] says how an answer came about |
+//! | packets | [`Parser`] parses frames (including truncated ones, [`Captured`]) into a [`FlowKey`] of [`Field`]s, records header offsets in [`Headers`], and reports [`Malformed`] frames; [`FlowColumns`] of [`Values`] are packets as columns |
+//! | rules | [`read_rules`] parses text into [`Rule`]s: a [`Match`], a [`Priority`] and [`Action`]s, which print as they were written |
+//! | access lists | [`ClassifierBuilder`] builds a [`Classifier`], which takes changes; lookups are methods of its [`ClassifierSnapshot`], on other threads through a [`Reader`]; [`NONE`] means no rule; an [`Explanation`] says why a rule won |
 //! | several lists in one pass | [`ClassifierBuilder::build_categories`], [`ClassifierSnapshot::lookup_categories`], up to [`CATEGORIES_MAX`] |
-//! | routes | [`read_routes`] makes of a text a [`RouteList`], [`RouteConfig`] of it a [`RouteTable`] of [`IpPrefix`]es, which is looked up in on other threads by a [`RouteReader`] |
+//! | routes | [`read_routes`] parses text into a [`RouteList`]; [`RouteConfig`] builds a [`RouteTable`] of [`IpPrefix`]es, which other threads read through a [`RouteReader`] |
 //! | exact match | [`CuckooMap`]: numbers of 64 bits by keys of 1 to 64 bytes |
 //! | membership | [`BloomFilter`] |
-//! | the machine | [`set_max_simd`] caps the SIMD width; [`Tuning`] overrides the kernels of tables, and [`set_clock`] lets tables try them |
-//! | what went wrong | [`Error`], of an [`ErrorKind`] |
+//! | the machine | [`set_max_simd`] limits register widths; [`Tuning`] overrides kernels, and [`set_clock`] lets tables measure them |
+//! | errors | [`Error`], of an [`ErrorKind`] |
 //!
 //! # Conventions
 //!
-//! - **Slices.** A batch has any length. Its results are as many as its packets, in their order; lengths that differ are a panic, which
-//!   the function names. 32 packets are worth a call, from 128 on it is fastest.
+//! - **Slices.** A batch has any length. It has one result for each packet, in their order; a function panics where lengths
+//!   differ. Batches of 32 packets are worth a call; from 128 on lookups are fastest.
 //! - **Numbers** are in this machine's order: `0xc000_0201` is 192.0.2.1. Bytes are in network order.
-//! - **Lookups** of many allocate nothing, start no thread and never wait.
-//! - **Changes** are made whole or not at all, unless a function says otherwise.
-//! - **Threads.** All is `Send`, all tables are `Sync`. Changes take `&mut`; readers for other threads come from the table.
-//! - **Seeds.** Hashes are keyed at random, so that an attacker cannot choose slow packets; a fixed seed makes a run reproducible.
-//!   Answers do not depend on it, but for which keys a [`BloomFilter`] confirms wrongly.
-//! - **State.** The library does no I/O and starts no threads, but those that build a tree of rules, as many as the configuration
-//!   says. Global are the width of [`set_max_simd`], the overrides of [`Tuning`], and the clock.
+//! - **Lookups** of many packets never allocate, start threads or wait.
+//! - **Changes** are made as a whole or not at all, unless a function says otherwise.
+//! - **Threads.** All types are `Send`, all tables `Sync`. Changes take `&mut`; a table returns readers for other threads.
+//! - **Seeds.** Hashes have random seeds, so that senders cannot craft packets that are slow; for reproducible runs pass a seed.
+//!   Answers do not depend on it, except for the false positives of a [`BloomFilter`].
+//! - **State.** The library does no I/O, and starts no threads except those that build a tree of rules, as many as
+//!   [`ClassifierBuilder::threads`] allows. Global are the limit of [`set_max_simd`], the overrides of [`Tuning`], and the clock.
 //!
-//! Modules that are not shown here are this project's own, and change without notice.
+//! Modules that are not shown here are private to this project, and change without notice.
 
 #![deny(missing_docs)]
 #![cfg_attr(
@@ -62,7 +62,7 @@
         dead_code,
         unused_imports,
         unused_variables,
-        reason = "shared parts of SIMD kernels are unused on machines without such kernels"
+        reason = "kernels for wider instructions are unused on machines that lack them"
     )
 )]
 

@@ -1,4 +1,4 @@
-//! Rules by number, and how they are changed.
+//! Classifiers: rules by number, their changes, and their publication to readers.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -13,12 +13,12 @@ use crate::classify::acl::{AclConfig, AclEngine, BuildError, CATEGORIES_MAX, Has
 use crate::classify::{AclSearch, InsertError, RuleEngine as _};
 use crate::rule::RuleId;
 
-/// A number that is not known to whoever sends packets: the seed of hashes where the caller names none.
+/// Draws the seed of hashes where the caller names none. Senders of packets cannot know it.
 pub(super) fn random_seed() -> u64 {
     RandomState::new().hash_one(0u8)
 }
 
-/// How a [`Classifier`] is made: by [`build`](Self::build) and its like.
+/// The settings of a [`Classifier`], and the functions that build one.
 ///
 /// ```
 /// use flowlane::{ClassifierBuilder, read_rules};
@@ -39,7 +39,8 @@ impl Default for ClassifierBuilder {
 }
 
 impl ClassifierBuilder {
-    /// The engine that suits the rules, up to 33,554,432 of them in 16 GiB, built by all cores, with hashes under a random seed.
+    /// Creates the default settings: the engine that suits the rules, up to 33,554,432 of them in 16 GiB, built by all cores, hashes
+    /// under a random seed.
     pub fn new() -> Self {
         Self(AclConfig {
             engine: AclEngine::Auto,
@@ -51,42 +52,42 @@ impl ClassifierBuilder {
         })
     }
 
-    /// The engine that looks packets up, by name: `auto`, `tree` (fastest for many rules), `dynamic` (loses nothing by changes)
+    /// Selects the engine by name: `auto`, `tree` (fastest for many rules), `dynamic` (as fast after changes as before)
     /// or `brute` (for a few rules).
     ///
     /// # Errors
-    /// [`Input`](super::ErrorKind::Input): there is none of this name; the names are said.
+    /// [`Input`](super::ErrorKind::Input): there is no engine of this name; the error lists the names.
     pub fn engine(self, name: &str) -> Result<Self, Error> {
         let engine = name.parse().map_err(Error::input)?;
         Ok(Self(AclConfig { engine, ..self.0 }))
     }
 
-    /// Most rules that there may be at a time.
+    /// Sets the most rules that the classifier holds at a time.
     #[must_use]
     pub fn rules_max(self, rules: usize) -> Self {
         Self(AclConfig { rules_max: rules, ..self.0 })
     }
 
-    /// Most bytes of rules and engine.
+    /// Sets the most bytes of rules and engine.
     #[must_use]
     pub fn memory_max(self, bytes: usize) -> Self {
         Self(AclConfig { memory_max: bytes, ..self.0 })
     }
 
-    /// Threads that build a tree, the caller's among them; at least 1. No other call starts threads.
+    /// Sets the number of threads that build a tree, the caller's included; at least 1. No other call starts threads.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
         Self(AclConfig { threads: threads.max(1), ..self.0 })
     }
 
-    /// The seed of hashes, for runs that are to be repeated. Who knows it can make packets that take long.
+    /// Sets the seed of hashes, for reproducible runs. A sender who knows the seed can craft packets whose lookups are slow.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self(AclConfig { seed, ..self.0 })
     }
 
-    /// A classifier of these rules, whose numbers are their positions, from 0. The tables that they name do not matter: give
-    /// those of one.
+    /// Builds a classifier of these rules, whose numbers are their positions, from 0. Table numbers in rules are ignored: pass the
+    /// rules of one table.
     ///
     /// # Errors
     /// [`Limit`](super::ErrorKind::Limit): there are more rules than there may be, or they need more memory.
@@ -94,7 +95,7 @@ impl ClassifierBuilder {
         self.build_numbered((0..).zip(rules))
     }
 
-    /// The same of rules with numbers, in any order. Of rules of equal priority the one of the lower number wins.
+    /// Builds a classifier of numbered rules, in any order. Of rules of equal priority the one with the lower number wins.
     ///
     /// # Errors
     /// As [`build`](Self::build), and [`Input`](super::ErrorKind::Input): a number is there twice, or is [`NONE`].
@@ -102,13 +103,13 @@ impl ClassifierBuilder {
         self.build_categories(rules.into_iter().map(|(number, rule)| (number, rule, PLAIN)))
     }
 
-    /// The same of several lists, that are asked in [one pass](ClassifierSnapshot::lookup_categories). A rule is in those lists, or
+    /// Builds a classifier of several lists, which [one pass](ClassifierSnapshot::lookup_categories) resolves. A rule is in the lists, or
     /// *categories*, whose bits are set: bit 0 for category 0, up to [`CATEGORIES_MAX`] of them.
     ///
     /// ```
     /// use flowlane::{ClassifierBuilder, Field, FlowColumns, NONE, Values, read_rules};
     ///
-    /// // Whether a packet may pass is asked in category 0, how urgent it is in category 1.
+    /// // Category 0 decides whether a packet may pass, category 1 how urgent it is.
     /// let text = "priority=2,udp,tp_dst=53,actions=drop\npriority=1,ip,actions=drop\npriority=2,udp,tp_src=5060,actions=drop";
     /// let rules = read_rules(text, "rules")?;
     /// let categories = [0b01, 0b11, 0b10];
@@ -139,7 +140,7 @@ impl ClassifierBuilder {
                 return Err(Error::input(format!("there are two rules of the number {number}")));
             }
         }
-        // In the order of their numbers: that of equals, also when one is replaced.
+        // In the order of their numbers, which decides among rules of equal priority, also when one is replaced.
         let entries = own.iter().map(|(number, (rule, categories))| {
             (RuleId(*number), rule.priority, Arc::clone(rule) as Arc<dyn HasMatch>, *categories)
         });
@@ -151,10 +152,10 @@ impl ClassifierBuilder {
     }
 }
 
-/// The category of a rule of which nothing is said.
+/// The categories of a rule that is given without any: category 0.
 const PLAIN: u16 = 1;
 
-/// Why rules were not taken.
+/// Makes the error of rules that the engine refused.
 fn refused_rules(refused: &InsertError) -> Error {
     match refused {
         InsertError::Duplicate(_) | InsertError::Acl(BuildError::Duplicate(_)) => Error::input(refused),
@@ -164,24 +165,24 @@ fn refused_rules(refused: &InsertError) -> Error {
 
 fn number_is_usable(number: u32, categories: u16) -> Result<(), Error> {
     if number == NONE {
-        return Err(Error::input(format!("{NONE} stands for no rule; give another number")));
+        return Err(Error::input(format!("{NONE} means no rule; give another number")));
     }
     if categories == 0 {
         return Err(Error::input(format!(
-            "rule {number} is in no category; set the bits of some, of {CATEGORIES_MAX} that there may be"
+            "rule {number} is in no category; set the bits of 1 to {CATEGORIES_MAX} categories"
         )));
     }
     Ok(())
 }
 
-/// Rules, and the engine that finds for each packet the one that wins: of those that match the one of the highest priority,
-/// and of equal ones that which came first.
+/// Rules, and the engine that finds the winning rule of each packet: of the rules that match, the one of the highest priority;
+/// of equal ones, the first inserted.
 ///
-/// Rules have numbers that stay: their position where they were built, from 0, then one after the other. A number is not given
-/// again. A classifier is looked up in as the [`ClassifierSnapshot`] that it is (and dereferences to).
+/// Each rule keeps its number: its position in the list that was built, from 0, then one after the other. Numbers are not
+/// reused. Lookups are methods of [`ClassifierSnapshot`], to which a classifier dereferences.
 ///
-/// **Threads.** It is changed through `&mut`, and any number of threads may look up through `&`. Who changes it while others look
-/// up gives them [`Reader`]s, which never wait, and [`publish`](Self::publish)es; or puts it into a lock.
+/// **Threads.** Changes take `&mut`; any number of threads may look up through `&`. For lookups during changes, give other threads
+/// [`Reader`]s, which never wait, and call [`publish`](Self::publish) after changes.
 ///
 /// ```
 /// use flowlane::{ClassifierBuilder, Field, FlowColumns, NONE, Values, read_rules};
@@ -221,7 +222,7 @@ impl Deref for Classifier {
 }
 
 impl Classifier {
-    /// Adds a rule behind all others of its priority; its number. In many categories: see [`insert_in`](Self::insert_in).
+    /// Adds a rule behind all others of its priority, and returns its number. For categories see [`insert_in`](Self::insert_in).
     ///
     /// # Errors
     /// [`Limit`](super::ErrorKind::Limit): of rules or memory.
@@ -229,7 +230,7 @@ impl Classifier {
         self.insert_all([rule]).map(|numbers| numbers.start)
     }
 
-    /// Adds rules, all or none of them; their numbers.
+    /// Adds rules, all or none of them, and returns their numbers.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -252,7 +253,7 @@ impl Classifier {
         Ok(begin..self.next)
     }
 
-    /// Adds rules with numbers of the caller's to the lists whose bits are set, all or none of them.
+    /// Adds rules under numbers that the caller chooses to the lists whose bits are set, all or none of them.
     ///
     /// # Errors
     /// As [`insert_in`](Self::insert_in), and [`Input`](super::ErrorKind::Input): a number is in use, or is [`NONE`].
@@ -285,15 +286,15 @@ impl Classifier {
         Ok(())
     }
 
-    /// Removes a rule, which it gives; none where there is none of this number.
+    /// Removes and returns a rule, or returns `None` where no rule has this number.
     pub fn remove(&mut self, number: u32) -> Option<Rule> {
         let rule = self.rules.remove(&number)?;
         self.list.change(|search| search.remove(RuleId(number)));
         Some(Arc::unwrap_or_clone(rule))
     }
 
-    /// Gives a number another rule, in the same categories, and its place among rules of equal priority; the rule that it had.
-    /// Where there is none of this number nothing happens, and none is given.
+    /// Replaces the rule of a number and returns the old one. The new rule has the old one's categories and its place among rules of
+    /// equal priority. Returns `None`, and changes nothing, where no rule has this number.
     pub fn replace(&mut self, number: u32, rule: Rule) -> Option<Rule> {
         let own = self.rules.get_mut(&number)?;
         let rule = Arc::new(rule);
@@ -302,38 +303,38 @@ impl Classifier {
         Some(Arc::unwrap_or_clone(std::mem::replace(own, rule)))
     }
 
-    /// The number that the next rule gets.
+    /// Returns the number that the next rule gets.
     pub fn next_number(&self) -> u32 {
         self.next
     }
 
-    /// Gives no rule that comes a number below this one.
+    /// Reserves rule numbers below `number`: later rules get higher ones.
     pub fn reserve_numbers_below(&mut self, number: u32) {
         self.next = self.next.max(number);
     }
 
-    /// The rule of a number.
+    /// Returns the rule of a number.
     pub fn rule(&self, number: u32) -> Option<&Rule> {
         self.rules.get(&number).map(|rule| &**rule)
     }
 
-    /// All rules with their numbers, ascending.
+    /// Returns all rules with their numbers, ascending.
     pub fn rules(&self) -> impl ExactSizeIterator<Item = (u32, &Rule)> {
         self.rules.iter().map(|(number, rule)| (*number, &**rule))
     }
 
-    /// The list as it is, to be kept: it costs nothing until the next change, which copies it.
+    /// Returns a snapshot of the classifier. It costs nothing until the next change, which copies the rules.
     pub fn snapshot(&self) -> ClassifierSnapshot {
         self.list.clone()
     }
 
-    /// Shows readers the list as it is now, all changes since the last time at once. Nobody waits. The next change copies the
-    /// list (not what is large and stays, a tree), so that who makes many changes publishes once.
+    /// Publishes all changes since the last publication to readers, at once. No thread waits. The next change copies the rules (but
+    /// not a tree, which is shared), so publish once after many changes.
     pub fn publish(&mut self) {
         self.published().show(self.list.clone());
     }
 
-    /// A reader for another thread. It sees what was published last; the first call publishes the list as it is.
+    /// Returns a reader for another thread. It sees the last publication; the first call publishes the present rules.
     ///
     /// ```
     /// use flowlane::{ClassifierBuilder, FlowKey, read_rules};

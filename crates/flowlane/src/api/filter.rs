@@ -1,20 +1,20 @@
-//! Membership, at a rate of errors.
+//! Bloom filters: approximate membership.
 
 use super::Error;
 use super::classifier::random_seed;
 use crate::bloom::{BlockedBloomFilter, BloomError};
 
-/// Keys that are looked up at a time.
+/// Keys of a batch.
 const CHUNK: usize = 256;
 
-/// A set that forgets what it holds: no key that was inserted is denied, others are confirmed at a rate. It reads one block of 32
+/// A set that stores no keys: it confirms every inserted key, and other keys at a false-positive rate. It reads one block of 32
 /// bytes a key.
 ///
-/// Keys are numbers of 64 bits, or bytes; many byte strings of one length are one slice, one behind the other. The same key as a number
-/// and as bytes is two.
+/// Keys are numbers of 64 bits, or bytes; many byte strings of one length are one slice, one behind the other. A number and its
+/// bytes are different keys.
 ///
-/// **Threads.** Any number of threads may insert and ask at a time. Who learns of an insertion by way of some synchronisation finds the
-/// key; others may or may not.
+/// **Threads.** Any number of threads may insert and look up at a time. A thread that synchronises with an insertion finds the key;
+/// others may or may not.
 ///
 /// ```
 /// use flowlane::BloomFilter;
@@ -32,7 +32,7 @@ const CHUNK: usize = 256;
 pub struct BloomFilter(BlockedBloomFilter);
 
 impl BloomFilter {
-    /// An empty filter that, holding `items` keys, confirms a key that it does not hold with the probability `rate` at most; hashed under a
+    /// Creates an empty filter that, holding `items` keys, confirms other keys with the probability `rate` at most, hashed under a
     /// random seed.
     ///
     /// # Errors
@@ -42,7 +42,8 @@ impl BloomFilter {
         Self::with_seed(items, rate, random_seed() as u32)
     }
 
-    /// The same, hashed under this seed: for runs that are to be repeated. Who knows it can make keys that are confirmed.
+    /// Creates an empty filter as [`new`](Self::new) does, hashed under this seed, for reproducible runs. A sender who knows the seed
+    /// can craft keys that the filter confirms.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -73,18 +74,18 @@ impl BloomFilter {
         keys.iter().for_each(|key| self.0.insert_u64(*key));
     }
 
-    /// Whether a key may be in.
+    /// Returns whether a key may be in the set.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.0.contains_bytes(key)
     }
 
-    /// For each key of `key_bytes` whether it may be in. Any number of keys; nothing is allocated.
+    /// Writes to `found` whether each key of `key_bytes` may be in the set. Takes any number of keys; allocates nothing.
     ///
     /// # Panics
     /// Where `key_bytes` is 0, bytes are left over, or there are not as many keys as `found`.
     pub fn contains_rows(&self, keys: &[u8], key_bytes: usize, found: &mut [bool]) {
         assert_rows(keys, key_bytes);
-        assert_eq!(keys.len(), found.len() * key_bytes, "whether it may be in of each key");
+        assert_eq!(keys.len(), found.len() * key_bytes, "a result for each key");
         let (mut rows, mut hits) = ([&[][..]; CHUNK], [0; CHUNK / 64]);
         for (keys, found) in keys.chunks(CHUNK * key_bytes).zip(found.chunks_mut(CHUNK)) {
             rows.iter_mut().zip(keys.chunks_exact(key_bytes)).for_each(|(row, key)| *row = key);
@@ -93,12 +94,12 @@ impl BloomFilter {
         }
     }
 
-    /// For each number whether it may be in. Any number of them; nothing is allocated.
+    /// Writes to `found` whether each number may be in the set. Takes any number of keys; allocates nothing.
     ///
     /// # Panics
     /// Where there are not as many `keys` as `found`.
     pub fn contains_u64(&self, keys: &[u64], found: &mut [bool]) {
-        assert_eq!(keys.len(), found.len(), "whether it may be in of each key");
+        assert_eq!(keys.len(), found.len(), "a result for each key");
         let mut hits = [0; CHUNK / 64];
         for (keys, found) in keys.chunks(CHUNK).zip(found.chunks_mut(CHUNK)) {
             self.0.contains_batch_u64(keys, &mut hits);
@@ -106,17 +107,17 @@ impl BloomFilter {
         }
     }
 
-    /// Takes all keys out.
+    /// Removes all keys.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// The share of keys never inserted that are confirmed, when `items` keys are in.
+    /// Returns the share of other keys that the filter confirms when it holds `items` keys.
     pub fn false_positive_rate(&self, items: u64) -> f64 {
         self.0.false_positive_rate(items)
     }
 
-    /// Bytes of the filter.
+    /// Returns the bytes of the filter.
     pub fn table_bytes(&self) -> usize {
         self.0.table_bytes()
     }

@@ -1,12 +1,12 @@
-//! What the library makes of the machine: widths, and which bodies tables use.
+//! Machine settings: the widest SIMD registers, and the kernels that tables select.
 
 use super::Error;
 use crate::dispatch::{self, KernelOverrides, KernelSlot};
 use crate::isa::{self, MaxSimd};
 use crate::tune;
 
-/// Uses SIMD registers of so many bits at most, in what is made from now on: 64 (none), 128, 256 or 512. Where nobody says so, it
-/// is what the environment variable `FLOWLANE_MAX_SIMD` says, else 512.
+/// Limits the width of SIMD registers, in bits, of tables made from now on: 64 (no SIMD), 128, 256 or 512. Without a call the
+/// environment variable `FLOWLANE_MAX_SIMD` decides, else the limit is 512.
 ///
 /// ```
 /// flowlane::set_max_simd(256)?;
@@ -23,14 +23,14 @@ pub fn set_max_simd(bits: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// The widest SIMD registers that may be used, in bits.
+/// Returns the limit on the width of SIMD registers, in bits.
 pub fn max_simd() -> u32 {
     isa::max_simd().bits().into()
 }
 
-/// Gives the library a clock, by which tables that are made from now on measure in their first batches which of their bodies is fastest,
-/// on CPUs on which nobody has measured that. It counts equal ticks of any length, and is read twice for each of some 30 batches of a
-/// table. Without it nothing is measured.
+/// Sets the clock by which tables made from now on measure their kernels in their first batches, on CPUs without a measured default.
+/// It counts equal ticks of any length, and is read twice for each of some 30 batches of a table. Without a clock tables use built-in
+/// defaults.
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -43,8 +43,8 @@ pub fn set_clock(clock: fn() -> u64) {
     dispatch::set_trial_clock(clock);
 }
 
-/// Which body each table uses, where that is not left to the library: measured on this machine, or read from where a program has stored
-/// it. A choice is a text for a name, such as `avx512` for `acl-tree`.
+/// Kernel overrides: the kernel that each kind of table uses, measured on this machine or read from a program's own storage. An
+/// override is a text for a name, such as `avx512` for `acl-tree`.
 ///
 /// ```
 /// use flowlane::Tuning;
@@ -52,7 +52,7 @@ pub fn set_clock(clock: fn() -> u64) {
 /// // `flowlane tune` stores these lines.
 /// let tuning = Tuning::new().with("acl-tree", "scalar")?.with("routes4", "compact/scalar")?;
 /// assert_eq!(tuning.iter().next(), Some(("acl-tree".to_owned(), "scalar")));
-/// tuning.set_overrides();
+/// tuning.install();
 /// assert!(Tuning::in_use().iter().any(|choice| choice == ("acl-tree".to_owned(), "scalar")));
 /// assert!(Tuning::new().with("acl-tree", "avx9000").is_err());
 /// # Ok::<(), flowlane::Error>(())
@@ -61,30 +61,30 @@ pub fn set_clock(clock: fn() -> u64) {
 pub struct Tuning(KernelOverrides);
 
 impl Tuning {
-    /// No choices.
+    /// Creates an empty set of overrides.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Measures all tables by `clock`, for about so many of its ticks and two seconds more, and chooses what is fastest: a few
-    /// seconds are enough. Nothing is installed.
+    /// Measures all kernels by `clock`, for about `ticks` and two seconds more, and returns the fastest ones. A few seconds are
+    /// enough. Installs nothing.
     pub fn measure(clock: &mut dyn FnMut() -> u64, ticks: u64) -> Self {
         let budget = tune::Budget { ticks, table_bytes_max: tune::Budget::TABLE_BYTES_MAX };
         Self(tune::measure(clock, budget, &mut |_, _, _| {}).choices())
     }
 
-    /// What tables that are made now would use, with what is installed.
+    /// Returns the kernels that tables made now would use.
     pub fn in_use() -> Self {
         let mut own = KernelOverrides::new();
         KernelSlot::all().for_each(|slot| own.set(slot, tune::in_use(slot).choice));
         Self(own)
     }
 
-    /// The same with a choice for a name.
+    /// Adds an override.
     ///
     /// # Errors
-    /// [`Input`](super::ErrorKind::Input): there is no such name, or no CPU has such a body. One that this CPU has not, or that is
-    /// wider than allowed, is taken, and has no effect.
+    /// [`Input`](super::ErrorKind::Input): there is no such name or kernel. A kernel that this CPU lacks, or that is
+    /// wider than the limit, is accepted and has no effect.
     pub fn with(mut self, name: &str, choice: &str) -> Result<Self, Error> {
         let slot: KernelSlot = name.parse().map_err(Error::input)?;
         tune::is_usable(slot, choice).map_err(Error::input)?;
@@ -92,12 +92,12 @@ impl Tuning {
         Ok(self)
     }
 
-    /// The names and what was chosen for them, always in the same order.
+    /// Returns names and kernels, always in the same order.
     pub fn iter(&self) -> impl Iterator<Item = (String, &str)> {
         self.0.iter().map(|(slot, choice)| (slot.to_string(), choice))
     }
 
-    /// Makes these the choices of all tables that are made from now on. To be called once, at the start.
+    /// Installs the overrides for all tables made from now on. Call it once, at the start.
     pub fn install(self) {
         dispatch::set_overrides(self.0);
     }

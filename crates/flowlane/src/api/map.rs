@@ -6,7 +6,7 @@ use super::Error;
 use super::classifier::random_seed;
 use crate::cuckoo::{CuckooConfig, CuckooWriter};
 
-/// Keys that are made at a time.
+/// Keys of a batch.
 const CHUNK: usize = 256;
 
 /// Most bytes of a key.
@@ -15,14 +15,14 @@ const KEY_BYTES_MAX: usize = 64;
 /// Most keys of a map.
 const ENTRIES_MAX: usize = 1 << 30;
 
-/// What the table has of a value that is not below it: this, and the value's place beside the table.
+/// The bit that marks, in the table, the place of a larger value beside it.
 const BESIDE: u32 = 1 << 31;
 
 /// A table of keys of some number of words.
 trait Table: Send + Sync {
-    /// Gives a key a value; the one that it had. Fails where there is no room.
+    /// Sets the value of a key and returns the old one. Fails where there is no room.
     fn insert(&mut self, key: &[u8], value: u32) -> Result<Option<u32>, ()>;
-    /// Gives keys these values, as far as there is room; says how many that were.
+    /// Sets the values of keys as far as there is room, and returns their number.
     fn insert_rows(&mut self, rows: &[u8], key_bytes: usize, values: &[u32]) -> usize;
     fn get(&self, key: &[u8]) -> Option<u32>;
     fn remove(&mut self, key: &[u8]) -> Option<u32>;
@@ -34,7 +34,7 @@ trait Table: Send + Sync {
     fn bytes(&self) -> usize;
 }
 
-/// A key as words; what they have beyond it is 0.
+/// Returns a key as words, padded with zeros.
 fn words<const W: usize>(key: &[u8]) -> [u32; W] {
     let mut words = [0; W];
     let (whole, rest) = key.as_chunks::<4>();
@@ -105,9 +105,9 @@ impl<const W: usize> Table for CuckooWriter<W> {
 /// Numbers of 64 bits by keys of 1 to 64 bytes, all of one length: flows, hosts, sessions. A key is compared as a whole.
 ///
 /// Many keys are one slice of bytes, one key behind the other. Values below 2³¹ lie in the table itself, larger ones beside it, at
-/// the cost of one more read each. It grows up to the keys that it was made for; nothing that looks up allocates.
+/// the cost of one more read each. The map grows up to its capacity; lookups allocate nothing.
 ///
-/// **Threads.** It is changed through `&mut`, and any number of threads may look up through `&`.
+/// **Threads.** Changes take `&mut`; any number of threads may look up through `&`.
 ///
 /// ```
 /// use flowlane::CuckooMap;
@@ -128,7 +128,7 @@ pub struct CuckooMap {
     entries_max: usize,
     /// Values of [`BESIDE`] and above.
     beside: Vec<u64>,
-    /// Places there that nothing has.
+    /// Free places in `beside`.
     free: Vec<u32>,
 }
 
@@ -139,8 +139,8 @@ impl fmt::Debug for CuckooMap {
 }
 
 impl CuckooMap {
-    /// An empty map for up to `entries_max` keys of `key_bytes` each, hashed under a random seed. Memory is reserved for all, and
-    /// taken as it grows.
+    /// Creates an empty map for up to `entries_max` keys of `key_bytes` each, hashed under a random seed. Address space is reserved
+    /// for all; memory is used as the map grows.
     ///
     /// # Errors
     /// [`Input`](super::ErrorKind::Input): not 1 to 64 bytes, or not 1 to 2³⁰ keys.
@@ -151,7 +151,8 @@ impl CuckooMap {
         Self::with_seed(key_bytes, entries_max, random_seed() as u32)
     }
 
-    /// The same, hashed under this seed: for runs that are to be repeated. Who knows it can make keys that find no room.
+    /// Creates an empty map as [`new`](Self::new) does, hashed under this seed, for reproducible runs. A sender who knows the seed can
+    /// craft keys that find no room.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -179,7 +180,7 @@ impl CuckooMap {
         Ok(Self { table, key_bytes, entries_max, beside: Vec::new(), free: Vec::new() })
     }
 
-    /// Gives a key this value; the one that it had.
+    /// Sets the value of a key and returns the old one.
     ///
     /// # Errors
     /// [`Limit`](super::ErrorKind::Limit): the map is full.
@@ -199,10 +200,10 @@ impl CuckooMap {
         }
     }
 
-    /// Gives many keys these values, in their order.
+    /// Sets the values of many keys, in their order.
     ///
     /// # Errors
-    /// [`Limit`](super::ErrorKind::Limit): the map is full. The keys of the rows before the error's [row](Error::row) are in then, that
+    /// [`Limit`](super::ErrorKind::Limit): the map is full. The keys of the rows before the error's [row](Error::row) are inserted, that
     /// one and those behind it are not.
     ///
     /// # Panics
@@ -236,7 +237,7 @@ impl CuckooMap {
         .at(done))
     }
 
-    /// The value of a key. For many, [`lookup_rows`](Self::lookup_rows) is several times as fast.
+    /// Returns the value of a key. For many, [`lookup_rows`](Self::lookup_rows) is several times as fast.
     ///
     /// # Panics
     /// Where the key has not the map's length.
@@ -245,14 +246,14 @@ impl CuckooMap {
         self.table.get(key).map(|own| self.value(own))
     }
 
-    /// The value of each key, and whether it is there; values of those that are not stay as they are. Says how many are there. Any
-    /// number of keys; nothing is allocated.
+    /// Writes the value of each key that the map holds, and whether it does; other values stay as they are. Returns the number of keys
+    /// found. Takes any number of keys; allocates nothing.
     ///
     /// # Panics
     /// Where there are not as many keys, `values` and `found`, or bytes are left over.
     pub fn lookup_rows(&self, keys: &[u8], values: &mut [u64], found: &mut [bool]) -> usize {
         self.assert_rows(keys, values.len());
-        assert_eq!(values.len(), found.len(), "whether it is there of each key");
+        assert_eq!(values.len(), found.len(), "a result for each key");
         let (mut own, mut hits, mut count) = ([0; CHUNK], [0; CHUNK / 64], 0);
         let chunks =
             keys.chunks(CHUNK * self.key_bytes).zip(values.chunks_mut(CHUNK)).zip(found.chunks_mut(CHUNK));
@@ -269,7 +270,7 @@ impl CuckooMap {
         count
     }
 
-    /// Removes a key; the value that it had.
+    /// Removes a key and returns its value.
     ///
     /// # Panics
     /// Where the key has not the map's length.
@@ -278,7 +279,7 @@ impl CuckooMap {
         self.table.remove(key).map(|own| self.forget(own))
     }
 
-    /// Removes many keys; for each whether it was there. Says how many were.
+    /// Removes many keys, writes to `found` whether the map held each, and returns how many it held.
     ///
     /// # Panics
     /// Where there are not as many keys as `found`, or bytes are left over.
@@ -299,7 +300,7 @@ impl CuckooMap {
         self.free.clear();
     }
 
-    /// Every key and its value, in no order.
+    /// Returns every key and its value, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (Vec<u8>, u64)> {
         self.table.entries().map(|(mut key, own)| {
             key.truncate(self.key_bytes);
@@ -307,27 +308,27 @@ impl CuckooMap {
         })
     }
 
-    /// Bytes of a key.
+    /// Returns the bytes of a key.
     pub fn key_bytes(&self) -> usize {
         self.key_bytes
     }
 
-    /// Most keys that the map takes.
+    /// Returns the capacity in keys.
     pub fn entries_max(&self) -> usize {
         self.entries_max
     }
 
-    /// Number of keys.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether there are no keys.
+    /// Returns whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of the table, as reserved, and of what is kept to change it.
+    /// Returns the bytes of the table, as reserved, and of the writer's own structures.
     pub fn table_bytes(&self) -> usize {
         self.table.bytes() + 8 * self.beside.capacity() + 4 * self.free.capacity()
     }
@@ -337,7 +338,7 @@ impl CuckooMap {
         assert_eq!(keys.len(), rows * self.key_bytes, "{rows} keys of {} bytes", self.key_bytes);
     }
 
-    /// What the table has of a value.
+    /// Stores a value and returns what the table holds of it.
     fn keep(&mut self, value: u64) -> u32 {
         if value < u64::from(BESIDE) {
             return value as u32;
@@ -350,13 +351,13 @@ impl CuckooMap {
         BESIDE | place
     }
 
-    /// The value that the table has this of.
+    /// Returns the value of which the table holds `own`.
     #[inline(always)]
     fn value(&self, own: u32) -> u64 {
         if own < BESIDE { own.into() } else { self.beside[(own & !BESIDE) as usize] }
     }
 
-    /// The value that the table had this of.
+    /// Frees the value of which the table held `own`, and returns it.
     fn forget(&mut self, own: u32) -> u64 {
         let value = self.value(own);
         if own >= BESIDE {

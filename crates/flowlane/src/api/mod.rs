@@ -1,7 +1,7 @@
-//! What users of the library see: tables without const parameters, numbers and slices, one error.
+//! The public interface: tables without const parameters, numbers and slices, one error type.
 //!
-//! Everything else is hidden from the documentation, and may change: this project's other crates use it. What is here is
-//! listed in `public-api.txt`, which `.ci/public-api` compares.
+//! Everything else is hidden from the documentation, and may change: this project's other crates use it. The items of this module
+//! are listed in `public-api.txt`, which `.ci/public-api` compares.
 
 mod classifier;
 mod filter;
@@ -31,7 +31,7 @@ pub use crate::packet::{
 pub use crate::rule::action::{Action, PortNo};
 pub use crate::rule::{Match, PortRange, Priority, Rule};
 
-/// The page for users, tried as it stands.
+/// The guide for users, whose examples are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/rust.md")]
 struct Page;

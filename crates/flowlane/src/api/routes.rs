@@ -11,10 +11,10 @@ use crate::route::read::{AnyPrefix, NextHops, RouteOptions, read};
 use crate::route::{BuildError, Rib};
 use crate::route::{Fib, FibConfig, FibReader, HopSize, Prefix, PrefixError, RouteError, Routes};
 
-/// Addresses that are looked up at a time.
+/// Addresses of a batch.
 const CHUNK: usize = 256;
 
-/// An address and a length: the addresses that have the same first bits.
+/// An address and a length: all addresses with these first bits.
 ///
 /// ```
 /// use flowlane::IpPrefix;
@@ -29,7 +29,7 @@ const CHUNK: usize = 256;
 pub struct IpPrefix(AnyPrefix);
 
 impl IpPrefix {
-    /// The prefix of this length that an address is in.
+    /// Returns the prefix of this length that contains an address.
     ///
     /// # Errors
     /// [`Input`](super::ErrorKind::Input): a length above 32 of IPv4, or above 128 of IPv6.
@@ -43,7 +43,7 @@ impl IpPrefix {
         }
     }
 
-    /// Its first address.
+    /// Returns the first address.
     pub fn address(self) -> IpAddr {
         match self.0 {
             AnyPrefix::V4(prefix) => IpAddr::V4(prefix.first().into()),
@@ -51,7 +51,7 @@ impl IpPrefix {
         }
     }
 
-    /// Its length in bits: 0 to 32, or to 128.
+    /// Returns the length in bits: 0 to 32, or to 128.
     #[expect(clippy::len_without_is_empty, reason = "a prefix is never empty")]
     pub fn len(self) -> u8 {
         match self.0 {
@@ -70,7 +70,7 @@ impl fmt::Display for IpPrefix {
 impl FromStr for IpPrefix {
     type Err = Error;
 
-    /// Reads `10.0.0.0/8` or `2001:db8::/32`; an address alone is the prefix of that only. Bits behind the length are an error.
+    /// Reads `10.0.0.0/8` or `2001:db8::/32`; an address without a length is the prefix of itself. Bits behind the length are an error.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = |refused: PrefixError| Error::input(format!("`{text}`: {refused}"));
         text.parse().map(Self).map_err(wrong)
@@ -85,32 +85,32 @@ pub struct RouteList {
 }
 
 impl RouteList {
-    /// The routes, those of IPv4 first.
+    /// Returns the routes, those of IPv4 first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (IpPrefix, u32)> {
         self.routes.iter().copied()
     }
 
-    /// Number of routes.
+    /// Returns the number of routes.
     pub fn len(&self) -> usize {
         self.routes.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no routes.
     pub fn is_empty(&self) -> bool {
         self.routes.is_empty()
     }
 
-    /// What the number of a next hop stands for, where the text had no numbers: `192.0.2.1 dev eth0`, `blackhole`.
+    /// Returns the text of a numbered next hop, where the input had no numbers: `192.0.2.1 dev eth0`, `blackhole`.
     pub fn next_hop(&self, number: u32) -> Option<String> {
         self.names.get(number.into()).map(ToString::to_string)
     }
 }
 
 /// Reads routes, a line each: a prefix and its next hop, or what `ip route show` and `ip -6 route show` print; the first line that
-/// says something tells which. `name` is the text's in errors.
+/// is neither empty nor a comment decides. Errors show `name` as the name of the text.
 ///
-/// Next hops that are numbers stand for themselves; others (addresses, devices, `blackhole`) are numbered from 1 on in the order in
-/// which they come ([`RouteList::next_hop`]). Prefixes alone get the numbers 1 to 255 in turn. Up to ten million routes are read.
+/// Next hops that are numbers keep them; others (addresses, devices, `blackhole`) are numbered from 1 in the order of their first
+/// occurrence ([`RouteList::next_hop`]). Prefixes without next hops get the numbers 1 to 255 in turn. Up to ten million routes are read.
 ///
 /// ```
 /// use flowlane::read_routes;
@@ -123,7 +123,7 @@ impl RouteList {
 /// ```
 ///
 /// # Errors
-/// [`Input`](super::ErrorKind::Input): all lines that are wrong (the first 20 in words), each with name, line and column; or a next
+/// [`Input`](super::ErrorKind::Input): all invalid lines (the first 20 in full), each with name, line and column; or a next
 /// hop that is not below [`NONE`].
 pub fn read_routes(text: &str, name: &str) -> Result<RouteList, Error> {
     let read = read(text, name, None, &RouteOptions::default()).map_err(Error::input)?;
@@ -136,7 +136,7 @@ pub fn read_routes(text: &str, name: &str) -> Result<RouteList, Error> {
     Ok(RouteList { routes: own.collect::<Result<_, _>>()?, names: read.next_hops })
 }
 
-/// How a [`RouteTable`] is made.
+/// The settings of a [`RouteTable`], and the function that builds one.
 ///
 /// ```
 /// use flowlane::{RouteConfig, read_routes};
@@ -159,24 +159,24 @@ impl Default for RouteConfig {
 }
 
 impl RouteConfig {
-    /// Room for twice as many routes as there are and a million, in up to a GiB; all of that for each family.
+    /// Creates the default settings: per family room for twice the given routes and a million more, in up to 1 GiB.
     pub fn new() -> Self {
         Self { routes_max: None, memory_max: 1 << 30 }
     }
 
-    /// Most routes of each family.
+    /// Sets the most routes of each family.
     #[must_use]
     pub fn routes_max(self, routes: usize) -> Self {
         Self { routes_max: Some(routes), ..self }
     }
 
-    /// Most bytes of what each family is looked up in.
+    /// Sets the most bytes of each family's lookup table.
     #[must_use]
     pub fn memory_max(self, bytes: usize) -> Self {
         Self { memory_max: bytes, ..self }
     }
 
-    /// A table of these routes, of which the last counts where a prefix comes twice.
+    /// Builds a table of these routes; of routes with the same prefix the last counts.
     ///
     /// # Errors
     /// [`Limit`](super::ErrorKind::Limit): of routes or memory. [`Input`](super::ErrorKind::Input): a next hop is [`NONE`].
@@ -205,17 +205,17 @@ impl RouteConfig {
 
 fn is_next_hop(number: u32) -> Result<(), Error> {
     match number {
-        NONE => Err(Error::input(format!("next hop {NONE} stands for no route; take a smaller one"))),
+        NONE => Err(Error::input(format!("next hop {NONE} means no route; take a smaller one"))),
         _ => Ok(()),
     }
 }
 
 type Table<A> = Routes<A, AnyFib<A>>;
 
-/// Routes of IPv4 and IPv6: the next hop of the longest prefix that an address is in. Next hops are numbers below [`NONE`].
+/// A table of IPv4 and IPv6 routes, which finds the next hop of the longest prefix that contains an address. Next hops are numbers below [`NONE`].
 ///
-/// **Threads.** It is changed through `&mut`, and any number of threads may look up through `&`. [`RouteReader`]s look up on other
-/// threads while it is changed; they never wait, and see each change as it is made.
+/// **Threads.** Changes take `&mut`; any number of threads may look up through `&`. [`RouteReader`]s look up on other threads during
+/// changes; they never wait, and see each change as it is made.
 ///
 /// ```
 /// use flowlane::{NONE, RouteConfig, read_routes};
@@ -252,13 +252,13 @@ fn delete<A: Family>(table: &mut Table<A>, prefix: Prefix<A>) -> Result<Option<u
     }
 }
 
-/// Next hops are put in as numbers of 32 bits.
+/// Narrows a next hop: all were inserted as numbers of 32 bits.
 fn narrow(next_hop: u64) -> u32 {
     next_hop as u32
 }
 
 impl RouteTable {
-    /// Adds a route, or replaces its next hop; the one that it had.
+    /// Adds a route or replaces its next hop, and returns the old one.
     ///
     /// # Errors
     /// [`Limit`](super::ErrorKind::Limit): of routes or memory. [`Input`](super::ErrorKind::Input): the next hop is [`NONE`].
@@ -271,10 +271,10 @@ impl RouteTable {
         Ok(before?.map(narrow))
     }
 
-    /// Removes the route of exactly this prefix; its next hop, or none where there is no such route.
+    /// Removes the route of exactly this prefix and returns its next hop, or `None` where there is no such route.
     ///
     /// # Errors
-    /// [`Limit`](super::ErrorKind::Limit): what shows from under it has no room in memory.
+    /// [`Limit`](super::ErrorKind::Limit): there is no memory for the routes that the prefix had covered.
     pub fn remove(&mut self, prefix: IpPrefix) -> Result<Option<u32>, Error> {
         let before = match prefix.0 {
             AnyPrefix::V4(prefix) => delete(&mut self.v4, prefix),
@@ -283,7 +283,7 @@ impl RouteTable {
         Ok(before?.map(narrow))
     }
 
-    /// The next hop of exactly this prefix.
+    /// Returns the next hop of exactly this prefix.
     pub fn get(&self, prefix: IpPrefix) -> Option<u32> {
         let found = match prefix.0 {
             AnyPrefix::V4(prefix) => self.v4.get(prefix),
@@ -292,7 +292,7 @@ impl RouteTable {
         found.map(narrow)
     }
 
-    /// The longest prefix that an address is in, and its next hop: from the list of routes, for one address.
+    /// Finds the longest prefix that contains an address, and its next hop, in the list of routes.
     pub fn lookup(&self, address: IpAddr) -> Option<(IpPrefix, u32)> {
         let found = match address {
             IpAddr::V4(address) => self.v4.lookup(address.into()).map(|(p, hop)| (AnyPrefix::V4(p), hop)),
@@ -301,8 +301,8 @@ impl RouteTable {
         found.map(|(prefix, next_hop)| (IpPrefix(prefix), narrow(next_hop)))
     }
 
-    /// The next hop of each address of IPv4 ([`Ipv4Addr::to_bits`](std::net::Ipv4Addr::to_bits)), or [`NONE`]. Any number of
-    /// them; nothing is allocated.
+    /// Finds the next hop of each IPv4 address ([`Ipv4Addr::to_bits`](std::net::Ipv4Addr::to_bits)), or [`NONE`]. Takes any number of
+    /// addresses; allocates nothing.
     ///
     /// # Panics
     /// Where there are not as many `next_hops` as `addresses`.
@@ -310,7 +310,7 @@ impl RouteTable {
         look_up_v4(addresses, next_hops, |addresses, found| self.v4.fib().lookup_batch(addresses, found));
     }
 
-    /// The next hop of each address of IPv6, in network order ([`Ipv6Addr::octets`](std::net::Ipv6Addr::octets)), or
+    /// Finds the next hop of each IPv6 address, in network order ([`Ipv6Addr::octets`](std::net::Ipv6Addr::octets)), or
     /// [`NONE`].
     ///
     /// # Panics
@@ -319,12 +319,12 @@ impl RouteTable {
         look_up_v6(addresses, next_hops, |addresses, found| self.v6.fib().lookup_batch(addresses, found));
     }
 
-    /// A reader for another thread.
+    /// Returns a reader for another thread.
     pub fn reader(&self) -> RouteReader {
         RouteReader { v4: self.v4.fib().reader(), v6: self.v6.fib().reader() }
     }
 
-    /// All routes, sorted, those of IPv4 first.
+    /// Returns all routes, sorted, those of IPv4 first.
     pub fn iter(&self) -> impl Iterator<Item = (IpPrefix, u32)> {
         let v4 = self.v4.walk(Prefix::ALL).map(|(prefix, hop)| (AnyPrefix::V4(prefix), hop));
         let v6 = self.v6.walk(Prefix::ALL).map(|(prefix, hop)| (AnyPrefix::V6(prefix), hop));
@@ -336,19 +336,19 @@ impl RouteTable {
         self.v4.len() + self.v6.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no routes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of what addresses are looked up in; the list of routes is kept besides.
+    /// Returns the bytes of the lookup tables, without the list of routes.
     pub fn table_bytes(&self) -> usize {
         self.v4.fib().table_bytes() + self.v6.fib().table_bytes()
     }
 }
 
-/// Looks addresses up on a thread of its own, while a [`RouteTable`] is changed, and even when it is gone. A clone is another
-/// thread's.
+/// The reading side of a [`RouteTable`], for one thread. It stays usable while the table is changed, and after it is dropped. Clone
+/// it for other threads.
 #[derive(Clone, Debug)]
 pub struct RouteReader {
     v4: AnyReader<u32>,
@@ -356,18 +356,18 @@ pub struct RouteReader {
 }
 
 impl RouteReader {
-    /// As [`RouteTable::lookup_v4`].
+    /// Finds the next hop of each IPv4 address, as [`RouteTable::lookup_v4`] does.
     ///
     /// # Panics
-    /// As there.
+    /// Where there are not as many `next_hops` as `addresses`.
     pub fn lookup_v4(&self, addresses: &[u32], next_hops: &mut [u32]) {
         look_up_v4(addresses, next_hops, |addresses, found| self.v4.lookup_batch(addresses, found));
     }
 
-    /// As [`RouteTable::lookup_v6`].
+    /// Finds the next hop of each IPv6 address, as [`RouteTable::lookup_v6`] does.
     ///
     /// # Panics
-    /// As there.
+    /// Where there are not as many `next_hops` as `addresses`.
     pub fn lookup_v6(&self, addresses: &[[u8; 16]], next_hops: &mut [u32]) {
         look_up_v6(addresses, next_hops, |addresses, found| self.v6.lookup_batch(addresses, found));
     }

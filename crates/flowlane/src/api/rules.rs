@@ -4,10 +4,10 @@ use super::Error;
 use crate::rule::{ReadOptions, Rule, read};
 
 /// Reads rules, a line each: flows as `ovs-ofctl add-flow` takes them, or ClassBench filters (which begin with `@`); the
-/// first line that says something tells which. `name` is the text's in errors: a file's, mostly, which the caller has read.
+/// first line that is neither empty nor a comment decides. Errors show `name` as the name of the text, usually of a file.
 ///
-/// A rule's number is its position, from 0, where a [`Classifier`](super::Classifier) is built of them. Up to ten million rules
-/// are read. Ports of actions have numbers, not names.
+/// A rule's number in a [`Classifier`](super::Classifier) is its position, from 0. Up to ten million rules
+/// are read. Actions name ports by number.
 ///
 /// ```
 /// use flowlane::{Action, PortNo, read_rules};
@@ -19,8 +19,7 @@ use crate::rule::{ReadOptions, Rule, read};
 /// ```
 ///
 /// # Errors
-/// [`Input`](super::ErrorKind::Input): all lines that are wrong (the first 20 in words), each with name, line and column. No rules
-/// are given then.
+/// [`Input`](super::ErrorKind::Input): all invalid lines (the first 20 in full), each with name, line and column.
 ///
 #[doc = include_str!("../rule/flow_syntax/README.md")]
 pub fn read_rules(text: &str, name: &str) -> Result<Vec<Rule>, Error> {

@@ -1,4 +1,4 @@
-//! What packets are looked up in.
+//! Snapshots of classifiers: immutable, shared, and the type whose methods look packets up.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use super::{Field, FlowColumns, FlowKey, FlowMask, Match};
 use crate::classify::acl::looks_at;
 use crate::classify::{AclSearch, RuleEngine as _};
 
-/// The number that stands for no rule, and for no next hop.
+/// The number that means no rule, and no next hop.
 pub const NONE: u32 = u32::MAX;
 
-/// Rules as they are at one time, to be looked up in from any number of threads. No lookup of many packets allocates, waits or
-/// starts a thread.
+/// The rules of a classifier at one time, for lookups on any number of threads. Lookups of many packets neither allocate nor wait
+/// nor start threads.
 ///
-/// It comes from a [`Classifier`](super::Classifier), which is one, and from a [`Reader`](super::Reader). A clone is the
-/// same list, and costs nothing.
+/// A [`Classifier`](super::Classifier) dereferences to its present snapshot; a [`Reader`](super::Reader) returns the published one.
+/// Clones share the rules and cost nothing.
 #[derive(Clone, Debug)]
 pub struct ClassifierSnapshot {
     list: Arc<List>,
@@ -22,27 +22,27 @@ pub struct ClassifierSnapshot {
 #[derive(Clone, Debug)]
 struct List {
     search: AclSearch,
-    /// Bits at which any rule looks, or has looked.
+    /// Bits that any rule looks at, or has looked at before a change.
     looked_at: FlowMask,
 }
 
-/// How the answer for one packet came about: [`ClassifierSnapshot::explain`].
+/// Why a rule won for one packet: see [`ClassifierSnapshot::explain`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// The rule that wins.
+    /// The winning rule.
     pub rule: Option<u32>,
     /// The one that would win without it.
     pub next_rule: Option<u32>,
     /// The engine that has most of the rules.
     pub engine: &'static str,
-    /// The instructions that it uses: `scalar`, `sse42`, `avx2` or `avx512`.
+    /// The engine's variant: `scalar`, `sse42`, `avx2` or `avx512`.
     pub variant: &'static str,
-    /// Nodes, hash buckets or filters that were read.
+    /// Nodes, hash buckets or filters that the lookup read.
     pub nodes: u32,
-    /// Rules that the packet was compared with.
+    /// Rules that the lookup compared the packet with.
     pub rules: u32,
-    /// The bits that the answer depends on: every packet that has these the same has the same answer.
+    /// The bits that the answer depends on: packets that agree in them have the same answer.
     pub depends_on: FlowMask,
 }
 
@@ -52,29 +52,29 @@ impl ClassifierSnapshot {
         Self { list: Arc::new(List { search, looked_at }) }
     }
 
-    /// Makes a change, in a copy where somebody else has the list.
+    /// Makes a change, in a copy where other snapshots share the rules.
     pub(super) fn change<R>(&mut self, change: impl FnOnce(&mut AclSearch) -> R) -> R {
         change(&mut Arc::make_mut(&mut self.list).search)
     }
 
-    /// A rule with this match has come.
+    /// Adds the bits of a new rule to those that rules look at.
     pub(super) fn look_at(&mut self, matches: &Match) {
         Arc::make_mut(&mut self.list).looked_at.add(&looks_at(matches));
     }
 
-    /// The rule that wins for one packet. For many, [`lookup_keys`](Self::lookup_keys) is several times as fast.
+    /// Finds the winning rule of one packet. For many, [`lookup_keys`](Self::lookup_keys) is several times as fast.
     pub fn lookup(&self, key: &FlowKey) -> Option<u32> {
         self.list.search.lookup(key).map(|hit| hit.rule.0)
     }
 
-    /// The rule that wins for each packet, or [`NONE`]: `rules[i]` is of `keys[i]`. Any number of packets; from 32 on, better 128,
-    /// they are looked up fastest.
+    /// Finds the winning rule of each packet, or [`NONE`]: `rules[i]` for `keys[i]`. Takes any number of packets; batches of 32
+    /// are worth a call, and from 128 on lookups are fastest.
     ///
     /// ```
     /// use flowlane::{ClassifierBuilder, Field, FlowKey, NONE, Parser, read_rules};
     ///
     /// let acl = ClassifierBuilder::new().build(read_rules("dl_type=0x88b5,actions=drop", "rules")?)?;
-    /// // From Ethernet frames of 60 bytes, that came in through port 1, to the numbers of their rules.
+    /// // From Ethernet frames of 60 bytes, received on port 1, to the numbers of their rules.
     /// let mut frames = [[0; 60]; 2];
     /// frames[0][12..14].copy_from_slice(&[0x88, 0xb5]);
     /// frames[1][12..14].copy_from_slice(&[0x88, 0xb6]);
@@ -96,7 +96,7 @@ impl ClassifierSnapshot {
         self.list.search.lookup_numbers(keys, 1, rules);
     }
 
-    /// The same of packets whose fields are columns: without keys, and so faster where packets are columns anyway.
+    /// Finds the winning rule of packets whose fields are columns. This needs no keys, and is faster where packets are columns anyway.
     ///
     /// # Panics
     /// Where there are not as many `rules` as packets.
@@ -104,7 +104,7 @@ impl ClassifierSnapshot {
         self.list.search.lookup_columns(packets, rules);
     }
 
-    /// The rule that wins for each packet in each of the first `categories` lists, in one pass over the packets:
+    /// Finds the winning rule of each packet in each of the first `categories` lists, in one pass over the packets:
     /// `rules[packet * categories + category]`, or [`NONE`]. See
     /// [`build_categories`](super::ClassifierBuilder::build_categories); other lookups answer for category 0.
     ///
@@ -114,7 +114,7 @@ impl ClassifierSnapshot {
         self.list.search.lookup_numbers(keys, categories, rules);
     }
 
-    /// The same of packets whose fields are columns.
+    /// Finds the winning rule in each category of packets whose fields are columns.
     ///
     /// # Panics
     /// As [`lookup_categories`](Self::lookup_categories).
@@ -122,8 +122,8 @@ impl ClassifierSnapshot {
         self.list.search.lookup_column_categories(packets, categories, rules);
     }
 
-    /// How the answer for one packet comes about. It compares with all rules to find the next best: for people, not for every
-    /// packet.
+    /// Explains which rule wins for one packet, and why. To find the runner-up it compares the packet with all rules: for people, not
+    /// for every packet.
     ///
     /// ```
     /// use flowlane::{ClassifierBuilder, Field, FlowKey, read_rules};
@@ -133,57 +133,57 @@ impl ClassifierSnapshot {
     /// key.set(Field::EthType, 0x0800);
     /// key.set(Field::NwProto, 17);
     /// key.set(Field::TpDst, 53);
-    /// let told = acl.explain(&key);
-    /// assert_eq!((told.rule, told.next_rule), (Some(0), Some(1)));
-    /// assert_eq!(told.depends_on.get(Field::TpDst), 0xffff);
-    /// assert_eq!(told.depends_on.get(Field::Ipv4Src), 0);
+    /// let explained = acl.explain(&key);
+    /// assert_eq!((explained.rule, explained.next_rule), (Some(0), Some(1)));
+    /// assert_eq!(explained.depends_on.get(Field::TpDst), 0xffff);
+    /// assert_eq!(explained.depends_on.get(Field::Ipv4Src), 0);
     /// # Ok::<(), flowlane::Error>(())
     /// ```
     pub fn explain(&self, key: &FlowKey) -> Explanation {
-        let told = self.list.search.explain(key);
+        let found = self.list.search.explain(key);
         Explanation {
-            rule: told.winner.map(|rule| rule.0),
-            next_rule: told.runner_up.map(|rule| rule.0),
-            engine: told.engine,
-            variant: told.variant.name(),
-            nodes: told.nodes,
-            rules: told.rules,
-            depends_on: told.looked_at,
+            rule: found.winner.map(|rule| rule.0),
+            next_rule: found.runner_up.map(|rule| rule.0),
+            engine: found.engine,
+            variant: found.variant.name(),
+            nodes: found.nodes,
+            rules: found.rules,
+            depends_on: found.looked_at,
         }
     }
 
-    /// Number of rules.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.list.search.len()
     }
 
-    /// Whether there are no rules.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The fields that any rule looks at: the columns that packets want. Two may share a place: addresses are ARP's where a rule
-    /// is for ARP.
+    /// Returns the fields that any rule looks at: the columns that packets need. Two may share a place: addresses are ARP's where a
+    /// rule is for ARP.
     pub fn fields(&self) -> Vec<Field> {
         self.list.search.fields()
     }
 
-    /// Bits of packets at which any rule looks, or has looked.
+    /// Returns the bits of packets that any rule looks at, or has looked at before a change.
     pub fn looked_at(&self) -> &FlowMask {
         &self.list.looked_at
     }
 
-    /// The engine that has most of the rules: `tree`, `dynamic` or `brute`.
+    /// Returns the name of the engine that has most of the rules: `tree`, `dynamic` or `brute`.
     pub fn engine(&self) -> &'static str {
         self.list.search.engine().0
     }
 
-    /// The instructions that it uses: `scalar`, `sse42`, `avx2` or `avx512`.
+    /// Returns the engine's variant: `scalar`, `sse42`, `avx2` or `avx512`.
     pub fn variant(&self) -> &'static str {
         self.list.search.engine().1.name()
     }
 
-    /// Bytes of rules and engine.
+    /// Returns the bytes of rules and engine.
     pub fn table_bytes(&self) -> usize {
         self.list.search.table_bytes()
     }

@@ -147,15 +147,15 @@ fn check(acl: &Classifier, rules: &BTreeMap<u32, Plain>, r: &mut Random) {
     }
     for ((key, wanted), packet) in keys.iter().zip(&wanted).zip(&packets).take(60) {
         assert_eq!(acl.lookup(key), wanted.first().copied());
-        let told = acl.explain(key);
-        assert_eq!(told.rule, wanted.first().copied(), "{packet:?}");
-        assert_eq!(told.next_rule, wanted.get(1).copied(), "{packet:?}");
-        assert_eq!((told.engine, told.variant), (acl.engine(), acl.variant()));
+        let explained = acl.explain(key);
+        assert_eq!(explained.rule, wanted.first().copied(), "{packet:?}");
+        assert_eq!(explained.next_rule, wanted.get(1).copied(), "{packet:?}");
+        assert_eq!((explained.engine, explained.variant), (acl.engine(), acl.variant()));
         // What the answer does not depend on may be anything.
-        let mut other = packet_like(key, &told.depends_on, r);
-        assert_eq!(acl.lookup(&other), told.rule, "{packet:?} {:?}", told.depends_on);
-        other = packet_like(&other, &told.depends_on, r);
-        assert!(other.agrees(key, &told.depends_on) && acl.lookup(&other) == told.rule);
+        let mut other = packet_like(key, &explained.depends_on, r);
+        assert_eq!(acl.lookup(&other), explained.rule, "{packet:?} {:?}", explained.depends_on);
+        other = packet_like(&other, &explained.depends_on, r);
+        assert!(other.agrees(key, &explained.depends_on) && acl.lookup(&other) == explained.rule);
     }
     assert_eq!(acl.len(), rules.len());
     assert!(acl.rules().map(|(number, _)| number).eq(rules.keys().copied()));
@@ -171,7 +171,7 @@ fn packet_like(key: &FlowKey, bits: &FlowMask, r: &mut Random) -> FlowKey {
 }
 
 #[test]
-fn the_best_rule_wins_in_every_engine_whatever_has_changed() {
+fn highest_priority_wins_in_every_engine_after_changes() {
     for seed in 0..24 {
         let r = &mut Random::new(seed);
         let engine = ENGINES[seed as usize % 4];
@@ -211,7 +211,7 @@ fn the_best_rule_wins_in_every_engine_whatever_has_changed() {
 }
 
 #[test]
-fn numbers_stay_and_are_not_given_again() {
+fn rule_numbers_are_stable_and_never_reused() {
     let rule = |port: u32| read_rules(&format!("udp,tp_dst={port},actions=drop"), "rules").unwrap().remove(0);
     let mut acl = ClassifierBuilder::new().build_numbered([(7, rule(1)), (3, rule(2))]).unwrap();
     assert_eq!(acl.next_number(), 8);
@@ -227,7 +227,7 @@ fn numbers_stay_and_are_not_given_again() {
 }
 
 #[test]
-fn changes_are_made_whole_or_not_at_all() {
+fn failed_changes_leave_no_trace() {
     let rule = |port: u32| read_rules(&format!("udp,tp_dst={port},actions=drop"), "rules").unwrap().remove(0);
     let mut acl = ClassifierBuilder::new().rules_max(3).build([rule(1), rule(2)]).unwrap();
     let error = acl.insert_all([rule(3), rule(4)]).unwrap_err();

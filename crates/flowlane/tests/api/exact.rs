@@ -21,7 +21,7 @@ fn value(r: &mut Random) -> u64 {
 }
 
 #[test]
-fn a_map_has_what_the_standard_librarys_has() {
+fn map_agrees_with_std_hash_map() {
     for key_bytes in 1..=64 {
         let r = &mut Random::new(key_bytes as u64);
         let (mut map, mut wanted) = (CuckooMap::new(key_bytes, 4000).unwrap(), HashMap::new());
@@ -48,7 +48,7 @@ fn a_map_has_what_the_standard_librarys_has() {
             assert_eq!(count, found.iter().filter(|there| **there).count());
             for (key, (value, there)) in each.zip(values.into_iter().zip(found)) {
                 assert_eq!(there.then_some(value), wanted.get(key).copied(), "{key:?}");
-                assert!(there || value == 4711, "what is not there stays as it is");
+                assert!(there || value == 4711, "a missing key leaves its value");
                 assert_eq!(map.get(key), wanted.get(key).copied());
             }
             assert_eq!(map.len(), wanted.len());
@@ -62,7 +62,7 @@ fn a_map_has_what_the_standard_librarys_has() {
 }
 
 #[test]
-fn a_map_that_is_full_says_from_which_row_on() {
+fn full_map_reports_the_first_row_that_failed() {
     for large in [0, 1 << 40] {
         let mut map = CuckooMap::with_seed(4, 100, 5).unwrap();
         let keys: Vec<u8> = (0..5000u32).flat_map(u32::to_le_bytes).collect();
@@ -86,7 +86,7 @@ fn a_map_that_is_full_says_from_which_row_on() {
 }
 
 #[test]
-fn a_filter_denies_nothing_that_it_holds() {
+fn filter_has_no_false_negatives() {
     let r = &mut Random::new(9);
     let mut seen = BloomFilter::new(20_000, 0.001).unwrap();
     let numbers: HashSet<u64> =

@@ -8,7 +8,7 @@ use crate::acl::{ENGINES, Packet, Plain, columns, matching, packet, plain};
 use crate::random::Random;
 
 #[test]
-fn each_category_has_the_answer_of_its_own_rules() {
+fn each_category_answers_from_its_own_rules() {
     for seed in 0..16 {
         let r = &mut Random::new(100 + seed);
         let config = ClassifierBuilder::new().engine(ENGINES[seed as usize % 4]).unwrap().seed(seed);
@@ -50,7 +50,7 @@ fn each_category_has_the_answer_of_its_own_rules() {
 }
 
 #[test]
-fn a_rule_is_in_some_category() {
+fn a_rule_without_categories_is_refused() {
     let rule = plain(&mut Random::new(1)).rule();
     let refused = ClassifierBuilder::new().build_categories([(4, rule.clone(), 0)]).unwrap_err();
     assert!(refused.to_string().contains("rule 4 is in no category"), "{refused}");

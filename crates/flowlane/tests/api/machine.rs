@@ -3,7 +3,7 @@
 use flowlane::{ClassifierBuilder, ErrorKind, Tuning, max_simd, read_rules, set_max_simd};
 
 #[test]
-fn widths_and_choices_that_are_none_are_refused() {
+fn unknown_widths_and_kernels_are_refused() {
     for bits in [0, 63, 100, 1024, u32::MAX] {
         assert_eq!(set_max_simd(bits).unwrap_err().kind(), ErrorKind::Input, "{bits}");
     }
@@ -15,7 +15,7 @@ fn widths_and_choices_that_are_none_are_refused() {
 }
 
 #[test]
-fn what_is_installed_is_what_is_used() {
+fn installed_overrides_are_used() {
     Tuning::new().with("acl-tree", "scalar").unwrap().install();
     let used: Vec<(String, String)> =
         Tuning::in_use().iter().map(|(name, choice)| (name, choice.to_owned())).collect();

@@ -1,4 +1,4 @@
-//! What users of the library see, by its public names alone: answers against plain code that shares nothing with the tables.
+//! Tests of the public interface, through public names only: answers against plain code that shares nothing with the tables.
 
 mod acl;
 mod exact;

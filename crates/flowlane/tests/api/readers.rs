@@ -1,4 +1,4 @@
-//! What readers on other threads see.
+//! Readers on other threads see publications whole.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +12,7 @@ fn rules(text: &str) -> Vec<Rule> {
 }
 
 #[test]
-fn readers_see_what_is_published_and_outlive_it() {
+fn readers_see_publications_and_outlive_the_classifier() {
     let any = FlowKey::zero();
     let mut acl = ClassifierBuilder::new().build(rules("priority=1,actions=drop")).unwrap();
     let mut first = acl.reader();
@@ -34,7 +34,7 @@ fn readers_see_what_is_published_and_outlive_it() {
 }
 
 #[test]
-fn rules_that_come_and_go_together_are_seen_together() {
+fn changes_published_together_are_seen_together() {
     let mut acl =
         ClassifierBuilder::new().engine("dynamic").unwrap().build(rules("tcp,actions=drop")).unwrap();
     let stop = AtomicBool::new(false);
@@ -68,7 +68,7 @@ fn rules_that_come_and_go_together_are_seen_together() {
 }
 
 #[test]
-fn all_goes_to_other_threads() {
+fn public_types_are_send_and_tables_sync() {
     fn sends<T: Send>() {}
     fn shares<T: Send + Sync>() {}
     shares::<Classifier>();

@@ -54,7 +54,7 @@ fn check(table: &RouteTable, routes: &BTreeMap<IpPrefix, u32>, r: &mut Random) {
 }
 
 #[test]
-fn the_longest_prefix_wins_in_both_families_whatever_has_changed() {
+fn longest_prefix_wins_in_both_families_after_changes() {
     for seed in 0..12 {
         let r = &mut Random::new(200 + seed);
         let prefix = |r: &mut Random| {
@@ -83,7 +83,7 @@ fn the_longest_prefix_wins_in_both_families_whatever_has_changed() {
 }
 
 #[test]
-fn routes_are_read_and_what_is_wrong_is_said() {
+fn routes_are_parsed_and_errors_are_reported() {
     let list = read_routes("10.0.0.0/8 5\n::/0 6\n10.0.0.0/8 7\n", "r").unwrap();
     assert_eq!((list.len(), list.next_hop(5)), (2, None));
     let table = RouteConfig::new().routes_max(10).build(list.iter()).unwrap();
