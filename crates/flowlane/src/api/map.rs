@@ -164,7 +164,7 @@ impl CuckooMap {
             return Err(Error::input(format!("a capacity of {entries_max}; 1 to 2^30 are possible")));
         }
         let config = CuckooConfig::new(entries_max, seed).growing_from(entries_max.min(1 << 12));
-        // Each width is compiled for every body: only some.
+        // Each width is compiled for every kernel, so there are only some.
         let table: Box<dyn Table> = match key_bytes {
             1..=4 => Box::new(CuckooWriter::<1>::new(&config)),
             5..=8 => Box::new(CuckooWriter::<2>::new(&config)),

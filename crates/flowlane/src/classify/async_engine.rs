@@ -1,53 +1,52 @@
-//! Rules that are asked for many packets at a time and answer later: what a table on a device is to a switch.
+//! Asynchronous engines: tables that take batches of packets and answer later, as those on a device do.
 
 use std::error::Error;
 
 use super::{Hit, RuleEngine};
 use crate::packet::key::{FlowKey, FlowMask};
 
-/// A table of rules behind a queue. Packets are gathered into a batch, the batch is sent, its answers are received.
-/// Batches are answered in the order in which they were sent.
+/// A table of rules behind a queue: the caller gathers packets into a batch, sends it, and receives its answers, in the
+/// order of the batches.
 ///
-/// Nothing here fails: what stands behind the queue has the rules at hand, too, and answers itself where a device does
-/// not. Changes to the rules count for what is sent after them.
+/// Lookups never fail: the implementation keeps the rules on the CPU too, and looks up there where the device does not
+/// answer. Changes to the rules apply to batches sent after them.
 pub trait AsyncEngine: RuleEngine {
-    /// Brings all changes to where answers come from, and waits for that: after many changes, before traffic.
+    /// Transfers all changes to the device and waits for it: call it after many changes, before traffic.
     ///
     /// # Errors
-    /// Where they cannot be brought there. Answers are right all the same.
+    /// Where the transfer fails. Answers stay right.
     fn prepare(&mut self) -> Result<(), Box<dyn Error + Send + Sync>>;
 
-    /// Why answers do not come from where they should, where that is so.
+    /// Returns why the device does not answer, if it does not.
     fn trouble(&self) -> Option<String>;
 
-    /// Every bit of a key that any answer may depend on: with the same rules, keys that agree in these get the same
+    /// Returns the bits of a key that any answer may depend on: with the same rules, keys that agree in them get the same
     /// answer.
     fn looks_at(&self) -> &FlowMask;
 
-    /// Which set of rules there is: another one after every change.
+    /// Returns the number of the present set of rules: every change increases it.
     fn epoch(&self) -> u64;
 
-    /// Most keys of a batch.
+    /// Returns the most keys of a batch.
     fn batch_max(&self) -> usize;
 
-    /// Keys that are gathered and not yet sent: at most [`batch_max`](Self::batch_max).
+    /// Returns the number of keys gathered and not yet sent: at most [`batch_max`](Self::batch_max).
     fn gathered(&self) -> usize;
 
-    /// Gathers a key.
+    /// Adds a key to the batch.
     ///
     /// # Panics
     /// Where the batch is full.
     fn gather(&mut self, key: &FlowKey);
 
-    /// Sends what is gathered. Says whether it did: not where nothing is gathered, or as many batches are under way
-    /// as may be.
+    /// Sends the batch. Returns whether it did: not where the batch is empty, or the queue of batches in flight is full.
     fn send(&mut self) -> bool;
 
-    /// Batches that were sent and not yet received.
+    /// Returns the number of batches in flight.
     fn under_way(&self) -> usize;
 
-    /// The answers to the oldest batch under way, in place of what is in `hits`, in the order of its keys; and the
-    /// epoch of the rules that gave all of them. None where no batch is under way, or, unless told to `wait`, where the
-    /// oldest has no answers yet.
+    /// Receives the answers to the oldest batch in flight: replaces the contents of `hits`, in the order of the keys, and
+    /// returns the epoch of the rules that gave all of them. Returns `None` where no batch is in flight, or, without `wait`,
+    /// where the oldest has no answers yet.
     fn receive(&mut self, wait: bool, hits: &mut Vec<Option<Hit>>) -> Option<u64>;
 }

@@ -1,24 +1,24 @@
-//! Which of several tables of the same rules is fastest: a contest on a sample of packets.
+//! Engine selection by measurement: a contest of several tables of the same rules on a sample of packets.
 //!
-//! Whoever asks says which tables take part, since that depends on what they are for: a trace that is classified once may
-//! take a device, a switch wants what it can change. The first is the default; another replaces it
-//! only where it is faster by more than noise. The library has no clock, so whoever asks gives one, which may count anything.
-//! A contest costs six times what all tables take for the sample; one table alone is not measured.
+//! The caller supplies the tables, since the candidates depend on their use: classifying a trace once may use a device, a
+//! switch needs engines that take changes. The first table is the default; another replaces it only where it is faster by
+//! more than noise. The library has no clock, so the caller supplies one, which may count anything. A contest costs six
+//! times the lookups of the sample in all tables; a single table is not measured.
 
 use super::RuleEngine;
 use crate::dispatch::WIN_BELOW;
 use crate::packet::key::FlowKey;
 
-/// Rules up to which linear search may be faster than what looks few rules up by their masks.
+/// Rules up to which linear search may be faster than the engines that use masks.
 pub const LINEAR_RULES_MAX: usize = 64;
 
 /// Rules up to which tuple search takes part: it is slow with many masks, and with few not much faster than an access list.
 pub const TUPLE_RULES_MAX: usize = 1000;
 
-/// Rounds that count, besides one to warm up.
+/// Rounds that count, after one to warm up.
 const ROUNDS: usize = 5;
 
-/// The place of the table that answers fastest, asked for so many packets at a time. `clock` may count anything.
+/// Returns the index of the table that is fastest in batches of `batch` packets. `clock` may count anything.
 ///
 /// # Panics
 /// Where there is no table, or a batch of no packets.
@@ -28,7 +28,7 @@ pub fn fastest(
     sample: &[FlowKey],
     clock: &mut dyn FnMut() -> u64,
 ) -> usize {
-    assert!(!tables.is_empty(), "one of none cannot be taken");
+    assert!(!tables.is_empty(), "there is no table to choose");
     if tables.len() == 1 || sample.is_empty() {
         return 0;
     }
@@ -42,7 +42,7 @@ pub fn fastest(
     winner(&ticks, 0)
 }
 
-/// The median ticks of what `run` does for each of `count` places, which take turns.
+/// Returns the median ticks of `run` for each of `count` candidates, which take turns.
 pub(in crate::classify) fn medians(
     count: usize,
     rounds: usize,
@@ -51,7 +51,7 @@ pub(in crate::classify) fn medians(
 ) -> Vec<u64> {
     let mut samples = vec![Vec::new(); count];
     for round in 0..=rounds {
-        // Each begins in turn, so that none always comes after the same other.
+        // Rotate the first candidate, so that no candidate always runs after the same one.
         for place in (0..count).map(|i| (i + round) % count) {
             let before = clock();
             run(place);
@@ -68,8 +68,8 @@ pub(in crate::classify) fn medians(
     samples.into_iter().map(median).collect()
 }
 
-/// The place that takes least, if that is less than the default by more than noise; the default otherwise. Those of which
-/// nothing is known do not take part; where the default is one, any other is better.
+/// Returns the index of the least ticks, if they are below the default's by more than noise, and the default otherwise.
+/// Candidates without ticks do not take part; where the default has none, any other is better.
 pub(in crate::classify) fn winner(ticks: &[Option<f64>], default: usize) -> usize {
     let limit = ticks[default].map_or(f64::INFINITY, |ticks| ticks * WIN_BELOW);
     let known = ticks.iter().enumerate().filter_map(|(place, ticks)| Some((place, (*ticks)?)));
@@ -87,10 +87,10 @@ mod tests {
     use crate::packet::{Field, FlowMask};
     use crate::rule::{Match, Priority, RuleId};
 
-    /// What time it is.
+    /// The test's clock.
     type Time = Arc<AtomicU64>;
 
-    /// A table whose lookups take as long as it says.
+    /// A table whose lookups advance the test's clock by `ticks` a key.
     struct Slow {
         time: Time,
         ticks: u64,
@@ -119,7 +119,7 @@ mod tests {
         }
 
         fn lookup_wildcards(&self, _: &FlowKey, _: &mut FlowMask) -> Option<Hit> {
-            unreachable!("not asked for wildcards")
+            unreachable!("the contest needs no wildcards")
         }
 
         fn lookup_batch(&self, keys: &[FlowKey], _: &mut [Option<Hit>]) {
@@ -146,13 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn the_table_that_the_clock_says_is_cheapest_is_taken() {
+    fn the_fastest_table_by_the_clock_wins() {
         assert_eq!(contest(3, &[300, 200, 100, 250]), 2);
         assert_eq!(contest(3, &[100, 200]), 0);
     }
 
     #[test]
-    fn the_default_stays_where_no_other_is_faster_by_more_than_noise() {
+    fn the_default_wins_within_noise() {
         assert_eq!(contest(10, &[100, 98, 99]), 0);
         assert_eq!(contest(10, &[100, 98, 96]), 2);
         assert_eq!(winner(&[None, Some(9.0), Some(8.0)], 0), 2);
@@ -160,16 +160,16 @@ mod tests {
     }
 
     #[test]
-    fn one_table_alone_and_no_packets_are_not_measured() {
+    fn a_single_table_or_an_empty_sample_is_not_measured() {
         let table = LinearSearch::new(1);
         let mut never = || -> u64 { panic!("the clock was read") };
         assert_eq!(fastest(&[&table], 1, &[FlowKey::zero()], &mut never), 0);
         assert_eq!(fastest(&[&table, &table], 1, &[], &mut never), 0);
     }
 
-    /// Whichever wins: here by a clock that means nothing.
+    /// By a clock without meaning, so that any table may win.
     #[test]
-    fn the_table_that_is_taken_gives_the_answers_of_linear_search() {
+    fn the_selected_table_agrees_with_linear_search() {
         let matches: Vec<Match> = (0..40u32)
             .map(|n| {
                 let mut rule = Match::any();

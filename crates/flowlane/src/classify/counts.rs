@@ -1,9 +1,9 @@
-//! How often each rule won.
+//! Hit counts by rule.
 
 use super::Hit;
 use crate::rule::RuleId;
 
-/// Packets for each rule: of one thread, that counts what its lookups find; those of several are [added](Self::add) up.
+/// Packets counted by their winning rule. Each thread counts its own lookups; [`add`](Self::add) sums them up.
 ///
 /// ```
 /// use flowlane::classify::{Hit, HitCounts};
@@ -17,21 +17,21 @@ use crate::rule::RuleId;
 /// ```
 #[derive(Clone, Debug)]
 pub struct HitCounts {
-    /// Misses, then rules by handle. Twice: packets of one rule come one after the other, and each addition would wait for
+    /// Misses, then rules by number. In two copies: packets of one rule follow each other, and each addition would wait for
     /// the one before.
     counts: [Vec<u64>; 2],
 }
 
 impl HitCounts {
-    /// For rules with handles below this; 16 bytes each.
+    /// Creates counts for rules with numbers below this; 16 bytes each.
     pub fn new(handles: usize) -> Self {
         Self { counts: [vec![0; handles + 1], vec![0; handles + 1]] }
     }
 
-    /// Counts what a batch of lookups has found.
+    /// Counts the results of a batch of lookups.
     ///
     /// # Panics
-    /// Where a rule's handle is not below what the counts were made for.
+    /// Where a rule's number is not below the limit of the counts.
     #[inline]
     pub fn count(&mut self, hits: &[Option<Hit>]) {
         let [even, odd] = &mut self.counts;
@@ -44,12 +44,12 @@ impl HitCounts {
         last.iter().for_each(|hit| even[place(hit)] += 1);
     }
 
-    /// How often a rule won.
+    /// Returns the packets of a rule.
     pub fn of(&self, rule: RuleId) -> u64 {
         self.at(rule.0 as usize + 1)
     }
 
-    /// How often none did.
+    /// Returns the packets that no rule matched.
     pub fn misses(&self) -> u64 {
         self.at(0)
     }
@@ -58,10 +58,10 @@ impl HitCounts {
         self.counts.iter().filter_map(|counts| counts.get(place)).sum()
     }
 
-    /// Adds what another thread has counted, of the same rules.
+    /// Adds the counts of another thread, for the same rules.
     ///
     /// # Panics
-    /// Where the other's were made for another number of handles.
+    /// Where the counts have different limits.
     pub fn add(&mut self, other: &Self) {
         for (counts, other) in self.counts.iter_mut().zip(&other.counts) {
             assert_eq!(counts.len(), other.len(), "counts of the same rules");
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "index out of bounds")]
-    fn a_handle_beyond_is_refused() {
+    fn a_rule_number_beyond_the_limit_panics() {
         HitCounts::new(5).count(&[Some(Hit { rule: RuleId(5), priority: Priority(1) })]);
     }
 }

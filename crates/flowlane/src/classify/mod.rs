@@ -1,4 +1,4 @@
-//! Rule tables: given a flow key, which rule wins.
+//! Rule tables: engines that find the winning rule of a flow key.
 //!
 //! Every engine implements [`RuleEngine`] and must agree with linear search, which is the definition.
 
@@ -23,34 +23,34 @@ use crate::packet::batch::LaneMask;
 use crate::packet::key::{FlowKey, FlowMask};
 use crate::rule::{Match, Priority, RuleId};
 
-/// The rule that won.
+/// The winning rule of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hit {
-    /// The handle under which the rule was inserted.
+    /// The rule number under which the rule was inserted.
     pub rule: RuleId,
     /// Its priority.
     pub priority: Priority,
 }
 
-/// Why a rule was not accepted.
+/// The reasons to refuse a rule.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InsertError {
-    /// The handle is in use; `replace` changes a rule in place.
+    /// The rule number is in use; `replace` changes a rule in place.
     #[error("rule {} is in the table already; replace it, or remove it first", .0.0)]
     Duplicate(RuleId),
-    /// The table holds as many rules as it may.
+    /// The table holds its limit of rules.
     #[error("the table holds its limit of {rules_max} rules; raise the limit or remove rules")]
     Full {
         /// The limit.
         rules_max: usize,
     },
-    /// An access list's limit.
+    /// The access list refuses the rule.
     #[error(transparent)]
     Acl(#[from] acl::BuildError),
 }
 
-/// A table of rules.
+/// A table of rules, of any engine.
 ///
 /// ```
 /// use flowlane::classify::{RuleEngine, LinearSearch};
@@ -62,14 +62,14 @@ pub enum InsertError {
 /// table.insert(RuleId(1), Priority(2), Match::any().set(Field::TpDst, 22))?;
 /// let (mut key, mut looked_at) = (FlowKey::zero(), FlowMask::zero());
 /// key.set(Field::TpDst, 80);
-/// let hit = table.lookup_wildcards(&key, &mut looked_at).expect("rule 0 is for every packet");
+/// let hit = table.lookup_wildcards(&key, &mut looked_at).expect("rule 0 matches every packet");
 /// assert_eq!(hit.rule, RuleId(0));
-/// // The port counted: a packet to port 22 would have got another answer.
+/// // The answer depends on the port: another rule wins for port 22.
 /// assert_ne!(looked_at.get(Field::TpDst), 0);
 /// # Ok::<(), flowlane::classify::InsertError>(())
 /// ```
 pub trait RuleEngine: Send {
-    /// The engine's name, as on the command line.
+    /// Returns the engine's name, as on the command line.
     fn name(&self) -> &'static str;
 
     /// Adds a rule behind all others of its priority.
@@ -78,22 +78,21 @@ pub trait RuleEngine: Send {
     /// Where `id` is in use or the table is full; the table is as before.
     fn insert(&mut self, id: RuleId, priority: Priority, matches: &Match) -> Result<(), InsertError>;
 
-    /// Removes a rule. Says whether it was there.
+    /// Removes a rule. Returns whether it was there.
     fn remove(&mut self, id: RuleId) -> bool;
 
-    /// Gives a rule another match and priority. Among rules of equal priority it keeps the place that its
-    /// first insertion gave it. Says whether it was there.
+    /// Gives a rule another match and priority. Among rules of equal priority it keeps the place of its
+    /// first insertion. Returns whether it was there.
     fn replace(&mut self, id: RuleId, priority: Priority, matches: &Match) -> bool;
 
-    /// The winning rule for `key`.
+    /// Finds the winning rule for `key`.
     fn lookup(&self, key: &FlowKey) -> Option<Hit>;
 
-    /// The winning rule for `key`, and in `looked_at` (added to what is there) every bit of the key that
-    /// the answer depends on: any key that agrees with this one in those bits gets the same answer.
+    /// Finds the winning rule for `key`, and adds to `looked_at` every bit of the key that the answer
+    /// depends on: keys that agree with this one in those bits get the same answer.
     fn lookup_wildcards(&self, key: &FlowKey, looked_at: &mut FlowMask) -> Option<Hit>;
 
-    /// The winning rules for a batch, one after the other in `hits`. Engines that gain from batches
-    /// override this.
+    /// Finds the winning rule of each key of a batch. Engines that gain from batches override this.
     ///
     /// # Panics
     /// Where the slices differ in length.
@@ -104,7 +103,7 @@ pub trait RuleEngine: Send {
         }
     }
 
-    /// The winning rules for some lanes of a burst, each at its lane in `hits`; the others stay as they are. Engines
+    /// Finds the winning rules of some lanes of a burst, each at its lane in `hits`; other lanes stay as they are. Engines
     /// that gain from batches override this.
     ///
     /// # Panics
@@ -113,34 +112,33 @@ pub trait RuleEngine: Send {
         lanes.lanes().for_each(|lane| hits[lane] = self.lookup(&keys[lane]));
     }
 
-    /// Number of rules.
+    /// Returns the number of rules.
     fn len(&self) -> usize;
 
-    /// Whether there are no rules.
+    /// Returns whether there are no rules.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that the table occupies, its allocations included.
+    /// Returns the bytes of the table, its allocations included.
     fn table_bytes(&self) -> usize;
 }
 
-/// A table that many threads may read while nobody changes it, and of which there may be several copies: of two copies, one is
-/// read while the other is changed.
+/// A table with several copies: threads read one while another is changed.
 pub trait ReplicatedEngine: RuleEngine + Sync {
-    /// A copy that answers alike, and goes on to do so after equal changes. What takes long to build is shared.
+    /// Returns a copy, which gives the same answers after the same changes. Copies share engines that take long to build.
     fn clone_box(&self) -> Box<dyn ReplicatedEngine>;
 
-    /// The engine that has the rules, where the table has a choice: a table built with it again is as this one.
+    /// Returns the name of the engine that holds the rules: a table built with it is as fast as this one.
     fn engine_name(&self) -> &'static str {
         self.name()
     }
 
-    /// From now on no change takes long, as far as that can be: whoever owns the table has another one built on another thread
-    /// when there have been [many](Self::pending_updates).
+    /// Bounds the time of changes from now on: the owner rebuilds the table on another thread after
+    /// [many](Self::pending_updates) of them.
     fn defer_rebuilds(&mut self) {}
 
-    /// Changes that lookups make good for: none where the table is as fast as if it had been built just now.
+    /// Returns the number of changes since the last build that slow lookups down.
     fn pending_updates(&self) -> usize {
         0
     }

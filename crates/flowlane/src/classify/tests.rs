@@ -1,4 +1,4 @@
-//! Every engine against the linear one, and the linear one against the definition of a match.
+//! Tests of every engine against the definition of a match.
 
 use super::*;
 use crate::packet::Field;
@@ -45,7 +45,7 @@ fn random_match(r: &mut Random) -> Match {
         m.set_masked(Field::XxReg3, u128::from(r.next(2)) << 96, 1 << 96);
     }
     if r.chance(12) {
-        // No prefix, and so no range.
+        // A mask that is no prefix, and so no range.
         m.set_masked(Field::TpSrc, port(r).into(), 0x0401);
     }
     if r.chance(8) {
@@ -97,7 +97,7 @@ fn engines() -> Vec<Box<dyn RuleEngine>> {
     others.into_iter().chain(lists).collect()
 }
 
-/// The definition, without any engine: among the matching rules the highest priority, then the smallest
+/// Finds the winner without any engine: among the matching rules the highest priority, then the smallest
 /// position in order of insertion.
 fn definition(rules: &[(RuleId, Priority, Match)], key: &FlowKey) -> Option<Hit> {
     let matching = rules.iter().filter(|(_, _, m)| m.matches(key));
@@ -135,7 +135,7 @@ fn every_engine_agrees_with_the_definition_while_rules_change() {
                 let mut hits = vec![None; keys.len()];
                 engine.lookup_batch(&keys, &mut hits);
                 assert_eq!(hits, wanted, "{} seed {seed} step {step}", engine.name());
-                // Some lanes only, in what other lanes have left.
+                // Some lanes only; other lanes keep their stale hits.
                 let (some, stale) =
                     (LaneMask::first(keys.len().min(64)), Hit { rule: RuleId(9999), priority });
                 let some =
@@ -161,7 +161,7 @@ fn every_engine_agrees_with_the_definition_while_rules_change() {
 }
 
 #[test]
-fn bits_that_were_not_looked_at_do_not_matter() {
+fn wildcarded_bits_do_not_change_the_answer() {
     for seed in 100..140 {
         let r = &mut Random(seed);
         let mut engines = engines();
@@ -243,7 +243,7 @@ fn an_emptied_table_keeps_no_subtable() {
 }
 
 #[test]
-fn rules_that_all_ask_the_same_are_compared_with_it_once() {
+fn words_that_all_rules_share_become_gates() {
     for engine in acl::AclEngine::ALL {
         let config = acl::AclConfig::default().with_engine(engine);
         let r = &mut Random(7);
@@ -262,16 +262,17 @@ fn rules_that_all_ask_the_same_are_compared_with_it_once() {
         list.lookup_batch(&keys, &mut hits);
         for (key, hit) in keys.iter().zip(hits) {
             assert_eq!(hit, definition(&given, key));
-            let told = list.explain(key);
-            assert_eq!(told.winner, hit.map(|h| h.rule));
-            let others: Vec<_> = given.iter().filter(|(id, ..)| Some(*id) != told.winner).cloned().collect();
-            assert_eq!(told.runner_up, hit.and_then(|_| definition(&others, key)).map(|h| h.rule));
+            let explained = list.explain(key);
+            assert_eq!(explained.winner, hit.map(|h| h.rule));
+            let others: Vec<_> =
+                given.iter().filter(|(id, ..)| Some(*id) != explained.winner).cloned().collect();
+            assert_eq!(explained.runner_up, hit.and_then(|_| definition(&others, key)).map(|h| h.rule));
         }
     }
 }
 
 #[test]
-fn a_list_that_is_out_of_memory_still_replaces() {
+fn replacement_succeeds_without_memory() {
     let config = acl::AclConfig { memory_max: 20_000, ..Default::default() };
     let mut list = AclSearch::new(config);
     let r = &mut Random(3);
@@ -281,14 +282,14 @@ fn a_list_that_is_out_of_memory_still_replaces() {
     assert_eq!(list.lookup(&FlowKey::zero()).unwrap().rule, RuleId(0));
 }
 
-/// A list of this seed, its table after a few changes, and its rules in order.
+/// Returns a random list after a few changes, and its rules in order.
 fn changed_table(seed: u32, r: &mut Random) -> (AclSearch, Vec<(RuleId, Priority, Match)>) {
     let engines =
         [acl::AclEngine::Auto, acl::AclEngine::Tree, acl::AclEngine::Dynamic, acl::AclEngine::Brute];
     let mut rules: Vec<(RuleId, Priority, Match)> = Vec::new();
     for id in 0..[3, 40, 200][seed as usize % 3] {
         let mut matches = random_match(r);
-        // All ask the same in some rounds, of one word or of two.
+        // In some rounds all rules have one or two equal words.
         if !seed.is_multiple_of(4) {
             matches.set(Field::EthType, 0x0800);
         }
@@ -300,7 +301,7 @@ fn changed_table(seed: u32, r: &mut Random) -> (AclSearch, Vec<(RuleId, Priority
     let config = acl::AclConfig::default().with_engine(engines[seed as usize / 4 % 4]);
     let mut table =
         AclSearch::build(config, rules.iter().map(|(id, p, m)| (*id, *p, m))).expect("there is room");
-    // What has changed is asked, too.
+    // With changes since the build.
     for _ in 0..r.next(3) {
         let gone = rules.swap_remove(r.next(rules.len() as u32) as usize).0;
         assert!(table.remove(gone));
@@ -310,7 +311,7 @@ fn changed_table(seed: u32, r: &mut Random) -> (AclSearch, Vec<(RuleId, Priority
 }
 
 #[test]
-fn columns_have_the_answers_of_keys() {
+fn columns_agree_with_keys() {
     use crate::packet::columns::{FlowColumns, Values};
     for seed in 0..48u32 {
         let r = &mut Random(seed.into());
@@ -350,7 +351,7 @@ fn columns_have_the_answers_of_keys() {
             assert!((0..rows).all(|row| columns.key(row) == keys[row]));
             check(&columns);
         }
-        // All of one kind, which no rule is for, or all may be.
+        // Packets of one ethertype, which all rules may match, or none.
         for eth_type in [0x0800, 0x86dd] {
             let columns = FlowColumns::new(300)
                 .with(Field::EthType, Values::One(eth_type))

@@ -105,7 +105,7 @@ fn filter_has_no_false_negatives() {
         assert!(found.iter().all(|there| *there), "{len} rows");
     }
     assert!(seen.contains(b"once") && keys.chunks(13).all(|key| seen.contains(key)));
-    // Batches say what is said of each alone.
+    // Batches agree with single lookups.
     let others: Vec<u8> = (0..50_000 * 13).map(|_| r.bits() as u8).collect();
     let mut found = vec![false; 50_000];
     seen.contains_rows(&others, 13, &mut found);

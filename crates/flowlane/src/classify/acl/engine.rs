@@ -1,9 +1,9 @@
-//! What all engines of access lists can do.
+//! The traits of access-list engines, and their results.
 
 use crate::isa::Variant;
 use crate::rule::RuleId;
 
-/// The answer for one key and one category: a rule, or none. Four bytes, for batches.
+/// The result of a lookup for one key and one category: a rule, or none. Four bytes, for batches.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct MatchId(pub(super) u32);
@@ -12,7 +12,7 @@ impl MatchId {
     /// No rule matches.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// This rule won. The handle `RuleId(u32::MAX)` stands for none, and no entry may have it.
+    /// Wraps the rule that won. The number `u32::MAX` means none, and no entry may have it.
     #[inline(always)]
     pub fn of(rule: RuleId) -> Self {
         Self(rule.0)
@@ -24,7 +24,7 @@ impl MatchId {
         self.0
     }
 
-    /// The rule that won.
+    /// Returns the rule that won.
     #[inline(always)]
     pub fn rule(self) -> Option<RuleId> {
         (self.0 != u32::MAX).then_some(RuleId(self.0))
@@ -37,22 +37,22 @@ impl std::fmt::Debug for MatchId {
     }
 }
 
-/// How an engine came to its answer for one key, in category 0.
+/// Why an entry won for one key in category 0, and the cost of the lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation<const W: usize> {
     /// The best rule that matches.
     pub winner: Option<RuleId>,
-    /// The next best rule that matches, where the engine met it; only [`best`](super::best)-like searches see all.
+    /// The next best rule that matches, where the engine compared it: engines stop at the winner.
     pub runner_up: Option<RuleId>,
-    /// Nodes, hash buckets or filters that were read.
+    /// Nodes, hash buckets or filters that the lookup read.
     pub nodes: u32,
-    /// Rules that the key was compared with.
+    /// Rules that the lookup compared the key with.
     pub rules: u32,
     /// Bits of the key that the winner depends on: every key that agrees in them has the same winner.
     pub looked_at: [u32; W],
 }
 
-/// Why a table was not built or changed. It is as it was before.
+/// The reasons to refuse a build or a change. The table is as before.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -63,9 +63,9 @@ pub enum BuildError {
     Memory {
         /// The engine.
         engine: &'static str,
-        /// How many rules there are.
+        /// The number of rules.
         rules: usize,
-        /// What they need, at least.
+        /// The bytes that they need, at least.
         needed_bytes: usize,
         /// The budget.
         memory_max: usize,
@@ -76,29 +76,29 @@ pub enum BuildError {
         /// The limit.
         rules_max: usize,
     },
-    /// A handle that is in use.
+    /// The rule number is in use.
     #[error("rule {} is in the table already; replace it, or remove it first", .0.0)]
     Duplicate(RuleId),
 }
 
-/// Handles of entries that are dead: one bit for each.
+/// Entries removed since the engine was built: one bit for each rule number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tombstones<'a>(pub(super) &'a [u32]);
 
 impl Tombstones<'_> {
-    /// Whether an entry is. There must be a bit for it.
+    /// Returns whether an entry is removed. There must be a bit for it.
     #[inline(always)]
     pub(super) fn has(self, rule: RuleId) -> bool {
         self.0[rule.0 as usize / 32] >> (rule.0 % 32) & 1 == 1
     }
 }
 
-/// An engine whose entries stay, and which can answer without those that went.
+/// An engine without changes, which can leave removed entries out of its answers.
 pub(super) trait ImmutableEngine<const W: usize>: Engine<W> {
-    /// As [`Engine::lookup_categories`] among the entries that are not dead.
+    /// Finds the best live entry of each category, as [`Engine::lookup_categories`] does among all entries.
     ///
     /// # Panics
-    /// As there, and where `dead` has not a bit for each handle.
+    /// As there, and where `dead` lacks a bit for some rule number.
     fn lookup_live(
         &self,
         keys: &[[u32; W]],
@@ -107,42 +107,42 @@ pub(super) trait ImmutableEngine<const W: usize>: Engine<W> {
         dead: Tombstones<'_>,
     );
 
-    /// How that comes about in category 0.
+    /// Explains the answer among live entries in category 0.
     fn explain_live(&self, key: &[u32; W], dead: Tombstones<'_>) -> Explanation<W>;
 }
 
-/// A table of entries that answers in batches. Keys are words in the order of the layout.
+/// A table of entries that looks up batches of keys. Keys are words in the order of the layout.
 pub trait Engine<const W: usize>: Send + Sync {
-    /// The engine's name, as on the command line.
+    /// Returns the engine's name, as on the command line.
     fn name(&self) -> &'static str;
 
-    /// The variant of its bodies.
+    /// Returns the variant of its kernels.
     fn variant(&self) -> Variant;
 
-    /// Number of entries.
+    /// Returns the number of entries.
     fn len(&self) -> usize;
 
-    /// Whether there are no entries.
+    /// Returns whether there are no entries.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that lookups may touch and that the table keeps besides.
+    /// Returns the bytes of the table: those that lookups may touch, and those that only changes use.
     fn table_bytes(&self) -> usize;
 
-    /// For each key the best entry of category 0.
+    /// Finds the best entry of category 0 for each key.
     ///
     /// # Panics
     /// Where the slices differ in length.
     fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [MatchId]);
 
-    /// For each key the best entry of each category, in one pass: `verdicts[key * categories + category]`.
+    /// Finds the best entry of each category for each key, in one pass: `verdicts[key * categories + category]`.
     ///
     /// # Panics
     /// Where `categories` is 0 or above [`CATEGORIES_MAX`](super::CATEGORIES_MAX), or `verdicts` is not
     /// `keys.len() * categories` long.
     fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [MatchId]);
 
-    /// How the answer for a key comes about.
+    /// Explains the answer for a key.
     fn explain(&self, key: &[u32; W]) -> Explanation<W>;
 }

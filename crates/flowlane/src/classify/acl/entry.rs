@@ -4,13 +4,10 @@ use super::layout::WordKind;
 use crate::classify::Hit;
 use crate::rule::{Priority, RuleId};
 
-/// Most categories that one table resolves.
-///
-/// Switch and command line ask for one; several are for the bindings to C and Python that are to come, as DPDK's `rte_acl`
-/// has them.
+/// Most categories that one table resolves, as many as in DPDK's `rte_acl`. The switch uses one.
 pub const CATEGORIES_MAX: usize = 16;
 
-/// A condition on a key of `W` words, canonical: what a word is compared with depends on its [`WordKind`].
+/// A condition on a key of `W` words, in canonical form. The [`WordKind`] of a word decides how it is compared:
 ///
 /// | kind | `low` | `high` | matches |
 /// |---|---|---|---|
@@ -26,13 +23,13 @@ pub struct Condition<const W: usize> {
 }
 
 impl<const W: usize> Condition<W> {
-    /// Matches every key.
+    /// Creates the condition that every key fulfils.
     pub fn any(kinds: &[WordKind; W]) -> Self {
         let high = |kind: &WordKind| if *kind == WordKind::Ternary { 0 } else { u32::MAX };
         Self { low: [0; W], high: kinds.each_ref().map(high) }
     }
 
-    /// Whether word `w` matches.
+    /// Returns whether word `w` matches.
     #[inline(always)]
     pub fn word_matches(&self, kind: WordKind, w: usize, key: u32) -> bool {
         let (low, high) = (self.low[w], self.high[w]);
@@ -47,7 +44,7 @@ impl<const W: usize> Condition<W> {
         }
     }
 
-    /// A key that fulfils the condition, what is left open drawn from `state`.
+    /// Draws a key that fulfils the condition; `state` decides its free bits.
     pub(super) fn drawn(&self, kinds: &[WordKind; W], state: &mut u64) -> [u32; W] {
         let mut bits = || {
             // SplitMix64 (Steele, Lea, Flood 2014).
@@ -73,65 +70,65 @@ impl<const W: usize> Condition<W> {
         })
     }
 
-    /// Whether `key` fulfils the condition.
+    /// Returns whether `key` fulfils the condition.
     #[inline]
     pub fn matches(&self, kinds: &[WordKind; W], key: &[u32; W]) -> bool {
         (0..W).all(|w| self.word_matches(kinds[w], w, key[w]))
     }
 }
 
-/// A place in the order of a table: higher priority first, then earlier insertion. The greatest that matches wins;
+/// The rank of an entry: higher priority first, then earlier insertion. The greatest rank that matches wins;
 /// no two entries of a table have the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RankKey(pub u64);
 
 impl RankKey {
-    /// The rank of a rule that was inserted as number `sequence` (from 0).
+    /// Creates the rank of a rule that was inserted as number `sequence` (from 0).
     #[inline]
     pub fn new(priority: Priority, sequence: u32) -> Self {
         Self(u64::from(priority.0) << 32 | u64::from(!sequence))
     }
 
-    /// The rank of the same place among the rules of another priority.
+    /// Returns the rank with the same sequence number and another priority.
     #[inline]
     pub fn with_priority(self, priority: Priority) -> Self {
         Self(u64::from(priority.0) << 32 | self.0 & u64::from(u32::MAX))
     }
 
-    /// Returns the sequence number that the rank was made from.
+    /// Returns the sequence number.
     #[inline]
     pub(super) fn sequence(self) -> u32 {
         !(self.0 as u32)
     }
 
-    /// The priority that it was made from.
+    /// Returns the priority.
     #[inline]
     pub fn priority(self) -> Priority {
         Priority((self.0 >> 32) as u32)
     }
 }
 
-/// A rule as engines take it.
+/// A rule in the form that engines build from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<const W: usize> {
-    /// Which keys it is for.
+    /// The keys that it matches.
     pub condition: Condition<W>,
-    /// Its place in the order.
+    /// Its rank.
     pub rank: RankKey,
-    /// The handle that verdicts name; not `u32::MAX`.
+    /// The rule number in results; not `u32::MAX`.
     pub rule: RuleId,
-    /// The categories that it counts in, one bit each; bit 0 is the category of plain lookups.
+    /// The categories in which it counts, one bit each; bit 0 is the category of plain lookups.
     pub categories: u16,
 }
 
 impl<const W: usize> Entry<W> {
-    /// The rule and its priority.
+    /// Returns the rule and its priority.
     pub fn hit(&self) -> Hit {
         Hit { rule: self.rule, priority: self.rank.priority() }
     }
 }
 
-/// The best of `entries` that matches `key` and counts in `category`: the definition.
+/// Finds the best of `entries` that matches `key` and counts in `category`: the definition of a lookup.
 pub fn best<'a, const W: usize>(
     entries: impl IntoIterator<Item = &'a Entry<W>>,
     kinds: &[WordKind; W],

@@ -1,11 +1,11 @@
-//! Which fields a key has, and how they become words.
+//! Layouts: the fields of a key, and their places in its words.
 
 use super::entry::Condition;
 use crate::packet::fields::word;
 use crate::packet::key::FlowKey;
 use crate::rule::Match;
 
-/// How conditions on a field are written.
+/// The form of conditions on a field.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FieldKind {
     /// One value, or any.
@@ -14,24 +14,24 @@ pub enum FieldKind {
     Prefix,
     /// Any value under any mask.
     Ternary,
-    /// From a value to a value, both included; at most 4 bytes.
+    /// A range, both ends included; at most 4 bytes.
     Range,
 }
 
 /// A field of the caller's records.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FieldSpec {
-    /// For errors.
+    /// The name that errors show.
     pub name: String,
-    /// Where it begins in a record, in bytes. Fields are in network byte order.
+    /// The offset in a record, in bytes. Fields are in network byte order.
     pub offset: usize,
-    /// How long it is: 1 to 16 bytes.
+    /// The length: 1 to 16 bytes.
     pub bytes: usize,
-    /// What conditions on it look like.
+    /// The form of conditions on it.
     pub kind: FieldKind,
 }
 
-/// What a word of a condition is compared by; see [`Condition`].
+/// The comparison of a word with a condition; see [`Condition`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WordKind {
     /// Value and mask.
@@ -42,24 +42,24 @@ pub enum WordKind {
     Range16,
 }
 
-/// What a condition asks of a field.
+/// A condition on a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value {
     /// This value.
     Exact(u128),
-    /// A value, and how many of its leading bits count.
+    /// A value, and the number of its leading bits that count.
     Prefix(u128, u8),
     /// A value, and the bits of it that count.
     Masked(u128, u128),
-    /// From, to.
+    /// The first value and the last.
     Range(u128, u128),
 }
 
-/// Why fields make no layout.
+/// The reasons why fields make no layout.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
-    /// A field's width.
+    /// A field has an impossible width.
     #[error(
         "field `{name}` has {bytes} bytes; a field has 1 to 16, and a range field at most 4 (declare a longer one as prefix)"
     )]
@@ -69,17 +69,17 @@ pub enum LayoutError {
         /// Its width.
         bytes: usize,
     },
-    /// Too many words for the key.
+    /// The fields need more words than the key has.
     #[error("the fields need {needed} words of 32 bits and the key has {words}; take a wider key")]
     Words {
-        /// What the fields need.
+        /// The words that the fields need.
         needed: usize,
-        /// What the key has.
+        /// The words of the key.
         words: usize,
     },
 }
 
-/// Why a value does not suit a field.
+/// The reasons why a value does not suit a field.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ValueError {
@@ -97,13 +97,13 @@ pub enum ValueError {
         value: u128,
     },
     /// The field is of a kind that has no such conditions.
-    #[error("field `{name}` is declared {kind:?} and cannot be asked for {value:?}")]
+    #[error("field `{name}` is declared {kind:?} and takes no condition {value:?}")]
     Kind {
         /// The field.
         name: String,
         /// How it was declared.
         kind: FieldKind,
-        /// What was asked.
+        /// The condition.
         value: Value,
     },
     /// A range that holds nothing.
@@ -121,18 +121,18 @@ pub enum ValueError {
     NotInLayout(u8),
 }
 
-/// A piece of a field in a word of the key.
+/// The part of a field in one word of the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Piece {
     word: usize,
-    /// Of its lowest bit in the word.
+    /// The shift of its lowest bit in the word.
     shift: u32,
-    /// Where its first byte stands in a record, and how many bytes it has.
+    /// The offset of its first byte in a record, and the number of its bytes.
     offset: usize,
     bytes: usize,
 }
 
-/// The words of a key and the fields that stand in them.
+/// The words of a key and the fields in them.
 ///
 /// Fields of 4 bytes and more take words of their own, most significant first; shorter pieces of one kind share
 /// words. Words that no field needs are zero in every key.
@@ -140,13 +140,13 @@ struct Piece {
 pub struct Layout<const W: usize> {
     kinds: [WordKind; W],
     fields: Vec<(FieldSpec, Vec<Piece>)>,
-    /// Of a layout over flow keys: the word of the flow key for each word.
+    /// In a layout over flow keys: the word of the flow key for each word.
     sources: Option<[u8; W]>,
     words: usize,
 }
 
 impl<const W: usize> Layout<W> {
-    /// The layout of these fields.
+    /// Lays fields out.
     ///
     /// # Errors
     /// Where a width is not possible or the key too small.
@@ -177,14 +177,14 @@ impl<const W: usize> Layout<W> {
         Ok(Self { kinds, fields: placed, sources: None, words: words.len() })
     }
 
-    /// The layout whose words are these words of a flow key; both ports are ranges.
+    /// Creates a layout of these words of a flow key; both ports are ranges.
     pub fn of_flow_words(sources: [u8; W]) -> Self {
         let kind = |w: u8| if usize::from(w) == word::PORTS { WordKind::Range16 } else { WordKind::Ternary };
         Self { kinds: sources.map(kind), fields: Vec::new(), sources: Some(sources), words: W }
     }
 
-    /// The layout whose words are these words of a flow key, compared so; the ports may be there as ranges and
-    /// ternary, too. What is left of the key repeats the first word, and no condition looks at it.
+    /// Creates a layout of these words of a flow key, compared by these kinds; the ports may occur as ranges and
+    /// as ternary. The rest of the key repeats the first word, and no condition looks at it.
     ///
     /// # Panics
     /// Where there are more words than the key has.
@@ -197,27 +197,27 @@ impl<const W: usize> Layout<W> {
         Self { kinds, fields: Vec::new(), sources: Some(sources), words: words.len() }
     }
 
-    /// How each word is compared.
+    /// Returns the kind of each word.
     pub fn kinds(&self) -> &[WordKind; W] {
         &self.kinds
     }
 
-    /// How many of the words hold fields.
+    /// Returns the number of words that hold fields.
     pub fn words(&self) -> usize {
         self.words
     }
 
-    /// The fields.
+    /// Returns the fields.
     pub fn fields(&self) -> impl Iterator<Item = &FieldSpec> {
         self.fields.iter().map(|(field, _)| field)
     }
 
-    /// Bytes that a record must have.
+    /// Returns the bytes that a record must have.
     pub fn record_bytes(&self) -> usize {
         self.fields().map(|f| f.offset + f.bytes).max().unwrap_or(0)
     }
 
-    /// The key of a record; bytes that the record does not have count as zero.
+    /// Returns the key of a record; missing bytes count as zero.
     pub fn key(&self, record: &[u8]) -> [u32; W] {
         let mut key = [0; W];
         for piece in self.fields.iter().flat_map(|(_, pieces)| pieces) {
@@ -228,19 +228,19 @@ impl<const W: usize> Layout<W> {
         key
     }
 
-    /// The key of a packet, in a layout over flow keys.
+    /// Returns the key of a packet, in a layout over flow keys.
     #[inline(always)]
     pub fn flow_key(&self, key: &FlowKey) -> [u32; W] {
         self.sources.map_or([0; W], |sources| sources.map(|w| key.word(w.into())))
     }
 
-    /// Words of the flow key, in a layout over flow keys.
+    /// Returns the words of the flow key, in a layout over flow keys.
     pub fn sources(&self) -> Option<&[u8; W]> {
         self.sources.as_ref()
     }
 
-    /// The condition that asks these things of these fields (by position), and nothing of others. Several values for
-    /// one field: the last counts.
+    /// Builds the condition with these values for these fields (by position); other fields are wild. Of several values
+    /// for one field the last counts.
     ///
     /// # Errors
     /// Where a value does not suit its field.
@@ -255,7 +255,7 @@ impl<const W: usize> Layout<W> {
                 bits_below -= bits;
                 let ones = (u64::MAX >> (64 - bits)) as u32;
                 let part = |of: u128| ((of >> bits_below) as u32 & ones) << piece.shift;
-                // A range has the whole lane, though the field be narrower.
+                // A range fills its half word, even where the field is narrower.
                 let lane = match self.kinds[piece.word] {
                     WordKind::Ternary => ones,
                     WordKind::Range16 => 0xffff,
@@ -269,7 +269,7 @@ impl<const W: usize> Layout<W> {
         Ok(out)
     }
 
-    /// The condition of a match, in a layout over flow keys.
+    /// Builds the condition of a match, in a layout over flow keys.
     ///
     /// # Errors
     /// Where the match looks at a word that the layout does not have, or at ports under a mask that is no prefix.
@@ -300,7 +300,7 @@ impl<const W: usize> Layout<W> {
 }
 
 impl Layout<4> {
-    /// The IPv4 5-tuple as the flow key has it: ports, protocol (with TOS, TTL and fragment bits), source,
+    /// Creates the layout of the IPv4 5-tuple in a flow key: ports, protocol (with TOS, TTL and fragment bits), source,
     /// destination.
     pub fn ipv4_five_tuple() -> Self {
         Self::of_flow_words(std::array::from_fn(|i| (word::PORTS + i) as u8))
@@ -308,12 +308,12 @@ impl Layout<4> {
 }
 
 impl Layout<10> {
-    /// The IPv6 5-tuple as the flow key has it: source, destination, ports, protocol.
+    /// Creates the layout of the IPv6 5-tuple in a flow key: source, destination, ports, protocol.
     pub fn ipv6_five_tuple() -> Self {
         Self::of_flow_words(std::array::from_fn(|i| (word::IPV6_SRC + i) as u8))
     }
 
-    /// The twelve fields of OpenFlow 1.0 in a packed record of 35 bytes, in its order: in_port, dl_src, dl_dst,
+    /// Creates the layout of the twelve fields of OpenFlow 1.0 in a packed record of 35 bytes, in its order: in_port, dl_src, dl_dst,
     /// dl_type, dl_vlan, dl_vlan_pcp, nw_src, nw_dst, nw_proto, nw_tos, tp_src, tp_dst. The tenth word is 0.
     pub fn openflow_12() -> Self {
         use FieldKind::{Range, Ternary};
@@ -340,7 +340,7 @@ impl Layout<10> {
     }
 }
 
-/// Finds room for a piece: its word, and its shift there.
+/// Finds room for a piece, and returns its word and its shift there.
 fn place(words: &mut Vec<(WordKind, u32)>, kind: FieldKind, bytes: usize) -> (usize, u32) {
     let word_kind = match kind {
         FieldKind::Range if bytes <= 2 => WordKind::Range16,
@@ -360,7 +360,7 @@ fn place(words: &mut Vec<(WordKind, u32)>, kind: FieldKind, bytes: usize) -> (us
     (words.len() - 1, 32 - bits)
 }
 
-/// Value and mask, or first and last.
+/// Returns value and mask, or first and last.
 fn ends(field: &FieldSpec, value: Value) -> Result<(u128, u128), ValueError> {
     let ones = u128::MAX >> (128 - 8 * field.bytes as u32);
     let fit = |value: u128| match value > ones {

@@ -1,17 +1,17 @@
-//! Orders. What is sorted are pairs of a number and a place, so that keys of all widths share one sort: the standard library's
-//! is long, and compiled once for each closure and width.
+//! Sorting by pairs of a number and an index, so that keys of all widths share one sort: the standard library's is long, and compiled
+//! once for each closure and width.
 
-/// The places of these numbers, the greatest first; of equal ones the earlier first.
+/// Returns the indices of these numbers, the greatest first; of equal ones the earlier first.
 pub(super) fn descending(numbers: impl Iterator<Item = u64>) -> Vec<u32> {
     places(numbers.map(|number| !number).zip(0..).collect())
 }
 
-/// The places of these numbers, the least first; of equal ones the earlier first.
+/// Returns the indices of these numbers, the least first; of equal ones the earlier first.
 pub(super) fn ascending(numbers: impl Iterator<Item = u64>) -> Vec<u32> {
     places(numbers.zip(0..).collect())
 }
 
-/// Orders places by what they cost.
+/// Sorts candidates by their cost.
 pub(super) fn cheapest_first(candidates: &mut [(f64, u32)]) {
     candidates.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
 }

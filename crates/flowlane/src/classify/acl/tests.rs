@@ -1,4 +1,4 @@
-//! Layouts and conditions.
+//! Tests of layouts and conditions.
 
 use super::*;
 use crate::generate::Random;
@@ -58,7 +58,7 @@ fn ranges_of_every_width_include_their_ends() {
 }
 
 #[test]
-fn what_does_not_suit_a_field_is_refused_by_name() {
+fn unsuitable_values_are_refused_with_the_field_name() {
     let layout = Layout::<4>::new(&[
         field("proto", 0, 1, FieldKind::Exact),
         field("src", 1, 4, FieldKind::Prefix),

@@ -1,8 +1,8 @@
-//! Which bits of a key an answer depends on.
+//! Wildcards: the bits of a key that an answer depends on.
 
 use super::{Condition, WordKind};
 
-/// The mask of the shortest prefix of `key` (in the low `bits` bits) whose values all lie in `low..=high`, or all
+/// Returns the mask of the shortest prefix of `key` (in the low `bits` bits) whose values all lie in `low..=high`, or all
 /// outside.
 fn deciding_bits(low: u32, high: u32, key: u32, bits: u32) -> u32 {
     let ones = u32::MAX >> (32 - bits);
@@ -14,7 +14,7 @@ fn deciding_bits(low: u32, high: u32, key: u32, bits: u32) -> u32 {
     masks.into_iter().find(decides).unwrap_or(ones)
 }
 
-/// The bits of word `w` that show whether it matches.
+/// Returns whether word `w` fails to match, and the bits that show it.
 fn word_bits<const W: usize>(condition: &Condition<W>, kind: WordKind, w: usize, key: u32) -> u32 {
     let (low, high) = (condition.low[w], condition.high[w]);
     let half = |shift: u32| {
@@ -24,7 +24,7 @@ fn word_bits<const W: usize>(condition: &Condition<W>, kind: WordKind, w: usize,
     };
     match kind {
         WordKind::Ternary if key & high == low => high,
-        // Down to the first bit that differs: few different masks come of it.
+        // Down to the first bit that differs, which keeps the number of different masks small.
         WordKind::Ternary => high & u32::MAX << (key & high ^ low).ilog2(),
         WordKind::Range32 => deciding_bits(low, high, key, 32),
         WordKind::Range16 => match [half(0), half(16)] {
@@ -34,8 +34,8 @@ fn word_bits<const W: usize>(condition: &Condition<W>, kind: WordKind, w: usize,
     }
 }
 
-/// Adds bits because of which `key` fulfils the condition, or does not; in the second case none where those that
-/// are there already show it. Says which case it is.
+/// Adds the bits that show whether `key` fulfils the condition, and returns whether it does. Where the bits that are
+/// there already rule it out, adds none.
 pub(crate) fn look_at<const W: usize>(
     condition: &Condition<W>,
     kinds: &[WordKind; W],

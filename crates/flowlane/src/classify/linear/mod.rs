@@ -1,9 +1,9 @@
 //! Linear search: rule after rule, best first, until one matches.
 //!
-//! The definition that every other engine is tested against, and the fastest for a handful of rules.
+//! This is the definition that every other engine is tested against, and the fastest for a handful of rules.
 //! Ranges stay ranges. Cost: one to a few words compared per rule before the winner.
 //!
-//! **What the answer depends on.** The winner's own bits, and for each better rule one reason why it does
+//! **Wildcards.** The winner's own bits, and for each better rule one reason why it does
 //! not match: if bits already looked at are reason enough, none is added. For addresses and ports the
 //! reason is the prefix up to the first bit that differs, so that the number of different masks stays
 //! small; for a range, the shortest prefix of the port that lies wholly inside or outside of it.
@@ -29,7 +29,7 @@ pub struct LinearSearch {
 }
 
 impl LinearSearch {
-    /// An empty table for at most `rules_max` rules.
+    /// Creates an empty table for at most `rules_max` rules.
     pub fn new(rules_max: usize) -> Self {
         Self { rules: Vec::new(), ranks: HashMap::new(), sequence: 0, rules_max }
     }
@@ -129,8 +129,8 @@ fn add_mismatch(matches: &Match, key: &FlowKey, looked_at: &mut FlowMask) {
     matches.add_range_bits(key, looked_at);
 }
 
-/// Of a word that differs in the bits `differing`: the bits down to the first of these in words that hold
-/// addresses or ports, all in others.
+/// Returns the bits of a word that show a difference in the bits `differing`: down to the first of these in
+/// words that hold addresses or ports, all in others.
 fn reason_bits(w: usize, differing: u32) -> u32 {
     let down_to = |bit: u32| u32::MAX << bit;
     match w {

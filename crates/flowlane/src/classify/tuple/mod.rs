@@ -1,21 +1,21 @@
 //! Tuple search: one hash table for each distinct mask (Srinivasan, Suri, Varghese, SIGCOMM 1999), the
 //! tables in order of their best rule, so that the search ends as soon as nothing better can follow.
 //!
-//! Ranges stay ranges: a rule stands in the subtable of its mask without them, and the rules that share a
+//! Ranges stay ranges: a rule is in the subtable of its mask without them, and the rules that share a
 //! masked key form a chain, best first, along which ranges are compared. (Expanded to prefixes, the 9,379
 //! rules of a published firewall set would be 31,654 entries under many more masks, and a lookup took
 //! 5 to 9 times as long.)
 //!
-//! **What the answer depends on** ([`RuleEngine::lookup_wildcards`]): naively every bit of every mask that
-//! was tried. Two ideas of *The Design and Implementation of Open vSwitch* (NSDI 2015) make it less:
+//! **Wildcards** ([`RuleEngine::lookup_wildcards`]): naively the answer depends on every bit of every mask that
+//! was tried. Two ideas of *The Design and Implementation of Open vSwitch* (NSDI 2015) reduce them:
 //!
 //! - *Staged lookup* (§5.3): a subtable is looked up with its metadata bits first, then with L2 too, then
 //!   L3, then L4. It ends with the first stage at which no key of the subtable agrees, and only the bits
 //!   up to that stage count. So ports stay unlooked-at for packets whose addresses match nothing.
 //! - *Prefix tracking* (§5.4): for each address and port field and each prefix length in use, the sorted
 //!   prefixes. A subtable of prefix length L whose field agrees with none of them is skipped at the cost
-//!   of one bit more than the longest agreement (the neighbours in sorted order tell it). Open vSwitch
-//!   asks one trie a field, whose answer is the same for all lengths; asking per length looks at fewer bits.
+//!   of one bit more than the longest agreement (which the neighbours in sorted order show). Open vSwitch
+//!   searches one trie a field, whose answer is the same for all lengths; a search per length looks at fewer bits.
 //!
 //! Cost: a lookup hashes and probes once per subtable tried; insert and remove are O(1) plus O(log n) for
 //! each tracked prefix.
@@ -42,7 +42,7 @@ const END: u32 = u32::MAX;
 /// Rules grouped by mask.
 #[derive(Clone, Debug)]
 pub struct TupleSearch {
-    /// Those whose best rule is best come first.
+    /// Subtables by their best rule, best first.
     subtables: Vec<Subtable>,
     rules: HashMap<RuleId, (Rank, Match)>,
     prefixes: PrefixTracker,
@@ -60,10 +60,10 @@ struct Subtable {
     /// The rules that share a masked key, best first.
     links: Vec<Link>,
     free_links: Vec<u32>,
-    /// No rule here is better. May be better than the best that is left after removals.
+    /// An upper bound on the ranks in this subtable. After removals it may exceed the best one.
     bound: Rank,
     removed_since_bound: usize,
-    /// For each stage that is not the last: how many keys have which hash there.
+    /// For each stage but the last: the number of keys by their hash there.
     stages: [HashMap<u32, u32>; STAGES - 1],
     /// Prefix length of each tracked field, where the mask is a prefix there and not empty.
     lengths: [Option<u8>; TRACKED],
@@ -87,7 +87,7 @@ impl Link {
 }
 
 impl TupleSearch {
-    /// An empty table for at most `rules_max` rules. `seed` keys the hashes: keep it secret where the
+    /// Creates an empty table for at most `rules_max` rules. `seed` keys the hashes: keep it secret where the
     /// traffic may be hostile.
     pub fn new(rules_max: usize, seed: u32) -> Self {
         Self {
@@ -100,13 +100,13 @@ impl TupleSearch {
         }
     }
 
-    /// Number of distinct masks.
+    /// Returns the number of distinct masks.
     pub fn subtables(&self) -> usize {
         self.subtables.len()
     }
 
-    /// [`RuleEngine::lookup`], with every step told to `probe`; the tables are numbered in the order in which they
-    /// are searched.
+    /// Looks a key up as [`RuleEngine::lookup`] does, and reports every step to `probe`; tables are numbered in the order
+    /// of the search.
     pub fn lookup_probed(&self, key: &FlowKey, probe: &mut impl Probe) -> Option<Hit> {
         let mut best: Option<Ranked> = None;
         for (number, subtable) in self.subtables.iter().enumerate() {
@@ -154,7 +154,7 @@ impl TupleSearch {
     }
 
     fn sort(&mut self) {
-        // Almost sorted always: the standard sort is linear then.
+        // The standard sort is linear on almost sorted input.
         self.subtables.sort_by_key(|s| Reverse(s.bound));
     }
 }
@@ -175,7 +175,7 @@ impl Subtable {
         }
     }
 
-    /// Adds a rule. Says whether its masked key is new.
+    /// Adds a rule. Returns whether its masked key is new.
     fn insert(&mut self, key: &FlowKey, new: Link) -> bool {
         self.bound = self.bound.max(new.rule.rank);
         let link = self.free_links.pop().unwrap_or(self.links.len() as u32);
@@ -203,7 +203,7 @@ impl Subtable {
         false
     }
 
-    /// Removes a rule. Says whether it was the last of its masked key.
+    /// Removes a rule. Returns whether it was the last of its masked key.
     fn remove(&mut self, key: &FlowKey, rank: Rank) -> bool {
         let entry = self.table.find(key, self.table.hash(key)).expect("inserted under this key");
         let (mut before, mut link) = (END, self.table.value(entry));
@@ -231,8 +231,8 @@ impl Subtable {
         last
     }
 
-    /// After removals the bound may be too good, which costs only time; it is made exact again after as
-    /// many removals as there are keys left, so that the cost is constant per removal.
+    /// Makes the bound exact after as many removals as there are keys left, so that the cost is constant per
+    /// removal. Until then it may be too good, which costs only time.
     fn lower_bound(&mut self, removed: Rank) {
         self.removed_since_bound += 1;
         if removed == self.bound || self.removed_since_bound >= self.table.len() {
@@ -250,13 +250,13 @@ impl Subtable {
     fn chain(&self, entry: u32) -> impl Iterator<Item = &Link> {
         let mut at = self.table.value(entry);
         std::iter::from_fn(move || {
-            let link = self.links.get(at as usize)?; // END is beyond.
+            let link = self.links.get(at as usize)?; // END is out of bounds.
             at = link.next;
             Some(link)
         })
     }
 
-    /// The best rule for `key`; told to a probe as what happens in the table of this number.
+    /// Finds the best rule for `key`, and reports the steps to a probe under this table number.
     #[inline]
     fn lookup_probed(&self, key: &FlowKey, number: u32, probe: &mut impl Probe) -> Option<Ranked> {
         self.table.probe_hash(number, probe);
@@ -275,7 +275,7 @@ impl Subtable {
             .map(|link| link.rule)
     }
 
-    /// The best rule for `key`; adds what the answer depends on.
+    /// Finds the best rule for `key`, and adds the bits that the answer depends on.
     fn lookup_wildcards(
         &self,
         key: &FlowKey,

@@ -1,4 +1,4 @@
-//! Which prefixes the rules of a table use, per field and length.
+//! Prefix tracking: the prefixes that the rules of a table use, per field and length.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) struct PrefixTracker {
     fields: [BTreeMap<u8, BTreeMap<u128, u32>>; TRACKED],
 }
 
-/// The prefix length of each tracked field under `mask`, where its bits are a prefix and not none.
+/// Returns the prefix length of each tracked field under `mask`, where its bits are a prefix that is not empty.
 pub(super) fn lengths(mask: &FlowMask) -> [Option<u8>; TRACKED] {
     FIELDS.map(|field| {
         let bits = mask.get(field) << (128 - u32::from(field.info().width));
@@ -26,7 +26,7 @@ pub(super) fn lengths(mask: &FlowMask) -> [Option<u8>; TRACKED] {
     })
 }
 
-/// The value of a field, its most significant bit on top of the 128.
+/// Returns the value of a field, shifted to the top of 128 bits.
 fn top_aligned(key: &FlowKey, field: Field) -> u128 {
     key.get(field) << (128 - u32::from(field.info().width))
 }
@@ -36,7 +36,7 @@ fn prefix_mask(length: u8) -> u128 {
 }
 
 impl PrefixTracker {
-    /// Notes the prefixes of a masked key.
+    /// Adds the prefixes of a masked key.
     pub(super) fn add(&mut self, key: &FlowKey, lengths: &[Option<u8>; TRACKED]) {
         for (i, length) in lengths.iter().enumerate() {
             if let Some(length) = *length {
@@ -46,7 +46,7 @@ impl PrefixTracker {
         }
     }
 
-    /// Forgets the prefixes of a masked key that was added.
+    /// Removes the prefixes of a masked key that was added.
     pub(super) fn remove(&mut self, key: &FlowKey, lengths: &[Option<u8>; TRACKED]) {
         for (i, length) in lengths.iter().enumerate() {
             let Some(length) = *length else { continue };
@@ -63,9 +63,9 @@ impl PrefixTracker {
         }
     }
 
-    /// Whether a field of `key` agrees with no prefix of the length that the subtable has there, so that no
-    /// rule of the subtable matches. Where it says so, it adds the bits that show it: those of the longest
-    /// agreement with any such prefix, and the one that differs.
+    /// Returns whether a field of `key` agrees with no prefix of the subtable's length there, so that no rule of
+    /// the subtable matches. Then it adds the bits that show it: those of the longest agreement with any such
+    /// prefix, and the one that differs.
     pub(super) fn rules_out(
         &self,
         key: &FlowKey,
@@ -90,7 +90,7 @@ impl PrefixTracker {
         false
     }
 
-    /// Bytes allocated, estimated: a B-tree node holds 11 pairs and is about two thirds full.
+    /// Returns the bytes allocated, estimated: a B-tree node holds 11 pairs and is about two thirds full.
     pub(super) fn table_bytes(&self) -> usize {
         let pairs: usize = self.fields.iter().flat_map(|f| f.values()).map(BTreeMap::len).sum();
         pairs * (size_of::<(u128, u32)>() * 3 / 2)

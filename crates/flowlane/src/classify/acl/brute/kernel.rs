@@ -1,11 +1,11 @@
-//! How a batch is looked up: its name, what is chosen.
+//! Kernel names and defaults.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::isa::{Backend, Variant};
 
-/// What stands in the lanes of a register.
+/// The contents of a register's lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Shape {
     /// Rules: one packet at a time against as many rules as there are lanes.
@@ -14,12 +14,10 @@ pub enum Shape {
     Packets,
 }
 
-/// A shape and the instructions that it is computed by.
-///
-/// Its name is `rules/avx2`, `packets/avx512`.
+/// A shape and an instruction set, with a name such as `rules/avx2` or `packets/avx512`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BruteKernel {
-    /// What stands in the lanes. Nothing does in the scalar variant, which has one shape.
+    /// The contents of the lanes. The scalar variant has no lanes, and one shape.
     pub shape: Shape,
     /// The instructions.
     pub variant: Variant,
@@ -47,26 +45,26 @@ impl FromStr for BruteKernel {
 }
 
 impl BruteKernel {
-    /// All of them, whether this CPU has them or not.
+    /// Returns all kernels, whether this CPU has them or not.
     pub fn all() -> Vec<Self> {
         let of = |shape| Variant::ALL.map(|variant| Self { shape, variant });
-        // Without lanes there is nothing to put rules into.
+        // The scalar variant has one shape.
         let is_one = |k: &Self| (k.shape, k.variant) != (Shape::Packets, Variant::Scalar);
         [Shape::Rules, Shape::Packets].into_iter().flat_map(of).filter(is_one).collect()
     }
 
-    /// Whether it may be used here.
+    /// Returns whether this CPU has the instructions and the width limit allows them.
     pub fn available(self) -> bool {
         self.variant.available()
     }
 
-    /// The faster shape of a variant.
+    /// Returns the faster shape of a variant.
     pub(crate) fn fastest_of(variant: Variant) -> Self {
         let shape = if variant == Variant::Scalar { Shape::Rules } else { Shape::Packets };
         Self { shape, variant }
     }
 
-    /// The default.
+    /// Returns the default kernel.
     pub(super) fn fastest() -> Self {
         Self::fastest_of(Backend::first_of(&[Variant::Avx512, Variant::Avx2, Variant::Sse42]).variant())
     }

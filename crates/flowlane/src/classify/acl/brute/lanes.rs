@@ -3,31 +3,30 @@
 use super::{BLOCK, Brute, Column, Shape, Test};
 use crate::classify::acl::{MatchId, WordKind};
 
-/// Packets whose keys are laid out at a time: full registers of every width, and the stores are long done when they
-/// are loaded.
+/// Packets whose keys are transposed at a time: full registers of every width, and the stores complete before the loads.
 const CHUNK: usize = 64;
-/// Registers of packets that are compared with a rule at a time: enough to hide the latency of a comparison.
+/// Registers of packets compared with a rule at a time: enough to hide the latency of a comparison.
 const GROUP: usize = 4;
 
-/// For fewer packets rules stand in the lanes, whatever the kernel.
+/// For fewer packets every kernel puts rules in the lanes.
 const PACKETS_MIN: usize = 12;
 
 /// Registers of [`N`](Self::N) 32-bit lanes.
 pub(super) trait Lanes: Copy {
-    /// How many lanes there are; a divisor of [`BLOCK`].
+    /// The number of lanes; a divisor of [`BLOCK`].
     const N: usize;
     /// A register.
     type Words: Copy;
     /// A set of lanes.
     type Set: Copy;
 
-    /// The words from `at` on, which there are.
+    /// Loads the words from `at` on, which must exist.
     fn load(self, words: &[u32], at: usize) -> Self::Words;
     fn store(self, words: Self::Words, to: &mut [u32], at: usize);
     fn splat(self, word: u32) -> Self::Words;
     fn all(self) -> Self::Set;
     fn none(self) -> Self::Set;
-    /// The lanes of `among` in which the key suits.
+    /// Returns the lanes of `among` in which the key matches.
     fn suit(
         self,
         among: Self::Set,
@@ -36,12 +35,12 @@ pub(super) trait Lanes: Copy {
         low: Self::Words,
         high: Self::Words,
     ) -> Self::Set;
-    /// The lanes of `of` that are not in `without`.
+    /// Returns the lanes of `of` that are not in `without`.
     fn minus(self, of: Self::Set, without: Self::Set) -> Self::Set;
     fn union(self, a: Self::Set, b: Self::Set) -> Self::Set;
-    /// `new` in the lanes of `set`, else `old`.
+    /// Returns `new` in the lanes of `set`, else `old`.
     fn pick(self, set: Self::Set, new: Self::Words, old: Self::Words) -> Self::Words;
-    /// One bit for each lane.
+    /// Returns one bit for each lane.
     fn bits(self, set: Self::Set) -> u32;
 }
 
@@ -59,7 +58,7 @@ pub(super) fn lookup<L: Lanes, const W: usize>(
     }
 }
 
-/// Which rules of a block match, one bit each.
+/// Returns the rules of a block that match, one bit each.
 #[inline(always)]
 fn matching<L: Lanes, const W: usize>(lanes: L, tests: &[Test], block: &[Column], key: &[u32; W]) -> u32 {
     let mut bits = 0;
@@ -74,7 +73,7 @@ fn matching<L: Lanes, const W: usize>(lanes: L, tests: &[Test], block: &[Column]
     bits
 }
 
-/// Rules in lanes.
+/// Looks up with rules in lanes.
 #[inline(always)]
 fn rules<L: Lanes, const W: usize>(
     lanes: L,
@@ -108,7 +107,7 @@ fn rules<L: Lanes, const W: usize>(
     }
 }
 
-/// Packets in lanes.
+/// Looks up with packets in lanes.
 #[inline(always)]
 fn packets<L: Lanes, const W: usize>(
     lanes: L,
@@ -136,7 +135,7 @@ fn packets<L: Lanes, const W: usize>(
     }
 }
 
-/// The packets from `from` on, as many as [`GROUP`] registers hold.
+/// Looks up the packets from `from` on, as many as [`GROUP`] registers hold.
 #[inline(always)]
 fn group<L: Lanes, const W: usize>(
     lanes: L,

@@ -43,9 +43,9 @@ pub struct Brute<const W: usize> {
     columns: Vec<Column>,
     /// Of each block and category the rules that count, one bit each.
     counting: Vec<[u16; CATEGORIES_MAX]>,
-    /// The places among `entries` of those that count in category 0, and what is found with them.
+    /// The indices in `entries` of those that count in category 0, and their results.
     plain: Vec<(u32, MatchId)>,
-    body: Backend,
+    backend: Backend,
     kernel: BruteKernel,
 }
 
@@ -57,11 +57,11 @@ struct Test {
 }
 
 impl<const W: usize> Brute<W> {
-    /// A table of these entries, in any order.
+    /// Builds a table of these entries, given in any order.
     #[inline(never)]
     pub fn new(kinds: &[WordKind; W], entries: &[Entry<W>]) -> Self {
         let kernel = BruteKernel::fastest();
-        let body = Backend::of(kernel.variant).expect("the default is chosen among what is available");
+        let backend = Backend::of(kernel.variant).expect("the default is an available variant");
         let order = order::descending(entries.iter().map(|e| e.rank.0));
         let entries: Vec<Entry<W>> = order.into_iter().map(|i| entries[i as usize]).collect();
         let any = Condition::any(kinds);
@@ -80,7 +80,7 @@ impl<const W: usize> Brute<W> {
                 }
                 columns.push(column);
             }
-            // Lanes behind the last rule match something or other; they count in no category.
+            // Lanes behind the last rule may match; they count in no category.
             counting.push(std::array::from_fn(|category| {
                 let bit = |(lane, e): (usize, &Entry<W>)| (e.categories >> category & 1) << lane;
                 block.iter().enumerate().map(bit).fold(0, |bits, bit| bits | bit)
@@ -88,23 +88,23 @@ impl<const W: usize> Brute<W> {
         }
         let plain = entries.iter().enumerate().filter(|(_, e)| e.categories & 1 == 1);
         let plain = plain.map(|(place, e)| (place as u32, MatchId::of(e.rule))).collect();
-        Self { kinds: *kinds, entries, tests, columns, counting, plain, body, kernel }
+        Self { kinds: *kinds, entries, tests, columns, counting, plain, backend, kernel }
     }
 
-    /// The same within a budget of bytes.
+    /// Builds a table of these entries within a budget of bytes.
     ///
     /// # Errors
-    /// Where the table would be larger.
+    /// Where the table would exceed the budget.
     #[inline(never)]
     pub fn build(kinds: &[WordKind; W], entries: &[Entry<W>], memory_max: usize) -> Result<Self, BuildError> {
         Self::fits(entries.len(), memory_max)?;
         Ok(Self::new(kinds, entries))
     }
 
-    /// Whether a table of so many entries fits a budget of bytes.
+    /// Checks that a table of this number of entries fits a budget of bytes.
     ///
     /// # Errors
-    /// Where it would be larger.
+    /// Where it would exceed the budget.
     pub(super) fn fits(rules: usize, memory_max: usize) -> Result<(), BuildError> {
         let blocks = rules.div_ceil(BLOCK);
         let needed_bytes = rules * (size_of::<Entry<W>>() + 8)
@@ -115,26 +115,26 @@ impl<const W: usize> Brute<W> {
         }
     }
 
-    /// The same, looked up by this variant, where it may be used here.
+    /// Selects a variant; returns `None` where this CPU lacks it.
     pub fn with_variant(self, variant: Variant) -> Option<Self> {
         self.with_kernel(BruteKernel::fastest_of(variant))
     }
 
-    /// The same, looked up by this kernel, where it may be used here.
+    /// Selects a kernel; returns `None` where this CPU lacks it.
     #[inline(never)]
     pub fn with_kernel(self, kernel: BruteKernel) -> Option<Self> {
-        Some(Self { body: Backend::of(kernel.variant)?, kernel, ..self })
+        Some(Self { backend: Backend::of(kernel.variant)?, kernel, ..self })
     }
 
-    /// How batches are looked up.
+    /// Returns the kernel.
     pub fn kernel(&self) -> BruteKernel {
         self.kernel
     }
 
-    /// How an answer comes about among the rules that are `alive`.
-    fn explain_among(&self, key: &[u32; W], alive: impl Fn(RuleId) -> bool) -> Explanation<W> {
+    /// Explains the answer among the rules that are `live`.
+    fn explain_among(&self, key: &[u32; W], live: impl Fn(RuleId) -> bool) -> Explanation<W> {
         let mut looked_at = [0; W];
-        let mut plain = self.entries.iter().filter(|e| e.categories & 1 == 1 && alive(e.rule));
+        let mut plain = self.entries.iter().filter(|e| e.categories & 1 == 1 && live(e.rule));
         let mut rules = 0;
         let winner = plain.by_ref().find(|e| {
             rules += 1;
@@ -151,7 +151,7 @@ impl<const W: usize> Brute<W> {
     }
 
     fn lookup(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [MatchId]) {
-        match self.body {
+        match self.backend {
             Backend::Scalar => scalar::lookup(self, keys, categories, verdicts),
             #[cfg(target_arch = "x86_64")]
             Backend::Sse42(isa) => x86::sse42(isa, self, keys, categories, verdicts),
@@ -169,7 +169,7 @@ impl<const W: usize> Engine<W> for Brute<W> {
     }
 
     fn variant(&self) -> Variant {
-        self.body.variant()
+        self.backend.variant()
     }
 
     fn len(&self) -> usize {

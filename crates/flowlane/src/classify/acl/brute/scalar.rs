@@ -1,4 +1,4 @@
-//! Rule after rule, best first: the definition.
+//! The definition: compares rule after rule, best first.
 
 use super::Brute;
 use crate::classify::acl::MatchId;

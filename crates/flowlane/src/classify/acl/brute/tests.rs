@@ -59,7 +59,7 @@ fn five_tuples_of_every_profile_are_found() {
 }
 
 #[test]
-fn wide_keys_are_compared_in_all_their_words() {
+fn wide_keys_are_compared_in_all_words() {
     let mut kinds = [WordKind::Ternary; 64];
     (kinds[3], kinds[60]) = (WordKind::Range16, WordKind::Range32);
     let (entries, _) = testing::overlapping(&kinds, 33, 0, 5);
@@ -67,7 +67,7 @@ fn wide_keys_are_compared_in_all_their_words() {
 }
 
 #[test]
-fn bits_that_were_not_looked_at_do_not_matter() {
+fn wildcarded_bits_do_not_change_the_answer() {
     let mut random = Random::new(1);
     for seed in 0..40 {
         let (entries, keys) = testing::overlapping(&KINDS, 1 + seed as usize, 60, seed);
@@ -92,7 +92,7 @@ fn bits_that_were_not_looked_at_do_not_matter() {
 }
 
 #[test]
-fn kernels_are_read_back() {
+fn kernel_names_round_trip() {
     for kernel in BruteKernel::all() {
         assert_eq!(kernel.to_string().parse(), Ok(kernel));
     }
@@ -100,7 +100,7 @@ fn kernels_are_read_back() {
 }
 
 #[test]
-fn a_budget_that_is_too_small_is_refused_with_what_is_needed() {
+fn a_small_budget_is_refused_with_the_bytes_needed() {
     let (entries, _) = testing::overlapping(&KINDS, 40, 1, 1);
     let refused = Brute::build(&KINDS, &entries, 100).unwrap_err();
     assert!(matches!(refused, BuildError::Memory { rules: 40, memory_max: 100, .. }), "{refused}");

@@ -1,4 +1,4 @@
-//! Registers of x86-64.
+//! Vectors of x86-64.
 
 use std::arch::x86_64::*;
 
@@ -7,10 +7,10 @@ use super::lanes::{self, Lanes};
 use crate::classify::acl::{MatchId, WordKind};
 use crate::isa::{Avx2, Avx512, Sse42};
 
-// A key lies in a range where moving it into the range leaves it where it is: two instructions and a comparison, for
+// A key lies in a range where clamping it to the range leaves it unchanged: two instructions and a comparison, for
 // one range of 32 bits as for two of 16.
 
-/// Four lanes, with the witness of what they need.
+/// Four lanes, with the witness of SSE4.2.
 #[derive(Clone, Copy)]
 struct Sse(Sse42);
 
@@ -85,7 +85,7 @@ impl Lanes for Sse {
     }
 }
 
-/// Eight lanes, with the witness of what they need.
+/// Eight lanes, with the witness of AVX2.
 #[derive(Clone, Copy)]
 struct Vex(Avx2);
 
@@ -164,7 +164,7 @@ impl Lanes for Vex {
     }
 }
 
-/// Sixteen lanes, their sets in mask registers, with the witness of what they need.
+/// Sixteen lanes, their sets in mask registers, with the witness of AVX-512.
 #[derive(Clone, Copy)]
 struct Evex(Avx512);
 
@@ -243,8 +243,8 @@ impl Lanes for Evex {
     }
 }
 
-/// The body of an instruction set, and its way in by the witness.
-macro_rules! body {
+/// Defines the kernel of an instruction set, and the function that takes its witness.
+macro_rules! kernel {
     ($name:ident, $witness:ident, $lanes:ident, $features:literal) => {
         pub(super) fn $name<const W: usize>(
             isa: $witness,
@@ -254,7 +254,7 @@ macro_rules! body {
             verdicts: &mut [MatchId],
         ) {
             #[target_feature(enable = $features)]
-            fn body<const W: usize>(
+            fn kernel<const W: usize>(
                 isa: $witness,
                 table: &Brute<W>,
                 keys: &[[u32; W]],
@@ -264,11 +264,11 @@ macro_rules! body {
                 lanes::lookup($lanes(isa), table, keys, categories, verdicts);
             }
             // SAFETY: the witness proves that the CPU has the instructions.
-            unsafe { body(isa, table, keys, categories, verdicts) }
+            unsafe { kernel(isa, table, keys, categories, verdicts) }
         }
     };
 }
 
-body!(sse42, Sse42, Sse, "sse4.2");
-body!(avx2, Avx2, Vex, "avx2,popcnt,bmi1,bmi2,lzcnt");
-body!(avx512, Avx512, Evex, "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt");
+kernel!(sse42, Sse42, Sse, "sse4.2");
+kernel!(avx2, Avx2, Vex, "avx2,popcnt,bmi1,bmi2,lzcnt");
+kernel!(avx512, Avx512, Evex, "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt");

@@ -10,7 +10,7 @@ use super::winners::{BATCH, Several, Single};
 use crate::classify::acl::WordKind;
 use crate::isa;
 
-/// With the witness of what its bodies need; `WHOLE`: there are ranges over whole words.
+/// The vector operations, with the witness of AVX2; `WHOLE`: there are ranges over whole words.
 #[derive(Clone, Copy)]
 struct Avx2<const WHOLE: bool>(isa::Avx2);
 

@@ -11,7 +11,7 @@ use crate::classify::acl::WordKind;
 use crate::hash::multilinear::FOLD;
 use crate::isa;
 
-/// With the witness of what its bodies need; `WHOLE`: there are ranges over whole words.
+/// The vector operations, with the witness of AVX-512; `WHOLE`: there are ranges over whole words.
 #[derive(Clone, Copy)]
 struct Avx512<const WHOLE: bool>(isa::Avx512);
 
@@ -129,7 +129,7 @@ fn probe<const W: usize>(
     }
 }
 
-/// Whether no word differs from what the key must have there; `$mask` says which lanes have words.
+/// Returns whether the key has the required value in every word; `$mask` has the lanes that have words.
 macro_rules! record_matches {
     ($kinds:expr, $record:expr, $key:expr, $mask:ty, $load:ident, $loadz:ident, $or:ident, $xor:ident, $choose:ident,
      $below:ident, $max:ident, $min:ident, $test:ident) => {{

@@ -77,7 +77,7 @@ impl Kinds {
     }
 }
 
-/// What bodies do in vectors.
+/// The vector operations of the batch search.
 pub(super) trait Lanes: Copy {
     /// Puts those of the 16 lanes from `first` on for which the table may have better rules into the queue.
     fn probe<const W: usize>(
@@ -89,7 +89,7 @@ pub(super) trait Lanes: Copy {
         queue: &mut Queue,
     );
 
-    /// Whether the key fulfils the record's condition. Only of keys for which there are [`Kinds`].
+    /// Returns whether the key fulfils the record's condition. Only for keys that have [`Kinds`].
     fn matches<const W: usize>(self, kinds: &Kinds, record: &Record<W>, key: &[u32; W]) -> bool;
 
     /// Which of the block's rules the key fulfils the conditions of.
@@ -199,21 +199,21 @@ impl Lanes for Portable {
 
 /// [`Engine::lookup_batch`](crate::classify::acl::Engine::lookup_batch).
 pub(super) fn lookup<const W: usize>(
-    body: Backend,
+    backend: Backend,
     engine: &Dynamic<W>,
     keys: &[[u32; W]],
     verdicts: &mut [MatchId],
 ) {
     for (keys, verdicts) in keys.chunks(BATCH).zip(verdicts.chunks_mut(BATCH)) {
         let mut winners = Single::new();
-        search(body, engine, keys, &mut winners);
+        search(backend, engine, keys, &mut winners);
         winners.verdicts(verdicts);
     }
 }
 
 /// [`Dynamic::improve_batch`].
 pub(super) fn improve<const W: usize>(
-    body: Backend,
+    backend: Backend,
     engine: &Dynamic<W>,
     keys: &[[u32; W]],
     cutoffs: &[Cutoff],
@@ -222,7 +222,7 @@ pub(super) fn improve<const W: usize>(
     let chunks = keys.chunks(BATCH).zip(cutoffs.chunks(BATCH)).zip(verdicts.chunks_mut(BATCH));
     for ((keys, cutoffs), verdicts) in chunks {
         let mut winners = Single::above(cutoffs);
-        search(body, engine, keys, &mut winners);
+        search(backend, engine, keys, &mut winners);
         winners.improve(verdicts);
     }
 }
@@ -249,8 +249,8 @@ fn one_by_one<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &
     }
 }
 
-fn search<const W: usize>(body: Backend, engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut Single) {
-    match body {
+fn search<const W: usize>(backend: Backend, engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut Single) {
+    match backend {
         Backend::Scalar => one_by_one(engine, keys, winners),
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has SSE4.2.
@@ -264,9 +264,9 @@ fn search<const W: usize>(body: Backend, engine: &Dynamic<W>, keys: &[[u32; W]],
     }
 }
 
-/// Nobody asks for several categories yet: one body for all that have AVX2, none for SSE4.2.
+/// Looks up in several categories, which is rare: one kernel for all CPUs with AVX2, none for SSE4.2.
 fn search_categories<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut Several) {
-    match engine.body.get() {
+    match engine.backend.get() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
         Backend::Avx2(isa) => unsafe { super::avx2::search_categories(isa, engine, keys, winners) },

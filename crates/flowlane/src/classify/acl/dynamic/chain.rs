@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 use super::rules::{BLOCK, Rules, TO_BLOCK};
 
-/// Records that are linked; what comes behind them is in blocks. A chain that has blocks has exactly so many.
+/// Most linked records of a chain; further rules are in blocks. A chain with blocks has exactly this number of records.
 pub(super) const LINKED_MAX: usize = 8;
 
 /// A block takes its successor's rules in where both together have no more than this.
 const MERGED_MAX: u32 = 12;
 
-/// What orders the rules of a chain: the rank, and between those that share one, against all rules, the record.
+/// The order of the rules in a chain: by rank, and by record where callers give two rules the same rank.
 type Order = Reverse<(u64, u32)>;
 
 /// For every block of every long chain, by chain and by its first rule: so that a change deep in a chain of any length
@@ -124,7 +124,7 @@ impl<const W: usize> Chain<'_, W> {
         let before = |i: &usize| (held.ranks[*i], held.records[*i]) > (rank, number);
         let mut at = (0..held.len as usize).take_while(before).count();
         if held.len as usize == BLOCK {
-            // Whoever adds in descending order fills the blocks; all others leave both halves room.
+            // Insertions in descending order fill the blocks; all others leave room in both halves.
             let kept = if at == BLOCK && held.next == 0 { BLOCK } else { BLOCK / 2 };
             let next = held.next;
             let new = self.rules.add_block();

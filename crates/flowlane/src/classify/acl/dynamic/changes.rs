@@ -1,12 +1,12 @@
-//! Many changes, one after the other, with what the next ones will read asked for ahead.
+//! Batches of changes, with prefetching of the data that the next ones read.
 
 use super::table::{CLASS_BITS, HEADS, head_of};
 use super::{BuildError, Dynamic, finest_mask};
 use crate::classify::acl::Entry;
 use crate::rule::RuleId;
 
-/// How far ahead of a change its cell of the handles, its record, its bucket and its chain are asked for. The steps of
-/// one need what the step before asked for.
+/// Distances ahead of a change at which its cell, its record, its bucket and its chain are prefetched. Each step needs the
+/// data of the step before.
 const AHEAD: [usize; 4] = [16, 12, 8, 4];
 
 /// A change of a table.
@@ -14,23 +14,23 @@ const AHEAD: [usize; 4] = [16, 12, 8, 4];
 pub enum Change<const W: usize> {
     /// Adds this entry.
     Insert(Entry<W>),
-    /// Removes the entry of this handle, where there is one.
+    /// Removes the entry of this rule number, where there is one.
     Remove(RuleId),
 }
 
-/// Which of several changes was refused, and why.
+/// The change of a batch that was refused, and the reason.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("change {at} and those behind it were not made: {error}")]
 pub struct ChangeError {
-    /// Its place; those before it were made.
+    /// Its index; the changes before it were made.
     pub at: usize,
-    /// Why.
+    /// The reason.
     pub error: BuildError,
 }
 
 impl<const W: usize> Dynamic<W> {
-    /// Makes changes in their order: the same as one [`insert`](Self::insert) or [`remove`](Self::remove) after the
-    /// other, in less time where the table lies outside the nearest cache.
+    /// Makes changes in their order, as [`insert`](Self::insert) and [`remove`](Self::remove) do one at a time, in less time
+    /// where the table lies outside the nearest cache.
     ///
     /// # Errors
     /// At the first that is refused; those before it are made.
@@ -51,7 +51,7 @@ impl<const W: usize> Dynamic<W> {
         Ok(())
     }
 
-    /// Asks for what a change will read, one step after the other.
+    /// Prefetches the data that a change reads, one step after the other.
     #[inline]
     fn announce(&self, change: &Change<W>, step: usize) {
         let rule = match change {

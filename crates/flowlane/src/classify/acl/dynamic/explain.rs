@@ -1,4 +1,4 @@
-//! How an answer came about, and which bits of the key it depends on.
+//! Explanations: why a rule wins, and the bits of the key that the answer depends on.
 
 use super::Dynamic;
 use super::rules::TO_BLOCK;
@@ -6,7 +6,7 @@ use super::scalar::{chains, condition, parts};
 use crate::classify::acl::{Condition, Explanation, WordKind};
 use crate::rule::RuleId;
 
-/// A rule that matches: rank, handle, class.
+/// A rule that matches: rank, rule number, class.
 type Found = Option<(u64, u32, u8)>;
 
 struct Search<'a, const W: usize> {
@@ -17,7 +17,7 @@ struct Search<'a, const W: usize> {
     out: Explanation<W>,
 }
 
-/// The search of the scalar body, with an account.
+/// The search of the scalar kernel, with an account of its reads.
 pub(super) fn explain<const W: usize>(engine: &Dynamic<W>, key: &[u32; W]) -> Explanation<W> {
     let out = Explanation { winner: None, runner_up: None, nodes: 0, rules: 0, looked_at: [0; W] };
     let mut search = Search { engine, key, winner: None, runner_up: None, out };
@@ -63,10 +63,10 @@ impl<const W: usize> Search<'_, W> {
         }
     }
 
-    /// Compares the key with a rule; says whether the search of its chain goes on.
+    /// Compares the key with a rule. Returns whether the search of its chain goes on.
     fn compare(&mut self, found: (u64, u32, u8), categories: u16, condition: &Condition<W>) -> bool {
         if self.winner.is_some_and(|w| w.0 > found.0) {
-            // It cannot win, but it may be the next best.
+            // It cannot win, but it may be the runner-up.
             let next = self.runner_up.is_none_or(|r| r.0 < found.0);
             if next && categories & 1 == 1 && condition.matches(&self.engine.kinds, self.key) {
                 self.runner_up = Some(found);
@@ -98,7 +98,7 @@ impl<const W: usize> Search<'_, W> {
     }
 }
 
-/// Bits of a word that show that it does not match.
+/// Returns bits of a word that show that it does not match.
 fn reason(kind: WordKind, low: u32, high: u32, key: u32) -> u32 {
     if kind == WordKind::Ternary {
         return 1 << ((key & high) ^ low).ilog2();
@@ -113,7 +113,7 @@ fn reason(kind: WordKind, low: u32, high: u32, key: u32) -> u32 {
     parts(kind).iter().find_map(of_part).unwrap_or(u32::MAX)
 }
 
-/// Bits of a word that show that it matches.
+/// Returns bits of a word that show that it matches.
 fn proof(kind: WordKind, low: u32, high: u32, key: u32) -> u32 {
     if kind == WordKind::Ternary {
         return high;

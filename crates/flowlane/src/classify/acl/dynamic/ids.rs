@@ -1,27 +1,27 @@
-//! Where the rule of a handle is: an array by handle for small ones, a hash table for others.
+//! The index from rule numbers to records: an array for small rule numbers, a hash table for others.
 //!
-//! Handles that are counted up, as most are, take four bytes each in the array, which stays in nearer caches than a
-//! hash table of eight bytes a cell, and one reads or writes a place there without a search.
+//! Rule numbers that are counted up, as most are, take four bytes each in the array, which stays in nearer caches than a
+//! hash table of eight bytes a cell, and need no search.
 
 use super::{copied, resized};
 use crate::hash::multilinear::Multilinear;
 use crate::memory::{Memory, prefetch};
 
-/// Cells in use, in percent, at most.
+/// The highest load of the hash table, in percent.
 const LOAD_MAX_PERCENT: usize = 60;
 
-/// The array has at most so many places for a handle of the table, in use or not: no more bytes than cells would take.
+/// Most elements of the array for each rule of the table: no more bytes than cells would take.
 const PLACES_MAX: usize = 4;
 
-/// The array has at least so many.
+/// Least elements of the array.
 const PLACES_MIN: usize = 64;
 
-/// Handles and the numbers of their records, which are not 0.
+/// Rule numbers and their records, whose numbers are not 0.
 #[derive(Debug)]
 pub(super) struct Ids {
-    /// By handle; 0: none.
+    /// The record by rule number; 0: none.
     array: Memory<u32>,
-    /// Of handles that are beyond the array: handle in the upper half, number in the lower; 0: free.
+    /// Cells for rule numbers beyond the array: rule number in the upper half, record in the lower; 0: free.
     cells: Memory<u64>,
     multiplier: u64,
     len: usize,
@@ -35,17 +35,17 @@ impl Clone for Ids {
 }
 
 impl Ids {
-    /// Room for these handles, and an eighth more.
+    /// Creates an index with room for these rule numbers, and an eighth more.
     pub(super) fn with_room(handles: impl Iterator<Item = u32> + Clone, seed: u64) -> Self {
         let hash = Multilinear::new(seed);
-        // Numbers with no structure, whatever the seed: a short one would put handles in rows.
+        // Mixed, since a seed of few bits would put rule numbers in rows.
         let multiplier = u64::from(hash.multiplier(0)) << 32 | u64::from(hash.multiplier(1)) | 1;
         let [places, cells] = Self::room_for(handles);
         let (array, cells) = (Memory::zeroed(places), Memory::zeroed(cells));
         Self { array, cells, multiplier, len: 0, in_cells: 0 }
     }
 
-    /// Places and cells for these handles.
+    /// Returns the elements and cells that these rule numbers need.
     fn room_for(handles: impl Iterator<Item = u32> + Clone) -> [usize; 2] {
         let all = handles.clone().count();
         let end = (all + all / 8) * PLACES_MAX;
@@ -54,7 +54,7 @@ impl Ids {
         [(places + places / 8).max(PLACES_MIN), cells_for((all - small.count()) * 9 / 8)]
     }
 
-    /// Bytes of room for these handles.
+    /// Returns the bytes that these rule numbers need.
     pub(super) fn bytes_for(handles: impl Iterator<Item = u32> + Clone) -> usize {
         let [places, cells] = Self::room_for(handles);
         places * size_of::<u32>() + cells * size_of::<u64>()
@@ -64,7 +64,7 @@ impl Ids {
         self.array.size_bytes() + self.cells.size_bytes()
     }
 
-    /// Places and cells that there are once this handle has joined.
+    /// Returns the elements and cells after an insertion of this rule number.
     #[inline]
     fn room_with(&self, id: u32) -> [usize; 2] {
         let (id, places, cells) = (id as usize, self.array.len(), self.cells.len());
@@ -77,7 +77,7 @@ impl Ids {
         }
     }
 
-    /// Bytes that this handle takes beyond what there is.
+    /// Returns the bytes that an insertion of this rule number adds.
     pub(super) fn growth_bytes(&self, id: u32) -> usize {
         let [places, cells] = self.room_with(id);
         (places - self.array.len()) * size_of::<u32>() + (cells - self.cells.len()) * size_of::<u64>()
@@ -89,7 +89,7 @@ impl Ids {
         (u64::from(id).wrapping_mul(self.multiplier) >> 32) as usize & (self.cells.len() - 1)
     }
 
-    /// Asks for where a handle is first looked for.
+    /// Prefetches the home of a rule number.
     #[inline]
     pub(super) fn prefetch(&self, id: u32) {
         if (id as usize) < self.array.len() {
@@ -99,7 +99,7 @@ impl Ids {
         }
     }
 
-    /// The cell of a handle, or the free one where it would be.
+    /// Finds the cell of a rule number, or the free cell where it would be.
     #[inline]
     fn cell(&self, id: u32) -> usize {
         let wrap = self.cells.len() - 1;
@@ -110,7 +110,7 @@ impl Ids {
         at
     }
 
-    /// The number of a handle's record.
+    /// Returns the record of a rule number.
     #[inline]
     pub(super) fn find(&self, id: u32) -> Option<u32> {
         let number = match self.array.get(id as usize) {
@@ -120,7 +120,7 @@ impl Ids {
         (number != 0).then_some(number)
     }
 
-    /// Adds a handle that is not there.
+    /// Adds a rule number that must not be in the index.
     pub(super) fn insert(&mut self, id: u32, number: u32) {
         if self.growth_bytes(id) > 0 {
             self.grow(self.room_with(id));
@@ -135,7 +135,7 @@ impl Ids {
         self.cells[at] = u64::from(id) << 32 | u64::from(number);
     }
 
-    /// Makes room; the array takes in what was beyond it.
+    /// Grows; the array takes over the cells that are within it now.
     fn grow(&mut self, [places, cells]: [usize; 2]) {
         self.array = resized(&self.array, places);
         let old = std::mem::replace(&mut self.cells, Memory::zeroed(cells));
@@ -152,7 +152,7 @@ impl Ids {
         }
     }
 
-    /// Removes a handle; gives the number that it had.
+    /// Removes a rule number and returns its record.
     #[inline]
     pub(super) fn remove(&mut self, id: u32) -> Option<u32> {
         let number = match self.array.get_mut(id as usize) {
@@ -172,7 +172,7 @@ impl Ids {
         }
         self.cells[free] = 0;
         self.in_cells -= 1;
-        // Cells behind that were looked for from here on, or before, come forward.
+        // Move forward the cells whose home is here or before.
         let mut at = free;
         loop {
             at = (at + 1) & wrap;
@@ -207,7 +207,7 @@ mod tests {
         let mut ids = Ids::with_room([3, 700_000, 5].into_iter(), random.bits());
         let mut expected = HashMap::new();
         for _ in 0..20_000 {
-            // Small ones in rows, and those far between, up to the largest that a rule may have.
+            // Small consecutive rule numbers, and sparse ones up to the largest.
             let mut draw = || match random.below(700) as u32 {
                 row @ 0..350 => row,
                 far => u32::MAX - 1 - far * 5_000_011 % 3_000_000_000,

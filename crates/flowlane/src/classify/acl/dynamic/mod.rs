@@ -37,33 +37,33 @@ pub use self::changes::{Change, ChangeError};
 pub use self::plan::Costs;
 pub(super) use self::winners::Cutoff;
 
-/// Most hash tables that a plan may have.
+/// Most hash tables of a plan.
 pub const TABLES_MAX: usize = 32;
 
 /// Most rules that the engine can number.
 const RULES_MAX: usize = (1 << (32 - table::CLASS_BITS)) - 1;
 
-/// How a table is made.
+/// The limits and settings of a table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DynamicConfig {
     /// Most rules.
     pub rules_max: usize,
     /// Most bytes.
     pub memory_max: usize,
-    /// Secret from whoever sends packets or sets rules: it decides where keys collide.
+    /// The hash seed, which decides where keys collide: keep it secret from senders of packets and authors of rules.
     pub seed: u64,
-    /// Which body looks batches up; `None`: what is chosen for this CPU, or what the first batches find to be fastest
+    /// The variant of the kernel; `None`: the default for this CPU, or the one that the first batches find to be fastest
     /// ([`dispatch`](crate::dispatch)).
     pub variant: Option<Variant>,
-    /// What the plan reckons with.
+    /// The costs that the plan minimises.
     pub costs: Costs,
-    /// Rules of which the plan is made, where there are more; none: 1,024, and one of 64 of those that there are, up to 3,072 in all.
+    /// Rules of the sample that a plan is made from; `None`: 1,024, and one in 64 of all rules, up to 3,072.
     /// With three times as many a plan takes five times as long.
     pub sample: Option<usize>,
 }
 
 impl DynamicConfig {
-    /// No limit but the engine's own (33 million rules), the fastest body, costs as measured.
+    /// Returns the engine's own limit (33 million rules), the fastest kernel, and measured costs.
     pub fn new(seed: u64) -> Self {
         Self {
             rules_max: RULES_MAX,
@@ -76,18 +76,18 @@ impl DynamicConfig {
     }
 }
 
-/// Rules in a few hash tables, changed in place.
+/// Rules in a few hash tables, which take changes in place.
 #[derive(Clone)]
 pub struct Dynamic<const W: usize> {
     kinds: [WordKind; W],
     config: DynamicConfig,
-    body: AdaptiveDispatch<Backend>,
+    backend: AdaptiveDispatch<Backend>,
     classes: Classes,
-    /// In the order in which a rule takes the first that suits it; the last suits all.
+    /// The tables: a rule belongs to the first that suits it; the last suits all.
     tables: Vec<Table<W>>,
     /// Their masks side by side; the last is 0, so that one suits.
     masks: Vec<[u32; W]>,
-    /// Those that are not empty, in the order in which they are searched: where most winners are comes first.
+    /// The tables that are not empty, in the order of the search: those with most winners first.
     order: Vec<u8>,
     rules: Rules<W>,
     directory: CachePadded<Directory>,
@@ -98,13 +98,13 @@ impl<const W: usize> fmt::Debug for Dynamic<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tables = self.tables.iter().map(|t| (t.mask.map(|m| format!("{m:08x}")), t.len()));
         f.debug_struct("Dynamic")
-            .field("variant", &self.body.get().variant())
+            .field("variant", &self.backend.get().variant())
             .field("tables", &tables.collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }
 
-/// The first of `memory` in new memory of `len`, or all of it where that is less.
+/// Copies `memory` into new memory of `len`, or as much of it as fits.
 fn resized<T: Zeroed + Copy>(memory: &Memory<T>, len: usize) -> Memory<T> {
     let mut new = Memory::zeroed(len);
     let kept = len.min(memory.len());
@@ -116,10 +116,10 @@ fn copied<T: Zeroed + Copy>(memory: &Memory<T>) -> Memory<T> {
     resized(memory, memory.len())
 }
 
-/// The bits in which all values of a word agree.
+/// Returns the bits in which all values of a word agree.
 #[inline]
 fn mask_of(kind: WordKind, low: u32, high: u32) -> u32 {
-    // Where two ends differ, what is below the highest bit in which they do takes all values, or nearly.
+    // Below the highest bit in which two ends differ, bits take all values, or nearly.
     let agreed = |low: u32, high: u32| match low ^ high {
         0 => u32::MAX,
         different => !(u32::MAX >> different.leading_zeros()),
@@ -135,10 +135,10 @@ fn mask_of(kind: WordKind, low: u32, high: u32) -> u32 {
 }
 
 impl<const W: usize> Dynamic<W> {
-    /// A table of these entries, with a plan made for them.
+    /// Builds a table of these entries, with a plan made for them.
     ///
     /// # Errors
-    /// Where a limit does not allow them, or two have one handle.
+    /// Where a limit does not allow them, or two have the same rule number.
     #[inline(never)]
     pub fn build(
         kinds: &[WordKind; W],
@@ -153,7 +153,7 @@ impl<const W: usize> Dynamic<W> {
         Self::with_tables(kinds, entries, config, tables, None)
     }
 
-    /// A table without rules, with a plan for a part of these and for packets that any of them match.
+    /// Builds a table without rules, with a plan for a part of these and for packets that any of them match.
     pub(super) fn for_a_part_of(
         kinds: &[WordKind; W],
         entries: &[Entry<W>],
@@ -166,10 +166,10 @@ impl<const W: usize> Dynamic<W> {
         Self::with_tables(kinds, &[], config, tables, Some(Classes::of_ranks(&ranks)))
     }
 
-    /// A table of these entries by the plan of this one, in at most so many bytes.
+    /// Builds a table of these entries by the plan of this one, within a limit of bytes.
     ///
     /// # Errors
-    /// Where a limit does not allow them, or two have one handle.
+    /// Where a limit does not allow them, or two have the same rule number.
     pub(super) fn by_the_same_plan(
         &self,
         entries: &[Entry<W>],
@@ -180,14 +180,14 @@ impl<const W: usize> Dynamic<W> {
         Self::with_tables(&self.kinds, entries, config, tables, Some(self.classes.clone()))
     }
 
-    /// The same table; from now on somebody else keeps its size within limits.
+    /// Removes the limit of bytes: the caller enforces one.
     pub(super) fn without_memory_limit(mut self) -> Self {
         self.config.memory_max = usize::MAX;
         self
     }
 
-    /// A table of the same rules with a plan made for what they are now. A table stays right without, but lookups
-    /// take longer where its rules are no longer like those that it was planned for.
+    /// Builds a table of the same rules with a plan made for them. Without it answers stay right, but lookups take longer
+    /// where the rules differ from those of the plan.
     ///
     /// # Errors
     /// Where the new plan needs more memory than is allowed.
@@ -196,22 +196,22 @@ impl<const W: usize> Dynamic<W> {
         Self::build(&self.kinds, &self.entries().collect::<Vec<_>>(), self.config.clone())
     }
 
-    /// Its entries, in no order.
+    /// Returns the entries, in no order.
     pub fn entries(&self) -> impl Iterator<Item = Entry<W>> {
         self.rules.numbers().map(|n| self.rules.records[n as usize].entry())
     }
 
-    /// The entry of a handle.
+    /// Returns the entry of a rule number.
     pub fn entry(&self, rule: RuleId) -> Option<Entry<W>> {
         self.ids.find(rule.0).map(|n| self.rules.records[n as usize].entry())
     }
 
-    /// The masks of the hash tables, finest first, and how many rules each has.
+    /// Returns the masks of the hash tables, finest first, and the number of rules of each.
     pub fn plan(&self) -> impl Iterator<Item = ([u32; W], usize)> {
         self.tables.iter().map(|t| (t.mask, t.len()))
     }
 
-    /// Builds these tables; the last must suit all rules. Classes where the entries' own will not do.
+    /// Builds these tables; the last must suit all rules. Takes classes where the entries' own do not suffice.
     fn with_tables(
         kinds: &[WordKind; W],
         entries: &[Entry<W>],
@@ -225,12 +225,13 @@ impl<const W: usize> Dynamic<W> {
         let room = entries.len() + entries.len() / 16;
         let handles = entries.iter().map(|e| e.rule.0);
         let chosen = || AdaptiveDispatch::of(KernelSlot::AclDynamic, |text| Backend::of(text.parse().ok()?));
-        let body = config.variant.map_or_else(chosen, |v| AdaptiveDispatch::named(Backend::first_of(&[v])));
+        let backend =
+            config.variant.map_or_else(chosen, |v| AdaptiveDispatch::named(Backend::first_of(&[v])));
         let table = |(i, planned)| Table::with_room(planned, i as u8, config.seed, 0);
         let mut made = Self {
             kinds: *kinds,
             masks: tables.iter().map(|t| t.mask).collect(),
-            body,
+            backend,
             classes: classes.unwrap_or_else(own_classes),
             tables: tables.into_iter().enumerate().map(table).collect(),
             order: Vec::new(),
@@ -266,7 +267,7 @@ impl<const W: usize> Dynamic<W> {
     /// Adds an entry.
     ///
     /// # Errors
-    /// Where its handle is in use, or a limit does not allow it: the table is as before.
+    /// Where its rule number is in use, or a limit does not allow it: the table is as before.
     #[inline(never)]
     pub fn insert(&mut self, entry: Entry<W>) -> Result<(), BuildError> {
         let table = self.table_for(&finest_mask(&self.kinds, &entry.condition.low, &entry.condition.high));
@@ -297,7 +298,7 @@ impl<const W: usize> Dynamic<W> {
         Ok(())
     }
 
-    /// Removes an entry; gives it back.
+    /// Removes and returns an entry.
     #[inline(never)]
     pub fn remove(&mut self, rule: RuleId) -> Option<Entry<W>> {
         let number = self.ids.remove(rule.0)?;
@@ -315,12 +316,12 @@ impl<const W: usize> Dynamic<W> {
         Some(record.entry())
     }
 
-    /// What an entry of this rank asks of those that are to be better.
+    /// Returns the rank and class that beat an entry of this rank.
     pub(super) fn cutoff(&self, rank: RankKey) -> Cutoff {
         Cutoff { rank: rank.0, class: self.classes.of(rank.0) }
     }
 
-    /// Puts its best entry of category 0 in the place of each verdict whose cutoff it is not below.
+    /// Replaces each result by this table's best entry of category 0 where that reaches the cutoff.
     ///
     /// # Panics
     /// Where the slices differ in length.
@@ -328,13 +329,13 @@ impl<const W: usize> Dynamic<W> {
     pub(super) fn improve_batch(&self, keys: &[[u32; W]], cutoffs: &[Cutoff], verdicts: &mut [MatchId]) {
         assert_eq!((keys.len(), keys.len()), (cutoffs.len(), verdicts.len()), "one of each for each key");
         let timed = || if self.is_empty() { 0 } else { keys.len() };
-        self.body.run_batch(timed, |body| batch::improve(body, self, keys, cutoffs, verdicts));
+        self.backend.run_batch(timed, |backend| batch::improve(backend, self, keys, cutoffs, verdicts));
     }
 
-    /// Which table a rule goes to.
+    /// Returns the table that a rule belongs to.
     #[inline]
     fn table_for(&self, mask: &[u32; W]) -> u8 {
-        // All are looked at: which is the first, nobody can predict.
+        // Compares with all masks, since the first that suits is unpredictable.
         let takes =
             |own: &[u32; W]| own.iter().zip(mask).fold(0, |more, (own, given)| more | own & !given) == 0;
         let suit =
@@ -342,14 +343,14 @@ impl<const W: usize> Dynamic<W> {
         suit.trailing_zeros() as u8
     }
 
-    /// Orders the tables.
+    /// Sorts the tables for the search.
     fn sort(&mut self) {
         let order = order::descending(self.tables.iter().map(|t| t.wins.into()));
         let filled = order.into_iter().filter(|t| self.tables[*t as usize].len() > 0);
         self.order = filled.map(|t| t as u8).collect();
     }
 
-    /// Whether so many bytes are within the limit.
+    /// Checks that this number of bytes is within the limit.
     fn check(&self, rules: usize, needed_bytes: usize) -> Result<(), BuildError> {
         let memory_max = self.config.memory_max;
         if needed_bytes <= memory_max {
@@ -358,7 +359,7 @@ impl<const W: usize> Dynamic<W> {
         Err(BuildError::Memory { engine: NAME, rules, needed_bytes, memory_max })
     }
 
-    /// Bytes of all that is allocated.
+    /// Returns the bytes of all allocations.
     fn bytes(&self) -> usize {
         let tables: usize = self.tables.iter().map(Table::bytes).sum();
         size_of::<Self>()
@@ -369,7 +370,7 @@ impl<const W: usize> Dynamic<W> {
             + self.directory.len() * DIRECTORY_BYTES
     }
 
-    /// Gives a table more buckets.
+    /// Grows the buckets of a table.
     fn grow(&mut self, t: usize) -> Result<(), BuildError> {
         let of_table = |n: &u32| usize::from(self.rules.records[*n as usize].table) == t;
         let own: Vec<u32> = self.rules.numbers().filter(of_table).collect();
@@ -377,7 +378,7 @@ impl<const W: usize> Dynamic<W> {
         self.refill(t, &order.into_iter().map(|i| own[i as usize]).collect::<Vec<_>>())
     }
 
-    /// Makes a table anew for these records, by descending rank; without memory for it, it stays as it was.
+    /// Rebuilds a table for these records, by descending rank; without memory for it, it stays as it was.
     fn refill(&mut self, t: usize, own: &[u32]) -> Result<(), BuildError> {
         let (mut new, blocks) = self.tables[t].emptied_for(&self.rules, own);
         let room = [0, self.rules.wanted_room(blocks)[1]];
@@ -408,12 +409,12 @@ impl<const W: usize> Dynamic<W> {
     fn shrink(&mut self) {
         let tables = self.tables.iter().map(|t| Planned { mask: t.mask, wins: t.wins }).collect();
         let entries: Vec<_> = self.entries().collect();
-        // It takes less than there is: where it should not fit, all stays as it is.
-        // Classes stay: whoever asked for cutoffs has them yet.
+        // The compact table is smaller; should it not fit, all stays as it is.
+        // Classes stay, since callers may hold cutoffs.
         let classes = Some(self.classes.clone());
         if let Ok(made) = Self::with_tables(&self.kinds, &entries, self.config.clone(), tables, classes) {
-            let body = self.body.clone();
-            *self = Self { body, ..made };
+            let backend = self.backend.clone();
+            *self = Self { backend, ..made };
         }
     }
 }
@@ -421,7 +422,7 @@ impl<const W: usize> Dynamic<W> {
 /// Bytes for a block in the directory: a node of a B-tree is at least half full, 16 bytes of key and 4 of value each.
 const DIRECTORY_BYTES: usize = 64;
 
-/// Rooms below this are not made smaller.
+/// Least elements of an allocation that shrinks.
 const SHRUNK_MIN: usize = 1024;
 
 const NAME: &str = "dynamic";
@@ -432,7 +433,7 @@ impl<const W: usize> Engine<W> for Dynamic<W> {
     }
 
     fn variant(&self) -> Variant {
-        self.body.get().variant()
+        self.backend.get().variant()
     }
 
     fn len(&self) -> usize {
@@ -448,7 +449,7 @@ impl<const W: usize> Engine<W> for Dynamic<W> {
     fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [MatchId]) {
         assert_eq!(keys.len(), verdicts.len());
         let timed = || if self.is_empty() { 0 } else { keys.len() };
-        self.body.run_batch(timed, |body| batch::lookup(body, self, keys, verdicts));
+        self.backend.run_batch(timed, |backend| batch::lookup(backend, self, keys, verdicts));
     }
 
     #[inline(never)]

@@ -12,7 +12,7 @@ use super::{DynamicConfig, TABLES_MAX};
 use crate::classify::acl::{Entry, WordKind, order};
 use crate::hash::multilinear::Multilinear;
 
-/// What the steps of a lookup cost, in any unit; only their ratios count.
+/// The costs of the steps of a lookup, in any unit; only their ratios count.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Costs {
     /// A table that is probed and has nothing.
@@ -39,7 +39,7 @@ const SAMPLE_OF_FEW: usize = 1024;
 const SAMPLE_OF_MANY: usize = 3072;
 const SAMPLE_INVERSE: usize = 64;
 
-/// One of so many rules counts as one that asks for few bits.
+/// One rule in this many counts as a rule with few bits.
 const COARSE: usize = 16;
 
 /// Masks that are tried at first.
@@ -52,10 +52,10 @@ const REFINEMENTS: usize = 12;
 /// whose chains are long whatever the masks would take tens of seconds otherwise.
 const EFFORT_MAX: u64 = 64;
 
-/// As for so many rules at least.
+/// Least rules that a plan is made for.
 const EFFORT_MIN: usize = 1024;
 
-/// One key of so many says at first which masks are worth a closer look: in one table for all, chains are so long that
+/// One key in this many selects the masks that are worth a closer look: in one table for all, chains are so long that
 /// looking for all keys would take most of the time.
 const ROUGH: usize = 16;
 
@@ -65,7 +65,7 @@ const TRIED: usize = 10;
 /// Plans that are made, from other masks each; the best is taken.
 const PLANS: usize = 2;
 
-/// A plan that costs so much, in the unit of [`Costs`], is worth more attempts: so many masks that save nothing may join.
+/// A plan above this cost, in the unit of [`Costs`], is worth more attempts: this number of masks that save nothing may join.
 const SLOW: f64 = 200.0;
 const PATIENCE: usize = 6;
 
@@ -97,9 +97,9 @@ struct Sample<const W: usize> {
     keys: Vec<[u32; W]>,
     /// For each key the best of the sample that matches.
     winners: Vec<u32>,
-    /// For each rule of the sample, how many it stands for.
+    /// The weight of each rule of the sample: the number of rules that it represents.
     weights: Vec<f64>,
-    /// How likely it is that the rule that wins is in the tables: all rules are, or a part that nobody knows yet.
+    /// The probability that the winning rule is in the tables, which hold all rules or an unknown part of them.
     share: f64,
     costs: Costs,
     hash: Multilinear,
@@ -122,7 +122,7 @@ struct Draft<const W: usize> {
     /// Different keys of the sample under the mask: the finer, the more.
     distinct: usize,
     cost: f64,
-    /// Stands for the set of its rules: the cost holds as long as it is this.
+    /// A fingerprint of the set of its rules: the cost holds as long as it is the same.
     members: u64,
     wins: u32,
 }
@@ -140,7 +140,7 @@ struct Plan<const W: usize> {
     cost: f64,
 }
 
-/// The tables for these entries, or for one of so many of them, finest first; the mask of the last is 0.
+/// Plans the tables for these entries, or for a share of them, finest first; the mask of the last is 0.
 pub(super) fn tables<const W: usize>(
     kinds: &[WordKind; W],
     entries: &[Entry<W>],
@@ -196,7 +196,7 @@ impl<const W: usize> Sample<W> {
         }
     }
 
-    /// The sum that stands for a key under a mask.
+    /// Returns the fingerprint of a key under a mask.
     fn sum(&self, key: &[u32; W], mask: &[u32; W]) -> u64 {
         let mut sum = 0u64;
         for w in 0..W {
@@ -213,7 +213,7 @@ impl<const W: usize> Sample<W> {
         self.keys.iter().map(|key| cells.number(self.sum(key, mask))).filter(|(_, is_new)| *is_new).count()
     }
 
-    /// The plan of these tables, which are in order; those whose rules have changed are counted anew, with one key of
+    /// The plan of these tables, which are in order; those whose rules have changed are counted again, with one key of
     /// `step`.
     fn plan(&self, mut tables: Vec<Draft<W>>, step: usize) -> Plan<W> {
         let homes = self.homes(&tables);
@@ -245,7 +245,7 @@ impl<const W: usize> Sample<W> {
         self.masks.iter().map(|mask| home(mask) as u8).collect()
     }
 
-    /// What a table costs a key of the sample, on average over one of `step`.
+    /// Returns the cost of a table for a key of the sample, on average over one key in `step`.
     fn table_cost(&self, mask: &[u32; W], homes: &[u8], t: usize, wins: &[u32], step: usize) -> f64 {
         let own =
             homes.iter().enumerate().filter(|(_, home)| usize::from(**home) == t).map(|(i, _)| i as u32);
@@ -270,7 +270,7 @@ impl<const W: usize> Sample<W> {
     }
 
     /// How likely it is that a key's chain is looked at, and how many of its rules are compared. Each rule of the
-    /// sample stands for many, but for the winner.
+    /// sample represents many, except for the winner.
     fn walk(&self, groups: &Groups, key: usize, before: bool, sum: u64) -> (f64, f64) {
         let chain = groups.of(sum);
         let winner = self.winners[key];
@@ -286,7 +286,7 @@ impl<const W: usize> Sample<W> {
         for (i, rule) in chain.rules.iter().enumerate().take(WALKED_MAX).skip(place) {
             self.effort.set(self.effort.get().saturating_sub(1));
             if self.matches(*rule, key) {
-                // If one of so many matches, then not only of the sample but of all.
+                // If one in this many of the sample matches, so does one of all rules.
                 return (1.0, chain.weight(i + 1) / self.weights[*rule as usize]);
             }
         }
@@ -307,7 +307,7 @@ impl<const W: usize> Sample<W> {
         self.plan(tables, step)
     }
 
-    /// The same with all tables counted anew: what one costs depends a little on which come before it.
+    /// Returns the plan with all tables counted again: the cost of one depends a little on those before it.
     fn settled(&self, mut plan: Plan<W>) -> Plan<W> {
         plan.tables.iter_mut().for_each(|t| t.members = 0);
         self.plan(plan.tables, 1)
@@ -416,7 +416,7 @@ impl<const W: usize> Sample<W> {
     }
 }
 
-/// A sample of the entries, and how many each stands for. Of those that ask for few bits there are few, but they meet
+/// Draws a sample of the entries, and their weights. Of those that ask for few bits there are few, but they meet
 /// many keys: they are drawn more often.
 fn drawn<const W: usize>(
     kinds: &[WordKind; W],

@@ -124,7 +124,7 @@ impl<const W: usize> Block<W> {
 }
 
 impl<const W: usize> Record<W> {
-    /// Whether `key` fulfils the condition: the definition.
+    /// Returns whether `key` fulfils the condition: the definition.
     #[inline]
     pub(super) fn matches(&self, kinds: &[WordKind; W], key: &[u32; W]) -> bool {
         self.entry().condition.matches(kinds, key)
@@ -153,7 +153,7 @@ pub(super) struct Rules<const W: usize> {
     pub(super) counts: CachePadded<Counts>,
 }
 
-/// What changes write and no lookup reads.
+/// Counters that changes write and no lookup reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counts {
     /// The first free one, and how many have ever been in use: of records, and of blocks.

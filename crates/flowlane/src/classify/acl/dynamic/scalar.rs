@@ -1,4 +1,4 @@
-//! One key after the other: the definition.
+//! The definition: looks up one key after the other.
 
 use super::Dynamic;
 use super::rules::{Block, TO_BLOCK};
@@ -75,7 +75,7 @@ pub(super) fn condition<const W: usize>(block: &Block<W>, i: usize) -> Condition
     }
 }
 
-/// What a range of this kind of word comes to, half by half: shift, width in bits.
+/// Returns the halves of a word of this kind: shift, width in bits.
 pub(super) fn parts(kind: WordKind) -> &'static [(u32, u32)] {
     match kind {
         WordKind::Range16 => &[(0, 16), (16, 16)],

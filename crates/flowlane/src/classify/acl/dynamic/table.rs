@@ -31,7 +31,7 @@ pub(super) const CLASS_BITS: u32 = 7;
 /// Heads in use in a bucket, on average, at most: with 3 of 7, one bucket in 80 overflows.
 const LOAD_MAX: usize = 3;
 
-/// At most so many buckets, so that tags and bucket numbers have no bits of the hash in common.
+/// Most buckets, so that tags and bucket numbers have no bits of the hash in common.
 pub(super) const BUCKETS_MAX: usize = 1 << 24;
 
 /// A word that is hashed.
@@ -52,7 +52,7 @@ pub(super) struct Table<const W: usize> {
     terms_len: usize,
     pub(super) front: Memory<u64>,
     pub(super) heads: Memory<u32>,
-    /// What is left of a hash, shifted right by this, is the bucket's number.
+    /// The shift that makes a bucket number of a hash.
     pub(super) shift: u32,
     /// The highest class of its rules.
     pub(super) ceiling: u8,
@@ -61,7 +61,7 @@ pub(super) struct Table<const W: usize> {
     tally: CachePadded<Tally>,
 }
 
-/// What every change writes and no lookup reads.
+/// Counters that every change writes and no lookup reads.
 #[derive(Clone, Copy, Debug)]
 struct Tally {
     /// Number of rules, and of those of each class.
@@ -98,7 +98,7 @@ fn buckets_for(slots: usize) -> usize {
 }
 
 impl<const W: usize> Table<W> {
-    /// An empty table with room for so many different keys.
+    /// Creates an empty table with room for this number of different keys.
     pub(super) fn with_room(Planned { mask, wins }: Planned<W>, number: u8, seed: u64, keys: usize) -> Self {
         let hash = Multilinear::new(seed ^ u64::from(number) << 32);
         let mut terms = [Term::default(); W];
@@ -146,13 +146,13 @@ impl<const W: usize> Table<W> {
         self.tally.len
     }
 
-    /// Whether one more rule asks for more buckets.
+    /// Returns whether one more rule needs more buckets.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.tally.slots >= self.front.len() * LOAD_MAX && self.front.len() < BUCKETS_MAX
     }
 
-    /// What is hashed.
+    /// Returns the words that are hashed.
     #[inline(always)]
     pub(super) fn terms(&self) -> &[Term] {
         &self.terms[..self.terms_len]

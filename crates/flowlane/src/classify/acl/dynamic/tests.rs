@@ -1,4 +1,4 @@
-//! Every body against the definition of all engines, through all changes.
+//! Every backend against the definition of all engines, through all changes.
 
 use super::*;
 use crate::classify::acl::testing::{generated, near, overlapping, published};
@@ -43,8 +43,11 @@ fn interleaved<const W: usize>(kinds: [WordKind; W], rules: usize, seed: u64) {
         let mut present: Vec<Entry<W>> = all[..rules / 2].to_vec();
         let mut absent: Vec<Entry<W>> = all[rules / 2..].to_vec();
         let config = config(seed, variant);
-        let mut engine =
-            Dynamic { body: AdaptiveDispatch::named(Backend::first_of(&[variant])), config, ..built.clone() };
+        let mut engine = Dynamic {
+            backend: AdaptiveDispatch::named(Backend::first_of(&[variant])),
+            config,
+            ..built.clone()
+        };
         for step in 0..4 * rules {
             let insert = random.chance(0.5) && !absent.is_empty() || present.is_empty();
             if insert {
@@ -77,7 +80,7 @@ fn interleaved<const W: usize>(kinds: [WordKind; W], rules: usize, seed: u64) {
 }
 
 #[test]
-fn every_body_agrees_with_the_definition_through_changes_of_every_layout() {
+fn every_kernel_agrees_with_the_definition_through_changes_of_every_layout() {
     use WordKind::{Range16, Range32, Ternary};
     interleaved(KINDS, 120, 1);
     interleaved([Range32; 4], 60, 2);
@@ -91,7 +94,7 @@ fn every_body_agrees_with_the_definition_through_changes_of_every_layout() {
 
 /// Records of which the vectors hold only a part: what lies beyond was not compared once.
 #[test]
-fn keys_of_more_words_than_a_register_are_compared_in_all_of_them() {
+fn keys_wider_than_a_register_are_compared_in_all_words() {
     let mut kinds = [WordKind::Ternary; 64];
     (kinds[3], kinds[60]) = (WordKind::Range16, WordKind::Range32);
     let (entries, _) = overlapping(&kinds, 60, 0, 5);
@@ -114,7 +117,7 @@ fn generated_and_published_sets_agree() {
         let built = Dynamic::build(&KINDS, &entries, config(9, Variant::Scalar)).unwrap();
         for_each_variant(|variant| {
             let mut engine =
-                Dynamic { body: AdaptiveDispatch::named(Backend::first_of(&[variant])), ..built.clone() };
+                Dynamic { backend: AdaptiveDispatch::named(Backend::first_of(&[variant])), ..built.clone() };
             assert_eq!(engine.variant(), variant);
             agrees(&engine, &KINDS, &entries, &keys);
             let (gone, kept) = entries.split_at(entries.len() / 2);
@@ -142,7 +145,7 @@ fn one_chain(rules: u32) -> Vec<Entry<4>> {
 }
 
 #[test]
-fn a_chain_of_thousands_stays_right_while_it_grows_and_shrinks() {
+fn a_chain_of_thousands_agrees_while_it_grows_and_shrinks() {
     let entries = one_chain(1500);
     let mut random = Random::new(1);
     let keys: Vec<_> = (0..40).map(|_| [random.bits() as u32, 0, 0x0a00_0001, 0]).collect();
@@ -176,7 +179,7 @@ fn a_chain_of_thousands_stays_right_while_it_grows_and_shrinks() {
 }
 
 #[test]
-fn equal_conditions_of_several_ranks_take_each_others_place() {
+fn equal_conditions_win_by_rank() {
     let condition = Condition { low: [7, 7, 7, 7], high: [7, u32::MAX, u32::MAX, u32::MAX] };
     let entry = |i: u32| Entry { condition, rank: RankKey(u64::from(i)), rule: RuleId(i), categories: 1 };
     for_each_variant(|variant| {
@@ -193,7 +196,7 @@ fn equal_conditions_of_several_ranks_take_each_others_place() {
 }
 
 #[test]
-fn rules_of_one_rank_are_found_and_removed_all_the_same() {
+fn rules_with_equal_ranks_are_found_and_removed() {
     let entries: Vec<Entry<4>> =
         one_chain(200).into_iter().map(|e| Entry { rank: RankKey(e.rank.0 / 40_000), ..e }).collect();
     let key = [0, 0, 0x0a00_0001, 0];
@@ -215,7 +218,7 @@ fn rules_of_one_rank_are_found_and_removed_all_the_same() {
 }
 
 #[test]
-fn keys_that_agree_in_what_was_looked_at_have_the_same_winner() {
+fn wildcarded_bits_do_not_change_the_winner() {
     let (generated, generated_keys) = generated(Profile::Ipc, 500, 150, 5);
     let (small, small_keys) = overlapping(&KINDS, 200, 150, 6);
     for (entries, keys) in
@@ -246,7 +249,7 @@ fn keys_that_agree_in_what_was_looked_at_have_the_same_winner() {
 }
 
 #[test]
-fn changes_together_are_changes_one_by_one() {
+fn apply_equals_single_changes() {
     let (entries, keys) = generated(Profile::Fw, 600, 100, 8);
     let mut random = Random::new(8);
     let mut engine = Dynamic::build(&KINDS, &entries[..300], DynamicConfig::new(8)).unwrap();
@@ -272,7 +275,7 @@ fn changes_together_are_changes_one_by_one() {
 }
 
 #[test]
-fn what_is_removed_leaves_no_memory_behind() {
+fn removal_returns_memory() {
     let (entries, _) = generated(Profile::Fw, 4000, 0, 2);
     let empty = Dynamic::build(&KINDS, &[], DynamicConfig::new(2)).unwrap().table_bytes();
     let mut engine = Dynamic::build(&KINDS, &entries, DynamicConfig::new(2)).unwrap();
@@ -301,7 +304,7 @@ fn what_is_removed_leaves_no_memory_behind() {
 }
 
 #[test]
-fn limits_are_kept_and_the_table_stays_as_it_was() {
+fn limits_hold_and_refusals_leave_no_trace() {
     let (entries, keys) = generated(Profile::Acl, 2000, 200, 4);
     let bytes = Dynamic::build(&KINDS, &entries[..1000], DynamicConfig::new(2)).unwrap().table_bytes();
     let limited = DynamicConfig { memory_max: bytes * 5 / 4, ..DynamicConfig::new(2) };
@@ -333,7 +336,7 @@ fn limits_are_kept_and_the_table_stays_as_it_was() {
 
 /// Enough rules of one chain that the lanes of a whole batch wait for its blocks.
 #[test]
-fn whole_batches_wait_for_blocks() {
+fn full_batches_defer_blocks() {
     let entries = one_chain(40);
     let mut random = Random::new(9);
     let keys: Vec<_> = (0..256).map(|_| [random.bits() as u32, 0, 0x0a00_0001, 0]).collect();

@@ -3,25 +3,25 @@
 use crate::classify::acl::{CATEGORIES_MAX, MatchId};
 use crate::rule::RuleId;
 
-/// Keys that are looked up together.
+/// Keys of a batch.
 pub(super) const BATCH: usize = 256;
 
-/// Keys that are looked up together in several categories.
+/// Keys of a batch in several categories.
 const CATEGORIES_BATCH: usize = 128;
 
-/// What has been found for each lane of a batch.
+/// The best rules so far for each lane of a batch.
 pub(super) trait Winners {
-    /// The rank that a rule must have to count for this lane.
+    /// Returns the least rank of a rule that counts for this lane.
     fn cutoff(&self, lane: usize) -> u64;
 
-    /// The class that such a rule has at least.
+    /// Returns the least class of such a rule, for each lane.
     fn classes(&self) -> &[u8; BATCH];
 
-    /// A rule, and whether it matches. Says whether rules of a lower rank can count yet.
+    /// Offers a rule, and whether it matches. Returns whether rules of a lower rank can still count.
     fn offer(&mut self, lane: usize, matches: bool, found: Found) -> bool;
 }
 
-/// What an entry must have to be better than one that was found elsewhere: a rank and a class no lower than these.
+/// The least rank and class of an entry that beats one found in another engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::classify::acl) struct Cutoff {
     pub(super) rank: u64,
@@ -37,8 +37,8 @@ pub(super) struct Found {
     pub(super) categories: u16,
 }
 
-/// In one category. The place behind the lanes takes what does not win: a store there costs less than a choice of what
-/// is stored.
+/// The winners in one category. The element behind the lanes takes rules that do not win: a store there costs less than a
+/// selection of the value to store.
 pub(super) struct Single {
     ranks: [u64; BATCH + 1],
     classes: [u8; BATCH + 1],
@@ -51,7 +51,7 @@ impl Single {
         Self { ranks: [0; BATCH + 1], classes: [0; BATCH + 1], rules: [u32::MAX; BATCH + 1] }
     }
 
-    /// With something found already.
+    /// Starts from these cutoffs.
     #[inline(always)]
     pub(super) fn above(cutoffs: &[Cutoff]) -> Self {
         let mut made = Self::new();
@@ -61,7 +61,7 @@ impl Single {
         made
     }
 
-    /// The verdicts that are better than what had been found already.
+    /// Writes the results that beat the cutoffs.
     #[inline(always)]
     pub(super) fn improve(&self, verdicts: &mut [MatchId]) {
         for (verdict, rule) in verdicts.iter_mut().zip(&self.rules) {
@@ -92,7 +92,7 @@ impl Winners for Single {
     fn offer(&mut self, lane: usize, matches: bool, found: Found) -> bool {
         let lane = lane % BATCH;
         let cutoff = self.ranks[lane];
-        // Chosen without a branch: which of a chain's rules matches, nobody can predict.
+        // Selected without a branch, since the matching rule of a chain is unpredictable.
         let wins = matches & (found.rank >= cutoff) & (found.categories & 1 == 1);
         let at = std::hint::select_unpredictable(wins, lane, BATCH);
         self.ranks[at] = found.rank;
@@ -102,7 +102,7 @@ impl Winners for Single {
     }
 }
 
-/// In several categories.
+/// The winners in several categories.
 pub(super) struct Several {
     categories: usize,
     ranks: [[u64; CATEGORIES_MAX]; CATEGORIES_BATCH],
@@ -113,7 +113,7 @@ pub(super) struct Several {
 }
 
 impl Several {
-    /// Keys that it is for.
+    /// The number of keys.
     pub(super) const KEYS: usize = CATEGORIES_BATCH;
 
     pub(super) fn new(categories: usize) -> Self {

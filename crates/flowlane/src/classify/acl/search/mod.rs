@@ -1,12 +1,12 @@
 //! Access lists over flow keys: any set of [`Match`]es.
 //!
-//! The words of the flow key at which any rule looks become the engine's key, of 4, 10, 16 or 64 words. A word of
-//! which all rules ask the same (that the packet is IPv4, say) is no part of the key: it is compared once a packet,
-//! before, so that a list of IPv4 5-tuples has a key of four words. A rule that looks at another word, or does not ask
-//! what all others do, rebuilds the table in another shape. Ports under a mask that is no prefix, which is no range either,
+//! The words of the flow key that any rule looks at become the engine's key, of 4, 10, 16 or 64 words. A word with
+//! the same condition in all rules (that the packet is IPv4, say) is a *gate*: it is compared once a packet
+//! before the lookup, so that a list of IPv4 5-tuples has a key of four words. A rule that looks at another word, or lacks the
+//! condition of a gate, rebuilds the table in another shape. Ports under a mask that is no prefix, which is no range either,
 //! have a word of their own.
 //!
-//! Rules that come after the table was built go to the overlay ([`table`](super::table)); as soon as there are as many
+//! Rules inserted after the table was built go to the overlay ([`table`](super::table)); as soon as there are as many
 //! as are in the bulk, they are merged, so that inserting rules one by one costs a constant number of builds a rule.
 
 mod columns;
@@ -33,7 +33,7 @@ const PLAIN: u16 = 1;
 
 /// Something that has a match: a [`Match`] itself, or a rule with actions. Every copy of a table shares it.
 pub trait HasMatch: Send + Sync {
-    /// The match.
+    /// Returns the match.
     fn matches(&self) -> &Match;
 }
 
@@ -49,7 +49,7 @@ impl HasMatch for crate::rule::Rule {
     }
 }
 
-/// The bits that a match looks at.
+/// Returns the bits that a match looks at.
 pub(crate) fn looks_at(matches: &Match) -> FlowMask {
     let mut looked_at = matches.mask();
     let ranges = [(Field::TpSrc, matches.tp_src_range()), (Field::TpDst, matches.tp_dst_range())];
@@ -57,20 +57,20 @@ pub(crate) fn looks_at(matches: &Match) -> FlowMask {
     looked_at
 }
 
-/// How the answer for a flow key came about.
+/// Why a rule won for a flow key, and the cost of the lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowExplanation {
     /// The rule that won.
     pub winner: Option<RuleId>,
-    /// The one that would win without it.
+    /// The rule that would win without it.
     pub runner_up: Option<RuleId>,
     /// The engine that has the bulk of the rules.
     pub engine: &'static str,
     /// The variant that looks up in it.
     pub variant: Variant,
-    /// Nodes, hash buckets or filters that were read.
+    /// Nodes, hash buckets or filters that the lookup read.
     pub nodes: u32,
-    /// Rules that the key was compared with.
+    /// Rules that the lookup compared the key with.
     pub rules: u32,
     /// The bits of the key that the winner depends on.
     pub looked_at: FlowMask,
@@ -96,7 +96,7 @@ pub struct FlowExplanation {
 #[derive(Clone, Debug)]
 pub struct AclSearch {
     config: AclConfig,
-    /// All else: the rules and their engine, for keys of the width that the rules need.
+    /// The rules and their engine, for keys of the width that the rules need.
     table: Box<dyn FlowTable>,
 }
 
@@ -110,7 +110,7 @@ impl AclSearch {
     /// Builds a table of rules; of equal priority the earlier wins.
     ///
     /// # Errors
-    /// Where there are too many, two have the same handle, or the budget is too small.
+    /// Where there are too many, two have the same number, or the budget is too small.
     pub fn build<'a>(
         config: AclConfig,
         rules: impl IntoIterator<Item = (RuleId, Priority, &'a Match)>,
@@ -203,8 +203,8 @@ impl AclSearch {
         if self.table.suits(matches.matches()) && self.table.replace(id, priority, matches.clone()).is_ok() {
             return true;
         }
-        // The match looks at other words, or there is no room for what comes with changes. A replacement is never
-        // refused: the budget bounds what is inserted.
+        // The match looks at other words, or there is no room for the overlay. A replacement is never
+        // refused: the budget bounds insertions.
         let mut rules = self.table.rules();
         let rule = rules.iter_mut().find(|rule| rule.id == id).expect("the rule has a priority");
         (rule.priority, rule.matches) = (priority, matches);

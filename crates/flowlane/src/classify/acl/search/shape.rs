@@ -1,4 +1,4 @@
-//! Which words of the flow key a set of matches looks at.
+//! Shapes: the words of the flow key that a set of matches looks at.
 
 use crate::classify::acl::{Condition, Layout, ValueError, WordKind};
 use crate::packet::FlowKey;
@@ -6,27 +6,27 @@ use crate::packet::fields::word;
 use crate::rule::Match;
 use crate::rule::matching::MaskedWord;
 
-/// Words that are in the engine's key whenever a match looks at them, though all may ask the same of them: the next
-/// rule will not. Addresses, ports and protocol.
+/// Words that never become gates, even where all matches have equal values, because the next rule is likely to differ:
+/// addresses, ports and protocol.
 const VARYING: std::ops::RangeInclusive<usize> = word::IPV6_SRC..=word::IPV4_DST;
 
-/// Which words of the flow key a set of matches looks at: an engine's key has those, but for what all matches ask alike.
-/// That is compared before.
+/// The words of the flow key that a set of matches looks at: those that differ become the engine's key, those that are
+/// equal in all matches become *gates*, compared once a packet before the lookup.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FlowShape {
-    /// Of the flow key, and how each is compared. The ports may be there twice.
+    /// The words of the engine's key, and how each is compared. The ports may occur twice.
     pub(super) words: Vec<(u8, WordKind)>,
-    /// What all rules ask: packets without it match none.
+    /// The gates: packets that fail one match no rule.
     pub(super) gates: Vec<MaskedWord>,
 }
 
-/// Whether the ports of a match are all prefixes, and so ranges.
+/// Returns whether both port masks are prefixes, and so ranges.
 fn ports_are_ranges(mask: u32) -> bool {
     let prefix = |mask: u32| (!mask as u16).wrapping_add(1) & !mask as u16 == 0;
     prefix(mask) && prefix(mask >> 16)
 }
 
-/// The words that a match looks at, and how.
+/// Returns the words that a match looks at, and how each is compared.
 fn looked_at(matches: &Match) -> impl Iterator<Item = (MaskedWord, WordKind)> {
     let kind = |w: &MaskedWord| match usize::from(w.word) == word::PORTS && ports_are_ranges(w.mask) {
         true => WordKind::Range16,
@@ -39,7 +39,7 @@ fn looked_at(matches: &Match) -> impl Iterator<Item = (MaskedWord, WordKind)> {
 }
 
 impl FlowShape {
-    /// The shape for these matches.
+    /// Returns the shape of these matches.
     pub fn of<'a>(all: impl Iterator<Item = &'a Match> + Clone) -> Self {
         let mut out = Self::default();
         let Some(first) = all.clone().next() else { return out };
@@ -55,12 +55,12 @@ impl FlowShape {
         out
     }
 
-    /// Words of the engine's key.
+    /// Returns the number of words of the engine's key.
     pub fn width(&self) -> usize {
         self.words.len()
     }
 
-    /// The layout of keys of this shape.
+    /// Returns the layout of keys of this shape.
     ///
     /// # Panics
     /// Where the shape is wider than `W`.
@@ -68,7 +68,7 @@ impl FlowShape {
         Layout::of_words_as(&self.words)
     }
 
-    /// The condition of a match on keys of this shape.
+    /// Compiles a match into a condition on keys of this shape.
     ///
     /// # Errors
     /// Where the match does not [suit](Self::suits) the shape.
@@ -80,13 +80,13 @@ impl FlowShape {
         layout.flow_condition(&self.beyond_gates(matches))
     }
 
-    /// Whether a packet has what all matches ask alike. Others match nothing.
+    /// Returns whether a packet passes all gates. Others match no rule.
     #[inline(always)]
     pub fn passes(&self, key: &FlowKey) -> bool {
         self.stopped_by(key).is_none()
     }
 
-    /// Whether a match can be told by these words.
+    /// Returns whether a match can be compiled for this shape.
     pub fn suits(&self, matches: &Match) -> bool {
         let has = |(asked, kind): (MaskedWord, WordKind)| {
             self.gates.contains(&asked) || self.words.contains(&(asked.word, kind))
@@ -94,7 +94,7 @@ impl FlowShape {
         self.gates.iter().all(|gate| matches.words().contains(gate)) && looked_at(matches).all(has)
     }
 
-    /// The match without what the gates ask.
+    /// Returns the match without the gates.
     fn beyond_gates(&self, matches: &Match) -> Match {
         let mut out = Match::any();
         for asked in matches.words().iter().filter(|w| !self.gates.contains(w)) {
@@ -103,7 +103,7 @@ impl FlowShape {
         out.with_ranges_of(matches)
     }
 
-    /// The first thing that all rules ask and this key does not have.
+    /// Returns the first gate that this key fails.
     #[inline(always)]
     pub(super) fn stopped_by(&self, key: &FlowKey) -> Option<&MaskedWord> {
         self.gates.iter().find(|gate| key.word(gate.word.into()) & gate.mask != gate.value)

@@ -1,37 +1,37 @@
-//! Which engine is fastest for the rules as they are: a contest.
+//! Engine selection by measurement: a contest of engines for the present rules.
 
 use super::{Acl, AclEngine};
 use crate::classify::acl::{BuildError, Condition, Engine, MatchId, WordKind};
 use crate::classify::auto::{medians, winner};
 
-/// Rounds that count, besides one to warm up.
+/// Rounds that count, after one to warm up.
 const ROUNDS: usize = 15;
-/// Keys that are looked up in a round, at most: enough that fewer would not fit the first-level cache either.
+/// Most keys of a round: their table accesses exceed the first-level cache.
 const KEYS_MAX: usize = 4096;
 /// Keys in a batch.
 const BATCH: usize = 64;
-/// Up to so many rules brute force takes part.
+/// Rules up to which brute force takes part.
 const BRUTE_RULES_MAX: usize = 512;
 
-/// An engine that took part.
+/// A candidate of a contest.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AclCandidate {
     /// The engine.
     pub engine: AclEngine,
-    /// The median of its rounds, in ticks per key; none where it could not be built.
+    /// The median of its rounds, in ticks per key; `None` where it could not be built.
     pub ticks: Option<f64>,
     /// Its size.
     pub table_bytes: usize,
-    /// Why it could not be built.
+    /// The error of its build.
     pub refused: Option<BuildError>,
 }
 
-/// What a contest came to.
+/// The result of a contest.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AclContest {
-    /// Those who took part.
+    /// The candidates.
     pub candidates: Vec<AclCandidate>,
-    /// The one that was chosen.
+    /// The engine that was chosen.
     pub chosen: AclEngine,
 }
 
@@ -69,7 +69,7 @@ impl<const W: usize> Acl<W> {
         let Some(default) = default else {
             return Err(built.into_iter().find_map(Result::err).expect("every candidate was refused"));
         };
-        // Brute force comes first only where it is likely to be best.
+        // Brute force is the default only where it is likely to be best.
         let many = brute.is_some() && self.len() > self.config.brute_rules_max();
         let default = if many { default.max(1) } else { default };
         let chosen = engines[winner(&ticks, default)];
@@ -85,7 +85,7 @@ impl<const W: usize> Acl<W> {
     }
 }
 
-/// Keys that these rules match, of which a few are anything.
+/// Draws keys that these rules match, and a few random ones.
 pub(super) fn drawn<const W: usize>(
     kinds: &[WordKind; W],
     rules: &[Condition<W>],
@@ -107,7 +107,7 @@ pub(super) fn drawn<const W: usize>(
     (0..keys).map(one).collect()
 }
 
-/// The median ticks per key of each that there is.
+/// Returns the median ticks per key of each engine that was built.
 fn compare<const W: usize>(
     engines: &[Result<Box<dyn Engine<W>>, BuildError>],
     keys: &[[u32; W]],

@@ -6,25 +6,25 @@ use super::{ALIKE_MAX, Acl, AclConfig, AclEngine, Plan, State};
 use crate::classify::acl::engine::ImmutableEngine;
 use crate::classify::acl::{Brute, BuildError, Dynamic, Engine, Entry, Tree, TreeConfig, WordKind};
 
-/// The live rules of a table and how to build an engine of them.
+/// The live rules of a table, and the settings to build an engine of them.
 struct Rebuild<const W: usize> {
     kinds: [WordKind; W],
     config: AclConfig,
-    /// Whether the dynamic engine may have all rules instead.
+    /// Whether the dynamic engine may take all rules instead.
     may_be_dynamic: bool,
     engine: AclEngine,
     entries: Vec<Entry<W>>,
     memory_max: usize,
-    /// Whether the rules that come will need a plan.
+    /// Whether the overlay needs a new plan.
     plans: bool,
 }
 
 /// The result of a [`Rebuild`].
 pub(super) struct Bulk<const W: usize> {
-    /// None where all rules are for the dynamic engine.
+    /// `None` where the dynamic engine takes all rules.
     engine: Option<Box<dyn ImmutableEngine<W>>>,
-    /// The overlay's plan, a table without rules: for all rules, where the dynamic engine has them; else for
-    /// rules like them. None where the overlay keeps its plan.
+    /// The overlay's plan, a table without rules: for all rules, where the dynamic engine takes them; else for
+    /// rules like them. `None` where the overlay keeps its plan.
     plan: Option<Dynamic<W>>,
 }
 
@@ -45,8 +45,8 @@ impl<const W: usize> Rebuild<W> {
     /// Builds the engine.
     ///
     /// # Errors
-    /// Where the budget is too small for the engine, and it was named; `auto` takes the dynamic engine then, and where no
-    /// tree suits the rules.
+    /// Where the budget is too small for the engine that the configuration names; `auto` takes the dynamic engine then, and
+    /// where no tree suits the rules.
     #[inline(never)]
     fn build(self) -> Result<Bulk<W>, BuildError> {
         let engine: Option<Box<dyn ImmutableEngine<W>>> = match self.engine {
@@ -87,7 +87,7 @@ impl<const W: usize> Rebuild<W> {
 }
 
 impl<const W: usize> Acl<W> {
-    /// The engine for the rules as they are.
+    /// Returns the engine for the present rules.
     fn engine_now(&self) -> AclEngine {
         match self.config.engine {
             AclEngine::Auto if self.len() <= self.config.brute_rules_max() => {
@@ -111,7 +111,7 @@ impl<const W: usize> Acl<W> {
         }
     }
 
-    /// Merges what has changed into the bulk.
+    /// Merges all changes into the bulk.
     ///
     /// # Errors
     /// Where the budget is too small; the table is as before.
@@ -121,7 +121,7 @@ impl<const W: usize> Acl<W> {
         self.adopt(bulk)
     }
 
-    /// Replaces the engines with those that were built of the rules as they are.
+    /// Replaces the engines with those built of the present rules.
     fn adopt(&mut self, bulk: Bulk<W>) -> Result<(), BuildError> {
         let state = if bulk.engine.is_some() { State::Bulk } else { State::Overlay };
         let entries = match state {
@@ -158,7 +158,7 @@ impl<const W: usize> Acl<W> {
         Ok(())
     }
 
-    /// Rebuilds with this engine, and again with it as long as the rules are about as many.
+    /// Rebuilds with this engine, and prefers it for later rebuilds as long as the number of rules changes little.
     pub(in crate::classify::acl) fn rebuild_with(&mut self, engine: AclEngine) -> Result<(), BuildError> {
         let bulk = self.rebuild_for(engine).build()?;
         self.adopt(bulk)?;
@@ -166,7 +166,7 @@ impl<const W: usize> Acl<W> {
         Ok(())
     }
 
-    /// One engine with all rules, for a contest.
+    /// Builds one engine with all rules, for a contest.
     pub(super) fn candidate(&self, engine: AclEngine) -> Result<Box<dyn Engine<W>>, BuildError> {
         let rebuild = self.rebuild_for(engine);
         if engine == AclEngine::Dynamic {

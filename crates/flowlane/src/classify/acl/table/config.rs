@@ -1,4 +1,4 @@
-//! Engines by name, and limits.
+//! Engine names and limits.
 
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
@@ -6,27 +6,27 @@ use crate::classify::acl::{Brute, BuildError, Dynamic, DynamicConfig, Entry, Wor
 use crate::isa::Variant;
 use crate::named_enum::{self, Named, UnknownName};
 
-/// Rules of which an overlay's plan is made that is to be there at once: it has few rules, mostly.
+/// Rules from which an overlay is planned: few, since the plan delays an insertion and most overlays are small.
 const OVERLAY_SAMPLE: usize = 256;
 
-/// The share of all rules that an overlay is planned to have: with few of them, few tables do.
+/// The share of all rules that an overlay is planned for: fewer rules need fewer tables.
 const OVERLAY_SHARE: f64 = 0.125;
 
-/// Which engine looks up.
+/// The engines of access lists.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Display, EnumString, IntoStaticStr, VariantArray,
 )]
 #[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<AclEngine>)]
 pub enum AclEngine {
-    /// The one that is fastest for the rules: what [`Acl::choose`](super::Acl::choose) measured, else by their number and
-    /// by how many of them lookups would read.
+    /// The fastest engine for the rules: by the measurements of [`Acl::choose`](super::Acl::choose), else by the number of
+    /// rules and of those that lookups would read.
     #[default]
     Auto,
-    /// [`Brute`](crate::classify::acl::Brute).
+    /// Brute force: [`Brute`](crate::classify::acl::Brute).
     Brute,
-    /// [`Tree`](crate::classify::acl::Tree).
+    /// A decision tree: [`Tree`](crate::classify::acl::Tree).
     Tree,
-    /// [`Dynamic`].
+    /// Hash tables that take changes: [`Dynamic`].
     Dynamic,
 }
 
@@ -35,34 +35,34 @@ impl Named for AclEngine {
 }
 
 impl AclEngine {
-    /// All of them.
+    /// All engines.
     pub const ALL: [Self; 4] = named_enum::all();
 
-    /// The name, on the command line and in files.
+    /// Returns the name, as on the command line and in files.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// What a table may take, and how it looks up.
+/// The limits of a table, its engine and its variant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AclConfig {
     /// The engine.
     pub engine: AclEngine,
-    /// The variant of whichever engine; none: the fastest. One that cannot be used here counts as none.
+    /// The variant of the engine; `None`, or one that this CPU lacks: the fastest.
     pub variant: Option<Variant>,
     /// Most rules.
     pub rules_max: usize,
     /// Most bytes of rules and engines.
     pub memory_max: usize,
-    /// Threads that build a tree, the caller's among them.
+    /// Threads that build a tree, the caller's included.
     pub threads: usize,
-    /// Of the hashes: keep it secret where the traffic may be hostile.
+    /// The seed of hashes: keep it secret where the traffic may be hostile.
     pub seed: u64,
 }
 
 impl Default for AclConfig {
-    /// Auto, a million rules, 1 GiB, one thread.
+    /// Returns `auto`, a million rules, 1 GiB, one thread.
     fn default() -> Self {
         Self {
             engine: AclEngine::Auto,
@@ -76,23 +76,23 @@ impl Default for AclConfig {
 }
 
 impl AclConfig {
-    /// The same with this engine.
+    /// Sets the engine.
     pub fn with_engine(self, engine: AclEngine) -> Self {
         Self { engine, ..self }
     }
 
-    /// The same with this variant.
+    /// Sets the variant.
     pub fn with_variant(self, variant: Variant) -> Self {
         Self { variant: Some(variant), ..self }
     }
 
-    /// The variant that was asked for, where it may be used here.
+    /// Returns the requested variant, where this CPU has it.
     pub(super) fn usable_variant(&self) -> Option<Variant> {
         self.variant.filter(|variant| variant.available())
     }
 
-    /// Up to so many rules brute force is fastest, as measured with sets of all kinds: against trees in vectors, and against
-    /// others.
+    /// Returns the number of rules up to which brute force is fastest, as measured with sets of all kinds: against trees with
+    /// vector kernels, and against others.
     pub(super) fn brute_rules_max(&self) -> usize {
         match self.usable_variant().unwrap_or_else(|| tree::chosen().get().variant()) {
             Variant::Avx512 | Variant::Avx2 => 10,
@@ -100,7 +100,7 @@ impl AclConfig {
         }
     }
 
-    /// Brute force over these entries.
+    /// Builds brute force over these entries.
     pub(super) fn brute<const W: usize>(&self, kinds: &[WordKind; W], entries: &[Entry<W>]) -> Brute<W> {
         let brute = Brute::new(kinds, entries);
         match self.usable_variant().and_then(|variant| brute.clone().with_variant(variant)) {
@@ -109,7 +109,7 @@ impl AclConfig {
         }
     }
 
-    /// The dynamic engine with these entries and a plan for them.
+    /// Builds the dynamic engine with these entries and a plan for them.
     #[inline(never)]
     pub(super) fn dynamic<const W: usize>(
         &self,
@@ -121,7 +121,7 @@ impl AclConfig {
         Dynamic::build(kinds, entries, DynamicConfig { memory_max, variant, ..DynamicConfig::new(self.seed) })
     }
 
-    /// A dynamic table without rules, planned for these.
+    /// Builds a dynamic table without rules, planned for these.
     pub(super) fn dynamic_for<const W: usize>(
         &self,
         kinds: &[WordKind; W],
@@ -132,7 +132,7 @@ impl AclConfig {
         Dynamic::for_a_part_of(kinds, entries, config, 1.0)
     }
 
-    /// A table without rules, planned for a part of these: roughly, from as many however many they are.
+    /// Builds a table without rules, planned for a share of these, from a sample of constant size.
     pub(super) fn overlay_for<const W: usize>(
         &self,
         kinds: &[WordKind; W],

@@ -1,4 +1,4 @@
-//! Lookups: the bulk's answer, made good for what has changed since it was built.
+//! Lookups: the bulk's answer, corrected by the overlay and the tombstones.
 
 use super::{Acl, State};
 use crate::classify::Hit;
@@ -11,17 +11,17 @@ use crate::isa::Variant;
 use crate::rule::RuleId;
 
 impl<const W: usize> Acl<W> {
-    /// The engine that has the bulk of the rules.
+    /// Returns the engine that has the bulk of the rules.
     pub fn engine(&self) -> &dyn Engine<W> {
         self.bulk.as_ref().map_or(&self.overlay, |bulk| bulk.engine())
     }
 
-    /// The name of the engine that has the bulk of the rules.
+    /// Returns the name of the engine that has the bulk of the rules.
     pub fn engine_name(&self) -> &'static str {
         self.engine().name()
     }
 
-    /// The variant that looks up in the bulk.
+    /// Returns the variant that looks up in the bulk.
     pub fn variant(&self) -> Variant {
         self.engine().variant()
     }
@@ -47,7 +47,7 @@ impl<const W: usize> Acl<W> {
         self.lookup_ids(keys, categories, verdicts);
     }
 
-    /// [`lookup_categories`](Self::lookup_categories), whose conditions the caller has checked.
+    /// Does the work of [`lookup_categories`](Self::lookup_categories); the caller has checked the lengths.
     #[inline(never)]
     pub(in crate::classify::acl) fn lookup_ids(
         &self,
@@ -81,7 +81,7 @@ impl<const W: usize> Acl<W> {
         }
     }
 
-    /// The best rule of category 0 for one key.
+    /// Finds the best rule of category 0 for one key.
     #[inline(never)]
     pub fn lookup(&self, key: &[u32; W]) -> Option<Hit> {
         let mut slot = [MatchId::NONE];
@@ -100,7 +100,7 @@ impl<const W: usize> Acl<W> {
         }
     }
 
-    /// The slots of the winners.
+    /// Finds the slots of the winners.
     fn slots_of(&self, keys: &[[u32; W]], categories: usize, slots: &mut [MatchId]) {
         let Some(bulk) = self.bulk.as_deref().filter(|_| self.changes() > 0) else {
             return Self::engine_slots(self.engine(), keys, categories, slots);
@@ -113,7 +113,7 @@ impl<const W: usize> Acl<W> {
         }
     }
 
-    /// The better of what the bulk has and what has come since; `newer` is room for as many verdicts, without any.
+    /// Finds the slots of the winners in bulk and overlay; `newer` is scratch space for as many results, all `NONE`.
     fn best_of_both(
         &self,
         bulk: &dyn ImmutableEngine<W>,
@@ -128,7 +128,7 @@ impl<const W: usize> Acl<W> {
         }
         match &self.small_overlay {
             _ if self.overlay.is_empty() => return,
-            Some(few) => Self::engine_slots(&**few, keys, categories, newer),
+            Some(brute) => Self::engine_slots(&**brute, keys, categories, newer),
             None if categories == 1 => {
                 let mut overlay_cutoffs = [Cutoff::default(); BATCH];
                 let found = overlay_cutoffs.iter_mut().zip(&*slots);
@@ -138,7 +138,7 @@ impl<const W: usize> Acl<W> {
             None => Self::engine_slots(&self.overlay, keys, categories, newer),
         }
         for (slot, newer) in slots.iter_mut().zip(&*newer) {
-            // Most have no newer one.
+            // Most keys match no rule of the overlay.
             if newer.rule().is_some() && self.rank(*newer) > self.rank(*slot) {
                 *slot = *newer;
             }
@@ -149,7 +149,7 @@ impl<const W: usize> Acl<W> {
         slot.rule().map(|slot| self.slots[slot.0 as usize].rank)
     }
 
-    /// What is asked of the overlay beside this answer of the bulk.
+    /// Returns the rank and class that a rule of the overlay needs to beat this answer of the bulk.
     fn cutoff(&self, slot: MatchId) -> Cutoff {
         let Some(slot) = slot.rule() else { return Cutoff::default() };
         let known = self.overlay_cutoffs.get(slot.0 as usize).copied();
@@ -162,49 +162,49 @@ impl<const W: usize> Acl<W> {
         slot.rule().is_some_and(|slot| word(slot) >> (slot.0 % 32) & 1 == 1)
     }
 
-    /// How the answer for a key comes about.
+    /// Explains the answer for a key, with the runner-up among all rules.
     #[inline(never)]
     pub fn explain(&self, key: &[u32; W]) -> Explanation<W> {
-        let mut told = self.depends(key);
+        let mut explained = self.depends(key);
         // Engines stop at the winner.
-        let winner = told.winner.and_then(|rule| self.get(rule)).map(|e| e.rank);
+        let winner = explained.winner.and_then(|rule| self.get(rule)).map(|e| e.rank);
         let others = self.entries().filter(|e| winner.is_some_and(|w| e.rank < w));
-        told.runner_up = best(others, self.layout.kinds(), key, 0).map(|e| e.rule);
-        told
+        explained.runner_up = best(others, self.layout.kinds(), key, 0).map(|e| e.rule);
+        explained
     }
 
-    /// The same, where the next best rule does not matter.
+    /// Explains the answer for a key without a search for the runner-up.
     #[inline(never)]
     pub fn depends(&self, key: &[u32; W]) -> Explanation<W> {
-        let mut told = self.engine().explain(key);
+        let mut explained = self.engine().explain(key);
         if let Some(bulk) = &self.bulk {
-            if told.winner.is_some_and(|slot| self.is_tombstone(MatchId::of(slot))) {
-                told = bulk.engine().explain_live(key, Tombstones(&self.tombstones));
+            if explained.winner.is_some_and(|slot| self.is_tombstone(MatchId::of(slot))) {
+                explained = bulk.engine().explain_live(key, Tombstones(&self.tombstones));
             }
             if !self.overlay.is_empty() {
-                add(&mut told, self.overlay.explain(key), |slot| self.rank(MatchId::of(slot)));
+                add(&mut explained, self.overlay.explain(key), |slot| self.rank(MatchId::of(slot)));
             }
         }
         let name = |slot: RuleId| self.slots[slot.0 as usize].rule;
         let alive = |slot: &RuleId| self.states[slot.0 as usize] != State::Tombstone;
         Explanation {
-            winner: told.winner.map(name),
-            runner_up: told.runner_up.filter(alive).map(name),
-            ..told
+            winner: explained.winner.map(name),
+            runner_up: explained.runner_up.filter(alive).map(name),
+            ..explained
         }
     }
 }
 
-/// Adds how another engine came to its answer; the better of the two winners stays.
+/// Adds the explanation of another engine; the better of the two winners stays.
 fn add<const W: usize>(
-    told: &mut Explanation<W>,
+    explained: &mut Explanation<W>,
     other: Explanation<W>,
     rank: impl Fn(RuleId) -> Option<RankKey>,
 ) {
-    told.nodes += other.nodes;
-    told.rules += other.rules;
-    told.looked_at.iter_mut().zip(other.looked_at).for_each(|(bits, more)| *bits |= more);
-    let mut known = [told.winner, told.runner_up, other.winner, other.runner_up];
+    explained.nodes += other.nodes;
+    explained.rules += other.rules;
+    explained.looked_at.iter_mut().zip(other.looked_at).for_each(|(bits, more)| *bits |= more);
+    let mut known = [explained.winner, explained.runner_up, other.winner, other.runner_up];
     known.sort_by_key(|slot| std::cmp::Reverse(slot.and_then(&rank)));
-    (told.winner, told.runner_up) = (known[0], known[1]);
+    (explained.winner, explained.runner_up) = (known[0], known[1]);
 }

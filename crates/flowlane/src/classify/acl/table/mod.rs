@@ -20,35 +20,35 @@ use super::{Brute, BuildError, Condition, Dynamic, Engine, Entry, Layout, RankKe
 use crate::classify::Hit;
 use crate::rule::{Priority, RuleId};
 
-/// Up to so many rules of the overlay are compared one by one: fewer cycles than the tables take that it is planned into.
+/// Rules up to which the overlay is compared one by one: fewer cycles than its planned tables take.
 const SMALL_OVERLAY_MAX: usize = 32;
 
-/// With so many rules the overlay is planned for the first time; and again when as many have come as it was planned for.
+/// Rules with which the overlay is planned for the first time. It is planned again after as many insertions as it was planned for.
 const REPLAN_MIN: usize = SMALL_OVERLAY_MAX + 1;
 
-/// Rules that stand for all, where an overlay is planned for rules like them.
+/// Most rules of the sample from which an overlay is planned.
 const ALIKE_MAX: usize = 8192;
 
-/// Where a slot's rule is found.
+/// The place of a slot's rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// There is none.
+    /// The slot has no rule.
     Free,
     /// In the bulk.
     Bulk,
-    /// In the bulk, but removed since that was built.
+    /// In the bulk, but removed since the bulk was built.
     Tombstone,
     /// In the overlay.
     Overlay,
 }
 
-/// What the overlay's plan was made for.
+/// The basis of the overlay's plan.
 #[derive(Clone, Copy, Debug, Default)]
 struct Plan {
-    /// Rules that there were then, and rules that have come since.
+    /// The rules at that time, and the insertions since.
     rules: usize,
     since: usize,
-    /// Whether it is for rules like all that there are, not only for the overlay's own.
+    /// Whether the plan is for rules like all of the table, not only for the overlay's own.
     is_for_all: bool,
 }
 
@@ -58,42 +58,42 @@ impl Plan {
     }
 }
 
-/// An access list: rules by handle, priority and category, and the engines that look keys up.
+/// An access list: rules by number, priority and category, and the engines that look keys up.
 #[derive(Clone, Debug)]
 pub struct Acl<const W: usize> {
     layout: Arc<Layout<W>>,
     config: AclConfig,
-    /// All rules. Engines name them by their place here, so that what belongs to a verdict lies in columns, and a rule
-    /// that is replaced is another one to them.
+    /// All rules. Engines know them by their slot, so that the data of a result lies in columns, and a replaced rule is
+    /// another one to them.
     slots: Vec<Entry<W>>,
-    /// What lookups say of the rule in each slot. Close together: a verdict reads one place of a set's many.
+    /// The hit of the rule in each slot, in a dense column: each result reads one element.
     hits: Vec<Hit>,
     states: Vec<State>,
     free: Vec<u32>,
     by_rule: HashMap<RuleId, u32>,
-    /// Whether every slot's number is its rule's handle.
+    /// Whether every slot equals its rule's number.
     direct: bool,
-    /// The next rule's place among its equals.
+    /// The next rule's sequence number.
     sequence: u32,
     bulk: Option<Arc<Bulk<W>>>,
-    /// Rules of the bulk that are dead, one bit for each slot.
+    /// Rules of the bulk that were removed since, one bit for each slot.
     tombstones: Vec<u32>,
     tombstone_count: usize,
-    /// Rules that came since the bulk was built.
+    /// Rules inserted since the bulk was built.
     overlay: Dynamic<W>,
-    /// The same, where beside a bulk they are so few that brute force finds them fastest.
+    /// The overlay's rules in brute force, where they are few and there is a bulk: that is fastest then.
     small_overlay: Option<Arc<Brute<W>>>,
     plan: Plan,
-    /// What rules of the overlay need to be better than that of each slot, where it has a plan for all.
+    /// The rank and class that beat each slot's rule in the overlay, where it has a plan for all rules.
     overlay_cutoffs: Vec<Cutoff>,
-    /// What the last contest chose.
+    /// The engine that the last contest chose.
     chosen: Option<AclEngine>,
     /// Whether the owner rebuilds the table: no change takes long then.
     rebuilds_deferred: bool,
 }
 
 impl<const W: usize> Acl<W> {
-    /// An empty table.
+    /// Creates an empty table.
     #[inline(never)]
     pub fn new(layout: Layout<W>, config: AclConfig) -> Self {
         let overlay = config.dynamic(layout.kinds(), &[], usize::MAX);
@@ -120,10 +120,10 @@ impl<const W: usize> Acl<W> {
         }
     }
 
-    /// A table of these rules, of which earlier ones win among equals, built at once.
+    /// Builds a table of these rules; of equal priority the earlier wins.
     ///
     /// # Errors
-    /// Where there are too many, two have the same handle, or the budget is too small.
+    /// Where there are too many, two have the same number, or the budget is too small.
     pub fn build(
         layout: Layout<W>,
         config: AclConfig,
@@ -139,34 +139,34 @@ impl<const W: usize> Acl<W> {
         Ok(acl)
     }
 
-    /// How keys are made up.
+    /// Returns the layout of keys.
     pub fn layout(&self) -> &Layout<W> {
         &self.layout
     }
 
-    /// The limits, the engine and its variant.
+    /// Returns the limits, the engine and its variant.
     pub fn config(&self) -> &AclConfig {
         &self.config
     }
 
-    /// Number of rules.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.by_rule.len()
     }
 
-    /// Whether there are no rules.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.by_rule.is_empty()
     }
 
-    /// How many changes lookups make up for since the last [`rebuild`](Self::rebuild): rules that came or went. Where
-    /// the dynamic engine has them all, none.
+    /// Returns the number of changes since the last [`rebuild`](Self::rebuild) that slow lookups down: insertions and
+    /// removals. It is 0 where the dynamic engine has all rules.
     pub fn changes(&self) -> usize {
         if self.bulk.is_none() { 0 } else { self.overlay.len() + self.tombstone_count }
     }
 
-    /// No change takes long from now on: rules that come are found by a plan that is made now, for rules like those that are
-    /// there, and there is no other however many they are.
+    /// Bounds the time of changes from now on: plans the overlay once, for rules like the present ones, and never replans or
+    /// rebuilds within a change.
     pub(super) fn defer_rebuilds(&mut self) {
         if !self.rebuilds_deferred && self.bulk.is_some() && self.overlay.is_empty() {
             self.plan_for_all();
@@ -184,14 +184,14 @@ impl<const W: usize> Acl<W> {
         self.by_rule.get(&rule).map(|slot| *slot as usize)
     }
 
-    /// Plans the overlay for rules like all, and for packets that may hit any of them: most find nothing in it, and a plan
-    /// for its own rules alone lets them walk its chains to the end.
+    /// Plans the overlay for rules like all of the table, and for packets that may hit any of them. Most packets match nothing
+    /// in the overlay, and with a plan for its own rules they would walk its chains to the end.
     fn plan_for_all(&mut self) {
         let step = (self.len() / ALIKE_MAX).max(1);
         let alike: Vec<Entry<W>> = self.entries().step_by(step).copied().collect();
         let own: Vec<Entry<W>> = self.overlay.entries().collect();
         let planned = self.config.overlay_for(self.layout.kinds(), &alike);
-        // Without it rules that come are found all the same.
+        // Without memory for a new plan, the old one stays right.
         if let Ok(planned) = planned.and_then(|planned| planned.by_the_same_plan(&own, usize::MAX)) {
             self.overlay = planned;
             self.plan = Plan { rules: self.len(), since: 0, is_for_all: true };
@@ -199,7 +199,7 @@ impl<const W: usize> Acl<W> {
         }
     }
 
-    /// After a change of plan, of the bulk, or of ranks.
+    /// Computes the cutoffs after a change of plan, of the bulk, or of ranks.
     fn set_overlay_cutoffs(&mut self) {
         let cutoff = |entry: &Entry<W>| self.overlay.cutoff(entry.rank);
         self.overlay_cutoffs = match self.bulk.is_some() && self.plan.is_for_all {
@@ -208,13 +208,13 @@ impl<const W: usize> Acl<W> {
         };
     }
 
-    /// The rules, in no order.
+    /// Returns the rules, in no order.
     pub fn entries(&self) -> impl Iterator<Item = &Entry<W>> {
         let live = |(_, state): &(_, &State)| matches!(state, State::Bulk | State::Overlay);
         self.slots.iter().zip(&self.states).filter(live).map(|(entry, _)| entry)
     }
 
-    /// A rule.
+    /// Returns a rule.
     pub fn get(&self, rule: RuleId) -> Option<&Entry<W>> {
         Some(&self.slots[*self.by_rule.get(&rule)? as usize])
     }
@@ -222,8 +222,7 @@ impl<const W: usize> Acl<W> {
     /// Adds a rule behind all others of its priority.
     ///
     /// # Errors
-    /// Where the handle is in use or stands for none, the table is full, or the budget is too small; the table is as
-    /// before.
+    /// Where the number is in use or `u32::MAX`, the table is full, or the budget is too small; the table is as before.
     #[inline(never)]
     pub fn insert(
         &mut self,
@@ -235,21 +234,21 @@ impl<const W: usize> Acl<W> {
         let rank = self.admit(rule, priority)?;
         self.add(Entry { condition, rank, rule, categories }, self.config.memory_max)?;
         self.sequence += 1;
-        self.follow();
+        self.update_engines();
         Ok(())
     }
 
-    /// Removes a rule. Says whether it was there.
+    /// Removes a rule. Returns whether it was there.
     #[inline(never)]
     pub fn remove(&mut self, rule: RuleId) -> bool {
         let Some(slot) = self.by_rule.get(&rule).copied() else { return false };
         self.retire_slot(slot);
-        self.follow();
+        self.update_engines();
         true
     }
 
-    /// Gives a rule another condition, priority and categories. Among rules of equal priority it keeps the place that
-    /// its insertion gave it. Says whether it was there.
+    /// Gives a rule another condition, priority and categories. Among rules of equal priority it keeps the place of its
+    /// insertion. Returns whether it was there.
     ///
     /// # Errors
     /// Where the budget is too small; the table is as before.
@@ -264,17 +263,17 @@ impl<const W: usize> Acl<W> {
         let Some(slot) = self.by_rule.get(&rule).copied() else { return Ok(false) };
         let old = self.slots[slot as usize];
         let rank = old.rank.with_priority(priority);
-        // The old one goes first: two of one rank are never there at a time.
+        // The old entry is removed first, since no two entries have the same rank.
         self.retire_slot(slot);
         if let Err(error) = self.add(Entry { condition, rank, rule, categories }, self.config.memory_max) {
             self.add(old, usize::MAX).expect("was there a moment ago, and there is no limit");
             return Err(error);
         }
-        self.follow();
+        self.update_engines();
         Ok(true)
     }
 
-    /// Whether a rule may come, and its rank.
+    /// Checks that a rule may be inserted, and returns its rank.
     fn admit(&mut self, rule: RuleId, priority: Priority) -> Result<RankKey, BuildError> {
         if rule.0 == u32::MAX || self.by_rule.contains_key(&rule) {
             return Err(BuildError::Duplicate(rule));
@@ -288,7 +287,7 @@ impl<const W: usize> Acl<W> {
         Ok(RankKey::new(priority, self.sequence))
     }
 
-    /// Adds an entry to the overlay, unless the table becomes larger than this.
+    /// Adds an entry to the overlay, unless the table would exceed `memory_max`.
     fn add(&mut self, entry: Entry<W>, memory_max: usize) -> Result<(), BuildError> {
         let slot = self.free.last().copied().unwrap_or(self.slots.len() as u32);
         let named = Entry { rule: RuleId(slot), ..entry };
@@ -307,7 +306,7 @@ impl<const W: usize> Acl<W> {
         Ok(())
     }
 
-    /// Plans the overlay for what there is now. The old plan is slower, not wrong, where there is no room for another.
+    /// Plans the overlay for the present rules. Without memory for a new plan the old one stays, slower but right.
     fn replan(&mut self) {
         if self.bulk.is_some() {
             return self.plan_for_all();
@@ -318,7 +317,7 @@ impl<const W: usize> Acl<W> {
         self.plan = Plan { rules: self.len(), since: 0, is_for_all: false };
     }
 
-    /// Gives an entry a slot.
+    /// Stores an entry in a free slot.
     fn fill_slot(&mut self, entry: Entry<W>, state: State) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(entry);
@@ -332,7 +331,7 @@ impl<const W: usize> Acl<W> {
         self.direct &= entry.rule.0 == slot;
     }
 
-    /// Takes a rule out of a slot.
+    /// Removes the rule of a slot: frees the slot, or leaves a tombstone where the bulk has the rule.
     fn retire_slot(&mut self, slot: u32) {
         self.by_rule.remove(&self.slots[slot as usize].rule);
         if self.states[slot as usize] == State::Bulk {
@@ -346,16 +345,16 @@ impl<const W: usize> Acl<W> {
         }
     }
 
-    /// The rules that are in some state, as engines name them.
+    /// Returns the entries in these states, named by their slots.
     fn named(&self, states: &[State]) -> Vec<Entry<W>> {
         let slots = self.slots.iter().zip(&self.states).enumerate();
         let wanted = slots.filter(|(_, (_, state))| states.contains(state));
         wanted.map(|(slot, (entry, _))| Entry { rule: RuleId(slot as u32), ..*entry }).collect()
     }
 
-    /// After a change to a table so small that brute force is fastest: makes that anew, in microseconds, unless another
-    /// engine was named.
-    fn follow(&mut self) {
+    /// Updates the engines after a change. Where the table is so small that brute force is fastest, rebuilds it, which takes
+    /// microseconds, unless the configuration names another engine.
+    fn update_engines(&mut self) {
         self.update_small_overlay();
         let small = self.len() <= self.config.brute_rules_max();
         let brute = match self.config.engine {
@@ -364,12 +363,12 @@ impl<const W: usize> Acl<W> {
             AclEngine::Tree | AclEngine::Dynamic => false,
         };
         if small && brute {
-            // Where there is no room, the change is in the overlay.
+            // Without room for it, the change is in the overlay.
             _ = self.rebuild();
         }
     }
 
-    /// What came since the bulk was built is compared one by one, as long as it is little.
+    /// Builds brute force over a small overlay.
     fn update_small_overlay(&mut self) {
         let few = self.bulk.is_some() && (1..=SMALL_OVERLAY_MAX).contains(&self.overlay.len());
         self.small_overlay = few.then(|| {
@@ -378,9 +377,9 @@ impl<const W: usize> Acl<W> {
         });
     }
 
-    /// Gives the rules new places in the order, which stays the same, so that there is room behind the last.
+    /// Renumbers the sequence of the rules, in the same order, so that there is room behind the last.
     fn renumber(&mut self) {
-        // The dead, too: what they are compared with gets a new number.
+        // Tombstones too, since live rules are compared with them.
         let taken = |slot: &u32| self.states[*slot as usize] != State::Free;
         let live: Vec<u32> = (0..self.slots.len() as u32).filter(taken).collect();
         let order = order::descending(live.iter().map(|slot| self.slots[*slot as usize].rank.0));
@@ -389,21 +388,21 @@ impl<const W: usize> Acl<W> {
             entry.rank = RankKey::new(entry.rank.priority(), place as u32);
         }
         self.sequence = live.len() as u32;
-        // The bulk keeps its order, and tells no ranks. The overlay had room for as many rules a moment ago.
+        // The bulk keeps its order and returns no ranks. The overlay had room for as many rules before.
         let overlay = self.config.dynamic(self.layout.kinds(), &self.named(&[State::Overlay]), usize::MAX);
         self.overlay = overlay.expect("there is no limit, and handles differ");
-        // Its plan is its own now.
+        // The new plan is for the overlay's own rules.
         self.plan.is_for_all = false;
         self.set_overlay_cutoffs();
     }
 
-    /// Bytes of rules and engines.
+    /// Returns the bytes of rules and engines.
     pub fn table_bytes(&self) -> usize {
         let bulk = self.bulk.as_ref().map_or(0, |bulk| bulk.engine().table_bytes());
         self.own_bytes() + bulk + self.overlay.table_bytes()
     }
 
-    /// Bytes of the rules themselves.
+    /// Returns the bytes of the rules themselves.
     fn own_bytes(&self) -> usize {
         self.slots.capacity() * (size_of::<Entry<W>>() + size_of::<Hit>() + size_of::<State>())
             + (self.by_rule.capacity() + self.free.capacity()) * size_of::<(RuleId, u32)>()

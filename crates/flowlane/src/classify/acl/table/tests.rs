@@ -1,4 +1,4 @@
-//! Limits, order and what errors leave; that the answers are right is checked in [`check`](crate::check::acl).
+//! Tests of limits, order and errors; [`check`](crate::check::acl) tests the answers.
 
 use super::*;
 use crate::classify::acl::{MatchId, testing};
@@ -30,7 +30,7 @@ fn agrees(acl: &Acl<4>, keys: &[[u32; 4]]) {
 }
 
 #[test]
-fn earlier_rules_win_among_equals_and_a_replaced_one_keeps_its_place() {
+fn earlier_rule_wins_on_equal_priority_and_replacement_keeps_its_place() {
     for engine in AclEngine::ALL {
         let mut acl = Acl::new(Layout::ipv4_five_tuple(), AclConfig::default().with_engine(engine));
         let any = Condition::any(acl.layout().kinds());
@@ -52,7 +52,7 @@ fn earlier_rules_win_among_equals_and_a_replaced_one_keeps_its_place() {
 }
 
 #[test]
-fn what_is_refused_leaves_the_table_as_it_was() {
+fn refused_changes_leave_no_trace() {
     let config = AclConfig { rules_max: 300, ..AclConfig::default() };
     for engine in AclEngine::ALL {
         let (mut acl, _, keys) = filled(config.with_engine(engine), 300);
@@ -78,7 +78,7 @@ fn what_is_refused_leaves_the_table_as_it_was() {
 }
 
 #[test]
-fn answers_stay_the_same_when_places_are_numbered_anew() {
+fn renumbering_keeps_the_answers() {
     for engine in [AclEngine::Tree, AclEngine::Dynamic] {
         let (mut acl, entries, keys) = filled(AclConfig::default().with_engine(engine), 200);
         (0..100).for_each(|rule| assert!(acl.remove(RuleId(2 * rule))));
@@ -99,7 +99,7 @@ fn answers_stay_the_same_when_places_are_numbered_anew() {
 }
 
 #[test]
-fn the_fastest_by_the_clock_is_chosen() {
+fn the_fastest_engine_by_the_clock_is_chosen() {
     let (mut acl, _, keys) = filled(AclConfig::default(), 300);
     let mut time = 0;
     // Every second reading ends a candidate's turn; of three, the last takes least.
@@ -122,7 +122,7 @@ fn the_fastest_by_the_clock_is_chosen() {
     let mut still = || 0;
     assert_eq!(acl.choose(&[], &mut still).unwrap().chosen, AclEngine::Tree);
     agrees(&acl, &keys);
-    // Where brute force takes no part, too.
+    // With too many rules for brute force.
     let (mut large, ..) = filled(AclConfig::default(), 600);
     let contest = large.choose(&[], &mut still).unwrap();
     assert_eq!((contest.chosen, contest.candidates.len()), (AclEngine::Tree, 2));
@@ -148,7 +148,7 @@ const DESTINATION_PORT: usize = 1;
 const SOURCE: usize = 2;
 const DESTINATION: usize = 3;
 
-/// A rule that looks at one field: ports from `value` on, so many more; addresses with the bits of the mask.
+/// Returns a rule that looks at one field: the port `value` and `more` behind it, or an address under a mask.
 fn one_field(field: usize, value: u32, more: u32, mask: u32) -> Condition<4> {
     let mut out = Condition::any(Layout::ipv4_five_tuple().kinds());
     if field >= SOURCE {
@@ -162,7 +162,7 @@ fn one_field(field: usize, value: u32, more: u32, mask: u32) -> Condition<4> {
     out
 }
 
-/// A table of these rules under `auto`, and keys of which most match some.
+/// Builds a table of these rules under `auto`, and draws keys of which most match a rule.
 fn automatic(conditions: &[Condition<4>], memory_max: usize) -> (Result<Acl<4>, BuildError>, Vec<[u32; 4]>) {
     let layout = Layout::ipv4_five_tuple();
     let keys = auto::drawn(layout.kinds(), conditions, 200, 3);
@@ -195,8 +195,8 @@ fn lookups_read_few_of_the_rules_that_look_at_one_field_each() {
         let acl = acl.unwrap();
         agrees(&acl, &keys);
         let read = |key: &[u32; 4]| acl.depends(key);
-        let told: Vec<_> = keys.iter().map(read).collect();
-        let rules: u32 = told.iter().map(|t| t.rules + t.nodes).sum();
+        let explained: Vec<_> = keys.iter().map(read).collect();
+        let rules: u32 = explained.iter().map(|t| t.rules + t.nodes).sum();
         assert!(
             rules as usize <= 100 * keys.len(),
             "{name}: {rules} for {} keys, {}",
@@ -207,8 +207,8 @@ fn lookups_read_few_of_the_rules_that_look_at_one_field_each() {
 }
 
 #[test]
-fn a_tree_that_would_read_most_rules_is_left_to_the_dynamic_engine() {
-    // Each rule tells every sixth bit of the addresses: whatever bit a tree takes, it is wild in five rules of six.
+fn auto_takes_the_dynamic_engine_where_a_tree_would_read_most_rules() {
+    // Each rule has every sixth bit of the addresses: any bit that a tree cuts by is wild in five rules of six.
     let mut random = Random::new(4);
     let every_sixth = |i: u32| {
         let mask = (0..32).filter(|bit| bit % 6 == i % 6).fold(0, |mask, bit| mask | 1 << bit);
@@ -223,7 +223,8 @@ fn a_tree_that_would_read_most_rules_is_left_to_the_dynamic_engine() {
     let acl = acl.unwrap();
     agrees(&acl, &keys);
     assert_eq!(acl.engine_name(), "dynamic");
-    let read: u32 = keys.iter().map(|key| acl.depends(key)).map(|told| told.rules + told.nodes).sum();
+    let read: u32 =
+        keys.iter().map(|key| acl.depends(key)).map(|explained| explained.rules + explained.nodes).sum();
     assert!(read as usize <= 50 * keys.len(), "{read} for {} keys", keys.len());
 }
 
@@ -257,7 +258,7 @@ fn overlapping_rules_stay_within_the_budget_or_are_refused_by_name() {
 }
 
 #[test]
-fn removed_rules_win_nowhere_in_any_variant() {
+fn removed_rules_never_win_in_any_variant() {
     for variant in Variant::ALL.into_iter().filter(|v| v.available()) {
         for engine in [AclEngine::Tree, AclEngine::Brute] {
             let config = AclConfig::default().with_engine(engine).with_variant(variant);
@@ -277,10 +278,10 @@ fn removed_rules_win_nowhere_in_any_variant() {
 }
 
 #[test]
-fn an_overlay_that_grows_and_shrinks_is_asked_for_what_is_better_than_the_bulk() {
+fn a_growing_and_shrinking_overlay_beats_the_bulk_only_by_rank() {
     let (mut acl, entries, keys) = filled(AclConfig::default().with_engine(AclEngine::Tree), 1500);
     let mut random = Random::new(6);
-    // The same conditions once more, before and behind those of the bulk.
+    // The conditions of the bulk once more, with higher and lower priorities.
     for entry in &entries {
         let priority = Priority(entry.rank.priority().0 - 1 + random.below(3) as u32);
         acl.insert(RuleId(10_000 + entry.rule.0), priority, entry.condition, CATEGORY).unwrap();
@@ -300,9 +301,9 @@ fn an_overlay_that_grows_and_shrinks_is_asked_for_what_is_better_than_the_bulk()
     agrees(&acl, &keys);
 }
 
-/// Where merging is left to others, rules that came are found by a plan, and not by going through all that came.
+/// With deferred rebuilds the overlay's plan keeps lookups from scanning all of its rules.
 #[test]
-fn rules_that_go_and_come_again_are_found_by_a_plan() {
+fn deferred_rebuilds_keep_the_overlay_planned() {
     let (mut acl, entries, keys) = filled(AclConfig::default().with_engine(AclEngine::Tree), 2000);
     acl.defer_rebuilds();
     for entry in &entries {
@@ -317,7 +318,7 @@ fn rules_that_go_and_come_again_are_found_by_a_plan() {
 }
 
 #[test]
-fn engines_are_read_back() {
+fn engine_names_round_trip() {
     for engine in AclEngine::ALL {
         assert_eq!(engine.to_string().parse(), Ok(engine));
     }

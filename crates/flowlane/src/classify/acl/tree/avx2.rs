@@ -1,4 +1,4 @@
-//! Bits of keys by BMI2; leaves and records as in [`sse42`](super::sse42), in the encoding of AVX.
+//! The AVX2 kernel: bits of keys by BMI2; leaves and records as in [`sse42`](super::sse42), in the encoding of AVX.
 
 use std::arch::x86_64::_pext_u64;
 
@@ -10,7 +10,7 @@ use crate::classify::acl::engine::Tombstones;
 use crate::classify::acl::{MatchId, WordKind};
 use crate::isa;
 
-/// With the witness of what its bodies need.
+/// The vector operations, with the witness of AVX2.
 #[derive(Clone, Copy)]
 struct Avx2(isa::Avx2);
 

@@ -15,7 +15,7 @@ use crate::classify::acl::{MatchId, WordKind};
 use crate::isa;
 use crate::memory;
 
-/// Keys in a group: so many that lists are long, so few that the lines that were asked for are still there.
+/// Keys in a group: enough that lists are long, few enough that prefetched lines are still in the cache.
 const GROUP: usize = 128;
 
 /// Keys in a register.
@@ -35,7 +35,7 @@ struct Run {
     mask: u32,
 }
 
-/// What lookups in vectors know of a tree beforehand.
+/// Constants of a tree that vector lookups need, computed at its build.
 #[derive(Debug)]
 pub(super) struct Vectors {
     roots: Vec<Root>,
@@ -57,7 +57,7 @@ impl Vectors {
 struct Root {
     cut: Vec<Run>,
     sign: Vec<Run>,
-    /// Whether what the part has is so large that it is asked for ahead.
+    /// Whether the part is so large that its entries are prefetched.
     cold: bool,
 }
 
@@ -84,7 +84,7 @@ fn runs<const W: usize>(mask: &[u32; W]) -> Vec<Run> {
     runs
 }
 
-/// What the steps leave to each other.
+/// The lists that the steps pass on.
 #[repr(C, align(64))]
 struct Group<const W: usize> {
     /// The keys, word by word.
@@ -168,7 +168,7 @@ impl<const W: usize> Group<W> {
         }
     }
 
-    /// The same for keys of four words.
+    /// Extracts bits as above, for keys of four words.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
     fn transpose_four(&mut self, keys: &[[u32; W]]) {
@@ -282,7 +282,7 @@ impl<const W: usize> Group<W> {
         }
     }
 
-    /// The rank of the first candidate of a block that passes the tests of key number `i`, or what stands behind the last.
+    /// The rank of the first candidate of a block that passes the tests of key number `i`, or the sentinel behind the last rule.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
     fn first<const TESTS: usize>(
@@ -491,7 +491,7 @@ fn group<const W: usize>(
         let hit = _mm512_cmpneq_epi32_mask(load(&group.best, v), _mm512_set1_epi32(NONE as i32));
         // SAFETY: `found` has ranks up to that of the last rule.
         let mut failing = unsafe { failing(tree, &keys[v..], &group.found[v..]) };
-        // SAFETY: the ranks are those of rules, fewer than 2^31, and each has categories and a handle; sixteen verdicts are sixteen
+        // SAFETY: the ranks are those of rules, fewer than 2^31, and each has categories and a rule number; sixteen verdicts are sixteen
         // words.
         unsafe {
             if !tree.records.all_plain {
@@ -503,7 +503,7 @@ fn group<const W: usize>(
                 Some(handles) => _mm512_mask_i32gather_epi32::<4>(none, hit, ranks, handles.as_ptr().cast()),
                 None => _mm512_mask_mov_epi32(none, hit, ranks),
             };
-            // `Tree::lookup_live` has seen that each handle has a bit.
+            // `Tree::lookup_live` has seen that each rule number has a bit.
             failing |= dead.map_or(0, |dead| are_tombstones(dead, hit, found));
             _mm512_storeu_si512(verdicts.as_mut_ptr().cast(), found);
         }

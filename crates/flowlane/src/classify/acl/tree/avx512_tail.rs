@@ -1,4 +1,4 @@
-//! The same, a block at once by AVX-512: what [`avx512`](super::avx512) does not take by whole registers of keys.
+//! The AVX-512 kernel for a single key: a leaf's block at once, for the keys that do not fill a register in [`avx512`](super::avx512).
 
 use std::arch::x86_64::*;
 
@@ -9,11 +9,11 @@ use super::{avx2, lanes, sse42};
 use crate::classify::acl::WordKind;
 use crate::isa;
 
-/// With the witness of what its bodies need.
+/// The vector operations, with the witness of AVX-512.
 #[derive(Clone, Copy)]
 pub(super) struct Evex(pub(super) isa::Avx512);
 
-/// One bit for each rule that is a candidate, and the one behind them, which always is.
+/// Returns one bit for each candidate, and the sentinel's bit, which is always set.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 pub(super) fn candidates(block: &Block, signature: u32) -> __mmask16 {
@@ -25,7 +25,7 @@ pub(super) fn candidates(block: &Block, signature: u32) -> __mmask16 {
     _mm512_cmpeq_epi32_mask(_mm512_and_si512(signature, masks), values)
 }
 
-/// One bit for each rule that passes the second test; of what stands behind them it says nothing.
+/// Returns one bit for each rule that passes the range filter; the sentinel's bit is undefined.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 pub(super) fn passing(ends: &Ends, ranges: u32, key: u32) -> __mmask16 {

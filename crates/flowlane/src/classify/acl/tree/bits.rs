@@ -1,7 +1,6 @@
-//! Numbers made of chosen bits of a key.
+//! Bit extraction from keys.
 
-/// The bits of `key` under `mask`, one beside the other: those of the first word lowest. What `pext` does, for machines
-/// that lack it: run after run.
+/// Extracts the bits of `key` under `mask`, those of the first word lowest: `pext` for machines that lack it, run after run.
 #[inline]
 pub(super) fn gather<const W: usize>(mask: &[u32; W], key: &[u32; W]) -> u32 {
     let (mut out, mut have) = (0u64, 0);
@@ -18,7 +17,7 @@ pub(super) fn gather<const W: usize>(mask: &[u32; W], key: &[u32; W]) -> u32 {
     out as u32
 }
 
-/// How many bits are chosen.
+/// Returns the number of bits of a mask.
 pub(super) fn count<const W: usize>(mask: &[u32; W]) -> u32 {
     mask.iter().map(|m| m.count_ones()).sum()
 }

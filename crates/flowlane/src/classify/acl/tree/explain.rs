@@ -1,9 +1,9 @@
-//! How an answer comes about, and what it depends on.
+//! Explanations: why a rule wins, and the bits that the answer depends on.
 
 use super::{Tree, bits, leaf};
 use crate::classify::acl::{Condition, Explanation, WordKind};
 
-/// The bits of one half or word that decide whether `key` lies within `low..=high`, both of `width` bits: the shortest
+/// Returns the bits of one half or word that decide whether `key` lies within `low..=high`, both of `width` bits: the shortest
 /// prefix of the key that lies wholly inside or wholly outside.
 fn range_bits(low: u32, high: u32, key: u32, width: u32) -> u32 {
     let all = (u64::MAX >> (64 - width)) as u32;
@@ -16,7 +16,7 @@ fn range_bits(low: u32, high: u32, key: u32, width: u32) -> u32 {
     (0..=width).map(mask_of).find(decides).unwrap_or(all)
 }
 
-/// The bits of word `w` because of which it matches or does not match.
+/// Returns the bits of word `w` that show whether it matches.
 fn word_bits<const W: usize>(condition: &Condition<W>, kind: WordKind, w: usize, key: u32) -> u32 {
     let (low, high) = (condition.low[w], condition.high[w]);
     match kind {
@@ -40,7 +40,7 @@ fn word_bits<const W: usize>(condition: &Condition<W>, kind: WordKind, w: usize,
     }
 }
 
-/// Adds why `key` does or does not match; nothing where what is there is reason enough not to.
+/// Adds the bits that show whether `key` matches; none where the bits that are there rule it out.
 fn add_reason<const W: usize>(
     condition: &Condition<W>,
     kinds: &[WordKind; W],
@@ -59,11 +59,11 @@ fn add_reason<const W: usize>(
     false
 }
 
-/// How the answer for `key` comes about among the ranks that are `alive`.
+/// Explains the answer for `key` among the ranks that are `live`.
 pub(super) fn explain<const W: usize>(
     tree: &Tree<W>,
     key: &[u32; W],
-    alive: impl Fn(u32) -> bool,
+    live: impl Fn(u32) -> bool,
 ) -> Explanation<W> {
     let (mut nodes, mut looked_at) = (0, [0; W]);
     let (mut met, mut blocks) = (Vec::new(), Vec::new());
@@ -87,13 +87,13 @@ pub(super) fn explain<const W: usize>(
     }
     met.sort_unstable();
     let kinds = &tree.records.kinds;
-    let counts = |rank: &&u32| tree.records.categories(**rank) & 1 == 1 && alive(**rank);
+    let counts = |rank: &&u32| tree.records.categories(**rank) & 1 == 1 && live(**rank);
     let mut winners = met.iter().filter(counts).filter(|rank| tree.records.matches(**rank, key));
     let (winner, runner_up) = (winners.next().copied(), winners.next().copied());
     for &rank in met.iter().filter(counts).take_while(|rank| **rank <= winner.unwrap_or(leaf::NONE)) {
         add_reason(&tree.records.condition(rank), kinds, key, &mut looked_at);
     }
-    // Leaves are read block by block, as long as something better may come.
+    // Leaves are read block by block, as long as a better rule is possible.
     let read = blocks.iter().filter(|(best, _)| *best <= winner.unwrap_or(leaf::NONE));
     let rules = read.map(|(_, rules)| *rules as u32).sum();
     debug_assert!(tree.nodes.iter().all(|node| bits::count(&node.sign) <= 32));

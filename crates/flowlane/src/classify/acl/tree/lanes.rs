@@ -13,7 +13,7 @@ use crate::memory;
 /// Keys in a group.
 const GROUP: usize = 32;
 
-/// What differs between instruction sets. Whoever implements it holds the witness of the instructions that it uses.
+/// The vector operations of an instruction set. Implementations hold the witness of their instructions.
 pub(super) trait Lanes: Copy {
     /// See [`bits::gather`](super::bits::gather).
     fn gather<const W: usize>(self, mask: &[u32; W], key: &[u32; W]) -> u32;
@@ -24,7 +24,7 @@ pub(super) trait Lanes: Copy {
     /// See [`range_filter::passing`](super::range_filter::passing).
     fn passing(self, ends: &Ends, ranges: u32, key: u32) -> u32;
 
-    /// Whether `key` fulfils the condition of a record.
+    /// Returns whether `key` fulfils the condition of a record.
     fn matches<const W: usize>(self, kinds: &[WordKind; W], record: Record<'_, W>, key: &[u32; W]) -> bool;
 }
 
@@ -85,7 +85,7 @@ fn place<L: Lanes, const W: usize>(lanes: L, tree: &Tree<W>, root: &Node<W>, key
     }
 }
 
-/// The same from an entry that leads to a node on, of which the index is known.
+/// Descends from an entry that leads to a node, whose index is known.
 #[inline(always)]
 pub(super) fn place_below<L: Lanes, const W: usize>(
     lanes: L,
@@ -150,7 +150,7 @@ fn first_candidate<L: Lanes, const W: usize>(
     let mut at = place.block;
     loop {
         let here = block(tree, at);
-        // What stands behind the last rule is worse than any.
+        // The sentinel behind the last rule has the worst rank.
         let candidates = candidates(lanes, tree, at, place.signature, key) | 1 << leaf::RULES;
         let best = leaf::rank(here, candidates.trailing_zeros() as usize).min(best);
         // Ranks ascend: those of the next block are worse than all of this one.
@@ -161,7 +161,7 @@ fn first_candidate<L: Lanes, const W: usize>(
     }
 }
 
-/// Whether the rule of this rank, which is a block's, matches and counts in category 0.
+/// Returns whether the rule of this rank, which must be a block's, matches and counts in category 0.
 #[inline(always)]
 fn fulfils<L: Lanes, const W: usize>(lanes: L, tree: &Tree<W>, rank: u32, key: &[u32; W]) -> bool {
     let record = tree.records.record(rank);

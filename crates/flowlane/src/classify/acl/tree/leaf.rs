@@ -10,17 +10,17 @@ pub(super) type Block = [u32; 48];
 
 const _: () = assert!(size_of::<Block>() == 192);
 
-/// Word of the masks, and of the ranks.
+/// The first word of the masks, and of the ranks.
 pub(super) const MASKS: usize = 16;
 pub(super) const RANKS: usize = 32;
 
-/// No rule; worse than every rank.
+/// The rank of no rule, worse than every rank.
 pub(super) const NONE: u32 = 0x7fff_ffff;
 
-/// In the rank behind the last rule of a block: the leaf goes on in the next block.
+/// The bit in the sentinel's rank that says that the leaf goes on in the next block.
 pub(super) const MORE: u32 = 1 << 31;
 
-/// In an entry of the table: the others are the number of a node.
+/// The bit in an entry of the table that says that the others are the number of a node.
 pub(super) const NODE: u32 = 1 << 31;
 
 /// The block without rules: its values have a bit that its masks lack.
@@ -34,26 +34,26 @@ pub(super) const EMPTY: Block = {
     block
 };
 
-/// Writes rule number `i`.
+/// Writes the block's rule `i`.
 pub(super) fn set(block: &mut Block, i: usize, value: u32, mask: u32, rank: u32) {
     block[i] = value & mask;
     block[MASKS + i] = mask;
     block[RANKS + i] = rank;
 }
 
-/// The definition: one bit for each rule of the block that is a candidate.
+/// Returns one bit for each candidate of the block: the definition.
 pub(super) fn candidates(block: &Block, signature: u32) -> u32 {
     let is = |i: &usize| block[MASKS + i] & signature == block[*i];
     (0..RULES).filter(is).fold(0, |all, i| all | 1 << i)
 }
 
-/// Rank of rule number `i`.
+/// Returns the rank of the block's rule `i`.
 #[inline(always)]
 pub(super) fn rank(block: &Block, i: usize) -> u32 {
     block[RANKS + i]
 }
 
-/// The first rank of the next block, where the leaf goes on.
+/// Returns the first rank of the next block, where the leaf goes on.
 #[inline(always)]
 pub(super) fn goes_on(block: &Block) -> Option<u32> {
     let last = block[RANKS + RULES];

@@ -30,46 +30,45 @@ use leaf::Block;
 use range_filter::RangeFilter;
 use record::Records;
 
-/// Most parts of a tree: places where a lookup searches.
+/// Most parts of a tree. Every lookup searches all parts.
 const PARTS_MAX: usize = 6;
 
-/// How a tree is to be made.
+/// The limits and settings of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TreeConfig {
-    /// The most bytes that the table may take. (What building needs besides is in proportion to this and to the
-    /// rules.)
+    /// The most bytes of the table. (The build needs more memory, in proportion to this and to the rules.)
     pub memory_max: usize,
-    /// How many threads build it, the caller's among them.
+    /// Threads that build the tree, the caller's included.
     pub threads: usize,
-    /// Which body looks up; none, or one that cannot be used here: what is chosen for this CPU, or what the
+    /// The variant of the kernel; `None`, or one that this CPU lacks: the default for this CPU, or the one that the
     /// first batches find to be fastest ([`dispatch`](crate::dispatch)).
     pub variant: Option<Variant>,
 }
 
 impl Default for TreeConfig {
-    /// 1 GiB, one thread.
+    /// Returns 1 GiB and one thread.
     fn default() -> Self {
         Self { memory_max: 1 << 30, threads: 1, variant: None }
     }
 }
 
-/// The body that is chosen for trees here.
+/// Selects the kernel of trees on this machine.
 pub(super) fn chosen() -> AdaptiveDispatch<Backend> {
     AdaptiveDispatch::of(KernelSlot::AclTree, |text| Backend::of(text.parse().ok()?))
 }
 
-/// A place where a key is cut: which of its bits make the index, and which the signature that leaves are scanned for.
+/// A node: the bits of a key that make the index, and those of the signature that leaves are scanned for.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Node<const W: usize> {
-    /// Bits that make the index, and those that make the signature: at most 32.
+    /// Numbers of bits of the index and of the signature: at most 32 each.
     cut: [u32; W],
     sign: [u32; W],
-    /// Where its entries begin in the table.
+    /// The offset of its entries in the table.
     first: u32,
 }
 
-/// Rules cut once and for all into leaves of a few cache blocks.
+/// A decision tree without changes, whose leaves are a few cache blocks each.
 #[derive(Debug)]
 pub struct Tree<const W: usize> {
     /// The roots of the parts, best rank first, then all other nodes.
@@ -82,17 +81,17 @@ pub struct Tree<const W: usize> {
     /// For each index of each node: a leaf's first block, or another node ([`leaf::NODE`]).
     table: Memory<u32>,
     blocks: Memory<Block>,
-    /// Tests that candidates pass besides.
+    /// Further tests of candidates.
     range_filters: Vec<RangeFilter>,
     records: Records<W>,
-    body: AdaptiveDispatch<Backend>,
+    backend: AdaptiveDispatch<Backend>,
 }
 
 impl<const W: usize> Tree<W> {
-    /// A tree of these entries, whose ranks differ.
+    /// Builds a tree of these entries, whose ranks must differ.
     ///
     /// # Errors
-    /// Where the budget does not suffice, or two entries have the same handle.
+    /// Where the budget is too small, or two entries have the same rule number.
     #[inline(never)]
     pub fn build(
         kinds: &[WordKind; W],
@@ -103,9 +102,9 @@ impl<const W: usize> Tree<W> {
     }
 
     fn lookup(&self, keys: &[[u32; W]], verdicts: &mut [MatchId], dead: Option<Tombstones<'_>>) {
-        self.body.run_batch(
+        self.backend.run_batch(
             || keys.len(),
-            |body| match body {
+            |backend| match backend {
                 Backend::Scalar => scalar::lookup_batch(self, keys, verdicts, dead),
                 #[cfg(target_arch = "x86_64")]
                 Backend::Sse42(isa) => sse42::lookup_batch(isa, self, keys, verdicts, dead),
@@ -117,12 +116,12 @@ impl<const W: usize> Tree<W> {
         );
     }
 
-    /// How many places a lookup searches.
+    /// Returns the number of parts that a lookup searches.
     pub fn parts(&self) -> usize {
         self.parts
     }
 
-    /// Cache blocks of leaves.
+    /// Returns the number of cache blocks of leaves.
     pub fn leaf_blocks(&self) -> usize {
         self.blocks.len()
     }
@@ -134,7 +133,7 @@ impl<const W: usize> Engine<W> for Tree<W> {
     }
 
     fn variant(&self) -> Variant {
-        self.body.get().variant()
+        self.backend.get().variant()
     }
 
     fn len(&self) -> usize {
@@ -160,12 +159,12 @@ impl<const W: usize> Engine<W> for Tree<W> {
     fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [MatchId]) {
         assert!((1..=CATEGORIES_MAX).contains(&categories), "{categories} categories; there are 1 to 16");
         assert_eq!(keys.len() * categories, verdicts.len(), "a verdict for each key and category");
-        match self.body.get() {
+        match self.backend.get() {
             #[cfg(target_arch = "x86_64")]
             Backend::Avx2(isa) => avx2::lookup_categories(isa, self, keys, categories, verdicts),
             #[cfg(target_arch = "x86_64")]
             Backend::Avx512(isa) => avx2::lookup_categories(isa.into(), self, keys, categories, verdicts),
-            // Nobody asks for several categories yet: no body of its own without AVX2.
+            // Several categories are rare: there is no kernel for them without AVX2.
             _ => scalar::lookup_categories(self, keys, categories, verdicts),
         }
     }

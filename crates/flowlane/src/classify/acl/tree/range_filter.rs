@@ -1,9 +1,9 @@
-//! Further tests of a leaf's rules: whole words of the key, where signatures leave too many candidates.
+//! Range filters: further tests of a leaf's rules by whole words of the key, where signatures leave too many candidates.
 //!
-//! A signature has bits with a value or none, so ranges of ports tell it little; and it has 32 of them, which prefixes of
-//! all lengths on both sides do not fit. Where packets drawn from the rules meet wrong candidates, each block gets the low
-//! and high ends of one word beside it, two lines more, and what does not pass is no candidate; where they still do, those of
-//! another.
+//! A signature has ternary bits, so it says little about ranges of ports; and it has 32 of them, too few for prefixes of
+//! all lengths on both sides. Where packets drawn from the rules meet wrong candidates, each block gets the low
+//! and high ends of one word, two lines more, and rules that do not pass are no candidates; where wrong candidates remain,
+//! those of another word.
 
 use super::leaf::{Block, RANKS, RULES};
 use super::record::Records;
@@ -15,13 +15,13 @@ pub(super) type Ends = [u32; 32];
 
 const _: () = assert!(size_of::<Ends>() == 128);
 
-/// Most words that are tested.
+/// Most range filters of a tree.
 pub(super) const TESTS_MAX: usize = 2;
 
-/// Where the high ends begin.
+/// The index of the first high end.
 pub(super) const HIGH: usize = 16;
 
-/// A word that is tested, of every block.
+/// The filter of one word, for every block.
 #[derive(Debug)]
 pub(super) struct RangeFilter {
     pub(super) word: usize,
@@ -30,18 +30,18 @@ pub(super) struct RangeFilter {
     pub(super) ends: Memory<Ends>,
 }
 
-/// Whether a word can be tested so.
+/// Returns whether a word of this kind can have a filter.
 pub(super) fn can_be_tested(kind: WordKind) -> bool {
     kind != WordKind::Range32
 }
 
 impl RangeFilter {
-    /// Of these blocks, which hold ranks of these records.
+    /// Builds the filter of these blocks, which hold ranks of these records.
     pub(super) fn of<const W: usize>(blocks: &[Block], records: &Records<W>, word: usize) -> Self {
         let mut ends: Memory<Ends> = Memory::zeroed(blocks.len());
         for (block, ends) in blocks.iter().zip(&mut ends[..]) {
             for (i, rank) in block[RANKS..][..RULES].iter().enumerate() {
-                // What is no rule is no candidate by its signature.
+                // The signature excludes empty places.
                 if (*rank as usize) < records.len() {
                     let record = records.record(*rank);
                     (ends[i], ends[HIGH + i]) = (record.low[word], record.high[word]);
@@ -53,9 +53,9 @@ impl RangeFilter {
     }
 }
 
-/// The definition: one bit for each rule whose ends the word of a key lies within.
+/// Returns one bit for each rule whose ends contain the word of a key: the definition.
 ///
-/// Both kinds are a range for each half after one step: `key & high` lies between `low` and `low` where there is a mask.
+/// Both kinds reduce to a range for each half: under a mask `key & high` must lie between `low` and `low`.
 pub(super) fn passing(ends: &Ends, ranges: u32, key: u32) -> u32 {
     let passes = |i: &usize| {
         let (low, high) = (ends[*i], ends[HIGH + i]);

@@ -1,22 +1,22 @@
-//! The rules themselves, best first: what a candidate is compared with.
+//! Records: the conditions of the rules, best first, with which candidates are compared.
 
 use crate::classify::acl::{Condition, Entry, MatchId, WordKind};
 use crate::memory::Memory;
 use crate::rule::RuleId;
 
-/// Rules by rank. A record: low ends, high ends, so that two of an IPv4 5-tuple are a cache line; what is read only of the
-/// rule that won lies in columns.
+/// Rules by rank. A record: low ends, high ends, so that two of an IPv4 5-tuple are a cache line; data that only winners need
+/// lies in columns.
 #[derive(Debug)]
 pub(super) struct Records<const W: usize> {
     words: Memory<u32>,
-    /// Handles; none where each is its rule's rank, as it is in a list that was read from its best rule on.
+    /// Rule numbers; empty where each equals its rule's rank, as in a list that is sorted from its best rule on.
     pub(super) handles: Option<Memory<u32>>,
     /// Categories, one bit each.
     pub(super) categories: Memory<u32>,
     pub(super) kinds: [WordKind; W],
-    /// Whether all count in category 0.
+    /// Whether all rules count in category 0.
     pub(super) all_plain: bool,
-    /// The highest handle.
+    /// The highest rule number.
     handle_max: u32,
 }
 
@@ -36,12 +36,12 @@ pub(super) const fn stride(words: usize) -> usize {
 impl<const W: usize> Records<W> {
     const STRIDE: usize = stride(W);
 
-    /// Bytes of so many.
+    /// Returns the bytes of this number of records.
     pub(super) fn bytes(len: usize) -> usize {
         len * (Self::STRIDE + 2) * 4
     }
 
-    /// The records of entries in this order.
+    /// Builds the records of entries in this order.
     pub(super) fn new<'a>(
         kinds: &[WordKind; W],
         entries: impl ExactSizeIterator<Item = &'a Entry<W>>,
@@ -73,13 +73,13 @@ impl<const W: usize> Records<W> {
         self.words.size_bytes() + handles + self.categories.size_bytes()
     }
 
-    /// Where a record begins; never read where there is none.
+    /// Returns the address of a record; the caller must not read it where there is none.
     #[inline(always)]
     pub(super) fn address(&self, rank: u32) -> *const u32 {
         self.words.as_ptr().wrapping_add(rank as usize * Self::STRIDE)
     }
 
-    /// The condition of a rank's rule.
+    /// Returns the condition of the rule of a rank.
     #[inline(always)]
     pub(super) fn record(&self, rank: u32) -> Record<'_, W> {
         assert!((rank as usize) < self.len(), "rank {rank} of {}", self.len());
@@ -103,7 +103,7 @@ impl<const W: usize> Records<W> {
         MatchId::of(self.handle(rank))
     }
 
-    /// Whether there is a bit for each handle.
+    /// Returns whether there is a bit for each rule number.
     pub(super) fn are_within(&self, bits: &[u32]) -> bool {
         self.len() == 0 || (self.handle_max as usize) < 32 * bits.len()
     }
@@ -113,7 +113,7 @@ impl<const W: usize> Records<W> {
         self.categories[rank as usize]
     }
 
-    /// The definition.
+    /// Returns whether `key` fulfils the condition: the definition.
     pub(super) fn matches(&self, rank: u32, key: &[u32; W]) -> bool {
         self.condition(rank).matches(&self.kinds, key)
     }

@@ -1,4 +1,4 @@
-//! One key after the other: the definition.
+//! The definition: looks up one key after the other.
 
 use super::leaf::{NODE, NONE};
 use super::range_filter::{self, RangeFilter};
@@ -7,7 +7,7 @@ use crate::classify::acl::MatchId;
 use crate::classify::acl::engine::Tombstones;
 
 impl<const W: usize> Tree<W> {
-    /// The node at which `key` leaves the tree in a part, and the leaf's first block; `visit` sees each node on the way.
+    /// Finds the last node for `key` in a part, and the leaf's first block; calls `visit` for each node on the way.
     pub(super) fn descend(
         &self,
         part: usize,
@@ -25,7 +25,7 @@ impl<const W: usize> Tree<W> {
         }
     }
 
-    /// The ranks of all candidates for `key` in a part, ascending.
+    /// Returns the ranks of all candidates for `key` in a part, ascending.
     pub(super) fn candidates<'a>(
         &'a self,
         part: usize,
@@ -46,18 +46,18 @@ impl<const W: usize> Tree<W> {
         })
     }
 
-    /// One bit for each rule of a block that passes the tests that there are.
+    /// Returns one bit for each rule of a block that passes all range filters.
     fn passing(&self, at: usize, key: &[u32; W]) -> u32 {
         let passing = |test: &RangeFilter| range_filter::passing(&test.ends[at], test.ranges, key[test.word]);
         self.range_filters.iter().map(passing).fold(u32::MAX, |all, own| all & own)
     }
 
-    /// The best rank that matches `key` in a category.
+    /// Finds the best rank that matches `key` in a category.
     pub(super) fn best(&self, key: &[u32; W], category: usize) -> Option<u32> {
         self.best_live(key, category, None)
     }
 
-    /// The same among the living.
+    /// Finds the best rank among live rules that matches `key` in a category.
     #[inline(always)]
     pub(super) fn best_live(
         &self,

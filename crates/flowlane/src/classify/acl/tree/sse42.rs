@@ -10,7 +10,7 @@ use crate::classify::acl::engine::Tombstones;
 use crate::classify::acl::{MatchId, WordKind};
 use crate::isa;
 
-/// With the witness of what its bodies need.
+/// The vector operations, with the witness of SSE4.2.
 #[derive(Clone, Copy)]
 struct Sse42(isa::Sse42);
 
@@ -27,7 +27,7 @@ pub(super) fn candidates(block: &Block, signature: u32) -> u32 {
         };
         let eight = |four: usize| _mm_packs_epi32(equal(four), equal(four + 1));
         let all = _mm_movemask_epi8(_mm_packs_epi16(eight(0), eight(2))).cast_unsigned();
-        // What stands behind the last rule is none.
+        // The sentinel behind the last rule is no rule.
         all & ((1 << RULES) - 1)
     }
 }
@@ -67,7 +67,7 @@ fn words<const W: usize>(of: &[u32; W], w: usize) -> __m128i {
 }
 
 /// Where `key` does not fulfil the condition: each word as its kind asks for. (Inlined always, and so without instructions of
-/// its own: it has those of whoever calls it.)
+/// its own: it has those of its caller.)
 #[inline(always)]
 fn failing(_: isa::Sse42, kinds: &[WordKind], low: __m128i, high: __m128i, key: __m128i) -> __m128i {
     // SAFETY: the witness proves SSE4.2.

@@ -26,7 +26,7 @@ fn agrees<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], keys: &[[
     // The same tree for all of them: how it is made does not depend on the variant.
     let mut tree = build(kinds, entries, Variant::Scalar);
     for_each_variant(|variant| {
-        tree.body = AdaptiveDispatch::named(Backend::first_of(&[variant]));
+        tree.backend = AdaptiveDispatch::named(Backend::first_of(&[variant]));
         assert_eq!((tree.variant(), tree.len()), (variant, entries.len()));
         let mut verdicts = vec![MatchId::of(RuleId(7)); keys.len()];
         tree.lookup_batch(keys, &mut verdicts);
@@ -64,7 +64,7 @@ fn all_variants_agree_on_overlapping_rules_of_all_kinds() {
 }
 
 #[test]
-fn all_variants_agree_on_keys_of_more_words_than_a_register() {
+fn all_variants_agree_on_keys_wider_than_a_register() {
     let mut kinds = [WordKind::Ternary; 64];
     (kinds[3], kinds[60]) = (WordKind::Range16, WordKind::Range32);
     let (entries, _) = testing::overlapping(&kinds, 60, 0, 5);
@@ -93,7 +93,7 @@ fn wrong_candidates<const W: usize>(tree: &Tree<W>, keys: &[[u32; W]]) -> f64 {
 }
 
 #[test]
-fn where_signatures_tell_little_leaves_test_whole_words() {
+fn weak_signatures_get_range_filters() {
     let tests = [
         (Profile::Acl, 0),
         (Profile::Ranges, 1),
@@ -116,7 +116,7 @@ fn where_signatures_tell_little_leaves_test_whole_words() {
 }
 
 #[test]
-fn a_budget_that_has_no_room_for_further_tests_goes_without() {
+fn a_small_budget_leaves_out_range_filters() {
     let (entries, keys) = testing::generated(Profile::Ranges, 1500, 600, 9);
     let sharp = build(&IPV4, &entries, Variant::Scalar);
     let ends: usize = sharp.range_filters.iter().map(|test| test.ends.size_bytes()).sum();
@@ -127,7 +127,7 @@ fn a_budget_that_has_no_room_for_further_tests_goes_without() {
 }
 
 #[test]
-fn rules_go_by_their_handles_whether_those_are_ranks_or_not() {
+fn rule_numbers_may_differ_from_ranks() {
     let (mut entries, keys) = testing::generated(Profile::Acl, 300, 400, 5);
     agrees(&IPV4, &entries, &keys);
     entries.iter_mut().for_each(|entry| entry.rule.0 = 7 * entry.rule.0 + 3);
@@ -204,7 +204,7 @@ fn one_field_each(rules: usize, seed: u64) -> (Vec<Entry<4>>, Vec<[u32; 4]>) {
 }
 
 #[test]
-fn rules_that_every_cut_copies_do_not_explode() {
+fn rules_that_every_cut_copies_stay_within_memory() {
     let (entries, keys) = one_field_each(4000, 1);
     agrees(&IPV4, &entries, &keys);
     let tree = build(&IPV4, &entries, Variant::Scalar);
@@ -239,7 +239,7 @@ fn a_tree_stays_within_its_budget_or_is_refused() {
 }
 
 #[test]
-fn a_handle_given_twice_is_refused() {
+fn a_duplicate_rule_number_is_refused() {
     let mut entries = testing::entries([Condition::any(&IPV4); 3]);
     entries[2].rule = RuleId(0);
     let refused = Tree::build(&IPV4, &entries, &TreeConfig::default()).unwrap_err();
@@ -247,7 +247,7 @@ fn a_handle_given_twice_is_refused() {
 }
 
 #[test]
-fn threads_build_trees_that_answer_alike() {
+fn parallel_builds_agree() {
     let (entries, keys) = testing::generated(Profile::Acl, 5000, 500, 9);
     let of = |threads| {
         let config = TreeConfig { threads, ..TreeConfig::default() };
@@ -283,7 +283,7 @@ fn explains<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], keys: &
 }
 
 #[test]
-fn keys_that_agree_in_what_was_looked_at_have_the_same_winner() {
+fn wildcarded_bits_do_not_change_the_winner() {
     for rules in [1, 20, 400] {
         let (entries, keys) = testing::overlapping(&MIXED, rules, 100, rules as u64);
         explains(&MIXED, &entries, &keys);

@@ -9,7 +9,7 @@
 //!
 //! A miss, the common case where a packet is looked up under many masks, touches the words of the key and
 //! one or two adjacent slots. The hash is MurmurHash3 x86-32 over the masked words, with a secret seed, so
-//! that nobody outside can make keys collide on purpose.
+//! that no sender can make keys collide on purpose.
 //!
 //! **Stages.** The words are hashed in the order metadata, L2, L3, L4 (*The Design and Implementation of
 //! Open vSwitch*, NSDI 2015, §5.3), so that the hash after a stage is a prefix of the computation: see
@@ -31,7 +31,7 @@ pub(super) const STAGES: usize = 4;
 
 const EMPTY: u32 = u32::MAX;
 
-/// A word that is compared, and how.
+/// A word that is compared, and its mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MaskWord {
     word: u8,
@@ -59,7 +59,7 @@ pub(super) struct MaskedTable {
     len: usize,
 }
 
-/// The stage in which a word of the key is looked at.
+/// Returns the stage of a word of the key.
 pub(super) fn stage_of(w: usize) -> usize {
     match w {
         _ if !WordSet::of_class(FieldClass::Header).contains(w) => 0,
@@ -70,7 +70,7 @@ pub(super) fn stage_of(w: usize) -> usize {
 }
 
 impl MaskedTable {
-    /// An empty table for keys compared in the bits of `mask`.
+    /// Creates an empty table for keys compared in the bits of `mask`.
     pub(super) fn new(mask: &FlowMask, seed: u32) -> Self {
         let mut words: Vec<MaskWord> = mask
             .present_words()
@@ -84,17 +84,17 @@ impl MaskedTable {
         Self { words, stage_ends, seed, slots, keys: vec![], values: vec![], free: vec![], len: 0 }
     }
 
-    /// Number of keys.
+    /// Returns the number of keys.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no keys.
+    /// Returns whether there are no keys.
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bits of the stages 0 to `stage`.
+    /// Returns the bits of the stages 0 to `stage`.
     pub(super) fn mask_to_stage(&self, stage: usize) -> FlowMask {
         let mut mask = FlowMask::zero();
         for w in &self.words[..self.stage_ends[stage].into()] {
@@ -103,7 +103,7 @@ impl MaskedTable {
         mask
     }
 
-    /// The hash of `key` under the mask.
+    /// Returns the hash of `key` under the mask.
     #[inline(always)]
     pub(super) fn hash(&self, key: &FlowKey) -> u32 {
         let key = key.words();
@@ -114,7 +114,7 @@ impl MaskedTable {
         murmur3::finish(hash, 4 * self.words.len() as u32)
     }
 
-    /// The hashes of `key` after each stage that adds words and is not the last to do so: (stage, hash).
+    /// Returns the hashes of `key` after each stage that adds words, except the last such stage: (stage, hash).
     /// Two keys that agree in the stages 0 to s have equal hashes there.
     pub(super) fn stage_hashes(&self, key: &FlowKey) -> impl Iterator<Item = (usize, u32)> {
         let (mut hash, mut from) = (self.seed, 0);
@@ -131,13 +131,13 @@ impl MaskedTable {
         })
     }
 
-    /// The entry of `key`, whose hash is `hash`.
+    /// Finds the entry of `key`, whose hash is `hash`.
     #[inline(always)]
     pub(super) fn find(&self, key: &FlowKey, hash: u32) -> Option<u32> {
         self.find_probed(key, hash, 0, &mut NoProbe)
     }
 
-    /// [`find`](Self::find), told to a probe as what happens in the table of this number.
+    /// Finds the entry of `key` as [`find`](Self::find) does, and reports the steps to a probe under this table number.
     #[inline(always)]
     pub(super) fn find_probed(
         &self,
@@ -173,7 +173,7 @@ impl MaskedTable {
         }
     }
 
-    /// Tells a probe of [`hash`](Self::hash): five instructions a word in a chain, and the finish.
+    /// Reports [`hash`](Self::hash) to a probe: five instructions a word in a chain, and the finish.
     #[inline(always)]
     pub(super) fn probe_hash(&self, table: u32, probe: &mut impl Probe) {
         let words = self.words.len();
@@ -196,18 +196,18 @@ impl MaskedTable {
         different == 0
     }
 
-    /// The value of an entry.
+    /// Returns the value of an entry.
     #[inline(always)]
     pub(super) fn value(&self, entry: u32) -> u32 {
         self.values[entry as usize]
     }
 
-    /// The value of an entry, to be changed.
+    /// Returns the value of an entry, for changes.
     pub(super) fn value_mut(&mut self, entry: u32) -> &mut u32 {
         &mut self.values[entry as usize]
     }
 
-    /// The masked key of an entry.
+    /// Returns the masked key of an entry.
     pub(super) fn key(&self, entry: u32) -> FlowKey {
         let mut key = FlowKey::zero();
         let from = entry as usize * self.words.len();
@@ -249,8 +249,8 @@ impl MaskedTable {
             assert!(self.slots[hole].entry != EMPTY, "entry {entry} is not in the table");
             hole = (hole + 1) & wrap;
         }
-        // Move back whatever would no longer be found beyond the hole (no tombstones: a table under churn
-        // stays as fast as a new one).
+        // Move back the entries that a search would no longer find beyond the hole (no tombstones: a table under
+        // churn stays as fast as a new one).
         let mut at = hole;
         loop {
             at = (at + 1) & wrap;
@@ -269,12 +269,12 @@ impl MaskedTable {
         self.len -= 1;
     }
 
-    /// Every entry, in no order.
+    /// Returns every entry, in no order.
     pub(super) fn entries(&self) -> impl Iterator<Item = u32> {
         self.slots.iter().map(|s| s.entry).filter(|&e| e != EMPTY)
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     pub(super) fn table_bytes(&self) -> usize {
         self.words.capacity() * size_of::<MaskWord>()
             + self.slots.capacity() * size_of::<Slot>()

@@ -6,7 +6,7 @@
 /// Words that are added at a time.
 pub(super) const ROWS: usize = 8;
 
-/// After so many additions numbers of a byte are full.
+/// Additions after which the byte counters are full.
 const ADDED_MAX: u32 = 31;
 
 /// For each byte its bits as bytes.

@@ -1,6 +1,6 @@
 //! Which bits to cut by: one after the other, each the one that tells most about which rules remain.
 //!
-//! A bucket of `n` rules costs `log2 n`: what is still to be found out there. A bit parts it into those with 0, those
+//! A bucket of `n` rules costs `log2 n`, its remaining entropy. A bit parts it into those with 0, those
 //! with 1, and wild ones, which go to both. Where a rule may not be copied any further, it is left to another part, which
 //! costs a fixed number of bits.
 
@@ -15,13 +15,13 @@ pub(super) struct Limits {
     pub(super) bits_max: u32,
     /// Of all rules together.
     pub(super) copies_max: usize,
-    /// What a copy costs, in bits.
+    /// The cost of a copy, in bits.
     pub(super) copy_bits: f32,
     /// Wild bits of a rule, from which on it is evicted; none: never.
     pub(super) wild_max: Option<u8>,
-    /// What a rule costs that is evicted, in bits.
+    /// The cost of an evicted rule, in bits.
     pub(super) eviction_bits: f32,
-    /// Buckets of so many rules are not cut further.
+    /// Buckets of at most this number of rules are not cut further.
     pub(super) full: usize,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Cut<const W: usize> {
 }
 
 impl<const W: usize> Cut<W> {
-    /// Whether a rule was left to another part on the way.
+    /// Whether each rule was evicted to another part on the way.
     pub(super) fn evicts(&self, rule: &Ternary<W>) -> bool {
         if self.field.is_some_and(|field| !field.is_told_by(rule)) {
             return true;
@@ -71,14 +71,14 @@ struct Cutting<'a, const W: usize> {
     total: usize,
 }
 
-/// What each bit would do.
+/// The effect of each bit.
 struct Effects<const W: usize> {
     gain: [[f32; 32]; W],
     /// Copies more (or less).
     growth: [[f32; 32]; W],
 }
 
-/// A bucket, or what comes to it, by bits: how many there are, and what they have in each bit of a word.
+/// A bucket, or the rules added to it, by bits: their number, and the number of values in each bit of a word.
 struct Bucket {
     rules: f32,
     /// Rules that may still be copied.
@@ -161,7 +161,7 @@ impl<const W: usize> Cutting<'_, W> {
             let (zero, one) = (told - ones + both, ones + both);
             let (zero_bits, one_bits) = (log2(zero), log2(one));
             let after = (rules - evicted) * (zero * zero_bits + one * one_bits) / (zero + one).max(1.0);
-            // Nobody is where no rule is.
+            // Empty buckets have no packets.
             let visited = |rules: f32, visits: f32, bits: f32| if rules > 0.0 { visits * bits } else { 0.0 };
             let left = visited(zero, visits - set, zero_bits) + visited(one, set, one_bits);
             gain[i] += 0.5 * (rules * bits - after + self.weight * (visits * bits - left))
@@ -205,11 +205,11 @@ impl<const W: usize> Cutting<'_, W> {
     }
 }
 
-/// Sides of a bit on which something stands.
+/// The sides of a bit that have rules.
 const ZERO: u8 = 1;
 const ONE: u8 = 2;
 
-/// What is parted, bucket after bucket.
+/// The rules to part, bucket after bucket.
 struct Sides {
     items: Vec<u32>,
     /// Where the last bucket's zeros begin.
@@ -222,7 +222,7 @@ impl Sides {
         Self { items: Vec::with_capacity(items + items / 4), start: 0, ones: Vec::new() }
     }
 
-    /// Parts a bucket by the sides of what is in it; how many stand on each.
+    /// Parts a bucket by the sides of its rules, and returns the number on each.
     fn part(&mut self, bucket: &[u32], sides: &[u8]) -> [usize; 2] {
         self.start = self.items.len();
         self.items.resize(self.start + bucket.len(), 0);

@@ -6,7 +6,7 @@ use super::one_of_every;
 use super::ternary::Ternary;
 use crate::classify::acl::WordKind;
 
-/// A rule tells enough about a field where it says so many of its bits.
+/// Least bits of a field that a rule must have to be specific about it.
 const BITS_TOLD_MIN: u32 = 8;
 
 /// Rules that a field is chosen by.
@@ -31,7 +31,7 @@ impl Field {
         (rule.mask[self.word] & self.bits).count_ones() >= BITS_TOLD_MIN
     }
 
-    /// The field that tells most rules apart: how many are told by it, times the bits that it takes to number what they
+    /// Returns the field that separates most rules: the number of rules specific about it, times the bits that number what they
     /// say there.
     pub(super) fn telling_most<const W: usize>(kinds: &[WordKind; W], rules: &[Ternary<W>]) -> Option<Self> {
         let step = rules.len().div_ceil(SAMPLE_RULES);

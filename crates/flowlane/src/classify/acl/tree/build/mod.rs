@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! entries ─► by rank ─► ternary bits ─► part: cut, evict ─► buckets ─► leaves, nodes ─► table, blocks
-//!                                        └─ what was evicted ─► next part
+//!                                        └─ evicted rules ────► next part
 //! ```
 
 mod counts;
@@ -56,18 +56,18 @@ const ATTEMPTS: [Thrift; 4] = [
 /// Packets that cuts are chosen by.
 const PACKETS: usize = 8192;
 
-/// Packets that tell what a way costs.
+/// Packets of the sample that estimates the cost of a partition.
 const SOME_PACKETS: usize = 2048;
 
-/// A way to part the rules.
+/// The settings of a partition of the rules into parts.
 #[derive(Clone, Copy, Debug)]
 struct PartitionPlan {
     parts_max: usize,
     /// Wild bits of a cut that a rule may have in a part at first.
     wild_max: u8,
-    /// What it costs to leave a rule to the next part, in bits.
+    /// The cost of evicting a rule to the next part, in bits.
     eviction_bits: f32,
-    /// Whether a part takes only rules that tell much about one field, which is chosen for it.
+    /// Whether a part takes only rules that are specific about one field, which is chosen for it.
     by_field: bool,
 }
 
@@ -81,10 +81,10 @@ impl PartitionPlan {
     }
 }
 
-/// The way that is tried first.
+/// The partition that is drafted first.
 const ONE_PART: PartitionPlan = PartitionPlan::new(1, 0, 0.0);
 
-/// The ways that are tried besides.
+/// Further plans to try.
 const PLANS: [PartitionPlan; 9] = [
     PartitionPlan::new(2, 2, 5.0),
     PartitionPlan::new(2, 1, 12.0),
@@ -97,7 +97,7 @@ const PLANS: [PartitionPlan; 9] = [
     PartitionPlan::new(4, 4, 5.0),
 ];
 
-/// What is tried besides where all of those cost more than [`SLOW_CYCLES`]: every bit is wild in most rules then, so that
+/// Plans to try where all others cost more than [`SLOW_CYCLES`]: every bit is wild in most rules then, so that
 /// one bit after the other leads nowhere.
 const PLANS_BY_FIELD: [PartitionPlan; 3] = [
     PartitionPlan::by_field(3, 2, 5.0),
@@ -108,11 +108,11 @@ const PLANS_BY_FIELD: [PartitionPlan; 3] = [
 /// A lookup that is expected to take longer is worth another try.
 const SLOW_CYCLES: f64 = 100.0;
 
-/// A way may cost so much more than the cheapest where it takes at most [`SPARING_BYTES`] of its memory.
+/// The cost, relative to the cheapest partition, up to which one is selected that takes at most [`SPARING_BYTES`] of its memory.
 const SPARING_CYCLES: f64 = 1.1;
 const SPARING_BYTES: f64 = 0.5;
 
-/// What all steps need.
+/// The input of all steps.
 struct Plan<'a, const W: usize> {
     kinds: &'a [WordKind; W],
     rules: &'a [Ternary<W>],
@@ -120,7 +120,7 @@ struct Plan<'a, const W: usize> {
     ranks: &'a [u32],
     /// Packets drawn from them.
     packets: &'a [[u32; W]],
-    /// Fewer, that tell what ways cost.
+    /// Fewer, which estimate the cost of partitions.
     some_packets: &'a [[u32; W]],
     thrift: Thrift,
     threads: usize,
@@ -205,7 +205,7 @@ fn refuse_duplicates<const W: usize>(entries: &[Entry<W>]) -> Result<(), BuildEr
     twice.map_or(Ok(()), |pair| Err(BuildError::Duplicate(RuleId(pair[0]))))
 }
 
-/// The way that costs least, worked out.
+/// Drafts partitions and returns the cheapest.
 fn draft<const W: usize>(plan: &Plan<'_, W>) -> Draft<W> {
     let one = piece::draft(plan, &ONE_PART, &Least::new(f64::INFINITY));
     // No two parts cost less.
@@ -216,16 +216,20 @@ fn draft<const W: usize>(plan: &Plan<'_, W>) -> Draft<W> {
     if best.cycles <= SLOW_CYCLES { best } else { cheapest(plan, &PLANS_BY_FIELD, best) }
 }
 
-/// The one of these ways that costs least, or the one that is known; or one that costs little more and takes far less memory.
-fn cheapest<const W: usize>(plan: &Plan<'_, W>, ways: &[PartitionPlan], known: Draft<W>) -> Draft<W> {
+/// Returns the cheapest of these partitions and the known one, or one that costs little more and takes far less memory.
+fn cheapest<const W: usize>(plan: &Plan<'_, W>, partitions: &[PartitionPlan], known: Draft<W>) -> Draft<W> {
     let least = &Least::new(known.cycles);
-    let drafts =
-        |ways: &[PartitionPlan]| ways.iter().map(|way| piece::draft(plan, way, least)).collect::<Vec<_>>();
-    let share = ways.len().div_ceil(plan.threads);
+    let drafts = |partitions: &[PartitionPlan]| {
+        partitions.iter().map(|partition| piece::draft(plan, partition, least)).collect::<Vec<_>>()
+    };
+    let share = partitions.len().div_ceil(plan.threads);
     let drafts: Vec<Draft<W>> = std::thread::scope(|scope| {
-        let others: Vec<_> =
-            ways.chunks(share).skip(1).map(|ways| scope.spawn(move || drafts(ways))).collect();
-        let own = drafts(&ways[..share]);
+        let others: Vec<_> = partitions
+            .chunks(share)
+            .skip(1)
+            .map(|partitions| scope.spawn(move || drafts(partitions)))
+            .collect();
+        let own = drafts(&partitions[..share]);
         own.into_iter().chain(others.into_iter().flat_map(piece::join)).collect()
     });
     let drafts: Vec<_> = std::iter::once(known).chain(drafts).collect();
@@ -238,13 +242,13 @@ fn cheapest<const W: usize>(plan: &Plan<'_, W>, ways: &[PartitionPlan], known: D
 
 /// The parts, best rank first; none where the budget does not suffice.
 fn parts<const W: usize>(plan: &Plan<'_, W>, draft: &Draft<W>) -> Option<Vec<Piece<W>>> {
-    let way = &draft.way;
+    let partition = &draft.partition;
     let mut known = draft.cuts.iter().cloned();
     let mut left = plan.ranks.to_vec();
     let (mut bests, mut parts) = (Vec::new(), Vec::new());
     while !left.is_empty() || parts.is_empty() {
-        let last = parts.len() + 1 >= way.parts_max;
-        let cut = known.next().unwrap_or_else(|| piece::root(plan, way, &left, 1.0, last));
+        let last = parts.len() + 1 >= partition.parts_max;
+        let cut = known.next().unwrap_or_else(|| piece::root(plan, partition, &left, 1.0, last));
         let (rest, kept) = piece::evict(plan, &cut, left);
         // A part without rules, the only one, has no best rank.
         bests.push(kept.first().copied().unwrap_or(0).into());
@@ -286,7 +290,7 @@ fn join<const W: usize>(
         block += piece.blocks.len();
         node += piece.nodes.len() - 1;
     }
-    let body = config.variant.and_then(Backend::of).map_or_else(chosen, AdaptiveDispatch::named);
+    let backend = config.variant.and_then(Backend::of).map_or_else(chosen, AdaptiveDispatch::named);
     #[cfg(target_arch = "x86_64")]
     let vectors = {
         let bytes = |p: &Piece<W>| 4 * p.table.len() + size_of::<Block>() * p.blocks.len();
@@ -303,7 +307,7 @@ fn join<const W: usize>(
         range_filters: words.iter().map(|word| RangeFilter::of(&blocks, &records, *word)).collect(),
         blocks,
         records,
-        body,
+        backend,
     };
     tree.cold = tree.table_bytes() > COLD_BYTES;
     tree

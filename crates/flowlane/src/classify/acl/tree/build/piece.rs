@@ -16,19 +16,19 @@ const BUCKET_RULES: usize = 200;
 /// Rules that bits are chosen by: more tell nothing new.
 const SAMPLE_RULES: usize = 65_536;
 
-/// What a copy costs, in bits.
+/// The cost of a copy, in bits.
 const COPY_BITS: f32 = 0.25;
 
 /// Most bits of an index.
 const BITS_MAX: i32 = 22;
 
-/// What a part costs each lookup, and a block that it scans, in cycles (Zen 5, tables in L2 and L3).
+/// The cost of a part for each lookup, and of a block that it scans, in cycles (Zen 5, tables in L2 and L3).
 pub(super) const PART_CYCLES: f64 = 8.0;
 const BLOCK_CYCLES: f64 = 3.0;
 const NODE_CYCLES: f64 = 30.0;
 const MISS_CYCLES: f64 = 8.0;
 
-/// What the second-level cache holds of a table.
+/// Bytes of a table that the second-level cache holds.
 const L2_BYTES: f64 = 768.0 * 1024.0;
 
 /// Levels of nodes below a root.
@@ -50,7 +50,7 @@ impl Budget {
     }
 }
 
-/// What entries of a piece grow by where it is put behind others.
+/// Offsets that entries of a piece grow by where it is appended to others.
 #[derive(Clone, Copy)]
 pub(super) struct Base {
     pub(super) block: u32,
@@ -96,7 +96,7 @@ struct Buckets {
     ranks: Vec<u32>,
 }
 
-/// What a thread returned.
+/// Returns the result of a thread.
 pub(super) fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -155,10 +155,10 @@ impl Buckets {
     }
 }
 
-/// The cut of a new part over `left`, of which each stands for `scale` rules.
+/// The cut of a new part over `left`, of which each represents `scale` rules.
 pub(super) fn root<const W: usize>(
     plan: &Plan<'_, W>,
-    way: &PartitionPlan,
+    partition: &PartitionPlan,
     left: &[u32],
     scale: f64,
     last: bool,
@@ -167,7 +167,7 @@ pub(super) fn root<const W: usize>(
     let step = left.len().div_ceil(SAMPLE_RULES).max(1);
     let mut sample: Vec<_> = one_of_every(step, left).map(|&rank| plan.rules[rank as usize]).collect();
     let stands_for = scale * step as f64;
-    let field = if way.by_field && !last { Field::telling_most(plan.kinds, &sample) } else { None };
+    let field = if partition.by_field && !last { Field::telling_most(plan.kinds, &sample) } else { None };
     sample.retain(|rule| field.is_none_or(|field| field.is_told_by(rule)));
     // A small part may be cut as finely as if it had an eighth of the rules: each packet visits it too.
     let (n, all) = ((sample.len() as f64 * stands_for).max(1.0), plan.rules.len() as f64);
@@ -178,8 +178,8 @@ pub(super) fn root<const W: usize>(
         bits_max: bits_max.clamp(0, BITS_MAX) as u32,
         copies_max: (thrift.copies_per_rule as f64 * sample.len() as f64 * finely / n) as usize,
         copy_bits: COPY_BITS * (n / all) as f32,
-        wild_max: (!last).then_some(way.wild_max.min(thrift.wild_max) + wild_more),
-        eviction_bits: way.eviction_bits,
+        wild_max: (!last).then_some(partition.wild_max.min(thrift.wild_max) + wild_more),
+        eviction_bits: partition.eviction_bits,
         full: ((RULES as f64 / stands_for) as usize).max(1),
     };
     let mut cut = cut::choose(&sample, plan.packets, &limits);
@@ -202,11 +202,11 @@ pub(super) fn evict<const W: usize>(
     if few { (Vec::new(), left) } else { (rest, kept) }
 }
 
-/// A way of parting the rules, worked out on a sample of them.
+/// A partition, drafted on a sample of the rules.
 #[derive(Clone)]
 pub(super) struct Draft<const W: usize> {
-    pub(super) way: PartitionPlan,
-    /// What a lookup costs, about; infinite where that is more than another way costs.
+    pub(super) partition: PartitionPlan,
+    /// The estimated cost of a lookup; infinite where another plan is cheaper.
     pub(super) cycles: f64,
     /// Bytes of its tables and leaves, about.
     pub(super) bytes: f64,
@@ -214,7 +214,7 @@ pub(super) struct Draft<const W: usize> {
     pub(super) cuts: Vec<Cut<W>>,
 }
 
-/// What the cheapest way known costs.
+/// The cost of the cheapest plan so far.
 pub(super) struct Least(AtomicU64);
 
 impl Least {
@@ -232,18 +232,22 @@ impl Least {
     }
 }
 
-/// Works a way out, unless another costs less anyway.
-pub(super) fn draft<const W: usize>(plan: &Plan<'_, W>, way: &PartitionPlan, least: &Least) -> Draft<W> {
+/// Drafts a partition, and stops where another costs less.
+pub(super) fn draft<const W: usize>(
+    plan: &Plan<'_, W>,
+    partition: &PartitionPlan,
+    least: &Least,
+) -> Draft<W> {
     let mut left = plan.ranks.to_vec();
     let mut expected = Expected::default();
     let (mut parts, mut cuts) = (0, Vec::new());
     while !left.is_empty() {
         if expected.cycles(plan) + PART_CYCLES > SPARING_CYCLES * least.cycles() {
-            return Draft { way: *way, cycles: f64::INFINITY, bytes: f64::INFINITY, cuts };
+            return Draft { partition: *partition, cycles: f64::INFINITY, bytes: f64::INFINITY, cuts };
         }
         let step = (left.len() / 4096).min(4).max(left.len().div_ceil(SAMPLE_RULES / 2)).max(1);
         let sample: Vec<u32> = one_of_every(step, &left).copied().collect();
-        let cut = root(plan, way, &sample, step as f64, parts + 1 >= way.parts_max);
+        let cut = root(plan, partition, &sample, step as f64, parts + 1 >= partition.parts_max);
         let (rest, kept) = evict(plan, &cut, left);
         let kept: Vec<u32> = one_of_every(step, &kept).copied().collect();
         let mask = bounded(plan, cut.mask, &kept);
@@ -256,10 +260,10 @@ pub(super) fn draft<const W: usize>(plan: &Plan<'_, W>, way: &PartitionPlan, lea
     }
     let cycles = expected.cycles(plan);
     least.lower(cycles);
-    Draft { way: *way, cycles, bytes: expected.bytes, cuts }
+    Draft { partition: *partition, cycles, bytes: expected.bytes, cuts }
 }
 
-/// What lookups are expected to cost in the parts so far; more parts never cost less.
+/// The expected cost of lookups in the parts so far; more parts never cost less.
 #[derive(Default)]
 struct Expected {
     /// Where all lies in the second-level cache.
@@ -270,7 +274,7 @@ struct Expected {
 }
 
 impl Expected {
-    /// Adds a part with this cut, where each rule stands for `step`.
+    /// Adds a part with this cut, where each rule represents `step`.
     fn add<const W: usize>(&mut self, plan: &Plan<'_, W>, cut: &[u32; W], buckets: &Buckets, step: usize) {
         let cycles = |packet: &[u32; W]| {
             let rules = (buckets.bucket(bits::gather(cut, packet) as usize).len() * step) as f64;
@@ -409,7 +413,7 @@ fn share<const W: usize>(
     Some((entries, out))
 }
 
-/// Both, ascending, where they are so many together at most.
+/// Merges both, ascending, where their sum is at most a limit.
 fn united(a: &[u32], b: &[u32], len_max: usize) -> Option<Vec<u32>> {
     if a.len().max(b.len()) > len_max {
         return None;

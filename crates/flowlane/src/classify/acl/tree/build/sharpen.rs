@@ -1,4 +1,4 @@
-//! Whether signatures leave so many wrong candidates that a further test pays, and of which word.
+//! The decision on range filters: a filter pays where signatures leave many wrong candidates; and its word.
 
 use crate::classify::acl::tree::Tree;
 use crate::classify::acl::tree::leaf::NONE;
@@ -8,7 +8,7 @@ use crate::classify::acl::tree::range_filter::{self, TESTS_MAX};
 const PACKETS: usize = 512;
 const PACKETS_FIRST: usize = 64;
 
-/// Wrong candidates of so many packets in one make the test worth two lines of each block: each costs a record and a comparison
+/// Packets for one wrong candidate below which the filter is worth two lines of each block: each costs a record and a comparison
 /// that nothing overlaps with.
 const WRONG_MIN: f64 = 0.125;
 

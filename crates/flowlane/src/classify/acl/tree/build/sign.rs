@@ -1,7 +1,7 @@
 //! Which bits to tell the rules of a leaf apart by.
 //!
 //! For packets drawn from rules, and better rules in their leaves: each bit in which packet and rule differ rules it out.
-//! Bits are taken one after the other, each the one that rules out most of what is left.
+//! Bits are taken one after the other, each the one that rules out most of the remaining candidates.
 
 use super::one_of_every;
 use super::ternary::Ternary;
@@ -14,7 +14,7 @@ const BITS: u32 = 32;
 pub(super) const PAIRS_MAX: usize = 4096;
 pub(super) const PAIRS_MAX_BELOW: usize = 256;
 
-/// A packet that `rule` may match, what is wild there drawn from `state`.
+/// Draws a packet that `rule` may match; `state` decides its wild bits.
 pub(super) fn packet<const W: usize>(rule: &Ternary<W>, state: &mut u64) -> [u32; W] {
     std::array::from_fn(|w| {
         // SplitMix64 (Steele, Lea, Flood 2014).
@@ -26,7 +26,7 @@ pub(super) fn packet<const W: usize>(rule: &Ternary<W>, state: &mut u64) -> [u32
     })
 }
 
-/// About so many packets of all rules.
+/// Draws about this number of packets over all rules.
 pub(super) fn packets<const W: usize>(rules: &[Ternary<W>], count: usize, seed: u64) -> Vec<[u32; W]> {
     let mut state = seed;
     one_of_every(rules.len().div_ceil(count), rules).map(|rule| packet(rule, &mut state)).collect()
@@ -73,7 +73,7 @@ pub(super) fn choose<'a, const W: usize>(
                     !told
                 });
             }
-            // All are told apart: once more, by other bits.
+            // All are separated: once more, by other bits.
             None if left.len() < all.len() => {
                 left.clone_from(&all);
                 differ = Differ::of(&left);
