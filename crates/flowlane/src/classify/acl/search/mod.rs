@@ -37,12 +37,14 @@ pub trait HasMatch: Send + Sync {
     fn matches(&self) -> &Match;
 }
 
+#[doc(hidden)]
 impl HasMatch for Match {
     fn matches(&self) -> &Match {
         self
     }
 }
 
+#[doc(hidden)]
 impl HasMatch for crate::rule::Rule {
     fn matches(&self) -> &Match {
         &self.matches
