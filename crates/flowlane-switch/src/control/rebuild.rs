@@ -28,7 +28,8 @@ pub enum ChurnClass {
 }
 
 /// Builds an engine for rules; `None` where it would exceed its memory.
-pub type BuildEngine = Arc<dyn Fn(&[Given<'_>], ChurnClass) -> Option<Box<dyn ReplicatedEngine>> + Send + Sync>;
+pub type BuildEngine =
+    Arc<dyn Fn(&[Given<'_>], ChurnClass) -> Option<Box<dyn ReplicatedEngine>> + Send + Sync>;
 
 /// After a build, the thread pauses for as long as the build took; after a long one, for this multiple of it.
 const PAUSE_AFTER_LONG: u32 = 4;

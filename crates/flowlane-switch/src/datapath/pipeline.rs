@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
 use std::sync::Arc;
 
-use flowlane::classify::{RuleEngine, AsyncEngine, Hit, ReplicatedEngine};
+use flowlane::classify::{AsyncEngine, Hit, ReplicatedEngine, RuleEngine};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::{Match, Priority, Rule, RuleId};
