@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use flowlane::{AccessList, CATEGORIES_MAX, Captured, Field, FlowColumns, FlowKey, Headers, Parser, Values};
+use flowlane::{ClassifierSnapshot, CATEGORIES_MAX, Captured, Field, FlowColumns, FlowKey, Headers, Parser, Values};
 
 use crate::acl::fl_reader;
 use crate::error::{CallError, CallResult, array, array_mut, guarded, handle_mut, times};
@@ -133,7 +133,7 @@ impl Lookup {
     /// # Safety
     /// The reader is NULL, or is not otherwise used during the call; `rules` is as for [`verdicts`].
     #[inline]
-    unsafe fn run(&self, look_up: impl FnOnce(&AccessList, &mut [u32]) -> CallResult) -> i32 {
+    unsafe fn run(&self, look_up: impl FnOnce(&ClassifierSnapshot, &mut [u32]) -> CallResult) -> i32 {
         guarded(|| {
             // SAFETY: the caller's, of each.
             let (reader, rules) = unsafe {
@@ -147,7 +147,7 @@ impl Lookup {
     /// See [`fl_classify_frames_lists`].
     unsafe fn frames(&self, of: &Frames) -> i32 {
         let (count, lists) = (self.count, self.lists);
-        let look_up = |list: &AccessList, rules: &mut [u32]| {
+        let look_up = |list: &ClassifierSnapshot, rules: &mut [u32]| {
             // SAFETY: the caller's, of each.
             let (frames, captured) =
                 unsafe { (array(of.frames, count, "frames")?, array(of.captured, count, "captured")?) };
@@ -195,7 +195,7 @@ impl Lookup {
         parts: impl Fn(&T) -> (A, A, u16, u16, u8),
         values: impl for<'a> Fn(&'a [A]) -> Values<'a>,
     ) -> i32 {
-        let look_up = |list: &AccessList, rules: &mut [u32]| {
+        let look_up = |list: &ClassifierSnapshot, rules: &mut [u32]| {
             // SAFETY: the caller's.
             let packets = unsafe { array(packets, self.count, "packets")? };
             let [mut from, mut to] = [[A::default(); CHUNK]; 2];
@@ -245,7 +245,7 @@ impl Lookup {
     /// # Safety
     /// See [`fl_classify_columns_lists`].
     unsafe fn columns(&self, columns: *const fl_column, columns_count: usize) -> i32 {
-        let look_up = |list: &AccessList, rules: &mut [u32]| {
+        let look_up = |list: &ClassifierSnapshot, rules: &mut [u32]| {
             let mut packets = FlowColumns::new(self.count);
             // SAFETY: the caller's.
             for column in unsafe { array(columns, columns_count, "columns")? } {
@@ -263,7 +263,7 @@ impl Lookup {
     /// # Safety
     /// See [`fl_classify_records_lists`].
     unsafe fn records(&self, of: &Records) -> i32 {
-        let look_up = |list: &AccessList, rules: &mut [u32]| {
+        let look_up = |list: &ClassifierSnapshot, rules: &mut [u32]| {
             // SAFETY: the caller's, of each.
             let (fields, records) = unsafe {
                 (array(of.fields, of.fields_count, "fields")?, array(of.records, self.count, "records")?)
