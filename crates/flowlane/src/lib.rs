@@ -67,6 +67,7 @@
 )]
 
 // In the order of ARCHITECTURE.md, which says what each is for.
+mod api;
 #[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod bloom;
 #[cfg_attr(not(feature = "internals"), doc(hidden))]
@@ -82,7 +83,6 @@ pub mod deterministic_math;
 #[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod dispatch;
 mod error;
-mod facade;
 #[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod flow_register;
 #[cfg_attr(not(feature = "internals"), doc(hidden))]

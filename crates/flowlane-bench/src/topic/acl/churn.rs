@@ -41,22 +41,6 @@ fn fresh(set: &Set, engine: AclEngine) -> Acl<4> {
     Acl::build(Layout::ipv4_five_tuple(), config, rules).expect("1 GiB is enough")
 }
 
-/// Builds a tree that rebuilds itself, waits until it has done so after a tenth of its rules was removed and inserted
-/// again, and returns the time that it took.
-fn renewed(set: &Set) -> (AclReader<4>, Duration) {
-    let mut table = RenewedAcl::new(fresh(set, AclEngine::Tree));
-    for (place, entry) in set.entries.iter().enumerate().step_by(10) {
-        table.remove(entry.rule);
-        let back = table.insert(entry.rule, priority(set, place), entry.condition, entry.categories);
-        back.expect("was there a moment ago");
-    }
-    let begun = Instant::now();
-    while table.look(Acl::changes) > 0 && begun.elapsed() < Duration::from_secs(30) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    (table.reader(), begun.elapsed())
-}
-
 /// Builds the set in an engine, and again with unmerged changes.
 fn tables(set: &Set, engine: AclEngine) -> Vec<(String, Acl<4>)> {
     let fresh = fresh(set, engine);
@@ -88,20 +72,10 @@ pub(super) fn after_changes(meter: &mut Meter<'_>, context: &Context<'_>) -> Fig
         let keys = keys(&set.packets(packets_per_pass(context), Locality::Uniform, 0.0));
         let tables: Vec<_> = ENGINES.into_iter().flat_map(|engine| tables(set, engine)).collect();
         let keys = &keys;
-        let (mut reader, taken) = renewed(set);
-        figure.about.push_str(&format!(" {} {:.0}.", set.name, taken.as_secs_f64() * 1e3));
-        let mut verdicts = [MatchId::NONE; BATCH];
-        let look_up_renewed = move || {
-            for keys in keys.chunks(BATCH) {
-                reader.lookup_batch(black_box(keys), &mut verdicts[..keys.len()]);
-                black_box(&verdicts);
-            }
-        };
-        let renewed = Contender::new("tree, renewed", look_up_renewed).warm();
         let contenders =
             tables.iter().map(|(name, acl)| Contender::new(name, move || look_up(acl, keys)).warm());
         let what = format!("{}, changed", set.name);
-        let contenders = contenders.chain([renewed]).collect();
+        let contenders = contenders.collect();
         add(&mut figure, place, &meter.compare(&what, keys.len() as u64, contenders));
     }
     for engine in ENGINES {

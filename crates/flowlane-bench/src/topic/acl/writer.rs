@@ -12,7 +12,7 @@ use crate::figure::Figure;
 use crate::measure::{Measured, Meter};
 use crate::topic::{Context, concurrent_writer};
 
-/// Engines, and changes published at once: ten or a thousand publications a second.
+/// Engines, and changes published at once: ten or a hundred publications a second.
 const WRITTEN: [(AclEngine, usize); 3] =
     [(AclEngine::Tree, 10_000), (AclEngine::Dynamic, 1000), (AclEngine::Dynamic, 10_000)];
 const CHANGES_PER_SECOND: u64 = 100_000;
