@@ -81,5 +81,5 @@ fn compare(
     });
     let writer = concurrent_writer::Writer { change, change_another, step, per_second: CHANGES_PER_SECOND };
     let what = format!("{}, {engine} beside a writer", set.name);
-    concurrent_writer::compare(meter, &what, keys.len(), look_up, writer)
+    concurrent_writer::compare(meter, &what, packets.len(), look_up, writer)
 }
