@@ -167,6 +167,7 @@ impl Work {
             AnyStage::Nat(nat) => (nat.len(), nat.counters().refused.iter().sum()),
             AnyStage::Assets(assets) => (assets.len(), assets.counters().refused + assets.counters().without),
             AnyStage::Filter(filter) => (filter.len(), filter.counters().without_key),
+            AnyStage::Routes(_) => unreachable!("the benchmark has no routes"),
         };
         assert_eq!((len, refused), (self.entries, 0), "{}: entries, packets refused", self.name.text());
     }
