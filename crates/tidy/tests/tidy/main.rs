@@ -81,7 +81,9 @@ fn documents_name_files_that_exist() {
 #[test]
 fn documents_and_comments_use_the_words_of_the_field() {
     let tree = Tree::of_this_repository();
-    // Entries that are larger than they need be do not fail the test while the wording of several crates is changed.
-    println!("{}", words::words_shrunk(&tree, known::WORDING).join("\n"));
-    assert_tidy(&words::words(&tree, known::WORDING));
+    let mut found = words::words(&tree, known::WORDING);
+    // Counts of the switch may be larger than they need be while its datapath is restructured.
+    let shrunk = words::words_shrunk(&tree, known::WORDING).into_iter();
+    found.extend(shrunk.filter(|complaint| !complaint.contains("crates/flowlane-switch")));
+    assert_tidy(&found);
 }

@@ -243,6 +243,10 @@ fn public_lines(source: &[&str]) -> Vec<bool> {
 
 /// A word without the marks around it, in small letters.
 fn plain(word: &str) -> String {
+    // A placeholder of a message is no word.
+    if word.contains('{') {
+        return String::new();
+    }
     word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase()
 }
 
@@ -317,6 +321,7 @@ mod tests {
         assert!(public("pub enum A {\n    B,\n}\n/// Told.\nstruct C;").contains("(Private)"));
         assert!(public("#[derive(Args)]\nstruct A {\n    /// Told.\n    b: u8,\n}").contains("(Public)"));
         assert!(public("fn a() { \"told\" }").contains("(Text)"));
+        assert!(public("fn a() { \"{what} is\" }").is_empty());
         assert!(public("// So\n// many.").contains("(Private)"));
         assert!(public("let told = 1; // It holds.").is_empty());
     }

@@ -1,4 +1,4 @@
-//! Tables that answer later: what is sent is what tables that answer at once send, each flow in its order.
+//! Tables that answer later send the frames that tables which answer at once send, each flow in its order.
 
 use std::collections::VecDeque;
 

@@ -36,7 +36,7 @@ pub(super) struct Cut<const W: usize> {
 }
 
 impl<const W: usize> Cut<W> {
-    /// Whether each rule was evicted to another part on the way.
+    /// Returns whether each rule was evicted to another part on the way.
     pub(super) fn evicts(&self, rule: &Ternary<W>) -> bool {
         if self.field.is_some_and(|field| !field.is_told_by(rule)) {
             return true;
