@@ -1,20 +1,20 @@
-//! Doing what a path says: changing the frame, sending copies.
+//! Live [`Effects`]: ports, FDB, meters and the controller; and live edits of a frame.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use flowlane::packet::FieldRef;
 use flowlane::packet::key::FlowKey;
-use flowlane::packet::{Headers, parse};
-use flowlane::rule::Action;
+use flowlane::packet::{Field, Headers, parse};
 use flowlane::rule::action::PortNo;
 
+use super::apply::{Effects, PacketEdit};
 use super::faults::Faults;
 use super::ports::Ports;
 use crate::packet::Frame;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{move_field, set_field};
 use crate::port::{Port, PortError};
-use crate::ruleset::Step;
 use crate::state::fdb::{Fdb, NormalDecision};
 use crate::state::meter::Meter;
 use crate::tunnel::{Tunnels, Unsent};
@@ -40,8 +40,10 @@ pub struct Drops {
     pub no_tunnel: u64,
     /// For a tunnel's end here, and refused: the tunnels count why.
     pub tunnel_refused: u64,
-    /// Refused by a function, which counts why.
+    /// Refused by a stateful stage, which counts why.
     pub function_refused: u64,
+    /// More calls of tables were open for the packet than may be, or it was for another worker while some were.
+    pub call_depth: u64,
 }
 
 /// Ports, and the state that actions use.
@@ -67,35 +69,6 @@ pub struct Egress {
     scratch: Frame,
 }
 
-/// How a packet's way along its path ended.
-#[derive(Debug)]
-pub enum Outcome<'a> {
-    /// At the path's end.
-    Done,
-    /// Before the step at this place.
-    Stopped {
-        /// The place.
-        at: usize,
-    },
-    /// There, too, since its TTL has expired: it is [to be told](Egress::expire) in its turn.
-    Expired {
-        /// The place.
-        at: usize,
-    },
-    /// It goes on in a table behind the caches.
-    Enter {
-        table: u8,
-        /// What it takes along.
-        carry: &'a [(u8, u32, u32)],
-    },
-    /// It goes on in a table, with a new key.
-    Again {
-        table: u8,
-        /// What it takes along.
-        carry: &'a [(u8, u32, u32)],
-    },
-}
-
 /// A packet on its way out.
 #[derive(Debug)]
 pub struct Packet<'a> {
@@ -110,6 +83,8 @@ pub struct Packet<'a> {
     pub now_ns: u64,
     /// Whether it has been sent somewhere.
     pub sent: bool,
+    /// Headers may not be where `headers` has them, since an action has moved them.
+    pub moved: bool,
 }
 
 /// The frames that a frame comes to when what is left to do with it is done.
@@ -141,58 +116,12 @@ impl Egress {
         }
     }
 
-    /// Takes a packet along a path.
-    ///
-    /// # Errors
-    /// A port that fails for good.
-    #[inline]
-    pub fn run<'a>(&mut self, steps: &'a [Step], packet: &mut Packet<'_>) -> Result<Outcome<'a>, PortError> {
-        for (at, step) in steps.iter().enumerate() {
-            let action = match step {
-                Step::Do(action) => action,
-                Step::Matched { .. } => continue,
-                Step::Parse => match self.parse(packet) {
-                    true => continue,
-                    false => return Ok(Outcome::Stopped { at }),
-                },
-                Step::Enter { table, carry } => return Ok(Outcome::Enter { table: *table, carry }),
-                Step::Recirculate { table, carry } => return Ok(Outcome::Again { table: *table, carry }),
-            };
-            match action {
-                Action::Output(number) => {
-                    packet.sent = true;
-                    self.output(*number, packet.port, packet.frame)?;
-                }
-                &Action::SetField { field, value, mask } => {
-                    set_field(packet.frame, packet.headers, packet.key, field, value, mask);
-                }
-                Action::DecTtl | Action::DecMplsTtl => {
-                    let ttl = match action {
-                        Action::DecTtl => edit::dec_ttl(packet.frame, packet.headers),
-                        _ => edit::dec_mpls_ttl(packet.frame, packet.headers),
-                    };
-                    if ttl == Ttl::Expired {
-                        return Ok(Outcome::Expired { at });
-                    }
-                }
-                Action::Meter(_) | Action::Encapsulate(_) => {
-                    if !self.gate(action, packet) {
-                        return Ok(Outcome::Stopped { at });
-                    }
-                }
-                other => packet.sent |= self.act(other, packet)?,
-            }
-        }
-        self.drops.by_rule += u64::from(!packet.sent);
-        Ok(Outcome::Done)
-    }
-
     /// Sends a packet that came in through the port at place `from` through another.
     ///
     /// # Errors
     /// A port that fails for good.
     #[inline]
-    pub fn output(&mut self, to: PortNo, from: usize, frame: &Frame) -> Result<(), PortError> {
+    pub fn send_to(&mut self, to: PortNo, from: usize, frame: &Frame) -> Result<(), PortError> {
         match self.ports.place(to) {
             Some(place) if place == from => Ok(()),
             Some(place) => self.send(place, frame),
@@ -210,73 +139,6 @@ impl Egress {
     pub fn expire(&mut self, frame: &Frame) -> Result<(), PortError> {
         self.drops.ttl_expired += 1;
         self.send_to_controller(frame, u16::MAX)
-    }
-
-    /// Finds the headers of a packet anew. Says whether it goes on.
-    fn parse(&mut self, packet: &mut Packet<'_>) -> bool {
-        let was = packet.headers.malformed.is_some();
-        *packet.headers = parse(packet.frame.bytes(), 0, &mut FlowKey::zero());
-        self.faults.admit(packet.headers, was)
-    }
-
-    /// An action that may end the path. Says whether it goes on.
-    fn gate(&mut self, action: &Action, packet: &mut Packet<'_>) -> bool {
-        match *action {
-            Action::Meter(number) => {
-                let meter = self.meters.get(&number);
-                let passes = meter.is_none_or(|m| m.allow(packet.frame.len(), packet.now_ns));
-                self.drops.metered += u64::from(!passes);
-                passes
-            }
-            Action::Encapsulate(tunnel) => self.encapsulate(tunnel, packet),
-            _ => true,
-        }
-    }
-
-    /// Says whether the packet has gone into the tunnel.
-    fn encapsulate(&mut self, tunnel: u32, packet: &mut Packet<'_>) -> bool {
-        let tunnels = self.tunnels.as_mut();
-        let sent = tunnels.map_or(Err(Unsent::NoTunnel), |tunnels| {
-            tunnels.encapsulate(tunnel, packet.frame, packet.headers, packet.key)
-        });
-        match sent {
-            Ok(()) => return true,
-            Err(Unsent::TooLong) => self.drops.tunnel_too_long += 1,
-            Err(Unsent::NotIp | Unsent::NoTunnel) => self.drops.no_tunnel += 1,
-        }
-        false
-    }
-
-    /// Any other action. Says whether the packet has gone somewhere.
-    fn act(&mut self, action: &Action, packet: &mut Packet<'_>) -> Result<bool, PortError> {
-        let Packet { frame, headers, key, port, now_ns, .. } = packet;
-        match *action {
-            Action::Move { from, to } => move_field(frame, headers, key, from, to),
-            Action::PushVlan(tpid) => _ = edit::push_vlan(frame, headers, tpid),
-            Action::PopVlan => _ = edit::pop_vlan(frame, headers),
-            Action::PushMpls(eth_type) => _ = edit::push_mpls(frame, headers, eth_type),
-            Action::PopMpls(eth_type) => _ = edit::pop_mpls(frame, headers, eth_type),
-            Action::Count(number) => {
-                let counter = self.counts.entry(number).or_default();
-                *counter = (counter.0 + 1, counter.1 + frame.len() as u64);
-            }
-            Action::InPort => return self.send(*port, frame).map(|()| true),
-            Action::Flood => return self.flood(frame, *port).map(|()| true),
-            Action::Normal => return self.normal(frame, *port, *now_ns).map(|()| true),
-            Action::Controller { max_len } => return self.send_to_controller(frame, max_len).map(|()| true),
-            Action::Sample { probability } => {
-                // Xorshift32 (Marsaglia 2003).
-                self.random ^= self.random << 13;
-                self.random ^= self.random >> 17;
-                self.random ^= self.random << 5;
-                if (self.random >> 16) as u16 <= probability && probability > 0 {
-                    self.send_to_controller(frame, u16::MAX)?;
-                }
-            }
-            // The walk through the tables has followed or replaced the others.
-            _ => {}
-        }
-        Ok(false)
     }
 
     #[inline]
@@ -307,30 +169,14 @@ impl Egress {
         sent
     }
 
-    fn flood(&mut self, frame: &Frame, from: usize) -> Result<(), PortError> {
+    /// Sends a frame through every port but the one at place `from`.
+    fn send_to_others(&mut self, frame: &Frame, from: usize) -> Result<(), PortError> {
         for place in 0..self.ports.len() {
             if place != from && self.ports.slots()[place].port.sends() {
                 self.send(place, frame)?;
             }
         }
         Ok(())
-    }
-
-    /// The `normal` action: learn where the source is, send to where the destination was seen, or
-    /// everywhere.
-    fn normal(&mut self, frame: &Frame, from: usize, now_ns: u64) -> Result<(), PortError> {
-        let number = self.ports.slots()[from].number;
-        match self.macs.switch(frame.bytes(), number, (now_ns / NS) as u32) {
-            NormalDecision::To(port) => match self.ports.place(port) {
-                Some(place) if place != from => self.send(place, frame),
-                _ => Ok(()),
-            },
-            NormalDecision::Flood => self.flood(frame, from),
-            NormalDecision::Drop => {
-                self.drops.reserved_address += 1;
-                Ok(())
-            }
-        }
     }
 
     fn send_to_controller(&mut self, frame: &Frame, max_len: u16) -> Result<(), PortError> {
@@ -406,5 +252,130 @@ impl Egress {
     /// The name of a port, for reports.
     pub fn port_name(&self, number: PortNo) -> Option<&str> {
         self.ports.place(number).map(|place| self.ports.slots()[place].name.as_str())
+    }
+}
+
+impl PacketEdit for Packet<'_> {
+    #[inline]
+    fn set_field(&mut self, field: Field, value: u128, mask: u128) {
+        set_field(self.frame, self.headers, self.key, field, value, mask);
+    }
+
+    fn move_field(&mut self, from: FieldRef, to: FieldRef) {
+        move_field(self.frame, self.headers, self.key, from, to);
+    }
+
+    fn push_vlan(&mut self, tpid: u16) {
+        edit::push_vlan(self.frame, self.headers, tpid);
+    }
+
+    fn pop_vlan(&mut self) {
+        self.moved = true;
+        edit::pop_vlan(self.frame, self.headers);
+    }
+
+    fn push_mpls(&mut self, eth_type: u16) {
+        self.moved = true;
+        edit::push_mpls(self.frame, self.headers, eth_type);
+    }
+
+    fn pop_mpls(&mut self, eth_type: u16) {
+        self.moved = true;
+        edit::pop_mpls(self.frame, self.headers, eth_type);
+    }
+
+    #[inline]
+    fn dec_ttl(&mut self) -> Ttl {
+        edit::dec_ttl(self.frame, self.headers)
+    }
+
+    fn dec_mpls_ttl(&mut self) -> Ttl {
+        edit::dec_mpls_ttl(self.frame, self.headers)
+    }
+}
+
+impl Effects<Packet<'_>> for Egress {
+    type Error = PortError;
+
+    #[inline]
+    fn output(&mut self, packet: &mut Packet<'_>, to: PortNo) -> Result<(), PortError> {
+        packet.sent = true;
+        self.send_to(to, packet.port, packet.frame)
+    }
+
+    fn in_port(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
+        packet.sent = true;
+        self.send(packet.port, packet.frame)
+    }
+
+    fn flood(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
+        packet.sent = true;
+        self.send_to_others(packet.frame, packet.port)
+    }
+
+    fn normal(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
+        packet.sent = true;
+        let number = self.ports.slots()[packet.port].number;
+        match self.macs.switch(packet.frame.bytes(), number, (packet.now_ns / NS) as u32) {
+            NormalDecision::To(port) => match self.ports.place(port) {
+                Some(place) if place != packet.port => self.send(place, packet.frame),
+                _ => Ok(()),
+            },
+            NormalDecision::Flood => self.send_to_others(packet.frame, packet.port),
+            NormalDecision::Drop => {
+                self.drops.reserved_address += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn controller(&mut self, packet: &mut Packet<'_>, max_len: u16) -> Result<(), PortError> {
+        packet.sent = true;
+        self.send_to_controller(packet.frame, max_len)
+    }
+
+    fn sample(&mut self, packet: &mut Packet<'_>, probability: u16) -> Result<(), PortError> {
+        // Xorshift32 (Marsaglia 2003).
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        if (self.random >> 16) as u16 <= probability && probability > 0 {
+            self.send_to_controller(packet.frame, u16::MAX)?;
+        }
+        Ok(())
+    }
+
+    fn meter(&mut self, packet: &mut Packet<'_>, number: u32) -> bool {
+        let meter = self.meters.get(&number);
+        let passes = meter.is_none_or(|m| m.allow(packet.frame.len(), packet.now_ns));
+        self.drops.metered += u64::from(!passes);
+        passes
+    }
+
+    fn count(&mut self, packet: &mut Packet<'_>, number: u32) {
+        let counter = self.counts.entry(number).or_default();
+        *counter = (counter.0 + 1, counter.1 + packet.frame.len() as u64);
+    }
+
+    fn encapsulate(&mut self, packet: &mut Packet<'_>, tunnel: u32) -> bool {
+        let tunnels = self.tunnels.as_mut();
+        let sent = tunnels.map_or(Err(Unsent::NoTunnel), |tunnels| {
+            tunnels.encapsulate(tunnel, packet.frame, packet.headers, packet.key)
+        });
+        match sent {
+            Ok(()) => return true,
+            Err(Unsent::TooLong) => self.drops.tunnel_too_long += 1,
+            Err(Unsent::NotIp | Unsent::NoTunnel) => self.drops.no_tunnel += 1,
+        }
+        false
+    }
+
+    fn reparse(&mut self, packet: &mut Packet<'_>) -> bool {
+        if !std::mem::take(&mut packet.moved) {
+            return true;
+        }
+        let was = packet.headers.malformed.is_some();
+        *packet.headers = parse(packet.frame.bytes(), 0, &mut FlowKey::zero());
+        self.faults.admit(packet.headers, was)
     }
 }

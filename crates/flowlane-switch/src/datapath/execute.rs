@@ -1,398 +1,481 @@
-//! Taking packets along their ways, as if each had come alone.
+//! Takes the lanes of a burst along their steps and through tables, as if each packet had come alone.
 //!
-//! What only the packet knows of (its own bytes, parsing it again, looking it up, its route) is done for all lanes of a burst
-//! together: [`ahead`](Worker::ahead). What others see (sending, meters, learning) is done in the order of the packets.
-//! Functions see a burst's packets in their order, too, each function all that come to it together: packets only go on to
-//! later tables, so that all that will come to the first of the tables where some stand have come. Only a packet that is seen
-//! before it goes on keeps those behind it waiting.
+//! Steps without side effects (edits, parsing, lookups, routes) run batched across lanes: [`run_batched`]. Steps with externally
+//! visible effects (output, meters, learning) run in packet order: [`run_ordered`]. Stateful stages see a burst's packets in their
+//! order, too, each stage all that have reached it together: packets only go on to later tables, so every lane that will reach the
+//! first of the tables where some wait has reached it. Only a packet with a visible effect *before* it goes on keeps the lanes
+//! behind it waiting.
 //!
 //! So the result does not depend on how packets fall into bursts, and no packet overtakes another.
 
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::rule::RuleId;
 
-use super::Worker;
-use super::egress::{Outcome, Packet};
+use super::calls::Calls;
+use super::egress::Packet;
 use super::handoff::Entrance;
 use super::lookup::Lookup;
+use super::path::PathId;
 use super::stages::Stage;
 use super::validate::RunError;
-use crate::datapath::{PathId, Pipeline};
+use super::walk::{Outcome, run};
+use super::worker::Worker;
+use super::xlate::entry;
 use crate::packet::recirculate::{parse_again, take_along};
 use crate::packet::{Burst, Handover};
 use crate::ruleset::{SideEffects, StepSummary, Steps};
 use crate::stage::{StageCall, StageTable};
 
-/// Where a lane stands.
+/// Where a lane is: before these steps.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Way {
-    /// Before a path.
+pub(super) enum Cursor {
+    /// A path.
     Path(PathId),
-    /// Before what a rule says, or a table to packets that match none: the table, and which.
+    /// The steps of a rule, or of a table for packets that match none: the table, and which.
     Rule(u8, Option<RuleId>, StepSummary),
-    /// In a table that is not there.
+    /// A table that is not there.
     Nowhere,
-    /// Before the actions of a verdict: the stage, and the verdict.
+    /// The actions of a verdict: the stage, and the verdict.
     Verdict(u8, u32, StepSummary),
-    /// Before a function.
-    Function(u8),
-    /// At the end, since its TTL has expired.
+    /// What follows a call.
+    Resumed(StepSummary),
+    /// A stateful stage that it has reached.
+    Stage(u8),
+    /// The end, since its TTL has expired.
     Expired,
 }
 
-/// The ways of a burst's lanes.
-pub(super) type Ways = [Way; LANES_MAX];
+/// The cursors of a burst's lanes.
+pub(super) type Cursors = [Cursor; LANES_MAX];
 
-/// Ways that lead nowhere yet.
-pub(super) const NOWHERE: Ways = [Way::Expired; LANES_MAX];
+/// Cursors of lanes that nothing has been found for yet.
+pub(super) const DONE: Cursors = [Cursor::Expired; LANES_MAX];
 
-/// Where a lane has come.
-enum Come {
+/// Where a run of steps has led a lane.
+enum StepResult {
     /// To its end.
     End,
     /// There, because of its TTL.
     Expired,
+    /// Back to its caller.
+    Resumed,
     /// To a table, as it is.
-    Behind(u8),
+    Table(u8),
     /// Back to the caches: it has been parsed again.
     Again,
 }
 
 /// Lanes, by what comes next.
 #[derive(Clone, Copy, Default)]
-struct Standing {
+struct Frontier {
     lanes: LaneMask,
-    /// Before a function.
-    functions: LaneMask,
-    /// Before something that others see, from where they go on.
+    /// Before a stateful stage.
+    stages: LaneMask,
+    /// Before a visible effect, behind which they go on.
     held: LaneMask,
+    /// Lanes that the caches have to be asked for again.
+    again: LaneMask,
 }
 
-impl Lookup {
-    /// What a lane does next. (Ways are read where they lie: copied in one piece, what was written in two would be waited for.)
-    #[inline]
-    fn steps(&self, way: &Way) -> &Steps {
-        match *way {
-            Way::Path(path) => self.paths.steps_without_marks(path),
-            Way::Rule(table, rule, _) => {
-                self.pipeline.ruleset().table(table).expect("a lane has come there").steps(rule)
-            }
-            Way::Nowhere => &self.nothing,
-            Way::Verdict(table, verdict, _) => {
-                self.pipeline.stage(table).expect("a lane has come there").steps(verdict)
-            }
-            Way::Function(_) | Way::Expired => unreachable!("these are no steps"),
+/// The steps of a lane. (Cursors are read where they lie: a copy in one piece would wait for its two halves to be written.)
+#[inline]
+fn steps<'a>(lookup: &'a Lookup, calls: &'a Calls, lane: usize, cursor: &Cursor) -> (&'a Steps, usize) {
+    let steps = match *cursor {
+        Cursor::Path(path) => lookup.paths.steps_without_marks(path),
+        Cursor::Rule(table, rule, _) => {
+            lookup.pipeline.ruleset().table(table).expect("a lane has reached it").steps(rule)
         }
-    }
-
-    /// What a lane's next steps come to; nothing where it stands before a function.
-    #[inline]
-    fn gist(&self, way: &Way) -> Option<StepSummary> {
-        match *way {
-            Way::Path(path) => Some(self.paths.get(path).gist),
-            Way::Rule(.., gist) | Way::Verdict(.., gist) => Some(gist),
-            Way::Nowhere => Some(StepSummary::default()),
-            Way::Expired => Some(StepSummary::Several(SideEffects::Terminal)),
-            Way::Function(_) => None,
+        Cursor::Nowhere => &lookup.nothing,
+        Cursor::Verdict(table, verdict, _) => {
+            lookup.pipeline.stage(table).expect("a lane has reached it").steps(verdict)
         }
-    }
-
-    /// Whether a lane enters a table as it is. One of rules is entered so from tables; from elsewhere caches are asked before.
-    #[inline]
-    fn enters(&self, way: &Way, table: u8) -> bool {
-        self.tables_first || matches!(way, Way::Rule(..)) || self.pipeline.is_post_cache(table)
-    }
-
-    /// Counts a packet that has come to the end of a path.
-    #[inline]
-    fn count(&mut self, way: &Way, bytes: u64) {
-        if let Way::Path(path) = *way {
-            self.paths.count(path, bytes);
+        Cursor::Resumed(_) => {
+            let here = calls.current(lane);
+            return (&here.steps, here.at);
         }
+        Cursor::Stage(_) | Cursor::Expired => unreachable!("these are no steps"),
+    };
+    (steps, 0)
+}
+
+/// A summary of a lane's next steps; none where it waits before a stateful stage.
+#[inline]
+fn summary(lookup: &Lookup, cursor: &Cursor) -> Option<StepSummary> {
+    match *cursor {
+        Cursor::Path(path) => Some(lookup.paths.get(path).gist),
+        Cursor::Rule(.., summary) | Cursor::Verdict(.., summary) | Cursor::Resumed(summary) => Some(summary),
+        Cursor::Nowhere => Some(StepSummary::default()),
+        Cursor::Expired => Some(StepSummary::Several(SideEffects::Terminal)),
+        Cursor::Stage(_) => None,
     }
 }
 
-impl Worker {
-    /// Takes lanes to the end of their ways.
-    #[inline]
-    pub(super) fn advance(
-        &mut self,
-        burst: &mut Burst,
-        mut lanes: LaneMask,
-        ways: &mut Ways,
-    ) -> Result<(), RunError> {
-        self.forward(burst, &mut lanes, ways)?;
-        while !lanes.is_empty() {
-            let standing = self.ahead(burst, lanes, ways)?;
-            lanes = standing.lanes;
-            self.forward(burst, &mut lanes, ways)?;
-            // Those up to the first that is seen and then goes on: it may come to any function.
-            let first_held = LaneMask(standing.held.0 & standing.held.0.wrapping_neg());
-            let free = LaneMask(lanes.0 & first_held.0.wrapping_sub(1));
-            let functions = LaneMask(standing.functions.0 & free.0);
-            if !functions.is_empty() {
-                lanes = self.enter(burst, lanes, functions, ways);
-                continue;
-            }
-            for lane in LaneMask(free.0 | first_held.0).lanes() {
-                if !self.tell(burst, lane, ways)? {
-                    lanes.remove(lane);
-                }
+/// Whether a lane enters a table as it is. A table of rules is entered so from tables; from elsewhere caches are probed before.
+#[inline]
+fn enters(lookup: &Lookup, cursor: &Cursor, table: u8) -> bool {
+    lookup.tables_first
+        || matches!(cursor, Cursor::Rule(..) | Cursor::Resumed(_))
+        || lookup.pipeline.is_post_cache(table)
+}
+
+/// Counts a packet that has come to the end of a path.
+#[inline]
+fn count(lookup: &mut Lookup, cursor: &Cursor, bytes: u64) {
+    if let Cursor::Path(path) = *cursor {
+        lookup.paths.count(path, bytes);
+    }
+}
+
+/// Takes lanes along their cursors, to their ends or to where the caches have to be asked again: removes the former from `lanes`
+/// and returns the latter.
+#[inline]
+pub(super) fn execute(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lanes: &mut LaneMask,
+    cursors: &mut Cursors,
+) -> Result<LaneMask, RunError> {
+    forward(worker, burst, lanes, cursors)?;
+    while !lanes.is_empty() {
+        let frontier = run_batched(worker, burst, *lanes, cursors)?;
+        *lanes = frontier.lanes;
+        if !frontier.again.is_empty() {
+            return Ok(frontier.again);
+        }
+        forward(worker, burst, lanes, cursors)?;
+        // Lanes up to the first with a visible effect behind which it goes on: that one may reach any stage.
+        let first_held = LaneMask(frontier.held.0 & frontier.held.0.wrapping_neg());
+        let free = LaneMask(lanes.0 & first_held.0.wrapping_sub(1));
+        let stages = LaneMask(frontier.stages.0 & free.0);
+        if !stages.is_empty() {
+            enter_stage(worker, burst, lanes, stages, cursors);
+            continue;
+        }
+        for lane in LaneMask(free.0 | first_held.0).lanes() {
+            match run_ordered(worker, burst, lane, cursors)? {
+                StepResult::End => lanes.remove(lane),
+                StepResult::Again => return Ok(LaneMask(1 << lane)),
+                _ => {}
             }
         }
-        Ok(())
     }
+    Ok(LaneMask(0))
+}
 
-    /// Sends the packets in front of all others that are only to be sent, and drops those that are only to be dropped.
-    #[inline]
-    fn forward(&mut self, burst: &Burst, lanes: &mut LaneMask, ways: &Ways) -> Result<(), RunError> {
+/// Sends the packets before all others that are only to be sent, and drops those that are only to be dropped.
+#[inline]
+fn forward(
+    worker: &mut Worker,
+    burst: &Burst,
+    lanes: &mut LaneMask,
+    cursors: &Cursors,
+) -> Result<(), RunError> {
+    for lane in lanes.lanes() {
+        let frame = &burst.frames[lane];
+        match summary(&worker.lookup, &cursors[lane]) {
+            _ if worker.calls.are_open(lane) => break,
+            Some(StepSummary::Output(to)) => worker.egress.send_to(to, burst.port, frame)?,
+            Some(StepSummary::Nothing) => {
+                worker.egress.drops.by_rule += u64::from(burst.sent.0 >> lane & 1 == 0);
+            }
+            _ => break,
+        }
+        count(&mut worker.lookup, &cursors[lane], frame.counted.into());
+        lanes.remove(lane);
+    }
+    Ok(())
+}
+
+/// Takes a lane's next steps, which have visible effects, in its turn.
+#[inline]
+fn run_ordered(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lane: usize,
+    cursors: &mut Cursors,
+) -> Result<StepResult, RunError> {
+    let result = match cursors[lane] {
+        Cursor::Expired => StepResult::Expired,
+        cursor => run_steps(worker, burst, lane, &cursor)?,
+    };
+    match result {
+        StepResult::Expired => {
+            worker.egress.expire(&burst.frames[lane])?;
+            return Ok(StepResult::End);
+        }
+        StepResult::Resumed => cursors[lane] = Cursor::Resumed(worker.calls.summary(lane)),
+        StepResult::Table(table) => enter_table(worker, burst, table, LaneMask(1 << lane), cursors),
+        StepResult::Again | StepResult::End => {}
+    }
+    Ok(result)
+}
+
+/// Takes lanes along steps without visible effects, all together, until none has any; returns where they wait then. Stops early
+/// where caches have to be asked again.
+#[inline]
+fn run_batched(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lanes: LaneMask,
+    cursors: &mut Cursors,
+) -> Result<Frontier, RunError> {
+    let mut frontier = Frontier { lanes, ..Frontier::default() };
+    let mut moved = lanes;
+    while !moved.is_empty() {
+        let mut silent = LaneMask(0);
+        for lane in moved.lanes() {
+            match summary(&worker.lookup, &cursors[lane]).map(StepSummary::seen) {
+                Some(SideEffects::Terminal) if worker.calls.are_open(lane) => frontier.held.0 |= 1 << lane,
+                Some(SideEffects::Terminal) => {}
+                Some(SideEffects::None) => silent.0 |= 1 << lane,
+                Some(SideEffects::ThenContinues) => frontier.held.0 |= 1 << lane,
+                None => frontier.stages.0 |= 1 << lane,
+            }
+        }
+        if silent.is_empty() {
+            break;
+        }
+        let left = step_batched(worker, burst, silent, cursors, &mut frontier.again)?;
+        frontier.lanes.0 &= !(silent.0 & !left.0);
+        moved = LaneMask(left.0 & !frontier.again.0);
+    }
+    Ok(frontier)
+}
+
+/// Takes the next steps of lanes, which have no visible effects; returns the lanes that have not ended, and adds to `again` those
+/// that the caches have to be asked for.
+fn step_batched(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lanes: LaneMask,
+    cursors: &mut Cursors,
+    again: &mut LaneMask,
+) -> Result<LaneMask, RunError> {
+    let (mut left, mut entering) = (lanes, LaneMask(0));
+    let mut tables = [0; LANES_MAX];
+    for lane in lanes.lanes() {
+        let result = match summary(&worker.lookup, &cursors[lane]) {
+            Some(StepSummary::Enter(table)) if enters(&worker.lookup, &cursors[lane], table) => {
+                count(&mut worker.lookup, &cursors[lane], burst.frames[lane].counted.into());
+                StepResult::Table(table)
+            }
+            _ => run_steps(worker, burst, lane, &cursors[lane])?,
+        };
+        match result {
+            StepResult::End => left.remove(lane),
+            StepResult::Expired => cursors[lane] = Cursor::Expired,
+            StepResult::Resumed => cursors[lane] = Cursor::Resumed(worker.calls.summary(lane)),
+            StepResult::Again => again.0 |= 1 << lane,
+            StepResult::Table(table) => {
+                entering.0 |= 1 << lane;
+                tables[lane] = table;
+            }
+        }
+    }
+    enter_all(worker, burst, &tables, entering, cursors);
+    Ok(left)
+}
+
+/// Takes a lane along its steps.
+#[inline]
+fn run_steps(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lane: usize,
+    cursor: &Cursor,
+) -> Result<StepResult, RunError> {
+    let (steps, mut from) = steps(&worker.lookup, &worker.calls, lane, cursor);
+    let mut packet = Packet {
+        frame: &mut burst.frames[lane],
+        headers: &mut burst.headers[lane],
+        key: &mut burst.keys[lane],
+        port: burst.port,
+        now_ns: burst.times_ns[lane],
+        sent: burst.sent.0 >> lane & 1 == 1,
+        moved: worker.calls.has_moved(lane),
+    };
+    let bytes = packet.frame.counted.into();
+    let mut outcome = run(steps.steps(), from, &mut packet, &mut worker.egress)?;
+    let mut pushed = Vec::new();
+    while let Outcome::Push { call, resume } = outcome {
+        pushed.push(call.clone());
+        from = resume;
+        outcome = run(steps.steps(), from, &mut packet, &mut worker.egress)?;
+    }
+    burst.sent.0 |= u64::from(packet.sent) << lane;
+    let (table, carry, parses) = match outcome {
+        Outcome::Stopped { at } | Outcome::Expired { at } => {
+            let expired = matches!(outcome, Outcome::Expired { .. });
+            if let Cursor::Path(path) = *cursor {
+                worker.lookup.credit_until(path, at, bytes);
+            }
+            worker.calls.clear(lane);
+            return Ok(if expired { StepResult::Expired } else { StepResult::End });
+        }
+        Outcome::Done => {
+            count(&mut worker.lookup, cursor, bytes);
+            if worker.calls.are_open(lane) && worker.calls.resume(lane, packet.moved) {
+                return Ok(StepResult::Resumed);
+            }
+            worker.egress.drops.by_rule += u64::from(burst.sent.0 >> lane & 1 == 0);
+            return Ok(StepResult::End);
+        }
+        Outcome::Call { table, again, resume } => {
+            let call = (steps.steps().len() > resume).then(|| steps.clone());
+            pushed.extend(call.map(|steps| crate::ruleset::Return { steps, at: resume }));
+            let nothing: &[(u8, u32, u32)] = &[];
+            (table, nothing, again || !enters(&worker.lookup, cursor, table))
+        }
+        Outcome::Enter { table, carry } => (table, carry, !enters(&worker.lookup, cursor, table)),
+        Outcome::Again { table, carry } => (table, carry, true),
+        Outcome::Push { .. } => unreachable!("taken above"),
+    };
+    if !parses {
+        take_along(carry, packet.key);
+    } else {
+        let in_port = worker.egress.ports.slots()[burst.port].number.0;
+        let was = packet.headers.malformed.is_some();
+        parse_again(packet.frame, in_port, table, carry, packet.headers, packet.key);
+        worker.calls.headers_are_parsed(lane);
+        if !worker.egress.faults.admit(packet.headers, was) {
+            count(&mut worker.lookup, cursor, bytes);
+            worker.calls.clear(lane);
+            return Ok(StepResult::End);
+        }
+    }
+    count(&mut worker.lookup, cursor, bytes);
+    if !pushed.is_empty() && !worker.calls.open(lane, pushed) {
+        worker.egress.drops.call_depth += 1;
+        return Ok(StepResult::End);
+    }
+    // What a caller does next with metadata is not in a cached path: packets inside calls go through the tables.
+    Ok(match parses && !worker.calls.are_open(lane) {
+        true => StepResult::Again,
+        false => StepResult::Table(table),
+    })
+}
+
+/// Lanes that no cache knows enter the tables.
+pub(super) fn enter_tables(worker: &mut Worker, burst: &mut Burst, lanes: LaneMask, cursors: &mut Cursors) {
+    let mut tables = [0; LANES_MAX];
+    lanes.lanes().for_each(|lane| tables[lane] = entry(&burst.keys[lane]));
+    enter_all(worker, burst, &tables, lanes, cursors);
+}
+
+/// Lanes enter a table each: those of one table together.
+#[inline]
+fn enter_all(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    tables: &[u8; LANES_MAX],
+    mut lanes: LaneMask,
+    cursors: &mut Cursors,
+) {
+    while let Some(first) = lanes.lanes().next() {
+        let same = lanes.lanes().filter(|&lane| tables[lane] == tables[first]);
+        let these = same.fold(LaneMask(0), |these, lane| LaneMask(these.0 | 1 << lane));
+        enter_table(worker, burst, tables[first], these, cursors);
+        lanes.0 &= !these.0;
+    }
+}
+
+/// Lanes enter a table: finds their rules or next hops.
+fn enter_table(worker: &mut Worker, burst: &mut Burst, number: u8, lanes: LaneMask, cursors: &mut Cursors) {
+    let pipeline = &mut worker.lookup.pipeline;
+    if pipeline.ordered_stages().has(number) {
+        lanes.lanes().for_each(|lane| cursors[lane] = Cursor::Stage(number));
+    } else if let Some(stage) = pipeline.stage_mut(number) {
+        let verdicts = stage.process(StageCall::of(number, burst), burst, lanes);
         for lane in lanes.lanes() {
-            let frame = &burst.frames[lane];
-            match self.lookup.gist(&ways[lane]) {
-                Some(StepSummary::Output(to)) => self.egress.output(to, burst.port, frame)?,
-                Some(StepSummary::Nothing) => {
-                    self.egress.drops.by_rule += u64::from(burst.sent.0 >> lane & 1 == 0)
-                }
-                _ => break,
-            }
-            self.lookup.count(&ways[lane], frame.counted.into());
+            let steps = stage.count(verdicts[lane], burst.frames[lane].len() as u64);
+            let summary = steps.map_or_else(StepSummary::default, Steps::gist);
+            cursors[lane] = Cursor::Verdict(number, verdicts[lane], summary);
+        }
+    } else if let Some((table, counters)) = pipeline.entered(number) {
+        let timer = worker.stages.start();
+        let mut hits = [None; LANES_MAX];
+        pipeline.find(number, &burst.keys, lanes, &mut hits);
+        for lane in lanes.lanes() {
+            let rule = hits[lane].map(|hit| hit.rule);
+            counters.count(rule, 1, burst.frames[lane].counted.into());
+            cursors[lane] = Cursor::Rule(number, rule, table.gist(rule));
+        }
+        worker.stages.stop(Stage::Tables, lanes.len() as u64, timer);
+    } else {
+        lanes.lanes().for_each(|lane| cursors[lane] = Cursor::Nowhere);
+    }
+}
+
+/// Whether packets that have reached a stage may be for other workers.
+fn may_be_owned_elsewhere(worker: &Worker, burst: &Burst, table: u8) -> bool {
+    // The worker that handed them over has looked; a stage that two workers do one after the other is looked up by both.
+    let stage = worker.lookup.pipeline.stage(table);
+    worker.links.is_some() && (burst.handover == Handover::No || stage.is_some_and(StageTable::has_halves))
+}
+
+/// Hands those lanes over whose state in a stage other workers own. Returns the lanes that have gone.
+fn hand_over(worker: &mut Worker, burst: &mut Burst, table: u8, lanes: LaneMask) -> LaneMask {
+    let (Some(links), Some(stage)) = (&mut worker.links, worker.lookup.pipeline.stage_mut(table)) else {
+        return LaneMask(0);
+    };
+    let owners = stage.owners(burst, lanes);
+    for lane in owners.elsewhere.lanes() {
+        if owners.rejected.0 >> lane & 1 == 1 {
+            worker.egress.drops.function_refused += 1;
+            stage.packets += 1;
+            continue;
+        }
+        // Call stacks stay where they are.
+        if worker.calls.are_open(lane) {
+            worker.calls.clear(lane);
+            worker.egress.drops.call_depth += 1;
+            continue;
+        }
+        let is_half = owners.split.0 >> lane & 1 == 1;
+        let entrance = if is_half { Entrance::OtherHalf(table) } else { Entrance::Function(table) };
+        links.hand(owners.worker[lane].into(), burst, lane, entrance);
+        worker.handed += 1;
+    }
+    owners.elsewhere
+}
+
+/// Of lanes that have reached stages, the first stage processes those that have reached it; removes those from `lanes` that it
+/// refuses or that have been handed over.
+fn enter_stage(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lanes: &mut LaneMask,
+    reached: LaneMask,
+    cursors: &mut Cursors,
+) {
+    let timer = worker.stages.start();
+    let table_of = |lane: usize| match cursors[lane] {
+        Cursor::Stage(table) => table,
+        _ => unreachable!("it has reached a stage"),
+    };
+    let table = reached.lanes().map(table_of).min().expect("some have reached one");
+    let these = reached.lanes().filter(|&lane| table_of(lane) == table);
+    let mut these = these.fold(LaneMask(0), |these, lane| LaneMask(these.0 | 1 << lane));
+    if may_be_owned_elsewhere(worker, burst, table) {
+        let handed = hand_over(worker, burst, table, these);
+        (lanes.0, these.0) = (lanes.0 & !handed.0, these.0 & !handed.0);
+    }
+    let are_stages = worker.lookup.pipeline.ordered_stages();
+    let stage = worker.lookup.pipeline.stage_mut(table).expect("a path leads to tables that are there");
+    let verdicts = stage.process(StageCall::of(table, burst), burst, these);
+    burst.handover = Handover::No;
+    stage.cycles += worker.stages.start().since(timer);
+    for lane in these.lanes() {
+        let bytes = burst.frames[lane].len() as u64;
+        let Some(steps) = stage.count(verdicts[lane], bytes) else {
+            worker.egress.drops.function_refused += 1;
+            worker.calls.clear(lane);
             lanes.remove(lane);
-        }
-        Ok(())
-    }
-
-    /// Takes a lane's next steps, which others see. Says whether it goes on.
-    #[inline]
-    fn tell(&mut self, burst: &mut Burst, lane: usize, ways: &mut Ways) -> Result<bool, RunError> {
-        let come = match ways[lane] {
-            Way::Expired => Come::Expired,
-            way => self.walk(burst, lane, &way)?,
+            continue;
         };
-        let only = LaneMask(1 << lane);
-        match come {
-            Come::End => return Ok(false),
-            Come::Expired => {
-                self.egress.expire(&burst.frames[lane])?;
-                return Ok(false);
-            }
-            Come::Again => return Ok(!self.find_ways(burst, only, ways)?.is_empty()),
-            Come::Behind(table) => self.come_to(burst, table, only, ways),
-        }
-        Ok(true)
-    }
-
-    /// Takes lanes on whose next steps nobody sees, all together, until there are none; says where the others stand.
-    #[inline]
-    fn ahead(&mut self, burst: &mut Burst, lanes: LaneMask, ways: &mut Ways) -> Result<Standing, RunError> {
-        let mut standing = Standing { lanes, ..Standing::default() };
-        let mut moved = lanes;
-        while !moved.is_empty() {
-            let mut unseen = LaneMask(0);
-            for lane in moved.lanes() {
-                match self.lookup.gist(&ways[lane]).map(StepSummary::seen) {
-                    Some(SideEffects::Terminal) => {}
-                    Some(SideEffects::None) => unseen.0 |= 1 << lane,
-                    Some(SideEffects::ThenContinues) => standing.held.0 |= 1 << lane,
-                    None => standing.functions.0 |= 1 << lane,
-                }
-            }
-            if unseen.is_empty() {
-                break;
-            }
-            let gone = unseen.0 & !self.ahead_once(burst, unseen, ways)?.0;
-            standing.lanes.0 &= !gone;
-            moved = LaneMask(unseen.0 & !gone);
-        }
-        Ok(standing)
-    }
-
-    /// Takes the next steps of lanes, which nobody sees; gives those that go on.
-    fn ahead_once(
-        &mut self,
-        burst: &mut Burst,
-        lanes: LaneMask,
-        ways: &mut Ways,
-    ) -> Result<LaneMask, RunError> {
-        let (mut left, mut again, mut behind) = (lanes, LaneMask(0), LaneMask(0));
-        let mut tables = [0; LANES_MAX];
-        for lane in lanes.lanes() {
-            let come = match self.lookup.gist(&ways[lane]) {
-                Some(StepSummary::Enter(table)) if self.lookup.enters(&ways[lane], table) => {
-                    self.lookup.count(&ways[lane], burst.frames[lane].counted.into());
-                    Come::Behind(table)
-                }
-                _ => self.walk(burst, lane, &ways[lane])?,
-            };
-            match come {
-                Come::End => left.remove(lane),
-                Come::Expired => ways[lane] = Way::Expired,
-                Come::Again => again.0 |= 1 << lane,
-                Come::Behind(table) => {
-                    behind.0 |= 1 << lane;
-                    tables[lane] = table;
-                }
-            }
-        }
-        left.0 &= !again.0 | self.find_ways(burst, again, ways)?.0;
-        self.come_to_all(burst, &tables, behind, ways);
-        Ok(left)
-    }
-
-    /// Takes a lane along its way as far as it is known.
-    #[inline]
-    fn walk(&mut self, burst: &mut Burst, lane: usize, way: &Way) -> Result<Come, RunError> {
-        let steps = self.lookup.steps(way);
-        let mut packet = Packet {
-            frame: &mut burst.frames[lane],
-            headers: &mut burst.headers[lane],
-            key: &mut burst.keys[lane],
-            port: burst.port,
-            now_ns: burst.times_ns[lane],
-            sent: burst.sent.0 >> lane & 1 == 1,
+        cursors[lane] = match steps.gist() {
+            StepSummary::Enter(next) if are_stages.has(next) => Cursor::Stage(next),
+            summary => Cursor::Verdict(table, verdicts[lane], summary),
         };
-        let bytes = packet.frame.counted.into();
-        let outcome = self.egress.run(steps.steps(), &mut packet)?;
-        burst.sent.0 |= u64::from(packet.sent) << lane;
-        let come = match outcome {
-            Outcome::Stopped { at } | Outcome::Expired { at } => {
-                let expired = matches!(outcome, Outcome::Expired { .. });
-                if let Way::Path(path) = *way {
-                    self.lookup.credit_until(path, at, bytes);
-                }
-                return Ok(if expired { Come::Expired } else { Come::End });
-            }
-            Outcome::Done => Come::End,
-            Outcome::Enter { table, carry } if self.lookup.enters(way, table) => {
-                take_along(carry, packet.key);
-                Come::Behind(table)
-            }
-            Outcome::Enter { table, carry } | Outcome::Again { table, carry } => {
-                let in_port = self.egress.ports.slots()[burst.port].number.0;
-                let was = packet.headers.malformed.is_some();
-                parse_again(packet.frame, in_port, table, carry, packet.headers, packet.key);
-                match self.egress.faults.admit(packet.headers, was) {
-                    true => Come::Again,
-                    false => Come::End,
-                }
-            }
-        };
-        self.lookup.count(way, bytes);
-        Ok(come)
-    }
-
-    /// Lanes that no cache knows go through the tables.
-    pub(super) fn enter_tables(&mut self, burst: &mut Burst, lanes: LaneMask, ways: &mut Ways) {
-        let mut tables = [0; LANES_MAX];
-        lanes.lanes().for_each(|lane| tables[lane] = Pipeline::entry(&burst.keys[lane]));
-        self.come_to_all(burst, &tables, lanes, ways);
-    }
-
-    /// Lanes have come to a table each: those of one table together.
-    #[inline]
-    fn come_to_all(
-        &mut self,
-        burst: &mut Burst,
-        tables: &[u8; LANES_MAX],
-        mut lanes: LaneMask,
-        ways: &mut Ways,
-    ) {
-        while let Some(first) = lanes.lanes().next() {
-            let same = lanes.lanes().filter(|&lane| tables[lane] == tables[first]);
-            let these = same.fold(LaneMask(0), |these, lane| LaneMask(these.0 | 1 << lane));
-            self.come_to(burst, tables[first], these, ways);
-            lanes.0 &= !these.0;
-        }
-    }
-
-    /// Lanes have come to a table: finds their rules or next hops.
-    fn come_to(&mut self, burst: &mut Burst, number: u8, lanes: LaneMask, ways: &mut Ways) {
-        let pipeline = &mut self.lookup.pipeline;
-        if pipeline.ordered_stages().has(number) {
-            lanes.lanes().for_each(|lane| ways[lane] = Way::Function(number));
-        } else if let Some(stage) = pipeline.stage_mut(number) {
-            let verdicts = stage.process(StageCall::of(number, burst), burst, lanes);
-            for lane in lanes.lanes() {
-                let verdict = verdicts[lane];
-                let steps = stage.count(verdict, burst.frames[lane].len() as u64);
-                let gist = steps.map_or_else(StepSummary::default, Steps::gist);
-                ways[lane] = Way::Verdict(number, verdict, gist);
-            }
-        } else if let Some((table, counters)) = pipeline.entered(number) {
-            let timer = self.stages.start();
-            let mut hits = [None; LANES_MAX];
-            pipeline.find(number, &burst.keys, lanes, &mut hits);
-            for lane in lanes.lanes() {
-                let rule = hits[lane].map(|hit| hit.rule);
-                counters.count(rule, 1, burst.frames[lane].counted.into());
-                ways[lane] = Way::Rule(number, rule, table.gist(rule));
-            }
-            self.stages.stop(Stage::Tables, lanes.len() as u64, timer);
-        } else {
-            lanes.lanes().for_each(|lane| ways[lane] = Way::Nowhere);
-        }
-    }
-
-    /// Whether packets that have come to a function may be for other workers.
-    fn is_to_ask_for_owners(&self, burst: &Burst, table: u8) -> bool {
-        // Who has given them has asked; what two workers do one after the other the first of them asks for, too.
-        let function = self.lookup.pipeline.stage(table);
-        self.links.is_some()
-            && (burst.handover == Handover::No || function.is_some_and(StageTable::has_halves))
-    }
-
-    /// Of lanes that have come to a function, hands those over that other workers' shares of it are for. Gives the lanes that
-    /// have gone.
-    fn hand_over(&mut self, burst: &mut Burst, table: u8, lanes: LaneMask) -> LaneMask {
-        let (Some(links), Some(function)) = (&mut self.links, self.lookup.pipeline.stage_mut(table)) else {
-            return LaneMask(0);
-        };
-        let owners = function.owners(burst, lanes);
-        for lane in owners.elsewhere.lanes() {
-            if owners.rejected.0 >> lane & 1 == 1 {
-                self.egress.drops.function_refused += 1;
-                function.packets += 1;
-                continue;
-            }
-            let is_half = owners.split.0 >> lane & 1 == 1;
-            let entrance = if is_half { Entrance::OtherHalf(table) } else { Entrance::Function(table) };
-            links.hand(owners.worker[lane].into(), burst, lane, entrance);
-            self.handed += 1;
-        }
-        owners.elsewhere
-    }
-
-    /// Of lanes that have come to functions, lets the first function work on those that have come to it; gives `lanes`
-    /// without those that it refuses.
-    fn enter(&mut self, burst: &mut Burst, mut lanes: LaneMask, come: LaneMask, ways: &mut Ways) -> LaneMask {
-        let timer = self.stages.start();
-        let table_of = |lane: usize| match ways[lane] {
-            Way::Function(table) => table,
-            _ => unreachable!("it has come to a function"),
-        };
-        let table = come.lanes().map(table_of).min().expect("some have come");
-        let these = come.lanes().filter(|&lane| table_of(lane) == table);
-        let mut these = these.fold(LaneMask(0), |these, lane| LaneMask(these.0 | 1 << lane));
-        if self.is_to_ask_for_owners(burst, table) {
-            let handed = self.hand_over(burst, table, these);
-            (lanes.0, these.0) = (lanes.0 & !handed.0, these.0 & !handed.0);
-        }
-        let functions = self.lookup.pipeline.ordered_stages();
-        let function = self.lookup.pipeline.stage_mut(table).expect("a path leads to tables that are there");
-        let verdicts = function.process(StageCall::of(table, burst), burst, these);
-        burst.handover = Handover::No;
-        function.cycles += self.stages.start().since(timer);
-        for lane in these.lanes() {
-            let bytes = burst.frames[lane].len() as u64;
-            let Some(steps) = function.count(verdicts[lane], bytes) else {
-                self.egress.drops.function_refused += 1;
-                lanes.remove(lane);
-                continue;
-            };
-            ways[lane] = match steps.gist() {
-                StepSummary::Enter(next) if functions.has(next) => Way::Function(next),
-                gist => Way::Verdict(table, verdicts[lane], gist),
-            };
-        }
-        lanes
     }
 }

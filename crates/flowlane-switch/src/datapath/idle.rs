@@ -44,68 +44,66 @@ pub(super) struct Idle {
     wakes: u32,
 }
 
-impl Worker {
-    /// Something has come, or nothing: lets the core rest, for no longer than `most`, where it is idle.
-    #[inline]
-    pub(super) fn rest(&mut self, idle: &mut Idle, came: bool, most: Option<Duration>) {
-        // What waits for answers is not to wait for this thread to wake.
-        if came || !self.waiting.is_empty() || self.links.as_ref().is_some_and(Links::is_backed_up) {
-            *idle = Idle::default();
-        } else {
-            self.rest_idle(idle, most);
-        }
+/// After a round that `came` with packets or not: lets the core rest while it is idle, for no longer than `most`.
+#[inline]
+pub(super) fn wait_for_work(worker: &mut Worker, idle: &mut Idle, came: bool, most: Option<Duration>) {
+    // What waits for answers is not to wait for this thread to wake.
+    if came || !worker.waiting.is_empty() || worker.links.as_ref().is_some_and(Links::is_backed_up) {
+        *idle = Idle::default();
+    } else {
+        wait_idle(worker, idle, most);
     }
+}
 
-    #[cold]
-    fn rest_idle(&mut self, idle: &mut Idle, most: Option<Duration>) {
-        idle.rounds = idle.rounds.saturating_add(1);
-        let since = *idle.since.get_or_insert_with(Instant::now);
-        if since.elapsed() < BUSY {
-            return std::thread::yield_now();
-        }
-        let timeout = most.map_or(WAIT_MAX, |most| most.min(WAIT_MAX));
-        match self.wait_for_ports(timeout) {
-            Some(Woken::Port) if idle.wakes < WAKES_FOR_NOTHING => idle.wakes += 1,
-            Some(Woken::Port) => std::thread::sleep(A_LITTLE),
-            Some(Woken::Asked) => {}
-            // What is idle is seen to by rounds, and there are none.
-            Some(Woken::Time) => self.maintain(),
-            None => match idle.rounds {
-                0..LOOKS_AT_ONCE => std::hint::spin_loop(),
-                LOOKS_AT_ONCE..LOOKS_BEHIND_OTHERS => std::thread::yield_now(),
-                _ => std::thread::sleep(A_WHILE),
-            },
-        }
+#[cold]
+fn wait_idle(worker: &mut Worker, idle: &mut Idle, most: Option<Duration>) {
+    idle.rounds = idle.rounds.saturating_add(1);
+    let since = *idle.since.get_or_insert_with(Instant::now);
+    if since.elapsed() < BUSY {
+        return std::thread::yield_now();
     }
+    let timeout = most.map_or(WAIT_MAX, |most| most.min(WAIT_MAX));
+    match wait_for_ports(worker, timeout) {
+        Some(Woken::Port) if idle.wakes < WAKES_FOR_NOTHING => idle.wakes += 1,
+        Some(Woken::Port) => std::thread::sleep(A_LITTLE),
+        Some(Woken::Asked) => {}
+        // What is idle is seen to by rounds, and there are none.
+        Some(Woken::Time) => worker.maintain(),
+        None => match idle.rounds {
+            0..LOOKS_AT_ONCE => std::hint::spin_loop(),
+            LOOKS_AT_ONCE..LOOKS_BEHIND_OTHERS => std::thread::yield_now(),
+            _ => std::thread::sleep(A_WHILE),
+        },
+    }
+}
 
-    /// Waits until a port may have something, or somebody wants something; none where there is nothing to wait for.
-    #[cfg(target_os = "linux")]
-    fn wait_for_ports(&self, timeout: Duration) -> Option<Woken> {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let waker = self.mail.waker();
-        let bell = waker.bell().descriptor()?;
-        let mut waited_for = vec![PollFd::from_borrowed_fd(bell, PollFlags::IN)];
-        for slot in self.egress.ports.slots().iter().filter(|slot| !slot.finished) {
-            waited_for.push(PollFd::from_borrowed_fd(slot.port.descriptor()?, PollFlags::IN));
+/// Waits until a port may have something, or somebody wants something; none where there is nothing to wait for.
+#[cfg(target_os = "linux")]
+fn wait_for_ports(worker: &Worker, timeout: Duration) -> Option<Woken> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let waker = worker.mail.waker();
+    let bell = waker.bell().descriptor()?;
+    let mut waited_for = vec![PollFd::from_borrowed_fd(bell, PollFlags::IN)];
+    for slot in worker.egress.ports.slots().iter().filter(|slot| !slot.finished) {
+        waited_for.push(PollFd::from_borrowed_fd(slot.port.descriptor()?, PollFlags::IN));
+    }
+    let is_asked = || {
+        let has_incoming = worker.links.as_ref().is_some_and(Links::has_incoming);
+        has_incoming || !worker.mail.is_empty() || worker.lookup.pipeline.is_asked()
+    };
+    let woken = waker.sleep(is_asked, || {
+        let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };
+        match poll(&mut waited_for, Some(&timeout)) {
+            Ok(0) => Woken::Time,
+            Ok(_) if waited_for[0].revents().is_empty() => Woken::Port,
+            // A signal ends it, too.
+            _ => Woken::Asked,
         }
-        let is_asked = || {
-            let has_incoming = self.links.as_ref().is_some_and(Links::has_incoming);
-            has_incoming || !self.mail.is_empty() || self.lookup.pipeline.is_asked()
-        };
-        let woken = waker.sleep(is_asked, || {
-            let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };
-            match poll(&mut waited_for, Some(&timeout)) {
-                Ok(0) => Woken::Time,
-                Ok(_) if waited_for[0].revents().is_empty() => Woken::Port,
-                // A signal ends it, too.
-                _ => Woken::Asked,
-            }
-        });
-        Some(woken.unwrap_or(Woken::Asked))
-    }
+    });
+    Some(woken.unwrap_or(Woken::Asked))
+}
 
-    #[cfg(not(target_os = "linux"))]
-    fn wait_for_ports(&self, _: Duration) -> Option<Woken> {
-        None
-    }
+#[cfg(not(target_os = "linux"))]
+fn wait_for_ports(_: &Worker, _: Duration) -> Option<Woken> {
+    None
 }

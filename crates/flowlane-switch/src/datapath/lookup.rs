@@ -12,9 +12,11 @@ use flowlane::packet::key::{FlowKey, FlowMask};
 use super::admission::Admission;
 use super::cache_policy::Arm;
 use super::hybrid::{Hybrid, HybridCounters, Mode};
+use super::path::{PathId, Paths};
+use super::pipeline::Pipeline;
 use super::stages::{Stage, Stages};
 use super::validate::{Difference, Validator};
-use crate::datapath::{PathId, Paths, Pipeline, Walk};
+use super::xlate::{Walk, advance, entry, translate};
 use crate::packet::{Burst, Frame};
 use crate::ruleset::{Step, Steps};
 
@@ -439,7 +441,7 @@ impl Lookup {
             return path;
         }
         self.slow += 1;
-        let translation = self.pipeline.translate(key);
+        let translation = translate(&self.pipeline, key);
         let path = self.paths.intern(translation.steps);
         self.insert(key, &translation.mask, path, bytes, now_ns);
         path
@@ -451,12 +453,12 @@ impl Lookup {
             return Known::Path(path);
         }
         self.slow += 1;
-        let table = Pipeline::entry(key);
+        let table = entry(key);
         if self.pipeline.deferred(table).is_some() {
             return Known::Waits { table, walk: None };
         }
         let mut walk = Box::new(Walk::new(key));
-        if let Some(table) = self.pipeline.advance(&mut walk, None) {
+        if let Some(table) = advance(&self.pipeline, &mut walk, None) {
             return Known::Waits { table, walk: Some(walk) };
         }
         let end = walk.end();

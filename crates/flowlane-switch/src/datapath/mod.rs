@@ -13,7 +13,10 @@
 //! cycles are counted per burst ([`Stages`]).
 
 mod admission;
+mod apply;
 mod cache_policy;
+mod calls;
+mod classify;
 mod egress;
 mod execute;
 mod faults;
@@ -33,6 +36,7 @@ mod rx;
 mod stages;
 mod trace;
 mod validate;
+mod walk;
 mod worker;
 mod workers;
 mod xlate;
@@ -60,4 +64,4 @@ pub use trace::{Trace, TraceSent, TraceStep, Traced, Tracing};
 pub use validate::{Difference, RunError};
 pub use worker::{Clock, Until, Worker};
 pub use workers::Switch;
-pub use xlate::{Translation, Walk};
+pub use xlate::{Translation, translate};

@@ -351,6 +351,13 @@ impl Pipeline {
         self.devices.iter().map(|(number, device)| (number, &**device))
     }
 
+    /// Gives a rule other steps than its actions compile to.
+    #[cfg(test)]
+    pub(super) fn replace_steps(&mut self, table: u8, id: RuleId, steps: crate::ruleset::Steps) {
+        let (ruleset, _) = self.own().expect("nothing else changes the rules");
+        ruleset.table_mut(table).expect("it is there").replace_steps(id, steps);
+    }
+
     /// Adds a rule to the table that it names. A rule of the same priority and match is replaced, its
     /// counters kept, as OpenFlow's `add` does.
     ///

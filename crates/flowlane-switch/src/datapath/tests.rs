@@ -2,6 +2,7 @@
 //! every table.
 
 mod bursts;
+mod calls;
 mod deferred;
 mod functions;
 mod idle;
@@ -257,6 +258,8 @@ struct Interpreter<'a> {
     /// Words that are in no header.
     outside: BTreeMap<usize, u32>,
     sent: Vec<(u32, Vec<u8>)>,
+    /// Calls of tables, by table and rule: before which action, and which table.
+    calls: &'a BTreeMap<(u8, u32), (usize, u8)>,
 }
 
 impl Interpreter<'_> {
@@ -275,17 +278,23 @@ impl Interpreter<'_> {
     }
 
     fn run(mut self) -> Vec<(u32, Vec<u8>)> {
-        let mut at = Some(0);
+        self.tables(0);
+        self.sent
+    }
+
+    /// Takes the packet from a table on, until no table leads on. Returns whether it has not been dropped.
+    fn tables(&mut self, from: u8) -> bool {
+        let mut at = Some(from);
         while let Some(number) = at.take() {
             let key = self.key();
             if self.headers.malformed.is_some() {
-                break;
+                return false;
             }
             if self.pipeline.route_tables().any(|(n, _)| n == number) {
                 for action in routes::actions(&key, number) {
                     match action {
                         Action::Goto(next) => at = Some(next),
-                        action if !self.act(&action) => return self.sent,
+                        action if !self.act(&action) => return false,
                         _ => {}
                     }
                 }
@@ -301,15 +310,26 @@ impl Interpreter<'_> {
                 continue;
             };
             let (_, entry) = table.rules().find(|(id, _)| *id == hit.rule).unwrap();
-            for action in &entry.rule.actions {
+            let call = self.calls.get(&(number, hit.rule.0)).copied();
+            for (place, action) in entry.rule.actions.iter().enumerate() {
+                if let Some((_, target)) = call.filter(|(before, _)| *before == place)
+                    && !self.tables(target)
+                {
+                    return false;
+                }
                 if let Action::Goto(next) = *action {
                     at = Some(next);
                 } else if !self.act(action) {
-                    return self.sent;
+                    return false;
                 }
             }
+            if let Some((_, target)) = call.filter(|(before, _)| *before >= entry.rule.actions.len())
+                && !self.tables(target)
+            {
+                return false;
+            }
         }
-        self.sent
+        true
     }
 
     /// Says whether the packet goes on.
@@ -376,11 +396,19 @@ impl Interpreter<'_> {
 }
 
 fn interpret(pipeline: &Pipeline, in_port: u32, bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
+    interpret_with(pipeline, &BTreeMap::new(), in_port, bytes)
+}
+
+fn interpret_with(
+    pipeline: &Pipeline,
+    calls: &BTreeMap<(u8, u32), (usize, u8)>,
+    in_port: u32,
+    bytes: &[u8],
+) -> Vec<(u32, Vec<u8>)> {
     let mut frame = Frame::default();
     frame.fill(bytes);
-    let headers = Headers::default();
-    Interpreter { pipeline, in_port, frame, headers, stale: false, outside: BTreeMap::new(), sent: vec![] }
-        .run()
+    let (headers, outside, sent) = (Headers::default(), BTreeMap::new(), Vec::new());
+    Interpreter { pipeline, in_port, frame, headers, stale: false, outside, sent, calls }.run()
 }
 
 /// What a trace says would be sent; none where that depends on a port which nobody knows before.

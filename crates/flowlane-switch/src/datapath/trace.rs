@@ -1,8 +1,9 @@
-//! What would become of a packet, and why: every table, rule, function, change and port that it meets.
+//! Tracing: a dry run of a packet, with every table, rule, stage, change and port that it meets.
 //!
-//! Nothing is changed by it, nothing counted or learned. Packets are taken along the same steps as those that come from ports
-//! and that no cache knows.
+//! The packet is [followed](super::walk::follow) like any other, on a copy of its frame; side effects are recorded as text in place
+//! of being performed ([`Recorder`]). Nothing is sent, counted or learned. Packets are traced as packets that no cache knows.
 
+use flowlane::packet::FieldRef;
 use flowlane::packet::fields::Field;
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::{Headers, Parser, parse};
@@ -11,13 +12,18 @@ use flowlane::rule::flow_syntax::{print_actions, print_value};
 use flowlane::rule::{Action, Match};
 use serde::{Deserialize, Serialize};
 
-use super::Worker;
+use std::convert::Infallible;
+
+use super::apply::{Effects, PacketEdit};
+use super::egress::Packet;
 use super::faults::MalformedPolicy;
-use crate::datapath::Pipeline;
+use super::walk::{Entered, Follow, Outcome, Position, follow, follow_steps, run};
+use super::worker::Worker;
+use super::xlate::entry;
 use crate::packet::edit::{self, Ttl};
-use crate::packet::recirculate::{move_field, parse_again, set_field, take_along};
+use crate::packet::recirculate::{parse_again, take_along};
 use crate::packet::{Frame, decapsulate};
-use crate::ruleset::{Miss, Step};
+use crate::ruleset::{Miss, Return, Step};
 use crate::stage::{Half, Owner, Rewritten, StageCall, StagePacket, StageTable};
 use crate::state::fdb::NormalDecision;
 
@@ -68,6 +74,10 @@ pub struct Traced {
     tables: usize,
     /// It is half through the function where it goes on.
     half: bool,
+    /// Headers may not be where `headers` has them.
+    moved: bool,
+    /// The table that comes next, and the open calls.
+    position: Position,
     trace: Trace,
 }
 
@@ -78,6 +88,12 @@ impl Traced {
 
     fn call(&self, table: u8, half: Half) -> StageCall {
         StageCall { table, port: self.place, half }
+    }
+}
+
+impl Trace {
+    fn note(&mut self, place: impl Into<String>, what: impl Into<String>, why: impl Into<String>) {
+        self.steps.push(TraceStep { place: place.into(), what: what.into(), why: why.into() });
     }
 }
 
@@ -97,64 +113,93 @@ pub enum Tracing {
     },
 }
 
-impl Worker {
-    /// What would become of a frame that came in through a port, and was received by this worker.
-    ///
-    /// # Errors
-    /// The ports that there are, where this is none.
-    pub fn trace(&self, port: PortNo, bytes: &[u8]) -> Result<Tracing, String> {
-        let Some(place) = self.egress.ports.place(port) else {
-            let there =
-                self.egress.ports.slots().iter().map(|slot| format!("{} {}", slot.number.0, slot.name));
-            return Err(format!(
-                "there is no port {}; there are {}",
-                port.0,
-                there.collect::<Vec<_>>().join(", ")
-            ));
-        };
-        let mut frame = Frame::default();
-        frame.fill(bytes);
-        let mut key = FlowKey::zero();
-        let headers = parse(frame.bytes(), port.0, &mut key);
-        let now_ns = self.now_ns();
-        let trace = Trace::default();
-        let packet =
-            Box::new(Traced { frame, headers, key, place, port, now_ns, tables: 0, half: false, trace });
-        let mut tracer = Tracer { worker: self, packet };
-        let entry = tracer.come_in();
-        Ok(tracer.run(entry))
-    }
-
-    /// Goes on with a trace: what would become of a packet that another worker had handed over to this one before this function.
-    pub fn trace_on(&self, packet: Box<Traced>, function: u8) -> Tracing {
-        let mut tracer = Tracer { worker: self, packet };
-        let next = match tracer.packet.half {
-            true => tracer.function(function),
-            false => tracer.function_of_any(function),
-        };
-        tracer.run(next)
-    }
+/// Traces a frame that comes in through a port and is received by this worker.
+///
+/// # Errors
+/// The ports that there are, where this is none.
+pub(super) fn begin(worker: &Worker, port: PortNo, bytes: &[u8]) -> Result<Tracing, String> {
+    let Some(place) = worker.egress.ports.place(port) else {
+        let there = worker.egress.ports.slots().iter().map(|slot| format!("{} {}", slot.number.0, slot.name));
+        return Err(format!(
+            "there is no port {}; there are {}",
+            port.0,
+            there.collect::<Vec<_>>().join(", ")
+        ));
+    };
+    let mut frame = Frame::default();
+    frame.fill(bytes);
+    let mut key = FlowKey::zero();
+    let headers = parse(frame.bytes(), port.0, &mut key);
+    let now_ns = worker.now_ns();
+    let mut packet = Box::new(Traced {
+        frame,
+        headers,
+        key,
+        place,
+        port,
+        now_ns,
+        tables: 0,
+        half: false,
+        moved: false,
+        position: Position::default(),
+        trace: Trace::default(),
+    });
+    let mut tracer = Tracer { worker, packet: &mut packet, elsewhere: None };
+    let entry = tracer.come_in();
+    packet.position.table = entry;
+    Ok(run_on(worker, packet))
 }
 
+/// Goes on with a trace in the stage at which another worker would hand the packet over to this one.
+pub(super) fn resume(worker: &Worker, mut packet: Box<Traced>, stage: u8) -> Tracing {
+    let mut calls = std::mem::take(&mut packet.position.calls);
+    let mut tracer = Tracer { worker, packet: &mut packet, elsewhere: None };
+    let entered = match tracer.packet.half {
+        true => tracer.stage(stage),
+        false => tracer.stage_of_any(stage),
+    };
+    let elsewhere = tracer.elsewhere;
+    match entered {
+        Entered::Steps(steps) => {
+            let next = follow_steps(&mut tracer, Return { steps, at: 0 }, &mut calls);
+            packet.position = Position { table: next, calls };
+        }
+        Entered::Pause => {
+            packet.position = Position { table: None, calls };
+            let (worker, stage) = elsewhere.expect("it pauses for another worker");
+            return Tracing::On { worker, packet, function: stage };
+        }
+        Entered::Nothing | Entered::End => {}
+    }
+    run_on(worker, packet)
+}
+
+/// Takes a packet from table to table until its way has ended, or goes on with another worker.
+fn run_on(worker: &Worker, mut packet: Box<Traced>) -> Tracing {
+    let mut position = std::mem::take(&mut packet.position);
+    let mut tracer = Tracer { worker, packet: &mut packet, elsewhere: None };
+    follow(&mut tracer, &mut position);
+    if let Some((worker, function)) = tracer.elsewhere {
+        packet.position = Position { table: None, calls: position.calls };
+        return Tracing::On { worker, packet, function };
+    }
+    if packet.trace.sent.is_empty() {
+        packet.trace.note("end", "nothing is sent", "");
+    }
+    Tracing::Ended(packet.trace)
+}
+
+/// Follows a packet's copy, and notes what happens to it.
 struct Tracer<'a> {
     worker: &'a Worker,
-    packet: Box<Traced>,
+    packet: &'a mut Traced,
+    /// The worker that goes on with the packet, and the stage.
+    elsewhere: Option<(usize, u8)>,
 }
 
-/// Where a packet goes on.
-#[derive(Clone, Copy)]
-enum Next {
-    /// Nowhere: its way has ended.
-    End,
-    /// In this table.
-    Table(u8),
-    /// With another worker.
-    Worker { to: usize, function: u8 },
-}
-
-/// A function, as traces name it.
-fn named(function: &StageTable, number: u8) -> String {
-    format!("{} {number} {}", function.stage.kind(), function.name).trim_end().to_owned()
+/// A stateful stage, as traces name it.
+fn named(stage: &StageTable, number: u8) -> String {
+    format!("{} {number} {}", stage.stage.kind(), stage.name).trim_end().to_owned()
 }
 
 /// Fields by which two keys of a packet differ: what they were and are.
@@ -177,11 +222,11 @@ fn difference(before: &FlowKey, after: &FlowKey) -> String {
 
 impl Tracer<'_> {
     fn tell(&mut self, place: impl Into<String>, what: impl Into<String>, why: impl Into<String>) {
-        self.packet.trace.steps.push(TraceStep { place: place.into(), what: what.into(), why: why.into() });
+        self.packet.trace.note(place, what, why);
     }
 
     /// Takes it from the port to the first table.
-    fn come_in(&mut self) -> Next {
+    fn come_in(&mut self) -> Option<u8> {
         let slot = &self.worker.egress.ports.slots()[self.packet.place];
         let name = format!("port {} {}", slot.number.0, slot.name);
         if slot.decapsulate {
@@ -198,7 +243,7 @@ impl Tracer<'_> {
                 Ok(headers) => self.packet.headers = headers,
                 Err(reason) => {
                     self.tell(name, "dropped", format!("tunnel packet refused: {}", reason.name()));
-                    return Next::End;
+                    return None;
                 }
             }
             if self.packet.frame.len() != before {
@@ -207,27 +252,10 @@ impl Tracer<'_> {
             }
         }
         if !self.is_sound(&name) {
-            return Next::End;
+            return None;
         }
         self.tell(name, format!("{} bytes", self.packet.frame.len()), self.flow());
-        Next::Table(Pipeline::entry(&self.packet.key))
-    }
-
-    /// Takes it from table to table until its way has ended, or goes on with another worker.
-    fn run(mut self, mut next: Next) -> Tracing {
-        while let Next::Table(table) = next
-            && self.packet.tables < TABLES_MAX
-        {
-            self.packet.tables += 1;
-            next = self.enter(table);
-        }
-        if let Next::Worker { to: worker, function } = next {
-            return Tracing::On { worker, packet: self.packet, function };
-        }
-        if self.packet.trace.sent.is_empty() {
-            self.tell("end", "nothing is sent", "");
-        }
-        Tracing::Ended(self.packet.trace)
+        Some(entry(&self.packet.key))
     }
 
     /// The packet as a match has it: fields that it has, but those that are zero.
@@ -252,16 +280,11 @@ impl Tracer<'_> {
         !dropped
     }
 
-    fn enter(&mut self, number: u8) -> Next {
-        let pipeline = &self.worker.lookup.pipeline;
-        if pipeline.stage(number).is_some() { self.function_of_any(number) } else { self.rules(number) }
-    }
-
-    fn rules(&mut self, number: u8) -> Next {
+    fn rules(&mut self, number: u8) -> Entered {
         let pipeline = &self.worker.lookup.pipeline;
         let Some(table) = pipeline.table(number) else {
-            self.tell(format!("table {number}"), "dropped", "there is no such table");
-            return Next::End;
+            self.tell(format!("table {number}"), "nothing is found", "there is no such table");
+            return Entered::Nothing;
         };
         let mut looked_at = FlowMask::zero();
         let hit = table.classifier().lookup_wildcards(&self.packet.key, &mut looked_at);
@@ -299,53 +322,54 @@ impl Tracer<'_> {
                 self.tell(place.trim_end(), what, why);
             }
         }
-        self.follow(steps.steps())
+        Entered::Steps(steps)
     }
 
-    /// A function, of which another worker may have the share that the packet is for.
-    fn function_of_any(&mut self, number: u8) -> Next {
-        let Some(function) = self.worker.lookup.pipeline.stage(number) else { return Next::End };
+    /// A stage, of which another worker may have the shard that the packet is for.
+    fn stage_of_any(&mut self, number: u8) -> Entered {
+        let Some(stage) = self.worker.lookup.pipeline.stage(number) else { return Entered::End };
         let packet = self.packet.seen();
-        let owner = function.decide_owner(packet);
-        let place = named(function, number);
+        let owner = stage.decide_owner(packet);
+        let place = named(stage, number);
         let to = match owner {
             Owner::Worker(to) => to,
             Owner::SplitNat(to) => {
-                let explained = function.dry_run(self.packet.call(number, Half::Source), packet);
+                let explained = stage.dry_run(self.packet.call(number, Half::Source), packet);
                 if explained.is_refused() {
                     self.tell(place, "dropped", explained.why);
-                    return Next::End;
+                    return Entered::End;
                 }
                 self.tell(place.as_str(), "its source is translated", explained.why);
                 self.translate(explained.edits, explained.rewritten);
                 self.packet.half = true;
                 to
             }
-            Owner::Any | Owner::Rejected => return self.function(number),
+            Owner::Any | Owner::Rejected => return self.stage(number),
         };
         self.tell(place, format!("handed over to worker {to}"), "its state is there");
-        Next::Worker { to, function: number }
+        self.elsewhere = Some((to, number));
+        Entered::Pause
     }
 
-    /// A function that works on the packet here.
-    fn function(&mut self, number: u8) -> Next {
-        let Some(function) = self.worker.lookup.pipeline.stage(number) else { return Next::End };
+    /// A stage that processes the packet here.
+    fn stage(&mut self, number: u8) -> Entered {
+        let Some(stage) = self.worker.lookup.pipeline.stage(number) else { return Entered::End };
         let half = std::mem::take(&mut self.packet.half);
         let half = if half { Half::Destination } else { Half::Both };
-        let explained = function.dry_run(self.packet.call(number, half), self.packet.seen());
-        let place = named(function, number);
+        let explained = stage.dry_run(self.packet.call(number, half), self.packet.seen());
+        let place = named(stage, number);
         if explained.is_refused() {
             self.tell(place, "dropped", explained.why);
-            return Next::End;
+            return Entered::End;
         }
-        let what = function.describe(explained.verdict);
-        let steps = function.steps(explained.verdict).clone();
+        let what = stage.describe(explained.verdict);
+        let steps = stage.steps(explained.verdict).clone();
         self.tell(place, what, explained.why);
         self.translate(explained.edits, explained.rewritten);
-        self.follow(steps.steps())
+        Entered::Steps(steps)
     }
 
-    /// What a function has changed.
+    /// The packet as a stage has rewritten it.
     fn translate(&mut self, edits: Vec<String>, rewritten: Option<Rewritten>) {
         for edit in edits {
             self.tell("translation", edit, "");
@@ -356,144 +380,50 @@ impl Tracer<'_> {
         }
     }
 
-    /// Takes the packet along steps.
-    fn follow(&mut self, steps: &[Step]) -> Next {
-        for step in steps {
-            let action = match step {
-                Step::Do(action) => action,
-                Step::Matched { .. } => continue,
-                Step::Parse => {
-                    self.packet.headers = parse(self.packet.frame.bytes(), 0, &mut FlowKey::zero());
-                    match self.is_sound("parsed again") {
-                        true => continue,
-                        false => return Next::End,
-                    }
-                }
-                Step::Enter { table, carry } => {
-                    take_along(carry, &mut self.packet.key);
-                    return Next::Table(*table);
-                }
-                Step::Recirculate { table, carry } => {
-                    parse_again(
-                        &self.packet.frame,
-                        self.packet.port.0,
-                        *table,
-                        carry,
-                        &mut self.packet.headers,
-                        &mut self.packet.key,
-                    );
-                    self.tell("parsed again", format!("on to table {table}"), "its headers have changed");
-                    return match self.is_sound("parsed again") {
-                        true => Next::Table(*table),
-                        false => Next::End,
-                    };
-                }
-            };
-            if !self.act(action) {
-                return Next::End;
-            }
-        }
-        Next::End
-    }
-
-    /// Does what an action says to the packet. Says whether it goes on.
-    fn act(&mut self, action: &Action) -> bool {
-        let text = print_actions(std::slice::from_ref(action));
-        match *action {
-            Action::Output(to) if to == self.packet.port => {
-                self.tell(text, "not sent", "it came in there: `in_port` sends it back")
-            }
-            Action::Output(to) => self.send(&text, to, ""),
-            Action::InPort => self.send(&text, self.packet.port, ""),
-            Action::Flood => self.flood(&text, ""),
-            Action::Normal => self.normal(&text),
-            Action::Controller { max_len } => self.send_to_controller(&text, max_len),
-            Action::Sample { .. } => self.tell(text, "perhaps to the controller, too", "the dice say which"),
-            Action::Count(_) => self.tell(text, "it is counted", ""),
-            Action::Meter(number) => return self.meter(&text, number),
-            Action::DecTtl | Action::DecMplsTtl => {
-                let ttl = match action {
-                    Action::DecTtl => edit::dec_ttl(&mut self.packet.frame, &self.packet.headers),
-                    _ => edit::dec_mpls_ttl(&mut self.packet.frame, &self.packet.headers),
-                };
-                if ttl == Ttl::Expired {
-                    self.send_to_controller(&text, u16::MAX);
-                    self.tell(text, "dropped", "its TTL has expired");
-                    return false;
-                }
-                self.tell(text, "one less", "");
-            }
-            _ => return self.edit(&text, action),
-        }
-        true
-    }
-
-    /// An action that changes the packet.
-    fn edit(&mut self, text: &str, action: &Action) -> bool {
+    /// Edits the packet, and notes what has changed.
+    fn edit<T>(&mut self, action: &Action, edit: impl FnOnce(&mut Packet<'_>) -> T) -> T {
         let parsed = |frame: &Frame| {
             let mut key = FlowKey::zero();
             parse(frame.bytes(), 0, &mut key);
             key
         };
         let (before, outside) = (parsed(&self.packet.frame), self.packet.key.clone());
-        let (frame, headers, key) = (&mut self.packet.frame, &mut self.packet.headers, &mut self.packet.key);
-        match *action {
-            Action::SetField { field, value, mask } => set_field(frame, headers, key, field, value, mask),
-            Action::Move { from, to } => move_field(frame, headers, key, from, to),
-            Action::PushVlan(tpid) => _ = edit::push_vlan(frame, headers, tpid),
-            Action::PopVlan => _ = edit::pop_vlan(frame, headers),
-            Action::PushMpls(eth_type) => _ = edit::push_mpls(frame, headers, eth_type),
-            Action::PopMpls(eth_type) => _ = edit::pop_mpls(frame, headers, eth_type),
-            Action::Encapsulate(tunnel) => {
-                let wrapped = self
-                    .worker
-                    .egress
-                    .tunnels
-                    .as_ref()
-                    .map(|tunnels| tunnels.wrap(tunnel, frame, headers, key));
-                if !matches!(wrapped, Some(Ok(_))) {
-                    self.tell(text, "dropped", "the tunnel does not carry it, or it is too long for it");
-                    return false;
-                }
-            }
-            _ => {}
-        }
+        let Traced { frame, headers, key, place, now_ns, moved, .. } = &mut *self.packet;
+        let (port, now_ns, sent) = (*place, *now_ns, false);
+        let mut packet = Packet { frame, headers, key, port, now_ns, sent, moved: *moved };
+        let result = edit(&mut packet);
+        *moved = packet.moved;
         let after = parsed(&self.packet.frame);
         let change = match before == after {
             true => difference(&outside, &self.packet.key),
             false => difference(&before, &after),
         };
-        self.tell(text, change, "");
-        true
+        self.tell(text(action), change, "");
+        result
     }
 
-    fn meter(&mut self, text: &str, number: u32) -> bool {
-        let meter = self.worker.egress.meters.get(&number);
-        let passes = meter.is_none_or(|meter| meter.decide(self.packet.frame.len(), self.packet.now_ns));
-        match passes {
-            true => self.tell(text, "it passes", "the meter has tokens left at present"),
-            false => self.tell(text, "dropped", "the meter's rate is exceeded at present"),
+    /// Decrements a TTL, and notes that.
+    fn decrement(&mut self, action: &Action, edit: impl FnOnce(&mut Packet<'_>) -> Ttl) -> Ttl {
+        let Traced { frame, headers, key, place, now_ns, .. } = &mut *self.packet;
+        let ttl = edit(&mut Packet {
+            frame,
+            headers,
+            key,
+            port: *place,
+            now_ns: *now_ns,
+            sent: false,
+            moved: false,
+        });
+        if ttl == Ttl::Expired {
+            self.send_to_controller(&text(action), u16::MAX);
+            self.tell(text(action), "dropped", "its TTL has expired");
+        } else {
+            self.tell(text(action), "one less", "");
         }
-        passes
+        ttl
     }
 
-    fn normal(&mut self, text: &str) {
-        let now_s = (self.packet.now_ns / 1_000_000_000) as u32;
-        match self.worker.egress.macs.decide(self.packet.frame.bytes(), self.packet.port, now_s) {
-            NormalDecision::To(to) if to == self.packet.port => {
-                self.tell(
-                    text,
-                    "not sent",
-                    "its destination was learned at the port that it came in through",
-                );
-            }
-            NormalDecision::To(to) => self.send(text, to, "its destination was learned there"),
-            NormalDecision::Flood => self.flood(text, "its destination is a group, or is not known"),
-            NormalDecision::Drop => self.tell(text, "dropped", "its destination is reserved for the link"),
-        }
-    }
-
-    fn flood(&mut self, text: &str, why: &str) {
+    fn flood_to(&mut self, text: &str, why: &str) {
         let slots = self.worker.egress.ports.slots();
         let others = slots.iter().filter(|slot| slot.number != self.packet.port && slot.port.sends());
         let others: Vec<PortNo> = others.map(|slot| slot.number).collect();
@@ -519,6 +449,173 @@ impl Tracer<'_> {
         let whole = max_len == u16::MAX || bytes.len() <= usize::from(max_len);
         let frame = hex(if whole { bytes } else { &bytes[..max_len.into()] });
         self.packet.trace.sent.push(TraceSent { port: None, port_name: "controller".to_owned(), frame });
+    }
+}
+
+/// An action, as rules spell it.
+fn text(action: &Action) -> String {
+    print_actions(std::slice::from_ref(action))
+}
+
+impl Follow for Tracer<'_> {
+    fn enter(&mut self, table: u8, _: &[Return]) -> Entered {
+        self.packet.tables += 1;
+        if self.packet.tables > TABLES_MAX {
+            return Entered::End;
+        }
+        match self.worker.lookup.pipeline.stage(table).is_some() {
+            true => self.stage_of_any(table),
+            false => self.rules(table),
+        }
+    }
+
+    fn run<'a>(&mut self, steps: &'a [Step], from: usize) -> Result<Outcome<'a>, Infallible> {
+        run(steps, from, self, &mut Recorder)
+    }
+
+    fn pass(&mut self, table: u8, carry: &[(u8, u32, u32)], again: bool, _: &[Return]) -> bool {
+        let Traced { frame, headers, key, port, .. } = &mut *self.packet;
+        if !again {
+            take_along(carry, key);
+            return true;
+        }
+        parse_again(frame, port.0, table, carry, headers, key);
+        self.packet.moved = false;
+        self.tell("parsed again", format!("on to table {table}"), "its headers have changed");
+        self.is_sound("parsed again")
+    }
+
+    fn stop(&mut self, _: bool) {}
+
+    fn refuse_call(&mut self, table: u8, _: &[Return]) {
+        self.tell(format!("call of table {table}"), "dropped", "too many calls are open");
+    }
+}
+
+impl PacketEdit for Tracer<'_> {
+    fn set_field(&mut self, field: Field, value: u128, mask: u128) {
+        let action = Action::SetField { field, value, mask };
+        self.edit(&action, |packet| packet.set_field(field, value, mask));
+    }
+
+    fn move_field(&mut self, from: FieldRef, to: FieldRef) {
+        self.edit(&Action::Move { from, to }, |packet| packet.move_field(from, to));
+    }
+
+    fn push_vlan(&mut self, tpid: u16) {
+        self.edit(&Action::PushVlan(tpid), |packet| packet.push_vlan(tpid));
+    }
+
+    fn pop_vlan(&mut self) {
+        self.edit(&Action::PopVlan, |packet| packet.pop_vlan());
+    }
+
+    fn push_mpls(&mut self, eth_type: u16) {
+        self.edit(&Action::PushMpls(eth_type), |packet| packet.push_mpls(eth_type));
+    }
+
+    fn pop_mpls(&mut self, eth_type: u16) {
+        self.edit(&Action::PopMpls(eth_type), |packet| packet.pop_mpls(eth_type));
+    }
+
+    fn dec_ttl(&mut self) -> Ttl {
+        self.decrement(&Action::DecTtl, |packet| packet.dec_ttl())
+    }
+
+    fn dec_mpls_ttl(&mut self) -> Ttl {
+        self.decrement(&Action::DecMplsTtl, |packet| packet.dec_mpls_ttl())
+    }
+}
+
+/// Records effects as text.
+struct Recorder;
+
+impl Effects<Tracer<'_>> for Recorder {
+    type Error = Infallible;
+
+    fn output(&mut self, packet: &mut Tracer<'_>, to: PortNo) -> Result<(), Infallible> {
+        let text = text(&Action::Output(to));
+        match to == packet.packet.port {
+            true => packet.tell(text, "not sent", "it came in there: `in_port` sends it back"),
+            false => packet.send(&text, to, ""),
+        }
+        Ok(())
+    }
+
+    fn in_port(&mut self, packet: &mut Tracer<'_>) -> Result<(), Infallible> {
+        packet.send(&text(&Action::InPort), packet.packet.port, "");
+        Ok(())
+    }
+
+    fn flood(&mut self, packet: &mut Tracer<'_>) -> Result<(), Infallible> {
+        packet.flood_to(&text(&Action::Flood), "");
+        Ok(())
+    }
+
+    fn normal(&mut self, packet: &mut Tracer<'_>) -> Result<(), Infallible> {
+        let text = text(&Action::Normal);
+        let Traced { frame, port, now_ns, .. } = &*packet.packet;
+        let now_s = (now_ns / 1_000_000_000) as u32;
+        match packet.worker.egress.macs.decide(frame.bytes(), *port, now_s) {
+            NormalDecision::To(to) if to == *port => {
+                let why = "its destination was learned at the port that it came in through";
+                packet.tell(text, "not sent", why);
+            }
+            NormalDecision::To(to) => packet.send(&text, to, "its destination was learned there"),
+            NormalDecision::Flood => packet.flood_to(&text, "its destination is a group, or is not known"),
+            NormalDecision::Drop => packet.tell(text, "dropped", "its destination is reserved for the link"),
+        }
+        Ok(())
+    }
+
+    fn controller(&mut self, packet: &mut Tracer<'_>, max_len: u16) -> Result<(), Infallible> {
+        packet.send_to_controller(&text(&Action::Controller { max_len }), max_len);
+        Ok(())
+    }
+
+    fn sample(&mut self, packet: &mut Tracer<'_>, probability: u16) -> Result<(), Infallible> {
+        let text = text(&Action::Sample { probability });
+        packet.tell(text, "perhaps to the controller, too", "the dice say which");
+        Ok(())
+    }
+
+    fn meter(&mut self, packet: &mut Tracer<'_>, number: u32) -> bool {
+        let Traced { frame, now_ns, .. } = &*packet.packet;
+        let meter = packet.worker.egress.meters.get(&number);
+        let passes = meter.is_none_or(|meter| meter.decide(frame.len(), *now_ns));
+        let text = text(&Action::Meter(number));
+        match passes {
+            true => packet.tell(text, "it passes", "the meter has tokens left at present"),
+            false => packet.tell(text, "dropped", "the meter's rate is exceeded at present"),
+        }
+        passes
+    }
+
+    fn count(&mut self, packet: &mut Tracer<'_>, number: u32) {
+        packet.tell(text(&Action::Count(number)), "it is counted", "");
+    }
+
+    fn encapsulate(&mut self, packet: &mut Tracer<'_>, tunnel: u32) -> bool {
+        let action = Action::Encapsulate(tunnel);
+        let tunnels = packet.worker.egress.tunnels.as_ref();
+        let noted = packet.packet.trace.steps.len();
+        let carried = packet.edit(&action, |packet| {
+            tunnels
+                .is_some_and(|tunnels| tunnels.wrap(tunnel, packet.frame, packet.headers, packet.key).is_ok())
+        });
+        if !carried {
+            packet.packet.trace.steps.truncate(noted);
+            packet.tell(text(&action), "dropped", "the tunnel does not carry it, or it is too long for it");
+        }
+        carried
+    }
+
+    fn reparse(&mut self, packet: &mut Tracer<'_>) -> bool {
+        if !std::mem::take(&mut packet.packet.moved) {
+            return true;
+        }
+        packet.packet.headers = parse(packet.packet.frame.bytes(), 0, &mut FlowKey::zero());
+        packet.is_sound("parsed again")
     }
 }
 

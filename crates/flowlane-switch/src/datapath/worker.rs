@@ -1,26 +1,34 @@
-//! A worker: its loop, and the way of a burst.
+//! A worker: the poll loop, and the way of a burst through the stages, on one page.
+//!
+//! Everything here belongs to one thread. A stage is a function over the worker and its burst; no stage calls one before it.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use super::calls::Calls;
+use super::classify::classify;
 use super::egress::Egress;
-use super::execute::{NOWHERE, Way, Ways};
+use super::execute::{self, Cursor, Cursors, DONE};
 use super::handoff::{Entrance, Links, PARCELS};
-use super::idle::Idle;
+use super::idle::{Idle, wait_for_work};
 use super::latency::Latency;
 use super::lookup::Lookup;
 use super::mailbox::Mailbox;
 use super::merge::Merge;
-use super::offload::MAX_DELAY;
-use super::offload::reorder::Waiting;
-use super::path::PathId;
-use super::stages::{Stage, Stages};
+use super::offload::reorder::{Waiting, WaitingCounters};
+use super::offload::{self, MAX_DELAY};
+use super::rx;
+use super::stages::{Stage, Stages, Timer};
+use super::trace::{self, Traced, Tracing};
 use super::validate::{RunError, Validator};
 use super::workers::Run;
 
 use flowlane::isa::Variant;
 use flowlane::packet::Parser;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
+use flowlane::rule::action::PortNo;
 
 use crate::packet::{Burst, Handover};
 
@@ -75,6 +83,8 @@ pub struct Worker {
     pub(super) mail: Mailbox,
     /// To other workers, while there are such.
     pub(super) links: Option<Links>,
+    /// Open calls of the burst's lanes.
+    pub(super) calls: Calls,
     /// Packets that were handed over to others.
     pub handed: u64,
 }
@@ -104,12 +114,13 @@ impl Worker {
             max_delay: MAX_DELAY,
             mail: Mailbox::default(),
             links: None,
+            calls: Calls::default(),
             handed: 0,
         }
     }
 
-    /// Parses and looks up by this variant from now on (where the parser has no body for it, by the next
-    /// narrower one that it has). Says whether the variant can be used here.
+    /// Parses and looks up by this variant from now on (where the parser has no kernel for it, by the next
+    /// narrower one that it has). Returns whether the variant can be used on this machine.
     pub fn set_variant(&mut self, variant: Variant) -> bool {
         if !self.lookup.megaflows.set_variant(variant) {
             return false;
@@ -119,30 +130,52 @@ impl Worker {
         true
     }
 
-    /// From now on runs every variant on every packet and compares (slowly): a difference ends
+    /// Runs every variant on every packet from now on and compares them (slowly): a difference ends
     /// [`run`](Self::run).
     pub fn validate(&mut self) {
         self.validator = Some(Validator::new());
         self.lookup.validate = true;
     }
 
-    /// Packets that were compared so far, where that was asked for.
+    /// Number of packets compared by [`validate`](Self::validate).
     pub fn validated(&self) -> Option<u64> {
         self.validator.as_ref().map(|v| v.packets)
     }
 
-    /// Where others may ask this worker something while it runs.
+    /// The mailbox for requests to this worker while it runs.
     pub fn mailbox(&self) -> Mailbox {
         self.mail.clone()
     }
 
-    /// Answers what has been asked.
-    #[inline]
-    pub(super) fn answer(&mut self) {
-        for question in self.mail.take() {
-            // Whoever has changed rules and asks then is to be told of these.
-            self.lookup.follow(self.now_ns());
-            question(self);
+    /// How long a packet may wait for others to fill its offload batch; [`MAX_DELAY`] by default.
+    pub fn set_max_delay(&mut self, max_delay: Duration) {
+        self.max_delay = max_delay;
+    }
+
+    /// Counters of packets that waited for offloaded tables.
+    pub fn waiting_counters(&self) -> WaitingCounters {
+        self.waiting.counters
+    }
+
+    /// Number of packets that wait for offloaded tables.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The clock of meters and ageing.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// The worker's clock, in whole seconds: the unit of FDB entries.
+    pub fn now_s(&self) -> u32 {
+        (self.now_ns() / 1_000_000_000) as u32
+    }
+
+    pub(super) fn now_ns(&self) -> u64 {
+        match self.clock {
+            Clock::Wall => self.started.elapsed().as_nanos() as u64,
+            Clock::Frames => self.frame_clock_ns,
         }
     }
 
@@ -161,16 +194,16 @@ impl Worker {
         self.run_by(&Run::new(until, stop), &mut progress)
     }
 
-    /// The same, perhaps with others.
+    /// Runs as one of the workers of `run`.
     pub(super) fn run_by(&mut self, run: &Run<'_>, progress: &mut dyn FnMut(u64)) -> Result<(), RunError> {
         self.started = run.begun();
         self.stages.begin();
         self.lookup.pipeline.begin();
         self.mail.open();
         let result = self.with_burst(|worker, burst| {
-            let ended = worker.rounds(burst, run, progress);
+            let ended = poll_loop(worker, burst, run, progress);
             worker.mail.close();
-            ended.and_then(|()| worker.settle_by(burst))
+            ended.and_then(|()| settle(worker, burst))
         });
         let flushed = self.egress.flush();
         let closed = self.egress.close();
@@ -179,160 +212,31 @@ impl Worker {
         result.and(flushed.map_err(RunError::from)).and(closed.map_err(RunError::from))
     }
 
-    /// Nobody is to wait for this worker any more.
-    pub(super) fn leave(&mut self) {
-        self.mail.close();
-        self.lookup.pipeline.end();
-    }
-
-    /// Rounds, until there is an end.
-    pub(super) fn rounds(
+    /// Runs as worker number `place` of `run`, on this thread: a failure or a panic ends the run of all.
+    pub(super) fn run_of(
         &mut self,
-        burst: &mut Burst,
         run: &Run<'_>,
+        place: usize,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), RunError> {
-        let (mut untold, mut idle) = (0, Idle::default());
-        loop {
-            let ends = run.is_to_end() || self.egress.ports.all_finished();
-            if run.has_failed() || ends && self.is_over() {
-                return Ok(());
-            }
-            self.answer();
-            let taken_over = self.take_over(burst)?;
-            let received = if ends { 0 } else { self.take_in(burst, run)? };
-            self.finish_round(burst, taken_over + received)?;
-            untold += received;
-            if self.bursts.is_multiple_of(MAINTENANCE_BURSTS) {
-                progress(run.add_received(std::mem::take(&mut untold)));
-            }
-            let time_left = if ends { None } else { run.time_left() };
-            self.rest(&mut idle, taken_over + received > 0, time_left);
+        let ended = catch_unwind(AssertUnwindSafe(|| self.run_by(run, progress)));
+        let result = ended.unwrap_or_else(|panic| {
+            // Deregisters, so that control does not wait for its answers.
+            self.mail.close();
+            self.lookup.pipeline.end();
+            Err(RunError::Panicked { worker: place, message: message_of(&*panic) })
+        });
+        if result.is_err() {
+            run.fail();
         }
-    }
-
-    /// Whether nothing is left to be done, once nothing more is received.
-    pub(super) fn is_over(&mut self) -> bool {
-        self.links.as_mut().is_none_or(|links| {
-            links.retire();
-            links.is_over()
-        })
-    }
-
-    /// A burst from each port, through the switch; gives the number of packets.
-    pub(super) fn take_in(&mut self, burst: &mut Burst, run: &Run<'_>) -> Result<u64, RunError> {
-        // What others have no room for is bounded by this.
-        if self.links.as_ref().is_some_and(Links::is_backed_up) {
-            return Ok(0);
+        if let Some(links) = &self.links {
+            links.wake_all();
         }
-        let claimed = run.claim((burst.capacity() * self.egress.ports.len()) as u64);
-        let received = match self.clock == Clock::Frames && self.merge.is_needed(&self.egress.ports) {
-            true => self.take_in_time(burst, claimed)?,
-            false => self.take_from_each(burst, claimed)?,
-        };
-        run.give_back(claimed - received);
-        Ok(received)
-    }
-
-    /// What has been done in a round goes out.
-    pub(super) fn finish_round(&mut self, burst: &mut Burst, packets: u64) -> Result<(), RunError> {
-        self.poll(burst)?;
-        let timer = self.stages.start();
-        self.egress.flush()?;
-        if let Some(links) = &mut self.links {
-            links.send(packets >= burst.capacity() as u64);
-        }
-        if packets > 0 {
-            self.stages.stop(Stage::Transmit, packets, timer);
-        }
-        let begun = self.started;
-        self.latency.end_round(packets, || begun.elapsed().as_nanos() as u64);
-        self.bursts += 1;
-        if self.bursts.is_multiple_of(MAINTENANCE_BURSTS) || self.bursts == 32 {
-            self.maintain();
-        }
-        Ok(())
-    }
-
-    /// Goes on with packets that other workers have handed over; gives their number.
-    #[inline]
-    pub(super) fn take_over(&mut self, burst: &mut Burst) -> Result<u64, RunError> {
-        let inlets = self.links.as_ref().map_or(0, Links::inlets);
-        let mut packets = 0;
-        for inlet in 0..inlets {
-            // All of them: what others have handed over goes before what comes in, or rings would fill, and whoever fills them would
-            // have to wait.
-            for _ in 0..PARCELS {
-                let Some(mut parcel) = self.links.as_mut().and_then(|links| links.take(inlet)) else { break };
-                self.make_ready(burst)?;
-                while let Some(entrance) = parcel.unpack(burst) {
-                    packets += burst.len() as u64;
-                    self.go_on(burst, entrance)?;
-                }
-                self.links.as_mut().expect("asked above").give_back(inlet, parcel);
-            }
-        }
-        Ok(packets)
-    }
-
-    /// Takes a burst to its end that another worker has begun with.
-    pub(super) fn go_on(&mut self, burst: &mut Burst, entrance: Entrance) -> Result<(), RunError> {
-        if let (Clock::Frames, Some(&last)) = (self.clock, burst.times_ns[..burst.len()].last()) {
-            self.frame_clock_ns = self.frame_clock_ns.max(last);
-        }
-        match entrance {
-            Entrance::Port => self.switch(burst),
-            Entrance::Function(table) | Entrance::OtherHalf(table) => {
-                burst.handover =
-                    if matches!(entrance, Entrance::Function(_)) { Handover::Whole } else { Handover::Half };
-                self.latency.note(burst.times_ns[0], burst.len());
-                self.advance(burst, burst.lanes(), &mut [Way::Function(table); LANES_MAX])
-            }
-        }
-    }
-
-    /// The way of a burst: the only place that knows its order.
-    ///
-    /// ```text
-    /// (the newest ruleset → a port's frames) → parse → caches ─ or tables ─► ways → actions ⇄ tables → ports
-    /// ```
-    pub(super) fn switch(&mut self, burst: &mut Burst) -> Result<(), RunError> {
-        let live = self.parse(burst)?;
-        if live.is_empty() {
-            return Ok(());
-        }
-        let (begun, slow) = (self.stages.start(), self.lookup.slow_cycles);
-        self.lookup.begin_burst(burst, live);
-        let mut ways = NOWHERE;
-        let going = self.find_ways(burst, live, &mut ways)?;
-        self.act(burst, going, &mut ways)?;
-        let cycles = self.stages.start().since(begun).saturating_sub(self.lookup.slow_cycles - slow);
-        self.lookup.end_burst(live.len(), cycles);
-        Ok(())
-    }
-
-    /// Now and then: what is idle goes.
-    pub(super) fn maintain(&mut self) {
-        let now_ns = self.now_ns();
-        self.lookup.maintain(now_ns, SWEEP_BUDGET, || self.waiting.paths());
-        // By the frames' clock, time stands still where no frame comes, and what frames find must not depend on bursts.
-        if self.clock == Clock::Wall {
-            self.egress.maintain(now_ns);
-            self.lookup.pipeline.stages_mut().for_each(|(_, function)| function.age(now_ns));
-        }
-    }
-
-    /// Does something with the burst, which stages are given beside the worker.
-    pub(super) fn with_burst<T>(&mut self, work: impl FnOnce(&mut Self, &mut Burst) -> T) -> T {
-        let mut burst = std::mem::take(&mut self.burst);
-        let result = work(self, &mut burst);
-        self.burst = burst;
         result
     }
 
-    /// Switches frames that came in through the port at place `port`, as if it had received them: for
-    /// tests, and for callers that have no [`Port`](crate::port::Port). Where a table answers later, frames may wait
-    /// until [`settle`](Self::settle).
+    /// Switches frames as if the port at place `port` had received them: for tests, and for callers that have no
+    /// [`Port`](crate::port::Port). Where a table answers later, frames may wait until [`settle`](Self::settle).
     ///
     /// # Errors
     /// A port that fails for good while sending.
@@ -341,7 +245,7 @@ impl Worker {
         self.inject_at(port, frames.iter().map(|&bytes| (now_ns, bytes)))
     }
 
-    /// The same with the frames' own times, in nanoseconds.
+    /// [Injects](Self::inject) frames with times of their own, in nanoseconds.
     ///
     /// # Errors
     /// A port that fails for good while sending.
@@ -360,72 +264,311 @@ impl Worker {
                     frame.fill(bytes);
                     frame.time_ns = time_ns;
                 }
-                worker.set_times(burst);
-                worker.switch(burst)?;
-                worker.poll(burst)?;
-                worker.wait_for_room(burst)?;
+                rx::set_times(worker, burst);
+                process(worker, burst)?;
+                poll_offloads(worker, burst)?;
+                wait_for_room(worker, burst)?;
             }
             Ok(worker.egress.flush()?)
         })
     }
 
-    /// Takes the lanes of a burst to the end of their ways; what that takes beside looking up anew counts as acting.
-    #[inline]
-    pub(super) fn act(&mut self, burst: &mut Burst, live: LaneMask, ways: &mut Ways) -> Result<(), RunError> {
-        let (timer, before) = (self.stages.start(), self.stages.cycles());
-        if let Some(first) = live.lanes().next() {
-            self.latency.note(burst.times_ns[first], live.len());
-        }
-        self.advance(burst, live, ways)?;
-        let within = self.stages.cycles() - before;
-        self.stages.stop_without(Stage::Actions, live.len() as u64, timer, within);
-        Ok(())
+    /// Waits until no packet waits for an offloaded table any more.
+    ///
+    /// # Errors
+    /// A port that fails for good while sending.
+    pub fn settle(&mut self) -> Result<(), RunError> {
+        self.with_burst(settle)
     }
 
-    /// Finds the ways of lanes; gives those that go on at once. What waits for a table is parked.
-    #[inline]
-    pub(super) fn find_ways(
-        &mut self,
-        burst: &mut Burst,
-        mut lanes: LaneMask,
-        ways: &mut Ways,
-    ) -> Result<LaneMask, RunError> {
-        if lanes.is_empty() {
-            return Ok(lanes);
-        }
-        let mut paths = [PathId(0); LANES_MAX];
-        let left = self.lookup.resolve(burst, lanes, &mut paths, &mut self.stages);
-        if let Some(difference) = self.lookup.difference.take() {
-            return Err(difference.into());
-        }
-        let mut known = LaneMask(lanes.0 & !left.0);
-        if self.lookup.pipeline.defers() {
-            known = self.park_all(burst, lanes, left, &mut paths);
-            lanes = known;
-        }
-        for lane in known.lanes() {
-            ways[lane] = Way::Path(paths[lane]);
-        }
-        if lanes != known {
-            self.enter_tables(burst, left, ways);
-        }
-        Ok(lanes)
+    /// Dry run of a frame that comes in through a port and is received by this worker.
+    ///
+    /// # Errors
+    /// The ports that there are, where this is none.
+    pub fn trace(&self, port: PortNo, bytes: &[u8]) -> Result<Tracing, String> {
+        trace::begin(self, port, bytes)
     }
 
-    /// By what clock it goes.
-    pub fn clock(&self) -> Clock {
-        self.clock
+    /// Goes on with a trace in the stage at which another worker would hand the packet over to this one.
+    pub fn trace_on(&self, packet: Box<Traced>, stage: u8) -> Tracing {
+        trace::resume(self, packet, stage)
     }
 
-    /// The worker's clock, in whole seconds: as addresses are remembered with.
-    pub fn now_s(&self) -> u32 {
-        (self.now_ns() / 1_000_000_000) as u32
+    /// Lends the burst, which stages take beside the worker.
+    fn with_burst<T>(&mut self, work: impl FnOnce(&mut Self, &mut Burst) -> T) -> T {
+        let mut burst = std::mem::take(&mut self.burst);
+        let result = work(self, &mut burst);
+        self.burst = burst;
+        result
     }
 
-    pub(super) fn now_ns(&self) -> u64 {
-        match self.clock {
-            Clock::Wall => self.started.elapsed().as_nanos() as u64,
-            Clock::Frames => self.frame_clock_ns,
+    /// Evicts idle state, a part at a time.
+    pub(super) fn maintain(&mut self) {
+        let now_ns = self.now_ns();
+        self.lookup.maintain(now_ns, SWEEP_BUDGET, || self.waiting.paths());
+        // By the frames' clock, time does not pass while no frame comes, and what frames find must not depend on bursts.
+        if self.clock == Clock::Wall {
+            self.egress.maintain(now_ns);
+            self.lookup.pipeline.stages_mut().for_each(|(_, stage)| stage.age(now_ns));
         }
     }
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+// The poll loop.
+
+/// Polls until the run ends: requests, packets from other workers, packets from ports, transmission, rest.
+fn poll_loop(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    run: &Run<'_>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), RunError> {
+    let (mut unreported, mut idle) = (0, Idle::default());
+    loop {
+        let ends = run.is_to_end() || worker.egress.ports.all_finished();
+        if run.has_failed() || ends && has_drained(worker) {
+            return Ok(());
+        }
+        serve_requests(worker);
+        let resumed = drain_handoffs(worker, burst)?;
+        let received = if ends { 0 } else { poll_ports(worker, burst, run)? };
+        finish_round(worker, burst, resumed + received)?;
+        unreported += received;
+        if worker.bursts.is_multiple_of(MAINTENANCE_BURSTS) {
+            progress(run.add_received(std::mem::take(&mut unreported)));
+        }
+        let time_left = if ends { None } else { run.time_left() };
+        wait_for_work(worker, &mut idle, resumed + received > 0, time_left);
+    }
+}
+
+/// Whether nothing is left to be done, once nothing more is received.
+fn has_drained(worker: &mut Worker) -> bool {
+    worker.links.as_mut().is_none_or(|links| {
+        links.retire();
+        links.is_over()
+    })
+}
+
+/// Executes the requests of other threads.
+#[inline]
+fn serve_requests(worker: &mut Worker) {
+    for request in worker.mail.take() {
+        // Pending rule changes first, so that a caller sees its own.
+        worker.lookup.follow(worker.now_ns());
+        request(worker);
+    }
+}
+
+/// Goes on with packets that other workers have handed over; returns their number.
+#[inline]
+fn drain_handoffs(worker: &mut Worker, burst: &mut Burst) -> Result<u64, RunError> {
+    let inlets = worker.links.as_ref().map_or(0, Links::inlets);
+    let mut packets = 0;
+    for inlet in 0..inlets {
+        // All of them: handed-over packets go before received ones, or rings would fill, and senders would have to wait.
+        for _ in 0..PARCELS {
+            let Some(mut parcel) = worker.links.as_mut().and_then(|links| links.take(inlet)) else { break };
+            make_ready(worker, burst)?;
+            while let Some(entrance) = parcel.unpack(burst) {
+                packets += burst.len() as u64;
+                resume_burst(worker, burst, entrance)?;
+            }
+            worker.links.as_mut().expect("asked above").give_back(inlet, parcel);
+        }
+    }
+    Ok(packets)
+}
+
+/// Receives a burst from each port and processes it; returns the number of packets.
+fn poll_ports(worker: &mut Worker, burst: &mut Burst, run: &Run<'_>) -> Result<u64, RunError> {
+    // Bounds the packets for which others have no room.
+    if worker.links.as_ref().is_some_and(Links::is_backed_up) {
+        return Ok(0);
+    }
+    let claimed = run.claim((burst.capacity() * worker.egress.ports.len()) as u64);
+    let by_time = worker.clock == Clock::Frames && worker.merge.is_needed(&worker.egress.ports);
+    let mut received = 0;
+    if by_time {
+        make_ready(worker, burst)?;
+        let timer = worker.stages.start();
+        if rx::receive_by_timestamp(worker, burst, claimed)? {
+            received = process_received(worker, burst, timer)?;
+        }
+    } else {
+        for port in 0..worker.egress.ports.len() {
+            if worker.egress.ports.slots()[port].finished || received >= claimed {
+                continue;
+            }
+            make_ready(worker, burst)?;
+            let timer = worker.stages.start();
+            rx::receive(worker, burst, port, claimed - received)?;
+            received += process_received(worker, burst, timer)?;
+        }
+    }
+    run.give_back(claimed - received);
+    Ok(received)
+}
+
+/// Transmits what a round has queued, and accounts for the round.
+fn finish_round(worker: &mut Worker, burst: &mut Burst, packets: u64) -> Result<(), RunError> {
+    poll_offloads(worker, burst)?;
+    let timer = worker.stages.start();
+    worker.egress.flush()?;
+    if let Some(links) = &mut worker.links {
+        links.send(packets >= burst.capacity() as u64);
+    }
+    if packets > 0 {
+        worker.stages.stop(Stage::Transmit, packets, timer);
+    }
+    let begun = worker.started;
+    worker.latency.end_round(packets, || begun.elapsed().as_nanos() as u64);
+    worker.bursts += 1;
+    if worker.bursts.is_multiple_of(MAINTENANCE_BURSTS) || worker.bursts == 32 {
+        worker.maintain();
+    }
+    Ok(())
+}
+
+/// Before a burst: makes room for packets that have to wait, and takes the newest ruleset. The burst meets that one to its end,
+/// since it decides what a port may leave to offloads.
+fn make_ready(worker: &mut Worker, burst: &mut Burst) -> Result<(), RunError> {
+    wait_for_room(worker, burst)?;
+    worker.lookup.follow(worker.now_ns());
+    Ok(())
+}
+
+// The way of a burst.
+
+/// Counts the frames of a burst that a port has received, and processes it.
+fn process_received(worker: &mut Worker, burst: &mut Burst, timer: Timer) -> Result<u64, RunError> {
+    let packets = burst.len() as u64;
+    if packets > 0 {
+        let port = burst.port;
+        rx::account(worker, burst);
+        rx::spread(worker, burst);
+        worker.stages.stop(Stage::Receive, packets, timer);
+        process(worker, burst)?;
+        let cycles = worker.stages.start().since(timer);
+        worker.egress.ports.slots_mut()[port].cycles += cycles;
+    }
+    Ok(packets)
+}
+
+/// Takes a burst from its port to the ports that its packets leave through: the only place that knows the order of the stages.
+///
+/// ```text
+/// parse → classify (caches, or tables) → execute (actions ⇄ tables) → ports
+///              ↑_______ recirculated lanes _______|
+/// ```
+fn process(worker: &mut Worker, burst: &mut Burst) -> Result<(), RunError> {
+    let live = rx::parse(worker, burst)?;
+    if live.is_empty() {
+        return Ok(());
+    }
+    let (begun, slow) = (worker.stages.start(), worker.lookup.slow_cycles);
+    worker.lookup.begin_burst(burst, live);
+    let mut cursors = DONE;
+    let going = classify(worker, burst, live, &mut cursors)?;
+    execute_all(worker, burst, going, &mut cursors)?;
+    let cycles = worker.stages.start().since(begun).saturating_sub(worker.lookup.slow_cycles - slow);
+    worker.lookup.end_burst(live.len(), cycles);
+    Ok(())
+}
+
+/// Takes lanes to their ends. Its cycles, those of lookups apart, count as actions.
+#[inline]
+fn execute_all(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    mut lanes: LaneMask,
+    cursors: &mut Cursors,
+) -> Result<(), RunError> {
+    let (timer, before, packets) = (worker.stages.start(), worker.stages.cycles(), lanes.len() as u64);
+    if let Some(first) = lanes.lanes().next() {
+        worker.latency.note(burst.times_ns[first], lanes.len());
+    }
+    worker.calls.begin_burst();
+    finish(worker, burst, &mut lanes, cursors)?;
+    let within = worker.stages.cycles() - before;
+    worker.stages.stop_without(Stage::Actions, packets, timer, within);
+    Ok(())
+}
+
+/// Executes lanes, and classifies those again that recirculate, until all have ended.
+#[inline]
+fn finish(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lanes: &mut LaneMask,
+    cursors: &mut Cursors,
+) -> Result<(), RunError> {
+    loop {
+        let again = execute::execute(worker, burst, lanes, cursors)?;
+        if again.is_empty() {
+            return Ok(());
+        }
+        lanes.0 &= !again.0 | classify(worker, burst, again, cursors)?.0;
+    }
+}
+
+/// Takes a burst on that another worker has begun with.
+fn resume_burst(worker: &mut Worker, burst: &mut Burst, entrance: Entrance) -> Result<(), RunError> {
+    if let (Clock::Frames, Some(&last)) = (worker.clock, burst.times_ns[..burst.len()].last()) {
+        worker.frame_clock_ns = worker.frame_clock_ns.max(last);
+    }
+    match entrance {
+        Entrance::Port => process(worker, burst),
+        Entrance::Function(table) | Entrance::OtherHalf(table) => {
+            burst.handover =
+                if matches!(entrance, Entrance::Function(_)) { Handover::Whole } else { Handover::Half };
+            worker.latency.note(burst.times_ns[0], burst.len());
+            worker.calls.begin_burst();
+            finish(worker, burst, &mut burst.lanes(), &mut [Cursor::Stage(table); LANES_MAX])
+        }
+    }
+}
+
+// Packets that wait for tables on devices.
+
+/// Sends the offload batches that are due, takes the answers that are there, and lets packets go whose turn it is. Waits for
+/// nothing.
+fn poll_offloads(worker: &mut Worker, burst: &mut Burst) -> Result<(), RunError> {
+    if worker.waiting.is_empty() {
+        return Ok(());
+    }
+    offload::poll(worker);
+    release(worker, burst)
+}
+
+/// Waits until no packet waits any more.
+fn settle(worker: &mut Worker, burst: &mut Burst) -> Result<(), RunError> {
+    while !worker.waiting.is_empty() {
+        offload::wait_oldest_batch(worker);
+        release(worker, burst)?;
+    }
+    Ok(())
+}
+
+/// Waits until a burst of packets may be received.
+fn wait_for_room(worker: &mut Worker, burst: &mut Burst) -> Result<(), RunError> {
+    while offload::is_full(worker, burst.capacity()) {
+        offload::wait_oldest_batch(worker);
+        release(worker, burst)?;
+    }
+    Ok(())
+}
+
+/// Lets packets go whose turn it is, in order.
+fn release(worker: &mut Worker, burst: &mut Burst) -> Result<(), RunError> {
+    let mut cursors = DONE;
+    while offload::next_ready(worker, burst, &mut cursors) {
+        execute_all(worker, burst, burst.lanes(), &mut cursors)?;
+    }
+    Ok(())
 }

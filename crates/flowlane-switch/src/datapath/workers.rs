@@ -4,8 +4,6 @@
 //! a function is for, which are [handed over](super::handoff). They have in common: the address table, meters, the ruleset and the
 //! clock.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -169,30 +167,6 @@ impl Switch {
         self.workers.iter_mut().for_each(|worker| worker.links = None);
         result
     }
-}
-
-impl Worker {
-    /// One worker's part of a run.
-    fn run_of(&mut self, run: &Run<'_>, place: usize, tell: &mut dyn FnMut(u64)) -> Result<(), RunError> {
-        let ended = catch_unwind(AssertUnwindSafe(|| self.run_by(run, tell)));
-        let result = ended.unwrap_or_else(|panic| {
-            // Nobody is to wait for its answers.
-            self.leave();
-            Err(RunError::Panicked { worker: place, message: message_of(&*panic) })
-        });
-        if result.is_err() {
-            run.fail();
-        }
-        if let Some(links) = &self.links {
-            links.wake_all();
-        }
-        result
-    }
-}
-
-fn message_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 /// The cores that this process may use.

@@ -1,7 +1,7 @@
-//! From key to path and mask.
+//! Translation: from key to path and megaflow mask.
 //!
-//! The walk keeps the key as the packet would have it after the actions so far. What a later table looks
-//! at then falls into three kinds of bits:
+//! A walk over the tables with a key in place of a packet. The key is kept as the packet would have it after the operations so far;
+//! the operations are recorded as the steps of a path. The bits that a later table looks at fall into three kinds:
 //!
 //! - as they came: they go into the mask;
 //! - *written*: an action has set them to a value that the path fixes, so they do not depend on the
@@ -12,21 +12,30 @@
 //! Whether a packet has a field at all (so that setting it does anything) depends on its EtherType,
 //! protocol and so on: these prerequisites go into the mask.
 //!
-//! Where the key cannot follow what an action does to the headers (MPLS; a third VLAN tag; a tunnel), the rest of the rule
-//! is done to the packet as it is then, whatever that is: it is [parsed](Step::Parse) before the next action that looks at
-//! headers, and nothing more goes into the mask. The next table sees it with a new key ([`Step::Recirculate`]).
+//! Where the key cannot follow an operation (MPLS; a third VLAN tag; a tunnel), the rest of the rule is recorded for the packet as
+//! it is then: it is [parsed](Step::Parse) before the next operation that reads headers, and nothing more goes into the mask. The
+//! next table sees the packet with a new key ([`Step::Recirculate`]).
+//!
+//! A path ends where the answer is not the rules' to give: before a table behind the caches, or at a recirculation. Calls that are
+//! open there go along as [`Step::Push`].
+
+use std::convert::Infallible;
 
 use flowlane::classify::Hit;
+use flowlane::packet::FieldRef;
 use flowlane::packet::WordSet;
 use flowlane::packet::fields::{Field, FieldClass, VLAN_PRESENT, word};
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::parse::ether_type;
 use flowlane::rule::Action;
+use flowlane::rule::action::PortNo;
 
 use super::Pipeline;
-use crate::packet::edit;
+use super::apply::{Effects, PacketEdit};
+use super::walk::{Entered, Follow, Outcome, Position, follow, run};
+use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::in_headers;
-use crate::ruleset::{Miss, Step, looks_at_headers, misplaces_headers};
+use crate::ruleset::{Return, Step, misplaces_headers};
 
 /// A path and what it depends on.
 #[derive(Debug)]
@@ -37,10 +46,16 @@ pub struct Translation {
     pub mask: FlowMask,
 }
 
-/// A packet on its way through the tables. It may stand still before a table that answers later.
+/// A key that is followed through the tables. It may pause before a table that answers later.
 #[derive(Debug)]
-pub struct Walk {
-    /// The packet's key after the actions so far.
+pub(super) struct Walk {
+    key: TrackedKey,
+    position: Position,
+}
+
+/// A packet's key after the operations so far, and what that depends on.
+#[derive(Debug)]
+struct TrackedKey {
     key: FlowKey,
     mask: FlowMask,
     written: FlowMask,
@@ -49,110 +64,182 @@ pub struct Walk {
     parse_again: bool,
     /// Nor is it known where they are.
     stale: bool,
-    /// Fields that are in no header, written since with what only the packet knows.
+    /// Fields that are in no header, written since with values that only the packet knows.
     moved: FlowMask,
     steps: Vec<Step>,
-    /// The table that comes next.
-    at: Option<u8>,
-    /// How often the key was asked for something.
+    /// How often the key was looked at.
     asked: u32,
 }
 
-impl Pipeline {
-    /// The table that packets with this key enter at: one that is back from recirculation says where to go on.
-    #[inline]
-    pub fn entry(key: &FlowKey) -> u8 {
-        key.get(Field::RecircId).saturating_sub(1) as u8
-    }
+/// The table that packets with this key enter at: a recirculated packet's key says where to go on.
+#[inline]
+pub(super) fn entry(key: &FlowKey) -> u8 {
+    key.get(Field::RecircId).saturating_sub(1) as u8
+}
 
-    /// The path of packets with this key. Depends on nothing but the key and the rules. Waits for no table: those that
-    /// answer later are asked for this packet by itself.
-    pub fn translate(&self, key: &FlowKey) -> Translation {
-        let mut walk = Walk::new(key);
-        while let Some(table) = walk.at {
-            self.step(table, &mut walk, None);
-        }
-        walk.end()
-    }
+/// The path of packets with this key. Depends on nothing but the key and the rules. Waits for no table: those that answer later
+/// are asked for this packet by itself.
+pub fn translate(pipeline: &Pipeline, key: &FlowKey) -> Translation {
+    let mut walk = Walk::new(key);
+    let Walk { key, position } = &mut walk;
+    follow(&mut Xlate { pipeline, key, answer: None, pauses: false }, position);
+    walk.end()
+}
 
-    /// Takes a walk as far as it goes: says before which table it waits for an answer, or that it has come to its end.
-    /// `answer` is that of the table before which it stood.
-    pub fn advance(&self, walk: &mut Walk, mut answer: Option<Option<Hit>>) -> Option<u8> {
-        while let Some(table) = walk.at {
-            if self.devices.contains(table) && answer.is_none() {
-                return Some(table);
-            }
-            self.step(table, walk, answer.take());
-        }
-        None
-    }
+/// Takes a walk as far as it goes. Returns the table before which it waits for an answer; none at its end. `answer` is that of the
+/// table before which it stood.
+pub(super) fn advance(pipeline: &Pipeline, walk: &mut Walk, answer: Option<Option<Hit>>) -> Option<u8> {
+    let Walk { key, position } = walk;
+    follow(&mut Xlate { pipeline, key, answer, pauses: true }, position);
+    position.table
+}
 
-    /// One table, with its answer where that is known.
-    fn step(&self, table: u8, walk: &mut Walk, answer: Option<Option<Hit>>) {
-        walk.at = self.visit(table, walk, answer);
-        if let (Some(next), true) = (walk.at, walk.parse_again) {
-            let carry = walk.carried();
-            walk.steps.push(Step::Recirculate { table: next, carry });
-            walk.at = None;
-        }
-    }
+/// A key with the tables that it goes through.
+struct Xlate<'a> {
+    pipeline: &'a Pipeline,
+    key: &'a mut TrackedKey,
+    /// The answer of the table before which it stands, where that is known.
+    answer: Option<Option<Hit>>,
+    /// It pauses before tables that answer later.
+    pauses: bool,
+}
 
-    /// What a table does; says which comes next.
-    fn visit(&self, number: u8, walk: &mut Walk, answer: Option<Option<Hit>>) -> Option<u8> {
-        if self.is_post_cache(number) {
-            // Stages look packets up by the headers as they were parsed; routes by the destination only.
-            let stale = match self.routes(number).is_some() {
-                true => walk.destination_written(),
-                false => walk.headers_written(),
+impl Follow for Xlate<'_> {
+    fn enter(&mut self, number: u8, calls: &[Return]) -> Entered {
+        let Self { pipeline, key, .. } = self;
+        if pipeline.is_post_cache(number) {
+            // Routes and stateful stages look packets up by the headers as they were parsed.
+            let stale = match pipeline.routes(number).is_some() {
+                true => key.destination_written(),
+                false => key.headers_written(),
             };
-            if stale {
-                walk.parse_again = true;
-                return Some(number);
-            }
-            let carry = walk.carried();
-            walk.steps.push(Step::Enter { table: number, carry });
-            return None;
+            key.end(number, stale, calls);
+            return Entered::End;
         }
-        let table = self.table(number)?;
-        let hit = match (answer, table.deferred()) {
+        if self.pauses && self.answer.is_none() && pipeline.deferred(number).is_some() {
+            return Entered::Pause;
+        }
+        let (Some(view), Some((table, _))) = (pipeline.table(number), pipeline.entered(number)) else {
+            return Entered::Nothing;
+        };
+        let hit = match (self.answer.take(), view.deferred()) {
             (Some(hit), Some(deferred)) => {
-                walk.depend_on(deferred.looks_at());
+                key.depend_on(deferred.looks_at());
                 hit
             }
             _ => {
                 let mut looked_at = FlowMask::zero();
-                let hit = table.classifier().lookup_wildcards(&walk.key, &mut looked_at);
-                walk.depend_on(&looked_at);
+                let hit = view.classifier().lookup_wildcards(&key.key, &mut looked_at);
+                key.depend_on(&looked_at);
                 hit
             }
         };
-        let rule = hit.map(|h| h.rule);
-        walk.steps.push(Step::Matched { table: number, rule });
-        let Some(rule) = rule else {
-            return match table.miss {
-                Miss::Drop => None,
-                Miss::Controller => {
-                    walk.push(Action::Controller { max_len: u16::MAX });
-                    None
-                }
-                Miss::Continue => self.ruleset.next_table(number),
-            };
-        };
-        let entry =
-            self.ruleset.table(number)?.rule(rule).expect("an engine answers with rules that are there");
-        for action in &entry.rule.actions {
-            if let Action::Goto(next) = *action {
-                return Some(next);
-            }
-            walk.act(action);
+        let rule = hit.map(|hit| hit.rule);
+        key.steps.push(Step::Matched { table: number, rule });
+        Entered::Steps(table.steps(rule).clone())
+    }
+
+    fn run<'a>(&mut self, steps: &'a [Step], from: usize) -> Result<Outcome<'a>, Infallible> {
+        run(steps, from, self.key, &mut Record)
+    }
+
+    fn pass(&mut self, table: u8, _: &[(u8, u32, u32)], _: bool, calls: &[Return]) -> bool {
+        let again = self.key.parse_again;
+        if again {
+            self.key.end(table, true, calls);
         }
-        None
+        !again
+    }
+
+    fn stop(&mut self, _: bool) {}
+
+    fn refuse_call(&mut self, table: u8, calls: &[Return]) {
+        // The packet opens the same calls, is refused the next one, and counted.
+        self.key.steps.extend(calls.iter().cloned().map(Step::Push));
+        self.key.steps.push(Step::Call { table, again: false });
+    }
+}
+
+/// Records effects as steps of the path.
+struct Record;
+
+impl Effects<TrackedKey> for Record {
+    type Error = Infallible;
+
+    fn output(&mut self, key: &mut TrackedKey, to: PortNo) -> Result<(), Infallible> {
+        key.record(Action::Output(to))
+    }
+
+    fn in_port(&mut self, key: &mut TrackedKey) -> Result<(), Infallible> {
+        key.record(Action::InPort)
+    }
+
+    fn flood(&mut self, key: &mut TrackedKey) -> Result<(), Infallible> {
+        key.record(Action::Flood)
+    }
+
+    fn normal(&mut self, key: &mut TrackedKey) -> Result<(), Infallible> {
+        key.record(Action::Normal)
+    }
+
+    fn controller(&mut self, key: &mut TrackedKey, max_len: u16) -> Result<(), Infallible> {
+        key.record(Action::Controller { max_len })
+    }
+
+    fn sample(&mut self, key: &mut TrackedKey, probability: u16) -> Result<(), Infallible> {
+        key.record(Action::Sample { probability })
+    }
+
+    fn meter(&mut self, key: &mut TrackedKey, number: u32) -> bool {
+        key.push(Action::Meter(number));
+        true
+    }
+
+    fn count(&mut self, key: &mut TrackedKey, number: u32) {
+        key.push(Action::Count(number));
+    }
+
+    fn encapsulate(&mut self, key: &mut TrackedKey, tunnel: u32) -> bool {
+        key.parse_again = true;
+        key.push(Action::Encapsulate(tunnel));
+        true
+    }
+
+    fn reparse(&mut self, key: &mut TrackedKey) -> bool {
+        // Whoever compiled the rule could not know whether its headers are still in place.
+        if std::mem::take(&mut key.stale) {
+            key.steps.push(Step::Parse);
+        }
+        true
     }
 }
 
 impl Walk {
     /// The walk of packets with this key, before their first table.
-    pub fn new(key: &FlowKey) -> Self {
+    pub(super) fn new(key: &FlowKey) -> Self {
+        Self { key: TrackedKey::new(key), position: Position::at(entry(key)) }
+    }
+
+    /// The key that the table before which it stands is looked up with.
+    pub(super) fn key(&self) -> &FlowKey {
+        &self.key.key
+    }
+
+    /// Whether the first table's answer has decided everything so far: every packet with the same answer there takes the
+    /// same path.
+    pub(super) fn is_decided_by_one_answer(&self) -> bool {
+        // The key decides nothing that is not noted by `depend_on`.
+        self.key.asked == 1
+    }
+
+    /// The path and its mask.
+    pub(super) fn end(self) -> Translation {
+        Translation { steps: self.key.steps, mask: self.key.mask }
+    }
+}
+
+impl TrackedKey {
+    fn new(key: &FlowKey) -> Self {
         let mut mask = FlowMask::zero();
         mask.add_field(Field::RecircId);
         mask.add_field(Field::Malformed);
@@ -165,26 +252,23 @@ impl Walk {
             stale: false,
             moved: FlowMask::zero(),
             steps: Vec::new(),
-            at: Some(Pipeline::entry(key)),
             asked: 0,
         }
     }
 
-    /// The key that the table before which it stands is to be asked for.
-    pub fn key(&self) -> &FlowKey {
-        &self.key
+    /// The path leads to a table behind the caches, or to any with a key that is parsed `again`.
+    fn end(&mut self, table: u8, again: bool, calls: &[Return]) {
+        self.steps.extend(calls.iter().cloned().map(Step::Push));
+        let carry = self.carried();
+        self.steps.push(match again {
+            true => Step::Recirculate { table, carry },
+            false => Step::Enter { table, carry },
+        });
     }
 
-    /// Whether the first table's answer has decided everything so far: whoever gets the same answer there goes the
-    /// same way.
-    pub fn is_decided_by_one_answer(&self) -> bool {
-        // The key decides nothing that is not noted by `depend_on`.
-        self.asked == 1
-    }
-
-    /// What has come of it.
-    pub fn end(self) -> Translation {
-        Translation { steps: self.steps, mask: self.mask }
+    fn record(&mut self, action: Action) -> Result<(), Infallible> {
+        self.push(action);
+        Ok(())
     }
 
     /// Notes that the path depends on bits of the key as it is now.
@@ -205,62 +289,6 @@ impl Walk {
         self.depend_on(&looked_at);
     }
 
-    fn act(&mut self, action: &Action) {
-        if self.parse_again {
-            return self.act_unfollowed(action);
-        }
-        match *action {
-            Action::PushVlan(tpid) => return self.push_vlan(tpid),
-            Action::PopVlan => return self.pop_vlan(),
-            Action::PushMpls(_) | Action::Encapsulate(_) => self.parse_again = true,
-            Action::PopMpls(_) => {
-                if !self.has(Field::MplsLabel) {
-                    return;
-                }
-                self.parse_again = true;
-            }
-            Action::SetField { field, value, mask } => return self.set_field(field, value, mask),
-            Action::Move { from, to } => {
-                self.depend_on_field(from.field(), from.mask());
-                let value = to.place(from.get(&self.key));
-                return self.set_field(to.field(), value, to.mask());
-            }
-            Action::DecTtl => return self.decrement(Field::NwTtl, action),
-            Action::DecMplsTtl => return self.decrement(Field::MplsTtl, action),
-            _ => {}
-        }
-        self.stale |= misplaces_headers(action);
-        self.push(action.clone());
-    }
-
-    /// An action behind one that the key could not follow.
-    fn act_unfollowed(&mut self, action: &Action) {
-        if self.stale && looks_at_headers(action) {
-            self.steps.push(Step::Parse);
-            self.stale = false;
-        }
-        match *action {
-            Action::SetField { field, value, mask } if !in_headers(field) => {
-                self.write_outside(field, value, mask);
-                if self.moved.get(field) == 0 {
-                    return;
-                }
-            }
-            Action::Move { from, to } if !in_headers(from.field()) && from.get(&self.moved) == 0 => {
-                self.depend_on_field(from.field(), from.mask());
-                let (value, mask) = (to.place(from.get(&self.key)), to.mask());
-                return self.act_unfollowed(&Action::SetField { field: to.field(), value, mask });
-            }
-            Action::Move { to, .. } if !in_headers(to.field()) => {
-                to.set(&mut self.moved, to.ones());
-                to.set(&mut self.written, 0);
-            }
-            _ => {}
-        }
-        self.stale |= misplaces_headers(action);
-        self.push(action.clone());
-    }
-
     /// Writes a field that is in no header.
     fn write_outside(&mut self, field: Field, value: u128, mask: u128) {
         self.key.set_masked(field, value, mask);
@@ -268,10 +296,13 @@ impl Walk {
     }
 
     fn push(&mut self, action: Action) {
+        if self.parse_again {
+            self.stale |= misplaces_headers(&action);
+        }
         self.steps.push(Step::Do(action));
     }
 
-    fn set_field(&mut self, field: Field, value: u128, mask: u128) {
+    fn set_followed(&mut self, field: Field, value: u128, mask: u128) {
         if in_headers(field) {
             if !self.has(field) {
                 return;
@@ -301,16 +332,21 @@ impl Walk {
         }
     }
 
-    fn decrement(&mut self, field: Field, action: &Action) {
-        if !self.has(field) {
-            return;
+    fn decrement(&mut self, field: Field, action: Action) -> Ttl {
+        if self.parse_again {
+            self.push(action);
+            return Ttl::Decremented;
         }
-        self.push(action.clone());
+        if !self.has(field) {
+            return Ttl::None;
+        }
+        self.push(action);
         // Where it would expire the path ends there, whatever the key says.
         self.key.set(field, self.key.get(field).wrapping_sub(1));
         if self.written.get(field) != field.info().ones() {
             self.derived.push(field);
         }
+        Ttl::Decremented
     }
 
     /// Whether an action has changed the address that the packet goes to.
@@ -337,7 +373,7 @@ impl Walk {
         }
     }
 
-    fn push_vlan(&mut self, tpid: u16) {
+    fn push_vlan_followed(&mut self, tpid: u16) {
         if !self.has(Field::VlanTci) {
             return;
         }
@@ -353,7 +389,7 @@ impl Walk {
         self.key.set(Field::VlanTpid, tpid.into());
     }
 
-    fn pop_vlan(&mut self) {
+    fn pop_vlan_followed(&mut self) {
         self.depend_on_field(Field::VlanTci, VLAN_PRESENT.into());
         if !self.tagged() {
             return;
@@ -391,5 +427,68 @@ impl Walk {
             .iter()
             .map(|w| (w as u8, self.key.word(w) & self.written.word(w), self.written.word(w)))
             .collect()
+    }
+}
+
+impl PacketEdit for TrackedKey {
+    fn set_field(&mut self, field: Field, value: u128, mask: u128) {
+        if !self.parse_again {
+            return self.set_followed(field, value, mask);
+        }
+        if !in_headers(field) {
+            self.write_outside(field, value, mask);
+            if self.moved.get(field) == 0 {
+                return;
+            }
+        }
+        self.push(Action::SetField { field, value, mask });
+    }
+
+    fn move_field(&mut self, from: FieldRef, to: FieldRef) {
+        if !self.parse_again || !in_headers(from.field()) && from.get(&self.moved) == 0 {
+            self.depend_on_field(from.field(), from.mask());
+            let value = to.place(from.get(&self.key));
+            return self.set_field(to.field(), value, to.mask());
+        }
+        if !in_headers(to.field()) {
+            to.set(&mut self.moved, to.ones());
+            to.set(&mut self.written, 0);
+        }
+        self.push(Action::Move { from, to });
+    }
+
+    fn push_vlan(&mut self, tpid: u16) {
+        match self.parse_again {
+            true => self.push(Action::PushVlan(tpid)),
+            false => self.push_vlan_followed(tpid),
+        }
+    }
+
+    fn pop_vlan(&mut self) {
+        match self.parse_again {
+            true => self.push(Action::PopVlan),
+            false => self.pop_vlan_followed(),
+        }
+    }
+
+    fn push_mpls(&mut self, eth_type: u16) {
+        self.parse_again = true;
+        self.push(Action::PushMpls(eth_type));
+    }
+
+    fn pop_mpls(&mut self, eth_type: u16) {
+        if !self.parse_again && !self.has(Field::MplsLabel) {
+            return;
+        }
+        self.parse_again = true;
+        self.push(Action::PopMpls(eth_type));
+    }
+
+    fn dec_ttl(&mut self) -> Ttl {
+        self.decrement(Field::NwTtl, Action::DecTtl)
+    }
+
+    fn dec_mpls_ttl(&mut self) -> Ttl {
+        self.decrement(Field::MplsTtl, Action::DecMplsTtl)
     }
 }

@@ -179,11 +179,13 @@ pub struct DropReport {
     pub tunnel_too_long: u64,
     pub no_tunnel: u64,
     pub function_refused: u64,
+    #[serde(default)]
+    pub call_depth: u64,
 }
 
 impl DropReport {
     /// Returns each reason in words, and its packets.
-    pub fn reasons(&self) -> [(&'static str, u64); 11] {
+    pub fn reasons(&self) -> [(&'static str, u64); 12] {
         let Self {
             by_rule,
             malformed,
@@ -196,6 +198,7 @@ impl DropReport {
             tunnel_too_long,
             no_tunnel,
             function_refused,
+            call_depth,
         } = *self;
         [
             ("sent nowhere by rule", by_rule),
@@ -209,6 +212,7 @@ impl DropReport {
             ("too long for their tunnel", tunnel_too_long),
             ("not what their tunnel carries", no_tunnel),
             ("refused by a stage", function_refused),
+            ("too many open calls of tables", call_depth),
         ]
     }
 }
@@ -474,6 +478,7 @@ fn drops(worker: &Worker, malformed: u64) -> DropReport {
         tunnel_too_long: drops.tunnel_too_long,
         no_tunnel: drops.no_tunnel,
         function_refused: drops.function_refused,
+        call_depth: drops.call_depth,
     }
 }
 

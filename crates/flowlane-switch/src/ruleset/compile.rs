@@ -43,106 +43,129 @@ pub(super) fn pushes(actions: &[Action]) -> usize {
     actions.iter().filter(pushes).count()
 }
 
-/// The steps of a rule's actions, for packets that come to it without a megaflow: where it leads on, packets take their keys
-/// along, so that fields which are in no header may be set.
-pub(super) fn steps_of(actions: &[Action]) -> Steps {
-    let mut steps = Vec::with_capacity(actions.len());
+/// An action, or a call of a table between two.
+#[derive(Clone, Copy)]
+pub(crate) enum Item<'a> {
+    Action(&'a Action),
+    #[cfg_attr(not(test), expect(dead_code, reason = "no action of the flow syntax calls a table yet"))]
+    Call(u8),
+}
+
+/// Compiles a rule's actions, or those of a next hop or a verdict.
+pub(super) fn compile(actions: &[Action]) -> Steps {
+    compile_items(actions.iter().map(Item::Action))
+}
+
+/// Compiles actions and calls.
+///
+/// A packet whose headers the key does not follow is parsed again before the next table; one whose headers have moved is parsed
+/// before the next action that reads headers. A call may have done either.
+pub(crate) fn compile_items<'a>(items: impl Iterator<Item = Item<'a>>) -> Steps {
+    let mut steps = Vec::new();
     let (mut stale, mut changed) = (false, false);
-    for action in actions {
-        if stale && looks_at_headers(action) {
+    for item in items {
+        let Item::Action(action) = item else {
+            if let Item::Call(table) = item {
+                steps.push(Step::Call { table, again: changed });
+            }
+            (stale, changed) = (true, true);
+            continue;
+        };
+        let traits = ActionTraits::of(action);
+        if stale && traits.reads_headers {
             steps.push(Step::Parse);
             stale = false;
         }
-        stale |= misplaces_headers(action);
+        stale |= traits.misplaces_headers;
         steps.push(match *action {
             Action::Goto(table) if changed => Step::Recirculate { table, carry: Vec::new() },
             Action::Goto(table) => Step::Enter { table, carry: Vec::new() },
             ref other => Step::Do(other.clone()),
         });
-        changed |= match *action {
-            Action::SetField { field, .. } => !is_followed(field),
-            Action::Move { to, .. } => !is_followed(to.field()),
-            _ => changes_headers(action),
-        };
+        changed |= traits.outdates_key;
     }
     Steps::new(steps)
 }
 
-/// The steps of actions in table `table`. Where no action changes headers, the table that a `goto_table` leads to may be
-/// entered as it is; else the packet is parsed anew before.
+/// Compiles actions in table `table` behind the caches.
 ///
 /// # Errors
-/// The first action that cannot be here.
-pub fn compile_post_cache(actions: &[Action], table: u8) -> Result<Box<[Step]>, PostCacheError> {
+/// The first action that cannot be there.
+pub fn compile_post_cache(actions: &[Action], table: u8) -> Result<Steps, PostCacheError> {
     if pushes(actions) > HEADERS_PUSHED_MAX {
         return Err(PostCacheError::Pushes(pushes(actions)));
     }
     let last = actions.len().saturating_sub(1);
-    let changes = actions.iter().any(changes_headers);
-    let step = |(i, action): (usize, &Action)| match *action {
-        Action::Move { .. } => Err(PostCacheError::Move),
-        Action::SetField { field, .. } if !in_headers(field) => Err(PostCacheError::Field(field.info().name)),
-        Action::Goto(to) if to <= table || i < last => Err(PostCacheError::Goto { to, table }),
-        Action::Goto(table) if changes => Ok(Step::Recirculate { table, carry: Vec::new() }),
-        Action::Goto(table) => Ok(Step::Enter { table, carry: Vec::new() }),
-        ref other => Ok(Step::Do(other.clone())),
-    };
-    let mut steps = Vec::with_capacity(actions.len());
-    let mut stale = false;
     for (i, action) in actions.iter().enumerate() {
-        if stale && looks_at_headers(action) {
-            steps.push(Step::Parse);
-            stale = false;
+        match *action {
+            Action::Move { .. } => return Err(PostCacheError::Move),
+            Action::SetField { field, .. } if !in_headers(field) => {
+                return Err(PostCacheError::Field(field.info().name));
+            }
+            Action::Goto(to) if to <= table || i < last => return Err(PostCacheError::Goto { to, table }),
+            _ => {}
         }
-        stale |= misplaces_headers(action);
-        steps.push(step((i, action))?);
     }
-    Ok(steps.into())
+    Ok(compile(actions))
 }
 
-/// Whether an action sends the packet somewhere, or uses what other packets use too.
-pub(super) fn is_seen(action: &Action) -> bool {
-    matches!(
-        action,
-        Action::Output(_)
-            | Action::InPort
-            | Action::Flood
-            | Action::Normal
-            | Action::Controller { .. }
-            | Action::Sample { .. }
-            | Action::Meter(_)
-    )
+/// How an action relates to what comes before and after it: the one place to fill in for a new action besides
+/// [`apply`](crate::datapath).
+#[derive(Clone, Copy, Debug, Default)]
+struct ActionTraits {
+    /// It sends the packet somewhere, or uses state that other packets use, too: it happens in the order of packets.
+    has_effects: bool,
+    /// It does nothing but send the packet on as it came.
+    forwards: bool,
+    /// It needs to know where headers are.
+    reads_headers: bool,
+    /// It is not known behind it where headers are, or whether there are any.
+    misplaces_headers: bool,
+    /// The key does not follow what it does to the headers.
+    outdates_key: bool,
+}
+
+impl ActionTraits {
+    fn of(action: &Action) -> Self {
+        let none = Self::default();
+        let edits = Self { reads_headers: true, outdates_key: true, ..none };
+        match *action {
+            Action::Output(_) | Action::InPort | Action::Flood | Action::Normal => {
+                Self { has_effects: true, forwards: true, ..none }
+            }
+            Action::Controller { .. } | Action::Sample { .. } | Action::Meter(_) => {
+                Self { has_effects: true, ..none }
+            }
+            Action::Count(_) => none,
+            Action::Goto(_) => Self { forwards: true, ..none },
+            Action::PushVlan(_) => Self { reads_headers: false, ..edits },
+            Action::PopVlan | Action::PushMpls(_) | Action::PopMpls(_) => {
+                Self { misplaces_headers: true, ..edits }
+            }
+            Action::DecTtl | Action::DecMplsTtl | Action::Encapsulate(_) => edits,
+            Action::SetField { field, .. } => Self {
+                reads_headers: in_headers(field) && !matches!(field, Field::EthSrc | Field::EthDst),
+                outdates_key: !is_followed(field),
+                ..none
+            },
+            Action::Move { to, .. } => Self { outdates_key: !is_followed(to.field()), ..edits },
+        }
+    }
+}
+
+/// Whether an action sends the packet somewhere, or uses state that other packets use, too.
+pub(super) fn has_effects(action: &Action) -> bool {
+    ActionTraits::of(action).has_effects
 }
 
 /// Whether an action does nothing with a packet but send it on as it came.
 pub(super) fn forwards(action: &Action) -> bool {
-    matches!(action, Action::Output(_) | Action::InPort | Action::Flood | Action::Normal | Action::Goto(_))
+    ActionTraits::of(action).forwards
 }
 
-fn changes_headers(action: &Action) -> bool {
-    !is_seen(action) && !matches!(action, Action::Count(_) | Action::Goto(_))
-}
-
-/// Whether it is not known behind an action where headers are, or whether there are any.
+/// Whether it is not known behind an action where headers are.
 pub(crate) fn misplaces_headers(action: &Action) -> bool {
-    matches!(action, Action::PushMpls(_) | Action::PopMpls(_) | Action::PopVlan)
-}
-
-/// Whether it matters to an action where headers are.
-pub(crate) fn looks_at_headers(action: &Action) -> bool {
-    match *action {
-        Action::SetField { field, .. } => {
-            in_headers(field) && !matches!(field, Field::EthSrc | Field::EthDst)
-        }
-        Action::Move { .. }
-        | Action::DecTtl
-        | Action::DecMplsTtl
-        | Action::PopVlan
-        | Action::PushMpls(_)
-        | Action::PopMpls(_)
-        | Action::Encapsulate(_) => true,
-        _ => false,
-    }
+    ActionTraits::of(action).misplaces_headers
 }
 
 #[cfg(test)]
@@ -163,7 +186,7 @@ mod tests {
             let nowhere = ["metadata", "tun_", "reg", "pkt_mark"];
             match nowhere.iter().any(|start| name.starts_with(start)) {
                 true => assert_eq!(result, Err(PostCacheError::Field(name))),
-                false => assert_eq!(result, Ok([Step::Do(set(field))].into()), "{name}"),
+                false => assert_eq!(result, Ok(Steps::new([Step::Do(set(field))])), "{name}"),
             }
         }
     }
@@ -172,10 +195,13 @@ mod tests {
     fn goto_leads_onwards_last_and_parses_anew_where_headers_have_changed() {
         let (out, go) = (Action::Output(PortNo(1)), Action::Goto);
         let enter = Step::Enter { table: 9, carry: Vec::new() };
-        assert_eq!(compile_post_cache(&[out.clone(), go(9)], 4), Ok([Step::Do(out.clone()), enter].into()));
+        assert_eq!(
+            compile_post_cache(&[out.clone(), go(9)], 4),
+            Ok(Steps::new([Step::Do(out.clone()), enter]))
+        );
         let again = Step::Recirculate { table: 9, carry: Vec::new() };
         let ttl = Action::DecTtl;
-        assert_eq!(compile_post_cache(&[ttl.clone(), go(9)], 4), Ok([Step::Do(ttl), again].into()));
+        assert_eq!(compile_post_cache(&[ttl.clone(), go(9)], 4), Ok(Steps::new([Step::Do(ttl), again])));
         assert_eq!(compile_post_cache(&[go(4)], 4), Err(PostCacheError::Goto { to: 4, table: 4 }));
         assert_eq!(compile_post_cache(&[go(9), out], 4), Err(PostCacheError::Goto { to: 9, table: 4 }));
         let moves = Action::Move { from: Field::Ipv4Src.into(), to: Field::Ipv4Dst.into() };

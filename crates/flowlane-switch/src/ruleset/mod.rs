@@ -23,15 +23,17 @@ mod table_map;
 #[cfg(all(loom, test))]
 mod loom;
 
+pub(crate) use compile::misplaces_headers;
+#[cfg(test)]
+pub(crate) use compile::{Item, compile_items};
 pub use compile::{PostCacheError, compile_post_cache};
-pub(crate) use compile::{looks_at_headers, misplaces_headers};
 pub use counters::{FlowStats, SharedCounters};
 pub(crate) use counters::{LocalCounters, sums};
 pub(crate) use publication::{RulesetCell, RulesetReader, WorkerEpoch, WorkerEpochs};
 pub(crate) use rule_index::{RuleIndex, RuleKey};
 pub use rules::Entry;
 pub use snapshot::{Change, ChangeKind, EVENTS_KEPT, Event, Ruleset, Table};
-pub use step::{SideEffects, Step, StepSummary, Steps};
+pub use step::{Return, SideEffects, Step, StepSummary, Steps};
 pub(crate) use table_map::{TableMap, TableSet};
 
 use flowlane::classify::InsertError;

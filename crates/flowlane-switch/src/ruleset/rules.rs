@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flowlane::memory::prefetch;
 use flowlane::rule::{Rule, RuleId};
 
-use super::compile::{forwards, steps_of};
+use super::compile::{compile, forwards};
 use super::{FlowStats, StepSummary, Steps};
 
 /// A rule as a ruleset has it. Copies of the ruleset share it.
@@ -29,7 +29,7 @@ pub struct Entry {
 impl Entry {
     /// A rule that stays until it is removed.
     pub fn new(rule: Rule) -> Self {
-        let steps = steps_of(&rule.actions);
+        let steps = compile(&rule.actions);
         Self {
             rule,
             steps,

@@ -209,6 +209,13 @@ impl Table {
         Ok(())
     }
 
+    /// Gives a rule other steps than its actions compile to.
+    #[cfg(test)]
+    pub(crate) fn replace_steps(&mut self, id: RuleId, steps: Steps) {
+        let entry = Entry { steps, ..Entry::clone(self.rules.get(id).expect("it is there")) };
+        self.rules.put(id, Arc::new(entry));
+    }
+
     /// Rules that the engine has already.
     pub(crate) fn adopt(&mut self, entries: impl IntoIterator<Item = Arc<Entry>>) {
         (0..).map(RuleId).zip(entries).for_each(|(id, entry)| self.rules.put(id, entry));
@@ -277,6 +284,11 @@ impl Ruleset {
     /// The tables of rules, in order.
     pub fn tables(&self) -> impl Iterator<Item = (u8, &Table)> {
         self.tables.iter()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn table_mut(&mut self, number: u8) -> Option<&mut Table> {
+        self.tables.get_mut(number)
     }
 
     #[inline]

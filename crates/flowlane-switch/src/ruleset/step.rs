@@ -6,7 +6,7 @@ use flowlane::memory::prefetch;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, RuleId};
 
-use super::compile::is_seen;
+use super::compile::has_effects;
 
 /// One step of a path. All that depends on the bits that the megaflow fixes has been decided.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -31,7 +31,16 @@ pub enum Step {
         /// Words of the key that rules have set and that are in no header: (word, value, mask).
         carry: Vec<(u8, u32, u32)>,
     },
-    /// Parse the packet again, since its headers are not what the key says any more, and look it up again
+    /// Goes through a table and whatever follows there, then comes back to the step behind.
+    Call {
+        /// Which table.
+        table: u8,
+        /// The headers are not what the key says any more: the packet is parsed again before.
+        again: bool,
+    },
+    /// A call that was open when the rules were walked to record this path. It is open for the packet from here on.
+    Push(Return),
+    /// Parses the packet again, since its headers are not what the key says any more, and looks it up again
     /// from a table on. The last step.
     Recirculate {
         /// Where to go on.
@@ -41,16 +50,24 @@ pub enum Step {
     },
 }
 
+/// A place in a list of steps to which a call returns.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Return {
+    pub steps: Steps,
+    /// The next step.
+    pub at: usize,
+}
+
 /// Steps, and what they mean to others: what nobody sees may be done for all packets of a burst together, the rest is done
 /// in their order.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Steps {
     steps: Arc<[Step]>,
     gist: StepSummary,
 }
 
 /// What a program's steps come to, marks aside. What most packets meet is one step, which is known before it is taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum StepSummary {
     /// To send the packet through a port.
     Output(PortNo),
@@ -75,8 +92,9 @@ impl StepSummary {
             (None, _) => return StepSummary::Nothing,
             _ => {}
         }
-        let seen = |step: &Step| matches!(step, Step::Do(action) if is_seen(action));
-        StepSummary::Several(match (steps.iter().any(seen), leads_on(steps)) {
+        let seen = |step: &Step| matches!(step, Step::Do(action) if has_effects(action));
+        let leads_on = leads_on(steps) || steps.iter().any(|step| matches!(step, Step::Call { .. }));
+        StepSummary::Several(match (steps.iter().any(seen), leads_on) {
             (false, _) => SideEffects::None,
             (true, true) => SideEffects::ThenContinues,
             (true, false) => SideEffects::Terminal,
@@ -96,7 +114,7 @@ impl StepSummary {
 
 /// Whether others can tell when the steps of a [`Steps`] are taken: whether one of them sends the packet somewhere, or uses
 /// what other packets use too. (A TTL that expires is told apart by who takes them.)
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum SideEffects {
     /// None does: they change nothing but the packet.
     #[default]
@@ -111,6 +129,11 @@ impl Steps {
     pub fn new(steps: impl Into<Arc<[Step]>>) -> Self {
         let steps = steps.into();
         Self { gist: StepSummary::of(&steps), steps }
+    }
+
+    /// A summary of the steps from a place on.
+    pub fn summary_from(&self, at: usize) -> StepSummary {
+        StepSummary::of(&self.steps[at..])
     }
 
     /// The steps, in order.

@@ -284,7 +284,7 @@ impl StageTable {
         let verdict = |(&name, actions): (&&'static str, Vec<Action>)| {
             let steps = compile_post_cache(&actions, number)
                 .map_err(|source| VerdictError { verdict: name, source })?;
-            Ok(Verdict { name, actions, packets: 0, bytes: 0, steps: Steps::new(steps) })
+            Ok(Verdict { name, actions, packets: 0, bytes: 0, steps })
         };
         let verdicts = names.iter().zip(actions).map(verdict).collect::<Result<_, _>>()?;
         Ok(Self { name: name.to_owned(), stage, packets: 0, cycles: 0, verdicts })

@@ -158,7 +158,7 @@ impl RouteTable {
         let unrouted = if config.miss_to_controller { vec![to_controller] } else { Vec::new() };
         let mut steps_of_hops = vec![Steps::new(unrouted)];
         for (position, (name, spec)) in hops.into_iter().enumerate() {
-            let mut steps: Box<[Step]> = Box::default();
+            let mut steps = Steps::default();
             let mut number = position as u64 + 1;
             match &spec {
                 HopSpec::Actions(actions) => {
@@ -174,7 +174,7 @@ impl RouteTable {
                 }
             }
             numbers.push(number);
-            steps_of_hops.push(Steps::new(steps));
+            steps_of_hops.push(steps);
             made.push(NextHop { name, spec, packets: 0, bytes: 0 });
         }
         let routes = Routes {

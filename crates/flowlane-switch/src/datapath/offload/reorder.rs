@@ -19,7 +19,8 @@ use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::RuleId;
 
-use crate::datapath::{PathId, Walk};
+use crate::datapath::path::PathId;
+use crate::datapath::xlate::Walk;
 use crate::packet::Frame;
 
 /// Lines in which flows stand.

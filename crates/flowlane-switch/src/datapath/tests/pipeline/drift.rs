@@ -1,5 +1,6 @@
 //! What rules write into the key is what they do to the packet.
 
+use crate::datapath::translate;
 use flowlane::classify::LinearSearch;
 use flowlane::packet::{Field, FlowKey, parse};
 use flowlane::rule::{Action, Match, Rule};
@@ -53,7 +54,7 @@ fn the_key_that_rules_have_written_is_that_of_the_packet_parsed_anew() {
         let (mut key, mut anew) = (FlowKey::zero(), FlowKey::zero());
         let mut headers = parse(&bytes, 1, &mut key);
         let actions = actions(&mut r);
-        let steps = pipeline(actions.clone(), &key).translate(&key).steps;
+        let steps = translate(&pipeline(actions.clone(), &key), &key).steps;
         // There the packet itself tells.
         if steps.iter().any(|step| matches!(step, Step::Recirculate { .. })) {
             continue;
@@ -74,7 +75,7 @@ fn the_key_that_rules_have_written_is_that_of_the_packet_parsed_anew() {
         parse(frame.bytes(), 1, &mut anew);
         changed += usize::from(frame.bytes() != bytes);
         followed += 1;
-        let steps = pipeline(actions.clone(), &anew).translate(&key).steps;
+        let steps = translate(&pipeline(actions.clone(), &anew), &key).steps;
         let found = steps.iter().any(|step| matches!(step, Step::Matched { table: 1, rule: Some(_) }));
         assert!(found, "{round}: {actions:?} {:?} {anew:?} {bytes:02x?}", headers.malformed);
     }
@@ -89,7 +90,7 @@ fn an_option_whose_address_became_zero_can_be_set_again() {
     let mut key = FlowKey::zero();
     parse(&bytes, 1, &mut key);
     let set = |value| Action::SetField { field: Field::NdSll, value, mask: (1 << 48) - 1 };
-    let steps = pipeline(vec![set(0), set(5)], &key).translate(&key).steps;
+    let steps = translate(&pipeline(vec![set(0), set(5)], &key), &key).steps;
     assert_eq!(steps[1..], [Step::Do(set(0)), Step::Do(set(5))]);
 }
 
@@ -105,7 +106,7 @@ fn packets_under_one_mask_are_changed_alike() {
         for _ in 0..120 {
             let mut key = FlowKey::zero();
             parse(&sound_or_broken(&mut r), 1, &mut key);
-            keys.push((pipeline.translate(&key), key));
+            keys.push((translate(&pipeline, &key), key));
         }
         for (made, key) in &keys {
             for (other, other_key) in &keys {
