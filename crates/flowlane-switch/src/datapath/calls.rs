@@ -62,9 +62,9 @@ impl Calls {
         self.moved.0 >> lane & 1 == 1
     }
 
-    /// A lane's packet has been parsed again.
+    /// A lane's packet enters a table: its headers are where its key says.
     #[inline]
-    pub(super) fn headers_are_parsed(&mut self, lane: usize) {
+    pub(super) fn headers_are_in_place(&mut self, lane: usize) {
         self.moved.remove(lane);
     }
 

@@ -12,7 +12,7 @@ use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::rule::RuleId;
 
 use super::calls::Calls;
-use super::egress::Packet;
+use super::egress::{Egress, Packet};
 use super::handoff::Entrance;
 use super::lookup::Lookup;
 use super::path::PathId;
@@ -276,6 +276,15 @@ fn step_batched(
     Ok(left)
 }
 
+/// Parses a packet again before a table. Returns whether it goes on: a malformed packet may not.
+#[inline]
+fn reparse_before(egress: &mut Egress, packet: &mut Packet<'_>, table: u8, carry: &[(u8, u32, u32)]) -> bool {
+    let in_port = egress.ports.slots()[packet.port].number.0;
+    let was = packet.headers.malformed.is_some();
+    parse_again(packet.frame, in_port, table, carry, packet.headers, packet.key);
+    egress.faults.admit(packet.headers, was)
+}
+
 /// Takes a lane along its steps.
 #[inline]
 fn run_steps(
@@ -284,7 +293,7 @@ fn run_steps(
     lane: usize,
     cursor: &Cursor,
 ) -> Result<StepResult, RunError> {
-    let (steps, mut from) = steps(&worker.lookup, &worker.calls, lane, cursor);
+    let (steps, from) = steps(&worker.lookup, &worker.calls, lane, cursor);
     let mut packet = Packet {
         frame: &mut burst.frames[lane],
         headers: &mut burst.headers[lane],
@@ -295,12 +304,11 @@ fn run_steps(
         moved: worker.calls.has_moved(lane),
     };
     let bytes = packet.frame.counted.into();
-    let mut outcome = run(steps.steps(), from, &mut packet, &mut worker.egress)?;
     let mut pushed = Vec::new();
+    let mut outcome = run(steps.steps(), from, &mut packet, &mut worker.egress)?;
     while let Outcome::Push { call, resume } = outcome {
         pushed.push(call.clone());
-        from = resume;
-        outcome = run(steps.steps(), from, &mut packet, &mut worker.egress)?;
+        outcome = run(steps.steps(), resume, &mut packet, &mut worker.egress)?;
     }
     burst.sent.0 |= u64::from(packet.sent) << lane;
     let (table, carry, parses) = match outcome {
@@ -332,17 +340,12 @@ fn run_steps(
     };
     if !parses {
         take_along(carry, packet.key);
-    } else {
-        let in_port = worker.egress.ports.slots()[burst.port].number.0;
-        let was = packet.headers.malformed.is_some();
-        parse_again(packet.frame, in_port, table, carry, packet.headers, packet.key);
-        worker.calls.headers_are_parsed(lane);
-        if !worker.egress.faults.admit(packet.headers, was) {
-            count(&mut worker.lookup, cursor, bytes);
-            worker.calls.clear(lane);
-            return Ok(StepResult::End);
-        }
+    } else if !reparse_before(&mut worker.egress, &mut packet, table, carry) {
+        count(&mut worker.lookup, cursor, bytes);
+        worker.calls.clear(lane);
+        return Ok(StepResult::End);
     }
+    worker.calls.headers_are_in_place(lane);
     count(&mut worker.lookup, cursor, bytes);
     if !pushed.is_empty() && !worker.calls.open(lane, pushed) {
         worker.egress.drops.call_depth += 1;

@@ -1,0 +1,104 @@
+//! The recording implementation of [`Effects`]: what forwarding would perform becomes text of the trace.
+
+use std::convert::Infallible;
+
+use flowlane::packet::key::FlowKey;
+use flowlane::packet::parse;
+use flowlane::rule::Action;
+use flowlane::rule::action::PortNo;
+
+use super::super::apply::Effects;
+use super::{Traced, Tracer, text};
+use crate::state::fdb::NormalDecision;
+
+/// Records effects as text.
+pub(super) struct Recorder;
+
+impl Effects<Tracer<'_>> for Recorder {
+    type Error = Infallible;
+
+    fn output(&mut self, packet: &mut Tracer<'_>, to: PortNo) -> Result<(), Infallible> {
+        let text = text(&Action::Output(to));
+        match to == packet.packet.port {
+            true => packet.tell(text, "not sent", "it came in there: `in_port` sends it back"),
+            false => packet.send(&text, to, ""),
+        }
+        Ok(())
+    }
+
+    fn in_port(&mut self, packet: &mut Tracer<'_>) -> Result<(), Infallible> {
+        packet.send(&text(&Action::InPort), packet.packet.port, "");
+        Ok(())
+    }
+
+    fn flood(&mut self, packet: &mut Tracer<'_>) -> Result<(), Infallible> {
+        packet.flood_to(&text(&Action::Flood), "");
+        Ok(())
+    }
+
+    fn normal(&mut self, packet: &mut Tracer<'_>) -> Result<(), Infallible> {
+        let text = text(&Action::Normal);
+        let Traced { frame, port, now_ns, .. } = &*packet.packet;
+        let now_s = (now_ns / 1_000_000_000) as u32;
+        match packet.worker.egress.macs.decide(frame.bytes(), *port, now_s) {
+            NormalDecision::To(to) if to == *port => {
+                let why = "its destination was learned at the port that it came in through";
+                packet.tell(text, "not sent", why);
+            }
+            NormalDecision::To(to) => packet.send(&text, to, "its destination was learned there"),
+            NormalDecision::Flood => packet.flood_to(&text, "its destination is a group, or is not known"),
+            NormalDecision::Drop => packet.tell(text, "dropped", "its destination is reserved for the link"),
+        }
+        Ok(())
+    }
+
+    fn controller(&mut self, packet: &mut Tracer<'_>, max_len: u16) -> Result<(), Infallible> {
+        packet.send_to_controller(&text(&Action::Controller { max_len }), max_len);
+        Ok(())
+    }
+
+    fn sample(&mut self, packet: &mut Tracer<'_>, probability: u16) -> Result<(), Infallible> {
+        let text = text(&Action::Sample { probability });
+        packet.tell(text, "perhaps to the controller, too", "the dice say which");
+        Ok(())
+    }
+
+    fn meter(&mut self, packet: &mut Tracer<'_>, number: u32) -> bool {
+        let Traced { frame, now_ns, .. } = &*packet.packet;
+        let meter = packet.worker.egress.meters.get(&number);
+        let passes = meter.is_none_or(|meter| meter.decide(frame.len(), *now_ns));
+        let text = text(&Action::Meter(number));
+        match passes {
+            true => packet.tell(text, "it passes", "the meter has tokens left at present"),
+            false => packet.tell(text, "dropped", "the meter's rate is exceeded at present"),
+        }
+        passes
+    }
+
+    fn count(&mut self, packet: &mut Tracer<'_>, number: u32) {
+        packet.tell(text(&Action::Count(number)), "it is counted", "");
+    }
+
+    fn encapsulate(&mut self, packet: &mut Tracer<'_>, tunnel: u32) -> bool {
+        let action = Action::Encapsulate(tunnel);
+        let tunnels = packet.worker.egress.tunnels.as_ref();
+        let noted = packet.packet.trace.steps.len();
+        let carried = packet.edit(&action, |packet| {
+            tunnels
+                .is_some_and(|tunnels| tunnels.wrap(tunnel, packet.frame, packet.headers, packet.key).is_ok())
+        });
+        if !carried {
+            packet.packet.trace.steps.truncate(noted);
+            packet.tell(text(&action), "dropped", "the tunnel does not carry it, or it is too long for it");
+        }
+        carried
+    }
+
+    fn reparse(&mut self, packet: &mut Tracer<'_>) -> bool {
+        if !std::mem::take(&mut packet.packet.moved) {
+            return true;
+        }
+        packet.packet.headers = parse(packet.packet.frame.bytes(), 0, &mut FlowKey::zero());
+        packet.is_sound("parsed again")
+    }
+}
