@@ -56,9 +56,8 @@ fn read_line(line: Token<'_>, options: &ReadOptions<'_>) -> Result<Rule, Fault> 
     let mut rule = Rule { table: options.table_default, ..Rule::new(Match::any(), Vec::new()) };
     rule.matches = read_keys(before, options, |key, value| {
         let taken = attribute(key, value, &mut rule)?;
-        match value.filter(|_| key.text == "table") {
-            Some(value) => (options.check_table)(rule.table).map_err(|problem| value.fault(problem))?,
-            None => {}
+        if let Some(value) = value.filter(|_| key.text == "table") {
+            (options.check_table)(rule.table).map_err(|problem| value.fault(problem))?;
         }
         Ok(taken)
     })?;
