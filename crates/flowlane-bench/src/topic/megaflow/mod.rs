@@ -158,7 +158,7 @@ const PAPERS: &str = "majority";
 /// A cache to measure.
 enum Candidate {
     Library(Box<MegaflowCache>),
-    Paper(MajorityCache),
+    Paper(Box<MajorityCache>),
 }
 
 impl Candidate {
@@ -225,7 +225,7 @@ fn candidates(
         for (packet, mask) in flows {
             cache.insert(&packets::key(packet), &masks[*mask], *mask as u32);
         }
-        all.push((format!("{PAPERS}-{variant}"), Candidate::Paper(cache)));
+        all.push((format!("{PAPERS}-{variant}"), Candidate::Paper(Box::new(cache))));
     }
     all
 }
