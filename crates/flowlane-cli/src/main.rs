@@ -26,7 +26,9 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), failure::Failure> {
-    arguments.max_simd.map(flowlane::isa::set_max_simd);
+    if let Some(variant) = arguments.max_simd {
+        flowlane::isa::set_max_simd(variant);
+    }
     tuning::give_clock();
     let tune = arguments.tune.as_deref();
     if arguments.command.builds_tables() {
