@@ -12,7 +12,8 @@ use super::key::Flow;
 /// key.set(Field::Ipv4Src, 0xc000_0207); // 192.0.2.7
 /// let last = FieldRef::new(Field::Ipv4Src, 0, 8).expect("the address has 32 bits");
 /// let to = FieldRef::new(Field::Reg0, 16, 8).expect("a register has 32 bits");
-/// to.set(&mut key, last.get(&key));
+/// let value = last.get(&key);
+/// to.set(&mut key, value);
 /// assert_eq!(key.get(Field::Reg0), 0x0007_0000);
 /// assert_eq!(to.to_string(), "reg0[16..23]");
 /// ```
