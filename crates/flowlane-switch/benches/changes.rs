@@ -89,7 +89,8 @@ fn measure(config: &Path, rules: &[Rule], per_s: u32, seconds: u64) -> Measured 
         Setup::read(config).and_then(|setup| setup.open_controlled(5)).expect("the configuration is right");
     let (stop, changing) = (AtomicBool::new(false), AtomicBool::new(false));
     let mail = control.mailboxes()[0].clone();
-    let received = || mail.ask(|worker| worker.egress.ports.slots()[0].counters.rx_packets).expect("it runs");
+    let received =
+        || mail.call(|worker| worker.egress.ports.slots()[0].counters.rx_packets).expect("it runs");
     std::thread::scope(|scope| {
         scope.spawn(|| switch.run(Until::default(), &stop, |_| {}).expect("no port fails"));
         // The caches fill first, and what pays is found out.

@@ -119,7 +119,7 @@ fn measure(seconds: u64) -> Measured {
 /// How long the workers' threads have had a core.
 fn used(mail: &[Mailbox]) -> Duration {
     let read = |_: &mut _| std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let texts = mail.iter().map(|mail| mail.ask(read).expect("it runs"));
+    let texts = mail.iter().map(|mail| mail.call(read).expect("it runs"));
     let nanoseconds = texts.filter_map(|text| text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()));
     Duration::from_nanos(nanoseconds.sum())
 }

@@ -226,7 +226,7 @@ impl Control {
 
     /// Wakes all workers, so that they read the new version or their mailbox.
     fn wake_workers(&self) {
-        self.mail.iter().for_each(|mail| mail.waker().wake());
+        self.mail.iter().for_each(|mail| mail.notifier().wake());
     }
 
     /// Applies flow-mods, all or none, and waits until no packet sees the former rules.

@@ -2,26 +2,26 @@
 //!
 //! A cache in front of another, or in front of the tables, pays only while it hits often enough: Open vSwitch's exact-match
 //! cache makes it slower than none where the working set is larger. So the combinations of caches that there are, and
-//! tables without any (*arms*), are tried in turn on a few bursts now and then, their cycles a packet are averaged, from the
+//! tables without any (*sets*), are tried in turn on a few bursts now and then, their cycles a packet are averaged, from the
 //! parsed packet to the sent one, and the cheapest is used. Insertion goes on whatever the choice is, though seldom where a
 //! cache is not asked, so that a trial finds the caches filled.
 //!
-//! What an arm on trial took before counts little, since it is from before caches were filled, or from other traffic.
+//! What an set on trial took before counts little, since it is from before caches were filled, or from other traffic.
 //!
-//! What this costs: 4 bursts of every 128 run another arm than the best, and of every 4096 once trials have
+//! What this costs: 4 bursts of every 128 run another set than the best, and of every 4096 once trials have
 //! brought nothing new for a while.
 
 /// A way to find the actions of packets. A combination of caches in front of the megaflow cache: bit 0, the exact-match cache,
 /// and bit 1, the signature-match cache; or bit 2 alone: the tables, no cache at all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Arm(pub u8);
+pub struct CacheSet(pub u8);
 
-impl Arm {
+impl CacheSet {
     /// Only the megaflow cache.
-    pub const NONE: Arm = Arm(0);
+    pub const NONE: CacheSet = CacheSet(0);
 
     /// No cache: the tables.
-    pub const TABLES: Arm = Arm(4);
+    pub const TABLES: CacheSet = CacheSet(4);
 
     /// Returns whether no cache is probed.
     #[inline]
@@ -53,49 +53,49 @@ const SELDOM: u32 = 16;
 /// Bursts of a trial; the first of them only warms up.
 const TRIAL: u32 = 4;
 
-/// A burst counts for so much of an arm's average: of the one in use, and of one on trial, which has not been seen for long
+/// A burst counts for so much of an set's average: of the one in use, and of one on trial, which has not been seen for long
 /// and has perhaps been filled since.
 const WEIGHT: f64 = 0.125;
 const WEIGHT_ON_TRIAL: f64 = 0.5;
 
-/// An arm must be so much cheaper than the one in use to take its place.
+/// An set must be so much cheaper than the one in use to take its place.
 const ADVANTAGE: f64 = 0.97;
 
-/// Chooses among arms.
+/// Chooses among sets.
 #[derive(Clone, Debug)]
-pub(super) struct Chooser {
-    arms: Vec<Arm>,
+pub(super) struct CacheSelector {
+    sets: Vec<CacheSet>,
     /// Average cycles a packet; none before the first trial.
     cycles: Vec<Option<f64>>,
     best: usize,
-    /// The arm on trial, and which will be next.
+    /// The set on trial, and which will be next.
     trial: usize,
     burst: u32,
     period: u32,
 }
 
-impl Chooser {
+impl CacheSelector {
     /// Chooses among these; begins with the last.
     ///
     /// # Panics
     /// Where there are none.
-    pub(super) fn new(arms: Vec<Arm>) -> Self {
-        let best = arms.len() - 1;
-        Self { cycles: vec![None; arms.len()], arms, best, trial: 0, burst: 0, period: PERIOD_LEAST }
+    pub(super) fn new(sets: Vec<CacheSet>) -> Self {
+        let best = sets.len() - 1;
+        Self { cycles: vec![None; sets.len()], sets, best, trial: 0, burst: 0, period: PERIOD_LEAST }
     }
 
-    /// The arm for the next burst.
+    /// The set for the next burst.
     #[inline]
-    pub(super) fn arm(&self) -> Arm {
-        self.arms[if self.on_trial() { self.trial } else { self.best }]
+    pub(super) fn cache_set(&self) -> CacheSet {
+        self.sets[if self.on_trial() { self.trial } else { self.best }]
     }
 
-    /// The arm that is used between trials.
-    pub(super) fn best(&self) -> Arm {
-        self.arms[self.best]
+    /// The set that is used between trials.
+    pub(super) fn best(&self) -> CacheSet {
+        self.sets[self.best]
     }
 
-    /// Whether the packets of this burst are to be offered to a cache, given whether the best arm asks it.
+    /// Whether the packets of this burst are to be offered to a cache, given whether the best set asks it.
     #[inline]
     pub(super) fn offers(&self, asked: bool) -> bool {
         asked || self.burst.is_multiple_of(SELDOM)
@@ -103,14 +103,14 @@ impl Chooser {
 
     #[inline]
     fn on_trial(&self) -> bool {
-        self.burst < TRIAL && self.arms.len() > 1
+        self.burst < TRIAL && self.sets.len() > 1
     }
 
-    /// Reports what the burst cost for which [`arm`](Self::arm) was asked: so many cycles for so many packets.
+    /// Reports what the burst cost for which [`set`](Self::set) was asked: so many cycles for so many packets.
     /// What megaflows took that were made meanwhile does not count: it is spent so that later bursts cost less.
     #[inline]
     pub(super) fn report(&mut self, packets: usize, cycles: u64) {
-        if self.arms.len() < 2 {
+        if self.sets.len() < 2 {
             return;
         }
         if self.burst == 0 || packets == 0 {
@@ -130,9 +130,9 @@ impl Chooser {
         self.burst += 1;
         if self.burst == self.period {
             self.burst = 0;
-            self.trial = (self.trial + 1) % self.arms.len();
+            self.trial = (self.trial + 1) % self.sets.len();
             if self.trial == self.best {
-                self.trial = (self.trial + 1) % self.arms.len();
+                self.trial = (self.trial + 1) % self.sets.len();
             }
         } else if self.burst == TRIAL {
             self.choose();
@@ -141,11 +141,11 @@ impl Chooser {
 
     fn choose(&mut self) {
         let before = self.best;
-        for arm in 0..self.arms.len() {
-            if let (Some(other), Some(best)) = (self.cycles[arm], self.cycles[self.best])
+        for set in 0..self.sets.len() {
+            if let (Some(other), Some(best)) = (self.cycles[set], self.cycles[self.best])
                 && other < ADVANTAGE * best
             {
-                self.best = arm;
+                self.best = set;
             }
         }
         let changed = self.best != before;
@@ -157,41 +157,41 @@ impl Chooser {
 mod tests {
     use super::*;
 
-    /// Runs bursts that cost what `cost` says of their arm; returns how many ran each arm.
-    fn run(chooser: &mut Chooser, bursts: usize, cost: impl Fn(Arm) -> u64) -> [usize; 4] {
+    /// Runs bursts that cost what `cost` says of their set; returns how many ran each set.
+    fn run(selector: &mut CacheSelector, bursts: usize, cost: impl Fn(CacheSet) -> u64) -> [usize; 4] {
         let mut ran = [0; 4];
         for _ in 0..bursts {
-            let arm = chooser.arm();
-            ran[usize::from(arm.0)] += 1;
-            chooser.report(32, 32 * cost(arm));
+            let set = selector.cache_set();
+            ran[usize::from(set.0)] += 1;
+            selector.report(32, 32 * cost(set));
         }
         ran
     }
 
     #[test]
     fn the_cheapest_arm_is_used_nearly_always_and_a_change_is_noticed() {
-        let mut chooser = Chooser::new(vec![Arm(0), Arm(1), Arm(2), Arm(3)]);
-        run(&mut chooser, 2000, |arm| [50, 80, 40, 90][usize::from(arm.0)]);
-        assert_eq!(chooser.best(), Arm(2));
-        let ran = run(&mut chooser, 128_000, |arm| [50, 80, 40, 90][usize::from(arm.0)]);
+        let mut selector = CacheSelector::new(vec![CacheSet(0), CacheSet(1), CacheSet(2), CacheSet(3)]);
+        run(&mut selector, 2000, |set| [50, 80, 40, 90][usize::from(set.0)]);
+        assert_eq!(selector.best(), CacheSet(2));
+        let ran = run(&mut selector, 128_000, |set| [50, 80, 40, 90][usize::from(set.0)]);
         assert!(ran[2] > 127_800 && ran.iter().all(|&n| n > 20), "{ran:?}");
-        run(&mut chooser, 100_000, |arm| [20, 80, 40, 90][usize::from(arm.0)]);
-        assert_eq!(chooser.best(), Arm(0));
+        run(&mut selector, 100_000, |set| [20, 80, 40, 90][usize::from(set.0)]);
+        assert_eq!(selector.best(), CacheSet(0));
     }
 
     #[test]
     fn equal_arms_do_not_take_turns_and_interruptions_do_not_count() {
-        let mut chooser = Chooser::new(vec![Arm(0), Arm(2)]);
-        run(&mut chooser, 5000, |_| 50);
-        assert_eq!(chooser.best(), Arm(2));
-        chooser.report(32, 1 << 40);
-        run(&mut chooser, 20_000, |_| 50);
-        assert_eq!(chooser.best(), Arm(2));
+        let mut selector = CacheSelector::new(vec![CacheSet(0), CacheSet(2)]);
+        run(&mut selector, 5000, |_| 50);
+        assert_eq!(selector.best(), CacheSet(2));
+        selector.report(32, 1 << 40);
+        run(&mut selector, 20_000, |_| 50);
+        assert_eq!(selector.best(), CacheSet(2));
     }
 
     #[test]
     fn one_arm_is_no_choice() {
-        let mut chooser = Chooser::new(vec![Arm::NONE]);
-        assert_eq!(run(&mut chooser, 1000, |_| 10), [1000, 0, 0, 0]);
+        let mut selector = CacheSelector::new(vec![CacheSet::NONE]);
+        assert_eq!(run(&mut selector, 1000, |_| 10), [1000, 0, 0, 0]);
     }
 }

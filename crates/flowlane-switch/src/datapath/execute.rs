@@ -13,7 +13,7 @@ use flowlane::rule::RuleId;
 
 use super::calls::Calls;
 use super::egress::{Egress, Packet};
-use super::handoff::Entrance;
+use super::handoff::ResumePoint;
 use super::lookup::Lookup;
 use super::path::PathId;
 use super::stages::Stage;
@@ -102,7 +102,7 @@ fn steps<'a>(lookup: &'a Lookup, calls: &'a Calls, lane: usize, cursor: &Cursor)
 #[inline]
 fn summary(lookup: &Lookup, cursor: &Cursor) -> Option<StepSummary> {
     match *cursor {
-        Cursor::Path(path) => Some(lookup.paths.get(path).gist),
+        Cursor::Path(path) => Some(lookup.paths.get(path).summary),
         Cursor::Rule(.., summary) | Cursor::Verdict(.., summary) | Cursor::Resumed(summary) => Some(summary),
         Cursor::Nowhere => Some(StepSummary::default()),
         Cursor::Expired => Some(StepSummary::Several(SideEffects::Terminal)),
@@ -391,7 +391,7 @@ fn enter_table(worker: &mut Worker, burst: &mut Burst, number: u8, lanes: LaneMa
         let verdicts = stage.process(StageCall::of(number, burst), burst, lanes);
         for lane in lanes.lanes() {
             let steps = stage.count(verdicts[lane], burst.frames[lane].len() as u64);
-            let summary = steps.map_or_else(StepSummary::default, Steps::gist);
+            let summary = steps.map_or_else(StepSummary::default, Steps::summary);
             cursors[lane] = Cursor::Verdict(number, verdicts[lane], summary);
         }
     } else if let Some((table, counters)) = pipeline.entered(number) {
@@ -401,7 +401,7 @@ fn enter_table(worker: &mut Worker, burst: &mut Burst, number: u8, lanes: LaneMa
         for lane in lanes.lanes() {
             let rule = hits[lane].map(|hit| hit.rule);
             counters.count(rule, 1, burst.frames[lane].counted.into());
-            cursors[lane] = Cursor::Rule(number, rule, table.gist(rule));
+            cursors[lane] = Cursor::Rule(number, rule, table.summary(rule));
         }
         worker.stages.stop(Stage::Tables, lanes.len() as u64, timer);
     } else {
@@ -435,8 +435,8 @@ fn hand_over(worker: &mut Worker, burst: &mut Burst, table: u8, lanes: LaneMask)
             continue;
         }
         let is_half = owners.split.0 >> lane & 1 == 1;
-        let entrance = if is_half { Entrance::OtherHalf(table) } else { Entrance::Function(table) };
-        links.hand(owners.worker[lane].into(), burst, lane, entrance);
+        let resume_point = if is_half { ResumePoint::SplitStage(table) } else { ResumePoint::Stage(table) };
+        links.hand(owners.worker[lane].into(), burst, lane, resume_point);
         worker.handed += 1;
     }
     owners.elsewhere
@@ -476,7 +476,7 @@ fn enter_stage(
             lanes.remove(lane);
             continue;
         };
-        cursors[lane] = match steps.gist() {
+        cursors[lane] = match steps.summary() {
             StepSummary::Enter(next) if are_stages.has(next) => Cursor::Stage(next),
             summary => Cursor::Verdict(table, verdicts[lane], summary),
         };

@@ -4,15 +4,15 @@
 //! worker is to work on goes there with all that is known of it, and its buffer changes places with an empty one.
 //!
 //! ```text
-//! hand ─► the parcel that is being filled ─► ring (bounded) ─► the other's next round
+//! hand ─► the batch that is being filled ─► ring (bounded) ─► the other's next round
 //!              ▲   full ring: waits, in order                      │
-//!              └───────────────── empty parcels ◄──────────────────┘
+//!              └───────────────── empty batches ◄──────────────────┘
 //! ```
 //!
-//! No packet is lost, and no worker waits for another: where a ring is full, parcels wait here, and as long as some do, their worker
+//! No packet is lost, and no worker waits for another: where a ring is full, batches wait here, and as long as some do, their worker
 //! receives nothing from its ports. So there are never more packets under way than there were when it stopped.
 //!
-//! *The end*: a worker is done when all have stopped receiving and all parcels that were ever made have been worked on.
+//! *The end*: a worker is done when all have stopped receiving and all batches that were ever made have been worked on.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,38 +20,38 @@ use std::sync::Arc;
 use flowlane::memory::{LINE_BYTES, prefetch_at};
 use flowlane::packet::{FlowKey, Headers, WordSet, pack_words, unpack_words};
 
-use super::notifier::Waker;
+use super::notifier::Notifier;
 use crate::packet::{Burst, Frame};
 use crate::sync::{AtomicU64, AtomicUsize, Consumer, Ordering, Producer, PushError, RingBuffer};
 
-/// Packets in a parcel: what waits is bounded, and an atomic operation is for many.
+/// Packets in a batch: what waits is bounded, and an atomic operation is for many.
 const PACKETS: usize = 32;
 
-/// Bytes of a frame that go in the parcel; a longer frame's buffer changes places with an empty one.
+/// Bytes of a frame that go in the batch; a longer frame's buffer changes places with an empty one.
 const SHORT: usize = 192;
 
-/// Words of a key that go in the parcel: an IPv6 packet with a tag or two has 22.
+/// Words of a key that go in the batch: an IPv6 packet with a tag or two has 22.
 const KEY_WORDS: usize = 30;
 
-/// Packets of a parcel that are asked for ahead of being filled.
+/// Packets of a batch that are asked for ahead of being filled.
 const AHEAD: usize = 3;
 
-/// Rounds that a parcel is kept to be filled, at most; and no more than there are workers, since it is full by then where bursts are
+/// Rounds that a batch is kept to be filled, at most; and no more than there are workers, since it is full by then where bursts are
 /// spread evenly.
 const ROUNDS: usize = 16;
 
-/// Parcels in a ring.
-pub(super) const PARCELS: usize = 32;
+/// BatchCounters in a ring.
+pub(super) const BATCHES_MAX: usize = 32;
 
 /// Where a packet that was handed over goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Entrance {
+pub(super) enum ResumePoint {
     /// It has come in, and nothing has been done with it.
     Port,
     /// It is before a function.
-    Function(u8),
+    Stage(u8),
     /// It is half through a function.
-    OtherHalf(u8),
+    SplitStage(u8),
 }
 
 /// A packet that has been handed over.
@@ -73,7 +73,7 @@ struct Handed {
     /// The place of the port that it came in through.
     port: u32,
     len: u16,
-    entrance: Entrance,
+    resume_point: ResumePoint,
     /// Whether it has been sent somewhere.
     sent: bool,
     headers: Headers,
@@ -97,7 +97,7 @@ impl Handed {
             counted: 0,
             port: 0,
             len: 0,
-            entrance: Entrance::Port,
+            resume_point: ResumePoint::Port,
             sent: false,
             headers: Headers::default(),
             present: WordSet::EMPTY,
@@ -122,7 +122,7 @@ impl Handed {
 
 /// Packets that are handed over together. Their buffers stay with it.
 #[derive(Debug, Default)]
-pub(super) struct Parcel {
+pub(super) struct HandoffBatch {
     packets: Vec<Handed>,
     len: usize,
     /// Those before this have been worked on.
@@ -133,8 +133,8 @@ pub(super) struct Parcel {
     frames_at: usize,
 }
 
-impl Parcel {
-    fn push(&mut self, burst: &mut Burst, lane: usize, entrance: Entrance) {
+impl HandoffBatch {
+    fn push(&mut self, burst: &mut Burst, lane: usize, resume_point: ResumePoint) {
         if self.len == self.packets.len() {
             self.packets.push(Handed::new());
         }
@@ -148,7 +148,7 @@ impl Parcel {
             std::mem::swap(&mut self.frames[self.frames_len], &mut burst.frames[lane]);
             self.frames_len += 1;
         }
-        if entrance != Entrance::Port {
+        if resume_point != ResumePoint::Port {
             let key = &burst.keys[lane];
             packet.present = key.present();
             if !pack_words(key, &mut packet.words) {
@@ -157,7 +157,7 @@ impl Parcel {
             packet.headers = burst.headers[lane];
         }
         (packet.port, packet.now_ns) = (burst.port as u32, burst.times_ns[lane]);
-        (packet.sent, packet.entrance) = (burst.sent.0 >> lane & 1 == 1, entrance);
+        (packet.sent, packet.resume_point) = (burst.sent.0 >> lane & 1 == 1, resume_point);
     }
 
     /// Asks for a packet's lines, which another core has had.
@@ -172,15 +172,15 @@ impl Parcel {
 
     /// Moves the next packets, which came in through one port and go on in one place, into a burst. Gives that place; none where
     /// there are no more.
-    pub(super) fn unpack(&mut self, burst: &mut Burst) -> Option<Entrance> {
+    pub(super) fn unpack(&mut self, burst: &mut Burst) -> Option<ResumePoint> {
         let first = self.packets[..self.len].get(self.at)?;
-        let (port, entrance) = (first.port, first.entrance);
+        let (port, resume_point) = (first.port, first.resume_point);
         if self.at == 0 {
             (1..self.len).for_each(|at| self.prefetch(at));
         }
         burst.clear_for(port as usize, u64::MAX);
         for packet in &mut self.packets[self.at..self.len] {
-            if (packet.port, packet.entrance) != (port, entrance) {
+            if (packet.port, packet.resume_point) != (port, resume_point) {
                 break;
             }
             let lane = burst.len();
@@ -196,7 +196,7 @@ impl Parcel {
             }
             burst.times_ns[lane] = packet.now_ns;
             burst.sent.0 |= u64::from(packet.sent) << lane;
-            if entrance != Entrance::Port {
+            if resume_point != ResumePoint::Port {
                 match packet.whole_key.take() {
                     Some(key) => burst.keys[lane] = *key,
                     None => unpack_words(packet.present, &packet.words, &mut burst.keys[lane]),
@@ -205,7 +205,7 @@ impl Parcel {
             }
             self.at += 1;
         }
-        Some(entrance)
+        Some(resume_point)
     }
 
     /// Forgets all packets.
@@ -215,19 +215,19 @@ impl Parcel {
 }
 
 /// The way to one other worker.
-struct Outlet {
-    to: Producer<Box<Parcel>>,
-    back: Consumer<Box<Parcel>>,
-    filling: Option<Box<Parcel>>,
+struct HandoffTx {
+    to: Producer<Box<HandoffBatch>>,
+    back: Consumer<Box<HandoffBatch>>,
+    filling: Option<Box<HandoffBatch>>,
     /// Rounds that this has been filled in.
     rounds: usize,
     /// Those for which there was no room in the ring.
-    waiting: VecDeque<Box<Parcel>>,
-    waker: Waker,
+    waiting: VecDeque<Box<HandoffBatch>>,
+    waker: Notifier,
 }
 
-impl Outlet {
-    /// The parcel that is being filled is to go.
+impl HandoffTx {
+    /// The batch that is being filled is to go.
     fn seal(&mut self) {
         self.waiting.extend(self.filling.take());
         self.rounds = 0;
@@ -236,9 +236,9 @@ impl Outlet {
     /// Sends what there is room for.
     fn send(&mut self) {
         let mut sent = false;
-        while let Some(parcel) = self.waiting.pop_front() {
-            if let Err(PushError::Full(parcel)) = self.to.push(parcel) {
-                self.waiting.push_front(parcel);
+        while let Some(batch) = self.waiting.pop_front() {
+            if let Err(PushError::Full(batch)) = self.to.push(batch) {
+                self.waiting.push_front(batch);
                 break;
             }
             sent = true;
@@ -250,15 +250,15 @@ impl Outlet {
 }
 
 /// The way from one other worker.
-struct Inlet {
-    from: Consumer<Box<Parcel>>,
-    back: Producer<Box<Parcel>>,
+struct HandoffRx {
+    from: Consumer<Box<HandoffBatch>>,
+    back: Producer<Box<HandoffBatch>>,
 }
 
-/// What one worker has counted of parcels; no other's lies on its lines.
+/// What one worker has counted of batches; no other's lies on its lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Parcels {
+struct BatchCounters {
     made: AtomicU64,
     worked_on: AtomicU64,
 }
@@ -268,15 +268,15 @@ struct Parcels {
 struct Group {
     /// Workers that may still receive from ports.
     receiving: AtomicUsize,
-    parcels: Box<[Parcels]>,
+    batches: Box<[BatchCounters]>,
 }
 
 /// A worker's ways to and from all others, and its share of what they have in common.
 pub(super) struct Links {
     me: usize,
     /// By worker; none to itself.
-    outlets: Vec<Option<Outlet>>,
-    inlets: Vec<Inlet>,
+    senders: Vec<Option<HandoffTx>>,
+    receivers: Vec<HandoffRx>,
     group: Arc<Group>,
     /// It receives nothing from ports any more.
     retired: bool,
@@ -284,29 +284,34 @@ pub(super) struct Links {
 
 impl Links {
     /// Those of as many workers as there are wakers.
-    pub(super) fn between(wakers: &[Waker]) -> Vec<Self> {
+    pub(super) fn between(wakers: &[Notifier]) -> Vec<Self> {
         let workers = wakers.len();
         let group = Arc::new(Group {
             receiving: AtomicUsize::new(workers),
-            parcels: (0..workers).map(|_| Parcels::default()).collect(),
+            batches: (0..workers).map(|_| BatchCounters::default()).collect(),
         });
-        let of =
-            |me| Self { me, outlets: Vec::new(), inlets: Vec::new(), group: group.clone(), retired: false };
+        let of = |me| Self {
+            me,
+            senders: Vec::new(),
+            receivers: Vec::new(),
+            group: group.clone(),
+            retired: false,
+        };
         let mut all: Vec<Self> = (0..workers).map(of).collect();
         for from in 0..workers {
             for to in 0..workers {
                 if from == to {
-                    all[from].outlets.push(None);
+                    all[from].senders.push(None);
                     continue;
                 }
-                let (sender, receiver) = RingBuffer::new(PARCELS);
-                // There are no more parcels on the way back than fit: those that were sent, and those in hand.
-                let (giver, taker) = RingBuffer::new(2 * PARCELS);
+                let (sender, receiver) = RingBuffer::new(BATCHES_MAX);
+                // There are no more batches on the way back than fit: those that were sent, and those in hand.
+                let (giver, taker) = RingBuffer::new(2 * BATCHES_MAX);
                 let waker = wakers[to].clone();
                 let (filling, rounds, waiting) = (None, 0, VecDeque::new());
-                let outlet = Outlet { to: sender, back: taker, filling, rounds, waiting, waker };
-                all[from].outlets.push(Some(outlet));
-                all[to].inlets.push(Inlet { from: receiver, back: giver });
+                let sender = HandoffTx { to: sender, back: taker, filling, rounds, waiting, waker };
+                all[from].senders.push(Some(sender));
+                all[to].receivers.push(HandoffRx { from: receiver, back: giver });
             }
         }
         all
@@ -315,7 +320,7 @@ impl Links {
     /// Number of workers.
     #[inline]
     pub(super) fn workers(&self) -> usize {
-        self.outlets.len()
+        self.senders.len()
     }
 
     /// This worker's place among them.
@@ -325,34 +330,34 @@ impl Links {
     }
 
     /// Hands a lane's packet over to another worker. Its frame's place takes another frame, to be filled.
-    pub(super) fn hand(&mut self, to: usize, burst: &mut Burst, lane: usize, entrance: Entrance) {
-        let outlet = self.outlets[to].as_mut().expect("no worker hands packets over to itself");
-        let (back, made) = (&mut outlet.back, &self.group.parcels[self.me].made);
-        let parcel = outlet.filling.get_or_insert_with(|| {
-            // This worker alone writes it; and before what the parcel is made of counts as worked on.
+    pub(super) fn hand(&mut self, to: usize, burst: &mut Burst, lane: usize, resume_point: ResumePoint) {
+        let sender = self.senders[to].as_mut().expect("no worker hands packets over to itself");
+        let (back, made) = (&mut sender.back, &self.group.batches[self.me].made);
+        let batch = sender.filling.get_or_insert_with(|| {
+            // This worker alone writes it; and before what the batch is made of counts as worked on.
             made.store(made.load(Ordering::Relaxed) + 1, Ordering::SeqCst);
             back.pop().unwrap_or_default()
         });
-        parcel.push(burst, lane, entrance);
-        if parcel.len == PACKETS {
-            outlet.seal();
+        batch.push(burst, lane, resume_point);
+        if batch.len == PACKETS {
+            sender.seal();
         }
     }
 
-    /// Sends what has been handed over, as far as there is room. Where more packets are about to come, parcels may be kept to be
-    /// filled: with many workers a burst has few packets for each, and what a parcel costs is to be for many.
+    /// Sends what has been handed over, as far as there is room. Where more packets are about to come, batches may be kept to be
+    /// filled: with many workers a burst has few packets for each, and what a batch costs is to be for many.
     #[inline]
     pub(super) fn send(&mut self, more_come: bool) {
-        let rounds_max = if more_come { self.outlets.len().min(ROUNDS) } else { 0 };
-        for outlet in self.outlets.iter_mut().flatten() {
-            if outlet.filling.is_some() {
-                outlet.rounds += 1;
-                if outlet.rounds > rounds_max {
-                    outlet.seal();
+        let rounds_max = if more_come { self.senders.len().min(ROUNDS) } else { 0 };
+        for sender in self.senders.iter_mut().flatten() {
+            if sender.filling.is_some() {
+                sender.rounds += 1;
+                if sender.rounds > rounds_max {
+                    sender.seal();
                 }
             }
-            if !outlet.waiting.is_empty() {
-                outlet.send();
+            if !sender.waiting.is_empty() {
+                sender.send();
             }
         }
     }
@@ -360,31 +365,31 @@ impl Links {
     /// Whether some of what was handed over has found no room yet.
     #[inline]
     pub(super) fn is_backed_up(&self) -> bool {
-        self.outlets.iter().flatten().any(|outlet| !outlet.waiting.is_empty())
+        self.senders.iter().flatten().any(|sender| !sender.waiting.is_empty())
     }
 
     /// Whether others have sent something.
     pub(super) fn has_incoming(&self) -> bool {
-        self.inlets.iter().any(|inlet| !inlet.from.is_empty())
+        self.receivers.iter().any(|receiver| !receiver.from.is_empty())
     }
 
     /// Number of ways from others.
-    pub(super) fn inlets(&self) -> usize {
-        self.inlets.len()
+    pub(super) fn receivers(&self) -> usize {
+        self.receivers.len()
     }
 
-    /// The next parcel on a way from another worker.
+    /// The next batch on a way from another worker.
     #[inline]
-    pub(super) fn take(&mut self, inlet: usize) -> Option<Box<Parcel>> {
-        self.inlets[inlet].from.pop().ok()
+    pub(super) fn take(&mut self, receiver: usize) -> Option<Box<HandoffBatch>> {
+        self.receivers[receiver].from.pop().ok()
     }
 
-    /// A parcel has been worked on; it goes back empty.
-    pub(super) fn give_back(&mut self, inlet: usize, mut parcel: Box<Parcel>) {
-        parcel.clear();
+    /// A batch has been worked on; it goes back empty.
+    pub(super) fn give_back(&mut self, receiver: usize, mut batch: Box<HandoffBatch>) {
+        batch.clear();
         // Where there is no room for it, it is not needed.
-        _ = self.inlets[inlet].back.push(parcel);
-        let worked_on = &self.group.parcels[self.me].worked_on;
+        _ = self.receivers[receiver].back.push(batch);
+        let worked_on = &self.group.batches[self.me].worked_on;
         worked_on.store(worked_on.load(Ordering::Relaxed) + 1, Ordering::SeqCst);
     }
 
@@ -398,18 +403,18 @@ impl Links {
 
     /// Whether all have come to their end: nobody receives, and nothing is under way.
     pub(super) fn is_over(&self) -> bool {
-        let sum = |count: fn(&Parcels) -> &AtomicU64| -> u64 {
-            self.group.parcels.iter().map(|parcels| count(parcels).load(Ordering::SeqCst)).sum()
+        let sum = |count: fn(&BatchCounters) -> &AtomicU64| -> u64 {
+            self.group.batches.iter().map(|batches| count(batches).load(Ordering::SeqCst)).sum()
         };
-        // New parcels come of old ones before these count as worked on: so none is overlooked that is made between two looks.
+        // New batches come of old ones before these count as worked on: so none is overlooked that is made between two looks.
         self.group.receiving.load(Ordering::SeqCst) == 0 && {
-            let worked_on = sum(|parcels| &parcels.worked_on);
-            worked_on == sum(|parcels| &parcels.made)
+            let worked_on = sum(|batches| &batches.worked_on);
+            worked_on == sum(|batches| &batches.made)
         }
     }
 
     /// All others are to look whether it is over.
     pub(super) fn wake_all(&self) {
-        self.outlets.iter().flatten().for_each(|outlet| outlet.waker.wake());
+        self.senders.iter().flatten().for_each(|sender| sender.waker.wake());
     }
 }

@@ -1,7 +1,7 @@
 //! Two modes, one for few flows and one for many: HALO's hybrid mode, on real CPUs.
 //!
 //! With few flows a cache of flows answers nearly always; with many it only gets in the way, and packets go to the
-//! megaflows or to the rule tables at once. What pays in either case is measured ([`Chooser`]), but measuring takes a while to notice that
+//! megaflows or to the rule tables at once. What pays in either case is measured ([`CacheSelector`]), but measuring takes a while to notice that
 //! traffic has changed. A [`FlowRegister`] notices within a few bursts, and each mode remembers what paid in it.
 //!
 //! ```text
@@ -16,7 +16,7 @@ use flowlane::packet::key::FlowKey;
 use strum::IntoStaticStr;
 
 use super::admission::flow_hash;
-use super::cache_policy::{Arm, Chooser};
+use super::cache_policy::{CacheSelector, CacheSet};
 
 /// Bits of the register. HALO's 32 are too coarse for what stands near a threshold.
 const BITS: u32 = 128;
@@ -63,7 +63,7 @@ pub struct HybridCounters {
 #[derive(Clone, Debug)]
 pub(super) struct Hybrid {
     /// By mode; one where there is but one mode.
-    choosers: Vec<Chooser>,
+    choosers: Vec<CacheSelector>,
     mode: Mode,
     register: FlowRegister,
     counted: usize,
@@ -74,11 +74,11 @@ pub(super) struct Hybrid {
 
 impl Hybrid {
     /// Chooses among these, the last of which is to ask all caches. Without `hybrid` there is one mode.
-    pub(super) fn new(arms: Vec<Arm>, hybrid: bool, seed: u64) -> Self {
-        let mut choosers = vec![Chooser::new(arms.clone())];
-        if hybrid && arms.len() > 1 {
+    pub(super) fn new(sets: Vec<CacheSet>, hybrid: bool, seed: u64) -> Self {
+        let mut choosers = vec![CacheSelector::new(sets.clone())];
+        if hybrid && sets.len() > 1 {
             // What comes last is what it begins with: the tables.
-            choosers.push(Chooser::new(arms.into_iter().rev().collect()));
+            choosers.push(CacheSelector::new(sets.into_iter().rev().collect()));
         }
         Self {
             choosers,
@@ -98,12 +98,12 @@ impl Hybrid {
 
     /// What chooses in this mode.
     #[inline]
-    pub(super) fn chooser(&self) -> &Chooser {
+    pub(super) fn selector(&self) -> &CacheSelector {
         &self.choosers[self.mode as usize]
     }
 
     #[inline]
-    pub(super) fn chooser_mut(&mut self) -> &mut Chooser {
+    pub(super) fn selector_mut(&mut self) -> &mut CacheSelector {
         &mut self.choosers[self.mode as usize]
     }
 
@@ -162,18 +162,18 @@ mod tests {
     }
 
     fn two_modes() -> Hybrid {
-        Hybrid::new(vec![Arm(0), Arm(3)], true, 5)
+        Hybrid::new(vec![CacheSet(0), CacheSet(3)], true, 5)
     }
 
     #[test]
     fn the_mode_follows_the_number_of_flows_and_begins_with_what_suits_it() {
         let (mut hybrid, mut now_ns) = (two_modes(), 0);
-        assert_eq!((hybrid.mode(), hybrid.chooser().best()), (Some(Mode::CacheFirst), Arm(3)));
+        assert_eq!((hybrid.mode(), hybrid.selector().best()), (Some(Mode::CacheFirst), CacheSet(3)));
         see(&mut hybrid, 50, 1000, &mut now_ns, 0);
         assert_eq!((hybrid.mode(), hybrid.counters.switches), (Some(Mode::CacheFirst), 0));
         // Two windows, of which the first may have begun before.
         see(&mut hybrid, 100_000, 128, &mut now_ns, 0);
-        assert_eq!((hybrid.mode(), hybrid.chooser().best()), (Some(Mode::TableFirst), Arm(0)));
+        assert_eq!((hybrid.mode(), hybrid.selector().best()), (Some(Mode::TableFirst), CacheSet(0)));
         see(&mut hybrid, 50, 1000, &mut now_ns, 2_000_000);
         assert_eq!((hybrid.mode(), hybrid.counters.switches), (Some(Mode::CacheFirst), 2));
         assert!(hybrid.counters.bursts.iter().all(|bursts| *bursts > 100));
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn without_a_choice_there_is_one_mode() {
-        let mut hybrid = Hybrid::new(vec![Arm(3)], true, 1);
+        let mut hybrid = Hybrid::new(vec![CacheSet(3)], true, 1);
         see(&mut hybrid, 100_000, 1000, &mut 0, 0);
         assert_eq!((hybrid.mode(), hybrid.counters), (None, HybridCounters::default()));
     }

@@ -18,13 +18,13 @@ const BUSY: Duration = Duration::from_micros(50);
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Looks at ports that have no descriptor: at once, then behind other threads, then after a while.
-const LOOKS_AT_ONCE: u32 = 200;
-const LOOKS_BEHIND_OTHERS: u32 = 1000;
-const A_WHILE: Duration = Duration::from_micros(50);
+const SPIN_POLLS: u32 = 200;
+const YIELD_POLLS: u32 = 1000;
+const SLEEP: Duration = Duration::from_micros(50);
 
 /// After so many wakes in a row for nothing (a descriptor that is ready and has nothing), it waits a little before.
-const WAKES_FOR_NOTHING: u32 = 8;
-const A_LITTLE: Duration = Duration::from_millis(1);
+const SPURIOUS_WAKEUPS_MAX: u32 = 8;
+const SPURIOUS_BACKOFF: Duration = Duration::from_millis(1);
 
 /// Why it waits no longer.
 enum Woken {
@@ -64,15 +64,15 @@ fn wait_idle(worker: &mut Worker, idle: &mut Idle, most: Option<Duration>) {
     }
     let timeout = most.map_or(WAIT_MAX, |most| most.min(WAIT_MAX));
     match wait_for_ports(worker, timeout) {
-        Some(Woken::Port) if idle.wakes < WAKES_FOR_NOTHING => idle.wakes += 1,
-        Some(Woken::Port) => std::thread::sleep(A_LITTLE),
+        Some(Woken::Port) if idle.wakes < SPURIOUS_WAKEUPS_MAX => idle.wakes += 1,
+        Some(Woken::Port) => std::thread::sleep(SPURIOUS_BACKOFF),
         Some(Woken::Asked) => {}
         // What is idle is seen to by rounds, and there are none.
         Some(Woken::Time) => worker.maintain(),
         None => match idle.rounds {
-            0..LOOKS_AT_ONCE => std::hint::spin_loop(),
-            LOOKS_AT_ONCE..LOOKS_BEHIND_OTHERS => std::thread::yield_now(),
-            _ => std::thread::sleep(A_WHILE),
+            0..SPIN_POLLS => std::hint::spin_loop(),
+            SPIN_POLLS..YIELD_POLLS => std::thread::yield_now(),
+            _ => std::thread::sleep(SLEEP),
         },
     }
 }
@@ -81,7 +81,7 @@ fn wait_idle(worker: &mut Worker, idle: &mut Idle, most: Option<Duration>) {
 #[cfg(target_os = "linux")]
 fn wait_for_ports(worker: &Worker, timeout: Duration) -> Option<Woken> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let waker = worker.mail.waker();
+    let waker = worker.mail.notifier();
     let bell = waker.bell().descriptor()?;
     let mut waited_for = vec![PollFd::from_borrowed_fd(bell, PollFlags::IN)];
     for slot in worker.egress.ports.slots().iter().filter(|slot| !slot.finished) {

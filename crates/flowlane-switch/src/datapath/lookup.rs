@@ -10,7 +10,7 @@ use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::{FlowKey, FlowMask};
 
 use super::admission::Admission;
-use super::cache_policy::Arm;
+use super::cache_policy::CacheSet;
 use super::hybrid::{Hybrid, HybridCounters, Mode};
 use super::path::{PathId, Paths};
 use super::pipeline::Pipeline;
@@ -103,7 +103,7 @@ impl Front {
 }
 
 /// How far a packet's way is known.
-pub(super) enum Known {
+pub(super) enum Upcall {
     /// To its end.
     Path(PathId),
     /// To a table that answers later. No walk: that is where the packet enters.
@@ -163,14 +163,14 @@ impl Lookup {
             let seed = u64::from(config.seed ^ 0x1b87_3593);
             SignatureCache::new(config.signature_entries, config.signature_insert_inverse, seed)
         });
-        let all = Arm(u8::from(exact.is_some()) | u8::from(signature.is_some()) << 1);
-        let mut arms: Vec<Arm> = (0..4).map(Arm).filter(|arm| arm.0 & !all.0 == 0).collect();
+        let all = CacheSet(u8::from(exact.is_some()) | u8::from(signature.is_some()) << 1);
+        let mut sets: Vec<CacheSet> = (0..4).map(CacheSet).filter(|set| set.0 & !all.0 == 0).collect();
         match (config.adaptive, cached) {
-            (_, false) => arms = vec![Arm::TABLES],
-            (false, true) => arms = vec![all],
+            (_, false) => sets = vec![CacheSet::TABLES],
+            (false, true) => sets = vec![all],
             // Whoever waits for an answer is to bring a megaflow.
             (true, true) if pipeline.defers() => {}
-            (true, true) => arms.insert(0, Arm::TABLES),
+            (true, true) => sets.insert(0, CacheSet::TABLES),
         }
         let megaflows = MegaflowCache::new(MegaflowConfig {
             flows_max: config.megaflows_max,
@@ -195,7 +195,7 @@ impl Lookup {
             difference: None,
             exact,
             signature,
-            hybrid: Hybrid::new(arms, config.hybrid, u64::from(config.seed ^ 0x85eb_ca6b)),
+            hybrid: Hybrid::new(sets, config.hybrid, u64::from(config.seed ^ 0x85eb_ca6b)),
             admission: Admission::new(u64::from(config.seed ^ 0xc2b2_ae35)),
             config,
             paths_limit: 4096,
@@ -210,15 +210,16 @@ impl Lookup {
         self.hybrid.see(&burst.keys, live, burst.times_ns[burst.len() - 1]);
         // What is to be compared is what caches give; and whom a device is to answer for, it is asked for.
         let compared = self.validate && self.config.megaflows_max > 0;
-        self.tables_first = self.hybrid.chooser().arm().tables() && !compared && !self.pipeline.defers();
+        self.tables_first =
+            self.hybrid.selector().cache_set().tables() && !compared && !self.pipeline.defers();
     }
 
     /// A burst has been handled: so many packets took so many cycles, parsing and making megaflows apart.
     #[inline]
     pub(super) fn end_burst(&mut self, packets: usize, cycles: u64) {
-        self.hybrid.chooser_mut().report(packets, cycles);
+        self.hybrid.selector_mut().report(packets, cycles);
         let inverse =
-            if self.hybrid.chooser().best().tables() { SPENT_INVERSE_TABLES } else { SPENT_INVERSE };
+            if self.hybrid.selector().best().tables() { SPENT_INVERSE_TABLES } else { SPENT_INVERSE };
         self.admission.earn(cycles, inverse);
     }
 
@@ -241,7 +242,7 @@ impl Lookup {
         if left.is_empty() || self.config.megaflows_max == 0 || self.pipeline.defers() {
             return left;
         }
-        if self.tables_first && !(self.admission.has_credit() && self.hybrid.chooser().offers(false)) {
+        if self.tables_first && !(self.admission.has_credit() && self.hybrid.selector().offers(false)) {
             return left;
         }
         let timer = stages.start();
@@ -276,13 +277,13 @@ impl Lookup {
         stages: &mut Stages,
     ) -> LaneMask {
         let mut timer = stages.start();
-        let arm = self.hybrid.chooser().arm();
-        if arm.exact() {
+        let caches = self.hybrid.selector().cache_set();
+        if caches.exact() {
             let asked = left;
             left = self.front_stage(Front::Exact, burst, left, now_ns, paths);
             timer = stages.stop(Stage::ExactMatch, asked.len() as u64, timer);
         }
-        if arm.signature() && !left.is_empty() {
+        if caches.signature() && !left.is_empty() {
             let asked = left;
             left = self.front_stage(Front::Signature, burst, left, now_ns, paths);
             timer = stages.stop(Stage::SignatureMatch, asked.len() as u64, timer);
@@ -301,8 +302,8 @@ impl Lookup {
     }
 
     /// The combination of caches that is asked at present.
-    pub fn asked(&self) -> Arm {
-        self.hybrid.chooser().best()
+    pub fn asked(&self) -> CacheSet {
+        self.hybrid.selector().best()
     }
 
     /// The mode that the number of flows has led to, where there are two.
@@ -368,15 +369,15 @@ impl Lookup {
         let left = self.megaflows.lookup_batch(&burst.keys, asked, &mut found);
         let left = self.credit(&burst.frames, asked, left, &found, now_ns, paths);
         let hit = LaneMask(asked.0 & !left.0);
-        let chooser = self.hybrid.chooser();
-        let asked = chooser.best();
+        let selector = self.hybrid.selector();
+        let asked = selector.best();
         if let Some(exact) = &mut self.exact
-            && chooser.offers(asked.exact())
+            && selector.offers(asked.exact())
         {
             exact.offer_batch(&burst.keys, hit, &found);
         }
         if let Some(signature) = &mut self.signature
-            && chooser.offers(asked.signature())
+            && selector.offers(asked.signature())
         {
             signature.offer_batch(&burst.keys, hit, &found);
         }
@@ -448,23 +449,23 @@ impl Lookup {
     }
 
     /// Through the tables, as far as they answer at once.
-    pub(super) fn begin(&mut self, key: &FlowKey, bytes: usize, now_ns: u64) -> Known {
+    pub(super) fn begin(&mut self, key: &FlowKey, bytes: usize, now_ns: u64) -> Upcall {
         if let Some(path) = self.known(key, bytes, now_ns) {
-            return Known::Path(path);
+            return Upcall::Path(path);
         }
         self.slow += 1;
         let table = entry(key);
         if self.pipeline.deferred(table).is_some() {
-            return Known::Waits { table, walk: None };
+            return Upcall::Waits { table, walk: None };
         }
         let mut walk = Box::new(Walk::new(key));
         if let Some(table) = advance(&self.pipeline, &mut walk, None) {
-            return Known::Waits { table, walk: Some(walk) };
+            return Upcall::Waits { table, walk: Some(walk) };
         }
         let end = walk.end();
         let path = self.paths.intern(end.steps);
         self.insert(key, &end.mask, path, bytes, now_ns);
-        Known::Path(path)
+        Upcall::Path(path)
     }
 
     /// Makes an answer that came later a megaflow, unless another packet has brought one meanwhile: its path counts.

@@ -5,8 +5,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::thread;
 
-use super::handoff::{Entrance, Links};
-use super::notifier::Waker;
+use super::handoff::{Links, ResumePoint};
+use super::notifier::Notifier;
 use crate::packet::Burst;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -21,7 +21,7 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 fn who_waits_is_woken_whatever_it_is_asked_for_meanwhile() {
     check(3, || {
         let asked = Arc::new(AtomicU64::new(0));
-        let waker = Waker::default();
+        let waker = Notifier::default();
         let sleeping = thread::spawn({
             let (asked, waker) = (asked.clone(), waker.clone());
             move || {
@@ -48,7 +48,7 @@ fn rounds(mut links: Links, hands: bool, bounces: usize, ended: &AtomicUsize) ->
     let hand = |links: &mut Links, burst: &mut Burst| {
         burst.clear_for(0, u64::MAX);
         burst.frames.next_frame().expect("there is one").fill(&[7; 60]);
-        links.hand(other, burst, 0, Entrance::Port);
+        links.hand(other, burst, 0, ResumePoint::Port);
     };
     if hands {
         hand(&mut links, &mut burst);
@@ -61,16 +61,16 @@ fn rounds(mut links: Links, hands: bool, bounces: usize, ended: &AtomicUsize) ->
             ended.fetch_add(1, Ordering::SeqCst);
             return came;
         }
-        if let Some(mut parcel) = links.take(0) {
+        if let Some(mut batch) = links.take(0) {
             assert_eq!(ended.load(Ordering::SeqCst), 0, "no worker may end before");
-            while parcel.unpack(&mut burst).is_some() {
+            while batch.unpack(&mut burst).is_some() {
                 came += 1;
                 assert_eq!(burst.frames.iter().next().expect("it was handed").bytes(), [7; 60]);
                 if came <= bounces {
                     hand(&mut links, &mut burst);
                 }
             }
-            links.give_back(0, parcel);
+            links.give_back(0, batch);
         }
         links.send(false);
         thread::yield_now();
@@ -79,7 +79,7 @@ fn rounds(mut links: Links, hands: bool, bounces: usize, ended: &AtomicUsize) ->
 
 fn workers_end(hand: [bool; 2], bounces: [usize; 2], came: [usize; 2]) {
     check(2, move || {
-        let mut links = Links::between(&[Waker::default(), Waker::default()]);
+        let mut links = Links::between(&[Notifier::default(), Notifier::default()]);
         let (second, first) = (links.pop().unwrap(), links.pop().unwrap());
         let ended = Arc::new(AtomicUsize::new(0));
         let other = thread::spawn({

@@ -9,54 +9,54 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use super::Worker;
-use super::notifier::Waker;
+use super::notifier::Notifier;
 
 /// Something that is to be asked.
-type Question = Box<dyn FnOnce(&mut Worker) + Send>;
+type Request = Box<dyn FnOnce(&mut Worker) + Send>;
 
 /// How long to wait before looking again whether anybody is there.
-const PATIENCE: Duration = Duration::from_millis(20);
+const RECV_POLL: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
-struct Questions {
-    waiting: Vec<Question>,
+struct Requests {
+    waiting: Vec<Request>,
     /// Somebody answers: the worker runs.
     open: bool,
 }
 
-/// Where questions to a worker are put.
+/// Where requests to a worker are put.
 #[derive(Clone, Default)]
 pub struct Mailbox {
-    questions: Arc<Mutex<Questions>>,
+    requests: Arc<Mutex<Requests>>,
     full: Arc<AtomicBool>,
-    waker: Waker,
+    waker: Notifier,
 }
 
 impl Mailbox {
     /// Has the worker answer this between two bursts, and waits. None where the worker does not run, or stops before.
-    pub fn ask<T: Send + 'static>(
+    pub fn call<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Worker) -> T + Send + 'static,
+        request: impl FnOnce(&mut Worker) -> T + Send + 'static,
     ) -> Option<T> {
         let (answer, answers) = channel();
-        let question: Question = Box::new(move |worker| {
+        let request: Request = Box::new(move |worker| {
             // Whoever asked may have gone.
-            _ = answer.send(question(worker));
+            _ = answer.send(request(worker));
         });
-        let mut questions = self.lock();
-        if !questions.open {
+        let mut requests = self.lock();
+        if !requests.open {
             return None;
         }
-        questions.waiting.push(question);
+        requests.waiting.push(request);
         self.full.store(true, Ordering::Release);
-        drop(questions);
+        drop(requests);
         self.waker.wake();
         self.wait(&answers)
     }
 
     fn wait<T>(&self, answers: &Receiver<T>) -> Option<T> {
         loop {
-            match answers.recv_timeout(PATIENCE) {
+            match answers.recv_timeout(RECV_POLL) {
                 Ok(answer) => return Some(answer),
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -64,9 +64,9 @@ impl Mailbox {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Questions> {
-        // A list of questions is right whoever panicked.
-        self.questions.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn lock(&self) -> MutexGuard<'_, Requests> {
+        // A list of requests is right whoever panicked.
+        self.requests.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     pub(super) fn open(&self) {
@@ -75,14 +75,14 @@ impl Mailbox {
 
     /// Nobody answers any more; what was asked before is forgotten, so that nobody waits for it.
     pub(super) fn close(&self) {
-        let mut questions = self.lock();
-        questions.open = false;
-        questions.waiting.clear();
+        let mut requests = self.lock();
+        requests.open = false;
+        requests.waiting.clear();
         self.full.store(false, Ordering::Release);
     }
 
     /// Wakes the worker.
-    pub fn waker(&self) -> &Waker {
+    pub fn notifier(&self) -> &Notifier {
         &self.waker
     }
 
@@ -93,12 +93,12 @@ impl Mailbox {
 
     /// What has been asked.
     #[inline]
-    pub(super) fn take(&self) -> Vec<Question> {
+    pub(super) fn take(&self) -> Vec<Request> {
         if !self.full.load(Ordering::Acquire) {
             return Vec::new();
         }
-        let mut questions = self.lock();
+        let mut requests = self.lock();
         self.full.store(false, Ordering::Release);
-        std::mem::take(&mut questions.waiting)
+        std::mem::take(&mut requests.waiting)
     }
 }

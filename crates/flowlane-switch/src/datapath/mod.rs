@@ -46,14 +46,14 @@ mod loom;
 #[cfg(test)]
 mod tests;
 
-pub use cache_policy::Arm;
+pub use cache_policy::CacheSet;
 pub use egress::{Drops, Egress, Packet};
 pub use faults::{Faults, MalformedPolicy};
 pub use hybrid::{HybridCounters, Mode};
 pub use latency::{Latency, distribution};
 pub use lookup::{CacheConfig, Lookup};
 pub use mailbox::Mailbox;
-pub use notifier::Waker;
+pub use notifier::Notifier;
 pub use offload::MAX_DELAY;
 pub use offload::reorder::WaitingCounters;
 pub use path::{Path, PathId, Paths};

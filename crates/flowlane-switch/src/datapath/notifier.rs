@@ -6,15 +6,15 @@ use crate::sync::{AtomicBool, Ordering, fence};
 
 /// Wakes a worker that waits.
 #[derive(Clone, Debug, Default)]
-pub struct Waker(Arc<Sleeper>);
+pub struct Notifier(Arc<Sleeper>);
 
 #[derive(Debug, Default)]
 struct Sleeper {
     asleep: AtomicBool,
-    bell: Bell,
+    bell: EventFd,
 }
 
-impl Waker {
+impl Notifier {
     /// Wakes it, where it waits. What it is to find must be there already.
     #[inline]
     pub fn wake(&self) {
@@ -26,7 +26,7 @@ impl Waker {
     }
 
     /// What ends the worker's sleep.
-    pub(super) fn bell(&self) -> &Bell {
+    pub(super) fn bell(&self) -> &EventFd {
         &self.0.bell
     }
 
@@ -44,10 +44,10 @@ impl Waker {
 /// A descriptor that is ready once it has been rung, until it is silenced.
 #[cfg(all(target_os = "linux", not(all(loom, test))))]
 #[derive(Debug, Default)]
-pub(super) struct Bell(std::sync::OnceLock<Option<std::os::fd::OwnedFd>>);
+pub(super) struct EventFd(std::sync::OnceLock<Option<std::os::fd::OwnedFd>>);
 
 #[cfg(all(target_os = "linux", not(all(loom, test))))]
-impl Bell {
+impl EventFd {
     /// None where the system has none left: nobody waits then.
     pub(super) fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         use rustix::event::{EventfdFlags, eventfd};
@@ -73,10 +73,10 @@ impl Bell {
 /// Nobody waits here for descriptors.
 #[cfg(all(not(target_os = "linux"), not(all(loom, test))))]
 #[derive(Debug, Default)]
-pub(super) struct Bell;
+pub(super) struct EventFd;
 
 #[cfg(all(not(target_os = "linux"), not(all(loom, test))))]
-impl Bell {
+impl EventFd {
     fn ring(&self) {}
 
     fn silence(&self) {}
@@ -85,17 +85,17 @@ impl Bell {
 /// Stands in for the descriptor where the protocol is model-checked.
 #[cfg(all(loom, test))]
 #[derive(Debug)]
-pub(super) struct Bell(crate::sync::Mutex<bool>, loom::sync::Condvar);
+pub(super) struct EventFd(crate::sync::Mutex<bool>, loom::sync::Condvar);
 
 #[cfg(all(loom, test))]
-impl Default for Bell {
+impl Default for EventFd {
     fn default() -> Self {
         Self(crate::sync::Mutex::new(false), loom::sync::Condvar::new())
     }
 }
 
 #[cfg(all(loom, test))]
-impl Bell {
+impl EventFd {
     pub(super) fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
     }

@@ -22,7 +22,7 @@ pub struct Path {
     pub bytes: u64,
     program: u32,
     /// As its [`Steps`] has it.
-    pub gist: StepSummary,
+    pub summary: StepSummary,
 }
 
 /// Steps that several paths share, their marks blank.
@@ -63,13 +63,13 @@ impl Paths {
         let program = self.program(blank(&steps));
         let shared = &mut self.programs[program as usize];
         shared.paths += 1;
-        let gist = shared.program.gist();
+        let summary = shared.program.summary();
         let id = self.free.pop().unwrap_or_else(|| {
             self.hot.push(Path::default());
             self.steps.push(None);
             PathId((self.hot.len() - 1) as u32)
         });
-        self.hot[id.0 as usize] = Path { packets: 0, bytes: 0, program, gist };
+        self.hot[id.0 as usize] = Path { packets: 0, bytes: 0, program, summary };
         self.steps[id.0 as usize] = Some(steps.clone());
         self.index.insert(steps, id);
         id

@@ -3,7 +3,7 @@
 use flowlane::packet::batch::LaneMask;
 use flowlane::tunnel::Policy;
 
-use super::handoff::Entrance;
+use super::handoff::ResumePoint;
 use super::stages::Stage;
 use super::validate::{Difference, RunError};
 use super::{Clock, Worker};
@@ -69,7 +69,7 @@ pub(super) fn spread(worker: &mut Worker, burst: &mut Burst) {
                 kept += 1;
             }
             other => {
-                links.hand(other, burst, lane, Entrance::Port);
+                links.hand(other, burst, lane, ResumePoint::Port);
                 worker.handed += 1;
             }
         }

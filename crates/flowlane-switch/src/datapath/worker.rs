@@ -11,7 +11,7 @@ use super::calls::Calls;
 use super::classify::classify;
 use super::egress::Egress;
 use super::execute::{self, Cursor, Cursors, DONE};
-use super::handoff::{Entrance, Links, PARCELS};
+use super::handoff::{BATCHES_MAX, Links, ResumePoint};
 use super::idle::{Idle, wait_for_work};
 use super::latency::Latency;
 use super::lookup::Lookup;
@@ -368,18 +368,18 @@ fn serve_requests(worker: &mut Worker) {
 /// Goes on with packets that other workers have handed over; returns their number.
 #[inline]
 fn drain_handoffs(worker: &mut Worker, burst: &mut Burst) -> Result<u64, RunError> {
-    let inlets = worker.links.as_ref().map_or(0, Links::inlets);
+    let receivers = worker.links.as_ref().map_or(0, Links::receivers);
     let mut packets = 0;
-    for inlet in 0..inlets {
+    for receiver in 0..receivers {
         // All of them: handed-over packets go before received ones, or rings would fill, and senders would have to wait.
-        for _ in 0..PARCELS {
-            let Some(mut parcel) = worker.links.as_mut().and_then(|links| links.take(inlet)) else { break };
+        for _ in 0..BATCHES_MAX {
+            let Some(mut batch) = worker.links.as_mut().and_then(|links| links.take(receiver)) else { break };
             make_ready(worker, burst)?;
-            while let Some(entrance) = parcel.unpack(burst) {
+            while let Some(resume_point) = batch.unpack(burst) {
                 packets += burst.len() as u64;
-                resume_burst(worker, burst, entrance)?;
+                resume_burst(worker, burst, resume_point)?;
             }
-            worker.links.as_mut().expect("asked above").give_back(inlet, parcel);
+            worker.links.as_mut().expect("asked above").give_back(receiver, batch);
         }
     }
     Ok(packets)
@@ -518,15 +518,15 @@ fn finish(
 }
 
 /// Takes a burst on that another worker has begun with.
-fn resume_burst(worker: &mut Worker, burst: &mut Burst, entrance: Entrance) -> Result<(), RunError> {
+fn resume_burst(worker: &mut Worker, burst: &mut Burst, resume_point: ResumePoint) -> Result<(), RunError> {
     if let (Clock::Frames, Some(&last)) = (worker.clock, burst.times_ns[..burst.len()].last()) {
         worker.frame_clock_ns = worker.frame_clock_ns.max(last);
     }
-    match entrance {
-        Entrance::Port => process(worker, burst),
-        Entrance::Function(table) | Entrance::OtherHalf(table) => {
+    match resume_point {
+        ResumePoint::Port => process(worker, burst),
+        ResumePoint::Stage(table) | ResumePoint::SplitStage(table) => {
             burst.handover =
-                if matches!(entrance, Entrance::Function(_)) { Handover::Whole } else { Handover::Half };
+                if matches!(resume_point, ResumePoint::Stage(_)) { Handover::Whole } else { Handover::Half };
             worker.latency.note(burst.times_ns[0], burst.len());
             worker.calls.begin_burst();
             finish(worker, burst, &mut burst.lanes(), &mut [Cursor::Stage(table); LANES_MAX])

@@ -128,7 +128,7 @@ impl Switch {
         if let [worker] = &mut self.workers[..] {
             return worker.run(until, stop, progress);
         }
-        let wakers: Vec<_> = self.workers.iter().map(|worker| worker.mail.waker().clone()).collect();
+        let wakers: Vec<_> = self.workers.iter().map(|worker| worker.mail.notifier().clone()).collect();
         let links = Links::between(&wakers);
         self.workers.iter_mut().zip(links).for_each(|(worker, links)| worker.links = Some(links));
         let run = &Run::new(until, stop);

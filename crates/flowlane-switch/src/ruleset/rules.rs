@@ -51,7 +51,7 @@ impl Entry {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     /// What the steps come to: all that most packets need, eight rules a line.
-    gists: Vec<StepSummary>,
+    summaries: Vec<StepSummary>,
     steps: Vec<Steps>,
     entries: Vec<Option<Arc<Entry>>>,
     len: usize,
@@ -80,9 +80,9 @@ impl Rules {
         if at >= self.entries.len() {
             self.entries.resize(at + 1, None);
             self.steps.resize(at + 1, Steps::default());
-            self.gists.resize(at + 1, StepSummary::default());
+            self.summaries.resize(at + 1, StepSummary::default());
         }
-        self.gists[at] = entry.steps.gist();
+        self.summaries[at] = entry.steps.summary();
         self.steps[at] = entry.steps.clone();
         self.more += usize::from(!entry.only_forwards());
         match self.entries[at].replace(entry) {
@@ -94,7 +94,7 @@ impl Rules {
     pub(super) fn remove(&mut self, id: RuleId) -> Option<Arc<Entry>> {
         let entry = self.entries.get_mut(id.0 as usize)?.take()?;
         self.steps[id.0 as usize] = Steps::default();
-        self.gists[id.0 as usize] = StepSummary::default();
+        self.summaries[id.0 as usize] = StepSummary::default();
         self.len -= 1;
         self.more -= usize::from(!entry.only_forwards());
         Some(entry)
@@ -119,14 +119,14 @@ impl Rules {
     /// # Panics
     /// Where there has never been such a rule.
     #[inline]
-    pub(super) fn gist(&self, id: RuleId) -> StepSummary {
-        self.gists[id.0 as usize]
+    pub(super) fn summary(&self, id: RuleId) -> StepSummary {
+        self.summaries[id.0 as usize]
     }
 
     /// Asks for what a packet of this rule will touch.
     #[inline]
     pub(super) fn prefetch(&self, id: RuleId) {
-        prefetch(&self.gists, id.0 as usize);
+        prefetch(&self.summaries, id.0 as usize);
     }
 
     /// All, by handle.

@@ -178,12 +178,12 @@ impl Table {
 
     /// What that comes to; asks for the steps where they are several.
     #[inline]
-    pub(crate) fn gist(&self, rule: Option<RuleId>) -> StepSummary {
-        let gist = rule.map_or(self.missing.gist(), |id| self.rules.gist(id));
-        if let StepSummary::Several(_) = gist {
+    pub(crate) fn summary(&self, rule: Option<RuleId>) -> StepSummary {
+        let summary = rule.map_or(self.missing.summary(), |id| self.rules.summary(id));
+        if let StepSummary::Several(_) = summary {
             self.steps(rule).prefetch();
         }
-        gist
+        summary
     }
 
     /// Asks for what a packet of this rule will touch.

@@ -63,7 +63,7 @@ pub struct Return {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Steps {
     steps: Arc<[Step]>,
-    gist: StepSummary,
+    summary: StepSummary,
 }
 
 /// What a program's steps come to, marks aside. What most packets meet is one step, which is known before it is taken.
@@ -128,7 +128,7 @@ pub enum SideEffects {
 impl Steps {
     pub fn new(steps: impl Into<Arc<[Step]>>) -> Self {
         let steps = steps.into();
-        Self { gist: StepSummary::of(&steps), steps }
+        Self { summary: StepSummary::of(&steps), steps }
     }
 
     /// A summary of the steps from a place on.
@@ -144,8 +144,8 @@ impl Steps {
 
     /// What they come to.
     #[inline]
-    pub fn gist(&self) -> StepSummary {
-        self.gist
+    pub fn summary(&self) -> StepSummary {
+        self.summary
     }
 
     /// Asks for them.

@@ -12,7 +12,7 @@ use flowlane::classify::{AsyncEngine, Hit};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 
 use super::execute::{Cursor, Cursors};
-use super::lookup::Known;
+use super::lookup::Upcall;
 use super::path::PathId;
 use super::stages::Stage;
 use super::xlate::{Walk, advance};
@@ -51,17 +51,17 @@ pub(super) fn park_all(
         let frame = &mut burst.frames[lane];
         let (key, headers, now_ns) = (&burst.keys[lane], burst.headers[lane], burst.times_ns[lane]);
         let flow = worker.waiting.flow_of(key);
-        let mut known = Known::Path(paths[lane]);
+        let mut known = Upcall::Path(paths[lane]);
         if left.0 >> lane & 1 == 1 {
             known = worker.lookup.begin(key, frame.len(), now_ns);
         }
         let (table, state) = match known {
-            Known::Path(path) if !worker.waiting.stands(flow) => {
+            Upcall::Path(path) if !worker.waiting.stands(flow) => {
                 paths[lane] = path;
                 continue;
             }
-            Known::Path(path) => (None, State::Found(path)),
-            Known::Waits { table, walk } => (Some(table), State::Asked(walk)),
+            Upcall::Path(path) => (None, State::Found(path)),
+            Upcall::Waits { table, walk } => (Some(table), State::Asked(walk)),
         };
         going.remove(lane);
         let sent = burst.sent.0 >> lane & 1 == 1;
@@ -151,7 +151,7 @@ fn answered(worker: &mut Worker, table: u8, at: u32, hit: Option<Hit>) {
     if slot.generation != generation {
         // Of rules that are gone, or of tables before this one.
         worker.waiting.counters.outdated += 1;
-        return look_up_anew(worker, at);
+        return relookup(worker, at);
     }
     let rule = hit.map(|hit| hit.rule);
     let (bytes, now_ns) = (slot.frame.len(), slot.now_ns);
@@ -185,7 +185,7 @@ fn answered(worker: &mut Worker, table: u8, at: u32, hit: Option<Hit>) {
 }
 
 /// Looks a packet up without waiting for anything.
-fn look_up_anew(worker: &mut Worker, at: u32) {
+fn relookup(worker: &mut Worker, at: u32) {
     let slot = worker.waiting.slot_mut(at);
     let (bytes, now_ns) = (slot.frame.len(), slot.now_ns);
     slot.generation = worker.lookup.pipeline.generation();
@@ -239,7 +239,7 @@ fn take_answers(worker: &mut Worker, mut each: impl FnMut(&mut Worker, u8)) {
         let deferred = worker.lookup.pipeline.deferred_mut(table);
         match deferred.is_some_and(|deferred| deferred.gathered() + deferred.under_way() > 0) {
             true => each(worker, table),
-            false => answer_orphans(worker, table),
+            false => relookup_orphans(worker, table),
         }
         next = worker.waiting.queues.range(table..).nth(1).map(|(table, _)| *table);
     }
@@ -248,9 +248,9 @@ fn take_answers(worker: &mut Worker, mut each: impl FnMut(&mut Worker, u8)) {
 }
 
 /// Looks up what waits for a table that has nothing to answer: somebody has put another one in its place.
-fn answer_orphans(worker: &mut Worker, table: u8) {
+fn relookup_orphans(worker: &mut Worker, table: u8) {
     while let Some(at) = worker.waiting.queues.entry(table).or_default().slots.pop_front() {
-        look_up_anew(worker, at);
+        relookup(worker, at);
     }
 }
 

@@ -22,7 +22,7 @@ struct Patient {
 /// Batches that may be under way.
 const SLOTS: usize = 2;
 /// How often a batch is asked for in vain.
-const PATIENCE: u32 = 3;
+const RECV_POLL: u32 = 3;
 
 pub(super) fn patient(batch_max: usize) -> Box<dyn AsyncEngine> {
     Box::new(Patient {
@@ -109,7 +109,7 @@ impl AsyncEngine for Patient {
             return false;
         }
         let hits = self.gathered.drain(..).map(|key| self.rules.lookup(&key)).collect();
-        self.under_way.push_back((PATIENCE, self.epoch, hits));
+        self.under_way.push_back((RECV_POLL, self.epoch, hits));
         true
     }
 

@@ -256,13 +256,13 @@ impl Port for Timed {
     }
 }
 
-/// A question from inside at these times; gives the outside ports by which it left, and sessions made and gone.
+/// A request from inside at these times; gives the outside ports by which it left, and sessions made and gone.
 fn asked_at(idle_rounds: u32, times_ns: &[u64]) -> (Vec<[u8; 2]>, u64, u64) {
-    let mut question = Vec::new();
+    let mut request = Vec::new();
     let ip = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [192, 0, 2, 1], 9);
-    ip.udp(1000, 53).write(&mut question, b"question").unwrap();
+    ip.udp(1000, 53).write(&mut request, b"request").unwrap();
     let (mut worker, sent) = with_functions(CacheConfig::default(), Lookups::Batch);
-    let frames: Vec<_> = times_ns.iter().map(|&time| (time, question.clone())).collect();
+    let frames: Vec<_> = times_ns.iter().map(|&time| (time, request.clone())).collect();
     worker.egress.ports.slots_mut()[0].port = Box::new(Timed(idle_rounds, frames.into_iter()));
     worker.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
     let sent = sent.lock().unwrap();

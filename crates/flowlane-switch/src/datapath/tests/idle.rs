@@ -33,7 +33,7 @@ impl Port for Datagrams {
     }
 }
 
-/// While nothing comes its ports are left alone; a frame, a question and rules that change are seen to all the same.
+/// While nothing comes its ports are left alone; a frame, a request and rules that change are seen to all the same.
 #[test]
 fn an_idle_worker_waits_and_whatever_comes_wakes_it() {
     let (outside, inside) = UnixDatagram::pair().unwrap();
@@ -65,7 +65,7 @@ fn an_idle_worker_waits_and_whatever_comes_wakes_it() {
         assert!(asked_meanwhile < 50, "asked {asked_meanwhile} times while nothing came");
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(2));
-            assert_eq!(mail.ask(|worker| worker.egress.ports.len()), Some(1));
+            assert_eq!(mail.call(|worker| worker.egress.ports.len()), Some(1));
             control.wait();
             assert_eq!(control.statistics(|_, _| true)[0].count.packets, 20);
         }

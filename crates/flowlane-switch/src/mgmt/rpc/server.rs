@@ -186,7 +186,7 @@ impl ControlServer {
         question: impl FnOnce(&mut Worker) -> T + Send + 'static,
     ) -> Result<T, RpcError> {
         let stopped = || RpcError::new(RpcError::STOPPED, "the switch does not run");
-        self.mail[worker].ask(question).ok_or_else(stopped)
+        self.mail[worker].call(question).ok_or_else(stopped)
     }
 
     /// Runs a function on every worker's thread.
