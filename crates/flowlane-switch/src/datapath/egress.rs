@@ -213,7 +213,7 @@ impl Egress {
         })
     }
 
-    /// Hands what is queued to the system.
+    /// Flushes the queues of all ports to the system.
     ///
     /// # Errors
     /// The first port that fails for good.

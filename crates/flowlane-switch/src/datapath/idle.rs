@@ -1,8 +1,8 @@
 //! What a worker does while nothing comes.
 //!
 //! Frames come in crowds, so it looks again at once for [`BUSY`]. After that it waits for the descriptors of its ports, where
-//! all have one: the kernel wakes it with the first frame, and the core is free meanwhile. Whoever asks it something, or changes
-//! rules, wakes it, too.
+//! all have one: the kernel wakes it with the first frame, and the core is free meanwhile. A request or a new
+//! ruleset wakes it, too.
 
 use std::time::{Duration, Instant};
 

@@ -311,7 +311,7 @@ impl Lookup {
         self.hybrid.mode()
     }
 
-    /// What has become of modes.
+    /// Counters of the hybrid modes.
     pub fn hybrid_counters(&self) -> HybridCounters {
         self.hybrid.counters
     }

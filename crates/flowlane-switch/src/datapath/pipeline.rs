@@ -20,7 +20,7 @@ use crate::ruleset::{
 use crate::stage::StageTable;
 use crate::stage::route::RouteTable;
 
-/// What finds rules in a table.
+/// The engine of a table.
 pub enum Engine {
     /// It answers at once.
     Now(Box<dyn ReplicatedEngine>),
@@ -47,7 +47,7 @@ pub struct RuleEntry<R = Rule> {
 pub struct TableView<'a> {
     /// For reports; empty where none was given.
     pub name: &'a str,
-    /// What happens to packets that match nothing.
+    /// The treatment of packets that match nothing.
     pub miss: Miss,
     /// Packets that matched nothing.
     pub missed: u64,
@@ -77,7 +77,7 @@ impl<'a> TableView<'a> {
         }
     }
 
-    /// The same, if it answers later.
+    /// The engine, if it answers later.
     pub fn deferred(&self) -> Option<&'a dyn AsyncEngine> {
         self.device
     }
@@ -140,7 +140,7 @@ impl Pipeline {
         }
     }
 
-    /// What rules say at present.
+    /// The ruleset in force.
     #[inline]
     pub fn ruleset(&self) -> &Arc<Ruleset> {
         &self.ruleset
@@ -154,12 +154,12 @@ impl Pipeline {
     /// Adds a table, or replaces one of this number together with its rules.
     ///
     /// # Panics
-    /// Where somebody else changes the rules; so for all that adds tables.
+    /// Where `Control` owns the rules; so for all that adds tables.
     pub fn add_table(&mut self, number: u8, name: &str, classifier: Box<dyn ReplicatedEngine>, miss: Miss) {
         self.add(number, name, Engine::Now(classifier), miss, Vec::new());
     }
 
-    /// The same with an engine that answers later. It must not be replaced while packets wait for its answers.
+    /// Adds a table whose engine answers later. It must not be replaced while packets wait for its answers.
     pub fn add_deferred_table(&mut self, number: u8, name: &str, deferred: Box<dyn AsyncEngine>, miss: Miss) {
         self.add(number, name, Engine::Later(deferred), miss, Vec::new());
     }
@@ -222,7 +222,7 @@ impl Pipeline {
         ruleset.add_table(number, table);
     }
 
-    /// Whether some table answers later.
+    /// Returns whether some table answers later.
     #[inline]
     pub fn defers(&self) -> bool {
         !self.devices.is_empty()
@@ -362,7 +362,7 @@ impl Pipeline {
     /// counters kept, as OpenFlow's `add` does.
     ///
     /// # Errors
-    /// Where the rule leads nowhere or the table refuses it, or somebody else changes the rules; the pipeline is as before.
+    /// Where the rule leads nowhere or the table refuses it, or `Control` owns the rules; the pipeline is as before.
     pub fn add_rule(&mut self, rule: Rule) -> Result<RuleId, RulesetError> {
         self.ruleset.check(&rule)?;
         let number = rule.table;
@@ -376,7 +376,7 @@ impl Pipeline {
         self.change(change)
     }
 
-    /// Removes a rule and returns it with its counters. None where there is none, or somebody else changes the rules.
+    /// Removes a rule and returns it with its counters. None where there is none, or `Control` owns the rules.
     pub fn remove_rule(&mut self, table: u8, id: RuleId) -> Option<RuleEntry> {
         let counted = self.counters.get(table)?.get(id);
         let (ruleset, writer) = self.own()?;

@@ -1,4 +1,4 @@
-//! The worker with and without caches, and against an interpreter that parses the packet anew before
+//! The worker with and without caches, and against an interpreter that parses the packet again before
 //! every table.
 
 mod bursts;

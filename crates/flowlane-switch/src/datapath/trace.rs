@@ -30,13 +30,13 @@ use crate::packet::{Frame, decapsulate};
 use crate::ruleset::{Miss, Return, Step};
 use crate::stage::{Half, Owner, Rewritten, StageCall, StagePacket, StageTable};
 
-/// What would become of a packet.
+/// The dry run of a packet.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Trace {
     pub steps: Vec<TraceStep>,
-    /// What would leave.
+    /// The packets that would leave.
     pub sent: Vec<TraceSent>,
-    /// The source port of what would leave is drawn when it does: that of the packet stands for it.
+    /// The source port of a packet that leaves is drawn then: the trace shows the one that it came with.
     pub port_is_open: bool,
 }
 
@@ -45,9 +45,9 @@ pub struct Trace {
 pub struct TraceStep {
     /// Where, or by what.
     pub place: String,
-    /// What happens.
+    /// The event.
     pub what: String,
-    /// Why, where that is to be told.
+    /// The reason; may be empty.
     pub why: String,
 }
 
@@ -107,7 +107,7 @@ pub enum Tracing {
     Ended(Trace),
     /// To a function whose state another worker has, as far as the packet is concerned: [`trace_on`](Worker::trace_on) there.
     On {
-        /// Who it is.
+        /// The number of that worker.
         worker: usize,
         /// The packet.
         packet: Box<Traced>,

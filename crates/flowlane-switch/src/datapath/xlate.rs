@@ -40,7 +40,7 @@ use crate::ruleset::{Return, Step, misplaces_headers};
 /// A path and what it depends on.
 #[derive(Debug)]
 pub struct Translation {
-    /// What to do.
+    /// The steps of the path.
     pub steps: Vec<Step>,
     /// The bits of the key because of which.
     pub mask: FlowMask,

@@ -28,7 +28,7 @@ pub enum PostCacheError {
     Goto {
         /// Where it leads.
         to: u8,
-        /// The table that it stands in.
+        /// The table that it is in.
         table: u8,
     },
     /// Too many headers are pushed.

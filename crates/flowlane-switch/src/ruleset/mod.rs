@@ -1,10 +1,10 @@
-//! ChangeKind rules say: tables, what is done for their rules, and how a newer ruleset reaches workers.
+//! The compiled ruleset: tables with the steps of their rules, and publication of new versions to workers.
 //!
 //! | module | what |
 //! |---|---|
 //! | `actions`, `step` | what a rule's actions come to |
 //! | `rules`, `snapshot` | the rules of a table; the tables; what changed last |
-//! | `writer` | rules by name, and their handles: whoever changes a ruleset |
+//! | `rule_index` | rules by priority and match, and their ids |
 //! | `counters` | what a worker has counted, read by others |
 //! | `published` | the newest ruleset, and which workers have passed it |
 //! | `table_map` | things by the numbers of tables |
@@ -85,7 +85,7 @@ pub enum RulesetError {
         /// ChangeKind the engine says.
         source: InsertError,
     },
-    /// Rules are changed by whoever has taken them over.
+    /// The rules belong to `Control`, which alone changes them.
     #[error("the rules of this switch are changed by its control")]
     Controlled,
 }

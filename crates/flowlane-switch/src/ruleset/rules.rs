@@ -12,11 +12,11 @@ use super::{FlowStats, StepSummary, Steps};
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub rule: Rule,
-    /// What is done with its packets.
+    /// The compiled actions.
     pub steps: Steps,
     /// Its place in the order of insertion.
     pub sequence: u64,
-    /// What had been counted for its handle when it came: by all workers.
+    /// The sum of all workers' counters of its id when it was added.
     pub base: FlowStats,
     /// When it came.
     pub created_ns: u64,

@@ -1,4 +1,4 @@
-//! What rules say: the rule tables with their engines. Nobody changes a ruleset that packets go through.
+//! The ruleset: rule tables with their engines. A published ruleset never changes.
 //!
 //! There are two copies of it where rules change while packets go through them (`control`). Both take the same changes in the
 //! same order, so that both answer alike; what takes long to build they share. A ruleset remembers its latest changes: the
@@ -22,7 +22,7 @@ use super::{Entry, Miss, RulesetError, Step, StepSummary, Steps, compile};
 /// Events that are remembered.
 pub const EVENTS_KEPT: usize = 1024;
 
-/// What happens to a ruleset.
+/// A change of a ruleset.
 #[derive(Clone)]
 pub enum Event {
     /// A rule comes or goes.
@@ -36,7 +36,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Whether packets that agree with `key` in the bits of `mask`, and so take a path of these steps, may be concerned.
+    /// Returns whether packets that agree with `key` in the bits of `mask`, and so take a path of these steps, may be concerned.
     pub fn concerns(&self, steps: &[Step], key: &FlowKey, mask: &FlowMask) -> bool {
         match self {
             Event::Rule(change) => change.concerns(steps, key, mask),
@@ -51,13 +51,13 @@ pub struct Change {
     pub table: u8,
     /// The rule's handle in its table.
     pub id: RuleId,
-    /// What is to happen.
+    /// The kind of change.
     pub what: ChangeKind,
     /// The rule: the new one where it comes or replaces another, which has the same priority and match.
     pub entry: Arc<Entry>,
 }
 
-/// What happens to a rule.
+/// A change of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChangeKind {
     /// It comes.
@@ -106,7 +106,7 @@ impl Change {
 pub struct Table {
     /// For reports; empty where none was given.
     pub name: String,
-    /// What happens to packets that match nothing.
+    /// The treatment of packets that match nothing.
     pub miss: Miss,
     /// None where a worker's device answers.
     engine: Option<Box<dyn ReplicatedEngine>>,
@@ -130,7 +130,7 @@ impl Table {
         }
     }
 
-    /// What finds rules, where that is no worker's device.
+    /// The engine, unless a worker's device answers.
     pub fn engine(&self) -> Option<&dyn ReplicatedEngine> {
         self.engine.as_deref()
     }
@@ -140,7 +140,7 @@ impl Table {
         self.rules.len()
     }
 
-    /// Whether there are no rules.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -167,7 +167,7 @@ impl Table {
         all
     }
 
-    /// What is done with packets that match this rule, or none.
+    /// The steps of packets that match this rule, or none.
     ///
     /// # Panics
     /// Where there has never been such a rule.
@@ -258,18 +258,18 @@ impl Ruleset {
         self.version
     }
 
-    /// The same in megaflows, where it wraps.
+    /// The version as megaflows store it, where it wraps.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.version as u32
     }
 
-    /// What has happened since a version; none where that is too long ago, or the tables themselves have changed.
+    /// The changes since a version; none where that is too long ago, or the tables themselves have changed.
     pub fn events_since(&self, version: u64) -> Option<impl Iterator<Item = &Arc<Event>>> {
         self.latest(self.version.checked_sub(version)?)
     }
 
-    /// The same since a [generation](Self::generation).
+    /// The changes since a [generation](Self::generation).
     #[inline]
     pub fn events_since_generation(&self, generation: u32) -> Option<impl Iterator<Item = &Arc<Event>>> {
         self.latest(self.generation().wrapping_sub(generation).into())
@@ -308,7 +308,7 @@ impl Ruleset {
         self.behind.has(number)
     }
 
-    /// Whether there is a table of this number, of rules or behind the caches.
+    /// Returns whether there is a table of this number, of rules or behind the caches.
     pub fn has_table(&self, number: u8) -> bool {
         self.tables.contains(number) || self.is_post_cache(number)
     }
@@ -389,10 +389,10 @@ impl Ruleset {
         self.events.drain(..self.events.len().saturating_sub(kept));
     }
 
-    /// Whether a rule leads where packets can go on.
+    /// Checks that a rule leads where packets can go on.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The first problem.
     pub fn check(&self, rule: &Rule) -> Result<(), RulesetError> {
         if self.table(rule.table).is_none() {
             return Err(RulesetError::NoTable(rule.table));

@@ -1,4 +1,4 @@
-//! What is done with a packet, step by step.
+//! Steps: the operations and jumps that actions compile to.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub enum Step {
         /// Which; none for a miss.
         rule: Option<RuleId>,
     },
-    /// Do what a rule says. `move` has become `set_field` where the megaflow fixes what is moved; `goto_table`
+    /// Applies an action. `move` has become `set_field` where the megaflow fixes the source; `goto_table`
     /// has been followed.
     Do(Action),
     /// Parse the packet again, since its headers are not where they were, and the next step looks at them.
@@ -58,7 +58,7 @@ pub struct Return {
     pub at: usize,
 }
 
-/// Steps, and what they mean to others: what nobody sees may be done for all packets of a burst together, the rest is done
+/// Steps with a summary of their effects: steps without visible effects run for all packets of a burst together, the rest run
 /// in their order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Steps {
@@ -66,7 +66,7 @@ pub struct Steps {
     summary: StepSummary,
 }
 
-/// What a program's steps come to, marks aside. What most packets meet is one step, which is known before it is taken.
+/// A summary of steps, marks aside. Most packets meet a single step, which the summary holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum StepSummary {
     /// To send the packet through a port.
@@ -101,7 +101,7 @@ impl StepSummary {
         })
     }
 
-    /// Whether others see the steps.
+    /// Returns whether the steps have visible effects.
     #[inline]
     pub fn seen(self) -> SideEffects {
         match self {
@@ -113,7 +113,7 @@ impl StepSummary {
 }
 
 /// Whether others can tell when the steps of a [`Steps`] are taken: whether one of them sends the packet somewhere, or uses
-/// what other packets use too. (A TTL that expires is told apart by who takes them.)
+/// what other packets use too. (An expired TTL is handled by the caller.)
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum SideEffects {
     /// None does: they change nothing but the packet.
@@ -142,7 +142,7 @@ impl Steps {
         &self.steps
     }
 
-    /// What they come to.
+    /// The summary.
     #[inline]
     pub fn summary(&self) -> StepSummary {
         self.summary
@@ -155,7 +155,7 @@ impl Steps {
         prefetch(&self.steps, self.steps.len().saturating_sub(1));
     }
 
-    /// Whether the last step leads elsewhere.
+    /// Returns whether the last step leads elsewhere.
     #[inline]
     pub fn leads_on(&self) -> bool {
         leads_on(&self.steps)

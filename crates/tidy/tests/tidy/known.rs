@@ -35,7 +35,6 @@ pub(crate) const LONG: &[Long] = &[];
 
 /// Banned words and openings.
 pub(crate) const WORDING: &[Wording] = &[
-    Wording { of: "crates/flowlane-switch", place: Place::Public, count: 409 },
-    Wording { of: "crates/flowlane-switch", place: Place::Private, count: 602 },
-    Wording { of: "crates/flowlane-switch", place: Place::Text, count: 15 },
+    Wording { of: "crates/flowlane-switch", place: Place::Private, count: 244 },
+    Wording { of: "crates/flowlane-switch", place: Place::Text, count: 2 },
 ];

@@ -1,7 +1,7 @@
 //! The worker's side of tables that answer later: packets are parked, keys gathered, batches sent when they are full or
 //! due, answers taken as they come, packets let go in the order of their flows.
 //!
-//! What bounds it: a batch of each table is gathered while so many are under way as the table takes. Where all are,
+//! Bounds: a batch of each table is gathered while the table has as many in flight as it takes. Where all are,
 //! the worker waits for the oldest instead of receiving more.
 
 pub(super) mod reorder;

@@ -1,7 +1,7 @@
 //! Packets that wait for a table that answers later, and those that may not overtake them.
 //!
 //! A packet of a flow leaves when all before it have left: packets stand in a line for each flow, and one whose path is
-//! known at once stands there, too, while another of its flow waits. Flows are told apart by addresses only, and by few
+//! known at once waits there, too, while another of its flow waits. Flows differ by addresses only, and by few
 //! bits of a hash: that makes a packet wait for another flow's now and then, and never lets one overtake its own.
 //!
 //! ```text
@@ -111,7 +111,7 @@ impl Queue {
     }
 }
 
-/// What has happened to packets that wait.
+/// Counters of packets that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitingCounters {
     /// Packets that a table was asked for that answers later: for each time.
@@ -126,7 +126,7 @@ pub struct WaitingCounters {
     pub batches_forced: u64,
     /// Times that a batch had to be waited for, since as many were under way as may be.
     pub stalls: u64,
-    /// Packets that waited for answers of rules that have changed meanwhile, and were looked up anew.
+    /// Packets that waited for answers of rules that have changed meanwhile, and were looked up again.
     pub outdated: u64,
     /// The most packets that waited at a time.
     pub most: usize,
