@@ -1,16 +1,27 @@
-//! The worker: bursts from ports, through parser, caches and tables, to ports.
+//! The datapath: bursts from ports, through parser, caches and tables, to ports.
 //!
 //! ```text
-//! receive → parse ┬ exact match → signature match → megaflow: a path ────────┬ actions → transmit
-//!              ↑  └ rule tables, all lanes before one together: rules, hops ┘      │
-//!              └────────────────────────── recirculated lanes ─────────────────────┘
+//! receive → parse ┬ exact match → signature match → megaflow: a path ────────┬ steps → transmit
+//!              ↑  └ rule tables, all lanes before one together: rules, hops ┘    │
+//!              └────────────────────── recirculated lanes ───────────────────────┘
 //! ```
 //!
-//! Which of the two ways is cheaper is measured (`choice`, `hybrid`); what brings a megaflow is decided in `admission`. Where a
-//! table answers later, packets that no cache knows are parked before their actions (`deferral`, `waiting`).
+//! | module | contents |
+//! |---|---|
+//! | `worker` | the poll loop and the way of a burst, on one page |
+//! | `rx` | receiving, spreading over workers, parsing |
+//! | `classify`, `lookup` | caches first or tables first; `admission`, `cache_policy`, `hybrid` decide which by measurement |
+//! | `execute` | the lanes of a burst along their steps, in packet order where effects are visible |
+//! | `walk`, `apply` | control flow over steps; one operation on one packet |
+//! | `egress` | the live effects: ports, FDB, meters, controller |
+//! | `xlate` | a path and its mask from a key |
+//! | `trace` | a dry run of one packet |
+//! | `handoff` | packets between workers |
+//! | `offload` | packets that wait for tables on devices, and their order |
+//! | `idle`, `mailbox`, `notifier` | waiting for work; requests of other threads |
 //!
-//! Everything here belongs to one thread. A stage takes a [`Burst`] and some of its lanes, and narrows them; the stages'
-//! cycles are counted per burst ([`Stages`]).
+//! Everything here belongs to one thread. A stage takes a [burst](crate::packet::Burst) and some of its lanes, and narrows them;
+//! the stages' cycles are counted per burst ([`Stages`]).
 
 mod admission;
 mod apply;
