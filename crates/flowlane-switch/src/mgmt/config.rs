@@ -1,7 +1,7 @@
 //! The switch's configuration: TOML, with a JSON schema made from these types.
 //!
 //! Enums and sizes of other modules are read as they are ([`ByName`] for those of other crates), so that names and defaults are
-//! in one place. [`Source`] says where in the text a part is.
+//! in one place. `Source` says where in the text a part is.
 
 mod by_name;
 mod gpu;

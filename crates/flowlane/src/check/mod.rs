@@ -15,7 +15,7 @@ pub mod tunnel;
 pub struct Difference {
     /// Which check.
     pub part: &'static str,
-    /// The seed that [`check`] was called with.
+    /// The seed that `check` was called with.
     pub seed: u64,
     /// The size that it was called with.
     pub size: usize,
