@@ -452,7 +452,7 @@ fn truncated_files_yield_complete_frames_and_the_position() {
         }
     }
     let error = read_all(b"GIF89a").1.unwrap();
-    assert!(error.to_string().contains("no pcap or pcapng"));
+    assert!(error.to_string().contains("not a pcap or pcapng file"));
 }
 
 #[test]
