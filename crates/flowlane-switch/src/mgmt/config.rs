@@ -322,8 +322,7 @@ mod tests {
         assert_eq!(config.gpu.method, GpuMethod(Some(flowlane_gpu::Method::Bloom)));
         assert_eq!(config.cache.idle_ns, 3_000_000_000);
         let schema = schemars::schema_for!(Config).to_value().to_string();
-        for part in [r#"["scalar","sse42","avx2","avx512""#, r#""auto","linear","tuple","bloom""#, "idle_s"]
-        {
+        for part in [r#"["scalar","sse42","avx2","avx512""#, r#""auto","linear","tuple","bloom""#, "idle_s"] {
             assert!(schema.contains(part), "{part} in {schema}");
         }
         assert!(!schema.contains("idle_ns"), "{schema}");
