@@ -22,7 +22,7 @@ const SPIN_POLLS: u32 = 200;
 const YIELD_POLLS: u32 = 1000;
 const SLEEP: Duration = Duration::from_micros(50);
 
-/// After so many wakes in a row for nothing (a descriptor that is ready and has nothing), it waits a little before.
+/// Spurious wakeups in a row (a descriptor that is ready and has nothing) after which the worker waits before the next poll.
 const SPURIOUS_WAKEUPS_MAX: u32 = 8;
 const SPURIOUS_BACKOFF: Duration = Duration::from_millis(1);
 
@@ -30,7 +30,7 @@ const SPURIOUS_BACKOFF: Duration = Duration::from_millis(1);
 enum Woken {
     /// A port may have something.
     Port,
-    /// Somebody wants something.
+    /// A request, a handoff or a new ruleset.
     Asked,
     /// The time is over.
     Time,
@@ -77,7 +77,7 @@ fn wait_idle(worker: &mut Worker, idle: &mut Idle, most: Option<Duration>) {
     }
 }
 
-/// Waits until a port may have something, or somebody wants something; none where there is nothing to wait for.
+/// Waits until a port may have frames or another thread notifies; none where there is no descriptor to wait for.
 #[cfg(target_os = "linux")]
 fn wait_for_ports(worker: &Worker, timeout: Duration) -> Option<Woken> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -532,7 +532,7 @@ impl Lookup {
         pipeline.release(wanted);
     }
 
-    /// Between two bursts: takes the newest ruleset, and brings counters to whoever waits for them.
+    /// Between two bursts: takes the newest ruleset, and flushes counters where control waits for them.
     #[inline]
     pub(super) fn follow(&mut self, now_ns: u64) {
         self.pipeline.follow(now_ns);

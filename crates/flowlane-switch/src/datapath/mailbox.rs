@@ -65,7 +65,7 @@ impl Mailbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Requests> {
-        // A list of requests is right whoever panicked.
+        // A list of requests is valid after any panic.
         self.requests.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 

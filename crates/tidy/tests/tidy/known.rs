@@ -35,6 +35,6 @@ pub(crate) const LONG: &[Long] = &[];
 
 /// Banned words and openings.
 pub(crate) const WORDING: &[Wording] = &[
-    Wording { of: "crates/flowlane-switch", place: Place::Private, count: 244 },
+    Wording { of: "crates/flowlane-switch", place: Place::Private, count: 239 },
     Wording { of: "crates/flowlane-switch", place: Place::Text, count: 2 },
 ];
