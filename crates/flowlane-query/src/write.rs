@@ -43,7 +43,7 @@ impl Named for Format {
     const KIND: &'static str = "format";
 }
 
-/// Result of [`write`].
+/// Result of [`write()`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written {
     /// Number of rows written.
