@@ -24,6 +24,12 @@ pub(super) struct Calls {
 }
 
 impl Calls {
+    /// Lanes with open calls.
+    #[inline]
+    pub(super) fn active(&self) -> LaneMask {
+        self.active
+    }
+
     /// Whether some calls of a lane are open.
     #[inline]
     pub(super) fn are_open(&self, lane: usize) -> bool {

@@ -23,7 +23,7 @@ use super::worker::Worker;
 use super::xlate::entry;
 use crate::packet::recirculate::{parse_again, take_along};
 use crate::packet::{Burst, Handover};
-use crate::ruleset::{SideEffects, StepSummary, Steps};
+use crate::ruleset::{Return, SideEffects, StepSummary, Steps};
 use crate::stage::{StageCall, StageTable};
 
 /// Where a lane is: before these steps.
@@ -170,10 +170,13 @@ fn forward(
     lanes: &mut LaneMask,
     cursors: &Cursors,
 ) -> Result<(), RunError> {
+    let in_calls = worker.calls.active();
     for lane in lanes.lanes() {
+        if in_calls.0 >> lane & 1 == 1 {
+            break;
+        }
         let frame = &burst.frames[lane];
         match summary(&worker.lookup, &cursors[lane]) {
-            _ if worker.calls.are_open(lane) => break,
             Some(StepSummary::Output(to)) => worker.egress.send_to(to, burst.port, frame)?,
             Some(StepSummary::Nothing) => {
                 worker.egress.drops.by_rule += u64::from(burst.sent.0 >> lane & 1 == 0);
@@ -304,10 +307,11 @@ fn run_steps(
         moved: worker.calls.has_moved(lane),
     };
     let bytes = packet.frame.counted.into();
-    let mut pushed = Vec::new();
+    // Most packets open none; then there is nothing to be dropped either.
+    let mut pushed: Option<Vec<Return>> = None;
     let mut outcome = run(steps.steps(), from, &mut packet, &mut worker.egress)?;
     while let Outcome::Push { call, resume } = outcome {
-        pushed.push(call.clone());
+        pushed.get_or_insert_default().push(call.clone());
         outcome = run(steps.steps(), resume, &mut packet, &mut worker.egress)?;
     }
     burst.sent.0 |= u64::from(packet.sent) << lane;
@@ -329,8 +333,9 @@ fn run_steps(
             return Ok(StepResult::End);
         }
         Outcome::Call { table, again, resume } => {
-            let call = (steps.steps().len() > resume).then(|| steps.clone());
-            pushed.extend(call.map(|steps| crate::ruleset::Return { steps, at: resume }));
+            if steps.steps().len() > resume {
+                pushed.get_or_insert_default().push(Return { steps: steps.clone(), at: resume });
+            }
             let nothing: &[(u8, u32, u32)] = &[];
             (table, nothing, again || !enters(&worker.lookup, cursor, table))
         }
@@ -347,7 +352,9 @@ fn run_steps(
     }
     worker.calls.headers_are_in_place(lane);
     count(&mut worker.lookup, cursor, bytes);
-    if !pushed.is_empty() && !worker.calls.open(lane, pushed) {
+    if let Some(pushed) = pushed
+        && !worker.calls.open(lane, pushed)
+    {
         worker.egress.drops.call_depth += 1;
         return Ok(StepResult::End);
     }

@@ -227,8 +227,8 @@ impl Nat {
         let sessions = self.remove_expired(found, now);
         let conditions = Conditions { half, sessions, departing: &[], now };
         let mut decision = self.decide_packet(packet, StagePacket::of_lane(packets, lane), conditions);
-        if decision == NatDecision::Refused(Refusal::Full) && self.make_room(now) {
-            decision = self.decide_packet(packet, StagePacket::of_lane(packets, lane), conditions);
+        if matches!(decision, NatDecision::Refused(Refusal::Full)) {
+            decision = self.decide_when_full(packet, StagePacket::of_lane(packets, lane), conditions);
         }
         match decision {
             NatDecision::Other => OTHER,
@@ -260,6 +260,20 @@ impl Nat {
                 self.commit_later_fragment(first, packets, lane);
                 verdict
             }
+        }
+    }
+
+    /// Makes room, and decides on the packet again.
+    #[cold]
+    fn decide_when_full(
+        &mut self,
+        packet: &Packet,
+        seen: StagePacket<'_>,
+        conditions: Conditions<'_>,
+    ) -> NatDecision {
+        match self.make_room(conditions.now) {
+            true => self.decide_packet(packet, seen, conditions),
+            false => NatDecision::Refused(Refusal::Full),
         }
     }
 
