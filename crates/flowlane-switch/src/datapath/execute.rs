@@ -288,6 +288,30 @@ fn reparse_before(egress: &mut Egress, packet: &mut Packet<'_>, table: u8, carry
     egress.faults.admit(packet.headers, was)
 }
 
+/// Runs a packet along steps to their end or to a table. Returns the calls that it opens on the way, too: `None` if it opens none,
+/// as most packets, which costs nothing to drop.
+#[inline]
+fn run_to_table<'a>(
+    steps: &'a Steps,
+    from: usize,
+    packet: &mut Packet<'_>,
+    egress: &mut Egress,
+) -> Result<(Outcome<'a>, Option<Vec<Return>>), RunError> {
+    let mut pushed: Option<Vec<Return>> = None;
+    let mut outcome = run(steps.steps(), from, packet, egress)?;
+    while let Outcome::Push { call, resume } = outcome {
+        pushed.get_or_insert_default().push(call.clone());
+        outcome = run(steps.steps(), resume, packet, egress)?;
+    }
+    // A call in the last place is a jump.
+    if let Outcome::Call { resume, .. } = outcome
+        && resume < steps.steps().len()
+    {
+        pushed.get_or_insert_default().push(Return { steps: steps.clone(), at: resume });
+    }
+    Ok((outcome, pushed))
+}
+
 /// Takes a lane along its steps.
 #[inline]
 fn run_steps(
@@ -307,13 +331,7 @@ fn run_steps(
         moved: worker.calls.has_moved(lane),
     };
     let bytes = packet.frame.counted.into();
-    // Most packets open none; then there is nothing to be dropped either.
-    let mut pushed: Option<Vec<Return>> = None;
-    let mut outcome = run(steps.steps(), from, &mut packet, &mut worker.egress)?;
-    while let Outcome::Push { call, resume } = outcome {
-        pushed.get_or_insert_default().push(call.clone());
-        outcome = run(steps.steps(), resume, &mut packet, &mut worker.egress)?;
-    }
+    let (outcome, pushed) = run_to_table(steps, from, &mut packet, &mut worker.egress)?;
     burst.sent.0 |= u64::from(packet.sent) << lane;
     let (table, carry, parses) = match outcome {
         Outcome::Stopped { at } | Outcome::Expired { at } => {
@@ -332,10 +350,7 @@ fn run_steps(
             worker.egress.drops.by_rule += u64::from(burst.sent.0 >> lane & 1 == 0);
             return Ok(StepResult::End);
         }
-        Outcome::Call { table, again, resume } => {
-            if steps.steps().len() > resume {
-                pushed.get_or_insert_default().push(Return { steps: steps.clone(), at: resume });
-            }
+        Outcome::Call { table, again, .. } => {
             let nothing: &[(u8, u32, u32)] = &[];
             (table, nothing, again || !enters(&worker.lookup, cursor, table))
         }
