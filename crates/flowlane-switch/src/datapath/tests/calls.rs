@@ -35,7 +35,7 @@ fn random_calls(r: &mut Random, pipeline: &Pipeline, tables: u8) -> CallsByRule 
 #[test]
 fn a_call_returns_into_the_middle_of_an_action_list_whichever_way_a_packet_takes() {
     let mut returned = 0;
-    for seed in 0..80u64 {
+    for seed in 0..40u64 {
         let r = &mut Random(seed ^ 0xca11);
         let tables = 2 + r.next(4) as u8;
         let rules = random_rules(r, tables);
