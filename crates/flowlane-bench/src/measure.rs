@@ -177,6 +177,8 @@ pub struct Meter<'a> {
     clock: &'a dyn Clock,
     effort: Effort,
     watch: &'a mut dyn FnMut(&str, f64),
+    /// Receives each comparison when it is finished.
+    finished: Option<&'a mut dyn FnMut(&str, &[Measured])>,
     begun: u64,
     /// The number of announced comparisons, and of finished ones.
     announced: usize,
@@ -195,7 +197,12 @@ impl std::fmt::Debug for Meter<'_> {
 impl<'a> Meter<'a> {
     /// Creates a meter; `watch` receives the current activity and the finished share.
     pub fn new(clock: &'a dyn Clock, effort: Effort, watch: &'a mut dyn FnMut(&str, f64)) -> Self {
-        Self { clock, effort, watch, begun: clock.ticks(), announced: 0, done: 0 }
+        Self { clock, effort, watch, finished: None, begun: clock.ticks(), announced: 0, done: 0 }
+    }
+
+    /// Reports the results of each comparison, too, as soon as it is finished: a run that is interrupted leaves these.
+    pub fn reporting(self, finished: &'a mut dyn FnMut(&str, &[Measured])) -> Self {
+        Self { finished: Some(finished), ..self }
     }
 
     /// Returns whether workloads should be small.
@@ -277,7 +284,11 @@ impl<'a> Meter<'a> {
             let ns = cycles.map(|ticks| self.clock.nanoseconds(ticks));
             Measured { name: contender.name, cycles, ns, rounds: readings.len() }
         };
-        contenders.into_iter().zip(readings).map(measured).collect()
+        let measured: Vec<Measured> = contenders.into_iter().zip(readings).map(measured).collect();
+        if let Some(finished) = &mut self.finished {
+            finished(what, &measured);
+        }
+        measured
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::figure::Figure;
 use crate::machine::{self, Machine, bytes};
-use crate::measure::{Clock, Meter, TimeStampCounter};
+use crate::measure::{Clock, Measured, Meter, TimeStampCounter};
 use crate::options::{BenchError, Options};
 use crate::render::{Page, figure_table, ratio_table};
 use crate::topic::{Context, Topic};
@@ -45,7 +45,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Measures topics; `watch` receives the current activity and the finished share.
+    /// Measures topics; `watch` receives the current activity and the finished share, `finished` the results of each
+    /// comparison as soon as there are some.
     ///
     /// # Errors
     /// Returns an error if the options name something that does not exist or is not available.
@@ -54,12 +55,13 @@ impl Report {
         options: &Options,
         command: String,
         watch: &mut dyn FnMut(&str, f64),
+        finished: &mut dyn FnMut(&str, &[Measured]),
     ) -> Result<Self, BenchError> {
         options.check()?;
         let clock = TimeStampCounter::new();
         let begun = clock.ticks();
         let (machine, date) = (Machine::here(), machine::date());
-        let mut meter = Meter::new(&clock, options.effort, watch);
+        let mut meter = Meter::new(&clock, options.effort, watch).reporting(finished);
         let context = Context { options, machine: &machine };
         for topic in topics {
             meter.announce(topic.comparisons(&context));

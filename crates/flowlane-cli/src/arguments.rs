@@ -429,7 +429,8 @@ pub(crate) struct TraceShape {
 const BENCH_HELP: &str = "\
 Implementations take turns within one run. Tables show medians and the largest distance of a quartile from the \
 median. Figures 5 to 9 are those of a paper (Leveraging SIMD Parallelism for Accelerating Network Applications, \
-APNet 2020); the ratios that its text states are shown next to the measured ones.
+APNet 2020); the ratios that its text states are shown next to the measured ones. Where standard error is not a \
+terminal, each comparison is written there as soon as it is measured.
 
 Examples:
   flowlane bench bloom --report bloom.html

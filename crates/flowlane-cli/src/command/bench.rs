@@ -1,9 +1,10 @@
 //! `flowlane bench`: measurements of the library on this machine.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
-use flowlane_bench::measure::Effort;
+use flowlane_bench::measure::{Effort, Measured};
 use flowlane_bench::{BenchError, Options, Report, RouteTable, RuleSet, Topic};
 
 use crate::arguments::{BenchOptions, RoutesInput, RulesInput};
@@ -22,7 +23,15 @@ pub(crate) fn run(options: &BenchOptions) -> Result<(), Failure> {
         bar.set_message(what.to_owned());
         bar.set_position((share * SHARES as f64) as u64);
     };
-    let report = Report::measure(&topics, &selection, command(), &mut watch)?;
+    // In a log, where no progress bar is drawn: a run of minutes that is interrupted leaves what it has measured.
+    let is_log = !std::io::stderr().is_terminal();
+    let mut finished = |what: &str, measured: &[Measured]| {
+        let ns = |one: &Measured| format!("{} {:.3} ns", one.name, one.ns.median);
+        if is_log {
+            eprintln!("{what}: {}", measured.iter().map(ns).collect::<Vec<_>>().join(", "));
+        }
+    };
+    let report = Report::measure(&topics, &selection, command(), &mut watch, &mut finished)?;
     bar.finish_and_clear();
     if let Some(mut page) = page {
         page.text(&report.html())?;

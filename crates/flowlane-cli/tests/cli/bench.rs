@@ -27,7 +27,8 @@ fn series(figure: &Value) -> Vec<&str> {
 #[test]
 fn bloom_as_json_has_the_series_of_the_paper_s_figures_and_what_it_states() {
     let folder = tempdir().unwrap();
-    let (json, _) = run(folder.path(), "bench bloom --quick --json", 0);
+    let (json, log) = run(folder.path(), "bench bloom --quick --json", 0);
+    assert!(log.lines().any(|line| line.contains(": scalar ") && line.ends_with(" ns")), "{log}");
     let report: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(report["command"], "flowlane bench bloom --quick --json");
     assert_eq!(report["options"]["effort"]["quick"], true);
