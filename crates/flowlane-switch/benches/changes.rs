@@ -1,9 +1,9 @@
-//! Rules that change while packets go through them: packets a second beside ten and beside 100,000 flow-mods a second, of those
-//! without any; and how long after it was due a change was in force.
+//! Forwarding while rules change: the packet rate with ten and with 100,000 flow-mods a second, as a share of the rate without
+//! any; and the delay from when a change was due until it was in force.
 //!
-//! `cargo bench -p flowlane-switch --bench changes -- [rounds=N] [seconds=N] [NAME …]`: 3 rounds of 3 seconds each where nothing
-//! else is said; only workloads whose names contain one of those given. Each flow-mod removes a rule that is drawn at random, or
-//! adds it again. A second core has to be free for the thread that changes the rules, a third for engines that are rebuilt.
+//! `cargo bench -p flowlane-switch --bench changes -- [rounds=N] [seconds=N] [NAME …]`: by default 3 rounds of 3 seconds each;
+//! only workloads whose names contain a NAME, if any is given. Each flow-mod removes a random rule, or adds it again. A second
+//! core has to be free for the thread that changes the rules, a third for engines that are rebuilt.
 
 mod large;
 
@@ -19,10 +19,10 @@ use flowlane_switch::mgmt::setup::Setup;
 
 use large::{Workload, generated, masks, write};
 
-/// What one run gave.
+/// The results of one run.
 struct Measured {
     packets_per_s: f64,
-    /// From when a change was due until it was in force, in microseconds, sorted.
+    /// Delays in µs from when a change was due until it was in force, sorted.
     in_force_us: Vec<u64>,
 }
 
@@ -48,7 +48,7 @@ fn flow_mod(command: Command, rule: &Rule) -> FlowMod {
     }
 }
 
-/// Makes so many changes a second, those of a millisecond together, until told to stop. Gives how long each took.
+/// Makes `per_s` changes a second, in batches of a millisecond, until `stop` is set; returns their delays in µs, sorted.
 fn change(control: &mut Control, rules: &[Rule], per_s: u32, stop: &AtomicBool) -> Vec<u64> {
     control.wake(std::thread::current());
     let mut random = Random::new(7);
@@ -93,7 +93,7 @@ fn measure(config: &Path, rules: &[Rule], per_s: u32, seconds: u64) -> Measured 
         || mail.call(|worker| worker.egress.ports.slots()[0].counters.rx_packets).expect("it runs");
     std::thread::scope(|scope| {
         scope.spawn(|| switch.run(Until::default(), &stop, |_| {}).expect("no port fails"));
-        // The caches fill first, and what pays is found out.
+        // The caches fill first, and the cache policy settles.
         std::thread::sleep(Duration::from_secs(1));
         let rate = scope.spawn(|| {
             let (before, begun) = (received(), Instant::now());

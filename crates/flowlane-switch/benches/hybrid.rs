@@ -1,10 +1,10 @@
 //! Traffic that swings between few flows and many: a worker that always probes the caches of flows (cache-first), one that
-//! has none (table-first), one that probes those that pay on the current traffic (adaptive), and one that chooses by the
-//! number of flows beside that, which is the default (hybrid). They take turns, in another order each round.
+//! has none (table-first), one that probes those that pay on the current traffic (adaptive), and one that also chooses by the
+//! number of flows, which is the default (hybrid). They take turns, in another order each round.
 //!
 //! `cargo bench -p flowlane-switch --bench hybrid -- [few=N] [many=N] [masks=S] [seconds=T] [swings=N] [rounds=N]`: 50 and
-//! 100,000 flows over 20 masks, T = 2 seconds of each, 3 swings, 3 rounds where nothing is given. Cycles a packet, from
-//! the capture's memory to a port that drops: of each phase, and of the time right behind each swing.
+//! 100,000 flows over 20 masks, T = 2 seconds of each, 3 swings, 3 rounds by default. Reports cycles per packet, from
+//! memory to a port that drops: of each phase, and of the time right after each swing.
 
 mod workload;
 
@@ -24,10 +24,10 @@ use flowlane_switch::state::fdb::Fdb;
 use workload::{Flow, flows, frame, rule};
 
 const FRAME_BYTES: usize = 60;
-/// After so many it begins again.
+/// Packets until the traffic repeats.
 const PACKETS: usize = 1 << 18;
 
-/// Packets and cycles of a phase, and of its first hundredth part.
+/// Packets and cycles of a phase, and of its first hundredth.
 #[derive(Clone, Copy, Default)]
 struct Phase {
     packets: u64,
@@ -35,7 +35,7 @@ struct Phase {
     first: (u64, u64),
 }
 
-/// Frames of few flows and of many, taking turns.
+/// A port whose frames alternate between few flows and many.
 struct Swing {
     frames: Arc<[Vec<u8>; 2]>,
     seconds: f64,
@@ -77,7 +77,7 @@ impl Port for Swing {
     }
 }
 
-/// Frames of so many flows, in an order drawn by chance.
+/// Returns frames of `count` flows, in random order.
 fn traffic(rules: &[Flow], count: usize, random: &mut Random) -> Vec<u8> {
     let mut one = Vec::new();
     let different: Vec<Vec<u8>> = (0..count)
@@ -132,7 +132,7 @@ fn main() {
             let until = Until { packets: None, duration };
             worker.run(until, &AtomicBool::new(false), |_| {}).expect("no port fails");
             let phases = phases.lock().expect("nobody panics");
-            // Not the first of each, in which megaflows are made.
+            // Without the first of each, which installs megaflows.
             let mean = |which: usize, part: fn(&Phase) -> (u64, u64)| {
                 let all = phases.iter().skip(2 + which).step_by(2).map(part);
                 let (packets, cycles) = all.fold((0, 0), |(p, c), (q, d)| (p + q, c + d));

@@ -3,10 +3,10 @@
 //!
 //! `cargo bench -p flowlane-switch --bench switch -- [S …] [rules=R] [packets=N] [burst=B] [caches=C]`: S is 1, 5,
 //! 10, 20 and 40 where none is given, R 1024, N 40000, B 64; C is `none` (only the megaflow cache: the default),
-//! `exact`, `signature`, `all`, or `adaptive` (all, asked while they pay).
+//! `exact`, `signature`, `all`, or `adaptive` (all, probed while they pay).
 //!
 //! Every packet is copied from the capture's memory, parsed, looked up, acted on and sent, as in the
-//! measurements of Open vSwitch that `docs/lab/switch-2026-11-21.md` sets beside.
+//! measurements of Open vSwitch in `docs/lab/switch-2026-11-21.md`.
 
 mod workload;
 
@@ -23,7 +23,7 @@ use flowlane_switch::ruleset::Miss;
 use flowlane_switch::state::fdb::Fdb;
 use workload::{Flow, flows, frame, rule};
 
-/// What is measured.
+/// The parameters of a run.
 struct Workload {
     rules: usize,
     packets: usize,

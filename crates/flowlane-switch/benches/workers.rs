@@ -1,10 +1,10 @@
-//! What more workers bring: million packets a second of the whole switch with one worker and with more, in turn, from captures
-//! that each worker reads its share of.
+//! Scaling with workers: million packets a second of the whole switch with one worker and with more, in turn. Each worker reads
+//! its share of the captures.
 //!
-//! `cargo bench -p flowlane-switch --bench workers -- [rounds=N] [seconds=N] [most=N] [spread=auto|flow] [NAME …]`: 3 rounds of one
-//! second each and as many workers as there are cores where nothing else is said; only workloads whose names contain one of those
-//! given. *Handed* are packets that go from one worker to another, of 100. With `spread=flow` packets of functions come to any worker,
-//! as a network card spreads them.
+//! `cargo bench -p flowlane-switch --bench workers -- [rounds=N] [seconds=N] [most=N] [spread=auto|flow] [NAME …]`: by default 3
+//! rounds of one second each and as many workers as cores; only workloads whose names contain a NAME, if any is given. *Handed*
+//! is the percentage of packets handed off to another worker. With `spread=flow`, packets for a stage arrive at any worker, as a
+//! network card distributes them.
 
 mod large;
 
@@ -21,13 +21,13 @@ use flowlane_switch::mgmt::setup::Setup;
 
 use large::{Workload, generated, masks, matching, rule, udp, write};
 
-/// A workload, and what its configuration says of functions.
+/// A workload, and the stages of its configuration.
 struct Work {
     workload: Workload,
     functions: &'static str,
 }
 
-/// Packets of so many hosts inside, each with some ports, all of which go to table 5.
+/// Returns packets of 2500 inside hosts with eight ports each, all sent to table 5.
 fn through(name: &str, functions: &'static str) -> Work {
     let (mut random, mut keys) = (Random::new(3), Vec::new());
     for packet in 0..100_000u32 {
@@ -45,7 +45,7 @@ fn through(name: &str, functions: &'static str) -> Work {
 
 struct Measured {
     million_per_s: f64,
-    /// Of 100 packets.
+    /// In percent.
     handed: f64,
 }
 
@@ -58,7 +58,7 @@ fn measure(work: &Work, folder: &Path, workers: usize, spread: &str, seconds: u6
     let (mut switch, _control) = setup.expect("the configuration is right");
     let stop = AtomicBool::new(false);
     let until = Until { duration: Some(Duration::from_secs(seconds)), packets: None };
-    // The caches fill first, and what pays is found out.
+    // The caches fill first, and the cache policy settles.
     let warm = Until { duration: Some(Duration::from_millis(300)), packets: None };
     switch.run(warm, &stop, |_| {}).expect("no port fails");
     let received = |switch: &mut flowlane_switch::datapath::Switch| {

@@ -297,7 +297,7 @@ impl Tunnel {
             // The padding of a short Ethernet frame is no part of the IP packet.
             frame.truncate(inner_at + ip_bytes(&frame.bytes()[inner_at..]));
         }
-        // What is in front of the IP header is overwritten.
+        // Bytes in front of the IP header are overwritten.
         let more = wrap.header_bytes().saturating_sub(inner_at);
         frame.push(more);
         match wrap.encapsulate(frame.bytes_mut(), inner_at + more, flow_hash) {
@@ -312,19 +312,19 @@ impl Tunnel {
     }
 }
 
-/// How long an IP packet says it is.
+/// Returns an IP packet's length by its header.
 fn ip_bytes(packet: &[u8]) -> usize {
     let number =
         |at: usize| packet.get(at..at + 2).map_or(0, |b| usize::from(u16::from_be_bytes([b[0], b[1]])));
     match packet.first() {
-        // A jumbogram says 0, and is as long as its frame.
+        // A jumbogram has 0, and is as long as its frame.
         Some(first) if first >> 4 == 6 && number(4) > 0 => 40 + number(4),
         Some(first) if first >> 4 == 4 => number(2),
         _ => packet.len(),
     }
 }
 
-/// Where the headers of an outer frame are.
+/// Returns the header offsets of an outer frame.
 fn outer_headers(destination: IpAddr) -> Headers {
     let (network, l4) = match destination {
         IpAddr::V4(_) => (Network::Ipv4, 14 + 20),
@@ -333,7 +333,7 @@ fn outer_headers(destination: IpAddr) -> Headers {
     Headers { l3: 14, l4, payload: l4 + 8, network, transport: Transport::Udp, ..Headers::default() }
 }
 
-/// Where an IP packet goes.
+/// Returns an IP packet's destination.
 fn destination(key: &FlowKey) -> IpAddr {
     match key.word(word::VLAN_ETH_TYPE) as u16 {
         ether_type::IPV6 => IpAddr::V6((key.get(flowlane::packet::Field::Ipv6Dst)).into()),

@@ -1,4 +1,4 @@
-//! The ends: sending, receiving, answering.
+//! The ends: they send, receive or echo.
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -7,26 +7,26 @@ use std::time::{Duration, Instant};
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 
 const PORT: u16 = 7077;
-/// With headers, 64 bytes (the frame's checksum counted).
+/// The payload of a 64-byte frame (FCS included).
 const PAYLOAD: usize = 18;
-/// Room for packets at the receiver.
+/// Bytes of the receive buffer.
 const ROOM: usize = 64 << 20;
-/// Between two round trips.
+/// The pause between round trips.
 const APART: Duration = Duration::from_millis(2);
 
-/// What an end does, and for how many seconds. It writes numbers to standard output.
+/// The role of an end, and its duration in seconds. Results go to standard output.
 pub(crate) enum Role {
-    /// Sends as many packets as it can: how many.
+    /// Sends packets at full speed; prints their number.
     UdpSend(Ipv4Addr, u64),
-    /// How many packets came.
+    /// Prints the number of packets received.
     UdpReceive(u64),
-    /// Sends as much as it can.
+    /// Sends bytes at full speed.
     TcpSend(Ipv4Addr, u64),
-    /// How many bytes came.
+    /// Prints the number of bytes received.
     TcpReceive(u64),
-    /// Round trips in microseconds: the median, and that of 99 in 100.
+    /// Prints round-trip times in µs: median and 99th percentile.
     Ping(Ipv4Addr, u64),
-    /// Sends back what comes.
+    /// Echoes packets.
     Echo(u64),
 }
 
@@ -62,7 +62,7 @@ impl Role {
 fn socket(port: u16) -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).expect("nobody else has the port");
     socket.set_read_timeout(Some(Duration::from_millis(200))).expect("it is not zero");
-    // What comes while the receiver has no core is to wait: what is measured is before it.
+    // Buffers packets while the receiver has no core: only the path to it is measured.
     rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, ROOM).expect("root may");
     socket
 }
@@ -78,7 +78,7 @@ pub(crate) fn run_role(role: Role) {
             while !is_over(seconds) {
                 let parts = [IoSlice::new(&payload)];
                 let mut packets: Vec<_> = none.iter_mut().map(|none| MMsgHdr::new(&parts, none)).collect();
-                // What the other end refuses at first is told here.
+                // Early refusals by the other end are errors here.
                 sent += sendmmsg(&from, &mut packets, SendFlags::empty()).unwrap_or(0) as u64;
             }
             println!("{sent}");
@@ -116,7 +116,7 @@ pub(crate) fn run_role(role: Role) {
                 }
                 std::thread::sleep(APART);
             }
-            // The first is told the way.
+            // The first includes ARP.
             trips = trips.split_off(trips.len().min(1));
             trips.sort_by(f64::total_cmp);
             let at =

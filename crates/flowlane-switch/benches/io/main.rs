@@ -1,10 +1,10 @@
-//! Interfaces of the system: two network namespaces, joined by the kernel's bridge, by the switch with packet sockets and with AF_XDP,
-//! and by Open vSwitch's userspace datapath with both where it is installed, in turn.
+//! Interfaces of the system: two network namespaces, joined by the kernel's bridge, by the switch with packet sockets and with
+//! AF_XDP, and by Open vSwitch's userspace datapath with both where it is installed, in turn.
 //!
-//! `cargo bench -p flowlane-switch --bench io -- [rounds=N] [seconds=N] [workers=N] [NAME …]`, as root: 64-byte UDP packets a second, one
-//! TCP stream, round trips of UDP packets 2 ms apart, and what of a core the switch uses while nothing comes. 3 rounds of 3 seconds
-//! each, one worker, where nothing else is said; only what has a name that contains one of those given. Where namespaces cannot be made it
-//! says so and measures nothing. Open vSwitch finishes checksums only with TSO, so else the ends do (`ethtool -K eth0 tx off`).
+//! `cargo bench -p flowlane-switch --bench io -- [rounds=N] [seconds=N] [workers=N] [NAME …]`, as root: 64-byte UDP packets a
+//! second, one TCP stream, round trips of UDP packets 2 ms apart, and the share of a core that the idle switch uses. By default 3
+//! rounds of 3 seconds each, with one worker; only datapaths whose names contain a NAME, if any is given. Skipped if namespaces
+//! cannot be created. Open vSwitch completes checksums only with TSO; otherwise the ends do (`ethtool -K eth0 tx off`).
 
 mod ends;
 mod ovs;
@@ -23,30 +23,30 @@ use ends::{Role, run_role};
 /// The namespaces, and their addresses.
 const NAMES: [&str; 2] = ["flowlane-io-a", "flowlane-io-b"];
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 213, 0, 1), Ipv4Addr::new(10, 213, 0, 2)];
-/// The ends of their links that are outside.
+/// The outer ends of their links.
 const OUTSIDE: [&str; 2] = ["flio-a", "flio-b"];
 const BRIDGE: &str = "flio-br";
 
-/// What a round gave.
+/// The results of a round.
 #[derive(Default)]
 struct Measured {
     sent: f64,
     received: f64,
     tcp_gbit: f64,
-    /// Round trips, in microseconds: the median, and that of 99 in 100.
+    /// Round-trip times in microseconds: median and 99th percentile.
     median: f64,
     tail: f64,
-    /// Of a core, while nothing comes, in percent; none for the kernel, whose work is nobody's.
+    /// Percent of a core used while idle; `None` for Open vSwitch and the kernel (not attributable).
     idle: Option<f64>,
 }
 
-/// Runs `ip`; gives whether it did what it was to.
+/// Runs `ip`; returns whether it succeeded.
 fn ip(arguments: &str) -> bool {
     let done = Command::new("ip").args(arguments.split(' ')).output();
     done.is_ok_and(|done| done.status.success())
 }
 
-/// Two namespaces with a link each, until it is dropped.
+/// Two namespaces with a link each, deleted on drop.
 struct Namespaces;
 
 impl Namespaces {
@@ -77,7 +77,7 @@ impl Drop for Namespaces {
     }
 }
 
-/// Lets an end do its part in its namespace: this ruleset once more.
+/// Runs an end in its namespace, as another process of this program.
 fn end(namespace: usize, role: &Role) -> std::process::Child {
     let this = std::env::current_exe().expect("a running ruleset has a path");
     let mut command = Command::new("ip");
@@ -91,7 +91,7 @@ fn told(child: std::process::Child) -> Vec<f64> {
     text.split_whitespace().filter_map(|number| number.parse().ok()).collect()
 }
 
-/// Measures what joins the namespaces.
+/// Measures the datapath between the namespaces.
 fn measure(seconds: u64) -> Measured {
     let to = ADDRESSES[1];
     let both = |inner: Role, outer: Role| {
@@ -116,7 +116,7 @@ fn measure(seconds: u64) -> Measured {
     }
 }
 
-/// How long the workers' threads have had a core.
+/// Returns the CPU time of the workers' threads.
 fn used(mail: &[Mailbox]) -> Duration {
     let read = |_: &mut _| std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let texts = mail.iter().map(|mail| mail.call(read).expect("it runs"));
@@ -146,7 +146,7 @@ fn by_switch(folder: &Path, seconds: u64, ports: &str, workers: u64) -> Measured
     })
 }
 
-/// Joined by Open vSwitch with ports of a kind; none where there is no such Open vSwitch.
+/// Measures Open vSwitch with ports of a kind; `None` if it cannot run with them.
 fn by_ovs(seconds: u64, ports: ovs::Ports) -> Option<Measured> {
     let ends = |checksums: &str| {
         let set = |name: &str| ip(&format!("netns exec {name} ethtool -K eth0 tx {checksums}"));

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How it has its ports' frames.
+/// The type of its ports.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ports {
     AfPacket,
-    /// The same, with large TCP frames whole.
+    /// Packet sockets, large TCP frames whole (TSO).
     Whole,
     AfXdp,
 }
@@ -18,14 +18,14 @@ impl Ports {
         [("ovs, afpacket", Self::AfPacket), ("ovs, afpacket, tso", Self::Whole), ("ovs, afxdp", Self::AfXdp)];
 }
 
-/// Its processes, until it is dropped.
+/// Its processes, killed on drop.
 pub(crate) struct Ovs {
     folder: tempfile::TempDir,
     processes: Vec<Child>,
 }
 
 impl Ovs {
-    /// Starts it with a bridge of two interfaces; none where it is not installed, or does not take them.
+    /// Starts it with a bridge of two interfaces; `None` if it is not installed or rejects them.
     pub(crate) fn start(ports: Ports, interfaces: &[&str; 2]) -> Option<Self> {
         let folder = tempfile::tempdir().ok()?;
         let mut ovs = Self { folder, processes: Vec::new() };
@@ -79,7 +79,7 @@ impl Ovs {
         Some(())
     }
 
-    /// Runs a command again until it does what it is to, or ten seconds are over.
+    /// Retries a command until it succeeds, or ten seconds are over.
     fn until(&self, name: &str, arguments: &str) -> Option<()> {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(10) {

@@ -1,4 +1,4 @@
-//! What the functions are given to do.
+//! The workloads of the stages.
 
 use flowlane::generate::{Random, build_frame};
 use flowlane::packet::batch::LaneMask;
@@ -20,7 +20,7 @@ type Bytes = [u8; FRAME_BYTES];
 const INSIDE: u32 = 0x0a00_0000;
 const POOL: u32 = 0xcb00_7100;
 
-/// The functions.
+/// The stages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Name {
     Nat,
@@ -48,23 +48,23 @@ impl Name {
     }
 }
 
-/// What a function looks up. It asks for the keys of a burst in two goes: sources and destinations, hosts and services.
+/// The lookups of a stage: for each burst two batches, of sources and destinations, or of hosts and services.
 #[derive(Default)]
 pub(crate) struct Asked<const W: usize> {
-    /// Keys in its tables: in one for each go, or in one for both.
+    /// The keys in its tables: one for each batch, or one for both.
     pub(crate) tables: Vec<Vec<[u32; W]>>,
-    /// By packet, what it asks for in each go.
+    /// By packet, its key in each batch.
     pub(crate) asked: Vec<[Option<[u32; W]>; 2]>,
 }
 
-/// The same, by the width of keys.
+/// Lookups, by the width of keys.
 pub(crate) enum Keys {
     Two(Asked<2>),
     Four(Asked<4>),
     Seven(Asked<7>),
 }
 
-/// A function's work.
+/// A stage's workload.
 pub(crate) struct Work {
     name: Name,
     entries: usize,
@@ -72,7 +72,7 @@ pub(crate) struct Work {
     pub(crate) opening: Vec<Bytes>,
     /// Packets that find it full.
     pub(crate) packets: Vec<Bytes>,
-    /// The order in which they come.
+    /// The order of their arrival.
     pub(crate) order: Vec<u32>,
     pub(crate) keys: Keys,
     /// The verdicts of the packets.
@@ -135,7 +135,7 @@ impl Work {
         work
     }
 
-    /// The function, as yet without what [`opening`](Self::opening) brings.
+    /// Returns the stage, before [`opening`](Self::opening) fills it.
     pub(crate) fn function(&self, lookups: Lookups) -> StageTable {
         let kind = match self.name {
             Name::Nat => {
@@ -161,7 +161,7 @@ impl Work {
             .expect("the actions are right")
     }
 
-    /// Panics where the function holds something else than it was given, or has refused anything.
+    /// Panics unless the stage holds all its entries and has refused no packet.
     pub(crate) fn check(&self, function: &StageTable) {
         let (len, refused) = match &function.stage {
             AnyStage::Nat(nat) => (nat.len(), nat.counters().refused.iter().sum()),

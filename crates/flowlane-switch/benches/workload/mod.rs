@@ -15,7 +15,7 @@ pub(crate) struct Flow {
     port: Option<u16>,
 }
 
-/// S masks: source prefixes of 8 to 31 bits with the whole destination.
+/// Returns flows of `masks` masks: source prefixes of 8 to 31 bits, whole destinations.
 pub(crate) fn flows(masks: usize, rules: usize, random: &mut Random) -> Vec<Flow> {
     let mut out = Vec::new();
     for i in 0..masks {
@@ -33,7 +33,7 @@ pub(crate) fn flows(masks: usize, rules: usize, random: &mut Random) -> Vec<Flow
     out
 }
 
-/// What such packets are sent by.
+/// Returns the rule for a flow's packets.
 pub(crate) fn rule(flow: &Flow) -> Rule {
     let mut m = Match::any();
     m.set(Field::EthType, 0x0800).set(Field::NwProto, 17).set(Field::IpFrag, 0);
@@ -45,7 +45,7 @@ pub(crate) fn rule(flow: &Flow) -> Rule {
     Rule { priority: Priority(1), ..Rule::new(m, vec![Action::Output(PortNo(2))]) }
 }
 
-/// A frame of 60 bytes that the flow's rule matches, from a host and a port drawn by chance.
+/// Builds a frame of 60 bytes that the flow's rule matches, from a random host and port.
 pub(crate) fn frame(flow: &Flow, random: &mut Random, out: &mut Vec<u8>) {
     let mut key = FlowKey::zero();
     key.set(Field::EthSrc, 0x0202_0000_0001);

@@ -1,35 +1,34 @@
-//! Which packets that no cache knows are worth a megaflow.
+//! Admission: which packets that miss all caches get a megaflow.
 //!
-//! Making one costs a hundred times what the tables take for a packet, so that it pays only for what comes again. A flow is
-//! admitted at its second packet: two generations of a Bloom filter tell whether there was a first. And one packet of 64
-//! is admitted unseen, since a megaflow may be wide: where few of them hold all of many flows, those that take most of
-//! the traffic come soon.
+//! Installing one costs a hundred times a packet's lookup in the tables, so it pays only for flows that recur. A flow is admitted
+//! at its second packet: two generations of a Bloom filter remember the first. One first packet of 64 is admitted, too, since a
+//! megaflow may be wide: where few megaflows cover many flows, those that match most of the traffic are installed soon.
 //!
-//! What megaflows cost at most is a share of the worker's time: large while caches are asked, so that they fill at once,
-//! small while packets go to the tables first, so that trials find them filled. A flood of new flows cannot take more.
+//! Installing megaflows takes at most a share of the worker's time: a large one while caches are probed, so that they fill at
+//! once, a small one while packets go to the tables first, so that trials find them filled. A flood of new flows takes no more.
 
 use flowlane::hash::multilinear::{Multilinear, finish, term};
 use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 
-/// Flows that a generation holds.
+/// Flows per generation.
 const FLOWS: usize = 1 << 15;
-/// Bits of a generation: eight a flow, three of which are set: three in a hundred are taken for another's.
+/// Bits of a generation: eight per flow, three of them set; 3% false positives.
 const BITS: usize = 8 * FLOWS;
-/// One packet of so many is admitted unseen.
+/// Inverse of the share of first packets that are admitted.
 const UNSEEN_INVERSE: u32 = 64;
-/// Cycles to begin with, and the most that are saved up: some milliseconds.
+/// Initial and maximum credit in cycles: some milliseconds.
 const CREDIT_MAX: i64 = 10_000_000;
 
-/// A Bloom filter, a word of 64 bits for each flow.
+/// A blocked Bloom filter: all bits of a flow are in one 64-bit word.
 type Generation = Box<[u64]>;
 
 #[derive(Debug)]
 pub(super) struct Admission {
-    /// Flows that have come lately, and those before them.
+    /// The current and the previous generation.
     young: Generation,
     old: Generation,
-    /// Flows in `young`.
+    /// Flows added to `young`.
     noted: usize,
     hash: Multilinear,
     credit: i64,
@@ -49,27 +48,27 @@ impl Admission {
         }
     }
 
-    /// Whether there is anything to spend.
+    /// Returns whether there is credit to spend.
     #[inline]
     pub(super) fn has_credit(&self) -> bool {
         self.credit > 0
     }
 
-    /// A burst took so many cycles, of which one of `inverse` may be spent.
+    /// Adds credit for a burst that took `cycles`: `cycles / inverse`.
     #[inline]
     pub(super) fn earn(&mut self, cycles: u64, inverse: u32) {
         let earned = i64::try_from(cycles / u64::from(inverse)).unwrap_or(CREDIT_MAX);
         self.credit = self.credit.saturating_add(earned).min(CREDIT_MAX);
     }
 
-    /// Making megaflows took so many cycles.
+    /// Subtracts the cycles that installing a megaflow took.
     pub(super) fn spend(&mut self, cycles: u64) {
-        // A worker that was interrupted is not to pay for it for ever.
+        // Bounds the debt after an interruption of the worker.
         let cycles = i64::try_from(cycles).map_or(CREDIT_MAX, |cycles| cycles.min(CREDIT_MAX));
         self.credit = (self.credit - cycles).max(-CREDIT_MAX);
     }
 
-    /// Whether a packet that no cache knows is to bring a megaflow.
+    /// Returns whether a packet that missed all caches gets a megaflow.
     pub(super) fn admits(&mut self, key: &FlowKey) -> bool {
         // Xorshift32 (Marsaglia 2003).
         self.random ^= self.random << 13;
@@ -79,10 +78,10 @@ impl Admission {
         seen || self.random < u32::MAX / UNSEEN_INVERSE
     }
 
-    /// Notes a flow. Says whether it had been noted.
+    /// Adds a flow to the filter. Returns whether it was there before.
     fn see(&mut self, hash: u32) -> bool {
         let word = ((u64::from(hash) * self.young.len() as u64) >> 32) as usize;
-        // The upper bits say which word; the lower are spread for those within it.
+        // The upper bits select the word; the lower are mixed to select the bits in it.
         let within = hash.wrapping_mul(0x9e37_79b1);
         let bits = 1u64 << (within >> 26) | 1 << (within >> 20 & 63) | 1 << (within >> 14 & 63);
         if self.young[word] & bits == bits {
@@ -99,7 +98,7 @@ impl Admission {
     }
 }
 
-/// Of addresses, protocol and ports; of MAC addresses, too, for what has no others.
+/// Hashes addresses, protocol and ports, and MAC addresses for the sake of packets without IP.
 pub(super) fn flow_hash(hash: &Multilinear, key: &FlowKey) -> u32 {
     let words = (word::IPV6_SRC..=word::PORTS).chain([word::IPV4_SRC, word::IPV4_DST]);
     let words = words.chain(word::ETH..word::ETH + 3);
@@ -118,7 +117,7 @@ mod tests {
         key
     }
 
-    /// How many of these flows are admitted.
+    /// Returns the number of these flows that are admitted.
     fn admitted(admission: &mut Admission, flows: std::ops::Range<u32>) -> usize {
         flows.filter(|flow| admission.admits(&key(*flow))).count()
     }
@@ -129,7 +128,7 @@ mod tests {
         let first = admitted(&mut admission, 0..20_000);
         assert!((100..2000).contains(&first), "{first}");
         assert_eq!(admitted(&mut admission, 0..20_000), 20_000);
-        // Those that have not come for long are forgotten.
+        // Flows not seen for two generations are forgotten.
         admitted(&mut admission, 1_000_000..1_200_000);
         let again = admitted(&mut admission, 0..20_000);
         assert!(again < 2000, "{again}");

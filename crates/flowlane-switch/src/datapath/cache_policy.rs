@@ -1,18 +1,18 @@
-//! Which caches to ask, or none, decided by what that costs on this traffic.
+//! Cache selection: which caches are probed, if any, by their measured cost on the current traffic.
 //!
-//! A cache in front of another, or in front of the tables, pays only while it hits often enough: Open vSwitch's exact-match
-//! cache makes it slower than none where the working set is larger. So the combinations of caches that there are, and
-//! tables without any (*sets*), are tried in turn on a few bursts now and then, their cycles a packet are averaged, from the
-//! parsed packet to the sent one, and the cheapest is used. Insertion goes on whatever the choice is, though seldom where a
-//! cache is not asked, so that a trial finds the caches filled.
+//! A cache in front of another, or in front of the tables, pays only while it hits often enough: Open vSwitch's exact-match cache
+//! makes it slower than none where the working set is larger. So every available combination of caches, and the tables without
+//! any (*sets*), is tried on a few bursts now and then; its cycles per packet are averaged, from parsing to sending, and the
+//! cheapest is used. Insertion continues in all caches, though seldom in those that are not probed, so that a trial finds the
+//! caches filled.
 //!
-//! What an set on trial took before counts little, since it is from before caches were filled, or from other traffic.
+//! Earlier costs of a set on trial count little: they date from before the caches filled, or from other traffic.
 //!
-//! What this costs: 4 bursts of every 128 run another set than the best, and of every 4096 once trials have
-//! brought nothing new for a while.
+//! The cost: 4 of every 128 bursts run a set other than the best, and 4 of every 4096 once trials have changed nothing for a
+//! while.
 
-/// A way to find the actions of packets. A combination of caches in front of the megaflow cache: bit 0, the exact-match cache,
-/// and bit 1, the signature-match cache; or bit 2 alone: the tables, no cache at all.
+/// A set of caches to probe in front of the megaflow cache: bit 0 for the exact-match cache, bit 1 for the signature-match cache;
+/// or bit 2 alone: the tables, without any cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheSet(pub u8);
 
@@ -42,60 +42,59 @@ impl CacheSet {
     }
 }
 
-/// Bursts between two trials: at first, and after a change; each trial that changes nothing doubles them, up to
-/// the most.
+/// Bursts between two trials: initially and after a change, and at most; each trial that changes nothing doubles the period.
 const PERIOD_LEAST: u32 = 128;
 const PERIOD_MOST: u32 = 4096;
 
-/// Where a cache is not asked, packets of one burst in so many are offered to it.
+/// A cache that is not probed is offered the packets of one burst in `SELDOM`.
 const SELDOM: u32 = 16;
 
-/// Bursts of a trial; the first of them only warms up.
+/// Bursts of a trial; the first is a warm-up.
 const TRIAL: u32 = 4;
 
-/// A burst counts for so much of an set's average: of the one in use, and of one on trial, which has not been seen for long
-/// and has perhaps been filled since.
+/// Weights of a burst in its set's moving average: of the set in use, and of the set on trial, whose average is old and whose
+/// caches may have filled since.
 const WEIGHT: f64 = 0.125;
 const WEIGHT_ON_TRIAL: f64 = 0.5;
 
-/// An set must be so much cheaper than the one in use to take its place.
+/// A set replaces the best one if its cost is below this fraction of the best one's.
 const ADVANTAGE: f64 = 0.97;
 
-/// Chooses among sets.
+/// Selects among cache sets.
 #[derive(Clone, Debug)]
 pub(super) struct CacheSelector {
     sets: Vec<CacheSet>,
-    /// Average cycles a packet; none before the first trial.
+    /// Average cycles per packet; `None` before the first trial.
     cycles: Vec<Option<f64>>,
     best: usize,
-    /// The set on trial, and which will be next.
+    /// The set that is on trial, or was last.
     trial: usize,
     burst: u32,
     period: u32,
 }
 
 impl CacheSelector {
-    /// Chooses among these; begins with the last.
+    /// Makes a selector among `sets`, with the last as the initial best.
     ///
     /// # Panics
-    /// Where there are none.
+    /// If `sets` is empty.
     pub(super) fn new(sets: Vec<CacheSet>) -> Self {
         let best = sets.len() - 1;
         Self { cycles: vec![None; sets.len()], sets, best, trial: 0, burst: 0, period: PERIOD_LEAST }
     }
 
-    /// The set for the next burst.
+    /// Returns the set for the next burst.
     #[inline]
     pub(super) fn cache_set(&self) -> CacheSet {
         self.sets[if self.on_trial() { self.trial } else { self.best }]
     }
 
-    /// The set that is used between trials.
+    /// Returns the set that is used between trials.
     pub(super) fn best(&self) -> CacheSet {
         self.sets[self.best]
     }
 
-    /// Whether the packets of this burst are to be offered to a cache, given whether the best set asks it.
+    /// Returns whether a cache is offered the packets of this burst; `asked`: the best set probes it.
     #[inline]
     pub(super) fn offers(&self, asked: bool) -> bool {
         asked || self.burst.is_multiple_of(SELDOM)
@@ -106,8 +105,8 @@ impl CacheSelector {
         self.burst < TRIAL && self.sets.len() > 1
     }
 
-    /// Reports what the burst cost for which [`set`](Self::set) was asked: so many cycles for so many packets.
-    /// What megaflows took that were made meanwhile does not count: it is spent so that later bursts cost less.
+    /// Records the cost of the burst that [`cache_set`](Self::cache_set) was called for. `cycles` excludes the installation of
+    /// megaflows, which makes later bursts cheaper.
     #[inline]
     pub(super) fn report(&mut self, packets: usize, cycles: u64) {
         if self.sets.len() < 2 {
@@ -122,7 +121,7 @@ impl CacheSelector {
             false => (self.best, WEIGHT),
         };
         let cost = cycles as f64 / packets as f64;
-        // A burst that was interrupted says nothing.
+        // Skips a burst that was interrupted.
         if self.cycles[used].is_none_or(|average| cost < 8.0 * average) {
             let average = self.cycles[used].get_or_insert(cost);
             *average += weight * (cost - *average);
@@ -157,7 +156,7 @@ impl CacheSelector {
 mod tests {
     use super::*;
 
-    /// Runs bursts that cost what `cost` says of their set; returns how many ran each set.
+    /// Runs bursts at the `cost` of their set; returns the number of bursts per set.
     fn run(selector: &mut CacheSelector, bursts: usize, cost: impl Fn(CacheSet) -> u64) -> [usize; 4] {
         let mut ran = [0; 4];
         for _ in 0..bursts {

@@ -1,6 +1,6 @@
-//! Call stacks of a burst's lanes: the places to which calls of tables return.
+//! Call stacks of a burst's lanes: the steps at which a packet resumes when a called table returns.
 //!
-//! Lanes without open calls, which is nearly all of them, cost a test of one bit.
+//! A lane without open calls, as nearly all are, costs a test of one bit.
 
 use flowlane::packet::batch::LaneMask;
 
@@ -10,33 +10,33 @@ use crate::ruleset::{Return, StepSummary};
 #[derive(Debug, Default)]
 struct LaneCalls {
     open: Vec<Return>,
-    /// The list that it is in, where a call has returned.
+    /// The steps that the lane resumes, once a call has returned.
     current: Return,
 }
 
-/// Open calls by lane.
+/// Open calls, by lane.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     active: LaneMask,
-    /// Lanes whose headers an action of a table that was called has moved.
+    /// Lanes whose headers an action in a called table has moved.
     moved: LaneMask,
     lanes: Vec<LaneCalls>,
 }
 
 impl Calls {
-    /// Lanes with open calls.
+    /// Returns the lanes with open calls.
     #[inline]
     pub(super) fn active(&self) -> LaneMask {
         self.active
     }
 
-    /// Whether some calls of a lane are open.
+    /// Returns whether a lane has open calls.
     #[inline]
     pub(super) fn are_open(&self, lane: usize) -> bool {
         self.active.0 >> lane & 1 == 1
     }
 
-    /// Opens calls, the outermost first. Returns whether there is room; else all calls of the lane are closed.
+    /// Opens calls, the outermost first. Returns whether they fit; if not, all calls of the lane are closed.
     #[cold]
     pub(super) fn open(&mut self, lane: usize, calls: Vec<Return>) -> bool {
         if self.lanes.len() <= lane {
@@ -56,25 +56,25 @@ impl Calls {
         fits
     }
 
-    /// Forgets the lanes of the burst before.
+    /// Clears the state of the previous burst.
     #[inline]
     pub(super) fn begin_burst(&mut self) {
         (self.active, self.moved) = (LaneMask(0), LaneMask(0));
     }
 
-    /// Whether the headers of a lane's packet have moved before a call returned.
+    /// Returns whether a lane's headers had moved when a call returned.
     #[inline]
     pub(super) fn has_moved(&self, lane: usize) -> bool {
         self.moved.0 >> lane & 1 == 1
     }
 
-    /// A lane's packet enters a table: its headers are where its key says.
+    /// Records that a lane's headers are where its key says: its packet enters a table.
     #[inline]
     pub(super) fn headers_are_in_place(&mut self, lane: usize) {
         self.moved.remove(lane);
     }
 
-    /// Closes the innermost call: the lane is behind it then. Returns whether there was one.
+    /// Pops the innermost call, after which the lane resumes. Returns whether there was one.
     #[cold]
     pub(super) fn resume(&mut self, lane: usize, moved: bool) -> bool {
         self.moved.remove(lane);
@@ -88,18 +88,18 @@ impl Calls {
         true
     }
 
-    /// The list that a lane is in since a call has returned.
+    /// Returns where a lane resumes after a call.
     pub(super) fn current(&self, lane: usize) -> &Return {
         &self.lanes[lane].current
     }
 
-    /// A summary of the rest of that list.
+    /// Returns a summary of the steps from there on.
     pub(super) fn summary(&self, lane: usize) -> StepSummary {
         let here = self.current(lane);
         here.steps.summary_from(here.at)
     }
 
-    /// Closes all calls of a lane, whose packet has ended.
+    /// Closes all calls of a lane whose packet has ended.
     #[inline]
     pub(super) fn clear(&mut self, lane: usize) {
         if self.are_open(lane) {

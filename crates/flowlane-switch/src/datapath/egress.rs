@@ -1,4 +1,4 @@
-//! Live [`Effects`]: ports, FDB, meters and the controller; and live edits of a frame.
+//! [`Effects`] on real ports, FDB, meters and the controller, and [`PacketEdit`] on real frames.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::state::fdb::{Fdb, NormalDecision};
 use crate::state::meter::Meter;
 use crate::tunnel::{Tunnels, Unsent};
 
-/// Packets that did not leave, by reason.
+/// Dropped packets, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops {
-    /// Paths that end without having sent the packet anywhere: no rule, or a rule that says so.
+    /// Not sent by any action: no rule matched, or the rule drops.
     pub by_rule: u64,
     /// TTL or hop limit was 0 or 1.
     pub ttl_expired: u64,
@@ -32,38 +32,38 @@ pub struct Drops {
     pub no_port: u64,
     /// The `normal` action does not forward such a destination.
     pub reserved_address: u64,
-    /// For the controller, but there is no controller port or it did not take it.
+    /// For the controller, but there is no controller port, or it did not accept the packet.
     pub no_controller: u64,
-    /// Longer than the tunnel that it should have gone into allows.
+    /// Longer than its tunnel allows.
     pub tunnel_too_long: u64,
     /// For a tunnel that does not carry such packets, or does not exist.
     pub no_tunnel: u64,
-    /// For a tunnel's end here, and refused: the tunnels count why.
+    /// Refused at a local tunnel endpoint; the tunnels count the reasons.
     pub tunnel_refused: u64,
-    /// Refused by a stateful stage, which counts why.
+    /// Refused by a stateful stage, which counts the reasons.
     pub function_refused: u64,
-    /// More calls of tables were open for the packet than may be, or it was for another worker while some were.
+    /// Exceeded the limit of open table calls, or had to be handed over with open calls.
     pub call_depth: u64,
 }
 
 /// Ports, and the state that actions use.
 pub struct Egress {
     pub ports: Ports,
-    /// Where `controller` and `sample` send.
+    /// The port of `controller` and `sample`.
     pub controller: Option<Box<dyn Port>>,
-    /// Packets that the controller port took.
+    /// Packets that the controller port accepted.
     pub controller_packets: u64,
     /// Learned addresses.
     pub macs: Fdb,
-    /// Meters by number, which all workers keep together.
+    /// Meters by number, shared by all workers.
     pub meters: BTreeMap<u32, Arc<Meter>>,
     /// Packets and bytes of `count` actions, by number.
     pub counts: BTreeMap<u32, (u64, u64)>,
-    /// Packets that did not leave.
+    /// Dropped packets.
     pub drops: Drops,
-    /// Malformed ones.
+    /// Malformed packets.
     pub faults: Faults,
-    /// The tunnels; none where none are configured.
+    /// The tunnels; `None` if none are configured.
     pub tunnels: Option<Tunnels>,
     random: u32,
     scratch: Frame,
@@ -77,29 +77,29 @@ pub struct Packet<'a> {
     pub headers: &'a mut Headers,
     /// Its key, as it was parsed.
     pub key: &'a mut FlowKey,
-    /// The place of the port that it came in through.
+    /// The index of its input port.
     pub port: usize,
-    /// When it came.
+    /// The time of its arrival.
     pub now_ns: u64,
     /// Whether it has been sent somewhere.
     pub sent: bool,
-    /// Headers may not be where `headers` has them, since an action has moved them.
+    /// An action has moved headers: `headers` may be stale.
     pub moved: bool,
 }
 
-/// The frames that a frame comes to when what is left to do with it is done.
+/// Returns the frames that completing a frame's checksum and segmentation offload results in.
 fn finished(frame: &Frame) -> Vec<Vec<u8>> {
     let (mut bytes, mut out) = (frame.bytes().to_vec(), Vec::new());
-    // What cannot be cut does not come to ports that would cut it either.
+    // A frame that cannot be segmented does not reach ports that segment either.
     frame.offload.unwrap_or_default().finish(&mut bytes, |piece| out.push(piece.to_vec()));
     out
 }
 
-/// How many nanoseconds a second has.
+/// Nanoseconds in a second.
 const NS: u64 = 1_000_000_000;
 
 impl Egress {
-    /// Egress without ports; `seed` starts the dice of `sample`.
+    /// Makes an egress without ports; `seed` is for the random numbers of `sample`.
     pub fn new(macs: Fdb, seed: u32) -> Self {
         Self {
             ports: Ports::default(),
@@ -116,7 +116,7 @@ impl Egress {
         }
     }
 
-    /// Sends a packet that came in through the port at place `from` through another.
+    /// Sends a packet that came in through the port at index `from` through another.
     ///
     /// # Errors
     /// A port that fails for good.
@@ -132,7 +132,7 @@ impl Egress {
         }
     }
 
-    /// Tells the controller of a packet whose TTL has expired.
+    /// Counts a packet whose TTL has expired, and sends it to the controller.
     ///
     /// # Errors
     /// A port that fails for good.
@@ -156,7 +156,7 @@ impl Egress {
         Ok(())
     }
 
-    /// Does what is left to do with a frame before it is sent.
+    /// Completes a frame's offloads in software, and sends the resulting frames.
     #[cold]
     fn send_finished(&mut self, place: usize, frame: &Frame) -> Result<(), PortError> {
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -169,7 +169,7 @@ impl Egress {
         sent
     }
 
-    /// Sends a frame through every port but the one at place `from`.
+    /// Sends a frame through every port but the one at index `from`.
     fn send_to_others(&mut self, frame: &Frame, from: usize) -> Result<(), PortError> {
         for place in 0..self.ports.len() {
             if place != from && self.ports.slots()[place].port.sends() {
@@ -230,11 +230,11 @@ impl Egress {
     /// Closes all ports.
     ///
     /// # Errors
-    /// The first port that could not bring everything to its place; the others are closed all the same.
+    /// The first port that failed to send everything; the others are closed all the same.
     pub fn close(&mut self) -> Result<(), PortError> {
         let mut result = Ok(());
         for slot in self.ports.slots_mut() {
-            // Closed first: what does not get to its place even then is counted.
+            // Closed first, so that the flush counts frames that closing could not send.
             result = result.and(slot.port.close()).and(slot.flush());
         }
         if let Some(port) = &mut self.controller {
@@ -249,7 +249,7 @@ impl Egress {
         self.macs.sweep((now_ns / NS) as u32, 4096);
     }
 
-    /// The name of a port, for reports.
+    /// Returns the name of a port, for reports.
     pub fn port_name(&self, number: PortNo) -> Option<&str> {
         self.ports.place(number).map(|place| self.ports.slots()[place].name.as_str())
     }

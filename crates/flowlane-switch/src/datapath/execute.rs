@@ -1,12 +1,12 @@
-//! Takes the lanes of a burst along their steps and through tables, as if each packet had come alone.
+//! Executes the steps of a burst's lanes, through all tables, as if each packet had come alone.
 //!
 //! Steps without side effects (edits, parsing, lookups, routes) run batched across lanes: [`run_batched`]. Steps with externally
-//! visible effects (output, meters, learning) run in packet order: [`run_ordered`]. Stateful stages see a burst's packets in their
-//! order, too, each stage all that have reached it together: packets only go on to later tables, so every lane that will reach the
-//! first of the tables where some wait has reached it. Only a packet with a visible effect *before* it goes on keeps the lanes
-//! behind it waiting.
+//! visible effects (output, meters, learning) run in packet order: [`run_ordered`]. Stateful stages see a burst's packets in
+//! order, too, each stage all lanes that have reached it at once: since packets only move to later tables, every lane that will
+//! reach the first of the stages where lanes wait is already there. Only a packet with a visible effect *before* it moves on
+//! makes the lanes behind it wait.
 //!
-//! So the result does not depend on how packets fall into bursts, and no packet overtakes another.
+//! So the result does not depend on how packets are grouped into bursts, and no packet overtakes another.
 
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::rule::RuleId;
@@ -26,58 +26,58 @@ use crate::packet::{Burst, Handover};
 use crate::ruleset::{Return, SideEffects, StepSummary, Steps};
 use crate::stage::{StageCall, StageTable};
 
-/// Where a lane is: before these steps.
+/// The position of a lane: the steps that it takes next.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cursor {
     /// A path.
     Path(PathId),
-    /// The steps of a rule, or of a table for packets that match none: the table, and which.
+    /// The table and its rule, or `None` for the steps of a table miss.
     Rule(u8, Option<RuleId>, StepSummary),
-    /// A table that is not there.
+    /// A table that does not exist.
     Nowhere,
     /// The actions of a verdict: the stage, and the verdict.
     Verdict(u8, u32, StepSummary),
-    /// What follows a call.
+    /// The steps after a call that has returned.
     Resumed(StepSummary),
-    /// A stateful stage that it has reached.
+    /// A stateful stage that the lane waits for.
     Stage(u8),
-    /// The end, since its TTL has expired.
+    /// The end: its TTL has expired.
     Expired,
 }
 
 /// The cursors of a burst's lanes.
 pub(super) type Cursors = [Cursor; LANES_MAX];
 
-/// Cursors of lanes that nothing has been found for yet.
+/// Cursors of lanes that have not been looked up.
 pub(super) const DONE: Cursors = [Cursor::Expired; LANES_MAX];
 
-/// Where a run of steps has led a lane.
+/// The result of running a lane's steps.
 enum StepResult {
-    /// To its end.
+    /// The packet has ended.
     End,
-    /// There, because of its TTL.
+    /// The packet's TTL has expired.
     Expired,
-    /// Back to its caller.
+    /// A call has returned.
     Resumed,
-    /// To a table, as it is.
+    /// The packet enters a table without a cache lookup.
     Table(u8),
-    /// Back to the caches: it has been parsed again.
+    /// The packet has been parsed again, for the caches.
     Again,
 }
 
-/// Lanes, by what comes next.
+/// Lanes still in flight, by their next step.
 #[derive(Clone, Copy, Default)]
 struct Frontier {
     lanes: LaneMask,
-    /// Before a stateful stage.
+    /// Waiting for a stateful stage.
     stages: LaneMask,
-    /// Before a visible effect, behind which they go on.
+    /// Before steps with a visible effect that do not end the packet.
     held: LaneMask,
-    /// Lanes that the caches have to be asked for again.
+    /// Recirculated: to be looked up in the caches again.
     again: LaneMask,
 }
 
-/// The steps of a lane. (Cursors are read where they lie: a copy in one piece would wait for its two halves to be written.)
+/// Returns a lane's steps and the first to run. (`cursor` is a reference: copying it would stall on store forwarding.)
 #[inline]
 fn steps<'a>(lookup: &'a Lookup, calls: &'a Calls, lane: usize, cursor: &Cursor) -> (&'a Steps, usize) {
     let steps = match *cursor {
@@ -98,7 +98,7 @@ fn steps<'a>(lookup: &'a Lookup, calls: &'a Calls, lane: usize, cursor: &Cursor)
     (steps, 0)
 }
 
-/// A summary of a lane's next steps; none where it waits before a stateful stage.
+/// Returns a summary of a lane's next steps; `None` if it waits for a stateful stage.
 #[inline]
 fn summary(lookup: &Lookup, cursor: &Cursor) -> Option<StepSummary> {
     match *cursor {
@@ -110,7 +110,7 @@ fn summary(lookup: &Lookup, cursor: &Cursor) -> Option<StepSummary> {
     }
 }
 
-/// Whether a lane enters a table as it is. A table of rules is entered so from tables; from elsewhere caches are probed before.
+/// Returns whether a lane enters a table without a cache lookup: from a rule table, tables-first, or behind the caches.
 #[inline]
 fn enters(lookup: &Lookup, cursor: &Cursor, table: u8) -> bool {
     lookup.tables_first
@@ -118,7 +118,7 @@ fn enters(lookup: &Lookup, cursor: &Cursor, table: u8) -> bool {
         || lookup.pipeline.is_post_cache(table)
 }
 
-/// Counts a packet that has come to the end of a path.
+/// Counts a packet that has completed a path.
 #[inline]
 fn count(lookup: &mut Lookup, cursor: &Cursor, bytes: u64) {
     if let Cursor::Path(path) = *cursor {
@@ -126,8 +126,8 @@ fn count(lookup: &mut Lookup, cursor: &Cursor, bytes: u64) {
     }
 }
 
-/// Takes lanes along their cursors, to their ends or to where the caches have to be asked again: removes the former from `lanes`
-/// and returns the latter.
+/// Executes lanes from their cursors until all have ended or some must be looked up in the caches again. Removes those that ended
+/// from `lanes`, and returns those to look up.
 #[inline]
 pub(super) fn execute(
     worker: &mut Worker,
@@ -143,7 +143,7 @@ pub(super) fn execute(
             return Ok(frontier.again);
         }
         forward(worker, burst, lanes, cursors)?;
-        // Lanes up to the first with a visible effect behind which it goes on: that one may reach any stage.
+        // Only lanes before the first held one: after its visible effect that one may reach any stage.
         let first_held = LaneMask(frontier.held.0 & frontier.held.0.wrapping_neg());
         let free = LaneMask(lanes.0 & first_held.0.wrapping_sub(1));
         let stages = LaneMask(frontier.stages.0 & free.0);
@@ -162,7 +162,7 @@ pub(super) fn execute(
     Ok(LaneMask(0))
 }
 
-/// Sends the packets before all others that are only to be sent, and drops those that are only to be dropped.
+/// Sends or drops the first packets of the burst, up to the first that needs more than that.
 #[inline]
 fn forward(
     worker: &mut Worker,
@@ -189,7 +189,7 @@ fn forward(
     Ok(())
 }
 
-/// Takes a lane's next steps, which have visible effects, in its turn.
+/// Runs a lane's next steps, which have visible effects, in packet order.
 #[inline]
 fn run_ordered(
     worker: &mut Worker,
@@ -213,8 +213,8 @@ fn run_ordered(
     Ok(result)
 }
 
-/// Takes lanes along steps without visible effects, all together, until none has any; returns where they wait then. Stops early
-/// where caches have to be asked again.
+/// Runs the steps without visible effects of all lanes together until none is left; returns the lanes by their next step. A lane
+/// that is recirculated goes no further here.
 #[inline]
 fn run_batched(
     worker: &mut Worker,
@@ -245,8 +245,8 @@ fn run_batched(
     Ok(frontier)
 }
 
-/// Takes the next steps of lanes, which have no visible effects; returns the lanes that have not ended, and adds to `again` those
-/// that the caches have to be asked for.
+/// Runs the next steps of lanes, which have no visible effects; returns the lanes that have not ended, and adds those that are
+/// recirculated to `again`.
 fn step_batched(
     worker: &mut Worker,
     burst: &mut Burst,
@@ -279,7 +279,7 @@ fn step_batched(
     Ok(left)
 }
 
-/// Parses a packet again before a table. Returns whether it goes on: a malformed packet may not.
+/// Parses a packet again before a table. Returns whether it continues: the malformed policy may drop it.
 #[inline]
 fn reparse_before(egress: &mut Egress, packet: &mut Packet<'_>, table: u8, carry: &[(u8, u32, u32)]) -> bool {
     let in_port = egress.ports.slots()[packet.port].number.0;
@@ -288,8 +288,8 @@ fn reparse_before(egress: &mut Egress, packet: &mut Packet<'_>, table: u8, carry
     egress.faults.admit(packet.headers, was)
 }
 
-/// Runs a packet along steps to their end or to a table. Returns the calls that it opens on the way, too: `None` if it opens none,
-/// as most packets, which costs nothing to drop.
+/// Runs a packet along steps to their end or to a table. Also returns the calls that it opens: `None` for most packets, which
+/// open none, and nothing to drop.
 #[inline]
 fn run_to_table<'a>(
     steps: &'a Steps,
@@ -312,7 +312,7 @@ fn run_to_table<'a>(
     Ok((outcome, pushed))
 }
 
-/// Takes a lane along its steps.
+/// Runs a lane's steps.
 #[inline]
 fn run_steps(
     worker: &mut Worker,
@@ -373,21 +373,21 @@ fn run_steps(
         worker.egress.drops.call_depth += 1;
         return Ok(StepResult::End);
     }
-    // What a caller does next with metadata is not in a cached path: packets inside calls go through the tables.
+    // A cached path does not contain what a caller does next with metadata: packets inside calls use the tables.
     Ok(match parses && !worker.calls.are_open(lane) {
         true => StepResult::Again,
         false => StepResult::Table(table),
     })
 }
 
-/// Lanes that no cache knows enter the tables.
+/// Enters the tables with the lanes that missed all caches.
 pub(super) fn enter_tables(worker: &mut Worker, burst: &mut Burst, lanes: LaneMask, cursors: &mut Cursors) {
     let mut tables = [0; LANES_MAX];
     lanes.lanes().for_each(|lane| tables[lane] = entry(&burst.keys[lane]));
     enter_all(worker, burst, &tables, lanes, cursors);
 }
 
-/// Lanes enter a table each: those of one table together.
+/// Enters a table with each lane, all lanes of one table together.
 #[inline]
 fn enter_all(
     worker: &mut Worker,
@@ -404,7 +404,7 @@ fn enter_all(
     }
 }
 
-/// Lanes enter a table: finds their rules or next hops.
+/// Enters a table: finds rules or next hops, or makes lanes wait for a stage.
 fn enter_table(worker: &mut Worker, burst: &mut Burst, number: u8, lanes: LaneMask, cursors: &mut Cursors) {
     let pipeline = &mut worker.lookup.pipeline;
     if pipeline.ordered_stages().has(number) {
@@ -431,14 +431,14 @@ fn enter_table(worker: &mut Worker, burst: &mut Burst, number: u8, lanes: LaneMa
     }
 }
 
-/// Whether packets that have reached a stage may be for other workers.
+/// Returns whether another worker may own the state of packets at a stage.
 fn may_be_owned_elsewhere(worker: &Worker, burst: &Burst, table: u8) -> bool {
-    // The worker that handed them over has looked; a stage that two workers do one after the other is looked up by both.
+    // The worker that handed them over has checked; a stage whose work two workers share is checked by both.
     let stage = worker.lookup.pipeline.stage(table);
     worker.links.is_some() && (burst.handover == Handover::No || stage.is_some_and(StageTable::has_halves))
 }
 
-/// Hands those lanes over whose state in a stage other workers own. Returns the lanes that have gone.
+/// Hands over the lanes whose state in a stage other workers own. Returns those lanes and the dropped ones.
 fn hand_over(worker: &mut Worker, burst: &mut Burst, table: u8, lanes: LaneMask) -> LaneMask {
     let (Some(links), Some(stage)) = (&mut worker.links, worker.lookup.pipeline.stage_mut(table)) else {
         return LaneMask(0);
@@ -450,7 +450,7 @@ fn hand_over(worker: &mut Worker, burst: &mut Burst, table: u8, lanes: LaneMask)
             stage.packets += 1;
             continue;
         }
-        // Call stacks stay where they are.
+        // Call stacks cannot be handed over.
         if worker.calls.are_open(lane) {
             worker.calls.clear(lane);
             worker.egress.drops.call_depth += 1;
@@ -464,8 +464,8 @@ fn hand_over(worker: &mut Worker, burst: &mut Burst, table: u8, lanes: LaneMask)
     owners.elsewhere
 }
 
-/// Of lanes that have reached stages, the first stage processes those that have reached it; removes those from `lanes` that it
-/// refuses or that have been handed over.
+/// Processes, of the lanes that have reached stages, those at the first stage. Removes from `lanes` those that the stage refuses
+/// or that are handed over.
 fn enter_stage(
     worker: &mut Worker,
     burst: &mut Burst,

@@ -1,7 +1,7 @@
-//! Packets that one worker hands over to another, in order.
+//! Handoff of packets from one worker to another, in order.
 //!
-//! A worker keeps what only its own packets change: its caches, and its share of each function's state. A packet that another
-//! worker is to work on goes there with all that is known of it, and its buffer changes places with an empty one.
+//! A worker owns its caches and its shard of each stateful stage, which only its own packets change. A packet for another worker
+//! is handed over with its key, headers and metadata; a long frame's buffer is swapped with an empty one.
 //!
 //! ```text
 //! hand ─► the batch that is being filled ─► ring (bounded) ─► the other's next round
@@ -9,10 +9,10 @@
 //!              └───────────────── empty batches ◄──────────────────┘
 //! ```
 //!
-//! No packet is lost, and no worker waits for another: where a ring is full, batches wait here, and as long as some do, their worker
-//! receives nothing from its ports. So there are never more packets under way than there were when it stopped.
+//! No packet is lost, and no worker blocks on another: where a ring is full, batches wait at the sender, and while some do, the
+//! sender receives nothing from its ports. So the packets in flight are bounded by those when it stopped receiving.
 //!
-//! *The end*: a worker is done when all have stopped receiving and all batches that were ever made have been worked on.
+//! *Shutdown*: a worker is done when all workers have stopped receiving and all batches ever made have been processed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,60 +24,60 @@ use super::notifier::Notifier;
 use crate::packet::{Burst, Frame};
 use crate::sync::{AtomicU64, AtomicUsize, Consumer, Ordering, Producer, PushError, RingBuffer};
 
-/// Packets in a batch: what waits is bounded, and an atomic operation is for many.
+/// Packets per batch: bounds those that wait, and shares one atomic operation among many.
 const PACKETS: usize = 32;
 
-/// Bytes of a frame that go in the batch; a longer frame's buffer changes places with an empty one.
+/// Longest frame copied into the batch; the buffer of a longer one, or of one with offloads, is swapped with an empty one.
 const SHORT: usize = 192;
 
-/// Words of a key that go in the batch: an IPv6 packet with a tag or two has 22.
+/// Words of a key that fit in the batch: an IPv6 packet with a tag or two has 22.
 const KEY_WORDS: usize = 30;
 
-/// Packets of a batch that are asked for ahead of being filled.
+/// Prefetch distance in packets, while a batch is filled.
 const AHEAD: usize = 3;
 
-/// Rounds that a batch is kept to be filled, at most; and no more than there are workers, since it is full by then where bursts are
-/// spread evenly.
+/// Maximum rounds that a partly filled batch is kept; also bounded by the number of workers, since evenly spread bursts fill it
+/// by then.
 const ROUNDS: usize = 16;
 
-/// BatchCounters in a ring.
+/// Batches per ring.
 pub(super) const BATCHES_MAX: usize = 32;
 
-/// Where a packet that was handed over goes on.
+/// The place where a packet that was handed over resumes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ResumePoint {
-    /// It has come in, and nothing has been done with it.
+    /// As received, not yet parsed.
     Port,
-    /// It is before a function.
+    /// Before a stateful stage.
     Stage(u8),
-    /// It is half through a function.
+    /// Halfway through a stateful stage.
     SplitStage(u8),
 }
 
 /// A packet that has been handed over.
 ///
-/// Cores pass lines of their caches to each other one by one, so what most packets have lies together: 64 bytes of a frame, at the
-/// end of `bytes`; what is known of it; 14 words of its key. That is three lines of six.
+/// Each cache line moves between cores by itself, so the data of most packets is adjacent: 64 bytes of the frame, at the end of
+/// `bytes`; the metadata; 14 words of the key. That is three lines of six.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Handed {
-    /// The frame's are the last ones.
+    /// The frame, at the end.
     bytes: [u8; SHORT],
-    /// As of the frame.
+    /// The frame's time.
     time_ns: u64,
-    /// As of the burst.
+    /// The time in the burst.
     now_ns: u64,
-    /// Its key, where that has more words than there is room for.
+    /// The key, if it has more words than fit below.
     whole_key: Option<Box<FlowKey>>,
     counted: u32,
-    /// The place of the port that it came in through.
+    /// The index of its input port.
     port: u32,
     len: u16,
     resume_point: ResumePoint,
     /// Whether it has been sent somewhere.
     sent: bool,
     headers: Headers,
-    /// Which words its key has, and these.
+    /// The words that the key has, and their values.
     present: WordSet,
     words: [u32; KEY_WORDS],
 }
@@ -85,7 +85,7 @@ struct Handed {
 const _: () = assert!(size_of::<Handed>() == 6 * LINE_BYTES);
 
 impl Handed {
-    /// The length of one whose frame is not here.
+    /// The `len` of a packet whose frame is not in `bytes`.
     const LONG: u16 = u16::MAX;
 
     fn new() -> Self {
@@ -105,7 +105,7 @@ impl Handed {
         }
     }
 
-    /// Takes a copy of a short frame; says whether it is one.
+    /// Copies a short frame; returns whether it is one.
     #[inline]
     fn copy(&mut self, frame: &Frame) -> bool {
         let bytes = frame.bytes();
@@ -120,14 +120,14 @@ impl Handed {
     }
 }
 
-/// Packets that are handed over together. Their buffers stay with it.
+/// A batch of packets that are handed over together. It keeps its buffers when it is reused.
 #[derive(Debug, Default)]
 pub(super) struct HandoffBatch {
     packets: Vec<Handed>,
     len: usize,
-    /// Those before this have been worked on.
+    /// The next packet to unpack.
     at: usize,
-    /// The long frames, in order.
+    /// The frames that were not copied, in order.
     frames: Vec<Frame>,
     frames_len: usize,
     frames_at: usize,
@@ -160,7 +160,7 @@ impl HandoffBatch {
         (packet.sent, packet.resume_point) = (burst.sent.0 >> lane & 1 == 1, resume_point);
     }
 
-    /// Asks for a packet's lines, which another core has had.
+    /// Prefetches a packet's lines, which another core has used.
     #[inline]
     fn prefetch(&self, at: usize) {
         if let Some(packet) = self.packets.get(at) {
@@ -170,8 +170,8 @@ impl HandoffBatch {
         }
     }
 
-    /// Moves the next packets, which came in through one port and go on in one place, into a burst. Gives that place; none where
-    /// there are no more.
+    /// Moves the next packets with one input port and one resume point into a burst. Returns that resume point; `None` if no
+    /// packet is left.
     pub(super) fn unpack(&mut self, burst: &mut Burst) -> Option<ResumePoint> {
         let first = self.packets[..self.len].get(self.at)?;
         let (port, resume_point) = (first.port, first.resume_point);
@@ -188,7 +188,7 @@ impl HandoffBatch {
             if packet.len == Handed::LONG {
                 std::mem::swap(frame, &mut self.frames[self.frames_at]);
                 self.frames_at += 1;
-                // Its headers are read when the whole burst is here.
+                // Its headers are read once the whole burst is unpacked.
                 prefetch_at(frame.bytes().as_ptr());
             } else {
                 frame.fill(&packet.bytes[SHORT - usize::from(packet.len)..]);
@@ -208,32 +208,32 @@ impl HandoffBatch {
         Some(resume_point)
     }
 
-    /// Forgets all packets.
+    /// Removes all packets.
     fn clear(&mut self) {
         (self.len, self.at, self.frames_len, self.frames_at) = (0, 0, 0, 0);
     }
 }
 
-/// The way to one other worker.
+/// The sending side of the rings to one other worker.
 struct HandoffTx {
     to: Producer<Box<HandoffBatch>>,
     back: Consumer<Box<HandoffBatch>>,
     filling: Option<Box<HandoffBatch>>,
-    /// Rounds that this has been filled in.
+    /// Rounds for which `filling` has been kept.
     rounds: usize,
-    /// Those for which there was no room in the ring.
+    /// Batches to send, in order; they stay here while the ring is full.
     waiting: VecDeque<Box<HandoffBatch>>,
     waker: Notifier,
 }
 
 impl HandoffTx {
-    /// The batch that is being filled is to go.
+    /// Queues the batch that is being filled.
     fn seal(&mut self) {
         self.waiting.extend(self.filling.take());
         self.rounds = 0;
     }
 
-    /// Sends what there is room for.
+    /// Sends batches while the ring has room.
     fn send(&mut self) {
         let mut sent = false;
         while let Some(batch) = self.waiting.pop_front() {
@@ -249,13 +249,13 @@ impl HandoffTx {
     }
 }
 
-/// The way from one other worker.
+/// The receiving side of the rings from one other worker.
 struct HandoffRx {
     from: Consumer<Box<HandoffBatch>>,
     back: Producer<Box<HandoffBatch>>,
 }
 
-/// What one worker has counted of batches; no other's lies on its lines.
+/// The batch counters of one worker, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct BatchCounters {
@@ -263,7 +263,7 @@ struct BatchCounters {
     worked_on: AtomicU64,
 }
 
-/// What workers that hand packets over to each other have in common.
+/// State that all workers share, to detect the shutdown's end.
 #[derive(Debug)]
 struct Group {
     /// Workers that may still receive from ports.
@@ -271,19 +271,19 @@ struct Group {
     batches: Box<[BatchCounters]>,
 }
 
-/// A worker's ways to and from all others, and its share of what they have in common.
+/// A worker's rings to and from all other workers, and the state they share.
 pub(super) struct Links {
     me: usize,
-    /// By worker; none to itself.
+    /// By worker; `None` for itself.
     senders: Vec<Option<HandoffTx>>,
     receivers: Vec<HandoffRx>,
     group: Arc<Group>,
-    /// It receives nothing from ports any more.
+    /// This worker has stopped receiving from ports.
     retired: bool,
 }
 
 impl Links {
-    /// Those of as many workers as there are wakers.
+    /// Connects as many workers as there are `wakers`; returns the links of each.
     pub(super) fn between(wakers: &[Notifier]) -> Vec<Self> {
         let workers = wakers.len();
         let group = Arc::new(Group {
@@ -305,7 +305,7 @@ impl Links {
                     continue;
                 }
                 let (sender, receiver) = RingBuffer::new(BATCHES_MAX);
-                // There are no more batches on the way back than fit: those that were sent, and those in hand.
+                // Has room for all batches that can be on the way back: those sent, and those being processed.
                 let (giver, taker) = RingBuffer::new(2 * BATCHES_MAX);
                 let waker = wakers[to].clone();
                 let (filling, rounds, waiting) = (None, 0, VecDeque::new());
@@ -317,24 +317,24 @@ impl Links {
         all
     }
 
-    /// Number of workers.
+    /// Returns the number of workers.
     #[inline]
     pub(super) fn workers(&self) -> usize {
         self.senders.len()
     }
 
-    /// This worker's place among them.
+    /// Returns this worker's index.
     #[inline]
     pub(super) fn me(&self) -> usize {
         self.me
     }
 
-    /// Hands a lane's packet over to another worker. Its frame's place takes another frame, to be filled.
+    /// Hands a lane's packet over to another worker. The lane's frame buffer may be swapped with another.
     pub(super) fn hand(&mut self, to: usize, burst: &mut Burst, lane: usize, resume_point: ResumePoint) {
         let sender = self.senders[to].as_mut().expect("no worker hands packets over to itself");
         let (back, made) = (&mut sender.back, &self.group.batches[self.me].made);
         let batch = sender.filling.get_or_insert_with(|| {
-            // This worker alone writes it; and before what the batch is made of counts as worked on.
+            // Only this worker writes it, and before the batch that these packets came from counts as processed.
             made.store(made.load(Ordering::Relaxed) + 1, Ordering::SeqCst);
             back.pop().unwrap_or_default()
         });
@@ -344,8 +344,8 @@ impl Links {
         }
     }
 
-    /// Sends what has been handed over, as far as there is room. Where more packets are about to come, batches may be kept to be
-    /// filled: with many workers a burst has few packets for each, and what a batch costs is to be for many.
+    /// Sends batches, as far as the rings have room. If `more_come`, more packets are expected, and partly filled batches may be
+    /// kept: with many workers a burst has few packets for each, and the cost of a batch is to be shared by many.
     #[inline]
     pub(super) fn send(&mut self, more_come: bool) {
         let rounds_max = if more_come { self.senders.len().min(ROUNDS) } else { 0 };
@@ -362,38 +362,38 @@ impl Links {
         }
     }
 
-    /// Whether some of what was handed over has found no room yet.
+    /// Returns whether batches wait for room in a ring.
     #[inline]
     pub(super) fn is_backed_up(&self) -> bool {
         self.senders.iter().flatten().any(|sender| !sender.waiting.is_empty())
     }
 
-    /// Whether others have sent something.
+    /// Returns whether another worker has sent a batch.
     pub(super) fn has_incoming(&self) -> bool {
         self.receivers.iter().any(|receiver| !receiver.from.is_empty())
     }
 
-    /// Number of ways from others.
+    /// Returns the number of workers that send to this one.
     pub(super) fn receivers(&self) -> usize {
         self.receivers.len()
     }
 
-    /// The next batch on a way from another worker.
+    /// Takes the next batch from another worker.
     #[inline]
     pub(super) fn take(&mut self, receiver: usize) -> Option<Box<HandoffBatch>> {
         self.receivers[receiver].from.pop().ok()
     }
 
-    /// A batch has been worked on; it goes back empty.
+    /// Counts a batch as processed, and returns it to its sender, empty.
     pub(super) fn give_back(&mut self, receiver: usize, mut batch: Box<HandoffBatch>) {
         batch.clear();
-        // Where there is no room for it, it is not needed.
+        // A batch that finds no room is not needed.
         _ = self.receivers[receiver].back.push(batch);
         let worked_on = &self.group.batches[self.me].worked_on;
         worked_on.store(worked_on.load(Ordering::Relaxed) + 1, Ordering::SeqCst);
     }
 
-    /// This worker receives nothing more from ports.
+    /// Records that this worker receives nothing more from ports.
     pub(super) fn retire(&mut self) {
         if !std::mem::replace(&mut self.retired, true) {
             self.group.receiving.fetch_sub(1, Ordering::SeqCst);
@@ -401,19 +401,19 @@ impl Links {
         }
     }
 
-    /// Whether all have come to their end: nobody receives, and nothing is under way.
+    /// Returns whether all workers are done: none receives, and no batch is in flight.
     pub(super) fn is_over(&self) -> bool {
         let sum = |count: fn(&BatchCounters) -> &AtomicU64| -> u64 {
             self.group.batches.iter().map(|batches| count(batches).load(Ordering::SeqCst)).sum()
         };
-        // New batches come of old ones before these count as worked on: so none is overlooked that is made between two looks.
+        // A batch made from another is counted before that one counts as processed, so none made between the two sums is missed.
         self.group.receiving.load(Ordering::SeqCst) == 0 && {
             let worked_on = sum(|batches| &batches.worked_on);
             worked_on == sum(|batches| &batches.made)
         }
     }
 
-    /// All others are to look whether it is over.
+    /// Wakes all other workers, to check whether all are done.
     pub(super) fn wake_all(&self) {
         self.senders.iter().flatten().for_each(|sender| sender.waker.wake());
     }

@@ -1,8 +1,8 @@
-//! Two modes, one for few flows and one for many: HALO's hybrid mode, on real CPUs.
+//! Separate cache selection for few flows and for many: HALO's hybrid mode, on real CPUs.
 //!
-//! With few flows a cache of flows answers nearly always; with many it only gets in the way, and packets go to the
-//! megaflows or to the rule tables at once. What pays in either case is measured ([`CacheSelector`]), but measuring takes a while to notice that
-//! traffic has changed. A [`FlowRegister`] notices within a few bursts, and each mode remembers what paid in it.
+//! With few flows a flow cache nearly always hits; with many it only adds cost, and packets go straight to the megaflow cache or
+//! the rule tables. A [`CacheSelector`] measures which is cheaper, but takes a while to notice that traffic has changed. A
+//! [`FlowRegister`] notices within a few bursts, and each mode remembers its own selection.
 //!
 //! ```text
 //! few ──── more than MANY flows in a window ───► many         at most once a SWITCH_NS
@@ -18,31 +18,30 @@ use strum::IntoStaticStr;
 use super::admission::flow_hash;
 use super::cache_policy::{CacheSelector, CacheSet};
 
-/// Bits of the register. HALO's 32 are too coarse for what stands near a threshold.
+/// Bits of the register. HALO's 32 are too coarse for counts near a threshold.
 const BITS: u32 = 128;
-/// One burst of so many is counted: what counting costs is spread over all.
+/// One burst in `COUNTED` is counted, which spreads the cost of counting.
 const COUNTED: u64 = 8;
-/// Packets of a window.
+/// Packets per window.
 const WINDOW: usize = 512;
-/// Flows in a window above which they are many, and below which they are few. Between them nothing changes, and the
-/// register is good to about 256.
+/// Thresholds in flows per window: many above, few below. Between them the mode stays; the register counts up to about 256 flows.
 const MANY: f64 = 180.0;
 const FEW: f64 = 110.0;
-/// From one switch to the next.
+/// Minimum time between two switches.
 const SWITCH_NS: u64 = 1_000_000_000;
 
-/// Which mode a worker is in.
+/// The mode of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Mode {
-    /// Few flows: packets go to the caches of flows first.
+    /// Few flows: packets go to the flow caches first.
     CacheFirst,
-    /// Many: they go to tables first.
+    /// Many flows: packets go to the tables first.
     TableFirst,
 }
 
 impl Mode {
-    /// Its name in reports.
+    /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -59,10 +58,10 @@ pub struct HybridCounters {
     pub flows: f64,
 }
 
-/// Chooses caches by mode.
+/// Selects caches by mode.
 #[derive(Clone, Debug)]
 pub(super) struct Hybrid {
-    /// By mode; one where there is but one mode.
+    /// By mode; one if there is only one mode.
     choosers: Vec<CacheSelector>,
     mode: Mode,
     register: FlowRegister,
@@ -73,11 +72,11 @@ pub(super) struct Hybrid {
 }
 
 impl Hybrid {
-    /// Chooses among these, the last of which is to ask all caches. Without `hybrid` there is one mode.
+    /// Selects among `sets`, the last of which must probe all caches. Without `hybrid` there is one mode.
     pub(super) fn new(sets: Vec<CacheSet>, hybrid: bool, seed: u64) -> Self {
         let mut choosers = vec![CacheSelector::new(sets.clone())];
         if hybrid && sets.len() > 1 {
-            // What comes last is what it begins with: the tables.
+            // A selector begins with its last set: here the tables.
             choosers.push(CacheSelector::new(sets.into_iter().rev().collect()));
         }
         Self {
@@ -91,12 +90,12 @@ impl Hybrid {
         }
     }
 
-    /// The mode, where there are two.
+    /// Returns the mode; `None` if there is only one.
     pub(super) fn mode(&self) -> Option<Mode> {
         (self.choosers.len() > 1).then_some(self.mode)
     }
 
-    /// What chooses in this mode.
+    /// Returns the selector of the current mode.
     #[inline]
     pub(super) fn selector(&self) -> &CacheSelector {
         &self.choosers[self.mode as usize]
@@ -107,7 +106,7 @@ impl Hybrid {
         &mut self.choosers[self.mode as usize]
     }
 
-    /// Sees a burst, and changes mode where that is due.
+    /// Counts a burst, and changes the mode if the number of flows requires it.
     #[inline]
     pub(super) fn see(&mut self, keys: &[FlowKey], live: LaneMask, now_ns: u64) {
         if self.choosers.len() < 2 {
@@ -148,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// Bursts of so many flows, `step_ns` apart.
+    /// Passes `bursts` bursts of `flows` flows, `step_ns` apart.
     fn see(hybrid: &mut Hybrid, flows: u32, bursts: u32, now_ns: &mut u64, step_ns: u64) {
         let mut keys = vec![FlowKey::zero(); 64];
         for burst in 0..bursts {
@@ -171,7 +170,7 @@ mod tests {
         assert_eq!((hybrid.mode(), hybrid.selector().best()), (Some(Mode::CacheFirst), CacheSet(3)));
         see(&mut hybrid, 50, 1000, &mut now_ns, 0);
         assert_eq!((hybrid.mode(), hybrid.counters.switches), (Some(Mode::CacheFirst), 0));
-        // Two windows, of which the first may have begun before.
+        // Two windows, of which the first may have begun earlier.
         see(&mut hybrid, 100_000, 128, &mut now_ns, 0);
         assert_eq!((hybrid.mode(), hybrid.selector().best()), (Some(Mode::TableFirst), CacheSet(0)));
         see(&mut hybrid, 50, 1000, &mut now_ns, 2_000_000);

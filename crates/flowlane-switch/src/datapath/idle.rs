@@ -1,42 +1,41 @@
-//! What a worker does while nothing comes.
+//! How a worker waits for work.
 //!
-//! Frames come in crowds, so it looks again at once for [`BUSY`]. After that it waits for the descriptors of its ports, where
-//! all have one: the kernel wakes it with the first frame, and the core is free meanwhile. A request or a new
-//! ruleset wakes it, too.
+//! Frames come in bunches, so the worker busy-polls for [`BUSY`]. After that it waits for the descriptors of its ports, if all
+//! have one: the kernel wakes it with the first frame, and the core is free meanwhile. A request, a handoff or a new ruleset
+//! wakes it, too.
 
 use std::time::{Duration, Instant};
 
 use super::Worker;
 use super::handoff::Links;
 
-/// So long after the last packet it looks again at once. Where all of the machine is busy, the core goes to others between two looks:
-/// to whom it waits for, where that is a neighbour on this machine. (Spinning instead: a third fewer packets, and twice the
-/// round trip, between two namespaces on two cores.)
+/// How long to busy-poll after the last packet, yielding between polls: on a busy machine the peer (a local veth sender, say) may
+/// need this core. (Spinning instead: a third fewer packets, and twice the round trip, between two namespaces on two cores.)
 const BUSY: Duration = Duration::from_micros(50);
 
-/// It waits no longer than this at a time: then it sees to what is idle, and whether it is to stop.
+/// Longest single wait: after it the worker runs its maintenance, and checks whether to stop.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// Looks at ports that have no descriptor: at once, then behind other threads, then after a while.
+/// Polls of ports without descriptors: spin for the first, yield until the second, then sleep.
 const SPIN_POLLS: u32 = 200;
 const YIELD_POLLS: u32 = 1000;
 const SLEEP: Duration = Duration::from_micros(50);
 
-/// Spurious wakeups in a row (a descriptor that is ready and has nothing) after which the worker waits before the next poll.
+/// Consecutive spurious wakeups (a ready descriptor without frames) after which the worker sleeps before the next poll.
 const SPURIOUS_WAKEUPS_MAX: u32 = 8;
 const SPURIOUS_BACKOFF: Duration = Duration::from_millis(1);
 
-/// Why it waits no longer.
+/// The reason that a wait ended.
 enum Woken {
-    /// A port may have something.
+    /// A port may have frames.
     Port,
     /// A request, a handoff or a new ruleset.
     Asked,
-    /// The time is over.
+    /// The timeout expired.
     Time,
 }
 
-/// Nothing has come for some time.
+/// State of a worker without work.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
     since: Option<Instant>,
@@ -44,10 +43,10 @@ pub(super) struct Idle {
     wakes: u32,
 }
 
-/// After a round that `came` with packets or not: lets the core rest while it is idle, for no longer than `most`.
+/// Waits for work after a round without packets (`came` is false), for no longer than `most`.
 #[inline]
 pub(super) fn wait_for_work(worker: &mut Worker, idle: &mut Idle, came: bool, most: Option<Duration>) {
-    // What waits for answers is not to wait for this thread to wake.
+    // Packets that wait for answers must not wait for this thread, too.
     if came || !worker.waiting.is_empty() || worker.links.as_ref().is_some_and(Links::is_backed_up) {
         *idle = Idle::default();
     } else {
@@ -67,7 +66,7 @@ fn wait_idle(worker: &mut Worker, idle: &mut Idle, most: Option<Duration>) {
         Some(Woken::Port) if idle.wakes < SPURIOUS_WAKEUPS_MAX => idle.wakes += 1,
         Some(Woken::Port) => std::thread::sleep(SPURIOUS_BACKOFF),
         Some(Woken::Asked) => {}
-        // What is idle is seen to by rounds, and there are none.
+        // Maintenance is otherwise run by rounds, and there are none.
         Some(Woken::Time) => worker.maintain(),
         None => match idle.rounds {
             0..SPIN_POLLS => std::hint::spin_loop(),
@@ -77,7 +76,7 @@ fn wait_idle(worker: &mut Worker, idle: &mut Idle, most: Option<Duration>) {
     }
 }
 
-/// Waits until a port may have frames or another thread notifies; none where there is no descriptor to wait for.
+/// Waits until a port may have frames or another thread notifies; `None` if some descriptor is missing.
 #[cfg(target_os = "linux")]
 fn wait_for_ports(worker: &Worker, timeout: Duration) -> Option<Woken> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -96,7 +95,7 @@ fn wait_for_ports(worker: &Worker, timeout: Duration) -> Option<Woken> {
         match poll(&mut waited_for, Some(&timeout)) {
             Ok(0) => Woken::Time,
             Ok(_) if waited_for[0].revents().is_empty() => Woken::Port,
-            // A signal ends it, too.
+            // Also after a signal.
             _ => Woken::Asked,
         }
     });

@@ -1,31 +1,31 @@
-//! How long packets take from being received to being handed to the system: of one round in eight that has any.
+//! Latency of packets from reception to transmission, sampled in one of eight rounds with packets.
 //!
-//! From when the worker took them from their port, in whatever worker that was, until the frames of that round had been
-//! given to the system, if with a table that answers later or another worker in between. What they waited in the system before is not in it.
+//! Measured from when a worker took a packet from its port until the round that sends it has passed its frames to the system,
+//! including waits for an offloaded table or a handoff. Time in the system's queues before is not included.
 
 use hdrhistogram::Histogram;
 
-/// One round in so many is measured.
+/// One round in `ONE_IN` is measured.
 const ONE_IN: u32 = 8;
 
-/// The longest time told apart; what takes longer counts as this.
+/// The longest time recorded; longer ones count as this.
 const MAX_NS: u64 = 10_000_000_000;
 
-/// Times of packets, in nanoseconds, with two digits.
+/// A histogram of packets' times in nanoseconds, with two significant digits.
 #[derive(Clone, Debug)]
 pub struct Latency {
     times: Histogram<u64>,
     rounds: u32,
-    /// The packets of this round: when they came, and how many.
+    /// The packets of this round: arrival time and number.
     round: Vec<(u64, u64)>,
 }
 
-/// No times yet, in nanoseconds.
+/// Returns an empty histogram, in nanoseconds.
 fn no_times() -> Histogram<u64> {
     Histogram::new_with_bounds(1, MAX_NS, 2).expect("the bounds are in order")
 }
 
-/// Returns these times in nanoseconds, each with its number of packets, as one distribution.
+/// Returns the histogram of `times`: nanoseconds, each with its number of packets.
 pub fn distribution(times: impl IntoIterator<Item = (u64, u64)>) -> Histogram<u64> {
     let mut all = no_times();
     times.into_iter().for_each(|(ns, packets)| all.saturating_record_n(ns, packets));
@@ -44,7 +44,7 @@ impl Latency {
         &self.times
     }
 
-    /// Packets that came at this time have been taken to their end in this round.
+    /// Notes packets that arrived at `came_ns` and are completed in this round.
     #[inline]
     pub(super) fn note(&mut self, came_ns: u64, packets: usize) {
         if self.rounds.is_multiple_of(ONE_IN) {
@@ -52,7 +52,7 @@ impl Latency {
         }
     }
 
-    /// What was to be sent in this round has been. `now_ns` is asked for where the round is measured.
+    /// Ends a round, whose frames have been sent. Calls `now_ns` if the round is measured.
     #[inline]
     pub(super) fn end_round(&mut self, packets: u64, now_ns: impl FnOnce() -> u64) {
         if !self.round.is_empty() {

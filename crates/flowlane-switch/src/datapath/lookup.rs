@@ -1,4 +1,4 @@
-//! From key to path: exact-match cache, signature-match cache, megaflow cache, rule tables.
+//! Lookup of the path for a key: exact-match cache, signature-match cache, megaflow cache, rule tables.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
@@ -72,14 +72,14 @@ impl Default for CacheConfig {
     }
 }
 
-/// Of so many cycles one may go into megaflows: while caches are asked, and while packets go to the tables first.
+/// Inverse of the share of cycles for installing megaflows: while caches are probed, and while packets go to the tables first.
 const SPENT_INVERSE: u32 = 4;
 const SPENT_INVERSE_TABLES: u32 = 32;
 
-/// Changes that the megaflows of a burst are compared with, at most: some microseconds.
+/// Maximum comparisons of a burst's megaflows with rule changes: some microseconds.
 const COMPARISONS: u32 = 512;
 
-/// Megaflows keep times in units of 2²⁰ ns, about a millisecond: 32 bits of it last 52 days.
+/// Megaflows keep times in units of 2²⁰ ns, about a millisecond: 32 bits last 52 days.
 const TICK_SHIFT: u32 = 20;
 
 fn ticks(now_ns: u64) -> u32 {
@@ -102,11 +102,11 @@ impl Front {
     }
 }
 
-/// How far a packet's way is known.
+/// The state of a packet's upcall.
 pub(super) enum Upcall {
-    /// To its end.
+    /// Complete: the packet's path.
     Path(PathId),
-    /// To a table that answers later. No walk: that is where the packet enters.
+    /// Waiting for an offloaded table. `walk` is `None` if that is the packet's first table.
     Waits { table: u8, walk: Option<Box<Walk>> },
 }
 
@@ -114,29 +114,29 @@ pub(super) enum Upcall {
 pub struct Lookup {
     /// The rule tables.
     pub pipeline: Pipeline,
-    /// Paths that megaflows lead to.
+    /// The paths that megaflows point to.
     pub paths: Paths,
     /// The megaflow cache.
     pub megaflows: MegaflowCache,
-    /// Packets that the exact-match cache knew.
+    /// Hits of the exact-match cache.
     pub exact_hits: u64,
     /// Packets that it was asked for.
     pub exact_lookups: u64,
-    /// Packets that the signature-match cache knew.
+    /// Hits of the signature-match cache.
     pub signature_hits: u64,
     /// Packets that it was asked for.
     pub signature_lookups: u64,
-    /// Packets that no cache knew, for which a megaflow was made.
+    /// Upcalls: packets that missed all caches and were translated.
     pub slow: u64,
-    /// Cycles that making them took.
+    /// Cycles that upcalls took.
     pub slow_cycles: u64,
-    /// Megaflows of earlier generations that were found to hold.
+    /// Megaflows of earlier generations that were found still valid.
     pub restamped: u64,
-    /// Changes that megaflows of this burst may still be compared with.
+    /// Comparisons with rule changes left in this burst.
     comparisons_left: u32,
-    /// Look packets of this burst up in the tables, in no cache.
+    /// Look packets of this burst up in the tables, not in caches.
     pub(super) tables_first: bool,
-    /// Compare what caches give with what they must (`--validate-simd`).
+    /// Check the results of the caches (`--validate-simd`).
     pub(super) validate: bool,
     /// The first difference found.
     pub(super) difference: Option<Difference>,
@@ -145,14 +145,14 @@ pub struct Lookup {
     hybrid: Hybrid,
     admission: Admission,
     config: CacheConfig,
-    /// Paths above which unused ones are looked for.
+    /// Number of paths above which unused ones are discarded.
     paths_limit: usize,
-    /// What is done with packets where there is no table.
+    /// Steps of packets that enter a table that does not exist: none.
     pub(super) nothing: Steps,
 }
 
 impl Lookup {
-    /// Empty caches in front of `pipeline`.
+    /// Makes empty caches in front of `pipeline`.
     pub fn new(pipeline: Pipeline, config: CacheConfig) -> Self {
         let cached = config.megaflows_max > 0;
         let exact = (config.exact_entries > 0 && cached).then(|| {
@@ -168,7 +168,7 @@ impl Lookup {
         match (config.adaptive, cached) {
             (_, false) => sets = vec![CacheSet::TABLES],
             (false, true) => sets = vec![all],
-            // Whoever waits for an answer is to bring a megaflow.
+            // Packets that wait for an answer must install a megaflow.
             (true, true) if pipeline.defers() => {}
             (true, true) => sets.insert(0, CacheSet::TABLES),
         }
@@ -203,18 +203,18 @@ impl Lookup {
         }
     }
 
-    /// A burst has come: decides how its packets are looked up.
+    /// Begins a burst: decides how its packets are looked up.
     #[inline]
     pub(super) fn begin_burst(&mut self, burst: &Burst, live: LaneMask) {
         self.comparisons_left = COMPARISONS;
         self.hybrid.see(&burst.keys, live, burst.times_ns[burst.len() - 1]);
-        // What is to be compared is what caches give; and whom a device is to answer for, it is asked for.
+        // Validation needs the cache path, and offloaded tables need an upcall.
         let compared = self.validate && self.config.megaflows_max > 0;
         self.tables_first =
             self.hybrid.selector().cache_set().tables() && !compared && !self.pipeline.defers();
     }
 
-    /// A burst has been handled: so many packets took so many cycles, parsing and making megaflows apart.
+    /// Ends a burst: reports its cost to the cache selection and admission. `cycles` excludes parsing and upcalls.
     #[inline]
     pub(super) fn end_burst(&mut self, packets: usize, cycles: u64) {
         self.hybrid.selector_mut().report(packets, cycles);
@@ -223,8 +223,8 @@ impl Lookup {
         self.admission.earn(cycles, inverse);
     }
 
-    /// Finds the paths of the `live` lanes that caches know, and of those that bring a megaflow. Gives the others: they are
-    /// to go through the tables.
+    /// Finds the paths of `live` lanes that hit a cache, or for which a megaflow is installed. Returns the other lanes, which
+    /// must go through the tables.
     #[inline]
     pub(super) fn resolve(
         &mut self,
@@ -234,7 +234,7 @@ impl Lookup {
         stages: &mut Stages,
     ) -> LaneMask {
         let mut left = live;
-        // Caches are used at one time for all: the last frame's.
+        // Caches use one time for the whole burst: the last live frame's.
         let now_ns = burst.times_ns[LANES_MAX - 1 - live.0.leading_zeros() as usize];
         if !self.tables_first {
             left = self.ask_caches(burst, left, now_ns, paths, stages);
@@ -266,7 +266,7 @@ impl Lookup {
         left
     }
 
-    /// Finds the paths of the lanes that caches know; gives the others.
+    /// Finds the paths of the lanes that hit a cache; returns the others.
     #[inline]
     fn ask_caches(
         &mut self,
@@ -296,27 +296,27 @@ impl Lookup {
         left
     }
 
-    /// The secret seed of the caches.
+    /// Returns the secret seed of the caches.
     pub(super) fn seed(&self) -> u64 {
         self.config.seed.into()
     }
 
-    /// The combination of caches that is asked at present.
+    /// Returns the set of caches that is probed between trials.
     pub fn asked(&self) -> CacheSet {
         self.hybrid.selector().best()
     }
 
-    /// The mode that the number of flows has led to, where there are two.
+    /// Returns the hybrid mode; `None` if there is only one.
     pub fn mode(&self) -> Option<Mode> {
         self.hybrid.mode()
     }
 
-    /// Counters of the hybrid modes.
+    /// Returns the counters of the hybrid modes.
     pub fn hybrid_counters(&self) -> HybridCounters {
         self.hybrid.counters
     }
 
-    /// Asks a cache in front of the megaflow cache.
+    /// Probes a cache in front of the megaflow cache.
     fn front_stage(
         &mut self,
         front: Front,
@@ -384,8 +384,8 @@ impl Lookup {
         left
     }
 
-    /// Counts the packets of the lanes that were `asked` and are not `left` in their megaflows, and says their
-    /// paths. Megaflows of an earlier generation that may not [hold](Self::still_holds) any more are as good as not found.
+    /// Credits the megaflows of the lanes that were `asked` and are not `left`, and writes their `paths`. Returns the misses:
+    /// `left`, and lanes whose megaflow is of an earlier generation and may not [hold](Self::still_holds) any more.
     #[inline]
     fn credit(
         &mut self,
@@ -413,8 +413,8 @@ impl Lookup {
         left
     }
 
-    /// Whether a megaflow of an earlier generation has nothing to do with what has changed since; it is of this one then. Not
-    /// where finding out would take too long: packets of it go through the tables meanwhile.
+    /// Returns whether no rule change since its generation concerns a megaflow, and moves it to the current generation then.
+    /// Returns false where the check would take too long: its packets go through the tables meanwhile.
     #[cold]
     fn still_holds(&mut self, found: FlowRef) -> bool {
         let Some(flow) = self.megaflows.get(found) else { return false };
@@ -436,7 +436,7 @@ impl Lookup {
         true
     }
 
-    /// Through the tables; the answer becomes a megaflow.
+    /// Translates a packet through the tables, and installs a megaflow.
     pub(super) fn slow_path(&mut self, key: &FlowKey, bytes: usize, now_ns: u64) -> PathId {
         if let Some(path) = self.known(key, bytes, now_ns) {
             return path;
@@ -448,7 +448,7 @@ impl Lookup {
         path
     }
 
-    /// Through the tables, as far as they answer at once.
+    /// Begins an upcall: follows a packet up to the first offloaded table.
     pub(super) fn begin(&mut self, key: &FlowKey, bytes: usize, now_ns: u64) -> Upcall {
         if let Some(path) = self.known(key, bytes, now_ns) {
             return Upcall::Path(path);
@@ -468,7 +468,7 @@ impl Lookup {
         Upcall::Path(path)
     }
 
-    /// Makes an answer that came later a megaflow, unless another packet has brought one meanwhile: its path counts.
+    /// Installs a megaflow after a late answer, and returns its path; if another packet has installed one meanwhile, that one's.
     pub(super) fn remember(
         &mut self,
         key: &FlowKey,
@@ -486,8 +486,8 @@ impl Lookup {
         path
     }
 
-    /// A lane before this one may have brought the megaflow; and what the rules have outdated must go, since it may
-    /// overlap what comes.
+    /// Returns the path of a megaflow that an earlier lane may have installed. Removes outdated ones, which may overlap the new
+    /// one.
     fn known(&mut self, key: &FlowKey, bytes: usize, now_ns: u64) -> Option<PathId> {
         if self.config.megaflows_max == 0 {
             return None;
@@ -515,7 +515,7 @@ impl Lookup {
         }
     }
 
-    /// Credits the rules of a path up to the step at which a packet left it.
+    /// Credits the rules of a path up to the step `at` which a packet left it.
     pub fn credit_until(&mut self, path: PathId, at: usize, bytes: u64) {
         for step in &self.paths.steps(path)[..at] {
             if let Step::Matched { table, rule } = *step {
@@ -532,7 +532,7 @@ impl Lookup {
         pipeline.release(wanted);
     }
 
-    /// Between two bursts: takes the newest ruleset, and flushes counters where control waits for them.
+    /// Takes the newest ruleset between two bursts, and flushes the paths' counters if they are wanted.
     #[inline]
     pub(super) fn follow(&mut self, now_ns: u64) {
         self.pipeline.follow(now_ns);
@@ -541,8 +541,8 @@ impl Lookup {
         }
     }
 
-    /// Ranks the masks, removes idle and outdated megaflows (of `budget`), discards unused paths: those that no megaflow
-    /// leads to, and that `others` does not name.
+    /// Ranks the masks, removes idle and outdated megaflows (checks up to `budget`), and discards unused paths: those that no
+    /// megaflow points to and that `others` does not name.
     pub fn maintain<I: Iterator<Item = PathId>>(
         &mut self,
         now_ns: u64,
@@ -553,9 +553,9 @@ impl Lookup {
         let generation = self.pipeline.generation();
         let now = ticks(now_ns);
         let idle = i32::try_from(self.config.idle_ns >> TICK_SHIFT).unwrap_or(i32::MAX);
-        // Signed: a clock that was set back makes megaflows young, not ancient.
+        // Signed: after the clock was set back, megaflows are young, not ancient.
         let age = |used: u32| now.wrapping_sub(used) as i32;
-        // Those of an earlier generation may hold, as long as it can be told.
+        // Those of an earlier generation may still hold while the changes since are known.
         let ruleset = self.pipeline.ruleset();
         let lost = |generation: u32| ruleset.events_since_generation(generation).is_none();
         self.megaflows
@@ -569,12 +569,12 @@ impl Lookup {
         }
     }
 
-    /// Bytes that the signature-match cache occupies.
+    /// Returns the size of the signature-match cache in bytes.
     pub fn signature_bytes(&self) -> usize {
         self.signature.as_ref().map_or(0, SignatureCache::table_bytes)
     }
 
-    /// Bytes that the exact-match cache occupies.
+    /// Returns the size of the exact-match cache in bytes.
     pub fn exact_bytes(&self) -> usize {
         self.exact.as_ref().map_or(0, ExactMatchCache::table_bytes)
     }

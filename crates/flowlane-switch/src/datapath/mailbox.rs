@@ -1,7 +1,6 @@
-//! What others want to know of a worker: asked between two bursts, by the worker's own thread.
+//! Control requests to a worker, executed by the worker's own thread between two bursts.
 //!
-//! So all state of a worker can be read at one time, without a lock. A caller requests
-//! little at a time, since packets wait meanwhile.
+//! So all state of a worker can be read consistently without a lock. A request must be short, since packets wait meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -11,20 +10,20 @@ use std::time::Duration;
 use super::Worker;
 use super::notifier::Notifier;
 
-/// Something that is to be asked.
+/// A request: a closure that the worker runs.
 type Request = Box<dyn FnOnce(&mut Worker) + Send>;
 
-/// How long to wait before looking again whether anybody is there.
+/// How long to wait for a reply before trying again.
 const RECV_POLL: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
 struct Requests {
     waiting: Vec<Request>,
-    /// Somebody answers: the worker runs.
+    /// The worker runs, and accepts requests.
     open: bool,
 }
 
-/// Where requests to a worker are put.
+/// A queue of requests to a worker.
 #[derive(Clone, Default)]
 pub struct Mailbox {
     requests: Arc<Mutex<Requests>>,
@@ -33,14 +32,14 @@ pub struct Mailbox {
 }
 
 impl Mailbox {
-    /// Has the worker answer this between two bursts, and waits. None where the worker does not run, or stops before.
+    /// Has the worker run `request` between two bursts; returns its reply, or `None` if the worker does not run or stops before.
     pub fn call<T: Send + 'static>(
         &self,
         request: impl FnOnce(&mut Worker) -> T + Send + 'static,
     ) -> Option<T> {
         let (answer, answers) = channel();
         let request: Request = Box::new(move |worker| {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             _ = answer.send(request(worker));
         });
         let mut requests = self.lock();
@@ -73,7 +72,7 @@ impl Mailbox {
         self.lock().open = true;
     }
 
-    /// Nobody answers any more; what was asked before is forgotten, so that nobody waits for it.
+    /// Closes the mailbox and drops pending requests, so that no caller waits for a reply.
     pub(super) fn close(&self) {
         let mut requests = self.lock();
         requests.open = false;
@@ -81,17 +80,17 @@ impl Mailbox {
         self.full.store(false, Ordering::Release);
     }
 
-    /// Wakes the worker.
+    /// Returns the notifier that wakes the worker.
     pub fn notifier(&self) -> &Notifier {
         &self.waker
     }
 
-    /// Whether nothing has been asked.
+    /// Returns whether no request is pending.
     pub(super) fn is_empty(&self) -> bool {
         !self.full.load(Ordering::Acquire)
     }
 
-    /// What has been asked.
+    /// Takes the pending requests.
     #[inline]
     pub(super) fn take(&self) -> Vec<Request> {
         if !self.full.load(Ordering::Acquire) {

@@ -1,10 +1,10 @@
-//! Frames of several captures in the order of their times.
+//! Merges the frames of several captures in the order of their timestamps.
 
 use super::ports::Ports;
 use crate::packet::Frames;
 use crate::port::{PortError, Received};
 
-/// What ports have given and has not been switched.
+/// Frames that were received from ports and have not been switched.
 #[derive(Debug, Default)]
 pub(super) struct Merge {
     /// By port.
@@ -14,9 +14,9 @@ pub(super) struct Merge {
 #[derive(Debug)]
 struct Ahead {
     frames: Frames,
-    /// The first that has not been switched.
+    /// The first frame not yet switched.
     next: usize,
-    /// The port has come to its end.
+    /// The port has no more frames.
     ended: bool,
 }
 
@@ -27,14 +27,14 @@ impl Ahead {
 }
 
 impl Merge {
-    /// Whether there is an order to be kept: frames come from several ports.
+    /// Returns whether frames must be merged: several ports are open, or frames are left here.
     pub(super) fn is_needed(&self, ports: &Ports) -> bool {
         let under_way = self.ahead.iter().any(|ahead| ahead.time_ns().is_some());
         under_way || ports.slots().iter().filter(|slot| !slot.finished).count() > 1
     }
 
-    /// Moves to `out` the frames that come next, all of one port: those that are not younger than any other port's next.
-    /// Gives the port; none where no port has anything.
+    /// Moves the next frames, all of one port, to `out`: those that are not later than any other port's next frame. Returns the
+    /// port; `None` if no port has frames.
     ///
     /// # Errors
     /// A port that fails for good.

@@ -1,10 +1,10 @@
-//! How a worker that waits is woken.
+//! Wakes a waiting worker from another thread.
 
 use std::sync::Arc;
 
 use crate::sync::{AtomicBool, Ordering, fence};
 
-/// Wakes a worker that waits.
+/// A handle that wakes a waiting worker.
 #[derive(Clone, Debug, Default)]
 pub struct Notifier(Arc<Sleeper>);
 
@@ -15,22 +15,22 @@ struct Sleeper {
 }
 
 impl Notifier {
-    /// Wakes it, where it waits. What it is to find must be there already.
+    /// Wakes the worker if it sleeps. Call it after publishing the work.
     #[inline]
     pub fn wake(&self) {
-        // Either it sees what was there before this, or this sees that it is going to wait.
+        // Either the worker sees the work published before this fence, or this thread sees `asleep`.
         fence(Ordering::SeqCst);
         if self.0.asleep.load(Ordering::Relaxed) {
             self.0.bell.ring();
         }
     }
 
-    /// What ends the worker's sleep.
+    /// Returns the event descriptor that ends the worker's sleep.
     pub(super) fn bell(&self) -> &EventFd {
         &self.0.bell
     }
 
-    /// The worker sleeps, by `sleep`, which the [bell](Self::bell) must end; but where it is asked for something. None then.
+    /// Runs `sleep`, which the [bell](Self::bell) must end, unless `is_asked`: returns `None` then.
     pub(super) fn sleep<T>(&self, is_asked: impl FnOnce() -> bool, sleep: impl FnOnce() -> T) -> Option<T> {
         self.0.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -41,14 +41,14 @@ impl Notifier {
     }
 }
 
-/// A descriptor that is ready once it has been rung, until it is silenced.
+/// An eventfd: readable once it has been rung, until it is silenced.
 #[cfg(all(target_os = "linux", not(all(loom, test))))]
 #[derive(Debug, Default)]
 pub(super) struct EventFd(std::sync::OnceLock<Option<std::os::fd::OwnedFd>>);
 
 #[cfg(all(target_os = "linux", not(all(loom, test))))]
 impl EventFd {
-    /// None where the system has none left: nobody waits then.
+    /// Returns the eventfd; `None` if the system has none left: the worker then polls.
     pub(super) fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         use rustix::event::{EventfdFlags, eventfd};
         use std::os::fd::AsFd;
@@ -58,7 +58,7 @@ impl EventFd {
 
     fn ring(&self) {
         if let Some(descriptor) = self.descriptor() {
-            // Full, it is ready all the same.
+            // A full counter is readable all the same.
             _ = rustix::io::write(descriptor, &1u64.to_ne_bytes());
         }
     }
@@ -70,7 +70,7 @@ impl EventFd {
     }
 }
 
-/// Nobody waits here for descriptors.
+/// Empty: on this system a worker does not wait for descriptors.
 #[cfg(all(not(target_os = "linux"), not(all(loom, test))))]
 #[derive(Debug, Default)]
 pub(super) struct EventFd;
@@ -82,7 +82,7 @@ impl EventFd {
     fn silence(&self) {}
 }
 
-/// Stands in for the descriptor where the protocol is model-checked.
+/// Replaces the eventfd where loom checks the protocol.
 #[cfg(all(loom, test))]
 #[derive(Debug)]
 pub(super) struct EventFd(crate::sync::Mutex<bool>, loom::sync::Condvar);
@@ -100,7 +100,7 @@ impl EventFd {
         None
     }
 
-    /// Until it has been rung.
+    /// Waits until it has been rung.
     pub(super) fn wait(&self) {
         let mut rung = self.0.lock().unwrap();
         while !*rung {

@@ -46,7 +46,7 @@ pub struct Paths {
     programs_free: Vec<u32>,
 }
 
-/// The same steps without what the marks say.
+/// Returns the steps with their marks blank.
 fn blank(steps: &[Step]) -> Box<[Step]> {
     let mark = Step::Matched { table: 0, rule: None };
     let blank = |step: &Step| if matches!(step, Step::Matched { .. }) { mark.clone() } else { step.clone() };

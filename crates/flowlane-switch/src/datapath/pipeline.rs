@@ -1,8 +1,8 @@
-//! A worker's tables, and the way of a packet through them.
+//! The pipeline: a worker's tables and their rules.
 //!
-//! [`Pipeline::translate`] follows a key from table to table and flattens what the winning rules do into
-//! one list of [`Step`](crate::ruleset::Step)s, together with the mask of the bits that this depended on: that is a megaflow.
-//! The caches then spare all later packets of the megaflow the tables.
+//! [`translate`](super::translate) follows a key from table to table and flattens the actions of the winning rules into one list
+//! of [`Step`](crate::ruleset::Step)s, with the mask of the key bits that it depends on: together a megaflow. Later packets of
+//! the megaflow hit the caches and skip the tables.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
@@ -22,28 +22,28 @@ use crate::stage::route::RouteTable;
 
 /// The engine of a table.
 pub enum Engine {
-    /// It answers at once.
+    /// Answers lookups at once.
     Now(Box<dyn ReplicatedEngine>),
-    /// It answers later.
+    /// Answers batches later: the table is offloaded.
     Later(Box<dyn AsyncEngine>),
 }
 
-/// Rules that went above which the paths' counters are collected, so that handles are used again.
+/// Removed rules above which the paths' counters are collected, so that rule IDs can be reused.
 const RETIRED_MAX: usize = 1024;
 
-/// A rule as engines are given it.
+/// A rule as it is passed to engines.
 pub type Given<'a> = (RuleId, Priority, &'a Match);
 
 /// A rule with its counters.
 #[derive(Clone, Debug)]
 pub struct RuleEntry<R = Rule> {
     pub rule: R,
-    /// Packets that it won.
+    /// Packets that matched it.
     pub packets: u64,
     pub bytes: u64,
 }
 
-/// One table, with what all workers have counted.
+/// A table, with the counters of all workers.
 pub struct TableView<'a> {
     /// For reports; empty where none was given.
     pub name: &'a str,
@@ -53,12 +53,12 @@ pub struct TableView<'a> {
     pub missed: u64,
     table: &'a Table,
     device: Option<&'a dyn AsyncEngine>,
-    /// Of all workers.
+    /// The counters of all workers.
     tallies: Vec<&'a Arc<SharedCounters>>,
 }
 
 impl<'a> TableView<'a> {
-    /// The rules with their counters, in order of insertion.
+    /// Returns the rules with their counters, in order of insertion.
     pub fn rules(&self) -> impl Iterator<Item = (RuleId, RuleEntry<&'a Rule>)> + use<'a> {
         let rules = self.table.in_order();
         let counts = sums(self.tallies.iter().copied(), rules.iter().map(|(id, _)| *id));
@@ -68,7 +68,7 @@ impl<'a> TableView<'a> {
         })
     }
 
-    /// The engine that finds rules here.
+    /// Returns the table's engine.
     pub fn classifier(&self) -> &'a dyn RuleEngine {
         match (self.table.engine(), self.device) {
             (Some(engine), _) => engine,
@@ -77,43 +77,43 @@ impl<'a> TableView<'a> {
         }
     }
 
-    /// The engine, if it answers later.
+    /// Returns the engine, if the table is offloaded.
     pub fn deferred(&self) -> Option<&'a dyn AsyncEngine> {
         self.device
     }
 }
 
-/// Why a table with its rules was not added.
+/// The reason that a table with its rules was not added.
 #[derive(Debug)]
 pub enum NotAdded<E> {
-    /// Because of this rule.
+    /// A rule is invalid.
     Rule(Box<Rule>, RulesetError),
-    /// There is no engine for them.
+    /// No engine could be built for the rules.
     Engine(E),
 }
 
-/// What whoever changes rules from now on is given.
+/// The ownership of the rules, as control takes it over.
 pub(crate) struct Handed {
     pub(crate) writer: RuleIndex,
-    /// Equal to the ruleset that the worker has.
+    /// Equal to the worker's ruleset.
     pub(crate) copy: Arc<Ruleset>,
     pub(crate) published: Arc<RulesetCell>,
     pub(crate) reader: Arc<WorkerEpoch>,
-    /// Tables whose answers come from devices: they do not follow what is published.
+    /// Offloaded tables: they do not follow publications.
     pub(crate) devices: TableMap<()>,
 }
 
-/// A worker's tables: the ruleset, and what only this worker has. Table 0 comes first.
+/// A worker's tables: the ruleset, and the state of this worker alone. Table 0 comes first.
 ///
-/// Until it is put under `control`, rules are changed here, by the worker's own thread.
+/// Until a `Control` is attached, rules are changed here, by the worker's own thread.
 pub struct Pipeline {
     pub(super) ruleset: Arc<Ruleset>,
-    /// Who may change the ruleset: here, until somebody else does.
+    /// The right to change the ruleset; `None` if it is held elsewhere.
     pub(super) writer: Option<RuleIndex>,
-    /// Where newer programs come from.
+    /// The source of newer rulesets.
     pub(super) source: Option<RulesetReader>,
     pub(super) counters: TableMap<LocalCounters>,
-    /// What other workers that go by this ruleset have counted.
+    /// Counters of the other workers that use this ruleset.
     pub(super) others: TableMap<Vec<Arc<SharedCounters>>>,
     pub(super) devices: TableMap<Box<dyn AsyncEngine>>,
     /// The tables behind the caches: stateful stages and route tables.
@@ -127,7 +127,7 @@ impl Default for Pipeline {
 }
 
 impl Pipeline {
-    /// A pipeline without tables: drops everything.
+    /// Makes a pipeline without tables: drops everything.
     pub fn new() -> Self {
         Self {
             ruleset: Arc::default(),
@@ -140,13 +140,13 @@ impl Pipeline {
         }
     }
 
-    /// The ruleset in force.
+    /// Returns the ruleset in force.
     #[inline]
     pub fn ruleset(&self) -> &Arc<Ruleset> {
         &self.ruleset
     }
 
-    /// The ruleset, to be changed, and who changes it.
+    /// Returns the ruleset and its rule index for a change; `None` if they are not owned here.
     fn own(&mut self) -> Option<(&mut Ruleset, &mut RuleIndex)> {
         Some((Arc::get_mut(&mut self.ruleset)?, self.writer.as_mut()?))
     }
@@ -154,22 +154,22 @@ impl Pipeline {
     /// Adds a table, or replaces one of this number together with its rules.
     ///
     /// # Panics
-    /// Where `Control` owns the rules; so for all that adds tables.
+    /// If `Control` owns the rules, as with every method that adds tables.
     pub fn add_table(&mut self, number: u8, name: &str, classifier: Box<dyn ReplicatedEngine>, miss: Miss) {
         self.add(number, name, Engine::Now(classifier), miss, Vec::new());
     }
 
-    /// Adds a table whose engine answers later. It must not be replaced while packets wait for its answers.
+    /// Adds an offloaded table. It must not be replaced while packets wait for its answers.
     pub fn add_deferred_table(&mut self, number: u8, name: &str, deferred: Box<dyn AsyncEngine>, miss: Miss) {
         self.add(number, name, Engine::Later(deferred), miss, Vec::new());
     }
 
-    /// Adds a table with these rules, or replaces one of this number, with the engine that `build` makes of all of them at
-    /// once, in their order. The rules are as if [`add_rule`](Self::add_rule) had added one after the other; the tables that
-    /// they lead to must be there.
+    /// Adds a table with these rules, or replaces one of this number, with the engine that `build` makes of all rules at once, in
+    /// their order. The result is as if [`add_rule`](Self::add_rule) had added them one by one; the tables that they lead to must
+    /// exist.
     ///
     /// # Errors
-    /// Where a rule leads nowhere or there is no engine for them; the pipeline is as before.
+    /// If a rule leads nowhere or no engine can be built; the pipeline is unchanged.
     pub fn add_table_of<E>(
         &mut self,
         number: u8,
@@ -216,13 +216,13 @@ impl Pipeline {
             }
         };
         let mut table = Table::new(name, engine, miss);
-        let (ruleset, writer) = self.own().expect("nobody else changes the rules");
+        let (ruleset, writer) = self.own().expect("no `Control` owns the rules");
         writer.add_table(number, &mut entries);
         table.adopt(entries.into_iter().map(Arc::new));
         ruleset.add_table(number, table);
     }
 
-    /// Returns whether some table answers later.
+    /// Returns whether any table is offloaded.
     #[inline]
     pub fn defers(&self) -> bool {
         !self.devices.is_empty()
@@ -247,7 +247,7 @@ impl Pipeline {
     pub fn add_stage(&mut self, number: u8, stage: StageTable) {
         let is_ordered = stage.is_ordered();
         self.stages.insert(number, stage);
-        self.own().expect("nobody else changes the rules").0.add_post_cache(number, is_ordered);
+        self.own().expect("no `Control` owns the rules").0.add_post_cache(number, is_ordered);
     }
 
     /// Returns the stateful stages without the route tables, in order.
@@ -284,13 +284,13 @@ impl Pipeline {
         self.ruleset.is_post_cache(number)
     }
 
-    /// Changes whenever an answer may have changed.
+    /// Returns a number that changes whenever the result of a lookup may have changed.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.ruleset.generation()
     }
 
-    /// The tables of rules, in order.
+    /// Returns the tables of rules, in order.
     pub fn tables(&self) -> impl Iterator<Item = (u8, TableView<'_>)> {
         self.ruleset.tables().map(|(number, table)| (number, self.view(number, table)))
     }
@@ -308,13 +308,13 @@ impl Pipeline {
         TableView { name: &table.name, miss: table.miss, missed, table, device, tallies }
     }
 
-    /// A table of rules that packets have come to, and its counters.
+    /// Returns a table of rules that packets enter, with its counters.
     #[inline]
     pub(crate) fn entered(&self, number: u8) -> Option<(&Table, &LocalCounters)> {
         Some((self.ruleset.table(number)?, self.counters.get(number)?))
     }
 
-    /// Finds the rules of some lanes' packets, and asks for what they will touch.
+    /// Looks up the rules of lanes, and prefetches the rules' data and counters.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -336,22 +336,22 @@ impl Pipeline {
         }
     }
 
-    /// The engine of a table that answers later.
+    /// Returns the engine of an offloaded table.
     pub fn deferred(&self, number: u8) -> Option<&dyn AsyncEngine> {
         self.devices.get(number).map(|device| &**device)
     }
 
-    /// The engine of a table that answers later.
+    /// Returns the engine of an offloaded table for a change.
     pub fn deferred_mut(&mut self, number: u8) -> Option<&mut dyn AsyncEngine> {
         self.devices.get_mut(number).map(|device| &mut **device as &mut dyn AsyncEngine)
     }
 
-    /// The tables that answer later, in order.
+    /// Returns the offloaded tables, in order.
     pub fn deferred_tables(&self) -> impl Iterator<Item = (u8, &dyn AsyncEngine)> {
         self.devices.iter().map(|(number, device)| (number, &**device))
     }
 
-    /// Gives a rule other steps than its actions compile to.
+    /// Replaces the steps that a rule's actions compile to.
     #[cfg(test)]
     pub(super) fn replace_steps(&mut self, table: u8, id: RuleId, steps: crate::ruleset::Steps) {
         let (ruleset, _) = self.own().expect("nothing else changes the rules");
@@ -362,7 +362,7 @@ impl Pipeline {
     /// counters kept, as OpenFlow's `add` does.
     ///
     /// # Errors
-    /// Where the rule leads nowhere or the table refuses it, or `Control` owns the rules; the pipeline is as before.
+    /// If the rule leads nowhere, the table refuses it or `Control` owns the rules; the pipeline is unchanged.
     pub fn add_rule(&mut self, rule: Rule) -> Result<RuleId, RulesetError> {
         self.ruleset.check(&rule)?;
         let number = rule.table;
@@ -376,7 +376,7 @@ impl Pipeline {
         self.change(change)
     }
 
-    /// Removes a rule and returns it with its counters. None where there is none, or `Control` owns the rules.
+    /// Removes a rule and returns it with its counters; `None` if it does not exist or `Control` owns the rules.
     pub fn remove_rule(&mut self, table: u8, id: RuleId) -> Option<RuleEntry> {
         let counted = self.counters.get(table)?.get(id);
         let (ruleset, writer) = self.own()?;
@@ -407,13 +407,13 @@ impl Pipeline {
         }
     }
 
-    /// A device follows a change.
+    /// Applies a change to the table's device, if it has one.
     fn tell_device(&mut self, change: &Change) -> Result<(), RulesetError> {
         let Some(device) = self.devices.get_mut(change.table) else { return Ok(()) };
         change.tell(&mut **device).map_err(|source| RulesetError::Insert { table: change.table, source })
     }
 
-    /// Every rule of a table has its counters.
+    /// Grows a table's counters to its number of rules.
     fn make_room(&mut self, number: u8) {
         let rules = self.ruleset.table(number).map_or(0, Table::handles_end);
         if let Some(counters) = self.counters.get_mut(number) {
@@ -421,7 +421,7 @@ impl Pipeline {
         }
     }
 
-    /// The rule with this priority and match, if there is one.
+    /// Returns the rule with this priority and match, if there is one.
     pub fn find_rule(&self, table: u8, priority: Priority, matches: &Match) -> Option<RuleId> {
         let of = |(id, entry): (RuleId, &Arc<Entry>)| {
             (entry.rule.priority == priority && entry.rule.matches == *matches).then_some(id)
@@ -439,12 +439,12 @@ impl Pipeline {
         }
     }
 
-    /// What paths have counted is to be credited: what is returned is for [`release`](Self::release) afterwards.
+    /// Returns the number of counter requests so far, for [`release`](Self::release) once the paths' counters are collected.
     pub(crate) fn wanted(&self) -> u64 {
         self.source.as_ref().map_or(0, RulesetReader::wanted)
     }
 
-    /// All paths have brought their counters: handles of rules that went may be used again, but where a device may still
+    /// Reports that the paths' counters are collected: the IDs of removed rules may be reused, except where a device may still
     /// answer with them.
     pub(crate) fn release(&mut self, wanted: u64) {
         if let Some(source) = &self.source {
@@ -454,7 +454,7 @@ impl Pipeline {
         }
     }
 
-    /// Whether somebody waits for the paths' counters.
+    /// Returns whether the paths' counters must be collected.
     #[inline]
     pub(crate) fn wants_counters(&self) -> bool {
         match (&self.source, &self.writer) {
@@ -464,8 +464,8 @@ impl Pipeline {
         }
     }
 
-    /// Gives the rules into somebody else's hands, with a copy of the ruleset: none where they have been given before. From now
-    /// on this worker goes by what is published.
+    /// Hands the rules over to control, with a copy of the ruleset; `None` if they are not owned here. From now on this worker
+    /// follows publications.
     pub(crate) fn share(&mut self) -> Option<Handed> {
         let writer = self.writer.take()?;
         if let Some(ruleset) = Arc::get_mut(&mut self.ruleset) {
@@ -478,19 +478,19 @@ impl Pipeline {
         Some(Handed { writer, copy, published, reader, devices })
     }
 
-    /// Goes by what is published from now on.
+    /// Follows `published` from now on; returns this worker's epoch.
     pub(crate) fn subscribe(&mut self, published: &Arc<RulesetCell>) -> Arc<WorkerEpoch> {
         let reader = Arc::new(WorkerEpoch::new(self.counters.map(|counters| counters.tally().clone())));
         self.source = Some(RulesetReader::new(published.clone(), reader.clone()));
         reader
     }
 
-    /// Returns `others` pipelines for other workers, with the same ruleset and counters of their own. Ordered stages, whose
-    /// state each worker has for itself, must be [set](Self::set_stage). From now on rules are changed by
-    /// [`Control`](crate::control::Control) alone.
+    /// Returns `others` pipelines for other workers, with the same ruleset and their own counters. Ordered stages, of which each
+    /// worker has its own shard, must be [set](Self::set_stage). From now on only [`Control`](crate::control::Control) changes
+    /// rules.
     ///
     /// # Panics
-    /// Where a table answers later: its device has one session, with one worker.
+    /// If a table is offloaded: its device has one session, with one worker.
     pub fn fork(&mut self, others: usize) -> Vec<Self> {
         assert!(!self.defers(), "a device answers one worker");
         if let Some(ruleset) = Arc::get_mut(&mut self.ruleset) {
@@ -538,21 +538,21 @@ impl Pipeline {
         self.stages.insert(number, stage);
     }
 
-    /// From now on, until [`end`](Self::end), changes wait for this worker to see them.
+    /// Goes online: until [`end`](Self::end), publications wait for this worker's quiescent state.
     pub(crate) fn begin(&mut self) {
         if let Some(source) = &mut self.source {
             source.begin(self.ruleset.version());
         }
     }
 
-    /// This worker sees no packets for now.
+    /// Goes offline: this worker processes no packets for now.
     pub(crate) fn end(&mut self) {
         if let Some(source) = &mut self.source {
             source.end();
         }
     }
 
-    /// Takes the newest ruleset, where that is another; between two bursts. `now_ns` is the worker's clock.
+    /// Takes the newest ruleset, if it has changed, between two bursts. `now_ns` is the worker's clock.
     #[inline]
     pub(crate) fn follow(&mut self, now_ns: u64) {
         let Some(source) = &self.source else { return };
@@ -562,12 +562,12 @@ impl Pipeline {
         }
     }
 
-    /// Whether packets are only sent on as they came, and none waits.
+    /// Returns whether rules only forward packets unchanged, and no table is offloaded.
     pub(crate) fn only_forwards(&self) -> bool {
         self.ruleset.only_forwards() && !self.defers()
     }
 
-    /// Whether somebody waits for this worker: there is a newer ruleset, or counters are wanted.
+    /// Returns whether this worker must take a newer ruleset, or collect counters.
     pub(crate) fn is_asked(&self) -> bool {
         let newer = self.source.as_ref().is_some_and(|source| source.version() != self.ruleset.version());
         newer || self.wants_counters()
@@ -585,7 +585,7 @@ impl Pipeline {
         }
     }
 
-    /// Bytes that the tables occupy.
+    /// Returns the size of the tables in bytes.
     pub fn table_bytes(&self) -> usize {
         let rules: usize = self.tables().map(|(_, table)| table.classifier().table_bytes()).sum();
         rules + self.stages.iter().map(|(_, stage)| stage.table_bytes()).sum::<usize>()

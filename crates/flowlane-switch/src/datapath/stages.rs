@@ -22,7 +22,7 @@ pub enum Stage {
     SlowPath,
     /// Rule tables, for packets that no cache is asked for or knows.
     Tables,
-    /// Sending batches to tables that answer later, and taking their answers.
+    /// Sending batches to offloaded tables, and receiving their answers.
     Device,
     /// Changing and queueing.
     Actions,

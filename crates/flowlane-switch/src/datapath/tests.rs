@@ -35,10 +35,10 @@ use flowlane::packet::batch::LANES_MAX;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// What was sent: (port number, frame).
+/// The frames sent: (port number, frame).
 type Sent = Arc<Mutex<Vec<(u32, Vec<u8>)>>>;
 
-/// A port that notes what it is sent.
+/// A port that records the frames sent to it.
 struct Recorder(u32, Sent);
 
 impl Port for Recorder {
@@ -54,7 +54,7 @@ impl Port for Recorder {
 
 const CONTROLLER: u32 = 999;
 
-/// Engines that answer alike.
+/// The engine to use: all give the same answers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum By {
     Linear,
@@ -235,7 +235,7 @@ fn random_rules(r: &mut Random, tables: u8) -> Vec<Rule> {
     for table in 0..tables {
         for _ in 0..r.next(8) {
             let mut actions: Vec<Action> = (0..r.next(5)).map(|_| random_action(r)).collect();
-            // Behind the tables of rules stands one of routes.
+            // The tables of rules are followed by one of routes.
             if r.next(2) == 0 {
                 actions.push(Action::Goto(table + 1 + r.next(u32::from(tables - table)) as u8));
             }
@@ -246,19 +246,19 @@ fn random_rules(r: &mut Random, tables: u8) -> Vec<Rule> {
     rules
 }
 
-/// The pipeline as OpenFlow describes it, without caches, masks or flattening: the packet is parsed anew
-/// before every table and every `move`.
+/// The pipeline as OpenFlow describes it, without caches, masks or flattening: the packet is parsed again before every table and
+/// every `move`.
 struct Interpreter<'a> {
     pipeline: &'a Pipeline,
     in_port: u32,
     frame: Frame,
     headers: Headers,
-    /// Headers are not where they were.
+    /// Headers have moved since they were parsed.
     stale: bool,
-    /// Words that are in no header.
+    /// Words of the key that are in no header.
     outside: BTreeMap<usize, u32>,
     sent: Vec<(u32, Vec<u8>)>,
-    /// Calls of tables, by table and rule: before which action, and which table.
+    /// Calls of tables, by table and rule: (the action that it precedes, the table called).
     calls: &'a BTreeMap<(u8, u32), (usize, u8)>,
 }
 
@@ -411,7 +411,7 @@ fn interpret_with(
     Interpreter { pipeline, in_port, frame, headers, stale: false, outside, sent, calls }.run()
 }
 
-/// What a trace says would be sent; none where that depends on a port which nobody knows before.
+/// Returns the frames that a trace predicts; `None` if a source port that NAT has yet to draw is in them.
 fn traced(worker: &Worker, port: usize, bytes: &[u8]) -> Option<Vec<(u32, Vec<u8>)>> {
     let Ok(Tracing::Ended(trace)) = worker.trace(PortNo(port as u32 + 1), bytes) else {
         panic!("there is one worker, and this port");
@@ -467,7 +467,7 @@ fn caches_change_nothing_and_the_pipeline_is_what_openflow_describes() {
             let port = r.next(2) as usize;
             let frames: Vec<Vec<u8>> = (0..40).map(|_| packet(r)).collect();
             let borrowed: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
-            // One at a time, so that what is sent can be told apart by packet.
+            // One at a time, so that the sent frames are known per packet.
             let mut all = Vec::new();
             for (i, bytes) in borrowed.iter().enumerate() {
                 let told = traced(&plain, port, bytes);
@@ -481,7 +481,7 @@ fn caches_change_nothing_and_the_pipeline_is_what_openflow_describes() {
                 assert_eq!(sent, wanted, "cached: seed {seed} round {round} packet {i} {bytes:02x?}");
                 all.extend(wanted);
             }
-            // And as bursts: the same in the same order.
+            // As bursts: the same frames in the same order.
             plain.inject(port, &borrowed).unwrap();
             cached.inject(port, &borrowed).unwrap();
             for sent in [&plain_sent, &cached_sent] {

@@ -61,10 +61,10 @@ pub struct TraceSent {
     pub frame: String,
 }
 
-/// Tables that a packet meets at most: as many as there are, and as often as it can be parsed anew.
+/// Maximum number of tables that a packet enters: each once, and one per recirculation.
 const TABLES_MAX: usize = 512;
 
-/// A packet that is followed on its way, from worker to worker.
+/// A packet that is traced, from worker to worker.
 #[derive(Debug)]
 pub struct Traced {
     frame: Frame,
@@ -73,9 +73,9 @@ pub struct Traced {
     place: usize,
     port: PortNo,
     now_ns: u64,
-    /// Tables that it has met.
+    /// Tables that it has entered.
     tables: usize,
-    /// It is half through the function where it goes on.
+    /// It is halfway through the stage where it continues.
     half: bool,
     /// Headers may not be where `headers` has them.
     moved: bool,
@@ -100,18 +100,18 @@ impl Trace {
     }
 }
 
-/// How far a trace has come.
+/// The state of a trace.
 #[derive(Debug)]
 pub enum Tracing {
-    /// To the packet's end.
+    /// Complete: the packet has ended.
     Ended(Trace),
-    /// To a function whose state another worker has, as far as the packet is concerned: [`trace_on`](Worker::trace_on) there.
+    /// At a stage where another worker owns the packet's state: continue there with [`trace_on`](Worker::trace_on).
     On {
-        /// The number of that worker.
+        /// That worker's number.
         worker: usize,
         /// The packet.
         packet: Box<Traced>,
-        /// The function's number.
+        /// The stage's number.
         function: u8,
     },
 }
@@ -261,7 +261,7 @@ impl Tracer<'_> {
         Some(entry(&self.packet.key))
     }
 
-    /// The packet as a match has it: fields that it has, but those that are zero.
+    /// Returns the packet's non-zero fields as a match.
     fn flow(&self) -> String {
         let mut out = Match::any();
         for field in Field::all().iter().map(|info| info.field) {
@@ -274,7 +274,7 @@ impl Tracer<'_> {
         out.to_string()
     }
 
-    /// Whether it goes on though something may be malformed.
+    /// Traces a malformed packet. Returns whether it continues.
     fn is_sound(&mut self, place: &str) -> bool {
         let Some(reason) = self.packet.headers.malformed else { return true };
         let dropped = self.worker.egress.faults.policy == MalformedPolicy::Drop;

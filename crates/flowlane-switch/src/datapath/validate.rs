@@ -1,8 +1,8 @@
-//! Every variant on live traffic, compared with the scalar one: `--validate-simd`.
+//! Validation of every SIMD variant on live traffic against the scalar one: `--validate-simd`.
 //!
-//! Each burst is parsed by every variant of the parser that this CPU has, and looked up by every variant of
-//! the megaflow cache; what the other caches give is compared with the megaflow's own mask. The first
-//! difference ends the switch, with the frame that shows it.
+//! Each burst is parsed by every variant of the parser that this CPU supports, and looked up by every variant of the megaflow
+//! cache; hits of the other caches are checked against the megaflow's own mask. The first difference stops the switch, and
+//! reports the frame.
 
 use std::fmt::Write;
 
@@ -14,14 +14,14 @@ use flowlane::packet::{FlowKey, Headers, Parser, parse};
 use crate::packet::Frame;
 use crate::port::PortError;
 
-/// Why a worker stopped before its time.
+/// The error that stopped a worker.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// A port failed for good.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// Two variants differ, or a cache is wrong: a bug.
+    /// Two variants differ, or a cache hit is wrong: a bug.
     #[error(transparent)]
     Difference(#[from] Difference),
     /// A bug.
@@ -29,21 +29,21 @@ pub enum RunError {
         "worker {worker} panicked, and the others were stopped; this is a bug: please report it: {message}"
     )]
     Panicked { worker: usize, message: String },
-    /// The system has no thread for a worker.
+    /// The system cannot start a worker's thread.
     #[error("no thread for a worker: {0}")]
     Thread(std::io::Error),
 }
 
-/// Two variants gave different answers for a packet.
+/// Two variants gave different results for a packet.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "{what} differs from the scalar definition; this is a bug: please report it with this frame (received \
      on port {in_port}):\n{frame}"
 )]
 pub struct Difference {
-    /// Which body of what.
+    /// The component and its variant.
     pub what: String,
-    /// Where the frame came in.
+    /// The frame's input port.
     pub in_port: u32,
     /// The frame, in hexadecimal.
     pub frame: String,
@@ -59,7 +59,7 @@ impl Difference {
     }
 }
 
-/// Compares variants.
+/// Compares the variants with the scalar definition.
 #[derive(Debug)]
 pub(super) struct Validator {
     parsers: Vec<Parser>,
@@ -74,8 +74,7 @@ impl Validator {
         Self { parsers, key: FlowKey::zero(), packets: 0 }
     }
 
-    /// Whether `keys` and `headers` are what the scalar parser gives for `frames`, and every variant gives the
-    /// same.
+    /// Checks that `keys` and `headers` are the scalar parser's results for `frames`, and that every variant agrees.
     pub(super) fn parsed(
         &mut self,
         frames: &[Frame],
@@ -104,7 +103,7 @@ impl Validator {
         Ok(())
     }
 
-    /// Whether every variant of the megaflow cache finds the same for the `live` lanes.
+    /// Checks that all variants of the megaflow cache agree on the `live` lanes.
     pub(super) fn megaflows(
         megaflows: &mut MegaflowCache,
         keys: &[FlowKey],
@@ -117,7 +116,7 @@ impl Validator {
         })
     }
 
-    /// Whether what a cache gave for the lanes of `hit` matches their keys.
+    /// Checks that the megaflows `found` for the lanes of `hit` match their keys.
     pub(super) fn hits(
         name: &str,
         megaflows: &MegaflowCache,

@@ -90,19 +90,19 @@ pub(super) fn run<'a, P: PacketEdit, E: Effects<P>>(
     Ok(Outcome::Done)
 }
 
-/// What a packet finds in a table.
+/// The result of entering a table.
 pub(super) enum Entered {
     /// These steps.
     Steps(Steps),
-    /// Nothing: the table is not there.
+    /// Nothing: the table does not exist.
     Nothing,
-    /// The walk pauses before the table, which answers later or elsewhere.
+    /// The walk pauses before the table, which is offloaded or on another worker.
     Pause,
     /// The walk has ended here.
     End,
 }
 
-/// One packet that is followed from table to table.
+/// A packet that is followed from table to table.
 pub(super) trait Follow {
     /// Looks the packet up in a table.
     fn enter(&mut self, table: u8, calls: &[Return]) -> Entered;
@@ -116,7 +116,7 @@ pub(super) trait Follow {
     fn refuse_call(&mut self, table: u8, calls: &[Return]);
 }
 
-/// Where a packet that is followed has come: before a table, with open calls.
+/// The position of a packet that is followed: before a table, with open calls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Position {
     /// The table that comes next; none at the end.

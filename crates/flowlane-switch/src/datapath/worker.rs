@@ -32,7 +32,7 @@ use flowlane::rule::action::PortNo;
 
 use crate::packet::{Burst, Handover};
 
-/// By what clock meters and address ageing go.
+/// The clock of meters and address ageing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Clock {
     /// The machine's.
@@ -52,10 +52,10 @@ pub struct Until {
     pub duration: Option<Duration>,
 }
 
-/// Bursts between two rankings of the megaflow masks and two looks at what is idle.
+/// Bursts between two maintenance runs (ranking of megaflow masks, ageing).
 const MAINTENANCE_BURSTS: u64 = 1024;
 
-/// Megaflows looked at for idleness in one go.
+/// Megaflows checked per maintenance run.
 const SWEEP_BUDGET: usize = 4096;
 
 /// A switch on one core.
@@ -75,22 +75,22 @@ pub struct Worker {
     /// The latest frame time seen, in [`Clock::Frames`].
     pub(super) frame_clock_ns: u64,
     pub(super) bursts: u64,
-    /// Between two runs. Stages are given it beside the worker.
+    /// The burst buffer between two runs; a run passes it separately.
     pub(super) burst: Burst,
     pub(super) merge: Merge,
     pub(super) waiting: Waiting,
     pub(super) max_delay: Duration,
     pub(super) mail: Mailbox,
-    /// To other workers, while there are such.
+    /// Links to other workers, if there are any.
     pub(super) links: Option<Links>,
     /// Open calls of the burst's lanes.
     pub(super) calls: Calls,
-    /// Packets that were handed over to others.
+    /// Packets handed over to other workers.
     pub handed: u64,
 }
 
 impl Worker {
-    /// A worker that takes up to `burst` frames at a time (1 to 64).
+    /// Makes a worker that receives up to `burst` frames at a time (1 to 64).
     ///
     /// # Panics
     /// Where `burst` is out of range; the configuration's reader refuses that.
@@ -347,7 +347,7 @@ fn poll_loop(
     }
 }
 
-/// Whether nothing is left to be done, once nothing more is received.
+/// Returns whether no work is left, once this worker has stopped receiving.
 fn has_drained(worker: &mut Worker) -> bool {
     worker.links.as_mut().is_none_or(|links| {
         links.retire();

@@ -1,7 +1,7 @@
-//! Workers that are one switch: a thread each, on a core of its own.
+//! The workers of one switch: a thread each, on a core of its own.
 //!
-//! All go by one ruleset and run to completion: what a worker receives it takes to its end, but for packets that another's share of
-//! a function is for, which are [handed over](super::handoff). They have in common: the address table, meters, the ruleset and the
+//! All use one ruleset and run to completion: a worker processes the packets that it receives to their end, but [hands
+//! over](super::handoff) those whose state in a stage another worker owns. Workers share the FDB, meters, the ruleset and the
 //! clock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,22 +15,22 @@ pub struct Switch {
     workers: Vec<Worker>,
 }
 
-/// What the workers of a run go by.
+/// State of a run that all its workers share.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
     begun: Instant,
     duration: Option<Duration>,
     stop: &'a AtomicBool,
-    /// One has failed: the others are to stop, and not to wait for it.
+    /// A worker has failed: the others must stop without waiting for it.
     failed: AtomicBool,
-    /// Packets that may still be taken; none: any number.
+    /// Packets that may still be received; `None` for no limit.
     left: Option<AtomicU64>,
-    /// Packets that have come, of those that workers have told of.
+    /// Received packets, as far as workers have reported them.
     received: AtomicU64,
 }
 
 impl<'a> Run<'a> {
-    /// One that begins now.
+    /// Begins a run now.
     pub(super) fn new(until: Until, stop: &'a AtomicBool) -> Self {
         Self {
             begun: Instant::now(),
@@ -42,18 +42,18 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// When it began: all workers' clocks go from there.
+    /// Returns when it began, the origin of all workers' clocks.
     pub(super) fn begun(&self) -> Instant {
         self.begun
     }
 
-    /// How long it may still go on; none: for ever.
+    /// Returns the time left; `None` for no limit.
     #[inline]
     pub(super) fn time_left(&self) -> Option<Duration> {
         self.duration.map(|duration| duration.saturating_sub(self.begun.elapsed()))
     }
 
-    /// Whether nothing more is to be received.
+    /// Returns whether workers must stop receiving.
     #[inline]
     pub(super) fn is_to_end(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
@@ -70,7 +70,7 @@ impl<'a> Run<'a> {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Asks for packets; gives how many may be taken, up to `most`.
+    /// Claims up to `most` packets; returns how many may be received.
     #[inline]
     pub(super) fn claim(&self, most: u64) -> u64 {
         let Some(left) = &self.left else { return most };
@@ -79,7 +79,7 @@ impl<'a> Run<'a> {
         before.unwrap_or_else(|left| left).min(most)
     }
 
-    /// Of those that were claimed some have not come.
+    /// Returns claimed packets that were not received.
     #[inline]
     pub(super) fn give_back(&self, packets: u64) {
         if let Some(left) = &self.left {
@@ -87,23 +87,23 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Adds to what has come; gives all.
+    /// Adds to the received packets; returns the sum.
     pub(super) fn add_received(&self, packets: u64) -> u64 {
         self.received.fetch_add(packets, Ordering::Relaxed) + packets
     }
 }
 
 impl Switch {
-    /// A switch of these workers, which have the same ports in the same places, and go by one ruleset.
+    /// Makes a switch of these workers, which have the same ports at the same indices, and one ruleset.
     ///
     /// # Panics
-    /// Where there is none.
+    /// If there are none.
     pub fn new(workers: Vec<Worker>) -> Self {
         assert!(!workers.is_empty(), "a switch has a worker");
         Self { workers }
     }
 
-    /// The workers, while the switch does not run.
+    /// Returns the workers, while the switch does not run.
     pub fn workers(&self) -> &[Worker] {
         &self.workers
     }

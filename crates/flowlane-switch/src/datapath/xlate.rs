@@ -1,23 +1,22 @@
-//! Translation: from key to path and megaflow mask.
+//! Translation (xlate) of a key to a path and a megaflow mask.
 //!
-//! A walk over the tables with a key in place of a packet. The key is kept as the packet would have it after the operations so far;
-//! the operations are recorded as the steps of a path. The bits that a later table looks at fall into three kinds:
+//! A walk follows a key through the tables in place of a packet. The key is kept as the packet's would be after the actions so
+//! far, and the actions are recorded as steps of a path. The bits that a later table looks at are of three kinds:
 //!
-//! - as they came: they go into the mask;
+//! - unchanged: they go into the mask;
 //! - *written*: an action has set them to a value that the path fixes, so they do not depend on the
 //!   packet and stay out of the mask;
-//! - *derived*: an action has changed them by a function of the packet (TTL − 1): the whole original
-//!   field goes into the mask.
+//! - *derived*: an action has computed them from the packet (TTL − 1): the whole original field goes into the mask.
 //!
 //! Whether a packet has a field at all (so that setting it does anything) depends on its EtherType,
 //! protocol and so on: these prerequisites go into the mask.
 //!
-//! Where the key cannot follow an operation (MPLS; a third VLAN tag; a tunnel), the rest of the rule is recorded for the packet as
-//! it is then: it is [parsed](Step::Parse) before the next operation that reads headers, and nothing more goes into the mask. The
+//! Where the key cannot follow an action (MPLS; a third VLAN tag; a tunnel), the rest of the rule is recorded for the packet as
+//! it then is: it is [parsed](Step::Parse) before the next action that reads headers, and nothing more goes into the mask. The
 //! next table sees the packet with a new key ([`Step::Recirculate`]).
 //!
-//! A path ends where the answer is not the rules' to give: before a table behind the caches, or at a recirculation. Calls that are
-//! open there go along as [`Step::Push`].
+//! A path ends where rules alone do not decide: before a table behind the caches, or at a recirculation. Calls that are open
+//! there are recorded as [`Step::Push`].
 
 use std::convert::Infallible;
 
@@ -37,23 +36,23 @@ use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::in_headers;
 use crate::ruleset::{Return, Step, misplaces_headers};
 
-/// A path and what it depends on.
+/// A path, and the key bits that it depends on.
 #[derive(Debug)]
 pub struct Translation {
     /// The steps of the path.
     pub steps: Vec<Step>,
-    /// The bits of the key because of which.
+    /// The bits of the key that the path depends on.
     pub mask: FlowMask,
 }
 
-/// A key that is followed through the tables. It may pause before a table that answers later.
+/// A key that is followed through the tables. It may pause before an offloaded table.
 #[derive(Debug)]
 pub(super) struct Walk {
     key: TrackedKey,
     position: Position,
 }
 
-/// A packet's key after the operations so far, and what that depends on.
+/// A packet's key after the actions so far, and the bits that the path depends on.
 #[derive(Debug)]
 struct TrackedKey {
     key: FlowKey,
@@ -62,23 +61,23 @@ struct TrackedKey {
     derived: Vec<Field>,
     /// The key does not follow the headers any more.
     parse_again: bool,
-    /// Nor is it known where they are.
+    /// Nor are the offsets of the headers known.
     stale: bool,
-    /// Fields that are in no header, written since with values that only the packet knows.
+    /// Fields in no header that have been written since, with values that only the packet has.
     moved: FlowMask,
     steps: Vec<Step>,
-    /// How often the key was looked at.
+    /// Number of times that key bits were looked at.
     asked: u32,
 }
 
-/// The table that packets with this key enter at: a recirculated packet's key says where to go on.
+/// Returns the first table of packets with this key; a recirculated packet's key holds it.
 #[inline]
 pub(super) fn entry(key: &FlowKey) -> u8 {
     key.get(Field::RecircId).saturating_sub(1) as u8
 }
 
-/// The path of packets with this key. Depends on nothing but the key and the rules. Waits for no table: those that answer later
-/// are asked for this packet by itself.
+/// Returns the path of packets with this key, which depends only on the key and the rules. Looks up offloaded tables for this key
+/// alone, without waiting for a batch.
 pub fn translate(pipeline: &Pipeline, key: &FlowKey) -> Translation {
     let mut walk = Walk::new(key);
     let Walk { key, position } = &mut walk;
@@ -86,21 +85,21 @@ pub fn translate(pipeline: &Pipeline, key: &FlowKey) -> Translation {
     walk.end()
 }
 
-/// Takes a walk as far as it goes. Returns the table before which it waits for an answer; none at its end. `answer` is that of the
-/// table before which it stood.
+/// Continues a walk. Returns the table whose answer it then waits for; `None` at its end. `answer` is that of the table that it
+/// was waiting for.
 pub(super) fn advance(pipeline: &Pipeline, walk: &mut Walk, answer: Option<Option<Hit>>) -> Option<u8> {
     let Walk { key, position } = walk;
     follow(&mut Xlate { pipeline, key, answer, pauses: true }, position);
     position.table
 }
 
-/// A key with the tables that it goes through.
+/// A key, and the tables that it is followed through.
 struct Xlate<'a> {
     pipeline: &'a Pipeline,
     key: &'a mut TrackedKey,
-    /// The answer of the table before which it stands, where that is known.
+    /// The answer of the table before which the walk is, if known.
     answer: Option<Option<Hit>>,
-    /// It pauses before tables that answer later.
+    /// Pause before offloaded tables.
     pauses: bool,
 }
 
@@ -108,7 +107,7 @@ impl Follow for Xlate<'_> {
     fn enter(&mut self, number: u8, calls: &[Return]) -> Entered {
         let Self { pipeline, key, .. } = self;
         if pipeline.is_post_cache(number) {
-            // Routes and stateful stages look packets up by the headers as they were parsed.
+            // Routes and stateful stages look packets up by their headers as parsed.
             let stale = match pipeline.routes(number).is_some() {
                 true => key.destination_written(),
                 false => key.headers_written(),
@@ -154,7 +153,7 @@ impl Follow for Xlate<'_> {
     fn stop(&mut self, _: bool) {}
 
     fn refuse_call(&mut self, table: u8, calls: &[Return]) {
-        // The packet opens the same calls, is refused the next one, and counted.
+        // The packet then opens the same calls, is refused the next one, and is counted.
         self.key.steps.extend(calls.iter().cloned().map(Step::Push));
         self.key.steps.push(Step::Call { table, again: false });
     }
@@ -206,7 +205,7 @@ impl Effects<TrackedKey> for Record {
     }
 
     fn reparse(&mut self, key: &mut TrackedKey) -> bool {
-        // Whoever compiled the rule could not know whether its headers are still in place.
+        // The rule's compiler could not know whether the headers are still in place.
         if std::mem::take(&mut key.stale) {
             key.steps.push(Step::Parse);
         }
@@ -215,24 +214,23 @@ impl Effects<TrackedKey> for Record {
 }
 
 impl Walk {
-    /// The walk of packets with this key, before their first table.
+    /// Makes the walk of packets with this key, before their first table.
     pub(super) fn new(key: &FlowKey) -> Self {
         Self { key: TrackedKey::new(key), position: Position::at(entry(key)) }
     }
 
-    /// The key that the table before which it stands is looked up with.
+    /// Returns the key to look up in the table that the walk is before.
     pub(super) fn key(&self) -> &FlowKey {
         &self.key.key
     }
 
-    /// Whether the first table's answer has decided everything so far: every packet with the same answer there takes the
-    /// same path.
+    /// Returns whether the first table's answer alone has decided the path so far: every packet with that answer takes it.
     pub(super) fn is_decided_by_one_answer(&self) -> bool {
-        // The key decides nothing that is not noted by `depend_on`.
+        // Every dependence on the key is counted by `depend_on`.
         self.key.asked == 1
     }
 
-    /// The path and its mask.
+    /// Returns the path and its mask.
     pub(super) fn end(self) -> Translation {
         Translation { steps: self.key.steps, mask: self.key.mask }
     }
@@ -256,7 +254,7 @@ impl TrackedKey {
         }
     }
 
-    /// The path leads to a table behind the caches, or to any with a key that is parsed `again`.
+    /// Ends the path: at a table behind the caches, or at any table with a key that is parsed `again`.
     fn end(&mut self, table: u8, again: bool, calls: &[Return]) {
         self.steps.extend(calls.iter().cloned().map(Step::Push));
         let carry = self.carried();
@@ -271,7 +269,7 @@ impl TrackedKey {
         Ok(())
     }
 
-    /// Notes that the path depends on bits of the key as it is now.
+    /// Adds bits of the current key that the path depends on to the mask.
     fn depend_on(&mut self, looked_at: &FlowMask) {
         self.asked += 1;
         for w in looked_at.present_words() {
@@ -324,7 +322,7 @@ impl TrackedKey {
         let discovery = kind && edit::is_neighbour_discovery(|asked, bits| self.look(asked, bits));
         self.key.set_masked(field, value, mask);
         self.written.set_masked(field, mask, mask);
-        // Another type of message has other fields.
+        // Another message type has other fields.
         self.parse_again |=
             kind && discovery != edit::is_neighbour_discovery(|asked, bits| self.look(asked, bits));
         if matches!(field, Field::VlanTci | Field::VlanVid | Field::VlanPcp) {
@@ -341,7 +339,7 @@ impl TrackedKey {
             return Ttl::None;
         }
         self.push(action);
-        // Where it would expire the path ends there, whatever the key says.
+        // A packet whose TTL expires ends the path here, whatever the key is.
         self.key.set(field, self.key.get(field).wrapping_sub(1));
         if self.written.get(field) != field.info().ones() {
             self.derived.push(field);
@@ -349,13 +347,13 @@ impl TrackedKey {
         Ttl::Decremented
     }
 
-    /// Whether an action has changed the address that the packet goes to.
+    /// Returns whether an action has set the packet's destination IP address.
     fn destination_written(&self) -> bool {
         let mut words = [word::IPV4_DST].into_iter().chain(word::IPV6_DST..word::IPV6_DST + 4);
         words.any(|w| self.written.word(w) != 0)
     }
 
-    /// Whether an action has changed headers, their TTL apart.
+    /// Returns whether an action has set header fields; a TTL decrement does not count.
     fn headers_written(&self) -> bool {
         let headers = self.written.present().intersection(WordSet::of_class(FieldClass::Header));
         headers.iter().any(|w| self.written.word(w) != 0)
@@ -365,7 +363,7 @@ impl TrackedKey {
         self.key.get(Field::VlanTci) & u128::from(VLAN_PRESENT) != 0
     }
 
-    /// Makes both tags depend on nothing but the path, by depending on them now.
+    /// Makes the path depend on both tags, which count as written from now on.
     fn fix_tags(&mut self) {
         for field in [Field::VlanTci, Field::VlanTpid, Field::VlanTci1] {
             self.depend_on_field(field, u128::MAX);
@@ -379,8 +377,7 @@ impl TrackedKey {
         }
         self.push(Action::PushVlan(tpid));
         self.fix_tags();
-        // The third tag of a frame is not parsed; the first two are missed where they are cut off. Where headers are is
-        // known all the same.
+        // The third tag of a frame is not parsed, nor are the first two if they are truncated. The header offsets stay known.
         let tags = [ether_type::VLAN, ether_type::QINQ].map(u128::from);
         let cut = tags.contains(&self.look(Field::EthType, u128::MAX));
         self.parse_again = cut || self.key.get(Field::VlanTci1) != 0;
@@ -396,31 +393,31 @@ impl TrackedKey {
         }
         self.push(Action::PopVlan);
         self.fix_tags();
-        // Behind two tags there may be a third; behind one, the key does not say which TPID the other has.
+        // A third tag may follow two, and the key does not have the TPID of the second.
         self.parse_again = self.key.get(Field::VlanTci1) != 0;
         self.stale = self.parse_again;
         self.key.set(Field::VlanTci, 0);
         self.key.set(Field::VlanTpid, 0);
     }
 
-    /// Whether the packet has `field`; depends on what tells.
+    /// Returns whether the packet has `field`; adds the bits that decide it to the mask.
     fn has(&mut self, field: Field) -> bool {
         edit::has(field, |asked, bits| self.look(asked, bits))
     }
 
-    /// Bits of the key as it is now; depends on them.
+    /// Returns bits of the current key, and adds them to the mask.
     fn look(&mut self, field: Field, bits: u128) -> u128 {
-        // Every mask has this one. A path of a sound packet does no harm to one that is cut off before the addresses of
-        // Ethernet: so one answer may decide it. The other way round it must not.
+        // Every mask has `Malformed`. A sound packet's path is harmless to one that is truncated before the Ethernet addresses,
+        // so it is not counted as a dependence; the reverse is.
         if field != Field::Malformed || self.key.get(field) != 0 {
             self.depend_on_field(field, bits);
         }
-        // An address in an option tells that the option is there, unless an action wrote zeros.
+        // A non-zero address shows that the option is present, as does a written one.
         let option = matches!(field, Field::NdSll | Field::NdTll);
         self.key.get(field) & bits | if option { self.written.get(field) } else { 0 }
     }
 
-    /// What a recirculated packet takes along: the written bits that are in no header.
+    /// Returns the written bits in no header, which a recirculated packet carries: (word, value, mask).
     fn carried(&self) -> Vec<(u8, u32, u32)> {
         let outside = self.written.present().difference(WordSet::of_class(FieldClass::Header));
         outside

@@ -1,5 +1,5 @@
-//! Keys of packets that are looked up again: after headers changed beyond what the key can follow, or with what rules wrote
-//! that is in no header.
+//! Keys of recirculated packets: after header changes that the key cannot follow, or with fields in no header that rules
+//! wrote.
 
 use flowlane::packet::fields::{Field, FieldClass, word};
 use flowlane::packet::key::{FlowKey, WORDS};
@@ -7,8 +7,8 @@ use flowlane::packet::{FieldRef, Headers, WordSet, pack_some_words, parse};
 
 use super::{Frame, edit};
 
-/// Gives a recirculated packet its new key: its headers parsed, its metadata and registers as they were
-/// or as rules set them.
+/// Builds the new key of a recirculated packet: headers parsed, metadata and registers as they were or
+/// as rules set them.
 pub(crate) fn parse_again(
     frame: &Frame,
     in_port: u32,
@@ -29,8 +29,8 @@ pub(crate) fn parse_again(
     take_along(carry, key);
 }
 
-/// Moves a field of a packet whose key the rules no longer follow: what is in headers is read and written there, the rest
-/// in the key.
+/// Moves a field of a packet whose key no longer follows its headers: header fields are read from and written to the
+/// frame, others in the key.
 pub(crate) fn move_field(
     frame: &mut Frame,
     headers: &mut Headers,
@@ -45,19 +45,18 @@ pub(crate) fn move_field(
     set_field(frame, headers, key, to.field(), to.place(from.extract(value)), to.mask());
 }
 
-/// A field of the packet's headers, also of those behind tags that were pushed onto two: a parser does not look behind
-/// these.
+/// Reads a header field, even one behind tags pushed onto two VLAN tags: the parser does not look behind these.
 fn read(frame: &Frame, headers: &Headers, field: Field) -> u128 {
     use Field::{EthDst, EthSrc, VlanPcp, VlanTci, VlanTci1, VlanTpid, VlanVid};
     let outermost = matches!(field, EthDst | EthSrc | VlanTci | VlanVid | VlanPcp | VlanTpid | VlanTci1);
     let unseen = if outermost { 0 } else { usize::from(headers.vlan_tags.saturating_sub(2)) };
     let mut now = FlowKey::zero();
-    // Where the addresses are expected stands something else then; they are not asked for.
+    // With tags skipped, the parsed MAC addresses are wrong; they are not read then.
     parse(frame.bytes().get(4 * unseen..).unwrap_or_default(), 0, &mut now);
     now.get(field)
 }
 
-/// Sets a field where it is, in the packet or in the key; the key follows the packet.
+/// Sets a header field in the packet and in the key, another field in the key.
 pub(crate) fn set_field(
     frame: &mut Frame,
     headers: &mut Headers,
@@ -76,8 +75,8 @@ pub(crate) fn set_field(
     }
 }
 
-/// Whether the key is right behind [`set_field`]: not where a tag is pushed, or the message becomes another one with other
-/// fields.
+/// Returns whether the key is valid after [`set_field`]: not if a tag may be pushed, or the ICMP message may become one with
+/// other fields.
 pub(crate) fn is_followed(field: Field) -> bool {
     use Field::{IcmpCode, IcmpType, VlanPcp, VlanTci, VlanVid};
     !matches!(field, VlanTci | VlanVid | VlanPcp | IcmpType | IcmpCode)
@@ -88,7 +87,7 @@ pub(crate) fn in_headers(field: Field) -> bool {
     field.info().class == FieldClass::Header
 }
 
-/// Sets words that rules have set and that are in no header.
+/// Sets the key's words in no header that rules have set.
 pub(crate) fn take_along(carry: &[(u8, u32, u32)], key: &mut FlowKey) {
     for &(w, value, mask) in carry {
         let w = usize::from(w);

@@ -1,8 +1,8 @@
-//! Actions behind the caches: those of next hops, and of the verdicts of functions.
+//! Actions behind the caches: those of next hops, and of the verdicts of stages.
 //!
-//! They are a rule's, but for what needs a megaflow. `move` reads what a rule's match fixes. A field that is in no header
-//! (metadata, registers) is what later tables of the same walk look at: here no walk goes on, and a packet that does has
-//! its key parsed from the frame.
+//! They are a rule's actions, except those that need a megaflow. `move` reads fields that a rule's match fixes. A field in no
+//! header (metadata, registers) is for later tables of the same translation: here no translation continues, and the key of
+//! a packet that goes on is parsed from the frame.
 
 use flowlane::packet::Field;
 use flowlane::rule::Action;
@@ -23,7 +23,7 @@ pub enum PostCacheError {
         "set_field of `{0}`, which no header has, is for rules only; let a rule in front or behind do it"
     )]
     Field(&'static str),
-    /// A `goto_table` to where packets have been.
+    /// A `goto_table` that leads back or is not the last action.
     #[error("goto_table:{to} must lead to a later table than {table}, and be the last action")]
     Goto {
         /// Where it leads.
@@ -36,7 +36,7 @@ pub enum PostCacheError {
     Pushes(usize),
 }
 
-/// How many headers actions push.
+/// Counts the headers that actions push.
 pub(super) fn pushes(actions: &[Action]) -> usize {
     let pushes =
         |a: &&Action| matches!(a, Action::PushVlan(_) | Action::PushMpls(_) | Action::Encapsulate(_));
@@ -109,17 +109,16 @@ pub fn compile_post_cache(actions: &[Action], table: u8) -> Result<Steps, PostCa
     Ok(compile(actions))
 }
 
-/// How an action relates to what comes before and after it: the one place to fill in for a new action besides
-/// [`apply`](crate::datapath).
+/// An action's effects on the steps around it. A new action is added here and in [`apply`](crate::datapath).
 #[derive(Clone, Copy, Debug, Default)]
 struct ActionTraits {
-    /// It sends the packet somewhere, or uses state that other packets use, too: it happens in the order of packets.
+    /// It sends the packet somewhere, or uses state that packets share, and so runs in packet order.
     has_effects: bool,
-    /// It does nothing but send the packet on as it came.
+    /// It only forwards the packet, unchanged.
     forwards: bool,
-    /// It needs to know where headers are.
+    /// It needs the header offsets.
     reads_headers: bool,
-    /// It is not known behind it where headers are, or whether there are any.
+    /// After it, header offsets are unknown, and whether headers are there.
     misplaces_headers: bool,
     /// The key does not follow what it does to the headers.
     outdates_key: bool,
@@ -153,17 +152,17 @@ impl ActionTraits {
     }
 }
 
-/// Whether an action sends the packet somewhere, or uses state that other packets use, too.
+/// Returns whether an action sends the packet somewhere, or uses state that packets share.
 pub(super) fn has_effects(action: &Action) -> bool {
     ActionTraits::of(action).has_effects
 }
 
-/// Whether an action does nothing with a packet but send it on as it came.
+/// Returns whether an action only forwards the packet, unchanged.
 pub(super) fn forwards(action: &Action) -> bool {
     ActionTraits::of(action).forwards
 }
 
-/// Whether it is not known behind an action where headers are.
+/// Returns whether header offsets are unknown after an action.
 pub(crate) fn misplaces_headers(action: &Action) -> bool {
     ActionTraits::of(action).misplaces_headers
 }

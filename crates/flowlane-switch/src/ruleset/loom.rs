@@ -1,4 +1,4 @@
-//! How a newer ruleset reaches a worker, and what it has counted others, in every order in which they can take turns (loom):
+//! Publication of rulesets to a worker, and collection of its counters, in every interleaving with up to 3 preemptions (loom):
 //! `RUSTFLAGS="--cfg loom" cargo test -p flowlane-switch --release --lib loom`.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn ruleset(version: u64) -> Arc<Ruleset> {
     Arc::new(Ruleset::of_version(version))
 }
 
-/// A ruleset that all have passed is changed for the next time, so nobody may look at it any more.
+/// A ruleset that all workers have passed is modified for reuse, so no worker may still read it.
 #[test]
 fn nobody_uses_a_program_that_all_have_passed() {
     check(|| {
@@ -36,7 +36,7 @@ fn nobody_uses_a_program_that_all_have_passed() {
                 let mut used = 1;
                 source.begin(used);
                 for _ in 0..2 {
-                    // As a worker's pipeline follows before each burst.
+                    // As a worker's pipeline does before each burst.
                     if source.version() != used {
                         used = source.newest().version();
                         source.passed(used);
@@ -67,7 +67,7 @@ fn what_was_counted_before_it_was_asked_for_is_in_the_sum_and_nothing_goes_back(
             let mut source = RulesetReader::new(published, reader.clone());
             move || {
                 source.begin(1);
-                // What a path has counted is brought when it is asked for, and at the end; the table grows meanwhile.
+                // A path's counts are flushed on request, and at the end; the table grows meanwhile.
                 let mut of_path = 0;
                 for rule in [0, 2] {
                     counters.grow(rule + 1);

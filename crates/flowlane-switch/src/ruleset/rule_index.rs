@@ -1,4 +1,4 @@
-//! Who may change rules: their names, and the handles that are free.
+//! The rule index: rules by priority and match, and free ids.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,38 +9,38 @@ use super::snapshot::{Change, ChangeKind};
 use super::table_map::TableMap;
 use super::{Entry, FlowStats};
 
-/// What names a rule in its table.
+/// A rule's identity in its table.
 pub(crate) type RuleKey = (Priority, Match);
 
 #[derive(Debug, Default)]
 struct TableIndex {
     by_identity: HashMap<RuleKey, RuleId>,
-    /// Handles that nothing means any more.
+    /// Ids that nothing refers to any more.
     free: Vec<RuleId>,
-    /// Handles are below this number.
+    /// All ids are below this number.
     end: u32,
 }
 
-/// A handle whose rule has gone.
+/// The id of a removed rule.
 #[derive(Clone, Copy, Debug)]
 struct RetiredId {
     table: u8,
     id: RuleId,
-    /// From this version on there is no such rule.
+    /// The first version without the rule.
     version: u64,
 }
 
-/// The names of all rules, and their handles. There is one for a ruleset and its copies.
+/// The ids of all rules by identity. A ruleset and its copies share one.
 #[derive(Debug, Default)]
 pub(crate) struct RuleIndex {
     tables: TableMap<TableIndex>,
     sequence: u64,
-    /// Handles to which paths may still have counters to bring: oldest first.
+    /// Ids for which paths may still hold unflushed counts, oldest first.
     retired: Vec<RetiredId>,
 }
 
 impl RuleIndex {
-    /// A table with these rules, whose handles are their places.
+    /// Adds a table with these rules, whose ids are their positions.
     pub(crate) fn add_table(&mut self, number: u8, entries: &mut [Entry]) {
         self.retired.retain(|retired| retired.table != number);
         let mut names = TableIndex { end: entries.len() as u32, ..TableIndex::default() };
@@ -52,16 +52,16 @@ impl RuleIndex {
         self.tables.insert(number, names);
     }
 
-    /// The rule of this name.
+    /// Finds a rule by its identity.
     pub(crate) fn find(&self, table: u8, identity: &RuleKey) -> Option<RuleId> {
         self.tables.get(table)?.by_identity.get(identity).copied()
     }
 
-    /// The change by which a rule comes, or takes the place of `before`, the one of its name. `base` says what has been counted
-    /// for a handle.
+    /// Returns the change that adds a rule, or replaces `before`, the rule with its identity. `base` returns the counts so far
+    /// of an id.
     ///
     /// # Panics
-    /// Where there is no such table.
+    /// If there is no such table.
     pub(crate) fn add(
         &mut self,
         mut entry: Entry,
@@ -89,7 +89,7 @@ impl RuleIndex {
         Change { table, id, what, entry: Arc::new(entry) }
     }
 
-    /// The change by which a rule goes; `version` is that of the ruleset without it.
+    /// Returns the change that removes a rule; `version` is the first without it.
     pub(crate) fn remove(&mut self, id: RuleId, entry: Arc<Entry>, version: u64) -> Change {
         let table = entry.rule.table;
         let names = self.tables.get_mut(table).expect("the table is there");
@@ -98,7 +98,7 @@ impl RuleIndex {
         Change { table, id, what: ChangeKind::Remove, entry }
     }
 
-    /// A change is not to be, and none that came after it.
+    /// Undoes a change; later ones must be undone before.
     pub(crate) fn undo(&mut self, change: &Change) {
         let Change { table, id, what, ref entry } = *change;
         let names = self.tables.get_mut(table).expect("the table is there");
@@ -116,8 +116,8 @@ impl RuleIndex {
         }
     }
 
-    /// Nothing means the rules any more that went before this version, or with it: their handles may be used again, but those
-    /// of the tables that are `kept`.
+    /// Frees the ids of rules that were removed up to this version, to which nothing refers any more; ids of tables that are
+    /// `kept` are not reused.
     pub(crate) fn release(&mut self, version: u64, kept: impl Fn(u8) -> bool) {
         let old = self.retired.partition_point(|retired| retired.version <= version);
         for RetiredId { table, id, .. } in self.retired.drain(..old).filter(|retired| !kept(retired.table)) {
@@ -127,7 +127,7 @@ impl RuleIndex {
         }
     }
 
-    /// Rules that went and whose handles are not free yet.
+    /// Counts removed rules whose ids are not free yet.
     pub(crate) fn retired(&self) -> usize {
         self.retired.len()
     }

@@ -1,4 +1,4 @@
-//! A table's rules, by handle: what a packet touches apart from the rest.
+//! A table's rules by id: the parts that packets read are kept apart.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use flowlane::rule::{Rule, RuleId};
 use super::compile::{compile, forwards};
 use super::{FlowStats, StepSummary, Steps};
 
-/// A rule as a ruleset has it. Copies of the ruleset share it.
+/// A rule of a ruleset. Copies of the ruleset share it.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub rule: Rule,
     /// The compiled actions.
     pub steps: Steps,
-    /// Its place in the order of insertion.
+    /// Its position in the order of insertion.
     pub sequence: u64,
     /// The sum of all workers' counters of its id when it was added.
     pub base: FlowStats,
-    /// When it came.
+    /// When it was added.
     pub created_ns: u64,
-    /// It goes when no packet has come for so long, in seconds; 0: it stays.
+    /// It expires after this many seconds without a packet; 0: never.
     pub idle_timeout_s: u16,
-    /// It goes after so long, in seconds; 0: it stays.
+    /// It expires after this many seconds; 0: never.
     pub hard_timeout_s: u16,
 }
 
 impl Entry {
-    /// A rule that stays until it is removed.
+    /// Creates a rule without timeouts.
     pub fn new(rule: Rule) -> Self {
         let steps = compile(&rule.actions);
         Self {
@@ -41,26 +41,26 @@ impl Entry {
         }
     }
 
-    /// Whether it does nothing with packets but send them on as they came.
+    /// Returns whether it at most forwards packets, unchanged.
     fn only_forwards(&self) -> bool {
         self.rule.actions.iter().all(forwards)
     }
 }
 
-/// Rules by handle.
+/// Rules by id.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
-    /// What the steps come to: all that most packets need, eight rules a line.
+    /// Summaries of the steps: all that most packets need, eight a line.
     summaries: Vec<StepSummary>,
     steps: Vec<Steps>,
     entries: Vec<Option<Arc<Entry>>>,
     len: usize,
-    /// Those that do more with a packet than to send it on as it came.
+    /// Rules that do more with a packet than forward it unchanged.
     more: usize,
 }
 
 impl Rules {
-    /// Handles are below this number.
+    /// Returns a number above all ids.
     pub(super) fn end(&self) -> usize {
         self.entries.len()
     }
@@ -69,12 +69,12 @@ impl Rules {
         self.len
     }
 
-    /// Whether they do nothing with packets but send them on as they came.
+    /// Returns whether all rules at most forward packets, unchanged.
     pub(super) fn only_forward(&self) -> bool {
         self.more == 0
     }
 
-    /// Adds a rule, or lets it take another's place.
+    /// Adds a rule, or replaces the one with this id.
     pub(super) fn put(&mut self, id: RuleId, entry: Arc<Entry>) {
         let at = id.0 as usize;
         if at >= self.entries.len() {
@@ -100,36 +100,36 @@ impl Rules {
         Some(entry)
     }
 
-    /// A rule, if there is one.
+    /// Returns a rule, if it exists.
     pub(super) fn get(&self, id: RuleId) -> Option<&Arc<Entry>> {
         self.entries.get(id.0 as usize)?.as_ref()
     }
 
-    /// What is done with the packets of a rule.
+    /// Returns the steps for packets of a rule.
     ///
     /// # Panics
-    /// Where there has never been such a rule.
+    /// If there has never been such a rule.
     #[inline]
     pub(super) fn steps(&self, id: RuleId) -> &Steps {
         &self.steps[id.0 as usize]
     }
 
-    /// What that comes to.
+    /// Returns the summary of a rule's steps.
     ///
     /// # Panics
-    /// Where there has never been such a rule.
+    /// If there has never been such a rule.
     #[inline]
     pub(super) fn summary(&self, id: RuleId) -> StepSummary {
         self.summaries[id.0 as usize]
     }
 
-    /// Asks for what a packet of this rule will touch.
+    /// Prefetches the summary of a rule's steps.
     #[inline]
     pub(super) fn prefetch(&self, id: RuleId) {
         prefetch(&self.summaries, id.0 as usize);
     }
 
-    /// All, by handle.
+    /// Iterates by id.
     pub(super) fn iter(&self) -> impl Iterator<Item = (RuleId, &Arc<Entry>)> {
         (0..).map(RuleId).zip(&self.entries).filter_map(|(id, entry)| Some((id, entry.as_ref()?)))
     }

@@ -1,9 +1,9 @@
 //! The ruleset: rule tables with their engines. A published ruleset never changes.
 //!
-//! There are two copies of it where rules change while packets go through them (`control`). Both take the same changes in the
-//! same order, so that both answer alike; what takes long to build they share. A ruleset remembers its latest changes: the
-//! other copy repeats them, and a megaflow of an earlier version is compared with them, since most rules that come or go have
-//! nothing to do with it.
+//! There are two copies of it if rules change while packets are forwarded (`control`). Both apply the same changes in the
+//! same order, so that lookups agree; they share what takes long to build. A ruleset keeps its latest changes: the other copy
+//! repeats them, and a megaflow of an earlier version is compared with them, since most rules that are added or removed do not
+//! concern it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -19,13 +19,13 @@ use super::rules::Rules;
 use super::table_map::{TableMap, TableSet};
 use super::{Entry, Miss, RulesetError, Step, StepSummary, Steps, compile};
 
-/// Events that are remembered.
+/// The number of events kept.
 pub const EVENTS_KEPT: usize = 1024;
 
 /// A change of a ruleset.
 #[derive(Clone)]
 pub enum Event {
-    /// A rule comes or goes.
+    /// A change of one rule.
     Rule(Change),
     /// A table has another engine, with the same rules: answers are as before.
     Engine {
@@ -45,34 +45,34 @@ impl Event {
     }
 }
 
-/// A rule that comes or goes.
+/// The change of one rule.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub table: u8,
-    /// The rule's handle in its table.
+    /// The rule's id in its table.
     pub id: RuleId,
     /// The kind of change.
     pub what: ChangeKind,
-    /// The rule: the new one where it comes or replaces another, which has the same priority and match.
+    /// The rule: the new one if it replaces another, which has the same priority and match.
     pub entry: Arc<Entry>,
 }
 
-/// A change of a rule.
+/// A kind of change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChangeKind {
-    /// It comes.
+    /// Added.
     Add,
-    /// It takes the place of one with the same priority and match.
+    /// Replaces the one with the same priority and match.
     Replace,
-    /// It goes.
+    /// Removed.
     Remove,
 }
 
 impl Change {
-    /// Lets an engine follow.
+    /// Applies it to an engine.
     ///
     /// # Errors
-    /// Where it refuses the rule.
+    /// If it refuses the rule.
     pub(crate) fn tell(&self, engine: &mut dyn RuleEngine) -> Result<(), InsertError> {
         let rule = &self.entry.rule;
         match self.what {
@@ -86,7 +86,7 @@ impl Change {
     fn concerns(&self, steps: &[Step], key: &FlowKey, mask: &FlowMask) -> bool {
         let here = |step: &Step| matches!(step, Step::Matched { table, .. } if *table == self.table);
         let Some(at) = steps.iter().position(here) else { return false };
-        // Behind an action the table sees another key than the packet came with.
+        // After an action, the table sees another key than the packet came with.
         if steps[..at].iter().any(|step| !matches!(step, Step::Matched { .. })) {
             return true;
         }
@@ -94,7 +94,7 @@ impl Change {
         if at == 0 {
             return !matches.is_disjoint(key, mask);
         }
-        // And a field that is in no header may have been written without a step.
+        // A field in no header may also have been written without a step.
         let mut in_headers = FlowMask::zero();
         let words = mask.present().intersection(WordSet::of_class(FieldClass::Header));
         words.iter().for_each(|w| in_headers.or_word(w, mask.word(w)));
@@ -111,7 +111,7 @@ pub struct Table {
     /// None where a worker's device answers.
     engine: Option<Box<dyn ReplicatedEngine>>,
     rules: Rules,
-    /// What is done with packets that match nothing.
+    /// The steps of packets that match nothing.
     missing: Steps,
 }
 
@@ -145,12 +145,12 @@ impl Table {
         self.len() == 0
     }
 
-    /// Handles of rules are below this number.
+    /// Returns a number above all rule ids.
     pub(crate) fn handles_end(&self) -> usize {
         self.rules.end()
     }
 
-    /// A rule, if there is one.
+    /// Returns a rule, if it exists.
     pub fn rule(&self, id: RuleId) -> Option<&Arc<Entry>> {
         self.rules.get(id)
     }
@@ -167,16 +167,16 @@ impl Table {
         all
     }
 
-    /// The steps of packets that match this rule, or none.
+    /// Returns the steps of packets that match this rule, or none.
     ///
     /// # Panics
-    /// Where there has never been such a rule.
+    /// If there has never been such a rule.
     #[inline]
     pub fn steps(&self, rule: Option<RuleId>) -> &Steps {
         rule.map_or(&self.missing, |id| self.rules.steps(id))
     }
 
-    /// What that comes to; asks for the steps where they are several.
+    /// Returns the summary of [`steps`](Self::steps); prefetches them unless it holds them.
     #[inline]
     pub(crate) fn summary(&self, rule: Option<RuleId>) -> StepSummary {
         let summary = rule.map_or(self.missing.summary(), |id| self.rules.summary(id));
@@ -186,13 +186,13 @@ impl Table {
         summary
     }
 
-    /// Asks for what a packet of this rule will touch.
+    /// Prefetches the summary of a rule's steps.
     #[inline]
     pub(crate) fn prefetch(&self, id: RuleId) {
         self.rules.prefetch(id);
     }
 
-    /// Finds the rules of some lanes' packets.
+    /// Looks up the rules of some lanes' packets.
     #[inline]
     pub(crate) fn find(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>; LANES_MAX]) {
         self.engine().expect("no device's table").lookup_lanes(keys, lanes, hits);
@@ -209,14 +209,14 @@ impl Table {
         Ok(())
     }
 
-    /// Gives a rule other steps than its actions compile to.
+    /// Replaces the steps that a rule's actions compiled to.
     #[cfg(test)]
     pub(crate) fn replace_steps(&mut self, id: RuleId, steps: Steps) {
         let entry = Entry { steps, ..Entry::clone(self.rules.get(id).expect("it is there")) };
         self.rules.put(id, Arc::new(entry));
     }
 
-    /// Rules that the engine has already.
+    /// Adds rules that the engine has already.
     pub(crate) fn adopt(&mut self, entries: impl IntoIterator<Item = Arc<Entry>>) {
         (0..).map(RuleId).zip(entries).for_each(|(id, entry)| self.rules.put(id, entry));
     }
@@ -230,12 +230,12 @@ pub struct Ruleset {
     behind: TableSet,
     ordered: TableSet,
     version: u64,
-    /// The latest, each of which has made the version one more.
+    /// The latest changes, each of which added one to the version.
     events: VecDeque<Arc<Event>>,
 }
 
 impl Ruleset {
-    /// Another copy.
+    /// Returns a copy.
     pub fn duplicate(&self) -> Self {
         Self {
             tables: self.tables.map(Table::duplicate),
@@ -246,7 +246,7 @@ impl Ruleset {
         }
     }
 
-    /// Without tables.
+    /// Creates an empty ruleset.
     #[cfg(all(loom, test))]
     pub(super) fn of_version(version: u64) -> Self {
         Self { version, ..Self::default() }
@@ -313,12 +313,12 @@ impl Ruleset {
         self.tables.contains(number) || self.is_post_cache(number)
     }
 
-    /// The table that comes after this one.
-    /// Whether all rules do nothing with packets but send them on as they came, and nothing stands behind the caches.
+    /// Returns whether all rules at most forward packets, unchanged, and no table is behind the caches.
     pub(crate) fn only_forwards(&self) -> bool {
         self.behind.is_empty() && self.tables.iter().all(|(_, table)| table.rules.only_forward())
     }
 
+    /// Returns the table after this one.
     pub(crate) fn next_table(&self, number: u8) -> Option<u8> {
         (number..=u8::MAX).skip(1).find(|&next| self.has_table(next))
     }
@@ -336,7 +336,7 @@ impl Ruleset {
         self.renew();
     }
 
-    /// Tables have come: what led to the next one may lead elsewhere.
+    /// Recompiles misses after a table was added: the next may be another.
     fn renew(&mut self) {
         self.version += 1;
         self.events.clear();
@@ -353,10 +353,10 @@ impl Ruleset {
         }
     }
 
-    /// Lets something happen. Remembers it.
+    /// Applies a change and records it.
     ///
     /// # Errors
-    /// Where a table's engine refuses a rule; nothing has changed.
+    /// If a table's engine refuses a rule; nothing has changed.
     pub fn apply(&mut self, event: Arc<Event>) -> Result<(), RulesetError> {
         match &*event {
             Event::Rule(change) => {
@@ -375,7 +375,7 @@ impl Ruleset {
         Ok(())
     }
 
-    /// No change takes long from now on: whoever changes the rules has tables merged.
+    /// Bounds the time of changes from now on: the caller rebuilds the engines.
     pub(crate) fn defer_rebuilds(&mut self) {
         for (_, table) in self.tables.iter_mut() {
             if let Some(engine) = &mut table.engine {
@@ -384,12 +384,12 @@ impl Ruleset {
         }
     }
 
-    /// Forgets what has happened but the latest.
+    /// Forgets all but the latest `kept` changes.
     pub fn forget(&mut self, kept: usize) {
         self.events.drain(..self.events.len().saturating_sub(kept));
     }
 
-    /// Checks that a rule leads where packets can go on.
+    /// Checks that a rule's table exists and its actions are valid.
     ///
     /// # Errors
     /// The first problem.
@@ -400,7 +400,7 @@ impl Ruleset {
         self.check_actions(rule)
     }
 
-    /// The same where the rule's table is still to come.
+    /// Checks the actions of a rule whose table may not exist yet.
     pub(crate) fn check_actions(&self, rule: &Rule) -> Result<(), RulesetError> {
         let pushes = compile::pushes(&rule.actions);
         if pushes > HEADERS_PUSHED_MAX {

@@ -1,12 +1,12 @@
 //! Tables by their numbers, found without a search; sets of numbers.
 
-/// Where nothing is.
+/// The position of absent items.
 const NONE: u16 = u16::MAX;
 
-/// Things that have a number each, in its order.
+/// A map from numbers to items, in their order.
 #[derive(Debug)]
 pub(crate) struct TableMap<T> {
-    /// Number → place.
+    /// Number → position.
     places: [u16; 256],
     items: Vec<(u8, T)>,
 }
@@ -18,7 +18,7 @@ impl<T> Default for TableMap<T> {
 }
 
 impl<T> TableMap<T> {
-    /// Puts `item` where what had this number was, if anything had.
+    /// Inserts `item`, or replaces the one with this number.
     pub(crate) fn insert(&mut self, number: u8, item: T) {
         if let Some(before) = self.get_mut(number) {
             *before = item;
@@ -53,7 +53,7 @@ impl<T> TableMap<T> {
         self.items.is_empty()
     }
 
-    /// The same numbers, with other things.
+    /// Maps the items, keeping the numbers.
     pub(crate) fn map<U>(&self, mut other: impl FnMut(&T) -> U) -> TableMap<U> {
         let items = self.items.iter().map(|(number, item)| (*number, other(item))).collect();
         TableMap { places: self.places, items }
@@ -72,7 +72,7 @@ impl<T> TableMap<T> {
     }
 }
 
-/// TableSet of tables.
+/// A set of tables.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TableSet([u64; 4]);
 

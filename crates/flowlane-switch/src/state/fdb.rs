@@ -65,14 +65,14 @@ impl Ends {
     }
 }
 
-/// What a frame's source adds to the table.
+/// The update for a frame's source address.
 #[derive(Clone, Copy)]
 enum Source<'a> {
-    /// Nothing: it is known at this port and time, or is no station's address.
+    /// None: it is known at this port and time, or is no station's address.
     Current,
     /// The time at which it was seen.
     Stale(Entry, &'a Slot),
-    /// An entry, or another port of one.
+    /// A new entry, or a new port for one.
     Unknown,
 }
 
@@ -394,7 +394,7 @@ impl Learned {
 }
 
 impl Slots {
-    /// Decides what a frame's source adds to the table.
+    /// Returns the update for a frame's source address.
     #[inline]
     fn source(&self, ends: &Ends, port: PortNo, now_s: u32) -> Source<'_> {
         if !is_station(ends.source) {

@@ -16,18 +16,18 @@ use crate::packets::{Class, Classes, Random, packet_of};
 use crate::rules::{self, Labels, Limits};
 use worker::{Options, PORTS, Switch};
 
-/// What is compared in one case.
+/// The input of one comparison.
 #[derive(Clone)]
 struct Case {
     rules: Vec<Rule>,
     tables: Vec<Kind>,
     forward_malformed: bool,
-    /// (port that it comes in through, bytes).
+    /// (ingress port, bytes).
     packets: Vec<(u32, Vec<u8>)>,
 }
 
 impl Case {
-    /// The case of a seed.
+    /// Draws a case.
     fn of(r: &mut Random, classes: Classes) -> Self {
         if r.one_in(3) { Self::written(r, classes) } else { Self::wild(r, classes) }
     }
@@ -39,7 +39,7 @@ impl Case {
         Self { rules, tables, forward_malformed: r.one_in(2), packets }
     }
 
-    /// Rules as they are written for Open vSwitch, each of whose fields the packets that it is for have.
+    /// Draws rules in Open vSwitch's syntax, in which every field's prerequisites are met.
     fn written(r: &mut Random, classes: Classes) -> Self {
         let labels = r.pick(&[Labels::Push, Labels::Pop, Labels::Neither]);
         let limits = Limits { labels, sets_options: r.one_in(2) };
@@ -52,14 +52,14 @@ impl Case {
         Self { rules, tables, forward_malformed: r.one_in(2), packets }
     }
 
-    /// Runs it on a switch and on the model. The first difference is the answer.
+    /// Runs it on a switch and on the model; the error is the first difference.
     fn run(&self, options: Options) -> Result<Undecided, String> {
         let mut switch = Switch::new(&self.tables, options);
         let mut model = Model::new(&self.tables, &PORTS);
         model.forward_malformed = self.forward_malformed;
         switch.forward_malformed(self.forward_malformed);
         for rule in &self.rules {
-            // What a switch refuses when rules are read, it need not do.
+            // The model leaves out rules that the switch refuses.
             if switch.add(rule) {
                 model.add(rule);
             }
@@ -90,7 +90,7 @@ impl Case {
         }
         let (mut counters, mut right) = (switch.counters(), model.counters());
         if self.forward_malformed {
-            // How often a packet is parsed that has been found malformed is the switch's business.
+            // How often a malformed packet is parsed is up to the switch.
             (counters.malformed, right.malformed) = (0, 0);
         }
         match counters == right {
@@ -101,7 +101,7 @@ impl Case {
 }
 
 impl Case {
-    /// A smaller case that differs still: without the packets, rules and actions that it does not take.
+    /// Returns a smaller case that still differs, without needless packets, rules and actions.
     fn shrunk(&self, options: Options) -> Self {
         let mut case = self.clone();
         loop {
@@ -111,7 +111,7 @@ impl Case {
         }
     }
 
-    /// What it is, and where it differs.
+    /// Describes the case and its first difference.
     fn report(&self, options: Options) -> String {
         let policy = if self.forward_malformed { "forward" } else { "drop" };
         let difference = self.run(options).err().unwrap_or_default();
@@ -124,7 +124,7 @@ impl Case {
         )
     }
 
-    /// The cases with one thing less.
+    /// Returns the cases without some packets, one rule or one action.
     fn smaller(&self) -> impl Iterator<Item = Self> {
         let mut out = Vec::new();
         let len = self.packets.len();
@@ -149,7 +149,7 @@ impl Case {
     }
 }
 
-/// How often a case was not compared because the standards leave it open, by what they leave open.
+/// Packets that were not compared because the standards leave their treatment open, by reason.
 type Undecided = BTreeMap<&'static str, u32>;
 
 fn hex(bytes: &[u8]) -> String {
@@ -164,7 +164,7 @@ fn print(frames: &[(u32, Vec<u8>)]) -> String {
 /// A case in which the switch differs from the model.
 type Difference = (u64, Options, Case);
 
-/// Runs random cases in two ways each.
+/// Runs random cases with two sets of options each.
 fn compare(seeds: std::ops::Range<u64>, classes: Classes) -> (Undecided, Vec<Difference>) {
     let (classes, seeds) = asked(classes, seeds);
     let mut undecided = Undecided::new();
@@ -185,8 +185,8 @@ fn compare(seeds: std::ops::Range<u64>, classes: Classes) -> (Undecided, Vec<Dif
     (undecided, differences)
 }
 
-/// The classes that are asked for, less those that `FLOWLANE_ORACLE_WITHOUT` names, separated by commas; and the seeds, or
-/// as many of them as `FLOWLANE_ORACLE_CASES` says: for looking at differences one by one, and for long runs.
+/// Returns the classes without those in `FLOWLANE_ORACLE_WITHOUT` (separated by commas), and the seeds, or
+/// `FLOWLANE_ORACLE_CASES` of them: for examining differences one by one, and for long runs.
 fn asked(classes: Classes, seeds: std::ops::Range<u64>) -> (Classes, std::ops::Range<u64>) {
     let without = std::env::var("FLOWLANE_ORACLE_WITHOUT").unwrap_or_default();
     let left_out = Class::VARIANTS.iter().filter(|class| without.split(',').any(|name| name == class.name()));
@@ -195,7 +195,7 @@ fn asked(classes: Classes, seeds: std::ops::Range<u64>) -> (Classes, std::ops::R
     (classes, seeds.start..cases.map_or(seeds.end, |cases| seeds.start + cases))
 }
 
-/// Fails where there is a difference, with the first.
+/// Panics with the first difference, if any.
 fn assert_none(differences: &[Difference]) {
     let Some((seed, options, case)) = differences.first() else { return };
     let case = case.shrunk(*options);

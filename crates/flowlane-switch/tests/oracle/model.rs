@@ -19,10 +19,10 @@ pub(crate) use routes::{Route, Routes};
 /// Frames with the ports that they were sent to, in order.
 pub(crate) type Frames = Vec<(u32, Vec<u8>)>;
 
-/// The controller's place among the ports.
+/// The port number of the controller.
 pub(crate) const CONTROLLER: u32 = u32::MAX;
 
-/// What happens to packets that no rule of a table matches.
+/// The treatment of packets that no rule of a table matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Miss {
     Drop,
@@ -30,10 +30,10 @@ pub(crate) enum Miss {
     Continue,
 }
 
-/// What a table is.
+/// A kind of table.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    /// One of rules.
+    /// A table of rules.
     Rules(Miss),
     Routes(Routes),
 }
@@ -48,17 +48,17 @@ struct Table {
     missed: u64,
 }
 
-/// What is counted.
+/// The counters.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counters {
     /// Packets of each table's rules, in the order in which they were added, or of its next hops; and its misses.
     pub(crate) tables: BTreeMap<u8, (Vec<u64>, u64)>,
-    /// Packets with something wrong, on arrival or where they were parsed anew.
+    /// Packets found malformed, on arrival or when parsed again.
     pub(crate) malformed: u64,
-    /// Packets that were sent nowhere.
+    /// Packets that met no output.
     pub(crate) by_rule: u64,
     pub(crate) ttl_expired: u64,
-    /// Outputs to ports that there are not.
+    /// Outputs to ports that do not exist.
     pub(crate) no_port: u64,
 }
 
@@ -69,28 +69,28 @@ pub(crate) struct Model {
     ports: Vec<u32>,
     pub(crate) forward_malformed: bool,
     counters: Counters,
-    /// The packets of rules that went.
+    /// The packets of removed rules.
     pub(crate) gone: Vec<u64>,
 }
 
-/// A packet on its way.
+/// A packet in flight.
 struct Packet {
     bytes: Vec<u8>,
     in_port: u32,
-    /// What is in no header: registers, metadata, mark.
+    /// Fields in no header: registers, metadata, mark.
     outside: BTreeMap<Field, u128>,
-    /// The headers were changed so that what is known of them holds no longer.
+    /// The headers have changed and must be parsed again.
     stale: bool,
-    /// A label was popped that was not there.
+    /// A label was popped where there was none.
     popped_nothing: bool,
-    /// Tags behind which headers are known: one more for each that a rule has pushed since the packet was parsed.
+    /// Tags behind which headers are read: one more for each that a rule has pushed since the packet was parsed.
     tags_max: usize,
     sent: Frames,
-    /// Whether a step was met that sends, even if to where it came from.
+    /// Whether an output was met, even one to the ingress port.
     gone: bool,
 }
 
-/// Why a packet's way ends before its end.
+/// Why a packet is not processed further.
 enum Stop {
     Malformed,
     Expired,
@@ -114,7 +114,7 @@ impl Model {
         }
     }
 
-    /// Adds a rule; one of the same priority and match takes new actions (OpenFlow 1.3.5 §6.4).
+    /// Adds a rule, or sets the actions of that with its priority and match (OpenFlow 1.3.5 §6.4).
     pub(crate) fn add(&mut self, rule: &Rule) {
         let rules = &mut self.tables.get_mut(&rule.table).expect("the rule's table").rules;
         let same = |old: &&mut (Rule, u64)| old.0.priority == rule.priority && old.0.matches == rule.matches;
@@ -124,7 +124,7 @@ impl Model {
         }
     }
 
-    /// Makes a change to one rule, where it is there (OpenFlow 1.3.5 §6.4).
+    /// Applies a flow-mod to one rule, if it exists (OpenFlow 1.3.5 §6.4).
     pub(crate) fn change(&mut self, change: &FlowMod) {
         let wanted = &change.rule;
         if change.command == Command::Add {
@@ -150,10 +150,10 @@ impl Model {
         out
     }
 
-    /// What is sent where for a packet, in order.
+    /// Switches a packet; returns the frames sent, in order.
     ///
     /// # Errors
-    /// What the standards leave open and this packet meets; nothing has been counted then.
+    /// If the standards leave the result open, the reason; nothing has been counted then.
     pub(crate) fn switch(&mut self, in_port: u32, bytes: &[u8]) -> Result<Frames, &'static str> {
         let before = self.counters();
         let outside = BTreeMap::from([(Field::InPort, in_port.into())]);
@@ -215,7 +215,7 @@ impl Model {
         Ok(())
     }
 
-    /// Does what a rule or a next hop says; says which table comes next.
+    /// Executes the actions of a rule or next hop; returns the next table.
     fn act_all(&mut self, packet: &mut Packet, actions: &[Action]) -> Result<Option<u8>, Stop> {
         for action in actions {
             if let Action::Goto(next) = *action {
@@ -226,7 +226,7 @@ impl Model {
         Ok(None)
     }
 
-    /// Parses the packet, where that has not been done since its headers changed.
+    /// Parses the packet if its headers have changed since it was last parsed.
     fn parse(&mut self, packet: &mut Packet) -> Result<(), Stop> {
         let popped_nothing = std::mem::take(&mut packet.popped_nothing);
         if !std::mem::take(&mut packet.stale) {
@@ -295,7 +295,7 @@ impl Model {
 }
 
 impl Table {
-    /// What is to be done with a packet, which is counted.
+    /// Returns the actions for a packet, and counts it.
     fn find(&mut self, packet: &Packet) -> Option<Vec<Action>> {
         let reading = packet.reading();
         if let Kind::Routes(routes) = &self.kind {
@@ -319,7 +319,7 @@ impl Table {
     }
 }
 
-/// Actions that need to know where headers are.
+/// Returns whether an action needs header offsets.
 fn looks_at_headers(action: &Action) -> bool {
     match action {
         Action::SetField { field, .. } => {
@@ -345,7 +345,7 @@ fn looks_at_headers(action: &Action) -> bool {
     }
 }
 
-/// Whether a field is in no header.
+/// Returns whether a field is in no header.
 fn is_outside(field: Field) -> bool {
     matches!(field, Field::Metadata | Field::PktMark) || (Field::Reg0..=Field::XxReg3).contains(&field)
 }
@@ -360,7 +360,7 @@ impl Packet {
         self.sent.push((port, self.bytes.clone()));
     }
 
-    /// A field's value: 0 where the packet has no such field.
+    /// Returns a field's value, 0 if the packet has no such field.
     fn get(&self, reading: &Reading, field: Field) -> u128 {
         match self.outside.get(&field) {
             Some(&value) => value,
@@ -451,7 +451,7 @@ impl Packet {
             let (value, mask) = wanted.get(field);
             (self.get(reading, field) ^ value) & mask == 0
         };
-        // Some fields share their place in a rule, since no packet has both: one that it has not reads as 0.
+        // Some fields share their place in a rule, since no packet has both; an absent one reads as 0.
         let shared = |a: Field, b: Field| {
             let (value, mask) = wanted.get(a);
             (self.get(reading, a) | self.get(reading, b)) & mask == value
@@ -464,7 +464,7 @@ impl Packet {
     }
 }
 
-/// Fields that a rule can match by themselves.
+/// Fields with their own place in a rule's match.
 const MATCHED: [Field; 38] = [
     Field::InPort,
     Field::Metadata,

@@ -2,7 +2,7 @@
 
 use super::packets::Random;
 
-/// What a packet must be for a field to be there, and what a rule must therefore say.
+/// The prerequisite of a field: the packets that have it, which a rule must match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Needs {
     Nothing,
@@ -25,7 +25,7 @@ enum Needs {
 use Needs::{Advertisement, Neighbour, Solicitation};
 use Needs::{Arp, Icmp, Icmp6, Ip, Ipv4, Ipv6, Mpls, Nothing, Sctp, Tcp, Udp, Vlan};
 
-/// What a rule may say its packets are, and the fields that they have therefore.
+/// Matches of a rule, and the prerequisites of fields that they satisfy.
 const STACKS: [(&str, &[Needs]); 28] = [
     ("", &[]),
     ("", &[]),
@@ -57,7 +57,7 @@ const STACKS: [(&str, &[Needs]); 28] = [
     ("mpls,vlan_tci=0x1000/0x1000", &[Mpls, Vlan]),
 ];
 
-/// A field: what it needs, by which values it is matched, to which it is set.
+/// A field: name, prerequisite, values to match, values to set.
 type Row = (&'static str, Needs, &'static [&'static str], &'static [&'static str]);
 
 const MACS: &[&str] = &[
@@ -127,7 +127,7 @@ const FIELDS: [Row; 47] = [
     ("nw_proto", Ip, &["1", "6", "17", "44", "58", "132", "136"], &[]),
 ];
 
-/// Actions that are not [`FIELDS`] set.
+/// Actions that do not set [`FIELDS`].
 const ACTIONS: [(Needs, &str); 53] = [
     (Nothing, "mod_dl_src:02:00:00:00:00:01"),
     (Nothing, "mod_dl_dst:02:00:00:00:00:03"),
@@ -197,8 +197,7 @@ const OUTPUTS: [&str; 10] = [
     "controller",
 ];
 
-/// What a case's rules do with labels: one of these, since Open vSwitch cancels a label that is pushed and popped
-/// again.
+/// The use of labels by a case's rules: only one, since Open vSwitch cancels a label that is pushed and popped again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Labels {
     Push,
@@ -206,7 +205,7 @@ pub(crate) enum Labels {
     Neither,
 }
 
-/// What is left out.
+/// Limits on the rules drawn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) labels: Labels,
@@ -214,7 +213,7 @@ pub(crate) struct Limits {
     pub(crate) sets_options: bool,
 }
 
-/// Rules, one a line, each with its own cookie.
+/// Rules, one per line, each with its own cookie.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Rules {
     pub(crate) text: String,
@@ -222,13 +221,13 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Forgets the rules for which this holds.
+    /// Removes the rules for which this holds.
     fn leave_out(&mut self, holds: impl Fn(&str) -> bool) {
         let kept = self.text.lines().filter(|line| !holds(line));
         self.text = kept.map(|line| format!("{line}\n")).collect();
     }
 
-    /// How often a packet may meet an action on its way, at most.
+    /// Returns how often a packet can meet an action, at most.
     pub(crate) fn most(&self, action: &str) -> usize {
         let of_table = |table| {
             let start = format!("table={table},");
@@ -238,13 +237,13 @@ impl Rules {
         (0..self.tables).map(of_table).sum()
     }
 
-    /// Whether some rule's actions contain one of these texts.
+    /// Returns whether a rule's actions contain one of these texts.
     pub(crate) fn does(&self, actions: &[&str]) -> bool {
         let mut all = self.text.lines().filter_map(|line| line.split_once("actions=")).map(|(_, a)| a);
         all.any(|text| actions.iter().any(|action| text.contains(action)))
     }
 
-    /// Whether some rule sets a field whose name begins with one of these.
+    /// Returns whether a rule sets a field whose name begins with one of these.
     pub(crate) fn sets(&self, fields: &[&str]) -> bool {
         fields.iter().any(|field| {
             let by_load = nxm(field).iter().any(|name| self.does(&[&format!("->{name}")]));
@@ -253,7 +252,7 @@ impl Rules {
     }
 }
 
-/// The beginnings of names by which [`ACTIONS`] have fields besides their own.
+/// Returns prefixes of the other names that [`ACTIONS`] use for a field.
 fn nxm(field: &str) -> &'static [&'static str] {
     match field {
         "vlan" => &["NXM_OF_VLAN_TCI"],
@@ -267,7 +266,7 @@ fn nxm(field: &str) -> &'static [&'static str] {
     }
 }
 
-/// Random rules.
+/// Draws random rules.
 pub(crate) fn rules(r: &mut Random, limits: Limits) -> Rules {
     let tables = 1 + r.below(4) as u8;
     // Labels are pushed in one table only: Open vSwitch keeps three.
@@ -289,7 +288,7 @@ pub(crate) fn rules(r: &mut Random, limits: Limits) -> Rules {
         }
     }
     let mut rules = Rules { text, tables };
-    // Nor more than two tags.
+    // At most two tags are pushed.
     while rules.most("push_vlan") > 2 {
         let last = rules.text.lines().rfind(|line| line.contains("push_vlan")).map(str::to_owned);
         rules.leave_out(|rule| Some(rule) == last.as_deref());
@@ -301,7 +300,7 @@ pub(crate) fn rules(r: &mut Random, limits: Limits) -> Rules {
 struct Writer<'a> {
     r: &'a mut Random,
     limits: Limits,
-    /// What its packets are at the place to which the actions have been written.
+    /// The prerequisites that its packets meet after the actions so far.
     needs: Vec<Needs>,
     matches: Vec<String>,
     actions: Vec<String>,
@@ -367,7 +366,7 @@ impl Writer<'_> {
         if self.has(needs) && !values.is_empty() && !options && !twice && !dscp {
             let value = self.r.pick(values);
             if (name, value) == ("ip_frag", "later") && transport {
-                // There are no ports to set, says Open vSwitch, and refuses rules that do.
+                // These have no ports; Open vSwitch refuses rules that set them.
                 return;
             }
             self.matches.push(format!("{name}={value}"));
@@ -403,7 +402,7 @@ impl Writer<'_> {
             self.has(row.1) && !row.3.is_empty() && !options
         };
         let mut possible: Vec<&Row> = FIELDS.iter().filter(sets).collect();
-        // Registers are always there, and would be nearly all that is set.
+        // Registers are always available, and would be nearly all that is set.
         let headers: Vec<&Row> = possible.iter().copied().filter(|row| row.1 != Nothing).collect();
         if !headers.is_empty() && self.r.below(4) > 0 {
             possible = headers;
@@ -416,7 +415,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Pushes a label, and sets in it what has no source in the packet (OpenFlow 1.3.5 §5.12.1).
+    /// Pushes a label, and sets its fields that have no source in the packet (OpenFlow 1.3.5 §5.12.1).
     fn push(&mut self) {
         let kind = self.r.pick(&["0x8847", "0x8848"]);
         let (label, tc) = (self.r.pick(&[7, 99, 0xf_ffff]), self.r.pick(&[0, 5]));

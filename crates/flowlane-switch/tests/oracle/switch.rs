@@ -1,4 +1,4 @@
-//! The switch under test, by its public interface.
+//! The switch under test, through its public API.
 
 use flowlane::classify::acl::AclConfig;
 use flowlane::classify::{AclSearch, LinearSearch, ReplicatedEngine, TupleSearch};
@@ -20,10 +20,10 @@ pub(crate) struct Flowlane {
 }
 
 impl Flowlane {
-    /// A worker with these rules; `seed` chooses engine and caches, by which nothing may change.
+    /// Creates a worker with these rules; `seed` selects engine and caches, which must not matter.
     ///
     /// # Errors
-    /// What it says where it refuses a rule.
+    /// The message, if it refuses a rule.
     pub(crate) fn new(rules: &Rules, policy: MalformedPolicy, seed: u64) -> Result<Self, String> {
         let mut pipeline = Pipeline::new();
         for table in 0..rules.tables {
@@ -45,7 +45,7 @@ impl Flowlane {
             exact_insert_inverse: 2,
             signature_entries: if seed.is_multiple_of(5) { 64 } else { 0 },
             signature_insert_inverse: 2,
-            // Through the tables, through the caches, and as it comes.
+            // Tables only, caches always, or adaptive.
             megaflows_max: if seed.is_multiple_of(3) { 0 } else { 1000 },
             adaptive: seed % 3 == 1,
             masks_max: 100,
@@ -64,12 +64,12 @@ impl Flowlane {
         Ok(Self { worker, ports })
     }
 
-    /// Forwards one frame; returns what was sent because of it, and how often something was found malformed.
+    /// Forwards one frame; returns the frames sent, and how often one was found malformed.
     pub(crate) fn forward(&mut self, in_port: usize, frame: &[u8]) -> (Sent, u64) {
         self.forward_all(in_port, &[frame])
     }
 
-    /// The same for frames that come one behind the other.
+    /// Forwards frames one by one, like [`forward`](Self::forward).
     pub(crate) fn forward_all(&mut self, in_port: usize, frames: &[&[u8]]) -> (Sent, u64) {
         let before: u64 = self.worker.egress.faults.found.iter().sum();
         self.worker.inject(in_port - 1, frames).expect("ports in memory do not fail");
@@ -77,7 +77,7 @@ impl Flowlane {
         (sent, self.worker.egress.faults.found.iter().sum::<u64>() - before)
     }
 
-    /// The rules' counters by cookie.
+    /// Returns the rules' counters by cookie.
     pub(crate) fn counters(&mut self) -> Vec<(u64, Counters)> {
         self.worker.lookup.collect_counters();
         let tables = self.worker.lookup.pipeline.tables();

@@ -1,4 +1,4 @@
-//! Interfaces of the system as ports: virtual pairs, of which the test has both ends. As root, with iproute2; else skipped.
+//! Interfaces of the system as ports: veth pairs, both ends of which the test has. Skipped without root and iproute2.
 #![cfg(target_os = "linux")]
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,7 +16,7 @@ fn ip(arguments: &str) -> bool {
     Command::new("ip").args(arguments.split(' ')).output().is_ok_and(|done| done.status.success())
 }
 
-/// A virtual pair, until it is dropped.
+/// A veth pair, deleted on drop.
 struct Pair {
     ends: [String; 2],
     queues: u32,
@@ -38,7 +38,7 @@ impl Pair {
         // Only this test may send on it.
         let quiet = |end: &String| {
             let path = format!("/proc/sys/net/ipv6/conf/{end}/disable_ipv6");
-            // Where there is no IPv6 there is nothing to be turned off.
+            // Without IPv6 there is nothing to turn off.
             _ = std::fs::write(path, "1");
             ip(&format!("link set {end} up"))
         };
@@ -50,7 +50,7 @@ impl Pair {
             && self.is_up()
     }
 
-    /// Waits until frames go through: after `up` the kernel takes frames for a moment that it drops.
+    /// Waits until frames pass: for a moment after `up` the kernel accepts frames and drops them.
     fn is_up(&self) -> bool {
         let state = |end| std::fs::read_to_string(format!("/sys/class/net/{end}/operstate"));
         let is_up = |end| state(end).is_ok_and(|state| state.trim() == "up");
@@ -58,7 +58,7 @@ impl Pair {
         while !self.ends.iter().all(is_up) && begun.elapsed() < Duration::from_secs(5) {
             std::thread::yield_now();
         }
-        // The state is told just before the queues are made, and what asks for a change waits for whatever is being changed.
+        // The state is reported just before the queues are created; a request waits for the change in progress.
         self.ends.iter().all(|end| ip(&format!("link set {end} up")))
     }
 
@@ -73,7 +73,7 @@ impl Drop for Pair {
     }
 }
 
-/// Pairs of these names; none where they cannot be made.
+/// Creates pairs with these names; `None` if it cannot.
 fn pairs<const N: usize>(names: [&str; N]) -> Option<[Pair; N]> {
     let pairs: Vec<Pair> = names.iter().map_while(|name| Pair::new(name)).collect();
     let pairs = pairs.try_into().ok();
@@ -83,7 +83,7 @@ fn pairs<const N: usize>(names: [&str; N]) -> Option<[Pair; N]> {
     pairs
 }
 
-/// A UDP packet of a flow, one way or the other.
+/// Builds a UDP packet of a flow, in either direction.
 fn frame(flow: u32, back: bool) -> Frame {
     let mut key = FlowKey::zero();
     let mut ends = [(0x0a00_0001 + flow % 5, 1000 + flow), (0x0a01_0001, 53)];
@@ -113,10 +113,10 @@ fn send(port: &mut impl Port, frame: &Frame) -> bool {
     port.send(frame).unwrap() && port.flush().unwrap() == 0
 }
 
-/// Where nothing comes for so long nothing is under way.
+/// If no frame arrives for this long, none is in flight.
 const A_WHILE: Duration = Duration::from_millis(80);
 
-/// Receives until `count` frames have arrived, however busy the machine is.
+/// Receives until `wanted` frames have arrived, however busy the machine is.
 fn receive(port: &mut impl Port, wanted: usize) -> Vec<Vec<u8>> {
     receive_within(port, wanted, Duration::from_secs(5))
 }
@@ -126,7 +126,7 @@ fn receive_rest(port: &mut (impl Port + ?Sized)) -> Vec<Vec<u8>> {
     receive_within(port, usize::MAX, A_WHILE)
 }
 
-/// Receives until `count` frames have arrived, or none for the given time.
+/// Receives until `wanted` frames have arrived, or none for `patience`.
 fn receive_within(port: &mut (impl Port + ?Sized), wanted: usize, patience: Duration) -> Vec<Vec<u8>> {
     let (mut frames, mut out) = (Frames::new(32), Vec::new());
     let mut last = Instant::now();
@@ -247,8 +247,8 @@ fn sum(bytes: &[u8]) -> u16 {
     (once + (once >> 16)) as u16
 }
 
-/// Datagrams of one flow with identification one behind the other, whose checksums the sender must complete: the kernel
-/// cuts what goes to it as one, since an interface with a program takes none of that.
+/// Datagrams with consecutive identifications, whose checksums the sender must complete: the kernel segments those sent
+/// to it as one (UDP GSO), since an interface with an XDP program takes none of these.
 #[test]
 fn datagrams_that_go_to_the_kernel_as_one_come_as_they_were() {
     let Some([x]) = pairs(["xt"]) else { return };
@@ -296,7 +296,7 @@ fn what_the_kernel_has_no_room_for_is_counted_as_lost() {
     assert_eq!(received + lost, sent);
 }
 
-/// Returns whether an interface has a program.
+/// Returns whether an interface has an XDP program.
 fn has_program(interface: &str) -> bool {
     let shown =
         Command::new("ip").args(["link", "show", interface]).output().expect("it has been run before");

@@ -34,7 +34,4 @@ pub(crate) const BACKWARDS: &[Backwards] = &[];
 pub(crate) const LONG: &[Long] = &[];
 
 /// Banned words and openings.
-pub(crate) const WORDING: &[Wording] = &[
-    Wording { of: "crates/flowlane-switch", place: Place::Private, count: 239 },
-    Wording { of: "crates/flowlane-switch", place: Place::Text, count: 2 },
-];
+pub(crate) const WORDING: &[Wording] = &[];

@@ -1,8 +1,8 @@
-//! The worker's side of tables that answer later: packets are parked, keys gathered, batches sent when they are full or
-//! due, answers taken as they come, packets let go in the order of their flows.
+//! The worker's side of offloaded tables: packets are parked, keys gathered, batches sent when they are full or due, answers
+//! received as they come, and packets released in the order of their flows.
 //!
-//! Bounds: a batch of each table is gathered while the table has as many in flight as it takes. Where all are,
-//! the worker waits for the oldest instead of receiving more.
+//! Bounds: a table has as many batches in flight as it takes, and one more is gathered. If all are full, the worker waits for the
+//! oldest batch instead of receiving more packets.
 
 pub(super) mod reorder;
 
@@ -20,20 +20,20 @@ use super::{Lookup, Worker};
 use crate::packet::Burst;
 use reorder::State;
 
-/// How long a packet waits at most for others to fill its batch, where nothing is said. The paper's GSwitch forwards
-/// 64-byte frames at nearly 40 Gbit/s with this (Varvello and others, figure 10).
+/// The default of the maximum time that a packet waits for others to fill its batch. The paper's GSwitch forwards 64-byte frames
+/// at nearly 40 Gbit/s with it (Varvello and others, figure 10).
 pub const MAX_DELAY: Duration = Duration::from_micros(100);
 
-/// Batches' worth of packets of each table that may wait: those under way and gathered, and those behind them.
+/// Maximum packets that wait per table, in batches: in flight, gathered, and behind those.
 const BATCHES_WAITING_MAX: usize = 8;
 
-/// A table's engine, which a packet waits for.
+/// Returns the engine of a table that a packet waits for.
 fn engine(lookup: &mut Lookup, table: u8) -> &mut dyn AsyncEngine {
     lookup.pipeline.deferred_mut(table).expect("packets wait only for tables that answer later")
 }
 
-/// Parks the lanes that have no path (`left`), and those that may not overtake a packet that waits. Gives those that
-/// go on at once.
+/// Parks the lanes that have no path (`left`), and those that may not overtake a packet that waits. Returns the lanes that
+/// continue at once.
 pub(super) fn park_all(
     worker: &mut Worker,
     burst: &mut Burst,
@@ -78,7 +78,7 @@ pub(super) fn park_all(
     going
 }
 
-/// Gathers the key of a packet that waits for a table.
+/// Adds the key of a packet that waits for a table to the table's batch.
 fn ask(worker: &mut Worker, table: u8, at: u32) {
     while is_batch_full(worker, table) && !send_full(worker, table) {
         worker.waiting.counters.stalls += 1;
@@ -99,20 +99,20 @@ fn ask(worker: &mut Worker, table: u8, at: u32) {
     }
 }
 
-/// Whether a table's batch is full.
+/// Returns whether a table's batch is full.
 fn is_batch_full(worker: &mut Worker, table: u8) -> bool {
     let deferred = engine(&mut worker.lookup, table);
     deferred.gathered() == deferred.batch_max()
 }
 
-/// Sends a full batch. Says whether it did.
+/// Sends a full batch. Returns whether it did.
 fn send_full(worker: &mut Worker, table: u8) -> bool {
     let sent = send(worker, table);
     worker.waiting.counters.batches_full += u64::from(sent);
     sent
 }
 
-/// Sends what is gathered for a table. Says whether it did.
+/// Sends a table's batch. Returns whether it did.
 fn send(worker: &mut Worker, table: u8) -> bool {
     if !engine(&mut worker.lookup, table).send() {
         return false;
@@ -126,7 +126,7 @@ fn send(worker: &mut Worker, table: u8) -> bool {
     true
 }
 
-/// Takes the answers to the oldest batch of a table. Says whether there was one.
+/// Receives the answers to the oldest batch of a table. Returns whether there were any.
 fn receive(worker: &mut Worker, table: u8, wait: bool) -> bool {
     let Some(queue) = worker.waiting.queues.get_mut(&table) else { return false };
     let mut hits = std::mem::take(&mut queue.hits);
@@ -142,14 +142,14 @@ fn receive(worker: &mut Worker, table: u8, wait: bool) -> bool {
     received
 }
 
-/// A packet goes on with the answer of the table that it waited for.
+/// Continues a packet with the answer of the table that it waited for.
 fn answered(worker: &mut Worker, table: u8, at: u32, hit: Option<Hit>) {
     let generation = worker.lookup.pipeline.generation();
     let slot = worker.waiting.slot_mut(at);
     let State::Asked(walk) = &mut slot.state else { unreachable!("a packet in a queue waits for an answer") };
     let walk = walk.take();
     if slot.generation != generation {
-        // Of rules that are gone, or of tables before this one.
+        // Rules of this table or of earlier ones may have changed.
         worker.waiting.counters.outdated += 1;
         return relookup(worker, at);
     }
@@ -184,7 +184,7 @@ fn answered(worker: &mut Worker, table: u8, at: u32, hit: Option<Hit>) {
     }
 }
 
-/// Looks a packet up without waiting for anything.
+/// Looks a packet up again, without waiting for a device.
 fn relookup(worker: &mut Worker, at: u32) {
     let slot = worker.waiting.slot_mut(at);
     let (bytes, now_ns) = (slot.frame.len(), slot.now_ns);
@@ -193,14 +193,14 @@ fn relookup(worker: &mut Worker, at: u32) {
     worker.waiting.found(at, path);
 }
 
-/// Sends the batches that are due, and takes the answers that are there. Waits for nothing.
+/// Sends the batches that are due, and receives the answers that have come, without waiting.
 pub(super) fn poll(worker: &mut Worker) {
     let max_delay = worker.max_delay;
     take_answers(worker, |worker, table| {
         while receive(worker, table, false) {}
         let since = worker.waiting.queues[&table].gathered_since;
         if is_batch_full(worker, table) {
-            // All places were taken when it became full.
+            // The table's queue was full when the batch became full.
             send_full(worker, table);
         } else if since.is_some_and(|since| since.elapsed() >= max_delay) && send(worker, table) {
             worker.waiting.counters.batches_due += 1;
@@ -208,12 +208,12 @@ pub(super) fn poll(worker: &mut Worker) {
     });
 }
 
-/// Whether too many packets wait for `more` to be received.
+/// Returns whether too many packets wait to receive `more`.
 pub(super) fn is_full(worker: &Worker, more: usize) -> bool {
     !worker.waiting.is_empty() && worker.waiting.len() + more > waiting_max(worker)
 }
 
-/// Packets that may wait.
+/// Returns the maximum number of packets that wait.
 fn waiting_max(worker: &Worker) -> usize {
     let tables = worker.lookup.pipeline.deferred_tables();
     let packets: usize = tables.map(|(_, deferred)| BATCHES_WAITING_MAX * deferred.batch_max()).sum();
@@ -230,7 +230,7 @@ pub(super) fn wait_oldest_batch(worker: &mut Worker) {
     });
 }
 
-/// Does this for each table that packets wait for.
+/// Calls `each` for every table with keys to answer; looks up packets of other tables again.
 fn take_answers(worker: &mut Worker, mut each: impl FnMut(&mut Worker, u8)) {
     let timer = worker.stages.start();
     let before = waiting_answers(worker);
@@ -247,19 +247,19 @@ fn take_answers(worker: &mut Worker, mut each: impl FnMut(&mut Worker, u8)) {
     worker.stages.stop(Stage::Device, answers as u64, timer);
 }
 
-/// Looks up what waits for a table that has nothing to answer: somebody has put another one in its place.
+/// Looks up packets that wait for a table without batches: it has been replaced.
 fn relookup_orphans(worker: &mut Worker, table: u8) {
     while let Some(at) = worker.waiting.queues.entry(table).or_default().slots.pop_front() {
         relookup(worker, at);
     }
 }
 
-/// Packets that wait for answers.
+/// Returns the number of packets that wait for answers.
 fn waiting_answers(worker: &Worker) -> usize {
     worker.waiting.queues.values().map(|queue| queue.slots.len()).sum()
 }
 
-/// Moves the packets whose turn it is, of one port, into the burst. Returns whether there are any.
+/// Moves the ready packets of one port into the burst. Returns whether there are any.
 pub(super) fn next_ready(worker: &mut Worker, burst: &mut Burst, cursors: &mut Cursors) -> bool {
     let Some(port) = worker.waiting.first_ready() else { return false };
     burst.clear_for(port, u64::MAX);
@@ -276,7 +276,7 @@ pub(super) fn next_ready(worker: &mut Worker, burst: &mut Burst, cursors: &mut C
         burst.keys[lane].clone_from(&slot.key);
         (burst.headers[lane], burst.times_ns[lane]) = (slot.headers, slot.now_ns);
         burst.sent.0 |= u64::from(slot.sent) << lane;
-        // Where it goes on to, one of its flow may be ready that has to be let go first.
+        // Where it continues, a packet of its flow may be ready that must leave first.
         if worker.lookup.paths.steps_without_marks(path).leads_on() {
             break;
         }

@@ -1,8 +1,8 @@
-//! Packets that wait for a table that answers later, and those that may not overtake them.
+//! Packets that wait for an offloaded table, and those that may not overtake them.
 //!
-//! A packet of a flow leaves when all before it have left: packets stand in a line for each flow, and one whose path is
-//! known at once waits there, too, while another of its flow waits. Flows differ by addresses only, and by few
-//! bits of a hash: that makes a packet wait for another flow's now and then, and never lets one overtake its own.
+//! Each flow has a queue, a *line*, and its packets leave in order: a packet whose path is known at once waits there, too, while
+//! another of its flow waits. A line is selected by a few hash bits of the addresses: a packet may wait for another flow's now
+//! and then, but never overtakes its own.
 //!
 //! ```text
 //! no path ──► asked: a queue for each table, until answers come ─┐
@@ -23,19 +23,18 @@ use crate::datapath::path::PathId;
 use crate::datapath::xlate::Walk;
 use crate::packet::Frame;
 
-/// Lines in which flows stand.
+/// Number of lines.
 const FLOWS: usize = 4096;
 
 /// No slot.
 const NONE: u32 = u32::MAX;
 
-/// What a packet waits for.
+/// The event that a packet waits for.
 #[derive(Debug)]
 pub(in crate::datapath) enum State {
-    /// The answer of a table. The walk that has come there; none where that is the first table, which nothing has
-    /// happened before.
+    /// The answer of a table, with the walk up to there; `None` if that is the packet's first table.
     Asked(Option<Box<Walk>>),
-    /// Its turn.
+    /// Its turn to leave: its path is known.
     Found(PathId),
 }
 
@@ -45,38 +44,38 @@ pub(in crate::datapath) struct Slot {
     pub(in crate::datapath) frame: Frame,
     pub(in crate::datapath) key: FlowKey,
     pub(in crate::datapath) headers: Headers,
-    /// The place of the port that it came in through.
+    /// The index of its input port.
     pub(in crate::datapath) port: usize,
-    /// When it came.
+    /// The time of its arrival.
     pub(in crate::datapath) now_ns: u64,
     /// Whether it has been sent somewhere.
     pub(in crate::datapath) sent: bool,
-    /// The rules' generation when it was looked up.
+    /// The ruleset's generation when it was looked up.
     pub(in crate::datapath) generation: u32,
     pub(in crate::datapath) state: State,
     flow: u32,
-    /// The next of its flow.
+    /// The next packet in its line.
     next: u32,
 }
 
-/// A line of packets of a flow, by their slots.
+/// The waiting packets of a flow, a list of slots.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     first: u32,
     last: u32,
 }
 
-/// What waits for a table.
+/// The packets that wait for a table.
 #[derive(Debug, Default)]
 pub(in crate::datapath) struct Queue {
     /// In the order in which their keys were gathered.
     pub(in crate::datapath) slots: VecDeque<u32>,
-    /// When the oldest key was gathered that has not been sent; none where all have.
+    /// When the oldest unsent key was gathered; `None` if all have been sent.
     pub(in crate::datapath) gathered_since: Option<Instant>,
-    /// Answers, between two receptions.
+    /// Buffer for answers, reused by each reception.
     pub(in crate::datapath) hits: Vec<Option<Hit>>,
-    /// The path that an answer leads to, where it alone decides: by the rule's number plus one, and first that of
-    /// no rule. Of one generation.
+    /// The path that follows from an answer, if the answer alone decides it: by rule ID plus one; 0 for a miss. All of one
+    /// `generation`.
     answers: Vec<u32>,
     generation: u32,
 }
@@ -86,13 +85,13 @@ impl Queue {
         rule.map_or(0, |rule| rule.0 as usize + 1)
     }
 
-    /// The path that this answer is known to lead to.
+    /// Returns the path that follows from this answer, if known.
     pub(in crate::datapath) fn known(&self, rule: Option<RuleId>, generation: u32) -> Option<PathId> {
         let path = *self.answers.get(Self::place(rule))?;
         (path != NONE && self.generation == generation).then_some(PathId(path))
     }
 
-    /// Notes where an answer leads.
+    /// Records the path that follows from an answer.
     pub(in crate::datapath) fn learn(&mut self, rule: Option<RuleId>, generation: u32, path: PathId) {
         if self.generation != generation {
             self.answers.clear();
@@ -105,7 +104,7 @@ impl Queue {
         self.answers[place] = path.0;
     }
 
-    /// Forgets where answers lead.
+    /// Clears the recorded paths.
     pub(in crate::datapath) fn forget(&mut self) {
         self.answers.clear();
     }
@@ -114,23 +113,23 @@ impl Queue {
 /// Counters of packets that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitingCounters {
-    /// Packets that a table was asked for that answers later: for each time.
+    /// Lookups of packets in offloaded tables.
     pub asked: u64,
-    /// Packets whose path was known and that waited for others of their flow.
+    /// Packets with a known path that waited for others of their flow.
     pub held: u64,
-    /// Batches that left since they were full.
+    /// Batches sent because they were full.
     pub batches_full: u64,
-    /// Batches that left since their oldest packet had waited as long as it may.
+    /// Batches sent because their oldest packet had waited for the maximum delay.
     pub batches_due: u64,
-    /// Batches that left since nothing more came, or room was needed.
+    /// Batches sent because no more packets came, or room was needed.
     pub batches_forced: u64,
-    /// Times that a batch had to be waited for, since as many were under way as may be.
+    /// Waits for a batch because the maximum number was in flight.
     pub stalls: u64,
-    /// Packets that waited for answers of rules that have changed meanwhile, and were looked up again.
+    /// Packets that were looked up again, since rules changed while they waited.
     pub outdated: u64,
-    /// The most packets that waited at a time.
+    /// Maximum number of packets waiting at a time.
     pub most: usize,
-    /// The longest that a packet waited between its key's being gathered and its batch's being sent, in nanoseconds.
+    /// Maximum time from gathering a key to sending its batch, in nanoseconds.
     pub longest_gathering_ns: u64,
 }
 
@@ -147,7 +146,7 @@ pub(in crate::datapath) struct Waiting {
 }
 
 impl Waiting {
-    /// Nothing waits. `seed` is secret.
+    /// Makes an empty set of waiting packets. `seed` is secret.
     pub(in crate::datapath) fn new(seed: u64) -> Self {
         Self {
             slots: Vec::new(),
@@ -160,19 +159,19 @@ impl Waiting {
         }
     }
 
-    /// Packets that wait.
+    /// Returns the number of packets that wait.
     #[inline]
     pub(in crate::datapath) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether no packet waits.
+    /// Returns whether no packet waits.
     #[inline]
     pub(in crate::datapath) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The line in which packets with this key stand: of addresses only, which fragments have like others.
+    /// Returns the line of packets with this key. Hashes addresses only, which fragments have, too.
     pub(in crate::datapath) fn flow_of(&self, key: &FlowKey) -> u32 {
         let words = (word::ETH..word::ETH + 3).chain(word::IPV6_SRC..word::IPV6_SRC + 8);
         let words = words.chain([word::IPV4_SRC, word::IPV4_DST]);
@@ -180,12 +179,12 @@ impl Waiting {
         finish(terms.fold(0, u64::wrapping_add)) % FLOWS as u32
     }
 
-    /// Whether packets stand in this line.
+    /// Returns whether packets wait in this line.
     pub(in crate::datapath) fn stands(&self, flow: u32) -> bool {
         self.lines[flow as usize].first != NONE
     }
 
-    /// Puts a packet at the end of its line. Its frame's place takes another frame, to be filled.
+    /// Appends a packet to its line; returns its slot. Swaps its frame with an unused one.
     #[expect(clippy::too_many_arguments, reason = "what a packet is, once")]
     pub(in crate::datapath) fn park(
         &mut self,
@@ -237,12 +236,12 @@ impl Waiting {
         &self.slots[at as usize]
     }
 
-    /// What a packet waits for, to be changed by [`found`](Self::found).
+    /// Returns a packet's slot. Only [`found`](Self::found) makes it ready.
     pub(in crate::datapath) fn slot_mut(&mut self, at: u32) -> &mut Slot {
         &mut self.slots[at as usize]
     }
 
-    /// A packet's path is known: it leaves when it is the first of its flow.
+    /// Sets a packet's path: it is ready once it is the first of its flow.
     pub(in crate::datapath) fn found(&mut self, at: u32, path: PathId) {
         let slot = &mut self.slots[at as usize];
         slot.state = State::Found(path);
@@ -251,13 +250,13 @@ impl Waiting {
         }
     }
 
-    /// Where the next packet came in whose turn it is.
+    /// Returns the input port of the next packet that is ready.
     pub(in crate::datapath) fn first_ready(&self) -> Option<usize> {
         self.ready.front().map(|&at| self.slot(at).port)
     }
 
-    /// Lets the [first](Self::first_ready) go: its frame changes places with this one. Gives its path and the generation
-    /// of which that is; its key and headers are in its slot until another packet is parked.
+    /// Removes the [first ready](Self::first_ready) packet and swaps its frame with `frame`. Returns its slot and path; the slot
+    /// keeps its key and headers until another packet is parked.
     pub(in crate::datapath) fn leave(&mut self, frame: &mut Frame) -> Option<(u32, PathId)> {
         let at = self.ready.pop_front()?;
         let slot = &mut self.slots[at as usize];
@@ -277,7 +276,7 @@ impl Waiting {
         Some((at, path))
     }
 
-    /// The paths that packets here will take, and forgets those that only answers lead to.
+    /// Returns the paths of the packets that wait. Clears the paths recorded for answers, which are not returned.
     pub(in crate::datapath) fn paths(&mut self) -> impl Iterator<Item = PathId> + '_ {
         self.queues.values_mut().for_each(Queue::forget);
         let found = |slot: &Slot| match slot.state {
@@ -330,7 +329,7 @@ mod tests {
         lines.park(b'd', 1, found());
         assert_eq!(lines.leaving(), b"abcd");
         assert!(lines.0.is_empty() && (0..FLOWS as u32).all(|flow| !lines.0.stands(flow)));
-        // Slots are used again.
+        // Slots are reused.
         lines.park(b'e', 1, found());
         assert_eq!((lines.leaving(), lines.0.slots.len()), (b"e".to_vec(), 5));
     }

@@ -192,13 +192,13 @@ fn packets_alike_leave_in_the_order_in_which_they_came() {
         later.set_max_delay(r.pick(&[Duration::ZERO, Duration::MAX]));
         for number in 0..600u32 {
             let (kind, port) = (r.next(10), r.next(2));
-            // Behind the packet stands what it is, where no table looks.
+            // A trailer that no table looks at identifies the packet.
             let trailer = [&[kind as u8, port as u8][..], &number.to_be_bytes()].concat();
             later.inject(port as usize, &[&[&pool[kind as usize][..], &trailer].concat()]).unwrap();
         }
         later.settle().unwrap();
         held += later.waiting_counters().held;
-        // Of copies that a packet leaves on its way, each in its turn.
+        // The n-th copies of packets of one kind leave in order.
         let mut copies: BTreeMap<(u32, &[u8]), u32> = BTreeMap::new();
         let mut last: BTreeMap<(u32, &[u8], u32), u32> = BTreeMap::new();
         let sent = sent.lock().unwrap();

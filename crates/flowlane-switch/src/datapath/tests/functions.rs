@@ -1,4 +1,4 @@
-//! Functions behind the tables of rules, one behind the other, and behind them routes and rules again.
+//! Stateful stages in series after the tables of rules, followed by routes and rules again.
 
 use flowlane::packet::parse::ip_proto;
 use flowlane::route::Prefix;
@@ -86,17 +86,17 @@ fn with_functions(cache: CacheConfig, lookups: Lookups) -> (Worker, Sent) {
     (worker, sent)
 }
 
-/// A function's number and packets, and packets and bytes of its verdicts.
+/// A stage's number and packets, and the packets and bytes of each verdict.
 pub(super) type Counted = (u8, u64, Vec<(u64, u64)>);
 
-/// What functions have counted.
+/// Returns the counters of all stages.
 pub(super) fn counted(worker: &Worker) -> Vec<Counted> {
     let functions = worker.lookup.pipeline.stages();
     let verdicts = |f: &StageTable| f.verdicts().iter().map(|v| (v.packets, v.bytes)).collect();
     functions.map(|(number, f)| (number, f.packets, verdicts(f))).collect()
 }
 
-/// Changes to rules in front of functions and behind.
+/// Changes to rules before and after the stages.
 const CHANGES: [&str; 8] = [
     "add table=0,priority=4,udp,tp_dst=80,actions=goto_table:7",
     "delete table=0,udp,tp_dst=80",
@@ -135,7 +135,7 @@ fn bursts_through_functions_are_packets_one_after_the_other_with_caches_and_with
             for frame in &borrowed {
                 let (before, told) = (alone_sent.lock().unwrap().len(), traced(&alone, port, frame));
                 alone.inject(port, &[frame]).unwrap();
-                // What is told before it is done is what is done, but where nobody knows.
+                // The trace predicts the frames sent, unless NAT has yet to draw a source port.
                 told_right += usize::from(told.is_some());
                 let is = alone_sent.lock().unwrap()[before..].to_vec();
                 assert!(
@@ -235,7 +235,7 @@ fn bursts_that_have_waited_for_an_answer_go_through_a_function_together() {
     assert!(packets[2..].iter().all(|&n| n > 100), "packets by port: {packets:?}");
 }
 
-/// Gives frames at times, after so many rounds without any.
+/// A port that returns frames with timestamps, after a number of idle rounds.
 struct Timed(u32, std::vec::IntoIter<(u64, Vec<u8>)>);
 
 impl Port for Timed {

@@ -1,4 +1,4 @@
-//! Frames that come with something left to do: large ones, and such without their checksum.
+//! Frames with offload metadata: large ones to segment, and ones without their checksum.
 
 use std::sync::atomic::AtomicBool;
 
@@ -9,10 +9,10 @@ use crate::control::Control;
 use crate::packet::{Cut, Offload};
 use crate::port::offload::segment;
 
-/// What was sent: whether something was left to do, and the frame.
+/// The frames sent: whether each has offload metadata, and its bytes.
 type Whole = Vec<(bool, Vec<u8>)>;
 
-/// What a kernel's port would give and take: a large frame each time it is asked, whole where it may be.
+/// A port like a kernel's: it returns a large frame per call, unsegmented if it may keep offloads.
 struct Kernel {
     frame: Vec<u8>,
     keeps: bool,
@@ -62,8 +62,8 @@ fn large() -> Vec<u8> {
     bytes
 }
 
-/// Sends a large frame through these rules to a port that takes it whole, or not. Gives what was sent, and the bytes of the first
-/// rule.
+/// Sends a large frame through these rules to a port that carries offloads or not. Returns the frames sent, and the bytes of the
+/// first rule.
 fn through(rules: &[&str], carries: bool) -> (Whole, u64) {
     let (sent, mut egress) = (Arc::default(), Egress::new(Fdb::new(1000, 300, 1), 1));
     let port = |left, sent: &Arc<_>| {
@@ -88,8 +88,8 @@ fn through(rules: &[&str], carries: bool) -> (Whole, u64) {
     (sent, bytes)
 }
 
-/// Where rules only send frames on, they go whole to ports that take them so, and are finished for others; where a rule does more,
-/// no frame comes with anything left to do. What comes out is the same, and counts the same where it is cut at the same place.
+/// While rules only forward, large frames stay whole for ports that carry offloads, and are segmented for others; if a rule does
+/// more, frames are received without offloads. The output is the same, as are the counters if segmentation is at one place.
 #[test]
 fn large_frames_stay_whole_as_long_as_nothing_is_done_to_them() {
     let mut pieces = Vec::new();
@@ -99,7 +99,7 @@ fn large_frames_stay_whole_as_long_as_nothing_is_done_to_them() {
     assert_eq!(through(&forward, true), (vec![(true, large())], large().len() as u64));
     assert_eq!(through(&forward, false), (pieces.clone(), large().len() as u64));
     let in_pieces = pieces.iter().map(|(_, piece)| piece.len() as u64).sum();
-    // A rule that no packet meets is enough.
+    // A rule that no packet matches is enough.
     let edit = [forward[0], forward[1], "priority=9,arp,actions=dec_ttl,output:2"];
     assert_eq!(through(&edit, true), (pieces, in_pieces));
 }

@@ -39,7 +39,7 @@ fn a_table_of_rules_is_as_if_they_had_been_added_one_by_one() {
     rules.iter().for_each(|rule| _ = by_one.add_rule(in_table(rule)).unwrap());
     let mut at_once = Pipeline::new();
     assert!(at_once.add_table_of(4, "t", rules.to_vec(), Miss::Drop, linear).is_ok());
-    // What is added later gets the next number.
+    // A rule added later gets the next ID.
     for pipeline in [&mut by_one, &mut at_once] {
         assert_eq!(pipeline.add_rule(in_table(&rule(5, 9, vec![]))), Ok(RuleId(4)));
         assert_eq!(pipeline.find_rule(4, Priority(7), &rules[1].matches), Some(RuleId(1)));

@@ -23,7 +23,7 @@ fn labels(count: u8) -> Vec<u8> {
     [&[0x88, 0x47][..], &(0..count).flat_map(entry).collect::<Vec<u8>>()].concat()
 }
 
-/// What is sent of a packet, by port.
+/// Injects a packet; returns the worker and the frames sent, with their ports.
 fn send(rules: &[Rule], policy: MalformedPolicy, frame: &[u8]) -> (Worker, Vec<(u32, Vec<u8>)>) {
     let (mut worker, sent) = worker(rules, 4, CacheConfig::default(), By::Tuple);
     worker.egress.faults.policy = policy;
@@ -49,10 +49,10 @@ fn what_a_rule_does_behind_pop_mpls_is_done_to_what_is_behind_the_label() {
     let actions = vec![Action::PopMpls(0x0800), Action::DecTtl, to_nine(), out(2)];
     let wanted = udp(&[8, 0], 63, [9, 9, 9, 9]);
     assert_eq!(sent(&[rule(0, actions.clone())], &udp(&labels(1), 64, [10, 0, 0, 2])), [(2, wanted.clone())]);
-    // More labels than the parser sees.
+    // More labels than the parser reads.
     let five = [vec![Action::PopMpls(0x8847); 4], actions].concat();
     assert_eq!(sent(&[rule(0, five)], &udp(&labels(5), 64, [10, 0, 0, 2])), [(2, wanted)]);
-    // A TTL that expires there is told to the controller, and the packet goes no further.
+    // A packet whose TTL expires there goes to the controller, and no further.
     let actions = vec![Action::PopMpls(0x0800), Action::DecTtl, out(2)];
     let told = sent(&[rule(0, actions)], &udp(&labels(1), 1, [10, 0, 0, 2]));
     assert_eq!(told, [(CONTROLLER, udp(&[8, 0], 1, [10, 0, 0, 2]))]);

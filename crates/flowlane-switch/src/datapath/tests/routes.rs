@@ -1,4 +1,4 @@
-//! A table of routes behind the tables of rules, and behind that a table of rules again.
+//! A route table after the tables of rules, and after it a table of rules again.
 
 use std::net::IpAddr;
 
@@ -8,8 +8,8 @@ use flowlane::route::read::AnyPrefix;
 use super::*;
 use crate::stage::route::{FibEngine, HopSpec, RouteTable, RouteTableConfig};
 
-/// What next hop `position` does in table `number`. The members of the group, number 2, do the same, so that it does
-/// not matter which of them a flow picks.
+/// Returns the actions of next hop `position` in table `number`. The members of the group, number 2, have the same, so that it
+/// does not matter which of them a flow picks.
 fn hop(position: usize, number: u8) -> Vec<Action> {
     match position {
         0 => vec![Action::DecTtl, Action::Output(PortNo(2))],
@@ -63,7 +63,7 @@ pub(super) fn add(pipeline: &mut Pipeline, number: u8) {
     }
 }
 
-/// What happens to a packet with this key in table `number`: the longest of the prefixes says.
+/// Returns the actions of the longest prefix that matches a packet with this key in table `number`.
 pub(super) fn actions(key: &FlowKey, number: u8) -> Vec<Action> {
     let ip: Option<IpAddr> = match key.get(Field::EthType) {
         0x0800 => Some(IpAddr::V4((key.get(Field::Ipv4Dst) as u32).into())),

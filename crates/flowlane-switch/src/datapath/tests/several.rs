@@ -1,4 +1,4 @@
-//! Several workers: what one does, in the order of each flow.
+//! Several workers send the same frames as one, in the order of each flow.
 
 mod translating;
 
@@ -17,19 +17,19 @@ use crate::port::SharedPort;
 use crate::stage::{AnyStage, AssetConfig, Assets, Filter, FilterConfig, Shard, ShardAwareRss, StageTable};
 use crate::state::meter::{Meter, Rate};
 
-/// What is said back to a frame.
+/// Makes the answer to a frame.
 type Answer = fn(&[u8]) -> Vec<u8>;
 
-/// A port that gives frames, notes what it is sent, and may answer.
+/// A port that returns frames, records those sent to it, and may answer them.
 struct Source {
     number: u32,
     frames: VecDeque<(u64, Vec<u8>)>,
     sent: Sent,
-    /// Who is sent this answers so.
+    /// The answer to each frame that is sent here.
     answer: Option<Answer>,
-    /// Answers that may still come.
+    /// Answers that are still expected.
     open: u64,
-    /// The last so many frames stay back for now.
+    /// Number of frames at the end of `frames` that are held back for now.
     held: Arc<AtomicUsize>,
 }
 
@@ -61,21 +61,21 @@ impl Port for Source {
     }
 }
 
-/// Makes a function of nobody's shard, of so many workers.
+/// Makes a stage for a number of workers, with a shard that none of them owns.
 type Asked = fn(usize) -> StageTable;
 
-/// How frames come to workers.
+/// The distribution of frames to workers.
 #[derive(Clone, Copy, Debug)]
 enum Spreading {
-    /// One receives, and hands over.
+    /// One worker receives, and hands frames over.
     ByOne,
-    /// The same, to whoever has the share of this function of so many workers.
+    /// One worker receives, and hands frames over to the worker that owns their shard of this stage.
     ByOneSteered(Asked),
-    /// Each has a queue of its own, of those frames whose share of this it has.
+    /// Each has its own queue, with the frames whose shard of this stage it owns.
     Steered(Asked),
-    /// Each has a queue of its own.
+    /// Each has its own queue.
     ByPort,
-    /// Each has a queue of its own, into which any packets come, so that functions' shares are elsewhere.
+    /// Each has its own queue, with arbitrary frames, so that other workers own their shards.
     Wrong,
 }
 
@@ -133,7 +133,7 @@ fn forked(mut pipeline: Pipeline, workers: usize) -> Vec<Pipeline> {
     std::iter::once(pipeline).chain(others).collect()
 }
 
-/// Frames say their number in their last bytes, behind what IP looks at.
+/// Appends a frame's number as its last bytes, after the IP packet.
 fn numbered(mut bytes: Vec<u8>, number: usize) -> Vec<u8> {
     bytes.extend((number as u32).to_be_bytes());
     bytes
@@ -143,7 +143,7 @@ fn number_of(bytes: &[u8]) -> usize {
     u32::from_be_bytes(*bytes.last_chunk().expect("it is numbered")) as usize
 }
 
-/// What was sent of each flow through each port, in order.
+/// Groups the frames sent by flow and port, in order.
 fn by_flow(frames: &[Vec<u8>], sent: Vec<(u32, Vec<u8>)>) -> HashMap<(u64, u32), Vec<Vec<u8>>> {
     let mut flows: HashMap<(u64, u32), Vec<Vec<u8>>> = HashMap::new();
     for (port, bytes) in sent {
@@ -152,7 +152,7 @@ fn by_flow(frames: &[Vec<u8>], sent: Vec<(u32, Vec<u8>)>) -> HashMap<(u64, u32),
     flows
 }
 
-/// What does not depend on which worker has done it.
+/// Returns the counters that do not depend on which worker did the work.
 fn told(switch: &mut Switch) -> serde_json::Value {
     let report = Report::of_all(switch.workers_mut()).expect("there is one");
     let ports: Vec<_> = report.ports.iter().map(|p| p.counters).collect();
@@ -213,7 +213,7 @@ fn any_number_of_workers_sends_the_same_of_each_flow_in_the_same_order() {
             switch.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
             handed += switch.workers().iter().map(|worker| worker.handed).sum::<u64>();
             let sent = std::mem::take(&mut *sent.lock().unwrap());
-            // Ports take turns, so that flows that come in through both mix.
+            // Ports take turns, so that frames of flows from both ports interleave.
             let by_port = |all: Vec<(u32, Vec<u8>)>| {
                 let (one, two): (Vec<_>, Vec<_>) =
                     all.into_iter().partition(|(_, bytes)| port_of(number_of(bytes)) == 1);
@@ -231,7 +231,7 @@ fn any_number_of_workers_sends_the_same_of_each_flow_in_the_same_order() {
     assert!(handed > 5000, "{handed}");
 }
 
-/// Rules (0), a filter that learns (5), assets (6), and rules (9), for a worker.
+/// Returns a worker's shards of a learning filter (5) and of assets (6).
 fn learning(shard: Shard) -> (StageTable, StageTable) {
     let (out, go) = (|port| Action::Output(PortNo(port)), Action::Goto);
     let fields = vec![Field::Ipv4Src, Field::TpSrc, Field::TpDst];
@@ -245,6 +245,7 @@ fn learning(shard: Shard) -> (StageTable, StageTable) {
     )
 }
 
+/// Returns the workers' pipelines: rules (0), the learning filter (5), assets (6), and rules (9).
 fn learning_pipelines(workers: usize) -> Vec<Pipeline> {
     let mut pipeline = Pipeline::new();
     pipeline.add_table(0, "", By::Tuple.engine(), Miss::Drop);
@@ -353,7 +354,7 @@ fn a_meter_keeps_one_rate_for_all_workers() {
 fn an_address_that_one_worker_has_learnt_all_know() {
     let mut tables = vec![Fdb::new(100_000, 300, 3)];
     tables.extend((1..4).map(|_| tables[0].share()).collect::<Vec<_>>());
-    // While all learn and the table grows, whatever is found is where its station is, or was.
+    // While all learn and the table grows, a lookup finds a station's current or former port.
     std::thread::scope(|scope| {
         for (place, table) in (0u64..).zip(&mut tables) {
             scope.spawn(move || {
@@ -372,7 +373,7 @@ fn an_address_that_one_worker_has_learnt_all_know() {
         }
     });
     for table in &mut tables {
-        // Whoever has not met new addresses since the table grew looks once more.
+        // A handle takes the slots of the grown table when it next learns.
         table.learn(1, 0, PortNo(1), 1);
         assert_eq!(table.len(), 80_000);
         assert!(
@@ -384,7 +385,7 @@ fn an_address_that_one_worker_has_learnt_all_know() {
 
 #[test]
 fn rules_change_for_all_workers_at_once_and_counters_are_kept() {
-    // With every change so many frames are let go, so that there are changes while frames flow.
+    // Frames released with every change, so that rules change while frames flow.
     const FRAMES_A_CHANGE: usize = 10_000;
     let rules = [rule(0, 1, &[], vec![Action::Output(PortNo(2))])];
     for workers in [2, 4] {

@@ -169,7 +169,7 @@ fn packets_too_long_for_a_tunnel_are_dropped_and_counted() {
     assert_eq!(near.egress.drops.tunnel_too_long, 1);
 }
 
-/// A tunnel's frame from a node of `specs`, or of nobody's: over IPv4 or IPv6, to this port, with this type of service.
+/// Returns a tunnel's frame from a node, of `specs` or not, over IPv4 or IPv6, to this UDP port, with this type of service.
 fn outer(v6: bool, port: u16, tos: u8, body: &[u8]) -> Vec<u8> {
     let len = (8 + body.len()) as u16;
     let datagram = [&[0xc0, 0][..], &port.to_be_bytes(), &len.to_be_bytes(), &[0, 0], body].concat();
@@ -243,7 +243,7 @@ fn congestion_in_a_tunnel_is_marked_inside_or_the_packet_is_dropped() {
             let header = [8, 0, 0, 0, 0, 1, if v6 { 250 } else { 244 }, 0];
             let body = [&header[..], &inner.build()].concat();
             far.inject(0, &[&outer(v6, 4789, 0xb8 | ecn as u8, &body)]).unwrap();
-            // What is not IP goes on as it is.
+            // Packets other than IP stay as they are.
             let wanted = inner.ip().map(|ip| WANTED[usize::from(ip.tos & 3)][ecn]);
             let found = sent.lock().unwrap().pop().map(|(_, bytes)| bytes);
             if wanted == Some(9) {

@@ -53,7 +53,7 @@ enum Part {
 }
 
 impl Part {
-    /// Whether it has no transport header.
+    /// Returns whether it has no transport header.
     fn is_later(self) -> bool {
         matches!(self, Part::Middle | Part::Later)
     }

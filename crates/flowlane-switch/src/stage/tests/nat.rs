@@ -284,7 +284,7 @@ impl Model {
         Ok(())
     }
 
-    /// An outside end that is in use, mostly.
+    /// Returns an outside end, mostly one in use.
     fn some_outside(&self, proto: u8, random: &mut Random) -> End {
         let used: Vec<End> =
             self.sessions.iter().filter(|((p, _), _)| *p == proto).map(|(_, s)| s.outside).collect();
@@ -295,7 +295,7 @@ impl Model {
     }
 }
 
-/// A packet that fits what is there, or does not.
+/// Draws a packet that fits the sessions, or not.
 fn draw(model: &Model, random: &mut Random) -> Desc {
     let mut desc = draw_plain(model, random);
     let options = |random: &mut Random| [0, 0, 0, 1, 10][random.index(5)];
@@ -383,7 +383,7 @@ fn config(random: &mut Random) -> NatConfig {
     let mut drawn = || idle[random.index(4)];
     let idle = IdleTimes { udp: drawn(), tcp_transitory: drawn(), tcp_established: drawn(), icmp: drawn() };
     NatConfig {
-        // So few that all are in use now and then.
+        // Few, so that all are in use at times.
         ports: (1024, [1024, 1027, 2000][random.index(3)]),
         forwards: vec![
             Forward { proto: 6, outside: (POOL, 80), inside: (INSIDE + 1, 5000) },
@@ -511,7 +511,7 @@ fn lasts(seconds: u64, made_by: &[L4], from_outside: impl Fn(u16) -> L4) -> bool
     }
     let mut last = 0;
     for second in (10..=seconds).step_by(10) {
-        // Each from another.
+        // Each from another host.
         let packet = Desc::v4(FAR + second as u32, outside.0, from_outside(outside.1));
         last = process(&mut function, &[packet.build()], second * 1_000_000_000)[0].0;
     }
@@ -530,7 +530,7 @@ fn packets_from_outside_neither_refresh_nor_open_sessions() {
         let inward = |port| L4::Tcp { src: 80, dst: port, flags };
         assert!(lasts(240, &[out(2)], inward), "{flags:x}");
         assert!(!lasts(250, &[out(2)], inward), "{flags:x}");
-        // What is acknowledged before there is a SYN opens nothing either.
+        // An inside ACK before the outside SYN establishes nothing either.
         let acked = [out(2), out(0x12), out(0x10)];
         assert!(!lasts(250, &acked, inward), "{flags:x}");
     }
@@ -547,7 +547,7 @@ fn tcp_is_established_by_the_inside_ack_and_closed_by_fin_or_rst() {
         |seconds: u64, frame: Vec<u8>| process(&mut function, &[frame], seconds * 1_000_000_000)[0].0;
     assert_eq!((at(1, inward(0x12)), at(2, outward(0x10))), (1, 0));
     assert_eq!(at(7400, inward(0x10)), 1);
-    // Behind an RST the other end has some time to show that it was forged.
+    // After an RST the other end has some time to show that it was forged.
     assert_eq!((at(7400, inward(0x04)), at(7600, outward(0x10)), at(15_000, inward(0x10))), (1, 0, 1));
     assert_eq!(
         (at(15_000, inward(0x04)), at(15_230, inward(0x10)), at(15_250, inward(0x10))),

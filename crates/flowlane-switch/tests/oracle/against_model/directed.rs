@@ -1,5 +1,5 @@
-//! Packets and rules put together for one fault each. The expected frames are written here, and the model
-//! has to produce them.
+//! Packets and rules for one fault each. The expected frames are spelled out here, and the model must
+//! produce them.
 
 mod time;
 mod tunnels;
@@ -18,7 +18,7 @@ use super::{hex, print};
 use crate::model::{Counters, Frames, Kind, Miss, Model};
 use crate::packets::{Random, crc32c, sum};
 
-/// An IP packet to be put together.
+/// An IP packet to build.
 #[derive(Clone, Copy)]
 struct Ip {
     src: u8,
@@ -59,7 +59,7 @@ fn ipv6(ip: Ip, next: u8, payload: &[u8]) -> Vec<u8> {
     [&header.concat()[..], payload].concat()
 }
 
-/// A datagram from port 443 to 53, with its checksum over these addresses (RFC 768).
+/// Builds a datagram from port 443 to 53, its checksum over these addresses (RFC 768).
 fn udp(src: &[u8], dst: &[u8], payload: &[u8]) -> Vec<u8> {
     datagram(17, (src, dst), payload)
 }
@@ -77,7 +77,7 @@ fn udp4(ip: Ip) -> Vec<u8> {
     ipv4(ip, 17, &udp(&[10, 0, 0, ip.src], &ip.dst, b"payload"))
 }
 
-/// A label stack entry: label 7, this TTL.
+/// Builds a label stack entry: label 7, this TTL.
 fn label(bottom: bool, ttl: u8) -> [u8; 4] {
     [0, 0, 0x70 | u8::from(bottom), ttl]
 }
@@ -86,7 +86,7 @@ fn labelled(labels: &[[u8; 4]], payload: &[u8]) -> Vec<u8> {
     ethernet(0x8847, &[&labels.concat()[..], payload].concat())
 }
 
-/// 802.3 with LLC and SNAP (RFC 1042) in front of labels.
+/// Builds 802.3 with LLC and SNAP (RFC 1042) in front of labels.
 fn snap(labels: &[[u8; 4]], payload: &[u8], ether_type: u16) -> Vec<u8> {
     let body = [&labels.concat()[..], payload].concat();
     let head = [&[0xaa, 0xaa, 3, 0, 0, 0][..], &ether_type.to_be_bytes()].concat();
@@ -101,8 +101,8 @@ fn rules(text: &str) -> Vec<Rule> {
     read(text, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// What becomes of a frame from port 1 by these rules, which at most two tables hold. Says what is sent and what is
-/// counted, the same in all ways of running it and by the model.
+/// Switches a frame from port 1 by these rules of at most two tables. Returns the model's frames and counters, and checks
+/// that the switch sends the same frames with several options.
 fn switch(text: &str, forward_malformed: bool, frame: &[u8]) -> (Frames, Counters) {
     let kinds = drops(2);
     let mut model = Model::new(&kinds, &PORTS);
@@ -114,7 +114,7 @@ fn switch(text: &str, forward_malformed: bool, frame: &[u8]) -> (Frames, Counter
         let mut switch = Switch::new(&kinds, options);
         switch.forward_malformed(forward_malformed);
         rules(text).iter().for_each(|rule| assert!(switch.add(rule), "{text}: a rule is refused"));
-        // Twice, so that the second goes by the caches, where there are any.
+        // Twice, so that the second hits the caches, if there are any.
         for time in 0..2 {
             let found = switch.run(&[(1, frame)]).unwrap().pop().unwrap();
             assert!(
@@ -129,7 +129,7 @@ fn switch(text: &str, forward_malformed: bool, frame: &[u8]) -> (Frames, Counter
     (wanted, model.counters())
 }
 
-/// Tables of rules that drop what matches nothing.
+/// Returns tables that drop packets on a miss.
 fn drops(tables: usize) -> Vec<Kind> {
     vec![Kind::Rules(Miss::Drop); tables]
 }
@@ -263,7 +263,7 @@ fn labels_behind_snap_are_changed_where_they_are() {
     sends_to_2("mpls,actions=pop_mpls:0x8847,pop_mpls:0x0800,dec_ttl,output:2", &frame, &wanted);
 }
 
-/// First and later fragment of a datagram, of IPv4 and of IPv6, from an address of its own.
+/// Builds a first and a later fragment of a datagram, of IPv4 and IPv6, from a flow's address.
 fn fragmented(flow: u8) -> [[Vec<u8>; 2]; 2] {
     let ip = Ip { src: flow, ..PLAIN };
     let whole = udp(&[10, 0, 0, flow], &ip.dst, &[flow; 24]);
@@ -419,7 +419,7 @@ fn what_is_sent_and_then_parsed_anew_is_not_dropped_by_a_rule() {
     assert_eq!(product.counters(), counters);
 }
 
-/// A pipeline of one table with these rules.
+/// Returns a pipeline of one table with these rules.
 fn pipeline(text: &str) -> Pipeline {
     let mut out = Pipeline::new();
     out.add_table(0, "", Box::new(LinearSearch::new(100)), ruleset::Miss::Drop);

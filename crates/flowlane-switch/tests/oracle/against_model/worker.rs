@@ -1,4 +1,4 @@
-//! A worker with recording ports, by the public interface of the switch.
+//! A worker with recording ports, through the public API of the switch.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -25,13 +25,13 @@ use crate::packets::Random;
 /// The numbers of the switch's ports.
 pub(super) const PORTS: [u32; 4] = [1, 2, 3, 4];
 
-/// A frame with the time at which it came, which says which one it was: (time, port, bytes).
+/// A sent frame with its arrival time, which identifies it: (time, port, bytes).
 type Noted = (u64, u32, Vec<u8>);
 
-/// What is to come in through a port: (time, bytes).
+/// Frames that a port is to receive: (time, bytes).
 type Incoming = Arc<Mutex<VecDeque<(u64, Vec<u8>)>>>;
 
-/// A port that gives what it is told to give and notes what it is sent.
+/// A port that receives the `incoming` frames and records those sent.
 struct Recorder {
     number: u32,
     incoming: Incoming,
@@ -56,13 +56,13 @@ impl Port for Recorder {
     }
 }
 
-/// What must make no difference.
+/// Options that must not change results.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
     burst: usize,
     engine: Engine,
     caches: CacheConfig,
-    /// Every variant on every packet, compared by the switch itself.
+    /// The switch itself compares all variants on every packet.
     validate: bool,
 }
 
@@ -74,7 +74,7 @@ enum Engine {
 }
 
 impl Options {
-    /// No caches, one packet at a time.
+    /// Returns options: no caches, one packet at a time.
     pub(super) fn plain(r: &mut Random) -> Self {
         let caches = CacheConfig { exact_entries: 0, megaflows_max: 0, ..CacheConfig::default() };
         Self { burst: 1, engine: r.pick(&[Engine::Linear, Engine::Tuple]), caches, validate: false }
@@ -99,7 +99,7 @@ impl Options {
         }
     }
 
-    /// The same with so many packets at a time.
+    /// Returns these options with this burst size.
     pub(super) fn with_burst(self, burst: usize) -> Self {
         Self { burst, ..self }
     }
@@ -158,15 +158,15 @@ impl Switch {
             if forward { MalformedPolicy::Forward } else { MalformedPolicy::Drop };
     }
 
-    /// Adds a rule. Says whether the switch takes it.
+    /// Adds a rule; returns whether the switch accepts it.
     pub(super) fn add(&mut self, rule: &Rule) -> bool {
         self.worker.lookup.pipeline.add_rule(rule.clone()).is_ok()
     }
 
-    /// Switches packets, each with the port that it comes in through. Says for each what was sent where, in order.
+    /// Switches packets, given with their ingress ports. Returns the frames sent for each, in order.
     ///
     /// # Errors
-    /// Where the switch itself finds that its variants differ.
+    /// If the switch itself finds that its variants differ.
     pub(super) fn run(&mut self, packets: &[(u32, &[u8])]) -> Result<Vec<Frames>, RunError> {
         let timed: Vec<_> = (0..).zip(packets).map(|(time, &(port, bytes))| (time, port, bytes)).collect();
         let mut out = vec![Vec::new(); packets.len()];
@@ -176,7 +176,7 @@ impl Switch {
         Ok(out)
     }
 
-    /// The same at given times in nanoseconds, by which is known which packet was sent.
+    /// Switches packets at given times in nanoseconds, which identify the frames sent.
     pub(super) fn run_at(&mut self, packets: &[(u64, u32, &[u8])]) -> Result<Vec<Noted>, RunError> {
         for &(time_ns, port, bytes) in packets {
             let place = PORTS.iter().position(|&p| p == port).expect("one of the ports");

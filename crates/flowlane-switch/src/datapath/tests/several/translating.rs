@@ -11,7 +11,7 @@ use crate::stage::{Nat, NatConfig};
 
 const POOL: u32 = 0xcb00_7101;
 
-/// A share of translation (5): inside behind port 1, outside behind port 2.
+/// A shard of NAT (5): inside behind port 1, outside behind port 2.
 fn translation(shard: Shard, hairpin: bool) -> StageTable {
     let out = |port| Action::Output(PortNo(port));
     let forward = Forward { proto: ip_proto::UDP, outside: (POOL, 53), inside: (0x0a00_0002, 4000) };
@@ -34,7 +34,7 @@ const STEERED: Spreading = Spreading::Steered(|workers| translation(Shard::none_
 const BY_ONE_STEERED: Spreading =
     Spreading::ByOneSteered(|workers| translation(Shard::none_of(workers), false));
 
-/// Rules (0) and translation.
+/// Returns the workers' pipelines: rules (0) and NAT (5).
 fn translating(workers: usize, hairpin: bool) -> Vec<Pipeline> {
     let nat = |me| translation(Shard { me, of: workers }, hairpin);
     let mut pipeline = Pipeline::new();
@@ -46,20 +46,20 @@ fn translating(workers: usize, hairpin: bool) -> Vec<Pipeline> {
     all
 }
 
-/// The source's and the destination's address and port of a UDP packet without options.
+/// Returns the source's and the destination's address and port of a UDP packet without options.
 fn ends(frame: &[u8]) -> [(u32, u16); 2] {
     let address = |at: usize| u32::from_be_bytes(*frame[at..].first_chunk().unwrap());
     let port = |at: usize| u16::from_be_bytes(*frame[at..].first_chunk().unwrap());
     [(address(26), port(34)), (address(30), port(36))]
 }
 
-/// The other end says it back.
+/// Returns the peer's echo of a frame.
 fn echo(frame: &[u8]) -> Vec<u8> {
     let [source, destination] = ends(frame);
     udp(destination, source, &frame[42..])
 }
 
-/// What a trace says would be sent, whatever worker it begins with.
+/// Returns the frames that a trace predicts, and checks that the first worker does not matter.
 fn traced_from_any(switch: &Switch, port: u32, bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let workers = switch.workers();
     let from = |first: &Worker| {
@@ -134,7 +134,7 @@ fn sessions_are_found_from_either_side_whatever_worker_a_packet_comes_to() {
             assert_eq!(ends(frame), [peer, inside], "{workers} workers");
         }
         if let Spreading::ByOneSteered(_) = how {
-            // Whoever receives hands what is others' over, and nobody does so again.
+            // The receiving worker hands over packets that others own, and no packet is handed over twice.
             let handed: Vec<u64> = switch.workers().iter().map(|worker| worker.handed).collect();
             assert!(handed[0] > 0 && handed[1..].iter().all(|&handed| handed == 0), "{handed:?}");
         }
@@ -149,7 +149,7 @@ fn sessions_are_found_from_either_side_whatever_worker_a_packet_comes_to() {
 fn packets_that_turn_round_between_workers_are_translated_both_ways() {
     for workers in [1, 2, 4] {
         let sent = Sent::default();
-        // Hosts speak to the forward, and it answers where they seem to be.
+        // Hosts send to the forward, which answers to their outside addresses.
         let hosts: Vec<(u32, u16)> = (0..64).map(|host| (0x0a00_0100 + host, 7000)).collect();
         let frames: Vec<Vec<u8>> =
             hosts.iter().zip(0u32..).map(|(&host, n)| udp(host, (POOL, 53), &n.to_be_bytes())).collect();
@@ -196,7 +196,7 @@ fn fragments_follow_their_first_to_the_worker_that_has_the_session() {
                 frame[16..18].copy_from_slice(&(20 + part.len() as u16).to_be_bytes());
                 frame[18..20].copy_from_slice(&(host as u16).to_be_bytes());
                 frame[20..22].copy_from_slice(&(more | offset).to_be_bytes());
-                // The header's checksum anew.
+                // Recompute the header's checksum.
                 frame[24..26].fill(0);
                 let sum: u32 = frame[14..34]
                     .chunks(2)

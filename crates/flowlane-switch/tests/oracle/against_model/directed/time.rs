@@ -12,14 +12,14 @@ use crate::packets::Random;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A switch with these rules that takes so many frames together.
+/// Returns a switch with these rules and bursts of this size.
 fn switch(text: &str, burst: usize) -> Switch {
     let mut switch = Switch::new(&[], Options::plain(&mut Random::new(1)).with_burst(burst));
     switch.worker.lookup = Lookup::new(pipeline(text), CacheConfig::default());
     switch
 }
 
-/// The times in seconds of the frames that were sent, of those that came in at these times through these ports.
+/// Switches frames that arrive at these times (in seconds) and ports; returns times and ports of those sent.
 fn passed(switch: &mut Switch, frames: &[(u64, u32)]) -> Vec<(u64, u32)> {
     let frame = ethernet(0x0800, &udp4(PLAIN));
     let timed: Vec<_> = frames.iter().map(|&(s, port)| (s * SECOND, port, &frame[..])).collect();
