@@ -3,18 +3,14 @@
 //! So all state of a worker can be read consistently without a lock. A request must be short, since packets wait meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use super::Worker;
 use super::notifier::Notifier;
 
 /// A request: a closure that the worker runs.
 type Request = Box<dyn FnOnce(&mut Worker) + Send>;
-
-/// How long to wait for a reply before trying again.
-const RECV_POLL: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
 struct Requests {
@@ -50,17 +46,7 @@ impl Mailbox {
         self.full.store(true, Ordering::Release);
         drop(requests);
         self.waker.wake();
-        self.wait(&answers)
-    }
-
-    fn wait<T>(&self, answers: &Receiver<T>) -> Option<T> {
-        loop {
-            match answers.recv_timeout(RECV_POLL) {
-                Ok(answer) => return Some(answer),
-                Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-        }
+        answers.recv().ok()
     }
 
     fn lock(&self) -> MutexGuard<'_, Requests> {
