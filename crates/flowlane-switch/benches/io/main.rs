@@ -79,7 +79,7 @@ impl Drop for Namespaces {
 
 /// Runs an end in its namespace, as another process of this program.
 fn end(namespace: usize, role: &Role) -> std::process::Child {
-    let this = std::env::current_exe().expect("a running ruleset has a path");
+    let this = std::env::current_exe().expect("a running program has a path");
     let mut command = Command::new("ip");
     command.args(["netns", "exec", NAMES[namespace]]).arg(this).args(role.arguments());
     command.stdout(std::process::Stdio::piped()).spawn().expect("`ip` is there")

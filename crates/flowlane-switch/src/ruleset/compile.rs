@@ -1,8 +1,8 @@
 //! Actions behind the caches: those of next hops, and of the verdicts of stages.
 //!
 //! They are a rule's actions, except those that need a megaflow. `move` reads fields that a rule's match fixes. A field in no
-//! header (metadata, registers) is for later tables of the same translation: here no translation continues, and the key of
-//! a packet that goes on is parsed from the frame.
+//! header (metadata, registers) is for later tables of the same translation: here no translation continues. The key of a packet
+//! that goes on is parsed again from the frame if an action has changed the frame.
 
 use flowlane::packet::Field;
 use flowlane::rule::Action;

@@ -2,14 +2,14 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `actions`, `step` | what a rule's actions come to |
+//! | `compile`, `step` | the steps that a rule's actions compile to |
 //! | `rules`, `snapshot` | the rules of a table; the tables; what changed last |
 //! | `rule_index` | rules by priority and match, and their ids |
 //! | `counters` | what a worker has counted, read by others |
-//! | `published` | the newest ruleset, and which workers have passed it |
+//! | `publication` | the newest ruleset, and which workers have passed it |
 //! | `table_map` | things by the numbers of tables |
 //!
-//! Nothing here knows workers, functions or ports.
+//! Nothing here knows workers, stages or ports.
 
 mod compile;
 mod counters;
