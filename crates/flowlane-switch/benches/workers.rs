@@ -24,11 +24,11 @@ use large::{Workload, generated, masks, matching, rule, udp, write};
 /// A workload, and the stages of its configuration.
 struct Work {
     workload: Workload,
-    functions: &'static str,
+    stages: &'static str,
 }
 
 /// Returns packets of 2500 inside hosts with eight ports each, all sent to table 5.
-fn through(name: &str, functions: &'static str) -> Work {
+fn through(name: &str, stages: &'static str) -> Work {
     let (mut random, mut keys) = (Random::new(3), Vec::new());
     for packet in 0..100_000u32 {
         let mut key: FlowKey = matching(&[rule(0, 1, udp(), Vec::new())], 1, &mut random).remove(0);
@@ -40,7 +40,7 @@ fn through(name: &str, functions: &'static str) -> Work {
         keys.push(key);
     }
     let rules = vec![rule(0, 1, udp(), vec![Action::Goto(5)])];
-    Work { workload: Workload { name: name.to_owned(), rules, keys }, functions }
+    Work { workload: Workload { name: name.to_owned(), rules, keys }, stages }
 }
 
 struct Measured {
@@ -52,7 +52,7 @@ struct Measured {
 fn measure(work: &Work, folder: &Path, workers: usize, spread: &str, seconds: u64) -> Measured {
     let path = write(&work.workload, folder);
     let config = std::fs::read_to_string(&path).expect("it has just been written");
-    let config = format!("[switch]\nworkers = {workers}\nspread = \"{spread}\"\n{config}{}", work.functions);
+    let config = format!("[switch]\nworkers = {workers}\nspread = \"{spread}\"\n{config}{}", work.stages);
     std::fs::write(&path, config).expect("a temporary file");
     let setup = Setup::read(&path).and_then(|setup| setup.open_controlled(5));
     let (mut switch, _control) = setup.expect("the configuration is right");
@@ -82,7 +82,7 @@ fn main() {
     let spread = arguments.iter().find_map(|a| a.strip_prefix("spread=")).unwrap_or("auto");
     let names: Vec<&String> = arguments.iter().filter(|a| !a.contains('=')).collect();
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let plain = |workload| Work { workload, functions: "" };
+    let plain = |workload| Work { workload, stages: "" };
     let all = [
         plain(masks(1, 1024)),
         plain(masks(160, 40)),

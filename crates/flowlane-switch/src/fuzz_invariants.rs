@@ -184,8 +184,8 @@ fn every_action(cache: CacheConfig) -> (Worker, Vec<MemoryHandle>) {
     for table in 0..4 {
         pipeline.add_table(table, "", Box::new(TupleSearch::new(1000, 7)), Miss::Continue);
     }
-    for (number, function) in functions() {
-        pipeline.add_stage(number, function);
+    for (number, stage) in stages() {
+        pipeline.add_stage(number, stage);
     }
     for rule in rules() {
         pipeline.add_rule(rule).expect("the rules are right");
@@ -209,7 +209,7 @@ fn every_action(cache: CacheConfig) -> (Worker, Vec<MemoryHandle>) {
 }
 
 /// A filter, assets and translation, one behind the other; all of them small, so that they are full.
-fn functions() -> [(u8, StageTable); 3] {
+fn stages() -> [(u8, StageTable); 3] {
     let (go, out) = (|table| vec![Action::Goto(table)], || vec![Action::Output(PortNo(2))]);
     let fields = vec![Field::TpSrc, Field::TpDst];
     let filter = FilterConfig { learn: true, count: true, ..FilterConfig::new(fields, 8) };

@@ -88,7 +88,7 @@ fn the_nat_gateway_example_translates_filters_and_lists_assets() {
     };
     let json = json_of("nat-gateway.toml");
     let function = |kind: &str| {
-        let functions = json["functions"].as_array().unwrap();
+        let functions = json["stateful_stages"].as_array().unwrap();
         functions.iter().find(|f| f["kind"] == kind).unwrap().clone()
     };
     let verdict = |function: &serde_json::Value, name: &str| {
@@ -129,9 +129,9 @@ fn the_nat_gateway_example_translates_filters_and_lists_assets() {
         let text = one(one(one(seeded, "filter_table"), "asset_table"), "nat_table");
         fs::write(at.join("seeded.toml"), text).unwrap();
         let json = json_of("seeded.toml");
-        let functions: Vec<_> =
-            json["functions"].as_array().unwrap().iter().map(|f| f["verdicts"].clone()).collect();
-        runs.push((functions, fs::read(at.join("out/wan.pcap")).unwrap()));
+        let stages: Vec<_> =
+            json["stateful_stages"].as_array().unwrap().iter().map(|f| f["verdicts"].clone()).collect();
+        runs.push((stages, fs::read(at.join("out/wan.pcap")).unwrap()));
     }
     assert!(runs[0] == runs[1] && runs[0] == runs[2]);
     let (table, _) = run(at, "switch run nat-gateway.toml", 0);

@@ -230,7 +230,7 @@ fn switch(work: &Arc<Work>, rounds: usize, clock: &quanta::Clock) -> Rounds {
     for (_, worker) in &workers {
         let (_, function) = worker.lookup.pipeline.stages().next().expect("it was added");
         let judged: u64 = function.verdicts().iter().map(|verdict| verdict.packets).sum();
-        assert_eq!((judged, worker.egress.drops.function_refused), (function.packets, 0));
+        assert_eq!((judged, worker.egress.drops.stage_refused), (function.packets, 0));
         work.check(function);
     }
     out

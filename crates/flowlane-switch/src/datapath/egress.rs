@@ -41,7 +41,7 @@ pub struct Drops {
     /// Refused at a local tunnel endpoint; the tunnels count the reasons.
     pub tunnel_refused: u64,
     /// Refused by a stateful stage, which counts the reasons.
-    pub function_refused: u64,
+    pub stage_refused: u64,
     /// Exceeded the limit of open table calls, or had to be handed over with open calls.
     pub call_depth: u64,
 }

@@ -446,7 +446,7 @@ fn hand_over(worker: &mut Worker, burst: &mut Burst, table: u8, lanes: LaneMask)
     let owners = stage.owners(burst, lanes);
     for lane in owners.elsewhere.lanes() {
         if owners.rejected.0 >> lane & 1 == 1 {
-            worker.egress.drops.function_refused += 1;
+            worker.egress.drops.stage_refused += 1;
             stage.packets += 1;
             continue;
         }
@@ -493,7 +493,7 @@ fn enter_stage(
     for lane in these.lanes() {
         let bytes = burst.frames[lane].len() as u64;
         let Some(steps) = stage.count(verdicts[lane], bytes) else {
-            worker.egress.drops.function_refused += 1;
+            worker.egress.drops.stage_refused += 1;
             worker.calls.clear(lane);
             lanes.remove(lane);
             continue;

@@ -4,13 +4,13 @@
 mod bursts;
 mod calls;
 mod deferred;
-mod functions;
 mod idle;
 mod offload;
 mod pipeline;
 mod recirculation;
 mod routes;
 mod several;
+mod stateful_stages;
 mod tunnels;
 
 use std::collections::BTreeMap;

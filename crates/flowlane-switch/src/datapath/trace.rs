@@ -112,7 +112,7 @@ pub enum Tracing {
         /// The packet.
         packet: Box<Traced>,
         /// The stage's number.
-        function: u8,
+        stage: u8,
     },
 }
 
@@ -170,7 +170,7 @@ pub(super) fn resume(worker: &Worker, mut packet: Box<Traced>, stage: u8) -> Tra
         Entered::Pause => {
             packet.position = Position { table: None, calls };
             let (worker, stage) = elsewhere.expect("it pauses for another worker");
-            return Tracing::On { worker, packet, function: stage };
+            return Tracing::On { worker, packet, stage };
         }
         Entered::Nothing | Entered::End => {}
     }
@@ -182,9 +182,9 @@ fn run_on(worker: &Worker, mut packet: Box<Traced>) -> Tracing {
     let mut position = std::mem::take(&mut packet.position);
     let mut tracer = Tracer { worker, packet: &mut packet, elsewhere: None };
     follow(&mut tracer, &mut position);
-    if let Some((worker, function)) = tracer.elsewhere {
+    if let Some((worker, stage)) = tracer.elsewhere {
         packet.position = Position { table: None, calls: position.calls };
-        return Tracing::On { worker, packet, function };
+        return Tracing::On { worker, packet, stage };
     }
     if packet.trace.sent.is_empty() {
         packet.trace.note("end", "nothing is sent", "");

@@ -1,7 +1,7 @@
 //! The counters of a switch, as data: the command line prints them as tables or as JSON.
 
-mod function;
 mod merge;
+mod stateful_stage;
 mod worker;
 
 use std::borrow::Cow;
@@ -11,7 +11,9 @@ use flowlane::packet::Malformed;
 use flowlane::tunnel::Refused;
 use serde::{Deserialize, Serialize};
 
-pub use self::function::{AssetReport, FilterEntryReport, ForwardReport, FunctionReport, VerdictReport};
+pub use self::stateful_stage::{
+    AssetReport, FilterEntryReport, ForwardReport, StatefulStageReport, VerdictReport,
+};
 pub use self::worker::{QueueReport, WorkerReport};
 
 use crate::datapath::{PortCounters, Stage, Worker};
@@ -26,7 +28,7 @@ pub struct Report {
     pub ports: Vec<PortReport>,
     pub tables: Vec<TableReport>,
     pub route_tables: Vec<RouteTableReport>,
-    pub functions: Vec<FunctionReport>,
+    pub stateful_stages: Vec<StatefulStageReport>,
     pub tunnels: Vec<TunnelReport>,
     pub tunnels_refused: Vec<Counted>,
     pub stages: Vec<StageReport>,
@@ -178,7 +180,7 @@ pub struct DropReport {
     pub tunnel_refused: u64,
     pub tunnel_too_long: u64,
     pub no_tunnel: u64,
-    pub function_refused: u64,
+    pub stage_refused: u64,
     #[serde(default)]
     pub call_depth: u64,
 }
@@ -197,7 +199,7 @@ impl DropReport {
             tunnel_refused,
             tunnel_too_long,
             no_tunnel,
-            function_refused,
+            stage_refused,
             call_depth,
         } = *self;
         [
@@ -211,7 +213,7 @@ impl DropReport {
             ("tunnel packet refused", tunnel_refused),
             ("too long for their tunnel", tunnel_too_long),
             ("not what their tunnel carries", no_tunnel),
-            ("refused by a stage", function_refused),
+            ("refused by a stage", stage_refused),
             ("too many open calls of tables", call_depth),
         ]
     }
@@ -264,8 +266,8 @@ impl Report {
     pub fn of(worker: &mut Worker) -> Self {
         worker.lookup.collect_counters();
         let tables = tables(worker, true);
-        let functions = function::reports(worker, true);
-        Self { tables, functions, ..Self::brief(worker) }
+        let stateful_stages = stateful_stage::reports(worker, true);
+        Self { tables, stateful_stages, ..Self::brief(worker) }
     }
 
     /// Reports the counters of all workers of a switch.
@@ -290,7 +292,7 @@ impl Report {
             ports: ports(worker),
             tables: tables(worker, false),
             route_tables: route_tables(worker),
-            functions: function::reports(worker, false),
+            stateful_stages: stateful_stage::reports(worker, false),
             tunnels: tunnels(worker),
             tunnels_refused: tunnels_refused(worker),
             stages: stages(worker),
@@ -477,7 +479,7 @@ fn drops(worker: &Worker, malformed: u64) -> DropReport {
         tunnel_refused: drops.tunnel_refused,
         tunnel_too_long: drops.tunnel_too_long,
         no_tunnel: drops.no_tunnel,
-        function_refused: drops.function_refused,
+        stage_refused: drops.stage_refused,
         call_depth: drops.call_depth,
     }
 }

@@ -1,7 +1,6 @@
 //! Builds a switch from its configuration.
 
 mod engine;
-mod functions;
 mod gpu;
 mod limits;
 mod lines;
@@ -10,6 +9,7 @@ mod privileges;
 mod reader;
 mod reload;
 mod routes;
+mod stateful_stages;
 mod tunnels;
 mod workers;
 
@@ -27,9 +27,9 @@ use flowlane_gpu::Device;
 pub use self::privileges::Privileges;
 pub use self::reload::Reload;
 
-use self::functions::FunctionSetup;
 use self::reader::Reader;
 use self::routes::RoutesSetup;
+use self::stateful_stages::StageSetup;
 use crate::control::Control;
 use crate::datapath::{Clock, Switch, Worker};
 use crate::datapath::{Engine, Given, NotAdded, Pipeline};
@@ -63,7 +63,7 @@ pub struct Setup {
     config: Config,
     rules: Vec<Rule>,
     routes: Vec<RoutesSetup>,
-    functions: Vec<FunctionSetup>,
+    stateful_stages: Vec<StageSetup>,
     specs: Vec<PortSpec>,
     controller: Option<PortSpec>,
 }
@@ -87,9 +87,9 @@ impl Setup {
         for (n, section) in config.route_table.iter().enumerate() {
             routes.push(RoutesSetup::read(section, KeyPath::section("route_table", n), &reader)?);
         }
-        let functions = functions::read(&config, &reader)?;
+        let stateful_stages = stateful_stages::read(&config, &reader)?;
         gpu::check(&config.gpu, &source)?;
-        Ok(Self { source, config, rules, routes, functions, specs, controller })
+        Ok(Self { source, config, rules, routes, stateful_stages, specs, controller })
     }
 
     /// Checks that all tables can be built: builds them, on the CPU, and drops them.
@@ -118,9 +118,9 @@ impl Setup {
         self.specs.len()
     }
 
-    /// Number of tables: of rules, of routes, and functions.
+    /// Number of tables: of rules, of routes, and stateful stages.
     pub fn tables(&self) -> usize {
-        self.config.table.len() + self.routes.len() + self.functions.len()
+        self.config.table.len() + self.routes.len() + self.stateful_stages.len()
     }
 
     /// Number of routes in all tables.
@@ -189,8 +189,8 @@ impl Setup {
             let table = routes.open(seed.rotate_left(19), &self.source)?;
             pipeline.add_routes(routes.number(), table);
         }
-        for function in &self.functions {
-            pipeline.add_stage(function.number(), self.function(function, seed, shard)?);
+        for stage in &self.stateful_stages {
+            pipeline.add_stage(stage.number(), self.stage(stage, seed, shard)?);
         }
         // Best first: what engines insert fastest.
         rules.sort_by_key(|rule| Reverse(rule.priority));

@@ -26,12 +26,12 @@ pub struct Burst {
     pub handover: Handover,
 }
 
-/// Whether another worker has given packets to this one, for its share of a function.
+/// Whether another worker has given packets to this one, for its share of a stage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Handover {
     #[default]
     No,
-    /// All of the function is to be done.
+    /// All of the stage is to be done.
     Whole,
     /// Half of it has been done there.
     Half,

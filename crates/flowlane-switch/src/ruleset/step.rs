@@ -23,7 +23,7 @@ pub enum Step {
     Do(Action),
     /// Parse the packet again, since its headers are not where they were, and the next step looks at them.
     Parse,
-    /// Go on in a table behind the caches, of routes or a function, together with the burst's other packets that come
+    /// Go on in a table behind the caches, of routes or of a stateful stage, together with the burst's other packets that come
     /// there. The last step.
     Enter {
         /// Which.

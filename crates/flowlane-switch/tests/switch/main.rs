@@ -1,8 +1,8 @@
 //! Whole switches, and hostile packets.
 
 mod control;
-mod functions;
 mod interfaces;
 mod language;
 mod mistakes;
 mod robustness;
+mod stateful_stages;

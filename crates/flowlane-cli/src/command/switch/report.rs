@@ -1,8 +1,8 @@
 //! Formatting of switch reports.
 
 use flowlane_switch::mgmt::report::{
-    AssetReport, FilterEntryReport, ForwardReport, FunctionReport, NextHopReport, Report, RouteTableReport,
-    TableReport, TunnelReport, WaitingReport,
+    AssetReport, FilterEntryReport, ForwardReport, NextHopReport, Report, RouteTableReport,
+    StatefulStageReport, TableReport, TunnelReport, WaitingReport,
 };
 
 use super::workers::stage_row;
@@ -17,8 +17,8 @@ pub(super) fn text(report: &Report, seconds: f64, rules_shown: usize) -> String 
     for table in &report.route_tables {
         out += &routes(table, rules_shown);
     }
-    for one in &report.functions {
-        out += &function(one, rules_shown);
+    for one in &report.stateful_stages {
+        out += &stateful_stage(one, rules_shown);
     }
     if !report.tunnels.is_empty() {
         out += &tunnels(report, rules_shown);
@@ -91,7 +91,7 @@ fn routes(table: &RouteTableReport, shown: usize) -> String {
     output::table("", &[&title, "packets", "bytes"], &rows)
 }
 
-fn function(f: &FunctionReport, shown: usize) -> String {
+fn stateful_stage(f: &StatefulStageReport, shown: usize) -> String {
     let mut rows: Vec<Vec<String>> = f
         .verdicts
         .iter()

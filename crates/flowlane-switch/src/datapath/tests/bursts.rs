@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flowlane::packet::parse::ip_proto;
 use flowlane::route::Prefix;
 
-use super::functions::{counted, function, rule};
+use super::stateful_stages::{counted, function, rule};
 use super::*;
 use crate::stage::ageing::idle_ticks;
 use crate::stage::nat::Forward;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flowlane::rule::{ReadOptions, read_changes};
 
-use super::functions::{function, rule};
+use super::stateful_stages::{function, rule};
 use super::*;
 use crate::control::Control;
 use crate::mgmt::report::Report;
@@ -301,8 +301,8 @@ fn what_one_learns_is_known_whatever_worker_the_next_packet_comes_to() {
         let mut switch = switch(learning_pipelines(workers), egresses, CacheConfig::default(), Clock::Wall);
         switch.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
         let report = Report::of_all(switch.workers_mut()).expect("there is one");
-        let functions: Vec<_> = report
-            .functions
+        let stateful_stages: Vec<_> = report
+            .stateful_stages
             .iter()
             .map(|f| {
                 // Whether a new host comes with a new service depends on which of two flows is first.
@@ -318,7 +318,7 @@ fn what_one_learns_is_known_whatever_worker_the_next_packet_comes_to() {
                 (f.packets, f.entries, verdicts, events, assets)
             })
             .collect();
-        let told = format!("{functions:?} {:?}", report.ports[0].counters.rx_bytes);
+        let told = format!("{stateful_stages:?} {:?}", report.ports[0].counters.rx_bytes);
         assert_eq!(*before.get_or_insert_with(|| told.clone()), told, "{workers} workers, {how:?}");
         assert_eq!(switch.workers().iter().any(|worker| worker.handed > 0), workers > 1);
     }

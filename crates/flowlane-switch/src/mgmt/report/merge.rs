@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    CacheReport, Counted, CounterReport, DropReport, FilterEntryReport, FunctionReport, PortReport, Report,
-    RouteTableReport, StageReport, TunnelReport, VerdictReport, WaitingReport,
+    CacheReport, Counted, CounterReport, DropReport, FilterEntryReport, PortReport, Report, RouteTableReport,
+    StageReport, StatefulStageReport, TunnelReport, VerdictReport, WaitingReport,
 };
 
 /// Adds fields of another to those of one.
@@ -33,7 +33,7 @@ impl Report {
     pub(super) fn add(&mut self, other: Self) {
         each(&mut self.ports, other.ports, |to, other: PortReport| to.counters += other.counters);
         each(&mut self.route_tables, other.route_tables, add_routes);
-        each(&mut self.functions, other.functions, add_function);
+        each(&mut self.stateful_stages, other.stateful_stages, add_stateful_stage);
         each(&mut self.tunnels, other.tunnels, |to, other: TunnelReport| {
             add!(to, other; received_packets, received_bytes, sent_packets, sent_bytes);
         });
@@ -60,7 +60,7 @@ fn add_routes(to: &mut RouteTableReport, other: RouteTableReport) {
     each(&mut to.next_hops, other.next_hops, |to, other| add!(to, other; packets, bytes));
 }
 
-fn add_function(to: &mut FunctionReport, other: FunctionReport) {
+fn add_stateful_stage(to: &mut StatefulStageReport, other: StatefulStageReport) {
     let cycles = [(to.cycles_per_packet, to.packets), (other.cycles_per_packet, other.packets)];
     to.cycles_per_packet = mean(cycles[0], cycles[1]);
     add!(to, other; packets, entries, table_bytes);
@@ -136,6 +136,6 @@ fn add_drops(to: &mut DropReport, other: &DropReport) {
     add!(
         to, other;
         by_rule, malformed, ttl_expired, metered, no_such_port, reserved_address, no_controller, tunnel_refused,
-        tunnel_too_long, no_tunnel, function_refused, call_depth,
+        tunnel_too_long, no_tunnel, stage_refused, call_depth,
     );
 }

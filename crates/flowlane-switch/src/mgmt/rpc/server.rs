@@ -344,8 +344,8 @@ impl ControlServer {
         loop {
             tracing = match tracing {
                 Tracing::Ended(trace) => return Ok(trace),
-                Tracing::On { worker, packet, function } => {
-                    self.call_worker(worker, move |worker| worker.trace_on(packet, function))?
+                Tracing::On { worker, packet, stage } => {
+                    self.call_worker(worker, move |worker| worker.trace_on(packet, stage))?
                 }
             };
         }

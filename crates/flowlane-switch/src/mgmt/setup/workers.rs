@@ -7,7 +7,7 @@ use flowlane::rule::Rule;
 use flowlane::rule::action::PortNo;
 use flowlane_gpu::Device;
 
-use super::functions::FunctionSetup;
+use super::stateful_stages::StageSetup;
 use super::{Setup, SetupError, engine, gpu, limits, meter, port_failed, port_name};
 use crate::datapath::Pipeline;
 use crate::datapath::{CacheConfig, Egress, Lookup, PortSlot, Worker};
@@ -146,11 +146,10 @@ impl Setup {
     ) -> Result<Option<Box<dyn Steer>>, ConfigError> {
         // Inner headers are seen only after decapsulation.
         let is_asked_for = self.config.switch.spread == SpreadMode::Auto && !port.decapsulate && workers > 1;
-        let function =
-            self.functions.iter().filter(|_| is_asked_for).max_by_key(|function| function.weight());
-        let Some(function) = function else { return Ok(None) };
-        let function = self.function(function, seed, Shard::none_of(workers))?;
-        Ok(Some(Box::new(ShardAwareRss::new(function, port.number))))
+        let stage = self.stateful_stages.iter().filter(|_| is_asked_for).max_by_key(|stage| stage.weight());
+        let Some(stage) = stage else { return Ok(None) };
+        let stage = self.stage(stage, seed, Shard::none_of(workers))?;
+        Ok(Some(Box::new(ShardAwareRss::new(stage, port.number))))
     }
 
     /// Builds the tables with these rules for each worker.
@@ -166,8 +165,8 @@ impl Setup {
         let mut first = self.pipeline(rules, seed, device, clock, shard(0))?;
         let mut others = if workers > 1 { first.fork(workers - 1) } else { Vec::new() };
         for (me, pipeline) in (1..).zip(&mut others) {
-            for function in &self.functions {
-                pipeline.set_stage(function.number(), self.function(function, seed, shard(me))?);
+            for stage in &self.stateful_stages {
+                pipeline.set_stage(stage.number(), self.stage(stage, seed, shard(me))?);
             }
         }
         others.insert(0, first);
@@ -175,12 +174,12 @@ impl Setup {
     }
 
     /// Builds a worker's shard of a stateful stage.
-    pub(super) fn function(
+    pub(super) fn stage(
         &self,
-        function: &FunctionSetup,
+        stage: &StageSetup,
         seed: u32,
         shard: Shard,
     ) -> Result<StageTable, ConfigError> {
-        function.open(seed.rotate_left(29), shard, &self.source)
+        stage.open(seed.rotate_left(29), shard, &self.source)
     }
 }

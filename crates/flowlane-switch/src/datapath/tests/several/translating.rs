@@ -67,7 +67,7 @@ fn traced_from_any(switch: &Switch, port: u32, bytes: &[u8]) -> Vec<(u32, Vec<u8
         loop {
             tracing = match tracing {
                 Tracing::Ended(trace) => return told_sent(&trace).expect("its session is known"),
-                Tracing::On { worker, packet, function } => workers[worker].trace_on(packet, function),
+                Tracing::On { worker, packet, stage } => workers[worker].trace_on(packet, stage),
             };
         }
     };
@@ -139,9 +139,9 @@ fn sessions_are_found_from_either_side_whatever_worker_a_packet_comes_to() {
             assert!(handed[0] > 0 && handed[1..].iter().all(|&handed| handed == 0), "{handed:?}");
         }
         let report = Report::of_all(switch.workers_mut()).expect("there is one");
-        assert_eq!(report.functions[0].entries, 601, "{workers} workers");
-        assert_eq!(report.functions[0].forwards.len(), 1);
-        assert_eq!(report.drops.function_refused, 0);
+        assert_eq!(report.stateful_stages[0].entries, 601, "{workers} workers");
+        assert_eq!(report.stateful_stages[0].forwards.len(), 1);
+        assert_eq!(report.drops.stage_refused, 0);
     }
 }
 
@@ -174,7 +174,7 @@ fn packets_that_turn_round_between_workers_are_translated_both_ways() {
         let wanted: HashSet<_> = hosts.iter().map(|&host| [(POOL, 53), host]).collect();
         assert_eq!(answered, wanted, "{workers} workers");
         let report = Report::of_all(switch.workers_mut()).expect("there is one");
-        assert_eq!(report.functions[0].verdicts[2].packets, 2 * hosts.len() as u64, "all turned round");
+        assert_eq!(report.stateful_stages[0].verdicts[2].packets, 2 * hosts.len() as u64, "all turned round");
     }
 }
 

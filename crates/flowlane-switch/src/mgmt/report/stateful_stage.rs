@@ -1,4 +1,4 @@
-//! What functions have counted.
+//! Counters of stateful stages.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddrV4};
@@ -13,9 +13,9 @@ use crate::stage::assets::{Asset, Listed};
 use crate::stage::nat::Refusal;
 use crate::stage::{AnyStage, Assets, Filter, Nat, StageTable, Verdict};
 
-/// A function's counters, and what it knows.
+/// Counters and entries of a stateful stage.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct FunctionReport {
+pub struct StatefulStageReport {
     pub number: u8,
     pub name: String,
     pub kind: Cow<'static, str>,
@@ -79,28 +79,28 @@ pub struct ForwardReport {
     pub outbound_packets: u64,
 }
 
-/// `lists`: what each function knows, too.
-pub(super) fn reports(worker: &Worker, lists: bool) -> Vec<FunctionReport> {
-    let functions = worker.lookup.pipeline.stages();
-    functions.map(|(number, function)| report(number, function, lists)).collect()
+/// `lists`: with the entries of each stage.
+pub(super) fn reports(worker: &Worker, lists: bool) -> Vec<StatefulStageReport> {
+    let tables = worker.lookup.pipeline.stages();
+    tables.map(|(number, table)| report(number, table, lists)).collect()
 }
 
-fn report(number: u8, function: &StageTable, lists: bool) -> FunctionReport {
-    let mut report = FunctionReport {
+fn report(number: u8, table: &StageTable, lists: bool) -> StatefulStageReport {
+    let mut report = StatefulStageReport {
         number,
-        name: function.name.clone(),
-        kind: function.stage.kind().into(),
-        packets: function.packets,
-        cycles_per_packet: function.cycles as f64 / function.packets.max(1) as f64,
+        name: table.name.clone(),
+        kind: table.stage.kind().into(),
+        packets: table.packets,
+        cycles_per_packet: table.cycles as f64 / table.packets.max(1) as f64,
         entries: 0,
-        table_bytes: function.table_bytes(),
-        verdicts: function.verdicts().iter().map(verdict).collect(),
+        table_bytes: table.table_bytes(),
+        verdicts: table.verdicts().iter().map(verdict).collect(),
         events: Vec::new(),
         filter_entries: Vec::new(),
         assets: Vec::new(),
         forwards: Vec::new(),
     };
-    match &function.stage {
+    match &table.stage {
         AnyStage::Filter(filter) => fill_filter(filter, &mut report, lists),
         AnyStage::Assets(assets) => fill_assets(assets, &mut report, lists),
         AnyStage::Nat(nat) => fill_nat(nat, &mut report, lists),
@@ -120,7 +120,7 @@ fn verdict(verdict: &Verdict) -> VerdictReport {
     }
 }
 
-fn fill_filter(filter: &Filter, report: &mut FunctionReport, lists: bool) {
+fn fill_filter(filter: &Filter, report: &mut StatefulStageReport, lists: bool) {
     let counters = filter.counters();
     // Where all workers have all, the first tells.
     report.entries = if filter.is_replica() { 0 } else { filter.len() };
@@ -150,7 +150,7 @@ fn print_mac(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<String>>().join(":")
 }
 
-fn fill_assets(assets: &Assets, report: &mut FunctionReport, lists: bool) {
+fn fill_assets(assets: &Assets, report: &mut StatefulStageReport, lists: bool) {
     let counters = assets.counters();
     report.entries = assets.len();
     report.events = vec![
@@ -183,7 +183,7 @@ fn asset(listed: &Listed) -> AssetReport {
     }
 }
 
-fn fill_nat(nat: &Nat, report: &mut FunctionReport, lists: bool) {
+fn fill_nat(nat: &Nat, report: &mut StatefulStageReport, lists: bool) {
     let counters = nat.counters();
     report.entries = nat.len();
     report.events = vec![

@@ -10,7 +10,7 @@ use flowlane::packet::Field;
 use flowlane::packet::key::FlowKey;
 use flowlane_capture::{CaptureWriter, FileFormat};
 use flowlane_switch::datapath::Until;
-use flowlane_switch::mgmt::report::{FunctionReport, Report};
+use flowlane_switch::mgmt::report::{Report, StatefulStageReport};
 use flowlane_switch::mgmt::setup::Setup;
 
 /// A UDP datagram.
@@ -73,8 +73,8 @@ number = 0
 rules = ["actions=goto_table:5"]
 "#;
 
-/// Returns the counters of the functions and the second port after the configuration has processed these packets.
-fn run(name: &str, functions: &str, entries: &str, datagrams: &[Datagram]) -> (Vec<FunctionReport>, u64) {
+/// Returns the counters of the stateful stages and the second port after the configuration has processed these packets.
+fn run(name: &str, stages: &str, entries: &str, datagrams: &[Datagram]) -> (Vec<StatefulStageReport>, u64) {
     let folder = Folder::new(name);
     let mut capture = CaptureWriter::new(Vec::new(), FileFormat::Pcap).unwrap();
     for datagram in datagrams {
@@ -83,12 +83,12 @@ fn run(name: &str, functions: &str, entries: &str, datagrams: &[Datagram]) -> (V
     }
     fs::write(folder.0.join("in.pcap"), capture.finish().unwrap()).unwrap();
     fs::write(folder.0.join("entries"), entries).unwrap();
-    fs::write(folder.0.join("c.toml"), format!("{PORTS}{functions}")).unwrap();
+    fs::write(folder.0.join("c.toml"), format!("{PORTS}{stages}")).unwrap();
     let mut worker = Setup::read(&folder.0.join("c.toml")).unwrap().open(1).unwrap();
     worker.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
     let report = Report::of(&mut worker);
     assert_eq!(report.ports[0].counters.rx_packets, datagrams.len() as u64);
-    (report.functions, report.ports[1].counters.tx_packets)
+    (report.stateful_stages, report.ports[1].counters.tx_packets)
 }
 
 /// Packets from these last numbers of addresses, at these seconds.
@@ -102,12 +102,12 @@ fn from(hosts: &[(u64, u8)]) -> Vec<Datagram> {
 }
 
 /// Packets by verdict.
-fn verdicts(function: &FunctionReport) -> Vec<(&str, u64)> {
-    function.verdicts.iter().map(|v| (&*v.verdict, v.packets)).collect()
+fn verdicts(stage: &StatefulStageReport) -> Vec<(&str, u64)> {
+    stage.verdicts.iter().map(|v| (&*v.verdict, v.packets)).collect()
 }
 
-fn events(function: &FunctionReport) -> Vec<(&str, u64)> {
-    function.events.iter().map(|e| (&*e.reason, e.packets)).collect()
+fn events(stage: &StatefulStageReport) -> Vec<(&str, u64)> {
+    stage.events.iter().map(|e| (&*e.reason, e.packets)).collect()
 }
 
 #[test]
@@ -124,11 +124,11 @@ count = true
     let entries = "# who may\n\nip,nw_src=10.0.0.1\n  ip, nw_src=10.0.0.2, timeout=5\n\t# and\ntimeout=20 ip nw_src=10.0.0.3\n";
     let packets =
         from(&[(0, 1), (0, 2), (0, 3), (0, 4), (0, 9), (10, 1), (10, 2), (10, 3), (30, 1), (30, 2), (30, 3)]);
-    let (functions, sent) = run("entries", filter, entries, &packets);
-    assert_eq!(verdicts(&functions[0]), [("hit", 7), ("miss", 4)]);
+    let (stages, sent) = run("entries", filter, entries, &packets);
+    assert_eq!(verdicts(&stages[0]), [("hit", 7), ("miss", 4)]);
     assert_eq!(sent, 7);
-    assert_eq!(events(&functions[0]), [("entries aged", 2)]);
-    let left: Vec<_> = functions[0].filter_entries.iter().map(|e| (&*e.key, e.packets, e.bytes)).collect();
+    assert_eq!(events(&stages[0]), [("entries aged", 2)]);
+    let left: Vec<_> = stages[0].filter_entries.iter().map(|e| (&*e.key, e.packets, e.bytes)).collect();
     assert_eq!(left, [("nw_src=10.0.0.1", 3, 180), ("nw_src=10.0.0.9", 1, 60)]);
 }
 
@@ -154,11 +154,11 @@ fn what_follows_new_assets_follows_those_that_found_no_room_too() {
     let assets =
         |new: &str| format!("[[asset_table]]\nnumber = 5\nentries_max = 1\nknown = \"output:2\"\n{new}\n");
     let packets = from(&[(0, 1), (1, 1), (2, 2), (3, 2), (4, 1)]);
-    let (functions, sent) = run("new", &assets("new = \"drop\""), "", &packets);
-    assert_eq!((verdicts(&functions[0]), sent), (vec![("known", 2), ("new", 3)], 2));
-    assert_eq!(events(&functions[0]), [("new hosts", 1), ("assets not noted, table full", 2)]);
-    let (functions, sent) = run("same", &assets(""), "", &packets);
-    assert_eq!((verdicts(&functions[0]), sent), (vec![("known", 2), ("new", 3)], 5));
+    let (stages, sent) = run("new", &assets("new = \"drop\""), "", &packets);
+    assert_eq!((verdicts(&stages[0]), sent), (vec![("known", 2), ("new", 3)], 2));
+    assert_eq!(events(&stages[0]), [("new hosts", 1), ("assets not noted, table full", 2)]);
+    let (stages, sent) = run("same", &assets(""), "", &packets);
+    assert_eq!((verdicts(&stages[0]), sent), (vec![("known", 2), ("new", 3)], 5));
 }
 
 #[test]
@@ -178,22 +178,22 @@ inside = "10.0.0.5:5353"
     let asked = |seconds| Datagram { seconds, from: ([198, 51, 100, 7], 999), to: ([203, 0, 113, 1], 53) };
     let answer = Datagram { seconds: 1, from: ([10, 0, 0, 5], 5353), to: ([198, 51, 100, 7], 999) };
     let other = Datagram { seconds: 9, from: ([198, 51, 100, 7], 999), to: ([203, 0, 113, 1], 54) };
-    let (functions, sent) = run("forward", nat, "", &[asked(0), answer, asked(2), other]);
+    let (stages, sent) = run("forward", nat, "", &[asked(0), answer, asked(2), other]);
     assert_eq!(sent, 3);
-    assert_eq!(events(&functions[0]), [("refused: no session", 1)]);
-    let [forward] = &functions[0].forwards[..] else { panic!("{:?}", functions[0].forwards) };
+    assert_eq!(events(&stages[0]), [("refused: no session", 1)]);
+    let [forward] = &stages[0].forwards[..] else { panic!("{:?}", stages[0].forwards) };
     assert_eq!((&*forward.protocol, forward.inbound_packets, forward.outbound_packets), ("udp", 2, 1));
     assert_eq!(forward.outside, "203.0.113.1:53".parse().unwrap());
     assert_eq!(forward.inside, "10.0.0.5:5353".parse().unwrap());
 }
 
-/// Packets that went from one worker to another, those that came to the function, and what it has learnt.
-fn handed(folder: &Folder, port: &str, workers: usize, spread: &str, function: &str) -> (u64, u64, u64) {
+/// Packets that went from one worker to another, those that came to the stage, and what it has learnt.
+fn handed(folder: &Folder, port: &str, workers: usize, spread: &str, stage: &str) -> (u64, u64, u64) {
     let config = folder.0.join("spread.toml");
     let text = format!(
         "[switch]\nworkers = {workers}\nspread = \"{spread}\"\n\
          [[port]]\nnumber = 1\nopen = \"{port}\"\n[[port]]\nnumber = 2\nopen = \"null\"\n\
-         [[table]]\nnumber = 0\nrules = [\"ip,actions=goto_table:5\"]\n{function}"
+         [[table]]\nnumber = 0\nrules = [\"ip,actions=goto_table:5\"]\n{stage}"
     );
     fs::write(&config, text).unwrap();
     let setup = Setup::read(&config).unwrap();
@@ -201,7 +201,7 @@ fn handed(folder: &Folder, port: &str, workers: usize, spread: &str, function: &
     switch.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
     let report = Report::of_all(switch.workers_mut()).unwrap();
     let handed = switch.workers().iter().map(|worker| worker.handed).sum();
-    (handed, report.functions[0].packets, report.functions[0].entries as u64)
+    (handed, report.stateful_stages[0].packets, report.stateful_stages[0].entries as u64)
 }
 
 #[test]
@@ -221,14 +221,13 @@ fn who_has_a_share_of_a_function_gets_its_packets_at_once() {
     let nat = "[[nat_table]]\nnumber = 5\ninside = [\"10.0.0.0/8\"]\npool = [\"203.0.113.1\"]\n\
                outbound = \"output:2\"\ninbound = \"output:1\"\n";
     let replayed = format!("pcap:{},loop=40", capture.display());
-    for (port, function) in
-        [(&*replayed, filter), (&*replayed, nat), ("gen:udp,flows=1000,count=20000", filter)]
+    for (port, stage) in [(&*replayed, filter), (&*replayed, nat), ("gen:udp,flows=1000,count=20000", filter)]
     {
-        let (none, all, entries) = handed(&folder, port, 1, "auto", function);
+        let (none, all, entries) = handed(&folder, port, 1, "auto", stage);
         assert_eq!(none, 0);
         for workers in [2, 3] {
-            assert_eq!(handed(&folder, port, workers, "auto", function).0, 0, "{port}, {workers} workers");
-            let by_flow = handed(&folder, port, workers, "flow", function);
+            assert_eq!(handed(&folder, port, workers, "auto", stage).0, 0, "{port}, {workers} workers");
+            let by_flow = handed(&folder, port, workers, "flow", stage);
             assert!(by_flow.0 > 2000, "{port}, {workers} workers: {by_flow:?}");
             assert_eq!((by_flow.1, by_flow.2), (all, entries), "{port}, {workers} workers");
         }

@@ -1,4 +1,4 @@
-//! Functions, from their sections of the configuration.
+//! Stateful stages, from their sections of the configuration.
 
 mod entries;
 mod nat;
@@ -20,11 +20,11 @@ use crate::stage::filter::KeyShape;
 use crate::stage::nat::ports::Secret;
 use crate::stage::{AnyStage, AssetConfig, Assets, Filter, FilterConfig, Nat, NatConfig, Shard, StageTable};
 
-/// The most entries of a function's table.
+/// The most entries of a stage's table.
 const ENTRIES_MAX: usize = 1 << 26;
 
 /// A section, checked, with what it names read.
-pub(super) struct FunctionSetup {
+pub(super) struct StageSetup {
     number: u8,
     name: String,
     at: KeyPath,
@@ -42,11 +42,11 @@ enum KindSetup {
 /// The kind of a stateful stage, and the actions of its verdicts.
 type Made = (KindSetup, Vec<Vec<Action>>);
 
-/// Reads all functions of a configuration.
-pub(super) fn read(config: &Config, reader: &Reader<'_>) -> Result<Vec<FunctionSetup>, SetupError> {
-    let mut functions = Vec::new();
+/// Reads all stages of a configuration.
+pub(super) fn read(config: &Config, reader: &Reader<'_>) -> Result<Vec<StageSetup>, SetupError> {
+    let mut stages = Vec::new();
     let mut add = |number, name: &str, at, (kind, actions): Made| {
-        functions.push(FunctionSetup { number, name: name.to_owned(), at, actions, kind });
+        stages.push(StageSetup { number, name: name.to_owned(), at, actions, kind });
     };
     for (n, section) in config.filter_table.iter().enumerate() {
         let at = KeyPath::section("filter_table", n);
@@ -65,11 +65,11 @@ pub(super) fn read(config: &Config, reader: &Reader<'_>) -> Result<Vec<FunctionS
         let made = nat::read(section, &at, secret, reader)?;
         add(section.number, &section.name, at, made);
     }
-    Ok(functions)
+    Ok(stages)
 }
 
-impl FunctionSetup {
-    /// The function's number.
+impl StageSetup {
+    /// The stage's number.
     pub(super) fn number(&self) -> u8 {
         self.number
     }
@@ -83,7 +83,7 @@ impl FunctionSetup {
         }
     }
 
-    /// Builds the function.
+    /// Builds the stage.
     pub(super) fn open(&self, seed: u32, shard: Shard, source: &Source) -> Result<StageTable, ConfigError> {
         let failed = |key: &'static str, error: &dyn Display| {
             source.error(&self.at.key(key), format!("stage {}: {error}", self.number), "")

@@ -160,7 +160,7 @@ fn bursts_through_functions_are_packets_one_after_the_other_with_caches_and_with
             continue;
         }
         assert!(counts.iter().all(|(_, packets, _)| *packets > 100), "{counts:?}");
-        assert!(plain.egress.drops.function_refused > 0);
+        assert!(plain.egress.drops.stage_refused > 0);
     }
 }
 
