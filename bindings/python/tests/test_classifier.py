@@ -126,13 +126,13 @@ def test_numbers_of_any_type_are_taken_where_they_fit():
         ({"tp_dst": np.array([1, 70000])}, "column `tp_dst`, row 1: 0x11170 does not fit into 16 bits"),
         ({"tp_dst": np.array([-1])}, "does not fit into 16 bits"),
         ({"tp_dst": np.zeros(2, "u2"), "nw_dst": np.zeros(3, "u4")}, "has 3 rows, and others have 2"),
-        ({"tp_dst": np.array([1.5])}, "column `tp_dst` is of type float64"),
-        ({"nw_dst": ["10.0.0.1"]}, "column `nw_dst` is of type <U8"),
-        ({"tp_dst": np.zeros((2, 2), "u2")}, "column `tp_dst` is of shape (2, 2)"),
-        ({"nw_dst": np.zeros((2, 17), "u1")}, "column `nw_dst` has 17 bytes a packet, where the field has 4"),
-        ({"tp_dst": 53}, "no column says how many packets there are"),
+        ({"tp_dst": np.array([1.5])}, "column `tp_dst` has the type float64"),
+        ({"nw_dst": ["10.0.0.1"]}, "column `nw_dst` has the type <U8"),
+        ({"tp_dst": np.zeros((2, 2), "u2")}, "column `tp_dst` has the shape (2, 2)"),
+        ({"nw_dst": np.zeros((2, 17), "u1")}, "column `nw_dst` has 17 bytes per packet; the field has 4"),
+        ({"tp_dst": 53}, "all columns are scalars; give at least one array"),
         ({"tp_dst": -53}, "-53 is negative"),
-        ({"nw_dst": np.zeros(1, "u4"), "ipv6_dst": np.zeros((1, 16), "u1")}, "no column `dl_type` says which"),
+        ({"nw_dst": np.zeros(1, "u4"), "ipv6_dst": np.zeros((1, 16), "u1")}, "without a column `dl_type` that tells the packets apart"),
     ],
 )
 def test_unsuitable_columns_are_named(columns, message):
@@ -190,10 +190,10 @@ def test_addresses_of_ipv6_are_binaries():
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (pa.array(["10.0.0.1"]), "column `nw_dst` is of Arrow type Utf8"),
-        (pa.array([1.5]), "column `nw_dst` is of Arrow type Float64"),
-        (pa.array([1]).dictionary_encode(), "column `nw_dst` is of Arrow type Dictionary"),
-        (pa.RunEndEncodedArray.from_arrays([1], [7]), "column `nw_dst` is of Arrow type RunEndEncoded"),
+        (pa.array(["10.0.0.1"]), "column `nw_dst` has the Arrow type Utf8"),
+        (pa.array([1.5]), "column `nw_dst` has the Arrow type Float64"),
+        (pa.array([1]).dictionary_encode(), "column `nw_dst` has the Arrow type Dictionary"),
+        (pa.RunEndEncodedArray.from_arrays([1], [7]), "column `nw_dst` has the Arrow type RunEndEncoded"),
         (pa.array([1 << 32]), "column `nw_dst`, row 0: 0x100000000 does not fit into 32 bits"),
     ],
 )
