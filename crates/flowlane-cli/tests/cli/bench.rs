@@ -28,7 +28,7 @@ fn series(figure: &Value) -> Vec<&str> {
 fn bloom_as_json_has_the_series_of_the_paper_s_figures_and_what_it_states() {
     let folder = tempdir().unwrap();
     let (json, log) = run(folder.path(), "bench bloom --quick --json", 0);
-    assert!(log.lines().any(|line| line.contains(": scalar ") && line.ends_with(" ns")), "{log}");
+    assert!(log.lines().any(|line| line.contains(": scalar/u1 ") && line.ends_with(" ns")), "{log}");
     let report: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(report["command"], "flowlane bench bloom --quick --json");
     assert_eq!(report["options"]["effort"]["quick"], true);
