@@ -277,8 +277,16 @@ pub(crate) fn rules(r: &mut Random, limits: Limits) -> Rules {
         let count = 2 + r.below(7) + u32::from(tables == 1) * 4;
         for place in 0..count {
             cookie += 1;
-            let mut writer =
-                Writer { r, limits, needs: vec![], matches: vec![], actions: vec![], table, tables };
+            let mut writer = Writer {
+                r,
+                limits,
+                needs: vec![],
+                hidden_tags: 0,
+                matches: vec![],
+                actions: vec![],
+                table,
+                tables,
+            };
             writer.write(table == pushes);
             let (matches, actions) = (writer.matches.join(","), writer.actions.join(","));
             // Which of two rules of one priority wins is undefined (OpenFlow 1.3.5 §5.3).
@@ -302,6 +310,8 @@ struct Writer<'a> {
     limits: Limits,
     /// The prerequisites that its packets meet after the actions so far.
     needs: Vec<Needs>,
+    /// The tags in front of labels that it has pushed: Open vSwitch counts them, the rule cannot reach them any more.
+    hidden_tags: usize,
     matches: Vec<String>,
     actions: Vec<String>,
     table: u8,
@@ -378,7 +388,7 @@ impl Writer<'_> {
             0 => self.actions.push(self.r.pick(&OUTPUTS).to_owned()),
             1 | 2 => {
                 // Open vSwitch refuses rules that push onto two tags.
-                let full = self.needs.iter().filter(|&&n| n == Vlan).count() == 2;
+                let full = self.tags() + self.hidden_tags >= 2;
                 let fits = |(needs, text): &&(Needs, &str)| {
                     self.has(*needs) && !(full && text.starts_with("push_vlan"))
                 };
@@ -424,10 +434,16 @@ impl Writer<'_> {
         if self.r.one_in(2) {
             self.actions.push(format!("set_field:{}->mpls_ttl", self.r.pick(&[1, 2, 64])));
         }
+        self.hidden_tags = self.tags();
         self.needs = vec![Mpls];
         for _ in 0..self.r.pick(&[0, 0, 1, 2]) {
             self.act();
         }
+    }
+
+    /// The tags that its packets have after the actions so far.
+    fn tags(&self) -> usize {
+        self.needs.iter().filter(|&&n| n == Vlan).count()
     }
 
     /// Pops a label, to the type that fits.
