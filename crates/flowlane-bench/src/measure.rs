@@ -172,13 +172,16 @@ pub struct Measured {
     pub rounds: usize,
 }
 
+/// Receives a comparison's name and its results.
+pub type Finished<'a> = dyn FnMut(&str, &[Measured]) + 'a;
+
 /// Runs comparisons within a common time limit.
 pub struct Meter<'a> {
     clock: &'a dyn Clock,
     effort: Effort,
     watch: &'a mut dyn FnMut(&str, f64),
     /// Receives each comparison when it is finished.
-    finished: Option<&'a mut dyn FnMut(&str, &[Measured])>,
+    finished: Option<&'a mut Finished<'a>>,
     begun: u64,
     /// The number of announced comparisons, and of finished ones.
     announced: usize,
@@ -201,7 +204,7 @@ impl<'a> Meter<'a> {
     }
 
     /// Reports the results of each comparison, too, as soon as it is finished: a run that is interrupted leaves these.
-    pub fn reporting(self, finished: &'a mut dyn FnMut(&str, &[Measured])) -> Self {
+    pub fn reporting(self, finished: &'a mut Finished<'a>) -> Self {
         Self { finished: Some(finished), ..self }
     }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::figure::Figure;
 use crate::machine::{self, Machine, bytes};
-use crate::measure::{Clock, Measured, Meter, TimeStampCounter};
+use crate::measure::{Clock, Finished, Meter, TimeStampCounter};
 use crate::options::{BenchError, Options};
 use crate::render::{Page, figure_table, ratio_table};
 use crate::topic::{Context, Topic};
@@ -55,7 +55,7 @@ impl Report {
         options: &Options,
         command: String,
         watch: &mut dyn FnMut(&str, f64),
-        finished: &mut dyn FnMut(&str, &[Measured]),
+        finished: &mut Finished<'_>,
     ) -> Result<Self, BenchError> {
         options.check()?;
         let clock = TimeStampCounter::new();
