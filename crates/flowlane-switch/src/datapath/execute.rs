@@ -288,28 +288,31 @@ fn reparse_before(egress: &mut Egress, packet: &mut Packet<'_>, table: u8, carry
     egress.faults.admit(packet.headers, was)
 }
 
-/// Runs a packet along steps to their end or to a table. Also returns the calls that it opens: `None` for most packets, which
-/// open none, and nothing to drop.
+/// Runs a packet along steps to their end or to a table. Adds the calls that it opens, of which most packets have none.
 #[inline]
 fn run_to_table<'a>(
     steps: &'a Steps,
-    from: usize,
+    mut from: usize,
     packet: &mut Packet<'_>,
     egress: &mut Egress,
-) -> Result<(Outcome<'a>, Option<Vec<Return>>), RunError> {
-    let mut pushed: Option<Vec<Return>> = None;
-    let mut outcome = run(steps.steps(), from, packet, egress)?;
-    while let Outcome::Push { call, resume } = outcome {
-        pushed.get_or_insert_default().push(call.clone());
-        outcome = run(steps.steps(), resume, packet, egress)?;
+    opened: &mut Option<Vec<Return>>,
+) -> Result<Outcome<'a>, RunError> {
+    loop {
+        // The only call for packets in bursts, so that it is inlined here.
+        let outcome = run(steps.steps(), from, packet, egress)?;
+        match outcome {
+            Outcome::Push { call, resume } => {
+                opened.get_or_insert_default().push(call.clone());
+                from = resume;
+            }
+            // A call in the last place is a jump.
+            Outcome::Call { resume, .. } if resume < steps.steps().len() => {
+                opened.get_or_insert_default().push(Return { steps: steps.clone(), at: resume });
+                return Ok(outcome);
+            }
+            _ => return Ok(outcome),
+        }
     }
-    // A call in the last place is a jump.
-    if let Outcome::Call { resume, .. } = outcome
-        && resume < steps.steps().len()
-    {
-        pushed.get_or_insert_default().push(Return { steps: steps.clone(), at: resume });
-    }
-    Ok((outcome, pushed))
 }
 
 /// Runs a lane's steps.
@@ -331,7 +334,9 @@ fn run_steps(
         moved: worker.calls.has_moved(lane),
     };
     let bytes = packet.frame.counted.into();
-    let (outcome, pushed) = run_to_table(steps, from, &mut packet, &mut worker.egress)?;
+    // An option: dropping an empty list would cost a call.
+    let mut opened = None;
+    let outcome = run_to_table(steps, from, &mut packet, &mut worker.egress, &mut opened)?;
     burst.sent.0 |= u64::from(packet.sent) << lane;
     let (table, carry, parses) = match outcome {
         Outcome::Stopped { at } | Outcome::Expired { at } => {
@@ -367,8 +372,8 @@ fn run_steps(
     }
     worker.calls.headers_are_in_place(lane);
     count(&mut worker.lookup, cursor, bytes);
-    if let Some(pushed) = pushed
-        && !worker.calls.open(lane, pushed)
+    if let Some(opened) = opened
+        && !worker.calls.open(lane, opened)
     {
         worker.egress.drops.call_depth += 1;
         return Ok(StepResult::End);

@@ -18,7 +18,7 @@ use super::stages::{Stage, Stages};
 use super::validate::{Difference, Validator};
 use super::xlate::{Walk, advance, entry, translate};
 use crate::packet::{Burst, Frame};
-use crate::ruleset::{Step, Steps};
+use crate::ruleset::Steps;
 
 /// Sizes and policies of the flow caches.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
@@ -517,10 +517,8 @@ impl Lookup {
 
     /// Credits the rules of a path up to the step `at` which a packet left it.
     pub fn credit_until(&mut self, path: PathId, at: usize, bytes: u64) {
-        for step in &self.paths.steps(path)[..at] {
-            if let Step::Matched { table, rule } = *step {
-                self.pipeline.credit(table, rule, 1, bytes);
-            }
+        for (table, rule) in self.paths.marks_until(path, at) {
+            self.pipeline.credit(table, rule, 1, bytes);
         }
     }
 

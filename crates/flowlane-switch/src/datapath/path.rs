@@ -25,7 +25,7 @@ pub struct Path {
     pub summary: StepSummary,
 }
 
-/// Steps that several paths share, their marks blank.
+/// Steps that several paths share, without their marks: packets do not pass over these one by one.
 #[derive(Debug, Default)]
 struct Shared {
     program: Steps,
@@ -46,11 +46,9 @@ pub struct Paths {
     programs_free: Vec<u32>,
 }
 
-/// Returns the steps with their marks blank.
-fn blank(steps: &[Step]) -> Box<[Step]> {
-    let mark = Step::Matched { table: 0, rule: None };
-    let blank = |step: &Step| if matches!(step, Step::Matched { .. }) { mark.clone() } else { step.clone() };
-    steps.iter().map(blank).collect()
+/// Returns the steps without their marks.
+fn without_marks(steps: &[Step]) -> Box<[Step]> {
+    steps.iter().filter(|step| !matches!(step, Step::Matched { .. })).cloned().collect()
 }
 
 impl Paths {
@@ -60,7 +58,7 @@ impl Paths {
         if let Some(&id) = self.index.get(&steps) {
             return id;
         }
-        let program = self.program(blank(&steps));
+        let program = self.program(without_marks(&steps));
         let shared = &mut self.programs[program as usize];
         shared.paths += 1;
         let summary = shared.program.summary();
@@ -130,6 +128,23 @@ impl Paths {
         self.steps[id.0 as usize].as_ref().expect("a path that a megaflow refers to is kept")
     }
 
+    /// Returns the marks of a path before a place in its [steps without marks](Self::steps_without_marks): the tables and rules of
+    /// a packet that ended there.
+    ///
+    /// # Panics
+    /// Where the path has been discarded.
+    pub fn marks_until(&self, id: PathId, at: usize) -> impl Iterator<Item = (u8, Option<RuleId>)> {
+        let mut others = 0;
+        let passed = self.steps(id).iter().take_while(move |step| {
+            others += usize::from(!matches!(step, Step::Matched { .. }));
+            others <= at
+        });
+        passed.filter_map(|step| match *step {
+            Step::Matched { table, rule } => Some((table, rule)),
+            _ => None,
+        })
+    }
+
     /// Number of paths.
     pub fn len(&self) -> usize {
         self.index.len()
@@ -188,7 +203,7 @@ mod tests {
         assert_eq!(paths.intern(path(4, 0)), ids[4]);
         assert_eq!((paths.len(), paths.programs.len()), (10, 2));
         (0..5).for_each(|_| paths.count(ids[7], 10));
-        assert_eq!(paths.steps_without_marks(ids[7]).steps()[1], Step::Do(Action::Output(PortNo(1))));
+        assert_eq!(paths.steps_without_marks(ids[7]).steps()[0], Step::Do(Action::Output(PortNo(1))));
         assert_eq!(paths.steps(ids[7]), path(7, 1));
         let mut credited = Vec::new();
         paths.collect(|table, rule, packets, _| credited.push((table, rule, packets)));
@@ -198,7 +213,18 @@ mod tests {
         assert_eq!(paths.len(), 2);
         let new = paths.intern(path(99, 7));
         assert!(ids.contains(&new) && paths.programs.len() == 2);
-        assert_eq!(paths.steps_without_marks(ids[2]).steps()[1], Step::Do(Action::Output(PortNo(0))));
-        assert_eq!(paths.steps_without_marks(new).steps()[1], Step::Do(Action::Output(PortNo(7))));
+        assert_eq!(paths.steps_without_marks(ids[2]).steps()[0], Step::Do(Action::Output(PortNo(0))));
+        assert_eq!(paths.steps_without_marks(new).steps()[0], Step::Do(Action::Output(PortNo(7))));
+    }
+
+    #[test]
+    fn marks_until_a_step_are_those_of_the_rules_that_led_to_it() {
+        let mut paths = Paths::default();
+        let mark = |rule| Step::Matched { table: rule as u8, rule: Some(RuleId(rule)) };
+        let ttl = || Step::Do(Action::DecTtl);
+        let id = paths.intern(vec![mark(0), ttl(), ttl(), mark(1), mark(2), ttl(), mark(3)]);
+        let until = |at| paths.marks_until(id, at).map(|(table, _)| table).collect::<Vec<_>>();
+        assert_eq!([until(0), until(1)], [[0], [0]]);
+        assert_eq!([until(2), until(3)], [vec![0, 1, 2], vec![0, 1, 2, 3]]);
     }
 }

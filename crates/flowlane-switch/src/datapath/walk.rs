@@ -66,12 +66,13 @@ pub(super) fn run<'a, P: PacketEdit, E: Effects<P>>(
     packet: &mut P,
     effects: &mut E,
 ) -> Result<Outcome<'a>, E::Error> {
-    for (at, step) in steps.iter().enumerate().skip(from) {
+    let mut at = from;
+    while let Some(step) = steps.get(at) {
         let applied = match step {
             Step::Do(action) => apply(action, packet, effects)?,
-            Step::Matched { .. } => continue,
+            Step::Matched { .. } => Applied::Next,
             Step::Parse => match effects.reparse(packet) {
-                true => continue,
+                true => Applied::Next,
                 false => Applied::Dropped,
             },
             Step::Enter { table, carry } => return Ok(Outcome::Enter { table: *table, carry }),
@@ -82,7 +83,7 @@ pub(super) fn run<'a, P: PacketEdit, E: Effects<P>>(
             Step::Push(call) => return Ok(Outcome::Push { call, resume: at + 1 }),
         };
         match applied {
-            Applied::Next => {}
+            Applied::Next => at += 1,
             Applied::Dropped => return Ok(Outcome::Stopped { at }),
             Applied::Expired => return Ok(Outcome::Expired { at }),
         }

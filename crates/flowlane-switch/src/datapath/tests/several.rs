@@ -181,8 +181,10 @@ fn told(switch: &mut Switch) -> serde_json::Value {
 
 #[test]
 fn any_number_of_workers_sends_the_same_of_each_flow_in_the_same_order() {
+    // Fewer where each takes long: `.ci/threads`.
+    let seeds = std::env::var("FLOWLANE_SEEDS").map_or(60, |seeds| seeds.parse().expect("a number"));
     let mut handed = 0;
-    for seed in 0..60u64 {
+    for seed in 0..seeds {
         let r = &mut Random(seed);
         let tables = 1 + r.next(4) as u8;
         let rules = random_rules(r, tables);
@@ -228,7 +230,7 @@ fn any_number_of_workers_sends_the_same_of_each_flow_in_the_same_order() {
             );
         }
     }
-    assert!(handed > 5000, "{handed}");
+    assert!(handed > 80 * seeds, "{handed}");
 }
 
 /// Returns a worker's shards of a learning filter (5) and of assets (6).
