@@ -100,6 +100,8 @@ pub mod packet;
 #[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod probe;
 #[cfg_attr(not(feature = "internals"), doc(hidden))]
+pub mod published;
+#[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod route;
 #[cfg_attr(not(feature = "internals"), doc(hidden))]
 pub mod rule;

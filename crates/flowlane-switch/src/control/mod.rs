@@ -32,7 +32,7 @@ use flowlane::rule::{Action, FlowMod, Rule, RuleId};
 
 use crate::datapath::{Mailbox, Worker};
 use crate::ruleset::{
-    Change, ChangeKind, EVENTS_KEPT, Entry, FlowStats, RuleIndex, Ruleset, RulesetCell, RulesetError,
+    Change, ChangeKind, EVENTS_KEPT, Entry, FlowStats, PublishedRuleset, RuleIndex, Ruleset, RulesetError,
     TableMap, WorkerEpochs,
 };
 
@@ -136,7 +136,7 @@ struct PendingRemoval {
 
 /// The owner of a switch's rules: the only one that changes them.
 pub struct Control {
-    published: Arc<RulesetCell>,
+    published: Arc<PublishedRuleset>,
     readers: WorkerEpochs,
     mail: Vec<Mailbox>,
     /// Lacks the last changes of the published copy.

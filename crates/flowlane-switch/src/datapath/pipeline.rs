@@ -14,8 +14,8 @@ use flowlane::packet::key::FlowKey;
 use flowlane::rule::{Match, Priority, Rule, RuleId};
 
 use crate::ruleset::{
-    Change, EVENTS_KEPT, Entry, Event, FlowStats, LocalCounters, Miss, RuleIndex, RuleKey, Ruleset,
-    RulesetCell, RulesetError, RulesetReader, SharedCounters, Table, TableMap, TableSet, WorkerEpoch, sums,
+    Change, EVENTS_KEPT, Entry, Event, FlowStats, LocalCounters, Miss, PublishedRuleset, RuleIndex, RuleKey,
+    Ruleset, RulesetError, RulesetReader, SharedCounters, Table, TableMap, TableSet, WorkerEpoch, sums,
 };
 use crate::stage::StageTable;
 use crate::stage::route::RouteTable;
@@ -97,7 +97,7 @@ pub(crate) struct Handed {
     pub(crate) writer: RuleIndex,
     /// Equal to the worker's ruleset.
     pub(crate) copy: Arc<Ruleset>,
-    pub(crate) published: Arc<RulesetCell>,
+    pub(crate) published: Arc<PublishedRuleset>,
     pub(crate) reader: Arc<WorkerEpoch>,
     /// Offloaded tables: they do not follow publications.
     pub(crate) devices: TableMap<()>,
@@ -472,14 +472,14 @@ impl Pipeline {
             ruleset.defer_rebuilds();
         }
         let copy = Arc::new(self.ruleset.duplicate());
-        let published = Arc::new(RulesetCell::new(self.ruleset.clone()));
+        let published = Arc::new(PublishedRuleset::new(self.ruleset.clone()));
         let reader = self.subscribe(&published);
         let devices = self.devices.map(|_| ());
         Some(Handed { writer, copy, published, reader, devices })
     }
 
     /// Follows `published` from now on; returns this worker's epoch.
-    pub(crate) fn subscribe(&mut self, published: &Arc<RulesetCell>) -> Arc<WorkerEpoch> {
+    pub(crate) fn subscribe(&mut self, published: &Arc<PublishedRuleset>) -> Arc<WorkerEpoch> {
         let reader = Arc::new(WorkerEpoch::new(self.counters.map(|counters| counters.tally().clone())));
         self.source = Some(RulesetReader::new(published.clone(), reader.clone()));
         reader
@@ -557,8 +557,8 @@ impl Pipeline {
     pub(crate) fn follow(&mut self, now_ns: u64) {
         let Some(source) = &self.source else { return };
         source.tell_time(now_ns);
-        if source.version() != self.ruleset.version() {
-            self.take_newest();
+        if let Some(before) = source.refresh(&mut self.ruleset) {
+            self.pass(before);
         }
     }
 
@@ -569,14 +569,13 @@ impl Pipeline {
 
     /// Returns whether this worker must take a newer ruleset, or collect counters.
     pub(crate) fn is_asked(&self) -> bool {
-        let newer = self.source.as_ref().is_some_and(|source| source.version() != self.ruleset.version());
-        newer || self.wants_counters()
+        let is_stale = self.source.as_ref().is_some_and(|source| source.is_stale(&self.ruleset));
+        is_stale || self.wants_counters()
     }
 
+    /// Makes room for the counters of a newer ruleset, and lets go of the one before.
     #[cold]
-    fn take_newest(&mut self) {
-        let Some(source) = &self.source else { return };
-        let before = std::mem::replace(&mut self.ruleset, source.newest());
+    fn pass(&mut self, before: Arc<Ruleset>) {
         let numbers: Vec<u8> = self.ruleset.tables().map(|(number, _)| number).collect();
         numbers.into_iter().for_each(|number| self.make_room(number));
         drop(before);

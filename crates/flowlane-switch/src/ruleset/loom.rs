@@ -7,7 +7,7 @@ use flowlane::rule::RuleId;
 use loom::thread;
 
 use super::counters::{FlowStats, LocalCounters};
-use super::publication::{RulesetCell, RulesetReader, WorkerEpoch};
+use super::publication::{PublishedRuleset, RulesetReader, WorkerEpoch};
 use super::snapshot::Ruleset;
 use super::table_map::TableMap;
 use crate::sync::{AtomicBool, Ordering};
@@ -26,22 +26,21 @@ fn ruleset(version: u64) -> Arc<Ruleset> {
 #[test]
 fn nobody_uses_a_program_that_all_have_passed() {
     check(|| {
-        let published = Arc::new(RulesetCell::new(ruleset(1)));
+        let published = Arc::new(PublishedRuleset::new(ruleset(1)));
         let reader = Arc::new(WorkerEpoch::new(TableMap::default()));
         let changed = loom::sync::Arc::new(AtomicBool::new(false));
         let working = thread::spawn({
+            let mut used = published.newest();
             let mut source = RulesetReader::new(published.clone(), reader.clone());
             let changed = changed.clone();
             move || {
-                let mut used = 1;
-                source.begin(used);
+                source.begin(used.version());
                 for _ in 0..2 {
                     // As a worker's pipeline does before each burst.
-                    if source.version() != used {
-                        used = source.newest().version();
-                        source.passed(used);
+                    if source.refresh(&mut used).is_some() {
+                        source.passed(used.version());
                     }
-                    assert!(used == 2 || !changed.load(Ordering::Relaxed), "the first is in use");
+                    assert!(used.version() == 2 || !changed.load(Ordering::Relaxed), "the first is in use");
                 }
                 source.end();
             }
@@ -59,7 +58,7 @@ fn nobody_uses_a_program_that_all_have_passed() {
 #[test]
 fn what_was_counted_before_it_was_asked_for_is_in_the_sum_and_nothing_goes_back() {
     check(|| {
-        let published = Arc::new(RulesetCell::new(ruleset(1)));
+        let published = Arc::new(PublishedRuleset::new(ruleset(1)));
         let reader = Arc::new(WorkerEpoch::new(TableMap::default()));
         let mut counters = LocalCounters::default();
         let tally = counters.tally().clone();

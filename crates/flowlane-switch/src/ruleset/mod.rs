@@ -29,7 +29,7 @@ pub(crate) use compile::{Item, compile_items};
 pub use compile::{PostCacheError, compile_post_cache};
 pub use counters::{FlowStats, SharedCounters};
 pub(crate) use counters::{LocalCounters, sums};
-pub(crate) use publication::{RulesetCell, RulesetReader, WorkerEpoch, WorkerEpochs};
+pub(crate) use publication::{PublishedRuleset, RulesetReader, WorkerEpoch, WorkerEpochs};
 pub(crate) use rule_index::{RuleIndex, RuleKey};
 pub use rules::Entry;
 pub use snapshot::{Change, ChangeKind, EVENTS_KEPT, Event, Ruleset, Table};

@@ -1,49 +1,22 @@
 //! Publication of ruleset versions to workers (quiescent-state-based reclamation).
 //!
-//! The newest ruleset is behind a lock that is taken only when there is one: workers look at its version once a burst. A
-//! worker says which version it uses. Since packets of one burst meet one ruleset, a thread that sees that a worker uses version N
-//! knows that no packet meets an earlier one any more (quiescent-state-based reclamation, McKenney and Slingwine 1998; the two
-//! copies are Ramalhete and Correia's left-right, 2013, over whole programs).
+//! Workers look at the version of the newest ruleset once a burst ([`Published`]), and announce which version they use. Since
+//! packets of one burst meet one ruleset, a thread that sees that a worker uses version N knows that no packet meets an earlier one
+//! any more (quiescent-state-based reclamation, McKenney and Slingwine 1998; the two copies are Ramalhete and Correia's left-right,
+//! 2013, over whole programs).
 
 use std::sync::Arc;
 
+use flowlane::published::Published;
 use flowlane::rule::RuleId;
 
 use super::counters::{FlowStats, SharedCounters, sums};
 use super::snapshot::Ruleset;
 use super::table_map::TableMap;
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence};
 
 /// The newest ruleset.
-pub(crate) struct RulesetCell {
-    newest: Mutex<Arc<Ruleset>>,
-    version: AtomicU64,
-}
-
-impl RulesetCell {
-    pub(crate) fn new(ruleset: Arc<Ruleset>) -> Self {
-        Self { version: AtomicU64::new(ruleset.version()), newest: Mutex::new(ruleset) }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Arc<Ruleset>> {
-        // Nothing panics while it is locked.
-        self.newest.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    pub(crate) fn newest(&self) -> Arc<Ruleset> {
-        self.lock().clone()
-    }
-
-    /// Publishes a newer ruleset. Gives the one before.
-    pub(crate) fn publish(&self, ruleset: Arc<Ruleset>) -> Arc<Ruleset> {
-        let version = ruleset.version();
-        let before = std::mem::replace(&mut *self.lock(), ruleset);
-        self.version.store(version, Ordering::SeqCst);
-        // A worker that is not seen to begin after this looks at the version after it, and sees this one.
-        fence(Ordering::SeqCst);
-        before
-    }
-}
+pub(crate) type PublishedRuleset = Published<Arc<Ruleset>>;
 
 /// State of a worker that other threads read.
 pub(crate) struct WorkerEpoch {
@@ -137,23 +110,27 @@ impl WorkerEpochs {
 
 /// A worker's side.
 pub(crate) struct RulesetReader {
-    published: Arc<RulesetCell>,
+    published: Arc<PublishedRuleset>,
     reader: Arc<WorkerEpoch>,
     online: bool,
 }
 
 impl RulesetReader {
-    pub(crate) fn new(published: Arc<RulesetCell>, reader: Arc<WorkerEpoch>) -> Self {
+    pub(crate) fn new(published: Arc<PublishedRuleset>, reader: Arc<WorkerEpoch>) -> Self {
         Self { published, reader, online: false }
     }
 
+    /// Returns whether there is a ruleset of another version.
     #[inline]
-    pub(crate) fn version(&self) -> u64 {
-        self.published.version.load(Ordering::Acquire)
+    pub(crate) fn is_stale(&self, used: &Arc<Ruleset>) -> bool {
+        self.published.is_stale(used)
     }
 
-    pub(crate) fn newest(&self) -> Arc<Ruleset> {
-        self.published.newest()
+    /// Replaces the worker's ruleset by the newest one if it is stale, and returns the one before: to be dropped before this
+    /// worker has [`passed`](Self::passed) the new one's version.
+    #[inline]
+    pub(crate) fn refresh(&self, used: &mut Arc<Ruleset>) -> Option<Arc<Ruleset>> {
+        self.published.refresh(used)
     }
 
     /// From now on others wait for this worker, which uses this version.

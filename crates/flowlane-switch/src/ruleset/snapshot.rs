@@ -12,6 +12,7 @@ use flowlane::classify::{Hit, InsertError, ReplicatedEngine, RuleEngine};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::{FieldClass, WordSet};
+use flowlane::published::Versioned;
 use flowlane::rule::action::HEADERS_PUSHED_MAX;
 use flowlane::rule::{Action, Rule, RuleId};
 
@@ -232,6 +233,13 @@ pub struct Ruleset {
     version: u64,
     /// The latest changes, each of which added one to the version.
     events: VecDeque<Arc<Event>>,
+}
+
+impl Versioned for Ruleset {
+    #[inline]
+    fn version(&self) -> u64 {
+        self.version
+    }
 }
 
 impl Ruleset {

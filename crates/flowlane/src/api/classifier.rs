@@ -6,11 +6,12 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::sync::OnceLock;
 
-use super::reader::{Published, Reader};
+use super::reader::{Publication, Reader};
 use super::snapshot::{ClassifierSnapshot, NONE};
 use super::{Error, Rule};
 use crate::classify::acl::{AclConfig, AclEngine, BuildError, CATEGORIES_MAX, HasMatch};
 use crate::classify::{AclSearch, InsertError, RuleEngine as _};
+use crate::published::Published;
 use crate::rule::RuleId;
 
 /// Draws the seed of hashes where the caller names none. Senders of packets cannot know it.
@@ -209,7 +210,7 @@ pub struct Classifier {
     list: ClassifierSnapshot,
     rules: BTreeMap<u32, Arc<Rule>>,
     next: u32,
-    published: OnceLock<Arc<Published>>,
+    published: OnceLock<Arc<Published<Publication>>>,
 }
 
 impl Deref for Classifier {
@@ -331,7 +332,8 @@ impl Classifier {
     /// Publishes all changes since the last publication to readers, at once. No thread waits. The next change copies the rules (but
     /// not a tree, which is shared), so publish once after many changes.
     pub fn publish(&mut self) {
-        self.published().show(self.list.clone());
+        let published = self.published();
+        published.publish(Publication { number: published.version() + 1, list: self.list.clone() });
     }
 
     /// Returns a reader for another thread. It sees the last publication; the first call publishes the present rules.
@@ -355,7 +357,8 @@ impl Classifier {
         Reader::of(self.published())
     }
 
-    fn published(&self) -> &Arc<Published> {
-        self.published.get_or_init(|| Arc::new(Published::new(self.list.clone())))
+    fn published(&self) -> &Arc<Published<Publication>> {
+        let first = || Publication { number: 0, list: self.list.clone() };
+        self.published.get_or_init(|| Arc::new(Published::new(first())))
     }
 }
