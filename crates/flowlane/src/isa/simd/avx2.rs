@@ -2,17 +2,15 @@
 
 use std::arch::x86_64::*;
 
-use super::Vector;
 use super::gather::{avx2_32, avx2_64};
+use super::{Registers, Vector};
 use crate::isa::Avx2;
 
-impl Vector for Avx2 {
+impl Registers for Avx2 {
     const LANES: usize = 8;
     type Register = __m256i;
-    type Half = __m128i;
     /// The sign bits of words.
     type Mask = __m256i;
-    type WideMask = __m256i;
 
     #[inline(always)]
     fn splat(self, word: u32) -> __m256i {
@@ -35,6 +33,73 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
+    fn and(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_and_si256(a, b) }
+    }
+
+    #[inline(always)]
+    fn clamp(self, register: __m256i, low: __m256i, high: __m256i) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_min_epu32(_mm256_max_epu32(register, low), high) }
+    }
+
+    #[inline(always)]
+    fn clamp_halves(self, register: __m256i, low: __m256i, high: __m256i) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_min_epu16(_mm256_max_epu16(register, low), high) }
+    }
+
+    #[inline(always)]
+    fn equal_in(self, mask: __m256i, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_and_si256(mask, _mm256_cmpeq_epi32(a, b)) }
+    }
+
+    #[inline(always)]
+    fn blend(self, mask: __m256i, register: __m256i, otherwise: __m256i) -> __m256i {
+        // SAFETY: as above.
+        unsafe {
+            let (otherwise, register) = (_mm256_castsi256_ps(otherwise), _mm256_castsi256_ps(register));
+            _mm256_castps_si256(_mm256_blendv_ps(otherwise, register, _mm256_castsi256_ps(mask)))
+        }
+    }
+
+    #[inline(always)]
+    fn mask_all(self) -> __m256i {
+        self.splat(u32::MAX)
+    }
+
+    #[inline(always)]
+    fn mask_none(self) -> __m256i {
+        self.splat(0)
+    }
+
+    #[inline(always)]
+    fn mask_or(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_or_si256(a, b) }
+    }
+
+    #[inline(always)]
+    fn mask_and_not(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_andnot_si256(b, a) }
+    }
+
+    #[inline(always)]
+    fn bits(self, mask: __m256i) -> u32 {
+        // SAFETY: as above.
+        unsafe { _mm256_movemask_ps(_mm256_castsi256_ps(mask)).cast_unsigned() }
+    }
+}
+
+impl Vector for Avx2 {
+    type Half = __m128i;
+    /// The sign bits of words.
+    type WideMask = __m256i;
+
+    #[inline(always)]
     fn store_widened(self, register: __m256i, to: &mut [u64]) {
         let to = to[..Self::LANES].as_mut_ptr().cast::<__m256i>();
         // SAFETY: as above; eight words of 64 bits.
@@ -43,12 +108,6 @@ impl Vector for Avx2 {
             let high = _mm256_extracti128_si256::<1>(register);
             _mm256_storeu_si256(to.add(1), _mm256_cvtepu32_epi64(high));
         }
-    }
-
-    #[inline(always)]
-    fn and(self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: as above.
-        unsafe { _mm256_and_si256(a, b) }
     }
 
     #[inline(always)]
@@ -81,12 +140,6 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
-    fn any(self, mask: __m256i) -> bool {
-        // SAFETY: as above.
-        unsafe { _mm256_movemask_ps(_mm256_castsi256_ps(mask)) != 0 }
-    }
-
-    #[inline(always)]
     unsafe fn gather<const SCALE: usize>(self, base: *const u8, index: __m256i) -> __m256i {
         // SAFETY: as above; memory is the caller's promise.
         unsafe { avx2_32::<SCALE>(base, index, _mm256_set1_epi32(-1)) }
@@ -101,11 +154,8 @@ impl Vector for Avx2 {
         otherwise: __m256i,
     ) -> __m256i {
         // SAFETY: as above; memory is the caller's promise.
-        unsafe {
-            let found = _mm256_castsi256_ps(avx2_32::<SCALE>(base, index, mask));
-            let (otherwise, mask) = (_mm256_castsi256_ps(otherwise), _mm256_castsi256_ps(mask));
-            _mm256_castps_si256(_mm256_blendv_ps(otherwise, found, mask))
-        }
+        let found = unsafe { avx2_32::<SCALE>(base, index, mask) };
+        self.blend(mask, found, otherwise)
     }
 
     #[inline(always)]

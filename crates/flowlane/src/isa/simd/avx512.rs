@@ -2,16 +2,14 @@
 
 use std::arch::x86_64::*;
 
-use super::Vector;
 use super::gather::{avx512_32, avx512_64};
+use super::{Registers, Vector};
 use crate::isa::Avx512;
 
-impl Vector for Avx512 {
+impl Registers for Avx512 {
     const LANES: usize = 16;
     type Register = __m512i;
-    type Half = __m256i;
     type Mask = __mmask16;
-    type WideMask = __mmask8;
 
     #[inline(always)]
     fn splat(self, word: u32) -> __m512i {
@@ -34,6 +32,66 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
+    fn and(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_and_si512(a, b) }
+    }
+
+    #[inline(always)]
+    fn clamp(self, register: __m512i, low: __m512i, high: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_min_epu32(_mm512_max_epu32(register, low), high) }
+    }
+
+    #[inline(always)]
+    fn clamp_halves(self, register: __m512i, low: __m512i, high: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_min_epu16(_mm512_max_epu16(register, low), high) }
+    }
+
+    #[inline(always)]
+    fn equal_in(self, mask: __mmask16, a: __m512i, b: __m512i) -> __mmask16 {
+        // SAFETY: as above.
+        unsafe { _mm512_mask_cmpeq_epi32_mask(mask, a, b) }
+    }
+
+    #[inline(always)]
+    fn blend(self, mask: __mmask16, register: __m512i, otherwise: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_mask_blend_epi32(mask, otherwise, register) }
+    }
+
+    #[inline(always)]
+    fn mask_all(self) -> __mmask16 {
+        u16::MAX
+    }
+
+    #[inline(always)]
+    fn mask_none(self) -> __mmask16 {
+        0
+    }
+
+    #[inline(always)]
+    fn mask_or(self, a: __mmask16, b: __mmask16) -> __mmask16 {
+        a | b
+    }
+
+    #[inline(always)]
+    fn mask_and_not(self, a: __mmask16, b: __mmask16) -> __mmask16 {
+        a & !b
+    }
+
+    #[inline(always)]
+    fn bits(self, mask: __mmask16) -> u32 {
+        mask.into()
+    }
+}
+
+impl Vector for Avx512 {
+    type Half = __m256i;
+    type WideMask = __mmask8;
+
+    #[inline(always)]
     fn store_widened(self, register: __m512i, to: &mut [u64]) {
         let to = to[..Self::LANES].as_mut_ptr();
         // SAFETY: as above; sixteen words of 64 bits.
@@ -42,12 +100,6 @@ impl Vector for Avx512 {
             let high = _mm512_extracti64x4_epi64::<1>(register);
             _mm512_storeu_si512(to.add(8).cast(), _mm512_cvtepu32_epi64(high));
         }
-    }
-
-    #[inline(always)]
-    fn and(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: as above.
-        unsafe { _mm512_and_si512(a, b) }
     }
 
     #[inline(always)]
@@ -78,11 +130,6 @@ impl Vector for Avx512 {
     fn odd(self, register: __m512i) -> __mmask16 {
         // SAFETY: as above.
         unsafe { _mm512_test_epi32_mask(register, _mm512_set1_epi32(1)) }
-    }
-
-    #[inline(always)]
-    fn any(self, mask: __mmask16) -> bool {
-        mask != 0
     }
 
     #[inline(always)]

@@ -2,7 +2,12 @@
 //!
 //! A [`Kernel`] is a value with its arguments and one `run`, which takes the witness of an instruction set; the witness's
 //! [`InstructionSet::run`] compiles it for those instructions, and is the only place with `#[target_feature]`. A kernel over
-//! registers is generic over [`Vector`], which [`Avx2`](super::Avx2) and [`Avx512`](super::Avx512) implement:
+//! registers is generic over [`Registers`], or over [`Vector`] where it needs gathers, shifts or words of 64 bits:
+//!
+//! | | [`Sse42`](super::Sse42) | [`Avx2`](super::Avx2) | [`Avx512`](super::Avx512) |
+//! |---|---|---|---|
+//! | `Registers` | 4 words | 8 | 16 |
+//! | `Vector` | no: SSE4.2 has no gathers | yes | yes |
 //!
 //! ```text
 //! impl<V: Vector> Kernel<V> for Places<'_> {            match backend {
@@ -11,12 +16,9 @@
 //! }                                                         _ => scalar::places(..),
 //! ```                                                   }
 //!
-//! Methods of `Vector`, every `Kernel::run` and the functions between them are `#[inline(always)]` and have no instructions of
+//! Methods of both traits, every `Kernel::run` and the functions between them are `#[inline(always)]` and have no instructions of
 //! their own: they get them where they are inlined. A function in between that is not inlined would be compiled without
 //! them, and would call a function for each instruction: `docs/building.md`.
-//!
-//! There is no 128-bit implementation: SSE4.2 has no gathers, and what it has kernels for (`cuckoo`, access lists) is not
-//! lanes of packets.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -24,6 +26,8 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod gather;
+#[cfg(target_arch = "x86_64")]
+mod sse42;
 
 /// An instruction set, by the witness that it may be used.
 pub(crate) trait InstructionSet: Copy {
@@ -40,21 +44,17 @@ pub(crate) trait Kernel<I> {
     fn run(self, isa: I) -> Self::Output;
 }
 
-/// Instructions on registers of one width, by the witness that they may be used.
+/// Instructions on registers of one width, by the witness that they may be used: 32-bit words side by side.
 ///
-/// Loads and stores are of unaligned memory. Shifts by a constant become shifts by an immediate number.
-pub(crate) trait Vector: InstructionSet {
+/// Loads and stores are of unaligned memory.
+pub(crate) trait Registers: InstructionSet {
     /// Words of 32 bits in a register.
     const LANES: usize;
 
-    /// A register: [`LANES`](Self::LANES) words of 32 bits, or half as many of 64.
+    /// A register: [`LANES`](Self::LANES) words of 32 bits.
     type Register: Copy;
-    /// Half a register: as many words of 32 bits as a register has of 64.
-    type Half: Copy;
     /// A choice of the words of 32 bits in a register.
     type Mask: Copy;
-    /// A choice of the words of 64 bits in a register.
-    type WideMask: Copy;
 
     /// Copies a word to all lanes.
     fn splat(self, word: u32) -> Self::Register;
@@ -65,11 +65,59 @@ pub(crate) trait Vector: InstructionSet {
     /// Stores to the first [`LANES`](Self::LANES) words.
     fn store(self, register: Self::Register, to: &mut [u32]);
 
-    /// Stores words of 32 bits as words of 64.
-    fn store_widened(self, register: Self::Register, to: &mut [u64]);
-
     /// Returns `a & b`.
     fn and(self, a: Self::Register, b: Self::Register) -> Self::Register;
+
+    /// Returns `min(max(register, low), high)` of unsigned words of 32 bits.
+    fn clamp(self, register: Self::Register, low: Self::Register, high: Self::Register) -> Self::Register;
+
+    /// Returns `min(max(register, low), high)` of unsigned words of 16 bits, two in a lane.
+    fn clamp_halves(
+        self,
+        register: Self::Register,
+        low: Self::Register,
+        high: Self::Register,
+    ) -> Self::Register;
+
+    /// Returns the words of the mask in which `a` and `b` are equal.
+    fn equal_in(self, mask: Self::Mask, a: Self::Register, b: Self::Register) -> Self::Mask;
+
+    /// Returns the words of `register` in the mask, and those of `otherwise` elsewhere.
+    fn blend(self, mask: Self::Mask, register: Self::Register, otherwise: Self::Register) -> Self::Register;
+
+    /// Returns the mask of all words.
+    fn mask_all(self) -> Self::Mask;
+
+    /// Returns the mask of no word.
+    fn mask_none(self) -> Self::Mask;
+
+    /// Returns the words that are in `a` or in `b`.
+    fn mask_or(self, a: Self::Mask, b: Self::Mask) -> Self::Mask;
+
+    /// Returns the words of `a` that are not in `b`.
+    fn mask_and_not(self, a: Self::Mask, b: Self::Mask) -> Self::Mask;
+
+    /// Returns one bit for each word, the lowest for the first.
+    fn bits(self, mask: Self::Mask) -> u32;
+
+    /// Returns whether there is a word in the mask.
+    #[inline(always)]
+    fn any(self, mask: Self::Mask) -> bool {
+        self.bits(mask) != 0
+    }
+}
+
+/// Registers with gathers, shifts, and words of 64 bits.
+///
+/// Shifts by a constant become shifts by an immediate number.
+pub(crate) trait Vector: Registers {
+    /// Half a register: as many words of 32 bits as a register has of 64.
+    type Half: Copy;
+    /// A choice of the words of 64 bits in a register.
+    type WideMask: Copy;
+
+    /// Stores words of 32 bits as words of 64.
+    fn store_widened(self, register: Self::Register, to: &mut [u64]);
 
     /// Returns `a | b`.
     fn or(self, a: Self::Register, b: Self::Register) -> Self::Register;
@@ -85,9 +133,6 @@ pub(crate) trait Vector: InstructionSet {
 
     /// Returns the words of 32 bits whose lowest bit is set.
     fn odd(self, register: Self::Register) -> Self::Mask;
-
-    /// Returns whether there is a word in the mask.
-    fn any(self, mask: Self::Mask) -> bool;
 
     /// Reads 32 bits from `base + SCALE × index` in each lane, as relaxed atomic loads do.
     ///
@@ -186,14 +231,75 @@ instruction_set!(Avx512, "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lz
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
-    use crate::isa::{Avx2, Avx512};
+    use crate::isa::{Avx2, Avx512, Sse42};
 
     /// Words whose bits have no order.
     fn words<const N: usize>(seed: u32) -> [u32; N] {
         std::array::from_fn(|i| (seed + i as u32).wrapping_mul(0x9e37_79b9).rotate_left(7))
     }
 
-    /// Compares every operation with arithmetic on single words.
+    /// Compares every operation of [`Registers`] with arithmetic on single words.
+    struct EveryRegisterOperation;
+
+    impl<R: Registers> Kernel<R> for EveryRegisterOperation {
+        type Output = ();
+
+        #[inline(always)]
+        fn run(self, isa: R) {
+            let (a, b, c): ([u32; 16], [u32; 16], [u32; 16]) = (words(1), words(100), words(200));
+            let (x, y, z) = (isa.load(&a), isa.load(&b), isa.load(&c));
+            let expected = |of: &dyn Fn(u32, u32, u32) -> u32| {
+                std::array::from_fn::<u32, 16, _>(|i| if i < R::LANES { of(a[i], b[i], c[i]) } else { 0 })
+            };
+            assert_eq!(lanes(isa, isa.splat(7)), expected(&|_, _, _| 7));
+            assert_eq!(lanes(isa, isa.and(x, y)), expected(&|a, b, _| a & b));
+            // The low end is the greater one in some lanes: clamping ends with the minimum.
+            assert_eq!(lanes(isa, isa.clamp(x, y, z)), expected(&|a, b, c| a.max(b).min(c)));
+            let half = |a: u32, b: u32, c: u32| u32::from((a as u16).max(b as u16).min(c as u16));
+            let halves = |a, b, c| half(a >> 16, b >> 16, c >> 16) << 16 | half(a, b, c);
+            assert_eq!(lanes(isa, isa.clamp_halves(x, y, z)), expected(&halves));
+            masks(isa, &a, &b);
+        }
+    }
+
+    #[inline(always)]
+    fn masks<R: Registers>(isa: R, a: &[u32; 16], b: &[u32; 16]) {
+        let (x, y) = (isa.load(a), isa.load(b));
+        let all = u32::MAX >> (32 - R::LANES);
+        assert_eq!((isa.bits(isa.mask_all()), isa.bits(isa.mask_none())), (all, 0));
+        assert!(isa.any(isa.mask_all()) && !isa.any(isa.mask_none()));
+        // Every two sets of eight lanes, repeated in wider registers.
+        for (p, q) in (0..=u8::MAX).flat_map(|p| (0..=u8::MAX).map(move |q| (p, q))) {
+            let [p, q] = [p, q].map(|set| all & (u32::from(set) * 0x0101));
+            // Lane i has its word of `a` where bit i is set, else a word that differs in one bit.
+            let set = |bits: u32| -> R::Mask {
+                let words = std::array::from_fn::<u32, 16, _>(|i| a[i] ^ (!bits >> i & 1) << (2 * i));
+                isa.equal_in(isa.mask_all(), x, isa.load(&words))
+            };
+            let (in_p, in_q) = (set(p), set(q));
+            assert_eq!((isa.bits(in_p), isa.any(in_p)), (p, p != 0));
+            assert_eq!(isa.bits(isa.equal_in(in_p, x, x)), p);
+            assert_eq!(isa.bits(isa.equal_in(in_p, x, y)), 0, "the words differ");
+            assert_eq!(isa.bits(isa.mask_or(in_p, in_q)), p | q);
+            assert_eq!(isa.bits(isa.mask_and_not(in_p, in_q)), p & !q);
+            let blended = std::array::from_fn(|i| match p >> i & 1 {
+                1 => a[i],
+                _ if i < R::LANES => b[i],
+                _ => 0,
+            });
+            assert_eq!(lanes(isa, isa.blend(in_p, x, y)), blended);
+        }
+    }
+
+    /// The words of a register, and zeros behind them.
+    #[inline(always)]
+    fn lanes<R: Registers>(isa: R, register: R::Register) -> [u32; 16] {
+        let mut out = [0; 16];
+        isa.store(register, &mut out);
+        out
+    }
+
+    /// Compares every operation of [`Vector`] with arithmetic on single words.
     struct EveryOperation;
 
     impl<V: Vector> Kernel<V> for EveryOperation {
@@ -203,20 +309,20 @@ mod tests {
         fn run(self, isa: V) {
             let (a, b): ([u32; 16], [u32; 16]) = (words(1), words(100));
             let (x, y) = (isa.load(&a), isa.load(&b));
-            let lanes = |register| {
-                let mut out = [0; 16];
-                isa.store(register, &mut out);
-                out
-            };
             let expected = |of: &dyn Fn(u32, u32) -> u32| {
                 std::array::from_fn::<u32, 16, _>(|i| if i < V::LANES { of(a[i], b[i]) } else { 0 })
             };
-            assert_eq!(lanes(isa.splat(7)), expected(&|_, _| 7));
-            assert_eq!(lanes(isa.and(x, y)), expected(&|a, b| a & b));
-            assert_eq!(lanes(isa.or(x, y)), expected(&|a, b| a | b));
-            assert_eq!(lanes(isa.add(x, y)), expected(&u32::wrapping_add));
-            assert_eq!(lanes(isa.shl(x, 9)), expected(&|a, _| a << 9));
-            assert_eq!(lanes(isa.shr(x, 9)), expected(&|a, _| a >> 9));
+            assert_eq!(lanes(isa, isa.or(x, y)), expected(&|a, b| a | b));
+            assert_eq!(lanes(isa, isa.add(x, y)), expected(&u32::wrapping_add));
+            assert_eq!(lanes(isa, isa.shl(x, 9)), expected(&|a, _| a << 9));
+            assert_eq!(lanes(isa, isa.shr(x, 9)), expected(&|a, _| a >> 9));
+            // Only the lowest bit counts.
+            let odd = (0..V::LANES).fold(0, |bits, i| bits | (a[i] & 1) << i);
+            assert_eq!(isa.bits(isa.odd(x)), odd);
+            assert_eq!(
+                lanes(isa, isa.blend(isa.odd(x), x, y)),
+                expected(&|a, b| if a & 1 == 1 { a } else { b })
+            );
             let mut wide = [0; 16];
             isa.store_widened(x, &mut wide);
             assert_eq!(wide, expected(&|a, _| a).map(u64::from));
@@ -277,10 +383,15 @@ mod tests {
 
     #[test]
     fn every_operation_agrees_with_arithmetic() {
+        if let Some(isa) = Sse42::detect() {
+            isa.run(EveryRegisterOperation);
+        }
         if let Some(isa) = Avx2::detect() {
+            isa.run(EveryRegisterOperation);
             isa.run(EveryOperation);
         }
         if let Some(isa) = Avx512::detect() {
+            isa.run(EveryRegisterOperation);
             isa.run(EveryOperation);
         }
     }

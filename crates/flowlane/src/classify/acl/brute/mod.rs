@@ -5,8 +5,6 @@ mod scalar;
 
 #[cfg(target_arch = "x86_64")]
 mod lanes;
-#[cfg(target_arch = "x86_64")]
-mod x86;
 
 #[cfg(test)]
 mod tests;
@@ -17,8 +15,12 @@ use super::engine::{ImmutableEngine, Tombstones};
 use super::{
     BuildError, CATEGORIES_MAX, Condition, Engine, Entry, Explanation, MatchId, WordKind, order, wildcards,
 };
+#[cfg(target_arch = "x86_64")]
+use crate::isa::simd::InstructionSet;
 use crate::isa::{Backend, Variant};
 use crate::rule::RuleId;
+#[cfg(target_arch = "x86_64")]
+use lanes::Lookup;
 
 /// Rules of a block: the lanes of the widest register.
 const BLOCK: usize = 16;
@@ -154,11 +156,11 @@ impl<const W: usize> Brute<W> {
         match self.backend {
             Backend::Scalar => scalar::lookup(self, keys, categories, verdicts),
             #[cfg(target_arch = "x86_64")]
-            Backend::Sse42(isa) => x86::sse42(isa, self, keys, categories, verdicts),
+            Backend::Sse42(isa) => isa.run(Lookup { table: self, keys, categories, verdicts }),
             #[cfg(target_arch = "x86_64")]
-            Backend::Avx2(isa) => x86::avx2(isa, self, keys, categories, verdicts),
+            Backend::Avx2(isa) => isa.run(Lookup { table: self, keys, categories, verdicts }),
             #[cfg(target_arch = "x86_64")]
-            Backend::Avx512(isa) => x86::avx512(isa, self, keys, categories, verdicts),
+            Backend::Avx512(isa) => isa.run(Lookup { table: self, keys, categories, verdicts }),
         }
     }
 }
