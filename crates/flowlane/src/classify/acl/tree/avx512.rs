@@ -6,13 +6,13 @@
 
 use std::arch::x86_64::*;
 
-use super::avx512_tail::{self, Evex};
+use super::avx512_tail;
 use super::leaf::{self, NODE, NONE, RANKS, RULES};
 use super::range_filter::RangeFilter;
 use super::{Node, PARTS_MAX, Tree, lanes};
 use crate::classify::acl::engine::Tombstones;
 use crate::classify::acl::{MatchId, WordKind};
-use crate::isa;
+use crate::isa::Avx512;
 use crate::memory;
 
 /// Keys in a group: enough that lists are long, few enough that prefetched lines are still in the cache.
@@ -236,7 +236,7 @@ impl<const W: usize> Group<W> {
     /// From entries to blocks.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-    fn descend(&mut self, evex: Evex, tree: &Tree<W>, part: usize, count: usize, keys: &[[u32; W]]) {
+    fn descend(&mut self, isa: Avx512, tree: &Tree<W>, part: usize, count: usize, keys: &[[u32; W]]) {
         let mut nodes = 0;
         for v in (0..count).step_by(LANES) {
             let at = load(&self.at[part], v);
@@ -255,13 +255,13 @@ impl<const W: usize> Group<W> {
         }
         for i in 0..nodes {
             let key = self.key[i] as usize % GROUP;
-            let at = lanes::index(evex, lanes::node(tree, self.at[part][key]), &keys[key]);
+            let at = lanes::index(isa, lanes::node(tree, self.at[part][key]), &keys[key]);
             self.block[i] = at;
             memory::prefetch(&tree.table, at as usize);
         }
         for i in 0..nodes {
             let key = self.key[i] as usize % GROUP;
-            let place = lanes::place_below(evex, tree, self.at[part][key], self.block[i], &keys[key]);
+            let place = lanes::place_below(isa, tree, self.at[part][key], self.block[i], &keys[key]);
             self.at[part][key] = place.block;
             self.signatures[part][key] = place.signature;
         }
@@ -457,7 +457,7 @@ unsafe fn are_tombstones(dead: Tombstones<'_>, hit: __mmask16, handles: __m512i)
 /// Whole registers of keys.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn group<const W: usize>(
-    evex: Evex,
+    isa: Avx512,
     tree: &Tree<W>,
     group: &mut Group<W>,
     keys: &[[u32; W]],
@@ -467,7 +467,7 @@ fn group<const W: usize>(
     let count = keys.len();
     group.transpose(keys);
     (0..tree.parts).for_each(|part| group.index(tree, part, count));
-    (0..tree.parts).for_each(|part| group.descend(evex, tree, part, count, keys));
+    (0..tree.parts).for_each(|part| group.descend(isa, tree, part, count, keys));
     group.best[..count].fill(NONE);
     (0..tree.parts).for_each(|part| group.scan(tree, part, count));
     // Keys without a candidate are compared with some rule.
@@ -512,14 +512,15 @@ fn group<const W: usize>(
     }
     for &i in &group.key[..again] {
         let i = i as usize % GROUP;
-        let rank = lanes::best(evex, tree, &group.at[..tree.parts], &group.signatures, i, &keys[i], dead);
+        let rank = lanes::best(isa, tree, &group.at[..tree.parts], &group.signatures, i, &keys[i], dead);
         verdicts[i] = tree.verdict((rank != NONE).then_some(rank));
     }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn batch<const W: usize>(
-    isa: isa::Avx512,
+/// Looks up whole registers of keys in groups, and the last keys as [`lanes`] does.
+#[inline(always)]
+pub(super) fn lookup_batch<const W: usize>(
+    isa: Avx512,
     tree: &Tree<W>,
     keys: &[[u32; W]],
     verdicts: &mut [MatchId],
@@ -530,19 +531,10 @@ fn batch<const W: usize>(
     if const { W <= LANES } && tree.records.len() > 0 && keys.len() >= LANES {
         whole = keys.len() / LANES * LANES;
         let mut state = Group::NEW;
-        let chunks = keys[..whole].chunks(GROUP).zip(verdicts[..whole].chunks_mut(GROUP));
-        chunks.for_each(|(keys, verdicts)| group(Evex(isa), tree, &mut state, keys, verdicts, dead));
+        for (keys, verdicts) in keys[..whole].chunks(GROUP).zip(verdicts[..whole].chunks_mut(GROUP)) {
+            // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
+            unsafe { group(isa, tree, &mut state, keys, verdicts, dead) }
+        }
     }
-    lanes::lookup_batch(Evex(isa), tree, &keys[whole..], &mut verdicts[whole..], dead);
-}
-
-pub(super) fn lookup_batch<const W: usize>(
-    isa: isa::Avx512,
-    tree: &Tree<W>,
-    keys: &[[u32; W]],
-    verdicts: &mut [MatchId],
-    dead: Option<Tombstones<'_>>,
-) {
-    // SAFETY: the witness proves that the CPU has these.
-    unsafe { batch(isa, tree, keys, verdicts, dead) }
+    lanes::lookup_batch(isa, tree, &keys[whole..], &mut verdicts[whole..], dead);
 }

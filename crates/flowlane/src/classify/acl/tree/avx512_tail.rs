@@ -2,16 +2,14 @@
 
 use std::arch::x86_64::*;
 
+use super::lanes::TreeOps;
 use super::leaf::{Block, MASKS, RULES};
 use super::range_filter::{Ends, HIGH};
 use super::record::Record;
-use super::{avx2, lanes, sse42};
-use crate::classify::acl::WordKind;
+use super::{Tree, avx2, avx512, sse42};
+use crate::classify::acl::engine::Tombstones;
+use crate::classify::acl::{MatchId, WordKind};
 use crate::isa;
-
-/// The vector operations, with the witness of AVX-512.
-#[derive(Clone, Copy)]
-pub(super) struct Evex(pub(super) isa::Avx512);
 
 /// Returns one bit for each candidate, and the sentinel's bit, which is always set.
 #[inline]
@@ -41,10 +39,10 @@ pub(super) fn passing(ends: &Ends, ranges: u32, key: u32) -> __mmask16 {
     _mm512_testn_epi32_mask(beside, beside)
 }
 
-impl lanes::Lanes for Evex {
+impl TreeOps for isa::Avx512 {
     #[inline(always)]
     fn gather<const W: usize>(self, mask: &[u32; W], key: &[u32; W]) -> u32 {
-        // SAFETY: the witness that this holds proves AVX-512 F, BW, DQ and VL, and the instructions on bits; so below.
+        // SAFETY: the witness proves AVX-512 F, BW, DQ and VL, and the instructions on bits; so below.
         unsafe { avx2::gather(mask, key) }
     }
 
@@ -62,6 +60,17 @@ impl lanes::Lanes for Evex {
 
     #[inline(always)]
     fn matches<const W: usize>(self, kinds: &[WordKind; W], record: Record<'_, W>, key: &[u32; W]) -> bool {
-        sse42::matches(isa::Avx2::from(self.0).into(), kinds, record, key)
+        sse42::matches(isa::Avx2::from(self).into(), kinds, record, key)
+    }
+
+    #[inline(always)]
+    fn lookup_batch<const W: usize>(
+        self,
+        tree: &Tree<W>,
+        keys: &[[u32; W]],
+        verdicts: &mut [MatchId],
+        dead: Option<Tombstones<'_>>,
+    ) {
+        avx512::lookup_batch(self, tree, keys, verdicts, dead);
     }
 }

@@ -8,13 +8,14 @@ use super::record::Record;
 use super::{Node, PARTS_MAX, Tree};
 use crate::classify::acl::engine::Tombstones;
 use crate::classify::acl::{CATEGORIES_MAX, MatchId, WordKind};
+use crate::isa::simd::Kernel;
 use crate::memory;
 
 /// Keys in a group.
 const GROUP: usize = 32;
 
-/// The vector operations of an instruction set. Implementations hold the witness of their instructions.
-pub(super) trait Lanes: Copy {
+/// Operations on a node's masks, a leaf's block and a record, by the witness of an instruction set.
+pub(super) trait TreeOps: Copy {
     /// See [`bits::gather`](super::bits::gather).
     fn gather<const W: usize>(self, mask: &[u32; W], key: &[u32; W]) -> u32;
 
@@ -26,6 +27,52 @@ pub(super) trait Lanes: Copy {
 
     /// Returns whether `key` fulfils the condition of a record.
     fn matches<const W: usize>(self, kinds: &[WordKind; W], record: Record<'_, W>, key: &[u32; W]) -> bool;
+
+    /// Looks up keys in category 0.
+    #[inline(always)]
+    fn lookup_batch<const W: usize>(
+        self,
+        tree: &Tree<W>,
+        keys: &[[u32; W]],
+        verdicts: &mut [MatchId],
+        dead: Option<Tombstones<'_>>,
+    ) {
+        lookup_batch(self, tree, keys, verdicts, dead);
+    }
+}
+
+/// Looks up keys in category 0, among rules that are not `dead`.
+pub(super) struct LookupBatch<'a, const W: usize> {
+    pub(super) tree: &'a Tree<W>,
+    pub(super) keys: &'a [[u32; W]],
+    pub(super) verdicts: &'a mut [MatchId],
+    pub(super) dead: Option<Tombstones<'a>>,
+}
+
+impl<I: TreeOps, const W: usize> Kernel<I> for LookupBatch<'_, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, isa: I) {
+        isa.lookup_batch(self.tree, self.keys, self.verdicts, self.dead);
+    }
+}
+
+/// Looks up keys in some categories.
+pub(super) struct LookupCategories<'a, const W: usize> {
+    pub(super) tree: &'a Tree<W>,
+    pub(super) keys: &'a [[u32; W]],
+    pub(super) categories: usize,
+    pub(super) verdicts: &'a mut [MatchId],
+}
+
+impl<I: TreeOps, const W: usize> Kernel<I> for LookupCategories<'_, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, isa: I) {
+        lookup_categories(isa, self.tree, self.keys, self.categories, self.verdicts);
+    }
 }
 
 /// An entry of the table.
@@ -41,22 +88,22 @@ pub(super) fn block<const W: usize>(tree: &Tree<W>, at: u32) -> &Block {
 
 /// One bit for each rule of a block that is a candidate.
 #[inline(always)]
-fn candidates<L: Lanes, const W: usize>(
-    lanes: L,
+fn candidates<I: TreeOps, const W: usize>(
+    isa: I,
     tree: &Tree<W>,
     at: u32,
     signature: u32,
     key: &[u32; W],
 ) -> u32 {
-    let candidates = lanes.candidates(block(tree, at), signature);
+    let candidates = isa.candidates(block(tree, at), signature);
     tree.range_filters.iter().fold(candidates, |candidates, test| {
-        candidates & lanes.passing(&test.ends[at as usize], test.ranges, key[test.word])
+        candidates & isa.passing(&test.ends[at as usize], test.ranges, key[test.word])
     })
 }
 
 #[inline(always)]
-pub(super) fn index<L: Lanes, const W: usize>(lanes: L, node: &Node<W>, key: &[u32; W]) -> u32 {
-    node.first + lanes.gather(&node.cut, key)
+pub(super) fn index<I: TreeOps, const W: usize>(isa: I, node: &Node<W>, key: &[u32; W]) -> u32 {
+    node.first + isa.gather(&node.cut, key)
 }
 
 /// Which block to scan in one part, and what for.
@@ -74,12 +121,12 @@ pub(super) fn node<const W: usize>(tree: &Tree<W>, entry: u32) -> &Node<W> {
 
 /// Where a key ends in a part.
 #[inline(always)]
-fn place<L: Lanes, const W: usize>(lanes: L, tree: &Tree<W>, root: &Node<W>, key: &[u32; W]) -> Place {
+fn place<I: TreeOps, const W: usize>(isa: I, tree: &Tree<W>, root: &Node<W>, key: &[u32; W]) -> Place {
     let mut at = root;
     loop {
-        let block = entry(tree, index(lanes, at, key));
+        let block = entry(tree, index(isa, at, key));
         if block & NODE == 0 {
-            return Place { block, signature: lanes.gather(&at.sign, key) };
+            return Place { block, signature: isa.gather(&at.sign, key) };
         }
         at = node(tree, block);
     }
@@ -87,8 +134,8 @@ fn place<L: Lanes, const W: usize>(lanes: L, tree: &Tree<W>, root: &Node<W>, key
 
 /// Descends from an entry that leads to a node, whose index is known.
 #[inline(always)]
-pub(super) fn place_below<L: Lanes, const W: usize>(
-    lanes: L,
+pub(super) fn place_below<I: TreeOps, const W: usize>(
+    isa: I,
     tree: &Tree<W>,
     to: u32,
     at: u32,
@@ -96,15 +143,15 @@ pub(super) fn place_below<L: Lanes, const W: usize>(
 ) -> Place {
     let block = entry(tree, at);
     if block & NODE == 0 {
-        return Place { block, signature: lanes.gather(&node(tree, to).sign, key) };
+        return Place { block, signature: isa.gather(&node(tree, to).sign, key) };
     }
-    place(lanes, tree, node(tree, block), key)
+    place(isa, tree, node(tree, block), key)
 }
 
 /// Follows the entries of a group to blocks, all keys that meet a node one level at a time.
 #[inline(always)]
-fn descend<L: Lanes, const W: usize>(
-    lanes: L,
+fn descend<I: TreeOps, const W: usize>(
+    isa: I,
     tree: &Tree<W>,
     keys: &[[u32; W]],
     at: &mut [u32; GROUP],
@@ -123,9 +170,9 @@ fn descend<L: Lanes, const W: usize>(
         for &i in &pending[..count] {
             let i = usize::from(i) % GROUP;
             let node = node(tree, at[i]);
-            at[i] = index(lanes, node, &keys[i]);
+            at[i] = index(isa, node, &keys[i]);
             memory::prefetch(&tree.table, at[i] as usize);
-            signatures[i] = lanes.gather(&node.sign, &keys[i]);
+            signatures[i] = isa.gather(&node.sign, &keys[i]);
         }
         let met = std::mem::take(&mut count);
         for k in 0..met {
@@ -140,8 +187,8 @@ fn descend<L: Lanes, const W: usize>(
 
 /// The first candidate of a leaf, or `best` where that is better.
 #[inline(always)]
-fn first_candidate<L: Lanes, const W: usize>(
-    lanes: L,
+fn first_candidate<I: TreeOps, const W: usize>(
+    isa: I,
     tree: &Tree<W>,
     place: Place,
     key: &[u32; W],
@@ -151,7 +198,7 @@ fn first_candidate<L: Lanes, const W: usize>(
     loop {
         let here = block(tree, at);
         // The sentinel behind the last rule has the worst rank.
-        let candidates = candidates(lanes, tree, at, place.signature, key) | 1 << leaf::RULES;
+        let candidates = candidates(isa, tree, at, place.signature, key) | 1 << leaf::RULES;
         let best = leaf::rank(here, candidates.trailing_zeros() as usize).min(best);
         // Ranks ascend: those of the next block are worse than all of this one.
         if leaf::goes_on(here).is_none_or(|next| best < next) {
@@ -163,15 +210,15 @@ fn first_candidate<L: Lanes, const W: usize>(
 
 /// Returns whether the rule of this rank, which must be a block's, matches and counts in category 0.
 #[inline(always)]
-fn fulfils<L: Lanes, const W: usize>(lanes: L, tree: &Tree<W>, rank: u32, key: &[u32; W]) -> bool {
+fn fulfils<I: TreeOps, const W: usize>(isa: I, tree: &Tree<W>, rank: u32, key: &[u32; W]) -> bool {
     let record = tree.records.record(rank);
-    lanes.matches(&tree.records.kinds, record, key) && tree.records.categories(rank) & 1 == 1
+    isa.matches(&tree.records.kinds, record, key) && tree.records.categories(rank) & 1 == 1
 }
 
 /// The best rank of a living rule for key `i` of a group in category 0, in any part.
 #[inline(always)]
-pub(super) fn best<L: Lanes, const W: usize, const G: usize>(
-    lanes: L,
+pub(super) fn best<I: TreeOps, const W: usize, const G: usize>(
+    isa: I,
     tree: &Tree<W>,
     at: &[[u32; G]],
     signatures: &[[u32; G]],
@@ -181,8 +228,8 @@ pub(super) fn best<L: Lanes, const W: usize, const G: usize>(
 ) -> u32 {
     let mut best = NONE;
     for (at, signatures) in at.iter().zip(signatures) {
-        visit(lanes, tree, Place { block: at[i], signature: signatures[i] }, key, |rank| {
-            if rank < best && fulfils(lanes, tree, rank, key) && !tree.is_tombstone(rank, dead) {
+        visit(isa, tree, Place { block: at[i], signature: signatures[i] }, key, |rank| {
+            if rank < best && fulfils(isa, tree, rank, key) && !tree.is_tombstone(rank, dead) {
                 best = rank;
             }
             rank < best
@@ -193,8 +240,8 @@ pub(super) fn best<L: Lanes, const W: usize, const G: usize>(
 
 /// Shows the candidates of a leaf to `more`, best first, until it returns false.
 #[inline(always)]
-fn visit<L: Lanes, const W: usize>(
-    lanes: L,
+fn visit<I: TreeOps, const W: usize>(
+    isa: I,
     tree: &Tree<W>,
     place: Place,
     key: &[u32; W],
@@ -203,7 +250,7 @@ fn visit<L: Lanes, const W: usize>(
     let mut at = place.block;
     loop {
         let block = block(tree, at);
-        let mut candidates = candidates(lanes, tree, at, place.signature, key);
+        let mut candidates = candidates(isa, tree, at, place.signature, key);
         while candidates != 0 {
             if !more(leaf::rank(block, candidates.trailing_zeros() as usize)) {
                 return;
@@ -218,8 +265,8 @@ fn visit<L: Lanes, const W: usize>(
 }
 
 #[inline(always)]
-pub(super) fn lookup_batch<L: Lanes, const W: usize>(
-    lanes: L,
+pub(super) fn lookup_batch<I: TreeOps, const W: usize>(
+    isa: I,
     tree: &Tree<W>,
     keys: &[[u32; W]],
     verdicts: &mut [MatchId],
@@ -232,19 +279,19 @@ pub(super) fn lookup_batch<L: Lanes, const W: usize>(
     for (keys, verdicts) in keys.chunks(GROUP).zip(verdicts.chunks_mut(GROUP)) {
         for ((node, at), signatures) in tree.nodes[..tree.parts].iter().zip(&mut at).zip(&mut signatures) {
             for ((key, at), signature) in keys.iter().zip(at).zip(signatures) {
-                *at = index(lanes, node, key);
+                *at = index(isa, node, key);
                 memory::prefetch(&tree.table, *at as usize);
-                *signature = lanes.gather(&node.sign, key);
+                *signature = isa.gather(&node.sign, key);
             }
         }
         for (at, signatures) in at[..tree.parts].iter_mut().zip(&mut signatures) {
-            descend(lanes, tree, keys, at, signatures);
+            descend(isa, tree, keys, at, signatures);
         }
         // The best of the first candidates of all parts.
         let mut first = [NONE; GROUP];
         for (at, signatures) in at[..tree.parts].iter().zip(&signatures) {
             for (((&block, &signature), best), key) in at.iter().zip(signatures).zip(&mut first).zip(keys) {
-                *best = first_candidate(lanes, tree, Place { block, signature }, key, *best);
+                *best = first_candidate(isa, tree, Place { block, signature }, key, *best);
             }
         }
         for rank in &first[..keys.len()] {
@@ -255,10 +302,10 @@ pub(super) fn lookup_batch<L: Lanes, const W: usize>(
             if candidate == NONE {
                 continue;
             }
-            let sure = fulfils(lanes, tree, candidate, key) && !tree.is_tombstone(candidate, dead);
+            let sure = fulfils(isa, tree, candidate, key) && !tree.is_tombstone(candidate, dead);
             let rank = match sure {
                 true => candidate,
-                false => best(lanes, tree, &at[..tree.parts], &signatures, i, key, dead),
+                false => best(isa, tree, &at[..tree.parts], &signatures, i, key, dead),
             };
             if rank != NONE {
                 *verdict = tree.records.verdict(rank);
@@ -268,8 +315,8 @@ pub(super) fn lookup_batch<L: Lanes, const W: usize>(
 }
 
 #[inline(always)]
-pub(super) fn lookup_categories<L: Lanes, const W: usize>(
-    lanes: L,
+fn lookup_categories<I: TreeOps, const W: usize>(
+    isa: I,
     tree: &Tree<W>,
     keys: &[[u32; W]],
     categories: usize,
@@ -279,13 +326,13 @@ pub(super) fn lookup_categories<L: Lanes, const W: usize>(
     for (key, verdicts) in keys.iter().zip(verdicts.chunks_exact_mut(categories)) {
         let mut best = [NONE; CATEGORIES_MAX];
         for node in &tree.nodes[..tree.parts] {
-            let place = place(lanes, tree, node, key);
+            let place = place(isa, tree, node, key);
             // Categories that a rule of this leaf may still win.
             let mut open = asked;
-            visit(lanes, tree, place, key, |rank| {
+            visit(isa, tree, place, key, |rank| {
                 let record = tree.records.record(rank);
                 let mut wins = tree.records.categories(rank) & open;
-                if wins != 0 && lanes.matches(&tree.records.kinds, record, key) {
+                if wins != 0 && isa.matches(&tree.records.kinds, record, key) {
                     open &= !wins;
                     while wins != 0 {
                         let category = wins.trailing_zeros() as usize;

@@ -24,8 +24,12 @@ use super::engine::{BuildError, Engine, Explanation, ImmutableEngine, MatchId, T
 use super::entry::{CATEGORIES_MAX, Entry};
 use super::layout::WordKind;
 use crate::dispatch::{AdaptiveDispatch, KernelSlot};
+#[cfg(target_arch = "x86_64")]
+use crate::isa::simd::InstructionSet;
 use crate::isa::{Backend, Variant};
 use crate::memory::Memory;
+#[cfg(target_arch = "x86_64")]
+use lanes::{LookupBatch, LookupCategories};
 use leaf::Block;
 use range_filter::RangeFilter;
 use record::Records;
@@ -107,11 +111,11 @@ impl<const W: usize> Tree<W> {
             |backend| match backend {
                 Backend::Scalar => scalar::lookup_batch(self, keys, verdicts, dead),
                 #[cfg(target_arch = "x86_64")]
-                Backend::Sse42(isa) => sse42::lookup_batch(isa, self, keys, verdicts, dead),
+                Backend::Sse42(isa) => isa.run(LookupBatch { tree: self, keys, verdicts, dead }),
                 #[cfg(target_arch = "x86_64")]
-                Backend::Avx2(isa) => avx2::lookup_batch(isa, self, keys, verdicts, dead),
+                Backend::Avx2(isa) => isa.run(LookupBatch { tree: self, keys, verdicts, dead }),
                 #[cfg(target_arch = "x86_64")]
-                Backend::Avx512(isa) => avx512::lookup_batch(isa, self, keys, verdicts, dead),
+                Backend::Avx512(isa) => isa.run(LookupBatch { tree: self, keys, verdicts, dead }),
             },
         );
     }
@@ -161,9 +165,11 @@ impl<const W: usize> Engine<W> for Tree<W> {
         assert_eq!(keys.len() * categories, verdicts.len(), "a verdict for each key and category");
         match self.backend.get() {
             #[cfg(target_arch = "x86_64")]
-            Backend::Avx2(isa) => avx2::lookup_categories(isa, self, keys, categories, verdicts),
+            Backend::Avx2(isa) => isa.run(LookupCategories { tree: self, keys, categories, verdicts }),
             #[cfg(target_arch = "x86_64")]
-            Backend::Avx512(isa) => avx2::lookup_categories(isa.into(), self, keys, categories, verdicts),
+            Backend::Avx512(isa) => {
+                crate::isa::Avx2::from(isa).run(LookupCategories { tree: self, keys, categories, verdicts });
+            }
             // Several categories are rare: there is no kernel for them without AVX2.
             _ => scalar::lookup_categories(self, keys, categories, verdicts),
         }

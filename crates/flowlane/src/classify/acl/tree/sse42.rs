@@ -2,17 +2,13 @@
 
 use std::arch::x86_64::*;
 
+use super::bits;
+use super::lanes::TreeOps;
 use super::leaf::{Block, MASKS, RULES};
 use super::range_filter::{Ends, HIGH};
 use super::record::Record;
-use super::{Tree, bits, lanes};
-use crate::classify::acl::engine::Tombstones;
-use crate::classify::acl::{MatchId, WordKind};
+use crate::classify::acl::WordKind;
 use crate::isa;
-
-/// The vector operations, with the witness of SSE4.2.
-#[derive(Clone, Copy)]
-struct Sse42(isa::Sse42);
 
 /// The candidates of a block.
 #[inline(always)]
@@ -109,7 +105,7 @@ pub(super) fn matches<const W: usize>(
     }
 }
 
-impl lanes::Lanes for Sse42 {
+impl TreeOps for isa::Sse42 {
     #[inline(always)]
     fn gather<const W: usize>(self, mask: &[u32; W], key: &[u32; W]) -> u32 {
         bits::gather(mask, key)
@@ -122,33 +118,11 @@ impl lanes::Lanes for Sse42 {
 
     #[inline(always)]
     fn passing(self, ends: &Ends, ranges: u32, key: u32) -> u32 {
-        passing(self.0, ends, ranges, key)
+        passing(self, ends, ranges, key)
     }
 
     #[inline(always)]
     fn matches<const W: usize>(self, kinds: &[WordKind; W], record: Record<'_, W>, key: &[u32; W]) -> bool {
-        matches(self.0, kinds, record, key)
+        matches(self, kinds, record, key)
     }
-}
-
-#[target_feature(enable = "sse4.2")]
-fn batch<const W: usize>(
-    isa: isa::Sse42,
-    tree: &Tree<W>,
-    keys: &[[u32; W]],
-    verdicts: &mut [MatchId],
-    dead: Option<Tombstones<'_>>,
-) {
-    lanes::lookup_batch(Sse42(isa), tree, keys, verdicts, dead);
-}
-
-pub(super) fn lookup_batch<const W: usize>(
-    isa: isa::Sse42,
-    tree: &Tree<W>,
-    keys: &[[u32; W]],
-    verdicts: &mut [MatchId],
-    dead: Option<Tombstones<'_>>,
-) {
-    // SAFETY: the witness proves that the CPU has SSE4.2.
-    unsafe { batch(isa, tree, keys, verdicts, dead) }
 }
