@@ -212,7 +212,7 @@ fn may_have_moved(states: &[__m512i; 4], signatures: __m256i) -> __mmask16 {
     _mm512_kunpackb(high.into(), low.into())
 }
 
-/// [`batch::Lanes::primaries`].
+/// [`batch::BucketOps::primaries`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn primaries<const W: usize>(view: View<'_, W>, stages: &mut Stages, len: usize) {
@@ -266,7 +266,7 @@ fn primaries<const W: usize>(view: View<'_, W>, stages: &mut Stages, len: usize)
     stages.alternates = all & moved & !stages.candidates & !stages.again;
 }
 
-/// [`batch::Lanes::entries`], without noting uses.
+/// [`batch::BucketOps::entries`], without noting uses.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn entries<const W: usize>(

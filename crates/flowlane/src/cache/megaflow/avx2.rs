@@ -6,7 +6,7 @@ use super::super::bucket::Bucket;
 use super::Tables;
 use super::flow::{FlowRef, Megaflow};
 use super::subtable::{Subtable, Term};
-use super::wide::{self, Lanes, Probe, Queue, Sums};
+use super::wide::{self, MegaflowOps, Probe, Queue, Sums};
 use crate::hash::multilinear::FOLD;
 use crate::isa::{Avx2, Backend};
 use crate::packet::batch::{BLOCK, Column, LaneMask, TransposedBatch};
@@ -119,7 +119,7 @@ fn line_matches(subtable: &Subtable, flow: &Megaflow, key: &FlowKey) -> bool {
     equal | !subtable.stored == u8::MAX
 }
 
-impl Lanes for Avx2 {
+impl MegaflowOps for Avx2 {
     #[inline(always)]
     fn sum(self, terms: &[Term], batch: &TransposedBatch, sums: &mut Sums) {
         // SAFETY: the witness proves that the CPU has the instructions.

@@ -6,7 +6,7 @@ use super::super::bucket::Bucket;
 use super::Tables;
 use super::flow::{FlowRef, Megaflow};
 use super::subtable::{Subtable, Term};
-use super::wide::{self, Lanes, Probe, Queue, Sums};
+use super::wide::{self, MegaflowOps, Probe, Queue, Sums};
 use crate::hash::multilinear::FOLD;
 use crate::isa::{Avx512, Backend};
 use crate::packet::batch::{BLOCK, Column, LaneMask, TransposedBatch};
@@ -114,7 +114,7 @@ fn line_matches(subtable: &Subtable, flow: &Megaflow, key: &FlowKey) -> bool {
     _mm256_cmpneq_epi32_mask(_mm256_and_si256(words, masks), stored) == 0
 }
 
-impl Lanes for Avx512 {
+impl MegaflowOps for Avx512 {
     #[inline(always)]
     fn sum(self, terms: &[Term], batch: &TransposedBatch, sums: &mut Sums) {
         // SAFETY: the witness proves that the CPU has the instructions.

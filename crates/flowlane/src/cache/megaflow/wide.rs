@@ -128,8 +128,8 @@ pub(super) struct Probe<'a> {
     pub(super) slots: u64,
 }
 
-/// The operations of an instruction set. All is called from its `lookup`, which has its instructions.
-pub(super) trait Lanes: Copy {
+/// Operations on the slots of a batch, a bucket and a megaflow, called from the `lookup` of an instruction set.
+pub(super) trait MegaflowOps: Copy {
     /// Sums terms of all slots.
     fn sum(self, terms: &[Term], batch: &TransposedBatch, sums: &mut Sums);
 
@@ -147,7 +147,7 @@ pub(super) trait Lanes: Copy {
 /// [`scalar::lookup`]: super::scalar::lookup
 #[inline(always)]
 pub(super) fn lookup(
-    lanes: impl Lanes,
+    isa: impl MegaflowOps,
     body: Backend,
     tables: &mut Tables,
     keys: &[FlowKey],
@@ -159,7 +159,7 @@ pub(super) fn lookup(
     let (mut current, mut before) = (current, before);
     (current.len, before.len) = (0, 0);
     batch.fill(body, keys, live);
-    lanes.sum(common, batch, sums);
+    isa.sum(common, batch, sums);
     let mut left = live;
     let mut probes = 0;
     let mut at = 0;
@@ -173,7 +173,7 @@ pub(super) fn lookup(
                 batch.keep(body, slots);
                 slots = LaneMask::first(batch.len()).0;
                 slot_of = batch.slots();
-                lanes.sum(common, batch, sums);
+                isa.sum(common, batch, sums);
             }
         } else if before.len == 0 {
             break;
@@ -181,7 +181,7 @@ pub(super) fn lookup(
         current.len = 0;
         for (i, &id) in masks.iter().enumerate() {
             let Subtable { own_terms, filter, .. } = &subtables[id as usize];
-            lanes.probe(Probe { terms: own_terms, filter, at: (at + i) as u32, slots }, batch, sums, current);
+            isa.probe(Probe { terms: own_terms, filter, at: (at + i) as u32, slots }, batch, sums, current);
         }
         at += masks.len();
         for i in 0..current.len {
@@ -193,8 +193,7 @@ pub(super) fn lookup(
                 continue;
             }
             let subtable = &mut subtables[order[at] as usize];
-            if let Some(index) = compare(lanes, subtable, flows, &keys[lane], before.flow[i], before.hash[i])
-            {
+            if let Some(index) = compare(isa, subtable, flows, &keys[lane], before.flow[i], before.hash[i]) {
                 found[lane] = FlowRef { index, serial: flows[index as usize].serial };
                 subtable.hits += 1;
                 probes += at as u64 + 1;
@@ -204,7 +203,7 @@ pub(super) fn lookup(
         }
         for i in 0..current.len {
             let subtable = &subtables[order[current.at[i] as usize] as usize];
-            current.flow[i] = read(lanes, subtable, current.hash[i]);
+            current.flow[i] = read(isa, subtable, current.hash[i]);
             prefetch(flows, current.flow[i] as usize);
         }
         std::mem::swap(&mut current, &mut before);
@@ -214,9 +213,9 @@ pub(super) fn lookup(
 
 /// The first megaflow of this hash: very likely the one, where there is one.
 #[inline(always)]
-fn read(lanes: impl Lanes, subtable: &Subtable, hash: u32) -> u32 {
+fn read(isa: impl MegaflowOps, subtable: &Subtable, hash: u32) -> u32 {
     let bucket = subtable.bucket(hash);
-    match lanes.matching(bucket, hash | 1) {
+    match isa.matching(bucket, hash | 1) {
         0 => subtable.overflowed(hash).unwrap_or(NO_FLOW),
         matching => bucket.flows[matching.trailing_zeros() as usize % SLOTS] - 1,
     }
@@ -225,7 +224,7 @@ fn read(lanes: impl Lanes, subtable: &Subtable, hash: u32) -> u32 {
 /// The candidate's megaflow, or another of the same 31 bits of hash, where it is the key's.
 #[inline(always)]
 fn compare(
-    lanes: impl Lanes,
+    isa: impl MegaflowOps,
     subtable: &Subtable,
     flows: &[Megaflow],
     key: &FlowKey,
@@ -233,7 +232,7 @@ fn compare(
     hash: u32,
 ) -> Option<u32> {
     let candidate = &flows[flow as usize];
-    if lanes.line_matches(subtable, candidate, key) && subtable.tail_matches(candidate, key) {
+    if isa.line_matches(subtable, candidate, key) && subtable.tail_matches(candidate, key) {
         return Some(flow);
     }
     subtable.find(flows, key, hash)

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Dynamic;
-use super::batch::{self, Columns, Kinds, Lanes, Queue};
+use super::batch::{self, Columns, DynamicOps, Kinds, Queue};
 use super::rules::{Block, Record};
 use super::table::Table;
 use super::winners::{BATCH, Several, Single};
@@ -77,7 +77,7 @@ fn matches<const W: usize, const WHOLE: bool>(kinds: &Kinds, record: &Record<W>,
     _mm256_testz_si256(all, all) == 1
 }
 
-impl<const WHOLE: bool> Lanes for Avx2<WHOLE> {
+impl<const WHOLE: bool> DynamicOps for Avx2<WHOLE> {
     #[inline(always)]
     fn probe<const W: usize>(
         self,

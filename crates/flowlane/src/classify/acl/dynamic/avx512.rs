@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Dynamic;
-use super::batch::{self, Columns, GROUP, Kinds, Lanes, Queue};
+use super::batch::{self, Columns, DynamicOps, GROUP, Kinds, Queue};
 use super::rules::{Block, Record};
 use super::table::{CLASS_SHIFT, HEADS, OVERFLOWED, TAGS, Table};
 use super::winners::{BATCH, Single};
@@ -226,7 +226,7 @@ fn block_matches<const W: usize>(kinds: &[WordKind; W], block: &Block<W>, key: &
     live.into()
 }
 
-impl<const WHOLE: bool> Lanes for Avx512<WHOLE> {
+impl<const WHOLE: bool> DynamicOps for Avx512<WHOLE> {
     #[inline(always)]
     fn probe<const W: usize>(
         self,

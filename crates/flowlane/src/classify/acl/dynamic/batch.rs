@@ -77,8 +77,8 @@ impl Kinds {
     }
 }
 
-/// The vector operations of the batch search.
-pub(super) trait Lanes: Copy {
+/// Operations of the batch search that have kernels of their own.
+pub(super) trait DynamicOps: Copy {
     /// Puts those of the 16 lanes from `first` on for which the table may have better rules into the queue.
     fn probe<const W: usize>(
         self,
@@ -162,7 +162,7 @@ pub(super) fn block_matches<const W: usize>(kinds: &[WordKind; W], block: &Block
     matches
 }
 
-impl Lanes for Portable {
+impl DynamicOps for Portable {
     #[inline(always)]
     fn probe<const W: usize>(
         self,
@@ -286,7 +286,7 @@ fn sse42<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut S
 /// All tables, for up to [`BATCH`] keys.
 #[inline(always)]
 pub(super) fn run<const W: usize>(
-    lanes: impl Lanes,
+    ops: impl DynamicOps,
     engine: &Dynamic<W>,
     keys: &[[u32; W]],
     winners: &mut impl Winners,
@@ -303,16 +303,16 @@ pub(super) fn run<const W: usize>(
         let table = &engine.tables[usize::from(*t)];
         let before = queue.len;
         for first in (0..columns.len).step_by(GROUP) {
-            lanes.probe(table, &columns, winners.classes(), first, &mut queue);
+            ops.probe(table, &columns, winners.classes(), first, &mut queue);
         }
         heads(engine, table, &mut queue, before, winners);
-        rules(lanes, engine, &kinds, keys, &mut queue, winners);
+        rules(ops, engine, &kinds, keys, &mut queue, winners);
         while queue.len > CARRIED_MAX {
-            rules(lanes, engine, &kinds, keys, &mut queue, winners);
+            rules(ops, engine, &kinds, keys, &mut queue, winners);
         }
     }
     while queue.len > 0 {
-        rules(lanes, engine, &kinds, keys, &mut queue, winners);
+        rules(ops, engine, &kinds, keys, &mut queue, winners);
     }
 }
 
@@ -344,7 +344,7 @@ fn heads<const W: usize>(
 /// Compares each candidate with one record; those that have a next one stay.
 #[inline(always)]
 fn rules<const W: usize>(
-    lanes: impl Lanes,
+    ops: impl DynamicOps,
     engine: &Dynamic<W>,
     kinds: &Kinds,
     keys: &[[u32; W]],
@@ -363,7 +363,7 @@ fn rules<const W: usize>(
             continue;
         };
         let matches = if const { W <= Kinds::WORDS } {
-            lanes.matches(kinds, record, &keys[lane])
+            ops.matches(kinds, record, &keys[lane])
         } else {
             record.matches(&engine.kinds, &keys[lane])
         };
@@ -375,14 +375,14 @@ fn rules<const W: usize>(
     }
     queue.len = kept;
     if long {
-        long_chains(lanes, engine, keys, queue, winners);
+        long_chains(ops, engine, keys, queue, winners);
     }
 }
 
 /// Compares the candidates that have come to a block with all blocks of their chains.
 #[inline(always)]
 fn long_chains<const W: usize>(
-    lanes: impl Lanes,
+    ops: impl DynamicOps,
     engine: &Dynamic<W>,
     keys: &[[u32; W]],
     queue: &mut Queue,
@@ -395,7 +395,7 @@ fn long_chains<const W: usize>(
             queue.put(kept, lane, link as usize);
             kept += 1;
         } else {
-            blocks(lanes, engine, link, &keys[lane], winners, lane);
+            blocks(ops, engine, link, &keys[lane], winners, lane);
         }
     }
     queue.len = kept;
@@ -404,7 +404,7 @@ fn long_chains<const W: usize>(
 /// Compares a key with the blocks of a chain.
 #[inline(always)]
 fn blocks<const W: usize>(
-    lanes: impl Lanes,
+    ops: impl DynamicOps,
     engine: &Dynamic<W>,
     mut link: u32,
     key: &[u32; W],
@@ -414,7 +414,7 @@ fn blocks<const W: usize>(
     while link != 0 {
         let block = &engine.rules.blocks[(link & !TO_BLOCK) as usize];
         engine.rules.prefetch_block(block.next);
-        let mut matches = lanes.block_matches(&engine.kinds, block, key);
+        let mut matches = ops.block_matches(&engine.kinds, block, key);
         while matches != 0 {
             let i = matches.trailing_zeros() as usize;
             matches &= matches - 1;
