@@ -8,8 +8,13 @@ use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
+use super::recognise::{recognise_binary, recognise_packed};
+
 /// Read buffer for compressed data.
 const BUFFER: usize = 1 << 16;
+
+/// Bytes by which a compression is recognised.
+const MAGIC_BYTES: u64 = 6;
 
 fn is_gzip(beginning: &[u8]) -> bool {
     beginning.starts_with(&[0x1f, 0x8b])
@@ -19,9 +24,9 @@ fn is_zstd(beginning: &[u8]) -> bool {
     matches!(beginning, [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
-/// Returns whether a file that begins with these bytes is one that [`decompress`] decompresses.
+/// Returns whether a file that begins with these bytes is compressed: [`decompress`] decompresses it, or says that it cannot.
 pub fn is_compressed(beginning: &[u8]) -> bool {
-    is_gzip(beginning) || is_zstd(beginning)
+    is_gzip(beginning) || is_zstd(beginning) || recognise_packed(beginning).is_some()
 }
 
 /// Limit of a text file's length: enough for ten million rules.
@@ -38,13 +43,16 @@ pub fn read_text(path: &Path) -> io::Result<String> {
         let mut bytes = Vec::new();
         decompress(File::open(path)?)?.take(TEXT_MAX + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > TEXT_MAX {
-            return Err(invalid(format!("longer than {TEXT_MAX} bytes")));
+            return Err(invalid(format!("it is longer than {TEXT_MAX} bytes")));
+        }
+        if let Some(binary) = recognise_binary(&bytes) {
+            return Err(invalid(format!("it is {binary}")));
         }
         String::from_utf8(bytes).map_err(|e| {
-            invalid(format!("not a text file: byte {} is not UTF-8", e.utf8_error().valid_up_to()))
+            invalid(format!("it is not a text file: byte {} is not UTF-8", e.utf8_error().valid_up_to()))
         })
     };
-    read().map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+    read().map_err(|e| io::Error::new(e.kind(), format!("{} cannot be read: {e}", path.display())))
 }
 
 /// Returns a reader of a file's contents, which decompresses gzip and zstd as it reads.
@@ -53,7 +61,10 @@ pub fn read_text(path: &Path) -> io::Result<String> {
 /// If the file cannot be read.
 pub fn decompress<'a>(mut file: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
     let mut beginning = Vec::new();
-    file.by_ref().take(4).read_to_end(&mut beginning)?;
+    file.by_ref().take(MAGIC_BYTES).read_to_end(&mut beginning)?;
+    if let Some(packed) = recognise_packed(&beginning) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it is {packed}")));
+    }
     let (is_gzip, is_zstd) = (is_gzip(&beginning), is_zstd(&beginning));
     let file = Cursor::new(beginning).chain(file);
     let buffered = |file| BufReader::with_capacity(BUFFER, file);

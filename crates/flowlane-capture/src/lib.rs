@@ -26,6 +26,7 @@ mod decompress;
 mod link;
 mod pcap;
 mod pcapng;
+mod recognise;
 mod shared;
 mod source;
 mod split;
@@ -35,6 +36,7 @@ mod write;
 
 pub use batch::Batch;
 pub use decompress::{TEXT_MAX, decompress, is_compressed, read_text};
+pub use recognise::{MRT_TABLE, Recognised, recognise_binary, recognise_mrt};
 pub use shared::SharedReader;
 pub use split::{Split, splits};
 pub use write::{CaptureWriter, FileFormat};

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowlane::packet::{Captured, FlowKey, Headers, Malformed, Parser};
 use flowlane::rule::classbench;
-use flowlane_capture::{Batch, CaptureReader, SharedReader, decompress};
+use flowlane_capture::{Batch, CaptureReader, SharedReader, decompress, recognise_binary};
 use flowlane_switch::packet::{Frame, decapsulate};
 
 use crate::arguments::{TraceFormat, TraceInput};
@@ -221,7 +221,12 @@ fn wrong(input: &TraceInput, what: &dyn std::fmt::Display) -> Failure {
 /// Splits a text trace into chunks of whole lines.
 fn text(file: impl Read, input: &TraceInput) -> Result<Packets, Failure> {
     let name = input.trace.display().to_string();
-    let text = String::from_utf8(input::read_all(file, &input.trace)?)
+    let bytes = input::read_all(file, &input.trace)?;
+    if let Some(binary) = recognise_binary(&bytes) {
+        let message = format!("{name} is {}, neither a capture nor a header trace", binary.what);
+        return Err(Failure::input_help(message, binary.remedy));
+    }
+    let text = String::from_utf8(bytes)
         .map_err(|_| Failure::input(format!("{name} is neither a capture nor a header trace")))?;
     let (mut chunks, mut at, mut number) = (VecDeque::new(), 0, 0);
     while at < text.len() {
