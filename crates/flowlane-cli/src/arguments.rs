@@ -139,7 +139,8 @@ pub(crate) enum TraceFormat {
 /// Syntax of a rule file.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct RulesSyntax {
-    /// Format of the rule file: ClassBench filters, or flows as ovs-ofctl reads them.
+    /// Format of the rule file: ClassBench filters (also lines of ClassBench-ng without actions, if named), or flows as ovs-ofctl
+    /// reads them.
     #[arg(long, value_parser = values::or_auto::<Format>(), default_value = "auto", value_name = "FORMAT")]
     pub(crate) rules_format: OrAuto<Format>,
     /// Match the flags column of ClassBench filters too (published traces do not honour it).

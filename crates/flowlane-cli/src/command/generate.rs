@@ -25,9 +25,10 @@ pub(crate) fn run(verb: &GenerateVerb) -> Result<(), Failure> {
         }
         GenerateVerb::Trace { rules, trace, output } => {
             let trace = self::trace(rules, trace, true)?;
-            let ipv4 = u128::from(ether_type::IPV4);
-            if trace.keys().any(|key| key.get(Field::EthType) != ipv4) {
-                let message = "a header trace holds IPv4 5-tuples only; these rules match other fields";
+            let ip = [ether_type::IPV4, ether_type::IPV6].map(u128::from);
+            if trace.keys().any(|key| !ip.contains(&key.get(Field::EthType))) {
+                let message =
+                    "a header trace holds 5-tuples of IPv4 and IPv6 only; these rules match other packets";
                 return Err(Failure::input_help(message, "write a capture: flowlane generate pcap"));
             }
             let mut out = Output::create(output.as_deref())?;

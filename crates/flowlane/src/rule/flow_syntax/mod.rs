@@ -17,6 +17,7 @@ pub use print::{print_actions, print_matches, print_rule, print_rules, print_val
 
 use super::error::{Fault, ReadErrors, Token, read_lines, read_one};
 use super::{Action, Match, Priority, ReadOptions, Rule};
+use crate::packet::Field;
 use known::Known;
 
 /// A line longer than this is refused.
@@ -92,6 +93,41 @@ fn read_keys(
         }
     }
     matches::read(&fields, options)
+}
+
+/// Reads a match without actions, as ClassBench-ng prints it: `nw_src=10.0.0.0/8, nw_proto=6, tp_dst=1024..65535`. Ports need no
+/// protocol, and fields of IP no EtherType: they are those of IPv4 then.
+pub(super) fn read_tuple(line: Token<'_>, options: &ReadOptions<'_>) -> Result<Match, Fault> {
+    bounded(line)?;
+    let (mut fields, mut ports) = (Vec::new(), Vec::new());
+    for token in split(line)? {
+        let (key, value) =
+            token.split("=").map(|(key, value)| (key.trim(), value.trim())).ok_or_else(|| {
+                token.fault("`field=value` is expected, as ClassBench-ng prints it, or `@source/length`")
+            })?;
+        match key.text {
+            "tp_src" => ports.push((Field::TpSrc, value)),
+            "tp_dst" => ports.push((Field::TpDst, value)),
+            _ => fields.push((key, Some(value))),
+        }
+    }
+    let has_type = fields.iter().any(|(key, _)| ["dl_type", "eth_type"].contains(&key.text));
+    if !has_type && (!ports.is_empty() || fields.iter().any(|(key, _)| key.text.starts_with("nw_"))) {
+        fields.push((Token { text: "ip", at: line.at }, None));
+    }
+    let mut out = matches::read(&fields, options)?;
+    for (field, value) in ports {
+        let (low, high) = value.split("..").unwrap_or((value, value));
+        let port = |token| values::number(token, u16::MAX.into()).map(|port| port as u16);
+        let (low, high) = (port(low)?, port(high)?);
+        if low > high {
+            let problem =
+                format!("port range {low}..{high} is empty; write the smaller port first ({high}..{low})");
+            return Err(value.fault(problem));
+        }
+        out.set_range(field, low, high);
+    }
+    Ok(out)
 }
 
 /// The number behind `key`.
