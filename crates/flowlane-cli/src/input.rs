@@ -6,10 +6,10 @@ use std::path::Path;
 
 use flowlane::route::read::{self as route_read, RouteList, RouteOptions};
 use flowlane::rule::{Flags, Format, ReadOptions, Rule};
+use flowlane_capture::{MRT_TABLE, recognise_binary, recognise_mrt};
 
 use crate::arguments::{RoutesFormat, RoutesInput, RulesInput};
 use crate::failure::Failure;
-use crate::mrt;
 
 /// Limit of a file's size after decompression: enough for ten million rules.
 const FILE_BYTES_MAX: u64 = 2 << 30;
@@ -65,6 +65,9 @@ pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
 }
 
 fn text_of(bytes: Vec<u8>, path: &Path) -> Result<String, Failure> {
+    if let Some(binary) = recognise_binary(&bytes) {
+        return Err(Failure::input_help(format!("{} is {}", path.display(), binary.what), binary.remedy));
+    }
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
         Failure::input(format!("{} is not a text file: byte {at} is not UTF-8", path.display()))
@@ -93,30 +96,45 @@ pub(crate) fn read_more_rules(path: &Path, like: &RulesInput) -> Result<(Vec<Rul
 pub(crate) fn read_routes(input: &RoutesInput) -> Result<(RouteList, &'static str), Failure> {
     let (path, bytes) = (&input.routes, read_bytes(&input.routes)?);
     let is_mrt = match input.routes_format {
-        RoutesFormat::Auto => mrt::is_dump(&bytes),
+        RoutesFormat::Auto => recognise_mrt(&bytes) == Some(MRT_TABLE),
         format => format == RoutesFormat::Mrt,
     };
     if is_mrt {
-        return Ok((mrt::read(&bytes, path, input.routes_max)?, "mrt"));
-    }
-    if bytes.starts_with(b"BZh") {
-        let message = format!("{} is compressed by bzip2", path.display());
-        return Err(Failure::input_help(message, "decompress it, or use gzip: bunzip2 FILE"));
+        reject_table(input, "an MRT dump")?;
+        return Ok((read_mrt(&bytes, path, input.routes_max)?, "mrt"));
     }
     let text = text_of(bytes, path)?;
-    let (format, name) = match input.routes_format {
-        RoutesFormat::IpRoute => (route_read::Format::IpRoute, "ip-route"),
-        RoutesFormat::Auto if route_read::detect_format(&text) == route_read::Format::IpRoute => {
-            (route_read::Format::IpRoute, "ip-route")
-        }
-        _ => (route_read::Format::Plain, "plain"),
-    };
+    let given = input.routes_format.of_text();
+    let format = given.unwrap_or_else(|| route_read::detect_format(&text));
+    if format == route_read::Format::Plain {
+        reject_table(input, "a list of prefixes")?;
+    }
     let options =
         RouteOptions { routes_max: input.routes_max, table: &input.table, ..RouteOptions::default() };
-    match route_read::read(&text, &path.display().to_string(), Some(format), &options) {
-        Ok(routes) => Ok((routes, name)),
+    match route_read::read(&text, &path.display().to_string(), given, &options) {
+        Ok(routes) => Ok((routes, format.name())),
         Err(errors) => Err(Failure::lines(text, &errors)),
     }
+}
+
+/// Rejects the choice of a table of a file that has one, without a name.
+fn reject_table(input: &RoutesInput, kind: &str) -> Result<(), Failure> {
+    if ["main", "254"].contains(&input.table.as_str()) {
+        return Ok(());
+    }
+    let message =
+        format!("--table {}: {} is {kind}, which has one table", input.table, input.routes.display());
+    Err(Failure::input_help(message, "leave out --table"))
+}
+
+fn read_mrt(bytes: &[u8], path: &Path, routes_max: usize) -> Result<RouteList, Failure> {
+    route_read::read_mrt(bytes, routes_max).map_err(|error| {
+        let help = match recognise_mrt(bytes) {
+            Some(kind) if kind != MRT_TABLE => format!("it is {kind}"),
+            _ => "expected an MRT table dump: TABLE_DUMP_V2, uncompressed or gzipped".to_owned(),
+        };
+        Failure::input_help(format!("{}: {error}", path.display()), help)
+    })
 }
 
 /// Reads addresses, one per line; blank lines and comments are skipped.

@@ -6,7 +6,6 @@ mod cleanup;
 mod command;
 mod failure;
 mod input;
-mod mrt;
 mod output;
 mod trace;
 mod tuning;

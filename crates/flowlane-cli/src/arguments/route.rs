@@ -7,7 +7,7 @@ use flowlane::generate::Locality;
 use flowlane::isa::Variant;
 use flowlane::route::HopSize;
 use flowlane::route::engine::Engine;
-use flowlane::route::read::AnyPrefix;
+use flowlane::route::read::{AnyPrefix, Format};
 
 use super::values::{OrAuto, one_of, or_auto};
 
@@ -26,20 +26,41 @@ pub(crate) enum RoutesFormat {
     Plain,
     /// Output of `ip route`.
     IpRoute,
+    /// Output of `ip -j route`.
+    IpRouteJson,
+    /// Output of `show ip route` of FRRouting or Cisco IOS.
+    ShowRoute,
+    /// Output of `bgpdump -m` for a table.
+    Bgpdump,
     /// MRT dump of a routing table.
     Mrt,
+}
+
+impl RoutesFormat {
+    /// Returns the format of a text; `None` if it is to be detected, or is binary.
+    pub(crate) fn of_text(self) -> Option<Format> {
+        match self {
+            Self::Auto | Self::Mrt => None,
+            Self::Plain => Some(Format::Plain),
+            Self::IpRoute => Some(Format::IpRoute),
+            Self::IpRouteJson => Some(Format::IpRouteJson),
+            Self::ShowRoute => Some(Format::ShowRoute),
+            Self::Bgpdump => Some(Format::Bgpdump),
+        }
+    }
 }
 
 /// A file of routes.
 #[derive(Debug, Args)]
 pub(crate) struct RoutesInput {
-    /// Routes (may be compressed by gzip or zstd): prefixes with next hops, the output of `ip route`, or an MRT dump.
+    /// Routes (may be compressed by gzip or zstd): prefixes with next hops, the output of `ip route`, `ip -j route`, `show ip route`
+    /// or `bgpdump -m`, or an MRT dump.
     #[arg(long, value_name = "FILE")]
     pub(crate) routes: PathBuf,
     /// Format of the routes.
     #[arg(long, value_enum, default_value = "auto", value_name = "FORMAT")]
     pub(crate) routes_format: RoutesFormat,
-    /// Table to read from the output of `ip route show table all`.
+    /// Table to read from the output of `ip route show table all`, or VRF of `show ip route vrf all`.
     #[arg(long, default_value = "main", value_name = "NAME")]
     pub(crate) table: String,
     /// Maximum number of routes; a larger file is rejected.

@@ -236,7 +236,27 @@ fn errors_name_the_place_and_the_fix() {
     fs::write(at.join("bad.txt"), "10.0.0.0/8 7\n10.0.0.0/33 8\n").unwrap();
     fs::write(at.join("bad-addresses.txt"), "10.0.0.1\n10.0.0\n").unwrap();
     fs::write(at.join("packed.bz2"), "BZh91AY").unwrap();
+    // The header of a record of MRT: BGP4MP, a state change.
+    fs::write(at.join("updates.mrt"), b"\x65\x53\xf1\0\0\x10\0\0\0\0\0\0").unwrap();
+    fs::write(at.join("utf16.txt"), b"\xff\xfe1\x000\x00").unwrap();
+    fs::write(at.join("table77.txt"), "default via 192.0.2.66 dev eth3 \n").unwrap();
+    fs::write(at.join("route-n.txt"), "Kernel IP routing table\nDestination Gateway Genmask\n").unwrap();
     let cases = [
+        ("route show --routes updates.mrt", 2, ["MRT file of BGP updates", "bgpdump -m"]),
+        (
+            "route show --routes updates.mrt --routes-format mrt",
+            2,
+            ["record 1: type 16", "MRT file of BGP updates"],
+        ),
+        ("route bench --routes good.txt --updates updates.mrt", 2, ["MRT file of BGP updates", "bgpdump -m"]),
+        ("route show --routes utf16.txt", 2, ["UTF-16", "iconv"]),
+        (
+            "route lookup --routes table77.txt --table 77 1.1.1.1",
+            2,
+            ["table77.txt:1:1", "no route is of table `77`"],
+        ),
+        ("route lookup --routes good.txt --table 77 1.1.1.1", 2, ["--table 77", "leave out --table"]),
+        ("route show --routes route-n.txt", 2, ["`netstat -r`", "`ip route show`"]),
         ("route lookup --routes bad.txt 10.0.0.1", 2, ["bad.txt:2:10", "0 to 32"]),
         ("route lookup --routes none.txt 10.0.0.1", 2, ["none.txt", "read"]),
         ("route lookup --routes good.txt", 2, ["no address to look up", "--addresses FILE"]),

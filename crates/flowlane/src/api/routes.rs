@@ -106,8 +106,8 @@ impl RouteList {
     }
 }
 
-/// Reads routes, a line each: a prefix and its next hop, or what `ip route show` and `ip -6 route show` print; the first line that
-/// is neither empty nor a comment decides. Errors show `name` as the name of the text.
+/// Reads routes: a line each with a prefix and its next hop, or what `ip route show` prints (with `-6`, `-j`, `-d` or `-o`, too),
+/// `show ip route` of FRRouting and Cisco IOS, or `bgpdump -m`; all lines decide. Errors show `name` as the name of the text.
 ///
 /// Next hops that are numbers keep them; others (addresses, devices, `blackhole`) are numbered from 1 in the order of their first
 /// occurrence ([`RouteList::next_hop`]). Prefixes without next hops get the numbers 1 to 255 in turn. Up to ten million routes are read.

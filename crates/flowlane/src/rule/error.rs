@@ -54,18 +54,19 @@ impl ReadErrors {
         self.count
     }
 
-    /// One error, in the line of `text` that is number `number` (from 1) and not empty.
-    pub(crate) fn of_line(
-        text: &str,
-        file: &str,
-        number: usize,
-        fault: impl FnOnce(Token<'_>) -> Fault,
-    ) -> Self {
-        let mut collector = Collector { text, file, errors: Vec::new(), count: 0 };
-        if let Some((_, start, line)) = lines(text).find(|(at, ..)| *at == number) {
-            collector.note(number, start, fault(line));
-        }
-        Self { errors: collector.errors, count: collector.count }
+    /// One error, at a part of `text`.
+    pub(crate) fn of_part(text: &str, file: &str, part: Range<usize>, problem: String) -> Self {
+        let (line, column) = line_column(text, part.start);
+        let error = ReadError {
+            file: file.to_owned(),
+            line,
+            column,
+            offset: part.start,
+            len: part.len(),
+            found: text[part].to_owned(),
+            problem,
+        };
+        Self { errors: vec![error], count: 1 }
     }
 
     /// Moves the errors into `text`, named `file`, which the text that was read is a part of: `place` maps bytes of that part
@@ -213,21 +214,21 @@ impl Collector<'_> {
 }
 
 /// Reads every line that says something with `read`; more than `max` of `what` are refused.
-pub(crate) fn read_lines<T>(
-    text: &str,
+pub(crate) fn read_lines<'a, T>(
+    text: &'a str,
     file: &str,
     limit: (usize, &str),
-    mut read: impl FnMut(Token<'_>) -> Result<T, Fault>,
+    mut read: impl FnMut(Token<'a>) -> Result<T, Fault>,
 ) -> Result<Vec<T>, ReadErrors> {
     read_numbered_lines(text, file, limit, |_, line| read(line))
 }
 
 /// Reads like [`read_lines`]; `read` also receives the line's number, from 1.
-pub(crate) fn read_numbered_lines<T>(
-    text: &str,
+pub(crate) fn read_numbered_lines<'a, T>(
+    text: &'a str,
     file: &str,
     (max, what): (usize, &str),
-    mut read: impl FnMut(usize, Token<'_>) -> Result<T, Fault>,
+    mut read: impl FnMut(usize, Token<'a>) -> Result<T, Fault>,
 ) -> Result<Vec<T>, ReadErrors> {
     let mut collector = Collector { text, file, errors: Vec::new(), count: 0 };
     let mut out = Vec::new();
@@ -250,10 +251,10 @@ pub(crate) fn read_numbered_lines<T>(
 }
 
 /// Reads a text as one line.
-pub(crate) fn read_one<T>(
-    text: &str,
+pub(crate) fn read_one<'a, T>(
+    text: &'a str,
     file: &str,
-    read: impl FnOnce(Token<'_>) -> Result<T, Fault>,
+    read: impl FnOnce(Token<'a>) -> Result<T, Fault>,
 ) -> Result<T, ReadErrors> {
     read(Token { text, at: 0 }).map_err(|fault| {
         let mut collector = Collector { text, file, errors: Vec::new(), count: 0 };

@@ -61,7 +61,8 @@ pub enum RouteMiss {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NextHopSection {
-    /// Its name in routes: an address, a number, or `dev NAME`; `blackhole`, `unreachable`, `prohibit`, `local`.
+    /// Its name in routes: an address, a number, or `dev NAME`; `blackhole`, `unreachable`, `prohibit`, `local`, `nhid N`. That of
+    /// routes with an encapsulation has it behind: `192.0.2.1 encap mpls 100`.
     pub name: String,
     /// Actions as in rules. A next hop has these or members.
     pub actions: Option<String>,

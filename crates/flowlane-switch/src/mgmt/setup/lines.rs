@@ -52,9 +52,9 @@ impl<'a> Lines<'a> {
         help: &str,
     ) -> Result<Self, ConfigError> {
         let path = source.folder().join(file);
-        match std::fs::read_to_string(&path) {
+        match flowlane_capture::read_text(&path) {
             Ok(text) => Ok(Self { source, text, origin: Origin::File(path) }),
-            Err(error) => Err(source.error(at, format!("{} cannot be read: {error}", path.display()), help)),
+            Err(error) => Err(source.error(at, error.to_string(), help)),
         }
     }
 

@@ -34,7 +34,7 @@ impl RoutesSetup {
         let mut setup = Self { section: section.clone(), at, hops, v4: Vec::new(), v6: Vec::new() };
         setup.add(&Lines::list(reader.source, setup.at.key("routes"), &section.routes))?;
         if let Some(file) = &section.routes_file {
-            let help = "it must be text: decompress it first";
+            let help = "give prefixes with next hops, or the output of `ip route`";
             setup.add(&Lines::file(reader.source, &setup.at.key("routes_file"), file, help)?)?;
         }
         Ok(setup)
@@ -108,10 +108,10 @@ impl RoutesSetup {
     fn position(&mut self, number: u64, hop: Option<&NextHop>) -> Result<usize, String> {
         let find = |setup: &Self, name: &str| setup.hops.iter().position(|(n, _)| n == name);
         let via = |setup: &Self, gateway: &Gateway| {
-            let alone = |address, device: Option<&Box<str>>| Gateway { address, device: device.cloned() };
+            // A next hop with an encapsulation is another one than that without.
             find(setup, &gateway.to_string())
-                .or_else(|| find(setup, &alone(gateway.address, None).to_string()))
-                .or_else(|| find(setup, &alone(None, gateway.device.as_ref()).to_string()))
+                .or_else(|| find(setup, &Gateway { device: None, ..gateway.clone() }.to_string()))
+                .or_else(|| find(setup, &Gateway { address: None, ..gateway.clone() }.to_string()))
         };
         let missing = |name: String| {
             format!(

@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 
-/// Where to send a packet: to a neighbour, out of a device, or to a neighbour behind a device.
+/// Where to send a packet: to a neighbour, out of a device, or to a neighbour behind a device; and in what.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Gateway {
     /// The neighbour's address; none where the destination itself is the neighbour.
     pub address: Option<IpAddr>,
     /// The device's name.
     pub device: Option<Box<str>>,
+    /// The encapsulation, as `ip route` prints it behind `encap`: `mpls 100`.
+    pub encapsulation: Option<Box<str>>,
 }
 
 /// The meaning of a next hop's number.
@@ -21,6 +23,8 @@ pub enum NextHop {
     Via(Gateway),
     /// Several, with their weights: see [`ecmp`](crate::route::ecmp).
     Group(Vec<(Gateway, u32)>),
+    /// A nexthop object of Linux, whose paths the text does not have.
+    Object(u32),
     /// The machine itself.
     Local,
     /// Dropped, silently.
@@ -36,17 +40,24 @@ pub enum NextHop {
 impl NextHop {
     /// Returns the neighbour with this address.
     pub fn neighbour(address: IpAddr) -> Self {
-        Self::Via(Gateway { address: Some(address), device: None })
+        Self::Via(Gateway { address: Some(address), ..Gateway::default() })
     }
 }
 
 impl fmt::Display for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.address, &self.device) {
-            (Some(address), Some(device)) => write!(f, "{address} dev {device}"),
-            (Some(address), None) => address.fmt(f),
-            (None, Some(device)) => write!(f, "dev {device}"),
-            (None, None) => f.write_str("nowhere"),
+        let mut space = "";
+        if let Some(address) = &self.address {
+            write!(f, "{address}")?;
+            space = " ";
+        }
+        if let Some(device) = &self.device {
+            write!(f, "{space}dev {device}")?;
+            space = " ";
+        }
+        match &self.encapsulation {
+            Some(encapsulation) => write!(f, "{space}encap {encapsulation}"),
+            None => Ok(()),
         }
     }
 }
@@ -61,6 +72,7 @@ impl fmt::Display for NextHop {
                     write!(f, "{}{gateway} weight {weight}", if i == 0 { "" } else { ", " })
                 })
             }
+            Self::Object(id) => write!(f, "nhid {id}"),
             Self::Local => f.write_str("local"),
             Self::Blackhole => f.write_str("blackhole"),
             Self::Unreachable => f.write_str("unreachable"),

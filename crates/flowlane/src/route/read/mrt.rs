@@ -6,11 +6,8 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::path::Path;
 
-use flowlane::route::read::{AnyPrefix, NextHop, RouteList};
-
-use crate::failure::Failure;
+use super::{AnyPrefix, NextHop, RouteList};
 
 /// Record types that hold tables.
 const TABLE_DUMP: u16 = 12;
@@ -41,11 +38,14 @@ mod attribute {
 const AS_SET: u8 = 1;
 const AS_SEQUENCE: u8 = 2;
 
-/// Returns whether a file looks like a dump. The type follows a four-byte timestamp; text contains no zero bytes.
-pub(crate) fn is_dump(bytes: &[u8]) -> bool {
-    bytes.len() >= 12
-        && [TABLE_DUMP, TABLE_DUMP_V2].contains(&u16::from_be_bytes([bytes[4], bytes[5]]))
-        && bytes[6] == 0
+/// A record of an MRT dump that cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("record {record}: {problem}")]
+pub struct MrtError {
+    /// The number of the record, from 1.
+    pub record: u64,
+    /// The mistake.
+    pub problem: String,
 }
 
 /// The unread rest of a record.
@@ -93,20 +93,18 @@ struct Announced {
     next_hop: IpAddr,
 }
 
-/// Reads the routes of a dump, in its order.
-pub(crate) fn read(bytes: &[u8], path: &Path, routes_max: usize) -> Result<RouteList, Failure> {
+/// Reads at most `routes_max` routes of a dump, in its order.
+///
+/// # Errors
+/// The first record that is damaged, or holds no table.
+pub fn read_mrt(bytes: &[u8], routes_max: usize) -> Result<RouteList, MrtError> {
     let mut table = Table::default();
     let mut rest = Bytes(bytes);
-    for number in 1.. {
+    for record in 1.. {
         if rest.0.is_empty() {
             break;
         }
-        table.record(&mut rest, routes_max).map_err(|what| {
-            Failure::input_help(
-                format!("{}: record {number}: {what}", path.display()),
-                "expected an MRT table dump: TABLE_DUMP_V2, uncompressed or gzipped",
-            )
-        })?;
+        table.record(&mut rest, routes_max).map_err(|problem| MrtError { record, problem })?;
     }
     Ok(table.routes())
 }

@@ -2,6 +2,10 @@ use std::io::Read;
 
 use super::*;
 
+mod foreign;
+mod ip_route;
+mod routers;
+
 fn read_text(text: &str) -> Result<RouteList, String> {
     read(text, "routes", None, &RouteOptions::default()).map_err(|e| e.to_string())
 }
@@ -58,78 +62,6 @@ fn faults_in_lists_are_located_and_explained() {
     let few = RouteOptions { routes_max: 2, ..RouteOptions::default() };
     let error = read("10.0.0.0/8\n11.0.0.0/8\n12.0.0.0/8\n", "routes", None, &few).unwrap_err();
     assert!(error.to_string().contains("routes:3:1: `12.0.0.0/8`: more than 2 routes"), "{error}");
-}
-
-const PRINTED: &str = "\
-default via 192.0.2.1 dev eth0 proto dhcp src 192.0.2.9 metric 100 
-default via 192.0.2.2 dev eth1 metric 50 onlink
-10.0.0.0/8 proto static metric 20 
-\tnexthop via 192.0.2.3 dev eth0 weight 1 
-\tnexthop via 192.0.2.4 dev eth0 weight 3 
-10.9.0.0/16 nhid 12 via inet6 fe80::1 dev eth2 proto bgp metric 20
-blackhole 203.0.113.0/24 
-unreachable 10.66.0.0/16 metric 1024 error -113
-prohibit 198.51.100.7 
-throw 198.51.100.8 
-192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.9 
-local 192.0.2.9 dev eth0 table local proto kernel scope host src 192.0.2.9 
-100.64.0.0/10 via 192.0.2.5 dev wg0 table 100
-";
-
-#[test]
-fn the_output_of_ip_route_is_read() {
-    assert_eq!(detect_format(PRINTED), Format::IpRoute);
-    let routes = read_text(PRINTED).unwrap();
-    let expected = [
-        "0.0.0.0/0 192.0.2.2 dev eth1",
-        "10.0.0.0/8 group of 192.0.2.3 dev eth0 weight 1, 192.0.2.4 dev eth0 weight 3",
-        "10.9.0.0/16 fe80::1 dev eth2",
-        "203.0.113.0/24 blackhole",
-        "10.66.0.0/16 unreachable",
-        "198.51.100.7/32 prohibit",
-        "198.51.100.8/32 throw",
-        "192.0.2.0/24 dev eth0",
-    ];
-    assert_eq!(shown(&routes), expected);
-    let of = |table| read(PRINTED, "r", None, &RouteOptions { table, ..RouteOptions::default() }).unwrap();
-    assert_eq!(shown(&of("local")), ["192.0.2.9/32 local"]);
-    assert_eq!(shown(&of("100")), ["100.64.0.0/10 192.0.2.5 dev wg0"]);
-}
-
-#[test]
-fn the_output_of_ip_6_route_is_read() {
-    let text = "\
-::1 dev lo proto kernel metric 256 pref medium
-2001:db8:1::/64 dev eth0 proto kernel metric 256 expires 86000sec pref medium
-unreachable fd00::/8 dev lo metric 1024 error -101 pref medium
-default proto ra metric 1024 pref medium \\\tnexthop via fe80::1 dev eth0 weight 1 \\\tnexthop via fe80::2 dev eth1 weight 1 dead linkdown 
-default dev tun0 metric 2048 pref medium
-";
-    let expected =
-        ["::1/128 dev lo", "2001:db8:1::/64 dev eth0", "fd00::/8 unreachable", "::/0 fe80::1 dev eth0"];
-    assert_eq!(shown(&read_text(text).unwrap()), expected);
-    // Of which family is it? Of the routes around it.
-    assert_eq!(shown(&read_text("default dev tun0\n2001:db8::/32 dev eth0\n").unwrap())[0], "::/0 dev tun0");
-    assert_eq!(shown(&read_text("default dev tun0 scope link\n").unwrap()), ["0.0.0.0/0 dev tun0"]);
-}
-
-#[test]
-fn faults_in_the_output_of_ip_route_are_located_and_explained() {
-    let cases = [
-        ("default via gateway dev eth0", "routes:1:13: `gateway`", "an address is expected"),
-        ("blackhole", "`default`", "the line ends"),
-        ("default dev eth0\n10.0.0.0/40 dev eth0", "routes:2:10: `40`", "0 to 32"),
-        ("nexthop via 10.0.0.1", "routes:1:1", "none above"),
-        ("default metric 100\n\tnexthop via 10.0.0.1 weight 0", "`0`", "from 1 to"),
-        ("default from 2001:db8::/32 dev eth0", "`from`", "only on the destination"),
-    ];
-    for (text, place, problem) in cases {
-        let read = read(text, "routes", Some(Format::IpRoute), &RouteOptions::default());
-        let error = read.unwrap_err().to_string();
-        let mended =
-            error.contains(problem) || problem.starts_with("only") && error.contains("leave them out");
-        assert!(error.contains(place) && mended, "{text}: {error}");
-    }
 }
 
 #[test]
