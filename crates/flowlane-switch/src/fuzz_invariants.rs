@@ -116,6 +116,40 @@ pub fn classbench(bytes: &[u8]) {
     let _ = filters::read_trace(text, "fuzz");
 }
 
+/// The readers of routes as text: a list and its JSON, of `ip route`, of routers, of `bgpdump`. Each route has a next hop whose text is
+/// not empty, and each prefix occurs once.
+pub fn routes(bytes: &[u8]) {
+    use flowlane::route::read::{Format, RouteOptions, read, read_updates};
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let formats = [Format::Plain, Format::IpRoute, Format::IpRouteJson, Format::ShowRoute, Format::Bgpdump];
+    for format in std::iter::once(None).chain(formats.map(Some)) {
+        match read(text, "fuzz", format, &RouteOptions::default()) {
+            Ok(routes) => check_routes(&routes),
+            Err(errors) => assert!(errors.errors().iter().all(|error| {
+                text.get(error.offset..error.offset + error.len) == Some(error.found.as_str())
+            })),
+        }
+    }
+    let _ = read_updates(text, "fuzz", 1000);
+}
+
+/// The reader of MRT dumps, likewise.
+pub fn mrt(bytes: &[u8]) {
+    if let Ok(routes) = flowlane::route::read::read_mrt(bytes, 1000) {
+        assert!(routes.len() <= 1000);
+        check_routes(&routes);
+    }
+}
+
+fn check_routes(routes: &flowlane::route::read::RouteList) {
+    let v4: std::collections::HashSet<_> = routes.v4.iter().map(|(prefix, _)| prefix).collect();
+    let v6: std::collections::HashSet<_> = routes.v6.iter().map(|(prefix, _)| prefix).collect();
+    assert_eq!((v4.len(), v6.len()), (routes.v4.len(), routes.v6.len()), "a prefix occurs twice");
+    for (number, next_hop) in routes.next_hops.iter() {
+        assert!(!next_hop.to_string().is_empty(), "next hop {number} leads nowhere");
+    }
+}
+
 /// A switch with every action, with and without caches: both send the same for any frame.
 pub fn switch(frame: &[u8]) {
     thread_local! {

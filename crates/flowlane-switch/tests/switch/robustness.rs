@@ -123,11 +123,13 @@ fn mutated(frames: &[Vec<u8>], count: u32, seed: u64) {
 #[test]
 fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
-    let targets: [(&str, Check); 5] = [
+    let targets: [(&str, Check); 7] = [
         ("packet_parse", fuzz_invariants::packet_parse),
         ("capture", fuzz_invariants::capture),
         ("flow_syntax", fuzz_invariants::flow_syntax),
         ("classbench", fuzz_invariants::classbench),
+        ("routes", fuzz_invariants::routes),
+        ("mrt", fuzz_invariants::mrt),
         ("switch", fuzz_invariants::switch),
     ];
     let mut files = 0;
@@ -142,5 +144,5 @@ fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
             }
         }
     }
-    assert!(files >= 5, "every target has a seed");
+    assert!(files >= 7, "every target has a seed");
 }
