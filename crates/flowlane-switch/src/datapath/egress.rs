@@ -244,9 +244,12 @@ impl Egress {
         result
     }
 
-    /// Ages learned addresses.
+    /// Ages learned addresses, and checks the port that only sends.
     pub fn maintain(&mut self, now_ns: u64) {
         self.macs.sweep((now_ns / NS) as u32, 4096);
+        if let Some(port) = &mut self.controller {
+            port.check();
+        }
     }
 
     /// Returns the name of a port, for reports.

@@ -11,22 +11,24 @@
 //! *Several workers* have a socket each, among which the kernel spreads frames by a hash of addresses and ports that is the same for both
 //! directions of a flow, and on all interfaces (`PACKET_FANOUT_HASH`; of fragments by addresses alone).
 //!
-//! *An interface that goes away* leaves a socket without one. Its name is looked for ten times a second, and when there is an interface of
-//! that name again the socket is bound to it; one of several has to be reopened, which needs the permission again.
+//! *An interface that goes away* leaves a socket without one. When it is [there again](super::interface) the socket is bound to it; one of
+//! several has to be reopened, which needs the permission again.
+//!
+//! *At the end* a filter keeps further frames out of the socket, so that those in it can be received to the last.
 
 mod outgoing;
 mod udp_gso;
 
 use std::collections::VecDeque;
-use std::ffi::CString;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use self::outgoing::Outgoing;
+use super::interface::{self, Checks, set_option, set_promiscuous};
 use super::offload::VNET_HEADER;
 use super::{Port, PortError, Received, permission};
 use crate::packet::{Frame, Frames, Offload};
@@ -46,20 +48,16 @@ const ROOM: libc::c_int = 8 << 20;
 /// Receive calls after which the kernel is asked for the number of dropped frames.
 const DROP_QUERY_CALLS: u32 = 256;
 
-/// Time between two checks for a reappeared interface.
-const REAPPEARANCE_POLL: Duration = Duration::from_millis(100);
-
 /// An interface, or a worker's part of what comes in through one.
 pub struct AfPacketPort {
     spec: String,
     interface: String,
     socket: OwnedFd,
-    /// The interface that the socket is bound to.
-    index: libc::c_int,
-    /// Where it is one of several.
-    spread: Option<Arc<Spread>>,
-    /// When the interface was last looked for; none while it is there.
-    looked: Option<Instant>,
+    /// Where it is one of several: the group that it is in, and the newest one of the interface.
+    group: Option<(u16, Arc<Newest>)>,
+    checks: Checks,
+    /// No frame comes into the socket any more.
+    is_stopped: bool,
     /// Segments of a large frame that did not fit into the burst.
     pending: VecDeque<Vec<u8>>,
     incoming: Incoming,
@@ -72,8 +70,9 @@ pub struct AfPacketPort {
     keeps_offloads: bool,
 }
 
-/// The group of sockets that the kernel spreads an interface's frames over: of this interface, with this number.
-type Spread = Mutex<Option<(libc::c_int, u16)>>;
+/// The number of the group of sockets that the kernel spreads an interface's frames over. An interface that comes back, whatever
+/// its index, needs another group: the former one is bound to the interface that has gone.
+type Newest = Mutex<Option<u16>>;
 
 /// Frames that the socket has given.
 struct Incoming {
@@ -114,21 +113,25 @@ impl AfPacketPort {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_all(interface: &str, workers: usize) -> Result<Vec<Self>, PortError> {
-        let spread = (workers > 1).then(Arc::default);
+        let newest = (workers > 1).then(Arc::default);
         let mut ports =
-            (0..workers).map(|_| Self::open_one(interface, spread.clone())).collect::<Result<Vec<_>, _>>()?;
+            (0..workers).map(|_| Self::open_one(interface, newest.clone())).collect::<Result<Vec<_>, _>>()?;
         // What came before all were there has come to several.
         ports.iter_mut().filter(|_| workers > 1).for_each(Self::forget);
         Ok(ports)
     }
 
-    fn open_one(interface: &str, spread: Option<Arc<Spread>>) -> Result<Self, PortError> {
+    fn open_one(interface: &str, newest: Option<Arc<Newest>>) -> Result<Self, PortError> {
         let spec = format!("afpacket:{interface}");
         let fail = |problem: String| PortError::Environment { spec: spec.clone(), problem };
-        let index = interface_index(interface).ok_or_else(|| {
-            fail(format!("there is no interface `{interface}`; there are {}", interfaces().join(", ")))
+        let index = interface::index_of(interface).ok_or_else(|| {
+            fail(format!("there is no interface `{interface}`; there are {}", interface::names().join(", ")))
         })?;
-        let socket = open_socket(index, spread.as_deref()).map_err(|error| match error.raw_os_error() {
+        let opened = open_socket(index).and_then(|socket| {
+            let group = newest.map(|newest| Ok::<_, io::Error>((join(&socket, None, &newest)?, newest)));
+            Ok((socket, group.transpose()?))
+        });
+        let (socket, group) = opened.map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
                 fail(permission::refused("packet sockets", &[permission::SOCKETS]))
             }
@@ -147,9 +150,9 @@ impl AfPacketPort {
             spec,
             interface: interface.to_owned(),
             socket,
-            index,
-            spread,
-            looked: None,
+            group,
+            checks: Checks::new(),
+            is_stopped: false,
             pending: VecDeque::new(),
             incoming,
             outgoing,
@@ -165,30 +168,32 @@ impl AfPacketPort {
         self.incoming.more = false;
     }
 
-    /// The interface may have gone, or be there again.
+    /// Follows the interface, which may have gone or be there again. What fails is tried again.
     #[cold]
-    fn look(&mut self) {
-        if self.looked.is_some_and(|looked| looked.elapsed() < REAPPEARANCE_POLL) {
-            return;
-        }
-        self.looked = Some(Instant::now());
-        match interface_index(&self.interface) {
-            // It was only down.
-            Some(index) if index == self.index && is_up(&self.socket, index) => self.looked = None,
-            Some(index) if index != self.index && self.follow(index).is_ok() => {
-                (self.index, self.looked) = (index, None);
-            }
-            // It will be looked for again.
-            _ => {}
+    fn follow(&mut self) {
+        let (named, bound) = (interface::index_of(&self.interface), bound_index(&self.socket));
+        if let Some(named) = named.filter(|_| named != bound) {
+            _ = self.go_on_with(named, bound);
         }
     }
 
     /// Goes on with another interface of the same name.
-    fn follow(&mut self, index: libc::c_int) -> io::Result<()> {
-        match &self.spread {
+    fn go_on_with(&mut self, index: libc::c_int, before: Option<libc::c_int>) -> io::Result<()> {
+        match &mut self.group {
             // A socket of a group is never bound again.
-            Some(spread) => self.socket = open_socket(index, Some(spread))?,
-            None => attach(&self.socket, index)?,
+            Some((number, newest)) => {
+                let socket = open_socket(index)?;
+                *number = join(&socket, Some(*number), newest)?;
+                self.lost += dropped_by_kernel(&self.socket);
+                self.socket = socket;
+            }
+            None => {
+                attach(&self.socket, index)?;
+                if let Some(before) = before {
+                    // It may have gone since.
+                    _ = set_promiscuous(&self.socket, before, false);
+                }
+            }
         }
         Ok(())
     }
@@ -224,11 +229,7 @@ impl AfPacketPort {
         self.incoming.is_over = got <= 0;
         self.calls_since_query += u32::from(got > 0);
         if got < 0 {
-            let error = io::Error::last_os_error();
-            if matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) {
-                self.looked.get_or_insert_with(Instant::now);
-            }
-            return failed_read(error);
+            return failed_read(io::Error::last_os_error());
         }
         let got = got as usize;
         for (about, message) in self.incoming.about.iter_mut().zip(&messages[..got]) {
@@ -243,9 +244,6 @@ impl Port for AfPacketPort {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let time_ns = now.as_nanos() as u64;
         let mut asked = false;
-        if self.looked.is_some() {
-            self.look();
-        }
         loop {
             while let Some(bytes) = self.pending.pop_front() {
                 let Some(frame) = frames.next_frame() else {
@@ -266,7 +264,12 @@ impl Port for AfPacketPort {
                 match read {
                     Read::Frames(got) => (self.incoming.ready, asked) = (0..got, true),
                     Read::Lost => self.lost += 1,
-                    Read::Nothing => return Ok(Received::Idle),
+                    Read::Nothing => {
+                        if !self.is_stopped {
+                            self.check();
+                        }
+                        return Ok(Received::Idle);
+                    }
                 }
                 continue;
             }
@@ -319,8 +322,21 @@ impl Port for AfPacketPort {
         true
     }
 
+    fn check(&mut self) {
+        if self.checks.is_due() {
+            self.follow();
+        }
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
+    }
+
+    fn stop_arrivals(&mut self) -> bool {
+        self.is_stopped = true;
+        // Where the filter is refused, frames go on to come: the worker waits for no longer than it does anyway.
+        _ = refuse_all(&self.socket);
+        true
     }
 
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
@@ -378,36 +394,9 @@ fn tag_of(message: &libc::msghdr) -> Option<[u8; 4]> {
     Some([a, b, c, d])
 }
 
-pub(super) fn interface_index(interface: &str) -> Option<libc::c_int> {
-    let name = CString::new(interface).ok()?;
-    // SAFETY: `name` ends with a zero byte.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    (index != 0).then_some(index as libc::c_int)
-}
-
-/// The names of all interfaces, for messages.
-pub(super) fn interfaces() -> Vec<String> {
-    let folder = std::fs::read_dir("/sys/class/net");
-    let mut names: Vec<String> = folder
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
-    names
-}
-
-/// A socket that frames of an interface come to, perhaps as one of several.
-fn open_socket(index: libc::c_int, spread: Option<&Spread>) -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: no pointers are passed.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the system has just returned this descriptor, and it has no other owner.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+/// A socket that frames of an interface come to.
+fn open_socket(index: libc::c_int) -> io::Result<OwnedFd> {
+    let socket = interface::packet_socket()?;
     for option in [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_IGNORE_OUTGOING] {
         set_option(&socket, libc::SOL_PACKET, option, &1 as &libc::c_int)?;
     }
@@ -415,20 +404,18 @@ fn open_socket(index: libc::c_int, spread: Option<&Spread>) -> io::Result<OwnedF
     set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &ROOM)
         .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &ROOM))?;
     attach(&socket, index)?;
-    if let Some(spread) = spread {
-        // A panicking holder has not changed it.
-        join(&socket, index, &mut spread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))?;
-    }
     Ok(socket)
 }
 
-/// Makes a socket one of those that an interface's frames are spread over.
-fn join(socket: &OwnedFd, index: libc::c_int, group: &mut Option<(libc::c_int, u16)>) -> io::Result<()> {
+/// Makes a socket one of those that an interface's frames are spread over: of the newest group, or of a new one if that is the
+/// group `left`, whose interface has gone. Returns the group's number.
+fn join(socket: &OwnedFd, left: Option<u16>, newest: &Newest) -> io::Result<u16> {
+    // A panicking holder has not changed it.
+    let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
     let kind = (libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING) << 16;
-    if let Some((of, number)) = *group
-        && of == index
-    {
-        return set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &(u32::from(number) | kind));
+    if let Some(number) = newest.filter(|_| *newest != left) {
+        set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &(u32::from(number) | kind))?;
+        return Ok(number);
     }
     // The kernel selects an unused number.
     let new = kind | libc::PACKET_FANOUT_FLAG_UNIQUEID << 16;
@@ -442,8 +429,8 @@ fn join(socket: &OwnedFd, index: libc::c_int, group: &mut Option<(libc::c_int, u
     if got < 0 {
         return Err(io::Error::last_os_error());
     }
-    *group = Some((index, given as u16));
-    Ok(())
+    *newest = Some(given as u16);
+    Ok(given as u16)
 }
 
 /// Frames that the kernel had no room for in this socket, since this was last asked.
@@ -458,15 +445,9 @@ fn dropped_by_kernel(socket: &OwnedFd) -> u64 {
     if got < 0 { 0 } else { statistics.tp_drops.into() }
 }
 
-/// Has a socket given the frames of an interface, for whatever address.
+/// Makes a socket receive the frames of an interface, for any address.
 fn attach(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
-    let membership = libc::packet_mreq {
-        mr_ifindex: index,
-        mr_type: libc::PACKET_MR_PROMISC as _,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
-    set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
+    set_promiscuous(socket, index, true)?;
     // SAFETY: all-zero bytes are a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
     address.sll_family = libc::AF_PACKET as _;
@@ -476,29 +457,31 @@ fn attach(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
     let bound = unsafe {
         libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of::<libc::sockaddr_ll>() as _)
     };
-    if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// Returns whether an interface is up.
-fn is_up(socket: &OwnedFd, index: libc::c_int) -> bool {
-    // SAFETY: all-zero bytes are a valid ifreq, which is a plain C structure.
-    let mut request: libc::ifreq = unsafe { zeroed() };
-    request.ifr_ifru.ifru_ifindex = index;
-    // SAFETY: SIOCGIFNAME reads the index of an ifreq, and fills in its name; SIOCGIFFLAGS reads that and fills in its flags.
-    unsafe {
-        let socket = socket.as_raw_fd();
-        libc::ioctl(socket, libc::SIOCGIFNAME as _, &raw mut request) == 0
-            && libc::ioctl(socket, libc::SIOCGIFFLAGS as _, &raw mut request) == 0
-            && request.ifr_ifru.ifru_flags & libc::IFF_UP as libc::c_short != 0
+    if bound < 0 {
+        let error = io::Error::last_os_error();
+        // It may be tried again, and each time counts.
+        _ = set_promiscuous(socket, index, false);
+        return Err(error);
     }
+    Ok(())
 }
 
-fn set_option<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-    let pointer: *const T = value;
-    // SAFETY: the option is read from `value`, which is alive and of the length given.
-    let set =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, pointer.cast(), size_of::<T>() as _) };
-    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+/// Returns the interface that a socket is bound to; none if that has gone, even if another one has its index.
+fn bound_index(socket: &OwnedFd) -> Option<libc::c_int> {
+    // SAFETY: all-zero bytes are a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+    let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the kernel writes no more than `len` bytes to `address`, which has that length and is not borrowed elsewhere.
+    let got = unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
+    (got == 0 && address.sll_ifindex > 0).then_some(address.sll_ifindex)
+}
+
+/// Keeps further frames out of a socket; those in it stay.
+fn refuse_all(socket: &OwnedFd) -> io::Result<()> {
+    // `return 0`: no byte of the frame is kept.
+    let mut filter = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as _, jt: 0, jf: 0, k: 0 };
+    let program = libc::sock_fprog { len: 1, filter: &raw mut filter };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ pub mod afpacket;
 #[cfg(target_os = "linux")]
 pub mod afxdp;
 pub mod r#gen;
+#[cfg(target_os = "linux")]
+mod interface;
 pub(crate) mod interface_lock;
 pub mod memory;
 pub mod offload;
@@ -99,6 +101,15 @@ pub trait Port: Send {
 
     /// Returns whether frames received here must be distributed over all workers in software.
     fn needs_software_rss(&self) -> bool {
+        false
+    }
+
+    /// Follows the interface, which may have gone or be there again. Receiving does so, too; this is for ports that only send.
+    fn check(&mut self) {}
+
+    /// Makes the system accept no further frames for this port, before the run ends. Returns whether frames that have arrived may
+    /// wait here: the worker then goes on receiving for a while, until the port is idle.
+    fn stop_arrivals(&mut self) -> bool {
         false
     }
 

@@ -80,6 +80,10 @@ impl Port for SharedPort {
         self.receives
     }
 
+    fn stop_arrivals(&mut self) -> bool {
+        self.receives && lock(&self.inner).port.stop_arrivals()
+    }
+
     fn rx_dropped(&mut self) -> u64 {
         if self.receives { lock(&self.inner).port.rx_dropped() } else { 0 }
     }

@@ -134,16 +134,7 @@ impl PortSpec {
             }
             #[cfg(target_os = "linux")]
             Self::AfXdp { interface, mode } => {
-                let mut ports = super::afxdp::AfXdpPort::open_all(interface, *mode, workers)?;
-                // An interface with fewer queues than there are workers has one port for all.
-                match ports.len() == workers {
-                    true => Ok(boxed(ports)),
-                    false => {
-                        drop(ports);
-                        ports = super::afxdp::AfXdpPort::open_all(interface, *mode, 1)?;
-                        Ok(boxed(SharedPort::handles(Box::new(ports.remove(0)), workers)))
-                    }
-                }
+                Ok(boxed(super::afxdp::AfXdpPort::open_all(interface, *mode, workers)?))
             }
             _ => Ok(boxed(SharedPort::handles(self.open()?, workers))),
         }

@@ -2,25 +2,80 @@
 //!
 //! Without offloads asked for, the kernel hands over whole frames of at most the interface's MTU with
 //! checksums filled in.
+//!
+//! *Several workers* have a queue each: the kernel gives a flow's frames to the queue that its answers came from. An interface
+//! that was made with a single queue has one descriptor: all workers send through it, and the first to open it receives.
+//!
+//! *An interface that is deleted* is not made again by the switch, but [used again](super::interface) once it is there. It may
+//! have been moved to another namespace before; the port keeps its end of it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
+use super::interface::{self, Checks, Watch};
 use super::{Port, PortError, Received, permission};
 use crate::packet::{Frame, Frames};
 
 /// The longest frame that the kernel hands over.
 const RECEIVE_MAX: usize = 65_536 + 64;
 
-/// A TAP interface.
+/// A TAP interface, or a worker's queue of one.
 pub struct TapPort {
-    spec: String,
-    file: File,
+    interface: Arc<Interface>,
+    /// None while there is no such interface.
+    queue: Option<Queue>,
+    watch: Watch,
+    checks: Checks,
     buffer: Vec<u8>,
+    /// Frames that could not be read since `rx_dropped` was last called.
+    lost: u64,
+}
+
+/// An interface, for all its workers.
+#[derive(Debug)]
+struct Interface {
+    name: String,
+    workers: usize,
+    /// The only descriptor of an interface with a single queue.
+    single: Mutex<Weak<File>>,
+}
+
+/// A worker's access to an interface.
+#[derive(Debug)]
+struct Queue {
+    file: Arc<File>,
+    /// Whether other workers use the same descriptor.
+    is_shared: bool,
+    receives: bool,
+}
+
+impl Interface {
+    /// Attaches a worker to the interface, which the system makes if it is missing.
+    fn open(&self) -> io::Result<Queue> {
+        let is_one_of_several = self.workers > 1;
+        let file = open_device()?;
+        let queue = |file, receives| Queue { file, is_shared: is_one_of_several, receives };
+        match attach(&file, &self.name, is_one_of_several) {
+            Ok(()) => return Ok(Queue { file: Arc::new(file), is_shared: false, receives: true }),
+            // It was made with a single queue, or with several queues for one worker.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            Err(error) => return Err(error),
+        }
+        // A panicking holder has left one descriptor or none.
+        let mut single = self.single.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = single.upgrade().filter(|file| is_attached(file)) {
+            return Ok(queue(file, false));
+        }
+        let file = Arc::new(open_device()?);
+        attach(&file, &self.name, !is_one_of_several)?;
+        *single = Arc::downgrade(&file);
+        Ok(queue(file, true))
+    }
 }
 
 impl TapPort {
@@ -33,38 +88,67 @@ impl TapPort {
         Ok(Self::open_all(name, 1)?.remove(0))
     }
 
-    /// Opens the interface with a queue for each of several workers: the kernel gives a flow's frames to the queue that its answers came from.
+    /// Opens the interface for each of several workers.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_all(name: &str, workers: usize) -> Result<Vec<Self>, PortError> {
-        (0..workers).map(|_| Self::open_queue(name, workers > 1)).collect()
-    }
-
-    fn open_queue(name: &str, is_one_of_several: bool) -> Result<Self, PortError> {
-        let spec = format!("tap:{name}");
-        let fail = |problem: String| PortError::Environment { spec: spec.clone(), problem };
+        let fail = |problem: String| PortError::Environment { spec: format!("tap:{name}"), problem };
         if name.len() >= libc::IFNAMSIZ || !name.is_ascii() {
             return Err(fail(format!("an interface's name has at most {} letters", libc::IFNAMSIZ - 1)));
         }
-        let open = || -> io::Result<File> {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
-            let file = options.open("/dev/net/tun")?;
-            attach(&file, name, is_one_of_several)?;
+        let interface = Arc::new(Interface { name: name.to_owned(), workers, single: Mutex::default() });
+        let open = |_| -> io::Result<Self> {
+            let mut port = Self {
+                interface: interface.clone(),
+                queue: None,
+                watch: Watch::new()?,
+                checks: Checks::new(),
+                buffer: vec![0; RECEIVE_MAX],
+                lost: 0,
+            };
+            port.attach()?;
             set_up(name)?;
-            Ok(file)
+            Ok(port)
         };
-        let file = open().map_err(|error| match error.kind() {
+        (0..workers).map(open).collect::<io::Result<_>>().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => fail("there is no /dev/net/tun; load the module tun".to_owned()),
             io::ErrorKind::PermissionDenied => fail(
                 permission::refused("TAP interfaces", &[permission::INTERFACES])
                     + ", or make the interface beforehand with `ip tuntap add dev NAME mode tap user USER` and set it up",
             ),
             _ => fail(format!("cannot be opened: {error}")),
-        })?;
-        Ok(Self { spec, file, buffer: vec![0; RECEIVE_MAX] })
+        })
     }
+
+    fn attach(&mut self) -> io::Result<()> {
+        let queue = self.interface.open()?;
+        if queue.receives {
+            self.watch.add(queue.file.as_fd())?;
+        }
+        self.queue = Some(queue);
+        Ok(())
+    }
+
+    /// Detaches from an interface that has gone, and attaches to one that has come back.
+    #[cold]
+    fn follow(&mut self) {
+        if let Some(queue) = self.queue.take_if(|queue| !is_attached(&queue.file)) {
+            self.watch.remove(queue.file.as_fd());
+        }
+        // The switch does not make an interface again that was deleted.
+        if self.queue.is_none() && interface::index_of(&self.interface.name).is_some() {
+            // A failure is tried again. This process may lack the permission to set it up.
+            _ = self.attach().and_then(|()| set_up(&self.interface.name));
+        }
+    }
+}
+
+/// Opens a descriptor that can become the other end of an interface.
+fn open_device() -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
+    options.open("/dev/net/tun")
 }
 
 /// An interface request with its name filled in.
@@ -113,33 +197,70 @@ fn set_up(name: &str) -> io::Result<()> {
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Returns whether `file` is the other end of an interface that exists.
+fn is_attached(file: &File) -> bool {
+    // SAFETY: all-zero bytes are a valid ifreq, which is a plain C structure.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    // SAFETY: TUNGETIFF fills in an ifreq, which `request` is.
+    unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF as _, &raw mut request) == 0 }
+}
+
 impl Port for TapPort {
     fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        while !frames.is_full() {
-            match self.file.read(&mut self.buffer) {
+        let mut has_failed = false;
+        while let Some(Queue { file, receives: true, .. }) = &self.queue {
+            if frames.is_full() {
+                return Ok(Received::More);
+            }
+            match (&**file).read(&mut self.buffer) {
                 Ok(len) => {
                     let Some(frame) = frames.next_frame() else { break };
                     frame.fill(&self.buffer[..len]);
                     frame.time_ns = now.as_nanos() as u64;
                 }
-                Err(error) => {
-                    return match error.raw_os_error() {
-                        // EIO: the interface is down.
-                        Some(libc::EAGAIN | libc::EINTR | libc::EIO) => Ok(Received::Idle),
-                        _ => Err(PortError::Io { spec: self.spec.clone(), source: error }),
-                    };
-                }
+                Err(error) => match error.raw_os_error() {
+                    // EIO: the interface is down.
+                    Some(libc::EAGAIN | libc::EINTR | libc::EIO) => break,
+                    // It has gone, or a frame could not be handed over.
+                    _ => {
+                        has_failed = true;
+                        break;
+                    }
+                },
             }
         }
-        Ok(Received::More)
+        if has_failed || frames.is_empty() && self.checks.is_due() {
+            self.follow();
+            self.lost += u64::from(has_failed && self.queue.is_some());
+        }
+        Ok(Received::Idle)
+    }
+
+    fn check(&mut self) {
+        if self.checks.is_due() {
+            self.follow();
+        }
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.file.as_fd())
+        Some(self.watch.as_fd())
+    }
+
+    fn needs_software_rss(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.is_shared && queue.receives)
+    }
+
+    fn rx_dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
     }
 
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
-        Ok(self.file.write(frame.bytes()).is_ok())
+        let Some(queue) = &self.queue else { return Ok(false) };
+        Ok((&*queue.file).write(frame.bytes()).is_ok())
+    }
+
+    fn stop_arrivals(&mut self) -> bool {
+        true
     }
 }

@@ -387,3 +387,24 @@ fn an_interface_with_a_program_that_comes_back_goes_on() {
         assert!(goes(&mut port, &x.ends[1]), "made again");
     }
 }
+
+#[test]
+fn a_port_that_only_sends_follows_its_interface() {
+    let Some([x]) = pairs(["sx"]) else { return };
+    for kind in ["afpacket", "afxdp"] {
+        let spec: PortSpec = format!("{kind}:{}", x.ends[0]).parse().unwrap();
+        let mut ports = spec.open_all(2).unwrap();
+        x.delete();
+        assert!(x.make());
+        let mut peer = AfPacketPort::open(&x.ends[1]).unwrap();
+        let begun = Instant::now();
+        for (flow, port) in (0..).zip(&mut ports) {
+            while receive_within(&mut peer, 1, Duration::from_millis(20)).is_empty() {
+                assert!(begun.elapsed() < Duration::from_secs(5), "{kind}");
+                port.check();
+                _ = port.send(&frame(flow, false)).unwrap() && port.flush().unwrap() == 0;
+            }
+            receive_rest(&mut peer);
+        }
+    }
+}

@@ -183,9 +183,9 @@ impl<T: Copy> Filled<T> {
         self.ring.producer().store(self.written, Ordering::Release);
     }
 
-    /// Returns whether the kernel has consumed all values.
-    pub(super) fn is_taken(&self) -> bool {
-        self.ring.consumer().load(Ordering::Acquire) == self.written
+    /// Returns the number of values that the kernel has not consumed.
+    pub(super) fn untaken(&self) -> u32 {
+        self.written.wrapping_sub(self.ring.consumer().load(Ordering::Acquire))
     }
 
     /// Returns whether the kernel needs a wakeup to see new values.
@@ -231,6 +231,11 @@ impl<T: Copy> Drained<T> {
         let value = unsafe { self.ring.value(self.taken).read() };
         self.taken = self.taken.wrapping_add(1);
         Some(value)
+    }
+
+    /// Returns the number of values that can be taken.
+    pub(super) fn ready(&self) -> u32 {
+        self.ring.producer().load(Ordering::Acquire).wrapping_sub(self.taken)
     }
 
     /// The kernel may use the places again of what has been taken.
@@ -285,7 +290,7 @@ mod tests {
                 got += 1;
             }
             drained.release();
-            assert!(filled.is_taken());
+            assert_eq!(filled.untaken(), 0);
         }
         assert!(put > 3000 && !filled.needs_wakeup());
         // Both are of one mapping.

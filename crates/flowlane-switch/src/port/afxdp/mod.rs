@@ -4,21 +4,28 @@
 //! | module | what |
 //! |---|---|
 //! | `memory` | buffers and rings that the kernel works on, too |
+//! | `opening` | what the workers share of an interface: the program, and who gets which queues |
 //! | `program` | the program that hands frames to sockets, loaded and attached |
 //! | `queue` | a socket for one receive queue |
 //!
-//! There is a socket for each receive queue; a worker has those whose numbers are its own modulo the number of workers. Frames are
-//! copied between the kernel's buffers and ours.
+//! There is a socket for each receive queue; a worker has those whose numbers are its own modulo the number of workers. If there are
+//! fewer queues than workers, all share the sockets behind a lock: the first worker receives, and its frames are spread in software.
+//! Frames are copied between the kernel's buffers and ours.
 //!
 //! **Checksums.** A virtual neighbour leaves checksums unfinished, since packets do not leave the machine, and says so beside the
 //! packet, where an AF_XDP socket does not see it. The checksum field then holds the sum of the pseudo header. So on
 //! interfaces without a device the port looks whether that is there, and finishes the checksum if so; were it right by chance, it
 //! would come out the same.
 //!
-//! **An interface that goes away** takes its sockets and program with it. Its name is looked for ten times a second.
+//! **An interface that goes away** takes its sockets and program with it. When it is [there again](super::interface), perhaps with
+//! another number of queues, a thread of its own opens all of them, since attaching a program waits for the kernel; the workers go
+//! on with their other ports, and take their queues when that is done.
+//!
+//! **At the end** the program leads no more frames to the sockets: those in them are received to the last.
 
 mod checksum;
 mod memory;
+mod opening;
 mod program;
 mod queue;
 
@@ -26,71 +33,51 @@ mod queue;
 mod tests;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
-use super::afpacket::{interface_index, interfaces};
+use super::interface::{self, Checks, Watch};
 use super::{Port, PortError, Received, XdpMode, permission};
 use crate::packet::{Frame, Frames};
 
 pub use program::Attachment;
 
-use program::Program;
-use queue::{Copying, Queue};
+use opening::{Interface, Queues};
+use queue::Queue;
 
-/// Between two looks at whether the interface is the same.
-const LOOK: Duration = Duration::from_millis(100);
-
-/// Calls for frames between two looks at what has been lost, which takes a call of the system.
+/// Calls for frames between two queries of the number of lost frames, which take a call of the system.
 const CALLS: u32 = 1024;
 
-/// In which ways a program may be attached, best first.
-fn attachments(mode: XdpMode) -> &'static [Attachment] {
-    match mode {
-        XdpMode::Auto => &[Attachment::Native, Attachment::Skb],
-        XdpMode::Skb => &[Attachment::Skb],
-        XdpMode::Native | XdpMode::ZeroCopy => &[Attachment::Native],
-    }
-}
-
-fn copying(mode: XdpMode) -> Copying {
-    match mode {
-        XdpMode::Auto => Copying::Auto,
-        XdpMode::Skb | XdpMode::Native => Copying::Always,
-        XdpMode::ZeroCopy => Copying::Never,
-    }
-}
-
-/// Shared by the ports of an interface: the program, while one is loaded.
-#[derive(Debug)]
-struct Shared {
-    interface: String,
-    mode: XdpMode,
-    program: Mutex<Option<Program>>,
-}
+/// Frames that a worker keeps before it takes the lock of shared queues.
+const KEPT: usize = 64;
 
 /// A worker's receive queues of an interface.
 pub struct AfXdpPort {
-    shared: Arc<Shared>,
-    /// The interface that the queues are of.
-    index: u32,
-    /// Numbers of its queues.
-    numbers: Vec<u32>,
-    queues: Vec<Queue>,
-    /// An epoll descriptor over the queues, where there are several.
-    all: Option<OwnedFd>,
+    interface: Arc<Interface>,
+    /// The number of this worker.
+    me: usize,
+    /// The opening that the queues are of.
+    opening: u64,
+    /// None while the interface has gone.
+    queues: Option<Queues>,
+    watch: Watch,
+    /// Frames to be sent by shared queues.
+    kept: Frames,
+    checks: Checks,
     /// Neighbours leave checksums to be completed.
     is_virtual: bool,
-    looked: Instant,
+    is_stopped: bool,
     /// Frames dropped on receipt since `rx_dropped` was last called.
     lost: u64,
+    /// Frames that were not sent since `flush` was last called.
+    unsent: u64,
     calls: u32,
 }
 
 impl AfXdpPort {
-    /// Opens an interface for as many workers, or for fewer where it has fewer receive queues: each gets those queues whose numbers
-    /// are its own modulo their number.
+    /// Opens an interface for as many workers.
     ///
     /// # Errors
     /// Where there is no such interface, no permission, or something else has a program there.
@@ -100,86 +87,107 @@ impl AfXdpPort {
             mode => format!("afxdp:{interface},mode={}", mode.name()),
         };
         let fail = |problem: String| PortError::Environment { spec: spec.clone(), problem };
-        let Some(index) = interface_index(interface) else {
-            let there = interfaces().join(", ");
+        if interface::index_of(interface).is_none() {
+            let there = interface::names().join(", ");
             return Err(fail(format!("there is no interface `{interface}`; there are {there}")));
+        }
+        let failed = |error: &io::Error| fail(problem(error, mode));
+        let interface = Interface::open(interface, mode, workers).map_err(|error| failed(&error))?;
+        let port = |me: usize| -> io::Result<Self> {
+            let mut port = Self {
+                interface: interface.clone(),
+                me,
+                opening: 0,
+                queues: None,
+                watch: Watch::new()?,
+                kept: Frames::new(0),
+                checks: Checks::new(),
+                is_virtual: false,
+                is_stopped: false,
+                lost: 0,
+                unsent: 0,
+                calls: 0,
+            };
+            port.take_queues()?;
+            Ok(port)
         };
-        let queues = queues_of(interface);
-        let ports = workers.min(queues as usize).max(1);
-        let shared = Arc::new(Shared { interface: interface.to_owned(), mode, program: Mutex::new(None) });
-        let port = |me: usize| Self {
-            shared: shared.clone(),
-            index: index as u32,
-            numbers: (0..queues).filter(|queue| *queue as usize % ports == me).collect(),
-            queues: Vec::new(),
-            all: None,
-            is_virtual: !std::path::Path::new(&format!("/sys/class/net/{interface}/device")).exists(),
-            looked: Instant::now(),
-            lost: 0,
-            calls: 0,
-        };
-        let mut all: Vec<Self> = (0..ports).map(port).collect();
-        all.iter_mut().try_for_each(Self::open_queues).map_err(|error| fail(problem(&error, mode)))?;
-        Ok(all)
+        (0..workers).map(port).collect::<io::Result<_>>().map_err(|error| failed(&error))
     }
 
     /// How frames are had; none where the interface has gone.
-    pub fn attachment(&self) -> Option<(Attachment, bool)> {
-        let program = self.shared.program.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let without_copies = self.queues.iter().all(Queue::is_without_copies);
-        program.as_ref().map(|program| (program.attachment, without_copies))
+    pub fn attachment(&mut self) -> Option<(Attachment, bool)> {
+        let without_copies = self.with_queues(|queues| queues.iter().all(Queue::is_without_copies))?;
+        Some((self.interface.attachment()?, without_copies))
     }
 
-    /// Opens the sockets; the first port attaches the program.
-    fn open_queues(&mut self) -> io::Result<()> {
-        let Shared { mode, program, .. } = &*self.shared;
-        // A panicking holder has left one program or none.
-        let mut program = program.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if program.as_ref().is_none_or(|program| program.index != self.index) {
-            *program = None;
-            *program = Some(Program::attach(self.index, attachments(*mode))?);
+    /// Takes this worker's queues, if the interface has been opened again.
+    #[inline]
+    fn take_newest(&mut self) {
+        if self.interface.openings.load(Ordering::Acquire) != self.opening {
+            // A watch without a source costs time only: the port is polled ten times a second.
+            _ = self.take_queues();
         }
-        let Some(program) = &*program else { return Ok(()) };
-        let open = |&queue: &u32| Queue::open(program, queue, copying(*mode));
-        self.queues = self.numbers.iter().map(open).collect::<io::Result<_>>()?;
-        self.all = if self.queues.len() > 1 { Some(any_of(&self.queues)?) } else { None };
-        Ok(())
     }
 
-    /// The interface may have gone, or be there again.
+    /// Takes this worker's queues of the newest opening.
     #[cold]
-    fn look(&mut self) {
-        self.looked = Instant::now();
-        self.lost += self.queues.iter_mut().map(Queue::rx_dropped).sum::<u64>();
-        let index = interface_index(&self.shared.interface).map(|index| index as u32);
-        if index == Some(self.index) && !self.queues.is_empty() {
-            return;
+    fn take_queues(&mut self) -> io::Result<()> {
+        self.drop_queues();
+        let (opening, queues) = self.interface.take(self.me);
+        self.opening = opening;
+        let Some(queues) = queues else { return Ok(()) };
+        self.is_virtual = self.interface.is_virtual();
+        self.kept = Frames::new(if matches!(queues, Queues::Shared(_)) { KEPT } else { 0 });
+        self.queues = Some(queues);
+        let Self { queues: Some(queues), watch, me, .. } = self else { return Ok(()) };
+        if !queues.receives(*me) {
+            return Ok(());
         }
-        (self.queues, self.all) = (Vec::new(), None);
-        if let Some(index) = index {
-            self.index = index;
-            if self.open_queues().is_err() {
-                self.queues.clear();
+        queues.with(|queues| queues.iter().try_for_each(|queue| watch.add(queue.socket().as_fd())))
+    }
+
+    /// Drops queues whose interface has gone, and counts the frames in them.
+    fn drop_queues(&mut self) {
+        let (me, queues) = (self.me, self.queues.take());
+        let Some(mut queues) = queues else { return };
+        let receives = queues.receives(me);
+        let (watch, lost, unsent) = (&self.watch, &mut self.lost, &mut self.unsent);
+        queues.with(|queues| {
+            for queue in queues.iter_mut().filter(|_| receives) {
+                watch.remove(queue.socket().as_fd());
+                *lost += queue.rx_dropped() + u64::from(queue.waiting());
+                *unsent += u64::from(queue.unsent());
             }
+        });
+        *unsent += self.kept.len() as u64;
+        self.kept.clear();
+    }
+
+    fn with_queues<T>(&mut self, work: impl FnOnce(&mut [Queue]) -> T) -> Option<T> {
+        self.queues.as_mut().map(|queues| queues.with(work))
+    }
+
+    /// Follows the interface, which may have gone or be there again.
+    #[cold]
+    fn follow(&mut self) {
+        self.count_lost();
+        let is_bound = self.with_queues(|queues| queues.iter().all(Queue::is_bound)).unwrap_or(false);
+        let named = interface::index_of(&self.interface.name);
+        if !is_bound {
+            self.drop_queues();
+        }
+        // Another interface may have got the name; if none has it, the port keeps what it has.
+        if let Some(named) = named.filter(|&named| !is_bound || named != self.interface.index()) {
+            self.interface.open_again(self.opening, named);
         }
     }
-}
 
-/// How many receive queues an interface has.
-fn queues_of(interface: &str) -> u32 {
-    let folder = std::fs::read_dir(format!("/sys/class/net/{interface}/queues"));
-    let names = folder.into_iter().flatten().flatten().map(|entry| entry.file_name());
-    (names.filter(|name| name.to_string_lossy().starts_with("rx-")).count() as u32).max(1)
-}
-
-/// Makes an epoll descriptor over these sockets.
-fn any_of(queues: &[Queue]) -> io::Result<OwnedFd> {
-    use rustix::event::epoll;
-    let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    for (number, queue) in (0..).zip(queues) {
-        epoll::add(&all, queue.socket(), epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
+    fn count_lost(&mut self) {
+        if self.queues.as_ref().is_some_and(|queues| queues.receives(self.me)) {
+            let lost = self.with_queues(|queues| queues.iter_mut().map(Queue::rx_dropped).sum::<u64>());
+            self.lost += lost.unwrap_or(0);
+        }
     }
-    Ok(all)
 }
 
 /// Explains an error of the system, and how to fix it.
@@ -208,6 +216,7 @@ fn problem(error: &io::Error, mode: XdpMode) -> String {
 
 impl Port for AfXdpPort {
     fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
+        self.take_newest();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let (time_ns, is_virtual) = (now.as_nanos() as u64, self.is_virtual);
         let finish = |bytes: &mut [u8]| {
@@ -217,48 +226,103 @@ impl Port for AfXdpPort {
         };
         self.calls = self.calls.wrapping_add(1);
         if self.calls.is_multiple_of(CALLS) {
-            self.lost += self.queues.iter_mut().map(Queue::rx_dropped).sum::<u64>();
+            self.count_lost();
         }
-        for queue in &mut self.queues {
-            if queue.has_unsent() {
-                _ = queue.send_rest();
-            }
-            if queue.receive(frames, time_ns, finish) {
-                return Ok(Received::More);
-            }
+        let me = self.me;
+        let is_full = self.queues.as_mut().filter(|queues| queues.receives(me)).is_some_and(|queues| {
+            queues.with(|queues| {
+                queues.iter_mut().any(|queue| {
+                    if queue.has_unsent() {
+                        _ = queue.send_rest();
+                    }
+                    queue.receive(frames, time_ns, finish)
+                })
+            })
+        });
+        if is_full {
+            return Ok(Received::More);
         }
-        if frames.is_empty() && self.looked.elapsed() >= LOOK {
-            self.look();
+        if frames.is_empty() {
+            if self.is_stopped {
+                self.count_lost();
+            } else {
+                self.check();
+            }
         }
         Ok(Received::Idle)
     }
 
+    fn check(&mut self) {
+        self.take_newest();
+        if self.checks.is_due() {
+            self.follow();
+        }
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        let first = self.queues.first().map(|queue| queue.socket().as_fd());
-        self.all.as_ref().map(AsFd::as_fd).or(first)
+        Some(self.watch.as_fd())
+    }
+
+    fn needs_software_rss(&self) -> bool {
+        self.queues
+            .as_ref()
+            .is_some_and(|queues| matches!(queues, Queues::Shared(_)) && queues.receives(self.me))
     }
 
     fn rx_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.lost)
     }
 
+    fn stop_arrivals(&mut self) -> bool {
+        self.is_stopped = true;
+        self.interface.release();
+        true
+    }
+
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
-        let Some(queue) = self.queues.first_mut() else { return Ok(false) };
-        if queue.put(frame) {
-            return Ok(true);
+        match &mut self.queues {
+            None => Ok(false),
+            Some(Queues::Own(queues)) => Ok(queues.first_mut().is_some_and(|queue| queue.put_or_send(frame))),
+            Some(Queues::Shared(_)) => {
+                if self.kept.is_full() {
+                    self.unsent += self.flush()?;
+                }
+                if let Some(place) = self.kept.next_frame() {
+                    place.fill(frame.bytes());
+                }
+                Ok(true)
+            }
         }
-        // The kernel may take some meanwhile.
-        let sent = queue.send();
-        Ok(sent.is_ok() && queue.put(frame))
     }
 
     fn flush(&mut self) -> Result<u64, PortError> {
-        if let Some(queue) = self.queues.first_mut()
-            && queue.send().is_err()
-        {
-            self.look();
+        if let Some(queues) = &mut self.queues {
+            let kept = &self.kept;
+            let is_shared = matches!(queues, Queues::Shared(_));
+            if !(is_shared && kept.is_empty()) {
+                // What finds no room is not taken; what has been taken stays in the ring until it is sent. An interface that is down
+                // or has gone is the check's concern.
+                self.unsent += queues.with(|queues| {
+                    let Some(queue) = queues.first_mut() else { return kept.len() as u64 };
+                    let refused = kept.iter().filter(|frame| !queue.put_or_send(frame)).count();
+                    _ = queue.send();
+                    refused as u64
+                });
+                self.kept.clear();
+            }
         }
-        // What finds no room is not taken; what has been taken stays in the ring until it is sent.
-        Ok(0)
+        Ok(std::mem::take(&mut self.unsent))
+    }
+
+    fn close(&mut self) -> Result<(), PortError> {
+        self.unsent += self.flush()?;
+        // What the kernel does not take is counted as not sent.
+        self.with_queues(|queues| {
+            for queue in queues.iter_mut().filter(|queue| queue.has_unsent()) {
+                _ = queue.send_rest();
+            }
+        });
+        self.drop_queues();
+        Ok(())
     }
 }

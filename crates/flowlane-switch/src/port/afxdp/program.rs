@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 mod bpf {
     pub(super) const MAP_CREATE: libc::c_long = 0;
     pub(super) const MAP_UPDATE_ELEM: libc::c_long = 2;
+    pub(super) const MAP_DELETE_ELEM: libc::c_long = 3;
     pub(super) const PROG_LOAD: libc::c_long = 5;
     pub(super) const LINK_CREATE: libc::c_long = 28;
     pub(super) const MAP_TYPE_XSKMAP: u32 = 17;
@@ -133,5 +134,11 @@ impl Program {
         let ([key, key_above], [to, to_above]) = (halves(&raw const queue), halves(&raw const value));
         let map = self.map.as_raw_fd() as u32;
         call(bpf::MAP_UPDATE_ELEM, &[map, 0, key, key_above, to, to_above, 0, 0]).map(|_| ())
+    }
+    /// Leaves a queue's frames to the system.
+    pub(super) fn release(&self, queue: u32) {
+        let [key, key_above] = halves(&raw const queue);
+        // There may be no socket, or no interface any more.
+        _ = call(bpf::MAP_DELETE_ELEM, &[self.map.as_raw_fd() as u32, 0, key, key_above]);
     }
 }

@@ -144,6 +144,12 @@ impl Queue {
         true
     }
 
+    /// Puts a frame into the ring, after sending those in it if there is no room; returns whether there was room then.
+    #[inline]
+    pub(super) fn put_or_send(&mut self, frame: &Frame) -> bool {
+        self.put(frame) || self.send().is_ok() && self.put(frame)
+    }
+
     /// Makes the kernel send the frames in the ring, in several calls if needed. Returns whether it did.
     pub(super) fn send(&mut self) -> io::Result<()> {
         if !std::mem::take(&mut self.queued) {
@@ -160,7 +166,7 @@ impl Queue {
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::BUSY | rustix::io::Errno::NOBUFS) => {}
                 Err(error) => return Err(error.into()),
             }
-            if self.outgoing.is_taken() {
+            if !self.has_unsent() {
                 break;
             }
         }
@@ -170,7 +176,22 @@ impl Queue {
 
     /// Returns whether the kernel has not yet consumed all frames.
     pub(super) fn has_unsent(&self) -> bool {
-        !self.outgoing.is_taken()
+        self.outgoing.untaken() > 0
+    }
+
+    /// Returns whether the interface is still there, even if it is down.
+    pub(super) fn is_bound(&self) -> bool {
+        send(&self.socket, &[], SendFlags::DONTWAIT) != Err(rustix::io::Errno::NXIO)
+    }
+
+    /// Returns the number of received frames that have not been taken.
+    pub(super) fn waiting(&self) -> u32 {
+        self.received.ready()
+    }
+
+    /// Returns the number of frames that the kernel has not yet consumed.
+    pub(super) fn unsent(&self) -> u32 {
+        self.outgoing.untaken()
     }
 
     /// Makes the kernel continue with the frames left.
