@@ -83,7 +83,7 @@ fn wait_for_ports(worker: &Worker, timeout: Duration) -> Option<Woken> {
     let waker = worker.mail.notifier();
     let bell = waker.bell().descriptor()?;
     let mut waited_for = vec![PollFd::from_borrowed_fd(bell, PollFlags::IN)];
-    for slot in worker.egress.ports.slots().iter().filter(|slot| !slot.finished) {
+    for slot in worker.egress.ports.slots().iter().filter(|slot| !slot.is_over()) {
         waited_for.push(PollFd::from_borrowed_fd(slot.port.descriptor()?, PollFlags::IN));
     }
     let is_asked = || {

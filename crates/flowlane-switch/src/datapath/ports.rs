@@ -71,6 +71,8 @@ pub struct PortSlot {
     pub cycles: u64,
     /// It has come to its end: nothing more will be received.
     pub finished: bool,
+    /// Nothing more is received in this run, which ends.
+    pub(super) drained: bool,
 }
 
 impl PortSlot {
@@ -87,7 +89,14 @@ impl PortSlot {
             counters: PortCounters::default(),
             cycles: 0,
             finished: false,
+            drained: false,
         }
+    }
+
+    /// Returns whether nothing more is received here.
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        self.finished || self.drained
     }
 
     /// Hands queued frames to the system, and counts those that it does not take.
@@ -157,8 +166,8 @@ impl Ports {
         self.slots.is_empty()
     }
 
-    /// Returns whether no port will ever receive again.
+    /// Returns whether no port receives any more.
     pub fn all_finished(&self) -> bool {
-        self.slots.iter().all(|s| s.finished)
+        self.slots.iter().all(PortSlot::is_over)
     }
 }

@@ -1,23 +1,30 @@
 //! Reception: frames are received and counted, spread over workers, parsed, and taken out of tunnels that end here.
 
+use std::time::{Duration, Instant};
+
 use flowlane::packet::batch::LaneMask;
 use flowlane::tunnel::Policy;
 
 use super::handoff::ResumePoint;
 use super::stages::Stage;
 use super::validate::{Difference, RunError};
+use super::workers::Run;
 use super::{Clock, Worker};
 use crate::packet::{Burst, Frame, Spread};
 use crate::port::Received;
 use crate::tunnel::Tunnels;
 
-/// Receives a burst of up to `most` frames from a port.
+/// How long a run that ends processes frames that had arrived before; it may take as long again to discard the rest.
+const DRAIN_MAX: Duration = Duration::from_millis(200);
+
+/// Receives a burst of up to `most` frames from a port. A port that is idle while the run ends is drained.
 pub(super) fn receive(
     worker: &mut Worker,
     burst: &mut Burst,
     port: usize,
     most: u64,
 ) -> Result<(), RunError> {
+    let draining = worker.drain_until.is_some();
     // Only by the machine's clock: captures have no offloads left to do.
     let may_keep_offloads =
         worker.clock == Clock::Wall && worker.egress.tunnels.is_none() && worker.validator.is_none();
@@ -27,7 +34,8 @@ pub(super) fn receive(
     slot.port.keep_offloads(keep && !slot.decapsulate);
     match slot.port.receive(&mut burst.frames)? {
         Received::Finished => slot.finished = true,
-        Received::More | Received::Idle => {}
+        Received::Idle => slot.drained = draining,
+        Received::More => {}
     }
     slot.counters.rx_dropped += slot.port.rx_dropped();
     Ok(())
@@ -43,6 +51,33 @@ pub(super) fn receive_by_timestamp(
     let port = worker.merge.next(&mut worker.egress.ports, &mut burst.frames)?;
     port.inspect(|&port| burst.start(port));
     Ok(port.is_some())
+}
+
+/// Ends reception: keeps further frames out of ports, which are then received from until they are idle. Frames left
+/// after [`DRAIN_MAX`] are discarded and counted.
+pub(super) fn drain(worker: &mut Worker, burst: &mut Burst, run: &Run<'_>) -> Result<(), RunError> {
+    let Some(until) = worker.drain_until else {
+        worker.drain_until = Some(Instant::now() + DRAIN_MAX);
+        for slot in worker.egress.ports.slots_mut() {
+            // A limit of packets leaves the rest where they are.
+            slot.drained = run.is_full() || !slot.port.stop_arrivals();
+        }
+        return Ok(());
+    };
+    let now = Instant::now();
+    if now < until {
+        return Ok(());
+    }
+    for port in 0..worker.egress.ports.len() {
+        while !worker.egress.ports.slots()[port].is_over() {
+            receive(worker, burst, port, u64::MAX)?;
+            let slot = &mut worker.egress.ports.slots_mut()[port];
+            slot.counters.rx_dropped += burst.len() as u64;
+            // Where frames cannot be kept out, there may be no end.
+            slot.drained |= now.elapsed() >= DRAIN_MAX;
+        }
+    }
+    Ok(())
 }
 
 /// Counts a burst's frames at their port, and notes when they came.

@@ -87,6 +87,8 @@ pub struct Worker {
     pub(super) calls: Calls,
     /// Packets handed over to other workers.
     pub handed: u64,
+    /// Until when frames are received that had arrived before the run's end; `None` before that.
+    pub(super) drain_until: Option<Instant>,
 }
 
 impl Worker {
@@ -116,6 +118,7 @@ impl Worker {
             links: None,
             calls: Calls::default(),
             handed: 0,
+            drain_until: None,
         }
     }
 
@@ -199,6 +202,8 @@ impl Worker {
         self.started = run.begun();
         self.stages.begin();
         self.lookup.pipeline.begin();
+        self.drain_until = None;
+        self.egress.ports.slots_mut().iter_mut().for_each(|slot| slot.drained = false);
         self.mail.open();
         let result = self.with_burst(|worker, burst| {
             let ended = poll_loop(worker, burst, run, progress);
@@ -330,9 +335,17 @@ fn poll_loop(
 ) -> Result<(), RunError> {
     let (mut unreported, mut idle) = (0, Idle::default());
     loop {
-        let ends = run.is_to_end() || worker.egress.ports.all_finished();
+        let stops = run.is_to_end();
+        if stops {
+            rx::drain(worker, burst, run)?;
+        }
+        let ends = worker.egress.ports.all_finished();
         if run.has_failed() || ends && has_drained(worker) {
             return Ok(());
+        }
+        // Also a worker that has nothing to receive, since others wait until it has taken the newest ruleset.
+        if worker.lookup.pipeline.is_asked() {
+            worker.lookup.follow(worker.now_ns());
         }
         serve_requests(worker);
         let resumed = drain_handoffs(worker, burst)?;
@@ -342,7 +355,7 @@ fn poll_loop(
         if worker.bursts.is_multiple_of(MAINTENANCE_BURSTS) {
             progress(run.add_received(std::mem::take(&mut unreported)));
         }
-        let time_left = if ends { None } else { run.time_left() };
+        let time_left = if ends || stops { None } else { run.time_left() };
         wait_for_work(worker, &mut idle, resumed + received > 0, time_left);
     }
 }
@@ -402,7 +415,7 @@ fn poll_ports(worker: &mut Worker, burst: &mut Burst, run: &Run<'_>) -> Result<u
         }
     } else {
         for port in 0..worker.egress.ports.len() {
-            if worker.egress.ports.slots()[port].finished || received >= claimed {
+            if worker.egress.ports.slots()[port].is_over() || received >= claimed {
                 continue;
             }
             make_ready(worker, burst)?;

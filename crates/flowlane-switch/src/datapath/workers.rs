@@ -56,9 +56,12 @@ impl<'a> Run<'a> {
     /// Returns whether workers must stop receiving.
     #[inline]
     pub(super) fn is_to_end(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-            || self.left.as_ref().is_some_and(|left| left.load(Ordering::Relaxed) == 0)
-            || self.time_left() == Some(Duration::ZERO)
+        self.stop.load(Ordering::Relaxed) || self.is_full() || self.time_left() == Some(Duration::ZERO)
+    }
+
+    /// Returns whether as many packets have been received as were asked for.
+    pub(super) fn is_full(&self) -> bool {
+        self.left.as_ref().is_some_and(|left| left.load(Ordering::Relaxed) == 0)
     }
 
     pub(super) fn fail(&self) {
