@@ -4,15 +4,24 @@
 //! Open addressing over entries of 16 bytes, at most half full: 32 MiB for a million addresses, less for fewer. The hash
 //! has a secret seed.
 //!
-//! **When it is full**, a new address replaces the one longest unseen among the [`NEIGHBOURHOOD`] next to its own slot,
-//! if that has not been seen for a tenth of the ageing time; otherwise it is not learned (and counted), and packets to
-//! it are flooded. So a flood of forged addresses can neither grow the table nor evict active hosts.
+//! **When it is full**, a new address may replace one of the [`NEIGHBOURHOOD`] next to its own slot, by the number of addresses
+//! that their ports have (as Open vSwitch, which evicts from the port that has most):
+//!
+//! 1. One of the port that has most, the one longest unseen, if that port has more than the new address's port even
+//!    afterwards. So a port that fills the table takes no room from others.
+//! 2. Else the one longest unseen, if that has not been seen for a tenth of the ageing time, and its port has at least half as
+//!    many addresses as the new one's. So ports that have about their share can use the room of quiet hosts.
+//!
+//! Otherwise the address is not learned (and counted), and packets to it are flooded. So a flood of forged addresses can
+//! neither grow the table nor evict active hosts.
 //!
 //! A frame is decided without a change to the table: where it goes, and how its source is learned. Live frames then
 //! commit the learning; `trace` does not.
 
 mod slots;
 
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, btree_map};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -121,6 +130,8 @@ pub struct FdbCounters {
 struct Learned {
     slots: Arc<Slots>,
     len: usize,
+    /// The number of addresses of each port that has any.
+    per_port: BTreeMap<u32, usize>,
     hand: usize,
     counters: FdbCounters,
 }
@@ -150,7 +161,8 @@ impl Fdb {
     /// A table of at most `entries_max` addresses, forgotten when unseen for `ageing_s` seconds.
     pub fn new(entries_max: usize, ageing_s: u32, seed: u32) -> Self {
         let slots = Arc::new(Slots::new(SLOTS_MIN, seed));
-        let learned = Learned { slots: slots.clone(), len: 0, hand: 0, counters: FdbCounters::default() };
+        let (per_port, counters) = (BTreeMap::new(), FdbCounters::default());
+        let learned = Learned { slots: slots.clone(), len: 0, per_port, hand: 0, counters };
         let shared =
             Shared { learned: Mutex::new(learned), replaced: AtomicU64::new(0), entries_max, ageing_s };
         Self { shared: Arc::new(shared), slots, replaced: 0 }
@@ -180,7 +192,7 @@ impl Fdb {
         let learned = self.lock();
         let placement = match learned.slots.source(&ends, port, now_s) {
             Source::Current | Source::Stale(..) => None,
-            Source::Unknown => Some(self.shared.place(&learned, &ends, now_s)),
+            Source::Unknown => Some(self.shared.place(&learned, &ends, port, now_s)),
         };
         self.shared.forward(&learned.slots, &ends, port, placement, now_s)
     }
@@ -200,7 +212,7 @@ impl Fdb {
     /// Learns a source that is new or has moved, and returns the frame's destination.
     fn learn_new(&mut self, ends: &Ends, port: PortNo, now_s: u32) -> NormalDecision {
         let mut learned = self.lock();
-        let placement = self.shared.place(&learned, ends, now_s);
+        let placement = self.shared.place(&learned, ends, port, now_s);
         let forward = self.shared.forward(&learned.slots, ends, port, Some(placement), now_s);
         let entry = Entry { key: key_of(ends.source, ends.vid), port: port.0, seen_s: now_s };
         self.shared.commit(&mut learned, placement, entry);
@@ -274,7 +286,7 @@ impl Fdb {
 
 impl Shared {
     /// Decides how a source that is new or has moved is learned.
-    fn place(&self, learned: &Learned, ends: &Ends, now_s: u32) -> Placement {
+    fn place(&self, learned: &Learned, ends: &Ends, port: PortNo, now_s: u32) -> Placement {
         let key = key_of(ends.source, ends.vid);
         if let Ok(at) = learned.slots.find(key) {
             return Placement::Move(at);
@@ -282,7 +294,7 @@ impl Shared {
         if learned.len < self.entries_max || self.sweep_frees(learned, now_s, SWEEP_PER_ADDRESS) {
             return Placement::Insert;
         }
-        self.replaceable(learned, key, now_s).map_or(Placement::Refuse, Placement::Replace)
+        self.replaceable(learned, key, port, now_s).map_or(Placement::Refuse, Placement::Replace)
     }
 
     /// Decides where a frame goes once its source has been learned: by `placement`, if it is new or has moved.
@@ -320,6 +332,8 @@ impl Shared {
             learned.counters.moved += u64::from(known.port != entry.port);
             let seen_s = known.seen_s.max(entry.seen_s);
             learned.slots.slots[at].change(Entry { seen_s, ..entry });
+            learned.count_less(known.port);
+            learned.count_more(entry.port);
             return;
         }
         // Here and not only in maintenance, so that ageing depends on frames and their times alone.
@@ -343,6 +357,7 @@ impl Shared {
         let at = learned.slots.find(entry.key).expect_err("the address is new");
         learned.slots.slots[at].set(Some(entry));
         learned.len += 1;
+        learned.count_more(entry.port);
         learned.counters.learned += 1;
     }
 
@@ -377,19 +392,39 @@ impl Shared {
         entry.key != 0 && now_s.saturating_sub(entry.seen_s) >= self.ageing_s
     }
 
-    /// Returns the slot of the entry longest unseen of those next to a new address's slot, if it has been unseen for long
-    /// enough.
-    fn replaceable(&self, learned: &Learned, key: u64, now_s: u32) -> Option<usize> {
-        let oldest = learned.slots.oldest_near(key)?;
-        let quiet_s = now_s.saturating_sub(learned.slots.slots[oldest].get().seen_s);
-        (quiet_s >= (self.ageing_s / 10).max(1)).then_some(oldest)
+    /// Returns the slot of the entry that a new address of a port replaces, of those next to the address's slot.
+    fn replaceable(&self, learned: &Learned, key: u64, port: PortNo, now_s: u32) -> Option<usize> {
+        let count = |port: u32| learned.per_port.get(&port).copied().unwrap_or(0);
+        let own = count(port.0);
+        let near = || learned.slots.near(key).map(|(at, entry)| (at, count(entry.port), entry.seen_s));
+        let of_larger = near().filter(|&(_, others, _)| others > own + 1);
+        let quiet_s = (self.ageing_s / 10).max(1);
+        let is_quiet = |seen_s: u32| now_s.saturating_sub(seen_s) >= quiet_s;
+        let quiet = || near().filter(|&(_, others, seen_s)| is_quiet(seen_s) && 2 * others >= own);
+        let chosen = of_larger.min_by_key(|&(_, others, seen_s)| (Reverse(others), seen_s));
+        chosen.or_else(|| quiet().min_by_key(|&(_, _, seen_s)| seen_s)).map(|(at, ..)| at)
     }
 }
 
 impl Learned {
     fn remove(&mut self, at: usize) {
+        let port = self.slots.slots[at].get().port;
         self.slots.remove(at);
         self.len -= 1;
+        self.count_less(port);
+    }
+
+    fn count_more(&mut self, port: u32) {
+        *self.per_port.entry(port).or_default() += 1;
+    }
+
+    fn count_less(&mut self, port: u32) {
+        if let btree_map::Entry::Occupied(mut count) = self.per_port.entry(port) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
     }
 }
 
@@ -456,6 +491,41 @@ mod tests {
         }
         assert!((1..=500).all(|mac| table.lookup(mac, 0, 100) == Some(PortNo(1))));
         assert!(table.counters().refused > 0 && table.counters().replaced > 0);
+    }
+
+    #[test]
+    fn a_port_that_fills_the_table_takes_no_room_from_others() {
+        let mut table = Fdb::new(1000, 300, 9);
+        let flood = |table: &mut Fdb, now: u32, count: u64| {
+            for mac in 0..count {
+                table.learn(0x0200_0000_0000 + mac, 0, PortNo(3), now);
+            }
+        };
+        flood(&mut table, 0, 1000);
+        assert_eq!(table.len(), 1000);
+        // Hosts of other ports are learned at once, although every address has just been seen, and stay.
+        for now in 0..200 {
+            for mac in 1..=20 {
+                let port = PortNo(1 + (mac % 2) as u32);
+                // They are quiet for longer than the time after which an address may be replaced.
+                if now % 100 == 0 {
+                    table.learn(mac, 0, port, now);
+                }
+                assert_eq!(table.lookup(mac, 0, now), Some(port), "second {now}");
+            }
+            flood(&mut table, now, 3000);
+            assert!(table.len() <= 1000);
+        }
+        assert_eq!(table.counters().replaced, 20);
+        // As many addresses as the table has room for, of two ports: neither gets less than half.
+        for now in 200..210 {
+            for mac in 0..2000 {
+                table.learn(0x0400_0000_0000 + mac, 0, PortNo(4), now);
+            }
+            flood(&mut table, now, 3000);
+        }
+        let of = |port: u32| table.entries().iter().filter(|entry| entry.2 == PortNo(port)).count();
+        assert!(of(1) + of(2) == 20 && of(3) >= 480 && of(4) >= 480, "{} and {}", of(3), of(4));
     }
 
     #[test]

@@ -128,11 +128,11 @@ impl Slots {
         Some((entry, slot))
     }
 
-    /// Returns the slot of the entry longest unseen of those next to an address's own slot.
-    pub(super) fn oldest_near(&self, key: u64) -> Option<usize> {
+    /// Returns the entries next to an address's own slot, with their slots.
+    pub(super) fn near(&self, key: u64) -> impl Iterator<Item = (usize, Entry)> {
         let (from, wrap) = (self.home(key), self.len() - 1);
-        let near = (from..from + NEIGHBOURHOOD.min(self.len())).map(|at| at & wrap);
-        near.filter(|&at| self.slots[at].key() != 0).min_by_key(|&at| self.slots[at].get().seen_s)
+        let near = (from..from + NEIGHBOURHOOD.min(self.len())).map(move |at| at & wrap);
+        near.map(|at| (at, self.slots[at].get())).filter(|(_, entry)| entry.key != 0)
     }
 
     /// Frees a slot and moves back the entries that could no longer be found beyond it.
