@@ -116,9 +116,9 @@ pub struct NatTableSection {
     /// The maximum number of sessions, those of forwards not counted (about 200 bytes each).
     #[serde(default = "entries_max")]
     pub sessions_max: usize,
-    /// The maximum number of sessions of one inside address; 0 for no limit.
-    #[serde(default)]
-    pub sessions_per_host_max: u32,
+    /// The maximum number of sessions of one inside address; 0 for no limit. By default, one that has as many sessions as are free
+    /// gets no more: one host alone half of all.
+    pub sessions_per_host_max: Option<u32>,
     /// The maximum number of fragmented datagrams in flight; 0 refuses fragments.
     #[serde(default = "fragments_max")]
     pub fragments_max: usize,

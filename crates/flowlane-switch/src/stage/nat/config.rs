@@ -34,8 +34,9 @@ pub struct NatConfig {
     pub forwards: Vec<Forward>,
     /// The maximum number of other sessions.
     pub sessions_max: usize,
-    /// The maximum number of sessions of one inside address; 0 for no limit.
-    pub sessions_per_host_max: u32,
+    /// The maximum number of sessions of one inside address; 0 for no limit. By default, one that has as many sessions as are free
+    /// gets no more.
+    pub sessions_per_host_max: Option<u32>,
     /// The maximum number of fragmented datagrams at a time; 0 refuses fragments.
     pub fragments_max: usize,
     /// Whether packets from inside to the pool are translated; else they are refused.
@@ -109,7 +110,7 @@ impl NatConfig {
             ports: PORTS,
             forwards: Vec::new(),
             sessions_max,
-            sessions_per_host_max: 0,
+            sessions_per_host_max: None,
             fragments_max: FRAGMENTS_MAX,
             hairpin: false,
             idle: IdleTimes::default(),
@@ -210,7 +211,7 @@ pub struct NatCounters {
     pub errors: u64,
     /// Later fragments translated.
     pub fragments: u64,
-    /// First fragments translated that could not be recorded: the later ones are refused.
+    /// Fragmented datagrams that were forgotten since the table was full: their later fragments are refused.
     pub fragments_full: u64,
     /// Packets refused, by [`Refusal`].
     pub refused: [u64; Refusal::ALL.len()],

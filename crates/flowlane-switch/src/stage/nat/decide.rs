@@ -96,21 +96,29 @@ impl Nat {
         }
         let [inside, _] = packet.inside;
         let departing = departing.iter().map(|&at| self.sessions.get(at));
+        let mut held = 0;
         if let Some(hosts) = &self.hosts {
             match hosts.keys().lookup(&[inside]) {
                 Some(at) => {
                     let leave = departing.clone().filter(|session| session.inside == inside).count();
-                    let sessions = hosts.entries.get(at).value as usize - leave;
-                    if sessions >= self.config.sessions_per_host_max as usize {
-                        return Err(Refusal::HostFull);
-                    }
+                    held = hosts.entries.get(at).value as usize - leave;
                 }
                 None if hosts.entries.is_full() && departing.len() == 0 => return Err(Refusal::Full),
                 None => {}
             }
         }
         let returned = |outside| departing.clone().any(|s| (s.proto, s.outside) == (packet.proto, outside));
-        self.pool.choose(packet.proto, inside, returned).ok_or(Refusal::NoPort)
+        let address = self.pool.choose(packet.proto, inside, returned).ok_or(Refusal::NoPort)?;
+        let may_have = match self.config.sessions_per_host_max {
+            Some(0) => usize::MAX,
+            Some(most) => most as usize,
+            None => {
+                let ports = self.pool.free(packet.proto, inside);
+                let returned = departing.clone().filter(|session| session.proto == packet.proto).count();
+                (self.sessions.free() + departing.len()).min(ports + returned)
+            }
+        };
+        if held >= may_have { Err(Refusal::HostFull) } else { Ok(address) }
     }
 
     /// Decides on an ICMP error: it needs the session of the packet that it quotes.
@@ -140,8 +148,8 @@ impl Nat {
     ) -> Result<NatDecision, Refusal> {
         let fragments = self.fragments.as_ref().ok_or(Refusal::FragmentAlone)?;
         let found = fragments.find(&datagram(addresses(seen.key), packet, seen), now);
-        let first = found.live().ok_or(Refusal::FragmentAlone)?;
-        Ok(NatDecision::LaterFragment { verdict: fragments.entries.get(first).value.verdict, first })
+        let first = found.ok_or(Refusal::FragmentAlone)?;
+        Ok(NatDecision::LaterFragment { verdict: fragments.get(first).verdict, first })
     }
 }
 

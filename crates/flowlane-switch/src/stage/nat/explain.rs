@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use flowlane::packet::parse::ip_proto;
 
 use super::config::Refusal;
-use super::decide::{NatDecision, Source, addresses, datagram};
+use super::decide::{NatDecision, Source, addresses};
 use super::lookup::{Direction, NatLookup, Packet};
 use super::packet::{Endpoint, quoted};
 use super::rewrite::Rewrite;
@@ -65,7 +65,7 @@ impl Nat {
             NatDecision::Translate { source, destination, .. } => {
                 let mut parts = self.ends(packet, source, destination);
                 if packet.first_fragment && half != Half::Source {
-                    parts.why.push_str(self.fragment_note(packet, seen));
+                    parts.why.push_str("; the other fragments would follow");
                 }
                 parts
             }
@@ -122,19 +122,6 @@ impl Nat {
             edits,
             rewrite: Rewrite::Ends { proto: packet.proto, source: source_end, destination: destination_end },
             port_is_open: matches!(source, Some(Source::New(_))),
-        }
-    }
-
-    /// Returns whether a first fragment would be recorded, as text.
-    fn fragment_note(&self, packet: &Packet, seen: StagePacket<'_>) -> &'static str {
-        let now = self.ticks.peek(seen.now_ns);
-        let fits = self.fragments.as_ref().is_some_and(|fragments| {
-            let found = fragments.find(&datagram(addresses(seen.key), packet, seen), now);
-            found.live().is_some() || fragments.room(&[found], now) > 0
-        });
-        match fits {
-            true => "; the other fragments would follow",
-            false => "; the other fragments would be refused, since no more first ones can be recorded",
         }
     }
 

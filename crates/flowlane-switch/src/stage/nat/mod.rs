@@ -36,13 +36,19 @@
 //! nothing: a session gets the long idle time only once the inside end has agreed, and a segment from outside that closes
 //! it restarts its idle time once.
 //!
-//! First fragments are recorded for 15 s, so that `fragments_max` of them in that time, 70 a second with 1024, take the
-//! room of all others: fragments are then refused and counted, other packets are not affected. RFC 4787 REQ-14 asks to
-//! let fragments through, and for a limit.
+//! First fragments are recorded for 15 s. With more than `fragments_max` of them in that time, 70 a second with 1024, the
+//! oldest of the source that has most are forgotten, and counted: their later fragments are refused. RFC 4787 REQ-14 asks
+//! to let fragments through, and for a limit.
+//!
+//! **No host takes all sessions.** By default an inside address gets a new session only if as many are free as it has, and as
+//! many ports (a dynamic threshold: Choudhury and Hahne, *Dynamic queue length thresholds for shared-memory packet switches*,
+//! 1998). So one host alone gets half, each of n greedy hosts one of n + 1 parts, and the last part is left for others.
+//! `sessions_per_host_max` sets a fixed limit instead.
 
 pub mod config;
 pub mod decide;
 mod explain;
+mod fragments;
 mod lookup;
 mod owner;
 mod packet;
@@ -67,6 +73,7 @@ use super::table::{AgedTable, Found, keys};
 use super::{Explanation, Half, REFUSED, StageCall, StagePacket, StatefulStage, Verdicts};
 use crate::packet::Burst;
 use decide::{Conditions, Source, addresses, datagram};
+use fragments::Fragments;
 use lookup::{Direction, NatLookup, Packet};
 use packet::word16;
 use ports::Pool;
@@ -107,13 +114,13 @@ pub struct Nat {
     sessions: Aged<Session>,
     inside: CuckooWriter<2>,
     outside: CuckooWriter<2>,
-    /// The number of sessions of each inside address, if that is limited.
+    /// The number of sessions of each inside address, unless that is unlimited.
     hosts: Option<AgedTable<1, u32>>,
-    fragments: Option<AgedTable<3, FirstFragment>>,
+    fragments: Option<Fragments<FirstFragment>>,
     /// The workers that own the sessions of forwards, by outside end.
     forward_owners: HashMap<[u32; 2], usize>,
     /// The workers that process fragmented datagrams, if there are several workers.
-    fragment_owners: Option<AgedTable<3, usize>>,
+    fragment_owners: Option<Fragments<usize>>,
     gathered: Box<[Gathered<2>; 2]>,
     lookups: Box<[NatLookup; LANES_MAX]>,
     /// Lanes whose lookups are of this burst: their owner has been determined.
@@ -135,12 +142,12 @@ impl Nat {
         let shard = config.shard;
         let own_max = shard.part(config.sessions_max);
         let sessions_max = own_max.saturating_add(config.forwards.len());
-        let hosts =
-            (config.sessions_per_host_max > 0).then(|| AgedTable::new(own_max, config.seed ^ 0x9e37_79b9));
+        let hosts = (config.sessions_per_host_max != Some(0))
+            .then(|| AgedTable::new(own_max, config.seed ^ 0x9e37_79b9));
         let fragments = (config.fragments_max > 0)
-            .then(|| AgedTable::new(config.fragments_max, config.seed ^ 0x85eb_ca6b));
+            .then(|| Fragments::new(config.fragments_max, config.seed ^ 0x85eb_ca6b));
         let fragment_owners = (config.fragments_max > 0 && shard.is_part())
-            .then(|| AgedTable::new(config.fragments_max, config.seed ^ 0x27d4_eb2f));
+            .then(|| Fragments::new(config.fragments_max, config.seed ^ 0x27d4_eb2f));
         let mut nat = Self {
             pool: Pool::new(&config.pool, config.ports, config.secret, shard),
             sessions: Aged::new(sessions_max),
@@ -332,19 +339,7 @@ impl Nat {
         let datagram = datagram(before, packet, StagePacket::of_lane(packets, lane));
         let [source, destination] = addresses(&packets.keys[lane]);
         let first = FirstFragment { verdict, source, destination };
-        let found = fragments.find(&datagram, now);
-        match fragments.commit(found) {
-            Some(at) => {
-                fragments.entries.get_mut(at).value = first;
-                fragments.entries.touch(at, now);
-                fragments.entries.change_idle(at, idle_ticks(FRAGMENT_IDLE_S));
-            }
-            None => {
-                // Without room, the later fragments are refused.
-                let inserted = fragments.insert(&datagram, first, idle_ticks(FRAGMENT_IDLE_S), now);
-                self.counters.fragments_full += u64::from(inserted.is_none());
-            }
-        }
+        self.counters.fragments_full += fragments.record(&datagram, first, now);
     }
 
     /// Translates a later fragment like the first of its datagram.
@@ -355,7 +350,7 @@ impl Nat {
         if let Some(fragments) = &mut self.fragments
             && word.is_some_and(|word| word & MORE_FRAGMENTS == 0)
         {
-            fragments.entries.change_idle(first, idle_ticks(LAST_FRAGMENT_IDLE_S));
+            fragments.shorten(first, idle_ticks(LAST_FRAGMENT_IDLE_S));
         }
         apply(rewrite, packets, lane);
         self.counters.fragments += 1;
@@ -364,7 +359,7 @@ impl Nat {
     /// Returns the changes to the later fragments of a datagram.
     fn rewrite_of_fragment(&self, first: u32) -> Rewrite {
         let fragments = self.fragments.as_ref().expect("the first fragment is recorded");
-        let FirstFragment { source, destination, .. } = fragments.entries.get(first).value;
+        let FirstFragment { source, destination, .. } = fragments.get(first);
         Rewrite::Addresses { source, destination }
     }
 
@@ -516,7 +511,7 @@ impl StatefulStage for Nat {
 
     fn table_bytes(&self) -> usize {
         let tables = [&self.inside, &self.outside].map(|t| t.table_bytes() + t.writer_bytes());
-        let fragments = self.fragments.as_ref().map_or(0, AgedTable::table_bytes);
+        let fragments = self.fragments.as_ref().map_or(0, Fragments::table_bytes);
         let hosts = self.hosts.as_ref().map_or(0, AgedTable::table_bytes);
         tables[0] + tables[1] + self.sessions.table_bytes() + self.pool.table_bytes() + fragments + hosts
     }

@@ -10,9 +10,9 @@
 
 use flowlane::hash::murmur3;
 
+use super::Nat;
 use super::decide::{addresses, datagram};
 use super::lookup::{Direction, NatLookup, Packet, PacketKind};
-use super::{FRAGMENT_IDLE_S, Nat, idle_ticks};
 use crate::packet::Burst;
 use crate::stage::shard::{Owner, Shard};
 use crate::stage::{Half, REFUSED, StagePacket};
@@ -80,8 +80,8 @@ impl Nat {
     fn owner_of_fragment(&self, packet: &Packet, seen: StagePacket<'_>) -> Option<usize> {
         let owners = self.fragment_owners.as_ref()?;
         let now = self.ticks.peek(seen.now_ns);
-        let at = owners.find(&datagram(addresses(seen.key), packet, seen), now).live()?;
-        Some(owners.entries.get(at).value)
+        let at = owners.find(&datagram(addresses(seen.key), packet, seen), now)?;
+        Some(owners.get(at))
     }
 
     /// Returns the worker that translates a lane's packet. Records the owner of a first fragment; translates the source
@@ -118,14 +118,7 @@ impl Nat {
         let datagram = datagram(addresses(&packets.keys[lane]), packet, StagePacket::of_lane(packets, lane));
         let Some(owners) = &mut self.fragment_owners else { return };
         owners.age(now, 2);
-        let found = owners.find(&datagram, now);
-        match owners.commit(found) {
-            Some(at) => {
-                owners.entries.get_mut(at).value = owner;
-                owners.entries.touch(at, now);
-            }
-            // Without room, the later fragments are refused.
-            None => _ = owners.insert(&datagram, owner, idle_ticks(FRAGMENT_IDLE_S), now),
-        }
+        // The owner counts those that are forgotten.
+        owners.record(&datagram, owner, now);
     }
 }

@@ -130,6 +130,8 @@ pub struct Pool {
     used: Vec<u64>,
     /// The words with free ports that sessions may get, by address and protocol.
     open: Vec<Open>,
+    /// The number of free ports that sessions may get, by address and protocol.
+    free: Vec<u32>,
     /// The ports that sessions may get; ICMP identifiers are not restricted.
     ports: Ports,
     /// The ports of this shard, by word.
@@ -161,10 +163,15 @@ impl Pool {
         let places = addresses.len() * PROTOCOLS;
         let own: Box<[u64]> = (0..WORDS).map(|word| shard.ports(word)).collect();
         let kinds = [0, 1, 2].map(|class| Open::all(ports_of(class, ports), &own));
+        let free_of = |class| -> u32 {
+            (0..WORDS).map(|word| (within(ports_of(class, ports), word) & own[word]).count_ones()).sum()
+        };
+        let free = [0, 1, 2].map(free_of);
         Self {
             ranges: ranges.to_vec(),
             used: vec![0; places * WORDS],
             open: kinds.into_iter().cycle().take(places).collect(),
+            free: free.into_iter().cycle().take(places).collect(),
             addresses,
             ports,
             own,
@@ -185,6 +192,11 @@ impl Pool {
         let has_free = |at: usize| self.open[at * PROTOCOLS + class(proto)].rows != [0; 2];
         let mut tried = self.tried(inside);
         tried.find(|&at| has_free(at) || returned(self.addresses[at])).map(|at| at as u32)
+    }
+
+    /// Returns the number of free ports of the addresses that sessions of this inside address may get.
+    pub fn free(&self, proto: u8, inside: u32) -> usize {
+        self.tried(inside).map(|at| self.free[at * PROTOCOLS + class(proto)] as usize).sum()
     }
 
     /// Draws a free port of a [chosen](Self::choose) address for a session of this inside port. A port of UDP is even if
@@ -234,7 +246,8 @@ impl Pool {
 
     /// Returns the bytes allocated.
     pub fn table_bytes(&self) -> usize {
-        size_of_val(&*self.used) + size_of_val(&*self.open) + size_of_val(&*self.addresses)
+        let ports = size_of_val(&*self.used) + size_of_val(&*self.open) + size_of_val(&*self.free);
+        ports + size_of_val(&*self.addresses)
     }
 
     /// Marks a port as used or free. Returns whether that is a change.
@@ -243,8 +256,9 @@ impl Pool {
         let bits = &mut self.used[place * WORDS + word];
         let before = *bits;
         *bits = before & !(1 << bit) | u64::from(used) << bit;
-        let ports = ports_of(place % PROTOCOLS, self.ports);
-        self.open[place].note(word, !*bits & within(ports, word) & self.own[word]);
+        let may = within(ports_of(place % PROTOCOLS, self.ports), word) & self.own[word];
+        self.open[place].note(word, !*bits & may);
+        self.free[place] = self.free[place] + (!*bits & may).count_ones() - (!before & may).count_ones();
         *bits != before
     }
 

@@ -4,6 +4,7 @@ mod assets;
 mod dry_run;
 mod filter;
 mod nat;
+mod nat_shares;
 
 use flowlane::generate::Random;
 use flowlane::packet::fields::word;

@@ -1,5 +1,6 @@
 //! Address translation against a model with maps, whose packets are built from scratch with all checksums.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flowlane::route::Prefix;
@@ -129,12 +130,10 @@ impl Model {
             return Err(Refusal::TcpWithoutSyn);
         }
         let dynamic = self.sessions.iter().filter(|(_, s)| !s.forward);
-        let of_host = dynamic.clone().filter(|((_, i), _)| i.0 == inside.0).count() as u32;
-        if dynamic.count() >= self.config.sessions_max {
+        let of_host = dynamic.clone().filter(|((_, i), _)| i.0 == inside.0).count();
+        let all = dynamic.count();
+        if all >= self.config.sessions_max {
             return Err(Refusal::Full);
-        }
-        if self.config.sessions_per_host_max > 0 && of_host >= self.config.sessions_per_host_max {
-            return Err(Refusal::HostFull);
         }
         let (low, high) = if proto == 1 { (0, u16::MAX) } else { self.config.ports };
         let used: HashSet<End> =
@@ -143,6 +142,15 @@ impl Model {
         let in_range = used.iter().filter(|(_, port)| (low..=high).contains(port)).count() as u64;
         if in_range == addresses * (u64::from(high - low) + 1) {
             return Err(Refusal::NoPort);
+        }
+        let ports = (addresses * (u64::from(high - low) + 1) - in_range) as usize;
+        let may_have = match self.config.sessions_per_host_max {
+            None => ports.min(self.config.sessions_max - all),
+            Some(0) => usize::MAX,
+            Some(most) => most as usize,
+        };
+        if of_host >= may_have {
+            return Err(Refusal::HostFull);
         }
         let outside = source_of(got);
         assert!(self.is_pool(outside.0) && (low..=high).contains(&outside.1), "{outside:x?}");
@@ -242,11 +250,20 @@ impl Model {
     }
 
     fn remember(&mut self, datagram: Datagram, first: (u32, u32, u32, u64, u64)) {
-        if self.fragments.contains_key(&datagram) || self.fragments.len() < self.config.fragments_max {
-            self.fragments.insert(datagram, first);
-        } else {
+        if !self.fragments.contains_key(&datagram) && self.fragments.len() == self.config.fragments_max {
+            // Of the source with most, the one longest there.
+            let of = |source: u32| self.fragments.keys().filter(|other| other.0 == source).count();
+            let (&forgotten, _) = self
+                .fragments
+                .iter()
+                .min_by_key(|&(&(src, dst, proto, id), known)| {
+                    (Reverse(of(src)), known.3, src, dst, proto, id)
+                })
+                .unwrap();
+            self.fragments.remove(&forgotten);
             self.events.fragments_full += 1;
         }
+        self.fragments.insert(datagram, first);
     }
 
     fn error(
@@ -389,8 +406,8 @@ fn config(random: &mut Random) -> NatConfig {
             Forward { proto: 6, outside: (POOL, 80), inside: (INSIDE + 1, 5000) },
             Forward { proto: 17, outside: (POOL + 1, 1024), inside: (INSIDE + 9, 53) },
         ],
-        sessions_per_host_max: [0, 1, 3][random.index(3)],
-        fragments_max: [0, 2, 100][random.index(3)],
+        sessions_per_host_max: [None, Some(0), Some(1), Some(3)][random.index(4)],
+        fragments_max: [0, 2, 16][random.index(3)],
         hairpin: random.chance(0.7),
         idle,
         seed: random.bits() as u32,

@@ -18,7 +18,7 @@ fn translation(shard: Shard, hairpin: bool) -> StageTable {
     let nat = NatConfig {
         hairpin,
         forwards: vec![forward],
-        sessions_per_host_max: 40,
+        sessions_per_host_max: Some(40),
         shard,
         ..NatConfig::new(vec![Prefix::truncated(0x0a00_0000, 16)], vec![(POOL, POOL)], 4000)
     };

@@ -1,0 +1,33 @@
+//! No inside host takes the sessions of others.
+
+use flowlane::route::Prefix;
+
+use super::*;
+
+const INSIDE: u32 = 0x0a00_0000;
+const POOL: u32 = 0xcb00_7100;
+const FAR: u32 = 0xc633_6400;
+
+#[test]
+fn no_host_takes_all_sessions_or_all_ports() {
+    // Once the table is the limit, once the ports of the only outside address.
+    for (sessions_max, ports) in [(300, (1024, u16::MAX)), (10_000, (1024, 1323))] {
+        let config = NatConfig {
+            ports,
+            ..NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], sessions_max)
+        };
+        let mut function = bare(AnyStage::Nat(Nat::new(config).unwrap()));
+        let mut opened = |host: u32, wanted: u16| {
+            let udp = |src| Desc::v4(INSIDE + host, FAR, L4::Udp { src, dst: 53, checksum: true }).build();
+            let packets: Vec<Vec<u8>> = (0..wanted).map(|n| udp(1000 + n)).collect();
+            let verdicts = packets.chunks(64).flat_map(|burst| process(&mut function, burst, 0));
+            verdicts.filter(|(verdict, _)| *verdict == 0).count()
+        };
+        // Half of all, and half of the rest; a host with few gets what it needs.
+        assert_eq!(opened(1, 2000), 150);
+        assert_eq!(opened(2, 2000), 75);
+        assert_eq!(opened(3, 20), 20);
+        // Sessions that there are go on.
+        assert_eq!(opened(1, 2000), 150);
+    }
+}
