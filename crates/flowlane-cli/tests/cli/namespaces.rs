@@ -2,6 +2,8 @@
 //! `normal` action, carry ping and TCP. Requires root, iproute2 and ping; else skipped.
 #![cfg(target_os = "linux")]
 
+mod interfaces;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -45,6 +47,8 @@ fn role() {
             stream.read_to_string(&mut answer).unwrap();
             assert_eq!(answer, "intact");
         }
+        Ok("count") => interfaces::count_datagrams(),
+        Ok("datagrams") => interfaces::send_datagrams(),
         _ => {}
     }
 }
