@@ -148,6 +148,8 @@ pub struct Control {
     pending_removals: VecDeque<PendingRemoval>,
     /// The counter flush in progress, and the version up to whose removals counters are complete after it.
     collecting: Option<(Vec<u64>, u64)>,
+    /// The version up to whose removals counters are complete, while not all of them are reported.
+    collected: Option<u64>,
     flow_removed: Vec<FlowRemoved>,
     timers: Timers,
     rebuilds: Vec<EngineRebuild>,
@@ -156,6 +158,9 @@ pub struct Control {
     /// The thread to unpark when an engine has been built.
     waker: Option<Thread>,
 }
+
+/// Rules that are looked at, or reported as removed, before others may use the control.
+const SLICE: usize = 4096;
 
 /// Sleep between two polls of a condition.
 const POLL_INTERVAL: Duration = Duration::from_micros(10);
@@ -206,6 +211,7 @@ impl Control {
             references,
             pending_removals: VecDeque::new(),
             collecting: None,
+            collected: None,
             flow_removed: Vec::new(),
             timers: Timers::default(),
             rebuilds: Vec::new(),
@@ -254,7 +260,7 @@ impl Control {
                 return Err(Refused { at, line: one.line, refusal });
             }
         }
-        Ok(self.publish_changes(&made, now_ns, |_| Reason::Deleted))
+        Ok(self.publish_changes(&made, now_ns, std::iter::repeat(Reason::Deleted)))
     }
 
     /// Brings the standby up to date with the published ruleset.
@@ -286,19 +292,19 @@ impl Control {
         self.standby = Arc::new(self.published.newest().duplicate());
     }
 
-    /// Publishes the standby, to which these changes were made.
+    /// Publishes the standby, to which these changes were made; `reasons` has one for each, which counts if it is a removal.
     fn publish_changes(
         &mut self,
         made: &[Change],
         now_ns: u64,
-        reason: impl Fn(&Change) -> Reason,
+        reasons: impl IntoIterator<Item = Reason>,
     ) -> FlowModResult {
         let mut result = FlowModResult::default();
         if made.is_empty() {
             return result;
         }
         let version = self.standby.version();
-        for change in made {
+        for (change, reason) in made.iter().zip(reasons) {
             if change.what != ChangeKind::Replace {
                 self.count_changes(change.table, 1);
             }
@@ -309,7 +315,7 @@ impl Control {
                 ChangeKind::Remove => {
                     result.removed += 1;
                     let Change { table, id, ref entry, .. } = *change;
-                    let (entry, reason) = (entry.clone(), reason(change));
+                    let entry = entry.clone();
                     self.pending_removals.push_back(PendingRemoval {
                         table,
                         id,
@@ -344,21 +350,36 @@ impl Control {
         if let Some((asked, version)) = &self.collecting
             && is_complete(&self.readers, asked)
         {
-            let version = *version;
+            self.collected = Some(*version);
             self.collecting = None;
-            while self.pending_removals.front().is_some_and(|pending| pending.version <= version) {
-                let pending = self.pending_removals.pop_front().expect("it is there");
-                let count = self.counted(pending.table, [pending.id])[0].since(pending.entry.base);
+        }
+        if let Some(version) = self.collected {
+            self.report_removed(version);
+        }
+        let version = self.published.newest().version();
+        let is_idle = self.collecting.is_none() && self.collected.is_none();
+        if is_idle && !self.pending_removals.is_empty() && self.readers.have_passed(version) {
+            self.collecting = Some((self.readers.want_counters(), version));
+        }
+    }
+
+    /// Reports rules that were removed up to a version, at most [`SLICE`] of them.
+    fn report_removed(&mut self, version: u64) {
+        let complete = |pending: &&PendingRemoval| pending.version <= version;
+        let some = self.pending_removals.iter().take(SLICE).take_while(complete).count();
+        let some: Vec<PendingRemoval> = self.pending_removals.drain(..some).collect();
+        for of_table in some.chunk_by(|a, b| a.table == b.table) {
+            let counts = self.counted(of_table[0].table, of_table.iter().map(|pending| pending.id));
+            for (pending, count) in of_table.iter().zip(counts) {
+                let count = count.since(pending.entry.base);
                 let duration = Duration::from_nanos(pending.at_ns.saturating_sub(pending.entry.created_ns));
                 let rule = pending.entry.rule.clone();
                 self.flow_removed.push(FlowRemoved { rule, count, duration, reason: pending.reason });
             }
-            self.writer.release(version, |_| false);
         }
-        let version = self.published.newest().version();
-        if self.collecting.is_none() && !self.pending_removals.is_empty() && self.readers.have_passed(version)
-        {
-            self.collecting = Some((self.readers.want_counters(), version));
+        if !self.pending_removals.front().is_some_and(|pending| complete(&pending)) {
+            self.writer.release(version, |_| false);
+            self.collected = None;
         }
     }
 
@@ -420,32 +441,47 @@ impl Control {
         self.readers.missed(table)
     }
 
-    /// Removes rules whose timeout has passed, and returns their number. Call it more often than once a second.
+    /// Removes all rules whose timeout has passed, and returns their number. Call it more often than once a second.
     pub fn expire(&mut self) -> usize {
+        let mut removed = 0;
+        loop {
+            removed += self.expire_slice();
+            if self.is_expired() {
+                return removed;
+            }
+        }
+    }
+
+    /// Returns whether the latest [slice](Self::expire_slice) was the last of a pass over all rules with timeouts.
+    pub fn is_expired(&self) -> bool {
+        self.timers.begins_pass()
+    }
+
+    /// Looks at the next few thousand rules with timeouts, removes those whose timeout has passed, and returns their number. A
+    /// million rules whose time is up together would otherwise keep other changes waiting for seconds.
+    pub fn expire_slice(&mut self) -> usize {
+        self.reclaim();
         if self.timers.is_empty() {
-            self.reclaim();
             return 0;
         }
-        self.collect();
+        if self.timers.begins_pass() {
+            self.collect();
+        }
         let now_ns = self.readers.now_ns();
-        let due = self.timers.due(now_ns, |table, id| self.readers.counts(table, [id])[0]);
+        let readers = &self.readers;
+        let counted = |table, rules: &[(u8, RuleId)]| readers.counts(table, rules.iter().map(|&(_, id)| id));
+        let due = self.timers.due(now_ns, SLICE, counted);
         if due.is_empty() {
             return 0;
         }
-        self.reclaim();
         self.catch_up();
         let mut made = Vec::with_capacity(due.len());
         for (table, id, _) in &due {
             let entry = self.standby.table(*table).and_then(|table| table.rule(*id)).cloned();
             self.remove(*id, entry.expect("a timer is for a rule that is there"), &mut made);
         }
-        let reason = |change: &Change| {
-            let of = |(table, id, reason): &(u8, RuleId, Reason)| {
-                (*table == change.table && *id == change.id).then_some(*reason)
-            };
-            due.iter().find_map(of).unwrap_or(Reason::Deleted)
-        };
-        self.publish_changes(&made, now_ns, reason).removed
+        let reasons = due.iter().map(|(_, _, reason)| *reason);
+        self.publish_changes(&made, now_ns, reasons).removed
     }
 
     fn check_references(&self, actions: &[Action]) -> Result<(), Refusal> {

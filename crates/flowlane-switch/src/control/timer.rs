@@ -1,11 +1,14 @@
 //! Idle and hard timeouts of rules.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use flowlane::rule::RuleId;
 
 use super::Reason;
 use crate::ruleset::{Change, ChangeKind, FlowStats};
+
+/// A rule, by its table and id.
+type RuleOfTable = (u8, RuleId);
 
 const NS: u64 = 1_000_000_000;
 
@@ -20,10 +23,12 @@ struct Timer {
     packets: u64,
 }
 
-/// The rules with timeouts. Idle times are as exact as the polling.
+/// The rules with timeouts, which are looked at in slices. Idle times are as exact as the passes over all of them are frequent.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    by_rule: HashMap<(u8, RuleId), Timer>,
+    by_rule: BTreeMap<RuleOfTable, Timer>,
+    /// The rule from which the pass continues; `None` between two passes.
+    next: Option<RuleOfTable>,
 }
 
 impl Timers {
@@ -51,17 +56,30 @@ impl Timers {
         self.by_rule.insert(rule, timer);
     }
 
-    /// Returns the rules whose timeout has passed, given their counters.
+    /// Returns whether the next slice begins a pass.
+    pub(super) fn begins_pass(&self) -> bool {
+        self.next.is_none()
+    }
+
+    /// Looks at the timers of the next `most` rules, and returns those whose timeout has passed. `counted` returns the counters of
+    /// rules of a table.
     pub(super) fn due(
         &mut self,
         now_ns: u64,
-        counted: impl Fn(u8, RuleId) -> FlowStats,
+        most: usize,
+        counted: impl Fn(u8, &[RuleOfTable]) -> Vec<FlowStats>,
     ) -> Vec<(u8, RuleId, Reason)> {
+        let first = self.next.take().unwrap_or((0, RuleId(0)));
+        let mut slice: Vec<RuleOfTable> =
+            self.by_rule.range(first..).take(most + 1).map(|(rule, _)| *rule).collect();
+        if slice.len() > most {
+            self.next = slice.pop();
+        }
+        let counts = slice.chunk_by(|a, b| a.0 == b.0).flat_map(|rules| counted(rules[0].0, rules));
         let mut due = Vec::new();
-        for (&(table, id), timer) in &mut self.by_rule {
-            let packets = counted(table, id).packets;
-            if packets != timer.packets {
-                (timer.packets, timer.used_ns) = (packets, now_ns);
+        for ((&(table, id), timer), count) in self.by_rule.range_mut(first..).zip(counts) {
+            if count.packets != timer.packets {
+                (timer.packets, timer.used_ns) = (count.packets, now_ns);
             }
             if now_ns.saturating_sub(timer.created_ns) >= timer.hard_ns {
                 due.push((table, id, Reason::HardTimeout));
@@ -69,7 +87,59 @@ impl Timers {
                 due.push((table, id, Reason::IdleTimeout));
             }
         }
-        due.sort_unstable_by_key(|(table, id, _)| (*table, *id));
         due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use flowlane::rule::{Match, Rule};
+
+    use super::*;
+    use crate::ruleset::Entry;
+
+    #[test]
+    fn passes_in_slices_find_what_one_pass_finds() {
+        let mut timers = Timers::default();
+        for n in 0..1000u32 {
+            let rule = Rule::new(Match::default(), Vec::new());
+            let entry = Arc::new(Entry { hard_timeout_s: 1 + (n % 3) as u16, ..Entry::new(rule) });
+            let (table, id) = ((n % 7) as u8, RuleId(n));
+            timers.follow(&Change { table, id, what: ChangeKind::Add, entry }, 0);
+        }
+        let none = |_: u8, rules: &[RuleOfTable]| vec![FlowStats::default(); rules.len()];
+        for most in [1, 10, 999, 1000, 1001] {
+            let (mut found, mut slices) = (Vec::new(), 0);
+            loop {
+                found.extend(timers.due(2 * NS, most, none));
+                slices += 1;
+                if timers.begins_pass() {
+                    break;
+                }
+            }
+            assert_eq!(slices, 1000usize.div_ceil(most));
+            let mut expected: Vec<_> = (0..1000)
+                .filter(|n| n % 3 < 2)
+                .map(|n| ((n % 7) as u8, RuleId(n), Reason::HardTimeout))
+                .collect();
+            expected.sort_by_key(|&(table, id, _)| (table, id));
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn a_rule_removed_between_two_slices_does_not_end_the_pass() {
+        let mut timers = Timers::default();
+        let rule = Rule::new(Match::default(), Vec::new());
+        let entry = Arc::new(Entry { idle_timeout_s: 1, ..Entry::new(rule) });
+        let change = |id, what| Change { table: 0, id: RuleId(id), what, entry: entry.clone() };
+        (0..4).for_each(|id| timers.follow(&change(id, ChangeKind::Add), 0));
+        let none = |_: u8, rules: &[RuleOfTable]| vec![FlowStats::default(); rules.len()];
+        assert_eq!(timers.due(NS, 2, none).len(), 2);
+        timers.follow(&change(2, ChangeKind::Remove), 0);
+        assert_eq!(timers.due(NS, 2, none), [(0, RuleId(3), Reason::IdleTimeout)]);
+        assert!(timers.begins_pass());
     }
 }
