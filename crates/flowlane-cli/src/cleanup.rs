@@ -31,13 +31,14 @@ pub(crate) fn remove_on_signal(paths: impl Fn() -> Vec<PathBuf> + Send + 'static
     known.push((number, Box::new(paths)));
     // Without a handler the program ends as usual, and the files stay.
     if is_first && let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) {
-        std::thread::spawn(move || {
+        let wait = move || {
             if let Some(signal) = signals.forever().next() {
                 remove_all();
                 // Ends by the signal, as the parent process expects.
                 let _ = emulate_default_handler(signal);
             }
-        });
+        };
+        let _ = std::thread::Builder::new().name("signals".to_owned()).spawn(wait);
     }
     CleanupGuard(number)
 }

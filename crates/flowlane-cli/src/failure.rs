@@ -1,5 +1,6 @@
 //! Command failures: the message, the place in the input, a suggested fix, and the exit code.
 
+use std::io;
 use std::ops::Range;
 use std::process::ExitCode;
 
@@ -11,13 +12,17 @@ use flowlane_switch::mgmt::config::ConfigError;
 use flowlane_switch::mgmt::setup::SetupError;
 use flowlane_switch::port::PortError;
 
+use crate::stderr::{self, for_terminal, note};
+
 /// Reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The requested comparison found a difference: exit code 1.
     Check(String),
-    /// Invalid input or usage: exit code 2.
+    /// Invalid input: exit code 2.
     Input(Box<Diagnostic>),
+    /// Invalid arguments, with a rendered message: exit code 2.
+    Usage(String),
     /// A permission, device or driver is missing: exit code 3.
     Environment(String),
     /// A bug in Flowlane: exit code 101, as for a panic.
@@ -81,8 +86,22 @@ impl Failure {
     }
 
     /// A file that cannot be opened, read or written.
-    pub(crate) fn file(path: &std::path::Path, doing: &str, error: &std::io::Error) -> Self {
+    pub(crate) fn file(path: &std::path::Path, doing: &str, error: &io::Error) -> Self {
         Self::input(format!("{} cannot be {doing}: {error}", path.display()))
+    }
+
+    /// An output that cannot be opened or written.
+    pub(crate) fn written(path: &std::path::Path, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::OutputClosed,
+            _ if is_of_path(error) => Self::file(path, "written", error),
+            _ => Self::Environment(format!("{} cannot be written: {error}", path.display())),
+        }
+    }
+
+    /// A thread that the system does not start.
+    pub(crate) fn thread(error: &io::Error) -> Self {
+        Self::Environment(format!("the system starts no further thread: {error}"))
     }
 
     /// Lines of a rule or trace file that do not parse.
@@ -115,7 +134,9 @@ impl Failure {
     /// Returns the message as one line.
     pub(crate) fn message(&self) -> String {
         match self {
-            Self::Check(message) | Self::Environment(message) | Self::Bug(message) => message.clone(),
+            Self::Check(message) | Self::Usage(message) | Self::Environment(message) | Self::Bug(message) => {
+                message.clone()
+            }
             Self::Input(trouble) => trouble.message.clone(),
             Self::OutputClosed => "the output is closed".to_owned(),
         }
@@ -125,24 +146,45 @@ impl Failure {
     pub(crate) fn report(self) -> ExitCode {
         match self {
             Failure::Check(message) => {
-                eprintln!("flowlane: {message}");
+                note!("flowlane: {message}");
                 ExitCode::from(1)
             }
             Failure::Input(trouble) => {
-                anstream::eprintln!("{}", trouble.render());
+                stderr::write(&for_terminal(&io::stderr(), trouble.render() + "\n"));
+                ExitCode::from(2)
+            }
+            Failure::Usage(message) => {
+                stderr::write(&for_terminal(&io::stderr(), message));
                 ExitCode::from(2)
             }
             Failure::Environment(message) => {
-                eprintln!("flowlane: {message}");
+                note!("flowlane: {message}");
                 ExitCode::from(3)
             }
             Failure::Bug(message) => {
-                eprintln!("flowlane: {message}");
+                note!("flowlane: {message}");
                 ExitCode::from(101)
             }
             Failure::OutputClosed => ExitCode::SUCCESS,
         }
     }
+}
+
+/// Returns whether another path avoids an error; otherwise the system lacks something, such as room on a disk.
+fn is_of_path(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+
+    matches!(
+        error.kind(),
+        Kind::NotFound
+            | Kind::PermissionDenied
+            | Kind::AlreadyExists
+            | Kind::IsADirectory
+            | Kind::NotADirectory
+            | Kind::InvalidFilename
+            | Kind::InvalidInput
+            | Kind::ReadOnlyFilesystem
+    )
 }
 
 impl From<ConfigError> for Failure {
@@ -163,6 +205,7 @@ impl From<PortError> for Failure {
     fn from(error: PortError) -> Self {
         match error {
             PortError::Environment { .. } => Self::Environment(error.to_string()),
+            PortError::Io { ref source, .. } if !is_of_path(source) => Self::Environment(error.to_string()),
             other => Self::input(other.to_string()),
         }
     }

@@ -1,12 +1,14 @@
 //! The `flowlane` binary: parses arguments and prints results.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod arguments;
-#[cfg(feature = "query")]
 mod cleanup;
 mod command;
 mod failure;
 mod input;
 mod output;
+mod stderr;
 mod trace;
 mod tuning;
 
@@ -17,11 +19,22 @@ use clap::Parser;
 use arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match run(&arguments) {
+    let done = match Arguments::try_parse() {
+        Ok(arguments) => run(&arguments),
+        Err(other) => print_usage(&other),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+/// Prints the help or the version that the arguments ask for, or the mistake in them.
+fn print_usage(usage: &clap::Error) -> Result<(), failure::Failure> {
+    if usage.use_stderr() {
+        return Err(failure::Failure::Usage(usage.render().ansi().to_string()));
+    }
+    output::print(&stderr::for_terminal(&std::io::stdout(), usage.render().ansi().to_string()))
 }
 
 fn run(arguments: &Arguments) -> Result<(), failure::Failure> {

@@ -50,17 +50,16 @@ pub(crate) struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
+    /// Opens standard output.
+    pub(crate) fn stdout() -> Self {
+        Self { writer: Box::new(BufWriter::with_capacity(1 << 16, io::stdout())), path: None }
+    }
+
     pub(crate) fn create(path: Option<&'a Path>) -> Result<Self, Failure> {
-        let path = path.filter(|path| !is_stdout(path));
-        path.map_or(Ok(()), reject_compressed_name)?;
-        let writer: Box<dyn Write + Send> = match path {
-            Some(path) => {
-                let file = File::create(path).map_err(|e| Failure::file(path, "written", &e))?;
-                Box::new(BufWriter::with_capacity(1 << 18, file))
-            }
-            None => Box::new(BufWriter::with_capacity(1 << 16, io::stdout())),
-        };
-        Ok(Self { writer, path })
+        let Some(path) = path.filter(|path| !is_stdout(path)) else { return Ok(Self::stdout()) };
+        reject_compressed_name(path)?;
+        let file = File::create(path).map_err(|e| Failure::written(path, &e))?;
+        Ok(Self { writer: Box::new(BufWriter::with_capacity(1 << 18, file)), path: Some(path) })
     }
 
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
@@ -74,16 +73,12 @@ impl<'a> Output<'a> {
     }
 
     fn failed(&self, error: &io::Error) -> Failure {
-        match self.path {
-            None if error.kind() == io::ErrorKind::BrokenPipe => Failure::OutputClosed,
-            path => Failure::file(path.unwrap_or(Path::new("standard output")), "written", error),
-        }
+        Failure::written(self.path.unwrap_or(Path::new(STDOUT)), error)
     }
 }
 
 /// An output file that appears complete or not at all: a temporary file is written, then renamed, or removed if the program
 /// is interrupted.
-#[cfg(feature = "query")]
 pub(crate) struct AtomicFile<'a> {
     path: &'a Path,
     /// Temporary file; none if the path is a link, a pipe or a device, which is written in place.
@@ -91,12 +86,11 @@ pub(crate) struct AtomicFile<'a> {
     _cleanup: Option<crate::cleanup::CleanupGuard>,
 }
 
-#[cfg(feature = "query")]
 impl<'a> AtomicFile<'a> {
     /// Opens the output `path`; returns the guard and the writer.
     pub(crate) fn create(path: &'a Path) -> Result<(Self, BufWriter<File>), Failure> {
         reject_compressed_name(path)?;
-        let failed = |e: &io::Error| Failure::file(path, "written", e);
+        let failed = |e: &io::Error| Failure::written(path, e);
         let before = match path.symlink_metadata() {
             Ok(data) => Some(data),
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
@@ -124,14 +118,13 @@ impl<'a> AtomicFile<'a> {
     pub(crate) fn commit(mut self) -> Result<(), Failure> {
         match self.temporary.take() {
             Some(temporary) => {
-                std::fs::rename(temporary, self.path).map_err(|e| Failure::file(self.path, "written", &e))
+                std::fs::rename(temporary, self.path).map_err(|e| Failure::written(self.path, &e))
             }
             None => Ok(()),
         }
     }
 }
 
-#[cfg(feature = "query")]
 impl Drop for AtomicFile<'_> {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
@@ -141,13 +134,21 @@ impl Drop for AtomicFile<'_> {
     }
 }
 
+/// Name of standard output in messages.
+const STDOUT: &str = "standard output";
+
+/// Prints a text on standard output.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut output = Output::stdout();
+    output.text(text)?;
+    output.finish()
+}
+
 /// Prints a document as JSON on standard output.
 pub(crate) fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(value).expect("reports have no keys but strings");
     text.push('\n');
-    let mut output = Output::create(None)?;
-    output.text(&text)?;
-    output.finish()
+    print(&text)
 }
 
 /// Formats a table with a title line: the first column aligned left, the others right.

@@ -17,6 +17,8 @@
 //! | [`mgmt`] | configuration, setup, reports, and the control socket |
 //! | [`fuzz_invariants`] | what must hold for any input: for fuzzing and tests |
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod control;
 pub mod datapath;
 pub mod fuzz_invariants;

@@ -11,6 +11,7 @@ use crate::arguments::{BenchOptions, RoutesInput, RulesInput};
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output, SHARES};
+use crate::stderr::note;
 
 /// Runs the command.
 pub(crate) fn run(options: &BenchOptions) -> Result<(), Failure> {
@@ -28,7 +29,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<(), Failure> {
     let mut finished = |what: &str, measured: &[Measured]| {
         let ns = |one: &Measured| format!("{} {:.3} ns", one.name, one.ns.median);
         if is_log {
-            eprintln!("{what}: {}", measured.iter().map(ns).collect::<Vec<_>>().join(", "));
+            note!("{what}: {}", measured.iter().map(ns).collect::<Vec<_>>().join(", "));
         }
     };
     let report = Report::measure(&topics, &selection, command(), &mut watch, &mut finished)?;

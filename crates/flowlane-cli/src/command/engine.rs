@@ -19,6 +19,7 @@ use super::classify::List;
 use crate::arguments::ClassifyOptions;
 use crate::failure::Failure;
 use crate::output::{self, Output};
+use crate::stderr::note;
 
 /// Number of packets on which `auto` measures.
 pub(crate) const SAMPLE: usize = 4096;
@@ -187,7 +188,7 @@ impl Engine {
         if device::count().is_ok() {
             match Self::gpu(rules, options, None, sample) {
                 Ok(table) => candidates.push(table),
-                Err(failure) => eprintln!("not using the CUDA device: {}", failure.message()),
+                Err(failure) => note!("not using the CUDA device: {}", failure.message()),
             }
         }
         let tables: Vec<&dyn RuleEngine> = candidates.iter().map(Self::table).collect();

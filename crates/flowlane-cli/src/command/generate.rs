@@ -108,7 +108,7 @@ fn trace(rules: &RulesInput, shape: &TraceShape, miss_ipv4: bool) -> Result<Trac
 const INTERVAL_NS: u64 = 1000;
 
 fn write_capture(trace: &Trace, size: usize, path: &Path) -> Result<(), Failure> {
-    let failed = |e: std::io::Error| Failure::file(path, "written", &e);
+    let failed = |e: std::io::Error| Failure::written(path, &e);
     output::reject_compressed_name(path)?;
     let file = std::fs::File::create(path).map_err(failed)?;
     let output = BufWriter::with_capacity(1 << 18, file);

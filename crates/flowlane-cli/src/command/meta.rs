@@ -6,20 +6,18 @@ use clap::CommandFactory;
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output;
 
 /// `flowlane completions`.
 pub(crate) fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "flowlane", &mut script);
-    let mut output = Output::create(None)?;
-    output.text(&String::from_utf8_lossy(&script))?;
-    output.finish()
+    output::print(&String::from_utf8_lossy(&script))
 }
 
 /// `flowlane man`.
 pub(crate) fn man(folder: &Path) -> Result<(), Failure> {
-    let failed = |e: std::io::Error| Failure::file(folder, "written", &e);
+    let failed = |e: std::io::Error| Failure::written(folder, &e);
     std::fs::create_dir_all(folder).map_err(failed)?;
     clap_mangen::generate_to(Arguments::command(), folder).map_err(failed)
 }

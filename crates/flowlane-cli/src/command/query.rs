@@ -11,6 +11,7 @@ use crate::arguments::QueryOptions;
 use crate::cleanup::remove_on_signal;
 use crate::failure::Failure;
 use crate::output::{self, AtomicFile};
+use crate::stderr::note;
 
 /// Default limit of rows in a table.
 const ROWS: u64 = 100;
@@ -56,13 +57,10 @@ pub(crate) fn run(options: &QueryOptions) -> Result<(), Failure> {
         None => to_stdout(answer, format, rows_max),
     })?;
     if written.is_limited && options.rows.is_none() {
-        eprintln!(
-            "flowlane: output stopped after {} rows; use --rows 0 or --output FILE for all",
-            written.rows
-        );
+        note!("flowlane: output stopped after {} rows; use --rows 0 or --output FILE for all", written.rows);
     }
     for damage in session.progress().take_damage() {
-        eprintln!("flowlane: warning: {damage}");
+        note!("flowlane: warning: {damage}");
     }
     Ok(())
 }
@@ -149,8 +147,7 @@ fn write_to(
     let written = write(&answer.schema(), answer, format, rows_max, &mut sink);
     match (written, sink.failure) {
         (Ok(written), _) => Ok(written),
-        (Err(_), Some(closed)) if closed.kind() == io::ErrorKind::BrokenPipe => Err(Failure::OutputClosed),
-        (Err(_), Some(failure)) => Err(Failure::file(name, "written", &failure)),
+        (Err(_), Some(failure)) => Err(Failure::written(name, &failure)),
         (Err(error), None) => Err(error.into()),
     }
 }

@@ -66,6 +66,5 @@ pub(crate) fn run(options: &SelftestOptions) -> Result<(), Failure> {
     };
     let rows: Vec<Vec<String>> = document.parts.iter().map(row).collect();
     let title = format!("Variants {}; {seconds:.1} s", document.variants.join(", "));
-    print!("{}", output::table(&title, &["part", "rule sets", "answers compared", "differences"], &rows));
-    Ok(())
+    output::print(&output::table(&title, &["part", "rule sets", "answers compared", "differences"], &rows))
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::arguments::TuneOptions;
 use crate::failure::Failure;
 use crate::output::{self, Output, bytes};
+use crate::stderr::note;
 use crate::tuning::{self, Origin, Stored};
 
 /// Measuring time in seconds, without building tables.
@@ -42,8 +43,8 @@ pub(crate) fn run(options: &TuneOptions, named: Option<&Path>) -> Result<(), Fai
     out.text(&text(&tuning))?;
     out.finish()?;
     match path {
-        Some(path) => eprintln!("measured in {:.1} s; stored in {}", taken.as_secs_f64(), path.display()),
-        None => eprintln!("measured in {:.1} s; not stored", taken.as_secs_f64()),
+        Some(path) => note!("measured in {:.1} s; stored in {}", taken.as_secs_f64(), path.display()),
+        None => note!("measured in {:.1} s; not stored", taken.as_secs_f64()),
     }
     Ok(())
 }

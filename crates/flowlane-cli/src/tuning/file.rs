@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::super::failure::Failure;
+use super::super::output::AtomicFile;
 
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -191,22 +192,14 @@ impl Stored {
         let body = toml::to_string(self).expect("the keys of tables are strings");
         let text =
             format!("# Written by `flowlane tune`: kernel selection measured on this machine.\n{body}");
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}.new", std::process::id()));
-        let new = path.with_file_name(name);
-        let written = || -> std::io::Result<()> {
-            if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
-                std::fs::create_dir_all(folder)?;
-            }
-            let mut file = std::fs::File::create(&new)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&new, path)
-        };
-        written().map_err(|e| {
-            let _ = std::fs::remove_file(&new);
-            Failure::file(path, "written", &e)
-        })
+        let failed = |e: &std::io::Error| Failure::written(path, e);
+        if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|e| failed(&e))?;
+        }
+        let (file, mut writer) = AtomicFile::create(path)?;
+        let written = writer.write_all(text.as_bytes()).and_then(|()| writer.flush());
+        written.map_err(|e| failed(&e))?;
+        file.commit()
     }
 }
 

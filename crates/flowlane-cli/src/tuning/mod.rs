@@ -15,6 +15,7 @@ use std::time::Instant;
 use flowlane::tune::{set_overrides, set_trial_clock};
 
 use crate::failure::Failure;
+use crate::stderr::note;
 
 pub(crate) use file::{Machine, Stored};
 
@@ -65,7 +66,7 @@ pub(crate) fn load(named: Option<&Path>) -> Result<Origin, Failure> {
 pub(crate) fn load_noting(named: Option<&Path>) -> Result<Origin, Failure> {
     let origin = load(named)?;
     if let Origin::Foreign(path, difference) = &origin {
-        eprintln!(
+        note!(
             "flowlane: {} is not used: {difference}; run `flowlane tune` to measure this machine",
             path.display()
         );

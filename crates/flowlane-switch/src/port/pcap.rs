@@ -306,7 +306,10 @@ impl PcapOutPort {
                 // Only regular files can be truncated.
                 _ = self.file.set_len(self.len);
                 self.lost += self.frames;
-                eprintln!("flowlane: port `{}`: {error}; nothing more is written there", self.spec);
+                let message =
+                    format!("flowlane: port `{}`: {error}; nothing more is written there\n", self.spec);
+                // Standard error may be closed.
+                _ = io::stderr().write_all(message.as_bytes());
                 self.failed = Some(error);
             }
         }

@@ -22,6 +22,7 @@ use crate::arguments::ClassifyOptions;
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output, reject_input_as_output};
+use crate::stderr::{self, note};
 use crate::trace::{Chunk, ChunkParser, Trace};
 
 #[derive(Serialize)]
@@ -138,10 +139,10 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
     };
     sink.finish(&verdicts.tail(&summary))?;
     if !options.json {
-        eprint!("{}", summary.text());
+        stderr::write(&summary.text());
     }
     if let Some(damage) = trace.damage() {
-        eprintln!("flowlane: warning: {}: {damage}", options.trace.trace.display());
+        note!("flowlane: warning: {}: {damage}", options.trace.trace.display());
     }
     if let Some(path) = &options.hits {
         write_hits(path, &lists, &totals.counts)?;

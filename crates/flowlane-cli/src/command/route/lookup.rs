@@ -13,6 +13,7 @@ use crate::arguments::RouteLookupOptions;
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output};
+use crate::stderr;
 
 #[derive(Clone, Serialize)]
 struct Answer {
@@ -149,7 +150,7 @@ fn write(document: &Document, options: &RouteLookupOptions) -> Result<(), Failur
         out.text(&format!("{address},{prefix},{next_hop},{quote}{via}{quote}\n"))?;
     }
     out.finish()?;
-    document.tables.iter().for_each(|table| eprint!("{}", table.text()));
+    document.tables.iter().for_each(|table| stderr::write(&table.text()));
     Ok(())
 }
 

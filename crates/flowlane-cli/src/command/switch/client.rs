@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{report, workers};
 use crate::arguments::{RunningSwitch, SwitchVerb};
 use crate::failure::Failure;
-use crate::output::{self, Output, count};
+use crate::output::{self, count};
 
 /// Runs a command against a running switch.
 pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
@@ -175,9 +175,7 @@ fn print_reply<T: DeserializeOwned>(
     let understood = understood.map_err(|e| {
         Failure::Environment(format!("the switch has another version: {e}; --json shows the raw reply"))
     })?;
-    let mut out = Output::create(None)?;
-    out.text(&text(understood))?;
-    out.finish()
+    output::print(&text(understood))
 }
 
 fn flows(flows: Vec<FlowReport>) -> String {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use flowlane_switch::datapath::{Until, Worker};
+use flowlane_switch::datapath::{RunError, Switch, Until, Worker};
 use flowlane_switch::mgmt::config::Config;
 use flowlane_switch::mgmt::report::Report;
 use flowlane_switch::mgmt::rpc::{ControlServer, Socket, SocketError, default_path};
@@ -22,6 +22,7 @@ use signal_hook::iterator::Signals;
 use crate::arguments::{SwitchOptions, SwitchVerb};
 use crate::failure::Failure;
 use crate::output::{self, Output, count};
+use crate::stderr::note;
 use changes::{Replay, Replayed};
 
 pub(crate) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
@@ -30,15 +31,14 @@ pub(crate) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
         SwitchVerb::Check { config } => {
             let setup = Setup::read(config)?;
             setup.check()?;
-            println!(
-                "{}: {} ports, {} tables, {} rules, {} routes: valid",
+            output::print(&format!(
+                "{}: {} ports, {} tables, {} rules, {} routes: valid\n",
                 config.display(),
                 setup.ports(),
                 setup.tables(),
                 setup.rules(),
                 setup.routes()
-            );
-            Ok(())
+            ))
         }
         SwitchVerb::Schema => output::json(&schemars::schema_for!(Config)),
         running => client::run(running),
@@ -77,7 +77,7 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     let (mut switch, control) = setup.open_controlled(rand::random())?;
     // Drop privileges before packets from untrusted sources arrive, and before threads exist: each thread has its own set.
     if let Err(error) = privileges.give_up_others() {
-        eprintln!("flowlane: cannot drop unneeded privileges: {error}");
+        note!("flowlane: cannot drop unneeded privileges: {error}");
     }
     switch.workers_mut().iter_mut().for_each(|worker| adjust(worker, options));
     let stop = Arc::new(AtomicBool::new(false));
@@ -87,27 +87,15 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     let signal_handle = signals.handle();
     let signal_thread = {
         let (served, stop) = (served.clone(), stop.clone());
-        std::thread::spawn(move || handle_signals(&mut signals, &served, &stop))
+        let thread = std::thread::Builder::new().name("signals".to_owned());
+        let thread = thread.spawn(move || handle_signals(&mut signals, &served, &stop));
+        thread.map_err(|e| Failure::thread(&e))?
     };
     let socket = open_socket(options.socket.as_deref(), live, &served)?;
-    let ended = AtomicBool::new(false);
     let bar = output::progress(0, "switching");
     let begun = Instant::now();
-    let (result, replayed) = std::thread::scope(|scope| {
-        // Also if a worker panics: the other threads must not wait forever.
-        let ending = Ending(&ended);
-        scope.spawn(|| {
-            served.control().wake(std::thread::current());
-            while !ended.load(Ordering::Relaxed) {
-                served.tick();
-                std::thread::park_timeout(TICK);
-            }
-        });
-        let replaying = replay.as_ref().map(|replay| scope.spawn(|| replay.run(&served, begun, &ended)));
-        let result = switch.run(until, &stop, |packets| bar.set_position(packets));
-        drop(ending);
-        (result, replaying.map(|thread| thread.join().expect("replaying does not panic")))
-    });
+    let progress = |packets| bar.set_position(packets);
+    let (result, replayed) = forward(&mut switch, until, &stop, &served, replay.as_ref(), progress)?;
     let seconds = begun.elapsed().as_secs_f64();
     bar.finish_and_clear();
     drop(socket);
@@ -127,10 +115,45 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     }
     let validated = switch.workers().iter().filter_map(Worker::validated).reduce(|a, b| a + b);
     if let (Ok(()), Some(packets)) = (&result, validated) {
-        eprintln!("every variant agreed on {} packets", count(packets));
+        note!("every variant agreed on {} packets", count(packets));
     }
     result.map_err(Failure::from)?;
     refused.map_or(Ok(()), |message| Err(Failure::Check(message)))
+}
+
+/// Runs the switch, and beside it the periodic work of its control and the replay of changes.
+fn forward(
+    switch: &mut Switch,
+    until: Until,
+    stop: &AtomicBool,
+    served: &ControlServer,
+    replay: Option<&Replay>,
+    progress: impl FnMut(u64) + Send,
+) -> Result<(Result<(), RunError>, Option<Replayed>), Failure> {
+    let (ended, begun) = (&AtomicBool::new(false), Instant::now());
+    std::thread::scope(|scope| {
+        // Also if a worker panics: the other threads must not wait forever.
+        let ending = Ending(ended);
+        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let ticking = thread("tick").spawn_scoped(scope, || {
+            served.control().wake(std::thread::current());
+            while !ended.load(Ordering::Relaxed) {
+                served.tick();
+                std::thread::park_timeout(TICK);
+            }
+        });
+        ticking.map_err(|e| Failure::thread(&e))?;
+        let replaying = match replay {
+            Some(replay) => {
+                let replaying = thread("changes").spawn_scoped(scope, || replay.run(served, begun, ended));
+                Some(replaying.map_err(|e| Failure::thread(&e))?)
+            }
+            None => None,
+        };
+        let result = switch.run(until, stop, progress);
+        drop(ending);
+        Ok((result, replaying.map(|thread| thread.join().expect("replaying does not panic"))))
+    })
 }
 
 fn adjust(worker: &mut Worker, options: &SwitchOptions) {
@@ -149,11 +172,9 @@ fn handle_signals(signals: &mut Signals, served: &ControlServer, stop: &AtomicBo
             match served.reload(None) {
                 Ok(done) => {
                     let (added, modified, removed) = (done.added, done.modified, done.removed);
-                    eprintln!(
-                        "flowlane: reloaded: {added} rules added, {modified} modified, {removed} deleted"
-                    );
+                    note!("flowlane: reloaded: {added} rules added, {modified} modified, {removed} deleted");
                 }
-                Err(error) => eprintln!("flowlane: reload failed, nothing was changed: {error}"),
+                Err(error) => note!("flowlane: reload failed, nothing was changed: {error}"),
             }
         } else if stop.swap(true, Ordering::Relaxed) {
             // A second signal ends the program at once.
@@ -175,11 +196,11 @@ fn open_socket(
     };
     match (Socket::open(&path, served.clone()), requested) {
         (Ok(socket), _) => {
-            eprintln!("flowlane: control socket {}", socket.path().display());
+            note!("flowlane: control socket {}", socket.path().display());
             Ok(Some(socket))
         }
         (Err(error), None) => {
-            eprintln!("flowlane: {error}");
+            note!("flowlane: {error}");
             Ok(None)
         }
         (Err(error @ SocketError::Taken(_)), Some(_)) => Err(Failure::input(error.to_string())),

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output::{self, count};
+use crate::stderr::note;
 
 /// Formats the stages of each worker.
 pub(super) fn stages(workers: Vec<WorkerReport>) -> String {
@@ -91,7 +92,7 @@ pub(super) fn top(
         }
         std::thread::sleep(wait);
         let Ok(now) = look() else {
-            eprintln!("flowlane: the switch has stopped");
+            note!("flowlane: the switch has stopped");
             break;
         };
         let seconds = (now.1 - before.1).as_secs_f64();
@@ -100,12 +101,11 @@ pub(super) fn top(
         if as_json {
             output::json(&json!({ "seconds": seconds, "workers": between }))?;
         } else {
-            let failed =
-                |e: std::io::Error| Failure::Environment(format!("cannot write to the terminal: {e}"));
             if term.is_term() {
-                term.clear_screen().map_err(failed)?;
+                // Where that fails, the view below fails, too.
+                _ = term.clear_screen();
             }
-            term.write_str(&view_of(&between, seconds)).map_err(failed)?;
+            output::print(&view_of(&between, seconds))?;
         }
         before = now;
     }

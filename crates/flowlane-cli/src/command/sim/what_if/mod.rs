@@ -12,6 +12,7 @@ use crate::arguments::SimWhatIfOptions;
 use crate::failure::Failure;
 use crate::input;
 use crate::output;
+use crate::stderr::note;
 use crate::trace::Trace;
 
 pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
@@ -51,7 +52,7 @@ fn plan(options: &SimWhatIfOptions) -> Result<Plan, Failure> {
     let malformed = faults.malformed + faults.cut;
     if malformed > 0 {
         let (path, all) = (options.trace.trace.display(), packets.len());
-        eprintln!(
+        note!(
             "{path}: {malformed} of {all} packets are malformed or cut; they are looked up as far as they could be read"
         );
     }
