@@ -254,7 +254,7 @@ fn the_control_socket_speaks_json_rpc_and_is_exclusive() {
     assert_eq!(refused["error"]["data"]["lines"][0]["column"], 5, "{refused}");
     // A second switch needs another socket; a stale socket of a killed switch does not block.
     let taken = "switch run switch.toml --duration 1 --socket control.sock";
-    assert!(run(switch.at(), taken, 2).1.contains("another switch answers on control.sock"));
+    assert!(run(switch.at(), taken, 2).1.contains("control.sock is the socket of a program that runs"));
     switch.signal("-KILL");
     let Switch { folder, .. } = &switch;
     std::thread::sleep(Duration::from_millis(100));
@@ -309,4 +309,132 @@ fn statistics_are_shown_by_worker_stage_and_queue() {
         .sum();
     assert!((1..of_all).contains(&of_view), "a view is of its time alone: {of_view} of {of_all}");
     assert!(switch.say("top --interval 0", 2).1.contains("--interval"));
+}
+
+/// Runs the binary as another user; `None` where that is not possible.
+fn as_user(folder: &Path, user: u32, arguments: &str) -> Option<Command> {
+    if !fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+        || Command::new("setpriv").arg("--version").output().is_err()
+    {
+        return None;
+    }
+    let binary = folder.join("flowlane");
+    if !binary.exists() {
+        fs::copy(assert_cmd::cargo::cargo_bin!("flowlane"), &binary).unwrap();
+    }
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".to_owned()]);
+    command
+        .arg(binary)
+        .args(arguments.split_whitespace())
+        .current_dir(folder)
+        .env("FLOWLANE_TUNE", "/dev/null");
+    command.env_remove("XDG_RUNTIME_DIR").env_remove("SUDO_UID").env("HOME", "/nonexistent");
+    Some(command)
+}
+
+#[test]
+fn neither_a_switch_nor_its_client_trusts_another_user() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    const OWNER: u32 = 61_001;
+    const OTHER: u32 = 61_002;
+    let base = tempdir().unwrap();
+    let at = base.path();
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    mode(at, 0o755);
+    fs::write(at.join("switch.toml"), CONFIG).unwrap();
+    let run_at = |socket: &str| format!("switch run switch.toml --duration 20 --socket {socket}");
+    let Some(mut refused) = as_user(at, OWNER, &run_at("open/control.sock")) else {
+        return println!("skipped: needs root and setpriv");
+    };
+    // Another user made the folder, or all may write in it.
+    for (owner, of_folder) in [(OTHER, 0o777), (OTHER, 0o755), (OWNER, 0o777), (OWNER, 0o770)] {
+        let folder = at.join("open");
+        _ = fs::create_dir(&folder);
+        chown(&folder, Some(owner), Some(OTHER)).unwrap();
+        mode(&folder, of_folder);
+        let output = refused.output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{owner} {of_folder:o}: {message}");
+        assert!(message.contains("no control socket on open/control.sock"), "{message}");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    }
+    // A client of another user's program, however open its socket is.
+    let folder = at.join("other");
+    fs::create_dir(&folder).unwrap();
+    chown(&folder, Some(OTHER), Some(OTHER)).unwrap();
+    let mut running = as_user(at, OTHER, &run_at("other/control.sock")).unwrap();
+    let mut running = running.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let socket = folder.join("control.sock");
+    let begun = Instant::now();
+    while UnixStream::connect(&socket).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the switch does not answer");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    mode(&socket, 0o777);
+    for user in [OWNER, 0] {
+        let mut client = as_user(at, user, "switch show --socket other/control.sock").unwrap();
+        let output = client.output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{user}: {message}");
+        assert!(message.contains("runs as user 61002"), "{message}");
+    }
+    let mut own = as_user(at, OTHER, "switch show --socket other/control.sock").unwrap();
+    assert!(own.output().unwrap().status.success());
+    running.kill().unwrap();
+    running.wait().unwrap();
+}
+
+#[test]
+fn a_switch_ends_when_its_socket_or_the_folder_has_gone() {
+    for folder_too in [false, true] {
+        let mut switch = Switch::start(CONFIG, &[]);
+        let path = switch.at().join("control.sock");
+        fs::remove_file(&path).unwrap();
+        if folder_too {
+            fs::remove_dir_all(switch.at()).unwrap();
+        } else {
+            // What has taken its place stays.
+            fs::write(&path, "precious").unwrap();
+        }
+        switch.signal("-TERM");
+        let begun = Instant::now();
+        let output = switch.child.take().unwrap().wait_with_output().unwrap();
+        assert!(output.status.success() && begun.elapsed() < Duration::from_secs(10));
+        assert!(folder_too || fs::read(&path).unwrap() == b"precious");
+    }
+}
+
+#[test]
+fn silent_connections_and_large_requests_do_not_lock_others_out() {
+    let switch = Switch::start(CONFIG, &[]);
+    let path = switch.at().join("control.sock");
+    let silent: Vec<UnixStream> = (0..300).filter_map(|_| UnixStream::connect(&path).ok()).collect();
+    assert!(silent.len() > 200);
+    switch.say("show", 0);
+    // Values of 640 MB.
+    let line = |text: &str| {
+        let mut stream = BufReader::new(UnixStream::connect(&path).unwrap());
+        // The switch may answer and disconnect before it has all.
+        _ = stream.get_mut().write_all(text.as_bytes());
+        let mut answer = String::new();
+        _ = stream.read_line(&mut answer);
+        answer
+    };
+    assert!(line(&format!("[{}[]]\n", "[],".repeat(10_000_000))).contains("-32600"));
+    assert!(line(&"x".repeat((64 << 20) + 2)).contains("at most 64 MiB"));
+    let status = fs::read_to_string(format!("/proc/{}/status", switch.child.as_ref().unwrap().id()));
+    if let Some(most) = status.unwrap_or_default().lines().find_map(|line| line.strip_prefix("VmHWM:")) {
+        let kib: u64 = most.split_whitespace().next().unwrap().parse().unwrap();
+        assert!(kib < 400_000, "{kib} KiB");
+    }
+    let flows = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"change","params":{{"text":"{}"}}}}"#,
+        "\\n".repeat(1 << 21)
+    );
+    assert!(line(&(flows + "\n")).contains("at most 1048576 lines"));
+    switch.say("show", 0);
+    switch.signal("-TERM");
+    assert!(switch.end().status.success());
 }

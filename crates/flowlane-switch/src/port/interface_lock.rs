@@ -2,31 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, TryLockError};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use super::PortError;
+use super::runtime_folder::{check_folder, runtime_folder};
 
 /// The interfaces of this process, each with the file that is locked for it until the process ends.
 static LOCKED: Mutex<BTreeMap<String, File>> = Mutex::new(BTreeMap::new());
-
-/// Returns the folder of a user's locks and control socket: `/run/flowlane` for root, `$XDG_RUNTIME_DIR/flowlane` for other users, or
-/// a folder of their own under the temporary one.
-pub(crate) fn runtime_folder() -> PathBuf {
-    let user = user();
-    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
-    match (user, own) {
-        (0, _) => PathBuf::from("/run/flowlane"),
-        (_, Some(folder)) => Path::new(&folder).join("flowlane"),
-        (user, None) => std::env::temp_dir().join(format!("flowlane-{user}")),
-    }
-}
-
-/// Returns the user of this process.
-fn user() -> u32 {
-    std::fs::metadata("/proc/self").map_or(u32::MAX, |of_process| of_process.uid())
-}
 
 /// Locks an interface until this process ends; where no file can be locked, there is no exclusion.
 ///
@@ -46,10 +31,10 @@ fn lock_in(folder: &Path, interface: &str) -> Result<(), String> {
         return Ok(());
     }
     _ = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    // In a folder of another user, names may be links to anywhere.
-    let is_own = folder.symlink_metadata().is_ok_and(|data| data.is_dir() && data.uid() == user());
-    let open = || File::options().create(true).append(true).open(folder.join(&name));
-    let Some(file) = is_own.then(open).and_then(Result::ok) else { return Ok(()) };
+    // In a folder that others may write, each of them could lock the file first.
+    let Some(file) = check_folder(folder).ok().and_then(|()| open(&folder.join(&name)).ok()) else {
+        return Ok(());
+    };
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => {
             Err(format!("another switch has {interface}; stop it, or both would forward each frame"))
@@ -61,9 +46,41 @@ fn lock_in(folder: &Path, interface: &str) -> Result<(), String> {
     }
 }
 
+/// Opens a lock file, or makes it. It is not changed; opening a pipe or a device does not wait.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = File::options().create(true).append(true).mode(0o600).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_a_lock_file_is_left_alone_and_does_not_hold_the_switch_up() {
+        use std::os::unix::net::UnixListener;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let fifo = std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap();
+        assert!(fifo.success());
+        std::fs::write(path("target"), "precious").unwrap();
+        std::os::unix::fs::symlink("target", path("link")).unwrap();
+        std::os::unix::fs::symlink("/dev/null", path("device")).unwrap();
+        std::fs::create_dir(path("folder")).unwrap();
+        let _bound = UnixListener::bind(path("socket")).unwrap();
+        for name in ["pipe", "link", "device", "folder", "socket"] {
+            let before = path(name).symlink_metadata().unwrap().file_type();
+            assert!(open(&path(name)).is_err(), "{name}");
+            assert_eq!(path(name).symlink_metadata().unwrap().file_type(), before, "{name}");
+        }
+        assert!(open(&path("target")).is_ok());
+        assert_eq!(std::fs::read(path("target")).unwrap(), b"precious");
+    }
 
     #[test]
     fn an_interface_belongs_to_one_switch() {

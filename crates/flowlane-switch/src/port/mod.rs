@@ -13,6 +13,7 @@ pub mod offload;
 pub mod pcap;
 #[cfg(target_os = "linux")]
 mod permission;
+pub(crate) mod runtime_folder;
 pub mod shared;
 pub mod spec;
 #[cfg(target_os = "linux")]

@@ -203,7 +203,7 @@ fn open_socket(
             note!("flowlane: {error}");
             Ok(None)
         }
-        (Err(error @ SocketError::Taken(_)), Some(_)) => Err(Failure::input(error.to_string())),
+        (Err(error @ SocketError::Occupied { .. }), Some(_)) => Err(Failure::input(error.to_string())),
         (Err(error), Some(_)) => Err(Failure::Environment(error.to_string())),
     }
 }

@@ -7,11 +7,20 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::peer::Peer;
+use crate::port::runtime_folder::is_trusted;
+
 /// Version of the protocol. It increases whenever parameters or results of a method change.
 pub const PROTOCOL: u32 = 1;
 
-/// Maximum length of a line in bytes: a bundle of half a million rules.
-pub(super) const LINE_MAX: u64 = 64 << 20;
+/// Maximum number of commas and opening brackets of a request outside strings. A request has at most four parameters.
+const ELEMENTS_MAX: usize = 256;
+/// Maximum depth of a request.
+const DEPTH_MAX: usize = 16;
+/// Maximum length in bytes of the parts of an error message that come from a request.
+const QUOTED_MAX: usize = 4096;
+/// Maximum length in bytes of the `id` of a request.
+const ID_MAX: usize = 256;
 
 /// A request.
 #[derive(Debug, Deserialize)]
@@ -50,44 +59,94 @@ impl RpcError {
     pub const REFUSED: i64 = 1;
     /// The switch does not run.
     pub const STOPPED: i64 = 2;
+    /// Other requests use the memory that there is for them; try again.
+    pub const BUSY: i64 = 3;
+    /// The client runs as another user.
+    pub const FORBIDDEN: i64 = 4;
 
     pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None }
+        Self { code, message: shortened(message.into()), data: None }
+    }
+
+    /// Returns the line that answers a request which was not read.
+    pub(super) fn line(self) -> String {
+        render(&Value::Null, Err(self))
     }
 }
 
-/// Returns the line that answers a request; `None` for a notification.
+/// Cuts a text that quotes much of a request.
+pub(super) fn shortened(mut text: String) -> String {
+    if text.len() > QUOTED_MAX {
+        text.truncate(text.floor_char_boundary(QUOTED_MAX));
+        text.push('…');
+    }
+    text
+}
+
+/// Returns the line that answers a request; `None` for a notification. `call` returns JSON.
 pub(super) fn answer(
-    line: &str,
-    call: impl FnOnce(&str, Value) -> Result<Value, RpcError>,
+    line: Vec<u8>,
+    call: impl FnOnce(&str, Value) -> Result<String, RpcError>,
 ) -> Option<String> {
-    let value: Value = match serde_json::from_str(line) {
-        Ok(value) => value,
-        Err(e) => {
-            return Some(render(Value::Null, Err(RpcError::new(RpcError::PARSE, format!("no JSON: {e}")))));
-        }
-    };
-    let request: Request = match serde_json::from_value(value) {
+    let refused = |code, message: String| Some(RpcError::new(code, message).line());
+    // A value takes 16 times as much memory as its text.
+    if let Err(problem) = check_shape(&line) {
+        return refused(RpcError::REQUEST, problem);
+    }
+    let request: Request = match serde_json::from_slice(&line) {
         Ok(request) => request,
-        Err(e) => {
-            let error = RpcError::new(RpcError::REQUEST, format!("no request of JSON-RPC 2.0: {e}"));
-            return Some(render(Value::Null, Err(error)));
+        Err(e) if e.is_data() => {
+            return refused(RpcError::REQUEST, format!("no request of JSON-RPC 2.0: {e}"));
         }
+        Err(e) => return refused(RpcError::PARSE, format!("no JSON: {e}")),
     };
+    drop(line);
+    let id_fits = match &request.id {
+        None | Some(Value::Null | Value::Number(_)) => true,
+        Some(Value::String(id)) => id.len() <= ID_MAX,
+        Some(Value::Bool(_) | Value::Array(_) | Value::Object(_)) => false,
+    };
+    if !id_fits {
+        let message = format!("`id` must be a number, null, or a string of up to {ID_MAX} bytes");
+        return refused(RpcError::REQUEST, message);
+    }
     if request.jsonrpc != "2.0" {
         let error = RpcError::new(RpcError::REQUEST, "`jsonrpc` must be \"2.0\"");
-        return Some(render(request.id.unwrap_or_default(), Err(error)));
+        return Some(render(&request.id.unwrap_or_default(), Err(error)));
     }
     let result = call(&request.method, request.params);
-    request.id.map(|id| render(id, result))
+    request.id.map(|id| render(&id, result))
 }
 
-fn render(id: Value, result: Result<Value, RpcError>) -> String {
-    match result {
-        Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
-        Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
+/// Checks that a line has no more elements and depth than a request can have.
+fn check_shape(line: &[u8]) -> Result<(), String> {
+    let (mut elements, mut depth, mut in_string, mut escaped) = (0, 0usize, false, false);
+    for byte in line {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'[' | b'{' => (elements, depth) = (elements + 1, depth + 1),
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b',' => elements += 1,
+            _ => {}
+        }
+        if elements > ELEMENTS_MAX {
+            return Err(format!("no request has more than {ELEMENTS_MAX} elements"));
+        }
+        if depth > DEPTH_MAX {
+            return Err(format!("no request is nested more than {DEPTH_MAX} deep"));
+        }
     }
-    .to_string()
+    Ok(())
+}
+
+fn render(id: &Value, result: Result<String, RpcError>) -> String {
+    match result {
+        Ok(result) => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
+        Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string(),
+    }
 }
 
 /// An error of a call.
@@ -119,12 +178,18 @@ struct Answer {
 }
 
 impl Client {
-    /// Connects to a switch.
+    /// Connects to a switch of this user, or of root.
     ///
     /// # Errors
-    /// Where no switch listens on the path.
+    /// Where no switch listens on the path, or the program that does runs as another user.
     pub fn connect(path: &Path) -> io::Result<Self> {
-        Ok(Self { stream: BufReader::new(UnixStream::connect(path)?), id: 0 })
+        let stream = UnixStream::connect(path)?;
+        let peer = Peer::of(&stream)?;
+        if !is_trusted(peer.user) {
+            let problem = format!("the program that listens there runs as user {}", peer.user);
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+        }
+        Ok(Self { stream: BufReader::new(stream), id: 0 })
     }
 
     /// Calls a method, and waits for its result.
@@ -136,9 +201,13 @@ impl Client {
         let request = json!({ "jsonrpc": "2.0", "id": self.id, "method": method, "params": params });
         let mut line = request.to_string();
         line.push('\n');
-        self.stream.get_mut().write_all(line.as_bytes())?;
+        let written = self.stream.get_mut().write_all(line.as_bytes());
         line.clear();
-        if self.stream.read_line(&mut line)? == 0 {
+        // A switch that does not read the whole request says why before it disconnects.
+        let read = self.stream.read_line(&mut line);
+        if read.is_err() || line.is_empty() {
+            written?;
+            read?;
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the switch has stopped").into());
         }
         let answer: Answer = serde_json::from_str(&line).map_err(|e| CallError::Answer(e.to_string()))?;
@@ -153,24 +222,62 @@ impl Client {
 mod tests {
     use super::*;
 
-    fn call(method: &str, params: Value) -> Result<Value, RpcError> {
+    fn call(method: &str, params: Value) -> Result<String, RpcError> {
         match method {
-            "echo" => Ok(params),
+            "echo" => Ok(params.to_string()),
             _ => Err(RpcError::new(RpcError::METHOD, format!("there is no method `{method}`"))),
         }
     }
 
+    fn said(line: impl AsRef<[u8]>) -> Value {
+        serde_json::from_str(&answer(line.as_ref().to_vec(), call).unwrap()).unwrap()
+    }
+
+    fn code(line: impl AsRef<[u8]>) -> Option<i64> {
+        said(line)["error"]["code"].as_i64()
+    }
+
     #[test]
     fn requests_are_answered_and_malformed_ones_get_an_error_code() {
-        let said = |line: &str| serde_json::from_str::<Value>(&answer(line, call).unwrap()).unwrap();
         let echoed = said(r#"{"jsonrpc":"2.0","method":"echo","params":[1,{"a":"b"}],"id":"x"}"#);
         assert_eq!(echoed, json!({ "jsonrpc": "2.0", "id": "x", "result": [1, { "a": "b" }] }));
-        let code = |line: &str| said(line)["error"]["code"].as_i64();
         assert_eq!(code("{"), Some(RpcError::PARSE));
+        assert_eq!(code(""), Some(RpcError::PARSE));
+        assert_eq!(code(b"{\"jsonrpc\":\"2.0\",\"method\":\"\xc3\x28\",\"id\":1}"), Some(RpcError::PARSE));
         assert_eq!(code("[]"), Some(RpcError::REQUEST));
         assert_eq!(code(r#"{"jsonrpc":"1.0","method":"echo","id":1}"#), Some(RpcError::REQUEST));
+        assert_eq!(code(r#"{"jsonrpc":"2.0","method":"echo","id":{"x":1}}"#), Some(RpcError::REQUEST));
         assert_eq!(code(r#"{"jsonrpc":"2.0","method":"nothing","id":1}"#), Some(RpcError::METHOD));
         // A notification has no answer.
-        assert_eq!(answer(r#"{"jsonrpc":"2.0","method":"nothing"}"#, call), None);
+        assert_eq!(answer(br#"{"jsonrpc":"2.0","method":"nothing"}"#.to_vec(), call), None);
+    }
+
+    #[test]
+    fn requests_of_many_elements_are_refused_before_their_values_are_built() {
+        let with = |params: &str| format!(r#"{{"jsonrpc":"2.0","method":"echo","params":{params},"id":1}}"#);
+        for open in ["[", r#"{"a":"#] {
+            assert_eq!(code(open.repeat(100_000)), Some(RpcError::REQUEST));
+            assert_eq!(code(with(&open.repeat(100_000))), Some(RpcError::REQUEST));
+        }
+        for element in ["[]", "{}", "0", "\"\"", r#""\"""#] {
+            assert_eq!(
+                code(with(&format!("[{}0]", format!("{element},").repeat(10_000)))),
+                Some(RpcError::REQUEST)
+            );
+        }
+        // Text is not counted, whatever it is.
+        for text in ["[,{\\\"".repeat(10_000), "\\\\".to_owned()] {
+            let params = format!("\"{text}\"");
+            assert_eq!(said(with(&params))["result"].to_string(), params);
+        }
+    }
+
+    #[test]
+    fn errors_quote_only_a_part_of_a_long_request() {
+        let long = "é".repeat(1 << 20);
+        let method = format!(r#"{{"jsonrpc":"2.0","method":"{long}","id":1}}"#);
+        assert!(answer(method.into_bytes(), call).unwrap().len() < 2 * QUOTED_MAX);
+        let id = format!(r#"{{"jsonrpc":"2.0","method":"echo","id":"{long}"}}"#);
+        assert!(answer(id.into_bytes(), call).unwrap().len() < 2 * QUOTED_MAX);
     }
 }

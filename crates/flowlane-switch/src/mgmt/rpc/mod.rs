@@ -1,30 +1,47 @@
 //! The control socket: a Unix socket on which a running switch serves JSON-RPC 2.0.
+//!
+//! A thread accepts connections, and each has a thread of its own, which answers one request after another. Only this user and root
+//! may connect. What one client holds is bounded: see [`connections`].
 
+mod connections;
 mod message;
+mod peer;
 mod server;
+mod socket_file;
 
 pub use message::{CallError, Client, PROTOCOL, RpcError};
-pub use server::{ChangeReport, ControlServer, FlowRemovedReport, FlowReport, LineError, MacEntry};
+pub use server::{
+    ChangeReport, ControlServer, FlowRemovedReport, FlowReport, LineError, MacEntry, SwitchReport,
+};
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::io::{self, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use message::LINE_MAX;
+use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::port::interface_lock::runtime_folder;
+use crate::port::runtime_folder::{runtime_folder, user};
+use connections::{Budget, Connection, Connections, NotRead, REQUEST_MAX, Requests, SMALL};
+use peer::Peer;
+use socket_file::SocketFile;
 
-/// Maximum number of open connections.
-const CONNECTIONS_MAX: usize = 64;
+/// Bytes of large requests that may be held at once.
+const REQUESTS_BYTES: usize = 2 * REQUEST_MAX;
+/// Bytes of large replies that may wait at once for their clients: the rules of two tables of a million each.
+const REPLIES_BYTES: usize = 1 << 30;
+/// A client that takes nothing of a reply for this time is disconnected.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause after an error of accepting.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// A listening control socket. Dropping it closes the socket and removes its file.
 pub struct Socket {
-    path: PathBuf,
-    stop: Arc<AtomicBool>,
+    file: SocketFile,
+    /// The thread that accepts connections ends when this is dropped.
+    alive: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -32,9 +49,20 @@ pub struct Socket {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {
-    /// Another running switch listens on the path.
-    #[error("another switch answers on {}; give this one another with --socket", .0.display())]
-    Taken(PathBuf),
+    /// Something that is not a dead switch's socket is at the path.
+    #[error("{} is {what}; give the switch another path with --socket", .path.display())]
+    Occupied {
+        path: PathBuf,
+        /// The kind of thing at the path.
+        what: &'static str,
+    },
+    /// Others could replace the socket.
+    #[error("no control socket on {}: {problem}; or give the switch another path with --socket", .path.display())]
+    Folder {
+        path: PathBuf,
+        /// The folder, and how to fix it.
+        problem: String,
+    },
     /// The system rejects it.
     #[error("no control socket on {}: {source}", .path.display())]
     Io {
@@ -50,96 +78,137 @@ pub fn default_path() -> PathBuf {
 }
 
 impl Socket {
-    /// Listens on a socket at this path, which only this user may connect to. Creates the folder if it is missing.
+    /// Listens on a socket at this path, which only this user and root may connect to. Creates the folder if it is missing.
     ///
     /// # Errors
-    /// Where another switch listens there, or the system rejects it.
+    /// Where something else is at the path, others may write in its folder, or the system rejects it.
     pub fn open(path: &Path, server: Arc<ControlServer>) -> Result<Self, SocketError> {
         let failed = |source| SocketError::Io { path: path.to_owned(), source };
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
-        }
-        let listener = match UnixListener::bind(path) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                if UnixStream::connect(path).is_ok() {
-                    return Err(SocketError::Taken(path.to_owned()));
-                }
-                // Left over from a switch that was killed.
-                std::fs::remove_file(path).map_err(failed)?;
-                UnixListener::bind(path)
-            }
-            other => other,
-        }
-        .map_err(failed)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let (stopping, path) = (stop.clone(), path.to_owned());
+        let (file, listener) = SocketFile::listen(path)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let (alive, ended) = UnixStream::pair().map_err(failed)?;
         let thread = std::thread::Builder::new().name("control".to_owned());
-        let thread = thread.spawn(move || listen(&listener, &server, &stopping));
-        let thread = thread.map_err(|source| SocketError::Io { path: path.clone(), source })?;
-        Ok(Self { path, stop, thread: Some(thread) })
+        let thread = thread.spawn(move || listen(&listener, &ended, &Shared::new(server))).map_err(failed)?;
+        Ok(Self { file, alive: Some(alive), thread: Some(thread) })
     }
 
     pub fn path(&self) -> &Path {
-        &self.path
+        self.file.path()
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts connections.
-        drop(UnixStream::connect(&self.path));
-        _ = std::fs::remove_file(&self.path);
+        drop(self.alive.take());
         if let Some(thread) = self.thread.take() {
             _ = thread.join();
         }
     }
 }
 
-fn listen(listener: &UnixListener, server: &Arc<ControlServer>, stop: &AtomicBool) {
-    let connections = Arc::new(AtomicUsize::new(0));
-    for connection in listener.incoming() {
-        if stop.load(Ordering::SeqCst) {
-            return;
-        }
-        let Ok(connection) = connection else {
-            // Too many open files, for example: other connections may be closed.
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            continue;
-        };
-        if connections.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
-            connections.fetch_sub(1, Ordering::SeqCst);
-            continue;
-        }
-        let (server, count) = (server.clone(), connections.clone());
-        let thread = std::thread::Builder::new().name("control".to_owned()).spawn(move || {
-            // The client may disconnect at any time.
-            _ = serve(&connection, &server);
-            count.fetch_sub(1, Ordering::SeqCst);
-        });
-        if thread.is_err() {
-            connections.fetch_sub(1, Ordering::SeqCst);
-        }
+/// State that all connections share.
+struct Shared {
+    server: Arc<ControlServer>,
+    connections: Connections,
+    requests: Arc<Budget>,
+    replies: Arc<Budget>,
+}
+
+impl Shared {
+    fn new(server: Arc<ControlServer>) -> Arc<Self> {
+        let (requests, replies) = (Budget::new(REQUESTS_BYTES), Budget::new(REPLIES_BYTES));
+        Arc::new(Self { server, connections: Connections::default(), requests, replies })
     }
 }
 
-/// Answers the requests of a connection, one line at a time.
-fn serve(connection: &UnixStream, server: &ControlServer) -> io::Result<()> {
-    let mut lines = BufReader::new(connection);
-    let mut line = String::new();
+/// Accepts connections until the other end of `ended` is dropped.
+fn listen(listener: &UnixListener, ended: &UnixStream, shared: &Arc<Shared>) {
     loop {
-        line.clear();
-        if lines.by_ref().take(LINE_MAX).read_line(&mut line)? == 0 {
-            return Ok(());
+        let mut polled = [PollFd::new(listener, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
+        // An interrupted poll has no events.
+        _ = poll(&mut polled, None);
+        if !polled[1].revents().is_empty() {
+            break;
         }
-        if !line.ends_with('\n') && line.len() as u64 == LINE_MAX {
-            return Ok(());
+        match listener.accept() {
+            Ok((stream, _)) => admit(stream, shared),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // Too many open files, for example.
+            Err(_) => {
+                shared.connections.close_one();
+                std::thread::sleep(ACCEPT_PAUSE);
+            }
         }
-        if let Some(mut answer) = message::answer(&line, |method, params| server.call(method, params)) {
-            answer.push('\n');
-            let mut to = connection;
-            to.write_all(answer.as_bytes())?;
+    }
+    shared.connections.close_all();
+}
+
+/// Starts a thread for a connection, or tells the client why not.
+fn admit(stream: UnixStream, shared: &Arc<Shared>) {
+    let refuse = |stream: &UnixStream, code, message: String| {
+        // The thread that accepts must not wait for a client.
+        _ = stream.set_nonblocking(true);
+        _ = say(stream, RpcError::new(code, message).line());
+    };
+    let Ok(peer) = Peer::of(&stream) else { return };
+    if peer.user != 0 && peer.user != user() {
+        let message = format!("only user {} and root may use this control socket", user());
+        return refuse(&stream, RpcError::FORBIDDEN, message);
+    }
+    let connection = Connection::new(stream, peer.process);
+    let busy = "the switch answers other requests; try again";
+    if !shared.connections.add(&connection) {
+        return refuse(&connection.stream, RpcError::BUSY, busy.to_owned());
+    }
+    let thread = std::thread::Builder::new().name("control".to_owned()).spawn({
+        let (shared, connection) = (shared.clone(), connection.clone());
+        move || {
+            // The client may disconnect at any time.
+            _ = serve(&connection, &shared);
+            shared.connections.remove(&connection);
+            connection.close();
         }
+    });
+    if let Err(error) = thread {
+        shared.connections.remove(&connection);
+        refuse(&connection.stream, RpcError::BUSY, format!("no thread for this connection: {error}"));
+    }
+}
+
+fn say(mut stream: &UnixStream, mut line: String) -> io::Result<()> {
+    line.push('\n');
+    stream.write_all(line.as_bytes())
+}
+
+/// Answers the requests of a connection, one line at a time.
+fn serve(connection: &Connection, shared: &Shared) -> io::Result<()> {
+    let stream = &connection.stream;
+    stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
+    let mut requests = Requests::new(connection, &shared.requests);
+    let busy = "other large requests are in progress; try again";
+    loop {
+        let (line, taken) = match requests.next() {
+            Ok(read) => read,
+            Err(NotRead::Ended) => return Ok(()),
+            Err(NotRead::Busy) => return say(stream, RpcError::new(RpcError::BUSY, busy).line()),
+            Err(NotRead::TooLong) => {
+                let message = format!("a request has at most {} MiB; split it", REQUEST_MAX >> 20);
+                return say(stream, RpcError::new(RpcError::REQUEST, message).line());
+            }
+        };
+        connection.set_activity(true);
+        let answer = shared.server.answer(line);
+        drop(taken);
+        connection.set_activity(false);
+        let Some(mut answer) = answer else { continue };
+        let mut taken = None;
+        if answer.len() > SMALL {
+            taken = shared.replies.take(answer.len());
+            if taken.is_none() {
+                answer = RpcError::new(RpcError::BUSY, busy).line();
+            }
+        }
+        say(stream, answer)?;
+        drop(taken);
     }
 }

@@ -3,18 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use flowlane::generate::packet::build_frame;
 use flowlane::packet::fields::word;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::flow_syntax::print_actions;
 use flowlane::rule::{FlowMod, ReadErrors, ReadOptions, read_changes};
+use flowlane_capture::FRAME_MAX;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::message::{PROTOCOL, RpcError};
+use super::connections::SMALL;
+use super::message::{PROTOCOL, RpcError, answer, shortened};
 use crate::control::{Control, FlowRemoved, FlowStatistics, Refused};
 use crate::datapath::{Mailbox, Trace, Tracing, Worker};
 use crate::mgmt::report::{Report, RuleReport, WorkerReport};
@@ -28,6 +30,17 @@ pub struct ControlServer {
     reload: Reload,
     stop: Arc<AtomicBool>,
     begun: Instant,
+    /// Held while something large is made for a client, so that the memory does not grow with the number of clients.
+    large: Mutex<()>,
+}
+
+/// All counters of a switch.
+#[derive(Clone, Debug, Serialize)]
+pub struct SwitchReport {
+    #[serde(flatten)]
+    pub report: Report,
+    /// Since the switch started.
+    pub seconds: f64,
 }
 
 /// A rule with its counters.
@@ -135,7 +148,8 @@ impl ControlServer {
     /// Serves a switch whose rules `control` changes. The method `stop` sets `stop`.
     pub fn new(control: Control, reload: Reload, stop: Arc<AtomicBool>) -> Self {
         let mail = control.mailboxes().to_vec();
-        Self { control: Mutex::new(control), mail, reload, stop, begun: Instant::now() }
+        let (begun, large) = (Instant::now(), Mutex::default());
+        Self { control: Mutex::new(control), mail, reload, stop, begun, large }
     }
 
     /// Locks the control of the rules.
@@ -144,32 +158,51 @@ impl ControlServer {
         self.control.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Calls a method by its name.
-    pub(super) fn call(&self, method: &str, params: Value) -> Result<Value, RpcError> {
+    /// Answers a line from a client; `None` for a notification.
+    pub(crate) fn answer(&self, line: Vec<u8>) -> Option<String> {
+        answer(line, |method, params| self.call(method, params))
+    }
+
+    /// Waits until no other thread makes something large.
+    fn large(&self) -> MutexGuard<'_, ()> {
+        self.large.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Calls a method by its name; returns its result as JSON.
+    fn call(&self, method: &str, params: Value) -> Result<String, RpcError> {
         match method {
-            "version" => Ok(json!({ "flowlane": env!("CARGO_PKG_VERSION"), "protocol": PROTOCOL })),
-            "show" => to_json(&self.show()?),
+            "version" => to_json(&json!({ "flowlane": env!("CARGO_PKG_VERSION"), "protocol": PROTOCOL })),
+            "show" => {
+                let _turn = self.large();
+                to_json(&self.show()?)
+            }
             "flows" => {
                 let FlowsParams { table, flow } = parse_params(params)?;
+                let _turn = self.large();
                 to_json(&self.flows(table, &flow)?)
             }
             "change" => {
                 let ChangeParams { text, file } = parse_params(params)?;
+                let _turn = (text.len() > SMALL).then(|| self.large());
                 to_json(&self.change(&text, if file.is_empty() { "change" } else { &file })?)
             }
             "reload" => {
                 let ReloadParams { file } = parse_params(params)?;
+                let _turn = self.large();
                 to_json(&self.reload(file.as_deref())?)
             }
             "workers" => to_json(&self.workers()?),
-            "fdb" => to_json(&self.fdb()?),
+            "fdb" => {
+                let _turn = self.large();
+                to_json(&self.fdb()?)
+            }
             "trace" => {
                 let TraceParams { in_port, frame, flow } = parse_params(params)?;
                 to_json(&self.trace(in_port, &frame, &flow)?)
             }
             "stop" => {
                 self.stop.store(true, Ordering::Relaxed);
-                Ok(Value::Null)
+                to_json(&())
             }
             _ => {
                 let known = "version, show, workers, flows, change, reload, fdb, trace, stop";
@@ -194,11 +227,11 @@ impl ControlServer {
         (0..self.mail.len()).map(|worker| self.call_worker(worker, question)).collect()
     }
 
-    /// Returns all counters of the switch, and its uptime in seconds.
+    /// Returns all counters of the switch, and its uptime.
     ///
     /// # Errors
     /// Where the switch does not run.
-    pub fn show(&self) -> Result<Value, RpcError> {
+    pub fn show(&self) -> Result<SwitchReport, RpcError> {
         let mut report = Report::sum(self.call_workers(Report::brief)?).expect("there is a worker");
         for flow in self.flows(None, "")? {
             let Some(table) = report.tables.iter_mut().find(|table| table.number == flow.table) else {
@@ -207,9 +240,7 @@ impl ControlServer {
             let FlowReport { priority, matches, actions, packets, bytes, .. } = flow;
             table.rules.push(RuleReport { priority, matches, actions, packets, bytes });
         }
-        let mut report = to_json(&report)?;
-        report["seconds"] = json!(self.begun.elapsed().as_secs_f64());
-        Ok(report)
+        Ok(SwitchReport { report, seconds: self.begun.elapsed().as_secs_f64() })
     }
 
     /// Returns the cycles and packets of each worker, by stage and by queue.
@@ -234,14 +265,20 @@ impl ControlServer {
             table.is_none_or(|table| table == number)
                 && selects.as_ref().is_none_or(|s: &FlowMod| s.selects(number, rule))
         };
-        Ok(self.control().statistics(wanted).into_iter().map(FlowReport::from).collect())
+        let statistics = self.control().statistics(wanted);
+        // Others may change rules from here on.
+        Ok(statistics.into_iter().map(FlowReport::from).collect())
     }
 
     /// Applies changes, all or none: lines of a file of changes.
     ///
     /// # Errors
-    /// Where a line is malformed or rejected; nothing has changed.
+    /// Where a line is malformed or rejected, or there are too many; nothing has changed.
     pub fn change(&self, text: &str, file: &str) -> Result<ChangeReport, RpcError> {
+        if text.bytes().filter(|byte| *byte == b'\n').count() > LINES_MAX {
+            let message = format!("a change has at most {LINES_MAX} lines; split it");
+            return Err(RpcError::new(RpcError::PARAMS, message));
+        }
         let mods = self.read_changes(text, file)?;
         self.make(&mods, text, file)
     }
@@ -282,7 +319,7 @@ impl ControlServer {
             }
             let message = lines.iter().map(|l| format!("{}:{}:{}: {}", l.file, l.line, l.column, l.problem));
             let message = message.collect::<Vec<_>>().join("\n");
-            RpcError { code: RpcError::PARAMS, message, data: Some(json!({ "lines": lines })) }
+            RpcError { data: Some(json!({ "lines": lines })), ..RpcError::new(RpcError::PARAMS, message) }
         })?;
         match read.len() {
             1 => Ok(read.remove(0)),
@@ -296,6 +333,10 @@ impl ControlServer {
     /// # Errors
     /// Where the configuration is wrong, or differs in more than rules; nothing has changed.
     pub fn reload(&self, file: Option<&Path>) -> Result<ChangeReport, RpcError> {
+        // A pipe or a device might never end.
+        if let Some(other) = file.filter(|file| file.metadata().is_ok_and(|metadata| !metadata.is_file())) {
+            return Err(RpcError::new(RpcError::PARAMS, format!("{} is not a file", other.display())));
+        }
         let rules = self.reload.read(file).map_err(|error| setup_error(&error))?;
         let ruleset = self.control().ruleset();
         let mods = Reload::changes(&ruleset, rules);
@@ -332,7 +373,14 @@ impl ControlServer {
             port = port.or((of_flow != 0).then_some(of_flow));
             build_frame(&key, FRAME_BYTES, &mut bytes);
         } else {
-            let byte = |at: usize| frame.get(at..at + 2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+            // `from_str_radix` accepts a sign.
+            let digits = |hex: &&str| hex.bytes().all(|digit| digit.is_ascii_hexdigit());
+            let byte = |at: usize| {
+                frame.get(at..at + 2).filter(digits).and_then(|hex| u8::from_str_radix(hex, 16).ok())
+            };
+            if frame.len() > 2 * FRAME_MAX {
+                return Err(refused(format!("a frame has at most {FRAME_MAX} bytes")));
+            }
             let read: Option<Vec<u8>> = (0..frame.len()).step_by(2).map(byte).collect();
             bytes = read.ok_or_else(|| refused("a frame is hexadecimal digits, two a byte".to_owned()))?;
         }
@@ -353,13 +401,27 @@ impl ControlServer {
 
     /// Runs periodic work: rebuilds and timeouts. Call it about ten times a second.
     pub fn tick(&self) {
-        let mut control = self.control();
-        control.rebuild_engines();
-        control.expire();
-        // No client is waiting for these.
-        drop(control.take_flow_removed());
+        self.control().rebuild_engines();
+        loop {
+            let mut control = self.control();
+            control.expire_slice();
+            // No client is waiting for these.
+            drop(control.take_flow_removed());
+            if control.is_expired() {
+                return;
+            }
+            drop(control);
+            // A thread that waits for the control gets it before the next slice.
+            std::thread::sleep(SLICE_PAUSE);
+        }
     }
 }
+
+/// The pause between two slices of timeouts.
+const SLICE_PAUSE: Duration = Duration::from_millis(1);
+
+/// Maximum number of lines in a change: each takes up to a kilobyte of memory while it is read.
+const LINES_MAX: usize = 1 << 20;
 
 /// Minimum length of a frame built from a flow.
 const FRAME_BYTES: usize = 60;
@@ -392,8 +454,8 @@ fn parse_params<T: DeserializeOwned + Default>(params: Value) -> Result<T, RpcEr
     serde_json::from_value(params).map_err(|e| RpcError::new(RpcError::PARAMS, format!("params: {e}")))
 }
 
-fn to_json(what: &impl Serialize) -> Result<Value, RpcError> {
-    serde_json::to_value(what).map_err(|e| RpcError::new(RpcError::REQUEST, e.to_string()))
+fn to_json(what: &impl Serialize) -> Result<String, RpcError> {
+    serde_json::to_string(what).map_err(|e| RpcError::new(RpcError::REQUEST, e.to_string()))
 }
 
 fn error_lines(errors: &ReadErrors) -> Vec<LineError> {
@@ -403,14 +465,14 @@ fn error_lines(errors: &ReadErrors) -> Vec<LineError> {
         column: e.column,
         offset: e.offset,
         len: e.len,
-        problem: e.problem.clone(),
+        problem: shortened(e.problem.clone()),
     };
     errors.errors().iter().map(line).collect()
 }
 
 fn wrong_lines(errors: &ReadErrors) -> RpcError {
     let lines = error_lines(errors);
-    RpcError { code: RpcError::PARAMS, message: errors.to_string(), data: Some(json!({ "lines": lines })) }
+    RpcError { data: Some(json!({ "lines": lines })), ..RpcError::new(RpcError::PARAMS, errors.to_string()) }
 }
 
 /// Makes the error of a rejected flow-mod, at its line.
