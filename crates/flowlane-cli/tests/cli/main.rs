@@ -5,6 +5,7 @@ mod classify;
 mod control;
 mod gpu;
 mod namespaces;
+mod outputs;
 #[cfg(feature = "query")]
 mod query;
 mod route;

@@ -270,10 +270,19 @@ impl Config {
         let source = Source { file: file.to_owned(), text: text.as_ref().map_or("", |text| text).to_owned() };
         let root = KeyPath::default();
         text.map_err(|error| source.error(&root, format!("cannot be read: {error}"), ""))?;
+        Self::parse(source)
+    }
+
+    /// Reads the text of a configuration file.
+    ///
+    /// # Errors
+    /// Where it is not TOML, or has unknown or ill-typed keys.
+    pub(crate) fn parse(source: Source) -> Result<(Self, Source), ConfigError> {
         match toml::from_str(&source.text) {
             Ok(config) => Ok((config, source)),
             Err(error) => {
                 let help = suggest(error.message()).unwrap_or_default();
+                let root = KeyPath::default();
                 Err(ConfigError { span: error.span(), ..source.error(&root, error.message(), help) })
             }
         }

@@ -15,7 +15,7 @@ mod workers;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flowlane::classify::InsertError;
@@ -75,7 +75,15 @@ impl Setup {
     /// # Errors
     /// The first error, with its place.
     pub fn read(file: &Path) -> Result<Self, SetupError> {
-        let (config, source) = Config::read(file)?;
+        Self::of(Config::read(file)?)
+    }
+
+    /// Checks a configuration whose text is not in a file, with paths relative to the current folder.
+    pub(crate) fn parse(text: &str) -> Result<Self, SetupError> {
+        Self::of(Config::parse(Source { file: PathBuf::new(), text: text.to_owned() })?)
+    }
+
+    fn of((config, source): (Config, Source)) -> Result<Self, SetupError> {
         numbers::check(&config, &source)?;
         let (specs, controller) = port_specs(&config, &source)?;
         let reader = Reader::new(&source, &config);
@@ -270,9 +278,19 @@ fn port_specs(config: &Config, source: &Source) -> Result<(Vec<PortSpec>, Option
     let controller = controller.map(|controller| read(&controller.open, KeyPath::of("controller")));
     let all = ports.chain(controller).collect::<Result<Vec<_>, ConfigError>>()?;
     let (mut specs, places): (Vec<PortSpec>, Vec<KeyPath>) = all.into_iter().unzip();
-    check_captures(&specs).map_err(|(n, error)| port_failed(&error, &places[n], source))?;
+    check_captures(&specs, &inputs(config, source))
+        .map_err(|(n, error)| port_failed(&error, &places[n], source))?;
     let controller = if config.controller.is_some() { specs.pop() } else { None };
     Ok((specs, controller))
+}
+
+/// The configuration, and the files that it names.
+fn inputs(config: &Config, source: &Source) -> Vec<PathBuf> {
+    let rules = config.table.iter().filter_map(|table| table.rules_file.as_deref());
+    let routes = config.route_table.iter().filter_map(|table| table.routes_file.as_deref());
+    let entries = config.filter_table.iter().filter_map(|table| table.entries_file.as_deref());
+    let named = rules.chain(routes).chain(entries).map(|file| source.folder().join(file));
+    std::iter::once(source.file.clone()).chain(named).collect()
 }
 
 /// An error of the port that a section opens.

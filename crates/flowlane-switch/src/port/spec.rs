@@ -187,9 +187,9 @@ impl PortSpec {
     }
 }
 
-/// Rejects a capture that is written by two ports, or by one while another reads it: its content would be lost. The error
-/// comes with the position of the port that writes it.
-pub(crate) fn check_captures(specs: &[PortSpec]) -> Result<(), (usize, PortError)> {
+/// Rejects a capture that is written by two ports, by one while another reads it, or over one of the other `inputs` of the
+/// switch: its content would be lost. The error comes with the position of the port that writes it.
+pub(crate) fn check_captures(specs: &[PortSpec], inputs: &[PathBuf]) -> Result<(), (usize, PortError)> {
     // The file itself, as far as it is there, by whatever names.
     let place = |file: &Path| {
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -199,6 +199,7 @@ pub(crate) fn check_captures(specs: &[PortSpec]) -> Result<(), (usize, PortError
             Err(_) => Ok(path().unwrap_or_else(|| file.to_owned())),
         }
     };
+    let inputs: Vec<_> = inputs.iter().map(|input| place(input)).collect();
     let (mut read, mut written) = (Vec::new(), Vec::<(usize, &Path)>::new());
     for (port, spec) in specs.iter().enumerate() {
         match spec {
@@ -215,6 +216,7 @@ pub(crate) fn check_captures(specs: &[PortSpec]) -> Result<(), (usize, PortError
         let by = match place(file) {
             _ if is_device => continue,
             own if read.contains(&own) => "is read by a port",
+            own if inputs.contains(&own) => "is the configuration, or a file that it names",
             own if written[..n].iter().any(|(_, other)| place(other) == own) => "is written by another port",
             _ => continue,
         };
