@@ -12,6 +12,7 @@ use flowlane_switch::mgmt::config::ConfigError;
 use flowlane_switch::mgmt::setup::SetupError;
 use flowlane_switch::port::PortError;
 
+use crate::limits::suggestion;
 use crate::stderr::{self, for_terminal, note};
 
 /// Reason why a command failed.
@@ -158,7 +159,7 @@ impl Failure {
                 ExitCode::from(2)
             }
             Failure::Environment(message) => {
-                note!("flowlane: {message}");
+                note!("flowlane: {message}{}", suggestion(&message));
                 ExitCode::from(3)
             }
             Failure::Bug(message) => {

@@ -7,6 +7,7 @@ mod cleanup;
 mod command;
 mod failure;
 mod input;
+mod limits;
 mod output;
 mod stderr;
 mod trace;
@@ -19,10 +20,12 @@ use clap::Parser;
 use arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
-    let done = match Arguments::try_parse() {
-        Ok(arguments) => run(&arguments),
-        Err(other) => print_usage(&other),
-    };
+    let done = limits::prepare().map_err(failure::Failure::Environment).and_then(|()| {
+        match Arguments::try_parse() {
+            Ok(arguments) => run(&arguments),
+            Err(other) => print_usage(&other),
+        }
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

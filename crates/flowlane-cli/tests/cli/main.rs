@@ -4,6 +4,7 @@ mod bench;
 mod classify;
 mod control;
 mod gpu;
+mod limits;
 mod namespaces;
 mod outputs;
 #[cfg(feature = "query")]

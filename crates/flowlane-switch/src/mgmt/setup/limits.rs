@@ -26,6 +26,11 @@ pub(super) const WORKERS_MAX: usize = 64;
 /// A terabyte.
 const MEMORY_MIB_MAX: usize = 1 << 20;
 
+/// Memory of a worker without its caches: the stack of its thread (2 MiB), bursts and rings.
+const WORKER_BYTES: usize = 4 << 20;
+/// Memory of a switch without its workers: the threads that control it, ports, and tables of a few rules.
+const SWITCH_BYTES: usize = 16 << 20;
+
 /// A size of a configuration.
 struct Size {
     at: KeyPath,
@@ -122,20 +127,32 @@ pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError>
     }
 }
 
-/// Checks that this machine has the memory that the caches allocate at once.
+/// Checks that this machine has the memory that a switch allocates at once: the caches and the thread of each worker, and what
+/// every switch has.
 pub(super) fn room(config: &Config, source: &Source) -> Result<(), ConfigError> {
     let cache = &config.cache;
-    let bytes = cache.exact_entries.next_power_of_two() * 128
+    let of_worker = cache.exact_entries.next_power_of_two() * 128
         + cache.signature_entries.next_power_of_two() * 8
-        + cache.megaflows_max * 64;
+        + cache.megaflows_max * 64
+        + WORKER_BYTES;
+    let bytes = of_worker.saturating_mul(super::workers::number(config)).saturating_add(SWITCH_BYTES);
     let mut probe = Vec::<u8>::new();
     // The black box keeps the compiler from removing the unused allocation.
     if black_box(&mut probe).try_reserve_exact(bytes).is_ok() && black_box(&probe).capacity() >= bytes {
         return Ok(());
     }
-    let message = format!("the caches take {} MiB, and this machine does not have that much", bytes >> 20);
-    let help = "lower exact_entries, signature_entries or megaflows_max";
+    let limit = match address_limit() {
+        Some(limit) => format!("the limit of memory is {} MiB (`ulimit -v`)", limit >> 20),
+        None => "this machine does not have that much".to_owned(),
+    };
+    let message = format!("the switch takes {} MiB, and {limit}", bytes >> 20);
+    let help = "lower workers, exact_entries, signature_entries or megaflows_max";
     Err(ConfigError { environment: true, ..source.error(&KeyPath::of("cache"), message, help) })
+}
+
+/// Returns the limit of this process's memory in bytes, if there is one.
+fn address_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::As).current
 }
 
 #[cfg(test)]

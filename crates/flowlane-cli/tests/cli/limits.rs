@@ -1,0 +1,66 @@
+//! Tests of small limits of the process: the command runs, or names the limit with exit code 3; it neither panics nor hangs.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::process::Command;
+
+use tempfile::tempdir;
+
+const CONFIG: &str = r#"
+[switch]
+workers = 2
+[[port]]
+number = 1
+open = "gen:udp,rate=1000"
+[[port]]
+number = 2
+open = "null"
+[[table]]
+number = 0
+rules = ["actions=output:2"]
+"#;
+
+#[test]
+fn small_limits_are_named_and_no_command_hangs_or_panics() {
+    let folder = tempdir().unwrap();
+    fs::write(folder.path().join("c.toml"), CONFIG).unwrap();
+    let flowlane = assert_cmd::cargo::cargo_bin!("flowlane");
+    let limits = [
+        ("-n", [4, 8, 9, 10, 11, 12, 14, 20].as_slice()),
+        ("-v", &[80_000, 150_000, 400_000]),
+        ("-s", &[64, 256, 1024]),
+    ];
+    let mut named = 0;
+    for (option, values) in limits {
+        for value in values {
+            let command = format!(
+                "ulimit {option} {value}; exec timeout 20 {} switch run c.toml --duration 0.2 --socket c.sock",
+                flowlane.display()
+            );
+            let output =
+                Command::new("bash").args(["-c", &command]).current_dir(folder.path()).output().unwrap();
+            let message = String::from_utf8_lossy(&output.stderr);
+            match output.status.code() {
+                Some(0) => {}
+                Some(3) => {
+                    assert!(message.contains(&format!("`ulimit {option}`")), "{option} {value}: {message}");
+                    named += 1;
+                }
+                other => panic!("{option} {value}: {other:?} {message}"),
+            }
+            assert!(!folder.path().join("c.sock").exists(), "{option} {value}");
+        }
+    }
+    assert!(named >= 4, "{named}");
+}
+
+#[test]
+fn a_limit_of_file_sizes_is_an_error_of_writing() {
+    let folder = tempdir().unwrap();
+    let flowlane = assert_cmd::cargo::cargo_bin!("flowlane");
+    let command = format!("ulimit -f 1; exec {} completions bash > out", flowlane.display());
+    let output = Command::new("bash").args(["-c", &command]).current_dir(folder.path()).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{message}");
+    assert!(message.contains("File too large") && message.contains("`ulimit -f`"), "{message}");
+}
