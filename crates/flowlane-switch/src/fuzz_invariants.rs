@@ -2,6 +2,7 @@
 //! plain tests. Each check panics where its promise is broken.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use flowlane::classify::TupleSearch;
 use flowlane::isa::Variant;
@@ -15,6 +16,8 @@ use flowlane_capture::{Batch, CaptureReader, FRAME_MAX};
 
 use crate::datapath::Pipeline;
 use crate::datapath::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
+use crate::mgmt::rpc::ControlServer;
+use crate::mgmt::setup::{Reload, Setup, SetupError};
 use crate::port::{MemoryHandle, MemoryPort};
 use crate::ruleset::Miss;
 use crate::stage::{AnyStage, AssetConfig, Assets, Filter, FilterConfig, Nat, NatConfig, StageTable};
@@ -65,6 +68,59 @@ pub fn packet_parse(frame: &[u8]) {
         assert_eq!(other.present(), key.present(), "{}", parser.variant());
     }
 }
+
+/// A configuration: it is read, or the error lies within it.
+pub fn config(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    // The files of this machine are no part of the input.
+    if text.contains("_file") {
+        return;
+    }
+    match Setup::parse(text) {
+        Ok(setup) => assert_eq!(setup.rules(), Setup::parse(text).map_or(0, |again| again.rules())),
+        Err(SetupError::Config(error)) => {
+            assert!(error.span.is_none_or(|span| text.get(span).is_some()), "{}", error.message);
+        }
+        Err(SetupError::Lines { errors, .. }) => assert!(!errors.errors().is_empty()),
+    }
+}
+
+/// Lines to the control socket: each has an answer of JSON-RPC in one line, or none, and the switch goes on.
+pub fn control(bytes: &[u8]) {
+    let setup = Setup::parse(CONTROLLED).expect("it is correct");
+    let reload = Reload::of(&setup);
+    let (_switch, control) = setup.open_controlled(1).expect("its ports are not of the system");
+    let server = ControlServer::new(control, reload, Arc::new(AtomicBool::new(false)));
+    for line in bytes.split(|byte| *byte == b'\n') {
+        let Some(answer) = server.answer(line.to_vec()) else { continue };
+        assert!(!answer.contains('\n'), "{answer}");
+        let answer: serde_json::Value = serde_json::from_str(&answer).expect("it is JSON");
+        assert_eq!(answer["jsonrpc"], "2.0");
+        assert!(answer.get("id").is_some());
+        assert!(answer.get("result").is_some() != answer["error"]["code"].is_i64(), "{answer}");
+    }
+    let version = br#"{"jsonrpc":"2.0","method":"version","id":1}"#;
+    assert!(server.answer(version.to_vec()).is_some_and(|answer| answer.contains("protocol")));
+}
+
+/// The switch that lines to the control socket change.
+const CONTROLLED: &str = r#"
+[cache]
+exact_entries = 64
+signature_entries = 64
+megaflows_max = 64
+[macs]
+entries_max = 64
+[[port]]
+number = 1
+name = "in"
+open = "null"
+[[table]]
+number = 0
+rules = ["priority=1,udp,actions=output:1", "tcp,tp_dst=22,cookie=0x16,actions=drop"]
+[[table]]
+number = 1
+"#;
 
 /// The capture reader: it ends, and gives no frame that is too long.
 pub fn capture(bytes: &[u8]) {

@@ -123,7 +123,7 @@ fn mutated(frames: &[Vec<u8>], count: u32, seed: u64) {
 #[test]
 fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
-    let targets: [(&str, Check); 7] = [
+    let targets: [(&str, Check); 9] = [
         ("packet_parse", fuzz_invariants::packet_parse),
         ("capture", fuzz_invariants::capture),
         ("flow_syntax", fuzz_invariants::flow_syntax),
@@ -131,6 +131,8 @@ fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
         ("routes", fuzz_invariants::routes),
         ("mrt", fuzz_invariants::mrt),
         ("switch", fuzz_invariants::switch),
+        ("config", fuzz_invariants::config),
+        ("control", fuzz_invariants::control),
     ];
     let mut files = 0;
     for (name, check) in targets {
@@ -144,5 +146,5 @@ fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
             }
         }
     }
-    assert!(files >= 7, "every target has a seed");
+    assert!(files >= 9, "every target has a seed");
 }
