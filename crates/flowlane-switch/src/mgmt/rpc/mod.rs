@@ -152,7 +152,8 @@ fn admit(stream: UnixStream, shared: &Arc<Shared>) {
     };
     let Ok(peer) = Peer::of(&stream) else { return };
     if peer.user != 0 && peer.user != user() {
-        let message = format!("only user {} and root may use this control socket", user());
+        let own = if user() == 0 { String::new() } else { format!("user {} and ", user()) };
+        let message = format!("only {own}root may use this control socket");
         return refuse(&stream, RpcError::FORBIDDEN, message);
     }
     let connection = Connection::new(stream, peer.process);
