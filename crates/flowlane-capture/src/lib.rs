@@ -1,8 +1,12 @@
-//! Readers and writers for capture files: pcap (draft-ietf-opsawg-pcap) and pcapng
-//! (draft-ietf-opsawg-pcapng).
+//! Readers and writers for capture files: pcap (draft-ietf-opsawg-pcap) and pcapng (draft-ietf-opsawg-pcapng). snoop
+//! (RFC 1761) and the modified pcap of old Linux programs are read, too.
 //!
 //! Written for this project, because existing crates read a whole file into memory, or misread the time resolution of
 //! pcapng. Memory is bounded: a length field is trusted up to [`BLOCK_MAX`] only, and each call makes progress or fails.
+//!
+//! A record that cannot be read, but whose end is known, is skipped: a packet of an unsupported link type, say. The end of
+//! the file is then the error [`CaptureError::Skipped`], with their number. Damage behind which no record can be found ends the
+//! reading.
 //!
 //! Frames are delivered as Ethernet: those of other link types get an Ethernet header with the addresses that are known and
 //! the EtherType of their payload, or 0xffff. Captures are often truncated by a snap length: [`Packet::len`] is the
@@ -24,10 +28,12 @@
 mod batch;
 mod decompress;
 mod link;
+mod order;
 mod pcap;
 mod pcapng;
 mod recognise;
 mod shared;
+mod snoop;
 mod source;
 mod split;
 #[cfg(test)]
@@ -63,8 +69,8 @@ pub enum CaptureError {
         /// Error of the system call.
         source: std::io::Error,
     },
-    /// The file is neither pcap nor pcapng.
-    #[error("not a pcap or pcapng file: it begins with {magic:02x?}")]
+    /// The file is no capture.
+    #[error("not a pcap, pcapng or snoop file: it begins with {magic:02x?}")]
     Magic {
         /// First bytes of the file.
         magic: Vec<u8>,
@@ -90,6 +96,41 @@ pub enum CaptureError {
     /// The link type is not supported.
     #[error("link type {0} is not supported; supported are: {LINKS}", LINKS = link::NAMES)]
     LinkType(u32),
+    /// The data link type of a snoop file is not supported.
+    #[error(
+        "snoop's data link type {0} is not supported; supported are: IEEE 802.3 (0), Ethernet (4), FDDI (8)"
+    )]
+    SnoopLinkType(u32),
+    /// The version of the format is not supported.
+    #[error("{format} version {major}.{minor} is not supported; supported is {supported}")]
+    Version {
+        /// Name of the format.
+        format: &'static str,
+        /// The number before the point.
+        major: u32,
+        /// The number behind it.
+        minor: u32,
+        /// The supported versions.
+        supported: &'static str,
+    },
+    /// Records that could not be read were skipped. All frames that could be read precede this error.
+    #[error("{records} unreadable {} skipped; the first: {first}{}", were(*records), and_then(end.as_deref()))]
+    Skipped {
+        /// Number of the records.
+        records: u64,
+        /// Problem of the first one.
+        first: Box<CaptureError>,
+        /// Damage that ended the reading before the end of the file.
+        end: Option<Box<CaptureError>>,
+    },
+}
+
+fn were(records: u64) -> &'static str {
+    if records == 1 { "record was" } else { "records were" }
+}
+
+fn and_then(end: Option<&CaptureError>) -> String {
+    end.map(|end| format!("; after them: {end}")).unwrap_or_default()
 }
 
 /// A captured frame, as Ethernet.
@@ -136,6 +177,7 @@ enum Step {
 enum Format {
     Pcap(pcap::Header),
     Pcapng(pcapng::Section),
+    Snoop(snoop::Header),
 }
 
 impl<R: Read> CaptureReader<R> {
@@ -155,6 +197,7 @@ impl<R: Read> CaptureReader<R> {
         };
         let format = match magic {
             [0x0a, 0x0d, 0x0d, 0x0a] => Format::Pcapng(pcapng::Section::begin(&mut source)?),
+            snoop::MAGIC => Format::Snoop(snoop::Header::read(&mut source)?),
             _ => Format::Pcap(pcap::Header::read(&mut source, magic)?),
         };
         Ok(Self { source, format, failed: None, ended: false, left: u64::MAX })
@@ -163,20 +206,26 @@ impl<R: Read> CaptureReader<R> {
     /// Returns whether a file that begins with these bytes is a capture.
     pub fn is_capture(beginning: &[u8]) -> bool {
         let Some(magic) = beginning.first_chunk::<4>() else { return false };
-        *magic == [0x0a, 0x0d, 0x0d, 0x0a] || pcap::is_magic(*magic)
+        matches!(*magic, [0x0a, 0x0d, 0x0d, 0x0a] | snoop::MAGIC) || pcap::is_magic(*magic)
     }
 
     /// Reads a record, and its frame if it has one.
     #[inline]
     fn read(&mut self) -> Result<Step, CaptureError> {
-        if self.ended || self.left == 0 {
+        if self.ended {
             return Ok(Step::End);
         }
         let step = match &mut self.format {
+            _ if self.left == 0 => Ok(Step::End),
             Format::Pcap(header) => header.next(&mut self.source),
             Format::Pcapng(section) => section.next(&mut self.source),
+            Format::Snoop(header) => header.next(&mut self.source),
         };
-        let step = step.inspect_err(|_| self.ended = true)?;
+        if !matches!(step, Ok(Step::Frame | Step::Other)) {
+            self.ended = true;
+            return self.source.end(step);
+        }
+        let step = step?;
         self.source.record += u64::from(step == Step::Frame);
         self.left -= u64::from(step == Step::Frame);
         Ok(step)
@@ -185,7 +234,7 @@ impl<R: Read> CaptureReader<R> {
     /// Reads the next frame; returns `None` at the end of the file.
     ///
     /// # Errors
-    /// If the file is damaged or truncated. All frames before the damage have been returned, and none follows.
+    /// If the file is damaged or truncated, or had unreadable records. All frames have been returned, and none follows.
     #[expect(clippy::should_implement_trait, reason = "frames borrow from the reader")]
     pub fn next(&mut self) -> Result<Option<Packet<'_>>, CaptureError> {
         if let Some(error) = self.failed.take() {
@@ -205,7 +254,7 @@ impl<R: Read> CaptureReader<R> {
     /// them. The batch is empty at the end of the file.
     ///
     /// # Errors
-    /// If the file is damaged or truncated. All frames before the damage have been returned.
+    /// If the file is damaged or truncated, or had unreadable records. All frames have been returned.
     pub fn next_batch(&mut self, batch: &mut Batch) -> Result<(), CaptureError> {
         batch.spans.clear();
         batch.first = self.source.record;

@@ -1,6 +1,7 @@
 //! Conversion of other link types to Ethernet.
 
 use super::CaptureError;
+use super::order::Order;
 
 /// A link type (tcpdump.org's list), which determines what a frame begins with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,11 +27,15 @@ pub(super) enum LinkType {
     Wireless,
     /// IEEE 802.11 after a radiotap header.
     Radiotap,
+    /// Per-Packet Information, which names the link type of what follows.
+    Ppi,
+    /// Messages of Linux's NFLOG; their attributes are in the byte order of the file.
+    Nflog(Order),
 }
 
 /// Supported link types, for error messages.
 pub(super) const NAMES: &str = "Ethernet (1), raw IP (12, 14, 101, 228, 229), loopback (0, 108), PPP (9, 50), PPPoE (51), \
-     Cisco HDLC (104), Linux cooked (113, 276), FDDI (10), IEEE 802.11 (105, 127)";
+     Cisco HDLC (104), Linux cooked (113, 276), FDDI (10), IEEE 802.11 (105, 127), PPI (192), NFLOG (239)";
 
 /// An Ethernet header, and the number of bytes that it replaces.
 type Header = ([u8; 14], usize);
@@ -48,7 +53,8 @@ const IPV6: [u8; 2] = [0x86, 0xdd];
 const SNAP: [u8; 6] = [0xaa, 0xaa, 3, 0, 0, 0];
 
 impl LinkType {
-    pub(super) fn from_number(number: u32) -> Result<Self, CaptureError> {
+    /// Returns the link type of this number in a file of this byte order.
+    pub(super) fn from_number(number: u32, order: Order) -> Result<Self, CaptureError> {
         // The upper bits of pcap's field give the length of the frame check sequence.
         match number & 0xffff {
             0 | 108 => Ok(Self::Loopback),
@@ -62,16 +68,32 @@ impl LinkType {
             105 => Ok(Self::Wireless),
             113 => Ok(Self::LinuxCooked),
             127 => Ok(Self::Radiotap),
+            192 => Ok(Self::Ppi),
+            239 => Ok(Self::Nflog(order)),
             276 => Ok(Self::LinuxCooked2),
             other => Err(CaptureError::LinkType(other)),
         }
     }
 
     /// Appends `bytes` to `frame` as an Ethernet frame; appends nothing if they end within the link header.
-    pub(super) fn to_ethernet(self, bytes: &[u8], frame: &mut Vec<u8>) {
-        let Some((header, replaced)) = self.header(bytes) else { return };
-        frame.extend(header);
-        frame.extend_from_slice(&bytes[replaced..]);
+    ///
+    /// # Errors
+    /// If they are of an unsupported link type.
+    pub(super) fn to_ethernet(self, mut bytes: &[u8], frame: &mut Vec<u8>) -> Result<(), CaptureError> {
+        let mut link = self;
+        while link == Self::Ppi {
+            let Some((number, rest)) = ppi(bytes) else { return Ok(()) };
+            (link, bytes) = (Self::from_number(number, Order::Little)?, rest);
+        }
+        let converted = match link {
+            Self::Nflog(order) => nflog(bytes, order),
+            other => other.header(bytes).map(|(header, replaced)| (header, &bytes[replaced..])),
+        };
+        if let Some((header, payload)) = converted {
+            frame.extend(header);
+            frame.extend_from_slice(payload);
+        }
+        Ok(())
     }
 
     /// Returns the header that replaces the link header; `None` if `bytes` end within it.
@@ -111,7 +133,44 @@ impl LinkType {
                 let &[_, _, low, high] = bytes.first_chunk()?;
                 wireless(bytes, u16::from_le_bytes([low, high]).into())
             }
+            // See `to_ethernet`.
+            Self::Ppi | Self::Nflog(_) => None,
         }
+    }
+}
+
+/// Returns the link type and the bytes of the packet behind a PPI header: version, flags, length (2), link type (4), all
+/// little-endian (CACE Technologies, PPI header format 1.0.7).
+fn ppi(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let &[_, _, low, high, a, b, c, d] = bytes.first_chunk()?;
+    // Less than this header is no length.
+    let len = usize::from(u16::from_le_bytes([low, high])).max(8);
+    Some((u32::from_le_bytes([a, b, c, d]), bytes.get(len..)?))
+}
+
+/// Converts a message of NFLOG (Linux's `nfnetlink_log.h`): address family, version, resource (2), and attributes, each with its
+/// length and type (2 and 2) and padded to 4 bytes. Returns the header, and the attribute with the packet.
+fn nflog(bytes: &[u8], order: Order) -> Option<([u8; 14], &[u8])> {
+    /// `NFULA_PACKET_HDR`: EtherType, hook, padding.
+    const PACKET_HEADER: u16 = 1;
+    /// `NFULA_HWADDR`: length (2), padding (2), source address (8).
+    const SOURCE: u16 = 8;
+    /// `NFULA_PAYLOAD`.
+    const PAYLOAD: u16 = 9;
+    let (&[family, ..], mut rest) = bytes.split_first_chunk::<4>()?;
+    let (mut source, mut eth_type) = ([0; 6], self::family([family, 0, 0, 0]));
+    loop {
+        let head: &[u8; 4] = rest.first_chunk()?;
+        let (len, kind) = (usize::from(order.u16(head, 0)), order.u16(head, 2));
+        let value = rest.get(4..len.min(rest.len()))?;
+        match (kind, value) {
+            // Packets that leave the host have none in old kernels.
+            (PACKET_HEADER, &[a, b, ..]) if eth_type == UNKNOWN => eth_type = [a, b],
+            (SOURCE, &[0, 6, _, _, a, b, c, d, e, f, ..]) => source = [a, b, c, d, e, f],
+            (PAYLOAD, packet) => return Some((ethernet([[0; 6], source], eth_type), packet)),
+            _ => {}
+        }
+        rest = rest.get(len.next_multiple_of(4)..)?;
     }
 }
 

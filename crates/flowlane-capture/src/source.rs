@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::batch::{FrameSpan, Store, WINDOW_BYTES};
 use super::link::LinkType;
 use super::shared::FileCursor;
-use super::{BLOCK_MAX, CaptureError, FRAME_MAX};
+use super::{BLOCK_MAX, CaptureError, Step};
 
 /// The file, with the read position.
 pub(super) struct Source<R> {
@@ -26,6 +26,8 @@ pub(super) struct Source<R> {
     pub(super) span: FrameSpan,
     /// End of the current part of the file, if it is read in parts.
     part_end: Option<u64>,
+    /// Number of unreadable records, and the problem of the first.
+    skipped: (u64, Option<Box<CaptureError>>),
 }
 
 impl<R: Read> Source<R> {
@@ -40,6 +42,7 @@ impl<R: Read> Source<R> {
             block: 0..0,
             span: FrameSpan::default(),
             part_end: None,
+            skipped: (0, None),
         }
     }
 
@@ -155,6 +158,27 @@ impl<R: Read> Source<R> {
         CaptureError::Damaged { record: self.record, offset: self.start, problem: problem.into() }
     }
 
+    /// Counts the current record as unreadable. Reading continues behind it.
+    #[cold]
+    pub(super) fn reject(&mut self, problem: impl std::fmt::Display) -> Step {
+        if self.skipped.0 == 0 {
+            self.skipped.1 = Some(Box::new(self.damaged(problem.to_string())));
+        }
+        self.skipped.0 += 1;
+        Step::Other
+    }
+
+    /// Adds the unreadable records to the end of reading, an error or not.
+    #[cold]
+    pub(super) fn end(&mut self, end: Result<Step, CaptureError>) -> Result<Step, CaptureError> {
+        let (records, first) = std::mem::take(&mut self.skipped);
+        match (first, end) {
+            // What cannot be read from the disk may be sound.
+            (None, end) | (_, end @ Err(CaptureError::Io { .. })) => end,
+            (Some(first), end) => Err(CaptureError::Skipped { records, first, end: end.err().map(Box::new) }),
+        }
+    }
+
     /// Makes the captured bytes `block[from..from + captured]` the latest frame, as Ethernet, with the length `original`.
     #[inline]
     pub(super) fn deliver(
@@ -163,14 +187,8 @@ impl<R: Read> Source<R> {
         from: usize,
         [captured, original]: [usize; 2],
         time_ns: u64,
-    ) -> Result<(), CaptureError> {
+    ) -> Step {
         let begin = self.block.start + from;
-        if begin + captured > self.block.end {
-            return Err(self.damaged("its length is wrong"));
-        }
-        if captured > FRAME_MAX {
-            return Err(self.damaged(format!("a frame of {captured} bytes; the limit is {FRAME_MAX}")));
-        }
         let here = begin..begin + captured;
         // Some programs write 0 or the captured length as the original length.
         let missing = original.saturating_sub(captured);
@@ -178,7 +196,9 @@ impl<R: Read> Source<R> {
             LinkType::Ethernet => (here, false),
             other => {
                 let at = self.store.converted.len();
-                other.to_ethernet(&self.store.window[here], &mut self.store.converted);
+                if let Err(problem) = other.to_ethernet(&self.store.window[here], &mut self.store.converted) {
+                    return self.reject(problem);
+                }
                 (at..self.store.converted.len(), true)
             }
         };
@@ -190,7 +210,7 @@ impl<R: Read> Source<R> {
             is_converted,
             time_ns,
         };
-        Ok(())
+        Step::Frame
     }
 }
 
@@ -202,26 +222,5 @@ impl Source<FileCursor> {
         self.ahead = start..filled.max(start);
         self.input.position = from + self.ahead.end as u64;
         self.part_end = Some(from + WINDOW_BYTES as u64);
-    }
-}
-
-/// Byte order of a file's numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Order {
-    Little,
-    Big,
-}
-
-impl Order {
-    #[inline]
-    pub(super) fn u16(self, bytes: &[u8], at: usize) -> u16 {
-        let bytes = [bytes[at], bytes[at + 1]];
-        if self == Order::Little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) }
-    }
-
-    #[inline]
-    pub(super) fn u32(self, bytes: &[u8], at: usize) -> u32 {
-        let bytes = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
-        if self == Order::Little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) }
     }
 }
