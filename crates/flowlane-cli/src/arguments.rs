@@ -169,8 +169,8 @@ impl RulesInput {
 /// A file of packets.
 #[derive(Debug, Args)]
 pub(crate) struct TraceInput {
-    /// Packets: a ClassBench header trace, or a pcap or pcapng capture of any size, with or without a snap length (may be
-    /// compressed by gzip or zstd); - reads standard input.
+    /// Packets: a ClassBench header trace, or a capture (pcap, pcapng or snoop) of any size, with or without a snap length (may be
+    /// compressed by gzip or zstd); - reads standard input. If records cannot be read, the exit code is 2.
     #[arg(long, value_name = "FILE", value_parser = values::input)]
     pub(crate) trace: PathBuf,
     /// Format of the trace.

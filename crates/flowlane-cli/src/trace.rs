@@ -33,7 +33,7 @@ pub(crate) struct Trace<'a> {
     packets: Packets,
     /// Chunks that were read ahead, for the sample.
     ahead: Mutex<VecDeque<Chunk>>,
-    /// Reason why the trace could not be read to its end.
+    /// Reason why not all packets could be read.
     damage: Mutex<Option<String>>,
     /// Memory limit if all packets are kept.
     kept_max: u64,
@@ -179,7 +179,7 @@ impl<'a> Trace<'a> {
     }
 
     /// Returns all keys, and the counts of incomplete ones.
-    pub(crate) fn read_all(self) -> Result<(Vec<FlowKey>, ParseFaults), Failure> {
+    pub(crate) fn read_all(&self) -> Result<(Vec<FlowKey>, ParseFaults), Failure> {
         let (mut parser, mut chunk) = (ChunkParser::new(self.input), Chunk::default());
         let (mut keys, mut all, mut faults, mut bytes) = (Vec::new(), Vec::new(), ParseFaults::default(), 0);
         while self.next(&mut chunk) {
@@ -191,10 +191,7 @@ impl<'a> Trace<'a> {
                 return Err(wrong(self.input, &what));
             }
         }
-        match self.damage() {
-            Some(damage) => Err(wrong(self.input, &damage)),
-            None => Ok((all, faults)),
-        }
+        Ok((all, faults))
     }
 
     /// Returns the number of packets, if known.
@@ -208,7 +205,13 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// Returns the reason why the trace could not be read to its end, if any.
+    /// Returns the failure of a command that has processed the readable packets of a damaged trace.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        let damage = format!("{}: {}", self.input.trace.display(), self.damage()?);
+        Some(Failure::input_help(damage, "all other packets have been processed"))
+    }
+
+    /// Returns the reason why not all packets of the trace could be read, if any.
     pub(crate) fn damage(&self) -> Option<String> {
         lock(&self.damage).clone()
     }

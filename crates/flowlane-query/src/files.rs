@@ -10,7 +10,7 @@ use flowlane_capture::CaptureReader;
 use crate::QueryError;
 
 /// File name extensions of captures, for directories and patterns with other files.
-const EXTENSIONS: [&str; 3] = ["pcap", "pcapng", "cap"];
+const EXTENSIONS: [&str; 4] = ["pcap", "pcapng", "cap", "snoop"];
 /// Extensions of compressed captures, after those.
 const COMPRESSED_EXTENSIONS: [&str; 3] = ["gz", "zst", "zstd"];
 

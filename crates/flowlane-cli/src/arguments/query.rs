@@ -28,7 +28,7 @@ pub(crate) struct QueryOptions {
     /// SQL query; - reads it from standard input.
     #[arg(value_name = "SQL")]
     pub(crate) sql: String,
-    /// Captures (pcap or pcapng, optionally compressed by gzip or zstd), directories and patterns; - is standard input.
+    /// Captures (pcap, pcapng or snoop, optionally compressed by gzip or zstd), directories and patterns; - is standard input.
     #[arg(value_name = "CAPTURE")]
     pub(crate) captures: Vec<String>,
     /// Write the result here; .parquet, .arrow, .csv, .json or .ndjson selects the format, unless --format does.

@@ -59,10 +59,13 @@ pub(crate) fn run(options: &QueryOptions) -> Result<(), Failure> {
     if written.is_limited && options.rows.is_none() {
         note!("flowlane: output stopped after {} rows; use --rows 0 or --output FILE for all", written.rows);
     }
-    for damage in session.progress().take_damage() {
-        note!("flowlane: warning: {damage}");
+    match session.progress().take_damage() {
+        damage if damage.is_empty() => Ok(()),
+        damage => {
+            let help = "all other packets are in the result";
+            Err(Failure::input_help(damage.join("\n"), help))
+        }
     }
-    Ok(())
 }
 
 fn format(requested: Option<Format>, output: Option<&Path>) -> Result<Format, Failure> {

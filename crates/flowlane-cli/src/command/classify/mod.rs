@@ -141,15 +141,15 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
     if !options.json {
         stderr::write(&summary.text());
     }
-    if let Some(damage) = trace.damage() {
-        note!("flowlane: warning: {}: {damage}", options.trace.trace.display());
-    }
     if let Some(path) = &options.hits {
         write_hits(path, &lists, &totals.counts)?;
     }
-    match totals.differences {
-        0 => Ok(()),
-        n => Err(Failure::Check(format!("{n} of {} verdicts differ from linear search", totals.packets))),
+    match (totals.differences, trace.failure()) {
+        (0, None) => Ok(()),
+        (0, Some(damage)) => Err(damage),
+        (n, _) => {
+            Err(Failure::Check(format!("{n} of {} verdicts differ from linear search", totals.packets)))
+        }
     }
 }
 

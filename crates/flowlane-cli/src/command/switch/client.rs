@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flowlane_capture::CaptureReader;
+use flowlane_capture::{CaptureReader, FRAME_MAX, decompress};
 use flowlane_switch::datapath::{Trace, TraceSent, TraceStep};
 use flowlane_switch::mgmt::report::Report;
 use flowlane_switch::mgmt::rpc::{
@@ -146,13 +146,17 @@ fn frame(packet: &str) -> Result<Option<String>, Failure> {
         return Ok(None);
     }
     let wrong = |e: &dyn std::fmt::Display| Failure::input(format!("{file}: {e}"));
-    let opened = std::fs::File::open(path).map_err(|e| Failure::file(path, "read", &e))?;
+    let opened = std::fs::File::open(path).and_then(decompress);
+    let opened = opened.map_err(|e| Failure::file(path, "read", &e))?;
     let mut reader = CaptureReader::new(opened).map_err(|e| wrong(&e))?;
     let mut at = 0;
     while let Some(packet) = reader.next().map_err(|e| wrong(&e))? {
         at += 1;
         if at == number {
-            return Ok(Some(packet.bytes.iter().map(|byte| format!("{byte:02x}")).collect()));
+            // Zeros are in the place of bytes that the capture lacks, as at a port that replays it.
+            let missing = (packet.len as usize).min(FRAME_MAX).saturating_sub(packet.bytes.len());
+            let bytes = packet.bytes.iter().chain(std::iter::repeat_n(&0, missing));
+            return Ok(Some(bytes.map(|byte| format!("{byte:02x}")).collect()));
         }
     }
     Err(Failure::input_help(format!("{file} has only {at} packets"), "packets are numbered from 1"))

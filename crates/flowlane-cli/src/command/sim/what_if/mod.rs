@@ -17,7 +17,8 @@ use crate::trace::Trace;
 
 pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
     let (preset, machine) = machine_of(&options.preset)?;
-    let plan = plan(options)?;
+    let trace = Trace::open(&options.trace)?;
+    let plan = plan(options, &trace)?;
     if options.cache > 0 && plan.base.tables.words().len() > flowlane::cuckoo::KEY_WORDS_MAX {
         let words = plan.base.tables.words().len();
         let message = format!("--cache: the rules look at {words} words of a packet together");
@@ -42,13 +43,14 @@ pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
         page::html,
         Report::csv,
         text::text,
-    )
+    )?;
+    trace.failure().map_or(Ok(()), Err)
 }
 
 /// Derives the workloads from the given rules and packets.
-fn plan(options: &SimWhatIfOptions) -> Result<Plan, Failure> {
+fn plan(options: &SimWhatIfOptions, trace: &Trace<'_>) -> Result<Plan, Failure> {
     let (mut rules, _) = input::read_rules(&options.rules)?;
-    let (packets, faults) = Trace::open(&options.trace)?.read_all()?;
+    let (packets, faults) = trace.read_all()?;
     let malformed = faults.malformed + faults.cut;
     if malformed > 0 {
         let (path, all) = (options.trace.trace.display(), packets.len());
