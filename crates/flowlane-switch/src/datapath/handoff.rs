@@ -109,7 +109,7 @@ impl Handed {
     #[inline]
     fn copy(&mut self, frame: &Frame) -> bool {
         let bytes = frame.bytes();
-        let is_short = bytes.len() <= SHORT && frame.offload.is_none();
+        let is_short = bytes.len() <= SHORT && !frame.has_metadata();
         if is_short {
             self.bytes[SHORT - bytes.len()..].copy_from_slice(bytes);
             (self.len, self.counted, self.time_ns) = (bytes.len() as u16, frame.counted, frame.time_ns);

@@ -63,6 +63,8 @@ pub struct PortSlot {
     pub vrf: u32,
     /// The port itself.
     pub port: Box<dyn Port>,
+    /// Whether its frames are parsed [as a capture has them](crate::packet::Frame::captured).
+    pub is_capture: bool,
     /// To whom its frames go, where it does not know; by flow, where nothing is said.
     pub spread: Option<Spread>,
     /// Its counters.
@@ -85,6 +87,7 @@ impl PortSlot {
             spread: None,
             decapsulate: false,
             vrf: 0,
+            is_capture: port.is_capture(),
             port,
             counters: PortCounters::default(),
             cycles: 0,

@@ -119,10 +119,13 @@ pub(super) fn parse(worker: &mut Worker, burst: &mut Burst) -> Result<LaneMask, 
     let slot = &worker.egress.ports.slots()[burst.port];
     let (in_port, vrf, decapsulate) = (slot.number.0, slot.vrf, slot.decapsulate);
     let mut live = burst.lanes();
-    let bytes = burst.frames.iter().map(Frame::bytes);
-    worker.parser.parse_all(bytes, in_port, &mut burst.keys, &mut burst.headers);
+    let Burst { frames, keys, headers, .. } = burst;
+    match slot.is_capture {
+        false => worker.parser.parse_all(frames.iter().map(Frame::bytes), in_port, keys, headers),
+        true => worker.parser.parse_all(frames.iter().map(Frame::captured), in_port, keys, headers),
+    }
     if let Some(validator) = &mut worker.validator {
-        validator.parsed(&burst.frames, in_port, &burst.keys, &burst.headers)?;
+        validator.parsed(&burst.frames, slot.is_capture, in_port, &burst.keys, &burst.headers)?;
     }
     if decapsulate {
         let tunnels = worker.egress.tunnels.get_or_insert_with(|| Tunnels::of_anyone(Policy::default()));

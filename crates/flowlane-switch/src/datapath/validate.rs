@@ -9,7 +9,7 @@ use std::fmt::Write;
 use flowlane::cache::{FlowRef, MegaflowCache};
 use flowlane::isa::Variant;
 use flowlane::packet::batch::LaneMask;
-use flowlane::packet::{FlowKey, Headers, Parser, parse};
+use flowlane::packet::{FlowKey, Headers, Parser, parse_captured};
 
 use crate::packet::Frame;
 use crate::port::PortError;
@@ -74,10 +74,12 @@ impl Validator {
         Self { parsers, key: FlowKey::zero(), packets: 0 }
     }
 
-    /// Checks that `keys` and `headers` are the scalar parser's results for `frames`, and that every variant agrees.
+    /// Checks that `keys` and `headers` are the scalar parser's results for `frames`, which may be of a capture, and that every
+    /// variant agrees.
     pub(super) fn parsed(
         &mut self,
         frames: &[Frame],
+        is_capture: bool,
         in_port: u32,
         keys: &[FlowKey],
         headers: &[Headers],
@@ -85,13 +87,14 @@ impl Validator {
         self.packets += frames.len() as u64;
         for ((frame, key), found) in frames.iter().zip(keys).zip(headers) {
             let mut wanted = FlowKey::zero();
-            let wanted_headers = parse(frame.bytes(), in_port, &mut wanted);
+            let bytes = if is_capture { frame.captured() } else { frame.bytes().into() };
+            let wanted_headers = parse_captured(bytes, in_port, &mut wanted);
             if *key != wanted || key.present() != wanted.present() || *found != wanted_headers {
                 return Err(Difference::new("the parser".to_owned(), in_port, frame));
             }
             for parser in &self.parsers {
                 let (keys, mut headers) = (std::slice::from_mut(&mut self.key), [Headers::default()]);
-                parser.parse_all(std::iter::once(frame.bytes()), in_port, keys, &mut headers);
+                parser.parse_all(std::iter::once(bytes), in_port, keys, &mut headers);
                 if self.key != wanted
                     || self.key.present() != wanted.present()
                     || headers[0] != wanted_headers
@@ -135,7 +138,7 @@ impl Validator {
 #[cfg(test)]
 mod tests {
     use flowlane::cache::MegaflowConfig;
-    use flowlane::packet::{Field, FlowMask};
+    use flowlane::packet::{Field, FlowMask, parse};
 
     use super::*;
 
@@ -148,11 +151,11 @@ mod tests {
         let mut key = FlowKey::zero();
         let headers = parse(frames[0].bytes(), 3, &mut key);
         let mut keys = [key];
-        validator.parsed(&frames, 3, &keys, &[headers]).unwrap();
+        validator.parsed(&frames, false, 3, &keys, &[headers]).unwrap();
         let other = Headers { payload: 9, ..headers };
-        assert!(validator.parsed(&frames, 3, &keys, &[other]).is_err());
+        assert!(validator.parsed(&frames, false, 3, &keys, &[other]).is_err());
         keys[0].set(Field::TpDst, 1);
-        let difference = validator.parsed(&frames, 3, &keys, &[headers]).unwrap_err();
+        let difference = validator.parsed(&frames, false, 3, &keys, &[headers]).unwrap_err();
         assert!(difference.to_string().contains(&"07".repeat(60)), "{difference}");
         let mut megaflows = MegaflowCache::new(MegaflowConfig::default());
         let mut mask = FlowMask::zero();

@@ -2,6 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
+use flowlane::packet::Captured;
+
 /// Bytes kept free in front of a received frame: the outer headers of a tunnel over IPv6 (70), and then some VLAN tags
 /// and labels.
 pub const HEADROOM: usize = 128;
@@ -39,6 +41,8 @@ pub struct Frame {
     pub(crate) counted: u32,
     /// Work to be done before it goes over a wire; only while rules do nothing but forward.
     pub offload: Option<Offload>,
+    /// Bytes at its end that a capture has not; they are zeros.
+    missing: u32,
 }
 
 impl Default for Frame {
@@ -62,7 +66,15 @@ impl Frame {
 
     /// Without a buffer.
     fn empty() -> Self {
-        Self { buffer: Vec::new(), start: HEADROOM, end: HEADROOM, time_ns: 0, counted: 0, offload: None }
+        Self {
+            buffer: Vec::new(),
+            start: HEADROOM,
+            end: HEADROOM,
+            time_ns: 0,
+            counted: 0,
+            offload: None,
+            missing: 0,
+        }
     }
 
     /// The frame, from its Ethernet header on.
@@ -94,13 +106,35 @@ impl Frame {
         self.space(data.len()).copy_from_slice(data);
     }
 
+    /// Replaces the content by a frame of `len` bytes of which a capture has the first: zeros stand for the others.
+    pub fn fill_captured(&mut self, captured: &[u8], len: usize) {
+        let len = len.max(captured.len());
+        let (first, rest) = self.space(len).split_at_mut(captured.len());
+        first.copy_from_slice(captured);
+        rest.fill(0);
+        self.missing = rest.len() as u32;
+    }
+
+    /// Returns whether a copy of the bytes is not a copy of the frame: it has offloads, or a capture lacks its end.
+    #[inline]
+    pub fn has_metadata(&self) -> bool {
+        self.offload.is_some() || self.missing > 0
+    }
+
+    /// Returns the frame as its capture has it: without the zeros at its end, and possibly from before a network card cut it
+    /// into packets.
+    pub fn captured(&self) -> Captured<'_> {
+        let captured = self.len().saturating_sub(self.missing as usize);
+        Captured::new(&self.bytes()[..captured], self.len()).uncut()
+    }
+
     /// Makes the frame `len` bytes long and returns them, their content unspecified: for a port that
     /// reads into them.
     #[inline]
     pub fn space(&mut self, len: usize) -> &mut [u8] {
         self.start = HEADROOM;
         self.end = HEADROOM + len;
-        self.offload = None;
+        (self.offload, self.missing) = (None, 0);
         if self.end > self.buffer.len() {
             self.buffer.resize(self.end.next_power_of_two(), 0);
         }
@@ -109,7 +143,9 @@ impl Frame {
 
     /// Shortens the frame to its first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
-        self.end = self.end.min(self.start + len);
+        let cut = self.len().saturating_sub(len);
+        self.end -= cut;
+        self.missing = self.missing.saturating_sub(cut as u32);
     }
 
     /// Removes `n` bytes in front; all of them where there are fewer.

@@ -141,6 +141,12 @@ pub trait Port: Send {
         Ok(())
     }
 
+    /// Returns whether received frames are [as a capture has them](Frame::captured): possibly truncated, or from before
+    /// segmentation.
+    fn is_capture(&self) -> bool {
+        false
+    }
+
     /// Returns whether frames can be sent here; false for a port that only receives.
     fn sends(&self) -> bool {
         true

@@ -1,11 +1,18 @@
 //! Capture files as ports.
+//!
+//! Every capture that `flowlane classify` reads is replayed, and each frame is parsed as there: compressed files, frames
+//! truncated by a snap length and frames from before segmentation. What the capture lacks of a frame is replayed as zeros, so
+//! that lengths, counters of bytes and the headers of later actions are those of the complete frame; a `pcap-out` file
+//! gets what there was. Damage ends the input, not the switch: the other ports go on, and closing the port is the error.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use flowlane_capture::{CaptureError, CaptureReader, CaptureWriter, FileFormat};
+use flowlane_capture::{
+    CaptureError, CaptureReader, CaptureWriter, FRAME_MAX, FileFormat, Packet, decompress,
+};
 
 use super::{Port, PortError, Received, SharedPort};
 use crate::packet::{Frame, Frames, Spread};
@@ -36,17 +43,28 @@ impl PcapConfig {
     }
 }
 
+/// A capture that may be compressed.
+type Reader = CaptureReader<Box<dyn Read + Send>>;
+
 /// Frames kept in memory, one behind the other.
 #[derive(Default)]
 struct Arena {
     bytes: Vec<u8>,
-    /// End in `bytes` and time of each frame.
-    frames: Vec<(u32, u64)>,
+    frames: Vec<Kept>,
+}
+
+/// A frame in an [`Arena`].
+struct Kept {
+    /// End in the arena's bytes.
+    end: u32,
+    /// Length before truncation.
+    len: u32,
+    time_ns: u64,
 }
 
 enum Input {
     /// Read once, record by record.
-    Stream { reader: Box<CaptureReader<File>> },
+    Stream { reader: Box<Reader> },
     /// Replayed from memory: next frame, where it begins, replays left after this one (none: no end).
     Memory { arena: Arena, next: usize, start: usize, left: Option<u64> },
     /// At its end.
@@ -59,8 +77,8 @@ pub struct PcapPort {
     input: Input,
     /// Which frames are given, of those that are read.
     spread: Spread,
-    /// The error that ended the input: reported after the frames before it.
-    failed: Option<PortError>,
+    /// Damage of the capture, which closing reports.
+    damage: Option<PortError>,
     pace: Option<Pace>,
     output: Option<Box<dyn Port>>,
 }
@@ -116,16 +134,18 @@ impl PcapPort {
     ) -> Result<Self, PortError> {
         let spec = format!("pcap:{}", config.file.display());
         let io = |source| PortError::Io { spec: spec.clone(), source };
-        let file = File::open(&config.file).map_err(io)?;
+        let file = File::open(&config.file).and_then(decompress).map_err(io)?;
         let reader = CaptureReader::new(file);
         let mut reader = reader.map_err(|e| capture_error(&spec, e))?;
+        let mut damage = None;
         // A rate counts the frames read from the file: in memory there are only those of this worker.
         let (mut mine, mut all) = (1, 1);
         let input = if config.loops == 1 {
             Input::Stream { reader: Box::new(reader) }
         } else {
-            let (arena, frames) = load(&mut reader, &spec, &mut spread)?;
-            (mine, all) = (arena.frames.len() as u128, frames);
+            let mut arena = Arena::default();
+            (damage, all) = arena.load(&mut reader, &spec, &mut spread)?;
+            mine = arena.frames.len() as u128;
             let left = config.loops.checked_sub(1);
             if arena.frames.is_empty() {
                 Input::Done
@@ -136,7 +156,7 @@ impl PcapPort {
         let rate = |rate_pps: u64| (u128::from(rate_pps) * mine / all.max(1)) as u64;
         let pace = |rate_pps| Pace { rate_pps: rate(rate_pps).max(1), begun: Instant::now(), gone: 0 };
         let pace = config.rate_pps.map(pace);
-        Ok(Self { spec, input, spread, failed: None, pace, output })
+        Ok(Self { spec, input, spread, damage, pace, output })
     }
 }
 
@@ -144,29 +164,43 @@ fn capture_error(spec: &str, error: CaptureError) -> PortError {
     PortError::Capture { spec: spec.to_owned(), problem: error.to_string() }
 }
 
-/// Reads the frames of one worker; says how many there are in all.
-fn load(
-    reader: &mut CaptureReader<File>,
-    spec: &str,
-    spread: &mut Spread,
-) -> Result<(Arena, u128), PortError> {
-    let (mut arena, mut frames) = (Arena::default(), 0);
-    while let Some(packet) = reader.next().map_err(|e| capture_error(spec, e))? {
-        frames += 1;
-        if !spread.is_mine(packet.bytes, packet.time_ns) {
-            continue;
+/// Returns the length of a captured frame; more than a capture can have of it is not believed.
+fn len_of(packet: &Packet<'_>) -> usize {
+    (packet.len as usize).min(FRAME_MAX).max(packet.bytes.len())
+}
+
+impl Arena {
+    /// Reads the frames of one worker. Returns the damage of the capture, and the number of its frames.
+    fn load(
+        &mut self,
+        reader: &mut Reader,
+        spec: &str,
+        spread: &mut Spread,
+    ) -> Result<(Option<PortError>, u128), PortError> {
+        let mut frames = 0;
+        loop {
+            let packet = match reader.next() {
+                Ok(Some(packet)) => packet,
+                Ok(None) => return Ok((None, frames)),
+                Err(error) if frames == 0 => return Err(capture_error(spec, error)),
+                Err(error) => return Ok((Some(capture_error(spec, error)), frames)),
+            };
+            frames += 1;
+            if !spread.is_mine(packet.bytes, packet.time_ns) {
+                continue;
+            }
+            if self.bytes.len() + packet.bytes.len() > REPLAY_BYTES_MAX {
+                let problem = format!(
+                    "its frames take more than {REPLAY_BYTES_MAX} bytes, too many to replay from memory; \
+                     use loop=1 or a smaller capture"
+                );
+                return Err(PortError::Capture { spec: spec.to_owned(), problem });
+            }
+            self.bytes.extend_from_slice(packet.bytes);
+            let (end, len) = (self.bytes.len() as u32, len_of(&packet) as u32);
+            self.frames.push(Kept { end, len, time_ns: packet.time_ns });
         }
-        if arena.bytes.len() + packet.bytes.len() > REPLAY_BYTES_MAX {
-            let problem = format!(
-                "its frames take more than {REPLAY_BYTES_MAX} bytes, too many to replay from memory; \
-                 use loop=1 or a smaller capture"
-            );
-            return Err(PortError::Capture { spec: spec.to_owned(), problem });
-        }
-        arena.bytes.extend_from_slice(packet.bytes);
-        arena.frames.push((arena.bytes.len() as u32, packet.time_ns));
     }
-    Ok((arena, frames))
 }
 
 impl Input {
@@ -182,7 +216,7 @@ impl Input {
         match self {
             Input::Stream { reader } => {
                 let Some(packet) = reader.next()? else { return Ok(false) };
-                frame.fill(packet.bytes);
+                frame.fill_captured(packet.bytes, len_of(&packet));
                 frame.time_ns = packet.time_ns;
                 Ok(true)
             }
@@ -194,8 +228,8 @@ impl Input {
                     *left = left.map(|n| n - 1);
                     (*next, *start) = (0, 0);
                 }
-                let (end, time_ns) = arena.frames[*next];
-                frame.fill(&arena.bytes[*start..end as usize]);
+                let Kept { end, len, time_ns } = arena.frames[*next];
+                frame.fill_captured(&arena.bytes[*start..end as usize], len as usize);
                 frame.time_ns = time_ns;
                 (*next, *start) = (*next + 1, end as usize);
                 Ok(true)
@@ -207,9 +241,6 @@ impl Input {
 
 impl Port for PcapPort {
     fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
         let most = self.pace.as_ref().map_or(u64::MAX, Pace::allowed);
         let mut taken = 0;
         while taken < most.min(READ_MAX) {
@@ -229,8 +260,8 @@ impl Port for PcapPort {
                 Err(error) => {
                     frames.unget();
                     self.input = Input::Done;
-                    self.failed = Some(capture_error(&self.spec, error));
-                    break;
+                    self.damage = Some(capture_error(&self.spec, error));
+                    return Ok(Received::Finished);
                 }
             }
         }
@@ -245,7 +276,12 @@ impl Port for PcapPort {
     }
 
     fn close(&mut self) -> Result<(), PortError> {
-        self.output.as_mut().map_or(Ok(()), |output| output.close())
+        let closed = self.output.as_mut().map_or(Ok(()), |output| output.close());
+        closed.and(self.damage.take().map_or(Ok(()), Err))
+    }
+
+    fn is_capture(&self) -> bool {
+        true
     }
 
     fn sends(&self) -> bool {
@@ -327,7 +363,8 @@ impl Port for PcapOutPort {
         if self.failed.is_some() {
             return Ok(false);
         }
-        let written = self.records.write(frame.time_ns, frame.bytes());
+        let (captured, len) = (frame.captured().bytes(), frame.len() as u32);
+        let written = self.records.write_truncated(frame.time_ns, captured, len);
         written.map_err(|source| PortError::Io { spec: self.spec.clone(), source })?;
         self.frames += 1;
         if self.records.output_mut().len() >= WRITTEN_AT_ONCE {
@@ -398,6 +435,90 @@ mod tests {
         assert_eq!(slow.receive(&mut burst).unwrap(), Received::Idle);
         assert_eq!(burst.len(), 1);
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Writes a capture of frames with their original lengths, and opens it.
+    fn opened(name: &str, file: &[u8], loops: u64) -> Result<PcapPort, PortError> {
+        let path = std::env::temp_dir().join(format!("flowlane-{}-{name}", std::process::id()));
+        std::fs::write(&path, file).unwrap();
+        let port = PcapPort::open(&PcapConfig { loops, ..PcapConfig::new(&path) });
+        std::fs::remove_file(&path).unwrap();
+        port
+    }
+
+    fn capture(frames: &[(&[u8], u32)]) -> Vec<u8> {
+        let mut writer = CaptureWriter::new(Vec::new(), FileFormat::Pcap).unwrap();
+        for (bytes, len) in frames {
+            writer.write_truncated(7, bytes, *len).unwrap();
+        }
+        writer.finish().unwrap()
+    }
+
+    #[test]
+    fn compressed_captures_are_replayed() {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packer.write_all(&capture(&[(&[1; 60], 60), (&[2; 60], 60)])).unwrap();
+        let packed = packer.finish().unwrap();
+        for loops in [1, 2] {
+            let mut port = opened(&format!("packed{loops}"), &packed, loops).unwrap();
+            assert_eq!(drain(&mut port).len() as u64, 2 * loops);
+            port.close().unwrap();
+        }
+    }
+
+    #[test]
+    fn truncated_frames_keep_their_length_and_are_written_truncated() {
+        let file = capture(&[(&[1; 40], 60), (&[2; 60], 60), (&[3; 20], u32::MAX)]);
+        for loops in [1, 2] {
+            let mut port = opened(&format!("cut{loops}"), &file, loops).unwrap();
+            let mut burst = Frames::new(4);
+            port.receive(&mut burst).unwrap();
+            assert_eq!(burst[0].bytes(), [&[1; 40][..], &[0; 20]].concat());
+            let seen = |frame: &Frame| (frame.captured().bytes().to_vec(), frame.captured().len());
+            assert_eq!(seen(&burst[0]), (vec![1; 40], 60));
+            assert_eq!(seen(&burst[1]), (vec![2; 60], 60));
+            // No capture has frames that long.
+            assert_eq!(seen(&burst[2]), (vec![3; 20], FRAME_MAX));
+            // Headers in front and bytes cut off at the end leave the rest truncated.
+            burst[0].push(4);
+            assert_eq!((burst[0].captured().bytes().len(), burst[0].len()), (44, 64));
+            burst[0].truncate(50);
+            assert_eq!((burst[0].captured().bytes().len(), burst[0].len()), (44, 50));
+            burst[0].truncate(30);
+            assert_eq!((burst[0].captured().bytes().len(), burst[0].len()), (30, 30));
+            // Another frame in the same buffer is complete.
+            burst[2].fill(&[4; 60]);
+            assert_eq!(seen(&burst[2]), (vec![4; 60], 60));
+        }
+        let mut port = opened("again", &file, 1).unwrap();
+        let path = std::env::temp_dir().join(format!("flowlane-{}-written", std::process::id()));
+        let mut outputs = SharedPort::handles(Box::new(PcapOutPort::create(&path, None).unwrap()), 2);
+        let mut burst = Frames::new(2);
+        port.receive(&mut burst).unwrap();
+        for frame in burst.iter() {
+            outputs[1].send(frame).unwrap();
+        }
+        outputs.iter_mut().for_each(|output| output.close().unwrap());
+        outputs[1].flush().unwrap();
+        outputs[1].close().unwrap();
+        outputs[0].close().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), capture(&[(&[1; 40], 60), (&[2; 60], 60)]));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn damage_ends_the_input_and_is_the_error_of_closing() {
+        let mut file = capture(&[(&[1; 60], 60), (&[2; 60], 60)]);
+        file.truncate(file.len() - 1);
+        for loops in [1, 3] {
+            let mut port = opened(&format!("damaged{loops}"), &file, loops).unwrap();
+            assert_eq!(drain(&mut port).len() as u64, loops);
+            let error = port.close().unwrap_err().to_string();
+            assert!(error.contains("ends within record 1"), "{error}");
+            port.close().unwrap();
+        }
+        file.truncate(50);
+        assert!(opened("none", &file, 3).is_err());
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Port for SharedPort {
             self.send_kept()?;
         }
         if let Some(place) = self.kept.next_frame() {
-            place.fill(frame.bytes());
+            place.fill_captured(frame.captured().bytes(), frame.len());
             place.time_ns = frame.time_ns;
         }
         Ok(true)
