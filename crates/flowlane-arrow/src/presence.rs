@@ -1,6 +1,6 @@
 //! Presence of fields in packets.
 
-use flowlane::packet::fields::{Prerequisite, word};
+use flowlane::packet::fields::{ND_SLL_PRESENT, ND_TLL_PRESENT, Prerequisite, word};
 use flowlane::packet::{Field, FlowKey, Headers, Network};
 
 /// Criterion for the presence of a field.
@@ -18,8 +18,8 @@ pub(crate) enum Presence {
     Word(usize),
     /// The parser has set this word, and the protocol is one of these.
     WordOf(usize, [u8; 2]),
-    /// The parser has set this word, and the field is not 0.
-    Option(usize),
+    /// The message has this option of neighbour discovery.
+    Option(u8),
 }
 
 impl Presence {
@@ -31,7 +31,8 @@ impl Presence {
             Field::MplsLse2 => return Self::Labels(3),
             Field::EthDst | Field::EthSrc => return Self::Word(word::ETH),
             Field::EthType => return Self::Word(word::VLAN_ETH_TYPE),
-            Field::NdSll | Field::NdTll => return Self::Option(word::ND_TARGET),
+            Field::NdSll => return Self::Option(ND_SLL_PRESENT),
+            Field::NdTll => return Self::Option(ND_TLL_PRESENT),
             _ => {}
         }
         match field.info().prerequisite {
@@ -76,7 +77,9 @@ impl Presence {
                 let protocol = |key: &FlowKey| (key.word(word::NW_PROTO) >> 24) as u8;
                 valid.extend(keys.iter().map(|key| has(key, w) && protocols.contains(&protocol(key))));
             }
-            Self::Option(w) => valid.extend(keys.iter().map(|key| has(key, w) && key.get(field) != 0)),
+            Self::Option(bit) => {
+                valid.extend(keys.iter().map(|key| key.get(Field::NdOptions) as u8 & bit != 0));
+            }
         }
     }
 }

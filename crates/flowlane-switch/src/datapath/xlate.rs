@@ -412,9 +412,7 @@ impl TrackedKey {
         if field != Field::Malformed || self.key.get(field) != 0 {
             self.depend_on_field(field, bits);
         }
-        // A non-zero address shows that the option is present, as does a written one.
-        let option = matches!(field, Field::NdSll | Field::NdTll);
-        self.key.get(field) & bits | if option { self.written.get(field) } else { 0 }
+        self.key.get(field) & bits
     }
 
     /// Returns the written bits in no header, which a recirculated packet carries: (word, value, mask).

@@ -399,7 +399,8 @@ fn options(units: usize) -> Vec<u8> {
 
 /// One of few Ethernet addresses.
 pub(crate) fn mac(r: &mut Random) -> [u8; 6] {
-    r.pick(&[[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3], [0xff; 6]])
+    // Zero is a value like others, also of an option.
+    r.pick(&[[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3], [0xff; 6], [0; 6]])
 }
 
 /// One of few IPv4 addresses.

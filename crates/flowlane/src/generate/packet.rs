@@ -13,7 +13,9 @@
 //! padding. Lengths and checksums are right; those of a first fragment cover what the fragment holds.
 
 use super::checksum::{add, crc32c, fold};
-use crate::packet::fields::{FRAG_ANY, FRAG_LATER, Field, VLAN_PRESENT, word};
+use crate::packet::fields::{
+    FRAG_ANY, FRAG_LATER, Field, ND_SLL_PRESENT, ND_TLL_PRESENT, VLAN_PRESENT, word,
+};
 use crate::packet::key::FlowKey;
 
 /// The shortest frame on an Ethernet, without its frame check sequence.
@@ -244,8 +246,10 @@ fn push_icmpv6(key: &FlowKey, out: &mut Vec<u8>) -> usize {
     push_icmp(key, out);
     if is_neighbour_discovery(key) {
         out.extend(bytes::<16>(key, Field::NdTarget));
-        for (option, field) in [(1, Field::NdSll), (2, Field::NdTll)] {
-            if key.get(field) != 0 {
+        let present = key.get(Field::NdOptions) as u8;
+        for (option, field, bit) in [(1, Field::NdSll, ND_SLL_PRESENT), (2, Field::NdTll, ND_TLL_PRESENT)] {
+            // A key made by hand need not say that a non-zero address is present.
+            if key.get(field) != 0 || present & bit != 0 {
                 out.extend([option, 1]);
                 out.extend(bytes::<6>(key, field));
             }

@@ -12,7 +12,7 @@
 //!  2..=3    tun_id                        38..=39  nw_src, nw_dst (ARP: spa, tpa)
 //!  4..=5    tun_src, tun_dst              40       ipv6_label
 //!  6..=13   tun_ipv6_src, tun_ipv6_dst    41       tcp_flags | icmp_type | icmp_code
-//! 14        tun_flags | tun_tos | tun_ttl 42       arp_op | nd_options_type
+//! 14        tun_flags | tun_tos | tun_ttl 42       arp_op | nd_options | ..
 //! 15        tun_gbp_id | .. | tun_type    43..=46  arp_sha, arp_tha (ND: sll, tll), 48 bits each
 //! 16        gtpu flags | type | ..        47..=50  nd_target
 //! 17..=19   tun_option, tun_option_data   51..=52  metadata
@@ -244,6 +244,9 @@ pub enum Field {
     CtIpv6Dst,
     CtTpSrc,
     CtTpDst,
+    /// Options of neighbour discovery that are present: [`ND_SLL_PRESENT`], [`ND_TLL_PRESENT`]. Rules cannot name it.
+    #[doc(hidden)]
+    NdOptions,
 }
 
 /// The properties of a [`Field`]: one row of the table of fields.
@@ -276,7 +279,7 @@ pub struct FieldInfo {
 }
 
 /// Number of rows of the table of fields.
-const FIELD_COUNT: usize = Field::CtTpDst as usize + 1;
+const FIELD_COUNT: usize = Field::NdOptions as usize + 1;
 
 /// Rows of the fields that show words of their own. Those of `xreg0` to `xxreg3` follow.
 const OWN: usize = Field::Reg15 as usize + 1;
@@ -357,6 +360,11 @@ impl FieldInfo {
 
 /// Set in `vlan_tci` where a tag is present, as in Open vSwitch (the place of the CFI/DEI bit).
 pub const VLAN_PRESENT: u16 = 0x1000;
+
+/// Set in [`Field::NdOptions`] if the message has a source link-layer address, be it zero.
+pub const ND_SLL_PRESENT: u8 = 1;
+/// Set in [`Field::NdOptions`] if the message has a target link-layer address, be it zero.
+pub const ND_TLL_PRESENT: u8 = 2;
 
 /// `ip_frag`: the packet is a fragment.
 pub const FRAG_ANY: u8 = 1;

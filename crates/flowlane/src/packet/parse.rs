@@ -14,7 +14,7 @@
 //! packets pays nothing for the words that it does not have.
 
 use super::captured::Captured;
-use super::fields::{FRAG_ANY, FRAG_LATER, VLAN_PRESENT, word};
+use super::fields::{FRAG_ANY, FRAG_LATER, ND_SLL_PRESENT, ND_TLL_PRESENT, VLAN_PRESENT, word};
 use super::headers::{Headers, Layer, Malformed, Network, SNAP_BYTES, Transport};
 use super::key::{FlowKey, WORDS};
 use super::word_set::WordSet;
@@ -541,6 +541,10 @@ fn neighbour_discovery(message: Captured<'_>, out: &mut Words<'_>) -> Result<(),
         out.set(word::ARP_HA, be32(&s, 0));
         out.set(word::ARP_HA + 1, u32::from(be16(&s, 4)) << 16 | u32::from(be16(&t, 0)));
         out.set(word::ARP_HA + 2, be32(&t, 2));
+        let present = |option: Option<[u8; 6]>, bit| if option.is_some() { bit } else { 0 };
+        let options = present(source, ND_SLL_PRESENT) | present(target, ND_TLL_PRESENT);
+        // Two bits behind `arp_op`, which these messages have not.
+        out.set(word::ARP_OP, u32::from(options) << 14);
     }
     fault
 }

@@ -4,7 +4,9 @@
 //! key, or key and packet drift apart.
 
 use flowlane::packet::Layer;
-use flowlane::packet::fields::{FRAG_LATER, Field, Prerequisite, VLAN_PRESENT};
+use flowlane::packet::fields::{
+    FRAG_LATER, Field, ND_SLL_PRESENT, ND_TLL_PRESENT, Prerequisite, VLAN_PRESENT,
+};
 use flowlane::packet::parse::{ether_type, ip_proto};
 
 /// Returns whether [`set_field`](super::set_field) changes `field` of a packet of this key. `look` gives the named bits of a field
@@ -33,8 +35,12 @@ pub fn has(field: Field, mut look: impl FnMut(Field, u128) -> u128) -> bool {
         Prerequisite::NeighbourDiscovery => {
             is_neighbour_discovery(&mut *look)
                 && found(Layer::Message, look)
-                // The addresses are options: one that is there is not zero.
-                && (field == NdTarget || look(field, u128::MAX) != 0)
+                && match field {
+                    // The addresses are options.
+                    NdSll => look(NdOptions, ND_SLL_PRESENT.into()) != 0,
+                    NdTll => look(NdOptions, ND_TLL_PRESENT.into()) != 0,
+                    _ => true,
+                }
         }
     }
 }

@@ -134,5 +134,6 @@ pub(super) static FIELDS: [FieldInfo; FIELD_COUNT] = {
         row(Field::CtIpv6Dst,      "ct_ipv6_dst",     &[],                       C::Connection, (84, 0),  128, Ipv6,     P::None,         true,    false),
         row(Field::CtTpSrc,        "ct_tp_src",       &[],                       C::Connection, (59, 0),  16,  Decimal,  P::None,         true,    false),
         row(Field::CtTpDst,        "ct_tp_dst",       &[],                       C::Connection, (59, 16), 16,  Decimal,  P::None,         true,    false),
+        row(Field::NdOptions,      "nd_options",      &[],                       C::Header,    (42, 16), 2,   Decimal,  P::NeighbourDiscovery, true, false),
     ]
 };

@@ -46,7 +46,7 @@ pub const IPV4_DST: usize = 39;
 pub const IPV6_LABEL: usize = 40;
 /// `tcp_flags`, `icmp_type`, `icmp_code`.
 pub const FLAGS: usize = 41;
-/// `arp_op`.
+/// `arp_op`, and the options of neighbour discovery that are present.
 pub const ARP_OP: usize = 42;
 /// First of four words: three of `arp_sha`/`nd_sll` and `arp_tha`/`nd_tll`, the fourth unused.
 pub const ARP_HA: usize = 43;
