@@ -155,6 +155,10 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         "ports of the first fragment of an SCTP packet: Open vSwitch patches a CRC32c that it cannot know, Flowlane leaves the ports",
         "neither: without the other fragments no answer can be right (RFC 9260 §6.8)",
         LeftOut::Packets(|a| a.rules.sets(&["sctp"]) && a.ip(|ip| ip.protocol == 132 && ip.fragment == Fragment::First))),
+    row("tiny-fragment",
+        "first fragments that end within the transport header: Open vSwitch finds no ports, Flowlane those that are there",
+        "Flowlane: RFC 1858 §3, fragments made small must not pass a rule for a port",
+        LeftOut::Packets(|a| a.ip(|ip| ip.fragment == Fragment::First && ip.transport.len() < header_least(ip)))),
     row("llc-mpls",
         "push_mpls and pop_mpls of an 802.3 frame: Open vSwitch overwrites the length and leaves LLC and SNAP in front of the label",
         "Flowlane does neither; a defect of Open vSwitch (IEEE 802.3 §3.2.6: a type is no length)",
@@ -228,6 +232,17 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         "neither: OpenFlow 1.3.5 §5.8 does not say at which place bytes are counted",
         LeftOut::Bytes(|rules| rules.does(&["push_", "pop_", "strip_vlan", "->vlan", "VLAN_TCI", "mod_vlan"]))),
 ];
+
+/// Bytes of the transport header at least.
+fn header_least(ip: &Ip) -> usize {
+    match ip.protocol {
+        6 => 20,
+        132 => 12,
+        1 | 17 => 8,
+        58 => 4,
+        _ => 0,
+    }
+}
 
 /// ARP that is cut off, or not for Ethernet and IPv4.
 fn odd_arp(shape: &Shape) -> bool {

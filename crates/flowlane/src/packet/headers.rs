@@ -143,9 +143,9 @@ pub enum Malformed {
     Ipv6ExtensionTruncated,
     /// More extension headers than are followed.
     Ipv6ExtensionLimit,
-    /// The packet ends within the TCP header.
+    /// The packet ends within the TCP header. (A first fragment may do so, as with the headers below.)
     TcpTruncated,
-    /// TCP data offset below 20 bytes or beyond the packet.
+    /// TCP data offset below 20 bytes or beyond the packet (or, of a first fragment, below 20 bytes).
     TcpHeaderLength,
     /// The packet ends within the UDP header.
     UdpTruncated,

@@ -89,7 +89,11 @@ pub fn parse_captured(frame: Captured<'_>, in_port: u32, key: &mut FlowKey) -> H
     let mut out = Words { words: key.words_mut(), present: 0 };
     out.set(word::IN_PORT, in_port);
     if let Err(end) = ethernet(frame, &mut out, &mut headers) {
-        headers.malformed = Some(if end.captured { end.reason } else { Malformed::NotCaptured });
+        headers.malformed = match end.captured {
+            false => Some(Malformed::NotCaptured),
+            true if end.goes_on(headers.fragment) => None,
+            true => Some(end.reason),
+        };
         // Labels before the one that is cut off are in the key.
         let layer = if headers.mpls_labels > 0 { Layer::Message } else { end.reason.layer() };
         out.set(word::RECIRC_ID, u32::from(layer as u8) << 24);
@@ -149,11 +153,18 @@ impl From<Malformed> for End {
 }
 
 impl End {
-    /// Of a transport header that was not captured to its end: ports, and TCP's flags.
+    /// Returns whether this is a first fragment whose transport header goes on in the next fragment.
+    fn goes_on(&self, fragment: u8) -> bool {
+        use Malformed::{IcmpTruncated, Icmpv6Truncated, SctpTruncated, TcpTruncated, UdpTruncated};
+        let header = [TcpTruncated, UdpTruncated, SctpTruncated, IcmpTruncated, Icmpv6Truncated];
+        fragment == FRAG_ANY && header.contains(&self.reason)
+    }
+
+    /// Of a transport header that is not there to its end: ports, and TCP's flags.
     #[cold]
-    fn ports(&self, packet: Captured<'_>, at: usize, out: &mut Words<'_>) {
+    fn ports(&self, packet: Captured<'_>, at: usize, fragment: u8, out: &mut Words<'_>) {
         let header = packet.from(at).bytes();
-        if self.captured || header.len() < 4 {
+        if self.captured && !self.goes_on(fragment) || header.len() < 4 {
             return;
         }
         // A header that is malformed as far as it is captured has no ports, as in the whole frame.
@@ -169,9 +180,9 @@ impl End {
 
     /// Of ICMP: type and code.
     #[cold]
-    fn kind(&self, packet: Captured<'_>, at: usize, out: &mut Words<'_>) {
+    fn kind(&self, packet: Captured<'_>, at: usize, fragment: u8, out: &mut Words<'_>) {
         let header = packet.from(at).bytes();
-        if !self.captured && header.len() >= 2 {
+        if (!self.captured || self.goes_on(fragment)) && header.len() >= 2 {
             out.set(word::FLAGS, be16(header, 0).into());
         }
     }
@@ -432,8 +443,8 @@ fn transport(
     }
     match proto {
         ip_proto::UDP => {
-            let udp: &[u8; 8] =
-                take(packet, at, Malformed::UdpTruncated).inspect_err(|end| end.ports(packet, at, out))?;
+            let udp: &[u8; 8] = take(packet, at, Malformed::UdpTruncated)
+                .inspect_err(|end| end.ports(packet, at, headers.fragment, out))?;
             let len = usize::from(be16(udp, 4));
             // A first fragment's datagram goes on in the others; 0 means 'to the end' (RFC 2675 §4).
             if len != 0 && (len < 8 || (len > packet.len() - at && headers.fragment == 0)) {
@@ -445,11 +456,14 @@ fn transport(
             Ok(())
         }
         ip_proto::TCP => {
-            let tcp: &[u8; 20] =
-                take(packet, at, Malformed::TcpTruncated).inspect_err(|end| end.ports(packet, at, out))?;
-            let header_len = usize::from(tcp[12] >> 4) * 4;
+            let tcp: &[u8; 20] = take(packet, at, Malformed::TcpTruncated)
+                .inspect_err(|end| end.ports(packet, at, headers.fragment, out))?;
+            let mut header_len = usize::from(tcp[12] >> 4) * 4;
             if header_len < 20 || header_len > packet.len() - at {
-                return Err(Malformed::TcpHeaderLength.into());
+                if header_len < 20 || headers.fragment == 0 {
+                    return Err(Malformed::TcpHeaderLength.into());
+                }
+                header_len = packet.len() - at; // The other options are in the next fragment.
             }
             headers.transport = Transport::Tcp;
             headers.payload = (at + header_len) as u16;
@@ -471,8 +485,8 @@ fn transport_other(
 ) -> Result<(), End> {
     match proto {
         ip_proto::SCTP => {
-            let sctp: &[u8; 12] =
-                take(packet, at, Malformed::SctpTruncated).inspect_err(|end| end.ports(packet, at, out))?;
+            let sctp: &[u8; 12] = take(packet, at, Malformed::SctpTruncated)
+                .inspect_err(|end| end.ports(packet, at, headers.fragment, out))?;
             headers.transport = Transport::Sctp;
             headers.payload = (at + 12) as u16;
             out.set(word::PORTS, be32(sctp, 0));
@@ -483,15 +497,15 @@ fn transport_other(
             headers.payload = (at + 8) as u16;
         }
         ip_proto::ICMP if !v6 => {
-            let icmp: &[u8; 8] =
-                take(packet, at, Malformed::IcmpTruncated).inspect_err(|end| end.kind(packet, at, out))?;
+            let icmp: &[u8; 8] = take(packet, at, Malformed::IcmpTruncated)
+                .inspect_err(|end| end.kind(packet, at, headers.fragment, out))?;
             headers.transport = Transport::Icmpv4;
             headers.payload = (at + 8) as u16;
             out.set(word::FLAGS, be16(icmp, 0).into());
         }
         ip_proto::ICMPV6 if v6 => {
-            let icmp: &[u8; 4] =
-                take(packet, at, Malformed::Icmpv6Truncated).inspect_err(|end| end.kind(packet, at, out))?;
+            let icmp: &[u8; 4] = take(packet, at, Malformed::Icmpv6Truncated)
+                .inspect_err(|end| end.kind(packet, at, headers.fragment, out))?;
             headers.transport = Transport::Icmpv6;
             headers.payload = (at + 4) as u16;
             out.set(word::FLAGS, be16(icmp, 0).into());

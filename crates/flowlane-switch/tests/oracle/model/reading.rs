@@ -29,6 +29,8 @@ pub(crate) struct Reading {
     pub(crate) arp: Option<usize>,
     pub(crate) ip: Option<Ip>,
     pub(crate) transport: Option<Transport>,
+    /// A transport header of which a first fragment has only the beginning (RFC 791 §3.2). It is matched, and not changed.
+    pub(crate) begun: Option<Transport>,
     pub(crate) neighbour: Neighbour,
 }
 
@@ -224,10 +226,25 @@ impl Reading {
         }
         let segment = &frame[ip.header_end..ip.end];
         let whole = !ip.fragment;
+        let least = match (ip.protocol, ip.v6) {
+            (6, _) => Some((Transport::Tcp, 20)),
+            (17, _) => Some((Transport::Udp, 8)),
+            (132, _) => Some((Transport::Sctp, 12)),
+            (1, false) => Some((Transport::Icmp, 8)),
+            (58, true) => Some((Transport::Icmp6, 4)),
+            _ => None,
+        };
+        if let Some((transport, least)) = least
+            && ip.fragment
+            && segment.len() < least
+        {
+            self.begun = Some(transport);
+            return Ok(());
+        }
         match (ip.protocol, ip.v6) {
             (6, _) => {
                 let header_len = segment.get(12).map_or(0, |b| usize::from(b >> 4) * 4);
-                if segment.len() < 20 || header_len < 20 || header_len > segment.len() {
+                if segment.len() < 20 || header_len < 20 || whole && header_len > segment.len() {
                     return Err("TCP's header is cut off or its offset wrong");
                 }
                 self.transport = Some(Transport::Tcp);

@@ -75,6 +75,24 @@ fn place(reading: &Reading, field: Field) -> Option<Place> {
     }
 }
 
+/// Where a first fragment that ends within its transport header has a field of it.
+fn place_in_beginning(frame: &[u8], reading: &Reading, field: Field) -> Option<Place> {
+    let (begun, ip) = (reading.begun?, reading.ip?);
+    let segment = &frame[ip.header_end..ip.end];
+    // An impossible offset makes the ports doubtful.
+    if begun == Transport::Tcp && segment.get(12).is_some_and(|offset| offset >> 4 < 5) {
+        return None;
+    }
+    let least = match field {
+        Field::TpSrc | Field::TpDst => 4,
+        Field::TcpFlags => 14,
+        Field::IcmpType | Field::IcmpCode => 2,
+        _ => return None,
+    };
+    let whole = Reading { transport: Some(begun), ..reading.clone() };
+    place(&whole, field).filter(|_| segment.len() >= least)
+}
+
 /// A field's value; none where the packet has no such field.
 pub(super) fn get(frame: &[u8], reading: &Reading, field: Field) -> Option<u128> {
     if let Field::NwProto | Field::IpFrag = field {
@@ -93,7 +111,8 @@ pub(super) fn get(frame: &[u8], reading: &Reading, field: Field) -> Option<u128>
         Field::VlanTpid => return tag(0).map(|_| reading.tpid.into()),
         _ => {}
     }
-    let Place { at, len, shift, width } = place(reading, field)?;
+    let Place { at, len, shift, width } =
+        place(reading, field).or_else(|| place_in_beginning(frame, reading, field))?;
     let ones = u128::MAX >> (128 - width);
     Some(number(&frame[at..at + len]) >> shift & ones)
 }
