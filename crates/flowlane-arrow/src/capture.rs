@@ -144,8 +144,9 @@ impl Rows {
         if self.is_parsed {
             self.keys.resize(packets.len(), FlowKey::zero());
             self.headers.resize(packets.len(), Headers::default());
-            let frames =
-                packets.iter().map(|packet| Captured::new(packet.bytes, packet.len as usize).uncut());
+            let frames = packets
+                .iter()
+                .map(|packet| Captured::new(packet.bytes, packet.len as usize).uncut().with_pppoe());
             self.parser.parse_all(frames, self.in_port, &mut self.keys, &mut self.headers);
             if let Some(inner) = &mut self.decapsulated {
                 for ((packet, key), headers) in packets.iter().zip(&mut self.keys).zip(&mut self.headers) {

@@ -278,7 +278,7 @@ impl<'a> ChunkParser<'a> {
         self.headers.resize(packets.len(), Headers::default());
         let frames = packets.clone().map(|i| {
             let packet = chunk.batch.packet(i);
-            Captured::new(packet.bytes, packet.len as usize).uncut()
+            Captured::new(packet.bytes, packet.len as usize).uncut().with_pppoe()
         });
         self.parser.parse_all(frames, self.input.in_port, keys, &mut self.headers);
         let mut faults = ParseFaults::default();

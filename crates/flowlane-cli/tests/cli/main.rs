@@ -1,6 +1,7 @@
 //! Tests of the `flowlane` binary. A single test program, because each one links all dependencies.
 
 mod bench;
+mod captures;
 mod classify;
 mod control;
 mod gpu;

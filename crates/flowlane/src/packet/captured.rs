@@ -19,13 +19,15 @@ pub struct Captured<'a> {
     len: usize,
     /// It may be from before a network card cut it into packets.
     uncut: bool,
+    /// Sessions of PPPoE are transparent.
+    pppoe: bool,
 }
 
 impl<'a> Captured<'a> {
     /// The first bytes of a frame of `len`, or of as many as there are.
     #[inline(always)]
     pub fn new(bytes: &'a [u8], len: usize) -> Self {
-        Self { bytes, len: len.max(bytes.len()), uncut: false }
+        Self { bytes, len: len.max(bytes.len()), uncut: false, pppoe: false }
     }
 
     /// Returns a frame as captures have it on the machine that sends it: a segment that the network card cuts into packets later
@@ -47,6 +49,35 @@ impl<'a> Captured<'a> {
     #[inline(always)]
     pub fn uncut(self) -> Self {
         Self { uncut: true, ..self }
+    }
+
+    /// Returns a frame in which a PPPoE session (EtherType 0x8864, RFC 2516) is transparent: the key is that of the packet in
+    /// it, with its EtherType. A switch forwards such frames by the EtherType 0x8864.
+    ///
+    /// ```
+    /// use flowlane::{Captured, Field, FlowKey, Parser};
+    ///
+    /// let mut bytes = [0; 60];
+    /// bytes[12..14].copy_from_slice(&[0x88, 0x64]);
+    /// bytes[14..22].copy_from_slice(&[0x11, 0, 0, 9, 0, 38, 0x00, 0x21]); // session 9, PPP protocol IPv4
+    /// bytes[22..26].copy_from_slice(&[0x45, 0, 0, 36]);
+    /// bytes[31..38].copy_from_slice(&[6, 0, 0, 192, 0, 2, 1]);
+    /// bytes[54] = 0x50;
+    /// let (parser, mut key) = (Parser::new(), FlowKey::zero());
+    /// parser.parse_captured(Captured::new(&bytes, 60), 1, &mut key);
+    /// assert_eq!((key.get(Field::EthType), key.get(Field::Ipv4Src)), (0x8864, 0));
+    /// parser.parse_captured(Captured::new(&bytes, 60).with_pppoe(), 1, &mut key);
+    /// assert_eq!((key.get(Field::EthType), key.get(Field::Ipv4Src)), (0x0800, 0xc000_0201));
+    /// ```
+    #[inline(always)]
+    pub fn with_pppoe(self) -> Self {
+        Self { pppoe: true, ..self }
+    }
+
+    /// Returns whether sessions of PPPoE are transparent.
+    #[inline(always)]
+    pub(super) fn has_pppoe(self) -> bool {
+        self.pppoe
     }
 
     /// Returns whether an IP length of 0 is that of the frame.
@@ -85,6 +116,6 @@ impl<'a> Captured<'a> {
 impl<'a> From<&'a [u8]> for Captured<'a> {
     #[inline(always)]
     fn from(frame: &'a [u8]) -> Self {
-        Self { bytes: frame, len: frame.len(), uncut: false }
+        Self { bytes: frame, len: frame.len(), uncut: false, pppoe: false }
     }
 }

@@ -2,7 +2,9 @@
 
 use etherparse::PacketBuilder;
 
-use super::fields::{FRAG_ANY, FRAG_LATER, Field, TUNNEL_GENEVE, TUNNEL_GTPU, TUNNEL_VXLAN};
+use super::fields::{
+    FRAG_ANY, FRAG_LATER, Field, ND_SLL_PRESENT, ND_TLL_PRESENT, TUNNEL_GENEVE, TUNNEL_GTPU, TUNNEL_VXLAN,
+};
 use super::*;
 
 const MACS: [u8; 12] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
@@ -423,4 +425,145 @@ fn every_variant_extracts_what_the_scalar_parser_does() {
         }
     });
     assert!(fast > 1000);
+}
+
+/// IPv4 of this protocol with more fragments to come.
+fn first_fragment(proto: u8, payload: &[u8]) -> Vec<u8> {
+    let mut body = vec![0x45, 0, 0, 20 + payload.len() as u8, 0, 1, 0x20, 0, 64, proto, 0, 0];
+    body.extend([192, 0, 2, 1, 198, 51, 100, 7]);
+    body.extend(payload);
+    ethernet(0x0800, &body)
+}
+
+/// IPv6 with a fragment header before this protocol and more fragments to come.
+fn first_fragment_v6(proto: u8, payload: &[u8]) -> Vec<u8> {
+    ipv6(44, &[&[proto, 0, 0, 1, 0, 0, 0, 9][..], payload].concat())
+}
+
+#[test]
+fn first_fragments_need_not_have_the_whole_transport_header() {
+    let tcp = [0x12, 0x34, 0, 22, 0, 0, 0, 1, 0, 0, 0, 0, 0xf0, 0x02, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1];
+    let ports = [(Field::TpSrc, 0x1234), (Field::TpDst, 22)];
+    type FirstFragment = fn(u8, &[u8]) -> Vec<u8>;
+    for make in [first_fragment as FirstFragment, first_fragment_v6] {
+        let fragment = (Field::IpFrag, FRAG_ANY.into());
+        // TCP options go on in the next fragment; with 20 bytes and more the header counts as found.
+        for len in 0..=tcp.len() {
+            let frame = make(6, &tcp[..len]);
+            let headers = expect(&frame, &[fragment, (Field::NwProto, 6)]);
+            expect(&frame, if len >= 4 { &ports } else { &[(Field::TpSrc, 0), (Field::TpDst, 0)] });
+            expect(&frame, &[(Field::TcpFlags, if len >= 14 { 2 } else { 0 })]);
+            let found = if len >= 20 { Transport::Tcp } else { Transport::None };
+            let malformed = if len >= 20 { 0 } else { Layer::Transport as u128 };
+            expect(&frame, &[(Field::Malformed, malformed)]);
+            assert_eq!(headers.transport, found, "{len}");
+            assert!(len < 20 || usize::from(headers.payload) == frame.len(), "{len}");
+            check_offsets(&frame);
+        }
+        let udp = [0x12, 0x34, 0, 22, 5, 0xdc, 0, 0];
+        for (proto, bytes) in [(17, &udp[..]), (132, &tcp[..12])] {
+            for len in 4..bytes.len() {
+                expect(&make(proto, &bytes[..len]), &ports);
+            }
+            let headers = expect(&make(proto, bytes), &ports);
+            assert_ne!(headers.transport, Transport::None);
+        }
+        for len in 0..tcp.len() {
+            // A data offset below 20 bytes is wrong in any fragment.
+            let mut wrong = tcp;
+            wrong[12] = 0x40;
+            let (key, headers) = parsed(&make(6, &wrong[..len]));
+            assert_eq!(headers.malformed, (len >= 20).then_some(Malformed::TcpHeaderLength), "{len}");
+            assert!(len < 13 || key.get(Field::TpDst) == 0);
+        }
+    }
+    for len in 2..8 {
+        let kind = [(Field::IcmpType, 8), (Field::IcmpCode, 3)];
+        expect(&first_fragment(1, &[8, 3, 0, 0, 0, 0, 0, 0][..len]), &kind);
+    }
+    expect(&first_fragment_v6(58, &[128, 3, 0]), &[(Field::IcmpType, 128), (Field::IcmpCode, 3)]);
+    // In a whole packet it is a fault.
+    let mut whole = first_fragment(6, &tcp[..8]);
+    whole[20] = 0;
+    assert_eq!(parsed(&whole).1.malformed, Some(Malformed::TcpTruncated));
+    // Beyond the packet, as far as it was captured, nothing is known.
+    let frame = first_fragment(6, &tcp);
+    let headers = parse_captured(Captured::new(&frame[..50], frame.len()), 1, &mut FlowKey::zero());
+    assert_eq!(headers.malformed, Some(Malformed::NotCaptured));
+}
+
+#[test]
+fn options_of_neighbour_discovery_are_present_though_they_are_zero() {
+    let options = |options: &[u8]| {
+        let mut message = vec![0; 24];
+        message[0] = 135;
+        message.extend(options);
+        ipv6(58, &message)
+    };
+    let (source, target) = ([1, 1, 0, 0, 0, 0, 0, 0], [2, 1, 0, 0, 0, 0, 0, 0]);
+    let cases = [
+        (vec![], 0),
+        (source.to_vec(), ND_SLL_PRESENT),
+        (target.to_vec(), ND_TLL_PRESENT),
+        ([target, source].concat(), ND_SLL_PRESENT | ND_TLL_PRESENT),
+        (vec![14, 1, 0, 0, 0, 0, 0, 0], 0),
+    ];
+    for (bytes, present) in cases {
+        let frame = options(&bytes);
+        expect(&frame, &[(Field::NdOptions, present.into()), (Field::NdSll, 0), (Field::ArpOp, 0)]);
+        // The frame that is made from its key has them, too.
+        let (key, mut made) = (parsed(&frame).0, Vec::new());
+        crate::generate::build_frame(&key, 0, &mut made);
+        assert_eq!(parsed(&made).0.get(Field::NdOptions), present.into());
+    }
+    assert!(Field::by_name("nd_options").is_none());
+}
+
+#[test]
+fn pppoe_sessions_are_transparent_where_asked_for() {
+    let plain = ipv4_udp();
+    let session = |ppp: &[u8], tags: &[u8]| {
+        let mut frame = [&plain[..12], tags, &[0x88, 0x64, 0x11, 0, 0, 7, 0, 0], ppp, &plain[14..]].concat();
+        let at = 12 + tags.len() + 6;
+        let len = (frame.len() - at - 2) as u16;
+        frame[at..at + 2].copy_from_slice(&len.to_be_bytes());
+        frame
+    };
+    let look = |frame: &[u8], captured: usize| {
+        let (mut key, frame) = (FlowKey::zero(), Captured::new(&frame[..captured], frame.len()));
+        let headers = parse_captured(frame.with_pppoe(), 7, &mut key);
+        (key, headers)
+    };
+    let tag = [0x81, 0, 0, 5];
+    let tagged = [&plain[..12], &tag, &plain[12..]].concat();
+    for (ppp, tags, like) in [
+        (&[0, 0x21][..], &[][..], &plain),
+        (&[0x21], &[], &plain),
+        (&[0, 0x21], &tag, &tagged),
+        (&[0x21], &tag, &tagged),
+    ] {
+        let frame = session(ppp, tags);
+        let (key, headers) = look(&frame, frame.len());
+        assert!(key == parsed(like).0 && headers.malformed.is_none());
+        assert_eq!(usize::from(headers.l3), 14 + tags.len() + 6 + ppp.len());
+        expect(&frame, &[(Field::EthType, 0x8864), (Field::Ipv4Src, 0)]);
+        // Truncated captures say nothing that the whole frame does not.
+        for captured in 0..frame.len() {
+            let (cut, headers) = look(&frame, captured);
+            for info in Field::all().iter().filter(|info| info.field != Field::Malformed) {
+                let value = cut.get(info.field);
+                assert!(value == 0 || value == key.get(info.field), "{captured}: {}", info.name);
+            }
+            assert!(headers.malformed.is_none() || headers.malformed == Some(Malformed::NotCaptured));
+        }
+    }
+    // Other protocols than IP and MPLS, and other messages, keep their EtherType.
+    for frame in [
+        session(&[0xc0, 0x21], &[]),
+        ethernet(0x8864, &[0x11, 0xa7, 0, 7, 0, 2, 0, 0x21]),
+        ethernet(0x8864, &[0x11]),
+    ] {
+        let (key, headers) = look(&frame, frame.len());
+        assert_eq!((key.get(Field::EthType), headers.network), (0x8864, Network::None));
+    }
 }
