@@ -12,7 +12,7 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::{
     Action, Format, Match, Priority, ReadOptions, Rule, classbench as filters, flow_syntax as flows,
 };
-use flowlane_capture::{Batch, CaptureReader, FRAME_MAX};
+use flowlane_capture::{Batch, CaptureError, CaptureReader, FRAME_MAX};
 
 use crate::datapath::Pipeline;
 use crate::datapath::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
@@ -136,6 +136,42 @@ pub fn capture(bytes: &[u8]) {
         records += 1;
         // A record takes 12 bytes at least.
         assert!(records <= bytes.len() as u64 / 12);
+    }
+}
+
+/// The options of pcapng blocks: whatever they are, both frames are read, and at most the blocks with options are unreadable.
+pub fn pcapng_options(bytes: &[u8]) {
+    let options = &bytes[..bytes.len().min(1 << 12)];
+    let frame: [u8; 60] = std::array::from_fn(|i| i as u8);
+    let block = |kind: u32, fixed: &[u32], data: &[u8], options: &[u8]| {
+        let body = fixed.len() * 4 + data.len() + options.len().next_multiple_of(4);
+        let len = (12 + body) as u32;
+        let mut block: Vec<u8> =
+            [&[kind, len][..], fixed].concat().into_iter().flat_map(u32::to_le_bytes).collect();
+        block.extend([data, options].concat());
+        block.resize(8 + body, 0);
+        block.extend(len.to_le_bytes());
+        block
+    };
+    let packet = |interface: u32, options: &[u8]| block(6, &[interface, 0, 1000, 60, 60], &frame, options);
+    let file = [
+        block(0x0a0d_0d0a, &[0x1a2b_3c4d, 1, u32::MAX, u32::MAX], &[], options),
+        block(1, &[1, 0], &[], options),
+        packet(0, &[]),
+        block(1, &[1, 0], &[], &[]),
+        packet(1, options),
+    ]
+    .concat();
+    let mut reader = CaptureReader::new(&file[..]).expect("the section is sound");
+    for number in 0..2 {
+        let packet = reader.next().expect("the blocks are sound").expect("there are two");
+        assert_eq!(packet.bytes, frame);
+        assert!(number == 0 || packet.time_ns == 1_000_000, "an interface without options");
+    }
+    match reader.next() {
+        Ok(None) => {}
+        Err(CaptureError::Skipped { records: 1, end: None, .. }) => {}
+        other => panic!("{other:?}"),
     }
 }
 

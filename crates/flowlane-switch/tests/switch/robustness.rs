@@ -123,9 +123,10 @@ fn mutated(frames: &[Vec<u8>], count: u32, seed: u64) {
 #[test]
 fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
-    let targets: [(&str, Check); 9] = [
+    let targets: [(&str, Check); 10] = [
         ("packet_parse", fuzz_invariants::packet_parse),
         ("capture", fuzz_invariants::capture),
+        ("pcapng_options", fuzz_invariants::pcapng_options),
         ("flow_syntax", fuzz_invariants::flow_syntax),
         ("classbench", fuzz_invariants::classbench),
         ("routes", fuzz_invariants::routes),
