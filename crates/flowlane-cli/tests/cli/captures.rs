@@ -137,7 +137,7 @@ fn switched(at: &Path, name: &str, code: i32, workers: usize) -> [u64; 3] {
     let config = format!(
         "[switch]\nworkers = {workers}\n[[port]]\nnumber = 1\nopen = \"pcap:{name}\"\n\
          [[port]]\nnumber = 2\nopen = \"null\"\n[[port]]\nnumber = 3\nopen = \"null\"\n\
-         [[table]]\nnumber = 0\nfile = \"t.flows\"\n"
+         [[table]]\nnumber = 0\nrules_file = \"t.flows\"\n"
     );
     fs::write(at.join("switch.toml"), config).unwrap();
     let (json, message) = run(at, "switch run switch.toml --json", code);
