@@ -219,7 +219,7 @@ impl ColumnBuilder {
 
     fn add_field(&mut self, field: Field, parsed: &Parsed<'_>) {
         let Parsed { keys, headers, .. } = *parsed;
-        Presence::of(field).of_packets(field, keys, headers, &mut self.latest);
+        Presence::of(field).of_packets(keys, headers, &mut self.latest);
         let valid = &self.latest;
         self.valid.append_slice(valid);
         // A field in one word is extracted by a shift; null values are 0.

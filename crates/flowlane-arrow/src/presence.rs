@@ -51,14 +51,8 @@ impl Presence {
         }
     }
 
-    /// Determines for each packet whether it has `field`, replacing the contents of `valid`.
-    pub(crate) fn of_packets(
-        self,
-        field: Field,
-        keys: &[FlowKey],
-        headers: &[Headers],
-        valid: &mut Vec<bool>,
-    ) {
+    /// Determines for each packet whether it has the field, replacing the contents of `valid`.
+    pub(crate) fn of_packets(self, keys: &[FlowKey], headers: &[Headers], valid: &mut Vec<bool>) {
         let has = |key: &FlowKey, w: usize| key.present().contains(w);
         valid.clear();
         // One loop per criterion, which is the same for all packets.
