@@ -38,16 +38,44 @@ impl UnknownName {
     }
 }
 
-/// Returns the known name that an unknown one was probably meant to be: the nearest, where at most every third letter and one more
-/// differ. Names that are too long or too short for that are not compared, so that the cost does not grow with an
+/// Returns the known name that an unknown one was probably meant to be: the only one that a slip of the keys makes of it, one
+/// letter of a short name, two of a name of eight and more.
+///
+/// A name of another thing is no slip: `tcp_seq` is not `tcp_src`, `reg16` (another number) not `reg15`, `idle_ms` (another
+/// unit) not `idle_s`. Names that are too long or too short are not compared, so that the cost does not grow with an
 /// unknown name from outside.
 pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let letters = unknown.chars().count();
-    let differ_max = 1 + letters / 3;
+    let differ_max = if letters < 8 { 1 } else { 2 };
     let known = known.into_iter().filter(|name| name.chars().count().abs_diff(letters) <= differ_max);
-    let nearest = known.map(|name| (strsim::damerau_levenshtein(unknown, name), name)).min()?;
-    (nearest.0 <= differ_max).then_some(nearest.1)
+    let mut near: Vec<(usize, &str)> =
+        known.map(|name| (strsim::damerau_levenshtein(unknown, name), name)).collect();
+    near.sort_unstable();
+    near.dedup();
+    match near[..] {
+        [(distance, name), ref others @ ..] if distance <= differ_max => {
+            let is_alone = others.first().is_none_or(|other| other.0 > distance);
+            (is_alone && !is_another(unknown, name)).then_some(name)
+        }
+        _ => None,
+    }
 }
+
+/// Returns whether two names differ in a number or a unit alone, or are of two families of numbered names.
+fn is_another(a: &str, b: &str) -> bool {
+    let letters = |name: &str| name.replace(|c: char| c.is_ascii_digit(), "");
+    let is_numbered = |name: &str| name.ends_with(|c: char| c.is_ascii_digit());
+    let unit = |name: &str| UNITS.into_iter().find(|unit| name.rsplit('_').next() == Some(unit));
+    let is_other_family = is_numbered(a) && is_numbered(b) && letters(a).len() != letters(b).len();
+    let is_other_unit = unit(a).is_some() && unit(b).is_some() && unit(a) != unit(b);
+    letters(a) == letters(b) || is_other_family || is_other_unit
+}
+
+/// Units, which are the last part of a name.
+const UNITS: [&str; 16] = [
+    "ns", "us", "ms", "s", "min", "h", "bps", "kbps", "mbps", "gbps", "pps", "kpps", "bytes", "kib", "mib",
+    "gib",
+];
 
 /// Names, as a sentence has them.
 struct Listed<'a>(&'a [&'static str]);
@@ -80,10 +108,26 @@ mod tests {
     fn the_nearest_name_is_found_and_a_huge_one_is_not_compared() {
         let known = ["output", "in_port", "drop"];
         assert_eq!(nearest("ouput", known), Some("output"));
-        assert_eq!(nearest("import", known), Some("in_port"));
+        assert_eq!(nearest("inport", known), Some("in_port"));
+        assert_eq!(nearest("drpo", known), Some("drop"));
         assert_eq!(nearest("resubmit", known), None);
         // Compared letter by letter, it would take minutes, and gigabytes.
         assert_eq!(nearest(&"output".repeat(1 << 20), known), None);
+    }
+
+    #[test]
+    fn a_name_of_another_thing_is_no_hint() {
+        let fields = ["reg0", "reg15", "tcp_src", "tcp_dst", "ip_ecn", "ipv6", "tun_metadata0", "pkt_mark"];
+        for name in ["reg16", "reg1", "tcp_seq", "ip_len", "ipv4", "tun_metadata1", "ct_mark", "xreg0"] {
+            assert_eq!(nearest(name, fields), None, "{name}");
+        }
+        let keys = ["idle_s", "rate_kbps", "rate_pps", "memory_mib"];
+        for name in ["idle_ms", "rate_bps", "rate_mbps", "memory_gib"] {
+            assert_eq!(nearest(name, keys), None, "{name}");
+        }
+        assert_eq!(nearest("idel_s", keys), Some("idle_s"));
+        // Near two names, it may be either.
+        assert_eq!(nearest("p_dst", ["tp_dst", "ip_dst"]), None);
     }
 
     #[test]

@@ -340,7 +340,7 @@ impl TrackedKey {
         }
         self.push(action);
         // A packet whose TTL expires ends the path here, whatever the key is.
-        self.key.set(field, self.key.get(field).wrapping_sub(1));
+        self.key.set(field, self.key.get(field).wrapping_sub(1) & field.info().ones());
         if self.written.get(field) != field.info().ones() {
             self.derived.push(field);
         }

@@ -79,8 +79,12 @@ impl FieldRef {
     }
 
     /// The value of the field that has `value` in the part and zeros elsewhere.
+    ///
+    /// # Panics
+    /// Where the part is too narrow for `value`.
     pub fn place(&self, value: u128) -> u128 {
-        (value & self.ones()) << self.first_bit
+        assert!(value <= self.ones(), "{value:#x} does not fit into {} bits", self.bits);
+        value << self.first_bit
     }
 
     /// The value of the part in a key or mask.
@@ -89,6 +93,9 @@ impl FieldRef {
     }
 
     /// Sets the part in a key or mask.
+    ///
+    /// # Panics
+    /// Where the part is too narrow for `value`.
     pub fn set<K>(&self, flow: &mut Flow<K>, value: u128) {
         flow.set_masked(self.field, self.place(value), self.mask());
     }

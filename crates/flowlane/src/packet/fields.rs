@@ -356,6 +356,18 @@ impl FieldInfo {
     pub fn ones(&self) -> u128 {
         u128::MAX >> (128 - u32::from(self.width))
     }
+
+    /// # Panics
+    /// Where the field is too narrow for `value`.
+    #[track_caller]
+    pub(crate) fn assert_fits(&self, value: u128) {
+        assert!(
+            value <= self.ones(),
+            "{value:#x} does not fit into the {} bits of {}",
+            self.width,
+            self.name
+        );
+    }
 }
 
 /// Set in `vlan_tci` where a tag is present, as in Open vSwitch (the place of the CFI/DEI bit).

@@ -153,13 +153,20 @@ impl<K> Flow<K> {
         value
     }
 
-    /// Sets `field` to the low bits of `value`; bits above the field's width are ignored.
+    /// Sets `field` to `value`.
+    ///
+    /// # Panics
+    /// Where `value` is larger than the field.
     pub fn set(&mut self, field: Field, value: u128) {
         self.set_masked(field, value, u128::MAX);
     }
 
     /// Sets those bits of `field` that are set in `mask` to the corresponding bits of `value`.
+    ///
+    /// # Panics
+    /// Where `value` has bits in `mask` that the field does not have.
     pub fn set_masked(&mut self, field: Field, value: u128, mask: u128) {
+        field.info().assert_fits(value & mask);
         for (word, value, mask) in field.info().spread(value, mask) {
             if mask != 0 {
                 self.set_word(word, (self.words[word] & !mask) | value);
@@ -178,7 +185,7 @@ impl<K> Flow<K> {
 impl FlowMask {
     /// Adds every bit of `field`.
     pub fn add_field(&mut self, field: Field) {
-        self.set(field, u128::MAX);
+        self.set(field, field.info().ones());
     }
 
     /// Adds every bit of `other`.

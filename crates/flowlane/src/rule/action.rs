@@ -9,6 +9,9 @@ pub struct PortNo(pub u32);
 impl PortNo {
     /// The largest number that a port may have (OpenFlow 1.0 reserves 0xff00 and above).
     pub const MAX: PortNo = PortNo(0xfeff);
+
+    /// OpenFlow's port of the switch's own host. Flowlane has none, unless a port is configured with the name `LOCAL`.
+    pub const LOCAL: PortNo = PortNo(0xfffe);
 }
 
 /// The most headers that a list of actions puts on a packet, by `push_vlan`, `push_mpls` and `encap` together. No network

@@ -11,6 +11,9 @@ pub const ERRORS_KEPT: usize = 20;
 /// Errors after which reading on is idle.
 const ERRORS_COUNTED: usize = 100_000;
 
+/// Editors of Windows save it in front of UTF-8; it is no part of the first line.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// Something in a file of rules, routes or headers that is not understood.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReadError {
@@ -91,7 +94,8 @@ impl ReadErrors {
 pub fn line_column(text: &str, offset: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(offset)];
     let line = before.rfind('\n').map_or(0, |end| end + 1);
-    (before.matches('\n').count() + 1, before[line..].chars().count() + 1)
+    let characters = before[line..].trim_start_matches(BYTE_ORDER_MARK).chars().count();
+    (before.matches('\n').count() + 1, characters + 1)
 }
 
 impl fmt::Display for ReadErrors {
@@ -151,6 +155,17 @@ impl<'a> Token<'a> {
         let at = self.text.find(separator)?;
         Some((self.part(0, at), self.part(at + separator.len(), self.text.len())))
     }
+
+    /// Returns the part in front of a comment, which begins with a `#` outside quotes.
+    pub(crate) fn without_comment(&self) -> Token<'a> {
+        let mut quoted = false;
+        let is_comment = |c: char| {
+            quoted ^= c == '"';
+            c == '#' && !quoted
+        };
+        let end = self.text.find(is_comment).unwrap_or(self.text.len());
+        self.part(0, end)
+    }
 }
 
 /// The words of a line: parts between white space, in order.
@@ -193,6 +208,22 @@ struct Collector<'a> {
 }
 
 impl Collector<'_> {
+    /// Reports a mistake that all lines of a file have in common once: the file is of another kind.
+    fn merge_alike(&mut self, what: &str) {
+        let [first, others @ ..] = &self.errors[..] else { return };
+        if others.is_empty() || others.iter().any(|error| error.problem != first.problem) {
+            return;
+        }
+        let looks = match looks_like(self.text) {
+            Some(kind) => format!("it looks like {kind}"),
+            None => format!("is it a file of {}?", what.trim_start_matches("lines of ")),
+        };
+        let problem = &mut self.errors[0].problem;
+        *problem = format!("{problem}; none of the {} lines of this file can be read: {looks}", self.count);
+        self.errors.truncate(1);
+        self.count = 1;
+    }
+
     /// Notes a fault in the line that is number `line` (from 1) and begins at byte `start`.
     fn note(&mut self, line: usize, start: usize, fault: Fault) {
         self.count += 1;
@@ -227,26 +258,58 @@ pub(crate) fn read_lines<'a, T>(
 pub(crate) fn read_numbered_lines<'a, T>(
     text: &'a str,
     file: &str,
-    (max, what): (usize, &str),
+    limit: (usize, &str),
     mut read: impl FnMut(usize, Token<'a>) -> Result<T, Fault>,
+) -> Result<Vec<T>, ReadErrors> {
+    read_lines_of_several(text, file, limit, |number, line, out| {
+        out.push(read(number, line)?);
+        Ok(())
+    })
+}
+
+/// Reads like [`read_numbered_lines`]; `read` adds what a line says to the list: nothing, one element or several.
+pub(crate) fn read_lines_of_several<'a, T>(
+    text: &'a str,
+    file: &str,
+    (max, what): (usize, &str),
+    mut read: impl FnMut(usize, Token<'a>, &mut Vec<T>) -> Result<(), Fault>,
 ) -> Result<Vec<T>, ReadErrors> {
     let mut collector = Collector { text, file, errors: Vec::new(), count: 0 };
     let mut out = Vec::new();
     for (number, start, line) in lines(text) {
-        if out.len() >= max {
-            collector.note(number, start, line.fault(format!("more than {max} {what}; raise the limit")));
+        let before = out.len();
+        if let Err(fault) = read(number, line, &mut out) {
+            collector.note(number, start, fault);
         }
-        match read(number, line) {
-            Ok(value) => out.push(value),
-            Err(fault) => collector.note(number, start, fault),
+        if before <= max && out.len() > max {
+            collector.note(number, start, line.fault(format!("more than {max} {what}; raise the limit")));
         }
         if out.len() > max || collector.count >= ERRORS_COUNTED {
             break;
         }
     }
+    if out.is_empty() {
+        collector.merge_alike(what);
+    }
     match collector.count {
         0 => Ok(out),
         count => Err(ReadErrors { errors: collector.errors, count }),
+    }
+}
+
+/// Returns the kind of a text that is no list of lines, by how it begins.
+fn looks_like(text: &str) -> Option<&'static str> {
+    let text = text.trim_start_matches(BYTE_ORDER_MARK).trim_start();
+    let first = text.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#'))?.trim();
+    let is_key = |c: char| c.is_ascii_alphanumeric() || "_-.\"' ".contains(c);
+    match first.chars().next()? {
+        _ if text.starts_with("#!") => Some("a script"),
+        '[' if first.ends_with(']') && first.trim_matches(['[', ']']).chars().all(is_key) => {
+            Some("TOML, as a switch's configuration is written")
+        }
+        '{' | '[' => Some("JSON"),
+        '<' => Some("XML or HTML"),
+        _ => None,
     }
 }
 
@@ -266,8 +329,10 @@ pub(crate) fn read_one<'a, T>(
 /// The lines of a text that say something: number from 1, byte where they begin, content. Comments (from
 /// `#` at the beginning) and blank lines are left out.
 pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, usize, Token<'_>)> {
-    let mut start = 0;
-    text.split('\n')
+    let without_mark = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    let mut start = text.len() - without_mark.len();
+    without_mark
+        .split('\n')
         .enumerate()
         .map(move |(i, line)| {
             let this = start;

@@ -12,6 +12,11 @@ pub struct PortRange {
 }
 
 impl PortRange {
+    /// The numbers from `low` to `high`.
+    pub(super) fn new(low: u16, high: u16) -> Self {
+        Self { low, high }
+    }
+
     /// The smallest port.
     pub fn low(&self) -> u16 {
         self.low
@@ -121,7 +126,11 @@ impl Match {
 
     /// Requires `field` to equal `value` in the bits of `mask` (right-aligned). Earlier requirements
     /// on the same bits are replaced; so is a port's range.
+    ///
+    /// # Panics
+    /// Where `value` has bits in `mask` that the field does not have.
     pub fn set_masked(&mut self, field: Field, value: u128, mask: u128) -> &mut Self {
+        field.info().assert_fits(value & mask);
         match field {
             Field::TpSrc if mask != 0 => self.tp_src = None,
             Field::TpDst if mask != 0 => self.tp_dst = None,
@@ -134,6 +143,9 @@ impl Match {
     }
 
     /// Requires `field` to equal `value`.
+    ///
+    /// # Panics
+    /// Where `value` is larger than the field.
     pub fn set(&mut self, field: Field, value: u128) -> &mut Self {
         self.set_masked(field, value, u128::MAX)
     }
@@ -377,6 +389,22 @@ mod laws;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_that_do_not_fit_are_refused() {
+        for info in Field::all().iter().filter(|info| info.width < 128) {
+            let (field, most) = (info.field, info.ones());
+            assert_eq!(Match::any().set(field, most).get(field), (most, most));
+            let set = || _ = Match::any().set(field, most + 1);
+            assert!(std::panic::catch_unwind(set).is_err(), "{}", info.name);
+            let set = || _ = Match::any().set_masked(field, most + 1, u128::MAX);
+            assert!(std::panic::catch_unwind(set).is_err(), "{}", info.name);
+            let set = || FlowKey::zero().set(field, most + 1);
+            assert!(std::panic::catch_unwind(set).is_err(), "{}", info.name);
+        }
+        // A mask may be all ones for any field.
+        assert_eq!(Match::any().set_masked(Field::TpDst, 80, u128::MAX), Match::any().set(Field::TpDst, 80));
+    }
 
     #[test]
     fn prefixes_cover_a_range_exactly() {

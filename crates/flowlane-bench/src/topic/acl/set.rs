@@ -66,7 +66,7 @@ impl Set {
         for packet in &mut packets {
             if random.chance(miss) {
                 for field in [Field::Ipv4Src, Field::Ipv4Dst, Field::TpSrc, Field::TpDst] {
-                    packet.set(field, random.bits().into());
+                    packet.set(field, u128::from(random.bits()) & field.info().ones());
                 }
             }
         }

@@ -49,17 +49,15 @@ const NAMES: [&str; 34] = [
 ];
 
 /// Actions of Open vSwitch that are not there, and what to do instead.
-const ABSENT: [(&str, &str); 24] = [
+const ABSENT: [(&str, &str); 30] = [
     ("group", "Flowlane has no groups; flows are shared among the next hops of a [[route_table]]"),
-    ("resubmit", "Flowlane has no resubmit; use goto_table"),
+    ("resubmit", "of resubmit Flowlane has `resubmit(,TABLE)` as the last action, which is goto_table"),
     ("ct", "Flowlane has no connection tracking; a [[nat_table]] translates addresses"),
     ("ct_clear", "Flowlane has no connection tracking"),
     ("learn", "Flowlane has no learn; `normal` learns addresses, a [[filter_table]] keys"),
     ("enqueue", "Flowlane has no queues; use output, and meter to limit a rate"),
     ("set_queue", "Flowlane has no queues; meter limits a rate"),
     ("pop_queue", "Flowlane has no queues"),
-    ("set_tunnel", "write set_field:NUMBER->tun_id"),
-    ("set_tunnel64", "write set_field:NUMBER->tun_id"),
     ("write_actions", "Flowlane has no action set; write the actions where they are to happen"),
     ("clear_actions", "Flowlane has no action set; leave it out"),
     ("apply_actions", "write the actions themselves"),
@@ -75,7 +73,15 @@ const ABSENT: [(&str, &str); 24] = [
     ("clone", "Flowlane has no clone; actions change the packets that are sent behind them only"),
     ("exit", "leave it out: behind the last action nothing happens"),
     ("note", "leave it out: it does nothing"),
-    ("local", "Flowlane has no local port; name one that is configured"),
+    ("bundle_load", "Flowlane has no bundles; flows are shared among the next hops of a [[route_table]]"),
+    ("check_pkt_larger", "Flowlane cannot match the length of packets"),
+    ("delete_field", "Flowlane cannot delete fields; pop_vlan and pop_mpls remove headers"),
+    ("dec_nsh_ttl", "Flowlane has no NSH"),
+    ("debug_recirc", "leave it out: it changes no packet's way"),
+    ("debug_slow", "leave it out: it changes no packet's way"),
+    ("table", "only a packet of a controller goes to the tables so; use goto_table"),
+    ("any", "this is no port that packets can be sent to; write `drop` to drop"),
+    ("none", "this is no port that packets can be sent to; write `drop` to drop"),
     ("decap", "a port with `decapsulate` takes outer headers away"),
 ];
 
@@ -86,10 +92,8 @@ pub(super) fn read(
     mut known: Known,
     options: &ReadOptions<'_>,
 ) -> Result<Vec<Action>, Fault> {
+    // None drop, as in Open vSwitch.
     let tokens = split(text)?;
-    if tokens.is_empty() {
-        return Err(text.fault("an action is expected; write `drop` to drop"));
-    }
     let mut actions = Vec::new();
     let mut pushed = 0;
     for (i, token) in tokens.iter().enumerate() {
@@ -105,7 +109,8 @@ pub(super) fn read(
                 return Err(token.fault(format!("a flow of table {table} can only go on in a later table")));
             }
             Action::Goto(_) if i + 1 < tokens.len() => {
-                return Err(token.fault("goto_table is the last action"));
+                let name = token.before(":").before("(").text;
+                return Err(token.fault(format!("{name} is the last action")));
             }
             _ => pushed += usize::from(action.pushes_header()),
         }
@@ -121,6 +126,9 @@ pub(super) fn read(
 
 /// `name`, `name:argument` or `name(argument)`. Names are read in capitals, too, as ovs-ofctl prints some.
 fn action(token: Token<'_>, known: &Known, options: &ReadOptions<'_>) -> Result<Action, Fault> {
+    if token.text.starts_with('"') {
+        return output(token, options);
+    }
     let end = token.text.find([':', '(', '=']).unwrap_or(token.text.len());
     let name = token.part(0, end);
     let argument = match token.text[end..].chars().next() {
@@ -145,10 +153,11 @@ fn without_argument(name: Token<'_>, options: &ReadOptions<'_>) -> Result<Action
         "dec_ttl" => Action::DecTtl,
         "dec_mpls_ttl" => Action::DecMplsTtl,
         lower => {
-            let is_port = name.text.starts_with(|c: char| c == '"' || c.is_ascii_digit())
+            let is_port = name.text.starts_with(|c: char| c.is_ascii_digit())
+                || lower == "local"
                 || (options.ports)(name.text).is_some();
             if is_port {
-                return output(name, options);
+                return port(name, options).map(Action::Output);
             }
             if NAMES.contains(&lower) {
                 return Err(name.fault(format!("`{lower}:ARGUMENT` is expected")));
@@ -216,6 +225,8 @@ fn with_argument(
         "set_field" => set_field(argument, options, known),
         "load" => load(argument, known),
         "move" => move_field(argument, known),
+        "set_tunnel" | "set_tunnel64" => set(Field::TunId),
+        "resubmit" => resubmit(name, argument),
         "write_metadata" => {
             let (value, mask) = values::value_mask(Field::Metadata.info(), argument, options)?;
             Ok(Action::SetField { field: Field::Metadata, value, mask })
@@ -245,14 +256,41 @@ fn controller(argument: Token<'_>) -> Result<Action, Fault> {
     Ok(Action::Controller { max_len: max_len? as u16 })
 }
 
+/// `resubmit(,TABLE)`: behind it there is nothing to come back for, so that it is a `goto_table`.
+fn resubmit(name: Token<'_>, argument: Token<'_>) -> Result<Action, Fault> {
+    match argument.split(",") {
+        Some((port, table)) if port.text.is_empty() || port.text.eq_ignore_ascii_case("in_port") => {
+            Ok(Action::Goto(values::number(table.trim(), 254)? as u8))
+        }
+        _ => Err(unknown(name, "action")),
+    }
+}
+
+/// `output:` and a port by its name or number, or one of OpenFlow's names for more than a port.
 fn output(token: Token<'_>, options: &ReadOptions<'_>) -> Result<Action, Fault> {
+    let name = token.text.trim_matches('"');
+    if (options.ports)(name).is_none() {
+        match name.to_ascii_lowercase().as_str() {
+            "in_port" | "flood" | "all" | "normal" | "controller" => return without_argument(token, options),
+            "table" | "any" | "none" => return Err(unknown(token, "port")),
+            _ if name.contains('[') => {
+                return Err(
+                    token.fault("Flowlane sends to ports that a rule names, not to one that a field names")
+                );
+            }
+            _ if name.contains("max_len=") => {
+                return Err(token.fault("Flowlane sends whole packets; write `output:PORT`"));
+            }
+            _ => {}
+        }
+    }
     port(token, options).map(Action::Output)
 }
 
 /// A port that packets may be sent to.
 pub(super) fn port(token: Token<'_>, options: &ReadOptions<'_>) -> Result<PortNo, Fault> {
     let port = PortNo(values::port(token, options)?);
-    match port <= PortNo::MAX && port.0 > 0 {
+    match port <= PortNo::MAX && port.0 > 0 || port == PortNo::LOCAL {
         true => Ok(port),
         false => Err(token.fault(format!("a port number is 1 to {}", PortNo::MAX.0))),
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use strum::{Display, IntoStaticStr, VariantArray};
 
 use super::super::action::PortNo;
-use super::super::error::{Fault, ReadErrors, Token, read_numbered_lines};
+use super::super::error::{Fault, ReadErrors, Token, read_lines_of_several};
 use super::super::{Action, Match, ReadOptions, Rule};
 use super::known::Known;
 use super::matches::SHORTHANDS;
-use super::{actions, attribute, bounded, number, read_keys, split_actions, values, without_actions};
+use super::{actions, attribute, bounded, dump, number, read_keys, split_actions, values, without_actions};
 use crate::named_enum;
 
 /// A kind of change to rules.
@@ -94,11 +94,12 @@ impl FlowMod {
         key: Token<'_>,
         value: Option<Token<'_>>,
         options: &ReadOptions<'_>,
+        is_dumped: bool,
     ) -> Result<bool, Fault> {
         let command = self.command;
         match key.text {
             "table" => {
-                attribute(key, value, &mut self.rule)?;
+                attribute(key, value, &mut self.rule, is_dumped)?;
                 self.table = Some(self.rule.table);
             }
             "priority" if !command.is_strict() => {
@@ -119,9 +120,11 @@ impl FlowMod {
             "hard_timeout" => self.hard_timeout_s = number(key, value, u16::MAX.into())? as u16,
             "out_port" if command.deletes() => {
                 let port = value.ok_or_else(|| key.fault("`out_port=PORT` is expected"))?;
-                self.out_port = Some(actions::port(port, options)?);
+                // As OpenFlow has it for any port.
+                let is_any = ["ANY", "NONE"].iter().any(|any| port.text.eq_ignore_ascii_case(any));
+                self.out_port = if is_any { None } else { Some(actions::port(port, options)?) };
             }
-            _ => return attribute(key, value, &mut self.rule),
+            _ => return attribute(key, value, &mut self.rule, is_dumped),
         }
         Ok(true)
     }
@@ -184,12 +187,23 @@ impl FlowMod {
 /// All lines that are wrong.
 pub fn read_changes(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<FlowMod>, ReadErrors> {
     let limit = (options.rules_max, "changes");
-    read_numbered_lines(text, file, limit, |number, line| read_change(number, line, options))
+    read_lines_of_several(text, file, limit, |number, line, changes| {
+        if dump::is_header(line) {
+            return Ok(());
+        }
+        read_change(number, line, options, changes)
+    })
 }
 
-fn read_change(number: usize, line: Token<'_>, options: &ReadOptions<'_>) -> Result<FlowMod, Fault> {
+/// Adds the changes of a line to `changes`: one, or several for a range of ICMP types.
+fn read_change(
+    number: usize,
+    line: Token<'_>,
+    options: &ReadOptions<'_>,
+    changes: &mut Vec<FlowMod>,
+) -> Result<(), Fault> {
     bounded(line)?;
-    let (at, line) = read_time(line.trim())?;
+    let (at, line) = read_time(line.without_comment().trim())?;
     let (command, line) = read_command(line)?;
     let (keys, actions) = match split_actions(line) {
         Some((keys, _)) if command.deletes() => {
@@ -214,15 +228,21 @@ fn read_change(number: usize, line: Token<'_>, options: &ReadOptions<'_>) -> Res
         out_port: None,
         line: number,
     };
-    change.rule.matches = read_keys(keys, options, |key, value| change.attribute(key, value, options))?;
+    let is_dumped = dump::is_dumped(keys);
+    let matches = read_keys(keys, options, |key, value| change.attribute(key, value, options, is_dumped))?;
     if command == Command::Add {
         change.table = Some(change.rule.table);
     }
-    if let Some(actions) = actions {
-        let known = Known::of(&change.rule.matches);
-        change.rule.actions = actions::read(actions, change.table.unwrap_or(0), known, options)?;
+    for matches in matches {
+        let mut change = change.clone();
+        if let Some(actions) = actions {
+            let known = Known::of(&matches);
+            change.rule.actions = actions::read(actions, change.table.unwrap_or(0), known, options)?;
+        }
+        change.rule.matches = matches;
+        changes.push(change);
     }
-    Ok(change)
+    Ok(())
 }
 
 /// Reads `@0.25`, and returns the rest.

@@ -1,9 +1,12 @@
 //! The part of a flow that says which packets it is for.
 
+use std::ops::RangeInclusive;
+
 use super::super::error::{Fault, Token, did_you_mean};
-use super::super::{Match, ReadOptions};
+use super::super::{Match, PortRange, ReadOptions};
 use super::known::Known;
 use super::values;
+use super::write::part;
 use crate::packet::fields::{self, Field, VLAN_PRESENT};
 use crate::packet::key::WORDS;
 use crate::packet::parse::{ether_type, ip_proto};
@@ -29,9 +32,10 @@ pub(super) const SHORTHANDS: [(&str, u16, Option<u8>); 15] = [
 
 type Pair<'a> = (Token<'a>, Option<Token<'a>>);
 
-/// Reads `key` and `key=value` parts. Those that others depend on are read first, wherever they stand.
-pub(super) fn read(pairs: &[Pair<'_>], options: &ReadOptions<'_>) -> Result<Match, Fault> {
-    let mut matches = Match::any();
+/// Reads `key` and `key=value` parts. Those that others depend on are read first, wherever they stand. A range of ICMP types or
+/// codes that no mask expresses becomes several matches.
+pub(super) fn read(pairs: &[Pair<'_>], options: &ReadOptions<'_>) -> Result<Vec<Match>, Fault> {
+    let mut all = vec![Match::any()];
     let order = |pair: &Pair<'_>| match pair.0.text {
         "dl_type" | "eth_type" => 0,
         name if SHORTHANDS.iter().any(|s| s.0 == name) => 0,
@@ -41,10 +45,56 @@ pub(super) fn read(pairs: &[Pair<'_>], options: &ReadOptions<'_>) -> Result<Matc
     };
     for turn in 0..4 {
         for pair in pairs.iter().filter(|p| order(p) == turn) {
-            read_pair(*pair, &mut matches, options)?;
+            if let Some((field, range)) = icmp_range(*pair, &all[0])? {
+                all = all.iter().flat_map(|one| in_range(one, field, &range)).collect();
+                continue;
+            }
+            for matches in &mut all {
+                read_pair(*pair, matches, options)?;
+            }
         }
     }
-    Ok(matches)
+    Ok(all)
+}
+
+/// The range of a `icmp_type=8-11`.
+fn icmp_range(
+    (key, value): Pair<'_>,
+    matches: &Match,
+) -> Result<Option<(Field, RangeInclusive<u16>)>, Fault> {
+    let Some((value, (low, high))) = value.and_then(|value| Some((value, value.split("-")?))) else {
+        return Ok(None);
+    };
+    let Some(field) = Field::by_name(key.text).map(|field| meant(key.text, field, matches)) else { return Ok(None) };
+    if !matches!(field, Field::IcmpType | Field::IcmpCode) {
+        return Ok(None);
+    }
+    check_prerequisite(key, field, matches)?;
+    Ok(Some((field, range(value, low, high, 0xff)?)))
+}
+
+/// A match for each block of a range of ICMP types that a mask expresses.
+fn in_range(matches: &Match, field: Field, range: &RangeInclusive<u16>) -> Vec<Match> {
+    let blocks = PortRange::new(*range.start(), *range.end()).prefixes();
+    let with = |(value, mask): (u16, u16)| {
+        let mut matches = matches.clone();
+        matches.set_masked(field, value.into(), u128::from(mask) & field.info().ones());
+        matches
+    };
+    blocks.into_iter().map(with).collect()
+}
+
+/// The numbers from `low` to `high`, of which none is above `max`.
+fn range(value: Token<'_>, low: Token<'_>, high: Token<'_>, max: u16) -> Result<RangeInclusive<u16>, Fault> {
+    let number = |token: Token<'_>| values::number(token.trim(), max.into()).map(|n| n as u16);
+    let (first, last) = (number(low)?, number(high)?);
+    if first > last {
+        let (what, number) = if max == u16::MAX { ("port range", "port") } else { ("range", "number") };
+        let problem =
+            format!("{what} {first}-{last} is empty; write the smaller {number} first ({last}-{first})");
+        return Err(value.fault(problem));
+    }
+    Ok(first..=last)
 }
 
 fn read_pair((key, value): Pair<'_>, matches: &mut Match, options: &ReadOptions<'_>) -> Result<(), Fault> {
@@ -74,13 +124,20 @@ fn read_pair((key, value): Pair<'_>, matches: &mut Match, options: &ReadOptions<
             Ok(())
         }
         name if name.starts_with("word") => word(key, value, matches),
+        name if name.ends_with(']') => {
+            let part = part(key)?;
+            check_prerequisite(key, part.field(), matches)?;
+            let value = values::number(value, part.ones())?;
+            matches.set_masked(part.field(), part.place(value), part.mask());
+            Ok(())
+        }
         name => {
             let Some(field) = Field::by_name(name) else {
                 let known = Field::all().iter().flat_map(|f| f.aliases.iter().chain([&f.name])).copied();
                 let hint = did_you_mean(name, known);
                 return Err(key.fault(format!("there is no such field{hint}")));
             };
-            read_field(key, meant(field, matches), value, matches, options)
+            read_field(key, meant(key.text, field, matches), value, matches, options)
         }
     }
 }
@@ -107,9 +164,10 @@ fn word(key: Token<'_>, value: Token<'_>, matches: &mut Match) -> Result<(), Fau
 
 /// The field that a name means for the packets matched so far: Open vSwitch gives `tp_src` and `nw_src`
 /// other meanings under ICMP and ARP.
-fn meant(field: Field, matches: &Match) -> Field {
+fn meant(name: &str, field: Field, matches: &Match) -> Field {
     let known = Known::of(matches);
-    let (arp, icmp) = (known.is_arp(), known.is_icmp());
+    // `tcp_src` is a port whatever the match has.
+    let (arp, icmp) = (known.is_arp(), known.is_icmp() && name.starts_with("tp_"));
     match field {
         Field::TpSrc if icmp => Field::IcmpType,
         Field::TpDst if icmp => Field::IcmpCode,
@@ -128,23 +186,25 @@ fn read_field(
     options: &ReadOptions<'_>,
 ) -> Result<(), Fault> {
     let info = values::info_as(field, key.text);
-    // `tp_src` and `nw_src` may stand for a field of another name.
-    let name = if Field::by_name(key.text) == Some(field) { key.text } else { info.name };
-    if let Some(missing) = Known::of(matches).lacks_to_match(field, name) {
-        return Err(key.fault(format!("{name} needs {missing} on the same line")));
-    }
+    check_prerequisite(key, field, matches)?;
     let ports = matches!(field, Field::TpSrc | Field::TpDst);
     if let Some((low, high)) = value.split("-").filter(|_| ports) {
-        let (first, last) = (values::number(low, 0xffff)? as u16, values::number(high, 0xffff)? as u16);
-        if first > last {
-            let problem =
-                format!("port range {first}-{last} is empty; write the smaller port first ({last}-{first})");
-            return Err(value.fault(problem));
-        }
-        matches.set_range(field, first, last);
+        let range = range(value, low, high, u16::MAX)?;
+        matches.set_range(field, *range.start(), *range.end());
         return Ok(());
     }
     let (value, mask) = values::value_mask(&info, value, options)?;
     matches.set_masked(field, value, mask);
     Ok(())
+}
+
+/// Returns whether the packets have the field that a key names, as far as the match says.
+fn check_prerequisite(key: Token<'_>, field: Field, matches: &Match) -> Result<(), Fault> {
+    let name = key.before("[").text;
+    // `tp_src` and `nw_src` may stand for a field of another name.
+    let name = if Field::by_name(name) == Some(field) { name } else { field.info().name };
+    match Known::of(matches).lacks_to_match(field, name) {
+        Some(missing) => Err(key.fault(format!("{name} needs {missing} on the same line"))),
+        None => Ok(()),
+    }
 }

@@ -3,19 +3,27 @@
 //! [`read_changes`] reads lines that add, modify and delete rules.
 
 mod actions;
+mod dump;
 mod flow_mod;
 mod known;
 mod matches;
+mod openflow;
 mod print;
 #[cfg(test)]
 mod tests;
 mod values;
 mod write;
 
+pub use dump::dumped_ports;
 pub use flow_mod::{Command, FlowMod, read_changes};
-pub use print::{print_actions, print_matches, print_rule, print_rules, print_value};
+pub use print::{
+    print_actions, print_key, print_matches, print_openflow_rules, print_rule, print_rules, print_value,
+};
 
-use super::error::{Fault, ReadErrors, Token, read_lines, read_one};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use super::error::{Fault, ReadErrors, Token, read_lines_of_several, read_one};
 use super::{Action, Match, Priority, ReadOptions, Rule};
 use crate::packet::Field;
 use known::Known;
@@ -25,10 +33,35 @@ pub const LINE_MAX: usize = 64 * 1024;
 
 /// Reads flows, one a line; `file` is the text's name in errors.
 ///
+/// A flow with the table, priority and match of an earlier one replaces that one, as in OpenFlow (1.3.5, 6.4), and takes its
+/// place in the list.
+///
 /// # Errors
 /// All lines that are wrong; nothing is loaded then.
 pub fn read(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<Rule>, ReadErrors> {
-    read_lines(text, file, (options.rules_max, "rules"), |line| read_line(line, options))
+    let limit = (options.rules_max, "rules");
+    read_lines_of_several(text, file, limit, |_, line, rules| read_line(line, options, rules)).map(in_force)
+}
+
+/// The rules that no later one replaces, each in the place of the first that it replaces.
+fn in_force(rules: Vec<Rule>) -> Vec<Rule> {
+    let mut places: HashMap<(u8, Priority, &Match), usize> = HashMap::with_capacity(rules.len());
+    let mut latest = Vec::with_capacity(rules.len());
+    for (n, rule) in rules.iter().enumerate() {
+        match places.entry((rule.table, rule.priority, &rule.matches)) {
+            Entry::Occupied(place) => latest[*place.get()] = n,
+            Entry::Vacant(place) => {
+                place.insert(latest.len());
+                latest.push(n);
+            }
+        }
+    }
+    drop(places);
+    if latest.len() == rules.len() {
+        return rules;
+    }
+    let mut rules: Vec<Option<Rule>> = rules.into_iter().map(Some).collect();
+    latest.into_iter().filter_map(|n| rules[n].take()).collect()
 }
 
 /// Reads actions without a rule, for a verdict of a stateful stage or a next hop: `text` is the part after `actions=` in
@@ -39,6 +72,10 @@ pub fn read(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<Rul
 pub fn read_actions(text: &str, name: &str, options: &ReadOptions<'_>) -> Result<Vec<Action>, ReadErrors> {
     read_one(text, name, |line| {
         bounded(line)?;
+        let line = line.without_comment();
+        if line.text.trim().is_empty() {
+            return Err(line.fault("an action is expected; write `drop` to drop"));
+        }
         actions::read(line, options.table_default, Known::anything(), options)
     })
 }
@@ -51,19 +88,28 @@ fn bounded(line: Token<'_>) -> Result<(), Fault> {
     Err(head.fault(format!("the line is longer than {LINE_MAX} bytes")))
 }
 
-fn read_line(line: Token<'_>, options: &ReadOptions<'_>) -> Result<Rule, Fault> {
+/// Adds the rules of a line to `rules`: one, or several for a range of ICMP types; none for the header of a dump.
+fn read_line(line: Token<'_>, options: &ReadOptions<'_>, rules: &mut Vec<Rule>) -> Result<(), Fault> {
     bounded(line)?;
+    if dump::is_header(line) {
+        return Ok(());
+    }
+    let line = line.without_comment();
     let (before, after) = split_actions(line).ok_or_else(|| without_actions(line))?;
+    let is_dumped = dump::is_dumped(before);
     let mut rule = Rule { table: options.table_default, ..Rule::new(Match::any(), Vec::new()) };
-    rule.matches = read_keys(before, options, |key, value| {
-        let taken = attribute(key, value, &mut rule)?;
+    let matches = read_keys(before, options, |key, value| {
+        let taken = attribute(key, value, &mut rule, is_dumped)?;
         if let Some(value) = value.filter(|_| key.text == "table") {
             (options.check_table)(rule.table).map_err(|problem| value.fault(problem))?;
         }
         Ok(taken)
     })?;
-    rule.actions = actions::read(after, rule.table, Known::of(&rule.matches), options)?;
-    Ok(rule)
+    for matches in matches {
+        let actions = actions::read(after, rule.table, Known::of(&matches), options)?;
+        rules.push(Rule { matches, actions, ..rule });
+    }
+    Ok(())
 }
 
 /// Returns the parts before and after `actions=`.
@@ -77,17 +123,15 @@ fn without_actions(line: Token<'_>) -> Fault {
 }
 
 /// Reads the part before the actions: `attribute` takes the keys that are not about packets, and returns whether it did.
+/// More than one match together are what the part asks for.
 fn read_keys(
     text: Token<'_>,
     options: &ReadOptions<'_>,
     mut attribute: impl FnMut(Token<'_>, Option<Token<'_>>) -> Result<bool, Fault>,
-) -> Result<Match, Fault> {
+) -> Result<Vec<Match>, Fault> {
     let mut fields = Vec::new();
     for token in split(text)? {
-        let (key, value) = match token.split("=") {
-            Some((key, value)) => (key.trim(), Some(value.trim())),
-            None => (token, None),
-        };
+        let (key, value) = key_value(token)?;
         if !attribute(key, value)? {
             fields.push((key, value));
         }
@@ -115,7 +159,11 @@ pub(super) fn read_tuple(line: Token<'_>, options: &ReadOptions<'_>) -> Result<M
     if !has_type && (!ports.is_empty() || fields.iter().any(|(key, _)| key.text.starts_with("nw_"))) {
         fields.push((Token { text: "ip", at: line.at }, None));
     }
-    let mut out = matches::read(&fields, options)?;
+    let mut all = matches::read(&fields, options)?;
+    if all.len() > 1 {
+        return Err(line.fault("this range of ICMP types is several rules; write one for each type"));
+    }
+    let mut out = all.remove(0);
     for (field, value) in ports {
         let (low, high) = value.split("..").unwrap_or((value, value));
         let port = |token| values::number(token, u16::MAX.into()).map(|port| port as u16);
@@ -130,14 +178,32 @@ pub(super) fn read_tuple(line: Token<'_>, options: &ReadOptions<'_>) -> Result<M
     Ok(out)
 }
 
+/// The parts of `key`, `key=value`, `key:value` or `key(value)`.
+fn key_value(token: Token<'_>) -> Result<(Token<'_>, Option<Token<'_>>), Fault> {
+    let Some(end) = token.text.find(['=', ':', '(']) else { return Ok((token, None)) };
+    let (key, value) = (token.part(0, end).trim(), token.part(end + 1, token.text.len()));
+    match token.text[end..].starts_with('(') {
+        false => Ok((key, Some(value.trim()))),
+        true if value.text == ")" => Ok((key, None)),
+        true if value.text.ends_with(')') => Ok((key, Some(value.part(0, value.text.len() - 1).trim()))),
+        true => Err(token.fault("`)` is expected at the end")),
+    }
+}
+
 /// The number behind `key`.
 fn number(key: Token<'_>, value: Option<Token<'_>>, max: u64) -> Result<u64, Fault> {
     let value = value.ok_or_else(|| key.fault(format!("`{}=NUMBER` is expected", key.text)))?;
     values::number(value, max.into()).map(|n| n as u64)
 }
 
-/// Reads a key that is about the rule and not about packets. Returns whether `key` is one.
-fn attribute(key: Token<'_>, value: Option<Token<'_>>, rule: &mut Rule) -> Result<bool, Fault> {
+/// Reads a key that is about the rule and not about packets. Returns whether `key` is one. `is_dumped` says that the rule is one
+/// that a switch has printed.
+fn attribute(
+    key: Token<'_>,
+    value: Option<Token<'_>>,
+    rule: &mut Rule,
+    is_dumped: bool,
+) -> Result<bool, Fault> {
     let number = |max: u64| number(key, value, max);
     match key.text {
         "table" => rule.table = number(254)? as u8,
@@ -145,22 +211,27 @@ fn attribute(key: Token<'_>, value: Option<Token<'_>>, rule: &mut Rule) -> Resul
         "priority" => rule.priority = Priority(number(u16::MAX.into())? as u32),
         "cookie" => rule.cookie = number(u64::MAX)?,
         // Printed by dump-flows with the flow.
-        "duration" | "n_packets" | "n_bytes" | "idle_age" | "hard_age" => {}
+        "duration" | "n_packets" | "n_bytes" | "n_offload_packets" | "n_offload_bytes" | "idle_age"
+        | "hard_age" => {}
+        // The rule is in force, and was then.
+        "idle_timeout" | "hard_timeout" | "check_overlap" if is_dumped => {}
+        // They change no packet's way: notices, counters, and the order in which a full table would evict.
+        "send_flow_rem" | "reset_counts" | "no_packet_counts" | "no_byte_counts" | "importance" => {}
         "idle_timeout" | "hard_timeout" => {
             let problem = "only rules that are added while the switch runs have time-outs; leave it out, and the rule stays";
             return Err(key.fault(problem));
         }
-        "importance" | "send_flow_rem" | "check_overlap" | "reset_counts" | "no_packet_counts"
-        | "no_byte_counts" | "out_group" => {
-            return Err(key.fault("Open vSwitch has this, Flowlane does not; leave it out"));
+        "check_overlap" => {
+            return Err(key.fault("Flowlane does not look for overlapping rules; leave it out"));
         }
+        "out_group" => return Err(key.fault("Flowlane has no groups; leave it out")),
         "out_port" => {
             return Err(
                 key.fault("only `delete` and `delete_strict` ask where rules send packets; leave it out")
             );
         }
         // Without it, the rule would be for more packets than was meant.
-        name if name.starts_with("ct_") || FIELDS_ABSENT.contains(&name) => {
+        name if is_absent(name) => {
             let problem = "Flowlane cannot match this: the rule cannot be taken over, since without it it would match more";
             return Err(key.fault(problem));
         }
@@ -169,8 +240,15 @@ fn attribute(key: Token<'_>, value: Option<Token<'_>>, rule: &mut Rule) -> Resul
     Ok(true)
 }
 
-/// Fields that Open vSwitch matches and Flowlane does not, in addition to connection tracking.
-const FIELDS_ABSENT: [&str; 8] = [
+/// Returns whether Open vSwitch has a field of this name that Flowlane has not.
+fn is_absent(name: &str) -> bool {
+    let families = ["ct_", "nsh_", "tun_metadata", "tun_erspan_"];
+    let is_of_family = families.iter().any(|family| name.starts_with(family));
+    FIELDS_ABSENT.contains(&name) || is_of_family && Field::by_name(name).is_none()
+}
+
+/// Fields that Open vSwitch matches and Flowlane does not, in addition to those of whole families.
+const FIELDS_ABSENT: [&str; 10] = [
     "conj_id",
     "tunnel_flags",
     "packet_type",
@@ -179,6 +257,8 @@ const FIELDS_ABSENT: [&str; 8] = [
     "in_port_oxm",
     "skb_priority",
     "ipv6_exthdr",
+    "nd_reserved",
+    "nd_options_type",
 ];
 
 /// Splits at commas and white space that stand in no parentheses and no quotes.

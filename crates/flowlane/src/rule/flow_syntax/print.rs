@@ -1,39 +1,58 @@
 //! Rules as text, so that reading it gives the same rule.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use super::super::action::PortNo;
 use super::super::{Action, Match, Priority, Rule};
 use super::known::Known;
 use super::matches::SHORTHANDS;
-use super::values::FRAGMENTS;
+use super::openflow;
+use super::values::{FRAGMENTS, reserved_port};
 use crate::packet::FieldRef;
 use crate::packet::fields::{Field, FieldInfo, Form, VLAN_PRESENT, word};
-use crate::packet::key::FlowMask;
+use crate::packet::key::{FlowKey, FlowMask};
 
-/// Rules as lines, so that reading them gives the same rules.
+/// Rules as lines, so that reading them gives the same rules. Of rules with one table, priority and match the first is printed,
+/// which is the one that packets meet.
 ///
 /// Where a priority is beyond the 65535 that the language has, as filters' in ClassBench's format may be, all are renumbered
 /// from 1 on, and the best come first. More than 65535 different ones share numbers with their neighbours: of rules of
 /// one number, the first line wins here, and Open vSwitch leaves it open.
 pub fn print_rules(rules: &[Rule]) -> String {
-    let line = |rule: &Rule, priority| print_with(rule, priority) + "\n";
+    let mut printed: HashSet<(u8, Priority, &Match)> = HashSet::with_capacity(rules.len());
+    let mut out = String::new();
+    let mut line = |rule: &'_ Rule, matches, priority| {
+        if printed.insert((rule.table, priority, matches)) {
+            out += &(print_with(rule, priority) + "\n");
+        }
+    };
     let most = u64::from(u16::MAX);
     if rules.iter().all(|rule| u64::from(rule.priority.0) <= most) {
-        return rules.iter().map(|rule| line(rule, rule.priority)).collect();
+        rules.iter().for_each(|rule| line(rule, &rule.matches, rule.priority));
+        return out;
     }
     let mut sorted: Vec<&Rule> = rules.iter().collect();
     sorted.sort_by_key(|rule| Reverse(rule.priority));
     let runs: Vec<&[&Rule]> = sorted.chunk_by(|a, b| a.priority == b.priority).collect();
     let distinct = runs.len() as u64;
     let number = |rank: u64| Priority((rank * most.min(distinct)).div_ceil(distinct) as u32);
-    let ranks = (1..=distinct).rev();
-    let lines = runs
-        .into_iter()
-        .zip(ranks)
-        .flat_map(|(run, rank)| run.iter().map(move |rule| line(rule, number(rank))));
-    lines.collect()
+    for (run, rank) in runs.into_iter().zip((1..=distinct).rev()) {
+        run.iter().for_each(|rule| line(rule, &rule.matches, number(rank)));
+    }
+    out
+}
+
+/// Rules as lines that `ovs-ofctl` reads, too, and that match the same packets: a rule becomes several where it has what Open
+/// vSwitch's matches cannot express, see [`openflow::matches`]. Fields and actions that only Flowlane has stay as they are.
+pub fn print_openflow_rules(rules: &[Rule]) -> String {
+    let several = |rule: &Rule| {
+        let one = |matches| Rule { matches, ..rule.clone() };
+        openflow::matches(&rule.matches).into_iter().map(one).collect::<Vec<_>>()
+    };
+    print_rules(&rules.iter().flat_map(several).collect::<Vec<_>>())
 }
 
 /// A rule as one line.
@@ -69,7 +88,10 @@ pub fn print_matches(matches: &Match) -> String {
     shorthand(matches, &mut left, &mut parts);
     for info in Field::all() {
         let (value, bits) = (key.get(info.field), left.get(info.field));
-        let readable = bits == info.ones() || info.maskable || info.field == Field::IpFrag;
+        let readable = bits == info.ones()
+            || info.maskable
+            || info.field == Field::IpFrag
+            || block(info, value & bits, bits).is_some();
         if bits == 0 || !readable || known.lacks_to_match(info.field, info.name).is_some() {
             continue;
         }
@@ -91,10 +113,7 @@ pub fn print_matches(matches: &Match) -> String {
             }
         }
     }
-    for w in left.present_words().filter(|&w| left.word(w) != 0) {
-        let number = word::number_of(w);
-        parts.push(format!("word{number}={:#x}/{:#x}", key.word(w) & left.word(w), left.word(w)));
-    }
+    parts.extend(words(&key, &left));
     parts.join(",")
 }
 
@@ -126,7 +145,49 @@ fn field(info: &FieldInfo, value: u128, mask: u128) -> String {
     if matches!(info.field, Field::VlanVid | Field::VlanPcp) {
         unreachable!("vlan_tci comes first and holds their bits");
     }
-    format!("{}={}", info.name, masked(info, value, mask))
+    match block(info, value, mask) {
+        Some((first, last)) if mask != info.ones() => format!("{}={first}-{last}", info.name),
+        _ => format!("{}={}", info.name, masked(info, value, mask)),
+    }
+}
+
+/// The first and the last ICMP type (or code) of a mask that is a prefix.
+fn block(info: &FieldInfo, value: u128, mask: u128) -> Option<(u128, u128)> {
+    let is_icmp = matches!(info.field, Field::IcmpType | Field::IcmpCode);
+    let others = info.ones() & !mask;
+    (is_icmp && (others + 1).is_power_of_two()).then_some((value, value | others))
+}
+
+/// The bits `mask` of a packet's key, by the names of its fields. This is no match that is read back: fields stand without their
+/// prerequisites, and any of them with a mask.
+pub fn print_key(key: &FlowKey, mask: &FlowMask) -> String {
+    let mut packet = Match::any();
+    for field in [Field::EthType, Field::NwProto, Field::IcmpType, Field::VlanTci] {
+        packet.set(field, key.get(field));
+    }
+    let known = Known::of(&packet);
+    let (mut parts, mut left) = (Vec::new(), mask.clone());
+    shorthand(&Match::from_key(key, mask), &mut left, &mut parts);
+    // First the fields that the packet has, then others in the same words, which are 0 in its key.
+    for all in [false, true] {
+        for info in Field::all() {
+            let bits = left.get(info.field);
+            if bits != 0 && (all || known.lacks_to_match(info.field, info.name).is_none()) {
+                left.set(info.field, 0);
+                parts.push(field(info, key.get(info.field) & bits, bits));
+            }
+        }
+    }
+    parts.extend(words(key, &left));
+    parts.join(",")
+}
+
+/// Bits of a key by the indices of their words.
+fn words(key: &FlowKey, left: &FlowMask) -> impl Iterator<Item = String> {
+    left.present_words().filter(|&w| left.word(w) != 0).map(|w| {
+        let number = word::number_of(w);
+        format!("word{number}={:#x}/{:#x}", key.word(w) & left.word(w), left.word(w))
+    })
 }
 
 /// The name of fragments of these bits.
@@ -148,7 +209,8 @@ fn masked(info: &FieldInfo, value: u128, mask: u128) -> String {
     }
     let one = |n: u128| match info.form {
         Form::Tos => (n << 2).to_string(),
-        Form::Decimal | Form::Port | Form::Frag => n.to_string(),
+        Form::Port => reserved_port(n).map_or_else(|| n.to_string(), str::to_owned),
+        Form::Decimal | Form::Frag => n.to_string(),
         Form::Hex | Form::TcpFlags => format!("{n:#x}"),
         Form::Ipv4 => Ipv4Addr::from(n as u32).to_string(),
         Form::Ipv6 => Ipv6Addr::from(n).to_string(),
@@ -216,6 +278,7 @@ pub fn print_actions(actions: &[Action]) -> String {
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Action::Output(PortNo::LOCAL) => f.write_str("LOCAL"),
             Action::Output(port) => write!(f, "output:{}", port.0),
             Action::InPort => f.write_str("in_port"),
             Action::Flood => f.write_str("flood"),

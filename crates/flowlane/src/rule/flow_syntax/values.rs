@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::super::ReadOptions;
+use super::super::action::PortNo;
 use super::super::error::{Fault, Token};
 use crate::packet::fields::{FRAG_ANY, FRAG_LATER, Field, FieldInfo, Form};
 
@@ -16,6 +17,19 @@ pub(super) const FRAGMENTS: [(&str, u8, u8); 5] = [
     ("first", FRAG_ANY, FRAG_ANY | FRAG_LATER),
     ("later", FRAG_ANY | FRAG_LATER, FRAG_ANY | FRAG_LATER),
     ("not_later", 0, FRAG_LATER),
+];
+
+/// Names of port numbers in OpenFlow 1.0. No packet arrives from one of them.
+const RESERVED_PORTS: [(&str, u32); 9] = [
+    ("IN_PORT", 0xfff8),
+    ("TABLE", 0xfff9),
+    ("NORMAL", 0xfffa),
+    ("FLOOD", 0xfffb),
+    ("ALL", 0xfffc),
+    ("CONTROLLER", 0xfffd),
+    ("LOCAL", PortNo::LOCAL.0),
+    ("ANY", 0xffff),
+    ("NONE", 0xffff),
 ];
 
 /// A decimal or, with `0x`, hexadecimal number of at most `max`.
@@ -102,11 +116,28 @@ fn mask_of(info: &FieldInfo, token: Token<'_>, options: &ReadOptions<'_>) -> Res
     }
 }
 
+/// OpenFlow's name for the number of a port.
+pub(super) fn reserved_port(number: u128) -> Option<&'static str> {
+    RESERVED_PORTS.iter().find(|(_, reserved)| u128::from(*reserved) == number).map(|(name, _)| *name)
+}
+
+fn reserved_number(name: &str) -> Option<u32> {
+    RESERVED_PORTS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, number)| *number)
+}
+
+/// Returns whether OpenFlow has this name for a port number.
+pub(super) fn is_reserved_port(name: &str) -> bool {
+    reserved_number(name).is_some()
+}
+
 /// The number of a port that is named or numbered.
 pub(super) fn port(token: Token<'_>, options: &ReadOptions<'_>) -> Result<u32, Fault> {
     let name = token.text.trim_matches('"');
     if let Some(port) = (options.ports)(name) {
         return Ok(port.0);
+    }
+    if let Some(number) = reserved_number(name) {
+        return Ok(number);
     }
     number(token, u32::MAX.into())
         .map(|n| n as u32)

@@ -4,7 +4,7 @@ use super::super::ReadOptions;
 use super::super::action::Action;
 use super::super::error::{Fault, Token, did_you_mean};
 use super::known::Known;
-use super::values;
+use super::{is_absent, values};
 use crate::packet::FieldRef;
 use crate::packet::fields::{Field, Form, VLAN_PRESENT};
 
@@ -89,6 +89,9 @@ fn field_named(token: Token<'_>) -> Result<Field, Fault> {
     let extensible = EXTENSIBLE.iter().find(|(name, _)| is(name)).map(|(_, field)| *field);
     let named = || Field::by_name(token.text).or_else(|| register_named(token.text));
     extensible.or_else(named).ok_or_else(|| {
+        if is_absent(token.text) {
+            return token.fault("Flowlane does not have this field of Open vSwitch");
+        }
         let names = Field::all().iter().filter(|f| f.writable).map(|f| f.name);
         token.fault(format!("there is no such field{}", did_you_mean(token.text, names)))
     })
@@ -210,6 +213,14 @@ impl Part {
         let first = self.first.saturating_sub(self.shift);
         FieldRef::new(self.field, first as u8, (end - first) as u8)
     }
+}
+
+/// The bits of a maskable field that `FIELD[first..last]` names in a match.
+pub(super) fn part(token: Token<'_>) -> Result<FieldRef, Fault> {
+    let part = Part::read(token)?;
+    let reference = part.reference().filter(|bits| bits.is_whole() || part.field.info().maskable);
+    let problem = || format!("{} takes no mask, here as in Open vSwitch", part.field.info().name);
+    reference.ok_or_else(|| token.fault(problem()))
 }
 
 /// The name in front of `[first..last]`.

@@ -30,10 +30,10 @@ type Recipe = [Asked; FIELDS.len()];
 
 fn made(recipe: &Recipe) -> Match {
     let mut out = Match::any();
-    for ((field, _), asked) in FIELDS.into_iter().zip(recipe) {
+    for ((field, most), asked) in FIELDS.into_iter().zip(recipe) {
         match *asked {
             Asked::Nothing => {}
-            Asked::Masked(value, mask) => _ = out.set_masked(field, value, mask),
+            Asked::Masked(value, mask) => _ = out.set_masked(field, value & most, mask),
             Asked::Within(low, high) => _ = out.set_range(field, low, high),
         }
     }
@@ -130,13 +130,13 @@ fn any_flow() -> impl Strategy<Value = (FlowKey, FlowMask)> {
     let fields = prop::array::uniform5((any::<u16>(), any_masked()));
     fields.prop_map(|fields| {
         let (mut key, mut mask) = (FlowKey::zero(), FlowMask::zero());
-        for ((field, _), (value, asked)) in FIELDS.into_iter().zip(fields) {
+        for ((field, most), (value, asked)) in FIELDS.into_iter().zip(fields) {
             let (value, bits) = match asked {
                 Asked::Masked(value, bits) => (value, bits),
                 _ => (value.into(), 0),
             };
-            key.set(field, value);
-            mask.set(field, bits);
+            key.set(field, value & most);
+            mask.set(field, bits & most);
         }
         (key, mask)
     })
@@ -203,7 +203,8 @@ proptest! {
     ) {
         let mut inner = Match::any();
         for (field, value, mask) in parts {
-            inner.set_masked(Field::all()[field].field, value, mask);
+            let info = &Field::all()[field];
+            inner.set_masked(info.field, value & info.ones(), mask);
         }
         let (mut outer, mut other) = (Match::any(), inner.clone());
         for w in inner.words() {

@@ -81,6 +81,7 @@ fn each_command_is_read_with_what_it_takes() {
     assert_eq!((delete.command, delete.table, delete.rule.table), (Command::Delete, Some(0), 0));
     assert_eq!((delete.cookie, delete.new_cookie), (Some((0xf, 0xf)), None));
     assert_eq!((delete.out_port, delete.rule.actions.len()), (Some(PortNo(7)), 0));
+    assert_eq!(change("delete out_port=ANY # all of them").out_port, None);
     assert_eq!(change("delete cookie=6").cookie, Some((6, u64::MAX)));
     let all = change(" delete ");
     assert_eq!((all.command, all.table, all.rule.matches), (Command::Delete, None, Match::any()));
@@ -219,7 +220,8 @@ fn all_wrong_lines_are_told() {
     for error in errors.errors() {
         assert_eq!(text[error.offset..][..error.len], error.found);
     }
-    let errors = read_changes(&"@x\n".repeat(30), "f", &options()).expect_err("all are wrong");
+    let errors = read_changes(&("delete\n".to_owned() + &"@x\n".repeat(30)), "f", &options())
+        .expect_err("all but one are wrong");
     assert_eq!((errors.errors().len(), errors.count()), (20, 30));
     let few = ReadOptions { rules_max: 2, ..options() };
     let error = read_changes(&"delete\n".repeat(3), "f", &few).expect_err("one too many");

@@ -62,7 +62,39 @@ fn what_ovs_ofctl_refuses_is_refused() {
         ("dl_vlan=5/1 actions=drop", false),
         ("actions=set_field:0->vlan_tci", true),
         ("actions=load:0->NXM_OF_VLAN_TCI[]", true),
+        ("priority=65535,actions=", true),
+        ("actions=,output:1,", true),
+        ("in_port:2,ip,nw_dst:192.0.2.3,actions=mod_nw_dst:192.0.2.4,output:1", true),
+        ("in_port(2),ip(),nw_dst(192.0.2.3) actions=drop", true),
+        ("actions=output:CONTROLLER", true),
+        ("actions=output(IN_PORT),output:NORMAL,output:all", true),
+        ("in_port=LOCAL actions=LOCAL", true),
+        ("in_port=ANY actions=drop", true),
+        ("actions=output:ANY", false),
+        ("actions=output:TABLE:1", false),
+        ("actions=output:1,resubmit(,2)", true),
+        ("actions=set_tunnel:5,set_tunnel64:6", true),
+        ("send_flow_rem,actions=drop", true),
+        ("importance=5,actions=drop", true),
+        ("reg0[4..7]=5,xxreg3[0..0]=1 actions=drop", true),
+        ("tun_metadata99=1 actions=drop", false),
+        ("tcp,udp,actions:drop", false),
     ]);
+}
+
+/// `ovs-ofctl` reads the rules that are printed for it.
+#[test]
+fn what_is_converted_is_read_there() {
+    let text = [
+        "tcp,tp_dst=100-200,tp_src=1024-65535 actions=drop",
+        "ip,tp_dst=0-1023,in_port=LOCAL actions=normal",
+        "icmp,icmp_type=3-12 actions=output:LOCAL",
+        "ip,word39=0x04000000/0xfc000000 actions=controller",
+    ];
+    let rules = read(&text.join("\n"), "t.flows", &options()).unwrap_or_else(|e| panic!("{e}"));
+    for line in super::super::print_openflow_rules(&rules).lines() {
+        assert!(ours(line) && theirs(line) != Some(false), "{line}");
+    }
 }
 
 #[test]
@@ -133,6 +165,14 @@ fn differences_from_ovs_ofctl_are_these() {
         // What we do not have.
         ("actions=group:1", true, false),
         ("actions=dec_ttl(1,2)", true, false),
+        ("actions=resubmit(,2),output:1", true, false),
+        ("actions=resubmit:2", true, false),
+        ("actions=output:NXM_NX_REG0[]", true, false),
+        ("idle_timeout=5 actions=drop", true, false),
+        ("tun_metadata1=1 actions=drop", true, false),
+        // What only we have.
+        ("icmp,icmp_type=8-9 actions=drop", false, true),
+        ("tcp,tp_dst=8-10 actions=drop", false, true),
         ("ct_state=+trk actions=drop", true, false),
         ("ip actions=move:nw_tos->nw_ttl", true, false),
     ];
