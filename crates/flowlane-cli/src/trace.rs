@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use flowlane::packet::{Captured, FlowKey, Headers, Malformed, Parser};
 use flowlane::rule::classbench;
 use flowlane_capture::{Batch, CaptureReader, SharedReader, decompress, recognise_binary};
-use flowlane_switch::packet::{Frame, decapsulate};
+use flowlane_switch::packet::{Frame, Termination, decapsulate};
 
 use crate::arguments::{TraceFormat, TraceInput};
 use crate::failure::Failure;
@@ -288,7 +288,15 @@ impl<'a> ChunkParser<'a> {
                 self.frame.fill(packet.bytes);
                 let missing = packet.len as usize - packet.bytes.len();
                 let (parser, port) = (&self.parser, self.input.in_port);
-                match decapsulate(parser, &mut self.frame, port, *headers, key, &[], missing) {
+                match decapsulate(
+                    parser,
+                    &mut self.frame,
+                    port,
+                    *headers,
+                    key,
+                    Termination::default(),
+                    missing,
+                ) {
                     Ok(inner) => *headers = inner,
                     // Classified by its outer headers, so that every packet has a verdict.
                     Err(_) => faults.malformed += 1,

@@ -27,10 +27,12 @@ use flowlane::packet::tunnel::Inner;
 use flowlane::packet::{Headers, Network, Parser, Transport};
 use flowlane::tunnel::{
     BATCH_MAX, Decapsulated, Decapsulator, Encapsulation, EncapsulationError, Encapsulator, Endpoint,
-    EndpointConfig, EndpointError, EndpointId, EndpointTable, Policy, Refused,
+    EndpointConfig, EndpointError, EndpointId, EndpointTable, Policy, Refused, TunnelKind,
 };
 
-use crate::packet::{Burst, Frame, decapsulate};
+use crate::packet::{Burst, Frame, Termination, decapsulate};
+
+const ETHERNET_BYTES: usize = 14;
 
 /// The configuration of a tunnel.
 #[derive(Clone, Debug)]
@@ -166,6 +168,21 @@ impl Tunnels {
         leaving.map(|tunnel| tunnel.spec.number)
     }
 
+    /// The longest IP packet that fits into a tunnel; none where nothing leaves through it.
+    pub(crate) fn inner_max(&self, number: u32) -> Option<u16> {
+        let place = *self.places.get(&number)?;
+        let (wrap, out) =
+            (self.encapsulators[place].as_ref()?, self.tunnels[place].spec.encapsulation.as_ref()?);
+        let inner_ethernet = if out.inner == Inner::Ethernet { ETHERNET_BYTES } else { 0 };
+        let headers = wrap.header_bytes() - ETHERNET_BYTES + inner_ethernet;
+        Some(usize::from(out.mtu).saturating_sub(headers) as u16)
+    }
+
+    /// The protocol of tunnels that end at a UDP port.
+    pub(crate) fn kind_of_port(&self, port: u16) -> Option<TunnelKind> {
+        if self.of_anyone { None } else { self.decapsulator.policy().kind_of(port) }
+    }
+
     /// Bytes of the table of endpoints.
     pub fn table_bytes(&self) -> usize {
         self.endpoints.table_bytes()
@@ -200,7 +217,8 @@ impl Tunnels {
             let (frame, key) = (&mut frames[lane], &mut keys[lane]);
             frame.truncate(usize::from(at) + usize::from(len));
             let port = tunnel.spec.in_port.unwrap_or(in_port);
-            match decapsulate(parser, frame, port, headers[lane], key, understood, 0) {
+            let termination = Termination { kind: Some(self.found.kinds[lane]), understood };
+            match decapsulate(parser, frame, port, headers[lane], key, termination, 0) {
                 Ok(inner) => headers[lane] = inner,
                 Err(reason) => {
                     self.refused[reason as usize] += 1;
@@ -230,9 +248,10 @@ impl Tunnels {
         headers: &mut [Headers],
     ) -> LaneMask {
         let understood = &self.decapsulator.policy().geneve_options;
+        let termination = Termination { kind: None, understood };
         let mut drop = LaneMask(0);
         for (lane, ((frame, key), headers)) in frames.iter_mut().zip(keys).zip(headers).enumerate() {
-            match decapsulate(parser, frame, in_port, *headers, key, understood, 0) {
+            match decapsulate(parser, frame, in_port, *headers, key, termination, 0) {
                 Ok(inner) => *headers = inner,
                 Err(reason) => {
                     self.refused[reason as usize] += 1;

@@ -8,11 +8,11 @@ mod recorder;
 use recorder::Recorder;
 
 use flowlane::packet::FieldRef;
-use flowlane::packet::fields::Field;
+use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::{Headers, Parser, parse};
 use flowlane::rule::action::PortNo;
-use flowlane::rule::flow_syntax::{print_actions, print_value};
+use flowlane::rule::flow_syntax::{print_actions, print_key, print_value};
 use flowlane::rule::{Action, Match};
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ use super::worker::Worker;
 use super::xlate::entry;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{parse_again, take_along};
-use crate::packet::{Frame, decapsulate};
+use crate::packet::{Frame, Termination, decapsulate};
 use crate::ruleset::{Miss, Return, Step};
 use crate::stage::{Half, Owner, Rewritten, StageCall, StagePacket, StageTable};
 
@@ -234,13 +234,15 @@ impl Tracer<'_> {
         let name = format!("port {} {}", slot.number.0, slot.name);
         if slot.decapsulate {
             let before = self.packet.frame.len();
+            let port = self.packet.key.word(word::PORTS) as u16;
+            let kind = self.worker.egress.tunnels.as_ref().and_then(|tunnels| tunnels.kind_of_port(port));
             match decapsulate(
                 &Parser::new(),
                 &mut self.packet.frame,
                 self.packet.port.0,
                 self.packet.headers,
                 &mut self.packet.key,
-                &[],
+                Termination { kind, understood: &[] },
                 0,
             ) {
                 Ok(headers) => self.packet.headers = headers,
@@ -291,7 +293,7 @@ impl Tracer<'_> {
         };
         let mut looked_at = FlowMask::zero();
         let hit = table.classifier().lookup_wildcards(&self.packet.key, &mut looked_at);
-        let because = Match::from_key(&self.packet.key, &looked_at).to_string();
+        let because = print_key(&self.packet.key, &looked_at);
         let place = format!("table {number} {}", table.name);
         let why = match because.is_empty() {
             true => "whatever the packet".to_owned(),

@@ -4,6 +4,7 @@ mod engine;
 mod gpu;
 mod limits;
 mod lines;
+mod links;
 mod numbers;
 mod privileges;
 mod reader;
@@ -11,6 +12,7 @@ mod reload;
 mod routes;
 mod stateful_stages;
 mod tunnels;
+mod warnings;
 mod workers;
 
 use std::cmp::Reverse;
@@ -179,7 +181,7 @@ impl Setup {
     }
 
     fn tunnels(&self, seed: u32) -> Result<Option<Tunnels>, ConfigError> {
-        tunnels::open(&self.config, seed, &self.source)
+        tunnels::open(&self.config, seed, &self.source, |tunnel| self.tunnel_mtu(tunnel))
     }
 
     /// Builds the tables with these rules, each once. Without a device, its tables are on the CPU; without a clock, no engine

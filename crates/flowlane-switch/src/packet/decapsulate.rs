@@ -2,15 +2,23 @@
 
 use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::FlowKey;
-use flowlane::packet::tunnel::{self, GENEVE_PORT, Inner};
+use flowlane::packet::tunnel::{self, Inner};
 use flowlane::packet::{Captured, Headers, Malformed, Network, Parser};
-use flowlane::tunnel::{Refused, decapsulated_ecn, geneve_header};
+use flowlane::tunnel::{Refused, TunnelKind, decapsulated_ecn, geneve_header};
 
 use super::{Frame, edit};
 
+/// The tunnel headers that are removed.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Termination<'a> {
+    /// The protocol; none: by the UDP port.
+    pub kind: Option<TunnelKind>,
+    /// Class and type of the critical GENEVE options that are understood.
+    pub understood: &'a [(u16, u8)],
+}
+
 /// Removes the outer headers if the frame is a tunnel's, and parses the inner packet, which takes over the
-/// congestion mark of the outer header (RFC 6040). Critical GENEVE options are understood where `understood` has their class and
-/// type. `missing` bytes at the frame's end were not captured.
+/// congestion mark of the outer header (RFC 6040). `missing` bytes at the frame's end were not captured.
 ///
 /// # Errors
 /// Why the packet must be dropped: it must not come out of a tunnel here, whatever becomes of malformed frames. The frame
@@ -21,21 +29,25 @@ pub fn decapsulate(
     in_port: u32,
     headers: Headers,
     key: &mut FlowKey,
-    understood: &[(u16, u8)],
+    termination: Termination<'_>,
     missing: usize,
 ) -> Result<Headers, Refused> {
     if headers.malformed.is_some() {
         return Ok(headers);
     }
-    let found = match tunnel::read(frame.bytes(), &headers, key) {
+    let port = key.word(word::PORTS) as u16;
+    let Some(kind) = termination.kind.map(|kind| kind as u8).or_else(|| tunnel::kind_of_port(port)) else {
+        return Ok(headers);
+    };
+    let found = match tunnel::read_as(kind, frame.bytes(), &headers) {
         Ok(None) => return Ok(headers),
         found => found,
     };
-    if key.word(word::PORTS) as u16 == GENEVE_PORT {
+    if kind == TunnelKind::Geneve as u8 {
         let header = frame.bytes().get(usize::from(headers.payload)..).unwrap_or_default();
         // What else is wrong with a header makes the frame malformed.
         if let Err(reason @ (Refused::GeneveControl | Refused::GeneveCriticalOption)) =
-            geneve_header(header, understood)
+            geneve_header(header, termination.understood)
         {
             return Err(reason);
         }

@@ -19,6 +19,6 @@ pub(crate) mod recirculate;
 pub mod spread;
 
 pub use burst::{Burst, Handover};
-pub use decapsulate::decapsulate;
+pub use decapsulate::{Termination, decapsulate};
 pub use frame::{Cut, Frame, Frames, Offload};
 pub use spread::{Spread, Steer};

@@ -226,11 +226,34 @@ pub(crate) fn check_captures(specs: &[PortSpec], inputs: &[PathBuf]) -> Result<(
     Ok(())
 }
 
-/// Splits `FILE,key=value,…`.
-fn split_options(text: &str) -> (&str, Vec<(&str, &str)>) {
-    let mut parts = text.split(',');
-    let first = parts.next().unwrap_or("");
-    (first, parts.map(|p| p.split_once('=').unwrap_or((p, ""))).collect())
+/// Splits `FILE,key=value,…`. Names of files and interfaces may have commas: the options begin with the first part behind one
+/// that has a `=`. Profiles of generators have none, so that all behind the first comma are options.
+fn split_options<'a>(scheme: &str, text: &'a str) -> (&'a str, Vec<(&'a str, &'a str)>) {
+    let commas = text.match_indices(',').map(|(at, _)| at);
+    let is_option = |at: &usize| {
+        scheme == "gen" || text[at + 1..].split(',').next().is_some_and(|part| part.contains('='))
+    };
+    let Some(end) = commas.into_iter().find(is_option) else { return (text, Vec::new()) };
+    let options = text[end + 1..].split(',').map(|part| part.split_once('=').unwrap_or((part, "")));
+    (&text[..end], options.collect())
+}
+
+/// The problem of a text without a known scheme, with the specification that was probably meant.
+fn unknown_scheme(text: &str, scheme: &str) -> String {
+    let schemes = SCHEMES.join(", ");
+    let is_capture = [".pcap", ".pcapng", ".cap"].iter().any(|end| text.to_ascii_lowercase().ends_with(end));
+    // Linux's limit, and the characters that it refuses in a name.
+    let is_interface =
+        (1..16).contains(&text.len()) && !text.contains(['/', ':']) && !text.contains(char::is_whitespace);
+    let hint = match flowlane::named_enum::nearest(scheme, SCHEMES) {
+        Some(name) => format!("; did you mean `{name}`?"),
+        None if is_capture => format!("; did you mean `pcap:{text}` (or `pcap-out:{text}`)?"),
+        None if is_interface => {
+            format!("; did you mean `afpacket:{text}` (or `afxdp:{text}`, `tap:{text}`)?")
+        }
+        None => ".".to_owned(),
+    };
+    format!("there is no kind of port `{scheme}`{hint} There are {schemes}")
 }
 
 /// Reads the file and options behind `pcap:`. An error is the wrong option, and its problem unless it is unknown.
@@ -256,7 +279,7 @@ impl FromStr for PortSpec {
     fn from_str(text: &str) -> Result<Self, PortError> {
         let fail = |problem: String| PortError::Spec { spec: text.to_owned(), problem };
         let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));
-        let (first, options) = split_options(rest);
+        let (first, options) = split_options(scheme, rest);
         let named = |what: &str| match first {
             "" => Err(fail(format!("the {what} is missing: write `{scheme}:{}`", what.to_uppercase()))),
             name => Ok(name.to_owned()),
@@ -307,14 +330,7 @@ impl FromStr for PortSpec {
             "null" => Ok(Self::Null),
             "tap" => Ok(Self::Tap { name: named("name")? }),
             "afpacket" => Ok(Self::AfPacket { interface: named("interface")? }),
-            other => {
-                let hint = match flowlane::named_enum::nearest(other, SCHEMES) {
-                    Some(name) => format!("; did you mean `{name}`?"),
-                    None => ".".to_owned(),
-                };
-                let schemes = SCHEMES.join(", ");
-                Err(fail(format!("there is no kind of port `{other}`{hint} There are {schemes}")))
-            }
+            other => Err(fail(unknown_scheme(text, other))),
         }
     }
 }
@@ -373,6 +389,11 @@ mod tests {
             "afpacket:eth0",
             "afxdp:eth0",
             "afxdp:eth0,mode=native",
+            "afpacket:eth0,1",
+            "tap:a,b",
+            "afxdp:eth0,1,mode=skb",
+            "pcap:a,b.pcap,loop=2,out=c",
+            "pcap-out:a,b.pcap",
         ] {
             assert_eq!(text.parse::<PortSpec>().unwrap().to_string(), text);
         }
@@ -381,6 +402,10 @@ mod tests {
     #[test]
     fn errors_say_what_there_is_instead() {
         let problem = |text: &str| text.parse::<PortSpec>().unwrap_err().to_string();
+        assert!(problem("eth1").contains("did you mean `afpacket:eth1` (or `afxdp:eth1`"));
+        assert!(problem("trace.pcap").contains("did you mean `pcap:trace.pcap`"));
+        assert!(problem("nul").contains("did you mean `null`?"));
+        assert!(!problem("/dev/net/tun").contains("did you mean"));
         assert!(problem("pcpa:x").contains("did you mean `pcap`?"));
         assert!(problem("pcap:").contains("write `pcap:FILE`"));
         assert!(problem("pcap:x,lop=3").contains("loop=N"));

@@ -6,3 +6,5 @@ mod language;
 mod mistakes;
 mod robustness;
 mod stateful_stages;
+mod tunnel_ports;
+mod warnings;

@@ -11,7 +11,7 @@ const MPLS: u16 = 0x8847;
 const IPV6: u16 = 0x86dd;
 
 /// Ports whose packets a parser may take for a tunnel's: not drawn where another will do.
-const TUNNEL_PORTS: [u16; 3] = [4789, 6081, 2152];
+const TUNNEL_PORTS: [u16; 4] = [4789, 8472, 6081, 2152];
 
 /// The bottom of a label stack, in a label stack entry.
 const BOTTOM: u32 = 0x100;

@@ -12,6 +12,8 @@ use super::parse::ether_type;
 
 /// UDP port of VXLAN.
 pub const VXLAN_PORT: u16 = 4789;
+/// UDP port of VXLAN in Linux, which is older than the assigned one; flannel has it, too.
+pub const VXLAN_PORT_LINUX: u16 = 8472;
 /// UDP port of GENEVE.
 pub const GENEVE_PORT: u16 = 6081;
 /// UDP port of GTP-U.
@@ -47,21 +49,42 @@ pub struct Tunnel {
     pub option: [u32; 3],
 }
 
-/// The tunnel header of an outer frame; none where it is not UDP to a tunnel's port, goes on to somewhere else (a
+/// The tunnel header of an outer frame; none where it is not UDP to the port of a tunnel protocol, goes on to somewhere else (a
 /// Routing header has segments left), or carries no packet (GTP-U signalling).
 ///
 /// # Errors
 /// The reason for which the tunnel header is malformed.
 pub fn read(frame: &[u8], headers: &Headers, key: &FlowKey) -> Result<Option<Tunnel>, Malformed> {
+    match kind_of_port(key.word(word::PORTS) as u16) {
+        Some(kind) => read_as(kind, frame, headers),
+        None => Ok(None),
+    }
+}
+
+/// The protocol (`tun_type`) that a UDP port is of.
+pub fn kind_of_port(port: u16) -> Option<u8> {
+    match port {
+        VXLAN_PORT | VXLAN_PORT_LINUX => Some(TUNNEL_VXLAN),
+        GENEVE_PORT => Some(TUNNEL_GENEVE),
+        GTPU_PORT => Some(TUNNEL_GTPU),
+        _ => None,
+    }
+}
+
+/// Reads the tunnel header of a protocol (`tun_type`), whatever the UDP port; else like [`read`].
+///
+/// # Errors
+/// The reason for which the tunnel header is malformed.
+pub fn read_as(kind: u8, frame: &[u8], headers: &Headers) -> Result<Option<Tunnel>, Malformed> {
     if headers.transport != Transport::Udp || headers.fragment != 0 || headers.segments_left {
         return Ok(None);
     }
     let at = usize::from(headers.payload);
     let body = &frame[at.min(frame.len())..];
-    match key.word(word::PORTS) as u16 {
-        VXLAN_PORT => vxlan(body, at).map(Some),
-        GENEVE_PORT => geneve(body, at).map(Some),
-        GTPU_PORT => gtpu(body, at),
+    match kind {
+        TUNNEL_VXLAN => vxlan(body, at).map(Some),
+        TUNNEL_GENEVE => geneve(body, at).map(Some),
+        TUNNEL_GTPU => gtpu(body, at),
         _ => Ok(None),
     }
 }

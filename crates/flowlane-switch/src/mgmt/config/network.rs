@@ -106,6 +106,9 @@ pub struct TunnelSection {
     pub local: IpAddr,
     /// The other end's address. Without it, packets of any source are accepted, and none leave.
     pub remote: Option<IpAddr>,
+    /// The UDP destination port of its packets, those that arrive and those that leave; by default the protocol's own (VXLAN
+    /// 4789, GENEVE 6081, GTP-U 2152). Linux's VXLAN devices, and flannel's, have 8472. All tunnels of a protocol share one.
+    pub port: Option<u16>,
     /// The routing instance (VRF) of the ports that its packets arrive at.
     #[serde(default)]
     pub vrf: u32,
@@ -122,9 +125,9 @@ pub struct TunnelSection {
     pub ttl: u8,
     /// Outer DSCP; that of the inner packet by default. ECN is always the inner packet's (RFC 6040).
     pub dscp: Option<u8>,
-    /// The maximum length of the outer IP packet.
-    #[serde(default = "mtu")]
-    pub mtu: u16,
+    /// The maximum length of the outer IP packet; by default the smallest MTU of the interfaces that the rules send its packets
+    /// through, 1600 where these are none.
+    pub mtu: Option<u16>,
     /// Whether outer UDP checksums are computed; by default over IPv6 only.
     pub udp_checksum: Option<bool>,
     /// GENEVE options of packets that leave, in hexadecimal.
@@ -134,10 +137,6 @@ pub struct TunnelSection {
 
 fn ttl() -> u8 {
     64
-}
-
-fn mtu() -> u16 {
-    1600
 }
 
 /// The inner protocol of a tunnel.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use flowlane::generate::packet::build_frame;
+use flowlane::packet::Field;
 use flowlane::packet::fields::word;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::flow_syntax::print_actions;
@@ -368,7 +369,13 @@ impl ControlServer {
         let mut port = in_port;
         let mut bytes = Vec::new();
         if frame.is_empty() {
-            let key = self.read_flow(flow)?.rule.matches.key();
+            let matches = self.read_flow(flow)?.rule.matches;
+            let mut key = matches.key();
+            for field in [Field::NwTtl, Field::MplsTtl] {
+                if matches.get(field).1 == 0 {
+                    key.set(field, TTL);
+                }
+            }
             let of_flow = key.word(word::IN_PORT);
             port = port.or((of_flow != 0).then_some(of_flow));
             build_frame(&key, FRAME_BYTES, &mut bytes);
@@ -425,6 +432,10 @@ const LINES_MAX: usize = 1 << 20;
 
 /// Minimum length of a frame built from a flow.
 const FRAME_BYTES: usize = 60;
+
+/// TTL (hop limit, TTL of a label) of a packet built from a flow that names none: what hosts send with (RFC 1700, "IP
+/// Parameters"), so that a routed trace does not end at the first router.
+const TTL: u128 = 64;
 
 /// Slots of the MAC table read per request to the worker.
 const SLOTS: usize = 4096;

@@ -40,6 +40,9 @@ impl<'a> Reader<'a> {
     /// Returns what an action names that is not in the configuration, as an error.
     fn check_action(&self, action: &Action) -> Result<(), String> {
         match *action {
+            Action::Output(PortNo::LOCAL) if !self.ports.contains(&PortNo::LOCAL.0) => {
+                Err("Flowlane has no port of its own host; name a [[port]] LOCAL".to_owned())
+            }
             Action::Output(PortNo(port)) if !self.ports.contains(&port) => {
                 Err(format!("there is no port {port}; declare it with [[port]]"))
             }

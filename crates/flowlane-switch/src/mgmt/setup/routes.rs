@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use flowlane::route::Prefix;
 use flowlane::route::read::{self, Gateway, NextHop, RouteOptions};
+use flowlane::rule::Action;
 
 use super::SetupError;
 use super::lines::Lines;
@@ -48,6 +49,14 @@ impl RoutesSetup {
     /// The table's number.
     pub(super) fn number(&self) -> u8 {
         self.section.number
+    }
+
+    /// The actions of its next hops.
+    pub(super) fn actions(&self) -> impl Iterator<Item = &[Action]> {
+        self.hops.iter().filter_map(|(_, hop)| match hop {
+            HopSpec::Actions(actions) => Some(&actions[..]),
+            HopSpec::Group(_) => None,
+        })
     }
 
     /// Builds the table.

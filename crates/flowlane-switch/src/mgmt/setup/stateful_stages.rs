@@ -39,6 +39,16 @@ enum KindSetup {
     Nat(NatConfig),
 }
 
+/// A stage that learns from packets.
+pub(super) struct Learning {
+    pub(super) kind: &'static str,
+    /// The key of the configuration that makes it learn, or treat packets differently.
+    pub(super) at: KeyPath,
+    /// The verdicts of a packet with a new key, and of later ones.
+    pub(super) first: &'static str,
+    pub(super) later: &'static str,
+}
+
 /// The kind of a stateful stage, and the actions of its verdicts.
 type Made = (KindSetup, Vec<Vec<Action>>);
 
@@ -72,6 +82,30 @@ impl StageSetup {
     /// The stage's number.
     pub(super) fn number(&self) -> u8 {
         self.number
+    }
+
+    /// The actions of its verdicts.
+    pub(super) fn actions(&self) -> &[Vec<Action>] {
+        &self.actions
+    }
+
+    /// The verdicts of a stage that learns from packets, where a packet with a learned key goes to where one with a new key does
+    /// not.
+    pub(super) fn learning(&self) -> Option<Learning> {
+        let (kind, key, first, later) = match &self.kind {
+            KindSetup::Filter { config, .. } if config.learn => ("filter", "learn", "miss", "hit"),
+            KindSetup::Assets(_) => ("asset table", "new", "new", "known"),
+            KindSetup::Filter { .. } | KindSetup::Nat(_) => return None,
+        };
+        let [known, new] = &self.actions[..] else { return None };
+        let leads_on = |action: &Action| {
+            matches!(
+                action,
+                Action::Output(_) | Action::Normal | Action::Flood | Action::InPort | Action::Goto(_)
+            )
+        };
+        let opens = known.iter().any(|action| leads_on(action) && !new.contains(action));
+        opens.then(|| Learning { kind, at: self.at.key(key), first, later })
     }
 
     /// Returns the relative gain of steering packets to the worker that has their shard.

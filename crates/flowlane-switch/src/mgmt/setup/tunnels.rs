@@ -1,20 +1,27 @@
 //! Tunnels, from their sections of the configuration.
 
 use flowlane::packet::parse::ether_type;
-use flowlane::packet::tunnel::Inner;
-use flowlane::tunnel::{Encapsulation, EncapsulationError, Endpoint, EndpointError, Policy, Tos};
+use flowlane::packet::tunnel::{GENEVE_PORT, GTPU_PORT, Inner, VXLAN_PORT};
+use flowlane::tunnel::{Encapsulation, EncapsulationError, Endpoint, EndpointError, Policy, Tos, TunnelKind};
 
 use crate::mgmt::config::{
     ByName, Config, ConfigError, InnerProtocol, KeyPath, Source, TunnelPolicySection, TunnelSection,
 };
 use crate::tunnel::{TunnelError, TunnelSpec, Tunnels};
 
-/// Makes the tunnels of a configuration; none where it has none and no port takes packets out of them.
-pub(super) fn open(config: &Config, seed: u32, source: &Source) -> Result<Option<Tunnels>, ConfigError> {
+/// Makes the tunnels of a configuration; none where it has none and no port takes packets out of them. `mtu` is that of a tunnel,
+/// by number, that names none.
+pub(super) fn open(
+    config: &Config,
+    seed: u32,
+    source: &Source,
+    mtu: impl Fn(u32) -> u16,
+) -> Result<Option<Tunnels>, ConfigError> {
     if config.tunnel.is_empty() {
         let wanted = config.port.iter().any(|port| port.decapsulate);
         return Ok(wanted.then(|| Tunnels::of_anyone(policy(&config.tunnel_policy))));
     }
+    let policy = with_ports(policy(&config.tunnel_policy), &config.tunnel, source)?;
     let mut specs: Vec<TunnelSpec> = Vec::new();
     for (n, section) in config.tunnel.iter().enumerate() {
         let at = KeyPath::section("tunnel", n);
@@ -22,9 +29,9 @@ pub(super) fn open(config: &Config, seed: u32, source: &Source) -> Result<Option
             let message = format!("two tunnels have the number {}", section.number);
             return Err(source.error(&at.key("number"), message, "give each its own"));
         }
-        specs.push(spec(section, &at, source)?);
+        specs.push(spec(section, &at, source, &mtu)?);
     }
-    let tunnels = Tunnels::new(&specs, policy(&config.tunnel_policy), seed);
+    let tunnels = Tunnels::new(&specs, policy, seed);
     tunnels.map(Some).map_err(|(number, error)| {
         let n = specs.iter().position(|spec| spec.number == number).expect("the tunnel is one of these");
         let at = KeyPath::section("tunnel", n);
@@ -61,7 +68,47 @@ fn policy(section: &TunnelPolicySection) -> Policy {
     }
 }
 
-fn spec(section: &TunnelSection, at: &KeyPath, source: &Source) -> Result<TunnelSpec, ConfigError> {
+/// Gives a policy the UDP ports of tunnels.
+fn with_ports(policy: Policy, sections: &[TunnelSection], source: &Source) -> Result<Policy, ConfigError> {
+    let own = |kind: TunnelKind| match kind {
+        TunnelKind::Vxlan => VXLAN_PORT,
+        TunnelKind::Geneve => GENEVE_PORT,
+        TunnelKind::Gtpu => GTPU_PORT,
+    };
+    let port = |section: &TunnelSection| section.port.unwrap_or(own(section.kind.0));
+    for (n, section) in sections.iter().enumerate() {
+        let refused = |message: String, help: &str| {
+            Err(source.error(&KeyPath::section("tunnel", n).key("port"), message, help))
+        };
+        let (number, wanted, ByName(kind)) = (section.number, port(section), section.kind);
+        if wanted == 0 {
+            return refused(format!("tunnel {number} has UDP port 0"), "take 1 to 65535");
+        }
+        for other in &sections[..n] {
+            let is_same = port(other) == wanted;
+            if (other.kind.0 == kind) != is_same {
+                let what =
+                    if is_same { "the UDP port, and another protocol than" } else { "another UDP port than" };
+                let help = "all tunnels of one protocol have one port, and no other protocol has it";
+                return refused(format!("tunnel {number} has {what} tunnel {}", other.number), help);
+            }
+        }
+    }
+    // A protocol without tunnels leaves its port to others.
+    let of = |kind: TunnelKind| match sections.iter().find(|section| section.kind.0 == kind) {
+        Some(section) => Some(port(section)),
+        None => Some(own(kind)).filter(|own| sections.iter().all(|section| port(section) != *own)),
+    };
+    let [vxlan_port, geneve_port, gtpu_port] = TunnelKind::ALL.map(of);
+    Ok(Policy { vxlan_port, geneve_port, gtpu_port, ..policy })
+}
+
+fn spec(
+    section: &TunnelSection,
+    at: &KeyPath,
+    source: &Source,
+    mtu: &impl Fn(u32) -> u16,
+) -> Result<TunnelSpec, ConfigError> {
     let mac = |key: &'static str, text: &Option<String>| mac(text.as_deref(), &at.key(key), source);
     let ByName(kind) = section.kind;
     let endpoint = Endpoint {
@@ -77,7 +124,8 @@ fn spec(section: &TunnelSection, at: &KeyPath, source: &Source) -> Result<Tunnel
             let id = section.id_out.unwrap_or(section.id);
             let mut out = Encapsulation::new(kind, id, section.local, remote);
             out.macs = [mac("eth_dst", &section.eth_dst)?, mac("eth_src", &section.eth_src)?];
-            (out.ttl, out.mtu) = (section.ttl, section.mtu);
+            out.port = section.port;
+            (out.ttl, out.mtu) = (section.ttl, section.mtu.unwrap_or_else(|| mtu(section.number)));
             out.tos = section.dscp.map_or(Tos::Inner, Tos::Dscp);
             out.options = options(&section.options, &at.key("options"), source)?;
             if let Some(checksum) = section.udp_checksum {
