@@ -55,6 +55,8 @@ impl SourceSpans {
         let marks = self.spans.iter().map(|(span, label)| {
             let start = text.floor_char_boundary(span.start.min(text.len()));
             let end = text.ceil_char_boundary(span.end.clamp(start, text.len()));
+            // A part that is missing at the end of a line is marked there, not as a stretch into the next.
+            let end = if text[start..end].trim_matches(['\r', '\n']).is_empty() { start } else { end };
             AnnotationKind::Primary.span(start..end).label(label.as_deref())
         });
         Snippet::source(text).path(self.file.as_str()).annotations(marks)
@@ -63,8 +65,8 @@ impl SourceSpans {
 
 impl Diagnostic {
     /// Renders the message, the source lines and the suggested fix for a terminal.
-    fn render(&self) -> String {
-        let mut group = Group::with_title(Level::ERROR.primary_title(self.message.as_str()));
+    fn render(&self, level: Level<'static>) -> String {
+        let mut group = Group::with_title(level.primary_title(self.message.as_str()));
         if let Some(place) = &self.place {
             group = group.element(place.snippet());
         }
@@ -151,7 +153,7 @@ impl Failure {
                 ExitCode::from(1)
             }
             Failure::Input(trouble) => {
-                stderr::write(&for_terminal(&io::stderr(), trouble.render() + "\n"));
+                stderr::write(&for_terminal(&io::stderr(), trouble.render(Level::ERROR) + "\n"));
                 ExitCode::from(2)
             }
             Failure::Usage(message) => {
@@ -188,17 +190,29 @@ fn is_of_path(error: &io::Error) -> bool {
     )
 }
 
-impl From<ConfigError> for Failure {
+impl From<ConfigError> for Diagnostic {
     fn from(error: ConfigError) -> Self {
-        if error.environment {
-            return Self::Environment(error.to_string());
-        }
         let message = error.to_string();
         let place = error.span.map(|span| {
             let file = error.file.display().to_string();
             SourceSpans { file, text: error.text, spans: vec![(span, None)] }
         });
-        Self::Input(Box::new(Diagnostic { message, help: error.help, place }))
+        Self { message, help: error.help, place }
+    }
+}
+
+/// Writes a warning about a part of a configuration to standard error.
+pub(crate) fn warn(warning: ConfigError) {
+    let text = Diagnostic::from(warning).render(Level::WARNING);
+    stderr::write(&for_terminal(&io::stderr(), text + "\n"));
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        match error.environment {
+            true => Self::Environment(error.to_string()),
+            false => Self::Input(Box::new(error.into())),
+        }
     }
 }
 

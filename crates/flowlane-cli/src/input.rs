@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use flowlane::route::read::{self as route_read, RouteList, RouteOptions};
-use flowlane::rule::{Flags, Format, ReadOptions, Rule};
+use flowlane::rule::action::PortNo;
+use flowlane::rule::{Flags, Format, ReadOptions, Rule, flow_syntax};
 use flowlane_capture::{MRT_TABLE, recognise_binary, recognise_mrt};
 
 use crate::arguments::{RoutesFormat, RoutesInput, RulesInput};
@@ -79,12 +80,22 @@ pub(crate) fn read_rules(input: &RulesInput) -> Result<(Vec<Rule>, Format), Fail
     let text = read_text(&input.rules)?;
     let format = input.syntax.rules_format.0.unwrap_or_else(|| flowlane::rule::detect_format(&text));
     let flags = if input.syntax.match_flags { Flags::Match } else { Flags::Ignore };
-    let options = ReadOptions { flags, ..ReadOptions::default() };
+    // Names of ports in a dump, which no configuration numbers. The largest numbers are the least likely ones of other ports.
+    let names = flow_syntax::dumped_ports(&text);
+    let number = |place: usize| PortNo::MAX.0.saturating_sub(place as u32).max(1);
+    let ports = |name: &str| names.iter().position(|known| *known == name).map(|n| PortNo(number(n)));
+    let options = ReadOptions { flags, ports: &ports, ..ReadOptions::default() };
     let name = input.rules.display().to_string();
-    match flowlane::rule::read(&text, &name, Some(format), &options) {
-        Ok(rules) => Ok((rules, format)),
-        Err(errors) => Err(Failure::lines(text, &errors)),
+    let rules = match flowlane::rule::read(&text, &name, Some(format), &options) {
+        Ok(rules) => rules,
+        Err(errors) => return Err(Failure::lines(text, &errors)),
+    };
+    if !names.is_empty() {
+        let numbered = names.iter().enumerate().map(|(n, name)| format!("\"{name}\" is {}", number(n)));
+        let numbered = numbered.collect::<Vec<_>>().join(", ");
+        eprintln!("flowlane: {name}: ports have names there and numbers here: {numbered}");
     }
+    Ok((rules, format))
 }
 
 /// Reads a further rule file with the options of `like`.
@@ -141,7 +152,9 @@ fn read_mrt(bytes: &[u8], path: &Path, routes_max: usize) -> Result<RouteList, F
 pub(crate) fn read_addresses(path: &Path) -> Result<Vec<IpAddr>, Failure> {
     let text = read_text(path)?;
     let mut addresses = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
+    // Editors of Windows save a byte order mark.
+    let lines = text.strip_prefix('\u{feff}').unwrap_or(&text).lines();
+    for (number, line) in (1..).zip(lines) {
         let word = line.split('#').next().unwrap_or_default().trim();
         if word.is_empty() {
             continue;

@@ -39,7 +39,7 @@ pub(crate) fn run(verb: &RulesVerb) -> Result<(), Failure> {
 
 /// Prints rules; without a format, as ClassBench filters if all rules can be expressed, else as flows.
 pub(crate) fn print(rules: &[Rule], format: OrAuto<Format>) -> Result<String, Failure> {
-    let flows = || flow_syntax::print_rules(rules);
+    let flows = || flow_syntax::print_openflow_rules(rules);
     match format.0 {
         Some(Format::Flows) => Ok(flows()),
         Some(Format::Classbench) => classbench::print(rules).map_err(|e| {

@@ -374,3 +374,65 @@ fn a_dash_is_standard_input_and_output() {
     assert!(err.contains("expected 1 to 1024 threads"), "{err}");
     run(at, "classify --rules fw.flows --trace t.pcap --memory-max 1GiB --output /dev/null", 0);
 }
+
+#[test]
+fn the_latest_of_equal_flows_decides_as_in_a_switch() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("r.flows"), "priority=5,udp,actions=drop\npriority=5,udp,actions=output:2 # instead\n")
+        .unwrap();
+    run(at, "generate pcap --rules r.flows --count 1 --output t.pcap", 0);
+    for engine in ["linear", "tuple", "acl"] {
+        let (out, _) = run(at, &format!("classify --rules r.flows --trace t.pcap --engine {engine}"), 0);
+        assert_eq!(out.lines().nth(1), Some("0,0,5,output:2"), "{engine}");
+    }
+    let (out, _) = run(at, "rules show r.flows --list", 0);
+    assert!(out.contains("output:2") && !out.contains("drop"), "{out}");
+}
+
+#[test]
+fn a_dump_of_open_vswitch_is_read_and_its_named_ports_are_numbered() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let dump = "NXST_FLOW reply (xid=0x4):\n cookie=0x0, duration=8.5s, table=0, n_packets=3, n_bytes=180, idle_timeout=60, \
+                send_flow_rem reset_counts priority=5,tcp,in_port=\"eth0\" actions=output:br-1\n";
+    fs::write(at.join("dump"), dump).unwrap();
+    let (out, err) = run(at, "rules show dump --list", 0);
+    assert!(out.contains("priority=5,tcp,in_port=65279 actions=output:65278"), "{out}");
+    assert!(err.contains("\"eth0\" is 65279, \"br-1\" is 65278"), "{err}");
+    let (_, err) = run(at, "rules show --rules-format flows dump", 0);
+    assert!(err.contains("numbers here"), "{err}");
+}
+
+#[test]
+fn errors_are_marked_where_the_mistake_is() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("r.flows"), "\u{feff}tcp\r\n priority=1 actions=drop\n").unwrap();
+    let (_, err) = run(at, "rules show r.flows", 2);
+    assert!(err.contains("r.flows:1:4") && !err.contains("\n2 |"), "{err}");
+    fs::write(at.join("s.toml"), "[[port]]\nnumber = 1\nopen = \"eth1\"\n").unwrap();
+    let (_, err) = run(at, "rules show s.toml", 2);
+    assert!(err.matches("without `actions=`").count() <= 2 && err.contains("looks like TOML"), "{err}");
+    let (_, err) = run(at, "switch check s.toml", 2);
+    assert!(err.contains("s.toml:3") && err.contains("did you mean `afpacket:eth1`"), "{err}");
+    fs::write(at.join("w.flows"), b"\xff\xfet\0c\0p\0").unwrap();
+    let (_, err) = run(at, "rules show w.flows", 2);
+    assert!(err.contains("is written in UTF-16") && err.contains("iconv"), "{err}");
+}
+
+#[test]
+fn converted_rules_have_no_ranges() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("r.rules"), "@192.0.2.0/24\t0.0.0.0/0\t0 : 65535\t100 : 200\t0x00/0x00\n").unwrap();
+    run(at, "rules convert r.rules --to flows --output out.flows", 0);
+    let text = fs::read_to_string(at.join("out.flows")).unwrap();
+    assert!(text.lines().count() > 3 && !text.contains("-200") && !text.contains("ip,"), "{text}");
+    run(at, "generate pcap --rules r.rules --count 300 --miss 0.3 --output t.pcap", 0);
+    let verdicts = |rules: &str| {
+        let (out, _) = run(at, &format!("classify --rules {rules} --trace t.pcap"), 0);
+        out.lines().skip(1).map(|line| line.split(',').nth(1) == Some("")).collect::<Vec<_>>()
+    };
+    assert_eq!(verdicts("r.rules"), verdicts("out.flows"));
+}

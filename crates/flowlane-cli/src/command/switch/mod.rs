@@ -20,7 +20,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::arguments::{SwitchOptions, SwitchVerb};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::output::{self, Output, count};
 use crate::stderr::note;
 use changes::{Replay, Replayed};
@@ -31,6 +31,7 @@ pub(crate) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
         SwitchVerb::Check { config } => {
             let setup = Setup::read(config)?;
             setup.check()?;
+            setup.warnings()?.into_iter().for_each(failure::warn);
             output::print(&format!(
                 "{}: {} ports, {} tables, {} rules, {} routes: valid\n",
                 config.display(),
