@@ -11,6 +11,7 @@ use flowlane_capture::{MRT_TABLE, recognise_binary, recognise_mrt};
 
 use crate::arguments::{RoutesFormat, RoutesInput, RulesInput};
 use crate::failure::Failure;
+use crate::stderr::note;
 
 /// Limit of a file's size after decompression: enough for ten million rules.
 const FILE_BYTES_MAX: u64 = 2 << 30;
@@ -93,7 +94,7 @@ pub(crate) fn read_rules(input: &RulesInput) -> Result<(Vec<Rule>, Format), Fail
     if !names.is_empty() {
         let numbered = names.iter().enumerate().map(|(n, name)| format!("\"{name}\" is {}", number(n)));
         let numbered = numbered.collect::<Vec<_>>().join(", ");
-        eprintln!("flowlane: {name}: ports have names there and numbers here: {numbered}");
+        note!("flowlane: {name}: ports have names there and numbers here: {numbered}");
     }
     Ok((rules, format))
 }

@@ -418,7 +418,7 @@ fn errors_are_marked_where_the_mistake_is() {
     assert!(err.contains("s.toml:3") && err.contains("did you mean `afpacket:eth1`"), "{err}");
     fs::write(at.join("w.flows"), b"\xff\xfet\0c\0p\0").unwrap();
     let (_, err) = run(at, "rules show w.flows", 2);
-    assert!(err.contains("is written in UTF-16") && err.contains("iconv"), "{err}");
+    assert!(err.contains("is text in UTF-16") && err.contains("iconv"), "{err}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::arguments::ClassifyOptions;
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output, reject_input_as_output};
-use crate::stderr::{self, note};
+use crate::stderr;
 use crate::trace::{Chunk, ChunkParser, Trace};
 
 #[derive(Serialize)]

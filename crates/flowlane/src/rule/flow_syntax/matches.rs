@@ -65,7 +65,9 @@ fn icmp_range(
     let Some((value, (low, high))) = value.and_then(|value| Some((value, value.split("-")?))) else {
         return Ok(None);
     };
-    let Some(field) = Field::by_name(key.text).map(|field| meant(key.text, field, matches)) else { return Ok(None) };
+    let Some(field) = Field::by_name(key.text).map(|field| meant(key.text, field, matches)) else {
+        return Ok(None);
+    };
     if !matches!(field, Field::IcmpType | Field::IcmpCode) {
         return Ok(None);
     }
