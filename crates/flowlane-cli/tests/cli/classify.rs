@@ -209,7 +209,16 @@ fn rule_conversion_round_trips() {
     run(at, "rules convert a.rules --to flows --output b.flows", 0);
     run(at, "rules convert b.flows --to classbench --output c.rules", 0);
     let read = |name: &str| fs::read_to_string(at.join(name)).unwrap();
-    assert_eq!(read("a.rules"), read("c.rules"));
+    // Flows have no ranges: a rule with some has become several.
+    let is_range =
+        |ports: &str| ports.split_once(" : ").is_some_and(|(low, high)| low != high && ports != "0 : 65535");
+    let exact = |name: &str| {
+        let text = read(name);
+        let lines = text.lines().filter(|line| !line.split('\t').any(is_range));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (before, after) = (exact("a.rules"), exact("c.rules"));
+    assert!(before.len() > 20 && before.iter().all(|line| after.contains(line)), "{before:#?}");
     let (summary, _) = run(at, "rules show b.flows --list", 0);
     assert!(summary.contains("nw_dst") && summary.contains("actions="), "{summary}");
     run(at, "rules show b.flows --json", 0);
@@ -411,7 +420,7 @@ fn errors_are_marked_where_the_mistake_is() {
     fs::write(at.join("r.flows"), "\u{feff}tcp\r\n priority=1 actions=drop\n").unwrap();
     let (_, err) = run(at, "rules show r.flows", 2);
     assert!(err.contains("r.flows:1:4") && !err.contains("\n2 |"), "{err}");
-    fs::write(at.join("s.toml"), "[[port]]\nnumber = 1\nopen = \"eth1\"\n").unwrap();
+    fs::write(at.join("s.toml"), "[[port]]\nnumber = 1\nopen = \"eth1\"\n[[table]]\nnumber = 0\n").unwrap();
     let (_, err) = run(at, "rules show s.toml", 2);
     assert!(err.matches("without `actions=`").count() <= 2 && err.contains("looks like TOML"), "{err}");
     let (_, err) = run(at, "switch check s.toml", 2);

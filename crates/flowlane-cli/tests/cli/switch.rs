@@ -237,7 +237,7 @@ const ERRORS: [(&str, &str, &str, &str); 13] = [
     ("[[port]]\nopen = \"null\"\nnumber = 1", "c.toml:8:10", "1", "two ports have the number 1"),
     ("[[port]]\nnumber = 2\nopen = \"pcpa:x\"", "c.toml:8:8", "\"pcpa:x\"", "did you mean `pcap`?"),
     ("[switch]\nburst = 65", "c.toml:7:9", "65", "take 1 to 64"),
-    ("[switch]\nvariant = \"avx\"", "c.toml:7:11", "\"avx\"", "did you mean `avx2`?"),
+    ("[switch]\nvariant = \"avx\"", "c.toml:7:11", "\"avx\"", "expected one of `scalar`"),
     ("[cache]\ndesign = \"majority\"", "c.toml:7:1", "design", "unknown field `design`"),
     ("rules = [\"tpc,actions=drop\"]", "c.toml:6:11", "tpc", "did you mean `tcp`?"),
     ("rules = [\"actions=output:7\"]", "c.toml:6:19", "output:7", "there is no port 7"),

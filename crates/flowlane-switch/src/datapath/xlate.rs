@@ -283,6 +283,7 @@ impl TrackedKey {
 
     fn depend_on_field(&mut self, field: Field, bits: u128) {
         let mut looked_at = FlowMask::zero();
+        let bits = bits & field.info().ones();
         looked_at.set_masked(field, bits, bits);
         self.depend_on(&looked_at);
     }
