@@ -67,7 +67,7 @@ fn a_tunnel_that_its_link_does_not_carry_is_warned_of() {
     assert_eq!(derived.len(), 1, "{derived:?}");
     assert!(
         derived[0].contains(
-            "tunnel 1 carries packets of up to 1450 bytes, and port 4 (tap:flnone1) has an MTU of 1500"
+            "tunnel 1 carries packets of up to 1450 bytes, and port port4 (tap:flnone1) has an MTU of 1500"
         ),
         "{derived:?}"
     );

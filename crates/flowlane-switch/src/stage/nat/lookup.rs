@@ -146,6 +146,10 @@ impl Nat {
                     (Icmp::Other, _) => return NatLookup::Refused(Refusal::IcmpType),
                 }
             }
+            // A first fragment without the whole transport header.
+            Transport::None if matches!(proto, ip_proto::TCP | ip_proto::UDP | ip_proto::ICMP) => {
+                return NatLookup::Refused(Refusal::Malformed);
+            }
             _ => return NatLookup::Refused(Refusal::Protocol),
         }
         packet.inside = session_key(source, proto, from);

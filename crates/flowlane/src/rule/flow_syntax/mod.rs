@@ -43,6 +43,22 @@ pub fn read(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<Rul
     read_lines_of_several(text, file, limit, |_, line, rules| read_line(line, options, rules)).map(in_force)
 }
 
+/// Reads one rule from each line, also where a later one has the same match.
+///
+/// # Errors
+/// As [`read`]; also a line that stands for several rules.
+pub fn read_each(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<Rule>, ReadErrors> {
+    let limit = (options.rules_max, "rules");
+    read_lines_of_several(text, file, limit, |_, line, rules| {
+        let before = rules.len();
+        read_line(line, options, rules)?;
+        match rules.len() - before {
+            1 => Ok(()),
+            _ => Err(line.fault("one match with one value for each field is expected")),
+        }
+    })
+}
+
 /// The rules that no later one replaces, each in the place of the first that it replaces.
 fn in_force(rules: Vec<Rule>) -> Vec<Rule> {
     let mut places: HashMap<(u8, Priority, &Match), usize> = HashMap::with_capacity(rules.len());

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use flowlane::packet::fields::{VLAN_PRESENT, word};
 use flowlane::packet::key::{FlowKey, FlowMask, WORDS};
-use flowlane::rule::{Format, Match};
+use flowlane::rule::{Match, flow_syntax};
 
 use crate::mgmt::setup::SetupError;
 use crate::mgmt::setup::lines::Lines;
@@ -62,9 +62,8 @@ impl Entries {
             rules.push_str(ACTIONS);
         }
         let name = text.name();
-        let read = reader.with_options(0, usize::MAX, |options| {
-            flowlane::rule::read(&rules, &name, Some(Format::Flows), options)
-        });
+        let read =
+            reader.with_options(0, usize::MAX, |options| flow_syntax::read_each(&rules, &name, options));
         let read = read.map_err(|errors| {
             text.errors(errors.moved_into(&name, &text.text, |part| place_of(&lines, part)))
         })?;

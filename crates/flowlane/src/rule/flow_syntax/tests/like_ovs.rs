@@ -1,0 +1,158 @@
+//! What Open vSwitch prints and reads beyond one plain flow, and hints.
+
+use super::*;
+
+#[test]
+fn a_hint_names_no_other_field() {
+    for name in
+        ["reg16", "xreg8", "xxreg4", "tun_metadata1", "ct_mark", "tcp_seq", "ip_len", "nsh_mdtype", "ipv4"]
+    {
+        for line in [format!("{name}=1 actions=drop"), format!("actions=set_field:1->{name}")] {
+            let text = problem(&line);
+            assert!(!text.contains("did you mean"), "{line}: {text}");
+        }
+    }
+    assert!(problem("ipv4 actions=drop").ends_with("such as `tcp` is expected"));
+}
+
+#[test]
+fn a_file_of_another_kind_is_one_error() {
+    for (text, kind) in [
+        (
+            "[[port]]\nnumber = 1\n\n[[table]]\nnumber = 0\n",
+            "it looks like TOML, as a switch's configuration",
+        ),
+        ("<html>\n<body>\n</html>\n", "it looks like XML or HTML"),
+        ("{\n\"rules\": [\n]\n}\n", "it looks like JSON"),
+        ("Dear all,\nfind attached\n", "is it a file of rules?"),
+    ] {
+        let errors = read(text, "f", &options()).expect_err("no flows");
+        assert_eq!((errors.errors().len(), errors.count(), errors.errors()[0].line), (1, 1, 1), "{errors}");
+        assert!(errors.to_string().contains(kind), "{errors}");
+    }
+    // Different mistakes, or one among flows that are right, are each reported.
+    assert_eq!(read("tcp\nactions=ouput:1\n", "f", &options()).expect_err("wrong").count(), 2);
+    assert_eq!(read("actions=drop\ntcp\nudp\n", "f", &options()).expect_err("wrong").count(), 2);
+}
+
+#[test]
+fn comments_byte_order_marks_and_colons_are_read() {
+    let text = "\u{feff}priority=5,tcp,actions=drop  # no web\n # all of it\npriority=1,actions=\"uplink\" # \"the rest\r\n";
+    let rules = read(text, "t", &options()).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((rules.len(), &rules[1].actions[..]), (2, &[Action::Output(PortNo(7))][..]));
+    let error = read("\u{feff}tcp,tp_dts=1 actions=drop", "t", &options()).expect_err("a mistake");
+    assert_eq!((error.errors()[0].column, error.errors()[0].offset), (5, 7));
+    assert_eq!(detect_format("\u{feff}@1.2.3.4/32 ..."), Format::Classbench);
+    let named = ReadOptions { ports: &|name| (name == "a#b,c").then_some(PortNo(3)), ..options() };
+    let hash = read("in_port=\"a#b,c\" actions=\"a#b,c\",output:\"a#b,c\"", "t", &named);
+    assert_eq!(hash.unwrap_or_else(|e| panic!("{e}"))[0].actions, [const { Action::Output(PortNo(3)) }; 2]);
+
+    let colons = "in_port:2,ip,nw_dst:192.0.2.3,actions=mod_nw_dst:192.0.2.4,output:1";
+    let equals = "in_port=2,ip,nw_dst=192.0.2.3,actions=mod_nw_dst:192.0.2.4,output:1";
+    assert_eq!(rule(colons), rule(equals));
+    assert_eq!(rule(&colons.replace("in_port:2,ip", "in_port(2) ip()")), rule(equals));
+    let addresses = "ipv6,ipv6_src:::1,dl_src:00:00:00:00:00:01,table(3),priority:9 actions=drop";
+    let rule = rule(addresses);
+    assert_eq!((rule.table, rule.priority, rule.matches.get(Field::Ipv6Src).0), (3, Priority(9), 1));
+}
+
+#[test]
+fn a_later_flow_takes_the_place_of_its_like() {
+    let text = "priority=5,udp,actions=drop\nudp,actions=1\nudp,priority=5,cookie=7 actions=2\ntable=1,priority=5,udp,actions=3\n\
+                priority=5,dl_type=0x800,nw_proto=17 actions=4";
+    let rules = read(text, "t", &options()).unwrap_or_else(|e| panic!("{e}"));
+    let outputs: Vec<_> = rules.iter().map(|rule| print_actions(&rule.actions)).collect();
+    assert_eq!(outputs, ["output:4", "output:1", "output:3"]);
+    // Of a list where the first of equals wins, the first is printed.
+    let equals = [rule("udp actions=1"), rule("udp actions=2")];
+    assert_eq!(print_rules(&equals).lines().count(), 1);
+}
+
+#[test]
+fn reserved_ports_and_final_jumps_are_read() {
+    let actions = |text: &str| rule(&format!("actions={text}")).actions;
+    for (text, same) in [
+        ("output:CONTROLLER", "controller"),
+        ("output(controller)", "controller"),
+        ("output:IN_PORT", "in_port"),
+        ("output:NORMAL,output:flood,output:ALL", "normal,flood,all"),
+        ("output:LOCAL", "local"),
+        ("output:1,resubmit(,2)", "1,goto_table:2"),
+        ("resubmit(in_port,2)", "goto_table:2"),
+        ("set_tunnel:5,set_tunnel64:0x100000000", "set_field:5->tun_id,set_field:0x100000000->tun_id"),
+        ("", "drop"),
+        (",output:1,", "1"),
+    ] {
+        assert_eq!(actions(text), actions(same), "{text}");
+    }
+    assert_eq!(
+        rule("in_port=LOCAL actions=local").to_string(),
+        "table=0,priority=32768,in_port=LOCAL actions=LOCAL"
+    );
+    let own = ReadOptions { ports: &|name| (name == "LOCAL").then_some(PortNo(4)), ..options() };
+    let rules = read("in_port=LOCAL actions=LOCAL,output:LOCAL", "t", &own).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(rules[0].actions, [const { Action::Output(PortNo(4)) }; 2]);
+    assert_eq!(rule("in_port=ANY actions=drop"), rule("in_port=65535 actions=drop"));
+}
+
+#[test]
+fn ranges_of_icmp_types_and_parts_of_fields_are_matched() {
+    let rules = |line: &str| read(line, "t", &options()).unwrap_or_else(|e| panic!("{e}"));
+    let one = rules("icmp,icmp_type=8-11,icmp_code=0 actions=drop");
+    assert_eq!((one.len(), one[0].matches.get(Field::IcmpType)), (1, (8, 0xfc)));
+    assert_eq!(one[0].to_string(), "table=0,priority=32768,icmp,icmp_type=8-11,icmp_code=0 actions=drop");
+    for (line, low, high) in [
+        ("icmp,icmp_type=3-12 actions=drop", 3, 12),
+        ("icmp6,tp_src=0-255 actions=drop", 0, 255),
+        ("icmp6,icmpv6_type=133-137 actions=drop", 133, 137),
+    ] {
+        let rules = rules(line);
+        for kind in 0..=255 {
+            let mut key = rules[0].matches.key();
+            key.set(Field::IcmpType, kind);
+            let hits = rules.iter().filter(|rule| rule.matches.matches(&key)).count();
+            assert_eq!(hits, usize::from((low..=high).contains(&kind)), "{line}: {kind}");
+        }
+    }
+    let changes =
+        read_changes("delete icmp,icmp_type=3-12", "t", &options()).unwrap_or_else(|e| panic!("{e}"));
+    assert!(changes.len() > 1 && changes.iter().all(|change| change.command == Command::Delete));
+    let m = |line: &str| rule(&format!("{line} actions=drop")).matches;
+    assert_eq!(m("reg0[4..7]=5").get(Field::Reg0), (0x50, 0xf0));
+    assert_eq!(m("xxreg3[0..0]=1"), m("reg15=1/1"));
+    assert_eq!(m("tcp,NXM_OF_TCP_DST[0..3]=2").get(Field::TpDst), (2, 0xf));
+}
+
+#[test]
+fn the_bits_of_a_key_are_told_by_the_names_of_its_fields() {
+    let mut key = rule("udp,nw_dst=192.0.2.7,tp_dst=53 actions=drop").matches.key();
+    key.set(Field::InPort, 3);
+    let bits = |fields: &[(Field, u128)]| {
+        let mut mask = crate::packet::key::FlowMask::zero();
+        fields.iter().for_each(|(field, bits)| mask.set(*field, *bits));
+        print_key(&key, &mask)
+    };
+    assert_eq!(bits(&[(Field::NwProto, 0xff)]), "nw_proto=17");
+    assert_eq!(
+        bits(&[(Field::EthType, 0xffff), (Field::NwProto, 0xff), (Field::NwTtl, 0x0f)]),
+        "udp,nw_ttl=0/0xf"
+    );
+    assert_eq!(
+        bits(&[(Field::Ipv4Dst, 0xffff_0000), (Field::InPort, 1)]),
+        "in_port=1/0x1,nw_dst=192.0.0.0/16"
+    );
+    assert_eq!(bits(&[(Field::IcmpType, 0xff), (Field::VlanTci, 0x1000)]), "vlan_tci=0x0/0x1000,icmp_type=0");
+    assert_eq!(bits(&[(Field::IpFrag, 1), (Field::IpDscp, 0x30)]), "nw_tos=0/192,ip_frag=0/1");
+    for info in Field::named() {
+        assert!(!bits(&[(info.field, info.ones())]).contains("word"), "{}", info.name);
+    }
+}
+
+#[test]
+fn one_rule_is_read_from_each_line_where_each_counts() {
+    let read = |text| read_each(text, "entries", &options());
+    assert_eq!(read("tcp,actions=drop\n# none\ntcp,actions=drop").expect("is right").len(), 2);
+    for wrong in ["icmp,icmp_type=1-3,actions=drop", "NXST_FLOW reply (xid=0x4):"] {
+        assert!(read(wrong).expect_err("is no single match").to_string().contains("one match"), "{wrong}");
+    }
+}
