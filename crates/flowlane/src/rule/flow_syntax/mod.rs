@@ -46,7 +46,7 @@ pub fn read(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<Rul
 /// Reads one rule from each line, also where a later one has the same match.
 ///
 /// # Errors
-/// As [`read`]; also a line that stands for several rules.
+/// As [`read`]; also a line with several matches.
 pub fn read_each(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<Rule>, ReadErrors> {
     let limit = (options.rules_max, "rules");
     read_lines_of_several(text, file, limit, |_, line, rules| {
