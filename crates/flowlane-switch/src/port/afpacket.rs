@@ -11,7 +11,7 @@
 //! *Several workers* have a socket each, among which the kernel spreads frames by a hash of addresses and ports that is the same for both
 //! directions of a flow, and on all interfaces (`PACKET_FANOUT_HASH`; of fragments by addresses alone).
 //!
-//! *An interface that goes away* leaves a socket without one. When it is [there again](super::interface) the socket is bound to it; one of
+//! *An interface that goes away* leaves a socket without one. When it is there again (`interface.rs`) the socket is bound to it; one of
 //! several has to be reopened, which needs the permission again.
 //!
 //! *At the end* a filter keeps further frames out of the socket, so that those in it can be received to the last.

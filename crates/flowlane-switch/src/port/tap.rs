@@ -6,7 +6,7 @@
 //! *Several workers* have a queue each: the kernel gives a flow's frames to the queue that its answers came from. An interface
 //! that was made with a single queue has one descriptor: all workers send through it, and the first to open it receives.
 //!
-//! *An interface that is deleted* is not made again by the switch, but [used again](super::interface) once it is there. It may
+//! *An interface that is deleted* is not made again by the switch, but used again (`interface.rs`) once it is there. It may
 //! have been moved to another namespace before; the port keeps its end of it.
 
 use std::fs::{File, OpenOptions};

@@ -1,7 +1,7 @@
 //! The control socket: a Unix socket on which a running switch serves JSON-RPC 2.0.
 //!
 //! A thread accepts connections, and each has a thread of its own, which answers one request after another. Only this user and root
-//! may connect. What one client holds is bounded: see [`connections`].
+//! may connect. What one client holds is bounded: `connections.rs` says how.
 
 mod connections;
 mod message;

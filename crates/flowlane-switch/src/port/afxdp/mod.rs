@@ -17,7 +17,7 @@
 //! interfaces without a device the port looks whether that is there, and finishes the checksum if so; were it right by chance, it
 //! would come out the same.
 //!
-//! **An interface that goes away** takes its sockets and program with it. When it is [there again](super::interface), perhaps with
+//! **An interface that goes away** takes its sockets and program with it. When it is there again (`interface.rs`), perhaps with
 //! another number of queues, a thread of its own opens all of them, since attaching a program waits for the kernel; the workers go
 //! on with their other ports, and take their queues when that is done.
 //!

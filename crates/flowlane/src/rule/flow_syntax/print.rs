@@ -46,7 +46,7 @@ pub fn print_rules(rules: &[Rule]) -> String {
 }
 
 /// Rules as lines that `ovs-ofctl` reads, too, and that match the same packets: a rule becomes several where it has what Open
-/// vSwitch's matches cannot express, see [`openflow::matches`]. Fields and actions that only Flowlane has stay as they are.
+/// vSwitch's matches cannot express, `openflow.rs` says how. Fields and actions that only Flowlane has stay as they are.
 pub fn print_openflow_rules(rules: &[Rule]) -> String {
     let several = |rule: &Rule| {
         let one = |matches| Rule { matches, ..rule.clone() };
