@@ -42,6 +42,8 @@ impl Timers {
         let timed = entry.idle_timeout_s > 0 || entry.hard_timeout_s > 0;
         if change.what == ChangeKind::Remove || !timed {
             self.by_rule.remove(&rule);
+            // No slice would end the pass.
+            self.next.take_if(|_| self.by_rule.is_empty());
             return;
         }
         let ns = |seconds: u16| if seconds == 0 { u64::MAX } else { u64::from(seconds) * NS };
@@ -141,5 +143,18 @@ mod tests {
         timers.follow(&change(2, ChangeKind::Remove), 0);
         assert_eq!(timers.due(NS, 2, none), [(0, RuleId(3), Reason::IdleTimeout)]);
         assert!(timers.begins_pass());
+    }
+
+    #[test]
+    fn a_pass_ends_when_all_its_rules_are_removed() {
+        let mut timers = Timers::default();
+        let entry =
+            Arc::new(Entry { idle_timeout_s: 1, ..Entry::new(Rule::new(Match::default(), Vec::new())) });
+        let change = |id, what| Change { table: 0, id: RuleId(id), what, entry: entry.clone() };
+        (0..4).for_each(|id| timers.follow(&change(id, ChangeKind::Add), 0));
+        timers.due(0, 2, |_, rules| vec![FlowStats::default(); rules.len()]);
+        assert!(!timers.begins_pass());
+        (0..4).for_each(|id| timers.follow(&change(id, ChangeKind::Remove), 0));
+        assert!(timers.is_empty() && timers.begins_pass());
     }
 }
