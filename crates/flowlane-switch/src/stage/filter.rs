@@ -9,11 +9,10 @@ mod decision;
 pub use decision::FilterDecision;
 
 use flowlane::hash::murmur3;
-use flowlane::packet::Headers;
 use flowlane::packet::batch::LaneMask;
-use flowlane::packet::fields::{FRAG_LATER, Field, Prerequisite, VLAN_PRESENT, word};
+use flowlane::packet::fields::{Field, Prerequisite, VLAN_PRESENT, word};
 use flowlane::packet::key::{FlowKey, FlowMask, WORDS};
-use flowlane::packet::parse::ip_proto;
+use flowlane::packet::{Headers, Transport};
 
 use super::ageing::{NEVER, PACKET_BUDGET, Ticks};
 use super::gathered::{Gathered, Lookups};
@@ -193,20 +192,15 @@ impl KeyShape {
         self.kinds == kind && kind != kind::OTHER
     }
 
-    /// Returns whether a packet has all the fields.
+    /// Returns whether a packet has all the fields. A first fragment that ends within its transport header has no ports (RFC 1858).
     #[inline]
-    fn has(&self, key: &FlowKey) -> bool {
+    fn has(&self, key: &FlowKey, headers: &Headers) -> bool {
         let vlan_type = key.word(word::VLAN_ETH_TYPE);
         let kind = kind::of(vlan_type as u16);
-        let transport = || {
-            // The two bits of `ip_frag` are the upper ones of the last byte.
-            let [proto, _, _, fragment] = key.word(word::NW_PROTO).to_be_bytes();
-            let known = matches!(proto, ip_proto::TCP | ip_proto::UDP | ip_proto::SCTP);
-            known && fragment >> 6 & FRAG_LATER == 0
-        };
+        let has_ports = || matches!(headers.transport, Transport::Tcp | Transport::Udp | Transport::Sctp);
         self.kinds & kind != 0
             && (!self.vlan || vlan_type >> 16 & u32::from(VLAN_PRESENT) != 0)
-            && (!self.ports || transport())
+            && (!self.ports || has_ports())
     }
 }
 
@@ -493,7 +487,7 @@ impl Filter {
     #[inline]
     fn has_key(&self, key: &FlowKey, headers: &Headers) -> bool {
         // The fields of a truncated packet are zeros.
-        headers.malformed.is_none() && self.shape.has(key)
+        headers.malformed.is_none() && self.shape.has(key, headers)
     }
 
     /// Returns the number of entries.

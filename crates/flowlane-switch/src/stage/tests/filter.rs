@@ -193,3 +193,30 @@ fn fields_that_no_packet_has_together_are_rejected() {
     let long = [Field::Ipv6Src, Field::Ipv6Dst, Field::TpSrc, Field::NwProto, Field::EthSrc, Field::EthDst];
     assert_eq!(refused(&long), KeyError::Long(13));
 }
+
+#[test]
+fn a_first_fragment_that_ends_within_its_ports_has_no_key() {
+    let config = FilterConfig { learn: true, ..FilterConfig::new(vec![Field::Ipv4Src, Field::TpDst], 10) };
+    let mut desc = Desc::v4(1, 2, L4::Tcp { src: 0, dst: 0, flags: 2 });
+    if let Net::V4 { part, .. } = &mut desc.net {
+        *part = Part::First;
+    }
+    let whole = desc.build();
+    for (len, has_key) in [(0, false), (3, false), (4, false), (16, false), (20, true)] {
+        let at = whole.len() - 20 + len;
+        let mut frame = whole[..at].to_vec();
+        // The length and the checksum of the IP header, which has no options.
+        frame[16..18].copy_from_slice(&(20 + len as u16).to_be_bytes());
+        frame[24..26].fill(0);
+        let sum = checksum(&[&frame[14..34]]);
+        frame[24..26].copy_from_slice(&sum);
+        for (mut stage, process) in each(|lookups| {
+            bare(AnyStage::Filter(Filter::new(&FilterConfig { lookups, ..config.clone() }).unwrap()))
+        }) {
+            process(&mut stage, std::slice::from_ref(&frame), &[1]);
+            let AnyStage::Filter(filter) = &stage.stage else { unreachable!() };
+            let counted = (filter.counters().without_key, filter.counters().learnt);
+            assert_eq!(counted, (u64::from(!has_key), u64::from(has_key)), "{len} bytes of TCP");
+        }
+    }
+}
