@@ -16,10 +16,11 @@ impl Setup {
     /// Returns the capabilities that it needs once its ports are open.
     pub fn privileges(&self) -> Privileges {
         use crate::port::PortSpec;
-        let programs = self.specs.iter().any(|spec| matches!(spec, PortSpec::AfXdp { .. }));
+        let opens = |is: fn(&PortSpec) -> bool| self.specs.iter().chain(&self.controller).any(is);
+        let programs = opens(|spec| matches!(spec, PortSpec::AfXdp { .. }));
         // A single socket is only bound again, which needs no capability.
         let several = workers::number(&self.config) > 1;
-        let sockets = several && self.specs.iter().any(|spec| matches!(spec, PortSpec::AfPacket { .. }));
+        let sockets = several && opens(|spec| matches!(spec, PortSpec::AfPacket { .. }));
         Privileges { packet_sockets: programs || sockets, programs }
     }
 }
