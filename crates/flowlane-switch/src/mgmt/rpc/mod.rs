@@ -121,6 +121,19 @@ impl Shared {
     }
 }
 
+/// A connection in the list; when dropped, after a panic too, it is taken out and closed.
+struct Listed<'a> {
+    connection: &'a Arc<Connection>,
+    connections: &'a Connections,
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        self.connections.remove(self.connection);
+        self.connection.close();
+    }
+}
+
 /// Accepts connections until the other end of `ended` is dropped.
 fn listen(listener: &UnixListener, ended: &UnixStream, shared: &Arc<Shared>) {
     loop {
@@ -164,10 +177,9 @@ fn admit(stream: UnixStream, shared: &Arc<Shared>) {
     let thread = std::thread::Builder::new().name("control".to_owned()).spawn({
         let (shared, connection) = (shared.clone(), connection.clone());
         move || {
+            let _listed = Listed { connection: &connection, connections: &shared.connections };
             // The client may disconnect at any time.
             _ = serve(&connection, &shared);
-            shared.connections.remove(&connection);
-            connection.close();
         }
     });
     if let Err(error) = thread {
@@ -211,5 +223,29 @@ fn serve(connection: &Connection, shared: &Shared) -> io::Result<()> {
         }
         say(stream, answer)?;
         drop(taken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_whose_thread_panics_is_taken_out() {
+        let (stream, mut client) = UnixStream::pair().unwrap();
+        let (connection, connections) = (Connection::new(stream, 1), Connections::default());
+        assert!(connections.add(&connection));
+        let panicked = std::thread::scope(|scope| {
+            let serve = || {
+                let _listed = Listed { connection: &connection, connections: &connections };
+                std::panic::resume_unwind(Box::new("a request that panics"));
+            };
+            scope.spawn(serve).join()
+        });
+        assert!(panicked.is_err());
+        assert!(!connections.close_one(), "none is listed");
+        assert_eq!(client.read(&mut [0]).unwrap(), 0, "it is closed");
     }
 }
