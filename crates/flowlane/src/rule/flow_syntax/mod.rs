@@ -4,6 +4,7 @@
 
 mod actions;
 mod dump;
+mod entry;
 mod flow_mod;
 mod known;
 mod matches;
@@ -15,13 +16,13 @@ mod values;
 mod write;
 
 pub use dump::dumped_ports;
+pub use entry::{Entry, read_entries};
 pub use flow_mod::{Command, FlowMod, read_changes};
 pub use print::{
     print_actions, print_key, print_matches, print_openflow_rules, print_rule, print_rules, print_value,
 };
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::{HashMap, hash_map};
 
 use super::error::{Fault, ReadErrors, Token, read_lines_of_several, read_one};
 use super::{Action, Match, Priority, ReadOptions, Rule};
@@ -43,30 +44,14 @@ pub fn read(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<Rul
     read_lines_of_several(text, file, limit, |_, line, rules| read_line(line, options, rules)).map(in_force)
 }
 
-/// Reads one rule from each line, also where a later one has the same match.
-///
-/// # Errors
-/// As [`read`]; also a line with several matches.
-pub fn read_each(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<Rule>, ReadErrors> {
-    let limit = (options.rules_max, "rules");
-    read_lines_of_several(text, file, limit, |_, line, rules| {
-        let before = rules.len();
-        read_line(line, options, rules)?;
-        match rules.len() - before {
-            1 => Ok(()),
-            _ => Err(line.fault("one match with one value for each field is expected")),
-        }
-    })
-}
-
 /// The rules that no later one replaces, each in the place of the first that it replaces.
-fn in_force(rules: Vec<Rule>) -> Vec<Rule> {
+pub fn in_force(rules: Vec<Rule>) -> Vec<Rule> {
     let mut places: HashMap<(u8, Priority, &Match), usize> = HashMap::with_capacity(rules.len());
     let mut latest = Vec::with_capacity(rules.len());
     for (n, rule) in rules.iter().enumerate() {
         match places.entry((rule.table, rule.priority, &rule.matches)) {
-            Entry::Occupied(place) => latest[*place.get()] = n,
-            Entry::Vacant(place) => {
+            hash_map::Entry::Occupied(place) => latest[*place.get()] = n,
+            hash_map::Entry::Vacant(place) => {
                 place.insert(latest.len());
                 latest.push(n);
             }

@@ -149,10 +149,27 @@ fn the_bits_of_a_key_are_told_by_the_names_of_its_fields() {
 }
 
 #[test]
-fn one_rule_is_read_from_each_line_where_each_counts() {
-    let read = |text| read_each(text, "entries", &options());
-    assert_eq!(read("tcp,actions=drop\n# none\ntcp,actions=drop").expect("is right").len(), 2);
-    for wrong in ["icmp,icmp_type=1-3,actions=drop", "NXST_FLOW reply (xid=0x4):"] {
-        assert!(read(wrong).expect_err("is no single match").to_string().contains("one match"), "{wrong}");
+fn an_entry_is_matches_and_perhaps_a_timeout() {
+    let read = |text: &str| read_entries(text, "entries", &options());
+    let text = "\u{feff}# none\n\n  tcp , timeout=7 # why\ntimeout:8,udp\ntcp\n";
+    let entries = read(text).expect("all lines are right");
+    let seen: Vec<_> = entries.iter().map(|entry| (entry.timeout_s, &text[entry.part.clone()])).collect();
+    assert_eq!(seen, [(7, "tcp , timeout=7"), (8, "timeout:8,udp"), (0, "tcp")]);
+    assert_eq!(entries[0].matches, entries[2].matches);
+    for (wrong, problem) in [
+        ("icmp,icmp_type=1-3", "one value for each field"),
+        ("NXST_FLOW reply (xid=0x4):", "is expected"),
+        ("tcp,timeout=x", "`x`"),
+        ("tcp,timeout", "`timeout=NUMBER` is expected"),
+        ("tcp,actions=drop", "no actions"),
+        ("tcp priority:7", "`priority` is for rules"),
+        ("tcp,table(3)", "`table` is for rules"),
+        ("tcp,send_flow_rem", "`send_flow_rem` is for rules"),
+        ("tcp,importance=3", "`importance` is for rules"),
+        ("tcp,idle_timeout=3", "`idle_timeout` is for rules"),
+        ("tcp,ct_state=+trk", "cannot match this"),
+    ] {
+        let found = read(wrong).expect_err(wrong).to_string();
+        assert!(found.contains(problem), "{wrong}: {found}");
     }
 }
