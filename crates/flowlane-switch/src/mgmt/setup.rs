@@ -23,7 +23,7 @@ use std::sync::Arc;
 use flowlane::classify::InsertError;
 use flowlane::classify::acl::AclEngine;
 use flowlane::rule::action::PortNo;
-use flowlane::rule::{ReadErrors, Rule};
+use flowlane::rule::{ReadErrors, Rule, flow_syntax};
 use flowlane_gpu::Device;
 
 pub use self::privileges::Privileges;
@@ -93,6 +93,8 @@ impl Setup {
         for (n, table) in config.table.iter().enumerate() {
             rules.extend(reader.rules(table, &KeyPath::section("table", n))?);
         }
+        // Sections and files may repeat a rule: a reload compares what is in force.
+        let rules = flow_syntax::in_force(rules);
         let mut routes = Vec::new();
         for (n, section) in config.route_table.iter().enumerate() {
             routes.push(RoutesSetup::read(section, KeyPath::section("route_table", n), &reader)?);

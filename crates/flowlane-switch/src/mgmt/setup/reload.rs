@@ -158,4 +158,17 @@ mod tests {
         let refused = reload.read(None).unwrap_err().to_string();
         assert!(refused.contains("[[route_table]] is not as it was"), "{refused}");
     }
+    #[test]
+    fn a_rule_that_the_file_replaces_is_no_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("switch.toml");
+        let text = "[[port]]\nnumber = 1\nopen = \"null\"\n[[table]]\nnumber = 0\n\
+            rules = [\"tcp,actions=drop\"]\nrules_file = \"rules.flows\"\n";
+        std::fs::write(&config, text).unwrap();
+        std::fs::write(folder.path().join("rules.flows"), "tcp,actions=1\nudp,actions=1\n").unwrap();
+        let (_, control) = Setup::read(&config).unwrap().open_controlled(1).unwrap();
+        let again = Setup::read(&config).unwrap();
+        assert_eq!(again.rules(), 2);
+        assert_eq!(Reload::changes(&control.ruleset(), again.rules), []);
+    }
 }
