@@ -169,7 +169,7 @@ fn a_switch_leaves_what_lies_at_the_path_of_its_socket() {
 }
 
 #[test]
-fn a_capture_is_not_written_over_the_configuration_or_a_file_that_it_names() {
+fn a_capture_is_not_written_over_a_file_that_the_switch_reads() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     inputs(at);
@@ -180,8 +180,13 @@ fn a_capture_is_not_written_over_the_configuration_or_a_file_that_it_names() {
         let text = config(open);
         fs::write(at.join("o.toml"), &text).unwrap();
         let (_, message) = run(at, "switch run o.toml --duration 0.1", 2);
-        assert!(message.contains("is the configuration, or a file that it names"), "{message}");
+        assert!(message.contains("is a file that the switch reads"), "{message}");
         assert_eq!(fs::read_to_string(at.join("o.toml")).unwrap(), text);
         assert_eq!(fs::read_to_string(at.join("r.flows")).unwrap(), "priority=1,ip,actions=drop\n");
     }
+    fs::write(at.join("o.toml"), config("pcap-out:later.flows")).unwrap();
+    fs::write(at.join("later.flows"), "@0.1s add ip,actions=drop\n").unwrap();
+    let (_, message) = run(at, "switch run o.toml --duration 0.1 --changes later.flows", 2);
+    assert!(message.contains("is a file that the switch reads"), "{message}");
+    assert_eq!(fs::read_to_string(at.join("later.flows")).unwrap(), "@0.1s add ip,actions=drop\n");
 }

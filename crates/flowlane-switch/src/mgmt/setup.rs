@@ -104,6 +104,19 @@ impl Setup {
         Ok(Self { source, config, rules, routes, stateful_stages, specs, controller })
     }
 
+    /// Checks that no port writes over a file that is read beside the configuration.
+    ///
+    /// # Errors
+    /// Where one does: the file's content would be lost.
+    pub fn check_input(&self, file: &Path) -> Result<(), SetupError> {
+        let specs: Vec<PortSpec> = self.specs.iter().chain(&self.controller).cloned().collect();
+        check_captures(&specs, &[file.to_owned()]).map_err(|(n, error)| {
+            let controller = KeyPath::of("controller");
+            let place = if n < self.specs.len() { KeyPath::section("port", n) } else { controller };
+            port_failed(&error, &place, &self.source).into()
+        })
+    }
+
     /// Checks that all tables can be built: builds them, on the CPU, and drops them.
     ///
     /// # Errors

@@ -216,7 +216,7 @@ pub(crate) fn check_captures(specs: &[PortSpec], inputs: &[PathBuf]) -> Result<(
         let by = match place(file) {
             _ if is_device => continue,
             own if read.contains(&own) => "is read by a port",
-            own if inputs.contains(&own) => "is the configuration, or a file that it names",
+            own if inputs.contains(&own) => "is a file that the switch reads",
             own if written[..n].iter().any(|(_, other)| place(other) == own) => "is written by another port",
             _ => continue,
         };

@@ -72,6 +72,7 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     let duration = duration.map_err(|e| Failure::input(format!("--duration: {e}")))?;
     let until = Until { duration, packets: options.packets };
     let setup = Setup::read(&options.config)?;
+    options.changes.as_deref().map(|file| setup.check_input(file)).transpose()?;
     let reload = Reload::of(&setup);
     let replay = options.changes.as_deref().map(|file| Replay::read(file, &reload)).transpose()?;
     let (live, privileges) = (setup.is_live(), setup.privileges());
