@@ -1,10 +1,10 @@
 //! Packet filter, asset detection and address translation with one lookup a packet, and with the lookups of a burst
 //! together: HALO's three functions (ISCA 2019, figure 13: 2.3 to 2.7 times with its accelerator).
 //!
-//! `cargo bench -p flowlane-switch --bench stages -- [--quick] [--json] [function=NAME] [entries=N] [rounds=N] [packets=N]`.
-//! Three measurements each, cycles a packet: *lookups*: the tables alone, on the keys that the function asks for (one a
+//! `cargo bench -p flowlane-switch --bench stages -- [--quick] [--json] [stage=NAME] [entries=N] [rounds=N] [packets=N]`.
+//! Three measurements each, cycles a packet: *lookups*: the tables alone, on the keys that the stage asks for (one a
 //! packet of translation, in either of two tables; one and a half a packet of asset detection; one of a filter);
-//! *function*: reading keys, looking up, and what the function does with the answer, for bursts of 64 in the first cache;
+//! *stage*: reading keys, looking up, and what the stage does with the answer, for bursts of 64 in the first cache;
 //! *switch*: from a capture's memory through parser and caches to a port that drops. In the last two the lookups of a burst
 //! together include that the entries which were found are asked for ahead, where entries are read: that can be done only
 //! where the entry is known before its packet's turn. Both ways take turns within each round, on the same packets in
@@ -70,13 +70,13 @@ fn ways(round: usize) -> [Lookups; 2] {
 
 /// A burst of packets, parsed.
 struct Stage {
-    function: StageTable,
+    table: StageTable,
     now_ns: u64,
 }
 
 impl Stage {
     fn new(work: &Work, lookups: Lookups) -> Self {
-        let mut stage = Self { function: work.function(lookups), now_ns: 0 };
+        let mut stage = Self { table: work.stage(lookups), now_ns: 0 };
         let mut lanes = Burst::new(BURST);
         for burst in work.opening.chunks(BURST) {
             fill(&mut lanes, burst.iter());
@@ -89,7 +89,7 @@ impl Stage {
         self.now_ns += 1000;
         burst.times_ns = [self.now_ns; BURST];
         let lanes = burst.lanes();
-        std::hint::black_box(self.function.process(StageCall::of(5, burst), burst, lanes))
+        std::hint::black_box(self.table.process(StageCall::of(5, burst), burst, lanes))
     }
 }
 
@@ -103,8 +103,8 @@ fn fill<'a>(burst: &mut Burst, frames: impl Iterator<Item = &'a [u8; FRAME_BYTES
     }
 }
 
-/// The function alone, its packets in the first cache.
-fn function(work: &Work, rounds: usize, clock: &quanta::Clock) -> Rounds {
+/// The stage alone, its packets in the first cache.
+fn stage(work: &Work, rounds: usize, clock: &quanta::Clock) -> Rounds {
     let mut stages = [Lookups::Batch, Lookups::Scalar].map(|lookups| (lookups, Stage::new(work, lookups)));
     let (mut out, mut lanes) = (Rounds::default(), Burst::new(BURST));
     for round in 0..=rounds {
@@ -124,7 +124,7 @@ fn function(work: &Work, rounds: usize, clock: &quanta::Clock) -> Rounds {
             }
         }
     }
-    stages.iter().for_each(|(_, stage)| work.check(&stage.function));
+    stages.iter().for_each(|(_, stage)| work.check(&stage.table));
     out
 }
 
@@ -195,7 +195,7 @@ impl Port for Source {
 fn worker(work: &Arc<Work>, lookups: Lookups) -> Worker {
     let mut pipeline = Pipeline::new();
     pipeline.add_table(0, "", Box::new(LinearSearch::new(1)), Miss::Drop);
-    pipeline.add_stage(5, work.function(lookups));
+    pipeline.add_stage(5, work.stage(lookups));
     pipeline.add_rule(Rule::new(Match::any(), vec![Action::Goto(5)])).expect("the rule is right");
     let mut egress = Egress::new(Fdb::new(16, 300, 1), 1);
     let source = Source { work: work.clone(), at: 0 };
@@ -228,10 +228,10 @@ fn switch(work: &Arc<Work>, rounds: usize, clock: &quanta::Clock) -> Rounds {
         }
     }
     for (_, worker) in &workers {
-        let (_, function) = worker.lookup.pipeline.stages().next().expect("it was added");
-        let judged: u64 = function.verdicts().iter().map(|verdict| verdict.packets).sum();
-        assert_eq!((judged, worker.egress.drops.stage_refused), (function.packets, 0));
-        work.check(function);
+        let (_, stage) = worker.lookup.pipeline.stages().next().expect("it was added");
+        let judged: u64 = stage.verdicts().iter().map(|verdict| verdict.packets).sum();
+        assert_eq!((judged, worker.egress.drops.stage_refused), (stage.packets, 0));
+        work.check(stage);
     }
     out
 }
@@ -247,24 +247,24 @@ fn main() {
     let clock = quanta::Clock::new();
     if !json {
         println!("cycles a packet: one lookup a packet, lookups of a burst of {BURST} together, quotient\n");
-        println!("{:<22} {:>34} {:>34} {:>34}", "function, entries", "lookups", "function", "switch");
+        println!("{:<22} {:>34} {:>34} {:>34}", "stage, entries", "lookups", "stage", "switch");
     }
-    for name in Name::ALL.into_iter().filter(|name| named("function").is_none_or(|n| n == name.text())) {
+    for name in Name::ALL.into_iter().filter(|name| named("stage").is_none_or(|n| n == name.text())) {
         for &entries in name.sizes().iter().filter(|n| named("entries").is_none_or(|e| e == n.to_string())) {
             let work = Arc::new(Work::new(name, entries, packets));
-            let alone = match &work.keys {
+            let tables = match &work.keys {
                 Keys::Two(keys) => lookups(keys, &work.order, rounds, &clock),
                 Keys::Four(keys) => lookups(keys, &work.order, rounds, &clock),
                 Keys::Seven(keys) => lookups(keys, &work.order, rounds, &clock),
             };
-            let measured = [alone, function(&work, rounds, &clock), switch(&work, rounds, &clock)];
+            let measured = [tables, stage(&work, rounds, &clock), switch(&work, rounds, &clock)];
             let summaries = measured.map(|rounds| rounds.summary());
             if json {
                 for (what, [scalar, batch, quotient, least, most]) in
-                    ["lookups", "function", "switch"].into_iter().zip(summaries)
+                    ["lookups", "stage", "switch"].into_iter().zip(summaries)
                 {
                     println!(
-                        "{{\"function\": \"{}\", \"entries\": {entries}, \"what\": \"{what}\", \"scalar\": {scalar:.2}, \
+                        "{{\"stage\": \"{}\", \"entries\": {entries}, \"what\": \"{what}\", \"scalar\": {scalar:.2}, \
                          \"batch\": {batch:.2}, \"quotient\": {quotient:.3}, \"least\": {least:.3}, \"most\": {most:.3}}}",
                         name.text()
                     );

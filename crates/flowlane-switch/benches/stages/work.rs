@@ -136,7 +136,7 @@ impl Work {
     }
 
     /// Returns the stage, before [`opening`](Self::opening) fills it.
-    pub(crate) fn function(&self, lookups: Lookups) -> StageTable {
+    pub(crate) fn stage(&self, lookups: Lookups) -> StageTable {
         let kind = match self.name {
             Name::Nat => {
                 let config =
@@ -164,8 +164,8 @@ impl Work {
     }
 
     /// Panics unless the stage holds all its entries and has refused no packet.
-    pub(crate) fn check(&self, function: &StageTable) {
-        let (len, refused) = match &function.stage {
+    pub(crate) fn check(&self, stage: &StageTable) {
+        let (len, refused) = match &stage.stage {
             AnyStage::Nat(nat) => (nat.len(), nat.counters().refused.iter().sum()),
             AnyStage::Assets(assets) => (assets.len(), assets.counters().refused + assets.counters().without),
             AnyStage::Filter(filter) => (filter.len(), filter.counters().without_key),
@@ -183,14 +183,14 @@ impl Work {
             flags: 0,
         };
         self.opening = (0..self.entries).map(|i| flow(i).frame()).collect();
-        let mut function = self.function(Lookups::Batch);
+        let mut stage = self.stage(Lookups::Batch);
         let mut asks = Asked { tables: vec![Vec::new(); 2], ..Asked::default() };
         for (i, bytes) in self.opening.iter().enumerate() {
             let mut key = FlowKey::zero();
             let headers = parse(bytes, 1, &mut key);
             let mut burst = Burst::new(1);
             burst.push(bytes, &key, headers, 0);
-            function.process(StageCall::of(5, &burst), &mut burst, LaneMask::first(1));
+            stage.process(StageCall::of(5, &burst), &mut burst, LaneMask::first(1));
             let keys = &burst.keys;
             let flow = flow(i);
             let port = (keys[0].word(word::PORTS) >> 16) as u16;
