@@ -57,6 +57,8 @@ pub const UDP_PORT_MAX: u16 = 32_767;
 pub struct AssetConfig {
     /// The maximum number of assets.
     pub entries_max: usize,
+    /// The maximum number of assets that the packets of one port add; without it, as many as are free.
+    pub port_max: Option<usize>,
     /// The ticks after which an unseen asset expires; [`NEVER`] if it stays.
     pub idle: u32,
     /// The networks of assets, as address and prefix length; all if the list is empty.
@@ -76,6 +78,7 @@ impl AssetConfig {
     pub fn new(entries_max: usize) -> Self {
         Self {
             entries_max,
+            port_max: None,
             idle: NEVER,
             networks: Vec::new(),
             udp_port_max: UDP_PORT_MAX,
@@ -155,7 +158,7 @@ impl Assets {
             }
         }
         Self {
-            table: AgedTable::new(config.entries_max, config.seed),
+            table: AgedTable::shared(config.entries_max, config.port_max, config.seed),
             hosts: Box::default(),
             services: Box::default(),
             anywhere: config.networks.is_empty(),
@@ -177,13 +180,14 @@ impl Assets {
 
     /// Records that an asset has been seen, for whose key `found` was decided.
     #[inline]
-    fn commit(&mut self, key: &Key, found: Found, now: u32) {
+    fn commit(&mut self, key: &Key, found: Found, now: u32, port: u32) {
         if let Some(at) = self.table.commit(found) {
             self.table.entries.touch(at, now);
             self.table.entries.get_mut(at).value.packets += 1;
             return;
         }
-        if self.table.insert(key, Sight { packets: 1, first: now }, self.config.idle, now).is_none() {
+        let sight = Sight { packets: 1, first: now };
+        if self.table.learn(key, sight, self.config.idle, now, port).is_none() {
             // The asset is new all the same, so that the actions for new assets hold when a flood has filled the table.
             self.counters.refused += 1;
             return;
@@ -326,7 +330,7 @@ impl StatefulStage for Assets {
                 for key in host.iter().chain(&service) {
                     let found = self.table.find(key, now);
                     new |= is_new(found);
-                    self.commit(key, found, now);
+                    self.commit(key, found, now, packets.keys[lane].word(word::IN_PORT));
                 }
                 verdicts[lane] = verdict(new);
             }
@@ -349,16 +353,17 @@ impl StatefulStage for Assets {
         // A packet that shows a service shows its host, too.
         for host in 0..self.hosts.len() {
             let (lane, &key) = self.hosts.get(host);
+            let port = packets.keys[lane].word(word::IN_PORT);
             let now = self.age_at(packets.times_ns[lane]);
             let found = self.table.decide(self.table.since(changes, &key, self.hosts.found(host)), now);
             let mut new = is_new(found);
-            self.commit(&key, found, now);
+            self.commit(&key, found, now, port);
             if service < self.services.len() && self.services.get(service).0 == lane {
                 let (_, &key) = self.services.get(service);
                 let found = self.table.since(changes, &key, self.services.found(service));
                 let found = self.table.decide(found, now);
                 new |= is_new(found);
-                self.commit(&key, found, now);
+                self.commit(&key, found, now, port);
                 service += 1;
             }
             if new {

@@ -37,6 +37,8 @@ pub struct FilterConfig {
     pub fields: Vec<Field>,
     /// The maximum number of entries.
     pub entries_max: usize,
+    /// The maximum number of entries that the packets of one port add; without it, as many as are free.
+    pub port_max: Option<usize>,
     /// The ticks after which a [learned](Self::learn) entry expires; [`NEVER`] if it stays.
     pub idle: u32,
     /// A hit restarts the entry's timeout.
@@ -59,6 +61,7 @@ impl FilterConfig {
         Self {
             fields,
             entries_max,
+            port_max: None,
             idle: NEVER,
             refresh: false,
             learn: false,
@@ -239,14 +242,15 @@ pub struct FilterCounters {
     pub without_key: u64,
     /// Entries that packets added.
     pub learnt: u64,
-    /// Entries that packets did not add since the set was full.
+    /// Entries that packets did not add since the set was full, or their port had its share.
     pub refused: u64,
 }
 
 impl<const W: usize> Set<W> {
-    fn new(shape: &KeyShape, entries_max: usize, seed: u32) -> Self {
+    fn new(shape: &KeyShape, config: &FilterConfig) -> Self {
         let words = std::array::from_fn(|i| shape.words.get(i).copied().unwrap_or((0, 0)));
-        Self { words, table: AgedTable::new(entries_max, seed), gathered: Box::default() }
+        let table = AgedTable::shared(config.entries_max, config.port_max, config.seed);
+        Self { words, table, gathered: Box::default() }
     }
 
     #[inline]
@@ -286,7 +290,7 @@ impl<const W: usize> Set<W> {
                 let found = self.table.keys().lookup(&key);
                 let decision = self.decide(policy, found, now);
                 verdicts[lane] = decision.verdict();
-                self.commit((policy, counters), &key, decision, packets.frames[lane].len(), now);
+                self.commit((policy, counters), (packets, lane), &key, decision, now);
             }
             return;
         }
@@ -306,7 +310,7 @@ impl<const W: usize> Set<W> {
             let found = self.table.since(changes, &key, self.gathered.found(index));
             let decision = self.decide(policy, found, now);
             verdicts[lane] = decision.verdict();
-            self.commit((policy, counters), &key, decision, packets.frames[lane].len(), now);
+            self.commit((policy, counters), (packets, lane), &key, decision, now);
         }
     }
 
@@ -333,15 +337,16 @@ impl<const W: usize> Set<W> {
     fn commit(
         &mut self,
         (policy, counters): (Policy, &mut FilterCounters),
+        (packets, lane): (&Burst, usize),
         key: &[u32; W],
         decision: FilterDecision,
-        bytes: usize,
         now: u32,
     ) {
         let FilterDecision::Key(found) = decision else { return };
         let Some(at) = self.table.commit(found) else {
             if policy.learn {
-                match self.table.insert(key, Member::default(), policy.idle, now) {
+                let port = packets.keys[lane].word(word::IN_PORT);
+                match self.table.learn(key, Member::default(), policy.idle, now, port) {
                     Some(_) => counters.learnt += 1,
                     None => counters.refused += 1,
                 }
@@ -353,7 +358,8 @@ impl<const W: usize> Set<W> {
         }
         if policy.count {
             let member = &mut self.table.entries.get_mut(at).value;
-            (member.packets, member.bytes) = (member.packets + 1, member.bytes + bytes as u64);
+            let bytes = packets.frames[lane].len() as u64;
+            (member.packets, member.bytes) = (member.packets + 1, member.bytes + bytes);
         }
     }
 
@@ -430,8 +436,8 @@ impl Filter {
     pub fn new(config: &FilterConfig) -> Result<Self, KeyError> {
         let shape = KeyShape::new(&config.fields)?;
         let set = match shape.words.len() {
-            0..=NARROW => AnySet::Narrow(Set::new(&shape, config.entries_max, config.seed)),
-            _ => AnySet::Wide(Set::new(&shape, config.entries_max, config.seed)),
+            0..=NARROW => AnySet::Narrow(Set::new(&shape, config)),
+            _ => AnySet::Wide(Set::new(&shape, config)),
         };
         let policy = Policy {
             idle: config.idle,

@@ -33,6 +33,7 @@ pub mod nat;
 pub mod route;
 pub mod rss;
 pub mod shard;
+mod shares;
 pub mod table;
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use flowlane::cuckoo::{CuckooConfig, CuckooWriter};
 
 use super::ageing::{Aged, FULL_BUDGET};
+use super::shares::Shares;
 
 /// A key and its value.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +52,8 @@ impl Found {
 pub struct AgedTable<const W: usize, T> {
     keys: CuckooWriter<W>,
     pub entries: Aged<Entry<W, T>>,
+    /// Of entries that packets added.
+    shares: Shares,
     /// The number of insertions and removals: earlier lookups may be stale after one.
     changes: u64,
     /// The number of entries removed for being idle.
@@ -68,7 +71,14 @@ pub(super) fn keys<const W: usize>(entries_max: usize, seed: u32) -> CuckooWrite
 impl<const W: usize, T: Copy> AgedTable<W, T> {
     /// An empty table of up to `entries_max` entries.
     pub fn new(entries_max: usize, seed: u32) -> Self {
-        Self { keys: keys(entries_max, seed), entries: Aged::new(entries_max), changes: 0, aged: 0 }
+        Self::shared(entries_max, None, seed)
+    }
+
+    /// An empty table to which the packets of each port [add](Self::learn) at most `port_max` entries; without it, at most as many
+    /// as are free.
+    pub fn shared(entries_max: usize, port_max: Option<usize>, seed: u32) -> Self {
+        let (keys, entries) = (keys(entries_max, seed), Aged::new(entries_max));
+        Self { keys, entries, shares: Shares::new(port_max), changes: 0, aged: 0 }
     }
 
     /// Returns the table of keys, for batch lookups.
@@ -97,7 +107,10 @@ impl<const W: usize, T: Copy> AgedTable<W, T> {
 
     /// Returns the bytes of keys and entries.
     pub fn table_bytes(&self) -> usize {
-        self.keys.table_bytes() + self.keys.writer_bytes() + self.entries.table_bytes()
+        self.keys.table_bytes()
+            + self.keys.writer_bytes()
+            + self.entries.table_bytes()
+            + self.shares.table_bytes()
     }
 
     /// Classifies the entry that a lookup returned, without a change.
@@ -121,11 +134,30 @@ impl<const W: usize, T: Copy> AgedTable<W, T> {
         self.decide(self.keys.lookup(key), now)
     }
 
-    /// Previews how many entries fit beside those of a packet at this tick, for whose keys `found` was found: ageing that
-    /// the packet brings about makes room. A cuckoo table may still refuse a key, which is not foreseen.
-    pub fn room(&self, found: &[Found], now: u32) -> usize {
+    /// Previews how many entries a packet that came in on `port` at this tick would add, for whose keys `found` was found: ageing
+    /// that the packet brings about makes room. A cuckoo table may still refuse a key, which is not foreseen.
+    pub fn room(&self, found: &[Found], now: u32, port: u32) -> usize {
         let expired: Vec<u32> = found.iter().filter_map(|found| found.expired()).collect();
-        self.entries.free() + self.entries.preview_expiry(&expired, now).len()
+        let gone = self.entries.preview_expiry(&expired, now);
+        let free = self.entries.free() + gone.len();
+        let held =
+            self.shares.held(port) - gone.iter().filter(|&&at| self.shares.holder(at) == Some(port)).count();
+        let wanted = found.iter().filter(|found| found.live().is_none()).count().min(free);
+        (0..wanted).take_while(|added| self.shares.may_add(held + added, free - added)).count()
+    }
+
+    /// Adds an entry for a packet that came in on `port`, whose key is new; none if the table is full and nothing in it is due, or
+    /// if the port has its share.
+    pub fn learn(&mut self, key: &[u32; W], value: T, idle: u32, now: u32, port: u32) -> Option<u32> {
+        if self.entries.is_full() {
+            self.age(now, FULL_BUDGET);
+        }
+        if !self.shares.may_add(self.shares.held(port), self.entries.free()) {
+            return None;
+        }
+        let at = self.insert(key, value, idle, now)?;
+        self.shares.add(at, port);
+        Some(at)
     }
 
     /// Adds an entry whose key is new; none if the table is full and nothing in it is due.
@@ -157,6 +189,7 @@ impl<const W: usize, T: Copy> AgedTable<W, T> {
     pub fn remove(&mut self, at: u32) {
         let entry = self.entries.remove(at);
         self.keys.remove(&entry.key);
+        self.shares.remove(at);
         self.changes += 1;
     }
 

@@ -156,7 +156,7 @@ fn what_follows_new_assets_follows_those_that_found_no_room_too() {
     let packets = from(&[(0, 1), (1, 1), (2, 2), (3, 2), (4, 1)]);
     let (stages, sent) = run("new", &assets("new = \"drop\""), "", &packets);
     assert_eq!((verdicts(&stages[0]), sent), (vec![("known", 2), ("new", 3)], 2));
-    assert_eq!(events(&stages[0]), [("new hosts", 1), ("assets not noted, table full", 2)]);
+    assert_eq!(events(&stages[0]), [("new hosts", 1), ("assets not noted, table or share full", 2)]);
     let (stages, sent) = run("same", &assets(""), "", &packets);
     assert_eq!((verdicts(&stages[0]), sent), (vec![("known", 2), ("new", 3)], 5));
 }

@@ -36,6 +36,9 @@ pub struct FilterTableSection {
     /// The maximum number of entries.
     #[serde(default = "entries_max")]
     pub entries_max: usize,
+    /// The maximum number of entries that the packets of one port add; 0 for no limit. By default, a port that has as many as are
+    /// free adds no more: one port alone half of all.
+    pub entries_per_port_max: Option<usize>,
     /// Add packets that are not in the set to it.
     #[serde(default)]
     pub learn: bool,
@@ -76,6 +79,9 @@ pub struct AssetTableSection {
     /// The maximum number of assets (about 150 bytes each).
     #[serde(default = "entries_max")]
     pub entries_max: usize,
+    /// The maximum number of entries that the packets of one port add; 0 for no limit. By default, a port that has as many as are
+    /// free adds no more: one port alone half of all.
+    pub entries_per_port_max: Option<usize>,
     /// Seconds after which an asset that has not been seen is removed; 0 for never.
     #[serde(default = "assets_idle_s")]
     pub idle_s: u64,

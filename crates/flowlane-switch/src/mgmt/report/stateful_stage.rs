@@ -127,7 +127,7 @@ fn fill_filter(filter: &Filter, report: &mut StatefulStageReport, lists: bool) {
     report.events = vec![
         Counted::new("without a field of the key", counters.without_key),
         Counted::new("entries learnt", counters.learnt),
-        Counted::new("entries refused, set full", counters.refused),
+        Counted::new("entries refused, set or share full", counters.refused),
         Counted::new("entries aged", filter.aged()),
     ];
     if !lists || !filter.counts() {
@@ -156,7 +156,7 @@ fn fill_assets(assets: &Assets, report: &mut StatefulStageReport, lists: bool) {
     report.events = vec![
         Counted::new("new hosts", counters.hosts),
         Counted::new("new services", counters.services),
-        Counted::new("assets not noted, table full", counters.refused),
+        Counted::new("assets not noted, table or share full", counters.refused),
         Counted::new("assets aged", assets.aged()),
         Counted::new("packets that show none", counters.without),
     ];

@@ -130,6 +130,7 @@ impl StageSetup {
                     config.entries_max = 1;
                 } else if config.learn {
                     config.entries_max = shard.part(config.entries_max).max(entries.len());
+                    config.port_max = config.port_max.map(|most| shard.part(most));
                 }
                 let mut filter = Filter::new(&config).map_err(|e| failed("key", &e))?;
                 let ages = entries.iter().any(|(_, idle)| *idle != NEVER);
@@ -150,7 +151,9 @@ impl StageSetup {
             }
             KindSetup::Assets(config) => {
                 let entries_max = if shard.is_none() { 1 } else { shard.part(config.entries_max) };
-                AnyStage::Assets(Assets::new(AssetConfig { seed, shard, entries_max, ..config.clone() }))
+                let port_max = config.port_max.map(|most| shard.part(most));
+                let config = AssetConfig { seed, shard, entries_max, port_max, ..config.clone() };
+                AnyStage::Assets(Assets::new(config))
             }
         };
         StageTable::new(self.number, &self.name, kind, self.actions.clone())
@@ -171,6 +174,11 @@ fn entries_in_range(
     Err(source.error(at, message, format!("take 1 to {ENTRIES_MAX}")))
 }
 
+/// The limit of each port's entries; 0 is none.
+fn port_max(configured: Option<usize>) -> Option<usize> {
+    configured.map(|most| if most == 0 { usize::MAX } else { most })
+}
+
 fn filter(section: &FilterTableSection, at: &KeyPath, reader: &Reader<'_>) -> Result<Made, SetupError> {
     let (number, source) = (section.number, reader.source);
     entries_in_range(number, section.entries_max, &at.key("entries_max"), source)?;
@@ -185,11 +193,12 @@ fn filter(section: &FilterTableSection, at: &KeyPath, reader: &Reader<'_>) -> Re
         entries.read(&Lines::file(source, &at.key("entries_file"), file, "")?, &shape, reader)?;
     }
     let entries = entries.list;
-    timeouts_matter(section, at, &entries, source)?;
+    learning_matters(section, at, &entries, source)?;
     let config = FilterConfig {
         idle: idle_ticks(section.timeout_s),
         refresh: section.refresh,
         learn: section.learn,
+        port_max: port_max(section.entries_per_port_max),
         count: section.count,
         lookups: section.lookups,
         ..FilterConfig::new(fields, section.entries_max)
@@ -215,8 +224,8 @@ fn fields(section: &FilterTableSection, at: &KeyPath, source: &Source) -> Result
     section.key.iter().enumerate().map(field).collect()
 }
 
-/// Checks that what a filter says of timeouts is about any entry.
-fn timeouts_matter(
+/// Checks that what a filter says of learned entries and of timeouts is about any entry.
+fn learning_matters(
     section: &FilterTableSection,
     at: &KeyPath,
     entries: &[(FlowKey, u32)],
@@ -228,6 +237,16 @@ fn timeouts_matter(
             format!("`timeout_s` of filter {number} is for entries that packets add, and none does");
         let help = "set learn = true, or write timeout=SECONDS behind the entries that are to go";
         return Err(source.error(&at.key("timeout_s"), message, help));
+    }
+    if section.entries_per_port_max.is_some() && !section.learn {
+        let message = format!(
+            "`entries_per_port_max` of filter {number} is for entries that packets add, and none does"
+        );
+        return Err(source.error(
+            &at.key("entries_per_port_max"),
+            message,
+            "set learn = true, or leave it out",
+        ));
     }
     if section.refresh && section.timeout_s == 0 && entries.iter().all(|(_, idle)| *idle == NEVER) {
         let message =
@@ -247,6 +266,7 @@ fn assets(section: &AssetTableSection, at: &KeyPath, reader: &Reader<'_>) -> Res
         idle: idle_ticks(section.idle_s),
         networks: networks.collect::<Result<_, _>>()?,
         udp_port_max: section.udp_port_max,
+        port_max: port_max(section.entries_per_port_max),
         lookups: section.lookups,
         ..AssetConfig::new(section.entries_max)
     };

@@ -1,5 +1,6 @@
 //! A decision of asset detection as text.
 
+use flowlane::packet::fields::word;
 use flowlane::packet::parse::ip_proto;
 
 use super::{Asset, AssetDecision, Assets, Key, is_new, named};
@@ -14,10 +15,13 @@ impl Assets {
             return "the packet shows no asset".to_owned();
         }
         let new = found.iter().filter(|&&found| is_new(found)).count();
-        let recorded = match self.table.room(&found, self.ticks.peek(packet.now_ns)) {
+        let port = packet.key.word(word::IN_PORT);
+        let recorded = match self.table.room(&found, self.ticks.peek(packet.now_ns), port) {
             _ if new == 0 => "",
-            0 => "; the table is full",
-            room if room < new => "; only the first would be recorded, then the table is full",
+            0 => "; the table is full, or the port has its share of it",
+            room if room < new => {
+                "; only the first would be recorded, then the table is full, or the port has its share of it"
+            }
             _ => "; new assets would be recorded",
         };
         let shown: Vec<String> = decision.shown().map(|(key, found)| described(key, *found)).collect();

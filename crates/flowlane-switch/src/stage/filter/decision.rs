@@ -1,5 +1,6 @@
 //! A filter's decision, and its text.
 
+use flowlane::packet::fields::word;
 use flowlane::rule::flow_syntax::print_value;
 
 use super::{AnySet, Filter, HIT, MISS, with_set};
@@ -41,9 +42,11 @@ impl Filter {
         let values = self.shape.fields.iter().map(|&field| print_value(field, packet.key.get(field)));
         let text = values.collect::<Vec<String>>().join(",");
         let now = self.ticks.peek(packet.now_ns);
-        let learned = match (self.policy.learn, with_set!(&self.set, set => set.table.room(&[found], now))) {
+        let port = packet.key.word(word::IN_PORT);
+        let room = with_set!(&self.set, set => set.table.room(&[found], now, port));
+        let learned = match (self.policy.learn, room) {
             (false, _) => "",
-            (true, 0) => "; it would be learned, but the set is full",
+            (true, 0) => "; it would be learned, but the set is full, or the port has its share of it",
             (true, _) => "; it would be learned",
         };
         match found {

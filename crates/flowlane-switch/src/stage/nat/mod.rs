@@ -37,8 +37,8 @@
 //! it restarts its idle time once.
 //!
 //! First fragments are recorded for 15 s. With more than `fragments_max` of them in that time, 70 a second with 1024, the
-//! oldest of the source that has most are forgotten, and counted: their later fragments are refused. RFC 4787 REQ-14 asks
-//! to let fragments through, and for a limit.
+//! oldest of the source that has most, among the next few that are compared, are forgotten, and counted: their later fragments
+//! are refused. RFC 4787 REQ-14 asks to let fragments through, and for a limit.
 //!
 //! **No host takes all sessions.** By default an inside address gets a new session only if as many are free as it has, and as
 //! many ports (a dynamic threshold: Choudhury and Hahne, *Dynamic queue length thresholds for shared-memory packet switches*,

@@ -100,6 +100,12 @@ impl Model {
         }
     }
 
+    /// All packets come in on one port.
+    fn may_add(&self) -> bool {
+        let free = self.config.entries_max - self.seen.len();
+        free > 0 && self.seen.len() < self.config.port_max.unwrap_or(free)
+    }
+
     fn verdict(&mut self, desc: &Desc, now_ns: u64) -> u32 {
         let now = (now_ns - self.base) / TICK;
         let before = self.seen.len();
@@ -111,7 +117,7 @@ impl Model {
         for id in shown {
             if let Some(seen) = self.seen.get_mut(&id) {
                 (seen.last, seen.packets) = (now, seen.packets + 1);
-            } else if self.seen.len() < self.config.entries_max {
+            } else if self.may_add() {
                 self.counters[usize::from(matches!(id.2, Asset::Service(..)))] += 1;
                 self.seen.insert(id, Seen { first: now, last: now, packets: 1 });
                 new = true;
@@ -135,6 +141,7 @@ fn asset_detection_agrees_with_the_reference_model() {
             idle: [NEVER, 0, 1, 30, 1500][random.index(5)],
             networks: networks.iter().map(|(a, l)| (a.parse().unwrap(), *l)).collect(),
             seed: random.bits() as u32,
+            port_max: [None, Some(7), Some(usize::MAX)][random.index(3)],
             ..AssetConfig::new([1, 10, 100][random.index(3)])
         };
         let bursts = bursts(&mut random, 60, draw);

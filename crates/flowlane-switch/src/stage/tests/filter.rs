@@ -72,6 +72,7 @@ const KEYS: [&[Field]; 6] = [
 ];
 
 struct Entry {
+    is_learned: bool,
     since: u64,
     idle: u32,
     packets: u64,
@@ -106,8 +107,14 @@ impl Model {
             }
             return 0;
         }
-        if self.config.learn && self.entries.len() < self.config.entries_max {
-            self.entries.insert(key, Entry { since: now, idle: self.config.idle, packets: 0, bytes: 0 });
+        // All packets come in on one port.
+        let free = self.config.entries_max - self.entries.len();
+        let held = self.entries.values().filter(|entry| entry.is_learned).count();
+        if self.config.learn && free > 0 && held < self.config.port_max.unwrap_or(free) {
+            self.entries.insert(
+                key,
+                Entry { is_learned: true, since: now, idle: self.config.idle, packets: 0, bytes: 0 },
+            );
             self.counters[1] += 1;
         } else if self.config.learn {
             self.counters[2] += 1;
@@ -126,6 +133,7 @@ fn filter_agrees_with_the_reference_model() {
             refresh: random.chance(0.5),
             learn: random.chance(0.7),
             count: random.chance(0.5),
+            port_max: [None, Some(2), Some(usize::MAX)][random.index(3)],
             seed: random.bits() as u32,
             ..FilterConfig::new(KEYS[seed as usize % KEYS.len()].to_vec(), [1, 4, 30][random.index(3)])
         };
@@ -142,7 +150,13 @@ fn filter_agrees_with_the_reference_model() {
             let (Some(key), true) = (key, model.entries.is_empty() || model.config.entries_max > 1) else {
                 continue;
             };
-            model.entries.entry(key).or_insert(Entry { since: 0, idle, packets: 0, bytes: 0 });
+            model.entries.entry(key).or_insert(Entry {
+                is_learned: false,
+                since: 0,
+                idle,
+                packets: 0,
+                bytes: 0,
+            });
             let mut flow_key = FlowKey::zero();
             parse(&desc.build(), 1, &mut flow_key);
             for (function, _) in &mut functions {

@@ -5,6 +5,7 @@ mod dry_run;
 mod filter;
 mod nat;
 mod nat_shares;
+mod shares;
 
 use flowlane::generate::Random;
 use flowlane::packet::fields::word;
