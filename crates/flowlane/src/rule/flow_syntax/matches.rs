@@ -127,9 +127,9 @@ fn read_pair((key, value): Pair<'_>, matches: &mut Match, options: &ReadOptions<
         }
         name if name.starts_with("word") => word(key, value, matches),
         name if name.ends_with(']') => {
-            let part = part(key)?;
+            let (part, shift) = part(key)?;
             check_prerequisite(key, part.field(), matches)?;
-            let value = values::number(value, part.ones())?;
+            let value = values::number(value, part.ones() << shift | ((1 << shift) - 1))? >> shift;
             matches.set_masked(part.field(), part.place(value), part.mask());
             Ok(())
         }

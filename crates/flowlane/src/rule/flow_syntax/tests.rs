@@ -158,7 +158,20 @@ fn parts_of_fields_are_moved() {
 fn the_tos_is_the_dscp_and_leaves_ecn_alone() {
     let dscp = |line: &str| rule(&format!("{line} actions=drop")).matches.get(Field::IpDscp);
     // As ovs-ofctl reads and prints them: nw_tos=33 is nw_tos=32.
-    for line in ["ip,nw_tos=32", "ip,nw_tos=33", "ip,nw_tos=0x20", "ip,nw_tos=32/0xfc", "ip,ip_dscp=8"] {
+    for line in [
+        "ip,nw_tos=32",
+        "ip,nw_tos=33",
+        "ip,nw_tos=0x20",
+        "ip,nw_tos=32/0xfc",
+        "ip,nw_tos[]=32",
+        "ip,nw_tos[]=33",
+        "ip,nw_tos[0..7]=32",
+        "ip,nw_tos[2..7]=8",
+        "ip,NXM_OF_IP_TOS[]=32",
+        "ip,ip_dscp=8",
+        "ip,ip_dscp[]=8",
+        "ip,OXM_OF_IP_DSCP[]=8",
+    ] {
         assert_eq!(dscp(line), (8, 0x3f), "{line}");
         assert!(rule(&format!("{line} actions=drop")).to_string().ends_with(",ip,nw_tos=32 actions=drop"));
     }

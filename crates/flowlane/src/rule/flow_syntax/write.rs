@@ -215,12 +215,14 @@ impl Part {
     }
 }
 
-/// The bits of a maskable field that `FIELD[first..last]` names in a match.
-pub(super) fn part(token: Token<'_>) -> Result<FieldRef, Fault> {
+/// The bits of a field that `FIELD[first..last]` names in a match, all of them unless the field is maskable; and the number of
+/// written bits below them, which are ECN's in `nw_tos[]`.
+pub(super) fn part(token: Token<'_>) -> Result<(FieldRef, u32), Fault> {
     let part = Part::read(token)?;
+    let ignored = part.shift.saturating_sub(part.first);
     let reference = part.reference().filter(|bits| bits.is_whole() || part.field.info().maskable);
     let problem = || format!("{} takes no mask, here as in Open vSwitch", part.field.info().name);
-    reference.ok_or_else(|| token.fault(problem()))
+    Ok((reference.ok_or_else(|| token.fault(problem()))?, ignored))
 }
 
 /// The name in front of `[first..last]`.

@@ -42,6 +42,8 @@ fn what_ovs_ofctl_refuses_is_refused() {
         ("ip,nw_tos=33 actions=drop", true),
         ("ip,nw_tos=256 actions=drop", false),
         ("ip,nw_tos=32/0xf0 actions=drop", false),
+        ("ip,nw_tos[]=252 actions=drop", true),
+        ("ip,nw_tos[]=256 actions=drop", false),
         ("ip,ip_dscp=8 actions=drop", true),
         ("ip actions=mod_nw_tos:64", true),
         ("ip actions=mod_nw_tos:65", false),
