@@ -9,7 +9,10 @@ use super::super::error::{Fault, ReadErrors, Token, read_lines_of_several};
 use super::super::{Action, Match, ReadOptions, Rule};
 use super::known::Known;
 use super::matches::SHORTHANDS;
-use super::{actions, attribute, bounded, dump, number, read_keys, split_actions, values, without_actions};
+use super::{
+    actions, attribute, bounded, check_expansion, dump, number, read_keys, split_actions, values,
+    without_actions,
+};
 use crate::named_enum;
 
 /// A kind of change to rules.
@@ -232,6 +235,9 @@ fn read_change(
     let matches = read_keys(keys, options, |key, value| change.attribute(key, value, options, is_dumped))?;
     if command == Command::Add {
         change.table = Some(change.rule.table);
+    }
+    if let Some(actions) = actions {
+        check_expansion(matches.len(), actions)?;
     }
     for matches in matches {
         let mut change = change.clone();

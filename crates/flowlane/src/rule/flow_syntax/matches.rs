@@ -33,7 +33,8 @@ pub(super) const SHORTHANDS: [(&str, u16, Option<u8>); 15] = [
 type Pair<'a> = (Token<'a>, Option<Token<'a>>);
 
 /// Reads `key` and `key=value` parts. Those that others depend on are read first, wherever they stand. A range of ICMP types or
-/// codes that no mask expresses becomes several matches.
+/// codes that no mask expresses becomes several matches: at most 14 blocks of either, and so 196, because a field with a range
+/// is named once.
 pub(super) fn read(pairs: &[Pair<'_>], options: &ReadOptions<'_>) -> Result<Vec<Match>, Fault> {
     let mut all = vec![Match::any()];
     let order = |pair: &Pair<'_>| match pair.0.text {
@@ -45,7 +46,9 @@ pub(super) fn read(pairs: &[Pair<'_>], options: &ReadOptions<'_>) -> Result<Vec<
     };
     for turn in 0..4 {
         for pair in pairs.iter().filter(|p| order(p) == turn) {
-            if let Some((field, range)) = icmp_range(*pair, &all[0])? {
+            let range = icmp_range(*pair, &all[0])?;
+            check_named_once(pair.0, &all, range.is_some())?;
+            if let Some((field, range)) = range {
                 all = all.iter().flat_map(|one| in_range(one, field, &range)).collect();
                 continue;
             }
@@ -55,6 +58,20 @@ pub(super) fn read(pairs: &[Pair<'_>], options: &ReadOptions<'_>) -> Result<Vec<
         }
     }
     Ok(all)
+}
+
+/// Refuses a second value of an ICMP field where either is a range, of which every block would be multiplied.
+fn check_named_once(key: Token<'_>, all: &[Match], is_range: bool) -> Result<(), Fault> {
+    let field = Field::by_name(key.before("[").text).map(|field| meant(key.text, field, &all[0]));
+    let icmp = field.filter(|field| matches!(field, Field::IcmpType | Field::IcmpCode));
+    match icmp {
+        Some(field) if (is_range || all.len() > 1) && all[0].get(field).1 != 0 => {
+            let name = field.info().name;
+            Err(key
+                .fault(format!("{name} is there twice, and with a range; write one range, or several rules")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The range of a `icmp_type=8-11`.
@@ -122,7 +139,7 @@ fn read_pair((key, value): Pair<'_>, matches: &mut Match, options: &ReadOptions<
         "vlan_vid" => {
             let (vid, mask) = value.split("/").unwrap_or((value, Token { text: "0x1fff", at: value.at }));
             let (vid, mask) = (values::number(vid, 0x1fff)?, values::number(mask, 0x1fff)?);
-            matches.set_masked(Field::VlanTci, vid & mask, mask);
+            replace(matches, Field::VlanTci, 0x1fff, vid & mask, mask);
             Ok(())
         }
         name if name.starts_with("word") => word(key, value, matches),
@@ -147,10 +164,12 @@ fn read_pair((key, value): Pair<'_>, matches: &mut Match, options: &ReadOptions<
 /// `dl_vlan=10`, or `dl_vlan=0xffff` for packets without a tag.
 fn vlan(value: Token<'_>, matches: &mut Match) -> Result<(), Fault> {
     match values::number(value, 0xffff)? {
-        0xffff => matches.set_masked(Field::VlanTci, 0, VLAN_PRESENT.into()),
-        vid if vid <= 0xfff => matches.set_masked(Field::VlanTci, vid | u128::from(VLAN_PRESENT), 0x1fff),
+        0xffff => replace(matches, Field::VlanTci, 0xffff, 0, VLAN_PRESENT.into()),
+        vid if vid <= 0xfff => {
+            matches.set_masked(Field::VlanTci, vid | u128::from(VLAN_PRESENT), 0x1fff);
+        }
         _ => return Err(value.fault("a VLAN is 0 to 4095, or 0xffff for packets without a tag")),
-    };
+    }
     Ok(())
 }
 
@@ -196,8 +215,19 @@ fn read_field(
         return Ok(());
     }
     let (value, mask) = values::value_mask(&info, value, options)?;
-    matches.set_masked(field, value, mask);
+    replace(matches, field, info.ones(), value, mask);
     Ok(())
+}
+
+/// Sets the value of `field` under `mask`. As in Open vSwitch, it replaces an earlier one with its mask in the bits `all`.
+fn replace(matches: &mut Match, field: Field, all: u128, value: u128, mask: u128) {
+    let earlier = matches.get(field).1;
+    if earlier & all & !mask != 0 {
+        let mut left = matches.word_mask();
+        left.set(field, earlier & !all);
+        *matches = Match::from_key(&matches.key(), &left).with_ranges_of(matches);
+    }
+    matches.set_masked(field, value, mask);
 }
 
 /// Returns whether the packets have the field that a key names, as far as the match says.

@@ -32,6 +32,9 @@ use known::Known;
 /// A line longer than this is refused.
 pub const LINE_MAX: usize = 64 * 1024;
 
+/// A line whose ranges multiply the text of its actions to more than this is refused.
+const EXPANDED_MAX: usize = 16 * LINE_MAX;
+
 /// Reads flows, one a line; `file` is the text's name in errors.
 ///
 /// A flow with the table, priority and match of an earlier one replaces that one, as in OpenFlow (1.3.5, 6.4), and takes its
@@ -89,6 +92,17 @@ fn bounded(line: Token<'_>) -> Result<(), Fault> {
     Err(head.fault(format!("the line is longer than {LINE_MAX} bytes")))
 }
 
+/// Refuses long actions that ranges multiply: each rule of a range has its own.
+fn check_expansion(rules: usize, actions: Token<'_>) -> Result<(), Fault> {
+    if rules == 1 || rules.saturating_mul(actions.text.len()) <= EXPANDED_MAX {
+        return Ok(());
+    }
+    let most = EXPANDED_MAX / rules;
+    let head = Token { text: actions.text.get(..40).unwrap_or(""), at: actions.at };
+    Err(head
+        .fault(format!("the ranges make {rules} rules of this line: their actions may have {most} bytes")))
+}
+
 /// Adds the rules of a line to `rules`: one, or several for a range of ICMP types; none for the header of a dump.
 fn read_line(line: Token<'_>, options: &ReadOptions<'_>, rules: &mut Vec<Rule>) -> Result<(), Fault> {
     bounded(line)?;
@@ -106,6 +120,7 @@ fn read_line(line: Token<'_>, options: &ReadOptions<'_>, rules: &mut Vec<Rule>) 
         }
         Ok(taken)
     })?;
+    check_expansion(matches.len(), after)?;
     for matches in matches {
         let actions = actions::read(after, rule.table, Known::of(&matches), options)?;
         rules.push(Rule { matches, actions, ..rule });

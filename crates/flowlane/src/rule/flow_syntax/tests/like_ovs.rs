@@ -117,10 +117,36 @@ fn ranges_of_icmp_types_and_parts_of_fields_are_matched() {
     let changes =
         read_changes("delete icmp,icmp_type=3-12", "t", &options()).unwrap_or_else(|e| panic!("{e}"));
     assert!(changes.len() > 1 && changes.iter().all(|change| change.command == Command::Delete));
+    // 14 blocks of types times 14 of codes are the most; their actions are bounded.
+    let most = |actions: &str| format!("icmp,icmp_type=1-254,icmp_code=1-254 actions={actions}");
+    assert_eq!(rules(&most("drop")).len(), 196);
+    for command in ["", "modify "] {
+        let line = command.to_owned() + &most(&"output:1,".repeat(1000));
+        let error = read_changes(&line, "t", &options()).expect_err("long").to_string();
+        assert!(error.contains("the ranges make 196 rules of this line: their actions may have 5349 bytes"));
+    }
     let m = |line: &str| rule(&format!("{line} actions=drop")).matches;
     assert_eq!(m("reg0[4..7]=5").get(Field::Reg0), (0x50, 0xf0));
     assert_eq!(m("xxreg3[0..0]=1"), m("reg15=1/1"));
     assert_eq!(m("tcp,NXM_OF_TCP_DST[0..3]=2").get(Field::TpDst), (2, 0xf));
+}
+
+#[test]
+fn a_later_value_of_a_field_replaces_an_earlier_one_with_its_mask() {
+    let m = |line: &str| rule(&format!("{line} actions=drop")).matches;
+    for (twice, once) in [
+        ("ip,nw_src=1.2.3.4,nw_src=1.0.0.0/8", "ip,nw_src=1.0.0.0/8"),
+        ("tcp,tp_src=7,tp_dst=5,tp_dst=8/8", "tcp,tp_src=7,tp_dst=8/8"),
+        ("tcp,tp_src=1-3,tp_dst=5,tp_dst=8/8", "tcp,tp_src=1-3,tp_dst=8/8"),
+        ("reg0=1,xxreg0=0/0xf", "reg3=0/0xf"),
+        ("dl_vlan=5,vlan_tci=0x1000/0x1000", "vlan_tci=0x1000/0x1000"),
+        ("dl_vlan=5,vlan_vid=0x1000/0x1000", "vlan_tci=0x1000/0x1000"),
+        ("dl_vlan=5,dl_vlan=0xffff", "dl_vlan=0xffff"),
+        ("dl_vlan_pcp=3,dl_vlan=5", "vlan_tci=0x7005/0xffff"),
+        ("reg0=5,reg0[0]=0", "reg0=4"),
+    ] {
+        assert_eq!(m(twice), m(once), "{twice}");
+    }
 }
 
 #[test]
