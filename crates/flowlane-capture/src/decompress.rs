@@ -8,13 +8,10 @@ use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-use super::recognise::{recognise_binary, recognise_packed};
+use super::recognise::{PACKED_BYTES, recognise_binary, recognise_packed};
 
 /// Read buffer for compressed data.
 const BUFFER: usize = 1 << 16;
-
-/// Bytes by which a compression is recognised.
-const MAGIC_BYTES: u64 = 6;
 
 fn is_gzip(beginning: &[u8]) -> bool {
     beginning.starts_with(&[0x1f, 0x8b])
@@ -24,7 +21,8 @@ fn is_zstd(beginning: &[u8]) -> bool {
     matches!(beginning, [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
-/// Returns whether a file that begins with these bytes is compressed: [`decompress`] decompresses it, or says that it cannot.
+/// Returns whether a file that begins with these bytes, of which six are needed, is compressed: [`decompress`] decompresses it, or
+/// says that it cannot.
 pub fn is_compressed(beginning: &[u8]) -> bool {
     is_gzip(beginning) || is_zstd(beginning) || recognise_packed(beginning).is_some()
 }
@@ -61,7 +59,7 @@ pub fn read_text(path: &Path) -> io::Result<String> {
 /// If the file cannot be read.
 pub fn decompress<'a>(mut file: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
     let mut beginning = Vec::new();
-    file.by_ref().take(MAGIC_BYTES).read_to_end(&mut beginning)?;
+    file.by_ref().take(PACKED_BYTES as u64).read_to_end(&mut beginning)?;
     if let Some(packed) = recognise_packed(&beginning) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it is {packed}")));
     }

@@ -31,6 +31,17 @@ const PACKED: [(&[u8], Recognised); 7] = [
     (b"7z\xbc\xaf\x27\x1c", Recognised { what: "a 7z archive", remedy: "unpack it first: 7z x FILE" }),
 ];
 
+/// The first bytes of a file by which every compression is recognised.
+pub(super) const PACKED_BYTES: usize = 6;
+
+const _: () = {
+    let mut n = 0;
+    while n < PACKED.len() {
+        assert!(PACKED[n].0.len() <= PACKED_BYTES);
+        n += 1;
+    }
+};
+
 const UTF_16: Recognised =
     Recognised { what: "text in UTF-16", remedy: "convert it: iconv -f UTF-16 -t UTF-8 FILE" };
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::batch::WINDOW_BYTES;
+use super::recognise::PACKED_BYTES;
 use super::{Batch, CaptureError, CaptureReader, decompress, is_compressed};
 
 /// Bytes read beyond a part, because its last record usually ends there.
@@ -100,7 +101,7 @@ impl SharedReader {
         let failed = |source| CaptureError::Io { offset: 0, source };
         let file = File::open(path).map_err(failed)?;
         let is_file = file.metadata().map_err(failed)?.is_file();
-        let mut beginning = [0; 4];
+        let mut beginning = [0; PACKED_BYTES];
         let filled = if is_file { fill(&file, &mut beginning, 0).map_err(failed)? } else { 0 };
         if !is_file || is_compressed(&beginning[..filled]) {
             let stream: Box<dyn Read + Send> = decompress(CountingReader(file, bytes)).map_err(failed)?;

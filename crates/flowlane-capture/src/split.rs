@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
+use super::recognise::PACKED_BYTES;
 use super::source::Source;
 use super::{Batch, CaptureError, CaptureReader, Format, Step, decompress, is_compressed};
 
@@ -87,7 +88,7 @@ fn open(path: &Path) -> Result<File, CaptureError> {
 
 fn is_file_compressed(mut file: &File) -> Result<bool, CaptureError> {
     let mut beginning = Vec::new();
-    file.take(4).read_to_end(&mut beginning).map_err(failed)?;
+    file.take(PACKED_BYTES as u64).read_to_end(&mut beginning).map_err(failed)?;
     file.rewind().map_err(failed)?;
     Ok(is_compressed(&beginning))
 }

@@ -290,6 +290,24 @@ fn splits_are_read_independently() {
 }
 
 #[test]
+fn every_reader_names_the_compression_that_it_does_not_decompress() {
+    let packed: [(&[u8], &str); 3] =
+        [(b"\xfd7zXZ\0\0\x04", "unxz"), (b"LZIP\x01\x0c", "lzip -d"), (b"7z\xbc\xaf\x27\x1c", "7z x")];
+    for (bytes, remedy) in packed {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        let part = Split { offset: 0, first: 0, frames: 1 };
+        let errors = [
+            SharedReader::open(file.path(), Arc::default()).err(),
+            CaptureReader::of_split(file.path(), &part).err(),
+        ];
+        for error in errors {
+            assert!(error.as_ref().is_some_and(|e| e.to_string().contains(remedy)), "{error:?}");
+        }
+    }
+}
+
+#[test]
 fn no_frame_follows_an_error() {
     let mut file = written(FileFormat::Pcap, &frames());
     // Zeros after an invalid length would parse as records.
