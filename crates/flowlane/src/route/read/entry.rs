@@ -1,6 +1,6 @@
 //! Routes as texts give them, before one per prefix is kept.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
@@ -167,27 +167,34 @@ fn table_name(table: &str) -> &str {
     }
 }
 
+/// Tables that an error names.
+const TABLES_NAMED: usize = 20;
+
 /// Refuses to read a table that no route is of.
 fn check_table(entries: &[Entry<'_>], wanted: &str) -> Result<(), String> {
-    let mut tables: Vec<&str> = Vec::new();
+    let (mut tables, mut known) = (Vec::new(), HashSet::new());
     for entry in entries {
         let table = table_name(entry.table.unwrap_or("main"));
         if table == table_name(wanted) {
             return Ok(());
         }
-        if !tables.contains(&table) {
+        if known.insert(table) {
             tables.push(table);
         }
     }
+    let named = tables[..tables.len().min(TABLES_NAMED)].join(", ");
+    let named = match tables.len().saturating_sub(TABLES_NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    };
     Err(match entries.iter().any(|entry| entry.table.is_some()) {
         false => format!(
             "no route is of table `{wanted}`: none names a table, as `ip route show table {wanted}` prints the \
              routes of one; read them without naming the table"
         ),
         true => format!(
-            "no route is of table `{wanted}`, but of {}; name one of these, or print one alone: \
+            "no route is of table `{wanted}`, but of {named}; name one of these, or print one alone: \
              `ip route show table {}`",
-            tables.join(", "),
             tables[0]
         ),
     })

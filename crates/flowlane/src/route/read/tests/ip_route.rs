@@ -268,6 +268,10 @@ fn a_table_that_no_route_is_of_is_an_error() {
     assert!(error.contains("no route is of table `77`, but of main, local, 100"), "{error}");
     let error = of("10.0.0.0/8 dev eth0 table 100\n", "main").unwrap_err();
     assert!(error.contains("no route is of table `main`, but of 100"), "{error}");
+    // Linear: a search among the tables before each would take minutes.
+    let many: String = (0..200_000).map(|n| format!("10.0.0.0/8 dev eth0 table {}\n", 1000 + n)).collect();
+    let error = of(&many, "77").unwrap_err();
+    assert!(error.contains(", 1019 and 199980 more; name one of these"), "{error}");
     assert_eq!(of(PRINTED, "254"), of(PRINTED, "main"));
     assert_eq!(of(PRINTED, "255"), of(PRINTED, "local"));
     assert!(of(PRINTED, "all").unwrap_err().contains("`all`"));
