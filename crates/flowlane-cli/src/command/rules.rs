@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use flowlane::packet::Field;
-use flowlane::rule::{Format, Rule, classbench, flow_syntax};
+use flowlane::rule::{Format, ReadOptions, Rule, classbench, flow_syntax};
 use serde::Serialize;
 
 use crate::arguments::{OrAuto, RulesVerb};
@@ -39,13 +39,22 @@ pub(crate) fn run(verb: &RulesVerb) -> Result<(), Failure> {
 
 /// Prints rules; without a format, as ClassBench filters if all rules can be expressed, else as flows.
 pub(crate) fn print(rules: &[Rule], format: OrAuto<Format>) -> Result<String, Failure> {
-    let flows = || flow_syntax::print_openflow_rules(rules);
+    // As many as are read.
+    let rules_max = ReadOptions::default().rules_max;
+    let flows = || {
+        flow_syntax::print_openflow_rules(rules, rules_max).map_err(|e| {
+            Failure::input_help(
+                e.to_string(),
+                "Open vSwitch has no ranges of ports: write prefixes, or convert the rules in parts",
+            )
+        })
+    };
     match format.0 {
-        Some(Format::Flows) => Ok(flows()),
+        Some(Format::Flows) => flows(),
         Some(Format::Classbench) => classbench::print(rules).map_err(|e| {
             Failure::input_help(e.to_string(), "use the format flows, which can express all rules")
         }),
-        None => Ok(classbench::print(rules).unwrap_or_else(|_| flows())),
+        None => classbench::print(rules).or_else(|_| flows()),
     }
 }
 

@@ -434,6 +434,10 @@ fn silent_connections_and_large_requests_do_not_lock_others_out() {
         "\\n".repeat(1 << 21)
     );
     assert!(line(&(flows + "\n")).contains("at most 1048576 lines"));
+    // Each line of 46 bytes is 196 flow-mods.
+    let ranges = "delete icmp,icmp_type=1-254,icmp_code=1-254\\n".repeat(5400);
+    let flows = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"change","params":{{"text":"{ranges}"}}}}"#);
+    assert!(line(&(flows + "\n")).contains("more than 1048576 changes"));
     switch.say("show", 0);
     switch.signal("-TERM");
     assert!(switch.end().status.success());

@@ -276,8 +276,8 @@ impl ControlServer {
     /// # Errors
     /// Where a line is malformed or rejected, or there are too many; nothing has changed.
     pub fn change(&self, text: &str, file: &str) -> Result<ChangeReport, RpcError> {
-        if text.bytes().filter(|byte| *byte == b'\n').count() > LINES_MAX {
-            let message = format!("a change has at most {LINES_MAX} lines; split it");
+        if text.bytes().filter(|byte| *byte == b'\n').count() > CHANGES_MAX {
+            let message = format!("a change has at most {CHANGES_MAX} lines; split it");
             return Err(RpcError::new(RpcError::PARAMS, message));
         }
         let mods = self.read_changes(text, file)?;
@@ -301,7 +301,7 @@ impl ControlServer {
 
     fn read_changes(&self, text: &str, file: &str) -> Result<Vec<FlowMod>, RpcError> {
         let resolve = |name: &str| self.reload.port(name);
-        let options = ReadOptions { ports: &resolve, ..ReadOptions::default() };
+        let options = ReadOptions { ports: &resolve, rules_max: CHANGES_MAX, ..ReadOptions::default() };
         read_changes(text, file, &options).map_err(|errors| wrong_lines(&errors))
     }
 
@@ -309,7 +309,7 @@ impl ControlServer {
     fn read_flow(&self, flow: &str) -> Result<FlowMod, RpcError> {
         const BEFORE: &str = "delete ";
         let resolve = |name: &str| self.reload.port(name);
-        let options = ReadOptions { ports: &resolve, ..ReadOptions::default() };
+        let options = ReadOptions { ports: &resolve, rules_max: CHANGES_MAX, ..ReadOptions::default() };
         let read = read_changes(&format!("{BEFORE}{flow}"), "flow", &options);
         let mut read = read.map_err(|errors| {
             // Places count from the beginning of the flow.
@@ -427,8 +427,8 @@ impl ControlServer {
 /// The pause between two slices of timeouts.
 const SLICE_PAUSE: Duration = Duration::from_millis(1);
 
-/// Maximum number of lines in a change: each takes up to a kilobyte of memory while it is read.
-const LINES_MAX: usize = 1 << 20;
+/// Maximum number of flow-mods in a change: each takes up to a kilobyte of memory while it is read. A line makes up to 196.
+const CHANGES_MAX: usize = 1 << 20;
 
 /// Minimum length of a frame built from a flow.
 const FRAME_BYTES: usize = 60;

@@ -19,7 +19,8 @@ pub use dump::dumped_ports;
 pub use entry::{Entry, read_entries};
 pub use flow_mod::{Command, FlowMod, read_changes};
 pub use print::{
-    print_actions, print_key, print_matches, print_openflow_rules, print_rule, print_rules, print_value,
+    TooManyFlows, print_actions, print_key, print_matches, print_openflow_rules, print_rule, print_rules,
+    print_value,
 };
 
 use std::collections::{HashMap, hash_map};

@@ -18,6 +18,20 @@ pub(super) fn matches(matches: &Match) -> Vec<Match> {
     ranges.flat_map(|one| with_protocols(&one)).collect()
 }
 
+/// The number of [`matches`], or one that is larger than `max`; without making them all.
+pub(super) fn count(matches: &Match, max: usize) -> usize {
+    let values: usize =
+        [Field::IcmpType, Field::IcmpCode].map(|field| values_of(matches, field).len()).iter().product();
+    let mut count = 0;
+    for one in matches.expand_ranges() {
+        count += values * with_protocols(&one).len();
+        if count > max {
+            break;
+        }
+    }
+    count
+}
+
 /// A match for each value of a field that has a mask other than all ones.
 fn values_of(matches: &Match, field: Field) -> Vec<Match> {
     let (value, mask) = matches.get(field);
@@ -68,12 +82,27 @@ fn without_ports(matches: &Match) -> Match {
 mod tests {
     use super::super::super::{Priority, ReadOptions};
     use super::super::{print_openflow_rules, read};
+    use super::count;
     use crate::generate::Random;
     use crate::packet::{Field, FlowKey};
 
     fn printed(line: &str) -> String {
         let rules = read(line, "t", &ReadOptions::default()).unwrap_or_else(|e| panic!("{e}"));
-        print_openflow_rules(&rules)
+        print_openflow_rules(&rules, 1000).unwrap()
+    }
+
+    #[test]
+    fn rules_that_become_too_many_are_refused_before_they_are_made() {
+        // 128 types times 128 codes, 30 times 30 prefixes of ports, three protocols.
+        let most = "ip,word43=0x0/0x101,tp_src=1-65534,tp_dst=1-65534 actions=drop";
+        let text = format!("udp actions=drop\ntcp,tp_dst=1-6 actions=drop\n{most}\n");
+        let rules = read(&text, "t", &ReadOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(count(&rules[2].matches, usize::MAX), 128 * 128 * 900 * 3);
+        let error = print_openflow_rules(&rules, 10_000_000).unwrap_err();
+        assert_eq!((error.position, error.rules_max), (2, 10_000_000));
+        assert!(error.rule.contains("tp_src=1-65534"), "{error}");
+        assert_eq!(print_openflow_rules(&rules[..2], 4).unwrap_err().position, 1);
+        assert_eq!(print_openflow_rules(&rules[..2], 5).unwrap().lines().count(), 5);
     }
 
     #[test]
@@ -107,7 +136,10 @@ mod tests {
             "icmp6,icmp_type=133-137,icmp_code=0-1 actions=drop",
         ] {
             let rules = read(line, "t", &options).unwrap_or_else(|e| panic!("{e}"));
-            let text = print_openflow_rules(&rules);
+            let all: usize = rules.iter().map(|rule| count(&rule.matches, usize::MAX)).sum();
+            assert!(print_openflow_rules(&rules, all - 1).is_err());
+            let text = print_openflow_rules(&rules, all).unwrap();
+            assert_eq!(text.lines().count(), all);
             assert!(!text.contains("word") && !text.contains('-'), "{text}");
             let others = read(&text, "printed", &options).unwrap_or_else(|e| panic!("{e}"));
             assert!(others.iter().all(|rule| rule.priority == Priority::DEFAULT));

@@ -45,14 +45,37 @@ pub fn print_rules(rules: &[Rule]) -> String {
     out
 }
 
+/// Rules that would become more flows of Open vSwitch than are allowed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "with the rule at position {position} (`{rule}`), the rules become more than {rules_max} flows of Open vSwitch"
+)]
+pub struct TooManyFlows {
+    /// The first rule with which they are too many: its place in the list, from 0.
+    pub position: usize,
+    /// The rule, as a line.
+    pub rule: String,
+    /// The limit.
+    pub rules_max: usize,
+}
+
 /// Rules as lines that `ovs-ofctl` reads, too, and that match the same packets: a rule becomes several where it has what Open
 /// vSwitch's matches cannot express, `openflow.rs` says how. Fields and actions that only Flowlane has stay as they are.
-pub fn print_openflow_rules(rules: &[Rule]) -> String {
+///
+/// # Errors
+/// Where the rules become more than `rules_max`; found before they are made.
+pub fn print_openflow_rules(rules: &[Rule], rules_max: usize) -> Result<String, TooManyFlows> {
+    let mut left = rules_max;
+    for (position, rule) in rules.iter().enumerate() {
+        let count = openflow::count(&rule.matches, left);
+        let too_many = || TooManyFlows { position, rule: print_rule(rule), rules_max };
+        left = left.checked_sub(count).ok_or_else(too_many)?;
+    }
     let several = |rule: &Rule| {
         let one = |matches| Rule { matches, ..rule.clone() };
         openflow::matches(&rule.matches).into_iter().map(one).collect::<Vec<_>>()
     };
-    print_rules(&rules.iter().flat_map(several).collect::<Vec<_>>())
+    Ok(print_rules(&rules.iter().flat_map(several).collect::<Vec<_>>()))
 }
 
 /// A rule as one line.

@@ -94,7 +94,7 @@ fn what_is_converted_is_read_there() {
         "ip,word39=0x04000000/0xfc000000 actions=controller",
     ];
     let rules = read(&text.join("\n"), "t.flows", &options()).unwrap_or_else(|e| panic!("{e}"));
-    for line in super::super::print_openflow_rules(&rules).lines() {
+    for line in super::super::print_openflow_rules(&rules, 10_000).unwrap().lines() {
         assert!(ours(line) && theirs(line) != Some(false), "{line}");
     }
 }
