@@ -1,5 +1,6 @@
 //! Reading input files.
 
+use std::collections::HashMap;
 use std::io::Read;
 use std::net::IpAddr;
 use std::path::Path;
@@ -76,32 +77,65 @@ fn text_of(bytes: Vec<u8>, path: &Path) -> Result<String, Failure> {
     })
 }
 
+/// The numbers of ports that dumps name, which no configuration numbers: a name has one number in all files of a command.
+#[derive(Default)]
+pub(crate) struct DumpedPorts(HashMap<String, PortNo>);
+
+impl DumpedPorts {
+    /// Numbers the ports that a text names, if it is a dump; returns these. The largest numbers are the least likely ones of other
+    /// ports.
+    fn number<'t>(&mut self, text: &'t str, path: &Path) -> Result<Vec<(&'t str, PortNo)>, Failure> {
+        let names = flow_syntax::dumped_ports(text);
+        let mut numbered = Vec::with_capacity(names.len());
+        for name in names {
+            let next = (PortNo::MAX.0 as usize).checked_sub(self.0.len()).filter(|next| *next > 0);
+            let port = match (self.0.get(name), next) {
+                (Some(known), _) => *known,
+                (None, Some(next)) => *self.0.entry(name.to_owned()).or_insert(PortNo(next as u32)),
+                (None, None) => {
+                    let most = PortNo::MAX.0;
+                    let message =
+                        format!("{}: `{name}`: the rules name more than {most} ports", path.display());
+                    let help = "a switch has no more: is it a dump of one switch?";
+                    return Err(Failure::input_help(message, help));
+                }
+            };
+            numbered.push((name, port));
+        }
+        Ok(numbered)
+    }
+}
+
 /// Reads a rule file; returns its rules and their format.
 pub(crate) fn read_rules(input: &RulesInput) -> Result<(Vec<Rule>, Format), Failure> {
+    read_rules_beside(input, &mut DumpedPorts::default())
+}
+
+/// Reads a rule file beside others, in which `dumped` are ports with names.
+pub(crate) fn read_rules_beside(
+    input: &RulesInput,
+    dumped: &mut DumpedPorts,
+) -> Result<(Vec<Rule>, Format), Failure> {
     let text = read_text(&input.rules)?;
     let format = input.syntax.rules_format.0.unwrap_or_else(|| flowlane::rule::detect_format(&text));
     let flags = if input.syntax.match_flags { Flags::Match } else { Flags::Ignore };
-    // Names of ports in a dump, which no configuration numbers. The largest numbers are the least likely ones of other ports.
-    let names = flow_syntax::dumped_ports(&text);
-    let number = |place: usize| PortNo::MAX.0.saturating_sub(place as u32).max(1);
-    let ports = |name: &str| names.iter().position(|known| *known == name).map(|n| PortNo(number(n)));
+    let numbered = dumped.number(&text, &input.rules)?;
+    let ports = |name: &str| dumped.0.get(name).copied();
     let options = ReadOptions { flags, ports: &ports, ..ReadOptions::default() };
     let name = input.rules.display().to_string();
     let rules = match flowlane::rule::read(&text, &name, Some(format), &options) {
         Ok(rules) => rules,
-        Err(errors) => return Err(Failure::lines(text, &errors)),
+        Err(errors) => {
+            drop(numbered);
+            return Err(Failure::lines(text, &errors));
+        }
     };
-    if !names.is_empty() {
-        let numbered = names.iter().enumerate().map(|(n, name)| format!("\"{name}\" is {}", number(n)));
+    if !numbered.is_empty() {
+        let numbered = numbered.iter().map(|(name, port)| format!("\"{name}\" is {}", port.0));
         let numbered = numbered.collect::<Vec<_>>().join(", ");
         note!("flowlane: {name}: ports have names there and numbers here: {numbered}");
     }
     Ok((rules, format))
-}
-
-/// Reads a further rule file with the options of `like`.
-pub(crate) fn read_more_rules(path: &Path, like: &RulesInput) -> Result<(Vec<Rule>, Format), Failure> {
-    read_rules(&RulesInput { rules: path.to_owned(), syntax: like.syntax })
 }
 
 /// Reads a file of routes; returns them with the name of their format.

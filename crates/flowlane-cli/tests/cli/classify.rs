@@ -411,6 +411,30 @@ fn a_dump_of_open_vswitch_is_read_and_its_named_ports_are_numbered() {
     assert!(err.contains("\"eth0\" is 65279, \"br-1\" is 65278"), "{err}");
     let (_, err) = run(at, "rules show --rules-format flows dump", 0);
     assert!(err.contains("numbers here"), "{err}");
+    // A name has one number in all files of a command.
+    let other = dump.replace("eth0", "br-2").replace("output:br-1", "output:br-1,output:eth0");
+    fs::write(at.join("other"), other).unwrap();
+    fs::write(at.join("t.trace"), "167772161\t167772162\t1\t1\t6\t0\t0\n").unwrap();
+    let (_, err) = run(at, "classify --rules dump --also other --trace t.trace --json", 0);
+    assert!(err.contains("\"br-2\" is 65277, \"br-1\" is 65278, \"eth0\" is 65279"), "{err}");
+    let many: String = (0..0xff00).map(|n| format!("n_packets=0 actions=output:p{n}\n")).collect();
+    fs::write(at.join("many"), many).unwrap();
+    let (_, err) = run(at, "rules show many", 2);
+    assert!(err.contains("`p65279`: the rules name more than 65279 ports"), "{err}");
+    // Names that nothing numbers.
+    fs::write(at.join("named"), "in_port=eth0 actions=drop\n").unwrap();
+    let (_, err) = run(at, "rules show named", 2);
+    assert!(err.contains("`ovs-ofctl --no-names dump-flows` prints numbers"), "{err}");
+}
+
+#[test]
+fn rules_that_become_too_many_flows_are_refused() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let rule = "ip,word43=0x0/0x101,tp_src=1-65534,tp_dst=1-65534 actions=drop";
+    fs::write(at.join("r.flows"), format!("udp actions=drop\n{rule}\n")).unwrap();
+    let (_, err) = run(at, "rules convert r.flows --to flows", 2);
+    assert!(err.contains("the rule at position 1") && err.contains("more than 10000000 flows"), "{err}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use self::pass::Pass;
 use self::sink::{VerdictSink, is_columnar};
 use self::verdicts::Verdicts;
 use super::engine::{self, BATCH, Engine, SAMPLE};
-use crate::arguments::ClassifyOptions;
+use crate::arguments::{ClassifyOptions, RulesInput};
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output, reject_input_as_output};
@@ -74,10 +74,10 @@ fn lists(options: &ClassifyOptions) -> Result<Vec<List>, Failure> {
         ));
     }
     let mut lists: Vec<List> = Vec::new();
-    let first = std::iter::once((&options.rules.rules, input::read_rules(&options.rules)));
-    let more = options.also.iter().map(|path| (path, input::read_more_rules(path, &options.rules)));
-    for (path, read) in first.chain(more) {
-        let (rules, format) = read?;
+    let mut dumped = input::DumpedPorts::default();
+    for path in std::iter::once(&options.rules.rules).chain(&options.also) {
+        let file = RulesInput { rules: path.clone(), syntax: options.rules.syntax };
+        let (rules, format) = input::read_rules_beside(&file, &mut dumped)?;
         let actions = actions(&rules, format);
         let first = lists.last().map_or(0, |last| last.first + last.rules.len() as u32);
         lists.push(List { path: path.clone(), rules, actions, first });

@@ -139,9 +139,13 @@ pub(super) fn port(token: Token<'_>, options: &ReadOptions<'_>) -> Result<u32, F
     if let Some(number) = reserved_number(name) {
         return Ok(number);
     }
-    number(token, u32::MAX.into())
-        .map(|n| n as u32)
-        .map_err(|_| token.fault("the number of a port, or the name of one that exists, is expected"))
+    number(token, u32::MAX.into()).map(|n| n as u32).map_err(|_| {
+        let dump = match token.text.starts_with(|c: char| c.is_alphabetic() || c == '"') {
+            true => "; `ovs-ofctl --no-names dump-flows` prints numbers",
+            false => "",
+        };
+        token.fault(format!("the number of a port, or the name of one that exists, is expected{dump}"))
+    })
 }
 
 fn mac(token: Token<'_>) -> Result<u128, Fault> {

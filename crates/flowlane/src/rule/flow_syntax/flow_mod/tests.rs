@@ -188,7 +188,7 @@ fn what_another_command_takes_is_told() {
 fn values_that_are_none_are_told() {
     let number = |max: u64| format!("a number from 0 to {max} (0x for hexadecimal) is expected");
     let (table, short, long) = (number(254), number(65535), number(u64::MAX));
-    let port = "the number of a port, or the name of one that exists, is expected";
+    let port = "the number of a port, or the name of one that exists, is expected; `ovs-ofctl --no-names dump-flows` prints numbers";
     wrong([
         ("idle_timeout=65536,actions=drop", "1:14: `65536`", short.as_str()),
         ("hard_timeout=1s,actions=drop", "1:14: `1s`", &short),
