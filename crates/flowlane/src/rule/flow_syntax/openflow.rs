@@ -18,7 +18,7 @@ pub(super) fn matches(matches: &Match) -> Vec<Match> {
     ranges.flat_map(|one| with_protocols(&one)).collect()
 }
 
-/// The number of [`matches`], or one that is larger than `max`; without making them all.
+/// The number of matches that `matches` returns, or one that is larger than `max`; without making them all.
 pub(super) fn count(matches: &Match, max: usize) -> usize {
     let values: usize =
         [Field::IcmpType, Field::IcmpCode].map(|field| values_of(matches, field).len()).iter().product();

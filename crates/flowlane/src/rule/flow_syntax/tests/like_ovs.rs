@@ -132,6 +132,59 @@ fn ranges_of_icmp_types_and_parts_of_fields_are_matched() {
 }
 
 #[test]
+fn the_tos_is_the_dscp_and_leaves_ecn_alone() {
+    let dscp = |line: &str| rule(&format!("{line} actions=drop")).matches.get(Field::IpDscp);
+    // As ovs-ofctl reads and prints them: nw_tos=33 is nw_tos=32.
+    for line in [
+        "ip,nw_tos=32",
+        "ip,nw_tos=33",
+        "ip,nw_tos=0x20",
+        "ip,nw_tos=32/0xfc",
+        "ip,nw_tos[]=32",
+        "ip,nw_tos[]=33",
+        "ip,nw_tos[0..7]=32",
+        "ip,nw_tos[2..7]=8",
+        "ip,NXM_OF_IP_TOS[]=32",
+        "ip,ip_dscp=8",
+        "ip,ip_dscp[]=8",
+        "ip,OXM_OF_IP_DSCP[]=8",
+    ] {
+        assert_eq!(dscp(line), (8, 0x3f), "{line}");
+        assert!(rule(&format!("{line} actions=drop")).to_string().ends_with(",ip,nw_tos=32 actions=drop"));
+    }
+    let mut packet = rule("ip,nw_tos=32 actions=drop").matches.key();
+    packet.set(Field::IpEcn, 1);
+    assert!(rule("ip,nw_tos=32 actions=drop").matches.matches(&packet), "TOS 33");
+
+    let actions = |text: &str| rule(&format!("ip actions={text}")).actions;
+    let whole = [Action::SetField { field: Field::IpDscp, value: 16, mask: 0x3f }];
+    for text in [
+        "mod_nw_tos:64",
+        "set_field:64->nw_tos",
+        "set_field:16->ip_dscp",
+        "load:64->NXM_OF_IP_TOS[]",
+        "load:65->NXM_OF_IP_TOS[]",
+        "load:16->NXM_OF_IP_TOS[2..7]",
+        "load:16->OXM_OF_IP_DSCP[]",
+    ] {
+        assert_eq!(actions(text), whole, "{text}");
+    }
+    assert_eq!(print_actions(&whole), "mod_nw_tos:64");
+    let part = actions("load:3->nw_tos[3..4]");
+    assert_eq!(part, [Action::SetField { field: Field::IpDscp, value: 6, mask: 6 }]);
+    assert_eq!(print_actions(&part), "load:0x3->nw_tos[3..4]");
+    assert_eq!(print_value(Field::IpDscp, 8), "nw_tos=32");
+    for (text, part) in [
+        ("ip actions=set_field:65->nw_tos", "the two low bits of the TOS are ECN's"),
+        ("ip actions=mod_nw_tos:65", "use mod_nw_ecn"),
+        ("ip actions=load:1->NXM_OF_IP_TOS[0..1]", "load them into nw_ecn"),
+        ("ip,nw_tos=32/0xf0 actions=drop", "nw_tos takes no mask"),
+    ] {
+        assert!(problem(text).contains(part), "{text}: {}", problem(text));
+    }
+}
+
+#[test]
 fn a_later_value_of_a_field_replaces_an_earlier_one_with_its_mask() {
     let m = |line: &str| rule(&format!("{line} actions=drop")).matches;
     for (twice, once) in [
