@@ -318,7 +318,7 @@ fn errors_name_the_cause() {
     std::fs::write(folder.path().join("bad.flows"), "tcp,tp_dts=80,actions=drop").unwrap();
     for (sql, wanted) in [
         ("SELECT matches('{}/bad.flows') FROM packets", "bad.flows:1:5"),
-        ("SELECT matches('{}/none.flows') FROM packets", "none.flows: No such file"),
+        ("SELECT matches('{}/none.flows') FROM packets", "none.flows cannot be read: No such file"),
         ("SELECT matches(file) FROM packets", "expected a text in quotes"),
         ("SELECT flow('tcp,tp_dts=80') FROM packets", "tp_dts"),
         ("SELECT matches('{}/rules.flows') FROM (SELECT tp_dst FROM packets)", "missing here: "),
