@@ -20,6 +20,9 @@ use crate::rule::error::{Fault, Token, Words, lines, read_lines};
 /// States of a path in FRRouting: in the FIB, queued, rejected, backup, trapped, not offloaded.
 const STATES: [&str; 6] = ["*", "q", "r", "b", "t", "o"];
 
+/// Length of the longest codes in a legend: `I L1`.
+const CODES_LEN_MAX: usize = 4;
+
 /// Returns whether a line looks as if a router had printed it.
 pub(super) fn is_like(line: &str) -> bool {
     line.starts_with("Codes:")
@@ -40,16 +43,12 @@ pub(super) fn read(text: &str, file: &str, options: &RouteOptions<'_>) -> Result
     });
     let mut entries: Vec<Entry<'_>> = Vec::new();
     let (mut table, mut subnet_len) = (None, None);
-    // Paths of a route that is not selected are read over.
-    let mut is_selected = false;
+    // Whether the route above is selected; paths of one that is not are read over.
+    let mut above: Option<bool> = None;
     read_lines(text, file, (usize::MAX, "lines of routes"), |line| {
-        if let Some(name) = vrf(line.text) {
-            table = Some(name).filter(|name| *name != "default");
-        } else if let Some(len) = subnetted(line.text) {
-            subnet_len = len;
-        } else if is_heading(line.text) {
-        } else if let Some(route) = Route::of(line, subnet_len)? {
-            is_selected = !has_marks || route.is_selected;
+        if let Some(route) = Route::of(line, subnet_len)? {
+            let is_selected = !has_marks || route.is_selected;
+            above = Some(is_selected);
             if !is_selected {
                 return Ok(());
             }
@@ -60,11 +59,16 @@ pub(super) fn read(text: &str, file: &str, options: &RouteOptions<'_>) -> Result
             let refusal = route.is_local.then_some(NextHop::Local);
             entries.push(Entry { table, refusal, ..Entry::to(line.text.trim(), Some(route.prefix)) });
             path(route.rest, !has_marks || route.is_installed, &mut entries)?;
+        } else if let Some(name) = vrf(line.text) {
+            (table, above) = (Some(name).filter(|name| *name != "default"), None);
+        } else if let Some(len) = subnetted(line.text) {
+            (subnet_len, above) = (len, None);
+        } else if is_heading(line.text) {
+            above = None;
         } else if let Some(rest) = further_path(line) {
-            if entries.is_empty() && is_selected {
-                return Err(line.trim().fault("a path belongs below its route, and there is none above"));
-            }
-            if is_selected {
+            let without_route =
+                || line.trim().fault("a path belongs below its route, and there is none above");
+            if above.ok_or_else(without_route)? {
                 let is_installed = !has_marks || line.text.trim_start().starts_with('*');
                 path(rest, is_installed, &mut entries)?;
             }
@@ -166,13 +170,15 @@ fn subnetted(line: &str) -> Option<Option<u8>> {
     }
 }
 
-/// Returns whether a line is part of the legend, or of what else is printed around routes.
+/// Returns whether a line is part of the legend (`B I - iBGP, B E - eBGP`), the gateway of last resort, or the command.
 fn is_heading(line: &str) -> bool {
-    line.contains(" - ")
-        || line.starts_with("Codes:")
+    let line = line.trim();
+    let has_prefix = |text: &str| text.split_whitespace().any(|word| word.parse::<AnyPrefix>().is_ok());
+    line.starts_with("Codes:")
         || line.starts_with("Source Codes:")
         || line.starts_with("Gateway of last resort")
-        || line.contains("show ip")
+        || line.split_once("- ").is_some_and(|(code, _)| code.trim().len() <= CODES_LEN_MAX)
+        || line.split_once("show ip").is_some_and(|(prompt, _)| !has_prefix(prompt))
 }
 
 /// Returns the path on a line of its own.

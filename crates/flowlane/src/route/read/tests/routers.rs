@@ -144,6 +144,24 @@ fn faults_in_the_output_of_routers_are_located() {
             "a path is expected",
         ),
         ("Codes: C - connected\nwhat is this", "routes:2:1: `what is this`", "neither a route"),
+        // No route is taken for a part of the legend.
+        (
+            "Codes: C - connected\nBGP 10.0.0.0/8 via 192.0.2.1 - best",
+            "`BGP 10.0.0.0/8 via 192.0.2.1 - best`",
+            "neither a route",
+        ),
+        ("Codes: C - connected\nBGP 10.0.0.0/8 show ip", "`BGP 10.0.0.0/8 show ip`", "neither a route"),
+        ("Codes: C - connected\nC   10.0.0.0/40 - see show ip route", "`40`", "0 to 32"),
+        (
+            "Codes: C - connected\n     via 192.0.2.1, eth0\nC   10.0.0.0/8 is directly connected, e",
+            "routes:2:6: `via 192.0.2.1, eth0`",
+            "there is none above",
+        ),
+        (
+            "C   10.0.0.0/8 is directly connected, e\nVRF blue:\n     via 192.0.2.1, eth0",
+            "routes:3:6",
+            "there is none above",
+        ),
         (
             "Codes: C - connected\nS   10.0.0.0/8 [1/0]\n",
             "routes:2:1: `S   10.0.0.0/8 [1/0]`",
