@@ -4,7 +4,7 @@
 //! header (metadata, registers) is for later tables of the same translation: here no translation continues. The key of a packet
 //! that goes on is parsed again from the frame if an action has changed the frame.
 
-use flowlane::packet::Field;
+use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::Action;
 use flowlane::rule::action::HEADERS_PUSHED_MAX;
 
@@ -31,9 +31,58 @@ pub enum PostCacheError {
         /// The table that it is in.
         table: u8,
     },
+    /// An action sets a field that no action may set, or bits that it does not have.
+    #[error(transparent)]
+    Set(#[from] FieldError),
     /// Too many headers are pushed.
     #[error("{0} headers are pushed; at most {HEADERS_PUSHED_MAX} can be")]
     Pushes(usize),
+}
+
+/// Why an action cannot set a field. Readers of text make no such action.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FieldError {
+    /// Actions do not set the field.
+    #[error("{0} cannot be set")]
+    NotWritable(&'static str),
+    /// The value or the mask has bits that the field does not have.
+    #[error("{value:#x}/{mask:#x} does not fit into the {} bits of {}", .field.info().width, .field.info().name)]
+    TooWide {
+        /// The field.
+        field: Field,
+        /// The value.
+        value: u128,
+        /// The mask.
+        mask: u128,
+    },
+    /// A move's fields are of different widths.
+    #[error("{from} and {to} are of different widths")]
+    Widths {
+        /// The field that is read.
+        from: FieldRef,
+        /// The field that is written.
+        to: FieldRef,
+    },
+}
+
+/// Checks the field that an action sets: an action of another program than the readers may have any value.
+pub(super) fn check_field(action: &Action) -> Result<(), FieldError> {
+    let to = match *action {
+        Action::SetField { field, value, mask } if (value | mask) & !field.info().ones() != 0 => {
+            return Err(FieldError::TooWide { field, value, mask });
+        }
+        Action::SetField { field, .. } => field,
+        Action::Move { from, to } if from.bits() != to.bits() => {
+            return Err(FieldError::Widths { from, to });
+        }
+        Action::Move { to, .. } => to.field(),
+        _ => return Ok(()),
+    };
+    match to.info().writable {
+        true => Ok(()),
+        false => Err(FieldError::NotWritable(to.info().name)),
+    }
 }
 
 /// Counts the headers that actions push.
@@ -97,6 +146,7 @@ pub fn compile_post_cache(actions: &[Action], table: u8) -> Result<Steps, PostCa
     }
     let last = actions.len().saturating_sub(1);
     for (i, action) in actions.iter().enumerate() {
+        check_field(action)?;
         match *action {
             Action::Move { .. } => return Err(PostCacheError::Move),
             Action::SetField { field, .. } if !in_headers(field) => {
@@ -203,6 +253,11 @@ mod tests {
         assert_eq!(compile_post_cache(&[ttl.clone(), go(9)], 4), Ok(Steps::new([Step::Do(ttl), again])));
         assert_eq!(compile_post_cache(&[go(4)], 4), Err(PostCacheError::Goto { to: 4, table: 4 }));
         assert_eq!(compile_post_cache(&[go(9), out], 4), Err(PostCacheError::Goto { to: 9, table: 4 }));
+        let wide = Action::SetField { field: Field::NwTtl, value: 256, mask: 0xff };
+        assert!(matches!(
+            compile_post_cache(&[wide], 4),
+            Err(PostCacheError::Set(FieldError::TooWide { value: 256, .. }))
+        ));
         let moves = Action::Move { from: Field::Ipv4Src.into(), to: Field::Ipv4Dst.into() };
         assert_eq!(compile_post_cache(&[moves], 4), Err(PostCacheError::Move));
     }

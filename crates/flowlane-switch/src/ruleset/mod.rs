@@ -24,9 +24,9 @@ mod table_map;
 mod loom;
 
 pub(crate) use compile::misplaces_headers;
+pub use compile::{FieldError, PostCacheError, compile_post_cache};
 #[cfg(test)]
 pub(crate) use compile::{Item, compile_items};
-pub use compile::{PostCacheError, compile_post_cache};
 pub use counters::{FlowStats, SharedCounters};
 pub(crate) use counters::{LocalCounters, sums};
 pub(crate) use publication::{PublishedRuleset, RulesetReader, WorkerEpoch, WorkerEpochs};
@@ -78,6 +78,9 @@ pub enum RulesetError {
     /// A rule pushes too many headers.
     #[error("{0} headers are pushed; a rule may push {HEADERS_PUSHED_MAX}")]
     Pushes(usize),
+    /// An action sets a field that no action may set, or bits that it does not have.
+    #[error(transparent)]
+    Field(#[from] FieldError),
     /// The table's engine refuses it.
     #[error("table {table}: {source}")]
     Insert {

@@ -415,6 +415,7 @@ impl Ruleset {
             return Err(RulesetError::Pushes(pushes));
         }
         for (i, action) in rule.actions.iter().enumerate() {
+            compile::check_field(action)?;
             let &Action::Goto(to) = action else { continue };
             if to <= rule.table {
                 return Err(RulesetError::GotoBackwards { from: rule.table, to });

@@ -1,7 +1,7 @@
 //! Tables that are made with their rules.
 
 use flowlane::classify::{InsertError, LinearSearch};
-use flowlane::packet::Field;
+use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::Action;
 
 use super::*;
@@ -49,6 +49,34 @@ fn a_table_of_rules_is_as_if_they_had_been_added_one_by_one() {
         |table: &TableView<'_>| -> Vec<_> { table.rules().map(|(id, e)| (id, e.rule.clone())).collect() };
     assert_eq!(told(&one), told(&other));
     assert_eq!((one.classifier().len(), other.classifier().len()), (5, 5));
+}
+
+#[test]
+fn an_action_that_does_not_fit_its_field_is_refused() {
+    let set = |field, value, mask| Action::SetField { field, value, mask };
+    let (ttl, part) = (Field::NwTtl, |bits| FieldRef::new(Field::Reg0, 0, bits).unwrap());
+    for (action, problem) in [
+        (
+            set(ttl, 64, u128::MAX),
+            "0x40/0xffffffffffffffffffffffffffffffff does not fit into the 8 bits of nw_ttl",
+        ),
+        (set(ttl, 256, 0xff), "0x100/0xff does not fit into the 8 bits of nw_ttl"),
+        (set(Field::Reg0, 1, 1 << 32), "does not fit into the 32 bits of reg0"),
+        (set(Field::InPort, 1, 1), "in_port cannot be set"),
+        (
+            Action::Move { from: Field::Ipv4Src.into(), to: part(8) },
+            "nw_src and reg0[0..7] are of different widths",
+        ),
+        (Action::Move { from: part(16), to: Field::EthType.into() }, "dl_type cannot be set"),
+    ] {
+        let mut pipeline = Pipeline::new();
+        let rule = rule(0, 1, vec![action]);
+        let built = pipeline.add_table_of(0, "", vec![rule.clone()], Miss::Drop, linear);
+        let Err(NotAdded::Rule(_, error)) = built else { panic!("{rule} is accepted") };
+        assert!(error.to_string().contains(problem), "{error}");
+        pipeline.add_table(0, "", Box::new(LinearSearch::new(10)), Miss::Drop);
+        assert_eq!(pipeline.add_rule(rule), Err(error));
+    }
 }
 
 #[test]
