@@ -1,5 +1,7 @@
 //! Hostile packets through parser, tables, caches and actions: recorded, truncated and mutated.
 
+use std::collections::BTreeSet;
+use std::fs::DirEntry;
 use std::path::Path;
 
 use flowlane::generate::{Random, build_frame, draw_key};
@@ -135,17 +137,24 @@ fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
         ("config", fuzz_invariants::config),
         ("control", fuzz_invariants::control),
     ];
-    let mut files = 0;
+    let names = |folder: &str| -> BTreeSet<String> {
+        let entries = std::fs::read_dir(fuzz.join(folder)).into_iter().flatten();
+        let name = |entry: std::io::Result<DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+        entries.map(name).filter(|name| name != ".gitkeep").collect()
+    };
+    let replayed: BTreeSet<String> = targets.iter().map(|(name, _)| format!("{name}.rs")).collect();
+    assert_eq!(names("fuzz_targets"), replayed);
     for (name, check) in targets {
+        let mut files = 0;
         for folder in ["regressions", "corpus"] {
-            let Ok(entries) = std::fs::read_dir(fuzz.join(folder).join(name)) else { continue };
-            for entry in entries {
-                let path = entry.unwrap().path();
+            let folder = format!("{folder}/{name}");
+            for file in names(&folder) {
+                let path = fuzz.join(&folder).join(file);
                 println!("{}", path.display());
                 check(&std::fs::read(&path).unwrap());
                 files += 1;
             }
         }
+        assert!(files > 0, "{name} has no input");
     }
-    assert!(files >= 9, "every target has a seed");
 }
