@@ -432,7 +432,8 @@ def read_capture(
 
     `split` is a part of the capture, from `split_capture`.
 
-    A damaged capture yields all packets before the damage, and a `RuntimeWarning` with its position.
+    A damaged capture yields all packets that can be read, and a `RuntimeWarning` with the position: records that cannot be read are
+    skipped where their end is known, and otherwise the capture ends there.
     """
     named = None if columns is None else list(columns)
     if hasattr(source, "read"):
@@ -449,7 +450,7 @@ def split_capture(path: str | os.PathLike[str], size: int = 256 << 20) -> list[t
     A part is a tuple of file offset, number of the first packet, and number of packets; `read_capture` accepts it as `split`. Splitting
     reads the file once. A compressed file, or a pcapng file that describes an interface after its first packet, is one part.
 
-    A damaged capture yields the parts before the damage, and a `RuntimeWarning` with its position.
+    A damaged capture yields the parts with all packets that can be read, and a `RuntimeWarning` with the position.
     """
     parts, damage = _flowlane.capture_splits(os.fspath(path), size)
     if damage is not None:

@@ -100,7 +100,7 @@ def read_captures(
     once more. Compressed and fsspec files are not split; None disables splitting. `tasks` is the number of tasks that share the
     other files, balanced by size; by default one per file, at most 32 per core.
 
-    A damaged capture yields all packets before the damage, and the worker's log states its position; with `strict` the job fails.
+    A damaged capture yields all packets that can be read, and the worker's log gives the position; with `strict` the job fails.
 
     Raises:
         Error: unknown column, or no files.
