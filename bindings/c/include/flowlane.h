@@ -150,7 +150,10 @@ uint32_t fl_abi(void);
 int32_t fl_set_max_simd(uint32_t bits);
 
 // Creates a list from a file of flows, as ovs-ofctl reads them, or ClassBench filters, optionally compressed by gzip or
-// zstd. A rule's number is its position in the file, from 0. `config` may be NULL.
+// zstd. `config` may be NULL.
+//
+// A rule's number is its position in the list of the file's rules, from 0. A flow with the table, priority and match of an
+// earlier one takes that one's place, and a range of ICMP types or codes is a rule for each prefix of it.
 //
 // Errors: FL_INPUT with file, line and column of all invalid lines; FL_FILE; FL_LIMIT.
 int32_t fl_acl_from_file(const char *path,

@@ -118,7 +118,10 @@ fn build(lists: Vec<Vec<Rule>>, (config, table): (ClassifierBuilder, u8)) -> Cal
 }
 
 /// Creates a list from a file of flows, as ovs-ofctl reads them, or ClassBench filters, optionally compressed by gzip or
-/// zstd. A rule's number is its position in the file, from 0. `config` may be NULL.
+/// zstd. `config` may be NULL.
+///
+/// A rule's number is its position in the list of the file's rules, from 0. A flow with the table, priority and match of an
+/// earlier one takes that one's place, and a range of ICMP types or codes is a rule for each prefix of it.
 ///
 /// Errors: FL_INPUT with file, line and column of all invalid lines; FL_FILE; FL_LIMIT.
 #[unsafe(no_mangle)]

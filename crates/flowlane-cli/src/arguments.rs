@@ -203,7 +203,9 @@ impl RulesFile {
 
 const CLASSIFY_HELP: &str = "\
 Writes CSV with the header `packet,rule,priority,action`: packet is a 0-based index; rule is the 0-based \
-position of the matching rule in its file, empty if no rule matched. A summary goes to standard error.
+position of the matching rule in the list of its file's rules, which `flowlane rules show --list` prints, empty if no \
+rule matched. In the list, a flow with the table, priority and match of an earlier one takes that one's place. A summary \
+goes to standard error.
 
 Examples:
   flowlane classify --rules acl.rules --trace acl.trace

@@ -17,7 +17,7 @@ use crate::QueryError;
 /// Prefixes of the parts of a rule that are not match fields.
 const NON_MATCH_PREFIXES: [&str; 5] = ["actions", "priority", "table=", "idle_timeout", "hard_timeout"];
 
-/// Rules, numbered by position in their file.
+/// Rules, numbered by position in the list that [`read_rules`] returns.
 pub(crate) struct RuleList {
     pub(crate) name: String,
     pub(crate) classifier: Classifier,

@@ -89,8 +89,10 @@ def _like(packets: Any, found: Any) -> Any:
 class Classifier:
     """An access list, which finds the matching rule of the highest priority for each packet.
 
-    A rule's number is its position in the file, from 0; inserted rules get the next numbers. Of several matching rules, the one
-    with the highest priority wins, and among equals the earlier one. Any number of threads may classify while another changes rules.
+    A rule's number is its position in the list of the file's rules, from 0; inserted rules get the next numbers. In the list, a flow
+    with the table, priority and match of an earlier one takes that one's place, and a range of ICMP types or codes is a rule for each
+    prefix of it. Of several matching rules, the one with the highest priority wins, and among equals the earlier one. Any number of
+    threads may classify while another changes rules.
     """
 
     def __init__(self, rules: _flowlane.Classifier) -> None:
@@ -101,7 +103,7 @@ class Classifier:
         """Creates a classifier from a file or text of flows, as `ovs-ofctl` reads them, or ClassBench filters.
 
         A file may be compressed by gzip or zstd. `engine` is auto, tree, dynamic or brute. Only the flows of OpenFlow table `table` are
-        used; their numbers are positions in the file nevertheless. `goto_table` is not followed.
+        used; their numbers are positions in the list of all tables' rules. `goto_table` is not followed.
 
         >>> len(Classifier.from_rules("udp,tp_dst=53,actions=drop"))
         1

@@ -6,8 +6,9 @@ use crate::rule::{ReadOptions, Rule, read};
 /// Reads rules, a line each: flows as `ovs-ofctl add-flow` takes them, or ClassBench filters (which begin with `@`); the
 /// first line that is neither empty nor a comment decides. Errors show `name` as the name of the text, usually of a file.
 ///
-/// A rule's number in a [`Classifier`](super::Classifier) is its position, from 0. Up to ten million rules
-/// are read. Actions name ports by number.
+/// A rule's number in a [`Classifier`](super::Classifier) is its position in the list that is returned, from 0. In the list, a
+/// flow with the table, priority and match of an earlier one takes that one's place, and a range of ICMP types or codes is a rule
+/// for each prefix of it. Up to ten million rules are read. Actions name ports by number.
 ///
 /// ```
 /// use flowlane::{Action, PortNo, read_rules};

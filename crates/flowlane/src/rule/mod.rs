@@ -36,7 +36,8 @@ impl fmt::Display for Priority {
     }
 }
 
-/// The caller's handle for a rule in a table: for rules read from a file, the 0-based position.
+/// The caller's handle for a rule in a table: for rules read from a file, the 0-based position in the list of
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RuleId(pub u32);
 
