@@ -111,6 +111,12 @@ fn damaged_captures_are_classified_up_to_the_damage() {
     let damage = json["summary"]["damage"].as_str().unwrap();
     assert!(damage.starts_with(&format!("record 3000 (byte {})", 24 + 3000 * record)), "{damage}");
     assert!(message.contains(damage), "{message}");
+    let explain =
+        |packet| run(at, &format!("classify --rules r.rules --trace damaged.pcap --explain {packet}"), 2);
+    let (explained, message) = explain(17);
+    assert!(explained.contains("explain") && message.contains(damage), "{explained}{message}");
+    let (_, message) = explain(3000);
+    assert!(message.contains("packet 3000 does not exist") && message.contains(damage), "{message}");
     damaged[24 + 8..][..4].fill(0xff);
     fs::write(at.join("damaged.pcap"), &damaged).unwrap();
     let (_, error) = run(at, "classify --rules r.rules --trace damaged.pcap --output none.csv", 2);

@@ -153,7 +153,7 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
     }
 }
 
-/// Explains the lookup of one packet.
+/// Explains the lookup of one packet. The rest of the trace is read as well: damage is reported wherever it is.
 fn explain(
     trace: Trace<'_>,
     engine: &Engine,
@@ -166,13 +166,17 @@ fn explain(
         if chunk.numbers.contains(&packet) {
             let (at, mut keys) = ((packet - chunk.numbers.start) as usize, Vec::new());
             ChunkParser::new(&options.trace).keys(&chunk, at..at + 1, &mut keys);
-            return engine::explain(engine, packet, &keys[0], rules, options);
+            engine::explain(engine, packet, &keys[0], rules, options)?;
         }
         packets = chunk.numbers.end;
     }
-    Err(Failure::input(format!(
-        "packet {packet} does not exist; the trace has {packets} packets, numbered from 0"
-    )))
+    let missing = format!("packet {packet} does not exist; the trace has {packets} packets, numbered from 0");
+    match (packet < packets, trace.failure()) {
+        (true, None) => Ok(()),
+        (true, Some(damage)) => Err(damage),
+        (false, None) => Err(Failure::input(missing)),
+        (false, Some(damage)) => Err(Failure::input_help(missing, damage.message())),
+    }
 }
 
 /// Returns the action column of the CSV, by position. ClassBench filters have no actions.
