@@ -37,6 +37,12 @@ impl From<std::io::Error> for CallError {
     }
 }
 
+impl From<flowlane_capture::TextError> for CallError {
+    fn from(error: flowlane_capture::TextError) -> Self {
+        std::io::Error::from(error).into()
+    }
+}
+
 impl From<flowlane::Error> for CallError {
     fn from(error: flowlane::Error) -> Self {
         let code = match error.kind() {

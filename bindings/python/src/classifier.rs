@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field as ArrowField};
-use flowlane::{ClassifierSnapshot, ClassifierBuilder, Field, FlowColumns, NONE, Priority, Rule, Values, read_rules};
+use flowlane::{
+    ClassifierBuilder, ClassifierSnapshot, Field, FlowColumns, NONE, Priority, Rule, Values, read_rules,
+};
 use flowlane_arrow::{SHARED_WORDS, check_tags, check_width, ether_type, missing, packets, packets_of};
 use flowlane_capture::read_text;
 use numpy::{IntoPyArray, PyArray1};
@@ -99,7 +101,12 @@ impl Classifier {
     #[staticmethod]
     fn from_file(py: Python<'_>, path: PathBuf, engine: &str, table: u8) -> PyResult<Self> {
         py.detach(|| {
-            Self::build(&read_text(&path).map_err(file_error)?, &path.display().to_string(), engine, table)
+            Self::build(
+                &read_text(&path).map_err(|e| file_error(e.into()))?,
+                &path.display().to_string(),
+                engine,
+                table,
+            )
         })
     }
 

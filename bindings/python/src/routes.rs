@@ -28,7 +28,9 @@ impl RouteTable {
     /// Reads the routes of a file: a prefix and next hop per line, or the output of `ip route`.
     #[staticmethod]
     fn from_file(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        py.detach(|| Self::build(&read_text(&path).map_err(file_error)?, &path.display().to_string()))
+        py.detach(|| {
+            Self::build(&read_text(&path).map_err(|e| file_error(e.into()))?, &path.display().to_string())
+        })
     }
 
     /// Parses the routes of a text.

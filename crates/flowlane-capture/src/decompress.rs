@@ -1,14 +1,12 @@
 //! Decompression of gzip and zstd.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
-use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-use super::recognise::{PACKED_BYTES, recognise_binary, recognise_packed};
+use super::recognise::{PACKED_BYTES, recognise_packed};
 
 /// Read buffer for compressed data.
 const BUFFER: usize = 1 << 16;
@@ -25,32 +23,6 @@ fn is_zstd(beginning: &[u8]) -> bool {
 /// says that it cannot.
 pub fn is_compressed(beginning: &[u8]) -> bool {
     is_gzip(beginning) || is_zstd(beginning) || recognise_packed(beginning).is_some()
-}
-
-/// Limit of a text file's length: enough for ten million rules.
-pub const TEXT_MAX: u64 = 2 << 30;
-
-/// Reads the text of a file of rules or routes, decompressing gzip and zstd.
-///
-/// # Errors
-/// If the file cannot be read; of the kind `InvalidData` if it is longer than [`TEXT_MAX`] or not UTF-8. The message begins with
-/// the path.
-pub fn read_text(path: &Path) -> io::Result<String> {
-    let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-    let read = || {
-        let mut bytes = Vec::new();
-        decompress(File::open(path)?)?.take(TEXT_MAX + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > TEXT_MAX {
-            return Err(invalid(format!("it is longer than {TEXT_MAX} bytes")));
-        }
-        if let Some(binary) = recognise_binary(&bytes) {
-            return Err(invalid(format!("it is {binary}")));
-        }
-        String::from_utf8(bytes).map_err(|e| {
-            invalid(format!("it is not a text file: byte {} is not UTF-8", e.utf8_error().valid_up_to()))
-        })
-    };
-    read().map_err(|e| io::Error::new(e.kind(), format!("{} cannot be read: {e}", path.display())))
 }
 
 /// Returns a reader of a file's contents, which decompresses gzip and zstd as it reads.

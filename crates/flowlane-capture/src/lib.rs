@@ -38,13 +38,15 @@ mod source;
 mod split;
 #[cfg(test)]
 mod tests;
+mod text;
 mod write;
 
 pub use batch::Batch;
-pub use decompress::{TEXT_MAX, decompress, is_compressed, read_text};
+pub use decompress::{decompress, is_compressed};
 pub use recognise::{MRT_TABLE, Recognised, recognise_binary, recognise_mrt};
 pub use shared::SharedReader;
 pub use split::{Split, splits};
+pub use text::{TEXT_MAX, TextError, read_bytes, read_stream, read_text, text_of, unpacked_max};
 pub use write::{CaptureWriter, FileFormat};
 
 use std::io::Read;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 use flowlane::rule::ReadErrors;
+use flowlane_capture::TextError;
 use flowlane_gpu::GpuError;
 use flowlane_switch::datapath::RunError;
 use flowlane_switch::mgmt::config::ConfigError;
@@ -257,6 +258,12 @@ impl From<flowlane_paper::opencl::ClError> for Failure {
             flowlane_paper::opencl::ClError::Rules(error) => error.into(),
             lack => Self::Environment(lack.to_string()),
         }
+    }
+}
+
+impl From<TextError> for Failure {
+    fn from(TextError { file, problem, help, .. }: TextError) -> Self {
+        Self::Input(Box::new(Diagnostic { message: format!("{file} {problem}"), help, place: None }))
     }
 }
 

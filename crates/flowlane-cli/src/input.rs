@@ -1,80 +1,21 @@
 //! Reading input files.
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::net::IpAddr;
 use std::path::Path;
 
 use flowlane::route::read::{self as route_read, RouteList, RouteOptions};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Flags, Format, ReadOptions, Rule, flow_syntax};
-use flowlane_capture::{MRT_TABLE, recognise_binary, recognise_mrt};
+use flowlane_capture::{MRT_TABLE, read_bytes, recognise_mrt, text_of};
 
 use crate::arguments::{RoutesFormat, RoutesInput, RulesInput};
 use crate::failure::Failure;
 use crate::stderr::note;
 
-/// Limit of a file's size after decompression: enough for ten million rules.
-const FILE_BYTES_MAX: u64 = 2 << 30;
-
-/// Limit of the compression ratio, beyond [`INFLATED_BYTES`]. Rules, routes and captures compress 5 to 50 times; a file of
-/// a few megabytes that expands a thousand times (deflate's maximum is 1032) was made to exhaust memory.
-const INFLATION_MAX: u64 = 100;
-
-/// Decompressed size that is allowed for any file, however small.
-const INFLATED_BYTES: u64 = 64 << 20;
-
-/// Reads the rest of an open file, up to [`FILE_BYTES_MAX`].
-pub(crate) fn read_all(file: impl Read, path: &Path) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
-    read.map_err(|e| Failure::file(path, "read", &e))?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(Failure::input(format!("{} is larger than {FILE_BYTES_MAX} bytes", path.display())));
-    }
-    Ok(bytes)
-}
-
-/// Reads a file, decompressing gzip and zstd.
-pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
-    let file = std::fs::File::open(path).map_err(|e| Failure::file(path, "read", &e))?;
-    let bytes = read_all(file, path)?;
-    if flowlane_capture::is_compressed(&bytes) { inflate(&bytes, path) } else { Ok(bytes) }
-}
-
-/// Returns the maximum decompressed size of a file of `packed_len` bytes.
-pub(crate) fn unpacked_max(packed_len: u64) -> u64 {
-    packed_len.saturating_mul(INFLATION_MAX).clamp(INFLATED_BYTES, FILE_BYTES_MAX)
-}
-
-/// Decompresses a file's bytes, up to [`unpacked_max`].
-fn inflate(packed: &[u8], path: &Path) -> Result<Vec<u8>, Failure> {
-    let most = unpacked_max(packed.len() as u64);
-    let mut bytes = Vec::new();
-    let read = flowlane_capture::decompress(packed)
-        .and_then(|unpacked| unpacked.take(most + 1).read_to_end(&mut bytes));
-    read.map_err(|e| Failure::file(path, "read", &e))?;
-    if bytes.len() as u64 > most {
-        let message = format!("{} becomes larger than {most} bytes when decompressed", path.display());
-        let help = format!("if this is intended, decompress it first: up to {FILE_BYTES_MAX} bytes are read");
-        return Err(Failure::input_help(message, help));
-    }
-    Ok(bytes)
-}
-
 /// Reads a text file.
 pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
-    text_of(read_bytes(path)?, path)
-}
-
-fn text_of(bytes: Vec<u8>, path: &Path) -> Result<String, Failure> {
-    if let Some(binary) = recognise_binary(&bytes) {
-        return Err(Failure::input_help(format!("{} is {}", path.display(), binary.what), binary.remedy));
-    }
-    String::from_utf8(bytes).map_err(|e| {
-        let at = e.utf8_error().valid_up_to();
-        Failure::input(format!("{} is not a text file: byte {at} is not UTF-8", path.display()))
-    })
+    Ok(flowlane_capture::read_text(path)?)
 }
 
 /// The numbers of ports that dumps name, which no configuration numbers: a name has one number in all files of a command.
@@ -149,7 +90,7 @@ pub(crate) fn read_routes(input: &RoutesInput) -> Result<(RouteList, &'static st
         reject_table(input, "an MRT dump")?;
         return Ok((read_mrt(&bytes, path, input.routes_max)?, "mrt"));
     }
-    let text = text_of(bytes, path)?;
+    let text = text_of(bytes, path.display())?;
     let given = input.routes_format.of_text();
     let format = given.unwrap_or_else(|| route_read::detect_format(&text));
     if format == route_read::Format::Plain {
@@ -187,9 +128,7 @@ fn read_mrt(bytes: &[u8], path: &Path, routes_max: usize) -> Result<RouteList, F
 pub(crate) fn read_addresses(path: &Path) -> Result<Vec<IpAddr>, Failure> {
     let text = read_text(path)?;
     let mut addresses = Vec::new();
-    // Editors of Windows save a byte order mark.
-    let lines = text.strip_prefix('\u{feff}').unwrap_or(&text).lines();
-    for (number, line) in (1..).zip(lines) {
+    for (number, line) in (1..).zip(text.lines()) {
         let word = line.split('#').next().unwrap_or_default().trim();
         if word.is_empty() {
             continue;

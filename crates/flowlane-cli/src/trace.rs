@@ -14,12 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowlane::packet::{Captured, FlowKey, Headers, Malformed, Parser};
 use flowlane::rule::classbench;
-use flowlane_capture::{Batch, CaptureReader, SharedReader, decompress, recognise_binary};
+use flowlane_capture::{
+    Batch, CaptureReader, SharedReader, TextError, decompress, read_stream, text_of, unpacked_max,
+};
 use flowlane_switch::packet::{Frame, Termination, decapsulate};
 
 use crate::arguments::{TraceFormat, TraceInput};
 use crate::failure::Failure;
-use crate::input;
 
 /// Limit of bytes buffered ahead, whatever the number of packets.
 const AHEAD_BYTES_MAX: usize = 64 << 20;
@@ -111,7 +112,7 @@ impl<'a> Trace<'a> {
         } else {
             text(Cursor::new(beginning).chain(file), input)?
         };
-        let kept_max = input::unpacked_max(packed_len);
+        let kept_max = unpacked_max(packed_len);
         let trace = Self { input, packets, ahead: Mutex::default(), damage: Mutex::default(), kept_max };
         // A trace that is damaged before its first packet is an error.
         trace.look(1);
@@ -224,13 +225,10 @@ fn wrong(input: &TraceInput, what: &dyn std::fmt::Display) -> Failure {
 /// Splits a text trace into chunks of whole lines.
 fn text(file: impl Read, input: &TraceInput) -> Result<Packets, Failure> {
     let name = input.trace.display().to_string();
-    let bytes = input::read_all(file, &input.trace)?;
-    if let Some(binary) = recognise_binary(&bytes) {
-        let message = format!("{name} is {}, neither a capture nor a header trace", binary.what);
-        return Err(Failure::input_help(message, binary.remedy));
-    }
-    let text = String::from_utf8(bytes)
-        .map_err(|_| Failure::input(format!("{name} is neither a capture nor a header trace")))?;
+    let text = text_of(read_stream(file, &name)?, &name).map_err(|error| TextError {
+        problem: format!("is neither a capture nor a header trace: it {}", error.problem),
+        ..error
+    })?;
     let (mut chunks, mut at, mut number) = (VecDeque::new(), 0, 0);
     while at < text.len() {
         let about = text.as_bytes()[at..]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use flowlane_capture::{read_stream, text_of};
 use flowlane_query::{Answer, Format, Options, QueryError, Session, Written, write};
 
 use crate::arguments::QueryOptions;
@@ -30,8 +31,7 @@ pub(crate) fn run(options: &QueryOptions) -> Result<(), Failure> {
     let output = options.output.as_deref().filter(|path| !output::is_stdout(path));
     let format = format(options.format, output)?;
     let sql = match options.sql.as_str() {
-        "-" => io::read_to_string(io::stdin())
-            .map_err(|e| Failure::input(format!("standard input cannot be read: {e}")))?,
+        "-" => text_of(read_stream(io::stdin(), "standard input")?, "standard input")?,
         sql => sql.to_owned(),
     };
     let mut own = Options::default();

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::super::failure::Failure;
+use super::super::input::read_text;
 use super::super::output::AtomicFile;
 
 /// The version of the format.
@@ -121,7 +122,7 @@ impl Stored {
 
     /// Reads a file; returns `None` if it is empty.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>, Failure> {
-        let text = std::fs::read_to_string(path).map_err(|e| Failure::file(path, "read", &e))?;
+        let text = read_text(path)?;
         if text.trim().is_empty() {
             return Ok(None);
         }

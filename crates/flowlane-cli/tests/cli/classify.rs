@@ -449,6 +449,9 @@ fn errors_are_marked_where_the_mistake_is() {
     assert!(err.matches("without `actions=`").count() <= 2 && err.contains("looks like TOML"), "{err}");
     let (_, err) = run(at, "switch check s.toml", 2);
     assert!(err.contains("s.toml:3") && err.contains("did you mean `afpacket:eth1`"), "{err}");
+    fs::write(at.join("latin1.toml"), b"# \xe9\n").unwrap();
+    let (_, err) = run(at, "switch check latin1.toml", 2);
+    assert!(err.contains("latin1.toml") && err.contains("0xe9 at line 1, column 3 is not UTF-8"), "{err}");
     fs::write(at.join("w.flows"), b"\xff\xfet\0c\0p\0").unwrap();
     let (_, err) = run(at, "rules show w.flows", 2);
     assert!(err.contains("is text in UTF-16") && err.contains("iconv"), "{err}");

@@ -165,8 +165,11 @@ fn a_bundle_with_an_error_is_rejected_with_its_position() {
     assert!(switch.say("trace --in-port 9 00ff", 2).1.contains("there is no port 9; there are 1 in, 2 out"));
     let flows = switch.json("flows");
     assert_eq!((flows.as_array().unwrap().len(), &flows[0]["matches"]), (2, &before));
-    fs::write(switch.at().join("good.flows"), "delete tcp\nadd arp,actions=drop\nadd icmp,actions=drop\n")
-        .unwrap();
+    fs::write(
+        switch.at().join("good.flows"),
+        "\u{feff}delete tcp\nadd arp,actions=drop\nadd icmp,actions=drop\n",
+    )
+    .unwrap();
     let done = switch.json("bundle good.flows");
     assert_eq!((&done["added"], &done["removed"]), (&2.into(), &1.into()));
 }
@@ -207,7 +210,8 @@ fn timed_changes_are_replayed() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     fs::write(at.join("switch.toml"), CONFIG).unwrap();
-    let steps = "@0.1 add priority=5,udp,actions=drop\n@0.3 delete_strict priority=5,udp\n@9 delete\n";
+    let steps =
+        "\u{feff}@0.1 add priority=5,udp,actions=drop\n@0.3 delete_strict priority=5,udp\n@9 delete\n";
     fs::write(at.join("changes.flows"), steps).unwrap();
     let (json, _) = run(at, "switch run switch.toml --duration 0.5 --changes changes.flows --json", 0);
     let json: Value = serde_json::from_str(&json).unwrap();

@@ -45,7 +45,7 @@ fn presets_print_with_origins_and_read_as_machines() {
 #[test]
 fn a_trace_has_the_steps_of_its_query() {
     let folder = tempdir().unwrap();
-    fs::write(folder.path().join("sim.toml"), SMALL).unwrap();
+    fs::write(folder.path().join("sim.toml"), format!("\u{feff}{SMALL}")).unwrap();
     let (json, _) = run(folder.path(), "sim trace sim.toml --approach halo-blocking --lookup 5", 0);
     let trace: Value = serde_json::from_str(&json).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
@@ -135,6 +135,9 @@ fn errors_name_the_correct_value() {
     fs::write(at.join("sim.toml"), "[machine.accelerator]\nremot = \"mesh\"\n").unwrap();
     let (_, error) = run(at, "sim run sim.toml", 2);
     assert!(error.contains("sim.toml") && error.contains("`remote`"), "{error}");
+    fs::write(at.join("sim.toml"), b"# \xe9\n").unwrap();
+    let (_, error) = run(at, "sim run sim.toml", 2);
+    assert!(error.contains("byte 0xe9 at line 1, column 3 is not UTF-8"), "{error}");
     let (_, error) = run(at, "sim run missing.toml", 2);
     assert!(error.contains("missing.toml"), "{error}");
 }

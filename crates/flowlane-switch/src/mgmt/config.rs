@@ -266,11 +266,14 @@ impl Config {
     /// # Errors
     /// Where the file cannot be read, is not TOML, or has unknown or ill-typed keys.
     pub(crate) fn read(file: &Path) -> Result<(Self, Source), ConfigError> {
-        let text = std::fs::read_to_string(file);
-        let source = Source { file: file.to_owned(), text: text.as_ref().map_or("", |text| text).to_owned() };
-        let root = KeyPath::default();
-        text.map_err(|error| source.error(&root, format!("cannot be read: {error}"), ""))?;
-        Self::parse(source)
+        match flowlane_capture::read_text(file) {
+            Ok(text) => Self::parse(Source { file: file.to_owned(), text }),
+            Err(error) => {
+                let source = Source { file: file.to_owned(), text: String::new() };
+                let help = error.help.as_deref().unwrap_or_default();
+                Err(source.error(&KeyPath::default(), error.problem, help))
+            }
+        }
     }
 
     /// Reads the text of a configuration file.

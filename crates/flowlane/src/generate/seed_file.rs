@@ -48,6 +48,7 @@ use super::random::Weighted;
 use super::rules::RuleSetError;
 use super::seed_rules;
 use crate::rule::Rule;
+use crate::rule::error::BYTE_ORDER_MARK;
 
 /// The class of one port condition in a parameter file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,6 +185,7 @@ impl SeedFile {
             expected,
             found,
         };
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         for (number, line) in (1..).zip(text.lines()) {
             let trimmed = line.trim();
             if let Some(name) = trimmed.strip_prefix('-').filter(|n| n.starts_with(char::is_alphabetic)) {

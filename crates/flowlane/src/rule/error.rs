@@ -12,7 +12,7 @@ pub const ERRORS_KEPT: usize = 20;
 const ERRORS_COUNTED: usize = 100_000;
 
 /// Editors of Windows save it in front of UTF-8; it is no part of the first line.
-const BYTE_ORDER_MARK: char = '\u{feff}';
+pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Something in a file of rules, routes or headers that is not understood.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -42,7 +42,7 @@ fn threads_of(asked: Option<u16>) -> usize {
 }
 
 fn read(path: &Path) -> Result<Vec<(Vec<String>, RunConfig)>, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|e| Failure::file(path, "read", &e))?;
+    let text = input::read_text(path)?;
     sweep(&text).map_err(|e| failure_at(path, e))
 }
 

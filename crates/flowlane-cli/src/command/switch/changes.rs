@@ -10,6 +10,7 @@ use flowlane_switch::mgmt::setup::Reload;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::input::read_text;
 use crate::output::{self, count};
 
 /// Flow-mods that fall within this time are applied as one bundle.
@@ -42,7 +43,7 @@ pub(super) struct Replayed {
 impl Replay {
     /// Reads a file of timed flow-mods.
     pub(super) fn read(file: &Path, reload: &Reload) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(file).map_err(|e| Failure::file(file, "read", &e))?;
+        let text = read_text(file)?;
         let resolve = |name: &str| reload.port(name);
         let options = ReadOptions { ports: &resolve, ..ReadOptions::default() };
         let name = file.display().to_string();

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::{report, workers};
 use crate::arguments::{RunningSwitch, SwitchVerb};
 use crate::failure::Failure;
+use crate::input::read_text;
 use crate::output::{self, count};
 
 /// Runs a command against a running switch.
@@ -48,7 +49,7 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
             change(running, if *strict { "delete_strict" } else { "delete" }, flow)
         }
         SwitchVerb::Bundle { running, file } => {
-            let text = std::fs::read_to_string(file).map_err(|e| Failure::file(file, "read", &e))?;
+            let text = read_text(file)?;
             let call = Call::about(running, &file.display().to_string(), text);
             print_reply(running, &call.change()?, changed)
         }

@@ -120,6 +120,8 @@ fn mistakes_are_named_with_their_line() {
         let error = parse(&wrong).map(|_| ()).expect_err(from);
         assert!(error.contains(want), "{error}");
     }
+    let marked = format!("\u{feff}{}", text().replacen("-snest\n3", "-snest\nx", 1));
+    assert!(parse(&marked).map(|_| ()).expect_err("marked").contains("expected the nesting limit"));
     assert!(parse("").expect_err("empty").contains("expected a section -prots"));
 }
 

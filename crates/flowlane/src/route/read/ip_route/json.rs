@@ -14,14 +14,15 @@ use super::encapsulation::begins_bare;
 use super::grammar::route;
 use super::words::RouteWords;
 use crate::rule::ReadErrors;
-use crate::rule::error::{Fault, Token, read_one};
+use crate::rule::error::{BYTE_ORDER_MARK, Fault, Token, read_one};
 
 /// Nested lists and objects, at most.
 const DEPTH_MAX: usize = 8;
 
 /// Returns whether a text looks like the output of `ip -j route`.
 pub(in super::super) fn is_like(text: &str) -> bool {
-    let rest = text.trim_start().strip_prefix('[').map(str::trim_start);
+    let text = text.trim_start_matches(BYTE_ORDER_MARK).trim_start();
+    let rest = text.strip_prefix('[').map(str::trim_start);
     rest.is_some_and(|rest| rest.starts_with(['{', ']']))
 }
 
@@ -31,7 +32,8 @@ pub(in super::super) fn read(
     options: &RouteOptions<'_>,
 ) -> Result<RouteList, ReadErrors> {
     let entries = read_one(text, file, |all| {
-        let mut json = Json { all, at: 0 };
+        let mark = text.len() - text.trim_start_matches(BYTE_ORDER_MARK).len();
+        let mut json = Json { all, at: mark };
         let mut entries: Vec<Entry<'_>> = Vec::new();
         let mut words = Vec::new();
         // One list for each call of `ip`.

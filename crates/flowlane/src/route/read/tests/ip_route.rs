@@ -230,6 +230,11 @@ fn all_lines_decide_about_the_format() {
         assert!(error.contains(":12: `192.0.2.1`") && error.contains("cannot be mixed"), "{error}");
     }
     assert_eq!(detect_format("10.0.0.0/8\n11.0.0.0/8\n"), Format::Plain);
+    // A byte order mark is no part of the JSON.
+    let marked = "\u{feff}[{\"dst\":\"10.0.0.0/8\",\"dev\":\"eth0\"}]";
+    assert_eq!(shown(&read_text(marked).unwrap()), ["10.0.0.0/8 dev eth0"]);
+    let error = read_text(&marked.replace('}', "")).unwrap_err();
+    assert!(error.contains(":1:34: `]`"), "{error}");
 }
 
 #[test]
