@@ -172,6 +172,12 @@ fn a_bundle_with_an_error_is_rejected_with_its_position() {
     .unwrap();
     let done = switch.json("bundle good.flows");
     assert_eq!((&done["added"], &done["removed"]), (&2.into(), &1.into()));
+    // A range of ICMP types is several matches: 3, 4-7, 8-11 and 12.
+    assert_eq!(switch.json("add-flow icmp,icmp_type=3-12,actions=output:out")["added"], 4);
+    assert_eq!(switch.json("flows icmp,icmp_type=3-12").as_array().unwrap().len(), 4);
+    assert_eq!(switch.json("flows icmp,icmp_type=4-12").as_array().unwrap().len(), 3);
+    let (traced, _) = switch.say("trace in_port=1,icmp,icmp_type=3-12", 0);
+    assert!(traced.contains("icmp_type=3\n"), "{traced}");
 }
 
 #[test]

@@ -259,12 +259,12 @@ impl ControlServer {
     /// Where the flow is malformed.
     pub fn flows(&self, table: Option<u8>, flow: &str) -> Result<Vec<FlowReport>, RpcError> {
         let selects = match flow.trim().is_empty() {
-            true => None,
-            false => Some(self.read_flow(flow)?),
+            true => Vec::new(),
+            false => self.read_flow(flow)?,
         };
         let wanted = |number: u8, rule: &_| {
             table.is_none_or(|table| table == number)
-                && selects.as_ref().is_none_or(|s: &FlowMod| s.selects(number, rule))
+                && (selects.is_empty() || selects.iter().any(|one| one.selects(number, rule)))
         };
         let statistics = self.control().statistics(wanted);
         // Others may change rules from here on.
@@ -305,13 +305,13 @@ impl ControlServer {
         read_changes(text, file, &options).map_err(|errors| wrong_lines(&errors))
     }
 
-    /// Reads a flow as the match of a change.
-    fn read_flow(&self, flow: &str) -> Result<FlowMod, RpcError> {
+    /// Reads a flow as the match of a change: one, or one for each prefix of a range of ICMP types or codes.
+    fn read_flow(&self, flow: &str) -> Result<Vec<FlowMod>, RpcError> {
         const BEFORE: &str = "delete ";
         let resolve = |name: &str| self.reload.port(name);
         let options = ReadOptions { ports: &resolve, rules_max: CHANGES_MAX, ..ReadOptions::default() };
         let read = read_changes(&format!("{BEFORE}{flow}"), "flow", &options);
-        let mut read = read.map_err(|errors| {
+        let read = read.map_err(|errors| {
             // Places count from the beginning of the flow.
             let mut lines = error_lines(&errors);
             for line in lines.iter_mut().filter(|line| line.line == 1) {
@@ -322,9 +322,9 @@ impl ControlServer {
             let message = message.collect::<Vec<_>>().join("\n");
             RpcError { data: Some(json!({ "lines": lines })), ..RpcError::new(RpcError::PARAMS, message) }
         })?;
-        match read.len() {
-            1 => Ok(read.remove(0)),
-            n => Err(RpcError::new(RpcError::PARAMS, format!("{n} flows; one is wanted"))),
+        match read.iter().all(|one| one.line == 1) {
+            true => Ok(read),
+            false => Err(RpcError::new(RpcError::PARAMS, "one flow on one line is expected")),
         }
     }
 
@@ -369,7 +369,8 @@ impl ControlServer {
         let mut port = in_port;
         let mut bytes = Vec::new();
         if frame.is_empty() {
-            let matches = self.read_flow(flow)?.rule.matches;
+            // Of a range, the first packet, as of a mask.
+            let matches = self.read_flow(flow)?.swap_remove(0).rule.matches;
             let mut key = matches.key();
             for field in [Field::NwTtl, Field::MplsTtl] {
                 if matches.get(field).1 == 0 {

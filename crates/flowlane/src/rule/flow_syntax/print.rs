@@ -193,7 +193,7 @@ pub fn print_key(key: &FlowKey, mask: &FlowMask) -> String {
     shorthand(&Match::from_key(key, mask), &mut left, &mut parts);
     // First the fields that the packet has, then others in the same words, which are 0 in its key.
     for all in [false, true] {
-        for info in Field::all() {
+        for info in Field::all().iter().chain([Field::NdOptions.info()]) {
             let bits = left.get(info.field);
             if bits != 0 && (all || known.lacks_to_match(info.field, info.name).is_none()) {
                 left.set(info.field, 0);

@@ -222,6 +222,7 @@ fn the_bits_of_a_key_are_told_by_the_names_of_its_fields() {
     );
     assert_eq!(bits(&[(Field::IcmpType, 0xff), (Field::VlanTci, 0x1000)]), "vlan_tci=0x0/0x1000,icmp_type=0");
     assert_eq!(bits(&[(Field::IpFrag, 1), (Field::IpDscp, 0x30)]), "nw_tos=0/192,ip_frag=0/1");
+    assert_eq!(bits(&[(Field::NdOptions, 1)]), "nd_options=0/0x1");
     for info in Field::named() {
         assert!(!bits(&[(info.field, info.ones())]).contains("word"), "{}", info.name);
     }
