@@ -55,6 +55,27 @@ fn small_limits_are_named_and_no_command_hangs_or_panics() {
 }
 
 #[test]
+fn an_interface_is_not_missing_because_the_descriptors_are() {
+    let folder = tempdir().unwrap();
+    fs::write(folder.path().join("c.toml"), CONFIG.replace("gen:udp,rate=1000", "afpacket:lo")).unwrap();
+    let flowlane = assert_cmd::cargo::cargo_bin!("flowlane");
+    let said = |files: u32| {
+        let command = format!(
+            "ulimit -n {files}; exec timeout 20 {} switch run c.toml --duration 0.1 --socket c.sock",
+            flowlane.display()
+        );
+        let output = Command::new("bash").args(["-c", &command]).current_dir(folder.path()).output().unwrap();
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let messages: Vec<String> = (4..=8).map(said).collect();
+    assert!(messages.iter().all(|message| !message.contains("no interface")), "{messages:?}");
+    let at_port = |message: &&String| {
+        message.contains("afpacket:lo`: cannot be opened") && message.contains("`ulimit -n`")
+    };
+    assert!(messages.iter().any(|message| at_port(&message)), "{messages:?}");
+}
+
+#[test]
 fn a_limit_of_file_sizes_is_an_error_of_writing() {
     let folder = tempdir().unwrap();
     let flowlane = assert_cmd::cargo::cargo_bin!("flowlane");

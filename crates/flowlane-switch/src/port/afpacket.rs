@@ -124,19 +124,19 @@ impl AfPacketPort {
     fn open_one(interface: &str, newest: Option<Arc<Newest>>) -> Result<Self, PortError> {
         let spec = format!("afpacket:{interface}");
         let fail = |problem: String| PortError::Environment { spec: spec.clone(), problem };
-        let index = interface::index_of(interface).ok_or_else(|| {
-            fail(format!("there is no interface `{interface}`; there are {}", interface::names().join(", ")))
-        })?;
-        let opened = open_socket(index).and_then(|socket| {
-            let group = newest.map(|newest| Ok::<_, io::Error>((join(&socket, None, &newest)?, newest)));
-            Ok((socket, group.transpose()?))
-        });
-        let (socket, group) = opened.map_err(|error| match error.raw_os_error() {
+        let failed = |error: io::Error| match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
                 fail(permission::refused("packet sockets", &[permission::SOCKETS]))
             }
             _ => fail(format!("cannot be opened: {error}")),
-        })?;
+        };
+        let index = interface::index_of(interface).map_err(failed)?;
+        let index = index.ok_or_else(|| fail(interface::missing(interface)))?;
+        let opened = open_socket(index).and_then(|socket| {
+            let group = newest.map(|newest| Ok::<_, io::Error>((join(&socket, None, &newest)?, newest)));
+            Ok((socket, group.transpose()?))
+        });
+        let (socket, group) = opened.map_err(failed)?;
         let incoming = Incoming {
             frames: (0..BATCH).map(|_| Frame::with_room(RECEIVE_MAX)).collect(),
             headers: [[0; VNET_HEADER]; BATCH],
@@ -171,7 +171,8 @@ impl AfPacketPort {
     /// Follows the interface, which may have gone or be there again. What fails is tried again.
     #[cold]
     fn follow(&mut self) {
-        let (named, bound) = (interface::index_of(&self.interface), bound_index(&self.socket));
+        let named = interface::index_of(&self.interface).ok().flatten();
+        let bound = bound_index(&self.socket);
         if let Some(named) = named.filter(|_| named != bound) {
             _ = self.go_on_with(named, bound);
         }

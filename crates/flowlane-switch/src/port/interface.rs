@@ -12,13 +12,14 @@
 //! | `afpacket:` | promiscuous | as it is | a socket for each worker |
 //! | `afxdp:` | promiscuous | as it is | a BPF program, a socket for each receive queue |
 
-use std::ffi::CString;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, netdevice};
 
 /// The time between two checks of a port's interface.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -70,22 +71,32 @@ impl AsFd for Watch {
     }
 }
 
-/// Returns the index of the interface of this name.
-pub(super) fn index_of(interface: &str) -> Option<libc::c_int> {
-    let name = CString::new(interface).ok()?;
-    // SAFETY: `name` ends with a zero byte.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    (index != 0).then_some(index as libc::c_int)
+/// Returns the index of the interface of this name; `None` if there is none. `if_nametoindex` of the C library does not
+/// distinguish that from a lack of descriptors.
+///
+/// # Errors
+/// Where the system does not say: it needs a descriptor for the answer.
+pub(super) fn index_of(interface: &str) -> io::Result<Option<libc::c_int>> {
+    if interface.contains('\0') {
+        return Ok(None);
+    }
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    match netdevice::name_to_index(&socket, interface) {
+        Ok(index) => Ok(Some(index as libc::c_int)),
+        Err(Errno::NODEV) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
-/// Returns the names of all interfaces, for messages.
-pub(super) fn names() -> Vec<String> {
+/// Says that there is no interface of this name, and which there are.
+pub(super) fn missing(interface: &str) -> String {
     let folder = std::fs::read_dir("/sys/class/net");
     let entries = folder.into_iter().flatten().flatten();
     let mut names: Vec<String> =
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
-    names
+    let there = if names.is_empty() { String::new() } else { format!("; there are {}", names.join(", ")) };
+    format!("there is no interface `{interface}`{there}")
 }
 
 /// Opens a packet socket that receives from no interface yet.
@@ -131,6 +142,14 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+
+    #[test]
+    fn interfaces_are_found_by_name() {
+        assert!(index_of("lo").unwrap() > Some(0));
+        for missing in ["no-such-if", "lo\0", "", "a-name-of-more-than-fifteen-letters"] {
+            assert_eq!(index_of(missing).unwrap(), None, "{missing}");
+        }
+    }
 
     #[test]
     fn a_watch_stays_the_same_while_its_sources_come_and_go() {

@@ -137,7 +137,7 @@ impl TapPort {
             self.watch.remove(queue.file.as_fd());
         }
         // The switch does not make an interface again that was deleted.
-        if self.queue.is_none() && interface::index_of(&self.interface.name).is_some() {
+        if self.queue.is_none() && matches!(interface::index_of(&self.interface.name), Ok(Some(_))) {
             // A failure is tried again. This process may lack the permission to set it up.
             _ = self.attach().and_then(|()| set_up(&self.interface.name));
         }

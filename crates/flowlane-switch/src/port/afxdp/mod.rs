@@ -87,11 +87,10 @@ impl AfXdpPort {
             mode => format!("afxdp:{interface},mode={}", mode.name()),
         };
         let fail = |problem: String| PortError::Environment { spec: spec.clone(), problem };
-        if interface::index_of(interface).is_none() {
-            let there = interface::names().join(", ");
-            return Err(fail(format!("there is no interface `{interface}`; there are {there}")));
-        }
         let failed = |error: &io::Error| fail(problem(error, mode));
+        if interface::index_of(interface).map_err(|error| failed(&error))?.is_none() {
+            return Err(fail(interface::missing(interface)));
+        }
         let interface = Interface::open(interface, mode, workers).map_err(|error| failed(&error))?;
         let port = |me: usize| -> io::Result<Self> {
             let mut port = Self {
@@ -172,7 +171,8 @@ impl AfXdpPort {
     fn follow(&mut self) {
         self.count_lost();
         let is_bound = self.with_queues(|queues| queues.iter().all(Queue::is_bound)).unwrap_or(false);
-        let named = interface::index_of(&self.interface.name);
+        // A failure is tried again.
+        let named = interface::index_of(&self.interface.name).ok().flatten();
         if !is_bound {
             self.drop_queues();
         }

@@ -80,7 +80,7 @@ impl Interface {
             index: AtomicI32::new(0),
             state: Mutex::default(),
         };
-        let index = interface::index_of(name).ok_or(io::ErrorKind::NotFound)?;
+        let index = interface::index_of(name)?.ok_or(io::ErrorKind::NotFound)?;
         interface.attach(index)?;
         Ok(Arc::new(interface))
     }
