@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field as ArrowField};
+use flowlane::rule::ReadOptions;
+use flowlane::rule::flow_syntax::read_changes;
 use flowlane::{
     ClassifierBuilder, ClassifierSnapshot, Field, FlowColumns, NONE, Priority, Rule, Values, read_rules,
 };
@@ -128,8 +130,13 @@ impl Classifier {
         table: u8,
     ) -> PyResult<Self> {
         py.detach(|| {
-            let rules = read_rules(text, "rules").map_err(error)?.into_iter().zip(priorities);
-            let rules = rules.map(|(rule, priority)| Rule { priority: Priority(priority), ..rule });
+            // As changes, none of which takes the place of another: rules of several priorities have the same match here.
+            let added = read_changes(text, "rules", &ReadOptions::default()).map_err(error)?;
+            if [numbers.len(), priorities.len()] != [added.len(); 2] {
+                return Err(error("the rules of a pickled classifier are not all there"));
+            }
+            let rules = added.into_iter().zip(priorities);
+            let rules = rules.map(|(add, priority)| Rule { priority: Priority(priority), ..add.rule });
             Self::numbered(numbers.into_iter().zip(rules), next, engine, table)
         })
     }

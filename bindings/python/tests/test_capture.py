@@ -132,7 +132,7 @@ def test_of_a_damaged_capture_comes_what_is_before_the_damage(tmp_path):
         with pytest.raises(Exception, match="record 4"):
             stream.read_next_batch()
     (tmp_path / "no.pcap").write_bytes(b"GIF89a")
-    with pytest.raises(flowlane.Error, match="no.pcap: not a pcap or pcapng file"):
+    with pytest.raises(flowlane.Error, match="no.pcap: not a pcap, pcapng or snoop file"):
         flowlane.read_capture(tmp_path / "no.pcap")
     with pytest.raises(FileNotFoundError, match="none.pcap"):
         flowlane.read_capture(tmp_path / "none.pcap")

@@ -56,6 +56,15 @@ def best(rules, packet):
     return won
 
 
+def in_force(rules):
+    """Returns the rules by number: one with the priority and match of an earlier one takes its place."""
+    latest = {}
+    for rule in rules:
+        priority, asked, _ = rule
+        latest[priority, frozenset(item for item in asked.items() if item[1][1])] = rule
+    return dict(enumerate(latest.values()))
+
+
 def columns(packets):
     types = {"nw_proto": "u1", "tp_src": "u2", "tp_dst": "u2"}
     return {name: np.array([p[name] for p in packets], types.get(name, "u4")) for name in NAMES}
@@ -70,7 +79,7 @@ def columns(packets):
 )
 def test_verdicts_are_those_of_a_search_rule_by_rule(rules, packets, engine, data):
     acl = flowlane.Classifier.from_rules("\n".join(text for _, _, text in rules) + "\n", engine)
-    numbered = dict(enumerate(rules))
+    numbered = in_force(rules)
 
     def check():
         expected = [best(numbered, packet) for packet in packets]
@@ -96,6 +105,13 @@ def test_verdicts_are_those_of_a_search_rule_by_rule(rules, packets, engine, dat
     acl = pickle.loads(pickle.dumps(acl))
     assert list(acl) == sorted(numbered)
     check()
+
+
+def test_rules_that_differ_in_their_priority_alone_are_pickled():
+    acl = flowlane.Classifier.from_rules("priority=2,tcp,actions=drop\npriority=1,tcp,actions=output:1\n")
+    assert acl.insert("priority=1,tcp,actions=output:2") == [2]
+    again = pickle.loads(pickle.dumps(acl))
+    assert [again[number] for number in again] == [acl[number] for number in acl]
 
 
 DNS = "udp,nw_dst=10.0.0.0/8,tp_dst=53,actions=drop\nip,actions=output:1"
