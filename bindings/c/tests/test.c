@@ -62,6 +62,13 @@ static void make(void) {
     r->protocol = draw(2) ? 6 : 17;
     r->low = r->high = draw(5);
     r->priority = draw(4);
+    // A flow with the priority and match of an earlier one would take its place.
+    int there = 0;
+    for (int j = 0; j < i; j++) there |= memcmp(&rules[j], r, sizeof *r) == 0;
+    if (there) {
+      i--;
+      continue;
+    }
     lines[i] = at;
     at += sprintf(text + at, "priority=%u,%s,nw_src=%u.%u.%u.0/%d,nw_dst=%u.%u.%u.0/%d,tp_dst=%u actions=drop\n",
                   r->priority, r->protocol == 6 ? "tcp" : "udp", r->from >> 24, r->from >> 16 & 255, r->from >> 8 & 255,
