@@ -93,7 +93,7 @@ impl Setup {
         for (n, table) in config.table.iter().enumerate() {
             rules.extend(reader.rules(table, &KeyPath::section("table", n))?);
         }
-        // Sections and files may repeat a rule: a reload compares what is in force.
+        // Sections and files may repeat a rule: a reload compares the rules in force.
         let rules = flow_syntax::in_force(rules);
         let mut routes = Vec::new();
         for (n, section) in config.route_table.iter().enumerate() {

@@ -6,15 +6,15 @@
 
 use std::collections::BTreeMap;
 
-/// Nobody: an entry of the configuration.
-const NOBODY: u32 = u32::MAX;
+/// No port: an entry of the configuration.
+const NO_PORT: u32 = u32::MAX;
 
 /// The entries of a table by the ports whose packets have added them.
 #[derive(Debug)]
 pub(super) struct Shares {
     /// A fixed limit for each port.
     port_max: Option<usize>,
-    /// The port of each entry, by the entry's number; shorter if the last entries are nobody's.
+    /// The port of each entry, by the entry's number; shorter if the last entries are no port's.
     holders: Vec<u32>,
     held: BTreeMap<u32, usize>,
 }
@@ -38,14 +38,14 @@ impl Shares {
 
     /// Returns the port whose packets have added an entry.
     pub(super) fn holder(&self, at: u32) -> Option<u32> {
-        self.holders.get(at as usize).copied().filter(|&holder| holder != NOBODY)
+        self.holders.get(at as usize).copied().filter(|&holder| holder != NO_PORT)
     }
 
     /// Records a new entry of a port.
     pub(super) fn add(&mut self, at: u32, port: u32) {
         let at = at as usize;
         if at >= self.holders.len() {
-            self.holders.resize(at + 1, NOBODY);
+            self.holders.resize(at + 1, NO_PORT);
         }
         self.holders[at] = port;
         *self.held.entry(port).or_default() += 1;
@@ -54,7 +54,7 @@ impl Shares {
     /// Forgets an entry that is removed.
     pub(super) fn remove(&mut self, at: u32) {
         let Some(holder) = self.holder(at) else { return };
-        self.holders[at as usize] = NOBODY;
+        self.holders[at as usize] = NO_PORT;
         if let Some(held) = self.held.get_mut(&holder) {
             *held -= 1;
             if *held == 0 {

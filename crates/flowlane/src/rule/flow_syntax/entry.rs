@@ -20,7 +20,7 @@ pub struct Entry {
 /// Reads entries, one a line; `file` is the text's name in errors.
 ///
 /// # Errors
-/// All lines that are wrong; also those with several values for a field, and what is about flows only, such as a priority.
+/// All lines that are wrong; also those with several values for a field, and those with keys that are about flows only, such as a priority.
 pub fn read_entries(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<Entry>, ReadErrors> {
     let entries = read_lines(text, file, (options.rules_max, "entries"), |line| read_entry(line, options))?;
     // One has been read from each line.
