@@ -325,7 +325,7 @@ static void expect_error(int code, int wanted, const char *part) {
 static void faults(void) {
   fl_acl *acl;
   expect_error(fl_acl_from_text("ip actions=drop\ntcp,tp_dts=80 actions=drop", NULL, &acl), FL_INPUT, "rules:2:5: `tp_dts`");
-  expect_error(fl_acl_from_file("/no/such.rules", NULL, &acl), FL_FILE, "/no/such.rules: ");
+  expect_error(fl_acl_from_file("/no/such.rules", NULL, &acl), FL_FILE, "/no/such.rules cannot be read: ");
   expect_error(fl_acl_from_text(NULL, NULL, &acl), FL_INPUT, "rules is NULL");
   expect_error(fl_acl_from_text("\xff", NULL, &acl), FL_INPUT, "not UTF-8");
   expect_error(fl_acl_from_text(text, NULL, NULL), FL_INPUT, "NULL");
@@ -578,7 +578,7 @@ static void list_faults(void) {
   expect_error(fl_acl_from_texts(texts, 17, NULL, NULL, &acl), FL_INPUT, "17 lists; expected 1 to 16");
   expect_error(fl_acl_from_texts(texts + 2, 1, NULL, NULL, &acl), FL_INPUT, "lists[0] is NULL");
   texts[0] = "/no/such.rules";
-  expect_error(fl_acl_from_files(texts, 1, NULL, NULL, &acl), FL_FILE, "/no/such.rules: ");
+  expect_error(fl_acl_from_files(texts, 1, NULL, NULL, &acl), FL_FILE, "/no/such.rules cannot be read: ");
   CHECK(fl_acl_from_text("tcp actions=drop", NULL, &acl) == FL_OK);
   expect_error(fl_acl_insert_into(acl, FL_LISTS_MAX, "tcp actions=drop", NULL), FL_INPUT, "list 16");
   fl_reader *reader;
