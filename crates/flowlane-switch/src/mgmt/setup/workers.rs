@@ -65,6 +65,8 @@ impl Setup {
         let rules = std::mem::take(&mut self.rules);
         let pipelines = self.pipelines(rules, seed, device.as_ref(), clock, workers)?;
         let egresses = self.egresses(seed, workers)?;
+        // Tables and ports have taken memory: is there still enough for the caches?
+        limits::room(&self.config, &self.source)?;
         Ok(pipelines
             .into_iter()
             .zip(egresses)
