@@ -4,6 +4,7 @@ mod against_model;
 mod differences;
 mod differential;
 mod examples;
+mod flows;
 mod model;
 mod ovs;
 mod packets;

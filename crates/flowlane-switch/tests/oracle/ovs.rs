@@ -94,7 +94,13 @@ impl Programs {
     }
 
     /// Runs a program to its end, `input` being what it reads.
-    fn run(&self, program: &str, folder: &Path, arguments: &[&str], input: &str) -> Result<String, String> {
+    pub(crate) fn run(
+        &self,
+        program: &str,
+        folder: &Path,
+        arguments: &[&str],
+        input: &str,
+    ) -> Result<String, String> {
         let mut command = self.command(program, folder);
         let piped =
             command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -124,6 +124,10 @@ fn read_pair((key, value): Pair<'_>, matches: &mut Match, options: &ReadOptions<
         }
         return Ok(());
     }
+    // Printed by Open vSwitch with some fields of metadata: Ethernet frames, which all packets are here.
+    if key.text == "eth" && value.is_none() {
+        return Ok(());
+    }
     let Some(value) = value else {
         let known = SHORTHANDS.iter().map(|s| s.0);
         let hint = did_you_mean(key.text, known);

@@ -172,16 +172,20 @@ fn fragment(token: Token<'_>) -> Result<(u128, u128), Fault> {
     Err(token.fault("one of no, yes, first, later, not_later is expected"))
 }
 
+/// The bit of a flag; one without a name is written as Open vSwitch prints it, `[200]` to `[800]`.
+fn tcp_flag(name: Token<'_>) -> Result<usize, Fault> {
+    let unnamed = ["[200]", "[400]", "[800]"];
+    let bit = TCP_FLAGS.iter().chain(&unnamed).position(|flag| *flag == name.text);
+    bit.ok_or_else(|| name.fault(format!("one of {} is expected", TCP_FLAGS.join(", "))))
+}
+
 /// `syn|ack`: these flags and no others.
 fn all_tcp_flags(token: Token<'_>) -> Result<u128, Fault> {
     let mut value = 0;
     let mut at = 0;
     for text in token.text.split('|') {
         let name = token.part(at, at + text.len());
-        let Some(bit) = TCP_FLAGS.iter().position(|flag| *flag == text) else {
-            return Err(name.fault(format!("one of {} is expected", TCP_FLAGS.join(", "))));
-        };
-        value |= 1 << bit;
+        value |= 1 << tcp_flag(name)?;
         at += text.len() + 1;
     }
     Ok(value)
@@ -194,9 +198,7 @@ fn tcp_flags(token: Token<'_>) -> Result<(u128, u128), Fault> {
     while !rest.text.is_empty() {
         let len = rest.text[1..].find(['+', '-']).map_or(rest.text.len(), |at| at + 1);
         let name = rest.part(1, len);
-        let Some(bit) = TCP_FLAGS.iter().position(|f| *f == name.text) else {
-            return Err(name.fault(format!("one of {} is expected", TCP_FLAGS.join(", "))));
-        };
+        let bit = tcp_flag(name)?;
         if mask & 1 << bit != 0 {
             return Err(name.fault("this flag is there twice"));
         }

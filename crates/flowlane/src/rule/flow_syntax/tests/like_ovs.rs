@@ -253,3 +253,16 @@ fn an_entry_is_matches_and_perhaps_a_timeout() {
         assert!(found.contains(problem), "{wrong}: {found}");
     }
 }
+
+#[test]
+fn what_ovs_ofctl_prints_of_other_fields_is_read() {
+    for (printed, written) in [
+        ("recirc_id=0x1,eth,ip", "recirc_id=1,ip"),
+        ("gtpu_flags=0x1,gtpu_msgtype=2", "tun_gtpu_flags=1,tun_gtpu_msgtype=2"),
+        ("tcp,tcp_flags=fin|ns|[200]|[800]", "tcp,tcp_flags=0xb01"),
+        ("tcp,tcp_flags=-ns+[400]", "tcp,tcp_flags=0x400/0x500"),
+    ] {
+        let matches = |text: &str| rule(&format!("{text},actions=drop")).matches;
+        assert_eq!(matches(printed), matches(written), "{printed}");
+    }
+}
