@@ -54,6 +54,41 @@ fn small_limits_are_named_and_no_command_hangs_or_panics() {
     assert!(named >= 4, "{named}");
 }
 
+/// Memory that ports take, for rings and AF_XDP, is counted with that of the switch.
+#[test]
+fn small_limits_of_memory_end_no_switch_with_ports_by_a_signal() {
+    let folder = tempdir().unwrap();
+    let flowlane = assert_cmd::cargo::cargo_bin!("flowlane");
+    let run = |command: &str| {
+        Command::new("unshare").args(["-n", "bash", "-c", command]).current_dir(folder.path()).output()
+    };
+    const PORTS: &str = "ip link add v1 type veth peer name v2 && ip link set v1 up && ip link set v2 up";
+    if !run(PORTS).is_ok_and(|output| output.status.success()) {
+        println!("skipped: a network namespace, which needs root, unshare and ip");
+        return;
+    }
+    for kind in ["afpacket", "afxdp"] {
+        let port = |n: u8, interface: &str| {
+            format!("[[port]]\nnumber = {n}\nname = \"{interface}\"\nopen = \"{kind}:{interface}\"\n")
+        };
+        let rules = "[[table]]\nnumber = 0\nrules = [\"in_port=1,actions=output:2\", \"in_port=2,actions=output:1\"]\n";
+        fs::write(folder.path().join("c.toml"), [&port(1, "v1"), &port(2, "v2"), rules].concat()).unwrap();
+        for kib in (50_000..=90_000).step_by(2_500) {
+            let command = format!(
+                "{PORTS}; ulimit -v {kib}; exec timeout 20 {} switch run c.toml --duration 0.01 --socket c.sock",
+                flowlane.display()
+            );
+            let output = run(&command).unwrap();
+            let message = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                matches!(output.status.code(), Some(0 | 3)),
+                "{kind}, {kib}: {:?} {message}",
+                output.status
+            );
+        }
+    }
+}
+
 #[test]
 fn an_interface_is_not_missing_because_the_descriptors_are() {
     let folder = tempdir().unwrap();

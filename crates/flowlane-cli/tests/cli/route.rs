@@ -1,8 +1,10 @@
 //! Tests of `flowlane route`.
 
-use std::fs;
+use std::process::Command;
+use std::{fs, io};
 
 use crate::support::{data, flowlane, run};
+use flowlane::generate::Random;
 use serde_json::Value;
 use tempfile::tempdir;
 
@@ -182,6 +184,62 @@ fn all_mrt_table_types_are_read_and_others_rejected() {
     ] {
         let (_, err) = shown(&records, "0.0.0.0/0", 2);
         assert!(err.contains(what), "{what}: {err}");
+    }
+}
+
+/// A TABLE_DUMP_V2 file with random announcements of random prefixes by two peers: sequences, sets and confederations.
+fn random_dump(random: &mut Random) -> Vec<u8> {
+    let mut records = vec![index()];
+    for _ in 0..200 {
+        let is_v6 = random.chance(0.3);
+        let len = random.below(if is_v6 { 65 } else { 33 }) as u8;
+        let mut prefix = vec![len];
+        prefix.extend((0..len.div_ceil(8)).map(|_| random.bits() as u8));
+        if let (Some(last), bits @ 1..) = (prefix.last_mut(), len % 8) {
+            *last &= 0xff << (8 - bits);
+        }
+        let announced = |random: &mut Random| {
+            let mut path = Vec::new();
+            for _ in 0..random.below(4) {
+                let numbers = 1 + random.below(4) as u8;
+                path.extend([[2, 2, 2, 1, 3][random.index(5)], numbers]);
+                (0..numbers).for_each(|_| path.extend((random.bits() as u32).to_be_bytes()));
+            }
+            let mut attributes = vec![0x40, 1, 1, 0, 0x40, 2, path.len() as u8];
+            attributes.extend(path);
+            let neighbour = random.below(200) as u8;
+            match is_v6 {
+                true => attributes
+                    .extend([&[0x80, 14, 17, 16, 0x20, 1, 0xd, 0xb8][..], &[0; 11], &[neighbour]].concat()),
+                false => attributes.extend([0x40, 3, 4, 192, 0, 2, neighbour]),
+            }
+            entry(&[], 1 + random.below(2) as u8, &attributes)
+        };
+        let entries: Vec<Vec<u8>> = (0..1 + random.below(3)).map(|_| announced(random)).collect();
+        records.push(rib(if is_v6 { 4 } else { 2 }, &prefix, &entries));
+    }
+    records.concat()
+}
+
+#[test]
+fn mrt_dumps_hold_the_routes_that_bgpdump_prints() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    for seed in 0..5 {
+        fs::write(at.join("rib.mrt"), random_dump(&mut Random::new(seed))).unwrap();
+        let printed = Command::new("bgpdump").current_dir(at).args(["-m", "rib.mrt"]).output();
+        let Ok(printed) = printed.inspect_err(|e| assert_eq!(e.kind(), io::ErrorKind::NotFound, "{e}"))
+        else {
+            println!("skipped: bgpdump is not installed");
+            return;
+        };
+        fs::write(at.join("rib.txt"), &printed.stdout).unwrap();
+        for family in ["0.0.0.0/0", "::/0"] {
+            let [ours, theirs] = ["rib.mrt", "rib.txt"]
+                .map(|file| run(at, &format!("route show --routes {file} --subtree {family}"), 0).0);
+            assert_eq!(ours, theirs, "seed {seed}");
+            assert!(ours.lines().count() > 30, "seed {seed}: {ours}");
+        }
     }
 }
 

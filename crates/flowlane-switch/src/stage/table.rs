@@ -52,7 +52,7 @@ impl Found {
 pub struct AgedTable<const W: usize, T> {
     keys: CuckooWriter<W>,
     pub entries: Aged<Entry<W, T>>,
-    /// Of entries that packets added.
+    /// Of entries that packets have added.
     shares: Shares,
     /// The number of insertions and removals: earlier lookups may be stale after one.
     changes: u64,
@@ -140,8 +140,7 @@ impl<const W: usize, T: Copy> AgedTable<W, T> {
         let expired: Vec<u32> = found.iter().filter_map(|found| found.expired()).collect();
         let gone = self.entries.preview_expiry(&expired, now);
         let free = self.entries.free() + gone.len();
-        let held =
-            self.shares.held(port) - gone.iter().filter(|&&at| self.shares.holder(at) == Some(port)).count();
+        let held = self.held(port, &gone);
         let wanted = found.iter().filter(|found| found.live().is_none()).count().min(free);
         (0..wanted).take_while(|added| self.shares.may_add(held + added, free - added)).count()
     }
@@ -155,9 +154,19 @@ impl<const W: usize, T: Copy> AgedTable<W, T> {
         if !self.shares.may_add(self.shares.held(port), self.entries.free()) {
             return None;
         }
+        self.insert_for(key, value, idle, now, port)
+    }
+
+    /// As [`insert`](Self::insert), for a holder whose share the caller watches.
+    pub fn insert_for(&mut self, key: &[u32; W], value: T, idle: u32, now: u32, holder: u32) -> Option<u32> {
         let at = self.insert(key, value, idle, now)?;
-        self.shares.add(at, port);
+        self.shares.add(at, holder);
         Some(at)
+    }
+
+    /// Returns the number of entries of a holder without those that are `gone`.
+    pub fn held(&self, holder: u32, gone: &[u32]) -> usize {
+        self.shares.held_without(holder, gone)
     }
 
     /// Adds an entry whose key is new; none if the table is full and nothing in it is due.

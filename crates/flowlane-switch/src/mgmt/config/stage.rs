@@ -125,7 +125,7 @@ pub struct NatTableSection {
     /// The maximum number of sessions of one inside address; 0 for no limit. By default, one that has as many sessions as are free
     /// gets no more: one host alone half of all.
     pub sessions_per_host_max: Option<u32>,
-    /// The maximum number of fragmented datagrams in flight; 0 refuses fragments.
+    /// The maximum number of fragmented datagrams that are incomplete; 0 refuses fragments.
     #[serde(default = "fragments_max")]
     pub fragments_max: usize,
     /// Seconds without a packet from inside after which a UDP session is removed.

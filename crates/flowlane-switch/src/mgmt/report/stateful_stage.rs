@@ -191,7 +191,7 @@ fn fill_nat(nat: &Nat, report: &mut StatefulStageReport, lists: bool) {
         Counted::new("sessions aged", counters.aged),
         Counted::new("ICMP errors translated", counters.errors),
         Counted::new("later fragments translated", counters.fragments),
-        Counted::new("fragmented datagrams forgotten, table full", counters.fragments_full),
+        Counted::new("incomplete datagrams forgotten, table full", counters.fragments_full),
     ];
     let refused = Refusal::ALL.iter().zip(counters.refused);
     report.events.extend(refused.map(|(reason, packets)| Counted::new(reason.name(), packets)));

@@ -37,7 +37,7 @@ pub struct NatConfig {
     /// The maximum number of sessions of one inside address; 0 for no limit. By default, one that has as many sessions as are free
     /// gets no more.
     pub sessions_per_host_max: Option<u32>,
-    /// The maximum number of fragmented datagrams at a time; 0 refuses fragments.
+    /// The maximum number of fragmented datagrams that are incomplete at a time; 0 refuses fragments.
     pub fragments_max: usize,
     /// Whether packets from inside to the pool are translated; else they are refused.
     pub hairpin: bool,
@@ -176,6 +176,9 @@ pub enum Refusal {
     /// A later fragment before its first, or any fragment if fragments are refused.
     #[strum(to_string = "refused: fragment without the first")]
     FragmentAlone,
+    /// A first fragment of a source of which too many datagrams are incomplete.
+    #[strum(to_string = "refused: too many incomplete datagrams of one source")]
+    SourceIncomplete,
     /// From inside to the pool, if that is not enabled, or an ICMP error.
     #[strum(to_string = "refused: from inside to the pool")]
     Hairpin,
@@ -192,7 +195,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every reason.
-    pub const ALL: [Self; 11] = named_enum::all();
+    pub const ALL: [Self; 12] = named_enum::all();
 
     /// Returns the reason's name in reports.
     pub fn name(self) -> &'static str {
@@ -211,7 +214,7 @@ pub struct NatCounters {
     pub errors: u64,
     /// Later fragments translated.
     pub fragments: u64,
-    /// Fragmented datagrams that were forgotten since the table was full: their later fragments are refused.
+    /// Incomplete datagrams that were forgotten since the table was full: their later fragments are refused.
     pub fragments_full: u64,
     /// Packets refused, by [`Refusal`].
     pub refused: [u64; Refusal::ALL.len()],

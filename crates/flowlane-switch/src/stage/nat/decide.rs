@@ -49,6 +49,8 @@ pub(super) struct Conditions<'a> {
     /// Sessions that ageing removes before the packet is processed. Empty once they are gone: live packets age the
     /// table before they are decided, a dry run must not.
     pub(super) departing: &'a [u32],
+    /// As `departing`, of fragmented datagrams.
+    pub(super) fragments_departing: &'a [u32],
     pub(super) now: u32,
 }
 
@@ -64,14 +66,21 @@ impl Nat {
         let decided = match packet.kind {
             PacketKind::LaterFragment => self.decide_later_fragment(packet, seen, conditions.now),
             PacketKind::Error => self.decide_error(packet, seen, conditions.sessions),
-            PacketKind::Initiating | PacketKind::Established => self.decide_sessions(packet, conditions),
+            PacketKind::Initiating | PacketKind::Established => {
+                self.decide_sessions(packet, seen, conditions)
+            }
         };
         decided.unwrap_or_else(NatDecision::Refused)
     }
 
     /// Decides on a packet with ports or an identifier.
     #[inline]
-    fn decide_sessions(&self, packet: &Packet, conditions: Conditions<'_>) -> Result<NatDecision, Refusal> {
+    fn decide_sessions(
+        &self,
+        packet: &Packet,
+        seen: StagePacket<'_>,
+        conditions: Conditions<'_>,
+    ) -> Result<NatDecision, Refusal> {
         let Conditions { half, sessions: [source, destination], departing, .. } = conditions;
         if half != Half::Source && packet.looks_outside() && destination.is_none() {
             return Err(Refusal::NoSession);
@@ -81,6 +90,9 @@ impl Nat {
             None if packet.looks_inside() => Some(Source::New(self.decide_new(packet, departing)?)),
             None => None,
         };
+        if packet.is_fragment && half != Half::Source {
+            self.decide_first_fragment(packet, seen, conditions)?;
+        }
         let verdict = if half == Half::Destination { HAIRPIN } else { packet.direction.verdict() };
         Ok(NatDecision::Translate { verdict, source, destination })
     }
@@ -136,6 +148,20 @@ impl Nat {
             return Err(Refusal::ErrorAlone);
         }
         Ok(NatDecision::Error { verdict: packet.direction.verdict(), session })
+    }
+
+    /// Refuses a first fragment whose source has its share of incomplete datagrams.
+    #[cold]
+    fn decide_first_fragment(
+        &self,
+        packet: &Packet,
+        seen: StagePacket<'_>,
+        conditions: Conditions<'_>,
+    ) -> Result<(), Refusal> {
+        let fragments = self.fragments.as_ref().ok_or(Refusal::FragmentAlone)?;
+        let datagram = datagram(addresses(seen.key), packet, seen);
+        let may = fragments.may_record(&datagram, conditions.fragments_departing, conditions.now);
+        if may { Ok(()) } else { Err(Refusal::SourceIncomplete) }
     }
 
     /// Decides on a fragment without ports: it needs the entry of its datagram's first fragment.

@@ -64,7 +64,7 @@ impl Nat {
         match decision {
             NatDecision::Translate { source, destination, .. } => {
                 let mut parts = self.ends(packet, source, destination);
-                if packet.first_fragment && half != Half::Source {
+                if packet.is_fragment && half != Half::Source {
                     parts.why.push_str("; the other fragments would follow");
                 }
                 parts

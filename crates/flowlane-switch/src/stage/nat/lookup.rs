@@ -48,7 +48,8 @@ pub(super) struct Packet {
     pub(super) kind: PacketKind,
     pub(super) proto: u8,
     pub(super) flags: u8,
-    pub(super) first_fragment: bool,
+    /// Whether it is a fragment; with ports, the first.
+    pub(super) is_fragment: bool,
     /// The key of its source's session, unless it is inbound.
     pub(super) inside: [u32; 2],
     /// The key of its destination's session, unless it is outbound.
@@ -115,7 +116,7 @@ impl Nat {
             kind: PacketKind::Established,
             proto,
             flags: (key.word(word::FLAGS) >> 16) as u8,
-            first_fragment: headers.fragment != 0,
+            is_fragment: headers.fragment != 0,
             inside: [0; 2],
             outside: [0; 2],
         };
@@ -123,7 +124,7 @@ impl Nat {
             packet.kind = PacketKind::LaterFragment;
             return NatLookup::Packet(packet);
         }
-        if packet.first_fragment && self.fragments.is_none() {
+        if packet.is_fragment && self.fragments.is_none() {
             return NatLookup::Refused(Refusal::FragmentAlone);
         }
         let ports = key.word(word::PORTS);

@@ -36,9 +36,11 @@
 //! nothing: a session gets the long idle time only once the inside end has agreed, and a segment from outside that closes
 //! it restarts its idle time once.
 //!
-//! First fragments are recorded for 15 s. With more than `fragments_max` of them in that time, 70 a second with 1024, the
-//! oldest of the source that has most, among the next few that are compared, are forgotten, and counted: their later fragments
-//! are refused. RFC 4787 REQ-14 asks to let fragments through, and for a limit.
+//! First fragments are recorded until their datagrams are complete, for 15 s at most. A source that has as many incomplete ones as
+//! `fragments_max` leaves free, 512 of 1024 if it is alone, gets no more: its next first fragments are refused and counted. Else one
+//! host's fragments would fill the memory of receivers, to which all hosts are one source. Sources that have few, 16 of 1024, may
+//! always have another; in a full table one of the source that has most, among the next few that are compared, is forgotten for
+//! it, and counted: its later fragments are refused. RFC 4787 REQ-14 asks to let fragments through, and for a limit.
 //!
 //! **No host takes all sessions.** By default an inside address gets a new session only if as many are free as it has, and as
 //! many ports (a dynamic threshold: Choudhury and Hahne, *Dynamic queue length thresholds for shared-memory packet switches*,
@@ -66,16 +68,15 @@ use flowlane::cuckoo::CuckooWriter;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::parse::ip_proto;
 
-use super::ageing::{Aged, NEVER, PACKET_BUDGET, Ticks, idle_ticks};
+use super::ageing::{Aged, NEVER, PACKET_BUDGET, Ticks};
 use super::gathered::{Gathered, Lookups};
 use super::shard::{Owner, Shard};
 use super::table::{AgedTable, Found, keys};
 use super::{Explanation, Half, REFUSED, StageCall, StagePacket, StatefulStage, Verdicts};
 use crate::packet::Burst;
 use decide::{Conditions, Source, addresses, datagram};
-use fragments::Fragments;
+use fragments::{Fragments, Piece};
 use lookup::{Direction, NatLookup, Packet};
-use packet::word16;
 use ports::Pool;
 use rewrite::Rewrite;
 use session::state::is_established;
@@ -91,12 +92,6 @@ const OTHER: u32 = 3;
 
 /// The idle time of a recorded first fragment (RFC 791 allows 15 s for reassembly).
 const FRAGMENT_IDLE_S: u64 = 15;
-
-/// The idle time of a first fragment after the last: long enough for those that the last has overtaken.
-const LAST_FRAGMENT_IDLE_S: u64 = 2;
-
-/// The flag *more fragments* in the word of the fragment offset.
-const MORE_FRAGMENTS: u16 = 1 << 13;
 
 /// The translation of a datagram's first fragment.
 #[derive(Clone, Copy, Debug)]
@@ -232,7 +227,7 @@ impl Nat {
             NatLookup::Packet(packet) => packet,
         };
         let sessions = self.remove_expired(found, now);
-        let conditions = Conditions { half, sessions, departing: &[], now };
+        let conditions = Conditions { half, sessions, departing: &[], fragments_departing: &[], now };
         let mut decision = self.decide_packet(packet, StagePacket::of_lane(packets, lane), conditions);
         if matches!(decision, NatDecision::Refused(Refusal::Full)) {
             decision = self.decide_when_full(packet, StagePacket::of_lane(packets, lane), conditions);
@@ -251,7 +246,7 @@ impl Nat {
                 };
                 let before = addresses(&packets.keys[lane]);
                 self.commit_ends(packet, [source, destination], packets, lane, now);
-                if packet.first_fragment && half != Half::Source {
+                if packet.is_fragment && half != Half::Source {
                     self.record_fragment(before, packet, verdict, packets, lane, now);
                 }
                 verdict
@@ -336,22 +331,19 @@ impl Nat {
         now: u32,
     ) {
         let Some(fragments) = &mut self.fragments else { return };
-        let datagram = datagram(before, packet, StagePacket::of_lane(packets, lane));
-        let [source, destination] = addresses(&packets.keys[lane]);
+        let seen = StagePacket::of_lane(packets, lane);
+        let [source, destination] = addresses(seen.key);
         let first = FirstFragment { verdict, source, destination };
-        self.counters.fragments_full += fragments.record(&datagram, first, now);
+        let datagram = datagram(before, packet, seen);
+        self.counters.fragments_full += fragments.record(&datagram, Piece::of(seen), first, now);
     }
 
     /// Translates a later fragment like the first of its datagram.
     #[cold]
     fn commit_later_fragment(&mut self, first: u32, packets: &mut Burst, lane: usize) {
         let rewrite = self.rewrite_of_fragment(first);
-        let word = word16(packets.frames[lane].bytes(), usize::from(packets.headers[lane].l3) + 6);
-        if let Some(fragments) = &mut self.fragments
-            && word.is_some_and(|word| word & MORE_FRAGMENTS == 0)
-        {
-            fragments.shorten(first, idle_ticks(LAST_FRAGMENT_IDLE_S));
-        }
+        let piece = Piece::of(StagePacket::of_lane(packets, lane));
+        self.fragments.iter_mut().for_each(|fragments| fragments.add(first, piece));
         apply(rewrite, packets, lane);
         self.counters.fragments += 1;
     }
@@ -369,7 +361,7 @@ impl Nat {
         let now = self.ticks.at(now_ns);
         self.remove_due(now, PACKET_BUDGET);
         if let Some(fragments) = &mut self.fragments {
-            fragments.age(now, PACKET_BUDGET);
+            fragments.age(now);
         }
         now
     }
@@ -474,7 +466,13 @@ impl StatefulStage for Nat {
         let expired: Vec<u32> = found.iter().filter_map(|found| found.expired()).collect();
         let departing = &self.sessions.preview_expiry(&expired, now)[..];
         let sessions = found.map(Found::live);
-        self.decide_packet(&lookup, packet, Conditions { half: call.half, sessions, departing, now })
+        let fragments_departing = &self.fragments.as_ref().map_or(Vec::new(), |f| f.departing(now))[..];
+        let half = call.half;
+        self.decide_packet(
+            &lookup,
+            packet,
+            Conditions { half, sessions, departing, fragments_departing, now },
+        )
     }
 
     fn explain(&self, call: StageCall, packet: StagePacket<'_>, decision: &NatDecision) -> Explanation {

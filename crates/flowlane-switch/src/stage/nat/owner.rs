@@ -12,6 +12,7 @@ use flowlane::hash::murmur3;
 
 use super::Nat;
 use super::decide::{addresses, datagram};
+use super::fragments::Piece;
 use super::lookup::{Direction, NatLookup, Packet, PacketKind};
 use crate::packet::Burst;
 use crate::stage::shard::{Owner, Shard};
@@ -84,7 +85,7 @@ impl Nat {
         Some(owners.get(at))
     }
 
-    /// Returns the worker that translates a lane's packet. Records the owner of a first fragment; translates the source
+    /// Returns the worker that translates a lane's packet. Records the owner of a fragmented datagram; translates the source
     /// of a packet whose destination another worker translates.
     #[inline]
     pub(super) fn owner_of_lane(&mut self, packets: &mut Burst, lane: usize) -> Owner {
@@ -96,7 +97,7 @@ impl Nat {
         let lookup = self.lookups[lane];
         let NatLookup::Packet(packet) = &lookup else { return Owner::Any };
         let owner = self.owner_of(packet, StagePacket::of_lane(packets, lane));
-        if packet.first_fragment && packet.kind != PacketKind::LaterFragment {
+        if packet.is_fragment {
             self.record_owner(packet, packets, lane);
         }
         if !matches!(owner, Owner::SplitNat(_)) {
@@ -110,15 +111,20 @@ impl Nat {
         }
     }
 
-    /// Records the worker of a first fragment, for the later ones of its datagram.
+    /// Records the worker of a first fragment until the others of its datagram have come.
     #[cold]
     fn record_owner(&mut self, packet: &Packet, packets: &Burst, lane: usize) {
         let now = self.ticks.at(packets.times_ns[lane]);
         let owner = self.owner_of_first(packet);
-        let datagram = datagram(addresses(&packets.keys[lane]), packet, StagePacket::of_lane(packets, lane));
+        let seen = StagePacket::of_lane(packets, lane);
+        let (datagram, piece) = (datagram(addresses(seen.key), packet, seen), Piece::of(seen));
         let Some(owners) = &mut self.fragment_owners else { return };
-        owners.age(now, 2);
-        // The owner counts those that are forgotten.
-        owners.record(&datagram, owner, now);
+        owners.age(now);
+        if packet.kind == PacketKind::LaterFragment {
+            owners.find(&datagram, now).into_iter().for_each(|at| owners.add(at, piece));
+        } else if owners.may_record(&datagram, &[], now) {
+            // The owner counts those that are forgotten or refused.
+            owners.record(&datagram, piece, owner, now);
+        }
     }
 }

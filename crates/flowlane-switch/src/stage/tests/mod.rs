@@ -4,6 +4,7 @@ mod assets;
 mod dry_run;
 mod filter;
 mod nat;
+mod nat_fragments;
 mod nat_shares;
 mod shares;
 
@@ -175,6 +176,8 @@ impl Desc {
                 let body = match part {
                     part if part.is_later() => b"the rest of the datagram".to_vec(),
                     _ if self.wire.short => l4.build(&addresses)[..5].to_vec(),
+                    // As long as the others, so that they can meet.
+                    Part::First => [l4.build(&addresses), vec![0; 24]].concat()[..24].to_vec(),
                     _ => l4.build(&addresses),
                 };
                 let header_len = 20 + 4 * self.wire.options;

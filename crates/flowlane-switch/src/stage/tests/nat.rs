@@ -1,10 +1,10 @@
 //! Address translation against a model with maps, whose packets are built from scratch with all checksums.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use flowlane::route::Prefix;
 
+use super::nat_fragments::{First, Fragments};
 use super::*;
 use crate::stage::nat::ports::Secret;
 use crate::stage::nat::{Forward, IdleTimes, NatCounters, NatError, Refusal};
@@ -17,9 +17,6 @@ const FAR: u32 = 0xc633_6400;
 const FLAGS: [u8; 8] = [0x02, 0x02, 0x12, 0x10, 0x11, 0x14, 0x04, 0x18];
 
 type End = (u32, u16);
-
-/// Source, destination, protocol, identification.
-type Datagram = (u32, u32, u8, u16);
 
 /// A session of the model.
 #[derive(Clone, Debug)]
@@ -75,8 +72,7 @@ struct Model {
     base: u64,
     /// By protocol and inside end.
     sessions: BTreeMap<(u8, End), Known>,
-    /// Where the later fragments go, since when that is known, and for how long.
-    fragments: HashMap<Datagram, (u32, u32, u32, u64, u64)>,
+    fragments: Fragments,
     events: NatCounters,
     /// Packets by session, outbound and inbound.
     packets: BTreeMap<(u8, End), [u64; 2]>,
@@ -106,7 +102,7 @@ impl Model {
         self.events.aged += (before - self.sessions.len()) as u64;
         let sessions = &self.sessions;
         self.packets.retain(|id, _| sessions.contains_key(id));
-        self.fragments.retain(|_, f| now - f.3 <= f.4);
+        self.fragments.expire(now);
     }
 
     fn by_outside(&self, proto: u8, outside: End) -> Option<End> {
@@ -120,11 +116,12 @@ impl Model {
         proto: u8,
         inside: End,
         opens: bool,
+        first: Result<(), Refusal>,
         got: &[u8],
         now: u64,
     ) -> Result<End, Refusal> {
         if let Some(known) = self.sessions.get(&(proto, inside)) {
-            return Ok(known.outside);
+            return first.map(|()| known.outside);
         }
         if !opens {
             return Err(Refusal::TcpWithoutSyn);
@@ -152,6 +149,7 @@ impl Model {
         if of_host >= may_have {
             return Err(Refusal::HostFull);
         }
+        first?;
         let outside = source_of(got);
         assert!(self.is_pool(outside.0) && (low..=high).contains(&outside.1), "{outside:x?}");
         assert!(!used.contains(&outside), "{outside:x?} is in use");
@@ -193,15 +191,13 @@ impl Model {
         if desc.wire.short && !part.is_later() && !matches!(l4, L4::Raw { .. }) {
             return Err(Refusal::Malformed);
         }
-        let (outbound, inbound) = (verdict != 1, verdict != 0);
-        let datagram = (*src, *dst, l4.proto(false), *id);
+        let (outbound, inbound, datagram) = (verdict != 1, verdict != 0, (*src, *dst, l4.proto(false), *id));
         if part.is_later() {
-            let known = self.fragments.get_mut(&datagram).ok_or(Refusal::FragmentAlone)?;
-            // Behind the last, 2 s: 15 ticks, rounded up.
-            known.4 = if *part == Part::Later { 15 } else { known.4 };
-            (*src, *dst) = (known.1, known.2);
+            let first =
+                self.fragments.later(&datagram, *part == Part::Later).ok_or(Refusal::FragmentAlone)?;
+            (*src, *dst) = (first.src, first.dst);
             self.events.fragments += 1;
-            return Ok((known.0, out));
+            return Ok((first.verdict, out));
         }
         if *part == Part::First && self.config.fragments_max == 0 {
             return Err(Refusal::FragmentAlone);
@@ -227,9 +223,11 @@ impl Model {
         if inbound && target.is_none() {
             return Err(Refusal::NoSession);
         }
+        let first = if *part == Part::First { self.fragments.may_remember(&datagram) } else { Ok(()) };
         if outbound {
             let inside = (*src, if icmp { *to } else { *from });
-            let outside = self.outside_of(proto, inside, opens, got, now)?;
+            // A fragment that is refused opens no session.
+            let outside = self.outside_of(proto, inside, opens, first, got, now)?;
             self.sessions.get_mut(&(proto, inside)).expect("just so").note(flags, 0, now);
             self.packets.entry((proto, inside)).or_default()[0] += 1;
             (*src, *from) = outside;
@@ -237,33 +235,17 @@ impl Model {
                 *to = outside.1;
             }
         }
+        first?;
         if let (true, Some(target)) = (inbound, target) {
             self.sessions.get_mut(&(proto, target)).expect("just so").note(flags, 1, now);
             self.packets.entry((proto, target)).or_default()[1] += 1;
             (*dst, *to) = target;
         }
         if *part == Part::First {
-            // 15 s are 112 ticks, rounded up.
-            self.remember(datagram, (verdict, *src, *dst, now, 112));
+            let first = First { verdict, src: *src, dst: *dst };
+            self.events.fragments_full += self.fragments.remember(datagram, first, now);
         }
         Ok((verdict, out))
-    }
-
-    fn remember(&mut self, datagram: Datagram, first: (u32, u32, u32, u64, u64)) {
-        if !self.fragments.contains_key(&datagram) && self.fragments.len() == self.config.fragments_max {
-            // Of the source with most, the one longest there.
-            let of = |source: u32| self.fragments.keys().filter(|other| other.0 == source).count();
-            let (&forgotten, _) = self
-                .fragments
-                .iter()
-                .min_by_key(|&(&(src, dst, proto, id), known)| {
-                    (Reverse(of(src)), known.3, src, dst, proto, id)
-                })
-                .unwrap();
-            self.fragments.remove(&forgotten);
-            self.events.fragments_full += 1;
-        }
-        self.fragments.insert(datagram, first);
     }
 
     fn error(
@@ -446,7 +428,7 @@ fn nat_agrees_with_the_reference_model() {
             )
         };
         let sessions = config.forwards.iter().map(forward).collect();
-        let (fragments, packets) = (HashMap::new(), BTreeMap::new());
+        let (fragments, packets) = (Fragments::new(config.fragments_max), BTreeMap::new());
         let events = NatCounters::default();
         let mut model = Model { config, base, sessions, fragments, events, packets };
         let mut now = base;
