@@ -1,6 +1,7 @@
 //! Builds a switch from its configuration.
 
 mod engine;
+mod few_rules;
 mod gpu;
 mod limits;
 mod lines;

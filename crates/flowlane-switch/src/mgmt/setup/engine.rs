@@ -7,6 +7,7 @@ use flowlane::classify::auto::{self, LINEAR_RULES_MAX, TUPLE_RULES_MAX};
 use flowlane::classify::{InsertError, LinearSearch, ReplicatedEngine, RuleEngine, TupleSearch};
 use flowlane::generate::{Random, draw_key};
 
+use super::few_rules::FewRules;
 use crate::control::ChurnClass;
 use crate::datapath::Given;
 use crate::mgmt::config::{TableEngine, TableSection};
@@ -53,11 +54,11 @@ pub(super) fn rebuild(
     measured: bool,
 ) -> Option<Box<dyn ReplicatedEngine>> {
     if (table.engine, churn) == (TableEngine::Auto, ChurnClass::High) {
-        return list(table, rules, AclEngine::Dynamic, seed).ok();
+        return changing(table, rules, seed).ok();
     }
     if let (TableEngine::Auto, ChurnClass::LowWith(name)) = (table.engine, churn) {
         return match name {
-            "linear" => linear(table, rules).ok(),
+            "linear" => few(table, rules, seed).ok(),
             "tuple" => tuple(table, rules, seed).ok(),
             name => {
                 let config = list_config(table, AclEngine::Auto, seed);
@@ -93,7 +94,7 @@ fn auto(
     clock: Option<&mut Clock<'_>>,
 ) -> Result<Box<dyn ReplicatedEngine>, InsertError> {
     if rules.len() <= LINEAR_UNSEEN_RULES_MAX {
-        return linear(table, rules);
+        return few(table, rules, seed);
     }
     let built = AclSearch::build(list_config(table, AclEngine::Auto, seed), rules.iter().copied());
     // Tuple search needs least memory.
@@ -108,7 +109,7 @@ fn auto(
     }
     let mut engines: Vec<Box<dyn ReplicatedEngine>> = vec![Box::new(list)];
     if rules.len() <= LINEAR_RULES_MAX {
-        engines.push(linear(table, rules)?);
+        engines.push(few(table, rules, seed)?);
     }
     if rules.len() <= TUPLE_RULES_MAX {
         engines.push(tuple(table, rules, seed)?);
@@ -116,6 +117,23 @@ fn auto(
     let tables: Vec<&dyn RuleEngine> = engines.iter().map(|engine| &**engine as &dyn RuleEngine).collect();
     let chosen = auto::fastest(&tables, BATCH, &sample, clock);
     Ok(engines.swap_remove(chosen))
+}
+
+/// Builds the engine whose changes are fastest.
+pub(super) fn changing(
+    table: &TableSection,
+    rules: &[Given<'_>],
+    seed: u32,
+) -> Result<Box<dyn ReplicatedEngine>, InsertError> {
+    list(table, rules, AclEngine::Dynamic, seed)
+}
+
+fn few(
+    table: &TableSection,
+    rules: &[Given<'_>],
+    seed: u32,
+) -> Result<Box<dyn ReplicatedEngine>, InsertError> {
+    Ok(Box::new(FewRules::new(table, rules, seed)?))
 }
 
 fn linear(table: &TableSection, rules: &[Given<'_>]) -> Result<Box<dyn ReplicatedEngine>, InsertError> {
@@ -183,6 +201,38 @@ mod tests {
         }
         // Without a clock, the rules alone decide.
         assert_eq!([8, 9, 64].map(|count| name(count, None)), ["linear", "acl", "acl"]);
+    }
+
+    /// Added one by one, as by a large change to a table of few rules.
+    #[test]
+    fn few_rules_that_become_many_leave_linear_search_and_win_as_there() {
+        let rules = rules(200);
+        let mut grown = build(&table(TableEngine::Auto), &[], 1, None).unwrap();
+        let mut linear = LinearSearch::new(1000);
+        let mut random = Random::for_purpose(2, "test");
+        let mut copy = grown.clone_box();
+        for (n, (id, priority, matches)) in rules.iter().enumerate() {
+            // Few priorities, so that the order of rules counts.
+            let priority = Priority(priority.0 % 3);
+            for engine in [&mut *grown as &mut dyn RuleEngine, &mut *copy, &mut linear] {
+                engine.insert(*id, priority, matches).unwrap();
+                if n % 7 == 3 {
+                    assert!(engine.remove(RuleId(n as u32 - 2)));
+                    assert!(engine.replace(RuleId(n as u32 - 1), Priority(1), &rules[n / 2].2));
+                }
+            }
+            assert_eq!(grown.name() == "linear", linear.len() <= LINEAR_RULES_MAX || n < 64, "{n}");
+            if n == 100 {
+                copy = grown.clone_box();
+            }
+            for _ in 0..20 {
+                let key = draw_key(&rules[random.below(n as u64 + 1) as usize].2, &mut random);
+                let wanted = linear.lookup(&key);
+                assert_eq!(grown.lookup_wildcards(&key, &mut FlowMask::zero()), wanted, "{n}");
+                assert_eq!(copy.lookup(&key), wanted, "{n}");
+            }
+        }
+        assert_eq!(grown.len(), linear.len());
     }
 
     #[test]

@@ -34,6 +34,11 @@ impl LinearSearch {
         Self { rules: Vec::new(), ranks: HashMap::new(), sequence: 0, rules_max }
     }
 
+    /// Returns the rules, best first.
+    pub fn rules(&self) -> impl Iterator<Item = (RuleId, Priority, &Match)> {
+        self.rules.iter().map(|(ranked, matches)| (ranked.rule, ranked.rank.priority, matches))
+    }
+
     fn place(&mut self, id: RuleId, rank: Rank, matches: &Match) {
         let at = self.rules.partition_point(|(r, _)| r.rank > rank);
         self.rules.insert(at, (Ranked { rank, rule: id }, matches.clone()));
