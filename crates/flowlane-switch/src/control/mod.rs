@@ -159,7 +159,7 @@ pub struct Control {
     waker: Option<Thread>,
 }
 
-/// Rules that are looked at, or reported as removed, before others may use the control.
+/// Changes that are repeated, and rules that are looked at or reported as removed, before others may use the control.
 const SLICE: usize = 4096;
 
 /// Sleep between two polls of a condition.
@@ -265,21 +265,31 @@ impl Control {
 
     /// Brings the standby up to date with the published ruleset.
     fn catch_up(&mut self) {
+        while !self.catch_up_slice() {}
+    }
+
+    /// Brings the standby nearer to the published ruleset, by [`SLICE`] changes. Returns whether it is up to date.
+    pub fn catch_up_slice(&mut self) -> bool {
         self.wait();
         let newest = self.published.newest();
         let behind = self.standby.version();
         let Some(standby) = Arc::get_mut(&mut self.standby) else {
             // A worker that does not run holds it.
             self.standby = Arc::new(newest.duplicate());
-            return;
+            return true;
         };
-        let events = newest.events_since(behind).map(|events| events.cloned().collect::<Vec<_>>());
-        let repeated = events.is_some_and(|events| events.into_iter().all(|e| standby.apply(e).is_ok()));
-        let needed = self.oldest_needed().map_or(0, |since| (newest.version() - since) as usize);
-        match repeated {
-            true => self.standby().forget(EVENTS_KEPT.max(needed)),
-            false => self.standby = Arc::new(newest.duplicate()),
+        let events: Option<Vec<_>> =
+            newest.events_since(behind).map(|events| events.take(SLICE).cloned().collect());
+        if !events.is_some_and(|events| events.into_iter().all(|event| standby.apply(event).is_ok())) {
+            self.standby = Arc::new(newest.duplicate());
+            return true;
         }
+        let is_current = standby.version() == newest.version();
+        if is_current {
+            let needed = self.oldest_needed().map_or(0, |since| (newest.version() - since) as usize);
+            self.standby().forget(EVENTS_KEPT.max(needed));
+        }
+        is_current
     }
 
     fn standby(&mut self) -> &mut Ruleset {

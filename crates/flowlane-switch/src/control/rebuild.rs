@@ -259,8 +259,8 @@ impl Control {
                 rebuild.begin(table, newest.version(), churn, self.waker.clone());
             }
         }
-        // So that the next change finds an up-to-date standby.
-        self.catch_up();
+        // So that the next change finds a standby that is up to date, or nearly.
+        self.catch_up_slice();
     }
 
     /// Installs a built engine after it has caught up with the changes since, unless churn was too high.

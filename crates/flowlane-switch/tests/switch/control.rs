@@ -455,6 +455,22 @@ fn rules_are_removed_by_hard_and_idle_timeouts() {
 }
 
 #[test]
+fn a_large_change_is_repeated_in_slices_and_others_may_come_in_between() {
+    let (_worker, mut control) = still("");
+    let many = "udp,tp_dst=9,actions=drop\ndelete udp,tp_dst=9\n".repeat(5000);
+    for n in 1..3 {
+        control.change(&changes(&many)).unwrap();
+        // It repeats the ten thousand, and leaves itself.
+        control.change(&changes(&format!("udp,tp_dst={n},actions=drop"))).unwrap();
+        assert!(control.catch_up_slice());
+        control.change(&changes(&many)).unwrap();
+        let slices = std::iter::repeat_with(|| control.catch_up_slice()).take_while(|done| !done).count();
+        assert_eq!(slices, 2, "10,000 changes, 4,096 in a slice");
+        assert_eq!(control.ruleset().table(0).unwrap().len(), n);
+    }
+}
+
+#[test]
 fn a_hundred_thousand_changes_leave_nothing_behind() {
     let (mut worker, mut control) = still("udp,actions=output:2");
     let mut random = Random(3);

@@ -286,6 +286,7 @@ impl ControlServer {
 
     fn make(&self, mods: &[FlowMod], text: &str, file: &str) -> Result<ChangeReport, RpcError> {
         let begun = Instant::now();
+        self.catch_up();
         let mut control = self.control();
         let result = control.change(mods).map_err(|refused| refused_line(&refused, text, file))?;
         let microseconds = begun.elapsed().as_micros() as u64;
@@ -407,9 +408,17 @@ impl ControlServer {
         }
     }
 
+    /// Repeats changes on the standby, and lets others use the control in between.
+    fn catch_up(&self) {
+        while !self.control().catch_up_slice() {
+            std::thread::sleep(SLICE_PAUSE);
+        }
+    }
+
     /// Runs periodic work: rebuilds and timeouts. Call it about ten times a second.
     pub fn tick(&self) {
         self.control().rebuild_engines();
+        self.catch_up();
         loop {
             let mut control = self.control();
             control.expire_slice();
@@ -425,7 +434,7 @@ impl ControlServer {
     }
 }
 
-/// The pause between two slices of timeouts.
+/// The pause between two slices of changes or timeouts.
 const SLICE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Maximum number of flow-mods in a change: each takes up to a kilobyte of memory while it is read. A line makes up to 196.
