@@ -18,6 +18,7 @@ use crate::datapath::Pipeline;
 use crate::datapath::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 use crate::mgmt::rpc::ControlServer;
 use crate::mgmt::setup::{Reload, Setup, SetupError};
+use crate::packet::edit::checksum;
 use crate::port::{MemoryHandle, MemoryPort};
 use crate::ruleset::Miss;
 use crate::stage::{AnyStage, AssetConfig, Assets, Filter, FilterConfig, Nat, NatConfig, StageTable};
@@ -248,6 +249,43 @@ pub fn switch(frame: &[u8]) {
         static PAIR: std::cell::RefCell<Pair> = std::cell::RefCell::new(Pair::new());
     }
     PAIR.with_borrow_mut(|pair| pair.compare(frame));
+}
+
+/// A tunnel header and a packet behind it, in UDP of IPv4 or IPv6; the first byte chooses the tunnel and the IP version. What is
+/// terminated stays within the frame, and caches make no difference.
+pub fn tunnel(bytes: &[u8]) {
+    let Some((&choice, behind)) = bytes.split_first() else { return };
+    let ports = [tunnel::VXLAN_PORT, tunnel::GENEVE_PORT, tunnel::GTPU_PORT];
+    let frame = in_udp(choice & 0x80 != 0, ports[usize::from(choice) % 3], &behind[..behind.len().min(2000)]);
+    packet_parse(&frame);
+    switch(&frame);
+}
+
+/// Returns a frame with UDP to `port`, without a checksum, and these bytes.
+fn in_udp(is_v6: bool, port: u16, behind: &[u8]) -> Vec<u8> {
+    let udp_len = (8 + behind.len()) as u16;
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    match is_v6 {
+        true => {
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+            frame.extend(udp_len.to_be_bytes());
+            frame.extend([17, 64]);
+            frame.extend([0x20; 32]);
+        }
+        false => {
+            frame.extend([8, 0, 0x45, 0]);
+            frame.extend((20 + udp_len).to_be_bytes());
+            frame.extend([0, 1, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]);
+            let checksum = !checksum::fold(checksum::sum(&frame[14..34]));
+            frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+        }
+    }
+    frame.extend([0x12, 0x34]);
+    frame.extend(port.to_be_bytes());
+    frame.extend(udp_len.to_be_bytes());
+    frame.extend([0, 0]);
+    frame.extend(behind);
+    frame
 }
 
 /// Two switches with the same rules: one with caches, one without.

@@ -125,7 +125,7 @@ fn mutated(frames: &[Vec<u8>], count: u32, seed: u64) {
 #[test]
 fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
-    let targets: [(&str, Check); 10] = [
+    let targets: [(&str, Check); 11] = [
         ("packet_parse", fuzz_invariants::packet_parse),
         ("capture", fuzz_invariants::capture),
         ("pcapng_options", fuzz_invariants::pcapng_options),
@@ -133,6 +133,7 @@ fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
         ("classbench", fuzz_invariants::classbench),
         ("routes", fuzz_invariants::routes),
         ("mrt", fuzz_invariants::mrt),
+        ("tunnel", fuzz_invariants::tunnel),
         ("switch", fuzz_invariants::switch),
         ("config", fuzz_invariants::config),
         ("control", fuzz_invariants::control),
