@@ -59,6 +59,8 @@ pub(super) struct Entry<'a> {
     pub(super) object: Option<u32>,
     pub(super) paths: Vec<Path>,
     pub(super) metric: Option<u32>,
+    /// Whether IPv6 routes of one prefix and metric are paths of one route, as Linux has them.
+    pub(super) joins: bool,
     /// None: the main table, or the only one of the text.
     pub(super) table: Option<&'a str>,
 }
@@ -74,6 +76,7 @@ impl<'a> Entry<'a> {
             object: None,
             paths: Vec::new(),
             metric: None,
+            joins: false,
             table: None,
         }
     }
@@ -113,6 +116,43 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// A route that is the best of its prefix so far.
+struct Kept<'a> {
+    prefix: AnyPrefix,
+    metric: u32,
+    joins: bool,
+    place: &'a str,
+    next_hop: NextHop,
+}
+
+/// Returns whether each path leads to a neighbour: those that lead to a link alone are no paths of one another.
+fn has_gateways(next_hop: &NextHop) -> bool {
+    match next_hop {
+        NextHop::Via(gateway) => gateway.address.is_some(),
+        NextHop::Group(paths) => paths.iter().all(|(gateway, _)| gateway.address.is_some()),
+        _ => false,
+    }
+}
+
+/// Adds a route's paths to those of another one; a gateway that is there keeps its weight.
+fn join(next_hop: &mut NextHop, other: NextHop) {
+    let paths = |next_hop| match next_hop {
+        NextHop::Via(gateway) => vec![(gateway, 1)],
+        NextHop::Group(paths) => paths,
+        _ => Vec::new(),
+    };
+    let mut all = paths(std::mem::replace(next_hop, NextHop::Local));
+    for (gateway, weight) in paths(other) {
+        if all.iter().all(|(known, _)| *known != gateway) {
+            all.push((gateway, weight));
+        }
+    }
+    *next_hop = match all.len() {
+        1 => NextHop::Via(all.remove(0).0),
+        _ => NextHop::Group(all),
+    };
+}
+
 /// Collects the routes of the wanted table, of each prefix the one with the least metric. An error has its place in `text`.
 pub(super) fn collect(
     text: &str,
@@ -125,24 +165,30 @@ pub(super) fn collect(
     let wanted = |entry: &Entry<'_>| table_name(entry.table.unwrap_or("main")) == table_name(options.table);
     let mut family = entries.iter().find_map(Entry::family).unwrap_or(Family::V4);
     let mut best: HashMap<AnyPrefix, usize> = HashMap::with_capacity(entries.len());
-    let mut kept: Vec<(AnyPrefix, u32, &str, NextHop)> = Vec::with_capacity(entries.len());
+    let mut kept: Vec<Kept<'_>> = Vec::with_capacity(entries.len());
     for entry in entries {
         family = entry.family().unwrap_or(family);
         let prefix = entry.prefix.unwrap_or(family.default_route());
         let (metric, is_wanted, place) = (entry.metric.unwrap_or(0), wanted(&entry), entry.place);
+        let joins = entry.joins && matches!(prefix, AnyPrefix::V6(_));
         let next_hop = entry.next_hop().map_err(|problem| (range_of(text, place), problem))?;
         let Some(next_hop) = next_hop.filter(|_| is_wanted) else { continue };
-        match best.get(&prefix) {
-            Some(&at) if kept[at].1 <= metric => {}
-            Some(&at) => kept[at] = (prefix, metric, place, next_hop),
+        let joins = joins && has_gateways(&next_hop);
+        let found = Kept { prefix, metric, joins, place, next_hop };
+        match best.get(&prefix).map(|&at| &mut kept[at]) {
+            Some(known) if known.metric == metric && known.joins && joins => {
+                join(&mut known.next_hop, found.next_hop);
+            }
+            Some(known) if known.metric <= metric => {}
+            Some(known) => *known = found,
             None => {
                 best.insert(prefix, kept.len());
-                kept.push((prefix, metric, place, next_hop));
+                kept.push(found);
             }
         }
     }
     let mut routes = RouteList::default();
-    for (prefix, _, place, next_hop) in kept {
+    for Kept { prefix, place, next_hop, .. } in kept {
         let number = routes.next_hops.number(next_hop);
         (options.check_next_hop)(number, routes.next_hops.get(number))
             .map_err(|problem| (range_of(text, place), problem))?;

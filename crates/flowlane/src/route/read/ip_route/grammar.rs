@@ -28,6 +28,10 @@ const ROUTING: [&str; 14] = [
     "mark", "iif",
 ];
 
+/// Origins of IPv6 routes that are no paths of one another: routers that advertise themselves, of which Linux takes one at a time,
+/// and redirects. They are printed as names or, with `-N`, as numbers.
+const LEARNED: [&str; 4] = ["ra", "9", "redirect", "1"];
+
 /// Attributes with a value that is read over.
 const VALUES: [&str; 14] = [
     "proto",
@@ -115,7 +119,7 @@ pub(super) fn route<'a>(words: &mut RouteWords<'a, '_>) -> Result<Entry<'a>, Fau
         first = words.next("a prefix or `default`")?;
     }
     let prefix = if first.text == "default" { None } else { Some(prefix(first)?) };
-    let mut entry = Entry { refusal, ..Entry::to(first.text, prefix) };
+    let mut entry = Entry { refusal, joins: true, ..Entry::to(first.text, prefix) };
     attributes(words, &mut entry)?;
     Ok(entry)
 }
@@ -154,6 +158,7 @@ pub(super) fn attributes<'a>(words: &mut RouteWords<'a, '_>, entry: &mut Entry<'
             flag if FLAGS.contains(&flag) => {}
             value if VALUES.contains(&value) => {
                 let value = words.next("a value")?.text;
+                entry.joins &= !(word.text == "proto" && LEARNED.contains(&value));
                 entry.family = entry.family.or(family(word.text, value));
             }
             metric if METRICS.contains(&metric) => {

@@ -17,7 +17,8 @@
 //!
 //! Where packets go is kept: kind, prefix, `via`, `dev`, `encap`, `nexthop`, `weight`, `metric`, `table`, and `nhid` where no path
 //! is printed. A path that is `dead` is left out. Of several routes for a prefix the one with the least metric counts, the first of
-//! equals. Routes that depend on more than the destination are errors.
+//! equals; IPv6 routes to gateways with one prefix and metric are paths of one route, as in Linux, unless routers have advertised
+//! them. Routes that depend on more than the destination are errors.
 //!
 //! **The family of `default`** is that of its gateway, of the other one behind `via inet6` and `via inet`, of `src`, IPv6 with
 //! `pref`, IPv4 with a `scope` other than `global`; else that of the routes before it, else after it.

@@ -53,6 +53,35 @@ default dev tun0 metric 2048 pref medium
     assert_eq!(shown(&read_text("default dev tun0 scope link\n").unwrap()), ["0.0.0.0/0 dev tun0"]);
 }
 
+/// Linux prints each path of an IPv6 route as a route of its own where they were added one by one (before 4.11 always).
+#[test]
+fn ipv6_routes_of_one_prefix_and_metric_are_paths_of_one_route() {
+    let text = "\
+2001:db8::/32 via fe80::1 dev eth0 proto static metric 1024 pref medium
+2001:db8::/32 via fe80::2 dev eth1 proto static metric 1024 pref medium
+2001:db8::/32 via fe80::2 dev eth1 metric 1024 pref medium
+2001:db8::/32 via fe80::3 dev eth1 metric 2048 pref medium
+2001:db8:1::/48 via fe80::4 dev eth0 metric 20 pref medium
+2001:db8:1::/48 metric 20 pref medium
+\tnexthop via fe80::5 dev eth0 weight 3
+\tnexthop via fe80::6 dev eth0 weight 1
+fe80::/64 dev eth0 proto kernel metric 256 pref medium
+fe80::/64 dev eth1 proto kernel metric 256 pref medium
+default via fe80::8 dev eth0 proto ra metric 1024 expires 1700sec pref medium
+default via fe80::9 dev eth0 proto ra metric 1024 expires 1700sec pref medium
+10.0.0.0/8 via 192.0.2.1 dev eth0 metric 7
+10.0.0.0/8 via 192.0.2.2 dev eth0 metric 7
+";
+    let expected = [
+        "10.0.0.0/8 192.0.2.1 dev eth0",
+        "2001:db8::/32 group of fe80::1 dev eth0 weight 1, fe80::2 dev eth1 weight 1",
+        "2001:db8:1::/48 group of fe80::4 dev eth0 weight 1, fe80::5 dev eth0 weight 3, fe80::6 dev eth0 weight 1",
+        "fe80::/64 dev eth0",
+        "::/0 fe80::8 dev eth0",
+    ];
+    assert_eq!(shown(&read_text(text).unwrap()), expected);
+}
+
 #[test]
 fn faults_in_the_output_of_ip_route_are_located_and_explained() {
     let cases = [
