@@ -268,7 +268,7 @@ impl Control {
         while !self.catch_up_slice() {}
     }
 
-    /// Brings the standby nearer to the published ruleset, by [`SLICE`] changes. Returns whether it is up to date.
+    /// Brings the standby nearer to the published ruleset, by 4,096 changes. Returns whether it is up to date.
     pub fn catch_up_slice(&mut self) -> bool {
         self.wait();
         let newest = self.published.newest();
