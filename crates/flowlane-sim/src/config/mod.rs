@@ -73,6 +73,24 @@ pub struct CoreConfig {
     pub page_kib: u64,
     /// The additional latency of a first-level TLB miss that hits the second level.
     pub tlb_miss_cycles: u64,
+    /// The cost of a page that the second-level TLB does not know.
+    pub walks: Walks,
+    /// Pages in the second-level TLB, four to a set.
+    pub second_tlb_entries: u32,
+    /// Page walks at a time.
+    pub walkers: u32,
+    /// Page tables below the root that walks may begin at.
+    pub walk_cache_entries: u32,
+}
+
+/// Page walks of a core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Walks {
+    /// The second-level TLB knows every page.
+    Free,
+    /// Entries of page tables are lines of L2, the shared cache and memory.
+    Caches,
 }
 
 /// The configuration of a private cache.
@@ -448,6 +466,9 @@ impl MachineConfig {
         within("core.small_tlb_entries", self.core.small_tlb_entries.into(), 4, 65_536)?;
         within("core.page_kib", self.core.page_kib, 4, 1 << 20)?;
         within("core.tlb_miss_cycles", self.core.tlb_miss_cycles, 0, 10_000)?;
+        within("core.second_tlb_entries", self.core.second_tlb_entries.into(), 4, 1 << 20)?;
+        within("core.walkers", self.core.walkers.into(), 1, 64)?;
+        within("core.walk_cache_entries", self.core.walk_cache_entries.into(), 1, 1024)?;
         for (name, cache) in [("l1", &self.l1), ("l2", &self.l2)] {
             within(&format!("{name}.size_kib"), cache.size_kib, 1, 65_536)?;
             within(&format!("{name}.ways"), cache.ways, 1, (cache.size_kib * 16).min(64))?;

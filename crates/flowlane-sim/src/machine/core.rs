@@ -8,12 +8,13 @@
 use std::collections::VecDeque;
 use std::fmt::Write;
 
-use super::cache::{Cache, LINE_BYTES, Line};
+use super::cache::{Cache, Line};
 use super::op::{Class, Kind, Op, Program};
 use super::query::{Engine, QueryId, Step};
 use super::shared::{Ask, Origin};
 use super::stats::{Span, ThreadStats};
 use super::thread::{Last, Leaving, Level, NO_OP, Slot, Thread, is_load, is_store};
+use super::walk::Translator;
 use super::{Event, Machine, SimError};
 use crate::config::{Blocking, MachineConfig};
 use crate::event::{Ps, UNKNOWN};
@@ -26,15 +27,24 @@ const AHEAD_CYCLES: u64 = 24;
 struct Miss {
     line: Line,
     own: bool,
-    waiters: Vec<(u8, u64)>,
+    waiters: Vec<Waiter>,
 }
 
-/// An access that waits for a miss register.
+/// An operation or a walk that waits for a line.
 #[derive(Clone, Copy, Debug)]
-struct Delayed {
-    line: Line,
-    own: bool,
-    waiter: Option<(u8, u64)>,
+pub(super) enum Waiter {
+    /// An operation, by its thread and number.
+    Operation(u8, u64),
+    /// The walk for a page.
+    Walk(u64),
+}
+
+/// An access that waits for a miss register, or for its page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Delayed {
+    pub(super) line: Line,
+    pub(super) own: bool,
+    pub(super) waiter: Option<Waiter>,
     /// A prefetch, which finishes once it has a register.
     prefetch: Option<(u8, u64)>,
 }
@@ -44,8 +54,7 @@ pub(super) struct Core {
     pub(super) followers: Vec<usize>,
     l1: Cache,
     l2: Cache,
-    /// The TLB, as a cache of pages.
-    tlb: Cache,
+    pub(super) translator: Translator,
     misses: Vec<Miss>,
     delayed: VecDeque<Delayed>,
     wake: Ps,
@@ -60,7 +69,7 @@ impl Core {
             followers: Vec::new(),
             l1: Cache::new(config.l1.size_kib << 10, config.l1.ways, 1),
             l2: Cache::new(config.l2.size_kib << 10, config.l2.ways, 1),
-            tlb: Cache::new(u64::from(config.core.tlb_entries) * LINE_BYTES, 4, 1),
+            translator: Translator::new(&config.core),
             misses: Vec::new(),
             delayed: VecDeque::new(),
             wake: UNKNOWN,
@@ -83,12 +92,13 @@ impl Core {
             let _ = writeln!(
                 out,
                 "  core {number} thread {thread}: operation {}, {} in the window, head {head:?}, fence {:?}; {} misses \
-                 under way, {} delayed",
+                 under way, {} delayed; walks {:?}",
                 t.first,
                 t.window.len(),
                 t.fence,
                 self.misses.len(),
-                self.delayed.len()
+                self.delayed.len(),
+                self.translator.under_way()
             );
         }
     }
@@ -287,7 +297,7 @@ impl Machine {
             }
             Kind::LookupNonBlocking(_) => self.end(core, thread, number, at + cycle),
             Kind::Load(line) => {
-                self.access(core, line, false, Some((thread as u8, number)), at);
+                self.access(core, line, false, Some(Waiter::Operation(thread as u8, number)), at);
             }
             // A store finishes when its address is known; the line is fetched in parallel.
             Kind::Store(line) => {
@@ -359,16 +369,30 @@ impl Machine {
 
     /// Reads a line, or requests it for writing, and notifies the waiter when it arrives. Returns whether the access
     /// has begun; if not, it waits for a miss register.
-    fn access(&mut self, core: u32, line: Line, own: bool, waiter: Option<(u8, u64)>, at: Ps) -> bool {
+    pub(super) fn access(
+        &mut self,
+        core: u32,
+        line: Line,
+        own: bool,
+        waiter: Option<Waiter>,
+        at: Ps,
+    ) -> bool {
         let (l1_ps, l2_ps) =
             (self.cycles(self.config.l1.latency_cycles), self.cycles(self.config.l2.latency_cycles));
+        let Some(translation) = self.translation(core, line) else {
+            self.await_walk(core, Delayed { line, own, waiter, prefetch: None }, at);
+            return true;
+        };
         let owned = !own || self.owns(core, line);
-        let at = at + self.translation(core, line);
+        let at = at + translation;
+        let is_walk = matches!(waiter, Some(Waiter::Walk(_)));
         let c = &mut self.cores[core as usize];
         let found = match () {
-            () if c.l1.touch(line) => Some((Level::L1, l1_ps)),
+            () if !is_walk && c.l1.touch(line) => Some((Level::L1, l1_ps)),
             () if c.l2.touch(line) => {
-                c.l1.insert(line, false);
+                if !is_walk {
+                    c.l1.insert(line, false);
+                }
                 Some((Level::L2, l2_ps))
             }
             () => None,
@@ -377,13 +401,9 @@ impl Machine {
             if own {
                 c.l2.dirty(line);
             }
-            let Some((thread, op)) = waiter else { return true };
-            let t = &mut c.threads[usize::from(thread)];
-            t.slot(op).level = level;
-            if t.slot(op).op.class == Class::Data {
-                t.stats.loads[level as usize] += 1;
+            if let Some(waiter) = waiter {
+                self.notify(core, waiter, level, at + latency);
             }
-            self.end(core, thread.into(), op, at + latency);
             return true;
         }
         if let Some(miss) = c.misses.iter_mut().find(|m| m.line == line && m.own >= own) {
@@ -400,16 +420,19 @@ impl Machine {
         true
     }
 
-    /// Returns the latency of address translation.
-    fn translation(&mut self, core: u32, line: Line) -> Ps {
-        let limits = &self.config.core;
-        let page = line / (limits.page_kib * 1024 / LINE_BYTES);
-        let tlb = &mut self.cores[core as usize].tlb;
-        if limits.tlb_miss_cycles == 0 || tlb.touch(page) {
-            return 0;
+    /// Gives a line to its waiter at a time.
+    fn notify(&mut self, core: u32, waiter: Waiter, level: Level, at: Ps) {
+        match waiter {
+            Waiter::Operation(thread, op) => {
+                let t = &mut self.cores[core as usize].threads[usize::from(thread)];
+                t.slot(op).level = level;
+                if t.slot(op).op.class == Class::Data {
+                    t.stats.loads[level as usize] += 1;
+                }
+                self.end(core, thread.into(), op, at);
+            }
+            Waiter::Walk(page) => self.walked(core, page, at),
         }
-        tlb.insert(page, false);
-        limits.tlb_miss_cycles * self.cycle_ps
     }
 
     /// Handles the arrival of a line at a core.
@@ -419,13 +442,8 @@ impl Machine {
         let c = &mut self.cores[core as usize];
         let at = c.misses.iter().position(|m| m.line == line && m.own == own).expect("it was asked for");
         let miss = c.misses.swap_remove(at);
-        for (thread, op) in miss.waiters {
-            let t = &mut self.cores[core as usize].threads[usize::from(thread)];
-            t.slot(op).level = level;
-            if t.slot(op).op.class == Class::Data {
-                t.stats.loads[level as usize] += 1;
-            }
-            self.end(core, thread.into(), op, now);
+        for waiter in miss.waiters {
+            self.notify(core, waiter, level, now);
         }
         let registers = self.config.core.miss_registers as usize;
         while self.cores[core as usize].misses.len() < registers

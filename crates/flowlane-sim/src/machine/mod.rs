@@ -25,6 +25,7 @@ pub mod space;
 mod stats;
 mod thread;
 mod unit;
+mod walk;
 
 pub use busy::Busy;
 pub use stats::{Counters, Histogram, Span, Stack, ThreadStats};
@@ -286,6 +287,8 @@ impl Machine {
     fn is_settled(&self) -> bool {
         let (made, answered) = self.queries.count();
         let requests = self.requests.len() == self.free_requests.len();
-        made == answered && self.locks.is_empty() && requests && self.queries.batches_under_way() == 0
+        let walks = self.cores.iter().all(|core| core.translator.under_way() == [0; 2]);
+        let batches = self.queries.batches_under_way() == 0;
+        made == answered && self.locks.is_empty() && requests && walks && batches
     }
 }

@@ -2,11 +2,15 @@
 
 use super::cache::{LINE_BYTES, Line};
 
-const PAGE_BYTES: u64 = 2 << 20;
+pub(super) const PAGE_BYTES: u64 = 2 << 20;
 const LINES_OF_PAGE: u64 = PAGE_BYTES / LINE_BYTES;
 
 /// Pages of the simulated memory, more than the largest table takes.
-const PAGES: u64 = 1 << 18;
+pub(super) const PAGES: u64 = 1 << 18;
+
+/// An odd factor permutes the physical pages; the other one leads back.
+const FACTOR: u64 = 0x9_e377;
+const INVERSE: u64 = inverse(FACTOR);
 
 /// A contiguous region of the address space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,8 +44,7 @@ impl Region {
         debug_assert!(offset < self.bytes, "{offset} of {}", self.bytes);
         let address = self.from + offset;
         let (page, within) = (address / PAGE_BYTES, address % PAGE_BYTES);
-        // An odd factor permutes the physical pages.
-        let frame = page.wrapping_mul(0x9_e377) % PAGES;
+        let frame = page.wrapping_mul(FACTOR) % PAGES;
         frame * LINES_OF_PAGE + within / LINE_BYTES
     }
 
@@ -54,6 +57,24 @@ impl Region {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+}
+
+/// Returns the inverse of an odd number modulo 2^64 (Newton's method: each step doubles the right bits).
+const fn inverse(odd: u64) -> u64 {
+    let mut x = odd;
+    let mut step = 0;
+    while step < 6 {
+        x = x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x)));
+        step += 1;
+    }
+    x
+}
+
+/// Returns a physical line's number in the address space.
+#[inline]
+pub(super) fn virtual_line(line: Line) -> Line {
+    let (frame, within) = (line / LINES_OF_PAGE, line % LINES_OF_PAGE);
+    frame.wrapping_mul(INVERSE) % PAGES * LINES_OF_PAGE + within
 }
 
 /// Returns the page of a line.
@@ -80,6 +101,7 @@ mod tests {
         let regions = [100, 5 << 20, 64, 3 << 20].map(|bytes| space.region(bytes));
         let mut lines: Vec<Line> = regions.iter().flat_map(Region::lines).collect();
         let count = lines.len();
+        assert!(regions[1].lines().enumerate().all(|(n, line)| virtual_line(line) == 2 + n as u64));
         assert_eq!(count, 2 + (5 << 14) + 1 + (3 << 14));
         lines.sort_unstable();
         lines.dedup();

@@ -107,6 +107,9 @@ pub struct Counters {
     pub metadata_invalidated: u64,
     /// Queries that waited in the distributor for a busy accelerator.
     pub distributor_waits: u64,
+    /// Page-table walks of cores, and the entries that they read.
+    pub page_walks: u64,
+    pub walk_loads: u64,
     /// Page-table walks of accelerators.
     pub tlb_misses: u64,
     /// Locks taken.

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use flowlane_sim::config::{
-    Approach, Blocking, Dispatch, Fill, KeyPlace, LockHold, MachineConfig, Preset, Remote, RunConfig,
-    Translation,
+    Approach, Blocking, CoreConfig, Dispatch, Fill, KeyPlace, LockHold, MachineConfig, Preset, Remote,
+    RunConfig, Translation, Walks,
 };
 use flowlane_sim::host_calibration::lookups::{Case, LookupMethod};
 use flowlane_sim::machine::mesh::Mesh;
@@ -90,6 +90,48 @@ fn a_pointer_chase_takes_the_configured_latencies_within_5_percent() {
         let translation = (1.0 - known) * c.core.tlb_miss_cycles as f64;
         near(chase(&c, 256 << 20, 5, false), expected + translation, "memory");
     }
+}
+
+/// A chase over pages of 4 KiB that no translation buffer knows, with lines in LLC and page tables in L2.
+#[test]
+fn a_page_walk_takes_the_latencies_of_the_lines_that_it_reads() {
+    let mut c = Preset::SkylakeSp.machine();
+    (c.core.page_kib, c.core.tlb_entries, c.core.second_tlb_entries) = (4, 4, 4);
+    let bytes = 12 << 20;
+    let cycles = |c: &MachineConfig, bytes| chase(c, bytes, 5, true);
+    let free = cycles(
+        &MachineConfig { core: CoreConfig { walks: Walks::Free, ..c.core.clone() }, ..c.clone() },
+        bytes,
+    );
+    // The second level has answered that it does not know the page, then one line of a table is read: 3,072 pages have 384.
+    let one_line = c.l2.latency_cycles as f64;
+    let walked = cycles(&c, bytes);
+    assert!((walked / (free + one_line) - 1.0).abs() < 0.05, "{walked}, {free} without");
+    // Six tables of pages, of which the last one used is known: mostly a walk of four levels.
+    c.core.walk_cache_entries = 1;
+    let walked = cycles(&c, bytes);
+    let tables = 6.0;
+    let expected = free + one_line * (1.0 + 3.0 * (1.0 - 1.0 / tables));
+    assert!((walked / expected - 1.0).abs() < 0.05, "{walked} for {expected}");
+    // Neighbouring pages share lines of tables; where those are in no cache of the core, a walk takes as long as a load.
+    (c.core.walk_cache_entries, c.l2.size_kib, c.l2.ways) = (32, 16, 4);
+    let (walked, free) = (cycles(&c, 24 << 20), {
+        c.core.walks = Walks::Free;
+        cycles(&c, 24 << 20)
+    });
+    assert!((1.5..2.1).contains(&(walked / free)), "{walked}, {free} without");
+}
+
+#[test]
+fn page_walks_overlap_as_far_as_there_are_walkers() {
+    let cycles = |walkers: u32| {
+        cycles_with(Approach::Bulk, (1, 1 << 17), |m| {
+            (m.core.page_kib, m.core.tlb_entries, m.core.second_tlb_entries) = (4, 4, 4);
+            m.core.walkers = walkers;
+        })
+    };
+    let [one, two, eight] = [1, 2, 8].map(cycles);
+    assert!(one > 1.2 * two && two >= eight, "{one}, {two}, {eight}");
 }
 
 #[test]
@@ -301,7 +343,7 @@ fn open_design_choices_have_the_expected_effect() {
 }
 
 fn machines() -> impl Strategy<Value = MachineConfig> {
-    let structure = (0..8u32, 1..=4u32, 0..4u32, 0..3u32, any::<[bool; 6]>());
+    let structure = (0..8u32, 1..=4u32, 0..4u32, 0..3u32, any::<[bool; 7]>());
     let sizes = (1..=8u32, 32..300u32, 4..64u32, 1..12u32, 1..200u64, 0..30u64, 4..150u32);
     let accelerator = (1..12u32, 1..12u32, 1..4u32, 1..6u32);
     (structure, sizes, accelerator).prop_map(|(structure, sizes, (scoreboard, in_flight, metadata, tlb))| {
@@ -318,6 +360,11 @@ fn machines() -> impl Strategy<Value = MachineConfig> {
         (m.l1.size_kib, m.l1.ways, m.l2.size_kib, m.l2.ways) = (1, 2, 4, 4);
         (m.llc.slice_kib, m.llc.ways) = (16, 4);
         m.llc.fill = if flags[0] { Fill::Victim } else { Fill::Allocate };
+        m.core.walks = if flags[6] { Walks::Caches } else { Walks::Free };
+        (m.core.second_tlb_entries, m.core.walkers, m.core.walk_cache_entries) = (8, tlb, metadata);
+        if flags[6] && flags[0] {
+            m.core.page_kib = 4;
+        }
         let a = &mut m.accelerator;
         (a.scoreboard_queries, a.in_flight_queries) = (scoreboard, in_flight.min(scoreboard));
         (a.metadata_tables, a.tlb_entries, a.packets_ahead) = (metadata, tlb, ahead);
