@@ -368,7 +368,7 @@ impl Machine {
     }
 
     /// Reads a line, or requests it for writing, and notifies the waiter when it arrives. Returns whether the access
-    /// has begun; if not, it waits for a miss register.
+    /// has begun, perhaps with the walk for its page; if not, it waits for a miss register.
     pub(super) fn access(
         &mut self,
         core: u32,

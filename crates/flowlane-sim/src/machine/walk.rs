@@ -78,10 +78,9 @@ impl Translator {
         self.free_walker().and_then(|_| self.waiting.pop_front())
     }
 
-    /// Returns the level at which a walk begins.
-    fn first_level(&self, page: u64) -> u32 {
-        let known = |level: &u32| self.tables.has(table(page, *level));
-        (0..LEVELS - 1).find(known).unwrap_or(LEVELS - 1)
+    /// Returns the level at which a walk begins, and marks its table as used.
+    fn first_level(&mut self, page: u64) -> u32 {
+        (0..LEVELS - 1).find(|level| self.tables.touch(table(page, *level))).unwrap_or(LEVELS - 1)
     }
 }
 
@@ -103,10 +102,11 @@ fn is_table(line: Line) -> bool {
 impl Machine {
     /// Returns the additional latency of an access for its address, or `None` if its page must be looked up in the tables.
     pub(super) fn translation(&mut self, core: u32, line: Line) -> Option<Ps> {
-        if is_table(line) {
+        let limits = &self.config.core;
+        let is_free = limits.walks == Walks::Free && limits.tlb_miss_cycles == 0;
+        if is_free || is_table(line) {
             return Some(0);
         }
-        let limits = &self.config.core;
         let page = virtual_line(line) / (limits.page_kib * 1024 / LINE_BYTES);
         let buffers = &mut self.cores[core as usize].translator;
         if buffers.first.touch(page) {

@@ -2,12 +2,12 @@
 //!
 //! A datagram is forgotten once all its fragments have come, or [`FRAGMENT_IDLE_S`] after its first. It has come whole when its
 //! fragments meet: each adds h(end) − h(begin), with a keyed hash h of its place in the datagram, and those sums are h(length) − h(0)
-//! only if they leave no gap, whatever their order. A fragment that comes twice spoils the sum, and its datagram stays until its
-//! time is over.
+//! only if they leave no gap, whatever their order (but for one chance in 2^32). A fragment that comes twice spoils the sum, and its
+//! datagram stays until its time is over.
 //!
-//! **Those that stay incomplete have limits**, since each also takes room where it is put together again, which a system gives by
-//! source (RFC 815; Linux: 4 MB for all), and behind address translation all sources are one. A source may have as many under
-//! way as entries are free, or [a few](Fragments::few); beyond, its first fragments are refused.
+//! **Those that stay incomplete have limits**, since each also takes memory of the receiver (4 MB for all of them in Linux:
+//! `ipfrag_high_thresh`), to which all hosts behind an outside address are one source. A source may have as many under way as
+//! entries are free, or [a few](Fragments::few); beyond, its first fragments are refused.
 //!
 //! **When the table is full**, a first fragment of a source that has few takes the room of another one: of the next [`COMPARED`]
 //! entries, that of the source with most of them, the one recorded longest ago. So if first fragments come from many sources, as
