@@ -6,6 +6,7 @@ pub mod host_calibration;
 pub mod machine;
 pub mod paper;
 pub mod parallel;
+pub mod perturb;
 pub mod program;
 pub mod report;
 pub mod run;

@@ -11,7 +11,6 @@
 //! measured and simulated, and tells how far to trust the rest. If the two are far apart, the report gives no
 //! speedups over software.
 
-mod bottleneck;
 mod break_even;
 mod costs;
 mod crossing;
@@ -19,26 +18,25 @@ mod flow_cache;
 mod jobs;
 mod library;
 mod measured;
+mod perturbed;
 mod plan;
 mod program;
 mod run;
 mod text;
-mod tornado;
 mod trust;
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
-pub use bottleneck::{Bottleneck, PARTS, Part, Relief, parts_of};
 pub use break_even::BreakEven;
 pub use costs::{Energy, energy};
 pub use crossing::{Crossing, crossing};
 pub use measured::{Measured, Measurement, fastest};
+pub use perturbed::{Bar, Bottleneck, Relief, Setting, Tornado, parts_of};
 pub use plan::Plan;
 pub use run::{Outcome, Run};
 pub use text::label;
-pub use tornado::{Bar, Setting, Variation, bars, variations};
 pub use trust::{APART_MOST, Trust};
 
 use crate::config::{Approach, MachineConfig};
@@ -46,6 +44,7 @@ use crate::machine::SimError;
 use crate::report::{Chart, Effort};
 use crate::workload::rules::Workload;
 use jobs::{Job, simulate};
+use perturbed::Perturbations;
 
 /// All simulated approaches, in the order of the report.
 pub const APPROACHES: [Approach; 10] = [
@@ -130,23 +129,6 @@ pub struct Line {
     pub energy: Option<Energy>,
     /// The reason for a missing cost, if one could exist.
     pub refused: Option<String>,
-}
-
-/// The sensitivity of the result to each parameter.
-#[derive(Clone, Debug, Serialize)]
-pub struct Tornado {
-    /// The accelerator.
-    pub accelerator: Approach,
-    /// The software that it is compared with.
-    pub software: Approach,
-    /// The accelerator's cycles of a packet.
-    pub cycles: f64,
-    /// The accelerator's speedup over the software; `None` if the comparison is not trusted.
-    pub advantage: Option<f64>,
-    /// A TCAM's cycles of a packet.
-    pub tcam_cycles: f64,
-    /// The parameters, most influential first.
-    pub bars: Vec<Bar>,
 }
 
 /// The result of an analysis.
@@ -246,25 +228,20 @@ impl Report {
         let software = faster(&outcomes, &[Approach::Scalar, Approach::Bulk, Approach::Avx512]);
         let base = Base { question, plan, machine, outcomes, accelerator, software, doubt: None };
         // All other runs at once, so that no thread idles at the end of each kind.
-        let (relieved, ideal) = relief_jobs(&base);
-        let varied = variations(&base.machine);
-        let tornado = tornado_jobs(&base, &varied);
+        let perturbations = Perturbations::of(&base);
         let curves = break_even::Curves::of(&base);
         let plain = plain_jobs(&base, &measured);
-        let all: Vec<Job> =
-            ideal.iter().chain(&tornado).chain(&plain).chain(curves.jobs()).cloned().collect();
+        let all = [perturbations.jobs(), &plain, curves.jobs()].concat();
         let done = |n: usize| {
             watch("bottlenecks, sensitivity, break-evens", 0.05 + 0.95 * n as f64 / all.len() as f64)
         };
-        let mut results = simulate(&all, effort, &done)?;
-        let mut rest = results.split_off(ideal.len());
-        let mut plain_outcomes = rest.split_off(tornado.len());
-        let for_curves = plain_outcomes.split_off(plain.len());
-        let trust = trust::trust(if flows > 0 { &plain_outcomes } else { &base.outcomes }, &measured);
+        let results = simulate(&all, effort, &done)?;
+        let (perturbed, rest) = results.split_at(perturbations.jobs().len());
+        let (uncached, for_curves) = rest.split_at(plain.len());
+        let trust = trust::trust(if flows > 0 { uncached } else { &base.outcomes }, &measured);
         let base = Base { doubt: trust::doubt(&trust, &measured), ..base };
-        let bottlenecks = bottlenecks(&base, &relieved, &results);
-        let tornado = tornado_of(&base, &varied, &rest);
-        let (break_evens, charts) = curves.finish(&base, &measured, &for_curves);
+        let (bottlenecks, tornado) = perturbations.finish(&base, perturbed);
+        let (break_evens, charts) = curves.finish(&base, &measured, for_curves);
         Ok(Self {
             version: env!("CARGO_PKG_VERSION"),
             preset: question.preset.clone(),
@@ -303,65 +280,4 @@ fn plain_jobs(base: &Base<'_>, measured: &Measured) -> Vec<Job> {
     let both = |a: &&Approach| cached && measured.base.iter().any(|m| m.simulated_as == Some(**a));
     let plain = |a: &Approach| Job::new(&base.machine, &base.plan.base, *a, 0);
     APPROACHES.iter().filter(both).map(plain).collect()
-}
-
-/// Returns, for each approach, the parts to make ideal, and the runs of all.
-fn relief_jobs(base: &Base<'_>) -> (Vec<(Approach, Vec<&'static Part>)>, Vec<Job>) {
-    let (mut relieved, mut jobs) = (Vec::new(), Vec::new());
-    for approach in APPROACHES {
-        let mut parts = Vec::new();
-        for (part, machine) in parts_of(approach, &base.machine) {
-            parts.push(part);
-            jobs.push(base.job(&Arc::new(machine), &base.plan.base, approach));
-        }
-        relieved.push((approach, parts));
-    }
-    (relieved, jobs)
-}
-
-fn bottlenecks(
-    base: &Base<'_>,
-    relieved: &[(Approach, Vec<&'static Part>)],
-    results: &[Outcome],
-) -> Vec<Bottleneck> {
-    let mut results = results.iter();
-    let of = |(approach, parts): &(Approach, Vec<&'static Part>)| {
-        let ideal: Vec<(&'static Part, f64)> =
-            parts.iter().copied().zip(results.by_ref().map(|outcome| outcome.cycles)).collect();
-        Bottleneck::of(base.outcome(*approach), &ideal)
-    };
-    relieved.iter().map(of).collect()
-}
-
-/// Returns runs of the accelerator, the software and the TCAM on each varied machine.
-fn tornado_jobs(base: &Base<'_>, varied: &[Variation]) -> Vec<Job> {
-    let approaches = [base.accelerator, base.software, Approach::Tcam];
-    let of = |variation: &Variation| {
-        let machine = Arc::new(variation.machine.clone());
-        approaches.map(|approach| base.job(&machine, &base.plan.base, approach))
-    };
-    varied.iter().flat_map(of).collect()
-}
-
-fn tornado_of(base: &Base<'_>, varied: &[Variation], results: &[Outcome]) -> Tornado {
-    let (cycles, software) = (base.outcome(base.accelerator).cycles, base.outcome(base.software).cycles);
-    let times = |software: f64, cycles: f64| base.no_ratio().is_none().then_some(software / cycles);
-    let settings =
-        varied.iter().zip(results.as_chunks::<3>().0).map(|(variation, [accelerator, software, tcam])| {
-            let setting = Setting {
-                setting: variation.setting.clone(),
-                cycles: accelerator.cycles,
-                advantage: times(software.cycles, accelerator.cycles),
-                tcam_cycles: tcam.cycles,
-            };
-            (variation.parameter, setting)
-        });
-    Tornado {
-        accelerator: base.accelerator,
-        software: base.software,
-        cycles,
-        advantage: times(software, cycles),
-        tcam_cycles: base.outcome(Approach::Tcam).cycles,
-        bars: bars(cycles, settings.collect()),
-    }
 }

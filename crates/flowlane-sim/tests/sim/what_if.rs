@@ -139,10 +139,8 @@ fn bottleneck(machine: &MachineConfig, workload: &Arc<Workload>, approach: Appro
     let simulate =
         |machine: &MachineConfig| -> Outcome { run(machine, workload, approach).simulate().unwrap() };
     let outcome = simulate(machine);
-    let ideal: Vec<_> = parts_of(approach, machine)
-        .into_iter()
-        .map(|(part, ideal)| (part, simulate(&ideal).cycles))
-        .collect();
+    let ideal: Vec<_> =
+        parts_of(approach, machine).map(|(part, ideal)| (part, simulate(&ideal).cycles)).collect();
     Bottleneck::of(&outcome, &ideal)
 }
 
