@@ -30,6 +30,18 @@ pub fn run<R: Send>(
     results.into_iter().map(|r| r.into_inner().expect("as above").expect("all work was done")).collect()
 }
 
+/// Runs fallible `work` for every item on `threads` threads, and returns the results in the order of the items.
+///
+/// # Errors
+/// Returns the error of the first item that has one.
+pub fn try_map<T: Sync, R: Send, E: Send>(
+    threads: usize,
+    items: &[T],
+    work: impl Fn(&T) -> Result<R, E> + Sync,
+) -> Result<Vec<R>, E> {
+    run(threads, items.len(), &|_| {}, &|n| work(&items[n])).into_iter().collect()
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -39,5 +51,8 @@ mod tests {
             assert!(squares.iter().enumerate().all(|(n, square)| *square == n * n));
         }
         assert!(super::run(3, 0, &|_| {}, &|n| n).is_empty());
+        let halves =
+            |items: &[u32]| super::try_map(3, items, |n| if n % 2 == 0 { Ok(n / 2) } else { Err(*n) });
+        assert_eq!((halves(&[4, 2, 8]), halves(&[4, 7, 8, 9])), (Ok(vec![2, 1, 4]), Err(7)));
     }
 }

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::config::{Approach, ConfigError, MachineConfig};
+use crate::config::{Approach, ConfigError, MachineConfig, set};
 
 /// A part of the machine that can be made ideal.
 #[derive(Debug, Deserialize)]
@@ -72,9 +72,9 @@ pub fn changed<'a>(
         let (section, key) = path.split_once('.')?;
         old.get(section)?.get(key)
     };
-    let mut new = old.clone();
+    let mut new = Table::new();
     for (path, change) in changes {
-        let set = match change {
+        let to = match change {
             Change::To(Value::String(name)) => value(&name).cloned().unwrap_or(Value::String(name)),
             Change::To(value) => value,
             Change::Percent(percent) => {
@@ -82,14 +82,9 @@ pub fn changed<'a>(
                 Value::Integer((old * percent / 100).max(old.min(1)))
             }
         };
-        let section = path.split_once('.').and_then(|(section, key)| Some((new.get_mut(section)?, key)));
-        if let Some((Value::Table(section), key)) = section {
-            section.insert(key.to_owned(), set);
-        }
+        set(&mut new, path, to)?;
     }
-    let machine: MachineConfig = new.try_into().map_err(|e| ConfigError::toml(&e))?;
-    machine.check()?;
-    Ok(machine)
+    machine.changed(&new)
 }
 
 impl Part {
@@ -108,6 +103,20 @@ impl Part {
         let changes = self.ideal.iter().map(|(key, value)| (key.as_str(), Change::To(value.clone())));
         changed(machine, changes).ok().filter(|ideal| ideal != machine)
     }
+}
+
+/// Returns the machine with keys that are changed together, for each of several named changes; those that are
+/// impossible are left out.
+pub fn varied<K: AsRef<str>>(
+    machine: &MachineConfig,
+    keys: &[K],
+    settings: impl IntoIterator<Item = (String, Change)>,
+) -> Vec<(String, MachineConfig)> {
+    let one = |(name, change): (String, Change)| {
+        let changes = keys.iter().map(|key| (key.as_ref(), change.clone()));
+        Some((name, changed(machine, changes).ok()?))
+    };
+    settings.into_iter().filter_map(one).collect()
 }
 
 /// A machine with one parameter varied.
@@ -129,11 +138,8 @@ pub fn variations(machine: &MachineConfig) -> Vec<Variation> {
             settings =
                 [("half", 50), ("double", 200)].map(|(n, p)| (n.to_owned(), Change::Percent(p))).into();
         }
-        settings.into_iter().filter_map(|(setting, change)| {
-            let changes = parameter.keys.iter().map(|key| (key.as_str(), change.clone()));
-            let varied = changed(machine, changes).ok().filter(|varied| varied != machine)?;
-            Some(Variation { parameter: &parameter.name, setting, machine: varied })
-        })
+        let others = varied(machine, &parameter.keys, settings).into_iter().filter(|(_, m)| m != machine);
+        others.map(|(setting, machine)| Variation { parameter: &parameter.name, setting, machine })
     };
     LISTS.parameters.iter().flat_map(of).collect()
 }

@@ -24,6 +24,13 @@ pub struct Series {
     pub values: Vec<Option<f64>>,
 }
 
+impl Series {
+    /// Creates a curve with a value at each position.
+    pub fn new(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
+        Self { name: name.into(), values: values.into_iter().map(Some).collect() }
+    }
+}
+
 /// A chart of simulated values.
 #[derive(Clone, Debug, Serialize)]
 pub struct Chart {

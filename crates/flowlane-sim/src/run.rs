@@ -1,13 +1,15 @@
 //! Runs of a machine, tables and an approach.
 
+use std::cmp::Reverse;
 use std::rc::Rc;
 
 use serde::Serialize;
 
-use crate::config::{Approach, KeyPlace, RunConfig};
+use crate::config::{Approach, KeyPlace, RunConfig, Sweep};
 use crate::machine::op::Program;
 use crate::machine::space::Space;
 use crate::machine::{Counters, Histogram, Machine, SimError, Span, ThreadStats};
+use crate::parallel;
 use crate::program::{
     DeviceProgram, FlatDevice, Halo, HaloProgram, Software, SoftwareProgram, TupleSearchProgram, Updates,
     WithWork, Work,
@@ -40,13 +42,99 @@ pub struct RunResult {
 
 /// Builds the tables of a run.
 pub fn tables_of(config: &RunConfig) -> Tables {
+    let mut tables = empty_tables(config);
+    tables.fill(keys_of(config));
+    tables
+}
+
+fn empty_tables(config: &RunConfig) -> Tables {
     let w = &config.workload;
-    Tables::new(&TablesConfig {
-        tables: w.tables,
-        entries: w.entries,
-        load_percent: w.load_percent,
-        seed: config.run.seed,
-    })
+    let (tables, entries, load_percent) = (w.tables, w.entries, w.load_percent);
+    Tables::empty(&TablesConfig { tables, entries, load_percent, seed: config.run.seed })
+}
+
+/// Returns the number of keys of each table, rounded up.
+fn keys_of(config: &RunConfig) -> u64 {
+    (config.workload.entries * config.workload.load_percent).div_ceil(100)
+}
+
+/// A run of a sweep: its values and its results, one for each approach.
+#[derive(Clone, Debug)]
+pub struct SweptRun {
+    pub values: Vec<String>,
+    pub config: RunConfig,
+    pub results: Vec<RunResult>,
+}
+
+impl SweptRun {
+    /// Returns the cycles of a lookup by an approach of the run.
+    ///
+    /// # Panics
+    /// Panics if the run does not have the approach.
+    pub fn cycles(&self, approach: Approach) -> f64 {
+        let result = self.results.iter().find(|result| result.approach == approach);
+        result.expect("an approach of the run").cycles_per_lookup
+    }
+
+    /// Returns the speedup of an approach over the run's first one.
+    ///
+    /// # Panics
+    /// Panics if the run does not have the approach.
+    pub fn times(&self, approach: Approach) -> f64 {
+        self.results[0].cycles_per_lookup / self.cycles(approach)
+    }
+}
+
+/// Runs all approaches of a sweep on some threads; `watch` receives the finished share. Runs that differ in load share
+/// their tables, which are filled step by step.
+///
+/// # Errors
+/// Returns the errors of [`run`].
+pub fn run_sweep(
+    sweep: Sweep,
+    threads: usize,
+    watch: &(dyn Fn(f64) + Sync),
+) -> Result<Vec<SweptRun>, SimError> {
+    let shape = |config: &RunConfig| {
+        let w = &config.workload;
+        (u64::from(w.tables) * w.entries, w.tables, config.run.seed)
+    };
+    let of = |n: &usize| {
+        let config = &sweep.runs[*n].1;
+        (shape(config), config.workload.load_percent)
+    };
+    // Large tables take longest and begin first.
+    let mut order: Vec<usize> = (0..sweep.runs.len()).collect();
+    order.sort_by_key(|n| (Reverse(of(n).0), of(n).1));
+    // Chains of tables of one shape with ascending loads.
+    let mut chains: Vec<Vec<usize>> = Vec::new();
+    for n in order {
+        let extends = |chain: &&mut Vec<usize>| {
+            let ((shape, load), (its_shape, its_load)) = (of(&n), of(&chain[chain.len() - 1]));
+            shape == its_shape && its_load < load
+        };
+        match chains.iter_mut().find(extends) {
+            Some(chain) => chain.push(n),
+            None => chains.push(vec![n]),
+        }
+    }
+    let work = |chain: usize| -> Result<Vec<(usize, Vec<RunResult>)>, SimError> {
+        let mut tables = Rc::new(empty_tables(&sweep.runs[chains[chain][0]].1));
+        let mut one = |n: usize| {
+            let config = &sweep.runs[n].1;
+            let filled = Rc::get_mut(&mut tables).expect("earlier runs have ended");
+            filled.fill(keys_of(config));
+            let results = config.run.approaches.iter().map(|approach| run(config, *approach, &tables));
+            Ok((n, results.collect::<Result<_, _>>()?))
+        };
+        chains[chain].iter().map(|n| one(*n)).collect()
+    };
+    let done = |finished: usize| watch(finished as f64 / chains.len() as f64);
+    let results = parallel::run(threads, chains.len(), &done, &work);
+    let mut results = results.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
+    results.sort_by_key(|(n, _)| *n);
+    let swept = sweep.runs.into_iter().zip(results);
+    Ok(swept.map(|((values, config), (_, results))| SweptRun { values, config, results }).collect())
 }
 
 /// Runs an approach.

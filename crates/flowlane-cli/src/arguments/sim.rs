@@ -17,7 +17,7 @@ CONFIG is TOML, and every key is optional. Keys of [machine] are those of `flowl
   approaches = [\"software\", \"bulk\", \"halo-non-blocking\", \"near-l2\", \"tcam\"]
   [machine.accelerator]
   remote = \"mesh\"
-  [sweep]                              # runs every combination
+  [sweep]                              # runs every combination; several: [[sweep]]
   \"workload.tables\" = [5, 10, 15, 20]
 
 Examples:
@@ -36,6 +36,7 @@ on `skylake-sp`. With any other machine, everything runs on that one.
 Examples:
   flowlane sim paper --report halo.html
   flowlane sim paper --quick --csv halo.csv
+  flowlane sim paper --figure 9 --figure 13
   flowlane sim paper --preset skylake-sp --json > halo.json
   flowlane sim paper --preset here.toml        # a machine from `sim calibrate`";
 
@@ -104,13 +105,14 @@ pub(crate) enum SimVerb {
     /// Compare software measured on this machine with simulated accelerators and a TCAM, on your rules and traffic.
     #[command(after_help = WHAT_IF_HELP)]
     WhatIf(SimWhatIfOptions),
-    /// Print a preset machine with the origin of every number.
+    /// Print a preset machine with the origin of every number, or the experiment of a figure for `flowlane sim run`.
     #[command(
-        after_help = "Examples:\n  flowlane sim config paper\n  flowlane sim config skylake-sp > machine.toml"
+        after_help = "Examples:\n  flowlane sim config paper\n  flowlane sim config skylake-sp > machine.toml\n  \
+                      flowlane sim config figure9 > figure9.toml && flowlane sim run figure9.toml"
     )]
     Config {
-        /// The preset: paper or skylake-sp.
-        #[arg(value_name = "PRESET", value_parser = ["paper", "skylake-sp"])]
+        /// The machine: paper or skylake-sp; or the experiment: figure9 or figure13.
+        #[arg(value_name = "NAME", value_parser = ["paper", "skylake-sp", "figure9", "figure13"])]
         preset: String,
         /// Repeat the calibration on Figure 10's bars and print the four calibrated numbers.
         #[arg(long)]
@@ -155,6 +157,9 @@ pub(crate) struct SimPaperOptions {
     /// Machine: paper, skylake-sp, or a TOML file with `preset` and `[machine]` as for `flowlane sim run`.
     #[arg(long, default_value = "paper", value_name = "PRESET|FILE")]
     pub(crate) preset: String,
+    /// Simulate this figure only (several: repeat it): a number, `tables`, or `sensitivity` for the charts that explain misses.
+    #[arg(long, value_name = "N", value_parser = flowlane_sim::paper::PARTS)]
+    pub(crate) figure: Vec<String>,
     #[command(flatten)]
     pub(crate) report: SimReportOptions,
 }

@@ -43,6 +43,27 @@ fn presets_print_with_origins_and_read_as_machines() {
 }
 
 #[test]
+fn the_experiment_of_a_figure_gives_its_row() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let (text, _) = run(at, "sim config figure13", 0);
+    let one = text.replace("[1332, 13332, 133332]", "[132]").replace("[132, 1332, 13332]", "[132]");
+    assert_eq!(one.matches("[132]").count(), 3, "{one}");
+    fs::write(at.join("figure13.toml"), one).unwrap();
+    let (text, _) = run(at, "sim run figure13.toml", 0);
+    assert!(
+        ["NAT (", "asset detection (", "packet filter ("].iter().all(|name| text.contains(name)),
+        "{text}"
+    );
+    let (json, _) = run(at, "sim paper --quick --figure 13 --json", 0);
+    let report: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["rows"].as_array().unwrap().len(), 1);
+    assert_eq!(report["charts"][0]["places"][0], "NAT 999");
+    let (_, error) = run(at, "sim paper --figure 14", 2);
+    assert!(error.contains("sensitivity"), "{error}");
+}
+
+#[test]
 fn a_trace_has_the_steps_of_its_query() {
     let folder = tempdir().unwrap();
     fs::write(folder.path().join("sim.toml"), format!("\u{feff}{SMALL}")).unwrap();

@@ -3,7 +3,8 @@
 
 mod run;
 
-pub use run::{Approach, MatchingTable, RunConfig, RunSection, WorkloadSection, sweep};
+pub(crate) use run::set;
+pub use run::{Approach, MatchingTable, RunConfig, RunSection, Sweep, WorkloadSection};
 
 use flowlane::named_enum::{self, Named, UnknownName};
 use serde::{Deserialize, Serialize};
@@ -395,7 +396,18 @@ impl MachineConfig {
     /// # Errors
     /// Returns an error if a key is unknown, a value has the wrong type, or the machine is inconsistent.
     pub fn with(preset: Preset, changes: &toml::Table) -> Result<Self, ConfigError> {
-        let mut table: toml::Table = toml::from_str(preset.text()).expect("the presets are tested");
+        Self::overlaid(toml::from_str(preset.text()).expect("the presets are tested"), changes)
+    }
+
+    /// Returns the machine with some numbers replaced.
+    ///
+    /// # Errors
+    /// Returns the errors of [`with`](Self::with).
+    pub fn changed(&self, changes: &toml::Table) -> Result<Self, ConfigError> {
+        Self::overlaid(toml::Table::try_from(self).expect("numbers and names"), changes)
+    }
+
+    fn overlaid(mut table: toml::Table, changes: &toml::Table) -> Result<Self, ConfigError> {
         for (section, values) in changes {
             match (table.get_mut(section), values) {
                 (Some(toml::Value::Table(known)), toml::Value::Table(new)) => {

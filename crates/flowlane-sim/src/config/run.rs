@@ -3,6 +3,7 @@
 use flowlane::named_enum::{self, Named, UnknownName};
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
+use toml::{Table, Value};
 
 use super::{ConfigError, MachineConfig, Preset, hash_of};
 
@@ -148,17 +149,16 @@ struct File {
     #[serde(default = "paper")]
     preset: String,
     #[serde(default)]
-    machine: toml::Table,
+    machine: Table,
     #[serde(default)]
     workload: WorkloadSection,
     #[serde(default)]
     run: RunSection,
-    #[serde(default)]
     #[expect(
         dead_code,
-        reason = "read by `sweep`, which replaces it by single runs; here only its name must be known"
+        reason = "read by `Sweep`, which replaces it by single runs; here only its name must be known"
     )]
-    sweep: toml::Table,
+    sweep: Option<Value>,
 }
 
 fn paper() -> String {
@@ -177,9 +177,17 @@ impl RunConfig {
     /// # Errors
     /// Returns an error if the text is not TOML, has unknown keys, or is inconsistent.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let file: File = toml::from_str(text).map_err(|e| ConfigError::toml(&e))?;
+        Self::of(toml::from_str(text).map_err(|e| ConfigError::toml(&e))?, None)
+    }
+
+    /// Reads a run on a machine, or on that of its preset.
+    fn of(table: Table, machine: Option<&MachineConfig>) -> Result<Self, ConfigError> {
+        let file: File = table.try_into().map_err(|e| ConfigError::toml(&e))?;
         let preset: Preset = file.preset.parse()?;
-        let machine = MachineConfig::with(preset, &file.machine)?;
+        let machine = match machine {
+            Some(machine) => machine.changed(&file.machine)?,
+            None => MachineConfig::with(preset, &file.machine)?,
+        };
         let config = Self { preset, machine, workload: file.workload, run: file.run };
         config.check()?;
         Ok(config)
@@ -236,20 +244,54 @@ impl RunConfig {
 /// The most runs of a sweep.
 const RUNS_MAX: usize = 10_000;
 
-/// Parses the runs of a text: one, or, with a section `sweep` of lists (`"workload.entries" = [1024, 4096]`), one for
-/// each combination of their values. Each run comes with its values.
-///
-/// # Errors
-/// Returns the errors of [`RunConfig::parse`], and an error if a value of `sweep` is not a list or there are more
-/// than 10,000 combinations.
-pub fn sweep(text: &str) -> Result<Vec<(Vec<String>, RunConfig)>, ConfigError> {
-    // Parsed as a whole first, so that errors point at the original text.
-    RunConfig::parse(text)?;
-    let mut table: toml::Table = toml::from_str(text).map_err(|e| ConfigError::toml(&e))?;
-    let Some(toml::Value::Table(axes)) = table.remove("sweep") else {
-        return Ok(vec![(Vec::new(), RunConfig::parse(text)?)]);
-    };
-    let mut runs = vec![(Vec::new(), table)];
+/// The runs of a text: one, or one for each combination of the values in a section `sweep` of lists
+/// (`"workload.entries" = [1024, 4096]`). There may be several sections (`[[sweep]]`), each with a `name`.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// The values of each run, after the section's name, and the run.
+    pub runs: Vec<(Vec<String>, RunConfig)>,
+}
+
+impl Sweep {
+    /// Parses the runs of a text.
+    ///
+    /// # Errors
+    /// Returns the errors of [`RunConfig::parse`], and an error if a value of `sweep` is not a list or there are more
+    /// than 10,000 combinations.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        Self::on(None, text)
+    }
+
+    /// Parses the runs of a text whose changes apply to a machine instead of a preset.
+    ///
+    /// # Errors
+    /// Returns the errors of [`parse`](Self::parse).
+    pub fn on(machine: Option<&MachineConfig>, text: &str) -> Result<Self, ConfigError> {
+        let mut table: Table = toml::from_str(text).map_err(|e| ConfigError::toml(&e))?;
+        // Parsed as a whole first, so that errors are about the original text.
+        RunConfig::of(table.clone(), machine)?;
+        let sections = match table.remove("sweep") {
+            None => vec![Value::Table(Table::new())],
+            Some(Value::Array(sections)) => sections,
+            Some(section) => vec![section],
+        };
+        let mut runs = Vec::new();
+        for section in sections {
+            let Value::Table(axes) = section else {
+                return Err(ConfigError::new("`sweep` is no section", "begin it with [sweep] or [[sweep]]"));
+            };
+            for (values, table) in combinations(&table, axes)? {
+                runs.push((values, RunConfig::of(table, machine)?));
+            }
+        }
+        Ok(Self { runs })
+    }
+}
+
+/// Returns a table with every combination of values, and the values as text.
+fn combinations(table: &Table, mut axes: Table) -> Result<Vec<(Vec<String>, Table)>, ConfigError> {
+    let name = axes.remove("name").map(|name| name.as_str().map_or_else(|| name.to_string(), str::to_owned));
+    let mut runs = vec![(name.into_iter().collect::<Vec<_>>(), table.clone())];
     for (path, values) in &axes {
         let Some(values) = values.as_array().filter(|values| !values.is_empty()) else {
             let help = format!("write \"{path}\" = [.., ..]");
@@ -262,27 +304,26 @@ pub fn sweep(text: &str) -> Result<Vec<(Vec<String>, RunConfig)>, ConfigError> {
         for (names, run) in &runs {
             for value in values {
                 let (mut names, mut run) = (names.clone(), run.clone());
-                names.push(format!("{path} = {value}"));
+                // Results name their approaches, and a single value is that of all runs.
+                if path != "run.approaches" && values.len() > 1 {
+                    names.push(format!("{path} = {value}"));
+                }
                 set(&mut run, path, value.clone())?;
                 next.push((names, run));
             }
         }
         runs = next;
     }
-    let parse = |(names, table)| {
-        let text = toml::to_string(&table).expect("it was TOML");
-        Ok((names, RunConfig::parse(&text)?))
-    };
-    runs.into_iter().map(parse).collect()
+    Ok(runs)
 }
 
 /// Sets a value by its path.
-fn set(table: &mut toml::Table, path: &str, value: toml::Value) -> Result<(), ConfigError> {
+pub(crate) fn set(table: &mut Table, path: &str, value: Value) -> Result<(), ConfigError> {
     let (sections, key) = path.rsplit_once('.').unwrap_or(("", path));
     let mut at = table;
     for section in sections.split('.').filter(|s| !s.is_empty()) {
-        let next = at.entry(section).or_insert_with(|| toml::Value::Table(toml::Table::new()));
-        let toml::Value::Table(next) = next else {
+        let next = at.entry(section).or_insert_with(|| Value::Table(Table::new()));
+        let Value::Table(next) = next else {
             let help = "paths are such as \"workload.entries\" or \"machine.accelerator.remote\"";
             return Err(ConfigError::new(format!("`{path}`: `{section}` is no section"), help));
         };
@@ -309,22 +350,36 @@ mod tests {
     #[test]
     fn a_sweep_is_every_combination() {
         let text = "[sweep]\n\"workload.entries\" = [64, 128]\n\"machine.core.width\" = [2, 4, 6]\n";
-        let runs = sweep(text).unwrap();
+        let runs = Sweep::parse(text).unwrap().runs;
         assert_eq!(runs.len(), 6);
         let seen: Vec<(u64, u32)> =
             runs.iter().map(|(_, r)| (r.workload.entries, r.machine.core.width)).collect();
         assert!(seen.contains(&(128, 4)) && seen.contains(&(64, 6)), "{seen:?}");
         assert!(runs[0].0.iter().any(|name| name.starts_with("workload.entries = ")));
-        assert_eq!(sweep("").unwrap().len(), 1);
+        assert_eq!(Sweep::parse("").unwrap().runs.len(), 1);
+        let several =
+            "[[sweep]]\nname = \"a\"\n\"workload.entries\" = [64]\n[[sweep]]\n\"run.cores\" = [1, 2]\n";
+        let runs = Sweep::parse(several).unwrap().runs;
+        assert_eq!(
+            runs.iter().map(|(names, _)| names.concat()).collect::<Vec<_>>(),
+            ["a", "run.cores = 1", "run.cores = 2"]
+        );
+        // On another machine than the preset's.
+        let mut machine = Preset::SkylakeSp.machine();
+        machine.core.rob_entries = 100;
+        let runs = Sweep::on(Some(&machine), text).unwrap().runs;
+        assert!(
+            runs.iter().all(|(_, run)| run.machine.core.rob_entries == 100 && run.machine.core.width < 7)
+        );
     }
 
     #[test]
     fn errors_suggest_the_correct_value() {
-        let help = |text: &str| sweep(text).unwrap_err().help.unwrap();
+        let help = |text: &str| Sweep::parse(text).unwrap_err().help.unwrap();
         assert_eq!(help("[workload]\nentires = 4\n"), "did you mean `entries`?");
         assert_eq!(help("[run]\napproaches = [\"halo-bloking\"]\n"), "did you mean `halo-blocking`?");
         assert_eq!(help("[sweep]\n\"workload.entires\" = [4]\n"), "did you mean `entries`?");
-        assert!(sweep("preset = \"zen\"\n").unwrap_err().message.contains("skylake-sp"));
+        assert!(Sweep::parse("preset = \"zen\"\n").unwrap_err().message.contains("skylake-sp"));
         assert!(help("[sweep]\n\"run.seed\" = 4\n").contains("[.., ..]"));
         assert!(help("[workload]\nload_percent = 100\n").contains("95"));
     }

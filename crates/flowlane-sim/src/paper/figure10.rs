@@ -98,9 +98,8 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
         ("software, memory", soft_memory),
         ("HALO, memory", halo_memory),
     ];
-    let series = |name: &str, part: fn(&Bars) -> f64| Series {
-        name: name.into(),
-        values: all.iter().map(|(_, bars)| Some(part(bars) / soft.total())).collect(),
+    let series = |name: &str, part: fn(&Bars) -> f64| {
+        Series::new(name, all.iter().map(|(_, bars)| part(bars) / soft.total()))
     };
     let chart = Chart {
         id: "figure-10",

@@ -6,12 +6,12 @@
 
 use std::rc::Rc;
 
-use super::{Row, Stated};
+use super::{Row, Stated, extent};
 use crate::config::{MachineConfig, RunConfig};
 use crate::machine::op::Program;
 use crate::machine::space::Space;
 use crate::machine::{Machine, SimError, ThreadStats};
-use crate::parallel;
+use crate::parallel::try_map;
 use crate::program::{
     Halo, HaloProgram, Neighbour, Software, SoftwareProgram, TupleSearchProgram, WithWork, Work,
 };
@@ -126,28 +126,22 @@ pub(super) fn neighbour(
 
 pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row>, Vec<Chart>), SimError> {
     let mut config = effort.run(machine);
-    let jobs: Vec<(usize, usize)> =
-        (0..FLOWS.len()).flat_map(|flows| (0..FUNCTIONS.len()).map(move |f| (flows, f))).collect();
     config.workload.load_percent = 75;
-    let work = |n: usize| -> Result<[f64; 4], SimError> {
-        let (flows, function) = (FLOWS[jobs[n].0].1, FUNCTIONS[jobs[n].1].1);
+    let jobs: Vec<_> = FLOWS.iter().flat_map(|flows| FUNCTIONS.iter().map(move |f| (flows, f))).collect();
+    let results = try_map(effort.threads, &jobs, |((_, flows), (_, function))| -> Result<_, SimError> {
         let tables = Rc::new(tables_for(flows * 4 / 3, 75, effort.seed));
-        let (_, alone) = neighbour(&config, &tables, function, CoRunner::Nothing)?;
-        let (soft_stats, soft) = neighbour(&config, &tables, function, CoRunner::Software)?;
-        let (halo_stats, halo) = neighbour(&config, &tables, function, CoRunner::Halo)?;
+        let (_, alone) = neighbour(&config, &tables, *function, CoRunner::Nothing)?;
+        let (soft_stats, soft) = neighbour(&config, &tables, *function, CoRunner::Software)?;
+        let (halo_stats, halo) = neighbour(&config, &tables, *function, CoRunner::Halo)?;
         let missed = |stats: &ThreadStats| {
             let [l1, rest @ ..] = stats.loads;
             100.0 * rest.iter().sum::<u64>() as f64 / (l1 + rest.iter().sum::<u64>()).max(1) as f64
         };
         let drop = |cycles: f64| 100.0 * (1.0 - alone / cycles);
         Ok([drop(soft), drop(halo), missed(&soft_stats), missed(&halo_stats)])
-    };
-    let results = parallel::run(effort.threads, jobs.len(), &|_| {}, &work);
-    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let extent = |of: usize| {
-        results.iter().map(|r| r[of]).fold([f64::MAX, f64::MIN], |[l, h], v| [l.min(v), h.max(v)])
-    };
-    let ([soft_low, soft_high], [halo_low, halo_high]) = (extent(0), extent(1));
+    })?;
+    let lost = |beside: usize| extent(results.iter().map(|r| r[beside]));
+    let ([soft_low, soft_high], [halo_low, halo_high]) = (lost(0), lost(1));
     let row = |beside: &str, low, high| {
         let what = format!("throughput lost beside {beside} (%)");
         Row::predicted("Figure 12a", what, Stated::Range { low, high })
@@ -161,11 +155,8 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
         row("software", 17.0, 26.0).between(soft_low, soft_high),
         row("HALO", 0.0, 3.2).between(halo_low, halo_high),
     ];
-    let places = jobs.iter().map(|(flows, f)| format!("{}, {}", FLOWS[*flows].0, FUNCTIONS[*f].0)).collect();
-    let series = |name: &str, of: usize| Series {
-        name: name.into(),
-        values: results.iter().map(|r| Some(r[of])).collect(),
-    };
+    let places = jobs.iter().map(|((flows, _), (function, _))| format!("{flows}, {function}")).collect();
+    let series = |name: &str, of: usize| Series::new(name, results.iter().map(|r| r[of]));
     let chart = |id, title: &str, unit, of: usize| Chart {
         id,
         title: title.into(),

@@ -13,7 +13,7 @@ use flowlane::rule::Match;
 use super::{Row, Stated, label};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
-use crate::parallel;
+use crate::parallel::{self, try_map};
 use crate::report::{Chart, Effort, Series, number};
 use crate::what_if::Run;
 use crate::workload::rules::Workload;
@@ -113,12 +113,8 @@ pub(super) fn cycles(
 pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row>, Vec<Chart>), SimError> {
     let make = |place: usize| workload(place, effort);
     let workloads = parallel::run(effort.threads, TRAFFIC.len(), &|_| {}, &make);
-    let work = |n: usize| {
-        let (place, approach) = (n / APPROACHES.len(), n % APPROACHES.len());
-        cycles(machine, &workloads[place], APPROACHES[approach], effort)
-    };
-    let cycles = parallel::run(effort.threads, TRAFFIC.len() * APPROACHES.len(), &|_| {}, &work);
-    let cycles = cycles.into_iter().collect::<Result<Vec<f64>, _>>()?;
+    let runs: Vec<_> = workloads.iter().flat_map(|w| APPROACHES.map(|approach| (w, approach))).collect();
+    let cycles = try_map(effort.threads, &runs, |(w, approach)| cycles(machine, w, *approach, effort))?;
     let of = |approach: usize| cycles.iter().skip(approach).step_by(APPROACHES.len()).copied();
     let software: Vec<f64> = of(0).collect();
     let (least, most) = (software[0], software[TRAFFIC.len() - 1]);
@@ -142,8 +138,7 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
         row("most over least", (STATED[1] / STATED[0] * 10.0).round() / 10.0, most / least)
             .assumption(&chosen),
     ];
-    let series =
-        |n: usize| Series { name: label(APPROACHES[n]).to_owned(), values: of(n).map(Some).collect() };
+    let series = |n: usize| Series::new(label(APPROACHES[n]), of(n));
     let chart = Chart {
         id: "figure-3",
         title: "Figure 3: classification, by traffic".into(),

@@ -10,9 +10,10 @@ use flowlane::generate::Random;
 use super::{Row, Stated};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
-use crate::parallel;
+use crate::parallel::try_map;
 use crate::report::{Chart, Effort, Series, number};
-use crate::run::{RunResult, run, tables_of};
+use crate::run::{RunResult, run};
+use crate::workload::tables_for;
 
 /// Slots of a bucket ("8-way set associative", 3.3).
 const WAYS: u8 = 8;
@@ -40,7 +41,8 @@ fn single_hash_use(buckets: usize, random: &mut Random) -> f64 {
 fn lookups(machine: &MachineConfig, effort: Effort, flows: u64, percent: u64) -> Result<RunResult, SimError> {
     let mut config = effort.run(machine);
     (config.workload.entries, config.workload.load_percent) = (flows * 100 / percent, percent);
-    run(&config, Approach::Software, &Rc::new(tables_of(&config)))
+    let tables = tables_for(config.workload.entries, percent, effort.seed);
+    run(&config, Approach::Software, &Rc::new(tables))
 }
 
 /// Returns, of a thousand loads of all kinds, those that miss the second-level cache, and those that miss the shared
@@ -92,12 +94,9 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
     let single_flows = &flows[..flows.len().min(4)];
     let jobs: Vec<(u64, u64)> =
         flows.iter().map(|f| (*f, CUCKOO)).chain(single_flows.iter().map(|f| (*f, SINGLE))).collect();
-    let work = |n: usize| -> Result<[f64; 2], SimError> {
-        let (flows, percent) = jobs[n];
-        Ok(misses(machine, &lookups(machine, effort, flows, percent)?))
-    };
-    let results = parallel::run(effort.threads, jobs.len(), &|_| {}, &work);
-    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let results = try_map(effort.threads, &jobs, |(flows, percent)| {
+        lookups(machine, effort, *flows, *percent).map(|result| misses(machine, &result))
+    })?;
     let (cuckoo, single) = results.split_at(flows.len());
     let most = flows.len() - 1;
     let rows = vec![slots_in_use(effort.seed), hits(machine, flows[most], cuckoo[most])];

@@ -45,15 +45,9 @@ pub(super) fn figure(effort: Effort) -> (Vec<Row>, Vec<Chart>) {
                 100.0 * full as f64 / rounds as f64
             )),
     ];
-    let mut series: Vec<Series> = BITS
-        .iter()
-        .zip(&all)
-        .map(|(bits, values)| Series {
-            name: format!("{bits} bits"),
-            values: values.iter().copied().map(Some).collect(),
-        })
-        .collect();
-    series.push(Series { name: "flows".into(), values: FLOWS.iter().map(|n| Some(*n as f64)).collect() });
+    let mut series: Vec<Series> =
+        BITS.iter().zip(all).map(|(bits, values)| Series::new(format!("{bits} bits"), values)).collect();
+    series.push(Series::new("flows", FLOWS.iter().map(|n| *n as f64)));
     let chart = Chart {
         id: "figure-8b",
         title: "Figure 8b: flows counted by linear counting".into(),

@@ -28,10 +28,10 @@ pub use row::{Row, Stated, Status};
 
 use serde::Serialize;
 
-use crate::config::{Approach, MachineConfig, Preset, RunConfig};
+use crate::config::{Approach, MachineConfig, Preset, RunConfig, Sweep};
 use crate::machine::SimError;
 use crate::report::{Chart, Effort, Series};
-use crate::run::RunResult;
+use crate::run::{RunResult, SweptRun, run_sweep};
 
 /// Bytes of a table's bucket and entries for each slot.
 const SLOT_BYTES: u64 = 28;
@@ -54,7 +54,36 @@ impl Effort {
         config.run.seed = self.seed;
         config
     }
+
+    /// Runs an experiment on a machine, with tables of up to `quick_slots` slots in a quick evaluation.
+    fn experiment(
+        self,
+        text: &str,
+        machine: &MachineConfig,
+        quick_slots: u64,
+        watch: &(dyn Fn(f64) + Sync),
+    ) -> Result<Vec<SweptRun>, SimError> {
+        let mut sweep = Sweep::on(Some(machine), text).expect("experiments run on every machine");
+        sweep.runs.retain(|(_, config)| !self.quick || config.workload.entries <= quick_slots);
+        for (_, config) in &mut sweep.runs {
+            config.run.seed = self.seed;
+            if self.quick {
+                (config.run.lookups, config.run.warm_up_lookups) = (self.lookups(), self.warm_up());
+            }
+        }
+        run_sweep(sweep, self.threads, watch)
+    }
 }
+
+/// The experiments of figures as texts for `flowlane sim run`, by name.
+pub const EXPERIMENTS: [(&str, &str); 2] =
+    [("figure9", figure9::EXPERIMENT), ("figure13", figure13::EXPERIMENT)];
+
+/// The parts of the evaluation: figures, tables 1, 2 and 4, and the charts that explain misses.
+pub const PARTS: [&str; 10] = ["tables", "8b", "3", "4", "9", "10", "11", "12", "13", "sensitivity"];
+
+/// The share of the time at which each of them begins.
+const BEGINS: [f64; 10] = [0.0, 0.01, 0.02, 0.03, 0.05, 0.75, 0.8, 0.88, 0.92, 0.94];
 
 /// A machine with its name and the hash of its numbers, including calibrated ones.
 #[derive(Clone, Debug, Serialize)]
@@ -119,12 +148,14 @@ pub struct Report {
 }
 
 impl Report {
-    /// Simulates the evaluation; `watch` receives the current activity and the finished share.
+    /// Simulates the evaluation, or some of its [`PARTS`]; `watch` receives the current activity and the finished
+    /// share.
     ///
     /// # Errors
     /// Returns an error if an answer differs from the library's, or if a run gets stuck.
     pub fn simulate(
         machines: &Machines,
+        parts: &[&str],
         effort: Effort,
         watch: &(dyn Fn(&str, f64) + Sync),
     ) -> Result<Self, SimError> {
@@ -134,30 +165,36 @@ impl Report {
             charts.extend(chart);
         };
         let (gem5, xeon) = (&machines.simulated, &machines.measured);
-        watch("tables 1, 2, 4, figure 8b", 0.0);
-        add(&xeon.name, costs::table_1(&xeon.machine, effort)?);
-        add(&gem5.name, costs::table_2(&gem5.machine));
-        add("", figure8::figure(effort));
-        watch("figures 3 and 4", 0.02);
-        add(&xeon.name, figure3::figure(&xeon.machine, effort)?);
-        add(&xeon.name, figure4::figure(&xeon.machine, effort)?);
         let machine = &gem5.machine;
-        watch("open choices", 0.05);
-        let envelope = envelope::envelope(machine, effort)?;
-        watch("figure 9", 0.25);
-        let done = |share| watch("figure 9", 0.25 + 0.5 * share);
-        add(&gem5.name, figure9::figure(machine, effort, &envelope, &done)?);
-        watch("figure 10", 0.75);
-        add(&gem5.name, figure10::figure(machine, effort)?);
-        watch("figure 11", 0.8);
-        add(&gem5.name, figure11::figure(machine, effort, &envelope)?);
-        watch("figure 12", 0.88);
-        add(&xeon.name, figure12::figure(&xeon.machine, effort)?);
-        watch("figure 13", 0.92);
-        add(&gem5.name, figure13::figure(machine, effort)?);
-        watch("what misses hang on", 0.94);
-        add("", (Vec::new(), sensitivity::charts(machines, effort)?));
-        add("", costs::table_4());
+        let wanted = |part: &str| parts.is_empty() || parts.contains(&part);
+        if wanted("tables") {
+            add(&xeon.name, costs::table_1(&xeon.machine, effort)?);
+            add(&gem5.name, costs::table_2(machine));
+        }
+        let mut envelope = envelope::Envelope::default();
+        for (part, begins) in PARTS.into_iter().zip(BEGINS).filter(|(part, _)| wanted(part)) {
+            let name = if part.len() > 2 { part.to_owned() } else { format!("figure {part}") };
+            watch(&name, begins);
+            if part == "9" || part == "11" && !wanted("9") {
+                envelope = envelope::envelope(machine, effort)?;
+            }
+            let done = |share| watch(&name, 0.25 + 0.5 * share);
+            match part {
+                "8b" => add("", figure8::figure(effort)),
+                "3" => add(&xeon.name, figure3::figure(&xeon.machine, effort)?),
+                "4" => add(&xeon.name, figure4::figure(&xeon.machine, effort)?),
+                "9" => add(&gem5.name, figure9::figure(machine, effort, &envelope, &done)?),
+                "10" => add(&gem5.name, figure10::figure(machine, effort)?),
+                "11" => add(&gem5.name, figure11::figure(machine, effort, &envelope)?),
+                "12" => add(&xeon.name, figure12::figure(&xeon.machine, effort)?),
+                "13" => add(&gem5.name, figure13::figure(machine, effort)?),
+                "sensitivity" => add("", (Vec::new(), sensitivity::charts(machines, effort)?)),
+                _ => {}
+            }
+        }
+        if wanted("tables") {
+            add("", costs::table_4());
+        }
         Ok(Self { version: env!("CARGO_PKG_VERSION"), machines: machines.clone(), effort, rows, charts })
     }
 }
@@ -179,12 +216,16 @@ fn label(approach: Approach) -> &'static str {
 }
 
 /// Returns curves of speedups over the first approach.
-fn relative(results: &[Vec<RunResult>]) -> Vec<Series> {
-    let count = results.first().map_or(0, Vec::len);
+fn relative<'a>(places: impl IntoIterator<Item = &'a Vec<RunResult>>) -> Vec<Series> {
+    let places: Vec<&Vec<RunResult>> = places.into_iter().collect();
     let of = |n: usize| {
-        let value = |place: &Vec<RunResult>| place[0].cycles_per_lookup / place[n].cycles_per_lookup;
-        let name = label(results[0][n].approach).to_owned();
-        Series { name, values: results.iter().map(|place| Some(value(place))).collect() }
+        let times = |place: &&Vec<RunResult>| place[0].cycles_per_lookup / place[n].cycles_per_lookup;
+        Series::new(label(places[0][n].approach), places.iter().map(times))
     };
-    (0..count).map(of).collect()
+    (0..places.first().map_or(0, |place| place.len())).map(of).collect()
+}
+
+/// Returns the least and the largest.
+fn extent(values: impl IntoIterator<Item = f64>) -> [f64; 2] {
+    values.into_iter().fold([f64::MAX, f64::MIN], |[least, most], v| [least.min(v), most.max(v)])
 }

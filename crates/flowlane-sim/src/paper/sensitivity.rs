@@ -6,18 +6,18 @@
 
 use std::rc::Rc;
 
-use super::Machines;
 use super::figure3::{self, TRAFFIC};
 use super::figure11::{ENTRIES, TUPLES};
 use super::figure12::{CoRunner, FLOWS, FUNCTIONS, neighbour};
-use crate::config::MatchingTable;
-use crate::config::{Approach, LockHold, MachineConfig, RunConfig};
+use super::{Machines, extent};
+use crate::config::{Approach, MachineConfig, MatchingTable, RunConfig};
 use crate::machine::SimError;
-use crate::parallel;
+use crate::parallel::try_map;
+use crate::perturb::{Change, varied};
 use crate::program::chase_cycles;
 use crate::report::{Chart, Effort, Series, number};
 use crate::run::{run, tables_of};
-use crate::workload::{Tables, tables_for};
+use crate::workload::tables_for;
 
 pub(super) fn charts(machines: &Machines, effort: Effort) -> Result<Vec<Chart>, SimError> {
     let (machine, measured) = (&machines.simulated.machine, &machines.measured.machine);
@@ -31,35 +31,53 @@ pub(super) fn charts(machines: &Machines, effort: Effort) -> Result<Vec<Chart>, 
     Ok(all)
 }
 
+/// Returns the cycles of a lookup by an approach.
+fn cycles(config: &RunConfig, approach: Approach) -> Result<f64, SimError> {
+    Ok(run(config, approach, &Rc::new(tables_of(config)))?.cycles_per_lookup)
+}
+
 /// Returns the speedup of an approach over software.
-fn times(config: &RunConfig, tables: &Rc<Tables>, approach: Approach) -> Result<f64, SimError> {
-    let cycles = |approach| run(config, approach, tables).map(|r| r.cycles_per_lookup);
+fn times(config: &RunConfig, approach: Approach) -> Result<f64, SimError> {
+    let tables = Rc::new(tables_of(config));
+    let cycles = |approach| run(config, approach, &tables).map(|r| r.cycles_per_lookup);
     Ok(cycles(Approach::Software)? / cycles(approach)?)
 }
 
 /// Returns a constant series.
-fn constant(name: &str, value: f64, places: usize) -> Series {
-    Series { name: name.into(), values: vec![Some(value); places] }
+fn constant(name: &str, value: f64, places: &[String]) -> Series {
+    Series::new(name, places.iter().map(|_| value))
 }
 
-fn simulated(name: &str, values: impl IntoIterator<Item = f64>) -> Series {
-    Series { name: name.into(), values: values.into_iter().map(Some).collect() }
+/// Returns the machine with keys set to, or scaled to this percentage by, each of several numbers.
+fn with(
+    machine: &MachineConfig,
+    keys: &[&str],
+    numbers: &[i64],
+    change: fn(i64) -> Change,
+) -> Vec<(String, MachineConfig)> {
+    varied(machine, keys, numbers.iter().map(|n| (n.to_string(), change(*n))))
+}
+
+fn set(number: i64) -> Change {
+    Change::To(number.into())
 }
 
 /// Figure 3 by the instructions of a software lookup.
 fn instructions(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
-    let counts: &[u32] = if effort.quick { &[120, 210] } else { &[90, 120, 150, 180, 210] };
-    let ends = [0, TRAFFIC.len() - 1];
-    let workloads = ends.map(|place| figure3::workload(place, effort));
-    let work = |n: usize| {
-        let mut machine = machine.clone();
-        machine.software.instructions = counts[n / ends.len()];
-        figure3::cycles(&machine, &workloads[n % ends.len()], Approach::Software, effort)
-    };
-    let results = parallel::run(effort.threads, counts.len() * ends.len(), &|_| {}, &work);
-    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let counts: &[i64] = if effort.quick { &[120, 210] } else { &[90, 120, 150, 180, 210] };
+    let machines = with(machine, &["software.instructions"], counts, set);
+    let ends = [0, TRAFFIC.len() - 1].map(|place| figure3::workload(place, effort));
+    let runs: Vec<_> = ends.iter().flat_map(|end| machines.iter().map(move |(_, m)| (m, end))).collect();
+    let results = try_map(effort.threads, &runs, |(machine, workload)| {
+        figure3::cycles(machine, workload, Approach::Software, effort)
+    })?;
+    let places: Vec<String> = machines.iter().map(|(count, _)| count.clone()).collect();
     // Relative to the paper's values, so that both share one reference line.
-    let of = |end: usize| results.iter().skip(end).step_by(ends.len()).map(move |c| c / figure3::STATED[end]);
+    let [least, most] = [0, 1].map(|end| {
+        let results = results.chunks(places.len()).nth(end).unwrap_or_default();
+        let name = TRAFFIC[end * (TRAFFIC.len() - 1)].0;
+        Series::new(name, results.iter().map(|cycles| cycles / figure3::STATED[end]))
+    });
     Ok(Chart {
         id: "sensitivity-instructions",
         title: "Figure 3: by the instructions of a lookup".into(),
@@ -67,130 +85,107 @@ fn instructions(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimErr
             "Table 1 has 210 instructions for a lookup of rte_hash; Figure 3 was measured in Open vSwitch."
                 .into(),
         axis: "instructions of a lookup",
-        places: counts.iter().map(u32::to_string).collect(),
         unit: "of the paper's cycles for classification",
         lines: true,
-        series: vec![
-            simulated(TRAFFIC[ends[0]].0, of(0)),
-            simulated(TRAFFIC[ends[1]].0, of(1)),
-            constant("the paper", 1.0, counts.len()),
-        ],
+        series: vec![least, most, constant("the paper", 1.0, &places)],
+        places,
     })
 }
 
 /// Figures 9 and 10 beyond the shared cache, by the latency of memory.
 fn memory(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
     // All of memory's times, in percent of the preset's.
-    let scales: &[u64] = if effort.quick { &[50, 100] } else { &[10, 25, 50, 75, 100, 150] };
+    let scales: &[i64] = if effort.quick { &[50, 100] } else { &[10, 25, 50, 75, 100, 150] };
     let entries = if effort.quick { 1 << 14 } else { 1 << 22 };
-    let work = |n: usize| -> Result<(f64, f64), SimError> {
-        let mut machine = machine.clone();
-        let d = &mut machine.dram;
-        for ps in [&mut d.controller_ps, &mut d.cas_ps, &mut d.rcd_ps, &mut d.rp_ps] {
-            *ps = *ps * scales[n] / 100;
-        }
+    let keys = ["dram.controller_ps", "dram.cas_ps", "dram.rcd_ps", "dram.rp_ps"];
+    let machines = with(machine, &keys, scales, Change::Percent);
+    let results = try_map(effort.threads, &machines, |(scale, machine)| -> Result<_, SimError> {
         // From a tile in the middle.
         let core = 5.min(machine.core.cores - 1);
         let load =
-            chase_cycles(&machine, 64 << 20, core, false)? / chase_cycles(&machine, 12 << 20, core, true)?;
-        let mut config = effort.run(&machine);
+            chase_cycles(machine, 64 << 20, core, false)? / chase_cycles(machine, 12 << 20, core, true)?;
+        let mut config = effort.run(machine);
         (config.workload.entries, config.workload.warm) = (entries, false);
-        Ok((load, times(&config, &Rc::new(tables_of(&config)), Approach::HaloBlocking)?))
-    };
-    let results = parallel::run(effort.threads, scales.len(), &|_| {}, &work);
-    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let now = if scale == "100" { " (as it is)" } else { "" };
+        Ok((format!("{load:.1}{now}"), times(&config, Approach::HaloBlocking)?))
+    })?;
+    let (places, times): (Vec<String>, Vec<f64>) = results.into_iter().unzip();
     Ok(Chart {
         id: "sensitivity-memory",
         title: "Figure 9 beyond LLC: by memory's distance".into(),
         about: "One table of 2^22 slots that begins in memory, all of memory's times scaled.".into(),
         axis: "a load from memory, in loads from LLC",
-        places: results
-            .iter()
-            .zip(scales)
-            .map(|((load, _), scale)| format!("{load:.1}{}", if *scale == 100 { " (as it is)" } else { "" }))
-            .collect(),
         unit: "times the throughput of software",
         lines: true,
         series: vec![
-            simulated("HALO blocking", results.iter().map(|(_, times)| *times)),
-            constant("the paper, mean of Figure 9", 2.1, results.len()),
+            Series::new("HALO blocking", times),
+            constant("the paper, mean of Figure 9", 2.1, &places),
         ],
+        places,
     })
 }
 
 /// Figure 11 by the packets ahead of the results, and by the size of tables.
 fn tuples(machine: &MachineConfig, effort: Effort) -> Result<Vec<Chart>, SimError> {
-    let at = |machine: &MachineConfig, entries: u64| -> Result<f64, SimError> {
+    let slots: &[u64] = if effort.quick { &[256, ENTRIES] } else { &[256, ENTRIES, 4096, 16_384, 65_536] };
+    let ahead: &[i64] = if effort.quick { &[0, 1] } else { &[0, 1, 2, 3, 5] };
+    let ahead = with(machine, &["accelerator.packets_ahead"], ahead, set);
+    let by_slots = slots.iter().map(|slots| (slots.to_string(), *slots, machine));
+    let by_ahead = ahead.iter().map(|(name, machine)| (name.clone(), ENTRIES, machine));
+    let all: Vec<(String, u64, &MachineConfig)> = by_slots.chain(by_ahead).collect();
+    let results = try_map(effort.threads, &all, |(_, entries, machine)| {
         let mut config = effort.run(machine);
         let w = &mut config.workload;
-        (w.tables, w.entries, w.matching) = (TUPLES[3], entries, MatchingTable::Last);
+        (w.tables, w.entries, w.matching) = (TUPLES[3], *entries, MatchingTable::Last);
         (config.run.warm_up_lookups, config.run.lookups) = if effort.quick { (20, 50) } else { (500, 300) };
-        times(&config, &Rc::new(tables_of(&config)), Approach::HaloNonBlocking)
-    };
-    let slots: &[u64] = if effort.quick { &[256, ENTRIES] } else { &[256, ENTRIES, 4096, 16_384, 65_536] };
-    let ahead: &[u64] = if effort.quick { &[0, 1] } else { &[0, 1, 2, 3, 5] };
-    let jobs = slots.len() + ahead.len();
-    let work = |n: usize| match n.checked_sub(slots.len()) {
-        None => at(machine, slots[n]),
-        Some(n) => {
-            let mut machine = machine.clone();
-            machine.accelerator.packets_ahead = ahead[n] as u32;
-            at(&machine, ENTRIES)
+        times(&config, Approach::HaloNonBlocking)
+    })?;
+    let chart = |id, what: &str, axis, runs: std::ops::Range<usize>| {
+        let places: Vec<String> = all[runs.clone()].iter().map(|(place, ..)| place.clone()).collect();
+        Chart {
+            id,
+            title: format!("Figure 11 at 20 tuples: by {what}"),
+            about: "All tuples asked.".into(),
+            axis,
+            unit: "times the throughput of software",
+            lines: true,
+            series: vec![
+                Series::new("HALO non-blocking", results[runs].iter().copied()),
+                constant("the paper, at 1024 slots", 23.4, &places),
+            ],
+            places,
         }
     };
-    let results = parallel::run(effort.threads, jobs, &|_| {}, &work);
-    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let (by_slots, by_ahead) = results.split_at(slots.len());
-    let chart = |id, what: &str, axis, places: &[u64], values: &[f64]| Chart {
-        id,
-        title: format!("Figure 11 at 20 tuples: by {what}"),
-        about: "All tuples asked.".into(),
-        axis,
-        places: places.iter().map(u64::to_string).collect(),
-        unit: "times the throughput of software",
-        lines: true,
-        series: vec![
-            simulated("HALO non-blocking", values.iter().copied()),
-            constant("the paper, at 1024 slots", 23.4, values.len()),
-        ],
-    };
     Ok(vec![
-        chart("sensitivity-ahead", "packets ahead of the results", "packets ahead", ahead, by_ahead),
-        chart("sensitivity-slots", "the slots of a tuple", "slots of a tuple", slots, by_slots),
+        chart("sensitivity-ahead", "packets ahead of the results", "packets ahead", slots.len()..all.len()),
+        chart("sensitivity-slots", "the slots of a tuple", "slots of a tuple", 0..slots.len()),
     ])
 }
 
 /// Figure 12a by the share of the window that each of two threads has.
 fn window(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
-    // Percent of the window and of the queues, for each of the two threads.
-    let shares: &[u32] = if effort.quick { &[50, 100] } else { &[50, 60, 75, 100] };
-    let jobs: Vec<(u32, usize)> =
-        shares.iter().flat_map(|share| (0..FUNCTIONS.len()).map(move |f| (*share, f))).collect();
-    let work = |n: usize| -> Result<[f64; 2], SimError> {
-        let (share, function) = (jobs[n].0, FUNCTIONS[jobs[n].1].1);
+    // Percent of the window and of the queues, for each of the two threads; a thread of two has half of the machine's.
+    let shares: &[i64] = if effort.quick { &[50, 100] } else { &[50, 60, 75, 100] };
+    let keys = ["rob", "scheduler", "load_queue", "store_queue"].map(|key| format!("core.{key}_entries"));
+    let together = varied(machine, &keys, shares.iter().map(|s| (s.to_string(), Change::Percent(2 * s))));
+    let runs: Vec<_> =
+        together.iter().flat_map(|(_, m)| FUNCTIONS.map(|(_, function)| (m, function))).collect();
+    let results = try_map(effort.threads, &runs, |(machine_together, function)| -> Result<_, SimError> {
         let tables = Rc::new(tables_for(FLOWS[1].1 * 4 / 3, 75, effort.seed));
-        let alone = effort.run(machine);
-        let mut together = alone.clone();
-        let core = &mut together.machine.core;
-        for entries in [
-            &mut core.rob_entries,
-            &mut core.scheduler_entries,
-            &mut core.load_queue_entries,
-            &mut core.store_queue_entries,
-        ] {
-            *entries = *entries * 2 * share / 100;
-        }
-        let (_, cycles) = neighbour(&alone, &tables, function, CoRunner::Nothing)?;
-        let lost = |beside| -> Result<f64, SimError> {
-            Ok(100.0 * (1.0 - cycles / neighbour(&together, &tables, function, beside)?.1))
+        let cycles = |machine: &MachineConfig, beside| -> Result<f64, SimError> {
+            Ok(neighbour(&effort.run(machine), &tables, *function, beside)?.1)
         };
-        Ok([lost(CoRunner::Software)?, lost(CoRunner::Halo)?])
+        let alone = cycles(machine, CoRunner::Nothing)?;
+        let lost = |cycles: f64| 100.0 * (1.0 - alone / cycles);
+        let [software, halo] =
+            [CoRunner::Software, CoRunner::Halo].map(|beside| cycles(machine_together, beside));
+        Ok([lost(software?), lost(halo?)])
+    })?;
+    let places: Vec<String> = together.into_iter().map(|(share, _)| share).collect();
+    let lost = |beside: usize, end: usize| {
+        let shares = results.chunks(FUNCTIONS.len());
+        shares.map(move |share| extent(share.iter().map(|lost| lost[beside]))[end])
     };
-    let results = parallel::run(effort.threads, jobs.len(), &|_| {}, &work);
-    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let places = results.chunks(FUNCTIONS.len());
-    let least = |of: usize| places.clone().map(move |p| p.iter().map(|r| r[of]).fold(f64::MAX, f64::min));
-    let most = |of: usize| places.clone().map(move |p| p.iter().map(|r| r[of]).fold(f64::MIN, f64::max));
     Ok(Chart {
         id: "sensitivity-window",
         title: "Figure 12a at 10K flows: by each thread's share of the window".into(),
@@ -198,54 +193,52 @@ fn window(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
                 it waits."
             .into(),
         axis: "percent of window and queues that each thread has",
-        places: shares.iter().map(u32::to_string).collect(),
         unit: "% of the function's throughput alone",
         lines: true,
         series: vec![
-            simulated("lost beside software, least", least(0)),
-            simulated("lost beside software, most", most(0)),
-            simulated("lost beside HALO, most", most(1)),
-            constant("the paper: beside software, least", 17.0, shares.len()),
-            constant("the paper: beside HALO, less than", 3.2, shares.len()),
+            Series::new("lost beside software, least", lost(0, 0)),
+            Series::new("lost beside software, most", lost(0, 1)),
+            Series::new("lost beside HALO, most", lost(1, 1)),
+            constant("the paper: beside software, least", 17.0, &places),
+            constant("the paper: beside HALO, less than", 3.2, &places),
         ],
+        places,
     })
 }
 
 /// The end of the lock, which matters only with a concurrent writer; none of the paper's runs has one.
 fn lock(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
     let intervals: &[u32] = if effort.quick { &[100, 10_000] } else { &[50, 100, 300, 1000, 3000, 10_000] };
-    let holds = [(LockHold::Commit, "until the query ends"), (LockHold::Data, "until the line is read")];
-    let jobs: Vec<(u32, LockHold)> =
-        holds.iter().flat_map(|(hold, _)| intervals.iter().map(move |i| (*i, *hold))).collect();
-    let work = |n: usize| -> Result<f64, SimError> {
+    let holds = [("until the query ends", "commit"), ("until the line is read", "data")];
+    let holds = holds.map(|(name, hold)| (name.to_owned(), Change::To(hold.into())));
+    let holds = varied(machine, &["accelerator.lock_hold"], holds);
+    let config = |machine: &MachineConfig| {
         let mut config = effort.run(machine);
-        config.machine.accelerator.lock_hold = jobs[n].1;
+        config.workload.entries = 1024;
+        config
+    };
+    let runs: Vec<_> = holds.iter().flat_map(|(_, m)| intervals.iter().map(move |i| (m, *i))).collect();
+    let results = try_map(effort.threads, &runs, |(machine, interval)| {
+        let mut config = config(machine);
         // More changes than fit the run.
         let lookups = config.run.lookups + config.run.warm_up_lookups;
-        config.workload.updates = lookups * 300 / u64::from(jobs[n].0);
-        config.workload.update_instructions = jobs[n].0;
-        config.workload.entries = 1024;
-        Ok(run(&config, Approach::HaloBlocking, &Rc::new(tables_of(&config)))?.cycles_per_lookup)
-    };
-    let results = parallel::run(effort.threads, jobs.len(), &|_| {}, &work);
-    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let series = holds.iter().zip(results.chunks(intervals.len()));
+        config.workload.updates = lookups * 300 / u64::from(*interval);
+        config.workload.update_instructions = *interval;
+        cycles(&config, Approach::HaloBlocking)
+    })?;
+    let series = holds.into_iter().zip(results.chunks(intervals.len()));
     Ok(Chart {
         id: "sensitivity-lock",
         title: "Lookups with a concurrent writer, by the end of the lock".into(),
         about: format!(
             "HALO blocking, one table of 1024 slots, another core writes a line of its buckets at this interval of instructions. \
              Without a writer both take equal time: {} cycles.",
-            number({
-                let mut config = effort.run(machine);
-                config.workload.entries = 1024;
-                run(&config, Approach::HaloBlocking, &Rc::new(tables_of(&config)))?.cycles_per_lookup
-            })
+            number(cycles(&config(machine), Approach::HaloBlocking)?)
         ),
         axis: "instructions of the writer from a change to the next",
         places: intervals.iter().map(u32::to_string).collect(),
         unit: "cycles a lookup",
         lines: true,
-        series: series.map(|((_, name), values)| simulated(name, values.iter().copied())).collect(),
+        series: series.map(|((name, _), values)| Series::new(name, values.iter().copied())).collect(),
     })
 }

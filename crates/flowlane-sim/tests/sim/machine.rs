@@ -253,7 +253,7 @@ fn results_are_the_same_twice_and_on_any_number_of_threads() {
         println!("skipped: the whole evaluation on 1 and on 3 threads, since FLOWLANE_LONG_TESTS is not set");
         return;
     }
-    let csv = |threads| Report::simulate(&Machines::paper(), effort(threads), &|_, _| {}).unwrap().csv();
+    let csv = |threads| Report::simulate(&Machines::paper(), &[], effort(threads), &|_, _| {}).unwrap().csv();
     assert_eq!(csv(1), csv(3));
 }
 

@@ -38,7 +38,7 @@ fn find<'a>(report: &'a Report, place: &str, what: &str) -> &'a Row {
 #[test]
 fn every_row_has_its_worth_and_its_machine() {
     let effort = Effort { quick: true, threads: 2, seed: 1 };
-    let report = Report::simulate(&Machines::paper(), effort, &|_, _| {}).unwrap();
+    let report = Report::simulate(&Machines::paper(), &[], effort, &|_, _| {}).unwrap();
     for (place, what, machine, status) in WORTH {
         let row = find(&report, place, what);
         assert_eq!((row.machine.as_str(), row.status), (machine, status), "{place}: {what}");

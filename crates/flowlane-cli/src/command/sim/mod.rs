@@ -9,12 +9,11 @@ use std::rc::Rc;
 
 use flowlane_bench::figure::Figure;
 use flowlane_bench::render::Page;
-use flowlane_sim::config::{Approach, ConfigError, MachineConfig, Preset, RunConfig, sweep};
+use flowlane_sim::config::{Approach, ConfigError, MachineConfig, Preset, RunConfig, Sweep};
 use flowlane_sim::machine::{SimError, Span};
-use flowlane_sim::paper::{Calibration, Machines, Report, Row, calibrate};
-use flowlane_sim::parallel;
+use flowlane_sim::paper::{Calibration, EXPERIMENTS, Machines, Report, Row, calibrate};
 use flowlane_sim::report::{Chart, Effort};
-use flowlane_sim::run::{RunResult, run as simulate, tables_of, traced};
+use flowlane_sim::run::{RunResult, run_sweep, tables_of, traced};
 use serde::Serialize;
 
 use crate::arguments::{SimPaperOptions, SimReportOptions, SimVerb};
@@ -41,9 +40,9 @@ fn threads_of(asked: Option<u16>) -> usize {
     asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
 }
 
-fn read(path: &Path) -> Result<Vec<(Vec<String>, RunConfig)>, Failure> {
+fn read(path: &Path) -> Result<Sweep, Failure> {
     let text = input::read_text(path)?;
-    sweep(&text).map_err(|e| failure_at(path, e))
+    Sweep::parse(&text).map_err(|e| failure_at(path, e))
 }
 
 /// Adds the file to an error of a configuration.
@@ -67,20 +66,14 @@ fn run_config(
     threads: usize,
     json: bool,
 ) -> Result<(), Failure> {
-    let runs = read(path)?;
-    let work = |n: usize| -> Result<Vec<RunResult>, SimError> {
-        let config = &runs[n].1;
-        let tables = Rc::new(tables_of(config));
-        config.run.approaches.iter().map(|approach| simulate(config, *approach, &tables)).collect()
-    };
-    let bar = output::progress(runs.len() as u64, "simulating");
-    let results = parallel::run(threads, runs.len(), &|done| bar.set_position(done as u64), &work);
+    let sweep = read(path)?;
+    let bar = output::progress_share();
+    bar.set_message("simulating");
+    let runs = run_sweep(sweep, threads, &|share| bar.set_position((share * SHARES as f64) as u64))?;
     bar.finish_and_clear();
-    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
     let done: Vec<Done> = runs
-        .iter()
-        .zip(results)
-        .map(|((values, config), results)| Done { values: values.clone(), effective: config.text(), results })
+        .into_iter()
+        .map(|run| Done { values: run.values, effective: run.config.text(), results: run.results })
         .collect();
     if let Some(path) = effective {
         write(path, &done[0].effective)?;
@@ -230,9 +223,10 @@ fn paper(options: &SimPaperOptions) -> Result<(), Failure> {
         false => Machines::only(&name, &machine),
     };
     let effort = effort(&options.report);
+    let figures: Vec<&str> = options.figure.iter().map(String::as_str).collect();
     put_out(
         &options.report,
-        |watch| Ok(Report::simulate(&machines, effort, watch)?),
+        |watch| Ok(Report::simulate(&machines, &figures, effort, watch)?),
         html,
         Report::csv,
         paper_text,
@@ -296,8 +290,12 @@ fn figure(chart: &Chart) -> Figure {
 }
 
 fn config(preset: &str, recalibrate: bool) -> Result<(), Failure> {
-    let preset: Preset = preset.parse().map_err(ConfigError::from)?;
     let mut out = Output::create(None)?;
+    if let Some((_, text)) = EXPERIMENTS.iter().find(|(name, _)| *name == preset) {
+        out.text(text)?;
+        return out.finish();
+    }
+    let preset: Preset = preset.parse().map_err(ConfigError::from)?;
     if !recalibrate {
         out.text(preset.text())?;
         return out.finish();
@@ -341,7 +339,7 @@ fn trace(
     output: Option<&Path>,
 ) -> Result<(), Failure> {
     let approach: Approach = approach.parse().map_err(|e| Failure::input(format!("--approach: {e}")))?;
-    let config = read(path)?.swap_remove(0).1;
+    let config = read(path)?.runs.swap_remove(0).1;
     if lookups.end > config.run.lookups {
         let message = format!(
             "--lookup {} --count {}: the run has {} lookups",

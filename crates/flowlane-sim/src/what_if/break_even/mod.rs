@@ -133,10 +133,8 @@ impl Curves {
 /// Returns the cycle stacks of all approaches.
 fn stacks(base: &Base<'_>) -> Chart {
     let parts: Vec<&'static str> = base.outcomes[0].stack.iter().map(|(name, _)| *name).collect();
-    let series = |(n, name): (usize, &&'static str)| Series {
-        name: (*name).to_owned(),
-        values: base.outcomes.iter().map(|o| Some(o.stack[n].1)).collect(),
-    };
+    let series =
+        |(n, name): (usize, &&'static str)| Series::new(*name, base.outcomes.iter().map(|o| o.stack[n].1));
     Chart {
         id: "stacks",
         title: "Where the time goes".into(),

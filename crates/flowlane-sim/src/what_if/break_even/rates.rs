@@ -120,9 +120,8 @@ fn fewer(ours: &Values, theirs: &Values, most: u32) -> String {
 
 fn rate_charts(all: &[(String, Vec<(f64, f64)>)], cores: &[u32], most: u32) -> Vec<Chart> {
     let places: Vec<f64> = std::iter::once(1.0).chain(cores.iter().map(|c| f64::from(*c))).collect();
-    let by_cores = |(name, known): &(String, Vec<(f64, f64)>)| Series {
-        name: name.clone(),
-        values: places.iter().map(|c| Some(capacity(known, *c))).collect(),
+    let by_cores = |(name, known): &(String, Vec<(f64, f64)>)| {
+        Series::new(name, places.iter().map(|c| capacity(known, *c)))
     };
     let by_rate = |(name, known): &(String, Vec<(f64, f64)>)| Series {
         name: name.clone(),
