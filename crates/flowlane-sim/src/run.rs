@@ -11,8 +11,7 @@ use crate::machine::space::Space;
 use crate::machine::{Counters, Histogram, Machine, SimError, Span, ThreadStats};
 use crate::parallel;
 use crate::program::{
-    DeviceProgram, FlatDevice, Halo, HaloProgram, Software, SoftwareProgram, TupleSearchProgram, Updates,
-    WithWork, Work,
+    Generated, LookupProgram, Software, SoftwareProgram, TupleSearchProgram, Updates, WithWork, Work,
 };
 use crate::workload::{Packets, Tables, TablesConfig};
 
@@ -210,32 +209,21 @@ fn program(config: &RunConfig, approach: Approach, tables: &Rc<Tables>, core: u3
         .matching(w.matching)
         .hits(w.hit_permille)
         .of(w.working_set);
-    let writes_key = m.accelerator.key == KeyPlace::Core;
     let software = |style| -> Box<dyn Program> {
+        let writes_key = m.accelerator.key == KeyPlace::Core;
         let (tables, packets) = (tables.clone(), packets.clone());
         Box::new(SoftwareProgram::new(tables, packets, style, &m.software, writes_key, count))
     };
-    let halo = |mode| -> Box<dyn Program> {
-        let ahead = m.accelerator.packets_ahead;
-        Box::new(HaloProgram::new(tables.clone(), packets.clone(), mode, writes_key, count).ahead(ahead))
-    };
-    let device = |device| -> Box<dyn Program> {
-        Box::new(DeviceProgram::new(tables.clone(), packets.clone(), device, count))
-    };
-    let program = match approach {
-        Approach::Software => software(Software::Rte),
-        Approach::Scalar => software(Software::Scalar),
-        Approach::Bulk => software(Software::Bulk),
-        Approach::Avx512 => software(Software::Avx512),
-        Approach::HaloBlocking => halo(Halo::Blocking),
-        Approach::HaloNonBlocking => halo(Halo::NonBlocking),
-        Approach::NearL2 => halo(Halo::NearL2),
-        Approach::Tcam => device(FlatDevice::tcam(&m.tcam)),
-        Approach::SramTcam => device(FlatDevice::sram_tcam(&m.tcam)),
+    let program: Box<dyn Program> = match approach {
         Approach::TupleSearch => {
             let rules = (u64::from(w.tables) * w.entries * w.load_percent / 100).clamp(1, 20_000);
             Box::new(TupleSearchProgram::new(rules as usize, config.run.seed, count, &mut Space::default()))
         }
+        Approach::Software => software(Software::Rte),
+        Approach::Scalar => software(Software::Scalar),
+        Approach::Bulk => software(Software::Bulk),
+        Approach::Avx512 => software(Software::Avx512),
+        _ => Box::new(LookupProgram::new(Generated { tables: tables.clone(), packets }, approach, m, count)),
     };
     let work = Work { instructions: w.beside_instructions, lines: w.beside_lines };
     if work == Work::default() {

@@ -7,13 +7,13 @@
 use std::rc::Rc;
 
 use super::{Row, Stated, extent};
-use crate::config::{MachineConfig, RunConfig};
+use crate::config::{Approach, MachineConfig, RunConfig};
 use crate::machine::op::Program;
 use crate::machine::space::Space;
 use crate::machine::{Machine, SimError, ThreadStats};
 use crate::parallel::try_map;
 use crate::program::{
-    Halo, HaloProgram, Neighbour, Software, SoftwareProgram, TupleSearchProgram, WithWork, Work,
+    Generated, LookupProgram, Neighbour, Software, SoftwareProgram, TupleSearchProgram, WithWork, Work,
 };
 use crate::report::{Chart, Effort, Series};
 use crate::workload::{Packets, Tables, TablesConfig, tables_for};
@@ -111,8 +111,8 @@ pub(super) fn neighbour(
             machine.run_on(0, Box::new(program), 0);
         }
         CoRunner::Halo => {
-            let program = HaloProgram::new(tables.clone(), packets, Halo::Blocking, false, forever);
-            machine.run_on(0, Box::new(program), 0);
+            let packets = Generated { tables: tables.clone(), packets };
+            machine.run_on(0, Box::new(LookupProgram::new(packets, Approach::HaloBlocking, m, forever)), 0);
         }
     }
     if co_runner != CoRunner::Nothing {

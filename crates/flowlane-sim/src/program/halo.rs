@@ -1,19 +1,14 @@
-//! Lookups by accelerator: LOOKUP_B one by one, or LOOKUP_NB in batches of eight, whose results share a line that
+//! The instructions for accelerators: LOOKUP_B, or LOOKUP_NB in batches of eight, whose results share a line that
 //! SNAPSHOT_READ reads until all are present.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
 
-use serde::{Deserialize, Serialize};
-
-use super::software::{begin, end, unit};
 use crate::machine::cache::Line;
-use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
+use crate::machine::op::{Class, Kind, Op};
 use crate::machine::query::{BatchId, Engine, Queries, Walk};
-use crate::workload::{Lookup, Packets, Tables};
 
 /// Results of 8 bytes that share a line (4.5, 5.1).
-pub(crate) const RESULTS: usize = 8;
+pub(super) const RESULTS: usize = 8;
 
 /// Instructions around a lookup instruction: the addresses of key, table and result.
 const AROUND: u32 = 4;
@@ -22,7 +17,7 @@ const AROUND: u32 = 4;
 const LOOK: u32 = 4;
 
 /// Appends a query by LOOKUP_B, or a load from an engine, to a dependency chain.
-pub(crate) fn ask(walk: Walk, engine: Engine, chain: u8, ops: &mut Vec<Op>, queries: &mut Queries) {
+pub(super) fn ask(walk: Walk, engine: Engine, chain: u8, ops: &mut Vec<Op>, queries: &mut Queries) {
     ops.push(Op::work(AROUND, Class::Compute));
     let query = queries.add(walk, engine, None);
     ops.push(Op { gives: true, chain, ..Op::new(Kind::Lookup(query), Class::Data) });
@@ -36,7 +31,7 @@ struct Unread {
 }
 
 /// Queries by LOOKUP_NB, with queries of later packets sent before results of earlier ones are read.
-pub(crate) struct NonBlocking {
+pub(super) struct NonBlocking {
     results: Vec<Line>,
     next: usize,
     /// The number of packets whose queries are sent ahead.
@@ -46,7 +41,7 @@ pub(crate) struct NonBlocking {
 
 impl NonBlocking {
     /// Creates the state with lines for results.
-    pub(crate) fn new(results: Vec<Line>, ahead: u32) -> Self {
+    pub(super) fn new(results: Vec<Line>, ahead: u32) -> Self {
         Self { results, next: 0, ahead: ahead as usize, unread: VecDeque::new() }
     }
 
@@ -70,14 +65,14 @@ impl NonBlocking {
     }
 
     /// Sends queries and reads their results at once, since the next step depends on them.
-    pub(crate) fn ask(&mut self, walks: Vec<Walk>, ops: &mut Vec<Op>, queries: &mut Queries) {
+    pub(super) fn ask(&mut self, walks: Vec<Walk>, ops: &mut Vec<Op>, queries: &mut Queries) {
         let batches = self.send(walks, ops, queries);
         look(batches, ops);
     }
 
     /// Sends the queries of packets with the operations that follow, and reads the results of earlier packets beyond
     /// the configured distance. Returns the number of packets whose results were read.
-    pub(crate) fn ahead(
+    pub(super) fn ahead(
         &mut self,
         walks: Vec<Walk>,
         after: Vec<Op>,
@@ -92,7 +87,7 @@ impl NonBlocking {
 
     /// Reads the oldest results, and returns their number of packets; 0 if there are none. Queries behind them
     /// retire, and are sent, when these results are present.
-    pub(crate) fn read(&mut self, ops: &mut Vec<Op>) -> u32 {
+    pub(super) fn read(&mut self, ops: &mut Vec<Op>) -> u32 {
         let Some(mut unread) = self.unread.pop_front() else { return 0 };
         look(unread.batches, ops);
         ops.append(&mut unread.after);
@@ -105,120 +100,5 @@ fn look(batches: Vec<BatchId>, ops: &mut Vec<Op>) {
     for batch in batches {
         ops.push(Op { gives: true, ..Op::new(Kind::Snapshot(batch), Class::Data) });
         ops.push(Op::work(LOOK, Class::Compute).chained(0));
-    }
-}
-
-/// The kind of queries.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Halo {
-    /// The instruction LOOKUP_B.
-    Blocking,
-    /// The instructions LOOKUP_NB and SNAPSHOT_READ.
-    NonBlocking,
-    /// Queries to an engine next to the second-level cache, as loads.
-    NearL2,
-}
-
-/// A number of lookups by accelerator.
-pub struct HaloProgram {
-    tables: Rc<Tables>,
-    packets: Packets,
-    mode: Halo,
-    writes_key: bool,
-    left: u64,
-    queries: NonBlocking,
-}
-
-impl HaloProgram {
-    /// Creates `count` lookups of one table, or packets looked up in several.
-    pub fn new(tables: Rc<Tables>, packets: Packets, mode: Halo, writes_key: bool, count: u64) -> Self {
-        let queries = NonBlocking::new(tables.results.clone(), 0);
-        Self { tables, packets, mode, writes_key, left: count, queries }
-    }
-
-    /// Sends the queries of `ahead` later packets (of one table: later batches) before the results of a packet are
-    /// read; non-blocking only.
-    #[must_use]
-    pub fn ahead(self, ahead: u32) -> Self {
-        Self { queries: NonBlocking { ahead: ahead as usize, ..self.queries }, ..self }
-    }
-
-    fn write_key(&self, lookup: &Lookup, ops: &mut Vec<Op>) {
-        if self.writes_key {
-            ops.push(Op::new(Kind::Store(lookup.walk.key), Class::Compute));
-        }
-    }
-
-    /// Looks up tables one by one, until the first that has the key.
-    fn blocking(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<(), Mismatch> {
-        let from = ops.len();
-        let lookups = self.packets.next(&self.tables)?;
-        self.write_key(&lookups[0], ops);
-        let several = lookups.len() > 1;
-        for lookup in lookups {
-            let found = lookup.walk.answer.is_some();
-            ask(lookup.walk, Engine::Cha, 0, ops, queries);
-            if several {
-                let branch = Kind::Branch { id: 0, taken: found };
-                ops.push(Op { waits: true, ..Op::new(branch, Class::Compute) });
-            }
-            if found {
-                break;
-            }
-        }
-        unit(ops, from, 1);
-        Ok(())
-    }
-
-    /// Looks up all tables with overlapping loads.
-    fn near_l2(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<(), Mismatch> {
-        let from = ops.len();
-        let lookups = self.packets.next(&self.tables)?;
-        self.write_key(&lookups[0], ops);
-        for lookup in lookups {
-            ask(lookup.walk, Engine::NearL2, 0, ops, queries);
-        }
-        unit(ops, from, 1);
-        Ok(())
-    }
-
-    /// Looks up batches: eight packets in one table, or a packet in all tables at once.
-    fn non_blocking(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<(), Mismatch> {
-        let from = ops.len();
-        let several = self.tables.len() > 1;
-        let packets = if several { 1 } else { RESULTS.min(self.left as usize) };
-        let mut walks = Vec::new();
-        for _ in 0..packets {
-            let more = self.packets.next(&self.tables)?;
-            self.write_key(&more[0], ops);
-            walks.extend(more.into_iter().map(|lookup| lookup.walk));
-        }
-        self.left -= packets as u64 - 1;
-        let read = self.queries.ahead(walks, Vec::new(), packets as u32, ops, queries);
-        begin(ops, from);
-        if read > 0 {
-            end(ops, read);
-        }
-        Ok(())
-    }
-}
-
-impl Program for HaloProgram {
-    fn refill(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<bool, Mismatch> {
-        if self.left == 0 {
-            let read = self.queries.read(ops);
-            if read > 0 {
-                end(ops, read);
-            }
-            return Ok(read > 0);
-        }
-        match self.mode {
-            Halo::Blocking => self.blocking(ops, queries)?,
-            Halo::NonBlocking => self.non_blocking(ops, queries)?,
-            Halo::NearL2 => self.near_l2(ops, queries)?,
-        }
-        self.left -= 1;
-        Ok(true)
     }
 }

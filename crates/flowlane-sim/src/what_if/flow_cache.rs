@@ -10,8 +10,9 @@ use flowlane::packet::key::FlowKey;
 use crate::machine::Machine;
 use crate::machine::op::{Class, Kind, Mismatch, Op};
 use crate::machine::space::{Region, Space};
+use crate::program::Cached;
 use crate::workload::rules::{Exact, MaskWord, exact};
-use crate::workload::{Lookup, Recorder, TablePlace};
+use crate::workload::{Recorder, TablePlace};
 
 /// Instructions of an insertion and the preceding removal, apart from stores: those of a lookup, and as many for the
 /// changed slots.
@@ -27,14 +28,6 @@ pub(super) struct FlowCache {
     /// Flows in the order of insertion.
     order: VecDeque<Vec<u32>>,
     entries: usize,
-}
-
-/// The result of the cache for a packet.
-pub(super) struct Cached {
-    pub(super) lookup: Lookup,
-    pub(super) known: bool,
-    /// The operations of the flow's insertion, if it was unknown.
-    pub(super) insertion: Vec<Op>,
 }
 
 impl FlowCache {

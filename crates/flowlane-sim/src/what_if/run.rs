@@ -9,12 +9,13 @@ use serde::Serialize;
 
 use super::flow_cache::FlowCache;
 use super::library::{Library, LibraryProgram};
-use super::program::{Progress, RuleProgram};
+use super::program::{Progress, RulePackets};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::Queries;
 use crate::machine::{Busy, Counters, Machine, SimError};
+use crate::program::LookupProgram;
 use crate::workload::TablePlace;
 use crate::workload::rules::{Own, Workload};
 
@@ -143,19 +144,11 @@ impl Run<'_> {
                     cache.warm(machine);
                     cache
                 });
-                let workload = self.workload.clone();
                 let own = Own::new(&mut space);
                 own.warm(machine);
-                let which = (first(core), count);
-                let progress = own_progress.clone();
-                Box::new(RuleProgram::new(
-                    workload,
-                    (own, cache),
-                    self.approach,
-                    self.machine,
-                    which,
-                    progress,
-                ))
+                let (workload, progress) = (self.workload.clone(), own_progress.clone());
+                let packets = RulePackets { workload, own, cache, next: first(core), progress };
+                Box::new(LookupProgram::new(packets, self.approach, self.machine, count))
             };
             machine.run_on(core, program, self.warm_up);
             progress.push(own_progress);
