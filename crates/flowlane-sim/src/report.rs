@@ -52,6 +52,21 @@ pub struct Chart {
     pub series: Vec<Series>,
 }
 
+/// A table of texts.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sheet {
+    /// The identifier, without spaces.
+    pub id: &'static str,
+    /// The heading.
+    pub title: String,
+    /// The description.
+    pub about: String,
+    /// The column names.
+    pub head: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<String>>,
+}
+
 /// CSV (RFC 4180).
 pub(crate) struct Csv(String);
 
@@ -72,6 +87,11 @@ impl Csv {
 
     pub(crate) fn head(&mut self, names: &[&str]) {
         self.line(names.iter().map(|name| (*name).to_owned()));
+    }
+
+    pub(crate) fn sheet(&mut self, sheet: &Sheet) {
+        self.line(sheet.head.iter().cloned());
+        sheet.rows.iter().for_each(|row| self.line(row.iter().cloned()));
     }
 
     /// Adds a line for each value of each curve.
@@ -101,7 +121,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Formats a number with four significant digits.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 1000.0 => format!("{value:.0}"),
         v if v >= 100.0 => format!("{value:.1}"),
