@@ -59,6 +59,16 @@ pub enum Change {
     To(Value),
 }
 
+fn value<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
+    let (section, key) = path.split_once('.')?;
+    table.get(section)?.get(key)
+}
+
+/// Returns the number at a key (`section.key`) of a machine; `None` if there is none.
+pub fn number(machine: &MachineConfig, path: &str) -> Option<u64> {
+    value(&machine.table(), path)?.as_integer().and_then(|n| n.try_into().ok())
+}
+
 /// Returns the machine with some keys (`section.key`) changed.
 ///
 /// # Errors
@@ -67,18 +77,14 @@ pub fn changed<'a>(
     machine: &MachineConfig,
     changes: impl IntoIterator<Item = (&'a str, Change)>,
 ) -> Result<MachineConfig, ConfigError> {
-    let old = Table::try_from(machine).expect("numbers and names");
-    let value = |path: &str| {
-        let (section, key) = path.split_once('.')?;
-        old.get(section)?.get(key)
-    };
+    let old = machine.table();
     let mut new = Table::new();
     for (path, change) in changes {
         let to = match change {
-            Change::To(Value::String(name)) => value(&name).cloned().unwrap_or(Value::String(name)),
+            Change::To(Value::String(name)) => value(&old, &name).cloned().unwrap_or(Value::String(name)),
             Change::To(value) => value,
             Change::Percent(percent) => {
-                let old = value(path).and_then(Value::as_integer).unwrap_or(0);
+                let old = value(&old, path).and_then(Value::as_integer).unwrap_or(0);
                 Value::Integer((old * percent / 100).max(old.min(1)))
             }
         };

@@ -404,7 +404,12 @@ impl MachineConfig {
     /// # Errors
     /// Returns the errors of [`with`](Self::with).
     pub fn changed(&self, changes: &toml::Table) -> Result<Self, ConfigError> {
-        Self::overlaid(toml::Table::try_from(self).expect("numbers and names"), changes)
+        Self::overlaid(self.table(), changes)
+    }
+
+    /// Returns all numbers as a table.
+    pub(crate) fn table(&self) -> toml::Table {
+        toml::Table::try_from(self).expect("numbers and names")
     }
 
     fn overlaid(mut table: toml::Table, changes: &toml::Table) -> Result<Self, ConfigError> {

@@ -6,11 +6,10 @@
 //! them: the instructions of the lock, the base CPI, the accelerator's fixed cycles, and the cycles between a CHA and
 //! its slice.
 
-use serde::Serialize;
-
 use super::figure10::bars;
 use crate::config::{Approach, MachineConfig, Preset};
 use crate::machine::SimError;
+use crate::perturb::number;
 use crate::report::Effort;
 use crate::search::least;
 
@@ -20,54 +19,30 @@ const LOCK: f64 = 0.131;
 pub(super) const HALO_COMPUTE: f64 = 0.171;
 pub(super) const HALO_DATA: f64 = 0.132;
 
-/// The calibrated numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct Calibration {
-    /// `core.base_cpi_milli`
-    pub base_cpi_milli: u64,
-    /// `software.lock_instructions`
-    pub lock_instructions: u32,
-    /// `accelerator.fixed_cycles`
-    pub fixed_cycles: u64,
-    /// `accelerator.slice_cycles`
-    pub slice_cycles: u64,
+/// The keys of the calibrated numbers.
+pub const CALIBRATED: [&str; 4] = [
+    "core.base_cpi_milli",
+    "software.lock_instructions",
+    "accelerator.fixed_cycles",
+    "accelerator.slice_cycles",
+];
+
+/// Returns the calibrated numbers of a machine, in the order of [`CALIBRATED`].
+pub fn calibrated(machine: &MachineConfig) -> [u64; 4] {
+    CALIBRATED.map(|key| number(machine, key).expect("the keys are numbers"))
 }
 
-impl Calibration {
-    /// Returns the numbers of a machine.
-    pub fn of(machine: &MachineConfig) -> Self {
-        Self {
-            base_cpi_milli: machine.core.base_cpi_milli,
-            lock_instructions: machine.software.lock_instructions,
-            fixed_cycles: machine.accelerator.fixed_cycles,
-            slice_cycles: machine.accelerator.slice_cycles,
-        }
-    }
-
-    /// Returns whether a machine has one of the four calibrated numbers, in which case its bars of Figure 10 are not
-    /// predictions.
-    pub(super) fn concerns(machine: &MachineConfig) -> bool {
-        let (its, found) = (Self::of(machine), Self::of(&Preset::Paper.machine()));
-        its.base_cpi_milli == found.base_cpi_milli
-            || its.lock_instructions == found.lock_instructions
-            || its.fixed_cycles == found.fixed_cycles
-            || its.slice_cycles == found.slice_cycles
-    }
-
-    /// Sets the numbers of a machine.
-    pub fn apply(&self, machine: &mut MachineConfig) {
-        machine.core.base_cpi_milli = self.base_cpi_milli;
-        machine.software.lock_instructions = self.lock_instructions;
-        machine.accelerator.fixed_cycles = self.fixed_cycles;
-        machine.accelerator.slice_cycles = self.slice_cycles;
-    }
+/// Returns whether a machine has one of the four calibrated numbers, in which case its bars of Figure 10 are not
+/// predictions.
+pub(super) fn is_calibrated(machine: &MachineConfig) -> bool {
+    calibrated(machine).into_iter().zip(calibrated(&Preset::Paper.machine())).any(|(its, found)| its == found)
 }
 
-/// Calibrates a machine.
+/// Calibrates a machine, and returns its calibrated numbers.
 ///
 /// # Errors
 /// Returns an error if a run fails.
-pub fn calibrate(machine: &MachineConfig, effort: Effort) -> Result<Calibration, SimError> {
+pub fn calibrate(machine: &MachineConfig, effort: Effort) -> Result<[u64; 4], SimError> {
     let mut machine = machine.clone();
     // A fixed starting point, so that the result does not depend on earlier calibrations.
     machine.software.lock_instructions = 57;
@@ -96,7 +71,7 @@ pub fn calibrate(machine: &MachineConfig, effort: Effort) -> Result<Calibration,
         machine.accelerator.fixed_cycles = cycles;
         Ok(bars(&machine, effort, Approach::HaloBlocking, false)?.compute >= HALO_COMPUTE * software)
     })?;
-    Ok(Calibration::of(&machine))
+    Ok(calibrated(&machine))
 }
 
 #[cfg(test)]
@@ -110,14 +85,14 @@ mod tests {
 
     #[test]
     fn a_machine_with_one_calibrated_number_is_a_calibrated_one() {
-        assert!(Calibration::concerns(&Preset::Paper.machine()));
+        assert!(is_calibrated(&Preset::Paper.machine()));
         // The accelerator is the paper's on a real Skylake, too; the core is not.
         let mut machine = Preset::SkylakeSp.machine();
-        assert!(Calibration::concerns(&machine));
+        assert!(is_calibrated(&machine));
         assert_ne!(machine.core.base_cpi_milli, Preset::Paper.machine().core.base_cpi_milli);
         machine.software.lock_instructions += 1;
         machine.accelerator.fixed_cycles += 1;
         machine.accelerator.slice_cycles += 1;
-        assert!(!Calibration::concerns(&machine));
+        assert!(!is_calibrated(&machine));
     }
 }

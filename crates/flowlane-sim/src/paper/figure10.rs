@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
-use super::{Calibration, Row, SLOT_BYTES, Stated};
+use super::calibrate::is_calibrated;
+use super::{Row, SLOT_BYTES, Stated};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::report::{Chart, Effort, Series};
@@ -79,7 +80,7 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
     let soft_memory = bars(machine, effort, Approach::Software, true)?;
     let halo_memory = bars(machine, effort, Approach::HaloBlocking, true)?;
     let row = |what: &str, value| Row::predicted("Figure 10", what, Stated::Exact { value });
-    let target = |row: Row| match Calibration::concerns(machine) {
+    let target = |row: Row| match is_calibrated(machine) {
         true => row.calibrated("a target of the calibration, whose numbers the machine has"),
         false => row,
     };

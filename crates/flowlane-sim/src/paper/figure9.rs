@@ -1,8 +1,8 @@
 //! Figure 9: lookups in one table, by its size and load. The runs are `experiments/figure9.toml`.
 
-use super::calibrate::{HALO_COMPUTE, HALO_DATA, SOFTWARE_DATA};
+use super::calibrate::{HALO_COMPUTE, HALO_DATA, SOFTWARE_DATA, is_calibrated};
 use super::envelope::Envelope;
-use super::{Calibration, Row, SLOT_BYTES, Stated, extent, label, relative};
+use super::{Row, SLOT_BYTES, Stated, extent, label, relative};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::report::{Chart, Effort, Series};
@@ -28,7 +28,7 @@ pub(super) fn figure(
         Row::predicted("Figure 9", "blocking, table in LLC, times faster", Stated::UpTo { value: 3.3 })
             .between(least, most)
             .over(envelope.single);
-    let inside = match Calibration::concerns(machine) {
+    let inside = match is_calibrated(machine) {
         true => inside.calibrated(format!(
             "3.3 is 1 / ({HALO_COMPUTE} + {HALO_DATA}), two targets of the calibration in Figure 10; other sizes have little to add"
         )),

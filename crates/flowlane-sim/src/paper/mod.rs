@@ -22,7 +22,7 @@ mod row;
 mod sensitivity;
 mod text;
 
-pub use calibrate::{Calibration, calibrate};
+pub use calibrate::{CALIBRATED, calibrate, calibrated};
 pub use figure10::{Bars, bars};
 pub use row::{Row, Stated, Status};
 

@@ -9,7 +9,7 @@ use flowlane_sim::config::{
 use flowlane_sim::host_calibration::lookups::{Case, LookupMethod};
 use flowlane_sim::machine::mesh::Mesh;
 use flowlane_sim::machine::space::{Space, slice_of};
-use flowlane_sim::paper::{Calibration, Machines, Report, calibrate};
+use flowlane_sim::paper::{Machines, Report, calibrate, calibrated};
 use flowlane_sim::program::{chase_cycles, dirty_cycles};
 use flowlane_sim::report::Effort;
 use flowlane_sim::run::{run, tables_of, traced};
@@ -261,7 +261,7 @@ fn results_are_the_same_twice_and_on_any_number_of_threads() {
 fn the_preset_of_the_paper_is_what_calibration_gives() {
     let machine = Preset::Paper.machine();
     let found = calibrate(&machine, Effort { quick: false, threads: 1, seed: 1 }).unwrap();
-    assert_eq!(found, Calibration::of(&machine));
+    assert_eq!(found, calibrated(&machine));
 }
 
 #[test]

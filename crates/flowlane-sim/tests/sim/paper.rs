@@ -1,7 +1,7 @@
 //! The evaluation: the worth and the machine of each row.
 
 use flowlane_sim::config::Preset;
-use flowlane_sim::paper::{Calibration, Machines, Report, Row, Stated, Status};
+use flowlane_sim::paper::{Machines, Report, Row, Stated, Status};
 use flowlane_sim::report::Effort;
 
 /// All rows except definitions and inputs: place, beginning of the description, machine, status. A predicted row follows
@@ -80,7 +80,7 @@ fn the_papers_measurements_use_the_preset_of_its_xeon() {
     // 3.1: "a 24-core Intel Xeon Platinum 8160 CPU running at 2.1GHz", which has 33 MiB of LLC.
     assert_eq!((xeon.core.cores, xeon.core.clock_mhz, xeon.llc.bytes()), (24, 2100, 33 << 20));
     // Its core was not calibrated on results of gem5.
-    assert_ne!(Calibration::of(&xeon).base_cpi_milli, Calibration::of(&gem5).base_cpi_milli);
+    assert_ne!(xeon.core.base_cpi_milli, gem5.core.base_cpi_milli);
     for line in Preset::SkylakeSp.text().lines().filter(|line| !line.starts_with('#')) {
         assert!(!line.contains("[C]"), "{line}");
     }

@@ -11,7 +11,7 @@ use flowlane_bench::figure::Figure;
 use flowlane_bench::render::Page;
 use flowlane_sim::config::{Approach, ConfigError, MachineConfig, Preset, RunConfig, Sweep};
 use flowlane_sim::machine::{SimError, Span};
-use flowlane_sim::paper::{Calibration, EXPERIMENTS, Machines, Report, Row, calibrate};
+use flowlane_sim::paper::{CALIBRATED, EXPERIMENTS, Machines, Report, Row, calibrate, calibrated};
 use flowlane_sim::report::{Chart, Effort};
 use flowlane_sim::run::{RunResult, run_sweep, tables_of, traced};
 use serde::Serialize;
@@ -302,14 +302,9 @@ fn config(preset: &str, recalibrate: bool) -> Result<(), Failure> {
     }
     let machine = preset.machine();
     let found = calibrate(&machine, Effort { quick: false, threads: 1, seed: 1 })?;
-    let row = |name: &str, new: u64, old: u64| vec![name.to_owned(), old.to_string(), new.to_string()];
-    let old = Calibration::of(&machine);
-    let rows = [
-        row("core.base_cpi_milli", found.base_cpi_milli, old.base_cpi_milli),
-        row("software.lock_instructions", found.lock_instructions.into(), old.lock_instructions.into()),
-        row("accelerator.fixed_cycles", found.fixed_cycles, old.fixed_cycles),
-        row("accelerator.slice_cycles", found.slice_cycles, old.slice_cycles),
-    ];
+    let rows = CALIBRATED.iter().zip(calibrated(&machine).into_iter().zip(found));
+    let rows: Vec<Vec<String>> =
+        rows.map(|(key, (old, new))| vec![(*key).to_owned(), old.to_string(), new.to_string()]).collect();
     out.text(&output::table("", &["calibrated on Figure 10's LLC bars", "preset", "now"], &rows))?;
     out.finish()
 }
