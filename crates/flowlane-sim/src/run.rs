@@ -11,7 +11,7 @@ use crate::machine::space::Space;
 use crate::machine::{Counters, Histogram, Machine, SimError, Span, ThreadStats};
 use crate::parallel;
 use crate::program::{
-    Generated, LookupProgram, Software, SoftwareProgram, TupleSearchProgram, Updates, WithWork, Work,
+    Generated, LookupProgram, Software, SoftwareProgram, Updates, WithWork, Work, generated_tuples,
 };
 use crate::workload::{Packets, Tables, TablesConfig};
 
@@ -217,7 +217,7 @@ fn program(config: &RunConfig, approach: Approach, tables: &Rc<Tables>, core: u3
     let program: Box<dyn Program> = match approach {
         Approach::TupleSearch => {
             let rules = (u64::from(w.tables) * w.entries * w.load_percent / 100).clamp(1, 20_000);
-            Box::new(TupleSearchProgram::new(rules as usize, config.run.seed, count, &mut Space::default()))
+            Box::new(generated_tuples(rules as usize, config.run.seed, count, &mut Space::default()))
         }
         Approach::Software => software(Software::Rte),
         Approach::Scalar => software(Software::Scalar),

@@ -13,7 +13,7 @@ use crate::machine::space::Space;
 use crate::machine::{Machine, SimError, ThreadStats};
 use crate::parallel::try_map;
 use crate::program::{
-    Generated, LookupProgram, Neighbour, Software, SoftwareProgram, TupleSearchProgram, WithWork, Work,
+    Generated, LookupProgram, Neighbour, Software, SoftwareProgram, WithWork, Work, generated_tuples,
 };
 use crate::report::{Chart, Effort, Series};
 use crate::workload::{Packets, Tables, TablesConfig, tables_for};
@@ -47,7 +47,7 @@ impl Function {
     ) -> Box<dyn Program> {
         let seed = config.run.seed;
         match self {
-            Self::AccessList { rules } => Box::new(TupleSearchProgram::new(rules, seed, count, space)),
+            Self::AccessList { rules } => Box::new(generated_tuples(rules, seed, count, space)),
             Self::Connections { entries, lines, instructions } => {
                 let shape =
                     TablesConfig { tables: 1, entries: entries * 4 / 3, load_percent: 75, seed: seed + 1 };

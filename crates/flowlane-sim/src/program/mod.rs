@@ -15,5 +15,5 @@ pub use functions::{Neighbour, WithWork, Work};
 pub(crate) use lookups::{Cached, Generated, LookupProgram, Packet, Source};
 pub(crate) use software::unit;
 pub use software::{Software, SoftwareProgram};
-pub use tuples::TupleSearchProgram;
+pub(crate) use tuples::{TupleSearchProgram, generated_tuples};
 pub use update::Updates;

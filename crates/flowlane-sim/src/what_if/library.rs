@@ -9,10 +9,9 @@ use flowlane::probe::{Dependency, Part, Probe};
 
 use crate::machine::Machine;
 use crate::machine::cache::Line;
-use crate::machine::op::{Kind, Mismatch, Op, Program};
-use crate::machine::query::Queries;
+use crate::machine::op::{Kind, Program};
 use crate::machine::space::{Region, Space};
-use crate::program::unit;
+use crate::program::TupleSearchProgram;
 use crate::workload::rules::Workload;
 use crate::workload::{Recorder, TablePlace};
 
@@ -80,6 +79,16 @@ impl Library {
         }
         machine.fill_llc(lines.into_iter());
     }
+
+    /// Returns a program that searches for `count` packets of the workload.
+    pub(super) fn program(self, workload: Arc<Workload>, count: u64) -> Box<dyn Program> {
+        let Self { search, places, keys } = self;
+        let packets = (0..count as usize).map(move |n| {
+            let at = n % workload.packets.len();
+            (workload.packets[at].clone(), workload.expected[at])
+        });
+        Box::new(TupleSearchProgram { search, places, keys, packets, number: 0 })
+    }
 }
 
 fn place(space: &mut Space, bytes: &[usize; 6]) -> TablePlace {
@@ -90,41 +99,5 @@ fn place(space: &mut Space, bytes: &[usize; 6]) -> TablePlace {
         entries: region(Part::Entries),
         values: region(Part::Values),
         links: region(Part::Links),
-    }
-}
-
-/// Searches packet by packet.
-pub(super) struct LibraryProgram {
-    library: Library,
-    workload: Arc<Workload>,
-    next: usize,
-    left: u64,
-}
-
-impl LibraryProgram {
-    pub(super) fn new(library: Library, workload: Arc<Workload>, count: u64) -> Self {
-        Self { library, workload, next: 0, left: count }
-    }
-}
-
-impl Program for LibraryProgram {
-    fn refill(&mut self, ops: &mut Vec<Op>, _: &mut Queries) -> Result<bool, Mismatch> {
-        if self.left == 0 {
-            return Ok(false);
-        }
-        self.left -= 1;
-        let (number, at) = (self.next as u64, self.next % self.workload.packets.len());
-        self.next += 1;
-        let mut recorder = Recorder::new(&self.library.places, self.library.keys[number as usize % KEYS]);
-        let hit = self.library.search.lookup_probed(&self.workload.packets[at], &mut recorder);
-        let (simulated, library) = (hit.map(|hit| hit.rule.0), self.workload.expected[at]);
-        if simulated != library {
-            let table = "tuple search".to_owned();
-            return Err(Mismatch { lookup: number, table, simulated, library });
-        }
-        let from = ops.len();
-        ops.append(&mut recorder.lookup(0, 0, simulated, library).ops);
-        unit(ops, from, 1);
-        Ok(true)
     }
 }

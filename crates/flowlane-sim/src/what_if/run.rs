@@ -8,7 +8,7 @@ use flowlane::packet::key::FlowKey;
 use serde::Serialize;
 
 use super::flow_cache::FlowCache;
-use super::library::{Library, LibraryProgram};
+use super::library::Library;
 use super::program::{Progress, RulePackets};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::cache::Line;
@@ -134,7 +134,7 @@ impl Run<'_> {
                 let library = Library::new(self.workload, looked_up, self.seed);
                 library.warm(looked_up, machine);
                 own_progress.ended.set(true);
-                Box::new(LibraryProgram::new(library, self.workload.clone(), count))
+                library.program(self.workload.clone(), count)
             } else {
                 let flows = self.cache_flows();
                 let cache = (flows > 0).then(|| {
