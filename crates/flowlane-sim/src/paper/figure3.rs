@@ -96,17 +96,9 @@ pub(super) fn cycles(
     effort: Effort,
 ) -> Result<f64, SimError> {
     let (counted, warm_up) = packets_of(effort);
-    let run = Run {
-        machine,
-        workload,
-        approach,
-        packets: counted as u64,
-        warm_up: warm_up as u64,
-        cores: 1,
-        cache_flows: CACHE,
-        update_pause: None,
-        seed: effort.seed,
-    };
+    let (packets, warm_up, seed) = (counted as u64, warm_up as u64, effort.seed);
+    let run = Run::new(&Arc::new(machine.clone()), workload, approach);
+    let run = Run { packets, warm_up, cache_flows: CACHE, seed, ..run };
     Ok(run.simulate()?.cycles)
 }
 

@@ -15,7 +15,6 @@ mod break_even;
 mod costs;
 mod crossing;
 mod flow_cache;
-mod jobs;
 mod library;
 mod measured;
 mod perturbed;
@@ -43,8 +42,8 @@ use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::report::{Chart, Effort};
 use crate::workload::rules::Workload;
-use jobs::{Job, simulate};
 use perturbed::Perturbations;
+use run::simulate;
 
 /// All simulated approaches, in the order of the report.
 pub const APPROACHES: [Approach; 10] = [
@@ -182,8 +181,8 @@ pub(crate) struct Base<'a> {
 
 impl Base<'_> {
     /// Returns a run of rules and packets on a machine, with the flow cache if requested.
-    fn job(&self, machine: &Arc<MachineConfig>, workload: &Arc<Workload>, approach: Approach) -> Job {
-        Job::new(machine, workload, approach, self.question.cache_flows)
+    fn run(&self, machine: &Arc<MachineConfig>, workload: &Arc<Workload>, approach: Approach) -> Run {
+        Run { cache_flows: self.question.cache_flows, ..Run::new(machine, workload, approach) }
     }
 
     /// Returns why simulated values are not shown next to measured ones; `None` if they are.
@@ -222,21 +221,22 @@ impl Report {
         let machine = Arc::new(question.machine.clone());
         let (effort, flows) = (question.effort, question.cache_flows);
         watch("side by side", 0.0);
-        let jobs: Vec<Job> = APPROACHES.iter().map(|a| Job::new(&machine, &plan.base, *a, flows)).collect();
-        let outcomes = simulate(&jobs, effort, &|_| {})?;
+        let run = |a: &Approach| Run { cache_flows: flows, ..Run::new(&machine, &plan.base, *a) };
+        let runs: Vec<Run> = APPROACHES.iter().map(run).collect();
+        let outcomes = simulate(&runs, effort, &|_| {})?;
         let accelerator = faster(&outcomes, &[Approach::HaloBlocking, Approach::HaloNonBlocking]);
         let software = faster(&outcomes, &[Approach::Scalar, Approach::Bulk, Approach::Avx512]);
         let base = Base { question, plan, machine, outcomes, accelerator, software, doubt: None };
         // All other runs at once, so that no thread idles at the end of each kind.
         let perturbations = Perturbations::of(&base);
         let curves = break_even::Curves::of(&base);
-        let plain = plain_jobs(&base, &measured);
-        let all = [perturbations.jobs(), &plain, curves.jobs()].concat();
+        let plain = plain_runs(&base, &measured);
+        let all = [perturbations.runs(), &plain, curves.runs()].concat();
         let done = |n: usize| {
             watch("bottlenecks, sensitivity, break-evens", 0.05 + 0.95 * n as f64 / all.len() as f64)
         };
         let results = simulate(&all, effort, &done)?;
-        let (perturbed, rest) = results.split_at(perturbations.jobs().len());
+        let (perturbed, rest) = results.split_at(perturbations.runs().len());
         let (uncached, for_curves) = rest.split_at(plain.len());
         let trust = trust::trust(if flows > 0 { uncached } else { &base.outcomes }, &measured);
         let base = Base { doubt: trust::doubt(&trust, &measured), ..base };
@@ -275,9 +275,9 @@ fn line(base: &Base<'_>, outcome: &Outcome) -> Line {
 
 /// Returns runs of the measured software without the flow cache, which measured software does not have; none without
 /// a cache.
-fn plain_jobs(base: &Base<'_>, measured: &Measured) -> Vec<Job> {
+fn plain_runs(base: &Base<'_>, measured: &Measured) -> Vec<Run> {
     let cached = base.question.cache_flows > 0;
     let both = |a: &&Approach| cached && measured.base.iter().any(|m| m.simulated_as == Some(**a));
-    let plain = |a: &Approach| Job::new(&base.machine, &base.plan.base, *a, 0);
+    let plain = |a: &Approach| Run::new(&base.machine, &base.plan.base, *a);
     APPROACHES.iter().filter(both).map(plain).collect()
 }

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::jobs::Job;
-use super::run::Outcome;
+use super::run::{Outcome, Run};
 use super::{APPROACHES, Base};
 use crate::config::{Approach, MachineConfig};
 use crate::perturb::{LISTS, Part, Variation, variations};
@@ -27,15 +26,15 @@ pub fn parts_of(
 pub(super) struct Perturbations {
     ideal: Vec<(Approach, &'static Part)>,
     varied: Vec<Variation>,
-    jobs: Vec<Job>,
+    runs: Vec<Run>,
 }
 
 impl Perturbations {
     pub(super) fn of(base: &Base<'_>) -> Self {
-        let (mut ideal, mut jobs) = (Vec::new(), Vec::new());
+        let (mut ideal, mut runs) = (Vec::new(), Vec::new());
         let mut add = |machine: MachineConfig, approaches: &[Approach]| {
             let machine = Arc::new(machine);
-            jobs.extend(approaches.iter().map(|approach| base.job(&machine, &base.plan.base, *approach)));
+            runs.extend(approaches.iter().map(|approach| base.run(&machine, &base.plan.base, *approach)));
         };
         for approach in APPROACHES {
             for (part, machine) in parts_of(approach, &base.machine) {
@@ -47,11 +46,11 @@ impl Perturbations {
         for variation in &varied {
             add(variation.machine.clone(), &[base.accelerator, base.software, Approach::Tcam]);
         }
-        Self { ideal, varied, jobs }
+        Self { ideal, varied, runs }
     }
 
-    pub(super) fn jobs(&self) -> &[Job] {
-        &self.jobs
+    pub(super) fn runs(&self) -> &[Run] {
+        &self.runs
     }
 
     /// Evaluates the runs.

@@ -16,20 +16,28 @@ use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::Queries;
 use crate::machine::{Busy, Counters, Machine, SimError};
 use crate::program::LookupProgram;
+use crate::report::Effort;
 use crate::workload::TablePlace;
 use crate::workload::rules::{Own, Workload};
+use crate::{parallel, workload};
 
 /// Packets that warm a flow cache, for each of its flows; at most one round of the trace. A cache that knows most
 /// packets keeps a flow for several times as many packets as it has flows.
 const SEEN: usize = 16;
 
+/// The approximate number of table lookups of a run; approaches that visit fewer tables get more packets.
+const LOOKUPS: u64 = 40_000;
+const LOOKUPS_QUICK: u64 = 1500;
+/// Some software looks up packets in batches of this size.
+const BATCH: u64 = workload::BATCH as u64;
+
 /// A run to simulate.
 #[derive(Clone, Debug)]
-pub struct Run<'a> {
+pub struct Run {
     /// The machine.
-    pub machine: &'a MachineConfig,
+    pub machine: Arc<MachineConfig>,
     /// Rules and packets.
-    pub workload: &'a Arc<Workload>,
+    pub workload: Arc<Workload>,
     /// The approach.
     pub approach: Approach,
     /// Counted packets of each core.
@@ -44,6 +52,16 @@ pub struct Run<'a> {
     pub update_pause: Option<u32>,
     /// The seed of hashes and of the changes.
     pub seed: u64,
+}
+
+/// Simulates runs with the numbers of packets of an effort; `watch` receives the number of finished ones.
+pub(super) fn simulate(
+    runs: &[Run],
+    effort: Effort,
+    watch: &(dyn Fn(usize) + Sync),
+) -> Result<Vec<Outcome>, SimError> {
+    let work = |n: usize| runs[n].sized(effort).simulate();
+    parallel::run(effort.threads, runs.len(), watch, &work).into_iter().collect()
 }
 
 /// The outcome of a run.
@@ -94,7 +112,39 @@ impl Outcome {
     }
 }
 
-impl Run<'_> {
+impl Run {
+    /// Creates a run of a batch of packets on one core, without a cache and changes.
+    pub fn new(machine: &Arc<MachineConfig>, workload: &Arc<Workload>, approach: Approach) -> Self {
+        let (machine, workload) = (machine.clone(), workload.clone());
+        let (packets, warm_up, cores, cache_flows) = (BATCH, BATCH, 1, 0);
+        Self {
+            machine,
+            workload,
+            approach,
+            packets,
+            warm_up,
+            cores,
+            cache_flows,
+            update_pause: None,
+            seed: 1,
+        }
+    }
+
+    /// Returns the run with the number of packets, and the seed, of an effort.
+    fn sized(&self, effort: Effort) -> Self {
+        let lookups = match (effort.quick, self.cache_flows) {
+            (true, _) => LOOKUPS_QUICK,
+            (false, 0) => LOOKUPS,
+            // If a flow cache knows most packets, the result must not depend on a few others.
+            (false, _) => 4 * LOOKUPS,
+        };
+        let tables = self.workload.tables.len() as u64;
+        let least = if effort.quick { BATCH } else { 2 * BATCH };
+        let packets = (lookups / tables / u64::from(self.cores)).clamp(least, 4096).next_multiple_of(BATCH);
+        let warm_up = (packets / 2).next_multiple_of(BATCH);
+        Self { packets, warm_up, seed: effort.seed, ..self.clone() }
+    }
+
     /// Simulates the run.
     ///
     /// # Errors
@@ -106,11 +156,8 @@ impl Run<'_> {
         if let Some(pause) = self.update_pause {
             let lines = self.workload.tables.places.iter().flat_map(|place| place.buckets.lines()).collect();
             let random = Random::for_purpose(self.seed, "updates");
-            machine.run_on(
-                self.cores,
-                Box::new(Writer { lines, random, pause, progress: progress.clone() }),
-                0,
-            );
+            let writer = Writer { lines, random, pause, progress: progress.clone() };
+            machine.run_on(self.cores, Box::new(writer), 0);
         }
         machine.run()?;
         Ok(self.outcome(&machine, &progress))
@@ -131,7 +178,7 @@ impl Run<'_> {
             let program: Box<dyn Program> = if self.approach == Approach::TupleSearch {
                 // Every core begins with the first packet, so these packets' lookups cover all lines that are read.
                 let looked_up = &self.workload.packets[..packets.min(count as usize)];
-                let library = Library::new(self.workload, looked_up, self.seed);
+                let library = Library::new(&self.workload, looked_up, self.seed);
                 library.warm(looked_up, machine);
                 own_progress.ended.set(true);
                 library.program(self.workload.clone(), count)
@@ -148,7 +195,7 @@ impl Run<'_> {
                 own.warm(machine);
                 let (workload, progress) = (self.workload.clone(), own_progress.clone());
                 let packets = RulePackets { workload, own, cache, next: first(core), progress };
-                Box::new(LookupProgram::new(packets, self.approach, self.machine, count))
+                Box::new(LookupProgram::new(packets, self.approach, &self.machine, count))
             };
             machine.run_on(core, program, self.warm_up);
             progress.push(own_progress);

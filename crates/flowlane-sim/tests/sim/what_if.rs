@@ -24,9 +24,8 @@ fn workload(rules: usize, packets: usize) -> Arc<Workload> {
     Workload::shared("test", rules, packets, 1).unwrap()
 }
 
-fn run<'a>(machine: &'a MachineConfig, workload: &'a Arc<Workload>, approach: Approach) -> Run<'a> {
-    let (cores, cache_flows, update_pause) = (1, 0, None);
-    Run { machine, workload, approach, packets: 64, warm_up: 32, cores, cache_flows, update_pause, seed: 1 }
+fn run(machine: &MachineConfig, workload: &Arc<Workload>, approach: Approach) -> Run {
+    Run { packets: 64, ..Run::new(&Arc::new(machine.clone()), workload, approach) }
 }
 
 #[test]

@@ -14,9 +14,8 @@ use self::changes::{PAUSES, changes, changing};
 use self::rates::{rates, scaling};
 
 use super::crossing::Crossing;
-use super::jobs::Job;
 use super::measured::Measured;
-use super::{Base, Outcome};
+use super::{Base, Outcome, Run};
 use crate::config::Approach;
 use crate::report::{Chart, Series};
 use crate::workload::rules::Workload;
@@ -55,7 +54,7 @@ pub(super) fn asked(workload: &Workload) -> f64 {
 pub(super) struct Curves {
     along: Vec<Approach>,
     cores: Vec<u32>,
-    jobs: Vec<Job>,
+    runs: Vec<Run>,
 }
 
 impl Curves {
@@ -69,9 +68,9 @@ impl Curves {
             Approach::Tcam,
         ];
         along.dedup();
-        let on = |workload: &Arc<Workload>, approach| base.job(&base.machine, workload, approach);
+        let on = |workload: &Arc<Workload>, approach| base.run(&base.machine, workload, approach);
         let axes = base.plan.sizes.iter().chain(&base.plan.masks);
-        let mut jobs: Vec<Job> = axes
+        let mut runs: Vec<Run> = axes
             .flat_map(|(_, workload)| along.iter().map(move |approach| on(workload, *approach)))
             .collect();
         let most = base.machine.core.cores;
@@ -79,19 +78,19 @@ impl Curves {
         let several = cores.iter().filter(|n| !base.question.effort.quick || **n <= 4);
         let cores: Vec<u32> = several.copied().collect();
         for cores in &cores {
-            jobs.extend(scaling(base).map(|a| Job { cores: *cores, ..on(&base.plan.base, a) }));
+            runs.extend(scaling(base).map(|a| Run { cores: *cores, ..on(&base.plan.base, a) }));
         }
         if most > 1 {
             for pause in PAUSES {
-                let job = |a| Job { update_pause: Some(pause), ..on(&base.plan.base, a) };
-                jobs.extend(changing(base).map(job));
+                let changed = |a| Run { update_pause: Some(pause), ..on(&base.plan.base, a) };
+                runs.extend(changing(base).map(changed));
             }
         }
-        Self { along, cores, jobs }
+        Self { along, cores, runs }
     }
 
-    pub(super) fn jobs(&self) -> &[Job] {
-        &self.jobs
+    pub(super) fn runs(&self) -> &[Run] {
+        &self.runs
     }
 
     /// Evaluates the runs.
