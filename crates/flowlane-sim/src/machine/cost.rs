@@ -4,9 +4,10 @@
 //! last point there is only a guess, which must be requested.
 
 use flowlane::deterministic_math::{exp, ln};
+use serde::Serialize;
 
 /// A row of Table 4.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Cost {
     /// The bytes of rules; 0 for an accelerator.
     pub capacity_bytes: f64,

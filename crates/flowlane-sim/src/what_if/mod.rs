@@ -29,7 +29,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use break_even::BreakEven;
-pub use costs::{Energy, energy};
+pub use costs::energy;
 pub use crossing::{Crossing, crossing};
 pub use measured::{Measured, Measurement, fastest};
 pub use perturbed::{Bar, Bottleneck, Relief, Setting, Tornado, parts_of};
@@ -40,6 +40,7 @@ pub use trust::{APART_MOST, Trust};
 
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
+use crate::machine::cost::Cost;
 use crate::report::{Chart, Effort};
 use crate::workload::rules::Workload;
 use perturbed::Perturbations;
@@ -125,7 +126,7 @@ pub struct Line {
     /// The outcome of the simulation.
     pub outcome: Outcome,
     /// Energy, power and area, if in Table 4.
-    pub energy: Option<Energy>,
+    pub energy: Option<Cost>,
     /// The reason for a missing cost, if one could exist.
     pub refused: Option<String>,
 }

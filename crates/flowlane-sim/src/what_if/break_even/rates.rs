@@ -2,11 +2,12 @@
 
 use super::{BreakEven, Values};
 use crate::config::Approach;
+use crate::machine::cost::Cost;
 use crate::report::{Chart, Series};
 use crate::what_if::crossing::{crossing, place_text};
 use crate::what_if::measured::Measured;
 use crate::what_if::text::label;
-use crate::what_if::{Base, Energy, Outcome, energy};
+use crate::what_if::{Base, Outcome, energy};
 
 /// Offered rates in millions of packets a second, including 10, 25, 40, 100 and 200 Gbit/s of the smallest frames.
 const RATES: [f64; 12] = [0.1, 0.3, 1.0, 3.0, 7.44, 14.88, 29.76, 37.2, 59.52, 148.8, 297.6, 595.2];
@@ -166,7 +167,7 @@ fn idle_power(base: &Base<'_>) -> Option<BreakEven> {
         let answer = "the rules are outside of Table 4".to_owned();
         return Some(BreakEven { axis: "packets a second", question: text, answer, crossing: None });
     };
-    let whole = |e: Energy| RATES.map(|rate| Some(e.whole_nj(rate * 1e6))).to_vec();
+    let whole = |cost: Cost| RATES.map(|rate| Some(cost.whole_query_nj(rate * 1e6))).to_vec();
     let crossed = crossing(&RATES, &whole(halo), &whole(tcam))?;
     let answer = format!("{crossed} M/s");
     Some(BreakEven { axis: "packets a second", question: text, answer, crossing: Some(crossed) })
