@@ -220,6 +220,16 @@ pub enum Translation {
     Core,
 }
 
+/// When an accelerator locks and fetches a key's second bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Buckets {
+    /// Together with the first, once the key is hashed.
+    Together,
+    /// After the first was compared, and only if the table's filter says that a key may have moved there.
+    InTurn,
+}
+
 /// How long lines stay locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -269,6 +279,7 @@ pub struct AcceleratorConfig {
     pub translation: Translation,
     pub tlb_entries: u32,
     pub tlb_miss_cycles: u64,
+    pub buckets: Buckets,
     pub lock_hold: LockHold,
     pub blocking: Blocking,
     pub key: KeyPlace,

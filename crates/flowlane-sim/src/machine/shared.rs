@@ -8,7 +8,7 @@ use super::query::{BatchId, QueryId};
 use super::space::slice_of;
 use super::thread::Level;
 use super::{Event, Machine, SimError};
-use crate::config::{Fill, LockHold, Remote};
+use crate::config::{Fill, Remote};
 use crate::event::{Component, Ps};
 
 /// The number of a request in flight.
@@ -317,9 +317,10 @@ impl Machine {
         self.queries.get_mut(query).locked.push(line);
     }
 
-    /// Releases the lines that a query has locked.
-    pub(super) fn unlock(&mut self, query: QueryId) {
-        for line in std::mem::take(&mut self.queries.get_mut(query).locked) {
+    /// Releases those of the lines that a query has locked.
+    pub(super) fn unlock(&mut self, query: QueryId, of: impl Fn(Line) -> bool) {
+        let locked = &mut self.queries.get_mut(query).locked;
+        for line in locked.extract_if(.., |line| of(*line)).collect::<Vec<_>>() {
             let count = self.locks.get_mut(&line).expect("it was locked");
             *count -= 1;
             if *count == 0 {
@@ -327,11 +328,6 @@ impl Machine {
             }
             self.counters.unlocked += 1;
         }
-    }
-
-    /// Returns whether lines are locked only while they are read.
-    pub(super) fn locks_data_only(&self) -> bool {
-        self.config.accelerator.lock_hold == LockHold::Data
     }
 
     /// Delivers the answer to the operation of a blocking query.

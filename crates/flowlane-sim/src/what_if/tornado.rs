@@ -7,7 +7,9 @@
 
 use serde::Serialize;
 
-use crate::config::{Blocking, Dispatch, Fill, KeyPlace, LockHold, MachineConfig, Remote, Translation};
+use crate::config::{
+    Blocking, Buckets, Dispatch, Fill, KeyPlace, LockHold, MachineConfig, Remote, Translation,
+};
 
 /// Numbers that are varied together: applies a function to each.
 type Numbers = fn(&mut MachineConfig, &dyn Fn(u64) -> u64);
@@ -23,7 +25,7 @@ enum Vary {
 }
 
 /// All parameters: name and variation.
-const PARAMETERS: [(&str, Vary); 30] = [
+const PARAMETERS: [(&str, Vary); 31] = [
     (
         "shared cache's latency (llc.tag, data)",
         Vary::Numbers(|m, f| {
@@ -121,6 +123,13 @@ const PARAMETERS: [(&str, Vary); 30] = [
         Vary::Switch(&[
             ("llc", |m| m.accelerator.key = KeyPlace::Llc),
             ("core", |m| m.accelerator.key = KeyPlace::Core),
+        ]),
+    ),
+    (
+        "second bucket",
+        Vary::Switch(&[
+            ("together", |m| m.accelerator.buckets = Buckets::Together),
+            ("in turn", |m| m.accelerator.buckets = Buckets::InTurn),
         ]),
     ),
     (
