@@ -39,7 +39,7 @@ use self::lines::LineMap;
 use self::mesh::Mesh;
 use self::op::{Mismatch, Program};
 use self::query::{Queries, QueryId};
-use self::shared::{Request, RequestId, Sharers};
+use self::shared::{Registers, Request, RequestId, Sharers};
 use self::space::slice_of;
 use self::unit::Unit;
 use crate::config::MachineConfig;
@@ -70,6 +70,8 @@ enum Event {
     Send(RequestId),
     Slice(RequestId),
     Memory(RequestId),
+    /// A line from memory arrives, and a miss register of the slice is free.
+    Filled(u32),
     Done(RequestId),
     /// A query arrives at its unit.
     Arrive(QueryId),
@@ -94,6 +96,10 @@ pub struct Machine {
     free_requests: Vec<RequestId>,
     sharers: LineMap<Sharers>,
     locks: LineMap<u32>,
+    /// The miss registers of the shared cache: of each slice, or one for all.
+    registers: Vec<Registers>,
+    /// The accelerators of tables, with [`Dispatch::Balanced`](crate::config::Dispatch::Balanced).
+    dispatched: LineMap<u32>,
     counters: Counters,
     query_latency: Histogram,
     /// The watched lookups, whose steps and operations are kept.
@@ -135,6 +141,8 @@ impl Machine {
             free_requests: Vec::new(),
             sharers: LineMap::default(),
             locks: LineMap::default(),
+            registers: (0..config.llc.slices).map(|_| Registers::default()).collect(),
+            dispatched: LineMap::default(),
             counters: Counters::default(),
             query_latency: Histogram::default(),
             watched: 0..0,
@@ -192,6 +200,7 @@ impl Machine {
                 Event::Send(request) => self.send(request),
                 Event::Slice(request) => self.at_slice(request),
                 Event::Memory(request) => self.at_memory(request),
+                Event::Filled(slice) => self.filled(slice),
                 Event::Done(request) => self.done(request)?,
                 Event::Arrive(query) => self.arrive(query),
                 Event::Step(query) => self.step(query),

@@ -15,7 +15,7 @@ use super::mesh::REQUEST_FLITS;
 use super::op::{Kind, Mismatch};
 use super::query::{Engine, Query, QueryId, Step};
 use super::shared::{Ask, Origin};
-use super::space::{page_of, slice_of};
+use super::space::{page_of, slice_of, slice_of_table};
 use super::stats::Span;
 use super::{Event, Machine, SimError};
 use crate::config::{Buckets, Dispatch, LockHold, MachineConfig, Translation};
@@ -107,11 +107,17 @@ impl Unit {
 
 impl Machine {
     /// Returns the unit of a query.
-    pub(super) fn unit_of(&self, core: u32, query: QueryId) -> u32 {
+    pub(super) fn unit_of(&mut self, core: u32, query: QueryId) -> u32 {
         let (q, slices) = (self.queries.get(query), self.config.llc.slices);
         match (q.engine, self.config.accelerator.dispatch) {
             (Engine::NearL2, _) => slices + core,
-            (Engine::Cha, Dispatch::Table) => slice_of(q.walk.table, slices),
+            (Engine::Cha, Dispatch::Table) => {
+                slice_of_table(q.walk.table, slices, self.config.accelerator.dispatch_seed)
+            }
+            (Engine::Cha, Dispatch::Balanced) => {
+                let next = self.dispatched.len() as u32 % slices;
+                *self.dispatched.entry(q.walk.table).or_insert(next)
+            }
             (Engine::Cha, Dispatch::Bucket) => {
                 slice_of(q.walk.lines.first().map_or(q.walk.table, |(line, _)| *line), slices)
             }

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::run::Outcome;
-use crate::config::{Approach, Blocking, Dispatch, MachineConfig, Translation, Walks};
+use crate::config::{Approach, Blocking, Dispatch, MachineConfig, MissRegisters, Translation, Walks};
 
 /// A part of the machine that can be made ideal.
 #[derive(Clone, Copy, Debug)]
@@ -216,7 +216,9 @@ pub const PARTS: [Part; 20] = [
         name: "miss registers",
         plain: "the core may wait for no more lines at once",
         of: None,
-        ideal: |m| m.core.miss_registers = 256,
+        ideal: |m| {
+            (m.core.miss_registers, m.llc.miss_registers_per) = (256, MissRegisters::Unlimited);
+        },
         concerns: software,
         evidence: |o| format!("{:.1} lines a packet from beyond L2", o.loads[2] + o.loads[3]),
     },

@@ -8,7 +8,7 @@
 use serde::Serialize;
 
 use crate::config::{
-    Blocking, Buckets, Dispatch, Fill, KeyPlace, LockHold, MachineConfig, Remote, Translation,
+    Blocking, Buckets, Dispatch, Fill, KeyPlace, LockHold, MachineConfig, MissRegisters, Remote, Translation,
 };
 
 /// Numbers that are varied together: applies a function to each.
@@ -25,7 +25,7 @@ enum Vary {
 }
 
 /// All parameters: name and variation.
-const PARAMETERS: [(&str, Vary); 31] = [
+const PARAMETERS: [(&str, Vary); 32] = [
     (
         "shared cache's latency (llc.tag, data)",
         Vary::Numbers(|m, f| {
@@ -93,6 +93,7 @@ const PARAMETERS: [(&str, Vary); 31] = [
         "dispatch",
         Vary::Switch(&[
             ("table", |m| m.accelerator.dispatch = Dispatch::Table),
+            ("balanced", |m| m.accelerator.dispatch = Dispatch::Balanced),
             ("bucket", |m| m.accelerator.dispatch = Dispatch::Bucket),
         ]),
     ),
@@ -156,6 +157,14 @@ const PARAMETERS: [(&str, Vary); 31] = [
         Vary::Switch(&[
             ("all that comes", |m| m.llc.fill = Fill::Allocate),
             ("what L2 evicts", |m| m.llc.fill = Fill::Victim),
+        ]),
+    ),
+    (
+        "miss registers of the shared cache",
+        Vary::Switch(&[
+            ("cache", |m| m.llc.miss_registers_per = MissRegisters::Cache),
+            ("slice", |m| m.llc.miss_registers_per = MissRegisters::Slice),
+            ("unlimited", |m| m.llc.miss_registers_per = MissRegisters::Unlimited),
         ]),
     ),
     ("base CPI", Vary::Numbers(|m, f| m.core.base_cpi_milli = f(m.core.base_cpi_milli))),

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use flowlane_sim::config::{
-    Approach, Blocking, Buckets, CoreConfig, Dispatch, Fill, KeyPlace, LockHold, MachineConfig, Preset,
-    Remote, RunConfig, Translation, Walks,
+    Approach, Blocking, Buckets, CoreConfig, Dispatch, Fill, KeyPlace, LockHold, MachineConfig,
+    MissRegisters, Preset, Remote, RunConfig, Translation, Walks,
 };
 use flowlane_sim::host_calibration::lookups::{Case, LookupMethod};
 use flowlane_sim::machine::mesh::Mesh;
@@ -323,6 +323,50 @@ fn both_buckets_of_a_key_are_locked_and_fetched_at_once() {
 }
 
 #[test]
+fn miss_registers_of_the_shared_cache_limit_cores_and_accelerators() {
+    let mut config = RunConfig::on(Preset::Paper);
+    (config.run.lookups, config.run.warm_up_lookups) = (300, 20);
+    (config.workload.entries, config.workload.warm) = (1 << 20, false);
+    let tables = Rc::new(tables_of(&config));
+    let of = |approach, per, registers| {
+        let mut config = config.clone();
+        config.run.cores = if approach == Approach::Bulk { 8 } else { 1 };
+        (config.machine.llc.miss_registers_per, config.machine.llc.miss_registers) = (per, registers);
+        config.machine.accelerator.dispatch = Dispatch::Bucket;
+        (config.machine.accelerator.packets_ahead, config.machine.core.miss_registers) = (4, 64);
+        let result = run(&config, approach, &tables).unwrap();
+        (result.cycles_per_lookup, result.counters.miss_waits)
+    };
+    for approach in [Approach::Bulk, Approach::HaloNonBlocking] {
+        let unlimited = of(approach, MissRegisters::Unlimited, 1);
+        let slice = of(approach, MissRegisters::Slice, 2);
+        let cache = of(approach, MissRegisters::Cache, 2);
+        assert_eq!((unlimited.1, of(approach, MissRegisters::Cache, 4096)), (0, unlimited));
+        assert!(slice.1 > 0 && cache.1 > slice.1, "{approach:?}: {slice:?} {cache:?}");
+        assert!(cache.0 > 2.0 * slice.0 && slice.0 >= unlimited.0, "{approach:?}: {cache:?} {slice:?}");
+    }
+}
+
+#[test]
+fn the_map_from_tables_to_accelerators_decides_how_far_they_work_in_parallel() {
+    let mut config = RunConfig::on(Preset::Paper);
+    (config.run.lookups, config.run.warm_up_lookups) = (100, 20);
+    (config.workload.tables, config.workload.entries) = (16, 256);
+    config.machine.accelerator.packets_ahead = 3;
+    let tables = Rc::new(tables_of(&config));
+    let mut cycles = |dispatch, seed| {
+        (config.machine.accelerator.dispatch, config.machine.accelerator.dispatch_seed) = (dispatch, seed);
+        run(&config, Approach::HaloNonBlocking, &tables).unwrap().cycles_per_lookup
+    };
+    let balanced = cycles(Dispatch::Balanced, 0);
+    let seeds: Vec<f64> = (0..8).map(|seed| cycles(Dispatch::Table, seed)).collect();
+    // Sixteen tables on as many accelerators: by hash, the busiest has two to five.
+    assert!(seeds.iter().all(|by_hash| *by_hash > 1.4 * balanced && *by_hash < 6.0 * balanced), "{seeds:?}");
+    let (least, most) = seeds.iter().fold((f64::MAX, 0f64), |(l, m), c| (l.min(*c), m.max(*c)));
+    assert!(most > 1.2 * least, "{seeds:?}");
+}
+
+#[test]
 fn metadata_are_cached_and_given_up_beyond_ten_tables() {
     let mut config = RunConfig::on(Preset::Paper);
     (config.run.lookups, config.run.warm_up_lookups) = (300, 0);
@@ -381,6 +425,9 @@ fn machines() -> impl Strategy<Value = MachineConfig> {
         (m.core.scheduler_entries, m.core.tlb_entries, m.core.tlb_miss_cycles) = (sizes.6, 4, sizes.5);
         (m.l1.size_kib, m.l1.ways, m.l2.size_kib, m.l2.ways) = (1, 2, 4, 4);
         (m.llc.slice_kib, m.llc.ways) = (16, 4);
+        m.llc.miss_registers = metadata;
+        m.llc.miss_registers_per =
+            [MissRegisters::Cache, MissRegisters::Slice, MissRegisters::Unlimited][translation as usize];
         m.llc.fill = if flags[0] { Fill::Victim } else { Fill::Allocate };
         m.core.walks = if flags[6] { Walks::Caches } else { Walks::Free };
         (m.core.second_tlb_entries, m.core.walkers, m.core.walk_cache_entries) = (8, tlb, metadata);
