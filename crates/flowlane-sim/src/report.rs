@@ -45,6 +45,21 @@ pub struct Chart {
     pub series: Vec<Series>,
 }
 
+/// A table of texts.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sheet {
+    /// The identifier, without spaces.
+    pub id: &'static str,
+    /// The heading.
+    pub title: String,
+    /// The description.
+    pub about: String,
+    /// The column names.
+    pub head: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<String>>,
+}
+
 /// CSV (RFC 4180).
 pub(crate) struct Csv(String);
 

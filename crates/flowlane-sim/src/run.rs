@@ -128,8 +128,8 @@ fn program(config: &RunConfig, approach: Approach, tables: &Rc<Tables>, core: u3
         Box::new(SoftwareProgram::new(tables, packets, style, &m.software, writes_key, count))
     };
     let halo = |mode| -> Box<dyn Program> {
-        let ahead = m.accelerator.packets_ahead;
-        Box::new(HaloProgram::new(tables.clone(), packets.clone(), mode, writes_key, count).ahead(ahead))
+        let halo = HaloProgram::new(tables.clone(), packets.clone(), mode, writes_key, count);
+        Box::new(halo.ahead(m.accelerator.packets_ahead).at_once(m.accelerator.packets_at_once))
     };
     let device = |device| -> Box<dyn Program> {
         Box::new(DeviceProgram::new(tables.clone(), packets.clone(), device, count))

@@ -103,6 +103,7 @@ pub struct AcceleratorConfig {
     pub flow_register_bits: u32,
     pub snapshot_retry_cycles: u64,
     pub packets_ahead: u32,
+    pub packets_at_once: u32,
 }
 
 /// The configuration of the engines next to second-level caches.

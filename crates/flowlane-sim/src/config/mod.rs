@@ -404,6 +404,7 @@ impl MachineConfig {
         within("accelerator.in_flight_queries", a.in_flight_queries.into(), 1, a.scoreboard_queries.into())?;
         within("accelerator.metadata_tables", a.metadata_tables.into(), 1, 1024)?;
         within("accelerator.packets_ahead", a.packets_ahead.into(), 0, 64)?;
+        within("accelerator.packets_at_once", a.packets_at_once.into(), 1, 8)?;
         within("accelerator.tlb_entries", a.tlb_entries.into(), 1, 65_536)?;
         within("accelerator.flow_register_bits", a.flow_register_bits.into(), 1, 4096)?;
         within("near_l2.in_flight_queries", self.near_l2.in_flight_queries.into(), 1, 1024)?;

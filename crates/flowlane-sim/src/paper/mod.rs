@@ -9,6 +9,7 @@
 
 mod calibrate;
 mod costs;
+mod distinct;
 mod envelope;
 mod figure10;
 mod figure11;
@@ -30,7 +31,7 @@ use serde::Serialize;
 
 use crate::config::{Approach, MachineConfig, Preset, RunConfig};
 use crate::machine::SimError;
-use crate::report::{Chart, Effort, Series};
+use crate::report::{Chart, Effort, Series, Sheet};
 use crate::run::RunResult;
 
 /// Bytes of a table's bucket and entries for each slot.
@@ -116,6 +117,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// The curves.
     pub charts: Vec<Chart>,
+    /// The tables.
+    pub sheets: Vec<Sheet>,
 }
 
 impl Report {
@@ -144,13 +147,15 @@ impl Report {
         let machine = &gem5.machine;
         watch("open choices", 0.05);
         let envelope = envelope::envelope(machine, effort)?;
+        add("", (Vec::new(), envelope.charts.clone()));
         watch("figure 9", 0.25);
         let done = |share| watch("figure 9", 0.25 + 0.5 * share);
         add(&gem5.name, figure9::figure(machine, effort, &envelope, &done)?);
         watch("figure 10", 0.75);
         add(&gem5.name, figure10::figure(machine, effort)?);
         watch("figure 11", 0.8);
-        add(&gem5.name, figure11::figure(machine, effort, &envelope)?);
+        let (more, curves, sheet) = figure11::figure(machine, effort, &envelope)?;
+        add(&gem5.name, (more, curves));
         watch("figure 12", 0.88);
         add(&xeon.name, figure12::figure(&xeon.machine, effort)?);
         watch("figure 13", 0.92);
@@ -158,7 +163,8 @@ impl Report {
         watch("what misses hang on", 0.94);
         add("", (Vec::new(), sensitivity::charts(machines, effort)?));
         add("", costs::table_4());
-        Ok(Self { version: env!("CARGO_PKG_VERSION"), machines: machines.clone(), effort, rows, charts })
+        let (version, machines) = (env!("CARGO_PKG_VERSION"), machines.clone());
+        Ok(Self { version, machines, effort, rows, charts, sheets: vec![sheet] })
     }
 }
 

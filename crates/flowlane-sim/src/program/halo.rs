@@ -127,6 +127,8 @@ pub struct HaloProgram {
     mode: Halo,
     writes_key: bool,
     left: u64,
+    /// Packets whose queries to several tables are sent together.
+    at_once: usize,
     queries: NonBlocking,
 }
 
@@ -134,7 +136,7 @@ impl HaloProgram {
     /// Creates `count` lookups of one table, or packets looked up in several.
     pub fn new(tables: Rc<Tables>, packets: Packets, mode: Halo, writes_key: bool, count: u64) -> Self {
         let queries = NonBlocking::new(tables.results.clone(), 0);
-        Self { tables, packets, mode, writes_key, left: count, queries }
+        Self { tables, packets, mode, writes_key, left: count, at_once: 1, queries }
     }
 
     /// Sends the queries of `ahead` later packets (of one table: later batches) before the results of a packet are
@@ -142,6 +144,12 @@ impl HaloProgram {
     #[must_use]
     pub fn ahead(self, ahead: u32) -> Self {
         Self { queries: NonBlocking { ahead: ahead as usize, ..self.queries }, ..self }
+    }
+
+    /// Sends the queries of `packets` packets to several tables together, table by table; non-blocking only.
+    #[must_use]
+    pub fn at_once(self, packets: u32) -> Self {
+        Self { at_once: packets as usize, ..self }
     }
 
     fn write_key(&self, lookup: &Lookup, ops: &mut Vec<Op>) {
@@ -183,17 +191,18 @@ impl HaloProgram {
         Ok(())
     }
 
-    /// Looks up batches: eight packets in one table, or a packet in all tables at once.
+    /// Looks up batches: eight packets in one table, or one packet or more in all tables at once.
     fn non_blocking(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<(), Mismatch> {
         let from = ops.len();
-        let several = self.tables.len() > 1;
-        let packets = if several { 1 } else { RESULTS.min(self.left as usize) };
-        let mut walks = Vec::new();
+        let packets = if self.tables.len() > 1 { self.at_once } else { RESULTS }.min(self.left as usize);
+        let mut lookups = Vec::new();
         for _ in 0..packets {
             let more = self.packets.next(&self.tables)?;
             self.write_key(&more[0], ops);
-            walks.extend(more.into_iter().map(|lookup| lookup.walk));
+            lookups.push(more.into_iter());
         }
+        let by_table = |_| lookups.iter_mut().filter_map(|of_packet| Some(of_packet.next()?.walk)).collect();
+        let walks = (0..self.tables.len()).map(by_table).collect::<Vec<Vec<Walk>>>().concat();
         self.left -= packets as u64 - 1;
         let read = self.queries.ahead(walks, Vec::new(), packets as u32, ops, queries);
         begin(ops, from);

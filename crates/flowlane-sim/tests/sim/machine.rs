@@ -196,6 +196,11 @@ fn core_resources_limit_parallelism() {
         cycles_with(Approach::HaloNonBlocking, (8, 1024), |m| m.accelerator.packets_ahead = packets)
     };
     assert!(ahead(2) < 0.9 * ahead(0));
+    // So do queries of several packets that are sent together.
+    let together = |packets: u32| {
+        cycles_with(Approach::HaloNonBlocking, (8, 1024), |m| m.accelerator.packets_at_once = packets)
+    };
+    assert!(together(8) < 0.8 * together(1));
 }
 
 #[test]
@@ -437,6 +442,7 @@ fn machines() -> impl Strategy<Value = MachineConfig> {
         let a = &mut m.accelerator;
         (a.scoreboard_queries, a.in_flight_queries) = (scoreboard, in_flight.min(scoreboard));
         (a.metadata_tables, a.tlb_entries, a.packets_ahead) = (metadata, tlb, ahead);
+        a.packets_at_once = rows + 1;
         a.dispatch = if flags[1] { Dispatch::Bucket } else { Dispatch::Table };
         a.remote = if flags[2] { Remote::Mesh } else { Remote::Ideal };
         a.lock_hold = if flags[3] { LockHold::Data } else { LockHold::Commit };

@@ -277,6 +277,10 @@ fn html(report: &Report) -> String {
     let mut page = Page::new("HALO, simulated", about, &facts);
     page.table(&Row::HEAD, &rows);
     report.charts.iter().for_each(|chart| page.figure(&figure(chart)));
+    for sheet in &report.sheets {
+        page.section(sheet.id, &sheet.title, &sheet.about);
+        page.table(&sheet.head, &sheet.rows);
+    }
     for named in machines {
         page.text(&format!("{MACHINE_TITLE} {}", named.name), &named.machine.text());
     }
