@@ -119,13 +119,16 @@ pub struct RunSection {
     pub cores: u32,
     /// The seed of keys and packets.
     pub seed: u64,
+    /// The interval of statistics over time; 0 for none.
+    pub interval_cycles: u64,
 }
 
 impl Default for RunSection {
     fn default() -> Self {
         let approaches =
             vec![Approach::Software, Approach::HaloBlocking, Approach::HaloNonBlocking, Approach::Tcam];
-        Self { approaches, lookups: 4000, warm_up_lookups: 10_000, cores: 1, seed: 1 }
+        let (lookups, warm_up_lookups, cores, seed) = (4000, 10_000, 1, 1);
+        Self { approaches, lookups, warm_up_lookups, cores, seed, interval_cycles: 0 }
     }
 }
 

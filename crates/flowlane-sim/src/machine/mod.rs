@@ -20,6 +20,7 @@ mod lines;
 pub mod mesh;
 pub mod op;
 pub mod query;
+mod series;
 mod shared;
 pub mod space;
 mod stats;
@@ -28,6 +29,7 @@ mod unit;
 mod walk;
 
 pub use busy::Busy;
+pub use series::{Quantity, TimeSeries};
 pub use stats::{Counters, Histogram, Span, Stack, ThreadStats};
 
 use std::fmt::Write;
@@ -39,6 +41,7 @@ use self::lines::LineMap;
 use self::mesh::Mesh;
 use self::op::{Mismatch, Program};
 use self::query::{Queries, QueryId};
+use self::series::Sampler;
 use self::shared::{Registers, Request, RequestId, Sharers};
 use self::space::slice_of;
 use self::unit::Unit;
@@ -105,6 +108,7 @@ pub struct Machine {
     /// The watched lookups, whose steps and operations are kept.
     watched: std::ops::Range<u64>,
     spans: Vec<Span>,
+    sampler: Sampler,
     progress_at: u64,
 }
 
@@ -147,6 +151,7 @@ impl Machine {
             query_latency: Histogram::default(),
             watched: 0..0,
             spans: Vec::new(),
+            sampler: Sampler::default(),
             progress_at: 0,
             config: config.clone(),
         }
@@ -195,6 +200,9 @@ impl Machine {
     /// Returns an error if an answer differs from the library's, or if the run makes no progress.
     pub fn run(&mut self) -> Result<(), SimError> {
         while let Some(event) = self.events.next() {
+            if self.events.now() >= self.sampler.next {
+                self.sample();
+            }
             match event {
                 Event::Core(core) => self.core_event(core)?,
                 Event::Send(request) => self.send(request),

@@ -86,9 +86,19 @@ impl Unit {
         }
     }
 
-    /// Returns the busy time.
+    /// Returns the busy time of all periods that have ended.
     pub(super) fn busy_ps(&self) -> Ps {
         self.worked_ps
+    }
+
+    /// Returns the busy time, including the current period.
+    pub(super) fn busy_until(&self, at: Ps) -> Ps {
+        self.worked_ps + if self.in_flight > 0 { at.saturating_sub(self.working_since) } else { 0 }
+    }
+
+    /// Returns the number of waiting queries.
+    pub(super) fn queue(&self) -> u64 {
+        (self.commands.len() + self.distributor.len()) as u64
     }
 
     pub(super) fn describe(&self, number: usize, out: &mut String) {
