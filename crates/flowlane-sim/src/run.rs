@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::config::{Approach, KeyPlace, RunConfig};
 use crate::machine::op::Program;
 use crate::machine::space::Space;
-use crate::machine::{Counters, Histogram, Machine, SimError, Span, ThreadStats, TimeSeries};
+use crate::machine::{Counters, Histogram, Machine, MemoryAccess, SimError, Span, ThreadStats, TimeSeries};
 use crate::program::{
     DeviceProgram, FlatDevice, Halo, HaloProgram, Software, SoftwareProgram, TupleSearchProgram, Updates,
     WithWork, Work,
@@ -77,6 +77,21 @@ pub fn traced(
     }
     let result = finish(config, approach, &mut machine)?;
     Ok((result, machine.spans().to_vec()))
+}
+
+/// Runs an approach and records the accesses to memory, including those of the warm-up.
+///
+/// # Errors
+/// Returns the errors of [`run`].
+pub fn with_accesses(
+    config: &RunConfig,
+    approach: Approach,
+    tables: &Rc<Tables>,
+) -> Result<(RunResult, Vec<MemoryAccess>), SimError> {
+    let mut machine = machine(config, approach, tables);
+    machine.record_accesses();
+    let result = finish(config, approach, &mut machine)?;
+    Ok((result, machine.accesses()))
 }
 
 /// Runs a machine to its end.

@@ -109,7 +109,16 @@ pub struct Machine {
     watched: std::ops::Range<u64>,
     spans: Vec<Span>,
     sampler: Sampler,
+    /// The accesses to memory, if recorded.
+    accesses: Option<Vec<MemoryAccess>>,
     progress_at: u64,
+}
+
+/// An access to memory: a miss of the shared cache, or a modified line that it evicts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryAccess {
+    pub line: Line,
+    pub write: bool,
 }
 
 /// A slice of the shared cache.
@@ -152,6 +161,7 @@ impl Machine {
             watched: 0..0,
             spans: Vec::new(),
             sampler: Sampler::default(),
+            accesses: None,
             progress_at: 0,
             config: config.clone(),
         }
@@ -192,6 +202,16 @@ impl Machine {
     /// Keeps the steps of these lookups, counted from the first, including the warm-up.
     pub fn watch(&mut self, lookups: std::ops::Range<u64>) {
         self.watched = lookups;
+    }
+
+    /// Records the accesses to memory.
+    pub fn record_accesses(&mut self) {
+        self.accesses = Some(Vec::new());
+    }
+
+    /// Returns the recorded accesses to memory in the order of the requests.
+    pub fn accesses(&mut self) -> Vec<MemoryAccess> {
+        self.accesses.take().unwrap_or_default()
     }
 
     /// Runs until every program has ended.

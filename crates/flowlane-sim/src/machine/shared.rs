@@ -9,7 +9,7 @@ use super::op::Kind;
 use super::query::{BatchId, QueryId};
 use super::space::slice_of;
 use super::thread::Level;
-use super::{Event, Machine, SimError};
+use super::{Event, Machine, MemoryAccess, SimError};
 use crate::config::{Fill, MissRegisters, Remote};
 use crate::event::{Component, Ps};
 
@@ -215,7 +215,7 @@ impl Machine {
 
     pub(super) fn at_memory(&mut self, id: RequestId) {
         let Request { origin, line, .. } = self.requests[id as usize];
-        let at = self.dram.access(line, self.events.now());
+        let at = self.access_memory(line, false, self.events.now());
         let slice = slice_of(line, self.config.llc.slices);
         let keeps = self.config.llc.fill == Fill::Allocate || !matches!(origin, Origin::Core { .. });
         if keeps && let Some(evicted) = self.slices[slice as usize].cache.insert(line, false) {
@@ -357,8 +357,15 @@ impl Machine {
     /// Writes dirty evictions of the shared cache to memory.
     fn write_back(&mut self, evicted: Evicted, at: Ps) {
         if evicted.dirty {
-            self.dram.access(evicted.line, at);
+            self.access_memory(evicted.line, true, at);
         }
+    }
+
+    fn access_memory(&mut self, line: Line, write: bool, at: Ps) -> Ps {
+        if let Some(accesses) = &mut self.accesses {
+            accesses.push(MemoryAccess { line, write });
+        }
+        self.dram.access(line, at)
     }
 
     fn lock(&mut self, origin: Origin, line: Line) {

@@ -1,9 +1,9 @@
-//! Observations of runs: statistics over time.
+//! Observations of runs: statistics over time, and accesses to memory.
 
 use std::rc::Rc;
 
 use flowlane_sim::config::{Approach, Preset, RunConfig};
-use flowlane_sim::run::{run, tables_of};
+use flowlane_sim::run::{run, tables_of, with_accesses};
 
 fn small() -> RunConfig {
     let mut config = RunConfig::on(Preset::Paper);
@@ -48,4 +48,23 @@ fn statistics_over_time_add_up_and_change_nothing() {
         let mean = result.instructions_per_lookup / result.cycles_per_lookup;
         assert!((instructions / mean - 1.0).abs() < 0.15, "{instructions} of {mean}");
     }
+}
+
+#[test]
+fn accesses_to_memory_are_misses_and_modified_lines() {
+    let mut config = small();
+    // Caches of few lines, and a core that writes.
+    (config.machine.llc.slice_kib, config.machine.llc.ways, config.machine.l2.size_kib) = (1, 4, 16);
+    config.machine.l1.size_kib = 4;
+    (config.workload.warm, config.workload.updates, config.workload.update_instructions) = (false, 500, 50);
+    let tables = Rc::new(tables_of(&config));
+    let (result, accesses) = with_accesses(&config, Approach::HaloBlocking, &tables).unwrap();
+    let writes = accesses.iter().filter(|access| access.write).count();
+    assert_eq!(accesses.len() as u64 - writes as u64, result.counters.llc_misses);
+    let counted = result.counters.row_hits + result.counters.row_opens + result.counters.row_conflicts;
+    assert_eq!(accesses.len() as u64, counted);
+    // Lines that a core has written leave its caches, then the slices.
+    let buckets: Vec<u64> = tables.places.iter().flat_map(|place| place.buckets.lines()).collect();
+    assert!(writes > 20 && accesses.iter().any(|a| a.write && buckets.contains(&a.line)), "{writes}");
+    assert_eq!(with_accesses(&config, Approach::HaloBlocking, &tables).unwrap().1, accesses);
 }
