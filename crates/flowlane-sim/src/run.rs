@@ -41,6 +41,31 @@ pub struct RunResult {
     pub series: Option<TimeSeries>,
 }
 
+impl RunResult {
+    /// Returns the values that repetitions with several seeds estimate, by name.
+    pub fn values(&self) -> Vec<(&'static str, f64)> {
+        let cycles = |ps: u64| ps as f64 / self.cycle_ps as f64;
+        let whole = self.thread.stack.total_ps().max(1) as f64;
+        let latency = |permille| cycles(self.thread.latency.permille(permille));
+        let parts = ["compute %", "lock %", "L1 %", "L2 %", "LLC %", "mem %", "device %"];
+        [
+            ("cycles", self.cycles_per_lookup),
+            ("M/s", self.millions_per_second),
+            ("instr.", self.instructions_per_lookup),
+            ("median", latency(500)),
+            ("99 %", latency(990)),
+        ]
+        .into_iter()
+        .chain(
+            parts
+                .into_iter()
+                .zip(self.thread.stack.parts())
+                .map(|(n, (_, ps))| (n, 100.0 * ps as f64 / whole)),
+        )
+        .collect()
+    }
+}
+
 /// Builds the tables of a run.
 pub fn tables_of(config: &RunConfig) -> Tables {
     let w = &config.workload;
