@@ -14,7 +14,7 @@ pub(crate) use route::{
     RoutesInput,
 };
 
-pub(crate) use sim::{SimPaperOptions, SimReportOptions, SimVerb, SimWhatIfOptions};
+pub(crate) use sim::{SimPaperOptions, SimReportOptions, SimRunOptions, SimVerb, SimWhatIfOptions};
 pub(crate) use switch::{RunningSwitch, SwitchOptions, SwitchVerb};
 pub(crate) use values::OrAuto;
 

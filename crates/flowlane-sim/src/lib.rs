@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod confidence;
 pub mod config;
 pub mod event;
 pub mod host_calibration;

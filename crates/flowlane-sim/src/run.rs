@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::config::{Approach, KeyPlace, RunConfig, Sweep};
 use crate::machine::op::Program;
 use crate::machine::space::Space;
-use crate::machine::{Counters, Histogram, Machine, SimError, Span, ThreadStats};
+use crate::machine::{Counters, Histogram, Machine, MemoryAccess, SimError, Span, ThreadStats, TimeSeries};
 use crate::parallel;
 use crate::program::{
     Generated, LookupProgram, Software, SoftwareProgram, Updates, WithWork, Work, generated_tuples,
@@ -37,6 +37,34 @@ pub struct RunResult {
     pub cycle_ps: u64,
     /// The hash of the configuration.
     pub config_hash: String,
+    /// Statistics over time, with `run.interval_cycles`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub series: Option<TimeSeries>,
+}
+
+impl RunResult {
+    /// Returns the values that repetitions with several seeds estimate, by name.
+    pub fn values(&self) -> Vec<(&'static str, f64)> {
+        let cycles = |ps: u64| ps as f64 / self.cycle_ps as f64;
+        let whole = self.thread.stack.total_ps().max(1) as f64;
+        let latency = |permille| cycles(self.thread.latency.permille(permille));
+        let parts = ["compute %", "lock %", "L1 %", "L2 %", "LLC %", "mem %", "device %"];
+        [
+            ("cycles", self.cycles_per_lookup),
+            ("M/s", self.millions_per_second),
+            ("instr.", self.instructions_per_lookup),
+            ("median", latency(500)),
+            ("99 %", latency(990)),
+        ]
+        .into_iter()
+        .chain(
+            parts
+                .into_iter()
+                .zip(self.thread.stack.parts())
+                .map(|(n, (_, ps))| (n, 100.0 * ps as f64 / whole)),
+        )
+        .collect()
+    }
 }
 
 /// Builds the tables of a run.
@@ -156,17 +184,37 @@ pub fn traced(
 ) -> Result<(RunResult, Vec<Span>), SimError> {
     let mut machine = machine(config, approach, tables);
     let warm_up = config.run.warm_up_lookups;
-    machine.watch(lookups.start + warm_up..lookups.end + warm_up);
-    if lookups.is_empty() {
-        machine.watch(0..0);
+    if !lookups.is_empty() {
+        machine.watch(lookups.start + warm_up..lookups.end + warm_up);
     }
+    let result = finish(config, approach, &mut machine)?;
+    Ok((result, machine.spans().to_vec()))
+}
+
+/// Runs an approach and records the accesses to memory, including those of the warm-up.
+///
+/// # Errors
+/// Returns the errors of [`run`].
+pub fn with_accesses(
+    config: &RunConfig,
+    approach: Approach,
+    tables: &Rc<Tables>,
+) -> Result<(RunResult, Vec<MemoryAccess>), SimError> {
+    let mut machine = machine(config, approach, tables);
+    machine.record_accesses();
+    let result = finish(config, approach, &mut machine)?;
+    Ok((result, machine.accesses()))
+}
+
+/// Runs a machine to its end.
+fn finish(config: &RunConfig, approach: Approach, machine: &mut Machine) -> Result<RunResult, SimError> {
     machine.run()?;
     let cores = config.run.cores;
     let cycle_ps = machine.cycle_ps();
     let cycles = |core| machine.thread(core, 0).cycles_per_lookup(cycle_ps);
     let slowest = (0..cores).map(cycles).fold(0.0, f64::max);
     let thread = machine.thread(0, 0).clone();
-    let result = RunResult {
+    Ok(RunResult {
         approach,
         cycles_per_lookup: slowest,
         millions_per_second: (0..cores).map(|core| 1e6 / (cycles(core) * cycle_ps as f64)).sum(),
@@ -176,14 +224,17 @@ pub fn traced(
         flows: machine.flows(),
         cycle_ps,
         config_hash: format!("{:016x}", config.hash()),
+        series: machine.series(),
         thread,
-    };
-    Ok((result, machine.spans().to_vec()))
+    })
 }
 
 /// Builds the machine with filled caches and programs on its cores.
 fn machine(config: &RunConfig, approach: Approach, tables: &Rc<Tables>) -> Machine {
     let mut machine = Machine::new(&config.machine.with_pieces_of(tables.largest_piece()));
+    if config.run.interval_cycles > 0 {
+        machine.sample_every(config.run.interval_cycles * machine.cycle_ps());
+    }
     if config.workload.warm {
         tables.warm(&mut machine);
     } else {

@@ -23,7 +23,11 @@ CONFIG is TOML, and every key is optional. Keys of [machine] are those of `flowl
 Examples:
   flowlane sim run examples/sim.toml
   flowlane sim run examples/sim.toml --json > result.json
-  flowlane sim run examples/sim.toml --effective effective.toml --csv result.csv";
+  flowlane sim run examples/sim.toml --effective effective.toml --csv result.csv
+  flowlane sim run sim.toml --series series.csv --report report.html   # with `run.interval_cycles = 10000`
+  flowlane sim run sim.toml --misses misses.trace                      # for Ramulator 2
+
+With `run.seeds = N`, every run is repeated with N seeds: means, with half of the 95 % confidence interval.";
 
 const PAPER_HELP: &str = "\
 Lists every value that the paper states next to the simulated one, with its error and its worth: calibrated, assumption (it \
@@ -83,22 +87,7 @@ Examples:
 pub(crate) enum SimVerb {
     /// Simulate lookups with a configuration.
     #[command(after_help = RUN_HELP)]
-    Run {
-        /// Configuration file; /dev/null for all defaults.
-        config: PathBuf,
-        /// Write the effective configuration, with all numbers, to this file; for a sweep, that of the first run.
-        #[arg(long, value_name = "FILE")]
-        effective: Option<PathBuf>,
-        /// Write a line for each run and approach to this file.
-        #[arg(long, value_name = "FILE")]
-        csv: Option<PathBuf>,
-        /// Threads, each for one run; results do not depend on it.
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-        threads: Option<u16>,
-        /// Print everything as JSON, with latency histograms and cycle stacks.
-        #[arg(long)]
-        json: bool,
-    },
+    Run(SimRunOptions),
     /// Simulate the evaluation of the HALO paper: figures 3, 4 and 8b to 13, tables 1, 2 and 4.
     #[command(after_help = PAPER_HELP)]
     Paper(SimPaperOptions),
@@ -111,8 +100,8 @@ pub(crate) enum SimVerb {
                       flowlane sim config figure9 > figure9.toml && flowlane sim run figure9.toml"
     )]
     Config {
-        /// The machine: paper or skylake-sp; or the experiment: figure9 or figure13.
-        #[arg(value_name = "NAME", value_parser = ["paper", "skylake-sp", "figure9", "figure13"])]
+        /// The machine: paper or skylake-sp; or the experiment of a figure.
+        #[arg(value_name = "NAME", value_parser = ["paper", "skylake-sp", "figure9", "figure11", "figure11-choices", "figure13"])]
         preset: String,
         /// Repeat the calibration on Figure 10's bars and print the four calibrated numbers.
         #[arg(long)]
@@ -149,6 +138,35 @@ pub(crate) enum SimVerb {
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+}
+
+/// The options of `flowlane sim run`.
+#[derive(Debug, Args)]
+pub(crate) struct SimRunOptions {
+    /// Configuration file; /dev/null for all defaults.
+    pub(crate) config: PathBuf,
+    /// Write the effective configuration, with all numbers, to this file; for a sweep, that of the first run.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) effective: Option<PathBuf>,
+    /// Write a line for each run and approach to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write statistics over time (`run.interval_cycles`) to this file: a line for each component and interval.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) series: Option<PathBuf>,
+    /// Write an HTML page with the tables, and charts of statistics over time.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Write the accesses to memory to this file, as Ramulator 2's `LoadStoreTrace` reads them; of one run with one
+    /// approach.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) misses: Option<PathBuf>,
+    /// Threads, each for one run; results do not depend on it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// Print everything as JSON, with latency histograms and cycle stacks.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// The options of `flowlane sim paper`.

@@ -34,6 +34,84 @@ fn a_sweep_gives_every_run_with_its_effective_configuration() {
 }
 
 #[test]
+fn statistics_over_time_are_lines_and_charts() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let config = SMALL.replace("[run]", "[run]\ninterval_cycles = 5000");
+    fs::write(at.join("sim.toml"), config).unwrap();
+    run(at, "sim run sim.toml --series series.csv --report run.html", 0);
+    let series = fs::read_to_string(at.join("series.csv")).unwrap();
+    let lookups = |approach: &str| -> f64 {
+        let of = format!(",{approach},");
+        let lines = series.lines().filter(|line| line.contains(&of) && line.contains(",core,0,lookups,"));
+        lines.map(|line| line.rsplit(',').next().unwrap().parse::<f64>().unwrap()).sum()
+    };
+    assert_eq!([lookups("software"), lookups("halo-blocking")], [250.0; 2]);
+    for line in [",2.380,accelerator,15,busy,of the time,", ",2.380,memory bus,3,busy,of the time,0."] {
+        assert!(series.contains(line), "{line}");
+    }
+    let page = fs::read_to_string(at.join("run.html")).unwrap();
+    for part in ["<svg", "accelerator, busy, most", "slice, port busy, mean", "instructions", "entries = 256"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+    fs::write(at.join("sim.toml"), SMALL).unwrap();
+    let (_, error) = run(at, "sim run sim.toml --series series.csv", 2);
+    assert!(error.contains("run.interval_cycles"), "{error}");
+}
+
+#[test]
+fn seeds_give_means_with_confidence_intervals() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let config = SMALL.replace("[run]", "[run]\nseeds = 5\nseed = 7");
+    fs::write(at.join("sim.toml"), &config).unwrap();
+    let (json, _) = run(at, "sim run sim.toml --json --csv runs.csv", 0);
+    let done: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(done[0]["results"].as_array().unwrap().len(), 20);
+    let cycles: Vec<f64> =
+        (0..5).map(|n| done[0]["results"][4 * n]["cycles_per_lookup"].as_f64().unwrap()).collect();
+    let mean = cycles.iter().sum::<f64>() / 5.0;
+    let variance = cycles.iter().map(|c| (c - mean).powi(2)).sum::<f64>() / 4.0;
+    let estimate = &done[0]["estimates"][0]["values"][0];
+    assert_eq!(estimate[0], "cycles");
+    assert!((estimate[1]["mean"].as_f64().unwrap() - mean).abs() < 1e-9);
+    let half = 2.776 * (variance / 5.0).sqrt();
+    assert!(half > 0.0 && (estimate[1]["half_width_95"].as_f64().unwrap() - half).abs() < 1e-9, "{estimate}");
+    let csv = fs::read_to_string(at.join("runs.csv")).unwrap();
+    assert!(csv.contains(&format!(",software,{mean:.4},{half:.4},")), "{csv}");
+    let (text, _) = run(at, "sim run sim.toml --threads 1", 0);
+    assert!(text.contains(&format!("{mean:.1} ±{half:.1}")), "{text}");
+    // A single run with the last seed has its values.
+    fs::write(at.join("sim.toml"), SMALL.replace("[run]", "[run]\nseed = 11")).unwrap();
+    let last: Value = serde_json::from_str(&run(at, "sim run sim.toml --json", 0).0).unwrap();
+    assert_eq!(last[0]["results"][0]["cycles_per_lookup"], done[0]["results"][16]["cycles_per_lookup"]);
+}
+
+#[test]
+fn misses_are_a_trace_for_ramulator() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let small = SMALL.replace("entries = 256", "entries = 4096\nwarm = false");
+    fs::write(at.join("sim.toml"), &small).unwrap();
+    let (_, error) = run(at, "sim run sim.toml --misses out.trace", 2);
+    assert!(error.contains("run.approaches"), "{error}");
+    let one = small.replace("\"halo-blocking\", \"halo-non-blocking\", \"tcam\"", "");
+    fs::write(at.join("sim.toml"), format!("{one}[machine.llc]\nslice_kib = 1\nways = 4\n")).unwrap();
+    let (json, _) = run(at, "sim run sim.toml --json --misses out.trace", 0);
+    let done: Value = serde_json::from_str(&json).unwrap();
+    let counters = &done[0]["results"][0]["counters"];
+    let trace = fs::read_to_string(at.join("out.trace")).unwrap();
+    let (reads, writes): (Vec<&str>, Vec<&str>) = trace.lines().partition(|line| line.starts_with("LD 0x"));
+    assert_eq!(reads.len() as u64, counters["llc_misses"].as_u64().unwrap());
+    assert!(reads.len() > 100 && writes.iter().all(|line| line.starts_with("ST 0x")), "{writes:?}");
+    for line in trace.lines() {
+        let address = u64::from_str_radix(&line[5..], 16).unwrap();
+        assert_eq!(address % 64, 0, "{line}");
+    }
+}
+
+#[test]
 fn presets_print_with_origins_and_read_as_machines() {
     let folder = tempdir().unwrap();
     for preset in ["paper", "skylake-sp"] {

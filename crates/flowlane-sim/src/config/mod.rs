@@ -1,8 +1,12 @@
 //! The simulated machine in numbers: TOML with units in the key names, presets, and a hash that identifies the
 //! numbers of a result.
 
+mod accelerator;
 mod run;
 
+pub use accelerator::{
+    AcceleratorConfig, Blocking, Buckets, Dispatch, KeyPlace, LockHold, NearL2Config, Remote, Translation,
+};
 pub(crate) use run::set;
 pub use run::{Approach, MatchingTable, RunConfig, RunSection, Sweep, WorkloadSection};
 
@@ -124,6 +128,10 @@ pub struct LlcConfig {
     pub busy_cycles: u64,
     /// The fill policy.
     pub fill: Fill,
+    /// Lines that may be on the way from memory, for cores and accelerators together.
+    pub miss_registers: u32,
+    /// The owner of that number of miss registers.
+    pub miss_registers_per: MissRegisters,
 }
 
 impl LlcConfig {
@@ -131,6 +139,18 @@ impl LlcConfig {
     pub fn bytes(&self) -> u64 {
         u64::from(self.slices) * (self.slice_kib << 10)
     }
+}
+
+/// The owner of miss registers of the shared cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MissRegisters {
+    /// All slices together.
+    Cache,
+    /// Each slice.
+    Slice,
+    /// Nothing: any number of lines may be on the way.
+    Unlimited,
 }
 
 /// The fill policy of the shared cache.
@@ -187,106 +207,6 @@ pub struct DramConfig {
     pub burst_ps: Ps,
     /// Latency of the controller.
     pub controller_ps: Ps,
-}
-
-/// The rule that selects an accelerator for a query.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Dispatch {
-    /// By the table's address: all queries of a table go to one accelerator.
-    Table,
-    /// By the address of the first bucket.
-    Bucket,
-}
-
-/// How an accelerator accesses other slices.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Remote {
-    /// With the latency of its own slice.
-    Ideal,
-    /// Over the mesh.
-    Mesh,
-}
-
-/// How an accelerator translates addresses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Translation {
-    /// Without latency.
-    Ideal,
-    /// With a TLB of its own.
-    Tlb,
-    /// By a request to the core for every access.
-    Core,
-}
-
-/// How long lines stay locked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LockHold {
-    /// Until the query commits.
-    Commit,
-    /// Until the line has been read.
-    Data,
-}
-
-/// The effect of LOOKUP_B on later instructions.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Blocking {
-    /// No later instruction enters the window before the answer arrives.
-    Serialise,
-    /// Later instructions proceed as behind a load.
-    LoadLike,
-}
-
-/// The location of a query's key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum KeyPlace {
-    /// In the shared cache.
-    Llc,
-    /// In the cache of the core, which has written the key.
-    Core,
-}
-
-/// The configuration of the accelerators.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct AcceleratorConfig {
-    pub scoreboard_queries: u32,
-    pub in_flight_queries: u32,
-    pub metadata_tables: u32,
-    pub metadata_cycles: u64,
-    pub hash_cycles: u64,
-    pub compare_cycles: u64,
-    pub boundary_cycles: u64,
-    pub fixed_cycles: u64,
-    pub slice_cycles: u64,
-    pub distributor_cycles: u64,
-    pub dispatch: Dispatch,
-    pub remote: Remote,
-    pub translation: Translation,
-    pub tlb_entries: u32,
-    pub tlb_miss_cycles: u64,
-    pub lock_hold: LockHold,
-    pub blocking: Blocking,
-    pub key: KeyPlace,
-    pub flow_register_bits: u32,
-    pub snapshot_retry_cycles: u64,
-    pub packets_ahead: u32,
-}
-
-/// The configuration of the engines next to second-level caches.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct NearL2Config {
-    pub in_flight_queries: u32,
-    pub attach_cycles: u64,
-    pub fixed_cycles: u64,
-    pub hash_cycles: u64,
-    pub compare_cycles: u64,
 }
 
 /// The configuration of ternary content-addressable memories.
@@ -491,6 +411,7 @@ impl MachineConfig {
             within(&format!("{name}.ways"), cache.ways, 1, (cache.size_kib * 16).min(64))?;
         }
         within("llc.slice_kib", self.llc.slice_kib, 1, 1 << 20)?;
+        within("llc.miss_registers", self.llc.miss_registers.into(), 1, 4096)?;
         within("llc.ways", self.llc.ways, 1, (self.llc.slice_kib * 16).min(64))?;
         within("dram.channels", self.dram.channels.into(), 1, 64)?;
         within("dram.banks", self.dram.banks.into(), 1, 1024)?;
@@ -500,6 +421,7 @@ impl MachineConfig {
         within("accelerator.in_flight_queries", a.in_flight_queries.into(), 1, a.scoreboard_queries.into())?;
         within("accelerator.metadata_tables", a.metadata_tables.into(), 1, 1024)?;
         within("accelerator.packets_ahead", a.packets_ahead.into(), 0, 64)?;
+        within("accelerator.packets_at_once", a.packets_at_once.into(), 1, 8)?;
         within("accelerator.tlb_entries", a.tlb_entries.into(), 1, 65_536)?;
         within("accelerator.flow_register_bits", a.flow_register_bits.into(), 1, 4096)?;
         within("near_l2.in_flight_queries", self.near_l2.in_flight_queries.into(), 1, 1024)?;

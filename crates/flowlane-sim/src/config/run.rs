@@ -120,13 +120,18 @@ pub struct RunSection {
     pub cores: u32,
     /// The seed of keys and packets.
     pub seed: u64,
+    /// The number of repetitions, each with the next seed: other keys, tables and hashes.
+    pub seeds: u32,
+    /// The interval of statistics over time; 0 for none.
+    pub interval_cycles: u64,
 }
 
 impl Default for RunSection {
     fn default() -> Self {
         let approaches =
             vec![Approach::Software, Approach::HaloBlocking, Approach::HaloNonBlocking, Approach::Tcam];
-        Self { approaches, lookups: 4000, warm_up_lookups: 10_000, cores: 1, seed: 1 }
+        let (lookups, warm_up_lookups, cores, seed) = (4000, 10_000, 1, 1);
+        Self { approaches, lookups, warm_up_lookups, cores, seed, seeds: 1, interval_cycles: 0 }
     }
 }
 
@@ -195,7 +200,7 @@ impl RunConfig {
 
     fn check(&self) -> Result<(), ConfigError> {
         let (w, r) = (&self.workload, &self.run);
-        let rows: [(&str, u64, u64, u64); 8] = [
+        let rows: [(&str, u64, u64, u64); 9] = [
             ("workload.tables", w.tables.into(), 1, 1024),
             ("workload.entries", w.entries, 1, 1 << 26),
             ("workload.load_percent", w.load_percent, 1, 95),
@@ -203,6 +208,7 @@ impl RunConfig {
             ("run.lookups", r.lookups, 1, 1 << 32),
             ("run.warm_up_lookups", r.warm_up_lookups, 0, 1 << 32),
             ("run.cores", r.cores.into(), 1, self.machine.core.cores.into()),
+            ("run.seeds", r.seeds.into(), 1, 1000),
             ("workload.tables times entries", u64::from(w.tables).saturating_mul(w.entries), 1, 1 << 27),
         ];
         for (name, value, low, high) in rows {

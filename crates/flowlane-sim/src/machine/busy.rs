@@ -36,7 +36,7 @@ impl Machine {
             near_l2: share(most(near)),
             slice: share(self.slices.iter().map(|slice| slice.busy_ps).max().unwrap_or(0)),
             link: share(self.mesh.busiest_ps()),
-            memory_bus: share(self.dram.busiest_ps()),
+            memory_bus: share(self.dram.buses_ps().max().unwrap_or(0)),
         }
     }
 }

@@ -532,6 +532,7 @@ impl Machine {
             _ => &mut stack.compute_ps,
         } += whole - late - own;
         stats.instructions += u64::from(op.instructions);
+        t.instructions += u64::from(op.instructions);
         if op.begins {
             t.units_entered.push_back(slot.entered);
         }

@@ -68,9 +68,9 @@ impl Dram {
         data + c.burst_ps + (c.controller_ps - c.controller_ps / 2)
     }
 
-    /// Returns the busy time of the busiest bus.
-    pub fn busiest_ps(&self) -> Ps {
-        self.carried.iter().max().map_or(0, |lines| lines * self.config.burst_ps)
+    /// Returns the busy time of each bus.
+    pub fn buses_ps(&self) -> impl Iterator<Item = Ps> {
+        self.carried.iter().map(|lines| lines * self.config.burst_ps)
     }
 
     /// Returns the requests by the state of their row: open, bank closed, another row open.

@@ -20,6 +20,7 @@ mod lines;
 pub mod mesh;
 pub mod op;
 pub mod query;
+mod series;
 mod shared;
 pub mod space;
 mod stats;
@@ -28,6 +29,7 @@ mod unit;
 mod walk;
 
 pub use busy::Busy;
+pub use series::{Quantity, TimeSeries};
 pub use stats::{Counters, Histogram, Span, Stack, ThreadStats};
 
 use std::fmt::Write;
@@ -39,7 +41,8 @@ use self::lines::LineMap;
 use self::mesh::Mesh;
 use self::op::{Mismatch, Program};
 use self::query::{Queries, QueryId};
-use self::shared::{Request, RequestId, Sharers};
+use self::series::Sampler;
+use self::shared::{Registers, Request, RequestId, Sharers};
 use self::space::slice_of;
 use self::unit::Unit;
 use crate::config::MachineConfig;
@@ -70,6 +73,8 @@ enum Event {
     Send(RequestId),
     Slice(RequestId),
     Memory(RequestId),
+    /// A line from memory arrives, and a miss register of the slice is free.
+    Filled(u32),
     Done(RequestId),
     /// A query arrives at its unit.
     Arrive(QueryId),
@@ -94,12 +99,26 @@ pub struct Machine {
     free_requests: Vec<RequestId>,
     sharers: LineMap<Sharers>,
     locks: LineMap<u32>,
+    /// The miss registers of the shared cache: of each slice, or one for all.
+    registers: Vec<Registers>,
+    /// The accelerators of tables, with [`Dispatch::Balanced`](crate::config::Dispatch::Balanced).
+    dispatched: LineMap<u32>,
     counters: Counters,
     query_latency: Histogram,
     /// The watched lookups, whose steps and operations are kept.
     watched: std::ops::Range<u64>,
     spans: Vec<Span>,
+    sampler: Sampler,
+    /// The accesses to memory, if recorded.
+    accesses: Option<Vec<MemoryAccess>>,
     progress_at: u64,
+}
+
+/// An access to memory: a miss of the shared cache, or a modified line that it evicts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryAccess {
+    pub line: Line,
+    pub write: bool,
 }
 
 /// A slice of the shared cache.
@@ -135,10 +154,14 @@ impl Machine {
             free_requests: Vec::new(),
             sharers: LineMap::default(),
             locks: LineMap::default(),
+            registers: (0..config.llc.slices).map(|_| Registers::default()).collect(),
+            dispatched: LineMap::default(),
             counters: Counters::default(),
             query_latency: Histogram::default(),
             watched: 0..0,
             spans: Vec::new(),
+            sampler: Sampler::default(),
+            accesses: None,
             progress_at: 0,
             config: config.clone(),
         }
@@ -181,17 +204,31 @@ impl Machine {
         self.watched = lookups;
     }
 
+    /// Records the accesses to memory.
+    pub fn record_accesses(&mut self) {
+        self.accesses = Some(Vec::new());
+    }
+
+    /// Returns the recorded accesses to memory in the order of the requests.
+    pub fn accesses(&mut self) -> Vec<MemoryAccess> {
+        self.accesses.take().unwrap_or_default()
+    }
+
     /// Runs until every program has ended.
     ///
     /// # Errors
     /// Returns an error if an answer differs from the library's, or if the run makes no progress.
     pub fn run(&mut self) -> Result<(), SimError> {
         while let Some(event) = self.events.next() {
+            if self.events.now() >= self.sampler.next {
+                self.sample();
+            }
             match event {
                 Event::Core(core) => self.core_event(core)?,
                 Event::Send(request) => self.send(request),
                 Event::Slice(request) => self.at_slice(request),
                 Event::Memory(request) => self.at_memory(request),
+                Event::Filled(slice) => self.filled(slice),
                 Event::Done(request) => self.done(request)?,
                 Event::Arrive(query) => self.arrive(query),
                 Event::Step(query) => self.step(query),

@@ -27,6 +27,8 @@ pub struct Walk {
     pub hash: u32,
     /// The lines of buckets and entries in order, and whether each is a bucket.
     pub lines: Vec<(Line, bool)>,
+    /// The lines of the key's two buckets, both known once the key is hashed.
+    pub buckets: [Line; 2],
     /// The result of the walk.
     pub answer: Option<u32>,
     /// The result of the library.
@@ -46,7 +48,7 @@ pub enum Step {
     Key,
     /// Hashing the key.
     Hash,
-    /// Fetching line `n` of the walk.
+    /// Fetching line `n` of the walk; beyond its end, waiting for a bucket that was fetched and not needed.
     Access(u32),
     /// Comparing line `n` of the walk.
     Compare(u32),
@@ -80,10 +82,31 @@ pub struct Query {
     pub since: Ps,
     /// The time spent fetching.
     pub data_ps: Ps,
+    /// The second bucket, fetched together with the first, and whether it has arrived.
+    pub ahead: Option<(Line, bool)>,
     /// The lines locked by the query.
     pub locked: Vec<Line>,
     /// The sequence number among all queries.
     pub number: u64,
+}
+
+impl Query {
+    /// Adds the second bucket to the lines to compare if the key is absent, since only the library's filter spares it,
+    /// and returns its line if it differs from the first.
+    pub(super) fn fetch_both(&mut self) -> Option<Line> {
+        let first = self.walk.lines.first()?.0;
+        let other = self.walk.buckets.into_iter().find(|line| *line != first)?;
+        if self.walk.answer.is_none() && !self.walk.lines.iter().any(|(line, _)| *line == other) {
+            self.walk.lines.push((other, true));
+        }
+        self.ahead = Some((other, false));
+        Some(other)
+    }
+
+    /// Returns whether the second bucket is still on its way.
+    pub(super) fn is_fetching_ahead(&self) -> bool {
+        matches!(self.ahead, Some((_, false)))
+    }
 }
 
 /// A batch: the line of its results, and the number of missing results.
@@ -120,6 +143,7 @@ impl Queries {
             sent: 0,
             since: 0,
             data_ps: 0,
+            ahead: None,
             locked: Vec::new(),
             number: self.made,
         };

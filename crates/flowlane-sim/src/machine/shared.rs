@@ -1,14 +1,16 @@
 //! The parts shared by cores and accelerators: requests over the mesh, slices with their locks, the directory of
 //! private copies (the snoop filter), and memory.
 
+use std::collections::VecDeque;
+
 use super::cache::{Evicted, Line};
 use super::mesh::{LINE_FLITS, REQUEST_FLITS};
 use super::op::Kind;
 use super::query::{BatchId, QueryId};
 use super::space::slice_of;
 use super::thread::Level;
-use super::{Event, Machine, SimError};
-use crate::config::{Fill, LockHold, Remote};
+use super::{Event, Machine, MemoryAccess, SimError};
+use crate::config::{Fill, MissRegisters, Remote};
 use crate::event::{Component, Ps};
 
 /// The number of a request in flight.
@@ -45,6 +47,13 @@ pub(super) struct Request {
     level: Level,
     /// For a snapshot, whether all results were present.
     complete: bool,
+}
+
+/// Miss registers, and requests that wait for one.
+#[derive(Debug, Default)]
+pub(super) struct Registers {
+    busy: u32,
+    waiting: VecDeque<RequestId>,
 }
 
 /// The private copies of a line.
@@ -136,15 +145,7 @@ impl Machine {
         if let (Ask::Snapshot, Origin::Snapshot { batch, .. }) = (ask, origin) {
             self.requests[id as usize].complete = self.queries.batch_mut(batch).missing == 0;
         }
-        let at_cha =
-            matches!(origin, Origin::Unit { query } if self.queries.get(query).unit < self.config.llc.slices);
-        let (tag, whole) = match at_cha {
-            true => {
-                let whole = self.config.accelerator.slice_cycles;
-                (self.config.llc.tag_cycles.min(whole), whole)
-            }
-            false => (self.config.llc.tag_cycles, self.config.llc.tag_cycles + self.config.llc.data_cycles),
-        };
+        let (tag, whole) = self.slice_cycles(origin);
         let snooped = self.snoop(origin, ask, line, number, begun + self.cycles(tag));
         let slice = &mut self.slices[number as usize];
         if let Some(at) = snooped {
@@ -160,15 +161,61 @@ impl Machine {
             return self.give(id, number, at);
         }
         self.counters.llc_misses += 1;
+        let limited = self.config.llc.miss_registers_per != MissRegisters::Unlimited;
+        let limit = self.config.llc.miss_registers;
+        let registers = self.registers_of(number);
+        if limited && registers.busy >= limit {
+            registers.waiting.push_back(id);
+            self.counters.miss_waits += 1;
+            return;
+        }
+        self.fetch_from_memory(id, number, begun + self.cycles(tag));
+    }
+
+    /// Returns the cycles of a slice's tags, and of its whole answer.
+    fn slice_cycles(&self, origin: Origin) -> (u64, u64) {
+        let llc = &self.config.llc;
+        match origin {
+            Origin::Unit { query } if self.queries.get(query).unit < llc.slices => {
+                let whole = self.config.accelerator.slice_cycles;
+                (llc.tag_cycles.min(whole), whole)
+            }
+            _ => (llc.tag_cycles, llc.tag_cycles + llc.data_cycles),
+        }
+    }
+
+    fn registers_of(&mut self, slice: u32) -> &mut Registers {
+        let per_slice = self.config.llc.miss_registers_per == MissRegisters::Slice;
+        &mut self.registers[if per_slice { slice as usize } else { 0 }]
+    }
+
+    /// Takes a miss register and sends a request to memory.
+    fn fetch_from_memory(&mut self, id: RequestId, slice: u32, at: Ps) {
+        self.registers_of(slice).busy += 1;
         self.requests[id as usize].level = Level::Memory;
-        let controller = self.controller_tile(line);
-        let at = self.mesh.send(number, controller, REQUEST_FLITS, begun + self.cycles(tag));
+        let controller = self.controller_tile(self.requests[id as usize].line);
+        let at = self.mesh.send(slice, controller, REQUEST_FLITS, at);
         self.events.at(at, Component::MAX, Event::Memory(id));
+    }
+
+    /// Frees a miss register for a waiting request. An earlier one may have fetched its line.
+    pub(super) fn filled(&mut self, slice: u32) {
+        let now = self.events.now();
+        self.registers_of(slice).busy -= 1;
+        while let Some(id) = self.registers_of(slice).waiting.pop_front() {
+            let Request { origin, line, .. } = self.requests[id as usize];
+            let number = slice_of(line, self.config.llc.slices);
+            if !self.slices[number as usize].cache.touch(line) {
+                return self.fetch_from_memory(id, number, now);
+            }
+            let whole = self.slice_cycles(origin).1;
+            self.give(id, number, now + self.cycles(whole));
+        }
     }
 
     pub(super) fn at_memory(&mut self, id: RequestId) {
         let Request { origin, line, .. } = self.requests[id as usize];
-        let at = self.dram.access(line, self.events.now());
+        let at = self.access_memory(line, false, self.events.now());
         let slice = slice_of(line, self.config.llc.slices);
         let keeps = self.config.llc.fill == Fill::Allocate || !matches!(origin, Origin::Core { .. });
         if keeps && let Some(evicted) = self.slices[slice as usize].cache.insert(line, false) {
@@ -179,15 +226,19 @@ impl Machine {
             false => self.tile_of_origin(origin),
         };
         let controller = self.controller_tile(line);
-        let at = match (origin, self.config.llc.fill) {
+        let (filled, at) = match (origin, self.config.llc.fill) {
             // An allocating cache forwards a line after it has stored it.
             (Origin::Core { .. }, Fill::Allocate) => {
-                let kept = self.mesh.send(controller, slice, LINE_FLITS, at)
-                    + self.cycles(self.config.llc.data_cycles);
-                self.mesh.send(slice, to, LINE_FLITS, kept)
+                let filled = self.mesh.send(controller, slice, LINE_FLITS, at);
+                let kept = filled + self.cycles(self.config.llc.data_cycles);
+                (filled, self.mesh.send(slice, to, LINE_FLITS, kept))
             }
-            _ => self.mesh.send(controller, to, LINE_FLITS, at),
+            _ => {
+                let at = self.mesh.send(controller, to, LINE_FLITS, at);
+                (at, at)
+            }
         };
+        self.events.at(filled, self.component_of_slice(slice), Event::Filled(slice));
         self.events.at(at, self.component_of_origin(origin), Event::Done(id));
     }
 
@@ -306,8 +357,15 @@ impl Machine {
     /// Writes dirty evictions of the shared cache to memory.
     fn write_back(&mut self, evicted: Evicted, at: Ps) {
         if evicted.dirty {
-            self.dram.access(evicted.line, at);
+            self.access_memory(evicted.line, true, at);
         }
+    }
+
+    fn access_memory(&mut self, line: Line, write: bool, at: Ps) -> Ps {
+        if let Some(accesses) = &mut self.accesses {
+            accesses.push(MemoryAccess { line, write });
+        }
+        self.dram.access(line, at)
     }
 
     fn lock(&mut self, origin: Origin, line: Line) {
@@ -317,9 +375,10 @@ impl Machine {
         self.queries.get_mut(query).locked.push(line);
     }
 
-    /// Releases the lines that a query has locked.
-    pub(super) fn unlock(&mut self, query: QueryId) {
-        for line in std::mem::take(&mut self.queries.get_mut(query).locked) {
+    /// Releases those of the lines that a query has locked.
+    pub(super) fn unlock(&mut self, query: QueryId, of: impl Fn(Line) -> bool) {
+        let locked = &mut self.queries.get_mut(query).locked;
+        for line in locked.extract_if(.., |line| of(*line)).collect::<Vec<_>>() {
             let count = self.locks.get_mut(&line).expect("it was locked");
             *count -= 1;
             if *count == 0 {
@@ -327,11 +386,6 @@ impl Machine {
             }
             self.counters.unlocked += 1;
         }
-    }
-
-    /// Returns whether lines are locked only while they are read.
-    pub(super) fn locks_data_only(&self) -> bool {
-        self.config.accelerator.lock_hold == LockHold::Data
     }
 
     /// Delivers the answer to the operation of a blocking query.

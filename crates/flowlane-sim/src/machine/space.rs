@@ -91,6 +91,17 @@ pub fn slice_of(line: Line, slices: u32) -> u32 {
     ((line + mixed) % slices) as u32
 }
 
+/// Returns the slice of a table by the distributor's hash of its address: seed 0 is the map of lines.
+pub fn slice_of_table(line: Line, slices: u32, seed: u64) -> u32 {
+    match seed {
+        0 => slice_of(line, slices),
+        _ => {
+            let mixed = (line ^ seed.wrapping_mul(0xd6e8_feb8_6659_fd93)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            ((mixed ^ mixed >> 32) % u64::from(slices)) as u32
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

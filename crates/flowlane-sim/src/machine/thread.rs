@@ -117,6 +117,8 @@ pub(super) struct Thread {
     pub(super) units_entered: VecDeque<Ps>,
     pub(super) warm_up_lookups: u64,
     pub(super) lookups: u64,
+    /// Retired instructions, including the warm-up.
+    pub(super) instructions: u64,
     pub(super) stats: ThreadStats,
 }
 
@@ -143,6 +145,7 @@ impl Thread {
             units_entered: VecDeque::new(),
             warm_up_lookups,
             lookups: 0,
+            instructions: 0,
             stats: ThreadStats::default(),
         }
     }

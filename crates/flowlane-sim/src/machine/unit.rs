@@ -15,10 +15,10 @@ use super::mesh::REQUEST_FLITS;
 use super::op::{Kind, Mismatch};
 use super::query::{Engine, Query, QueryId, Step};
 use super::shared::{Ask, Origin};
-use super::space::{page_of, slice_of};
+use super::space::{page_of, slice_of, slice_of_table};
 use super::stats::Span;
 use super::{Event, Machine, SimError};
-use crate::config::{Dispatch, MachineConfig, Translation};
+use crate::config::{Buckets, Dispatch, LockHold, MachineConfig, Translation};
 use crate::event::Ps;
 
 /// An accelerator.
@@ -86,9 +86,19 @@ impl Unit {
         }
     }
 
-    /// Returns the busy time.
+    /// Returns the busy time of all periods that have ended.
     pub(super) fn busy_ps(&self) -> Ps {
         self.worked_ps
+    }
+
+    /// Returns the busy time, including the current period.
+    pub(super) fn busy_until(&self, at: Ps) -> Ps {
+        self.worked_ps + if self.in_flight > 0 { at.saturating_sub(self.working_since) } else { 0 }
+    }
+
+    /// Returns the number of waiting queries.
+    pub(super) fn queue(&self) -> u64 {
+        (self.commands.len() + self.distributor.len()) as u64
     }
 
     pub(super) fn describe(&self, number: usize, out: &mut String) {
@@ -107,11 +117,17 @@ impl Unit {
 
 impl Machine {
     /// Returns the unit of a query.
-    pub(super) fn unit_of(&self, core: u32, query: QueryId) -> u32 {
+    pub(super) fn unit_of(&mut self, core: u32, query: QueryId) -> u32 {
         let (q, slices) = (self.queries.get(query), self.config.llc.slices);
         match (q.engine, self.config.accelerator.dispatch) {
             (Engine::NearL2, _) => slices + core,
-            (Engine::Cha, Dispatch::Table) => slice_of(q.walk.table, slices),
+            (Engine::Cha, Dispatch::Table) => {
+                slice_of_table(q.walk.table, slices, self.config.accelerator.dispatch_seed)
+            }
+            (Engine::Cha, Dispatch::Balanced) => {
+                let next = self.dispatched.len() as u32 % slices;
+                *self.dispatched.entry(q.walk.table).or_insert(next)
+            }
             (Engine::Cha, Dispatch::Bucket) => {
                 slice_of(q.walk.lines.first().map_or(q.walk.table, |(line, _)| *line), slices)
             }
@@ -200,16 +216,11 @@ impl Machine {
                 u.hash_free = begun + cycle;
                 self.after(query, begun + hash * cycle);
             }
-            Step::Access(n) => {
-                let (line, bucket) = self.queries.get(query).walk.lines[n as usize];
-                // Buckets are locked once their indexes are known, an entry once its signature matched (4.4).
-                let lock = if near { Ask::Read } else { Ask::Lock };
-                let boundary = if bucket { self.config.accelerator.boundary_cycles } else { 0 };
-                self.fetch_after(query, line, lock, boundary);
-            }
-            Step::Compare(_) => {
-                if self.locks_data_only() {
-                    self.unlock(query);
+            Step::Access(n) => self.fetch_line(query, n, near),
+            Step::Compare(n) => {
+                if self.config.accelerator.lock_hold == LockHold::Data {
+                    let line = self.queries.get(query).walk.lines[n as usize].0;
+                    self.unlock(query, |locked| locked == line);
                 }
                 let cycle = self.cycle_ps;
                 let u = &mut self.units[unit as usize];
@@ -236,8 +247,9 @@ impl Machine {
             Step::Key => Step::Hash,
             Step::Hash if lines == 0 => Step::Commit,
             Step::Hash => Step::Access(0),
+            Step::Access(n) if n == lines => Step::Commit,
             Step::Access(n) => Step::Compare(n),
-            Step::Compare(n) if n + 1 < lines => Step::Access(n + 1),
+            Step::Compare(n) if n + 1 < lines || q.is_fetching_ahead() => Step::Access(n + 1),
             Step::Compare(_) => Step::Commit,
             Step::Commit => return self.commit(query),
             Step::Sent | Step::Queued | Step::Result => unreachable!("these end otherwise"),
@@ -287,6 +299,34 @@ impl Machine {
             let before = unit.metadata.len();
             unit.metadata.retain(|l| *l != line);
             self.counters.metadata_invalidated += (before - unit.metadata.len()) as u64;
+        }
+    }
+
+    /// Fetches a line of the walk. Buckets are locked once their indexes are known, an entry once its signature matched
+    /// (4.4).
+    fn fetch_line(&mut self, query: QueryId, n: u32, near: bool) {
+        let boundary = self.config.accelerator.boundary_cycles;
+        let now = self.events.now();
+        let q = self.queries.get_mut(query);
+        let mut other = None;
+        if n == 0 && !near && self.config.accelerator.buckets == Buckets::Together {
+            other = q.fetch_both();
+        }
+        let next = q.walk.lines.get(n as usize).copied();
+        match (next, q.ahead) {
+            (Some((line, _)), Some((ahead, arrived))) if line == ahead => {
+                if arrived {
+                    self.after(query, now);
+                }
+            }
+            (Some((line, bucket)), _) => {
+                let ask = if near { Ask::Read } else { Ask::Lock };
+                self.fetch_after(query, line, ask, if bucket { boundary } else { 0 });
+            }
+            (None, _) => debug_assert!(q.is_fetching_ahead()),
+        }
+        if let Some(other) = other {
+            self.fetch_after(query, other, Ask::Lock, boundary);
         }
     }
 
@@ -344,6 +384,15 @@ impl Machine {
             self.finish(query);
             return Ok(());
         }
+        if q.ahead == Some((line, false)) {
+            let lines = &q.walk.lines;
+            let awaited =
+                matches!(step, Step::Access(n) if lines.get(n as usize).is_none_or(|l| l.0 == line));
+            self.queries.get_mut(query).ahead = Some((line, true));
+            if !awaited {
+                return Ok(());
+            }
+        }
         if step == Step::Metadata {
             self.keep_metadata(unit, line);
         }
@@ -357,7 +406,7 @@ impl Machine {
     /// Commits a query: the unit is free for another, and the result is sent.
     fn commit(&mut self, query: QueryId) {
         self.enter_step(query, Step::Result);
-        self.unlock(query);
+        self.unlock(query, |_| true);
         let now = self.events.now();
         let q = self.queries.get(query);
         let (number, core, batch) = (q.unit, q.core, q.batch);

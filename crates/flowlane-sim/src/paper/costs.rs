@@ -52,8 +52,10 @@ pub(super) fn table_2(machine: &MachineConfig) -> (Vec<Row>, Vec<Chart>) {
     let row = |what: &str, value, ours| Row::identity("Table 2", what, exact(value)).is(ours);
     let mut rows: Vec<Row> =
         numbers.into_iter().map(|(what, value, ours): (&str, f64, f64)| row(what, value, ours)).collect();
-    let misses = row("MSHR", 20.0, f64::from(m.core.miss_registers));
-    rows.push(misses.assumption("the text lists them with the LLC; here each core has as many of its own"));
+    let misses = row("MSHR", 20.0, f64::from(m.llc.miss_registers));
+    rows.push(misses.assumption(
+        "the text lists them with the LLC: here for all slices together, and each core has as many of its own",
+    ));
     (rows, Vec::new())
 }
 

@@ -1,139 +1,167 @@
 //! The envelope: key values over all combinations of the choices that the paper leaves open.
 
-use std::rc::Rc;
-
+use super::distinct::cycles;
 use super::figure11::{ENTRIES, TUPLES};
 use crate::config::{
-    AcceleratorConfig, Approach, Blocking, Dispatch, KeyPlace, MachineConfig, MatchingTable, Remote,
-    RunConfig, Translation,
+    Approach, Blocking, Buckets, Dispatch, KeyPlace, MachineConfig, MatchingTable, Remote, RunConfig,
+    Translation,
 };
 use crate::machine::SimError;
-use crate::parallel;
-use crate::report::Effort;
-use crate::run::{run, tables_of};
+use crate::report::{Chart, Effort, Series};
+
+/// A least and a largest value.
+type Extent = [f64; 2];
 
 /// The least and largest of the key values.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Envelope {
     /// Speedup of blocking over software, with one table in the shared cache.
-    pub(super) single: Option<[f64; 2]>,
+    pub(super) single: Option<Extent>,
     /// Slowdown of non-blocking against blocking there, in percent.
-    pub(super) slower_percent: Option<[f64; 2]>,
+    pub(super) slower_percent: Option<Extent>,
     /// Speedup of non-blocking over software, with the most tuples.
-    pub(super) tuples: Option<[f64; 2]>,
+    pub(super) tuples: Option<Extent>,
+    pub(super) charts: Vec<Chart>,
 }
 
 /// Locations of keys, and packets ahead.
 const KEYS_AND_AHEAD: [(KeyPlace, u32); 4] =
     [(KeyPlace::Llc, 0), (KeyPlace::Core, 0), (KeyPlace::Llc, 3), (KeyPlace::Core, 3)];
 
-/// Returns all combinations of the choices except the end of the lock, which has no effect without a writer.
-fn choices(machine: &MachineConfig, quick: bool) -> Vec<MachineConfig> {
-    let mut out = Vec::new();
-    let translations: &[Translation] = if quick {
-        &[Translation::Ideal]
-    } else {
-        &[Translation::Ideal, Translation::Tlb, Translation::Core]
-    };
-    for in_flight in [1, machine.accelerator.scoreboard_queries] {
-        for dispatch in [Dispatch::Table, Dispatch::Bucket] {
-            for remote in [Remote::Ideal, Remote::Mesh] {
-                for translation in translations {
-                    for blocking in [Blocking::Serialise, Blocking::LoadLike] {
-                        for (key, ahead) in KEYS_AND_AHEAD {
-                            let mut machine = machine.clone();
-                            let a = &mut machine.accelerator;
-                            (a.in_flight_queries, a.dispatch, a.remote) = (in_flight, dispatch, remote);
-                            (a.translation, a.blocking) = (*translation, blocking);
-                            (a.key, a.packets_ahead) = (key, ahead);
-                            out.push(machine);
-                        }
-                    }
-                }
-            }
-        }
-    }
+/// The maps from queries to accelerators.
+const MAPS: [(&str, Dispatch, u64); 6] = [
+    ("table, the map of lines", Dispatch::Table, 0),
+    ("table, seed 1", Dispatch::Table, 1),
+    ("table, seed 2", Dispatch::Table, 2),
+    ("table, seed 3", Dispatch::Table, 3),
+    ("balanced", Dispatch::Balanced, 0),
+    ("bucket", Dispatch::Bucket, 0),
+];
+
+/// Returns all combinations of the choices that concern a workload. Not among them are the end of the lock, which has
+/// no effect without a writer, the owner of the LLC's miss registers, which has none with tables in LLC, and
+/// `packets_at_once`, which Figure 11's hypotheses vary.
+fn choices(base: &RunConfig, quick: bool) -> Vec<RunConfig> {
+    let several = base.workload.tables > 1;
+    let scoreboard = base.machine.accelerator.scoreboard_queries;
+    let in_flight: Vec<u32> = if quick { vec![1, scoreboard] } else { (1..=scoreboard).collect() };
+    let translations = [Translation::Ideal, Translation::Tlb, Translation::Core];
+    let translations = &translations[..if quick { 1 } else { 3 }];
+    let buckets: &[Buckets] =
+        if several { &[Buckets::Together] } else { &[Buckets::Together, Buckets::InTurn] };
+    // The order of one table's queries matters, and not which accelerator has them.
+    let maps = MAPS.iter().filter(|(_, _, seed)| *seed == 0 || several && !quick);
+    let mut out = vec![base.clone()];
+    let mut vary = |set: &dyn Fn(&RunConfig) -> Vec<RunConfig>| out = out.iter().flat_map(set).collect();
+    vary(&|run| {
+        with(run, maps.clone(), |run, (_, dispatch, seed)| {
+            let a = &mut run.machine.accelerator;
+            (a.dispatch, a.dispatch_seed) = (*dispatch, *seed);
+        })
+    });
+    vary(&|run| with(run, &in_flight, |run, n| run.machine.accelerator.in_flight_queries = *n));
+    vary(&|run| with(run, &[Remote::Ideal, Remote::Mesh], |run, r| run.machine.accelerator.remote = *r));
+    vary(&|run| with(run, translations, |run, t| run.machine.accelerator.translation = *t));
+    vary(&|run| with(run, buckets, |run, b| run.machine.accelerator.buckets = *b));
+    vary(&|run| {
+        with(run, &[Blocking::Serialise, Blocking::LoadLike], |run, b| {
+            run.machine.accelerator.blocking = *b;
+        })
+    });
+    vary(&|run| {
+        with(run, &KEYS_AND_AHEAD, |run, (key, ahead)| {
+            (run.machine.accelerator.key, run.machine.accelerator.packets_ahead) = (*key, *ahead);
+        })
+    });
     out
 }
 
-/// Returns the machine without the choices that an approach ignores.
-fn relevant(machine: &MachineConfig, preset: &MachineConfig, approach: Approach) -> MachineConfig {
-    let mut machine = machine.clone();
-    let a = &mut machine.accelerator;
-    match approach {
-        // Only that a key is written concerns software.
-        Approach::Software => *a = AcceleratorConfig { key: a.key, ..preset.accelerator.clone() },
-        Approach::HaloBlocking => a.packets_ahead = 0,
-        _ => a.blocking = Blocking::Serialise,
-    }
-    machine
-}
-
-/// Jobs of one thread, which share the tables.
-const CHUNK: usize = 8;
-
-/// Returns the cycles of a lookup for each of the distinct machines and approaches.
-fn cycles(
-    workload: &RunConfig,
-    jobs: &[(MachineConfig, Approach)],
-    effort: Effort,
-) -> Result<Vec<f64>, SimError> {
-    let chunks: Vec<&[(MachineConfig, Approach)]> = jobs.chunks(CHUNK).collect();
-    let work = |n: usize| -> Result<Vec<f64>, SimError> {
-        let tables = Rc::new(tables_of(workload));
-        let one = |(machine, approach): &(MachineConfig, Approach)| {
-            let config = RunConfig { machine: machine.clone(), ..workload.clone() };
-            Ok(run(&config, *approach, &tables)?.cycles_per_lookup)
-        };
-        chunks[n].iter().map(one).collect()
+/// Returns a run with each of the values.
+fn with<'a, T: 'a>(
+    run: &RunConfig,
+    values: impl IntoIterator<Item = &'a T>,
+    set: impl Fn(&mut RunConfig, &T),
+) -> Vec<RunConfig> {
+    let one = |value: &T| {
+        let mut run = run.clone();
+        set(&mut run, value);
+        run
     };
-    let results = parallel::run(effort.threads, chunks.len(), &|_| {}, &work);
-    Ok(results.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
+    values.into_iter().map(one).collect()
 }
 
-/// Returns the cycles of a lookup on each machine by each approach. Machines that an approach cannot distinguish are
-/// simulated once.
-fn cycles_of_all(
-    preset: &MachineConfig,
-    machines: &[MachineConfig],
-    approaches: &[Approach],
-    workload: &RunConfig,
-    effort: Effort,
-) -> Result<Vec<Vec<f64>>, SimError> {
-    let mut jobs: Vec<(MachineConfig, Approach)> = Vec::new();
-    let mut places = Vec::new();
-    for machine in machines {
-        let place = |approach: &Approach| {
-            let job = (relevant(machine, preset, *approach), *approach);
-            jobs.iter().position(|known| *known == job).unwrap_or_else(|| {
-                jobs.push(job);
-                jobs.len() - 1
-            })
-        };
-        places.push(approaches.iter().map(place).collect::<Vec<_>>());
-    }
-    let cycles = cycles(workload, &jobs, effort)?;
-    Ok(places.into_iter().map(|places| places.into_iter().map(|place| cycles[place]).collect()).collect())
+fn extent(values: impl Iterator<Item = f64>) -> Extent {
+    values.fold([f64::MAX, f64::MIN], |[low, high], v| [low.min(v), high.max(v)])
 }
 
 pub(super) fn envelope(machine: &MachineConfig, effort: Effort) -> Result<Envelope, SimError> {
-    let machines = choices(machine, effort.quick);
     let mut config = effort.run(machine);
     (config.run.lookups, config.run.warm_up_lookups) = (400, 200);
     config.workload.entries = 1 << 16;
     let all = [Approach::Software, Approach::HaloBlocking, Approach::HaloNonBlocking];
-    let single = cycles_of_all(machine, &machines, &all, &config, effort)?;
+    let runs = choices(&config, effort.quick);
+    let single = cycles(machine, &runs, &all, effort)?;
+    let slower: Vec<f64> = single.iter().map(|c| 100.0 * (c[2] / c[1] - 1.0)).collect();
+    let charts = vec![by_in_flight(
+        "envelope-single",
+        "One table in LLC, non-blocking against blocking, by queries in flight",
+        "% slower",
+        &runs,
+        &slower,
+    )];
     (config.workload.tables, config.workload.entries) = (TUPLES[3], ENTRIES);
     config.workload.matching = MatchingTable::Last;
-    (config.run.lookups, config.run.warm_up_lookups) = (100, 60);
+    (config.run.lookups, config.run.warm_up_lookups) = (60, 40);
+    let runs = choices(&config, effort.quick);
     let both = [Approach::Software, Approach::HaloNonBlocking];
-    let tuples = cycles_of_all(machine, &machines, &both, &config, effort)?;
-    let extent = |values: &mut dyn Iterator<Item = f64>| {
-        Some(values.fold([f64::MAX, f64::MIN], |[low, high], v| [low.min(v), high.max(v)]))
+    let tuples: Vec<f64> = cycles(machine, &runs, &both, effort)?.iter().map(|c| c[0] / c[1]).collect();
+    let mut envelope = Envelope {
+        single: Some(extent(single.iter().map(|c| c[0] / c[1]))),
+        slower_percent: Some(extent(slower.iter().copied())),
+        tuples: Some(extent(tuples.iter().copied())),
+        charts,
     };
-    Ok(Envelope {
-        single: extent(&mut single.iter().map(|c| c[0] / c[1])),
-        slower_percent: extent(&mut single.iter().map(|c| 100.0 * (c[2] / c[1] - 1.0))),
-        tuples: extent(&mut tuples.iter().map(|c| c[0] / c[1])),
-    })
+    let title = "20 tuples, non-blocking, by queries in flight";
+    let unit = "times the throughput of software";
+    envelope.charts.push(by_in_flight("envelope-tuples", title, unit, &runs, &tuples));
+    Ok(envelope)
+}
+
+/// Charts the extent of values by `in_flight_queries`, for each map from queries to accelerators.
+fn by_in_flight(
+    id: &'static str,
+    title: &str,
+    unit: &'static str,
+    runs: &[RunConfig],
+    values: &[f64],
+) -> Chart {
+    let mut places: Vec<u32> = runs.iter().map(|run| run.machine.accelerator.in_flight_queries).collect();
+    places.sort_unstable();
+    places.dedup();
+    let mut series = Vec::new();
+    for (name, dispatch, seed) in MAPS {
+        let is = |run: &RunConfig, in_flight: u32| {
+            let a = &run.machine.accelerator;
+            (a.dispatch, a.dispatch_seed, a.in_flight_queries) == (dispatch, seed, in_flight)
+        };
+        let of =
+            |place: &u32| extent(runs.iter().zip(values).filter(|(r, _)| is(r, *place)).map(|(_, v)| *v));
+        let extents: Vec<Extent> = places.iter().map(of).collect();
+        if extents[0][0] <= extents[0][1] {
+            for (end, side) in ["least", "most"].into_iter().enumerate() {
+                let values = extents.iter().map(|e| Some(e[end])).collect();
+                series.push(Series { name: format!("{name}, {side}"), values });
+            }
+        }
+    }
+    Chart {
+        id,
+        title: format!("The envelope: {title}"),
+        about: "Least and most over the other choices that the paper leaves open.".into(),
+        axis: "in_flight_queries",
+        places: places.iter().map(u32::to_string).collect(),
+        unit,
+        lines: true,
+        series,
+    }
 }

@@ -9,6 +9,7 @@
 
 mod calibrate;
 mod costs;
+mod distinct;
 mod envelope;
 mod figure10;
 mod figure11;
@@ -30,7 +31,7 @@ use serde::Serialize;
 
 use crate::config::{Approach, MachineConfig, Preset, RunConfig, Sweep};
 use crate::machine::SimError;
-use crate::report::{Chart, Effort, Series};
+use crate::report::{Chart, Effort, Series, Sheet};
 use crate::run::{RunResult, SweptRun, run_sweep};
 
 /// Bytes of a table's bucket and entries for each slot.
@@ -76,8 +77,12 @@ impl Effort {
 }
 
 /// The experiments of figures as texts for `flowlane sim run`, by name.
-pub const EXPERIMENTS: [(&str, &str); 2] =
-    [("figure9", figure9::EXPERIMENT), ("figure13", figure13::EXPERIMENT)];
+pub const EXPERIMENTS: [(&str, &str); 4] = [
+    ("figure9", figure9::EXPERIMENT),
+    ("figure11", figure11::FIGURE),
+    ("figure11-choices", figure11::CHOICES),
+    ("figure13", figure13::EXPERIMENT),
+];
 
 /// The parts of the evaluation: figures, tables 1, 2 and 4, and the charts that explain misses.
 pub const PARTS: [&str; 10] = ["tables", "8b", "3", "4", "9", "10", "11", "12", "13", "sensitivity"];
@@ -145,6 +150,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// The curves.
     pub charts: Vec<Chart>,
+    /// The tables.
+    pub sheets: Vec<Sheet>,
 }
 
 impl Report {
@@ -159,7 +166,7 @@ impl Report {
         effort: Effort,
         watch: &(dyn Fn(&str, f64) + Sync),
     ) -> Result<Self, SimError> {
-        let (mut rows, mut charts) = (Vec::new(), Vec::new());
+        let (mut rows, mut charts, mut sheets) = (Vec::new(), Vec::new(), Vec::new());
         let mut add = |on: &str, (more, chart): (Vec<Row>, Vec<Chart>)| {
             rows.extend(more.into_iter().map(|row| Row { machine: on.to_owned(), ..row }));
             charts.extend(chart);
@@ -177,6 +184,7 @@ impl Report {
             watch(&name, begins);
             if part == "9" || part == "11" && !wanted("9") {
                 envelope = envelope::envelope(machine, effort)?;
+                add("", (Vec::new(), envelope.charts.clone()));
             }
             let done = |share| watch(&name, 0.25 + 0.5 * share);
             match part {
@@ -185,7 +193,11 @@ impl Report {
                 "4" => add(&xeon.name, figure4::figure(&xeon.machine, effort)?),
                 "9" => add(&gem5.name, figure9::figure(machine, effort, &envelope, &done)?),
                 "10" => add(&gem5.name, figure10::figure(machine, effort)?),
-                "11" => add(&gem5.name, figure11::figure(machine, effort, &envelope)?),
+                "11" => {
+                    let (rows, charts, sheet) = figure11::figure(machine, effort, &envelope)?;
+                    add(&gem5.name, (rows, charts));
+                    sheets.push(sheet);
+                }
                 "12" => add(&xeon.name, figure12::figure(&xeon.machine, effort)?),
                 "13" => add(&gem5.name, figure13::figure(machine, effort)?),
                 "sensitivity" => add("", (Vec::new(), sensitivity::charts(machines, effort)?)),
@@ -195,7 +207,8 @@ impl Report {
         if wanted("tables") {
             add("", costs::table_4());
         }
-        Ok(Self { version: env!("CARGO_PKG_VERSION"), machines: machines.clone(), effort, rows, charts })
+        let (version, machines) = (env!("CARGO_PKG_VERSION"), machines.clone());
+        Ok(Self { version, machines, effort, rows, charts, sheets })
     }
 }
 

@@ -47,13 +47,19 @@ impl Row {
 
 impl Report {
     /// Returns the report as CSV: the hashes of the machines, the rows, then the curves as figure, series, position,
-    /// value.
+    /// value, and the tables.
     pub fn csv(&self) -> String {
         let mut csv =
             Csv::of_machines(self.machines.all().iter().map(|m| (m.name.as_str(), m.hash.as_str())));
         csv.head(&Row::HEAD);
         self.rows.iter().for_each(|row| csv.line(row.cells()));
         csv.charts(&self.charts);
+        for sheet in &self.sheets {
+            csv.line([sheet.id.to_owned()].into_iter().chain(sheet.head.iter().cloned()));
+            for row in &sheet.rows {
+                csv.line([sheet.id.to_owned()].into_iter().chain(row.iter().cloned()));
+            }
+        }
         csv.finish()
     }
 }

@@ -212,24 +212,28 @@ impl<S: Source> LookupProgram<S> {
     /// its results decide which packets' tables are looked up. Returns the packets sent, and those that are finished.
     fn non_blocking(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<(usize, u32), Mismatch> {
         let several = self.source.tables() > 1 && !self.source.has_cache();
-        let count = if several { 1 } else { RESULTS.min(self.left as usize) };
+        let at_once = self.machine.accelerator.packets_at_once as usize;
+        let count = if several { at_once } else { RESULTS }.min(self.left as usize);
         let mut packets = self.packets(count, true, ops)?;
         let cached = packets.iter_mut().filter_map(|packet| packet.cached.as_mut());
         let walks: Vec<Walk> = cached.map(|cached| std::mem::take(&mut cached.lookup.walk)).collect();
         self.queries.ask(walks, ops, queries);
         packets.retain(|packet| !packet.tables.is_empty());
         let mut done = (count - packets.len()) as u32;
-        // If each packet has one table, their queries are sent together; otherwise those of one packet.
-        let together = if self.source.tables() == 1 { packets.len().max(1) } else { 1 };
+        // Queries of several packets are sent together, table by table; behind a cache, those of one packet.
+        let together = if several || self.source.tables() == 1 { packets.len().max(1) } else { 1 };
         for packets in packets.chunks_mut(together) {
             let (mut walks, mut after) = (Vec::new(), Vec::new());
             for packet in packets.iter_mut() {
-                for mut found in packet.tables.drain(..) {
-                    walks.push(found.lookup.walk);
-                    after.append(&mut found.after);
-                }
+                packet.tables.iter_mut().for_each(|found| after.append(&mut found.after));
                 after.extend(packet.cached.take().into_iter().flat_map(|cached| cached.insertion));
             }
+            let mut lanes: Vec<_> = packets.iter_mut().map(|packet| packet.tables.drain(..)).collect();
+            for _ in 0..self.source.tables() {
+                let found = lanes.iter_mut().filter_map(Iterator::next);
+                walks.extend(found.map(|found| found.lookup.walk));
+            }
+            drop(lanes);
             done += self.queries.ahead(walks, after, packets.len() as u32, ops, queries);
         }
         Ok((count, done))

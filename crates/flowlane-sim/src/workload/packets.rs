@@ -98,7 +98,9 @@ fn record(
         let library = if simulated == library { inserted } else { library };
         return Err(Mismatch { lookup, table: format!("cuckoo table {table}"), simulated, library });
     }
-    Ok((real.hash(key), simulated, library))
+    let hash = real.hash(key);
+    recorder.buckets(table, real.bucket_offsets(hash));
+    Ok((hash, simulated, library))
 }
 
 /// A recorder for one of several tables, which do not know their numbers.

@@ -52,18 +52,25 @@ pub struct Recorder<'a> {
     key: Region,
     ops: Vec<Op>,
     lines: Vec<(Line, bool)>,
+    buckets: [Line; 2],
 }
 
 impl<'a> Recorder<'a> {
     /// Creates a recorder of one lookup, with the key at `key`.
     pub fn new(places: &'a [TablePlace], key: Region) -> Self {
-        Self { places, key, ops: Vec::new(), lines: Vec::new() }
+        Self { places, key, ops: Vec::new(), lines: Vec::new(), buckets: [0; 2] }
+    }
+
+    /// Records the offsets of the key's two buckets.
+    pub fn buckets(&mut self, table: usize, offsets: [usize; 2]) {
+        self.buckets = offsets.map(|offset| self.places[table].buckets.line(offset as u64));
     }
 
     /// Returns the recorded lookup of one table, with the answer and the expected answer.
     pub fn lookup(self, table: usize, hash: u32, answer: Option<u32>, expected: Option<u32>) -> Lookup {
         let table = self.places[table].header.line(0);
-        let walk = Walk { table, key: self.key.line(0), hash, lines: self.lines, answer, expected };
+        let Self { lines, buckets, .. } = self;
+        let walk = Walk { table, key: self.key.line(0), hash, lines, buckets, answer, expected };
         Lookup { ops: self.ops, walk }
     }
 

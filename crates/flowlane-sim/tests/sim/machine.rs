@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use flowlane_sim::config::{
-    Approach, Blocking, CoreConfig, Dispatch, Fill, KeyPlace, LockHold, MachineConfig, Preset, Remote,
-    RunConfig, Translation, Walks,
+    Approach, Blocking, Buckets, CoreConfig, Dispatch, Fill, KeyPlace, LockHold, MachineConfig,
+    MissRegisters, Preset, Remote, RunConfig, Translation, Walks,
 };
 use flowlane_sim::host_calibration::lookups::{Case, LookupMethod};
 use flowlane_sim::machine::mesh::Mesh;
@@ -196,6 +196,11 @@ fn core_resources_limit_parallelism() {
         cycles_with(Approach::HaloNonBlocking, (8, 1024), |m| m.accelerator.packets_ahead = packets)
     };
     assert!(ahead(2) < 0.9 * ahead(0));
+    // So do queries of several packets that are sent together.
+    let together = |packets: u32| {
+        cycles_with(Approach::HaloNonBlocking, (8, 1024), |m| m.accelerator.packets_at_once = packets)
+    };
+    assert!(together(8) < 0.8 * together(1));
 }
 
 #[test]
@@ -301,6 +306,72 @@ fn a_write_to_a_locked_bucket_is_a_snoop_miss_and_is_made_again() {
 }
 
 #[test]
+fn both_buckets_of_a_key_are_locked_and_fetched_at_once() {
+    let mut config = RunConfig::on(Preset::Paper);
+    (config.run.lookups, config.run.warm_up_lookups, config.workload.entries) = (1000, 0, 1 << 14);
+    config.workload.load_percent = 90;
+    let mut of = |buckets, hit_permille| {
+        config.workload.hit_permille = hit_permille;
+        config.machine.accelerator.buckets = buckets;
+        let result = run(&config, Approach::HaloBlocking, &Rc::new(tables_of(&config))).unwrap();
+        (result.cycles_per_lookup, result.counters.locked as f64 / 1000.0)
+    };
+    // Two buckets and an entry; now and then another entry with the same signature, or two buckets on one line.
+    let [hit, miss] = [1000, 0].map(|hits| of(Buckets::Together, hits));
+    assert!((2.98..3.02).contains(&hit.1) && (1.98..2.02).contains(&miss.1), "{hit:?} {miss:?}");
+    let [hit_in_turn, miss_in_turn] = [1000, 0].map(|hits| of(Buckets::InTurn, hits));
+    assert!(hit_in_turn.1 < 2.6 && miss_in_turn.1 < 1.9, "{hit_in_turn:?} {miss_in_turn:?}");
+    // A key in its second bucket spares the 8 cycles of that access.
+    let second = hit_in_turn.1 - 2.0;
+    let saved = hit_in_turn.0 - hit.0;
+    assert!((second * 7.0..second * 9.5).contains(&saved), "{saved} cycles, {second} in second buckets");
+}
+
+#[test]
+fn miss_registers_of_the_shared_cache_limit_cores_and_accelerators() {
+    let mut config = RunConfig::on(Preset::Paper);
+    (config.run.lookups, config.run.warm_up_lookups) = (300, 20);
+    (config.workload.entries, config.workload.warm) = (1 << 20, false);
+    let tables = Rc::new(tables_of(&config));
+    let of = |approach, per, registers| {
+        let mut config = config.clone();
+        config.run.cores = if approach == Approach::Bulk { 8 } else { 1 };
+        (config.machine.llc.miss_registers_per, config.machine.llc.miss_registers) = (per, registers);
+        config.machine.accelerator.dispatch = Dispatch::Bucket;
+        (config.machine.accelerator.packets_ahead, config.machine.core.miss_registers) = (4, 64);
+        let result = run(&config, approach, &tables).unwrap();
+        (result.cycles_per_lookup, result.counters.miss_waits)
+    };
+    for approach in [Approach::Bulk, Approach::HaloNonBlocking] {
+        let unlimited = of(approach, MissRegisters::Unlimited, 1);
+        let slice = of(approach, MissRegisters::Slice, 2);
+        let cache = of(approach, MissRegisters::Cache, 2);
+        assert_eq!((unlimited.1, of(approach, MissRegisters::Cache, 4096)), (0, unlimited));
+        assert!(slice.1 > 0 && cache.1 > slice.1, "{approach:?}: {slice:?} {cache:?}");
+        assert!(cache.0 > 2.0 * slice.0 && slice.0 >= unlimited.0, "{approach:?}: {cache:?} {slice:?}");
+    }
+}
+
+#[test]
+fn the_map_from_tables_to_accelerators_decides_how_far_they_work_in_parallel() {
+    let mut config = RunConfig::on(Preset::Paper);
+    (config.run.lookups, config.run.warm_up_lookups) = (100, 20);
+    (config.workload.tables, config.workload.entries) = (16, 256);
+    config.machine.accelerator.packets_ahead = 3;
+    let tables = Rc::new(tables_of(&config));
+    let mut cycles = |dispatch, seed| {
+        (config.machine.accelerator.dispatch, config.machine.accelerator.dispatch_seed) = (dispatch, seed);
+        run(&config, Approach::HaloNonBlocking, &tables).unwrap().cycles_per_lookup
+    };
+    let balanced = cycles(Dispatch::Balanced, 0);
+    let seeds: Vec<f64> = (0..8).map(|seed| cycles(Dispatch::Table, seed)).collect();
+    // Sixteen tables on as many accelerators: by hash, the busiest has two to five.
+    assert!(seeds.iter().all(|by_hash| *by_hash > 1.4 * balanced && *by_hash < 6.0 * balanced), "{seeds:?}");
+    let (least, most) = seeds.iter().fold((f64::MAX, 0f64), |(l, m), c| (l.min(*c), m.max(*c)));
+    assert!(most > 1.2 * least, "{seeds:?}");
+}
+
+#[test]
 fn metadata_are_cached_and_given_up_beyond_ten_tables() {
     let mut config = RunConfig::on(Preset::Paper);
     (config.run.lookups, config.run.warm_up_lookups) = (300, 0);
@@ -343,7 +414,7 @@ fn open_design_choices_have_the_expected_effect() {
 }
 
 fn machines() -> impl Strategy<Value = MachineConfig> {
-    let structure = (0..8u32, 1..=4u32, 0..4u32, 0..3u32, any::<[bool; 7]>());
+    let structure = (0..8u32, 1..=4u32, 0..4u32, 0..3u32, any::<[bool; 8]>());
     let sizes = (1..=8u32, 32..300u32, 4..64u32, 1..12u32, 1..200u64, 0..30u64, 4..150u32);
     let accelerator = (1..12u32, 1..12u32, 1..4u32, 1..6u32);
     (structure, sizes, accelerator).prop_map(|(structure, sizes, (scoreboard, in_flight, metadata, tlb))| {
@@ -359,6 +430,9 @@ fn machines() -> impl Strategy<Value = MachineConfig> {
         (m.core.scheduler_entries, m.core.tlb_entries, m.core.tlb_miss_cycles) = (sizes.6, 4, sizes.5);
         (m.l1.size_kib, m.l1.ways, m.l2.size_kib, m.l2.ways) = (1, 2, 4, 4);
         (m.llc.slice_kib, m.llc.ways) = (16, 4);
+        m.llc.miss_registers = metadata;
+        m.llc.miss_registers_per =
+            [MissRegisters::Cache, MissRegisters::Slice, MissRegisters::Unlimited][translation as usize];
         m.llc.fill = if flags[0] { Fill::Victim } else { Fill::Allocate };
         m.core.walks = if flags[6] { Walks::Caches } else { Walks::Free };
         (m.core.second_tlb_entries, m.core.walkers, m.core.walk_cache_entries) = (8, tlb, metadata);
@@ -368,9 +442,11 @@ fn machines() -> impl Strategy<Value = MachineConfig> {
         let a = &mut m.accelerator;
         (a.scoreboard_queries, a.in_flight_queries) = (scoreboard, in_flight.min(scoreboard));
         (a.metadata_tables, a.tlb_entries, a.packets_ahead) = (metadata, tlb, ahead);
+        a.packets_at_once = rows + 1;
         a.dispatch = if flags[1] { Dispatch::Bucket } else { Dispatch::Table };
         a.remote = if flags[2] { Remote::Mesh } else { Remote::Ideal };
         a.lock_hold = if flags[3] { LockHold::Data } else { LockHold::Commit };
+        a.buckets = if flags[7] { Buckets::InTurn } else { Buckets::Together };
         a.blocking = if flags[4] { Blocking::LoadLike } else { Blocking::Serialise };
         a.key = if flags[5] { KeyPlace::Core } else { KeyPlace::Llc };
         a.translation = [Translation::Ideal, Translation::Tlb, Translation::Core][translation as usize];

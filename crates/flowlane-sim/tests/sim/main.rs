@@ -1,5 +1,6 @@
-//! Tests of the whole machine, the evaluation, and what-if analyses.
+//! Tests of the whole machine, runs, the evaluation, and what-if analyses.
 
 mod machine;
 mod paper;
+mod run;
 mod what_if;

@@ -6,7 +6,7 @@ use flowlane_sim::report::Effort;
 
 /// All rows except definitions and inputs: place, beginning of the description, machine, status. A predicted row follows
 /// from no number that was chosen to meet it.
-const WORTH: [(&str, &str, &str, Status); 20] = [
+const WORTH: [(&str, &str, &str, Status); 22] = [
     ("Table 2", "MSHR", "paper", Status::Assumption),
     ("Figure 8b", "32 bits, 64 flows", "", Status::Assumption),
     ("Figure 3", "classification, least", "skylake-sp", Status::Assumption),
@@ -25,6 +25,8 @@ const WORTH: [(&str, &str, &str, Status); 20] = [
     ("Figure 10", "data in memory", "paper", Status::Predicted),
     ("Figure 11", "non-blocking", "paper", Status::Predicted),
     ("6.2", "blocking", "paper", Status::Predicted),
+    ("6.2", "non-blocking", "paper", Status::Predicted),
+    ("6.2", "TCAM or SRAM-TCAM", "paper", Status::Predicted),
     ("Figure 12a", "throughput lost beside software", "skylake-sp", Status::Assumption),
     ("Figure 12a", "throughput lost beside HALO", "skylake-sp", Status::Assumption),
     ("Figure 13", "functions", "paper", Status::Assumption),

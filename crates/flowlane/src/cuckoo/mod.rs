@@ -191,6 +191,12 @@ impl<const W: usize> CuckooTable<W> {
         self.hash.hash(key)
     }
 
+    /// Returns the offsets of the two buckets of a hash in bytes from the first bucket, as probes see them.
+    pub fn bucket_offsets(&self, hash: u32) -> [usize; 2] {
+        let geometry = self.geometry();
+        [hash, geometry::alternate_hash(hash)].map(|hash| Bucket::signatures_at(geometry.bucket(hash)))
+    }
+
     /// The hashes of many keys, 16 at a time.
     ///
     /// # Panics

@@ -1,6 +1,7 @@
 //! `flowlane sim`: the simulator of near-cache flow classification.
 
 mod calibrate;
+mod run;
 mod what_if;
 
 use std::fmt::Write;
@@ -13,7 +14,7 @@ use flowlane_sim::config::{Approach, ConfigError, MachineConfig, Preset, RunConf
 use flowlane_sim::machine::{SimError, Span};
 use flowlane_sim::paper::{CALIBRATED, EXPERIMENTS, Machines, Report, Row, calibrate, calibrated};
 use flowlane_sim::report::{Chart, Effort};
-use flowlane_sim::run::{RunResult, run_sweep, tables_of, traced};
+use flowlane_sim::run::{tables_of, traced};
 use serde::Serialize;
 
 use crate::arguments::{SimPaperOptions, SimReportOptions, SimVerb};
@@ -23,9 +24,7 @@ use crate::output::{self, Output, SHARES};
 
 pub(crate) fn run(verb: &SimVerb) -> Result<(), Failure> {
     match verb {
-        SimVerb::Run { config, effective, csv, threads, json } => {
-            run_config(config, effective.as_deref(), csv.as_deref(), threads_of(*threads), *json)
-        }
+        SimVerb::Run(options) => run::run(options),
         SimVerb::Paper(options) => paper(options),
         SimVerb::WhatIf(options) => what_if::run(options),
         SimVerb::Config { preset, recalibrate } => config(preset, *recalibrate),
@@ -49,113 +48,6 @@ fn read(path: &Path) -> Result<Sweep, Failure> {
 fn failure_at(path: &Path, error: ConfigError) -> Failure {
     let message = format!("{}: {}", path.display(), error.message);
     ConfigError { message, ..error }.into()
-}
-
-/// A run of a sweep: its values and its results.
-#[derive(Serialize)]
-struct Done {
-    values: Vec<String>,
-    effective: String,
-    results: Vec<RunResult>,
-}
-
-fn run_config(
-    path: &Path,
-    effective: Option<&Path>,
-    csv: Option<&Path>,
-    threads: usize,
-    json: bool,
-) -> Result<(), Failure> {
-    let sweep = read(path)?;
-    let bar = output::progress_share();
-    bar.set_message("simulating");
-    let runs = run_sweep(sweep, threads, &|share| bar.set_position((share * SHARES as f64) as u64))?;
-    bar.finish_and_clear();
-    let done: Vec<Done> = runs
-        .into_iter()
-        .map(|run| Done { values: run.values, effective: run.config.text(), results: run.results })
-        .collect();
-    if let Some(path) = effective {
-        write(path, &done[0].effective)?;
-    }
-    if let Some(path) = csv {
-        write(path, &lines(&done))?;
-    }
-    if json {
-        return output::json(&done);
-    }
-    let mut out = Output::create(None)?;
-    for run in &done {
-        let title = match run.values.is_empty() {
-            true => format!("configuration {}", run.results[0].config_hash),
-            false => format!("{} (configuration {})", run.values.join(", "), run.results[0].config_hash),
-        };
-        out.text(&table(&title, &run.results))?;
-    }
-    out.finish()
-}
-
-fn table(title: &str, results: &[RunResult]) -> String {
-    let rows: Vec<Vec<String>> = results
-        .iter()
-        .map(|r| {
-            let cycles = |ps: u64| format!("{:.0}", ps as f64 / r.cycle_ps as f64);
-            let mut row = vec![r.approach.name().to_owned()];
-            row.push(format!("{:.1}", r.cycles_per_lookup));
-            row.push(format!("{:.2}", r.millions_per_second));
-            row.push(format!("{:.2}", results[0].cycles_per_lookup / r.cycles_per_lookup));
-            row.push(format!("{:.0}", r.instructions_per_lookup));
-            row.extend([500, 990].map(|permille| cycles(r.thread.latency.permille(permille))));
-            let whole = r.thread.stack.total_ps().max(1) as f64;
-            row.extend(r.thread.stack.parts().map(|(_, ps)| format!("{:.0}", 100.0 * ps as f64 / whole)));
-            row
-        })
-        .collect();
-    let head = [
-        "approach",
-        "cycles",
-        "M/s",
-        "times",
-        "instr.",
-        "median",
-        "99 %",
-        "compute %",
-        "lock %",
-        "L1 %",
-        "L2 %",
-        "LLC %",
-        "mem %",
-        "device %",
-    ];
-    output::table(title, &head, &rows)
-}
-
-/// Formats a CSV line for each run and approach.
-fn lines(done: &[Done]) -> String {
-    let mut out = String::from(
-        "configuration,values,approach,cycles_per_lookup,millions_per_second,instructions_per_lookup\n",
-    );
-    for run in done {
-        for r in &run.results {
-            let values = run.values.join("; ").replace('"', "'");
-            let _ = writeln!(
-                out,
-                "{},\"{values}\",{},{:.3},{:.4},{:.2}",
-                r.config_hash,
-                r.approach.name(),
-                r.cycles_per_lookup,
-                r.millions_per_second,
-                r.instructions_per_lookup
-            );
-        }
-    }
-    out
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let mut out = Output::create(Some(path))?;
-    out.text(text)?;
-    out.finish()
 }
 
 /// Creates the file, if requested.
@@ -271,6 +163,10 @@ fn html(report: &Report) -> String {
     let mut page = Page::new("HALO, simulated", about, &facts);
     page.table(&Row::HEAD, &rows);
     report.charts.iter().for_each(|chart| page.figure(&figure(chart)));
+    for sheet in &report.sheets {
+        page.section(sheet.id, &sheet.title, &sheet.about);
+        page.table(&sheet.head, &sheet.rows);
+    }
     for named in machines {
         page.text(&format!("{MACHINE_TITLE} {}", named.name), &named.machine.text());
     }

@@ -85,7 +85,9 @@ impl<const W: usize> Exact for CuckooWriter<W> {
         let simulated = self.lookup_probed(&key, recorder);
         let mut values = [0];
         let library = (self.lookup_batch(std::slice::from_ref(&key), &mut values) != 0).then_some(values[0]);
-        (self.hash(&key), simulated, library)
+        let hash = self.hash(&key);
+        recorder.buckets(0, self.bucket_offsets(hash));
+        (hash, simulated, library)
     }
 
     fn find(&self, mask: &[MaskWord], key: &FlowKey) -> Option<u32> {
