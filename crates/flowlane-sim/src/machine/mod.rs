@@ -73,8 +73,8 @@ enum Event {
     Send(RequestId),
     Slice(RequestId),
     Memory(RequestId),
-    /// A line from memory arrives, and a miss register of the slice is free.
-    Filled(u32),
+    /// A line from memory arrives, and a miss register of its slice is free.
+    Filled(Line),
     Done(RequestId),
     /// A query arrives at its unit.
     Arrive(QueryId),
@@ -101,6 +101,8 @@ pub struct Machine {
     locks: LineMap<u32>,
     /// The miss registers of the shared cache: of each slice, or one for all.
     registers: Vec<Registers>,
+    /// The lines on the way from memory, and the requests that wait for the same line.
+    coming: LineMap<Vec<RequestId>>,
     /// The accelerators of tables, with [`Dispatch::Balanced`](crate::config::Dispatch::Balanced).
     dispatched: LineMap<u32>,
     counters: Counters,
@@ -155,6 +157,7 @@ impl Machine {
             sharers: LineMap::default(),
             locks: LineMap::default(),
             registers: (0..config.llc.slices).map(|_| Registers::default()).collect(),
+            coming: LineMap::default(),
             dispatched: LineMap::default(),
             counters: Counters::default(),
             query_latency: Histogram::default(),
@@ -228,7 +231,7 @@ impl Machine {
                 Event::Send(request) => self.send(request),
                 Event::Slice(request) => self.at_slice(request),
                 Event::Memory(request) => self.at_memory(request),
-                Event::Filled(slice) => self.filled(slice),
+                Event::Filled(line) => self.filled(line),
                 Event::Done(request) => self.done(request)?,
                 Event::Arrive(query) => self.arrive(query),
                 Event::Step(query) => self.step(query),

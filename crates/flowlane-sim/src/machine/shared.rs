@@ -152,6 +152,14 @@ impl Machine {
             slice.cache.insert(line, true);
             return self.give(id, number, at);
         }
+        if ask != Ask::Result
+            && let Some(same) = self.coming.get_mut(&line)
+        {
+            self.counters.llc_misses += 1;
+            self.counters.miss_joins += 1;
+            self.requests[id as usize].level = Level::Memory;
+            return same.push(id);
+        }
         if slice.cache.touch(line) || ask == Ask::Result {
             if ask == Ask::Result {
                 slice.cache.insert(line, true);
@@ -192,24 +200,34 @@ impl Machine {
     /// Takes a miss register and sends a request to memory.
     fn fetch_from_memory(&mut self, id: RequestId, slice: u32, at: Ps) {
         self.registers_of(slice).busy += 1;
+        self.coming.insert(self.requests[id as usize].line, Vec::new());
         self.requests[id as usize].level = Level::Memory;
         let controller = self.controller_tile(self.requests[id as usize].line);
         let at = self.mesh.send(slice, controller, REQUEST_FLITS, at);
         self.events.at(at, Component::MAX, Event::Memory(id));
     }
 
-    /// Frees a miss register for a waiting request. An earlier one may have fetched its line.
-    pub(super) fn filled(&mut self, slice: u32) {
-        let now = self.events.now();
+    /// Gives a line from memory to the requests that wait for it, and its miss register to requests for other lines.
+    pub(super) fn filled(&mut self, line: Line) {
+        let (now, slice) = (self.events.now(), slice_of(line, self.config.llc.slices));
+        for id in self.coming.remove(&line).unwrap_or_default() {
+            let whole = self.slice_cycles(self.requests[id as usize].origin).1;
+            self.give(id, slice, now + self.cycles(whole));
+        }
         self.registers_of(slice).busy -= 1;
         while let Some(id) = self.registers_of(slice).waiting.pop_front() {
             let Request { origin, line, .. } = self.requests[id as usize];
             let number = slice_of(line, self.config.llc.slices);
-            if !self.slices[number as usize].cache.touch(line) {
+            let same = self.coming.get_mut(&line);
+            if same.is_none() && !self.slices[number as usize].cache.touch(line) {
                 return self.fetch_from_memory(id, number, now);
             }
-            let whole = self.slice_cycles(origin).1;
-            self.give(id, number, now + self.cycles(whole));
+            self.counters.miss_joins += 1;
+            self.requests[id as usize].level = Level::Memory;
+            match same {
+                Some(same) => same.push(id),
+                None => self.give(id, number, now + self.cycles(self.slice_cycles(origin).1)),
+            }
         }
     }
 
@@ -238,7 +256,7 @@ impl Machine {
                 (at, at)
             }
         };
-        self.events.at(filled, self.component_of_slice(slice), Event::Filled(slice));
+        self.events.at(filled, self.component_of_slice(slice), Event::Filled(line));
         self.events.at(at, self.component_of_origin(origin), Event::Done(id));
     }
 

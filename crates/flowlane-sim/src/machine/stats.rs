@@ -93,9 +93,11 @@ impl ThreadStats {
 pub struct Counters {
     /// Requests that hit the shared cache.
     pub llc_hits: u64,
-    /// Requests that missed the shared cache, and those of them that waited for a miss register.
+    /// Requests that missed the shared cache; those of them that waited for a miss register, and those whose line was on
+    /// its way already.
     pub llc_misses: u64,
     pub miss_waits: u64,
+    pub miss_joins: u64,
     /// Lines taken from, or shared with, another core's caches.
     pub snoops: u64,
     /// Writes that met a locked line and were retried.

@@ -60,11 +60,26 @@ fn accesses_to_memory_are_misses_and_modified_lines() {
     let tables = Rc::new(tables_of(&config));
     let (result, accesses) = with_accesses(&config, Approach::HaloBlocking, &tables).unwrap();
     let writes = accesses.iter().filter(|access| access.write).count();
-    assert_eq!(accesses.len() as u64 - writes as u64, result.counters.llc_misses);
+    let fetched = result.counters.llc_misses - result.counters.miss_joins;
+    assert_eq!(accesses.len() as u64 - writes as u64, fetched);
     let counted = result.counters.row_hits + result.counters.row_opens + result.counters.row_conflicts;
     assert_eq!(accesses.len() as u64, counted);
     // Lines that a core has written leave its caches, then the slices.
     let buckets: Vec<u64> = tables.places.iter().flat_map(|place| place.buckets.lines()).collect();
     assert!(writes > 20 && accesses.iter().any(|a| a.write && buckets.contains(&a.line)), "{writes}");
     assert_eq!(with_accesses(&config, Approach::HaloBlocking, &tables).unwrap().1, accesses);
+}
+
+#[test]
+fn cores_that_miss_the_same_line_fetch_it_once() {
+    let mut config = small();
+    (config.run.cores, config.run.warm_up_lookups, config.workload.warm) = (16, 0, false);
+    let tables = Rc::new(tables_of(&config));
+    let (result, mut accesses) = with_accesses(&config, Approach::Bulk, &tables).unwrap();
+    assert!(result.counters.miss_joins > 20, "{:?}", result.counters);
+    let count = accesses.len();
+    assert_eq!(count as u64, result.counters.llc_misses - result.counters.miss_joins);
+    accesses.sort_unstable_by_key(|access| access.line);
+    accesses.dedup();
+    assert_eq!(accesses.len(), count);
 }
