@@ -11,7 +11,7 @@ use super::Dynamic;
 use super::rules::{Block, Record, TO_BLOCK};
 use super::scalar;
 use super::table::{CLASS_BITS, CLASS_SHIFT, HEADS, OVERFLOWED, Place, TAGS, Table, head_of};
-use super::winners::{BATCH, Cutoff, Several, Single, Winners};
+use super::winners::{BATCH, BatchWinners, Cutoff, One, Several, Single, Winners};
 use crate::classify::acl::{MatchId, WordKind};
 use crate::isa::Backend;
 use crate::memory::prefetch;
@@ -22,6 +22,9 @@ pub(super) const GROUP: usize = 16;
 /// Room for the candidates of a batch in one table: for each a chain of the tag, and one that overflowed, together half of
 /// it; then for a whole vector that is written, though not all of it counts; and from the end for what waits.
 const QUEUE: usize = 4 * BATCH;
+
+/// Keys that are looked up one by one instead of in a batch.
+const FEW: usize = 4;
 
 /// Candidates that wait for the next table's.
 const CARRIED_MAX: usize = GROUP;
@@ -204,6 +207,14 @@ pub(super) fn lookup<const W: usize>(
     keys: &[[u32; W]],
     verdicts: &mut [MatchId],
 ) {
+    if keys.len() <= FEW {
+        for (key, verdict) in keys.iter().zip(verdicts) {
+            let mut winner = One::above(Cutoff::default());
+            scalar::lookup(engine, key, &mut winner, 0);
+            *verdict = winner.verdict().unwrap_or(MatchId::NONE);
+        }
+        return;
+    }
     for (keys, verdicts) in keys.chunks(BATCH).zip(verdicts.chunks_mut(BATCH)) {
         let mut winners = Single::new();
         search(backend, engine, keys, &mut winners);
@@ -219,6 +230,14 @@ pub(super) fn improve<const W: usize>(
     cutoffs: &[Cutoff],
     verdicts: &mut [MatchId],
 ) {
+    if keys.len() <= FEW {
+        for ((key, cutoff), verdict) in keys.iter().zip(cutoffs).zip(verdicts) {
+            let mut winner = One::above(*cutoff);
+            scalar::lookup(engine, key, &mut winner, 0);
+            *verdict = winner.verdict().unwrap_or(*verdict);
+        }
+        return;
+    }
     let chunks = keys.chunks(BATCH).zip(cutoffs.chunks(BATCH)).zip(verdicts.chunks_mut(BATCH));
     for ((keys, cutoffs), verdicts) in chunks {
         let mut winners = Single::above(cutoffs);
@@ -289,7 +308,7 @@ pub(super) fn run<const W: usize>(
     ops: impl DynamicOps,
     engine: &Dynamic<W>,
     keys: &[[u32; W]],
-    winners: &mut impl Winners,
+    winners: &mut impl BatchWinners,
 ) {
     let mut columns = Columns { words: [[0; BATCH]; W], len: keys.len().min(BATCH) };
     for (lane, key) in keys.iter().take(BATCH).enumerate() {
@@ -323,7 +342,7 @@ fn heads<const W: usize>(
     table: &Table<W>,
     queue: &mut Queue,
     before: usize,
-    winners: &impl Winners,
+    winners: &impl BatchWinners,
 ) {
     let candidates = before..queue.len.min(QUEUE);
     for at in &queue.ats[candidates.clone()] {
@@ -349,7 +368,7 @@ fn rules<const W: usize>(
     kinds: &Kinds,
     keys: &[[u32; W]],
     queue: &mut Queue,
-    winners: &mut impl Winners,
+    winners: &mut impl BatchWinners,
 ) {
     let records = &engine.rules.records[..];
     let (mut kept, mut long) = (0, false);
@@ -386,7 +405,7 @@ fn long_chains<const W: usize>(
     engine: &Dynamic<W>,
     keys: &[[u32; W]],
     queue: &mut Queue,
-    winners: &mut impl Winners,
+    winners: &mut impl BatchWinners,
 ) {
     let mut kept = 0;
     for i in 0..queue.len.min(QUEUE) {
@@ -408,7 +427,7 @@ fn blocks<const W: usize>(
     engine: &Dynamic<W>,
     mut link: u32,
     key: &[u32; W],
-    winners: &mut impl Winners,
+    winners: &mut impl BatchWinners,
     lane: usize,
 ) {
     while link != 0 {

@@ -30,10 +30,10 @@ pub(super) fn lookup<const W: usize>(
 ) {
     for t in &engine.order {
         let table = &engine.tables[usize::from(*t)];
-        if table.ceiling < winners.classes()[lane] {
+        if table.ceiling < winners.class(lane) {
             continue;
         }
-        for head in chains(table, key, winners.classes()[lane]) {
+        for head in chains(table, key, winners.class(lane)) {
             walk(engine, head, key, winners, lane);
         }
     }

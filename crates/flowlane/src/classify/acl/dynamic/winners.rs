@@ -14,11 +14,57 @@ pub(super) trait Winners {
     /// Returns the least rank of a rule that counts for this lane.
     fn cutoff(&self, lane: usize) -> u64;
 
-    /// Returns the least class of such a rule, for each lane.
-    fn classes(&self) -> &[u8; BATCH];
+    /// Returns the least class of such a rule.
+    fn class(&self, lane: usize) -> u8;
 
     /// Offers a rule, and whether it matches. Returns whether rules of a lower rank can still count.
     fn offer(&mut self, lane: usize, matches: bool, found: Found) -> bool;
+}
+
+/// The winners of a whole batch.
+pub(super) trait BatchWinners: Winners {
+    /// Returns the least class of a rule that counts, for each lane.
+    fn classes(&self) -> &[u8; BATCH];
+}
+
+/// The winner of one key: room for a batch takes longer to clear than a lookup takes.
+pub(super) struct One {
+    cutoff: Cutoff,
+    rule: u32,
+}
+
+impl One {
+    /// Starts from a cutoff.
+    pub(super) fn above(cutoff: Cutoff) -> Self {
+        Self { cutoff, rule: u32::MAX }
+    }
+
+    /// Returns the rule that beats the cutoff.
+    pub(super) fn verdict(&self) -> Option<MatchId> {
+        (self.rule != u32::MAX).then(|| MatchId::of(RuleId(self.rule)))
+    }
+}
+
+impl Winners for One {
+    #[inline(always)]
+    fn cutoff(&self, _: usize) -> u64 {
+        self.cutoff.rank
+    }
+
+    #[inline(always)]
+    fn class(&self, _: usize) -> u8 {
+        self.cutoff.class
+    }
+
+    #[inline(always)]
+    fn offer(&mut self, _: usize, matches: bool, found: Found) -> bool {
+        let wins = matches & (found.rank >= self.cutoff.rank) & (found.categories & 1 == 1);
+        let counts = found.rank >= self.cutoff.rank;
+        if wins {
+            *self = Self { cutoff: Cutoff { rank: found.rank, class: found.class }, rule: found.rule };
+        }
+        !wins & counts
+    }
 }
 
 /// The least rank and class of an entry that beats one found in another engine.
@@ -77,6 +123,13 @@ impl Single {
     }
 }
 
+impl BatchWinners for Single {
+    #[inline(always)]
+    fn classes(&self) -> &[u8; BATCH] {
+        self.classes.first_chunk().expect("one place for each lane")
+    }
+}
+
 impl Winners for Single {
     #[inline(always)]
     fn cutoff(&self, lane: usize) -> u64 {
@@ -84,8 +137,8 @@ impl Winners for Single {
     }
 
     #[inline(always)]
-    fn classes(&self) -> &[u8; BATCH] {
-        self.classes.first_chunk().expect("one place for each lane")
+    fn class(&self, lane: usize) -> u8 {
+        self.classes[lane % BATCH]
     }
 
     #[inline(always)]
@@ -136,6 +189,13 @@ impl Several {
     }
 }
 
+impl BatchWinners for Several {
+    #[inline(always)]
+    fn classes(&self) -> &[u8; BATCH] {
+        &self.cutoff_classes
+    }
+}
+
 impl Winners for Several {
     #[inline(always)]
     fn cutoff(&self, lane: usize) -> u64 {
@@ -143,8 +203,8 @@ impl Winners for Several {
     }
 
     #[inline(always)]
-    fn classes(&self) -> &[u8; BATCH] {
-        &self.cutoff_classes
+    fn class(&self, lane: usize) -> u8 {
+        self.cutoff_classes[lane % BATCH]
     }
 
     fn offer(&mut self, lane: usize, matches: bool, found: Found) -> bool {
