@@ -14,7 +14,9 @@ pub(crate) use route::{
     RoutesInput,
 };
 
-pub(crate) use sim::{SimPaperOptions, SimReportOptions, SimRunOptions, SimVerb, SimWhatIfOptions};
+pub(crate) use sim::{
+    SimPaperOptions, SimRecordOptions, SimReportOptions, SimRunOptions, SimVerb, SimWhatIfOptions,
+};
 pub(crate) use switch::{RunningSwitch, SwitchOptions, SwitchVerb};
 pub(crate) use values::OrAuto;
 

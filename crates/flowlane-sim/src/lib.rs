@@ -12,5 +12,6 @@ pub mod program;
 pub mod report;
 pub mod run;
 mod search;
+pub mod trace;
 pub mod what_if;
 pub mod workload;

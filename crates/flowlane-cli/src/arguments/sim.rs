@@ -82,6 +82,22 @@ Examples:
   flowlane sim calibrate
   flowlane sim calibrate --output here.toml && flowlane sim run here.toml";
 
+const RECORD_HELP: &str = "\
+Executes lookups step by step, which takes some microseconds for each instruction, and writes their instructions, registers, \
+addresses and branches. The recorded process builds its tables and warms the caches at full speed before.
+
+Examples:
+  flowlane sim record single --level L2 --output single.trace
+  flowlane sim record tree-batches --level LLC --lookups 4096 --output tree.trace";
+
+const REPLAY_HELP: &str = "\
+Caches begin with as much of the accessed arrays as they hold; a quarter of the trace warms up further and is not counted.
+
+Examples:
+  flowlane sim replay single.trace --preset here.toml
+  flowlane sim replay corpus/                      # and the errors, if the folder has measurements
+  xz -dc 600.perlbench_s-210B.champsimtrace.xz | head -c 640000000 | flowlane sim replay -";
+
 /// The verb of `flowlane sim`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimVerb {
@@ -100,8 +116,8 @@ pub(crate) enum SimVerb {
                       flowlane sim config figure9 > figure9.toml && flowlane sim run figure9.toml"
     )]
     Config {
-        /// The machine: paper or skylake-sp; or the experiment of a figure.
-        #[arg(value_name = "NAME", value_parser = ["paper", "skylake-sp", "figure9", "figure11", "figure11-choices", "figure13"])]
+        /// The machine: paper, skylake-sp or zen3; or the experiment of a figure.
+        #[arg(value_name = "NAME", value_parser = ["paper", "skylake-sp", "zen3", "figure9", "figure11", "figure11-choices", "figure13"])]
         preset: String,
         /// Repeat the calibration on Figure 10's bars and print the four calibrated numbers.
         #[arg(long)]
@@ -113,9 +129,29 @@ pub(crate) enum SimVerb {
         /// Write the machine to this file: a configuration for `sim run`.
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// Write the recorded lookups, their measured cycles and the machine to this folder, for `sim replay`.
+        #[arg(long, value_name = "FOLDER")]
+        corpus: Option<PathBuf>,
         /// Use few rounds and small tables, to check that everything works; the numbers are meaningless.
         #[arg(long)]
         quick: bool,
+        /// Print everything as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Record the instructions of this machine's lookups, for `sim replay`.
+    #[command(after_help = RECORD_HELP)]
+    Record(SimRecordOptions),
+    /// Simulate recorded instructions: of `sim record`, or ChampSim's traces.
+    #[command(after_help = REPLAY_HELP)]
+    Replay {
+        /// Recorded instructions, or a folder of `sim calibrate --corpus`; - for standard input.
+        #[arg(required = true, value_name = "FILE|FOLDER")]
+        traces: Vec<PathBuf>,
+        /// Machine: a preset, or a TOML file with `preset` and `[machine]` as for `flowlane sim run`. Without it that of the
+        /// folder, or skylake-sp.
+        #[arg(long, value_name = "PRESET|FILE")]
+        preset: Option<String>,
         /// Print everything as JSON.
         #[arg(long)]
         json: bool,
@@ -169,10 +205,35 @@ pub(crate) struct SimRunOptions {
     pub(crate) json: bool,
 }
 
+/// The options of `flowlane sim record`.
+#[derive(Debug, Args)]
+pub(crate) struct SimRecordOptions {
+    /// The lookup method: single, bulk, bulk-vectors, tuple-space, tuple-search, tree, tree-batches, dynamic, dynamic-batches.
+    pub(crate) method: String,
+    /// The level whose size the tables have: L1, L2, LLC or memory.
+    #[arg(long, default_value = "L2", value_name = "LEVEL")]
+    pub(crate) level: String,
+    /// Put the tables on pages of 4 KiB.
+    #[arg(long)]
+    pub(crate) small_pages: bool,
+    /// The number of lookups.
+    #[arg(long, default_value_t = 512, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub(crate) lookups: u32,
+    /// Write to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Use small tables.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// The process that is recorded.
+    #[arg(long, hide = true)]
+    pub(crate) recorded: bool,
+}
+
 /// The options of `flowlane sim paper`.
 #[derive(Debug, Args)]
 pub(crate) struct SimPaperOptions {
-    /// Machine: paper, skylake-sp, or a TOML file with `preset` and `[machine]` as for `flowlane sim run`.
+    /// Machine: paper, skylake-sp, zen3, or a TOML file with `preset` and `[machine]` as for `flowlane sim run`.
     #[arg(long, default_value = "paper", value_name = "PRESET|FILE")]
     pub(crate) preset: String,
     /// Simulate this figure only (several: repeat it): a number, `tables`, or `sensitivity` for the charts that explain misses.
@@ -215,7 +276,7 @@ pub(crate) struct SimWhatIfOptions {
     /// The table of the rules, if the file has several.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) table: u8,
-    /// Simulated machine: paper, skylake-sp, or a TOML file with `preset` and `[machine]` as for `flowlane sim run`.
+    /// Simulated machine: paper, skylake-sp, zen3, or a TOML file with `preset` and `[machine]` as for `flowlane sim run`.
     #[arg(long, default_value = "skylake-sp", value_name = "PRESET|FILE")]
     pub(crate) preset: String,
     /// Flows in an exact-match cache in front of the simulated tables; 0 for none.

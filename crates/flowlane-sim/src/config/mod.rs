@@ -3,12 +3,14 @@
 
 mod accelerator;
 mod run;
+mod work;
 
 pub use accelerator::{
     AcceleratorConfig, Blocking, Buckets, Dispatch, KeyPlace, LockHold, NearL2Config, Remote, Translation,
 };
 pub(crate) use run::set;
 pub use run::{Approach, MatchingTable, RunConfig, RunSection, Sweep, WorkloadSection};
+pub use work::{ByWork, Work};
 
 use flowlane::named_enum::{self, Named, UnknownName};
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,10 @@ use crate::event::Ps;
 pub struct MachineConfig {
     /// The cores.
     pub core: CoreConfig,
+    /// Cycles from the beginning of an operation to its result, apart from loads.
+    pub latency: ByWork,
+    /// Micro-operations of an operation.
+    pub micro_operations: ByWork,
     /// The first-level cache of each core.
     pub l1: PrivateCache,
     /// The second-level cache of each core, which includes the first level.
@@ -54,20 +60,36 @@ pub struct CoreConfig {
     pub cores: u32,
     /// Instructions that enter and leave the window in a cycle.
     pub width: u32,
-    /// Instructions in the window; halved when two threads run.
+    /// Instructions in the window.
     pub rob_entries: u32,
-    /// Instructions in the window that wait for operands; halved when two threads run.
+    /// Instructions in the window that wait for operands.
     pub scheduler_entries: u32,
     /// Loads in the window.
     pub load_queue_entries: u32,
     /// Stores in the window.
     pub store_queue_entries: u32,
+    /// How two threads share the window and its queues.
+    pub window_sharing: Sharing,
+    /// How two threads share the scheduler.
+    pub scheduler_sharing: Sharing,
     /// Outstanding misses to the shared cache.
     pub miss_registers: u32,
     /// Cycles from the end of a mispredicted branch to the next instruction.
     pub mispredict_cycles: u64,
     /// Cycles of an instruction without misses, in thousandths.
     pub base_cpi_milli: u64,
+    /// The work of each port, which begins one operation a cycle; no limit without ports.
+    pub ports: Vec<Vec<Work>>,
+    /// Additional cycles of a load whose address has an index.
+    pub indexed_load_cycles: u8,
+    /// Additional cycles of a load to a vector register.
+    pub vector_load_cycles: u8,
+    /// Cycles from a store's data to a load of them before they are in the cache.
+    pub forward_cycles: u8,
+    /// Cycles from a store on the stack to a load of its data, which cores rename.
+    pub stack_forward_cycles: u8,
+    /// Additional cycles of a load of which such a store has only a part.
+    pub blocked_load_cycles: u8,
     /// Dependent instructions that finish in a cycle.
     pub alu_per_cycle: u64,
     /// Huge pages in the first-level TLB, four to a set.
@@ -86,6 +108,16 @@ pub struct CoreConfig {
     pub walkers: u32,
     /// Page tables below the root that walks may begin at.
     pub walk_cache_entries: u32,
+}
+
+/// How the two threads of a core share entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sharing {
+    /// Each has a half, whatever the other does.
+    Halves,
+    /// Each takes what the other leaves.
+    Competitive,
 }
 
 /// Page walks of a core.
@@ -275,6 +307,8 @@ pub enum Preset {
     Paper,
     /// The machine of the paper's measurements: a Xeon Platinum 8160, Skylake-SP.
     SkylakeSp,
+    /// A complex of eight cores of an EPYC 7003, Zen 3.
+    Zen3,
 }
 
 impl Named for Preset {
@@ -289,11 +323,17 @@ impl From<UnknownName> for ConfigError {
 
 impl Preset {
     /// All presets.
-    pub const ALL: [Self; 2] = named_enum::all();
+    pub const ALL: [Self; 3] = named_enum::all();
 
     /// Returns the name on the command line and in configurations.
     pub fn name(self) -> &'static str {
         self.into()
+    }
+
+    /// Returns the preset whose cores are built most like this host's.
+    pub fn nearest() -> Self {
+        let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        if cpus.contains("AuthenticAMD") { Self::Zen3 } else { Self::SkylakeSp }
     }
 
     /// Returns the preset's file, which states the origin of every number.
@@ -301,6 +341,7 @@ impl Preset {
         match self {
             Self::Paper => include_str!("../../presets/paper.toml"),
             Self::SkylakeSp => include_str!("../../presets/skylake-sp.toml"),
+            Self::Zen3 => include_str!("../../presets/zen3.toml"),
         }
     }
 

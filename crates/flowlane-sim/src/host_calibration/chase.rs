@@ -88,6 +88,67 @@ impl Chain {
     }
 }
 
+/// Sixteen instructions that need neither memory nor each other's results: eight chains of a rotation and an addition.
+macro_rules! sixteen {
+    ($values:ident, $add:ident) => {
+        for value in &mut $values {
+            *value = value.rotate_left(7).wrapping_add($add);
+        }
+    };
+}
+
+/// The most sixteens of instructions between two loads.
+const SIXTEENS: usize = 24;
+
+/// Returns the nanoseconds of two independent loads, with `N` times sixteen instructions behind each.
+fn apart<const N: usize>(words: &[u64], at: &mut [usize; 2], loads: usize) -> f64 {
+    let (mut values, add) = (black_box([1u64, 2, 3, 4, 5, 6, 7, 8]), black_box(0x9e37_79b9_7f4a_7c15));
+    let begun = Instant::now();
+    for _ in 0..loads {
+        for at in &mut *at {
+            *at = words[*at] as usize;
+            sixteens::<N>(&mut values, add);
+        }
+    }
+    let took = begun.elapsed();
+    black_box(values);
+    took.as_secs_f64() * 1e9 / loads as f64
+}
+
+#[inline(always)]
+fn sixteens<const N: usize>(values: &mut [u64; 8], add: u64) {
+    let mut v = *values;
+    // A loop's own instructions would count, too.
+    macro_rules! up_to {
+        ($($n:literal)*) => { $(if N > $n { sixteen!(v, add); })* };
+    }
+    up_to!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23);
+    *values = v;
+}
+
+impl Chain {
+    /// Returns the instructions after which a second load no longer begins before the first one has ended: the window, to
+    /// sixteen instructions.
+    pub(super) fn window(&mut self) -> u32 {
+        const LOADS: usize = 64;
+        const TIMES: usize = 24;
+        let (words, half): (&[u64], usize) = (&self.words, self.lines() / 2 * LINE);
+        let mut at = [self.at, (self.at + half) % words.len()];
+        let mut least = [f64::MAX; SIXTEENS / 2];
+        macro_rules! each {
+            ($($n:literal)*) => {
+                for _ in 0..TIMES {
+                    $(least[$n / 2 - 1] = least[$n / 2 - 1].min(apart::<$n>(words, &mut at, LOADS));)*
+                }
+            };
+        }
+        each!(2 4 6 8 10 12 14 16 18 20 22 24);
+        self.at = black_box(at)[0];
+        let together = least.iter().take_while(|ns| **ns < 1.5 * least[0]).count();
+        32 * together as u32
+    }
+}
+
 /// The index of a line's word that stays zero.
 const ZERO: usize = 2;
 

@@ -7,20 +7,23 @@
 
 use serde::Serialize;
 
+use super::chase::MANY;
 use super::{Cases, Latencies, Measured, MemoryLevel};
 use crate::config::{MachineConfig, Preset};
 use crate::host_calibration::lookups::LookupMethod;
 use crate::machine::SimError;
-use crate::program::{chase_cycles, dirty_cycles};
+use crate::program::{chase_cycles, dirty_cycles, parallel_chase_cycles};
 use crate::search::least;
 
 /// A simulated machine that behaves as this host.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fit {
-    /// The machine: the structure of Skylake-SP with this host's numbers.
+    /// The machine: the structure of the nearest preset with this host's numbers.
     pub machine: MachineConfig,
     /// Cycles of a load of a chain by its size in KiB, measured and simulated.
     pub chains: Vec<(u64, f64, f64)>,
+    /// Cycles of a load of a chain on pages of 4 KiB, by its size in KiB, measured and simulated.
+    pub small_chains: Vec<(u64, f64, f64)>,
     /// Cycles of a load of a line that another core wrote, measured and simulated, if available.
     pub dirty_line: Option<(f64, f64)>,
     /// Numbers that could not be measured and are the preset's.
@@ -35,29 +38,27 @@ pub struct Kept {
     pub why: &'static str,
 }
 
-/// The fewest outstanding misses. A core has registers for more (line-fill buffers of Intel's: 10 to 12). Page-table
-/// walks and other tenants of the memory leave 9 on the measured host, and in some runs 5, although lookups in those
-/// runs proceed as with 9.
-const MISSES_LEAST: u32 = 8;
-
 /// Fits a machine to the measurements.
 ///
 /// # Errors
 /// Returns an error if a simulated machine gets stuck.
 pub fn fit(measured: &Measured, cases: &Cases) -> Result<Fit, SimError> {
-    let latencies = &measured.latencies;
+    let mut machine = Preset::nearest().machine();
+    // The loop around a load takes longer than the load: the latency of the first level is known.
+    let around_ns =
+        measured.latencies.chain_ns[0].1 - machine.l1.latency_cycles as f64 * measured.latencies.cycle_ns;
+    let latencies = &measured.latencies.without(around_ns);
     let cycles = |ns: f64| ns / latencies.cycle_ns;
     let whole = |cycles: f64| (cycles.round() as u64).max(1);
-    let mut machine = Preset::SkylakeSp.machine();
     let mut kept = Vec::new();
     let core = &mut machine.core;
     core.clock_mhz = (1e3 / latencies.cycle_ns).round() as u64;
     core.mispredict_cycles = whole(cycles(latencies.mispredict_ns));
-    let (_, farthest_ns) = *latencies.chain_ns.last().expect("there are chains");
-    let at_once = whole(farthest_ns / latencies.many_ns) as u32;
-    core.miss_registers = at_once.clamp(MISSES_LEAST, 64);
-    machine.l1.latency_cycles = whole(cycles(latencies.chain_ns[0].1));
-    machine.l2.latency_cycles = whole(cycles(latencies.chain_ns[1].1)).max(machine.l1.latency_cycles + 1);
+    if latencies.window * 3 < core.rob_entries * 2 {
+        // The other thread of the core is active, or is not allowed to be asleep: each has a half.
+        core.rob_entries /= 2;
+        core.store_queue_entries /= 2;
+    }
     match measured.caches.as_slice() {
         [l1, l2, ..] => {
             (machine.l1.size_kib, machine.l1.ways) = (l1.kib, l1.ways);
@@ -68,15 +69,23 @@ pub fn fit(measured: &Measured, cases: &Cases) -> Result<Fit, SimError> {
             why: "sizes of L1 and L2: the system does not tell them",
         }),
     }
+    // The first-level cache answers its share of a chain in the second one.
+    let (kib, in_l2) = latencies.chain_ns[1];
+    let near = (machine.l1.size_kib as f64 / kib as f64).min(0.5);
+    let l1 = machine.l1.latency_cycles;
+    machine.l2.latency_cycles = whole((cycles(in_l2) - near * l1 as f64) / (1.0 - near)).max(l1 + 1);
     fit_shared(&mut machine, latencies, measured.caches.get(2).map(|llc| llc.kib), &mut kept)?;
+    fit_registers(&mut machine, latencies)?;
     let dirty_line = fit_transfer(&mut machine, latencies, &mut kept)?;
     fit_computing(&mut machine, measured, cases, &mut kept)?;
-    let chains = latencies
-        .chain_ns
-        .iter()
-        .map(|(kib, ns)| Ok((*kib, cycles(*ns), chase_cycles(&machine, *kib << 10, 0, true)?)))
-        .collect::<Result<_, SimError>>()?;
-    Ok(Fit { machine, chains, dirty_line, kept })
+    let chained = |machine: &MachineConfig, chains: &[(u64, f64)]| -> Result<Vec<_>, SimError> {
+        let one =
+            |(kib, ns): &(u64, f64)| Ok((*kib, cycles(*ns), chase_cycles(machine, *kib << 10, 0, true)?));
+        chains.iter().map(one).collect()
+    };
+    let chains = chained(&machine, &latencies.chain_ns)?;
+    let small_chains = chained(&machine.with_pieces_of(0), &latencies.small_chain_ns)?;
+    Ok(Fit { machine, chains, small_chains, dirty_line, kept })
 }
 
 /// Fits the last cache and memory: the size and latency with which random loads in regions of all sizes beyond the
@@ -90,16 +99,22 @@ fn fit_shared(
     let l2 = (machine.l2.size_kib as f64, machine.l2.latency_cycles as f64);
     let chains = latencies.chain_ns.iter().map(|(kib, ns)| (*kib as f64, ns / latencies.cycle_ns));
     let beyond: Vec<(f64, f64)> = chains.filter(|(kib, _)| *kib > l2.0).collect();
-    // Starts from Skylake-SP's own size and latency.
-    let own = Preset::SkylakeSp.machine();
-    let mut near = machine.clone();
-    (near.llc.slice_kib, near.llc.ways) = (own.llc.slice_kib, own.llc.ways);
+    // Starts from the preset's own size and latency.
+    let near = machine.clone();
     // The region is six times the second-level cache, which answers a sixth of the loads.
     let mixed = chase_cycles(&near, (6 * near.l2.size_kib) << 10, 0, true)?;
     let nearest = (mixed - l2.1 / 6.0) * 6.0 / 5.0;
+    // The shared cache holds the rest of regions that are a little larger than the second-level cache.
+    let small = beyond.iter().filter(|(kib, _)| *kib <= 4.0 * l2.0);
+    let mut rests: Vec<f64> =
+        small.map(|(kib, cycles)| (cycles - l2.0 / kib * l2.1) / (1.0 - l2.0 / kib)).collect();
+    rests.sort_by(f64::total_cmp);
+    let shared = rests.get(rests.len() / 2).copied().unwrap_or(nearest);
     let most = llc_kib.map_or(32.0 * l2.0, |kib| kib as f64);
     let sizes = (0..).map(|n| most * 0.5f64.powf(f64::from(n) / 8.0)).take_while(|kib| *kib > l2.0 / 16.0);
-    let trials = sizes.flat_map(|kib| (0..40).map(move |n| (kib, nearest + 2.0 * f64::from(n))));
+    // Loads that take as long as those from memory are from there.
+    let gone = beyond.last().is_some_and(|(_, farthest)| shared > 0.8 * farthest);
+    let trials = sizes.filter(|kib| !gone || *kib < l2.0 / 8.0).map(|kib| (kib, shared.max(nearest)));
     let error = |llc: (f64, f64)| -> f64 {
         let memory = memory_cycles(&beyond, l2, llc);
         beyond.iter().map(|(kib, cycles)| (load_cycles(*kib, l2, llc, memory) / cycles).ln().powi(2)).sum()
@@ -116,6 +131,18 @@ fn fit_shared(
     let off = memory_cycles(&beyond, l2, best) - chase_cycles(machine, FAR_BYTES, 0, false)?;
     let ps = machine.dram.controller_ps as f64 + off * machine.cycle_ps() as f64;
     machine.dram.controller_ps = ps.max(1.0) as u64;
+    Ok(())
+}
+
+/// Fits the outstanding misses of a core: as few as give the time of a load where many are under way.
+fn fit_registers(machine: &mut MachineConfig, latencies: &Latencies) -> Result<(), SimError> {
+    let (kib, _) = *latencies.chain_ns.last().expect("there are chains");
+    let cycles = latencies.many_ns / latencies.cycle_ns;
+    let mut trial = machine.clone();
+    machine.core.miss_registers = least(4, MANY as u64, |registers| {
+        trial.core.miss_registers = registers as u32;
+        Ok(parallel_chase_cycles(&trial, kib << 10, MANY as u8)? <= cycles)
+    })? as u32;
     Ok(())
 }
 
@@ -177,8 +204,8 @@ fn fit_computing(
 ) -> Result<(), SimError> {
     let of = |wanted: LookupMethod| {
         let all = cases.0.iter().zip(&measured.lookups);
-        let mut found = all.filter(|((level, case), _)| *level == MemoryLevel::L1 && case.method == wanted);
-        let ((_, case), lookup) = found.next().expect("every method was measured");
+        let mut found = all.filter(|(case, _)| case.level == MemoryLevel::L1 && case.method == wanted);
+        let (case, lookup) = found.next().expect("every method was measured");
         (case, lookup.ns / measured.latencies.cycle_ns)
     };
     let mut at_an_end = |found: u64, ends: [u64; 2], why| {
@@ -190,7 +217,7 @@ fn fit_computing(
     let (mut trial, [low, high]) = (machine.clone(), [100, 2000]);
     let found = least(low, high, |cpi| {
         trial.core.base_cpi_milli = cpi;
-        Ok(single.simulate(&trial)? >= cycles)
+        Ok(single.simulate(&trial)?.is_some_and(|found| found >= cycles))
     })?;
     machine.core.base_cpi_milli = found;
     at_an_end(
@@ -198,12 +225,12 @@ fn fit_computing(
         [low, high],
         "computing: no base CPI gives what single lookups take; the nearest is taken",
     );
-    for method in [LookupMethod::Bulk, LookupMethod::Vectors] {
+    for method in [LookupMethod::Bulk, LookupMethod::BulkVectors] {
         let (case, cycles) = of(method);
         let (mut trial, [low, high]) = (machine.clone(), [12, 2000]);
         let found = least(low, high, |instructions| {
             *instructions_of(&mut trial, method) = instructions as u32;
-            Ok(case.simulate(&trial)? >= cycles)
+            Ok(case.simulate(&trial)?.is_some_and(|found| found >= cycles))
         })?;
         *instructions_of(machine, method) = found as u32;
         at_an_end(
@@ -217,7 +244,7 @@ fn fit_computing(
 
 fn instructions_of(machine: &mut MachineConfig, method: LookupMethod) -> &mut u32 {
     match method {
-        LookupMethod::Vectors => &mut machine.software.vector_instructions,
+        LookupMethod::BulkVectors => &mut machine.software.vector_instructions,
         _ => &mut machine.software.bulk_instructions,
     }
 }
@@ -227,10 +254,10 @@ impl Fit {
     pub fn text(&self, of: &str) -> String {
         let m = &self.machine;
         let mut out = format!(
-            "# {of}, fitted by `flowlane sim calibrate`. All other numbers are Skylake-SP's.\n\
-             # [M] measured, [C] calibrated on lookups in tables in the first-level cache.\n\
+            "# {of}, fitted by `flowlane sim calibrate`. All other numbers are the preset's.\n\
+             # [M] measured, [P] of the preset, [C] calibrated on lookups in tables in the first-level cache.\n\
              preset = \"{}\"\n",
-            Preset::SkylakeSp
+            Preset::nearest()
         );
         let mut section = |name: &str, rows: &[(&str, u64, &str)]| {
             let is_kept = |key: &str| {
@@ -250,6 +277,8 @@ impl Fit {
             &[
                 ("clock_mhz", m.core.clock_mhz, "M"),
                 ("miss_registers", m.core.miss_registers.into(), "M"),
+                ("rob_entries", m.core.rob_entries.into(), "M"),
+                ("store_queue_entries", m.core.store_queue_entries.into(), "M"),
                 ("mispredict_cycles", m.core.mispredict_cycles, "M"),
                 ("base_cpi_milli", m.core.base_cpi_milli, "C"),
             ],
@@ -260,7 +289,7 @@ impl Fit {
                 &[
                     ("size_kib", cache.size_kib, "M"),
                     ("ways", cache.ways, "M"),
-                    ("latency_cycles", cache.latency_cycles, "M"),
+                    ("latency_cycles", cache.latency_cycles, if name == "l1" { "P" } else { "M" }),
                 ],
             );
         }
@@ -297,7 +326,15 @@ mod tests {
         let chain = |kib: u64| chase_cycles(machine, kib << 10, 0, true).unwrap() * cycle_ns;
         let chain_ns: Vec<(u64, f64)> = sizes.map(|kib| (kib, chain(kib))).to_vec();
         let many_ns = chain_ns[6].1 / 9.0;
-        Latencies { cycle_ns, mispredict_ns: 17.0 * cycle_ns, chain_ns, many_ns, dirty_line_ns: None }
+        Latencies {
+            cycle_ns,
+            mispredict_ns: 17.0 * cycle_ns,
+            chain_ns,
+            small_chain_ns: Vec::new(),
+            many_ns,
+            window: 224,
+            dirty_line_ns: None,
+        }
     }
 
     #[test]
@@ -325,6 +362,7 @@ mod tests {
         let fit = |keys| Fit {
             machine: machine.clone(),
             chains: Vec::new(),
+            small_chains: Vec::new(),
             dirty_line: None,
             kept: vec![Kept { keys, why }],
         };

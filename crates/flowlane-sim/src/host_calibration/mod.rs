@@ -2,7 +2,7 @@
 //! and measured software lookups next to simulated ones.
 //!
 //! Measurements run in rounds with a short pass of each, so that disturbances affect all of them. The reported value
-//! is the 10th percentile of the passes.
+//! is the median of the calm passes: those before and after which a loop over registers was not slowed down.
 
 mod chase;
 mod fit;
@@ -11,16 +11,22 @@ mod pace;
 mod transfer;
 
 pub use fit::{Fit, fit};
+use pace::Passes;
 pub use pace::{Disturbed, Pace};
 
-use flowlane::named_enum;
+use std::rc::Rc;
+
+use flowlane::memory::HUGE_BYTES;
+use flowlane::named_enum::{self, Named, UnknownName};
 use serde::Serialize;
-use strum::{IntoStaticStr, VariantArray};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use self::chase::{Branches, Chain};
 use self::lookups::{Case, LookupMethod};
 use crate::config::MachineConfig;
 use crate::machine::SimError;
+use crate::program::replay;
+use crate::trace::{RecordError, Trace, recorded};
 
 /// Rounds of a measurement.
 const ROUNDS: usize = 200;
@@ -66,16 +72,31 @@ pub struct Latencies {
     pub mispredict_ns: f64,
     /// The latency of a load by the size of the chain in KiB.
     pub chain_ns: Vec<(u64, f64)>,
+    /// The latency of a load on pages of 4 KiB, for sizes that are otherwise on huge pages.
+    pub small_chain_ns: Vec<(u64, f64)>,
     /// The time of a load in the largest chain with many loads in parallel.
     pub many_ns: f64,
+    /// The instructions of the window, by independent misses: too small a number if the core's other thread is active.
+    pub window: u32,
     /// The latency of a load of a line that another core has written; `None` with a single core.
     pub dirty_line_ns: Option<f64>,
+}
+
+impl Latencies {
+    /// Returns them with a shorter time of each load of a chain.
+    fn without(&self, ns: f64) -> Self {
+        let less = |chains: &[(u64, f64)]| chains.iter().map(|(kib, all)| (*kib, all - ns)).collect();
+        let (chain_ns, small_chain_ns) = (less(&self.chain_ns), less(&self.small_chain_ns));
+        Self { chain_ns, small_chain_ns, ..self.clone() }
+    }
 }
 
 /// A measured lookup method, with tables of a size.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Lookup {
     pub method: LookupMethod,
+    /// Whether the tables are on small pages although they are large.
+    pub small_pages: bool,
     /// The intended location of the tables.
     pub level: MemoryLevel,
     /// The bytes that lookups read.
@@ -85,7 +106,8 @@ pub struct Lookup {
 }
 
 /// The cache level that tables fit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, IntoStaticStr, VariantArray)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, EnumString, IntoStaticStr, VariantArray)]
+#[strum(ascii_case_insensitive, parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<MemoryLevel>)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryLevel {
     /// The first-level cache, on which computing is calibrated.
@@ -97,6 +119,10 @@ pub enum MemoryLevel {
     Llc,
     #[strum(to_string = "memory")]
     Memory,
+}
+
+impl Named for MemoryLevel {
+    const KIND: &'static str = "level";
 }
 
 impl MemoryLevel {
@@ -124,6 +150,21 @@ impl MemoryLevel {
     }
 }
 
+/// Looks up keys under a recorder, in the process that it started: the tables of `measure` with warm caches.
+///
+/// # Errors
+/// Returns an error if the method has no such tables, or if the system refuses to trace.
+pub fn look_up_recorded(lookup: &Lookup, lookups: usize, quick: bool) -> Result<(), RecordError> {
+    if lookup.small_pages && !without_huge_pages() {
+        return Err(RecordError::Tables("the system does not take back huge pages"));
+    }
+    let case = Case::new(lookup.method, lookup.level, lookup.level.bytes(&caches(), quick), quick);
+    let mut case = case.ok_or(RecordError::Tables("this method has no tables of this size"))?;
+    case.warm_up();
+    let keys = case.draw(lookups);
+    recorded(|| case.pass_over(&keys)).map(|_| ())
+}
+
 /// The measurements of a host.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Measured {
@@ -138,69 +179,92 @@ pub struct Measured {
 }
 
 /// The tables whose lookups were measured.
-pub struct Cases(Vec<(MemoryLevel, Case)>);
+pub struct Cases(Vec<Case>);
+
+/// Returns the cases of methods with tables for these levels.
+fn all_of<'a>(
+    methods: &'a [LookupMethod],
+    levels: &'a [MemoryLevel],
+    caches: &'a [CacheShape],
+    quick: bool,
+) -> impl Iterator<Item = Case> + 'a {
+    let each = move |method: &LookupMethod| {
+        let method = *method;
+        levels.iter().filter_map(move |level| Case::new(method, *level, level.bytes(caches, quick), quick))
+    };
+    methods.iter().flat_map(each)
+}
+
+/// Puts memory that is allocated from now on on pages of 4 KiB; `false` if the system cannot.
+fn without_huge_pages() -> bool {
+    #[cfg(target_os = "linux")]
+    return nix::sys::prctl::set_thp_disable(true).is_ok();
+    #[cfg(not(target_os = "linux"))]
+    false
+}
 
 /// Measures this host; `watch` receives the finished share.
 pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
     let caches = caches();
     let bytes = |level: MemoryLevel| level.bytes(&caches, quick);
-    let cases = LookupMethod::ALL
-        .into_iter()
-        .flat_map(|method| MemoryLevel::ALL.map(|level| (level, Case::new(method, bytes(level)))));
-    let mut cases: Vec<(MemoryLevel, Case)> = cases.collect();
-    let mut chains: Vec<(u64, Chain)> = chain_sizes(&caches, bytes(MemoryLevel::Memory))
-        .into_iter()
-        .map(|kib| (kib, Chain::new((kib as usize) << 10, 1)))
-        .collect();
+    let mut cases: Vec<Case> = all_of(&LookupMethod::ALL, &MemoryLevel::ALL, &caches, quick).collect();
+    let sizes = chain_sizes(&caches, bytes(MemoryLevel::Memory));
+    let chain = |kib: &u64| (*kib, Chain::new((*kib as usize) << 10, 1));
+    let mut chains: Vec<(u64, Chain)> = sizes.iter().map(chain).collect();
+    let large = chains.len();
+    if without_huge_pages() {
+        let small = all_of(&[LookupMethod::Single], &[MemoryLevel::Llc, MemoryLevel::Memory], &caches, quick);
+        cases.extend(small.map(Case::on_small_pages));
+        chains.extend(sizes.iter().filter(|kib| **kib << 10 >= HUGE_BYTES as u64).map(chain));
+    }
     let branches = Branches::new();
     let rounds = if quick { QUICK_ROUNDS } else { ROUNDS };
-    let mut passes: Vec<Vec<f64>> = vec![Vec::new(); 3 + chains.len() + cases.len()];
-    let (mut steps, begun) = (Vec::new(), pace::ran_and_waited());
+    let mut passes: Vec<Passes> = vec![Passes::default(); 3 + chains.len() + cases.len()];
+    let begun = pace::ran_and_waited();
     for round in 0..rounds {
         let mut into = passes.iter_mut();
-        let mut note = |ns: f64| into.next().expect("one for each").push(ns);
-        steps.push(pace::step_ns());
-        note(pace::cycle_ns());
-        note(branches.nanoseconds());
+        let mut time = |pass: &mut dyn FnMut() -> f64| into.next().expect("one for each").time(pass);
+        time(&mut pace::cycle_ns);
+        time(&mut || branches.nanoseconds());
         for (_, chain) in &mut chains {
             // Reloads the parts that fit a cache.
             chain.read();
             chain.nanoseconds(chain.lines().min(8 * LOADS));
-            note(chain.nanoseconds(LOADS));
+            time(&mut || chain.nanoseconds(LOADS));
         }
-        let (_, last) = chains.last_mut().expect("there are some");
-        note(last.cycle_nanoseconds::<{ chase::MANY }>(LOADS));
-        for (_, case) in &mut cases {
-            note(case.nanoseconds());
+        let (_, last) = &mut chains[large - 1];
+        time(&mut || last.cycle_nanoseconds::<{ chase::MANY }>(LOADS));
+        for case in &mut cases {
+            case.warm_up();
+            time(&mut || case.nanoseconds());
         }
         watch((round + 1) as f64 / rounds as f64);
     }
     let waited = pace::waited_since(begun);
-    passes.iter_mut().for_each(|passes| passes.sort_by(f64::total_cmp));
-    let steps: Vec<f64> = steps.into_iter().map(|ns| ns / reported(&passes[0])).collect();
-    // The first case is pure computing, so that variation is due to other processes.
-    let disturbed = Disturbed::of(&passes[3 + chains.len()], &steps, waited);
+    let step_ns = passes.iter().flat_map(|of| of.0.iter().map(|(_, step)| *step)).fold(f64::MAX, f64::min);
+    let disturbed = Disturbed::of(&passes, step_ns, waited);
     // The fastest pass, since other processes can only occupy registers.
-    let many_ns = passes[2 + chains.len()][0];
-    let mut reported_ns = passes.into_iter().map(|passes| reported(&passes));
+    let many_ns = passes[2 + chains.len()].0.iter().map(|(ns, _)| *ns).fold(f64::MAX, f64::min);
+    let mut reported_ns = passes.iter().map(|passes| passes.calm(step_ns));
     let mut next = || reported_ns.next().expect("one for each");
     let (cycle_ns, mispredict_ns) = (next(), next());
     // Without the addition.
-    let chain_ns = chains.iter().map(|(kib, _)| (*kib, next() - cycle_ns)).collect();
+    let mut chain_ns: Vec<_> = chains.iter().map(|(kib, _)| (*kib, next() - cycle_ns)).collect();
+    let small_chain_ns = chain_ns.split_off(large);
     next();
     let lookups = cases
         .iter()
-        .map(|(level, case)| Lookup { method: case.method, level: *level, bytes: case.bytes, ns: next() })
+        .map(|case| {
+            let Case { method, level, bytes, small_pages, .. } = *case;
+            Lookup { method, small_pages, level, bytes, ns: next() }
+        })
         .collect();
     let huge = huge_share(&std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default());
+    let window = chains[large - 1].1.window();
     let dirty_line_ns = transfer::dirty_line_ns();
-    let latencies = Latencies { cycle_ns, mispredict_ns, chain_ns, many_ns, dirty_line_ns };
+    let latencies =
+        Latencies { cycle_ns, mispredict_ns, chain_ns, small_chain_ns, many_ns, window, dirty_line_ns };
     (Measured { caches, latencies, lookups, huge, disturbed }, Cases(cases))
-}
-
-/// Returns the reported percentile of sorted passes.
-fn reported(passes: &[f64]) -> f64 {
-    passes[passes.len() * pace::REPORTED_PERMILLE / 1000]
 }
 
 /// Returns the share of a process's memory that is on huge pages, from Linux's `smaps_rollup`.
@@ -228,6 +292,16 @@ fn chain_sizes(caches: &[CacheShape], most: u64) -> Vec<u64> {
     sizes
 }
 
+/// The basis of the simulation of a lookup method.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SimulatedBy {
+    /// Its instructions, as recorded on this host.
+    Instructions,
+    /// Its loads, as a probe sees them, and numbers of instructions that were calibrated.
+    Loads,
+}
+
 /// A measured lookup method next to its simulation.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Compared {
@@ -237,6 +311,8 @@ pub struct Compared {
     pub measured_cycles: f64,
     /// The simulated cycles of a lookup.
     pub simulated_cycles: f64,
+    /// The basis of the simulation.
+    pub by: SimulatedBy,
 }
 
 impl Compared {
@@ -246,20 +322,54 @@ impl Compared {
     }
 }
 
+impl Lookup {
+    /// Returns the number of lookups to record: about as many instructions of every method.
+    pub fn recorded(&self) -> u32 {
+        use LookupMethod::{
+            Bulk, BulkVectors, Dynamic, DynamicBatches, Single, Tree, TreeBatches, TupleSearch, TupleSpace,
+        };
+        match self.method {
+            Single => 400,
+            Bulk | BulkVectors => 768,
+            TupleSpace => 128,
+            TupleSearch | Dynamic => 48,
+            Tree => 192,
+            // Whole calls.
+            TreeBatches | DynamicBatches => 512,
+        }
+    }
+
+    /// Returns a name for files.
+    pub fn name(&self) -> String {
+        let pages = if self.small_pages { "-small-pages" } else { "" };
+        format!("{}-{}{pages}", self.method.name(), self.level.name())
+    }
+}
+
 impl Cases {
-    /// Simulates all measured lookups.
+    /// Simulates all measured lookups: by their recorded instructions where `record` has some, else by their loads, else not
+    /// at all.
     ///
     /// # Errors
     /// Returns an error if the machine gets stuck.
-    pub fn compare(&self, measured: &Measured, machine: &MachineConfig) -> Result<Vec<Compared>, SimError> {
-        let pairs = self.0.iter().zip(&measured.lookups);
-        pairs
-            .map(|((_, case), lookup)| {
-                let simulated_cycles = case.simulate(machine)?;
-                let measured_cycles = lookup.ns / measured.latencies.cycle_ns;
-                Ok(Compared { measured: *lookup, measured_cycles, simulated_cycles })
-            })
-            .collect()
+    pub fn compare(
+        &self,
+        measured: &Measured,
+        machine: &MachineConfig,
+        record: &mut dyn FnMut(&Lookup) -> Option<Rc<Trace>>,
+    ) -> Result<Vec<Compared>, SimError> {
+        let mut all = Vec::new();
+        for (case, lookup) in self.0.iter().zip(&measured.lookups) {
+            let (by, simulated) = match record(lookup) {
+                Some(trace) => (SimulatedBy::Instructions, Some(replay(&trace, machine)?.cycles)),
+                None => (SimulatedBy::Loads, case.simulate(machine)?),
+            };
+            let measured_cycles = lookup.ns / measured.latencies.cycle_ns;
+            let one =
+                |simulated_cycles| Compared { measured: *lookup, measured_cycles, simulated_cycles, by };
+            all.extend(simulated.map(one));
+        }
+        Ok(all)
     }
 }
 
@@ -279,7 +389,7 @@ mod tests {
     #[test]
     fn a_calibrated_machine_reads_back() {
         let (measured, cases) = measure(true, &|_| {});
-        assert_eq!(measured.lookups.len(), LookupMethod::ALL.len() * MemoryLevel::ALL.len());
+        assert!(measured.lookups.len() > 4 * MemoryLevel::ALL.len());
         assert!(measured.lookups.iter().all(|lookup| lookup.ns > 0.0));
         let fit = fit(&measured, &cases).unwrap();
         fit.machine.check().unwrap();

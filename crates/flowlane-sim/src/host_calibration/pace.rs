@@ -5,7 +5,7 @@
 //! eight chains run in parallel with four operations a step, one of them a multiplication. Cores issue one
 //! multiplication and three further operations in a cycle, so a step takes one cycle. When the core's other thread
 //! takes half of the issue slots, a step takes one and a half to two cycles, on cores of four to six operations a
-//! cycle. This detects a constant load, which no comparison of passes with each other can.
+//! cycle. The loop runs before and after each pass, so that passes beside another process are left out.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -15,13 +15,16 @@ use serde::Serialize;
 /// Steps of the first loop, of two operations.
 const CHAINED_STEPS: u64 = 100_000;
 /// Steps of the second loop.
-const STEPS: u64 = 4000;
+const STEPS: u64 = 1000;
 const CHAINS: usize = 8;
 
-/// Cycles of a step of the second loop on an undisturbed core.
-const UNDISTURBED: f64 = 1.0;
+/// The excess of the second loop's time over the shortest that still counts as calm.
+const CALM: f64 = 0.06;
 
-/// The largest acceptable disturbance.
+/// Calm passes that are enough, in thousandths of all.
+const ENOUGH_PERMILLE: usize = 20;
+
+/// The largest acceptable share.
 const MOST: f64 = 0.15;
 
 /// Returns the nanoseconds of a cycle.
@@ -52,40 +55,60 @@ pub(super) fn step_ns() -> f64 {
     took.as_secs_f64() * 1e9 / (STEPS * CHAINS as u64) as f64
 }
 
-/// Disturbance of a measurement by other processes, as shares.
+/// Equal passes, each with the longer time of a step of the second loop before and after it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Passes(pub(super) Vec<(f64, f64)>);
+
+impl Passes {
+    /// Times a pass.
+    pub(super) fn time(&mut self, pass: &mut dyn FnMut() -> f64) {
+        let before = step_ns();
+        let ns = pass();
+        self.0.push((ns, before.max(step_ns())));
+    }
+
+    fn calm_passes(&self, step_ns: f64) -> Vec<f64> {
+        let most = step_ns * (1.0 + CALM);
+        self.0.iter().filter(|(_, step)| *step <= most).map(|(ns, _)| *ns).collect()
+    }
+
+    /// Returns the median of the calm passes, or of the calmest ones if too few were calm.
+    pub(super) fn calm(&self, step_ns: f64) -> f64 {
+        let enough = (self.0.len() * ENOUGH_PERMILLE / 1000).max(1);
+        let mut calm = self.calm_passes(step_ns);
+        if calm.len() < enough {
+            let mut all = self.0.clone();
+            all.sort_by(|a, b| a.1.total_cmp(&b.1));
+            calm = all[..enough].iter().map(|(ns, _)| *ns).collect();
+        }
+        permille(&calm, 500)
+    }
+}
+
+/// Disturbance of a measurement by other processes.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Disturbed {
-    /// Intermittent load: the excess of the median pass over the reported percentile.
-    pub spells: f64,
-    /// Constant load: the excess of the second loop's time over that of an undisturbed core.
-    pub steady: f64,
+    /// The least share of calm passes that any measured figure has.
+    pub calm: f64,
     /// The share of time spent waiting for a core; `None` if the system does not report it.
     pub waited: Option<f64>,
 }
 
 impl Disturbed {
-    /// Computes the disturbance from equal passes, the cycles of the loop's steps, and the share of time spent
-    /// waiting.
-    pub(super) fn of(passes: &[f64], step_cycles: &[f64], waited: Option<f64>) -> Self {
-        let longer = |than: f64, what: f64| (what / than - 1.0).max(0.0);
-        let spells = longer(permille(passes, REPORTED_PERMILLE), permille(passes, 500));
-        Self { spells, steady: longer(UNDISTURBED, permille(step_cycles, REPORTED_PERMILLE)), waited }
+    pub(super) fn of(passes: &[Passes], step_ns: f64, waited: Option<f64>) -> Self {
+        let share = |of: &Passes| of.calm_passes(step_ns).len() as f64 / of.0.len().max(1) as f64;
+        Self { calm: passes.iter().map(share).fold(1.0, f64::min), waited }
     }
 
     /// Describes the disturbance; `None` if it is acceptable.
     pub fn sentence(&self) -> Option<String> {
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         let mut parts = Vec::new();
-        if self.spells > MOST {
+        if self.calm < ENOUGH_PERMILLE as f64 / 1000.0 {
             parts.push(format!(
-                "half of the passes took {} longer than the reported value",
-                percent(self.spells)
-            ));
-        }
-        if self.steady > MOST {
-            parts.push(format!(
-                "another process used this core throughout (a loop over registers takes {} longer than on an idle core)",
-                percent(self.steady)
+                "another process used this core nearly throughout (a loop over registers was slowed down around all but {} of \
+                 the passes of a figure)",
+                percent(self.calm)
             ));
         }
         if let Some(waited) = self.waited.filter(|waited| *waited > MOST) {
@@ -94,9 +117,6 @@ impl Disturbed {
         (!parts.is_empty()).then(|| format!("the machine was disturbed: {}", parts.join("; ")))
     }
 }
-
-/// The reported percentile of passes, in thousandths: interference lengthens passes, and nothing shortens them.
-pub(super) const REPORTED_PERMILLE: usize = 100;
 
 fn permille(passes: &[f64], permille: usize) -> f64 {
     let mut sorted = passes.to_vec();
@@ -144,14 +164,15 @@ impl Pace {
 
     /// Returns the nanoseconds of a cycle; `None` without samples.
     pub fn cycle_ns(&self) -> Option<f64> {
-        (!self.cycles_ns.is_empty()).then(|| permille(&self.cycles_ns, REPORTED_PERMILLE))
+        (!self.cycles_ns.is_empty()).then(|| permille(&self.cycles_ns, 100))
     }
 
     /// Returns the disturbance; `None` without samples.
     pub fn disturbed(&self) -> Option<Disturbed> {
-        let cycle_ns = self.cycle_ns()?;
-        let steps: Vec<f64> = self.steps_ns.iter().map(|ns| ns / cycle_ns).collect();
-        Some(Disturbed::of(&self.steps_ns, &steps, waited_since(self.begun)))
+        self.cycle_ns()?;
+        let least = permille(&self.steps_ns, 0);
+        let passes = Passes(self.steps_ns.iter().map(|step| (*step, *step)).collect());
+        Some(Disturbed::of(&[passes], least, waited_since(self.begun)))
     }
 }
 
@@ -160,22 +181,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn constant_and_intermittent_load_is_detected() {
-        let calm = Disturbed::of(&[50.0; 20], &[1.05; 20], Some(0.01));
-        assert_eq!((calm.spells, calm.sentence()), (0.0, None));
-        // All passes take twice as long, so their comparison shows no difference.
-        let steady = Disturbed::of(&[100.0; 20], &[1.9; 20], None);
-        assert_eq!(steady.spells, 0.0);
-        assert!((steady.steady - 0.9).abs() < 1e-9 && steady.sentence().unwrap().contains("90 % longer"));
-        let mut spells = [50.0; 20];
-        spells[8..].fill(80.0);
-        let spells = Disturbed::of(&spells, &[1.0; 20], None);
-        assert!((spells.spells - 0.6).abs() < 1e-9 && spells.steady == 0.0);
-        assert!(spells.sentence().unwrap().contains("60 % longer"));
-        let waited = Disturbed::of(&[50.0; 20], &[1.0; 20], Some(0.5));
-        assert!(waited.sentence().unwrap().contains("50 % of the time"));
-        // A core that executes more operations in a cycle is not disturbed.
-        assert_eq!(Disturbed::of(&[50.0; 20], &[0.7; 20], None).steady, 0.0);
+    fn calm_passes_are_reported_and_too_few_of_them_are_a_disturbance() {
+        // Another process uses the core for most of the time.
+        let mut passes = Passes((0..90).map(|_| (80.0, 1.9)).collect());
+        passes.0.extend([(50.0, 1.0), (52.0, 1.05), (51.0, 1.02)]);
+        assert_eq!(passes.calm(1.0), 51.0);
+        let disturbed = Disturbed::of(&[passes.clone()], 1.0, Some(0.01));
+        assert!((disturbed.calm - 3.0 / 93.0).abs() < 1e-9 && disturbed.sentence().is_none());
+        // All of the time, so that only the calmest passes are left.
+        let throughout = Passes(vec![(80.0, 1.9), (70.0, 1.5)]);
+        assert_eq!(throughout.calm(1.0), 70.0);
+        let disturbed = Disturbed::of(&[passes, throughout], 1.0, Some(0.5));
+        assert!(disturbed.sentence().unwrap().contains("nearly throughout"));
+        assert!(disturbed.sentence().unwrap().contains("50 % of the time"));
     }
 
     #[test]

@@ -10,10 +10,12 @@ use std::fmt::Write;
 
 use super::cache::{Cache, Line};
 use super::op::{Class, Kind, Op, Program};
+use super::ports::Ports;
 use super::query::{Engine, QueryId, Step};
+use super::room::Room;
 use super::shared::{Ask, Origin};
 use super::stats::{Span, ThreadStats};
-use super::thread::{Last, Leaving, Level, NO_OP, Slot, Thread, is_load, is_store};
+use super::thread::{Last, Leaving, Level, NO_OP, RETIRED, SOURCES, Slot, Thread, is_load, is_store};
 use super::walk::Translator;
 use super::{Event, Machine, SimError};
 use crate::config::{Blocking, MachineConfig};
@@ -21,6 +23,9 @@ use crate::event::{Ps, UNKNOWN};
 
 /// Cycles that a thread may run ahead of the clock.
 const AHEAD_CYCLES: u64 = 24;
+
+/// The most instructions that enter at once.
+const STRETCH: u32 = 4;
 
 /// A line requested from the shared cache.
 #[derive(Debug)]
@@ -55,6 +60,7 @@ pub(super) struct Core {
     l1: Cache,
     l2: Cache,
     pub(super) translator: Translator,
+    ports: Ports,
     misses: Vec<Miss>,
     delayed: VecDeque<Delayed>,
     wake: Ps,
@@ -63,8 +69,9 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(config: &MachineConfig) -> Self {
+    pub(super) fn new(config: &MachineConfig, cycle_ps: Ps) -> Self {
         Self {
+            ports: Ports::new(&config.core, cycle_ps),
             threads: Vec::new(),
             followers: Vec::new(),
             l1: Cache::new(config.l1.size_kib << 10, config.l1.ways, 1),
@@ -112,6 +119,13 @@ impl Core {
         let first = self.l1.remove(line).unwrap_or(false);
         self.l2.remove(line).unwrap_or(false) | first
     }
+}
+
+/// Returns the part of an operation that enters at once, and its further instructions: a long stretch enters little by little.
+fn first_of(op: Op) -> (Op, u32) {
+    let long = op.kind == Kind::Work && op.instructions > STRETCH;
+    let first = if long { Op { instructions: STRETCH, fences: false, ends: 0, ..op } } else { op };
+    (first, op.instructions - first.instructions)
 }
 
 /// The result of an attempt to enter an operation.
@@ -172,8 +186,8 @@ impl Machine {
             }
         }
         self.leave(core, thread);
+        let room = self.cores[core as usize].room(thread, &self.config.core);
         let c = &mut self.cores[core as usize];
-        let shared = c.threads.len() as u32;
         let first_ended = c.threads[0].ended && c.threads[0].window.is_empty();
         let follows = c.followers.contains(&thread);
         let t = &mut c.threads[thread];
@@ -192,13 +206,9 @@ impl Machine {
             return Ok(Entry::Blocked);
         }
         let op = t.ops[t.next_op];
+        let (op, rest) = first_of(op);
         let (load, store) = (is_load(&op), is_store(&op));
-        let limits = &self.config.core;
-        let (rob, loads, stores) = (
-            limits.rob_entries / shared,
-            limits.load_queue_entries / shared,
-            limits.store_queue_entries / shared,
-        );
+        let Room { rob, loads, stores, scheduler } = room;
         let mut at = t.next_entry.max(c.entry_free);
         while t.rob + op.instructions.min(rob) > rob
             || (load && t.loads >= loads)
@@ -210,7 +220,7 @@ impl Machine {
             t.stores -= u32::from(first.store);
             at = at.max(first.at);
         }
-        match t.waiting.room(op.instructions, limits.scheduler_entries / shared, at) {
+        match t.waiting.room(op.in_scheduler(), scheduler, at) {
             Ok(later) => at = later,
             // The limiting time is unknown; retried when the known operations have begun.
             Err(later) => {
@@ -218,10 +228,13 @@ impl Machine {
                 return Ok(Entry::Blocked);
             }
         }
-        t.rob += op.instructions.min(rob);
+        t.rob += op.instructions;
         t.loads += u32::from(load);
         t.stores += u32::from(store);
-        t.next_op += 1;
+        match rest {
+            0 => t.next_op += 1,
+            rest => (t.ops[t.next_op].instructions, t.ops[t.next_op].begins) = (rest, false),
+        }
         self.place(core, thread, op, at);
         Ok(Entry::Entered)
     }
@@ -230,38 +243,46 @@ impl Machine {
     fn place(&mut self, core: u32, thread: usize, op: Op, at: Ps) {
         let limits = &self.config.core;
         let c = &mut self.cores[core as usize];
+        let port = c.ports.bind(op.work);
         let t = &mut c.threads[thread];
         let cost = u64::from(op.instructions) * self.cycle_ps;
         t.next_entry = at + cost * limits.base_cpi_milli / 1000;
         c.entry_free = at + cost / u64::from(limits.width);
         let number = t.first + t.window.len() as u64;
-        t.window.push_back(Slot {
-            op,
-            entered: at,
-            done: UNKNOWN,
-            level: Level::L1,
-            first_waiter: NO_OP,
-            next_waiter: NO_OP,
-        });
-        let chain = usize::from(op.chain);
-        let mut last = t.chains[chain];
-        if let Last::Pending(before) = last
-            && t.slot(before).done != UNKNOWN
-        {
-            last = Last::Known(t.slot(before).done);
-        }
-        let after = match last {
-            _ if !op.waits => Some(at),
-            Last::Known(time) => Some(at.max(time)),
+        t.window.push_back(Slot::new(op, at, port));
+        let (reads, writes) = op.registers();
+        let wait = |t: &mut Thread, source: usize, last: Last| match last {
+            Last::Known(done) => t.slot(number).ready = t.slot(number).ready.max(done),
+            Last::Pending(before) if t.slot(before).done != UNKNOWN => {
+                let done = t.slot(before).done;
+                t.slot(number).ready = t.slot(number).ready.max(done);
+            }
             Last::Pending(before) => {
-                let next = std::mem::replace(&mut t.slot(before).first_waiter, number);
-                t.slot(number).next_waiter = next;
-                None
+                let waiter = number * SOURCES as u64 + source as u64;
+                let next = std::mem::replace(&mut t.slot(before).first_waiter, waiter);
+                t.slot(number).next_waiter[source] = next;
+                t.slot(number).missing += 1;
             }
         };
-        if op.gives {
-            t.chains[chain] = Last::Pending(number);
+        for (source, register) in reads.iter().enumerate().filter(|(_, register)| **register != 0) {
+            let last = t.registers[usize::from(*register)];
+            wait(t, source, last);
         }
+        if op.after > 0
+            && let Some(before) = number.checked_sub(op.after.into())
+        {
+            let last = match before >= t.first {
+                true => Last::Pending(before),
+                // Retired operations may finish in the future; those long ago have finished.
+                false if u64::from(op.after) < RETIRED => Last::Known(t.retired[(before % RETIRED) as usize]),
+                false => Last::Known(0),
+            };
+            wait(t, SOURCES - 1, last);
+        }
+        for register in writes.into_iter().filter(|register| *register != 0) {
+            t.registers[usize::from(register)] = Last::Pending(number);
+        }
+        let after = (t.slot(number).missing == 0).then_some(t.slot(number).ready);
         if let Kind::Branch { id, taken } = op.kind
             && t.mispredicts(id, taken)
         {
@@ -276,11 +297,9 @@ impl Machine {
         {
             t.fence = Some((number, 0));
         }
-        if after != Some(at) {
-            t.waiting.enter(op.instructions, after);
-        }
-        if let Some(at) = after {
-            self.begin(core, thread, number, at);
+        match after {
+            Some(at) => self.begin(core, thread, number, at),
+            None => t.waiting.enter(op.in_scheduler(), None),
         }
     }
 
@@ -289,11 +308,23 @@ impl Machine {
         let cycle = self.cycle_ps;
         let c = &mut self.cores[core as usize];
         let slot = c.threads[thread].slot(number);
-        let op = slot.op;
+        let (op, entered, port) = (slot.op, slot.entered, slot.port);
+        let mut last = c.ports.begin(port, at);
+        let first = last;
+        // Further ones of a stretch follow each other as far as they depend on each other.
+        let dependent = op.waits && matches!(op.kind, Kind::Work);
+        for n in 1..u64::from(op.instructions.max(op.count.into())) {
+            let ready = if dependent { at + n / self.config.core.alu_per_cycle * cycle } else { at };
+            let port = c.ports.bind(op.work);
+            last = c.ports.begin(port, ready);
+        }
+        if last > entered {
+            c.threads[thread].waiting.enter(op.in_scheduler(), Some(last));
+        }
+        let at = first;
         match op.kind {
             Kind::Work | Kind::Branch { .. } => {
-                let chained = u64::from(op.instructions).div_ceil(self.config.core.alu_per_cycle);
-                self.end(core, thread, number, at + if op.waits { chained } else { 1 } * cycle);
+                self.end(core, thread, number, last + u64::from(op.latency) * cycle);
             }
             Kind::LookupNonBlocking(_) => self.end(core, thread, number, at + cycle),
             Kind::Load(line) => {
@@ -350,19 +381,16 @@ impl Machine {
             let mut waiter = std::mem::replace(&mut slot.first_waiter, NO_OP);
             while waiter != NO_OP {
                 let t = &mut self.cores[core as usize].threads[thread];
-                let slot = t.slot(waiter);
-                let (at, op) = (slot.entered.max(done), slot.op);
-                let next = std::mem::replace(&mut slot.next_waiter, NO_OP);
-                t.waiting.is_known(op.instructions, at);
-                match op.kind {
-                    // The common kinds, without recursion.
-                    Kind::Work | Kind::Branch { .. } => {
-                        let chained = u64::from(op.instructions).div_ceil(self.config.core.alu_per_cycle);
-                        ended.push((waiter, at + chained * self.cycle_ps));
-                    }
-                    _ => self.begin(core, thread, waiter, at),
+                let (number, source) = (waiter / SOURCES as u64, waiter as usize % SOURCES);
+                let slot = t.slot(number);
+                waiter = std::mem::replace(&mut slot.next_waiter[source], NO_OP);
+                slot.ready = slot.ready.max(done);
+                slot.missing -= 1;
+                if slot.missing == 0 {
+                    let (at, op) = (slot.ready, slot.op);
+                    t.waiting.unknown_ends(op.in_scheduler());
+                    self.begin(core, thread, number, at);
                 }
-                waiter = next;
             }
         }
     }
@@ -429,7 +457,8 @@ impl Machine {
                 if t.slot(op).op.class == Class::Data {
                     t.stats.loads[level as usize] += 1;
                 }
-                self.end(core, thread.into(), op, at);
+                let latency = u64::from(t.slot(op).op.latency) * self.cycle_ps;
+                self.end(core, thread.into(), op, at + latency);
             }
             Waiter::Walk(page) => self.walked(core, page, at),
         }
@@ -470,8 +499,6 @@ impl Machine {
 
     /// Retires operations with a known finishing time, in order.
     fn leave(&mut self, core: u32, thread: usize) {
-        let threads = self.cores[core as usize].threads.len() as u32;
-        let rob = self.config.core.rob_entries / threads;
         loop {
             let t = &mut self.cores[core as usize].threads[thread];
             let Some(slot) = t.window.front() else { return };
@@ -479,10 +506,13 @@ impl Machine {
                 return;
             }
             let slot = t.window.pop_front().expect("there is one");
-            let chain = &mut t.chains[usize::from(slot.op.chain)];
-            if matches!(*chain, Last::Pending(op) if op == t.first) {
-                *chain = Last::Known(slot.done);
+            for register in slot.op.registers().1.into_iter().filter(|register| *register != 0) {
+                let last = &mut t.registers[usize::from(register)];
+                if matches!(*last, Last::Pending(op) if op == t.first) {
+                    *last = Last::Known(slot.done);
+                }
             }
+            t.retired[(t.first % RETIRED) as usize] = slot.done;
             t.first += 1;
             let op = &slot.op;
             let own_ps = u64::from(op.instructions) * self.cycle_ps / u64::from(self.config.core.width);
@@ -491,7 +521,7 @@ impl Machine {
             t.last_left = left;
             t.leaving.push_back(Leaving {
                 at: left,
-                instructions: op.instructions.min(rob),
+                instructions: op.instructions,
                 load: is_load(op),
                 store: is_store(op),
             });

@@ -19,7 +19,10 @@ pub mod dram;
 mod lines;
 pub mod mesh;
 pub mod op;
+mod ports;
+mod predictor;
 pub mod query;
+mod room;
 mod series;
 mod shared;
 pub mod space;
@@ -110,6 +113,8 @@ pub struct Machine {
     /// The watched lookups, whose steps and operations are kept.
     watched: std::ops::Range<u64>,
     spans: Vec<Span>,
+    /// The pieces of 2 MiB that are on small pages.
+    small: std::collections::HashSet<u64>,
     sampler: Sampler,
     /// The accesses to memory, if recorded.
     accesses: Option<Vec<MemoryAccess>>,
@@ -144,7 +149,7 @@ impl Machine {
         Self {
             cycle_ps,
             events: EventHeap::default(),
-            cores: (0..config.core.cores).map(|_| Core::new(config)).collect(),
+            cores: (0..config.core.cores).map(|_| Core::new(config, cycle_ps)).collect(),
             mesh: Mesh::new(&config.mesh, cycle_ps),
             dram: Dram::new(&config.dram),
             slices: (0..config.llc.slices).map(|_| slice()).collect(),
@@ -163,6 +168,7 @@ impl Machine {
             query_latency: Histogram::default(),
             watched: 0..0,
             spans: Vec::new(),
+            small: std::collections::HashSet::new(),
             sampler: Sampler::default(),
             accesses: None,
             progress_at: 0,
@@ -187,6 +193,13 @@ impl Machine {
     pub fn fill_private(&mut self, core: u32, lines: impl Iterator<Item = Line>) {
         for line in lines {
             self.fill_core(core, line, true);
+        }
+    }
+
+    /// Inserts lines into a core's caches, as if it had read them in order.
+    pub fn fill_clean(&mut self, core: u32, lines: impl Iterator<Item = Line>) {
+        for line in lines {
+            self.fill_core(core, line, false);
         }
     }
 

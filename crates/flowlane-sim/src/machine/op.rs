@@ -2,6 +2,7 @@
 
 use super::cache::Line;
 use super::query::{BatchId, Queries, QueryId};
+use crate::config::Work;
 
 /// The purpose of an operation, to which its time is attributed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,16 +48,30 @@ pub enum Kind {
     },
 }
 
-/// The number of dependency chains; the last is for independent operations.
-pub const CHAINS: usize = 65;
+/// The number of registers' names. 0 is none; those from [`CHAINS`] on are the chains of recorded lookups.
+pub const REGISTERS: usize = 256;
+
+/// The first register's name of the chains.
+const CHAINS: u8 = 128;
 
 /// An operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Op {
     /// The kind.
     pub kind: Kind,
-    /// The number of instructions.
+    /// The number of instructions, each with a place in the window.
     pub instructions: u32,
+    /// The micro-operations of one instruction that computes.
+    pub count: u8,
+    /// The kind of work, which needs a port.
+    pub work: Work,
+    /// Cycles from its issue to its result; for loads, in addition to those of the cache.
+    pub latency: u8,
+    /// Registers that it waits for, and those that it writes; 0 for none.
+    pub reads: [u8; 6],
+    pub writes: [u8; 3],
+    /// The number of operations back to one that it waits for; 0 for none.
+    pub after: u32,
     /// The purpose.
     pub class: Class,
     /// The dependency chain.
@@ -76,13 +91,54 @@ pub struct Op {
 impl Op {
     /// Creates one independent instruction.
     pub fn new(kind: Kind, class: Class) -> Self {
+        let work = match kind {
+            Kind::Work | Kind::LookupNonBlocking(_) => Work::Alu,
+            Kind::Branch { .. } => Work::Branch,
+            Kind::Store(_) => Work::Store,
+            _ => Work::Load,
+        };
+        let latency = u8::from(matches!(work, Work::Alu | Work::Branch));
         let (waits, gives, fences, begins) = (false, false, false, false);
-        Self { kind, instructions: 1, class, chain: 0, waits, gives, fences, begins, ends: 0 }
+        let (reads, writes, after) = ([0; 6], [0; 3], 0);
+        Self {
+            kind,
+            instructions: 1,
+            count: 1,
+            work,
+            latency,
+            reads,
+            writes,
+            after,
+            class,
+            fences,
+            begins,
+            ends: 0,
+            chain: 0,
+            waits,
+            gives,
+        }
     }
 
     /// Creates a number of computing instructions.
     pub fn work(instructions: u32, class: Class) -> Self {
         Self { instructions, ..Self::new(Kind::Work, class) }
+    }
+
+    /// Returns the entries of the scheduler that it takes until it has begun.
+    pub(super) fn in_scheduler(&self) -> u32 {
+        if self.work == Work::None { 0 } else { self.instructions.max(self.count.into()) }
+    }
+
+    /// Returns the registers that it waits for, and those that it writes.
+    pub(super) fn registers(&self) -> ([u8; 6], [u8; 3]) {
+        let (mut reads, mut writes) = (self.reads, self.writes);
+        if self.waits {
+            reads[5] = CHAINS + self.chain;
+        }
+        if self.gives {
+            writes[2] = CHAINS + self.chain;
+        }
+        (reads, writes)
     }
 
     /// Appends the operation to a dependency chain.

@@ -2,7 +2,7 @@
 
 use super::cache::{LINE_BYTES, Line};
 
-pub(super) const PAGE_BYTES: u64 = 2 << 20;
+pub(crate) const PAGE_BYTES: u64 = 2 << 20;
 const LINES_OF_PAGE: u64 = PAGE_BYTES / LINE_BYTES;
 
 /// Pages of the simulated memory, more than the largest table takes.
@@ -42,10 +42,7 @@ impl Region {
     /// Returns the physical line of an offset.
     pub fn line(&self, offset: u64) -> Line {
         debug_assert!(offset < self.bytes, "{offset} of {}", self.bytes);
-        let address = self.from + offset;
-        let (page, within) = (address / PAGE_BYTES, address % PAGE_BYTES);
-        let frame = page.wrapping_mul(FACTOR) % PAGES;
-        frame * LINES_OF_PAGE + within / LINE_BYTES
+        line_at(self.from + offset)
     }
 
     pub fn lines(&self) -> impl Iterator<Item = Line> + use<> {
@@ -57,6 +54,13 @@ impl Region {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+}
+
+/// Returns the physical line of an address of the address space.
+pub fn line_at(address: u64) -> Line {
+    let (page, within) = (address / PAGE_BYTES, address % PAGE_BYTES);
+    let frame = page.wrapping_mul(FACTOR) % PAGES;
+    frame * LINES_OF_PAGE + within / LINE_BYTES
 }
 
 /// Returns the inverse of an odd number modulo 2^64 (Newton's method: each step doubles the right bits).

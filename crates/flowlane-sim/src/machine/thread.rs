@@ -3,9 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::op::{CHAINS, Kind, Op, Program};
+use super::op::{Kind, Op, Program, REGISTERS};
+use super::predictor::Predictor;
 use super::stats::ThreadStats;
-use crate::event::Ps;
+use crate::event::{Ps, UNKNOWN};
 
 /// The location in which a load found its line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,9 +26,36 @@ pub(super) struct Slot {
     pub(super) entered: Ps,
     pub(super) done: Ps,
     pub(super) level: Level,
-    /// The first operation that waits for this one.
+    pub(super) port: Option<u8>,
+    /// When the operands that are known are ready, and the number of those that are not.
+    pub(super) ready: Ps,
+    pub(super) missing: u8,
+    /// The first operand that waits for this operation, and the next one for each of its own operands.
     pub(super) first_waiter: u64,
-    pub(super) next_waiter: u64,
+    pub(super) next_waiter: [u64; SOURCES],
+}
+
+/// The retired operations that others may still wait for by distance.
+pub(super) const RETIRED: u64 = 256;
+
+/// The most operands of an operation: its registers, and one that it names by distance.
+pub(super) const SOURCES: usize = 7;
+
+impl Slot {
+    pub(super) fn new(op: Op, entered: Ps, port: Option<u8>) -> Self {
+        let (first_waiter, next_waiter) = (NO_OP, [NO_OP; SOURCES]);
+        Self {
+            op,
+            entered,
+            done: UNKNOWN,
+            level: Level::L1,
+            port,
+            ready: entered,
+            missing: 0,
+            first_waiter,
+            next_waiter,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +100,11 @@ impl Waiting {
         if fits { Ok(at) } else { Err(at) }
     }
 
+    /// Returns the entries that are taken.
+    pub(super) fn taken(&self) -> u32 {
+        self.unknown + self.known_instructions
+    }
+
     /// Adds waiting instructions, with their beginning if known.
     pub(super) fn enter(&mut self, instructions: u32, begins: Option<Ps>) {
         match begins {
@@ -83,10 +116,9 @@ impl Waiting {
         }
     }
 
-    /// Sets the beginning of instructions for which it was unknown.
-    pub(super) fn is_known(&mut self, instructions: u32, begins: Ps) {
+    /// Removes instructions whose beginning was unknown.
+    pub(super) fn unknown_ends(&mut self, instructions: u32) {
         self.unknown -= instructions;
-        self.enter(instructions, Some(begins));
     }
 }
 
@@ -109,10 +141,11 @@ pub(super) struct Thread {
     /// The operation that must finish before another enters, and the cycles until then.
     pub(super) fence: Option<(u64, u64)>,
     pub(super) last_left: Ps,
-    pub(super) chains: [Last; CHAINS],
-    /// Two-bit counters, indexed by address and history.
-    pub(super) predictor: Vec<u8>,
-    pub(super) history: u32,
+    /// When the last retired operations finish, by their numbers.
+    pub(super) retired: [Ps; RETIRED as usize],
+    /// The last writer of each register.
+    pub(super) registers: [Last; REGISTERS],
+    pub(super) predictor: Predictor,
     /// The entry times of unfinished units of work.
     pub(super) units_entered: VecDeque<Ps>,
     pub(super) warm_up_lookups: u64,
@@ -139,9 +172,9 @@ impl Thread {
             next_entry: 0,
             fence: None,
             last_left: 0,
-            chains: [Last::Known(0); CHAINS],
-            predictor: vec![1; 4096],
-            history: 0,
+            retired: [0; RETIRED as usize],
+            registers: [Last::Known(0); REGISTERS],
+            predictor: Predictor::default(),
             units_entered: VecDeque::new(),
             warm_up_lookups,
             lookups: 0,
@@ -160,11 +193,7 @@ impl Thread {
 
     /// Predicts a branch and returns whether the prediction was wrong.
     pub(super) fn mispredicts(&mut self, id: u32, taken: bool) -> bool {
-        let at = (id.wrapping_mul(0x9e37_79b9) >> 20 ^ self.history) as usize % self.predictor.len();
-        let counter = &mut self.predictor[at];
-        let wrong = (*counter >= 2) != taken;
-        *counter = if taken { (*counter + 1).min(3) } else { counter.saturating_sub(1) };
-        self.history = (self.history << 1 | u32::from(taken)) & 0xff;
+        let wrong = self.predictor.learn(id, taken) != taken;
         self.stats.branches += 1;
         self.stats.mispredicted += u64::from(wrong);
         wrong

@@ -39,6 +39,7 @@ struct Walk {
 pub(super) struct Translator {
     /// The translation buffers, as caches of pages.
     first: Cache,
+    first_small: Cache,
     second: Cache,
     /// The tables that are known, by level and number.
     tables: Cache,
@@ -54,6 +55,7 @@ impl Translator {
         let cache = |entries: u32, ways: u64| Cache::new(u64::from(entries) * LINE_BYTES, ways, 1);
         Self {
             first: cache(core.tlb_entries, 4),
+            first_small: cache(core.small_tlb_entries, 4),
             second: cache(core.second_tlb_entries, 4),
             tables: cache(core.walk_cache_entries, core.walk_cache_entries.into()),
             walkers: vec![0; core.walkers as usize],
@@ -99,7 +101,30 @@ fn is_table(line: Line) -> bool {
     line >= TABLES_FROM
 }
 
+/// The flag of small pages among pages of both sizes.
+const SMALL: u64 = 1 << 40;
+
+impl Translator {
+    fn first_for(&mut self, page: u64) -> &mut Cache {
+        if page & SMALL == 0 { &mut self.first } else { &mut self.first_small }
+    }
+}
+
 impl Machine {
+    /// Returns the page of a line: a small one if its memory was [placed](Self::on_small_pages) on such.
+    fn page_of(&self, line: Line) -> u64 {
+        let address = virtual_line(line) * LINE_BYTES;
+        if self.small.contains(&(address / PAGE_BYTES)) {
+            return SMALL | (address / 4096);
+        }
+        address / (self.config.core.page_kib * 1024)
+    }
+
+    /// Places memory on pages of 4 KiB, by the numbers of pieces of 2 MiB.
+    pub fn on_small_pages(&mut self, pieces: impl Iterator<Item = u64>) {
+        self.small.extend(pieces);
+    }
+
     /// Returns the additional latency of an access for its address, or `None` if its page must be looked up in the tables.
     pub(super) fn translation(&mut self, core: u32, line: Line) -> Option<Ps> {
         let limits = &self.config.core;
@@ -107,22 +132,24 @@ impl Machine {
         if is_free || is_table(line) {
             return Some(0);
         }
-        let page = virtual_line(line) / (limits.page_kib * 1024 / LINE_BYTES);
+        let page = self.page_of(line);
         let buffers = &mut self.cores[core as usize].translator;
-        if buffers.first.touch(page) {
+        let first = buffers.first_for(page);
+        if first.touch(page) {
             return Some(0);
         }
+        first.insert(page, false);
         if limits.walks == Walks::Caches && !buffers.second.touch(page) {
+            buffers.first_for(page).remove(page);
             return None;
         }
-        buffers.first.insert(page, false);
         Some(limits.tlb_miss_cycles * self.cycle_ps)
     }
 
     /// Lets an access wait until its page has been looked up.
     pub(super) fn await_walk(&mut self, core: u32, access: Delayed, at: Ps) {
         let limits = &self.config.core;
-        let page = virtual_line(access.line) / (limits.page_kib * 1024 / LINE_BYTES);
+        let page = self.page_of(access.line);
         let buffers = &mut self.cores[core as usize].translator;
         if let Some(walk) = buffers.walks.iter_mut().find(|walk| walk.page == page) {
             return walk.waiters.push(access);
@@ -157,7 +184,7 @@ impl Machine {
         }
         let walk = buffers.walks.swap_remove(place);
         buffers.walkers[walk.walker] = at;
-        buffers.first.insert(page, false);
+        buffers.first_for(page).insert(page, false);
         buffers.second.insert(page, false);
         for access in walk.waiters {
             self.access(core, access.line, access.own, access.waiter, at);

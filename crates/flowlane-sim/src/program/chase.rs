@@ -9,21 +9,22 @@ use crate::machine::query::Queries;
 use crate::machine::space::{Region, Space};
 use crate::machine::{Machine, SimError};
 
-/// A chain of loads of random lines of a region. A region that may be cached is read completely beforehand.
+/// Chains of loads of random lines of a region, in turns. A region that may be cached is read completely beforehand.
 pub struct Chase {
     order: Vec<Line>,
     random: Random,
     next: usize,
     left: u64,
+    chains: u8,
 }
 
 impl Chase {
-    /// Creates a chain of `count` loads.
-    pub fn new(region: &Region, count: u64) -> Self {
+    /// Creates `count` loads on a number of chains.
+    pub fn new(region: &Region, count: u64, chains: u8) -> Self {
         let mut order: Vec<Line> = region.lines().collect();
         let mut random = Random::new(7);
         random.shuffle(&mut order);
-        Self { order, random, next: 0, left: count }
+        Self { order, random, next: 0, left: count, chains }
     }
 }
 
@@ -37,7 +38,11 @@ impl Program for Chase {
         let at = if whole { self.next } else { self.random.index(self.order.len()) };
         let line = self.order[at];
         self.next += 1;
-        ops.push(Op { begins: true, ends: 1, ..Op::new(Kind::Load(line), Class::Data).chained(0) });
+        ops.push(Op {
+            begins: true,
+            ends: 1,
+            ..Op::new(Kind::Load(line), Class::Data).chained((self.left % u64::from(self.chains)) as u8)
+        });
         Ok(true)
     }
 }
@@ -51,13 +56,30 @@ const WARM_UP_MAX: u64 = 1 << 15;
 /// # Errors
 /// Returns an error if the machine gets stuck.
 pub fn chase_cycles(config: &MachineConfig, bytes: u64, core: u32, in_llc: bool) -> Result<f64, SimError> {
+    chased(config, bytes, core, (in_llc, 1))
+}
+
+/// Returns the cycles of a load of many chains at a time over a region in memory, on the first core.
+///
+/// # Errors
+/// Returns an error if the machine gets stuck.
+pub fn parallel_chase_cycles(config: &MachineConfig, bytes: u64, chains: u8) -> Result<f64, SimError> {
+    chased(config, bytes, 0, (true, chains))
+}
+
+fn chased(
+    config: &MachineConfig,
+    bytes: u64,
+    core: u32,
+    (in_llc, chains): (bool, u8),
+) -> Result<f64, SimError> {
     let region = Space::default().region(bytes);
     let mut machine = Machine::new(&config.with_pieces_of(bytes));
     if in_llc {
         machine.fill_llc(region.lines());
     }
     let around = (bytes / 64).min(WARM_UP_MAX);
-    machine.run_on(core, Box::new(Chase::new(&region, 2 * around + 4000)), 2 * around);
+    machine.run_on(core, Box::new(Chase::new(&region, 2 * around + 4000, chains)), 2 * around);
     machine.run()?;
     Ok(machine.thread(core, 0).cycles_per_lookup(machine.cycle_ps()))
 }
@@ -73,7 +95,7 @@ pub fn dirty_cycles(config: &MachineConfig) -> Result<f64, SimError> {
         let region = Space::default().region(DIRTY_BYTES);
         let mut machine = Machine::new(&config.with_pieces_of(DIRTY_BYTES));
         machine.fill_private(config.core.cores - 1 - reader, region.lines());
-        machine.run_on(reader, Box::new(Chase::new(&region, DIRTY_BYTES / 64)), 0);
+        machine.run_on(reader, Box::new(Chase::new(&region, DIRTY_BYTES / 64, 1)), 0);
         machine.run()?;
         whole += machine.thread(reader, 0).cycles_per_lookup(machine.cycle_ps());
     }

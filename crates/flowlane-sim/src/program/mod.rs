@@ -6,13 +6,15 @@ mod devices;
 mod functions;
 mod halo;
 mod lookups;
+mod replay;
 mod software;
 mod tuples;
 mod update;
 
-pub use chase::{Chase, chase_cycles, dirty_cycles};
+pub use chase::{Chase, chase_cycles, dirty_cycles, parallel_chase_cycles};
 pub use functions::{Neighbour, WithWork, Work};
 pub(crate) use lookups::{Cached, Generated, LookupProgram, Packet, Source};
+pub use replay::{Replayed, replay};
 pub(crate) use software::unit;
 pub use software::{Software, SoftwareProgram};
 pub(crate) use tuples::{TupleSearchProgram, generated_tuples};

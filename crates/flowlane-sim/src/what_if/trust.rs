@@ -108,7 +108,7 @@ mod tests {
         // Ticks do not give cycles.
         assert!(doubt_of(&[Some(1.0), None]).unwrap().contains("ticks"));
         assert!(doubt_of(&[]).unwrap().contains("not measured"));
-        let steady = Some(Disturbed { steady: 0.9, ..Disturbed::default() });
+        let steady = Some(Disturbed { waited: Some(0.9), ..Disturbed::default() });
         let disturbed = Measured { disturbed: steady, ..Measured::default() };
         assert!(doubt(&of(&[Some(1.0)]), &disturbed).unwrap().contains("disturbed"));
         // The difference is described first.

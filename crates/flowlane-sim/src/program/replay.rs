@@ -1,0 +1,279 @@
+//! Replay of recorded instructions on a simulated core, in micro-operations.
+//!
+//! | of an instruction | micro-operations |
+//! |---|---|
+//! | each read | a load, once the registers of its address are known |
+//! | computing | one or more on a port for that work, once registers and loaded data are there |
+//! | each write | a store, once address and data are known |
+//!
+//! A load waits for the last store to one of its words of eight bytes.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use flowlane::generate::Random;
+
+use crate::config::{MachineConfig, Work};
+use crate::machine::cache::{LINE_BYTES, Line};
+use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
+use crate::machine::query::Queries;
+use crate::machine::space::{PAGE_BYTES, line_at};
+use crate::machine::{Machine, SimError, ThreadStats};
+use crate::trace::{Code, Trace};
+
+/// The first name of the registers between the micro-operations of an instruction.
+const BETWEEN: u8 = 200;
+/// Names for what loads have read.
+const LOADED: u8 = 16;
+/// The first name of vector registers, and the name behind them.
+const VECTORS: std::ops::Range<u8> = 20..60;
+
+/// The stack pointer's name.
+const STACK: u8 = 5;
+
+/// Operations after which a store is in the cache.
+const RECENT: u32 = 128;
+
+/// Words whose last store is kept, at the most.
+const WORDS_MAX: usize = 1 << 14;
+
+/// Replays a trace once.
+pub(crate) struct Replay {
+    trace: Rc<Trace>,
+    machine: Rc<MachineConfig>,
+    pages: Rc<Pages>,
+    step: usize,
+    access: usize,
+    /// The operations before the next one.
+    made: u64,
+    /// The operation that last wrote each word, and the addresses that it wrote.
+    stored: HashMap<u64, (u64, u64, u64)>,
+}
+
+/// The pieces of 2 MiB that a trace accesses, numbered by address: the recorded memory in the simulated one.
+#[derive(Debug)]
+struct Pages(HashMap<u64, u64>);
+
+impl Pages {
+    fn of(trace: &Trace) -> Self {
+        let mut all: Vec<u64> = trace.accesses.iter().map(|a| a / PAGE_BYTES).collect();
+        // An access may reach into the next piece, and regions are filled as a whole.
+        all.extend(
+            trace.regions().into_iter().flat_map(|r| r.start / PAGE_BYTES..=(r.end + 64) / PAGE_BYTES),
+        );
+        all.sort_unstable();
+        all.dedup();
+        Self(all.into_iter().zip(0..).collect())
+    }
+
+    fn line(&self, address: u64) -> Line {
+        let page = self.0.get(&(address / PAGE_BYTES)).copied().unwrap_or(0);
+        line_at(page * PAGE_BYTES + address % PAGE_BYTES)
+    }
+}
+
+impl Replay {
+    fn new(trace: Rc<Trace>, pages: Rc<Pages>, machine: Rc<MachineConfig>) -> Self {
+        Self { trace, machine, pages, step: 0, access: 0, made: 0, stored: HashMap::new() }
+    }
+
+    fn push(&mut self, op: Op, ops: &mut Vec<Op>) {
+        ops.push(op);
+        self.made += 1;
+    }
+
+    /// Appends the micro-operations of an instruction.
+    fn instruction(&mut self, code: &Code, taken: bool, ops: &mut Vec<Op>) {
+        let from = ops.len();
+        let of_none = code.work == Work::None && code.count == 0;
+        let mut between = [0; 2];
+        for n in 0..code.loads {
+            // Elements of a gather share names.
+            let name = BETWEEN + n % LOADED;
+            let plain = of_none && code.stores == 0 && code.loads == 1;
+            let writes = if plain { code.writes } else { [name, 0, 0] };
+            between[usize::from(n) % 2] = name;
+            let writes = if code.prefetch { [0; 3] } else { writes };
+            self.load(code, writes, ops);
+        }
+        let mut reads = [0; 6];
+        reads[..4].copy_from_slice(&code.reads);
+        reads[4..].copy_from_slice(&between);
+        let computes = code.work != Work::None || code.loads == 0 && code.stores == 0;
+        if computes {
+            let kind = match code.conditional {
+                true => Kind::Branch { id: (code.address ^ code.address >> 32) as u32, taken },
+                false => Kind::Work,
+            };
+            let writes =
+                if code.stores > 0 && code.writes == [0; 3] { [BETWEEN + LOADED, 0, 0] } else { code.writes };
+            let (work, latency) = (code.work, self.machine.latency.of(code.work));
+            let count = code.count * self.machine.micro_operations.of(work);
+            self.push(Op { reads, writes, count, work, latency, ..Op::new(kind, Class::Compute) }, ops);
+        }
+        for _ in 0..code.stores {
+            let address = self.trace.accesses[self.access];
+            self.access += 1;
+            if computes {
+                reads[5] = if code.writes == [0; 3] { BETWEEN + LOADED } else { code.writes[0] };
+            }
+            let mut reads = reads;
+            // The address is known long before the data in general: two of its registers are enough.
+            for (read, of) in reads[2..4].iter_mut().zip(code.address_reads).filter(|(read, _)| **read == 0) {
+                *read = of;
+            }
+            let store = Op::new(Kind::Store(self.pages.line(address)), Class::Data);
+            let end = address + u64::from(code.bytes.max(1));
+            for word in words(address, code.bytes) {
+                self.stored.insert(word, (self.made, address, end));
+            }
+            self.push(Op { reads, ..store }, ops);
+        }
+        if self.stored.len() > WORDS_MAX {
+            self.stored.clear();
+        }
+        // The whole instruction has one place in the window.
+        for (n, op) in ops[from..].iter_mut().enumerate() {
+            op.instructions = u32::from(n == 0 && !code.fused);
+        }
+    }
+
+    fn load(&mut self, code: &Code, writes: [u8; 3], ops: &mut Vec<Op>) {
+        let address = self.trace.accesses[self.access];
+        self.access += 1;
+        let mut reads = [0; 6];
+        reads[..4].copy_from_slice(&code.address_reads);
+        let end = address + u64::from(code.bytes.max(1)) - 1;
+        let last = words(address, code.bytes).filter_map(|word| self.stored.get(&word)).max();
+        let after = last.map_or(0, |(last, ..)| (self.made - last) as u32);
+        let core = &self.machine.core;
+        let mut latency = if VECTORS.contains(&writes[0]) { core.vector_load_cycles } else { 0 };
+        let recent = after > 0 && after < RECENT;
+        let whole = last.is_some_and(|(_, from, to)| *from <= address && end < *to);
+        if recent && whole && !code.prefetch {
+            // The data come from the store.
+            let stack = code.address_reads.iter().all(|register| [0, STACK].contains(register));
+            latency += if stack { core.stack_forward_cycles } else { core.forward_cycles };
+            let op = Op { work: Work::Load, ..Op::new(Kind::Work, Class::Data) };
+            return self.push(Op { reads, writes, latency, after, ..op }, ops);
+        }
+        latency += if recent { core.blocked_load_cycles } else { 0 };
+        latency += if code.address_reads[1] != 0 { core.indexed_load_cycles } else { 0 };
+        let mut lines = vec![self.pages.line(address)];
+        if end / LINE_BYTES != address / LINE_BYTES {
+            lines.push(self.pages.line(end));
+        }
+        for (n, line) in lines.into_iter().enumerate() {
+            let kind = if code.prefetch { Kind::Prefetch(line) } else { Kind::Load(line) };
+            let op = Op::new(kind, Class::Data);
+            let after = if n == 0 { after } else { 0 };
+            self.push(Op { reads, writes, latency, after, ..op }, ops);
+        }
+    }
+}
+
+/// Returns the words of eight bytes of an access.
+fn words(address: u64, bytes: u8) -> impl Iterator<Item = u64> {
+    address / 8..=(address + u64::from(bytes.max(1)) - 1) / 8
+}
+
+impl Program for Replay {
+    fn refill(&mut self, ops: &mut Vec<Op>, _: &mut Queries) -> Result<bool, Mismatch> {
+        let trace = self.trace.clone();
+        let (steps, lookups) = (trace.steps.len() as u64, trace.lookups.max(1));
+        let until = (self.step + 64).min(trace.steps.len());
+        while self.step < until {
+            let step = trace.steps[self.step];
+            let before = self.step as u64;
+            self.step += 1;
+            let from = ops.len();
+            self.instruction(&trace.code[step.code()], step.taken(), ops);
+            // Lookups end at equal distances, since a trace has no marks between them.
+            let (ended, of) = (before * lookups / steps, self.step as u64 * lookups / steps);
+            if of > ended
+                && let Some(last) = ops.last_mut()
+            {
+                last.ends = (of - ended) as u32;
+            }
+            debug_assert!(ops.len() > from, "every instruction is an operation");
+        }
+        Ok(until < trace.steps.len())
+    }
+}
+
+/// The outcome of a replay.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// Cycles of a lookup, or of an instruction if the trace has no lookups.
+    pub cycles: f64,
+    /// The statistics of the counted part.
+    pub stats: ThreadStats,
+    pub cycle_ps: u64,
+}
+
+/// The share of a trace that warms up caches and predictors.
+const WARM: f64 = 0.25;
+
+/// Replays a trace on a machine whose caches hold as much of the accessed arrays as they can.
+///
+/// # Errors
+/// Returns an error if the machine gets stuck.
+pub fn replay(trace: &Rc<Trace>, machine: &MachineConfig) -> Result<Replayed, SimError> {
+    let mut config = machine.clone();
+    // Instructions are explicit: the front end is limited by its width, and everything else is in the model.
+    config.core.base_cpi_milli = 1000 / u64::from(config.core.width);
+    let mut machine = Machine::new(&config);
+    let trace = if trace.lookups == 0 {
+        Rc::new(Trace { lookups: trace.steps.len() as u64, ..(**trace).clone() })
+    } else {
+        trace.clone()
+    };
+    let pages = Rc::new(Pages::of(&trace));
+    let huge = |piece: u64| trace.huge.iter().any(|r| r.contains(&(piece * PAGE_BYTES + PAGE_BYTES / 2)));
+    machine.on_small_pages(pages.0.iter().filter(|(piece, _)| !huge(**piece)).map(|(_, number)| *number));
+    warm(&trace, &pages, &config, &mut machine);
+    let program = Replay::new(trace.clone(), pages, Rc::new(config));
+    machine.run_on(0, Box::new(program), (trace.lookups as f64 * WARM) as u64);
+    machine.run()?;
+    let (stats, cycle_ps) = (machine.thread(0, 0).clone(), machine.cycle_ps());
+    Ok(Replayed { cycles: stats.cycles_per_lookup(cycle_ps), stats, cycle_ps })
+}
+
+/// Fills the caches as after many lookups: with random lines of the accessed arrays, and then with those that the trace
+/// accesses again long after.
+fn warm(trace: &Trace, pages: &Pages, config: &MachineConfig, machine: &mut Machine) {
+    let line = |n: u64| pages.line(n * LINE_BYTES);
+    let mut lines: Vec<Line> = trace
+        .regions()
+        .into_iter()
+        .flat_map(|r| r.start / LINE_BYTES..r.end / LINE_BYTES)
+        .map(line)
+        .collect();
+    Random::for_purpose(1, "warm caches").shuffle(&mut lines);
+    let mut shared: Vec<(usize, u64)> = spans(trace)
+        .into_iter()
+        .filter(|(_, (first, last, _))| last - first >= trace.steps.len() / 2)
+        .map(|(line, (.., accesses))| (accesses, line))
+        .collect();
+    shared.sort_unstable();
+    let shared = shared.into_iter().map(|(_, n)| line(n));
+    machine.fill_llc(lines.iter().copied().chain(shared.clone()));
+    let l2 = (config.l2.size_kib << 10) / LINE_BYTES;
+    let rest = lines.len().saturating_sub(2 * l2 as usize);
+    machine.fill_clean(0, lines[rest..].iter().copied().chain(shared));
+}
+
+/// Returns the first and last step that accesses each line, and the number of accesses.
+fn spans(trace: &Trace) -> HashMap<u64, (usize, usize, usize)> {
+    let (mut spans, mut at) = (HashMap::new(), 0);
+    for (n, step) in trace.steps.iter().enumerate() {
+        let code = &trace.code[step.code()];
+        let count = usize::from(code.loads + code.stores);
+        for access in &trace.accesses[at..at + count] {
+            let (_, last, accesses) = spans.entry(access / LINE_BYTES).or_insert((n, n, 0));
+            (*last, *accesses) = (n, *accesses + 1);
+        }
+        at += count;
+    }
+    spans
+}

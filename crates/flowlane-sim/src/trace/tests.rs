@@ -1,0 +1,161 @@
+use std::rc::Rc;
+
+use super::*;
+use crate::config::Preset;
+use crate::program::replay;
+
+/// Decodes one instruction.
+fn code(bytes: &[u8]) -> Code {
+    let mut all = [0x90; 16];
+    all[..bytes.len()].copy_from_slice(bytes);
+    let mut decoder = Decoder::default();
+    let at = decoder.at(0x1000, || all);
+    decoder.code[at].clone()
+}
+
+const RAX: u8 = 1;
+const RCX: u8 = 2;
+const RBX: u8 = 4;
+const RDI: u8 = 8;
+
+#[test]
+fn instructions_are_decoded_into_registers_accesses_and_work() {
+    // add rax, [rbx+rcx*4]
+    let add = code(&[0x48, 0x03, 0x04, 0x8b]);
+    assert_eq!((add.work, add.count, add.loads, add.stores, add.bytes), (Work::Alu, 1, 1, 0, 8));
+    assert!(add.reads.contains(&RAX) && !add.reads.contains(&RBX), "{:?}", add.reads);
+    assert_eq!(add.address_reads, [RBX, RCX, 0, 0]);
+    // push rdi: the stack pointer is nobody's operand.
+    let push = code(&[0x57]);
+    assert_eq!(
+        (push.work, push.stores, push.reads, push.address_reads),
+        (Work::None, 1, [RDI, 0, 0, 0], [0; 4])
+    );
+    // xor eax, eax needs nothing; mov rax, rcx is renamed; al keeps the rest of rax.
+    assert_eq!((code(&[0x31, 0xc0]).work, code(&[0x31, 0xc0]).reads), (Work::None, [0; 4]));
+    assert_eq!((code(&[0x48, 0x89, 0xc8]).work, code(&[0x48, 0x89, 0xc8]).count), (Work::None, 0));
+    assert!(code(&[0xb0, 0x07]).reads.contains(&RAX));
+    // prefetcht0 [rax]; imul rax, rcx; tzcnt eax, ecx; lea rax, [rcx+rbx+8]
+    let prefetch = code(&[0x0f, 0x18, 0x08]);
+    assert_eq!((prefetch.loads, prefetch.prefetch, prefetch.address_reads), (1, true, [RAX, 0, 0, 0]));
+    assert_eq!(code(&[0x48, 0x0f, 0xaf, 0xc1]).work, Work::Multiply);
+    assert_eq!(code(&[0xf3, 0x0f, 0xbc, 0xc1]).work, Work::Scan);
+    let lea = code(&[0x48, 0x8d, 0x44, 0x19, 0x08]);
+    assert_eq!((lea.work, lea.loads), (Work::Address, 0));
+    // vpgatherdd ymm0, [rdi+ymm1*4], ymm2; vpmulld ymm0, ymm0, ymm1; vpermd ymm0, ymm0, ymm1
+    assert_eq!(code(&[0xc4, 0xe2, 0x6d, 0x90, 0x04, 0x8f]).loads, 8);
+    assert_eq!(code(&[0xc4, 0xe2, 0x7d, 0x40, 0xc1]).work, Work::VectorMultiply);
+    assert_eq!(code(&[0xc4, 0xe2, 0x7d, 0x36, 0xc1]).work, Work::Permute);
+    // jne
+    let jump = code(&[0x75, 0x10]);
+    assert!(jump.conditional && jump.work == Work::Branch);
+}
+
+#[test]
+fn a_branch_is_fused_with_the_comparison_before_it() {
+    let mut decoder = Decoder::default();
+    let bytes = |of: &'static [u8]| {
+        move || {
+            let mut all = [0x90; 16];
+            all[..of.len()].copy_from_slice(of);
+            all
+        }
+    };
+    let compare = decoder.at(0x1000, bytes(&[0x48, 0x39, 0xc8]));
+    let jump = decoder.at(0x1003, bytes(&[0x75, 0x10]));
+    decoder.fuse(jump, compare);
+    assert!(decoder.code[jump].fused && !decoder.code[compare].fused);
+}
+
+/// A trace of equal instructions.
+fn trace(code: Code, count: usize, accesses: impl Fn(u64) -> u64) -> Trace {
+    let of = u64::from(code.loads + code.stores);
+    let accesses = (0..count as u64 * of).map(accesses).collect();
+    let steps = vec![Step::new(0, false); count];
+    Trace { code: vec![code], steps, accesses, huge: Vec::new(), lookups: count as u64 }
+}
+
+#[test]
+fn files_hold_traces_and_damage_is_reported() {
+    let mut whole = trace(code(&[0x48, 0x03, 0x04, 0x8b]), 100, |n| 0x7000_0000 + n * 8);
+    whole.huge.push(0x4000_0000..0x8000_0000);
+    let mut file = Vec::new();
+    whole.write(&mut file).unwrap();
+    assert_eq!(Trace::read(&mut file.as_slice()).unwrap(), whole);
+    let early = Trace::read(&mut &file[..file.len() - 1]).unwrap_err();
+    assert_eq!(early.to_string(), "not a trace: it ends early");
+    for at in 0..file.len() {
+        let mut damaged = file.clone();
+        damaged[at] ^= 0xff;
+        // Whatever it is, it is no panic.
+        let _ = Trace::read(&mut damaged.as_slice());
+    }
+    assert!(Trace::read(&mut &b""[..]).unwrap_err().to_string().contains("empty"));
+    assert!(Trace::read(&mut &[7u8; 64][..]).unwrap_err().to_string().contains("ChampSim"));
+}
+
+#[test]
+fn champsims_records_are_read() {
+    let mut record = [0u8; 64];
+    record[..8].copy_from_slice(&0x40_0000u64.to_le_bytes());
+    (record[10], record[12]) = (3, 5);
+    record[32..40].copy_from_slice(&0x1234_5678u64.to_le_bytes());
+    let mut branch = [0u8; 64];
+    (branch[8], branch[9], branch[12]) = (1, 1, 25);
+    let file: Vec<u8> = record.into_iter().chain(branch).chain(record).collect();
+    let read = Trace::read(&mut file.as_slice()).unwrap();
+    assert_eq!((read.code.len(), read.steps.len()), (2, 3));
+    assert_eq!((read.code[0].loads, read.code[0].writes[0], read.accesses[1]), (1, 3, 0x1234_5678));
+    assert!(read.code[1].conditional && read.steps[1].taken());
+    let short = Trace::read(&mut &file[..100]).unwrap_err();
+    assert!(short.to_string().contains("64 bytes"));
+}
+
+/// Returns the cycles of an instruction of a trace.
+fn cycles(of: Trace) -> f64 {
+    replay(&Rc::new(of), &Preset::Zen3.machine()).unwrap().cycles
+}
+
+#[test]
+fn replays_take_what_dependencies_and_ports_allow() {
+    // add rax, rcx, each after the previous one; add [another], with four units.
+    let chain = cycles(trace(code(&[0x48, 0x01, 0xc8]), 4000, |_| 0));
+    assert!((chain - 1.0).abs() < 0.02, "{chain}");
+    let mut independent = code(&[0x48, 0x01, 0xc8]);
+    independent.reads = [0; 4];
+    let ports = cycles(trace(independent, 4000, |_| 0));
+    assert!((ports - 0.25).abs() < 0.02, "{ports}");
+    // imul rax, rcx in a chain.
+    let multiplied = cycles(trace(code(&[0x48, 0x0f, 0xaf, 0xc1]), 4000, |_| 0));
+    assert!((multiplied - 3.0).abs() < 0.05, "{multiplied}");
+    // mov rax, [rax]: L1's four cycles.
+    let loads = cycles(trace(code(&[0x48, 0x8b, 0x00]), 4000, |n| 0x10_0000 + n % 16 * 64));
+    assert!((loads - 4.0).abs() < 0.1, "{loads}");
+    // Renamed moves are limited by the width alone.
+    let moves = cycles(trace(code(&[0x48, 0x89, 0xc8]), 6000, |_| 0));
+    assert!((moves - 1.0 / 6.0).abs() < 0.02, "{moves}");
+}
+
+#[test]
+fn a_load_takes_the_data_of_the_store_before_it() {
+    // mov [rbx+rcx], rax; mov rax, [rbx+rcx]: a chain through memory.
+    let (store, load) = (code(&[0x48, 0x89, 0x04, 0x0b]), code(&[0x48, 0x8b, 0x04, 0x0b]));
+    let pairs = |bytes: u8| {
+        let store = Code { bytes, ..store.clone() };
+        let steps = (0..4000).map(|n| Step::new(n % 2, false)).collect();
+        let accesses = vec![0x10_0000; 4000];
+        cycles(Trace { code: vec![store, load.clone()], steps, accesses, huge: Vec::new(), lookups: 2000 })
+    };
+    let core = Preset::Zen3.machine().core;
+    let (forwarded, blocked) = (pairs(8), pairs(4));
+    assert!((forwarded - f64::from(core.forward_cycles) - 1.0).abs() < 1.1, "{forwarded}");
+    assert!(blocked > forwarded + 8.0, "{blocked} after {forwarded}");
+}
+
+#[test]
+fn arrays_are_found_by_their_accesses() {
+    let mut of = trace(code(&[0x48, 0x8b, 0x00]), 40, |n| 0x100_0000 + n / 20 * 0x100_0000 + n % 20 * 1000);
+    assert_eq!(of.regions().len(), 2);
+    of.huge.push(0x100_0000..0x300_0000);
+    assert_eq!(of.regions().len(), 2, "a fiftieth of the range is less than their distance");
+}
