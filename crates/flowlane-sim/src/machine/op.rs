@@ -48,7 +48,7 @@ pub enum Kind {
     },
 }
 
-/// The number of registers' names. 0 is none; those from [`CHAINS`] on are the chains of recorded lookups.
+/// The number of registers' names. 0 is none; the upper half has the chains of recorded lookups.
 pub const REGISTERS: usize = 256;
 
 /// The first register's name of the chains.
