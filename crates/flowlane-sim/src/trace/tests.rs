@@ -25,7 +25,7 @@ fn instructions_are_decoded_into_registers_accesses_and_work() {
     assert_eq!((add.work, add.count, add.loads, add.stores, add.bytes), (Work::Alu, 1, 1, 0, 8));
     assert!(add.reads.contains(&RAX) && !add.reads.contains(&RBX), "{:?}", add.reads);
     assert_eq!(add.address_reads, [RBX, RCX, 0, 0]);
-    // push rdi: the stack pointer is nobody's operand.
+    // push rdi: the stack pointer is not an operand.
     let push = code(&[0x57]);
     assert_eq!(
         (push.work, push.stores, push.reads, push.address_reads),
