@@ -108,7 +108,7 @@ impl Replay {
             let writes =
                 if code.stores > 0 && code.writes == [0; 3] { [BETWEEN + LOADED, 0, 0] } else { code.writes };
             let (work, latency) = (code.work, self.machine.latency.of(code.work));
-            let count = code.count * self.machine.micro_operations.of(work);
+            let count = code.count.saturating_mul(self.machine.micro_operations.of(work));
             self.push(Op { reads, writes, count, work, latency, ..Op::new(kind, Class::Compute) }, ops);
         }
         for _ in 0..code.stores {

@@ -21,6 +21,13 @@ const HEADER_MAX: u64 = 1 << 20;
 /// The most instructions that are read.
 const STEPS_MAX: usize = 200_000_000;
 
+/// The least address that no program has (Intel 64: linear addresses of 57 bits), and the least name of a register that only
+/// replays use.
+const ADDRESS_MAX: u64 = 1 << 57;
+const REGISTERS: u8 = 128;
+/// The most bytes of arrays that are replayed: their lines are listed.
+const ARRAYS_MAX: u64 = 2 << 30;
+
 /// A trace that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -114,17 +121,29 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Checks that steps have code, and as many accesses as there are.
+    /// Checks that the trace can be replayed: every step has its code and accesses, and memory is limited.
     fn check(&self) -> Result<(), TraceError> {
         let mut accesses = 0;
         for step in &self.steps {
             let code = self.code.get(step.code()).ok_or(TraceError::Not("a step has no code"))?;
             accesses += usize::from(code.loads) + usize::from(code.stores);
         }
-        match accesses == self.accesses.len() {
-            true => Ok(()),
-            false => Err(TraceError::Not("the steps have more or fewer accesses than there are")),
-        }
+        let registers =
+            |code: &Code| code.reads.iter().chain(&code.address_reads).chain(&code.writes).max().copied();
+        let wrong = match () {
+            () if self.lookups > self.steps.len() as u64 => "it has more lookups than instructions",
+            () if accesses != self.accesses.len() => "the steps have more or fewer accesses than there are",
+            () if self.accesses.iter().any(|a| *a >= ADDRESS_MAX) => "an address has more than 57 bits",
+            () if self.huge.iter().any(|r| r.start > r.end || r.end > ADDRESS_MAX) => {
+                "a range of huge pages is none"
+            }
+            () if self.code.iter().any(|code| registers(code) >= Some(REGISTERS)) => "a register is unknown",
+            () if self.regions().iter().map(|r| r.end - r.start).sum::<u64>() > ARRAYS_MAX => {
+                "the arrays that it accesses have more than 2 GiB"
+            }
+            () => return Ok(()),
+        };
+        Err(TraceError::Not(wrong))
     }
 }
 
@@ -160,7 +179,8 @@ fn code_of(bytes: [u8; 25]) -> Result<Code, TraceError> {
 /// # Errors
 /// Returns an error if the file cannot be read or does not consist of records of 64 bytes.
 pub fn champsim(input: &mut impl Read) -> Result<Trace, TraceError> {
-    let (mut trace, mut known) = (Trace::default(), HashMap::<Code, usize>::new());
+    let (mut trace, mut known, mut names) =
+        (Trace::default(), HashMap::<Code, usize>::new(), Names::default());
     let mut record = [0; 64];
     loop {
         let mut have = 0;
@@ -172,7 +192,10 @@ pub fn champsim(input: &mut impl Read) -> Result<Trace, TraceError> {
         }
         match have {
             0 if trace.steps.is_empty() => return Err(TraceError::Not("it is empty")),
-            0 => return Ok(trace),
+            0 => {
+                trace.check()?;
+                return Ok(trace);
+            }
             64 => {}
             _ => return Err(TraceError::Not("ChampSim's records have 64 bytes, and the last one has fewer")),
         }
@@ -186,7 +209,8 @@ pub fn champsim(input: &mut impl Read) -> Result<Trace, TraceError> {
         let words: Vec<u64> =
             record.chunks_exact(8).map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes"))).collect();
         let (stores, loads) = (&words[2..4], &words[4..8]);
-        let reads = [record[12], record[13], record[14], record[15]];
+        let conditional = branch && record[12..16].contains(&CHAMPSIM_FLAGS);
+        let reads = [12, 13, 14, 15].map(|at| names.of(record[at]));
         let accesses = |of: &[u64]| of.iter().filter(|a| **a != 0).count() as u8;
         let code = Code {
             address: words[0],
@@ -194,11 +218,11 @@ pub fn champsim(input: &mut impl Read) -> Result<Trace, TraceError> {
             count: 1,
             reads,
             address_reads: if accesses(loads) + accesses(stores) > 0 { reads } else { [0; 4] },
-            writes: [record[10], record[11], 0],
+            writes: [names.of(record[10]), names.of(record[11]), 0],
             loads: accesses(loads),
             stores: accesses(stores),
             bytes: 8,
-            conditional: branch && reads.contains(&CHAMPSIM_FLAGS),
+            conditional,
             fused: false,
             prefetch: false,
         };
@@ -208,6 +232,30 @@ pub fn champsim(input: &mut impl Read) -> Result<Trace, TraceError> {
         });
         trace.steps.push(Step::new(at, taken));
         trace.accesses.extend(loads.iter().chain(stores).filter(|a| **a != 0));
+    }
+}
+
+/// The names of ChampSim's registers here: it uses the numbers of Intel's Pin, of which a replay knows nothing. They are none of
+/// the names that a replay takes for a stack pointer or for vectors.
+struct Names([u8; 256], u8);
+
+const FIRST_NAME: u8 = 61;
+
+impl Default for Names {
+    fn default() -> Self {
+        Self([0; 256], FIRST_NAME)
+    }
+}
+
+impl Names {
+    fn of(&mut self, register: u8) -> u8 {
+        let name = &mut self.0[usize::from(register)];
+        if register != 0 && *name == 0 {
+            *name = self.1;
+            // No program has as many registers; further ones share names.
+            self.1 = if self.1 + 1 == REGISTERS { FIRST_NAME } else { self.1 + 1 };
+        }
+        *name
     }
 }
 
