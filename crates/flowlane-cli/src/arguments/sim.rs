@@ -73,14 +73,16 @@ Examples:
   flowlane sim trace examples/sim.toml --approach software --lookup 100 --count 3 --output trace.json";
 
 const CALIBRATE_HELP: &str = "\
-Takes about a minute and 600 MiB. Leave the machine idle; the report shows how much it was disturbed.
+Takes about four minutes and a gigabyte. Passes beside which another process used the core are left out; leave the machine idle \
+all the same, since others also use the last cache and memory. The report says if too few passes were calm.
 
-Lookups in tables that fit the first-level cache calibrate computing. Lookups in larger tables are predicted: their errors \
-show how far to trust the simulation.
+Lookups of every method are recorded and replayed, and nothing is fitted to them: their errors show how far to trust the \
+simulation. Where the system refuses to record, tables are simulated by their loads, and the smallest calibrate computing.
 
 Examples:
   flowlane sim calibrate
-  flowlane sim calibrate --output here.toml && flowlane sim run here.toml";
+  flowlane sim calibrate --output here.toml && flowlane sim run here.toml
+  flowlane sim calibrate --corpus zen3/ && flowlane sim replay zen3/";
 
 const RECORD_HELP: &str = "\
 Executes lookups step by step, which takes some microseconds for each instruction, and writes their instructions, registers, \

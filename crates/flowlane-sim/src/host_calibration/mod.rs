@@ -155,7 +155,7 @@ impl MemoryLevel {
 /// # Errors
 /// Returns an error if the method has no such tables, or if the system refuses to trace.
 pub fn look_up_recorded(lookup: &Lookup, lookups: usize, quick: bool) -> Result<(), RecordError> {
-    if lookup.small_pages && !without_huge_pages() {
+    if lookup.small_pages && !huge_pages(false) {
         return Err(RecordError::Tables("the system does not take back huge pages"));
     }
     let case = Case::new(lookup.method, lookup.level, lookup.level.bytes(&caches(), quick), quick);
@@ -172,7 +172,7 @@ pub struct Measured {
     pub caches: Vec<CacheShape>,
     pub latencies: Latencies,
     pub lookups: Vec<Lookup>,
-    /// The share of memory on huge pages; `None` if the system does not report it.
+    /// The share of memory on huge pages, without that which is on small ones on purpose; `None` if the system does not report it.
     pub huge: Option<f64>,
     /// Disturbance by other processes.
     pub disturbed: Disturbed,
@@ -195,12 +195,12 @@ fn all_of<'a>(
     methods.iter().flat_map(each)
 }
 
-/// Puts memory that is allocated from now on on pages of 4 KiB; `false` if the system cannot.
-fn without_huge_pages() -> bool {
+/// Lets memory that is allocated from now on have huge pages, or none; `false` if the system cannot.
+fn huge_pages(allowed: bool) -> bool {
     #[cfg(target_os = "linux")]
-    return nix::sys::prctl::set_thp_disable(true).is_ok();
+    return nix::sys::prctl::set_thp_disable(!allowed).is_ok();
     #[cfg(not(target_os = "linux"))]
-    false
+    allowed
 }
 
 /// Measures this host; `watch` receives the finished share.
@@ -212,7 +212,8 @@ pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
     let chain = |kib: &u64| (*kib, Chain::new((*kib as usize) << 10, 1));
     let mut chains: Vec<(u64, Chain)> = sizes.iter().map(chain).collect();
     let large = chains.len();
-    if without_huge_pages() {
+    let huge = huge_share(&std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default());
+    if huge_pages(false) {
         let small = all_of(&[LookupMethod::Single], &[MemoryLevel::Llc, MemoryLevel::Memory], &caches, quick);
         cases.extend(small.map(Case::on_small_pages));
         chains.extend(sizes.iter().filter(|kib| **kib << 10 >= HUGE_BYTES as u64).map(chain));
@@ -242,12 +243,13 @@ pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
     }
     let waited = pace::waited_since(begun);
     let step_ns = passes.iter().flat_map(|of| of.0.iter().map(|(_, step)| *step)).fold(f64::MAX, f64::min);
-    let disturbed = Disturbed::of(&passes, step_ns, waited);
+
     // The fastest pass, since other processes can only occupy registers.
     let many_ns = passes[2 + chains.len()].0.iter().map(|(ns, _)| *ns).fold(f64::MAX, f64::min);
     let mut reported_ns = passes.iter().map(|passes| passes.calm(step_ns));
     let mut next = || reported_ns.next().expect("one for each");
     let (cycle_ns, mispredict_ns) = (next(), next());
+    let disturbed = Disturbed::of(&passes, pace::ENOUGH, [step_ns, cycle_ns], waited);
     // Without the addition.
     let mut chain_ns: Vec<_> = chains.iter().map(|(kib, _)| (*kib, next() - cycle_ns)).collect();
     let small_chain_ns = chain_ns.split_off(large);
@@ -259,9 +261,9 @@ pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
             Lookup { method, small_pages, level, bytes, ns: next() }
         })
         .collect();
-    let huge = huge_share(&std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default());
     let window = chains[large - 1].1.window();
     let dirty_line_ns = transfer::dirty_line_ns();
+    huge_pages(true);
     let latencies =
         Latencies { cycle_ns, mispredict_ns, chain_ns, small_chain_ns, many_ns, window, dirty_line_ns };
     (Measured { caches, latencies, lookups, huge, disturbed }, Cases(cases))

@@ -6,11 +6,16 @@ use std::rc::Rc;
 
 use flowlane::isa::cpu::Cpu;
 use flowlane_sim::host_calibration::{self, Compared, Fit, Lookup, Measured, SimulatedBy};
+use flowlane_sim::trace::{RecordError, Trace};
 use serde::Serialize;
 
 use super::{open, record, replay};
 use crate::failure::Failure;
 use crate::output::{self, Output, SHARES};
+
+/// The share of memory on huge pages below which some chains or tables are on small ones: a twentieth of the measured memory
+/// is in pieces smaller than a huge page.
+const HUGE: f64 = 0.93;
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -38,34 +43,19 @@ pub(super) fn run(
     bar.set_message("fitting");
     let fit = host_calibration::fit(&measured, &cases)?;
     let all = measured.lookups.len() as f64;
-    let (mut done, mut refused) = (0.0, None);
-    let mut written = String::from("trace,measured_cycles\n");
+    let mut done = 0.0;
+    let cycle_ns = measured.latencies.cycle_ns;
+    let written = String::from("trace,measured_cycles\n");
+    let mut recordings = Recordings { corpus, quick, cycle_ns, written, refused: None, failed: None };
     let mut record = |lookup: &Lookup| {
         bar.set_message(format!("recording and replaying {}", lookup.name()));
         bar.set_position(((0.8 + 0.2 * done / all) * SHARES as f64) as u64);
         done += 1.0;
-        if refused.is_some() {
-            return None;
-        }
-        let recorded = if quick { lookup.recorded() / 8 } else { lookup.recorded() };
-        let kept = record::of(lookup, recorded, quick).and_then(|trace| {
-            let name = format!("{}.trace", lookup.name());
-            if let Some(folder) = corpus {
-                record::write(&trace, &folder.join(&name))?;
-                let _ = writeln!(written, "{name},{:.2}", lookup.ns / measured.latencies.cycle_ns);
-            }
-            Ok(Rc::new(trace))
-        });
-        kept.map_err(|e| refused = Some(e)).ok()
+        recordings.record(lookup)
     };
     let lookups = cases.compare(&measured, &fit.machine, &mut record)?;
     bar.finish_and_clear();
-    match (refused, corpus) {
-        // Without the files that were asked for.
-        (Some(failure), Some(_)) => return Err(failure),
-        (None, Some(folder)) => complete(folder, &written, &fit)?,
-        _ => {}
-    }
+    let refused = recordings.end(&fit)?;
     let cpu = &Cpu::this().brand;
     if let Some(mut out) = file {
         out.text(&fit.text(if cpu.is_empty() { "This machine" } else { cpu }))?;
@@ -80,19 +70,73 @@ pub(super) fn run(
     for kept in &fit.kept {
         out.text(&format!("not measured: {}\n", kept.why))?;
     }
+    if let Some(refused) = refused {
+        out.text(&format!(
+            "Not recorded, so that tables are simulated by loads and rules not at all: {refused}.\n"
+        ))?;
+    }
+    if let Some(huge) = measured.huge.filter(|huge| *huge < HUGE) {
+        out.text(&format!(
+            "Only {:.0} % of the memory is on huge pages: tables and chains are on different kinds of pages, and the results \
+             for the last cache and for memory are unreliable. Free some memory (as root: echo 3 > /proc/sys/vm/drop_caches; echo 1 > \
+             /proc/sys/vm/compact_memory), or allow them (/sys/kernel/mm/transparent_hugepage/enabled), and measure again.\n",
+            100.0 * huge
+        ))?;
+    }
     if let Some(sentence) = measured.disturbed.sentence() {
         out.text(&format!("Unreliable: {sentence}. Leave it idle and measure again.\n"))?;
     }
     out.finish()
 }
 
-/// Writes the files of a corpus apart from its traces.
-fn complete(folder: &Path, measured: &str, fit: &Fit) -> Result<(), Failure> {
-    for (name, text) in [(replay::MEASURED, measured), (replay::MACHINE, &fit.text("This machine"))] {
-        let path = folder.join(name);
-        std::fs::write(&path, text).map_err(|e| Failure::written(&path, &e))?;
+/// Recordings of lookups, and the corpus that keeps them.
+struct Recordings<'a> {
+    corpus: Option<&'a Path>,
+    quick: bool,
+    cycle_ns: f64,
+    /// The measured cycles, as lines of the corpus.
+    written: String,
+    /// The reason why nothing more is recorded.
+    refused: Option<RecordError>,
+    /// A trace that could not be written.
+    failed: Option<Failure>,
+}
+
+impl Recordings<'_> {
+    fn record(&mut self, lookup: &Lookup) -> Option<Rc<Trace>> {
+        if self.refused.is_some() || self.failed.is_some() {
+            return None;
+        }
+        let lookups = if self.quick { lookup.recorded() / 8 } else { lookup.recorded() };
+        let trace = record::of(lookup, lookups, self.quick).map_err(|e| self.refused = Some(e)).ok()?;
+        if let Some(folder) = self.corpus {
+            let name = format!("{}.trace", lookup.name());
+            self.failed = record::write(&trace, &folder.join(&name)).err();
+            let _ = writeln!(self.written, "{name},{:.2}", lookup.ns / self.cycle_ns);
+        }
+        Some(Rc::new(trace))
     }
-    Ok(())
+
+    /// Writes the files of the corpus apart from its traces, and returns the reason if nothing was recorded.
+    fn end(self, fit: &Fit) -> Result<Option<RecordError>, Failure> {
+        if let Some(failure) = self.failed {
+            return Err(failure);
+        }
+        match (self.refused, self.corpus) {
+            // Without the files that were asked for.
+            (Some(refused), Some(_)) => Err(Failure::Environment(refused.to_string())),
+            (refused, None) => Ok(refused),
+            (None, Some(folder)) => {
+                for (name, text) in
+                    [(replay::MEASURED, &self.written), (replay::MACHINE, &fit.text("This machine"))]
+                {
+                    let path = folder.join(name);
+                    std::fs::write(&path, text).map_err(|e| Failure::written(&path, &e))?;
+                }
+                Ok(None)
+            }
+        }
+    }
 }
 
 fn latencies(measured: &Measured, fit: &Fit) -> String {

@@ -19,23 +19,32 @@ pub(super) fn run(options: &SimRecordOptions) -> Result<(), Failure> {
     if options.recorded {
         return look_up_recorded(&lookup, options.lookups as usize, options.quick).map_err(refused);
     }
-    write(&of(&lookup, options.lookups, options.quick)?, &options.output)
+    // Opened first, so that an unwritable path fails before the work.
+    let file = create(&options.output)?;
+    write_to(file, &of(&lookup, options.lookups, options.quick).map_err(refused)?, &options.output)
 }
 
 /// Records lookups of another process of this program.
-pub(super) fn of(lookup: &Lookup, lookups: u32, quick: bool) -> Result<Trace, Failure> {
-    let own = std::env::current_exe().map_err(|e| refused(e.into()))?;
+pub(super) fn of(lookup: &Lookup, lookups: u32, quick: bool) -> Result<Trace, RecordError> {
+    let own = std::env::current_exe()?;
     let mut command = Command::new(own);
     command.args(["sim", "record", lookup.method.name(), "--level", lookup.level.name()]);
     command.args(["--recorded", "--output", "-", "--lookups", &lookups.to_string()]);
     command.args(lookup.small_pages.then_some("--small-pages"));
     command.args(quick.then_some("--quick"));
-    let trace = trace::record(&mut command).map_err(refused)?;
+    let trace = trace::record(&mut command)?;
     Ok(Trace { lookups: lookups.into(), ..trace })
 }
 
 pub(super) fn write(trace: &Trace, path: &Path) -> Result<(), Failure> {
-    let file = File::create(path).map_err(|e| Failure::written(path, &e))?;
+    write_to(create(path)?, trace, path)
+}
+
+fn create(path: &Path) -> Result<File, Failure> {
+    File::create(path).map_err(|e| Failure::written(path, &e))
+}
+
+fn write_to(file: File, trace: &Trace, path: &Path) -> Result<(), Failure> {
     trace.write(&mut BufWriter::new(file)).map_err(|e| Failure::written(path, &e))
 }
 
