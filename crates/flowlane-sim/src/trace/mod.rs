@@ -13,9 +13,6 @@ mod decode;
 mod file;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod record;
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-#[path = "record_not.rs"]
-mod record;
 mod work;
 
 use std::ops::Range;
@@ -24,7 +21,47 @@ use crate::config::Work;
 
 pub use decode::Decoder;
 pub use file::{TraceError, champsim};
-pub use record::{RecordError, record, recorded};
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub use record::{record, recorded};
+
+/// A recording that failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// There are no such tables.
+    #[error("nothing to record: {0}")]
+    Tables(&'static str),
+    /// The process to record cannot be started.
+    #[error("the process to record cannot be started: {0}")]
+    Start(#[from] std::io::Error),
+    /// The system does not allow it, or the process cannot be read.
+    #[error("the system refuses to trace a process ({0}); some sandboxes do")]
+    Refused(String),
+    /// The recorded process ended by itself.
+    #[error("the process to record ended before its lookups did: {0}")]
+    Ended(String),
+    /// There are too many instructions.
+    #[error("more than 20 million instructions; record fewer lookups")]
+    Long,
+}
+
+/// Refuses to execute `body` under a recorder: it is for Linux and x86-64.
+///
+/// # Errors
+/// Always returns an error.
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+pub fn recorded<T>(_: impl FnOnce() -> T) -> Result<T, RecordError> {
+    Err(RecordError::Refused("instructions are recorded on Linux and x86-64 only".to_owned()))
+}
+
+/// Refuses to record the instructions of a process: it is for Linux and x86-64.
+///
+/// # Errors
+/// Always returns an error.
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+pub fn record(_: &mut std::process::Command) -> Result<Trace, RecordError> {
+    Err(RecordError::Refused("instructions are recorded on Linux and x86-64 only".to_owned()))
+}
 
 /// An instruction of the machine code.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -17,33 +17,18 @@ use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::{Decoder, Step, Trace};
+use super::{Decoder, RecordError, Step, Trace};
 
 /// Bytes that a repeating instruction accesses in a cycle (Zen 3, Skylake).
 const REPEATED_BYTES: u64 = 32;
 
-/// Instructions after which a recording ends with an error.
+/// More instructions end a recording with an error.
 const STEPS_MAX: usize = 20_000_000;
 
-/// A recording that failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecordError {
-    /// There are no such tables.
-    #[error("nothing to record: {0}")]
-    Tables(&'static str),
-    /// The process to record cannot be started.
-    #[error("the process to record cannot be started: {0}")]
-    Start(#[from] io::Error),
-    /// The system does not allow it, or the process cannot be read.
-    #[error("the system refuses to trace a process ({0}); some sandboxes do")]
-    Refused(#[from] nix::Error),
-    /// The recorded process ended by itself.
-    #[error("the process to record ended before its lookups did: {0}")]
-    Ended(String),
-    /// There are too many instructions.
-    #[error("more than {STEPS_MAX} instructions; record fewer lookups")]
-    Long,
+impl From<nix::Error> for RecordError {
+    fn from(error: nix::Error) -> Self {
+        Self::Refused(error.to_string())
+    }
 }
 
 /// Executes `body` under a recorder, in the process that it started.
