@@ -6,7 +6,7 @@ use super::Dynamic;
 use super::batch::{self, Columns, DynamicOps, Kinds, Queue};
 use super::rules::{Block, Record};
 use super::table::Table;
-use super::winners::{BATCH, Several, Single};
+use super::winners::{BATCH, CATEGORIES_BATCH, Several, Single};
 use crate::classify::acl::WordKind;
 use crate::isa;
 
@@ -121,7 +121,7 @@ pub(super) fn search_categories<const W: usize>(
     isa: isa::Avx2,
     engine: &Dynamic<W>,
     keys: &[[u32; W]],
-    winners: &mut Several,
+    winners: &mut Several<CATEGORIES_BATCH>,
 ) {
     batch::run(Avx2::<true>(isa), engine, keys, winners);
 }

@@ -11,7 +11,7 @@ use super::Dynamic;
 use super::rules::{Block, Record, TO_BLOCK};
 use super::scalar;
 use super::table::{CLASS_BITS, CLASS_SHIFT, HEADS, OVERFLOWED, Place, TAGS, Table, head_of};
-use super::winners::{BATCH, BatchWinners, Cutoff, One, Several, Single, Winners};
+use super::winners::{BATCH, BatchWinners, CATEGORIES_BATCH, Cutoff, One, Several, Single, Winners};
 use crate::classify::acl::{MatchId, WordKind};
 use crate::isa::Backend;
 use crate::memory::prefetch;
@@ -253,8 +253,13 @@ pub(super) fn lookup_categories<const W: usize>(
     categories: usize,
     verdicts: &mut [MatchId],
 ) {
-    let verdicts = verdicts.chunks_mut(Several::KEYS * categories);
-    for (keys, verdicts) in keys.chunks(Several::KEYS).zip(verdicts) {
+    if keys.len() <= FEW {
+        let mut winners = Several::<FEW>::new(categories);
+        one_by_one(engine, keys, &mut winners);
+        return winners.verdicts(verdicts);
+    }
+    let verdicts = verdicts.chunks_mut(CATEGORIES_BATCH * categories);
+    for (keys, verdicts) in keys.chunks(CATEGORIES_BATCH).zip(verdicts) {
         let mut winners = Several::new(categories);
         search_categories(engine, keys, &mut winners);
         winners.verdicts(verdicts);
@@ -284,7 +289,11 @@ fn search<const W: usize>(backend: Backend, engine: &Dynamic<W>, keys: &[[u32; W
 }
 
 /// Looks up in several categories, which is rare: one kernel for all CPUs with AVX2, none for SSE4.2.
-fn search_categories<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut Several) {
+fn search_categories<const W: usize>(
+    engine: &Dynamic<W>,
+    keys: &[[u32; W]],
+    winners: &mut Several<CATEGORIES_BATCH>,
+) {
     match engine.backend.get() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.

@@ -1,5 +1,6 @@
 //! Every backend against the definition of all engines, through all changes.
 
+use super::winners::Cutoff;
 use super::*;
 use crate::classify::acl::testing::{generated, near, overlapping, published};
 use crate::classify::acl::{Condition, RankKey, best};
@@ -23,6 +24,7 @@ fn agrees<const W: usize>(
     let categories = [1, 3, 16][keys.len() % 3];
     let mut several = vec![MatchId::NONE; keys.len() * categories];
     engine.lookup_categories(keys, categories, &mut several);
+    few_keys_agree(engine, keys, &verdicts, (categories, &several));
     for (i, key) in keys.iter().enumerate() {
         for category in 0..categories {
             let expected = best(entries, kinds, key, category).map(|e| e.rule);
@@ -31,6 +33,34 @@ fn agrees<const W: usize>(
             if category == 0 {
                 assert_eq!(verdicts[i].rule(), expected, "{place}");
             }
+        }
+    }
+}
+
+/// Compares lookups of one to five keys at a time, of which the fewer are looked up one by one, with those of a batch.
+fn few_keys_agree<const W: usize>(
+    engine: &Dynamic<W>,
+    keys: &[[u32; W]],
+    verdicts: &[MatchId],
+    (categories, several): (usize, &[MatchId]),
+) {
+    // Some beat what is found, some do not.
+    let cutoff = |n: usize| Cutoff { rank: (n as u64 % 3) * (u64::MAX / 4), class: 0 };
+    let cutoffs: Vec<Cutoff> = (0..keys.len()).map(cutoff).collect();
+    let mut improved = vec![MatchId::NONE; keys.len()];
+    engine.improve_batch(keys, &cutoffs, &mut improved);
+    for count in 1..=5 {
+        for from in (0..keys.len()).step_by(count) {
+            let to = (from + count).min(keys.len());
+            let mut found = vec![MatchId::NONE; to - from];
+            engine.lookup_batch(&keys[from..to], &mut found);
+            assert_eq!(found, verdicts[from..to], "{count} keys from {from}");
+            let mut found = vec![MatchId::NONE; to - from];
+            engine.improve_batch(&keys[from..to], &cutoffs[from..to], &mut found);
+            assert_eq!(found, improved[from..to], "{count} keys from {from} above a cutoff");
+            let mut found = vec![MatchId::NONE; (to - from) * categories];
+            engine.lookup_categories(&keys[from..to], categories, &mut found);
+            assert_eq!(found, several[from * categories..to * categories], "{count} keys from {from}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::rule::RuleId;
 pub(super) const BATCH: usize = 256;
 
 /// Keys of a batch in several categories.
-const CATEGORIES_BATCH: usize = 128;
+pub(super) const CATEGORIES_BATCH: usize = 128;
 
 /// The best rules so far for each lane of a batch.
 pub(super) trait Winners {
@@ -155,27 +155,24 @@ impl Winners for Single {
     }
 }
 
-/// The winners in several categories.
-pub(super) struct Several {
+/// The winners of up to `KEYS` keys in several categories.
+pub(super) struct Several<const KEYS: usize> {
     categories: usize,
-    ranks: [[u64; CATEGORIES_MAX]; CATEGORIES_BATCH],
-    rules: [[u32; CATEGORIES_MAX]; CATEGORIES_BATCH],
-    classes: [[u8; CATEGORIES_MAX]; CATEGORIES_BATCH],
-    cutoffs: [u64; CATEGORIES_BATCH],
+    ranks: [[u64; CATEGORIES_MAX]; KEYS],
+    rules: [[u32; CATEGORIES_MAX]; KEYS],
+    classes: [[u8; CATEGORIES_MAX]; KEYS],
+    cutoffs: [u64; KEYS],
     cutoff_classes: [u8; BATCH],
 }
 
-impl Several {
-    /// The number of keys.
-    pub(super) const KEYS: usize = CATEGORIES_BATCH;
-
+impl<const KEYS: usize> Several<KEYS> {
     pub(super) fn new(categories: usize) -> Self {
         Self {
             categories,
-            ranks: [[0; CATEGORIES_MAX]; CATEGORIES_BATCH],
-            rules: [[u32::MAX; CATEGORIES_MAX]; CATEGORIES_BATCH],
-            classes: [[0; CATEGORIES_MAX]; CATEGORIES_BATCH],
-            cutoffs: [0; CATEGORIES_BATCH],
+            ranks: [[0; CATEGORIES_MAX]; KEYS],
+            rules: [[u32::MAX; CATEGORIES_MAX]; KEYS],
+            classes: [[0; CATEGORIES_MAX]; KEYS],
+            cutoffs: [0; KEYS],
             cutoff_classes: [0; BATCH],
         }
     }
@@ -189,17 +186,17 @@ impl Several {
     }
 }
 
-impl BatchWinners for Several {
+impl BatchWinners for Several<CATEGORIES_BATCH> {
     #[inline(always)]
     fn classes(&self) -> &[u8; BATCH] {
         &self.cutoff_classes
     }
 }
 
-impl Winners for Several {
+impl<const KEYS: usize> Winners for Several<KEYS> {
     #[inline(always)]
     fn cutoff(&self, lane: usize) -> u64 {
-        self.cutoffs[lane % CATEGORIES_BATCH]
+        self.cutoffs[lane % KEYS]
     }
 
     #[inline(always)]
@@ -212,7 +209,7 @@ impl Winners for Several {
         if !matches {
             return rank >= self.cutoff(lane);
         }
-        let lane = lane % CATEGORIES_BATCH;
+        let lane = lane % KEYS;
         let (ranks, rules) = (&mut self.ranks[lane], &mut self.rules[lane]);
         for category in (0..self.categories).filter(|c| categories >> c & 1 == 1) {
             if rank >= ranks[category] {
