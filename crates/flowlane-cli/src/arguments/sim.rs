@@ -278,15 +278,31 @@ pub(crate) struct SimWhatIfOptions {
     /// The table of the rules, if the file has several.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) table: u8,
-    /// Simulated machine: paper, skylake-sp, zen3, or a TOML file with `preset` and `[machine]` as for `flowlane sim run`.
-    #[arg(long, default_value = "skylake-sp", value_name = "PRESET|FILE")]
-    pub(crate) preset: String,
+    /// Simulated machine: paper, skylake-sp, zen3, or a TOML file with `preset` and `[machine]` as for `flowlane sim run`;
+    /// without it, this one.
+    #[arg(long, value_name = "PRESET|FILE")]
+    pub(crate) preset: Option<String>,
+    /// This machine, as `flowlane sim calibrate --output` wrote it, instead of measuring it again.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) host: Option<PathBuf>,
+    /// Offered rate at which latencies are looked at, too, in millions of packets a second.
+    #[arg(long, value_name = "M/s", value_parser = rate)]
+    pub(crate) rate: Option<f64>,
     /// Flows in an exact-match cache in front of the simulated tables; 0 for none.
     #[arg(long, default_value_t = 0, value_name = "FLOWS", value_parser = clap::value_parser!(u32).range(0..=1 << 22))]
     pub(crate) cache: u32,
     /// Extrapolate energy and area of TCAMs beyond the capacities of the paper's Table 4 (1 KB to 1 MB).
     #[arg(long)]
     pub(crate) extrapolate: bool,
+    /// Look up this many packets by this method, under a recorder: how `what-if` calls itself.
+    #[arg(long, hide = true, num_args = 2, value_names = ["METHOD", "PACKETS"])]
+    pub(crate) recorded: Option<Vec<String>>,
     #[command(flatten)]
     pub(crate) report: SimReportOptions,
+}
+
+/// Reads a rate above zero.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: Option<f64> = text.parse().ok().filter(|rate| (1e-6..=1e6).contains(rate));
+    rate.ok_or_else(|| "give a number from 0.000001 to 1000000".to_owned())
 }

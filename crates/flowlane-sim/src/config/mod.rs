@@ -58,6 +58,8 @@ pub struct CoreConfig {
     pub clock_mhz: u64,
     /// The number of cores, which are on the first tiles.
     pub cores: u32,
+    /// The power of a core at work, in milliwatts: its share of the chip's nominal power.
+    pub active_mw: u64,
     /// Instructions that enter and leave the window in a cycle.
     pub width: u32,
     /// Instructions in the window.

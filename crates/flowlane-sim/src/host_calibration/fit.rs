@@ -196,6 +196,10 @@ fn fit_transfer(
 
 /// Fits the cycles of an instruction by single lookups in tables in the first-level cache, and then the instructions
 /// of a batched lookup.
+/// The methods on which computing is calibrated, in L1.
+pub(super) const COMPUTING: [LookupMethod; 3] =
+    [LookupMethod::Single, LookupMethod::Bulk, LookupMethod::BulkVectors];
+
 fn fit_computing(
     machine: &mut MachineConfig,
     measured: &Measured,

@@ -14,7 +14,7 @@ pub use fit::{Fit, fit};
 use pace::Passes;
 pub use pace::{Disturbed, Pace};
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use flowlane::memory::HUGE_BYTES;
 use flowlane::named_enum::{self, Named, UnknownName};
@@ -203,17 +203,30 @@ fn huge_pages(allowed: bool) -> bool {
     allowed
 }
 
+/// The extent of a measurement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extent {
+    /// What a machine is fitted to.
+    Machine,
+    /// All lookup methods too, in tables of all sizes, on large and small pages.
+    Lookups,
+}
+
 /// Measures this host; `watch` receives the finished share.
-pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
+pub fn measure(extent: Extent, quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
     let caches = caches();
     let bytes = |level: MemoryLevel| level.bytes(&caches, quick);
-    let mut cases: Vec<Case> = all_of(&LookupMethod::ALL, &MemoryLevel::ALL, &caches, quick).collect();
+    let (methods, levels): (&[LookupMethod], &[MemoryLevel]) = match extent {
+        Extent::Machine => (&fit::COMPUTING, &[MemoryLevel::L1]),
+        Extent::Lookups => (&LookupMethod::ALL, &MemoryLevel::ALL),
+    };
+    let mut cases: Vec<Case> = all_of(methods, levels, &caches, quick).collect();
     let sizes = chain_sizes(&caches, bytes(MemoryLevel::Memory));
     let chain = |kib: &u64| (*kib, Chain::new((*kib as usize) << 10, 1));
     let mut chains: Vec<(u64, Chain)> = sizes.iter().map(chain).collect();
     let large = chains.len();
     let huge = huge_share(&std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default());
-    if huge_pages(false) {
+    if extent == Extent::Lookups && huge_pages(false) {
         let small = all_of(&[LookupMethod::Single], &[MemoryLevel::Llc, MemoryLevel::Memory], &caches, quick);
         cases.extend(small.map(Case::on_small_pages));
         chains.extend(sizes.iter().filter(|kib| **kib << 10 >= HUGE_BYTES as u64).map(chain));
@@ -358,12 +371,12 @@ impl Cases {
         &self,
         measured: &Measured,
         machine: &MachineConfig,
-        record: &mut dyn FnMut(&Lookup) -> Option<Rc<Trace>>,
+        record: &mut dyn FnMut(&Lookup) -> Option<Arc<Trace>>,
     ) -> Result<Vec<Compared>, SimError> {
         let mut all = Vec::new();
         for (case, lookup) in self.0.iter().zip(&measured.lookups) {
             let (by, simulated) = match record(lookup) {
-                Some(trace) => (SimulatedBy::Instructions, Some(replay(&trace, machine)?.cycles)),
+                Some(trace) => (SimulatedBy::Instructions, Some(replay(&trace, machine, 1)?.cycles)),
                 None => (SimulatedBy::Loads, case.simulate(machine)?),
             };
             let measured_cycles = lookup.ns / measured.latencies.cycle_ns;
@@ -390,7 +403,7 @@ mod tests {
 
     #[test]
     fn a_calibrated_machine_reads_back() {
-        let (measured, cases) = measure(true, &|_| {});
+        let (measured, cases) = measure(Extent::Lookups, true, &|_| {});
         assert!(measured.lookups.len() > 4 * MemoryLevel::ALL.len());
         assert!(measured.lookups.iter().all(|lookup| lookup.ns > 0.0));
         let fit = fit(&measured, &cases).unwrap();

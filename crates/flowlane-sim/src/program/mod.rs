@@ -17,5 +17,5 @@ pub(crate) use lookups::{Cached, Generated, LookupProgram, Packet, Source};
 pub use replay::{Replayed, replay};
 pub(crate) use software::unit;
 pub use software::{Software, SoftwareProgram};
-pub(crate) use tuples::{TupleSearchProgram, generated_tuples};
+pub(crate) use tuples::generated_tuples;
 pub use update::Updates;

@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use flowlane::generate::Random;
 
@@ -18,8 +19,8 @@ use crate::machine::cache::{LINE_BYTES, Line};
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::Queries;
 use crate::machine::space::{PAGE_BYTES, line_at};
-use crate::machine::{Machine, SimError, ThreadStats};
-use crate::trace::{Code, Trace};
+use crate::machine::{Busy, Counters, Machine, SimError, ThreadStats};
+use crate::trace::{Code, Step, Trace};
 
 /// The first name of the registers between the micro-operations of an instruction.
 const BETWEEN: u8 = 200;
@@ -39,10 +40,13 @@ const WORDS_MAX: usize = 1 << 14;
 
 /// Replays a trace once.
 pub(crate) struct Replay {
-    trace: Rc<Trace>,
+    trace: Arc<Trace>,
     machine: Rc<MachineConfig>,
     pages: Rc<Pages>,
+    core: u32,
+    /// The executed steps, and the position of the first one.
     step: usize,
+    first: usize,
     access: usize,
     /// The operations before the next one.
     made: u64,
@@ -50,9 +54,14 @@ pub(crate) struct Replay {
     stored: HashMap<u64, (u64, u64, u64)>,
 }
 
-/// The pieces of 2 MiB that a trace accesses, numbered by address: the recorded memory in the simulated one.
+/// The recorded memory in the simulated one.
 #[derive(Debug)]
-struct Pages(HashMap<u64, u64>);
+struct Pages {
+    /// The pieces of 2 MiB that a trace accesses, numbered by address.
+    pieces: HashMap<u64, u64>,
+    /// The lines that it writes, numbered: each core has its own.
+    written: HashMap<u64, u64>,
+}
 
 impl Pages {
     fn of(trace: &Trace) -> Self {
@@ -63,18 +72,47 @@ impl Pages {
         );
         all.sort_unstable();
         all.dedup();
-        Self(all.into_iter().zip(0..).collect())
+        let pieces = all.into_iter().zip(0..).collect();
+        let mut at = 0;
+        let written = trace.steps.iter().flat_map(|step| {
+            let code = &trace.code[step.code()];
+            let from = at + usize::from(code.loads);
+            at = from + usize::from(code.stores);
+            &trace.accesses[from..at]
+        });
+        let mut written: Vec<u64> = written.map(|address| address / LINE_BYTES).collect();
+        written.sort_unstable();
+        written.dedup();
+        Self { pieces, written: written.into_iter().zip(0..).collect() }
     }
 
-    fn line(&self, address: u64) -> Line {
-        let page = self.0.get(&(address / PAGE_BYTES)).copied().unwrap_or(0);
+    fn line(&self, address: u64, core: u32) -> Line {
+        if core > 0
+            && let Some(number) = self.written.get(&(address / LINE_BYTES))
+        {
+            let own = (u64::from(core) - 1) * self.written.len() as u64 + number;
+            return line_at(self.pieces.len() as u64 * PAGE_BYTES + own * LINE_BYTES);
+        }
+        let page = self.pieces.get(&(address / PAGE_BYTES)).copied().unwrap_or(0);
         line_at(page * PAGE_BYTES + address % PAGE_BYTES)
     }
 }
 
 impl Replay {
-    fn new(trace: Rc<Trace>, pages: Rc<Pages>, machine: Rc<MachineConfig>) -> Self {
-        Self { trace, machine, pages, step: 0, access: 0, made: 0, stored: HashMap::new() }
+    /// Creates the replay of one of several cores, each of which begins at another position.
+    fn new(
+        trace: Arc<Trace>,
+        pages: Rc<Pages>,
+        machine: Rc<MachineConfig>,
+        (core, cores): (u32, u32),
+    ) -> Self {
+        let first = trace.steps.len() * core as usize / cores as usize;
+        let accesses = |step: &Step| {
+            let code = &trace.code[step.code()];
+            usize::from(code.loads + code.stores)
+        };
+        let access = trace.steps[..first].iter().map(accesses).sum();
+        Self { trace, machine, pages, core, step: 0, first, access, made: 0, stored: HashMap::new() }
     }
 
     fn push(&mut self, op: Op, ops: &mut Vec<Op>) {
@@ -122,7 +160,7 @@ impl Replay {
             for (read, of) in reads[2..4].iter_mut().zip(code.address_reads).filter(|(read, _)| **read == 0) {
                 *read = of;
             }
-            let store = Op::new(Kind::Store(self.pages.line(address)), Class::Data);
+            let store = Op::new(Kind::Store(self.pages.line(address, self.core)), Class::Data);
             let end = address + u64::from(code.bytes.max(1));
             for word in words(address, code.bytes) {
                 self.stored.insert(word, (self.made, address, end));
@@ -159,9 +197,9 @@ impl Replay {
         }
         latency += if recent { core.blocked_load_cycles } else { 0 };
         latency += if code.address_reads[1] != 0 { core.indexed_load_cycles } else { 0 };
-        let mut lines = vec![self.pages.line(address)];
+        let mut lines = vec![self.pages.line(address, self.core)];
         if end / LINE_BYTES != address / LINE_BYTES {
-            lines.push(self.pages.line(end));
+            lines.push(self.pages.line(end, self.core));
         }
         for (n, line) in lines.into_iter().enumerate() {
             let kind = if code.prefetch { Kind::Prefetch(line) } else { Kind::Load(line) };
@@ -183,7 +221,11 @@ impl Program for Replay {
         let (steps, lookups) = (trace.steps.len() as u64, trace.lookups.max(1));
         let until = (self.step + 64).min(trace.steps.len());
         while self.step < until {
-            let step = trace.steps[self.step];
+            let at = (self.first + self.step) % trace.steps.len();
+            if at == 0 {
+                self.access = 0;
+            }
+            let step = trace.steps[at];
             let before = self.step as u64;
             self.step += 1;
             let from = ops.len();
@@ -204,63 +246,82 @@ impl Program for Replay {
 /// The outcome of a replay.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// Cycles of a lookup, or of an instruction if the trace has no lookups.
+    /// Cycles of a lookup on the slowest core, or of an instruction if the trace has no lookups.
     pub cycles: f64,
-    /// The statistics of the counted part.
+    /// Millions of lookups a second on all cores.
+    pub millions_per_second: f64,
+    /// The statistics of the first core's counted part.
     pub stats: ThreadStats,
+    /// The utilisation and the counters of the shared parts.
+    pub busy: Busy,
+    pub counters: Counters,
     pub cycle_ps: u64,
 }
 
 /// The share of a trace that warms up caches and predictors.
 const WARM: f64 = 0.25;
 
-/// Replays a trace on a machine whose caches hold as much of the accessed arrays as they can.
+/// Replays a trace on cores of a machine whose caches hold as much of the accessed arrays as they can. Cores share the
+/// lines that the trace only reads.
 ///
 /// # Errors
 /// Returns an error if the machine gets stuck.
-pub fn replay(trace: &Rc<Trace>, machine: &MachineConfig) -> Result<Replayed, SimError> {
+///
+/// # Panics
+/// Panics if the machine does not have as many cores.
+pub fn replay(trace: &Arc<Trace>, machine: &MachineConfig, cores: u32) -> Result<Replayed, SimError> {
     let mut config = machine.clone();
     // Instructions are explicit: the front end is limited by its width, and everything else is in the model.
     config.core.base_cpi_milli = 1000 / u64::from(config.core.width);
     let mut machine = Machine::new(&config);
     let trace = if trace.lookups == 0 {
-        Rc::new(Trace { lookups: trace.steps.len() as u64, ..(**trace).clone() })
+        Arc::new(Trace { lookups: trace.steps.len() as u64, ..(**trace).clone() })
     } else {
         trace.clone()
     };
     let pages = Rc::new(Pages::of(&trace));
     let huge = |piece: u64| trace.huge.iter().any(|r| r.contains(&(piece * PAGE_BYTES + PAGE_BYTES / 2)));
-    machine.on_small_pages(pages.0.iter().filter(|(piece, _)| !huge(**piece)).map(|(_, number)| *number));
-    warm(&trace, &pages, &config, &mut machine);
-    let program = Replay::new(trace.clone(), pages, Rc::new(config));
-    machine.run_on(0, Box::new(program), (trace.lookups as f64 * WARM) as u64);
+    machine
+        .on_small_pages(pages.pieces.iter().filter(|(piece, _)| !huge(**piece)).map(|(_, number)| *number));
+    warm(&trace, &pages, &config, (cores, &mut machine));
+    let config = Rc::new(config);
+    for core in 0..cores {
+        let program = Replay::new(trace.clone(), pages.clone(), config.clone(), (core, cores));
+        machine.run_on(core, Box::new(program), (trace.lookups as f64 * WARM) as u64);
+    }
     machine.run()?;
-    let (stats, cycle_ps) = (machine.thread(0, 0).clone(), machine.cycle_ps());
-    Ok(Replayed { cycles: stats.cycles_per_lookup(cycle_ps), stats, cycle_ps })
+    let cycle_ps = machine.cycle_ps();
+    let cycles = |core| machine.thread(core, 0).cycles_per_lookup(cycle_ps);
+    Ok(Replayed {
+        cycles: (0..cores).map(cycles).fold(0.0, f64::max),
+        millions_per_second: (0..cores).map(|core| 1e6 / (cycles(core) * cycle_ps as f64)).sum(),
+        stats: machine.thread(0, 0).clone(),
+        busy: machine.busy(),
+        counters: machine.counters(),
+        cycle_ps,
+    })
 }
 
 /// Fills the caches as after many lookups: with random lines of the accessed arrays, and then with those that the trace
 /// accesses again long after.
-fn warm(trace: &Trace, pages: &Pages, config: &MachineConfig, machine: &mut Machine) {
-    let line = |n: u64| pages.line(n * LINE_BYTES);
-    let mut lines: Vec<Line> = trace
-        .regions()
-        .into_iter()
-        .flat_map(|r| r.start / LINE_BYTES..r.end / LINE_BYTES)
-        .map(line)
-        .collect();
-    Random::for_purpose(1, "warm caches").shuffle(&mut lines);
-    let mut shared: Vec<(usize, u64)> = spans(trace)
+fn warm(trace: &Trace, pages: &Pages, config: &MachineConfig, (cores, machine): (u32, &mut Machine)) {
+    let regions = trace.regions().into_iter();
+    let mut arrays: Vec<u64> = regions.flat_map(|r| r.start / LINE_BYTES..r.end / LINE_BYTES).collect();
+    Random::for_purpose(1, "warm caches").shuffle(&mut arrays);
+    let mut again: Vec<(usize, u64)> = spans(trace)
         .into_iter()
         .filter(|(_, (first, last, _))| last - first >= trace.steps.len() / 2)
         .map(|(line, (.., accesses))| (accesses, line))
         .collect();
-    shared.sort_unstable();
-    let shared = shared.into_iter().map(|(_, n)| line(n));
-    machine.fill_llc(lines.iter().copied().chain(shared.clone()));
-    let l2 = (config.l2.size_kib << 10) / LINE_BYTES;
-    let rest = lines.len().saturating_sub(2 * l2 as usize);
-    machine.fill_clean(0, lines[rest..].iter().copied().chain(shared));
+    again.sort_unstable();
+    arrays.extend(again.iter().map(|(_, line)| line));
+    let rest = (arrays.len() - again.len())
+        .saturating_sub(2 * (config.l2.size_kib << 10) as usize / LINE_BYTES as usize);
+    let of = |core: u32| move |line: &u64| pages.line(line * LINE_BYTES, core);
+    machine.fill_llc(arrays.iter().map(of(0)));
+    for core in 0..cores {
+        machine.fill_clean(core, arrays[rest..].iter().map(of(core)));
+    }
 }
 
 /// Returns the first and last step that accesses each line, and the number of accesses.

@@ -1,4 +1,4 @@
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::*;
 use crate::config::Preset;
@@ -124,7 +124,7 @@ fn champsims_records_are_read() {
 
 /// Returns the cycles of an instruction of a trace.
 fn cycles(of: Trace) -> f64 {
-    replay(&Rc::new(of), &Preset::Zen3.machine()).unwrap().cycles
+    replay(&Arc::new(of), &Preset::Zen3.machine(), 1).unwrap().cycles
 }
 
 #[test]

@@ -4,6 +4,12 @@ use crate::config::{Approach, MachineConfig};
 use crate::machine::cost::{ACCELERATOR, Cost, Outside, sram_tcam, tcam};
 use crate::workload::rules::Workload;
 
+/// Returns the energy that a core takes for a packet: its power while it works, for the packet's time. Cores that poll work
+/// all the time.
+pub fn core_nj(machine: &MachineConfig, ns: f64) -> f64 {
+    ns * machine.core.active_mw as f64 / 1e3
+}
+
 /// Returns the cost of an approach with a number of queries a packet; `None` if Table 4 does not cover its kind.
 ///
 /// # Errors

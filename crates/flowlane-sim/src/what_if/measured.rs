@@ -1,12 +1,15 @@
 //! Measurements on the host, supplied by the caller, since the simulator has no clock.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
-use crate::config::Approach;
+use crate::config::MachineConfig;
 use crate::host_calibration::Disturbed;
+use crate::trace::Trace;
 
 /// A measured lookup method.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Measurement {
     pub name: String,
     /// Whether packets were looked up one by one instead of in batches.
@@ -19,8 +22,21 @@ pub struct Measurement {
     pub bytes: usize,
     /// The time to remove and insert a rule, in microseconds, if measured.
     pub update_us: Option<f64>,
-    /// The approach that simulates the same lookups.
-    pub simulated_as: Option<Approach>,
+    /// Calls with few packets, ascending by their number.
+    pub calls: Vec<Call>,
+    /// The millions of packets a second of several threads, each on a core of its own.
+    pub threads: Vec<(u32, f64)>,
+    /// The recorded instructions, if the system allows it.
+    #[serde(skip)]
+    pub recording: Option<Arc<Trace>>,
+}
+
+/// The measured time of calls that look up a number of packets.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Call {
+    pub packets: u32,
+    /// Quantiles of the nanoseconds, ascending and evenly spaced.
+    pub ns: Vec<f64>,
 }
 
 impl Measurement {
@@ -34,6 +50,8 @@ impl Measurement {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Measured {
     pub cpu: String,
+    /// The machine that was fitted to the host; `None` if it was not.
+    pub host: Option<MachineConfig>,
     /// The nanoseconds of a core cycle during the measurements, if known. The time-stamp counter runs at its own
     /// rate.
     pub cycle_ns: Option<f64>,
@@ -48,26 +66,15 @@ pub struct Measured {
     /// The time to remove and insert a key of an exact-match table, in microseconds: the cost of a change for lookups
     /// in such tables.
     pub exact_update_us: Option<f64>,
-}
-
-/// Returns the fastest of several measurements.
-pub fn fastest<'a>(of: impl IntoIterator<Item = &'a Measurement>) -> Option<&'a Measurement> {
-    of.into_iter().min_by(|a, b| a.ns[1].total_cmp(&b.ns[1]))
+    /// The reason why no lookups were recorded, if any.
+    pub not_recorded: Option<String>,
+    /// The reason why no GPU was measured, if any.
+    pub no_gpu: Option<String>,
 }
 
 impl Measured {
     /// Returns a measurement's quartiles in cycles of the core; `None` if the length of a cycle is unknown.
     pub fn cycles(&self, of: &Measurement) -> Option<[f64; 3]> {
         self.cycle_ns.map(|cycle| of.ns.map(|ns| ns / cycle))
-    }
-
-    /// Returns the fastest measurement.
-    pub fn best(&self) -> Option<&Measurement> {
-        fastest(&self.base)
-    }
-
-    /// Returns the fastest measurement that looks up packets one by one.
-    pub fn best_single(&self) -> Option<&Measurement> {
-        fastest(self.base.iter().filter(|m| m.single))
     }
 }

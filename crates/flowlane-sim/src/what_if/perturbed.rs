@@ -1,4 +1,4 @@
-//! Approaches on perturbed machines: bottlenecks and the tornado.
+//! Lookups on perturbed machines: bottlenecks and the tornado.
 //!
 //! Each part of the machine is made ideal, one after the other, and the part with the largest gain is named.
 //! Observations of it (utilisation, share of the time) are evidence, not the reason. Each parameter is halved and
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::run::{Outcome, Run};
+use super::run::{Method, Outcome, Run};
 use super::{APPROACHES, Base};
 use crate::config::{Approach, MachineConfig};
 use crate::perturb::{LISTS, Part, Variation, variations};
@@ -24,29 +24,37 @@ pub fn parts_of(
 
 /// The runs on all perturbed machines, in their order.
 pub(super) struct Perturbations {
-    ideal: Vec<(Approach, &'static Part)>,
+    /// The looked up, each with the parts that concern it.
+    ideal: Vec<(Method, Vec<&'static Part>)>,
     varied: Vec<Variation>,
+    /// What is simulated with each variation.
+    along: Vec<Method>,
     runs: Vec<Run>,
 }
 
 impl Perturbations {
     pub(super) fn of(base: &Base<'_>) -> Self {
-        let (mut ideal, mut runs) = (Vec::new(), Vec::new());
-        let mut add = |machine: MachineConfig, approaches: &[Approach]| {
-            let machine = Arc::new(machine);
-            runs.extend(approaches.iter().map(|approach| base.run(&machine, &base.plan.base, *approach)));
+        let mut runs = Vec::new();
+        let recorded = base.recorded().map(|(method, ..)| method);
+        let methods = recorded.clone().into_iter().chain(APPROACHES.map(Method::from));
+        let mut concerned = |method: Method| {
+            let parts = parts_of(method.approach(), &base.machine).map(|(part, machine)| {
+                runs.push(base.run(&Arc::new(machine), &base.plan.base, method.clone()));
+                part
+            });
+            let parts = parts.collect();
+            (method, parts)
         };
-        for approach in APPROACHES {
-            for (part, machine) in parts_of(approach, &base.machine) {
-                ideal.push((approach, part));
-                add(machine, &[approach]);
-            }
-        }
+        let ideal: Vec<_> = methods.map(&mut concerned).collect();
         let varied = variations(&base.machine);
+        let along: Vec<Method> =
+            [base.accelerator, Approach::Tcam].map(Method::from).into_iter().chain(recorded).collect();
         for variation in &varied {
-            add(variation.machine.clone(), &[base.accelerator, base.software, Approach::Tcam]);
+            let machine = Arc::new(variation.machine.clone());
+            let run = |method: &Method| base.run(&machine, &base.plan.base, method.clone());
+            runs.extend(along.iter().map(run));
         }
-        Self { ideal, varied, runs }
+        Self { ideal, varied, along, runs }
     }
 
     pub(super) fn runs(&self) -> &[Run] {
@@ -55,33 +63,46 @@ impl Perturbations {
 
     /// Evaluates the runs.
     pub(super) fn finish(&self, base: &Base<'_>, outcomes: &[Outcome]) -> (Vec<Bottleneck>, Tornado) {
-        let (ideal, varied) = outcomes.split_at(self.ideal.len());
-        let bottleneck = |approach: Approach| {
-            let all = self.ideal.iter().zip(ideal).filter(|((of, _), _)| *of == approach);
-            let all: Vec<_> = all.map(|((_, part), outcome)| (*part, outcome.cycles)).collect();
-            Bottleneck::of(base.outcome(approach), &all)
+        let mut rest = outcomes;
+        let bottleneck = |(method, parts): &(Method, Vec<&'static Part>)| {
+            let (own, after) = rest.split_at(parts.len());
+            rest = after;
+            let all: Vec<_> = parts.iter().copied().zip(own.iter().map(|o| o.cycles)).collect();
+            let plain = match method {
+                Method::Model(approach) => Some(base.outcome(*approach)),
+                Method::Recorded(_) => base.recorded().map(|(_, _, replayed)| replayed),
+            };
+            Bottleneck::of(plain.expect("it was simulated"), &all)
         };
-        let times = |software: f64, cycles: f64| base.no_ratio().is_none().then_some(software / cycles);
-        let settings = self.varied.iter().zip(varied.as_chunks::<3>().0);
-        let settings = settings.map(|(variation, [accelerator, software, tcam])| {
+        let bottlenecks = self.ideal.iter().map(bottleneck).collect();
+        // The time of the software is carried to each machine by its replays.
+        let recorded = base.recorded().filter(|_| base.no_ratio().is_none());
+        let software_ns = |replayed: Option<&Outcome>| {
+            let (_, ns, plain) = recorded.as_ref()?;
+            Some(ns * replayed?.ns() / plain.ns())
+        };
+        let times = |replayed, ours: &Outcome| Some(software_ns(replayed)? / ours.ns());
+        let settings = self.varied.iter().zip(rest.chunks(self.along.len()));
+        let settings = settings.map(|(variation, of)| {
             let setting = Setting {
                 setting: variation.setting.clone(),
-                cycles: accelerator.cycles,
-                advantage: times(software.cycles, accelerator.cycles),
-                tcam_cycles: tcam.cycles,
+                cycles: of[0].cycles,
+                advantage: times(of.get(2), &of[0]),
+                tcam_cycles: of[1].cycles,
             };
             (variation.parameter, setting)
         });
-        let cycles = |approach| base.outcome(approach).cycles;
+        let accelerator = base.outcome(base.accelerator);
+        let plain = recorded.as_ref().map(|(_, _, plain)| *plain);
         let tornado = Tornado {
             accelerator: base.accelerator,
-            software: base.software,
-            cycles: cycles(base.accelerator),
-            advantage: times(cycles(base.software), cycles(base.accelerator)),
-            tcam_cycles: cycles(Approach::Tcam),
-            bars: bars(cycles(base.accelerator), settings),
+            software: base.recorded().map(|(method, ..)| method.name().to_owned()),
+            cycles: accelerator.cycles,
+            advantage: times(plain, accelerator),
+            tcam_cycles: base.outcome(Approach::Tcam).cycles,
+            bars: bars(accelerator.cycles, settings),
         };
-        (APPROACHES.map(bottleneck).into(), tornado)
+        (bottlenecks, tornado)
     }
 }
 
@@ -101,10 +122,10 @@ pub struct Relief {
     plain: &'static str,
 }
 
-/// The bottleneck of an approach.
+/// The bottleneck of a way to look up.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bottleneck {
-    pub approach: Approach,
+    pub name: String,
     /// The cycles of a packet.
     pub cycles: f64,
     /// The part with the largest gain; `None` if no gain exceeds a twentieth.
@@ -143,7 +164,7 @@ impl Bottleneck {
             ),
             (None, None) => "nothing of the machine concerns it".to_owned(),
         };
-        Self { approach: outcome.approach, cycles: outcome.cycles, part, sentence, reliefs }
+        Self { name: outcome.name.clone(), cycles: outcome.cycles, part, sentence, reliefs }
     }
 }
 
@@ -203,11 +224,12 @@ fn sentence(outcome: &Outcome, relief: &Relief, all: &[Relief]) -> String {
 pub struct Tornado {
     /// The accelerator.
     pub accelerator: Approach,
-    /// The software that it is compared with.
-    pub software: Approach,
+    /// The software that it is compared with: the fastest that was recorded, if any.
+    pub software: Option<String>,
     /// The accelerator's cycles of a packet.
     pub cycles: f64,
-    /// The accelerator's speedup over the software; `None` if the comparison is not trusted.
+    /// The accelerator's speedup over the software, as measured here and carried to the machine; `None` if the comparison is
+    /// not trusted.
     pub advantage: Option<f64>,
     /// A TCAM's cycles of a packet.
     pub tcam_cycles: f64,

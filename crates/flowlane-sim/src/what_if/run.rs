@@ -1,4 +1,4 @@
-//! Simulation of one approach on a user's rules.
+//! Simulation of one way to look up a user's packets.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,15 +8,16 @@ use flowlane::packet::key::FlowKey;
 use serde::Serialize;
 
 use super::flow_cache::FlowCache;
-use super::library::Library;
 use super::program::{Progress, RulePackets};
+use super::text::label;
 use crate::config::{Approach, MachineConfig};
 use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::Queries;
 use crate::machine::{Busy, Counters, Machine, SimError};
-use crate::program::LookupProgram;
+use crate::program::{LookupProgram, Replayed, replay};
 use crate::report::Effort;
+use crate::trace::Trace;
 use crate::workload::TablePlace;
 use crate::workload::rules::{Own, Workload};
 use crate::{parallel, workload};
@@ -28,8 +29,49 @@ const SEEN: usize = 16;
 /// The approximate number of table lookups of a run; approaches that visit fewer tables get more packets.
 const LOOKUPS: u64 = 40_000;
 const LOOKUPS_QUICK: u64 = 1500;
-/// Some software looks up packets in batches of this size.
+/// Quantiles of latencies.
+const QUANTILES: u64 = 50;
+/// Counts of packets are multiples of this.
 const BATCH: u64 = workload::BATCH as u64;
+
+/// Software of the host, as recorded.
+#[derive(Debug)]
+pub struct Recording {
+    pub name: String,
+    pub trace: Arc<Trace>,
+}
+
+/// A way to look packets up.
+#[derive(Clone, Debug)]
+pub enum Method {
+    /// A model of a device or of an accelerator.
+    Model(Approach),
+    /// Recorded instructions.
+    Recorded(Arc<Recording>),
+}
+
+impl Method {
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Model(approach) => label(*approach),
+            Self::Recorded(recording) => &recording.name,
+        }
+    }
+
+    /// Returns the approach whose parts of the machine concern it: software, for recorded instructions.
+    pub fn approach(&self) -> Approach {
+        match self {
+            Self::Model(approach) => *approach,
+            Self::Recorded(_) => Approach::Software,
+        }
+    }
+}
+
+impl From<Approach> for Method {
+    fn from(approach: Approach) -> Self {
+        Self::Model(approach)
+    }
+}
 
 /// A run to simulate.
 #[derive(Clone, Debug)]
@@ -38,15 +80,15 @@ pub struct Run {
     pub machine: Arc<MachineConfig>,
     /// Rules and packets.
     pub workload: Arc<Workload>,
-    /// The approach.
-    pub approach: Approach,
+    /// The way to look up. Recorded instructions are as many packets as were recorded, without a cache or changes.
+    pub method: Method,
     /// Counted packets of each core.
     pub packets: u64,
     /// Packets before the counted ones.
     pub warm_up: u64,
     /// The number of cores that look up independently.
     pub cores: u32,
-    /// Flows of a cache in front; 0 for none. TCAMs and the library's tuple search never have one.
+    /// Flows of a cache in front; 0 for none. TCAMs never have one.
     pub cache_flows: usize,
     /// Instructions between two table changes by another core; `None` without changes.
     pub update_pause: Option<u32>,
@@ -67,7 +109,9 @@ pub(super) fn simulate(
 /// The outcome of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// The approach.
+    /// The way to look up.
+    pub name: String,
+    /// The approach that simulated it: software, for recorded instructions.
     pub approach: Approach,
     /// Flows of the cache in front; 0 without one.
     pub cache_flows: usize,
@@ -87,8 +131,10 @@ pub struct Outcome {
     pub loads: [f64; 4],
     /// Mispredicted branches of a packet.
     pub mispredicted: f64,
-    /// The median and the 99th percentile of the cycles from a packet's (or batch's) entry to its end.
-    pub latency_cycles: [f64; 2],
+    /// The packets of a unit of work.
+    pub unit: u32,
+    /// Quantiles, evenly spaced, of the cycles from the entry of a unit of work to its end; none for recorded instructions.
+    pub latency_quantiles: Vec<f64>,
     /// The utilisation of the shared parts.
     pub busy: Busy,
     /// Counters of the shared parts, including the warm-up.
@@ -114,20 +160,11 @@ impl Outcome {
 
 impl Run {
     /// Creates a run of a batch of packets on one core, without a cache and changes.
-    pub fn new(machine: &Arc<MachineConfig>, workload: &Arc<Workload>, approach: Approach) -> Self {
+    pub fn new(machine: &Arc<MachineConfig>, workload: &Arc<Workload>, method: impl Into<Method>) -> Self {
+        let method = method.into();
         let (machine, workload) = (machine.clone(), workload.clone());
         let (packets, warm_up, cores, cache_flows) = (BATCH, BATCH, 1, 0);
-        Self {
-            machine,
-            workload,
-            approach,
-            packets,
-            warm_up,
-            cores,
-            cache_flows,
-            update_pause: None,
-            seed: 1,
-        }
+        Self { machine, workload, method, packets, warm_up, cores, cache_flows, update_pause: None, seed: 1 }
     }
 
     /// Returns the run with the number of packets, and the seed, of an effort.
@@ -150,9 +187,16 @@ impl Run {
     /// # Errors
     /// Returns an error if an answer contradicts the rules, or if the run makes no progress.
     pub fn simulate(&self) -> Result<Outcome, SimError> {
+        let approach = match &self.method {
+            Method::Model(approach) => *approach,
+            Method::Recorded(recording) => {
+                let replayed = replay(&recording.trace, &self.machine, self.cores)?;
+                return Ok(replayed_outcome(&recording.name, replayed));
+            }
+        };
         let largest = self.workload.tables.places.iter().map(TablePlace::largest_piece).max();
         let mut machine = Machine::new(&self.machine.with_pieces_of(largest.unwrap_or(0)));
-        let progress = self.programs(&mut machine);
+        let progress = self.programs(approach, &mut machine);
         if let Some(pause) = self.update_pause {
             let lines = self.workload.tables.places.iter().flat_map(|place| place.buckets.lines()).collect();
             let random = Random::for_purpose(self.seed, "updates");
@@ -160,54 +204,41 @@ impl Run {
             machine.run_on(self.cores, Box::new(writer), 0);
         }
         machine.run()?;
-        Ok(self.outcome(&machine, &progress))
+        Ok(self.outcome(approach, &machine, &progress))
     }
 
     /// Places a program on every core, and returns their progress.
-    fn programs(&self, machine: &mut Machine) -> Vec<Rc<Progress>> {
+    fn programs(&self, approach: Approach, machine: &mut Machine) -> Vec<Rc<Progress>> {
         let (tables, count) = (&self.workload.tables, self.packets + self.warm_up);
-        if self.approach != Approach::TupleSearch {
-            tables.warm(machine);
-        }
+        tables.warm(machine);
         let packets = self.workload.packets.len();
         let first = |core: u32| packets * core as usize / self.cores as usize;
         let mut space = tables.space.clone();
         let mut progress = Vec::new();
         for core in 0..self.cores {
             let own_progress = Rc::new(Progress::default());
-            let program: Box<dyn Program> = if self.approach == Approach::TupleSearch {
-                // Every core begins with the first packet, so these packets' lookups cover all lines that are read.
-                let looked_up = &self.workload.packets[..packets.min(count as usize)];
-                let library = Library::new(&self.workload, looked_up, self.seed);
-                library.warm(looked_up, machine);
-                own_progress.ended.set(true);
-                library.program(self.workload.clone(), count)
-            } else {
-                let flows = self.cache_flows();
-                let cache = (flows > 0).then(|| {
-                    let seed = self.seed ^ u64::from(core);
-                    let mut cache = FlowCache::new(tables.words(), flows, &mut space, seed);
-                    cache.precede(self.before(first(core), flows));
-                    cache.warm(machine);
-                    cache
-                });
-                let own = Own::new(&mut space);
-                own.warm(machine);
-                let (workload, progress) = (self.workload.clone(), own_progress.clone());
-                let packets = RulePackets { workload, own, cache, next: first(core), progress };
-                Box::new(LookupProgram::new(packets, self.approach, &self.machine, count))
-            };
-            machine.run_on(core, program, self.warm_up);
+            let flows = self.cache_flows(approach);
+            let cache = (flows > 0).then(|| {
+                let seed = self.seed ^ u64::from(core);
+                let mut cache = FlowCache::new(tables.words(), flows, &mut space, seed);
+                cache.precede(self.before(first(core), flows));
+                cache.warm(machine);
+                cache
+            });
+            let own = Own::new(&mut space);
+            own.warm(machine);
+            let (workload, next) = (self.workload.clone(), first(core));
+            let packets = RulePackets { workload, own, cache, next, progress: own_progress.clone() };
+            let program = LookupProgram::new(packets, approach, &self.machine, count);
+            machine.run_on(core, Box::new(program), self.warm_up);
             progress.push(own_progress);
         }
         progress
     }
 
-    /// Returns the flows of the cache in front: none for devices, which it would only slow down, and for the
-    /// library's tuple search, which is compared with the measurement.
-    fn cache_flows(&self) -> usize {
-        let without = [Approach::Tcam, Approach::SramTcam, Approach::TupleSearch].contains(&self.approach);
-        if without { 0 } else { self.cache_flows }
+    /// Returns the flows of the cache in front: none for devices, which it would only slow down.
+    fn cache_flows(&self, approach: Approach) -> usize {
+        if [Approach::Tcam, Approach::SramTcam].contains(&approach) { 0 } else { self.cache_flows }
     }
 
     /// Returns the packets that a flow cache has seen before a packet of the trace, which repeats: none of those that
@@ -224,7 +255,7 @@ impl Run {
         })
     }
 
-    fn outcome(&self, machine: &Machine, progress: &[Rc<Progress>]) -> Outcome {
+    fn outcome(&self, approach: Approach, machine: &Machine, progress: &[Rc<Progress>]) -> Outcome {
         let cycle_ps = machine.cycle_ps();
         let cycles = |core| machine.thread(core, 0).cycles_per_lookup(cycle_ps);
         let thread = machine.thread(0, 0);
@@ -237,8 +268,9 @@ impl Run {
             writer.lookups as f64 * 1e12 / (writer.to_ps - writer.from_ps).max(1) as f64
         });
         Outcome {
-            approach: self.approach,
-            cache_flows: self.cache_flows(),
+            name: label(approach).to_owned(),
+            approach,
+            cache_flows: self.cache_flows(approach),
             known: progress.iter().map(|p| p.known.get()).sum::<u64>() as f64 / all as f64,
             cycles: (0..self.cores).map(cycles).fold(0.0, f64::max),
             millions_per_second: (0..self.cores).map(|core| 1e6 / (cycles(core) * cycle_ps as f64)).sum(),
@@ -247,12 +279,40 @@ impl Run {
             stack: thread.stack.parts().map(|(name, ps)| (name, in_cycles(ps) / packets)).to_vec(),
             loads: thread.loads.map(each),
             mispredicted: each(thread.mispredicted),
-            latency_cycles: [500, 990].map(|permille| in_cycles(thread.latency.permille(permille))),
+            unit: (thread.lookups as f64 / thread.units.max(1) as f64).round().max(1.0) as u32,
+            latency_quantiles: (0..QUANTILES)
+                .map(|n| in_cycles(thread.latency.permille((2 * n + 1) * 500 / QUANTILES)))
+                .collect(),
             busy: machine.busy(),
             counters: machine.counters(),
             updates_per_second,
             cycle_ps,
         }
+    }
+}
+
+/// Returns the outcome of a replay.
+fn replayed_outcome(name: &str, replayed: Replayed) -> Outcome {
+    let Replayed { cycles, millions_per_second, stats, busy, counters, cycle_ps } = replayed;
+    let each = |n: u64| n as f64 / stats.lookups.max(1) as f64;
+    Outcome {
+        name: name.to_owned(),
+        approach: Approach::Software,
+        cache_flows: 0,
+        known: 0.0,
+        cycles,
+        millions_per_second,
+        instructions: each(stats.instructions),
+        queries: 0.0,
+        stack: stats.stack.parts().map(|(part, ps)| (part, each(ps) / cycle_ps as f64)).to_vec(),
+        loads: stats.loads.map(each),
+        mispredicted: each(stats.mispredicted),
+        unit: 1,
+        latency_quantiles: Vec::new(),
+        busy,
+        counters,
+        updates_per_second: 0.0,
+        cycle_ps,
     }
 }
 

@@ -1,22 +1,18 @@
 //! The report's tables, which are CSV here; the command line renders them as text and as a page.
 
-use super::{Bottleneck, BreakEven, Relief, Report, Trust};
+use super::{Bottleneck, BreakEven, Latency, Relief, Report, Trust, core_nj};
 use crate::config::Approach;
 use crate::report::{Csv, Sheet, number};
 
 /// Returns a descriptive label of an approach.
 pub fn label(approach: Approach) -> &'static str {
     match approach {
-        Approach::Software => "single lookups as rte_hash has them",
-        Approach::Scalar => "single lookups",
-        Approach::Bulk => "batches with prefetches",
-        Approach::Avx512 => "batches with prefetches and AVX-512",
         Approach::HaloBlocking => "HALO, blocking",
         Approach::HaloNonBlocking => "HALO, non-blocking",
         Approach::NearL2 => "an engine beside L2",
         Approach::Tcam => "a TCAM",
         Approach::SramTcam => "an SRAM-TCAM",
-        Approach::TupleSearch => "the library's tuple search",
+        other => other.name(),
     }
 }
 
@@ -31,15 +27,25 @@ fn sheet(id: &'static str, title: &str, about: &str, head: &[&str], rows: Vec<Ve
 }
 
 impl Report {
-    /// Returns measured software, followed by simulated approaches.
+    /// Returns software, followed by simulated approaches.
     pub fn side_by_side(&self) -> Sheet {
-        let measured = self.measured.base.iter().map(|m| {
-            let cycles = self.measured.cycles(m);
-            let half = cycles.map_or_else(String::new, |[l, _, h]| format!("{} to {}", number(l), number(h)));
-            let (median, kib) = (cycles.map(|[_, median, _]| median), m.bytes as f64 / 1024.0);
-            let numbers = [m.ns[1], m.millions_per_second(), kib, m.build_ms].map(number);
-            let names = [m.name.clone(), "measured".to_owned(), optional(median), half];
-            names.into_iter().chain(numbers).chain([None; 3].map(optional)).collect()
+        let cycle_ns = self.machine.cycle_ps() as f64 / 1000.0;
+        let range = |[low, high]: [f64; 2]| format!("{} to {}", number(low), number(high));
+        let software = self.measured.base.iter().zip(&self.software).map(|(m, s)| {
+            let ns = s.times.map(|times| m.ns.map(|ns| ns * times));
+            // On the host, its own clock is the better one.
+            let cycles = match (s.times, self.measured.cycles(m)) {
+                (Some(1.0), own) => own,
+                _ => ns.map(|ns| ns.map(|ns| ns / cycle_ns)),
+            };
+            let kind = if s.times == Some(1.0) { "measured" } else { "measured, carried over" };
+            let half = cycles.map_or_else(String::new, |[low, _, high]| range([low, high]));
+            let median = ns.map(|[_, median, _]| median);
+            let names = [s.name.clone(), kind.to_owned(), optional(cycles.map(|c| c[1])), half];
+            let rate = median.map(|ns| 1000.0 / ns);
+            let nj = median.map(|ns| core_nj(&self.machine, ns));
+            let numbers = [median, rate, Some(m.bytes as f64 / 1024.0), Some(m.build_ms), nj];
+            names.into_iter().chain(numbers.into_iter().chain([None; 3]).map(optional)).collect()
         });
         let simulated = self.lines.iter().map(|line| {
             let o = &line.outcome;
@@ -48,39 +54,95 @@ impl Report {
                 Approach::Tcam | Approach::SramTcam => self.facts.tcam_bytes,
                 _ => self.facts.table_bytes as f64,
             };
-            let names = [label(o.approach), kind].map(str::to_owned);
-            let numbers = [o.ns(), o.millions_per_second, bytes / 1024.0].map(Some);
+            let around = self.band.map_or_else(String::new, |band| range(band.around(o.cycles)));
+            let names = [o.name.clone(), kind.to_owned(), number(o.cycles), around];
+            let numbers =
+                [Some(o.ns()), Some(o.millions_per_second), Some(bytes / 1024.0), None, Some(line.core_nj)];
             let energy = line.energy.map(|e| [e.query_nj, e.static_mw, e.area_tiles]);
             let energy = energy.map_or([None; 3], |energy| energy.map(Some));
-            let numbers = numbers.into_iter().chain([None]).chain(energy).map(optional);
-            names.into_iter().chain([number(o.cycles), String::new()]).chain(numbers).collect()
+            names.into_iter().chain(numbers.into_iter().chain(energy).map(optional)).collect()
         });
-        let about = "One core, in cycles of that core. Measured: medians and middle halves of rounds in which all took turns. \
-                     Energy, power and area are Table 4's: of accelerators those of all slices.";
+        let about = "One core, in cycles of that core. Measured: medians, and middle halves of rounds in which all took turns. \
+                     Simulated: were the simulation as far off as that of the measured software, it would lie in the range. \
+                     The core's energy is its share of the chip's power for the packet's time; energy of queries, power and \
+                     area are Table 4's: of accelerators those of all slices.";
         let head = [
             "approach",
             "kind",
             "cycles",
-            "middle half",
+            "range",
             "ns",
             "M/s",
             "table KiB",
             "built in ms",
+            "core nJ",
             "query nJ",
             "idle mW",
             "tiles",
         ];
-        sheet("side-by-side", "Side by side", about, &head, measured.chain(simulated).collect())
+        sheet("side-by-side", "Side by side", about, &head, software.chain(simulated).collect())
+    }
+
+    /// Returns what each column rests on.
+    pub fn bases(&self) -> Sheet {
+        let (machine, tcam) = (&self.machine, &self.machine.tcam);
+        let band = match self.band {
+            Some(band) => format!(
+                "; recorded software, simulated on this machine, takes {:.2} to {:.2} times as long as measured",
+                band.least, band.most
+            ),
+            None => "; no software says how near the simulation comes".to_owned(),
+        };
+        let tables = format!("on {}, with these rules in one cuckoo table for each mask{band}", self.preset);
+        let device = |cycles: u64| {
+            format!(
+                "an assumption, not a model: {cycles} cycles for an answer, {} between two, {} on the way there; energy and \
+                 area are interpolated in the HALO paper's Table 4",
+                tcam.busy_cycles, tcam.attach_cycles
+            )
+        };
+        let gpu = self.measured.no_gpu.clone().unwrap_or_else(|| {
+            "measured here, with the transfers to the device and back; its energy is not measured".to_owned()
+        });
+        let rows = [
+            ("software", format!("measured on {}", self.measured.cpu)),
+            ("HALO", format!("simulated {tables}")),
+            ("an engine beside L2", format!("simulated {tables}. It is a design of this project after QEI")),
+            ("a TCAM", device(tcam.lookup_cycles)),
+            ("an SRAM-TCAM", device(tcam.sram_lookup_cycles)),
+            ("a GPU", gpu),
+            (
+                "energy of cores",
+                format!(
+                    "{} mW for a working core, its share of the chip's nominal power",
+                    machine.core.active_mw
+                ),
+            ),
+        ];
+        let rows = rows.map(|(name, basis)| vec![name.to_owned(), basis]).to_vec();
+        sheet("bases", "On which it rests", "", &["column", "rests on"], rows)
+    }
+
+    /// Returns latencies under load.
+    pub fn latency(&self) -> Sheet {
+        let row = |l: &Latency| {
+            let [median, high, highest] = l.ns.map(number);
+            vec![l.name.clone(), number(l.offered), median, high, highest, number(100.0 * l.lost)]
+        };
+        let about = "Packets arrive at random in a ring of 1024; one core takes up to 32 at a time, and a packet ends with its \
+                     call. At half and nine tenths of each one's own rate, and at the rate that was asked for. \
+                     Times of calls are measured, or simulated.";
+        let head = ["approach", "M/s offered", "median ns", "99 % ns", "99.9 % ns", "lost %"];
+        sheet("latencies", "Latency under load", about, &head, self.latencies.iter().map(row).collect())
     }
 
     /// Returns software both measured and simulated.
     pub fn trusted(&self) -> Sheet {
         let row = |t: &Trust| {
-            let numbers = [t.measured_cycles, Some(t.simulated_cycles), t.ratio, Some(t.time_ratio)];
-            let names = [t.measured.clone(), label(t.simulated).to_owned()];
-            names.into_iter().chain(numbers.map(optional)).collect()
+            let numbers = [t.measured_cycles, Some(t.simulated_cycles), t.ratio];
+            std::iter::once(t.method.clone()).chain(numbers.map(optional)).collect()
         };
-        let head = ["measured", "simulated as", "cycles here", "simulated", "ratio", "ratio in time"];
+        let head = ["recorded software", "cycles here", "simulated", "ratio"];
         let title = "How far to trust it";
         sheet("trust", title, &self.trust_sentence(), &head, self.trust.iter().map(row).collect())
     }
@@ -88,10 +150,10 @@ impl Report {
     /// Returns the effect of each ideal part.
     pub fn reliefs(&self) -> Sheet {
         let of = |bottleneck: &Bottleneck| {
-            let name = label(bottleneck.approach);
+            let name = &bottleneck.name;
             let row = |relief: &Relief| {
                 let [cycles, times] = [relief.cycles, relief.times].map(number);
-                vec![name.to_owned(), relief.part.to_owned(), cycles, times, relief.evidence.clone()]
+                vec![name.clone(), relief.part.to_owned(), cycles, times, relief.evidence.clone()]
             };
             bottleneck.reliefs.iter().map(row).collect::<Vec<_>>()
         };
@@ -112,7 +174,7 @@ impl Report {
         let bars = bars.map(|(name, s)| row(name, &s.setting, (s.cycles, s.advantage, s.tcam_cycles)));
         let own = row("as it is", "", (t.cycles, t.advantage, t.tcam_cycles));
         let about = "Numbers of the simulated machine halved and doubled, choices switched: those in the table. The software \
-                     is always the one that is fastest on the unchanged machine.";
+                     is the fastest that was recorded; its measured time is carried to each machine by replays.";
         let head = ["parameter", "setting", "cycles", "times the software", "TCAM, cycles"];
         sheet("parameters", "What it hangs on", about, &head, [own].into_iter().chain(bars).collect())
     }
@@ -136,12 +198,19 @@ impl Report {
         if let Some(sentence) = self.doubt_sentence() {
             return sentence;
         }
-        let ratios = self.trust.iter().filter_map(|t| t.ratio);
-        let [least, most] = ratios.fold([f64::MAX, f64::MIN], |[l, m], r| [l.min(r), m.max(r)]);
+        let band = self.band.expect("without one there is a doubt");
         format!(
-            "The simulator gives {least:.2} to {most:.2} times the cycles that the same software takes here, in cycles of both \
-             cores: its results for accelerators are worth no more than that."
+            "Recorded instructions of the same software take {:.2} to {:.2} times as many cycles on the model of this machine as \
+             measured: what is simulated has no smaller error.",
+            band.least, band.most
         )
+    }
+
+    /// Returns all tables in their order.
+    pub fn sheets(&self) -> [Sheet; 7] {
+        let (beside, trusted) = (self.side_by_side(), self.trusted());
+        let (reliefs, parameters) = (self.reliefs(), self.parameters());
+        [beside, self.bases(), trusted, self.latency(), reliefs, parameters, self.answers()]
     }
 
     /// Returns all tables and curves as CSV, each with its head, after the hash of the machine.
@@ -150,8 +219,7 @@ impl Report {
         if let Some(doubt) = &self.doubt {
             csv.line(["no ratio".to_owned(), doubt.clone()]);
         }
-        let sheets = [self.side_by_side(), self.trusted(), self.reliefs(), self.parameters(), self.answers()];
-        sheets.iter().for_each(|sheet| csv.sheet(sheet));
+        self.sheets().iter().for_each(|sheet| csv.sheet(sheet));
         csv.charts(&self.charts);
         csv.finish()
     }

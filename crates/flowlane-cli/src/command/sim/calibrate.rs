@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use flowlane::isa::cpu::Cpu;
-use flowlane_sim::host_calibration::{self, Compared, Fit, Lookup, Measured, SimulatedBy};
+use flowlane_sim::host_calibration::{self, Compared, Extent, Fit, Lookup, Measured, SimulatedBy};
 use flowlane_sim::trace::{RecordError, Trace};
 use serde::Serialize;
 
@@ -38,8 +38,9 @@ pub(super) fn run(
     }
     let bar = output::progress_share();
     bar.set_message("measuring");
-    let (measured, cases) =
-        host_calibration::measure(quick, &|share| bar.set_position((share * 0.8 * SHARES as f64) as u64));
+    let (measured, cases) = host_calibration::measure(Extent::Lookups, quick, &|share| {
+        bar.set_position((share * 0.8 * SHARES as f64) as u64)
+    });
     bar.set_message("fitting");
     let fit = host_calibration::fit(&measured, &cases)?;
     let all = measured.lookups.len() as f64;
@@ -103,7 +104,7 @@ struct Recordings<'a> {
 }
 
 impl Recordings<'_> {
-    fn record(&mut self, lookup: &Lookup) -> Option<Rc<Trace>> {
+    fn record(&mut self, lookup: &Lookup) -> Option<Arc<Trace>> {
         if self.refused.is_some() || self.failed.is_some() {
             return None;
         }
@@ -114,7 +115,7 @@ impl Recordings<'_> {
             self.failed = record::write(&trace, &folder.join(&name)).err();
             let _ = writeln!(self.written, "{name},{:.2}", lookup.ns / self.cycle_ns);
         }
-        Some(Rc::new(trace))
+        Some(Arc::new(trace))
     }
 
     /// Writes the files of the corpus apart from its traces, and returns the reason if nothing was recorded.

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use flowlane_sim::program::{Replayed, replay};
 use flowlane_sim::trace::Trace;
@@ -31,7 +31,7 @@ pub(super) fn run(paths: &[PathBuf], preset: Option<&str>, json: bool) -> Result
     let mut done = Vec::new();
     for path in paths {
         for wanted in wanted(path)? {
-            let replayed = replay(&Rc::new(read(&wanted.path)?), &machine)?;
+            let replayed = replay(&Arc::new(read(&wanted.path)?), &machine, 1)?;
             done.push((wanted, replayed));
         }
     }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{BreakEven, Values};
+use super::{ALONG, BreakEven, Values};
 use crate::config::Approach;
 use crate::machine::cost::{ACCELERATOR, TCAM};
 use crate::report::{Chart, Series};
 use crate::what_if::crossing::{Crossing, crossing, place_text};
-use crate::what_if::measured::{Measurement, fastest};
+use crate::what_if::measured::Measurement;
 use crate::what_if::text::label;
 use crate::what_if::{Base, Outcome, energy};
 use crate::workload::rules::Workload;
@@ -17,9 +17,22 @@ pub(super) struct Axis<'a> {
     pub(super) base: &'a Base<'a>,
     pub(super) axis: &'static str,
     pub(super) workloads: &'a [(f64, Arc<Workload>)],
-    pub(super) along: &'a [Approach],
     pub(super) outcomes: &'a [Outcome],
     pub(super) measured: &'a [Vec<Measurement>],
+}
+
+/// The software that accelerators are compared with, and whether it looks up packets one by one.
+const RIVALS: [(&str, bool); 2] =
+    [("the fastest software one by one", true), ("the fastest software", false)];
+
+/// Adds the answers at both ends of a band.
+fn with_band(answer: &str, ends: &[Option<Crossing>; 2]) -> String {
+    let short = |end: &Option<Crossing>| {
+        let text = end.as_ref().map_or_else(String::new, Crossing::to_string);
+        text.split(" (").next().unwrap_or_default().split(" within").next().unwrap_or_default().to_owned()
+    };
+    let [fast, slow] = [short(&ends[0]), short(&ends[1])];
+    if fast == slow { answer.to_owned() } else { format!("{answer}; in the band: {fast}, or {slow}") }
 }
 
 impl Axis<'_> {
@@ -28,22 +41,23 @@ impl Axis<'_> {
     }
 
     fn outcomes_of(&self, approach: Approach) -> Vec<&Outcome> {
-        let at = self.along.iter().position(|a| *a == approach).expect("it was simulated along");
-        self.outcomes.iter().skip(at).step_by(self.along.len()).collect()
+        let at = ALONG.iter().position(|a| *a == approach).expect("it was simulated along");
+        self.outcomes.iter().skip(at).step_by(ALONG.len()).collect()
     }
 
     fn simulated(&self, approach: Approach) -> Values {
         self.outcomes_of(approach).into_iter().map(|outcome| Some(outcome.ns())).collect()
     }
 
-    /// Returns measured values; none if they are not comparable with simulated ones.
+    /// Returns the fastest measured values, on the machine of the question; none if they are not comparable with simulated
+    /// ones.
     fn measured(&self, single: bool) -> Values {
-        if self.refused(true).is_some() {
+        if self.refused().is_some() {
             return vec![None; self.workloads.len()];
         }
         let of = |n: usize| {
             let here = self.measured.get(n)?.iter().filter(|m| m.single || !single);
-            fastest(here).map(|m| m.ns[1])
+            here.filter_map(|m| Some(m.ns[1] * self.base.times(&m.name)?)).min_by(f64::total_cmp)
         };
         (0..self.workloads.len()).map(of).collect()
     }
@@ -51,9 +65,8 @@ impl Axis<'_> {
     /// Returns the nanoseconds of a packet of everything compared, with labels.
     fn curves(&self) -> Vec<(String, Values)> {
         let simulated = |a: &Approach| (format!("{}, simulated", label(*a)), self.simulated(*a));
-        let mut curves: Vec<(String, Values)> = self.along.iter().map(simulated).collect();
-        for (name, single) in [("fastest measured here, one by one", true), ("fastest measured here", false)]
-        {
+        let mut curves: Vec<(String, Values)> = ALONG.iter().map(simulated).collect();
+        for (name, single) in RIVALS {
             let values = self.measured(single);
             if values.iter().any(Option::is_some) {
                 curves.push((name.to_owned(), values));
@@ -64,32 +77,34 @@ impl Axis<'_> {
 
     pub(super) fn answers(&self) -> Vec<BreakEven> {
         let places = self.places();
-        let software = self.base.software;
-        let mut rivals = vec![
-            ("single lookups in software, simulated".to_owned(), false, self.simulated(Approach::Scalar)),
-            (format!("{}, simulated", label(software)), false, self.simulated(software)),
-            ("single lookups measured here (the fastest)".to_owned(), true, self.measured(true)),
-            ("the fastest software measured here".to_owned(), true, self.measured(false)),
-        ];
-        rivals.dedup_by(|a, b| a.2 == b.2 && a.2.iter().any(Option::is_some));
         let mut out = Vec::new();
         for approach in [self.base.accelerator, Approach::NearL2] {
-            for (name, measured, theirs) in &rivals {
-                let refused = self.refused(*measured);
-                let crossed = match refused {
-                    Some(_) => None,
-                    None => crossing(&places, &self.simulated(approach), theirs),
-                };
+            for (name, single) in RIVALS {
+                let theirs = self.measured(single);
+                let refused = self.refused();
+                let ours = self.simulated(approach);
+                let crossed = crossing(&places, &ours, &theirs).filter(|_| refused.is_none());
                 let question = format!("{} is faster than {name}", label(approach));
-                out.push(self.answer(question, crossed, refused.unwrap_or("not measured")));
+                let mut even = self.answer(question, crossed, refused.unwrap_or("not measured"));
+                if even.crossing.is_some()
+                    && let Some(band) = self.base.band
+                {
+                    // Were the simulation as far off as that of the software, either way.
+                    let ends = [band.most, band.least].map(|ratio| {
+                        let ours: Values = ours.iter().map(|ns| ns.map(|ns| ns / ratio)).collect();
+                        crossing(&places, &ours, &theirs)
+                    });
+                    even.answer = with_band(&even.answer, &ends);
+                }
+                out.push(even);
             }
         }
         out
     }
 
-    /// Returns why an accelerator is not compared with software, measured or simulated; `None` if it is.
-    fn refused(&self, measured: bool) -> Option<&'static str> {
-        self.base.incomparable().filter(|_| measured).or(self.base.no_ratio())
+    /// Returns why an accelerator is not compared with software; `None` if it is.
+    fn refused(&self) -> Option<&'static str> {
+        self.base.incomparable().or(self.base.no_ratio())
     }
 
     fn answer(&self, question: String, crossing: Option<Crossing>, otherwise: &str) -> BreakEven {
@@ -113,7 +128,7 @@ impl Axis<'_> {
         Chart {
             id,
             title: title.into(),
-            about: format!("{about} Simulated and measured nanoseconds are of different machines."),
+            about: format!("{about} Software is measured, accelerators and TCAMs are simulated."),
             axis,
             places: self.places().into_iter().map(place_text).collect(),
             unit: "ns a packet",

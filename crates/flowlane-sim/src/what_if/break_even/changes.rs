@@ -12,10 +12,8 @@ use flowlane::deterministic_math::{exp, ln};
 /// Instructions between two changes by another core.
 pub(super) const PAUSES: [u32; 6] = [100_000, 20_000, 5000, 1000, 300, 100];
 
-/// Returns the approaches for which changes are simulated.
-pub(super) fn changing(base: &Base<'_>) -> [Approach; 4] {
-    [Approach::Scalar, base.software, Approach::HaloBlocking, Approach::HaloNonBlocking]
-}
+/// The approaches for which changes are simulated.
+pub(super) const CHANGING: [Approach; 2] = [Approach::HaloBlocking, Approach::HaloNonBlocking];
 
 /// Returns the effect of table changes on lookups.
 pub(super) fn changes(
@@ -24,7 +22,7 @@ pub(super) fn changes(
     outcomes: &[Outcome],
 ) -> (Vec<BreakEven>, Vec<Chart>) {
     let axis = "changes a second";
-    let approaches = changing(base);
+    let approaches = CHANGING;
     if outcomes.is_empty() {
         let question = "what changes do".to_owned();
         let answer = "the machine has one core, and none for changes".to_owned();
@@ -53,14 +51,12 @@ pub(super) fn changes(
         }
     };
     let mut answers: Vec<BreakEven> = (0..approaches.len()).map(slower).collect();
-    answers.dedup();
     let mut series: Vec<Series> = (0..approaches.len())
         .map(|n| Series {
             name: format!("{}, simulated, changed by another core", label(approaches[n])),
             values: of(n).map(|o| Some(o.millions_per_second)).collect(),
         })
         .collect();
-    series.dedup_by(|a, b| a.name == b.name);
     let theirs = measured_rates(base, measured, &places);
     answers.push(beside_measured(base, measured));
     answers.extend(cost_of_changes(measured, axis));
@@ -117,9 +113,12 @@ fn fastest(of: &[Changing], per_second: f64) -> Option<f64> {
     of.iter().filter_map(|c| c.ns(per_second)).min_by(f64::total_cmp)
 }
 
-/// Returns all measured software that supports changes.
-fn software(measured: &Measured) -> Vec<Changing> {
-    let of = |m: &Measurement| Some(Changing { ns: m.ns[1], update_us: m.update_us? });
+/// Returns all measured software that supports changes, on the machine of the question.
+fn software(base: &Base<'_>, measured: &Measured) -> Vec<Changing> {
+    let of = |m: &Measurement| {
+        let times = base.times(&m.name)?;
+        Some(Changing { ns: m.ns[1] * times, update_us: m.update_us? * times })
+    };
     measured.base.iter().filter_map(of).collect()
 }
 
@@ -127,7 +126,7 @@ fn software(measured: &Measured) -> Vec<Changing> {
 /// values.
 fn measured_rates(base: &Base<'_>, measured: &Measured, places: &[f64]) -> Values {
     let refused = base.incomparable().or(base.no_ratio());
-    let software = if refused.is_some() { Vec::new() } else { software(measured) };
+    let software = if refused.is_some() { Vec::new() } else { software(base, measured) };
     places.iter().map(|rate| fastest(&software, *rate).map(|ns| 1000.0 / ns)).collect()
 }
 
@@ -148,7 +147,7 @@ fn beside_measured(base: &Base<'_>, measured: &Measured) -> BreakEven {
     if let Some(why) = base.incomparable().or(base.no_ratio()) {
         return even(why.to_owned(), None);
     }
-    let software = software(measured);
+    let software = software(base, measured);
     // Without the changes of another core: this core makes them itself.
     let ns = base.outcome(base.accelerator).ns();
     let ours = measured.exact_update_us.map(|update_us| Changing { ns, update_us });

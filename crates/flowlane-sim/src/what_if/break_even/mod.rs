@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use self::axis::Axis;
-use self::changes::{PAUSES, changes, changing};
+use self::changes::{CHANGING, PAUSES, changes};
 use self::rates::{rates, scaling};
 
 use super::crossing::Crossing;
@@ -50,43 +50,37 @@ pub(super) fn asked(workload: &Workload) -> f64 {
     asked.iter().sum::<usize>() as f64 / asked.len().max(1) as f64
 }
 
+/// The approaches along the axes.
+const ALONG: [Approach; 4] =
+    [Approach::HaloBlocking, Approach::HaloNonBlocking, Approach::NearL2, Approach::Tcam];
+
 /// The runs of all curves, in their order.
 pub(super) struct Curves {
-    along: Vec<Approach>,
     cores: Vec<u32>,
     runs: Vec<Run>,
 }
 
 impl Curves {
     pub(super) fn of(base: &Base<'_>) -> Self {
-        let mut along = vec![
-            Approach::Scalar,
-            base.software,
-            Approach::HaloBlocking,
-            Approach::HaloNonBlocking,
-            Approach::NearL2,
-            Approach::Tcam,
-        ];
-        along.dedup();
-        let on = |workload: &Arc<Workload>, approach| base.run(&base.machine, workload, approach);
+        let on = |workload: &Arc<Workload>, method| base.run(&base.machine, workload, method);
         let axes = base.plan.sizes.iter().chain(&base.plan.masks);
-        let mut runs: Vec<Run> = axes
-            .flat_map(|(_, workload)| along.iter().map(move |approach| on(workload, *approach)))
-            .collect();
+        let mut runs: Vec<Run> =
+            axes.flat_map(|(_, workload)| ALONG.map(|approach| on(workload, approach.into()))).collect();
         let most = base.machine.core.cores;
         let cores: Vec<u32> = [2, 4, 8, 16].into_iter().filter(|n| *n <= most).collect();
         let several = cores.iter().filter(|n| !base.question.effort.quick || **n <= 4);
         let cores: Vec<u32> = several.copied().collect();
         for cores in &cores {
-            runs.extend(scaling(base).map(|a| Run { cores: *cores, ..on(&base.plan.base, a) }));
+            runs.extend(scaling(base).map(|method| Run { cores: *cores, ..on(&base.plan.base, method) }));
         }
         if most > 1 {
             for pause in PAUSES {
-                let changed = |a| Run { update_pause: Some(pause), ..on(&base.plan.base, a) };
-                runs.extend(changing(base).map(changed));
+                let changed =
+                    |a: Approach| Run { update_pause: Some(pause), ..on(&base.plan.base, a.into()) };
+                runs.extend(CHANGING.map(changed));
             }
         }
-        Self { along, cores, runs }
+        Self { cores, runs }
     }
 
     pub(super) fn runs(&self) -> &[Run] {
@@ -101,16 +95,16 @@ impl Curves {
         outcomes: &[Outcome],
     ) -> (Vec<BreakEven>, Vec<Chart>) {
         let plan = base.plan;
-        let (by_size, rest) = outcomes.split_at(plan.sizes.len() * self.along.len());
-        let (by_masks, rest) = rest.split_at(plan.masks.len() * self.along.len());
-        let (by_cores, by_changes) = rest.split_at(self.cores.len() * scaling(base).len());
+        let (by_size, rest) = outcomes.split_at(plan.sizes.len() * ALONG.len());
+        let (by_masks, rest) = rest.split_at(plan.masks.len() * ALONG.len());
+        let (by_cores, by_changes) = rest.split_at(self.cores.len() * scaling(base).count());
         let mut charts = vec![stacks(base)];
         let mut answers = Vec::new();
         for (axis, workloads, outcomes, measured) in [
             ("rules", &plan.sizes, by_size, &measured.sizes),
             ("masks", &plan.masks, by_masks, &measured.masks),
         ] {
-            let axis = Axis { base, axis, workloads, along: &self.along, outcomes, measured };
+            let axis = Axis { base, axis, workloads, outcomes, measured };
             answers.extend(axis.answers());
             charts.push(axis.chart());
             if axis.axis == "rules" {
@@ -119,7 +113,7 @@ impl Curves {
                 charts.push(chart);
             }
         }
-        let (more, chart) = rates(base, measured, &self.cores, by_cores);
+        let (more, chart) = rates(base, &self.cores, by_cores);
         answers.extend(more);
         charts.extend(chart);
         let (more, chart) = changes(base, measured, by_changes);
@@ -129,11 +123,13 @@ impl Curves {
     }
 }
 
-/// Returns the cycle stacks of all approaches.
+/// Returns the cycle stacks of everything simulated.
 fn stacks(base: &Base<'_>) -> Chart {
-    let parts: Vec<&'static str> = base.outcomes[0].stack.iter().map(|(name, _)| *name).collect();
+    let outcomes: Vec<&Outcome> =
+        base.software.iter().filter_map(|s| s.replayed.as_ref()).chain(&base.outcomes).collect();
+    let parts: Vec<&'static str> = outcomes[0].stack.iter().map(|(name, _)| *name).collect();
     let series =
-        |(n, name): (usize, &&'static str)| Series::new(*name, base.outcomes.iter().map(|o| o.stack[n].1));
+        |(n, name): (usize, &&'static str)| Series::new(*name, outcomes.iter().map(|o| o.stack[n].1));
     Chart {
         id: "stacks",
         title: "Where the time goes".into(),
@@ -141,7 +137,7 @@ fn stacks(base: &Base<'_>) -> Chart {
                 TCAM."
             .into(),
         axis: "approach",
-        places: base.outcomes.iter().map(|o| o.approach.name().to_owned()).collect(),
+        places: outcomes.iter().map(|o| o.name.clone()).collect(),
         unit: "cycles a packet",
         lines: false,
         series: parts.iter().enumerate().map(series).collect(),

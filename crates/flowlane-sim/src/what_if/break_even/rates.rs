@@ -5,16 +5,34 @@ use crate::config::Approach;
 use crate::machine::cost::Cost;
 use crate::report::{Chart, Series};
 use crate::what_if::crossing::{crossing, place_text};
-use crate::what_if::measured::Measured;
 use crate::what_if::text::label;
-use crate::what_if::{Base, Outcome, energy};
+use crate::what_if::{Base, Method, Outcome, energy};
 
 /// Offered rates in millions of packets a second, including 10, 25, 40, 100 and 200 Gbit/s of the smallest frames.
 const RATES: [f64; 12] = [0.1, 0.3, 1.0, 3.0, 7.44, 14.88, 29.76, 37.2, 59.52, 148.8, 297.6, 595.2];
 
-/// Returns the approaches that are simulated with several cores.
-pub(super) fn scaling(base: &Base<'_>) -> [Approach; 4] {
-    [base.software, Approach::HaloBlocking, Approach::HaloNonBlocking, Approach::NearL2]
+/// Approaches that are simulated with several cores, before the software.
+const SEVERAL: [Approach; 3] = [Approach::HaloBlocking, Approach::HaloNonBlocking, Approach::NearL2];
+
+/// Returns what is simulated with several cores: the approaches, and the fastest software if it was recorded.
+pub(super) fn scaling(base: &Base<'_>) -> impl Iterator<Item = Method> {
+    SEVERAL.map(Method::from).into_iter().chain(base.recorded().map(|(method, ..)| method))
+}
+
+/// Returns the millions of packets a second of the fastest software by cores: as measured where the machine is the host
+/// and has as many, else the rate of one core times that by which replays become faster.
+fn of_software(base: &Base<'_>, cores: &[u32], outcomes: &[&Outcome]) -> Option<(String, Vec<(f64, f64)>)> {
+    let (method, ns, plain) = base.recorded()?;
+    let mut known = vec![(1.0, 1000.0 / ns)];
+    let threads = base.threads(method.name());
+    for (count, outcome) in cores.iter().zip(outcomes) {
+        let measured = threads.iter().find(|(threads, _)| threads == count);
+        let simulated = outcome.millions_per_second / plain.millions_per_second * 1000.0 / ns;
+        known.push((f64::from(*count), measured.map_or(simulated, |(_, rate)| *rate)));
+    }
+    let most = threads.iter().map(|(count, _)| *count).max().unwrap_or(1);
+    let name = format!("{}, measured with up to {most} cores, replayed with more", method.name());
+    Some((name, known))
 }
 
 /// Returns the rate that a number of cores achieves: linear between the simulated numbers, constant beyond them.
@@ -41,28 +59,20 @@ fn needed(known: &[(f64, f64)], most: u32) -> Values {
 }
 
 /// Returns the cores for offered rates.
-pub(super) fn rates(
-    base: &Base<'_>,
-    measured: &Measured,
-    cores: &[u32],
-    outcomes: &[Outcome],
-) -> (Vec<BreakEven>, Vec<Chart>) {
-    let approaches = scaling(base);
+pub(super) fn rates(base: &Base<'_>, cores: &[u32], outcomes: &[Outcome]) -> (Vec<BreakEven>, Vec<Chart>) {
     let most = cores.iter().copied().max().unwrap_or(1);
+    let each = scaling(base).count();
+    let of = |n: usize| -> Vec<&Outcome> { outcomes.iter().skip(n).step_by(each).collect() };
     let known = |n: usize| -> Vec<(f64, f64)> {
-        let one = (1.0, base.outcome(approaches[n]).millions_per_second);
-        let several = outcomes.iter().skip(n).step_by(approaches.len());
-        let more = cores.iter().zip(several).map(|(c, o)| (f64::from(*c), o.millions_per_second));
+        let one = (1.0, base.outcome(SEVERAL[n]).millions_per_second);
+        let more = cores.iter().zip(of(n)).map(|(c, o)| (f64::from(*c), o.millions_per_second));
         std::iter::once(one).chain(more).collect()
     };
-    let simulated = (0..approaches.len()).map(|n| (format!("{}, simulated", label(approaches[n])), known(n)));
+    let simulated = (0..SEVERAL.len()).map(|n| (format!("{}, simulated", label(SEVERAL[n])), known(n)));
     let mut all: Vec<(String, Vec<(f64, f64)>)> = simulated.collect();
     let refused = base.incomparable().or(base.no_ratio());
-    if let Some(best) = measured.best().filter(|_| refused.is_none()) {
-        let one = best.millions_per_second();
-        // Nothing contradicts the assumption that each core performs as the first.
-        let name = format!("{}, measured here; more cores assumed to be like one", best.name);
-        all.push((name, (1..=most).map(|c| (f64::from(c), one * f64::from(c))).collect()));
+    if refused.is_none() {
+        all.extend(of_software(base, cores, &of(SEVERAL.len())));
     }
     let mut answers: Vec<BreakEven> = all
         .iter()
@@ -78,19 +88,15 @@ pub(super) fn rates(
             BreakEven { axis: "packets a second", question, answer, crossing: None }
         })
         .collect();
-    let of = |approach| approaches.iter().position(|a| *a == approach).map(|n| needed(&all[n].1, most));
-    let halo = of(base.accelerator).expect("both ways are among them");
-    for rival in [0].into_iter().chain((all.len() > approaches.len()).then(|| all.len() - 1)) {
-        let answer = match base.no_ratio() {
-            Some(why) => why.to_owned(),
-            None => fewer(&halo, &needed(&all[rival].1, most), most),
-        };
-        let question = format!("{} takes fewer cores than {}", label(base.accelerator), all[rival].0);
+    let halo = SEVERAL.iter().position(|a| *a == base.accelerator).expect("both ways are among them");
+    if let Some((name, software)) = all.get(SEVERAL.len()) {
+        let answer = fewer(&needed(&all[halo].1, most), &needed(software, most), most);
+        let question = format!("{} takes fewer cores than {name}", label(base.accelerator));
         answers.push(BreakEven { axis: "packets a second", question, answer, crossing: None });
     }
     answers.extend(refused.map(|why| BreakEven {
         axis: "packets a second",
-        question: format!("{} takes fewer cores than the software measured here", label(base.accelerator)),
+        question: format!("{} takes fewer cores than the fastest software", label(base.accelerator)),
         answer: why.to_owned(),
         crossing: None,
     }));

@@ -6,196 +6,38 @@
 
 use std::cell::{Cell, RefCell};
 use std::hint::black_box;
-use std::time::Instant;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
 
-use flowlane::classify::acl::{AclConfig, AclEngine};
-use flowlane::classify::{AclSearch, Hit, LinearSearch, RuleEngine, TupleSearch};
-use flowlane::isa::Variant;
-use flowlane::packet::key::FlowKey;
 use flowlane_bench::machine::Machine;
-use flowlane_bench::measure::{Contender, Effort, Measured as Timed, Meter, TimeStampCounter};
-use flowlane_sim::config::Approach;
+use flowlane_bench::measure::{Clock, Contender, Effort, Measured as Timed, Meter, TimeStampCounter};
+use flowlane_sim::config::MachineConfig;
 use flowlane_sim::host_calibration::Pace;
-use flowlane_sim::what_if::{Measured, Measurement, Plan};
-use flowlane_sim::workload::rules::{RuleTables, Workload, exact};
+use flowlane_sim::what_if::{Call, Measured, Measurement, Plan};
+use flowlane_sim::workload::rules::{Workload, exact};
 
+use super::field::{Candidate, EXACT, Field, Table};
+use super::recorded;
 use crate::failure::Failure;
 use crate::output::{self, SHARES};
 
-/// The most rules for engines that compare all of them.
-const LINEAR_RULES_MAX: usize = 1000;
-const BRUTE_RULES_MAX: usize = 128;
-/// Packets of a pass and of a call.
+/// Packets of a pass.
 const WINDOW: usize = 1024;
 const WINDOW_QUICK: usize = 128;
-const BATCH: usize = 256;
 /// Rules that are removed and inserted again.
 const CHANGES: usize = 64;
 /// Seconds for each derived workload.
 const SECONDS: f64 = 0.35;
 /// Samples of the core's pace before and after the measurement of a workload.
 const PACES: usize = 10;
-
-/// A table under measurement.
-enum Table {
-    Engine(Box<dyn RuleEngine>),
-    Exact(RuleTables),
-}
-
-impl Table {
-    fn look_up(&self, keys: &[FlowKey], single: bool, found: &mut [Option<u32>]) {
-        match self {
-            Self::Exact(tables) if single => {
-                for (key, found) in keys.iter().zip(found) {
-                    *found = black_box(tables.lookup(key));
-                }
-            }
-            Self::Exact(tables) => {
-                for (keys, found) in keys.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
-                    tables.lookup_batch(keys, found);
-                }
-            }
-            Self::Engine(table) if single => {
-                for (key, found) in keys.iter().zip(found) {
-                    *found = black_box(table.lookup(key)).map(|hit| hit.rule.0);
-                }
-            }
-            Self::Engine(table) => {
-                let mut hits: [Option<Hit>; BATCH] = [None; BATCH];
-                for (keys, found) in keys.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
-                    table.lookup_batch(keys, &mut hits[..keys.len()]);
-                    for (found, hit) in found.iter_mut().zip(&hits) {
-                        *found = hit.map(|hit| hit.rule.0);
-                    }
-                }
-            }
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Engine(table) => table.table_bytes(),
-            Self::Exact(tables) => tables.bytes(),
-        }
-    }
-}
-
-/// A lookup method to measure.
-struct Candidate {
-    name: String,
-    single: bool,
-    simulated_as: Option<Approach>,
-    /// The index of its table, which single and batched lookups share.
-    table: usize,
-}
-
-/// Tables and the lookup methods to measure.
-#[derive(Default)]
-struct Field {
-    tables: Vec<(Table, f64)>,
-    candidates: Vec<Candidate>,
-}
+/// Packets of calls that are timed on their own, the number of such calls, and the quantiles that are kept.
+const CALLS: [usize; 4] = [1, 4, 16, 32];
+const CALLS_TIMED: usize = 2000;
+const QUANTILES: usize = 50;
+/// The time for which several threads look up.
+const THREADS_FOR: Duration = Duration::from_millis(100);
 
 impl Field {
-    /// Adds a table with its lookup methods, unless it cannot be built.
-    fn add(&mut self, build: impl FnOnce() -> Option<Table>, ways: &[(&str, bool, Option<Approach>)]) {
-        let begun = Instant::now();
-        let Some(table) = build() else { return };
-        self.tables.push((table, begun.elapsed().as_secs_f64() * 1e3));
-        let table = self.tables.len() - 1;
-        self.candidates.extend(ways.iter().map(|(name, single, simulated_as)| Candidate {
-            name: (*name).to_owned(),
-            single: *single,
-            simulated_as: *simulated_as,
-            table,
-        }));
-    }
-
-    /// Builds every available engine and variant for the rules.
-    fn all(workload: &Workload) -> Self {
-        let mut field = Self::default();
-        field.few(workload);
-        field.tuple(workload);
-        for variant in Variant::ALL.into_iter().filter(|variant| variant.available()) {
-            let batches = format!("tree, {}, batches", variant.name());
-            let single = format!("tree, {}, one by one", variant.name());
-            let both = [(batches.as_str(), false, None), (single.as_str(), true, None)];
-            let ways = if variant == Variant::Scalar { &both[..] } else { &both[..1] };
-            field.add(|| list(workload, AclEngine::Tree, Some(variant)), ways);
-        }
-        field.dynamic(workload);
-        for variant in Variant::ALL.into_iter().filter(|variant| variant.available()) {
-            let simulated_as = match variant {
-                Variant::Scalar => Some(Approach::Bulk),
-                Variant::Avx512 => Some(Approach::Avx512),
-                _ => None,
-            };
-            let name = format!("cuckoo tables, {}, batches", variant.name());
-            let both = [
-                (name.as_str(), false, simulated_as),
-                ("cuckoo tables, one by one", true, Some(Approach::Scalar)),
-            ];
-            let ways = if variant == Variant::Scalar { &both[..] } else { &both[..1] };
-            field.add(|| cuckoo(workload, Some(variant)), ways);
-        }
-        field
-    }
-
-    /// Builds every available engine in its default variant, for derived workloads.
-    fn some(workload: &Workload) -> Self {
-        let mut field = Self::default();
-        field.few(workload);
-        let ways = [("tree, batches", false, None), ("tree, one by one", true, None)];
-        field.add(|| list(workload, AclEngine::Tree, None), &ways);
-        field.dynamic(workload);
-        field.tuple(workload);
-        let ways = [("cuckoo tables, batches", false, None), ("cuckoo tables, one by one", true, None)];
-        field.add(|| cuckoo(workload, None), &ways);
-        field
-    }
-
-    /// Adds engines that compare all rules, if there are few.
-    fn few(&mut self, workload: &Workload) {
-        let rules = workload.rules.len();
-        if rules <= LINEAR_RULES_MAX {
-            let ways = [("linear search", true, None)];
-            self.add(|| filled(Box::new(LinearSearch::new(rules)), workload), &ways);
-        }
-        if rules <= BRUTE_RULES_MAX {
-            self.add(|| list(workload, AclEngine::Brute, None), &[("brute force, batches", false, None)]);
-        }
-    }
-
-    fn tuple(&mut self, workload: &Workload) {
-        let ways = [("tuple search", true, Some(Approach::TupleSearch))];
-        self.add(|| filled(Box::new(TupleSearch::new(workload.rules.len(), 1)), workload), &ways);
-    }
-
-    fn dynamic(&mut self, workload: &Workload) {
-        let ways = [("dynamic, batches", false, None), ("dynamic, one by one", true, None)];
-        self.add(|| list(workload, AclEngine::Dynamic, None), &ways);
-    }
-
-    /// Checks the answers of every method.
-    fn check(&self, workload: &Workload) -> Result<(), Failure> {
-        let mut found = vec![None; workload.packets.len()];
-        for candidate in &self.candidates {
-            self.tables[candidate.table].0.look_up(&workload.packets, candidate.single, &mut found);
-            let wrong = found.iter().zip(&workload.expected).position(|(found, right)| found != right);
-            if let Some(packet) = wrong {
-                return Err(Failure::Check(format!(
-                    "{} (rules counted from the best): {} gives packet {packet} the rule {:?}, {} {:?}",
-                    workload.name,
-                    candidate.name,
-                    found[packet],
-                    workload.judge(),
-                    workload.expected[packet]
-                )));
-            }
-        }
-        Ok(())
-    }
-
     fn time(&self, workload: &Workload, meter: &mut Meter<'_>) -> Vec<Timed> {
         let most = if meter.quick() { WINDOW_QUICK } else { WINDOW };
         let window = most.min(workload.packets.len());
@@ -242,45 +84,112 @@ impl Field {
         let exact = exact_change(workload);
         let changes: Vec<Option<f64>> =
             self.tables.iter_mut().map(|(table, _)| change(table, workload, exact)).collect();
-        let all = self.candidates.into_iter().zip(timed).map(|(candidate, timed)| {
-            let three = |s: flowlane_bench::measure::Spread| [s.lower_quartile, s.median, s.upper_quartile];
-            Measurement {
-                name: candidate.name,
-                single: candidate.single,
-                ns: three(timed.ns),
-                build_ms: self.tables[candidate.table].1,
-                bytes: bytes[candidate.table],
-                update_us: changes[candidate.table],
-                simulated_as: candidate.simulated_as,
-            }
+        let all = self.candidates.into_iter().zip(timed).map(|(candidate, timed)| Measurement {
+            name: candidate.name,
+            single: candidate.single,
+            ns: [timed.ns.lower_quartile, timed.ns.median, timed.ns.upper_quartile],
+            build_ms: self.tables[candidate.table].1,
+            bytes: bytes[candidate.table],
+            update_us: changes[candidate.table],
+            calls: Vec::new(),
+            threads: Vec::new(),
+            recording: None,
         });
         Ok(all.collect())
     }
-}
 
-fn filled(mut table: Box<dyn RuleEngine>, workload: &Workload) -> Option<Table> {
-    for (id, priority, rule) in workload.numbered() {
-        table.insert(id, priority, rule).ok()?;
+    /// Times calls with few packets, and several threads.
+    fn under_load(
+        &self,
+        workload: &Workload,
+        clock: &TimeStampCounter,
+        quick: bool,
+    ) -> Vec<(Vec<Call>, Vec<(u32, f64)>)> {
+        let one = |candidate: &Candidate| {
+            let table = &self.tables[candidate.table].0;
+            let calls = CALLS.map(|packets| call(table, candidate.single, workload, clock, (packets, quick)));
+            (calls.to_vec(), threads(table, candidate.single, workload, quick))
+        };
+        self.candidates.iter().map(one).collect()
     }
-    Some(Table::Engine(table))
 }
 
-/// Builds an access list, or returns `None` if it would take too much memory.
-fn list(workload: &Workload, engine: AclEngine, variant: Option<Variant>) -> Option<Table> {
-    let threads = std::thread::available_parallelism().map_or(1, Into::into);
-    let config =
-        AclConfig { engine, variant, rules_max: workload.rules.len(), threads, ..AclConfig::default() };
-    AclSearch::build(config, workload.numbered()).ok().map(|table| Table::Engine(Box::new(table)))
+/// Times calls with a number of packets, one after the other through the trace.
+fn call(
+    table: &Table,
+    single: bool,
+    workload: &Workload,
+    clock: &TimeStampCounter,
+    (packets, quick): (usize, bool),
+) -> Call {
+    let packets = packets.min(workload.packets.len());
+    let calls = if quick { QUANTILES } else { CALLS_TIMED };
+    let mut found = vec![None; packets];
+    let mut near = workload.packets[..packets].to_vec();
+    let mut time = |from: Option<usize>| {
+        if let Some(from) = from {
+            near.clone_from_slice(&workload.packets[from..from + packets]);
+        }
+        let begun = clock.ticks();
+        if from.is_some() {
+            table.look_up(black_box(&near), single, &mut found);
+            black_box(&found);
+        }
+        clock.nanoseconds(clock.ticks().saturating_sub(begun) as f64)
+    };
+    // The clock itself takes some of the time of a call.
+    let own = (0..100).map(|_| time(None)).fold(f64::MAX, f64::min);
+    let most = workload.packets.len() - packets + 1;
+    let mut ns: Vec<f64> = (0..calls).map(|n| (time(Some(n * packets % most)) - own).max(0.1)).collect();
+    ns.sort_by(f64::total_cmp);
+    Call {
+        packets: packets as u32,
+        ns: ns.into_iter().skip(calls / QUANTILES / 2).step_by(calls / QUANTILES).collect(),
+    }
 }
 
-fn cuckoo(workload: &Workload, variant: Option<Variant>) -> Option<Table> {
-    RuleTables::with_variant(&workload.rules, 1, variant).ok().map(Table::Exact)
+/// Measures the millions of packets a second of several threads that look up in one table.
+fn threads(table: &Table, single: bool, workload: &Workload, quick: bool) -> Vec<(u32, f64)> {
+    let most = std::thread::available_parallelism().map_or(1, usize::from);
+    let (Table::Engine(_) | Table::Exact(_)) = table else { return Vec::new() };
+    let counts = std::iter::successors(Some(2), |n| Some(n * 2)).take_while(|n| *n <= most.min(16));
+    let window = WINDOW.min(workload.packets.len());
+    let time = if quick { THREADS_FOR / 20 } else { THREADS_FOR };
+    let rate = |count: usize| {
+        let barrier = Barrier::new(count);
+        let one = |number: usize| {
+            let windows = workload.packets.len() / window;
+            let mut found = vec![None; window];
+            let mut near = workload.packets[..window].to_vec();
+            table.look_up(&near, single, &mut found);
+            barrier.wait();
+            let (begun, mut done) = (Instant::now(), 0);
+            while begun.elapsed() < time {
+                let from = (number * windows / count + done) % windows * window;
+                near.clone_from_slice(&workload.packets[from..from + window]);
+                table.look_up(black_box(&near), single, &mut found);
+                black_box(&found);
+                done += 1;
+            }
+            (done * window) as f64 / begun.elapsed().as_secs_f64() / 1e6
+        };
+        std::thread::scope(|scope| {
+            let one = &one;
+            let all: Vec<_> = (0..count).map(|n| scope.spawn(move || one(n))).collect();
+            all.into_iter().map(|thread| thread.join().expect("a lookup does not panic")).sum()
+        })
+    };
+    counts.map(|count| (count as u32, rate(count))).collect()
 }
 
 /// Measures the microseconds to remove and insert a rule; `None` for tables without single changes. For exact-match tables
 /// it is the time of a key, which also applies to accelerators.
 fn change(table: &mut Table, workload: &Workload, exact: Option<f64>) -> Option<f64> {
-    let Table::Engine(table) = table else { return exact };
+    let table = match table {
+        Table::Engine(table) => table,
+        Table::Exact(_) => return exact,
+        Table::Device(_) => return None,
+    };
     let step = (workload.rules.len() / CHANGES).max(1);
     let some: Vec<_> = workload.numbered().step_by(step).collect();
     let begun = Instant::now();
@@ -307,8 +216,8 @@ fn exact_change(workload: &Workload) -> Option<f64> {
     Some(begun.elapsed().as_secs_f64() * 1e6 / some.len() as f64)
 }
 
-/// Measures the user's rules, then the derived workloads of the plan.
-pub(super) fn measure(plan: &Plan, quick: bool) -> Result<Measured, Failure> {
+/// Measures the user's rules, then the derived workloads of the plan. The host's machine is that which was fitted to it.
+pub(super) fn measure(plan: &Plan, host: MachineConfig, quick: bool) -> Result<Measured, Failure> {
     let clock = TimeStampCounter::new();
     let bar = output::progress_share();
     let mut watch = |what: &str, share: f64| {
@@ -318,21 +227,29 @@ pub(super) fn measure(plan: &Plan, quick: bool) -> Result<Measured, Failure> {
     let mut meter = Meter::new(&clock, Effort { quick, ..Effort::default() }, &mut watch);
     meter.announce(1);
     let mut pace = Pace::default();
-    let base = Field::all(&plan.base).measure(&plan.base, &mut meter, &mut pace)?;
+    let mut field = Field::all(&plan.base);
+    let no_gpu = field.gpu(&plan.base).err().map(|failure| format!("not measured: {}", failure.message()));
+    let under_load = field.under_load(&plan.base, &clock, quick);
+    let mut base = field.measure(&plan.base, &mut meter, &mut pace)?;
+    for (m, (calls, threads)) in base.iter_mut().zip(under_load) {
+        (m.calls, m.threads) = (calls, threads);
+    }
     let others = plan.sizes.len() + plan.masks.len();
     let seconds = (!quick).then_some(SECONDS * others as f64);
     let mut meter = Meter::new(&clock, Effort { quick, seconds, rounds: None }, &mut watch);
     meter.announce(others);
     let mut all = |axis: &[(f64, std::sync::Arc<Workload>)]| -> Result<Vec<Vec<Measurement>>, Failure> {
         axis.iter()
-            .map(|(_, workload)| Field::some(workload).measure(workload, &mut meter, &mut pace))
+            .map(|(_, workload)| Field::all(workload).measure(workload, &mut meter, &mut pace))
             .collect()
     };
     let (sizes, masks) = (all(&plan.sizes)?, all(&plan.masks)?);
-    bar.finish_and_clear();
     let (cycle_ns, disturbed) = (pace.cycle_ns(), pace.disturbed());
+    let cycle = cycle_ns.unwrap_or(1e3 / host.core.clock_mhz as f64);
+    let not_recorded = recorded::record(&mut base, cycle, quick, &bar).err().map(|e| e.to_string());
+    bar.finish_and_clear();
     // The tables of the measured software: a change costs software and accelerators the same.
-    let exact = base.iter().find(|m| m.simulated_as == Some(Approach::Scalar));
-    let exact_update_us = exact.and_then(|m| m.update_us);
-    Ok(Measured { cpu: Machine::here().cpu, cycle_ns, disturbed, base, sizes, masks, exact_update_us })
+    let exact_update_us = base.iter().find(|m| m.name == EXACT).and_then(|m| m.update_us);
+    let (cpu, host) = (Machine::here().cpu, Some(host));
+    Ok(Measured { cpu, host, cycle_ns, disturbed, base, sizes, masks, exact_update_us, not_recorded, no_gpu })
 }

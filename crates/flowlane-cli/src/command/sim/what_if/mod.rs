@@ -1,24 +1,39 @@
 //! `flowlane sim what-if`: a user's rules and traffic, measured and simulated.
 
+mod field;
 mod measure;
 mod page;
+mod recorded;
 mod text;
 
+use flowlane::packet::key::FlowKey;
+use flowlane::rule::Match;
+use flowlane_sim::config::MachineConfig;
+use flowlane_sim::host_calibration::{self, Extent};
 use flowlane_sim::what_if::{Plan, Question, Report};
-use flowlane_sim::workload::rules::{WorkloadError, in_order};
+use flowlane_sim::workload::rules::{Workload, WorkloadError, in_order};
 
 use super::{effort, machine_of, put_out};
 use crate::arguments::SimWhatIfOptions;
 use crate::failure::Failure;
 use crate::input;
-use crate::output;
+use crate::output::{self, SHARES};
 use crate::stderr::note;
 use crate::trace::Trace;
 
 pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
-    let (preset, machine) = machine_of(&options.preset)?;
+    let asked = options.preset.as_deref().map(machine_of).transpose()?;
+    let host = options.host.as_deref().map(|path| machine_of(&path.display().to_string())).transpose()?;
     let trace = Trace::open(&options.trace)?;
-    let plan = plan(options, &trace)?;
+    let (rules, packets) = inputs(options, &trace)?;
+    if let Some([method, count]) = options.recorded.as_deref() {
+        let workload = Workload::shared("recorded", rules, packets, options.report.seed);
+        return recorded::look_up(method, count, &*workload.map_err(|e| refused(options, &e))?);
+    }
+    let bar = output::progress(0, "preparing");
+    let plan = Plan::new(rules, packets, effort(&options.report));
+    bar.finish_and_clear();
+    let plan = plan.map_err(|e| refused(options, &e))?;
     if options.cache > 0 && plan.base.tables.words().len() > flowlane::cuckoo::KEY_WORDS_MAX {
         let words = plan.base.tables.words().len();
         let message = format!("--cache: the rules look at {words} words of a packet together");
@@ -27,17 +42,20 @@ pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
             "an exact-match cache has keys of at most 16; leave it out",
         ));
     }
-    let question = Question {
-        preset,
-        machine,
-        cache_flows: options.cache as usize,
-        extrapolate: options.extrapolate,
-        effort: effort(&options.report),
-    };
     put_out(
         &options.report,
         |watch| {
-            let measured = measure::measure(&plan, options.report.quick)?;
+            let host = host.map_or_else(|| this_machine(options.report.quick), |(_, machine)| Ok(machine))?;
+            let (preset, machine) = asked.unwrap_or_else(|| ("this machine".to_owned(), host.clone()));
+            let question = Question {
+                preset,
+                machine,
+                rate: options.rate,
+                cache_flows: options.cache as usize,
+                extrapolate: options.extrapolate,
+                effort: effort(&options.report),
+            };
+            let measured = measure::measure(&plan, host, options.report.quick)?;
             Ok(Report::simulate(&question, &plan, measured, watch)?)
         },
         page::html,
@@ -47,12 +65,22 @@ pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
     trace.failure().map_or(Ok(()), Err)
 }
 
-/// Derives the workloads from the given rules and packets.
-fn plan(options: &SimWhatIfOptions, trace: &Trace<'_>) -> Result<Plan, Failure> {
+/// Fits a simulated machine to this one.
+fn this_machine(quick: bool) -> Result<MachineConfig, Failure> {
+    let bar = output::progress_share();
+    bar.set_message("measuring this machine");
+    let watch = |share: f64| bar.set_position((share * SHARES as f64) as u64);
+    let (measured, cases) = host_calibration::measure(Extent::Machine, quick, &watch);
+    bar.finish_and_clear();
+    Ok(host_calibration::fit(&measured, &cases)?.machine)
+}
+
+/// Reads rules and packets.
+fn inputs(options: &SimWhatIfOptions, trace: &Trace<'_>) -> Result<(Vec<Match>, Vec<FlowKey>), Failure> {
     let (mut rules, _) = input::read_rules(&options.rules)?;
     let (packets, faults) = trace.read_all()?;
     let malformed = faults.malformed + faults.cut;
-    if malformed > 0 {
+    if malformed > 0 && options.recorded.is_none() {
         let (path, all) = (options.trace.trace.display(), packets.len());
         note!(
             "{path}: {malformed} of {all} packets are malformed or cut; they are looked up as far as they could be read"
@@ -60,16 +88,16 @@ fn plan(options: &SimWhatIfOptions, trace: &Trace<'_>) -> Result<Plan, Failure> 
     }
     let all = rules.len();
     rules.retain(|rule| rule.table == options.table);
-    let path = options.rules.rules.display();
     if rules.is_empty() && all > 0 {
+        let path = options.rules.rules.display();
         let message = format!("{path} has no rules for table {}", options.table);
         return Err(Failure::input_help(message, "name another with --table"));
     }
-    let bar = output::progress(0, "preparing");
-    let plan = Plan::new(in_order(&rules), packets, effort(&options.report));
-    bar.finish_and_clear();
-    plan.map_err(|e| {
-        let file = if e == WorkloadError::NoPackets { options.trace.trace.display() } else { path };
-        Failure::input(format!("{file}: {e}"))
-    })
+    Ok((in_order(&rules), packets))
+}
+
+fn refused(options: &SimWhatIfOptions, error: &WorkloadError) -> Failure {
+    let rules = options.rules.rules.display();
+    let file = if *error == WorkloadError::NoPackets { options.trace.trace.display() } else { rules };
+    Failure::input(format!("{file}: {error}"))
 }

@@ -1,14 +1,13 @@
 //! The report as an HTML page.
 
 use flowlane_bench::render::{Page, Tornado, TornadoBar};
-use flowlane_sim::report::Sheet;
 use flowlane_sim::what_if::{Report, label};
 
 use super::super::{MACHINE_TITLE, figure};
 use super::text;
 
-const ABOUT: &str = "Rules and traffic of one's own: software as measured on this machine, with software, accelerators and \
-                     associative memories as simulated beside it. Every answer, measured or simulated, was compared with \
+const ABOUT: &str = "Rules and traffic of one's own: software as measured on this machine, with accelerators and associative \
+                     memories as simulated beside it. Every answer, measured or simulated, was compared with \
                      that of linear search, or, where that would take long, of the library's tuple search: as it says here.";
 
 /// Renders the page.
@@ -18,28 +17,18 @@ pub(super) fn html(report: &Report) -> String {
     facts.push(("seed", report.effort.seed.to_string()));
     let about = report.doubt_sentence().map_or_else(String::new, |sentence| sentence + " ") + ABOUT;
     let mut page = Page::new("What if", &about, &facts);
-    let section = |page: &mut Page, sheet: &Sheet| page.section(sheet.id, &sheet.title, &sheet.about);
-    let sheet = report.side_by_side();
-    section(&mut page, &sheet);
-    page.table(&sheet.head, &sheet.rows);
-    let refused = report.lines.iter().filter_map(|line| {
-        Some((label(line.outcome.approach).to_owned(), format!("no energy: {}", line.refused.as_ref()?)))
-    });
-    page.list(&refused.collect::<Vec<_>>());
-    let sheet = report.trusted();
-    section(&mut page, &sheet);
-    page.table(&sheet.head, &sheet.rows);
-    let sheet = report.reliefs();
-    section(&mut page, &sheet);
-    page.list(&text::bottlenecks(report));
-    page.table(&sheet.head, &sheet.rows);
-    let sheet = report.parameters();
-    section(&mut page, &sheet);
-    page.tornado(&tornado(report));
-    page.table(&sheet.head, &sheet.rows);
-    let sheet = report.answers();
-    section(&mut page, &sheet);
-    page.table(&sheet.head, &sheet.rows);
+    for sheet in report.sheets() {
+        page.section(sheet.id, &sheet.title, &sheet.about);
+        match sheet.id {
+            "bottlenecks" => page.list(&text::bottlenecks(report)),
+            "parameters" => page.tornado(&tornado(report)),
+            _ => {}
+        }
+        page.table(&sheet.head, &sheet.rows);
+        if sheet.id == "side-by-side" {
+            page.list(&text::without_cost(report));
+        }
+    }
     report.charts.iter().for_each(|chart| page.figure(&figure(chart)));
     page.text(MACHINE_TITLE, &report.machine.text());
     page.finish()
@@ -54,9 +43,10 @@ fn tornado(report: &Report) -> Tornado {
     Tornado {
         id: "tornado".to_owned(),
         title: format!("Cycles a packet of {}", label(t.accelerator)),
-        about: t.advantage.map_or_else(String::new, |times| {
-            let software = label(t.software);
-            format!("As it is, {times:.2} times as fast as {software} (simulated; the fastest software in the same tables). ")
+        about: t.advantage.zip(t.software.as_ref()).map_or_else(String::new, |(times, software)| {
+            format!(
+                "As it is, {times:.2} times as fast as {software}, the fastest software that was recorded. "
+            )
         }) + "Widest first.",
         unit: "cycles a packet".to_owned(),
         base: t.cycles,

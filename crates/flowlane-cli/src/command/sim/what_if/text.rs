@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use flowlane_sim::report::{Sheet, number};
-use flowlane_sim::what_if::{Report, label};
+use flowlane_sim::report::number;
+use flowlane_sim::what_if::{Line, Report};
 
 use crate::output;
 
@@ -30,8 +30,7 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ),
     ];
     if report.cache_flows > 0 {
-        let beside = "for the simulated approaches except the library's tuple search and TCAMs; measured software has none and is \
-                      therefore compared only with the same software simulated without it";
+        let beside = "for the simulated approaches except TCAMs; measured software has none and is therefore not compared";
         facts.push(("flow cache in front", format!("{} flows, {beside}", report.cache_flows)));
         let known = report.lines.iter().find(|line| line.outcome.cache_flows > 0);
         let known = known.map_or(0.0, |line| 100.0 * line.outcome.known);
@@ -52,16 +51,16 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// Returns the bottleneck of each approach.
+/// Returns what each waits for.
 pub(super) fn bottlenecks(report: &Report) -> Vec<(String, String)> {
-    report.bottlenecks.iter().map(|b| (label(b.approach).to_owned(), b.sentence.clone())).collect()
+    report.bottlenecks.iter().map(|b| (b.name.clone(), b.sentence.clone())).collect()
 }
 
-/// Formats a table with numbers on the right, or with texts on the left.
-fn table(title: &str, sheet: &Sheet, numbers: bool) -> String {
-    let head: Vec<&str> = sheet.head.iter().map(String::as_str).collect();
-    let table = if numbers { output::table } else { output::text_table };
-    table(title, &head, &sheet.rows)
+/// Returns the reasons for missing costs.
+pub(super) fn without_cost(report: &Report) -> Vec<(String, String)> {
+    let of =
+        |line: &Line| Some((line.outcome.name.clone(), format!("no energy: {}", line.refused.as_ref()?)));
+    report.lines.iter().filter_map(of).collect()
 }
 
 pub(super) fn text(report: &Report) -> String {
@@ -69,29 +68,31 @@ pub(super) fn text(report: &Report) -> String {
     let facts: Vec<Vec<String>> =
         facts(report).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     out.push_str(&output::text_table("", &["what if", ""], &facts));
-    out.push_str(&table("side by side, one core", &report.side_by_side(), true));
-    for line in report.lines.iter() {
-        if let Some(why) = &line.refused {
-            let _ = writeln!(out, "{}: no energy, {why}", label(line.outcome.approach));
+    for mut sheet in report.sheets() {
+        let list = match sheet.id {
+            "side-by-side" => without_cost(report),
+            "bottlenecks" => bottlenecks(report),
+            _ => Vec::new(),
+        };
+        if sheet.id == "parameters" {
+            let bars = report.tornado.bars.iter().take(BARS);
+            sheet.rows.truncate(1 + bars.map(|bar| bar.settings.len()).sum::<usize>());
+        }
+        let head: Vec<&str> = sheet.head.iter().map(String::as_str).collect();
+        let words = matches!(sheet.id, "bases" | "break-evens");
+        let table = if words { output::text_table } else { output::table };
+        let title = format!("\n{}", sheet.title);
+        match sheet.id {
+            // The page has all parts; their sentences are enough here.
+            "bottlenecks" => out.push_str(&format!("{title}\n")),
+            _ => out.push_str(&table(&title, &head, &sheet.rows)),
+        }
+        for (name, sentence) in list {
+            let _ = writeln!(out, "- {name}: {sentence}");
+        }
+        if sheet.id == "trust" {
+            let _ = writeln!(out, "{}", sheet.about);
         }
     }
-    let trusted = report.trusted();
-    out.push_str(&table("\nthe same software, measured and simulated", &trusted, true));
-    let _ = writeln!(out, "{}\n\nwhat each waits for", trusted.about);
-    for (name, sentence) in bottlenecks(report) {
-        let _ = writeln!(out, "- {name}: {sentence}");
-    }
-    let t = &report.tornado;
-    let beside = match t.advantage {
-        Some(_) => {
-            format!(", beside {} (the fastest software, simulated, in the same tables)", label(t.software))
-        }
-        None => String::new(),
-    };
-    let shown: usize = t.bars.iter().take(BARS).map(|bar| bar.settings.len()).sum();
-    let mut parameters = report.parameters();
-    parameters.rows.truncate(1 + shown);
-    out.push_str(&table(&format!("\nwhat {} hangs on{beside}", label(t.accelerator)), &parameters, true));
-    out.push_str(&table("from when on", &report.answers(), false));
     out
 }
