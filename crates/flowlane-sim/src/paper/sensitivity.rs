@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use super::figure3::{self, TRAFFIC};
 use super::figure11::{ENTRIES, TUPLES};
-use super::figure12::{CoRunner, FLOWS, FUNCTIONS, neighbour};
+use super::figure12::{FLOWS, FUNCTIONS, neighbour};
 use super::{Machines, extent};
 use crate::config::{Approach, MachineConfig, MatchingTable, RunConfig};
 use crate::machine::SimError;
@@ -175,10 +175,10 @@ fn window(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
         let cycles = |machine: &MachineConfig, beside| -> Result<f64, SimError> {
             Ok(neighbour(&effort.run(machine), &tables, *function, beside)?.1)
         };
-        let alone = cycles(machine, CoRunner::Nothing)?;
+        let alone = cycles(machine, None)?;
         let lost = |cycles: f64| 100.0 * (1.0 - alone / cycles);
-        let [software, halo] =
-            [CoRunner::Software, CoRunner::Halo].map(|beside| cycles(machine_together, beside));
+        let [software, halo] = [Some(Approach::Software), Some(Approach::HaloBlocking)]
+            .map(|beside| cycles(machine_together, beside));
         Ok([lost(software?), lost(halo?)])
     })?;
     let places: Vec<String> = together.into_iter().map(|(share, _)| share).collect();
