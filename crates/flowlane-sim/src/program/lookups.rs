@@ -106,7 +106,7 @@ impl Source for Generated {
     }
 
     fn lines(&self) -> (&[Line], &[Line]) {
-        (&self.tables.stack, &self.tables.results)
+        (&self.tables.own.stack, &self.tables.own.results)
     }
 }
 

@@ -61,7 +61,7 @@ impl Packets {
         let hit = self.hit_permille >= 1000 || self.random.below(1000) < self.hit_permille;
         let number = self.number;
         self.number += 1;
-        let place = tables.keys[number as usize % tables.keys.len()];
+        let place = tables.own.key(number);
         (0..len)
             .map(|table| {
                 let filled = tables.filled(table);
