@@ -1,6 +1,7 @@
 //! The envelope: key values over all combinations of the choices that the paper leaves open.
 
 use super::distinct::cycles;
+use super::extent;
 use super::figure11::{ENTRIES, TUPLES};
 use crate::config::{
     Approach, Blocking, Buckets, Dispatch, KeyPlace, MachineConfig, MatchingTable, Remote, RunConfig,
@@ -88,10 +89,6 @@ fn with<'a, T: 'a>(
         run
     };
     values.into_iter().map(one).collect()
-}
-
-fn extent(values: impl Iterator<Item = f64>) -> Extent {
-    values.fold([f64::MAX, f64::MIN], |[low, high], v| [low.min(v), high.max(v)])
 }
 
 pub(super) fn envelope(machine: &MachineConfig, effort: Effort) -> Result<Envelope, SimError> {

@@ -2,7 +2,7 @@
 //!
 //! The runs are `experiments/figure13.toml`, with our assumptions about the functions' other work.
 
-use super::{Row, Stated, extent, relative};
+use super::{QUICK_LOOKUPS, Row, Stated, extent, relative};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::report::{Chart, Effort};
@@ -11,7 +11,7 @@ use crate::run::SweptRun;
 pub(super) const EXPERIMENT: &str = include_str!("../../experiments/figure13.toml");
 
 pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row>, Vec<Chart>), SimError> {
-    let runs = effort.experiment(EXPERIMENT, machine, u64::MAX, &|_| {})?;
+    let runs = effort.experiment(EXPERIMENT, machine, u64::MAX, QUICK_LOOKUPS, &|_| {})?;
     let [least, most] = extent(runs.iter().map(|run| run.times(Approach::HaloBlocking)));
     let rows = vec![
         Row::predicted(

@@ -2,7 +2,7 @@
 
 use super::calibrate::{HALO_COMPUTE, HALO_DATA, SOFTWARE_DATA, is_calibrated};
 use super::envelope::Envelope;
-use super::{Row, SLOT_BYTES, Stated, extent, label, relative};
+use super::{QUICK_LOOKUPS, Row, SLOT_BYTES, Stated, extent, label, relative};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::report::{Chart, Effort, Series};
@@ -16,7 +16,7 @@ pub(super) fn figure(
     envelope: &Envelope,
     watch: &(dyn Fn(f64) + Sync),
 ) -> Result<(Vec<Row>, Vec<Chart>), SimError> {
-    let runs = effort.experiment(EXPERIMENT, machine, 1 << 16, watch)?;
+    let runs = effort.experiment(EXPERIMENT, machine, 1 << 16, QUICK_LOOKUPS, watch)?;
     let slots = |run: &SweptRun| run.config.workload.entries;
     let times = |keep: &dyn Fn(u64) -> bool| -> Vec<f64> {
         let kept = runs.iter().filter(|run| keep(slots(run)));
