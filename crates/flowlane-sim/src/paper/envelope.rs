@@ -151,14 +151,7 @@ fn by_in_flight(
             }
         }
     }
-    Chart {
-        id,
-        title: format!("The envelope: {title}"),
-        about: "Least and most over the other choices that the paper leaves open.".into(),
-        axis: "in_flight_queries",
-        places: places.iter().map(u32::to_string).collect(),
-        unit,
-        lines: true,
-        series,
-    }
+    let title = format!("The envelope: {title}");
+    let about = "Least and most over the other choices that the paper leaves open.";
+    Chart::new(id, title, about).over("in_flight_queries", places).curves(unit, series)
 }

@@ -93,24 +93,23 @@ pub(super) fn figure(
         words("TCAM or SRAM-TCAM, times as fast as non-blocking, least", "they perform the best")
             .is(best.fold(f64::MAX, f64::min)),
     ];
-    let chart = |id, title: &str, runs: &[SweptRun]| Chart {
-        id,
-        title: title.into(),
-        about: "Packets a second; every packet has a key in one tuple of 1024 slots, 75 % full.".into(),
-        axis: "tuples",
-        places: TUPLES.iter().map(u32::to_string).collect(),
-        unit: "times the throughput of software",
-        lines: true,
-        series: relative(runs.iter().map(|run| &run.results)),
+    let about = "Packets a second; every packet has a key in one tuple of 1024 slots, 75 % full.";
+    let chart = |id, title: &str, series| {
+        Chart::new(id, title, about).over("tuples", TUPLES).curves("times the throughput of software", series)
     };
-    let mut charts = vec![
-        chart("figure-11", "Figure 11: tuple space search, all tuples asked", last),
-        chart("figure-11-uniform", "Figure 11, where software ends with the first hit, at random", uniform),
+    let charts = vec![
+        chart("figure-11", "Figure 11: tuple space search, all tuples asked", relative(last)),
+        chart(
+            "figure-11-uniform",
+            "Figure 11, where software ends with the first hit, at random",
+            relative(uniform),
+        ),
+        chart(
+            "figure-11-shapes",
+            "Figure 11, non-blocking: choices that agree with the text",
+            shape_series(&hypotheses),
+        ),
     ];
-    let mut shapes =
-        chart("figure-11-shapes", "Figure 11, non-blocking: choices that agree with the text", &[]);
-    shapes.series = shape_series(&hypotheses);
-    charts.push(shapes);
     Ok((rows, charts, sheet(&hypotheses)))
 }
 

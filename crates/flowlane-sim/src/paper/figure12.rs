@@ -133,17 +133,13 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
         row("software", 17.0, 26.0).between(soft_low, soft_high),
         row("HALO", 0.0, 3.2).between(halo_low, halo_high),
     ];
-    let places = jobs.iter().map(|((flows, _), (function, _))| format!("{flows}, {function}")).collect();
+    let places = jobs.iter().map(|((flows, _), (function, _))| format!("{flows}, {function}"));
     let series = |name: &str, of: usize| Series::new(name, results.iter().map(|r| r[of]));
-    let chart = |id, title: &str, unit, of: usize| Chart {
-        id,
-        title: title.into(),
-        about: "A function on one thread of a core, lookups on the other.".into(),
-        axis: "flows of the switch, and function",
-        places: Vec::clone(&places),
-        unit,
-        lines: false,
-        series: vec![series("beside software", of), series("beside HALO", of + 1)],
+    let about = "A function on one thread of a core, lookups on the other.";
+    let chart = |id, title, unit, of: usize| {
+        Chart::new(id, title, about)
+            .over("flows of the switch, and function", places.clone())
+            .bars(unit, vec![series("beside software", of), series("beside HALO", of + 1)])
     };
     let charts = vec![
         chart("figure-12a", "Figure 12a: throughput lost", "% of the function's throughput alone", 0),

@@ -29,15 +29,9 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
         let w = &run.config.workload;
         format!("{} {}", run.values[0], (w.entries * w.load_percent).div_ceil(100))
     };
-    let chart = Chart {
-        id: "figure-13",
-        title: "Figure 13: network functions".into(),
-        about: "Packets a second, one lookup a packet, and what the function does beside it.".into(),
-        axis: "function and entries",
-        places: runs.iter().map(place).collect(),
-        unit: "times the throughput with software lookups",
-        lines: false,
-        series: relative(runs.iter().map(|run| &run.results)),
-    };
+    let about = "Packets a second, one lookup a packet, and what the function does beside it.";
+    let chart = Chart::new("figure-13", "Figure 13: network functions", about)
+        .over("function and entries", runs.iter().map(place))
+        .bars("times the throughput with software lookups", relative(&runs));
     Ok((rows, vec![chart]))
 }

@@ -32,7 +32,7 @@ use serde::Serialize;
 use crate::config::{Approach, MachineConfig, Preset, RunConfig, Sweep};
 use crate::machine::SimError;
 use crate::report::{Chart, Effort, Series, Sheet};
-use crate::run::{RunResult, SweptRun, run_sweep};
+use crate::run::{SweptRun, run_sweep};
 
 /// Bytes of a table's bucket and entries for each slot.
 const SLOT_BYTES: u64 = 28;
@@ -225,13 +225,11 @@ fn label(approach: Approach) -> &'static str {
 }
 
 /// Returns curves of speedups over the first approach.
-fn relative<'a>(places: impl IntoIterator<Item = &'a Vec<RunResult>>) -> Vec<Series> {
-    let places: Vec<&Vec<RunResult>> = places.into_iter().collect();
-    let of = |n: usize| {
-        let times = |place: &&Vec<RunResult>| place[0].cycles_per_lookup / place[n].cycles_per_lookup;
-        Series::new(label(places[0][n].approach), places.iter().map(times))
-    };
-    (0..places.first().map_or(0, |place| place.len())).map(of).collect()
+fn relative<'a>(runs: impl IntoIterator<Item = &'a SweptRun>) -> Vec<Series> {
+    let runs: Vec<&SweptRun> = runs.into_iter().collect();
+    let approaches = runs.first().map_or(&[][..], |run| &run.config.run.approaches);
+    let series = |a: &Approach| Series::new(label(*a), runs.iter().map(|run| run.times(*a)));
+    approaches.iter().map(series).collect()
 }
 
 /// Returns the least and the largest.
