@@ -15,38 +15,13 @@ pub const UNKNOWN: Ps = Ps::MAX;
 /// The component that an event concerns: the second key of the order.
 pub type Component = u32;
 
-#[derive(Debug)]
+/// A scheduled event. Sequence numbers are unique, so that events themselves are never compared.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Scheduled<E> {
     at: Ps,
     component: Component,
     sequence: u64,
     event: E,
-}
-
-impl<E> Scheduled<E> {
-    fn key(&self) -> (Ps, Component, u64) {
-        (self.at, self.component, self.sequence)
-    }
-}
-
-impl<E> PartialEq for Scheduled<E> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl<E> Eq for Scheduled<E> {}
-
-impl<E> PartialOrd for Scheduled<E> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<E> Ord for Scheduled<E> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key().cmp(&other.key())
-    }
 }
 
 /// The pending events.
@@ -57,13 +32,13 @@ pub struct EventHeap<E> {
     now: Ps,
 }
 
-impl<E> Default for EventHeap<E> {
+impl<E: Ord> Default for EventHeap<E> {
     fn default() -> Self {
         Self { heap: BinaryHeap::new(), sequence: 0, now: 0 }
     }
 }
 
-impl<E> EventHeap<E> {
+impl<E: Ord> EventHeap<E> {
     /// Returns the time of the last event taken.
     pub fn now(&self) -> Ps {
         self.now

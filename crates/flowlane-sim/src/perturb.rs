@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::config::{Approach, ConfigError, MachineConfig, set};
+use crate::config::{self, Approach, ConfigError, MachineConfig, set, value};
 
 /// A part of the machine that can be made ideal.
 #[derive(Debug, Deserialize)]
@@ -59,14 +59,9 @@ pub enum Change {
     To(Value),
 }
 
-fn value<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
-    let (section, key) = path.split_once('.')?;
-    table.get(section)?.get(key)
-}
-
 /// Returns the number at a key (`section.key`) of a machine; `None` if there is none.
 pub fn number(machine: &MachineConfig, path: &str) -> Option<u64> {
-    value(&machine.table(), path)?.as_integer().and_then(|n| n.try_into().ok())
+    config::number(&machine.table(), path)
 }
 
 /// Returns the machine with some keys (`section.key`) changed.

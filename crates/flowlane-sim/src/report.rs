@@ -52,6 +52,35 @@ pub struct Chart {
     pub series: Vec<Series>,
 }
 
+impl Chart {
+    /// Creates a chart without an axis and curves.
+    pub fn new(id: &'static str, title: impl Into<String>, about: impl Into<String>) -> Self {
+        let (axis, unit, lines, places, series) = Default::default();
+        Self { id, title: title.into(), about: about.into(), axis, places, unit, lines, series }
+    }
+
+    /// Sets the axis with its positions.
+    pub fn over<P: ToString>(self, axis: &'static str, places: impl IntoIterator<Item = P>) -> Self {
+        Self { axis, places: places.into_iter().map(|place| place.to_string()).collect(), ..self }
+    }
+
+    /// Sets the values at positions without an order.
+    pub fn bars(self, unit: &'static str, series: Vec<Series>) -> Self {
+        Self { unit, series, ..self }
+    }
+
+    /// Sets the values at ordered positions.
+    pub fn curves(self, unit: &'static str, series: Vec<Series>) -> Self {
+        Self { unit, series, lines: true, ..self }
+    }
+
+    /// Adds a curve with the same value at each position.
+    pub fn constant(mut self, name: &str, value: f64) -> Self {
+        self.series.push(Series::new(name, self.places.iter().map(|_| value)));
+        self
+    }
+}
+
 /// A table of texts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sheet {
@@ -137,16 +166,7 @@ mod tests {
     #[test]
     fn cells_with_commas_and_quotes_are_quoted() {
         let series = vec![Series { name: "a, \"b\"".into(), values: vec![Some(1234.5), None] }];
-        let chart = Chart {
-            id: "one",
-            title: String::new(),
-            about: String::new(),
-            axis: "size",
-            places: vec!["1".into(), "2".into()],
-            unit: "cycles",
-            lines: true,
-            series,
-        };
+        let chart = Chart::new("one", "", "").over("size", [1, 2]).curves("cycles", series);
         let mut csv = Csv::of_machines([("here", "0f")]);
         csv.charts(&[chart]);
         let lines = ["machine,here,0f", "figure,series,place,value,unit"];

@@ -8,8 +8,8 @@ mod work;
 pub use accelerator::{
     AcceleratorConfig, Blocking, Buckets, Dispatch, KeyPlace, LockHold, NearL2Config, Remote, Translation,
 };
-pub(crate) use run::set;
 pub use run::{Approach, MatchingTable, RunConfig, RunSection, Sweep, WorkloadSection};
+pub(crate) use run::{number, set, value};
 pub use work::{ByWork, Work};
 
 use flowlane::named_enum::{self, Named, UnknownName};
@@ -421,72 +421,61 @@ impl MachineConfig {
     /// # Errors
     /// Returns an error if the machine is inconsistent.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let tiles = self.mesh.columns.saturating_mul(self.mesh.rows);
-        let within = |name: &str, value: u64, low: u64, high: u64| {
-            if (low..=high).contains(&value) {
-                return Ok(());
-            }
-            let help = format!("give a number from {low} to {high}");
-            Err(ConfigError::new(format!("`{name} = {value}` is out of range"), help))
-        };
-        within("core.clock_mhz", self.core.clock_mhz, 100, 10_000)?;
-        within("mesh.columns", self.mesh.columns.into(), 1, 16)?;
-        within("mesh.rows", self.mesh.rows.into(), 1, 16)?;
-        within("core.cores", self.core.cores.into(), 1, u64::from(tiles.min(64)))?;
-        within("llc.slices", self.llc.slices.into(), 1, u64::from(tiles.min(64)))?;
-        within("core.width", self.core.width.into(), 1, 32)?;
-        within("core.rob_entries", self.core.rob_entries.into(), 32, 4096)?;
-        within("core.scheduler_entries", self.core.scheduler_entries.into(), 4, 4096)?;
-        within("core.load_queue_entries", self.core.load_queue_entries.into(), 4, 4096)?;
-        within("core.store_queue_entries", self.core.store_queue_entries.into(), 4, 4096)?;
-        within("core.miss_registers", self.core.miss_registers.into(), 1, 256)?;
-        within("core.base_cpi_milli", self.core.base_cpi_milli, 1, 100_000)?;
-        within("core.alu_per_cycle", self.core.alu_per_cycle, 1, 32)?;
-        within("core.tlb_entries", self.core.tlb_entries.into(), 4, 65_536)?;
-        within("core.small_tlb_entries", self.core.small_tlb_entries.into(), 4, 65_536)?;
-        within("core.page_kib", self.core.page_kib, 4, 1 << 20)?;
-        within("core.tlb_miss_cycles", self.core.tlb_miss_cycles, 0, 10_000)?;
-        within("core.second_tlb_entries", self.core.second_tlb_entries.into(), 4, 1 << 20)?;
-        within("core.walkers", self.core.walkers.into(), 1, 64)?;
-        within("core.walk_cache_entries", self.core.walk_cache_entries.into(), 1, 1024)?;
-        for (name, cache) in [("l1", &self.l1), ("l2", &self.l2)] {
-            within(&format!("{name}.size_kib"), cache.size_kib, 1, 65_536)?;
-            within(&format!("{name}.ways"), cache.ways, 1, (cache.size_kib * 16).min(64))?;
-        }
-        within("llc.slice_kib", self.llc.slice_kib, 1, 1 << 20)?;
-        within("llc.miss_registers", self.llc.miss_registers.into(), 1, 4096)?;
-        within("llc.ways", self.llc.ways, 1, (self.llc.slice_kib * 16).min(64))?;
-        within("dram.channels", self.dram.channels.into(), 1, 64)?;
-        within("dram.banks", self.dram.banks.into(), 1, 1024)?;
-        within("dram.row_bytes", self.dram.row_bytes, 64, 1 << 20)?;
-        let a = &self.accelerator;
-        within("accelerator.scoreboard_queries", a.scoreboard_queries.into(), 1, 1024)?;
-        within("accelerator.in_flight_queries", a.in_flight_queries.into(), 1, a.scoreboard_queries.into())?;
-        within("accelerator.metadata_tables", a.metadata_tables.into(), 1, 1024)?;
-        within("accelerator.packets_ahead", a.packets_ahead.into(), 0, 64)?;
-        within("accelerator.packets_at_once", a.packets_at_once.into(), 1, 8)?;
-        within("accelerator.tlb_entries", a.tlb_entries.into(), 1, 65_536)?;
-        within("accelerator.flow_register_bits", a.flow_register_bits.into(), 1, 4096)?;
-        within("near_l2.in_flight_queries", self.near_l2.in_flight_queries.into(), 1, 1024)?;
-        within("software.instructions", self.software.instructions.into(), 1, 100_000)?;
-        within(
-            "software.lock_instructions",
-            self.software.lock_instructions.into(),
-            0,
-            self.software.instructions.into(),
-        )?;
-        let s = &self.software;
-        for (name, count) in [
-            ("scalar_instructions", s.scalar_instructions),
-            ("scalar_miss_saves_instructions", s.scalar_miss_saves_instructions),
-            ("bulk_instructions", s.bulk_instructions),
-            ("bulk_miss_saves_instructions", s.bulk_miss_saves_instructions),
-            ("vector_instructions", s.vector_instructions),
-            ("vector_miss_saves_instructions", s.vector_miss_saves_instructions),
-        ] {
-            within(&format!("software.{name}"), count.into(), 0, 100_000)?;
-        }
-        Ok(())
+        let table = self.table();
+        let number = |key| number(&table, key).expect("the keys are tested");
+        let fixed = BOUNDS.iter().flat_map(|(low, high, keys)| keys.iter().map(|key| (*key, *low, *high)));
+        check_bounds(fixed.map(|(key, low, high)| (key, number(key), low, high)))?;
+        let tiles = u64::from((self.mesh.columns * self.mesh.rows).min(64));
+        let ways = |kib: u64| (kib * 16).min(64);
+        let dependent = [
+            ("core.cores", tiles),
+            ("llc.slices", tiles),
+            ("l1.ways", ways(self.l1.size_kib)),
+            ("l2.ways", ways(self.l2.size_kib)),
+            ("llc.ways", ways(self.llc.slice_kib)),
+            ("accelerator.in_flight_queries", self.accelerator.scoreboard_queries.into()),
+        ];
+        check_bounds(dependent.map(|(key, high)| (key, number(key), 1, high)))?;
+        let (lock, all) = ("software.lock_instructions", self.software.instructions.into());
+        check_bounds([(lock, number(lock), 0, all)])
+    }
+}
+
+/// The least and the most of numbers that depend on no others, by their keys.
+const BOUNDS: [(u64, u64, &[&str]); 23] = [
+    (100, 10_000, &["core.clock_mhz"]),
+    (1, 16, &["mesh.columns", "mesh.rows"]),
+    (1, 32, &["core.width", "core.alu_per_cycle"]),
+    (32, 4096, &["core.rob_entries"]),
+    (4, 4096, &["core.scheduler_entries", "core.load_queue_entries", "core.store_queue_entries"]),
+    (1, 256, &["core.miss_registers"]),
+    (0, 1_000_000, &["core.active_mw"]),
+    (1, 100_000, &["core.base_cpi_milli", "software.instructions"]),
+    (4, 65_536, &["core.tlb_entries", "core.small_tlb_entries"]),
+    (4, 1 << 20, &["core.page_kib", "core.second_tlb_entries"]),
+    (0, 10_000, &["core.tlb_miss_cycles"]),
+    (1, 64, &["core.walkers", "dram.channels"]),
+    (1, 1024, &["core.walk_cache_entries", "dram.banks", "accelerator.scoreboard_queries"]),
+    (1, 1024, &["accelerator.metadata_tables", "near_l2.in_flight_queries"]),
+    (1, 65_536, &["l1.size_kib", "l2.size_kib", "accelerator.tlb_entries"]),
+    (1, 1 << 20, &["llc.slice_kib"]),
+    (1, 4096, &["llc.miss_registers", "accelerator.flow_register_bits"]),
+    (64, 1 << 20, &["dram.row_bytes"]),
+    (0, 64, &["accelerator.packets_ahead"]),
+    (1, 8, &["accelerator.packets_at_once"]),
+    (0, 100_000, &["software.scalar_instructions", "software.scalar_miss_saves_instructions"]),
+    (0, 100_000, &["software.bulk_instructions", "software.bulk_miss_saves_instructions"]),
+    (0, 100_000, &["software.vector_instructions", "software.vector_miss_saves_instructions"]),
+];
+
+/// Returns an error for the first number (name, value, least, most) that is out of range.
+fn check_bounds<'a>(rows: impl IntoIterator<Item = (&'a str, u64, u64, u64)>) -> Result<(), ConfigError> {
+    match rows.into_iter().find(|(_, value, low, high)| !(low..=high).contains(&value)) {
+        None => Ok(()),
+        Some((name, value, low, high)) => Err(ConfigError::new(
+            format!("`{name} = {value}` is out of range"),
+            format!("give a number from {low} to {high}"),
+        )),
     }
 }
 

@@ -200,7 +200,7 @@ impl RunConfig {
 
     fn check(&self) -> Result<(), ConfigError> {
         let (w, r) = (&self.workload, &self.run);
-        let rows: [(&str, u64, u64, u64); 9] = [
+        super::check_bounds([
             ("workload.tables", w.tables.into(), 1, 1024),
             ("workload.entries", w.entries, 1, 1 << 26),
             ("workload.load_percent", w.load_percent, 1, 95),
@@ -210,13 +210,7 @@ impl RunConfig {
             ("run.cores", r.cores.into(), 1, self.machine.core.cores.into()),
             ("run.seeds", r.seeds.into(), 1, 1000),
             ("workload.tables times entries", u64::from(w.tables).saturating_mul(w.entries), 1, 1 << 27),
-        ];
-        for (name, value, low, high) in rows {
-            if !(low..=high).contains(&value) {
-                let help = format!("give a number from {low} to {high}");
-                return Err(ConfigError::new(format!("`{name} = {value}` is out of range"), help));
-            }
-        }
+        ])?;
         if w.updates > 0 && r.cores >= self.machine.core.cores {
             let help = "leave a core for them: `run.cores` must be less than `core.cores`";
             return Err(ConfigError::new("`workload.updates` has no core to run on", help));
@@ -321,6 +315,17 @@ fn combinations(table: &Table, mut axes: Table) -> Result<Vec<(Vec<String>, Tabl
         runs = next;
     }
     Ok(runs)
+}
+
+/// Returns the value at a key (`section.key`).
+pub(crate) fn value<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
+    let (section, key) = path.split_once('.')?;
+    table.get(section)?.get(key)
+}
+
+/// Returns the number at a key (`section.key`).
+pub(crate) fn number(table: &Table, path: &str) -> Option<u64> {
+    value(table, path)?.as_integer().and_then(|n| n.try_into().ok())
 }
 
 /// Sets a value by its path.

@@ -45,9 +45,9 @@ impl Cache {
         }
     }
 
-    /// Returns the number of sets.
-    pub fn sets(&self) -> u64 {
-        self.sets
+    /// Creates an empty cache of entries that are no lines, such as pages, in sets of `ways`.
+    pub(super) fn of_entries(entries: u32, ways: u64) -> Self {
+        Self::new(u64::from(entries) * LINE_BYTES, ways, 1)
     }
 
     /// Returns the set of a line.
@@ -116,7 +116,7 @@ mod tests {
     fn the_line_used_longest_ago_goes_first() {
         // Two sets of two ways.
         let mut cache = Cache::new(256, 2, 1);
-        assert_eq!(cache.sets(), 2);
+        assert_eq!(cache.sets, 2);
         assert_eq!([cache.insert(0, false), cache.insert(2, true), cache.insert(1, false)], [None; 3]);
         assert!(cache.touch(0));
         assert_eq!(cache.insert(4, false), Some(Evicted { line: 2, dirty: true }));
@@ -130,7 +130,7 @@ mod tests {
         // The paper's caches: 64, 1024 and, in each slice, 2048 sets.
         for (kib, ways, sets) in [(32, 8, 64), (1024, 16, 1024), (2048, 16, 2048)] {
             let mut cache = Cache::new(kib << 10, ways, 1);
-            assert_eq!(cache.sets(), sets);
+            assert_eq!(cache.sets, sets);
             // Exactly as many consecutive lines fit as the cache has ways in all sets.
             let lines = kib * 16;
             assert!((1000..1000 + lines).all(|line| cache.insert(line, false).is_none()));

@@ -15,7 +15,6 @@ pub const LINE_FLITS: u64 = 3;
 #[derive(Clone, Debug)]
 pub struct Mesh {
     columns: u32,
-    rows: u32,
     hop_ps: Ps,
     busy_ps: Ps,
     /// The end of the reservation of each tile's links to the east, west, south and north.
@@ -31,7 +30,6 @@ impl Mesh {
     pub fn new(config: &MeshConfig, cycle_ps: Ps) -> Self {
         Self {
             columns: config.columns,
-            rows: config.rows,
             hop_ps: config.hop_cycles * cycle_ps,
             busy_ps: config.link_busy_cycles * cycle_ps,
             links: vec![[0; 4]; (config.columns * config.rows) as usize],
@@ -46,10 +44,6 @@ impl Mesh {
         let place = |tile: u32| (tile % self.columns, tile / self.columns);
         let ((x, y), (to_x, to_y)) = (place(from), place(to));
         x.abs_diff(to_x) + y.abs_diff(to_y)
-    }
-
-    pub fn tiles(&self) -> u32 {
-        self.columns * self.rows
     }
 
     /// Sends a message and returns its arrival time.

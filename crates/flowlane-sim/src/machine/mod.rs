@@ -70,7 +70,7 @@ pub enum SimError {
     },
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
     Core(u32),
     Send(RequestId),

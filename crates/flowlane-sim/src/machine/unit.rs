@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 use flowlane::flow_register::FlowRegister;
 
-use super::cache::Line;
+use super::cache::{Cache, Line};
 use super::mesh::REQUEST_FLITS;
 use super::op::{Kind, Mismatch};
 use super::query::{Engine, Query, QueryId, Step};
@@ -37,11 +37,10 @@ pub(super) struct Unit {
     commands: VecDeque<QueryId>,
     /// Queries that met the busy bit.
     distributor: VecDeque<QueryId>,
-    /// Tables with cached metadata, the most recently used last.
-    metadata: Vec<Line>,
-    metadata_max: usize,
-    /// Pages in its TLB, the most recently used last.
-    pages: Vec<u64>,
+    /// Tables with cached metadata, by their line.
+    metadata: Cache,
+    /// Pages in its TLB.
+    pages: Cache,
     hash_free: Ps,
     comparator_free: Ps,
     pub(super) register: FlowRegister,
@@ -61,9 +60,8 @@ impl Unit {
             outstanding: 0,
             commands: VecDeque::new(),
             distributor: VecDeque::new(),
-            metadata: Vec::new(),
-            metadata_max: a.metadata_tables as usize,
-            pages: Vec::new(),
+            metadata: Cache::of_entries(a.metadata_tables, a.metadata_tables.into()),
+            pages: Cache::of_entries(a.tlb_entries, a.tlb_entries.into()),
             hash_free: 0,
             comparator_free: 0,
             register: FlowRegister::new(a.flow_register_bits),
@@ -260,11 +258,7 @@ impl Machine {
     /// Obtains the table's metadata from the metadata cache, or fetches them.
     fn metadata(&mut self, query: QueryId) {
         let (line, number) = (self.queries.get(query).walk.table, self.queries.get(query).unit);
-        let unit = &mut self.units[number as usize];
-        let known = unit.metadata.iter().position(|l| *l == line);
-        if let Some(at) = known {
-            unit.metadata.remove(at);
-            unit.metadata.push(line);
+        if self.units[number as usize].metadata.touch(line) {
             self.counters.metadata_hits += 1;
             let at = self.events.now() + self.cycles(self.config.accelerator.metadata_cycles);
             return self.after(query, at);
@@ -275,30 +269,27 @@ impl Machine {
 
     /// Caches fetched metadata and registers them with the snoop filter.
     fn keep_metadata(&mut self, number: u32, line: Line) {
-        let unit = &mut self.units[number as usize];
-        if unit.metadata.contains(&line) {
+        let metadata = &mut self.units[number as usize].metadata;
+        if metadata.has(line) {
             return;
         }
-        let dropped = (unit.metadata.len() == unit.metadata_max).then(|| unit.metadata.remove(0));
-        unit.metadata.push(line);
+        let dropped = metadata.insert(line, false);
         let bit = 1u128 << (number % 128);
         let mut sharers = self.sharers_of(line);
         sharers.units |= bit;
         self.set_sharers(line, sharers);
         if let Some(dropped) = dropped {
-            let mut sharers = self.sharers_of(dropped);
+            let mut sharers = self.sharers_of(dropped.line);
             sharers.units &= !bit;
-            self.set_sharers(dropped, sharers);
+            self.set_sharers(dropped.line, sharers);
         }
     }
 
     /// Invalidates metadata after a write.
     pub(super) fn take_metadata(&mut self, line: Line, units: u128) {
         for number in (0..self.units.len()).filter(|number| units >> (number % 128) & 1 == 1) {
-            let unit = &mut self.units[number];
-            let before = unit.metadata.len();
-            unit.metadata.retain(|l| *l != line);
-            self.counters.metadata_invalidated += (before - unit.metadata.len()) as u64;
+            let known = self.units[number].metadata.remove(line).is_some();
+            self.counters.metadata_invalidated += u64::from(known);
         }
     }
 
@@ -359,16 +350,13 @@ impl Machine {
                 self.mesh.send(core, unit, REQUEST_FLITS, there + self.cycle_ps)
             }
             Translation::Tlb => {
-                let most = self.config.accelerator.tlb_entries as usize;
-                let walk = self.cycles(self.config.accelerator.tlb_miss_cycles);
                 let (pages, page) = (&mut self.units[unit as usize].pages, page_of(line));
-                let known = pages.iter().position(|p| *p == page);
-                if let Some(at) = known.or((pages.len() == most).then_some(0)) {
-                    pages.remove(at);
+                if pages.touch(page) {
+                    return at;
                 }
-                pages.push(page);
-                self.counters.tlb_misses += u64::from(known.is_none());
-                if known.is_some() { at } else { at + walk }
+                pages.insert(page, false);
+                self.counters.tlb_misses += 1;
+                at + self.cycles(self.config.accelerator.tlb_miss_cycles)
             }
         }
     }

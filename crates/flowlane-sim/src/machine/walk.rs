@@ -52,12 +52,11 @@ pub(super) struct Translator {
 
 impl Translator {
     pub(super) fn new(core: &CoreConfig) -> Self {
-        let cache = |entries: u32, ways: u64| Cache::new(u64::from(entries) * LINE_BYTES, ways, 1);
         Self {
-            first: cache(core.tlb_entries, 4),
-            first_small: cache(core.small_tlb_entries, 4),
-            second: cache(core.second_tlb_entries, 4),
-            tables: cache(core.walk_cache_entries, core.walk_cache_entries.into()),
+            first: Cache::of_entries(core.tlb_entries, 4),
+            first_small: Cache::of_entries(core.small_tlb_entries, 4),
+            second: Cache::of_entries(core.second_tlb_entries, 4),
+            tables: Cache::of_entries(core.walk_cache_entries, core.walk_cache_entries.into()),
             walkers: vec![0; core.walkers as usize],
             walks: Vec::new(),
             waiting: VecDeque::new(),

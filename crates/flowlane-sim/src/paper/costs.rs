@@ -98,15 +98,9 @@ pub(super) fn table_4() -> (Vec<Row>, Vec<Chart>) {
         Series { name: "SRAM-TCAM".into(), values: of(&|c| costs(c).map(|c| c.query_nj * SRAM_POWER)) },
         Series { name: "HALO".into(), values: of(&|_| Some(ACCELERATOR.query_nj)) },
     ];
-    let chart = Chart {
-        id: "table-4",
-        title: "Table 4: energy of a query".into(),
-        about: "Between the table's points the logarithm is linear in the capacity's.".into(),
-        axis: "capacity (KB)",
-        places: capacities.iter().map(|c| format!("{:.1}", c / 1000.0)).collect(),
-        unit: "nJ a query",
-        lines: true,
-        series,
-    };
+    let about = "Between the table's points the logarithm is linear in the capacity's.";
+    let chart = Chart::new("table-4", "Table 4: energy of a query", about)
+        .over("capacity (KB)", capacities.iter().map(|c| format!("{:.1}", c / 1000.0)))
+        .curves("nJ a query", series);
     (rows, vec![chart])
 }

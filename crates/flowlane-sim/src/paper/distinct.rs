@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::config::{AcceleratorConfig, Approach, Blocking, Dispatch, MachineConfig, RunConfig};
 use crate::machine::SimError;
-use crate::parallel;
+use crate::parallel::try_map;
 use crate::report::Effort;
 use crate::run::{run, tables_of};
 
@@ -60,17 +60,16 @@ pub(super) fn cycles(
         places.push(approaches.iter().map(place).collect::<Vec<_>>());
     }
     let chunks: Vec<&[(RunConfig, Approach)]> = jobs.chunks(CHUNK).collect();
-    let work = |n: usize| -> Result<Vec<f64>, SimError> {
+    let cycles = try_map(effort.threads, &chunks, |chunk| -> Result<_, SimError> {
         let mut out = Vec::new();
-        for same in chunks[n].chunk_by(|(a, _), (b, _)| a.workload == b.workload) {
+        for same in chunk.chunk_by(|(a, _), (b, _)| a.workload == b.workload) {
             let tables = Rc::new(tables_of(&same[0].0));
             for (config, approach) in same {
                 out.push(run(config, *approach, &tables)?.cycles_per_lookup);
             }
         }
         Ok(out)
-    };
-    let results = parallel::run(effort.threads, chunks.len(), &|_| {}, &work);
-    let cycles = results.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
+    })?;
+    let cycles = cycles.concat();
     Ok(places.into_iter().map(|places| places.into_iter().map(|place| cycles[place]).collect()).collect())
 }

@@ -1,6 +1,7 @@
 //! The envelope: key values over all combinations of the choices that the paper leaves open.
 
 use super::distinct::cycles;
+use super::extent;
 use super::figure11::{ENTRIES, TUPLES};
 use crate::config::{
     Approach, Blocking, Buckets, Dispatch, KeyPlace, MachineConfig, MatchingTable, Remote, RunConfig,
@@ -90,10 +91,6 @@ fn with<'a, T: 'a>(
     values.into_iter().map(one).collect()
 }
 
-fn extent(values: impl Iterator<Item = f64>) -> Extent {
-    values.fold([f64::MAX, f64::MIN], |[low, high], v| [low.min(v), high.max(v)])
-}
-
 pub(super) fn envelope(machine: &MachineConfig, effort: Effort) -> Result<Envelope, SimError> {
     let mut config = effort.run(machine);
     (config.run.lookups, config.run.warm_up_lookups) = (400, 200);
@@ -154,14 +151,7 @@ fn by_in_flight(
             }
         }
     }
-    Chart {
-        id,
-        title: format!("The envelope: {title}"),
-        about: "Least and most over the other choices that the paper leaves open.".into(),
-        axis: "in_flight_queries",
-        places: places.iter().map(u32::to_string).collect(),
-        unit,
-        lines: true,
-        series,
-    }
+    let title = format!("The envelope: {title}");
+    let about = "Least and most over the other choices that the paper leaves open.";
+    Chart::new(id, title, about).over("in_flight_queries", places).curves(unit, series)
 }

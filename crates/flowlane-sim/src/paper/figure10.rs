@@ -102,22 +102,14 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
     let series = |name: &str, part: fn(&Bars) -> f64| {
         Series::new(name, all.iter().map(|(_, bars)| part(bars) / soft.total()))
     };
-    let chart = Chart {
-        id: "figure-10",
-        title: "Figure 10: where a lookup's time goes".into(),
-        about: format!(
-            "Parts of a lookup's time, over software's whole with the table in the shared cache ({:.0} cycles).",
-            soft.total()
-        ),
-        axis: "approach and place of the table",
-        places: all.iter().map(|(name, _)| (*name).to_owned()).collect(),
-        unit: "of software's time",
-        lines: false,
-        series: vec![
-            series("compute", |b| b.compute),
-            series("data", |b| b.data),
-            series("lock", |b| b.lock),
-        ],
-    };
+    let about = format!(
+        "Parts of a lookup's time, over software's whole with the table in the shared cache ({:.0} cycles).",
+        soft.total()
+    );
+    let parts =
+        vec![series("compute", |b| b.compute), series("data", |b| b.data), series("lock", |b| b.lock)];
+    let chart = Chart::new("figure-10", "Figure 10: where a lookup's time goes", about)
+        .over("approach and place of the table", all.map(|(name, _)| name))
+        .bars("of software's time", parts);
     Ok((rows, vec![chart]))
 }

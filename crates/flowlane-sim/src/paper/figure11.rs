@@ -3,16 +3,13 @@
 //!
 //! The runs are experiments in TOML, in the format of `flowlane sim run`.
 
-use std::rc::Rc;
-
 use super::distinct::cycles;
 use super::envelope::Envelope;
-use super::{Row, Stated, relative};
-use crate::config::{AcceleratorConfig, Dispatch, MachineConfig, RunConfig, Sweep};
+use super::{Row, Stated, extent, relative};
+use crate::config::{AcceleratorConfig, Approach, Dispatch, MachineConfig, RunConfig, Sweep};
 use crate::machine::SimError;
-use crate::parallel;
 use crate::report::{Chart, Effort, Series, Sheet};
-use crate::run::{RunResult, run, tables_of};
+use crate::run::SweptRun;
 
 /// The figure: two kinds of software's search, by the number of tuples.
 pub(super) const FIGURE: &str = include_str!("../../experiments/figure11.toml");
@@ -37,21 +34,22 @@ const STATEMENTS: [&str; 5] = [
     "6.1: with one table, non-blocking is \"slightly worse (less than 5.3%)\" than blocking (within 15 points of 0 to 5.3)",
 ];
 
-/// Returns the runs of an experiment on a machine.
-fn runs(text: &str, machine: &MachineConfig, effort: Effort) -> Vec<RunConfig> {
-    let runs = Sweep::parse(text).expect("the experiments are tested").runs.into_iter();
+/// Lookups of a quick evaluation, and those before.
+const QUICK: (u64, u64) = (50, 20);
+
+/// Returns the runs with the choices on a machine, as far as its scoreboard has room.
+fn choices(machine: &MachineConfig, effort: Effort) -> Vec<RunConfig> {
+    let runs = Sweep::parse(CHOICES).expect("the experiments are tested").runs.into_iter();
     runs.map(|(_, mut config)| {
         let swept = config.machine.accelerator;
         config.machine = machine.clone();
         let a = &mut config.machine.accelerator;
-        if text == CHOICES {
-            (a.dispatch, a.dispatch_seed) = (swept.dispatch, swept.dispatch_seed);
-            a.in_flight_queries = swept.in_flight_queries.min(a.scoreboard_queries);
-            (a.packets_ahead, a.packets_at_once) = (swept.packets_ahead, swept.packets_at_once);
-        }
+        (a.dispatch, a.dispatch_seed) = (swept.dispatch, swept.dispatch_seed);
+        a.in_flight_queries = swept.in_flight_queries.min(a.scoreboard_queries);
+        (a.packets_ahead, a.packets_at_once) = (swept.packets_ahead, swept.packets_at_once);
         config.run.seed = effort.seed;
         if effort.quick {
-            (config.run.lookups, config.run.warm_up_lookups) = (50, 20);
+            (config.run.lookups, config.run.warm_up_lookups) = QUICK;
         }
         config
     })
@@ -63,60 +61,55 @@ pub(super) fn figure(
     effort: Effort,
     envelope: &Envelope,
 ) -> Result<(Vec<Row>, Vec<Chart>, Sheet), SimError> {
-    let jobs = runs(FIGURE, machine, effort);
-    let work = |n: usize| -> Result<Vec<RunResult>, SimError> {
-        let tables = Rc::new(tables_of(&jobs[n]));
-        jobs[n].run.approaches.iter().map(|approach| run(&jobs[n], *approach, &tables)).collect()
-    };
-    let results = parallel::run(effort.threads, jobs.len(), &|_| {}, &work);
-    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let (last, uniform) = results.split_at(TUPLES.len());
-    let times =
-        |results: &[RunResult], of: usize| results[0].cycles_per_lookup / results[of].cycles_per_lookup;
+    let runs = effort.experiment(FIGURE, machine, u64::MAX, QUICK, &|_| {})?;
+    let (last, uniform) = runs.split_at(TUPLES.len());
+    let [blocking, non_blocking] = [Approach::HaloBlocking, Approach::HaloNonBlocking]
+        .map(|approach| move |run: &SweptRun| run.times(approach));
     let hypotheses = hypotheses(machine, effort)?;
     let words = |what: &str, text| Row::predicted("6.2", what, Stated::Words { text });
-    let best =
-        last.iter().map(|r| r[2].cycles_per_lookup / r[3].cycles_per_lookup.max(r[4].cycles_per_lookup));
+    let best = last.iter().map(|run| {
+        let slower = run.cycles(Approach::Tcam).max(run.cycles(Approach::SramTcam));
+        run.cycles(Approach::HaloNonBlocking) / slower
+    });
     let rows = vec![
         Row::predicted("Figure 11", "non-blocking, times faster", Stated::UpTo { value: LARGEST })
-            .between(times(&last[0], 2), times(&last[3], 2))
+            .between(non_blocking(&last[0]), non_blocking(&last[3]))
             .over(envelope.tuples)
             .note(format!(
                 "software asks all tuples; where it ends with the first hit, at random: {:.1} at 20 tuples. {}",
-                times(&uniform[3], 2),
+                non_blocking(&uniform[3]),
                 summary(&hypotheses),
             )),
         words(
             "blocking: times faster at 20 tuples, over those at 5",
             "the performance improvement of Halo is limited",
         )
-        .is(times(&last[3], 1) / times(&last[0], 1)),
+        .is(blocking(&last[3]) / blocking(&last[0])),
         words(
             "non-blocking: times faster at 20 tuples, over those at 5",
             "scales the flow classification as we increase the number of tuples",
         )
-        .is(times(&last[3], 2) / times(&last[0], 2)),
+        .is(non_blocking(&last[3]) / non_blocking(&last[0])),
         words("TCAM or SRAM-TCAM, times as fast as non-blocking, least", "they perform the best")
             .is(best.fold(f64::MAX, f64::min)),
     ];
-    let chart = |id, title: &str, results: &[Vec<RunResult>]| Chart {
-        id,
-        title: title.into(),
-        about: "Packets a second; every packet has a key in one tuple of 1024 slots, 75 % full.".into(),
-        axis: "tuples",
-        places: TUPLES.iter().map(u32::to_string).collect(),
-        unit: "times the throughput of software",
-        lines: true,
-        series: relative(results),
+    let about = "Packets a second; every packet has a key in one tuple of 1024 slots, 75 % full.";
+    let chart = |id, title: &str, series| {
+        Chart::new(id, title, about).over("tuples", TUPLES).curves("times the throughput of software", series)
     };
-    let mut charts = vec![
-        chart("figure-11", "Figure 11: tuple space search, all tuples asked", last),
-        chart("figure-11-uniform", "Figure 11, where software ends with the first hit, at random", uniform),
+    let charts = vec![
+        chart("figure-11", "Figure 11: tuple space search, all tuples asked", relative(last)),
+        chart(
+            "figure-11-uniform",
+            "Figure 11, where software ends with the first hit, at random",
+            relative(uniform),
+        ),
+        chart(
+            "figure-11-shapes",
+            "Figure 11, non-blocking: choices that agree with the text",
+            shape_series(&hypotheses),
+        ),
     ];
-    let mut shapes =
-        chart("figure-11-shapes", "Figure 11, non-blocking: choices that agree with the text", &[]);
-    shapes.series = shape_series(&hypotheses);
-    charts.push(shapes);
     Ok((rows, charts, sheet(&hypotheses)))
 }
 
@@ -166,7 +159,7 @@ impl Hypothesis {
 }
 
 fn hypotheses(machine: &MachineConfig, effort: Effort) -> Result<Vec<Hypothesis>, SimError> {
-    let mut runs = runs(CHOICES, machine, effort);
+    let mut runs = choices(machine, effort);
     runs.retain(|run| {
         let a = &run.machine.accelerator;
         let few = a.dispatch_seed == 0 && [1, 10].contains(&a.in_flight_queries);
@@ -217,8 +210,8 @@ fn summary(hypotheses: &[Hypothesis]) -> String {
     }
 }
 
-fn extent(values: impl Iterator<Item = f64>) -> String {
-    let [low, high] = values.fold([f64::MAX, f64::MIN], |[low, high], v| [low.min(v), high.max(v)]);
+fn range(values: impl Iterator<Item = f64>) -> String {
+    let [low, high] = extent(values);
     if high - low < 0.05 { format!("{low:.1}") } else { format!("{low:.1} to {high:.1}") }
 }
 
@@ -229,7 +222,7 @@ fn sheet(hypotheses: &[Hypothesis]) -> Sheet {
     head.extend((1..=STATEMENTS.len()).map(|n| format!("({n})")));
     head.push("agree".into());
     let row = |(name, members): (String, Vec<&Hypothesis>)| {
-        let of = |f: &dyn Fn(&Hypothesis) -> f64| extent(members.iter().map(|h| f(h)));
+        let of = |f: &dyn Fn(&Hypothesis) -> f64| range(members.iter().map(|h| f(h)));
         let maps = |f: &dyn Fn(&Hypothesis) -> bool| {
             format!("{} of {}", members.iter().filter(|h| f(h)).count(), members.len())
         };
@@ -281,12 +274,12 @@ mod tests {
     fn the_experiments_are_the_papers_sizes() {
         let effort = Effort { quick: false, threads: 1, seed: 1 };
         let machine = Preset::Paper.machine();
-        let figure = runs(FIGURE, &machine, effort);
+        let figure = Sweep::parse(FIGURE).unwrap().runs.into_iter().map(|(_, run)| run).collect::<Vec<_>>();
         let order: Vec<(MatchingTable, u32)> =
             figure.iter().map(|run| (run.workload.matching, run.workload.tables)).collect();
         let both = [MatchingTable::Last, MatchingTable::Uniform];
         assert_eq!(order, both.map(|matching| TUPLES.map(|tuples| (matching, tuples))).concat());
-        let choices = runs(CHOICES, &machine, effort);
+        let choices = choices(&machine, effort);
         assert_eq!(choices.len(), 3 * 4 * 5 * 2 * 2 * 4);
         for run in choices.chunks(4) {
             assert!(run.iter().zip(TUPLES).all(|(run, tuples)| run.workload.tables == tuples));

@@ -12,9 +12,7 @@ use crate::machine::op::Program;
 use crate::machine::space::Space;
 use crate::machine::{Machine, SimError, ThreadStats};
 use crate::parallel::try_map;
-use crate::program::{
-    Generated, LookupProgram, Neighbour, Software, SoftwareProgram, WithWork, Work, generated_tuples,
-};
+use crate::program::{Generated, LookupProgram, Neighbour, WithWork, Work, generated_tuples};
 use crate::report::{Chart, Effort, Series};
 use crate::workload::{Packets, Tables, TablesConfig, tables_for};
 
@@ -54,9 +52,8 @@ impl Function {
                 let tables = Rc::new(Tables::in_space(&shape, space));
                 tables.warm(machine);
                 let state = space.region(64 * entries * u64::from(lines));
-                let packets = Packets::new(seed + 1);
-                let software = &config.machine.software;
-                let lookups = SoftwareProgram::new(tables, packets, Software::Scalar, software, false, count);
+                let packets = Generated { tables, packets: Packets::new(seed + 1) };
+                let lookups = LookupProgram::new(packets, Approach::Scalar, &config.machine, count);
                 Box::new(WithWork::new(Box::new(lookups), Work { instructions, lines }, &state))
             }
             Self::Scan { hot, cold, cold_permille } => {
@@ -80,19 +77,12 @@ impl Function {
 pub(super) const FLOWS: [(&str, u64); 3] =
     [("1K flows", 1 << 10), ("10K flows", 10_000), ("100K flows", 100_000)];
 
-/// The program on the other thread.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum CoRunner {
-    Nothing,
-    Software,
-    Halo,
-}
-
+/// Returns the statistics of a function, and its cycles of a unit, alone or beside lookups on the other thread.
 pub(super) fn neighbour(
     config: &RunConfig,
     tables: &Rc<Tables>,
     function: Function,
-    co_runner: CoRunner,
+    beside: Option<Approach>,
 ) -> Result<(ThreadStats, f64), SimError> {
     let mut machine = Machine::new(&config.machine.with_pieces_of(tables.largest_piece()));
     tables.warm(&mut machine);
@@ -100,22 +90,10 @@ pub(super) fn neighbour(
     let (count, warm) = (config.run.lookups * function.units(), config.run.lookups * function.units() / 5);
     let program = function.program(config, &mut machine, &mut space, count + warm);
     machine.run_on(0, program, warm);
-    let packets = Packets::new(config.run.seed);
-    let m = &config.machine;
-    let forever = u64::MAX / 2;
-    match co_runner {
-        CoRunner::Nothing => {}
-        CoRunner::Software => {
-            let program =
-                SoftwareProgram::new(tables.clone(), packets, Software::Rte, &m.software, false, forever);
-            machine.run_on(0, Box::new(program), 0);
-        }
-        CoRunner::Halo => {
-            let packets = Generated { tables: tables.clone(), packets };
-            machine.run_on(0, Box::new(LookupProgram::new(packets, Approach::HaloBlocking, m, forever)), 0);
-        }
-    }
-    if co_runner != CoRunner::Nothing {
+    if let Some(approach) = beside {
+        let packets = Generated { tables: tables.clone(), packets: Packets::new(config.run.seed) };
+        let lookups = LookupProgram::new(packets, approach, &config.machine, u64::MAX / 2);
+        machine.run_on(0, Box::new(lookups), 0);
         machine.follow_first(0, 1);
     }
     machine.run()?;
@@ -130,9 +108,9 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
     let jobs: Vec<_> = FLOWS.iter().flat_map(|flows| FUNCTIONS.iter().map(move |f| (flows, f))).collect();
     let results = try_map(effort.threads, &jobs, |((_, flows), (_, function))| -> Result<_, SimError> {
         let tables = Rc::new(tables_for(flows * 4 / 3, 75, effort.seed));
-        let (_, alone) = neighbour(&config, &tables, *function, CoRunner::Nothing)?;
-        let (soft_stats, soft) = neighbour(&config, &tables, *function, CoRunner::Software)?;
-        let (halo_stats, halo) = neighbour(&config, &tables, *function, CoRunner::Halo)?;
+        let (_, alone) = neighbour(&config, &tables, *function, None)?;
+        let (soft_stats, soft) = neighbour(&config, &tables, *function, Some(Approach::Software))?;
+        let (halo_stats, halo) = neighbour(&config, &tables, *function, Some(Approach::HaloBlocking))?;
         let missed = |stats: &ThreadStats| {
             let [l1, rest @ ..] = stats.loads;
             100.0 * rest.iter().sum::<u64>() as f64 / (l1 + rest.iter().sum::<u64>()).max(1) as f64
@@ -155,17 +133,13 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
         row("software", 17.0, 26.0).between(soft_low, soft_high),
         row("HALO", 0.0, 3.2).between(halo_low, halo_high),
     ];
-    let places = jobs.iter().map(|((flows, _), (function, _))| format!("{flows}, {function}")).collect();
+    let places = jobs.iter().map(|((flows, _), (function, _))| format!("{flows}, {function}"));
     let series = |name: &str, of: usize| Series::new(name, results.iter().map(|r| r[of]));
-    let chart = |id, title: &str, unit, of: usize| Chart {
-        id,
-        title: title.into(),
-        about: "A function on one thread of a core, lookups on the other.".into(),
-        axis: "flows of the switch, and function",
-        places: Vec::clone(&places),
-        unit,
-        lines: false,
-        series: vec![series("beside software", of), series("beside HALO", of + 1)],
+    let about = "A function on one thread of a core, lookups on the other.";
+    let chart = |id, title, unit, of: usize| {
+        Chart::new(id, title, about)
+            .over("flows of the switch, and function", places.clone())
+            .bars(unit, vec![series("beside software", of), series("beside HALO", of + 1)])
     };
     let charts = vec![
         chart("figure-12a", "Figure 12a: throughput lost", "% of the function's throughput alone", 0),

@@ -2,7 +2,7 @@
 //!
 //! The runs are `experiments/figure13.toml`, with our assumptions about the functions' other work.
 
-use super::{Row, Stated, extent, relative};
+use super::{QUICK_LOOKUPS, Row, Stated, extent, relative};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::report::{Chart, Effort};
@@ -11,7 +11,7 @@ use crate::run::SweptRun;
 pub(super) const EXPERIMENT: &str = include_str!("../../experiments/figure13.toml");
 
 pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row>, Vec<Chart>), SimError> {
-    let runs = effort.experiment(EXPERIMENT, machine, u64::MAX, &|_| {})?;
+    let runs = effort.experiment(EXPERIMENT, machine, u64::MAX, QUICK_LOOKUPS, &|_| {})?;
     let [least, most] = extent(runs.iter().map(|run| run.times(Approach::HaloBlocking)));
     let rows = vec![
         Row::predicted(
@@ -29,15 +29,9 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
         let w = &run.config.workload;
         format!("{} {}", run.values[0], (w.entries * w.load_percent).div_ceil(100))
     };
-    let chart = Chart {
-        id: "figure-13",
-        title: "Figure 13: network functions".into(),
-        about: "Packets a second, one lookup a packet, and what the function does beside it.".into(),
-        axis: "function and entries",
-        places: runs.iter().map(place).collect(),
-        unit: "times the throughput with software lookups",
-        lines: false,
-        series: relative(runs.iter().map(|run| &run.results)),
-    };
+    let about = "Packets a second, one lookup a packet, and what the function does beside it.";
+    let chart = Chart::new("figure-13", "Figure 13: network functions", about)
+        .over("function and entries", runs.iter().map(place))
+        .bars("times the throughput with software lookups", relative(&runs));
     Ok((rows, vec![chart]))
 }

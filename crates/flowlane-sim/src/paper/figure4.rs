@@ -104,23 +104,18 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
         name: name.into(),
         values: (0..flows.len()).map(|n| results.get(n).map(|r| r[of])).collect(),
     };
-    let chart = Chart {
-        id: "figure-4",
-        title: "Figure 4: loads that miss".into(),
-        about: format!(
-            "Software's lookups, tables {CUCKOO} % full with cuckoo hashing, {SINGLE} % with one hash function."
-        ),
-        axis: "flows",
-        places: flows.iter().map(u64::to_string).collect(),
-        unit: "misses of a thousand loads",
-        lines: true,
-        series: vec![
-            series("cuckoo hashing, L2", cuckoo, 0),
-            series("one hash function, L2", single, 0),
-            series("cuckoo hashing, LLC", cuckoo, 1),
-            series("one hash function, LLC", single, 1),
-        ],
-    };
+    let about = format!(
+        "Software's lookups, tables {CUCKOO} % full with cuckoo hashing, {SINGLE} % with one hash function."
+    );
+    let series = vec![
+        series("cuckoo hashing, L2", cuckoo, 0),
+        series("one hash function, L2", single, 0),
+        series("cuckoo hashing, LLC", cuckoo, 1),
+        series("one hash function, LLC", single, 1),
+    ];
+    let chart = Chart::new("figure-4", "Figure 4: loads that miss", about)
+        .over("flows", flows)
+        .curves("misses of a thousand loads", series);
     Ok((rows, vec![chart]))
 }
 

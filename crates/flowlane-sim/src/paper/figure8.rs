@@ -48,17 +48,11 @@ pub(super) fn figure(effort: Effort) -> (Vec<Row>, Vec<Chart>) {
     let mut series: Vec<Series> =
         BITS.iter().zip(all).map(|(bits, values)| Series::new(format!("{bits} bits"), values)).collect();
     series.push(Series::new("flows", FLOWS.iter().map(|n| *n as f64)));
-    let chart = Chart {
-        id: "figure-8b",
-        title: "Figure 8b: flows counted by linear counting".into(),
-        about: "Mean estimates over random flows; a register with no bit left says as many as with one left."
-            .into(),
-        axis: "flows",
-        places: FLOWS.iter().map(u64::to_string).collect(),
-        unit: "flows estimated",
-        lines: true,
-        series,
-    };
+    let about =
+        "Mean estimates over random flows; a register with no bit left says as many as with one left.";
+    let chart = Chart::new("figure-8b", "Figure 8b: flows counted by linear counting", about)
+        .over("flows", FLOWS)
+        .curves("flows estimated", series);
     (rows, vec![chart])
 }
 

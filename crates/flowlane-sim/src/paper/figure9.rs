@@ -2,7 +2,7 @@
 
 use super::calibrate::{HALO_COMPUTE, HALO_DATA, SOFTWARE_DATA, is_calibrated};
 use super::envelope::Envelope;
-use super::{Row, SLOT_BYTES, Stated, extent, label, relative};
+use super::{QUICK_LOOKUPS, Row, SLOT_BYTES, Stated, extent, label, relative};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::report::{Chart, Effort, Series};
@@ -16,7 +16,7 @@ pub(super) fn figure(
     envelope: &Envelope,
     watch: &(dyn Fn(f64) + Sync),
 ) -> Result<(Vec<Row>, Vec<Chart>), SimError> {
-    let runs = effort.experiment(EXPERIMENT, machine, 1 << 16, watch)?;
+    let runs = effort.experiment(EXPERIMENT, machine, 1 << 16, QUICK_LOOKUPS, watch)?;
     let slots = |run: &SweptRun| run.config.workload.entries;
     let times = |keep: &dyn Fn(u64) -> bool| -> Vec<f64> {
         let kept = runs.iter().filter(|run| keep(slots(run)));
@@ -91,20 +91,12 @@ fn charts(runs: &[SweptRun]) -> Vec<Chart> {
         |id, title: String, about: &str, unit, load: u64, series: &dyn Fn(&[&SweptRun]) -> Vec<Series>| {
             let runs: Vec<&SweptRun> =
                 runs.iter().filter(|run| run.config.workload.load_percent == load).collect();
-            Chart {
-                id,
-                title,
-                about: about.into(),
-                axis: "slots",
-                places: runs.iter().map(|run| format!("2^{}", run.config.workload.entries.ilog2())).collect(),
-                unit,
-                lines: true,
-                series: series(&runs),
-            }
+            let places = runs.iter().map(|run| format!("2^{}", run.config.workload.entries.ilog2()));
+            Chart::new(id, title, about).over("slots", places).curves(unit, series(&runs))
         };
     let about =
         "Lookups of random keys that are there, one table; warm, as far as the shared cache holds it.";
-    let over_software = |runs: &[&SweptRun]| relative(runs.iter().map(|run| &run.results));
+    let over_software = |runs: &[&SweptRun]| relative(runs.iter().copied());
     let of = |(id, load)| {
         let title = format!("Figure 9: one table, {load} % full");
         chart(id, title, about, "times the throughput of software", load, &over_software)

@@ -32,36 +32,32 @@ use serde::Serialize;
 use crate::config::{Approach, MachineConfig, Preset, RunConfig, Sweep};
 use crate::machine::SimError;
 use crate::report::{Chart, Effort, Series, Sheet};
-use crate::run::{RunResult, SweptRun, run_sweep};
+use crate::run::{SweptRun, run_sweep};
 
 /// Bytes of a table's bucket and entries for each slot.
 const SLOT_BYTES: u64 = 28;
 
+/// The lookups of a run, and those before: 5.2, "10K hash-table lookups to warm up"; and those of a quick evaluation.
+const LOOKUPS: (u64, u64) = (2000, 10_000);
+const QUICK_LOOKUPS: (u64, u64) = (400, 400);
+
 impl Effort {
-    fn lookups(self) -> u64 {
-        if self.quick { 400 } else { 2000 }
-    }
-
-    fn warm_up(self) -> u64 {
-        // 5.2: "10K hash-table lookups to warm up".
-        if self.quick { 400 } else { 10_000 }
-    }
-
     fn run(self, machine: &MachineConfig) -> RunConfig {
         let mut config = RunConfig::on(Preset::Paper);
         config.machine = machine.clone();
-        config.run.lookups = self.lookups();
-        config.run.warm_up_lookups = self.warm_up();
+        (config.run.lookups, config.run.warm_up_lookups) = if self.quick { QUICK_LOOKUPS } else { LOOKUPS };
         config.run.seed = self.seed;
         config
     }
 
-    /// Runs an experiment on a machine, with tables of up to `quick_slots` slots in a quick evaluation.
+    /// Runs an experiment on a machine; in a quick evaluation with tables of up to `quick_slots` slots, and with the
+    /// numbers `quick_lookups` of lookups and of those before.
     fn experiment(
         self,
         text: &str,
         machine: &MachineConfig,
         quick_slots: u64,
+        quick_lookups: (u64, u64),
         watch: &(dyn Fn(f64) + Sync),
     ) -> Result<Vec<SweptRun>, SimError> {
         let mut sweep = Sweep::on(Some(machine), text).expect("experiments run on every machine");
@@ -69,7 +65,7 @@ impl Effort {
         for (_, config) in &mut sweep.runs {
             config.run.seed = self.seed;
             if self.quick {
-                (config.run.lookups, config.run.warm_up_lookups) = (self.lookups(), self.warm_up());
+                (config.run.lookups, config.run.warm_up_lookups) = quick_lookups;
             }
         }
         run_sweep(sweep, self.threads, watch)
@@ -229,13 +225,11 @@ fn label(approach: Approach) -> &'static str {
 }
 
 /// Returns curves of speedups over the first approach.
-fn relative<'a>(places: impl IntoIterator<Item = &'a Vec<RunResult>>) -> Vec<Series> {
-    let places: Vec<&Vec<RunResult>> = places.into_iter().collect();
-    let of = |n: usize| {
-        let times = |place: &&Vec<RunResult>| place[0].cycles_per_lookup / place[n].cycles_per_lookup;
-        Series::new(label(places[0][n].approach), places.iter().map(times))
-    };
-    (0..places.first().map_or(0, |place| place.len())).map(of).collect()
+fn relative<'a>(runs: impl IntoIterator<Item = &'a SweptRun>) -> Vec<Series> {
+    let runs: Vec<&SweptRun> = runs.into_iter().collect();
+    let approaches = runs.first().map_or(&[][..], |run| &run.config.run.approaches);
+    let series = |a: &Approach| Series::new(label(*a), runs.iter().map(|run| run.times(*a)));
+    approaches.iter().map(series).collect()
 }
 
 /// Returns the least and the largest.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use super::figure3::{self, TRAFFIC};
 use super::figure11::{ENTRIES, TUPLES};
-use super::figure12::{CoRunner, FLOWS, FUNCTIONS, neighbour};
+use super::figure12::{FLOWS, FUNCTIONS, neighbour};
 use super::{Machines, extent};
 use crate::config::{Approach, MachineConfig, MatchingTable, RunConfig};
 use crate::machine::SimError;
@@ -43,11 +43,6 @@ fn times(config: &RunConfig, approach: Approach) -> Result<f64, SimError> {
     Ok(cycles(Approach::Software)? / cycles(approach)?)
 }
 
-/// Returns a constant series.
-fn constant(name: &str, value: f64, places: &[String]) -> Series {
-    Series::new(name, places.iter().map(|_| value))
-}
-
 /// Returns the machine with keys set to, or scaled to this percentage by, each of several numbers.
 fn with(
     machine: &MachineConfig,
@@ -71,25 +66,19 @@ fn instructions(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimErr
     let results = try_map(effort.threads, &runs, |(machine, workload)| {
         figure3::cycles(machine, workload, Approach::Software, effort)
     })?;
-    let places: Vec<String> = machines.iter().map(|(count, _)| count.clone()).collect();
     // Relative to the paper's values, so that both share one reference line.
     let [least, most] = [0, 1].map(|end| {
-        let results = results.chunks(places.len()).nth(end).unwrap_or_default();
+        let results = results.chunks(machines.len()).nth(end).unwrap_or_default();
         let name = TRAFFIC[end * (TRAFFIC.len() - 1)].0;
         Series::new(name, results.iter().map(|cycles| cycles / figure3::STATED[end]))
     });
-    Ok(Chart {
-        id: "sensitivity-instructions",
-        title: "Figure 3: by the instructions of a lookup".into(),
-        about:
-            "Table 1 has 210 instructions for a lookup of rte_hash; Figure 3 was measured in Open vSwitch."
-                .into(),
-        axis: "instructions of a lookup",
-        unit: "of the paper's cycles for classification",
-        lines: true,
-        series: vec![least, most, constant("the paper", 1.0, &places)],
-        places,
-    })
+    let about =
+        "Table 1 has 210 instructions for a lookup of rte_hash; Figure 3 was measured in Open vSwitch.";
+    let title = "Figure 3: by the instructions of a lookup";
+    Ok(Chart::new("sensitivity-instructions", title, about)
+        .over("instructions of a lookup", machines.iter().map(|(count, _)| count))
+        .curves("of the paper's cycles for classification", vec![least, most])
+        .constant("the paper", 1.0))
 }
 
 /// Figures 9 and 10 beyond the shared cache, by the latency of memory.
@@ -110,19 +99,11 @@ fn memory(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
         Ok((format!("{load:.1}{now}"), times(&config, Approach::HaloBlocking)?))
     })?;
     let (places, times): (Vec<String>, Vec<f64>) = results.into_iter().unzip();
-    Ok(Chart {
-        id: "sensitivity-memory",
-        title: "Figure 9 beyond LLC: by memory's distance".into(),
-        about: "One table of 2^22 slots that begins in memory, all of memory's times scaled.".into(),
-        axis: "a load from memory, in loads from LLC",
-        unit: "times the throughput of software",
-        lines: true,
-        series: vec![
-            Series::new("HALO blocking", times),
-            constant("the paper, mean of Figure 9", 2.1, &places),
-        ],
-        places,
-    })
+    let about = "One table of 2^22 slots that begins in memory, all of memory's times scaled.";
+    Ok(Chart::new("sensitivity-memory", "Figure 9 beyond LLC: by memory's distance", about)
+        .over("a load from memory, in loads from LLC", places)
+        .curves("times the throughput of software", vec![Series::new("HALO blocking", times)])
+        .constant("the paper, mean of Figure 9", 2.1))
 }
 
 /// Figure 11 by the packets ahead of the results, and by the size of tables.
@@ -141,20 +122,12 @@ fn tuples(machine: &MachineConfig, effort: Effort) -> Result<Vec<Chart>, SimErro
         times(&config, Approach::HaloNonBlocking)
     })?;
     let chart = |id, what: &str, axis, runs: std::ops::Range<usize>| {
-        let places: Vec<String> = all[runs.clone()].iter().map(|(place, ..)| place.clone()).collect();
-        Chart {
-            id,
-            title: format!("Figure 11 at 20 tuples: by {what}"),
-            about: "All tuples asked.".into(),
-            axis,
-            unit: "times the throughput of software",
-            lines: true,
-            series: vec![
-                Series::new("HALO non-blocking", results[runs].iter().copied()),
-                constant("the paper, at 1024 slots", 23.4, &places),
-            ],
-            places,
-        }
+        let title = format!("Figure 11 at 20 tuples: by {what}");
+        let series = Series::new("HALO non-blocking", results[runs.clone()].iter().copied());
+        Chart::new(id, title, "All tuples asked.")
+            .over(axis, all[runs].iter().map(|(place, ..)| place))
+            .curves("times the throughput of software", vec![series])
+            .constant("the paper, at 1024 slots", 23.4)
     };
     Ok(vec![
         chart("sensitivity-ahead", "packets ahead of the results", "packets ahead", slots.len()..all.len()),
@@ -175,35 +148,29 @@ fn window(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
         let cycles = |machine: &MachineConfig, beside| -> Result<f64, SimError> {
             Ok(neighbour(&effort.run(machine), &tables, *function, beside)?.1)
         };
-        let alone = cycles(machine, CoRunner::Nothing)?;
+        let alone = cycles(machine, None)?;
         let lost = |cycles: f64| 100.0 * (1.0 - alone / cycles);
-        let [software, halo] =
-            [CoRunner::Software, CoRunner::Halo].map(|beside| cycles(machine_together, beside));
+        let [software, halo] = [Some(Approach::Software), Some(Approach::HaloBlocking)]
+            .map(|beside| cycles(machine_together, beside));
         Ok([lost(software?), lost(halo?)])
     })?;
-    let places: Vec<String> = together.into_iter().map(|(share, _)| share).collect();
     let lost = |beside: usize, end: usize| {
         let shares = results.chunks(FUNCTIONS.len());
         shares.map(move |share| extent(share.iter().map(|lost| lost[beside]))[end])
     };
-    Ok(Chart {
-        id: "sensitivity-window",
-        title: "Figure 12a at 10K flows: by each thread's share of the window".into(),
-        about: "Half is the preset's: a hard division. 100: each has as much as alone, as if the other one held nothing while \
-                it waits."
-            .into(),
-        axis: "percent of window and queues that each thread has",
-        unit: "% of the function's throughput alone",
-        lines: true,
-        series: vec![
-            Series::new("lost beside software, least", lost(0, 0)),
-            Series::new("lost beside software, most", lost(0, 1)),
-            Series::new("lost beside HALO, most", lost(1, 1)),
-            constant("the paper: beside software, least", 17.0, &places),
-            constant("the paper: beside HALO, less than", 3.2, &places),
-        ],
-        places,
-    })
+    let about = "Half is the preset's: a hard division. 100: each has as much as alone, as if the other one held nothing \
+                 while it waits.";
+    let title = "Figure 12a at 10K flows: by each thread's share of the window";
+    let series = vec![
+        Series::new("lost beside software, least", lost(0, 0)),
+        Series::new("lost beside software, most", lost(0, 1)),
+        Series::new("lost beside HALO, most", lost(1, 1)),
+    ];
+    Ok(Chart::new("sensitivity-window", title, about)
+        .over("percent of window and queues that each thread has", together.iter().map(|(share, _)| share))
+        .curves("% of the function's throughput alone", series)
+        .constant("the paper: beside software, least", 17.0)
+        .constant("the paper: beside HALO, less than", 3.2))
 }
 
 /// The end of the lock, which matters only with a concurrent writer; none of the paper's runs has one.
@@ -227,18 +194,13 @@ fn lock(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
         cycles(&config, Approach::HaloBlocking)
     })?;
     let series = holds.into_iter().zip(results.chunks(intervals.len()));
-    Ok(Chart {
-        id: "sensitivity-lock",
-        title: "Lookups with a concurrent writer, by the end of the lock".into(),
-        about: format!(
-            "HALO blocking, one table of 1024 slots, another core writes a line of its buckets at this interval of instructions. \
-             Without a writer both take equal time: {} cycles.",
-            number(cycles(&config(machine), Approach::HaloBlocking)?)
-        ),
-        axis: "instructions of the writer from a change to the next",
-        places: intervals.iter().map(u32::to_string).collect(),
-        unit: "cycles a lookup",
-        lines: true,
-        series: series.map(|((name, _), values)| Series::new(name, values.iter().copied())).collect(),
-    })
+    let about = format!(
+        "HALO blocking, one table of 1024 slots, another core writes a line of its buckets at this interval of instructions. \
+         Without a writer both take equal time: {} cycles.",
+        number(cycles(&config(machine), Approach::HaloBlocking)?)
+    );
+    let series = series.map(|((name, _), values)| Series::new(name, values.iter().copied())).collect();
+    Ok(Chart::new("sensitivity-lock", "Lookups with a concurrent writer, by the end of the lock", about)
+        .over("instructions of the writer from a change to the next", intervals)
+        .curves("cycles a lookup", series))
 }

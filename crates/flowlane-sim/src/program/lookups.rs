@@ -3,7 +3,7 @@
 //! | approach | execution for a packet |
 //! |---|---|
 //! | `software`, `scalar` | table by table, until no better entry can follow; with `rte_hash`'s instructions, or without |
-//! | `bulk`, `avx512` | 32 packets interleaved, each table looked up for undecided packets |
+//! | `bulk`, `avx512` | 32 packets interleaved, each table looked up for undecided packets; of generated tables, all of a packet |
 //! | `halo-blocking` | LOOKUP_B, table by table, until no better entry can follow |
 //! | `halo-non-blocking` | LOOKUP_NB to all tables at once, eight results a line; with one table, eight packets |
 //! | `near-l2` | loads from the engine next to L2, to all tables at once |
@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 use super::devices::FlatDevice;
 use super::halo::{NonBlocking, RESULTS, ask};
-use super::software::{Batches, NEXT_TABLE, Software, begin, end, pad, scalar, unit};
+use super::software::{Batches, NEXT_TABLE, begin, end, pad, scalar, unit};
 use crate::config::{Approach, KeyPlace, MachineConfig};
 use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
@@ -61,6 +61,11 @@ pub(crate) trait Source {
     /// Returns whether the core branches on the result of each table.
     fn branches(&self) -> bool;
 
+    /// Returns whether a batch of software is a packet with all its tables, instead of several packets.
+    fn batches_tables(&self) -> bool {
+        false
+    }
+
     /// Returns the lines of the stack, and those of results.
     fn lines(&self) -> (&[Line], &[Line]);
 
@@ -96,8 +101,12 @@ impl Source for Generated {
         self.tables.len() > 1
     }
 
+    fn batches_tables(&self) -> bool {
+        self.tables.len() > 1
+    }
+
     fn lines(&self) -> (&[Line], &[Line]) {
-        (&self.tables.stack, &self.tables.results)
+        (&self.tables.own.stack, &self.tables.own.results)
     }
 }
 
@@ -113,8 +122,7 @@ pub(crate) struct LookupProgram<S> {
 
 impl<S: Source> LookupProgram<S> {
     pub(crate) fn new(source: S, approach: Approach, machine: &MachineConfig, count: u64) -> Self {
-        let style = if approach == Approach::Avx512 { Software::Avx512 } else { Software::Bulk };
-        let batches = Batches::new(style, &machine.software);
+        let batches = Batches::new(approach == Approach::Avx512, &machine.software);
         let queries = NonBlocking::new(source.lines().1.to_vec(), machine.accelerator.packets_ahead);
         Self { source, approach, machine: machine.clone(), batches, queries, left: count }
     }
@@ -181,17 +189,22 @@ impl<S: Source> LookupProgram<S> {
         Ok(1)
     }
 
-    /// Looks up interleaved packets.
+    /// Looks up interleaved packets, or interleaved tables of a packet.
     fn side_by_side(&mut self, ops: &mut Vec<Op>) -> Result<usize, Mismatch> {
-        let count = BATCH.min(self.left as usize);
-        let mut packets = self.packets(count, false, ops)?;
+        let tables = self.source.batches_tables();
+        let count = if tables { 1 } else { BATCH.min(self.left as usize) };
+        let mut packets = self.packets(count, tables, ops)?;
         let mut insertions = Vec::new();
         let asked = packets.iter_mut().filter_map(|packet| packet.cached.take()).map(|mut cached| {
             insertions.append(&mut cached.insertion);
             cached.lookup
         });
         self.batches.append(asked.collect(), ops);
-        let mut lanes: Vec<_> = packets.into_iter().map(|packet| packet.tables.into_iter()).collect();
+        let packets = packets.into_iter().map(|packet| packet.tables);
+        let mut lanes: Vec<_> = match tables {
+            true => packets.flatten().map(|found| vec![found].into_iter()).collect(),
+            false => packets.map(Vec::into_iter).collect(),
+        };
         loop {
             let found: Vec<Found> = lanes.iter_mut().filter_map(Iterator::next).collect();
             if found.is_empty() {

@@ -16,6 +16,5 @@ pub use functions::{Neighbour, WithWork, Work};
 pub(crate) use lookups::{Cached, Generated, LookupProgram, Packet, Source};
 pub use replay::{Replayed, replay};
 pub(crate) use software::unit;
-pub use software::{Software, SoftwareProgram};
 pub(crate) use tuples::generated_tuples;
 pub use update::Updates;

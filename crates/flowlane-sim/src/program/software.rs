@@ -1,38 +1,16 @@
-//! Software lookups.
+//! Software lookups: the instructions around the recorded reads of tables.
 //!
-//! | style | execution |
+//! | approach | instructions of a lookup |
 //! |---|---|
-//! | `rte` | one by one, with the instructions of `rte_hash` apart from reading the table (Table 1) |
-//! | `scalar` | one by one, as the library's scalar kernel |
-//! | `bulk` | batches, stage by stage, with prefetches: many misses in flight |
-//! | `avx512` | batches with vectors: the recorded loads without branches, and the measured number of instructions |
-//!
-//! In a search through several tables, `rte` and `scalar` look up one table after the other and end with the first
-//! hit; a batch of `bulk` and `avx512` consists of a packet's tables.
-
-use std::rc::Rc;
-
-use serde::{Deserialize, Serialize};
+//! | `software` | those of `rte_hash` apart from reading the table (Table 1) |
+//! | `scalar` | those of the library's scalar kernel |
+//! | `bulk` | in batches, stage by stage, with prefetches: many misses in flight |
+//! | `avx512` | in batches with vectors: the recorded loads without branches, and the measured number of instructions |
 
 use crate::config::SoftwareConfig;
 use crate::machine::cache::Line;
-use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
-use crate::machine::query::Queries;
-use crate::workload::{BATCH, Lookup, Packets, Tables};
-
-/// A style of software lookups.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Software {
-    /// One by one, with `rte_hash`'s instructions.
-    Rte,
-    /// One by one, as the scalar kernel.
-    Scalar,
-    /// In batches with prefetches.
-    Bulk,
-    /// In batches with prefetches and vectors.
-    Avx512,
-}
+use crate::machine::op::{Class, Kind, Op};
+use crate::workload::Lookup;
 
 /// Instructions of a batch's loop for each key.
 const LOOP_INSTRUCTIONS: u32 = 3;
@@ -42,83 +20,6 @@ pub(crate) const NEXT_TABLE: u32 = 100;
 
 /// The address of the branch of the search through a bucket.
 const SEARCH: u32 = 101;
-
-/// A number of lookups in software.
-pub struct SoftwareProgram {
-    tables: Rc<Tables>,
-    packets: Packets,
-    style: Software,
-    padding: SoftwareConfig,
-    writes_key: bool,
-    left: u64,
-    batches: Batches,
-}
-
-impl SoftwareProgram {
-    /// Creates `count` lookups of one table, or packets looked up in several.
-    pub fn new(
-        tables: Rc<Tables>,
-        packets: Packets,
-        style: Software,
-        padding: &SoftwareConfig,
-        writes_key: bool,
-        count: u64,
-    ) -> Self {
-        let batches = Batches::new(style, padding);
-        Self { tables, packets, style, padding: padding.clone(), writes_key, left: count, batches }
-    }
-
-    /// Looks up one key or packet.
-    fn singly(&mut self, ops: &mut Vec<Op>) -> Result<(), Mismatch> {
-        let lookups = self.packets.next(&self.tables)?;
-        let from = ops.len();
-        self.write_key(&lookups[0], ops);
-        let several = lookups.len() > 1;
-        for mut lookup in lookups {
-            let found = lookup.walk.answer.is_some();
-            match self.style {
-                Software::Rte => pad(&self.padding, &self.tables.stack, &mut lookup),
-                _ => scalar(&self.padding, &mut lookup),
-            }
-            ops.append(&mut lookup.ops);
-            if several {
-                let branch = Kind::Branch { id: NEXT_TABLE, taken: found };
-                ops.push(Op { waits: true, ..Op::new(branch, Class::Compute) });
-            }
-            if self.style == Software::Rte && !self.padding.lookups_overlap {
-                ops.push(Op { waits: true, fences: true, ..Op::work(1, Class::Compute) });
-            }
-            if found {
-                break;
-            }
-        }
-        unit(ops, from, 1);
-        Ok(())
-    }
-
-    /// Looks up a batch: several packets in one table, or a packet in several tables.
-    fn batch(&mut self, ops: &mut Vec<Op>) -> Result<(), Mismatch> {
-        let from = ops.len();
-        let several = self.tables.len() > 1;
-        let mut lookups = Vec::new();
-        let packets = if several { 1 } else { BATCH.min(self.left as usize) };
-        for _ in 0..packets {
-            let more = self.packets.next(&self.tables)?;
-            self.write_key(&more[0], ops);
-            lookups.extend(more);
-        }
-        self.batches.append(lookups, ops);
-        unit(ops, from, packets as u32);
-        self.left -= packets as u64 - 1;
-        Ok(())
-    }
-
-    fn write_key(&self, lookup: &Lookup, ops: &mut Vec<Op>) {
-        if self.writes_key {
-            ops.push(Op::new(Kind::Store(lookup.walk.key), Class::Compute));
-        }
-    }
-}
 
 /// Adds the instructions of `rte_hash` apart from reading the table to a recorded lookup.
 pub(crate) fn pad(p: &SoftwareConfig, stack: &[Line], lookup: &mut Lookup) {
@@ -175,9 +76,8 @@ pub(crate) struct Batches {
 }
 
 impl Batches {
-    /// Returns the batches of a style.
-    pub(crate) fn new(style: Software, p: &SoftwareConfig) -> Self {
-        let vectors = style == Software::Avx512;
+    /// Returns batches with or without vectors.
+    pub(crate) fn new(vectors: bool, p: &SoftwareConfig) -> Self {
         let (hit, saved) = match vectors {
             true => (p.vector_instructions, p.vector_miss_saves_instructions),
             false => (p.bulk_instructions, p.bulk_miss_saves_instructions),
@@ -307,18 +207,4 @@ fn first_line(ops: &[Op]) -> Option<Line> {
         Kind::Load(line) if op.waits => Some(line),
         _ => None,
     })
-}
-
-impl Program for SoftwareProgram {
-    fn refill(&mut self, ops: &mut Vec<Op>, _: &mut Queries) -> Result<bool, Mismatch> {
-        if self.left == 0 {
-            return Ok(false);
-        }
-        match self.style {
-            Software::Rte | Software::Scalar => self.singly(ops)?,
-            Software::Bulk | Software::Avx512 => self.batch(ops)?,
-        }
-        self.left -= 1;
-        Ok(true)
-    }
 }

@@ -2,7 +2,8 @@
 
 use flowlane::generate::Random;
 
-use super::tables::{KEY_WORDS, Tables, key_of};
+use super::rules::Exact;
+use super::tables::{Tables, key_of};
 use super::{Lookup, Recorder};
 use crate::config::MatchingTable;
 use crate::machine::op::Mismatch;
@@ -60,7 +61,7 @@ impl Packets {
         let hit = self.hit_permille >= 1000 || self.random.below(1000) < self.hit_permille;
         let number = self.number;
         self.number += 1;
-        let place = tables.keys[number as usize % tables.keys.len()];
+        let place = tables.own.key(number);
         (0..len)
             .map(|table| {
                 let filled = tables.filled(table);
@@ -70,66 +71,15 @@ impl Packets {
                     if found { self.random.below(among) } else { ABSENT + self.random.below(ABSENT) };
                 let key = key_of(tables.seed(), table, of_key);
                 let inserted = found.then_some(of_key as u32);
-                let mut recorder = Recorder::new(&tables.places, place);
-                let lookup = record(tables, table, &key, inserted, &mut recorder, number)?;
-                Ok(recorder.lookup(table, lookup.0, lookup.1, lookup.2))
+                let mut recorder = Recorder::new(std::slice::from_ref(&tables.places[table]), place);
+                let (hash, simulated, library) = tables.table(table).recorded(&key, &mut recorder);
+                if simulated != library || library != inserted {
+                    let library = if simulated == library { inserted } else { library };
+                    let table = format!("cuckoo table {table}");
+                    return Err(Mismatch { lookup: number, table, simulated, library });
+                }
+                Ok(recorder.lookup(0, hash, simulated, library))
             })
             .collect()
-    }
-}
-
-type Recorded = (u32, Option<u32>, Option<u32>);
-
-/// Walks a table with a probe, and compares the answer with the library's batch lookup and with the inserted value.
-fn record(
-    tables: &Tables,
-    table: usize,
-    key: &[u32; KEY_WORDS],
-    inserted: Option<u32>,
-    recorder: &mut Recorder<'_>,
-    lookup: u64,
-) -> Result<Recorded, Mismatch> {
-    let real = tables.table(table);
-    let mut numbered = Numbered { table: table as u32, recorder };
-    let simulated = real.lookup_probed(key, &mut numbered);
-    let mut values = [0];
-    let library = (real.lookup_batch(std::slice::from_ref(key), &mut values) != 0).then_some(values[0]);
-    if simulated != library || library != inserted {
-        let library = if simulated == library { inserted } else { library };
-        return Err(Mismatch { lookup, table: format!("cuckoo table {table}"), simulated, library });
-    }
-    let hash = real.hash(key);
-    recorder.buckets(table, real.bucket_offsets(hash));
-    Ok((hash, simulated, library))
-}
-
-/// A recorder for one of several tables, which do not know their numbers.
-struct Numbered<'r, 'a> {
-    table: u32,
-    recorder: &'r mut Recorder<'a>,
-}
-
-impl flowlane::probe::Probe for Numbered<'_, '_> {
-    fn load(
-        &mut self,
-        _: u32,
-        part: flowlane::probe::Part,
-        offset: usize,
-        bytes: usize,
-        dependency: flowlane::probe::Dependency,
-    ) {
-        self.recorder.load(self.table, part, offset, bytes, dependency);
-    }
-
-    fn store(&mut self, _: u32, part: flowlane::probe::Part, offset: usize, bytes: usize) {
-        self.recorder.store(self.table, part, offset, bytes);
-    }
-
-    fn alu(&mut self, instructions: u32) {
-        self.recorder.alu(instructions);
-    }
-
-    fn branch(&mut self, id: u32, taken: bool) {
-        self.recorder.branch(id, taken);
     }
 }

@@ -12,11 +12,11 @@ use crate::workload::TablePlace;
 pub const KEY_WORDS: usize = 4;
 
 /// Lines of packets' keys, used in turn.
-pub(super) const KEY_LINES: u64 = 64;
+const KEY_LINES: u64 = 64;
 /// Lines of results.
-pub(super) const RESULT_LINES: u64 = 16;
+const RESULT_LINES: u64 = 16;
 /// Stack lines of `rte_hash`'s other loads and stores.
-pub(super) const STACK_LINES: u64 = 16;
+const STACK_LINES: u64 = 16;
 
 /// The configuration of tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,18 +31,46 @@ pub struct TablesConfig {
     pub seed: u64,
 }
 
+/// The private data of a core.
+#[derive(Clone, Debug)]
+pub struct Own {
+    /// The regions of packets' headers.
+    pub keys: Vec<Region>,
+    /// The lines of results.
+    pub results: Vec<Line>,
+    /// The lines of the stack.
+    pub stack: Vec<Line>,
+}
+
+impl Own {
+    /// Allocates the private data of a core.
+    pub fn new(space: &mut Space) -> Self {
+        Self {
+            keys: (0..KEY_LINES).map(|_| space.region(64)).collect(),
+            results: space.region(RESULT_LINES * 64).lines().collect(),
+            stack: space.region(STACK_LINES * 64).lines().collect(),
+        }
+    }
+
+    /// Returns the region of a packet's header.
+    pub fn key(&self, number: u64) -> Region {
+        self.keys[number as usize % self.keys.len()]
+    }
+
+    /// Inserts headers and results into the shared cache.
+    pub fn warm(&self, machine: &mut Machine) {
+        machine.fill_llc(self.keys.iter().flat_map(Region::lines).chain(self.results.iter().copied()));
+    }
+}
+
+/// Tables, and the private data of a core that looks keys up in them.
 pub struct Tables {
     writers: Vec<CuckooWriter<KEY_WORDS>>,
     filled: Vec<u64>,
     seed: u64,
     /// The regions of each table.
     pub places: Vec<TablePlace>,
-    /// The regions of keys.
-    pub keys: Vec<Region>,
-    /// The lines of results.
-    pub results: Vec<Line>,
-    /// The lines of the stack.
-    pub stack: Vec<Line>,
+    pub own: Own,
     /// Address space for other data of a program.
     pub space: Space,
 }
@@ -64,16 +92,12 @@ pub(super) fn key_of(seed: u64, table: usize, number: u64) -> [u32; KEY_WORDS] {
 impl Tables {
     /// Builds and fills tables.
     pub fn new(config: &TablesConfig) -> Self {
-        let mut tables = Self::empty(config);
-        tables.fill(config.entries * config.load_percent / 100);
-        tables
+        Self::full(config, None, &mut Space::default())
     }
 
     /// Builds and fills tables in an existing address space.
     pub fn in_space(config: &TablesConfig, space: &mut Space) -> Self {
-        let mut tables = Self::made(config, None, space);
-        tables.fill(config.entries * config.load_percent / 100);
-        tables
+        Self::full(config, None, space)
     }
 
     /// Builds tables without keys.
@@ -83,27 +107,29 @@ impl Tables {
 
     /// Builds and fills tables whose batches use the portable kernel, to be timed next to its simulation.
     pub fn portable(config: &TablesConfig) -> Self {
-        let mut tables = Self::made(config, Some(Variant::Scalar), &mut Space::default());
+        Self::full(config, Some(Variant::Scalar), &mut Space::default())
+    }
+
+    fn full(config: &TablesConfig, variant: Option<Variant>, space: &mut Space) -> Self {
+        let mut tables = Self::made(config, variant, space);
         tables.fill(config.entries * config.load_percent / 100);
         tables
     }
 
     fn made(config: &TablesConfig, variant: Option<Variant>, space: &mut Space) -> Self {
-        let keys = (0..KEY_LINES).map(|_| space.region(64)).collect();
-        let results = space.region(RESULT_LINES * 64).lines().collect();
-        let stack = space.region(STACK_LINES * 64).lines().collect();
+        let own = Own::new(space);
         // The capacity that a table of this many slots guarantees.
         let most = (config.entries * 95 / 100).max(1) as usize;
         let writers: Vec<CuckooWriter<KEY_WORDS>> = (0..config.tables)
             .map(|n| {
-                let own = CuckooConfig::new(most, mix(config.seed, n.into(), 1) as u32);
-                let chosen = variant.and_then(|variant| own.with_variant(variant));
-                CuckooWriter::new(&chosen.unwrap_or(own))
+                let config = CuckooConfig::new(most, mix(config.seed, n.into(), 1) as u32);
+                let chosen = variant.and_then(|variant| config.with_variant(variant));
+                CuckooWriter::new(&chosen.unwrap_or(config))
             })
             .collect();
         let places = writers.iter().map(|writer| place(space, writer)).collect();
         let filled = vec![0; writers.len()];
-        Self { writers, filled, seed: config.seed, places, keys, results, stack, space: space.clone() }
+        Self { writers, filled, seed: config.seed, places, own, space: space.clone() }
     }
 
     /// Adds keys until each table has `keys` of them or is full.
@@ -156,13 +182,13 @@ impl Tables {
         let all = self.bytes() / 64;
         let gone = all.saturating_sub(4 * machine.llc_lines());
         machine.fill_llc(self.places.iter().flat_map(lines).skip(gone as usize));
-        machine.fill_llc(self.keys.iter().flat_map(Region::lines).chain(self.results.iter().copied()));
+        self.own.warm(machine);
     }
 
     /// Inserts everything except the tables' buckets and entries, which stay in memory.
     pub fn warm_headers(&self, machine: &mut Machine) {
         machine.fill_llc(self.places.iter().flat_map(|place| place.header.lines()));
-        machine.fill_llc(self.keys.iter().flat_map(Region::lines).chain(self.results.iter().copied()));
+        self.own.warm(machine);
     }
 
     /// Returns the size of the largest region of a table.

@@ -6,16 +6,15 @@ use std::rc::Rc;
 use flowlane_bench::figure::Figure;
 use flowlane_bench::render::Page;
 use flowlane_sim::confidence::Estimate;
-use flowlane_sim::config::{Approach, RunConfig};
-use flowlane_sim::machine::{MemoryAccess, SimError, TimeSeries};
-use flowlane_sim::parallel;
-use flowlane_sim::run::{RunResult, run as simulate, tables_of, with_accesses};
+use flowlane_sim::config::{Approach, RunConfig, Sweep};
+use flowlane_sim::machine::{MemoryAccess, TimeSeries};
+use flowlane_sim::run::{RunResult, run_sweep, tables_of, with_accesses};
 use serde::Serialize;
 
 use super::{open, read, threads_of};
 use crate::arguments::SimRunOptions;
 use crate::failure::Failure;
-use crate::output::{self, Output};
+use crate::output::{self, Output, SHARES};
 
 /// The values of an approach over all seeds.
 #[derive(Serialize)]
@@ -36,9 +35,9 @@ struct Done {
 }
 
 impl Done {
-    fn new((values, config): &(Vec<String>, RunConfig), results: Vec<RunResult>) -> Self {
-        let mut done =
-            Self { values: values.clone(), effective: config.text(), results, estimates: Vec::new() };
+    fn new(values: &[String], config: &RunConfig, results: Vec<RunResult>) -> Self {
+        let (values, effective) = (values.to_vec(), config.text());
+        let mut done = Self { values, effective, results, estimates: Vec::new() };
         if config.run.seeds > 1 {
             let approaches = config.run.approaches.iter().enumerate();
             done.estimates =
@@ -142,38 +141,32 @@ pub(super) fn run(options: &SimRunOptions) -> Result<(), Failure> {
     out.finish()
 }
 
-/// Simulates all runs with all of their seeds.
+/// Simulates all runs with all of their seeds; with `misses` the only one, with its accesses to memory.
 fn results(
     runs: &[(Vec<String>, RunConfig)],
     threads: usize,
     misses: bool,
 ) -> Result<(Vec<Done>, Vec<MemoryAccess>), Failure> {
-    let jobs: Vec<RunConfig> = runs.iter().flat_map(|(_, config)| of_seeds(config)).collect();
-    type Results = (Vec<RunResult>, Vec<MemoryAccess>);
-    let work = |n: usize| -> Result<Results, SimError> {
-        let config = &jobs[n];
+    if misses {
+        let (values, config) = &runs[0];
         let tables = Rc::new(tables_of(config));
-        if misses {
-            let (result, accesses) = with_accesses(config, config.run.approaches[0], &tables)?;
-            return Ok((vec![result], accesses));
-        }
-        let of = |approach: &Approach| simulate(config, *approach, &tables);
-        Ok((config.run.approaches.iter().map(of).collect::<Result<_, _>>()?, Vec::new()))
-    };
-    let bar = output::progress(jobs.len() as u64, "simulating");
-    let results = parallel::run(threads, jobs.len(), &|done| bar.set_position(done as u64), &work);
-    bar.finish_and_clear();
-    let mut results = results.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter();
-    let (mut done, mut all) = (Vec::new(), Vec::new());
-    for run in runs {
-        let mut of_run = Vec::new();
-        for (results, accesses) in results.by_ref().take(run.1.run.seeds as usize) {
-            of_run.extend(results);
-            all.extend(accesses);
-        }
-        done.push(Done::new(run, of_run));
+        let (result, accesses) = with_accesses(config, config.run.approaches[0], &tables)?;
+        return Ok((vec![Done::new(values, config, vec![result])], accesses));
     }
-    Ok((done, all))
+    let of_run = |(values, config): &(Vec<String>, RunConfig)| {
+        of_seeds(config).map(|config| (values.clone(), config)).collect::<Vec<_>>()
+    };
+    let jobs = Sweep { runs: runs.iter().flat_map(of_run).collect() };
+    let bar = output::progress_share();
+    bar.set_message("simulating");
+    let watch = |share: f64| bar.set_position((share * SHARES as f64) as u64);
+    let mut swept = run_sweep(jobs, threads, &watch)?.into_iter();
+    bar.finish_and_clear();
+    let done = runs.iter().map(|(values, config)| {
+        let of_run = swept.by_ref().take(config.run.seeds as usize);
+        Done::new(values, config, of_run.flat_map(|run| run.results).collect())
+    });
+    Ok((done.collect(), Vec::new()))
 }
 
 fn of_seeds(config: &RunConfig) -> impl Iterator<Item = RunConfig> {

@@ -24,9 +24,10 @@ use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::{Match, Priority, Rule, RuleId};
 
+pub use super::tables::Own;
 pub use exact::{Exact, MaskWord, WORDS_MAX, exact};
 pub use scale::{copied, narrowed, sampled, with_masks};
-pub use tables::{Found, Own, RuleTables, Search};
+pub use tables::{Found, RuleTables, Search};
 
 /// The most comparisons for which linear search is the reference.
 const LINEAR_MAX: usize = 300_000_000;

@@ -10,10 +10,8 @@ use flowlane::rule::{Match, PortRange};
 use super::exact::{Exact, MaskWord, WORDS_MAX, exact};
 use super::{MASKS_MAX, WorkloadError};
 use crate::machine::Machine;
-use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op};
 use crate::machine::space::{Region, Space};
-use crate::workload::tables::{KEY_LINES, RESULT_LINES, STACK_LINES};
 use crate::workload::{BATCH, Lookup, Recorder, TablePlace};
 
 /// The end of a chain; no rule.
@@ -102,38 +100,6 @@ pub struct RuleTables {
     pub places: Vec<TablePlace>,
     /// Address space for other data of a program.
     pub space: Space,
-}
-
-/// The private data of a core.
-#[derive(Clone, Debug)]
-pub struct Own {
-    /// The regions of packets' headers.
-    pub keys: Vec<Region>,
-    /// The lines of results.
-    pub results: Vec<Line>,
-    /// The lines of the stack.
-    pub stack: Vec<Line>,
-}
-
-impl Own {
-    /// Allocates the private data of a core.
-    pub fn new(space: &mut Space) -> Self {
-        Self {
-            keys: (0..KEY_LINES).map(|_| space.region(64)).collect(),
-            results: space.region(RESULT_LINES * 64).lines().collect(),
-            stack: space.region(STACK_LINES * 64).lines().collect(),
-        }
-    }
-
-    /// Returns the region of a packet's header.
-    pub fn key(&self, number: u64) -> Region {
-        self.keys[number as usize % self.keys.len()]
-    }
-
-    /// Inserts headers and results into the shared cache.
-    pub fn warm(&self, machine: &mut Machine) {
-        machine.fill_llc(self.keys.iter().flat_map(Region::lines).chain(self.results.iter().copied()));
-    }
 }
 
 impl RuleTables {
