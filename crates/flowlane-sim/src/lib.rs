@@ -3,6 +3,7 @@
 pub mod confidence;
 pub mod config;
 pub mod event;
+pub mod fuzz_invariants;
 pub mod host_calibration;
 pub mod machine;
 pub mod paper;

@@ -95,10 +95,18 @@ Examples:
 const REPLAY_HELP: &str = "\
 Caches begin with as much of the accessed arrays as they hold; a quarter of the trace warms up further and is not counted.
 
+Traces of addresses are text. Each line has an access in one of these forms; # begins a comment:
+  0x7f00, 0x7f00 R, R 0x7f00, LD 0x7f00, 0 7f00   a read (Ramulator, Ramulator 2, Dinero)
+  0x7f00 W, W 0x7f00, ST 0x7f00, 1 7f00           a write
+  L 7f00,8; S 7f00,8; M 7f00,8                    a read, a write, or both, of 8 bytes (Lackey)
+  I 7f00,3; 2 7f00                                the fetch of an instruction (Lackey, Dinero)
+They have no dependencies, so that all accesses overlap: the cycles are a lower bound.
+
 Examples:
   flowlane sim replay single.trace --preset here.toml
   flowlane sim replay corpus/                      # and the errors, if the folder has measurements
-  xz -dc 600.perlbench_s-210B.champsimtrace.xz | head -c 640000000 | flowlane sim replay -";
+  xz -dc 600.perlbench_s-210B.champsimtrace.xz | head -c 640000000 | flowlane sim replay -
+  valgrind --tool=lackey --trace-mem=yes --log-file=ls.trace ls && flowlane sim replay ls.trace";
 
 /// The verb of `flowlane sim`.
 #[derive(Debug, Subcommand)]
@@ -144,10 +152,10 @@ pub(crate) enum SimVerb {
     /// Record the instructions of this machine's lookups, for `sim replay`.
     #[command(after_help = RECORD_HELP)]
     Record(SimRecordOptions),
-    /// Simulate recorded instructions: of `sim record`, or ChampSim's traces.
+    /// Simulate recorded instructions (of `sim record`, or ChampSim's traces), or a trace of addresses.
     #[command(after_help = REPLAY_HELP)]
     Replay {
-        /// Recorded instructions, or a folder of `sim calibrate --corpus`; - for standard input.
+        /// Recorded instructions, addresses, or a folder of `sim calibrate --corpus`; - for standard input.
         #[arg(required = true, value_name = "FILE|FOLDER")]
         traces: Vec<PathBuf>,
         /// Machine: a preset, or a TOML file with `preset` and `[machine]` as for `flowlane sim run`. Without it that of the

@@ -112,6 +112,19 @@ fn misses_are_a_trace_for_ramulator() {
         let address = u64::from_str_radix(&line[5..], 16).unwrap();
         assert_eq!(address % 64, 0, "{line}");
     }
+    // The simulator reads its own trace back.
+    let (json, _) = run(at, "sim replay out.trace --json", 0);
+    let replayed: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(replayed[0]["trace"], "out.trace");
+    let instructions = replayed[0]["stats"]["instructions"].as_u64().unwrap();
+    let lines = trace.lines().count() as u64;
+    assert!((lines * 3 / 4..=lines).contains(&instructions), "{instructions} of {lines}");
+    fs::write(at.join("out.trace"), "LD 0x40\nLD 40\n").unwrap();
+    let (_, error) = run(at, "sim replay out.trace", 2);
+    assert!(
+        error.contains("out.trace: line 2, column 4: `40`") && error.contains("write `LD 0x7f00`"),
+        "{error}"
+    );
 }
 
 #[test]

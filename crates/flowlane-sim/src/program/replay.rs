@@ -329,7 +329,7 @@ fn spans(trace: &Trace) -> HashMap<u64, (usize, usize, usize)> {
     let (mut spans, mut at) = (HashMap::new(), 0);
     for (n, step) in trace.steps.iter().enumerate() {
         let code = &trace.code[step.code()];
-        let count = usize::from(code.loads + code.stores);
+        let count = usize::from(code.loads) + usize::from(code.stores);
         for access in &trace.accesses[at..at + count] {
             let (_, last, accesses) = spans.entry(access / LINE_BYTES).or_insert((n, n, 0));
             (*last, *accesses) = (n, *accesses + 1);

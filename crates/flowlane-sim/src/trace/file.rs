@@ -1,10 +1,12 @@
-//! Files of traces: this project's form, and ChampSim's.
+//! Files of traces: this project's form, ChampSim's, and addresses in text (`addresses`).
 //!
 //! This project's form is the line `flowlane-instructions 1`, a line of JSON, and then in little-endian order the numbers
 //! of codes, steps and accesses, the codes in 25 bytes each, the steps in 4 and the addresses in 8.
 //!
 //! ChampSim's (`trace_instruction.h`) is 64 bytes for each instruction: address, whether it is a branch and is taken, two
 //! registers that it writes and four that it reads, two addresses that it writes and four that it reads; 0 for none.
+
+mod addresses;
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read, Write};
@@ -41,6 +43,9 @@ pub enum TraceError {
     /// The second line is wrong.
     #[error("not a trace: line 2: {0}")]
     Header(String),
+    /// A line of a trace of addresses is wrong.
+    #[error("line {line}, column {column}: {problem}")]
+    Line { line: usize, column: usize, problem: String, help: &'static str },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -81,13 +86,18 @@ impl Trace {
         out.flush()
     }
 
-    /// Reads this project's form, or ChampSim's if the file does not begin as this project's.
+    /// Reads this project's form if the file begins with its first line, addresses if it begins with other text, and
+    /// ChampSim's form otherwise.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be read or is neither.
+    /// Returns an error if the file cannot be read or is none of them.
     pub fn read(input: &mut impl BufRead) -> Result<Self, TraceError> {
-        if !input.fill_buf()?.starts_with(FIRST_LINE.as_bytes()) {
-            return champsim(input);
+        let start = input.fill_buf()?;
+        if !start.starts_with(FIRST_LINE.as_bytes()) {
+            // ChampSim's form begins with the eight bytes of an address, and no address is text: its highest byte is 0 or 255.
+            let is_text = |b: &u8| b.is_ascii_graphic() || b.is_ascii_whitespace();
+            let is_addresses = !start.is_empty() && start.iter().take(8).all(is_text);
+            return if is_addresses { addresses::read(input) } else { champsim(input) };
         }
         input.consume(FIRST_LINE.len());
         let mut line = String::new();
@@ -200,7 +210,9 @@ pub fn champsim(input: &mut impl Read) -> Result<Trace, TraceError> {
             _ => return Err(TraceError::Not("ChampSim's records have 64 bytes, and the last one has fewer")),
         }
         if record[8] > 1 || record[9] > 1 {
-            return Err(TraceError::Not("neither this project's nor ChampSim's (is it compressed?)"));
+            return Err(TraceError::Not(
+                "neither this project's nor ChampSim's, nor text (is it compressed?)",
+            ));
         }
         if trace.steps.len() == STEPS_MAX {
             return Err(TraceError::Not("it has too many instructions"));

@@ -3,6 +3,7 @@
 //! ```text
 //! flowlane sim record ── Recorder ──▶ Trace ──▶ program::Replay: micro-operations of a simulated core
 //! ChampSim's traces ──── champsim ──▶
+//! addresses in text ──── addresses ─▶
 //! ```
 //!
 //! A trace has the machine code once and then, for each executed instruction, its number, whether its branch was taken,

@@ -122,6 +122,90 @@ fn champsims_records_are_read() {
     assert!(short.to_string().contains("64 bytes"));
 }
 
+/// Reads a trace of addresses.
+fn addresses(text: &str) -> Result<Trace, TraceError> {
+    Trace::read(&mut text.as_bytes())
+}
+
+#[test]
+fn addresses_are_read_in_each_form() {
+    for (line, loads, stores, bytes) in [
+        ("0x7f00", 1, 0, 1),
+        ("0x7f00 R", 1, 0, 1),
+        ("0x7f00 W\r", 0, 1, 1),
+        ("R 0x7f00", 1, 0, 1),
+        ("W 0x7F00", 0, 1, 1),
+        ("LD 0x7f00 # a comment", 1, 0, 1),
+        ("ST 0x7f00", 0, 1, 1),
+        ("0 7f00", 1, 0, 1),
+        ("1 7f00 ", 0, 1, 1),
+        ("2 7f00", 0, 0, 0),
+        (" L 7f00,8", 1, 0, 8),
+        (" S 00007f00,512", 0, 1, 255),
+        (" M 7f00,4", 1, 1, 4),
+        ("I  7f00,3", 0, 0, 0),
+        // An instruction and its access.
+        ("2 44\n1 7f00", 0, 1, 1),
+        ("I  44,3\n\n L 7f00,4", 1, 0, 4),
+    ] {
+        let read = addresses(&format!("==7== Lackey\n# comment\n\n{line}\n")).unwrap();
+        let code = &read.code[read.steps[0].code()];
+        assert_eq!((code.loads, code.stores, code.bytes), (loads, stores, bytes), "{line}");
+        assert_eq!((read.steps.len(), read.lookups), (1, 0), "{line}");
+        assert_eq!(read.accesses, vec![0x7f00; usize::from(loads + stores)], "{line}");
+    }
+    assert_eq!(addresses("0x40").unwrap().accesses, [0x40], "shorter than an address of ChampSim's");
+    // Fetches without data remain, and a second access is another instruction.
+    let read = addresses("I  40,3\nI  43,3\n L 7f00,8\n S 7f08,8\n").unwrap();
+    assert_eq!((read.steps.len(), read.accesses.len()), (3, 2));
+}
+
+#[test]
+fn equal_addresses_in_different_forms_replay_equally() {
+    let of = |form: fn(bool, u64) -> String| -> Trace {
+        let line = |n: u64| form(n.is_multiple_of(3), 0x10_0000 + n * 7919 % 65_536 * 64);
+        addresses(&(0..4000).map(line).collect::<String>()).unwrap()
+    };
+    let ramulator = of(|store, a| format!("{} {a:#x}\n", if store { "ST" } else { "LD" }));
+    let dinero = of(|store, a| format!("{} {a:x}\n", u8::from(store)));
+    let lackey = of(|store, a| format!(" {} {a:08x},1\n", if store { "S" } else { "L" }));
+    assert_eq!([&dinero, &lackey], [&ramulator; 2]);
+    let each = cycles(ramulator);
+    assert_eq!([cycles(dinero), cycles(lackey)], [each; 2]);
+    // A store needs one of zen3's two units for stores, a load one of three: all of them are in the caches.
+    assert!((0.2..20.0).contains(&each), "{each}");
+}
+
+#[test]
+fn a_wrong_line_of_addresses_is_named_with_its_column() {
+    let long = format!("# {}", "x".repeat(5000));
+    for (line, column, problem) in [
+        ("LD 7f00", 4, "`7f00` is no hexadecimal address of up to 57 bits that begins with 0x"),
+        ("7f00", 1, "begins with 0x"),
+        ("  ST", 3, "`ST` is no hexadecimal address"),
+        ("ST 0x+7f", 4, "`0x+7f` is no"),
+        ("LD 0x", 4, "`0x` is no"),
+        ("LD 0x200000000000000", 4, "57 bits"),
+        ("0 0x7f00", 3, "without 0x"),
+        ("3 20734016", 1, "`3` is no kind of access"),
+        ("\u{e9}\u{e9} 0x7f00", 1, "no kind of access"),
+        ("LD 0x7f00 \u{e9}\u{e9} 5", 11, "one word too many"),
+        (" L 7f00", 4, "a number of bytes"),
+        (" L 7f00,0", 4, "1 to 512 bytes"),
+        (" L 7f00,513", 4, "1 to 512 bytes"),
+        (&long, 1, "4096 or more bytes"),
+    ] {
+        let error = addresses(&format!("LD 0x7f00\n{line}\n")).unwrap_err();
+        let TraceError::Line { line: 2, column: at, problem: found, help } = &error else {
+            panic!("{error}")
+        };
+        assert!(*at == column && found.contains(problem) && help.contains("`LD 0x7f00`"), "{line}: {error}");
+    }
+    let error = Trace::read(&mut &b"LD 0x7f00\nST \xe9\n"[..]).unwrap_err();
+    assert!(error.to_string().starts_with("line 2, column 4: not UTF-8"), "{error}");
+    assert!(addresses("# nothing\n\n").unwrap_err().to_string().contains("empty"));
+}
+
 /// Returns the cycles of an instruction of a trace.
 fn cycles(of: Trace) -> f64 {
     replay(&Arc::new(of), &Preset::Zen3.machine(), 1).unwrap().cycles

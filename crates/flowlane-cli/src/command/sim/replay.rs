@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flowlane_sim::program::{Replayed, replay};
-use flowlane_sim::trace::Trace;
+use flowlane_sim::trace::{Trace, TraceError};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -108,5 +108,11 @@ fn read(path: &Path) -> Result<Trace, Failure> {
         Some("-") => Box::new(std::io::stdin()),
         _ => Box::new(File::open(path).map_err(|e| Failure::file(path, "read", &e))?),
     };
-    Trace::read(&mut BufReader::new(input)).map_err(|e| Failure::input(format!("{}: {e}", path.display())))
+    Trace::read(&mut BufReader::new(input)).map_err(|e| {
+        let message = format!("{}: {e}", path.display());
+        match e {
+            TraceError::Line { help, .. } => Failure::input_help(message, help),
+            _ => Failure::input(message),
+        }
+    })
 }
