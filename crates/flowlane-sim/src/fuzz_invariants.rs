@@ -1,6 +1,6 @@
 //! Properties that hold for any bytes: checked by the fuzz target of this name and, on its inputs, by a plain test.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::config::Preset;
 use crate::program::replay;
@@ -19,7 +19,8 @@ pub fn trace(mut bytes: &[u8]) {
     assert_eq!(Trace::read(&mut file.as_slice()).expect("a written trace is read"), trace);
     let arrays: u64 = trace.regions().iter().map(|r| r.end - r.start).sum();
     if arrays <= ARRAYS_MAX && trace.steps.len() <= STEPS_MAX && trace.accesses.len() <= ACCESSES_MAX {
-        let replayed = replay(&Rc::new(trace), &Preset::Zen3.machine()).expect("a replay does not get stuck");
+        let replayed =
+            replay(&Arc::new(trace), &Preset::Zen3.machine(), 1).expect("a replay does not get stuck");
         assert!(replayed.cycles.is_finite());
     }
 }

@@ -107,10 +107,7 @@ impl Replay {
         (core, cores): (u32, u32),
     ) -> Self {
         let first = trace.steps.len() * core as usize / cores as usize;
-        let accesses = |step: &Step| {
-            let code = &trace.code[step.code()];
-            usize::from(code.loads + code.stores)
-        };
+        let accesses = |step: &Step| trace.code[step.code()].accesses();
         let access = trace.steps[..first].iter().map(accesses).sum();
         Self { trace, machine, pages, core, step: 0, first, access, made: 0, stored: HashMap::new() }
     }
@@ -329,7 +326,7 @@ fn spans(trace: &Trace) -> HashMap<u64, (usize, usize, usize)> {
     let (mut spans, mut at) = (HashMap::new(), 0);
     for (n, step) in trace.steps.iter().enumerate() {
         let code = &trace.code[step.code()];
-        let count = usize::from(code.loads) + usize::from(code.stores);
+        let count = code.accesses();
         for access in &trace.accesses[at..at + count] {
             let (_, last, accesses) = spans.entry(access / LINE_BYTES).or_insert((n, n, 0));
             (*last, *accesses) = (n, *accesses + 1);

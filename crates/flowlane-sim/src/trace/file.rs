@@ -136,7 +136,7 @@ impl Trace {
         let mut accesses = 0;
         for step in &self.steps {
             let code = self.code.get(step.code()).ok_or(TraceError::Not("a step has no code"))?;
-            accesses += usize::from(code.loads) + usize::from(code.stores);
+            accesses += code.accesses();
         }
         let registers =
             |code: &Code| code.reads.iter().chain(&code.address_reads).chain(&code.writes).max().copied();

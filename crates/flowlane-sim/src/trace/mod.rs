@@ -92,6 +92,13 @@ pub struct Code {
     pub prefetch: bool,
 }
 
+impl Code {
+    /// Returns the number of its accesses.
+    pub fn accesses(&self) -> usize {
+        usize::from(self.loads) + usize::from(self.stores)
+    }
+}
+
 /// An executed instruction: the position of its code, and whether its branch was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step(u32);

@@ -104,10 +104,7 @@ fn steps_of(child: &Child) -> Result<Trace, RecordError> {
                 let loads = decoder.code[code].loads;
                 addresses(operand, &registers, vectors.as_ref(), loads, &mut trace.accesses);
             }
-            debug_assert_eq!(
-                trace.accesses.len() - at,
-                usize::from(decoder.code[code].loads + decoder.code[code].stores)
-            );
+            debug_assert_eq!(trace.accesses.len() - at, decoder.code[code].accesses());
             if let Some((last, follows)) = before {
                 trace.steps.push(Step::new(last, registers.rip != follows));
                 if registers.rip == follows {
@@ -124,9 +121,7 @@ fn steps_of(child: &Child) -> Result<Trace, RecordError> {
             break;
         }
     }
-    trace.accesses.truncate(
-        trace.steps.iter().map(|s| &decoder.code[s.code()]).map(|c| usize::from(c.loads + c.stores)).sum(),
-    );
+    trace.accesses.truncate(trace.steps.iter().map(|s| decoder.code[s.code()].accesses()).sum());
     trace.code = decoder.code;
     Ok(trace)
 }

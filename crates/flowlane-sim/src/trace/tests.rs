@@ -69,7 +69,7 @@ fn a_branch_is_fused_with_the_comparison_before_it() {
 
 /// A trace of equal instructions.
 fn trace(code: Code, count: usize, accesses: impl Fn(u64) -> u64) -> Trace {
-    let of = u64::from(code.loads + code.stores);
+    let of = code.accesses() as u64;
     let accesses = (0..count as u64 * of).map(accesses).collect();
     let steps = vec![Step::new(0, false); count];
     Trace { code: vec![code], steps, accesses, huge: Vec::new(), lookups: count as u64 }
