@@ -91,9 +91,9 @@ pub fn changed<'a>(
 impl Part {
     /// Returns whether an approach uses the part.
     pub fn concerns(&self, approach: Approach) -> bool {
-        use Approach::{Avx512, Bulk, HaloBlocking, HaloNonBlocking, Scalar, Software, TupleSearch};
+        use Approach::{Avx512, Bulk, HaloBlocking, HaloNonBlocking, Scalar, Software};
         self.concerns.iter().any(|name| match name.as_str() {
-            "cores" => matches!(approach, Software | Scalar | Bulk | Avx512 | TupleSearch),
+            "cores" => matches!(approach, Software | Scalar | Bulk | Avx512),
             "accelerators" => matches!(approach, HaloBlocking | HaloNonBlocking),
             name => name == approach.name(),
         })

@@ -7,10 +7,9 @@ use serde::Serialize;
 
 use crate::config::{Approach, RunConfig, Sweep};
 use crate::machine::op::Program;
-use crate::machine::space::Space;
 use crate::machine::{Counters, Histogram, Machine, MemoryAccess, SimError, Span, ThreadStats, TimeSeries};
 use crate::parallel;
-use crate::program::{Generated, LookupProgram, Updates, WithWork, Work, generated_tuples};
+use crate::program::{Generated, LookupProgram, Updates, WithWork, Work};
 use crate::workload::{Packets, Tables, TablesConfig};
 
 /// The result of a run.
@@ -258,12 +257,8 @@ fn program(config: &RunConfig, approach: Approach, tables: &Rc<Tables>, core: u3
         .matching(w.matching)
         .hits(w.hit_permille)
         .of(w.working_set);
-    let program: Box<dyn Program> = if approach == Approach::TupleSearch {
-        let rules = (u64::from(w.tables) * w.entries * w.load_percent / 100).clamp(1, 20_000);
-        Box::new(generated_tuples(rules as usize, config.run.seed, count, &mut Space::default()))
-    } else {
-        Box::new(LookupProgram::new(Generated { tables: tables.clone(), packets }, approach, m, count))
-    };
+    let program: Box<dyn Program> =
+        Box::new(LookupProgram::new(Generated { tables: tables.clone(), packets }, approach, m, count));
     let work = Work { instructions: w.beside_instructions, lines: w.beside_lines };
     if work == Work::default() {
         return program;

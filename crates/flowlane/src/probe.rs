@@ -1,4 +1,4 @@
-//! Instrumentation of lookups: the loads, stores, ALU operations and branches of the scalar kernel.
+//! Instrumentation of lookups: the loads, ALU operations and branches of the scalar kernel of exact-match tables.
 //!
 //! The simulator of near-cache accelerators runs the real tables, not models of them. Their scalar lookups are
 //! generic over a [`Probe`]; the normal path has [`NoProbe`], whose methods are empty and vanish
@@ -12,14 +12,10 @@ pub enum Part {
     Key,
     /// The locations of the other parts: sizes, seeds, geometry.
     Header,
-    /// Buckets of signatures, or slots of hashes.
+    /// Buckets of signatures.
     Buckets,
     /// Keys with their values.
     Entries,
-    /// Values that are not beside their keys.
-    Values,
-    /// Chains of what shares an entry.
-    Links,
 }
 
 /// The dependency of an address on earlier loads.
@@ -31,13 +27,10 @@ pub enum Dependency {
     Chained,
 }
 
-/// Listens to a lookup. `table` counts the tables of a search through several; 0 where there is one.
+/// Listens to a lookup.
 pub trait Probe {
     /// `bytes` at `offset` of a part are read.
-    fn load(&mut self, table: u32, part: Part, offset: usize, bytes: usize, dependency: Dependency);
-
-    /// `bytes` at `offset` of a part are written.
-    fn store(&mut self, table: u32, part: Part, offset: usize, bytes: usize);
+    fn load(&mut self, part: Part, offset: usize, bytes: usize, dependency: Dependency);
 
     /// Reports instructions that access no memory; each but the first waits for others.
     fn alu(&mut self, instructions: u32);
@@ -54,10 +47,7 @@ const _: () = assert!(size_of::<NoProbe>() == 0);
 
 impl Probe for NoProbe {
     #[inline(always)]
-    fn load(&mut self, _: u32, _: Part, _: usize, _: usize, _: Dependency) {}
-
-    #[inline(always)]
-    fn store(&mut self, _: u32, _: Part, _: usize, _: usize) {}
+    fn load(&mut self, _: Part, _: usize, _: usize, _: Dependency) {}
 
     #[inline(always)]
     fn alu(&mut self, _: u32) {}

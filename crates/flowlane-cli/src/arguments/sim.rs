@@ -45,24 +45,28 @@ Examples:
   flowlane sim paper --preset here.toml        # a machine from `sim calibrate`";
 
 const WHAT_IF_HELP: &str = "\
-Rules become one exact-match table for each distinct mask. Software is measured on this machine, with every suitable engine of \
-`flowlane classify`, and simulated on the machine of the preset; accelerators and TCAMs are simulated. The ratio of the same \
-software simulated and measured, in cycles of both cores, shows how far to trust the rest. If the two differ by more than 20 %, \
-or the machine was disturbed, the report says so first and gives no speedups over software. Every answer is compared with \
-linear search, or above 300 million comparisons with the library's tuple search.
+Software is measured on this machine, with every suitable engine of `flowlane classify`: one core, several, and calls with few \
+packets, which give latencies under load. Accelerators and TCAMs are simulated, on a machine that is fitted to this one unless \
+--preset names another; rules become one exact-match table for each distinct mask. The software is recorded, too, and simulated in \
+the same way: how far that is from its measurement is the range given for everything that is only simulated. On another machine, \
+measured times are carried over by simulating the recording on both. Every answer is compared with linear search, or above 300 \
+million comparisons with the library's tuple search.
+
+No speedups over software are given if the simulation is off by more than a factor of two, if the system refuses to record \
+(ptrace), or if the machine was disturbed; the report says so first. A report takes two to four minutes, most of them recording.
 
 The bottleneck of each approach is found by making each part of the machine ideal. The sensitivity of the accelerator is found \
 by halving and doubling numbers and by switching choices. Break-evens are found by the number of rules, masks, packets a second \
 and changes a second.
 
---cache applies to simulated tables only, except the library's tuple search; measured software has no such cache and is then \
-listed without a comparison. The cache has seen the packets of the trace that precede the counted ones: the trace should have \
+--cache applies to simulated tables only; measured software has no such cache and is then listed without a comparison. The cache has seen the packets of the trace that precede the counted ones: the trace should have \
 several times as many packets as the cache has flows.
 
 Examples:
   flowlane sim what-if --rules acl.rules --trace acl.trace --report what-if.html
-  flowlane sim what-if --rules gateway.flows --trace monday.pcap --cache 8192 --preset skylake-sp
-  flowlane sim what-if --rules acl.rules --trace acl.trace --preset machine.toml --json > what-if.json";
+  flowlane sim what-if --rules gateway.flows --trace monday.pcap --rate 14.88 --arrival nic
+  flowlane sim calibrate --output here.toml
+  flowlane sim what-if --rules acl.rules --trace acl.trace --host here.toml --preset skylake-sp --json > what-if.json";
 
 const TRACE_HELP: &str = "\
 Writes one or a few lookups in the format of Chrome's about:tracing and of https://ui.perfetto.dev, with the window, the \
@@ -293,9 +297,16 @@ pub(crate) struct SimWhatIfOptions {
     /// This machine, as `flowlane sim calibrate --output` wrote it, instead of measuring it again.
     #[arg(long, value_name = "FILE")]
     pub(crate) host: Option<PathBuf>,
+    /// Write the recorded software, its measured cycles and this machine to this folder, for `sim replay`.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) corpus: Option<PathBuf>,
     /// Offered rate at which latencies are looked at, too, in millions of packets a second.
     #[arg(long, value_name = "M/s", value_parser = rate)]
     pub(crate) rate: Option<f64>,
+    /// Headers of packets: parsed (in a near cache) or nic (as the network interface has written them: in the shared cache or in
+    /// memory, as the machine's `[nic]` says).
+    #[arg(long, default_value = "parsed", value_name = "ARRIVAL")]
+    pub(crate) arrival: String,
     /// Flows in an exact-match cache in front of the simulated tables; 0 for none.
     #[arg(long, default_value_t = 0, value_name = "FLOWS", value_parser = clap::value_parser!(u32).range(0..=1 << 22))]
     pub(crate) cache: u32,

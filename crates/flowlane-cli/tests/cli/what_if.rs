@@ -45,7 +45,7 @@ fn rules_and_a_trace_give_tables_a_page_and_csv() {
         "a TCAM",
         "ratio",
         "Were that ideal",
-        "queries in flight",
+        "as it is",
         "changes a second",
         "this machine",
         "Latency under load",

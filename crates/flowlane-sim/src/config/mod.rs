@@ -46,6 +46,8 @@ pub struct MachineConfig {
     pub near_l2: NearL2Config,
     /// Ternary content-addressable memories.
     pub tcam: TcamConfig,
+    /// The network interface.
+    pub nic: NicConfig,
     /// Instructions of a software lookup apart from reading the table.
     pub software: SoftwareConfig,
 }
@@ -253,6 +255,18 @@ pub struct TcamConfig {
     pub busy_cycles: u64,
 }
 
+/// The configuration of the network interface.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct NicConfig {
+    /// Ways of the shared cache into which it writes packets (Intel's DDIO); 0 if it writes to memory.
+    pub ddio_ways: u64,
+    /// Packets of its ring.
+    pub ring_packets: u64,
+    /// Lines of a packet, of which the first has its header.
+    pub packet_lines: u64,
+}
+
 /// Instructions of a software lookup apart from reading the table.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -401,6 +415,13 @@ impl MachineConfig {
         hash_of(&self.text())
     }
 
+    /// Returns the share of a ring's packets that are still in the shared cache when they are read: the interface goes on to
+    /// write the whole ring into its ways.
+    pub fn arrives_in_cache(&self) -> f64 {
+        let ways = self.llc.bytes() as f64 * self.nic.ddio_ways as f64 / self.llc.ways as f64;
+        (ways / (self.nic.ring_packets * self.nic.packet_lines * 64) as f64).min(1.0)
+    }
+
     /// Returns the picoseconds of a cycle.
     pub fn cycle_ps(&self) -> Ps {
         (1_000_000 + self.core.clock_mhz / 2) / self.core.clock_mhz
@@ -436,13 +457,16 @@ impl MachineConfig {
             ("accelerator.in_flight_queries", self.accelerator.scoreboard_queries.into()),
         ];
         check_bounds(dependent.map(|(key, high)| (key, number(key), 1, high)))?;
-        let (lock, all) = ("software.lock_instructions", self.software.instructions.into());
-        check_bounds([(lock, number(lock), 0, all)])
+        let most = [
+            ("software.lock_instructions", self.software.instructions.into()),
+            ("nic.ddio_ways", self.llc.ways),
+        ];
+        check_bounds(most.map(|(key, high)| (key, number(key), 0, high)))
     }
 }
 
 /// The least and the most of numbers that depend on no others, by their keys.
-const BOUNDS: [(u64, u64, &[&str]); 23] = [
+const BOUNDS: [(u64, u64, &[&str]); 24] = [
     (100, 10_000, &["core.clock_mhz"]),
     (1, 16, &["mesh.columns", "mesh.rows"]),
     (1, 32, &["core.width", "core.alu_per_cycle"]),
@@ -463,6 +487,7 @@ const BOUNDS: [(u64, u64, &[&str]); 23] = [
     (64, 1 << 20, &["dram.row_bytes"]),
     (0, 64, &["accelerator.packets_ahead"]),
     (1, 8, &["accelerator.packets_at_once"]),
+    (1, 65_536, &["nic.ring_packets", "nic.packet_lines"]),
     (0, 100_000, &["software.scalar_instructions", "software.scalar_miss_saves_instructions"]),
     (0, 100_000, &["software.bulk_instructions", "software.bulk_miss_saves_instructions"]),
     (0, 100_000, &["software.vector_instructions", "software.vector_miss_saves_instructions"]),

@@ -32,8 +32,6 @@ pub enum Approach {
     Tcam,
     /// An SRAM-TCAM that holds all rules.
     SramTcam,
-    /// The library's scalar tuple search over as many rules of the profile `acl` as all tables have entries.
-    TupleSearch,
 }
 
 impl Named for Approach {
@@ -42,7 +40,7 @@ impl Named for Approach {
 
 impl Approach {
     /// All approaches.
-    pub const ALL: [Self; 10] = named_enum::all();
+    pub const ALL: [Self; 9] = named_enum::all();
 
     /// Returns the name in configurations.
     pub fn name(self) -> &'static str {

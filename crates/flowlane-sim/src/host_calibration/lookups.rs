@@ -7,6 +7,7 @@ use std::time::Instant;
 use flowlane::classify::acl::{AclConfig, AclEngine};
 use flowlane::classify::{AclSearch, Hit, RuleEngine, TupleSearch};
 use flowlane::cuckoo::BATCH_MAX;
+use flowlane::dispatch::CALLS_MAX;
 use flowlane::generate::{Profile, Random, RuleConfig, Trace, TraceConfig, generate_rules};
 use flowlane::named_enum::{self, Named, UnknownName};
 use flowlane::packet::key::FlowKey;
@@ -87,8 +88,9 @@ const PASS: usize = 2048;
 /// Packets of rules' traces, several passes.
 const PACKETS: usize = 16 * PASS;
 
-/// The passes before a counted one, at least and at most.
-const WARM_PASSES_MIN: u64 = 4;
+/// The passes before a counted one, at least and at most. The fewest are more calls than an engine takes to select its kernel
+/// ([`flowlane::dispatch::CALLS_MAX`]).
+const WARM_PASSES_MIN: u64 = (CALLS_MAX * BATCH / PASS + 1) as u64;
 const WARM_PASSES_MAX: u64 = 32;
 
 /// Packets of a call.

@@ -184,6 +184,19 @@ impl Machine {
         }
     }
 
+    /// Places lines where the network interface has written them: some in the shared cache, evenly among them, and the others in
+    /// memory.
+    pub fn write_by_nic(&mut self, lines: impl Iterator<Item = Line>) {
+        let (share, mut owed) = (self.config.arrives_in_cache(), 0.0);
+        let cached = lines.filter(|_| {
+            owed += share;
+            let cached = owed >= 1.0;
+            owed -= f64::from(u8::from(cached));
+            cached
+        });
+        self.fill_llc(cached.collect::<Vec<_>>().into_iter());
+    }
+
     /// Returns the capacity of the shared cache in lines.
     pub fn llc_lines(&self) -> u64 {
         self.config.llc.bytes() / cache::LINE_BYTES

@@ -52,7 +52,7 @@ pub enum Kind {
 pub const REGISTERS: usize = 256;
 
 /// The first register's name of the chains.
-const CHAINS: u8 = 128;
+pub(crate) const CHAINS: u8 = 128;
 
 /// An operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

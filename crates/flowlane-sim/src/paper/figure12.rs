@@ -1,10 +1,13 @@
 //! Figure 12: a network function on the core's other thread, next to the switch's lookups.
 //!
 //! The functions of the paper (ACL, Snort, mTCP) are not run. The first and the last are replaced by the library's
-//! own, with operations recorded from real tables: an access list by tuple search, and connections by single lookups
+//! own, with operations recorded from real tables: an access list table by table, and connections by single lookups
 //! with the state of each. Payload scanning is replaced by a stream of loads.
 
 use std::rc::Rc;
+use std::sync::Arc;
+
+use flowlane::generate::{Profile, RuleConfig, Trace, TraceConfig, generate_rules};
 
 use super::{Row, Stated, extent};
 use crate::config::{Approach, MachineConfig, RunConfig};
@@ -12,14 +15,15 @@ use crate::machine::op::Program;
 use crate::machine::space::Space;
 use crate::machine::{Machine, SimError, ThreadStats};
 use crate::parallel::try_map;
-use crate::program::{Generated, LookupProgram, Neighbour, WithWork, Work, generated_tuples};
+use crate::program::{Generated, LookupProgram, Neighbour, Progress, RulePackets, WithWork, Work};
 use crate::report::{Chart, Effort, Series};
+use crate::workload::rules::{Own, Workload, in_order};
 use crate::workload::{Packets, Tables, TablesConfig, tables_for};
 
 /// A network function on the other thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Function {
-    /// An access list of `rules` rules, by the library's tuple search.
+    /// An access list of `rules` rules, in a table for each mask.
     AccessList { rules: usize },
     /// Connections by single lookups, with lines of packet and state that are read and written.
     Connections { entries: u64, lines: u32, instructions: u32 },
@@ -45,7 +49,21 @@ impl Function {
     ) -> Box<dyn Program> {
         let seed = config.run.seed;
         match self {
-            Self::AccessList { rules } => Box::new(generated_tuples(rules, seed, count, space)),
+            Self::AccessList { rules } => {
+                let rules = RuleConfig { seed, ..RuleConfig::new(Profile::Acl, rules) };
+                let rules = generate_rules(&rules).expect("the profile has enough rules");
+                let packets =
+                    Trace::generate(&rules, &TraceConfig { seed, ..TraceConfig::new(count as usize) });
+                let packets = packets.expect("there are rules to hit").keys().cloned().collect();
+                let rules = Workload::in_space("access list", in_order(&rules), packets, seed, space);
+                let workload = Arc::new(rules.expect("the profile has few masks"));
+                workload.tables.warm(machine);
+                let own = Own::new(space);
+                own.warm(machine);
+                let progress = Rc::new(Progress::default());
+                let packets = RulePackets { workload, own, cache: None, next: 0, progress };
+                Box::new(LookupProgram::new(packets, Approach::Scalar, &config.machine, count))
+            }
             Self::Connections { entries, lines, instructions } => {
                 let shape =
                     TablesConfig { tables: 1, entries: entries * 4 / 3, load_percent: 75, seed: seed + 1 };

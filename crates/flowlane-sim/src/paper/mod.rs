@@ -220,7 +220,6 @@ fn label(approach: Approach) -> &'static str {
         Approach::NearL2 => "engine near L2",
         Approach::Tcam => "TCAM",
         Approach::SramTcam => "SRAM-TCAM",
-        Approach::TupleSearch => "software, flowlane tuple search",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::config::TcamConfig;
 use crate::machine::cache::Line;
-use crate::machine::op::{Class, Kind, Op};
+use crate::machine::op::{CHAINS, Class, Kind, Op};
 
 /// Instructions around a query: sending the words of the key, receiving the result.
 const AROUND: u32 = 6;
@@ -35,6 +35,8 @@ impl FlatDevice {
         ops.push(Op { gives: true, ..Op::new(Kind::Load(key), Class::Data) });
         ops.push(Op::work(AROUND, Class::Compute));
         let Self { latency_cycles, busy_cycles } = self;
-        ops.push(Op::new(Kind::Device { latency_cycles, busy_cycles }, Class::Data).chained(1));
+        let device = Op::new(Kind::Device { latency_cycles, busy_cycles }, Class::Data).chained(1);
+        // It waits for the previous packet's answer, and for the key, which is read ahead.
+        ops.push(Op { reads: [CHAINS, 0, 0, 0, 0, 0], ..device });
     }
 }

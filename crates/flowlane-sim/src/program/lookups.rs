@@ -291,9 +291,7 @@ impl<S: Source> Program for LookupProgram<S> {
             Approach::NearL2 => self.singly(Some(Engine::NearL2), ops, queries)?,
             Approach::Tcam => self.device(FlatDevice::tcam(&tcam), ops)?,
             Approach::SramTcam => self.device(FlatDevice::sram_tcam(&tcam), ops)?,
-            Approach::Software | Approach::Scalar | Approach::TupleSearch => {
-                self.singly(None, ops, queries)?
-            }
+            Approach::Software | Approach::Scalar => self.singly(None, ops, queries)?,
         };
         unit(ops, from, done as u32);
         self.left -= done as u64;

@@ -16,12 +16,10 @@
 mod break_even;
 mod costs;
 mod crossing;
-mod flow_cache;
 mod latency;
 mod measured;
 mod perturbed;
 mod plan;
-mod program;
 mod run;
 mod software;
 mod text;
@@ -37,7 +35,7 @@ pub use latency::Latency;
 pub use measured::{Call, Measured, Measurement};
 pub use perturbed::{Bar, Bottleneck, Relief, Setting, Tornado, parts_of};
 pub use plan::Plan;
-pub use run::{Method, Outcome, Recording, Run};
+pub use run::{Arrival, Method, Outcome, Recording, Run};
 pub use software::{APART_MOST, Band, Software, Trust};
 pub use text::label;
 
@@ -63,6 +61,8 @@ pub struct Question {
     pub machine: MachineConfig,
     /// The offered rate for latencies, in millions of packets a second, in addition to shares of each one's own.
     pub rate: Option<f64>,
+    /// Where packets come from.
+    pub arrival: Arrival,
     /// Flows of a cache in front of the simulated tables; 0 for none.
     pub cache_flows: usize,
     /// Whether capacities outside Table 4 may be extrapolated.
@@ -145,6 +145,8 @@ pub struct Report {
     pub doubt: Option<String>,
     /// The extent of the simulation.
     pub effort: Effort,
+    /// Where packets come from.
+    pub arrival: Arrival,
     /// Flows of the cache in front of simulated tables; TCAMs have none.
     pub cache_flows: usize,
     /// Facts about rules and packets.
@@ -190,7 +192,8 @@ pub(crate) struct Base<'a> {
 impl Base<'_> {
     /// Returns a run of rules and packets on a machine, with the flow cache if requested.
     fn run(&self, machine: &Arc<MachineConfig>, workload: &Arc<Workload>, method: Method) -> Run {
-        Run { cache_flows: self.question.cache_flows, ..Run::new(machine, workload, method) }
+        let (cache_flows, arrival) = (self.question.cache_flows, self.question.arrival);
+        Run { cache_flows, arrival, ..Run::new(machine, workload, method) }
     }
 
     /// Returns why simulated values are not shown next to measured ones; `None` if they are.
@@ -249,7 +252,8 @@ impl Report {
         let machine = Arc::new(question.machine.clone());
         let (effort, flows) = (question.effort, question.cache_flows);
         watch("side by side", 0.0);
-        let run = |a: Approach| Run { cache_flows: flows, ..Run::new(&machine, &plan.base, a) };
+        let arrival = question.arrival;
+        let run = |a: Approach| Run { cache_flows: flows, arrival, ..Run::new(&machine, &plan.base, a) };
         let replays = Replays::of(&measured, &machine, &plan.base);
         let runs = [APPROACHES.map(run).to_vec(), replays.runs.clone()].concat();
         let mut outcomes = simulate(&runs, effort, &|_| {})?;
@@ -291,6 +295,7 @@ impl Report {
             machine: question.machine.clone(),
             doubt,
             effort,
+            arrival,
             cache_flows: flows,
             facts: Facts::of(&plan.base, break_even::asked(&plan.base)),
             software,

@@ -4,18 +4,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use flowlane::generate::Random;
+use flowlane::named_enum::{Named, UnknownName};
 use flowlane::packet::key::FlowKey;
 use serde::Serialize;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
-use super::flow_cache::FlowCache;
-use super::program::{Progress, RulePackets};
 use super::text::label;
 use crate::config::{Approach, MachineConfig};
 use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::Queries;
 use crate::machine::{Busy, Counters, Machine, SimError};
-use crate::program::{LookupProgram, Replayed, replay};
+use crate::program::{FlowCache, LookupProgram, Progress, Replayed, RulePackets, replay};
 use crate::report::Effort;
 use crate::trace::Trace;
 use crate::workload::TablePlace;
@@ -33,6 +33,22 @@ const LOOKUPS_QUICK: u64 = 1500;
 const QUANTILES: u64 = 50;
 /// Counts of packets are multiples of this.
 const BATCH: u64 = workload::BATCH as u64;
+
+/// Where packets come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Arrival>)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arrival {
+    /// They have been parsed: their headers are in a near cache.
+    #[default]
+    Parsed,
+    /// The network interface has written them, and nothing has read them.
+    Nic,
+}
+
+impl Named for Arrival {
+    const KIND: &'static str = "arrival";
+}
 
 /// Software of the host, as recorded.
 #[derive(Debug)]
@@ -86,6 +102,8 @@ pub struct Run {
     pub packets: u64,
     /// Packets before the counted ones.
     pub warm_up: u64,
+    /// Where packets come from. Recorded instructions have it in their accesses.
+    pub arrival: Arrival,
     /// The number of cores that look up independently.
     pub cores: u32,
     /// Flows of a cache in front; 0 for none. TCAMs never have one.
@@ -164,7 +182,8 @@ impl Run {
         let method = method.into();
         let (machine, workload) = (machine.clone(), workload.clone());
         let (packets, warm_up, cores, cache_flows) = (BATCH, BATCH, 1, 0);
-        Self { machine, workload, method, packets, warm_up, cores, cache_flows, update_pause: None, seed: 1 }
+        let (arrival, update_pause, seed) = (Arrival::Parsed, None, 1);
+        Self { machine, workload, method, packets, warm_up, arrival, cores, cache_flows, update_pause, seed }
     }
 
     /// Returns the run with the number of packets, and the seed, of an effort.
@@ -225,8 +244,14 @@ impl Run {
                 cache.warm(machine);
                 cache
             });
-            let own = Own::new(&mut space);
-            own.warm(machine);
+            let own = match self.arrival {
+                Arrival::Parsed => Own::new(&mut space),
+                Arrival::Nic => Own::with_headers(&mut space, count),
+            };
+            match self.arrival {
+                Arrival::Parsed => own.warm(machine),
+                Arrival::Nic => own.arrive(machine),
+            }
             let (workload, next) = (self.workload.clone(), first(core));
             let packets = RulePackets { workload, own, cache, next, progress: own_progress.clone() };
             let program = LookupProgram::new(packets, approach, &self.machine, count);

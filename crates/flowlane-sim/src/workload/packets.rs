@@ -71,14 +71,14 @@ impl Packets {
                     if found { self.random.below(among) } else { ABSENT + self.random.below(ABSENT) };
                 let key = key_of(tables.seed(), table, of_key);
                 let inserted = found.then_some(of_key as u32);
-                let mut recorder = Recorder::new(std::slice::from_ref(&tables.places[table]), place);
+                let mut recorder = Recorder::new(&tables.places[table], place);
                 let (hash, simulated, library) = tables.table(table).recorded(&key, &mut recorder);
                 if simulated != library || library != inserted {
                     let library = if simulated == library { inserted } else { library };
                     let table = format!("cuckoo table {table}");
                     return Err(Mismatch { lookup: number, table, simulated, library });
                 }
-                Ok(recorder.lookup(0, hash, simulated, library))
+                Ok(recorder.lookup(hash, simulated, library))
             })
             .collect()
     }

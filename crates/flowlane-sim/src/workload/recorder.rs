@@ -12,13 +12,11 @@ use crate::machine::space::Region;
 pub struct TablePlace {
     /// The table's metadata.
     pub header: Region,
-    /// Buckets, or slots.
+    /// Buckets of signatures.
     pub buckets: Region,
     /// Keys with their values.
     pub entries: Region,
-    /// Values that are stored apart from their keys.
-    pub values: Region,
-    /// Chains.
+    /// Chains of rules that share an entry.
     pub links: Region,
 }
 
@@ -48,7 +46,7 @@ impl Lookup {
 /// A probe that records a lookup.
 #[derive(Clone, Debug)]
 pub struct Recorder<'a> {
-    places: &'a [TablePlace],
+    place: &'a TablePlace,
     key: Region,
     ops: Vec<Op>,
     lines: Vec<(Line, bool)>,
@@ -57,39 +55,36 @@ pub struct Recorder<'a> {
 
 impl<'a> Recorder<'a> {
     /// Creates a recorder of one lookup, with the key at `key`.
-    pub fn new(places: &'a [TablePlace], key: Region) -> Self {
-        Self { places, key, ops: Vec::new(), lines: Vec::new(), buckets: [0; 2] }
+    pub fn new(place: &'a TablePlace, key: Region) -> Self {
+        Self { place, key, ops: Vec::new(), lines: Vec::new(), buckets: [0; 2] }
     }
 
     /// Records the offsets of the key's two buckets.
-    pub fn buckets(&mut self, table: usize, offsets: [usize; 2]) {
-        self.buckets = offsets.map(|offset| self.places[table].buckets.line(offset as u64));
+    pub fn buckets(&mut self, offsets: [usize; 2]) {
+        self.buckets = offsets.map(|offset| self.place.buckets.line(offset as u64));
     }
 
-    /// Returns the recorded lookup of one table, with the answer and the expected answer.
-    pub fn lookup(self, table: usize, hash: u32, answer: Option<u32>, expected: Option<u32>) -> Lookup {
-        let table = self.places[table].header.line(0);
+    /// Returns the recorded lookup, with the answer and the expected answer.
+    pub fn lookup(self, hash: u32, answer: Option<u32>, expected: Option<u32>) -> Lookup {
+        let table = self.place.header.line(0);
         let Self { lines, buckets, .. } = self;
         let walk = Walk { table, key: self.key.line(0), hash, lines, buckets, answer, expected };
         Lookup { ops: self.ops, walk }
     }
 
-    fn region(&self, table: u32, part: Part) -> Region {
-        let place = &self.places[table as usize];
+    fn region(&self, part: Part) -> Region {
         match part {
             Part::Key => self.key,
-            Part::Header => place.header,
-            Part::Buckets => place.buckets,
-            Part::Entries => place.entries,
-            Part::Values => place.values,
-            Part::Links => place.links,
+            Part::Header => self.place.header,
+            Part::Buckets => self.place.buckets,
+            Part::Entries => self.place.entries,
         }
     }
 }
 
 impl Probe for Recorder<'_> {
-    fn load(&mut self, table: u32, part: Part, offset: usize, bytes: usize, dependency: Dependency) {
-        let region = self.region(table, part);
+    fn load(&mut self, part: Part, offset: usize, bytes: usize, dependency: Dependency) {
+        let region = self.region(part);
         let (from, to) = (offset as u64, (offset + bytes.max(1) - 1) as u64);
         let chained = dependency == Dependency::Chained;
         // Reading a bucket's version again at the end is the cost of the lock apart from its loads.
@@ -103,17 +98,12 @@ impl Probe for Recorder<'_> {
             let gives = chained || matches!(part, Part::Key | Part::Header);
             self.ops.push(Op { waits: chained, gives, ..Op::new(Kind::Load(line), class) });
             let bucket = part == Part::Buckets;
-            let walked = bucket || matches!(part, Part::Entries | Part::Values | Part::Links);
+            let walked = bucket || part == Part::Entries;
             if walked && !self.lines.iter().any(|(l, _)| *l == line) {
                 self.lines.push((line, bucket));
             }
             at = (at / LINE_BYTES + 1) * LINE_BYTES;
         }
-    }
-
-    fn store(&mut self, table: u32, part: Part, offset: usize, _: usize) {
-        let line = self.region(table, part).line(offset as u64);
-        self.ops.push(Op { waits: true, ..Op::new(Kind::Store(line), Class::Data) });
     }
 
     fn alu(&mut self, instructions: u32) {

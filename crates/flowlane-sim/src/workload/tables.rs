@@ -43,10 +43,15 @@ pub struct Own {
 }
 
 impl Own {
-    /// Allocates the private data of a core.
+    /// Allocates the private data of a core, with headers that are used in turn.
     pub fn new(space: &mut Space) -> Self {
+        Self::with_headers(space, KEY_LINES)
+    }
+
+    /// Allocates the private data of a core, with a number of headers.
+    pub fn with_headers(space: &mut Space, headers: u64) -> Self {
         Self {
-            keys: (0..KEY_LINES).map(|_| space.region(64)).collect(),
+            keys: (0..headers).map(|_| space.region(64)).collect(),
             results: space.region(RESULT_LINES * 64).lines().collect(),
             stack: space.region(STACK_LINES * 64).lines().collect(),
         }
@@ -59,7 +64,17 @@ impl Own {
 
     /// Inserts headers and results into the shared cache.
     pub fn warm(&self, machine: &mut Machine) {
-        machine.fill_llc(self.keys.iter().flat_map(Region::lines).chain(self.results.iter().copied()));
+        machine.fill_llc(self.headers().chain(self.results.iter().copied()));
+    }
+
+    /// Inserts results into the shared cache, and headers where the network interface has written them.
+    pub fn arrive(&self, machine: &mut Machine) {
+        machine.write_by_nic(self.headers());
+        machine.fill_llc(self.results.iter().copied());
+    }
+
+    fn headers(&self) -> impl Iterator<Item = Line> {
+        self.keys.iter().flat_map(Region::lines)
     }
 }
 
@@ -212,7 +227,6 @@ pub(super) fn place<const W: usize>(space: &mut Space, writer: &CuckooWriter<W>)
         header: space.region(64),
         buckets: space.region(buckets),
         entries: space.region(entries),
-        values: space.region(64),
         links: space.region(64),
     }
 }

@@ -10,7 +10,7 @@ use flowlane_sim::machine::SimError;
 use flowlane_sim::report::Effort;
 use flowlane_sim::trace::{Code, Step, Trace as Recorded};
 use flowlane_sim::what_if::{
-    APPROACHES, Bottleneck, BreakEven, Call, Measured, Measurement, Method, Outcome, Plan, Question,
+    APPROACHES, Arrival, Bottleneck, BreakEven, Call, Measured, Measurement, Method, Outcome, Plan, Question,
     Recording, Report, Run, parts_of,
 };
 use flowlane_sim::workload::rules::{Workload, in_order};
@@ -202,6 +202,28 @@ fn a_small_scheduler_is_found_as_what_fills_the_window() {
 }
 
 #[test]
+fn packets_of_the_network_interface_take_longer_where_it_writes_to_memory() {
+    let workload = workload(20, 300);
+    let cycles = |ddio_ways: u64, ring_packets: u64, approach, arrival| {
+        let mut machine = Preset::SkylakeSp.machine();
+        (machine.nic.ddio_ways, machine.nic.ring_packets) = (ddio_ways, ring_packets);
+        let run = Run::new(&Arc::new(machine), &workload, approach);
+        Run { packets: 512, arrival, ..run }.simulate().unwrap().cycles
+    };
+    // A TCAM's keys are read far ahead.
+    for approach in [Approach::HaloBlocking, Approach::NearL2] {
+        let of = |ways, ring| cycles(ways, ring, approach, Arrival::Nic);
+        let parsed = cycles(2, 1024, approach, Arrival::Parsed);
+        let [cached, leaking, memory] = [of(2, 1024), of(2, 65_536 * 2), of(0, 1024)];
+        // A larger ring than the ways hold is overwritten before it is read.
+        assert!(
+            parsed <= cached && cached < leaking && leaking < memory,
+            "{approach:?}: {parsed} {cached} {leaking} {memory}"
+        );
+    }
+}
+
+#[test]
 fn several_cores_replay_what_one_does() {
     let workload = workload(60, 100);
     let machine = Preset::SkylakeSp.machine();
@@ -277,7 +299,8 @@ fn report(preset: Preset, threads: usize, cache_flows: usize, share: f64) -> Rep
         ..Measured::default()
     };
     let (preset, machine) = (preset.name().to_owned(), preset.machine());
-    let question = Question { preset, machine, rate: Some(1.0), cache_flows, extrapolate: false, effort };
+    let (rate, arrival) = (Some(1.0), Arrival::Parsed);
+    let question = Question { preset, machine, rate, arrival, cache_flows, extrapolate: false, effort };
     Report::simulate(&question, &plan, measured, &|_, _| {}).unwrap()
 }
 

@@ -232,7 +232,7 @@ impl<const W: usize> CuckooTable<W> {
 
     /// Returns the value of `key`, found as [`lookup`](Self::lookup) finds it, with every step reported to `probe`.
     pub fn lookup_probed(&self, key: &[u32; W], probe: &mut impl Probe) -> Option<u32> {
-        probe.load(0, Part::Key, 0, 4 * W, Dependency::Free);
+        probe.load(Part::Key, 0, 4 * W, Dependency::Free);
         // The sum of products, folded: a load, a multiplication and an addition a word, five instructions at the end.
         probe.alu(3 * W as u32 + 5);
         scalar::lookup_probed(self, key, self.hash(key), probe).map(|found| found.value)

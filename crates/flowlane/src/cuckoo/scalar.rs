@@ -60,20 +60,20 @@ fn attempt<const W: usize>(
 ) -> Result<Option<Found>, Changed> {
     let geometry = table.geometry();
     // Where buckets and entries are (two pointers), and the geometry.
-    probe.load(0, Part::Header, 0, 24, Dependency::Free);
+    probe.load(Part::Header, 0, 24, Dependency::Free);
     let signature = signature(hash);
     let at = geometry.bucket(hash);
     probe.alu(6);
     let primary = &table.buckets[at as usize];
     let version = primary.version();
-    probe.load(0, Part::Buckets, Bucket::version_at(at), 4, Dependency::Chained);
+    probe.load(Part::Buckets, Bucket::version_at(at), 4, Dependency::Chained);
     if let Some(found) = find(table, at, version, key, signature, probe)? {
         return Ok(Some(found));
     }
     // A miss is valid where there was a time at which the key was in neither bucket: where the data read
     // of the primary bucket, its filter included, still holds after the alternate one was read.
     let may_have_moved = primary.may_have_moved(signature);
-    probe.load(0, Part::Buckets, Bucket::filter_at(at), 8, Dependency::Free);
+    probe.load(Part::Buckets, Bucket::filter_at(at), 8, Dependency::Free);
     probe.alu(4);
     probe.branch(branch::MOVED, may_have_moved);
     if may_have_moved {
@@ -81,21 +81,21 @@ fn attempt<const W: usize>(
         let alternate = &table.buckets[alternate_at as usize];
         let alternate_version = alternate.version();
         probe.alu(6);
-        probe.load(0, Part::Buckets, Bucket::version_at(alternate_at), 4, Dependency::Chained);
+        probe.load(Part::Buckets, Bucket::version_at(alternate_at), 4, Dependency::Chained);
         if let Some(found) = find(table, alternate_at, alternate_version, key, signature, probe)? {
             return Ok(Some(found));
         }
         let moved = table.geometry().bucket(alternate_hash(hash)) != alternate_at;
-        probe.load(0, Part::Header, 16, 8, Dependency::Free);
-        probe.load(0, Part::Buckets, Bucket::version_at(alternate_at), 4, Dependency::Free);
+        probe.load(Part::Header, 16, 8, Dependency::Free);
+        probe.load(Part::Buckets, Bucket::version_at(alternate_at), 4, Dependency::Free);
         probe.alu(6);
         if moved || !alternate.is_unchanged(alternate_version) {
             return Err(Changed);
         }
     }
     let moved = table.geometry().bucket(hash) != at;
-    probe.load(0, Part::Header, 16, 8, Dependency::Free);
-    probe.load(0, Part::Buckets, Bucket::version_at(at), 4, Dependency::Free);
+    probe.load(Part::Header, 16, 8, Dependency::Free);
+    probe.load(Part::Buckets, Bucket::version_at(at), 4, Dependency::Free);
     probe.alu(6);
     if moved || !primary.is_unchanged(version) { Err(Changed) } else { Ok(None) }
 }
@@ -112,8 +112,8 @@ fn find<const W: usize>(
     let Some(slot) = table.slot_of_probed(at, key, signature, probe) else { return Ok(None) };
     let found = Found { id: id(at, slot), value: table.value(at, slot) };
     // The value is beside the key; the version, once more, ends the reader's section.
-    probe.load(0, Part::Entries, 4 * (table.entry(at, slot) + W), 4, Dependency::Free);
-    probe.load(0, Part::Buckets, Bucket::version_at(at), 4, Dependency::Free);
+    probe.load(Part::Entries, 4 * (table.entry(at, slot) + W), 4, Dependency::Free);
+    probe.load(Part::Buckets, Bucket::version_at(at), 4, Dependency::Free);
     probe.alu(3);
     if table.buckets[at as usize].is_unchanged(version) { Ok(Some(found)) } else { Err(Changed) }
 }

@@ -23,14 +23,14 @@ impl<const W: usize> CuckooTable<W> {
         probe: &mut impl Probe,
     ) -> Option<usize> {
         let mut slots = self.buckets[at as usize].matches(signature);
-        probe.load(0, Part::Buckets, Bucket::signatures_at(at), 16, Dependency::Chained);
+        probe.load(Part::Buckets, Bucket::signatures_at(at), 16, Dependency::Chained);
         probe.alu(14);
         probe.branch(branch::SIGNATURE, slots != 0);
         while slots != 0 {
             let slot = slots.trailing_zeros() as usize;
             let same = self.entries.view().key_is(self.entry(at, slot), key);
             probe.alu(4);
-            probe.load(0, Part::Entries, 4 * self.entry(at, slot), 4 * W, Dependency::Chained);
+            probe.load(Part::Entries, 4 * self.entry(at, slot), 4 * W, Dependency::Chained);
             probe.alu(W as u32);
             probe.branch(branch::KEY, same);
             if same {

@@ -6,6 +6,7 @@ mod trial;
 
 pub use built_in::Family;
 pub use slot::{KernelSlot, KernelSlotError, SizeClass};
+pub use trial::CALLS_MAX;
 
 pub(crate) use trial::AdaptiveDispatch;
 #[cfg(test)]

@@ -15,6 +15,9 @@ pub(super) const CANDIDATES_MAX: usize = 4;
 /// Batches of each candidate that are timed: a third of them may have been interrupted, or have met cold caches.
 const SAMPLES: usize = 15;
 
+/// The most calls, of at least 16 keys each, after which a table has selected its kernel.
+pub const CALLS_MAX: usize = CANDIDATES_MAX * SAMPLES;
+
 /// Keys of the smallest batch that is timed: with fewer, reading the clock takes as long as the work.
 const KEYS_MIN: usize = 16;
 

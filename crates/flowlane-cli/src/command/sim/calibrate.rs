@@ -46,7 +46,7 @@ pub(super) fn run(
     let all = measured.lookups.len() as f64;
     let mut done = 0.0;
     let cycle_ns = measured.latencies.cycle_ns;
-    let written = String::from("trace,measured_cycles\n");
+    let written = String::from(replay::MEASURED_HEAD);
     let mut recordings = Recordings { corpus, quick, cycle_ns, written, refused: None, failed: None };
     let mut record = |lookup: &Lookup| {
         bar.set_message(format!("recording and replaying {}", lookup.name()));
@@ -128,12 +128,7 @@ impl Recordings<'_> {
             (Some(refused), Some(_)) => Err(Failure::Environment(refused.to_string())),
             (refused, None) => Ok(refused),
             (None, Some(folder)) => {
-                for (name, text) in
-                    [(replay::MEASURED, &self.written), (replay::MACHINE, &fit.text("This machine"))]
-                {
-                    let path = folder.join(name);
-                    std::fs::write(&path, text).map_err(|e| Failure::written(&path, &e))?;
-                }
+                replay::write_list(folder, &self.written, &fit.text("This machine"))?;
                 Ok(None)
             }
         }

@@ -13,9 +13,20 @@ use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output};
 
-/// The files of a folder of `sim calibrate --corpus` apart from traces.
-pub(super) const MEASURED: &str = "measured.csv";
-pub(super) const MACHINE: &str = "machine.toml";
+/// The files of a folder of `--corpus` apart from traces.
+const MEASURED: &str = "measured.csv";
+const MACHINE: &str = "machine.toml";
+/// The first line of the former.
+pub(super) const MEASURED_HEAD: &str = "trace,measured_cycles\n";
+
+/// Writes the measured cycles (lines of a name and cycles after the first one) and the machine of a folder's traces.
+pub(super) fn write_list(folder: &Path, measured: &str, machine: &str) -> Result<(), Failure> {
+    for (name, text) in [(MEASURED, measured), (MACHINE, machine)] {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|e| Failure::written(&path, &e))?;
+    }
+    Ok(())
+}
 
 /// A trace, with its measured cycles if known.
 struct Wanted {

@@ -1,7 +1,6 @@
 //! Exact-match tables with keys of any length, as cuckoo tables of the library.
 
 use flowlane::cuckoo::{BATCH_MAX, CuckooConfig, CuckooWriter};
-use flowlane::isa::Variant;
 use flowlane::packet::key::FlowKey;
 
 use crate::machine::space::Space;
@@ -41,13 +40,12 @@ pub trait Exact: Send + Sync {
     fn place(&self, space: &mut Space) -> TablePlace;
 }
 
-/// Creates a table of `entries` keys of `words` words (at most [`WORDS_MAX`]), with a variant for batches.
+/// Creates a table of `entries` keys of `words` words (at most [`WORDS_MAX`]).
 ///
 /// # Panics
 /// Panics if there are more words.
-pub fn exact(words: usize, entries: usize, seed: u32, variant: Option<Variant>) -> Box<dyn Exact> {
+pub fn exact(words: usize, entries: usize, seed: u32) -> Box<dyn Exact> {
     let config = CuckooConfig::new(entries, seed);
-    let config = variant.and_then(|v| config.with_variant(v)).unwrap_or(config);
     match words {
         0..=4 => Box::new(CuckooWriter::<4>::new(&config)),
         5..=8 => Box::new(CuckooWriter::<8>::new(&config)),
@@ -86,7 +84,7 @@ impl<const W: usize> Exact for CuckooWriter<W> {
         let mut values = [0];
         let library = (self.lookup_batch(std::slice::from_ref(&key), &mut values) != 0).then_some(values[0]);
         let hash = self.hash(&key);
-        recorder.buckets(0, self.bucket_offsets(hash));
+        recorder.buckets(self.bucket_offsets(hash));
         (hash, simulated, library)
     }
 

@@ -25,6 +25,8 @@ use flowlane::packet::key::FlowKey;
 use flowlane::rule::{Match, Priority, Rule, RuleId};
 
 pub use super::tables::Own;
+use crate::machine::space::Space;
+
 pub use exact::{Exact, MaskWord, WORDS_MAX, exact};
 pub use scale::{copied, narrowed, sampled, with_masks};
 pub use tables::{Found, RuleTables, Search};
@@ -99,13 +101,27 @@ impl Workload {
         packets: Vec<FlowKey>,
         seed: u64,
     ) -> Result<Self, WorkloadError> {
+        Self::in_space(name, rules, packets, seed, &mut Space::default())
+    }
+
+    /// Creates a workload with tables in an address space that others use, too.
+    ///
+    /// # Errors
+    /// Returns the errors of [`new`](Self::new).
+    pub fn in_space(
+        name: impl Into<String>,
+        rules: Vec<Match>,
+        packets: Vec<FlowKey>,
+        seed: u64,
+        space: &mut Space,
+    ) -> Result<Self, WorkloadError> {
         if rules.is_empty() {
             return Err(WorkloadError::NoRules);
         }
         if packets.is_empty() {
             return Err(WorkloadError::NoPackets);
         }
-        let tables = RuleTables::new(&rules, seed)?;
+        let tables = RuleTables::in_space(&rules, seed, space)?;
         let expected = definition(&rules, &packets);
         Ok(Self { name: name.into(), rules, packets, expected, tables })
     }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use flowlane::isa::Variant;
 use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::{Match, PortRange};
@@ -103,38 +102,35 @@ pub struct RuleTables {
 }
 
 impl RuleTables {
-    /// Builds tables of rules, best first.
+    /// Builds tables of rules, best first, in an address space of their own.
     ///
     /// # Errors
     /// Returns an error if a mask has too many words, or if there are too many masks.
     pub fn new(rules: &[Match], seed: u64) -> Result<Self, WorkloadError> {
-        Self::with_variant(rules, seed, None)
+        Self::in_space(rules, seed, &mut Space::default())
     }
 
-    /// Builds tables with a variant for batches, if available.
+    /// Builds tables of rules, best first, in an address space that others use, too.
     ///
     /// # Errors
     /// Returns the errors of [`new`](Self::new).
-    pub fn with_variant(rules: &[Match], seed: u64, variant: Option<Variant>) -> Result<Self, WorkloadError> {
+    pub fn in_space(rules: &[Match], seed: u64, space: &mut Space) -> Result<Self, WorkloadError> {
         let by_mask = by_mask(rules)?;
         let mut tables: Vec<MaskTable> = by_mask
             .into_iter()
             .enumerate()
-            .map(|(n, (mask, members))| {
-                table(rules, mask, &members, (seed as u32).wrapping_add(n as u32), variant)
-            })
+            .map(|(n, (mask, members))| table(rules, mask, &members, (seed as u32).wrapping_add(n as u32)))
             .collect();
         tables.sort_by_key(|table| table.bound);
-        let mut space = Space::default();
         let places = tables
             .iter()
             .map(|table| {
-                let place = table.exact.place(&mut space);
+                let place = table.exact.place(space);
                 let links = space.region((table.links.len() as u64 * LINK_BYTES).max(64));
                 TablePlace { links, ..place }
             })
             .collect();
-        Ok(Self { words: words_of(rules), tables, places, space })
+        Ok(Self { words: words_of(rules), tables, places, space: space.clone() })
     }
 
     /// Returns the number of tables.
@@ -246,13 +242,13 @@ impl RuleTables {
     fn record(&self, n: usize, key: &FlowKey, number: u64, at: Region) -> Result<Found, Mismatch> {
         let table = &self.tables[n];
         let words: Vec<u32> = table.mask.iter().map(|(w, bits)| key.word(usize::from(*w)) & bits).collect();
-        let mut recorder = Recorder::new(std::slice::from_ref(&self.places[n]), at);
+        let mut recorder = Recorder::new(&self.places[n], at);
         let (hash, simulated, library) = table.exact.recorded(&words, &mut recorder);
         if simulated != library {
             let table = format!("the table of mask {n}");
             return Err(Mismatch { lookup: number, table, simulated, library });
         }
-        let mut lookup = recorder.lookup(0, hash, simulated, library);
+        let mut lookup = recorder.lookup(hash, simulated, library);
         // A core masks the key's words before it hashes them; accelerators have mask units.
         let masking = Op::work(2 * words.len() as u32, Class::Compute);
         lookup.ops.insert(0, masking);
@@ -319,13 +315,7 @@ fn words_of(rules: &[Match]) -> Vec<u8> {
     words
 }
 
-fn table(
-    rules: &[Match],
-    mask: Vec<MaskWord>,
-    members: &[u32],
-    seed: u32,
-    variant: Option<Variant>,
-) -> MaskTable {
+fn table(rules: &[Match], mask: Vec<MaskWord>, members: &[u32], seed: u32) -> MaskTable {
     let mut chains: HashMap<Vec<u32>, Vec<u32>> = HashMap::new();
     let mut order = Vec::new();
     for n in members {
@@ -336,7 +326,7 @@ fn table(
         });
         chain.push(*n);
     }
-    let mut exact = exact(mask.len(), order.len(), seed, variant);
+    let mut exact = exact(mask.len(), order.len(), seed);
     let mut links: Vec<Link> = Vec::new();
     let ranges = |n: u32| [rules[n as usize].tp_src_range(), rules[n as usize].tp_dst_range()];
     for words in &order {

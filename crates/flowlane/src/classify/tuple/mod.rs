@@ -30,7 +30,6 @@ use super::rank::{Rank, Ranked};
 use super::{Hit, InsertError, ReplicatedEngine, RuleEngine};
 use crate::packet::fields::word;
 use crate::packet::key::{FlowKey, FlowMask};
-use crate::probe::{Dependency, NoProbe, Part, Probe};
 use crate::rule::matching::add_range_bits;
 use crate::rule::{Match, PortRange, Priority, RuleId};
 use masked::{MaskedTable, STAGES};
@@ -103,19 +102,6 @@ impl TupleSearch {
     /// Returns the number of distinct masks.
     pub fn subtables(&self) -> usize {
         self.subtables.len()
-    }
-
-    /// Looks a key up as [`RuleEngine::lookup`] does, and reports every step to `probe`; tables are numbered in the order
-    /// of the search.
-    pub fn lookup_probed(&self, key: &FlowKey, probe: &mut impl Probe) -> Option<Hit> {
-        let mut best: Option<Ranked> = None;
-        for (number, subtable) in self.subtables.iter().enumerate() {
-            if best.is_some_and(|b| b.rank > subtable.bound) {
-                break;
-            }
-            best = best.max(subtable.lookup_probed(key, number as u32, probe));
-        }
-        best.map(Ranked::hit)
     }
 
     /// The subtable of a mask.
@@ -256,23 +242,11 @@ impl Subtable {
         })
     }
 
-    /// Finds the best rule for `key`, and reports the steps to a probe under this table number.
+    /// Finds the best rule for `key`.
     #[inline]
-    fn lookup_probed(&self, key: &FlowKey, number: u32, probe: &mut impl Probe) -> Option<Ranked> {
-        self.table.probe_hash(number, probe);
-        let entry = self.table.find_probed(key, self.table.hash(key), number, probe)?;
-        let mut at = self.table.value(entry);
-        probe.load(number, Part::Values, 4 * entry as usize, 4, Dependency::Chained);
-        self.chain(entry)
-            .find(|link| {
-                probe.load(number, Part::Links, at as usize * size_of::<Link>(), 40, Dependency::Chained);
-                probe.alu(8);
-                let found = link.ranges_match(key);
-                probe.branch(3, found);
-                at = link.next;
-                found
-            })
-            .map(|link| link.rule)
+    fn lookup(&self, key: &FlowKey) -> Option<Ranked> {
+        let entry = self.table.find(key, self.table.hash(key))?;
+        self.chain(entry).find(|link| link.ranges_match(key)).map(|link| link.rule)
     }
 
     /// Finds the best rule for `key`, and adds the bits that the answer depends on.
@@ -342,7 +316,14 @@ impl RuleEngine for TupleSearch {
     }
 
     fn lookup(&self, key: &FlowKey) -> Option<Hit> {
-        self.lookup_probed(key, &mut NoProbe)
+        let mut best: Option<Ranked> = None;
+        for subtable in &self.subtables {
+            if best.is_some_and(|b| b.rank > subtable.bound) {
+                break;
+            }
+            best = best.max(subtable.lookup(key));
+        }
+        best.map(Ranked::hit)
     }
 
     fn lookup_wildcards(&self, key: &FlowKey, looked_at: &mut FlowMask) -> Option<Hit> {

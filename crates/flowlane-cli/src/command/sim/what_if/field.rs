@@ -1,6 +1,7 @@
 //! Every available engine for the user's rules.
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
@@ -33,7 +34,24 @@ pub(super) enum Table {
 }
 
 impl Table {
-    pub(super) fn look_up(&self, keys: &[FlowKey], single: bool, found: &mut [Option<u32>]) {
+    /// Looks up packets, whose headers the network interface has written, if there are any.
+    pub(super) fn look_up(
+        &self,
+        keys: &[FlowKey],
+        headers: Option<&Headers>,
+        single: bool,
+        found: &mut [Option<u32>],
+    ) {
+        let Some(headers) = headers else { return self.look_up_parsed(keys, single, found) };
+        let call = if single { 1 } else { BATCH };
+        for (keys, found) in keys.chunks(call).zip(found.chunks_mut(call)) {
+            // The lookup begins when all its headers are there; none of them changes it.
+            let from = headers.read(keys.len());
+            self.look_up_parsed(&keys[from..], single, &mut found[from..]);
+        }
+    }
+
+    fn look_up_parsed(&self, keys: &[FlowKey], single: bool, found: &mut [Option<u32>]) {
         match self {
             Self::Exact(tables) if single => {
                 for (key, found) in keys.iter().zip(found) {
@@ -75,6 +93,35 @@ fn batches<const N: usize>(table: &dyn RuleEngine, keys: &[FlowKey], found: &mut
         for (found, hit) in found.iter_mut().zip(&hits) {
             *found = hit.map(|hit| hit.rule.0);
         }
+    }
+}
+
+/// A line of a packet.
+#[repr(align(64))]
+#[derive(Clone, Copy)]
+struct Header([u64; 8]);
+
+/// Headers that the network interface has written: each is read long after the previous time, when caches have lost it.
+pub(super) struct Headers {
+    lines: Vec<Header>,
+    next: AtomicUsize,
+}
+
+/// An odd factor, so that no prefetcher foresees the order.
+const ORDER: usize = 0x9e37_79b1;
+
+impl Headers {
+    /// Allocates lines, of which twice as many as a cache of these bytes has are read before any of them again.
+    pub(super) fn beyond(cache_bytes: u64) -> Self {
+        let lines = (2 * cache_bytes / 64).next_power_of_two() as usize;
+        Self { lines: vec![Header([0; 8]); lines], next: AtomicUsize::new(0) }
+    }
+
+    /// Reads the next headers, and returns their sum, which is zero.
+    fn read(&self, count: usize) -> usize {
+        let from = self.next.fetch_add(count, Relaxed);
+        let line = |n: usize| &self.lines[n.wrapping_mul(ORDER) % self.lines.len()];
+        (from..from + count).map(|n| black_box(line(n)).0[0] as usize).sum()
     }
 }
 
@@ -154,7 +201,7 @@ impl Field {
     pub(super) fn check(&self, workload: &Workload) -> Result<(), Failure> {
         let mut found = vec![None; workload.packets.len()];
         for candidate in &self.candidates {
-            self.tables[candidate.table].0.look_up(&workload.packets, candidate.single, &mut found);
+            self.tables[candidate.table].0.look_up(&workload.packets, None, candidate.single, &mut found);
             let wrong = found.iter().zip(&workload.expected).position(|(found, right)| found != right);
             if let Some(packet) = wrong {
                 return Err(Failure::Check(format!(

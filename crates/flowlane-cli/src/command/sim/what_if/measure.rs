@@ -2,7 +2,7 @@
 //!
 //! A pass looks up a window of packets after an untimed lookup of the previous window: caches and branch predictors are in
 //! the state that the traffic leaves, and no packet is looked up twice in a row. Headers are in the nearest cache, as after
-//! a parser. The answers of every engine are checked before anything is timed.
+//! a parser, or where the network interface has written them. The answers of every engine are checked before anything is timed.
 
 use std::cell::{Cell, RefCell};
 use std::hint::black_box;
@@ -16,7 +16,7 @@ use flowlane_sim::host_calibration::Pace;
 use flowlane_sim::what_if::{Call, Measured, Measurement, Plan};
 use flowlane_sim::workload::rules::{Workload, exact};
 
-use super::field::{Candidate, EXACT, Field, Table};
+use super::field::{Candidate, EXACT, Field, Headers, Table};
 use super::recorded;
 use crate::failure::Failure;
 use crate::output::{self, SHARES};
@@ -37,8 +37,16 @@ const QUANTILES: usize = 50;
 /// The time for which several threads look up.
 const THREADS_FOR: Duration = Duration::from_millis(100);
 
+/// The inputs of a measurement.
+#[derive(Clone, Copy)]
+struct Traffic<'a> {
+    workload: &'a Workload,
+    headers: Option<&'a Headers>,
+    quick: bool,
+}
+
 impl Field {
-    fn time(&self, workload: &Workload, meter: &mut Meter<'_>) -> Vec<Timed> {
+    fn time(&self, Traffic { workload, headers, .. }: Traffic<'_>, meter: &mut Meter<'_>) -> Vec<Timed> {
         let most = if meter.quick() { WINDOW_QUICK } else { WINDOW };
         let window = most.min(workload.packets.len());
         let windows = (workload.packets.len() / window).max(1);
@@ -56,12 +64,12 @@ impl Field {
                     let from = number % windows * window;
                     next.borrow_mut().clone_from_slice(&workload.packets[from..from + window]);
                     if number != at.get() {
-                        table.look_up(&next.borrow(), candidate.single, &mut answers.borrow_mut());
+                        table.look_up(&next.borrow(), headers, candidate.single, &mut answers.borrow_mut());
                     }
                 }
             };
             let run = move || {
-                table.look_up(black_box(&near.borrow()), candidate.single, &mut found.borrow_mut());
+                table.look_up(black_box(&near.borrow()), headers, candidate.single, &mut found.borrow_mut());
                 black_box(&found);
             };
             Contender::new(&candidate.name, run).after(before)
@@ -72,13 +80,14 @@ impl Field {
     /// Measures all methods.
     fn measure(
         mut self,
-        workload: &Workload,
+        traffic: Traffic<'_>,
         meter: &mut Meter<'_>,
         pace: &mut Pace,
     ) -> Result<Vec<Measurement>, Failure> {
+        let workload = traffic.workload;
         self.check(workload)?;
         (0..PACES).for_each(|_| pace.take());
-        let timed = self.time(workload, meter);
+        let timed = self.time(traffic, meter);
         (0..PACES).for_each(|_| pace.take());
         let bytes: Vec<usize> = self.tables.iter().map(|(table, _)| table.bytes()).collect();
         let exact = exact_change(workload);
@@ -101,14 +110,13 @@ impl Field {
     /// Times calls with few packets, and several threads.
     fn under_load(
         &self,
-        workload: &Workload,
+        traffic: Traffic<'_>,
         clock: &TimeStampCounter,
-        quick: bool,
     ) -> Vec<(Vec<Call>, Vec<(u32, f64)>)> {
         let one = |candidate: &Candidate| {
             let table = &self.tables[candidate.table].0;
-            let calls = CALLS.map(|packets| call(table, candidate.single, workload, clock, (packets, quick)));
-            (calls.to_vec(), threads(table, candidate.single, workload, quick))
+            let calls = CALLS.map(|packets| call(table, candidate.single, traffic, clock, packets));
+            (calls.to_vec(), threads(table, candidate.single, traffic))
         };
         self.candidates.iter().map(one).collect()
     }
@@ -118,9 +126,9 @@ impl Field {
 fn call(
     table: &Table,
     single: bool,
-    workload: &Workload,
+    Traffic { workload, headers, quick }: Traffic<'_>,
     clock: &TimeStampCounter,
-    (packets, quick): (usize, bool),
+    packets: usize,
 ) -> Call {
     let packets = packets.min(workload.packets.len());
     let calls = if quick { QUANTILES } else { CALLS_TIMED };
@@ -132,7 +140,7 @@ fn call(
         }
         let begun = clock.ticks();
         if from.is_some() {
-            table.look_up(black_box(&near), single, &mut found);
+            table.look_up(black_box(&near), headers, single, &mut found);
             black_box(&found);
         }
         clock.nanoseconds(clock.ticks().saturating_sub(begun) as f64)
@@ -149,7 +157,8 @@ fn call(
 }
 
 /// Measures the millions of packets a second of several threads that look up in one table.
-fn threads(table: &Table, single: bool, workload: &Workload, quick: bool) -> Vec<(u32, f64)> {
+fn threads(table: &Table, single: bool, traffic: Traffic<'_>) -> Vec<(u32, f64)> {
+    let Traffic { workload, headers, quick } = traffic;
     let most = std::thread::available_parallelism().map_or(1, usize::from);
     let (Table::Engine(_) | Table::Exact(_)) = table else { return Vec::new() };
     let counts = std::iter::successors(Some(2), |n| Some(n * 2)).take_while(|n| *n <= most.min(16));
@@ -161,13 +170,13 @@ fn threads(table: &Table, single: bool, workload: &Workload, quick: bool) -> Vec
             let windows = workload.packets.len() / window;
             let mut found = vec![None; window];
             let mut near = workload.packets[..window].to_vec();
-            table.look_up(&near, single, &mut found);
+            table.look_up(&near, headers, single, &mut found);
             barrier.wait();
             let (begun, mut done) = (Instant::now(), 0);
             while begun.elapsed() < time {
                 let from = (number * windows / count + done) % windows * window;
                 near.clone_from_slice(&workload.packets[from..from + window]);
-                table.look_up(black_box(&near), single, &mut found);
+                table.look_up(black_box(&near), headers, single, &mut found);
                 black_box(&found);
                 done += 1;
             }
@@ -203,7 +212,7 @@ fn change(table: &mut Table, workload: &Workload, exact: Option<f64>) -> Option<
 /// Measures the microseconds to change a key of an exact-match table with as many keys as the largest mask has rules.
 fn exact_change(workload: &Workload) -> Option<f64> {
     let keys = workload.tables.sizes().into_iter().max()?;
-    let mut table = exact(4, keys, 1, None);
+    let mut table = exact(4, keys, 1);
     let key = |n: usize| [n as u32, (n as u32).wrapping_mul(0x9e37_79b9), 7, 9];
     (0..keys).for_each(|n| table.insert(&key(n), n as u32));
     let step = (keys / CHANGES).max(1);
@@ -217,7 +226,12 @@ fn exact_change(workload: &Workload) -> Option<f64> {
 }
 
 /// Measures the user's rules, then the derived workloads of the plan. The host's machine is that which was fitted to it.
-pub(super) fn measure(plan: &Plan, host: MachineConfig, quick: bool) -> Result<Measured, Failure> {
+pub(super) fn measure(
+    plan: &Plan,
+    host: MachineConfig,
+    headers: Option<&Headers>,
+    quick: bool,
+) -> Result<Measured, Failure> {
     let clock = TimeStampCounter::new();
     let bar = output::progress_share();
     let mut watch = |what: &str, share: f64| {
@@ -229,8 +243,9 @@ pub(super) fn measure(plan: &Plan, host: MachineConfig, quick: bool) -> Result<M
     let mut pace = Pace::default();
     let mut field = Field::all(&plan.base);
     let no_gpu = field.gpu(&plan.base).err().map(|failure| format!("not measured: {}", failure.message()));
-    let under_load = field.under_load(&plan.base, &clock, quick);
-    let mut base = field.measure(&plan.base, &mut meter, &mut pace)?;
+    let traffic = Traffic { workload: &plan.base, headers, quick };
+    let under_load = field.under_load(traffic, &clock);
+    let mut base = field.measure(traffic, &mut meter, &mut pace)?;
     for (m, (calls, threads)) in base.iter_mut().zip(under_load) {
         (m.calls, m.threads) = (calls, threads);
     }
@@ -240,13 +255,15 @@ pub(super) fn measure(plan: &Plan, host: MachineConfig, quick: bool) -> Result<M
     meter.announce(others);
     let mut all = |axis: &[(f64, std::sync::Arc<Workload>)]| -> Result<Vec<Vec<Measurement>>, Failure> {
         axis.iter()
-            .map(|(_, workload)| Field::all(workload).measure(workload, &mut meter, &mut pace))
+            .map(|(_, workload)| {
+                Field::all(workload).measure(Traffic { workload, ..traffic }, &mut meter, &mut pace)
+            })
             .collect()
     };
     let (sizes, masks) = (all(&plan.sizes)?, all(&plan.masks)?);
     let (cycle_ns, disturbed) = (pace.cycle_ns(), pace.disturbed());
     let cycle = cycle_ns.unwrap_or(1e3 / host.core.clock_mhz as f64);
-    let not_recorded = recorded::record(&mut base, cycle, quick, &bar).err().map(|e| e.to_string());
+    let not_recorded = recorded::record_all(&mut base, cycle, quick, &bar).err().map(|e| e.to_string());
     bar.finish_and_clear();
     // The tables of the measured software: a change costs software and accelerators the same.
     let exact_update_us = base.iter().find(|m| m.name == EXACT).and_then(|m| m.update_us);

@@ -6,11 +6,12 @@ mod page;
 mod recorded;
 mod text;
 
+use flowlane::named_enum::UnknownName;
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::Match;
-use flowlane_sim::config::MachineConfig;
+use flowlane_sim::config::{MachineConfig, NicConfig, Preset};
 use flowlane_sim::host_calibration::{self, Extent};
-use flowlane_sim::what_if::{Plan, Question, Report};
+use flowlane_sim::what_if::{Arrival, Plan, Question, Report};
 use flowlane_sim::workload::rules::{Workload, WorkloadError, in_order};
 
 use super::{effort, machine_of, put_out};
@@ -20,15 +21,23 @@ use crate::input;
 use crate::output::{self, SHARES};
 use crate::stderr::note;
 use crate::trace::Trace;
+use field::Headers;
 
 pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
     let asked = options.preset.as_deref().map(machine_of).transpose()?;
     let host = options.host.as_deref().map(|path| machine_of(&path.display().to_string())).transpose()?;
+    let unknown = |e: UnknownName| Failure::input(format!("--arrival: {e}"));
+    let arrival: Arrival = options.arrival.parse().map_err(unknown)?;
     let trace = Trace::open(&options.trace)?;
     let (rules, packets) = inputs(options, &trace)?;
+    let headers = (arrival == Arrival::Nic).then(|| {
+        let machine = asked.as_ref().or(host.as_ref()).map(|(_, machine)| machine.nic.clone());
+        headers(&machine.unwrap_or_else(|| Preset::nearest().machine().nic))
+    });
     if let Some([method, count]) = options.recorded.as_deref() {
         let workload = Workload::shared("recorded", rules, packets, options.report.seed);
-        return recorded::look_up(method, count, &*workload.map_err(|e| refused(options, &e))?);
+        let workload = workload.map_err(|e| refused(options, &e))?;
+        return recorded::look_up(method, count, &workload, headers.as_ref());
     }
     let bar = output::progress(0, "preparing");
     let plan = Plan::new(rules, packets, effort(&options.report));
@@ -42,6 +51,9 @@ pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
             "an exact-match cache has keys of at most 16; leave it out",
         ));
     }
+    if let Some(folder) = &options.corpus {
+        std::fs::create_dir_all(folder).map_err(|e| Failure::written(folder, &e))?;
+    }
     put_out(
         &options.report,
         |watch| {
@@ -51,11 +63,15 @@ pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
                 preset,
                 machine,
                 rate: options.rate,
+                arrival,
                 cache_flows: options.cache as usize,
                 extrapolate: options.extrapolate,
                 effort: effort(&options.report),
             };
-            let measured = measure::measure(&plan, host, options.report.quick)?;
+            let measured = measure::measure(&plan, host, headers.as_ref(), options.report.quick)?;
+            if let Some(folder) = &options.corpus {
+                recorded::write(folder, &measured)?;
+            }
             Ok(Report::simulate(&question, &plan, measured, watch)?)
         },
         page::html,
@@ -63,6 +79,13 @@ pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
         text::text,
     )?;
     trace.failure().map_or(Ok(()), Err)
+}
+
+/// Allocates headers that are as far from the core as the interface writes them: beyond the second-level cache, or the last.
+fn headers(nic: &NicConfig) -> Headers {
+    let caches = host_calibration::caches();
+    let kib = |n: usize, default: u64| caches.get(n).map_or(default, |cache| cache.kib);
+    Headers::beyond(if nic.ddio_ways > 0 { 2 * kib(1, 1024) } else { kib(2, 32 << 10) } << 10)
 }
 
 /// Fits a simulated machine to this one.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use flowlane_sim::report::number;
-use flowlane_sim::what_if::{Line, Report};
+use flowlane_sim::what_if::{Arrival, Line, Report};
 
 use crate::output;
 
@@ -29,6 +29,12 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
             ),
         ),
     ];
+    if report.arrival == Arrival::Nic {
+        let share = 100.0 * report.machine.arrives_in_cache();
+        let place =
+            format!("as the network interface has written them, {share:.0} % of them to the shared cache");
+        facts.push(("headers of packets", place));
+    }
     if report.cache_flows > 0 {
         let beside = "for the simulated approaches except TCAMs; measured software has none and is therefore not compared";
         facts.push(("flow cache in front", format!("{} flows, {beside}", report.cache_flows)));

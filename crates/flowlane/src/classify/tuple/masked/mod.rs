@@ -24,7 +24,6 @@ use crate::hash::murmur3;
 use crate::packet::WordSet;
 use crate::packet::fields::{FieldClass, word};
 use crate::packet::key::{FlowKey, FlowMask, WORDS};
-use crate::probe::{Dependency, NoProbe, Part, Probe};
 
 /// Number of stages: metadata, L2, L3, L4.
 pub(super) const STAGES: usize = 4;
@@ -134,54 +133,18 @@ impl MaskedTable {
     /// Finds the entry of `key`, whose hash is `hash`.
     #[inline(always)]
     pub(super) fn find(&self, key: &FlowKey, hash: u32) -> Option<u32> {
-        self.find_probed(key, hash, 0, &mut NoProbe)
-    }
-
-    /// Finds the entry of `key` as [`find`](Self::find) does, and reports the steps to a probe under this table number.
-    #[inline(always)]
-    pub(super) fn find_probed(
-        &self,
-        key: &FlowKey,
-        hash: u32,
-        table: u32,
-        probe: &mut impl Probe,
-    ) -> Option<u32> {
-        let words = self.words.len();
         let wrap = self.slots.len() - 1;
         let mut at = hash as usize & wrap;
         loop {
             let slot = self.slots[at & wrap];
-            let place = (at & wrap) * size_of::<Slot>();
-            probe.load(table, Part::Buckets, place, size_of::<Slot>(), Dependency::Chained);
-            probe.alu(3);
-            probe.branch(0, slot.entry == EMPTY);
             if slot.entry == EMPTY {
                 return None;
             }
-            probe.branch(1, slot.hash == hash);
-            if slot.hash == hash {
-                let same = self.entry_matches(slot.entry, key);
-                let place = slot.entry as usize * words * 4;
-                probe.load(table, Part::Entries, place, words * 4, Dependency::Chained);
-                probe.alu(4 * words as u32);
-                probe.branch(2, same);
-                if same {
-                    return Some(slot.entry);
-                }
+            if slot.hash == hash && self.entry_matches(slot.entry, key) {
+                return Some(slot.entry);
             }
             at += 1;
         }
-    }
-
-    /// Reports [`hash`](Self::hash) to a probe: five instructions a word in a chain, and the finish.
-    #[inline(always)]
-    pub(super) fn probe_hash(&self, table: u32, probe: &mut impl Probe) {
-        let words = self.words.len();
-        probe.load(table, Part::Header, 0, 24 + words * size_of::<MaskWord>(), Dependency::Free);
-        for w in &self.words {
-            probe.load(table, Part::Key, FlowKey::WORDS_AT + 4 * usize::from(w.word), 4, Dependency::Free);
-        }
-        probe.alu(8 * words as u32 + 9);
     }
 
     #[inline(always)]

@@ -5,27 +5,27 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::flow_cache::FlowCache;
+use super::{Packet, Source};
 use crate::machine::cache::Line;
 use crate::machine::op::Mismatch;
-use crate::program::{Packet, Source};
 use crate::workload::rules::{Own, Workload};
 
 /// The progress of a program, shared with its caller and with programs that end with it.
 #[derive(Default)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     /// Whether the program has ended.
-    pub(super) ended: Cell<bool>,
+    pub(crate) ended: Cell<bool>,
     /// Packets that the flow cache knew.
-    pub(super) known: Cell<u64>,
+    pub(crate) known: Cell<u64>,
 }
 
 /// The packets of a workload, round after round.
-pub(super) struct RulePackets {
-    pub(super) workload: Arc<Workload>,
-    pub(super) own: Own,
-    pub(super) cache: Option<FlowCache>,
-    pub(super) next: usize,
-    pub(super) progress: Rc<Progress>,
+pub(crate) struct RulePackets {
+    pub(crate) workload: Arc<Workload>,
+    pub(crate) own: Own,
+    pub(crate) cache: Option<FlowCache>,
+    pub(crate) next: usize,
+    pub(crate) progress: Rc<Progress>,
 }
 
 impl Source for RulePackets {

@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 
 use flowlane::packet::key::FlowKey;
 
+use super::Cached;
 use crate::machine::Machine;
 use crate::machine::op::{Class, Kind, Mismatch, Op};
 use crate::machine::space::{Region, Space};
-use crate::program::Cached;
 use crate::workload::rules::{Exact, MaskWord, exact};
 use crate::workload::{Recorder, TablePlace};
 
@@ -21,7 +21,7 @@ const INSERTION: u32 = 150;
 /// The value for packets without a rule.
 const NONE: u32 = u32::MAX;
 
-pub(super) struct FlowCache {
+pub(crate) struct FlowCache {
     exact: Box<dyn Exact>,
     place: TablePlace,
     mask: Vec<MaskWord>,
@@ -32,20 +32,20 @@ pub(super) struct FlowCache {
 
 impl FlowCache {
     /// Creates an empty cache of `entries` flows, keyed by these words of packets.
-    pub(super) fn new(words: &[u8], entries: usize, space: &mut Space, seed: u64) -> Self {
-        let exact = exact(words.len(), entries, (seed >> 7) as u32, None);
+    pub(crate) fn new(words: &[u8], entries: usize, space: &mut Space, seed: u64) -> Self {
+        let exact = exact(words.len(), entries, (seed >> 7) as u32);
         let mask = words.iter().map(|word| (*word, u32::MAX)).collect();
         Self { place: exact.place(space), exact, mask, order: VecDeque::new(), entries }
     }
 
     /// Inserts the cache's table into the shared cache.
-    pub(super) fn warm(&self, machine: &mut Machine) {
+    pub(crate) fn warm(&self, machine: &mut Machine) {
         let parts = [self.place.buckets, self.place.entries, self.place.header];
         machine.fill_llc(parts.into_iter().flat_map(|part| part.lines()));
     }
 
     /// Inserts the flows of packets that precede the simulation, without taking time.
-    pub(super) fn precede<'a>(&mut self, packets: impl Iterator<Item = (&'a FlowKey, Option<u32>)>) {
+    pub(crate) fn precede<'a>(&mut self, packets: impl Iterator<Item = (&'a FlowKey, Option<u32>)>) {
         for (key, expected) in packets {
             if self.exact.find(&self.mask, key).is_none() {
                 self.add(self.words(key), expected);
@@ -69,7 +69,7 @@ impl FlowCache {
     }
 
     /// Looks up a packet, and inserts it if it is unknown.
-    pub(super) fn ask(
+    pub(crate) fn ask(
         &mut self,
         key: &FlowKey,
         number: u64,
@@ -77,7 +77,7 @@ impl FlowCache {
         expected: Option<u32>,
     ) -> Result<Cached, Mismatch> {
         let words = self.words(key);
-        let mut recorder = Recorder::new(std::slice::from_ref(&self.place), at);
+        let mut recorder = Recorder::new(&self.place, at);
         let (hash, simulated, library) = self.exact.recorded(&words, &mut recorder);
         let right = Some(expected.unwrap_or(NONE));
         let wrong = simulated.is_some() && simulated != right;
@@ -85,7 +85,7 @@ impl FlowCache {
             let library = if simulated == library { right } else { library };
             return Err(Mismatch { lookup: number, table: "the flow cache".into(), simulated, library });
         }
-        let lookup = recorder.lookup(0, hash, simulated, library);
+        let lookup = recorder.lookup(hash, simulated, library);
         if simulated.is_some() {
             return Ok(Cached { lookup, known: true, insertion: Vec::new() });
         }
