@@ -206,7 +206,7 @@ fn huge_pages(allowed: bool) -> bool {
 /// The extent of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
-    /// What a machine is fitted to.
+    /// The numbers that a machine is fitted to.
     Machine,
     /// All lookup methods too, in tables of all sizes, on large and small pages.
     Lookups,

@@ -31,7 +31,7 @@ pub(super) struct Service(Vec<Call>);
 /// Latencies at an offered rate.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Latency {
-    /// What looks up.
+    /// The way to look up.
     pub name: String,
     /// The offered rate, in millions of packets a second.
     pub offered: f64,

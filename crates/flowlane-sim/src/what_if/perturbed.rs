@@ -24,10 +24,10 @@ pub fn parts_of(
 
 /// The runs on all perturbed machines, in their order.
 pub(super) struct Perturbations {
-    /// The looked up, each with the parts that concern it.
+    /// The ways to look up, each with the parts that concern it.
     ideal: Vec<(Method, Vec<&'static Part>)>,
     varied: Vec<Variation>,
-    /// What is simulated with each variation.
+    /// The ways to look up that are simulated with each variation.
     along: Vec<Method>,
     runs: Vec<Run>,
 }

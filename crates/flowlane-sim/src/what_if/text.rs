@@ -201,7 +201,7 @@ impl Report {
         let band = self.band.expect("without one there is a doubt");
         format!(
             "Recorded instructions of the same software take {:.2} to {:.2} times as many cycles on the model of this machine as \
-             measured: what is simulated has no smaller error.",
+             measured: other simulated results have no smaller error.",
             band.least, band.most
         )
     }

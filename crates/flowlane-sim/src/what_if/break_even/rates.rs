@@ -14,7 +14,7 @@ const RATES: [f64; 12] = [0.1, 0.3, 1.0, 3.0, 7.44, 14.88, 29.76, 37.2, 59.52, 1
 /// Approaches that are simulated with several cores, before the software.
 const SEVERAL: [Approach; 3] = [Approach::HaloBlocking, Approach::HaloNonBlocking, Approach::NearL2];
 
-/// Returns what is simulated with several cores: the approaches, and the fastest software if it was recorded.
+/// Returns the ways to look up with several cores: the approaches, and the fastest software if it was recorded.
 pub(super) fn scaling(base: &Base<'_>) -> impl Iterator<Item = Method> {
     SEVERAL.map(Method::from).into_iter().chain(base.recorded().map(|(method, ..)| method))
 }

@@ -37,6 +37,9 @@ const QUANTILES: usize = 50;
 /// The time for which several threads look up.
 const THREADS_FOR: Duration = Duration::from_millis(100);
 
+/// Numbers of threads, each with millions of packets a second.
+type Threads = Vec<(u32, f64)>;
+
 /// The inputs of a measurement.
 #[derive(Clone, Copy)]
 struct Traffic<'a> {
@@ -108,11 +111,7 @@ impl Field {
     }
 
     /// Times calls with few packets, and several threads.
-    fn under_load(
-        &self,
-        traffic: Traffic<'_>,
-        clock: &TimeStampCounter,
-    ) -> Vec<(Vec<Call>, Vec<(u32, f64)>)> {
+    fn under_load(&self, traffic: Traffic<'_>, clock: &TimeStampCounter) -> Vec<(Vec<Call>, Threads)> {
         let one = |candidate: &Candidate| {
             let table = &self.tables[candidate.table].0;
             let calls = CALLS.map(|packets| call(table, candidate.single, traffic, clock, packets));
@@ -157,7 +156,7 @@ fn call(
 }
 
 /// Measures the millions of packets a second of several threads that look up in one table.
-fn threads(table: &Table, single: bool, traffic: Traffic<'_>) -> Vec<(u32, f64)> {
+fn threads(table: &Table, single: bool, traffic: Traffic<'_>) -> Threads {
     let Traffic { workload, headers, quick } = traffic;
     let most = std::thread::available_parallelism().map_or(1, usize::from);
     let (Table::Engine(_) | Table::Exact(_)) = table else { return Vec::new() };

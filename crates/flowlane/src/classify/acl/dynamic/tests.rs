@@ -44,7 +44,7 @@ fn few_keys_agree<const W: usize>(
     verdicts: &[MatchId],
     (categories, several): (usize, &[MatchId]),
 ) {
-    // Some beat what is found, some do not.
+    // Some beat the rule that is found, some do not.
     let cutoff = |n: usize| Cutoff { rank: (n as u64 % 3) * (u64::MAX / 4), class: 0 };
     let cutoffs: Vec<Cutoff> = (0..keys.len()).map(cutoff).collect();
     let mut improved = vec![MatchId::NONE; keys.len()];
