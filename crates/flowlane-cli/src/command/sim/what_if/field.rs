@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 use flowlane::classify::acl::{AclConfig, AclEngine};
+use flowlane::classify::auto::LINEAR_RULES_MAX;
 use flowlane::classify::{AclSearch, Hit, LinearSearch, RuleEngine, TupleSearch};
 use flowlane::packet::key::FlowKey;
 use flowlane_gpu::{Changes, Device, GpuConfig, GpuSearch, Rebuild, SessionConfig};
@@ -13,8 +14,7 @@ use flowlane_sim::workload::rules::{RuleTables, Workload};
 
 use crate::failure::Failure;
 
-/// The most rules for engines that compare all of them.
-const LINEAR_RULES_MAX: usize = 1000;
+/// The most rules for the engine that compares all of them with vectors.
 const BRUTE_RULES_MAX: usize = 128;
 /// Packets of a call.
 const BATCH: usize = 256;

@@ -16,11 +16,12 @@ use super::super::{record, replay};
 use super::field::{Field, Headers};
 use crate::failure::Failure;
 
-/// The approximate number of instructions of a recording, and those in a cycle.
+/// The approximate number of instructions of a recording, the most, and those in a cycle.
 const INSTRUCTIONS: f64 = 150_000.0;
+const INSTRUCTIONS_MAX: f64 = 2_000_000.0;
 const PER_CYCLE: f64 = 2.0;
 /// Packets of a recording, at least and at most, and the packets of a call, of which many are a multiple.
-const PACKETS_MIN: usize = 32;
+const PACKETS_MIN: usize = 64;
 const PACKETS_MAX: usize = 4096;
 const CALL: usize = 256;
 const PACKETS_QUICK: usize = 16;
@@ -35,11 +36,18 @@ pub(super) fn record_all(
     quick: bool,
     bar: &ProgressBar,
 ) -> Result<(), RecordError> {
+    if std::env::args_os().any(|argument| argument == "-" || argument.as_encoded_bytes().ends_with(b"=-")) {
+        return Err(RecordError::Tables(
+            "rules or packets came from standard input, which cannot be read again",
+        ));
+    }
     for m in of.iter_mut().filter(|m| !m.name.starts_with("GPU")) {
         bar.set_message(format!("recording {}", m.name));
-        let packets = (INSTRUCTIONS / (m.ns[1] / cycle_ns * PER_CYCLE)) as usize;
-        let packets = match packets.clamp(PACKETS_MIN, PACKETS_MAX) {
-            _ if quick => PACKETS_QUICK,
+        let each = m.ns[1] / cycle_ns * PER_CYCLE;
+        let most = ((INSTRUCTIONS_MAX / each) as usize).max(1);
+        let packets = ((INSTRUCTIONS / each) as usize).clamp(PACKETS_MIN, PACKETS_MAX).min(most);
+        let packets = match packets {
+            _ if quick => PACKETS_QUICK.min(most),
             few if few < CALL / 2 => few,
             many => many.next_multiple_of(CALL),
         };
