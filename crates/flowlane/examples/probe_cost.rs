@@ -7,12 +7,9 @@
 use std::hint::black_box;
 use std::process::ExitCode;
 
-use flowlane::classify::{Hit, RuleEngine, TupleSearch};
 use flowlane::cuckoo::{CuckooConfig, CuckooTable, CuckooWriter};
-use flowlane::generate::{Profile, Random, RuleConfig, draw_key, generate_rules};
+use flowlane::generate::Random;
 use flowlane::isa::Variant;
-use flowlane::packet::key::FlowKey;
-use flowlane::rule::RuleId;
 
 /// Words of a key: a five-tuple of IPv4.
 const W: usize = 4;
@@ -27,11 +24,6 @@ fn find(table: &CuckooTable<W>, key: &[u32; W]) -> Option<u32> {
 #[inline(never)]
 fn find_batch(table: &CuckooTable<W>, keys: &[[u32; W]], values: &mut [u32]) -> u64 {
     table.lookup_batch(keys, values)
-}
-
-#[inline(never)]
-fn search(rules: &TupleSearch, key: &FlowKey) -> Option<Hit> {
-    rules.lookup(key)
 }
 
 fn keys(seed: u64) -> Vec<[u32; W]> {
@@ -72,23 +64,6 @@ fn batches(rounds: usize) -> u64 {
     hits
 }
 
-fn tuples(rounds: usize) -> u64 {
-    let config = RuleConfig { seed: 3, ..RuleConfig::new(Profile::Acl, 1000) };
-    let rules = generate_rules(&config).expect("the profile gives so many rules");
-    let mut search_in = TupleSearch::new(rules.len(), 5);
-    for (n, rule) in rules.iter().enumerate() {
-        search_in.insert(RuleId(n as u32), rule.priority, &rule.matches).expect("there is room");
-    }
-    let mut random = Random::new(9);
-    let keys: Vec<FlowKey> =
-        (0..KEYS / 4).map(|_| draw_key(&rules[random.index(rules.len())].matches, &mut random)).collect();
-    let mut hits = 0;
-    for _ in 0..rounds {
-        hits += keys.iter().filter(|key| search(black_box(&search_in), key).is_some()).count() as u64;
-    }
-    hits
-}
-
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let part = arguments.next().unwrap_or_default();
@@ -97,9 +72,8 @@ fn main() -> ExitCode {
         "hit" => one_by_one(1, rounds),
         "miss" => one_by_one(2, rounds),
         "batch" => batches(rounds),
-        "tuples" => tuples(rounds),
         _ => {
-            eprintln!("`{part}` is no part; there are hit, miss, batch and tuples");
+            eprintln!("`{part}` is no part; there are hit, miss and batch");
             return ExitCode::from(2);
         }
     };
