@@ -294,9 +294,9 @@ pub(crate) struct SimWhatIfOptions {
     /// without it, this one.
     #[arg(long, value_name = "PRESET|FILE")]
     pub(crate) preset: Option<String>,
-    /// This machine, as `flowlane sim calibrate --output` wrote it, instead of measuring it again.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) host: Option<PathBuf>,
+    /// This machine, as `flowlane sim calibrate --output` wrote it (or a preset), instead of measuring it again.
+    #[arg(long, value_name = "FILE|PRESET")]
+    pub(crate) host: Option<String>,
     /// Write the recorded software, its measured cycles and this machine to this folder, for `sim replay`.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) corpus: Option<PathBuf>,

@@ -46,12 +46,11 @@ pub(super) fn place_text(place: f64) -> String {
     }
 }
 
-impl fmt::Display for Crossing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [from, to] = self.range.map(place_text);
+impl Crossing {
+    /// Returns the answer without the range that was looked at.
+    pub(super) fn short(&self) -> String {
         if self.at.is_empty() {
-            let how = if self.at_first { "always" } else { "never" };
-            return write!(f, "{how} within the range looked at ({from} to {to})");
+            return if self.at_first { "always" } else { "never" }.to_owned();
         }
         let mut better = self.at_first;
         let mut parts = Vec::new();
@@ -68,7 +67,17 @@ impl fmt::Display for Crossing {
                 (false, _) => {}
             }
         }
-        write!(f, "{} (looked at: {from} to {to})", parts.join(" and "))
+        parts.join(" and ")
+    }
+}
+
+impl fmt::Display for Crossing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ([from, to], answer) = (self.range.map(place_text), self.short());
+        match self.at.is_empty() {
+            true => write!(f, "{answer} within the range looked at ({from} to {to})"),
+            false => write!(f, "{answer} (looked at: {from} to {to})"),
+        }
     }
 }
 

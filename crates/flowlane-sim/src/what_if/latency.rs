@@ -60,15 +60,19 @@ impl Service {
         Self(vec![call(1), call(outcome.unit.max(2)), call(outcome.unit.max(2) + BURST as u32)])
     }
 
-    /// Returns the time of a call: linear between the known numbers of packets, at one random quantile of both.
+    /// Returns the time of a call: linear between the known numbers of packets, at one random quantile of both, and beyond the
+    /// largest in proportion.
     fn ns(&self, packets: usize, random: &mut Random) -> f64 {
         let share = random.below(1 << 20) as f64 / f64::from(1 << 20);
         let at = |call: &Call| call.ns[(share * call.ns.len() as f64) as usize];
-        let after =
-            self.0.iter().position(|call| call.packets as usize >= packets).unwrap_or(self.0.len() - 1);
+        let known = |call: &Call| f64::from(call.packets);
+        let Some(after) = self.0.iter().position(|call| call.packets as usize >= packets) else {
+            let last = self.0.last().expect("there is a call");
+            return at(last) * packets as f64 / known(last);
+        };
         let high = &self.0[after];
         let Some(low) = after.checked_sub(1).map(|n| &self.0[n]) else { return at(high) };
-        let part = (packets as f64 - f64::from(low.packets)) / f64::from(high.packets - low.packets);
+        let part = (packets as f64 - known(low)) / (known(high) - known(low));
         at(low) + (at(high) - at(low)) * part
     }
 
@@ -150,5 +154,9 @@ mod tests {
         let batches = service(&[(1, 50.0), (4, 110.0), (32, 320.0)]);
         let times = [1, 2, 4, 18, 32].map(|n| batches.ns(n, &mut random));
         assert_eq!(times, [50.0, 70.0, 110.0, 215.0, 320.0]);
+        // A trace of ten packets has no larger calls.
+        let few = service(&[(1, 50.0), (10, 200.0)]);
+        assert_eq!(few.ns(32, &mut random), 640.0);
+        assert!((few.most() - 50.0).abs() < 1e-9);
     }
 }

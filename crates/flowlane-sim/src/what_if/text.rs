@@ -1,5 +1,7 @@
 //! The report's tables, which are CSV here; the command line renders them as text and as a page.
 
+use std::fmt::Write;
+
 use super::{Bottleneck, BreakEven, Latency, Relief, Report, Trust, core_nj};
 use crate::config::Approach;
 use crate::report::{Csv, Sheet, number};
@@ -104,8 +106,12 @@ impl Report {
         let gpu = self.measured.no_gpu.clone().unwrap_or_else(|| {
             "measured here, with the transfers to the device and back; its energy is not measured".to_owned()
         });
+        let mut software = format!("measured on {}", self.measured.cpu);
+        if let Some(why) = &self.measured.not_recorded {
+            let _ = write!(software, "; not all of it was recorded: {why}");
+        }
         let rows = [
-            ("software", format!("measured on {}", self.measured.cpu)),
+            ("software", software),
             ("HALO", format!("simulated {tables}")),
             ("an engine beside L2", format!("simulated {tables}. It is a design of this project after QEI")),
             ("a TCAM", device(tcam.lookup_cycles)),

@@ -325,6 +325,15 @@ mod tests {
     }
 
     #[test]
+    fn a_trial_ends_within_its_calls_whatever_there_is_to_try() {
+        for others in [&[700][..], &[700, 800], &[700, 800, 900], &[700, 800, 900, 950, 960]] {
+            let choice = AdaptiveDispatch::trying(1000, others, now);
+            (0..CALLS_MAX).for_each(|_| _ = run(&choice, KEYS_MIN));
+            assert_eq!((choice.is_trying(), choice.get()), (false, 700), "{others:?}");
+        }
+    }
+
+    #[test]
     fn clones_keep_a_winner_and_restart_an_unfinished_trial() {
         let choice = AdaptiveDispatch::trying(1000, &[700], now);
         (0..SAMPLES).for_each(|_| _ = run(&choice, 16));

@@ -65,15 +65,15 @@ fn effort(options: &SimReportOptions) -> Effort {
     Effort { quick: options.quick, threads: threads_of(options.threads), seed: options.seed }
 }
 
-/// Returns the name and the machine of a preset or of a file.
-fn machine_of(text: &str) -> Result<(String, MachineConfig), Failure> {
+/// Returns the name and the machine of an option's preset or file.
+fn machine_of(option: &str, text: &str) -> Result<(String, MachineConfig), Failure> {
     let error = match text.parse::<Preset>() {
         Ok(preset) => return Ok((preset.name().to_owned(), preset.machine())),
         Err(error) => error,
     };
     let path = Path::new(text);
     if !path.exists() {
-        return Err(Failure::input(format!("--preset {text}: no such file, and {error}")));
+        return Err(Failure::input(format!("{option} {text}: no such file, and {error}")));
     }
     let content = input::read_text(path)?;
     let config = RunConfig::parse(&content).map_err(|e| failure_at(path, e))?;
@@ -114,7 +114,7 @@ fn put_out<R: Serialize>(
 }
 
 fn paper(options: &SimPaperOptions) -> Result<(), Failure> {
-    let (name, machine) = machine_of(&options.preset)?;
+    let (name, machine) = machine_of("--preset", &options.preset)?;
     // The paper's measurements are simulated on the machine of its measurements, not on that of its simulations.
     let machines = match machine == Preset::Paper.machine() {
         true => Machines::paper(),

@@ -38,7 +38,7 @@ pub(super) fn run(paths: &[PathBuf], preset: Option<&str>, json: bool) -> Result
     let folder = paths.iter().find(|path| path.join(MACHINE).is_file());
     let of_folder = folder.map(|folder| folder.join(MACHINE).display().to_string());
     let preset = preset.map(str::to_owned).or(of_folder).unwrap_or_else(|| "skylake-sp".to_owned());
-    let (name, machine) = super::machine_of(&preset)?;
+    let (name, machine) = super::machine_of("--preset", &preset)?;
     let mut done = Vec::new();
     for path in paths {
         for wanted in wanted(path)? {

@@ -27,10 +27,7 @@ const RIVALS: [(&str, bool); 2] =
 
 /// Adds the answers at both ends of a band.
 fn with_band(answer: &str, ends: &[Option<Crossing>; 2]) -> String {
-    let short = |end: &Option<Crossing>| {
-        let text = end.as_ref().map_or_else(String::new, Crossing::to_string);
-        text.split(" (").next().unwrap_or_default().split(" within").next().unwrap_or_default().to_owned()
-    };
+    let short = |end: &Option<Crossing>| end.as_ref().map_or_else(String::new, Crossing::short);
     let [fast, slow] = [short(&ends[0]), short(&ends[1])];
     if fast == slow { answer.to_owned() } else { format!("{answer}; in the band: {fast}, or {slow}") }
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 use flowlane::classify::acl::{AclConfig, AclEngine};
 use flowlane::classify::auto::LINEAR_RULES_MAX;
 use flowlane::classify::{AclSearch, Hit, LinearSearch, RuleEngine, TupleSearch};
+use flowlane::dispatch::CALLS_MAX;
 use flowlane::packet::key::FlowKey;
 use flowlane_gpu::{Changes, Device, GpuConfig, GpuSearch, Rebuild, SessionConfig};
 use flowlane_sim::workload::rules::{RuleTables, Workload};
@@ -43,7 +44,11 @@ impl Table {
         found: &mut [Option<u32>],
     ) {
         let Some(headers) = headers else { return self.look_up_parsed(keys, single, found) };
-        let call = if single { 1 } else { BATCH };
+        let call = match self {
+            _ if single => 1,
+            Self::Device(_) => DEVICE_BATCH,
+            _ => BATCH,
+        };
         for (keys, found) in keys.chunks(call).zip(found.chunks_mut(call)) {
             // The lookup begins when all its headers are there; none of them changes it.
             let from = headers.read(keys.len());
@@ -153,7 +158,7 @@ impl Field {
         self.candidates.extend(ways.iter().map(way));
     }
 
-    /// Builds every available engine for the rules.
+    /// Builds every available engine for the rules; each has selected its kernel.
     pub(super) fn all(workload: &Workload) -> Self {
         let mut field = Self::default();
         field.few(workload);
@@ -165,6 +170,7 @@ impl Field {
         field.add(tuple, &[("tuple search", true)]);
         let tables = || RuleTables::new(&workload.rules, 1).ok().map(Table::Exact);
         field.add(tables, &[(EXACT, true), ("cuckoo tables, batches", false)]);
+        field.settle(workload);
         field
     }
 
@@ -194,6 +200,17 @@ impl Field {
         }
         if rules <= BRUTE_RULES_MAX {
             self.add(|| list(workload, AclEngine::Brute), &[("brute force, batches", false)]);
+        }
+    }
+
+    /// Looks packets up until engines have selected their kernels, which they do in their first calls.
+    fn settle(&self, workload: &Workload) {
+        let keys: Vec<FlowKey> = workload.packets.iter().cycle().take(BATCH).cloned().collect();
+        let mut found = [None; BATCH];
+        for candidate in &self.candidates {
+            for _ in 0..CALLS_MAX {
+                self.tables[candidate.table].0.look_up_parsed(&keys, candidate.single, &mut found);
+            }
         }
     }
 

@@ -114,8 +114,11 @@ impl Field {
     fn under_load(&self, traffic: Traffic<'_>, clock: &TimeStampCounter) -> Vec<(Vec<Call>, Threads)> {
         let one = |candidate: &Candidate| {
             let table = &self.tables[candidate.table].0;
-            let calls = CALLS.map(|packets| call(table, candidate.single, traffic, clock, packets));
-            (calls.to_vec(), threads(table, candidate.single, traffic))
+            // A trace may have fewer packets than the largest call.
+            let mut packets = CALLS.map(|packets| packets.min(traffic.workload.packets.len())).to_vec();
+            packets.dedup();
+            let call = |packets| call(table, candidate.single, traffic, clock, packets);
+            (packets.into_iter().map(call).collect(), threads(table, candidate.single, traffic))
         };
         self.candidates.iter().map(one).collect()
     }
@@ -129,7 +132,6 @@ fn call(
     clock: &TimeStampCounter,
     packets: usize,
 ) -> Call {
-    let packets = packets.min(workload.packets.len());
     let calls = if quick { QUANTILES } else { CALLS_TIMED };
     let mut found = vec![None; packets];
     let mut near = workload.packets[..packets].to_vec();

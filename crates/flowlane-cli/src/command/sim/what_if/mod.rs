@@ -24,8 +24,9 @@ use crate::trace::Trace;
 use field::Headers;
 
 pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
-    let asked = options.preset.as_deref().map(machine_of).transpose()?;
-    let host = options.host.as_deref().map(|path| machine_of(&path.display().to_string())).transpose()?;
+    let named =
+        |option, text: &Option<String>| text.as_deref().map(|text| machine_of(option, text)).transpose();
+    let (asked, host) = (named("--preset", &options.preset)?, named("--host", &options.host)?);
     let unknown = |e: UnknownName| Failure::input(format!("--arrival: {e}"));
     let arrival: Arrival = options.arrival.parse().map_err(unknown)?;
     let trace = Trace::open(&options.trace)?;

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use flowlane::dispatch::CALLS_MAX;
 use flowlane_sim::config::{Preset, RunConfig};
 use flowlane_sim::trace::{self, RecordError, Trace};
 use flowlane_sim::what_if::{Measured, Measurement};
@@ -99,10 +98,6 @@ pub(super) fn look_up(
     let before: Vec<_> =
         workload.packets.iter().cycle().skip(all - count % all).take(count).cloned().collect();
     let mut found = vec![None; count];
-    // Enough calls for the engine to select its kernel.
-    for _ in 0..=CALLS_MAX * CALL / count {
-        table.look_up(&near, headers, candidate.single, &mut found);
-    }
     table.look_up(&before, headers, candidate.single, &mut found);
     trace::recorded(|| table.look_up(&near, headers, candidate.single, &mut found))
         .map_err(|e| Failure::Environment(e.to_string()))
