@@ -408,10 +408,10 @@ fn rule(table: u8, priority: u32, matches: &[(Field, u128)], actions: Vec<Action
 fn setting_rules() -> impl Iterator<Item = Rule> {
     Field::all().iter().filter(|f| f.writable).enumerate().map(|(i, info)| {
         let value = 0x5a5a_5a5a_5a5a_5a5a_5a5a_5a5a_5a5a_5a5a & info.ones();
-        let set = Action::SetField { field: info.field, value, mask: info.ones() };
-        let masked = Action::SetField { field: info.field, value: value & 3, mask: 3 & info.ones() };
+        let set = Action::set_field(info.field, value, info.ones());
+        let masked = Action::set_field(info.field, value & 3, 3 & info.ones());
         let step =
-            [Action::PushVlan(0x8100), Action::PopVlan, Action::DecTtl, Action::Count(1)][i % 4].clone();
+            [Action::PushVlan(0x8100), Action::PopVlan, Action::dec_ttl(), Action::Count(1)][i % 4].clone();
         let source = 0x0200_0000_0000 + i as u128;
         let actions = vec![set, step, masked, Action::Output(PortNo(2)), Action::Goto(1)];
         rule(0, 10, &[(Field::EthSrc, source)], actions)
@@ -426,7 +426,7 @@ fn rules() -> Vec<Rule> {
     let moves = |from: Field, to: Field| Action::Move { from: from.into(), to: to.into() };
     let behind = vec![
         Action::PopMpls(0x0800),
-        Action::DecTtl,
+        Action::dec_ttl(),
         moves(Field::Ipv4Src, Field::Ipv4Dst),
         moves(Field::TpDst, Field::TpSrc),
         moves(Field::Ipv4Src, Field::Reg1),
@@ -444,7 +444,7 @@ fn rules() -> Vec<Rule> {
         0,
         5,
         &[(Field::EthType, 0x86dd)],
-        vec![Action::DecTtl, Action::PushVlan(0x88a8), out.clone(), go(1)],
+        vec![Action::dec_ttl(), Action::PushVlan(0x88a8), out.clone(), go(1)],
     );
     add(
         0,
@@ -453,15 +453,15 @@ fn rules() -> Vec<Rule> {
         vec![Action::PopVlan, Action::PopVlan, moves(Field::Ipv4Dst, Field::Ipv4Src), out.clone(), go(2)],
     );
     let swap = Action::Move { from: Field::EthSrc.into(), to: Field::EthDst.into() };
-    add(0, 1, &[], vec![swap, Action::Sample { probability: 9 }, go(1)]);
+    add(0, 1, &[], vec![swap, Action::sample(9), go(1)]);
     add(
         1,
         5,
         &[(Field::NwProto, 17)],
         vec![Action::Meter(1), Action::Move { from: Field::TpDst.into(), to: Field::TpSrc.into() }, go(2)],
     );
-    add(1, 5, &[(Field::NwProto, 6)], vec![Action::Controller { max_len: 20 }, Action::InPort, go(3)]);
-    add(1, 5, &[(Field::NwProto, 58)], vec![Action::Flood, Action::DecTtl, go(3)]);
+    add(1, 5, &[(Field::NwProto, 6)], vec![Action::controller(20), Action::InPort, go(3)]);
+    add(1, 5, &[(Field::NwProto, 58)], vec![Action::Flood, Action::dec_ttl(), go(3)]);
     add(2, 5, &[(Field::EthType, 0x8847)], vec![Action::PopMpls(0x86dd), Action::PopMpls(0x0800), go(3)]);
     add(2, 4, &[(Field::NwTtl, 63)], vec![Action::Flood]);
     add(2, 1, &[], vec![Action::Normal, go(3)]);

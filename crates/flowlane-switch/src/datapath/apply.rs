@@ -99,8 +99,8 @@ pub(super) fn apply<P: PacketEdit, E: Effects<P>>(
 ) -> Result<Applied, E::Error> {
     match *action {
         Action::Output(to) => effects.output(packet, to)?,
-        Action::SetField { field, value, mask } => packet.set_field(field, value, mask),
-        Action::DecTtl => return Ok(unless_expired(packet.dec_ttl())),
+        Action::SetField { field, value, mask, .. } => packet.set_field(field, value, mask),
+        Action::DecTtl(_) => return Ok(unless_expired(packet.dec_ttl())),
         Action::DecMplsTtl => return Ok(unless_expired(packet.dec_mpls_ttl())),
         Action::Meter(number) => return Ok(if_passes(effects.meter(packet, number))),
         Action::Encapsulate(tunnel) => return Ok(if_passes(effects.encapsulate(packet, tunnel))),
@@ -130,7 +130,7 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
         Action::Sample { probability } => effects.sample(packet, probability)?,
         Action::Output(_)
         | Action::SetField { .. }
-        | Action::DecTtl
+        | Action::DecTtl(_)
         | Action::DecMplsTtl
         | Action::Meter(_)
         | Action::Encapsulate(_) => unreachable!("`apply` has them"),

@@ -221,7 +221,7 @@ mod tests {
     fn marks_until_a_step_are_those_of_the_rules_that_led_to_it() {
         let mut paths = Paths::default();
         let mark = |rule| Step::Matched { table: rule as u8, rule: Some(RuleId(rule)) };
-        let ttl = || Step::Do(Action::DecTtl);
+        let ttl = || Step::Do(Action::dec_ttl());
         let id = paths.intern(vec![mark(0), ttl(), ttl(), mark(1), mark(2), ttl(), mark(3)]);
         let until = |at| paths.marks_until(id, at).map(|(table, _)| table).collect::<Vec<_>>();
         assert_eq!([until(0), until(1)], [[0], [0]]);

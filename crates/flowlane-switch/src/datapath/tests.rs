@@ -194,7 +194,7 @@ fn random_match(r: &mut Random) -> Match {
 }
 
 fn set(field: Field, value: u128) -> Action {
-    Action::SetField { field, value, mask: field.info().ones() }
+    Action::set_field(field, value, field.info().ones())
 }
 
 fn random_action(r: &mut Random) -> Action {
@@ -209,8 +209,8 @@ fn random_action(r: &mut Random) -> Action {
         11 => set(Field::TpDst, r.pick(&[53, 80])),
         12 => set(Field::Reg0, r.pick(&[1, 2])),
         13 => Action::Move { from: Field::TpDst.into(), to: Field::TpSrc.into() },
-        14 => Action::DecTtl,
-        15 => Action::SetField { field: Field::Ipv4Src, value: 1, mask: 1 },
+        14 => Action::dec_ttl(),
+        15 => Action::set_field(Field::Ipv4Src, 1, 1),
         16 => Action::PopMpls(r.pick(&[0x0800, 0x8847])),
         17 => r.pick(&[Field::NwTtl, Field::MplsTtl]).pipe(|f| set(f, 2)),
         18 => Action::PushMpls(0x8847),
@@ -338,7 +338,7 @@ impl Interpreter<'_> {
         let misplaces = matches!(action, Action::PopVlan | Action::PushMpls(_) | Action::PopMpls(_));
         let looks = match *action {
             Action::SetField { field, .. } => !ethernet(field),
-            Action::Move { .. } | Action::DecTtl | Action::DecMplsTtl => true,
+            Action::Move { .. } | Action::DecTtl(_) | Action::DecMplsTtl => true,
             _ => misplaces,
         };
         if self.stale && looks {
@@ -352,7 +352,7 @@ impl Interpreter<'_> {
             Action::Output(PortNo(port)) if port != self.in_port && port <= 4 => self.send(port),
             Action::Output(_) => {}
             Action::InPort => self.send(self.in_port),
-            Action::Controller { .. } => self.send(CONTROLLER),
+            Action::Controller(_) => self.send(CONTROLLER),
             Action::Flood => {
                 let from = self.in_port;
                 (1..=4).filter(|&p| p != from).for_each(|p| self.send(p));
@@ -361,7 +361,7 @@ impl Interpreter<'_> {
             Action::PopVlan => _ = edit::pop_vlan(&mut self.frame, &mut self.headers),
             Action::PushMpls(t) => _ = edit::push_mpls(&mut self.frame, &mut self.headers, t),
             Action::PopMpls(t) => _ = edit::pop_mpls(&mut self.frame, &mut self.headers, t),
-            Action::SetField { field, value, mask } => self.set(field, value, mask),
+            Action::SetField { field, value, mask, .. } => self.set(field, value, mask),
             Action::Move { from, to } => {
                 // Headers are known behind the tags that the rule has pushed, where a parser does not look.
                 let pushed = 4 * usize::from(self.headers.vlan_tags.saturating_sub(2));
@@ -370,8 +370,8 @@ impl Interpreter<'_> {
                 self.outside.iter().for_each(|(&w, &value)| now.set_word(w, value));
                 self.set(to.field(), to.place(from.get(&now)), to.mask());
             }
-            Action::DecTtl | Action::DecMplsTtl => {
-                let ttl = if *action == Action::DecTtl {
+            Action::DecTtl(_) | Action::DecMplsTtl => {
+                let ttl = if *action == Action::dec_ttl() {
                     edit::dec_ttl(&mut self.frame, &self.headers)
                 } else {
                     edit::dec_mpls_ttl(&mut self.frame, &self.headers)

@@ -499,7 +499,7 @@ impl Follow for Tracer<'_> {
 
 impl PacketEdit for Tracer<'_> {
     fn set_field(&mut self, field: Field, value: u128, mask: u128) {
-        let action = Action::SetField { field, value, mask };
+        let action = Action::set_field(field, value, mask);
         self.edit(&action, |packet| packet.set_field(field, value, mask));
     }
 
@@ -524,7 +524,7 @@ impl PacketEdit for Tracer<'_> {
     }
 
     fn dec_ttl(&mut self) -> Ttl {
-        self.decrement(&Action::DecTtl, |packet| packet.dec_ttl())
+        self.decrement(&Action::dec_ttl(), |packet| packet.dec_ttl())
     }
 
     fn dec_mpls_ttl(&mut self) -> Ttl {

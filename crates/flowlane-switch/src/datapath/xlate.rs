@@ -182,11 +182,11 @@ impl Effects<TrackedKey> for Record {
     }
 
     fn controller(&mut self, key: &mut TrackedKey, max_len: u16) -> Result<(), Infallible> {
-        key.record(Action::Controller { max_len })
+        key.record(Action::controller(max_len))
     }
 
     fn sample(&mut self, key: &mut TrackedKey, probability: u16) -> Result<(), Infallible> {
-        key.record(Action::Sample { probability })
+        key.record(Action::sample(probability))
     }
 
     fn meter(&mut self, key: &mut TrackedKey, number: u32) -> bool {
@@ -317,7 +317,7 @@ impl TrackedKey {
                     self.written.add_field(Field::VlanTci1);
                 }
             }
-            self.push(Action::SetField { field, value, mask });
+            self.push(Action::set_field(field, value, mask));
         }
         let kind = matches!(field, Field::IcmpType | Field::IcmpCode);
         let discovery = kind && edit::is_neighbour_discovery(|asked, bits| self.look(asked, bits));
@@ -437,7 +437,7 @@ impl PacketEdit for TrackedKey {
                 return;
             }
         }
-        self.push(Action::SetField { field, value, mask });
+        self.push(Action::set_field(field, value, mask));
     }
 
     fn move_field(&mut self, from: FieldRef, to: FieldRef) {
@@ -481,7 +481,7 @@ impl PacketEdit for TrackedKey {
     }
 
     fn dec_ttl(&mut self) -> Ttl {
-        self.decrement(Field::NwTtl, Action::DecTtl)
+        self.decrement(Field::NwTtl, Action::dec_ttl())
     }
 
     fn dec_mpls_ttl(&mut self) -> Ttl {

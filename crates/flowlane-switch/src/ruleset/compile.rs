@@ -69,7 +69,7 @@ pub enum FieldError {
 /// Checks the field that an action sets: an action of another program than the readers may have any value.
 pub(super) fn check_field(action: &Action) -> Result<(), FieldError> {
     let to = match *action {
-        Action::SetField { field, value, mask } if (value | mask) & !field.info().ones() != 0 => {
+        Action::SetField { field, value, mask, .. } if (value | mask) & !field.info().ones() != 0 => {
             return Err(FieldError::TooWide { field, value, mask });
         }
         Action::SetField { field, .. } => field,
@@ -182,7 +182,7 @@ impl ActionTraits {
             Action::Output(_) | Action::InPort | Action::Flood | Action::Normal => {
                 Self { has_effects: true, forwards: true, ..none }
             }
-            Action::Controller { .. } | Action::Sample { .. } | Action::Meter(_) => {
+            Action::Controller(_) | Action::Sample(_) | Action::Meter(_) => {
                 Self { has_effects: true, ..none }
             }
             Action::Count(_) => none,
@@ -191,7 +191,7 @@ impl ActionTraits {
             Action::PopVlan | Action::PushMpls(_) | Action::PopMpls(_) => {
                 Self { misplaces_headers: true, ..edits }
             }
-            Action::DecTtl | Action::DecMplsTtl | Action::Encapsulate(_) => edits,
+            Action::DecTtl(_) | Action::DecMplsTtl | Action::Encapsulate(_) => edits,
             Action::SetField { field, .. } => Self {
                 reads_headers: in_headers(field) && !matches!(field, Field::EthSrc | Field::EthDst),
                 outdates_key: !is_followed(field),
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     fn set(field: Field) -> Action {
-        Action::SetField { field, value: 1, mask: field.info().ones() }
+        Action::set_field(field, 1, field.info().ones())
     }
 
     #[test]
@@ -249,11 +249,11 @@ mod tests {
             Ok(Steps::new([Step::Do(out.clone()), enter]))
         );
         let again = Step::Recirculate { table: 9, carry: Vec::new() };
-        let ttl = Action::DecTtl;
+        let ttl = Action::dec_ttl();
         assert_eq!(compile_post_cache(&[ttl.clone(), go(9)], 4), Ok(Steps::new([Step::Do(ttl), again])));
         assert_eq!(compile_post_cache(&[go(4)], 4), Err(PostCacheError::Goto { to: 4, table: 4 }));
         assert_eq!(compile_post_cache(&[go(9), out], 4), Err(PostCacheError::Goto { to: 9, table: 4 }));
-        let wide = Action::SetField { field: Field::NwTtl, value: 256, mask: 0xff };
+        let wide = Action::set_field(Field::NwTtl, 256, 0xff);
         assert!(matches!(
             compile_post_cache(&[wide], 4),
             Err(PostCacheError::Set(FieldError::TooWide { value: 256, .. }))

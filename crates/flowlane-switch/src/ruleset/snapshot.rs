@@ -354,7 +354,7 @@ impl Ruleset {
             let table = self.tables.get_mut(number).expect("it is one of them");
             let steps = match table.miss {
                 Miss::Drop => None,
-                Miss::Controller => Some(Step::Do(Action::Controller { max_len: u16::MAX })),
+                Miss::Controller => Some(Step::Do(Action::controller(u16::MAX))),
                 Miss::Continue => next,
             };
             table.missing = Steps::new(Vec::from_iter(steps));

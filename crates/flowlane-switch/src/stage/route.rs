@@ -154,7 +154,7 @@ impl RouteTable {
         let mut groups = Groups::new(groups).expect("buckets of next hops fit in memory");
         let mut numbers = Vec::new();
         let mut made = Vec::new();
-        let to_controller = Step::Do(Action::Controller { max_len: u16::MAX });
+        let to_controller = Step::Do(Action::controller(u16::MAX));
         let unrouted = if config.miss_to_controller { vec![to_controller] } else { Vec::new() };
         let mut steps_of_hops = vec![Steps::new(unrouted)];
         for (position, (name, spec)) in hops.into_iter().enumerate() {

@@ -280,10 +280,10 @@ impl Model {
             | Action::PopMpls(_)
             | Action::SetField { .. }
             | Action::Move { .. }
-            | Action::DecTtl
+            | Action::DecTtl(_)
             | Action::DecMplsTtl => return packet.change(action),
             Action::Normal
-            | Action::Sample { .. }
+            | Action::Sample(_)
             | Action::Meter(_)
             | Action::Encapsulate(_)
             | Action::Goto(_) => {
@@ -329,14 +329,14 @@ fn looks_at_headers(action: &Action) -> bool {
         | Action::PushMpls(_)
         | Action::PopMpls(_)
         | Action::Move { .. }
-        | Action::DecTtl
+        | Action::DecTtl(_)
         | Action::DecMplsTtl => true,
         Action::Output(_)
         | Action::InPort
         | Action::Flood
         | Action::Normal
-        | Action::Controller { .. }
-        | Action::Sample { .. }
+        | Action::Controller(_)
+        | Action::Sample(_)
         | Action::PushVlan(_)
         | Action::Meter(_)
         | Action::Count(_)
@@ -414,7 +414,7 @@ impl Packet {
                 self.stale |= !reading.labels.is_empty();
                 self.popped_nothing = reading.labels.is_empty();
             }
-            Action::SetField { field, value, mask } => return self.set(field, value, mask),
+            Action::SetField { field, value, mask, .. } => return self.set(field, value, mask),
             Action::Move { from, to } => {
                 let read = from.field();
                 let has = |field| writing::get(&self.bytes, &reading, field).is_some();
@@ -425,8 +425,8 @@ impl Packet {
                 let ones = u128::MAX >> (128 - u32::from(to.bits()));
                 return self.set(to.field(), (value & ones) << to.first_bit(), ones << to.first_bit());
             }
-            Action::DecTtl | Action::DecMplsTtl => {
-                let field = if *action == Action::DecTtl { Field::NwTtl } else { Field::MplsTtl };
+            Action::DecTtl(_) | Action::DecMplsTtl => {
+                let field = if *action == Action::dec_ttl() { Field::NwTtl } else { Field::MplsTtl };
                 if !writing::decrement(&mut self.bytes, &reading, field) {
                     self.send(CONTROLLER);
                     return Err(Stop::Expired);
@@ -436,8 +436,8 @@ impl Packet {
             | Action::InPort
             | Action::Flood
             | Action::Normal
-            | Action::Controller { .. }
-            | Action::Sample { .. }
+            | Action::Controller(_)
+            | Action::Sample(_)
             | Action::Meter(_)
             | Action::Count(_)
             | Action::Encapsulate(_)

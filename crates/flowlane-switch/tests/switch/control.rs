@@ -109,7 +109,7 @@ fn rule(table: u8, priority: u32, slot: u16, version: u64) -> Rule {
     let mut matches = Match::any();
     matches.set(Field::EthType, 0x0800).set(Field::NwProto, 17).set(Field::TpDst, slot.into());
     let mark =
-        Action::SetField { field: Field::EthSrc, value: version.into(), mask: Field::EthSrc.info().ones() };
+        Action::set_field(Field::EthSrc, version.into(), Field::EthSrc.info().ones());
     Rule {
         table,
         priority: Priority(priority),
@@ -163,7 +163,7 @@ fn switch(seed: u64, acknowledged: &Acknowledged) -> (Worker, u8, Arc<AtomicU64>
     }
     if last == 1 {
         let metadata =
-            Action::SetField { field: Field::Metadata, value: 7, mask: Field::Metadata.info().ones() };
+            Action::set_field(Field::Metadata, 7, Field::Metadata.info().ones());
         pipeline.add_rule(Rule::new(Match::any(), vec![metadata, Action::Goto(1)])).unwrap();
     }
     let caches = match seed / 4 % 3 {

@@ -15,7 +15,7 @@ use crate::rule::{ReadOptions, Rule, read};
 ///
 /// let rules = read_rules("priority=7,tcp,nw_dst=192.0.2.0/24,tp_dst=80-90,actions=dec_ttl,output:1", "flows.txt")?;
 /// assert_eq!(rules[0].priority.0, 7);
-/// assert_eq!(rules[0].actions, [Action::DecTtl, Action::Output(PortNo(1))]);
+/// assert_eq!(rules[0].actions, [Action::dec_ttl(), Action::Output(PortNo(1))]);
 /// # Ok::<(), flowlane::Error>(())
 /// ```
 ///

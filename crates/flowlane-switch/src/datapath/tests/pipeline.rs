@@ -53,7 +53,7 @@ fn a_table_of_rules_is_as_if_they_had_been_added_one_by_one() {
 
 #[test]
 fn an_action_that_does_not_fit_its_field_is_refused() {
-    let set = |field, value, mask| Action::SetField { field, value, mask };
+    let set = |field, value, mask| Action::set_field(field, value, mask);
     let (ttl, part) = (Field::NwTtl, |bits| FieldRef::new(Field::Reg0, 0, bits).unwrap());
     for (action, problem) in [
         (

@@ -46,14 +46,14 @@ fn out(port: u32) -> Action {
 
 #[test]
 fn what_a_rule_does_behind_pop_mpls_is_done_to_what_is_behind_the_label() {
-    let actions = vec![Action::PopMpls(0x0800), Action::DecTtl, to_nine(), out(2)];
+    let actions = vec![Action::PopMpls(0x0800), Action::dec_ttl(), to_nine(), out(2)];
     let wanted = udp(&[8, 0], 63, [9, 9, 9, 9]);
     assert_eq!(sent(&[rule(0, actions.clone())], &udp(&labels(1), 64, [10, 0, 0, 2])), [(2, wanted.clone())]);
     // More labels than the parser reads.
     let five = [vec![Action::PopMpls(0x8847); 4], actions].concat();
     assert_eq!(sent(&[rule(0, five)], &udp(&labels(5), 64, [10, 0, 0, 2])), [(2, wanted)]);
     // A packet whose TTL expires there goes to the controller, and no further.
-    let actions = vec![Action::PopMpls(0x0800), Action::DecTtl, out(2)];
+    let actions = vec![Action::PopMpls(0x0800), Action::dec_ttl(), out(2)];
     let told = sent(&[rule(0, actions)], &udp(&labels(1), 1, [10, 0, 0, 2]));
     assert_eq!(told, [(CONTROLLER, udp(&[8, 0], 1, [10, 0, 0, 2]))]);
 }

@@ -12,7 +12,7 @@ use crate::stage::route::{FibEngine, HopSpec, RouteTable, RouteTableConfig};
 /// does not matter which of them a flow picks.
 fn hop(position: usize, number: u8) -> Vec<Action> {
     match position {
-        0 => vec![Action::DecTtl, Action::Output(PortNo(2))],
+        0 => vec![Action::dec_ttl(), Action::Output(PortNo(2))],
         1 => vec![Action::PushVlan(0x8100), set(Field::VlanVid, 9), Action::Output(PortNo(3))],
         3 | 4 => vec![set(Field::EthDst, 0x0200_0000_0077), Action::Output(PortNo(4))],
         5 => vec![set(Field::Ipv4Dst, 0x0a01_0001), Action::Goto(number + 1)],
@@ -81,7 +81,7 @@ pub(super) fn actions(key: &FlowKey, number: u8) -> Vec<Action> {
     match ROUTES.iter().filter(covers).max_by_key(|r| r.1) {
         Some(&(_, _, 2)) => hop(3, number),
         Some(&(_, _, position)) => hop(position, number),
-        None if number.is_multiple_of(2) => vec![Action::Controller { max_len: u16::MAX }],
+        None if number.is_multiple_of(2) => vec![Action::controller(u16::MAX)],
         None => vec![],
     }
 }

@@ -240,7 +240,7 @@ fn learning(shard: Shard) -> (StageTable, StageTable) {
     let filter = FilterConfig { learn: true, shard, ..FilterConfig::new(fields, 500) };
     let filter = AnyStage::Filter(Filter::new(&filter).unwrap());
     let assets = AnyStage::Assets(Assets::new(AssetConfig { shard, ..AssetConfig::new(500) }));
-    let to_controller = Action::Controller { max_len: u16::MAX };
+    let to_controller = Action::controller(u16::MAX);
     (
         function(5, filter, vec![vec![go(6)], vec![out(4), go(6)]]),
         function(6, assets, vec![vec![go(9)], vec![to_controller, go(9)]]),

@@ -42,7 +42,7 @@ fn pipeline(lookups: Lookups, by: By) -> Pipeline {
     let filter = AnyStage::Filter(Filter::new(&filter).unwrap());
     pipeline.add_stage(5, function(5, filter, vec![vec![go(6)], vec![out(4), go(6)]]));
     let assets = AnyStage::Assets(Assets::new(AssetConfig { lookups, ..AssetConfig::new(4) }));
-    let to_controller = Action::Controller { max_len: u16::MAX };
+    let to_controller = Action::controller(u16::MAX);
     pipeline.add_stage(6, function(6, assets, vec![vec![go(7)], vec![to_controller, go(7)]]));
     let forward = Forward { proto: ip_proto::UDP, outside: (0x0a01_0001, 53), inside: (0x0a00_0002, 4000) };
     let nat = NatConfig {
@@ -55,7 +55,7 @@ fn pipeline(lookups: Lookups, by: By) -> Pipeline {
     let nat = AnyStage::Nat(Nat::new(nat).unwrap());
     let pop = vec![Action::PopVlan, go(9)];
     pipeline.add_stage(7, function(7, nat, vec![vec![go(8)], pop, vec![Action::InPort], vec![go(9)]]));
-    let hops = vec![("a".to_owned(), HopSpec::Actions(vec![Action::DecTtl, out(2)]))];
+    let hops = vec![("a".to_owned(), HopSpec::Actions(vec![Action::dec_ttl(), out(2)]))];
     let routes =
         RouteTableConfig { number: 8, routes_max: 1, memory_max: 128 << 20, ..RouteTableConfig::default() };
     pipeline.add_routes(8, RouteTable::new(routes, hops, &[(Prefix::truncated(0, 0), 0)], &[]).unwrap());

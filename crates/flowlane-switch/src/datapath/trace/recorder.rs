@@ -53,12 +53,12 @@ impl Effects<Tracer<'_>> for Recorder {
     }
 
     fn controller(&mut self, packet: &mut Tracer<'_>, max_len: u16) -> Result<(), Infallible> {
-        packet.send_to_controller(&text(&Action::Controller { max_len }), max_len);
+        packet.send_to_controller(&text(&Action::controller(max_len)), max_len);
         Ok(())
     }
 
     fn sample(&mut self, packet: &mut Tracer<'_>, probability: u16) -> Result<(), Infallible> {
-        let text = text(&Action::Sample { probability });
+        let text = text(&Action::sample(probability));
         packet.tell(text, "perhaps to the controller, too", "the dice say which");
         Ok(())
     }

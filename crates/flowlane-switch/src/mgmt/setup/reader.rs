@@ -62,17 +62,18 @@ impl<'a> Reader<'a> {
             | Action::InPort
             | Action::Flood
             | Action::Normal
-            | Action::Controller { .. }
-            | Action::Sample { .. }
+            | Action::Controller(_)
+            | Action::Sample(_)
             | Action::PushVlan(_)
             | Action::PopVlan
             | Action::PushMpls(_)
             | Action::PopMpls(_)
             | Action::SetField { .. }
             | Action::Move { .. }
-            | Action::DecTtl
+            | Action::DecTtl(_)
             | Action::DecMplsTtl
             | Action::Count(_) => Ok(()),
+            other => todo!("{other:?}"),
         }
     }
 

@@ -102,13 +102,13 @@ fn routes(r: &mut Random, number: u8) -> Routes {
         | Action::InPort
         | Action::Flood
         | Action::Normal
-        | Action::Controller { .. }
-        | Action::Sample { .. }
+        | Action::Controller(_)
+        | Action::Sample(_)
         | Action::PushVlan(_)
         | Action::PopVlan
         | Action::PushMpls(_)
         | Action::PopMpls(_)
-        | Action::DecTtl
+        | Action::DecTtl(_)
         | Action::DecMplsTtl
         | Action::Meter(_)
         | Action::Count(_)
@@ -183,7 +183,7 @@ fn action(r: &mut Random) -> Action {
         5 | 6 => Action::PopVlan,
         7 => Action::PushMpls(r.pick(&[0x8847, 0x8848])),
         8 | 9 => Action::PopMpls(r.pick(&[0x0800, 0x0800, 0x86dd, 0x8847, 0x0806])),
-        10 | 11 => Action::DecTtl,
+        10 | 11 => Action::dec_ttl(),
         12 => Action::DecMplsTtl,
         13 | 14 => {
             let (from, to) = r.pick(&MOVES);
@@ -208,9 +208,9 @@ fn action(r: &mut Random) -> Action {
             };
             let value = r.pick(values) & mask;
             if mask == 0 {
-                return Action::DecTtl;
+                return Action::dec_ttl();
             }
-            Action::SetField { field, value, mask }
+            Action::set_field(field, value, mask)
         }
     }
 }
@@ -228,7 +228,7 @@ impl Copied {
         match self {
             Self::InPort => Action::InPort,
             Self::Flood => Action::Flood,
-            Self::Controller(max_len) => Action::Controller { max_len },
+            Self::Controller(max_len) => Action::controller(max_len),
         }
     }
 }

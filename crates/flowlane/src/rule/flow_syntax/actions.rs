@@ -148,9 +148,9 @@ fn without_argument(name: Token<'_>, options: &ReadOptions<'_>) -> Result<Action
         "in_port" => Action::InPort,
         "flood" | "all" => Action::Flood,
         "normal" => Action::Normal,
-        "controller" => Action::Controller { max_len: u16::MAX },
+        "controller" => Action::controller(u16::MAX),
         "pop_vlan" | "strip_vlan" => Action::PopVlan,
-        "dec_ttl" => Action::DecTtl,
+        "dec_ttl" => Action::dec_ttl(),
         "dec_mpls_ttl" => Action::DecMplsTtl,
         lower => {
             let is_port = name.text.starts_with(|c: char| c.is_ascii_digit())
@@ -188,14 +188,14 @@ fn with_argument(
     let number = |max: u128| values::number(argument, max);
     let set = |field: Field| {
         let value = values::one(field.info(), argument, options)?;
-        Ok(Action::SetField { field, value, mask: field.info().ones() })
+        Ok(Action::set_field(field, value, field.info().ones()))
     };
     match name.text.to_ascii_lowercase().as_str() {
         "output" => output(argument, options),
         "controller" => controller(argument),
         "sample" => match argument.split("probability=") {
             Some((before, p)) if before.text.is_empty() => {
-                Ok(Action::Sample { probability: values::number(p, 0xffff)? as u16 })
+                Ok(Action::sample(values::number(p, 0xffff)? as u16))
             }
             _ => Err(argument.fault("`sample(probability=N)`, N up to 65535, is expected")),
         },
@@ -229,13 +229,13 @@ fn with_argument(
         "resubmit" => resubmit(name, argument),
         "write_metadata" => {
             let (value, mask) = values::value_mask(Field::Metadata.info(), argument, options)?;
-            Ok(Action::SetField { field: Field::Metadata, value, mask })
+            Ok(Action::set_field(Field::Metadata, value, mask))
         }
         "meter" => Ok(Action::Meter(number(u32::MAX.into())? as u32)),
         "count" => Ok(Action::Count(number(u32::MAX.into())? as u32)),
         "encap" => Ok(Action::Encapsulate(number(u32::MAX.into())? as u32)),
         "goto_table" => Ok(Action::Goto(number(254)? as u8)),
-        "dec_ttl" if argument.text.is_empty() => Ok(Action::DecTtl),
+        "dec_ttl" if argument.text.is_empty() => Ok(Action::dec_ttl()),
         "dec_ttl" => {
             Err(argument.fault("there is one controller port: write `dec_ttl`, without identifiers"))
         }
@@ -248,12 +248,12 @@ fn controller(argument: Token<'_>) -> Result<Action, Fault> {
     let len = argument.split("max_len=").filter(|(before, _)| before.text.is_empty()).map(|(_, len)| len);
     let len = len.unwrap_or(argument);
     if len.text.is_empty() {
-        return Ok(Action::Controller { max_len: u16::MAX });
+        return Ok(Action::controller(u16::MAX));
     }
     let max_len = values::number(len, 0xffff).map_err(|_| {
         len.fault("the bytes that are kept of a packet are expected, 0 to 65535; what else Open vSwitch has here, Flowlane has not")
     });
-    Ok(Action::Controller { max_len: max_len? as u16 })
+    Ok(Action::controller(max_len? as u16))
 }
 
 /// `resubmit(,TABLE)`: behind it there is nothing to come back for, so that it is a `goto_table`.

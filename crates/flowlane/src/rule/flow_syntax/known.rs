@@ -54,33 +54,61 @@ impl Known {
     /// Follows an action.
     pub(super) fn after(&mut self, action: &Action) {
         let present = u128::from(VLAN_PRESENT);
-        match *action {
+        match action {
             Action::PushVlan(_) | Action::SetField { field: Field::VlanVid | Field::VlanPcp, .. } => {
                 self.tagged = true;
             }
-            Action::SetField { field: Field::VlanTci, value, mask } if mask & present != 0 => {
+            Action::SetField { field: Field::VlanTci, value, mask, .. } if mask & present != 0 => {
                 self.tagged = value & present != 0;
             }
             Action::PopVlan => (self.tagged, self.changed) = (false, true),
             // The bytes behind a label are opaque, also when the label has been removed.
             Action::PushMpls(eth_type) | Action::PopMpls(eth_type) => {
-                (self.eth_type, self.proto, self.icmp_type) = (Some(eth_type), None, None);
+                (self.eth_type, self.proto, self.icmp_type) = (Some(*eth_type), None, None);
                 (self.later, self.changed) = (false, true);
             }
-            Action::Encapsulate(_) => *self = Self::anything(),
+            Action::Encapsulate(_) | Action::EncapsulateHeader(_) | Action::Decapsulate(_) => {
+                *self = Self::anything();
+            }
             // They leave the headers that there are, and their types.
             Action::SetField { .. }
             | Action::Move { .. }
-            | Action::DecTtl
+            | Action::Push(_)
+            | Action::Pop(_)
+            | Action::DeleteField(_)
+            | Action::DecTtl(_)
             | Action::DecMplsTtl
+            | Action::DecNshTtl
             | Action::Output(_)
+            | Action::OutputTruncated { .. }
+            | Action::OutputField { .. }
+            | Action::Enqueue { .. }
             | Action::InPort
             | Action::Flood
+            | Action::All
             | Action::Normal
-            | Action::Controller { .. }
-            | Action::Sample { .. }
+            | Action::Controller(_)
+            | Action::Sample(_)
+            | Action::SetQueue(_)
+            | Action::PopQueue
             | Action::Meter(_)
             | Action::Count(_)
+            | Action::Resubmit { .. }
+            | Action::Clone(_)
+            | Action::WriteActions(_)
+            | Action::ClearActions
+            | Action::Group(_)
+            | Action::Learn(_)
+            | Action::Conjunction { .. }
+            | Action::Multipath(_)
+            | Action::Bundle(_)
+            | Action::FinTimeout { .. }
+            | Action::CheckPacketLarger { .. }
+            | Action::ConnectionTracking(_)
+            | Action::Nat(_)
+            | Action::ClearConnection
+            | Action::Note(_)
+            | Action::Exit
             | Action::Goto(_) => {}
         }
     }

@@ -10,6 +10,7 @@ mod known;
 mod matches;
 mod openflow;
 mod print;
+mod print_action;
 #[cfg(test)]
 mod tests;
 mod values;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::super::action::PortNo;
+use super::super::action::SetForm;
 use super::super::{Action, Match, Priority, Rule};
 use super::known::Known;
 use super::matches::SHORTHANDS;
@@ -254,30 +254,15 @@ fn masked(info: &FieldInfo, value: u128, mask: u128) -> String {
     }
 }
 
-/// The action of OpenFlow 1.0 that sets a field, which needs no prerequisites in the match: the rule may
-/// have none.
-fn older(field: Field) -> Option<&'static str> {
-    Some(match field {
-        Field::VlanVid => "mod_vlan_vid",
-        Field::VlanPcp => "mod_vlan_pcp",
-        Field::MplsLabel => "set_mpls_label",
-        Field::MplsTc => "set_mpls_tc",
-        Field::MplsTtl => "set_mpls_ttl",
-        Field::Ipv4Src => "mod_nw_src",
-        Field::Ipv4Dst => "mod_nw_dst",
-        Field::IpDscp => "mod_nw_tos",
-        Field::IpEcn => "mod_nw_ecn",
-        Field::NwTtl => "mod_nw_ttl",
-        Field::TpSrc => "mod_tp_src",
-        Field::TpDst => "mod_tp_dst",
-        _ => return None,
-    })
-}
-
 /// The action that sets some bits of a field.
-fn assignment(info: &FieldInfo, value: u128, mask: u128) -> String {
-    if let Some(name) = older(info.field).filter(|_| mask == info.ones()) {
+pub(super) fn assignment(info: &FieldInfo, value: u128, mask: u128, form: SetForm) -> String {
+    let takes_mask = mask == info.ones() || info.field == Field::Metadata;
+    if let Some(name) = form.own_action(info.field).filter(|_| takes_mask) {
         return format!("{name}:{}", masked(info, value, mask));
+    }
+    let part = FieldRef::of_mask(info.field, mask).filter(|_| form == SetForm::Load);
+    if let Some(part) = part {
+        return format!("load:{:#x}->{part}", part.extract(value));
     }
     if mask == info.ones() || info.maskable || mask == 0 {
         return format!("set_field:{}->{}", masked(info, value, mask), info.name);
@@ -296,33 +281,6 @@ pub fn print_actions(actions: &[Action]) -> String {
         return "drop".to_owned();
     }
     actions.iter().map(Action::to_string).collect::<Vec<_>>().join(",")
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Action::Output(PortNo::LOCAL) => f.write_str("LOCAL"),
-            Action::Output(port) => write!(f, "output:{}", port.0),
-            Action::InPort => f.write_str("in_port"),
-            Action::Flood => f.write_str("flood"),
-            Action::Normal => f.write_str("normal"),
-            Action::Controller { max_len: u16::MAX } => f.write_str("controller"),
-            Action::Controller { max_len } => write!(f, "controller:{max_len}"),
-            Action::Sample { probability } => write!(f, "sample(probability={probability})"),
-            Action::PushVlan(tpid) => write!(f, "push_vlan:{tpid:#06x}"),
-            Action::PopVlan => f.write_str("pop_vlan"),
-            Action::PushMpls(eth_type) => write!(f, "push_mpls:{eth_type:#06x}"),
-            Action::PopMpls(eth_type) => write!(f, "pop_mpls:{eth_type:#06x}"),
-            Action::SetField { field, value, mask } => f.write_str(&assignment(field.info(), *value, *mask)),
-            Action::Move { from, to } => write!(f, "move:{from}->{to}"),
-            Action::DecTtl => f.write_str("dec_ttl"),
-            Action::DecMplsTtl => f.write_str("dec_mpls_ttl"),
-            Action::Meter(meter) => write!(f, "meter:{meter}"),
-            Action::Count(counter) => write!(f, "count:{counter}"),
-            Action::Encapsulate(tunnel) => write!(f, "encap:{tunnel}"),
-            Action::Goto(table) => write!(f, "goto_table:{table}"),
-        }
-    }
 }
 
 /// `reg0`, or `reg0[8..15]` where it is not the whole field.

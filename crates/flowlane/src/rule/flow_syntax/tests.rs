@@ -66,13 +66,13 @@ fn every_action_is_read() {
     assert_eq!(
         actions("mod_vlan_vid:5,strip_vlan,push_vlan:0x88a8,in_port,all,controller(max_len=99),dec_ttl"),
         [
-            Action::SetField { field: Field::VlanVid, value: 5, mask: 0xfff },
+            Action::set_field(Field::VlanVid, 5, 0xfff),
             Action::PopVlan,
             Action::PushVlan(0x88a8),
             Action::InPort,
             Action::Flood,
-            Action::Controller { max_len: 99 },
-            Action::DecTtl,
+            Action::controller(99),
+            Action::dec_ttl(),
         ]
     );
     assert_eq!(
@@ -80,17 +80,17 @@ fn every_action_is_read() {
             "load:0x3->NXM_NX_REG0[8..15],set_field:1.2.3.4->nw_dst,set_field:5/0xf->reg1,move:reg1->reg2"
         ),
         [
-            Action::SetField { field: Field::Reg0, value: 0x300, mask: 0xff00 },
-            Action::SetField { field: Field::Ipv4Dst, value: 0x0102_0304, mask: 0xffff_ffff },
-            Action::SetField { field: Field::Reg1, value: 5, mask: 15 },
+            Action::set_field(Field::Reg0, 0x300, 0xff00),
+            Action::set_field(Field::Ipv4Dst, 0x0102_0304, 0xffff_ffff),
+            Action::set_field(Field::Reg1, 5, 15),
             Action::Move { from: Field::Reg1.into(), to: Field::Reg2.into() },
         ]
     );
     assert_eq!(
         actions("set_mpls_label(17),sample(probability=100),meter:1,count:2,encap:9,\"uplink\",goto_table:3"),
         [
-            Action::SetField { field: Field::MplsLabel, value: 17, mask: 0xfffff },
-            Action::Sample { probability: 100 },
+            Action::set_field(Field::MplsLabel, 17, 0xfffff),
+            Action::sample(100),
             Action::Meter(1),
             Action::Count(2),
             Action::Encapsulate(9),
@@ -115,10 +115,10 @@ fn registers_are_read_by_all_their_names() {
             "set_field:5->xxreg3,load:6->NXM_NX_XXREG3[],load:1->OXM_OF_PKT_REG7[32],set_field:1/1->reg12"
         ),
         [
-            Action::SetField { field: Field::XxReg3, value: 5, mask: ones },
-            Action::SetField { field: Field::XxReg3, value: 6, mask: ones },
-            Action::SetField { field: Field::XReg7, value: 1 << 32, mask: 1 << 32 },
-            Action::SetField { field: Field::Reg12, value: 1, mask: 1 },
+            Action::set_field(Field::XxReg3, 5, ones),
+            Action::set_field(Field::XxReg3, 6, ones),
+            Action::set_field(Field::XReg7, 1 << 32, 1 << 32),
+            Action::set_field(Field::Reg12, 1, 1),
         ]
     );
     for text in ["reg16=1", "xreg8=1", "xxreg4=1", "reg04=1", "ct_state=1/1", "ct_mark=5", "ct_label=1"] {
@@ -160,7 +160,7 @@ fn a_vlan_tci_of_zero_is_no_tag() {
     for text in ["set_field:0->vlan_tci", "set_field:0/0xffff->vlan_tci", "load:0->NXM_OF_VLAN_TCI[]"] {
         assert_eq!(actions(text), [Action::PopVlan], "{text}");
     }
-    let set = |value, mask| [Action::SetField { field: Field::VlanTci, value, mask }];
+    let set = |value, mask| [Action::set_field(Field::VlanTci, value, mask)];
     assert_eq!(actions("set_field:0x1000->vlan_tci"), set(0x1000, 0xffff));
     // The bits of the VID, as in Open vSwitch: the tag stays.
     assert_eq!(actions("load:0->NXM_OF_VLAN_TCI[0..11]"), set(0, 0xfff));
@@ -173,7 +173,7 @@ fn a_vlan_tci_of_zero_is_no_tag() {
 fn what_ovs_ofctl_prints_in_capitals_is_read() {
     let actions = |text: &str| rule(&format!("actions={text}")).actions;
     for text in ["CONTROLLER:65535", "controller", "controller()", "Controller:max_len=65535"] {
-        assert_eq!(actions(text), [Action::Controller { max_len: 65535 }], "{text}");
+        assert_eq!(actions(text), [Action::controller(65535)], "{text}");
     }
     assert_eq!(
         actions("IN_PORT,FLOOD,NORMAL,OUTPUT:2"),
@@ -194,7 +194,7 @@ fn a_rule_puts_32_headers_on_a_packet_and_no_more() {
 #[test]
 fn actions_that_stand_alone_need_no_prerequisites() {
     let read = |text| read_actions(text, "`hit` of function 10", &options());
-    let port = Action::SetField { field: Field::TpDst, value: 5, mask: 0xffff };
+    let port = Action::set_field(Field::TpDst, 5, 0xffff);
     assert_eq!(read("set_field:5->tcp_dst,output:2"), Ok(vec![port, Action::Output(PortNo(2))]));
     assert_eq!(read("drop"), Ok(vec![]));
     let error = read("output:2,ouput:3").unwrap_err().to_string();
@@ -359,19 +359,15 @@ fn any_action() -> impl Strategy<Value = Action> {
                 _ if info.maskable => m & info.ones(),
                 _ => run,
             };
-            (info.writable && mask != 0).then_some(Action::SetField {
-                field: info.field,
-                value: v & mask,
-                mask,
-            })
+            (info.writable && mask != 0).then_some(Action::set_field(info.field, v & mask, mask))
         });
     let rest = (0..16u8, any::<u16>()).prop_map(|(kind, n)| match kind {
         0 => Action::Output(PortNo(u32::from(n).clamp(1, PortNo::MAX.0))),
         1 => Action::InPort,
         2 => Action::Flood,
         3 => Action::Normal,
-        4 => Action::Controller { max_len: n },
-        5 => Action::Sample { probability: n },
+        4 => Action::controller(n),
+        5 => Action::sample(n),
         6 => Action::PushVlan(0x88a8),
         7 => Action::PopVlan,
         8 => Action::PushMpls(0x8848),
@@ -380,7 +376,7 @@ fn any_action() -> impl Strategy<Value = Action> {
             let part = |field| FieldRef::new(field, (n % 17) as u8, 1 + (n >> 8) as u8 % 30).unwrap();
             Action::Move { from: part(Field::EthSrc), to: part(Field::XxReg3) }
         }
-        11 => Action::DecTtl,
+        11 => Action::dec_ttl(),
         12 => Action::DecMplsTtl,
         13 => Action::Meter(n.into()),
         14 => Action::Encapsulate(n.into()),
@@ -395,7 +391,7 @@ fn allowed(matches: &Match, mut actions: Vec<Action>) -> Vec<Action> {
     let mut known = Known::of(matches);
     actions.retain(|action| {
         let right = match *action {
-            Action::SetField { field: Field::VlanTci, value, mask } => {
+            Action::SetField { field: Field::VlanTci, value, mask, .. } => {
                 let present = u128::from(VLAN_PRESENT);
                 mask & present == 0 || value & present != 0
             }

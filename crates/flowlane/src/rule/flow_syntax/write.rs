@@ -145,7 +145,7 @@ fn vlan_vid(token: Token<'_>) -> Result<Action, Fault> {
     let vid = values::number(value, 0x1fff)?;
     match values::number(mask, 0x1fff)? & 0xfff {
         0 => Err(mask.fault("the mask has no bit of the VID")),
-        mask => Ok(Action::SetField { field: Field::VlanVid, value: vid & mask, mask }),
+        mask => Ok(Action::set_field(Field::VlanVid, vid & mask, mask)),
     }
 }
 
@@ -158,7 +158,7 @@ fn vlan_tci(token: Token<'_>, field: Field, value: u128, mask: u128) -> Result<A
             let problem = "a vlan_tci without the bit 0x1000 is no tag; write pop_vlan to remove the tag, or add 0x1000";
             Err(token.fault(problem))
         }
-        _ => Ok(Action::SetField { field, value, mask }),
+        _ => Ok(Action::set_field(field, value, mask)),
     }
 }
 

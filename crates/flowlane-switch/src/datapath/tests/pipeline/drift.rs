@@ -38,7 +38,7 @@ fn actions(r: &mut Random) -> Vec<Action> {
         actions.push(match r.below(8) {
             0 => Action::PushVlan(r.pick(&[0x8100, 0x88a8])),
             1 => Action::PopVlan,
-            _ => Action::SetField { field, value, mask },
+            _ => Action::set_field(field, value, mask),
         });
     }
     actions.push(Action::Goto(1));
@@ -63,7 +63,7 @@ fn the_key_that_rules_have_written_is_that_of_the_packet_parsed_anew() {
         frame.fill(&bytes);
         for step in &steps {
             match *step {
-                Step::Do(Action::SetField { field, value, mask }) => {
+                Step::Do(Action::set_field(field, value, mask)) => {
                     let done = edit::set_field(&mut frame, &mut headers, field, value, mask);
                     assert!(done, "{round}: {field:?} of {:?} {bytes:02x?}", headers.malformed);
                 }
@@ -89,7 +89,7 @@ fn an_option_whose_address_became_zero_can_be_set_again() {
     let bytes = [&[2; 12][..], &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 32, 58, 255], &[3; 32], &message].concat();
     let mut key = FlowKey::zero();
     parse(&bytes, 1, &mut key);
-    let set = |value| Action::SetField { field: Field::NdSll, value, mask: (1 << 48) - 1 };
+    let set = |value| Action::set_field(Field::NdSll, value, (1 << 48) - 1);
     let steps = translate(&pipeline(vec![set(0), set(5)], &key), &key).steps;
     assert_eq!(steps[1..], [Step::Do(set(0)), Step::Do(set(5))]);
 }

@@ -157,7 +157,7 @@ fn the_tos_is_the_dscp_and_leaves_ecn_alone() {
     assert!(rule("ip,nw_tos=32 actions=drop").matches.matches(&packet), "TOS 33");
 
     let actions = |text: &str| rule(&format!("ip actions={text}")).actions;
-    let whole = [Action::SetField { field: Field::IpDscp, value: 16, mask: 0x3f }];
+    let whole = [Action::set_field(Field::IpDscp, 16, 0x3f)];
     for text in [
         "mod_nw_tos:64",
         "set_field:64->nw_tos",
@@ -171,7 +171,7 @@ fn the_tos_is_the_dscp_and_leaves_ecn_alone() {
     }
     assert_eq!(print_actions(&whole), "mod_nw_tos:64");
     let part = actions("load:3->nw_tos[3..4]");
-    assert_eq!(part, [Action::SetField { field: Field::IpDscp, value: 6, mask: 6 }]);
+    assert_eq!(part, [Action::set_field(Field::IpDscp, 6, 6)]);
     assert_eq!(print_actions(&part), "load:0x3->nw_tos[3..4]");
     assert_eq!(print_value(Field::IpDscp, 8), "nw_tos=32");
     for (text, part) in [
