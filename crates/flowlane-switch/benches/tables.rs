@@ -26,8 +26,7 @@ fn chain() -> Workload {
     let mut random = Random::new(9);
     let lengths = [8, 12, 16, 20, 24, 28, 32];
     let (mut rules, mut keys) = (Vec::new(), Vec::new());
-    let set =
-        |field: Field, value: u32| Action::set_field(field, value.into(), field.info().ones());
+    let set = |field: Field, value: u32| Action::set_field(field, value.into(), field.info().ones());
     let inside = |n: u32| 0x0a00_0001 | n << 8;
     for n in 0..1000u32 {
         let mut length = || lengths[random.index(lengths.len())];

@@ -496,35 +496,80 @@ impl Control {
 
     fn check_references(&self, actions: &[Action]) -> Result<(), Refusal> {
         let References { ports, meters, tunnels } = &self.references;
-        let there = |numbers: &BTreeSet<u32>| match numbers.is_empty() {
-            true => "none".to_owned(),
-            false => numbers.iter().take(16).map(u32::to_string).collect::<Vec<_>>().join(", "),
-        };
         for action in actions {
-            let (what, number, numbers) = match *action {
-                Action::Output(PortNo(number)) => ("port", number, ports),
-                Action::Meter(number) => ("meter", number, meters),
-                Action::Encapsulate(number) => ("tunnel", number, tunnels),
-                Action::InPort
+            self.check_references(action.nested())?;
+            let found = match action {
+                Action::Output(port) | Action::Enqueue { port, .. } => ("port", port.0, ports),
+                Action::OutputTruncated { port, .. } if *port != PortNo::IN_PORT => ("port", port.0, ports),
+                Action::Meter(number) => ("meter", *number, meters),
+                Action::Encapsulate(number) => ("tunnel", *number, tunnels),
+                Action::Controller(controller) => match controller.meter {
+                    Some(meter) => ("meter", meter, meters),
+                    None => continue,
+                },
+                Action::Bundle(bundle) => match bundle.members.iter().find(|port| !ports.contains(&port.0)) {
+                    Some(port) => ("port", port.0, ports),
+                    None => continue,
+                },
+                Action::Group(group) if self.standby.groups().get(*group).is_none() => {
+                    let there = self.standby.groups().iter().map(|(id, _)| id).collect();
+                    let there = list(&there);
+                    return Err(Refusal::Absent { what: "group", number: *group, there });
+                }
+                Action::Group(_)
+                | Action::OutputTruncated { .. }
+                | Action::OutputField { .. }
+                | Action::InPort
                 | Action::Flood
+                | Action::All
                 | Action::Normal
-                | Action::Controller(_)
                 | Action::Sample(_)
+                | Action::SetQueue(_)
+                | Action::PopQueue
                 | Action::PushVlan(_)
                 | Action::PopVlan
                 | Action::PushMpls(_)
                 | Action::PopMpls(_)
                 | Action::SetField { .. }
                 | Action::Move { .. }
+                | Action::Push(_)
+                | Action::Pop(_)
+                | Action::DeleteField(_)
                 | Action::DecTtl(_)
                 | Action::DecMplsTtl
+                | Action::DecNshTtl
                 | Action::Count(_)
+                | Action::EncapsulateHeader(_)
+                | Action::Decapsulate(_)
+                | Action::Resubmit { .. }
+                | Action::Clone(_)
+                | Action::WriteActions(_)
+                | Action::ClearActions
+                | Action::Learn(_)
+                | Action::Conjunction { .. }
+                | Action::Multipath(_)
+                | Action::FinTimeout { .. }
+                | Action::CheckPacketLarger { .. }
+                | Action::ConnectionTracking(_)
+                | Action::Nat(_)
+                | Action::ClearConnection
+                | Action::Note(_)
+                | Action::Exit
                 | Action::Goto(_) => continue,
             };
+            let (what, number, numbers) = found;
             if !numbers.contains(&number) {
-                return Err(Refusal::Absent { what, number, there: there(numbers) });
+                return Err(Refusal::Absent { what, number, there: list(numbers) });
             }
         }
         Ok(())
+    }
+}
+
+/// The first of some numbers.
+fn list(numbers: &BTreeSet<u32>) -> String {
+    match numbers.is_empty() {
+        true => "none".to_owned(),
+        false => numbers.iter().take(16).map(u32::to_string).collect::<Vec<_>>().join(", "),
     }
 }

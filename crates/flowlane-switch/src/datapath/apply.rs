@@ -14,7 +14,7 @@
 
 use flowlane::packet::FieldRef;
 use flowlane::rule::Action;
-use flowlane::rule::action::PortNo;
+use flowlane::rule::action::{Controller, PortNo, Sample};
 
 use crate::packet::edit::Ttl;
 
@@ -47,14 +47,18 @@ pub(super) trait Effects<P> {
     fn output(&mut self, packet: &mut P, to: PortNo) -> Result<(), Self::Error>;
     /// Sends it back through the port that it came in through.
     fn in_port(&mut self, packet: &mut P) -> Result<(), Self::Error>;
-    /// Sends it through every other port.
+    /// Sends the first bytes of it through a port, perhaps the one that it came in through.
+    fn output_truncated(&mut self, packet: &mut P, to: PortNo, max_len: u32) -> Result<(), Self::Error>;
+    /// Sends it through every other port that is flooded to.
     fn flood(&mut self, packet: &mut P) -> Result<(), Self::Error>;
+    /// Sends it through every other port.
+    fn all(&mut self, packet: &mut P) -> Result<(), Self::Error>;
     /// Learns the source address; sends the packet to where the destination was learned, or floods it.
     fn normal(&mut self, packet: &mut P) -> Result<(), Self::Error>;
-    /// Sends up to `max_len` bytes to the controller.
-    fn controller(&mut self, packet: &mut P, max_len: u16) -> Result<(), Self::Error>;
+    /// Sends the first bytes of the packet to controllers.
+    fn controller(&mut self, packet: &mut P, controller: &Controller) -> Result<(), Self::Error>;
     /// Sends the packet to the controller with a probability.
-    fn sample(&mut self, packet: &mut P, probability: u16) -> Result<(), Self::Error>;
+    fn sample(&mut self, packet: &mut P, sample: &Sample) -> Result<(), Self::Error>;
     /// Takes tokens from a meter. Returns whether the packet passes.
     fn meter(&mut self, packet: &mut P, number: u32) -> bool;
     /// Counts the packet.
@@ -126,15 +130,43 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
         Action::InPort => effects.in_port(packet)?,
         Action::Flood => effects.flood(packet)?,
         Action::Normal => effects.normal(packet)?,
-        Action::Controller { max_len } => effects.controller(packet, max_len)?,
-        Action::Sample { probability } => effects.sample(packet, probability)?,
+        Action::All => effects.all(packet)?,
+        Action::OutputTruncated { port, max_len } => effects.output_truncated(packet, port, max_len)?,
+        Action::Controller(ref controller) => effects.controller(packet, controller)?,
+        Action::Sample(ref sample) => effects.sample(packet, sample)?,
         Action::Output(_)
         | Action::SetField { .. }
         | Action::DecTtl(_)
         | Action::DecMplsTtl
         | Action::Meter(_)
         | Action::Encapsulate(_) => unreachable!("`apply` has them"),
-        Action::Goto(_) => unreachable!("compiled to control flow"),
+        Action::Goto(_)
+        | Action::Resubmit { .. }
+        | Action::Clone(_)
+        | Action::WriteActions(_)
+        | Action::ClearActions
+        | Action::Group(_)
+        | Action::OutputField { .. }
+        | Action::Push(_)
+        | Action::Pop(_)
+        | Action::Learn(_)
+        | Action::Multipath(_)
+        | Action::Bundle(_)
+        | Action::CheckPacketLarger { .. }
+        | Action::Exit => unreachable!("compiled to control flow"),
+        Action::Enqueue { .. }
+        | Action::SetQueue(_)
+        | Action::PopQueue
+        | Action::Note(_)
+        | Action::Conjunction { .. } => unreachable!("compiled to something else"),
+        Action::ConnectionTracking(_)
+        | Action::Nat(_)
+        | Action::ClearConnection
+        | Action::DeleteField(_)
+        | Action::DecNshTtl
+        | Action::EncapsulateHeader(_)
+        | Action::Decapsulate(_)
+        | Action::FinTimeout { .. } => unreachable!("rules with them are refused"),
     }
     Ok(Applied::Next)
 }

@@ -1,17 +1,29 @@
-//! Call stacks of a burst's lanes: the steps at which a packet resumes when a called table returns.
+//! Call stacks of a burst's lanes: the steps at which a packet resumes when a called table returns; its action set is the
+//! outermost of them. With them a lane's stack of values, and the port that a called table sees.
 //!
 //! A lane without open calls, as nearly all are, costs a test of one bit.
 
+use std::sync::Arc;
+
 use flowlane::packet::batch::LaneMask;
 
-use super::walk::CALLS_MAX;
-use crate::ruleset::{Return, StepSummary};
+use flowlane::rule::Action;
+use flowlane::rule::action::PortNo;
+
+use super::walk::{CALLS_MAX, LOOKUPS_MAX};
+use crate::ruleset::{ActionSet, Return, StepSummary};
 
 #[derive(Debug, Default)]
 struct LaneCalls {
     open: Vec<Return>,
     /// The steps that the lane resumes, once a call has returned.
     current: Return,
+    /// Pushed values.
+    values: Vec<u128>,
+    /// Tables that were called.
+    called: u32,
+    /// The input port that the table sees which the lane enters next.
+    in_port: Option<PortNo>,
 }
 
 /// Open calls, by lane.
@@ -20,6 +32,14 @@ pub(super) struct Calls {
     active: LaneMask,
     /// Lanes whose headers an action in a called table has moved.
     moved: LaneMask,
+    /// Lanes that have values, have called a table or enter one that sees another port.
+    used: LaneMask,
+    /// The lane is a copy for a group's bucket, which leaves its action set to the packet that it was made of.
+    leaves_set: bool,
+    /// That action set, when the copy has ended.
+    left_set: Option<Arc<[Action]>>,
+    /// The copy has met `exit`.
+    exited: bool,
     lanes: Vec<LaneCalls>,
 }
 
@@ -39,14 +59,8 @@ impl Calls {
     /// Opens calls, the outermost first. Returns whether they fit; if not, all calls of the lane are closed.
     #[cold]
     pub(super) fn open(&mut self, lane: usize, calls: Vec<Return>) -> bool {
-        if self.lanes.len() <= lane {
-            self.lanes.resize_with(lane + 1, LaneCalls::default);
-        }
-        if !self.are_open(lane) {
-            self.lanes[lane].open.clear();
-        }
         self.moved.remove(lane);
-        let open = &mut self.lanes[lane].open;
+        let open = self.open_of(lane);
         open.extend(calls);
         let fits = open.len() <= CALLS_MAX;
         self.active.0 |= 1 << lane;
@@ -56,10 +70,148 @@ impl Calls {
         fits
     }
 
+    /// Makes the calls of a burst with one lane: a copy of a lane of this burst, which takes some steps. It has a copy of its stack
+    /// and of its action set, and goes on with its counter; a bucket's leaves its action set.
+    pub(super) fn of_copy(&self, lane: usize, current: Return, is_bucket: bool) -> Self {
+        let calls = if self.are_open(lane) { &*self.lanes[lane].open } else { &[] };
+        let open = Return::for_copy(calls);
+        let mut copy = LaneCalls { current, open, ..LaneCalls::default() };
+        if self.is_used(lane) {
+            let of = &self.lanes[lane];
+            (copy.values, copy.called) = (of.values.clone(), of.called);
+        }
+        let active = LaneMask(u64::from(!copy.open.is_empty()));
+        let (used, leaves_set) = (LaneMask(1), is_bucket);
+        Self { active, used, leaves_set, lanes: vec![copy], ..Self::default() }
+    }
+
+    /// Takes over from a copy of a lane that has ended: its counter, and if it was a bucket's its stack and its action set.
+    /// Returns whether the copy has met an `exit` that is the lane's, too.
+    pub(super) fn take_over(&mut self, lane: usize, copy: &mut Self) -> bool {
+        let (called, values) = (copy.used(0).called, std::mem::take(&mut copy.used(0).values));
+        self.used(lane).called = called;
+        if !copy.leaves_set {
+            return copy.exited;
+        }
+        self.used(lane).values = values;
+        copy.clear(0);
+        let left = copy.left_set.take();
+        self.write(lane, None);
+        if let Some(set) = left {
+            self.write(lane, Some(&set));
+        }
+        false
+    }
+
+    /// Returns a lane's action set.
+    fn set(&self, lane: usize) -> Option<Arc<[Action]>> {
+        let calls = if self.are_open(lane) { &*self.lanes[lane].open } else { &[] };
+        match Return::set_of(calls) {
+            ActionSet::Written(set) => Some(set.clone()),
+            ActionSet::No | ActionSet::Executing => None,
+        }
+    }
+
+    /// Ends a lane by `exit`: its calls are closed, and its action set is not executed.
+    pub(super) fn exit(&mut self, lane: usize) {
+        self.exited = true;
+        self.clear(lane);
+    }
+
+    /// Returns the open calls of a lane.
+    fn open_of(&mut self, lane: usize) -> &mut Vec<Return> {
+        if self.lanes.len() <= lane {
+            self.lanes.resize_with(lane + 1, LaneCalls::default);
+        }
+        let open = &mut self.lanes[lane].open;
+        if self.active.0 >> lane & 1 == 0 {
+            open.clear();
+        }
+        open
+    }
+
+    /// Returns a lane's values, counter and port.
+    fn used(&mut self, lane: usize) -> &mut LaneCalls {
+        if self.lanes.len() <= lane {
+            self.lanes.resize_with(lane + 1, LaneCalls::default);
+        }
+        let calls = &mut self.lanes[lane];
+        if self.used.0 >> lane & 1 == 0 {
+            calls.values.clear();
+            (calls.called, calls.in_port) = (0, None);
+            self.used.0 |= 1 << lane;
+        }
+        calls
+    }
+
+    fn is_used(&self, lane: usize) -> bool {
+        self.used.0 >> lane & 1 == 1
+    }
+
+    /// Writes to a lane's action set; without `written`, empties it.
+    #[cold]
+    pub(super) fn write(&mut self, lane: usize, written: Option<&[Action]>) {
+        let open = self.open_of(lane);
+        Return::write(open, written);
+        let is_open = u64::from(!open.is_empty());
+        self.active.0 = self.active.0 & !(1 << lane) | is_open << lane;
+    }
+
+    /// Counts a called table, which sees `in_port` if there is one. Returns whether the lane may go there: not if it goes round.
+    #[cold]
+    pub(super) fn call(&mut self, lane: usize, in_port: Option<PortNo>) -> bool {
+        let calls = self.used(lane);
+        calls.called += 1;
+        calls.in_port = in_port;
+        calls.called <= LOOKUPS_MAX
+    }
+
+    /// Takes the port that the table sees which a lane enters.
+    pub(super) fn take_in_port(&mut self, lane: usize) -> Option<PortNo> {
+        if self.is_used(lane) { self.lanes[lane].in_port.take() } else { None }
+    }
+
+    /// Returns the lanes that may enter a table which sees another port.
+    #[inline]
+    pub(super) fn lanes_used(&self) -> LaneMask {
+        self.used
+    }
+
+    /// Returns whether a lane takes along what no cached path knows: open calls, an action set, values, another port.
+    #[inline]
+    pub(super) fn hold_state(&self, lane: usize) -> bool {
+        let holds = || {
+            let calls = &self.lanes[lane];
+            !calls.values.is_empty() || calls.in_port.is_some()
+        };
+        self.are_open(lane) || self.is_used(lane) && holds()
+    }
+
+    /// Pushes a value on a lane's stack.
+    pub(super) fn push_value(&mut self, lane: usize, value: u128) {
+        self.used(lane).values.push(value);
+    }
+
+    /// Pops a value from a lane's stack.
+    pub(super) fn pop_value(&mut self, lane: usize) -> Option<u128> {
+        self.used(lane).values.pop()
+    }
+
+    /// Lets a lane resume at a place.
+    #[cold]
+    pub(super) fn resume_at(&mut self, lane: usize, here: Return, moved: bool) {
+        self.moved.remove(lane);
+        self.moved.0 |= u64::from(moved) << lane;
+        if self.lanes.len() <= lane {
+            self.lanes.resize_with(lane + 1, LaneCalls::default);
+        }
+        self.lanes[lane].current = here;
+    }
+
     /// Clears the state of the previous burst.
     #[inline]
     pub(super) fn begin_burst(&mut self) {
-        (self.active, self.moved) = (LaneMask(0), LaneMask(0));
+        (self.active, self.moved, self.used) = (LaneMask(0), LaneMask(0), LaneMask(0));
     }
 
     /// Returns whether a lane's headers had moved when a call returned.
@@ -80,12 +232,21 @@ impl Calls {
         self.moved.remove(lane);
         self.moved.0 |= u64::from(moved) << lane;
         let calls = &mut self.lanes[lane];
-        let Some(call) = calls.open.pop() else { return false };
-        calls.current = call;
+        let call = Return::pop(&mut calls.open);
         if calls.open.is_empty() {
             self.active.remove(lane);
         }
-        true
+        let Some(call) = call else { return false };
+        match call.set {
+            ActionSet::Written(set) if self.leaves_set => {
+                self.left_set = Some(set);
+                false
+            }
+            _ => {
+                self.lanes[lane].current = call;
+                true
+            }
+        }
     }
 
     /// Returns where a lane resumes after a call.
@@ -103,6 +264,10 @@ impl Calls {
     #[inline]
     pub(super) fn clear(&mut self, lane: usize) {
         if self.are_open(lane) {
+            // None where the set has been left already.
+            if let Some(set) = self.set(lane).filter(|_| self.leaves_set) {
+                self.left_set = Some(set);
+            }
             self.lanes[lane].open.clear();
             self.active.remove(lane);
         }

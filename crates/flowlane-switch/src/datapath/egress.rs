@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flowlane::packet::FieldRef;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Field, Headers, parse};
-use flowlane::rule::action::PortNo;
+use flowlane::rule::action::{Controller, PortNo, Sample};
 
 use super::apply::{Effects, PacketEdit};
 use super::faults::Faults;
@@ -85,6 +85,8 @@ pub struct Packet<'a> {
     pub sent: bool,
     /// An action has moved headers: `headers` may be stale.
     pub moved: bool,
+    /// The port that an action says it came in through.
+    pub source: Option<PortNo>,
 }
 
 /// Returns the frames that completing a frame's checksum and segmentation offload results in.
@@ -94,6 +96,9 @@ fn finished(frame: &Frame) -> Vec<Vec<u8>> {
     frame.offload.unwrap_or_default().finish(&mut bytes, |piece| out.push(piece.to_vec()));
     out
 }
+
+/// The place of no port.
+const NO_PLACE: usize = usize::MAX;
 
 /// Nanoseconds in a second.
 const NS: u64 = 1_000_000_000;
@@ -139,6 +144,20 @@ impl Egress {
     pub fn expire(&mut self, frame: &Frame) -> Result<(), PortError> {
         self.drops.ttl_expired += 1;
         self.send_to_controller(frame, u16::MAX)
+    }
+
+    /// Returns the place of the port that a packet came in through, or that an action says it did; `None` if there is no such port.
+    #[inline]
+    fn place_of(&self, packet: &Packet<'_>) -> Option<usize> {
+        match packet.source {
+            None => Some(packet.port),
+            Some(number) => self.ports.place(number),
+        }
+    }
+
+    /// Returns whether packets may leave through a port.
+    pub fn is_live(&self, port: PortNo) -> bool {
+        self.ports.place(port).is_some_and(|place| self.ports.slots()[place].port.sends())
     }
 
     #[inline]
@@ -262,10 +281,16 @@ impl PacketEdit for Packet<'_> {
     #[inline]
     fn set_field(&mut self, field: Field, value: u128, mask: u128) {
         set_field(self.frame, self.headers, self.key, field, value, mask);
+        if field == Field::InPort {
+            self.source = Some(PortNo(self.key.get(Field::InPort) as u32));
+        }
     }
 
     fn move_field(&mut self, from: FieldRef, to: FieldRef) {
         move_field(self.frame, self.headers, self.key, from, to);
+        if to.field() == Field::InPort {
+            self.source = Some(PortNo(self.key.get(Field::InPort) as u32));
+        }
     }
 
     fn push_vlan(&mut self, tpid: u16) {
@@ -303,28 +328,34 @@ impl Effects<Packet<'_>> for Egress {
     #[inline]
     fn output(&mut self, packet: &mut Packet<'_>, to: PortNo) -> Result<(), PortError> {
         packet.sent = true;
-        self.send_to(to, packet.port, packet.frame)
+        let from = self.place_of(packet).unwrap_or(NO_PLACE);
+        self.send_to(to, from, packet.frame)
     }
 
     fn in_port(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
         packet.sent = true;
-        self.send(packet.port, packet.frame)
+        match self.place_of(packet) {
+            Some(place) => self.send(place, packet.frame),
+            None => Ok(()),
+        }
     }
 
     fn flood(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
         packet.sent = true;
-        self.send_to_others(packet.frame, packet.port)
+        self.send_to_others(packet.frame, self.place_of(packet).unwrap_or(NO_PLACE))
     }
 
     fn normal(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
         packet.sent = true;
-        let number = self.ports.slots()[packet.port].number;
+        let number = packet.source.unwrap_or(self.ports.slots()[packet.port].number);
         match self.macs.switch(packet.frame.bytes(), number, (packet.now_ns / NS) as u32) {
             NormalDecision::To(port) => match self.ports.place(port) {
-                Some(place) if place != packet.port => self.send(place, packet.frame),
+                Some(place) if Some(place) != self.place_of(packet) => self.send(place, packet.frame),
                 _ => Ok(()),
             },
-            NormalDecision::Flood => self.send_to_others(packet.frame, packet.port),
+            NormalDecision::Flood => {
+                self.send_to_others(packet.frame, self.place_of(packet).unwrap_or(NO_PLACE))
+            }
             NormalDecision::Drop => {
                 self.drops.reserved_address += 1;
                 Ok(())
@@ -332,12 +363,44 @@ impl Effects<Packet<'_>> for Egress {
         }
     }
 
-    fn controller(&mut self, packet: &mut Packet<'_>, max_len: u16) -> Result<(), PortError> {
+    fn all(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
         packet.sent = true;
-        self.send_to_controller(packet.frame, max_len)
+        self.send_to_others(packet.frame, self.place_of(packet).unwrap_or(NO_PLACE))
     }
 
-    fn sample(&mut self, packet: &mut Packet<'_>, probability: u16) -> Result<(), PortError> {
+    fn output_truncated(
+        &mut self,
+        packet: &mut Packet<'_>,
+        to: PortNo,
+        max_len: u32,
+    ) -> Result<(), PortError> {
+        packet.sent = true;
+        let place = match to {
+            PortNo::IN_PORT => self.place_of(packet),
+            other => self.ports.place(other).filter(|place| Some(*place) != self.place_of(packet)),
+        };
+        if place.is_none() && self.ports.place(to).is_none() {
+            self.drops.no_port += 1;
+        }
+        let Some(place) = place else { return Ok(()) };
+        if packet.frame.len() <= max_len as usize {
+            return self.send(place, packet.frame);
+        }
+        let mut first = std::mem::take(&mut self.scratch);
+        first.fill(&packet.frame.bytes()[..max_len as usize]);
+        first.time_ns = packet.frame.time_ns;
+        let sent = self.send(place, &first);
+        self.scratch = first;
+        sent
+    }
+
+    fn controller(&mut self, packet: &mut Packet<'_>, controller: &Controller) -> Result<(), PortError> {
+        packet.sent = true;
+        self.send_to_controller(packet.frame, controller.max_len)
+    }
+
+    fn sample(&mut self, packet: &mut Packet<'_>, sample: &Sample) -> Result<(), PortError> {
+        let probability = sample.probability;
         // Xorshift32 (Marsaglia 2003).
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;

@@ -8,22 +8,24 @@
 //!
 //! So the result does not depend on how packets are grouped into bursts, and no packet overtakes another.
 
+use flowlane::packet::Field;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::rule::RuleId;
 
 use super::calls::Calls;
 use super::egress::{Egress, Packet};
 use super::handoff::ResumePoint;
+use super::lane_steps::lane_step;
 use super::lookup::Lookup;
 use super::path::PathId;
 use super::stages::Stage;
 use super::validate::RunError;
-use super::walk::{Outcome, run};
+use super::walk::{AfterStep, Outcome, run};
 use super::worker::Worker;
 use super::xlate::entry;
 use crate::packet::recirculate::{parse_again, take_along};
 use crate::packet::{Burst, Handover};
-use crate::ruleset::{Return, SideEffects, StepSummary, Steps};
+use crate::ruleset::{LaneStep, Return, SideEffects, StepSummary, Steps};
 use crate::stage::{StageCall, StageTable};
 
 /// The position of a lane: the steps that it takes next.
@@ -144,8 +146,13 @@ pub(super) fn execute(
         }
         forward(worker, burst, lanes, cursors)?;
         // Only lanes before the first held one: after its visible effect that one may reach any stage.
-        let first_held = LaneMask(frontier.held.0 & frontier.held.0.wrapping_neg());
-        let free = LaneMask(lanes.0 & first_held.0.wrapping_sub(1));
+        let mut first_held = LaneMask(frontier.held.0 & frontier.held.0.wrapping_neg());
+        let mut free = LaneMask(lanes.0 & first_held.0.wrapping_sub(1));
+        if frontier.stages != LaneMask(0) && worker.lookup.pipeline.ruleset().goes_back() {
+            // Any packet may still come to any stage: they go there one by one.
+            let first = lanes.0 & lanes.0.wrapping_neg();
+            (first_held.0, free.0) = (first_held.0 & first, free.0 & first);
+        }
         let stages = LaneMask(frontier.stages.0 & free.0);
         if !stages.is_empty() {
             enter_stage(worker, burst, lanes, stages, cursors);
@@ -170,7 +177,10 @@ fn forward(
     lanes: &mut LaneMask,
     cursors: &Cursors,
 ) -> Result<(), RunError> {
-    let in_calls = worker.calls.active();
+    let in_calls = LaneMask(worker.calls.active().0 | worker.calls.lanes_used().0);
+    if !burst.sources.is_empty() {
+        return Ok(());
+    }
     for lane in lanes.lanes() {
         if in_calls.0 >> lane & 1 == 1 {
             break;
@@ -204,7 +214,13 @@ fn run_ordered(
     match result {
         StepResult::Expired => {
             worker.egress.expire(&burst.frames[lane])?;
-            return Ok(StepResult::End);
+            burst.sent.0 |= 1 << lane;
+            // As in Open vSwitch, the rule ends, and what has called its table goes on.
+            if !worker.calls.are_open(lane) || !worker.calls.resume(lane, worker.calls.has_moved(lane)) {
+                return Ok(StepResult::End);
+            }
+            cursors[lane] = Cursor::Resumed(worker.calls.summary(lane));
+            return Ok(StepResult::Resumed);
         }
         StepResult::Resumed => cursors[lane] = Cursor::Resumed(worker.calls.summary(lane)),
         StepResult::Table(table) => enter_table(worker, burst, table, LaneMask(1 << lane), cursors),
@@ -307,7 +323,7 @@ fn run_to_table<'a>(
             }
             // A call in the last place is a jump.
             Outcome::Call { resume, .. } if resume < steps.steps().len() => {
-                opened.get_or_insert_default().push(Return { steps: steps.clone(), at: resume });
+                opened.get_or_insert_default().push(Return::to(steps.clone(), resume));
                 return Ok(outcome);
             }
             _ => return Ok(outcome),
@@ -324,6 +340,7 @@ fn run_steps(
     cursor: &Cursor,
 ) -> Result<StepResult, RunError> {
     let (steps, from) = steps(&worker.lookup, &worker.calls, lane, cursor);
+    let source = burst.source(lane);
     let mut packet = Packet {
         frame: &mut burst.frames[lane],
         headers: &mut burst.headers[lane],
@@ -332,20 +349,27 @@ fn run_steps(
         now_ns: burst.times_ns[lane],
         sent: burst.sent.0 >> lane & 1 == 1,
         moved: worker.calls.has_moved(lane),
+        source,
     };
     let bytes = packet.frame.counted.into();
     // An option: dropping an empty list would cost a call.
     let mut opened = None;
     let outcome = run_to_table(steps, from, &mut packet, &mut worker.egress, &mut opened)?;
     burst.sent.0 |= u64::from(packet.sent) << lane;
+    if let Some(source) = packet.source {
+        burst.sources.insert(lane, source);
+    }
     let (table, carry, parses) = match outcome {
         Outcome::Stopped { at } | Outcome::Expired { at } => {
             let expired = matches!(outcome, Outcome::Expired { .. });
             if let Cursor::Path(path) = *cursor {
                 worker.lookup.credit_until(path, at, bytes);
             }
+            if expired {
+                return Ok(StepResult::Expired);
+            }
             worker.calls.clear(lane);
-            return Ok(if expired { StepResult::Expired } else { StepResult::End });
+            return Ok(StepResult::End);
         }
         Outcome::Done => {
             count(&mut worker.lookup, cursor, bytes);
@@ -355,9 +379,20 @@ fn run_steps(
             worker.egress.drops.by_rule += u64::from(burst.sent.0 >> lane & 1 == 0);
             return Ok(StepResult::End);
         }
-        Outcome::Call { table, again, .. } => {
+        Outcome::Call { table, in_port, again, .. } => {
+            if !worker.calls.call(lane, in_port) {
+                count(&mut worker.lookup, cursor, bytes);
+                worker.calls.clear(lane);
+                worker.egress.drops.call_depth += 1;
+                return Ok(StepResult::End);
+            }
             let nothing: &[(u8, u32, u32)] = &[];
             (table, nothing, again || !enters(&worker.lookup, cursor, table))
+        }
+        Outcome::Lane { step, again, resume } => {
+            let (step, here, moved) = (step.clone(), Return::to(steps.clone(), resume), packet.moved);
+            count(&mut worker.lookup, cursor, bytes);
+            return run_lane_step(worker, burst, lane, (&step, again), (here, moved), opened);
         }
         Outcome::Enter { table, carry } => (table, carry, !enters(&worker.lookup, cursor, table)),
         Outcome::Again { table, carry } => (table, carry, true),
@@ -379,9 +414,59 @@ fn run_steps(
         return Ok(StepResult::End);
     }
     // A cached path does not contain what a caller does next with metadata: packets inside calls use the tables.
-    Ok(match parses && !worker.calls.are_open(lane) {
+    Ok(match parses && !worker.calls.hold_state(lane) {
         true => StepResult::Again,
         false => StepResult::Table(table),
+    })
+}
+
+/// Takes a step of a lane that concerns more than the packet's bytes; the lane then resumes at `here`, perhaps with headers
+/// that have moved. `opened` are calls that it has opened in front.
+#[cold]
+fn run_lane_step(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lane: usize,
+    (step, again): (&LaneStep, bool),
+    (here, mut moved): (Return, bool),
+    opened: Option<Vec<Return>>,
+) -> Result<StepResult, RunError> {
+    if let Some(opened) = opened
+        && !worker.calls.open(lane, opened)
+    {
+        worker.egress.drops.call_depth += 1;
+        return Ok(StepResult::End);
+    }
+    if let LaneStep::Leave { carry } = step {
+        // Its headers are what the rule's own steps would have made of them, and its key, too.
+        take_along(carry, &mut burst.keys[lane]);
+        worker.calls.resume(lane, moved);
+        return Ok(StepResult::Resumed);
+    }
+    if again {
+        let mut packet = Packet {
+            frame: &mut burst.frames[lane],
+            headers: &mut burst.headers[lane],
+            key: &mut burst.keys[lane],
+            port: burst.port,
+            now_ns: burst.times_ns[lane],
+            sent: burst.sent.0 >> lane & 1 == 1,
+            moved: false,
+            source: None,
+        };
+        if !reparse_before(&mut worker.egress, &mut packet, 0, &[]) {
+            worker.calls.clear(lane);
+            return Ok(StepResult::End);
+        }
+        worker.calls.headers_are_in_place(lane);
+        moved = false;
+    }
+    Ok(match lane_step(worker, burst, lane, step)? {
+        AfterStep::Next => {
+            worker.calls.resume_at(lane, here, moved);
+            StepResult::Resumed
+        }
+        AfterStep::Exit | AfterStep::End => StepResult::End,
     })
 }
 
@@ -411,6 +496,8 @@ fn enter_all(
 
 /// Enters a table: finds rules or next hops, or makes lanes wait for a stage.
 fn enter_table(worker: &mut Worker, burst: &mut Burst, number: u8, lanes: LaneMask, cursors: &mut Cursors) {
+    // Tables behind the caches do not look at the port.
+    let in_ports = other_ports(&mut worker.calls, lanes);
     let pipeline = &mut worker.lookup.pipeline;
     if pipeline.ordered_stages().has(number) {
         lanes.lanes().for_each(|lane| cursors[lane] = Cursor::Stage(number));
@@ -424,7 +511,9 @@ fn enter_table(worker: &mut Worker, burst: &mut Burst, number: u8, lanes: LaneMa
     } else if let Some((table, counters)) = pipeline.entered(number) {
         let timer = worker.stages.start();
         let mut hits = [None; LANES_MAX];
+        let own = show_ports(burst, &in_ports);
         pipeline.find(number, &burst.keys, lanes, &mut hits);
+        show_ports(burst, &own);
         for lane in lanes.lanes() {
             let rule = hits[lane].map(|hit| hit.rule);
             counters.count(rule, 1, burst.frames[lane].counted.into());
@@ -434,6 +523,24 @@ fn enter_table(worker: &mut Worker, burst: &mut Burst, number: u8, lanes: LaneMa
     } else {
         lanes.lanes().for_each(|lane| cursors[lane] = Cursor::Nowhere);
     }
+}
+
+/// Returns the input ports that the table sees which some lanes enter, where a `resubmit` says another than the packet's.
+#[inline]
+fn other_ports(calls: &mut Calls, lanes: LaneMask) -> Vec<(usize, u128)> {
+    let used = LaneMask(lanes.0 & calls.lanes_used().0);
+    used.lanes().filter_map(|lane| Some((lane, calls.take_in_port(lane)?.0.into()))).collect()
+}
+
+/// Writes input ports into the keys of lanes. Returns those that they had.
+#[inline]
+fn show_ports(burst: &mut Burst, ports: &[(usize, u128)]) -> Vec<(usize, u128)> {
+    let show = |&(lane, port): &(usize, u128)| {
+        let own = burst.keys[lane].get(Field::InPort);
+        burst.keys[lane].set(Field::InPort, port);
+        (lane, own)
+    };
+    ports.iter().map(show).collect()
 }
 
 /// Returns whether another worker may own the state of packets at a stage.

@@ -11,11 +11,13 @@ use std::sync::Arc;
 use flowlane::classify::{AsyncEngine, Hit, ReplicatedEngine, RuleEngine};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::FlowKey;
+use flowlane::rule::group::Group;
 use flowlane::rule::{Match, Priority, Rule, RuleId};
 
 use crate::ruleset::{
-    Change, EVENTS_KEPT, Entry, Event, FlowStats, LocalCounters, Miss, PublishedRuleset, RuleIndex, RuleKey,
-    Ruleset, RulesetError, RulesetReader, SharedCounters, Table, TableMap, TableSet, WorkerEpoch, sums,
+    Change, CompiledGroup, EVENTS_KEPT, Entry, Event, FlowStats, LocalCounters, Miss, PublishedRuleset,
+    RuleIndex, RuleKey, Ruleset, RulesetError, RulesetReader, SharedCounters, Table, TableMap, TableSet,
+    WorkerEpoch, sums,
 };
 use crate::stage::StageTable;
 use crate::stage::route::RouteTable;
@@ -226,6 +228,13 @@ impl Pipeline {
     #[inline]
     pub fn defers(&self) -> bool {
         !self.devices.is_empty()
+    }
+
+    /// Adds a group, or replaces the one of its number, before the switch runs.
+    pub fn add_group(&mut self, group: Group) {
+        let (id, group) = (group.id, Some(Arc::new(CompiledGroup::new(group))));
+        let ruleset = Arc::get_mut(&mut self.ruleset).expect("no other has it yet");
+        ruleset.apply(Arc::new(Event::Group { id, group })).expect("a group can always be added");
     }
 
     /// Adds a route table. No other table may have its number.

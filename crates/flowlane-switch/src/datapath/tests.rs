@@ -5,6 +5,8 @@ mod bursts;
 mod calls;
 mod deferred;
 mod idle;
+mod interpreter;
+mod lane_steps;
 mod offload;
 mod pipeline;
 mod recirculation;
@@ -25,6 +27,7 @@ use flowlane::packet::{Headers, Malformed, parse};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Priority, Rule};
 
+use self::interpreter::{interpret, interpret_with};
 use super::*;
 use crate::datapath::Pipeline;
 use crate::packet::{Frame, Frames, edit};
@@ -244,171 +247,6 @@ fn random_rules(r: &mut Random, tables: u8) -> Vec<Rule> {
         }
     }
     rules
-}
-
-/// The pipeline as OpenFlow describes it, without caches, masks or flattening: the packet is parsed again before every table and
-/// every `move`.
-struct Interpreter<'a> {
-    pipeline: &'a Pipeline,
-    in_port: u32,
-    frame: Frame,
-    headers: Headers,
-    /// Headers have moved since they were parsed.
-    stale: bool,
-    /// Words of the key that are in no header.
-    outside: BTreeMap<usize, u32>,
-    sent: Vec<(u32, Vec<u8>)>,
-    /// Calls of tables, by table and rule: (the action that it precedes, the table called).
-    calls: &'a BTreeMap<(u8, u32), (usize, u8)>,
-}
-
-impl Interpreter<'_> {
-    fn key(&mut self) -> FlowKey {
-        let mut key = FlowKey::zero();
-        self.headers = parse(self.frame.bytes(), self.in_port, &mut key);
-        self.stale = false;
-        for (&w, &value) in &self.outside {
-            key.set_word(w, value);
-        }
-        key
-    }
-
-    fn send(&mut self, port: u32) {
-        self.sent.push((port, self.frame.bytes().to_vec()));
-    }
-
-    fn run(mut self) -> Vec<(u32, Vec<u8>)> {
-        self.tables(0);
-        self.sent
-    }
-
-    /// Takes the packet from a table on, until no table leads on. Returns whether it has not been dropped.
-    fn tables(&mut self, from: u8) -> bool {
-        let mut at = Some(from);
-        while let Some(number) = at.take() {
-            let key = self.key();
-            if self.headers.malformed.is_some() {
-                return false;
-            }
-            if self.pipeline.route_tables().any(|(n, _)| n == number) {
-                for action in routes::actions(&key, number) {
-                    match action {
-                        Action::Goto(next) => at = Some(next),
-                        action if !self.act(&action) => return false,
-                        _ => {}
-                    }
-                }
-                continue;
-            }
-            let Some(table) = self.pipeline.table(number) else { break };
-            let Some(hit) = table.classifier().lookup(&key) else {
-                match table.miss {
-                    Miss::Drop => {}
-                    Miss::Controller => self.send(CONTROLLER),
-                    Miss::Continue => at = Some(number + 1),
-                }
-                continue;
-            };
-            let (_, entry) = table.rules().find(|(id, _)| *id == hit.rule).unwrap();
-            let call = self.calls.get(&(number, hit.rule.0)).copied();
-            for (place, action) in entry.rule.actions.iter().enumerate() {
-                if let Some((_, target)) = call.filter(|(before, _)| *before == place)
-                    && !self.tables(target)
-                {
-                    return false;
-                }
-                if let Action::Goto(next) = *action {
-                    at = Some(next);
-                } else if !self.act(action) {
-                    return false;
-                }
-            }
-            if let Some((_, target)) = call.filter(|(before, _)| *before >= entry.rule.actions.len())
-                && !self.tables(target)
-            {
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Says whether the packet goes on.
-    fn act(&mut self, action: &Action) -> bool {
-        let ethernet = |f: Field| matches!(f, Field::EthDst | Field::EthSrc | Field::Reg0);
-        let misplaces = matches!(action, Action::PopVlan | Action::PushMpls(_) | Action::PopMpls(_));
-        let looks = match *action {
-            Action::SetField { field, .. } => !ethernet(field),
-            Action::Move { .. } | Action::DecTtl(_) | Action::DecMplsTtl => true,
-            _ => misplaces,
-        };
-        if self.stale && looks {
-            self.key();
-            if self.headers.malformed.is_some() {
-                return false;
-            }
-        }
-        self.stale |= misplaces;
-        match *action {
-            Action::Output(PortNo(port)) if port != self.in_port && port <= 4 => self.send(port),
-            Action::Output(_) => {}
-            Action::InPort => self.send(self.in_port),
-            Action::Controller(_) => self.send(CONTROLLER),
-            Action::Flood => {
-                let from = self.in_port;
-                (1..=4).filter(|&p| p != from).for_each(|p| self.send(p));
-            }
-            Action::PushVlan(tpid) => _ = edit::push_vlan(&mut self.frame, &mut self.headers, tpid),
-            Action::PopVlan => _ = edit::pop_vlan(&mut self.frame, &mut self.headers),
-            Action::PushMpls(t) => _ = edit::push_mpls(&mut self.frame, &mut self.headers, t),
-            Action::PopMpls(t) => _ = edit::pop_mpls(&mut self.frame, &mut self.headers, t),
-            Action::SetField { field, value, mask, .. } => self.set(field, value, mask),
-            Action::Move { from, to } => {
-                // Headers are known behind the tags that the rule has pushed, where a parser does not look.
-                let pushed = 4 * usize::from(self.headers.vlan_tags.saturating_sub(2));
-                let mut now = FlowKey::zero();
-                parse(&self.frame.bytes()[pushed..], self.in_port, &mut now);
-                self.outside.iter().for_each(|(&w, &value)| now.set_word(w, value));
-                self.set(to.field(), to.place(from.get(&now)), to.mask());
-            }
-            Action::DecTtl(_) | Action::DecMplsTtl => {
-                let ttl = if *action == Action::dec_ttl() {
-                    edit::dec_ttl(&mut self.frame, &self.headers)
-                } else {
-                    edit::dec_mpls_ttl(&mut self.frame, &self.headers)
-                };
-                if ttl == edit::Ttl::Expired {
-                    self.send(CONTROLLER);
-                    return false;
-                }
-            }
-            ref other => panic!("{other:?} is not interpreted"),
-        }
-        true
-    }
-
-    fn set(&mut self, field: Field, value: u128, mask: u128) {
-        if field == Field::Reg0 {
-            self.outside.insert(word::REG, value as u32);
-        } else {
-            edit::set_field(&mut self.frame, &mut self.headers, field, value, mask);
-        }
-    }
-}
-
-fn interpret(pipeline: &Pipeline, in_port: u32, bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
-    interpret_with(pipeline, &BTreeMap::new(), in_port, bytes)
-}
-
-fn interpret_with(
-    pipeline: &Pipeline,
-    calls: &BTreeMap<(u8, u32), (usize, u8)>,
-    in_port: u32,
-    bytes: &[u8],
-) -> Vec<(u32, Vec<u8>)> {
-    let mut frame = Frame::default();
-    frame.fill(bytes);
-    let (headers, outside, sent) = (Headers::default(), BTreeMap::new(), Vec::new());
-    Interpreter { pipeline, in_port, frame, headers, stale: false, outside, sent, calls }.run()
 }
 
 /// Returns the frames that a trace predicts; `None` if a source port that NAT has yet to draw is in them.

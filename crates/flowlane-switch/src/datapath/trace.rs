@@ -3,6 +3,7 @@
 //! The packet is [followed](super::walk::follow) like any other, on a copy of its frame; side effects are recorded as text in place
 //! of being performed ([`Recorder`]). Nothing is sent, counted or learned. Packets are traced as packets that no cache knows.
 
+mod lane_steps;
 mod recorder;
 
 use recorder::Recorder;
@@ -21,13 +22,13 @@ use std::convert::Infallible;
 use super::apply::PacketEdit;
 use super::egress::Packet;
 use super::faults::MalformedPolicy;
-use super::walk::{Entered, Follow, Outcome, Position, follow, follow_steps, run};
+use super::walk::{AfterStep, Entered, Follow, Outcome, Position, follow, follow_steps, run};
 use super::worker::Worker;
 use super::xlate::entry;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{parse_again, take_along};
 use crate::packet::{Frame, Termination, decapsulate};
-use crate::ruleset::{Miss, Return, Step};
+use crate::ruleset::{LaneStep, Miss, Return, Step};
 use crate::stage::{Half, Owner, Rewritten, StageCall, StagePacket, StageTable};
 
 /// The dry run of a packet.
@@ -61,8 +62,8 @@ pub struct TraceSent {
     pub frame: String,
 }
 
-/// Maximum number of tables that a packet enters: each once, and one per recirculation.
-const TABLES_MAX: usize = 512;
+/// Maximum number of tables that a traced packet enters.
+const TABLES_MAX: usize = 4096;
 
 /// A packet that is traced, from worker to worker.
 #[derive(Debug)]
@@ -79,6 +80,12 @@ pub struct Traced {
     half: bool,
     /// Headers may not be where `headers` has them.
     moved: bool,
+    /// The port that an action says it came in through.
+    source: Option<PortNo>,
+    /// Values that actions have pushed.
+    values: Vec<u128>,
+    /// Copies that are open, one within the other.
+    copies: usize,
     /// The table that comes next, and the open calls.
     position: Position,
     trace: Trace,
@@ -87,6 +94,11 @@ pub struct Traced {
 impl Traced {
     fn seen(&self) -> StagePacket<'_> {
         StagePacket { frame: &self.frame, key: &self.key, headers: &self.headers, now_ns: self.now_ns }
+    }
+
+    /// Returns the port that it came in through, or that an action says it did.
+    fn source(&self) -> PortNo {
+        self.source.unwrap_or(self.port)
     }
 
     fn call(&self, table: u8, half: Half) -> StageCall {
@@ -144,6 +156,9 @@ pub(super) fn begin(worker: &Worker, port: PortNo, bytes: &[u8]) -> Result<Traci
         tables: 0,
         half: false,
         moved: false,
+        source: None,
+        values: Vec::new(),
+        copies: 0,
         position: Position::default(),
         trace: Trace::default(),
     });
@@ -155,7 +170,7 @@ pub(super) fn begin(worker: &Worker, port: PortNo, bytes: &[u8]) -> Result<Traci
 
 /// Goes on with a trace in the stage at which another worker would hand the packet over to this one.
 pub(super) fn resume(worker: &Worker, mut packet: Box<Traced>, stage: u8) -> Tracing {
-    let mut calls = std::mem::take(&mut packet.position.calls);
+    let mut position = std::mem::take(&mut packet.position);
     let mut tracer = Tracer { worker, packet: &mut packet, elsewhere: None };
     let entered = match tracer.packet.half {
         true => tracer.stage(stage),
@@ -164,11 +179,12 @@ pub(super) fn resume(worker: &Worker, mut packet: Box<Traced>, stage: u8) -> Tra
     let elsewhere = tracer.elsewhere;
     match entered {
         Entered::Steps(steps) => {
-            let next = follow_steps(&mut tracer, Return { steps, at: 0 }, &mut calls);
-            packet.position = Position { table: next, calls };
+            follow_steps(&mut tracer, Return::to(steps, 0), &mut position);
+            packet.position = position;
         }
         Entered::Pause => {
-            packet.position = Position { table: None, calls };
+            position.table = None;
+            packet.position = position;
             let (worker, stage) = elsewhere.expect("it pauses for another worker");
             return Tracing::On { worker, packet, stage };
         }
@@ -183,7 +199,8 @@ fn run_on(worker: &Worker, mut packet: Box<Traced>) -> Tracing {
     let mut tracer = Tracer { worker, packet: &mut packet, elsewhere: None };
     follow(&mut tracer, &mut position);
     if let Some((worker, stage)) = tracer.elsewhere {
-        packet.position = Position { table: None, calls: position.calls };
+        position.table = None;
+        packet.position = position;
         return Tracing::On { worker, packet, stage };
     }
     if packet.trace.sent.is_empty() {
@@ -393,11 +410,11 @@ impl Tracer<'_> {
             key
         };
         let (before, outside) = (parsed(&self.packet.frame), self.packet.key.clone());
-        let Traced { frame, headers, key, place, now_ns, moved, .. } = &mut *self.packet;
+        let Traced { frame, headers, key, place, now_ns, moved, source, .. } = &mut *self.packet;
         let (port, now_ns, sent) = (*place, *now_ns, false);
-        let mut packet = Packet { frame, headers, key, port, now_ns, sent, moved: *moved };
+        let mut packet = Packet { frame, headers, key, port, now_ns, sent, moved: *moved, source: *source };
         let result = edit(&mut packet);
-        *moved = packet.moved;
+        (*moved, *source) = (packet.moved, packet.source);
         let after = parsed(&self.packet.frame);
         let change = match before == after {
             true => difference(&outside, &self.packet.key),
@@ -418,6 +435,7 @@ impl Tracer<'_> {
             now_ns: *now_ns,
             sent: false,
             moved: false,
+            source: None,
         });
         if ttl == Ttl::Expired {
             self.send_to_controller(&text(action), u16::MAX);
@@ -430,7 +448,7 @@ impl Tracer<'_> {
 
     fn flood_to(&mut self, text: &str, why: &str) {
         let slots = self.worker.egress.ports.slots();
-        let others = slots.iter().filter(|slot| slot.number != self.packet.port && slot.port.sends());
+        let others = slots.iter().filter(|slot| slot.number != self.packet.source() && slot.port.sends());
         let others: Vec<PortNo> = others.map(|slot| slot.number).collect();
         others.into_iter().for_each(|to| self.send(text, to, why));
     }
@@ -463,18 +481,29 @@ fn text(action: &Action) -> String {
 }
 
 impl Follow for Tracer<'_> {
-    fn enter(&mut self, table: u8, _: &[Return]) -> Entered {
+    fn enter(&mut self, table: u8, in_port: Option<PortNo>, _: &[Return]) -> Entered {
         self.packet.tables += 1;
         if self.packet.tables > TABLES_MAX {
+            self.tell(format!("table {table}"), "the trace ends", "the packet has met too many tables");
             return Entered::End;
         }
-        match self.worker.lookup.pipeline.stage(table).is_some() {
-            true => self.stage_of_any(table),
-            false => self.rules(table),
+        if self.worker.lookup.pipeline.stage(table).is_some() {
+            return self.stage_of_any(table);
         }
+        let own = self.packet.key.get(Field::InPort);
+        if let Some(port) = in_port {
+            self.packet.key.set(Field::InPort, port.0.into());
+        }
+        let entered = self.rules(table);
+        self.packet.key.set(Field::InPort, own);
+        entered
     }
 
-    fn run<'a>(&mut self, steps: &'a [Step], from: usize) -> Result<Outcome<'a>, Infallible> {
+    fn lane_step(&mut self, step: &LaneStep, again: bool, _: &Return, position: &mut Position) -> AfterStep {
+        self.take(step, again, position)
+    }
+
+    fn run<'a>(&mut self, steps: &'a [Step], from: usize, _: &[Return]) -> Result<Outcome<'a>, Infallible> {
         run(steps, from, self, &mut Recorder)
     }
 
@@ -490,7 +519,11 @@ impl Follow for Tracer<'_> {
         self.is_sound("parsed again")
     }
 
-    fn stop(&mut self, _: bool) {}
+    fn expired(&mut self, _: &Return, _: &[Return]) -> bool {
+        true
+    }
+
+    fn stop(&mut self) {}
 
     fn refuse_call(&mut self, table: u8, _: &[Return]) {
         self.tell(format!("call of table {table}"), "dropped", "too many calls are open");

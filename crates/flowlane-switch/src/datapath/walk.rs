@@ -10,11 +10,20 @@
 
 use std::convert::Infallible;
 
+use std::sync::Arc;
+
+use flowlane::rule::Action;
+use flowlane::rule::action::PortNo;
+
 use super::apply::{Applied, Effects, PacketEdit, apply};
-use crate::ruleset::{Return, Step, Steps};
+use crate::ruleset::{ActionSet, LaneStep, Return, Step, Steps};
 
 /// Calls that may be open for a packet. A packet that would open more is dropped and counted.
 pub(super) const CALLS_MAX: usize = 64;
+
+/// Tables that a packet may be looked up in without leaving the switch: a packet that goes round is dropped and counted. Open
+/// vSwitch allows 4,096.
+pub(super) const LOOKUPS_MAX: u32 = 16_384;
 
 /// Where a run of steps ended.
 #[derive(Debug)]
@@ -46,9 +55,19 @@ pub(super) enum Outcome<'a> {
     /// At a call of a table; the list goes on from `resume` when the call returns.
     Call {
         table: u8,
+        /// The port that the table sees instead of the packet's own.
+        in_port: Option<PortNo>,
         /// The key is to be parsed again before.
         again: bool,
         /// The place behind the call.
+        resume: usize,
+    },
+    /// At a step that concerns more than the packet's bytes; the list goes on from `resume`.
+    Lane {
+        step: &'a Arc<LaneStep>,
+        /// The key is to be parsed again before.
+        again: bool,
+        /// The place behind the step.
         resume: usize,
     },
     /// At an open call that a path brings along; the path goes on from `resume`.
@@ -77,8 +96,11 @@ pub(super) fn run<'a, P: PacketEdit, E: Effects<P>>(
             },
             Step::Enter { table, carry } => return Ok(Outcome::Enter { table: *table, carry }),
             Step::Recirculate { table, carry } => return Ok(Outcome::Again { table: *table, carry }),
-            Step::Call { table, again } => {
-                return Ok(Outcome::Call { table: *table, again: *again, resume: at + 1 });
+            &Step::Call { table, in_port, again } => {
+                return Ok(Outcome::Call { table, in_port, again, resume: at + 1 });
+            }
+            Step::Lane { step, again } => {
+                return Ok(Outcome::Lane { step, again: *again, resume: at + 1 });
             }
             Step::Push(call) => return Ok(Outcome::Push { call, resume: at + 1 }),
         };
@@ -105,16 +127,48 @@ pub(super) enum Entered {
 
 /// A packet that is followed from table to table.
 pub(super) trait Follow {
-    /// Looks the packet up in a table.
-    fn enter(&mut self, table: u8, calls: &[Return]) -> Entered;
+    /// Looks the packet up in a table, which may see another input port.
+    fn enter(&mut self, table: u8, in_port: Option<PortNo>, calls: &[Return]) -> Entered;
+    /// Takes a step that concerns more than the packet's bytes; `here` is its place in its list.
+    fn lane_step(
+        &mut self,
+        step: &LaneStep,
+        again: bool,
+        here: &Return,
+        position: &mut Position,
+    ) -> AfterStep;
     /// [Runs](run) the packet along steps.
-    fn run<'a>(&mut self, steps: &'a [Step], from: usize) -> Result<Outcome<'a>, Infallible>;
+    fn run<'a>(
+        &mut self,
+        steps: &'a [Step],
+        from: usize,
+        calls: &[Return],
+    ) -> Result<Outcome<'a>, Infallible>;
     /// The steps lead to a table. Returns whether the packet enters it as part of this walk.
     fn pass(&mut self, table: u8, carry: &[(u8, u32, u32)], again: bool, calls: &[Return]) -> bool;
+    /// Returns whether the table that is called at `here` can be shown another input port in this walk.
+    fn may_show_port(&mut self, _here: &dyn Fn() -> Return, _calls: &[Return]) -> bool {
+        true
+    }
+    /// The packet's TTL expires at a step. Returns whether what has called the table goes on in this walk.
+    fn expired(&mut self, here: &Return, calls: &[Return]) -> bool;
+    /// The packet meets `exit`.
+    fn exit(&mut self) {}
     /// The packet ends before its steps do.
-    fn stop(&mut self, expired: bool);
-    /// The packet has more open calls than [`CALLS_MAX`].
+    fn stop(&mut self);
+    /// The packet has more open calls than [`CALLS_MAX`], or more lookups than [`LOOKUPS_MAX`].
     fn refuse_call(&mut self, table: u8, calls: &[Return]);
+}
+
+/// What a packet does after a step that concerns more than its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum AfterStep {
+    /// It goes on with the next step.
+    Next,
+    /// It has ended by `exit`.
+    Exit,
+    /// Its walk has ended.
+    End,
 }
 
 /// The position of a packet that is followed: before a table, with open calls.
@@ -122,20 +176,67 @@ pub(super) trait Follow {
 pub(super) struct Position {
     /// The table that comes next; none at the end.
     pub(super) table: Option<u8>,
+    /// The port that the table sees instead of the packet's own.
+    pub(super) in_port: Option<PortNo>,
     pub(super) calls: Vec<Return>,
+    /// Lookups so far.
+    pub(super) lookups: u32,
+    /// It is a copy for a group's bucket, which leaves its action set to the packet that it was made of.
+    pub(super) leaves_set: bool,
+    /// That action set, when the copy has ended.
+    pub(super) left_set: Option<Arc<[Action]>>,
+    /// The packet has met `exit`.
+    pub(super) exited: bool,
 }
 
 impl Position {
     /// Before a table.
     pub(super) fn at(table: u8) -> Self {
-        Self { table: Some(table), calls: Vec::new() }
+        Self { table: Some(table), ..Self::default() }
+    }
+
+    /// Returns where the packet goes on when steps have ended.
+    fn pop(&mut self) -> Option<Return> {
+        let call = Return::pop(&mut self.calls)?;
+        match call.set {
+            ActionSet::Written(set) if self.leaves_set => {
+                self.left_set = Some(set);
+                None
+            }
+            _ => Some(call),
+        }
+    }
+
+    /// Returns where the packet goes on when its TTL has expired.
+    fn pop_expired<F: Follow>(&mut self, packet: &mut F, here: &Return, at: usize) -> Option<Return> {
+        match packet.expired(&Return::to(here.steps.clone(), at), &self.calls) {
+            true => self.pop(),
+            false => None,
+        }
+    }
+
+    /// Ends the packet's way: its calls are closed, and its action set is not executed.
+    fn exit(&mut self) {
+        self.exited = true;
+        if let Some(set) = self.set().filter(|_| self.leaves_set) {
+            self.left_set = Some(set);
+        }
+        self.calls.clear();
+    }
+
+    /// Returns the packet's action set.
+    pub(super) fn set(&self) -> Option<Arc<[Action]>> {
+        match Return::set_of(&self.calls) {
+            ActionSet::Written(set) => Some(set.clone()),
+            ActionSet::No | ActionSet::Executing => None,
+        }
     }
 }
 
 /// Follows one packet until its walk ends (`position.table` is none then) or pauses before a table.
 pub(super) fn follow<F: Follow>(packet: &mut F, position: &mut Position) {
     while let Some(table) = position.table {
-        let steps = match packet.enter(table, &position.calls) {
+        let steps = match packet.enter(table, position.in_port, &position.calls) {
             Entered::Steps(steps) => steps,
             Entered::Nothing => Steps::default(),
             Entered::Pause => return,
@@ -144,48 +245,87 @@ pub(super) fn follow<F: Follow>(packet: &mut F, position: &mut Position) {
                 return;
             }
         };
-        position.table = follow_steps(packet, Return { steps, at: 0 }, &mut position.calls);
+        position.lookups += 1;
+        if position.lookups > LOOKUPS_MAX {
+            packet.refuse_call(table, &position.calls);
+            break;
+        }
+        follow_steps(packet, Return::to(steps, 0), position);
     }
+    (position.table, position.in_port) = (None, None);
     position.calls.clear();
 }
 
-/// Follows one packet along steps and, at their end, back to its callers. Returns the table that comes next.
-pub(super) fn follow_steps<F: Follow>(
-    packet: &mut F,
-    mut here: Return,
-    calls: &mut Vec<Return>,
-) -> Option<u8> {
+/// Follows one packet along steps and, at their end, back to its callers, up to the table that comes next.
+pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position: &mut Position) {
+    (position.table, position.in_port) = (None, None);
     loop {
-        let Ok(outcome) = packet.run(here.steps.steps(), here.at);
-        let (table, carry, again) = match outcome {
-            Outcome::Done => {
-                here = calls.pop()?;
+        let Ok(outcome) = packet.run(here.steps.steps(), here.at, &position.calls);
+        let (to, carry, again) = match outcome {
+            Outcome::Done => match position.pop() {
+                Some(call) => {
+                    here = call;
+                    continue;
+                }
+                None => return,
+            },
+            Outcome::Stopped { .. } => {
+                packet.stop();
+                return position.calls.clear();
+            }
+            // As in Open vSwitch, the rule ends, and what has called its table goes on.
+            Outcome::Expired { at } => match position.pop_expired(packet, &here, at) {
+                Some(call) => {
+                    here = call;
+                    continue;
+                }
+                None => return,
+            },
+            Outcome::Lane { step, again, resume } => {
+                let at = Return::to(here.steps.clone(), resume - 1);
+                match &**step {
+                    LaneStep::Exit => {
+                        packet.exit();
+                        return position.exit();
+                    }
+                    LaneStep::WriteActions(written) => Return::write(&mut position.calls, Some(written)),
+                    LaneStep::ClearActions => Return::write(&mut position.calls, None),
+                    step => match packet.lane_step(step, again, &at, position) {
+                        AfterStep::Next => {}
+                        AfterStep::Exit => return position.exit(),
+                        AfterStep::End => return,
+                    },
+                }
+                here.at = resume;
                 continue;
             }
-            Outcome::Stopped { .. } | Outcome::Expired { .. } => {
-                packet.stop(matches!(outcome, Outcome::Expired { .. }));
-                return None;
-            }
-            Outcome::Call { table, again, resume } => {
+            Outcome::Call { table: to, in_port, again, resume } => {
                 let is_tail = here.steps.steps().len() == resume;
-                if !is_tail && calls.len() == CALLS_MAX {
-                    packet.refuse_call(table, calls);
-                    return None;
+                if !is_tail && position.calls.len() == CALLS_MAX {
+                    return packet.refuse_call(to, &position.calls);
+                }
+                let at = || Return::to(here.steps.clone(), resume - 1);
+                if in_port.is_some() && !packet.may_show_port(&at, &position.calls) {
+                    return;
                 }
                 let nothing: &[(u8, u32, u32)] = &[];
                 if !is_tail {
-                    calls.push(Return { steps: here.steps.clone(), at: resume });
+                    position.calls.push(Return::to(here.steps.clone(), resume));
                 }
-                (table, nothing, again)
+                position.in_port = in_port;
+                (to, nothing, again)
             }
             Outcome::Push { call, resume } => {
-                calls.push(call.clone());
+                position.calls.push(call.clone());
                 here.at = resume;
                 continue;
             }
             Outcome::Enter { table, carry } => (table, carry, false),
             Outcome::Again { table, carry } => (table, carry, true),
         };
-        return packet.pass(table, carry, again, calls).then_some(table);
+        if packet.pass(to, carry, again, &position.calls) {
+            position.table = Some(to);
+        }
+        return;
     }
 }

@@ -11,8 +11,10 @@ use super::calls::Calls;
 use super::classify::classify;
 use super::egress::Egress;
 use super::execute::{self, Cursor, Cursors, DONE};
+use super::group_counters::GroupCounters;
 use super::handoff::{BATCHES_MAX, Links, ResumePoint};
 use super::idle::{Idle, wait_for_work};
+use super::lane_steps::Copies;
 use super::latency::Latency;
 use super::lookup::Lookup;
 use super::mailbox::Mailbox;
@@ -85,6 +87,10 @@ pub struct Worker {
     pub(super) links: Option<Links>,
     /// Open calls of the burst's lanes.
     pub(super) calls: Calls,
+    /// Copies of packets under way.
+    pub(super) copies: Copies,
+    /// Packets of groups.
+    pub groups: GroupCounters,
     /// Packets handed over to other workers.
     pub handed: u64,
     /// Until when frames are received that had arrived before the run's end; `None` before that.
@@ -117,6 +123,8 @@ impl Worker {
             mail: Mailbox::default(),
             links: None,
             calls: Calls::default(),
+            copies: Copies::default(),
+            groups: GroupCounters::default(),
             handed: 0,
             drain_until: None,
         }
@@ -515,7 +523,7 @@ fn execute_all(
 
 /// Executes lanes, and classifies those again that recirculate, until all have ended.
 #[inline]
-fn finish(
+pub(super) fn finish(
     worker: &mut Worker,
     burst: &mut Burst,
     lanes: &mut LaneMask,

@@ -18,6 +18,8 @@
 //! A path ends where rules alone do not decide: before a table behind the caches, or at a recirculation. Calls that are open
 //! there are recorded as [`Step::Push`].
 
+mod lane_steps;
+
 use std::convert::Infallible;
 
 use flowlane::classify::Hit;
@@ -27,14 +29,14 @@ use flowlane::packet::fields::{Field, FieldClass, VLAN_PRESENT, word};
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::parse::ether_type;
 use flowlane::rule::Action;
-use flowlane::rule::action::PortNo;
+use flowlane::rule::action::{Controller, PortNo, Sample, SetForm};
 
 use super::Pipeline;
 use super::apply::{Effects, PacketEdit};
-use super::walk::{Entered, Follow, Outcome, Position, follow, run};
+use super::walk::{AfterStep, Entered, Follow, Outcome, Position, follow, run};
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::in_headers;
-use crate::ruleset::{Return, Step, misplaces_headers};
+use crate::ruleset::{LaneStep, Return, Step, misplaces_headers};
 
 /// A path, and the key bits that it depends on.
 #[derive(Debug)]
@@ -66,6 +68,12 @@ struct TrackedKey {
     /// Fields in no header that have been written since, with values that only the packet has.
     moved: FlowMask,
     steps: Vec<Step>,
+    /// What follows at the end of the rule is not nothing.
+    is_called: bool,
+    /// Whether the TTL has expired cannot be known.
+    may_expire: bool,
+    /// Values that actions have pushed.
+    stack: Vec<u128>,
     /// Number of times that key bits were looked at.
     asked: u32,
 }
@@ -104,7 +112,7 @@ struct Xlate<'a> {
 }
 
 impl Follow for Xlate<'_> {
-    fn enter(&mut self, number: u8, calls: &[Return]) -> Entered {
+    fn enter(&mut self, number: u8, in_port: Option<PortNo>, calls: &[Return]) -> Entered {
         let Self { pipeline, key, .. } = self;
         if pipeline.is_post_cache(number) {
             // Routes and stateful stages look packets up by their headers as parsed.
@@ -128,7 +136,16 @@ impl Follow for Xlate<'_> {
             }
             _ => {
                 let mut looked_at = FlowMask::zero();
+                let own = key.key.get(Field::InPort);
+                if let Some(port) = in_port {
+                    key.key.set(Field::InPort, port.0.into());
+                }
                 let hit = view.classifier().lookup_wildcards(&key.key, &mut looked_at);
+                if in_port.is_some() {
+                    // The rule says which port the table sees.
+                    key.key.set(Field::InPort, own);
+                    looked_at.set(Field::InPort, 0);
+                }
                 key.depend_on(&looked_at);
                 hit
             }
@@ -138,7 +155,13 @@ impl Follow for Xlate<'_> {
         Entered::Steps(table.steps(rule).clone())
     }
 
-    fn run<'a>(&mut self, steps: &'a [Step], from: usize) -> Result<Outcome<'a>, Infallible> {
+    fn run<'a>(
+        &mut self,
+        steps: &'a [Step],
+        from: usize,
+        calls: &[Return],
+    ) -> Result<Outcome<'a>, Infallible> {
+        self.key.is_called = !calls.is_empty();
         run(steps, from, self.key, &mut Record)
     }
 
@@ -150,13 +173,60 @@ impl Follow for Xlate<'_> {
         !again
     }
 
-    fn stop(&mut self, _: bool) {}
+    fn lane_step(
+        &mut self,
+        step: &LaneStep,
+        again: bool,
+        here: &Return,
+        position: &mut Position,
+    ) -> AfterStep {
+        if self.key.lane_step(step) {
+            // The rule's next steps take it that the packet has been parsed.
+            if again && std::mem::take(&mut self.key.stale) {
+                self.key.steps.push(Step::Parse);
+            }
+            return AfterStep::Next;
+        }
+        self.key.leave(here, &position.calls);
+        AfterStep::End
+    }
+
+    fn may_show_port(&mut self, here: &dyn Fn() -> Return, calls: &[Return]) -> bool {
+        let follows = !self.key.parse_again;
+        if !follows {
+            // A packet that is parsed again has its own port in its key.
+            self.key.leave(&here(), calls);
+        }
+        follows
+    }
+
+    fn expired(&mut self, here: &Return, calls: &[Return]) -> bool {
+        let is_known = !std::mem::take(&mut self.key.may_expire);
+        if !is_known {
+            self.key.leave(here, calls);
+        }
+        is_known
+    }
+
+    fn exit(&mut self) {
+        // A packet that comes to the tables again may be a copy: what it was made of ends, too.
+        if self.key.key.get(Field::RecircId) != 0 {
+            self.key.lane(LaneStep::Exit);
+        }
+    }
+
+    fn stop(&mut self) {}
 
     fn refuse_call(&mut self, table: u8, calls: &[Return]) {
         // The packet then opens the same calls, is refused the next one, and is counted.
         self.key.steps.extend(calls.iter().cloned().map(Step::Push));
-        self.key.steps.push(Step::Call { table, again: false });
+        self.key.steps.push(Step::Call { table, in_port: None, again: false });
     }
+}
+
+/// A step's action that sets a field: in one form, so that equal paths are one.
+fn set_field(field: Field, value: u128, mask: u128) -> Action {
+    Action::SetField { field, value, mask, form: SetForm::SetField }
 }
 
 /// Records effects as steps of the path.
@@ -173,20 +243,28 @@ impl Effects<TrackedKey> for Record {
         key.record(Action::InPort)
     }
 
+    fn output_truncated(&mut self, key: &mut TrackedKey, to: PortNo, max_len: u32) -> Result<(), Infallible> {
+        key.record(Action::OutputTruncated { port: to, max_len })
+    }
+
     fn flood(&mut self, key: &mut TrackedKey) -> Result<(), Infallible> {
         key.record(Action::Flood)
+    }
+
+    fn all(&mut self, key: &mut TrackedKey) -> Result<(), Infallible> {
+        key.record(Action::All)
     }
 
     fn normal(&mut self, key: &mut TrackedKey) -> Result<(), Infallible> {
         key.record(Action::Normal)
     }
 
-    fn controller(&mut self, key: &mut TrackedKey, max_len: u16) -> Result<(), Infallible> {
-        key.record(Action::controller(max_len))
+    fn controller(&mut self, key: &mut TrackedKey, controller: &Controller) -> Result<(), Infallible> {
+        key.record(Action::Controller(Box::new(controller.clone())))
     }
 
-    fn sample(&mut self, key: &mut TrackedKey, probability: u16) -> Result<(), Infallible> {
-        key.record(Action::sample(probability))
+    fn sample(&mut self, key: &mut TrackedKey, sample: &Sample) -> Result<(), Infallible> {
+        key.record(Action::Sample(Box::new(sample.clone())))
     }
 
     fn meter(&mut self, key: &mut TrackedKey, number: u32) -> bool {
@@ -250,6 +328,9 @@ impl TrackedKey {
             stale: false,
             moved: FlowMask::zero(),
             steps: Vec::new(),
+            is_called: false,
+            may_expire: false,
+            stack: Vec::new(),
             asked: 0,
         }
     }
@@ -257,6 +338,7 @@ impl TrackedKey {
     /// Ends the path: at a table behind the caches, or at any table with a key that is parsed `again`.
     fn end(&mut self, table: u8, again: bool, calls: &[Return]) {
         self.steps.extend(calls.iter().cloned().map(Step::Push));
+        self.record_stack();
         let carry = self.carried();
         self.steps.push(match again {
             true => Step::Recirculate { table, carry },
@@ -317,7 +399,7 @@ impl TrackedKey {
                     self.written.add_field(Field::VlanTci1);
                 }
             }
-            self.push(Action::set_field(field, value, mask));
+            self.push(set_field(field, value, mask));
         }
         let kind = matches!(field, Field::IcmpType | Field::IcmpCode);
         let discovery = kind && edit::is_neighbour_discovery(|asked, bits| self.look(asked, bits));
@@ -332,12 +414,24 @@ impl TrackedKey {
     }
 
     fn decrement(&mut self, field: Field, action: Action) -> Ttl {
+        if self.parse_again && self.is_called {
+            self.may_expire = true;
+            return Ttl::Expired;
+        }
         if self.parse_again {
             self.push(action);
             return Ttl::Decremented;
         }
         if !self.has(field) {
             return Ttl::None;
+        }
+        if self.is_called {
+            // The packet goes on behind the call even if its TTL expires here: whether it does is part of the path.
+            self.depend_on_field(field, u128::MAX);
+            if self.key.get(field) <= 1 {
+                self.lane(LaneStep::Expire);
+                return Ttl::Expired;
+            }
         }
         self.push(action);
         // A packet whose TTL expires ends the path here, whatever the key is.
@@ -437,7 +531,7 @@ impl PacketEdit for TrackedKey {
                 return;
             }
         }
-        self.push(Action::set_field(field, value, mask));
+        self.push(set_field(field, value, mask));
     }
 
     fn move_field(&mut self, from: FieldRef, to: FieldRef) {

@@ -1,8 +1,11 @@
 //! Packets that are under way together.
 
+use std::collections::BTreeMap;
+
 use flowlane::packet::Headers;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::FlowKey;
+use flowlane::rule::action::PortNo;
 
 use super::frame::Frames;
 
@@ -22,6 +25,8 @@ pub struct Burst {
     pub port: usize,
     /// Lanes whose packet has been sent somewhere.
     pub sent: LaneMask,
+    /// Lanes whose packet an action says came in through another port.
+    pub sources: BTreeMap<usize, PortNo>,
     /// The part of the stage that they have come to which another worker has done.
     pub handover: Handover,
 }
@@ -54,6 +59,7 @@ impl Burst {
             times_ns: [0; LANES_MAX],
             port: 0,
             sent: LaneMask(0),
+            sources: BTreeMap::new(),
             handover: Handover::No,
         }
     }
@@ -89,6 +95,22 @@ impl Burst {
     /// The frames have come in through the port at place `port`, and nothing has been done with them.
     pub fn start(&mut self, port: usize) {
         (self.port, self.sent, self.handover) = (port, LaneMask(0), Handover::No);
+        self.sources.clear();
+    }
+
+    /// Returns the port that a lane's packet came in through, if an action says that it is another one.
+    #[inline]
+    pub fn source(&self, lane: usize) -> Option<PortNo> {
+        if self.sources.is_empty() { None } else { self.sources.get(&lane).copied() }
+    }
+
+    /// Takes a copy of one lane of another burst as its only packet.
+    pub fn copy_lane(&mut self, other: &Burst, lane: usize) {
+        self.clear_for(other.port, 1);
+        self.frames.next_frame().expect("there is room").copy_from(&other.frames[lane]);
+        self.keys[0].clone_from(&other.keys[lane]);
+        (self.headers[0], self.times_ns[0]) = (other.headers[lane], other.times_ns[lane]);
+        self.sources.extend(other.source(lane).map(|source| (0, source)));
     }
 
     /// Adds a packet that is parsed already, without the frame's own time.

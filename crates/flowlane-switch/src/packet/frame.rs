@@ -106,6 +106,13 @@ impl Frame {
         self.space(data.len()).copy_from_slice(data);
     }
 
+    /// Becomes a copy of another frame, with all that is known of it.
+    pub fn copy_from(&mut self, other: &Frame) {
+        self.fill(other.bytes());
+        (self.time_ns, self.counted) = (other.time_ns, other.counted);
+        (self.offload, self.missing) = (other.offload, other.missing);
+    }
+
     /// Replaces the content by a frame of `len` bytes of which a capture has the first: zeros stand for the others.
     pub fn fill_captured(&mut self, captured: &[u8], len: usize) {
         let len = len.max(captured.len());

@@ -4,11 +4,13 @@
 //! header (metadata, registers) is for later tables of the same translation: here no translation continues. The key of a packet
 //! that goes on is parsed again from the frame if an action has changed the frame.
 
+use std::sync::Arc;
+
 use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::Action;
-use flowlane::rule::action::HEADERS_PUSHED_MAX;
+use flowlane::rule::action::{Bundle, HEADERS_PUSHED_MAX, Multipath, PortNo, SetForm};
 
-use super::{Step, Steps};
+use super::{LaneStep, Step, Steps};
 use crate::packet::recirculate::{in_headers, is_followed};
 
 /// Why an action cannot be behind the caches.
@@ -23,6 +25,9 @@ pub enum PostCacheError {
         "set_field of `{0}`, which no header has, is for rules only; let a rule in front or behind do it"
     )]
     Field(&'static str),
+    /// Another action that only rules may have.
+    #[error("`{0}` is for rules only; let a rule in front or behind do it")]
+    RulesOnly(String),
     /// A `goto_table` that leads back or is not the last action.
     #[error("goto_table:{to} must lead to a later table than {table}, and be the last action")]
     Goto {
@@ -87,53 +92,189 @@ pub(super) fn check_field(action: &Action) -> Result<(), FieldError> {
 
 /// Counts the headers that actions push.
 pub(super) fn pushes(actions: &[Action]) -> usize {
-    let pushes =
-        |a: &&Action| matches!(a, Action::PushVlan(_) | Action::PushMpls(_) | Action::Encapsulate(_));
-    actions.iter().filter(pushes).count()
+    actions.iter().map(|action| usize::from(action.pushes_header()) + pushes(action.nested())).sum()
 }
 
-/// An action, or a call of a table between two.
-#[derive(Clone, Copy)]
-pub(crate) enum Item<'a> {
-    Action(&'a Action),
-    #[cfg_attr(not(test), expect(dead_code, reason = "no action of the flow syntax calls a table yet"))]
-    Call(u8),
+/// Compiles the actions of a rule of table `table`, or those of a next hop or a verdict.
+pub(crate) fn compile(actions: &[Action], table: u8) -> Steps {
+    Compiler { steps: Vec::new(), stale: false, changed: false, table }.all(actions)
 }
 
-/// Compiles a rule's actions, or those of a next hop or a verdict.
-pub(super) fn compile(actions: &[Action]) -> Steps {
-    compile_items(actions.iter().map(Item::Action))
+/// Compiles actions of a packet whose headers other tables have changed. The tables of `resubmit` are numbers.
+pub(super) fn compile_later(actions: &[Action]) -> Steps {
+    Compiler { steps: Vec::new(), stale: true, changed: true, table: 0 }.all(actions)
 }
 
-/// Compiles actions and calls.
+/// Compiles actions one after the other.
 ///
 /// A packet whose headers the key does not follow is parsed again before the next table; one whose headers have moved is parsed
 /// before the next action that reads headers. A call may have done either.
-pub(crate) fn compile_items<'a>(items: impl Iterator<Item = Item<'a>>) -> Steps {
-    let mut steps = Vec::new();
-    let (mut stale, mut changed) = (false, false);
-    for item in items {
-        let Item::Action(action) = item else {
-            if let Item::Call(table) = item {
-                steps.push(Step::Call { table, again: changed });
-            }
-            (stale, changed) = (true, true);
-            continue;
-        };
-        let traits = ActionTraits::of(action);
-        if stale && traits.reads_headers {
-            steps.push(Step::Parse);
-            stale = false;
-        }
-        stale |= traits.misplaces_headers;
-        steps.push(match *action {
-            Action::Goto(table) if changed => Step::Recirculate { table, carry: Vec::new() },
-            Action::Goto(table) => Step::Enter { table, carry: Vec::new() },
-            ref other => Step::Do(other.clone()),
-        });
-        changed |= traits.outdates_key;
+struct Compiler {
+    steps: Vec<Step>,
+    /// The offsets of headers are not known.
+    stale: bool,
+    /// The key does not follow the headers.
+    changed: bool,
+    /// The table of the rule.
+    table: u8,
+}
+
+impl Compiler {
+    fn all(mut self, actions: &[Action]) -> Steps {
+        actions.iter().for_each(|action| self.action(action));
+        Steps::new(self.steps)
     }
-    Steps::new(steps)
+
+    fn action(&mut self, action: &Action) {
+        if let Some(step) = self.lane_step(action) {
+            // These parse the packet themselves where the key is behind.
+            let again = self.changed && step.reads_key();
+            let sets_header = match step {
+                LaneStep::Pop(to) | LaneStep::CheckPacketLarger { to, .. } => needs_offsets(to.field()),
+                _ => false,
+            };
+            if self.stale && sets_header {
+                self.steps.push(Step::Parse);
+                self.stale = false;
+            }
+            (self.stale, self.changed) = match step {
+                LaneStep::Copy(_)
+                | LaneStep::Group(_)
+                | LaneStep::OutputField { .. }
+                | LaneStep::Push(_)
+                | LaneStep::Bundle(Bundle { to: None, .. })
+                | LaneStep::Learn(_) => (false, false),
+                // They set a field.
+                LaneStep::Multipath(Multipath { to, .. }) | LaneStep::Bundle(Bundle { to: Some(to), .. }) => {
+                    (false, !is_followed(to.field()))
+                }
+                LaneStep::Pop(to) | LaneStep::CheckPacketLarger { to, .. } => {
+                    (self.stale, self.changed || !is_followed(to.field()))
+                }
+                LaneStep::WriteActions(_)
+                | LaneStep::ClearActions
+                | LaneStep::Exit
+                | LaneStep::PushValue(_)
+                | LaneStep::Expire
+                | LaneStep::Leave { .. } => (self.stale, self.changed),
+            };
+            self.steps.push(Step::Lane { step: Arc::new(step), again });
+            return;
+        }
+        let traits = ActionTraits::of(action);
+        if self.stale && traits.reads_headers {
+            self.steps.push(Step::Parse);
+            self.stale = false;
+        }
+        self.stale |= traits.misplaces_headers;
+        match *action {
+            // Nothing that packets notice.
+            Action::Note(_) | Action::Conjunction { .. } | Action::SetQueue(_) | Action::PopQueue => {}
+            // No port has queues but the default one.
+            Action::Enqueue { port, .. } => self.steps.push(Step::Do(Action::Output(port))),
+            Action::Goto(table) if self.changed => {
+                self.steps.push(Step::Recirculate { table, carry: Vec::new() });
+            }
+            Action::Goto(table) => self.steps.push(Step::Enter { table, carry: Vec::new() }),
+            Action::Resubmit { in_port, table, .. } => {
+                let in_port = in_port.filter(|port| *port != PortNo::IN_PORT);
+                let table = table.unwrap_or(self.table);
+                self.steps.push(Step::Call { table, in_port, again: self.changed });
+                (self.stale, self.changed) = (true, true);
+                return;
+            }
+            Action::SetField { field, value, mask, .. } => {
+                // Equal paths are one, however their rules are written.
+                self.steps.push(Step::Do(Action::SetField { field, value, mask, form: SetForm::SetField }));
+            }
+            ref other => self.steps.push(Step::Do(other.clone())),
+        }
+        self.changed |= traits.outdates_key;
+    }
+
+    /// Written actions, with the table of each `resubmit`: they are executed elsewhere.
+    fn with_tables(&self, actions: &[Action]) -> Arc<[Action]> {
+        let with_table = |action: &Action| match *action {
+            Action::Resubmit { in_port, table: None, original } => {
+                Action::Resubmit { in_port, table: Some(self.table), original }
+            }
+            ref other => other.clone(),
+        };
+        actions.iter().map(with_table).collect()
+    }
+
+    /// The step of an action that concerns more than the packet's bytes.
+    fn lane_step(&self, action: &Action) -> Option<LaneStep> {
+        Some(match action {
+            // The packet is parsed before a copy is made, if its key is behind.
+            Action::Clone(actions) => LaneStep::Copy(compile(actions, self.table)),
+            Action::Group(group) => LaneStep::Group(*group),
+            Action::WriteActions(actions) => LaneStep::WriteActions(self.with_tables(actions)),
+            Action::ClearActions => LaneStep::ClearActions,
+            Action::Exit => LaneStep::Exit,
+            Action::Push(part) => LaneStep::Push(*part),
+            Action::Pop(part) => LaneStep::Pop(*part),
+            Action::OutputField { port, max_len } => LaneStep::OutputField { port: *port, max_len: *max_len },
+            Action::Multipath(multipath) => LaneStep::Multipath((**multipath).clone()),
+            Action::Bundle(bundle) => LaneStep::Bundle((**bundle).clone()),
+            Action::CheckPacketLarger { bytes, to } => LaneStep::CheckPacketLarger { bytes: *bytes, to: *to },
+            Action::Learn(learn) => LaneStep::Learn(Arc::new((**learn).clone())),
+            Action::Output(_)
+            | Action::OutputTruncated { .. }
+            | Action::Enqueue { .. }
+            | Action::InPort
+            | Action::Flood
+            | Action::All
+            | Action::Normal
+            | Action::Controller(_)
+            | Action::Sample(_)
+            | Action::SetQueue(_)
+            | Action::PopQueue
+            | Action::PushVlan(_)
+            | Action::PopVlan
+            | Action::PushMpls(_)
+            | Action::PopMpls(_)
+            | Action::SetField { .. }
+            | Action::Move { .. }
+            | Action::DeleteField(_)
+            | Action::DecTtl(_)
+            | Action::DecMplsTtl
+            | Action::DecNshTtl
+            | Action::Meter(_)
+            | Action::Count(_)
+            | Action::Encapsulate(_)
+            | Action::EncapsulateHeader(_)
+            | Action::Decapsulate(_)
+            | Action::Resubmit { .. }
+            | Action::Conjunction { .. }
+            | Action::FinTimeout { .. }
+            | Action::ConnectionTracking(_)
+            | Action::Nat(_)
+            | Action::ClearConnection
+            | Action::Note(_)
+            | Action::Goto(_) => return None,
+        })
+    }
+}
+
+/// Why the switch does not execute an action yet; `None` if it does.
+pub(super) fn unsupported(action: &Action) -> Option<&'static str> {
+    match action {
+        Action::ConnectionTracking(_) | Action::Nat(_) | Action::ClearConnection => {
+            Some("needs connection tracking, which the switch does not have yet")
+        }
+        Action::Resubmit { original: true, .. } => {
+            Some("needs connection tracking, which the switch does not have yet")
+        }
+        Action::EncapsulateHeader(_) | Action::Decapsulate(_) | Action::DecNshTtl => {
+            Some("makes packets of another type than Ethernet, which the switch does not forward yet")
+        }
+        Action::DeleteField(_) => Some("deletes an option of a tunnel, of which the switch has only one"),
+        Action::FinTimeout { .. } => Some("changes timeouts by packets, which the switch does not do yet"),
+        Action::Conjunction { .. } => Some("needs conjunctive matches, which the switch does not have yet"),
+        Action::Learn(_) => Some("learns rules, which the switch does not do yet"),
+        _ => None,
+    }
 }
 
 /// Compiles actions in table `table` behind the caches.
@@ -147,16 +288,27 @@ pub fn compile_post_cache(actions: &[Action], table: u8) -> Result<Steps, PostCa
     let last = actions.len().saturating_sub(1);
     for (i, action) in actions.iter().enumerate() {
         check_field(action)?;
+        let compiler = Compiler { steps: Vec::new(), stale: false, changed: false, table };
+        let is_for_rules = compiler.lane_step(action).is_some();
         match *action {
             Action::Move { .. } => return Err(PostCacheError::Move),
             Action::SetField { field, .. } if !in_headers(field) => {
                 return Err(PostCacheError::Field(field.info().name));
             }
             Action::Goto(to) if to <= table || i < last => return Err(PostCacheError::Goto { to, table }),
+            Action::Resubmit { .. } => return Err(PostCacheError::RulesOnly(action.to_string())),
+            _ if is_for_rules || unsupported(action).is_some() => {
+                return Err(PostCacheError::RulesOnly(action.to_string()));
+            }
             _ => {}
         }
     }
-    Ok(compile(actions))
+    Ok(compile(actions, table))
+}
+
+/// Returns whether setting a field needs the offsets of headers.
+fn needs_offsets(field: Field) -> bool {
+    in_headers(field) && !matches!(field, Field::EthSrc | Field::EthDst)
 }
 
 /// An action's effects on the steps around it. A new action is added here and in [`apply`](crate::datapath).
@@ -179,24 +331,48 @@ impl ActionTraits {
         let none = Self::default();
         let edits = Self { reads_headers: true, outdates_key: true, ..none };
         match *action {
-            Action::Output(_) | Action::InPort | Action::Flood | Action::Normal => {
-                Self { has_effects: true, forwards: true, ..none }
-            }
-            Action::Controller(_) | Action::Sample(_) | Action::Meter(_) => {
+            Action::Output(_)
+            | Action::Enqueue { .. }
+            | Action::InPort
+            | Action::Flood
+            | Action::All
+            | Action::Normal => Self { has_effects: true, forwards: true, ..none },
+            Action::OutputTruncated { .. } | Action::Controller(_) | Action::Sample(_) | Action::Meter(_) => {
                 Self { has_effects: true, ..none }
             }
-            Action::Count(_) => none,
+            Action::Count(_) | Action::ClearActions => none,
+            Action::Note(_) | Action::SetQueue(_) | Action::PopQueue | Action::Conjunction { .. } => {
+                Self { forwards: true, ..none }
+            }
+            // Whatever their tables and copies do.
+            Action::Resubmit { .. }
+            | Action::Clone(_)
+            | Action::WriteActions(_)
+            | Action::Group(_)
+            | Action::OutputField { .. }
+            | Action::Push(_)
+            | Action::Pop(_)
+            | Action::Learn(_)
+            | Action::Multipath(_)
+            | Action::Bundle(_)
+            | Action::FinTimeout { .. }
+            | Action::CheckPacketLarger { .. }
+            | Action::ConnectionTracking(_)
+            | Action::Nat(_)
+            | Action::ClearConnection
+            | Action::DeleteField(_)
+            | Action::EncapsulateHeader(_)
+            | Action::Decapsulate(_)
+            | Action::Exit => edits,
             Action::Goto(_) => Self { forwards: true, ..none },
             Action::PushVlan(_) => Self { reads_headers: false, ..edits },
             Action::PopVlan | Action::PushMpls(_) | Action::PopMpls(_) => {
                 Self { misplaces_headers: true, ..edits }
             }
-            Action::DecTtl(_) | Action::DecMplsTtl | Action::Encapsulate(_) => edits,
-            Action::SetField { field, .. } => Self {
-                reads_headers: in_headers(field) && !matches!(field, Field::EthSrc | Field::EthDst),
-                outdates_key: !is_followed(field),
-                ..none
-            },
+            Action::DecTtl(_) | Action::DecMplsTtl | Action::DecNshTtl | Action::Encapsulate(_) => edits,
+            Action::SetField { field, .. } => {
+                Self { reads_headers: needs_offsets(field), outdates_key: !is_followed(field), ..none }
+            }
             Action::Move { to, .. } => Self { outdates_key: !is_followed(to.field()), ..edits },
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `compile`, `step` | the steps that a rule's actions compile to |
+//! | `compile`, `step`, `lane_step`, `action_set` | the steps that a rule's actions compile to |
+//! | `groups` | groups, with the steps of their buckets |
 //! | `rules`, `snapshot` | the rules of a table; the tables; what changed last |
 //! | `rule_index` | rules by priority and match, and their ids |
 //! | `counters` | what a worker has counted, read by others |
@@ -11,8 +12,11 @@
 //!
 //! Nothing here knows workers, stages or ports.
 
+mod action_set;
 mod compile;
 mod counters;
+mod groups;
+mod lane_step;
 mod publication;
 mod rule_index;
 mod rules;
@@ -23,17 +27,21 @@ mod table_map;
 #[cfg(all(loom, test))]
 mod loom;
 
+#[cfg(test)]
+pub(crate) use action_set::{in_order, merge};
+#[cfg(test)]
+pub(crate) use compile::compile;
 pub(crate) use compile::misplaces_headers;
 pub use compile::{FieldError, PostCacheError, compile_post_cache};
-#[cfg(test)]
-pub(crate) use compile::{Item, compile_items};
 pub use counters::{FlowStats, SharedCounters};
 pub(crate) use counters::{LocalCounters, sums};
+pub use groups::{CompiledGroup, Groups};
+pub use lane_step::LaneStep;
 pub(crate) use publication::{PublishedRuleset, RulesetReader, WorkerEpoch, WorkerEpochs};
 pub(crate) use rule_index::{RuleIndex, RuleKey};
 pub use rules::Entry;
 pub use snapshot::{Change, ChangeKind, EVENTS_KEPT, Event, Ruleset, Table};
-pub use step::{Return, SideEffects, Step, StepSummary, Steps};
+pub use step::{ActionSet, Return, SideEffects, Step, StepSummary, Steps};
 pub(crate) use table_map::{TableMap, TableSet};
 
 use flowlane::classify::InsertError;
@@ -81,6 +89,14 @@ pub enum RulesetError {
     /// An action sets a field that no action may set, or bits that it does not have.
     #[error(transparent)]
     Field(#[from] FieldError),
+    /// The switch does not execute an action yet.
+    #[error("`{action}` {why}")]
+    Unsupported {
+        /// The action.
+        action: String,
+        /// What is missing.
+        why: &'static str,
+    },
     /// The table's engine refuses it.
     #[error("table {table}: {source}")]
     Insert {

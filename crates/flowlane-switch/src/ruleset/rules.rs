@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flowlane::memory::prefetch;
-use flowlane::rule::{Rule, RuleId};
+use flowlane::rule::{Action, Rule, RuleId};
 
 use super::compile::{compile, forwards};
 use super::{FlowStats, StepSummary, Steps};
@@ -29,7 +29,7 @@ pub struct Entry {
 impl Entry {
     /// Creates a rule without timeouts.
     pub fn new(rule: Rule) -> Self {
-        let steps = compile(&rule.actions);
+        let steps = compile(&rule.actions, rule.table);
         Self {
             rule,
             steps,
@@ -45,6 +45,16 @@ impl Entry {
     fn only_forwards(&self) -> bool {
         self.rule.actions.iter().all(forwards)
     }
+
+    /// Returns whether a packet may come to a table again behind the rule.
+    fn goes_back(&self) -> bool {
+        self.rule.actions.iter().any(goes_back)
+    }
+}
+
+/// Returns whether a packet may come to a table again by an action.
+fn goes_back(action: &Action) -> bool {
+    matches!(action, Action::Resubmit { .. } | Action::Group(_)) || action.nested().iter().any(goes_back)
 }
 
 /// Rules by id.
@@ -57,6 +67,8 @@ pub(super) struct Rules {
     len: usize,
     /// Rules that do more with a packet than forward it unchanged.
     more: usize,
+    /// Rules after which a packet may come to a table again.
+    back: usize,
 }
 
 impl Rules {
@@ -74,6 +86,11 @@ impl Rules {
         self.more == 0
     }
 
+    /// Returns whether a packet may come to a table again behind one of them.
+    pub(super) fn go_back(&self) -> bool {
+        self.back > 0
+    }
+
     /// Adds a rule, or replaces the one with this id.
     pub(super) fn put(&mut self, id: RuleId, entry: Arc<Entry>) {
         let at = id.0 as usize;
@@ -85,8 +102,12 @@ impl Rules {
         self.summaries[at] = entry.steps.summary();
         self.steps[at] = entry.steps.clone();
         self.more += usize::from(!entry.only_forwards());
+        self.back += usize::from(entry.goes_back());
         match self.entries[at].replace(entry) {
-            Some(before) => self.more -= usize::from(!before.only_forwards()),
+            Some(before) => {
+                self.more -= usize::from(!before.only_forwards());
+                self.back -= usize::from(before.goes_back());
+            }
             None => self.len += 1,
         }
     }
@@ -97,6 +118,7 @@ impl Rules {
         self.summaries[id.0 as usize] = StepSummary::default();
         self.len -= 1;
         self.more -= usize::from(!entry.only_forwards());
+        self.back -= usize::from(entry.goes_back());
         Some(entry)
     }
 

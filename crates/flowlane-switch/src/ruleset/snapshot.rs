@@ -18,7 +18,7 @@ use flowlane::rule::{Action, Rule, RuleId};
 
 use super::rules::Rules;
 use super::table_map::{TableMap, TableSet};
-use super::{Entry, Miss, RulesetError, Step, StepSummary, Steps, compile};
+use super::{CompiledGroup, Entry, Groups, Miss, RulesetError, Step, StepSummary, Steps, compile};
 
 /// The number of events kept.
 pub const EVENTS_KEPT: usize = 1024;
@@ -28,6 +28,8 @@ pub const EVENTS_KEPT: usize = 1024;
 pub enum Event {
     /// A change of one rule.
     Rule(Change),
+    /// A group comes, is replaced, or goes. Packets meet it when they come to it: no path depends on it.
+    Group { id: u32, group: Option<Arc<CompiledGroup>> },
     /// A table has another engine, with the same rules: answers are as before.
     Engine {
         table: u8,
@@ -41,7 +43,7 @@ impl Event {
     pub fn concerns(&self, steps: &[Step], key: &FlowKey, mask: &FlowMask) -> bool {
         match self {
             Event::Rule(change) => change.concerns(steps, key, mask),
-            Event::Engine { .. } => false,
+            Event::Engine { .. } | Event::Group { .. } => false,
         }
     }
 }
@@ -230,6 +232,7 @@ pub struct Ruleset {
     /// The tables behind the caches, and those of them that are ordered stages: read for every packet that reaches one.
     behind: TableSet,
     ordered: TableSet,
+    groups: Groups,
     version: u64,
     /// The latest changes, each of which added one to the version.
     events: VecDeque<Arc<Event>>,
@@ -249,6 +252,7 @@ impl Ruleset {
             tables: self.tables.map(Table::duplicate),
             behind: self.behind,
             ordered: self.ordered,
+            groups: self.groups.clone(),
             version: self.version,
             events: self.events.clone(),
         }
@@ -302,6 +306,16 @@ impl Ruleset {
     #[inline]
     pub fn table(&self, number: u8) -> Option<&Table> {
         self.tables.get(number)
+    }
+
+    /// The groups.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    /// Returns whether a packet may come to a table again, by a `resubmit`, a group or an action set.
+    pub(crate) fn goes_back(&self) -> bool {
+        !self.groups.is_empty() || self.tables.iter().any(|(_, table)| table.rules.go_back())
     }
 
     /// Returns the stages that must see the packets of a burst in their order.
@@ -372,6 +386,7 @@ impl Ruleset {
                 let table = self.tables.get_mut(number).ok_or(RulesetError::NoTable(number))?;
                 table.apply(change).map_err(|source| RulesetError::Insert { table: number, source })?;
             }
+            Event::Group { id, group } => self.groups.set(*id, group.clone()),
             Event::Engine { table: number, engines } => {
                 let table = self.tables.get_mut(*number).ok_or(RulesetError::NoTable(*number))?;
                 let mut engines = engines.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -408,6 +423,15 @@ impl Ruleset {
         self.check_actions(rule)
     }
 
+    /// Checks an action, and those within it.
+    fn check_action(&self, action: &Action) -> Result<(), RulesetError> {
+        compile::check_field(action)?;
+        if let Some(why) = compile::unsupported(action) {
+            return Err(RulesetError::Unsupported { action: action.to_string(), why });
+        }
+        action.nested().iter().try_for_each(|nested| self.check_action(nested))
+    }
+
     /// Checks the actions of a rule whose table may not exist yet.
     pub(crate) fn check_actions(&self, rule: &Rule) -> Result<(), RulesetError> {
         let pushes = compile::pushes(&rule.actions);
@@ -415,7 +439,7 @@ impl Ruleset {
             return Err(RulesetError::Pushes(pushes));
         }
         for (i, action) in rule.actions.iter().enumerate() {
-            compile::check_field(action)?;
+            self.check_action(action)?;
             let &Action::Goto(to) = action else { continue };
             if to <= rule.table {
                 return Err(RulesetError::GotoBackwards { from: rule.table, to });

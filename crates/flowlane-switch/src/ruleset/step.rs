@@ -7,6 +7,7 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, RuleId};
 
 use super::compile::has_effects;
+use super::{LaneStep, action_set};
 
 /// One step of a path. All that depends on the bits that the megaflow fixes has been decided.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -35,6 +36,14 @@ pub enum Step {
     Call {
         /// Which table.
         table: u8,
+        /// The port that the table sees instead of the packet's own.
+        in_port: Option<PortNo>,
+        /// The headers are not what the key says any more: the packet is parsed again before.
+        again: bool,
+    },
+    /// A step that concerns more than the packet's bytes.
+    Lane {
+        step: Arc<LaneStep>,
         /// The headers are not what the key says any more: the packet is parsed again before.
         again: bool,
     },
@@ -56,6 +65,72 @@ pub struct Return {
     pub steps: Steps,
     /// The next step.
     pub at: usize,
+    /// The packet's action set: the outermost return, if the packet has one.
+    pub set: ActionSet,
+}
+
+/// The part of a packet's action set in a [`Return`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum ActionSet {
+    /// None: the return is a call's.
+    #[default]
+    No,
+    /// The return's steps are those of these actions.
+    Written(Arc<[Action]>),
+    /// The set is being executed, and what is written meanwhile is lost, as in Open vSwitch.
+    Executing,
+}
+
+impl Return {
+    /// A place in steps that are no action set's.
+    pub fn to(steps: Steps, at: usize) -> Self {
+        Self { steps, at, set: ActionSet::No }
+    }
+
+    /// Writes to the action set at the outermost place of a call stack; without `written`, empties it.
+    pub fn write(calls: &mut Vec<Return>, written: Option<&[Action]>) {
+        let before = match calls.first().map(|call| &call.set) {
+            Some(ActionSet::Executing) => return,
+            Some(ActionSet::Written(before)) => {
+                let before = before.clone();
+                calls.remove(0);
+                before
+            }
+            Some(ActionSet::No) | None => Arc::default(),
+        };
+        if let Some(written) = written {
+            calls.insert(0, Self::of_set(action_set::merge(&before, written)));
+        }
+    }
+
+    /// Pops the innermost return. A packet that then executes its action set stays in that.
+    pub fn pop(calls: &mut Vec<Return>) -> Option<Return> {
+        let call = calls.pop()?;
+        match call.set {
+            ActionSet::No => {}
+            ActionSet::Executing => return None,
+            ActionSet::Written(_) => {
+                calls.push(Self { set: ActionSet::Executing, ..Self::default() });
+            }
+        }
+        Some(call)
+    }
+
+    /// Returns the call stack of a copy of a packet: its action set.
+    pub fn for_copy(calls: &[Return]) -> Vec<Return> {
+        let has_set = |call: &&Return| call.set != ActionSet::No;
+        calls.first().filter(has_set).cloned().into_iter().collect()
+    }
+
+    /// Returns the action set at the outermost place of a call stack.
+    pub fn set_of(calls: &[Return]) -> &ActionSet {
+        calls.first().map_or(&ActionSet::No, |call| &call.set)
+    }
+
+    /// The steps of an action set.
+    pub fn of_set(set: Arc<[Action]>) -> Self {
+        Self { steps: action_set::steps(&set), at: 0, set: ActionSet::Written(set) }
+    }
 }
 
 /// Steps with a summary of their effects: steps without visible effects run for all packets of a burst together, the rest run
@@ -92,8 +167,13 @@ impl StepSummary {
             (None, _) => return StepSummary::Nothing,
             _ => {}
         }
-        let seen = |step: &Step| matches!(step, Step::Do(action) if has_effects(action));
-        let leads_on = leads_on(steps) || steps.iter().any(|step| matches!(step, Step::Call { .. }));
+        let seen = |step: &Step| match step {
+            Step::Do(action) => has_effects(action),
+            Step::Lane { step, .. } => step.has_effects(),
+            _ => false,
+        };
+        let returns = |step: &Step| matches!(step, Step::Call { .. } | Step::Lane { .. });
+        let leads_on = leads_on(steps) || steps.iter().any(returns);
         StepSummary::Several(match (steps.iter().any(seen), leads_on) {
             (false, _) => SideEffects::None,
             (true, true) => SideEffects::ThenContinues,

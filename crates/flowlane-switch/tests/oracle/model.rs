@@ -267,7 +267,8 @@ impl Model {
                 let others = self.ports.iter().filter(|&&port| port != from);
                 others.for_each(|&port| packet.send(port));
             }
-            Action::Controller { max_len } => {
+            Action::Controller(ref controller) => {
+                let max_len = controller.max_len;
                 packet.send(CONTROLLER);
                 let whole = max_len == u16::MAX;
                 let sent = packet.sent.last_mut().expect("sent just now");
@@ -282,13 +283,7 @@ impl Model {
             | Action::Move { .. }
             | Action::DecTtl(_)
             | Action::DecMplsTtl => return packet.change(action),
-            Action::Normal
-            | Action::Sample(_)
-            | Action::Meter(_)
-            | Action::Encapsulate(_)
-            | Action::Goto(_) => {
-                panic!("{action:?} is not in the model")
-            }
+            _ => panic!("{action:?} is not in the model"),
         }
         Ok(())
     }
@@ -331,17 +326,7 @@ fn looks_at_headers(action: &Action) -> bool {
         | Action::Move { .. }
         | Action::DecTtl(_)
         | Action::DecMplsTtl => true,
-        Action::Output(_)
-        | Action::InPort
-        | Action::Flood
-        | Action::Normal
-        | Action::Controller(_)
-        | Action::Sample(_)
-        | Action::PushVlan(_)
-        | Action::Meter(_)
-        | Action::Count(_)
-        | Action::Encapsulate(_)
-        | Action::Goto(_) => false,
+        _ => false,
     }
 }
 
@@ -432,16 +417,7 @@ impl Packet {
                     return Err(Stop::Expired);
                 }
             }
-            Action::Output(_)
-            | Action::InPort
-            | Action::Flood
-            | Action::Normal
-            | Action::Controller(_)
-            | Action::Sample(_)
-            | Action::Meter(_)
-            | Action::Count(_)
-            | Action::Encapsulate(_)
-            | Action::Goto(_) => panic!("{action:?} changes no header"),
+            _ => panic!("{action:?} changes no header"),
         }
         Ok(())
     }

@@ -108,8 +108,7 @@ impl Port for Sink {
 fn rule(table: u8, priority: u32, slot: u16, version: u64) -> Rule {
     let mut matches = Match::any();
     matches.set(Field::EthType, 0x0800).set(Field::NwProto, 17).set(Field::TpDst, slot.into());
-    let mark =
-        Action::set_field(Field::EthSrc, version.into(), Field::EthSrc.info().ones());
+    let mark = Action::set_field(Field::EthSrc, version.into(), Field::EthSrc.info().ones());
     Rule {
         table,
         priority: Priority(priority),
@@ -162,8 +161,7 @@ fn switch(seed: u64, acknowledged: &Acknowledged) -> (Worker, u8, Arc<AtomicU64>
         pipeline.add_table(table, "", engine((seed / 2).is_multiple_of(2)), Miss::Controller);
     }
     if last == 1 {
-        let metadata =
-            Action::set_field(Field::Metadata, 7, Field::Metadata.info().ones());
+        let metadata = Action::set_field(Field::Metadata, 7, Field::Metadata.info().ones());
         pipeline.add_rule(Rule::new(Match::any(), vec![metadata, Action::Goto(1)])).unwrap();
     }
     let caches = match seed / 4 % 3 {

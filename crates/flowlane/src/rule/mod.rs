@@ -10,6 +10,7 @@ pub mod action;
 pub mod classbench;
 pub(crate) mod error;
 pub mod flow_syntax;
+pub mod group;
 pub mod matching;
 mod read;
 

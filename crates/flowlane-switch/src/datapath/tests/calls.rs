@@ -1,7 +1,7 @@
 //! Calls of tables: the packet comes back into the middle of a rule's actions.
 
 use super::*;
-use crate::ruleset::{Item, compile_items};
+use crate::ruleset::compile;
 
 type CallsByRule = BTreeMap<(u8, u32), (usize, u8)>;
 
@@ -10,9 +10,9 @@ fn add_calls(pipeline: &mut Pipeline, calls: &CallsByRule) {
     for (&(table, id), &(before, target)) in calls {
         let view = pipeline.table(table).unwrap();
         let (_, entry) = view.rules().find(|(rule, _)| rule.0 == id).unwrap();
-        let mut items: Vec<Item<'_>> = entry.rule.actions.iter().map(Item::Action).collect();
-        items.insert(before.min(items.len()), Item::Call(target));
-        let steps = compile_items(items.into_iter());
+        let mut actions = entry.rule.actions.clone();
+        actions.insert(before.min(actions.len()), Action::call(target));
+        let steps = compile(&actions, table);
         pipeline.replace_steps(table, flowlane::rule::RuleId(id), steps);
     }
 }

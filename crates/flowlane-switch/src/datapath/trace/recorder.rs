@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::parse;
 use flowlane::rule::Action;
-use flowlane::rule::action::PortNo;
+use flowlane::rule::action::{Controller, PortNo, Sample};
 
 use super::super::apply::Effects;
 use super::{Traced, Tracer, text};
@@ -19,7 +19,7 @@ impl Effects<Tracer<'_>> for Recorder {
 
     fn output(&mut self, packet: &mut Tracer<'_>, to: PortNo) -> Result<(), Infallible> {
         let text = text(&Action::Output(to));
-        match to == packet.packet.port {
+        match to == packet.packet.source() {
             true => packet.tell(text, "not sent", "it came in there: `in_port` sends it back"),
             false => packet.send(&text, to, ""),
         }
@@ -27,7 +27,7 @@ impl Effects<Tracer<'_>> for Recorder {
     }
 
     fn in_port(&mut self, packet: &mut Tracer<'_>) -> Result<(), Infallible> {
-        packet.send(&text(&Action::InPort), packet.packet.port, "");
+        packet.send(&text(&Action::InPort), packet.packet.source(), "");
         Ok(())
     }
 
@@ -38,10 +38,11 @@ impl Effects<Tracer<'_>> for Recorder {
 
     fn normal(&mut self, packet: &mut Tracer<'_>) -> Result<(), Infallible> {
         let text = text(&Action::Normal);
-        let Traced { frame, port, now_ns, .. } = &*packet.packet;
+        let Traced { frame, now_ns, .. } = &*packet.packet;
+        let port = packet.packet.source();
         let now_s = (now_ns / 1_000_000_000) as u32;
-        match packet.worker.egress.macs.decide(frame.bytes(), *port, now_s) {
-            NormalDecision::To(to) if to == *port => {
+        match packet.worker.egress.macs.decide(frame.bytes(), port, now_s) {
+            NormalDecision::To(to) if to == port => {
                 let why = "its destination was learned at the port that it came in through";
                 packet.tell(text, "not sent", why);
             }
@@ -52,13 +53,35 @@ impl Effects<Tracer<'_>> for Recorder {
         Ok(())
     }
 
-    fn controller(&mut self, packet: &mut Tracer<'_>, max_len: u16) -> Result<(), Infallible> {
-        packet.send_to_controller(&text(&Action::controller(max_len)), max_len);
+    fn all(&mut self, packet: &mut Tracer<'_>) -> Result<(), Infallible> {
+        packet.flood_to(&text(&Action::All), "");
         Ok(())
     }
 
-    fn sample(&mut self, packet: &mut Tracer<'_>, probability: u16) -> Result<(), Infallible> {
-        let text = text(&Action::sample(probability));
+    fn output_truncated(
+        &mut self,
+        packet: &mut Tracer<'_>,
+        to: PortNo,
+        max_len: u32,
+    ) -> Result<(), Infallible> {
+        let text = text(&Action::OutputTruncated { port: to, max_len });
+        let own = packet.packet.source();
+        match to {
+            _ if to == own => packet.tell(text, "not sent", "it came in there: `in_port` sends it back"),
+            PortNo::IN_PORT => packet.send(&text, own, "its first bytes"),
+            other => packet.send(&text, other, "its first bytes"),
+        }
+        Ok(())
+    }
+
+    fn controller(&mut self, packet: &mut Tracer<'_>, controller: &Controller) -> Result<(), Infallible> {
+        let text = text(&Action::Controller(Box::new(controller.clone())));
+        packet.send_to_controller(&text, controller.max_len);
+        Ok(())
+    }
+
+    fn sample(&mut self, packet: &mut Tracer<'_>, sample: &Sample) -> Result<(), Infallible> {
+        let text = text(&Action::Sample(Box::new(sample.clone())));
         packet.tell(text, "perhaps to the controller, too", "the dice say which");
         Ok(())
     }

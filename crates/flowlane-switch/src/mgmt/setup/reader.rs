@@ -72,8 +72,35 @@ impl<'a> Reader<'a> {
             | Action::Move { .. }
             | Action::DecTtl(_)
             | Action::DecMplsTtl
-            | Action::Count(_) => Ok(()),
-            other => todo!("{other:?}"),
+            | Action::Count(_)
+            | Action::OutputTruncated { .. }
+            | Action::OutputField { .. }
+            | Action::Enqueue { .. }
+            | Action::All
+            | Action::SetQueue(_)
+            | Action::PopQueue
+            | Action::Push(_)
+            | Action::Pop(_)
+            | Action::DeleteField(_)
+            | Action::DecNshTtl
+            | Action::EncapsulateHeader(_)
+            | Action::Decapsulate(_)
+            | Action::Resubmit { .. }
+            | Action::Clone(_)
+            | Action::WriteActions(_)
+            | Action::ClearActions
+            | Action::Group(_)
+            | Action::Learn(_)
+            | Action::Conjunction { .. }
+            | Action::Multipath(_)
+            | Action::Bundle(_)
+            | Action::FinTimeout { .. }
+            | Action::CheckPacketLarger { .. }
+            | Action::ConnectionTracking(_)
+            | Action::Nat(_)
+            | Action::ClearConnection
+            | Action::Note(_)
+            | Action::Exit => Ok(()),
         }
     }
 

@@ -98,22 +98,7 @@ fn routes(r: &mut Random, number: u8) -> Routes {
             !matches!(field, Field::Metadata | Field::PktMark)
                 && !(Field::Reg0..=Field::XxReg3).contains(field)
         }
-        Action::Output(_)
-        | Action::InPort
-        | Action::Flood
-        | Action::Normal
-        | Action::Controller(_)
-        | Action::Sample(_)
-        | Action::PushVlan(_)
-        | Action::PopVlan
-        | Action::PushMpls(_)
-        | Action::PopMpls(_)
-        | Action::DecTtl(_)
-        | Action::DecMplsTtl
-        | Action::Meter(_)
-        | Action::Count(_)
-        | Action::Encapsulate(_)
-        | Action::Goto(_) => true,
+        _ => true,
     };
     let mut hops = Vec::new();
     for _ in 0..3 {

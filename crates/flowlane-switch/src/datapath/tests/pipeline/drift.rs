@@ -63,7 +63,7 @@ fn the_key_that_rules_have_written_is_that_of_the_packet_parsed_anew() {
         frame.fill(&bytes);
         for step in &steps {
             match *step {
-                Step::Do(Action::set_field(field, value, mask)) => {
+                Step::Do(Action::SetField { field, value, mask, .. }) => {
                     let done = edit::set_field(&mut frame, &mut headers, field, value, mask);
                     assert!(done, "{round}: {field:?} of {:?} {bytes:02x?}", headers.malformed);
                 }

@@ -1,0 +1,193 @@
+//! Steps of one packet of a burst that concern more than its bytes, executed: copies, groups, stacks.
+//!
+//! A copy of a packet is a burst of its own, with one lane. It goes through all tables and stages, to its end, before the packet
+//! that it was made of goes on: so copies keep the order of the packets.
+
+use flowlane::packet::batch::LaneMask;
+use flowlane::packet::key::FlowKey;
+use flowlane::packet::{Field, FieldRef};
+use flowlane::rule::action::{Bundle, MemberChoice, PortNo};
+
+use super::apply::{Applied, apply};
+use super::egress::{Egress, Packet};
+use super::execute::{Cursor, DONE};
+use super::hash_ports;
+use super::outputs::of_number;
+use super::validate::RunError;
+use super::walk::AfterStep;
+use super::worker::{Worker, finish};
+use crate::packet::Burst;
+use crate::packet::recirculate::set_field;
+use crate::ruleset::{LaneStep, Return, Steps};
+
+/// Copies of copies may be this deep: `clone` within a group within a `clone`, …
+const COPIES_MAX: usize = 32;
+
+/// Bursts for copies of packets, one for each depth, and the depth of the copy that is under way.
+#[derive(Debug, Default)]
+pub(super) struct Copies {
+    spare: Vec<Box<Burst>>,
+    depth: usize,
+}
+
+/// Takes a step of a lane, whose key is what its packet says.
+///
+/// # Errors
+/// A port that fails for good.
+#[cold]
+pub(super) fn lane_step(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lane: usize,
+    step: &LaneStep,
+) -> Result<AfterStep, RunError> {
+    match step {
+        LaneStep::Copy(steps) => {
+            if copy(worker, burst, lane, steps, false)? {
+                worker.calls.exit(lane);
+                return Ok(AfterStep::Exit);
+            }
+        }
+        LaneStep::Group(group) => run_group(worker, burst, lane, *group)?,
+        LaneStep::WriteActions(written) => worker.calls.write(lane, Some(written)),
+        LaneStep::ClearActions => worker.calls.write(lane, None),
+        LaneStep::Exit => {
+            worker.calls.exit(lane);
+            worker.egress.drops.by_rule += u64::from(burst.sent.0 >> lane & 1 == 0);
+            return Ok(AfterStep::Exit);
+        }
+        LaneStep::Push(part) => worker.calls.push_value(lane, part.get(&burst.keys[lane])),
+        LaneStep::PushValue(value) => worker.calls.push_value(lane, *value),
+        LaneStep::Pop(part) => {
+            if let Some(value) = worker.calls.pop_value(lane) {
+                set(burst, lane, *part, value & part.ones());
+            }
+        }
+        LaneStep::OutputField { port, max_len } => {
+            output(worker, burst, lane, port.get(&burst.keys[lane]), *max_len)?;
+        }
+        LaneStep::Multipath(multipath) => {
+            let link = hash_ports::link(&burst.keys[lane], multipath);
+            set(burst, lane, multipath.to, u128::from(link) & multipath.to.ones());
+        }
+        LaneStep::Bundle(bundle) => {
+            let member = worker.egress.bundle_member(&burst.keys[lane], bundle);
+            match bundle.to {
+                // Open vSwitch: OFPP_NONE where no member is live.
+                Some(to) => {
+                    let number = member.map_or(0xffff, |port| port.0);
+                    set(burst, lane, to, u128::from(number) & to.ones());
+                }
+                None => {
+                    if let Some(port) = member {
+                        output(worker, burst, lane, port.0.into(), u16::MAX)?;
+                    }
+                }
+            }
+        }
+        LaneStep::CheckPacketLarger { bytes, to } => {
+            let is_larger = burst.frames[lane].len() > usize::from(*bytes);
+            set(burst, lane, *to, is_larger.into());
+        }
+        LaneStep::Expire => {
+            worker.egress.expire(&burst.frames[lane])?;
+            burst.sent.0 |= 1 << lane;
+        }
+        LaneStep::Learn(_) => unreachable!("rules with it are refused"),
+        LaneStep::Leave { .. } => {}
+    }
+    Ok(AfterStep::Next)
+}
+
+/// Sets a field, or some of its bits, of a lane's packet.
+fn set(burst: &mut Burst, lane: usize, to: FieldRef, value: u128) {
+    let (frame, headers) = (&mut burst.frames[lane], &mut burst.headers[lane]);
+    set_field(frame, headers, &mut burst.keys[lane], to.field(), to.place(value), to.mask());
+    if to.field() == Field::InPort {
+        burst.sources.insert(lane, PortNo(burst.keys[lane].get(Field::InPort) as u32));
+    }
+}
+
+/// Sends a lane's packet to the port of a number.
+fn output(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lane: usize,
+    number: u128,
+    max_len: u16,
+) -> Result<(), RunError> {
+    let Some(action) = of_number(number, max_len) else { return Ok(()) };
+    let mut packet = Packet {
+        source: burst.source(lane),
+        frame: &mut burst.frames[lane],
+        headers: &mut burst.headers[lane],
+        key: &mut burst.keys[lane],
+        port: burst.port,
+        now_ns: burst.times_ns[lane],
+        sent: false,
+        moved: false,
+    };
+    let applied = apply(&action, &mut packet, &mut worker.egress)?;
+    debug_assert_eq!(applied, Applied::Next, "an output does not drop");
+    burst.sent.0 |= u64::from(packet.sent) << lane;
+    Ok(())
+}
+
+impl Egress {
+    /// Returns the member of a bundle that a packet with this key gets.
+    pub(super) fn bundle_member(&self, key: &FlowKey, bundle: &Bundle) -> Option<PortNo> {
+        let mut live = bundle.members.iter().copied().filter(|port| self.is_live(*port));
+        match bundle.algorithm {
+            MemberChoice::ActiveBackup => live.next(),
+            MemberChoice::Hrw => {
+                let hash = hash_ports::hash(key, bundle.hash, bundle.basis.into());
+                hash_ports::highest(hash, live.map(|port| port.0)).map(PortNo)
+            }
+        }
+    }
+}
+
+/// Lets a group decide about a lane's packet.
+fn run_group(worker: &mut Worker, burst: &mut Burst, lane: usize, id: u32) -> Result<(), RunError> {
+    let groups = worker.lookup.pipeline.ruleset().groups();
+    let Some(group) = groups.get(id).cloned() else { return Ok(()) };
+    let is_live = |port| worker.egress.is_live(port);
+    let chosen = groups.chosen(&group.group, &burst.keys[lane], &is_live);
+    let bytes = burst.frames[lane].len() as u64;
+    worker.groups.count(id, &chosen, &group, bytes);
+    for at in chosen {
+        copy(worker, burst, lane, &group.steps[at], true)?;
+    }
+    Ok(())
+}
+
+/// Takes a copy of a lane's packet through steps, and whatever follows there, to its end. Returns whether it has met an `exit` that
+/// is the lane's, too: in Open vSwitch that of a clone is, and that of a bucket is not.
+fn copy(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lane: usize,
+    steps: &Steps,
+    is_bucket: bool,
+) -> Result<bool, RunError> {
+    if worker.copies.depth == COPIES_MAX || !worker.calls.call(lane, None) {
+        worker.egress.drops.call_depth += 1;
+        return Ok(false);
+    }
+    let mut copy = worker.copies.spare.pop().unwrap_or_else(|| Box::new(Burst::new(1)));
+    copy.copy_lane(burst, lane);
+    // Its fate is not counted: the packet that it was made of is.
+    copy.sent = LaneMask(1);
+    burst.sent.0 |= 1 << lane;
+    let calls = worker.calls.of_copy(lane, Return::to(steps.clone(), 0), is_bucket);
+    let outer = std::mem::replace(&mut worker.calls, calls);
+    worker.copies.depth += 1;
+    let mut cursors = DONE;
+    cursors[0] = Cursor::Resumed(worker.calls.summary(0));
+    let ended = finish(worker, &mut copy, &mut LaneMask(1), &mut cursors);
+    worker.copies.depth -= 1;
+    let mut inner = std::mem::replace(&mut worker.calls, outer);
+    worker.copies.spare.push(copy);
+    ended?;
+    Ok(worker.calls.take_over(lane, &mut inner))
+}

@@ -1,0 +1,308 @@
+//! The pipeline as OpenFlow and Open vSwitch describe it, without caches, masks or compiled steps: the packet is parsed again
+//! before every table and every `move`, and control flow is recursion.
+
+use super::*;
+use crate::ruleset::{in_order, merge};
+
+/// How a packet goes on after some actions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    On,
+    /// The list of actions has ended: its TTL has expired.
+    ListEnds,
+    /// Nothing more happens to it.
+    Dropped,
+    /// Nor to the packet that it is a copy of.
+    Exited,
+}
+
+type CallsByRule = BTreeMap<(u8, u32), (usize, u8)>;
+
+struct Interpreter<'a> {
+    pipeline: &'a Pipeline,
+    in_port: u32,
+    frame: Frame,
+    headers: Headers,
+    /// Headers have moved since they were parsed.
+    stale: bool,
+    /// Words of the key that are in no header.
+    outside: BTreeMap<usize, u32>,
+    /// The stack of values.
+    values: Vec<u128>,
+    /// Written actions.
+    set: Vec<Action>,
+    /// They are being executed.
+    executes: bool,
+    sent: Vec<(u32, Vec<u8>)>,
+    /// Calls of tables, by table and rule: (the action that it precedes, the table called).
+    calls: &'a CallsByRule,
+}
+
+impl Interpreter<'_> {
+    fn key(&mut self) -> FlowKey {
+        let mut key = FlowKey::zero();
+        self.headers = parse(self.frame.bytes(), self.in_port, &mut key);
+        self.stale = false;
+        for (&w, &value) in &self.outside {
+            key.set_word(w, value);
+        }
+        key
+    }
+
+    fn send(&mut self, port: u32) {
+        self.sent.push((port, self.frame.bytes().to_vec()));
+    }
+
+    fn run(mut self) -> Vec<(u32, Vec<u8>)> {
+        if self.tables(0, None, 0) == Fate::On {
+            self.execute_set();
+        }
+        self.sent
+    }
+
+    fn execute_set(&mut self) -> Fate {
+        let set = in_order(&std::mem::take(&mut self.set));
+        // What is written meanwhile is lost.
+        let before = std::mem::replace(&mut self.executes, true);
+        let fate = self.list_and_tables(&set, 0, 0);
+        self.executes = before;
+        fate
+    }
+
+    /// Takes the packet from a table on, until no table leads on.
+    fn tables(&mut self, from: u8, in_port: Option<PortNo>, depth: usize) -> Fate {
+        let (mut at, mut in_port) = (Some(from), in_port);
+        while let Some(number) = at.take() {
+            let mut key = self.key();
+            if self.headers.malformed.is_some() {
+                return Fate::Dropped;
+            }
+            if self.pipeline.route_tables().any(|(n, _)| n == number) {
+                for action in routes::actions(&key, number) {
+                    match action {
+                        Action::Goto(next) => at = Some(next),
+                        action => match self.act(&action) {
+                            Fate::On => {}
+                            Fate::ListEnds => return Fate::On,
+                            other => return other,
+                        },
+                    }
+                }
+                continue;
+            }
+            let Some(table) = self.pipeline.table(number) else { break };
+            if let Some(port) = in_port.take() {
+                key.set(Field::InPort, port.0.into());
+            }
+            let Some(hit) = table.classifier().lookup(&key) else {
+                match table.miss {
+                    Miss::Drop => {}
+                    Miss::Controller => self.send(CONTROLLER),
+                    Miss::Continue => at = Some(number + 1),
+                }
+                continue;
+            };
+            let (_, entry) = table.rules().find(|(id, _)| *id == hit.rule).unwrap();
+            let mut actions = entry.rule.actions.clone();
+            if let Some((before, target)) = self.calls.get(&(number, hit.rule.0)) {
+                actions.insert((*before).min(actions.len()), Action::call(*target));
+            }
+            let (fate, next) = self.list(&actions, number, depth);
+            match fate {
+                Fate::On => at = next,
+                Fate::ListEnds => return Fate::On,
+                other => return other,
+            }
+        }
+        Fate::On
+    }
+
+    /// Takes the packet through actions, and the table that they lead to.
+    fn list_and_tables(&mut self, actions: &[Action], table: u8, depth: usize) -> Fate {
+        match self.list(actions, table, depth) {
+            (Fate::On, Some(next)) => self.tables(next, None, depth),
+            (Fate::On | Fate::ListEnds, _) => Fate::On,
+            (other, _) => other,
+        }
+    }
+
+    /// Takes the packet through the actions of a table's rule. Returns the table that comes next.
+    fn list(&mut self, actions: &[Action], table: u8, depth: usize) -> (Fate, Option<u8>) {
+        for (place, action) in actions.iter().enumerate() {
+            let fate = match action {
+                Action::Goto(next) => return (Fate::On, Some(*next)),
+                Action::Resubmit { in_port, table: to, .. } => {
+                    let depth = depth + usize::from(place + 1 < actions.len());
+                    match depth > 64 {
+                        true => Fate::Dropped,
+                        false => self.tables(to.unwrap_or(table), *in_port, depth),
+                    }
+                }
+                Action::Clone(actions) => self.copied(|copy| {
+                    let (values, set) = (copy.values.clone(), copy.set.clone());
+                    let mut fate = copy.list_and_tables(actions, table, 0);
+                    if fate == Fate::On && !copy.executes {
+                        fate = copy.execute_set();
+                    }
+                    (copy.values, copy.set) = (values, set);
+                    if fate == Fate::Exited { fate } else { Fate::On }
+                }),
+                Action::Group(group) => self.group(*group),
+                Action::Exit => Fate::Exited,
+                Action::WriteActions(_) | Action::ClearActions if self.executes => Fate::On,
+                Action::WriteActions(actions) => {
+                    self.set = merge(&self.set, actions).to_vec();
+                    Fate::On
+                }
+                Action::ClearActions => {
+                    self.set.clear();
+                    Fate::On
+                }
+                other => self.act(other),
+            };
+            if fate != Fate::On {
+                return (fate, None);
+            }
+        }
+        (Fate::On, None)
+    }
+
+    fn group(&mut self, id: u32) -> Fate {
+        let groups = self.pipeline.ruleset().groups();
+        let Some(group) = groups.get(id) else { return Fate::On };
+        let key = self.key();
+        if self.headers.malformed.is_some() {
+            return Fate::Dropped;
+        }
+        for at in groups.chosen(&group.group, &key, &|port| port.0 <= 4) {
+            let actions = in_order(&group.group.buckets[at].actions);
+            self.copied(|copy| copy.list_and_tables(&actions, 0, 0));
+        }
+        Fate::On
+    }
+
+    /// Does something with a copy of the packet.
+    fn copied(&mut self, with: impl FnOnce(&mut Self) -> Fate) -> Fate {
+        self.key();
+        if self.headers.malformed.is_some() {
+            return Fate::Dropped;
+        }
+        let mut frame = Frame::default();
+        frame.fill(self.frame.bytes());
+        let (headers, outside, in_port) = (self.headers, self.outside.clone(), self.in_port);
+        let fate = with(self);
+        (self.frame, self.headers, self.outside) = (frame, headers, outside);
+        (self.in_port, self.stale) = (in_port, false);
+        fate
+    }
+
+    /// Applies an action that is no control flow.
+    fn act(&mut self, action: &Action) -> Fate {
+        let ethernet = |f: Field| matches!(f, Field::EthDst | Field::EthSrc | Field::Reg0 | Field::Reg1);
+        let misplaces = matches!(action, Action::PopVlan | Action::PushMpls(_) | Action::PopMpls(_));
+        let looks = match *action {
+            Action::SetField { field, .. } => !ethernet(field),
+            Action::Move { .. } | Action::DecTtl(_) | Action::DecMplsTtl => true,
+            Action::Push(_) | Action::OutputField { .. } => true,
+            Action::Pop(to) => !ethernet(to.field()),
+            _ => misplaces,
+        };
+        if self.stale && looks {
+            self.key();
+            if self.headers.malformed.is_some() {
+                return Fate::Dropped;
+            }
+        }
+        self.stale |= misplaces;
+        match *action {
+            Action::Output(PortNo(port)) => self.output(port),
+            Action::OutputField { port, .. } => {
+                let port = port.get(&self.key()) as u32;
+                self.output(port);
+            }
+            Action::InPort => self.send(self.in_port),
+            Action::Controller(_) => self.send(CONTROLLER),
+            Action::Flood => {
+                let from = self.in_port;
+                (1..=4).filter(|&p| p != from).for_each(|p| self.send(p));
+            }
+            Action::PushVlan(tpid) => _ = edit::push_vlan(&mut self.frame, &mut self.headers, tpid),
+            Action::PopVlan => _ = edit::pop_vlan(&mut self.frame, &mut self.headers),
+            Action::PushMpls(t) => _ = edit::push_mpls(&mut self.frame, &mut self.headers, t),
+            Action::PopMpls(t) => _ = edit::pop_mpls(&mut self.frame, &mut self.headers, t),
+            Action::SetField { field, value, mask, .. } => self.set(field, value, mask),
+            Action::Move { from, to } => {
+                let value = from.get(&self.behind_tags());
+                self.set(to.field(), to.place(value), to.mask());
+            }
+            Action::Push(from) => {
+                let value = from.get(&self.key());
+                self.values.push(value);
+            }
+            Action::Pop(to) => {
+                if let Some(value) = self.values.pop() {
+                    self.set(to.field(), to.place(value & to.ones()), to.mask());
+                }
+            }
+            Action::DecTtl(_) | Action::DecMplsTtl => {
+                let ttl = if *action == Action::dec_ttl() {
+                    edit::dec_ttl(&mut self.frame, &self.headers)
+                } else {
+                    edit::dec_mpls_ttl(&mut self.frame, &self.headers)
+                };
+                if ttl == edit::Ttl::Expired {
+                    self.send(CONTROLLER);
+                    return Fate::ListEnds;
+                }
+            }
+            ref other => panic!("{other:?} is not interpreted"),
+        }
+        Fate::On
+    }
+
+    /// The key of the packet: headers are known behind the tags that the rule has pushed, where a parser does not look.
+    fn behind_tags(&self) -> FlowKey {
+        let pushed = 4 * usize::from(self.headers.vlan_tags.saturating_sub(2));
+        let mut now = FlowKey::zero();
+        parse(&self.frame.bytes()[pushed..], self.in_port, &mut now);
+        self.outside.iter().for_each(|(&w, &value)| now.set_word(w, value));
+        now
+    }
+
+    fn output(&mut self, port: u32) {
+        if port != self.in_port && (1..=4).contains(&port) {
+            self.send(port);
+        }
+    }
+
+    fn set(&mut self, field: Field, value: u128, mask: u128) {
+        let word = match field {
+            Field::Reg0 => word::REG,
+            Field::Reg1 => word::REG + 1,
+            _ => {
+                _ = edit::set_field(&mut self.frame, &mut self.headers, field, value, mask);
+                return;
+            }
+        };
+        let before = self.outside.get(&word).copied().unwrap_or(0);
+        self.outside.insert(word, before & !(mask as u32) | value as u32);
+    }
+}
+
+pub(super) fn interpret(pipeline: &Pipeline, in_port: u32, bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
+    interpret_with(pipeline, &BTreeMap::new(), in_port, bytes)
+}
+
+pub(super) fn interpret_with(
+    pipeline: &Pipeline,
+    calls: &CallsByRule,
+    in_port: u32,
+    bytes: &[u8],
+) -> Vec<(u32, Vec<u8>)> {
+    let mut frame = Frame::default();
+    frame.fill(bytes);
+    let (headers, outside, sent) = (Headers::default(), BTreeMap::new(), Vec::new());
+    let (values, set, stale, executes) = (Vec::new(), Vec::new(), false, false);
+    Interpreter { pipeline, in_port, frame, headers, stale, outside, values, set, executes, sent, calls }
+        .run()
+}

@@ -1,0 +1,169 @@
+//! Control flow within rules: calls, copies, groups, action sets, stacks of values.
+
+use flowlane::packet::FieldRef;
+use flowlane::rule::group::{Bucket, Group, GroupKind, Selection};
+
+use super::*;
+
+const TABLES: u8 = 5;
+
+/// A part of a register.
+fn part(r: &mut Random) -> FieldRef {
+    let field = r.pick(&[Field::Reg0, Field::Reg1]);
+    r.pick(&[
+        FieldRef::whole(field),
+        FieldRef::new(field, 0, 16).unwrap(),
+        FieldRef::new(field, 8, 3).unwrap(),
+    ])
+}
+
+/// An action of a rule of a table that may lead to later tables; `depth`: how deep it may be nested.
+fn action_of(r: &mut Random, table: u8, depth: usize) -> Action {
+    let later = |r: &mut Random| table + 1 + r.next(u32::from(TABLES - table)) as u8;
+    match r.next(24) {
+        0..4 => Action::call(later(r)),
+        4 => {
+            Action::Resubmit { in_port: Some(PortNo(1 + r.next(4))), table: Some(later(r)), original: false }
+        }
+        5 | 6 if depth > 0 => Action::Clone((0..r.next(4)).map(|_| action_of(r, table, depth - 1)).collect()),
+        7 => Action::Group(r.next(4)),
+        8 if r.next(4) == 0 => Action::Exit,
+        9 if r.next(2) == 0 => Action::Push(FieldRef::whole(Field::TpDst)),
+        9 => Action::Push(part(r)),
+        10 if r.next(4) == 0 => Action::Pop(FieldRef::whole(Field::EthSrc)),
+        10 => Action::Pop(part(r)),
+        11 => Action::OutputField { port: part(r), max_len: 0 },
+        12 => set(r.pick(&[Field::Reg0, Field::Reg1]), r.next(5).into()),
+        _ => random_action(r),
+    }
+}
+
+/// Actions that a set may have.
+fn written(r: &mut Random, table: u8) -> Action {
+    match r.next(8) {
+        0 => Action::Group(r.next(4)),
+        1 => Action::call(table + 1 + r.next(u32::from(TABLES - table)) as u8),
+        2 => Action::PopVlan,
+        3 => Action::dec_ttl(),
+        4 => set(Field::TpDst, 53),
+        _ => Action::Output(PortNo(1 + r.next(4))),
+    }
+}
+
+fn rules_of(r: &mut Random) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for table in 0..TABLES {
+        for _ in 0..1 + r.next(6) {
+            let mut actions: Vec<Action> = (0..r.next(5)).map(|_| action_of(r, table, 2)).collect();
+            match r.next(6) {
+                0 => actions.push(Action::ClearActions),
+                1 | 2 => {
+                    actions.push(Action::WriteActions((0..r.next(4)).map(|_| written(r, table)).collect()))
+                }
+                _ => {}
+            }
+            if r.next(3) == 0 {
+                actions.push(Action::Goto(table + 1 + r.next(u32::from(TABLES - table)) as u8));
+            }
+            let (matches, priority) = (random_match(r), Priority(r.next(4)));
+            rules.push(Rule { table, priority, cookie: 0, matches, actions });
+        }
+    }
+    rules
+}
+
+fn groups_of(r: &mut Random) -> Vec<Group> {
+    let kinds = [GroupKind::All, GroupKind::Select, GroupKind::Indirect, GroupKind::FastFailover];
+    let mut group = |id: u32| {
+        let kind = r.pick(&kinds);
+        let buckets = if kind == GroupKind::Indirect { 1 } else { r.next(4) };
+        let bucket = |r: &mut Random, number| {
+            let mut actions: Vec<Action> = (0..r.next(3)).map(|_| random_action(r)).collect();
+            actions.push(match r.next(4) {
+                0 => Action::call(TABLES),
+                1 if id > 0 => Action::Group(id - 1),
+                _ => Action::Output(PortNo(1 + r.next(4))),
+            });
+            let watch_port = (r.next(3) == 0).then(|| PortNo(1 + r.next(6)));
+            Bucket { id: number, weight: r.next(3) as u16, watch_port, watch_group: None, actions }
+        };
+        let buckets = (0..buckets).map(|number| bucket(r, number)).collect();
+        Group { id, kind, selection: Selection::Default, basis: 0, buckets }
+    };
+    (0..3).map(&mut group).collect()
+}
+
+fn lines(rules: &[Rule]) -> String {
+    rules.iter().map(|rule| format!("{rule}\n")).collect()
+}
+
+#[test]
+fn control_flow_is_that_of_its_definition_whichever_way_a_packet_takes() {
+    let mut sent_frames = 0;
+    for seed in 0..150u64 {
+        let r = &mut Random(seed ^ 0x1a9e);
+        let (rules, groups) = (rules_of(r), groups_of(r));
+        let caches = CacheConfig {
+            adaptive: r.pick(&[false, true]),
+            megaflows_max: r.pick(&[1, 20, 1000]),
+            ..CacheConfig::default()
+        };
+        let (mut cached, cached_sent) = worker(&rules, TABLES, caches, By::pick(seed));
+        let (mut plain, plain_sent) = worker(&rules, TABLES, no_caches(), By::pick(seed / 7));
+        for group in &groups {
+            plain.lookup.pipeline.add_group(group.clone());
+            cached.lookup.pipeline.add_group(group.clone());
+        }
+        for round in 0..4 {
+            let port = r.next(2) as usize;
+            let frames: Vec<Vec<u8>> = (0..40).map(|_| packet(r)).collect();
+            let borrowed: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+            let mut all = Vec::new();
+            for (i, bytes) in borrowed.iter().enumerate() {
+                let wanted = interpret(&plain.lookup.pipeline, port as u32 + 1, bytes);
+                let at = format!(
+                    "seed {seed} round {round} packet {i} {bytes:02x?}\n{}\n{groups:?}",
+                    lines(&rules)
+                );
+                plain.inject(port, &[bytes]).unwrap();
+                assert_eq!(std::mem::take(&mut *plain_sent.lock().unwrap()), wanted, "plain: {at}");
+                assert_eq!(traced(&plain, port, bytes), Some(wanted.clone()), "traced: {at}");
+                cached.inject(port, &[bytes]).unwrap();
+                assert_eq!(std::mem::take(&mut *cached_sent.lock().unwrap()), wanted, "cached: {at}");
+                all.extend(wanted);
+            }
+            sent_frames += all.len();
+            plain.inject(port, &borrowed).unwrap();
+            cached.inject(port, &borrowed).unwrap();
+            for sent in [&plain_sent, &cached_sent] {
+                let sent = std::mem::take(&mut *sent.lock().unwrap());
+                let differs = sent.iter().zip(&all).position(|(one, other)| one != other);
+                assert!(
+                    sent == all,
+                    "seed {seed} round {round}: frame {differs:?} of {}, {}: {:?} and {:?}\n{}\n{groups:?}",
+                    sent.len(),
+                    all.len(),
+                    differs.map(|at| &sent[at]),
+                    differs.map(|at| &all[at]),
+                    lines(&rules)
+                );
+            }
+        }
+        assert_eq!(counters(&mut cached), counters(&mut plain), "seed {seed}\n{}", lines(&rules));
+    }
+    assert!(sent_frames > 5000, "{sent_frames}");
+}
+
+/// A rule that makes two copies, each of which comes to it again, ends.
+#[test]
+fn copies_without_end_are_refused_and_counted() {
+    let again = || Action::Clone(vec![Action::call(0)]);
+    let rules = [Rule::new(Match::any(), vec![again(), again(), Action::Output(PortNo(2))])];
+    for caches in [no_caches(), CacheConfig::default()] {
+        let (mut worker, _) = worker(&rules, 1, caches, By::Tuple);
+        let frame = packet(&mut Random(1));
+        worker.inject(0, &[&frame, &frame]).unwrap();
+        assert!(worker.egress.drops.call_depth > 1000);
+        assert!(traced(&worker, 0, &frame).is_some());
+    }
+}

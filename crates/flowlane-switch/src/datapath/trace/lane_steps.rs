@@ -1,0 +1,155 @@
+//! Steps that concern more than the packet's bytes, narrated.
+
+use flowlane::packet::{Field, FieldRef};
+use flowlane::rule::action::PortNo;
+
+use std::convert::Infallible;
+
+use super::super::apply::apply;
+use super::super::hash_ports;
+use super::super::outputs::of_number;
+use super::super::walk::{AfterStep, LOOKUPS_MAX, Position, follow, follow_steps};
+use super::{Recorder, Traced, Tracer};
+use crate::packet::Frame;
+use crate::packet::recirculate::{parse_again, set_field};
+use crate::ruleset::{LaneStep, Return, Steps};
+
+/// Copies within copies that a trace follows.
+const COPIES_MAX: usize = 32;
+
+impl Tracer<'_> {
+    /// Takes a step.
+    pub(super) fn take(&mut self, step: &LaneStep, again: bool, position: &mut Position) -> AfterStep {
+        if again {
+            let Traced { frame, headers, key, port, .. } = &mut *self.packet;
+            parse_again(frame, port.0, 0, &[], headers, key);
+            self.packet.moved = false;
+            if !self.is_sound("parsed again") {
+                return AfterStep::End;
+            }
+        }
+        match step {
+            LaneStep::Copy(steps) => {
+                if self.copy("clone", steps, position, false) {
+                    return AfterStep::Exit;
+                }
+            }
+            LaneStep::Group(group) => self.group(*group, position),
+            LaneStep::Push(part) => {
+                let value = part.get(&self.packet.key);
+                self.packet.values.push(value);
+                self.tell(format!("push:{part}"), format!("{value:#x}"), "");
+            }
+            LaneStep::PushValue(value) => self.packet.values.push(*value),
+            LaneStep::Pop(part) => match self.packet.values.pop() {
+                Some(value) => self.assign(format!("pop:{part}"), *part, value & part.ones()),
+                None => self.tell(format!("pop:{part}"), "nothing changes", "no value has been pushed"),
+            },
+            LaneStep::OutputField { port, max_len } => {
+                let number = port.get(&self.packet.key);
+                self.tell(format!("output:{port}"), format!("to port {number}"), "");
+                self.output(number, *max_len);
+            }
+            LaneStep::Multipath(multipath) => {
+                let link = hash_ports::link(&self.packet.key, multipath);
+                let to = multipath.to;
+                self.assign(format!("multipath({})", multipath.hash), to, u128::from(link) & to.ones());
+            }
+            LaneStep::Bundle(bundle) => {
+                let member = self.worker.egress.bundle_member(&self.packet.key, bundle);
+                let name = format!("bundle({})", bundle.hash);
+                match (bundle.to, member) {
+                    (Some(to), member) => {
+                        let number = member.map_or(0xffff, |port| port.0);
+                        self.assign(name, to, u128::from(number) & to.ones());
+                    }
+                    (None, Some(PortNo(number))) => {
+                        self.tell(name, format!("to port {number}"), "");
+                        self.output(number.into(), u16::MAX);
+                    }
+                    (None, None) => self.tell(name, "not sent", "no member is live"),
+                }
+            }
+            LaneStep::CheckPacketLarger { bytes, to } => {
+                let is_larger = self.packet.frame.len() > usize::from(*bytes);
+                self.assign(format!("check_pkt_larger({bytes})"), *to, is_larger.into());
+            }
+            LaneStep::Learn(_) => unreachable!("rules with it are refused"),
+            LaneStep::Expire | LaneStep::Leave { .. } => {}
+            LaneStep::WriteActions(_) | LaneStep::ClearActions | LaneStep::Exit => {
+                unreachable!("walking takes them")
+            }
+        }
+        AfterStep::Next
+    }
+
+    /// Sets a field, or some of its bits.
+    fn assign(&mut self, name: String, to: FieldRef, value: u128) {
+        let Traced { frame, headers, key, .. } = &mut *self.packet;
+        set_field(frame, headers, key, to.field(), to.place(value), to.mask());
+        if to.field() == Field::InPort {
+            self.packet.source = Some(PortNo(self.packet.key.get(Field::InPort) as u32));
+        }
+        self.tell(name, format!("{to} is {value:#x}"), "");
+    }
+
+    fn output(&mut self, number: u128, max_len: u16) {
+        if let Some(action) = of_number(number, max_len) {
+            let applied: Result<_, Infallible> = apply(&action, self, &mut Recorder);
+            let Ok(_) = applied;
+        }
+    }
+
+    fn group(&mut self, id: u32, position: &mut Position) {
+        let groups = self.worker.lookup.pipeline.ruleset().groups();
+        let name = format!("group:{id}");
+        let Some(group) = groups.get(id) else {
+            return self.tell(name, "nothing happens", "there is no such group");
+        };
+        let is_live = |port| self.worker.egress.is_live(port);
+        let chosen = groups.chosen(&group.group, &self.packet.key, &is_live);
+        if chosen.is_empty() {
+            self.tell(name.as_str(), "nothing happens", "no bucket is live");
+        }
+        for at in chosen {
+            let bucket = group.group.buckets[at].id;
+            self.copy(&format!("{name}, bucket {bucket}"), &group.steps[at], position, true);
+        }
+    }
+
+    /// Follows a copy of the packet along steps, to its end. Returns whether it has met an `exit` that is the packet's, too.
+    fn copy(&mut self, name: &str, steps: &Steps, outer: &mut Position, is_bucket: bool) -> bool {
+        outer.lookups += 1;
+        if self.packet.copies == COPIES_MAX || outer.lookups > LOOKUPS_MAX {
+            self.tell(name, "dropped", "too many copies are made");
+            return false;
+        }
+        self.tell(name, "a copy of the packet", "");
+        let mut frame = Frame::default();
+        frame.copy_from(&self.packet.frame);
+        let (headers, key) = (self.packet.headers, self.packet.key.clone());
+        let (moved, source, values) = (self.packet.moved, self.packet.source, self.packet.values.clone());
+        self.packet.copies += 1;
+        let calls = Return::for_copy(&outer.calls);
+        let mut position =
+            Position { calls, lookups: outer.lookups, leaves_set: is_bucket, ..Position::default() };
+        follow_steps(self, Return::to(steps.clone(), 0), &mut position);
+        if position.table.is_some() {
+            follow(self, &mut position);
+        }
+        self.packet.copies -= 1;
+        (self.packet.frame, self.packet.headers, self.packet.key) = (frame, headers, key);
+        (self.packet.moved, self.packet.source) = (moved, source);
+        outer.lookups = position.lookups;
+        self.tell(name, "the copy has ended", "");
+        if is_bucket {
+            Return::write(&mut outer.calls, None);
+            if let Some(set) = position.left_set {
+                Return::write(&mut outer.calls, Some(&set));
+            }
+            return false;
+        }
+        self.packet.values = values;
+        position.exited
+    }
+}

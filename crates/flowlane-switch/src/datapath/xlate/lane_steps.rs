@@ -1,0 +1,89 @@
+//! Translation of steps that concern more than the packet's bytes: what follows from the key is recorded, and before the rest the
+//! path ends.
+
+use std::sync::Arc;
+
+use super::super::apply::PacketEdit;
+use super::super::hash_ports;
+use super::super::outputs::of_number;
+use super::TrackedKey;
+use crate::packet::recirculate::in_headers;
+use crate::ruleset::{LaneStep, Return, Step};
+
+impl TrackedKey {
+    /// Takes a step, if its result follows from the key. Returns whether it does.
+    pub(super) fn lane_step(&mut self, step: &LaneStep) -> bool {
+        match step {
+            LaneStep::Push(part) => {
+                let field = part.field();
+                let is_known = !self.parse_again || !in_headers(field) && part.get(&self.moved) == 0;
+                if is_known {
+                    self.depend_on_field(field, part.mask());
+                    self.stack.push(part.get(&self.key));
+                }
+                is_known
+            }
+            LaneStep::Pop(part) => {
+                // As in Open vSwitch: nothing happens where the stack is empty.
+                if let Some(value) = self.stack.pop() {
+                    let value = part.place(value & part.ones());
+                    self.set_field(part.field(), value, part.mask());
+                }
+                true
+            }
+            LaneStep::PushValue(value) => {
+                self.stack.push(*value);
+                true
+            }
+            LaneStep::OutputField { port, max_len } => {
+                let is_known = !self.parse_again || !in_headers(port.field()) && port.get(&self.moved) == 0;
+                if is_known {
+                    self.depend_on_field(port.field(), port.mask());
+                    let action = of_number(port.get(&self.key), *max_len);
+                    self.steps.extend(action.map(Step::Do));
+                }
+                is_known
+            }
+            LaneStep::Multipath(multipath) if !self.parse_again => {
+                for &field in multipath.hash.fields() {
+                    self.depend_on_field(field, u128::MAX);
+                }
+                let link = hash_ports::link(&self.key, multipath);
+                let to = multipath.to;
+                self.set_field(to.field(), to.place(u128::from(link) & to.ones()), to.mask());
+                true
+            }
+            LaneStep::Copy(_)
+            | LaneStep::Group(_)
+            | LaneStep::Multipath(_)
+            | LaneStep::Bundle(_)
+            | LaneStep::CheckPacketLarger { .. }
+            | LaneStep::Expire
+            | LaneStep::Learn(_)
+            | LaneStep::Leave { .. } => false,
+            LaneStep::WriteActions(_) | LaneStep::ClearActions | LaneStep::Exit => {
+                unreachable!("walking takes them")
+            }
+        }
+    }
+
+    /// Ends the path before a step: the packet goes on there in the rule's own steps.
+    pub(super) fn leave(&mut self, here: &Return, calls: &[Return]) {
+        self.steps.extend(calls.iter().cloned().map(Step::Push));
+        self.steps.push(Step::Push(here.clone()));
+        self.record_stack();
+        let carry = self.carried();
+        self.lane(LaneStep::Leave { carry });
+    }
+
+    /// Records the stack of values for the packet.
+    pub(super) fn record_stack(&mut self) {
+        for value in std::mem::take(&mut self.stack) {
+            self.lane(LaneStep::PushValue(value));
+        }
+    }
+
+    pub(super) fn lane(&mut self, step: LaneStep) {
+        self.steps.push(Step::Lane { step: Arc::new(step), again: false });
+    }
+}

@@ -1,0 +1,98 @@
+//! Steps of one packet that concern more than its bytes: its call stack, its action set, its stack of values, copies of it.
+//!
+//! Packets rarely meet them, and meet them one by one.
+
+use std::sync::Arc;
+
+use flowlane::packet::FieldRef;
+use flowlane::rule::Action;
+use flowlane::rule::action::{Bundle, Learn, Multipath};
+
+use super::Steps;
+
+/// A step that is taken for one packet at a time.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum LaneStep {
+    /// Takes these steps with a copy of the packet.
+    Copy(Steps),
+    /// Lets a group decide.
+    Group(u32),
+    /// Merges actions into the packet's action set.
+    WriteActions(Arc<[Action]>),
+    /// Empties the packet's action set.
+    ClearActions,
+    /// Ends the packet's way, with all calls that are open.
+    Exit,
+    /// Pushes a field, or some of its bits, on the stack of values.
+    Push(FieldRef),
+    /// Pops a value from the stack to a field, or some of its bits.
+    Pop(FieldRef),
+    /// Pushes a value that the recorded walk has pushed.
+    PushValue(u128),
+    /// Sends the packet to the port that a field names.
+    OutputField {
+        port: FieldRef,
+        /// Bytes that a controller gets.
+        max_len: u16,
+    },
+    /// Sets a field to the number of a link.
+    Multipath(Multipath),
+    /// Sends the packet to a member, or sets a field to its number.
+    Bundle(Bundle),
+    /// Sets a bit to whether the packet is longer than this.
+    CheckPacketLarger { bytes: u16, to: FieldRef },
+    /// Sends the packet to the controller, since its TTL has expired.
+    Expire,
+    /// Makes a rule of the packet.
+    Learn(Arc<Learn>),
+    /// Ends a path before a step whose result is not known in advance: the packet goes on there, in the rule's own steps, which
+    /// are open as a call.
+    Leave {
+        /// Words of the key that rules have set and that are in no header: (word, value, mask).
+        carry: Vec<(u8, u32, u32)>,
+    },
+}
+
+impl LaneStep {
+    /// Returns whether the step reads fields of the packet, or lets tables read them.
+    pub fn reads_key(&self) -> bool {
+        match self {
+            Self::Copy(_)
+            | Self::Group(_)
+            | Self::Push(_)
+            | Self::OutputField { .. }
+            | Self::Multipath(_)
+            | Self::Bundle(_)
+            | Self::Learn(_) => true,
+            Self::WriteActions(_)
+            | Self::ClearActions
+            | Self::Exit
+            | Self::Pop(_)
+            | Self::PushValue(_)
+            | Self::CheckPacketLarger { .. }
+            | Self::Expire
+            | Self::Leave { .. } => false,
+        }
+    }
+
+    /// Returns whether the step sends the packet somewhere, or changes what other packets use.
+    pub fn has_effects(&self) -> bool {
+        match self {
+            Self::Copy(_)
+            | Self::Group(_)
+            | Self::OutputField { .. }
+            | Self::Bundle(_)
+            | Self::Expire
+            | Self::Learn(_) => true,
+            Self::WriteActions(_)
+            | Self::ClearActions
+            | Self::Exit
+            | Self::Push(_)
+            | Self::Pop(_)
+            | Self::PushValue(_)
+            | Self::Multipath(_)
+            | Self::CheckPacketLarger { .. }
+            | Self::Leave { .. } => false,
+        }
+    }
+}
