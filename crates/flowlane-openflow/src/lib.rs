@@ -2,17 +2,24 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod action;
 mod codec;
 mod error;
+mod fields;
 pub mod group;
 mod header;
+mod match10;
 pub mod message;
 pub mod meter;
+mod oxm;
 pub mod port;
+mod property;
+mod settings;
 pub mod stats;
 mod wire;
 
-pub use codec::{Codec, DecodeError, Decoded, EncodeError, OPTIONS_MAX, decode, encode};
+pub use codec::{DecodeError, Decoded, EncodeError, decode, encode};
 pub use error::{ErrorCode, ErrorNumbers, ErrorSpace};
 pub use header::{HEADER_BYTES, Header, MESSAGE_BYTES_MAX, Version, split};
 pub use message::Message;
+pub use settings::{Codec, OPTIONS_MAX};

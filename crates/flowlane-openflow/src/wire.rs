@@ -162,3 +162,7 @@ impl Writer {
         self.set_u16(at, u16::try_from(self.len() - start).unwrap_or(u16::MAX));
     }
 }
+
+/// A version, or OpenFlow as a whole, has no bytes for something that a message has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Failed;
