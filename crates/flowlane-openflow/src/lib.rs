@@ -18,7 +18,7 @@ mod settings;
 pub mod stats;
 mod wire;
 
-pub use codec::{DecodeError, Decoded, EncodeError, decode, encode};
+pub use codec::{DecodeError, Decoded, EncodeError, check, decode, encode};
 pub use error::{ErrorCode, ErrorNumbers, ErrorSpace};
 pub use header::{HEADER_BYTES, Header, MESSAGE_BYTES_MAX, Version, split};
 pub use message::Message;

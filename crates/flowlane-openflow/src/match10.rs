@@ -5,9 +5,6 @@ use flowlane::{Field, FlowMask, Match};
 use crate::error::ErrorCode;
 use crate::wire::{Failed, Reader, Writer};
 
-/// Bytes of the structure.
-pub(crate) const MATCH10_BYTES: usize = 40;
-
 /// The VLAN of packets without a tag.
 const VLAN_NONE: u16 = 0xffff;
 

@@ -394,3 +394,9 @@ pub(crate) fn put_header(w: &mut Writer, codec: &Codec, row: &Row) {
     };
     row.put_head(w, false, bytes);
 }
+
+/// Writes the header of a field without a value, and says whether it may have a mask.
+pub(crate) fn put_id(w: &mut Writer, row: &Row, has_mask: bool) {
+    let bytes = if matches!(row.shape, Shape::Option(_)) { 124 } else { row.bytes.into() };
+    row.put_head(w, has_mask, bytes);
+}
