@@ -243,8 +243,8 @@ pub(crate) static ORDER: &[Field] = {
         TunId, TunFlags, TunSrc, TunDst, TunIpv6Src, TunIpv6Dst, TunGbpId, TunGbpFlags, TunGtpuFlags,
         TunGtpuMsgType, TunOptionData,
         Reg0, Reg1, Reg2, Reg3, Reg4, Reg5, Reg6, Reg7, Reg8, Reg9, Reg10, Reg11, Reg12, Reg13, Reg14, Reg15,
-        PktMark, CtState, CtZone, CtMark, CtLabel, CtNwProto, CtIpv4Src, CtIpv4Dst, CtIpv6Src, CtIpv6Dst,
-        CtTpSrc, CtTpDst, Metadata,
+        PktMark, CtState, CtZone, CtMark, CtLabel, CtIpv4Src, CtIpv4Dst, CtIpv6Src, CtIpv6Dst,
+        CtNwProto, CtTpSrc, CtTpDst, Metadata,
     ]
 };
 

@@ -258,7 +258,7 @@ fn put_tag(matches: &Match, wildcards: &mut u32) -> Result<(u16, u8), Failed> {
             Ok((0, 0))
         }
         _ if mask & 0x1000 != 0 && value & 0x1000 == 0 => {
-            *wildcards |= wildcard::DL_VLAN_PCP;
+            *wildcards |= if mask == 0xffff { 0 } else { wildcard::DL_VLAN_PCP };
             Ok((VLAN_NONE, 0))
         }
         _ => {

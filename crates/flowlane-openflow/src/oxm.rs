@@ -127,7 +127,7 @@ impl Row {
     }
 
     fn is_maskable(&self) -> bool {
-        self.shape == Shape::Vid || self.field.info().maskable
+        self.shape == Shape::Vid || self.field == Field::IpFrag || self.field.info().maskable
     }
 
     fn of_wire(&self, value: u128) -> Option<u128> {

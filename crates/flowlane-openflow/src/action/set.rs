@@ -138,7 +138,7 @@ fn put_load(
     writing: &Writing<'_>,
     (field, value, mask): (Field, u128, u128),
 ) -> Result<(), Failed> {
-    let row = oxm::row_of(field.into(), writing.codec.version, writing.protocol).ok_or(Failed)?;
+    let row = oxm::row_of(field.into(), Version::OpenFlow10, writing.protocol).ok_or(Failed)?;
     if matches!(row.shape, Shape::Option(_)) || row.class == 0xffff {
         let is_whole = mask == field.info().ones();
         super::write::nicira(w, 33, |w| row.put(w, writing.codec, value, (!is_whole).then_some(mask)));

@@ -134,7 +134,7 @@ fn put_enqueue(w: &mut Writer, writing: &Writing<'_>, port: PortNo, queue: u32) 
         return;
     }
     w.u16(21).u16(8).u32(queue);
-    put_output(w, writing, port.0, 0);
+    put_output(w, writing, port.0, u16::MAX);
     nicira(w, 5, |w| _ = w.zeros(6));
 }
 
@@ -169,12 +169,16 @@ fn put_ttl(w: &mut Writer, writing: &Writing<'_>, action: &Action) {
     }
 }
 
+/// The row of a field in Nicira's actions: Open vSwitch writes them alike in all versions.
 fn row(part: FieldRef, writing: &Writing<'_>) -> Result<&'static Row, Failed> {
-    oxm::row_of(part, writing.codec.version, writing.protocol).ok_or(Failed)
+    oxm::row_of(part, Version::OpenFlow10, writing.protocol).ok_or(Failed)
 }
 
 fn put_move(w: &mut Writer, writing: &Writing<'_>, from: FieldRef, to: FieldRef) -> Result<(), Failed> {
-    let (from_row, to_row) = (row(from, writing)?, row(to, writing)?);
+    let is_15 = writing.codec.version == Version::OpenFlow15;
+    let version = if is_15 { Version::OpenFlow15 } else { Version::OpenFlow10 };
+    let row = |part| oxm::row_of(part, version, writing.protocol).ok_or(Failed);
+    let (from_row, to_row) = (row(from)?, row(to)?);
     let places = |w: &mut Writer| {
         w.u16(from.bits().into()).u16(first_bit(from, from_row)).u16(first_bit(to, to_row));
     };
@@ -182,7 +186,7 @@ fn put_move(w: &mut Writer, writing: &Writing<'_>, from: FieldRef, to: FieldRef)
         oxm::put_header(w, writing.codec, from_row);
         oxm::put_header(w, writing.codec, to_row);
     };
-    if writing.codec.version == Version::OpenFlow15 {
+    if is_15 {
         let start = w.len();
         w.u16(28).u16(0);
         places(w);
@@ -233,10 +237,7 @@ fn put_nicira(w: &mut Writer, writing: &Writing<'_>, action: &Action) -> Result<
         Action::Resubmit { in_port, table, original } => {
             let port = in_port.map_or(reserved::IN_PORT, |port| port.0) as u16;
             let subtype = if *original { 44 } else { 14 };
-            match (table, original) {
-                (None, false) if writing.is_10() => nicira(w, 1, |w| _ = w.u16(port).zeros(4)),
-                _ => nicira(w, subtype, |w| _ = w.u16(port).u8(table.unwrap_or(0xff)).zeros(3)),
-            }
+            nicira(w, subtype, |w| _ = w.u16(port).u8(table.unwrap_or(0xff)).zeros(3));
         }
         Action::Clone(actions) => {
             let mut done = Ok(());

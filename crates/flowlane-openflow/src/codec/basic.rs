@@ -63,9 +63,10 @@ pub(super) fn read_error(version: Version, r: &mut Reader<'_>) -> Result<Error, 
     } else {
         Some(ErrorNumbers { space: ErrorSpace::Standard, kind, code })
     };
+    let all = r.take_rest();
     match numbers.and_then(|numbers| ErrorCode::of_numbers(version, numbers)) {
         Some(code) => Ok(Error { kind: ErrorKind::Known(code), data: rest.take_rest().to_vec() }),
-        None => Ok(Error { kind: ErrorKind::Unknown(kind, code), data: r.take_rest().to_vec() }),
+        None => Ok(Error { kind: ErrorKind::Unknown(kind, code), data: all.to_vec() }),
     }
 }
 
