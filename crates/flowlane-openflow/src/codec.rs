@@ -102,41 +102,6 @@ pub fn encode(version: Version, xid: u32, message: &Message) -> Result<Vec<u8>, 
     Codec::new(version).encode(xid, message)
 }
 
-/// Decodes a message and encodes it again, for fuzzing: what is written is read as a message that is written so again.
-///
-/// # Panics
-/// Where it is not: a fault of this crate.
-pub fn check(bytes: &[u8]) {
-    let Ok(first) = decode(bytes) else { return };
-    let version = Header::read(bytes).and_then(|header| Version::of_number(header.version));
-    let Some(version) = version else { return };
-    let Ok(written) = encode(version, first.xid, &first.message) else { return };
-    // A hello message may be of another version than the connection, and a reply may need several messages.
-    let one = crate::header::split(&written).expect("a message has a length").expect("it is complete");
-    if !one.1.is_empty() {
-        return;
-    }
-    let again = decode(&written);
-    let again = again.unwrap_or_else(|error| panic!("{error}: {first:?} is written as {written:02x?}"));
-    let rewritten = encode(version, again.xid, &again.message);
-    assert_eq!(rewritten.as_ref(), Ok(&written), "{first:?} is read again as {again:?}");
-    if !sets_fields(&first.message) {
-        assert_eq!(first, again, "{written:02x?}");
-    }
-}
-
-/// Returns whether a message has actions that versions without `set_field` write as `load`, or that have several forms.
-fn sets_fields(message: &Message) -> bool {
-    matches!(
-        message,
-        Message::FlowMod(_)
-            | Message::GroupMod(_)
-            | Message::PacketOut(_)
-            | Message::BundleAdd(_)
-            | Message::MultipartReply(_)
-    )
-}
-
 fn read_message(codec: &Codec, bytes: &[u8]) -> Result<Message, ErrorCode> {
     let header = Header::read(bytes).ok_or(ErrorCode::RequestBadLen)?;
     if usize::from(header.length) != bytes.len() {

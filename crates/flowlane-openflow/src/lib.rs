@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod check;
 mod codec;
 mod error;
 mod fields;
@@ -18,7 +19,8 @@ mod settings;
 pub mod stats;
 mod wire;
 
-pub use codec::{DecodeError, Decoded, EncodeError, check, decode, encode};
+pub use check::check;
+pub use codec::{DecodeError, Decoded, EncodeError, decode, encode};
 pub use error::{ErrorCode, ErrorNumbers, ErrorSpace};
 pub use header::{HEADER_BYTES, Header, MESSAGE_BYTES_MAX, Version, split};
 pub use message::Message;

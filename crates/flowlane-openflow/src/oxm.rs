@@ -365,7 +365,7 @@ pub(crate) fn reference(row: &Row, first_bit: u16, bits: u16) -> Result<FieldRef
     let wrong = ErrorCode::ActionBadArgument;
     let first_bit = match row.shape {
         Shape::Tos => first_bit.checked_sub(2).ok_or(wrong)?,
-        Shape::Port16 if first_bit + bits > 16 => return Err(wrong),
+        Shape::Port16 if first_bit.saturating_add(bits) > 16 => return Err(wrong),
         _ => first_bit,
     };
     let (first_bit, bits) = (u8::try_from(first_bit).ok(), u8::try_from(bits).ok());

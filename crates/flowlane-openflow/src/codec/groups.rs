@@ -105,12 +105,12 @@ pub(super) fn put_mod(w: &mut Writer, codec: &Codec, change: &GroupMod) -> Resul
         if place.is_some() {
             return Err(Failed);
         }
-        return put_buckets(w, codec, &change.buckets);
+        return put_buckets(w, codec, change.kind, &change.buckets);
     }
     let at = w.len();
     w.u16(0).zeros(2).u32(place.map_or(0xffff_ffff, place_number));
     let start = w.len();
-    put_buckets(w, codec, &change.buckets)?;
+    put_buckets(w, codec, change.kind, &change.buckets)?;
     w.set_length(at, start);
     put_properties(w, codec, change.selection.as_ref())
 }
@@ -158,7 +158,7 @@ fn read_new_bucket(codec: &Codec, r: &mut Reader<'_>, kind: GroupKind) -> Result
     Ok(bucket)
 }
 
-fn put_buckets(w: &mut Writer, codec: &Codec, buckets: &[Bucket]) -> Result<(), Failed> {
+fn put_buckets(w: &mut Writer, codec: &Codec, kind: GroupKind, buckets: &[Bucket]) -> Result<(), Failed> {
     let any = Match::any();
     for bucket in buckets {
         let start = w.len();
@@ -174,7 +174,7 @@ fn put_buckets(w: &mut Writer, codec: &Codec, buckets: &[Bucket]) -> Result<(), 
         let at = w.len();
         put_actions(w, codec, &any, &bucket.actions)?;
         w.set_length(start + 2, at);
-        if bucket.weight != 0 {
+        if bucket.weight != 0 || kind == GroupKind::Select {
             property::put(w, 0, |w| _ = w.u16(bucket.weight).zeros(2));
         }
         if let Some(port) = bucket.watch_port {
@@ -253,11 +253,11 @@ pub(super) fn put_description(w: &mut Writer, codec: &Codec, group: &GroupDescri
         let at = w.len();
         w.u16(0).zeros(6);
         let from = w.len();
-        put_buckets(w, codec, &group.buckets)?;
+        put_buckets(w, codec, group.kind, &group.buckets)?;
         w.set_length(at, from);
         put_properties(w, codec, group.selection.as_ref())?;
     } else {
-        put_buckets(w, codec, &group.buckets)?;
+        put_buckets(w, codec, group.kind, &group.buckets)?;
     }
     w.set_length(start, start);
     Ok(())

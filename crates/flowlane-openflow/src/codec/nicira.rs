@@ -3,7 +3,8 @@
 use super::{connections, control, flows, groups, packets};
 use crate::action::{NICIRA, ONF};
 use crate::error::ErrorCode;
-use crate::message::{Experimenter, Message, PacketInFormat, Resume};
+use crate::header::Version;
+use crate::message::{AsyncConfig, Experimenter, Message, PacketInFormat, Resume};
 use crate::settings::Codec;
 use crate::stats::FlowFormat;
 use crate::wire::{Failed, Reader, Writer};
@@ -54,7 +55,7 @@ fn read_nicira(codec: &Codec, kind: u32, r: &mut Reader<'_>) -> Result<Message, 
             2 => PacketInFormat::Nxt2,
             _ => return Err(ErrorCode::RequestNotPermitted),
         }),
-        17 => Message::PacketIn(packets::read_nicira_in(r)?),
+        17 => Message::PacketIn(packets::read_nicira_in(codec, r)?),
         18 => Message::FlowAge,
         19 if is_10 => Message::SetAsync(control::read_masks(r)?),
         20 => {
@@ -67,7 +68,7 @@ fn read_nicira(codec: &Codec, kind: u32, r: &mut Reader<'_>) -> Result<Message, 
         24 => Message::TlvTableMod(connections::read_tlv_mod(r)?),
         25 => Message::TlvTableRequest,
         26 => Message::TlvTableReply(connections::read_tlv_table(r)?),
-        27 => Message::SetAsync(control::read_properties(r)?),
+        27 if codec.version <= Version::OpenFlow13 => Message::SetAsync(control::read_properties(r)?),
         28 => Message::Resume(Resume(packets::read_properties(r)?)),
         29 => {
             r.zeros(6, ErrorCode::NiciraRequestMustBeZero)?;
@@ -97,13 +98,11 @@ pub(super) fn number(codec: &Codec, message: &Message) -> Option<u32> {
             PacketInFormat::Nxt2 => 30,
         },
         Message::FlowAge => 18,
-        Message::SetAsync(config) if is_10 => {
-            let has_all = config.packet_in.iter().chain(&config.port_status).chain(&config.flow_removed);
-            let others = config.role_status.iter().chain(&config.table_status).chain(&config.request_forward);
-            if has_all.into_iter().all(Option::is_some) && others.into_iter().all(Option::is_none) {
-                19
-            } else {
-                27
+        Message::SetAsync(config) if codec.version <= Version::OpenFlow13 => {
+            match (has_masks(config), is_10) {
+                (true, true) => 19,
+                (true, false) => return None,
+                (false, _) => 27,
             }
         }
         Message::SetControllerId(_) => 20,
@@ -119,6 +118,13 @@ pub(super) fn number(codec: &Codec, message: &Message) -> Option<u32> {
         Message::CtFlush(_) => 32,
         _ => return None,
     })
+}
+
+/// Returns whether a configuration is six sets of reasons, as older messages have it.
+fn has_masks(config: &AsyncConfig) -> bool {
+    let mut six = config.packet_in.iter().chain(&config.port_status).chain(&config.flow_removed);
+    let mut others = config.role_status.iter().chain(&config.table_status).chain(&config.request_forward);
+    six.all(Option::is_some) && others.all(Option::is_none)
 }
 
 /// Writes the body of one of Nicira's messages.

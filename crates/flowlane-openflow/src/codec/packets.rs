@@ -51,10 +51,10 @@ pub(super) fn read_in(codec: &Codec, r: &mut Reader<'_>) -> Result<PacketIn, Err
     (packet.buffer_id, packet.total_len) = (buffer(r.u32()?), r.u16()?.into());
     if codec.is_10() {
         packet.metadata.set(Field::InPort, read_port(codec, r)?.0.into());
-        packet.reason = r.u8()?;
+        packet.reason = reason_in(codec, r.u8()?);
         r.skip(1)?;
     } else {
-        (packet.reason, packet.table, packet.cookie) = (r.u8()?, r.u8()?, r.u64()?);
+        (packet.reason, packet.table, packet.cookie) = (reason_in(codec, r.u8()?), r.u8()?, r.u64()?);
         packet.metadata = oxm::read_match(r)?;
         r.skip(2)?;
     }
@@ -63,10 +63,10 @@ pub(super) fn read_in(codec: &Codec, r: &mut Reader<'_>) -> Result<PacketIn, Err
 }
 
 /// Reads Nicira's first packet-in.
-pub(super) fn read_nicira_in(r: &mut Reader<'_>) -> Result<PacketIn, ErrorCode> {
+pub(super) fn read_nicira_in(codec: &Codec, r: &mut Reader<'_>) -> Result<PacketIn, ErrorCode> {
     let mut packet = empty(PacketInFormat::Nxt);
     (packet.buffer_id, packet.total_len) = (buffer(r.u32()?), r.u16()?.into());
-    (packet.reason, packet.table, packet.cookie) = (r.u8()?, r.u8()?, r.u64()?);
+    (packet.reason, packet.table, packet.cookie) = (reason_in(codec, r.u8()?), r.u8()?, r.u64()?);
     let bytes = usize::from(r.u16()?);
     r.skip(6)?;
     packet.metadata = oxm::read_nxm(r, bytes)?.0;
