@@ -274,6 +274,8 @@ pub(crate) fn put_nxm(
     cookie: Option<(u64, u64)>,
 ) -> Result<u16, Failed> {
     let start = w.len();
+    // Nicira's messages have its headers in all versions.
+    let codec = &Codec { version: Version::OpenFlow10, ..codec.clone() };
     put_bare(w, codec, matches, false)?;
     if let Some((value, mask)) = cookie.filter(|(_, mask)| *mask != 0) {
         let has_mask = mask != u64::MAX;
@@ -292,7 +294,6 @@ pub(crate) fn put_nxm(
 pub(crate) fn put_bare(w: &mut Writer, codec: &Codec, matches: &Match, is_oxm: bool) -> Result<(), Failed> {
     let mut left = matches.word_mask();
     let has_ranges = matches.tp_src_range().is_some() || matches.tp_dst_range().is_some();
-    let protocol = matches.get(Field::NwProto).0 as u8;
     for field in ORDER {
         if is_oxm && *field == Field::VlanTci {
             put_tag(w, codec, matches);
@@ -301,7 +302,7 @@ pub(crate) fn put_bare(w: &mut Writer, codec: &Codec, matches: &Match, is_oxm: b
         }
         if codec.version == Version::OpenFlow15 && *field == Field::Reg0 {
             for pair in PAIRS {
-                put_field(w, codec, matches, *pair, protocol);
+                put_field(w, codec, matches, *pair, is_oxm);
                 left.set(*pair, 0);
             }
         }
@@ -309,7 +310,7 @@ pub(crate) fn put_bare(w: &mut Writer, codec: &Codec, matches: &Match, is_oxm: b
         if is_register && codec.version == Version::OpenFlow15 {
             continue;
         }
-        if put_field(w, codec, matches, *field, protocol) {
+        if put_field(w, codec, matches, *field, is_oxm) {
             left.set(*field, 0);
         }
     }
@@ -318,15 +319,16 @@ pub(crate) fn put_bare(w: &mut Writer, codec: &Codec, matches: &Match, is_oxm: b
 }
 
 /// Writes a field of a match, if the match has a condition on it.
-fn put_field(w: &mut Writer, codec: &Codec, matches: &Match, field: Field, protocol: u8) -> bool {
+fn put_field(w: &mut Writer, codec: &Codec, matches: &Match, field: Field, is_oxm: bool) -> bool {
+    let protocol = matches.get(Field::NwProto).0 as u8;
     let (value, mask) = matches.get(field);
     if mask == 0 {
         return false;
     }
-    // Where NXM has a field, it is written so in a match of NXM: no version does it otherwise.
     let Some(row) = fields::of_field(field, codec.version, protocol) else { return false };
     let row = match field {
-        Field::IpDscp if codec.is_10() => fields::find(0, 0, 5, 1).unwrap_or(row),
+        Field::IpDscp if !is_oxm => fields::find(0, 0, 5, 1).unwrap_or(row),
+        Field::InPort if is_oxm => fields::find(0x8000, 0, 0, 4).unwrap_or(row),
         _ => row,
     };
     if !row.needs.are_met(matches) {

@@ -78,6 +78,24 @@ pub(super) fn put_sums(w: &mut Writer, stats: &AggregateStats) {
     });
 }
 
+/// Writes a flow's statistics as a list.
+pub(super) fn put_counters(
+    w: &mut Writer,
+    duration: (u32, u32),
+    idle_s: Option<u32>,
+    packets: u64,
+    bytes: u64,
+) {
+    put_list(w, |w| {
+        head(w, field::DURATION, 8).u32(duration.0).u32(duration.1);
+        if let Some(idle_s) = idle_s {
+            head(w, field::IDLE_TIME, 8).u32(idle_s).u32(0);
+        }
+        head(w, field::PACKETS, 8).u64(packets);
+        head(w, field::BYTES, 8).u64(bytes);
+    });
+}
+
 /// Reads a flow.
 pub(super) fn read(codec: &Codec, format: FlowFormat, r: &mut Reader<'_>) -> Result<FlowStats, ErrorCode> {
     let bytes = usize::from(r.u16()?).checked_sub(2).ok_or(r.bad_length())?;
@@ -198,14 +216,8 @@ pub(super) fn put(w: &mut Writer, codec: &Codec, format: FlowFormat, flow: &Flow
             w.u16(flow.idle_timeout_s).u16(flow.hard_timeout_s).u16(flow.flags).u16(flow.importance);
             w.u64(rule.cookie);
             oxm::put_match(w, codec, &rule.matches)?;
-            put_list(w, |w| {
-                head(w, field::DURATION, 8).u32(flow.duration_s).u32(flow.duration_ns);
-                if let Some(idle_s) = flow.idle_age_s {
-                    head(w, field::IDLE_TIME, 8).u32(idle_s).u32(0);
-                }
-                head(w, field::PACKETS, 8).u64(flow.packets);
-                head(w, field::BYTES, 8).u64(flow.bytes);
-            });
+            let duration = (flow.duration_s, flow.duration_ns);
+            put_counters(w, duration, flow.idle_age_s, flow.packets, flow.bytes);
         }
     }
     put_instructions(w, codec, &rule.matches, &rule.actions)?;

@@ -347,6 +347,9 @@ pub(super) fn put_request(w: &mut Writer, codec: &Codec, request: &FlowStatsRequ
 
 /// Reads a message about a flow that went.
 pub(super) fn read_removed(codec: &Codec, r: &mut Reader<'_>) -> Result<FlowRemoved, ErrorCode> {
+    if codec.version == Version::OpenFlow15 {
+        return read_removed_15(r);
+    }
     let is_10 = codec.is_10();
     let first = if is_10 { match10::read(r)?.0 } else { Match::any() };
     let (cookie, priority, reason, table) = (r.u64()?, r.u16()?, r.u8()?, r.u8()?);
@@ -366,6 +369,38 @@ pub(super) fn read_removed(codec: &Codec, r: &mut Reader<'_>) -> Result<FlowRemo
         packets,
         bytes,
     })
+}
+
+/// Reads the message of OpenFlow 1.5 (7.4.2), with its list of statistics.
+fn read_removed_15(r: &mut Reader<'_>) -> Result<FlowRemoved, ErrorCode> {
+    let (table, reason, priority) = (r.u8()?, r.u8()?, r.u16()?);
+    let (idle_timeout_s, hard_timeout_s, cookie) = (r.u16()?, r.u16()?, r.u64()?);
+    let matches = oxm::read_match(r)?;
+    let counters = super::flow_stats::read_counters(r)?;
+    Ok(FlowRemoved {
+        format: FlowFormat::Standard,
+        matches,
+        cookie,
+        priority: Priority(priority.into()),
+        reason,
+        table: Some(table),
+        duration_s: counters.duration.0,
+        duration_ns: counters.duration.1,
+        idle_timeout_s,
+        hard_timeout_s,
+        packets: counters.packets,
+        bytes: counters.bytes,
+    })
+}
+
+/// Writes the message of OpenFlow 1.5.
+fn put_removed_15(w: &mut Writer, codec: &Codec, removed: &FlowRemoved) -> Result<(), Failed> {
+    w.u8(removed.table.unwrap_or(0)).u8(removed.reason).u16(removed.priority.0 as u16);
+    w.u16(removed.idle_timeout_s).u16(removed.hard_timeout_s).u64(removed.cookie);
+    oxm::put_match(w, codec, &removed.matches)?;
+    let duration = (removed.duration_s, removed.duration_ns);
+    super::flow_stats::put_counters(w, duration, None, removed.packets, removed.bytes);
+    Ok(())
 }
 
 /// Reads Nicira's message about a flow that went (nicira-ext 14).
@@ -391,6 +426,9 @@ pub(super) fn read_nicira_removed(r: &mut Reader<'_>) -> Result<FlowRemoved, Err
 
 /// Writes a message about a flow that went.
 pub(super) fn put_removed(w: &mut Writer, codec: &Codec, removed: &FlowRemoved) -> Result<(), Failed> {
+    if codec.version == Version::OpenFlow15 {
+        return put_removed_15(w, codec, removed);
+    }
     let is_nicira = codec.is_10() && removed.format == FlowFormat::Nxm;
     if codec.is_10() && !is_nicira {
         match10::put(w, &removed.matches)?;

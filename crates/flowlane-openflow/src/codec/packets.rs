@@ -151,8 +151,8 @@ pub(super) fn put_properties(w: &mut Writer, codec: &Codec, packet: &PacketIn) -
     }
     property::put(w, kind::REASON, |w| _ = w.u8(packet.reason));
     let mut done = Ok(());
-    property::put(w, kind::METADATA, |w| done = oxm::put_bare(w, codec, &packet.metadata, !codec.is_10()));
-    for (number, bytes) in [(kind::USERDATA, &packet.userdata), (kind::CONTINUATION, &packet.continuation)] {
+    property::put(w, kind::METADATA, |w| done = oxm::put_bare(w, codec, &packet.metadata, true));
+    for (number, bytes) in [(kind::CONTINUATION, &packet.continuation), (kind::USERDATA, &packet.userdata)] {
         if !bytes.is_empty() {
             property::put(w, number, |w| _ = w.put(bytes));
         }
