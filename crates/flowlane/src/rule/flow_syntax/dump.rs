@@ -15,11 +15,6 @@ pub(super) fn is_header(line: Token<'_>) -> bool {
     HEADERS.into_iter().any(|begin| text.starts_with(begin)) && !text.contains("actions=")
 }
 
-/// Returns whether the part before the actions has statistics, and so is of a flow that is in force.
-pub(super) fn is_dumped(keys: Token<'_>) -> bool {
-    STATISTICS.into_iter().any(|key| keys.text.contains(key))
-}
-
 /// The names of ports in a dump, in the order of appearance, each once; empty for a text that is no dump.
 ///
 /// Only the switch that printed them has their numbers: a reader without a configuration may number them itself.

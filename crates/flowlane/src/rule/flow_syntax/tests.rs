@@ -7,6 +7,7 @@ use crate::packet::FieldRef;
 use crate::packet::fields::{Field, Prerequisite, VLAN_PRESENT};
 
 mod like_ovs;
+mod ovs_lines;
 mod ovs_ofctl;
 
 fn options() -> ReadOptions<'static> {
@@ -325,6 +326,7 @@ fn base(prerequisite: Prerequisite) -> &'static str {
         Prerequisite::Ports | Prerequisite::Tcp => "tcp6",
         Prerequisite::Icmp => "icmp6",
         Prerequisite::NeighbourDiscovery => "icmp6,icmp_type=135",
+        Prerequisite::Nsh => "dl_type=0x894f",
     }
 }
 

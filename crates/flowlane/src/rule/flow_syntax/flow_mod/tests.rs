@@ -41,7 +41,10 @@ fn a_line_without_a_command_adds_a_rule() {
         new_cookie: Some(5),
         idle_timeout_s: 60,
         hard_timeout_s: 65535,
+        importance: 0,
+        flags: FlowFlags::default(),
         out_port: None,
+        out_group: None,
         line: 1,
     };
     assert_eq!(added, expected);
