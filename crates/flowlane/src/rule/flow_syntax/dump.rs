@@ -45,7 +45,7 @@ pub fn dumped_ports(text: &str) -> Vec<&str> {
 mod tests {
     use super::super::super::action::PortNo;
     use super::super::super::{Action, Priority, ReadOptions};
-    use super::super::{read, read_changes};
+    use super::super::{FlowFlags, read, read_changes};
     use super::*;
 
     const DUMP: &str = "NXST_FLOW reply (xid=0x4):\n\
@@ -67,9 +67,10 @@ mod tests {
         assert_eq!(rules[0].matches.get(Field::TpDst), (0x50, 0xfff0));
         assert_eq!(rules[0].actions, [Action::Output(PortNo(2)), Action::Output(PortNo(3))]);
         assert_eq!(rules[1].matches.get(Field::InPort), (0xfffe, 0xffff_ffff));
-        assert_eq!(rules[1].actions, [Action::Goto(2)]);
+        assert_eq!(rules[1].actions, [Action::call(2)]);
         let changes = read_changes(DUMP, "dump", &options).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!((changes.len(), changes[0].idle_timeout_s, changes[0].hard_timeout_s), (2, 60, 120));
+        assert_eq!((changes[0].importance, changes[0].flags), (7, FlowFlags(0x1f)));
         let newer = DUMP.replace("NXST_FLOW reply (", "OFPST_FLOW reply (OF1.3) (");
         assert_eq!(read(&newer, "dump", &options), Ok(rules));
     }

@@ -200,7 +200,8 @@ impl Part {
 pub(super) fn matched(token: Token<'_>) -> Result<(FieldRef, u32), Fault> {
     let part = Part::read(token)?;
     let ignored = part.shift.saturating_sub(part.first);
-    let reference = part.reference().filter(|_| part.is_whole || part.field.info().maskable);
+    let whole = part.is_whole.then(|| FieldRef::whole(part.field));
+    let reference = whole.or_else(|| part.reference().filter(|p| p.is_whole() || part.field.info().maskable));
     let problem = || format!("{} takes no mask, here as in Open vSwitch", part.field.info().name);
     Ok((reference.ok_or_else(|| token.fault(problem()))?, ignored))
 }

@@ -27,7 +27,8 @@ pub(super) fn output(token: Token<'_>, options: &ReadOptions<'_>, known: &Known)
     if !is_configured && (token.text.contains("max_len=") || token.text.contains("port=")) {
         return truncated(token, options, known);
     }
-    if !is_configured && !values::is_reserved_port(name) && names::by_name(token.before("[").text).is_some() {
+    let is_field = token.text.ends_with(']') || names::by_name(token.text).is_some();
+    if !is_configured && !values::is_reserved_port(name) && is_field {
         return read_part(token, known).map(|port| Action::OutputField { port, max_len: u16::MAX });
     }
     let number = values::port(token, options)?;

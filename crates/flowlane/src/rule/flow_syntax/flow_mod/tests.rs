@@ -201,7 +201,7 @@ fn values_that_are_none_are_told() {
         ("delete cookie=a/1", "1:15: `a`", &long),
         ("delete cookie", "1:8: `cookie`", "`cookie=NUMBER` is expected"),
         ("delete out_port", "1:8: `out_port`", "`out_port=PORT` is expected"),
-        ("delete out_port=0", "1:17: `0`", "a port number is 1 to 65279"),
+        ("delete out_port=65300", "1:17: `65300`", "a port number is 0 to 65279"),
         ("delete out_port=nowhere", "1:17: `nowhere`", port),
         ("delete tcp,tp_dts=5", "1:12: `tp_dts`", "there is no such field; did you mean `tp_dst`?"),
         (
