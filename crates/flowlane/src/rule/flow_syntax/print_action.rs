@@ -11,6 +11,7 @@ use super::actions::{REASONS, learned};
 use super::known::{Known, Names, is_whole_port};
 use super::print::{assignment, masked};
 use crate::packet::FieldRef;
+use crate::packet::fields::Form;
 
 /// A list of arguments in parentheses.
 struct Arguments<'a, 'b> {
@@ -278,7 +279,8 @@ fn learned_part(spec: &LearnSpec, own: Names, names: Names) -> String {
         }
         LearnSpec::Match { to, from: LearnSource::Value(value) } if to.is_whole() || is_whole_port(*to) => {
             let info = to.field().info();
-            format!("{}={}", own.of(to.field()), masked(info, *value, info.ones()))
+            let name = if info.form == Form::Tos { own.of(to.field()).to_owned() } else { own.part(*to) };
+            format!("{name}={}", masked(info, *value, info.ones()))
         }
         LearnSpec::Match { to, from: LearnSource::Value(value) } => {
             format!("{}={value:#x}", own.part(*to))

@@ -4,11 +4,13 @@ use super::super::action::{PortNo, SetForm};
 use super::super::{Action, Format, Match, Priority, ReadOptions, Rule, detect_format, read as read_any};
 use super::*;
 use crate::packet::FieldRef;
-use crate::packet::fields::{Field, Prerequisite, VLAN_PRESENT};
+use crate::packet::fields::Field;
 
 mod like_ovs;
+mod ovn;
 mod ovs_lines;
 mod ovs_ofctl;
+mod random;
 
 fn options() -> ReadOptions<'static> {
     ReadOptions { ports: &|name| (name == "uplink").then_some(PortNo(7)), ..ReadOptions::default() }
@@ -353,103 +355,6 @@ fn formats_are_told_apart() {
     assert_eq!(detect_format(""), Format::Flows);
 }
 
-/// A base that fulfils each prerequisite.
-fn base(prerequisite: Prerequisite) -> &'static str {
-    match prerequisite {
-        Prerequisite::None | Prerequisite::Tunnel => "",
-        Prerequisite::Vlan => "vlan_tci=0x1000/0x1000",
-        Prerequisite::Mpls => "mpls",
-        Prerequisite::Arp => "arp",
-        Prerequisite::Ip | Prerequisite::Ipv4 => "ip",
-        Prerequisite::Ipv6 => "ipv6",
-        Prerequisite::Ports | Prerequisite::Tcp => "tcp6",
-        Prerequisite::Icmp => "icmp6",
-        Prerequisite::NeighbourDiscovery => "icmp6,icmp_type=135",
-        Prerequisite::Nsh => "dl_type=0x894f",
-    }
-}
-
-fn any_match() -> impl Strategy<Value = Match> {
-    let fields = Field::named().len();
-    let parts = prop::collection::vec((0..fields, any::<u128>(), any::<u128>(), any::<bool>()), 0..4);
-    let ranges = (any::<bool>(), any::<u16>(), any::<u16>());
-    (0..fields, parts, ranges, any::<bool>()).prop_map(|(kind, parts, (ranged, a, b), wild)| {
-        let prerequisite = Field::named()[kind].prerequisite;
-        let mut m = rule(&format!("{} actions=drop", base(prerequisite))).matches;
-        for (field, value, mask, exact) in parts {
-            let info = &Field::named()[field];
-            // Any mask on any field that the base allows; or, on request, without regard to that.
-            if Known::of(&m).lacks_to_match(info.field, info.name).is_none() || wild {
-                m.set_masked(info.field, value & info.ones(), if exact { u128::MAX } else { mask });
-            }
-        }
-        if ranged && Known::of(&m).lacks_to_match(Field::TpDst, "tp_dst").is_none() {
-            m.set_masked(Field::TpDst, 0, 0).set_range(Field::TpDst, a.min(b), a.max(b));
-        }
-        m
-    })
-}
-
-fn any_action() -> impl Strategy<Value = Action> {
-    let set =
-        (0..Field::named().len(), any::<u128>(), any::<u128>()).prop_filter_map("writable", |(f, v, m)| {
-            let info = &Field::named()[f];
-            let run = (info.ones() << (m % u128::from(info.width))) & info.ones();
-            let mask = match m % 3 {
-                0 => info.ones(),
-                _ if info.maskable => m & info.ones(),
-                _ => run,
-            };
-            (info.writable && mask != 0).then_some(Action::set_field(info.field, v & mask, mask))
-        });
-    let rest = (0..16u8, any::<u16>()).prop_map(|(kind, n)| match kind {
-        0 => Action::Output(PortNo(u32::from(n).clamp(1, PortNo::MAX.0))),
-        1 => Action::InPort,
-        2 => Action::Flood,
-        3 => Action::Normal,
-        4 => Action::controller(n),
-        5 => Action::sample(n),
-        6 => Action::PushVlan(0x88a8),
-        7 => Action::PopVlan,
-        8 => Action::PushMpls(0x8848),
-        9 => Action::PopMpls(n),
-        10 => {
-            let part = |field| FieldRef::new(field, (n % 17) as u8, 1 + (n >> 8) as u8 % 30).unwrap();
-            Action::Move { from: part(Field::EthSrc), to: part(Field::XxReg3) }
-        }
-        11 => Action::dec_ttl(),
-        12 => Action::DecMplsTtl,
-        13 => Action::Meter(n.into()),
-        14 => Action::Encapsulate(n.into()),
-        _ => Action::Count(n.into()),
-    });
-    prop_oneof![set, rest]
-}
-
-/// The actions that a rule of these matches may have: `set_field` where the packets have the field, but for what has a name
-/// in OpenFlow 1.0.
-fn allowed(matches: &Match, mut actions: Vec<Action>) -> Vec<Action> {
-    let mut known = Known::of(matches);
-    actions.retain(|action| {
-        let right = match *action {
-            Action::SetField { field: Field::VlanTci, value, mask, .. } => {
-                let present = u128::from(VLAN_PRESENT);
-                mask & present == 0 || value & present != 0
-            }
-            Action::SetField { field, mask, .. } => {
-                let old = mask == field.info().ones() && !action.to_string().starts_with("set_field");
-                old || known.lacks_to_act(field, field.info().name).is_none()
-            }
-            _ => true,
-        };
-        if right {
-            known.after(action);
-        }
-        right
-    });
-    actions
-}
-
 const MATCHES: [&str; 26] = [
     "ip",
     "ipv6",
@@ -537,23 +442,6 @@ const ACTIONS: [&str; 54] = [
 ];
 
 proptest! {
-    #[test]
-    fn what_is_printed_is_read_back(
-        table in 0..200u8,
-        priority in any::<u16>(),
-        cookie in any::<u64>(),
-        matches in any_match(),
-        actions in prop::collection::vec(any_action(), 0..5),
-        goto in prop::option::of(201..=254u8),
-    ) {
-        let mut actions = allowed(&matches, actions);
-        actions.extend(goto.map(Action::Goto));
-        let rule = Rule { table, priority: Priority(priority.into()), cookie, matches, actions };
-        let text = print_rule(&rule);
-        let back = read(&text, "printed", &ReadOptions::default());
-        prop_assert_eq!(back.as_ref().map(|r| &r[0]), Ok(&rule), "{}", text);
-    }
-
     /// Whatever the reader takes, by whichever of its names, it takes again as it is printed.
     #[test]
     fn what_is_read_is_printed_and_read_alike(
