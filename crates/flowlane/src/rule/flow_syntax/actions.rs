@@ -335,7 +335,11 @@ impl Reader<'_> {
 
 /// Reads an action whose argument is a number, if it is one.
 fn numbered(lower: &str, argument: Token<'_>) -> Option<Result<Action, Fault>> {
-    let number = |max: u32| values::number(argument, max.into()).map(|number| number as u32);
+    let number = |max: u32| match argument.text {
+        // All ones, as in Open vSwitch.
+        "-1" if max == u32::MAX => Ok(max),
+        _ => values::number(argument, max.into()).map(|number| number as u32),
+    };
     Some(match lower {
         "set_queue" => number(u32::MAX).map(Action::SetQueue),
         "group" => number(u32::MAX).map(Action::Group),

@@ -214,6 +214,10 @@ fn key_value(token: Token<'_>) -> Result<(Token<'_>, Option<Token<'_>>), Fault> 
 /// The number behind `key`.
 fn number(key: Token<'_>, value: Option<Token<'_>>, max: u64) -> Result<u64, Fault> {
     let value = value.ok_or_else(|| key.fault(format!("`{}=NUMBER` is expected", key.text)))?;
+    // All ones, as Open vSwitch reads it for a cookie.
+    if value.text == "-1" && max == u64::MAX {
+        return Ok(max);
+    }
     values::number(value, max.into()).map(|n| n as u64)
 }
 

@@ -218,6 +218,23 @@ pub(super) fn read_part(token: Token<'_>, known: &Known) -> Result<FieldRef, Fau
     reference(token, &part)
 }
 
+/// Returns whether a name is that of OpenFlow's VLAN with the bit that says that there is a tag.
+pub(super) fn is_vid(name: &str) -> bool {
+    matches!(name, "vlan_vid" | "OXM_OF_VLAN_VID")
+}
+
+/// Bits of a field that a learned rule matches: of packets of which `known` is known.
+pub(super) fn learned_part(token: Token<'_>, known: &Known) -> Result<FieldRef, Fault> {
+    let part = Part::read(token)?;
+    let name = name_of(token);
+    match known.lacks_to_match(part.field, name.text) {
+        Some(wanted) => {
+            Err(name.fault(format!("{} needs {wanted} among the fields in front of it", name.text)))
+        }
+        None => reference(token, &part),
+    }
+}
+
 /// Bits of a field that may be written, and that the packets have.
 pub(super) fn written_part(token: Token<'_>, known: &Known) -> Result<FieldRef, Fault> {
     let part = Part::read(token)?;

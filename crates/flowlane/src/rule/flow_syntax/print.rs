@@ -248,6 +248,12 @@ pub fn print_value(field: Field, value: u128) -> String {
     format!("{}={}", info.name, masked(info, value, info.ones()))
 }
 
+/// `new|trk`, where the bits of a value all have names, and there is one.
+fn all_flags(form: Form, value: u128) -> Option<String> {
+    let flags = flags(form, value, value).filter(|flags| !flags.is_empty())?;
+    Some(flags[1..].replace('+', "|"))
+}
+
 /// `+trk-new`, where these bits all have names.
 fn flags(form: Form, value: u128, mask: u128) -> Option<String> {
     if !matches!(form, Form::CtState | Form::TunFlags) {
@@ -280,7 +286,7 @@ pub(super) fn masked(info: &FieldInfo, value: u128, mask: u128) -> String {
         }
     };
     if mask == info.ones() {
-        return one(value);
+        return all_flags(info.form, value).unwrap_or_else(|| one(value));
     }
     if let Some(flags) = flags(info.form, value, mask) {
         return flags;
@@ -301,7 +307,10 @@ pub(super) fn assignment(info: &FieldInfo, value: u128, mask: u128, form: SetFor
         return format!("{name}:{}", masked(info, value, mask));
     }
     let part = FieldRef::of_mask(info.field, mask);
-    let load = |part: FieldRef| format!("load:{:#x}->{}", part.extract(value), names.part(part));
+    let load = |part: FieldRef| match info.form {
+        Form::Tos if part.is_whole() => format!("load:{:#x}->{}", value << 2, info.name),
+        _ => format!("load:{:#x}->{}", part.extract(value), names.part(part)),
+    };
     if let Some(part) = part.filter(|_| form == SetForm::Load) {
         return load(part);
     }

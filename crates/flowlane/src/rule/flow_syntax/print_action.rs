@@ -83,15 +83,17 @@ impl fmt::Display for Named<'_> {
         let Self(action, known) = self;
         let names = known.names();
         let part = |part: &FieldRef| names.part(*part);
+        // Without brackets, `in_port` is the port that the packet came from.
+        let sent = |from: &FieldRef| if is_whole_port(*from) { "in_port[]".to_owned() } else { part(from) };
         match action {
             Action::Output(PortNo::LOCAL) => f.write_str("LOCAL"),
             Action::Output(to) => write!(f, "output:{}", to.0),
             Action::OutputTruncated { port: to, max_len } => {
                 write!(f, "output(port={},max_len={max_len})", port(*to))
             }
-            Action::OutputField { port, max_len: u16::MAX } => write!(f, "output:{}", part(port)),
+            Action::OutputField { port, max_len: u16::MAX } => write!(f, "output:{}", sent(port)),
             Action::OutputField { port, max_len } => {
-                write!(f, "output(port={},max_len={max_len})", part(port))
+                write!(f, "output(port={},max_len={max_len})", sent(port))
             }
             Action::Enqueue { port: to, queue } => write!(f, "enqueue:{}:{queue}", port(*to)),
             Action::InPort => f.write_str("in_port"),
@@ -114,11 +116,7 @@ impl fmt::Display for Named<'_> {
             Action::Pop(to) => write!(f, "pop:{}", part(to)),
             Action::DeleteField(field) => write!(f, "delete_field:{}", field.info().name),
             Action::DecTtl(controllers) if controllers.is_empty() => f.write_str("dec_ttl"),
-            Action::DecTtl(controllers) => {
-                let mut arguments = Arguments::of(f, "dec_ttl")?;
-                controllers.iter().try_for_each(|id| arguments.add(id))?;
-                arguments.end()
-            }
+            Action::DecTtl(controllers) => print_dec_ttl(f, controllers),
             Action::DecMplsTtl => f.write_str("dec_mpls_ttl"),
             Action::DecNshTtl => f.write_str("dec_nsh_ttl"),
             Action::Meter(meter) => write!(f, "meter:{meter}"),
@@ -140,12 +138,7 @@ impl fmt::Display for Named<'_> {
             }
             Action::Multipath(multipath) => print_multipath(f, multipath, names),
             Action::Bundle(bundle) => print_bundle(f, bundle, names),
-            Action::FinTimeout { idle_s, hard_s } => {
-                let mut arguments = Arguments::of(f, "fin_timeout")?;
-                arguments.add_if(*idle_s != 0, format_args!("idle_timeout={idle_s}"))?;
-                arguments.add_if(*hard_s != 0, format_args!("hard_timeout={hard_s}"))?;
-                arguments.end()
-            }
+            Action::FinTimeout { idle_s, hard_s } => print_fin_timeout(f, *idle_s, *hard_s),
             Action::CheckPacketLarger { bytes, to } => {
                 write!(f, "check_pkt_larger({bytes})->{}", part(to))
             }
@@ -158,6 +151,19 @@ impl fmt::Display for Named<'_> {
             Action::Goto(table) => write!(f, "goto_table:{table}"),
         }
     }
+}
+
+fn print_dec_ttl(f: &mut Formatter<'_>, controllers: &[u16]) -> fmt::Result {
+    let mut arguments = Arguments::of(f, "dec_ttl")?;
+    controllers.iter().try_for_each(|id| arguments.add(id))?;
+    arguments.end()
+}
+
+fn print_fin_timeout(f: &mut Formatter<'_>, idle_s: u16, hard_s: u16) -> fmt::Result {
+    let mut arguments = Arguments::of(f, "fin_timeout")?;
+    arguments.add_if(idle_s != 0, format_args!("idle_timeout={idle_s}"))?;
+    arguments.add_if(hard_s != 0, format_args!("hard_timeout={hard_s}"))?;
+    arguments.end()
 }
 
 fn print_controller(f: &mut Formatter<'_>, controller: &Controller) -> fmt::Result {

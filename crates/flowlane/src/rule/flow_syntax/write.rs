@@ -36,7 +36,7 @@ pub(super) fn set_field(
     }
     let field = written(target, known)?;
     // OpenFlow's vlan_vid has a bit that says 'tag present'; setting the field always makes it so.
-    if matches!(target.text, "vlan_vid" | "OXM_OF_VLAN_VID") {
+    if names::is_vid(target.text) {
         return vlan_vid(value);
     }
     let info = values::info_as(field, target.text);

@@ -7,6 +7,7 @@ use super::super::known::Known;
 use super::super::names::{self, Part, read_part, written_part};
 use super::super::{key_value, number, split, values};
 use crate::packet::FieldRef;
+use crate::packet::fields::Field;
 
 /// The match of the rule that is learned, as far as it has constants.
 pub(in super::super) fn learned(specs: &[LearnSpec]) -> Match {
@@ -100,8 +101,14 @@ fn spec(
             {
                 return Err(key.fault("the name of a field is expected, or an argument of learn, as table"));
             }
+            if let Some(vid) = value.filter(|value| names::is_vid(key.text) && is_number(*value)) {
+                // With the bit that says that there is a tag.
+                let to = FieldRef::new(Field::VlanTci, 0, 13).unwrap_or(Field::VlanTci.into());
+                let from = LearnSource::Value(values::number(vid, to.ones())?);
+                return Ok(LearnSpec::Match { to, from });
+            }
             let part = Part::read(key)?;
-            let to = read_part(key, &Known::of(&learned(before)))?;
+            let to = names::learned_part(key, &Known::of(&learned(before)))?;
             let from = match value {
                 None => LearnSource::Field(of_width(key, known, to)?),
                 Some(value) if is_field(value) => LearnSource::Field(of_width(value, known, to)?),

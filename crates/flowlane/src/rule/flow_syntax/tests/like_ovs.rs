@@ -78,11 +78,13 @@ fn reserved_ports_are_read() {
         ("resubmit(in_port,2)", "resubmit(,2)"),
         ("resubmit(5)", "resubmit:5"),
         ("output=2,output:4294967294", "2,LOCAL"),
+        ("output:in_port[0..15]", "output:NXM_OF_IN_PORT[]"),
         ("", "drop"),
         (",output:1,", "1"),
     ] {
         assert_eq!(actions(text), actions(same), "{text}");
     }
+    assert_eq!(print_actions(&actions("output:NXM_OF_IN_PORT[],output:in_port")), "output:in_port[],in_port");
     assert_eq!(
         rule("in_port=LOCAL actions=local").to_string(),
         "table=0,priority=32768,in_port=LOCAL actions=LOCAL"
@@ -159,10 +161,10 @@ fn the_tos_is_the_dscp_and_leaves_ecn_alone() {
         ("mod_nw_tos:64", SetForm::Own, "mod_nw_tos:64"),
         ("set_field:64->nw_tos", SetForm::SetField, "set_field:64->nw_tos"),
         ("set_field:16->ip_dscp", SetForm::SetField, "set_field:64->nw_tos"),
-        ("load:64->NXM_OF_IP_TOS[]", SetForm::Load, "load:0x10->nw_tos[2..7]"),
-        ("load:65->NXM_OF_IP_TOS[]", SetForm::Load, "load:0x10->nw_tos[2..7]"),
-        ("load:16->NXM_OF_IP_TOS[2..7]", SetForm::Load, "load:0x10->nw_tos[2..7]"),
-        ("load:16->OXM_OF_IP_DSCP[]", SetForm::Load, "load:0x10->nw_tos[2..7]"),
+        ("load:64->NXM_OF_IP_TOS[]", SetForm::Load, "load:0x40->nw_tos"),
+        ("load:65->NXM_OF_IP_TOS[]", SetForm::Load, "load:0x40->nw_tos"),
+        ("load:16->NXM_OF_IP_TOS[2..7]", SetForm::Load, "load:0x40->nw_tos"),
+        ("load:16->OXM_OF_IP_DSCP[]", SetForm::Load, "load:0x40->nw_tos"),
     ] {
         let whole = [set(form, Field::IpDscp, 16, 0x3f)];
         assert_eq!(actions(text), whole, "{text}");
