@@ -127,6 +127,25 @@ pub struct FlowMod {
 }
 
 impl FlowMod {
+    /// A change at once that asks for nothing but the rule's table, or for its match and priority where the command is strict.
+    pub fn new(command: Command, rule: Rule) -> Self {
+        Self {
+            at: None,
+            command,
+            table: Some(rule.table),
+            rule,
+            cookie: None,
+            new_cookie: None,
+            idle_timeout_s: 0,
+            hard_timeout_s: 0,
+            importance: 0,
+            flags: FlowFlags::default(),
+            out_port: None,
+            out_group: None,
+            line: 0,
+        }
+    }
+
     /// Returns whether it selects a rule of table `table`: for additions, whether the new rule replaces that one.
     pub fn selects(&self, table: u8, rule: &Rule) -> bool {
         let asked = |matches: &Match| match self.command.is_strict() {
@@ -297,21 +316,8 @@ fn read_change(
         None if command.deletes() => (line, None),
         None => return Err(without_actions(line)),
     };
-    let mut change = FlowMod {
-        at,
-        command,
-        table: None,
-        rule: Rule { table: options.table_default, ..Rule::new(Match::any(), Vec::new()) },
-        cookie: None,
-        new_cookie: None,
-        idle_timeout_s: 0,
-        hard_timeout_s: 0,
-        importance: 0,
-        flags: FlowFlags::default(),
-        out_port: None,
-        out_group: None,
-        line: number,
-    };
+    let rule = Rule { table: options.table_default, ..Rule::new(Match::any(), Vec::new()) };
+    let mut change = FlowMod { at, table: None, line: number, ..FlowMod::new(command, rule) };
     let matches = read_keys(keys, options, |key, value| change.attribute(key, value, options))?;
     if command == Command::Add {
         change.table = Some(change.rule.table);

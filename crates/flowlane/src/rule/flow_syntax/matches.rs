@@ -134,6 +134,7 @@ fn read_pair((key, value): Pair<'_>, matches: &mut Match, options: &ReadOptions<
         return Ok(());
     }
     let Some(value) = value else {
+        check_absent(key)?;
         let known = SHORTHANDS.iter().map(|s| s.0);
         let hint = did_you_mean(key.text, known);
         return Err(key.fault(format!("`field=value` or a protocol such as `tcp` is expected{hint}")));
@@ -164,6 +165,7 @@ fn read_pair((key, value): Pair<'_>, matches: &mut Match, options: &ReadOptions<
         }
         name => {
             let Some(field) = names::by_name(name) else {
+                check_absent(key)?;
                 let known = Field::all().iter().flat_map(|f| f.aliases.iter().chain([&f.name])).copied();
                 let hint = did_you_mean(name, known);
                 return Err(key.fault(format!("there is no such field{hint}")));
@@ -173,10 +175,13 @@ fn read_pair((key, value): Pair<'_>, matches: &mut Match, options: &ReadOptions<
     }
 }
 
-/// Returns whether a key in front of the actions is the name of no field and no protocol, nor of a part of a field.
-pub(super) fn is_no_field(name: &str) -> bool {
-    let field = name.split('[').next().unwrap_or(name);
-    names::by_name(field).is_none() && !SHORTHANDS.iter().any(|s| s.0 == name)
+/// Refuses a field that Open vSwitch has and Flowlane has not: without it, the rule would be for more packets than was meant.
+fn check_absent(key: Token<'_>) -> Result<(), Fault> {
+    match names::absent(key.text) {
+        Some(reason) => Err(key
+            .fault(format!("{reason}; the rule cannot be taken over, since without it it would match more"))),
+        None => Ok(()),
+    }
 }
 
 fn option_number(name: &str) -> Option<usize> {

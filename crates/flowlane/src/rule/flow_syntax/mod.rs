@@ -240,15 +240,6 @@ fn attribute(key: Token<'_>, value: Option<Token<'_>>, rule: &mut Rule) -> Resul
                 key.fault("only `delete` and `delete_strict` ask where rules send packets; leave it out")
             );
         }
-        // Without it, the rule would be for more packets than was meant.
-        name if matches::is_no_field(name) => {
-            if let Some(reason) = names::absent(name.split('[').next().unwrap_or(name)) {
-                let problem =
-                    format!("{reason}; the rule cannot be taken over, since without it it would match more");
-                return Err(key.fault(problem));
-            }
-            return Ok(false);
-        }
         _ => return Ok(false),
     }
     Ok(true)

@@ -75,6 +75,10 @@ const OTHERS: [(&str, Field); 3] = [
 ];
 
 fn extensible(name: &str) -> Option<Field> {
+    // Most names are ours.
+    if !name.starts_with(['N', 'O']) {
+        return None;
+    }
     let is = |known: &str| match name.split_at_checked(4) {
         Some(("NXM_" | "OXM_", rest)) if known.starts_with("OF_") => rest == known,
         _ => name == known,

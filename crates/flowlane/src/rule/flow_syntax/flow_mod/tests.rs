@@ -57,6 +57,31 @@ fn a_line_without_a_command_adds_a_rule() {
 }
 
 #[test]
+fn flags_and_importance_are_those_of_the_line() {
+    let added = change("send_flow_rem,importance=7,check_overlap actions=drop");
+    assert_eq!(added.importance, 7);
+    assert_eq!(added.flags, FlowFlags::SEND_FLOW_REM.union(FlowFlags::CHECK_OVERLAP));
+    assert!(added.flags.contains(FlowFlags::CHECK_OVERLAP));
+    assert!(!added.flags.contains(FlowFlags::RESET_COUNTS));
+    assert_eq!(change("modify reset_counts actions=drop").flags, FlowFlags::RESET_COUNTS);
+    let expected = FlowMod { line: 1, ..FlowMod::new(Command::Add, rule("table=2,udp actions=1")) };
+    assert_eq!(change("table=2,udp actions=1"), expected);
+}
+
+#[test]
+fn rules_are_deleted_by_the_groups_and_ports_that_they_send_to() {
+    let selects = |line: &str, text: &str| change(line).selects(3, &rule(&format!("table=3 {text}")));
+    for actions in ["group:5", "output:1,write_actions(group:5)", "clone(group:5)"] {
+        assert!(selects("delete out_group=5", &format!("actions={actions}")), "{actions}");
+        assert!(!selects("delete out_group=6", &format!("actions={actions}")), "{actions}");
+    }
+    assert_eq!(change("delete out_group=ANY").out_group, None);
+    for actions in ["enqueue:5:1", "output(port=5,max_len=64)", "clone(output:5)", "write_actions(5)"] {
+        assert!(selects("delete out_port=5", &format!("actions={actions}")), "{actions}");
+    }
+}
+
+#[test]
 fn times_are_read_exactly() {
     let at = |line: &str| change(&format!("{line} actions=drop")).at;
     assert_eq!(at(""), None);

@@ -266,3 +266,58 @@ fn what_ovs_ofctl_prints_of_other_fields_is_read() {
         assert_eq!(matches(printed), matches(written), "{printed}");
     }
 }
+
+#[test]
+fn fields_of_connections_tunnels_and_packets_are_matched() {
+    let m = |line: &str| rule(&format!("{line} actions=drop")).matches;
+    assert_eq!(m("ct_state=+trk-new").get(Field::CtState), (0x20, 0x21));
+    assert_eq!(m("ct_state=new|trk").get(Field::CtState), (0x21, u128::from(u32::MAX)));
+    assert_eq!(m("ct_state=+trk-new").to_string(), "ct_state=-new+trk");
+    assert_eq!(m("ct_label=5/0xf").get(Field::CtLabel), (5, 0xf));
+    assert_eq!(m("tun_flags=+oam").get(Field::TunFlags), (0x80, 0x80));
+    // Of a packet with the option, whatever its value; and of one with this value.
+    assert_eq!(m("tun_metadata2").get(Field::TunMetadataPresent), (4, 4));
+    assert_eq!(m("tun_metadata2").to_string(), "tun_metadata2");
+    let with_value = m("tun_metadata2=0x5/0xf");
+    assert_eq!(with_value.get(Field::TunMetadata2), (5, 0xf));
+    assert_eq!(with_value.get(Field::TunMetadataPresent), (4, 4));
+    assert_eq!(with_value.to_string(), "tun_metadata2=0x5/0xf");
+    // All packets have an Ethernet header.
+    assert_eq!(m("packet_type=(0,0)"), Match::any());
+    let bare = m("packet_type=(1,0x800),nw_dst=192.0.2.1");
+    assert_eq!(bare.get(Field::PacketType).0, 0x1_0800);
+    assert_eq!(bare.to_string(), "nw_dst=192.0.2.1,packet_type=(1,0x800)");
+    assert_eq!(m("dl_type=0x894f,nsh_spi=0x1234").get(Field::NshSpi).0, 0x1234);
+    assert!(problem("nsh_spi=1 actions=drop").contains("needs `dl_type=0x894f`"));
+    for (name, same) in [
+        ("NXM_NX_REG3[4..7]=5", "reg3=0x50/0xf0"),
+        ("NXM_NX_CT_MARK=5", "ct_mark=5"),
+        ("OXM_OF_METADATA=5/7", "metadata=5/7"),
+        ("NXM_OF_IN_PORT=3", "in_port=3"),
+        ("in_port[]=3", "in_port_oxm=3"),
+        ("actset_output=unset", "actset_output=0xfff7"),
+        ("dl_vlan=0xffff", "vlan_tci=0"),
+    ] {
+        assert_eq!(m(name), m(same), "{name}");
+    }
+}
+
+#[test]
+fn ports_have_other_names_in_actions_by_their_protocol() {
+    for (line, actions) in [
+        ("tcp actions=set_field:5->tcp_dst", "set_field:5->tp_dst"),
+        ("udp actions=move:udp_src->udp_dst", "move:udp_src->udp_dst"),
+        ("sctp6 actions=load:5->sctp_src", "load:0x5->sctp_src"),
+        ("icmp6 actions=set_field:5->icmpv6_type", "set_field:5->icmpv6_type"),
+        ("udp actions=clone(set_field:5->udp_dst)", "clone(set_field:5->udp_dst)"),
+        ("dl_vlan=5 actions=load:3->vlan_pcp", "load:0x3->vlan_pcp"),
+        (
+            "tcp actions=learn(dl_type=0x800,nw_proto=17,udp_dst=tcp_src)",
+            "learn(table=1,dl_type=0x800,nw_proto=17,udp_dst=tp_src)",
+        ),
+    ] {
+        let rule = rule(line);
+        assert!(rule.to_string().ends_with(&format!("actions={actions}")), "{rule}");
+        assert_eq!(read(&rule.to_string(), "printed", &options()), Ok(vec![rule]));
+    }
+}
