@@ -1,6 +1,6 @@
 //! Changes and statistics of flows.
 
-use flowlane::rule::{Command, FlowMod};
+use flowlane::rule::{Command, FlowFlags, FlowMod};
 use flowlane::{Match, Priority, Rule};
 
 use super::{port_any, put_port_any, read_port_any};
@@ -74,7 +74,10 @@ fn flow_mod(head: &Head, new_cookie: Option<u64>, rule: Rule) -> FlowMod {
         new_cookie,
         idle_timeout_s: head.idle_timeout_s,
         hard_timeout_s: head.hard_timeout_s,
+        importance: head.importance,
+        flags: FlowFlags(head.flags),
         out_port: head.out_port,
+        out_group: (head.out_group != GROUP_ANY).then_some(head.out_group),
         line: 0,
     }
 }

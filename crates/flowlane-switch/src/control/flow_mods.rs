@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flowlane::rule::{Command, FlowMod, Rule, RuleId};
+use flowlane::rule::{Command, FlowFlags, FlowMod, Rule, RuleId};
 
 use super::{Control, Refusal};
 use crate::ruleset::{Change, Entry, Event, RulesetError};
@@ -25,6 +25,9 @@ impl Control {
         }
         match one.command {
             Command::Add => {
+                if one.flags.contains(FlowFlags::CHECK_OVERLAP) && self.overlaps(&one.rule) {
+                    return Err(Refusal::Overlap);
+                }
                 let mut entry = Entry::new(one.rule.clone());
                 entry.created_ns = now_ns;
                 (entry.idle_timeout_s, entry.hard_timeout_s) = (one.idle_timeout_s, one.hard_timeout_s);
@@ -72,6 +75,15 @@ impl Control {
             }
         }
         out
+    }
+
+    /// Returns whether a packet could match a rule and another of its table and priority (OpenFlow 1.3.5, 6.4).
+    fn overlaps(&self, rule: &Rule) -> bool {
+        let (key, mask) = (rule.matches.key(), rule.matches.mask());
+        let table = self.standby.table(rule.table);
+        table.into_iter().flat_map(|table| table.rules()).any(|(_, entry)| {
+            entry.rule.priority == rule.priority && !entry.rule.matches.is_disjoint(&key, &mask)
+        })
     }
 
     fn may_change(&self, table: u8) -> Result<(), Refusal> {

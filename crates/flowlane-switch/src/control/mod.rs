@@ -17,9 +17,11 @@
 //! ([`FlowRemoved`]), after every worker has flushed them.
 
 mod flow_mods;
+mod groups;
 mod rebuild;
 mod timer;
 
+pub use groups::{BucketPlace, GroupError, GroupMod};
 pub use rebuild::{BuildEngine, ChurnClass};
 
 use std::collections::{BTreeSet, VecDeque};
@@ -55,6 +57,9 @@ pub enum Refusal {
         /// The existing numbers.
         there: String,
     },
+    /// A rule of the same priority matches packets that the new one matches, too, and the change asks for none.
+    #[error("a rule of this priority overlaps with it")]
+    Overlap,
     /// The table is on a device, whose rules cannot change while the switch runs.
     #[error("table {0} is on a device: its rules change only when the switch starts")]
     Device(u8),
@@ -122,6 +127,8 @@ struct References {
     ports: BTreeSet<u32>,
     meters: BTreeSet<u32>,
     tunnels: BTreeSet<u32>,
+    /// Rules may name ports that do not exist, as in OpenFlow.
+    any_port: bool,
 }
 
 /// A removed rule whose final counters are not yet complete.
@@ -200,6 +207,7 @@ impl Control {
             ports: egress.ports.slots().iter().map(|slot| slot.number.0).collect(),
             meters: egress.meters.keys().copied().collect(),
             tunnels: egress.tunnels.iter().flat_map(|tunnels| tunnels.leaving()).collect(),
+            any_port: false,
         };
         Some(Self {
             published: handed.published,
@@ -223,6 +231,11 @@ impl Control {
     /// Returns the published ruleset.
     pub fn ruleset(&self) -> Arc<Ruleset> {
         self.published.newest()
+    }
+
+    /// Accepts rules that send packets to ports which do not exist, as OpenFlow does: ports come and go there.
+    pub fn accept_any_port(&mut self) {
+        self.references.any_port = true;
     }
 
     /// Returns the mailbox of each worker.
@@ -495,7 +508,7 @@ impl Control {
     }
 
     fn check_references(&self, actions: &[Action]) -> Result<(), Refusal> {
-        let References { ports, meters, tunnels } = &self.references;
+        let References { ports, meters, tunnels, any_port } = &self.references;
         for action in actions {
             self.check_references(action.nested())?;
             let found = match action {
@@ -558,7 +571,7 @@ impl Control {
                 | Action::Goto(_) => continue,
             };
             let (what, number, numbers) = found;
-            if !numbers.contains(&number) {
+            if !numbers.contains(&number) && !(*any_port && what == "port") {
                 return Err(Refusal::Absent { what, number, there: list(numbers) });
             }
         }

@@ -12,11 +12,14 @@
 //!
 //! Control flow (`goto_table`, calls, recirculation) is not applied but [walked](super::walk).
 
+use std::sync::Arc;
+
 use flowlane::packet::FieldRef;
 use flowlane::rule::Action;
-use flowlane::rule::action::{Controller, PortNo, Sample};
+use flowlane::rule::action::{PortNo, Sample};
 
 use crate::packet::edit::Ttl;
+use crate::ruleset::ToController;
 
 /// Edits of a packet's headers and of the metadata in its key.
 pub(super) trait PacketEdit {
@@ -56,7 +59,7 @@ pub(super) trait Effects<P> {
     /// Learns the source address; sends the packet to where the destination was learned, or floods it.
     fn normal(&mut self, packet: &mut P) -> Result<(), Self::Error>;
     /// Sends the first bytes of the packet to controllers.
-    fn controller(&mut self, packet: &mut P, controller: &Controller) -> Result<(), Self::Error>;
+    fn controller(&mut self, packet: &mut P, to: &Arc<ToController>) -> Result<(), Self::Error>;
     /// Sends the packet to the controller with a probability.
     fn sample(&mut self, packet: &mut P, sample: &Sample) -> Result<(), Self::Error>;
     /// Takes tokens from a meter. Returns whether the packet passes.
@@ -132,7 +135,6 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
         Action::Normal => effects.normal(packet)?,
         Action::All => effects.all(packet)?,
         Action::OutputTruncated { port, max_len } => effects.output_truncated(packet, port, max_len)?,
-        Action::Controller(ref controller) => effects.controller(packet, controller)?,
         Action::Sample(ref sample) => effects.sample(packet, sample)?,
         Action::Output(_)
         | Action::SetField { .. }
@@ -154,7 +156,8 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
         | Action::Bundle(_)
         | Action::CheckPacketLarger { .. }
         | Action::Exit => unreachable!("compiled to control flow"),
-        Action::Enqueue { .. }
+        Action::Controller(_)
+        | Action::Enqueue { .. }
         | Action::SetQueue(_)
         | Action::PopQueue
         | Action::Note(_)

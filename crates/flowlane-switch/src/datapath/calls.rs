@@ -70,6 +70,11 @@ impl Calls {
         fits
     }
 
+    /// Makes the calls of a burst with one lane, which takes some steps.
+    pub(super) fn alone(current: Return) -> Self {
+        Self { lanes: vec![LaneCalls { current, ..LaneCalls::default() }], ..Self::default() }
+    }
+
     /// Makes the calls of a burst with one lane: a copy of a lane of this burst, which takes some steps. It has a copy of its stack
     /// and of its action set, and goes on with its counter; a bucket's leaves its action set.
     pub(super) fn of_copy(&self, lane: usize, current: Return, is_bucket: bool) -> Self {

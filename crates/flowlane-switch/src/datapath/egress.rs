@@ -10,11 +10,13 @@ use flowlane::rule::action::{Controller, PortNo, Sample};
 
 use super::apply::{Effects, PacketEdit};
 use super::faults::Faults;
+use super::packet_ins::{PacketIn, PacketIns};
 use super::ports::Ports;
 use crate::packet::Frame;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{move_field, set_field};
 use crate::port::{Port, PortError};
+use crate::ruleset::{Origin, ToController};
 use crate::state::fdb::{Fdb, NormalDecision};
 use crate::state::meter::Meter;
 use crate::tunnel::{Tunnels, Unsent};
@@ -51,6 +53,8 @@ pub struct Egress {
     pub ports: Ports,
     /// The port of `controller` and `sample`.
     pub controller: Option<Box<dyn Port>>,
+    /// Where packets for controllers go, if they are connected by OpenFlow: instead of the port.
+    pub packet_ins: Option<Arc<PacketIns>>,
     /// Packets that the controller port accepted.
     pub controller_packets: u64,
     /// Learned addresses.
@@ -109,6 +113,7 @@ impl Egress {
         Self {
             ports: Ports::default(),
             controller: None,
+            packet_ins: None,
             controller_packets: 0,
             macs,
             meters: BTreeMap::new(),
@@ -143,6 +148,16 @@ impl Egress {
     /// A port that fails for good.
     pub fn expire(&mut self, frame: &Frame) -> Result<(), PortError> {
         self.drops.ttl_expired += 1;
+        if let Some(packet_ins) = &self.packet_ins {
+            // The reason of OpenFlow: its TTL is invalid.
+            let action = Controller { reason: 2, ..Controller::default() };
+            let (bytes, key) = (frame.bytes().to_vec(), FlowKey::zero());
+            let to = Arc::new(ToController { action, origin: Origin::none(0) });
+            let taken = packet_ins.push(PacketIn { to, bytes, total_len: frame.len(), key });
+            self.controller_packets += u64::from(taken);
+            self.drops.no_controller += u64::from(!taken);
+            return Ok(());
+        }
         self.send_to_controller(frame, u16::MAX)
     }
 
@@ -196,6 +211,15 @@ impl Egress {
             }
         }
         Ok(())
+    }
+
+    fn queue_packet_in(&mut self, packet_ins: &PacketIns, packet: &Packet<'_>, to: &Arc<ToController>) {
+        let frame = &*packet.frame;
+        let kept = frame.len().min(to.action.max_len.into());
+        let (bytes, total_len) = (frame.bytes()[..kept].to_vec(), frame.len());
+        let taken = packet_ins.push(PacketIn { to: to.clone(), bytes, total_len, key: packet.key.clone() });
+        self.controller_packets += u64::from(taken);
+        self.drops.no_controller += u64::from(!taken);
     }
 
     fn send_to_controller(&mut self, frame: &Frame, max_len: u16) -> Result<(), PortError> {
@@ -394,9 +418,13 @@ impl Effects<Packet<'_>> for Egress {
         sent
     }
 
-    fn controller(&mut self, packet: &mut Packet<'_>, controller: &Controller) -> Result<(), PortError> {
+    fn controller(&mut self, packet: &mut Packet<'_>, to: &Arc<ToController>) -> Result<(), PortError> {
         packet.sent = true;
-        self.send_to_controller(packet.frame, controller.max_len)
+        if let Some(packet_ins) = self.packet_ins.clone() {
+            self.queue_packet_in(&packet_ins, packet, to);
+            return Ok(());
+        }
+        self.send_to_controller(packet.frame, to.action.max_len)
     }
 
     fn sample(&mut self, packet: &mut Packet<'_>, sample: &Sample) -> Result<(), PortError> {

@@ -9,6 +9,7 @@ use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::action::{Bundle, MemberChoice, PortNo};
 
 use super::apply::{Applied, apply};
+use super::calls::Calls;
 use super::egress::{Egress, Packet};
 use super::execute::{Cursor, DONE};
 use super::hash_ports;
@@ -159,6 +160,15 @@ fn run_group(worker: &mut Worker, burst: &mut Burst, lane: usize, id: u32) -> Re
         copy(worker, burst, lane, &group.steps[at], true)?;
     }
     Ok(())
+}
+
+/// Takes the only packet of a burst through steps, and whatever follows there, to its end.
+pub(super) fn run_alone(worker: &mut Worker, burst: &mut Burst, steps: Steps) -> Result<(), RunError> {
+    worker.calls = Calls::alone(Return::to(steps, 0));
+    burst.sent = LaneMask(1);
+    let mut cursors = DONE;
+    cursors[0] = Cursor::Resumed(worker.calls.summary(0));
+    finish(worker, burst, &mut LaneMask(1), &mut cursors)
 }
 
 /// Takes a copy of a lane's packet through steps, and whatever follows there, to its end. Returns whether it has met an `exit` that

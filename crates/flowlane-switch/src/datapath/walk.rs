@@ -89,6 +89,10 @@ pub(super) fn run<'a, P: PacketEdit, E: Effects<P>>(
     while let Some(step) = steps.get(at) {
         let applied = match step {
             Step::Do(action) => apply(action, packet, effects)?,
+            Step::Controller(to) => {
+                effects.controller(packet, to)?;
+                Applied::Next
+            }
             Step::Matched { .. } => Applied::Next,
             Step::Parse => match effects.reparse(packet) {
                 true => Applied::Next,

@@ -21,6 +21,7 @@
 mod lane_steps;
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use flowlane::classify::Hit;
 use flowlane::packet::FieldRef;
@@ -29,14 +30,14 @@ use flowlane::packet::fields::{Field, FieldClass, VLAN_PRESENT, word};
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::parse::ether_type;
 use flowlane::rule::Action;
-use flowlane::rule::action::{Controller, PortNo, Sample, SetForm};
+use flowlane::rule::action::{PortNo, Sample, SetForm};
 
 use super::Pipeline;
 use super::apply::{Effects, PacketEdit};
 use super::walk::{AfterStep, Entered, Follow, Outcome, Position, follow, run};
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::in_headers;
-use crate::ruleset::{LaneStep, Return, Step, misplaces_headers};
+use crate::ruleset::{LaneStep, Return, Step, ToController, misplaces_headers};
 
 /// A path, and the key bits that it depends on.
 #[derive(Debug)]
@@ -259,8 +260,9 @@ impl Effects<TrackedKey> for Record {
         key.record(Action::Normal)
     }
 
-    fn controller(&mut self, key: &mut TrackedKey, controller: &Controller) -> Result<(), Infallible> {
-        key.record(Action::Controller(Box::new(controller.clone())))
+    fn controller(&mut self, key: &mut TrackedKey, to: &Arc<ToController>) -> Result<(), Infallible> {
+        key.steps.push(Step::Controller(to.clone()));
+        Ok(())
     }
 
     fn sample(&mut self, key: &mut TrackedKey, sample: &Sample) -> Result<(), Infallible> {

@@ -8,6 +8,7 @@
 //! | [`rpc`] | the control socket: JSON-RPC 2.0 |
 
 pub mod config;
+pub mod openflow;
 pub mod report;
 pub mod rpc;
 pub mod setup;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use flowlane::rule::Action;
 
-use super::Steps;
 use super::compile::{compile, compile_later};
+use super::{Origin, Steps};
 
 /// Merges written actions into a set: of each kind the last one counts, and of those that set fields, all, in their order.
 pub(crate) fn merge(set: &[Action], written: &[Action]) -> Arc<[Action]> {
@@ -88,7 +88,7 @@ pub(crate) fn steps(set: &[Action]) -> Steps {
 /// The steps of a group's bucket, for a packet whose key is what its headers say.
 pub(crate) fn bucket_steps(actions: &[Action]) -> Steps {
     // A bucket is in no table: what it leads to by `resubmit` has a number.
-    compile(&in_order(actions), 0)
+    compile(&in_order(actions), Origin::none(0))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::Action;
 use flowlane::rule::action::{Bundle, HEADERS_PUSHED_MAX, Multipath, PortNo, SetForm};
 
-use super::{LaneStep, Step, Steps};
+use super::{LaneStep, Origin, Step, Steps, ToController};
 use crate::packet::recirculate::{in_headers, is_followed};
 
 /// Why an action cannot be behind the caches.
@@ -95,14 +95,19 @@ pub(super) fn pushes(actions: &[Action]) -> usize {
     actions.iter().map(|action| usize::from(action.pushes_header()) + pushes(action.nested())).sum()
 }
 
-/// Compiles the actions of a rule of table `table`, or those of a next hop or a verdict.
-pub(crate) fn compile(actions: &[Action], table: u8) -> Steps {
-    Compiler { steps: Vec::new(), stale: false, changed: false, table }.all(actions)
+/// Compiles the actions of a rule, or those of a next hop or a verdict.
+pub(crate) fn compile(actions: &[Action], origin: Origin) -> Steps {
+    Compiler::new(origin).all(actions)
+}
+
+/// Compiles the actions of a packet-out.
+pub(crate) fn compile_packet_out(actions: &[Action]) -> Steps {
+    compile(actions, Origin::none(u8::MAX))
 }
 
 /// Compiles actions of a packet whose headers other tables have changed. The tables of `resubmit` are numbers.
 pub(super) fn compile_later(actions: &[Action]) -> Steps {
-    Compiler { steps: Vec::new(), stale: true, changed: true, table: 0 }.all(actions)
+    Compiler { stale: true, changed: true, ..Compiler::new(Origin::none(0)) }.all(actions)
 }
 
 /// Compiles actions one after the other.
@@ -115,11 +120,14 @@ struct Compiler {
     stale: bool,
     /// The key does not follow the headers.
     changed: bool,
-    /// The table of the rule.
-    table: u8,
+    origin: Origin,
 }
 
 impl Compiler {
+    fn new(origin: Origin) -> Self {
+        Self { steps: Vec::new(), stale: false, changed: false, origin }
+    }
+
     fn all(mut self, actions: &[Action]) -> Steps {
         actions.iter().for_each(|action| self.action(action));
         Steps::new(self.steps)
@@ -178,10 +186,14 @@ impl Compiler {
             Action::Goto(table) => self.steps.push(Step::Enter { table, carry: Vec::new() }),
             Action::Resubmit { in_port, table, .. } => {
                 let in_port = in_port.filter(|port| *port != PortNo::IN_PORT);
-                let table = table.unwrap_or(self.table);
+                let table = table.unwrap_or(self.origin.table);
                 self.steps.push(Step::Call { table, in_port, again: self.changed });
                 (self.stale, self.changed) = (true, true);
                 return;
+            }
+            Action::Controller(ref action) => {
+                let to = ToController { action: (**action).clone(), origin: self.origin };
+                self.steps.push(Step::Controller(Arc::new(to)));
             }
             Action::SetField { field, value, mask, .. } => {
                 // Equal paths are one, however their rules are written.
@@ -196,7 +208,7 @@ impl Compiler {
     fn with_tables(&self, actions: &[Action]) -> Arc<[Action]> {
         let with_table = |action: &Action| match *action {
             Action::Resubmit { in_port, table: None, original } => {
-                Action::Resubmit { in_port, table: Some(self.table), original }
+                Action::Resubmit { in_port, table: Some(self.origin.table), original }
             }
             ref other => other.clone(),
         };
@@ -207,7 +219,7 @@ impl Compiler {
     fn lane_step(&self, action: &Action) -> Option<LaneStep> {
         Some(match action {
             // The packet is parsed before a copy is made, if its key is behind.
-            Action::Clone(actions) => LaneStep::Copy(compile(actions, self.table)),
+            Action::Clone(actions) => LaneStep::Copy(compile(actions, self.origin)),
             Action::Group(group) => LaneStep::Group(*group),
             Action::WriteActions(actions) => LaneStep::WriteActions(self.with_tables(actions)),
             Action::ClearActions => LaneStep::ClearActions,
@@ -288,7 +300,7 @@ pub fn compile_post_cache(actions: &[Action], table: u8) -> Result<Steps, PostCa
     let last = actions.len().saturating_sub(1);
     for (i, action) in actions.iter().enumerate() {
         check_field(action)?;
-        let compiler = Compiler { steps: Vec::new(), stale: false, changed: false, table };
+        let compiler = Compiler::new(Origin::none(table));
         let is_for_rules = compiler.lane_step(action).is_some();
         match *action {
             Action::Move { .. } => return Err(PostCacheError::Move),
@@ -303,7 +315,7 @@ pub fn compile_post_cache(actions: &[Action], table: u8) -> Result<Steps, PostCa
             _ => {}
         }
     }
-    Ok(compile(actions, table))
+    Ok(compile(actions, Origin::none(table)))
 }
 
 /// Returns whether setting a field needs the offsets of headers.

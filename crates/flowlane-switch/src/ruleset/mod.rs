@@ -31,8 +31,8 @@ mod loom;
 pub(crate) use action_set::{in_order, merge};
 #[cfg(test)]
 pub(crate) use compile::compile;
-pub(crate) use compile::misplaces_headers;
 pub use compile::{FieldError, PostCacheError, compile_post_cache};
+pub(crate) use compile::{compile_packet_out, misplaces_headers};
 pub use counters::{FlowStats, SharedCounters};
 pub(crate) use counters::{LocalCounters, sums};
 pub use groups::{CompiledGroup, Groups};
@@ -41,7 +41,7 @@ pub(crate) use publication::{PublishedRuleset, RulesetReader, WorkerEpoch, Worke
 pub(crate) use rule_index::{RuleIndex, RuleKey};
 pub use rules::Entry;
 pub use snapshot::{Change, ChangeKind, EVENTS_KEPT, Event, Ruleset, Table};
-pub use step::{ActionSet, Return, SideEffects, Step, StepSummary, Steps};
+pub use step::{ActionSet, Origin, Return, SideEffects, Step, StepSummary, Steps, ToController};
 pub(crate) use table_map::{TableMap, TableSet};
 
 use flowlane::classify::InsertError;

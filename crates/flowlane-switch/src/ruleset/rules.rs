@@ -6,7 +6,7 @@ use flowlane::memory::prefetch;
 use flowlane::rule::{Action, Rule, RuleId};
 
 use super::compile::{compile, forwards};
-use super::{FlowStats, StepSummary, Steps};
+use super::{FlowStats, Origin, StepSummary, Steps};
 
 /// A rule of a ruleset. Copies of the ruleset share it.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub struct Entry {
 impl Entry {
     /// Creates a rule without timeouts.
     pub fn new(rule: Rule) -> Self {
-        let steps = compile(&rule.actions, rule.table);
+        let steps = compile(&rule.actions, Origin { table: rule.table, cookie: rule.cookie });
         Self {
             rule,
             steps,

@@ -13,12 +13,14 @@ use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::{FieldClass, WordSet};
 use flowlane::published::Versioned;
-use flowlane::rule::action::HEADERS_PUSHED_MAX;
+use flowlane::rule::action::{Controller, HEADERS_PUSHED_MAX};
 use flowlane::rule::{Action, Rule, RuleId};
 
 use super::rules::Rules;
 use super::table_map::{TableMap, TableSet};
-use super::{CompiledGroup, Entry, Groups, Miss, RulesetError, Step, StepSummary, Steps, compile};
+use super::{
+    CompiledGroup, Entry, Groups, Miss, Origin, RulesetError, Step, StepSummary, Steps, ToController, compile,
+};
 
 /// The number of events kept.
 pub const EVENTS_KEPT: usize = 1024;
@@ -368,7 +370,10 @@ impl Ruleset {
             let table = self.tables.get_mut(number).expect("it is one of them");
             let steps = match table.miss {
                 Miss::Drop => None,
-                Miss::Controller => Some(Step::Do(Action::controller(u16::MAX))),
+                Miss::Controller => Some(Step::Controller(Arc::new(ToController {
+                    action: Controller { reason: 0, ..Controller::default() },
+                    origin: Origin::none(number),
+                }))),
                 Miss::Continue => next,
             };
             table.missing = Steps::new(Vec::from_iter(steps));

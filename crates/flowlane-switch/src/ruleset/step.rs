@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flowlane::memory::prefetch;
-use flowlane::rule::action::PortNo;
+use flowlane::rule::action::{Controller, PortNo};
 use flowlane::rule::{Action, RuleId};
 
 use super::compile::has_effects;
@@ -22,6 +22,8 @@ pub enum Step {
     /// Applies an action. `move` has become `set_field` where the megaflow fixes the source; `goto_table`
     /// has been followed.
     Do(Action),
+    /// Sends the packet to controllers.
+    Controller(Arc<ToController>),
     /// Parse the packet again, since its headers are not where they were, and the next step looks at them.
     Parse,
     /// Go on in a table behind the caches, of routes or of a stateful stage, together with the burst's other packets that come
@@ -57,6 +59,29 @@ pub enum Step {
         /// Words of the key that rules have set and that are in no header: (word, value, mask).
         carry: Vec<(u8, u32, u32)>,
     },
+}
+
+/// A packet's way to controllers: the action, and the rule that has it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ToController {
+    pub action: Controller,
+    pub origin: Origin,
+}
+
+/// The rule whose actions are compiled.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Origin {
+    /// Its table.
+    pub table: u8,
+    /// Its cookie; all ones: there is no rule.
+    pub cookie: u64,
+}
+
+impl Origin {
+    /// No rule: that of a table's miss, a next hop, a verdict, a bucket.
+    pub fn none(table: u8) -> Self {
+        Self { table, cookie: u64::MAX }
+    }
 }
 
 /// A place in a list of steps to which a call returns.
@@ -168,6 +193,7 @@ impl StepSummary {
             _ => {}
         }
         let seen = |step: &Step| match step {
+            Step::Controller(_) => true,
             Step::Do(action) => has_effects(action),
             Step::Lane { step, .. } => step.has_effects(),
             _ => false,

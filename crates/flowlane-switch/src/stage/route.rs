@@ -22,13 +22,14 @@ use flowlane::route::ecmp::{GroupConfig, GroupError, GroupReader, Groups, Member
 use flowlane::route::engine::{AnyFib, Engine, Family};
 use flowlane::route::{Address, BuildError, Fib, FibConfig, HopSize, Prefix, Rib, RibError};
 use flowlane::rule::Action;
+use flowlane::rule::action::Controller;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::shard::{Owner, Shard};
 use super::{Explanation, StageCall, StagePacket, StatefulStage, Verdicts};
 use crate::packet::Burst;
-use crate::ruleset::{PostCacheError, Step, Steps, compile_post_cache};
+use crate::ruleset::{Origin, PostCacheError, Step, Steps, ToController, compile_post_cache};
 
 /// The definition of a next hop.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -154,7 +155,10 @@ impl RouteTable {
         let mut groups = Groups::new(groups).expect("buckets of next hops fit in memory");
         let mut numbers = Vec::new();
         let mut made = Vec::new();
-        let to_controller = Step::Do(Action::controller(u16::MAX));
+        let to_controller = Step::Controller(Arc::new(ToController {
+            action: Controller { reason: 0, ..Controller::default() },
+            origin: Origin::none(0),
+        }));
         let unrouted = if config.miss_to_controller { vec![to_controller] } else { Vec::new() };
         let mut steps_of_hops = vec![Steps::new(unrouted)];
         for (position, (name, spec)) in hops.into_iter().enumerate() {

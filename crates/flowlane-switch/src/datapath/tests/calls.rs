@@ -1,7 +1,7 @@
 //! Calls of tables: the packet comes back into the middle of a rule's actions.
 
 use super::*;
-use crate::ruleset::compile;
+use crate::ruleset::{Origin, compile};
 
 type CallsByRule = BTreeMap<(u8, u32), (usize, u8)>;
 
@@ -12,7 +12,7 @@ fn add_calls(pipeline: &mut Pipeline, calls: &CallsByRule) {
         let (_, entry) = view.rules().find(|(rule, _)| rule.0 == id).unwrap();
         let mut actions = entry.rule.actions.clone();
         actions.insert(before.min(actions.len()), Action::call(target));
-        let steps = compile(&actions, table);
+        let steps = compile(&actions, Origin::none(table));
         pipeline.replace_steps(table, flowlane::rule::RuleId(id), steps);
     }
 }

@@ -1,14 +1,16 @@
 //! The recording implementation of [`Effects`]: what forwarding would perform becomes text of the trace.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::parse;
 use flowlane::rule::Action;
-use flowlane::rule::action::{Controller, PortNo, Sample};
+use flowlane::rule::action::{PortNo, Sample};
 
 use super::super::apply::Effects;
 use super::{Traced, Tracer, text};
+use crate::ruleset::ToController;
 use crate::state::fdb::NormalDecision;
 
 /// Records effects as text.
@@ -74,9 +76,9 @@ impl Effects<Tracer<'_>> for Recorder {
         Ok(())
     }
 
-    fn controller(&mut self, packet: &mut Tracer<'_>, controller: &Controller) -> Result<(), Infallible> {
-        let text = text(&Action::Controller(Box::new(controller.clone())));
-        packet.send_to_controller(&text, controller.max_len);
+    fn controller(&mut self, packet: &mut Tracer<'_>, to: &Arc<ToController>) -> Result<(), Infallible> {
+        let text = text(&Action::Controller(Box::new(to.action.clone())));
+        packet.send_to_controller(&text, to.action.max_len);
         Ok(())
     }
 

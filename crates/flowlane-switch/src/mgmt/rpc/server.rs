@@ -214,7 +214,7 @@ impl ControlServer {
     }
 
     /// Runs a function on a worker's thread.
-    fn call_worker<T: Send + 'static>(
+    pub(crate) fn call_worker<T: Send + 'static>(
         &self,
         worker: usize,
         question: impl FnOnce(&mut Worker) -> T + Send + 'static,
@@ -224,7 +224,10 @@ impl ControlServer {
     }
 
     /// Runs a function on every worker's thread.
-    fn call_workers<T: Send + 'static>(&self, question: fn(&mut Worker) -> T) -> Result<Vec<T>, RpcError> {
+    pub(crate) fn call_workers<T: Send + 'static>(
+        &self,
+        question: fn(&mut Worker) -> T,
+    ) -> Result<Vec<T>, RpcError> {
         (0..self.mail.len()).map(|worker| self.call_worker(worker, question)).collect()
     }
 

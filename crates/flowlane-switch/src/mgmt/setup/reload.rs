@@ -111,30 +111,16 @@ impl Reload {
         let wanted: HashSet<_> = rules.iter().map(name).collect();
         let there = || ruleset.tables().flat_map(|(_, table)| table.rules()).map(|(_, entry)| &**entry);
         let gone = there().filter(|entry| !wanted.contains(&name(&entry.rule)));
-        let gone = gone
-            .map(|entry| flow_mod(Command::DeleteStrict, Rule { actions: Vec::new(), ..entry.rule.clone() }));
+        let gone = gone.map(|entry| {
+            FlowMod::new(Command::DeleteStrict, Rule { actions: Vec::new(), ..entry.rule.clone() })
+        });
         let same: HashSet<_> = there()
             .filter(|entry| entry.idle_timeout_s == 0 && entry.hard_timeout_s == 0)
             .map(|entry| (name(&entry.rule), entry.rule.cookie, entry.rule.actions.clone()))
             .collect();
         let new =
             rules.into_iter().filter(|rule| !same.contains(&(name(rule), rule.cookie, rule.actions.clone())));
-        gone.chain(new.map(|rule| flow_mod(Command::Add, rule))).collect()
-    }
-}
-
-fn flow_mod(command: Command, rule: Rule) -> FlowMod {
-    FlowMod {
-        at: None,
-        command,
-        table: Some(rule.table),
-        new_cookie: None,
-        rule,
-        cookie: None,
-        idle_timeout_s: 0,
-        hard_timeout_s: 0,
-        out_port: None,
-        line: 0,
+        gone.chain(new.map(|rule| FlowMod::new(Command::Add, rule))).collect()
     }
 }
 

@@ -19,6 +19,8 @@ pub fn has(field: Field, mut look: impl FnMut(Field, u128) -> u128) -> bool {
         _ if matches!(field, VlanTci | VlanVid | VlanPcp) => found(Layer::Ethernet, look),
         Prerequisite::None => !matches!(field, EthDst | EthSrc) || found(Layer::Ethernet, look),
         Prerequisite::Tunnel => true,
+        // No port receives packets with NSH as such.
+        Prerequisite::Nsh => false,
         Prerequisite::Vlan => look(VlanTci, VLAN_PRESENT.into()) != 0,
         Prerequisite::Mpls => network(&[ether_type::MPLS, ether_type::MPLS_MULTICAST], look),
         Prerequisite::Arp => network(&[ether_type::ARP, ether_type::RARP], look),

@@ -1,0 +1,82 @@
+//! Addresses of OpenFlow connections, as Open vSwitch writes them (ovs(7), *Active OVSDB Connections* and others).
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+/// The port that IANA assigned to OpenFlow.
+const PORT: u16 = 6653;
+
+/// Where controllers connect from, or are connected to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// `punix:PATH`: controllers connect to this socket.
+    ListenUnix(PathBuf),
+    /// `ptcp:[PORT][:HOST]`: controllers connect to this port; without a host, of any address.
+    ListenTcp(SocketAddr),
+    /// `unix:PATH`: the switch connects to this socket.
+    ConnectUnix(PathBuf),
+    /// `tcp:HOST[:PORT]`: the switch connects there.
+    ConnectTcp(SocketAddr),
+}
+
+/// A text that is no address.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "`{0}` is no address of a controller: write `punix:PATH` or `ptcp:[PORT][:ADDRESS]` to listen, `unix:PATH` or `tcp:ADDRESS[:PORT]` to connect"
+)]
+pub struct BadAddress(String);
+
+impl std::str::FromStr for Address {
+    type Err = BadAddress;
+
+    fn from_str(text: &str) -> Result<Self, BadAddress> {
+        let bad = || BadAddress(text.to_owned());
+        let (kind, rest) = text.split_once(':').ok_or_else(bad)?;
+        match kind {
+            "punix" | "unix" if rest.is_empty() => Err(bad()),
+            "punix" => Ok(Self::ListenUnix(rest.into())),
+            "unix" => Ok(Self::ConnectUnix(rest.into())),
+            "ptcp" => {
+                let (port, host) = rest.split_once(':').unwrap_or((rest, ""));
+                let port = if port.is_empty() { PORT } else { port.parse().map_err(|_| bad())? };
+                let host = match host.trim_start_matches('[').trim_end_matches(']') {
+                    "" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+                    host => host.parse().map_err(|_| bad())?,
+                };
+                Ok(Self::ListenTcp(SocketAddr::new(host, port)))
+            }
+            "tcp" => match rest.parse::<SocketAddr>() {
+                Ok(address) => Ok(Self::ConnectTcp(address)),
+                Err(_) => {
+                    let host = rest.trim_start_matches('[').trim_end_matches(']').parse();
+                    Ok(Self::ConnectTcp(SocketAddr::new(host.map_err(|_| bad())?, PORT)))
+                }
+            },
+            _ => Err(bad()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_open_vswitch_writes_them() {
+        let tcp = |text: &str| text.parse::<SocketAddr>().unwrap();
+        for (text, address) in [
+            ("punix:/run/br0.mgmt", Address::ListenUnix("/run/br0.mgmt".into())),
+            ("ptcp:", Address::ListenTcp(tcp("0.0.0.0:6653"))),
+            ("ptcp:6633:127.0.0.1", Address::ListenTcp(tcp("127.0.0.1:6633"))),
+            ("ptcp:6633:[::1]", Address::ListenTcp(tcp("[::1]:6633"))),
+            ("tcp:192.0.2.1", Address::ConnectTcp(tcp("192.0.2.1:6653"))),
+            ("tcp:[2001:db8::1]:6633", Address::ConnectTcp(tcp("[2001:db8::1]:6633"))),
+            ("unix:/run/c.sock", Address::ConnectUnix("/run/c.sock".into())),
+        ] {
+            assert_eq!(text.parse(), Ok(address), "{text}");
+        }
+        for text in ["", "br0", "punix:", "ptcp:70000", "tcp:name", "udp:1.2.3.4", "ptcp:1:x"] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+}

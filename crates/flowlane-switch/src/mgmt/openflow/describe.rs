@@ -1,0 +1,305 @@
+//! Descriptions and statistics.
+
+use std::time::Duration;
+
+use flowlane::packet::Field;
+use flowlane::rule::group::{GroupKind, Selection};
+use flowlane::rule::{Command, FlowMod, Rule};
+use flowlane_openflow::group::{
+    Bucket, GROUP_ALL, GroupDescription, GroupFeatures, GroupKind as SentKind, GroupStats,
+    Selection as SentSelection, SelectionField,
+};
+use flowlane_openflow::message::{Features, Reply, Request};
+use flowlane_openflow::meter::MeterFeatures;
+use flowlane_openflow::port::{Port, state};
+use flowlane_openflow::stats::{
+    ActionId, AggregateStats, Description, FieldId, FlowStats, FlowStatsRequest, PortStats, TableConfig,
+    TableFeatures, TableProperty, TableStats,
+};
+use flowlane_openflow::{ErrorCode, Version};
+
+use super::service::{PortState, Service, TableState};
+use crate::control::FlowStatistics;
+
+/// The most rules of a table, as told to controllers.
+const FLOWS_MAX: u32 = 1_000_000;
+
+fn port(port: &PortState) -> Port {
+    let [.., high, low] = port.number.0.to_be_bytes();
+    Port {
+        number: port.number,
+        // A local address that says the port's number.
+        hw_addr: [0x02, 0xf1, 0x00, 0x00, high, low],
+        name: port.name.chars().take(15).collect(),
+        config: 0,
+        state: if port.is_up { state::LIVE } else { state::LINK_DOWN },
+        current: 0,
+        advertised: 0,
+        supported: 0,
+        peer: 0,
+        speed_kbps: 0,
+        max_speed_kbps: 0,
+    }
+}
+
+/// The switch's features.
+pub(super) fn features(service: &Service, version: Version) -> Features {
+    // Statistics of flows, tables, ports and queues, and in OpenFlow 1.0 addresses of ARP, later statistics of groups.
+    let is_10 = version == Version::OpenFlow10;
+    Features {
+        datapath_id: service.datapath_id(),
+        buffers: 0,
+        tables: service.tables().len().min(254) as u8,
+        auxiliary_id: 0,
+        capabilities: if is_10 { 0b1100_0111 } else { 0b0100_1111 },
+        actions: if is_10 { 0xfff } else { 0 },
+        ports: if is_10 { service.ports().iter().map(port).collect() } else { Vec::new() },
+    }
+}
+
+/// Answers a request for statistics or a description.
+pub(super) fn answer(service: &Service, request: Request) -> Result<Reply, ErrorCode> {
+    Ok(match request {
+        Request::Description => Reply::Description(Description {
+            manufacturer: "Flowlane".to_owned(),
+            hardware: "Flowlane".to_owned(),
+            software: env!("CARGO_PKG_VERSION").to_owned(),
+            serial: "None".to_owned(),
+            datapath: service.name().to_owned(),
+        }),
+        Request::Flow(request) => {
+            let flows = selected(service, &request).into_iter().map(flow).collect();
+            Reply::Flow { format: request.format, flows }
+        }
+        Request::Aggregate(request) => {
+            let mut stats = AggregateStats::default();
+            for flow in selected(service, &request) {
+                stats.packets += flow.count.packets;
+                stats.bytes += flow.count.bytes;
+                stats.flows += 1;
+            }
+            Reply::Aggregate { format: request.format, stats }
+        }
+        Request::Table => Reply::Table(service.tables().iter().map(|one| table(service, one)).collect()),
+        Request::Port(number) => {
+            let begun = service.begun().elapsed();
+            let ports = service.ports();
+            if let Some(number) = number
+                && !ports.iter().any(|port| port.number == number)
+            {
+                return Err(ErrorCode::RequestBadPort);
+            }
+            let wanted = ports.iter().filter(|port| number.is_none_or(|number| number == port.number));
+            Reply::Port(wanted.map(|port| port_stats(port, begun)).collect())
+        }
+        Request::PortDescription(number) => {
+            let ports = service.ports();
+            let wanted = ports.iter().filter(|port| number.is_none_or(|number| number == port.number));
+            Reply::PortDescription(wanted.map(port).collect())
+        }
+        // No port has queues but the default one.
+        Request::Queue { .. } => Reply::Queue(Vec::new()),
+        Request::QueueDescription { .. } => Reply::QueueDescription(Vec::new()),
+        Request::Group(id) => {
+            let groups =
+                service.groups().into_iter().filter(|(group, _)| id == GROUP_ALL || group.group.id == id);
+            let duration = service.begun().elapsed();
+            let stats = groups.map(|(group, count)| GroupStats {
+                group: group.group.id,
+                references: references(service, group.group.id),
+                packets: count.all.packets,
+                bytes: count.all.bytes,
+                duration_s: duration.as_secs() as u32,
+                duration_ns: duration.subsec_nanos(),
+                buckets: bucket_counts(&group.group.buckets, &count),
+            });
+            Reply::Group(stats.collect())
+        }
+        Request::GroupDescription(id) => {
+            let groups =
+                service.groups().into_iter().filter(|(group, _)| id == GROUP_ALL || group.group.id == id);
+            Reply::GroupDescription(groups.map(|(group, _)| description(&group.group)).collect())
+        }
+        Request::GroupFeatures => Reply::GroupFeatures(GroupFeatures {
+            // All kinds; weights, liveness, chains, and checks of chains.
+            kinds: 0b1111,
+            capabilities: 0b1111,
+            groups_max: [1 << 16; 4],
+            actions: [0xffff_ffff; 4],
+        }),
+        // Meters are those of the configuration, which no controller changes.
+        Request::Meter(_) => Reply::Meter(Vec::new()),
+        Request::MeterConfig(_) => Reply::MeterConfig(Vec::new()),
+        Request::MeterFeatures => Reply::MeterFeatures(MeterFeatures {
+            meters_max: 0,
+            band_kinds: 0,
+            capabilities: 0,
+            bands_max: 0,
+            colours_max: 0,
+        }),
+        Request::TableFeatures(changes) if !changes.is_empty() => {
+            return Err(ErrorCode::TableFeaturesNotPermitted);
+        }
+        Request::TableFeatures(_) => {
+            let tables = service.tables();
+            let numbers: Vec<u8> = tables.iter().map(|table| table.number).collect();
+            Reply::TableFeatures(tables.iter().map(|table| table_features(table, &numbers)).collect())
+        }
+        Request::TableDescription => {
+            let config = |table: TableState| TableConfig {
+                table: table.number,
+                config: 0,
+                eviction: None,
+                vacancy: None,
+            };
+            Reply::TableDescription(service.tables().into_iter().map(config).collect())
+        }
+        Request::FlowMonitor(_) => return Err(ErrorCode::RequestBadStat),
+        Request::Experimenter(_) => return Err(ErrorCode::RequestBadVendor),
+    })
+}
+
+/// The rules that a request asks for.
+fn selected(service: &Service, request: &FlowStatsRequest) -> Vec<FlowStatistics> {
+    let rule = Rule::new(request.matches.clone(), Vec::new());
+    let select = FlowMod {
+        table: request.table,
+        cookie: (request.cookie_mask != 0)
+            .then_some((request.cookie & request.cookie_mask, request.cookie_mask)),
+        out_port: request.out_port,
+        out_group: request.out_group,
+        ..FlowMod::new(Command::Delete, rule)
+    };
+    service.flows(|table, rule| select.selects(table, rule))
+}
+
+fn flow(statistics: FlowStatistics) -> FlowStats {
+    FlowStats {
+        duration_s: statistics.age.as_secs() as u32,
+        duration_ns: statistics.age.subsec_nanos(),
+        idle_timeout_s: statistics.idle_timeout_s,
+        hard_timeout_s: statistics.hard_timeout_s,
+        packets: statistics.count.packets,
+        bytes: statistics.count.bytes,
+        ..FlowStats::new(statistics.rule)
+    }
+}
+
+fn table(service: &Service, table: &TableState) -> TableStats {
+    let matched =
+        service.flows(|number, _| number == table.number).iter().map(|flow| flow.count.packets).sum::<u64>();
+    TableStats {
+        table: table.number,
+        name: name_of(table),
+        wildcards: 0x3f_ffff,
+        flows_max: FLOWS_MAX,
+        flows: table.rules as u32,
+        lookups: matched + table.missed,
+        matched,
+    }
+}
+
+/// A table's name, which OpenFlow wants every table to have.
+fn name_of(table: &TableState) -> String {
+    if table.name.is_empty() { format!("table{}", table.number) } else { table.name.clone() }
+}
+
+fn port_stats(port: &PortState, begun: Duration) -> PortStats {
+    let counters = &port.counters;
+    PortStats {
+        port: port.number,
+        rx_packets: counters.rx_packets,
+        tx_packets: counters.tx_packets,
+        rx_bytes: counters.rx_bytes,
+        tx_bytes: counters.tx_bytes,
+        rx_dropped: counters.rx_dropped,
+        tx_dropped: counters.tx_dropped,
+        rx_errors: 0,
+        tx_errors: 0,
+        rx_frame_errors: 0,
+        rx_over_errors: 0,
+        rx_crc_errors: 0,
+        collisions: 0,
+        duration_s: begun.as_secs() as u32,
+        duration_ns: begun.subsec_nanos(),
+    }
+}
+
+/// Number of rules that name a group.
+fn references(service: &Service, id: u32) -> u32 {
+    let rule = Rule::new(flowlane::rule::Match::any(), Vec::new());
+    let select = FlowMod { table: None, out_group: Some(id), ..FlowMod::new(Command::Delete, rule) };
+    service.flows(|table, rule| select.selects(table, rule)).len() as u32
+}
+
+fn bucket_counts(
+    buckets: &[flowlane::rule::group::Bucket],
+    count: &crate::datapath::GroupCount,
+) -> Vec<(u64, u64)> {
+    let of = |id: u32| count.buckets.get(&id).map_or((0, 0), |stats| (stats.packets, stats.bytes));
+    buckets.iter().map(|bucket| of(bucket.id)).collect()
+}
+
+fn description(group: &flowlane::rule::group::Group) -> GroupDescription {
+    let bucket = |bucket: &flowlane::rule::group::Bucket| Bucket {
+        id: bucket.id,
+        weight: bucket.weight,
+        watch_port: bucket.watch_port,
+        watch_group: bucket.watch_group,
+        actions: bucket.actions.clone(),
+    };
+    let field = |part: &flowlane::packet::FieldRef| SelectionField { field: part.field(), mask: part.mask() };
+    let selection =
+        |method: &str, fields| SentSelection { method: method.to_owned(), parameter: group.basis, fields };
+    GroupDescription {
+        group: group.id,
+        kind: match group.kind {
+            GroupKind::All => SentKind::All,
+            GroupKind::Select => SentKind::Select,
+            GroupKind::Indirect => SentKind::Indirect,
+            GroupKind::FastFailover => SentKind::FastFailover,
+        },
+        buckets: group.buckets.iter().map(bucket).collect(),
+        selection: match &group.selection {
+            Selection::Default => None,
+            Selection::DpHash => Some(selection("dp_hash", Vec::new())),
+            Selection::Hash(fields) => Some(selection("hash", fields.iter().map(field).collect())),
+        },
+    }
+}
+
+fn table_features(table: &TableState, all: &[u8]) -> TableFeatures {
+    let ids = |numbers: &[u16]| {
+        numbers.iter().map(|&kind| ActionId { kind, experimenter: None }).collect::<Vec<_>>()
+    };
+    let fields: Vec<FieldId> = Field::all()
+        .iter()
+        .filter(|info| info.writable)
+        .map(|info| FieldId { field: info.field, has_mask: false })
+        .collect();
+    // Instructions: goto, metadata, write, apply, clear, meter. Actions: output, copies of TTL left out, up to NW_TTL.
+    let (instructions, actions) =
+        (ids(&[1, 2, 3, 4, 5, 6]), ids(&[0, 15, 16, 17, 18, 19, 20, 22, 23, 24, 25]));
+    let next = all.iter().copied().filter(|&number| number > table.number).collect();
+    let properties = vec![
+        TableProperty::Instructions { miss: false, ids: instructions },
+        TableProperty::NextTables { miss: false, tables: next },
+        TableProperty::Actions { write: true, miss: false, ids: actions.clone() },
+        TableProperty::Actions { write: false, miss: false, ids: actions },
+        TableProperty::Match(fields.clone()),
+        TableProperty::Wildcards(fields.clone()),
+        TableProperty::SetFields { write: true, miss: false, fields: fields.clone() },
+        TableProperty::SetFields { write: false, miss: false, fields },
+    ];
+    TableFeatures {
+        table: table.number,
+        command: 0,
+        features: 0,
+        name: name_of(table),
+        metadata_match: u64::MAX,
+        metadata_write: u64::MAX,
+        capabilities: 0,
+        flows_max: FLOWS_MAX,
+        properties,
+    }
+}

@@ -1,0 +1,46 @@
+//! The errors of OpenFlow for what the switch refuses.
+
+use flowlane_openflow::ErrorCode;
+
+use crate::control::{GroupError, Refusal};
+use crate::ruleset::RulesetError;
+
+/// The error for a refused rule.
+pub(super) fn of_refusal(refusal: &Refusal) -> ErrorCode {
+    match refusal {
+        Refusal::Pipeline(error) => of_ruleset(error),
+        Refusal::Absent { what: "group", .. } => ErrorCode::ActionBadOutGroup,
+        Refusal::Absent { what: "meter", .. } => ErrorCode::MeterModInvalidMeter,
+        Refusal::Absent { .. } => ErrorCode::ActionBadOutPort,
+        Refusal::Device(_) => ErrorCode::FlowModNotPermitted,
+        Refusal::Overlap => ErrorCode::FlowModOverlap,
+    }
+}
+
+fn of_ruleset(error: &RulesetError) -> ErrorCode {
+    match error {
+        RulesetError::NoTable(_) => ErrorCode::RequestBadTableId,
+        RulesetError::NoGotoTable(_) | RulesetError::GotoBackwards { .. } => ErrorCode::InstructionBadTableId,
+        RulesetError::GotoNotLast(_) => ErrorCode::InstructionUnsupInst,
+        RulesetError::Pushes(_) => ErrorCode::ActionTooMany,
+        RulesetError::Field(_) => ErrorCode::ActionBadSetArgument,
+        RulesetError::Unsupported { .. } => ErrorCode::ActionBadType,
+        RulesetError::Insert { .. } => ErrorCode::FlowModTableFull,
+        RulesetError::Controlled => ErrorCode::FlowModNotPermitted,
+    }
+}
+
+/// The error for a refused group.
+pub(super) fn of_group(error: GroupError) -> ErrorCode {
+    match error {
+        GroupError::Exists(_) => ErrorCode::GroupModGroupExists,
+        GroupError::Unknown(_) => ErrorCode::GroupModUnknownGroup,
+        GroupError::Loop(_) => ErrorCode::GroupModLoop,
+        GroupError::Invalid(_) => ErrorCode::GroupModInvalidGroup,
+        GroupError::UnknownBucket(_) => ErrorCode::GroupModUnknownBucket,
+        GroupError::BucketExists(_) => ErrorCode::GroupModBucketExists,
+        GroupError::BadBucket => ErrorCode::GroupModBadBucket,
+        GroupError::TooMany => ErrorCode::GroupModOutOfGroups,
+        GroupError::TooManyBuckets => ErrorCode::GroupModOutOfBuckets,
+    }
+}

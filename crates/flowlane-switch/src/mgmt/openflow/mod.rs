@@ -1,0 +1,212 @@
+//! The OpenFlow agent: controllers and `ovs-ofctl` drive the switch as they drive Open vSwitch.
+//!
+//! ```text
+//! socket ─► Connection (frames of messages) ─► Session (what a request means) ─► Service (control, workers)
+//!        ◄─ queue of a writer ◄────────────────┘          packet-ins of workers ─► dispatcher ─┘
+//! ```
+//!
+//! The codec is in `flowlane-openflow`. A connection has a thread that reads and one that writes: a controller that does not
+//! read blocks itself alone, and loses packet-ins. [`Service`] is what the switch can do, without a word of OpenFlow's bytes.
+
+mod address;
+mod connection;
+mod describe;
+mod errors;
+mod packets;
+mod service;
+mod session;
+
+pub use address::{Address, BadAddress};
+pub use service::Service;
+
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use connection::{Stream, serve};
+use packets::Subscribers;
+
+/// Connections at a time; those beyond are closed at once.
+const CONNECTIONS_MAX: usize = 128;
+/// The pause between two looks at a listener, and the shortest one between two attempts to connect.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The pauses between attempts to connect: doubled from the first to the last, as Open vSwitch has it.
+const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(8)];
+
+/// An error of opening an address.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen for OpenFlow at {address}: {source}")]
+pub struct AgentError {
+    address: String,
+    source: io::Error,
+}
+
+/// State that all connections share.
+#[derive(Debug)]
+struct Shared {
+    service: Service,
+    subscribers: Subscribers,
+    ends: AtomicBool,
+    connections: Mutex<usize>,
+}
+
+/// The agent. Dropping it closes all connections.
+#[derive(Debug)]
+pub struct Agent {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    /// Files of sockets, which are removed.
+    files: Vec<PathBuf>,
+}
+
+enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    fn accept(&self) -> io::Result<Stream> {
+        let stream = match self {
+            Self::Unix(listener) => Stream::Unix(listener.accept()?.0),
+            Self::Tcp(listener) => Stream::Tcp(listener.accept()?.0),
+        };
+        stream.set_blocking()?;
+        Ok(stream)
+    }
+}
+
+impl Agent {
+    /// Listens at some addresses, and connects to others.
+    ///
+    /// # Errors
+    /// An address that the system refuses.
+    pub fn open(addresses: &[Address], service: Service) -> Result<Self, AgentError> {
+        let (subscribers, ends) = (Subscribers::default(), AtomicBool::new(false));
+        let shared = Arc::new(Shared { service, subscribers, ends, connections: Mutex::new(0) });
+        let mut agent = Self { shared, threads: Vec::new(), files: Vec::new() };
+        for address in addresses {
+            let failed = |source| AgentError { address: format!("{address:?}"), source };
+            match address {
+                Address::ListenUnix(path) => {
+                    let listener = listen_unix(path).map_err(failed)?;
+                    agent.files.push(path.clone());
+                    agent.listen(Listener::Unix(listener)).map_err(failed)?;
+                }
+                Address::ListenTcp(at) => {
+                    let listener = TcpListener::bind(at).map_err(failed)?;
+                    listener.set_nonblocking(true).map_err(failed)?;
+                    agent.listen(Listener::Tcp(listener)).map_err(failed)?;
+                }
+                Address::ConnectUnix(path) => {
+                    let path = path.clone();
+                    let connect = move || Ok(Stream::Unix(UnixStream::connect(&path)?));
+                    agent.connect(connect).map_err(failed)?;
+                }
+                Address::ConnectTcp(to) => {
+                    let to = *to;
+                    let connect = move || Ok(Stream::Tcp(TcpStream::connect_timeout(&to, BACKOFF[0])?));
+                    agent.connect(connect).map_err(failed)?;
+                }
+            }
+        }
+        let shared = agent.shared.clone();
+        let dispatch = move || {
+            while !shared.ends.load(Ordering::Relaxed) {
+                shared.subscribers.dispatch(&shared.service);
+            }
+        };
+        agent
+            .spawn(dispatch)
+            .map_err(|source| AgentError { address: "its dispatcher".to_owned(), source })?;
+        Ok(agent)
+    }
+
+    fn spawn(&mut self, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.threads.push(std::thread::Builder::new().name("openflow".to_owned()).spawn(run)?);
+        Ok(())
+    }
+
+    fn listen(&mut self, listener: Listener) -> io::Result<()> {
+        let shared = self.shared.clone();
+        self.spawn(move || {
+            while !shared.ends.load(Ordering::Relaxed) {
+                match listener.accept() {
+                    Ok(stream) => admit(stream, &shared),
+                    // Nobody connects, or too many files are open.
+                    Err(_) => std::thread::sleep(PAUSE),
+                }
+            }
+        })
+    }
+
+    fn connect(&mut self, connect: impl Fn() -> io::Result<Stream> + Send + 'static) -> io::Result<()> {
+        let shared = self.shared.clone();
+        self.spawn(move || {
+            let mut pause = BACKOFF[0];
+            while !shared.ends.load(Ordering::Relaxed) {
+                if let Ok(stream) = connect()
+                    && serve(stream, &shared, false)
+                {
+                    pause = BACKOFF[0];
+                }
+                let mut waited = Duration::ZERO;
+                while waited < pause && !shared.ends.load(Ordering::Relaxed) {
+                    std::thread::sleep(PAUSE);
+                    waited += PAUSE;
+                }
+                pause = (2 * pause).min(BACKOFF[1]);
+            }
+        })
+    }
+}
+
+/// Serves a connection in a thread of its own, or closes it if there are too many.
+fn admit(stream: Stream, shared: &Arc<Shared>) {
+    let lock = || shared.connections.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if *lock() >= CONNECTIONS_MAX {
+        return;
+    }
+    *lock() += 1;
+    let thread = std::thread::Builder::new().name("openflow".to_owned()).spawn({
+        let shared = shared.clone();
+        move || {
+            serve(stream, &shared, true);
+            *shared.connections.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) -= 1;
+        }
+    });
+    if thread.is_err() {
+        *lock() -= 1;
+    }
+}
+
+/// Listens at a path, where a socket that nobody listens at any more is replaced.
+fn listen_unix(path: &Path) -> io::Result<UnixListener> {
+    let is_socket = path.symlink_metadata().is_ok_and(|metadata| metadata.file_type().is_socket());
+    if is_socket && UnixStream::connect(path).is_err() {
+        std::fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    // As the switch's other sockets: for this user and root.
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.shared.ends.store(true, Ordering::Relaxed);
+        self.shared.subscribers.close_all();
+        for thread in self.threads.drain(..) {
+            _ = thread.join();
+        }
+        for file in &self.files {
+            _ = std::fs::remove_file(file);
+        }
+    }
+}

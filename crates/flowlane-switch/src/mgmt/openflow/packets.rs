@@ -1,0 +1,107 @@
+//! Packets from and to controllers.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use flowlane::packet::{Field, FieldClass};
+use flowlane::rule::Match;
+use flowlane_openflow::Version;
+use flowlane_openflow::message::{Message, PacketIn as Sent, Role};
+
+use super::Service;
+use super::session::State;
+use crate::datapath::PacketIn;
+
+/// How long the dispatcher waits for packets before it looks whether the switch ends.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// A connection that gets messages without asking.
+#[derive(Debug)]
+pub(super) struct Subscriber {
+    pub(super) queue: SyncSender<Vec<u8>>,
+    pub(super) state: Arc<Mutex<State>>,
+}
+
+/// All connections.
+#[derive(Debug, Default)]
+pub(super) struct Subscribers(Mutex<(u64, BTreeMap<u64, Subscriber>)>);
+
+impl Subscribers {
+    fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Subscriber>)> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(super) fn add(&self, subscriber: Subscriber) -> u64 {
+        let (last, all) = &mut *self.lock();
+        *last += 1;
+        all.insert(*last, subscriber);
+        *last
+    }
+
+    pub(super) fn remove(&self, id: u64) {
+        self.lock().1.remove(&id);
+    }
+
+    pub(super) fn close_all(&self) {
+        self.lock().1.clear();
+    }
+
+    /// Makes a primary controller the only one: the former becomes a secondary one.
+    pub(super) fn demote_others(&self, own: &Arc<Mutex<State>>) {
+        for subscriber in self.lock().1.values().filter(|subscriber| !Arc::ptr_eq(&subscriber.state, own)) {
+            let mut state = subscriber.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            if state.role == Role::Primary {
+                state.role = Role::Secondary;
+            }
+        }
+    }
+
+    /// Sends waiting packets to the controllers that they are for.
+    pub(super) fn dispatch(&self, service: &Service) {
+        for packet in service.packet_ins().take(PATIENCE) {
+            for subscriber in self.lock().1.values() {
+                let state = subscriber.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                let bytes = state.wants_packet_in(&packet).then(|| message(&state, &packet)).flatten();
+                drop(state);
+                // A controller that does not read misses it.
+                _ = bytes.map(|bytes| subscriber.queue.try_send(bytes));
+            }
+        }
+    }
+}
+
+/// The message for a packet, as the connection has it.
+fn message(state: &State, packet: &PacketIn) -> Option<Vec<u8>> {
+    let action = &packet.to.action;
+    let mut data = packet.bytes.clone();
+    if action.reason == 0 {
+        data.truncate(state.config.miss_send_len.into());
+    }
+    let mut metadata = Match::any();
+    metadata.set(Field::InPort, packet.key.get(Field::InPort));
+    if state.codec.version != Version::OpenFlow10 {
+        let outside = [FieldClass::Metadata, FieldClass::Tunnel];
+        let fields = Field::all().iter().filter(|info| outside.contains(&info.class));
+        for field in fields.map(|info| info.field) {
+            let value = packet.key.get(field);
+            if value != 0 && !matches!(field, Field::RecircId | Field::Malformed) {
+                metadata.set(field, value);
+            }
+        }
+    }
+    let message = Message::PacketIn(Sent {
+        format: state.packet_in_format,
+        reason: action.reason,
+        table: packet.to.origin.table,
+        cookie: packet.to.origin.cookie,
+        buffer_id: None,
+        total_len: packet.total_len as u32,
+        metadata,
+        data,
+        userdata: action.userdata.clone(),
+        continuation: Vec::new(),
+    });
+    state.codec.encode(0, &message).ok()
+}

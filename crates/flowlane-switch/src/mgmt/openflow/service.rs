@@ -1,0 +1,151 @@
+//! What a controller can have the switch do.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use flowlane::rule::action::PortNo;
+use flowlane::rule::{Action, Command, FlowMod, Rule};
+
+use crate::control::{FlowStatistics, GroupError, GroupMod, Refused};
+use crate::datapath::{GroupCount, GroupCounters, PacketIns, PortCounters};
+use crate::mgmt::rpc::ControlServer;
+use crate::ruleset::CompiledGroup;
+
+/// A port, as a controller sees it.
+#[derive(Clone, Debug)]
+pub(super) struct PortState {
+    pub(super) number: PortNo,
+    pub(super) name: String,
+    pub(super) counters: PortCounters,
+    /// Packets can be sent there.
+    pub(super) is_up: bool,
+}
+
+/// A table, as a controller sees it.
+#[derive(Clone, Debug)]
+pub(super) struct TableState {
+    pub(super) number: u8,
+    pub(super) name: String,
+    pub(super) rules: usize,
+    pub(super) missed: u64,
+}
+
+/// The switch, for the agent.
+#[derive(Clone)]
+pub struct Service {
+    served: Arc<ControlServer>,
+    packet_ins: Arc<PacketIns>,
+    datapath_id: u64,
+    name: String,
+    begun: Instant,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Service {
+    /// Offers a switch to controllers: `name` is its bridge's. From now on packets for controllers go to the agent.
+    pub fn new(served: Arc<ControlServer>, name: &str, datapath_id: u64, packet_ins: Arc<PacketIns>) -> Self {
+        served.control().accept_any_port();
+        Self { served, packet_ins, datapath_id, name: name.to_owned(), begun: Instant::now() }
+    }
+
+    pub(super) fn packet_ins(&self) -> &PacketIns {
+        &self.packet_ins
+    }
+
+    pub(super) fn datapath_id(&self) -> u64 {
+        self.datapath_id
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// The ports, with the counters of all workers.
+    pub(super) fn ports(&self) -> Vec<PortState> {
+        let of_worker = |worker: &mut crate::datapath::Worker| {
+            let state = |slot: &crate::datapath::PortSlot| PortState {
+                number: slot.number,
+                name: slot.name.clone(),
+                counters: slot.counters,
+                is_up: slot.port.sends() && !slot.finished,
+            };
+            worker.egress.ports.slots().iter().map(state).collect::<Vec<_>>()
+        };
+        let mut all = self.served.call_workers(of_worker).unwrap_or_default().into_iter();
+        let mut ports = all.next().unwrap_or_default();
+        for others in all {
+            for (port, other) in ports.iter_mut().zip(others) {
+                port.counters += other.counters;
+            }
+        }
+        ports
+    }
+
+    /// The tables of rules.
+    pub(super) fn tables(&self) -> Vec<TableState> {
+        let control = self.served.control();
+        let ruleset = control.ruleset();
+        let state = |(number, table): (u8, &crate::ruleset::Table)| TableState {
+            number,
+            name: table.name.clone(),
+            rules: table.len(),
+            missed: control.missed(number).unwrap_or(0),
+        };
+        ruleset.tables().map(state).collect()
+    }
+
+    /// Changes rules, all or none, so that no packet meets the former ones afterwards.
+    pub(super) fn change(&self, mods: &[FlowMod]) -> Result<(), Refused> {
+        self.served.control().change(mods).map(|_| ())
+    }
+
+    /// Changes rules; one that is modified and does not exist is added (OpenFlow 1.0, 4.6).
+    pub(super) fn change_or_add(&self, one: &FlowMod) -> Result<(), Refused> {
+        let mut control = self.served.control();
+        let done = control.change(std::slice::from_ref(one))?;
+        let modifies = matches!(one.command, Command::Modify | Command::ModifyStrict);
+        if modifies && done.modified + done.added == 0 && one.cookie.is_none() {
+            control.change(&[FlowMod {
+                command: Command::Add,
+                table: Some(one.rule.table),
+                ..one.clone()
+            }])?;
+        }
+        Ok(())
+    }
+
+    /// The rules that `wanted` selects, with their counters.
+    pub(super) fn flows(&self, wanted: impl Fn(u8, &Rule) -> bool) -> Vec<FlowStatistics> {
+        self.served.control().statistics(wanted)
+    }
+
+    /// Changes groups, all or none.
+    pub(super) fn change_groups(&self, mods: &[GroupMod]) -> Result<(), GroupError> {
+        self.served.control().change_groups(mods)
+    }
+
+    /// The groups, with their counters.
+    pub(super) fn groups(&self) -> Vec<(Arc<CompiledGroup>, GroupCount)> {
+        let ruleset = self.served.control().ruleset();
+        let mut counters = GroupCounters::default();
+        let all = self.served.call_workers(|worker| worker.groups.clone()).unwrap_or_default();
+        all.iter().for_each(|worker| counters.add(worker));
+        ruleset.groups().iter().map(|(id, group)| (group.clone(), counters.get(id))).collect()
+    }
+
+    /// Executes actions on a packet. Returns whether the switch runs.
+    pub(super) fn packet_out(&self, in_port: PortNo, bytes: Vec<u8>, actions: Vec<Action>) -> bool {
+        let sent =
+            self.served.call_worker(0, move |worker| worker.packet_out(in_port, &bytes, &actions).is_ok());
+        sent.unwrap_or(false)
+    }
+}

@@ -1,0 +1,397 @@
+//! What a connection's requests mean.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use flowlane::packet::FieldRef;
+use flowlane::rule::FlowMod;
+use flowlane::rule::group::{Bucket, Group, GroupKind, Selection};
+use flowlane_openflow::group::{
+    Bucket as SentBucket, BucketPlace as SentPlace, GROUP_ALL, GroupCommand, GroupKind as SentKind,
+    GroupMod as SentMod, Selection as SentSelection,
+};
+use flowlane_openflow::message::{
+    AsyncConfig, BundleControl, BundleControlKind, Error, FlowModMessage, Message, MultipartReply,
+    PacketInFormat, PacketOut, Role, RoleRequest, SwitchConfig, TlvTable,
+};
+use flowlane_openflow::{Codec, ErrorCode, Version};
+
+use super::{Shared, describe, errors};
+use crate::control::{BucketPlace, GroupMod};
+use crate::datapath::PacketIn;
+
+/// Bundles that a connection may have open.
+const BUNDLES_MAX: usize = 16;
+/// Messages of a bundle.
+const BUNDLE_MESSAGES_MAX: usize = 1 << 20;
+/// Bytes of a request that an error returns.
+const ERROR_DATA: usize = 64;
+
+/// The part of a connection that the dispatcher of packets reads, too.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) codec: Codec,
+    pub(super) role: Role,
+    pub(super) packet_in_format: PacketInFormat,
+    pub(super) config: SwitchConfig,
+    controller_id: u16,
+    asynchronous: Option<AsyncConfig>,
+    /// The peer has said how many bytes of a packet it wants, or has been connected to.
+    wants_packets: bool,
+}
+
+impl State {
+    /// The state of a new connection. A peer that has connected to the switch gets no packets until it asks, as in Open vSwitch.
+    pub(super) fn new(codec: Codec, is_passive: bool) -> Self {
+        let miss_send_len = if is_passive { 0 } else { 128 };
+        Self {
+            codec,
+            role: Role::Equal,
+            packet_in_format: PacketInFormat::Standard,
+            config: SwitchConfig { flags: 0, miss_send_len },
+            controller_id: 0,
+            asynchronous: None,
+            wants_packets: !is_passive,
+        }
+    }
+
+    /// Returns whether a packet is for this controller.
+    pub(super) fn wants_packet_in(&self, packet: &PacketIn) -> bool {
+        let action = &packet.to.action;
+        // OpenFlow 1.3.5, 7.3.10: primary and equal controllers get all but packets of invalid TTL, secondary ones none.
+        let is_secondary = self.role == Role::Secondary;
+        let default = if is_secondary { 0 } else { 0b11 };
+        let mask =
+            self.asynchronous.and_then(|all| all.packet_in[usize::from(is_secondary)]).unwrap_or(default);
+        self.wants_packets && action.id == self.controller_id && mask >> action.reason.min(31) & 1 == 1
+    }
+}
+
+/// A bundle that is open.
+#[derive(Debug, Default)]
+struct Bundle {
+    is_closed: bool,
+    mods: Vec<FlowModMessage>,
+    groups: Vec<SentMod>,
+}
+
+/// A connection's requests.
+#[derive(Debug)]
+pub(super) struct Session {
+    shared: Arc<Shared>,
+    pub(super) state: Arc<Mutex<State>>,
+    bundles: BTreeMap<u32, Bundle>,
+    /// The newest generation of roles that was seen.
+    generation: Option<u64>,
+}
+
+impl Session {
+    pub(super) fn new(shared: Arc<Shared>, state: Arc<Mutex<State>>) -> Self {
+        Self { shared, state, bundles: BTreeMap::new(), generation: None }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Asks whether the peer lives.
+    pub(super) fn probe(&self) -> Vec<u8> {
+        self.state().codec.encode(0, &Message::EchoRequest(Vec::new())).unwrap_or_default()
+    }
+
+    /// Answers a request: the bytes of all messages of the answer.
+    pub(super) fn answer(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let codec = self.state().codec.clone();
+        let (xid, result) = match codec.decode(bytes) {
+            Ok(decoded) => (decoded.xid, self.handle(decoded.message)),
+            Err(error) => (error.xid, Err(error.code)),
+        };
+        let answer = match result {
+            Ok(None) => return Vec::new(),
+            Ok(Some(message)) => message,
+            Err(code) => error(code, bytes),
+        };
+        // The request may have changed the connection's settings, but not those of its answer.
+        codec
+            .encode(xid, &answer)
+            .or_else(|_| codec.encode(xid, &error(ErrorCode::RequestBadType, bytes)))
+            .unwrap_or_default()
+    }
+
+    fn handle(&mut self, message: Message) -> Result<Option<Message>, ErrorCode> {
+        let service = &self.shared.service;
+        Ok(Some(match message {
+            Message::EchoRequest(data) => Message::EchoReply(data),
+            Message::FeaturesRequest => {
+                let version = self.state().codec.version;
+                Message::FeaturesReply(describe::features(service, version))
+            }
+            Message::GetConfigRequest => Message::GetConfigReply(self.state().config),
+            Message::SetConfig(config) => {
+                let mut state = self.state();
+                (state.config, state.wants_packets) =
+                    (config, state.wants_packets || config.miss_send_len > 0);
+                return Ok(None);
+            }
+            Message::FlowMod(request) => {
+                self.check_role()?;
+                self.flow_mod(&request)?;
+                return Ok(None);
+            }
+            Message::GroupMod(request) => {
+                self.check_role()?;
+                let change = group_mod(request)?;
+                self.shared.service.change_groups(&[change]).map_err(errors::of_group)?;
+                return Ok(None);
+            }
+            Message::PacketOut(request) => {
+                self.check_role()?;
+                self.packet_out(request)?;
+                return Ok(None);
+            }
+            Message::PortMod(_) => return Err(ErrorCode::PortModNotPermitted),
+            Message::TableMod(config) if config.config == 0 => return Ok(None),
+            Message::TableMod(_) => return Err(ErrorCode::TableModNotPermitted),
+            Message::MeterMod(_) => return Err(ErrorCode::MeterModOutOfMeters),
+            Message::MultipartRequest(request) if request.more => {
+                return Err(ErrorCode::RequestMultipartBufferOverflow);
+            }
+            Message::MultipartRequest(request) => Message::MultipartReply(MultipartReply {
+                more: false,
+                body: describe::answer(service, request.body)?,
+            }),
+            // Changes are in force before they are acknowledged.
+            Message::BarrierRequest => Message::BarrierReply,
+            Message::QueueGetConfigRequest(port) => Message::QueueGetConfigReply { port, queues: Vec::new() },
+            Message::RoleRequest(request) => Message::RoleReply(self.set_role(request)?),
+            Message::GetAsyncRequest => Message::GetAsyncReply(self.state().asynchronous.unwrap_or_default()),
+            Message::BundleControl(request) => Message::BundleControl(self.bundle(request)?),
+            Message::BundleAdd(request) => {
+                self.check_role()?;
+                self.add_to_bundle(request.bundle, *request.message)?;
+                return Ok(None);
+            }
+            Message::TlvTableRequest => {
+                // The key has room for seven options of 16 bytes; none is mapped.
+                Message::TlvTableReply(TlvTable { space_max: 112, fields_max: 7, mappings: Vec::new() })
+            }
+            other => return self.set(other).map(|()| None),
+        }))
+    }
+
+    /// Changes a setting of the connection.
+    fn set(&mut self, message: Message) -> Result<(), ErrorCode> {
+        let mut state = self.state();
+        match message {
+            Message::SetAsync(config) => state.asynchronous = Some(config),
+            Message::SetPacketInFormat(format) => state.packet_in_format = format,
+            Message::FlowModTableId(names) => state.codec.flow_mod_table_id = names,
+            Message::SetControllerId(id) => state.controller_id = id,
+            // Replies have the layout of their request, and ages where Open vSwitch has them.
+            Message::SetFlowFormat(_) | Message::FlowAge => {}
+            // Answers to what the switch has asked, and late greetings.
+            Message::Hello(_) | Message::EchoReply(_) | Message::Error(_) => {}
+            Message::Resume(_)
+            | Message::TlvTableMod(_)
+            | Message::CtFlushZone(_)
+            | Message::CtFlush(_)
+            | Message::FlowMonitorCancel(_) => return Err(ErrorCode::RequestBadSubtype),
+            Message::Experimenter(_) => return Err(ErrorCode::RequestBadVendor),
+            _ => return Err(ErrorCode::RequestBadType),
+        }
+        Ok(())
+    }
+
+    /// Refuses changes by secondary controllers.
+    fn check_role(&self) -> Result<(), ErrorCode> {
+        match self.state().role {
+            Role::Secondary => Err(ErrorCode::RequestIsSecondary),
+            Role::NoChange | Role::Equal | Role::Primary => Ok(()),
+        }
+    }
+
+    fn set_role(&mut self, request: RoleRequest) -> Result<RoleRequest, ErrorCode> {
+        if matches!(request.role, Role::Primary | Role::Secondary)
+            && let Some(generation) = request.generation_id
+        {
+            // Compared as serial numbers (OpenFlow 1.3.5, 6.3.4).
+            if self.generation.is_some_and(|before| (generation.wrapping_sub(before) as i64) < 0) {
+                return Err(ErrorCode::RoleStale);
+            }
+            self.generation = Some(generation);
+        }
+        if request.role == Role::Primary {
+            self.shared.subscribers.demote_others(&self.state);
+        }
+        let mut state = self.state();
+        if request.role != Role::NoChange {
+            state.role = request.role;
+        }
+        Ok(RoleRequest {
+            role: state.role,
+            generation_id: self.generation.or(request.generation_id),
+            ..request
+        })
+    }
+
+    fn flow_mod(&self, request: &FlowModMessage) -> Result<(), ErrorCode> {
+        let one = checked(request)?;
+        let service = &self.shared.service;
+        let is_10 = self.state().codec.version == Version::OpenFlow10;
+        let done = if is_10 { service.change_or_add(&one) } else { service.change(&[one]) };
+        done.map_err(|refused| errors::of_refusal(&refused.refusal))
+    }
+
+    fn packet_out(&self, request: PacketOut) -> Result<(), ErrorCode> {
+        if request.buffer_id.is_some() {
+            return Err(ErrorCode::RequestBufferUnknown);
+        }
+        let in_port = request.in_port();
+        if request.data.len() > flowlane_capture::FRAME_MAX {
+            return Err(ErrorCode::RequestBadLen);
+        }
+        match self.shared.service.packet_out(in_port, request.data, request.actions) {
+            true => Ok(()),
+            false => Err(ErrorCode::ActionBadType),
+        }
+    }
+
+    fn bundle(&mut self, request: BundleControl) -> Result<BundleControl, ErrorCode> {
+        use BundleControlKind::{
+            CloseReply, CloseRequest, CommitReply, CommitRequest, DiscardReply, DiscardRequest, OpenReply,
+            OpenRequest,
+        };
+        let id = request.bundle;
+        let kind = match request.kind {
+            OpenRequest if self.bundles.contains_key(&id) => return Err(ErrorCode::BundleBadId),
+            OpenRequest if self.bundles.len() == BUNDLES_MAX => return Err(ErrorCode::BundleOutOfBundles),
+            OpenRequest => {
+                self.bundles.insert(id, Bundle::default());
+                OpenReply
+            }
+            CloseRequest => {
+                let bundle = self.bundles.get_mut(&id).ok_or(ErrorCode::BundleBadId)?;
+                if std::mem::replace(&mut bundle.is_closed, true) {
+                    return Err(ErrorCode::BundleClosed);
+                }
+                CloseReply
+            }
+            CommitRequest => {
+                let bundle = self.bundles.remove(&id).ok_or(ErrorCode::BundleBadId)?;
+                self.commit(bundle)?;
+                CommitReply
+            }
+            DiscardRequest => {
+                self.bundles.remove(&id).ok_or(ErrorCode::BundleBadId)?;
+                DiscardReply
+            }
+            OpenReply | CloseReply | CommitReply | DiscardReply => return Err(ErrorCode::BundleBadType),
+        };
+        Ok(BundleControl { kind, ..request })
+    }
+
+    fn add_to_bundle(&mut self, id: u32, message: Message) -> Result<(), ErrorCode> {
+        if self.bundles.len() == BUNDLES_MAX && !self.bundles.contains_key(&id) {
+            return Err(ErrorCode::BundleOutOfBundles);
+        }
+        let bundle = self.bundles.entry(id).or_default();
+        if bundle.is_closed {
+            return Err(ErrorCode::BundleClosed);
+        }
+        if bundle.mods.len() + bundle.groups.len() == BUNDLE_MESSAGES_MAX {
+            return Err(ErrorCode::BundleMsgTooMany);
+        }
+        match message {
+            Message::FlowMod(one) => bundle.mods.push(one),
+            Message::GroupMod(one) => bundle.groups.push(one),
+            _ => return Err(ErrorCode::BundleMsgUnsup),
+        }
+        Ok(())
+    }
+
+    /// Makes the changes of a bundle: groups, which rules may name, then all rules at once.
+    fn commit(&self, bundle: Bundle) -> Result<(), ErrorCode> {
+        let mods = bundle.mods.iter().map(checked).collect::<Result<Vec<FlowMod>, _>>()?;
+        let groups = bundle.groups.into_iter().map(group_mod).collect::<Result<Vec<_>, _>>()?;
+        let service = &self.shared.service;
+        service.change_groups(&groups).map_err(errors::of_group)?;
+        service.change(&mods).map_err(|refused| errors::of_refusal(&refused.refusal))
+    }
+}
+
+fn error(code: ErrorCode, request: &[u8]) -> Message {
+    let data = request[..request.len().min(ERROR_DATA)].to_vec();
+    Message::Error(Error { kind: code.into(), data })
+}
+
+/// Checks a flow-mod, and completes it: a rule that comes is of table 0 if it names none.
+fn checked(request: &FlowModMessage) -> Result<FlowMod, ErrorCode> {
+    use flowlane::rule::Command;
+    if request.buffer_id.is_some() {
+        return Err(ErrorCode::RequestBufferUnknown);
+    }
+    let mut one = request.flow_mod.clone();
+    if one.command == Command::Add && one.table.is_none() {
+        one.table = Some(one.rule.table);
+    }
+    if let Some(cookie) = one.new_cookie.filter(|_| one.command == Command::Add) {
+        one.rule.cookie = cookie;
+    }
+    Ok(one)
+}
+
+/// The change of groups that a message asks for.
+fn group_mod(request: SentMod) -> Result<GroupMod, ErrorCode> {
+    let id = request.group;
+    let buckets: Vec<Bucket> = request.buckets.iter().cloned().enumerate().map(bucket).collect();
+    let place = |place| match place {
+        SentPlace::Id(id) => BucketPlace::Id(id),
+        SentPlace::First => BucketPlace::First,
+        SentPlace::Last => BucketPlace::Last,
+        SentPlace::All => BucketPlace::All,
+    };
+    let group = |buckets| -> Result<Group, ErrorCode> {
+        let kind = match request.kind {
+            SentKind::All => GroupKind::All,
+            SentKind::Select => GroupKind::Select,
+            SentKind::Indirect => GroupKind::Indirect,
+            SentKind::FastFailover => GroupKind::FastFailover,
+        };
+        let selection = request.selection.as_ref().map_or(Ok(Selection::Default), selection)?;
+        let basis = request.selection.as_ref().map_or(0, |selection| selection.parameter);
+        Ok(Group { id, kind, selection, basis, buckets })
+    };
+    Ok(match request.command {
+        GroupCommand::Add => GroupMod::Add(group(buckets)?),
+        GroupCommand::Modify => GroupMod::Modify(group(buckets)?),
+        GroupCommand::AddOrModify => GroupMod::AddOrModify(group(buckets)?),
+        GroupCommand::Delete => GroupMod::Delete((id != GROUP_ALL).then_some(id)),
+        GroupCommand::InsertBuckets(at) => GroupMod::InsertBuckets { group: id, place: place(at), buckets },
+        GroupCommand::RemoveBuckets(at) => GroupMod::RemoveBuckets { group: id, place: place(at) },
+    })
+}
+
+/// A bucket; one without a number gets its place.
+fn bucket((place, bucket): (usize, SentBucket)) -> Bucket {
+    let id = if bucket.id < Group::MAX { bucket.id } else { place as u32 };
+    Bucket {
+        id,
+        weight: bucket.weight,
+        watch_port: bucket.watch_port,
+        watch_group: bucket.watch_group,
+        actions: bucket.actions,
+    }
+}
+
+fn selection(sent: &SentSelection) -> Result<Selection, ErrorCode> {
+    let field = |one: &flowlane_openflow::group::SelectionField| FieldRef::of_mask(one.field, one.mask);
+    match sent.method.as_str() {
+        "" => Ok(Selection::Default),
+        "dp_hash" => Ok(Selection::DpHash),
+        "hash" => {
+            let fields: Option<Vec<FieldRef>> = sent.fields.iter().map(field).collect();
+            fields.map(Selection::Hash).ok_or(ErrorCode::GroupModInvalidGroup)
+        }
+        _ => Err(ErrorCode::GroupModInvalidGroup),
+    }
+}
