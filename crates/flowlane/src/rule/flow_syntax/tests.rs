@@ -259,7 +259,7 @@ fn errors_say_what_where_and_how_to_mend_it() {
         ("tcp(tp_dst=80 actions=drop", "a `(` is not closed"),
         ("actions=resubmit(,)", "one of both may be left out"),
         ("actions=resubmit(1,2,3)", "`ct` is expected"),
-        ("actions=output:TABLE", "use goto_table"),
+        ("actions=output:TABLE", "write `resubmit(,0)`"),
         ("actions=output:ANY", "write `drop` to drop"),
         ("actions=output:NXM_NX_REG16[]", "registers are reg0 to reg15"),
         ("actions=output(port=1,max_len=9)", "at least 14 bytes"),
