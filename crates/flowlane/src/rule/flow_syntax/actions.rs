@@ -108,13 +108,13 @@ const ABSENT: [(&str, &str); 8] = [
     ("apply_actions", "write the actions themselves, as for Open vSwitch"),
     (
         "debug_recirc",
-        "it makes Open vSwitch's own tests look a packet up again; leave it out: it changes no packet's way",
+        "it is for Open vSwitch's own tests, which look a packet up again; leave it out: it changes no packet's way",
     ),
     (
         "debug_slow",
-        "it makes Open vSwitch's own tests take a packet's slow path; leave it out: it changes no packet's way",
+        "it is for Open vSwitch's own tests, of packets' slow path; leave it out: it changes no packet's way",
     ),
-    ("table", "only a packet of a controller goes to the tables so; use goto_table"),
+    ("table", "packets of controllers go to the tables so; in a rule, write `resubmit(,0)`"),
     ("any", "this is no port that packets can be sent to; write `drop` to drop"),
     ("none", "this is no port that packets can be sent to; write `drop` to drop"),
     ("set_nw_ttl", "Open vSwitch has no such action; write mod_nw_ttl"),
@@ -195,16 +195,16 @@ impl Reader<'_> {
         if self.place != Place::Rule && is_of_rules {
             return Err(token.fault(format!("{name} stands in no other action")));
         }
-        match action {
-            Action::Goto(to) if *to <= self.table => {
+        if let Action::Goto(to) = action {
+            if *to <= self.table {
                 let table = self.table;
                 return Err(token.fault(format!("a flow of table {table} can only go on in a later table")));
             }
-            Action::Goto(_) if others_follow => {
+            if others_follow {
                 return Err(token.fault(format!("{name} is the last action")));
             }
-            _ => self.pushed += usize::from(action.pushes_header()),
         }
+        self.pushed += usize::from(action.pushes_header());
         if self.pushed > HEADERS_PUSHED_MAX {
             return Err(token.fault(format!("a rule puts at most {HEADERS_PUSHED_MAX} headers on a packet")));
         }
@@ -245,10 +245,10 @@ impl Reader<'_> {
             None => None,
         };
         let argument = argument.map(Token::trim);
-        if argument.is_none_or(|argument| argument.text.is_empty()) {
-            if let Some((_, action)) = PLAIN.iter().find(|(plain, _)| *plain == lower) {
-                return Ok(action.clone());
-            }
+        if argument.is_none_or(|argument| argument.text.is_empty())
+            && let Some((_, action)) = PLAIN.iter().find(|(plain, _)| *plain == lower)
+        {
+            return Ok(action.clone());
         }
         match (argument, lower.as_str()) {
             (_, "controller") => outputs::controller(argument),
@@ -379,13 +379,17 @@ fn unknown(name: Token<'_>, kind: &str) -> Fault {
 /// Checks that actions of the rule itself stand in front of `clear_actions`, and that in front of `write_actions`: so OpenFlow
 /// executes them, and Open vSwitch takes no other order.
 fn check_order(token: Token<'_>, name: &str, action: &Action, before: &[Action]) -> Result<(), Fault> {
-    let stage = |action: &Action| match action {
-        Action::ClearActions => 1,
-        Action::WriteActions(_) => 2,
-        Action::Goto(_) | Action::SetField { field: Field::Metadata, form: SetForm::Own, .. } => 3,
-        other => {
-            debug_assert!(!matches!(other, Action::ClearActions));
-            0
+    let stage = |action: &Action| {
+        if matches!(action, Action::ClearActions) {
+            1
+        } else if matches!(action, Action::WriteActions(_)) {
+            2
+        } else {
+            let is_last = matches!(
+                action,
+                Action::Goto(_) | Action::SetField { field: Field::Metadata, form: SetForm::Own, .. }
+            );
+            if is_last { 3 } else { 0 }
         }
     };
     let earlier = before.iter().map(stage).filter(|stage| (1..=2).contains(stage)).max().unwrap_or(0);

@@ -235,11 +235,13 @@ impl FlowMod {
 
 /// Returns whether one of these actions, or of those in them, sends packets to a port.
 fn sends_to(actions: &[Action], port: PortNo) -> bool {
-    let sends = |action: &Action| match action {
-        Action::Output(to) | Action::OutputTruncated { port: to, .. } | Action::Enqueue { port: to, .. } => {
-            *to == port
-        }
-        other => sends_to(other.nested(), port),
+    let sends = |action: &Action| {
+        let is_to = matches!(
+            action,
+            Action::Output(to) | Action::OutputTruncated { port: to, .. } | Action::Enqueue { port: to, .. }
+                if *to == port
+        );
+        is_to || sends_to(action.nested(), port)
     };
     actions.iter().any(sends)
 }

@@ -53,6 +53,14 @@ impl Names {
         }
     }
 
+    /// Some bits of a field that are given a value, as actions name them.
+    pub(super) fn assigned(self, part: FieldRef) -> String {
+        match part.field().tun_metadata_number() {
+            Some(_) if part.is_whole() => self.of(part.field()).to_owned(),
+            _ => self.part(part),
+        }
+    }
+
     /// Some bits of a field, as actions name them.
     pub(super) fn part(self, part: FieldRef) -> String {
         let info = part.field().info();
@@ -63,7 +71,9 @@ impl Names {
         };
         match info.form {
             Form::Tos => format!("{name}[{}..{}]", part.first_bit() + 2, part.first_bit() + part.bits() + 1),
-            _ if part.is_whole() || is_whole_port(part) => name.to_owned(),
+            // There, an option has as many bits as it has bytes for, or 992.
+            _ if part.field().tun_metadata_number().is_none() && part.is_whole() => name.to_owned(),
+            _ if is_whole_port(part) => name.to_owned(),
             _ => format!("{name}[{}..{}]", part.first_bit(), part.first_bit() + part.bits() - 1),
         }
     }

@@ -309,7 +309,7 @@ pub(super) fn assignment(info: &FieldInfo, value: u128, mask: u128, form: SetFor
     let part = FieldRef::of_mask(info.field, mask);
     let load = |part: FieldRef| match info.form {
         Form::Tos if part.is_whole() => format!("load:{:#x}->{}", value << 2, info.name),
-        _ => format!("load:{:#x}->{}", part.extract(value), names.part(part)),
+        _ => format!("load:{:#x}->{}", part.extract(value), names.assigned(part)),
     };
     if let Some(part) = part.filter(|_| form == SetForm::Load) {
         return load(part);

@@ -285,7 +285,7 @@ fn learned_part(spec: &LearnSpec, own: Names, names: Names) -> String {
         }
         LearnSpec::Match { to, from: LearnSource::Value(value) } if to.is_whole() || is_whole_port(*to) => {
             let info = to.field().info();
-            let name = if info.form == Form::Tos { own.of(to.field()).to_owned() } else { own.part(*to) };
+            let name = if info.form == Form::Tos { own.of(to.field()).to_owned() } else { own.assigned(*to) };
             format!("{name}={}", masked(info, *value, info.ones()))
         }
         LearnSpec::Match { to, from: LearnSource::Value(value) } => {
@@ -295,7 +295,7 @@ fn learned_part(spec: &LearnSpec, own: Names, names: Names) -> String {
             format!("load:{}->{}", names.part(*from), own.part(*to))
         }
         LearnSpec::Load { to, from: LearnSource::Value(value) } => {
-            format!("load:{value:#x}->{}", own.part(*to))
+            format!("load:{value:#x}->{}", own.assigned(*to))
         }
         LearnSpec::Output(from) => format!("output:{}", names.part(*from)),
     }

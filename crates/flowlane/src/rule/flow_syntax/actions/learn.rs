@@ -14,7 +14,7 @@ pub(in super::super) fn learned(specs: &[LearnSpec]) -> Match {
     let mut matches = Match::any();
     for spec in specs {
         if let LearnSpec::Match { to, from: LearnSource::Value(value) } = spec {
-            matches.set_masked(to.field(), to.place(*value), to.mask());
+            matches.set_masked(to.field(), to.place(*value & to.ones()), to.mask());
         }
     }
     matches

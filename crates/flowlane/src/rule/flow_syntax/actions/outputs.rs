@@ -68,11 +68,10 @@ fn truncated(token: Token<'_>, options: &ReadOptions<'_>, known: &Known) -> Resu
     let (Some(to), Some((key, max_len))) = (to, max_len) else {
         return Err(token.fault("`port=PORT,max_len=BYTES` is expected"));
     };
-    if (options.ports)(to.text).is_none() && names::by_name(to.before("[").text).is_some() {
-        if !values::is_reserved_port(to.text) {
-            let max_len = max_len.try_into().map_err(|_| key.fault("at most 65535 bytes are sent"))?;
-            return read_part(to, known).map(|port| Action::OutputField { port, max_len });
-        }
+    let is_field = to.text.ends_with(']') || names::by_name(to.text).is_some();
+    if (options.ports)(to.text).is_none() && !values::is_reserved_port(to.text) && is_field {
+        let max_len = max_len.try_into().map_err(|_| key.fault("at most 65535 bytes are sent"))?;
+        return read_part(to, known).map(|port| Action::OutputField { port, max_len });
     }
     if max_len < 14 {
         return Err(key.fault("at least 14 bytes are sent: an Ethernet header"));
@@ -125,12 +124,12 @@ pub(super) fn controller(argument: Option<Token<'_>>) -> Result<Action, Fault> {
         Some(argument) => split(argument)?,
         None => Vec::new(),
     };
-    if let [only] = &parts[..] {
-        if only.text.starts_with(|c: char| c.is_ascii_digit()) {
-            let max_len = values::number(*only, 0xffff)
-                .map_err(|_| only.fault("the bytes that are kept of a packet are expected, 0 to 65535"))?;
-            return Ok(Action::controller(max_len as u16));
-        }
+    if let [only] = &parts[..]
+        && only.text.starts_with(|c: char| c.is_ascii_digit())
+    {
+        let max_len = values::number(*only, 0xffff)
+            .map_err(|_| only.fault("the bytes that are kept of a packet are expected, 0 to 65535"))?;
+        return Ok(Action::controller(max_len as u16));
     }
     for part in parts {
         let (key, value) = key_value(part)?;

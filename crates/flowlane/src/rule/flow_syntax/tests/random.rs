@@ -359,6 +359,36 @@ proptest! {
     }
 }
 
+const LINES: [&str; 8] = [
+    "tcp,ct_state=+trk-new actions=ct(commit,zone=reg0[0..15],nat(src=1.2.3.4-1.2.3.9:5-7,random),exec(load:1->ct_mark[0..3]))",
+    "ipv6 actions=ct(commit,nat(dst=[fe80::1]-[fe80::9]:5-7),alg=ftp),ct_clear,clone(write_actions(output:1))",
+    "udp actions=learn(table=2,dl_type=0x800,nw_proto=17,udp_dst=udp_src,reg0[3..5]=7,load:reg1[0..3]->reg2[5..8],output:in_port)",
+    "actions=multipath(eth_src,50,hrw,12,0,reg0[0..3]),bundle_load(nw_src,0,hrw,ofport,reg0[],members:[1,LOCAL])",
+    "actions=encap(nsh(md_type=2,tlv(0x1000,10,0x12345678))),decap(packet_type(ns=1,type=0x800)),check_pkt_larger(9)->reg0[3]",
+    "actions=controller(reason=no_match,userdata=00.11,pause),sample(probability=5,egress),note:00.11,conjunction(1,2/3)",
+    "packet_type=(1,0x894f),nsh_c1=5/7,tun_metadata3=5,tun_flags=+oam,actions=output(port=1,max_len=64),enqueue:1:2,resubmit(1,2,ct)",
+    "importance=3,in_port=LOCAL,tcp_flags=syn|ack actions=push:reg0[3],pop:NXM_NX_REG1[],move:nw_tos[2..7]->reg0[0..5],dec_ttl(1,2)",
+];
+
+proptest! {
+    #[test]
+    fn a_line_with_a_hole_makes_no_reader_panic(
+        line in prop::sample::select(&LINES[..]),
+        at in any::<prop::sample::Index>(),
+        len in 0..3usize,
+        with in "\\PC{0,3}|[\\[\\]():,.=>-]{0,2}",
+    ) {
+        let at = at.index(line.len());
+        let mut text = line.to_owned();
+        text.replace_range(at..(at + len).min(line.len()), &with);
+        if let Ok(rules) = read(&text, "hole", &ReadOptions::default()) {
+            let printed = print_rule(&rules[0]);
+            let back = read(&printed, "printed", &ReadOptions::default());
+            prop_assert_eq!(back.as_ref().map(|r| &r[0]), Ok(&rules[0]), "{}", printed);
+        }
+    }
+}
+
 #[test]
 fn actions_nest_so_deep_and_no_deeper() {
     let line = |depth: usize| format!("actions={}output:1{}", "clone(".repeat(depth), ")".repeat(depth));
