@@ -58,6 +58,11 @@ pub(super) fn read(reading: Reading<'_>, r: &mut Reader<'_>) -> Result<Action, E
     {
         return Err(ErrorCode::ActionBadArgument);
     }
+    // What is not committed can only be translated as its connection has it.
+    let is_kept = |action: &Action| !matches!(action, Action::Nat(nat) if nat.range.is_none());
+    if !commit && exec.iter().any(is_kept) {
+        return Err(ErrorCode::ActionBadArgument);
+    }
     if force && !commit {
         return Err(ErrorCode::ActionBadArgument);
     }
