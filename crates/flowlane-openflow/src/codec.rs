@@ -129,7 +129,7 @@ fn read_body(codec: &Codec, kind: Kind, xid: u32, r: &mut Reader<'_>) -> Result<
         Kind::FeaturesReply => Message::FeaturesReply(basic::read_features(codec, r)?),
         Kind::GetConfigRequest => Message::GetConfigRequest,
         Kind::GetConfigReply => Message::GetConfigReply(basic::read_config(r)?),
-        Kind::SetConfig => Message::SetConfig(basic::read_config(r)?),
+        Kind::SetConfig => Message::SetConfig(basic::read_new_config(codec, r)?),
         Kind::PacketIn => Message::PacketIn(packets::read_in(codec, r)?),
         Kind::FlowRemoved => Message::FlowRemoved(flows::read_removed(codec, r)?),
         Kind::PortStatus => Message::PortStatus(ports::read_status(codec, r)?),

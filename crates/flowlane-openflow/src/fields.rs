@@ -57,6 +57,7 @@ pub(crate) enum Needs {
     Solicitation,
     Advertisement,
     NeighbourDiscovery,
+    Connection,
 }
 
 /// A header, and the field that it names.
@@ -220,13 +221,13 @@ pub(crate) static ROWS: &[Row] = {
         row(NXM1, 106, 2, F::CtZone, Plain, Nothing),
         row(NXM1, 107, 4, F::CtMark, Plain, Nothing),
         row(NXM1, 108, 16, F::CtLabel, Plain, Nothing),
-        row(NXM1, 119, 1, F::CtNwProto, Plain, Nothing),
-        row(NXM1, 120, 4, F::CtIpv4Src, Plain, Nothing),
-        row(NXM1, 121, 4, F::CtIpv4Dst, Plain, Nothing),
-        row(NXM1, 122, 16, F::CtIpv6Src, Plain, Nothing),
-        row(NXM1, 123, 16, F::CtIpv6Dst, Plain, Nothing),
-        row(NXM1, 124, 2, F::CtTpSrc, Plain, Nothing),
-        row(NXM1, 125, 2, F::CtTpDst, Plain, Nothing),
+        row(NXM1, 119, 1, F::CtNwProto, Plain, Connection),
+        row(NXM1, 120, 4, F::CtIpv4Src, Plain, Connection),
+        row(NXM1, 121, 4, F::CtIpv4Dst, Plain, Connection),
+        row(NXM1, 122, 16, F::CtIpv6Src, Plain, Connection),
+        row(NXM1, 123, 16, F::CtIpv6Dst, Plain, Connection),
+        row(NXM1, 124, 2, F::CtTpSrc, Plain, Connection),
+        row(NXM1, 125, 2, F::CtTpDst, Plain, Connection),
     ]
 };
 
@@ -307,7 +308,8 @@ impl Needs {
             | Self::Ipv6
             | Self::Solicitation
             | Self::Advertisement
-            | Self::NeighbourDiscovery => true,
+            | Self::NeighbourDiscovery
+            | Self::Connection => true,
         }
     }
 
@@ -341,6 +343,11 @@ impl Needs {
             Self::Solicitation => discovers(135),
             Self::Advertisement => discovers(136),
             Self::NeighbourDiscovery => discovers(135) || discovers(136),
+            Self::Connection => {
+                // New, established, related, reply, translated; or tracked and not invalid.
+                let (state, mask) = matches.get(Field::CtState);
+                state & 0xcf != 0 || state & 0x20 != 0 && mask & 0x10 != 0 && state & 0x10 == 0
+            }
         }
     }
 }

@@ -91,11 +91,7 @@ pub(crate) fn read_entry(reader: &mut Reader<'_>) -> Result<Entry, ErrorCode> {
 fn entry(head: Head, bytes: &[u8]) -> Result<Entry, ErrorCode> {
     let row = head.row()?;
     let width = head.value_bytes();
-    let fits = match row.shape {
-        Shape::Option(_) => width > 0 && width <= 124,
-        _ => width == usize::from(row.bytes),
-    };
-    if !fits || head.has_mask && head.bytes % 2 != 0 {
+    if !row.has_width(width) || head.has_mask && head.bytes % 2 != 0 {
         return Err(ErrorCode::MatchBadLen);
     }
     let (value, mask) = bytes.split_at(width);
@@ -123,6 +119,14 @@ impl Row {
             Shape::Port16 => 0xffff,
             Shape::Port32 => 0xffff_ffff,
             Shape::Vid => 0x1fff,
+        }
+    }
+
+    /// Returns whether the value may have so many bytes.
+    fn has_width(&self, bytes: usize) -> bool {
+        match self.shape {
+            Shape::Option(_) => (1..=124).contains(&bytes),
+            _ => bytes == usize::from(self.bytes),
         }
     }
 
@@ -220,7 +224,11 @@ fn read_list(reader: &mut Reader<'_>, with_cookie: bool) -> Result<(Match, Optio
             }
             continue;
         }
-        let entry = entry(head, bytes)?;
+        // A header with another length is another, unknown one.
+        let entry = entry(head, bytes).map_err(|code| match code {
+            ErrorCode::MatchBadLen => ErrorCode::MatchBadField,
+            other => other,
+        })?;
         if !entry.row.needs.are_met(&matches) {
             return Err(ErrorCode::MatchBadPrereq);
         }
@@ -234,8 +242,8 @@ pub(crate) fn read_nxm(
     reader: &mut Reader<'_>,
     bytes: usize,
 ) -> Result<(Match, Option<(u64, u64)>), ErrorCode> {
-    let all = reader.take(bytes.next_multiple_of(8))?;
-    let list = all.get(..bytes).ok_or(reader.bad_length())?;
+    let all = reader.take(bytes.next_multiple_of(8)).map_err(|_| ErrorCode::MatchBadLen)?;
+    let list = all.get(..bytes).ok_or(ErrorCode::MatchBadLen)?;
     read_list(&mut Reader::new(list, ErrorCode::MatchBadLen), true)
 }
 
@@ -251,8 +259,8 @@ pub(crate) fn read_match(reader: &mut Reader<'_>) -> Result<Match, ErrorCode> {
         return Err(ErrorCode::MatchBadType);
     }
     let bytes = length.checked_sub(4).ok_or(ErrorCode::MatchBadLen)?;
-    let list = reader.take(bytes)?;
-    reader.skip(length.next_multiple_of(8) - length)?;
+    let list = reader.take(bytes).map_err(|_| ErrorCode::MatchBadLen)?;
+    reader.skip(length.next_multiple_of(8) - length).map_err(|_| ErrorCode::MatchBadLen)?;
     read_bare(list)
 }
 
@@ -359,12 +367,16 @@ pub(crate) fn read_header(reader: &mut Reader<'_>) -> Result<&'static Row, Error
 /// Reads the header of a field without a value, and whether it says that there is a mask.
 pub(crate) fn read_id(reader: &mut Reader<'_>) -> Result<(&'static Row, bool), ErrorCode> {
     let head = Head::read(reader)?;
-    Ok((head.row()?, head.has_mask))
+    let row = head.row()?;
+    if !row.has_width(head.value_bytes()) {
+        return Err(ErrorCode::MatchBadLen);
+    }
+    Ok((row, head.has_mask))
 }
 
 /// Makes a reference to bits of a field on the wire.
 pub(crate) fn reference(row: &Row, first_bit: u16, bits: u16) -> Result<FieldRef, ErrorCode> {
-    let wrong = ErrorCode::ActionBadArgument;
+    let wrong = ErrorCode::ActionBadSetLen;
     let first_bit = match row.shape {
         Shape::Tos => first_bit.checked_sub(2).ok_or(wrong)?,
         Shape::Port16 if first_bit.saturating_add(bits) > 16 => return Err(wrong),

@@ -188,7 +188,7 @@ fn read_later(subtype: u16, r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
 fn read_resubmit(subtype: u16, r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     let (port, table) = (u32::from(r.u16()?), r.u8()?);
     if subtype != 1 {
-        r.zeros(3, NOT_ZERO)?;
+        r.zeros(3, ErrorCode::ActionBadArgument)?;
     }
     Ok(Action::Resubmit {
         in_port: (port != super::header::reserved::IN_PORT).then_some(PortNo(port)),

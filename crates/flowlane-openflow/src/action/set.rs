@@ -7,7 +7,7 @@ use super::header::{pack_bits, read_target, unpack_bits};
 use super::standard::read_value;
 use super::write::Writing;
 use crate::error::ErrorCode;
-use crate::fields::Shape;
+use crate::fields::{self, Row, Shape};
 use crate::header::Version;
 use crate::oxm;
 use crate::wire::{Failed, Reader, Writer};
@@ -18,7 +18,7 @@ pub(super) fn read_set_field(r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     if r.len() >= 8 {
         return Err(ErrorCode::ActionBadLen);
     }
-    r.zeros(r.len(), ErrorCode::NiciraActionMustBeZero)?;
+    r.zeros(r.len(), ErrorCode::ActionBadSetArgument)?;
     Ok(Action::SetField { field, value, mask, form: SetForm::SetField })
 }
 
@@ -117,13 +117,28 @@ fn put_own(w: &mut Writer, field: Field, value: u128, form: SetForm) -> bool {
     true
 }
 
+/// The row by which an action sets a field, and the bits that it has. A port has 16 bits: no port's number needs more.
+fn row_and_ones(
+    field: Field,
+    version: Version,
+    writing: &Writing<'_>,
+) -> Result<(&'static Row, u128), Failed> {
+    match field {
+        Field::InPort => fields::find(0, 0, 0, 2).map(|row| (row, 0xffff)).ok_or(Failed),
+        _ => {
+            let row = oxm::row_of(field.into(), version, writing.protocol).ok_or(Failed)?;
+            Ok((row, field.info().ones()))
+        }
+    }
+}
+
 fn put_set_field(
     w: &mut Writer,
     writing: &Writing<'_>,
     (field, value, mask): (Field, u128, u128),
 ) -> Result<(), Failed> {
-    let row = oxm::row_of(field.into(), writing.codec.version, writing.protocol).ok_or(Failed)?;
-    let is_whole = mask == field.info().ones();
+    let (row, ones) = row_and_ones(field, writing.codec.version, writing)?;
+    let is_whole = mask & ones == ones;
     let start = w.len();
     w.u16(25).u16(0);
     let present = if row.shape == Shape::Vid { 0x1000 } else { 0 };
@@ -138,13 +153,13 @@ fn put_load(
     writing: &Writing<'_>,
     (field, value, mask): (Field, u128, u128),
 ) -> Result<(), Failed> {
-    let row = oxm::row_of(field.into(), Version::OpenFlow10, writing.protocol).ok_or(Failed)?;
+    let (row, ones) = row_and_ones(field, Version::OpenFlow10, writing)?;
     if matches!(row.shape, Shape::Option(_)) || row.class == 0xffff {
         let is_whole = mask == field.info().ones();
         super::write::nicira(w, 33, |w| row.put(w, writing.codec, value, (!is_whole).then_some(mask)));
         return Ok(());
     }
-    let mut left = mask;
+    let mut left = mask & ones;
     while left != 0 {
         let first = left.trailing_zeros();
         let run = (left >> first).trailing_ones().min(64);

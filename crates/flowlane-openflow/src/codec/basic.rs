@@ -123,6 +123,14 @@ pub(super) fn read_config(r: &mut Reader<'_>) -> Result<SwitchConfig, ErrorCode>
     Ok(SwitchConfig { flags: r.u16()?, miss_send_len: r.u16()? })
 }
 
+/// Reads a new configuration.
+pub(super) fn read_new_config(codec: &Codec, r: &mut Reader<'_>) -> Result<SwitchConfig, ErrorCode> {
+    let config = read_config(r)?;
+    // How fragments are treated, and in OpenFlow 1.0 to 1.2 whether packets of invalid TTL are sent.
+    let known = if codec.is_10() { 7 } else { 3 };
+    if config.flags & !known != 0 { Err(ErrorCode::ConfigBadFlags) } else { Ok(config) }
+}
+
 /// Writes a configuration.
 pub(super) fn put_config(w: &mut Writer, config: SwitchConfig) {
     w.u16(config.flags).u16(config.miss_send_len);

@@ -89,8 +89,8 @@ mod tuple {
 
 /// Reads the message that forgets connections.
 pub(super) fn read_flush(r: &mut Reader<'_>) -> Result<CtFlush, ErrorCode> {
-    let mut all = CtFlush { protocol: r.u8()?, family: r.u8()?, ..CtFlush::default() };
-    r.zeros(6, ErrorCode::NiciraRequestMustBeZero)?;
+    let mut all = CtFlush { protocol: r.u8()?, ..CtFlush::default() };
+    r.zeros(7, ErrorCode::NiciraRequestMustBeZero)?;
     let (mut mark, mut label) = ((None, None), (None, None));
     while !r.is_empty() {
         let (kind, mut value) = property::read(r, ErrorCode::PropertyBadLen)?;
@@ -144,7 +144,7 @@ fn read_address(r: &mut Reader<'_>) -> Result<IpAddr, ErrorCode> {
 
 /// Writes the message that forgets connections.
 pub(super) fn put_flush(w: &mut Writer, all: &CtFlush) {
-    w.u8(all.protocol).u8(all.family).zeros(6);
+    w.u8(all.protocol).zeros(7);
     for (kind, direction) in [(flush::ORIGINAL, &all.original), (flush::REPLY, &all.reply)] {
         if let Some(direction) = direction {
             property::put(w, kind, |w| put_tuple(w, direction));

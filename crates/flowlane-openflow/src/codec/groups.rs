@@ -87,7 +87,38 @@ pub(super) fn read_mod(codec: &Codec, r: &mut Reader<'_>) -> Result<GroupMod, Er
         0x8000 => GroupCommand::AddOrModify,
         _ => return Err(ErrorCode::GroupModBadCommand),
     };
-    Ok(GroupMod { command, kind, group, buckets, selection })
+    let change = GroupMod { command, kind, group, buckets, selection };
+    let has_place = matches!(command, GroupCommand::InsertBuckets(_) | GroupCommand::RemoveBuckets(_));
+    if !has_place && place_of != 0xffff_ffff {
+        return Err(ErrorCode::GroupModBadBucket);
+    }
+    check_buckets(&change)?;
+    Ok(change)
+}
+
+/// Refuses buckets that the group's kind cannot have.
+fn check_buckets(change: &GroupMod) -> Result<(), ErrorCode> {
+    let buckets = &change.buckets;
+    let deletes = change.command == GroupCommand::Delete;
+    if change.kind == GroupKind::Indirect && !deletes && buckets.len() != 1 {
+        return Err(ErrorCode::GroupModInvalidGroup);
+    }
+    if matches!(change.command, GroupCommand::RemoveBuckets(_)) && !buckets.is_empty() {
+        return Err(ErrorCode::GroupModBadBucket);
+    }
+    for bucket in buckets {
+        let watches = bucket.watch_port.is_some() || bucket.watch_group.is_some();
+        match change.kind {
+            GroupKind::Select => {}
+            _ if bucket.weight != 0 => return Err(ErrorCode::GroupModInvalidGroup),
+            GroupKind::All | GroupKind::Indirect if watches => {
+                return Err(ErrorCode::GroupModWatchUnsupported);
+            }
+            GroupKind::FastFailover if !watches => return Err(ErrorCode::GroupModInvalidGroup),
+            GroupKind::All | GroupKind::Indirect | GroupKind::FastFailover => {}
+        }
+    }
+    Ok(())
 }
 
 /// Writes a change of groups.
@@ -115,6 +146,10 @@ pub(super) fn put_mod(w: &mut Writer, codec: &Codec, change: &GroupMod) -> Resul
     put_properties(w, codec, change.selection.as_ref())
 }
 
+fn watch_port(r: &mut Reader<'_>) -> Result<Option<flowlane::PortNo>, ErrorCode> {
+    port32(r.u32()?).map_err(|_| ErrorCode::GroupModBadWatch)
+}
+
 fn read_buckets(codec: &Codec, r: &mut Reader<'_>, kind: GroupKind) -> Result<Vec<Bucket>, ErrorCode> {
     let mut buckets: Vec<Bucket> = Vec::new();
     while !r.is_empty() {
@@ -123,7 +158,7 @@ fn read_buckets(codec: &Codec, r: &mut Reader<'_>, kind: GroupKind) -> Result<Ve
         let bucket = if is_new(codec) {
             read_new_bucket(codec, &mut body, kind)?
         } else {
-            let (weight, port, group) = (body.u16()?, port32(body.u32()?)?, body.u32()?);
+            let (weight, port, group) = (body.u16()?, watch_port(&mut body)?, body.u32()?);
             body.skip(4)?;
             Bucket {
                 id: buckets.len() as u32,
@@ -150,7 +185,7 @@ fn read_new_bucket(codec: &Codec, r: &mut Reader<'_>, kind: GroupKind) -> Result
         let (kind, mut property) = property::read(r, ErrorCode::PropertyBadLen)?;
         match kind {
             0 => bucket.weight = property.u16()?,
-            1 => bucket.watch_port = port32(property.u32()?)?,
+            1 => bucket.watch_port = watch_port(&mut property)?,
             2 => bucket.watch_group = Some(property.u32()?).filter(|group| *group != GROUP_ANY),
             _ => return Err(ErrorCode::PropertyBadType),
         }

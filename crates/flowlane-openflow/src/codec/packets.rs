@@ -170,7 +170,7 @@ pub(super) fn read_out(codec: &Codec, r: &mut Reader<'_>) -> Result<PacketOut, E
         r.skip(2)?;
         metadata = oxm::read_match(r)?;
     } else {
-        let port = read_port(codec, r).map_err(|_| ErrorCode::RequestBadPort)?;
+        let port = read_port(codec, r)?;
         metadata.set(Field::InPort, port.0.into());
         bytes = usize::from(r.u16()?);
         if !codec.is_10() {

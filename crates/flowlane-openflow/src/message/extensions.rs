@@ -173,8 +173,6 @@ pub struct CtTuple {
 pub struct CtFlush {
     /// The protocol of IP; 0: any.
     pub protocol: u8,
-    /// The address family, 2 (IPv4) or 10 (IPv6); 0: any.
-    pub family: u8,
     /// The zone.
     pub zone: Option<u16>,
     /// The original direction.
