@@ -42,6 +42,8 @@ pub struct Config {
     pub gpu: GpuSection,
     /// The MAC table (FDB) of the `normal` action.
     pub macs: MacSection,
+    /// Controllers that drive the switch by OpenFlow.
+    pub openflow: Option<OpenflowSection>,
     /// The port that `controller` and `sample` send to; without it, such packets are dropped and counted.
     pub controller: Option<ControllerSection>,
     /// The ports.
@@ -140,6 +142,27 @@ impl Default for MacSection {
     }
 }
 
+/// Controllers that drive the switch by OpenFlow (1.0, 1.3, 1.4 and 1.5), as they drive Open vSwitch. All tables from 0 to 253 exist
+/// then, and `controller` sends packets to the connected controllers.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OpenflowSection {
+    /// The bridge's name. Its socket `BRIDGE.mgmt` is in the folder of the control socket, for `ovs-ofctl`.
+    #[serde(default = "bridge")]
+    pub bridge: String,
+    /// The identifier of the switch, up to 16 hexadecimal digits.
+    #[serde(default)]
+    pub datapath_id: Option<String>,
+    /// Where controllers connect, or are connected to: `punix:PATH`, `ptcp:[PORT][:ADDRESS]`, `unix:PATH` or
+    /// `tcp:ADDRESS[:PORT]`; 6653 by default.
+    #[serde(default)]
+    pub controllers: Vec<String>,
+}
+
+fn bridge() -> String {
+    "br0".to_owned()
+}
+
 /// The controller port.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -194,6 +217,22 @@ pub struct TableSection {
     /// The maximum number of rules.
     #[serde(default = "rules_max")]
     pub rules_max: usize,
+}
+
+impl TableSection {
+    /// A table that only controllers fill.
+    pub(crate) fn of_controllers(number: u8) -> Self {
+        Self {
+            number,
+            name: String::new(),
+            engine: TableEngine::Tuple,
+            memory_mib: memory_mib(),
+            miss: Miss::Drop,
+            rules: Vec::new(),
+            rules_file: None,
+            rules_max: rules_max(),
+        }
+    }
 }
 
 fn rules_max() -> usize {

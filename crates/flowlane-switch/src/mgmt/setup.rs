@@ -7,6 +7,7 @@ mod limits;
 mod lines;
 mod links;
 mod numbers;
+mod openflow;
 mod privileges;
 mod reader;
 mod reload;
@@ -27,6 +28,7 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::{ReadErrors, Rule, flow_syntax};
 use flowlane_gpu::Device;
 
+pub use self::openflow::OpenflowSetup;
 pub use self::privileges::Privileges;
 pub use self::reload::Reload;
 
@@ -86,7 +88,8 @@ impl Setup {
         Self::of(Config::parse(Source { file: PathBuf::new(), text: text.to_owned() })?)
     }
 
-    fn of((config, source): (Config, Source)) -> Result<Self, SetupError> {
+    fn of((mut config, source): (Config, Source)) -> Result<Self, SetupError> {
+        openflow::add_tables(&mut config);
         numbers::check(&config, &source)?;
         let (specs, controller) = port_specs(&config, &source)?;
         let reader = Reader::new(&source, &config);
@@ -132,6 +135,14 @@ impl Setup {
     /// Returns whether a port is an interface of the system, so that input does not end by itself.
     pub fn is_live(&self) -> bool {
         self.specs.iter().any(PortSpec::is_live)
+    }
+
+    /// Returns the controllers that drive the switch by OpenFlow, if any may.
+    ///
+    /// # Errors
+    /// An address or a datapath identifier that is malformed.
+    pub fn openflow(&self) -> Result<Option<OpenflowSetup>, ConfigError> {
+        openflow::read(&self.config, &self.source)
     }
 
     /// Number of rules in all tables.

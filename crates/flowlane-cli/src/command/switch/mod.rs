@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use flowlane_switch::datapath::{RunError, Switch, Until, Worker};
+use flowlane_switch::datapath::{PacketIns, RunError, Switch, Until, Worker};
 use flowlane_switch::mgmt::config::Config;
+use flowlane_switch::mgmt::openflow::{Agent, Service};
 use flowlane_switch::mgmt::report::Report;
 use flowlane_switch::mgmt::rpc::{ControlServer, Socket, SocketError, default_path};
-use flowlane_switch::mgmt::setup::{Reload, Setup};
+use flowlane_switch::mgmt::setup::{OpenflowSetup, Reload, Setup, SetupError};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -75,6 +76,7 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     options.changes.as_deref().map(|file| setup.check_input(file)).transpose()?;
     let reload = Reload::of(&setup);
     let replay = options.changes.as_deref().map(|file| Replay::read(file, &reload)).transpose()?;
+    let openflow = setup.openflow().map_err(SetupError::from)?;
     let (live, privileges) = (setup.is_live(), setup.privileges());
     let (mut switch, control) = setup.open_controlled(rand::random())?;
     // Drop privileges before packets from untrusted sources arrive, and before threads exist: each thread has its own set.
@@ -82,6 +84,10 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
         note!("flowlane: cannot drop unneeded privileges: {error}");
     }
     switch.workers_mut().iter_mut().for_each(|worker| adjust(worker, options));
+    let packet_ins = Arc::new(PacketIns::default());
+    if openflow.is_some() {
+        switch.workers_mut().iter_mut().for_each(|w| w.egress.packet_ins = Some(packet_ins.clone()));
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let served = Arc::new(ControlServer::new(control, reload, stop.clone()));
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
@@ -94,6 +100,7 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
         thread.map_err(|e| Failure::thread(&e))?
     };
     let socket = open_socket(options.socket.as_deref(), live, &served)?;
+    let agent = openflow.map(|openflow| open_agent(&openflow, &served, packet_ins)).transpose()?;
     let bar = output::progress(0, "switching");
     let begun = Instant::now();
     let progress = |packets| bar.set_position(packets);
@@ -101,6 +108,7 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     let seconds = begun.elapsed().as_secs_f64();
     bar.finish_and_clear();
     drop(socket);
+    drop(agent);
     signal_handle.close();
     _ = signal_thread.join();
     let report = Report::of_all(switch.workers_mut()).expect("a switch has a worker");
@@ -156,6 +164,20 @@ fn forward(
         drop(ending);
         Ok((result, replaying.map(|thread| thread.join().expect("replaying does not panic"))))
     })
+}
+
+/// Lets controllers drive the switch.
+fn open_agent(
+    openflow: &OpenflowSetup,
+    served: &Arc<ControlServer>,
+    packet_ins: Arc<PacketIns>,
+) -> Result<Agent, Failure> {
+    let datapath_id = openflow.datapath_id.unwrap_or_else(rand::random);
+    let service = Service::new(served.clone(), &openflow.bridge, datapath_id, packet_ins);
+    let agent = Agent::open(&openflow.addresses, service);
+    let agent = agent.map_err(|error| Failure::Environment(error.to_string()))?;
+    note!("flowlane: bridge {}, datapath {datapath_id:016x}, for controllers", openflow.bridge);
+    Ok(agent)
 }
 
 fn adjust(worker: &mut Worker, options: &SwitchOptions) {

@@ -1,0 +1,84 @@
+//! The section of the controllers that drive the switch by OpenFlow.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use super::table_numbers;
+use crate::mgmt::config::{Config, ConfigError, KeyPath, Source, TableSection};
+use crate::mgmt::openflow::Address;
+use crate::port::runtime_folder::runtime_folder;
+
+/// The last table that controllers may use, as in Open vSwitch.
+const LAST_TABLE: u8 = 253;
+
+/// The controllers of a switch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpenflowSetup {
+    /// The bridge's name.
+    pub bridge: String,
+    /// The switch's identifier; without one, it gets a random one.
+    pub datapath_id: Option<u64>,
+    /// Where controllers connect, or are connected to: the bridge's own socket is the first.
+    pub addresses: Vec<Address>,
+}
+
+/// Adds the tables that controllers may use and the configuration does not have. Their rules change all the time.
+pub(super) fn add_tables(config: &mut Config) {
+    if config.openflow.is_none() {
+        return;
+    }
+    let there: BTreeSet<u8> = table_numbers(config).map(|(number, _)| number).collect();
+    let absent = (0..=LAST_TABLE).filter(|number| !there.contains(number));
+    config.table.extend(absent.map(TableSection::of_controllers));
+}
+
+/// Reads the section.
+pub(super) fn read(config: &Config, source: &Source) -> Result<Option<OpenflowSetup>, ConfigError> {
+    let Some(section) = &config.openflow else { return Ok(None) };
+    let at = KeyPath::of("openflow");
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let bridge = section.bridge.clone();
+    if bridge.is_empty() || bridge.starts_with('.') || !bridge.chars().all(is_name) {
+        let problem = format!("`{bridge}` is no name of a bridge: letters, digits, `-`, `_` and `.` are");
+        return Err(source.error(&at.key("bridge"), problem, ""));
+    }
+    let datapath_id = match section.datapath_id.as_deref() {
+        None => None,
+        Some(text) => {
+            let digits = text.strip_prefix("0x").unwrap_or(text);
+            let id = u64::from_str_radix(digits, 16).ok().filter(|_| digits.len() <= 16);
+            let problem = || format!("`{text}` is no identifier: up to 16 hexadecimal digits are");
+            Some(id.ok_or_else(|| source.error(&at.key("datapath_id"), problem(), ""))?)
+        }
+    };
+    let own: PathBuf = runtime_folder().join(format!("{bridge}.mgmt"));
+    let mut addresses = vec![Address::ListenUnix(own)];
+    for text in &section.controllers {
+        let address = text.parse();
+        addresses.push(address.map_err(|error: crate::mgmt::openflow::BadAddress| {
+            source.error(&at.key("controllers"), error.to_string(), "")
+        })?);
+    }
+    Ok(Some(OpenflowSetup { bridge, datapath_id, addresses }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Setup;
+    use super::*;
+
+    #[test]
+    fn a_switch_with_controllers_has_all_tables_and_their_addresses() {
+        let text = "[openflow]\ndatapath_id = \"00002320\"\ncontrollers = [\"ptcp:6653:127.0.0.1\"]\n[[table]]\nnumber = 7\n";
+        let setup = Setup::parse(text).unwrap();
+        assert_eq!(setup.tables(), 254);
+        let openflow = setup.openflow().unwrap().unwrap();
+        assert_eq!((openflow.datapath_id, openflow.addresses.len()), (Some(0x2320), 2));
+        assert_eq!(Setup::parse("[[table]]\nnumber = 7\n").unwrap().openflow().unwrap(), None);
+        for (key, wrong) in [("bridge", "\"a/b\""), ("datapath_id", "\"xyz\""), ("controllers", "[\"ptcp\"]")]
+        {
+            let setup = Setup::parse(&format!("[openflow]\n{key} = {wrong}\n")).unwrap();
+            assert!(setup.openflow().is_err(), "{key}");
+        }
+    }
+}
