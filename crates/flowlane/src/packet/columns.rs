@@ -153,7 +153,7 @@ pub struct FlowColumns<'a> {
 const FIELDS_MAX: usize = NAMED;
 
 /// A piece for each word that a field is in: those of 128 bits are in four.
-const PIECES_MAX: usize = FIELDS_MAX + 44;
+const PIECES_MAX: usize = FIELDS_MAX + 74;
 
 impl<'a> FlowColumns<'a> {
     /// Columns of `len` packets of which no field is known yet.

@@ -24,6 +24,10 @@
 //! 60..=75   reg0..=reg15 (xreg0: reg0, reg1; xxreg0: reg0..=reg3)
 //! 76..=79   ct_label
 //! 80..=87   ct_ipv6_src, ct_ipv6_dst
+//! 88..=92   conj_id, dp_hash, packet_type, actset_output, skb_priority
+//! 93..=98   nsh_flags | nsh_ttl | nsh_np | nsh_mdtype, nsh_spi | nsh_si, nsh_c1..=nsh_c4
+//! 99        tun_erspan_idx | tun_erspan_ver | tun_erspan_dir | tun_erspan_hwid
+//! 100..=127 tun_metadata0..=tun_metadata6 (with the bits of word 16 that say which are present)
 //! ```
 //!
 //! The IPv4 5-tuple is words 36 to 39, the IPv6 5-tuple words 28 to 37. In memory, words 12 to 27, 28 to 43 and 60 to 75 are a
@@ -96,6 +100,12 @@ pub enum Form {
     Frag,
     /// `+syn-ack`, or a number with a mask.
     TcpFlags,
+    /// `+trk-new`, likewise.
+    CtState,
+    /// `+oam`, likewise.
+    TunFlags,
+    /// `(1,0x800)`: name space and type.
+    PacketType,
 }
 
 /// The kind of packet that has a field.
@@ -123,6 +133,8 @@ pub enum Prerequisite {
     Icmp,
     /// `nw_proto` 58 over IPv6, `icmp_type` 135 or 136.
     NeighbourDiscovery,
+    /// `eth_type` 0x894f.
+    Nsh,
     /// The frame arrived through a tunnel that was terminated here.
     Tunnel,
 }
@@ -221,6 +233,43 @@ pub enum Field {
     Reg13,
     Reg14,
     Reg15,
+    CtState,
+    CtZone,
+    CtMark,
+    CtLabel,
+    CtNwProto,
+    CtIpv4Src,
+    CtIpv4Dst,
+    CtIpv6Src,
+    CtIpv6Dst,
+    CtTpSrc,
+    CtTpDst,
+    ConjId,
+    DpHash,
+    PacketType,
+    ActsetOutput,
+    SkbPriority,
+    NshFlags,
+    NshTtl,
+    NshNp,
+    NshMdtype,
+    NshSpi,
+    NshSi,
+    NshC1,
+    NshC2,
+    NshC3,
+    NshC4,
+    TunErspanIdx,
+    TunErspanVer,
+    TunErspanDir,
+    TunErspanHwid,
+    TunMetadata0,
+    TunMetadata1,
+    TunMetadata2,
+    TunMetadata3,
+    TunMetadata4,
+    TunMetadata5,
+    TunMetadata6,
     XReg0,
     XReg1,
     XReg2,
@@ -233,20 +282,12 @@ pub enum Field {
     XxReg1,
     XxReg2,
     XxReg3,
-    CtState,
-    CtZone,
-    CtMark,
-    CtLabel,
-    CtNwProto,
-    CtIpv4Src,
-    CtIpv4Dst,
-    CtIpv6Src,
-    CtIpv6Dst,
-    CtTpSrc,
-    CtTpDst,
     /// Options of neighbour discovery that are present: [`ND_SLL_PRESENT`], [`ND_TLL_PRESENT`]. Rules cannot name it.
     #[doc(hidden)]
     NdOptions,
+    /// Tunnel options that are present: bit n for `tun_metadataN`. A match on the option asks for it.
+    #[doc(hidden)]
+    TunMetadataPresent,
 }
 
 /// The properties of a [`Field`]: one row of the table of fields.
@@ -279,13 +320,12 @@ pub struct FieldInfo {
 }
 
 /// Number of rows of the table of fields.
-const FIELD_COUNT: usize = Field::NdOptions as usize + 1;
+const FIELD_COUNT: usize = Field::TunMetadataPresent as usize + 1;
 
 /// Rows of the fields that show words of their own. Those of `xreg0` to `xxreg3` follow.
-const OWN: usize = Field::Reg15 as usize + 1;
+const OWN: usize = Field::XReg0 as usize;
 
-/// Rows of the fields that can be named. Those of connection tracking follow: their words are reserved, and nothing sets them
-/// yet.
+/// Rows of the fields that can be named. Those that rules cannot name follow.
 pub(crate) const NAMED: usize = Field::XxReg3 as usize + 1;
 
 // Field::info indexes the table by the discriminant.
@@ -299,8 +339,7 @@ const _: () = {
 };
 
 impl Field {
-    /// Every field, but the views of several registers (`xreg0`, `xxreg0`) and the fields of connection tracking, which is not
-    /// supported yet.
+    /// Every field, but the views of several registers (`xreg0`, `xxreg0`).
     pub fn all() -> &'static [FieldInfo] {
         &FIELDS[..OWN]
     }
@@ -314,6 +353,21 @@ impl Field {
     #[inline]
     pub fn info(self) -> &'static FieldInfo {
         &FIELDS[self as usize]
+    }
+
+    /// Returns whether `ct(exec(…))` may set the field, which no other action may.
+    pub fn is_set_with_connection(self) -> bool {
+        matches!(self, Self::CtMark | Self::CtLabel)
+    }
+
+    /// The field of a tunnel option by its number; `None` for one that the key has no room for.
+    pub fn tun_metadata(number: usize) -> Option<Field> {
+        (number < TUN_METADATA_COUNT).then(|| FIELDS[Self::TunMetadata0 as usize + number].field)
+    }
+
+    /// The number of the option that a field of a tunnel is.
+    pub fn tun_metadata_number(self) -> Option<usize> {
+        (self as usize).checked_sub(Self::TunMetadata0 as usize).filter(|number| *number < TUN_METADATA_COUNT)
     }
 
     /// The field called `name`, by its own name or an alias; views of registers are among them.
@@ -369,6 +423,18 @@ impl FieldInfo {
         );
     }
 }
+
+/// The options of tunnels that have a field: `tun_metadata0` and following, of 16 bytes each.
+pub const TUN_METADATA_COUNT: usize = 7;
+
+/// In `tun_flags`: GENEVE's O, the packet is for the end of the tunnel itself.
+pub const TUN_OAM: u16 = 0x80;
+
+/// EtherType of NSH (RFC 8300).
+pub const ETHER_TYPE_NSH: u16 = 0x894f;
+
+/// `packet_type` of an IP packet or other without an Ethernet header: this, and its EtherType below.
+pub const PACKET_TYPE_ETHERTYPE: u32 = 1 << 16;
 
 /// Set in `vlan_tci` where a tag is present, as in Open vSwitch (the place of the CFI/DEI bit).
 pub const VLAN_PRESENT: u16 = 0x1000;

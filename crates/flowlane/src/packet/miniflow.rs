@@ -4,7 +4,6 @@
 //! 64-bit unit, *Leveraging SIMD parallelism*, §3.2, is two adjacent words, low then high: bit u of its bitmap is set where
 //! word 2u or 2u + 1 is present here.)
 
-use super::fields::word;
 use super::key::{BitIter, Flow};
 use super::word_set::WordSet;
 
@@ -14,11 +13,9 @@ use super::word_set::WordSet;
 pub struct Miniflow<const N: usize> {
     low: u64,
     words: [u32; N],
-    /// Words 64 to 95: no field has later ones.
+    /// Words 64 to 95. Keys with later ones, which are options of tunnels and the end of NSH, are not packed.
     high: u32,
 }
-
-const _: () = assert!(word::END <= 96);
 
 impl<const N: usize> Miniflow<N> {
     /// A miniflow without words.

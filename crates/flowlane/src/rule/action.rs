@@ -190,10 +190,16 @@ pub enum Action {
 }
 
 impl Action {
-    /// Sets some bits of a field, by the field's own action if it has one: that needs no prerequisites in the match.
+    /// Sets some bits of a field, by the field's own action if it has one: that needs no prerequisites in the match. Bits of a
+    /// field that takes no mask are loaded.
     pub fn set_field(field: Field, value: u128, mask: u128) -> Self {
-        let has_own = SetForm::Own.own_action(field).is_some() && mask == field.info().ones();
-        Self::SetField { field, value, mask, form: if has_own { SetForm::Own } else { SetForm::SetField } }
+        let info = field.info();
+        let form = match mask == info.ones() {
+            true if SetForm::Own.own_action(field).is_some() => SetForm::Own,
+            false if !info.maskable && FieldRef::of_mask(field, mask).is_some() => SetForm::Load,
+            _ => SetForm::SetField,
+        };
+        Self::SetField { field, value, mask, form }
     }
 
     /// Sends up to `max_len` bytes of each packet to controllers.

@@ -15,7 +15,7 @@ mod read;
 
 pub use action::Action;
 pub use error::{ERRORS_KEPT, ReadError, ReadErrors, line_column};
-pub use flow_syntax::{Command, FlowMod, read_changes};
+pub use flow_syntax::{Command, FlowFlags, FlowMod, read_changes};
 pub use matching::{Match, PortRange};
 pub use read::{Flags, Format, ReadOptions, detect_format, read};
 

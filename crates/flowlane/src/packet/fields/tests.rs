@@ -15,6 +15,7 @@ fn of_which_packets(info: &FieldInfo) -> &'static str {
         Prerequisite::Tcp => "TCP",
         Prerequisite::Icmp => "ICMP, ICMPv6",
         Prerequisite::NeighbourDiscovery => "neighbour discovery",
+        Prerequisite::Nsh => "NSH",
         Prerequisite::Tunnel => "out of a tunnel",
     }
 }
@@ -54,7 +55,18 @@ fn pieces_follow_word_boundaries() {
 
 /// The class of a field, by its name: independent of the table.
 fn class_by_name(name: &str) -> FieldClass {
-    let metadata = ["in_port", "malformed", "recirc_id", "metadata", "pkt_mark"];
+    let metadata = [
+        "in_port",
+        "malformed",
+        "recirc_id",
+        "metadata",
+        "pkt_mark",
+        "conj_id",
+        "dp_hash",
+        "packet_type",
+        "actset_output",
+        "skb_priority",
+    ];
     let is_register = |name: &str| {
         let number = ["xxreg", "xreg", "reg"].iter().find_map(|prefix| name.strip_prefix(prefix));
         number.is_some_and(|number| number.parse::<u8>().is_ok())
@@ -86,7 +98,9 @@ fn every_word_has_fields_of_one_class() {
     }
     // The fourth word of hardware addresses is padding.
     assert_eq!(all, WordSet::range(0..word::END).difference(WordSet::of(word::ARP_HA + 3)));
-    let header = WordSet::range(word::ETH..word::METADATA).difference(WordSet::of(word::ARP_HA + 3));
+    let nsh = WordSet::range(word::NSH..word::NSH + 6);
+    let header =
+        WordSet::range(word::ETH..word::METADATA).difference(WordSet::of(word::ARP_HA + 3)).union(nsh);
     assert_eq!(WordSet::of_class(FieldClass::Header), header);
 }
 
@@ -110,10 +124,25 @@ fn wide_registers_are_views_of_registers() {
 }
 
 #[test]
-fn connection_fields_have_rows_and_cannot_be_named() {
-    let connection: Vec<&str> =
-        FIELDS.iter().filter(|f| f.class == FieldClass::Connection).map(|f| f.name).collect();
+fn connection_fields_can_be_named_and_no_common_action_sets_them() {
+    let connection: Vec<&FieldInfo> =
+        Field::all().iter().filter(|f| f.class == FieldClass::Connection).collect();
     assert_eq!(connection.len(), 11);
-    assert!(connection.iter().all(|name| Field::by_name(name).is_none()));
-    assert!(Field::all().iter().all(|info| info.class != FieldClass::Connection));
+    assert!(connection.iter().all(|info| Field::by_name(info.name) == Some(info.field) && !info.writable));
+    let set: Vec<&str> =
+        Field::all().iter().filter(|f| f.field.is_set_with_connection()).map(|f| f.name).collect();
+    assert_eq!(set, ["ct_mark", "ct_label"]);
+}
+
+#[test]
+fn options_of_tunnels_are_numbered() {
+    for number in 0..TUN_METADATA_COUNT {
+        let field = Field::tun_metadata(number).unwrap();
+        assert_eq!(field.info().name, format!("tun_metadata{number}"));
+        assert_eq!(field.tun_metadata_number(), Some(number));
+    }
+    assert_eq!(Field::tun_metadata(TUN_METADATA_COUNT), None);
+    let numbered = FIELDS.iter().filter(|f| f.field.tun_metadata_number().is_some()).count();
+    assert_eq!(numbered, TUN_METADATA_COUNT);
+    assert_eq!(Field::by_name("tun_metadata_present"), None);
 }

@@ -76,8 +76,24 @@ pub const CT_LABEL: usize = 76;
 pub const CT_IPV6_SRC: usize = 80;
 /// First of four words of `ct_ipv6_dst`.
 pub const CT_IPV6_DST: usize = 84;
+/// `conj_id`.
+pub const CONJ_ID: usize = 88;
+/// `dp_hash`.
+pub const DP_HASH: usize = 89;
+/// `packet_type`.
+pub const PACKET_TYPE: usize = 90;
+/// `actset_output`.
+pub const ACTSET_OUTPUT: usize = 91;
+/// `skb_priority`.
+pub const SKB_PRIORITY: usize = 92;
+/// First of six words of NSH: flags, TTL, next protocol, metadata type; SPI and SI; four of context.
+pub const NSH: usize = 93;
+/// `tun_erspan_idx` and the others of ERSPAN.
+pub const TUN_ERSPAN: usize = 99;
+/// First of 28 words: `tun_metadata0` to `tun_metadata6`.
+pub const TUN_METADATA: usize = 100;
 /// The words from here on belong to no field.
-pub const END: usize = 88;
+pub const END: usize = 128;
 
 /// The word of the key that `wordN` means in the text of a rule. Texts number words by the first layout of the key, so that
 /// rules keep their meaning: `metadata` had words 2 and 3, `pkt_mark` had 59.

@@ -249,7 +249,7 @@ pub enum EncapsulateHeader {
     MplsMulticast,
     /// NSH (RFC 8300).
     Nsh {
-        /// The type of the metadata, 1 or 2.
+        /// The type of the metadata, 1 or 2; 0 where it is not given, which is as 1.
         metadata_type: u8,
         /// TLVs of type 2: class, type, value.
         tlvs: Vec<(u16, u8, Vec<u8>)>,

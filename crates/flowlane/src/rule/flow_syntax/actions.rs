@@ -1,170 +1,366 @@
 //! The part of a flow that says what happens.
 
+mod ct;
+mod hashes;
+mod headers;
+mod learn;
+mod outputs;
+
+pub(super) use learn::learned;
+pub(super) use outputs::{REASONS, port};
+
 use super::super::ReadOptions;
-use super::super::action::HEADERS_PUSHED_MAX;
-use super::super::action::{Action, PortNo};
+use super::super::action::{Action, HEADERS_PUSHED_MAX, NESTING_MAX, SetForm};
 use super::super::error::{Fault, Token, did_you_mean};
 use super::known::Known;
-use super::write::{load, move_field, set_field};
+use super::names::{self, read_part, written_part};
+use super::write::{load, move_field, own, set_field};
 use super::{split, values};
 use crate::packet::fields::Field;
 use crate::packet::parse::ether_type;
 
-/// Names of actions, for suggestions.
-const NAMES: [&str; 34] = [
+/// Names of actions without arguments, and the actions.
+static PLAIN: [(&str, Action); 14] = [
+    ("in_port", Action::InPort),
+    ("flood", Action::Flood),
+    ("all", Action::All),
+    ("normal", Action::Normal),
+    ("pop_vlan", Action::PopVlan),
+    ("strip_vlan", Action::PopVlan),
+    ("dec_ttl", Action::DecTtl(Vec::new())),
+    ("dec_mpls_ttl", Action::DecMplsTtl),
+    ("dec_nsh_ttl", Action::DecNshTtl),
+    ("pop_queue", Action::PopQueue),
+    ("clear_actions", Action::ClearActions),
+    ("ct_clear", Action::ClearConnection),
+    ("exit", Action::Exit),
+    ("decap", Action::Decapsulate(None)),
+];
+
+/// Names of actions that set a field.
+static OWN: [(&str, Field, SetForm); 20] = [
+    ("mod_vlan_vid", Field::VlanVid, SetForm::Own),
+    ("set_vlan_vid", Field::VlanVid, SetForm::Own),
+    ("mod_vlan_pcp", Field::VlanPcp, SetForm::Own),
+    ("set_vlan_pcp", Field::VlanPcp, SetForm::Own),
+    ("set_mpls_label", Field::MplsLabel, SetForm::Own),
+    ("set_mpls_tc", Field::MplsTc, SetForm::Own),
+    ("set_mpls_ttl", Field::MplsTtl, SetForm::Own),
+    ("mod_dl_src", Field::EthSrc, SetForm::Own),
+    ("mod_dl_dst", Field::EthDst, SetForm::Own),
+    ("mod_nw_src", Field::Ipv4Src, SetForm::Own),
+    ("mod_nw_dst", Field::Ipv4Dst, SetForm::Own),
+    ("mod_nw_tos", Field::IpDscp, SetForm::Own),
+    ("mod_nw_ecn", Field::IpEcn, SetForm::Own),
+    ("mod_nw_ttl", Field::NwTtl, SetForm::Own),
+    ("mod_tp_src", Field::TpSrc, SetForm::Own),
+    ("mod_tp_dst", Field::TpDst, SetForm::Own),
+    ("set_tunnel", Field::TunId, SetForm::Own),
+    ("set_tunnel64", Field::TunId, SetForm::SetTunnel64),
+    ("write_metadata", Field::Metadata, SetForm::Own),
+    ("set_nw_ttl", Field::NwTtl, SetForm::Own),
+];
+
+/// Names of the other actions, for suggestions.
+const OTHERS: [&str; 38] = [
     "output",
-    "in_port",
-    "flood",
-    "all",
-    "normal",
     "drop",
     "controller",
     "sample",
+    "enqueue",
+    "set_queue",
     "push_vlan",
-    "pop_vlan",
-    "strip_vlan",
-    "mod_vlan_vid",
-    "mod_vlan_pcp",
     "push_mpls",
     "pop_mpls",
-    "set_mpls_label",
-    "set_mpls_tc",
-    "set_mpls_ttl",
-    "dec_mpls_ttl",
-    "mod_dl_src",
-    "mod_dl_dst",
-    "mod_nw_src",
-    "mod_nw_dst",
-    "mod_nw_tos",
-    "mod_tp_src",
-    "mod_tp_dst",
     "set_field",
     "load",
     "move",
-    "dec_ttl",
+    "push",
+    "pop",
     "meter",
     "count",
     "encap",
     "goto_table",
+    "group",
+    "resubmit",
+    "clone",
+    "write_actions",
+    "learn",
+    "conjunction",
+    "multipath",
+    "bundle",
+    "bundle_load",
+    "fin_timeout",
+    "check_pkt_larger",
+    "delete_field",
+    "note",
+    "ct",
+    "nat",
+    "local",
+    "dec_ttl",
+    "table",
+    "any",
+    "none",
 ];
 
-/// Actions of Open vSwitch that are not there, and what to do instead.
-const ABSENT: [(&str, &str); 30] = [
-    ("group", "Flowlane has no groups; flows are shared among the next hops of a [[route_table]]"),
-    ("resubmit", "of resubmit Flowlane has `resubmit(,TABLE)` as the last action, which is goto_table"),
-    ("ct", "Flowlane has no connection tracking; a [[nat_table]] translates addresses"),
-    ("ct_clear", "Flowlane has no connection tracking"),
-    ("learn", "Flowlane has no learn; `normal` learns addresses, a [[filter_table]] keys"),
-    ("enqueue", "Flowlane has no queues; use output, and meter to limit a rate"),
-    ("set_queue", "Flowlane has no queues; meter limits a rate"),
-    ("pop_queue", "Flowlane has no queues"),
-    ("write_actions", "Flowlane has no action set; write the actions where they are to happen"),
-    ("clear_actions", "Flowlane has no action set; leave it out"),
-    ("apply_actions", "write the actions themselves"),
-    ("conjunction", "Flowlane has no conjunctive matches; write a rule for each combination"),
-    ("multipath", "Flowlane has no multipath; flows are shared among the next hops of a [[route_table]]"),
-    ("bundle", "Flowlane has no bundles; flows are shared among the next hops of a [[route_table]]"),
+/// Actions that Open vSwitch reads, or its newer versions, and Flowlane does not; and what to do instead.
+const ABSENT: [(&str, &str); 8] = [
+    ("apply_actions", "write the actions themselves, as for Open vSwitch"),
     (
-        "fin_timeout",
-        "the end of a connection changes no time-outs; a rule that is added may have an idle_timeout",
+        "debug_recirc",
+        "it is for Open vSwitch's own tests, which look a packet up again; leave it out: it changes no packet's way",
     ),
-    ("push", "Flowlane has no stack; move keeps a value in a register"),
-    ("pop", "Flowlane has no stack; move takes a value from a register"),
-    ("clone", "Flowlane has no clone; actions change the packets that are sent behind them only"),
-    ("exit", "leave it out: behind the last action nothing happens"),
-    ("note", "leave it out: it does nothing"),
-    ("bundle_load", "Flowlane has no bundles; flows are shared among the next hops of a [[route_table]]"),
-    ("check_pkt_larger", "Flowlane cannot match the length of packets"),
-    ("delete_field", "Flowlane cannot delete fields; pop_vlan and pop_mpls remove headers"),
-    ("dec_nsh_ttl", "Flowlane has no NSH"),
-    ("debug_recirc", "leave it out: it changes no packet's way"),
-    ("debug_slow", "leave it out: it changes no packet's way"),
-    ("table", "only a packet of a controller goes to the tables so; use goto_table"),
+    (
+        "debug_slow",
+        "it is for Open vSwitch's own tests, of packets' slow path; leave it out: it changes no packet's way",
+    ),
+    ("table", "packets of controllers go to the tables so; in a rule, write `resubmit(,0)`"),
     ("any", "this is no port that packets can be sent to; write `drop` to drop"),
     ("none", "this is no port that packets can be sent to; write `drop` to drop"),
-    ("decap", "a port with `decapsulate` takes outer headers away"),
+    ("set_nw_ttl", "Open vSwitch has no such action; write mod_nw_ttl"),
+    ("nat", "addresses are translated by connection: write `ct(commit,nat(…))`"),
 ];
+
+/// Where a list of actions stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In a rule, or alone.
+    Rule,
+    /// In `clone`.
+    Clone,
+    /// In `write_actions`.
+    ActionSet,
+    /// In the `exec` of `ct`.
+    Connection,
+}
 
 /// Reads the part of a rule behind `actions=`; `known` is known of its packets.
 pub(super) fn read(
     text: Token<'_>,
     table: u8,
-    mut known: Known,
+    known: Known,
     options: &ReadOptions<'_>,
 ) -> Result<Vec<Action>, Fault> {
-    // None drop, as in Open vSwitch.
-    let tokens = split(text)?;
-    let mut actions = Vec::new();
-    let mut pushed = 0;
-    for (i, token) in tokens.iter().enumerate() {
-        if token.text.eq_ignore_ascii_case("drop") {
-            match tokens.len() {
-                1 => break,
-                _ => return Err(token.fault("`drop` is the only action of its rule")),
+    Reader { options, table, known, place: Place::Rule, depth: 1, pushed: 0 }.list(text)
+}
+
+/// Reads a list of actions.
+struct Reader<'a> {
+    options: &'a ReadOptions<'a>,
+    /// The table of the rule.
+    table: u8,
+    /// The properties of the packets at the action that is read.
+    known: Known,
+    place: Place,
+    /// Lists around the actions, with their own.
+    depth: usize,
+    /// Headers that the actions so far put on a packet.
+    pushed: usize,
+}
+
+impl Reader<'_> {
+    /// None drop, as in Open vSwitch.
+    fn list(&mut self, text: Token<'_>) -> Result<Vec<Action>, Fault> {
+        let tokens = split(text)?;
+        let mut actions = Vec::new();
+        for (i, token) in tokens.iter().enumerate() {
+            if token.text.eq_ignore_ascii_case("drop") {
+                match tokens.len() {
+                    1 => break,
+                    _ => return Err(token.fault("`drop` is the only action of its rule")),
+                }
             }
+            let action = self.action(*token)?;
+            self.check(*token, &action, &actions, i + 1 < tokens.len())?;
+            (self.options.check_action)(&action).map_err(|problem| token.fault(problem))?;
+            self.known.after(&action);
+            actions.push(action);
         }
-        let action = action(*token, &known, options)?;
-        match action {
-            Action::Goto(to) if to <= table => {
+        check_conjunctions(&tokens, &actions)?;
+        Ok(actions)
+    }
+
+    /// Checks an action's place among the others.
+    fn check(
+        &mut self,
+        token: Token<'_>,
+        action: &Action,
+        before: &[Action],
+        others_follow: bool,
+    ) -> Result<(), Fault> {
+        let name = token.before(":").before("(").text;
+        let is_instruction =
+            matches!(action, Action::Goto(_) | Action::WriteActions(_) | Action::ClearActions);
+        let is_of_rules = is_instruction || matches!(action, Action::Conjunction { .. });
+        if self.place != Place::Rule && is_of_rules {
+            return Err(token.fault(format!("{name} stands in no other action")));
+        }
+        if let Action::Goto(to) = action {
+            if *to <= self.table {
+                let table = self.table;
                 return Err(token.fault(format!("a flow of table {table} can only go on in a later table")));
             }
-            Action::Goto(_) if i + 1 < tokens.len() => {
-                let name = token.before(":").before("(").text;
+            if others_follow {
                 return Err(token.fault(format!("{name} is the last action")));
             }
-            _ => pushed += usize::from(action.pushes_header()),
         }
-        if pushed > HEADERS_PUSHED_MAX {
+        self.pushed += usize::from(action.pushes_header());
+        if self.pushed > HEADERS_PUSHED_MAX {
             return Err(token.fault(format!("a rule puts at most {HEADERS_PUSHED_MAX} headers on a packet")));
         }
-        (options.check_action)(&action).map_err(|problem| token.fault(problem))?;
-        known.after(&action);
-        actions.push(action);
+        check_order(token, name, action, before)
     }
-    Ok(actions)
-}
 
-/// `name`, `name:argument` or `name(argument)`. Names are read in capitals, too, as ovs-ofctl prints some.
-fn action(token: Token<'_>, known: &Known, options: &ReadOptions<'_>) -> Result<Action, Fault> {
-    if token.text.starts_with('"') {
-        return output(token, options);
-    }
-    let end = token.text.find([':', '(', '=']).unwrap_or(token.text.len());
-    let name = token.part(0, end);
-    let argument = match token.text[end..].chars().next() {
-        Some('(') if token.text.ends_with(')') => Some(token.part(end + 1, token.text.len() - 1)),
-        Some(':' | '=') => Some(token.part(end + 1, token.text.len())),
-        Some(_) => return Err(token.fault("`)` is expected at the end")),
-        None => None,
-    };
-    match argument {
-        None => without_argument(name, options),
-        Some(argument) => with_argument(name, argument.trim(), known, options),
-    }
-}
-
-fn without_argument(name: Token<'_>, options: &ReadOptions<'_>) -> Result<Action, Fault> {
-    Ok(match name.text.to_ascii_lowercase().as_str() {
-        "in_port" => Action::InPort,
-        "flood" | "all" => Action::Flood,
-        "normal" => Action::Normal,
-        "controller" => Action::controller(u16::MAX),
-        "pop_vlan" | "strip_vlan" => Action::PopVlan,
-        "dec_ttl" => Action::dec_ttl(),
-        "dec_mpls_ttl" => Action::DecMplsTtl,
-        lower => {
-            let is_port = name.text.starts_with(|c: char| c.is_ascii_digit())
-                || lower == "local"
-                || (options.ports)(name.text).is_some();
-            if is_port {
-                return port(name, options).map(Action::Output);
-            }
-            if NAMES.contains(&lower) {
-                return Err(name.fault(format!("`{lower}:ARGUMENT` is expected")));
-            }
-            return Err(unknown(name, "action or port"));
+    /// Reads the list of actions in another action.
+    fn nested(&mut self, text: Token<'_>, place: Place) -> Result<Vec<Action>, Fault> {
+        if self.depth >= NESTING_MAX {
+            return Err(text.fault(format!("actions stand in each other at most {NESTING_MAX} deep")));
         }
+        let known = match place {
+            Place::Connection => self.known.clone().into_connection(),
+            Place::Rule | Place::Clone | Place::ActionSet => self.known.clone(),
+        };
+        let mut inner = Reader { known, place, depth: self.depth + 1, ..*self };
+        let actions = inner.list(text)?;
+        if place == Place::ActionSet {
+            self.pushed = inner.pushed;
+        }
+        Ok(actions)
+    }
+
+    /// `name`, `name:argument` or `name(argument)`. Names are read in capitals, too, as ovs-ofctl prints some.
+    fn action(&mut self, token: Token<'_>) -> Result<Action, Fault> {
+        if token.text.starts_with('"') {
+            return outputs::output(token, self.options, &self.known);
+        }
+        let end = token.text.find([':', '(', '=']).unwrap_or(token.text.len());
+        let name = token.part(0, end);
+        let lower = name.text.to_ascii_lowercase();
+        let rest = token.part(end, token.text.len());
+        let argument = match rest.text.chars().next() {
+            Some('(') if rest.text.ends_with(')') => Some(rest.part(1, rest.text.len() - 1)),
+            Some('(') if lower == "check_pkt_larger" => Some(rest),
+            Some(':' | '=') => Some(rest.part(1, rest.text.len())),
+            Some(_) => return Err(token.fault("`)` is expected at the end")),
+            None => None,
+        };
+        let argument = argument.map(Token::trim);
+        if argument.is_none_or(|argument| argument.text.is_empty())
+            && let Some((_, action)) = PLAIN.iter().find(|(plain, _)| *plain == lower)
+        {
+            return Ok(action.clone());
+        }
+        match (argument, lower.as_str()) {
+            (_, "controller") => outputs::controller(argument),
+            (_, "note") => outputs::bytes(argument.unwrap_or(name.part(end, end))).map(Action::Note),
+            (_, "learn") => learn::learn(argument.unwrap_or(name.part(end, end)), self.options, &self.known),
+            (_, "ct") => self.connection(name, argument.unwrap_or(name.part(end, end))),
+            (None, "nat") if self.place == Place::Connection => ct::nat(None),
+            (None, lower) => self.without_argument(name, lower),
+            (Some(argument), lower) => self.with_argument(name, lower, argument),
+        }
+    }
+
+    fn without_argument(&self, name: Token<'_>, lower: &str) -> Result<Action, Fault> {
+        let is_port = name.text.starts_with(|c: char| c.is_ascii_digit())
+            || lower == "local"
+            || (self.options.ports)(name.text).is_some();
+        if is_port {
+            return outputs::output(name, self.options, &self.known);
+        }
+        let is_known = OWN.iter().any(|(own, ..)| *own == lower) || OTHERS.contains(&lower);
+        match is_known && !ABSENT.iter().any(|(absent, _)| *absent == lower) {
+            true => Err(name.fault(format!("`{lower}:ARGUMENT` is expected"))),
+            false => Err(unknown(name, "action or port")),
+        }
+    }
+
+    fn with_argument(&mut self, name: Token<'_>, lower: &str, argument: Token<'_>) -> Result<Action, Fault> {
+        if let Some(action) = numbered(lower, argument).or_else(|| self.of_field(lower, argument)) {
+            return action;
+        }
+        match lower {
+            "output" => outputs::output(argument, self.options, &self.known),
+            "enqueue" => outputs::enqueue(argument, self.options),
+            "resubmit" => outputs::resubmit(argument, self.options),
+            "sample" => outputs::sample(argument, self.options),
+            "multipath" => hashes::multipath(argument, &self.known),
+            "bundle" | "bundle_load" => {
+                hashes::bundle(argument, lower == "bundle_load", self.options, &self.known)
+            }
+            "conjunction" => conjunction(argument),
+            "clone" => self.nested(argument, Place::Clone).map(Action::Clone),
+            "write_actions" => self.nested(argument, Place::ActionSet).map(Action::WriteActions),
+            "nat" if self.place == Place::Connection => ct::nat(Some(argument)),
+            "encap" => headers::encapsulate(argument),
+            "decap" => headers::decapsulate(argument),
+            "fin_timeout" => fin_timeout(argument),
+            "dec_ttl" => split(argument)?
+                .into_iter()
+                .map(|id| values::number(id, 0xffff).map(|id| id as u16))
+                .collect::<Result<_, _>>()
+                .map(Action::DecTtl),
+            _ => Err(unknown(name, "action")),
+        }
+    }
+
+    /// Reads an action about a field, if it is one.
+    fn of_field(&self, lower: &str, argument: Token<'_>) -> Option<Result<Action, Fault>> {
+        let known = &self.known;
+        Some(match lower {
+            "set_field" => set_field(argument, self.options, known),
+            "load" => load(argument, known),
+            "move" => move_field(argument, known),
+            "push" => read_part(argument, known).map(Action::Push),
+            "pop" => written_part(argument, known).map(Action::Pop),
+            "delete_field" => delete_field(argument),
+            "check_pkt_larger" => check_packet_larger(argument, known),
+            // The two low bits are ECN's and stay.
+            "mod_nw_tos" if values::number(argument, 0xff).is_ok_and(|tos| tos & 3 != 0) => {
+                Err(argument.fault("the two low bits are not part of the TOS; use mod_nw_ecn"))
+            }
+            "write_metadata" => {
+                values::value_mask(Field::Metadata.info(), argument, self.options).map(|(value, mask)| {
+                    Action::SetField { field: Field::Metadata, value, mask, form: SetForm::Own }
+                })
+            }
+            lower => {
+                let (_, field, form) =
+                    OWN.iter().find(|(name, ..)| *name == lower && lower != "set_nw_ttl")?;
+                own(*field, *form, argument, self.options)
+            }
+        })
+    }
+}
+
+/// Reads an action whose argument is a number, if it is one.
+fn numbered(lower: &str, argument: Token<'_>) -> Option<Result<Action, Fault>> {
+    let number = |max: u32| match argument.text {
+        // All ones, as in Open vSwitch.
+        "-1" if max == u32::MAX => Ok(max),
+        _ => values::number(argument, max.into()).map(|number| number as u32),
+    };
+    Some(match lower {
+        "set_queue" => number(u32::MAX).map(Action::SetQueue),
+        "group" => number(u32::MAX).map(Action::Group),
+        "meter" => number(u32::MAX).map(Action::Meter),
+        "count" => number(u32::MAX).map(Action::Count),
+        "encap" if argument.text.starts_with(|c: char| c.is_ascii_digit()) => {
+            number(u32::MAX).map(Action::Encapsulate)
+        }
+        "goto_table" => number(254).map(|table| Action::Goto(table as u8)),
+        "pop_mpls" => number(0xffff).map(|eth_type| Action::PopMpls(eth_type as u16)),
+        "push_vlan" => one_of(argument, &[ether_type::VLAN, ether_type::QINQ]).map(Action::PushVlan),
+        "push_mpls" => {
+            one_of(argument, &[ether_type::MPLS, ether_type::MPLS_MULTICAST]).map(Action::PushMpls)
+        }
+        _ => return None,
     })
+}
+
+fn one_of(token: Token<'_>, allowed: &[u16]) -> Result<u16, Fault> {
+    let value = values::number(token, 0xffff).ok().map(|n| n as u16).filter(|n| allowed.contains(n));
+    value.ok_or_else(|| token.fault(format!("{:#06x} or {:#06x} is expected", allowed[0], allowed[1])))
 }
 
 /// The fault of an unknown action, with a replacement or the name that was perhaps meant.
@@ -173,130 +369,105 @@ fn unknown(name: Token<'_>, kind: &str) -> Fault {
     match ABSENT.iter().find(|(absent, _)| *absent == lower) {
         Some((_, instead)) => name.fault(*instead),
         None => {
-            let hint = did_you_mean(&lower, NAMES.into_iter());
+            let names = PLAIN.iter().map(|(plain, _)| *plain).chain(OWN.iter().map(|(own, ..)| *own));
+            let hint = did_you_mean(&lower, names.chain(OTHERS));
             name.fault(format!("there is no such {kind}{hint}"))
         }
     }
 }
 
-fn with_argument(
-    name: Token<'_>,
-    argument: Token<'_>,
-    known: &Known,
-    options: &ReadOptions<'_>,
-) -> Result<Action, Fault> {
-    let number = |max: u128| values::number(argument, max);
-    let set = |field: Field| {
-        let value = values::one(field.info(), argument, options)?;
-        Ok(Action::set_field(field, value, field.info().ones()))
+/// Checks that actions of the rule itself stand in front of `clear_actions`, and that in front of `write_actions`: so OpenFlow
+/// executes them, and Open vSwitch takes no other order.
+fn check_order(token: Token<'_>, name: &str, action: &Action, before: &[Action]) -> Result<(), Fault> {
+    let stage = |action: &Action| {
+        if matches!(action, Action::ClearActions) {
+            1
+        } else if matches!(action, Action::WriteActions(_)) {
+            2
+        } else {
+            let is_last = matches!(
+                action,
+                Action::Goto(_) | Action::SetField { field: Field::Metadata, form: SetForm::Own, .. }
+            );
+            if is_last { 3 } else { 0 }
+        }
     };
-    match name.text.to_ascii_lowercase().as_str() {
-        "output" => output(argument, options),
-        "controller" => controller(argument),
-        "sample" => match argument.split("probability=") {
-            Some((before, p)) if before.text.is_empty() => {
-                Ok(Action::sample(values::number(p, 0xffff)? as u16))
-            }
-            _ => Err(argument.fault("`sample(probability=N)`, N up to 65535, is expected")),
-        },
-        "push_vlan" => one_of(argument, &[ether_type::VLAN, ether_type::QINQ]).map(Action::PushVlan),
-        "push_mpls" => {
-            one_of(argument, &[ether_type::MPLS, ether_type::MPLS_MULTICAST]).map(Action::PushMpls)
+    let earlier = before.iter().map(stage).filter(|stage| (1..=2).contains(stage)).max().unwrap_or(0);
+    let own = stage(action);
+    match (own, earlier) {
+        (1 | 2, earlier) if own == earlier => Err(token.fault(format!("{name} is there twice"))),
+        (own, earlier) if own < earlier => {
+            let later = if earlier == 1 { "clear_actions" } else { "write_actions" };
+            Err(token.fault(format!("{name} stands in front of {later}, as it is executed before")))
         }
-        "pop_mpls" => Ok(Action::PopMpls(number(0xffff)? as u16)),
-        "mod_vlan_vid" | "set_vlan_vid" => set(Field::VlanVid),
-        "mod_vlan_pcp" | "set_vlan_pcp" => set(Field::VlanPcp),
-        "set_mpls_label" => set(Field::MplsLabel),
-        "set_mpls_tc" => set(Field::MplsTc),
-        "set_mpls_ttl" => set(Field::MplsTtl),
-        "mod_dl_src" => set(Field::EthSrc),
-        "mod_dl_dst" => set(Field::EthDst),
-        "mod_nw_src" => set(Field::Ipv4Src),
-        "mod_nw_dst" => set(Field::Ipv4Dst),
-        // The two low bits are ECN's and stay.
-        "mod_nw_tos" => match number(0xff)? & 3 {
-            0 => set(Field::IpDscp),
-            _ => Err(argument.fault("the two low bits are not part of the TOS; use mod_nw_ecn")),
-        },
-        "mod_nw_ecn" => set(Field::IpEcn),
-        "mod_nw_ttl" => set(Field::NwTtl),
-        "mod_tp_src" => set(Field::TpSrc),
-        "mod_tp_dst" => set(Field::TpDst),
-        "set_field" => set_field(argument, options, known),
-        "load" => load(argument, known),
-        "move" => move_field(argument, known),
-        "set_tunnel" | "set_tunnel64" => set(Field::TunId),
-        "resubmit" => resubmit(name, argument),
-        "write_metadata" => {
-            let (value, mask) = values::value_mask(Field::Metadata.info(), argument, options)?;
-            Ok(Action::set_field(Field::Metadata, value, mask))
-        }
-        "meter" => Ok(Action::Meter(number(u32::MAX.into())? as u32)),
-        "count" => Ok(Action::Count(number(u32::MAX.into())? as u32)),
-        "encap" => Ok(Action::Encapsulate(number(u32::MAX.into())? as u32)),
-        "goto_table" => Ok(Action::Goto(number(254)? as u8)),
-        "dec_ttl" if argument.text.is_empty() => Ok(Action::dec_ttl()),
-        "dec_ttl" => {
-            Err(argument.fault("there is one controller port: write `dec_ttl`, without identifiers"))
-        }
-        _ => Err(unknown(name, "action")),
+        _ => Ok(()),
     }
 }
 
-/// `65535`, `max_len=65535`, or nothing.
-fn controller(argument: Token<'_>) -> Result<Action, Fault> {
-    let len = argument.split("max_len=").filter(|(before, _)| before.text.is_empty()).map(|(_, len)| len);
-    let len = len.unwrap_or(argument);
-    if len.text.is_empty() {
-        return Ok(Action::controller(u16::MAX));
+/// Checks that a rule with `conjunction` has no other action but `note`.
+fn check_conjunctions(tokens: &[Token<'_>], actions: &[Action]) -> Result<(), Fault> {
+    if !actions.iter().any(|action| matches!(action, Action::Conjunction { .. })) {
+        return Ok(());
     }
-    let max_len = values::number(len, 0xffff).map_err(|_| {
-        len.fault("the bytes that are kept of a packet are expected, 0 to 65535; what else Open vSwitch has here, Flowlane has not")
-    });
-    Ok(Action::controller(max_len? as u16))
-}
-
-/// `resubmit(,TABLE)`: behind it there is nothing to come back for, so that it is a `goto_table`.
-fn resubmit(name: Token<'_>, argument: Token<'_>) -> Result<Action, Fault> {
-    match argument.split(",") {
-        Some((port, table)) if port.text.is_empty() || port.text.eq_ignore_ascii_case("in_port") => {
-            Ok(Action::Goto(values::number(table.trim(), 254)? as u8))
-        }
-        _ => Err(unknown(name, "action")),
+    let is_other = |action: &&Action| !matches!(action, Action::Conjunction { .. } | Action::Note(_));
+    match actions.iter().zip(tokens).find(|(action, _)| is_other(action)) {
+        Some((_, token)) => Err(token.fault("a rule with conjunction has no other action but note")),
+        None => Ok(()),
     }
 }
 
-/// `output:` and a port by its name or number, or one of OpenFlow's names for more than a port.
-fn output(token: Token<'_>, options: &ReadOptions<'_>) -> Result<Action, Fault> {
-    let name = token.text.trim_matches('"');
-    if (options.ports)(name).is_none() {
-        match name.to_ascii_lowercase().as_str() {
-            "in_port" | "flood" | "all" | "normal" | "controller" => return without_argument(token, options),
-            "table" | "any" | "none" => return Err(unknown(token, "port")),
-            _ if name.contains('[') => {
-                return Err(
-                    token.fault("Flowlane sends to ports that a rule names, not to one that a field names")
-                );
-            }
-            _ if name.contains("max_len=") => {
-                return Err(token.fault("Flowlane sends whole packets; write `output:PORT`"));
-            }
-            _ => {}
+/// `ID,CLAUSE/CLAUSES`.
+fn conjunction(argument: Token<'_>) -> Result<Action, Fault> {
+    let parts = argument.split(",").and_then(|(id, rest)| Some((id, rest.split("/")?)));
+    let Some((id, (clause, clauses))) = parts else {
+        return Err(argument.fault("`conjunction(ID,CLAUSE/CLAUSES)` is expected"));
+    };
+    let id = values::number(id.trim(), u32::MAX.into())? as u32;
+    let (clause, clauses) = (clause.trim(), clauses.trim());
+    let count = values::number(clauses, 64).ok().filter(|count| *count >= 2);
+    let count = count.ok_or_else(|| clauses.fault("the number of clauses is 2 to 64"))?;
+    let number = values::number(clause, count).ok().filter(|number| *number >= 1);
+    let number = number.ok_or_else(|| clause.fault(format!("the clause is 1 to {count}")))?;
+    Ok(Action::Conjunction { id, clause: (number - 1) as u8, clauses: count as u8 })
+}
+
+/// `idle_timeout=SECONDS,hard_timeout=SECONDS`.
+fn fin_timeout(argument: Token<'_>) -> Result<Action, Fault> {
+    let (mut idle_s, mut hard_s) = (0, 0);
+    for part in split(argument)? {
+        let (key, value) = super::key_value(part)?;
+        let seconds = super::number(key, value, 0xffff)? as u16;
+        match key.text {
+            "idle_timeout" => idle_s = seconds,
+            "hard_timeout" => hard_s = seconds,
+            _ => return Err(key.fault("idle_timeout or hard_timeout is expected")),
         }
     }
-    port(token, options).map(Action::Output)
+    Ok(Action::FinTimeout { idle_s, hard_s })
 }
 
-/// A port that packets may be sent to.
-pub(super) fn port(token: Token<'_>, options: &ReadOptions<'_>) -> Result<PortNo, Fault> {
-    let port = PortNo(values::port(token, options)?);
-    match port <= PortNo::MAX && port.0 > 0 || port == PortNo::LOCAL {
-        true => Ok(port),
-        false => Err(token.fault(format!("a port number is 1 to {}", PortNo::MAX.0))),
+/// An option of tunnels.
+fn delete_field(argument: Token<'_>) -> Result<Action, Fault> {
+    let field = names::field_named(argument)?;
+    match field.tun_metadata_number() {
+        Some(_) => Ok(Action::DeleteField(field)),
+        None => Err(argument.fault("only options of tunnels can be removed: tun_metadata0 and the like")),
     }
 }
 
-fn one_of(token: Token<'_>, allowed: &[u16]) -> Result<u16, Fault> {
-    let value = values::number(token, 0xffff).ok().map(|n| n as u16).filter(|n| allowed.contains(n));
-    value.ok_or_else(|| token.fault(format!("{:#06x} or {:#06x} is expected", allowed[0], allowed[1])))
+/// `(BYTES)->FIELD[BIT]`.
+fn check_packet_larger(argument: Token<'_>, known: &Known) -> Result<Action, Fault> {
+    let Some((bytes, to)) = argument.split("->") else {
+        return Err(argument.fault("`check_pkt_larger(BYTES)->FIELD[BIT]` is expected"));
+    };
+    let bytes = bytes.trim();
+    let inside = bytes.text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+    let bytes = if inside.is_some() { bytes.part(1, bytes.text.len() - 1) } else { bytes };
+    let bytes = values::number(bytes, 0xffff)? as u16;
+    let to = to.trim();
+    let part = written_part(to, known)?;
+    match part.bits() {
+        1 => Ok(Action::CheckPacketLarger { bytes, to: part }),
+        _ => Err(to.fault("the answer is one bit; write which, as in `reg0[0]`")),
+    }
 }

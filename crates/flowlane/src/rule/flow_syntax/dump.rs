@@ -15,11 +15,6 @@ pub(super) fn is_header(line: Token<'_>) -> bool {
     HEADERS.into_iter().any(|begin| text.starts_with(begin)) && !text.contains("actions=")
 }
 
-/// Returns whether the part before the actions has statistics, and so is of a flow that is in force.
-pub(super) fn is_dumped(keys: Token<'_>) -> bool {
-    STATISTICS.into_iter().any(|key| keys.text.contains(key))
-}
-
 /// The names of ports in a dump, in the order of appearance, each once; empty for a text that is no dump.
 ///
 /// Only the switch that printed them has their numbers: a reader without a configuration may number them itself.
@@ -50,7 +45,7 @@ pub fn dumped_ports(text: &str) -> Vec<&str> {
 mod tests {
     use super::super::super::action::PortNo;
     use super::super::super::{Action, Priority, ReadOptions};
-    use super::super::{read, read_changes};
+    use super::super::{FlowFlags, read, read_changes};
     use super::*;
 
     const DUMP: &str = "NXST_FLOW reply (xid=0x4):\n\
@@ -72,9 +67,10 @@ mod tests {
         assert_eq!(rules[0].matches.get(Field::TpDst), (0x50, 0xfff0));
         assert_eq!(rules[0].actions, [Action::Output(PortNo(2)), Action::Output(PortNo(3))]);
         assert_eq!(rules[1].matches.get(Field::InPort), (0xfffe, 0xffff_ffff));
-        assert_eq!(rules[1].actions, [Action::Goto(2)]);
+        assert_eq!(rules[1].actions, [Action::call(2)]);
         let changes = read_changes(DUMP, "dump", &options).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!((changes.len(), changes[0].idle_timeout_s, changes[0].hard_timeout_s), (2, 60, 120));
+        assert_eq!((changes[0].importance, changes[0].flags), (7, FlowFlags(0x1f)));
         let newer = DUMP.replace("NXST_FLOW reply (", "OFPST_FLOW reply (OF1.3) (");
         assert_eq!(read(&newer, "dump", &options), Ok(rules));
     }

@@ -44,7 +44,7 @@ fn read_entry(line: Token<'_>, options: &ReadOptions<'_>) -> Result<Entry, Fault
             "timeout" => timeout_s = number(key, value, u64::MAX)?,
             "actions" | "action" => return Err(key.fault("an entry has no actions; leave them out")),
             name => {
-                if !attribute(key, value, &mut none, true)? {
+                if !attribute(key, value, &mut none)? {
                     return Ok(false);
                 }
                 let problem = format!("`{name}` is for rules; an entry has a key, and perhaps a timeout");

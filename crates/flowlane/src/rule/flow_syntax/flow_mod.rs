@@ -51,6 +51,48 @@ impl Command {
     }
 }
 
+/// What is to happen beside the change of a rule: the bits of OpenFlow's `ofp_flow_mod_flags`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct FlowFlags(pub u16);
+
+impl FlowFlags {
+    /// Controllers are told when the rule goes.
+    pub const SEND_FLOW_REM: Self = Self(1);
+    /// A rule that overlaps one of its priority is refused.
+    pub const CHECK_OVERLAP: Self = Self(2);
+    /// The counters of the rule begin anew.
+    pub const RESET_COUNTS: Self = Self(4);
+    /// Packets of the rule need not be counted.
+    pub const NO_PACKET_COUNTS: Self = Self(8);
+    /// Bytes of the rule need not be counted.
+    pub const NO_BYTE_COUNTS: Self = Self(16);
+
+    /// The names of the flags, as `ovs-ofctl` reads them.
+    const NAMES: [(&str, Self); 5] = [
+        ("send_flow_rem", Self::SEND_FLOW_REM),
+        ("check_overlap", Self::CHECK_OVERLAP),
+        ("reset_counts", Self::RESET_COUNTS),
+        ("no_packet_counts", Self::NO_PACKET_COUNTS),
+        ("no_byte_counts", Self::NO_BYTE_COUNTS),
+    ];
+
+    /// Returns the flag of a name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, flag)| *flag)
+    }
+
+    /// Returns whether all flags of `other` are among these.
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Returns these flags and those of `other`.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
 /// A change of rules, as [`read_changes`] reads it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowMod {
@@ -72,13 +114,38 @@ pub struct FlowMod {
     pub idle_timeout_s: u16,
     /// The rule that comes goes after so long, in seconds; 0: it stays.
     pub hard_timeout_s: u16,
+    /// How much the rule that comes is worth, where a full table gives one up.
+    pub importance: u16,
+    /// The flags.
+    pub flags: FlowFlags,
     /// Only rules that send packets to this port go.
     pub out_port: Option<PortNo>,
+    /// Only rules that send packets to this group go.
+    pub out_group: Option<u32>,
     /// The line that it was read from, from 1.
     pub line: usize,
 }
 
 impl FlowMod {
+    /// A change at once that asks for nothing but the rule's table, or for its match and priority where the command is strict.
+    pub fn new(command: Command, rule: Rule) -> Self {
+        Self {
+            at: None,
+            command,
+            table: Some(rule.table),
+            rule,
+            cookie: None,
+            new_cookie: None,
+            idle_timeout_s: 0,
+            hard_timeout_s: 0,
+            importance: 0,
+            flags: FlowFlags::default(),
+            out_port: None,
+            out_group: None,
+            line: 0,
+        }
+    }
+
     /// Returns whether it selects a rule of table `table`: for additions, whether the new rule replaces that one.
     pub fn selects(&self, table: u8, rule: &Rule) -> bool {
         let asked = |matches: &Match| match self.command.is_strict() {
@@ -87,7 +154,8 @@ impl FlowMod {
         };
         self.table.is_none_or(|own| own == table)
             && self.cookie.is_none_or(|(value, mask)| rule.cookie & mask == value)
-            && self.out_port.is_none_or(|port| rule.actions.contains(&Action::Output(port)))
+            && self.out_port.is_none_or(|port| sends_to(&rule.actions, port))
+            && self.out_group.is_none_or(|group| has_group(&rule.actions, group))
             && asked(&rule.matches)
     }
 
@@ -97,12 +165,11 @@ impl FlowMod {
         key: Token<'_>,
         value: Option<Token<'_>>,
         options: &ReadOptions<'_>,
-        is_dumped: bool,
     ) -> Result<bool, Fault> {
         let command = self.command;
         match key.text {
             "table" => {
-                attribute(key, value, &mut self.rule, is_dumped)?;
+                attribute(key, value, &mut self.rule)?;
                 self.table = Some(self.rule.table);
             }
             "priority" if !command.is_strict() => {
@@ -121,13 +188,26 @@ impl FlowMod {
             }
             "idle_timeout" => self.idle_timeout_s = number(key, value, u16::MAX.into())? as u16,
             "hard_timeout" => self.hard_timeout_s = number(key, value, u16::MAX.into())? as u16,
+            "importance" if command == Command::Add => {
+                self.importance = number(key, value, u16::MAX.into())? as u16;
+            }
+            name if FlowFlags::named(name).is_some() => {
+                self.flags = self.flags.union(FlowFlags::named(name).unwrap_or_default());
+            }
+            "out_group" if command.deletes() => {
+                let group = value.ok_or_else(|| key.fault("`out_group=GROUP` is expected"))?;
+                // As OpenFlow has it for any group.
+                let is_any = ["ANY", "NONE"].iter().any(|any| group.text.eq_ignore_ascii_case(any));
+                self.out_group =
+                    if is_any { None } else { Some(number(key, Some(group), u32::MAX.into())? as u32) };
+            }
             "out_port" if command.deletes() => {
                 let port = value.ok_or_else(|| key.fault("`out_port=PORT` is expected"))?;
                 // As OpenFlow has it for any port.
                 let is_any = ["ANY", "NONE"].iter().any(|any| port.text.eq_ignore_ascii_case(any));
                 self.out_port = if is_any { None } else { Some(actions::port(port, options)?) };
             }
-            _ => return attribute(key, value, &mut self.rule, is_dumped),
+            _ => return attribute(key, value, &mut self.rule),
         }
         Ok(true)
     }
@@ -153,6 +233,24 @@ impl FlowMod {
     }
 }
 
+/// Returns whether one of these actions, or of those in them, sends packets to a port.
+fn sends_to(actions: &[Action], port: PortNo) -> bool {
+    let sends = |action: &Action| {
+        let is_to = matches!(
+            action,
+            Action::Output(to) | Action::OutputTruncated { port: to, .. } | Action::Enqueue { port: to, .. }
+                if *to == port
+        );
+        is_to || sends_to(action.nested(), port)
+    };
+    actions.iter().any(sends)
+}
+
+/// Returns whether one of these actions, or of those in them, lets a group decide.
+fn has_group(actions: &[Action], group: u32) -> bool {
+    actions.iter().any(|action| *action == Action::Group(group) || has_group(action.nested(), group))
+}
+
 /// Reads changes, one a line, in the order in which they are to happen; `file` is the text's name in errors.
 ///
 /// ```text
@@ -165,10 +263,11 @@ impl FlowMod {
 /// A line may begin with `@` and the seconds from the switch's start until it is to happen, and then with a [`Command`];
 /// without one, a rule is added. What follows is a flow as [`read`](super::read) reads it, and:
 /// - A delete or modify without a `table=` applies to all tables.
-/// - `delete` and `delete_strict` take no actions. `out_port=PORT` takes rules that send to this port only.
+/// - `delete` and `delete_strict` take no actions. `out_port=PORT` and `out_group=GROUP` take rules that send there only.
 /// - `cookie=VALUE/MASK` takes rules with such a cookie only; a mask of -1 is all ones. Without a mask it sets the cookie of
 ///   added or modified rules, and is the whole cookie of deleted ones.
-/// - `idle_timeout=` and `hard_timeout=`, in seconds, are of rules that are added.
+/// - `idle_timeout=` and `hard_timeout=`, in seconds, and `importance=` are of rules that are added.
+/// - `send_flow_rem`, `check_overlap`, `reset_counts`, `no_packet_counts` and `no_byte_counts` are [`FlowFlags`].
 /// - `modify` and `delete` take no priority.
 ///
 /// Differences from `ovs-ofctl`, in addition to those of flows: there, a modify that finds no rule may add one (OpenFlow 1.0), and so takes a
@@ -219,20 +318,9 @@ fn read_change(
         None if command.deletes() => (line, None),
         None => return Err(without_actions(line)),
     };
-    let mut change = FlowMod {
-        at,
-        command,
-        table: None,
-        rule: Rule { table: options.table_default, ..Rule::new(Match::any(), Vec::new()) },
-        cookie: None,
-        new_cookie: None,
-        idle_timeout_s: 0,
-        hard_timeout_s: 0,
-        out_port: None,
-        line: number,
-    };
-    let is_dumped = dump::is_dumped(keys);
-    let matches = read_keys(keys, options, |key, value| change.attribute(key, value, options, is_dumped))?;
+    let rule = Rule { table: options.table_default, ..Rule::new(Match::any(), Vec::new()) };
+    let mut change = FlowMod { at, table: None, line: number, ..FlowMod::new(command, rule) };
+    let matches = read_keys(keys, options, |key, value| change.attribute(key, value, options))?;
     if command == Command::Add {
         change.table = Some(change.rule.table);
     }

@@ -4,7 +4,8 @@
 //! (`mod_nw_src`, `mod_tp_dst`, `dec_ttl`, …) do not, and leave alone a packet that lacks the field.
 
 use super::super::{Action, Match};
-use crate::packet::fields::{Field, Prerequisite, VLAN_PRESENT};
+use crate::packet::FieldRef;
+use crate::packet::fields::{ETHER_TYPE_NSH, Field, Form, PACKET_TYPE_ETHERTYPE, Prerequisite, VLAN_PRESENT};
 use crate::packet::parse::{ether_type, ip_proto};
 
 /// The properties of packets that a rule fixes, at some point of its actions.
@@ -20,6 +21,52 @@ pub(super) struct Known {
     changed: bool,
     /// Nothing is known, and everything may be: the actions stand alone, or behind an outer header.
     anything: bool,
+    /// The actions are those of `ct(exec(…))`.
+    in_connection: bool,
+}
+
+/// What the names of some fields depend on, as Open vSwitch reads them: there, `tp_dst` is `tcp_dst` to actions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Names {
+    tagged: bool,
+    proto: Option<u8>,
+}
+
+/// Returns whether a part of a field is `in_port`, of which actions have 16 bits by this name.
+pub(super) fn is_whole_port(part: FieldRef) -> bool {
+    part.field() == Field::InPort && part.first_bit() == 0 && part.bits() == 16
+}
+
+impl Names {
+    /// The name of a field for actions.
+    pub(super) fn of(self, field: Field) -> &'static str {
+        match (field, self.proto) {
+            (Field::TpSrc, Some(ip_proto::UDP)) => "udp_src",
+            (Field::TpDst, Some(ip_proto::UDP)) => "udp_dst",
+            (Field::TpSrc, Some(ip_proto::SCTP)) => "sctp_src",
+            (Field::TpDst, Some(ip_proto::SCTP)) => "sctp_dst",
+            (Field::IcmpType, Some(ip_proto::ICMPV6)) => "icmpv6_type",
+            (Field::IcmpCode, Some(ip_proto::ICMPV6)) => "icmpv6_code",
+            (Field::VlanVid, _) if self.tagged => "vlan_vid",
+            (Field::VlanPcp, _) if self.tagged => "vlan_pcp",
+            (field, _) => field.info().name,
+        }
+    }
+
+    /// Some bits of a field, as actions name them.
+    pub(super) fn part(self, part: FieldRef) -> String {
+        let info = part.field().info();
+        // `in_port` has 16 bits there, and `nw_tos` eight, of which the lowest two are not part of the field.
+        let name = match part.field() {
+            Field::InPort if part.first_bit() + part.bits() > 16 => "in_port_oxm",
+            field => self.of(field),
+        };
+        match info.form {
+            Form::Tos => format!("{name}[{}..{}]", part.first_bit() + 2, part.first_bit() + part.bits() + 1),
+            _ if part.is_whole() || is_whole_port(part) => name.to_owned(),
+            _ => format!("{name}[{}..{}]", part.first_bit(), part.first_bit() + part.bits() - 1),
+        }
+    }
 }
 
 impl Known {
@@ -30,20 +77,53 @@ impl Known {
             (mask == field.info().ones()).then_some(value)
         };
         let (tci, tci_mask) = matches.get(Field::VlanTci);
+        let packet_type = exactly(Field::PacketType).map(|v| v as u32);
+        let of_packet_type = packet_type.filter(|kind| kind >> 16 == PACKET_TYPE_ETHERTYPE >> 16);
         Self {
             tagged: tci & tci_mask & u128::from(VLAN_PRESENT) != 0,
-            eth_type: exactly(Field::EthType).map(|v| v as u16),
+            eth_type: exactly(Field::EthType).map(|v| v as u16).or(of_packet_type.map(|kind| kind as u16)),
             proto: exactly(Field::NwProto).map(|v| v as u8),
             icmp_type: exactly(Field::IcmpType).map(|v| v as u8),
             later: exactly(Field::IpFrag) == Some(3),
-            changed: false,
-            anything: false,
+            ..Self::default()
         }
     }
 
     /// Nothing, where actions stand without a match: the rules that lead to them know more.
     pub(super) fn anything() -> Self {
         Self { anything: true, ..Self::default() }
+    }
+
+    /// The names of fields here.
+    pub(super) fn names(&self) -> Names {
+        let proto = self.proto.filter(|_| self.is(&IP));
+        let is_icmpv6 = proto == Some(ip_proto::ICMPV6) && self.eth_type == Some(ether_type::IPV6);
+        Names { tagged: self.tagged, proto: proto.filter(|proto| *proto != ip_proto::ICMPV6 || is_icmpv6) }
+    }
+
+    /// For the actions of `ct(exec(…))`.
+    pub(super) fn into_connection(self) -> Self {
+        Self { in_connection: true, ..self }
+    }
+
+    /// Returns whether the actions are those of `ct(exec(…))`.
+    pub(super) fn in_connection(&self) -> bool {
+        self.in_connection
+    }
+
+    /// Returns whether the packets are IP, as far as is known.
+    pub(super) fn is_ip(&self) -> bool {
+        self.anything || self.is(&IP)
+    }
+
+    /// Returns whether the packets are IP of a version, as far as is known.
+    pub(super) fn may_be(&self, eth_type: u16) -> bool {
+        self.anything || self.is(&[eth_type])
+    }
+
+    /// Returns whether the packets have a protocol over IP, as far as is known.
+    pub(super) fn is_over_ip(&self, protocol: u8) -> bool {
+        self.anything || self.over_ip(&[protocol])
     }
 
     /// Returns whether an action in front has changed what the match said.
@@ -160,6 +240,7 @@ impl Known {
             Prerequisite::Vlan => {
                 (self.tagged || name.starts_with("dl_"), "a VLAN tag (`dl_vlan=…`, or push_vlan in front)")
             }
+            Prerequisite::Nsh => (self.is(&[ETHER_TYPE_NSH]), "`dl_type=0x894f`"),
             Prerequisite::Mpls => {
                 (self.is(&[ether_type::MPLS, ether_type::MPLS_MULTICAST]), "`mpls` or `mplsm`")
             }

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use super::super::error::{Fault, Token, did_you_mean};
 use super::super::{Match, PortRange, ReadOptions};
 use super::known::Known;
+use super::names::{self, matched};
 use super::values;
-use super::write::part;
 use crate::packet::fields::{self, Field, VLAN_PRESENT};
 use crate::packet::key::WORDS;
 use crate::packet::parse::{ether_type, ip_proto};
@@ -38,7 +38,7 @@ type Pair<'a> = (Token<'a>, Option<Token<'a>>);
 pub(super) fn read(pairs: &[Pair<'_>], options: &ReadOptions<'_>) -> Result<Vec<Match>, Fault> {
     let mut all = vec![Match::any()];
     let order = |pair: &Pair<'_>| match pair.0.text {
-        "dl_type" | "eth_type" => 0,
+        "dl_type" | "eth_type" | "packet_type" => 0,
         name if SHORTHANDS.iter().any(|s| s.0 == name) => 0,
         "nw_proto" | "ip_proto" => 1,
         "icmp_type" | "icmpv6_type" => 2,
@@ -62,7 +62,7 @@ pub(super) fn read(pairs: &[Pair<'_>], options: &ReadOptions<'_>) -> Result<Vec<
 
 /// Refuses a second value of an ICMP field where either is a range, of which every block would be multiplied.
 fn check_named_once(key: Token<'_>, all: &[Match], is_range: bool) -> Result<(), Fault> {
-    let field = Field::by_name(key.before("[").text).map(|field| meant(key.text, field, &all[0]));
+    let field = names::by_name(key.before("[").text).map(|field| meant(key.text, field, &all[0]));
     let icmp = field.filter(|field| matches!(field, Field::IcmpType | Field::IcmpCode));
     match icmp {
         Some(field) if (is_range || all.len() > 1) && all[0].get(field).1 != 0 => {
@@ -82,7 +82,7 @@ fn icmp_range(
     let Some((value, (low, high))) = value.and_then(|value| Some((value, value.split("-")?))) else {
         return Ok(None);
     };
-    let Some(field) = Field::by_name(key.text).map(|field| meant(key.text, field, matches)) else {
+    let Some(field) = names::by_name(key.text).map(|field| meant(key.text, field, matches)) else {
         return Ok(None);
     };
     if !matches!(field, Field::IcmpType | Field::IcmpCode) {
@@ -124,11 +124,17 @@ fn read_pair((key, value): Pair<'_>, matches: &mut Match, options: &ReadOptions<
         }
         return Ok(());
     }
+    // A tunnel's option that is there, with any value.
+    if let (None, Some(number)) = (value, option_number(key.text)) {
+        present(number, matches);
+        return Ok(());
+    }
     // Printed by Open vSwitch with some fields of metadata: Ethernet frames, which all packets are here.
     if key.text == "eth" && value.is_none() {
         return Ok(());
     }
     let Some(value) = value else {
+        check_absent(key)?;
         let known = SHORTHANDS.iter().map(|s| s.0);
         let hint = did_you_mean(key.text, known);
         return Err(key.fault(format!("`field=value` or a protocol such as `tcp` is expected{hint}")));
@@ -148,14 +154,18 @@ fn read_pair((key, value): Pair<'_>, matches: &mut Match, options: &ReadOptions<
         }
         name if name.starts_with("word") => word(key, value, matches),
         name if name.ends_with(']') => {
-            let (part, shift) = part(key)?;
+            let (part, shift) = matched(key)?;
             check_prerequisite(key, part.field(), matches)?;
             let value = values::number(value, part.ones() << shift | ((1 << shift) - 1))? >> shift;
             matches.set_masked(part.field(), part.place(value), part.mask());
+            if let Some(number) = part.field().tun_metadata_number() {
+                present(number, matches);
+            }
             Ok(())
         }
         name => {
-            let Some(field) = Field::by_name(name) else {
+            let Some(field) = names::by_name(name) else {
+                check_absent(key)?;
                 let known = Field::all().iter().flat_map(|f| f.aliases.iter().chain([&f.name])).copied();
                 let hint = did_you_mean(name, known);
                 return Err(key.fault(format!("there is no such field{hint}")));
@@ -165,10 +175,28 @@ fn read_pair((key, value): Pair<'_>, matches: &mut Match, options: &ReadOptions<
     }
 }
 
+/// Refuses a field that Open vSwitch has and Flowlane has not: without it, the rule would be for more packets than was meant.
+fn check_absent(key: Token<'_>) -> Result<(), Fault> {
+    match names::absent(key.text) {
+        Some(reason) => Err(key
+            .fault(format!("{reason}; the rule cannot be taken over, since without it it would match more"))),
+        None => Ok(()),
+    }
+}
+
+fn option_number(name: &str) -> Option<usize> {
+    names::by_name(name)?.tun_metadata_number()
+}
+
+/// Asks for a tunnel's option: any match on one does.
+fn present(number: usize, matches: &mut Match) {
+    matches.set_masked(Field::TunMetadataPresent, 1 << number, 1 << number);
+}
+
 /// `dl_vlan=10`, or `dl_vlan=0xffff` for packets without a tag.
 fn vlan(value: Token<'_>, matches: &mut Match) -> Result<(), Fault> {
     match values::number(value, 0xffff)? {
-        0xffff => replace(matches, Field::VlanTci, 0xffff, 0, VLAN_PRESENT.into()),
+        0xffff => replace(matches, Field::VlanTci, 0xffff, 0, 0xffff),
         vid if vid <= 0xfff => {
             matches.set_masked(Field::VlanTci, vid | u128::from(VLAN_PRESENT), 0x1fff);
         }
@@ -219,7 +247,14 @@ fn read_field(
         return Ok(());
     }
     let (value, mask) = values::value_mask(&info, value, options)?;
+    // All packets have an Ethernet header, which this type says.
+    if field == Field::PacketType && value == 0 {
+        return Ok(());
+    }
     replace(matches, field, info.ones(), value, mask);
+    if let Some(number) = field.tun_metadata_number() {
+        present(number, matches);
+    }
     Ok(())
 }
 
@@ -238,7 +273,7 @@ fn replace(matches: &mut Match, field: Field, all: u128, value: u128, mask: u128
 fn check_prerequisite(key: Token<'_>, field: Field, matches: &Match) -> Result<(), Fault> {
     let name = key.before("[").text;
     // `tp_src` and `nw_src` may stand for a field of another name.
-    let name = if Field::by_name(name) == Some(field) { name } else { field.info().name };
+    let name = if names::by_name(name) == Some(field) { name } else { field.info().name };
     match Known::of(matches).lacks_to_match(field, name) {
         Some(missing) => Err(key.fault(format!("{name} needs {missing} on the same line"))),
         None => Ok(()),

@@ -8,6 +8,7 @@ mod entry;
 mod flow_mod;
 mod known;
 mod matches;
+mod names;
 mod openflow;
 mod print;
 mod print_action;
@@ -18,7 +19,7 @@ mod write;
 
 pub use dump::dumped_ports;
 pub use entry::{Entry, read_entries};
-pub use flow_mod::{Command, FlowMod, read_changes};
+pub use flow_mod::{Command, FlowFlags, FlowMod, read_changes};
 pub use print::{
     TooManyFlows, print_actions, print_key, print_matches, print_openflow_rules, print_rule, print_rules,
     print_value,
@@ -41,6 +42,9 @@ const EXPANDED_MAX: usize = 16 * LINE_MAX;
 ///
 /// A flow with the table, priority and match of an earlier one replaces that one, as in OpenFlow (1.3.5, 6.4), and takes its
 /// place in the list.
+///
+/// Time-outs, importance and flags such as `send_flow_rem` change no packet's way, and are no part of a [`Rule`]: they are
+/// checked here, and [`read_changes`] returns them with the same rules.
 ///
 /// # Errors
 /// All lines that are wrong; nothing is loaded then.
@@ -113,10 +117,9 @@ fn read_line(line: Token<'_>, options: &ReadOptions<'_>, rules: &mut Vec<Rule>) 
     }
     let line = line.without_comment();
     let (before, after) = split_actions(line).ok_or_else(|| without_actions(line))?;
-    let is_dumped = dump::is_dumped(before);
     let mut rule = Rule { table: options.table_default, ..Rule::new(Match::any(), Vec::new()) };
     let matches = read_keys(before, options, |key, value| {
-        let taken = attribute(key, value, &mut rule, is_dumped)?;
+        let taken = attribute(key, value, &mut rule)?;
         if let Some(value) = value.filter(|_| key.text == "table") {
             (options.check_table)(rule.table).map_err(|problem| value.fault(problem))?;
         }
@@ -211,17 +214,15 @@ fn key_value(token: Token<'_>) -> Result<(Token<'_>, Option<Token<'_>>), Fault> 
 /// The number behind `key`.
 fn number(key: Token<'_>, value: Option<Token<'_>>, max: u64) -> Result<u64, Fault> {
     let value = value.ok_or_else(|| key.fault(format!("`{}=NUMBER` is expected", key.text)))?;
+    // All ones, as Open vSwitch reads it for a cookie.
+    if value.text == "-1" && max == u64::MAX {
+        return Ok(max);
+    }
     values::number(value, max.into()).map(|n| n as u64)
 }
 
-/// Reads a key that is about the rule and not about packets. Returns whether `key` is one. `is_dumped` says that the rule is one
-/// that a switch has printed.
-fn attribute(
-    key: Token<'_>,
-    value: Option<Token<'_>>,
-    rule: &mut Rule,
-    is_dumped: bool,
-) -> Result<bool, Fault> {
+/// Reads a key that is about the rule and not about packets. Returns whether `key` is one.
+fn attribute(key: Token<'_>, value: Option<Token<'_>>, rule: &mut Rule) -> Result<bool, Fault> {
     let number = |max: u64| number(key, value, max);
     match key.text {
         "table" => rule.table = number(254)? as u8,
@@ -231,53 +232,36 @@ fn attribute(
         // Printed by dump-flows with the flow.
         "duration" | "n_packets" | "n_bytes" | "n_offload_packets" | "n_offload_bytes" | "idle_age"
         | "hard_age" => {}
-        // The rule is in force, and was then.
-        "idle_timeout" | "hard_timeout" | "check_overlap" if is_dumped => {}
-        // They change no packet's way: notices, counters, and the order in which a full table would evict.
-        "send_flow_rem" | "reset_counts" | "no_packet_counts" | "no_byte_counts" | "importance" => {}
-        "idle_timeout" | "hard_timeout" => {
-            let problem = "only rules that are added while the switch runs have time-outs; leave it out, and the rule stays";
-            return Err(key.fault(problem));
-        }
-        "check_overlap" => {
-            return Err(key.fault("Flowlane does not look for overlapping rules; leave it out"));
-        }
-        "out_group" => return Err(key.fault("Flowlane has no groups; leave it out")),
-        "out_port" => {
+        // They change no packet's way: `read_changes` has them for those who keep rules.
+        "idle_timeout" | "hard_timeout" | "importance" => _ = number(u16::MAX.into())?,
+        name if FlowFlags::named(name).is_some() => {}
+        "out_port" | "out_group" => {
             return Err(
                 key.fault("only `delete` and `delete_strict` ask where rules send packets; leave it out")
             );
-        }
-        // Without it, the rule would be for more packets than was meant.
-        name if is_absent(name) => {
-            let problem = "Flowlane cannot match this: the rule cannot be taken over, since without it it would match more";
-            return Err(key.fault(problem));
         }
         _ => return Ok(false),
     }
     Ok(true)
 }
 
-/// Returns whether Open vSwitch has a field of this name that Flowlane has not.
-fn is_absent(name: &str) -> bool {
-    let families = ["ct_", "nsh_", "tun_metadata", "tun_erspan_"];
-    let is_of_family = families.iter().any(|family| name.starts_with(family));
-    FIELDS_ABSENT.contains(&name) || is_of_family && Field::by_name(name).is_none()
+/// Splits at commas that stand in no parentheses and no brackets; parts may be empty.
+fn commas(text: Token<'_>) -> Vec<Token<'_>> {
+    let (mut out, mut from, mut depth) = (Vec::new(), 0, 0usize);
+    for (at, c) in text.text.char_indices() {
+        match c {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                out.push(text.part(from, at).trim());
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    out.push(text.part(from, text.text.len()).trim());
+    out
 }
-
-/// Fields that Open vSwitch matches and Flowlane does not, in addition to those of whole families.
-const FIELDS_ABSENT: [&str; 10] = [
-    "conj_id",
-    "tunnel_flags",
-    "packet_type",
-    "dp_hash",
-    "actset_output",
-    "in_port_oxm",
-    "skb_priority",
-    "ipv6_exthdr",
-    "nd_reserved",
-    "nd_options_type",
-];
 
 /// Splits at commas and white space that stand in no parentheses and no quotes.
 fn split(text: Token<'_>) -> Result<Vec<Token<'_>>, Fault> {

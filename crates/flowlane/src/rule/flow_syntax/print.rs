@@ -7,12 +7,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::super::action::SetForm;
 use super::super::{Action, Match, Priority, Rule};
-use super::known::Known;
+use super::known::{Known, Names};
 use super::matches::SHORTHANDS;
 use super::openflow;
-use super::values::{FRAGMENTS, reserved_port};
+use super::print_action::list;
+use super::values::{FRAGMENTS, flag_names, reserved_port};
 use crate::packet::FieldRef;
-use crate::packet::fields::{Field, FieldInfo, Form, VLAN_PRESENT, word};
+use crate::packet::fields::{Field, FieldInfo, Form, TUN_METADATA_COUNT, VLAN_PRESENT, word};
 use crate::packet::key::{FlowKey, FlowMask};
 
 /// Rules as lines, so that reading them gives the same rules. Of rules with one table, priority and match the first is printed,
@@ -92,7 +93,7 @@ fn print_with(rule: &Rule, priority: Priority) -> String {
     if !matches.is_empty() {
         let _ = write!(out, ",{matches}");
     }
-    let _ = write!(out, " actions={}", print_actions(&rule.actions));
+    let _ = write!(out, " actions={}", list(&rule.actions, &Known::of(&rule.matches)));
     out
 }
 
@@ -121,6 +122,18 @@ pub fn print_matches(matches: &Match) -> String {
         if info.field == Field::IpFrag && fragment(value & bits, bits).is_none() {
             continue;
         }
+        // Read as no condition at all.
+        if info.field == Field::PacketType && value & bits == 0 {
+            continue;
+        }
+        if let Some(number) = info.field.tun_metadata_number() {
+            // Its value is written with its presence only.
+            let present = left.get(Field::TunMetadataPresent) & key.get(Field::TunMetadataPresent);
+            if present >> number & 1 == 0 {
+                continue;
+            }
+            left.set(Field::TunMetadataPresent, left.get(Field::TunMetadataPresent) & !(1 << number));
+        }
         left.set(info.field, 0);
         parts.push(field(info, value & bits, bits));
     }
@@ -134,6 +147,13 @@ pub fn print_matches(matches: &Match) -> String {
                 let number = word::number_of(word::PORTS);
                 parts.push(format!("word{number}={:#x}/{:#x}", value << shift, bits << shift));
             }
+        }
+    }
+    for number in 0..TUN_METADATA_COUNT {
+        let bits = left.get(Field::TunMetadataPresent);
+        if (bits & key.get(Field::TunMetadataPresent)) >> number & 1 != 0 {
+            left.set(Field::TunMetadataPresent, bits & !(1 << number));
+            parts.push(format!("tun_metadata{number}"));
         }
     }
     parts.extend(words(&key, &left));
@@ -164,6 +184,9 @@ fn field(info: &FieldInfo, value: u128, mask: u128) -> String {
     if info.field == Field::VlanTci && mask == 0x1fff && value & u128::from(VLAN_PRESENT) != 0 {
         return format!("dl_vlan={}", value & 0xfff);
     }
+    if info.field == Field::VlanTci && mask == 0xf000 && value & u128::from(VLAN_PRESENT) != 0 {
+        return format!("dl_vlan_pcp={}", value >> 13);
+    }
     // By these names, VID and priority would imply that there is a tag.
     if matches!(info.field, Field::VlanVid | Field::VlanPcp) {
         unreachable!("vlan_tci comes first and holds their bits");
@@ -193,7 +216,7 @@ pub fn print_key(key: &FlowKey, mask: &FlowMask) -> String {
     shorthand(&Match::from_key(key, mask), &mut left, &mut parts);
     // First the fields that the packet has, then others in the same words, which are 0 in its key.
     for all in [false, true] {
-        for info in Field::all().iter().chain([Field::NdOptions.info()]) {
+        for info in Field::all().iter().chain([Field::NdOptions.info(), Field::TunMetadataPresent.info()]) {
             let bits = left.get(info.field);
             if bits != 0 && (all || known.lacks_to_match(info.field, info.name).is_none()) {
                 left.set(info.field, 0);
@@ -225,8 +248,27 @@ pub fn print_value(field: Field, value: u128) -> String {
     format!("{}={}", info.name, masked(info, value, info.ones()))
 }
 
+/// `new|trk`, where the bits of a value all have names, and there is one.
+fn all_flags(form: Form, value: u128) -> Option<String> {
+    let flags = flags(form, value, value).filter(|flags| !flags.is_empty())?;
+    Some(flags[1..].replace('+', "|"))
+}
+
+/// `+trk-new`, where these bits all have names.
+fn flags(form: Form, value: u128, mask: u128) -> Option<String> {
+    if !matches!(form, Form::CtState | Form::TunFlags) {
+        return None;
+    }
+    let bits = (0..128).filter(|bit| mask >> bit & 1 != 0);
+    let one = |bit: usize| {
+        let name = flag_names(form).get(bit).filter(|name| !name.is_empty())?;
+        Some(format!("{}{name}", if value >> bit & 1 == 0 { '-' } else { '+' }))
+    };
+    bits.map(one).collect::<Option<Vec<_>>>().map(|flags| flags.concat())
+}
+
 /// A value with its mask, where that is not all ones.
-fn masked(info: &FieldInfo, value: u128, mask: u128) -> String {
+pub(super) fn masked(info: &FieldInfo, value: u128, mask: u128) -> String {
     if let Some(name) = fragment(value, mask).filter(|_| info.form == Form::Frag) {
         return name.to_owned();
     }
@@ -234,7 +276,8 @@ fn masked(info: &FieldInfo, value: u128, mask: u128) -> String {
         Form::Tos => (n << 2).to_string(),
         Form::Port => reserved_port(n).map_or_else(|| n.to_string(), str::to_owned),
         Form::Decimal | Form::Frag => n.to_string(),
-        Form::Hex | Form::TcpFlags => format!("{n:#x}"),
+        Form::Hex | Form::TcpFlags | Form::CtState | Form::TunFlags => format!("{n:#x}"),
+        Form::PacketType => format!("({},{:#x})", n >> 16, n & 0xffff),
         Form::Ipv4 => Ipv4Addr::from(n as u32).to_string(),
         Form::Ipv6 => Ipv6Addr::from(n).to_string(),
         Form::Mac => {
@@ -243,7 +286,10 @@ fn masked(info: &FieldInfo, value: u128, mask: u128) -> String {
         }
     };
     if mask == info.ones() {
-        return one(value);
+        return all_flags(info.form, value).unwrap_or_else(|| one(value));
+    }
+    if let Some(flags) = flags(info.form, value, mask) {
+        return flags;
     }
     let aligned = mask << (128 - u32::from(info.width));
     let is_prefix = aligned.leading_ones() == aligned.count_ones();
@@ -255,44 +301,46 @@ fn masked(info: &FieldInfo, value: u128, mask: u128) -> String {
 }
 
 /// The action that sets some bits of a field.
-pub(super) fn assignment(info: &FieldInfo, value: u128, mask: u128, form: SetForm) -> String {
+pub(super) fn assignment(info: &FieldInfo, value: u128, mask: u128, form: SetForm, names: Names) -> String {
     let takes_mask = mask == info.ones() || info.field == Field::Metadata;
     if let Some(name) = form.own_action(info.field).filter(|_| takes_mask) {
         return format!("{name}:{}", masked(info, value, mask));
     }
-    let part = FieldRef::of_mask(info.field, mask).filter(|_| form == SetForm::Load);
-    if let Some(part) = part {
-        return format!("load:{:#x}->{part}", part.extract(value));
+    let part = FieldRef::of_mask(info.field, mask);
+    let load = |part: FieldRef| match info.form {
+        Form::Tos if part.is_whole() => format!("load:{:#x}->{}", value << 2, info.name),
+        _ => format!("load:{:#x}->{}", part.extract(value), names.part(part)),
+    };
+    if let Some(part) = part.filter(|_| form == SetForm::Load) {
+        return load(part);
+    }
+    // By this name, the VLAN takes a mask, and has the bit that says that there is a tag.
+    if info.field == Field::VlanVid && form == SetForm::SetField {
+        let present = u128::from(VLAN_PRESENT);
+        return match mask == info.ones() {
+            true => format!("set_field:{}->vlan_vid", value | present),
+            false => format!("set_field:{value:#x}/{mask:#x}->vlan_vid"),
+        };
     }
     if mask == info.ones() || info.maskable || mask == 0 {
-        return format!("set_field:{}->{}", masked(info, value, mask), info.name);
+        return format!("set_field:{}->{}", masked(info, value, mask), names.of(info.field));
     }
-    if let Some(part) = FieldRef::of_mask(info.field, mask) {
-        return format!("load:{:#x}->{part}", part.extract(value));
+    if let Some(part) = part {
+        return load(part);
     }
-    // By this name, the VLAN takes a mask. For other fields no reader makes such an action.
-    let name = if info.field == Field::VlanVid { "vlan_vid" } else { info.name };
-    format!("set_field:{value:#x}/{mask:#x}->{name}")
+    // No reader makes such an action.
+    format!("set_field:{value:#x}/{mask:#x}->{}", names.of(info.field))
 }
 
 /// A list of actions; `drop` where there are none.
 pub fn print_actions(actions: &[Action]) -> String {
-    if actions.is_empty() {
-        return "drop".to_owned();
-    }
-    actions.iter().map(Action::to_string).collect::<Vec<_>>().join(",")
+    list(actions, &Known::default())
 }
 
 /// `reg0`, or `reg0[8..15]` where it is not the whole field.
 impl fmt::Display for FieldRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let info = self.field().info();
-        if self.is_whole() {
-            return f.write_str(info.name);
-        }
-        // `nw_tos` is written as an octet.
-        let first = self.first_bit() + if info.form == Form::Tos { 2 } else { 0 };
-        write!(f, "{}[{first}..{}]", info.name, first + self.bits() - 1)
+        f.write_str(&Names::default().part(*self))
     }
 }
 

@@ -7,7 +7,11 @@ use super::super::action::{
     Bundle, ConnectionTracking, Controller, EncapsulateHeader, Learn, LearnSource, LearnSpec, MemberChoice,
     Multipath, Nat, PortNo, Sample, SampleDirection, Zone,
 };
-use super::print::{assignment, print_actions};
+use super::actions::{REASONS, learned};
+use super::known::{Known, Names, is_whole_port};
+use super::print::{assignment, masked};
+use crate::packet::FieldRef;
+use crate::packet::fields::Form;
 
 /// A list of arguments in parentheses.
 struct Arguments<'a, 'b> {
@@ -51,16 +55,46 @@ fn port(port: PortNo) -> String {
     }
 }
 
+/// An action, with the names that fields have for the packets.
+struct Named<'a>(&'a Action, &'a Known);
+
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
+        Named(self, &Known::default()).fmt(f)
+    }
+}
+
+/// A list of actions for packets of which `known` is known; `drop` where there are none.
+pub(super) fn list(actions: &[Action], known: &Known) -> String {
+    if actions.is_empty() {
+        return "drop".to_owned();
+    }
+    let mut known = known.clone();
+    let one = |action: &Action| {
+        let text = Named(action, &known).to_string();
+        known.after(action);
+        text
+    };
+    actions.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self(action, known) = self;
+        let names = known.names();
+        let part = |part: &FieldRef| names.part(*part);
+        // Without brackets, `in_port` is the port that the packet came from.
+        let sent = |from: &FieldRef| if is_whole_port(*from) { "in_port[]".to_owned() } else { part(from) };
+        match action {
             Action::Output(PortNo::LOCAL) => f.write_str("LOCAL"),
             Action::Output(to) => write!(f, "output:{}", to.0),
             Action::OutputTruncated { port: to, max_len } => {
                 write!(f, "output(port={},max_len={max_len})", port(*to))
             }
-            Action::OutputField { port, max_len: 0 | u16::MAX } => write!(f, "output:{port}"),
-            Action::OutputField { port, max_len } => write!(f, "output(port={port},max_len={max_len})"),
+            Action::OutputField { port, max_len: u16::MAX } => write!(f, "output:{}", sent(port)),
+            Action::OutputField { port, max_len } => {
+                write!(f, "output(port={},max_len={max_len})", sent(port))
+            }
             Action::Enqueue { port: to, queue } => write!(f, "enqueue:{}:{queue}", port(*to)),
             Action::InPort => f.write_str("in_port"),
             Action::Flood => f.write_str("flood"),
@@ -75,18 +109,14 @@ impl fmt::Display for Action {
             Action::PushMpls(eth_type) => write!(f, "push_mpls:{eth_type:#06x}"),
             Action::PopMpls(eth_type) => write!(f, "pop_mpls:{eth_type:#06x}"),
             Action::SetField { field, value, mask, form } => {
-                f.write_str(&assignment(field.info(), *value, *mask, *form))
+                f.write_str(&assignment(field.info(), *value, *mask, *form, names))
             }
-            Action::Move { from, to } => write!(f, "move:{from}->{to}"),
-            Action::Push(part) => write!(f, "push:{part}"),
-            Action::Pop(part) => write!(f, "pop:{part}"),
+            Action::Move { from, to } => write!(f, "move:{}->{}", part(from), part(to)),
+            Action::Push(from) => write!(f, "push:{}", part(from)),
+            Action::Pop(to) => write!(f, "pop:{}", part(to)),
             Action::DeleteField(field) => write!(f, "delete_field:{}", field.info().name),
             Action::DecTtl(controllers) if controllers.is_empty() => f.write_str("dec_ttl"),
-            Action::DecTtl(controllers) => {
-                let mut arguments = Arguments::of(f, "dec_ttl")?;
-                controllers.iter().try_for_each(|id| arguments.add(id))?;
-                arguments.end()
-            }
+            Action::DecTtl(controllers) => print_dec_ttl(f, controllers),
             Action::DecMplsTtl => f.write_str("dec_mpls_ttl"),
             Action::DecNshTtl => f.write_str("dec_nsh_ttl"),
             Action::Meter(meter) => write!(f, "meter:{meter}"),
@@ -97,32 +127,43 @@ impl fmt::Display for Action {
             Action::Decapsulate(Some((space, kind))) => {
                 write!(f, "decap(packet_type(ns={space},type={kind:#x}))")
             }
-            Action::Clone(actions) => write!(f, "clone({})", print_actions(actions)),
-            Action::WriteActions(actions) => write!(f, "write_actions({})", print_actions(actions)),
+            Action::Clone(actions) => write!(f, "clone({})", list(actions, known)),
+            Action::WriteActions(actions) => write!(f, "write_actions({})", list(actions, known)),
             Action::ClearActions => f.write_str("clear_actions"),
             Action::Resubmit { in_port, table, original } => print_resubmit(f, *in_port, *table, *original),
             Action::Group(group) => write!(f, "group:{group}"),
-            Action::Learn(learn) => print_learn(f, learn),
+            Action::Learn(learn) => print_learn(f, learn, names),
             Action::Conjunction { id, clause, clauses } => {
                 write!(f, "conjunction({id},{}/{clauses})", clause + 1)
             }
-            Action::Multipath(multipath) => print_multipath(f, multipath),
-            Action::Bundle(bundle) => print_bundle(f, bundle),
-            Action::FinTimeout { idle_s, hard_s } => {
-                let mut arguments = Arguments::of(f, "fin_timeout")?;
-                arguments.add_if(*idle_s != 0, format_args!("idle_timeout={idle_s}"))?;
-                arguments.add_if(*hard_s != 0, format_args!("hard_timeout={hard_s}"))?;
-                arguments.end()
+            Action::Multipath(multipath) => print_multipath(f, multipath, names),
+            Action::Bundle(bundle) => print_bundle(f, bundle, names),
+            Action::FinTimeout { idle_s, hard_s } => print_fin_timeout(f, *idle_s, *hard_s),
+            Action::CheckPacketLarger { bytes, to } => {
+                write!(f, "check_pkt_larger({bytes})->{}", part(to))
             }
-            Action::CheckPacketLarger { bytes, to } => write!(f, "check_pkt_larger({bytes})->{to}"),
-            Action::ConnectionTracking(ct) => print_connection_tracking(f, ct),
+            Action::ConnectionTracking(ct) => print_connection_tracking(f, ct, known),
             Action::Nat(nat) => print_nat(f, nat),
             Action::ClearConnection => f.write_str("ct_clear"),
+            Action::Note(note) if note.is_empty() => f.write_str("note"),
             Action::Note(note) => write!(f, "note:{}", bytes(note)),
             Action::Exit => f.write_str("exit"),
             Action::Goto(table) => write!(f, "goto_table:{table}"),
         }
     }
+}
+
+fn print_dec_ttl(f: &mut Formatter<'_>, controllers: &[u16]) -> fmt::Result {
+    let mut arguments = Arguments::of(f, "dec_ttl")?;
+    controllers.iter().try_for_each(|id| arguments.add(id))?;
+    arguments.end()
+}
+
+fn print_fin_timeout(f: &mut Formatter<'_>, idle_s: u16, hard_s: u16) -> fmt::Result {
+    let mut arguments = Arguments::of(f, "fin_timeout")?;
+    arguments.add_if(idle_s != 0, format_args!("idle_timeout={idle_s}"))?;
+    arguments.add_if(hard_s != 0, format_args!("hard_timeout={hard_s}"))?;
+    arguments.end()
 }
 
 fn print_controller(f: &mut Formatter<'_>, controller: &Controller) -> fmt::Result {
@@ -135,7 +176,10 @@ fn print_controller(f: &mut Formatter<'_>, controller: &Controller) -> fmt::Resu
         };
     }
     let mut arguments = Arguments::of(f, "controller")?;
-    arguments.add_if(*reason != 1, format_args!("reason={reason}"))?;
+    match REASONS.get(usize::from(*reason)) {
+        Some(name) => arguments.add_if(*reason != 1, format_args!("reason={name}"))?,
+        None => arguments.add(format_args!("reason={reason}"))?,
+    }
     arguments.add_if(*max_len != u16::MAX, format_args!("max_len={max_len}"))?;
     arguments.add_if(*id != 0, format_args!("id={id}"))?;
     arguments.add_if(!userdata.is_empty(), format_args!("userdata={}", bytes(userdata)))?;
@@ -190,6 +234,9 @@ fn print_encapsulation(f: &mut Formatter<'_>, header: &EncapsulateHeader) -> fmt
         EncapsulateHeader::Mpls => f.write_str("encap(mpls)"),
         EncapsulateHeader::MplsMulticast => f.write_str("encap(mpls_mc)"),
         EncapsulateHeader::Nsh { metadata_type, tlvs } => {
+            if *metadata_type == 0 {
+                return f.write_str("encap(nsh)");
+            }
             write!(f, "encap(nsh(md_type={metadata_type}")?;
             for (class, kind, value) in tlvs {
                 let value: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -200,7 +247,7 @@ fn print_encapsulation(f: &mut Formatter<'_>, header: &EncapsulateHeader) -> fmt
     }
 }
 
-fn print_learn(f: &mut Formatter<'_>, learn: &Learn) -> fmt::Result {
+fn print_learn(f: &mut Formatter<'_>, learn: &Learn, names: Names) -> fmt::Result {
     let mut arguments = Arguments::of(f, "learn")?;
     arguments.add(format_args!("table={}", learn.table))?;
     let numbers: [(&str, u64, u64); 6] = [
@@ -218,35 +265,48 @@ fn print_learn(f: &mut Formatter<'_>, learn: &Learn) -> fmt::Result {
     arguments.add_if(learn.delete_learned, "delete_learned")?;
     arguments.add_if(learn.cookie != 0, format_args!("cookie={:#x}", learn.cookie))?;
     if let Some(result) = learn.result {
-        arguments.add(format_args!("result_dst={result}"))?;
+        arguments.add(format_args!("result_dst={}", names.part(result)))?;
     }
-    for spec in &learn.specs {
-        match spec {
-            LearnSpec::Match { to, from: LearnSource::Field(from) } if to == from => arguments.add(to)?,
-            LearnSpec::Match { to, from: LearnSource::Field(from) } => {
-                arguments.add(format_args!("{to}={from}"))?;
-            }
-            LearnSpec::Match { to, from: LearnSource::Value(value) } => {
-                arguments.add(format_args!("{to}={value:#x}"))?;
-            }
-            LearnSpec::Load { to, from: LearnSource::Field(from) } => {
-                arguments.add(format_args!("load:{from}->{to}"))?;
-            }
-            LearnSpec::Load { to, from: LearnSource::Value(value) } => {
-                arguments.add(format_args!("load:{value:#x}->{to}"))?;
-            }
-            LearnSpec::Output(from) => arguments.add(format_args!("output:{from}"))?,
-        }
+    for (at, spec) in learn.specs.iter().enumerate() {
+        let own = Known::of(&learned(&learn.specs[..at])).names();
+        arguments.add(learned_part(spec, own, names))?;
     }
     arguments.end()
 }
 
-fn print_multipath(f: &mut Formatter<'_>, multipath: &Multipath) -> fmt::Result {
-    let Multipath { hash, basis, algorithm, links, argument, to } = multipath;
-    write!(f, "multipath({hash},{basis},{algorithm},{links},{argument},{to})")
+/// A part of a learned rule, in which fields have the names `own`; the packets that it is learned from have `names`.
+fn learned_part(spec: &LearnSpec, own: Names, names: Names) -> String {
+    match spec {
+        LearnSpec::Match { to, from: LearnSource::Field(from) } if own.part(*to) == names.part(*from) => {
+            own.part(*to)
+        }
+        LearnSpec::Match { to, from: LearnSource::Field(from) } => {
+            format!("{}={}", own.part(*to), names.part(*from))
+        }
+        LearnSpec::Match { to, from: LearnSource::Value(value) } if to.is_whole() || is_whole_port(*to) => {
+            let info = to.field().info();
+            let name = if info.form == Form::Tos { own.of(to.field()).to_owned() } else { own.part(*to) };
+            format!("{name}={}", masked(info, *value, info.ones()))
+        }
+        LearnSpec::Match { to, from: LearnSource::Value(value) } => {
+            format!("{}={value:#x}", own.part(*to))
+        }
+        LearnSpec::Load { to, from: LearnSource::Field(from) } => {
+            format!("load:{}->{}", names.part(*from), own.part(*to))
+        }
+        LearnSpec::Load { to, from: LearnSource::Value(value) } => {
+            format!("load:{value:#x}->{}", own.part(*to))
+        }
+        LearnSpec::Output(from) => format!("output:{}", names.part(*from)),
+    }
 }
 
-fn print_bundle(f: &mut Formatter<'_>, bundle: &Bundle) -> fmt::Result {
+fn print_multipath(f: &mut Formatter<'_>, multipath: &Multipath, names: Names) -> fmt::Result {
+    let Multipath { hash, basis, algorithm, links, argument, to } = multipath;
+    write!(f, "multipath({hash},{basis},{algorithm},{links},{argument},{})", names.part(*to))
+}
+
+fn print_bundle(f: &mut Formatter<'_>, bundle: &Bundle, names: Names) -> fmt::Result {
     let name = if bundle.to.is_some() { "bundle_load" } else { "bundle" };
     let algorithm = match bundle.algorithm {
         MemberChoice::ActiveBackup => "active_backup",
@@ -254,13 +314,13 @@ fn print_bundle(f: &mut Formatter<'_>, bundle: &Bundle) -> fmt::Result {
     };
     write!(f, "{name}({},{},{algorithm},ofport,", bundle.hash, bundle.basis)?;
     if let Some(to) = bundle.to {
-        write!(f, "{to},")?;
+        write!(f, "{},", names.part(to))?;
     }
     let members = bundle.members.iter().map(|member| port(*member)).collect::<Vec<_>>().join(",");
     write!(f, "members:{members})")
 }
 
-fn print_connection_tracking(f: &mut Formatter<'_>, ct: &ConnectionTracking) -> fmt::Result {
+fn print_connection_tracking(f: &mut Formatter<'_>, ct: &ConnectionTracking, known: &Known) -> fmt::Result {
     let mut arguments = Arguments::of(f, "ct")?;
     arguments.add_if(ct.commit, "commit")?;
     arguments.add_if(ct.force, "force")?;
@@ -270,7 +330,7 @@ fn print_connection_tracking(f: &mut Formatter<'_>, ct: &ConnectionTracking) -> 
     match ct.zone {
         Zone::Number(0) => {}
         Zone::Number(zone) => arguments.add(format_args!("zone={zone}"))?,
-        Zone::Field(part) => arguments.add(format_args!("zone={part}"))?,
+        Zone::Field(part) => arguments.add(format_args!("zone={}", known.names().part(part)))?,
     }
     match ct.alg {
         0 => {}
@@ -278,12 +338,15 @@ fn print_connection_tracking(f: &mut Formatter<'_>, ct: &ConnectionTracking) -> 
         69 => arguments.add("alg=tftp")?,
         other => arguments.add(format_args!("alg={other}"))?,
     }
-    if let Some(nat) = ct.nat() {
-        arguments.add(Action::Nat(Box::new(nat.clone())))?;
-    }
-    let sets: Vec<Action> =
-        ct.exec.iter().filter(|action| !matches!(action, Action::Nat(_))).cloned().collect();
-    arguments.add_if(!sets.is_empty(), format_args!("exec({})", print_actions(&sets)))?;
+    // A translation in front of the others stands by itself, as `ovs-ofctl` prints it.
+    let inner = match &ct.exec[..] {
+        [nat @ Action::Nat(_), inner @ ..] => {
+            arguments.add(nat)?;
+            inner
+        }
+        inner => inner,
+    };
+    arguments.add_if(!inner.is_empty(), format_args!("exec({})", list(inner, known)))?;
     arguments.end()
 }
 

@@ -10,6 +10,12 @@ use crate::packet::fields::{FRAG_ANY, FRAG_LATER, Field, FieldInfo, Form};
 /// TCP flag names from bit 0 on (RFC 9293, 3168, 3540).
 pub(super) const TCP_FLAGS: [&str; 9] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns"];
 
+/// Names of the bits of `ct_state`, from bit 0 on.
+pub(super) const CT_STATES: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
+
+/// Names of the bits of `tun_flags`, from bit 0 on: [`TUN_OAM`](crate::packet::fields::TUN_OAM) is the only one.
+pub(super) const TUN_FLAGS: [&str; 8] = ["", "", "", "", "", "", "", "oam"];
+
 /// Names of `ip_frag` with value and mask.
 pub(super) const FRAGMENTS: [(&str, u8, u8); 5] = [
     ("no", 0, FRAG_ANY | FRAG_LATER),
@@ -20,7 +26,8 @@ pub(super) const FRAGMENTS: [(&str, u8, u8); 5] = [
 ];
 
 /// Names of port numbers in OpenFlow 1.0. No packet arrives from one of them.
-const RESERVED_PORTS: [(&str, u32); 9] = [
+const RESERVED_PORTS: [(&str, u32); 10] = [
+    ("UNSET", 0xfff7),
     ("IN_PORT", 0xfff8),
     ("TABLE", 0xfff9),
     ("NORMAL", 0xfffa),
@@ -62,7 +69,9 @@ pub(super) fn value_mask(
 ) -> Result<(u128, u128), Fault> {
     match info.form {
         Form::Frag => fragment(token),
-        Form::TcpFlags if token.text.starts_with(['+', '-']) => tcp_flags(token),
+        Form::TcpFlags | Form::CtState | Form::TunFlags if token.text.starts_with(['+', '-']) => {
+            flags(info.form, token)
+        }
         _ => {
             let (value, mask) = match token.split("/") {
                 Some((value, mask)) => (value, Some(mask)),
@@ -98,8 +107,15 @@ pub(super) fn one(info: &FieldInfo, token: Token<'_>, options: &ReadOptions<'_>)
         Form::Port => port(token, options).map(u128::from),
         // The ECN bits do not count.
         Form::Tos => number(token, 0xff).map(|octet| octet >> 2),
-        Form::TcpFlags if token.text.starts_with(|c: char| c.is_ascii_alphabetic()) => all_tcp_flags(token),
-        Form::Frag | Form::Decimal | Form::Hex | Form::TcpFlags => number(token, info.ones()),
+        Form::TcpFlags | Form::CtState | Form::TunFlags
+            if token.text.starts_with(|c: char| c.is_ascii_alphabetic()) =>
+        {
+            all_flags(info.form, token)
+        }
+        Form::PacketType => packet_type(token),
+        Form::Frag | Form::Decimal | Form::Hex | Form::TcpFlags | Form::CtState | Form::TunFlags => {
+            number(token, info.ones())
+        }
     }
 }
 
@@ -139,7 +155,9 @@ pub(super) fn port(token: Token<'_>, options: &ReadOptions<'_>) -> Result<u32, F
     if let Some(number) = reserved_number(name) {
         return Ok(number);
     }
-    number(token, u32::MAX.into()).map(|n| n as u32).map_err(|_| {
+    // OpenFlow 1.1 and later number reserved ports from 0xffffff00 on.
+    let narrow = |n: u128| if n >= 0xffff_ff00 { n as u32 & 0xffff } else { n as u32 };
+    number(token, u32::MAX.into()).map(narrow).map_err(|_| {
         let dump = match token.text.starts_with(|c: char| c.is_alphabetic() || c == '"') {
             true => "; `ovs-ofctl --no-names dump-flows` prints numbers",
             false => "",
@@ -152,7 +170,7 @@ fn mac(token: Token<'_>) -> Result<u128, Fault> {
     let mut value = 0;
     let mut bytes = 0;
     for part in token.text.split(':') {
-        let byte = u8::from_str_radix(part, 16).ok().filter(|_| part.len() == 2 && !part.starts_with('+'));
+        let byte = u8::from_str_radix(part, 16).ok().filter(|_| part.len() <= 2 && !part.starts_with('+'));
         match byte {
             Some(byte) if bytes < 6 => value = value << 8 | u128::from(byte),
             _ => bytes = 6,
@@ -172,33 +190,53 @@ fn fragment(token: Token<'_>) -> Result<(u128, u128), Fault> {
     Err(token.fault("one of no, yes, first, later, not_later is expected"))
 }
 
-/// The bit of a flag; one without a name is written as Open vSwitch prints it, `[200]` to `[800]`.
-fn tcp_flag(name: Token<'_>) -> Result<usize, Fault> {
-    let unnamed = ["[200]", "[400]", "[800]"];
-    let bit = TCP_FLAGS.iter().chain(&unnamed).position(|flag| *flag == name.text);
-    bit.ok_or_else(|| name.fault(format!("one of {} is expected", TCP_FLAGS.join(", "))))
+/// `(1,0x800)`: name space and type.
+fn packet_type(token: Token<'_>) -> Result<u128, Fault> {
+    let expected = || token.fault("a name space and a type are expected, as in `(1,0x800)`");
+    let inside = token.text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+    let inside = inside.map(|inside| token.part(1, 1 + inside.len())).ok_or_else(expected)?;
+    let (space, kind) = inside.split(",").ok_or_else(expected)?;
+    Ok(number(space.trim(), 0xffff)? << 16 | number(kind.trim(), 0xffff)?)
+}
+
+/// The names of the flags of a field, from bit 0 on.
+pub(super) fn flag_names(form: Form) -> &'static [&'static str] {
+    match form {
+        Form::CtState => &CT_STATES,
+        Form::TunFlags => &TUN_FLAGS,
+        _ => &TCP_FLAGS,
+    }
+}
+
+/// The bit of a flag; one of TCP without a name is written as Open vSwitch prints it, `[200]` to `[800]`.
+fn flag(form: Form, name: Token<'_>) -> Result<usize, Fault> {
+    let names = flag_names(form);
+    let unnamed: &[&str] = if form == Form::TcpFlags { &["[200]", "[400]", "[800]"] } else { &[] };
+    let bit = names.iter().chain(unnamed).position(|flag| *flag == name.text && !flag.is_empty());
+    let all = || names.iter().filter(|name| !name.is_empty()).copied().collect::<Vec<_>>().join(", ");
+    bit.ok_or_else(|| name.fault(format!("one of {} is expected", all())))
 }
 
 /// `syn|ack`: these flags and no others.
-fn all_tcp_flags(token: Token<'_>) -> Result<u128, Fault> {
+fn all_flags(form: Form, token: Token<'_>) -> Result<u128, Fault> {
     let mut value = 0;
     let mut at = 0;
     for text in token.text.split('|') {
         let name = token.part(at, at + text.len());
-        value |= 1 << tcp_flag(name)?;
+        value |= 1 << flag(form, name)?;
         at += text.len() + 1;
     }
     Ok(value)
 }
 
 /// `+syn-ack`: each flag set (+) or clear (-).
-fn tcp_flags(token: Token<'_>) -> Result<(u128, u128), Fault> {
+fn flags(form: Form, token: Token<'_>) -> Result<(u128, u128), Fault> {
     let (mut value, mut mask) = (0u128, 0u128);
     let mut rest = token;
     while !rest.text.is_empty() {
         let len = rest.text[1..].find(['+', '-']).map_or(rest.text.len(), |at| at + 1);
         let name = rest.part(1, len);
-        let bit = tcp_flag(name)?;
+        let bit = flag(form, name)?;
         if mask & 1 << bit != 0 {
             return Err(name.fault("this flag is there twice"));
         }

@@ -41,7 +41,10 @@ fn a_line_without_a_command_adds_a_rule() {
         new_cookie: Some(5),
         idle_timeout_s: 60,
         hard_timeout_s: 65535,
+        importance: 0,
+        flags: FlowFlags::default(),
         out_port: None,
+        out_group: None,
         line: 1,
     };
     assert_eq!(added, expected);
@@ -51,6 +54,31 @@ fn a_line_without_a_command_adds_a_rule() {
     let plain = change("actions=drop");
     assert_eq!((plain.table, plain.new_cookie, plain.rule), (Some(3), None, rule("actions=drop")));
     assert_eq!((plain.idle_timeout_s, plain.hard_timeout_s), (0, 0));
+}
+
+#[test]
+fn flags_and_importance_are_those_of_the_line() {
+    let added = change("send_flow_rem,importance=7,check_overlap actions=drop");
+    assert_eq!(added.importance, 7);
+    assert_eq!(added.flags, FlowFlags::SEND_FLOW_REM.union(FlowFlags::CHECK_OVERLAP));
+    assert!(added.flags.contains(FlowFlags::CHECK_OVERLAP));
+    assert!(!added.flags.contains(FlowFlags::RESET_COUNTS));
+    assert_eq!(change("modify reset_counts actions=drop").flags, FlowFlags::RESET_COUNTS);
+    let expected = FlowMod { line: 1, ..FlowMod::new(Command::Add, rule("table=2,udp actions=1")) };
+    assert_eq!(change("table=2,udp actions=1"), expected);
+}
+
+#[test]
+fn rules_are_deleted_by_the_groups_and_ports_that_they_send_to() {
+    let selects = |line: &str, text: &str| change(line).selects(3, &rule(&format!("table=3 {text}")));
+    for actions in ["group:5", "output:1,write_actions(group:5)", "clone(group:5)"] {
+        assert!(selects("delete out_group=5", &format!("actions={actions}")), "{actions}");
+        assert!(!selects("delete out_group=6", &format!("actions={actions}")), "{actions}");
+    }
+    assert_eq!(change("delete out_group=ANY").out_group, None);
+    for actions in ["enqueue:5:1", "output(port=5,max_len=64)", "clone(output:5)", "write_actions(5)"] {
+        assert!(selects("delete out_port=5", &format!("actions={actions}")), "{actions}");
+    }
 }
 
 #[test]
@@ -198,7 +226,7 @@ fn values_that_are_none_are_told() {
         ("delete cookie=a/1", "1:15: `a`", &long),
         ("delete cookie", "1:8: `cookie`", "`cookie=NUMBER` is expected"),
         ("delete out_port", "1:8: `out_port`", "`out_port=PORT` is expected"),
-        ("delete out_port=0", "1:17: `0`", "a port number is 1 to 65279"),
+        ("delete out_port=65300", "1:17: `65300`", "a port number is 0 to 65279"),
         ("delete out_port=nowhere", "1:17: `nowhere`", port),
         ("delete tcp,tp_dts=5", "1:12: `tp_dts`", "there is no such field; did you mean `tp_dst`?"),
         (

@@ -4,9 +4,7 @@ use super::*;
 
 #[test]
 fn a_hint_names_no_other_field() {
-    for name in
-        ["reg16", "xreg8", "xxreg4", "tun_metadata1", "ct_mark", "tcp_seq", "ip_len", "nsh_mdtype", "ipv4"]
-    {
+    for name in ["reg16", "xreg8", "xxreg4", "tun_metadata7", "tcp_seq", "ip_len", "nd_reserved", "ipv4"] {
         for line in [format!("{name}=1 actions=drop"), format!("actions=set_field:1->{name}")] {
             let text = problem(&line);
             assert!(!text.contains("did you mean"), "{line}: {text}");
@@ -69,7 +67,7 @@ fn a_later_flow_takes_the_place_of_its_like() {
 }
 
 #[test]
-fn reserved_ports_and_final_jumps_are_read() {
+fn reserved_ports_are_read() {
     let actions = |text: &str| rule(&format!("actions={text}")).actions;
     for (text, same) in [
         ("output:CONTROLLER", "controller"),
@@ -77,14 +75,16 @@ fn reserved_ports_and_final_jumps_are_read() {
         ("output:IN_PORT", "in_port"),
         ("output:NORMAL,output:flood,output:ALL", "normal,flood,all"),
         ("output:LOCAL", "local"),
-        ("output:1,resubmit(,2)", "1,goto_table:2"),
-        ("resubmit(in_port,2)", "goto_table:2"),
-        ("set_tunnel:5,set_tunnel64:0x100000000", "set_field:5->tun_id,set_field:0x100000000->tun_id"),
+        ("resubmit(in_port,2)", "resubmit(,2)"),
+        ("resubmit(5)", "resubmit:5"),
+        ("output=2,output:4294967294", "2,LOCAL"),
+        ("output:in_port[0..15]", "output:NXM_OF_IN_PORT[]"),
         ("", "drop"),
         (",output:1,", "1"),
     ] {
         assert_eq!(actions(text), actions(same), "{text}");
     }
+    assert_eq!(print_actions(&actions("output:NXM_OF_IN_PORT[],output:in_port")), "output:in_port[],in_port");
     assert_eq!(
         rule("in_port=LOCAL actions=local").to_string(),
         "table=0,priority=32768,in_port=LOCAL actions=LOCAL"
@@ -157,21 +157,21 @@ fn the_tos_is_the_dscp_and_leaves_ecn_alone() {
     assert!(rule("ip,nw_tos=32 actions=drop").matches.matches(&packet), "TOS 33");
 
     let actions = |text: &str| rule(&format!("ip actions={text}")).actions;
-    let whole = [Action::set_field(Field::IpDscp, 16, 0x3f)];
-    for text in [
-        "mod_nw_tos:64",
-        "set_field:64->nw_tos",
-        "set_field:16->ip_dscp",
-        "load:64->NXM_OF_IP_TOS[]",
-        "load:65->NXM_OF_IP_TOS[]",
-        "load:16->NXM_OF_IP_TOS[2..7]",
-        "load:16->OXM_OF_IP_DSCP[]",
+    for (text, form, printed) in [
+        ("mod_nw_tos:64", SetForm::Own, "mod_nw_tos:64"),
+        ("set_field:64->nw_tos", SetForm::SetField, "set_field:64->nw_tos"),
+        ("set_field:16->ip_dscp", SetForm::SetField, "set_field:64->nw_tos"),
+        ("load:64->NXM_OF_IP_TOS[]", SetForm::Load, "load:0x40->nw_tos"),
+        ("load:65->NXM_OF_IP_TOS[]", SetForm::Load, "load:0x40->nw_tos"),
+        ("load:16->NXM_OF_IP_TOS[2..7]", SetForm::Load, "load:0x40->nw_tos"),
+        ("load:16->OXM_OF_IP_DSCP[]", SetForm::Load, "load:0x40->nw_tos"),
     ] {
+        let whole = [set(form, Field::IpDscp, 16, 0x3f)];
         assert_eq!(actions(text), whole, "{text}");
+        assert_eq!(print_actions(&whole), printed);
     }
-    assert_eq!(print_actions(&whole), "mod_nw_tos:64");
     let part = actions("load:3->nw_tos[3..4]");
-    assert_eq!(part, [Action::set_field(Field::IpDscp, 6, 6)]);
+    assert_eq!(part, [set(SetForm::Load, Field::IpDscp, 6, 6)]);
     assert_eq!(print_actions(&part), "load:0x3->nw_tos[3..4]");
     assert_eq!(print_value(Field::IpDscp, 8), "nw_tos=32");
     for (text, part) in [
@@ -247,7 +247,7 @@ fn an_entry_is_matches_and_perhaps_a_timeout() {
         ("tcp,send_flow_rem", "`send_flow_rem` is for rules"),
         ("tcp,importance=3", "`importance` is for rules"),
         ("tcp,idle_timeout=3", "`idle_timeout` is for rules"),
-        ("tcp,ct_state=+trk", "cannot match this"),
+        ("tcp,tun_metadata9=1", "cannot be taken over"),
     ] {
         let found = read(wrong).expect_err(wrong).to_string();
         assert!(found.contains(problem), "{wrong}: {found}");
@@ -264,5 +264,60 @@ fn what_ovs_ofctl_prints_of_other_fields_is_read() {
     ] {
         let matches = |text: &str| rule(&format!("{text},actions=drop")).matches;
         assert_eq!(matches(printed), matches(written), "{printed}");
+    }
+}
+
+#[test]
+fn fields_of_connections_tunnels_and_packets_are_matched() {
+    let m = |line: &str| rule(&format!("{line} actions=drop")).matches;
+    assert_eq!(m("ct_state=+trk-new").get(Field::CtState), (0x20, 0x21));
+    assert_eq!(m("ct_state=new|trk").get(Field::CtState), (0x21, u128::from(u32::MAX)));
+    assert_eq!(m("ct_state=+trk-new").to_string(), "ct_state=-new+trk");
+    assert_eq!(m("ct_label=5/0xf").get(Field::CtLabel), (5, 0xf));
+    assert_eq!(m("tun_flags=+oam").get(Field::TunFlags), (0x80, 0x80));
+    // Of a packet with the option, whatever its value; and of one with this value.
+    assert_eq!(m("tun_metadata2").get(Field::TunMetadataPresent), (4, 4));
+    assert_eq!(m("tun_metadata2").to_string(), "tun_metadata2");
+    let with_value = m("tun_metadata2=0x5/0xf");
+    assert_eq!(with_value.get(Field::TunMetadata2), (5, 0xf));
+    assert_eq!(with_value.get(Field::TunMetadataPresent), (4, 4));
+    assert_eq!(with_value.to_string(), "tun_metadata2=0x5/0xf");
+    // All packets have an Ethernet header.
+    assert_eq!(m("packet_type=(0,0)"), Match::any());
+    let bare = m("packet_type=(1,0x800),nw_dst=192.0.2.1");
+    assert_eq!(bare.get(Field::PacketType).0, 0x1_0800);
+    assert_eq!(bare.to_string(), "nw_dst=192.0.2.1,packet_type=(1,0x800)");
+    assert_eq!(m("dl_type=0x894f,nsh_spi=0x1234").get(Field::NshSpi).0, 0x1234);
+    assert!(problem("nsh_spi=1 actions=drop").contains("needs `dl_type=0x894f`"));
+    for (name, same) in [
+        ("NXM_NX_REG3[4..7]=5", "reg3=0x50/0xf0"),
+        ("NXM_NX_CT_MARK=5", "ct_mark=5"),
+        ("OXM_OF_METADATA=5/7", "metadata=5/7"),
+        ("NXM_OF_IN_PORT=3", "in_port=3"),
+        ("in_port[]=3", "in_port_oxm=3"),
+        ("actset_output=unset", "actset_output=0xfff7"),
+        ("dl_vlan=0xffff", "vlan_tci=0"),
+    ] {
+        assert_eq!(m(name), m(same), "{name}");
+    }
+}
+
+#[test]
+fn ports_have_other_names_in_actions_by_their_protocol() {
+    for (line, actions) in [
+        ("tcp actions=set_field:5->tcp_dst", "set_field:5->tp_dst"),
+        ("udp actions=move:udp_src->udp_dst", "move:udp_src->udp_dst"),
+        ("sctp6 actions=load:5->sctp_src", "load:0x5->sctp_src"),
+        ("icmp6 actions=set_field:5->icmpv6_type", "set_field:5->icmpv6_type"),
+        ("udp actions=clone(set_field:5->udp_dst)", "clone(set_field:5->udp_dst)"),
+        ("dl_vlan=5 actions=load:3->vlan_pcp", "load:0x3->vlan_pcp"),
+        (
+            "tcp actions=learn(dl_type=0x800,nw_proto=17,udp_dst=tcp_src)",
+            "learn(table=1,dl_type=0x800,nw_proto=17,udp_dst=tp_src)",
+        ),
+    ] {
+        let rule = rule(line);
+        assert!(rule.to_string().ends_with(&format!("actions={actions}")), "{rule}");
+        assert_eq!(read(&rule.to_string(), "printed", &options()), Ok(vec![rule]));
     }
 }

@@ -159,23 +159,19 @@ fn differences_from_ovs_ofctl_are_these() {
         ("actions=set_field:5->vlan_tci", true, false),
         ("actions=set_field:0/0x1000->vlan_tci", true, false),
         ("actions=load:0->NXM_OF_VLAN_TCI[12]", true, false),
-        ("arp actions=move:NXM_OF_ARP_OP[]->NXM_OF_VLAN_TCI[]", true, false),
         // ECN is no part of the field: nothing would happen.
         ("ip actions=load:1->NXM_OF_IP_TOS[0..1]", true, false),
         // Values that do not fit, of which bits would be cut off.
         ("ip,ip_dscp=64 actions=drop", true, false),
         // What we do not have.
-        ("actions=group:1", true, false),
-        ("actions=dec_ttl(1,2)", true, false),
-        ("actions=resubmit(,2),output:1", true, false),
-        ("actions=resubmit:2", true, false),
-        ("actions=output:NXM_NX_REG0[]", true, false),
-        ("idle_timeout=5 actions=drop", true, false),
-        ("tun_metadata1=1 actions=drop", true, false),
+        ("tun_metadata7=1 actions=drop", true, false),
+        ("actions=debug_slow", true, false),
+        ("actions=clone(conjunction(1,1/2))", true, false),
+        ("actions=output:TABLE", true, false),
+        ("actions=learn(priority=70000)", true, false),
         // What only we have.
         ("icmp,icmp_type=8-9 actions=drop", false, true),
         ("tcp,tp_dst=8-10 actions=drop", false, true),
-        ("ct_state=+trk actions=drop", true, false),
         ("ip actions=move:nw_tos->nw_ttl", true, false),
     ];
     for (line, accepted_there, accepted) in differences {
@@ -186,7 +182,7 @@ fn differences_from_ovs_ofctl_are_these() {
 
 /// Fields by every name: a base that has them, a value, a value with a mask; whether the field takes a mask, whether it
 /// may be set.
-const FIELDS: [(&str, &str, &str, &str, bool, bool); 55] = [
+const FIELDS: [(&str, &str, &str, &str, bool, bool); 75] = [
     ("metadata", "", "1", "1/1", true, true),
     ("tun_id", "", "1", "1/1", true, true),
     ("tunnel_id", "", "1", "1/1", true, true),
@@ -242,6 +238,26 @@ const FIELDS: [(&str, &str, &str, &str, bool, bool); 55] = [
     ("nd_target", "icmp6,icmp_type=135", "::1", "::1/::1", true, true),
     ("pkt_mark", "", "1", "1/1", true, true),
     ("reg0", "", "1", "1/1", true, true),
+    ("nsh_flags", "dl_type=0x894f", "1", "1/1", true, true),
+    ("nsh_ttl", "dl_type=0x894f", "1", "1/1", false, true),
+    ("nsh_mdtype", "dl_type=0x894f", "1", "1/1", false, false),
+    ("nsh_np", "dl_type=0x894f", "1", "1/1", false, false),
+    ("nsh_spi", "dl_type=0x894f", "1", "1/1", false, true),
+    ("nsh_si", "dl_type=0x894f", "1", "1/1", false, true),
+    ("nsh_c1", "dl_type=0x894f", "1", "1/1", true, true),
+    ("nsh_c2", "dl_type=0x894f", "1", "1/1", true, true),
+    ("nsh_c3", "dl_type=0x894f", "1", "1/1", true, true),
+    ("nsh_c4", "dl_type=0x894f", "1", "1/1", true, true),
+    ("tun_erspan_ver", "", "1", "1/1", true, true),
+    ("tun_erspan_idx", "", "1", "1/1", true, true),
+    ("tun_erspan_dir", "", "1", "1/1", true, true),
+    ("tun_erspan_hwid", "", "1", "1/1", true, true),
+    ("tun_metadata1", "", "1", "1/1", true, true),
+    ("tun_metadata2", "", "1", "1/1", true, true),
+    ("tun_metadata3", "", "1", "1/1", true, true),
+    ("tun_metadata4", "", "1", "1/1", true, true),
+    ("tun_metadata5", "", "1", "1/1", true, true),
+    ("tun_metadata6", "", "1", "1/1", true, true),
 ];
 
 #[test]
@@ -272,6 +288,23 @@ fn the_table_above_has_every_field_that_open_vswitch_has() {
     // Not there, or not to be had through ovs-ofctl; in_port may be set there.
     let others = [
         "in_port",
+        "dp_hash",
+        "conj_id",
+        "packet_type",
+        "actset_output",
+        "skb_priority",
+        "ct_state",
+        "ct_zone",
+        "ct_mark",
+        "ct_label",
+        "ct_nw_proto",
+        "ct_nw_src",
+        "ct_nw_dst",
+        "ct_ipv6_src",
+        "ct_ipv6_dst",
+        "ct_tp_src",
+        "ct_tp_dst",
+        "tun_opt_data",
         "malformed",
         "recirc_id",
         "tun_flags",
