@@ -202,12 +202,6 @@ pub struct FlowModMessage {
     pub format: FlowFormat,
     /// The change.
     pub flow_mod: FlowMod,
-    /// Bits of `OFPFF`.
-    pub flags: u16,
-    /// The flow's importance (OpenFlow 1.4 and later).
-    pub importance: u16,
-    /// Only flows that use this group go.
-    pub out_group: Option<u32>,
     /// The buffered packet that the change is applied to.
     pub buffer_id: Option<u32>,
 }

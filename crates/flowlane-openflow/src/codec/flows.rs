@@ -1,6 +1,6 @@
 //! Changes and statistics of flows.
 
-use flowlane::rule::{Command, FlowMod};
+use flowlane::rule::{Command, FlowFlags, FlowMod};
 use flowlane::{Match, Priority, Rule};
 
 use super::{port_any, put_port_any, read_port_any};
@@ -74,7 +74,10 @@ fn flow_mod(head: &Head, new_cookie: Option<u64>, rule: Rule) -> FlowMod {
         new_cookie,
         idle_timeout_s: head.idle_timeout_s,
         hard_timeout_s: head.hard_timeout_s,
+        importance: head.importance,
+        flags: FlowFlags(head.flags),
         out_port: head.out_port,
+        out_group: (head.out_group != GROUP_ANY).then_some(head.out_group),
         line: 0,
     }
 }
@@ -202,9 +205,6 @@ fn message(
     Ok(FlowModMessage {
         format,
         flow_mod: flow_mod(&head, new_cookie, rule),
-        flags: head.flags,
-        importance: head.importance,
-        out_group: (head.out_group != GROUP_ANY).then_some(head.out_group),
         buffer_id: (head.buffer_id != NO_BUFFER).then_some(head.buffer_id),
     })
 }
@@ -250,7 +250,7 @@ fn put_head_10(w: &mut Writer, codec: &Codec, message: &FlowModMessage) {
     w.u16(u16::from(table) << 8 | number).u16(change.idle_timeout_s).u16(change.hard_timeout_s);
     w.u16(change.rule.priority.0 as u16).u32(message.buffer_id.unwrap_or(NO_BUFFER));
     put_port_any(w, codec, change.out_port);
-    w.u16(message.flags);
+    w.u16(change.flags.0);
 }
 
 fn put_head_13(w: &mut Writer, codec: &Codec, message: &FlowModMessage) {
@@ -264,8 +264,8 @@ fn put_head_13(w: &mut Writer, codec: &Codec, message: &FlowModMessage) {
     w.u16(change.idle_timeout_s).u16(change.hard_timeout_s).u16(change.rule.priority.0 as u16);
     w.u32(message.buffer_id.unwrap_or(NO_BUFFER));
     put_port_any(w, codec, change.out_port);
-    w.u32(message.out_group.unwrap_or(GROUP_ANY)).u16(message.flags);
-    w.u16(if codec.version == Version::OpenFlow13 { 0 } else { message.importance });
+    w.u32(change.out_group.unwrap_or(GROUP_ANY)).u16(change.flags.0);
+    w.u16(if codec.version == Version::OpenFlow13 { 0 } else { change.importance });
 }
 
 /// Reads a request for flows.
