@@ -17,8 +17,8 @@ pub(crate) use header::{port10, port32, put_port10, put_port32};
 pub(crate) use instructions::{put_instructions, read_instructions};
 pub(crate) use write::put_actions;
 
-use flowlane::Action;
 use flowlane::rule::action::NESTING_MAX;
+use flowlane::{Action, Field};
 
 use crate::error::ErrorCode;
 use crate::header::Version;
@@ -37,24 +37,45 @@ pub(crate) const EXPERIMENTER: u16 = 0xffff;
 pub(crate) struct Reading<'a> {
     pub(crate) codec: &'a Codec,
     /// How deep the list lies in other actions.
-    pub(crate) depth: usize,
+    depth: usize,
+    /// It is the `exec` of `ct`, which sets what is kept of connections, and nothing else.
+    is_exec: bool,
 }
 
 impl<'a> Reading<'a> {
     pub(crate) fn new(codec: &'a Codec) -> Self {
-        Self { codec, depth: 0 }
+        Self { codec, depth: 0, is_exec: false }
     }
 
     /// The settings of a list within an action of this one.
     fn nested(self) -> Result<Self, ErrorCode> {
         match self.depth + 1 > NESTING_MAX {
             true => Err(ErrorCode::ActionTooMany),
-            false => Ok(Self { depth: self.depth + 1, ..self }),
+            false => Ok(Self { depth: self.depth + 1, is_exec: false, ..self }),
         }
+    }
+
+    /// The settings of the list within `ct`.
+    fn exec(self) -> Result<Self, ErrorCode> {
+        Ok(Self { is_exec: true, ..self.nested()? })
+    }
+
+    /// Refuses actions that set fields which may not be set here.
+    fn check(self, action: &Action) -> Result<(), ErrorCode> {
+        let target = match action {
+            Action::SetField { field, .. } => *field,
+            Action::Move { to, .. } | Action::Pop(to) => to.field(),
+            Action::Nat(_) if self.is_exec => return Ok(()),
+            Action::Nat(_) => return Err(ErrorCode::ActionBadArgument),
+            _ if self.is_exec => return Err(ErrorCode::ActionBadArgument),
+            _ => return Ok(()),
+        };
+        let is_kept = matches!(target, Field::CtMark | Field::CtLabel);
+        if is_kept == self.is_exec { Ok(()) } else { Err(ErrorCode::ActionBadSetArgument) }
     }
 }
 
-/// Reads a list of actions of `bytes` bytes.
+/// Reads a list of actions.
 pub(crate) fn read_actions(codec: &Codec, bytes: &[u8]) -> Result<Vec<Action>, ErrorCode> {
     read_list(Reading::new(codec), bytes)
 }
@@ -76,6 +97,7 @@ fn read_list(reading: Reading<'_>, bytes: &[u8]) -> Result<Vec<Action>, ErrorCod
                 ONF => standard::read_onf(&mut body)?,
                 _ => return Err(ErrorCode::ActionBadVendor),
             };
+            reading.check(&action)?;
             actions.push(action);
             continue;
         }
@@ -85,6 +107,7 @@ fn read_list(reading: Reading<'_>, bytes: &[u8]) -> Result<Vec<Action>, ErrorCod
                 standard::read_13(reading.codec.version, kind, &mut body)?
             }
         };
+        reading.check(&action)?;
         actions.push(action);
     }
     Ok(actions)

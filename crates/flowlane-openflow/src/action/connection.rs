@@ -50,14 +50,8 @@ pub(super) fn read(reading: Reading<'_>, r: &mut Reader<'_>) -> Result<Action, E
         }
         Zone::Field(read_part(&mut head, first, bits)?)
     };
-    let exec = read_list(reading.nested()?, r.take_rest())?;
+    let exec = read_list(reading.exec()?, r.take_rest())?;
     let (commit, force) = (flags & COMMIT != 0, flags & FORCE != 0);
-    if exec
-        .iter()
-        .any(|action| !matches!(action, Action::Nat(_) | Action::SetField { .. } | Action::Move { .. }))
-    {
-        return Err(ErrorCode::ActionBadArgument);
-    }
     // What is not committed can only be translated as its connection has it.
     let is_kept = |action: &Action| !matches!(action, Action::Nat(nat) if nat.range.is_none());
     if !commit && exec.iter().any(is_kept) {

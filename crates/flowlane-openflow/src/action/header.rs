@@ -86,8 +86,8 @@ pub(super) fn read_target(r: &mut Reader<'_>, first: u16, bits: u16) -> Result<F
 
 /// Refuses fields that no action may write.
 pub(super) fn check_writable(field: Field) -> Result<(), ErrorCode> {
-    // The port can be set for the tables that follow, in Open vSwitch.
-    match field.info().writable || field == Field::InPort {
+    // The port can be set for the tables that follow, in Open vSwitch, and what is kept of a connection within `ct`.
+    match field.info().writable || matches!(field, Field::InPort | Field::CtMark | Field::CtLabel) {
         true => Ok(()),
         false => Err(ErrorCode::ActionBadSetArgument),
     }
