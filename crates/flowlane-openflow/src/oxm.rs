@@ -198,6 +198,13 @@ impl Row {
             Shape::Pcp => (value << 13, mask << 13),
             _ => (value, mask),
         };
+        if let Shape::Option(number) = self.shape {
+            let bit = 1 << number;
+            if matches.get(Field::TunMetadataPresent).1 & bit != 0 {
+                return Err(ErrorCode::MatchDupField);
+            }
+            matches.set_masked(Field::TunMetadataPresent, bit, bit);
+        }
         if matches.get(field).1 & if self.is_tag() { mask } else { field.info().ones() } != 0 {
             return Err(ErrorCode::MatchDupField);
         }
@@ -320,6 +327,10 @@ pub(crate) fn put_bare(w: &mut Writer, codec: &Codec, matches: &Match, is_oxm: b
         }
         if put_field(w, codec, matches, *field, is_oxm) {
             left.set(*field, 0);
+            if let Some(number) = field.tun_metadata_number() {
+                let others = left.get(Field::TunMetadataPresent) & !(1 << number);
+                left.set(Field::TunMetadataPresent, others);
+            }
         }
     }
     let is_whole = left.words().iter().all(|word| *word == 0);
@@ -330,7 +341,9 @@ pub(crate) fn put_bare(w: &mut Writer, codec: &Codec, matches: &Match, is_oxm: b
 fn put_field(w: &mut Writer, codec: &Codec, matches: &Match, field: Field, is_oxm: bool) -> bool {
     let protocol = matches.get(Field::NwProto).0 as u8;
     let (value, mask) = matches.get(field);
-    if mask == 0 {
+    let number = field.tun_metadata_number();
+    let present = number.map_or(0, |number| matches.get(Field::TunMetadataPresent).0 & 1 << number);
+    if mask == 0 && present == 0 {
         return false;
     }
     let Some(row) = fields::of_field(field, codec.version, protocol) else { return false };

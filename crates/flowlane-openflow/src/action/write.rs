@@ -320,7 +320,9 @@ fn put_encapsulation(w: &mut Writer, header: &EncapsulateHeader) {
             EncapsulateHeader::MplsMulticast => _ = w.u16(1).u16(0x8848),
             EncapsulateHeader::Nsh { metadata_type, tlvs } => {
                 w.u16(1).u16(0x894f);
-                w.u16(NSH_CLASS).u8(1).u8(5).u8(*metadata_type).zeros(3);
+                if *metadata_type != 0 {
+                    w.u16(NSH_CLASS).u8(1).u8(5).u8(*metadata_type).zeros(3);
+                }
                 for (class, kind, value) in tlvs {
                     let bytes = (8 + value.len()).next_multiple_of(8);
                     w.u16(NSH_CLASS).u8(2).u8(bytes as u8).u16(*class).u8(*kind).u8(value.len() as u8);
