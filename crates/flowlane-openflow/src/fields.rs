@@ -5,7 +5,7 @@
 
 use flowlane::{Field, Match};
 
-use crate::header::Version;
+use crate::version::Version;
 
 /// NXM of OpenFlow 1.0's fields.
 const NXM0: (u16, u32) = (0x0000, 0);

@@ -239,13 +239,13 @@ pub enum Request {
     Group(u32),
     /// A group's description, or [`GROUP_ALL`](crate::group::GROUP_ALL); before OpenFlow 1.5 always that.
     GroupDescription(u32),
-    /// What groups can do.
+    /// The features of groups.
     GroupFeatures,
     /// A meter's statistics, or [`METER_ALL`](crate::meter::METER_ALL).
     Meter(u32),
     /// A meter's configuration, or [`METER_ALL`](crate::meter::METER_ALL).
     MeterConfig(u32),
-    /// What meters can do.
+    /// The features of meters.
     MeterFeatures,
     /// Features of tables, or new ones.
     TableFeatures(Vec<TableFeatures>),
@@ -305,13 +305,13 @@ pub enum Reply {
     Group(Vec<GroupStats>),
     /// Groups' descriptions.
     GroupDescription(Vec<GroupDescription>),
-    /// What groups can do.
+    /// The features of groups.
     GroupFeatures(GroupFeatures),
     /// Meters' statistics.
     Meter(Vec<MeterStats>),
     /// Meters' configurations.
     MeterConfig(Vec<MeterConfig>),
-    /// What meters can do.
+    /// The features of meters.
     MeterFeatures(MeterFeatures),
     /// Features of tables.
     TableFeatures(Vec<TableFeatures>),

@@ -7,8 +7,8 @@ use flowlane::{Field, FieldRef, Match};
 
 use crate::error::ErrorCode;
 use crate::fields::{self, ORDER, PAIRS, Row, Shape};
-use crate::header::Version;
 use crate::settings::Codec;
+use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 
 /// Bit in a number of a port that OpenFlow 1.1 and later reserve, in place of 16 bits.
@@ -91,7 +91,7 @@ pub(crate) fn read_entry(reader: &mut Reader<'_>) -> Result<Entry, ErrorCode> {
 fn entry(head: Head, bytes: &[u8]) -> Result<Entry, ErrorCode> {
     let row = head.row()?;
     let width = head.value_bytes();
-    if !row.has_width(width) || head.has_mask && head.bytes % 2 != 0 {
+    if !row.has_width(width) || head.has_mask && !head.bytes.is_multiple_of(2) {
         return Err(ErrorCode::MatchBadLen);
     }
     let (value, mask) = bytes.split_at(width);
@@ -122,7 +122,7 @@ impl Row {
         }
     }
 
-    /// Returns whether the value may have so many bytes.
+    /// Returns whether the value may have this number of bytes.
     fn has_width(&self, bytes: usize) -> bool {
         match self.shape {
             Shape::Option(_) => (1..=124).contains(&bytes),

@@ -7,12 +7,12 @@ use super::{port_any, put_port_any, read_port_any};
 use crate::action::{put_instructions, read_instructions};
 use crate::error::ErrorCode;
 use crate::group::GROUP_ANY;
-use crate::header::Version;
 use crate::match10;
 use crate::message::FlowModMessage;
 use crate::oxm;
 use crate::settings::Codec;
 use crate::stats::{AggregateStats, FlowFormat, FlowRemoved, FlowStats, FlowStatsRequest};
+use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 
 /// The buffer that means none.
@@ -25,7 +25,7 @@ const FLAGS_13: u16 = 0b1_1111;
 /// OpenFlow 1.0's flag for flows of emergencies, which no switch of today has.
 const EMERGENCY: u16 = 0b100;
 
-/// The fields of a flow-mod besides its match and actions.
+/// The fields of a flow-mod, without its match and actions.
 struct Head {
     command: Command,
     table: Option<u8>,
