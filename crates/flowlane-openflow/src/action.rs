@@ -21,8 +21,8 @@ use flowlane::rule::action::NESTING_MAX;
 use flowlane::{Action, Field};
 
 use crate::error::ErrorCode;
-use crate::header::Version;
 use crate::settings::Codec;
+use crate::version::Version;
 use crate::wire::Reader;
 
 /// Nicira's number as experimenter.
@@ -38,7 +38,7 @@ pub(crate) struct Reading<'a> {
     pub(crate) codec: &'a Codec,
     /// How deep the list lies in other actions.
     depth: usize,
-    /// It is the `exec` of `ct`, which sets what is kept of connections, and nothing else.
+    /// It is the `exec` of `ct`, which sets marks and labels of connections, and nothing else.
     is_exec: bool,
 }
 

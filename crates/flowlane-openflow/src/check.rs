@@ -1,14 +1,14 @@
 //! A property of all messages, for fuzzing.
 
 use flowlane::Action;
-use flowlane::rule::action::ConnectionTracking;
 
 use crate::codec::{decode, encode};
-use crate::header::{Header, Version, split};
+use crate::header::{Header, split};
 use crate::message::{Message, MultipartReply, Reply};
 use crate::stats::FlowUpdate;
+use crate::version::Version;
 
-/// Decodes a message and encodes it again: what is written is read as the message that was read, and written so again.
+/// Decodes a message and encodes it again: its bytes are read as the message that was read, and written alike.
 ///
 /// Actions that set a field may have another form then, since not all versions have all forms; see the crate's documentation.
 ///
@@ -38,33 +38,35 @@ pub fn check(bytes: &[u8]) {
 
 /// Returns whether a message has actions of several forms.
 fn has_forms(message: &Message) -> bool {
-    match message {
-        Message::FlowMod(change) => any(&change.flow_mod.rule.actions),
-        Message::PacketOut(packet) => any(&packet.actions),
-        Message::GroupMod(change) => change.buckets.iter().any(|bucket| any(&bucket.actions)),
-        Message::BundleAdd(add) => has_forms(&add.message),
-        Message::MultipartReply(MultipartReply { body, .. }) => match body {
-            Reply::Flow { flows, .. } => flows.iter().any(|flow| any(&flow.rule.actions)),
-            Reply::GroupDescription(groups) => {
-                groups.iter().flat_map(|group| &group.buckets).any(|bucket| any(&bucket.actions))
-            }
-            Reply::FlowMonitor(updates) => updates.iter().any(|update| match update {
-                FlowUpdate::Full { rule, .. } => any(&rule.actions),
-                FlowUpdate::Abbreviated { .. } | FlowUpdate::Paused | FlowUpdate::Resumed => false,
-            }),
-            _ => false,
-        },
-        _ => false,
+    if let Message::MultipartReply(MultipartReply { body, .. }) = message {
+        return lists(body).any(any);
     }
+    if let Message::BundleAdd(add) = message {
+        return has_forms(&add.message);
+    }
+    if let Message::GroupMod(change) = message {
+        return change.buckets.iter().any(|bucket| any(&bucket.actions));
+    }
+    if let Message::FlowMod(change) = message {
+        return any(&change.flow_mod.rule.actions);
+    }
+    matches!(message, Message::PacketOut(packet) if any(&packet.actions))
 }
 
+/// The lists of actions of a reply.
+fn lists(body: &Reply) -> impl Iterator<Item = &[Action]> {
+    let flows = if let Reply::Flow { flows, .. } = body { &flows[..] } else { &[] };
+    let groups = if let Reply::GroupDescription(groups) = body { &groups[..] } else { &[] };
+    let updates = if let Reply::FlowMonitor(updates) = body { &updates[..] } else { &[] };
+    let of_updates = updates.iter().filter_map(|update| match update {
+        FlowUpdate::Full { rule, .. } => Some(&rule.actions[..]),
+        FlowUpdate::Abbreviated { .. } | FlowUpdate::Paused | FlowUpdate::Resumed => None,
+    });
+    let of_groups = groups.iter().flat_map(|group| &group.buckets).map(|bucket| &bucket.actions[..]);
+    flows.iter().map(|flow| &flow.rule.actions[..]).chain(of_groups).chain(of_updates)
+}
+
+/// Returns whether an action of a list sets a field.
 fn any(actions: &[Action]) -> bool {
-    actions.iter().any(|action| match action {
-        Action::SetField { .. } => true,
-        Action::ConnectionTracking(ct) => {
-            let ConnectionTracking { exec, .. } = &**ct;
-            any(exec)
-        }
-        other => any(other.nested()),
-    })
+    actions.iter().any(|action| matches!(action, Action::SetField { .. }) || any(action.nested()))
 }

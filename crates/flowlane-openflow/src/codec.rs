@@ -20,10 +20,11 @@ use flowlane::PortNo;
 
 use crate::action::{NICIRA, ONF, put_port10, put_port32};
 use crate::error::ErrorCode;
-use crate::header::{HEADER_BYTES, Header, Version};
+use crate::header::{HEADER_BYTES, Header};
 use crate::message::{BundleAdd, Message};
 use crate::oxm::port_of_32;
 use crate::settings::Codec;
+use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 use kind::Kind;
 
@@ -191,9 +192,8 @@ fn read_bundle_add(codec: &Codec, xid: u32, r: &mut Reader<'_>) -> Result<Messag
         return Err(ErrorCode::RequestBadVersion);
     }
     let kind = Kind::of_number(codec.version, header.kind).ok_or(ErrorCode::RequestBadType)?;
-    match kind {
-        Kind::FlowMod | Kind::GroupMod | Kind::PortMod | Kind::PacketOut => {}
-        _ => return Err(ErrorCode::BundleMsgUnsup),
+    if !matches!(kind, Kind::FlowMod | Kind::GroupMod | Kind::PortMod | Kind::PacketOut) {
+        return Err(ErrorCode::BundleMsgUnsup);
     }
     let message = Box::new(read_message(codec, bytes)?);
     Ok(Message::BundleAdd(BundleAdd { bundle, atomic, ordered, message }))
@@ -337,19 +337,38 @@ fn put_body(w: &mut Writer, codec: &Codec, xid: u32, message: &Message) -> Resul
         }
         Message::BundleControl(_) | Message::BundleAdd(_) => put_bundle(w, codec, xid, message)?,
         // These have no body here: it is Nicira's, or there is none.
-        _ => {}
+        Message::Hello(_)
+        | Message::FeaturesRequest
+        | Message::GetConfigRequest
+        | Message::MultipartReply(_)
+        | Message::BarrierRequest
+        | Message::BarrierReply
+        | Message::GetAsyncRequest
+        | Message::SetFlowFormat(_)
+        | Message::SetPacketInFormat(_)
+        | Message::FlowModTableId(_)
+        | Message::SetControllerId(_)
+        | Message::FlowAge
+        | Message::Resume(_)
+        | Message::TlvTableMod(_)
+        | Message::TlvTableRequest
+        | Message::TlvTableReply(_)
+        | Message::CtFlushZone(_)
+        | Message::CtFlush(_)
+        | Message::FlowMonitorCancel(_)
+        | Message::FlowMonitorPaused
+        | Message::FlowMonitorResumed => {}
     }
     Ok(())
 }
 
 fn put_bundle(w: &mut Writer, codec: &Codec, xid: u32, message: &Message) -> Result<(), Failed> {
-    match message {
-        Message::BundleControl(control) => control::put_bundle(w, control),
-        Message::BundleAdd(add) => {
-            w.u32(add.bundle).zeros(2).u16(control::flags(add.atomic, add.ordered));
-            put_any(w, codec, xid, &add.message).map_err(|_| Failed)?;
-        }
-        _ => return Err(Failed),
+    if let Message::BundleControl(control) = message {
+        control::put_bundle(w, control);
+    }
+    if let Message::BundleAdd(add) = message {
+        w.u32(add.bundle).zeros(2).u16(control::flags(add.atomic, add.ordered));
+        put_any(w, codec, xid, &add.message).map_err(|_| Failed)?;
     }
     Ok(())
 }

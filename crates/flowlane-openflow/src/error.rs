@@ -3,7 +3,7 @@
 //! The standard errors are those of OpenFlow 1.0 5.4.4, 1.3.5 7.5.4, 1.4.1 7.5.4 and 1.5.1 7.5.4. An error that a version lacks is
 //! sent as an extension of Nicira or of the ONF, as Open vSwitch does.
 
-use crate::header::Version;
+use crate::version::Version;
 
 /// The name space of an error's type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

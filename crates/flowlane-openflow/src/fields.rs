@@ -5,7 +5,7 @@
 
 use flowlane::{Field, Match};
 
-use crate::header::Version;
+use crate::version::Version;
 
 /// NXM of OpenFlow 1.0's fields.
 const NXM0: (u16, u32) = (0x0000, 0);
@@ -17,6 +17,8 @@ const OXM: (u16, u32) = (0x8000, 0);
 const XREG: (u16, u32) = (0x8001, 0);
 /// OXM of the ONF as experimenter.
 const ONF: (u16, u32) = (0xffff, 0x4f4e_4600);
+/// OXM of NSH as experimenter (nicira-ext).
+const NSH: (u16, u32) = (0xffff, 0x005a_d650);
 /// OXM of Nicira as experimenter.
 const NICIRA: (u16, u32) = (0xffff, 0x2320);
 
@@ -57,6 +59,7 @@ pub(crate) enum Needs {
     Solicitation,
     Advertisement,
     NeighbourDiscovery,
+    Nsh,
     Connection,
 }
 
@@ -106,7 +109,12 @@ pub(crate) static ROWS: &[Row] = {
     &[
         row(NXM0, 0, 2, F::InPort, Port16, Nothing),
         row(OXM, 0, 4, F::InPort, Port32, Nothing),
+        row(NXM1, 35, 4, F::DpHash, Plain, Nothing),
         row(NXM1, 36, 4, F::RecircId, Plain, Nothing),
+        row(NXM1, 37, 4, F::ConjId, Plain, Nothing),
+        row(ONF, 43, 4, F::ActsetOutput, Port32, Nothing),
+        since15(row(OXM, 43, 4, F::ActsetOutput, Port32, Nothing)),
+        since15(row(OXM, 44, 4, F::PacketType, Plain, Nothing)),
         row(OXM, 2, 8, F::Metadata, Plain, Nothing),
         row(NXM1, 16, 8, F::TunId, Plain, Nothing),
         row(OXM, 38, 8, F::TunId, Plain, Nothing),
@@ -119,7 +127,17 @@ pub(crate) static ROWS: &[Row] = {
         row(NXM1, 39, 1, F::TunGbpFlags, Plain, Nothing),
         row(NICIRA, 15, 1, F::TunGtpuFlags, Plain, Nothing),
         row(NICIRA, 16, 1, F::TunGtpuMsgType, Plain, Nothing),
-        row(NXM1, 40, 8, F::TunOptionData, Option(0), Nothing),
+        row(NICIRA, 11, 4, F::TunErspanIdx, Plain, Nothing),
+        row(NICIRA, 12, 1, F::TunErspanVer, Plain, Nothing),
+        row(NICIRA, 13, 1, F::TunErspanDir, Plain, Nothing),
+        row(NICIRA, 14, 1, F::TunErspanHwid, Plain, Nothing),
+        row(NXM1, 40, 16, F::TunMetadata0, Option(0), Nothing),
+        row(NXM1, 41, 16, F::TunMetadata1, Option(1), Nothing),
+        row(NXM1, 42, 16, F::TunMetadata2, Option(2), Nothing),
+        row(NXM1, 43, 16, F::TunMetadata3, Option(3), Nothing),
+        row(NXM1, 44, 16, F::TunMetadata4, Option(4), Nothing),
+        row(NXM1, 45, 16, F::TunMetadata5, Option(5), Nothing),
+        row(NXM1, 46, 16, F::TunMetadata6, Option(6), Nothing),
         row(NXM0, 2, 6, F::EthSrc, Plain, Nothing),
         row(OXM, 4, 6, F::EthSrc, Plain, Nothing),
         row(NXM0, 1, 6, F::EthDst, Plain, Nothing),
@@ -161,6 +179,16 @@ pub(crate) static ROWS: &[Row] = {
         row(OXM, 24, 6, F::ArpSha, Plain, Arp),
         row(NXM1, 18, 6, F::ArpTha, Plain, Arp),
         row(OXM, 25, 6, F::ArpTha, Plain, Arp),
+        row(NSH, 1, 1, F::NshFlags, Plain, Nsh),
+        row(NSH, 10, 1, F::NshTtl, Plain, Nsh),
+        row(NSH, 2, 1, F::NshMdtype, Plain, Nsh),
+        row(NSH, 3, 1, F::NshNp, Plain, Nsh),
+        row(NSH, 4, 4, F::NshSpi, Plain, Nsh),
+        row(NSH, 5, 1, F::NshSi, Plain, Nsh),
+        row(NSH, 6, 4, F::NshC1, Plain, Nsh),
+        row(NSH, 7, 4, F::NshC2, Plain, Nsh),
+        row(NSH, 8, 4, F::NshC3, Plain, Nsh),
+        row(NSH, 9, 4, F::NshC4, Plain, Nsh),
         row(NXM0, 9, 2, F::TpSrc, Plain, Tcp),
         row(OXM, 13, 2, F::TpSrc, Plain, Tcp),
         row(NXM0, 10, 2, F::TpDst, Plain, Tcp),
@@ -237,12 +265,14 @@ pub(crate) static ROWS: &[Row] = {
 pub(crate) static ORDER: &[Field] = {
     use Field::*;
     &[
-        RecircId, InPort, EthSrc, EthDst, EthType, VlanTci, MplsTc, MplsBos, MplsTtl, MplsLabel,
+        DpHash, RecircId, ConjId, InPort, ActsetOutput, PacketType, EthSrc, EthDst, EthType, VlanTci, MplsTc, MplsBos, MplsTtl, MplsLabel,
         Ipv4Src, Ipv4Dst, Ipv6Src, Ipv6Dst, IpFrag, IpDscp, IpEcn, NwTtl, Ipv6Label, NwProto,
         TpSrc, TpDst, TcpFlags, IcmpType, IcmpCode, NdTarget, NdSll, NdTll,
         ArpOp, ArpSpa, ArpTpa, ArpSha, ArpTha,
+        NshFlags, NshTtl, NshMdtype, NshNp, NshSpi, NshSi, NshC1, NshC2, NshC3, NshC4,
         TunId, TunFlags, TunSrc, TunDst, TunIpv6Src, TunIpv6Dst, TunGbpId, TunGbpFlags, TunGtpuFlags,
-        TunGtpuMsgType, TunOptionData,
+        TunGtpuMsgType, TunErspanIdx, TunErspanVer, TunErspanDir, TunErspanHwid,
+        TunMetadata0, TunMetadata1, TunMetadata2, TunMetadata3, TunMetadata4, TunMetadata5, TunMetadata6,
         Reg0, Reg1, Reg2, Reg3, Reg4, Reg5, Reg6, Reg7, Reg8, Reg9, Reg10, Reg11, Reg12, Reg13, Reg14, Reg15,
         PktMark, CtState, CtZone, CtMark, CtLabel, CtIpv4Src, CtIpv4Dst, CtIpv6Src, CtIpv6Dst,
         CtNwProto, CtTpSrc, CtTpDst, Metadata,
@@ -309,6 +339,7 @@ impl Needs {
             | Self::Solicitation
             | Self::Advertisement
             | Self::NeighbourDiscovery
+            | Self::Nsh
             | Self::Connection => true,
         }
     }
@@ -335,6 +366,7 @@ impl Needs {
             Self::Ip => ip(),
             Self::Ipv4 => eth_type == Some(0x0800),
             Self::Ipv6 => eth_type == Some(0x86dd),
+            Self::Nsh => eth_type == Some(0x894f),
             Self::Tcp => transport(6),
             Self::Udp => transport(17),
             Self::Sctp => transport(132),

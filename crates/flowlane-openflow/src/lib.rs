@@ -17,11 +17,13 @@ pub mod port;
 mod property;
 mod settings;
 pub mod stats;
+mod version;
 mod wire;
 
 pub use check::check;
 pub use codec::{DecodeError, Decoded, EncodeError, decode, encode};
 pub use error::{ErrorCode, ErrorNumbers, ErrorSpace};
-pub use header::{HEADER_BYTES, Header, MESSAGE_BYTES_MAX, Version, split};
+pub use header::{HEADER_BYTES, Header, MESSAGE_BYTES_MAX, Split, split};
 pub use message::Message;
 pub use settings::{Codec, OPTIONS_MAX};
+pub use version::Version;

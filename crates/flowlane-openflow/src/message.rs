@@ -202,12 +202,6 @@ pub struct FlowModMessage {
     pub format: FlowFormat,
     /// The change.
     pub flow_mod: FlowMod,
-    /// Bits of `OFPFF`.
-    pub flags: u16,
-    /// The flow's importance (OpenFlow 1.4 and later).
-    pub importance: u16,
-    /// Only flows that use this group go.
-    pub out_group: Option<u32>,
     /// The buffered packet that the change is applied to.
     pub buffer_id: Option<u32>,
 }
@@ -245,13 +239,13 @@ pub enum Request {
     Group(u32),
     /// A group's description, or [`GROUP_ALL`](crate::group::GROUP_ALL); before OpenFlow 1.5 always that.
     GroupDescription(u32),
-    /// What groups can do.
+    /// The features of groups.
     GroupFeatures,
     /// A meter's statistics, or [`METER_ALL`](crate::meter::METER_ALL).
     Meter(u32),
     /// A meter's configuration, or [`METER_ALL`](crate::meter::METER_ALL).
     MeterConfig(u32),
-    /// What meters can do.
+    /// The features of meters.
     MeterFeatures,
     /// Features of tables, or new ones.
     TableFeatures(Vec<TableFeatures>),
@@ -311,13 +305,13 @@ pub enum Reply {
     Group(Vec<GroupStats>),
     /// Groups' descriptions.
     GroupDescription(Vec<GroupDescription>),
-    /// What groups can do.
+    /// The features of groups.
     GroupFeatures(GroupFeatures),
     /// Meters' statistics.
     Meter(Vec<MeterStats>),
     /// Meters' configurations.
     MeterConfig(Vec<MeterConfig>),
-    /// What meters can do.
+    /// The features of meters.
     MeterFeatures(MeterFeatures),
     /// Features of tables.
     TableFeatures(Vec<TableFeatures>),

@@ -7,8 +7,8 @@ use flowlane::{Field, FieldRef, Match};
 
 use crate::error::ErrorCode;
 use crate::fields::{self, ORDER, PAIRS, Row, Shape};
-use crate::header::Version;
 use crate::settings::Codec;
+use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 
 /// Bit in a number of a port that OpenFlow 1.1 and later reserve, in place of 16 bits.
@@ -91,7 +91,7 @@ pub(crate) fn read_entry(reader: &mut Reader<'_>) -> Result<Entry, ErrorCode> {
 fn entry(head: Head, bytes: &[u8]) -> Result<Entry, ErrorCode> {
     let row = head.row()?;
     let width = head.value_bytes();
-    if !row.has_width(width) || head.has_mask && head.bytes % 2 != 0 {
+    if !row.has_width(width) || head.has_mask && !head.bytes.is_multiple_of(2) {
         return Err(ErrorCode::MatchBadLen);
     }
     let (value, mask) = bytes.split_at(width);
@@ -122,7 +122,7 @@ impl Row {
         }
     }
 
-    /// Returns whether the value may have so many bytes.
+    /// Returns whether the value may have this number of bytes.
     fn has_width(&self, bytes: usize) -> bool {
         match self.shape {
             Shape::Option(_) => (1..=124).contains(&bytes),
@@ -198,6 +198,13 @@ impl Row {
             Shape::Pcp => (value << 13, mask << 13),
             _ => (value, mask),
         };
+        if let Shape::Option(number) = self.shape {
+            let bit = 1 << number;
+            if matches.get(Field::TunMetadataPresent).1 & bit != 0 {
+                return Err(ErrorCode::MatchDupField);
+            }
+            matches.set_masked(Field::TunMetadataPresent, bit, bit);
+        }
         if matches.get(field).1 & if self.is_tag() { mask } else { field.info().ones() } != 0 {
             return Err(ErrorCode::MatchDupField);
         }
@@ -320,6 +327,10 @@ pub(crate) fn put_bare(w: &mut Writer, codec: &Codec, matches: &Match, is_oxm: b
         }
         if put_field(w, codec, matches, *field, is_oxm) {
             left.set(*field, 0);
+            if let Some(number) = field.tun_metadata_number() {
+                let others = left.get(Field::TunMetadataPresent) & !(1 << number);
+                left.set(Field::TunMetadataPresent, others);
+            }
         }
     }
     let is_whole = left.words().iter().all(|word| *word == 0);
@@ -330,7 +341,9 @@ pub(crate) fn put_bare(w: &mut Writer, codec: &Codec, matches: &Match, is_oxm: b
 fn put_field(w: &mut Writer, codec: &Codec, matches: &Match, field: Field, is_oxm: bool) -> bool {
     let protocol = matches.get(Field::NwProto).0 as u8;
     let (value, mask) = matches.get(field);
-    if mask == 0 {
+    let number = field.tun_metadata_number();
+    let present = number.map_or(0, |number| matches.get(Field::TunMetadataPresent).0 & 1 << number);
+    if mask == 0 && present == 0 {
         return false;
     }
     let Some(row) = fields::of_field(field, codec.version, protocol) else { return false };

@@ -1,6 +1,6 @@
 //! The settings of a connection.
 
-use crate::header::Version;
+use crate::version::Version;
 
 /// The number of fields of tunnel options, `tun_metadata0` to `tun_metadata63`.
 pub const OPTIONS_MAX: usize = 64;

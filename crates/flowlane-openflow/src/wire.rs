@@ -2,7 +2,7 @@
 
 use crate::error::ErrorCode;
 
-/// Bytes that are still to be read. What is missing is the error that the reader was made with.
+/// Bytes that are still to be read. Where bytes are missing, the error is the one that the reader was made with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],

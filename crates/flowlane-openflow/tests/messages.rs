@@ -40,7 +40,7 @@ const LEGACY: &str = "010e00c0000000060010180f0000000000000000000000000000000000
 fn a_flow_of_openflow_1_0_is_the_rule_that_was_written() {
     let message = flow_mod(LEGACY);
     let change = &message.flow_mod;
-    assert_eq!((message.flags, message.format, change.command), (3, FlowFormat::Standard, Command::Add));
+    assert_eq!((change.flags.0, message.format, change.command), (3, FlowFormat::Standard, Command::Add));
     assert_eq!((change.idle_timeout_s, change.hard_timeout_s), (5, 7));
     let rule = &change.rule;
     assert_eq!((rule.cookie, rule.priority, rule.table), (0x1234, Priority(5), 0));

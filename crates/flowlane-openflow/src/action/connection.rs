@@ -52,7 +52,7 @@ pub(super) fn read(reading: Reading<'_>, r: &mut Reader<'_>) -> Result<Action, E
     };
     let exec = read_list(reading.exec()?, r.take_rest())?;
     let (commit, force) = (flags & COMMIT != 0, flags & FORCE != 0);
-    // What is not committed can only be translated as its connection has it.
+    // Without a commit, packets can only be translated as their connection has it.
     let is_kept = |action: &Action| !matches!(action, Action::Nat(nat) if nat.range.is_none());
     if !commit && exec.iter().any(is_kept) {
         return Err(ErrorCode::ActionBadArgument);

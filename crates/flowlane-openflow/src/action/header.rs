@@ -86,7 +86,7 @@ pub(super) fn read_target(r: &mut Reader<'_>, first: u16, bits: u16) -> Result<F
 
 /// Refuses fields that no action may write.
 pub(super) fn check_writable(field: Field) -> Result<(), ErrorCode> {
-    // The port can be set for the tables that follow, in Open vSwitch, and what is kept of a connection within `ct`.
+    // The port can be set for the tables that follow, in Open vSwitch, and mark and label of a connection within `ct`.
     match field.info().writable || matches!(field, Field::InPort | Field::CtMark | Field::CtLabel) {
         true => Ok(()),
         false => Err(ErrorCode::ActionBadSetArgument),

@@ -6,8 +6,8 @@ use flowlane::{Action, Field, Match};
 use super::write::{Writing, is_instruction, put_list};
 use super::{EXPERIMENTER, read_actions, standard};
 use crate::error::ErrorCode;
-use crate::header::Version;
 use crate::settings::Codec;
+use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 
 /// Types of instructions.

@@ -7,8 +7,8 @@ use super::header::{check_writable, first_bit, read_part};
 use super::write::{Writing, nicira};
 use crate::error::ErrorCode;
 use crate::fields::Row;
-use crate::header::Version;
 use crate::oxm;
+use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 
 const SEND_FLOW_REMOVED: u16 = 1;

@@ -316,7 +316,7 @@ fn read_encapsulation(r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
 }
 
 fn read_nsh(r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
-    let (mut metadata_type, mut tlvs) = (1, Vec::new());
+    let (mut metadata_type, mut tlvs) = (0, Vec::new());
     while !r.is_empty() {
         let (class, kind, length) = (r.u16()?, r.u8()?, usize::from(r.u8()?));
         let wrong = ErrorCode::NiciraActionBadEdProp;

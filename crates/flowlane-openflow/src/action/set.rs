@@ -8,8 +8,8 @@ use super::standard::read_value;
 use super::write::Writing;
 use crate::error::ErrorCode;
 use crate::fields::{self, Row, Shape};
-use crate::header::Version;
 use crate::oxm;
+use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 
 /// Reads `set_field` behind its type and length (OpenFlow 1.3.5 7.2.5, 1.5.1 7.2.6.10).

@@ -6,8 +6,8 @@ use flowlane::{Action, Field, PortNo};
 use super::header::{output, read_part, read_target, set_error};
 use super::set;
 use crate::error::ErrorCode;
-use crate::header::Version;
 use crate::oxm::{self, port_of_32};
+use crate::version::Version;
 use crate::wire::Reader;
 
 fn own(field: Field, value: u128) -> Action {

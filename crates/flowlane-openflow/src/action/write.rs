@@ -10,9 +10,9 @@ use super::header::{first_bit, pack_bits, reserved};
 use super::nicira::NSH_CLASS;
 use super::{EXPERIMENTER, NICIRA, connection, controller, learn, set};
 use crate::fields::{Row, Shape};
-use crate::header::Version;
 use crate::oxm::{self, port_to_32};
 use crate::settings::Codec;
+use crate::version::Version;
 use crate::wire::{Failed, Writer};
 
 /// The settings of a list of actions that is written.
@@ -247,6 +247,14 @@ fn put_nicira(w: &mut Writer, writing: &Writing<'_>, action: &Action) -> Result<
             });
             return done;
         }
+        _ => return put_more(w, writing, action),
+    }
+    Ok(())
+}
+
+/// Writes an action that is Nicira's, of those about other rules, hashes and connections.
+fn put_more(w: &mut Writer, writing: &Writing<'_>, action: &Action) -> Result<(), Failed> {
+    match action {
         Action::Learn(learn) => return learn::put(w, writing, learn),
         Action::Conjunction { id, clause, clauses } => {
             nicira(w, 34, |w| _ = w.u8(*clause).u8(*clauses).u32(*id));
@@ -320,7 +328,9 @@ fn put_encapsulation(w: &mut Writer, header: &EncapsulateHeader) {
             EncapsulateHeader::MplsMulticast => _ = w.u16(1).u16(0x8848),
             EncapsulateHeader::Nsh { metadata_type, tlvs } => {
                 w.u16(1).u16(0x894f);
-                w.u16(NSH_CLASS).u8(1).u8(5).u8(*metadata_type).zeros(3);
+                if *metadata_type != 0 {
+                    w.u16(NSH_CLASS).u8(1).u8(5).u8(*metadata_type).zeros(3);
+                }
                 for (class, kind, value) in tlvs {
                     let bytes = (8 + value.len()).next_multiple_of(8);
                     w.u16(NSH_CLASS).u8(2).u8(bytes as u8).u16(*class).u8(*kind).u8(value.len() as u8);
@@ -391,10 +401,8 @@ fn put_bundle(w: &mut Writer, writing: &Writing<'_>, bundle: &Bundle) -> Result<
 
 /// Returns whether an action is an instruction of its own in a version.
 pub(super) fn is_instruction(action: &Action, version: Version) -> bool {
-    match action {
-        Action::Meter(_) => version != Version::OpenFlow15,
-        Action::ClearActions | Action::WriteActions(_) | Action::Goto(_) => true,
-        Action::SetField { field: Field::Metadata, form: SetForm::Own, .. } => true,
-        _ => false,
-    }
+    let is_meter = matches!(action, Action::Meter(_)) && version != Version::OpenFlow15;
+    let is_metadata = matches!(action, Action::SetField { field: Field::Metadata, form: SetForm::Own, .. });
+    let is_other = matches!(action, Action::ClearActions | Action::WriteActions(_) | Action::Goto(_));
+    is_meter || is_metadata || is_other
 }

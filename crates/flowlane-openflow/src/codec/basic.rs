@@ -3,9 +3,9 @@
 use super::ports;
 use crate::action::{NICIRA, ONF};
 use crate::error::{ErrorCode, ErrorNumbers, ErrorSpace};
-use crate::header::Version;
 use crate::message::{Error, ErrorKind, Features, Hello, SwitchConfig};
 use crate::settings::Codec;
+use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 
 /// The type of errors of OpenFlow 1.0 that are Nicira's.

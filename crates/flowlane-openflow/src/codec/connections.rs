@@ -35,7 +35,7 @@ fn read_mappings(r: &mut Reader<'_>) -> Result<Vec<TlvMapping>, ErrorCode> {
     while !r.is_empty() {
         let mapping = TlvMapping { class: r.u16()?, kind: r.u8()?, length: r.u8()?, index: r.u16()? };
         r.skip(2)?;
-        if mapping.length == 0 || mapping.length % 4 != 0 || mapping.length > 124 {
+        if mapping.length == 0 || !mapping.length.is_multiple_of(4) || mapping.length > 124 {
             return Err(ErrorCode::TlvTableBadOptLen);
         }
         if mapping.index >= 64 {

@@ -1,10 +1,10 @@
 //! Roles, asynchronous messages and bundles.
 
 use crate::error::ErrorCode;
-use crate::header::Version;
 use crate::message::{AsyncConfig, BundleControl, BundleControlKind, Role, RoleRequest, RoleStatus};
 use crate::property;
 use crate::settings::Codec;
+use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 
 fn role(number: u32) -> Result<Role, ErrorCode> {

@@ -5,11 +5,11 @@ use flowlane::Priority;
 use super::flows::empty_stats;
 use crate::action::{put_instructions, read_instructions};
 use crate::error::ErrorCode;
-use crate::header::Version;
 use crate::match10;
 use crate::oxm;
 use crate::settings::Codec;
 use crate::stats::{AggregateStats, FlowFormat, FlowStats};
+use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 
 /// The class of statistics of OpenFlow 1.5 (7.2.4.2).

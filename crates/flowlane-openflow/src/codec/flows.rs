@@ -7,12 +7,12 @@ use super::{port_any, put_port_any, read_port_any};
 use crate::action::{put_instructions, read_instructions};
 use crate::error::ErrorCode;
 use crate::group::GROUP_ANY;
-use crate::header::Version;
 use crate::match10;
 use crate::message::FlowModMessage;
 use crate::oxm;
 use crate::settings::Codec;
 use crate::stats::{AggregateStats, FlowFormat, FlowRemoved, FlowStats, FlowStatsRequest};
+use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 
 /// The buffer that means none.
@@ -25,7 +25,7 @@ const FLAGS_13: u16 = 0b1_1111;
 /// OpenFlow 1.0's flag for flows of emergencies, which no switch of today has.
 const EMERGENCY: u16 = 0b100;
 
-/// The fields of a flow-mod besides its match and actions.
+/// The fields of a flow-mod, without its match and actions.
 struct Head {
     command: Command,
     table: Option<u8>,
@@ -205,9 +205,6 @@ fn message(
     Ok(FlowModMessage {
         format,
         flow_mod: flow_mod(&head, new_cookie, rule),
-        flags: head.flags,
-        importance: head.importance,
-        out_group: (head.out_group != GROUP_ANY).then_some(head.out_group),
         buffer_id: (head.buffer_id != NO_BUFFER).then_some(head.buffer_id),
     })
 }
@@ -253,7 +250,7 @@ fn put_head_10(w: &mut Writer, codec: &Codec, message: &FlowModMessage) {
     w.u16(u16::from(table) << 8 | number).u16(change.idle_timeout_s).u16(change.hard_timeout_s);
     w.u16(change.rule.priority.0 as u16).u32(message.buffer_id.unwrap_or(NO_BUFFER));
     put_port_any(w, codec, change.out_port);
-    w.u16(message.flags);
+    w.u16(change.flags.0);
 }
 
 fn put_head_13(w: &mut Writer, codec: &Codec, message: &FlowModMessage) {
@@ -267,8 +264,8 @@ fn put_head_13(w: &mut Writer, codec: &Codec, message: &FlowModMessage) {
     w.u16(change.idle_timeout_s).u16(change.hard_timeout_s).u16(change.rule.priority.0 as u16);
     w.u32(message.buffer_id.unwrap_or(NO_BUFFER));
     put_port_any(w, codec, change.out_port);
-    w.u32(message.out_group.unwrap_or(GROUP_ANY)).u16(message.flags);
-    w.u16(if codec.version == Version::OpenFlow13 { 0 } else { message.importance });
+    w.u32(change.out_group.unwrap_or(GROUP_ANY)).u16(change.flags.0);
+    w.u16(if codec.version == Version::OpenFlow13 { 0 } else { change.importance });
 }
 
 /// Reads a request for flows.

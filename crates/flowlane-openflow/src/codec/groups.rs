@@ -6,10 +6,10 @@ use crate::group::{
     Bucket, BucketPlace, GROUP_ANY, GroupCommand, GroupDescription, GroupFeatures, GroupKind, GroupMod,
     GroupStats, Selection, SelectionField,
 };
-use crate::header::Version;
 use crate::oxm;
 use crate::property;
 use crate::settings::Codec;
+use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 use flowlane::Match;
 

@@ -1,6 +1,6 @@
 //! The numbers of messages in the versions (OpenFlow 1.0 5.1, 1.3.5 7.1, 1.4.1 7.1, 1.5.1 7.1).
 
-use crate::header::Version;
+use crate::version::Version;
 
 macro_rules! kinds {
     ($($kind:ident $v10:expr, $v13:expr, $v14:expr, $v15:expr;)*) => {

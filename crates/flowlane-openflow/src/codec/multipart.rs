@@ -7,10 +7,11 @@ use super::{
 use crate::action::NICIRA;
 use crate::error::ErrorCode;
 use crate::group::GROUP_ALL;
-use crate::header::{HEADER_BYTES, MESSAGE_BYTES_MAX, Version};
+use crate::header::{HEADER_BYTES, MESSAGE_BYTES_MAX};
 use crate::message::{Experimenter, MultipartReply, MultipartRequest, Reply, Request};
 use crate::settings::Codec;
 use crate::stats::{Description, FlowFormat};
+use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 use flowlane::PortNo;
 
@@ -382,47 +383,49 @@ fn items<T>(
     list.iter().map(one).collect()
 }
 
+/// Writes each item of a list that every version can write.
+fn plain<T>(list: &[T], mut put: impl FnMut(&mut Writer, &T)) -> Vec<Vec<u8>> {
+    let one = |item| {
+        let mut w = Writer::default();
+        put(&mut w, item);
+        w.bytes
+    };
+    list.iter().map(one).collect()
+}
+
 /// The parts of a reply that no message may cut.
 fn put_items(codec: &Codec, of: Of, body: &Reply) -> Result<Vec<Vec<u8>>, Failed> {
     let is_nicira = matches!(of, Of::Nicira(_));
     match body {
         Reply::Flow { format, flows } => items(flows, |w, flow| flow_stats::put(w, codec, *format, flow)),
-        Reply::Table(list) => items(list, |w, stats| Ok(tables::put_stats(w, codec, stats))),
-        Reply::Port(list) => items(list, |w, stats| Ok(ports::put_stats(w, codec, stats))),
-        Reply::Queue(list) => items(list, |w, stats| Ok(ports::put_queue_stats(w, codec, stats))),
-        Reply::Group(list) => items(list, |w, stats| Ok(groups::put_stats(w, stats))),
+        Reply::Table(list) => Ok(plain(list, |w, stats| tables::put_stats(w, codec, stats))),
+        Reply::Port(list) => Ok(plain(list, |w, stats| ports::put_stats(w, codec, stats))),
+        Reply::Queue(list) => Ok(plain(list, |w, stats| ports::put_queue_stats(w, codec, stats))),
+        Reply::Group(list) => Ok(plain(list, groups::put_stats)),
         Reply::GroupDescription(list) => items(list, |w, group| groups::put_description(w, codec, group)),
-        Reply::Meter(list) => items(list, |w, stats| Ok(meters::put_stats(w, stats))),
-        Reply::MeterConfig(list) => items(list, |w, config| Ok(meters::put_config(w, config))),
+        Reply::Meter(list) => Ok(plain(list, meters::put_stats)),
+        Reply::MeterConfig(list) => Ok(plain(list, meters::put_config)),
         Reply::TableFeatures(list) => items(list, |w, table| tables::put_features(w, codec, table)),
-        Reply::PortDescription(list) => items(list, |w, port| Ok(ports::put_description(w, codec, port))),
-        Reply::TableDescription(list) => items(list, |w, table| Ok(tables::put_description(w, table))),
-        Reply::QueueDescription(list) => items(list, |w, queue| Ok(queues::put_description(w, codec, queue))),
+        Reply::PortDescription(list) => Ok(plain(list, |w, port| ports::put_description(w, codec, port))),
+        Reply::TableDescription(list) => Ok(plain(list, tables::put_description)),
+        Reply::QueueDescription(list) => Ok(plain(list, |w, queue| queues::put_description(w, codec, queue))),
         Reply::FlowMonitor(list) => items(list, |w, update| monitor::put_update(w, codec, is_nicira, update)),
-        Reply::Description(_)
-        | Reply::Aggregate { .. }
-        | Reply::GroupFeatures(_)
-        | Reply::MeterFeatures(_)
-        | Reply::Experimenter(_) => {
-            let mut w = Writer::default();
-            put_single(&mut w, codec, body);
-            Ok(vec![w.bytes])
-        }
+        Reply::Description(all) => Ok(single(|w| {
+            w.text(&all.manufacturer, 256).text(&all.hardware, 256).text(&all.software, 256);
+            w.text(&all.serial, 32).text(&all.datapath, 256);
+        })),
+        Reply::Aggregate { stats, .. } => Ok(single(|w| flows::put_aggregate(w, codec, stats))),
+        Reply::GroupFeatures(features) => Ok(single(|w| groups::put_features(w, features))),
+        Reply::MeterFeatures(features) => Ok(single(|w| meters::put_features(w, features))),
+        Reply::Experimenter(other) => Ok(single(|w| _ = w.put(&other.data))),
     }
 }
 
-fn put_single(w: &mut Writer, codec: &Codec, body: &Reply) {
-    match body {
-        Reply::Description(all) => {
-            w.text(&all.manufacturer, 256).text(&all.hardware, 256).text(&all.software, 256);
-            w.text(&all.serial, 32).text(&all.datapath, 256);
-        }
-        Reply::Aggregate { stats, .. } => flows::put_aggregate(w, codec, stats),
-        Reply::GroupFeatures(features) => groups::put_features(w, features),
-        Reply::MeterFeatures(features) => meters::put_features(w, features),
-        Reply::Experimenter(other) => _ = w.put(&other.data),
-        _ => {}
-    }
+/// A body that is no list.
+fn single(put: impl FnOnce(&mut Writer)) -> Vec<Vec<u8>> {
+    let mut w = Writer::default();
+    put(&mut w);
+    vec![w.bytes]
 }
 
 /// Writes a reply: as many messages as its list needs, none longer than 64 KiB.

@@ -3,10 +3,10 @@
 use super::{connections, control, flows, groups, packets};
 use crate::action::{NICIRA, ONF};
 use crate::error::ErrorCode;
-use crate::header::Version;
 use crate::message::{AsyncConfig, Experimenter, Message, PacketInFormat, Resume};
 use crate::settings::Codec;
 use crate::stats::FlowFormat;
+use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 
 /// Numbers of the ONF's messages: bundles (extension 230), for OpenFlow 1.3.
@@ -81,7 +81,7 @@ fn read_nicira(codec: &Codec, kind: u32, r: &mut Reader<'_>) -> Result<Message, 
     })
 }
 
-/// The number of a message that is Nicira's in a version; `None` if the version has its own, or nobody has one.
+/// The number of a message that is Nicira's in a version; `None` if the version has its own, or none has one.
 pub(super) fn number(codec: &Codec, message: &Message) -> Option<u32> {
     let is_10 = codec.is_10();
     Some(match message {
@@ -116,7 +116,40 @@ pub(super) fn number(codec: &Codec, message: &Message) -> Option<u32> {
         Message::CtFlushZone(_) => 29,
         Message::GroupMod(_) if is_10 => 31,
         Message::CtFlush(_) => 32,
-        _ => return None,
+        Message::Hello(_)
+        | Message::Error(_)
+        | Message::EchoRequest(_)
+        | Message::EchoReply(_)
+        | Message::Experimenter(_)
+        | Message::FeaturesRequest
+        | Message::FeaturesReply(_)
+        | Message::GetConfigRequest
+        | Message::GetConfigReply(_)
+        | Message::SetConfig(_)
+        | Message::FlowRemoved(_)
+        | Message::PortStatus(_)
+        | Message::PacketOut(_)
+        | Message::FlowMod(_)
+        | Message::GroupMod(_)
+        | Message::PortMod(_)
+        | Message::TableMod(_)
+        | Message::MeterMod(_)
+        | Message::MultipartRequest(_)
+        | Message::MultipartReply(_)
+        | Message::BarrierRequest
+        | Message::BarrierReply
+        | Message::QueueGetConfigRequest(_)
+        | Message::QueueGetConfigReply { .. }
+        | Message::RoleRequest(_)
+        | Message::RoleReply(_)
+        | Message::RoleStatus(_)
+        | Message::GetAsyncRequest
+        | Message::GetAsyncReply(_)
+        | Message::SetAsync(_)
+        | Message::BundleControl(_)
+        | Message::BundleAdd(_)
+        | Message::SetFlowFormat(_)
+        | Message::FlowModTableId(_) => return None,
     })
 }
 
@@ -164,7 +197,36 @@ pub(super) fn put(w: &mut Writer, codec: &Codec, number: u32, message: &Message)
         Message::CtFlushZone(zone) => _ = w.zeros(6).u16(*zone),
         Message::GroupMod(change) => groups::put_mod(w, codec, change)?,
         Message::CtFlush(all) => connections::put_flush(w, all),
-        _ => {}
+        Message::Hello(_)
+        | Message::Error(_)
+        | Message::EchoRequest(_)
+        | Message::EchoReply(_)
+        | Message::Experimenter(_)
+        | Message::FeaturesRequest
+        | Message::FeaturesReply(_)
+        | Message::GetConfigRequest
+        | Message::GetConfigReply(_)
+        | Message::SetConfig(_)
+        | Message::PortStatus(_)
+        | Message::PacketOut(_)
+        | Message::PortMod(_)
+        | Message::TableMod(_)
+        | Message::MeterMod(_)
+        | Message::MultipartRequest(_)
+        | Message::MultipartReply(_)
+        | Message::BarrierRequest
+        | Message::BarrierReply
+        | Message::QueueGetConfigRequest(_)
+        | Message::QueueGetConfigReply { .. }
+        | Message::RoleStatus(_)
+        | Message::GetAsyncRequest
+        | Message::GetAsyncReply(_)
+        | Message::BundleControl(_)
+        | Message::BundleAdd(_)
+        | Message::FlowAge
+        | Message::TlvTableRequest
+        | Message::FlowMonitorPaused
+        | Message::FlowMonitorResumed => {}
     }
     Ok(())
 }

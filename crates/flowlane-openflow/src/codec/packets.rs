@@ -6,11 +6,11 @@ use super::flows::NO_BUFFER;
 use super::{put_port, read_port};
 use crate::action::{put_actions, read_actions};
 use crate::error::ErrorCode;
-use crate::header::Version;
 use crate::message::{PacketIn, PacketInFormat, PacketOut, reason};
 use crate::oxm;
 use crate::property;
 use crate::settings::Codec;
+use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 
 /// Properties of Nicira's second packet-in.

@@ -4,11 +4,11 @@ use flowlane::PortNo;
 
 use super::{port_any, put_port, put_port_any, read_port, read_port_any};
 use crate::error::ErrorCode;
-use crate::header::Version;
 use crate::port::{Port, PortMod, PortReason, PortStatus};
 use crate::property;
 use crate::settings::Codec;
 use crate::stats::{PortStats, QueueStats};
+use crate::version::Version;
 use crate::wire::{Reader, Writer};
 
 /// Returns whether a version has properties in place of fixed fields.

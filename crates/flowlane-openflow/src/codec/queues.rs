@@ -4,10 +4,10 @@ use flowlane::PortNo;
 
 use super::{put_port, read_port};
 use crate::error::ErrorCode;
-use crate::header::Version;
 use crate::property;
 use crate::settings::Codec;
 use crate::stats::QueueConfig;
+use crate::version::Version;
 use crate::wire::{Reader, Writer};
 
 const MIN_RATE: u16 = 1;

@@ -1,11 +1,11 @@
 //! Tables (OpenFlow 1.0 5.3.5, 1.3.5 7.3.3 and 7.3.5.4 to 5, 1.4.1 7.3.4.1).
 
 use crate::error::ErrorCode;
-use crate::header::Version;
 use crate::oxm;
 use crate::property;
 use crate::settings::Codec;
 use crate::stats::{ActionId, FieldId, TableConfig, TableFeatures, TableProperty, TableStats, Vacancy};
+use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 
 const EVICTION: u16 = 2;

@@ -149,7 +149,7 @@ pub struct TlvTable {
     pub mappings: Vec<TlvMapping>,
 }
 
-/// One direction of connections; what is `None` is any.
+/// One direction of connections; `None` is any value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct CtTuple {
     /// The source address.
