@@ -331,6 +331,9 @@ fn ports(worker: &Worker) -> Vec<PortReport> {
         .collect()
 }
 
+/// More tables than these are shown only if they have a name, a rule or a packet.
+const TABLES_SHOWN: usize = 64;
+
 fn tables(worker: &Worker, rules: bool) -> Vec<TableReport> {
     let rule = |entry: crate::datapath::RuleEntry<&flowlane::rule::Rule>| RuleReport {
         priority: entry.rule.priority.0,
@@ -339,8 +342,14 @@ fn tables(worker: &Worker, rules: bool) -> Vec<TableReport> {
         packets: entry.packets,
         bytes: entry.bytes,
     };
+    // Of the tables that controllers may use, those that they have used.
+    let tables = worker.lookup.pipeline.tables();
+    let many = tables.count() > TABLES_SHOWN;
     let tables = worker.lookup.pipeline.tables();
     tables
+        .filter(|(_, table)| {
+            !many || !table.name.is_empty() || table.rules().next().is_some() || table.missed > 0
+        })
         .map(|(number, table)| TableReport {
             number,
             name: table.name.to_owned(),

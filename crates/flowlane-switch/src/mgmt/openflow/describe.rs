@@ -268,15 +268,26 @@ fn description(group: &flowlane::rule::group::Group) -> GroupDescription {
     }
 }
 
+/// Fields of headers that rules may match and set, and that OpenFlow has a number for.
+const FIELDS: [Field; 11] = [
+    Field::Metadata,
+    Field::TunId,
+    Field::EthDst,
+    Field::EthSrc,
+    Field::VlanVid,
+    Field::VlanPcp,
+    Field::IpDscp,
+    Field::IpEcn,
+    Field::Ipv4Src,
+    Field::Ipv4Dst,
+    Field::MplsLabel,
+];
+
 fn table_features(table: &TableState, all: &[u8]) -> TableFeatures {
     let ids = |numbers: &[u16]| {
         numbers.iter().map(|&kind| ActionId { kind, experimenter: None }).collect::<Vec<_>>()
     };
-    let fields: Vec<FieldId> = Field::all()
-        .iter()
-        .filter(|info| info.writable)
-        .map(|info| FieldId { field: info.field, has_mask: false })
-        .collect();
+    let fields = FIELDS.map(|field| FieldId { field, has_mask: false }).to_vec();
     // Instructions: goto, metadata, write, apply, clear, meter. Actions: output, copies of TTL left out, up to NW_TTL.
     let (instructions, actions) =
         (ids(&[1, 2, 3, 4, 5, 6]), ids(&[0, 15, 16, 17, 18, 19, 20, 22, 23, 24, 25]));
@@ -301,5 +312,28 @@ fn table_features(table: &TableState, all: &[u8]) -> TableFeatures {
         capabilities: 0,
         flows_max: FLOWS_MAX,
         properties,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowlane_openflow::Codec;
+    use flowlane_openflow::message::{Message, MultipartReply};
+
+    use super::*;
+
+    #[test]
+    fn features_of_all_tables_can_be_written_and_read() {
+        let numbers: Vec<u8> = (0..254).collect();
+        let state = |&number: &u8| TableState { number, name: String::new(), rules: 0, missed: 0 };
+        let features = numbers.iter().map(|number| table_features(&state(number), &numbers)).collect();
+        let body = Reply::TableFeatures(features);
+        let message = Message::MultipartReply(MultipartReply { more: false, body });
+        for version in Version::ALL.into_iter().filter(|version| *version != Version::OpenFlow10) {
+            let codec = Codec::new(version);
+            let bytes = codec.encode(1, &message).unwrap_or_else(|error| panic!("{version:?}: {error}"));
+            let (first, _) = flowlane_openflow::split(&bytes).unwrap().unwrap();
+            codec.decode(first).unwrap_or_else(|error| panic!("{version:?}: {error}"));
+        }
     }
 }

@@ -21,9 +21,7 @@ pub use service::Service;
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -31,6 +29,8 @@ use std::time::Duration;
 
 use connection::{Stream, serve};
 use packets::Subscribers;
+
+use crate::mgmt::rpc::{SocketError, SocketFile};
 
 /// Connections at a time; those beyond are closed at once.
 const CONNECTIONS_MAX: usize = 128;
@@ -41,10 +41,18 @@ const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(8)];
 
 /// An error of opening an address.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen for OpenFlow at {address}: {source}")]
-pub struct AgentError {
-    address: String,
-    source: io::Error,
+#[non_exhaustive]
+pub enum AgentError {
+    /// The system refuses it.
+    #[error("no OpenFlow at {address}: {source}")]
+    Io {
+        address: String,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// A socket cannot be made.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
 }
 
 /// State that all connections share.
@@ -61,8 +69,8 @@ struct Shared {
 pub struct Agent {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// Files of sockets, which are removed.
-    files: Vec<PathBuf>,
+    /// Removed with the agent.
+    _files: Vec<SocketFile>,
 }
 
 enum Listener {
@@ -89,13 +97,14 @@ impl Agent {
     pub fn open(addresses: &[Address], service: Service) -> Result<Self, AgentError> {
         let (subscribers, ends) = (Subscribers::default(), AtomicBool::new(false));
         let shared = Arc::new(Shared { service, subscribers, ends, connections: Mutex::new(0) });
-        let mut agent = Self { shared, threads: Vec::new(), files: Vec::new() };
+        let mut agent = Self { shared, threads: Vec::new(), _files: Vec::new() };
         for address in addresses {
-            let failed = |source| AgentError { address: format!("{address:?}"), source };
+            let failed = |source| AgentError::Io { address: format!("{address:?}"), source };
             match address {
                 Address::ListenUnix(path) => {
-                    let listener = listen_unix(path).map_err(failed)?;
-                    agent.files.push(path.clone());
+                    let (file, listener) = SocketFile::listen(path)?;
+                    listener.set_nonblocking(true).map_err(failed)?;
+                    agent._files.push(file);
                     agent.listen(Listener::Unix(listener)).map_err(failed)?;
                 }
                 Address::ListenTcp(at) => {
@@ -123,7 +132,7 @@ impl Agent {
         };
         agent
             .spawn(dispatch)
-            .map_err(|source| AgentError { address: "its dispatcher".to_owned(), source })?;
+            .map_err(|source| AgentError::Io { address: "its dispatcher".to_owned(), source })?;
         Ok(agent)
     }
 
@@ -185,28 +194,12 @@ fn admit(stream: Stream, shared: &Arc<Shared>) {
     }
 }
 
-/// Listens at a path, where a socket that nobody listens at any more is replaced.
-fn listen_unix(path: &Path) -> io::Result<UnixListener> {
-    let is_socket = path.symlink_metadata().is_ok_and(|metadata| metadata.file_type().is_socket());
-    if is_socket && UnixStream::connect(path).is_err() {
-        std::fs::remove_file(path)?;
-    }
-    let listener = UnixListener::bind(path)?;
-    // As the switch's other sockets: for this user and root.
-    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
-
 impl Drop for Agent {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Relaxed);
         self.shared.subscribers.close_all();
         for thread in self.threads.drain(..) {
             _ = thread.join();
-        }
-        for file in &self.files {
-            _ = std::fs::remove_file(file);
         }
     }
 }

@@ -26,7 +26,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::port::runtime_folder::{runtime_folder, user};
 use connections::{Budget, Connection, Connections, NotRead, REQUEST_MAX, Requests, SMALL};
 use peer::Peer;
-use socket_file::SocketFile;
+pub(crate) use socket_file::SocketFile;
 
 /// Bytes of large requests that may be held at once.
 const REQUESTS_BYTES: usize = 2 * REQUEST_MAX;

@@ -24,7 +24,8 @@ const LOCK_ATTEMPTS: u32 = 50;
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The file of a socket that this process has bound. Dropping it removes the file, unless another is in its place.
-pub(super) struct SocketFile {
+#[derive(Debug)]
+pub(crate) struct SocketFile {
     path: PathBuf,
     /// Device and inode.
     identity: (u64, u64),
@@ -37,7 +38,7 @@ impl SocketFile {
     ///
     /// # Errors
     /// Where something is at the path that no dead switch has left, others may write in the folder, or the system rejects it.
-    pub(super) fn listen(path: &Path) -> Result<(Self, UnixListener), SocketError> {
+    pub(crate) fn listen(path: &Path) -> Result<(Self, UnixListener), SocketError> {
         let failed = |source: io::Error| SocketError::Io { path: path.to_owned(), source };
         let folder = folder_of(path);
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;

@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(setup.tables(), 254);
         let openflow = setup.openflow().unwrap().unwrap();
         assert_eq!((openflow.datapath_id, openflow.addresses.len()), (Some(0x2320), 2));
-        assert_eq!(Setup::parse("[[table]]\nnumber = 7\n").unwrap().openflow().unwrap(), None);
+        assert_eq!(Setup::parse("[[table]]\nnumber = 0\n").unwrap().openflow().unwrap(), None);
         for (key, wrong) in [("bridge", "\"a/b\""), ("datapath_id", "\"xyz\""), ("controllers", "[\"ptcp\"]")]
         {
             let setup = Setup::parse(&format!("[openflow]\n{key} = {wrong}\n")).unwrap();
