@@ -104,7 +104,8 @@ impl Column {
                 (_, ..=8) => DataType::UInt8,
                 (_, ..=16) => DataType::UInt16,
                 (_, ..=32) => DataType::UInt32,
-                _ => DataType::UInt64,
+                (_, ..=64) => DataType::UInt64,
+                _ => DataType::FixedSizeBinary(16),
             },
         }
     }

@@ -34,18 +34,7 @@ impl Measured {
 }
 
 fn flow_mod(command: Command, rule: &Rule) -> FlowMod {
-    FlowMod {
-        at: None,
-        command,
-        table: Some(rule.table),
-        new_cookie: None,
-        rule: rule.clone(),
-        cookie: None,
-        idle_timeout_s: 0,
-        hard_timeout_s: 0,
-        out_port: None,
-        line: 0,
-    }
+    FlowMod::new(command, rule.clone())
 }
 
 /// Makes `per_s` changes a second, in batches of a millisecond, until `stop` is set; returns their delays in µs, sorted.

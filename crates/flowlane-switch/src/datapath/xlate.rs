@@ -403,6 +403,10 @@ impl TrackedKey {
             }
             self.push(set_field(field, value, mask));
         }
+        if field == Field::InPort {
+            // Outputs ask the packet itself where it came in.
+            self.push(set_field(field, value, mask));
+        }
         let kind = matches!(field, Field::IcmpType | Field::IcmpCode);
         let discovery = kind && edit::is_neighbour_discovery(|asked, bits| self.look(asked, bits));
         self.key.set_masked(field, value, mask);
@@ -529,7 +533,7 @@ impl PacketEdit for TrackedKey {
         }
         if !in_headers(field) {
             self.write_outside(field, value, mask);
-            if self.moved.get(field) == 0 {
+            if self.moved.get(field) == 0 && field != Field::InPort {
                 return;
             }
         }

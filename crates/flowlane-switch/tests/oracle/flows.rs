@@ -26,8 +26,24 @@ const BASES: [&str; 13] = [
     "dl_type=0x1234,",
 ];
 
+/// Fields that no packet has yet. `flow_syntax` compares lines with them.
+const LATER: [&str; 9] = [
+    "ct_",
+    "nsh_",
+    "tun_metadata",
+    "tun_erspan_",
+    "conj_id",
+    "dp_hash",
+    "packet_type",
+    "actset_output",
+    "skb_priority",
+];
+
 /// Of the registers, which are alike, the first and the last.
 fn is_typical(name: &str) -> bool {
+    if LATER.iter().any(|start| name.starts_with(start)) {
+        return false;
+    }
     !name.contains("reg") || ["reg0", "reg15", "xreg0", "xxreg3"].contains(&name)
 }
 
@@ -96,7 +112,11 @@ fn read_by_ovs<'a>(programs: &Programs, folder: &Path, mut lines: Vec<&'a str>) 
                 let flows: Vec<String> =
                     printed.lines().filter(|line| line.contains("FLOW_MOD")).map(str::to_owned).collect();
                 assert_eq!(flows.len(), lines.len(), "a flow is printed for each line");
-                read.extend(lines.drain(..).zip(flows));
+                // Some it reads and does not send.
+                let sent = |(_, flow): &(&str, String)| !flow.contains("decode error");
+                let (good, bad): (Vec<_>, Vec<_>) = lines.drain(..).zip(flows).partition(sent);
+                read.extend(good);
+                refused.extend(bad);
             }
             Err(said) => {
                 let place = said.split_once("ovs-ofctl: -:").and_then(|(_, place)| place.split(':').next());
@@ -144,7 +164,8 @@ fn is_read_otherwise(line: &str) -> bool {
 }
 
 /// Why Open vSwitch refuses lines that are read: its words, and what they are about.
-const REFUSED_THERE: [(&str, &str); 5] = [
+const REFUSED_THERE: [(&str, &str); 6] = [
+    ("port value out of range", "Flowlane takes masks on more fields"),
     ("invalid mask", "Flowlane takes masks on more fields"),
     ("invalid or unknown port", "Flowlane takes masks on more fields"),
     ("unknown tunnel flag", "it has `oam` alone"),

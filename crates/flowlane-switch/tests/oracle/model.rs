@@ -261,7 +261,7 @@ impl Model {
                 }
             }
             Action::InPort => packet.send(packet.in_port),
-            Action::Flood => {
+            Action::Flood | Action::All => {
                 packet.gone = true;
                 let from = packet.in_port;
                 let others = self.ports.iter().filter(|&&port| port != from);

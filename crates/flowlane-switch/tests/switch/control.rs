@@ -119,18 +119,7 @@ fn rule(table: u8, priority: u32, slot: u16, version: u64) -> Rule {
 }
 
 fn flow_mod(command: Command, rule: Rule) -> FlowMod {
-    FlowMod {
-        at: None,
-        command,
-        table: Some(rule.table),
-        new_cookie: Some(rule.cookie),
-        rule,
-        cookie: None,
-        idle_timeout_s: 0,
-        hard_timeout_s: 0,
-        out_port: None,
-        line: 1,
-    }
+    FlowMod { new_cookie: Some(rule.cookie), line: 1, ..FlowMod::new(command, rule) }
 }
 
 /// Stops a worker, whatever happens.

@@ -62,7 +62,7 @@ fn an_action_that_does_not_fit_its_field_is_refused() {
         ),
         (set(ttl, 256, 0xff), "0x100/0xff does not fit into the 8 bits of nw_ttl"),
         (set(Field::Reg0, 1, 1 << 32), "does not fit into the 32 bits of reg0"),
-        (set(Field::InPort, 1, 1), "in_port cannot be set"),
+        (set(Field::EthType, 1, 1), "dl_type cannot be set"),
         (
             Action::Move { from: Field::Ipv4Src.into(), to: part(8) },
             "nw_src and reg0[0..7] are of different widths",

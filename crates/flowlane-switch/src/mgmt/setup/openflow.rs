@@ -65,7 +65,6 @@ pub(super) fn read(config: &Config, source: &Source) -> Result<Option<OpenflowSe
 #[cfg(test)]
 mod tests {
     use super::super::Setup;
-    use super::*;
 
     #[test]
     fn a_switch_with_controllers_has_all_tables_and_their_addresses() {

@@ -12,18 +12,7 @@ use crate::model::Model;
 use crate::packets::{Classes, Random};
 
 fn flow_mod(command: Command, rule: &Rule) -> FlowMod {
-    FlowMod {
-        at: None,
-        command,
-        table: Some(rule.table),
-        new_cookie: None,
-        rule: rule.clone(),
-        cookie: None,
-        idle_timeout_s: 0,
-        hard_timeout_s: 0,
-        out_port: None,
-        line: 0,
-    }
+    FlowMod::new(command, rule.clone())
 }
 
 /// Changes to some of these rules, made together.
