@@ -571,7 +571,7 @@ impl Control {
                 | Action::Goto(_) => continue,
             };
             let (what, number, numbers) = found;
-            if !numbers.contains(&number) && !(*any_port && what == "port") {
+            if !(numbers.contains(&number) || *any_port && what == "port") {
                 return Err(Refusal::Absent { what, number, there: list(numbers) });
             }
         }

@@ -219,6 +219,13 @@ impl Calls {
         (self.active, self.moved, self.used) = (LaneMask(0), LaneMask(0), LaneMask(0));
     }
 
+    /// Records whether a lane's headers have moved.
+    #[inline]
+    pub(super) fn note_moved(&mut self, lane: usize, moved: bool) {
+        self.moved.remove(lane);
+        self.moved.0 |= u64::from(moved) << lane;
+    }
+
     /// Returns whether a lane's headers had moved when a call returned.
     #[inline]
     pub(super) fn has_moved(&self, lane: usize) -> bool {

@@ -15,17 +15,17 @@ use flowlane::rule::RuleId;
 use super::calls::Calls;
 use super::egress::{Egress, Packet};
 use super::handoff::ResumePoint;
-use super::lane_steps::lane_step;
+use super::lane_steps::run_lane_step;
 use super::lookup::Lookup;
 use super::path::PathId;
 use super::stages::Stage;
 use super::validate::RunError;
-use super::walk::{AfterStep, Outcome, run};
+use super::walk::{Outcome, run};
 use super::worker::Worker;
 use super::xlate::entry;
 use crate::packet::recirculate::{parse_again, take_along};
 use crate::packet::{Burst, Handover};
-use crate::ruleset::{LaneStep, Return, SideEffects, StepSummary, Steps};
+use crate::ruleset::{Return, SideEffects, StepSummary, Steps};
 use crate::stage::{StageCall, StageTable};
 
 /// The position of a lane: the steps that it takes next.
@@ -54,7 +54,7 @@ pub(super) type Cursors = [Cursor; LANES_MAX];
 pub(super) const DONE: Cursors = [Cursor::Expired; LANES_MAX];
 
 /// The result of running a lane's steps.
-enum StepResult {
+pub(super) enum StepResult {
     /// The packet has ended.
     End,
     /// The packet's TTL has expired.
@@ -297,7 +297,12 @@ fn step_batched(
 
 /// Parses a packet again before a table. Returns whether it continues: the malformed policy may drop it.
 #[inline]
-fn reparse_before(egress: &mut Egress, packet: &mut Packet<'_>, table: u8, carry: &[(u8, u32, u32)]) -> bool {
+pub(super) fn reparse_before(
+    egress: &mut Egress,
+    packet: &mut Packet<'_>,
+    table: u8,
+    carry: &[(u8, u32, u32)],
+) -> bool {
     let in_port = egress.ports.slots()[packet.port].number.0;
     let was = packet.headers.malformed.is_some();
     parse_again(packet.frame, in_port, table, carry, packet.headers, packet.key);
@@ -331,6 +336,44 @@ fn run_to_table<'a>(
     }
 }
 
+/// Ends a lane whose steps have stopped. A lane whose TTL has expired may go on behind a call.
+#[inline]
+fn stopped(calls: &mut Calls, lane: usize, expired: bool, moved: bool) -> StepResult {
+    if expired {
+        calls.note_moved(lane, moved);
+        return StepResult::Expired;
+    }
+    calls.clear(lane);
+    StepResult::End
+}
+
+/// Ends a lane before a table that it does not reach.
+#[cold]
+fn dropped(worker: &mut Worker, lane: usize, cursor: &Cursor, bytes: u64) -> StepResult {
+    count(&mut worker.lookup, cursor, bytes);
+    worker.calls.clear(lane);
+    StepResult::End
+}
+
+/// Opens calls of a lane. Returns whether it goes on: with too many, it is dropped and counted.
+#[inline]
+pub(super) fn open_calls(worker: &mut Worker, lane: usize, opened: Option<Vec<Return>>) -> bool {
+    let fits = opened.is_none_or(|opened| worker.calls.open(lane, opened));
+    worker.egress.drops.call_depth += u64::from(!fits);
+    fits
+}
+
+/// Ends a lane at the end of its steps, or resumes it behind a call.
+#[inline]
+fn done(worker: &mut Worker, burst: &Burst, lane: usize, cursor: &Cursor, moved: bool) -> StepResult {
+    count(&mut worker.lookup, cursor, burst.frames[lane].counted.into());
+    if worker.calls.are_open(lane) && worker.calls.resume(lane, moved) {
+        return StepResult::Resumed;
+    }
+    worker.egress.drops.by_rule += u64::from(burst.sent.0 >> lane & 1 == 0);
+    StepResult::End
+}
+
 /// Runs a lane's steps.
 #[inline]
 fn run_steps(
@@ -361,33 +404,22 @@ fn run_steps(
     }
     let (table, carry, parses) = match outcome {
         Outcome::Stopped { at } | Outcome::Expired { at } => {
-            let expired = matches!(outcome, Outcome::Expired { .. });
+            let (expired, moved) = (matches!(outcome, Outcome::Expired { .. }), packet.moved);
             if let Cursor::Path(path) = *cursor {
                 worker.lookup.credit_until(path, at, bytes);
             }
-            if expired {
-                return Ok(StepResult::Expired);
-            }
-            worker.calls.clear(lane);
-            return Ok(StepResult::End);
+            return Ok(stopped(&mut worker.calls, lane, expired, moved));
         }
         Outcome::Done => {
-            count(&mut worker.lookup, cursor, bytes);
-            if worker.calls.are_open(lane) && worker.calls.resume(lane, packet.moved) {
-                return Ok(StepResult::Resumed);
-            }
-            worker.egress.drops.by_rule += u64::from(burst.sent.0 >> lane & 1 == 0);
-            return Ok(StepResult::End);
+            let moved = packet.moved;
+            return Ok(done(worker, burst, lane, cursor, moved));
         }
         Outcome::Call { table, in_port, again, .. } => {
             if !worker.calls.call(lane, in_port) {
-                count(&mut worker.lookup, cursor, bytes);
-                worker.calls.clear(lane);
                 worker.egress.drops.call_depth += 1;
-                return Ok(StepResult::End);
+                return Ok(dropped(worker, lane, cursor, bytes));
             }
-            let nothing: &[(u8, u32, u32)] = &[];
-            (table, nothing, again || !enters(&worker.lookup, cursor, table))
+            (table, &[][..], again || !enters(&worker.lookup, cursor, table))
         }
         Outcome::Lane { step, again, resume } => {
             let (step, here, moved) = (step.clone(), Return::to(steps.clone(), resume), packet.moved);
@@ -401,72 +433,17 @@ fn run_steps(
     if !parses {
         take_along(carry, packet.key);
     } else if !reparse_before(&mut worker.egress, &mut packet, table, carry) {
-        count(&mut worker.lookup, cursor, bytes);
-        worker.calls.clear(lane);
-        return Ok(StepResult::End);
+        return Ok(dropped(worker, lane, cursor, bytes));
     }
     worker.calls.headers_are_in_place(lane);
     count(&mut worker.lookup, cursor, bytes);
-    if let Some(opened) = opened
-        && !worker.calls.open(lane, opened)
-    {
-        worker.egress.drops.call_depth += 1;
+    if !open_calls(worker, lane, opened) {
         return Ok(StepResult::End);
     }
     // A cached path does not contain what a caller does next with metadata: packets inside calls use the tables.
     Ok(match parses && !worker.calls.hold_state(lane) {
         true => StepResult::Again,
         false => StepResult::Table(table),
-    })
-}
-
-/// Takes a step of a lane that concerns more than the packet's bytes; the lane then resumes at `here`, perhaps with headers
-/// that have moved. `opened` are calls that it has opened in front.
-#[cold]
-fn run_lane_step(
-    worker: &mut Worker,
-    burst: &mut Burst,
-    lane: usize,
-    (step, again): (&LaneStep, bool),
-    (here, mut moved): (Return, bool),
-    opened: Option<Vec<Return>>,
-) -> Result<StepResult, RunError> {
-    if let Some(opened) = opened
-        && !worker.calls.open(lane, opened)
-    {
-        worker.egress.drops.call_depth += 1;
-        return Ok(StepResult::End);
-    }
-    if let LaneStep::Leave { carry } = step {
-        // Its headers are what the rule's own steps would have made of them, and its key, too.
-        take_along(carry, &mut burst.keys[lane]);
-        worker.calls.resume(lane, moved);
-        return Ok(StepResult::Resumed);
-    }
-    if again {
-        let mut packet = Packet {
-            frame: &mut burst.frames[lane],
-            headers: &mut burst.headers[lane],
-            key: &mut burst.keys[lane],
-            port: burst.port,
-            now_ns: burst.times_ns[lane],
-            sent: burst.sent.0 >> lane & 1 == 1,
-            moved: false,
-            source: None,
-        };
-        if !reparse_before(&mut worker.egress, &mut packet, 0, &[]) {
-            worker.calls.clear(lane);
-            return Ok(StepResult::End);
-        }
-        worker.calls.headers_are_in_place(lane);
-        moved = false;
-    }
-    Ok(match lane_step(worker, burst, lane, step)? {
-        AfterStep::Next => {
-            worker.calls.resume_at(lane, here, moved);
-            StepResult::Resumed
-        }
-        AfterStep::Exit | AfterStep::End => StepResult::End,
     })
 }
 

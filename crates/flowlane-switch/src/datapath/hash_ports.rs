@@ -37,7 +37,7 @@ pub(super) fn link(key: &FlowKey, multipath: &Multipath) -> u32 {
     let hash = hash(key, multipath.hash, multipath.basis.into());
     match multipath.algorithm {
         MultipathAlgorithm::ModuloN => (u64::from(hash) % links) as u32,
-        MultipathAlgorithm::HashThreshold => (u64::from(hash) * links >> 32) as u32,
+        MultipathAlgorithm::HashThreshold => ((u64::from(hash) * links) >> 32) as u32,
         MultipathAlgorithm::Hrw => highest(hash, 0..links as u32).unwrap_or(0),
         MultipathAlgorithm::IterHash => {
             // The argument is the number of links of the hash's range (Open vSwitch: at least half of it are links).

@@ -5,21 +5,22 @@
 
 use flowlane::packet::batch::LaneMask;
 use flowlane::packet::key::FlowKey;
-use flowlane::packet::{Field, FieldRef};
+use flowlane::packet::{Field, FieldRef, parse};
+use flowlane::rule::Action;
 use flowlane::rule::action::{Bundle, MemberChoice, PortNo};
 
 use super::apply::{Applied, apply};
 use super::calls::Calls;
 use super::egress::{Egress, Packet};
-use super::execute::{Cursor, DONE};
+use super::execute::{Cursor, DONE, StepResult, open_calls, reparse_before};
 use super::hash_ports;
 use super::outputs::of_number;
 use super::validate::RunError;
 use super::walk::AfterStep;
 use super::worker::{Worker, finish};
 use crate::packet::Burst;
-use crate::packet::recirculate::set_field;
-use crate::ruleset::{LaneStep, Return, Steps};
+use crate::packet::recirculate::{set_field, take_along};
+use crate::ruleset::{LaneStep, Return, Steps, compile_packet_out};
 
 /// Copies of copies may be this deep: `clone` within a group within a `clone`, …
 const COPIES_MAX: usize = 32;
@@ -27,16 +28,62 @@ const COPIES_MAX: usize = 32;
 /// Bursts for copies of packets, one for each depth, and the depth of the copy that is under way.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
-    spare: Vec<Box<Burst>>,
+    spare: Vec<Burst>,
     depth: usize,
+}
+
+/// Takes a step of a lane that concerns more than the packet's bytes; the lane then resumes at `here`, perhaps with headers
+/// that have moved. `opened` are calls that it has opened in front.
+#[cold]
+pub(super) fn run_lane_step(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lane: usize,
+    (step, again): (&LaneStep, bool),
+    (here, mut moved): (Return, bool),
+    opened: Option<Vec<Return>>,
+) -> Result<StepResult, RunError> {
+    if !open_calls(worker, lane, opened) {
+        return Ok(StepResult::End);
+    }
+    if let LaneStep::Leave { carry } = step {
+        // Its headers are what the rule's own steps would have made of them, and its key, too.
+        take_along(carry, &mut burst.keys[lane]);
+        worker.calls.resume(lane, moved);
+        return Ok(StepResult::Resumed);
+    }
+    if again {
+        let mut packet = Packet {
+            frame: &mut burst.frames[lane],
+            headers: &mut burst.headers[lane],
+            key: &mut burst.keys[lane],
+            port: burst.port,
+            now_ns: burst.times_ns[lane],
+            sent: burst.sent.0 >> lane & 1 == 1,
+            moved: false,
+            source: None,
+        };
+        if !reparse_before(&mut worker.egress, &mut packet, 0, &[]) {
+            worker.calls.clear(lane);
+            return Ok(StepResult::End);
+        }
+        worker.calls.headers_are_in_place(lane);
+        moved = false;
+    }
+    Ok(match lane_step(worker, burst, lane, step)? {
+        AfterStep::Next => {
+            worker.calls.resume_at(lane, here, moved);
+            StepResult::Resumed
+        }
+        AfterStep::Exit | AfterStep::End => StepResult::End,
+    })
 }
 
 /// Takes a step of a lane, whose key is what its packet says.
 ///
 /// # Errors
 /// A port that fails for good.
-#[cold]
-pub(super) fn lane_step(
+fn lane_step(
     worker: &mut Worker,
     burst: &mut Burst,
     lane: usize,
@@ -184,7 +231,7 @@ fn copy(
         worker.egress.drops.call_depth += 1;
         return Ok(false);
     }
-    let mut copy = worker.copies.spare.pop().unwrap_or_else(|| Box::new(Burst::new(1)));
+    let mut copy = worker.copies.spare.pop().unwrap_or_else(|| Burst::new(1));
     copy.copy_lane(burst, lane);
     // Its fate is not counted: the packet that it was made of is.
     copy.sent = LaneMask(1);
@@ -200,4 +247,29 @@ fn copy(
     worker.copies.spare.push(copy);
     ended?;
     Ok(worker.calls.take_over(lane, &mut inner))
+}
+
+impl Worker {
+    /// Executes actions on a packet that a controller sends, as if it had come in through a port, which need not exist.
+    ///
+    /// # Errors
+    /// A port that fails for good while sending.
+    pub fn packet_out(&mut self, in_port: PortNo, bytes: &[u8], actions: &[Action]) -> Result<(), RunError> {
+        let steps = compile_packet_out(actions);
+        let mut burst = Burst::new(1);
+        let place = self.egress.ports.place(in_port);
+        burst.clear_for(place.unwrap_or(0), 1);
+        let frame = burst.frames.next_frame().expect("there is room");
+        frame.fill(bytes);
+        frame.counted = bytes.len() as u32;
+        frame.time_ns = self.now_ns();
+        burst.times_ns[0] = frame.time_ns;
+        burst.headers[0] = parse(frame.bytes(), in_port.0, &mut burst.keys[0]);
+        if place.is_none() {
+            burst.sources.insert(0, in_port);
+        }
+        self.lookup.follow(self.now_ns());
+        run_alone(self, &mut burst, steps)?;
+        Ok(self.egress.flush()?)
+    }
 }

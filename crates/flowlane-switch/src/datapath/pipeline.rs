@@ -230,11 +230,10 @@ impl Pipeline {
         !self.devices.is_empty()
     }
 
-    /// Adds a group, or replaces the one of its number, before the switch runs.
+    /// Adds a group before the switch runs.
     pub fn add_group(&mut self, group: Group) {
-        let (id, group) = (group.id, Some(Arc::new(CompiledGroup::new(group))));
-        let ruleset = Arc::get_mut(&mut self.ruleset).expect("no other has it yet");
-        ruleset.apply(Arc::new(Event::Group { id, group })).expect("a group can always be added");
+        let event = Event::Group { id: group.id, group: Some(Arc::new(CompiledGroup::new(group))) };
+        _ = Arc::get_mut(&mut self.ruleset).expect("not shared yet").apply(Arc::new(event));
     }
 
     /// Adds a route table. No other table may have its number.

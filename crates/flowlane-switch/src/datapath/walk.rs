@@ -164,7 +164,7 @@ pub(super) trait Follow {
     fn refuse_call(&mut self, table: u8, calls: &[Return]);
 }
 
-/// What a packet does after a step that concerns more than its bytes.
+/// The way of a packet after a step that concerns more than its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum AfterStep {
     /// It goes on with the next step.
@@ -260,6 +260,26 @@ pub(super) fn follow<F: Follow>(packet: &mut F, position: &mut Position) {
     position.calls.clear();
 }
 
+/// Takes a step that concerns more than the packet's bytes; `at` is its place.
+fn take_step<F: Follow>(
+    packet: &mut F,
+    step: &LaneStep,
+    again: bool,
+    at: &Return,
+    position: &mut Position,
+) -> AfterStep {
+    match step {
+        LaneStep::Exit => {
+            packet.exit();
+            return AfterStep::Exit;
+        }
+        LaneStep::WriteActions(written) => Return::write(&mut position.calls, Some(written)),
+        LaneStep::ClearActions => Return::write(&mut position.calls, None),
+        step => return packet.lane_step(step, again, at, position),
+    }
+    AfterStep::Next
+}
+
 /// Follows one packet along steps and, at their end, back to its callers, up to the table that comes next.
 pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position: &mut Position) {
     (position.table, position.in_port) = (None, None);
@@ -287,20 +307,11 @@ pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position
             },
             Outcome::Lane { step, again, resume } => {
                 let at = Return::to(here.steps.clone(), resume - 1);
-                match &**step {
-                    LaneStep::Exit => {
-                        packet.exit();
-                        return position.exit();
-                    }
-                    LaneStep::WriteActions(written) => Return::write(&mut position.calls, Some(written)),
-                    LaneStep::ClearActions => Return::write(&mut position.calls, None),
-                    step => match packet.lane_step(step, again, &at, position) {
-                        AfterStep::Next => {}
-                        AfterStep::Exit => return position.exit(),
-                        AfterStep::End => return,
-                    },
+                match take_step(packet, step, again, &at, position) {
+                    AfterStep::Next => here.at = resume,
+                    AfterStep::Exit => return position.exit(),
+                    AfterStep::End => return,
                 }
-                here.at = resume;
                 continue;
             }
             Outcome::Call { table: to, in_port, again, resume } => {

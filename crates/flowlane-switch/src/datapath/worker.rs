@@ -14,7 +14,7 @@ use super::execute::{self, Cursor, Cursors, DONE};
 use super::group_counters::GroupCounters;
 use super::handoff::{BATCHES_MAX, Links, ResumePoint};
 use super::idle::{Idle, wait_for_work};
-use super::lane_steps::{self, Copies};
+use super::lane_steps::Copies;
 use super::latency::Latency;
 use super::lookup::Lookup;
 use super::mailbox::Mailbox;
@@ -28,13 +28,11 @@ use super::validate::{RunError, Validator};
 use super::workers::Run;
 
 use flowlane::isa::Variant;
+use flowlane::packet::Parser;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
-use flowlane::packet::{Parser, parse};
-use flowlane::rule::Action;
 use flowlane::rule::action::PortNo;
 
 use crate::packet::{Burst, Handover};
-use crate::ruleset::compile_packet_out;
 
 /// The clock of meters and address ageing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -286,29 +284,6 @@ impl Worker {
             }
             Ok(worker.egress.flush()?)
         })
-    }
-
-    /// Executes actions on a packet that a controller sends, as if it had come in through a port, which need not exist.
-    ///
-    /// # Errors
-    /// A port that fails for good while sending.
-    pub fn packet_out(&mut self, in_port: PortNo, bytes: &[u8], actions: &[Action]) -> Result<(), RunError> {
-        let steps = compile_packet_out(actions);
-        let mut burst = Burst::new(1);
-        let place = self.egress.ports.place(in_port);
-        burst.clear_for(place.unwrap_or(0), 1);
-        let frame = burst.frames.next_frame().expect("there is room");
-        frame.fill(bytes);
-        frame.counted = bytes.len() as u32;
-        frame.time_ns = self.now_ns();
-        burst.times_ns[0] = frame.time_ns;
-        burst.headers[0] = parse(frame.bytes(), in_port.0, &mut burst.keys[0]);
-        if place.is_none() {
-            burst.sources.insert(0, in_port);
-        }
-        self.lookup.follow(self.now_ns());
-        lane_steps::run_alone(self, &mut burst, steps)?;
-        Ok(self.egress.flush()?)
     }
 
     /// Waits until no packet waits for an offloaded table any more.

@@ -69,7 +69,7 @@ struct TrackedKey {
     /// Fields in no header that have been written since, with values that only the packet has.
     moved: FlowMask,
     steps: Vec<Step>,
-    /// What follows at the end of the rule is not nothing.
+    /// A caller or an action set follows at the end of the rule.
     is_called: bool,
     /// Whether the TTL has expired cannot be known.
     may_expire: bool,
@@ -210,7 +210,7 @@ impl Follow for Xlate<'_> {
     }
 
     fn exit(&mut self) {
-        // A packet that comes to the tables again may be a copy: what it was made of ends, too.
+        // A packet that is looked up again may be a copy: the packet that it was made of ends, too.
         if self.key.key.get(Field::RecircId) != 0 {
             self.key.lane(LaneStep::Exit);
         }

@@ -94,7 +94,7 @@ pub enum RulesetError {
     Unsupported {
         /// The action.
         action: String,
-        /// What is missing.
+        /// The reason.
         why: &'static str,
     },
     /// The table's engine refuses it.

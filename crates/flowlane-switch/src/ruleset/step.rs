@@ -102,7 +102,7 @@ pub enum ActionSet {
     No,
     /// The return's steps are those of these actions.
     Written(Arc<[Action]>),
-    /// The set is being executed, and what is written meanwhile is lost, as in Open vSwitch.
+    /// The set is being executed, and actions that are written meanwhile are lost, as in Open vSwitch.
     Executing,
 }
 

@@ -179,9 +179,9 @@ pub enum Action {
     ConnectionTracking(Box<ConnectionTracking>),
     /// Translates addresses by the packet's connection: within `ct`.
     Nat(Box<Nat>),
-    /// Forgets what is known of the packet's connection.
+    /// Forgets the packet's connection.
     ClearConnection,
-    /// Does nothing: bytes for whoever reads the rule.
+    /// Does nothing: bytes for readers of the rule.
     Note(Vec<u8>),
     /// Ends the packet's way: no action and no table follows, nor do those that wait for the end of a `resubmit`.
     Exit,

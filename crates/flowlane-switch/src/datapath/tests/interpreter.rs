@@ -62,7 +62,7 @@ impl Interpreter<'_> {
 
     fn execute_set(&mut self) -> Fate {
         let set = in_order(&std::mem::take(&mut self.set));
-        // What is written meanwhile is lost.
+        // Actions that are written meanwhile are lost.
         let before = std::mem::replace(&mut self.executes, true);
         let fate = self.list_and_tables(&set, 0, 0);
         self.executes = before;

@@ -154,7 +154,7 @@ fn control_flow_is_that_of_its_definition_whichever_way_a_packet_takes() {
     assert!(sent_frames > 5000, "{sent_frames}");
 }
 
-/// A rule that makes two copies, each of which comes to it again, ends.
+/// A rule that makes two copies, each of which reaches it again, ends.
 #[test]
 fn copies_without_end_are_refused_and_counted() {
     let again = || Action::Clone(vec![Action::call(0)]);

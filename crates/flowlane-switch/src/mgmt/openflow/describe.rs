@@ -21,7 +21,7 @@ use flowlane_openflow::{ErrorCode, Version};
 use super::service::{PortState, Service, TableState};
 use crate::control::FlowStatistics;
 
-/// The most rules of a table, as told to controllers.
+/// The most rules of a table, as reported to controllers.
 const FLOWS_MAX: u32 = 1_000_000;
 
 fn port(port: &PortState) -> Port {
@@ -100,43 +100,10 @@ pub(super) fn answer(service: &Service, request: Request) -> Result<Reply, Error
         // No port has queues but the default one.
         Request::Queue { .. } => Reply::Queue(Vec::new()),
         Request::QueueDescription { .. } => Reply::QueueDescription(Vec::new()),
-        Request::Group(id) => {
-            let groups =
-                service.groups().into_iter().filter(|(group, _)| id == GROUP_ALL || group.group.id == id);
-            let duration = service.begun().elapsed();
-            let stats = groups.map(|(group, count)| GroupStats {
-                group: group.group.id,
-                references: references(service, group.group.id),
-                packets: count.all.packets,
-                bytes: count.all.bytes,
-                duration_s: duration.as_secs() as u32,
-                duration_ns: duration.subsec_nanos(),
-                buckets: bucket_counts(&group.group.buckets, &count),
-            });
-            Reply::Group(stats.collect())
+        Request::Group(_) | Request::GroupDescription(_) | Request::GroupFeatures => {
+            groups(service, &request)
         }
-        Request::GroupDescription(id) => {
-            let groups =
-                service.groups().into_iter().filter(|(group, _)| id == GROUP_ALL || group.group.id == id);
-            Reply::GroupDescription(groups.map(|(group, _)| description(&group.group)).collect())
-        }
-        Request::GroupFeatures => Reply::GroupFeatures(GroupFeatures {
-            // All kinds; weights, liveness, chains, and checks of chains.
-            kinds: 0b1111,
-            capabilities: 0b1111,
-            groups_max: [1 << 16; 4],
-            actions: [0xffff_ffff; 4],
-        }),
-        // Meters are those of the configuration, which no controller changes.
-        Request::Meter(_) => Reply::Meter(Vec::new()),
-        Request::MeterConfig(_) => Reply::MeterConfig(Vec::new()),
-        Request::MeterFeatures => Reply::MeterFeatures(MeterFeatures {
-            meters_max: 0,
-            band_kinds: 0,
-            capabilities: 0,
-            bands_max: 0,
-            colours_max: 0,
-        }),
+        Request::Meter(_) | Request::MeterConfig(_) | Request::MeterFeatures => meters(&request),
         Request::TableFeatures(changes) if !changes.is_empty() => {
             return Err(ErrorCode::TableFeaturesNotPermitted);
         }
@@ -157,6 +124,54 @@ pub(super) fn answer(service: &Service, request: Request) -> Result<Reply, Error
         Request::FlowMonitor(_) => return Err(ErrorCode::RequestBadStat),
         Request::Experimenter(_) => return Err(ErrorCode::RequestBadVendor),
     })
+}
+
+/// Answers a request about groups.
+fn groups(service: &Service, request: &Request) -> Reply {
+    match *request {
+        Request::Group(id) => {
+            let groups =
+                service.groups().into_iter().filter(|(group, _)| id == GROUP_ALL || group.group.id == id);
+            let duration = service.begun().elapsed();
+            let stats = groups.map(|(group, count)| GroupStats {
+                group: group.group.id,
+                references: references(service, group.group.id),
+                packets: count.all.packets,
+                bytes: count.all.bytes,
+                duration_s: duration.as_secs() as u32,
+                duration_ns: duration.subsec_nanos(),
+                buckets: bucket_counts(&group.group.buckets, &count),
+            });
+            Reply::Group(stats.collect())
+        }
+        Request::GroupDescription(id) => {
+            let groups =
+                service.groups().into_iter().filter(|(group, _)| id == GROUP_ALL || group.group.id == id);
+            Reply::GroupDescription(groups.map(|(group, _)| description(&group.group)).collect())
+        }
+        _ => Reply::GroupFeatures(GroupFeatures {
+            // All kinds; weights, liveness, chains, and checks of chains.
+            kinds: 0b1111,
+            capabilities: 0b1111,
+            groups_max: [1 << 16; 4],
+            actions: [0xffff_ffff; 4],
+        }),
+    }
+}
+
+/// Answers a request about meters. They are those of the configuration, which no controller changes.
+fn meters(request: &Request) -> Reply {
+    match request {
+        Request::Meter(_) => Reply::Meter(Vec::new()),
+        Request::MeterConfig(_) => Reply::MeterConfig(Vec::new()),
+        _ => Reply::MeterFeatures(MeterFeatures {
+            meters_max: 0,
+            band_kinds: 0,
+            capabilities: 0,
+            bands_max: 0,
+            colours_max: 0,
+        }),
+    }
 }
 
 /// The rules that a request asks for.

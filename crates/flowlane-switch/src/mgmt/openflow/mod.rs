@@ -147,7 +147,7 @@ impl Agent {
             while !shared.ends.load(Ordering::Relaxed) {
                 match listener.accept() {
                     Ok(stream) => admit(stream, &shared),
-                    // Nobody connects, or too many files are open.
+                    // No controller connects, or too many files are open.
                     Err(_) => std::thread::sleep(PAUSE),
                 }
             }

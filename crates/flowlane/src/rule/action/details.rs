@@ -226,7 +226,7 @@ pub struct Learn {
     pub fin_idle_timeout_s: u16,
     /// Its `fin_timeout`, hard.
     pub fin_hard_timeout_s: u16,
-    /// Controllers are told when it goes.
+    /// Controllers get a message when it goes.
     pub send_flow_removed: bool,
     /// Learned rules go with the last rule that has this action.
     pub delete_learned: bool,
@@ -296,7 +296,7 @@ pub struct NatRange {
 /// Arguments of `nat`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Nat {
-    /// What new connections are translated to; `None`: as their connection has it.
+    /// Addresses and ports for new connections; `None`: those of the packet's connection.
     pub range: Option<NatRange>,
     /// An address keeps its translation.
     pub persistent: bool,

@@ -121,7 +121,7 @@ const ABSENT: [(&str, &str); 8] = [
     ("nat", "addresses are translated by connection: write `ct(commit,nat(…))`"),
 ];
 
-/// Where a list of actions stands.
+/// The place of a list of actions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// In a rule, or alone.
@@ -193,7 +193,7 @@ impl Reader<'_> {
             matches!(action, Action::Goto(_) | Action::WriteActions(_) | Action::ClearActions);
         let is_of_rules = is_instruction || matches!(action, Action::Conjunction { .. });
         if self.place != Place::Rule && is_of_rules {
-            return Err(token.fault(format!("{name} stands in no other action")));
+            return Err(token.fault(format!("{name} is in no other action")));
         }
         if let Action::Goto(to) = action {
             if *to <= self.table {
@@ -398,7 +398,7 @@ fn check_order(token: Token<'_>, name: &str, action: &Action, before: &[Action])
         (1 | 2, earlier) if own == earlier => Err(token.fault(format!("{name} is there twice"))),
         (own, earlier) if own < earlier => {
             let later = if earlier == 1 { "clear_actions" } else { "write_actions" };
-            Err(token.fault(format!("{name} stands in front of {later}, as it is executed before")))
+            Err(token.fault(format!("{name} goes in front of {later}, as it is executed before")))
         }
         _ => Ok(()),
     }

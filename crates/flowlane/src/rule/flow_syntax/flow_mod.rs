@@ -51,16 +51,16 @@ impl Command {
     }
 }
 
-/// What is to happen beside the change of a rule: the bits of OpenFlow's `ofp_flow_mod_flags`.
+/// Requests beside the change of a rule: the bits of OpenFlow's `ofp_flow_mod_flags`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct FlowFlags(pub u16);
 
 impl FlowFlags {
-    /// Controllers are told when the rule goes.
+    /// Controllers get a message when the rule goes.
     pub const SEND_FLOW_REM: Self = Self(1);
     /// A rule that overlaps one of its priority is refused.
     pub const CHECK_OVERLAP: Self = Self(2);
-    /// The counters of the rule begin anew.
+    /// The counters of the rule begin at 0 again.
     pub const RESET_COUNTS: Self = Self(4);
     /// Packets of the rule need not be counted.
     pub const NO_PACKET_COUNTS: Self = Self(8);

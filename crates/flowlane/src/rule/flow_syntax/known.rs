@@ -25,7 +25,7 @@ pub(super) struct Known {
     in_connection: bool,
 }
 
-/// What the names of some fields depend on, as Open vSwitch reads them: there, `tp_dst` is `tcp_dst` to actions.
+/// The protocols that the names of some fields depend on, as Open vSwitch reads them: there, `tp_dst` is `tcp_dst` to actions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Names {
     tagged: bool,

@@ -119,7 +119,7 @@ pub(super) fn absent(name: &str) -> Option<String> {
     lacked.contains(&lower.as_str()).then(|| "Flowlane does not have this field of Open vSwitch".to_owned())
 }
 
-/// The field of a name, or what is wrong with it.
+/// The field of a name, or the mistake in it.
 pub(super) fn field_named(token: Token<'_>) -> Result<Field, Fault> {
     by_name(token.text).ok_or_else(|| match absent(token.text) {
         Some(reason) => token.fault(reason),

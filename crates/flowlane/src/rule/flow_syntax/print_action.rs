@@ -78,6 +78,11 @@ pub(super) fn list(actions: &[Action], known: &Known) -> String {
     actions.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
+/// Prints an output of a packet's first bytes.
+fn print_part(f: &mut Formatter<'_>, port: &str, max_len: u32) -> fmt::Result {
+    write!(f, "output(port={port},max_len={max_len})")
+}
+
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self(action, known) = self;
@@ -88,13 +93,9 @@ impl fmt::Display for Named<'_> {
         match action {
             Action::Output(PortNo::LOCAL) => f.write_str("LOCAL"),
             Action::Output(to) => write!(f, "output:{}", to.0),
-            Action::OutputTruncated { port: to, max_len } => {
-                write!(f, "output(port={},max_len={max_len})", port(*to))
-            }
+            Action::OutputTruncated { port: to, max_len } => print_part(f, &port(*to), *max_len),
             Action::OutputField { port, max_len: u16::MAX } => write!(f, "output:{}", sent(port)),
-            Action::OutputField { port, max_len } => {
-                write!(f, "output(port={},max_len={max_len})", sent(port))
-            }
+            Action::OutputField { port, max_len } => print_part(f, &sent(port), (*max_len).into()),
             Action::Enqueue { port: to, queue } => write!(f, "enqueue:{}:{queue}", port(*to)),
             Action::InPort => f.write_str("in_port"),
             Action::Flood => f.write_str("flood"),
@@ -338,7 +339,7 @@ fn print_connection_tracking(f: &mut Formatter<'_>, ct: &ConnectionTracking, kno
         69 => arguments.add("alg=tftp")?,
         other => arguments.add(format_args!("alg={other}"))?,
     }
-    // A translation in front of the others stands by itself, as `ovs-ofctl` prints it.
+    // A translation in front of the others is printed by itself, as `ovs-ofctl` prints it.
     let inner = match &ct.exec[..] {
         [nat @ Action::Nat(_), inner @ ..] => {
             arguments.add(nat)?;

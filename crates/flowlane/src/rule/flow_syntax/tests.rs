@@ -235,7 +235,7 @@ fn priorities_beyond_those_of_the_language_are_numbered_anew() {
     assert!(back.is_sorted_by(|a, b| a.0 >= b.0 && a.1 > b.1));
 }
 
-/// Lines that are wrong, and parts of what is told of them.
+/// Lines that are wrong, and parts of their errors.
 const MISTAKES: &[(&str, &str)] = &[
     ("tp_dst=80 actions=drop", "tp_dst needs `tcp`, `udp` or `sctp`"),
     ("udp,tcp_flags=+syn actions=drop", "tcp_flags needs `tcp`"),
@@ -310,7 +310,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("actions=bundle(eth_src,1,best,ofport,members:1)", "active_backup or hrw"),
     ("actions=write_actions(output:1),output:2", "in front of write_actions"),
     ("actions=clear_actions,clear_actions", "is there twice"),
-    ("actions=clone(goto_table:5)", "stands in no other action"),
+    ("actions=clone(goto_table:5)", "is in no other action"),
     ("actions=check_pkt_larger(9)->reg0", "the answer is one bit"),
     ("actions=delete_field:reg0", "only options of tunnels"),
     ("actions=controller(userdata=1)", "two hexadecimal digits"),

@@ -10,13 +10,13 @@ use super::{Place, Reader};
 use crate::packet::parse::{ether_type, ip_proto};
 
 /// Ports of the protocols of applications that have a helper.
-const HELPERS: [(&str, u16); 2] = [("ftp", 21), ("tftp", 69)];
+const PROTOCOLS: [(&str, u16); 2] = [("ftp", 21), ("tftp", 69)];
 
 impl Reader<'_> {
     /// The arguments of `ct`.
     pub(super) fn connection(&mut self, name: Token<'_>, argument: Token<'_>) -> Result<Action, Fault> {
         if self.place == Place::Connection {
-            return Err(name.fault("ct stands in no other ct"));
+            return Err(name.fault("ct is in no other ct"));
         }
         if !self.known.is_ip() {
             return Err(name.fault("connections are of IP: ct needs `ip` or `ipv6` in the match; add it"));
@@ -55,7 +55,7 @@ impl Reader<'_> {
                 out.table = Some(table);
             }
             "zone" => out.zone = self.zone(value.ok_or_else(|| key.fault("`zone=ZONE` is expected"))?)?,
-            "alg" => out.alg = self.helper(value.unwrap_or(key))?,
+            "alg" => out.alg = self.application(value.unwrap_or(key))?,
             "nat" => {
                 let action = nat(value)?;
                 self.check_translation(part, &action)?;
@@ -86,8 +86,8 @@ impl Reader<'_> {
         }
     }
 
-    fn helper(&self, token: Token<'_>) -> Result<u16, Fault> {
-        let Some((_, port)) = HELPERS.iter().find(|(name, _)| *name == token.text) else {
+    fn application(&self, token: Token<'_>) -> Result<u16, Fault> {
+        let Some((_, port)) = PROTOCOLS.iter().find(|(name, _)| *name == token.text) else {
             return Err(token.fault("ftp or tftp is expected"));
         };
         let (protocol, wanted) =
@@ -153,7 +153,7 @@ pub(super) fn nat(argument: Option<Token<'_>>) -> Result<Action, Fault> {
 type Addresses = (IpAddr, IpAddr);
 type Ports = (u16, u16);
 
-/// `ADDRESS-ADDRESS:PORT-PORT`; an IPv6 address in front of ports stands in brackets.
+/// `ADDRESS-ADDRESS:PORT-PORT`; an IPv6 address in front of ports is in brackets.
 fn range(token: Token<'_>) -> Result<(Option<Addresses>, Option<Ports>), Fault> {
     let (addresses, ports) = if token.text.starts_with('[') {
         match token.text.rfind("]:") {

@@ -99,7 +99,7 @@ pub(super) fn enqueue(argument: Token<'_>, options: &ReadOptions<'_>) -> Result<
     }
 }
 
-/// `PORT`, `PORT,TABLE` or `PORT,TABLE,ct`; what is left out stays.
+/// `PORT`, `PORT,TABLE` or `PORT,TABLE,ct`; a part that is left out stays.
 pub(super) fn resubmit(argument: Token<'_>, options: &ReadOptions<'_>) -> Result<Action, Fault> {
     let parts = commas(argument);
     let given = |at: usize| parts.get(at).copied().filter(|part| !part.text.is_empty());
@@ -174,7 +174,7 @@ pub(super) fn bytes(token: Token<'_>) -> Result<Vec<u8>, Fault> {
     Ok(out)
 }
 
-/// `probability=N`, and what Open vSwitch has besides.
+/// `probability=N`, and the other arguments of Open vSwitch.
 pub(super) fn sample(argument: Token<'_>, options: &ReadOptions<'_>) -> Result<Action, Fault> {
     let mut out = Sample::default();
     let mut has_probability = false;

@@ -6,7 +6,7 @@ use std::process::Command;
 use super::super::{print_rule, read, read_changes};
 use super::options;
 
-/// What `ovs-ofctl` makes of a flow, as bytes of OpenFlow or as it prints them, in a version of OpenFlow; none where it cannot.
+/// The flow that `ovs-ofctl` reads, as bytes of OpenFlow or as it prints them, in a version of OpenFlow; none where it cannot.
 fn theirs(line: &str, version: Option<&str>) -> Option<String> {
     let mut command = Command::new("ovs-ofctl");
     command.args(version.map(|version| ["-O", version]).into_iter().flatten());

@@ -75,7 +75,7 @@ fn any_part() -> impl Strategy<Value = FieldRef> {
     )
 }
 
-/// Some bits of a register, so many.
+/// Some bits of a register, of this number.
 fn bits(count: u8) -> impl Strategy<Value = FieldRef> {
     (0..=128 - count).prop_map(move |first| FieldRef::new(Field::XxReg2, first, count).unwrap())
 }
