@@ -25,6 +25,8 @@ use crate::ruleset::ToController;
 pub(super) trait PacketEdit {
     /// Sets the bits `mask` of a field, where the packet has it.
     fn set_field(&mut self, field: flowlane::packet::Field, value: u128, mask: u128);
+    /// Sets words of the key that rules have set and that are in no header: (word, value, mask).
+    fn take_along(&mut self, carry: &[(u8, u32, u32)]);
     /// Copies one field to another.
     fn move_field(&mut self, from: FieldRef, to: FieldRef);
     /// Adds an outermost VLAN tag.

@@ -14,7 +14,7 @@ use super::packet_ins::{PacketIn, PacketIns};
 use super::ports::Ports;
 use crate::packet::Frame;
 use crate::packet::edit::{self, Ttl};
-use crate::packet::recirculate::{move_field, set_field};
+use crate::packet::recirculate::{move_field, set_field, take_along};
 use crate::port::{Port, PortError};
 use crate::ruleset::{Origin, ToController};
 use crate::state::fdb::{Fdb, NormalDecision};
@@ -308,6 +308,10 @@ impl PacketEdit for Packet<'_> {
         if field == Field::InPort {
             self.source = Some(PortNo(self.key.get(Field::InPort) as u32));
         }
+    }
+
+    fn take_along(&mut self, carry: &[(u8, u32, u32)]) {
+        take_along(carry, self.key);
     }
 
     fn move_field(&mut self, from: FieldRef, to: FieldRef) {

@@ -536,6 +536,10 @@ impl PacketEdit for Tracer<'_> {
         self.edit(&action, |packet| packet.set_field(field, value, mask));
     }
 
+    fn take_along(&mut self, carry: &[(u8, u32, u32)]) {
+        take_along(carry, &mut self.packet.key);
+    }
+
     fn move_field(&mut self, from: FieldRef, to: FieldRef) {
         self.edit(&Action::Move { from, to }, |packet| packet.move_field(from, to));
     }

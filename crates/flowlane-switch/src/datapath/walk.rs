@@ -89,7 +89,8 @@ pub(super) fn run<'a, P: PacketEdit, E: Effects<P>>(
     while let Some(step) = steps.get(at) {
         let applied = match step {
             Step::Do(action) => apply(action, packet, effects)?,
-            Step::Controller(to) => {
+            Step::Controller { to, carry } => {
+                packet.take_along(carry);
                 effects.controller(packet, to)?;
                 Applied::Next
             }

@@ -261,7 +261,8 @@ impl Effects<TrackedKey> for Record {
     }
 
     fn controller(&mut self, key: &mut TrackedKey, to: &Arc<ToController>) -> Result<(), Infallible> {
-        key.steps.push(Step::Controller(to.clone()));
+        let carry = key.carried();
+        key.steps.push(Step::Controller { to: to.clone(), carry });
         Ok(())
     }
 
@@ -538,6 +539,10 @@ impl PacketEdit for TrackedKey {
             }
         }
         self.push(set_field(field, value, mask));
+    }
+
+    fn take_along(&mut self, _: &[(u8, u32, u32)]) {
+        // The steps of rules carry nothing: the key has it.
     }
 
     fn move_field(&mut self, from: FieldRef, to: FieldRef) {

@@ -193,7 +193,7 @@ impl Compiler {
             }
             Action::Controller(ref action) => {
                 let to = ToController { action: (**action).clone(), origin: self.origin };
-                self.steps.push(Step::Controller(Arc::new(to)));
+                self.steps.push(to.into());
             }
             Action::SetField { field, value, mask, .. } => {
                 // Equal paths are one, however their rules are written.
@@ -423,7 +423,12 @@ mod tests {
             let nowhere = ["in_port", "metadata", "tun_", "reg", "pkt_mark"];
             match nowhere.iter().any(|start| name.starts_with(start)) {
                 true => assert_eq!(result, Err(PostCacheError::Field(name))),
-                false => assert_eq!(result, Ok(Steps::new([Step::Do(set(field))])), "{name}"),
+                false => {
+                    // However the rule is written, the step has one form.
+                    let Action::SetField { field, value, mask, .. } = set(field) else { unreachable!() };
+                    let step = Step::Do(Action::SetField { field, value, mask, form: SetForm::SetField });
+                    assert_eq!(result, Ok(Steps::new([step])), "{name}");
+                }
             }
         }
     }

@@ -370,10 +370,10 @@ impl Ruleset {
             let table = self.tables.get_mut(number).expect("it is one of them");
             let steps = match table.miss {
                 Miss::Drop => None,
-                Miss::Controller => Some(Step::Controller(Arc::new(ToController {
+                Miss::Controller => Some(Step::from(ToController {
                     action: Controller { reason: 0, ..Controller::default() },
                     origin: Origin::none(number),
-                }))),
+                })),
                 Miss::Continue => next,
             };
             table.missing = Steps::new(Vec::from_iter(steps));

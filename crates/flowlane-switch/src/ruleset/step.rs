@@ -23,7 +23,11 @@ pub enum Step {
     /// has been followed.
     Do(Action),
     /// Sends the packet to controllers.
-    Controller(Arc<ToController>),
+    Controller {
+        to: Arc<ToController>,
+        /// Words of the key that rules have set and that are in no header: (word, value, mask).
+        carry: Vec<(u8, u32, u32)>,
+    },
     /// Parse the packet again, since its headers are not where they were, and the next step looks at them.
     Parse,
     /// Go on in a table behind the caches, of routes or of a stateful stage, together with the burst's other packets that come
@@ -59,6 +63,12 @@ pub enum Step {
         /// Words of the key that rules have set and that are in no header: (word, value, mask).
         carry: Vec<(u8, u32, u32)>,
     },
+}
+
+impl From<ToController> for Step {
+    fn from(to: ToController) -> Self {
+        Self::Controller { to: Arc::new(to), carry: Vec::new() }
+    }
 }
 
 /// A packet's way to controllers: the action, and the rule that has it.
@@ -193,7 +203,7 @@ impl StepSummary {
             _ => {}
         }
         let seen = |step: &Step| match step {
-            Step::Controller(_) => true,
+            Step::Controller { .. } => true,
             Step::Do(action) => has_effects(action),
             Step::Lane { step, .. } => step.has_effects(),
             _ => false,

@@ -155,10 +155,10 @@ impl RouteTable {
         let mut groups = Groups::new(groups).expect("buckets of next hops fit in memory");
         let mut numbers = Vec::new();
         let mut made = Vec::new();
-        let to_controller = Step::Controller(Arc::new(ToController {
+        let to_controller = Step::from(ToController {
             action: Controller { reason: 0, ..Controller::default() },
             origin: Origin::none(0),
-        }));
+        });
         let unrouted = if config.miss_to_controller { vec![to_controller] } else { Vec::new() };
         let mut steps_of_hops = vec![Steps::new(unrouted)];
         for (position, (name, spec)) in hops.into_iter().enumerate() {

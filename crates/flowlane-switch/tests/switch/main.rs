@@ -4,6 +4,7 @@ mod control;
 mod interfaces;
 mod language;
 mod mistakes;
+mod openflow;
 mod robustness;
 mod stateful_stages;
 mod tunnel_ports;

@@ -1,0 +1,245 @@
+//! Controllers that drive a running switch by OpenFlow, in every version.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use etherparse::PacketBuilder;
+use flowlane::classify::TupleSearch;
+use flowlane::packet::Field;
+use flowlane::rule::action::PortNo;
+use flowlane::rule::{Action, Match, ReadOptions, read_changes};
+use flowlane_openflow::message::{
+    ErrorKind, FlowModMessage, Hello, Message, MultipartRequest, PacketOut, Reply, Request, SwitchConfig,
+};
+use flowlane_openflow::stats::{FlowFormat, FlowStatsRequest};
+use flowlane_openflow::{Codec, ErrorCode, Version, split};
+use flowlane_switch::control::Control;
+use flowlane_switch::datapath::{
+    CacheConfig, Clock, Egress, Lookup, PacketIns, Pipeline, PortSlot, Until, Worker,
+};
+use flowlane_switch::mgmt::openflow::{Address, Agent, Service};
+use flowlane_switch::mgmt::rpc::ControlServer;
+use flowlane_switch::mgmt::setup::{Reload, Setup};
+use flowlane_switch::packet::{Frame, Frames};
+use flowlane_switch::port::{Port, PortError, Received};
+use flowlane_switch::ruleset::Miss;
+use flowlane_switch::state::fdb::Fdb;
+
+/// Frames that wait to come in, or that have gone out.
+type Queue = Arc<Mutex<VecDeque<Vec<u8>>>>;
+
+/// A port that a test holds both ends of.
+struct Wire {
+    arriving: Queue,
+    left: Queue,
+}
+
+impl Port for Wire {
+    fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
+        let mut arriving = self.arriving.lock().unwrap();
+        while !arriving.is_empty() && !frames.is_full() {
+            let bytes = arriving.pop_front().unwrap();
+            frames.next_frame().unwrap().fill(&bytes);
+        }
+        Ok(Received::Idle)
+    }
+
+    fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
+        self.left.lock().unwrap().push_back(frame.bytes().to_vec());
+        Ok(true)
+    }
+}
+
+/// A connection of a controller.
+struct Controller {
+    stream: UnixStream,
+    codec: Codec,
+    input: Vec<u8>,
+    xid: u32,
+}
+
+impl Controller {
+    fn connect(path: &Path, version: Version) -> Self {
+        let stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut own = Self { stream, codec: Codec::new(version), input: Vec::new(), xid: 100 };
+        own.codec.flow_mod_table_id = true;
+        own.send(&Message::Hello(Hello { versions: version.bit() }));
+        assert!(matches!(own.next(), Message::Hello(_)));
+        if version == Version::OpenFlow10 {
+            own.send(&Message::FlowModTableId(true));
+        }
+        own
+    }
+
+    fn send(&mut self, message: &Message) {
+        self.xid += 1;
+        let bytes = self.codec.encode(self.xid, message).unwrap();
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    fn next(&mut self) -> Message {
+        loop {
+            if let Some((message, _)) = split(&self.input).unwrap() {
+                let (len, decoded) = (message.len(), self.codec.decode(message));
+                self.input.drain(..len);
+                match decoded.unwrap_or_else(|error| panic!("{error}")).message {
+                    Message::EchoRequest(data) => self.send(&Message::EchoReply(data)),
+                    message => return message,
+                }
+                continue;
+            }
+            let mut chunk = [0; 4096];
+            let read = self.stream.read(&mut chunk).unwrap();
+            assert!(read > 0, "the switch closes the connection");
+            self.input.extend(&chunk[..read]);
+        }
+    }
+
+    fn ask(&mut self, message: &Message) -> Message {
+        self.send(message);
+        self.next()
+    }
+
+    /// Makes a change, and waits until it is in force. Returns the error if it is refused.
+    fn change(&mut self, line: &str) -> Option<ErrorKind> {
+        let options = ReadOptions::default();
+        for flow_mod in read_changes(line, "change", &options).unwrap_or_else(|errors| panic!("{errors}")) {
+            let format = FlowFormat::Nxm;
+            self.send(&Message::FlowMod(FlowModMessage { format, flow_mod, buffer_id: None }));
+        }
+        match self.ask(&Message::BarrierRequest) {
+            Message::BarrierReply => None,
+            Message::Error(error) => {
+                assert_eq!(self.next(), Message::BarrierReply);
+                Some(error.kind)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn flows(&mut self) -> Vec<(u8, u64, u64)> {
+        let body = Request::Flow(FlowStatsRequest {
+            format: FlowFormat::Nxm,
+            table: None,
+            out_port: None,
+            out_group: None,
+            cookie: 0,
+            cookie_mask: 0,
+            matches: Match::any(),
+        });
+        match self.ask(&Message::MultipartRequest(MultipartRequest { more: false, body })) {
+            Message::MultipartReply(reply) => match reply.body {
+                Reply::Flow { flows, .. } => {
+                    flows.iter().map(|flow| (flow.rule.table, flow.rule.cookie, flow.packets)).collect()
+                }
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn frame(port: u16) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let packet = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 9).udp(7, port);
+    packet.write(&mut bytes, b"data").unwrap();
+    bytes
+}
+
+fn wait_for(queue: &Queue) -> Vec<u8> {
+    let begun = Instant::now();
+    loop {
+        if let Some(bytes) = queue.lock().unwrap().pop_front() {
+            return bytes;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "no frame leaves");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Rules, counters, packets to and from controllers, and errors, as a controller of this version meets them.
+fn drive(path: &Path, version: Version, arriving: &Queue, left: &Queue) {
+    let mut controller = Controller::connect(path, version);
+    let Message::FeaturesReply(features) = controller.ask(&Message::FeaturesRequest) else {
+        panic!("features")
+    };
+    assert_eq!((features.datapath_id, features.tables), (0x2320, 8), "{version:?}");
+    let call = "add table=0,priority=9,cookie=0x17,udp,tp_dst=53 actions=load:2->reg0[],resubmit(,3)";
+    assert_eq!(controller.change(call), None, "{version:?}");
+    assert_eq!(controller.change("add table=3,cookie=5,reg0=2 actions=output:2"), None);
+    arriving.lock().unwrap().push_back(frame(53));
+    assert_eq!(wait_for(left), frame(53));
+    let mut flows = controller.flows();
+    flows.sort_unstable();
+    assert_eq!(flows, [(0, 0x17, 1), (3, 5, 1)], "{version:?}");
+    // A packet of the controller's, through the tables and directly.
+    let mut metadata = Match::any();
+    metadata.set(Field::InPort, 1);
+    for actions in [vec![Action::call(0)], vec![Action::Output(PortNo(2))]] {
+        let out = PacketOut { buffer_id: None, metadata: metadata.clone(), actions, data: frame(53) };
+        controller.send(&Message::PacketOut(out));
+        assert_eq!(wait_for(left), frame(53), "{version:?}");
+    }
+    // A packet for the controller.
+    assert_eq!(controller.change("add table=3,cookie=6,priority=65535,reg0=2 actions=controller"), None);
+    controller.send(&Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: 0xffff }));
+    assert_eq!(controller.ask(&Message::BarrierRequest), Message::BarrierReply);
+    arriving.lock().unwrap().push_back(frame(53));
+    let Message::PacketIn(packet) = controller.next() else { panic!("a packet-in") };
+    assert_eq!((packet.data, packet.reason), (frame(53), 1));
+    if version != Version::OpenFlow10 {
+        assert_eq!((packet.table, packet.cookie, packet.metadata.get(Field::Reg0).0), (3, 6, 2));
+    }
+    // Refusals, which change nothing.
+    let refused = |code| Some(ErrorKind::Known(code));
+    assert_eq!(controller.change("add udp actions=group:7"), refused(ErrorCode::ActionBadOutGroup));
+    assert_eq!(controller.change("add table=99,udp actions=drop"), refused(ErrorCode::RequestBadTableId));
+    assert_eq!(controller.change("add udp actions=ct(commit)"), refused(ErrorCode::ActionBadType));
+    assert_eq!(controller.flows().len(), 3);
+    assert_eq!(controller.change("delete"), None);
+    assert_eq!(controller.flows(), []);
+}
+
+#[test]
+fn controllers_of_all_versions_drive_a_switch() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("switch.toml");
+    std::fs::write(&config, "[[table]]\nnumber = 0\n[[port]]\nnumber = 1\nopen = \"null\"\n").unwrap();
+    let reload = Reload::of(&Setup::read(&config).unwrap());
+    let mut pipeline = Pipeline::new();
+    for table in 0..8 {
+        pipeline.add_table(table, "", Box::new(TupleSearch::new(1000, 7)), Miss::Drop);
+    }
+    let (arriving, left) = (Queue::default(), Queue::default());
+    let mut egress = Egress::new(Fdb::new(100, 300, 1), 1);
+    let packet_ins = Arc::new(PacketIns::default());
+    egress.packet_ins = Some(packet_ins.clone());
+    let inside = Wire { arriving: arriving.clone(), left: Queue::default() };
+    let outside = Wire { arriving: Queue::default(), left: left.clone() };
+    egress.ports.add(PortSlot::new(PortNo(1), "in", "", Box::new(inside)));
+    egress.ports.add(PortSlot::new(PortNo(2), "out", "", Box::new(outside)));
+    let mut worker = Worker::new(Lookup::new(pipeline, CacheConfig::default()), egress, 64, Clock::Wall);
+    let control = Control::attach(&mut worker).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let served = Arc::new(ControlServer::new(control, reload, stop.clone()));
+    let path = folder.path().join("br0.mgmt");
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| worker.run(Until::default(), &stop, |_| {}));
+        // Ends the worker also where an assertion fails.
+        let driven = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let service = Service::new(served.clone(), "br0", 0x2320, packet_ins);
+            let _agent = Agent::open(&[Address::ListenUnix(path.clone())], service).unwrap();
+            Version::ALL.into_iter().for_each(|version| drive(&path, version, &arriving, &left));
+        }));
+        stop.store(true, Ordering::Relaxed);
+        running.join().unwrap().unwrap();
+        driven.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    assert!(!path.exists(), "the socket's file goes with the agent");
+}
