@@ -325,6 +325,8 @@ pub enum Preset {
     SkylakeSp,
     /// A complex of eight cores of an EPYC 7003, Zen 3.
     Zen3,
+    /// A complex of eight cores of an EPYC 9004, Zen 4.
+    Zen4,
 }
 
 impl Named for Preset {
@@ -339,7 +341,7 @@ impl From<UnknownName> for ConfigError {
 
 impl Preset {
     /// All presets.
-    pub const ALL: [Self; 3] = named_enum::all();
+    pub const ALL: [Self; 4] = named_enum::all();
 
     /// Returns the name on the command line and in configurations.
     pub fn name(self) -> &'static str {
@@ -349,7 +351,11 @@ impl Preset {
     /// Returns the preset whose cores are built most like this host's.
     pub fn nearest() -> Self {
         let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        if cpus.contains("AuthenticAMD") { Self::Zen3 } else { Self::SkylakeSp }
+        match (cpus.contains("AuthenticAMD"), cpus.contains("avx512f")) {
+            (true, true) => Self::Zen4,
+            (true, false) => Self::Zen3,
+            _ => Self::SkylakeSp,
+        }
     }
 
     /// Returns the preset's file, which states the origin of every number.
@@ -358,6 +364,7 @@ impl Preset {
             Self::Paper => include_str!("../../presets/paper.toml"),
             Self::SkylakeSp => include_str!("../../presets/skylake-sp.toml"),
             Self::Zen3 => include_str!("../../presets/zen3.toml"),
+            Self::Zen4 => include_str!("../../presets/zen4.toml"),
         }
     }
 
