@@ -5,11 +5,14 @@
 //! were written ([`SetForm`]).
 
 mod details;
+mod references;
 
 pub use details::{
     Bundle, ConnectionTracking, Controller, EncapsulateHeader, Learn, LearnSource, LearnSpec, MemberChoice,
     Multipath, MultipathAlgorithm, Nat, NatRange, PacketHash, Sample, SampleDirection, SetForm, Zone,
 };
+
+pub use references::Reference;
 
 use crate::packet::{Field, FieldRef};
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use flowlane::rule::action::PortNo;
+use flowlane::rule::action::{PortNo, Reference};
 use flowlane::rule::flow_syntax::read_actions;
 use flowlane::rule::{Action, Format, ReadOptions, Rule};
 
@@ -21,6 +21,8 @@ pub(super) struct Reader<'a> {
     tunnels: BTreeSet<u32>,
     tables: BTreeSet<u8>,
     rule_tables: BTreeSet<u8>,
+    /// Controllers may bring groups.
+    has_controllers: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -34,74 +36,37 @@ impl<'a> Reader<'a> {
             tunnels: leaving.map(|tunnel| tunnel.number).collect(),
             tables: table_numbers(config).map(|(number, _)| number).collect(),
             rule_tables: config.table.iter().map(|table| table.number).collect(),
+            has_controllers: config.openflow.is_some(),
         }
     }
 
-    /// Returns what an action names that is not in the configuration, as an error.
+    /// Checks that what an action refers to is in the configuration. Groups are not: controllers bring them.
     fn check_action(&self, action: &Action) -> Result<(), String> {
-        match *action {
-            Action::Output(PortNo::LOCAL) if !self.ports.contains(&PortNo::LOCAL.0) => {
+        action.references().into_iter().try_for_each(|reference| match reference {
+            Reference::Port(PortNo::LOCAL) if !self.ports.contains(&PortNo::LOCAL.0) => {
                 Err("Flowlane has no port of its own host; name a [[port]] LOCAL".to_owned())
             }
-            Action::Output(PortNo(port)) if !self.ports.contains(&port) => {
+            Reference::Port(PortNo(port)) if !self.ports.contains(&port) => {
                 Err(format!("there is no port {port}; declare it with [[port]]"))
             }
-            Action::Meter(meter) if !self.meters.contains(&meter) => {
+            Reference::Meter(meter) if !self.meters.contains(&meter) => {
                 Err(format!("there is no meter {meter}; declare it with [[meter]]"))
             }
-            Action::Encapsulate(tunnel) if !self.tunnels.contains(&tunnel) => Err(format!(
+            Reference::Tunnel(tunnel) if !self.tunnels.contains(&tunnel) => Err(format!(
                 "there is no tunnel {tunnel} that packets leave through; declare it with [[tunnel]], with a remote address"
             )),
-            Action::Goto(table) if !self.tables.contains(&table) => {
+            Reference::Table(table) if !self.tables.contains(&table) => {
                 Err(RulesetError::NoGotoTable(table).to_string())
             }
-            Action::Output(_)
-            | Action::Meter(_)
-            | Action::Encapsulate(_)
-            | Action::Goto(_)
-            | Action::InPort
-            | Action::Flood
-            | Action::Normal
-            | Action::Controller(_)
-            | Action::Sample(_)
-            | Action::PushVlan(_)
-            | Action::PopVlan
-            | Action::PushMpls(_)
-            | Action::PopMpls(_)
-            | Action::SetField { .. }
-            | Action::Move { .. }
-            | Action::DecTtl(_)
-            | Action::DecMplsTtl
-            | Action::Count(_)
-            | Action::OutputTruncated { .. }
-            | Action::OutputField { .. }
-            | Action::Enqueue { .. }
-            | Action::All
-            | Action::SetQueue(_)
-            | Action::PopQueue
-            | Action::Push(_)
-            | Action::Pop(_)
-            | Action::DeleteField(_)
-            | Action::DecNshTtl
-            | Action::EncapsulateHeader(_)
-            | Action::Decapsulate(_)
-            | Action::Resubmit { .. }
-            | Action::Clone(_)
-            | Action::WriteActions(_)
-            | Action::ClearActions
-            | Action::Group(_)
-            | Action::Learn(_)
-            | Action::Conjunction { .. }
-            | Action::Multipath(_)
-            | Action::Bundle(_)
-            | Action::FinTimeout { .. }
-            | Action::CheckPacketLarger { .. }
-            | Action::ConnectionTracking(_)
-            | Action::Nat(_)
-            | Action::ClearConnection
-            | Action::Note(_)
-            | Action::Exit => Ok(()),
-        }
+            Reference::Group(group) if !self.has_controllers => Err(format!(
+                "there is no group {group}: controllers bring groups; add a section [openflow]"
+            )),
+            Reference::Port(_)
+            | Reference::Meter(_)
+            | Reference::Tunnel(_)
+            | Reference::Table(_)
+            | Reference::Group(_) => Ok(()),
+        })
     }
 
     fn check_table(&self, table: u8) -> Result<(), String> {

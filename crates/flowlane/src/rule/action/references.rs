@@ -1,0 +1,74 @@
+//! The things that actions refer to by number.
+
+use super::{Action, PortNo};
+
+/// Something that an action refers to, which may not exist.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reference {
+    /// A port that packets are sent to.
+    Port(PortNo),
+    /// A meter.
+    Meter(u32),
+    /// A tunnel that packets leave through.
+    Tunnel(u32),
+    /// A group.
+    Group(u32),
+    /// A table that packets go on in, and do not come back from.
+    Table(u8),
+}
+
+impl Action {
+    /// The things that the action itself refers to, without those of [nested](Self::nested) ones. Ports that OpenFlow reserves are
+    /// not among them, nor the tables of `resubmit`: a table that does not exist is an empty one.
+    pub fn references(&self) -> Vec<Reference> {
+        match self {
+            Self::OutputTruncated { port: PortNo::IN_PORT, .. } => Vec::new(),
+            Self::Output(port) | Self::OutputTruncated { port, .. } | Self::Enqueue { port, .. } => {
+                vec![Reference::Port(*port)]
+            }
+            Self::Bundle(bundle) => bundle.members.iter().copied().map(Reference::Port).collect(),
+            Self::Meter(meter) => vec![Reference::Meter(*meter)],
+            Self::Controller(controller) => controller.meter.into_iter().map(Reference::Meter).collect(),
+            Self::Encapsulate(tunnel) => vec![Reference::Tunnel(*tunnel)],
+            Self::Group(group) => vec![Reference::Group(*group)],
+            Self::Goto(table) => vec![Reference::Table(*table)],
+            Self::OutputField { .. }
+            | Self::InPort
+            | Self::Flood
+            | Self::All
+            | Self::Normal
+            | Self::Sample(_)
+            | Self::SetQueue(_)
+            | Self::PopQueue
+            | Self::PushVlan(_)
+            | Self::PopVlan
+            | Self::PushMpls(_)
+            | Self::PopMpls(_)
+            | Self::SetField { .. }
+            | Self::Move { .. }
+            | Self::Push(_)
+            | Self::Pop(_)
+            | Self::DeleteField(_)
+            | Self::DecTtl(_)
+            | Self::DecMplsTtl
+            | Self::DecNshTtl
+            | Self::Count(_)
+            | Self::EncapsulateHeader(_)
+            | Self::Decapsulate(_)
+            | Self::Resubmit { .. }
+            | Self::Clone(_)
+            | Self::WriteActions(_)
+            | Self::ClearActions
+            | Self::Learn(_)
+            | Self::Conjunction { .. }
+            | Self::Multipath(_)
+            | Self::FinTimeout { .. }
+            | Self::CheckPacketLarger { .. }
+            | Self::ConnectionTracking(_)
+            | Self::Nat(_)
+            | Self::ClearConnection
+            | Self::Note(_)
+            | Self::Exit => Vec::new(),
+        }
+    }
+}
