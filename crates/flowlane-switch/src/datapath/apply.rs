@@ -153,7 +153,6 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
         | Action::OutputField { .. }
         | Action::Push(_)
         | Action::Pop(_)
-        | Action::Learn(_)
         | Action::Multipath(_)
         | Action::Bundle(_)
         | Action::CheckPacketLarger { .. }
@@ -171,6 +170,7 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
         | Action::DecNshTtl
         | Action::EncapsulateHeader(_)
         | Action::Decapsulate(_)
+        | Action::Learn(_)
         | Action::FinTimeout { .. } => unreachable!("rules with them are refused"),
     }
     Ok(Applied::Next)

@@ -146,12 +146,12 @@ impl Egress {
     ///
     /// # Errors
     /// A port that fails for good.
-    pub fn expire(&mut self, frame: &Frame) -> Result<(), PortError> {
+    pub fn expire(&mut self, frame: &Frame, key: &FlowKey) -> Result<(), PortError> {
         self.drops.ttl_expired += 1;
         if let Some(packet_ins) = &self.packet_ins {
             // The reason of OpenFlow: its TTL is invalid.
             let action = Controller { reason: 2, ..Controller::default() };
-            let (bytes, key) = (frame.bytes().to_vec(), FlowKey::zero());
+            let (bytes, key) = (frame.bytes().to_vec(), key.clone());
             let to = Arc::new(ToController { action, origin: Origin::none(0) });
             let taken = packet_ins.push(PacketIn { to, bytes, total_len: frame.len(), key });
             self.controller_packets += u64::from(taken);
@@ -375,7 +375,7 @@ impl Effects<Packet<'_>> for Egress {
 
     fn normal(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
         packet.sent = true;
-        let number = packet.source.unwrap_or(self.ports.slots()[packet.port].number);
+        let number = packet.source.unwrap_or_else(|| self.ports.slots()[packet.port].number);
         match self.macs.switch(packet.frame.bytes(), number, (packet.now_ns / NS) as u32) {
             NormalDecision::To(port) => match self.ports.place(port) {
                 Some(place) if Some(place) != self.place_of(packet) => self.send(place, packet.frame),

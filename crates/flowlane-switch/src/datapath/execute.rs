@@ -213,7 +213,7 @@ fn run_ordered(
     };
     match result {
         StepResult::Expired => {
-            worker.egress.expire(&burst.frames[lane])?;
+            worker.egress.expire(&burst.frames[lane], &burst.keys[lane])?;
             burst.sent.0 |= 1 << lane;
             // As in Open vSwitch, the rule ends, and what has called its table goes on.
             if !worker.calls.are_open(lane) || !worker.calls.resume(lane, worker.calls.has_moved(lane)) {

@@ -138,10 +138,9 @@ fn lane_step(
             set(burst, lane, *to, is_larger.into());
         }
         LaneStep::Expire => {
-            worker.egress.expire(&burst.frames[lane])?;
+            worker.egress.expire(&burst.frames[lane], &burst.keys[lane])?;
             burst.sent.0 |= 1 << lane;
         }
-        LaneStep::Learn(_) => unreachable!("rules with it are refused"),
         LaneStep::Leave { .. } => {}
     }
     Ok(AfterStep::Next)

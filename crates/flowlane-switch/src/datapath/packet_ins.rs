@@ -9,7 +9,7 @@ use flowlane::packet::key::FlowKey;
 use crate::ruleset::ToController;
 
 /// Packets that wait for the agent. Those beyond are dropped and counted: a flood must not fill the memory.
-const WAITING_MAX: usize = 4096;
+const WAITING_MAX: usize = 1024;
 
 /// A packet for controllers.
 #[derive(Clone, Debug)]

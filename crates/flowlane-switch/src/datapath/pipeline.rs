@@ -11,13 +11,11 @@ use std::sync::Arc;
 use flowlane::classify::{AsyncEngine, Hit, ReplicatedEngine, RuleEngine};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::FlowKey;
-use flowlane::rule::group::Group;
 use flowlane::rule::{Match, Priority, Rule, RuleId};
 
 use crate::ruleset::{
-    Change, CompiledGroup, EVENTS_KEPT, Entry, Event, FlowStats, LocalCounters, Miss, PublishedRuleset,
-    RuleIndex, RuleKey, Ruleset, RulesetError, RulesetReader, SharedCounters, Table, TableMap, TableSet,
-    WorkerEpoch, sums,
+    Change, EVENTS_KEPT, Entry, Event, FlowStats, LocalCounters, Miss, PublishedRuleset, RuleIndex, RuleKey,
+    Ruleset, RulesetError, RulesetReader, SharedCounters, Table, TableMap, TableSet, WorkerEpoch, sums,
 };
 use crate::stage::StageTable;
 use crate::stage::route::RouteTable;
@@ -230,10 +228,11 @@ impl Pipeline {
         !self.devices.is_empty()
     }
 
-    /// Adds a group before the switch runs.
-    pub fn add_group(&mut self, group: Group) {
-        let event = Event::Group { id: group.id, group: Some(Arc::new(CompiledGroup::new(group))) };
-        _ = Arc::get_mut(&mut self.ruleset).expect("not shared yet").apply(Arc::new(event));
+    /// Changes the ruleset before it is shared.
+    #[cfg(test)]
+    pub(super) fn apply(&mut self, event: Event) {
+        let ruleset = Arc::get_mut(&mut self.ruleset).expect("not shared yet");
+        ruleset.apply(Arc::new(event)).expect("the change is accepted");
     }
 
     /// Adds a route table. No other table may have its number.

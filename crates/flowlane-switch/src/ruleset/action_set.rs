@@ -62,7 +62,7 @@ fn place(action: &Action) -> Option<u8> {
 }
 
 /// The actions of a set in the order of execution. A set without a group, an output or a `resubmit` drops the packet: it has none.
-pub(crate) fn in_order(set: &[Action]) -> Vec<Action> {
+fn in_order(set: &[Action]) -> Vec<Action> {
     let last_of = |wanted: &dyn Fn(&Action) -> bool| set.iter().rev().find(|&action| wanted(action));
     let last = last_of(&|action| matches!(action, Action::Group(_)))
         .or_else(|| last_of(&is_output))

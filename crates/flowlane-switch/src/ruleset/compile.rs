@@ -150,8 +150,7 @@ impl Compiler {
                 | LaneStep::Group(_)
                 | LaneStep::OutputField { .. }
                 | LaneStep::Push(_)
-                | LaneStep::Bundle(Bundle { to: None, .. })
-                | LaneStep::Learn(_) => (false, false),
+                | LaneStep::Bundle(Bundle { to: None, .. }) => (false, false),
                 // They set a field.
                 LaneStep::Multipath(Multipath { to, .. }) | LaneStep::Bundle(Bundle { to: Some(to), .. }) => {
                     (false, !is_followed(to.field()))
@@ -230,7 +229,6 @@ impl Compiler {
             Action::Multipath(multipath) => LaneStep::Multipath((**multipath).clone()),
             Action::Bundle(bundle) => LaneStep::Bundle((**bundle).clone()),
             Action::CheckPacketLarger { bytes, to } => LaneStep::CheckPacketLarger { bytes: *bytes, to: *to },
-            Action::Learn(learn) => LaneStep::Learn(Arc::new((**learn).clone())),
             Action::Output(_)
             | Action::OutputTruncated { .. }
             | Action::Enqueue { .. }
@@ -258,6 +256,7 @@ impl Compiler {
             | Action::EncapsulateHeader(_)
             | Action::Decapsulate(_)
             | Action::Resubmit { .. }
+            | Action::Learn(_)
             | Action::Conjunction { .. }
             | Action::FinTimeout { .. }
             | Action::ConnectionTracking(_)

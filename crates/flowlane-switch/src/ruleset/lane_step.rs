@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use flowlane::packet::FieldRef;
 use flowlane::rule::Action;
-use flowlane::rule::action::{Bundle, Learn, Multipath};
+use flowlane::rule::action::{Bundle, Multipath};
 
 use super::Steps;
 
@@ -43,8 +43,6 @@ pub enum LaneStep {
     CheckPacketLarger { bytes: u16, to: FieldRef },
     /// Sends the packet to the controller, since its TTL has expired.
     Expire,
-    /// Makes a rule of the packet.
-    Learn(Arc<Learn>),
     /// Ends a path before a step whose result is not known in advance: the packet goes on there, in the rule's own steps, which
     /// are open as a call.
     Leave {
@@ -62,8 +60,7 @@ impl LaneStep {
             | Self::Push(_)
             | Self::OutputField { .. }
             | Self::Multipath(_)
-            | Self::Bundle(_)
-            | Self::Learn(_) => true,
+            | Self::Bundle(_) => true,
             Self::WriteActions(_)
             | Self::ClearActions
             | Self::Exit
@@ -78,12 +75,9 @@ impl LaneStep {
     /// Returns whether the step sends the packet somewhere, or changes what other packets use.
     pub fn has_effects(&self) -> bool {
         match self {
-            Self::Copy(_)
-            | Self::Group(_)
-            | Self::OutputField { .. }
-            | Self::Bundle(_)
-            | Self::Expire
-            | Self::Learn(_) => true,
+            Self::Copy(_) | Self::Group(_) | Self::OutputField { .. } | Self::Bundle(_) | Self::Expire => {
+                true
+            }
             Self::WriteActions(_)
             | Self::ClearActions
             | Self::Exit

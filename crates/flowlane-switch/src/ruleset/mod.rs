@@ -28,8 +28,6 @@ mod table_map;
 mod loom;
 
 #[cfg(test)]
-pub(crate) use action_set::{in_order, merge};
-#[cfg(test)]
 pub(crate) use compile::compile;
 pub use compile::{FieldError, PostCacheError, compile_post_cache};
 pub(crate) use compile::{compile_packet_out, misplaces_headers};

@@ -2,7 +2,7 @@
 //! before every table and every `move`, and control flow is recursion.
 
 use super::*;
-use crate::ruleset::{in_order, merge};
+use flowlane::rule::group::GroupKind;
 
 /// How a packet goes on after some actions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +14,32 @@ enum Fate {
     Dropped,
     /// Nor to the packet that it is a copy of.
     Exited,
+}
+
+/// All actions that were written, as they are executed (OpenFlow 1.3.5, 5.10): the last of each kind, but all that set fields.
+fn in_order(written: &[Action]) -> Vec<Action> {
+    let last = |is: fn(&Action) -> bool| written.iter().rev().find(|&action| is(action)).cloned();
+    let sends = |action: &Action| {
+        use Action::{Controller, Flood, InPort, Normal, Output};
+        matches!(action, Output(_) | InPort | Flood | Normal | Controller(_))
+    };
+    let end = last(|action| matches!(action, Action::Group(_)))
+        .or_else(|| last(sends))
+        .or_else(|| last(|action| matches!(action, Action::Resubmit { .. })));
+    let Some(end) = end else { return Vec::new() };
+    let first: [fn(&Action) -> bool; 6] = [
+        |action| matches!(action, Action::PopVlan),
+        |action| matches!(action, Action::PopMpls(_)),
+        |action| matches!(action, Action::PushMpls(_)),
+        |action| matches!(action, Action::PushVlan(_)),
+        |action| matches!(action, Action::DecTtl(_)),
+        |action| matches!(action, Action::DecMplsTtl),
+    ];
+    let mut ordered: Vec<Action> = first.into_iter().filter_map(last).collect();
+    let sets = |action: &&Action| matches!(action, Action::SetField { .. } | Action::Move { .. });
+    ordered.extend(written.iter().filter(sets).cloned());
+    ordered.push(end);
+    ordered
 }
 
 type CallsByRule = BTreeMap<(u8, u32), (usize, u8)>;
@@ -151,7 +177,7 @@ impl Interpreter<'_> {
                 Action::Exit => Fate::Exited,
                 Action::WriteActions(_) | Action::ClearActions if self.executes => Fate::On,
                 Action::WriteActions(actions) => {
-                    self.set = merge(&self.set, actions).to_vec();
+                    self.set.extend(actions.iter().cloned());
                     Fate::On
                 }
                 Action::ClearActions => {
@@ -174,7 +200,16 @@ impl Interpreter<'_> {
         if self.headers.malformed.is_some() {
             return Fate::Dropped;
         }
-        for at in groups.chosen(&group.group, &key, &|port| port.0 <= 4) {
+        let buckets = &group.group.buckets;
+        let lives = |at: &usize| buckets[*at].watch_port.is_none_or(|port| port.0 <= 4);
+        let chosen: Vec<usize> = match group.group.kind {
+            GroupKind::All => (0..buckets.len()).collect(),
+            GroupKind::Indirect => vec![0],
+            GroupKind::FastFailover => (0..buckets.len()).find(lives).into_iter().collect(),
+            // The hash is the switch's own.
+            GroupKind::Select => groups.chosen(&group.group, &key, &|port| port.0 <= 4),
+        };
+        for at in chosen {
             let actions = in_order(&group.group.buckets[at].actions);
             self.copied(|copy| copy.list_and_tables(&actions, 0, 0));
         }

@@ -4,6 +4,7 @@ use flowlane::packet::FieldRef;
 use flowlane::rule::group::{Bucket, Group, GroupKind, Selection};
 
 use super::*;
+use crate::ruleset::{CompiledGroup, Event};
 
 const TABLES: u8 = 5;
 
@@ -111,8 +112,10 @@ fn control_flow_is_that_of_its_definition_whichever_way_a_packet_takes() {
         let (mut cached, cached_sent) = worker(&rules, TABLES, caches, By::pick(seed));
         let (mut plain, plain_sent) = worker(&rules, TABLES, no_caches(), By::pick(seed / 7));
         for group in &groups {
-            plain.lookup.pipeline.add_group(group.clone());
-            cached.lookup.pipeline.add_group(group.clone());
+            let compiled = Arc::new(CompiledGroup::new(group.clone()));
+            for pipeline in [&mut plain.lookup.pipeline, &mut cached.lookup.pipeline] {
+                pipeline.apply(Event::Group { id: group.id, group: Some(compiled.clone()) });
+            }
         }
         for round in 0..4 {
             let port = r.next(2) as usize;

@@ -74,7 +74,6 @@ impl Tracer<'_> {
                 let is_larger = self.packet.frame.len() > usize::from(*bytes);
                 self.assign(format!("check_pkt_larger({bytes})"), *to, is_larger.into());
             }
-            LaneStep::Learn(_) => unreachable!("rules with it are refused"),
             LaneStep::Expire | LaneStep::Leave { .. } => {}
             LaneStep::WriteActions(_) | LaneStep::ClearActions | LaneStep::Exit => {
                 unreachable!("walking takes them")

@@ -59,7 +59,6 @@ impl TrackedKey {
             | LaneStep::Bundle(_)
             | LaneStep::CheckPacketLarger { .. }
             | LaneStep::Expire
-            | LaneStep::Learn(_)
             | LaneStep::Leave { .. } => false,
             LaneStep::WriteActions(_) | LaneStep::ClearActions | LaneStep::Exit => {
                 unreachable!("walking takes them")
