@@ -1,6 +1,6 @@
 //! Groups and their buckets.
 
-use flowlane::{Action, PortNo};
+pub use flowlane::rule::group::{Bucket, BucketPlace, GroupKind};
 
 /// The number that means all groups.
 pub const GROUP_ALL: u32 = 0xffff_fffc;
@@ -8,47 +8,6 @@ pub const GROUP_ALL: u32 = 0xffff_fffc;
 pub const GROUP_ANY: u32 = 0xffff_ffff;
 /// The largest number of a group.
 pub const GROUP_MAX: u32 = 0xffff_ff00;
-
-/// The buckets that a group executes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum GroupKind {
-    /// All of them.
-    All,
-    /// One, by a hash of the packet.
-    Select,
-    /// Its only one.
-    Indirect,
-    /// The first that is live.
-    FastFailover,
-}
-
-/// A bucket (OpenFlow 1.3.5 7.3.4.2, 1.5.1 7.3.4.3).
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Bucket {
-    /// Its identifier in the group; not sent before OpenFlow 1.5, except by Nicira's messages.
-    pub id: u32,
-    /// Its share of a `select` group.
-    pub weight: u16,
-    /// The port whose state makes it live; `None`: any.
-    pub watch_port: Option<PortNo>,
-    /// The group whose state makes it live; `None`: any.
-    pub watch_group: Option<u32>,
-    /// Its actions, in order.
-    pub actions: Vec<Action>,
-}
-
-/// The place of buckets in a group (OpenFlow 1.5.1 7.3.4.3).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum BucketPlace {
-    /// The bucket of this identifier.
-    Id(u32),
-    /// The first.
-    First,
-    /// The last.
-    Last,
-    /// All of them.
-    All,
-}
 
 /// A change of groups.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

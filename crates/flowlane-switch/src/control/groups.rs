@@ -2,27 +2,17 @@
 
 use std::sync::Arc;
 
-use flowlane::rule::group::{Bucket, Group, GroupKind};
-use flowlane::rule::{Action, Command, FlowMod, Match, Rule};
+use flowlane::rule::group::{Bucket, BucketPlace, Group, GroupKind};
+use flowlane::rule::{Action, Match, Rule};
 
 use super::Control;
-use crate::ruleset::{CompiledGroup, Event};
+use super::flow_mods::Made;
+use crate::ruleset::{CompiledGroup, Entry, Event};
 
 /// The most groups.
 const GROUPS_MAX: usize = 1 << 16;
 /// The most buckets of a group.
 const BUCKETS_MAX: usize = 4096;
-
-/// Where buckets are inserted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BucketPlace {
-    First,
-    Last,
-    /// Behind the bucket of this number; those to remove: that bucket.
-    Id(u32),
-    /// All of them.
-    All,
-}
 
 /// A change of groups.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,28 +56,8 @@ pub enum GroupError {
 }
 
 impl Control {
-    /// Changes groups, all or none, and waits until no packet meets the former ones.
-    ///
-    /// # Errors
-    /// The first change that is rejected; nothing has changed.
-    pub fn change_groups(&mut self, mods: &[GroupMod]) -> Result<(), GroupError> {
-        self.catch_up();
-        let mut gone = Vec::new();
-        for one in mods {
-            if let Err(error) = self.apply_group_mod(one, &mut gone) {
-                self.standby = Arc::new(self.published.newest().duplicate());
-                return Err(error);
-            }
-        }
-        if self.standby.version() != self.published.newest().version() {
-            self.standby = self.published.publish(self.standby.clone());
-        }
-        self.delete_rules_of(&gone);
-        self.wait();
-        Ok(())
-    }
-
-    fn apply_group_mod(&mut self, one: &GroupMod, gone: &mut Vec<u32>) -> Result<(), GroupError> {
+    /// Applies one change of groups to the standby, and removes the rules that name groups which go.
+    pub(super) fn apply_group_mod(&mut self, one: &GroupMod, made: &mut Made) -> Result<(), GroupError> {
         match one {
             GroupMod::Add(group) if self.standby.groups().get(group.id).is_some() => {
                 Err(GroupError::Exists(group.id))
@@ -99,11 +69,10 @@ impl Control {
                 self.set_group(group.clone())
             }
             GroupMod::Delete(id) => {
-                let all: Vec<u32> = self.standby.groups().iter().map(|(id, _)| id).collect();
-                for id in all.into_iter().filter(|one| id.is_none_or(|id| id == *one)) {
-                    self.apply_group_event(id, None);
-                    gone.push(id);
-                }
+                let there = self.standby.groups().iter().map(|(id, _)| id);
+                let gone: Vec<u32> = there.filter(|one| id.is_none_or(|id| id == *one)).collect();
+                gone.iter().for_each(|&id| self.apply_group_event(id, None));
+                self.remove_rules_of(&gone, made);
                 Ok(())
             }
             GroupMod::InsertBuckets { group: id, place, buckets } => {
@@ -170,21 +139,17 @@ impl Control {
         self.standby().apply(event).expect("a group can always be set");
     }
 
-    /// Deletes the rules that name groups which are gone (OpenFlow 1.5.1, 6.7).
-    fn delete_rules_of(&mut self, gone: &[u32]) {
+    /// Removes the rules that name groups which are gone (OpenFlow 1.5.1, 6.7). Those of a device stay, and drop the packets that
+    /// would get to such a group.
+    fn remove_rules_of(&mut self, gone: &[u32], made: &mut Made) {
         if gone.is_empty() {
             return;
         }
-        let ruleset = self.ruleset();
-        let rules = ruleset.tables().flat_map(|(_, table)| table.rules());
-        let names = |entry: &Rule| entry.actions.iter().any(|action| names_group(action, gone));
-        let named = rules.filter(|(_, entry)| names(&entry.rule)).map(|(_, entry)| {
-            FlowMod::new(Command::DeleteStrict, Rule { actions: Vec::new(), ..entry.rule.clone() })
-        });
-        let mods: Vec<FlowMod> = named.collect();
-        drop(ruleset);
-        // The rules of a device stay, and drop the packets that come to such a group.
-        _ = self.change(&mods);
+        let tables = self.standby.tables().filter(|(number, _)| !self.devices.contains(*number));
+        let names = |entry: &Entry| entry.rule.actions.iter().any(|action| names_group(action, gone));
+        let rules = tables.flat_map(|(_, table)| table.rules()).filter(|(_, entry)| names(entry));
+        let rules: Vec<_> = rules.map(|(id, entry)| (id, entry.clone())).collect();
+        rules.into_iter().for_each(|(id, entry)| self.remove(id, entry, made));
     }
 }
 

@@ -21,7 +21,7 @@ mod groups;
 mod rebuild;
 mod timer;
 
-pub use groups::{BucketPlace, GroupError, GroupMod};
+pub use groups::{GroupError, GroupMod};
 pub use rebuild::{BuildEngine, ChurnClass};
 
 use std::collections::{BTreeSet, VecDeque};
@@ -29,8 +29,8 @@ use std::sync::Arc;
 use std::thread::Thread;
 use std::time::Duration;
 
-use flowlane::rule::action::PortNo;
-use flowlane::rule::{Action, FlowMod, Rule, RuleId};
+use flowlane::rule::action::Reference;
+use flowlane::rule::{Action, FlowMod, Match, Rule, RuleId};
 
 use crate::datapath::{Mailbox, Worker};
 use crate::ruleset::{
@@ -74,6 +74,15 @@ pub struct Refused {
     /// The line that it was read from.
     pub line: usize,
     pub refusal: Refusal,
+}
+
+/// The change because of which changes of rules and groups were rejected.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BundleError {
+    #[error(transparent)]
+    Rule(#[from] Refused),
+    #[error(transparent)]
+    Group(#[from] GroupError),
 }
 
 /// The reason for removing a rule, as of OpenFlow.
@@ -263,17 +272,56 @@ impl Control {
     /// # Errors
     /// The first flow-mod that is rejected; nothing has changed.
     pub fn publish(&mut self, mods: &[FlowMod]) -> Result<FlowModResult, Refused> {
+        self.publish_all(&[], mods).map_err(|error| match error {
+            BundleError::Rule(refused) => refused,
+            BundleError::Group(_) => unreachable!("there are no changes of groups"),
+        })
+    }
+
+    /// Applies changes of groups and then flow-mods, all or none, and waits until no packet sees the former rules.
+    ///
+    /// # Errors
+    /// The first change that is rejected; nothing has changed.
+    pub fn change_all(
+        &mut self,
+        groups: &[GroupMod],
+        mods: &[FlowMod],
+    ) -> Result<FlowModResult, BundleError> {
+        let result = self.publish_all(groups, mods)?;
+        self.wait();
+        Ok(result)
+    }
+
+    fn publish_all(&mut self, groups: &[GroupMod], mods: &[FlowMod]) -> Result<FlowModResult, BundleError> {
         self.reclaim();
         self.catch_up();
         let now_ns = self.readers.now_ns();
         let mut made = Vec::new();
-        for (at, one) in mods.iter().enumerate() {
-            if let Err(refusal) = self.apply_flow_mod(one, now_ns, &mut made) {
+        match self.apply_all(groups, mods, now_ns, &mut made) {
+            Ok(()) => Ok(self.publish_changes(&made, now_ns, std::iter::repeat(Reason::Deleted))),
+            Err(error) => {
                 self.undo(&made);
-                return Err(Refused { at, line: one.line, refusal });
+                Err(error)
             }
         }
-        Ok(self.publish_changes(&made, now_ns, std::iter::repeat(Reason::Deleted)))
+    }
+
+    fn apply_all(
+        &mut self,
+        groups: &[GroupMod],
+        mods: &[FlowMod],
+        now_ns: u64,
+        made: &mut Vec<Change>,
+    ) -> Result<(), BundleError> {
+        groups.iter().try_for_each(|one| self.apply_group_mod(one, made))?;
+        for (at, one) in mods.iter().enumerate() {
+            self.apply_flow_mod(one, now_ns, made).map_err(|refusal| Refused {
+                at,
+                line: one.line,
+                refusal,
+            })?;
+        }
+        Ok(())
     }
 
     /// Brings the standby up to date with the published ruleset.
@@ -323,10 +371,10 @@ impl Control {
         reasons: impl IntoIterator<Item = Reason>,
     ) -> FlowModResult {
         let mut result = FlowModResult::default();
-        if made.is_empty() {
+        let version = self.standby.version();
+        if version == self.published.newest().version() {
             return result;
         }
-        let version = self.standby.version();
         for (change, reason) in made.iter().zip(reasons) {
             if change.what != ChangeKind::Replace {
                 self.count_changes(change.table, 1);
@@ -507,72 +555,36 @@ impl Control {
         self.publish_changes(&made, now_ns, reasons).removed
     }
 
-    fn check_references(&self, actions: &[Action]) -> Result<(), Refusal> {
+    /// Checks the actions of a packet that a controller sends.
+    ///
+    /// # Errors
+    /// The first that the switch does not execute, or that refers to something absent.
+    pub fn check_packet_out(&self, actions: &[Action]) -> Result<(), Refusal> {
+        let ruleset = self.ruleset();
+        ruleset.check_actions(&Rule::new(Match::any(), actions.to_vec()))?;
+        self.check_references(&ruleset, actions)
+    }
+
+    fn check_references(&self, ruleset: &Ruleset, actions: &[Action]) -> Result<(), Refusal> {
         let References { ports, meters, tunnels, any_port } = &self.references;
         for action in actions {
-            self.check_references(action.nested())?;
-            let found = match action {
-                Action::Output(port) | Action::Enqueue { port, .. } => ("port", port.0, ports),
-                Action::OutputTruncated { port, .. } if *port != PortNo::IN_PORT => ("port", port.0, ports),
-                Action::Meter(number) => ("meter", *number, meters),
-                Action::Encapsulate(number) => ("tunnel", *number, tunnels),
-                Action::Controller(controller) => match controller.meter {
-                    Some(meter) => ("meter", meter, meters),
-                    None => continue,
-                },
-                Action::Bundle(bundle) => match bundle.members.iter().find(|port| !ports.contains(&port.0)) {
-                    Some(port) => ("port", port.0, ports),
-                    None => continue,
-                },
-                Action::Group(group) if self.standby.groups().get(*group).is_none() => {
-                    let there = self.standby.groups().iter().map(|(id, _)| id).collect();
-                    let there = list(&there);
-                    return Err(Refusal::Absent { what: "group", number: *group, there });
+            self.check_references(ruleset, action.nested())?;
+            for reference in action.references() {
+                let (what, number, numbers) = match reference {
+                    Reference::Port(_) if *any_port => continue,
+                    Reference::Port(port) => ("port", port.0, ports),
+                    Reference::Meter(meter) => ("meter", meter, meters),
+                    Reference::Tunnel(tunnel) => ("tunnel", tunnel, tunnels),
+                    Reference::Group(group) if ruleset.groups().get(group).is_none() => {
+                        let there = list(&ruleset.groups().iter().map(|(id, _)| id).collect());
+                        return Err(Refusal::Absent { what: "group", number: group, there });
+                    }
+                    // The ruleset has checked the table.
+                    Reference::Group(_) | Reference::Table(_) => continue,
+                };
+                if !numbers.contains(&number) {
+                    return Err(Refusal::Absent { what, number, there: list(numbers) });
                 }
-                Action::Group(_)
-                | Action::OutputTruncated { .. }
-                | Action::OutputField { .. }
-                | Action::InPort
-                | Action::Flood
-                | Action::All
-                | Action::Normal
-                | Action::Sample(_)
-                | Action::SetQueue(_)
-                | Action::PopQueue
-                | Action::PushVlan(_)
-                | Action::PopVlan
-                | Action::PushMpls(_)
-                | Action::PopMpls(_)
-                | Action::SetField { .. }
-                | Action::Move { .. }
-                | Action::Push(_)
-                | Action::Pop(_)
-                | Action::DeleteField(_)
-                | Action::DecTtl(_)
-                | Action::DecMplsTtl
-                | Action::DecNshTtl
-                | Action::Count(_)
-                | Action::EncapsulateHeader(_)
-                | Action::Decapsulate(_)
-                | Action::Resubmit { .. }
-                | Action::Clone(_)
-                | Action::WriteActions(_)
-                | Action::ClearActions
-                | Action::Learn(_)
-                | Action::Conjunction { .. }
-                | Action::Multipath(_)
-                | Action::FinTimeout { .. }
-                | Action::CheckPacketLarger { .. }
-                | Action::ConnectionTracking(_)
-                | Action::Nat(_)
-                | Action::ClearConnection
-                | Action::Note(_)
-                | Action::Exit
-                | Action::Goto(_) => continue,
-            };
-            let (what, number, numbers) = found;
-            if !(numbers.contains(&number) || *any_port && what == "port") {
-                return Err(Refusal::Absent { what, number, there: list(numbers) });
             }
         }
         Ok(())

@@ -13,8 +13,10 @@ use flowlane::classify::TupleSearch;
 use flowlane::packet::Field;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, ReadOptions, read_changes};
+use flowlane_openflow::group::{Bucket, GROUP_ALL, GroupCommand, GroupKind, GroupMod};
 use flowlane_openflow::message::{
-    ErrorKind, FlowModMessage, Hello, Message, MultipartRequest, PacketOut, Reply, Request, SwitchConfig,
+    BundleAdd, BundleControl, BundleControlKind, ErrorKind, FlowModMessage, Hello, Message, MultipartRequest,
+    PacketOut, Reply, Request, SwitchConfig,
 };
 use flowlane_openflow::stats::{FlowFormat, FlowStatsRequest};
 use flowlane_openflow::{Codec, ErrorCode, Version, split};
@@ -163,6 +165,52 @@ fn wait_for(queue: &Queue) -> Vec<u8> {
     }
 }
 
+/// A bundle whose rule is refused brings no group either; one that is accepted brings both.
+fn bundles_are_atomic(controller: &mut Controller) {
+    let group = |command| {
+        let actions = vec![Action::Output(PortNo(2))];
+        let bucket = Bucket { id: 0, weight: 0, watch_port: None, watch_group: None, actions };
+        let buckets = if command == GroupCommand::Add { vec![bucket] } else { Vec::new() };
+        Message::GroupMod(GroupMod { command, kind: GroupKind::All, group: 5, buckets, selection: None })
+    };
+    let rule = |line: &str| {
+        let mut mods = read_changes(line, "bundle", &ReadOptions::default()).unwrap();
+        let (format, buffer_id) = (FlowFormat::Nxm, None);
+        Message::FlowMod(FlowModMessage { format, flow_mod: mods.remove(0), buffer_id })
+    };
+    let groups = |controller: &mut Controller| {
+        let body = Request::GroupDescription(GROUP_ALL);
+        let request = Message::MultipartRequest(MultipartRequest { more: false, body });
+        let Message::MultipartReply(reply) = controller.ask(&request) else { panic!("a reply") };
+        let Reply::GroupDescription(groups) = reply.body else { panic!("groups") };
+        groups.len()
+    };
+    let control =
+        |kind| Message::BundleControl(BundleControl { bundle: 9, kind, atomic: true, ordered: true });
+    for (line, there) in [("add table=99 actions=group:5", 0), ("add table=7 actions=group:5", 1)] {
+        assert!(matches!(
+            controller.ask(&control(BundleControlKind::OpenRequest)),
+            Message::BundleControl(_)
+        ));
+        for message in [group(GroupCommand::Add), rule(line)] {
+            let (atomic, ordered, message) = (true, true, Box::new(message));
+            controller.send(&Message::BundleAdd(BundleAdd { bundle: 9, atomic, ordered, message }));
+        }
+        match controller.ask(&control(BundleControlKind::CommitRequest)) {
+            Message::BundleControl(_) => assert_eq!(there, 1),
+            Message::Error(error) => {
+                assert_eq!((there, error.kind), (0, ErrorCode::RequestBadTableId.into()))
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(groups(controller), there);
+    }
+    // With the group goes the rule.
+    assert_eq!(controller.flows().len(), 4);
+    controller.send(&group(GroupCommand::Delete));
+    assert_eq!((groups(controller), controller.flows().len()), (0, 3));
+}
+
 /// Rules, counters, packets to and from controllers, and errors, as a controller of this version meets them.
 fn drive(path: &Path, version: Version, arriving: &Queue, left: &Queue) {
     let mut controller = Controller::connect(path, version);
@@ -181,7 +229,8 @@ fn drive(path: &Path, version: Version, arriving: &Queue, left: &Queue) {
     // A packet of the controller's, through the tables and directly.
     let mut metadata = Match::any();
     metadata.set(Field::InPort, 1);
-    for actions in [vec![Action::call(0)], vec![Action::Output(PortNo(2))]] {
+    // OFPP_TABLE lets the tables decide.
+    for actions in [vec![Action::Output(PortNo(0xfff9))], vec![Action::Output(PortNo(2))]] {
         let out = PacketOut { buffer_id: None, metadata: metadata.clone(), actions, data: frame(53) };
         controller.send(&Message::PacketOut(out));
         assert_eq!(wait_for(left), frame(53), "{version:?}");
@@ -198,6 +247,13 @@ fn drive(path: &Path, version: Version, arriving: &Queue, left: &Queue) {
     }
     // Refusals, which change nothing.
     let refused = |code| Some(ErrorKind::Known(code));
+    let out =
+        PacketOut { buffer_id: None, metadata, actions: vec![Action::ClearConnection], data: frame(53) };
+    let Message::Error(error) = controller.ask(&Message::PacketOut(out)) else { panic!("it is refused") };
+    assert_eq!(Some(error.kind), refused(ErrorCode::ActionBadType), "{version:?}");
+    if version != Version::OpenFlow10 {
+        bundles_are_atomic(&mut controller);
+    }
     assert_eq!(controller.change("add udp actions=group:7"), refused(ErrorCode::ActionBadOutGroup));
     assert_eq!(controller.change("add table=99,udp actions=drop"), refused(ErrorCode::RequestBadTableId));
     assert_eq!(controller.change("add udp actions=ct(commit)"), refused(ErrorCode::ActionBadType));

@@ -48,6 +48,19 @@ pub struct Bucket {
     pub actions: Vec<Action>,
 }
 
+/// Buckets of a group, by their place.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum BucketPlace {
+    /// The bucket of this number.
+    Id(u32),
+    /// The first.
+    First,
+    /// The last.
+    Last,
+    /// All of them.
+    All,
+}
+
 /// A group.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Group {

@@ -26,6 +26,17 @@ pub enum Address {
 )]
 pub struct BadAddress(String);
 
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::ListenUnix(path) => write!(f, "punix:{}", path.display()),
+            Self::ListenTcp(at) => write!(f, "ptcp:{}:{}", at.port(), at.ip()),
+            Self::ConnectUnix(path) => write!(f, "unix:{}", path.display()),
+            Self::ConnectTcp(to) => write!(f, "tcp:{to}"),
+        }
+    }
+}
+
 impl std::str::FromStr for Address {
     type Err = BadAddress;
 

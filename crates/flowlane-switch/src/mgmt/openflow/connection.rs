@@ -4,7 +4,6 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -12,11 +11,12 @@ use flowlane_openflow::message::{Error, Hello, Message};
 use flowlane_openflow::{Codec, ErrorCode, Header, Version, split};
 
 use super::Shared;
+use super::outgoing::Outgoing;
 use super::packets::Subscriber;
 use super::session::{Session, State};
 
-/// Messages that wait for a peer to read them. Answers wait for room; packet-ins beyond are dropped.
-const QUEUE_MAX: usize = 1024;
+/// Answers up to this length take nothing of the budget of all connections.
+const SMALL: usize = 64 * 1024;
 /// A peer that takes nothing for this long is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a connection looks whether the switch ends.
@@ -89,45 +89,36 @@ impl Stream {
 /// connected to the switch.
 pub(super) fn serve(stream: Stream, shared: &Arc<Shared>, is_passive: bool) -> bool {
     let Ok(writer) = stream.set_timeouts().and_then(|()| stream.try_clone()) else { return false };
-    let (queue, waiting) = sync_channel(QUEUE_MAX);
+    let queue = Arc::new(Outgoing::default());
     let thread = std::thread::Builder::new().name("openflow".to_owned());
-    let Ok(thread) = thread.spawn(move || write(writer, &waiting)) else { return false };
+    let writing = queue.clone();
+    let Ok(thread) = thread.spawn(move || write(writer, &writing)) else { return false };
     let mut connection =
         Connection { stream, queue, input: Vec::new(), heard: Instant::now(), probed: false };
     let session = connection.negotiate(shared, is_passive);
     let agreed = session.is_some();
     if let Some(mut session) = session {
-        let id = shared
-            .subscribers
-            .add(Subscriber { queue: connection.queue.clone(), state: session.state.clone() });
+        let (queue, state) = (connection.queue.clone(), session.state.clone());
+        let id = shared.subscribers.add(Subscriber { queue, state });
         connection.run(&mut session, shared);
         shared.subscribers.remove(id);
     }
-    let Connection { stream, queue, .. } = connection;
     // The writer sends what waits, and ends.
-    drop(queue);
-    if !agreed {
-        _ = thread.join();
-        stream.close();
-        return false;
-    }
+    connection.queue.close();
     _ = thread.join();
-    stream.close();
-    true
+    connection.stream.close();
+    agreed
 }
 
-fn write(mut stream: Stream, waiting: &Receiver<Vec<u8>>) {
-    while let Ok(bytes) = waiting.recv() {
-        if stream.write_all(&bytes).is_err() {
-            stream.close();
-            return;
-        }
-    }
+fn write(mut stream: Stream, waiting: &Outgoing) {
+    waiting.drain(|bytes| stream.write_all(bytes).is_ok());
+    // The reader notices, where the peer takes nothing any more.
+    stream.close();
 }
 
 struct Connection {
     stream: Stream,
-    queue: SyncSender<Vec<u8>>,
+    queue: Arc<Outgoing>,
     input: Vec<u8>,
     /// When the peer was last heard.
     heard: Instant,
@@ -138,7 +129,7 @@ struct Connection {
 impl Connection {
     /// Queues bytes. Returns whether the writer lives.
     fn send(&self, bytes: Vec<u8>) -> bool {
-        bytes.is_empty() || self.queue.send(bytes).is_ok()
+        self.queue.answer(bytes, None)
     }
 
     /// Returns the next message; `None` at the end of the connection. `probe` is sent to a peer that is silent.
@@ -213,7 +204,15 @@ impl Connection {
     /// Answers requests until the connection ends.
     fn run(&mut self, session: &mut Session, shared: &Shared) {
         while let Some(message) = self.next(shared, || session.probe()) {
-            if !self.send(session.answer(&message)) {
+            let mut answer = session.answer(&message);
+            let mut taken = None;
+            if answer.len() > SMALL {
+                taken = shared.replies.take(answer.len());
+                if taken.is_none() {
+                    answer = session.refuse(&message, ErrorCode::RequestMultipartBufferOverflow);
+                }
+            }
+            if !self.queue.answer(answer, taken) {
                 return;
             }
         }

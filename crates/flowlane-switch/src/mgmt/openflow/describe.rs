@@ -1,13 +1,15 @@
 //! Descriptions and statistics.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use flowlane::packet::Field;
-use flowlane::rule::group::{GroupKind, Selection};
-use flowlane::rule::{Command, FlowMod, Rule};
+use flowlane::rule::action::Reference;
+use flowlane::rule::group::Selection;
+use flowlane::rule::{Action, Command, FlowMod, Rule};
 use flowlane_openflow::group::{
-    Bucket, GROUP_ALL, GroupDescription, GroupFeatures, GroupKind as SentKind, GroupStats,
-    Selection as SentSelection, SelectionField,
+    Bucket, GROUP_ALL, GroupDescription, GroupFeatures, GroupStats, Selection as SentSelection,
+    SelectionField,
 };
 use flowlane_openflow::message::{Features, Reply, Request};
 use flowlane_openflow::meter::MeterFeatures;
@@ -20,6 +22,7 @@ use flowlane_openflow::{ErrorCode, Version};
 
 use super::service::{PortState, Service, TableState};
 use crate::control::FlowStatistics;
+use crate::datapath::GroupCount;
 
 /// The most rules of a table, as reported to controllers.
 const FLOWS_MAX: u32 = 1_000_000;
@@ -80,7 +83,7 @@ pub(super) fn answer(service: &Service, request: Request) -> Result<Reply, Error
             }
             Reply::Aggregate { format: request.format, stats }
         }
-        Request::Table => Reply::Table(service.tables().iter().map(|one| table(service, one)).collect()),
+        Request::Table => Reply::Table(table_stats(service)),
         Request::Port(number) => {
             let begun = service.begun().elapsed();
             let ports = service.ports();
@@ -132,10 +135,10 @@ fn groups(service: &Service, request: &Request) -> Reply {
         Request::Group(id) => {
             let groups =
                 service.groups().into_iter().filter(|(group, _)| id == GROUP_ALL || group.group.id == id);
-            let duration = service.begun().elapsed();
+            let (duration, references) = (service.begun().elapsed(), group_references(service));
             let stats = groups.map(|(group, count)| GroupStats {
                 group: group.group.id,
-                references: references(service, group.group.id),
+                references: references.get(&group.group.id).copied().unwrap_or(0),
                 packets: count.all.packets,
                 bytes: count.all.bytes,
                 duration_s: duration.as_secs() as u32,
@@ -200,18 +203,24 @@ fn flow(statistics: FlowStatistics) -> FlowStats {
     }
 }
 
-fn table(service: &Service, table: &TableState) -> TableStats {
-    let matched =
-        service.flows(|number, _| number == table.number).iter().map(|flow| flow.count.packets).sum::<u64>();
-    TableStats {
-        table: table.number,
-        name: name_of(table),
-        wildcards: 0x3f_ffff,
-        flows_max: FLOWS_MAX,
-        flows: table.rules as u32,
-        lookups: matched + table.missed,
-        matched,
+fn table_stats(service: &Service) -> Vec<TableStats> {
+    let mut matched = [0; 256];
+    for flow in service.flows(|_, _| true) {
+        matched[usize::from(flow.rule.table)] += flow.count.packets;
     }
+    let stats = |table: &TableState| {
+        let matched = matched[usize::from(table.number)];
+        TableStats {
+            table: table.number,
+            name: name_of(table),
+            wildcards: 0x3f_ffff,
+            flows_max: FLOWS_MAX,
+            flows: table.rules as u32,
+            lookups: matched + table.missed,
+            matched,
+        }
+    };
+    service.tables().iter().map(stats).collect()
 }
 
 /// A table's name, which OpenFlow wants every table to have.
@@ -240,41 +249,39 @@ fn port_stats(port: &PortState, begun: Duration) -> PortStats {
     }
 }
 
-/// Number of rules that name a group.
-fn references(service: &Service, id: u32) -> u32 {
-    let rule = Rule::new(flowlane::rule::Match::any(), Vec::new());
-    let select = FlowMod { table: None, out_group: Some(id), ..FlowMod::new(Command::Delete, rule) };
-    service.flows(|table, rule| select.selects(table, rule)).len() as u32
+/// The numbers of rules that name groups, by group.
+fn group_references(service: &Service) -> BTreeMap<u32, u32> {
+    fn named(actions: &[Action], groups: &mut BTreeSet<u32>) {
+        for action in actions {
+            groups.extend(action.references().into_iter().filter_map(|reference| match reference {
+                Reference::Group(group) => Some(group),
+                _ => None,
+            }));
+            named(action.nested(), groups);
+        }
+    }
+    let mut references = BTreeMap::new();
+    for flow in service.flows(|_, _| true) {
+        let mut groups = BTreeSet::new();
+        named(&flow.rule.actions, &mut groups);
+        groups.into_iter().for_each(|group| *references.entry(group).or_default() += 1);
+    }
+    references
 }
 
-fn bucket_counts(
-    buckets: &[flowlane::rule::group::Bucket],
-    count: &crate::datapath::GroupCount,
-) -> Vec<(u64, u64)> {
+fn bucket_counts(buckets: &[Bucket], count: &GroupCount) -> Vec<(u64, u64)> {
     let of = |id: u32| count.buckets.get(&id).map_or((0, 0), |stats| (stats.packets, stats.bytes));
     buckets.iter().map(|bucket| of(bucket.id)).collect()
 }
 
 fn description(group: &flowlane::rule::group::Group) -> GroupDescription {
-    let bucket = |bucket: &flowlane::rule::group::Bucket| Bucket {
-        id: bucket.id,
-        weight: bucket.weight,
-        watch_port: bucket.watch_port,
-        watch_group: bucket.watch_group,
-        actions: bucket.actions.clone(),
-    };
     let field = |part: &flowlane::packet::FieldRef| SelectionField { field: part.field(), mask: part.mask() };
     let selection =
         |method: &str, fields| SentSelection { method: method.to_owned(), parameter: group.basis, fields };
     GroupDescription {
         group: group.id,
-        kind: match group.kind {
-            GroupKind::All => SentKind::All,
-            GroupKind::Select => SentKind::Select,
-            GroupKind::Indirect => SentKind::Indirect,
-            GroupKind::FastFailover => SentKind::FastFailover,
-        },
-        buckets: group.buckets.iter().map(bucket).collect(),
+        kind: group.kind,
+        buckets: group.buckets.clone(),
         selection: match &group.selection {
             Selection::Default => None,
             Selection::DpHash => Some(selection("dp_hash", Vec::new())),

@@ -12,6 +12,7 @@ mod address;
 mod connection;
 mod describe;
 mod errors;
+mod outgoing;
 mod packets;
 mod service;
 mod session;
@@ -30,10 +31,14 @@ use std::time::Duration;
 use connection::{Stream, serve};
 use packets::Subscribers;
 
-use crate::mgmt::rpc::{SocketError, SocketFile};
+use crate::mgmt::rpc::{Budget, SocketError, SocketFile};
 
 /// Connections at a time; those beyond are closed at once.
 const CONNECTIONS_MAX: usize = 128;
+/// Bytes of large answers that may wait at once for their peers: those of a table of a million flows.
+const REPLIES_BYTES: usize = 1 << 29;
+/// Bytes of messages that open bundles may have, all together; they take several times as much when they are read.
+const BUNDLES_BYTES: usize = 1 << 26;
 /// The pause between two looks at a listener, and the shortest one between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The pauses between attempts to connect: doubled from the first to the last, as Open vSwitch has it.
@@ -56,16 +61,19 @@ pub enum AgentError {
 }
 
 /// State that all connections share.
-#[derive(Debug)]
 struct Shared {
     service: Service,
     subscribers: Subscribers,
+    /// Bytes of large answers that wait for their peers, and of bundles that are open.
+    replies: Arc<Budget>,
+    bundles: Arc<Budget>,
+    /// The newest generation of roles (OpenFlow 1.3.5, 6.3.4).
+    generation: Mutex<Option<u64>>,
     ends: AtomicBool,
     connections: Mutex<usize>,
 }
 
 /// The agent. Dropping it closes all connections.
-#[derive(Debug)]
 pub struct Agent {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -96,10 +104,18 @@ impl Agent {
     /// An address that the system refuses.
     pub fn open(addresses: &[Address], service: Service) -> Result<Self, AgentError> {
         let (subscribers, ends) = (Subscribers::default(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { service, subscribers, ends, connections: Mutex::new(0) });
+        let shared = Arc::new(Shared {
+            service,
+            subscribers,
+            replies: Budget::new(REPLIES_BYTES),
+            bundles: Budget::new(BUNDLES_BYTES),
+            generation: Mutex::new(None),
+            ends,
+            connections: Mutex::new(0),
+        });
         let mut agent = Self { shared, threads: Vec::new(), _files: Vec::new() };
         for address in addresses {
-            let failed = |source| AgentError::Io { address: format!("{address:?}"), source };
+            let failed = |source| AgentError::Io { address: address.to_string(), source };
             match address {
                 Address::ListenUnix(path) => {
                     let (file, listener) = SocketFile::listen(path)?;

@@ -1,7 +1,6 @@
 //! Packets from and to controllers.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use flowlane_openflow::Version;
 use flowlane_openflow::message::{Message, PacketIn as Sent, Role};
 
 use super::Service;
+use super::outgoing::Outgoing;
 use super::session::State;
 use crate::datapath::PacketIn;
 
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// A connection that gets messages without asking.
 #[derive(Debug)]
 pub(super) struct Subscriber {
-    pub(super) queue: SyncSender<Vec<u8>>,
+    pub(super) queue: Arc<Outgoing>,
     pub(super) state: Arc<Mutex<State>>,
 }
 
@@ -66,7 +66,7 @@ impl Subscribers {
                 let bytes = state.wants_packet_in(&packet).then(|| message(&state, &packet)).flatten();
                 drop(state);
                 // A controller that does not read misses it.
-                _ = bytes.map(|bytes| subscriber.queue.try_send(bytes));
+                bytes.into_iter().for_each(|bytes| subscriber.queue.event(bytes));
             }
         }
     }

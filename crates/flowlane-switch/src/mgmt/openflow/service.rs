@@ -6,7 +6,7 @@ use std::time::Instant;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Command, FlowMod, Rule};
 
-use crate::control::{FlowStatistics, GroupError, GroupMod, Refused};
+use crate::control::{BundleError, FlowStatistics, GroupMod, Refusal, Refused};
 use crate::datapath::{GroupCount, GroupCounters, PacketIns, PortCounters};
 use crate::mgmt::rpc::ControlServer;
 use crate::ruleset::CompiledGroup;
@@ -103,9 +103,9 @@ impl Service {
         ruleset.tables().map(state).collect()
     }
 
-    /// Changes rules, all or none, so that no packet meets the former ones afterwards.
-    pub(super) fn change(&self, mods: &[FlowMod]) -> Result<(), Refused> {
-        self.served.control().change(mods).map(|_| ())
+    /// Changes groups and then rules, all or none, so that no packet meets the former ones afterwards.
+    pub(super) fn change(&self, groups: &[GroupMod], mods: &[FlowMod]) -> Result<(), BundleError> {
+        self.served.control().change_all(groups, mods).map(|_| ())
     }
 
     /// Changes rules; one that is modified and does not exist is added (OpenFlow 1.0, 4.6).
@@ -128,11 +128,6 @@ impl Service {
         self.served.control().statistics(wanted)
     }
 
-    /// Changes groups, all or none.
-    pub(super) fn change_groups(&self, mods: &[GroupMod]) -> Result<(), GroupError> {
-        self.served.control().change_groups(mods)
-    }
-
     /// The groups, with their counters.
     pub(super) fn groups(&self) -> Vec<(Arc<CompiledGroup>, GroupCount)> {
         let ruleset = self.served.control().ruleset();
@@ -142,10 +137,18 @@ impl Service {
         ruleset.groups().iter().map(|(id, group)| (group.clone(), counters.get(id))).collect()
     }
 
-    /// Executes actions on a packet. Returns whether the switch runs.
-    pub(super) fn packet_out(&self, in_port: PortNo, bytes: Vec<u8>, actions: Vec<Action>) -> bool {
-        let sent =
-            self.served.call_worker(0, move |worker| worker.packet_out(in_port, &bytes, &actions).is_ok());
-        sent.unwrap_or(false)
+    /// Executes actions on a packet. Where the switch ends, the packet is dropped.
+    ///
+    /// # Errors
+    /// Actions that the switch does not execute.
+    pub(super) fn packet_out(
+        &self,
+        in_port: PortNo,
+        bytes: Vec<u8>,
+        actions: Vec<Action>,
+    ) -> Result<(), Refusal> {
+        self.served.control().check_packet_out(&actions)?;
+        _ = self.served.call_worker(0, move |worker| worker.packet_out(in_port, &bytes, &actions));
+        Ok(())
     }
 }

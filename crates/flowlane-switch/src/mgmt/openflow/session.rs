@@ -4,26 +4,23 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use flowlane::packet::FieldRef;
-use flowlane::rule::FlowMod;
-use flowlane::rule::group::{Bucket, Group, GroupKind, Selection};
-use flowlane_openflow::group::{
-    Bucket as SentBucket, BucketPlace as SentPlace, GROUP_ALL, GroupCommand, GroupKind as SentKind,
-    GroupMod as SentMod, Selection as SentSelection,
-};
+use flowlane::rule::action::PortNo;
+use flowlane::rule::group::{Bucket, Group, Selection};
+use flowlane::rule::{Action, Command, FlowMod};
+use flowlane_openflow::group::{GROUP_ALL, GroupCommand, GroupMod as SentMod, Selection as SentSelection};
 use flowlane_openflow::message::{
     AsyncConfig, BundleControl, BundleControlKind, Error, FlowModMessage, Message, MultipartReply,
     PacketInFormat, PacketOut, Role, RoleRequest, SwitchConfig, TlvTable,
 };
-use flowlane_openflow::{Codec, ErrorCode, Version};
+use flowlane_openflow::{Codec, ErrorCode, Header, Version};
 
 use super::{Shared, describe, errors};
-use crate::control::{BucketPlace, GroupMod};
+use crate::control::{BundleError, GroupMod};
 use crate::datapath::PacketIn;
+use crate::mgmt::rpc::Taken;
 
 /// Bundles that a connection may have open.
 const BUNDLES_MAX: usize = 16;
-/// Messages of a bundle.
-const BUNDLE_MESSAGES_MAX: usize = 1 << 20;
 /// Bytes of a request that an error returns.
 const ERROR_DATA: usize = 64;
 
@@ -68,26 +65,26 @@ impl State {
 }
 
 /// A bundle that is open.
-#[derive(Debug, Default)]
 struct Bundle {
     is_closed: bool,
+    /// The bytes of its messages.
+    taken: Taken,
     mods: Vec<FlowModMessage>,
     groups: Vec<SentMod>,
 }
 
 /// A connection's requests.
-#[derive(Debug)]
 pub(super) struct Session {
     shared: Arc<Shared>,
     pub(super) state: Arc<Mutex<State>>,
     bundles: BTreeMap<u32, Bundle>,
-    /// The newest generation of roles that was seen.
-    generation: Option<u64>,
+    /// Length of the request that is being answered.
+    request_bytes: usize,
 }
 
 impl Session {
     pub(super) fn new(shared: Arc<Shared>, state: Arc<Mutex<State>>) -> Self {
-        Self { shared, state, bundles: BTreeMap::new(), generation: None }
+        Self { shared, state, bundles: BTreeMap::new(), request_bytes: 0 }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -99,9 +96,16 @@ impl Session {
         self.state().codec.encode(0, &Message::EchoRequest(Vec::new())).unwrap_or_default()
     }
 
+    /// Refuses a request: the bytes of the error.
+    pub(super) fn refuse(&self, request: &[u8], code: ErrorCode) -> Vec<u8> {
+        let xid = Header::read(request).map_or(0, |header| header.xid);
+        self.state().codec.encode(xid, &error(code, request)).unwrap_or_default()
+    }
+
     /// Answers a request: the bytes of all messages of the answer.
     pub(super) fn answer(&mut self, bytes: &[u8]) -> Vec<u8> {
         let codec = self.state().codec.clone();
+        self.request_bytes = bytes.len();
         let (xid, result) = match codec.decode(bytes) {
             Ok(decoded) => (decoded.xid, self.handle(decoded.message)),
             Err(error) => (error.xid, Err(error.code)),
@@ -141,7 +145,7 @@ impl Session {
             Message::GroupMod(request) => {
                 self.check_role()?;
                 let change = group_mod(request)?;
-                self.shared.service.change_groups(&[change]).map_err(errors::of_group)?;
+                self.change(&[change], &[])?;
                 return Ok(None);
             }
             Message::PacketOut(request) => {
@@ -211,15 +215,18 @@ impl Session {
     }
 
     fn set_role(&mut self, request: RoleRequest) -> Result<RoleRequest, ErrorCode> {
+        // One for all controllers, compared as serial numbers (OpenFlow 1.3.5, 6.3.4).
+        let mut newest = self.shared.generation.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if matches!(request.role, Role::Primary | Role::Secondary)
             && let Some(generation) = request.generation_id
         {
-            // Compared as serial numbers (OpenFlow 1.3.5, 6.3.4).
-            if self.generation.is_some_and(|before| (generation.wrapping_sub(before) as i64) < 0) {
+            if newest.is_some_and(|before| (generation.wrapping_sub(before) as i64) < 0) {
                 return Err(ErrorCode::RoleStale);
             }
-            self.generation = Some(generation);
+            *newest = Some(generation);
         }
+        let generation_id = newest.or(request.generation_id);
+        drop(newest);
         if request.role == Role::Primary {
             self.shared.subscribers.demote_others(&self.state);
         }
@@ -227,19 +234,29 @@ impl Session {
         if request.role != Role::NoChange {
             state.role = request.role;
         }
-        Ok(RoleRequest {
-            role: state.role,
-            generation_id: self.generation.or(request.generation_id),
-            ..request
-        })
+        Ok(RoleRequest { role: state.role, generation_id, ..request })
     }
 
     fn flow_mod(&self, request: &FlowModMessage) -> Result<(), ErrorCode> {
-        let one = checked(request)?;
+        let mut one = checked(request)?;
         let service = &self.shared.service;
         let is_10 = self.state().codec.version == Version::OpenFlow10;
-        let done = if is_10 { service.change_or_add(&one) } else { service.change(&[one]) };
-        done.map_err(|refused| errors::of_refusal(&refused.refusal))
+        if is_10 && one.command == Command::Add {
+            // The first table that takes it.
+            one.table.get_or_insert(one.rule.table);
+        }
+        match is_10 {
+            true => service.change_or_add(&one).map_err(|refused| errors::of_refusal(&refused.refusal)),
+            false if one.table.is_none() && one.command == Command::Add => Err(ErrorCode::FlowModBadTableId),
+            false => self.change(&[], &[one]),
+        }
+    }
+
+    fn change(&self, groups: &[GroupMod], mods: &[FlowMod]) -> Result<(), ErrorCode> {
+        self.shared.service.change(groups, mods).map_err(|error| match error {
+            BundleError::Rule(refused) => errors::of_refusal(&refused.refusal),
+            BundleError::Group(error) => errors::of_group(error),
+        })
     }
 
     fn packet_out(&self, request: PacketOut) -> Result<(), ErrorCode> {
@@ -250,10 +267,16 @@ impl Session {
         if request.data.len() > flowlane_capture::FRAME_MAX {
             return Err(ErrorCode::RequestBadLen);
         }
-        match self.shared.service.packet_out(in_port, request.data, request.actions) {
-            true => Ok(()),
-            false => Err(ErrorCode::ActionBadType),
-        }
+        // OFPP_TABLE, which only a packet-out may name: the tables decide.
+        let to_tables = |action| match action {
+            Action::Output(PortNo(0xfff9)) => Action::call(0),
+            other => other,
+        };
+        let actions = request.actions.into_iter().map(to_tables).collect();
+        self.shared
+            .service
+            .packet_out(in_port, request.data, actions)
+            .map_err(|error| errors::of_refusal(&error))
     }
 
     fn bundle(&mut self, request: BundleControl) -> Result<BundleControl, ErrorCode> {
@@ -266,7 +289,7 @@ impl Session {
             OpenRequest if self.bundles.contains_key(&id) => return Err(ErrorCode::BundleBadId),
             OpenRequest if self.bundles.len() == BUNDLES_MAX => return Err(ErrorCode::BundleOutOfBundles),
             OpenRequest => {
-                self.bundles.insert(id, Bundle::default());
+                self.bundles.insert(id, self.new_bundle());
                 OpenReply
             }
             CloseRequest => {
@@ -294,11 +317,14 @@ impl Session {
         if self.bundles.len() == BUNDLES_MAX && !self.bundles.contains_key(&id) {
             return Err(ErrorCode::BundleOutOfBundles);
         }
-        let bundle = self.bundles.entry(id).or_default();
+        if !self.bundles.contains_key(&id) {
+            self.bundles.insert(id, self.new_bundle());
+        }
+        let bundle = self.bundles.get_mut(&id).expect("it is there now");
         if bundle.is_closed {
             return Err(ErrorCode::BundleClosed);
         }
-        if bundle.mods.len() + bundle.groups.len() == BUNDLE_MESSAGES_MAX {
+        if !bundle.taken.grow(self.request_bytes) {
             return Err(ErrorCode::BundleMsgTooMany);
         }
         match message {
@@ -309,13 +335,16 @@ impl Session {
         Ok(())
     }
 
-    /// Makes the changes of a bundle: groups, which rules may name, then all rules at once.
+    fn new_bundle(&self) -> Bundle {
+        let taken = self.shared.bundles.take(0).expect("nothing can always be taken");
+        Bundle { is_closed: false, taken, mods: Vec::new(), groups: Vec::new() }
+    }
+
+    /// Makes the changes of a bundle, all or none: groups, which rules may name, then rules.
     fn commit(&self, bundle: Bundle) -> Result<(), ErrorCode> {
         let mods = bundle.mods.iter().map(checked).collect::<Result<Vec<FlowMod>, _>>()?;
         let groups = bundle.groups.into_iter().map(group_mod).collect::<Result<Vec<_>, _>>()?;
-        let service = &self.shared.service;
-        service.change_groups(&groups).map_err(errors::of_group)?;
-        service.change(&mods).map_err(|refused| errors::of_refusal(&refused.refusal))
+        self.change(&groups, &mods)
     }
 }
 
@@ -324,16 +353,12 @@ fn error(code: ErrorCode, request: &[u8]) -> Message {
     Message::Error(Error { kind: code.into(), data })
 }
 
-/// Checks a flow-mod, and completes it: a rule that comes is of table 0 if it names none.
+/// Checks a flow-mod, and completes it.
 fn checked(request: &FlowModMessage) -> Result<FlowMod, ErrorCode> {
-    use flowlane::rule::Command;
     if request.buffer_id.is_some() {
         return Err(ErrorCode::RequestBufferUnknown);
     }
     let mut one = request.flow_mod.clone();
-    if one.command == Command::Add && one.table.is_none() {
-        one.table = Some(one.rule.table);
-    }
     if let Some(cookie) = one.new_cookie.filter(|_| one.command == Command::Add) {
         one.rule.cookie = cookie;
     }
@@ -344,43 +369,25 @@ fn checked(request: &FlowModMessage) -> Result<FlowMod, ErrorCode> {
 fn group_mod(request: SentMod) -> Result<GroupMod, ErrorCode> {
     let id = request.group;
     let buckets: Vec<Bucket> = request.buckets.iter().cloned().enumerate().map(bucket).collect();
-    let place = |place| match place {
-        SentPlace::Id(id) => BucketPlace::Id(id),
-        SentPlace::First => BucketPlace::First,
-        SentPlace::Last => BucketPlace::Last,
-        SentPlace::All => BucketPlace::All,
-    };
     let group = |buckets| -> Result<Group, ErrorCode> {
-        let kind = match request.kind {
-            SentKind::All => GroupKind::All,
-            SentKind::Select => GroupKind::Select,
-            SentKind::Indirect => GroupKind::Indirect,
-            SentKind::FastFailover => GroupKind::FastFailover,
-        };
         let selection = request.selection.as_ref().map_or(Ok(Selection::Default), selection)?;
         let basis = request.selection.as_ref().map_or(0, |selection| selection.parameter);
-        Ok(Group { id, kind, selection, basis, buckets })
+        Ok(Group { id, kind: request.kind, selection, basis, buckets })
     };
     Ok(match request.command {
         GroupCommand::Add => GroupMod::Add(group(buckets)?),
         GroupCommand::Modify => GroupMod::Modify(group(buckets)?),
         GroupCommand::AddOrModify => GroupMod::AddOrModify(group(buckets)?),
         GroupCommand::Delete => GroupMod::Delete((id != GROUP_ALL).then_some(id)),
-        GroupCommand::InsertBuckets(at) => GroupMod::InsertBuckets { group: id, place: place(at), buckets },
-        GroupCommand::RemoveBuckets(at) => GroupMod::RemoveBuckets { group: id, place: place(at) },
+        GroupCommand::InsertBuckets(place) => GroupMod::InsertBuckets { group: id, place, buckets },
+        GroupCommand::RemoveBuckets(place) => GroupMod::RemoveBuckets { group: id, place },
     })
 }
 
 /// A bucket; one without a number gets its place.
-fn bucket((place, bucket): (usize, SentBucket)) -> Bucket {
+fn bucket((place, bucket): (usize, Bucket)) -> Bucket {
     let id = if bucket.id < Group::MAX { bucket.id } else { place as u32 };
-    Bucket {
-        id,
-        weight: bucket.weight,
-        watch_port: bucket.watch_port,
-        watch_group: bucket.watch_group,
-        actions: bucket.actions,
-    }
+    Bucket { id, ..bucket }
 }
 
 fn selection(sent: &SentSelection) -> Result<Selection, ErrorCode> {

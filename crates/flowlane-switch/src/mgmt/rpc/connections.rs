@@ -21,24 +21,24 @@ pub(super) const SMALL: usize = 64 << 10;
 const LARGE_REQUEST_TIME: Duration = Duration::from_secs(30);
 
 /// Bytes that connections share.
-pub(super) struct Budget {
+pub(crate) struct Budget {
     left: Mutex<usize>,
     whole: usize,
 }
 
 /// Bytes taken from a budget, returned when dropped.
-pub(super) struct Taken {
+pub(crate) struct Taken {
     budget: Arc<Budget>,
     bytes: usize,
 }
 
 impl Budget {
-    pub(super) fn new(bytes: usize) -> Arc<Self> {
+    pub(crate) fn new(bytes: usize) -> Arc<Self> {
         Arc::new(Self { left: Mutex::new(bytes), whole: bytes })
     }
 
     /// Takes bytes, at most the whole budget; `None` where fewer are left.
-    pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Option<Taken> {
+    pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Option<Taken> {
         let mut taken = Taken { budget: self.clone(), bytes: 0 };
         taken.grow(bytes.min(self.whole)).then_some(taken)
     }
@@ -50,7 +50,7 @@ impl Taken {
     }
 
     /// Takes more; returns whether that much was left.
-    fn grow(&mut self, bytes: usize) -> bool {
+    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
         let is_left = {
             let mut left = self.left();
             let is_left = *left >= bytes;

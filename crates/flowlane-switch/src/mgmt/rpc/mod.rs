@@ -9,6 +9,7 @@ mod peer;
 mod server;
 mod socket_file;
 
+pub(crate) use connections::{Budget, Taken};
 pub use message::{CallError, Client, PROTOCOL, RpcError};
 pub use server::{
     ChangeReport, ControlServer, FlowRemovedReport, FlowReport, LineError, MacEntry, SwitchReport,
@@ -24,7 +25,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::port::runtime_folder::{runtime_folder, user};
-use connections::{Budget, Connection, Connections, NotRead, REQUEST_MAX, Requests, SMALL};
+use connections::{Connection, Connections, NotRead, REQUEST_MAX, Requests, SMALL};
 use peer::Peer;
 pub(crate) use socket_file::SocketFile;
 
