@@ -16,7 +16,7 @@ use flowlane::rule::{Action, Match, ReadOptions, read_changes};
 use flowlane_openflow::group::{Bucket, GROUP_ALL, GroupCommand, GroupKind, GroupMod};
 use flowlane_openflow::message::{
     BundleAdd, BundleControl, BundleControlKind, ErrorKind, FlowModMessage, Hello, Message, MultipartRequest,
-    PacketOut, Reply, Request, SwitchConfig,
+    PacketOut, Reply, Request, Role, RoleRequest, SwitchConfig,
 };
 use flowlane_openflow::stats::{FlowFormat, FlowStatsRequest};
 use flowlane_openflow::{Codec, ErrorCode, Version, split};
@@ -211,6 +211,39 @@ fn bundles_are_atomic(controller: &mut Controller) {
     assert_eq!((groups(controller), controller.flows().len()), (0, 3));
 }
 
+/// A primary controller makes the former a secondary one, which changes nothing, also not by a bundle that it began before.
+fn the_newest_primary_controller_alone_changes_the_switch(path: &Path, version: Version) {
+    let role = |role, generation| {
+        Message::RoleRequest(RoleRequest { role, generation_id: Some(generation), short_id: None })
+    };
+    let asked = |controller: &mut Controller, request: &Message| match controller.ask(request) {
+        Message::RoleReply(reply) => Ok(reply.role),
+        Message::Error(error) => Err(error.kind),
+        other => panic!("{other:?}"),
+    };
+    let mut controllers = [Controller::connect(path, version), Controller::connect(path, version)];
+    let [first, second] = &mut controllers;
+    assert_eq!(asked(first, &role(Role::Primary, 5)), Ok(Role::Primary), "{version:?}");
+    assert_eq!(first.change("add table=6,udp actions=drop"), None);
+    let bundle =
+        |kind| Message::BundleControl(BundleControl { bundle: 3, kind, atomic: true, ordered: true });
+    let Message::BundleControl(_) = first.ask(&bundle(BundleControlKind::OpenRequest)) else {
+        panic!("opened")
+    };
+    assert_eq!(asked(second, &role(Role::Primary, 4)), Err(ErrorCode::RoleStale.into()));
+    assert_eq!(asked(second, &role(Role::Primary, 6)), Ok(Role::Primary));
+    let refused = ErrorKind::Known(ErrorCode::RequestIsSecondary);
+    let Message::Error(error) = first.ask(&bundle(BundleControlKind::CommitRequest)) else {
+        panic!("refused")
+    };
+    assert_eq!(error.kind, refused);
+    assert_eq!(first.change("add table=6,tcp actions=drop"), Some(refused));
+    // It may read.
+    assert_eq!(first.flows().len(), 1);
+    assert_eq!(second.change("delete"), None);
+    assert_eq!(first.flows(), []);
+}
+
 /// Rules, counters, packets to and from controllers, and errors, as a controller of this version meets them.
 fn drive(path: &Path, version: Version, arriving: &Queue, left: &Queue) {
     let mut controller = Controller::connect(path, version);
@@ -292,6 +325,7 @@ fn controllers_of_all_versions_drive_a_switch() {
             let service = Service::new(served.clone(), "br0", 0x2320, packet_ins);
             let _agent = Agent::open(&[Address::ListenUnix(path.clone())], service).unwrap();
             Version::ALL.into_iter().for_each(|version| drive(&path, version, &arriving, &left));
+            the_newest_primary_controller_alone_changes_the_switch(&path, Version::OpenFlow13);
         }));
         stop.store(true, Ordering::Relaxed);
         running.join().unwrap().unwrap();

@@ -124,6 +124,9 @@ impl Session {
 
     fn handle(&mut self, message: Message) -> Result<Option<Message>, ErrorCode> {
         let service = &self.shared.service;
+        if is_change(&message) && self.state().role == Role::Secondary {
+            return Err(ErrorCode::RequestIsSecondary);
+        }
         Ok(Some(match message {
             Message::EchoRequest(data) => Message::EchoReply(data),
             Message::FeaturesRequest => {
@@ -138,18 +141,15 @@ impl Session {
                 return Ok(None);
             }
             Message::FlowMod(request) => {
-                self.check_role()?;
                 self.flow_mod(&request)?;
                 return Ok(None);
             }
             Message::GroupMod(request) => {
-                self.check_role()?;
                 let change = group_mod(request)?;
                 self.change(&[change], &[])?;
                 return Ok(None);
             }
             Message::PacketOut(request) => {
-                self.check_role()?;
                 self.packet_out(request)?;
                 return Ok(None);
             }
@@ -171,7 +171,6 @@ impl Session {
             Message::GetAsyncRequest => Message::GetAsyncReply(self.state().asynchronous.unwrap_or_default()),
             Message::BundleControl(request) => Message::BundleControl(self.bundle(request)?),
             Message::BundleAdd(request) => {
-                self.check_role()?;
                 self.add_to_bundle(request.bundle, *request.message)?;
                 return Ok(None);
             }
@@ -204,14 +203,6 @@ impl Session {
             _ => return Err(ErrorCode::RequestBadType),
         }
         Ok(())
-    }
-
-    /// Refuses changes by secondary controllers.
-    fn check_role(&self) -> Result<(), ErrorCode> {
-        match self.state().role {
-            Role::Secondary => Err(ErrorCode::RequestIsSecondary),
-            Role::NoChange | Role::Equal | Role::Primary => Ok(()),
-        }
     }
 
     fn set_role(&mut self, request: RoleRequest) -> Result<RoleRequest, ErrorCode> {
@@ -346,6 +337,25 @@ impl Session {
         let groups = bundle.groups.into_iter().map(group_mod).collect::<Result<Vec<_>, _>>()?;
         self.change(&groups, &mods)
     }
+}
+
+/// Returns whether a request changes the switch or sends packets, which secondary controllers may not (OpenFlow 1.3.5, 6.3.4).
+fn is_change(request: &Message) -> bool {
+    use Message::{
+        BundleAdd, BundleControl, FlowMod, GroupMod, MeterMod, PacketOut, PortMod, TableMod, TlvTableMod,
+    };
+    matches!(
+        request,
+        FlowMod(_)
+            | GroupMod(_)
+            | MeterMod(_)
+            | PortMod(_)
+            | TableMod(_)
+            | TlvTableMod(_)
+            | PacketOut(_)
+            | BundleControl(_)
+            | BundleAdd(_)
+    )
 }
 
 fn error(code: ErrorCode, request: &[u8]) -> Message {
