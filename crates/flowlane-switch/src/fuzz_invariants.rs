@@ -2,9 +2,10 @@
 //! plain tests. Each check panics where its promise is broken.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use flowlane::classify::TupleSearch;
+use flowlane::generate::{Random, build_frame, draw_key};
 use flowlane::isa::Variant;
 use flowlane::packet::fields::Field;
 use flowlane::packet::{FlowKey, Headers, Network, Parser, Transport, parse, tunnel};
@@ -13,9 +14,16 @@ use flowlane::rule::{
     Action, Format, Match, Priority, ReadOptions, Rule, classbench as filters, flow_syntax as flows,
 };
 use flowlane_capture::{Batch, CaptureError, CaptureReader, FRAME_MAX};
+use flowlane_openflow::group::GROUP_ALL;
+use flowlane_openflow::message::{Message, MultipartRequest, Request};
+use flowlane_openflow::stats::{FlowFormat, FlowStatsRequest};
+use flowlane_openflow::{Codec, Version, split};
 
 use crate::datapath::Pipeline;
-use crate::datapath::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
+use crate::datapath::{
+    CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PacketIns, PortSlot, Until, Worker,
+};
+use crate::mgmt::openflow::{self as agent, Service};
 use crate::mgmt::rpc::ControlServer;
 use crate::mgmt::setup::{Reload, Setup, SetupError};
 use crate::packet::edit::checksum;
@@ -104,7 +112,106 @@ pub fn control(bytes: &[u8]) {
     assert!(server.answer(version.to_vec()).is_some_and(|answer| answer.contains("protocol")));
 }
 
-/// The switch that lines to the control socket change.
+/// Messages of a controller, of the version that the first has: each is answered by whole messages of OpenFlow or not at all,
+/// what the switch accepts it can list, and the worker goes on.
+pub fn openflow(bytes: &[u8]) {
+    let version = bytes.first().and_then(|number| Version::of_number(*number)).unwrap_or(Version::OpenFlow10);
+    let setup = Setup::parse(CONTROLLED).expect("it is correct");
+    let reload = Reload::of(&setup);
+    let (mut switch, control) = setup.open_controlled(1).expect("its ports are not of the system");
+    let stop = Arc::new(AtomicBool::new(false));
+    let served = Arc::new(ControlServer::new(control, reload, stop.clone()));
+    let packet_ins = Arc::new(PacketIns::default());
+    let service = Service::new(served.clone(), "fuzz", 1, packet_ins.clone());
+    let egress = &mut switch.workers_mut()[0].egress;
+    egress.packet_ins = Some(packet_ins);
+    // A port that does not end keeps the worker going.
+    let (port, frames) = MemoryPort::new();
+    egress.ports.add(PortSlot::new(PortNo(2), "out", "", Box::new(port)));
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| switch.workers_mut()[0].run(Until::default(), &stop, |_| {}));
+        // The worker ends also where the agent panics.
+        let stops = Stops(&stop);
+        while served.show().is_err() {
+            assert!(!running.is_finished(), "the worker begins");
+        }
+        let lists = [Request::Flow(all_flows(version)), Request::GroupDescription(GROUP_ALL)];
+        let lists = lists.map(|body| Message::MultipartRequest(MultipartRequest { more: false, body }));
+        let codec = Codec::new(version);
+        // Version 1.0 has no groups.
+        let lists: Vec<Vec<u8>> = lists.iter().filter_map(|list| codec.encode(7, list).ok()).collect();
+        let mut requests = whole_messages(bytes).to_vec();
+        lists.iter().for_each(|list| requests.extend(list));
+        let mut answers = agent::answers(service, version, &requests);
+        frames.push(&udp_frame());
+        let listed = answers.split_off(answers.len() - lists.len());
+        answers.iter().for_each(|answer| _ = read_all(&codec, answer));
+        for list in listed {
+            let all = read_all(&codec, &list);
+            assert!(all.iter().all(|one| matches!(one, Message::MultipartReply(_))), "{all:?}");
+        }
+        // The frame passes between the two.
+        assert!(served.show().is_ok() && served.show().is_ok(), "the worker goes on");
+        drop(stops);
+        running.join().expect("no request ends the worker").expect("no port fails");
+    });
+}
+
+/// Reads the messages of an answer.
+fn read_all(codec: &Codec, answer: &[u8]) -> Vec<Message> {
+    let (mut rest, mut all) = (answer, Vec::new());
+    while !rest.is_empty() {
+        let (message, others) =
+            split(rest).ok().flatten().unwrap_or_else(|| panic!("{answer:02x?} is cut off"));
+        let read = codec.decode(message).unwrap_or_else(|error| panic!("{error}: {message:02x?}"));
+        all.push(read.message);
+        rest = others;
+    }
+    all
+}
+
+/// A frame that rules can match.
+fn udp_frame() -> Vec<u8> {
+    let mut udp = Match::any();
+    udp.set(Field::EthType, 0x0800);
+    udp.set(Field::NwProto, 17);
+    let mut frame = Vec::new();
+    build_frame(&draw_key(&udp, &mut Random::new(1)), 60, &mut frame);
+    frame
+}
+
+/// Sets a flag when it is dropped.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The messages that are whole at the beginning of these bytes.
+fn whole_messages(bytes: &[u8]) -> &[u8] {
+    let mut rest = bytes;
+    while let Ok(Some((_, others))) = split(rest) {
+        rest = others;
+    }
+    &bytes[..bytes.len() - rest.len()]
+}
+
+fn all_flows(version: Version) -> FlowStatsRequest {
+    let format = if version == Version::OpenFlow10 { FlowFormat::Nxm } else { FlowFormat::Standard };
+    FlowStatsRequest {
+        format,
+        table: None,
+        out_port: None,
+        out_group: None,
+        cookie: 0,
+        cookie_mask: 0,
+        matches: Match::any(),
+    }
+}
+
+/// The switch that lines to the control socket and controllers change.
 const CONTROLLED: &str = r#"
 [cache]
 exact_entries = 64

@@ -194,19 +194,18 @@ impl Worker {
     /// called about every thousand bursts with the packets received so far.
     ///
     /// # Errors
-    /// The first port that fails for good, or the first difference where [`validate`](Self::validate) asked for
-    /// comparisons.
+    /// The first port that fails for good, the first difference where [`validate`](Self::validate) asked for comparisons, or a
+    /// panic.
     pub fn run(
         &mut self,
         until: Until,
         stop: &AtomicBool,
         mut progress: impl FnMut(u64),
     ) -> Result<(), RunError> {
-        self.run_by(&Run::new(until, stop), &mut progress)
+        self.run_of(&Run::new(until, stop), 0, &mut progress)
     }
 
-    /// Runs as one of the workers of `run`.
-    pub(super) fn run_by(&mut self, run: &Run<'_>, progress: &mut dyn FnMut(u64)) -> Result<(), RunError> {
+    fn run_by(&mut self, run: &Run<'_>, progress: &mut dyn FnMut(u64)) -> Result<(), RunError> {
         self.started = run.begun();
         self.stages.begin();
         self.lookup.pipeline.begin();

@@ -1,6 +1,7 @@
-//! Hostile packets through parser, tables, caches and actions: recorded, truncated and mutated.
+//! Hostile packets through parser, tables, caches and actions, and hostile messages of controllers: recorded, truncated and
+//! mutated.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::DirEntry;
 use std::path::Path;
 
@@ -8,6 +9,9 @@ use flowlane::generate::{Random, build_frame, draw_key};
 use flowlane::packet::Field;
 use flowlane::rule::Match;
 use flowlane_capture::CaptureReader;
+use flowlane_openflow::group::{Bucket, GroupCommand, GroupKind, GroupMod};
+use flowlane_openflow::message::{Message, PacketOut};
+use flowlane_openflow::{Codec, Version, decode};
 use flowlane_switch::fuzz_invariants::{self, Pair};
 
 const MUTATIONS: u32 = 1_000_000;
@@ -122,10 +126,84 @@ fn mutated(frames: &[Vec<u8>], count: u32, seed: u64) {
     assert!(pair.hits().0 > 0);
 }
 
+/// Messages that `ovs-ofctl` and Open vSwitch have exchanged, by version.
+fn messages() -> BTreeMap<u8, Vec<Vec<u8>>> {
+    let mut all: BTreeMap<u8, Vec<Vec<u8>>> = BTreeMap::new();
+    for line in include_str!("../../../flowlane-openflow/tests/data/messages.txt").lines() {
+        let hex = line.trim_start_matches(['<', '>', ' ']).split(' ').next().unwrap();
+        let byte = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
+        let Some(bytes) = (0..hex.len()).step_by(2).map(byte).collect::<Option<Vec<u8>>>() else { continue };
+        if bytes.len() >= 8 {
+            let of_version = all.entry(bytes[0]).or_default();
+            of_version.extend(with_actions_of(&bytes));
+            of_version.push(bytes);
+        }
+    }
+    all
+}
+
+/// A packet and a group with the actions of a flow-mod: there are more of these than of the others.
+fn with_actions_of(flow_mod: &[u8]) -> Vec<Vec<u8>> {
+    let Ok(Message::FlowMod(read)) = decode(flow_mod).map(|decoded| decoded.message) else {
+        return Vec::new();
+    };
+    let actions = read.flow_mod.rule.actions;
+    let mut metadata = Match::any();
+    metadata.set(Field::InPort, 1);
+    let data = made().swap_remove(0);
+    let packet = PacketOut { buffer_id: None, metadata, actions: actions.clone(), data };
+    let bucket = Bucket { id: 0, weight: 0, watch_port: None, watch_group: None, actions };
+    let (command, kind) = (GroupCommand::Add, GroupKind::All);
+    let group = GroupMod { command, kind, group: 1, buckets: vec![bucket], selection: None };
+    let version = Version::of_number(flow_mod[0]).unwrap();
+    let all = [Message::PacketOut(packet), Message::GroupMod(group)];
+    all.iter().filter_map(|message| Codec::new(version).encode(9, message).ok()).collect()
+}
+
+/// A switch gets them changed, in any order: 10 million of them where `FLOWLANE_LONG_TESTS` is set.
+#[test]
+fn mutated_messages_of_controllers_end_no_switch() {
+    let messages = messages();
+    assert!(messages.values().map(Vec::len).sum::<usize>() > 500);
+    let count = if std::env::var_os("FLOWLANE_LONG_TESTS").is_some() { 10_000_000 } else { 40_000 };
+    let (mut random, mut sent) = (Random::new(8), 0);
+    while sent < count {
+        for of_version in messages.values() {
+            let mut requests = Vec::new();
+            for _ in 0..500 {
+                requests.extend(mutated_message(&of_version[random.index(of_version.len())], &mut random));
+            }
+            fuzz_invariants::openflow(&requests);
+            sent += 500;
+        }
+    }
+    println!("{sent} messages");
+}
+
+/// Changes up to three bytes behind the header's length, and perhaps the length.
+fn mutated_message(message: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut out = message.to_vec();
+    for _ in 0..random.below(4) {
+        let at = 4 + random.index(out.len() - 4);
+        out[at] = match random.below(4) {
+            0 => 0,
+            1 => 0xff,
+            2 => out[at] ^ 1 << random.below(8),
+            _ => random.bits() as u8,
+        };
+    }
+    if random.chance(0.1) {
+        out.truncate(8 + random.index(out.len() - 7));
+    }
+    let length = (out.len() as u16).to_be_bytes();
+    out[2..4].copy_from_slice(&length);
+    out
+}
+
 #[test]
 fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
-    let targets: [(&str, Check); 11] = [
+    let targets: [(&str, Check); 12] = [
         ("packet_parse", fuzz_invariants::packet_parse),
         ("capture", fuzz_invariants::capture),
         ("pcapng_options", fuzz_invariants::pcapng_options),
@@ -137,6 +215,7 @@ fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
         ("switch", fuzz_invariants::switch),
         ("config", fuzz_invariants::config),
         ("control", fuzz_invariants::control),
+        ("openflow", fuzz_invariants::openflow),
     ];
     let names = |folder: &str| -> BTreeSet<String> {
         let entries = std::fs::read_dir(fuzz.join(folder)).into_iter().flatten();

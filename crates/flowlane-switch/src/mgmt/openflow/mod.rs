@@ -29,7 +29,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use connection::{Stream, serve};
+use flowlane_openflow::{Codec, Version, split};
 use packets::Subscribers;
+use session::{Session, State};
 
 use crate::mgmt::rpc::{Budget, SocketError, SocketFile};
 
@@ -73,6 +75,32 @@ struct Shared {
     connections: Mutex<usize>,
 }
 
+impl Shared {
+    fn new(service: Service) -> Arc<Self> {
+        Arc::new(Self {
+            service,
+            subscribers: Subscribers::default(),
+            replies: Budget::new(REPLIES_BYTES),
+            bundles: Budget::new(BUNDLES_BYTES),
+            generation: Mutex::new(None),
+            ends: AtomicBool::new(false),
+            connections: Mutex::new(0),
+        })
+    }
+}
+
+/// Answers requests one after another, as a connection of this version does, until one is no message. Returns the answers.
+pub(crate) fn answers(service: Service, version: Version, mut requests: &[u8]) -> Vec<Vec<u8>> {
+    let state = Arc::new(Mutex::new(State::new(Codec::new(version), true)));
+    let mut session = Session::new(Shared::new(service), state);
+    let mut answers = Vec::new();
+    while let Ok(Some((request, rest))) = split(requests) {
+        answers.push(session.answer(request));
+        requests = rest;
+    }
+    answers
+}
+
 /// The agent. Dropping it closes all connections.
 pub struct Agent {
     shared: Arc<Shared>,
@@ -103,16 +131,7 @@ impl Agent {
     /// # Errors
     /// An address that the system refuses.
     pub fn open(addresses: &[Address], service: Service) -> Result<Self, AgentError> {
-        let (subscribers, ends) = (Subscribers::default(), AtomicBool::new(false));
-        let shared = Arc::new(Shared {
-            service,
-            subscribers,
-            replies: Budget::new(REPLIES_BYTES),
-            bundles: Budget::new(BUNDLES_BYTES),
-            generation: Mutex::new(None),
-            ends,
-            connections: Mutex::new(0),
-        });
+        let shared = Shared::new(service);
         let mut agent = Self { shared, threads: Vec::new(), _files: Vec::new() };
         for address in addresses {
             let failed = |source| AgentError::Io { address: address.to_string(), source };
