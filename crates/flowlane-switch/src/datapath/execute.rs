@@ -10,23 +10,23 @@
 
 use flowlane::packet::Field;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
+use flowlane::packet::key::FlowKey;
 use flowlane::rule::RuleId;
 
 use super::calls::Calls;
 use super::egress::{Egress, Packet};
-use super::handoff::ResumePoint;
+use super::enter_stage::enter_stage;
 use super::lane_steps::run_lane_step;
 use super::lookup::Lookup;
 use super::path::PathId;
 use super::stages::Stage;
 use super::validate::RunError;
-use super::walk::{Outcome, run};
+use super::walk::{Outcome, ROUNDS_MAX, run};
 use super::worker::Worker;
-use super::xlate::entry;
-use crate::packet::recirculate::{parse_again, take_along};
-use crate::packet::{Burst, Handover};
+use crate::packet::Burst;
+use crate::packet::recirculate::{entry, parse_again, rounds, set_rounds, take_along};
 use crate::ruleset::{Return, SideEffects, StepSummary, Steps};
-use crate::stage::{StageCall, StageTable};
+use crate::stage::StageCall;
 
 /// The position of a lane: the steps that it takes next.
 #[derive(Clone, Copy, Debug)]
@@ -216,7 +216,8 @@ fn run_ordered(
             worker.egress.expire(&burst.frames[lane], &burst.keys[lane])?;
             burst.sent.0 |= 1 << lane;
             // As in Open vSwitch, the rule ends, and what has called its table goes on.
-            if !worker.calls.are_open(lane) || !worker.calls.resume(lane, worker.calls.has_moved(lane)) {
+            let moved = worker.calls.has_moved(lane);
+            if !worker.calls.are_open(lane) || !resume(worker, burst, lane, moved) {
                 return Ok(StepResult::End);
             }
             cursors[lane] = Cursor::Resumed(worker.calls.summary(lane));
@@ -328,7 +329,7 @@ fn run_to_table<'a>(
             }
             // A call in the last place is a jump.
             Outcome::Call { resume, .. } if resume < steps.steps().len() => {
-                opened.get_or_insert_default().push(Return::to(steps.clone(), resume));
+                opened.get_or_insert_default().push(Return::to(steps.clone(), resume, rounds(packet.key)));
                 return Ok(outcome);
             }
             _ => return Ok(outcome),
@@ -347,6 +348,14 @@ fn stopped(calls: &mut Calls, lane: usize, expired: bool, moved: bool) -> StepRe
     StepResult::End
 }
 
+/// Counts a round of a packet that goes back. Returns whether it may.
+#[cold]
+fn goes_round(key: &mut FlowKey) -> bool {
+    let rounds = rounds(key);
+    set_rounds(key, (rounds + 1).min(ROUNDS_MAX));
+    rounds < ROUNDS_MAX
+}
+
 /// Ends a lane before a table that it does not reach.
 #[cold]
 fn dropped(worker: &mut Worker, lane: usize, cursor: &Cursor, bytes: u64) -> StepResult {
@@ -363,11 +372,21 @@ pub(super) fn open_calls(worker: &mut Worker, lane: usize, opened: Option<Vec<Re
     fits
 }
 
+/// Resumes a lane behind the innermost call. Returns whether there is one.
+#[cold]
+pub(super) fn resume(worker: &mut Worker, burst: &mut Burst, lane: usize, moved: bool) -> bool {
+    let resumes = worker.calls.resume(lane, moved);
+    if resumes {
+        set_rounds(&mut burst.keys[lane], worker.calls.current(lane).rounds);
+    }
+    resumes
+}
+
 /// Ends a lane at the end of its steps, or resumes it behind a call.
 #[inline]
-fn done(worker: &mut Worker, burst: &Burst, lane: usize, cursor: &Cursor, moved: bool) -> StepResult {
+fn done(worker: &mut Worker, burst: &mut Burst, lane: usize, cursor: &Cursor, moved: bool) -> StepResult {
     count(&mut worker.lookup, cursor, burst.frames[lane].counted.into());
-    if worker.calls.are_open(lane) && worker.calls.resume(lane, moved) {
+    if worker.calls.are_open(lane) && resume(worker, burst, lane, moved) {
         return StepResult::Resumed;
     }
     worker.egress.drops.by_rule += u64::from(burst.sent.0 >> lane & 1 == 0);
@@ -414,17 +433,18 @@ fn run_steps(
             let moved = packet.moved;
             return Ok(done(worker, burst, lane, cursor, moved));
         }
-        Outcome::Call { table, in_port, again, .. } => {
-            if !worker.calls.call(lane, in_port) {
+        Outcome::Call { table, in_port, back, again, .. } => {
+            if !worker.calls.call(lane, in_port) || back && !goes_round(packet.key) {
                 worker.egress.drops.call_depth += 1;
                 return Ok(dropped(worker, lane, cursor, bytes));
             }
             (table, &[][..], again || !enters(&worker.lookup, cursor, table))
         }
         Outcome::Lane { step, again, resume } => {
-            let (step, here, moved) = (step.clone(), Return::to(steps.clone(), resume), packet.moved);
+            let here = (Return::to(steps.clone(), resume, rounds(packet.key)), packet.moved);
+            let step = step.clone();
             count(&mut worker.lookup, cursor, bytes);
-            return run_lane_step(worker, burst, lane, (&step, again), (here, moved), opened);
+            return run_lane_step(worker, burst, lane, (&step, again), here, opened);
         }
         Outcome::Enter { table, carry } => (table, carry, !enters(&worker.lookup, cursor, table)),
         Outcome::Again { table, carry } => (table, carry, true),
@@ -441,10 +461,8 @@ fn run_steps(
         return Ok(StepResult::End);
     }
     // A cached path does not contain what a caller does next with metadata: packets inside calls use the tables.
-    Ok(match parses && !worker.calls.hold_state(lane) {
-        true => StepResult::Again,
-        false => StepResult::Table(table),
-    })
+    let caches = parses && !worker.calls.hold_state(lane);
+    Ok(if caches { StepResult::Again } else { StepResult::Table(table) })
 }
 
 /// Enters the tables with the lanes that missed all caches.
@@ -518,78 +536,4 @@ fn show_ports(burst: &mut Burst, ports: &[(usize, u128)]) -> Vec<(usize, u128)> 
         (lane, own)
     };
     ports.iter().map(show).collect()
-}
-
-/// Returns whether another worker may own the state of packets at a stage.
-fn may_be_owned_elsewhere(worker: &Worker, burst: &Burst, table: u8) -> bool {
-    // The worker that handed them over has checked; a stage whose work two workers share is checked by both.
-    let stage = worker.lookup.pipeline.stage(table);
-    worker.links.is_some() && (burst.handover == Handover::No || stage.is_some_and(StageTable::has_halves))
-}
-
-/// Hands over the lanes whose state in a stage other workers own. Returns those lanes and the dropped ones.
-fn hand_over(worker: &mut Worker, burst: &mut Burst, table: u8, lanes: LaneMask) -> LaneMask {
-    let (Some(links), Some(stage)) = (&mut worker.links, worker.lookup.pipeline.stage_mut(table)) else {
-        return LaneMask(0);
-    };
-    let owners = stage.owners(burst, lanes);
-    for lane in owners.elsewhere.lanes() {
-        if owners.rejected.0 >> lane & 1 == 1 {
-            worker.egress.drops.stage_refused += 1;
-            stage.packets += 1;
-            continue;
-        }
-        // Call stacks cannot be handed over.
-        if worker.calls.are_open(lane) {
-            worker.calls.clear(lane);
-            worker.egress.drops.call_depth += 1;
-            continue;
-        }
-        let is_half = owners.split.0 >> lane & 1 == 1;
-        let resume_point = if is_half { ResumePoint::SplitStage(table) } else { ResumePoint::Stage(table) };
-        links.hand(owners.worker[lane].into(), burst, lane, resume_point);
-        worker.handed += 1;
-    }
-    owners.elsewhere
-}
-
-/// Processes, of the lanes that have reached stages, those at the first stage. Removes from `lanes` those that the stage refuses
-/// or that are handed over.
-fn enter_stage(
-    worker: &mut Worker,
-    burst: &mut Burst,
-    lanes: &mut LaneMask,
-    reached: LaneMask,
-    cursors: &mut Cursors,
-) {
-    let timer = worker.stages.start();
-    let table_of = |lane: usize| match cursors[lane] {
-        Cursor::Stage(table) => table,
-        _ => unreachable!("it has reached a stage"),
-    };
-    let table = reached.lanes().map(table_of).min().expect("some have reached one");
-    let these = reached.lanes().filter(|&lane| table_of(lane) == table);
-    let mut these = these.fold(LaneMask(0), |these, lane| LaneMask(these.0 | 1 << lane));
-    if may_be_owned_elsewhere(worker, burst, table) {
-        let handed = hand_over(worker, burst, table, these);
-        (lanes.0, these.0) = (lanes.0 & !handed.0, these.0 & !handed.0);
-    }
-    let are_stages = worker.lookup.pipeline.ordered_stages();
-    let stage = worker.lookup.pipeline.stage_mut(table).expect("a path leads to tables that are there");
-    let verdicts = stage.process(StageCall::of(table, burst), burst, these);
-    burst.handover = Handover::No;
-    stage.cycles += worker.stages.start().since(timer);
-    for lane in these.lanes() {
-        let bytes = burst.frames[lane].len() as u64;
-        let Some(steps) = stage.count(verdicts[lane], bytes) else {
-            worker.egress.drops.stage_refused += 1;
-            worker.calls.clear(lane);
-            lanes.remove(lane);
-            continue;
-        };
-        cursors[lane] = match steps.summary() {
-            StepSummary::Enter(next) if are_stages.has(next) => Cursor::Stage(next),
-            summary => Cursor::Verdict(table, verdicts[lane], summary),
-        };
-    }
 }

@@ -12,14 +12,14 @@ use flowlane::rule::action::{Bundle, MemberChoice, PortNo};
 use super::apply::{Applied, apply};
 use super::calls::Calls;
 use super::egress::{Egress, Packet};
-use super::execute::{Cursor, DONE, StepResult, open_calls, reparse_before};
+use super::execute::{Cursor, DONE, StepResult, open_calls, reparse_before, resume};
 use super::hash_ports;
 use super::outputs::of_number;
 use super::validate::RunError;
 use super::walk::AfterStep;
 use super::worker::{Worker, finish};
 use crate::packet::Burst;
-use crate::packet::recirculate::{set_field, take_along};
+use crate::packet::recirculate::{rounds, set_field, take_along};
 use crate::ruleset::{LaneStep, Return, Steps, compile_packet_out};
 
 /// Copies of copies may be this deep: `clone` within a group within a `clone`, …
@@ -49,7 +49,7 @@ pub(super) fn run_lane_step(
     if let LaneStep::Leave { carry } = step {
         // Its headers are what the rule's own steps would have made of them, and its key, too.
         take_along(carry, &mut burst.keys[lane]);
-        worker.calls.resume(lane, moved);
+        resume(worker, burst, lane, moved);
         return Ok(StepResult::Resumed);
     }
     if again {
@@ -141,6 +141,11 @@ fn lane_step(
             worker.egress.expire(&burst.frames[lane], &burst.keys[lane])?;
             burst.sent.0 |= 1 << lane;
         }
+        LaneStep::Refuse => {
+            worker.egress.drops.call_depth += 1;
+            worker.calls.clear(lane);
+            return Ok(AfterStep::End);
+        }
         LaneStep::Leave { .. } => {}
     }
     Ok(AfterStep::Next)
@@ -210,7 +215,7 @@ fn run_group(worker: &mut Worker, burst: &mut Burst, lane: usize, id: u32) -> Re
 
 /// Takes the only packet of a burst through steps, and whatever follows there, to its end.
 pub(super) fn run_alone(worker: &mut Worker, burst: &mut Burst, steps: Steps) -> Result<(), RunError> {
-    worker.calls = Calls::alone(Return::to(steps, 0));
+    worker.calls = Calls::alone(Return::to(steps, 0, 0));
     burst.sent = LaneMask(1);
     let mut cursors = DONE;
     cursors[0] = Cursor::Resumed(worker.calls.summary(0));
@@ -235,7 +240,8 @@ fn copy(
     // Its fate is not counted: the packet that it was made of is.
     copy.sent = LaneMask(1);
     burst.sent.0 |= 1 << lane;
-    let calls = worker.calls.of_copy(lane, Return::to(steps.clone(), 0), is_bucket);
+    let calls =
+        worker.calls.of_copy(lane, Return::to(steps.clone(), 0, rounds(&burst.keys[lane])), is_bucket);
     let outer = std::mem::replace(&mut worker.calls, calls);
     worker.copies.depth += 1;
     let mut cursors = DONE;

@@ -16,7 +16,8 @@ use super::path::{PathId, Paths};
 use super::pipeline::Pipeline;
 use super::stages::{Stage, Stages};
 use super::validate::{Difference, Validator};
-use super::xlate::{Walk, advance, entry, translate};
+use super::xlate::{Walk, advance, translate};
+use crate::packet::recirculate::entry;
 use crate::packet::{Burst, Frame};
 use crate::ruleset::Steps;
 

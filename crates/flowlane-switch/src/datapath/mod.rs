@@ -29,6 +29,7 @@ mod cache_policy;
 mod calls;
 mod classify;
 mod egress;
+mod enter_stage;
 mod execute;
 mod faults;
 mod group_counters;

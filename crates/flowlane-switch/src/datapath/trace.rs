@@ -24,9 +24,8 @@ use super::egress::Packet;
 use super::faults::MalformedPolicy;
 use super::walk::{AfterStep, Entered, Follow, Outcome, Position, follow, follow_steps, run};
 use super::worker::Worker;
-use super::xlate::entry;
 use crate::packet::edit::{self, Ttl};
-use crate::packet::recirculate::{parse_again, take_along};
+use crate::packet::recirculate::{entry, parse_again, rounds, set_rounds, take_along};
 use crate::packet::{Frame, Termination, decapsulate};
 use crate::ruleset::{LaneStep, Miss, Return, Step};
 use crate::stage::{Half, Owner, Rewritten, StageCall, StagePacket, StageTable};
@@ -179,7 +178,8 @@ pub(super) fn resume(worker: &Worker, mut packet: Box<Traced>, stage: u8) -> Tra
     let elsewhere = tracer.elsewhere;
     match entered {
         Entered::Steps(steps) => {
-            follow_steps(&mut tracer, Return::to(steps, 0), &mut position);
+            let rounds = rounds(&tracer.packet.key);
+            follow_steps(&mut tracer, Return::to(steps, 0, rounds), &mut position);
             packet.position = position;
         }
         Entered::Pause => {
@@ -525,8 +525,16 @@ impl Follow for Tracer<'_> {
 
     fn stop(&mut self) {}
 
-    fn refuse_call(&mut self, table: u8, _: &[Return]) {
-        self.tell(format!("call of table {table}"), "dropped", "too many calls are open");
+    fn rounds(&self) -> u8 {
+        rounds(&self.packet.key)
+    }
+
+    fn set_rounds(&mut self, rounds: u8) {
+        set_rounds(&mut self.packet.key, rounds);
+    }
+
+    fn refuse_call(&mut self, table: u8) {
+        self.tell(format!("call of table {table}"), "dropped", "the packet has called too many");
     }
 }
 

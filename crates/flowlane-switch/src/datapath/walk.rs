@@ -21,9 +21,12 @@ use crate::ruleset::{ActionSet, LaneStep, Return, Step, Steps};
 /// Calls that may be open for a packet. A packet that would open more is dropped and counted.
 pub(super) const CALLS_MAX: usize = 64;
 
-/// Tables that a packet may be looked up in without leaving the switch: a packet that goes round is dropped and counted. Open
-/// vSwitch allows 4,096.
+/// Tables that a packet may call without leaving the switch. A packet that would call more is dropped and counted. Open vSwitch
+/// allows 4,096.
 pub(super) const LOOKUPS_MAX: u32 = 16_384;
+
+/// Rounds that a packet may take, as in Open vSwitch. A packet that would take more is dropped and counted.
+pub(super) const ROUNDS_MAX: u8 = 64;
 
 /// Where a run of steps ended.
 #[derive(Debug)]
@@ -57,6 +60,8 @@ pub(super) enum Outcome<'a> {
         table: u8,
         /// The port that the table sees instead of the packet's own.
         in_port: Option<PortNo>,
+        /// It leads back.
+        back: bool,
         /// The key is to be parsed again before.
         again: bool,
         /// The place behind the call.
@@ -101,8 +106,8 @@ pub(super) fn run<'a, P: PacketEdit, E: Effects<P>>(
             },
             Step::Enter { table, carry } => return Ok(Outcome::Enter { table: *table, carry }),
             Step::Recirculate { table, carry } => return Ok(Outcome::Again { table: *table, carry }),
-            &Step::Call { table, in_port, again } => {
-                return Ok(Outcome::Call { table, in_port, again, resume: at + 1 });
+            &Step::Call { table, in_port, back, again } => {
+                return Ok(Outcome::Call { table, in_port, back, again, resume: at + 1 });
             }
             Step::Lane { step, again } => {
                 return Ok(Outcome::Lane { step, again: *again, resume: at + 1 });
@@ -161,8 +166,13 @@ pub(super) trait Follow {
     fn exit(&mut self) {}
     /// The packet ends before its steps do.
     fn stop(&mut self);
-    /// The packet has more open calls than [`CALLS_MAX`], or more lookups than [`LOOKUPS_MAX`].
-    fn refuse_call(&mut self, table: u8, calls: &[Return]);
+    /// Returns the packet's rounds.
+    fn rounds(&self) -> u8;
+    /// Sets them.
+    fn set_rounds(&mut self, rounds: u8);
+    /// The packet would have more open calls than [`CALLS_MAX`], more calls than [`LOOKUPS_MAX`] or more rounds than
+    /// [`ROUNDS_MAX`].
+    fn refuse_call(&mut self, table: u8);
 }
 
 /// The way of a packet after a step that concerns more than its bytes.
@@ -184,8 +194,8 @@ pub(super) struct Position {
     /// The port that the table sees instead of the packet's own.
     pub(super) in_port: Option<PortNo>,
     pub(super) calls: Vec<Return>,
-    /// Lookups so far.
-    pub(super) lookups: u32,
+    /// Tables called so far.
+    pub(super) called: u32,
     /// It is a copy for a group's bucket, which leaves its action set to the packet that it was made of.
     pub(super) leaves_set: bool,
     /// That action set, when the copy has ended.
@@ -201,8 +211,9 @@ impl Position {
     }
 
     /// Returns where the packet goes on when steps have ended.
-    fn pop(&mut self) -> Option<Return> {
+    fn pop<F: Follow>(&mut self, packet: &mut F) -> Option<Return> {
         let call = Return::pop(&mut self.calls)?;
+        packet.set_rounds(call.rounds);
         match call.set {
             ActionSet::Written(set) if self.leaves_set => {
                 self.left_set = Some(set);
@@ -214,8 +225,9 @@ impl Position {
 
     /// Returns where the packet goes on when its TTL has expired.
     fn pop_expired<F: Follow>(&mut self, packet: &mut F, here: &Return, at: usize) -> Option<Return> {
-        match packet.expired(&Return::to(here.steps.clone(), at), &self.calls) {
-            true => self.pop(),
+        let at = Return::to(here.steps.clone(), at, packet.rounds());
+        match packet.expired(&at, &self.calls) {
+            true => self.pop(packet),
             false => None,
         }
     }
@@ -250,12 +262,7 @@ pub(super) fn follow<F: Follow>(packet: &mut F, position: &mut Position) {
                 return;
             }
         };
-        position.lookups += 1;
-        if position.lookups > LOOKUPS_MAX {
-            packet.refuse_call(table, &position.calls);
-            break;
-        }
-        follow_steps(packet, Return::to(steps, 0), position);
+        follow_steps(packet, Return::to(steps, 0, packet.rounds()), position);
     }
     (position.table, position.in_port) = (None, None);
     position.calls.clear();
@@ -287,7 +294,7 @@ pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position
     loop {
         let Ok(outcome) = packet.run(here.steps.steps(), here.at, &position.calls);
         let (to, carry, again) = match outcome {
-            Outcome::Done => match position.pop() {
+            Outcome::Done => match position.pop(packet) {
                 Some(call) => {
                     here = call;
                     continue;
@@ -307,7 +314,7 @@ pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position
                 None => return,
             },
             Outcome::Lane { step, again, resume } => {
-                let at = Return::to(here.steps.clone(), resume - 1);
+                let at = Return::to(here.steps.clone(), resume - 1, packet.rounds());
                 match take_step(packet, step, again, &at, position) {
                     AfterStep::Next => here.at = resume,
                     AfterStep::Exit => return position.exit(),
@@ -315,19 +322,25 @@ pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position
                 }
                 continue;
             }
-            Outcome::Call { table: to, in_port, again, resume } => {
-                let is_tail = here.steps.steps().len() == resume;
-                if !is_tail && position.calls.len() == CALLS_MAX {
-                    return packet.refuse_call(to, &position.calls);
+            Outcome::Call { table: to, in_port, back, again, resume } => {
+                let (is_tail, rounds) = (here.steps.steps().len() == resume, packet.rounds());
+                position.called += 1;
+                if !is_tail && position.calls.len() == CALLS_MAX
+                    || back && rounds == ROUNDS_MAX
+                    || position.called > LOOKUPS_MAX
+                {
+                    packet.refuse_call(to);
+                    return position.calls.clear();
                 }
-                let at = || Return::to(here.steps.clone(), resume - 1);
+                let at = || Return::to(here.steps.clone(), resume - 1, rounds);
                 if in_port.is_some() && !packet.may_show_port(&at, &position.calls) {
                     return;
                 }
                 let nothing: &[(u8, u32, u32)] = &[];
                 if !is_tail {
-                    position.calls.push(Return::to(here.steps.clone(), resume));
+                    position.calls.push(Return::to(here.steps.clone(), resume, rounds));
                 }
+                packet.set_rounds(rounds + u8::from(back));
                 position.in_port = in_port;
                 (to, nothing, again)
             }

@@ -36,7 +36,7 @@ use super::Pipeline;
 use super::apply::{Effects, PacketEdit};
 use super::walk::{AfterStep, Entered, Follow, Outcome, Position, follow, run};
 use crate::packet::edit::{self, Ttl};
-use crate::packet::recirculate::in_headers;
+use crate::packet::recirculate::{entry, in_headers, is_recirculated, rounds};
 use crate::ruleset::{LaneStep, Return, Step, ToController, misplaces_headers};
 
 /// A path, and the key bits that it depends on.
@@ -77,12 +77,6 @@ struct TrackedKey {
     stack: Vec<u128>,
     /// Number of times that key bits were looked at.
     asked: u32,
-}
-
-/// Returns the first table of packets with this key; a recirculated packet's key holds it.
-#[inline]
-pub(super) fn entry(key: &FlowKey) -> u8 {
-    key.get(Field::RecircId).saturating_sub(1) as u8
 }
 
 /// Returns the path of packets with this key, which depends only on the key and the rules. Looks up offloaded tables for this key
@@ -211,17 +205,25 @@ impl Follow for Xlate<'_> {
 
     fn exit(&mut self) {
         // A packet that is looked up again may be a copy: the packet that it was made of ends, too.
-        if self.key.key.get(Field::RecircId) != 0 {
+        if is_recirculated(&self.key.key) {
             self.key.lane(LaneStep::Exit);
         }
     }
 
     fn stop(&mut self) {}
 
-    fn refuse_call(&mut self, table: u8, calls: &[Return]) {
-        // The packet then opens the same calls, is refused the next one, and is counted.
-        self.key.steps.extend(calls.iter().cloned().map(Step::Push));
-        self.key.steps.push(Step::Call { table, in_port: None, again: false });
+    fn rounds(&self) -> u8 {
+        rounds(&self.key.key)
+    }
+
+    fn set_rounds(&mut self, rounds: u8) {
+        if rounds != self.rounds() {
+            self.key.set_rounds(rounds);
+        }
+    }
+
+    fn refuse_call(&mut self, _: u8) {
+        self.key.lane(LaneStep::Refuse);
     }
 }
 

@@ -7,6 +7,32 @@ use flowlane::packet::{FieldRef, Headers, WordSet, pack_some_words, parse};
 
 use super::{Frame, edit};
 
+/// The bits of `recirc_id` that hold the table that a recirculated packet enters, plus one. Those above count its
+/// [rounds](rounds).
+const ENTRY: u128 = 0x1ff;
+
+/// Returns the first table of packets with this key; a recirculated packet's key holds it.
+#[inline]
+pub(crate) fn entry(key: &FlowKey) -> u8 {
+    (key.get(Field::RecircId) & ENTRY).saturating_sub(1) as u8
+}
+
+/// Returns whether a packet's key has been parsed again.
+pub(crate) fn is_recirculated(key: &FlowKey) -> bool {
+    key.get(Field::RecircId) & ENTRY != 0
+}
+
+/// Returns the rounds of a packet: calls that have led back, to the table that the packet was in or an earlier one, and have not
+/// returned. Open vSwitch calls them depth.
+pub(crate) fn rounds(key: &FlowKey) -> u8 {
+    (key.get(Field::RecircId) >> ENTRY.count_ones()) as u8
+}
+
+/// Sets the rounds of a packet.
+pub(crate) fn set_rounds(key: &mut FlowKey, rounds: u8) {
+    key.set_masked(Field::RecircId, u128::from(rounds) << ENTRY.count_ones(), !ENTRY & 0xff_ffff);
+}
+
 /// Builds the new key of a recirculated packet: headers parsed, metadata and registers as they were or
 /// as rules set them.
 pub(crate) fn parse_again(
@@ -18,7 +44,7 @@ pub(crate) fn parse_again(
     key: &mut FlowKey,
 ) {
     const KEPT: WordSet = WordSet::of_class(FieldClass::Header).with(word::RECIRC_ID).complement();
-    let kept = key.present().intersection(KEPT);
+    let (kept, rounds) = (key.present().intersection(KEPT), rounds(key));
     let mut values = [0; WORDS];
     pack_some_words(key, kept, &mut values);
     *headers = parse(frame.bytes(), in_port, key);
@@ -26,6 +52,7 @@ pub(crate) fn parse_again(
         key.set_word(w, value);
     }
     key.set(Field::RecircId, u128::from(table) + 1);
+    set_rounds(key, rounds);
     take_along(carry, key);
 }
 

@@ -135,38 +135,7 @@ impl Compiler {
 
     fn action(&mut self, action: &Action) {
         if let Some(step) = self.lane_step(action) {
-            // These parse the packet themselves where the key is behind.
-            let again = self.changed && step.reads_key();
-            let sets_header = match step {
-                LaneStep::Pop(to) | LaneStep::CheckPacketLarger { to, .. } => needs_offsets(to.field()),
-                _ => false,
-            };
-            if self.stale && sets_header {
-                self.steps.push(Step::Parse);
-                self.stale = false;
-            }
-            (self.stale, self.changed) = match step {
-                LaneStep::Copy(_)
-                | LaneStep::Group(_)
-                | LaneStep::OutputField { .. }
-                | LaneStep::Push(_)
-                | LaneStep::Bundle(Bundle { to: None, .. }) => (false, false),
-                // They set a field.
-                LaneStep::Multipath(Multipath { to, .. }) | LaneStep::Bundle(Bundle { to: Some(to), .. }) => {
-                    (false, !is_followed(to.field()))
-                }
-                LaneStep::Pop(to) | LaneStep::CheckPacketLarger { to, .. } => {
-                    (self.stale, self.changed || !is_followed(to.field()))
-                }
-                LaneStep::WriteActions(_)
-                | LaneStep::ClearActions
-                | LaneStep::Exit
-                | LaneStep::PushValue(_)
-                | LaneStep::Expire
-                | LaneStep::Leave { .. } => (self.stale, self.changed),
-            };
-            self.steps.push(Step::Lane { step: Arc::new(step), again });
-            return;
+            return self.lane(step);
         }
         let traits = ActionTraits::of(action);
         if self.stale && traits.reads_headers {
@@ -185,8 +154,9 @@ impl Compiler {
             Action::Goto(table) => self.steps.push(Step::Enter { table, carry: Vec::new() }),
             Action::Resubmit { in_port, table, .. } => {
                 let in_port = in_port.filter(|port| *port != PortNo::IN_PORT);
-                let table = table.unwrap_or(self.origin.table);
-                self.steps.push(Step::Call { table, in_port, again: self.changed });
+                let (here, again) = (self.origin.table, self.changed);
+                let table = table.unwrap_or(here);
+                self.steps.push(Step::Call { table, in_port, back: table <= here, again });
                 (self.stale, self.changed) = (true, true);
                 return;
             }
@@ -194,13 +164,49 @@ impl Compiler {
                 let to = ToController { action: (**action).clone(), origin: self.origin };
                 self.steps.push(to.into());
             }
+            // Equal paths are one, however their rules are written.
             Action::SetField { field, value, mask, .. } => {
-                // Equal paths are one, however their rules are written.
                 self.steps.push(Step::Do(Action::SetField { field, value, mask, form: SetForm::SetField }));
             }
             ref other => self.steps.push(Step::Do(other.clone())),
         }
         self.changed |= traits.outdates_key;
+    }
+
+    /// Adds a step that concerns more than the packet's bytes.
+    fn lane(&mut self, step: LaneStep) {
+        // These parse the packet themselves where the key is behind.
+        let again = self.changed && step.reads_key();
+        let sets_header = match step {
+            LaneStep::Pop(to) | LaneStep::CheckPacketLarger { to, .. } => needs_offsets(to.field()),
+            _ => false,
+        };
+        if self.stale && sets_header {
+            self.steps.push(Step::Parse);
+            self.stale = false;
+        }
+        (self.stale, self.changed) = match step {
+            LaneStep::Copy(_)
+            | LaneStep::Group(_)
+            | LaneStep::OutputField { .. }
+            | LaneStep::Push(_)
+            | LaneStep::Bundle(Bundle { to: None, .. }) => (false, false),
+            // They set a field.
+            LaneStep::Multipath(Multipath { to, .. }) | LaneStep::Bundle(Bundle { to: Some(to), .. }) => {
+                (false, !is_followed(to.field()))
+            }
+            LaneStep::Pop(to) | LaneStep::CheckPacketLarger { to, .. } => {
+                (self.stale, self.changed || !is_followed(to.field()))
+            }
+            LaneStep::WriteActions(_)
+            | LaneStep::ClearActions
+            | LaneStep::Exit
+            | LaneStep::PushValue(_)
+            | LaneStep::Expire
+            | LaneStep::Refuse
+            | LaneStep::Leave { .. } => (self.stale, self.changed),
+        };
+        self.steps.push(Step::Lane { step: Arc::new(step), again });
     }
 
     /// Written actions, with the table of each `resubmit`: they are executed elsewhere.

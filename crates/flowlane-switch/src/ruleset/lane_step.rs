@@ -43,6 +43,8 @@ pub enum LaneStep {
     CheckPacketLarger { bytes: u16, to: FieldRef },
     /// Sends the packet to the controller, since its TTL has expired.
     Expire,
+    /// Drops the packet, which has called too many tables, and counts it.
+    Refuse,
     /// Ends a path before a step whose result is not known in advance: the packet goes on there, in the rule's own steps, which
     /// are open as a call.
     Leave {
@@ -68,6 +70,7 @@ impl LaneStep {
             | Self::PushValue(_)
             | Self::CheckPacketLarger { .. }
             | Self::Expire
+            | Self::Refuse
             | Self::Leave { .. } => false,
         }
     }
@@ -86,6 +89,7 @@ impl LaneStep {
             | Self::PushValue(_)
             | Self::Multipath(_)
             | Self::CheckPacketLarger { .. }
+            | Self::Refuse
             | Self::Leave { .. } => false,
         }
     }

@@ -44,6 +44,8 @@ pub enum Step {
         table: u8,
         /// The port that the table sees instead of the packet's own.
         in_port: Option<PortNo>,
+        /// It leads back: to the table that the packet is in, or an earlier one.
+        back: bool,
         /// The headers are not what the key says any more: the packet is parsed again before.
         again: bool,
     },
@@ -102,6 +104,8 @@ pub struct Return {
     pub at: usize,
     /// The packet's action set: the outermost return, if the packet has one.
     pub set: ActionSet,
+    /// The packet's rounds when it comes back.
+    pub rounds: u8,
 }
 
 /// The part of a packet's action set in a [`Return`].
@@ -117,9 +121,9 @@ pub enum ActionSet {
 }
 
 impl Return {
-    /// A place in steps that are no action set's.
-    pub fn to(steps: Steps, at: usize) -> Self {
-        Self { steps, at, set: ActionSet::No }
+    /// A place in steps that are no action set's, and the packet's rounds there.
+    pub fn to(steps: Steps, at: usize, rounds: u8) -> Self {
+        Self { steps, at, set: ActionSet::No, rounds }
     }
 
     /// Writes to the action set at the outermost place of a call stack; without `written`, empties it.
@@ -164,7 +168,7 @@ impl Return {
 
     /// The steps of an action set.
     pub fn of_set(set: Arc<[Action]>) -> Self {
-        Self { steps: action_set::steps(&set), at: 0, set: ActionSet::Written(set) }
+        Self { steps: action_set::steps(&set), at: 0, set: ActionSet::Written(set), rounds: 0 }
     }
 }
 

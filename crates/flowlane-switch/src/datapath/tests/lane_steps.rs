@@ -170,3 +170,60 @@ fn copies_without_end_are_refused_and_counted() {
         assert!(traced(&worker, 0, &frame).is_some());
     }
 }
+
+/// Rules that lead back end after as many rounds as in Open vSwitch, however often the packet is parsed again, and rounds that have
+/// returned do not count.
+#[test]
+fn packets_that_go_round_end_after_64_rounds() {
+    let (back, out) = (|| Action::call(0), || Action::Output(PortNo(2)));
+    let parsed = || vec![Action::PushMpls(0x8847), Action::PopMpls(0x88b5)];
+    let with = |actions: Vec<Action>, last: Action| [vec![out()], actions, vec![last]].concat();
+    let ways = [
+        (with(vec![], back()), 65, 1),
+        (with(parsed(), back()), 65, 1),
+        (with(parsed(), Action::Goto(1)), 65, 1),
+        (with(vec![], Action::call(1)), 65, 1),
+        (with(vec![Action::Clone(vec![out()])], back()), 130, 1),
+        (with(vec![], Action::WriteActions(vec![back()])), 2, 0),
+        // A copy for each, one within the other.
+        (with(vec![], Action::Clone(vec![back()])), 33, 1),
+        // Forward, and in a row.
+        (vec![Action::call(2); 100], 100, 0),
+    ];
+    let rule = |table, actions| Rule { table, ..Rule::new(Match::any(), actions) };
+    let frame = [&[2; 12][..], &[0x88, 0xb5], &[0; 50]].concat();
+    for (way, sent_frames, refused) in ways {
+        let forward = [rule(0, way.clone()), rule(1, vec![back()]), rule(2, vec![Action::call(3)])];
+        let to_and_fro = [rule(3, vec![Action::call(4)]), rule(4, vec![out()])];
+        let rules = [&forward[..], &to_and_fro].concat();
+        for caches in [no_caches(), CacheConfig { adaptive: false, ..CacheConfig::default() }] {
+            let (mut worker, sent) = worker(&rules, 5, caches, By::Tuple);
+            for _ in 0..2 {
+                worker.egress.drops.call_depth = 0;
+                worker.inject(0, &[&frame]).unwrap();
+                let sent = std::mem::take(&mut *sent.lock().unwrap());
+                assert_eq!((sent.len(), worker.egress.drops.call_depth), (sent_frames, refused), "{way:?}");
+                assert_eq!(traced(&worker, 0, &frame), Some(sent), "{way:?}");
+            }
+        }
+    }
+}
+
+/// As many calls back as a flood has, one after the other.
+#[test]
+fn rounds_that_have_returned_do_not_count() {
+    let rules = [
+        Rule::new(Match::any(), vec![Action::call(2)]),
+        Rule { table: 1, ..Rule::new(Match::any(), vec![Action::Output(PortNo(2))]) },
+        Rule { table: 2, ..Rule::new(Match::any(), vec![Action::call(1); 1000]) },
+    ];
+    for caches in [no_caches(), CacheConfig { adaptive: false, ..CacheConfig::default() }] {
+        let (mut worker, sent) = worker(&rules, 3, caches, By::Tuple);
+        let frame = packet(&mut Random(1));
+        for _ in 0..2 {
+            worker.inject(0, &[&frame]).unwrap();
+            assert_eq!(std::mem::take(&mut *sent.lock().unwrap()).len(), 1000);
+        }
+        assert_eq!(worker.egress.drops.call_depth, 0);
+    }
+}

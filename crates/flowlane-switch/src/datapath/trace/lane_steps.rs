@@ -11,7 +11,7 @@ use super::super::outputs::of_number;
 use super::super::walk::{AfterStep, LOOKUPS_MAX, Position, follow, follow_steps};
 use super::{Recorder, Traced, Tracer};
 use crate::packet::Frame;
-use crate::packet::recirculate::{parse_again, set_field};
+use crate::packet::recirculate::{parse_again, rounds, set_field};
 use crate::ruleset::{LaneStep, Return, Steps};
 
 /// Copies within copies that a trace follows.
@@ -74,7 +74,7 @@ impl Tracer<'_> {
                 let is_larger = self.packet.frame.len() > usize::from(*bytes);
                 self.assign(format!("check_pkt_larger({bytes})"), *to, is_larger.into());
             }
-            LaneStep::Expire | LaneStep::Leave { .. } => {}
+            LaneStep::Expire | LaneStep::Refuse | LaneStep::Leave { .. } => {}
             LaneStep::WriteActions(_) | LaneStep::ClearActions | LaneStep::Exit => {
                 unreachable!("walking takes them")
             }
@@ -118,8 +118,8 @@ impl Tracer<'_> {
 
     /// Follows a copy of the packet along steps, to its end. Returns whether it has met an `exit` that is the packet's, too.
     fn copy(&mut self, name: &str, steps: &Steps, outer: &mut Position, is_bucket: bool) -> bool {
-        outer.lookups += 1;
-        if self.packet.copies == COPIES_MAX || outer.lookups > LOOKUPS_MAX {
+        outer.called += 1;
+        if self.packet.copies == COPIES_MAX || outer.called > LOOKUPS_MAX {
             self.tell(name, "dropped", "too many copies are made");
             return false;
         }
@@ -131,15 +131,15 @@ impl Tracer<'_> {
         self.packet.copies += 1;
         let calls = Return::for_copy(&outer.calls);
         let mut position =
-            Position { calls, lookups: outer.lookups, leaves_set: is_bucket, ..Position::default() };
-        follow_steps(self, Return::to(steps.clone(), 0), &mut position);
+            Position { calls, called: outer.called, leaves_set: is_bucket, ..Position::default() };
+        follow_steps(self, Return::to(steps.clone(), 0, rounds(&self.packet.key)), &mut position);
         if position.table.is_some() {
             follow(self, &mut position);
         }
         self.packet.copies -= 1;
         (self.packet.frame, self.packet.headers, self.packet.key) = (frame, headers, key);
         (self.packet.moved, self.packet.source) = (moved, source);
-        outer.lookups = position.lookups;
+        outer.called = position.called;
         self.tell(name, "the copy has ended", "");
         if is_bucket {
             Return::write(&mut outer.calls, None);

@@ -7,7 +7,10 @@ use super::super::apply::PacketEdit;
 use super::super::hash_ports;
 use super::super::outputs::of_number;
 use super::TrackedKey;
-use crate::packet::recirculate::in_headers;
+use flowlane::packet::FlowKey;
+use flowlane::packet::fields::Field;
+
+use crate::packet::recirculate::{self, in_headers};
 use crate::ruleset::{LaneStep, Return, Step};
 
 impl TrackedKey {
@@ -59,6 +62,7 @@ impl TrackedKey {
             | LaneStep::Bundle(_)
             | LaneStep::CheckPacketLarger { .. }
             | LaneStep::Expire
+            | LaneStep::Refuse
             | LaneStep::Leave { .. } => false,
             LaneStep::WriteActions(_) | LaneStep::ClearActions | LaneStep::Exit => {
                 unreachable!("walking takes them")
@@ -80,6 +84,15 @@ impl TrackedKey {
         for value in std::mem::take(&mut self.stack) {
             self.lane(LaneStep::PushValue(value));
         }
+    }
+
+    /// Sets the packet's rounds, which are in the key's `recirc_id`: every path depends on that.
+    pub(super) fn set_rounds(&mut self, rounds: u8) {
+        let mut ones = FlowKey::zero();
+        recirculate::set_rounds(&mut ones, u8::MAX);
+        recirculate::set_rounds(&mut self.key, rounds);
+        let ones = ones.get(Field::RecircId);
+        self.written.set_masked(Field::RecircId, ones, ones);
     }
 
     pub(super) fn lane(&mut self, step: LaneStep) {
