@@ -382,7 +382,7 @@ impl Control {
             self.timers.follow(change, now_ns);
             match change.what {
                 ChangeKind::Add => result.added += 1,
-                ChangeKind::Replace => result.modified += 1,
+                ChangeKind::Replace | ChangeKind::Turn => result.modified += 1,
                 ChangeKind::Remove => {
                     result.removed += 1;
                     let Change { table, id, ref entry, .. } = *change;

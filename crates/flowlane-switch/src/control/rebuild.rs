@@ -167,8 +167,8 @@ impl EngineRebuild {
 
     /// Starts to build an engine for the rules of a table in version `since`.
     fn begin(&mut self, table: &Table, since: u64, churn: ChurnClass, waker: Option<Thread>) {
-        let entries: Vec<(RuleId, Arc<Entry>)> =
-            table.in_order().into_iter().map(|(id, entry)| (id, entry.clone())).collect();
+        let ordinary = table.in_order().into_iter().filter(|(_, entry)| !entry.is_conjunctive());
+        let entries: Vec<(RuleId, Arc<Entry>)> = ordinary.map(|(id, entry)| (id, entry.clone())).collect();
         let (rules, build) = (entries.len(), self.build.clone());
         let work = move || {
             let given = |(id, entry): &'_ (RuleId, Arc<Entry>)| (*id, entry.rule.priority, entry.clone());

@@ -8,14 +8,16 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
 use std::sync::Arc;
 
-use flowlane::classify::{AsyncEngine, Hit, ReplicatedEngine, RuleEngine};
+use flowlane::classify::{AsyncEngine, Hit, ReplicatedEngine};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::{Match, Priority, Rule, RuleId};
 
+use super::table_view::{RuleEntry, TableView};
 use crate::ruleset::{
     Change, EVENTS_KEPT, Entry, Event, FlowStats, LocalCounters, Miss, PublishedRuleset, RuleIndex, RuleKey,
-    Ruleset, RulesetError, RulesetReader, SharedCounters, Table, TableMap, TableSet, WorkerEpoch, sums,
+    Ruleset, RulesetError, RulesetReader, SharedCounters, Table, TableMap, TableSet, WorkerEpoch,
+    is_conjunctive,
 };
 use crate::stage::StageTable;
 use crate::stage::route::RouteTable;
@@ -33,55 +35,6 @@ const RETIRED_MAX: usize = 1024;
 
 /// A rule as it is passed to engines.
 pub type Given<'a> = (RuleId, Priority, &'a Match);
-
-/// A rule with its counters.
-#[derive(Clone, Debug)]
-pub struct RuleEntry<R = Rule> {
-    pub rule: R,
-    /// Packets that matched it.
-    pub packets: u64,
-    pub bytes: u64,
-}
-
-/// A table, with the counters of all workers.
-pub struct TableView<'a> {
-    /// For reports; empty where none was given.
-    pub name: &'a str,
-    /// The treatment of packets that match nothing.
-    pub miss: Miss,
-    /// Packets that matched nothing.
-    pub missed: u64,
-    table: &'a Table,
-    device: Option<&'a dyn AsyncEngine>,
-    /// The counters of all workers.
-    tallies: Vec<&'a Arc<SharedCounters>>,
-}
-
-impl<'a> TableView<'a> {
-    /// Returns the rules with their counters, in order of insertion.
-    pub fn rules(&self) -> impl Iterator<Item = (RuleId, RuleEntry<&'a Rule>)> + use<'a> {
-        let rules = self.table.in_order();
-        let counts = sums(self.tallies.iter().copied(), rules.iter().map(|(id, _)| *id));
-        rules.into_iter().zip(counts).map(|((id, entry), count)| {
-            let FlowStats { packets, bytes } = count.since(entry.base);
-            (id, RuleEntry { rule: &entry.rule, packets, bytes })
-        })
-    }
-
-    /// Returns the table's engine.
-    pub fn classifier(&self) -> &'a dyn RuleEngine {
-        match (self.table.engine(), self.device) {
-            (Some(engine), _) => engine,
-            (None, Some(device)) => device,
-            (None, None) => unreachable!("a table without an engine has a device"),
-        }
-    }
-
-    /// Returns the engine, if the table is offloaded.
-    pub fn deferred(&self) -> Option<&'a dyn AsyncEngine> {
-        self.device
-    }
-}
 
 /// The reason that a table with its rules was not added.
 #[derive(Debug)]
@@ -193,9 +146,15 @@ impl Pipeline {
                 }
             }
         }
+        let ordinary = (0u32..).zip(&kept).filter(|(_, rule)| !is_conjunctive(&rule.actions));
         let given: Vec<Given<'_>> =
-            (0u32..).zip(&kept).map(|(id, rule)| (RuleId(id), rule.priority, &rule.matches)).collect();
+            ordinary.map(|(id, rule)| (RuleId(id), rule.priority, &rule.matches)).collect();
         let engine = build(&given).map_err(NotAdded::Engine)?;
+        if let (Engine::Later(_), Some(rule)) =
+            (&engine, kept.iter().find(|rule| is_conjunctive(&rule.actions)))
+        {
+            return Err(NotAdded::Rule(Box::new(rule.clone()), RulesetError::ConjunctionOnDevice));
+        }
         self.add(number, name, engine, miss, kept);
         Ok(())
     }
@@ -373,6 +332,9 @@ impl Pipeline {
     pub fn add_rule(&mut self, rule: Rule) -> Result<RuleId, RulesetError> {
         self.ruleset.check(&rule)?;
         let number = rule.table;
+        if self.devices.contains(number) && is_conjunctive(&rule.actions) {
+            return Err(RulesetError::ConjunctionOnDevice);
+        }
         let tally = self.counters.get(number).map(|counters| counters.tally().clone());
         let base = |id| tally.expect("every table has counters").of([id])[0];
         let (ruleset, writer) = self.own().ok_or(RulesetError::Controlled)?;
@@ -593,7 +555,7 @@ impl Pipeline {
 
     /// Returns the size of the tables in bytes.
     pub fn table_bytes(&self) -> usize {
-        let rules: usize = self.tables().map(|(_, table)| table.classifier().table_bytes()).sum();
+        let rules: usize = self.tables().map(|(_, table)| table.table_bytes()).sum();
         rules + self.stages.iter().map(|(_, stage)| stage.table_bytes()).sum::<usize>()
     }
 }

@@ -3,6 +3,7 @@
 
 mod bursts;
 mod calls;
+mod conjunctions;
 mod deferred;
 mod idle;
 mod interpreter;
@@ -32,7 +33,7 @@ use super::*;
 use crate::datapath::Pipeline;
 use crate::packet::{Frame, Frames, edit};
 use crate::port::{Port, PortError, Received};
-use crate::ruleset::Miss;
+use crate::ruleset::{Miss, RulesetError};
 use crate::state::fdb::Fdb;
 use flowlane::packet::batch::LANES_MAX;
 use std::sync::atomic::AtomicBool;

@@ -309,7 +309,7 @@ impl Tracer<'_> {
             return Entered::Nothing;
         };
         let mut looked_at = FlowMask::zero();
-        let hit = table.classifier().lookup_wildcards(&self.packet.key, &mut looked_at);
+        let hit = table.lookup_wildcards(&self.packet.key, &mut looked_at);
         let because = print_key(&self.packet.key, &looked_at);
         let place = format!("table {number} {}", table.name);
         let why = match because.is_empty() {

@@ -135,7 +135,7 @@ impl Follow for Xlate<'_> {
                 if let Some(port) = in_port {
                     key.key.set(Field::InPort, port.0.into());
                 }
-                let hit = view.classifier().lookup_wildcards(&key.key, &mut looked_at);
+                let hit = view.lookup_wildcards(&key.key, &mut looked_at);
                 if in_port.is_some() {
                     // The rule says which port the table sees.
                     key.key.set(Field::InPort, own);

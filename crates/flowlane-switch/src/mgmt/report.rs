@@ -355,7 +355,7 @@ fn tables(worker: &Worker, rules: bool) -> Vec<TableReport> {
             name: table.name.to_owned(),
             engine: table.classifier().name().into(),
             trouble: table.deferred().and_then(|deferred| deferred.trouble()),
-            table_bytes: table.classifier().table_bytes(),
+            table_bytes: table.table_bytes(),
             missed_packets: table.missed,
             rules: if rules { table.rules().map(|(_, entry)| rule(entry)).collect() } else { Vec::new() },
         })

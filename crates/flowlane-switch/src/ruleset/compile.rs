@@ -288,7 +288,6 @@ pub(super) fn unsupported(action: &Action) -> Option<&'static str> {
         }
         Action::DeleteField(_) => Some("deletes an option of a tunnel, of which the switch has only one"),
         Action::FinTimeout { .. } => Some("changes timeouts by packets, which the switch does not do yet"),
-        Action::Conjunction { .. } => Some("needs conjunctive matches, which the switch does not have yet"),
         Action::Learn(_) => Some("learns rules, which the switch does not do yet"),
         _ => None,
     }
@@ -314,6 +313,7 @@ pub fn compile_post_cache(actions: &[Action], table: u8) -> Result<Steps, PostCa
             }
             Action::Goto(to) if to <= table || i < last => return Err(PostCacheError::Goto { to, table }),
             Action::Resubmit { .. } => return Err(PostCacheError::RulesOnly(action.to_string())),
+            Action::Conjunction { .. } => return Err(PostCacheError::RulesOnly(action.to_string())),
             _ if is_for_rules || unsupported(action).is_some() => {
                 return Err(PostCacheError::RulesOnly(action.to_string()));
             }

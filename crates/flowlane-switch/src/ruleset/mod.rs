@@ -38,6 +38,7 @@ pub use lane_step::LaneStep;
 pub(crate) use publication::{PublishedRuleset, RulesetReader, WorkerEpoch, WorkerEpochs};
 pub(crate) use rule_index::{RuleIndex, RuleKey};
 pub use rules::Entry;
+pub(crate) use rules::is_conjunctive;
 pub use snapshot::{Change, ChangeKind, EVENTS_KEPT, Event, Ruleset, Table};
 pub use step::{ActionSet, Origin, Return, SideEffects, Step, StepSummary, Steps, ToController};
 pub(crate) use table_map::{TableMap, TableSet};
@@ -95,6 +96,12 @@ pub enum RulesetError {
         /// The reason.
         why: &'static str,
     },
+    /// `conjunction` is with another action, within one, or of impossible clauses.
+    #[error("a rule with conjunction has no other action but note, and conjunctions have 2 to 64 clauses")]
+    Conjunction,
+    /// The table is on a device.
+    #[error("`conjunction` needs a table that is not on a device")]
+    ConjunctionOnDevice,
     /// The table's engine refuses it.
     #[error("table {table}: {source}")]
     Insert {

@@ -73,7 +73,8 @@ impl RuleIndex {
         let (id, what) = match before {
             Some((id, before)) => {
                 (entry.sequence, entry.base) = (before.sequence, before.base);
-                (id, ChangeKind::Replace)
+                let turns = entry.is_conjunctive() != before.is_conjunctive();
+                (id, if turns { ChangeKind::Turn } else { ChangeKind::Replace })
             }
             None => {
                 let id = names.free.pop().unwrap_or_else(|| {
@@ -108,7 +109,7 @@ impl RuleIndex {
                 names.by_identity.remove(&identity());
                 names.free.push(id);
             }
-            ChangeKind::Replace => {}
+            ChangeKind::Replace | ChangeKind::Turn => {}
             ChangeKind::Remove => {
                 names.by_identity.insert(identity(), id);
                 self.retired.pop();

@@ -41,6 +41,11 @@ impl Entry {
         }
     }
 
+    /// Returns whether it is a part of conjunctions: packets do not match it itself.
+    pub fn is_conjunctive(&self) -> bool {
+        is_conjunctive(&self.rule.actions)
+    }
+
     /// Returns whether it at most forwards packets, unchanged.
     fn only_forwards(&self) -> bool {
         self.rule.actions.iter().all(forwards)
@@ -50,6 +55,11 @@ impl Entry {
     fn goes_back(&self) -> bool {
         self.rule.actions.iter().any(goes_back)
     }
+}
+
+/// Returns whether a rule with these actions is a part of conjunctions.
+pub(crate) fn is_conjunctive(actions: &[Action]) -> bool {
+    actions.iter().any(|action| matches!(action, Action::Conjunction { .. }))
 }
 
 /// Returns whether a packet may come to a table again by an action.

@@ -6,8 +6,10 @@
 //! concern it.
 
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
 
+use flowlane::classify::conjunction::{Clause, Conjunctions};
 use flowlane::classify::{Hit, InsertError, ReplicatedEngine, RuleEngine};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::{FlowKey, FlowMask};
@@ -16,7 +18,7 @@ use flowlane::published::Versioned;
 use flowlane::rule::action::{Controller, HEADERS_PUSHED_MAX};
 use flowlane::rule::{Action, Rule, RuleId};
 
-use super::rules::Rules;
+use super::rules::{Rules, is_conjunctive};
 use super::table_map::{TableMap, TableSet};
 use super::{
     CompiledGroup, Entry, Groups, Miss, Origin, RulesetError, Step, StepSummary, Steps, ToController, compile,
@@ -69,21 +71,42 @@ pub enum ChangeKind {
     Add,
     /// Replaces the one with the same priority and match.
     Replace,
+    /// Does that, and is a part of conjunctions where the other is an ordinary rule, or the reverse.
+    Turn,
     /// Removed.
     Remove,
 }
 
 impl Change {
-    /// Applies it to an engine.
+    /// Applies it to an engine, which has the ordinary rules.
     ///
     /// # Errors
     /// If it refuses the rule.
     pub(crate) fn tell(&self, engine: &mut dyn RuleEngine) -> Result<(), InsertError> {
-        let rule = &self.entry.rule;
+        let (rule, is_ordinary) = (&self.entry.rule, !self.entry.is_conjunctive());
         match self.what {
-            ChangeKind::Add => engine.insert(self.id, rule.priority, &rule.matches)?,
-            ChangeKind::Remove => _ = engine.remove(self.id),
-            ChangeKind::Replace => {}
+            ChangeKind::Add | ChangeKind::Turn if is_ordinary => {
+                engine.insert(self.id, rule.priority, &rule.matches)?;
+            }
+            ChangeKind::Remove | ChangeKind::Turn => _ = engine.remove(self.id),
+            ChangeKind::Add | ChangeKind::Replace => {}
+        }
+        Ok(())
+    }
+
+    /// Applies it to the parts of conjunctions.
+    ///
+    /// # Errors
+    /// If there are too many.
+    fn tell_conjunctions(&self, parts: &mut Conjunctions) -> Result<(), InsertError> {
+        let (rule, is_part) = (&self.entry.rule, self.entry.is_conjunctive());
+        match self.what {
+            ChangeKind::Add | ChangeKind::Turn if is_part => {
+                parts.insert(self.id, rule.priority, &rule.matches, &Clause::of(&rule.actions))?;
+            }
+            ChangeKind::Replace if is_part => parts.set(self.id, &Clause::of(&rule.actions)),
+            ChangeKind::Remove | ChangeKind::Turn => _ = parts.remove(self.id),
+            ChangeKind::Add | ChangeKind::Replace => {}
         }
         Ok(())
     }
@@ -115,6 +138,8 @@ pub struct Table {
     pub miss: Miss,
     /// None where a worker's device answers.
     engine: Option<Box<dyn ReplicatedEngine>>,
+    /// The rules that are parts of conjunctions: the engine has the others.
+    conjunctions: Option<Box<Conjunctions>>,
     rules: Rules,
     /// The steps of packets that match nothing.
     missing: Steps,
@@ -122,7 +147,8 @@ pub struct Table {
 
 impl Table {
     pub(crate) fn new(name: &str, engine: Option<Box<dyn ReplicatedEngine>>, miss: Miss) -> Self {
-        Self { name: name.to_owned(), miss, engine, rules: Rules::default(), missing: Steps::default() }
+        let (rules, missing) = (Rules::default(), Steps::default());
+        Self { name: name.to_owned(), miss, engine, conjunctions: None, rules, missing }
     }
 
     fn duplicate(&self) -> Self {
@@ -130,6 +156,7 @@ impl Table {
             name: self.name.clone(),
             miss: self.miss,
             engine: self.engine.as_ref().map(|engine| engine.clone_box()),
+            conjunctions: self.conjunctions.clone(),
             rules: self.rules.clone(),
             missing: self.missing.clone(),
         }
@@ -200,16 +227,51 @@ impl Table {
     /// Looks up the rules of some lanes' packets.
     #[inline]
     pub(crate) fn find(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>; LANES_MAX]) {
-        self.engine().expect("no device's table").lookup_lanes(keys, lanes, hits);
+        let engine = self.engine().expect("no device's table");
+        engine.lookup_lanes(keys, lanes, hits);
+        if let Some(conjunctions) = &self.conjunctions {
+            for lane in lanes.lanes() {
+                hits[lane] = conjunctions.winner(&keys[lane], hits[lane], None, |key, _| engine.lookup(key));
+            }
+        }
+    }
+
+    /// Finds the winning rule for a key with one of the table's engines, and adds the bits that the answer depends on.
+    pub(crate) fn lookup_wildcards(
+        &self,
+        engine: &dyn RuleEngine,
+        key: &FlowKey,
+        looked_at: &mut FlowMask,
+    ) -> Option<Hit> {
+        let hit = engine.lookup_wildcards(key, looked_at);
+        let Some(conjunctions) = &self.conjunctions else { return hit };
+        conjunctions.winner(key, hit, Some(looked_at), |key, looked_at| {
+            engine.lookup_wildcards(key, looked_at.expect("given above"))
+        })
+    }
+
+    /// The size of the rules that are parts of conjunctions in bytes.
+    pub(crate) fn conjunction_bytes(&self) -> usize {
+        self.conjunctions.as_ref().map_or(0, |conjunctions| conjunctions.table_bytes())
     }
 
     fn apply(&mut self, change: &Change) -> Result<(), InsertError> {
+        // What may refuse the rule comes first.
+        if change.entry.is_conjunctive() {
+            change.tell_conjunctions(self.conjunctions.get_or_insert_with(new_conjunctions))?;
+        }
         if let Some(engine) = &mut self.engine {
             change.tell(&mut **engine)?;
         }
+        if let Some(parts) = self.conjunctions.as_mut().filter(|_| !change.entry.is_conjunctive()) {
+            change.tell_conjunctions(parts)?;
+        }
+        self.conjunctions = self.conjunctions.take().filter(|parts| !parts.is_empty());
         match change.what {
             ChangeKind::Remove => _ = self.rules.remove(change.id),
-            ChangeKind::Add | ChangeKind::Replace => self.rules.put(change.id, change.entry.clone()),
+            ChangeKind::Add | ChangeKind::Replace | ChangeKind::Turn => {
+                self.rules.put(change.id, change.entry.clone());
+            }
         }
         Ok(())
     }
@@ -221,10 +283,23 @@ impl Table {
         self.rules.put(id, Arc::new(entry));
     }
 
-    /// Adds rules that the engine has already.
+    /// Adds rules, of which the engine has the ordinary ones already.
     pub(crate) fn adopt(&mut self, entries: impl IntoIterator<Item = Arc<Entry>>) {
-        (0..).map(RuleId).zip(entries).for_each(|(id, entry)| self.rules.put(id, entry));
+        for (id, entry) in (0..).map(RuleId).zip(entries) {
+            if entry.is_conjunctive() {
+                let parts = self.conjunctions.get_or_insert_with(new_conjunctions);
+                let (rule, clauses) = (&entry.rule, Clause::of(&entry.rule.actions));
+                let inserted = parts.insert(id, rule.priority, &rule.matches, &clauses);
+                inserted.expect("ids are new, and there is room for all ids");
+            }
+            self.rules.put(id, entry);
+        }
     }
+}
+
+/// Rules of a table that are parts of conjunctions; a table's rules are limited elsewhere.
+fn new_conjunctions() -> Box<Conjunctions> {
+    Box::new(Conjunctions::new(usize::MAX, RandomState::new().hash_one(0) as u32))
 }
 
 /// The rule tables.
@@ -434,6 +509,9 @@ impl Ruleset {
         if let Some(why) = compile::unsupported(action) {
             return Err(RulesetError::Unsupported { action: action.to_string(), why });
         }
+        if action.nested().iter().any(|nested| matches!(nested, Action::Conjunction { .. })) {
+            return Err(RulesetError::Conjunction);
+        }
         action.nested().iter().try_for_each(|nested| self.check_action(nested))
     }
 
@@ -442,6 +520,14 @@ impl Ruleset {
         let pushes = compile::pushes(&rule.actions);
         if pushes > HEADERS_PUSHED_MAX {
             return Err(RulesetError::Pushes(pushes));
+        }
+        let is_of_part = |action: &Action| match *action {
+            Action::Conjunction { clause, clauses, .. } => (2..=64).contains(&clauses) && clause < clauses,
+            Action::Note(_) => true,
+            _ => false,
+        };
+        if is_conjunctive(&rule.actions) && !rule.actions.iter().all(is_of_part) {
+            return Err(RulesetError::Conjunction);
         }
         for (i, action) in rule.actions.iter().enumerate() {
             self.check_action(action)?;

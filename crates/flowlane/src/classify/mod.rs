@@ -5,6 +5,7 @@
 pub mod acl;
 mod async_engine;
 pub mod auto;
+pub mod conjunction;
 mod counts;
 pub mod linear;
 mod rank;
@@ -15,6 +16,7 @@ mod tests;
 
 pub use acl::AclSearch;
 pub use async_engine::AsyncEngine;
+pub use conjunction::Conjunctions;
 pub use counts::HitCounts;
 pub use linear::LinearSearch;
 pub use tuple::TupleSearch;

@@ -5,21 +5,21 @@ use crate::packet::Field;
 use crate::packet::batch::LaneMask;
 
 /// A small reproducible generator: failures name its seed.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn next(&mut self, below: u32) -> u32 {
+    pub(super) fn next(&mut self, below: u32) -> u32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as u32) % below
     }
 
-    fn chance(&mut self, one_in: u32) -> bool {
+    pub(super) fn chance(&mut self, one_in: u32) -> bool {
         self.next(one_in) == 0
     }
 }
 
 /// A rule over a universe so small that rules overlap all the time.
-fn random_match(r: &mut Random) -> Match {
+pub(super) fn random_match(r: &mut Random) -> Match {
     let mut m = Match::any();
     if r.chance(3) {
         m.set(Field::InPort, r.next(3).into());
@@ -71,7 +71,7 @@ fn port(r: &mut Random) -> u16 {
     [0, 1, 2, 80, 81, 1023, 1024, 65534, 65535][r.next(9) as usize]
 }
 
-fn random_key(r: &mut Random) -> FlowKey {
+pub(super) fn random_key(r: &mut Random) -> FlowKey {
     let mut key = FlowKey::zero();
     key.set(Field::InPort, r.next(3).into());
     key.set(Field::EthDst, u128::from(r.next(4)));
@@ -88,7 +88,7 @@ fn random_key(r: &mut Random) -> FlowKey {
     key
 }
 
-fn engines() -> Vec<Box<dyn RuleEngine>> {
+pub(super) fn engines() -> Vec<Box<dyn RuleEngine>> {
     let lists = acl::AclEngine::ALL.map(|engine| -> Box<dyn RuleEngine> {
         Box::new(AclSearch::new(acl::AclConfig { rules_max: 1000, ..Default::default() }.with_engine(engine)))
     });
@@ -99,7 +99,7 @@ fn engines() -> Vec<Box<dyn RuleEngine>> {
 
 /// Finds the winner without any engine: among the matching rules the highest priority, then the smallest
 /// position in order of insertion.
-fn definition(rules: &[(RuleId, Priority, Match)], key: &FlowKey) -> Option<Hit> {
+pub(super) fn definition(rules: &[(RuleId, Priority, Match)], key: &FlowKey) -> Option<Hit> {
     let matching = rules.iter().filter(|(_, _, m)| m.matches(key));
     let best = matching.rev().max_by_key(|(_, p, _)| *p)?;
     Some(Hit { rule: best.0, priority: best.1 })

@@ -1,6 +1,11 @@
 //! The pipeline as OpenFlow and Open vSwitch describe it, without caches, masks or compiled steps: the packet is parsed again
 //! before every table and every `move`, and control flow is recursion.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use flowlane::rule::RuleId;
+
 use super::*;
 use flowlane::rule::group::GroupKind;
 
@@ -40,6 +45,29 @@ fn in_order(written: &[Action]) -> Vec<Action> {
     ordered.extend(written.iter().filter(sets).cloned());
     ordered.push(end);
     ordered
+}
+
+/// The winning rule of a table, conjunctions included (ovs-fields(7)).
+fn winner(table: &TableView<'_>, key: &FlowKey) -> Option<RuleId> {
+    let mut parts: BTreeMap<(Reverse<Priority>, u32, u8), BTreeSet<u8>> = BTreeMap::new();
+    for (_, RuleEntry { rule, .. }) in table.rules().filter(|(_, entry)| entry.rule.matches.matches(key)) {
+        for action in &rule.actions {
+            if let &Action::Conjunction { id, clause, clauses } = action {
+                parts.entry((Reverse(rule.priority), id, clauses)).or_default().insert(clause);
+            }
+        }
+    }
+    let hard = table.classifier().lookup(key);
+    let above = |priority| hard.is_none_or(|hit| priority > hit.priority);
+    let met = parts.into_iter().filter(|((Reverse(priority), _, clauses), met)| {
+        above(*priority) && met.len() == usize::from(*clauses)
+    });
+    let again = |((_, id, _), _): ((Reverse<Priority>, u32, u8), BTreeSet<u8>)| {
+        let mut key = key.clone();
+        key.set(Field::ConjId, id.into());
+        table.classifier().lookup(&key)
+    };
+    met.filter_map(again).next().or(hard).map(|hit| hit.rule)
 }
 
 type CallsByRule = BTreeMap<(u8, u32), (usize, u8)>;
@@ -120,7 +148,7 @@ impl Interpreter<'_> {
             if let Some(port) = in_port.take() {
                 key.set(Field::InPort, port.0.into());
             }
-            let Some(hit) = table.classifier().lookup(&key) else {
+            let Some(rule) = winner(&table, &key) else {
                 match table.miss {
                     Miss::Drop => {}
                     Miss::Controller => self.send(CONTROLLER),
@@ -128,9 +156,9 @@ impl Interpreter<'_> {
                 }
                 continue;
             };
-            let (_, entry) = table.rules().find(|(id, _)| *id == hit.rule).unwrap();
+            let (_, entry) = table.rules().find(|(id, _)| *id == rule).unwrap();
             let mut actions = entry.rule.actions.clone();
-            if let Some((before, target)) = self.calls.get(&(number, hit.rule.0)) {
+            if let Some((before, target)) = self.calls.get(&(number, rule.0)) {
                 actions.insert((*before).min(actions.len()), Action::call(*target));
             }
             let (fate, next) = self.list(&actions, number, depth);

@@ -25,6 +25,8 @@ fn of_ruleset(error: &RulesetError) -> ErrorCode {
         RulesetError::Pushes(_) => ErrorCode::ActionTooMany,
         RulesetError::Field(_) => ErrorCode::ActionBadSetArgument,
         RulesetError::Unsupported { .. } => ErrorCode::ActionBadType,
+        RulesetError::ConjunctionOnDevice => ErrorCode::FlowModNotPermitted,
+        RulesetError::Conjunction => ErrorCode::NiciraActionBadConjunction,
         RulesetError::Insert { .. } => ErrorCode::FlowModTableFull,
         RulesetError::Controlled => ErrorCode::FlowModNotPermitted,
     }

@@ -104,6 +104,34 @@ impl TupleSearch {
         self.subtables.len()
     }
 
+    /// Finds all rules that match `key`, in no order; with `above`, those of a higher priority. With `looked_at`, the bits that the
+    /// answer depends on are added to it.
+    pub fn matching(
+        &self,
+        key: &FlowKey,
+        above: Option<Priority>,
+        mut looked_at: Option<&mut FlowMask>,
+        found: &mut impl FnMut(Hit),
+    ) {
+        let is_above = |rank: Rank| above.is_none_or(|above| rank.priority > above);
+        for subtable in self.subtables.iter().take_while(|subtable| is_above(subtable.bound)) {
+            let entry = match looked_at.as_deref_mut() {
+                Some(looked_at) => subtable.find_wildcards(key, &self.prefixes, looked_at),
+                None => subtable.table.find(key, subtable.table.hash(key)),
+            };
+            let Some(entry) = entry else { continue };
+            for link in subtable.chain(entry).take_while(|link| is_above(link.rule.rank)) {
+                let matches = match looked_at.as_deref_mut() {
+                    Some(looked_at) => add_range_bits(link.tp_src, link.tp_dst, key, looked_at),
+                    None => link.ranges_match(key),
+                };
+                if matches {
+                    found(link.rule.hit());
+                }
+            }
+        }
+    }
+
     /// The subtable of a mask.
     fn position(&self, mask: &FlowMask) -> Option<usize> {
         self.subtables.iter().position(|s| s.mask.present() == mask.present() && s.mask == *mask)
@@ -249,13 +277,13 @@ impl Subtable {
         self.chain(entry).find(|link| link.ranges_match(key)).map(|link| link.rule)
     }
 
-    /// Finds the best rule for `key`, and adds the bits that the answer depends on.
-    fn lookup_wildcards(
+    /// Finds the rules with `key`'s masked key, and adds the bits that the answer depends on.
+    fn find_wildcards(
         &self,
         key: &FlowKey,
         prefixes: &PrefixTracker,
         looked_at: &mut FlowMask,
-    ) -> Option<Ranked> {
+    ) -> Option<u32> {
         if prefixes.rules_out(key, &self.lengths, looked_at) {
             return None;
         }
@@ -266,7 +294,17 @@ impl Subtable {
             }
         }
         looked_at.add(&self.mask);
-        let entry = self.table.find(key, self.table.hash(key))?;
+        self.table.find(key, self.table.hash(key))
+    }
+
+    /// Finds the best rule for `key`, and adds the bits that the answer depends on.
+    fn lookup_wildcards(
+        &self,
+        key: &FlowKey,
+        prefixes: &PrefixTracker,
+        looked_at: &mut FlowMask,
+    ) -> Option<Ranked> {
+        let entry = self.find_wildcards(key, prefixes, looked_at)?;
         self.chain(entry)
             .find(|link| add_range_bits(link.tp_src, link.tp_dst, key, looked_at))
             .map(|link| link.rule)
