@@ -18,8 +18,10 @@
 
 mod flow_mods;
 mod groups;
+mod learned;
 mod rebuild;
 mod timer;
+mod wait;
 
 pub use groups::{GroupError, GroupMod};
 pub use rebuild::{BuildEngine, ChurnClass};
@@ -32,7 +34,7 @@ use std::time::Duration;
 use flowlane::rule::action::Reference;
 use flowlane::rule::{Action, FlowMod, Match, Rule, RuleId};
 
-use crate::datapath::{Mailbox, Worker};
+use crate::datapath::{LearnQueue, Mailbox, Worker};
 use crate::ruleset::{
     Change, ChangeKind, EVENTS_KEPT, Entry, FlowStats, PublishedRuleset, RuleIndex, Ruleset, RulesetError,
     TableMap, WorkerEpochs,
@@ -40,6 +42,7 @@ use crate::ruleset::{
 
 use rebuild::EngineRebuild;
 use timer::Timers;
+use wait::wait_until;
 
 /// The reason for rejecting changes; none of them was made.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -173,29 +176,12 @@ pub struct Control {
     pause: Duration,
     /// The thread to unpark when an engine has been built.
     waker: Option<Thread>,
+    /// Rules that workers have learned.
+    learned: Arc<LearnQueue>,
 }
 
 /// Changes that are repeated, and rules that are looked at or reported as removed, before others may use the control.
 const SLICE: usize = 4096;
-
-/// Sleep between two polls of a condition.
-const POLL_INTERVAL: Duration = Duration::from_micros(10);
-
-/// Polls that only yield, before the first sleep.
-const YIELD_POLLS: u32 = 200;
-
-/// Waits until a condition holds.
-fn wait_until(holds: impl Fn() -> bool) {
-    for poll in 0u32.. {
-        if holds() {
-            return;
-        }
-        match poll < YIELD_POLLS {
-            true => std::thread::yield_now(),
-            false => std::thread::sleep(POLL_INTERVAL),
-        }
-    }
-}
 
 impl Control {
     /// Attaches to the rules of a worker. Returns `None` where another control is attached.
@@ -206,8 +192,12 @@ impl Control {
     /// Attaches to workers that [share one ruleset](crate::datapath::Pipeline::fork).
     pub fn attach_all(workers: &mut [Worker]) -> Option<Self> {
         let mail = workers.iter().map(Worker::mailbox).collect();
+        let learned = Arc::new(LearnQueue::default());
         let (first, others) = workers.split_first_mut()?;
         let handed = first.lookup.pipeline.share()?;
+        for worker in std::iter::once(&mut *first).chain(others.iter_mut()) {
+            worker.egress.learning.queue = Some(learned.clone());
+        }
         let mut readers = WorkerEpochs(vec![handed.reader]);
         let published = &handed.published;
         readers.0.extend(others.iter_mut().map(|other| other.lookup.pipeline.subscribe(published)));
@@ -234,6 +224,7 @@ impl Control {
             rebuilds: Vec::new(),
             pause: rebuild::REBUILD_INTERVAL,
             waker: None,
+            learned,
         })
     }
 

@@ -229,8 +229,9 @@ impl Control {
         self.pause = pause;
     }
 
-    /// Sets the thread to unpark when [`rebuild_engines`](Self::rebuild_engines) is due.
+    /// Sets the thread to unpark when [`rebuild_engines`](Self::rebuild_engines) or [`add_learned`](Self::add_learned) is due.
     pub fn wake(&mut self, thread: Thread) {
+        self.learned.wake(thread.clone());
         self.waker = Some(thread);
     }
 

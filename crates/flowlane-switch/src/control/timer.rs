@@ -15,7 +15,8 @@ const NS: u64 = 1_000_000_000;
 /// The timeouts of a rule.
 #[derive(Debug)]
 struct Timer {
-    created_ns: u64,
+    /// When it was added or modified, which is when its hard timeout begins, as in Open vSwitch.
+    begun_ns: u64,
     idle_ns: u64,
     hard_ns: u64,
     /// When its counter was last seen to have increased, and its value then.
@@ -49,13 +50,20 @@ impl Timers {
         let ns = |seconds: u16| if seconds == 0 { u64::MAX } else { u64::from(seconds) * NS };
         let packets = self.by_rule.get(&rule).map_or(entry.base.packets, |before| before.packets);
         let timer = Timer {
-            created_ns: entry.created_ns,
+            begun_ns: now_ns,
             idle_ns: ns(entry.idle_timeout_s),
             hard_ns: ns(entry.hard_timeout_s),
             used_ns: now_ns,
             packets,
         };
         self.by_rule.insert(rule, timer);
+    }
+
+    /// Begins the hard timeout of a rule again.
+    pub(super) fn restart(&mut self, table: u8, id: RuleId, now_ns: u64) {
+        if let Some(timer) = self.by_rule.get_mut(&(table, id)) {
+            timer.begun_ns = now_ns;
+        }
     }
 
     /// Returns whether the next slice begins a pass.
@@ -83,7 +91,7 @@ impl Timers {
             if count.packets != timer.packets {
                 (timer.packets, timer.used_ns) = (count.packets, now_ns);
             }
-            if now_ns.saturating_sub(timer.created_ns) >= timer.hard_ns {
+            if now_ns.saturating_sub(timer.begun_ns) >= timer.hard_ns {
                 due.push((table, id, Reason::HardTimeout));
             } else if now_ns.saturating_sub(timer.used_ns) >= timer.idle_ns {
                 due.push((table, id, Reason::IdleTimeout));

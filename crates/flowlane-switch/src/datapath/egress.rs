@@ -10,6 +10,7 @@ use flowlane::rule::action::{Controller, PortNo, Sample};
 
 use super::apply::{Effects, PacketEdit};
 use super::faults::Faults;
+use super::learning::Learning;
 use super::packet_ins::{PacketIn, PacketIns};
 use super::ports::Ports;
 use crate::packet::Frame;
@@ -63,6 +64,8 @@ pub struct Egress {
     pub meters: BTreeMap<u32, Arc<Meter>>,
     /// Packets and bytes of `count` actions, by number.
     pub counts: BTreeMap<u32, (u64, u64)>,
+    /// Rules that packets make.
+    pub learning: Learning,
     /// Dropped packets.
     pub drops: Drops,
     /// Malformed packets.
@@ -118,6 +121,7 @@ impl Egress {
             macs,
             meters: BTreeMap::new(),
             counts: BTreeMap::new(),
+            learning: Learning::default(),
             drops: Drops::default(),
             faults: Faults::default(),
             tunnels: None,

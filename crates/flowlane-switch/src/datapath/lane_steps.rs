@@ -14,13 +14,12 @@ use super::calls::Calls;
 use super::egress::{Egress, Packet};
 use super::execute::{Cursor, DONE, StepResult, open_calls, reparse_before, resume};
 use super::hash_ports;
-use super::outputs::of_number;
 use super::validate::RunError;
 use super::walk::AfterStep;
 use super::worker::{Worker, finish};
 use crate::packet::Burst;
 use crate::packet::recirculate::{rounds, set_field, take_along};
-use crate::ruleset::{LaneStep, Return, Steps, compile_packet_out};
+use crate::ruleset::{LaneStep, Learned, Return, Steps, compile_packet_out, of_number};
 
 /// Copies of copies may be this deep: `clone` within a group within a `clone`, …
 const COPIES_MAX: usize = 32;
@@ -118,25 +117,16 @@ fn lane_step(
             let link = hash_ports::link(&burst.keys[lane], multipath);
             set(burst, lane, multipath.to, u128::from(link) & multipath.to.ones());
         }
-        LaneStep::Bundle(bundle) => {
-            let member = worker.egress.bundle_member(&burst.keys[lane], bundle);
-            match bundle.to {
-                // Open vSwitch: OFPP_NONE where no member is live.
-                Some(to) => {
-                    let number = member.map_or(0xffff, |port| port.0);
-                    set(burst, lane, to, u128::from(number) & to.ones());
-                }
-                None => {
-                    if let Some(port) = member {
-                        output(worker, burst, lane, port.0.into(), u16::MAX)?;
-                    }
-                }
-            }
-        }
+        LaneStep::Bundle(bundle) => run_bundle(worker, burst, lane, bundle)?,
         LaneStep::CheckPacketLarger { bytes, to } => {
             let is_larger = burst.frames[lane].len() > usize::from(*bytes);
             set(burst, lane, *to, is_larger.into());
         }
+        LaneStep::Learn(learn) => {
+            let learned = Learned::of(learn, &burst.keys[lane]);
+            worker.egress.learning.learn(&learned, burst.times_ns[lane]);
+        }
+        LaneStep::Learned(learned) => worker.egress.learning.learn(learned, burst.times_ns[lane]),
         LaneStep::Expire => {
             worker.egress.expire(&burst.frames[lane], &burst.keys[lane])?;
             burst.sent.0 |= 1 << lane;
@@ -149,6 +139,21 @@ fn lane_step(
         LaneStep::Leave { .. } => {}
     }
     Ok(AfterStep::Next)
+}
+
+/// Sends a lane's packet to a member of a bundle, or sets a field to the member.
+fn run_bundle(worker: &mut Worker, burst: &mut Burst, lane: usize, bundle: &Bundle) -> Result<(), RunError> {
+    let member = worker.egress.bundle_member(&burst.keys[lane], bundle);
+    match (bundle.to, member) {
+        // Open vSwitch: OFPP_NONE where no member is live.
+        (Some(to), member) => {
+            let number = member.map_or(0xffff, |port| port.0);
+            set(burst, lane, to, u128::from(number) & to.ones());
+        }
+        (None, Some(port)) => output(worker, burst, lane, port.0.into(), u16::MAX)?,
+        (None, None) => {}
+    }
+    Ok(())
 }
 
 /// Sets a field, or some of its bits, of a lane's packet.

@@ -8,6 +8,7 @@ mod deferred;
 mod idle;
 mod interpreter;
 mod lane_steps;
+mod learning;
 mod offload;
 mod pipeline;
 mod recirculation;

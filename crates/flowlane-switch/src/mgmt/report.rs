@@ -183,11 +183,14 @@ pub struct DropReport {
     pub stage_refused: u64,
     #[serde(default)]
     pub call_depth: u64,
+    /// Packets that went on, but whose rule could not be learned.
+    #[serde(default)]
+    pub not_learned: u64,
 }
 
 impl DropReport {
     /// Returns each reason in words, and its packets.
-    pub fn reasons(&self) -> [(&'static str, u64); 12] {
+    pub fn reasons(&self) -> [(&'static str, u64); 13] {
         let Self {
             by_rule,
             malformed,
@@ -201,6 +204,7 @@ impl DropReport {
             no_tunnel,
             stage_refused,
             call_depth,
+            not_learned,
         } = *self;
         [
             ("sent nowhere by rule", by_rule),
@@ -214,7 +218,8 @@ impl DropReport {
             ("too long for their tunnel", tunnel_too_long),
             ("not what their tunnel carries", no_tunnel),
             ("refused by a stage", stage_refused),
-            ("too many open calls of tables", call_depth),
+            ("too many calls of tables", call_depth),
+            ("rule not learned", not_learned),
         ]
     }
 }
@@ -490,6 +495,7 @@ fn drops(worker: &Worker, malformed: u64) -> DropReport {
         no_tunnel: drops.no_tunnel,
         stage_refused: drops.stage_refused,
         call_depth: drops.call_depth,
+        not_learned: worker.egress.learning.lost(),
     }
 }
 

@@ -190,6 +190,7 @@ impl Compiler {
             | LaneStep::Group(_)
             | LaneStep::OutputField { .. }
             | LaneStep::Push(_)
+            | LaneStep::Learn(_)
             | LaneStep::Bundle(Bundle { to: None, .. }) => (false, false),
             // They set a field.
             LaneStep::Multipath(Multipath { to, .. }) | LaneStep::Bundle(Bundle { to: Some(to), .. }) => {
@@ -202,6 +203,7 @@ impl Compiler {
             | LaneStep::ClearActions
             | LaneStep::Exit
             | LaneStep::PushValue(_)
+            | LaneStep::Learned(_)
             | LaneStep::Expire
             | LaneStep::Refuse
             | LaneStep::Leave { .. } => (self.stale, self.changed),
@@ -234,6 +236,7 @@ impl Compiler {
             Action::OutputField { port, max_len } => LaneStep::OutputField { port: *port, max_len: *max_len },
             Action::Multipath(multipath) => LaneStep::Multipath((**multipath).clone()),
             Action::Bundle(bundle) => LaneStep::Bundle((**bundle).clone()),
+            Action::Learn(learn) => LaneStep::Learn(Arc::new((**learn).clone())),
             Action::CheckPacketLarger { bytes, to } => LaneStep::CheckPacketLarger { bytes: *bytes, to: *to },
             Action::Output(_)
             | Action::OutputTruncated { .. }
@@ -262,7 +265,6 @@ impl Compiler {
             | Action::EncapsulateHeader(_)
             | Action::Decapsulate(_)
             | Action::Resubmit { .. }
-            | Action::Learn(_)
             | Action::Conjunction { .. }
             | Action::FinTimeout { .. }
             | Action::ConnectionTracking(_)
@@ -288,7 +290,15 @@ pub(super) fn unsupported(action: &Action) -> Option<&'static str> {
         }
         Action::DeleteField(_) => Some("deletes an option of a tunnel, of which the switch has only one"),
         Action::FinTimeout { .. } => Some("changes timeouts by packets, which the switch does not do yet"),
-        Action::Learn(_) => Some("learns rules, which the switch does not do yet"),
+        Action::Learn(learn) if learn.limit > 0 || learn.result.is_some() => {
+            Some("learns up to a limit, which the switch does not do yet")
+        }
+        Action::Learn(learn) if learn.fin_idle_timeout_s > 0 || learn.fin_hard_timeout_s > 0 => {
+            Some("changes timeouts by packets, which the switch does not do yet")
+        }
+        Action::Learn(learn) if learn.delete_learned => {
+            Some("deletes learned rules with their own, which the switch does not do yet")
+        }
         _ => None,
     }
 }

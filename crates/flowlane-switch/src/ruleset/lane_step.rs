@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use flowlane::packet::FieldRef;
 use flowlane::rule::Action;
-use flowlane::rule::action::{Bundle, Multipath};
+use flowlane::rule::action::{Bundle, Learn, Multipath};
 
-use super::Steps;
+use super::{Learned, Steps};
 
 /// A step that is taken for one packet at a time.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -41,6 +41,10 @@ pub enum LaneStep {
     Bundle(Bundle),
     /// Sets a bit to whether the packet is longer than this.
     CheckPacketLarger { bytes: u16, to: FieldRef },
+    /// Has control add a rule that is made of the packet.
+    Learn(Arc<Learn>),
+    /// Has control add this rule, which the recorded walk has made.
+    Learned(Arc<Learned>),
     /// Sends the packet to the controller, since its TTL has expired.
     Expire,
     /// Drops the packet, which has called too many tables, and counts it.
@@ -62,6 +66,7 @@ impl LaneStep {
             | Self::Push(_)
             | Self::OutputField { .. }
             | Self::Multipath(_)
+            | Self::Learn(_)
             | Self::Bundle(_) => true,
             Self::WriteActions(_)
             | Self::ClearActions
@@ -69,6 +74,7 @@ impl LaneStep {
             | Self::Pop(_)
             | Self::PushValue(_)
             | Self::CheckPacketLarger { .. }
+            | Self::Learned(_)
             | Self::Expire
             | Self::Refuse
             | Self::Leave { .. } => false,
@@ -78,9 +84,13 @@ impl LaneStep {
     /// Returns whether the step sends the packet somewhere, or changes what other packets use.
     pub fn has_effects(&self) -> bool {
         match self {
-            Self::Copy(_) | Self::Group(_) | Self::OutputField { .. } | Self::Bundle(_) | Self::Expire => {
-                true
-            }
+            Self::Copy(_)
+            | Self::Group(_)
+            | Self::OutputField { .. }
+            | Self::Bundle(_)
+            | Self::Learn(_)
+            | Self::Learned(_)
+            | Self::Expire => true,
             Self::WriteActions(_)
             | Self::ClearActions
             | Self::Exit

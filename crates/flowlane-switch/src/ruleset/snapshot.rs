@@ -21,7 +21,8 @@ use flowlane::rule::{Action, Rule, RuleId};
 use super::rules::{Rules, is_conjunctive};
 use super::table_map::{TableMap, TableSet};
 use super::{
-    CompiledGroup, Entry, Groups, Miss, Origin, RulesetError, Step, StepSummary, Steps, ToController, compile,
+    CompiledGroup, Entry, Groups, Learned, Miss, Origin, RulesetError, Step, StepSummary, Steps,
+    ToController, compile,
 };
 
 /// The number of events kept.
@@ -508,6 +509,13 @@ impl Ruleset {
         compile::check_field(action)?;
         if let Some(why) = compile::unsupported(action) {
             return Err(RulesetError::Unsupported { action: action.to_string(), why });
+        }
+        if let Action::Learn(learn) = action {
+            if self.table(learn.table).is_none() {
+                return Err(RulesetError::NoTable(learn.table));
+            }
+            // Values differ from packet to packet, not fields.
+            self.check_actions(&Learned::of(learn, &FlowKey::zero()).flow_mod.rule)?;
         }
         if action.nested().iter().any(|nested| matches!(nested, Action::Conjunction { .. })) {
             return Err(RulesetError::Conjunction);

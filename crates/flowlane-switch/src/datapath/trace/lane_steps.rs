@@ -7,12 +7,11 @@ use std::convert::Infallible;
 
 use super::super::apply::apply;
 use super::super::hash_ports;
-use super::super::outputs::of_number;
 use super::super::walk::{AfterStep, LOOKUPS_MAX, Position, follow, follow_steps};
 use super::{Recorder, Traced, Tracer};
 use crate::packet::Frame;
 use crate::packet::recirculate::{parse_again, rounds, set_field};
-use crate::ruleset::{LaneStep, Return, Steps};
+use crate::ruleset::{LaneStep, Learned, Return, Steps, of_number};
 
 /// Copies within copies that a trace follows.
 const COPIES_MAX: usize = 32;
@@ -74,7 +73,11 @@ impl Tracer<'_> {
                 let is_larger = self.packet.frame.len() > usize::from(*bytes);
                 self.assign(format!("check_pkt_larger({bytes})"), *to, is_larger.into());
             }
-            LaneStep::Expire | LaneStep::Refuse | LaneStep::Leave { .. } => {}
+            LaneStep::Learn(learn) => {
+                let rule = Learned::of(learn, &self.packet.key).flow_mod.rule;
+                self.tell("learn", rule.to_string(), "a trace does not add it");
+            }
+            LaneStep::Expire | LaneStep::Refuse | LaneStep::Learned(_) | LaneStep::Leave { .. } => {}
             LaneStep::WriteActions(_) | LaneStep::ClearActions | LaneStep::Exit => {
                 unreachable!("walking takes them")
             }

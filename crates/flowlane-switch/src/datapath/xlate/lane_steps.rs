@@ -5,23 +5,21 @@ use std::sync::Arc;
 
 use super::super::apply::PacketEdit;
 use super::super::hash_ports;
-use super::super::outputs::of_number;
 use super::TrackedKey;
-use flowlane::packet::FlowKey;
 use flowlane::packet::fields::Field;
+use flowlane::packet::{FieldRef, FlowKey};
 
 use crate::packet::recirculate::{self, in_headers};
-use crate::ruleset::{LaneStep, Return, Step};
+use crate::ruleset::{LaneStep, Learned, Return, Step, of_number, sources};
 
 impl TrackedKey {
     /// Takes a step, if its result follows from the key. Returns whether it does.
     pub(super) fn lane_step(&mut self, step: &LaneStep) -> bool {
         match step {
             LaneStep::Push(part) => {
-                let field = part.field();
-                let is_known = !self.parse_again || !in_headers(field) && part.get(&self.moved) == 0;
+                let is_known = self.knows(*part);
                 if is_known {
-                    self.depend_on_field(field, part.mask());
+                    self.depend_on_field(part.field(), part.mask());
                     self.stack.push(part.get(&self.key));
                 }
                 is_known
@@ -39,13 +37,22 @@ impl TrackedKey {
                 true
             }
             LaneStep::OutputField { port, max_len } => {
-                let is_known = !self.parse_again || !in_headers(port.field()) && port.get(&self.moved) == 0;
+                let is_known = self.knows(*port);
                 if is_known {
                     self.depend_on_field(port.field(), port.mask());
                     let action = of_number(port.get(&self.key), *max_len);
                     self.steps.extend(action.map(Step::Do));
                 }
                 is_known
+            }
+            LaneStep::Learn(learn) => {
+                let is_known = |part: FieldRef| self.knows(part);
+                let are_known = sources(learn).all(is_known);
+                if are_known {
+                    sources(learn).for_each(|part| self.depend_on_field(part.field(), part.mask()));
+                    self.lane(LaneStep::Learned(Arc::new(Learned::of(learn, &self.key))));
+                }
+                are_known
             }
             LaneStep::Multipath(multipath) if !self.parse_again => {
                 for &field in multipath.hash.fields() {
@@ -63,11 +70,17 @@ impl TrackedKey {
             | LaneStep::CheckPacketLarger { .. }
             | LaneStep::Expire
             | LaneStep::Refuse
+            | LaneStep::Learned(_)
             | LaneStep::Leave { .. } => false,
             LaneStep::WriteActions(_) | LaneStep::ClearActions | LaneStep::Exit => {
                 unreachable!("walking takes them")
             }
         }
+    }
+
+    /// Returns whether the key has the packet's value of a field, or of a part of it.
+    fn knows(&self, part: FieldRef) -> bool {
+        !self.parse_again || !in_headers(part.field()) && part.get(&self.moved) == 0
     }
 
     /// Ends the path before a step: the packet goes on there in the rule's own steps.

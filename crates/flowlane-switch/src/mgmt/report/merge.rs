@@ -136,6 +136,6 @@ fn add_drops(to: &mut DropReport, other: &DropReport) {
     add!(
         to, other;
         by_rule, malformed, ttl_expired, metered, no_such_port, reserved_address, no_controller, tunnel_refused,
-        tunnel_too_long, no_tunnel, stage_refused, call_depth,
+        tunnel_too_long, no_tunnel, stage_refused, call_depth, not_learned,
     );
 }

@@ -418,9 +418,13 @@ impl ControlServer {
         }
     }
 
-    /// Runs periodic work: rebuilds and timeouts. Call it about ten times a second.
+    /// Runs periodic work: learned rules, rebuilds and timeouts. Call it about ten times a second, and when
+    /// [woken](crate::control::Control::wake).
     pub fn tick(&self) {
-        self.control().rebuild_engines();
+        let mut control = self.control();
+        control.add_learned();
+        control.rebuild_engines();
+        drop(control);
         self.catch_up();
         loop {
             let mut control = self.control();

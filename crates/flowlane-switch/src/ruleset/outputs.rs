@@ -5,7 +5,7 @@ use flowlane::rule::action::PortNo;
 
 /// Returns the action that sends a packet to the port of a number, as a field has it: 16 bits of OpenFlow 1.0, or 32 of later
 /// versions. `None`: it is sent nowhere.
-pub(super) fn of_number(number: u128, max_len: u16) -> Option<Action> {
+pub(crate) fn of_number(number: u128, max_len: u16) -> Option<Action> {
     // OpenFlow 1.1 and later have the reserved numbers at the end of 32 bits.
     let number = match u32::try_from(number) {
         Ok(number) if number >= 0xffff_ff00 => number & 0xffff,

@@ -1,0 +1,52 @@
+//! Adds the rules that workers have learned.
+
+use flowlane::rule::FlowMod;
+
+use super::Control;
+
+impl Control {
+    /// Adds the rules that workers have learned since the last call, without waiting for packets to meet them; returns their number.
+    /// One that is there already begins its hard timeout again, as in Open vSwitch. One that is refused is counted.
+    pub fn add_learned(&mut self) -> usize {
+        let learned = self.learned.take();
+        if learned.is_empty() {
+            return 0;
+        }
+        let now_ns = self.readers.now_ns();
+        let new: Vec<FlowMod> =
+            learned.into_iter().filter(|learned| !self.has_learned(learned, now_ns)).collect();
+        if new.is_empty() {
+            return 0;
+        }
+        if let Ok(done) = self.publish(&new) {
+            return done.added + done.modified;
+        }
+        // One is refused, and so all were.
+        let mut added = 0;
+        for one in new {
+            match self.publish(&[one]) {
+                Ok(done) => added += done.added + done.modified,
+                Err(_) => self.learned.refuse(),
+            }
+        }
+        added
+    }
+
+    /// Returns whether a learned rule is there; if so, restarts its hard timeout.
+    fn has_learned(&mut self, learned: &FlowMod, now_ns: u64) -> bool {
+        let rule = &learned.rule;
+        let ruleset = self.published.newest();
+        let id = self.writer.find(rule.table, &(rule.priority, rule.matches.clone()));
+        let there = id.and_then(|id| Some((id, ruleset.table(rule.table)?.rule(id)?)));
+        let timeouts = (learned.idle_timeout_s, learned.hard_timeout_s);
+        let same = there.filter(|(_, entry)| {
+            entry.rule.actions == rule.actions
+                && entry.rule.cookie == rule.cookie
+                && (entry.idle_timeout_s, entry.hard_timeout_s) == timeouts
+        });
+        if let Some((id, _)) = same {
+            self.timers.restart(rule.table, id, now_ns);
+        }
+        same.is_some()
+    }
+}

@@ -1,0 +1,98 @@
+//! `learn`: rules that packets make, through control.
+
+use flowlane::rule::{ReadOptions, read_changes};
+
+use super::*;
+use crate::control::Control;
+
+/// Adds rules, as they are written.
+fn add(control: &mut Control, text: &str) {
+    let mods = read_changes(text, "rules", &ReadOptions::default()).unwrap();
+    control.change(&mods).unwrap_or_else(|error| panic!("{error}: {text}"));
+}
+
+/// A frame from one host to another, with a tag or without.
+fn frame(from: u8, to: u8, tag: Option<u8>) -> Vec<u8> {
+    let tag = tag.map_or(Vec::new(), |vid| vec![0x81, 0, 0, vid]);
+    [&[2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from], &tag[..], &[0x88, 0xb5], &[0; 46]].concat()
+}
+
+const SWITCH: &str = "\
+table=0,actions=learn(table=1,hard_timeout=3,priority=9,cookie=7,NXM_OF_VLAN_TCI[0..11],\
+NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],load:5->NXM_NX_REG1[0..3],output:NXM_OF_IN_PORT[]),resubmit(,1)
+table=1,priority=0,actions=flood
+";
+
+/// A bridge made of two rules (ovs-actions(7)).
+#[test]
+fn rules_that_packets_make_are_in_force_for_the_next() {
+    for caches in [no_caches(), CacheConfig { adaptive: false, ..CacheConfig::default() }] {
+        let (mut worker, sent) = worker(&[], 2, caches, By::Tuple);
+        let mut control = Control::attach(&mut worker).unwrap();
+        add(&mut control, SWITCH);
+        let through = |worker: &mut Worker, control: &mut Control, port: usize, frame: &[u8]| {
+            worker.inject(port, &[frame]).unwrap();
+            let added = control.add_learned();
+            (added, sent.lock().unwrap().drain(..).map(|(port, _)| port).collect::<Vec<_>>())
+        };
+        assert_eq!(through(&mut worker, &mut control, 0, &frame(1, 2, None)), (1, vec![2, 3, 4]));
+        assert_eq!(through(&mut worker, &mut control, 1, &frame(2, 1, None)), (1, vec![1]));
+        assert_eq!(through(&mut worker, &mut control, 0, &frame(1, 2, None)), (0, vec![2]));
+        // The tag is part of the match; the parts that are not named are not.
+        assert_eq!(through(&mut worker, &mut control, 0, &frame(1, 2, Some(5))), (1, vec![2, 3, 4]));
+        assert_eq!(through(&mut worker, &mut control, 1, &frame(2, 1, Some(5))), (1, vec![1]));
+        let learned = control.statistics(|table, rule| table == 1 && rule.cookie == 7);
+        let mut texts: Vec<String> = learned.iter().map(|flow| flow.rule.to_string()).collect();
+        texts.sort();
+        assert_eq!(texts.len(), 4);
+        let one = "table=1,priority=9,cookie=0x7,dl_dst=02:00:00:00:00:02,vlan_tci=0x5/0xfff";
+        assert!(texts.iter().any(|text| text.starts_with(one)), "{texts:#?}");
+        assert!(texts.iter().all(|text| text.contains("load:0x5->reg1[0..3],output:")), "{texts:#?}");
+        // A host that has moved replaces its rule.
+        assert_eq!(through(&mut worker, &mut control, 2, &frame(1, 2, None)), (1, vec![2]));
+        assert_eq!(through(&mut worker, &mut control, 1, &frame(2, 1, None)), (0, vec![3]));
+        assert_eq!(control.statistics(|table, _| table == 1).len(), 5);
+        assert_eq!(worker.egress.learning.lost(), 0);
+    }
+}
+
+/// Packets restart hard timeouts, those of their own flow only.
+#[test]
+fn a_rule_that_is_learned_again_begins_its_hard_timeout_again() {
+    let (mut worker, _) = worker(&[], 2, CacheConfig::default(), By::Tuple);
+    let mut control = Control::attach(&mut worker).unwrap();
+    add(&mut control, SWITCH);
+    let send = |worker: &mut Worker, control: &mut Control, second: u64, from: u8| {
+        for _ in 0..2 {
+            // Control knows the time of the last burst.
+            worker.inject_at(0, [(second * 1_000_000_000, &frame(from, 9, None)[..])]).unwrap();
+        }
+        control.add_learned();
+        let gone = control.expire();
+        (gone, control.statistics(|table, rule| table == 1 && rule.cookie == 7).len())
+    };
+    assert_eq!(send(&mut worker, &mut control, 1, 1), (0, 1));
+    assert_eq!(send(&mut worker, &mut control, 2, 2), (0, 2));
+    assert_eq!(send(&mut worker, &mut control, 3, 1), (0, 2));
+    assert_eq!(send(&mut worker, &mut control, 5, 1), (1, 1));
+    assert_eq!(send(&mut worker, &mut control, 7, 1), (0, 1));
+}
+
+#[test]
+fn floods_of_new_rules_are_bounded_and_counted() {
+    let (mut worker, _) = worker(&[], 2, CacheConfig::default(), By::Tuple);
+    let mut control = Control::attach(&mut worker).unwrap();
+    add(&mut control, SWITCH);
+    for host in 0..5000u16 {
+        let mut frame = frame(0, 9, None);
+        frame[10..12].copy_from_slice(&host.to_be_bytes());
+        worker.inject(0, &[&frame]).unwrap();
+    }
+    assert_eq!(worker.egress.learning.lost(), 5000 - 4096);
+    assert_eq!(control.add_learned(), 4096);
+    // One that cannot be added costs no other.
+    add(&mut control, "table=0,priority=5,actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])");
+    add(&mut control, "delete table=1");
+    worker.inject(0, &[&frame(1, 2, None), &frame(3, 4, None)]).unwrap();
+    assert_eq!(control.add_learned(), 2);
+}
