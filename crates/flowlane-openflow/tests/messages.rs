@@ -152,6 +152,24 @@ fn messages_for_controllers_keep_their_arguments() {
     assert_eq!(flow_mod(hex).flow_mod.rule.actions, actions);
 }
 
+/// os-ken writes OFPCML_MAX for each output, and compares what it reads back; Open vSwitch keeps it.
+#[test]
+fn the_length_for_controllers_of_an_output_is_kept() {
+    for port in ["00000002", "fffffff8", "fffffffb"] {
+        let header = "040e0050000000050000000000000000000000000000000000000000000000";
+        let rest = "07ffffffffffffffffffffffff00000000";
+        let instruction = format!("0001000400000000000400180000000000000010{port}ffe5000000000000");
+        let hex = format!("{header}{rest}{instruction}");
+        let message = read(&hex);
+        let Message::FlowMod(FlowModMessage { flow_mod, .. }) = &message else { panic!("{message:?}") };
+        let [Action::OutputMaxLen { output, max_len: 0xffe5 }] = &flow_mod.rule.actions[..] else {
+            panic!("{flow_mod:?}")
+        };
+        assert_eq!(flow_mod.rule.actions[0].to_string(), output.to_string());
+        assert_eq!(Codec::new(Version::OpenFlow13).encode(5, &message).unwrap(), bytes(&hex));
+    }
+}
+
 #[test]
 fn messages_in_bundles_are_read() {
     // --bundle add-flow priority=1,reg5=5,actions=drop

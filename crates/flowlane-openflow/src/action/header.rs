@@ -43,14 +43,18 @@ pub(crate) fn put_port32(port: Option<PortNo>) -> u32 {
 
 /// The action that sends to a port.
 pub(super) fn output(port: u32, max_len: u16) -> Result<Action, ErrorCode> {
-    Ok(match port {
+    let output = match port {
         reserved::IN_PORT => Action::InPort,
         reserved::NORMAL => Action::Normal,
         reserved::FLOOD => Action::Flood,
         reserved::ALL => Action::All,
-        reserved::CONTROLLER => Action::controller(max_len),
+        reserved::CONTROLLER => return Ok(Action::controller(max_len)),
         0..reserved::MAX | reserved::TABLE | reserved::LOCAL => Action::Output(PortNo(port)),
         _ => return Err(ErrorCode::ActionBadOutPort),
+    };
+    Ok(match max_len {
+        0 => output,
+        _ => Action::OutputMaxLen { output: Box::new(output), max_len },
     })
 }
 

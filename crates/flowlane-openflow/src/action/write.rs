@@ -59,11 +59,10 @@ pub(super) fn nicira(w: &mut Writer, subtype: u16, body: impl FnOnce(&mut Writer
 
 fn put(w: &mut Writer, writing: &Writing<'_>, action: &Action) -> Result<(), Failed> {
     match action {
-        Action::Output(port) => put_output(w, writing, port.0, 0),
-        Action::InPort => put_output(w, writing, reserved::IN_PORT, 0),
-        Action::Flood => put_output(w, writing, reserved::FLOOD, 0),
-        Action::All => put_output(w, writing, reserved::ALL, 0),
-        Action::Normal => put_output(w, writing, reserved::NORMAL, 0),
+        Action::Output(_) | Action::InPort | Action::Flood | Action::All | Action::Normal => {
+            return put_output_to(w, writing, action, 0);
+        }
+        Action::OutputMaxLen { output, max_len } => return put_output_to(w, writing, output, *max_len),
         Action::Controller(to) => {
             let default = flowlane::rule::action::Controller { max_len: to.max_len, ..Default::default() };
             match **to == default {
@@ -117,6 +116,21 @@ fn put(w: &mut Writer, writing: &Writing<'_>, action: &Action) -> Result<(), Fai
         | Action::Note(_)
         | Action::Exit => return put_nicira(w, writing, action),
     }
+    Ok(())
+}
+
+/// Writes an action that sends to a port.
+fn put_output_to(w: &mut Writer, writing: &Writing<'_>, output: &Action, max_len: u16) -> Result<(), Failed> {
+    let port = match output {
+        Action::Output(port) => port.0,
+        Action::InPort => reserved::IN_PORT,
+        Action::Flood => reserved::FLOOD,
+        Action::All => reserved::ALL,
+        Action::Normal => reserved::NORMAL,
+        // Of another program than the readers.
+        _ => return Err(Failed),
+    };
+    put_output(w, writing, port, max_len);
     Ok(())
 }
 

@@ -156,9 +156,11 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
         | Action::Multipath(_)
         | Action::Bundle(_)
         | Action::CheckPacketLarger { .. }
+        | Action::Learn(_)
         | Action::Exit => unreachable!("compiled to control flow"),
         Action::Controller(_)
         | Action::Enqueue { .. }
+        | Action::OutputMaxLen { .. }
         | Action::SetQueue(_)
         | Action::PopQueue
         | Action::Note(_)
@@ -170,7 +172,6 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
         | Action::DecNshTtl
         | Action::EncapsulateHeader(_)
         | Action::Decapsulate(_)
-        | Action::Learn(_)
         | Action::FinTimeout { .. } => unreachable!("rules with them are refused"),
     }
     Ok(Applied::Next)

@@ -134,6 +134,9 @@ impl Compiler {
     }
 
     fn action(&mut self, action: &Action) {
+        if let Action::OutputMaxLen { output, .. } = action {
+            return self.action(output);
+        }
         if let Some(step) = self.lane_step(action) {
             return self.lane(step);
         }
@@ -217,6 +220,7 @@ impl Compiler {
             Action::Resubmit { in_port, table: None, original } => {
                 Action::Resubmit { in_port, table: Some(self.origin.table), original }
             }
+            Action::OutputMaxLen { ref output, .. } => (**output).clone(),
             ref other => other.clone(),
         };
         actions.iter().map(with_table).collect()
@@ -240,6 +244,7 @@ impl Compiler {
             Action::CheckPacketLarger { bytes, to } => LaneStep::CheckPacketLarger { bytes: *bytes, to: *to },
             Action::Output(_)
             | Action::OutputTruncated { .. }
+            | Action::OutputMaxLen { .. }
             | Action::Enqueue { .. }
             | Action::InPort
             | Action::Flood
@@ -359,6 +364,7 @@ impl ActionTraits {
         let edits = Self { reads_headers: true, outdates_key: true, ..none };
         match *action {
             Action::Output(_)
+            | Action::OutputMaxLen { .. }
             | Action::Enqueue { .. }
             | Action::InPort
             | Action::Flood

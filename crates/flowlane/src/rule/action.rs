@@ -51,6 +51,14 @@ pub enum Action {
         /// Bytes that are sent.
         max_len: u32,
     },
+    /// An output as OpenFlow has it, which is to say how many bytes a controller would get; ports get all. Kept for those who read the
+    /// rule back.
+    OutputMaxLen {
+        /// The output.
+        output: Box<Action>,
+        /// Bytes.
+        max_len: u16,
+    },
     /// Sends the packet to the port whose number a field holds.
     OutputField {
         /// The field.
@@ -238,6 +246,7 @@ impl Action {
         match self {
             Self::Clone(actions) | Self::WriteActions(actions) => actions,
             Self::ConnectionTracking(ct) => &ct.exec,
+            Self::OutputMaxLen { output, .. } => std::slice::from_ref(output),
             _ => &[],
         }
     }

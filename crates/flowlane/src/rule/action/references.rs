@@ -32,7 +32,8 @@ impl Action {
             Self::Encapsulate(tunnel) => vec![Reference::Tunnel(*tunnel)],
             Self::Group(group) => vec![Reference::Group(*group)],
             Self::Goto(table) => vec![Reference::Table(*table)],
-            Self::OutputField { .. }
+            Self::OutputMaxLen { .. }
+            | Self::OutputField { .. }
             | Self::InPort
             | Self::Flood
             | Self::All

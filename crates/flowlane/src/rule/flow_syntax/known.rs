@@ -171,6 +171,7 @@ impl Known {
             | Action::DecNshTtl
             | Action::Output(_)
             | Action::OutputTruncated { .. }
+            | Action::OutputMaxLen { .. }
             | Action::OutputField { .. }
             | Action::Enqueue { .. }
             | Action::InPort

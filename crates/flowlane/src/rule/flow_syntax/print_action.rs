@@ -93,6 +93,8 @@ impl fmt::Display for Named<'_> {
         match action {
             Action::Output(PortNo::LOCAL) => f.write_str("LOCAL"),
             Action::Output(to) => write!(f, "output:{}", to.0),
+            // As Open vSwitch prints it.
+            Action::OutputMaxLen { output, .. } => Named(output, known).fmt(f),
             Action::OutputTruncated { port: to, max_len } => print_part(f, &port(*to), *max_len),
             Action::OutputField { port, max_len: u16::MAX } => write!(f, "output:{}", sent(port)),
             Action::OutputField { port, max_len } => print_part(f, &sent(port), (*max_len).into()),
