@@ -4,11 +4,19 @@ use std::sync::Arc;
 
 use flowlane::rule::{Command, FlowFlags, FlowMod, Rule, RuleId};
 
-use super::{Control, Refusal};
+use super::{Control, Reason, Refusal};
 use crate::ruleset::{Change, Entry, Event, RulesetError};
 
 /// The changes made to the standby.
-pub(super) type Made = Vec<Change>;
+#[derive(Default)]
+pub(super) struct Made {
+    pub(super) changes: Vec<Change>,
+    /// Why rules were removed: one for each removal among the changes, in their order.
+    pub(super) reasons: Vec<Reason>,
+}
+
+/// The flags of a flow-mod that the rule keeps.
+const LASTING: u16 = FlowFlags::SEND_FLOW_REM.0 | FlowFlags::NO_PACKET_COUNTS.0 | FlowFlags::NO_BYTE_COUNTS.0;
 
 impl Control {
     /// Applies one flow-mod to the standby.
@@ -31,6 +39,7 @@ impl Control {
                 let mut entry = Entry::new(one.rule.clone());
                 entry.created_ns = now_ns;
                 (entry.idle_timeout_s, entry.hard_timeout_s) = (one.idle_timeout_s, one.hard_timeout_s);
+                entry.flags = FlowFlags(one.flags.0 & LASTING);
                 self.add(entry, made)
             }
             Command::Modify | Command::ModifyStrict => {
@@ -41,6 +50,7 @@ impl Control {
                         created_ns: before.created_ns,
                         idle_timeout_s: before.idle_timeout_s,
                         hard_timeout_s: before.hard_timeout_s,
+                        flags: before.flags,
                         ..Entry::new(rule)
                     };
                     self.add(entry, made)?;
@@ -50,7 +60,7 @@ impl Control {
             Command::Delete | Command::DeleteStrict => {
                 for (id, entry) in self.selected(one) {
                     self.may_change(entry.rule.table)?;
-                    self.remove(id, entry, made);
+                    self.remove(id, entry, Reason::Deleted, made);
                 }
                 Ok(())
             }
@@ -109,15 +119,16 @@ impl Control {
             self.writer.undo(&change);
             return Err(refused.into());
         }
-        made.push(change);
+        made.changes.push(change);
         Ok(())
     }
 
     /// Removes a rule.
-    pub(super) fn remove(&mut self, id: RuleId, entry: Arc<Entry>, made: &mut Made) {
+    pub(super) fn remove(&mut self, id: RuleId, entry: Arc<Entry>, reason: Reason, made: &mut Made) {
         let version = self.standby.version() + 1;
         let change = self.writer.remove(id, entry, version);
         self.standby().apply(Arc::new(Event::Rule(change.clone()))).expect("a rule can always be removed");
-        made.push(change);
+        made.changes.push(change);
+        made.reasons.push(reason);
     }
 }

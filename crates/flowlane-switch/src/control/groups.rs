@@ -5,8 +5,8 @@ use std::sync::Arc;
 use flowlane::rule::group::{Bucket, BucketPlace, Group, GroupKind};
 use flowlane::rule::{Action, Match, Rule};
 
-use super::Control;
 use super::flow_mods::Made;
+use super::{Control, Reason};
 use crate::ruleset::{CompiledGroup, Entry, Event};
 
 /// The most groups.
@@ -149,7 +149,7 @@ impl Control {
         let names = |entry: &Entry| entry.rule.actions.iter().any(|action| names_group(action, gone));
         let rules = tables.flat_map(|(_, table)| table.rules()).filter(|(_, entry)| names(entry));
         let rules: Vec<_> = rules.map(|(id, entry)| (id, entry.clone())).collect();
-        rules.into_iter().for_each(|(id, entry)| self.remove(id, entry, made));
+        rules.into_iter().for_each(|(id, entry)| self.remove(id, entry, Reason::GroupDeleted, made));
     }
 }
 

@@ -19,28 +19,35 @@
 mod flow_mods;
 mod groups;
 mod learned;
+mod notices;
 mod rebuild;
+mod removal;
 mod timer;
 mod wait;
 
 pub use groups::{GroupError, GroupMod};
 pub use rebuild::{BuildEngine, ChurnClass};
+pub use removal::{FlowRemoved, Reason};
 
-use std::collections::{BTreeSet, VecDeque};
+pub(crate) use notices::{Notice, Notices};
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::Thread;
 use std::time::Duration;
 
 use flowlane::rule::action::Reference;
-use flowlane::rule::{Action, FlowMod, Match, Rule, RuleId};
+use flowlane::rule::{Action, FlowFlags, FlowMod, Match, Rule, RuleId};
 
 use crate::datapath::{LearnQueue, Mailbox, Worker};
 use crate::ruleset::{
-    Change, ChangeKind, EVENTS_KEPT, Entry, FlowStats, PublishedRuleset, RuleIndex, Ruleset, RulesetError,
-    TableMap, WorkerEpochs,
+    Change, ChangeKind, EVENTS_KEPT, FlowStats, PublishedRuleset, RuleIndex, Ruleset, RulesetError, TableMap,
+    WorkerEpochs,
 };
 
+use flow_mods::Made;
 use rebuild::EngineRebuild;
+use removal::{PendingRemoval, Removals};
 use timer::Timers;
 use wait::wait_until;
 
@@ -88,29 +95,6 @@ pub enum BundleError {
     Group(#[from] GroupError),
 }
 
-/// The reason for removing a rule, as of OpenFlow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, strum::IntoStaticStr)]
-#[strum(serialize_all = "kebab-case")]
-pub enum Reason {
-    /// A flow-mod deleted it.
-    Deleted,
-    /// No packet matched for the idle timeout.
-    IdleTimeout,
-    /// The hard timeout passed.
-    HardTimeout,
-}
-
-/// A removed rule with its final counters, as OpenFlow's flow-removed message.
-#[derive(Clone, Debug)]
-pub struct FlowRemoved {
-    pub rule: Rule,
-    /// Its packets and bytes.
-    pub count: FlowStats,
-    /// The time between its addition and its removal.
-    pub duration: Duration,
-    pub reason: Reason,
-}
-
 /// A rule with its counters.
 #[derive(Clone, Debug)]
 pub struct FlowStatistics {
@@ -122,6 +106,8 @@ pub struct FlowStatistics {
     pub idle_timeout_s: u16,
     /// Seconds after its addition when it is removed; 0 for never.
     pub hard_timeout_s: u16,
+    /// Those flags of its flow-mod that last.
+    pub flags: FlowFlags,
 }
 
 /// The numbers of rules that flow-mods changed.
@@ -143,16 +129,6 @@ struct References {
     any_port: bool,
 }
 
-/// A removed rule whose final counters are not yet complete.
-struct PendingRemoval {
-    table: u8,
-    id: RuleId,
-    version: u64,
-    entry: Arc<Entry>,
-    reason: Reason,
-    at_ns: u64,
-}
-
 /// The owner of a switch's rules: the only one that changes them.
 pub struct Control {
     published: Arc<PublishedRuleset>,
@@ -163,13 +139,9 @@ pub struct Control {
     writer: RuleIndex,
     devices: TableMap<()>,
     references: References,
-    /// Oldest first.
-    pending_removals: VecDeque<PendingRemoval>,
-    /// The counter flush in progress, and the version up to whose removals counters are complete after it.
-    collecting: Option<(Vec<u64>, u64)>,
-    /// The version up to whose removals counters are complete, while not all of them are reported.
-    collected: Option<u64>,
-    flow_removed: Vec<FlowRemoved>,
+    removals: Removals,
+    /// For controllers.
+    notices: Arc<Notices>,
     timers: Timers,
     rebuilds: Vec<EngineRebuild>,
     /// The minimum time between two rebuilds of a table at low churn.
@@ -216,10 +188,8 @@ impl Control {
             writer: handed.writer,
             devices: handed.devices,
             references,
-            pending_removals: VecDeque::new(),
-            collecting: None,
-            collected: None,
-            flow_removed: Vec::new(),
+            removals: Removals::default(),
+            notices: Arc::default(),
             timers: Timers::default(),
             rebuilds: Vec::new(),
             pause: rebuild::REBUILD_INTERVAL,
@@ -236,6 +206,11 @@ impl Control {
     /// Accepts rules that send packets to ports which do not exist, as OpenFlow does: ports come and go there.
     pub fn accept_any_port(&mut self) {
         self.references.any_port = true;
+    }
+
+    /// Returns the queue of notices for controllers.
+    pub(crate) fn notices(&self) -> &Arc<Notices> {
+        &self.notices
     }
 
     /// Returns the mailbox of each worker.
@@ -287,9 +262,9 @@ impl Control {
         self.reclaim();
         self.catch_up();
         let now_ns = self.readers.now_ns();
-        let mut made = Vec::new();
+        let mut made = Made::default();
         match self.apply_all(groups, mods, now_ns, &mut made) {
-            Ok(()) => Ok(self.publish_changes(&made, now_ns, std::iter::repeat(Reason::Deleted))),
+            Ok(()) => Ok(self.publish_changes(&made, now_ns)),
             Err(error) => {
                 self.undo(&made);
                 Err(error)
@@ -302,7 +277,7 @@ impl Control {
         groups: &[GroupMod],
         mods: &[FlowMod],
         now_ns: u64,
-        made: &mut Vec<Change>,
+        made: &mut Made,
     ) -> Result<(), BundleError> {
         groups.iter().try_for_each(|one| self.apply_group_mod(one, made))?;
         for (at, one) in mods.iter().enumerate() {
@@ -349,24 +324,20 @@ impl Control {
     }
 
     /// Rolls back changes that were not published.
-    fn undo(&mut self, made: &[Change]) {
-        made.iter().rev().for_each(|change| self.writer.undo(change));
+    fn undo(&mut self, made: &Made) {
+        made.changes.iter().rev().for_each(|change| self.writer.undo(change));
         self.standby = Arc::new(self.published.newest().duplicate());
     }
 
-    /// Publishes the standby, to which these changes were made; `reasons` has one for each, which counts if it is a removal.
-    fn publish_changes(
-        &mut self,
-        made: &[Change],
-        now_ns: u64,
-        reasons: impl IntoIterator<Item = Reason>,
-    ) -> FlowModResult {
+    /// Publishes the standby, to which these changes were made.
+    fn publish_changes(&mut self, made: &Made, now_ns: u64) -> FlowModResult {
         let mut result = FlowModResult::default();
         let version = self.standby.version();
         if version == self.published.newest().version() {
             return result;
         }
-        for (change, reason) in made.iter().zip(reasons) {
+        let mut reasons = made.reasons.iter();
+        for change in &made.changes {
             if change.what != ChangeKind::Replace {
                 self.count_changes(change.table, 1);
             }
@@ -377,13 +348,12 @@ impl Control {
                 ChangeKind::Remove => {
                     result.removed += 1;
                     let Change { table, id, ref entry, .. } = *change;
-                    let entry = entry.clone();
-                    self.pending_removals.push_back(PendingRemoval {
+                    self.removals.push(PendingRemoval {
                         table,
                         id,
                         version,
-                        entry,
-                        reason,
+                        entry: entry.clone(),
+                        reason: *reasons.next().expect("each removal has a reason"),
                         at_ns: now_ns,
                     });
                 }
@@ -401,69 +371,6 @@ impl Control {
         let version = self.published.newest().version();
         self.wake_workers();
         wait_until(|| self.readers.have_passed(version));
-    }
-
-    /// Requests the final counters of removed rules, and reports those whose counters are complete.
-    fn reclaim(&mut self) {
-        self.reclaim_when(|readers, asked| readers.have_collected(asked));
-    }
-
-    fn reclaim_when(&mut self, is_complete: fn(&WorkerEpochs, &[u64]) -> bool) {
-        if let Some((asked, version)) = &self.collecting
-            && is_complete(&self.readers, asked)
-        {
-            self.collected = Some(*version);
-            self.collecting = None;
-        }
-        if let Some(version) = self.collected {
-            self.report_removed(version);
-        }
-        let version = self.published.newest().version();
-        let is_idle = self.collecting.is_none() && self.collected.is_none();
-        if is_idle && !self.pending_removals.is_empty() && self.readers.have_passed(version) {
-            self.collecting = Some((self.readers.want_counters(), version));
-        }
-    }
-
-    /// Reports rules that were removed up to a version, at most [`SLICE`] of them.
-    fn report_removed(&mut self, version: u64) {
-        let complete = |pending: &&PendingRemoval| pending.version <= version;
-        let some = self.pending_removals.iter().take(SLICE).take_while(complete).count();
-        let some: Vec<PendingRemoval> = self.pending_removals.drain(..some).collect();
-        for of_table in some.chunk_by(|a, b| a.table == b.table) {
-            let counts = self.counted(of_table[0].table, of_table.iter().map(|pending| pending.id));
-            for (pending, count) in of_table.iter().zip(counts) {
-                let count = count.since(pending.entry.base);
-                let duration = Duration::from_nanos(pending.at_ns.saturating_sub(pending.entry.created_ns));
-                let rule = pending.entry.rule.clone();
-                self.flow_removed.push(FlowRemoved { rule, count, duration, reason: pending.reason });
-            }
-        }
-        if !self.pending_removals.front().is_some_and(|pending| complete(&pending)) {
-            self.writer.release(version, |_| false);
-            self.collected = None;
-        }
-    }
-
-    /// Returns the rules removed since the last call, with their final counters. A rule removed just now appears later: when every
-    /// worker has flushed its counters.
-    pub fn take_flow_removed(&mut self) -> Vec<FlowRemoved> {
-        self.reclaim();
-        std::mem::take(&mut self.flow_removed)
-    }
-
-    /// Waits for the final counters of all removed rules, and returns them. Not for workers that receive packets without
-    /// [running](Worker::run).
-    pub fn wait_for_flow_removed(&mut self) -> Vec<FlowRemoved> {
-        while !self.pending_removals.is_empty() {
-            // A worker that has stopped has flushed everything.
-            self.reclaim_when(WorkerEpochs::have_collected_or_stopped);
-            if let Some((asked, _)) = &self.collecting {
-                self.wake_workers();
-                wait_until(|| self.readers.have_collected_or_stopped(asked));
-            }
-        }
-        std::mem::take(&mut self.flow_removed)
     }
 
     /// Returns the counters of rule ids.
@@ -493,6 +400,7 @@ impl Control {
                 age: Duration::from_nanos(now_ns.saturating_sub(entry.created_ns)),
                 idle_timeout_s: entry.idle_timeout_s,
                 hard_timeout_s: entry.hard_timeout_s,
+                flags: entry.flags,
             }));
         }
         out
@@ -537,13 +445,12 @@ impl Control {
             return 0;
         }
         self.catch_up();
-        let mut made = Vec::with_capacity(due.len());
-        for (table, id, _) in &due {
-            let entry = self.standby.table(*table).and_then(|table| table.rule(*id)).cloned();
-            self.remove(*id, entry.expect("a timer is for a rule that is there"), &mut made);
+        let mut made = Made::default();
+        for (table, id, reason) in due {
+            let entry = self.standby.table(table).and_then(|table| table.rule(id)).cloned();
+            self.remove(id, entry.expect("a timer is for a rule that is there"), reason, &mut made);
         }
-        let reasons = due.iter().map(|(_, _, reason)| *reason);
-        self.publish_changes(&made, now_ns, reasons).removed
+        self.publish_changes(&made, now_ns).removed
     }
 
     /// Checks the actions of a packet that a controller sends.

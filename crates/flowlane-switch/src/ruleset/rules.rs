@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flowlane::memory::prefetch;
-use flowlane::rule::{Action, Rule, RuleId};
+use flowlane::rule::{Action, FlowFlags, Rule, RuleId};
 
 use super::compile::{compile, forwards};
 use super::{FlowStats, Origin, StepSummary, Steps};
@@ -24,6 +24,8 @@ pub struct Entry {
     pub idle_timeout_s: u16,
     /// It expires after this many seconds; 0: never.
     pub hard_timeout_s: u16,
+    /// Those flags of its flow-mod that last.
+    pub flags: FlowFlags,
 }
 
 impl Entry {
@@ -38,6 +40,7 @@ impl Entry {
             created_ns: 0,
             idle_timeout_s: 0,
             hard_timeout_s: 0,
+            flags: FlowFlags::default(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Controllers that drive a running switch by OpenFlow, in every version.
 
+mod removals;
+
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -63,13 +65,16 @@ struct Controller {
     codec: Codec,
     input: Vec<u8>,
     xid: u32,
+    /// Messages of removed rules and changed ports, which may come between a request and its answer.
+    told: VecDeque<Message>,
 }
 
 impl Controller {
     fn connect(path: &Path, version: Version) -> Self {
         let stream = UnixStream::connect(path).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let mut own = Self { stream, codec: Codec::new(version), input: Vec::new(), xid: 100 };
+        let mut own =
+            Self { stream, codec: Codec::new(version), input: Vec::new(), xid: 100, told: VecDeque::new() };
         own.codec.flow_mod_table_id = true;
         own.send(&Message::Hello(Hello { versions: version.bit() }));
         assert!(matches!(own.next(), Message::Hello(_)));
@@ -85,7 +90,34 @@ impl Controller {
         self.stream.write_all(&bytes).unwrap();
     }
 
+    /// Returns the next message but those of removed rules and changed ports.
     fn next(&mut self) -> Message {
+        loop {
+            match self.read() {
+                told @ (Message::FlowRemoved(_) | Message::PortStatus(_)) => self.told.push_back(told),
+                other => return other,
+            }
+        }
+    }
+
+    /// Returns the next message of a removed rule or a changed port.
+    fn told(&mut self) -> Message {
+        while self.told.is_empty() {
+            match self.read() {
+                told @ (Message::FlowRemoved(_) | Message::PortStatus(_)) => return told,
+                other => panic!("{other:?}"),
+            }
+        }
+        self.told.pop_front().unwrap()
+    }
+
+    /// Asks for packets, and so for messages of changes.
+    fn subscribe(&mut self) {
+        self.send(&Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: 128 }));
+        assert_eq!(self.ask(&Message::BarrierRequest), Message::BarrierReply);
+    }
+
+    fn read(&mut self) -> Message {
         loop {
             if let Some((message, _)) = split(&self.input).unwrap() {
                 let (len, decoded) = (message.len(), self.codec.decode(message));
@@ -295,8 +327,9 @@ fn drive(path: &Path, version: Version, arriving: &Queue, left: &Queue) {
     assert_eq!(controller.flows(), []);
 }
 
-#[test]
-fn controllers_of_all_versions_drive_a_switch() {
+/// Runs a switch with ports 1 and 2 and eight tables, and controllers that drive it: they get the path of its socket, and the
+/// frames that come in by port 1 and leave by port 2.
+fn with_switch(drive: impl FnOnce(&Path, &Queue, &Queue)) {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("switch.toml");
     std::fs::write(&config, "[[table]]\nnumber = 0\n[[port]]\nnumber = 1\nopen = \"null\"\n").unwrap();
@@ -320,16 +353,29 @@ fn controllers_of_all_versions_drive_a_switch() {
     let path = folder.path().join("br0.mgmt");
     std::thread::scope(|scope| {
         let running = scope.spawn(|| worker.run(Until::default(), &stop, |_| {}));
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                served.tick();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
         // Ends the worker also where an assertion fails.
         let driven = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let service = Service::new(served.clone(), "br0", 0x2320, packet_ins);
             let _agent = Agent::open(&[Address::ListenUnix(path.clone())], service).unwrap();
-            Version::ALL.into_iter().for_each(|version| drive(&path, version, &arriving, &left));
-            the_newest_primary_controller_alone_changes_the_switch(&path, Version::OpenFlow13);
+            drive(&path, &arriving, &left);
         }));
         stop.store(true, Ordering::Relaxed);
         running.join().unwrap().unwrap();
         driven.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
     assert!(!path.exists(), "the socket's file goes with the agent");
+}
+
+#[test]
+fn controllers_of_all_versions_drive_a_switch() {
+    with_switch(|path, arriving, left| {
+        Version::ALL.into_iter().for_each(|version| drive(path, version, arriving, left));
+        the_newest_primary_controller_alone_changes_the_switch(path, Version::OpenFlow13);
+    });
 }

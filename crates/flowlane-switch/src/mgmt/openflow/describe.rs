@@ -197,6 +197,7 @@ fn flow(statistics: FlowStatistics) -> FlowStats {
         duration_ns: statistics.age.subsec_nanos(),
         idle_timeout_s: statistics.idle_timeout_s,
         hard_timeout_s: statistics.hard_timeout_s,
+        flags: statistics.flags.0,
         packets: statistics.count.packets,
         bytes: statistics.count.bytes,
         ..FlowStats::new(statistics.rule)

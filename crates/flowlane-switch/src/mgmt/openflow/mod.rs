@@ -6,12 +6,14 @@
 //! ```
 //!
 //! The codec is in `flowlane-openflow`. A connection has a thread that reads and one that writes: a controller that does not
-//! read blocks itself alone, and loses packet-ins. [`Service`] is what the switch can do, without a word of OpenFlow's bytes.
+//! read blocks itself alone, and loses packet-ins. What it may not miss (removed rules, changed ports) waits for it, up to a bound
+//! beyond which the connection is closed: a controller that connects again asks for what there is. [`Service`] is what the switch can do, without a word of OpenFlow's bytes.
 
 mod address;
 mod connection;
 mod describe;
 mod errors;
+mod events;
 mod outgoing;
 mod packets;
 mod service;
@@ -39,6 +41,8 @@ use crate::mgmt::rpc::{Budget, SocketError, SocketFile};
 const CONNECTIONS_MAX: usize = 128;
 /// Bytes of large answers that may wait at once for their peers: those of a table of a million flows.
 const REPLIES_BYTES: usize = 1 << 29;
+/// Bytes of notices that may wait, all together, beyond the little that each connection may have waiting.
+const NOTICES_BYTES: usize = 1 << 27;
 /// Bytes of messages that open bundles may have, all together; they take several times as much when they are read.
 const BUNDLES_BYTES: usize = 1 << 26;
 /// The pause between two looks at a listener, and the shortest one between two attempts to connect.
@@ -69,6 +73,8 @@ struct Shared {
     /// Bytes of large answers that wait for their peers, and of bundles that are open.
     replies: Arc<Budget>,
     bundles: Arc<Budget>,
+    /// Bytes of notices that wait for controllers.
+    notices: Arc<Budget>,
     /// The newest generation of roles (OpenFlow 1.3.5, 6.3.4).
     generation: Mutex<Option<u64>>,
     ends: AtomicBool,
@@ -82,6 +88,7 @@ impl Shared {
             subscribers: Subscribers::default(),
             replies: Budget::new(REPLIES_BYTES),
             bundles: Budget::new(BUNDLES_BYTES),
+            notices: Budget::new(NOTICES_BYTES),
             generation: Mutex::new(None),
             ends: AtomicBool::new(false),
             connections: Mutex::new(0),
@@ -159,16 +166,21 @@ impl Agent {
                 }
             }
         }
-        let shared = agent.shared.clone();
+        agent.dispatch(|shared| shared.subscribers.dispatch(&shared.service))?;
+        agent.shared.service.notices().set_open(true);
+        agent.dispatch(|shared| shared.subscribers.tell(&shared.service, &shared.notices))?;
+        Ok(agent)
+    }
+
+    /// Repeats this until the agent ends.
+    fn dispatch(&mut self, once: fn(&Shared)) -> Result<(), AgentError> {
+        let shared = self.shared.clone();
         let dispatch = move || {
             while !shared.ends.load(Ordering::Relaxed) {
-                shared.subscribers.dispatch(&shared.service);
+                once(&shared);
             }
         };
-        agent
-            .spawn(dispatch)
-            .map_err(|source| AgentError::Io { address: "its dispatcher".to_owned(), source })?;
-        Ok(agent)
+        self.spawn(dispatch).map_err(|source| AgentError::Io { address: "its dispatcher".to_owned(), source })
     }
 
     fn spawn(&mut self, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -232,6 +244,7 @@ fn admit(stream: Stream, shared: &Arc<Shared>) {
 impl Drop for Agent {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Relaxed);
+        self.shared.service.notices().set_open(false);
         self.shared.subscribers.close_all();
         for thread in self.threads.drain(..) {
             _ = thread.join();

@@ -1,14 +1,16 @@
 //! Messages that wait for a peer to read them, bounded by bytes.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use crate::mgmt::rpc::Taken;
+use crate::mgmt::rpc::{Budget, Taken};
 
 /// Answers wait while more than this waits.
 const ANSWERS_BYTES: usize = 1 << 20;
 /// Messages that the peer has not asked for are dropped while more than this waits.
 const EVENTS_BYTES: usize = 1 << 18;
+/// The queue of a peer that may not miss messages ends while more than this waits.
+const NOTICES_BYTES: usize = 1 << 25;
 
 #[derive(Default)]
 struct Waiting {
@@ -54,6 +56,30 @@ impl Outgoing {
         }
     }
 
+    /// Queues a message that the peer has not asked for and may not miss. Without room the queue ends, so that the
+    /// peer sees that it missed something.
+    pub(super) fn notice(&self, bytes: Vec<u8>, budget: &Arc<Budget>) {
+        let mut waiting = self.lock();
+        let taken = (waiting.bytes > EVENTS_BYTES).then(|| budget.take(bytes.len()));
+        match taken {
+            _ if waiting.bytes > NOTICES_BYTES => self.end(&mut waiting),
+            Some(None) => self.end(&mut waiting),
+            Some(taken) => self.push(&mut waiting, bytes, taken),
+            None => self.push(&mut waiting, bytes, None),
+        }
+    }
+
+    /// Ends the queue; what waits is not sent.
+    pub(super) fn abort(&self) {
+        self.end(&mut self.lock());
+    }
+
+    fn end(&self, waiting: &mut Waiting) {
+        waiting.is_closed = true;
+        waiting.messages.clear();
+        self.changed.notify_all();
+    }
+
     fn push(&self, waiting: &mut Waiting, bytes: Vec<u8>, taken: Option<Taken>) {
         if !bytes.is_empty() && !waiting.is_closed {
             waiting.bytes += bytes.len();
@@ -74,11 +100,10 @@ impl Outgoing {
             drop(taken);
             let mut waiting = self.lock();
             waiting.bytes -= bytes.len();
-            if !is_written {
-                waiting.is_closed = true;
-                waiting.messages.clear();
+            match is_written {
+                true => self.changed.notify_all(),
+                false => self.end(&mut waiting),
             }
-            self.changed.notify_all();
         }
     }
 
@@ -116,6 +141,23 @@ mod tests {
         });
         assert!(!queue.answer(vec![3], None), "it is closed");
         assert_eq!(queue.lock().bytes, 0);
+    }
+
+    #[test]
+    fn notices_wait_where_events_are_dropped_until_there_is_no_room() {
+        let (queue, budget) = (Outgoing::default(), Budget::new(NOTICES_BYTES));
+        let sent = (0..).find(|_| {
+            queue.notice(vec![0; 1000], &budget);
+            queue.lock().is_closed
+        });
+        assert!((NOTICES_BYTES / 1000..NOTICES_BYTES / 1000 + 3).contains(&sent.unwrap()));
+        queue.drain(|_| panic!("what waited is gone"));
+        let others = Outgoing::default();
+        (0..2 * EVENTS_BYTES / 1000).for_each(|_| others.notice(vec![0; 1000], &budget));
+        assert!(!others.lock().is_closed, "the budget is free again");
+        let (none, all) = (Outgoing::default(), Budget::new(0));
+        (0..2 * EVENTS_BYTES / 1000).for_each(|_| none.notice(vec![0; 1000], &all));
+        assert!(none.lock().is_closed, "all others use the budget");
     }
 
     #[test]

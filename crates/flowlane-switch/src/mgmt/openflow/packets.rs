@@ -9,10 +9,11 @@ use flowlane::rule::Match;
 use flowlane_openflow::Version;
 use flowlane_openflow::message::{Message, PacketIn as Sent, Role};
 
-use super::Service;
 use super::outgoing::Outgoing;
 use super::session::State;
+use super::{Service, events};
 use crate::datapath::PacketIn;
+use crate::mgmt::rpc::Budget;
 
 /// How long the dispatcher waits for packets before it looks whether the switch ends.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -68,6 +69,23 @@ impl Subscribers {
                 // A controller that does not read misses it.
                 bytes.into_iter().for_each(|bytes| subscriber.queue.event(bytes));
             }
+        }
+    }
+
+    /// Sends notices to the controllers that want them.
+    pub(super) fn tell(&self, service: &Service, budget: &Arc<Budget>) {
+        let (notices, lost) = service.notices().take(PATIENCE);
+        for notice in &notices {
+            for subscriber in self.lock().1.values() {
+                let state = subscriber.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                let bytes = events::message(&state, notice);
+                drop(state);
+                bytes.into_iter().for_each(|bytes| subscriber.queue.notice(bytes, budget));
+            }
+        }
+        if lost {
+            // None of them knows any more what there is.
+            self.lock().1.values().for_each(|subscriber| subscriber.queue.abort());
         }
     }
 }

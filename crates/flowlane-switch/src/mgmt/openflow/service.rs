@@ -6,7 +6,7 @@ use std::time::Instant;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Command, FlowMod, Rule};
 
-use crate::control::{BundleError, FlowStatistics, GroupMod, Refusal, Refused};
+use crate::control::{BundleError, FlowStatistics, GroupMod, Notices, Refusal, Refused};
 use crate::datapath::{GroupCount, GroupCounters, PacketIns, PortCounters};
 use crate::mgmt::rpc::ControlServer;
 use crate::ruleset::CompiledGroup;
@@ -35,6 +35,7 @@ pub(super) struct TableState {
 pub struct Service {
     served: Arc<ControlServer>,
     packet_ins: Arc<PacketIns>,
+    notices: Arc<Notices>,
     datapath_id: u64,
     name: String,
     begun: Instant,
@@ -49,12 +50,19 @@ impl std::fmt::Debug for Service {
 impl Service {
     /// Offers a switch to controllers: `name` is its bridge's. From now on packets for controllers go to the agent.
     pub fn new(served: Arc<ControlServer>, name: &str, datapath_id: u64, packet_ins: Arc<PacketIns>) -> Self {
-        served.control().accept_any_port();
-        Self { served, packet_ins, datapath_id, name: name.to_owned(), begun: Instant::now() }
+        let mut control = served.control();
+        control.accept_any_port();
+        let notices = control.notices().clone();
+        drop(control);
+        Self { served, packet_ins, notices, datapath_id, name: name.to_owned(), begun: Instant::now() }
     }
 
     pub(super) fn packet_ins(&self) -> &PacketIns {
         &self.packet_ins
+    }
+
+    pub(super) fn notices(&self) -> &Notices {
+        &self.notices
     }
 
     pub(super) fn datapath_id(&self) -> u64 {
@@ -105,7 +113,10 @@ impl Service {
 
     /// Changes groups and then rules, all or none, so that no packet meets the former ones afterwards.
     pub(super) fn change(&self, groups: &[GroupMod], mods: &[FlowMod]) -> Result<(), BundleError> {
-        self.served.control().change_all(groups, mods).map(|_| ())
+        let mut control = self.served.control();
+        control.change_all(groups, mods)?;
+        control.tell_removed();
+        Ok(())
     }
 
     /// Changes rules; one that is modified and does not exist is added (OpenFlow 1.0, 4.6).
@@ -120,6 +131,7 @@ impl Service {
                 ..one.clone()
             }])?;
         }
+        control.tell_removed();
         Ok(())
     }
 

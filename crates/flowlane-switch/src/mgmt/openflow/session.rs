@@ -12,9 +12,10 @@ use flowlane_openflow::message::{
     AsyncConfig, BundleControl, BundleControlKind, Error, FlowModMessage, Message, MultipartReply,
     PacketInFormat, PacketOut, Role, RoleRequest, SwitchConfig, TlvTable,
 };
+use flowlane_openflow::stats::FlowFormat;
 use flowlane_openflow::{Codec, ErrorCode, Header, Version};
 
-use super::{Shared, describe, errors};
+use super::{Shared, describe, errors, events};
 use crate::control::{BundleError, GroupMod};
 use crate::datapath::PacketIn;
 use crate::mgmt::rpc::Taken;
@@ -32,35 +33,35 @@ pub(super) struct State {
     pub(super) packet_in_format: PacketInFormat,
     pub(super) config: SwitchConfig,
     controller_id: u16,
-    asynchronous: Option<AsyncConfig>,
+    /// The layout of matches in messages of OpenFlow 1.0 that the peer has not asked for.
+    pub(super) flow_format: FlowFormat,
+    pub(super) asynchronous: AsyncConfig,
     /// The peer has said how many bytes of a packet it wants, or has been connected to.
-    wants_packets: bool,
+    pub(super) wants_events: bool,
 }
 
 impl State {
-    /// The state of a new connection. A peer that has connected to the switch gets no packets until it asks, as in Open vSwitch.
+    /// The state of a new connection. A peer that has connected to the switch gets only answers until it asks for packets,
+    /// as in Open vSwitch.
     pub(super) fn new(codec: Codec, is_passive: bool) -> Self {
         let miss_send_len = if is_passive { 0 } else { 128 };
+        let asynchronous = events::defaults(codec.version);
         Self {
             codec,
             role: Role::Equal,
             packet_in_format: PacketInFormat::Standard,
             config: SwitchConfig { flags: 0, miss_send_len },
             controller_id: 0,
-            asynchronous: None,
-            wants_packets: !is_passive,
+            flow_format: FlowFormat::Standard,
+            asynchronous,
+            wants_events: !is_passive,
         }
     }
 
     /// Returns whether a packet is for this controller.
     pub(super) fn wants_packet_in(&self, packet: &PacketIn) -> bool {
         let action = &packet.to.action;
-        // OpenFlow 1.3.5, 7.3.10: primary and equal controllers get all but packets of invalid TTL, secondary ones none.
-        let is_secondary = self.role == Role::Secondary;
-        let default = if is_secondary { 0 } else { 0b11 };
-        let mask =
-            self.asynchronous.and_then(|all| all.packet_in[usize::from(is_secondary)]).unwrap_or(default);
-        self.wants_packets && action.id == self.controller_id && mask >> action.reason.min(31) & 1 == 1
+        action.id == self.controller_id && self.wants_packets(action.reason)
     }
 }
 
@@ -136,8 +137,8 @@ impl Session {
             Message::GetConfigRequest => Message::GetConfigReply(self.state().config),
             Message::SetConfig(config) => {
                 let mut state = self.state();
-                (state.config, state.wants_packets) =
-                    (config, state.wants_packets || config.miss_send_len > 0);
+                state.wants_events |= config.miss_send_len > 0;
+                state.config = config;
                 return Ok(None);
             }
             Message::FlowMod(request) => {
@@ -168,7 +169,10 @@ impl Session {
             Message::BarrierRequest => Message::BarrierReply,
             Message::QueueGetConfigRequest(port) => Message::QueueGetConfigReply { port, queues: Vec::new() },
             Message::RoleRequest(request) => Message::RoleReply(self.set_role(request)?),
-            Message::GetAsyncRequest => Message::GetAsyncReply(self.state().asynchronous.unwrap_or_default()),
+            Message::GetAsyncRequest => {
+                let state = self.state();
+                Message::GetAsyncReply(events::reported(state.codec.version, &state.asynchronous))
+            }
             Message::BundleControl(request) => Message::BundleControl(self.bundle(request)?),
             Message::BundleAdd(request) => {
                 self.add_to_bundle(request.bundle, *request.message)?;
@@ -186,12 +190,14 @@ impl Session {
     fn set(&mut self, message: Message) -> Result<(), ErrorCode> {
         let mut state = self.state();
         match message {
-            Message::SetAsync(config) => state.asynchronous = Some(config),
+            Message::SetAsync(config) => events::set(&mut state.asynchronous, &config),
             Message::SetPacketInFormat(format) => state.packet_in_format = format,
             Message::FlowModTableId(names) => state.codec.flow_mod_table_id = names,
             Message::SetControllerId(id) => state.controller_id = id,
-            // Replies have the layout of their request, and ages where Open vSwitch has them.
-            Message::SetFlowFormat(_) | Message::FlowAge => {}
+            // Replies have the layout of their request.
+            Message::SetFlowFormat(format) => state.flow_format = format,
+            // Replies have ages where Open vSwitch has them.
+            Message::FlowAge => {}
             // Answers to what the switch has asked, and late greetings.
             Message::Hello(_) | Message::EchoReply(_) | Message::Error(_) => {}
             Message::Resume(_)

@@ -1,0 +1,134 @@
+//! Messages that a controller has not asked for: the choice and the contents.
+
+use flowlane_openflow::Version;
+use flowlane_openflow::message::{AsyncConfig, Message, Role};
+use flowlane_openflow::stats::{FlowFormat, FlowRemoved as Sent};
+
+use super::session::State;
+use crate::control::{FlowRemoved, Notice, Reason};
+
+/// Reasons of packet-in and flow-removed messages that all versions with asynchronous configuration know.
+const OLD_REASONS: u32 = 0b111;
+
+/// Bits of the reasons for which a kind of message is sent, to primary and equal controllers, and to secondary ones.
+type Masks = [Option<u32>; 2];
+
+/// The messages that a controller gets until it says which it wants, as in Open vSwitch: all but packets of invalid TTL;
+/// secondary controllers get the status of ports alone.
+pub(super) fn defaults(version: Version) -> AsyncConfig {
+    let flow_removed = match version {
+        Version::OpenFlow10 => 0b111,
+        Version::OpenFlow13 => 0b1111,
+        Version::OpenFlow14 | Version::OpenFlow15 => 0b11_1111,
+    };
+    let none = [Some(0), Some(0)];
+    AsyncConfig {
+        packet_in: [Some(0b11_1011), Some(0)],
+        port_status: [Some(0b111), Some(0b111)],
+        flow_removed: [Some(flow_removed), Some(0)],
+        role_status: none,
+        table_status: none,
+        request_forward: none,
+    }
+}
+
+/// Changes a configuration; what a request leaves out stays as it is.
+pub(super) fn set(config: &mut AsyncConfig, change: &AsyncConfig) {
+    let or = |before: Masks, change: Masks| [change[0].or(before[0]), change[1].or(before[1])];
+    *config = AsyncConfig {
+        packet_in: or(config.packet_in, change.packet_in),
+        port_status: or(config.port_status, change.port_status),
+        flow_removed: or(config.flow_removed, change.flow_removed),
+        role_status: or(config.role_status, change.role_status),
+        table_status: or(config.table_status, change.table_status),
+        request_forward: or(config.request_forward, change.request_forward),
+    };
+}
+
+/// A configuration as a version reports it, which has no reasons of later ones.
+pub(super) fn reported(version: Version, config: &AsyncConfig) -> AsyncConfig {
+    let packet_in = match version {
+        Version::OpenFlow10 | Version::OpenFlow13 => {
+            config.packet_in.map(|mask| mask.map(|mask| mask & OLD_REASONS))
+        }
+        Version::OpenFlow14 | Version::OpenFlow15 => config.packet_in,
+    };
+    AsyncConfig { packet_in, ..*config }
+}
+
+/// The reason of a packet-in in a version: before OpenFlow 1.4 later ones are actions.
+fn packet_in_reason(version: Version, reason: u8) -> u8 {
+    let is_old = version < Version::OpenFlow14;
+    if is_old && matches!(reason, 3..=5) { 1 } else { reason }
+}
+
+/// The number of a reason (`OFPRR`) in a version, where versions that lack one say that the rule was deleted.
+fn removal_reason(version: Version, reason: Reason) -> u8 {
+    match reason {
+        Reason::IdleTimeout => 0,
+        Reason::HardTimeout => 1,
+        Reason::GroupDeleted if version > Version::OpenFlow10 => 3,
+        Reason::GroupDeleted | Reason::Deleted => 2,
+    }
+}
+
+impl State {
+    /// Returns whether the controller wants messages of a kind for a reason.
+    fn wants(&self, kind: impl Fn(&AsyncConfig) -> Masks, reason: u8) -> bool {
+        let mask = kind(&self.asynchronous)[usize::from(self.role == Role::Secondary)];
+        self.wants_events && mask.unwrap_or(0) >> reason.min(31) & 1 == 1
+    }
+
+    /// Returns whether the controller wants packets that are sent for a reason.
+    pub(super) fn wants_packets(&self, reason: u8) -> bool {
+        self.wants(|config| config.packet_in, packet_in_reason(self.codec.version, reason))
+    }
+}
+
+/// The message for a notice, if the controller wants it.
+pub(super) fn message(state: &State, notice: &Notice) -> Option<Vec<u8>> {
+    match notice {
+        Notice::FlowRemoved(removed) => flow_removed(state, removed),
+    }
+}
+
+fn flow_removed(state: &State, removed: &FlowRemoved) -> Option<Vec<u8>> {
+    let reason = removal_reason(state.codec.version, removed.reason);
+    if !state.wants(|config| config.flow_removed, reason) {
+        return None;
+    }
+    let rule = &removed.rule;
+    let sent = |format| {
+        Message::FlowRemoved(Sent {
+            format,
+            matches: rule.matches.clone(),
+            cookie: rule.cookie,
+            priority: rule.priority,
+            reason,
+            table: Some(rule.table),
+            duration_s: removed.duration.as_secs() as u32,
+            duration_ns: removed.duration.subsec_nanos(),
+            idle_timeout_s: removed.idle_timeout_s,
+            hard_timeout_s: removed.hard_timeout_s,
+            packets: removed.count.packets,
+            bytes: removed.count.bytes,
+        })
+    };
+    // A match with fields that OpenFlow 1.0 lacks is better sent in Nicira's message than not at all.
+    let encode = |format| state.codec.encode(0, &sent(format));
+    encode(state.flow_format).or_else(|_| encode(FlowFormat::Nxm)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_leaves_what_it_does_not_name() {
+        let mut config = defaults(Version::OpenFlow14);
+        set(&mut config, &AsyncConfig { flow_removed: [Some(1), None], ..AsyncConfig::default() });
+        assert_eq!(config.flow_removed, [Some(1), Some(0)]);
+        assert_eq!(config.port_status, defaults(Version::OpenFlow14).port_status);
+        assert_eq!(reported(Version::OpenFlow13, &config).packet_in, [Some(0b011), Some(0)]);
+    }
+}
