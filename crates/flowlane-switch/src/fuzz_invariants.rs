@@ -462,7 +462,7 @@ fn every_action(cache: CacheConfig) -> (Worker, Vec<MemoryHandle>) {
         pipeline.add_rule(rule).expect("the rules are right");
     }
     let mut egress = Egress::new(Fdb::new(64, 300, 1), 1);
-    egress.meters.insert(1, Arc::new(Meter::new(Rate::Pps(1), u64::MAX)));
+    egress.add_meter(1, Arc::new(Meter::new(Rate::Pps(1), u64::MAX)));
     let mut handles = Vec::new();
     for number in 1..=3 {
         let (port, handle) = MemoryPort::new();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use flowlane::rule::action::Reference;
 use flowlane::rule::group::{Bucket, BucketPlace, Group, GroupKind};
 use flowlane::rule::{Action, Match, Rule};
 
@@ -72,7 +73,11 @@ impl Control {
                 let there = self.standby.groups().iter().map(|(id, _)| id);
                 let gone: Vec<u32> = there.filter(|one| id.is_none_or(|id| id == *one)).collect();
                 gone.iter().for_each(|&id| self.apply_group_event(id, None));
-                self.remove_rules_of(&gone, made);
+                let is_gone =
+                    |reference| matches!(reference, Reference::Group(group) if gone.contains(&group));
+                if !gone.is_empty() {
+                    self.remove_rules_that_name(is_gone, Reason::GroupDeleted, made);
+                }
                 Ok(())
             }
             GroupMod::InsertBuckets { group: id, place, buckets } => {
@@ -139,24 +144,25 @@ impl Control {
         self.standby().apply(event).expect("a group can always be set");
     }
 
-    /// Removes the rules that name groups which are gone (OpenFlow 1.5.1, 6.7). Those of a device stay, and drop the packets that
-    /// would get to such a group.
-    fn remove_rules_of(&mut self, gone: &[u32], made: &mut Made) {
-        if gone.is_empty() {
-            return;
-        }
+    /// Removes the rules with actions that refer to removed groups or meters (OpenFlow 1.5.1, 6.5 and 6.7). Those of a device stay:
+    /// they drop the packets that would get to such a group, and such a meter lets all pass.
+    pub(super) fn remove_rules_that_name(
+        &mut self,
+        is_removed: impl Fn(Reference) -> bool,
+        reason: Reason,
+        made: &mut Made,
+    ) {
         let tables = self.standby.tables().filter(|(number, _)| !self.devices.contains(*number));
-        let names = |entry: &Entry| entry.rule.actions.iter().any(|action| names_group(action, gone));
+        let names = |entry: &Entry| names(&entry.rule.actions, &is_removed);
         let rules = tables.flat_map(|(_, table)| table.rules()).filter(|(_, entry)| names(entry));
         let rules: Vec<_> = rules.map(|(id, entry)| (id, entry.clone())).collect();
-        rules.into_iter().for_each(|(id, entry)| self.remove(id, entry, Reason::GroupDeleted, made));
+        rules.into_iter().for_each(|(id, entry)| self.remove(id, entry, reason, made));
     }
 }
 
-/// Returns whether an action, or one within it, leads to one of these groups.
-fn names_group(action: &Action, groups: &[u32]) -> bool {
-    matches!(action, Action::Group(group) if groups.contains(group))
-        || action.nested().iter().any(|nested| names_group(nested, groups))
+/// Returns whether an action, or one within it, has such a reference.
+fn names(actions: &[Action], is_one: &impl Fn(Reference) -> bool) -> bool {
+    actions.iter().any(|action| action.references().into_iter().any(is_one) || names(action.nested(), is_one))
 }
 
 /// The place of a bucket in its group.

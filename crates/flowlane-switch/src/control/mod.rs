@@ -19,6 +19,7 @@
 mod flow_mods;
 mod groups;
 mod learned;
+mod meters;
 mod notices;
 mod rebuild;
 mod removal;
@@ -26,12 +27,14 @@ mod timer;
 mod wait;
 
 pub use groups::{GroupError, GroupMod};
+pub use meters::{MeterEntry, MeterError, MeterMod, MeterSpec};
 pub use rebuild::{BuildEngine, ChurnClass};
 pub use removal::{FlowRemoved, Reason};
 
+pub(crate) use meters::{BANDS_MAX, METERS_MAX};
 pub(crate) use notices::{Notice, Notices};
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread::Thread;
 use std::time::Duration;
@@ -119,11 +122,10 @@ pub struct FlowModResult {
     pub removed: usize,
 }
 
-/// The numbers of ports, meters and tunnels that rules may refer to.
+/// The numbers of ports and tunnels that rules may refer to.
 #[derive(Clone, Debug, Default)]
 struct References {
     ports: BTreeSet<u32>,
-    meters: BTreeSet<u32>,
     tunnels: BTreeSet<u32>,
     /// Rules may name ports that do not exist, as in OpenFlow.
     any_port: bool,
@@ -139,6 +141,8 @@ pub struct Control {
     writer: RuleIndex,
     devices: TableMap<()>,
     references: References,
+    /// The meters that rules may name.
+    meters: BTreeMap<u32, MeterEntry>,
     removals: Removals,
     /// For controllers.
     notices: Arc<Notices>,
@@ -176,10 +180,10 @@ impl Control {
         let egress = &first.egress;
         let references = References {
             ports: egress.ports.slots().iter().map(|slot| slot.number.0).collect(),
-            meters: egress.meters.keys().copied().collect(),
             tunnels: egress.tunnels.iter().flat_map(|tunnels| tunnels.leaving()).collect(),
             any_port: false,
         };
+        let meters = meters::configured(&egress.meters);
         Some(Self {
             published: handed.published,
             readers,
@@ -188,6 +192,7 @@ impl Control {
             writer: handed.writer,
             devices: handed.devices,
             references,
+            meters,
             removals: Removals::default(),
             notices: Arc::default(),
             timers: Timers::default(),
@@ -464,21 +469,24 @@ impl Control {
     }
 
     fn check_references(&self, ruleset: &Ruleset, actions: &[Action]) -> Result<(), Refusal> {
-        let References { ports, meters, tunnels, any_port } = &self.references;
+        let References { ports, tunnels, any_port } = &self.references;
         for action in actions {
             self.check_references(ruleset, action.nested())?;
             for reference in action.references() {
                 let (what, number, numbers) = match reference {
                     Reference::Port(_) if *any_port => continue,
                     Reference::Port(port) => ("port", port.0, ports),
-                    Reference::Meter(meter) => ("meter", meter, meters),
+                    Reference::Meter(meter) if !self.meters.contains_key(&meter) => {
+                        let there = list(&self.meters.keys().copied().collect());
+                        return Err(Refusal::Absent { what: "meter", number: meter, there });
+                    }
                     Reference::Tunnel(tunnel) => ("tunnel", tunnel, tunnels),
                     Reference::Group(group) if ruleset.groups().get(group).is_none() => {
                         let there = list(&ruleset.groups().iter().map(|(id, _)| id).collect());
                         return Err(Refusal::Absent { what: "group", number: group, there });
                     }
                     // The ruleset has checked the table.
-                    Reference::Group(_) | Reference::Table(_) => continue,
+                    Reference::Group(_) | Reference::Table(_) | Reference::Meter(_) => continue,
                 };
                 if !numbers.contains(&number) {
                     return Err(Refusal::Absent { what, number, there: list(numbers) });

@@ -17,6 +17,8 @@ pub enum Reason {
     Deleted,
     /// A group that it named was deleted.
     GroupDeleted,
+    /// A meter that it named was deleted.
+    MeterDeleted,
     /// No packet matched for the idle timeout.
     IdleTimeout,
     /// The hard timeout passed.

@@ -17,9 +17,9 @@ use crate::packet::Frame;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{move_field, set_field, take_along};
 use crate::port::{Port, PortError};
-use crate::ruleset::{Origin, ToController};
+use crate::ruleset::{Meters, Origin, ToController};
 use crate::state::fdb::{Fdb, NormalDecision};
-use crate::state::meter::Meter;
+use crate::state::meter::CONTROLLER_METER;
 use crate::tunnel::{Tunnels, Unsent};
 
 /// Dropped packets, by reason.
@@ -35,7 +35,7 @@ pub struct Drops {
     pub no_port: u64,
     /// The `normal` action does not forward such a destination.
     pub reserved_address: u64,
-    /// For the controller, but there is no controller port, or it did not accept the packet.
+    /// For the controller, but there is no controller port, it did not accept the packet, or a meter limits such packets.
     pub no_controller: u64,
     /// Longer than its tunnel allows.
     pub tunnel_too_long: u64,
@@ -61,7 +61,7 @@ pub struct Egress {
     /// Learned addresses.
     pub macs: Fdb,
     /// Meters by number, shared by all workers.
-    pub meters: BTreeMap<u32, Arc<Meter>>,
+    pub meters: Meters,
     /// Packets and bytes of `count` actions, by number.
     pub counts: BTreeMap<u32, (u64, u64)>,
     /// Rules that packets make.
@@ -119,7 +119,7 @@ impl Egress {
             packet_ins: None,
             controller_packets: 0,
             macs,
-            meters: BTreeMap::new(),
+            meters: Meters::default(),
             counts: BTreeMap::new(),
             learning: Learning::default(),
             drops: Drops::default(),
@@ -150,8 +150,11 @@ impl Egress {
     ///
     /// # Errors
     /// A port that fails for good.
-    pub fn expire(&mut self, frame: &Frame, key: &FlowKey) -> Result<(), PortError> {
+    pub fn expire(&mut self, frame: &Frame, key: &FlowKey, now_ns: u64) -> Result<(), PortError> {
         self.drops.ttl_expired += 1;
+        if !self.admits_to_controller(None, frame.len(), now_ns) {
+            return Ok(());
+        }
         if let Some(packet_ins) = &self.packet_ins {
             // The reason of OpenFlow: its TTL is invalid.
             let action = Controller { reason: 2, ..Controller::default() };
@@ -224,6 +227,14 @@ impl Egress {
         let taken = packet_ins.push(PacketIn { to: to.clone(), bytes, total_len, key: packet.key.clone() });
         self.controller_packets += u64::from(taken);
         self.drops.no_controller += u64::from(!taken);
+    }
+
+    /// Takes tokens from the meter of packets for the controller: that of the action, or the one of all actions without.
+    fn admits_to_controller(&mut self, meter: Option<u32>, bytes: usize, now_ns: u64) -> bool {
+        let meter = self.meters.get(&meter.unwrap_or(CONTROLLER_METER));
+        let passes = meter.is_none_or(|meter| meter.allow(bytes, now_ns));
+        self.drops.no_controller += u64::from(!passes);
+        passes
     }
 
     fn send_to_controller(&mut self, frame: &Frame, max_len: u16) -> Result<(), PortError> {
@@ -428,6 +439,9 @@ impl Effects<Packet<'_>> for Egress {
 
     fn controller(&mut self, packet: &mut Packet<'_>, to: &Arc<ToController>) -> Result<(), PortError> {
         packet.sent = true;
+        if !self.admits_to_controller(to.action.meter, packet.frame.len(), packet.now_ns) {
+            return Ok(());
+        }
         if let Some(packet_ins) = self.packet_ins.clone() {
             self.queue_packet_in(&packet_ins, packet, to);
             return Ok(());

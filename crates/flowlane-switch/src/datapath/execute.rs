@@ -213,7 +213,7 @@ fn run_ordered(
     };
     match result {
         StepResult::Expired => {
-            worker.egress.expire(&burst.frames[lane], &burst.keys[lane])?;
+            worker.egress.expire(&burst.frames[lane], &burst.keys[lane], burst.times_ns[lane])?;
             burst.sent.0 |= 1 << lane;
             // As in Open vSwitch, the rule ends, and what has called its table goes on.
             let moved = worker.calls.has_moved(lane);

@@ -128,7 +128,7 @@ fn lane_step(
         }
         LaneStep::Learned(learned) => worker.egress.learning.learn(learned, burst.times_ns[lane]),
         LaneStep::Expire => {
-            worker.egress.expire(&burst.frames[lane], &burst.keys[lane])?;
+            worker.egress.expire(&burst.frames[lane], &burst.keys[lane], burst.times_ns[lane])?;
             burst.sent.0 |= 1 << lane;
         }
         LaneStep::Refuse => {
@@ -278,7 +278,7 @@ impl Worker {
         if place.is_none() {
             burst.sources.insert(0, in_port);
         }
-        self.lookup.follow(self.now_ns());
+        self.follow();
         run_alone(self, &mut burst, steps)?;
         Ok(self.egress.flush()?)
     }

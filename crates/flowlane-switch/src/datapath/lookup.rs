@@ -531,13 +531,15 @@ impl Lookup {
         pipeline.release(wanted);
     }
 
-    /// Takes the newest ruleset between two bursts, and flushes the paths' counters if they are wanted.
+    /// Takes the newest ruleset between two bursts, and flushes the paths' counters if they are wanted. Returns whether the ruleset
+    /// has changed.
     #[inline]
-    pub(super) fn follow(&mut self, now_ns: u64) {
-        self.pipeline.follow(now_ns);
+    pub(super) fn follow(&mut self, now_ns: u64) -> bool {
+        let is_new = self.pipeline.follow(now_ns);
         if self.pipeline.wants_counters() {
             self.collect_counters();
         }
+        is_new
     }
 
     /// Ranks the masks, removes idle and outdated megaflows (checks up to `budget`), and discards unused paths: those that no

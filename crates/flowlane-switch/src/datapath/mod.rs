@@ -49,6 +49,7 @@ mod packet_ins;
 mod path;
 mod pipeline;
 mod ports;
+mod resources;
 mod rx;
 mod stages;
 mod table_view;

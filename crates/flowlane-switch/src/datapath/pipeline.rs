@@ -521,14 +521,13 @@ impl Pipeline {
         }
     }
 
-    /// Takes the newest ruleset, if it has changed, between two bursts. `now_ns` is the worker's clock.
+    /// Takes the newest ruleset between two bursts; returns whether it has changed. `now_ns` is the worker's clock.
     #[inline]
-    pub(crate) fn follow(&mut self, now_ns: u64) {
-        let Some(source) = &self.source else { return };
+    pub(crate) fn follow(&mut self, now_ns: u64) -> bool {
+        let Some(source) = &self.source else { return false };
         source.tell_time(now_ns);
-        if let Some(before) = source.refresh(&mut self.ruleset) {
-            self.pass(before);
-        }
+        let before = source.refresh(&mut self.ruleset);
+        before.map(|before| self.pass(before)).is_some()
     }
 
     /// Returns whether rules only forward packets unchanged, and no table is offloaded.

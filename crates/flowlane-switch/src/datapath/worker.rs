@@ -269,7 +269,7 @@ impl Worker {
         let mut frames = frames.into_iter().peekable();
         self.with_burst(|worker, burst| {
             while frames.peek().is_some() {
-                worker.lookup.follow(worker.now_ns());
+                worker.follow();
                 burst.clear_for(port, u64::MAX);
                 for (time_ns, bytes) in frames.by_ref().take(burst.capacity()) {
                     let frame = burst.frames.next_frame().expect("as many as fit are taken");
@@ -352,7 +352,7 @@ fn poll_loop(
         }
         // Also a worker that has nothing to receive, since others wait until it has taken the newest ruleset.
         if worker.lookup.pipeline.is_asked() {
-            worker.lookup.follow(worker.now_ns());
+            worker.follow();
         }
         serve_requests(worker);
         let resumed = drain_handoffs(worker, burst)?;
@@ -380,7 +380,7 @@ fn has_drained(worker: &mut Worker) -> bool {
 fn serve_requests(worker: &mut Worker) {
     for request in worker.mail.take() {
         // Pending rule changes first, so that a caller sees its own.
-        worker.lookup.follow(worker.now_ns());
+        worker.follow();
         request(worker);
     }
 }
@@ -459,7 +459,7 @@ fn finish_round(worker: &mut Worker, burst: &mut Burst, packets: u64) -> Result<
 /// since it decides what a port may leave to offloads.
 fn make_ready(worker: &mut Worker, burst: &mut Burst) -> Result<(), RunError> {
     wait_for_room(worker, burst)?;
-    worker.lookup.follow(worker.now_ns());
+    worker.follow();
     Ok(())
 }
 

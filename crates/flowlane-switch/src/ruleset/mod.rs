@@ -4,13 +4,14 @@
 //! |---|---|
 //! | `compile`, `step`, `lane_step`, `action_set` | the steps that a rule's actions compile to |
 //! | `groups` | groups, with the steps of their buckets |
+//! | `resources` | meters, which workers take with the ruleset |
 //! | `rules`, `snapshot` | the rules of a table; the tables; what changed last |
 //! | `rule_index` | rules by priority and match, and their ids |
 //! | `counters` | what a worker has counted, read by others |
 //! | `publication` | the newest ruleset, and which workers have passed it |
 //! | `table_map` | things by the numbers of tables |
 //!
-//! Nothing here knows workers, stages or ports.
+//! Nothing here knows workers, stages or open ports.
 
 mod action_set;
 mod compile;
@@ -20,6 +21,7 @@ mod lane_step;
 mod learned;
 mod outputs;
 mod publication;
+mod resources;
 mod rule_index;
 mod rules;
 mod snapshot;
@@ -41,6 +43,7 @@ pub use learned::Learned;
 pub(crate) use learned::sources;
 pub(crate) use outputs::of_number;
 pub(crate) use publication::{PublishedRuleset, RulesetReader, WorkerEpoch, WorkerEpochs};
+pub use resources::{Meters, Resources};
 pub(crate) use rule_index::{RuleIndex, RuleKey};
 pub use rules::Entry;
 pub(crate) use rules::is_conjunctive;

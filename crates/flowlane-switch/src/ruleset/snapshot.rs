@@ -21,7 +21,7 @@ use flowlane::rule::{Action, Rule, RuleId};
 use super::rules::{Rules, is_conjunctive};
 use super::table_map::{TableMap, TableSet};
 use super::{
-    CompiledGroup, Entry, Groups, Learned, Miss, Origin, RulesetError, Step, StepSummary, Steps,
+    CompiledGroup, Entry, Groups, Learned, Miss, Origin, Resources, RulesetError, Step, StepSummary, Steps,
     ToController, compile,
 };
 
@@ -35,6 +35,8 @@ pub enum Event {
     Rule(Change),
     /// A group comes, is replaced, or goes. Packets meet it when they come to it: no path depends on it.
     Group { id: u32, group: Option<Arc<CompiledGroup>> },
+    /// There are other meters.
+    Resources(Arc<Resources>),
     /// A table has another engine, with the same rules: answers are as before.
     Engine {
         table: u8,
@@ -48,7 +50,7 @@ impl Event {
     pub fn concerns(&self, steps: &[Step], key: &FlowKey, mask: &FlowMask) -> bool {
         match self {
             Event::Rule(change) => change.concerns(steps, key, mask),
-            Event::Engine { .. } | Event::Group { .. } => false,
+            Event::Engine { .. } | Event::Group { .. } | Event::Resources(_) => false,
         }
     }
 }
@@ -311,6 +313,8 @@ pub struct Ruleset {
     behind: TableSet,
     ordered: TableSet,
     groups: Groups,
+    /// `None` while those that the workers began with have not changed.
+    resources: Option<Arc<Resources>>,
     version: u64,
     /// The latest changes, each of which added one to the version.
     events: VecDeque<Arc<Event>>,
@@ -331,6 +335,7 @@ impl Ruleset {
             behind: self.behind,
             ordered: self.ordered,
             groups: self.groups.clone(),
+            resources: self.resources.clone(),
             version: self.version,
             events: self.events.clone(),
         }
@@ -389,6 +394,11 @@ impl Ruleset {
     /// The groups.
     pub fn groups(&self) -> &Groups {
         &self.groups
+    }
+
+    /// The meters, if they have changed since the switch began.
+    pub fn resources(&self) -> Option<&Arc<Resources>> {
+        self.resources.as_ref()
     }
 
     /// Returns whether a packet may come to a table again, by a `resubmit`, a group or an action set.
@@ -468,6 +478,7 @@ impl Ruleset {
                 table.apply(change).map_err(|source| RulesetError::Insert { table: number, source })?;
             }
             Event::Group { id, group } => self.groups.set(*id, group.clone()),
+            Event::Resources(resources) => self.resources = Some(resources.clone()),
             Event::Engine { table: number, engines } => {
                 let table = self.tables.get_mut(*number).ok_or(RulesetError::NoTable(*number))?;
                 let mut engines = engines.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -11,23 +11,50 @@ pub enum Rate {
     Pps(u64),
 }
 
-/// A token bucket that all workers share.
+/// The unit of a meter's rates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// Kilobits, of 1000 bits each.
+    Kilobits,
+    /// Packets.
+    Packets,
+}
+
+/// A rate beyond which packets are dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Band {
+    /// Units a second.
+    pub rate: u64,
+    /// Units that pass at once, at least 1.
+    pub burst: u64,
+}
+
+/// The meter of packets for controllers, which no rule names (OpenFlow's `OFPM_CONTROLLER`).
+pub const CONTROLLER_METER: u32 = 0xffff_fffe;
+
+/// Token buckets, one for each band, that all workers share.
 #[derive(Debug)]
 pub struct Meter {
-    /// Units a second: bits or packets.
-    per_second: u128,
-    /// Counts bits, not packets.
-    bits: bool,
-    tokens_max: u128,
-    bucket: Mutex<Bucket>,
+    unit: Unit,
+    bands: Vec<Band>,
+    state: Mutex<State>,
 }
 
 #[derive(Clone, Debug)]
+struct State {
+    buckets: Vec<Bucket>,
+    last_ns: u64,
+    /// Packets and bytes.
+    passed: (u64, u64),
+}
+
+/// The bucket of a band.
+#[derive(Clone, Copy, Debug)]
 struct Bucket {
     /// Tokens, in units times nanoseconds per second, so that nothing is ever rounded.
     tokens: u128,
-    last_ns: u64,
-    counters: MeterCounters,
+    /// Packets and bytes.
+    dropped: (u64, u64),
 }
 
 /// Packets and bytes that passed and that were dropped.
@@ -37,86 +64,117 @@ pub struct MeterCounters {
     pub dropped: (u64, u64),
 }
 
-/// A decision on a packet.
-#[derive(Clone, Copy, Debug)]
-struct Decision {
-    passes: bool,
-    /// The tokens left.
-    tokens: u128,
-}
-
-impl Bucket {
-    #[inline]
-    fn commit(&mut self, decision: Decision, bytes: usize, now_ns: u64) {
-        self.tokens = decision.tokens;
-        self.last_ns = self.last_ns.max(now_ns);
-        let MeterCounters { passed, dropped } = &mut self.counters;
-        let counter = if decision.passes { passed } else { dropped };
-        *counter = (counter.0 + 1, counter.1 + bytes as u64);
-    }
-}
-
 const NS: u128 = 1_000_000_000;
+
+fn count(counter: &mut (u64, u64), bytes: usize) {
+    *counter = (counter.0 + 1, counter.1 + bytes as u64);
+}
 
 impl Meter {
     /// A meter of this rate that lets `burst` kilobits or packets through at once, at least 1. The bucket begins full.
     pub fn new(rate: Rate, burst: u64) -> Self {
-        // 2^64 kilobits are 2^114 tokens: no product here overflows.
-        let (per_second, unit, bits) = match rate {
-            Rate::Kbps(n) => (u128::from(n) * 1000, 1000, true),
-            Rate::Pps(n) => (n.into(), 1, false),
-        };
-        let tokens_max = u128::from(burst.max(1)) * unit * NS;
-        let bucket = Bucket { tokens: tokens_max, last_ns: 0, counters: MeterCounters::default() };
-        Self { per_second, bits, tokens_max, bucket: Mutex::new(bucket) }
+        match rate {
+            Rate::Kbps(rate) => Self::of_bands(Unit::Kilobits, vec![Band { rate, burst }]),
+            Rate::Pps(rate) => Self::of_bands(Unit::Packets, vec![Band { rate, burst }]),
+        }
     }
 
-    /// Decides whether a packet of `bytes` passes at `now_ns`, takes its tokens and counts it. A clock that goes backwards,
-    /// or a worker whose packet is earlier than another's, adds no tokens until it has caught up.
+    /// A meter that drops packets beyond the rate of any band. The buckets begin full.
+    pub fn of_bands(unit: Unit, bands: Vec<Band>) -> Self {
+        let full = |band: &Band| Bucket { tokens: tokens_max(unit, band), dropped: (0, 0) };
+        let buckets = bands.iter().map(full).collect();
+        Self { unit, bands, state: Mutex::new(State { buckets, last_ns: 0, passed: (0, 0) }) }
+    }
+
+    /// Returns the unit of the rates.
+    pub fn unit(&self) -> Unit {
+        self.unit
+    }
+
+    /// Returns the bands.
+    pub fn bands(&self) -> &[Band] {
+        &self.bands
+    }
+
+    /// Decides whether a packet of `bytes` passes at `now_ns`, takes its tokens and counts it: if it is dropped, by the band of the
+    /// highest rate among those without tokens (OpenFlow 1.3.5, 5.7.1); the others' tokens are taken, as in Open vSwitch. A clock
+    /// that goes backwards, or a worker whose packet is earlier than another's, adds no tokens until it has caught up.
     pub fn allow(&self, bytes: usize, now_ns: u64) -> bool {
-        let mut bucket = self.bucket();
-        let decision = self.decide_on(&bucket, bytes, now_ns);
-        bucket.commit(decision, bytes, now_ns);
-        decision.passes
+        let State { buckets, last_ns, passed } = &mut *self.state();
+        let (cost, elapsed_ns) = (self.cost(bytes), now_ns.saturating_sub(*last_ns));
+        *last_ns = now_ns.max(*last_ns);
+        let mut exceeded: Option<usize> = None;
+        for (at, (band, bucket)) in self.bands.iter().zip(&mut *buckets).enumerate() {
+            bucket.tokens = self.tokens_after(band, bucket.tokens, elapsed_ns);
+            match bucket.tokens.checked_sub(cost) {
+                Some(left) => bucket.tokens = left,
+                None if exceeded.is_none_or(|other| self.bands[other].rate < band.rate) => {
+                    exceeded = Some(at);
+                }
+                None => {}
+            }
+        }
+        count(exceeded.map_or(passed, |at| &mut buckets[at].dropped), bytes);
+        exceeded.is_none()
     }
 
     /// Returns whether a packet would pass. Takes no tokens and counts nothing.
     pub fn decide(&self, bytes: usize, now_ns: u64) -> bool {
-        self.decide_on(&self.bucket(), bytes, now_ns).passes
-    }
-
-    #[inline]
-    fn decide_on(&self, bucket: &Bucket, bytes: usize, now_ns: u64) -> Decision {
-        let (cost, tokens) = (self.cost(bytes), self.tokens_at(bucket, now_ns));
-        let passes = cost <= tokens;
-        Decision { passes, tokens: tokens - if passes { cost } else { 0 } }
+        let state = self.state();
+        let (cost, elapsed_ns) = (self.cost(bytes), now_ns.saturating_sub(state.last_ns));
+        let mut bands = self.bands.iter().zip(&state.buckets);
+        bands.all(|(band, bucket)| cost <= self.tokens_after(band, bucket.tokens, elapsed_ns))
     }
 
     /// Returns the counters.
     pub fn counters(&self) -> MeterCounters {
-        self.bucket().counters
-    }
-
-    fn bucket(&self) -> MutexGuard<'_, Bucket> {
-        // Nothing panics while it is locked.
-        self.bucket.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// Returns the tokens at a time.
-    #[inline]
-    fn tokens_at(&self, bucket: &Bucket, now_ns: u64) -> u128 {
-        if now_ns <= bucket.last_ns {
-            return bucket.tokens;
+        let state = self.state();
+        let mut dropped = (0, 0);
+        for bucket in &state.buckets {
+            dropped = (dropped.0 + bucket.dropped.0, dropped.1 + bucket.dropped.1);
         }
-        let elapsed = u128::from(now_ns - bucket.last_ns);
-        self.tokens_max.min(bucket.tokens.saturating_add(elapsed.saturating_mul(self.per_second)))
+        MeterCounters { passed: state.passed, dropped }
+    }
+
+    /// Returns the packets and bytes that each band dropped.
+    pub fn dropped(&self) -> Vec<(u64, u64)> {
+        self.state().buckets.iter().map(|bucket| bucket.dropped).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is locked.
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Returns the tokens of a band after some time.
+    #[inline]
+    fn tokens_after(&self, band: &Band, tokens: u128, elapsed_ns: u64) -> u128 {
+        // 2^64 kilobits are 2^114 tokens: the products with a rate do not overflow, those with a time may.
+        let per_second = u128::from(band.rate) * units(self.unit);
+        let added = u128::from(elapsed_ns).saturating_mul(per_second);
+        tokens_max(self.unit, band).min(tokens.saturating_add(added))
     }
 
     /// Returns the tokens that a packet takes.
     #[inline]
     fn cost(&self, bytes: usize) -> u128 {
-        if self.bits { bytes as u128 * 8 * NS } else { NS }
+        match self.unit {
+            Unit::Kilobits => bytes as u128 * 8 * NS,
+            Unit::Packets => NS,
+        }
     }
+}
+
+/// Returns the tokens of a unit, without the factor of time: bits or packets.
+fn units(unit: Unit) -> u128 {
+    match unit {
+        Unit::Kilobits => 1000,
+        Unit::Packets => 1,
+    }
+}
+
+fn tokens_max(unit: Unit, band: &Band) -> u128 {
+    u128::from(band.burst.max(1)) * units(unit) * NS
 }
 
 #[cfg(test)]
@@ -148,6 +206,19 @@ mod tests {
         assert_eq!(passed(&meter, u64::MAX), 3);
         assert_eq!(passed(&meter, 0), 0);
         assert_eq!(passed(&mut Meter::new(Rate::Kbps(u64::MAX), u64::MAX), u64::MAX), 5);
+    }
+
+    #[test]
+    fn the_highest_exceeded_band_counts_a_packet() {
+        let bands = [(2, 2), (10, 5)].map(|(rate, burst)| Band { rate, burst });
+        let meter = Meter::of_bands(Unit::Packets, bands.to_vec());
+        let passed: Vec<bool> = (0..7).map(|_| meter.allow(60, 0)).collect();
+        assert_eq!(passed, [true, true, false, false, false, false, false]);
+        assert_eq!(meter.dropped(), [(3, 180), (2, 120)]);
+        assert_eq!(meter.counters(), MeterCounters { passed: (2, 120), dropped: (5, 300) });
+        let unlimited = Meter::of_bands(Unit::Packets, Vec::new());
+        assert!((0..100).all(|_| unlimited.decide(60, 0) && unlimited.allow(60, 0)));
+        assert_eq!(unlimited.counters().passed, (100, 6000));
     }
 
     #[test]

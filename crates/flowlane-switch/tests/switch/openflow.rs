@@ -1,5 +1,6 @@
 //! Controllers that drive a running switch by OpenFlow, in every version.
 
+mod meters;
 mod removals;
 
 use std::collections::VecDeque;
@@ -24,7 +25,7 @@ use flowlane_openflow::stats::{FlowFormat, FlowStatsRequest};
 use flowlane_openflow::{Codec, ErrorCode, Version, split};
 use flowlane_switch::control::Control;
 use flowlane_switch::datapath::{
-    CacheConfig, Clock, Egress, Lookup, PacketIns, Pipeline, PortSlot, Until, Worker,
+    CacheConfig, Clock, Egress, Lookup, PacketIns, Pipeline, PortSlot, Switch, Until, Worker,
 };
 use flowlane_switch::mgmt::openflow::{Address, Agent, Service};
 use flowlane_switch::mgmt::rpc::ControlServer;
@@ -327,9 +328,35 @@ fn drive(path: &Path, version: Version, arriving: &Queue, left: &Queue) {
     assert_eq!(controller.flows(), []);
 }
 
-/// Runs a switch with ports 1 and 2 and eight tables, and controllers that drive it: they get the path of its socket, and the
-/// frames that come in by port 1 and leave by port 2.
-fn with_switch(drive: impl FnOnce(&Path, &Queue, &Queue)) {
+/// The other ends of a switch's ports.
+#[derive(Default)]
+struct Wires {
+    /// Frames for port 1, for either worker.
+    arriving: [Queue; 2],
+    /// Frames that left by ports 1, 2 and 3.
+    left: [Queue; 3],
+}
+
+impl Wires {
+    /// Lets a frame arrive at a worker.
+    fn arrive(&self, worker: usize, frame: Vec<u8>) {
+        self.arriving[worker].lock().unwrap().push_back(frame);
+    }
+
+    fn egress(&self, worker: usize, macs: Fdb) -> Egress {
+        let mut egress = Egress::new(macs, 1);
+        for (place, left) in self.left.iter().enumerate() {
+            let arriving = if place == 0 { self.arriving[worker].clone() } else { Queue::default() };
+            let wire = Box::new(Wire { arriving, left: left.clone() });
+            let number = place as u32 + 1;
+            egress.ports.add(PortSlot::new(PortNo(number), &format!("p{number}"), "", wire));
+        }
+        egress
+    }
+}
+
+/// Runs a switch with three ports, eight tables and two workers, and controllers that drive it: they get the path of its socket.
+fn with_switch(drive: impl FnOnce(&Path, &Wires)) {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("switch.toml");
     std::fs::write(&config, "[[table]]\nnumber = 0\n[[port]]\nnumber = 1\nopen = \"null\"\n").unwrap();
@@ -338,32 +365,33 @@ fn with_switch(drive: impl FnOnce(&Path, &Queue, &Queue)) {
     for table in 0..8 {
         pipeline.add_table(table, "", Box::new(TupleSearch::new(1000, 7)), Miss::Drop);
     }
-    let (arriving, left) = (Queue::default(), Queue::default());
-    let mut egress = Egress::new(Fdb::new(100, 300, 1), 1);
+    let (wires, macs) = (Wires::default(), Fdb::new(100, 300, 1));
     let packet_ins = Arc::new(PacketIns::default());
-    egress.packet_ins = Some(packet_ins.clone());
-    let inside = Wire { arriving: arriving.clone(), left: Queue::default() };
-    let outside = Wire { arriving: Queue::default(), left: left.clone() };
-    egress.ports.add(PortSlot::new(PortNo(1), "in", "", Box::new(inside)));
-    egress.ports.add(PortSlot::new(PortNo(2), "out", "", Box::new(outside)));
-    let mut worker = Worker::new(Lookup::new(pipeline, CacheConfig::default()), egress, 64, Clock::Wall);
-    let control = Control::attach(&mut worker).unwrap();
+    let others = pipeline.fork(1);
+    let pipelines = std::iter::once(pipeline).chain(others).enumerate();
+    let workers = pipelines.map(|(place, pipeline)| {
+        let mut egress = wires.egress(place, macs.share());
+        egress.packet_ins = Some(packet_ins.clone());
+        Worker::new(Lookup::new(pipeline, CacheConfig::default()), egress, 64, Clock::Wall)
+    });
+    let mut switch = Switch::new(workers.collect());
+    let control = Control::attach_all(switch.workers_mut()).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let served = Arc::new(ControlServer::new(control, reload, stop.clone()));
     let path = folder.path().join("br0.mgmt");
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| worker.run(Until::default(), &stop, |_| {}));
+        let running = scope.spawn(|| switch.run(Until::default(), &stop, |_| {}));
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 served.tick();
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        // Ends the worker also where an assertion fails.
+        // Ends the workers also where an assertion fails.
         let driven = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let service = Service::new(served.clone(), "br0", 0x2320, packet_ins);
             let _agent = Agent::open(&[Address::ListenUnix(path.clone())], service).unwrap();
-            drive(&path, &arriving, &left);
+            drive(&path, &wires);
         }));
         stop.store(true, Ordering::Relaxed);
         running.join().unwrap().unwrap();
@@ -374,7 +402,8 @@ fn with_switch(drive: impl FnOnce(&Path, &Queue, &Queue)) {
 
 #[test]
 fn controllers_of_all_versions_drive_a_switch() {
-    with_switch(|path, arriving, left| {
+    with_switch(|path, wires| {
+        let (arriving, left) = (&wires.arriving[0], &wires.left[1]);
         Version::ALL.into_iter().for_each(|version| drive(path, version, arriving, left));
         the_newest_primary_controller_alone_changes_the_switch(path, Version::OpenFlow13);
     });

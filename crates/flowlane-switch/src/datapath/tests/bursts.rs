@@ -46,7 +46,7 @@ fn replaying(
     let sent = Sent::default();
     let mut egress = Egress::new(Fdb::new(4, 20, 1), 1);
     egress.controller = Some(Box::new(Recorder(CONTROLLER, sent.clone())));
-    egress.meters.insert(1, Arc::new(Meter::new(Rate::Pps(1), 1)));
+    egress.add_meter(1, Arc::new(Meter::new(Rate::Pps(1), 1)));
     for number in 1..=4u32 {
         let frames = captures.get(number as usize - 1).cloned().unwrap_or_default().into_iter();
         let port = Capture { frames, out: Recorder(number, sent.clone()) };

@@ -337,7 +337,7 @@ fn a_meter_keeps_one_rate_for_all_workers() {
         let sources = vec![Source::new(1, frames, &sent), Source::new(2, [], &sent)];
         let mut egresses = egresses(sources, &sent, workers, Spreading::ByOne);
         let meter = Arc::new(Meter::new(Rate::Pps(1), 1000));
-        egresses.iter_mut().for_each(|egress| _ = egress.meters.insert(1, meter.clone()));
+        egresses.iter_mut().for_each(|egress| egress.add_meter(1, meter.clone()));
         let mut switch =
             switch(forked(worker.lookup.pipeline, workers), egresses, CacheConfig::default(), Clock::Frames);
         switch.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();

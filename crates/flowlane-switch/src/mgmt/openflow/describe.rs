@@ -12,7 +12,6 @@ use flowlane_openflow::group::{
     SelectionField,
 };
 use flowlane_openflow::message::{Features, Reply, Request};
-use flowlane_openflow::meter::MeterFeatures;
 use flowlane_openflow::port::{Port, state};
 use flowlane_openflow::stats::{
     ActionId, AggregateStats, Description, FieldId, FlowStats, FlowStatsRequest, PortStats, TableConfig,
@@ -20,6 +19,7 @@ use flowlane_openflow::stats::{
 };
 use flowlane_openflow::{ErrorCode, Version};
 
+use super::meters;
 use super::service::{PortState, Service, TableState};
 use crate::control::FlowStatistics;
 use crate::datapath::GroupCount;
@@ -106,7 +106,9 @@ pub(super) fn answer(service: &Service, request: Request) -> Result<Reply, Error
         Request::Group(_) | Request::GroupDescription(_) | Request::GroupFeatures => {
             groups(service, &request)
         }
-        Request::Meter(_) | Request::MeterConfig(_) | Request::MeterFeatures => meters(&request),
+        Request::Meter(number) => Reply::Meter(meters::statistics(service, number)?),
+        Request::MeterConfig(number) => Reply::MeterConfig(meters::configurations(service, number)?),
+        Request::MeterFeatures => Reply::MeterFeatures(meters::features()),
         Request::TableFeatures(changes) if !changes.is_empty() => {
             return Err(ErrorCode::TableFeaturesNotPermitted);
         }
@@ -135,7 +137,11 @@ fn groups(service: &Service, request: &Request) -> Reply {
         Request::Group(id) => {
             let groups =
                 service.groups().into_iter().filter(|(group, _)| id == GROUP_ALL || group.group.id == id);
-            let (duration, references) = (service.begun().elapsed(), group_references(service));
+            let group = |reference| match reference {
+                Reference::Group(group) => Some(group),
+                _ => None,
+            };
+            let (duration, references) = (service.begun().elapsed(), references(service, group));
             let stats = groups.map(|(group, count)| GroupStats {
                 group: group.group.id,
                 references: references.get(&group.group.id).copied().unwrap_or(0),
@@ -158,21 +164,6 @@ fn groups(service: &Service, request: &Request) -> Reply {
             capabilities: 0b1111,
             groups_max: [1 << 16; 4],
             actions: [0xffff_ffff; 4],
-        }),
-    }
-}
-
-/// Answers a request about meters. They are those of the configuration, which no controller changes.
-fn meters(request: &Request) -> Reply {
-    match request {
-        Request::Meter(_) => Reply::Meter(Vec::new()),
-        Request::MeterConfig(_) => Reply::MeterConfig(Vec::new()),
-        _ => Reply::MeterFeatures(MeterFeatures {
-            meters_max: 0,
-            band_kinds: 0,
-            capabilities: 0,
-            bands_max: 0,
-            colours_max: 0,
         }),
     }
 }
@@ -250,22 +241,22 @@ fn port_stats(port: &PortState, begun: Duration) -> PortStats {
     }
 }
 
-/// The numbers of rules that name groups, by group.
-fn group_references(service: &Service) -> BTreeMap<u32, u32> {
-    fn named(actions: &[Action], groups: &mut BTreeSet<u32>) {
+/// The numbers of rules that name groups or meters, by what `selects` takes of a reference.
+pub(super) fn references(
+    service: &Service,
+    selects: impl Fn(Reference) -> Option<u32>,
+) -> BTreeMap<u32, u32> {
+    fn named(actions: &[Action], selects: &impl Fn(Reference) -> Option<u32>, found: &mut BTreeSet<u32>) {
         for action in actions {
-            groups.extend(action.references().into_iter().filter_map(|reference| match reference {
-                Reference::Group(group) => Some(group),
-                _ => None,
-            }));
-            named(action.nested(), groups);
+            found.extend(action.references().into_iter().filter_map(selects));
+            named(action.nested(), selects, found);
         }
     }
     let mut references = BTreeMap::new();
     for flow in service.flows(|_, _| true) {
-        let mut groups = BTreeSet::new();
-        named(&flow.rule.actions, &mut groups);
-        groups.into_iter().for_each(|group| *references.entry(group).or_default() += 1);
+        let mut found = BTreeSet::new();
+        named(&flow.rule.actions, &selects, &mut found);
+        found.into_iter().for_each(|number| *references.entry(number).or_default() += 1);
     }
     references
 }

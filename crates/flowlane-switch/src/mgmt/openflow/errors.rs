@@ -2,7 +2,7 @@
 
 use flowlane_openflow::ErrorCode;
 
-use crate::control::{GroupError, Refusal};
+use crate::control::{GroupError, MeterError, Refusal};
 use crate::ruleset::RulesetError;
 
 /// The error for a refused rule.
@@ -44,5 +44,17 @@ pub(super) fn of_group(error: GroupError) -> ErrorCode {
         GroupError::BadBucket => ErrorCode::GroupModBadBucket,
         GroupError::TooMany => ErrorCode::GroupModOutOfGroups,
         GroupError::TooManyBuckets => ErrorCode::GroupModOutOfBuckets,
+    }
+}
+
+/// The error for meters that cannot be changed.
+pub(super) fn of_meter(error: MeterError) -> ErrorCode {
+    match error {
+        MeterError::Exists(_) => ErrorCode::MeterModMeterExists,
+        MeterError::Unknown(_) => ErrorCode::MeterModUnknownMeter,
+        MeterError::Invalid(_) => ErrorCode::MeterModInvalidMeter,
+        MeterError::NoRate => ErrorCode::MeterModBadRate,
+        MeterError::TooMany => ErrorCode::MeterModOutOfMeters,
+        MeterError::TooManyBands => ErrorCode::MeterModOutOfBands,
     }
 }

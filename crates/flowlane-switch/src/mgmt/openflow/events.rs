@@ -68,7 +68,8 @@ fn removal_reason(version: Version, reason: Reason) -> u8 {
         Reason::IdleTimeout => 0,
         Reason::HardTimeout => 1,
         Reason::GroupDeleted if version > Version::OpenFlow10 => 3,
-        Reason::GroupDeleted | Reason::Deleted => 2,
+        Reason::MeterDeleted if version > Version::OpenFlow13 => 4,
+        Reason::GroupDeleted | Reason::MeterDeleted | Reason::Deleted => 2,
     }
 }
 

@@ -14,6 +14,7 @@ mod connection;
 mod describe;
 mod errors;
 mod events;
+mod meters;
 mod outgoing;
 mod packets;
 mod service;

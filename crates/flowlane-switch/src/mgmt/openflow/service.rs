@@ -1,12 +1,14 @@
 //! What a controller can have the switch do.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Command, FlowMod, Rule};
 
-use crate::control::{BundleError, FlowStatistics, GroupMod, Notices, Refusal, Refused};
+use crate::control::{
+    BundleError, FlowStatistics, GroupMod, MeterEntry, MeterError, MeterMod, Notices, Refusal, Refused,
+};
 use crate::datapath::{GroupCount, GroupCounters, PacketIns, PortCounters};
 use crate::mgmt::rpc::ControlServer;
 use crate::ruleset::CompiledGroup;
@@ -147,6 +149,20 @@ impl Service {
         let all = self.served.call_workers(|worker| worker.groups.clone()).unwrap_or_default();
         all.iter().for_each(|worker| counters.add(worker));
         ruleset.groups().iter().map(|(id, group)| (group.clone(), counters.get(id))).collect()
+    }
+
+    /// Changes meters, so that no packet meets the former ones afterwards.
+    pub(super) fn change_meters(&self, change: &MeterMod) -> Result<(), MeterError> {
+        let mut control = self.served.control();
+        control.change_meters(change)?;
+        control.tell_removed();
+        Ok(())
+    }
+
+    /// The meters, with the time since their addition.
+    pub(super) fn meters(&self) -> Vec<(MeterEntry, Duration)> {
+        let control = self.served.control();
+        control.meters().values().map(|entry| (entry.clone(), control.meter_age(entry))).collect()
     }
 
     /// Executes actions on a packet. Where the switch ends, the packet is dropped.

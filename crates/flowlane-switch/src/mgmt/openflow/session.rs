@@ -15,7 +15,7 @@ use flowlane_openflow::message::{
 use flowlane_openflow::stats::FlowFormat;
 use flowlane_openflow::{Codec, ErrorCode, Header, Version};
 
-use super::{Shared, describe, errors, events};
+use super::{Shared, describe, errors, events, meters};
 use crate::control::{BundleError, GroupMod};
 use crate::datapath::PacketIn;
 use crate::mgmt::rpc::Taken;
@@ -157,7 +157,11 @@ impl Session {
             Message::PortMod(_) => return Err(ErrorCode::PortModNotPermitted),
             Message::TableMod(config) if config.config == 0 => return Ok(None),
             Message::TableMod(_) => return Err(ErrorCode::TableModNotPermitted),
-            Message::MeterMod(_) => return Err(ErrorCode::MeterModOutOfMeters),
+            Message::MeterMod(request) => {
+                let change = meters::change(&request)?;
+                service.change_meters(&change).map_err(errors::of_meter)?;
+                return Ok(None);
+            }
             Message::MultipartRequest(request) if request.more => {
                 return Err(ErrorCode::RequestMultipartBufferOverflow);
             }

@@ -123,7 +123,7 @@ impl Setup {
         }
         for section in &config.meter {
             let meter = Arc::new(meter(section));
-            egresses.iter_mut().for_each(|egress| _ = egress.meters.insert(section.number, meter.clone()));
+            egresses.iter_mut().for_each(|egress| egress.add_meter(section.number, meter.clone()));
         }
         Ok(egresses)
     }

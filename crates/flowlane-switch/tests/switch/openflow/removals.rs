@@ -17,7 +17,7 @@ const DELETED: u8 = 2;
 const GROUP_DELETED: u8 = 3;
 
 impl Controller {
-    fn removed(&mut self) -> FlowRemoved {
+    pub(super) fn removed(&mut self) -> FlowRemoved {
         match self.told() {
             Message::FlowRemoved(removed) => removed,
             other => panic!("{other:?}"),
@@ -123,7 +123,7 @@ fn removals(path: &Path, arriving: &Queue) {
 
 #[test]
 fn controllers_are_told_of_removed_rules() {
-    with_switch(|path, arriving, _| removals(path, arriving));
+    with_switch(|path, wires| removals(path, &wires.arriving[0]));
 }
 
 /// A controller that reads nothing for a while gets all messages; the changes of others do not wait for it.
@@ -131,7 +131,7 @@ fn controllers_are_told_of_removed_rules() {
 fn a_controller_that_reads_late_misses_no_removal() {
     const RULES: u64 = 900;
     const ROUNDS: u64 = 12;
-    with_switch(|path, _, _| {
+    with_switch(|path, _| {
         let mut late = Controller::connect(path, Version::OpenFlow13);
         late.subscribe();
         let mut driver = Controller::connect(path, Version::OpenFlow15);

@@ -30,7 +30,7 @@ fn passed(switch: &mut Switch, frames: &[(u64, u32)]) -> Vec<(u64, u32)> {
 fn a_meter_goes_by_each_frames_time() {
     for burst in [1, 8, 64] {
         let mut switch = switch("in_port=1,actions=meter:1,output:2", burst);
-        switch.worker.egress.meters.insert(1, Arc::new(Meter::new(Rate::Pps(1), 1)));
+        switch.worker.egress.add_meter(1, Arc::new(Meter::new(Rate::Pps(1), 1)));
         let slow: Vec<_> = (1..=60).map(|s| (s, 1)).collect();
         assert_eq!(passed(&mut switch, &slow).len(), 60, "one a second, bursts of {burst}");
         // Three in each of ten seconds: the first passes.
@@ -46,7 +46,7 @@ fn the_time_of_one_ports_frames_is_not_anothers() {
         let text = "in_port=1,actions=meter:1,output:2\nin_port=3,actions=meter:2,output:4";
         let mut switch = switch(text, burst);
         for number in [1, 2] {
-            switch.worker.egress.meters.insert(number, Arc::new(Meter::new(Rate::Pps(1), 1)));
+            switch.worker.egress.add_meter(number, Arc::new(Meter::new(Rate::Pps(1), 1)));
         }
         let both: Vec<_> = (1..=60).flat_map(|s| [(s, 1), (s, 3)]).collect();
         let sent = passed(&mut switch, &both);

@@ -1,0 +1,36 @@
+//! What workers take with a newer ruleset.
+
+use std::sync::Arc;
+
+use super::Worker;
+use super::egress::Egress;
+use crate::ruleset::Resources;
+use crate::state::meter::Meter;
+
+impl Worker {
+    /// Takes the newest ruleset between two bursts, with its resources.
+    #[inline]
+    pub(super) fn follow(&mut self) {
+        if self.lookup.follow(self.now_ns()) {
+            self.take_resources();
+        }
+    }
+
+    #[cold]
+    fn take_resources(&mut self) {
+        if let Some(resources) = self.lookup.pipeline.ruleset().resources() {
+            self.egress.take(resources);
+        }
+    }
+}
+
+impl Egress {
+    /// Adds a meter before the worker runs; later ones come with the ruleset.
+    pub fn add_meter(&mut self, number: u32, meter: Arc<Meter>) {
+        Arc::make_mut(&mut self.meters).insert(number, meter);
+    }
+
+    fn take(&mut self, resources: &Resources) {
+        self.meters = resources.meters.clone();
+    }
+}
