@@ -117,9 +117,10 @@ impl Control {
     }
 
     /// Publishes the standby with the present resources, and waits until no packet meets the former ones.
-    fn publish_resources(&mut self, made: &Made, now_ns: u64) {
+    pub(super) fn publish_resources(&mut self, made: &Made, now_ns: u64) {
         let meters = self.meters.iter().map(|(number, entry)| (*number, entry.meter.clone())).collect();
-        let resources = Resources { meters: Arc::new(meters) };
+        let ports = self.references.ports.clone();
+        let resources = Resources { meters: Arc::new(meters), ports };
         let event = Arc::new(Event::Resources(Arc::new(resources)));
         self.standby().apply(event).expect("resources can always be set");
         self.publish_changes(made, now_ns);

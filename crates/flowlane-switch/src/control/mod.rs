@@ -21,6 +21,7 @@ mod groups;
 mod learned;
 mod meters;
 mod notices;
+mod ports;
 mod rebuild;
 mod removal;
 mod timer;
@@ -44,8 +45,8 @@ use flowlane::rule::{Action, FlowFlags, FlowMod, Match, Rule, RuleId};
 
 use crate::datapath::{LearnQueue, Mailbox, Worker};
 use crate::ruleset::{
-    Change, ChangeKind, EVENTS_KEPT, FlowStats, PublishedRuleset, RuleIndex, Ruleset, RulesetError, TableMap,
-    WorkerEpochs,
+    Change, ChangeKind, EVENTS_KEPT, FlowStats, PortFlags, PublishedRuleset, RuleIndex, Ruleset,
+    RulesetError, TableMap, WorkerEpochs,
 };
 
 use flow_mods::Made;
@@ -122,10 +123,10 @@ pub struct FlowModResult {
     pub removed: usize,
 }
 
-/// The numbers of ports and tunnels that rules may refer to.
+/// The ports, with their settings, and the numbers of tunnels that rules may refer to.
 #[derive(Clone, Debug, Default)]
 struct References {
-    ports: BTreeSet<u32>,
+    ports: BTreeMap<u32, PortFlags>,
     tunnels: BTreeSet<u32>,
     /// Rules may name ports that do not exist, as in OpenFlow.
     any_port: bool,
@@ -179,7 +180,7 @@ impl Control {
         readers.0.extend(others.iter_mut().map(|other| other.lookup.pipeline.subscribe(published)));
         let egress = &first.egress;
         let references = References {
-            ports: egress.ports.slots().iter().map(|slot| slot.number.0).collect(),
+            ports: egress.ports.slots().iter().map(|slot| (slot.number.0, slot.flags)).collect(),
             tunnels: egress.tunnels.iter().flat_map(|tunnels| tunnels.leaving()).collect(),
             any_port: false,
         };
@@ -473,24 +474,27 @@ impl Control {
         for action in actions {
             self.check_references(ruleset, action.nested())?;
             for reference in action.references() {
-                let (what, number, numbers) = match reference {
-                    Reference::Port(_) if *any_port => continue,
-                    Reference::Port(port) => ("port", port.0, ports),
-                    Reference::Meter(meter) if !self.meters.contains_key(&meter) => {
-                        let there = list(&self.meters.keys().copied().collect());
-                        return Err(Refusal::Absent { what: "meter", number: meter, there });
+                let (what, number, there) = match reference {
+                    Reference::Port(port) if !any_port && !ports.contains_key(&port.0) => {
+                        ("port", port.0, list(ports.keys()))
                     }
-                    Reference::Tunnel(tunnel) => ("tunnel", tunnel, tunnels),
+                    Reference::Meter(meter) if !self.meters.contains_key(&meter) => {
+                        ("meter", meter, list(self.meters.keys()))
+                    }
+                    Reference::Tunnel(tunnel) if !tunnels.contains(&tunnel) => {
+                        ("tunnel", tunnel, list(tunnels))
+                    }
                     Reference::Group(group) if ruleset.groups().get(group).is_none() => {
-                        let there = list(&ruleset.groups().iter().map(|(id, _)| id).collect());
-                        return Err(Refusal::Absent { what: "group", number: group, there });
+                        ("group", group, list(ruleset.groups().iter().map(|(id, _)| id)))
                     }
                     // The ruleset has checked the table.
-                    Reference::Group(_) | Reference::Table(_) | Reference::Meter(_) => continue,
+                    Reference::Table(_)
+                    | Reference::Port(_)
+                    | Reference::Meter(_)
+                    | Reference::Tunnel(_)
+                    | Reference::Group(_) => continue,
                 };
-                if !numbers.contains(&number) {
-                    return Err(Refusal::Absent { what, number, there: list(numbers) });
-                }
+                return Err(Refusal::Absent { what, number, there });
             }
         }
         Ok(())
@@ -498,9 +502,7 @@ impl Control {
 }
 
 /// The first of some numbers.
-fn list(numbers: &BTreeSet<u32>) -> String {
-    match numbers.is_empty() {
-        true => "none".to_owned(),
-        false => numbers.iter().take(16).map(u32::to_string).collect::<Vec<_>>().join(", "),
-    }
+fn list(numbers: impl IntoIterator<Item = impl ToString>) -> String {
+    let numbers: Vec<String> = numbers.into_iter().take(16).map(|number| number.to_string()).collect();
+    if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") }
 }

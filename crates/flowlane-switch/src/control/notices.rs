@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use flowlane::rule::action::PortNo;
+
 use super::FlowRemoved;
+use crate::ruleset::PortFlags;
 
 /// Notices that wait for the agent.
 const WAITING_MAX: usize = 1 << 14;
@@ -16,6 +19,8 @@ const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) enum Notice {
     /// A rule with [`SEND_FLOW_REM`](flowlane::rule::FlowFlags::SEND_FLOW_REM) was removed.
     FlowRemoved(FlowRemoved),
+    /// A port has other settings.
+    PortChanged(PortNo, PortFlags),
 }
 
 #[derive(Debug, Default)]

@@ -17,7 +17,7 @@ use crate::packet::Frame;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{move_field, set_field, take_along};
 use crate::port::{Port, PortError};
-use crate::ruleset::{Meters, Origin, ToController};
+use crate::ruleset::{Meters, Origin, PortFlags, ToController};
 use crate::state::fdb::{Fdb, NormalDecision};
 use crate::state::meter::CONTROLLER_METER;
 use crate::tunnel::{Tunnels, Unsent};
@@ -177,14 +177,23 @@ impl Egress {
         }
     }
 
+    /// Returns the settings of the port that a packet came in through, or that an action says it did.
+    fn flags_of(&self, packet: &Packet<'_>) -> PortFlags {
+        self.place_of(packet).map_or(PortFlags::default(), |place| self.ports.slots()[place].flags)
+    }
+
     /// Returns whether packets may leave through a port.
     pub fn is_live(&self, port: PortNo) -> bool {
-        self.ports.place(port).is_some_and(|place| self.ports.slots()[place].port.sends())
+        self.ports.place(port).is_some_and(|place| self.ports.slots()[place].is_live())
     }
 
     #[inline]
     fn send(&mut self, place: usize, frame: &Frame) -> Result<(), PortError> {
         let slot = &mut self.ports.slots_mut()[place];
+        if slot.flags.has_any(PortFlags::REFUSES_SENT) {
+            slot.counters.tx_dropped += 1;
+            return Ok(());
+        }
         if frame.offload.is_some() && !slot.port.carries_offloads() {
             return self.send_finished(place, frame);
         }
@@ -210,10 +219,11 @@ impl Egress {
         sent
     }
 
-    /// Sends a frame through every port but the one at index `from`.
-    fn send_to_others(&mut self, frame: &Frame, from: usize) -> Result<(), PortError> {
+    /// Sends a frame through every port but the one at index `from` and those with any of some flags.
+    fn send_to_others(&mut self, frame: &Frame, from: usize, without: PortFlags) -> Result<(), PortError> {
         for place in 0..self.ports.len() {
-            if place != from && self.ports.slots()[place].port.sends() {
+            let slot = &self.ports.slots()[place];
+            if place != from && !slot.flags.has_any(without) && slot.port.sends() {
                 self.send(place, frame)?;
             }
         }
@@ -385,7 +395,8 @@ impl Effects<Packet<'_>> for Egress {
 
     fn flood(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
         packet.sent = true;
-        self.send_to_others(packet.frame, self.place_of(packet).unwrap_or(NO_PLACE))
+        let from = self.place_of(packet).unwrap_or(NO_PLACE);
+        self.send_to_others(packet.frame, from, PortFlags::NOT_FLOODED)
     }
 
     fn normal(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
@@ -397,7 +408,8 @@ impl Effects<Packet<'_>> for Egress {
                 _ => Ok(()),
             },
             NormalDecision::Flood => {
-                self.send_to_others(packet.frame, self.place_of(packet).unwrap_or(NO_PLACE))
+                let from = self.place_of(packet).unwrap_or(NO_PLACE);
+                self.send_to_others(packet.frame, from, PortFlags::NOT_FLOODED)
             }
             NormalDecision::Drop => {
                 self.drops.reserved_address += 1;
@@ -408,7 +420,8 @@ impl Effects<Packet<'_>> for Egress {
 
     fn all(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
         packet.sent = true;
-        self.send_to_others(packet.frame, self.place_of(packet).unwrap_or(NO_PLACE))
+        let from = self.place_of(packet).unwrap_or(NO_PLACE);
+        self.send_to_others(packet.frame, from, PortFlags::REFUSES_SENT)
     }
 
     fn output_truncated(
@@ -438,6 +451,9 @@ impl Effects<Packet<'_>> for Egress {
     }
 
     fn controller(&mut self, packet: &mut Packet<'_>, to: &Arc<ToController>) -> Result<(), PortError> {
+        if to.action.reason == 0 && self.flags_of(packet).has_any(PortFlags::NO_PACKET_IN) {
+            return Ok(());
+        }
         packet.sent = true;
         if !self.admits_to_controller(to.action.meter, packet.frame.len(), packet.now_ns) {
             return Ok(());

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::packet::Spread;
 use crate::port::{Port, PortError};
+use crate::ruleset::PortFlags;
 
 /// Packets and bytes of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,9 +18,9 @@ pub struct PortCounters {
     /// Sent packets.
     pub tx_packets: u64,
     pub tx_bytes: u64,
-    /// Packets that the port did not take.
+    /// Packets that the port did not take, or that its settings refuse.
     pub tx_dropped: u64,
-    /// Packets that came and that the system could not hand over.
+    /// Packets that came and that the system could not hand over, or that the port's settings refuse.
     pub rx_dropped: u64,
 }
 
@@ -67,6 +68,8 @@ pub struct PortSlot {
     pub is_capture: bool,
     /// To whom its frames go, where it does not know; by flow, where nothing is said.
     pub spread: Option<Spread>,
+    /// Its settings.
+    pub flags: PortFlags,
     /// Its counters.
     pub counters: PortCounters,
     /// Cycles that what came in here took.
@@ -89,6 +92,7 @@ impl PortSlot {
             vrf: 0,
             is_capture: port.is_capture(),
             port,
+            flags: PortFlags::default(),
             counters: PortCounters::default(),
             cycles: 0,
             finished: false,
@@ -100,6 +104,11 @@ impl PortSlot {
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.finished || self.drained
+    }
+
+    /// Returns whether frames may leave here.
+    pub fn is_live(&self) -> bool {
+        self.port.sends() && !self.flags.has_any(PortFlags::DOWN)
     }
 
     /// Hands queued frames to the system, and counts those that it does not take.

@@ -32,5 +32,8 @@ impl Egress {
 
     fn take(&mut self, resources: &Resources) {
         self.meters = resources.meters.clone();
+        for slot in self.ports.slots_mut() {
+            slot.flags = resources.ports.get(&slot.number.0).copied().unwrap_or_default();
+        }
     }
 }

@@ -6,12 +6,14 @@ use flowlane::packet::batch::LaneMask;
 use flowlane::tunnel::Policy;
 
 use super::handoff::ResumePoint;
+use super::ports::PortSlot;
 use super::stages::Stage;
 use super::validate::{Difference, RunError};
 use super::workers::Run;
 use super::{Clock, Worker};
 use crate::packet::{Burst, Frame, Spread};
 use crate::port::Received;
+use crate::ruleset::PortFlags;
 use crate::tunnel::Tunnels;
 
 /// How long a run that ends processes frames that had arrived before; it may take as long again to discard the rest.
@@ -80,12 +82,31 @@ pub(super) fn drain(worker: &mut Worker, burst: &mut Burst, run: &Run<'_>) -> Re
     Ok(())
 }
 
-/// Counts a burst's frames at their port, and notes when they came.
+/// Counts a burst's frames at their port, and notes when they came. Frames that the port's settings refuse are dropped.
 pub(super) fn account(worker: &mut Worker, burst: &mut Burst) {
-    let counters = &mut worker.egress.ports.slots_mut()[burst.port].counters;
+    let slot = &mut worker.egress.ports.slots_mut()[burst.port];
+    if slot.flags.has_any(PortFlags::REFUSES_RECEIVED) {
+        refuse(slot, burst);
+    }
+    let counters = &mut slot.counters;
     counters.rx_packets += burst.len() as u64;
     counters.rx_bytes += burst.frames.iter().map(|f| f.len() as u64).sum::<u64>();
     set_times(worker, burst);
+}
+
+/// Drops the frames of a burst that their port's settings refuse.
+#[cold]
+fn refuse(slot: &mut PortSlot, burst: &mut Burst) {
+    let mut kept = 0;
+    for lane in 0..burst.len() {
+        if slot.flags.refuses(burst.frames[lane].bytes()) {
+            slot.counters.rx_dropped += 1;
+        } else {
+            burst.frames.swap(kept, lane);
+            kept += 1;
+        }
+    }
+    burst.frames.truncate(kept);
 }
 
 /// Hands frames over that are for other workers, where the port does not spread them by itself.

@@ -22,12 +22,13 @@ use std::convert::Infallible;
 use super::apply::PacketEdit;
 use super::egress::Packet;
 use super::faults::MalformedPolicy;
+use super::ports::PortSlot;
 use super::walk::{AfterStep, Entered, Follow, Outcome, Position, follow, follow_steps, run};
 use super::worker::Worker;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{entry, parse_again, rounds, set_rounds, take_along};
 use crate::packet::{Frame, Termination, decapsulate};
-use crate::ruleset::{LaneStep, Miss, Return, Step};
+use crate::ruleset::{LaneStep, Miss, PortFlags, Return, Step};
 use crate::stage::{Half, Owner, Rewritten, StageCall, StagePacket, StageTable};
 
 /// The dry run of a packet.
@@ -249,6 +250,10 @@ impl Tracer<'_> {
     fn come_in(&mut self) -> Option<u8> {
         let slot = &self.worker.egress.ports.slots()[self.packet.place];
         let name = format!("port {} {}", slot.number.0, slot.name);
+        if slot.flags.refuses(self.packet.frame.bytes()) {
+            self.tell(name, "dropped", "the port's settings refuse it");
+            return None;
+        }
         if slot.decapsulate {
             let before = self.packet.frame.len();
             let port = self.packet.key.word(word::PORTS) as u16;
@@ -446,9 +451,10 @@ impl Tracer<'_> {
         ttl
     }
 
-    fn flood_to(&mut self, text: &str, why: &str) {
+    fn flood_to(&mut self, text: &str, without: PortFlags, why: &str) {
         let slots = self.worker.egress.ports.slots();
-        let others = slots.iter().filter(|slot| slot.number != self.packet.source() && slot.port.sends());
+        let may_send = |slot: &&PortSlot| slot.port.sends() && !slot.flags.has_any(without);
+        let others = slots.iter().filter(|slot| slot.number != self.packet.source()).filter(may_send);
         let others: Vec<PortNo> = others.map(|slot| slot.number).collect();
         others.into_iter().for_each(|to| self.send(text, to, why));
     }
@@ -457,7 +463,11 @@ impl Tracer<'_> {
         let Some(place) = self.worker.egress.ports.place(to) else {
             return self.tell(text, "not sent", "there is no such port");
         };
-        let name = self.worker.egress.ports.slots()[place].name.clone();
+        let slot = &self.worker.egress.ports.slots()[place];
+        if slot.flags.has_any(PortFlags::REFUSES_SENT) {
+            return self.tell(text, "not sent", "the port's settings refuse it");
+        }
+        let name = slot.name.clone();
         self.tell(text, format!("sent through port {} {name}", to.0), why);
         let frame = hex(self.packet.frame.bytes());
         self.packet.trace.sent.push(TraceSent { port: Some(to.0), port_name: name, frame });

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `compile`, `step`, `lane_step`, `action_set` | the steps that a rule's actions compile to |
 //! | `groups` | groups, with the steps of their buckets |
-//! | `resources` | meters, which workers take with the ruleset |
+//! | `resources` | meters and settings of ports, which workers take with the ruleset |
 //! | `rules`, `snapshot` | the rules of a table; the tables; what changed last |
 //! | `rule_index` | rules by priority and match, and their ids |
 //! | `counters` | what a worker has counted, read by others |
@@ -43,7 +43,7 @@ pub use learned::Learned;
 pub(crate) use learned::sources;
 pub(crate) use outputs::of_number;
 pub(crate) use publication::{PublishedRuleset, RulesetReader, WorkerEpoch, WorkerEpochs};
-pub use resources::{Meters, Resources};
+pub use resources::{Meters, PortFlags, Resources};
 pub(crate) use rule_index::{RuleIndex, RuleKey};
 pub use rules::Entry;
 pub(crate) use rules::is_conjunctive;

@@ -12,4 +12,48 @@ pub type Meters = Arc<BTreeMap<u32, Arc<Meter>>>;
 #[derive(Clone, Debug, Default)]
 pub struct Resources {
     pub meters: Meters,
+    /// The settings of ports, by number.
+    pub ports: BTreeMap<u32, PortFlags>,
+}
+
+/// Settings of a port by its administrator: the bits of OpenFlow's `ofp_port_config`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PortFlags(pub u8);
+
+impl PortFlags {
+    /// Nothing is received or sent.
+    pub const DOWN: Self = Self(1);
+    /// The port takes no part in spanning trees, as no port does.
+    pub const NO_STP: Self = Self(1 << 1);
+    /// Received frames are dropped, but those of spanning trees.
+    pub const NO_RECEIVE: Self = Self(1 << 2);
+    /// Received frames of spanning trees are dropped.
+    pub const NO_RECEIVE_STP: Self = Self(1 << 3);
+    /// `flood`, and `normal` where it floods, leave the port out.
+    pub const NO_FLOOD: Self = Self(1 << 4);
+    /// Frames for the port are dropped.
+    pub const NO_FORWARD: Self = Self(1 << 5);
+    /// Packets that match no rule are not sent to controllers.
+    pub const NO_PACKET_IN: Self = Self(1 << 6);
+
+    /// With any of these, some received frames are dropped.
+    pub const REFUSES_RECEIVED: Self = Self(Self::DOWN.0 | Self::NO_RECEIVE.0 | Self::NO_RECEIVE_STP.0);
+    /// With any of these, frames for the port are dropped.
+    pub const REFUSES_SENT: Self = Self(Self::DOWN.0 | Self::NO_FORWARD.0);
+    /// With any of these, the port is left out where frames are flooded.
+    pub const NOT_FLOODED: Self = Self(Self::REFUSES_SENT.0 | Self::NO_FLOOD.0);
+
+    /// Returns whether it has any of some flags.
+    #[inline]
+    pub fn has_any(self, flags: Self) -> bool {
+        self.0 & flags.0 != 0
+    }
+
+    /// Returns whether a received frame is dropped.
+    pub fn refuses(self, frame: &[u8]) -> bool {
+        // The address of bridges (IEEE 802.1D-2004, 7.12.3).
+        let is_stp = frame.starts_with(&[0x01, 0x80, 0xc2, 0, 0, 0]);
+        let of_kind = if is_stp { Self::NO_RECEIVE_STP } else { Self::NO_RECEIVE };
+        self.has_any(Self(Self::DOWN.0 | of_kind.0))
+    }
 }

@@ -35,7 +35,7 @@ pub enum Event {
     Rule(Change),
     /// A group comes, is replaced, or goes. Packets meet it when they come to it: no path depends on it.
     Group { id: u32, group: Option<Arc<CompiledGroup>> },
-    /// There are other meters.
+    /// There are other meters, or settings of ports.
     Resources(Arc<Resources>),
     /// A table has another engine, with the same rules: answers are as before.
     Engine {
@@ -396,7 +396,7 @@ impl Ruleset {
         &self.groups
     }
 
-    /// The meters, if they have changed since the switch began.
+    /// The meters and the settings of ports, if they have changed since the switch began.
     pub fn resources(&self) -> Option<&Arc<Resources>> {
         self.resources.as_ref()
     }

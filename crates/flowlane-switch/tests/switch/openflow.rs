@@ -1,6 +1,7 @@
 //! Controllers that drive a running switch by OpenFlow, in every version.
 
 mod meters;
+mod ports;
 mod removals;
 
 use std::collections::VecDeque;
@@ -343,6 +344,15 @@ impl Wires {
         self.arriving[worker].lock().unwrap().push_back(frame);
     }
 
+    /// Waits until both workers have received all frames.
+    fn wait(&self) {
+        let begun = Instant::now();
+        while self.arriving.iter().any(|queue| !queue.lock().unwrap().is_empty()) {
+            assert!(begun.elapsed().as_secs() < 10);
+            std::thread::yield_now();
+        }
+    }
+
     fn egress(&self, worker: usize, macs: Fdb) -> Egress {
         let mut egress = Egress::new(macs, 1);
         for (place, left) in self.left.iter().enumerate() {
@@ -355,7 +365,8 @@ impl Wires {
     }
 }
 
-/// Runs a switch with three ports, eight tables and two workers, and controllers that drive it: they get the path of its socket.
+/// Runs a switch with three ports, two workers and eight tables, the last with packet-ins for misses, and controllers that drive
+/// it: they get the path of its socket.
 fn with_switch(drive: impl FnOnce(&Path, &Wires)) {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("switch.toml");
@@ -363,7 +374,8 @@ fn with_switch(drive: impl FnOnce(&Path, &Wires)) {
     let reload = Reload::of(&Setup::read(&config).unwrap());
     let mut pipeline = Pipeline::new();
     for table in 0..8 {
-        pipeline.add_table(table, "", Box::new(TupleSearch::new(1000, 7)), Miss::Drop);
+        let miss = if table == 7 { Miss::Controller } else { Miss::Drop };
+        pipeline.add_table(table, "", Box::new(TupleSearch::new(1000, 7)), miss);
     }
     let (wires, macs) = (Wires::default(), Fdb::new(100, 300, 1));
     let packet_ins = Arc::new(PacketIns::default());

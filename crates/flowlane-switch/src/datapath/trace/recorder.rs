@@ -10,7 +10,7 @@ use flowlane::rule::action::{PortNo, Sample};
 
 use super::super::apply::Effects;
 use super::{Traced, Tracer, text};
-use crate::ruleset::ToController;
+use crate::ruleset::{PortFlags, ToController};
 use crate::state::fdb::NormalDecision;
 
 /// Records effects as text.
@@ -34,7 +34,7 @@ impl Effects<Tracer<'_>> for Recorder {
     }
 
     fn flood(&mut self, packet: &mut Tracer<'_>) -> Result<(), Infallible> {
-        packet.flood_to(&text(&Action::Flood), "");
+        packet.flood_to(&text(&Action::Flood), PortFlags::NOT_FLOODED, "");
         Ok(())
     }
 
@@ -49,14 +49,17 @@ impl Effects<Tracer<'_>> for Recorder {
                 packet.tell(text, "not sent", why);
             }
             NormalDecision::To(to) => packet.send(&text, to, "its destination was learned there"),
-            NormalDecision::Flood => packet.flood_to(&text, "its destination is a group, or is not known"),
+            NormalDecision::Flood => {
+                let why = "its destination is a group, or is not known";
+                packet.flood_to(&text, PortFlags::NOT_FLOODED, why);
+            }
             NormalDecision::Drop => packet.tell(text, "dropped", "its destination is reserved for the link"),
         }
         Ok(())
     }
 
     fn all(&mut self, packet: &mut Tracer<'_>) -> Result<(), Infallible> {
-        packet.flood_to(&text(&Action::All), "");
+        packet.flood_to(&text(&Action::All), PortFlags::REFUSES_SENT, "");
         Ok(())
     }
 
@@ -78,7 +81,13 @@ impl Effects<Tracer<'_>> for Recorder {
 
     fn controller(&mut self, packet: &mut Tracer<'_>, to: &Arc<ToController>) -> Result<(), Infallible> {
         let text = text(&Action::Controller(Box::new(to.action.clone())));
-        packet.send_to_controller(&text, to.action.max_len);
+        let egress = &packet.worker.egress;
+        let place = egress.ports.place(packet.packet.source());
+        let flags = place.map_or(PortFlags::default(), |place| egress.ports.slots()[place].flags);
+        match to.action.reason == 0 && flags.has_any(PortFlags::NO_PACKET_IN) {
+            true => packet.tell(text, "not sent", "the port's settings refuse it"),
+            false => packet.send_to_controller(&text, to.action.max_len),
+        }
         Ok(())
     }
 

@@ -12,38 +12,19 @@ use flowlane_openflow::group::{
     SelectionField,
 };
 use flowlane_openflow::message::{Features, Reply, Request};
-use flowlane_openflow::port::{Port, state};
 use flowlane_openflow::stats::{
     ActionId, AggregateStats, Description, FieldId, FlowStats, FlowStatsRequest, PortStats, TableConfig,
     TableFeatures, TableProperty, TableStats,
 };
 use flowlane_openflow::{ErrorCode, Version};
 
-use super::meters;
 use super::service::{PortState, Service, TableState};
+use super::{meters, ports};
 use crate::control::FlowStatistics;
 use crate::datapath::GroupCount;
 
 /// The most rules of a table, as reported to controllers.
 const FLOWS_MAX: u32 = 1_000_000;
-
-fn port(port: &PortState) -> Port {
-    let [.., high, low] = port.number.0.to_be_bytes();
-    Port {
-        number: port.number,
-        // A local address that says the port's number.
-        hw_addr: [0x02, 0xf1, 0x00, 0x00, high, low],
-        name: port.name.chars().take(15).collect(),
-        config: 0,
-        state: if port.is_up { state::LIVE } else { state::LINK_DOWN },
-        current: 0,
-        advertised: 0,
-        supported: 0,
-        peer: 0,
-        speed_kbps: 0,
-        max_speed_kbps: 0,
-    }
-}
 
 /// The switch's features.
 pub(super) fn features(service: &Service, version: Version) -> Features {
@@ -56,12 +37,16 @@ pub(super) fn features(service: &Service, version: Version) -> Features {
         auxiliary_id: 0,
         capabilities: if is_10 { 0b1100_0111 } else { 0b0100_1111 },
         actions: if is_10 { 0xfff } else { 0 },
-        ports: if is_10 { service.ports().iter().map(port).collect() } else { Vec::new() },
+        ports: if is_10 {
+            service.ports().iter().map(|port| ports::description(port, version)).collect()
+        } else {
+            Vec::new()
+        },
     }
 }
 
 /// Answers a request for statistics or a description.
-pub(super) fn answer(service: &Service, request: Request) -> Result<Reply, ErrorCode> {
+pub(super) fn answer(service: &Service, version: Version, request: Request) -> Result<Reply, ErrorCode> {
     Ok(match request {
         Request::Description => Reply::Description(Description {
             manufacturer: "Flowlane".to_owned(),
@@ -98,7 +83,7 @@ pub(super) fn answer(service: &Service, request: Request) -> Result<Reply, Error
         Request::PortDescription(number) => {
             let ports = service.ports();
             let wanted = ports.iter().filter(|port| number.is_none_or(|number| number == port.number));
-            Reply::PortDescription(wanted.map(port).collect())
+            Reply::PortDescription(wanted.map(|port| ports::description(port, version)).collect())
         }
         // No port has queues but the default one.
         Request::Queue { .. } => Reply::Queue(Vec::new()),

@@ -2,10 +2,14 @@
 
 use flowlane_openflow::Version;
 use flowlane_openflow::message::{AsyncConfig, Message, Role};
+use flowlane_openflow::port::{PortReason, PortStatus};
 use flowlane_openflow::stats::{FlowFormat, FlowRemoved as Sent};
 
+use super::ports;
+use super::service::{PortState, Service};
 use super::session::State;
 use crate::control::{FlowRemoved, Notice, Reason};
+use crate::ruleset::PortFlags;
 
 /// Reasons of packet-in and flow-removed messages that all versions with asynchronous configuration know.
 const OLD_REASONS: u32 = 0b111;
@@ -86,11 +90,41 @@ impl State {
     }
 }
 
-/// The message for a notice, if the controller wants it.
-pub(super) fn message(state: &State, notice: &Notice) -> Option<Vec<u8>> {
-    match notice {
-        Notice::FlowRemoved(removed) => flow_removed(state, removed),
+/// A change of the switch, with what its message says of the switch.
+#[derive(Debug)]
+pub(super) enum Change<'a> {
+    Removed(&'a FlowRemoved),
+    Port(PortState),
+}
+
+/// Completes a notice. A port that is gone has no description.
+pub(super) fn complete<'a>(service: &Service, notice: &'a Notice) -> Option<Change<'a>> {
+    Some(match notice {
+        Notice::FlowRemoved(removed) => Change::Removed(removed),
+        &Notice::PortChanged(number, flags) => {
+            let now = service.ports().into_iter().find(|port| port.number == number)?;
+            // As it was after the change; it may have changed again.
+            let has_link = now.is_up || now.flags.has_any(PortFlags::DOWN);
+            Change::Port(PortState { flags, is_up: has_link && !flags.has_any(PortFlags::DOWN), ..now })
+        }
+    })
+}
+
+/// The message for a change, if the controller wants it.
+pub(super) fn message(state: &State, change: &Change<'_>) -> Option<Vec<u8>> {
+    match change {
+        Change::Removed(removed) => flow_removed(state, removed),
+        Change::Port(port) => port_changed(state, port),
     }
+}
+
+fn port_changed(state: &State, port: &PortState) -> Option<Vec<u8>> {
+    // OFPPR_MODIFY.
+    if !state.wants(|config| config.port_status, 2) {
+        return None;
+    }
+    let port = ports::description(port, state.codec.version);
+    state.codec.encode(0, &Message::PortStatus(PortStatus { reason: PortReason::Modify, port })).ok()
 }
 
 fn flow_removed(state: &State, removed: &FlowRemoved) -> Option<Vec<u8>> {

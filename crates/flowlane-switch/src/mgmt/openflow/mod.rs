@@ -17,6 +17,7 @@ mod events;
 mod meters;
 mod outgoing;
 mod packets;
+mod ports;
 mod service;
 mod session;
 

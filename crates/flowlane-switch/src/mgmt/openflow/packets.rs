@@ -75,10 +75,10 @@ impl Subscribers {
     /// Sends notices to the controllers that want them.
     pub(super) fn tell(&self, service: &Service, budget: &Arc<Budget>) {
         let (notices, lost) = service.notices().take(PATIENCE);
-        for notice in &notices {
+        for change in notices.iter().filter_map(|notice| events::complete(service, notice)) {
             for subscriber in self.lock().1.values() {
                 let state = subscriber.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                let bytes = events::message(&state, notice);
+                let bytes = events::message(&state, &change);
                 drop(state);
                 bytes.into_iter().for_each(|bytes| subscriber.queue.notice(bytes, budget));
             }

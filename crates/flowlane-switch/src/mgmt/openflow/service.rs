@@ -11,7 +11,7 @@ use crate::control::{
 };
 use crate::datapath::{GroupCount, GroupCounters, PacketIns, PortCounters};
 use crate::mgmt::rpc::ControlServer;
-use crate::ruleset::CompiledGroup;
+use crate::ruleset::{CompiledGroup, PortFlags};
 
 /// A port, as a controller sees it.
 #[derive(Clone, Debug)]
@@ -19,6 +19,7 @@ pub(super) struct PortState {
     pub(super) number: PortNo,
     pub(super) name: String,
     pub(super) counters: PortCounters,
+    pub(super) flags: PortFlags,
     /// Packets can be sent there.
     pub(super) is_up: bool,
 }
@@ -86,7 +87,8 @@ impl Service {
                 number: slot.number,
                 name: slot.name.clone(),
                 counters: slot.counters,
-                is_up: slot.port.sends() && !slot.finished,
+                flags: slot.flags,
+                is_up: slot.is_live() && !slot.finished,
             };
             worker.egress.ports.slots().iter().map(state).collect::<Vec<_>>()
         };
@@ -163,6 +165,11 @@ impl Service {
     pub(super) fn meters(&self) -> Vec<(MeterEntry, Duration)> {
         let control = self.served.control();
         control.meters().values().map(|entry| (entry.clone(), control.meter_age(entry))).collect()
+    }
+
+    /// Changes settings of a port, so that no packet meets the former ones afterwards. Returns whether there is such a port.
+    pub(super) fn change_port(&self, port: PortNo, flags: PortFlags, mask: PortFlags) -> bool {
+        self.served.control().change_port(port, flags, mask)
     }
 
     /// Executes actions on a packet. Where the switch ends, the packet is dropped.

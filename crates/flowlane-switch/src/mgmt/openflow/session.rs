@@ -15,7 +15,7 @@ use flowlane_openflow::message::{
 use flowlane_openflow::stats::FlowFormat;
 use flowlane_openflow::{Codec, ErrorCode, Header, Version};
 
-use super::{Shared, describe, errors, events, meters};
+use super::{Shared, describe, errors, events, meters, ports};
 use crate::control::{BundleError, GroupMod};
 use crate::datapath::PacketIn;
 use crate::mgmt::rpc::Taken;
@@ -141,34 +141,15 @@ impl Session {
                 state.config = config;
                 return Ok(None);
             }
-            Message::FlowMod(request) => {
-                self.flow_mod(&request)?;
-                return Ok(None);
-            }
-            Message::GroupMod(request) => {
-                let change = group_mod(request)?;
-                self.change(&[change], &[])?;
-                return Ok(None);
-            }
-            Message::PacketOut(request) => {
-                self.packet_out(request)?;
-                return Ok(None);
-            }
-            Message::PortMod(_) => return Err(ErrorCode::PortModNotPermitted),
-            Message::TableMod(config) if config.config == 0 => return Ok(None),
-            Message::TableMod(_) => return Err(ErrorCode::TableModNotPermitted),
-            Message::MeterMod(request) => {
-                let change = meters::change(&request)?;
-                service.change_meters(&change).map_err(errors::of_meter)?;
-                return Ok(None);
-            }
             Message::MultipartRequest(request) if request.more => {
                 return Err(ErrorCode::RequestMultipartBufferOverflow);
             }
-            Message::MultipartRequest(request) => Message::MultipartReply(MultipartReply {
-                more: false,
-                body: describe::answer(service, request.body)?,
-            }),
+            Message::MultipartRequest(request) => {
+                // Not locked meanwhile: the dispatchers must not wait for control.
+                let version = self.state().codec.version;
+                let body = describe::answer(service, version, request.body)?;
+                Message::MultipartReply(MultipartReply { more: false, body })
+            }
             // Changes are in force before they are acknowledged.
             Message::BarrierRequest => Message::BarrierReply,
             Message::QueueGetConfigRequest(port) => Message::QueueGetConfigReply { port, queues: Vec::new() },
@@ -186,8 +167,28 @@ impl Session {
                 // The key has room for seven options of 16 bytes; none is mapped.
                 Message::TlvTableReply(TlvTable { space_max: 112, fields_max: 7, mappings: Vec::new() })
             }
-            other => return self.set(other).map(|()| None),
+            other => return self.execute(other).map(|()| None),
         }))
+    }
+
+    /// Executes a request that has no answer.
+    fn execute(&mut self, message: Message) -> Result<(), ErrorCode> {
+        let service = &self.shared.service;
+        match message {
+            Message::FlowMod(request) => self.flow_mod(&request),
+            Message::GroupMod(request) => self.change(&[group_mod(request)?], &[]),
+            Message::PacketOut(request) => self.packet_out(request),
+            Message::PortMod(request) => {
+                let version = self.state().codec.version;
+                ports::change(service, version, &request)
+            }
+            Message::TableMod(config) if config.config == 0 => Ok(()),
+            Message::TableMod(_) => Err(ErrorCode::TableModNotPermitted),
+            Message::MeterMod(request) => {
+                service.change_meters(&meters::change(&request)?).map_err(errors::of_meter)
+            }
+            other => self.set(other),
+        }
     }
 
     /// Changes a setting of the connection.

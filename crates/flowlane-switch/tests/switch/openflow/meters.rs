@@ -12,7 +12,7 @@ use flowlane_openflow::{ErrorCode, Version};
 use super::{Controller, Wires, frame, with_switch};
 
 impl Controller {
-    fn statistics(&mut self, body: Request) -> Result<Reply, ErrorKind> {
+    pub(super) fn statistics(&mut self, body: Request) -> Result<Reply, ErrorKind> {
         match self.ask(&Message::MultipartRequest(MultipartRequest { more: false, body })) {
             Message::MultipartReply(reply) => Ok(reply.body),
             Message::Error(error) => Err(error.kind),

@@ -31,7 +31,7 @@ impl Controller {
         assert_eq!(self.ask(&Message::BarrierRequest), Message::BarrierReply);
     }
 
-    fn take_role(&mut self, role: Role) {
+    pub(super) fn take_role(&mut self, role: Role) {
         let generation_id = (self.codec.version != Version::OpenFlow10).then_some(1);
         let reply = self.ask(&Message::RoleRequest(RoleRequest { role, generation_id, short_id: None }));
         assert!(matches!(reply, Message::RoleReply(_)), "{reply:?}");

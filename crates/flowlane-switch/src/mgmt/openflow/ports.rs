@@ -1,0 +1,65 @@
+//! Ports: their descriptions and changes.
+
+use flowlane::rule::action::PortNo;
+use flowlane_openflow::port::{Port, PortMod, state};
+use flowlane_openflow::{ErrorCode, Version};
+
+use super::service::{PortState, Service};
+use crate::ruleset::PortFlags;
+
+/// The settings that a version knows; bits beyond are ignored, as in Open vSwitch.
+fn known(version: Version) -> u8 {
+    match version {
+        Version::OpenFlow10 => 0x7f,
+        Version::OpenFlow13 | Version::OpenFlow14 | Version::OpenFlow15 => {
+            let flags =
+                [PortFlags::DOWN, PortFlags::NO_RECEIVE, PortFlags::NO_FORWARD, PortFlags::NO_PACKET_IN];
+            flags.into_iter().fold(0, |all, flag| all | flag.0)
+        }
+    }
+}
+
+/// The address of a port: a local one that says its number.
+fn hw_addr(port: PortNo) -> [u8; 6] {
+    let [.., high, low] = port.0.to_be_bytes();
+    [0x02, 0xf1, 0x00, 0x00, high, low]
+}
+
+/// Describes a port in a version.
+pub(super) fn description(port: &PortState, version: Version) -> Port {
+    let state = match (port.is_up, version) {
+        (false, _) => state::LINK_DOWN,
+        (true, Version::OpenFlow10) => 0,
+        (true, Version::OpenFlow13 | Version::OpenFlow14 | Version::OpenFlow15) => state::LIVE,
+    };
+    Port {
+        number: port.number,
+        hw_addr: hw_addr(port.number),
+        name: port.name.chars().take(15).collect(),
+        config: (port.flags.0 & known(version)).into(),
+        state,
+        current: 0,
+        advertised: 0,
+        supported: 0,
+        peer: 0,
+        speed_kbps: 0,
+        max_speed_kbps: 0,
+    }
+}
+
+/// Changes settings of a port. Ports have no speeds to advertise: a list of them is ignored, as Open vSwitch does where a device has
+/// none.
+pub(super) fn change(service: &Service, version: Version, request: &PortMod) -> Result<(), ErrorCode> {
+    let ports = service.ports();
+    if !ports.iter().any(|port| port.number == request.port) {
+        return Err(ErrorCode::PortModBadPort);
+    }
+    if request.hw_addr != hw_addr(request.port) {
+        return Err(ErrorCode::PortModBadHwAddr);
+    }
+    let bits = |bits: u32| PortFlags(bits as u8 & known(version));
+    match service.change_port(request.port, bits(request.config), bits(request.mask)) {
+        true => Ok(()),
+        false => Err(ErrorCode::PortModBadPort),
+    }
+}
