@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use etherparse::PacketBuilder;
@@ -104,13 +104,10 @@ impl Controller {
 
     /// Returns the next message of a removed rule or a changed port.
     fn told(&mut self) -> Message {
-        while self.told.is_empty() {
-            match self.read() {
-                told @ (Message::FlowRemoved(_) | Message::PortStatus(_)) => return told,
-                other => panic!("{other:?}"),
-            }
+        match self.told.pop_front().unwrap_or_else(|| self.read()) {
+            told @ (Message::FlowRemoved(_) | Message::PortStatus(_)) => told,
+            other => panic!("{other:?}"),
         }
-        self.told.pop_front().unwrap()
     }
 
     /// Asks for packets, and so for messages of changes.
@@ -336,6 +333,8 @@ struct Wires {
     arriving: [Queue; 2],
     /// Frames that left by ports 1, 2 and 3.
     left: [Queue; 3],
+    /// The switch that they belong to, when it runs.
+    served: OnceLock<Arc<ControlServer>>,
 }
 
 impl Wires {
@@ -403,6 +402,7 @@ fn with_switch(drive: impl FnOnce(&Path, &Wires)) {
         let driven = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let service = Service::new(served.clone(), "br0", 0x2320, packet_ins);
             let _agent = Agent::open(&[Address::ListenUnix(path.clone())], service).unwrap();
+            assert!(wires.served.set(served.clone()).is_ok());
             drive(&path, &wires);
         }));
         stop.store(true, Ordering::Relaxed);

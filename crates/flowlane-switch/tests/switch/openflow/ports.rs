@@ -66,11 +66,16 @@ impl Wires {
     /// Lets a frame arrive at each worker while a port has a configuration; returns the numbers of frames that leave by each port.
     fn left_with(&self, controller: &mut Controller, port: u32, config: u32, bytes: Vec<u8>) -> [usize; 3] {
         controller.configure(port, config);
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let trace = self.served.get().unwrap().trace(Some(1), &hex, "").unwrap();
         (0..2).for_each(|worker| self.arrive(worker, bytes.clone()));
         self.wait();
         // It is in force when the workers have switched the frames.
         controller.configure(port, 0);
-        self.left.each_ref().map(|left| left.lock().unwrap().drain(..).count())
+        let left = self.left.each_ref().map(|left| left.lock().unwrap().drain(..).count());
+        let traced = |number| 2 * trace.sent.iter().filter(|sent| sent.port == Some(number)).count();
+        assert_eq!(left, [1, 2, 3].map(traced), "a trace says what happens");
+        left
     }
 }
 
