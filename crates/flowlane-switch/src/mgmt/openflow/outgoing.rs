@@ -155,7 +155,7 @@ mod tests {
         let others = Outgoing::default();
         (0..2 * EVENTS_BYTES / 1000).for_each(|_| others.notice(vec![0; 1000], &budget));
         assert!(!others.lock().is_closed, "the budget is free again");
-        let (none, all) = (Outgoing::default(), Budget::new(0));
+        let (none, all) = (Outgoing::default(), Budget::new(1000));
         (0..2 * EVENTS_BYTES / 1000).for_each(|_| none.notice(vec![0; 1000], &all));
         assert!(none.lock().is_closed, "all others use the budget");
     }
