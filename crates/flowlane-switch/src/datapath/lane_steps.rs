@@ -48,25 +48,20 @@ pub(super) fn run_lane_step(
     if let LaneStep::Leave { carry } = step {
         // Its headers are what the rule's own steps would have made of them, and its key, too.
         take_along(carry, &mut burst.keys[lane]);
+        if again {
+            // The key lacks what earlier rules did: without a cached path, the packet would have been parsed before this table.
+            if !parse_lane(worker, burst, lane) {
+                return Ok(StepResult::End);
+            }
+            moved = false;
+        }
         resume(worker, burst, lane, moved);
         return Ok(StepResult::Resumed);
     }
     if again {
-        let mut packet = Packet {
-            frame: &mut burst.frames[lane],
-            headers: &mut burst.headers[lane],
-            key: &mut burst.keys[lane],
-            port: burst.port,
-            now_ns: burst.times_ns[lane],
-            sent: burst.sent.0 >> lane & 1 == 1,
-            moved: false,
-            source: None,
-        };
-        if !reparse_before(&mut worker.egress, &mut packet, 0, &[]) {
-            worker.calls.clear(lane);
+        if !parse_lane(worker, burst, lane) {
             return Ok(StepResult::End);
         }
-        worker.calls.headers_are_in_place(lane);
         moved = false;
     }
     Ok(match lane_step(worker, burst, lane, step)? {
@@ -76,6 +71,26 @@ pub(super) fn run_lane_step(
         }
         AfterStep::Exit | AfterStep::End => StepResult::End,
     })
+}
+
+/// Parses a lane's packet again. Returns whether it continues: the malformed policy may drop it.
+fn parse_lane(worker: &mut Worker, burst: &mut Burst, lane: usize) -> bool {
+    let mut packet = Packet {
+        frame: &mut burst.frames[lane],
+        headers: &mut burst.headers[lane],
+        key: &mut burst.keys[lane],
+        port: burst.port,
+        now_ns: burst.times_ns[lane],
+        sent: burst.sent.0 >> lane & 1 == 1,
+        moved: false,
+        source: None,
+    };
+    let goes_on = reparse_before(&mut worker.egress, &mut packet, 0, &[]);
+    match goes_on {
+        true => worker.calls.headers_are_in_place(lane),
+        false => worker.calls.clear(lane),
+    }
+    goes_on
 }
 
 /// Takes a step of a lane, whose key is what its packet says.

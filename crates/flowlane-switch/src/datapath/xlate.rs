@@ -156,7 +156,7 @@ impl Follow for Xlate<'_> {
         from: usize,
         calls: &[Return],
     ) -> Result<Outcome<'a>, Infallible> {
-        self.key.is_called = !calls.is_empty();
+        self.key.is_called = !calls.is_empty() || self.key.has_expired();
         run(steps, from, self.key, &mut Record)
     }
 
@@ -182,7 +182,7 @@ impl Follow for Xlate<'_> {
             }
             return AfterStep::Next;
         }
-        self.key.leave(here, &position.calls);
+        self.key.leave(here, &position.calls, self.key.is_outdated());
         AfterStep::End
     }
 
@@ -190,7 +190,7 @@ impl Follow for Xlate<'_> {
         let follows = !self.key.parse_again;
         if !follows {
             // A packet that is parsed again has its own port in its key.
-            self.key.leave(&here(), calls);
+            self.key.leave(&here(), calls, false);
         }
         follows
     }
@@ -198,7 +198,7 @@ impl Follow for Xlate<'_> {
     fn expired(&mut self, here: &Return, calls: &[Return]) -> bool {
         let is_known = !std::mem::take(&mut self.key.may_expire);
         if !is_known {
-            self.key.leave(here, calls);
+            self.key.leave(here, calls, false);
         }
         is_known
     }

@@ -421,6 +421,11 @@ pub(super) fn forwards(action: &Action) -> bool {
     ActionTraits::of(action).forwards
 }
 
+/// Returns whether the key does not follow what an action does to the headers.
+pub(crate) fn outdates_key(action: &Action) -> bool {
+    ActionTraits::of(action).outdates_key
+}
+
 /// Returns whether header offsets are unknown after an action.
 pub(crate) fn misplaces_headers(action: &Action) -> bool {
     ActionTraits::of(action).misplaces_headers

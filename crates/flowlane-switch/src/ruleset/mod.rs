@@ -34,7 +34,7 @@ mod loom;
 #[cfg(test)]
 pub(crate) use compile::compile;
 pub use compile::{FieldError, PostCacheError, compile_post_cache};
-pub(crate) use compile::{compile_packet_out, misplaces_headers};
+pub(crate) use compile::{compile_packet_out, misplaces_headers, outdates_key};
 pub use counters::{FlowStats, SharedCounters};
 pub(crate) use counters::{LocalCounters, sums};
 pub use groups::{CompiledGroup, Groups};

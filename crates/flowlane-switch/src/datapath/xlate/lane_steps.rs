@@ -10,7 +10,7 @@ use flowlane::packet::fields::Field;
 use flowlane::packet::{FieldRef, FlowKey};
 
 use crate::packet::recirculate::{self, in_headers};
-use crate::ruleset::{LaneStep, Learned, Return, Step, of_number, sources};
+use crate::ruleset::{LaneStep, Learned, Return, Step, of_number, outdates_key, sources};
 
 impl TrackedKey {
     /// Takes a step, if its result follows from the key. Returns whether it does.
@@ -83,13 +83,14 @@ impl TrackedKey {
         !self.parse_again || !in_headers(part.field()) && part.get(&self.moved) == 0
     }
 
-    /// Ends the path before a step: the packet goes on there in the rule's own steps.
-    pub(super) fn leave(&mut self, here: &Return, calls: &[Return]) {
+    /// Ends the path before a step: the packet goes on there in the rule's own steps, parsed `again`
+    /// if its key lacks what the path did.
+    pub(super) fn leave(&mut self, here: &Return, calls: &[Return], again: bool) {
         self.steps.extend(calls.iter().cloned().map(Step::Push));
         self.steps.push(Step::Push(here.clone()));
         self.record_stack();
         let carry = self.carried();
-        self.lane(LaneStep::Leave { carry });
+        self.steps.push(Step::Lane { step: Arc::new(LaneStep::Leave { carry }), again });
     }
 
     /// Records the stack of values for the packet.
@@ -97,6 +98,19 @@ impl TrackedKey {
         for value in std::mem::take(&mut self.stack) {
             self.lane(LaneStep::PushValue(value));
         }
+    }
+
+    /// Returns whether the path does something to headers that the key of a packet which takes it does not follow.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Do(action) if outdates_key(action)))
+    }
+
+    /// Returns whether the packet's TTL has expired in a called table. Whether it does again is part of the path, too: the path is
+    /// counted as a whole where it has such a step.
+    pub(super) fn has_expired(&self) -> bool {
+        let expires =
+            |step: &Step| matches!(step, Step::Lane { step, .. } if matches!(**step, LaneStep::Expire));
+        self.steps.iter().any(expires)
     }
 
     /// Sets the packet's rounds, which are in the key's `recirc_id`: every path depends on that.
