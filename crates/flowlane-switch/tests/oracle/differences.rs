@@ -3,7 +3,7 @@
 
 use flowlane_switch::datapath::MalformedPolicy;
 
-use super::rules::Rules;
+use super::rules::{HEADERS, Rules};
 use super::shape::{Fragment, Ip, Network, Shape};
 
 /// A condition on a packet that a case's rules will see.
@@ -22,6 +22,8 @@ pub(crate) enum LeftOut {
     Packets(Holds),
     /// Packets for which this holds neither find what Open vSwitch has cached nor leave anything there.
     Caches(Holds),
+    /// With such rules counters are not compared, packets are.
+    Counters(fn(&Rules) -> bool),
     /// With such rules bytes are not compared, packets are.
     Bytes(fn(&Rules) -> bool),
 }
@@ -91,14 +93,14 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         LeftOut::Packets(|a| a.pushes() && a.ip(|ip| ip.ttl == 0 || a.rules.does(&["set_field:0->nw_ttl"])))),
     row("resubmit-loop",
         "tables that go on in each other without end: Open vSwitch drops the packet and all its outputs, Flowlane has sent those on the way",
-        "neither: OpenFlow has no way back; both end the packet's way by a limit (no rules go back)",
+        "neither: OpenFlow has no way back; both end the packet's way by a limit (rules that go back do so once)",
         LeftOut::Rules),
     row("mpls-stack-limit",
         "pushing onto 3 labels or popping of more than 3: Open vSwitch drops the packet and all its outputs (FLOW_MAX_MPLS_LABELS)",
         "Flowlane does what OpenFlow says; a limit of Open vSwitch",
         LeftOut::Packets(|a| {
             let deep = a.shape.labels.len();
-            deep + a.rules.most("push_mpls") > 3 && a.pushes() || a.pops() && deep > 3
+            deep + a.rules.labels_pushed > 3 && a.pushes() || a.pops() && deep > 3
         })),
     row("mpls-pop-type",
         "pop_mpls to an IP type where labels are left (Open vSwitch pops them all), or to MPLS where none is left (Open vSwitch does not look on)",
@@ -125,7 +127,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         "Flowlane does what OpenFlow says; a limit of Open vSwitch (FLOW_MAX_VLAN_HEADERS)",
         LeftOut::Packets(|a| {
             let deep = a.shape.tags.len();
-            a.edits_tags() && deep + a.rules.most("push_vlan") > 2
+            a.edits_tags() && deep + a.rules.tags_pushed > 2
         })),
     row("vlan-dei",
         "Open vSwitch clears the drop eligible bit of a tag that it rewrites",
@@ -134,7 +136,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     row("vlan-tci-cfi-0",
         "vlan_tci set to a value without CFI: Open vSwitch drops all tags of the packet, Flowlane the outermost for 0, and it refuses other values",
         "Flowlane: ovs-fields(7) has no meaning for such values but 0, 'no tag', which strip_vlan makes of one",
-        LeftOut::Packets(|a| a.rules.does(&["set_field:0->vlan_tci"]) && a.shape.tags.len() + a.rules.most("push_vlan") > 1)),
+        LeftOut::Packets(|a| a.rules.does(&["set_field:0->vlan_tci"]) && a.shape.tags.len() + a.rules.tags_pushed > 1)),
     row("ipv4-later-fragment",
         "where an address changes Open vSwitch 'adjusts' a transport checksum in the payload of later fragments",
         "Flowlane: RFC 791 §3.2, no transport header is there; a defect of Open vSwitch's user space",
@@ -223,6 +225,10 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         "malformed = forward: TCP with an impossible data offset: Open vSwitch adjusts the checksum for addresses, Flowlane does not",
         "neither: OpenFlow does not say",
         LeftOut::Packets(|a| a.forwards() && a.edits_addresses() && a.ip(|ip| ip.protocol == 6 && !tcp_offset_fits(ip)))),
+    row("tcp-options-fragment",
+        "TCP ports set in a first fragment that ends within the TCP options: Open vSwitch leaves them",
+        "Flowlane: RFC 791 §3.2, RFC 9293 §3.1, the ports are there; a limit of Open vSwitch (it wants the whole header)",
+        LeftOut::Packets(|a| a.rules.sets(&["tcp", "tp_"]) && a.ip(|ip| ip.protocol == 6 && ip.fragment == Fragment::First && !tcp_offset_fits(ip)))),
     row("arp-format",
         "malformed = forward: fields set in ARP that is cut off or not for Ethernet and IPv4: Open vSwitch writes at the usual offsets",
         "Flowlane: RFC 826, the lengths say where the fields are; a defect of Open vSwitch",
@@ -231,10 +237,34 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         "Open vSwitch takes the IPv6 mobility header (135) for the transport protocol, Flowlane goes on behind it",
         "Flowlane: IANA lists 135 as an extension header (RFC 7045 §4)",
         LeftOut::Packets(|a| a.ip(|ip| ip.extensions.contains(&135) || ip.protocol == 135))),
+    row("copy-recirculation",
+        "a copy (`clone`) that Open vSwitch takes through its caches again, for the hash of a select group or behind pop_mpls: the original packet ends there, its outputs behind the copy are lost",
+        "Flowlane: ovs-actions(7), clone executes its actions and then goes on behind them; a defect of Open vSwitch (no rules have both)",
+        LeftOut::Rules),
+    row("set-recirculation",
+        "an action set that waits, or is executed, while Open vSwitch takes the packet through its caches again, for a select group or behind pop_mpls: ovs-vswitchd may end by an assertion (`action_set_len <= ofpacts_len`, ofproto-dpif-rid.c)",
+        "Flowlane does what OpenFlow says; a defect of Open vSwitch (no rules have both)",
+        LeftOut::Rules),
+    row("truncated-in-port",
+        "output(port=in_port,max_len=N): Open vSwitch accepts it and sends nothing",
+        "Flowlane: ovs-actions(7) names in_port among the ports; a defect of Open vSwitch (no rules do that)",
+        LeftOut::Rules),
+    row("outputs-in-set",
+        "output(port=P,max_len=N) and output:FIELD in a bucket: Open vSwitch accepts them, but its action sets have no such outputs, and it drops the packet",
+        "Flowlane does what the bucket says; a limit of Open vSwitch (no buckets have them)",
+        LeftOut::Rules),
+    row("truncated-pushed",
+        "output(port=P,max_len=N) behind a header that was pushed or popped: Open vSwitch cuts the packet before it pushes, so that it is longer by the header",
+        "Flowlane: ovs-actions(7), at most N bytes are sent; a defect of Open vSwitch (no rules have both)",
+        LeftOut::Rules),
+    row("length-asked",
+        "check_pkt_larger: Open vSwitch counts rules behind it for both answers, and forgets answer and changes where a called table returns",
+        "Flowlane: ovs-actions(7), the bit is set and the actions go on; a defect of Open vSwitch (rules ask in table 0 only, and have no action sets then)",
+        LeftOut::Counters(|rules| rules.does(&["check_pkt_larger"]))),
     row("bytes-behind-headers",
         "bytes of rules behind a header that was pushed or popped: Open vSwitch counts the length that the packet had when it was parsed last, Flowlane the one that it came with",
         "neither: OpenFlow 1.3.5 §5.8 does not say at which place bytes are counted",
-        LeftOut::Bytes(|rules| rules.does(&["push_", "pop_", "strip_vlan", "->vlan", "VLAN_TCI", "mod_vlan"]))),
+        LeftOut::Bytes(|rules| rules.does(&HEADERS))),
 ];
 
 /// Bytes of the transport header at least.
@@ -292,7 +322,7 @@ pub(crate) const BEING_MENDED: &[(&str, Holds)] = &[];
 pub(crate) fn left_out(asked: Asked<'_>, included: Option<&str>) -> Option<&'static str> {
     let known = DIFFERENCES.iter().find(|d| match d.left_out {
         LeftOut::Packets(holds) => Some(d.class) != included && holds(asked),
-        LeftOut::Rules | LeftOut::Caches(_) | LeftOut::Bytes(_) => false,
+        LeftOut::Rules | LeftOut::Caches(_) | LeftOut::Counters(_) | LeftOut::Bytes(_) => false,
     });
     let mended = || BEING_MENDED.iter().find(|(class, holds)| Some(*class) != included && holds(asked));
     known.map(|d| d.class).or_else(|| mended().map(|m| m.0))
@@ -310,4 +340,11 @@ pub(crate) fn without_bytes(rules: &Rules, included: Option<&str>) -> bool {
     DIFFERENCES
         .iter()
         .any(|d| matches!(d.left_out, LeftOut::Bytes(holds) if Some(d.class) != included && holds(rules)))
+}
+
+/// Returns whether the rules' counters are not compared.
+pub(crate) fn without_counters(rules: &Rules, included: Option<&str>) -> bool {
+    DIFFERENCES
+        .iter()
+        .any(|d| matches!(d.left_out, LeftOut::Counters(holds) if Some(d.class) != included && holds(rules)))
 }

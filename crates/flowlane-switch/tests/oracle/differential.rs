@@ -8,11 +8,12 @@ use std::fmt;
 
 use flowlane_switch::datapath::MalformedPolicy;
 
-use super::differences::{Asked, left_out, without_bytes, without_caches};
+use super::differences::{Asked, left_out, without_bytes, without_caches, without_counters};
 use super::ovs::{Counters, Ovs, PORTS, Programs, Sent};
 use super::packets::{Class, Classes, Random, packet_of};
 use super::rules::{Labels, Limits, Rules, rules};
 use super::shape::Shape;
+use super::shorter::shorter;
 use super::switch::Flowlane;
 
 /// Cases that are run where nothing else is said: some 20 s on two cores that are not busy otherwise.
@@ -48,9 +49,14 @@ impl Case {
     }
 
     fn draw(seed: u64, r: &mut Random, included: Option<String>) -> Self {
+        let labels = r.pick(&[Labels::Push, Labels::Pop, Labels::Neither]);
+        let copies = labels != Labels::Pop && r.below(3) > 0;
         let limits = Limits {
-            labels: r.pick(&[Labels::Push, Labels::Pop, Labels::Neither]),
+            labels,
             sets_options: r.one_in(2),
+            calls: r.one_in(2),
+            copies,
+            asks_length: r.one_in(8),
         };
         let rules = rules(r, limits);
         let policy = r.pick(&[MalformedPolicy::Drop, MalformedPolicy::Forward]);
@@ -69,10 +75,10 @@ impl Case {
     /// How many packets were compared: not those that this switch drops as malformed. Says what differs.
     fn run(&self, ovs: &mut Ovs) -> Result<usize, String> {
         let Self { seed, rules, policy, .. } = self;
-        let text = &rules.text;
+        let text = format!("{}{}", rules.groups, rules.text);
         let refused = |who: &str, why: &str| format!("case {seed}: {who} refuses a rule: {why}\n{text}");
         let mut ours = Flowlane::new(rules, *policy, *seed).map_err(|why| refused("Flowlane", &why))?;
-        ovs.set_rules(text).map_err(|why| refused("Open vSwitch", &why))?;
+        ovs.set_rules(rules).map_err(|why| refused("Open vSwitch", &why))?;
         let mut sound = vec![vec![]; self.packets.len()];
         // A packet that is malformed when it is parsed again has been credited to rules before it was dropped.
         let mut credited = false;
@@ -117,6 +123,9 @@ impl Case {
 
     /// The counters that are compared, in order.
     fn counted(&self, mut counters: Vec<(u64, Counters)>) -> Vec<(u64, Counters)> {
+        if without_counters(&self.rules, self.included.as_deref()) {
+            return Vec::new();
+        }
         if without_bytes(&self.rules, self.included.as_deref()) {
             counters.iter_mut().for_each(|(_, counters)| counters.bytes = 0);
         }
@@ -167,7 +176,8 @@ impl Case {
         }
         let Case { seed, policy, .. } = self;
         let packets: String = packets.iter().map(|packet| format!("  {}\n", hex(packet))).collect();
-        let (text, ours, theirs) = (&rules.text, outcomes.0, outcomes.1);
+        let (ours, theirs) = outcomes;
+        let text = format!("{}{}", rules.groups, rules.text);
         format!(
             "case {seed}, malformed={policy:?}, in_port {in_port}\n{text}packets\n{packets}Flowlane\n{ours}Open vSwitch\n{theirs}"
         )
@@ -185,7 +195,7 @@ impl Case {
         let mut sent = Sent::default();
         packets.iter().for_each(|packet| append(&mut sent, flowlane.forward(in_port, packet).0));
         let ours = Outcome(sent, self.counted(flowlane.counters()));
-        ovs.set_rules(&rules.text).ok()?;
+        ovs.set_rules(rules).ok()?;
         let theirs = Outcome(self.theirs(ovs, in_port, packets), self.counted(ovs.counters().ok()?));
         (ours != theirs).then_some((ours, theirs))
     }
@@ -207,37 +217,6 @@ impl fmt::Display for Outcome {
 
 fn append(all: &mut Sent, new: Sent) {
     all.iter_mut().zip(new).for_each(|(all, new)| all.extend(new));
-}
-
-/// The rules with one of them, or one part of one, left out.
-fn shorter(rules: &Rules) -> Vec<Rules> {
-    let lines: Vec<&str> = rules.text.lines().collect();
-    let with = |at: usize, line: Option<String>| {
-        let kept = lines
-            .iter()
-            .enumerate()
-            .filter_map(|(i, l)| if i == at { line.clone() } else { Some((*l).to_owned()) });
-        Rules { text: kept.map(|line| line + "\n").collect(), tables: rules.tables }
-    };
-    let mut out: Vec<Rules> = (0..lines.len()).map(|at| with(at, None)).collect();
-    for (at, line) in lines.iter().enumerate() {
-        let (matches, actions) = line.split_once("actions=").expect("every rule has actions");
-        let parts: Vec<&str> = actions.split(',').collect();
-        for left_out in 0..parts.len() {
-            let kept: Vec<&str> = (0..parts.len()).filter(|&i| i != left_out).map(|i| parts[i]).collect();
-            // What a push leaves open is set behind it.
-            let belongs = actions.contains("push_mpls") && parts[left_out].contains("->mpls_");
-            if !kept.is_empty() && !belongs {
-                out.push(with(at, Some(format!("{matches}actions={}", kept.join(",")))));
-            }
-        }
-        let parts: Vec<&str> = matches.trim_end_matches(',').split(',').collect();
-        for left_out in 3..parts.len() {
-            let kept: Vec<&str> = (0..parts.len()).filter(|&i| i != left_out).map(|i| parts[i]).collect();
-            out.push(with(at, Some(format!("{},actions={actions}", kept.join(",")))));
-        }
-    }
-    out
 }
 
 fn hex(bytes: &[u8]) -> String {

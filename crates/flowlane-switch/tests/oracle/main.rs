@@ -10,4 +10,5 @@ mod ovs;
 mod packets;
 mod rules;
 mod shape;
+mod shorter;
 mod switch;

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Deserializer, Value, json};
 use tempfile::TempDir;
 
+use super::rules::Rules;
+
 /// Ports of the bridge: 1 to this.
 pub(crate) const PORTS: usize = 4;
 
@@ -279,16 +281,22 @@ impl Ovs {
     ///
     /// # Errors
     /// What `ovs-ofctl` or the switch says where it refuses one; none is there then.
-    pub(crate) fn set_rules(&mut self, rules: &str) -> Result<(), String> {
+    pub(crate) fn set_rules(&mut self, rules: &Rules) -> Result<(), String> {
         let all: Vec<String> = (1..=PORTS).map(|port| format!("output:{port}")).collect();
-        let mut text = format!(
-            "delete\nadd table=0,priority=65535,cookie={MARKER_COOKIE:#x},dl_type={MARKER_TYPE:#x},actions={},in_port\n",
-            all.join(",")
-        );
-        for rule in rules.lines() {
-            writeln!(text, "add {rule}").expect("text takes text");
+        let mut text = "flow delete\ngroup delete group_id=all\n".to_owned();
+        for group in rules.groups.lines() {
+            writeln!(text, "group add {group}").expect("text takes text");
         }
-        let result = self.ofctl(&["--bundle", "add-flows"], &["-"], &text);
+        writeln!(
+            text,
+            "flow add table=0,priority=65535,cookie={MARKER_COOKIE:#x},dl_type={MARKER_TYPE:#x},actions={},in_port",
+            all.join(",")
+        )
+        .expect("text takes text");
+        for rule in rules.text.lines() {
+            writeln!(text, "flow add {rule}").expect("text takes text");
+        }
+        let result = self.ofctl(&["bundle"], &["-"], &text);
         // The megaflows of earlier rules are removed here only.
         self.forget_megaflows();
         result.map(|_| ())

@@ -1,6 +1,12 @@
 //! Random rules, in the syntax that `ovs-ofctl` and Flowlane read, over the few values that packets have.
 
+mod flow_control;
+
+use std::collections::BTreeMap;
+
 use super::packets::Random;
+use flow_control::Back;
+pub(crate) use flow_control::leads_back;
 
 /// The prerequisite of a field: the packets that have it, which a rule must match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -197,6 +203,9 @@ const OUTPUTS: [&str; 10] = [
     "controller",
 ];
 
+/// Parts of actions that add or remove headers.
+pub(crate) const HEADERS: [&str; 6] = ["push_", "pop_", "strip_vlan", "->vlan", "VLAN_TCI", "mod_vlan"];
+
 /// The use of labels by a case's rules: only one, since Open vSwitch cancels a label that is pushed and popped again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Labels {
@@ -211,6 +220,12 @@ pub(crate) struct Limits {
     pub(crate) labels: Labels,
     /// Link-layer options of neighbour discovery are set, and then not matched.
     pub(crate) sets_options: bool,
+    /// Rules call tables, make copies, lead to groups and write action sets.
+    pub(crate) calls: bool,
+    /// Copies are made where rules call tables.
+    pub(crate) copies: bool,
+    /// Rules ask how long a packet is. Open vSwitch then loses what would come behind a call, and executes action sets twice.
+    pub(crate) asks_length: bool,
 }
 
 /// Rules, one per line, each with its own cookie.
@@ -218,37 +233,111 @@ pub(crate) struct Limits {
 pub(crate) struct Rules {
     pub(crate) text: String,
     pub(crate) tables: u8,
+    /// Groups that rules lead to, one per line, in the syntax of `ovs-ofctl add-groups`; each leads to groups above it only.
+    pub(crate) groups: String,
+    /// How many VLAN tags and labels are pushed on a packet, at most.
+    pub(crate) tags_pushed: usize,
+    pub(crate) labels_pushed: usize,
 }
 
 impl Rules {
+    pub(crate) fn new(text: String, groups: String, tables: u8) -> Self {
+        let mut rules = Self { text, tables, groups, tags_pushed: 0, labels_pushed: 0 };
+        (rules.tags_pushed, rules.labels_pushed) = (rules.most("push_vlan"), rules.most("push_mpls"));
+        rules
+    }
+
     /// Removes the rules for which this holds.
     fn leave_out(&mut self, holds: impl Fn(&str) -> bool) {
         let kept = self.text.lines().filter(|line| !holds(line));
-        self.text = kept.map(|line| format!("{line}\n")).collect();
+        let text = kept.map(|line| format!("{line}\n")).collect();
+        *self = Self::new(text, std::mem::take(&mut self.groups), self.tables);
+    }
+
+    /// Lets the rules send whole packets where they send their first bytes.
+    fn send_whole(&mut self) {
+        let mut parts = self.text.split("output(port=");
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (port, rest) = part.split_once(",max_len=").expect("so it is drawn");
+            text.push_str(&format!(
+                "output:{port}{}",
+                rest.trim_start_matches(|c: char| c.is_ascii_digit()).replacen(')', "", 1)
+            ));
+        }
+        *self = Self::new(text, std::mem::take(&mut self.groups), self.tables);
     }
 
     /// Returns how often a packet can meet an action, at most.
-    pub(crate) fn most(&self, action: &str) -> usize {
-        let of_table = |table| {
-            let start = format!("table={table},");
-            let rules = self.text.lines().filter(|line| line.starts_with(&start));
-            rules.map(|line| line.matches(action).count()).max().unwrap_or(0)
-        };
-        (0..self.tables).map(of_table).sum()
+    fn most(&self, action: &str) -> usize {
+        Most { rules: self, action, taken: Vec::new(), known: BTreeMap::new() }.from_table(0)
     }
 
-    /// Returns whether a rule's actions contain one of these texts.
+    /// Returns whether a rule's actions, or those of a group, contain one of these texts.
     pub(crate) fn does(&self, actions: &[&str]) -> bool {
-        let mut all = self.text.lines().filter_map(|line| line.split_once("actions=")).map(|(_, a)| a);
+        let lines = self.text.lines().chain(self.groups.lines());
+        let mut all = lines.filter_map(|line| line.split_once("actions=")).map(|(_, a)| a);
         all.any(|text| actions.iter().any(|action| text.contains(action)))
     }
 
     /// Returns whether a rule sets a field whose name begins with one of these.
     pub(crate) fn sets(&self, fields: &[&str]) -> bool {
         fields.iter().any(|field| {
-            let by_load = nxm(field).iter().any(|name| self.does(&[&format!("->{name}")]));
-            by_load || self.does(&[&format!("->{field}"), &format!("mod_{field}"), &format!("set_{field}")])
+            let by_load =
+                nxm(field).iter().any(|name| self.does(&[&format!("->{name}"), &format!("pop:{name}")]));
+            by_load
+                || self.does(&[&format!("pop:{field}")])
+                || self.does(&[&format!("->{field}"), &format!("mod_{field}"), &format!("set_{field}")])
         })
+    }
+}
+
+/// A count of how often packets can meet an action.
+struct Most<'a> {
+    rules: &'a Rules,
+    action: &'a str,
+    /// The rules that lead back and have done so, by line: each does once.
+    taken: Vec<usize>,
+    /// Results by table and rules taken.
+    known: BTreeMap<(u8, Vec<usize>), usize>,
+}
+
+impl<'a> Most<'a> {
+    /// Returns the count of a packet that enters a table.
+    fn from_table(&mut self, table: u8) -> usize {
+        let key = (table, self.taken.clone());
+        if let Some(most) = self.known.get(&key) {
+            return *most;
+        }
+        let start = format!("table={table},");
+        let mut most = 0;
+        for (line, rule) in self.rules.text.lines().enumerate().filter(|(_, rule)| rule.starts_with(&start)) {
+            let leads_back = leads_back(rule);
+            if leads_back && self.taken.contains(&line) {
+                continue;
+            }
+            if leads_back {
+                self.taken.push(line);
+            }
+            most = most.max(self.of(rule, table));
+            if leads_back {
+                self.taken.pop();
+            }
+        }
+        self.known.insert(key, most);
+        most
+    }
+
+    /// Returns the count of a packet that meets a rule or a group.
+    fn of(&mut self, line: &'a str, table: u8) -> usize {
+        let own = line.matches(self.action).count();
+        let tables = flow_control::tables_of(line, table).into_iter();
+        let there: usize = tables.map(|to| self.from_table(to)).sum();
+        let groups = &self.rules.groups;
+        let groups = flow_control::groups_of(line)
+            .into_iter()
+            .filter_map(|id| groups.lines().find(|group| flow_control::is_group(group, id)));
+        own + there + groups.map(|group| self.of(group, table)).sum::<usize>()
     }
 }
 
@@ -271,8 +360,10 @@ pub(crate) fn rules(r: &mut Random, limits: Limits) -> Rules {
     let tables = 1 + r.below(4) as u8;
     // Labels are pushed in one table only: Open vSwitch keeps three.
     let pushes = r.below(tables.into()) as u8;
+    let groups = if limits.calls { flow_control::groups(r, tables, limits.copies) } else { String::new() };
     let mut text = String::new();
     let mut cookie = 0;
+    let mut back = Back::default();
     for table in 0..tables {
         let count = 2 + r.below(7) + u32::from(tables == 1) * 4;
         for place in 0..count {
@@ -286,8 +377,11 @@ pub(crate) fn rules(r: &mut Random, limits: Limits) -> Rules {
                 actions: vec![],
                 table,
                 tables,
+                groups: &groups,
+                depth: 0,
+                pops: false,
             };
-            writer.write(table == pushes);
+            writer.write(table == pushes, &mut back);
             let (matches, actions) = (writer.matches.join(","), writer.actions.join(","));
             // Which of two rules of one priority wins is undefined (OpenFlow 1.3.5 §5.3).
             let priority = 1 + r.below(3) * 100 + place;
@@ -295,11 +389,23 @@ pub(crate) fn rules(r: &mut Random, limits: Limits) -> Rules {
             text.push_str(&format!("{},actions={actions}\n", line.trim_end_matches(',')));
         }
     }
-    let mut rules = Rules { text, tables };
+    let mut rules = Rules::new(text, groups, tables);
+    if rules.does(&["max_len="]) && rules.does(&HEADERS) {
+        // Open vSwitch cuts a packet off where it would end without the headers that were pushed or popped just before.
+        match r.one_in(2) {
+            true => rules.leave_out(|rule| HEADERS.iter().any(|part| rule.contains(part))),
+            false => rules.send_whole(),
+        }
+        if rules.groups.contains("push_vlan") {
+            rules = Rules::new(rules.text, rules.groups.replace("push_vlan:0x8100,", ""), tables);
+        }
+    }
     // At most two tags are pushed.
-    while rules.most("push_vlan") > 2 {
-        let last = rules.text.lines().rfind(|line| line.contains("push_vlan")).map(str::to_owned);
-        rules.leave_out(|rule| Some(rule) == last.as_deref());
+    while rules.tags_pushed > 2 {
+        match rules.text.lines().rfind(|line| line.contains("push_vlan")).map(str::to_owned) {
+            Some(last) => rules.leave_out(|rule| rule == last),
+            None => rules = Rules::new(rules.text, rules.groups.replace("push_vlan:0x8100,", ""), tables),
+        }
     }
     rules
 }
@@ -316,12 +422,18 @@ struct Writer<'a> {
     actions: Vec<String>,
     table: u8,
     tables: u8,
+    groups: &'a str,
+    /// How deep the actions that it writes are within others.
+    depth: usize,
+    /// The rule pops a label.
+    pops: bool,
 }
 
 impl Writer<'_> {
-    fn write(&mut self, may_push: bool) {
+    fn write(&mut self, may_push: bool, back: &mut Back) {
         let pops = self.limits.labels == Labels::Pop && self.r.one_in(4);
         let bottom = self.r.one_in(2);
+        self.pops = pops;
         if pops {
             self.matches.push(format!("mpls,mpls_bos={}", u8::from(bottom)));
             self.needs = vec![Mpls];
@@ -330,6 +442,7 @@ impl Writer<'_> {
             self.matches.extend((!text.is_empty()).then(|| text.to_owned()));
             self.needs = needs.to_vec();
         }
+        let way = if self.limits.calls { back.draw(self) } else { None };
         for _ in 0..self.r.pick(&[0, 0, 1, 1, 2]) {
             self.match_field();
         }
@@ -344,8 +457,13 @@ impl Writer<'_> {
         if self.r.below(3) > 0 {
             self.actions.push(self.r.pick(&OUTPUTS).to_owned());
         }
+        if self.limits.calls {
+            self.finish(way);
+        }
         if self.r.one_in(6) {
-            let (value, mask) = self.r.pick(&[("0x5", ""), ("0x1", "/0x3"), ("0x10", "/0xf0")]);
+            let values = [("0x5", ""), ("0x1", "/0x3"), ("0x10", "/0xf0")];
+            // A way back is marked by other bits of it.
+            let (value, mask) = self.r.pick(&values[usize::from(self.limits.calls)..]);
             self.actions.push(format!("write_metadata:{value}{mask}"));
         }
         let behind = self.tables - 1 - self.table;
@@ -384,6 +502,9 @@ impl Writer<'_> {
     }
 
     fn act(&mut self) {
+        if self.limits.calls && self.r.below(5) < 2 {
+            return self.lead();
+        }
         match self.r.below(6) {
             0 => self.actions.push(self.r.pick(&OUTPUTS).to_owned()),
             1 | 2 => {
@@ -419,6 +540,9 @@ impl Writer<'_> {
         }
         let (name, _, _, values) = self.r.pick(&possible);
         let value = self.r.pick(values);
+        if self.limits.calls && *name == "metadata" && !value.contains('/') {
+            return; // A way back is marked by other bits of it.
+        }
         self.actions.push(format!("set_field:{value}->{name}"));
         if (*name, value) == ("vlan_tci", "0") {
             self.needs.retain(|&n| n != Vlan);

@@ -1,9 +1,14 @@
 //! The switch under test, through its public API.
 
+use std::collections::BTreeMap;
+
 use flowlane::classify::acl::AclConfig;
 use flowlane::classify::{AclSearch, LinearSearch, ReplicatedEngine, TupleSearch};
 use flowlane::rule::action::PortNo;
+use flowlane::rule::flow_syntax::read_actions;
+use flowlane::rule::group::{Bucket, Group, Selection};
 use flowlane::rule::{Format, ReadOptions, read};
+use flowlane_switch::control::{Control, GroupMod};
 use flowlane_switch::datapath::Pipeline;
 use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 use flowlane_switch::port::{MemoryHandle, MemoryPort};
@@ -13,14 +18,17 @@ use flowlane_switch::state::fdb::Fdb;
 use super::ovs::{Counters, PORTS, Sent};
 use super::rules::Rules;
 
-/// A worker with ports 1 to [`PORTS`] that takes one frame at a time.
+/// One or two workers with ports 1 to [`PORTS`], which take frames in turn, one at a time.
 pub(crate) struct Flowlane {
-    worker: Worker,
-    ports: Vec<MemoryHandle>,
+    workers: Vec<Worker>,
+    /// By worker and port.
+    ports: Vec<Vec<MemoryHandle>>,
+    /// The worker that takes the next frame.
+    next: usize,
 }
 
 impl Flowlane {
-    /// Creates a worker with these rules; `seed` selects engine and caches, which must not matter.
+    /// Creates workers with these rules; `seed` selects their number, engine and caches, which must not matter.
     ///
     /// # Errors
     /// The message, if it refuses a rule.
@@ -51,17 +59,30 @@ impl Flowlane {
             masks_max: 100,
             ..CacheConfig::default()
         };
-        let mut egress = Egress::new(Fdb::new(16, 300, 1), 1);
-        let mut ports = Vec::new();
-        for number in 1..=PORTS {
-            let (port, handle) = MemoryPort::new();
-            let name = format!("p{number}");
-            egress.ports.add(PortSlot::new(PortNo(number as u32), &name, "", Box::new(port)));
-            ports.push(handle);
+        let count = 1 + usize::from(seed / 2 % 2 == 1);
+        let others = if count > 1 { pipeline.fork(count - 1) } else { vec![] };
+        let macs = Fdb::new(16, 300, 1);
+        let (mut workers, mut ports) = (Vec::new(), Vec::new());
+        for pipeline in std::iter::once(pipeline).chain(others) {
+            let mut egress = Egress::new(macs.share(), 1);
+            egress.faults.policy = policy;
+            let mut handles = Vec::new();
+            for number in 1..=PORTS {
+                let (port, handle) = MemoryPort::new();
+                let name = format!("p{number}");
+                egress.ports.add(PortSlot::new(PortNo(number as u32), &name, "", Box::new(port)));
+                handles.push(handle);
+            }
+            ports.push(handles);
+            workers.push(Worker::new(Lookup::new(pipeline, caches), egress, 1, Clock::Frames));
         }
-        let mut worker = Worker::new(Lookup::new(pipeline, caches), egress, 1, Clock::Frames);
-        worker.egress.faults.policy = policy;
-        Ok(Self { worker, ports })
+        if !rules.groups.is_empty() {
+            let groups = rules.groups.lines().map(|line| group(line).map(GroupMod::Add));
+            let groups = groups.collect::<Result<Vec<_>, _>>()?;
+            let mut control = Control::attach_all(&mut workers).expect("the workers are new");
+            control.change_all(&groups, &[]).map_err(|error| error.to_string())?;
+        }
+        Ok(Self { workers, ports, next: 0 })
     }
 
     /// Forwards one frame; returns the frames sent, and how often one was found malformed.
@@ -71,17 +92,56 @@ impl Flowlane {
 
     /// Forwards frames one by one, like [`forward`](Self::forward).
     pub(crate) fn forward_all(&mut self, in_port: usize, frames: &[&[u8]]) -> (Sent, u64) {
-        let before: u64 = self.worker.egress.faults.found.iter().sum();
-        self.worker.inject(in_port - 1, frames).expect("ports in memory do not fail");
-        let sent = std::array::from_fn(|port| self.ports[port].take_sent());
-        (sent, self.worker.egress.faults.found.iter().sum::<u64>() - before)
+        let faults = |workers: &[Worker]| -> u64 {
+            workers.iter().flat_map(|worker| worker.egress.faults.found).sum()
+        };
+        let before = faults(&self.workers);
+        let mut sent = Sent::default();
+        for frame in frames {
+            let at = self.next;
+            self.next = (at + 1) % self.workers.len();
+            self.workers[at].inject(in_port - 1, &[frame]).expect("ports in memory do not fail");
+            sent.iter_mut().zip(&self.ports[at]).for_each(|(sent, port)| sent.extend(port.take_sent()));
+        }
+        (sent, faults(&self.workers) - before)
     }
 
     /// Returns the rules' counters by cookie.
     pub(crate) fn counters(&mut self) -> Vec<(u64, Counters)> {
-        self.worker.lookup.collect_counters();
-        let tables = self.worker.lookup.pipeline.tables();
+        self.workers.iter_mut().for_each(|worker| worker.lookup.collect_counters());
+        let tables = self.workers[0].lookup.pipeline.tables();
         let rules = tables.flat_map(|(_, table)| table.rules());
         rules.map(|(_, e)| (e.rule.cookie, Counters { packets: e.packets, bytes: e.bytes })).collect()
     }
+}
+
+/// Reads a group in the syntax of `ovs-ofctl add-groups`, as far as the rules' writer uses it.
+fn group(line: &str) -> Result<Group, String> {
+    let mut parts = line.split(",bucket=");
+    let head: BTreeMap<&str, &str> =
+        parts.next().unwrap_or_default().split(',').filter_map(|p| p.split_once('=')).collect();
+    let number = |text: &str| text.parse::<u32>().map_err(|error| format!("{text}: {error}"));
+    let bucket = |text: &str| {
+        let (attributes, actions) = text.split_once("actions=").ok_or("a bucket has actions")?;
+        let actions = read_actions(actions, "bucket", &ReadOptions::default()).map_err(|e| e.to_string())?;
+        let mut bucket = Bucket { id: 0, weight: 0, watch_port: None, watch_group: None, actions };
+        for (name, value) in attributes.split(',').filter_map(|part| part.split_once(':')) {
+            let value = number(value)?;
+            match name {
+                "bucket_id" => bucket.id = value,
+                "weight" => bucket.weight = value as u16,
+                "watch_port" => bucket.watch_port = Some(PortNo(value)),
+                "watch_group" => bucket.watch_group = Some(value),
+                other => return Err(format!("{other} of a bucket")),
+            }
+        }
+        Ok(bucket)
+    };
+    Ok(Group {
+        id: number(head["group_id"])?,
+        kind: head["type"].parse().map_err(|_| format!("a group of type {}", head["type"]))?,
+        selection: Selection::default(),
+        basis: 0,
+        buckets: parts.map(bucket).collect::<Result<_, String>>()?,
+    })
 }
