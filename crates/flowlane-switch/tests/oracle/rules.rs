@@ -270,7 +270,7 @@ impl Rules {
 
     /// Returns how often a packet can meet an action, at most.
     fn most(&self, action: &str) -> usize {
-        Most { rules: self, action, taken: Vec::new(), known: BTreeMap::new() }.from_table(0)
+        Most { rules: self, action, taken: Vec::new(), known: BTreeMap::new() }.in_table(0)
     }
 
     /// Returns whether a rule's actions, or those of a group, contain one of these texts.
@@ -304,7 +304,7 @@ struct Most<'a> {
 
 impl<'a> Most<'a> {
     /// Returns the count of a packet that enters a table.
-    fn from_table(&mut self, table: u8) -> usize {
+    fn in_table(&mut self, table: u8) -> usize {
         let key = (table, self.taken.clone());
         if let Some(most) = self.known.get(&key) {
             return *most;
@@ -332,7 +332,7 @@ impl<'a> Most<'a> {
     fn of(&mut self, line: &'a str, table: u8) -> usize {
         let own = line.matches(self.action).count();
         let tables = flow_control::tables_of(line, table).into_iter();
-        let there: usize = tables.map(|to| self.from_table(to)).sum();
+        let there: usize = tables.map(|to| self.in_table(to)).sum();
         let groups = &self.rules.groups;
         let groups = flow_control::groups_of(line)
             .into_iter()
