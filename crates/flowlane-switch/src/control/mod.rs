@@ -366,6 +366,9 @@ impl Control {
             }
         }
         self.standby = self.published.publish(self.standby.clone());
+        if result.removed + result.modified > 0 {
+            self.learned.forget();
+        }
         if let (Some(waker), false) = (&self.waker, self.rebuilds.is_empty()) {
             waker.unpark();
         }

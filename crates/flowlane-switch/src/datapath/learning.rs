@@ -3,8 +3,9 @@
 //! A worker takes no lock that another holds for long: it pushes a rule and goes on. Control adds the rules and publishes them as
 //! any change, so a learned rule is in force some ten microseconds later, for the next packet of a conversation.
 //!
-//! A packet that makes the same rule again restarts the rule's hard timeout, as in Open vSwitch. A worker tells control at most
-//! four times a second: its memory of the latest rules is a direct-mapped table of hashes.
+//! A packet that makes the same rule again restarts the rule's hard timeout, as in Open vSwitch. Control gets that at most four
+//! times a second: all workers share a direct-mapped table of the latest rules' hashes. A rule that takes another's place, as that
+//! of a host that moves to and fro, takes its place there, too, and removals empty the table.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,15 +19,28 @@ use crate::ruleset::Learned;
 /// Rules that wait for control. Those beyond are lost and counted: the next packet makes them again.
 const WAITING_MAX: usize = 4096;
 
-/// Rules that a worker remembers.
+/// Rules that are remembered.
 const RECENT: usize = 1024;
 
 /// A rule that was learned in the last quarter of a second is not passed on again.
 const AGAIN_NS: u64 = 250_000_000;
 
-/// The queue.
+/// A rule that was passed on. Workers may read and write it at once: at worst, a rule is passed on once more, or a quarter of a
+/// second late.
 #[derive(Debug, Default)]
+struct Recent {
+    /// Its hash, with the age of the table.
+    hash: AtomicU64,
+    at_ns: AtomicU64,
+}
+
+/// The queue.
+#[derive(Debug)]
 pub struct LearnQueue {
+    /// The latest rules, by their identity.
+    recent: Box<[Recent]>,
+    /// Rules that were remembered at another age are forgotten.
+    age: AtomicU64,
     waiting: Mutex<VecDeque<FlowMod>>,
     /// The thread to unpark for the first rule that waits.
     waker: Mutex<Option<Thread>>,
@@ -38,7 +52,41 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
+impl Default for LearnQueue {
+    fn default() -> Self {
+        Self {
+            recent: (0..RECENT).map(|_| Recent::default()).collect(),
+            age: AtomicU64::new(1),
+            waiting: Mutex::default(),
+            waker: Mutex::default(),
+            refused: AtomicU64::new(0),
+        }
+    }
+}
+
 impl LearnQueue {
+    /// Queues a rule, unless the same has been a moment ago. Returns whether there was room.
+    fn learn(&self, learned: &Learned, now_ns: u64) -> bool {
+        let place = &self.recent[learned.identity as usize % RECENT];
+        // Read first, so that rules which are removed meanwhile are forgotten.
+        let hash = learned.hash.wrapping_add(self.age.load(Ordering::Relaxed));
+        let is_recent = now_ns < place.at_ns.load(Ordering::Relaxed).saturating_add(AGAIN_NS);
+        if is_recent && place.hash.load(Ordering::Relaxed) == hash {
+            return true;
+        }
+        let has_room = self.push(learned.flow_mod.clone());
+        if has_room {
+            place.hash.store(hash, Ordering::Relaxed);
+            place.at_ns.store(now_ns, Ordering::Relaxed);
+        }
+        has_room
+    }
+
+    /// Forgets the latest rules: some have been removed.
+    pub(crate) fn forget(&self) {
+        self.age.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Queues a rule. Returns whether there was room.
     fn push(&self, learned: FlowMod) -> bool {
         let mut waiting = lock(&self.waiting);
@@ -74,24 +122,13 @@ impl LearnQueue {
 pub struct Learning {
     /// None where no control is attached: then nothing is learned.
     pub queue: Option<Arc<LearnQueue>>,
-    /// The latest rules by hash, with the times when they were passed on.
-    recent: Vec<(u64, u64)>,
     lost: AtomicU64,
 }
 
 impl Learning {
     /// Has control add a rule.
     pub(super) fn learn(&mut self, learned: &Learned, now_ns: u64) {
-        if self.recent.is_empty() {
-            self.recent = vec![(0, 0); RECENT];
-        }
-        let place = &mut self.recent[learned.hash as usize % RECENT];
-        if place.0 == learned.hash && now_ns < place.1.saturating_add(AGAIN_NS) {
-            return;
-        }
-        if self.queue.as_ref().is_some_and(|queue| queue.push(learned.flow_mod.clone())) {
-            *place = (learned.hash, now_ns);
-        } else {
+        if !self.queue.as_ref().is_some_and(|queue| queue.learn(learned, now_ns)) {
             *self.lost.get_mut() += 1;
         }
     }

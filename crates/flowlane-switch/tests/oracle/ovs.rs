@@ -5,6 +5,7 @@
 //! socket) and writes what it is to send to a capture (`options:tx_pcap`). A frame is received and sent on in
 //! the daemon's main loop, one at a time; a marker behind each lot says when the lot is through.
 
+use flowlane::rule::{Format, ReadOptions, Rule, read};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -334,6 +335,15 @@ impl Ovs {
         let mut frame = [&[0xff; 12][..], &MARKER_TYPE.to_be_bytes(), &self.markers.to_be_bytes()].concat();
         frame.resize(60, 0);
         frame
+    }
+
+    /// The rules of a table, as Flowlane writes them.
+    pub(crate) fn rules(&mut self, table: u8) -> Vec<String> {
+        let dump = self.ofctl(&["--no-stats", "dump-flows"], &[&format!("table={table}")], "");
+        let read = read(&dump.expect("it answers"), "dump", Some(Format::Flows), &ReadOptions::default());
+        let mut all: Vec<String> = read.expect("it is read").iter().map(Rule::to_string).collect();
+        all.sort();
+        all
     }
 
     /// The rules' counters by cookie, all packets counted.

@@ -25,6 +25,7 @@ pub(crate) struct Flowlane {
     ports: Vec<Vec<MemoryHandle>>,
     /// The worker that takes the next frame.
     next: usize,
+    control: Control,
 }
 
 impl Flowlane {
@@ -76,13 +77,11 @@ impl Flowlane {
             ports.push(handles);
             workers.push(Worker::new(Lookup::new(pipeline, caches), egress, 1, Clock::Frames));
         }
-        if !rules.groups.is_empty() {
-            let groups = rules.groups.lines().map(|line| group(line).map(GroupMod::Add));
-            let groups = groups.collect::<Result<Vec<_>, _>>()?;
-            let mut control = Control::attach_all(&mut workers).expect("the workers are new");
-            control.change_all(&groups, &[]).map_err(|error| error.to_string())?;
-        }
-        Ok(Self { workers, ports, next: 0 })
+        let mut control = Control::attach_all(&mut workers).expect("the workers are new");
+        let groups = rules.groups.lines().map(|line| group(line).map(GroupMod::Add));
+        let groups = groups.collect::<Result<Vec<_>, _>>()?;
+        control.change_all(&groups, &[]).map_err(|error| error.to_string())?;
+        Ok(Self { workers, ports, next: 0, control })
     }
 
     /// Forwards one frame; returns the frames sent, and how often one was found malformed.
@@ -101,9 +100,22 @@ impl Flowlane {
             let at = self.next;
             self.next = (at + 1) % self.workers.len();
             self.workers[at].inject(in_port - 1, &[frame]).expect("ports in memory do not fail");
+            self.control.add_learned();
             sent.iter_mut().zip(&self.ports[at]).for_each(|(sent, port)| sent.extend(port.take_sent()));
         }
         (sent, faults(&self.workers) - before)
+    }
+
+    /// Returns the rules of a table, as they are written.
+    pub(crate) fn rules(&self, table: u8) -> Vec<String> {
+        let mut all: Vec<String> = self
+            .control
+            .statistics(|number, _| number == table)
+            .iter()
+            .map(|flow| flow.rule.to_string())
+            .collect();
+        all.sort();
+        all
     }
 
     /// Returns the rules' counters by cookie.

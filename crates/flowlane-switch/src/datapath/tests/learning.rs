@@ -52,6 +52,11 @@ fn rules_that_packets_make_are_in_force_for_the_next() {
         assert_eq!(through(&mut worker, &mut control, 2, &frame(1, 2, None)), (1, vec![2]));
         assert_eq!(through(&mut worker, &mut control, 1, &frame(2, 1, None)), (0, vec![3]));
         assert_eq!(control.statistics(|table, _| table == 1).len(), 5);
+        // To and fro at once, and after it was deleted.
+        assert_eq!(through(&mut worker, &mut control, 0, &frame(1, 2, None)), (1, vec![2]));
+        assert_eq!(through(&mut worker, &mut control, 1, &frame(2, 1, None)), (0, vec![1]));
+        add(&mut control, "delete table=1,cookie=7/-1");
+        assert_eq!(through(&mut worker, &mut control, 0, &frame(1, 2, None)), (1, vec![2, 3, 4]));
         assert_eq!(worker.egress.learning.lost(), 0);
     }
 }
