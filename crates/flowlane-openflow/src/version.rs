@@ -32,6 +32,16 @@ impl Version {
         Self::ALL.into_iter().find(|version| version.number() == number)
     }
 
+    /// The name, as `ovs-vsctl` has it for `protocols` and `ovs-ofctl` for `-O`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OpenFlow10 => "OpenFlow10",
+            Self::OpenFlow13 => "OpenFlow13",
+            Self::OpenFlow14 => "OpenFlow14",
+            Self::OpenFlow15 => "OpenFlow15",
+        }
+    }
+
     /// The bit in a bitmap of versions ([`Hello::versions`](crate::message::Hello::versions)).
     pub const fn bit(self) -> u32 {
         1 << self.number()

@@ -157,6 +157,9 @@ pub struct OpenflowSection {
     /// `tcp:ADDRESS[:PORT]`; 6653 by default.
     #[serde(default)]
     pub controllers: Vec<String>,
+    /// The versions that the switch speaks: `OpenFlow10`, `OpenFlow13`, `OpenFlow14` and `OpenFlow15`; all by default.
+    #[serde(default)]
+    pub protocols: Vec<String>,
 }
 
 fn bridge() -> String {

@@ -420,3 +420,32 @@ fn controllers_of_all_versions_drive_a_switch() {
         the_newest_primary_controller_alone_changes_the_switch(path, Version::OpenFlow13);
     });
 }
+
+/// Whatever version a controller's hello has, and whatever else it offers.
+#[test]
+fn a_switch_speaks_no_version_that_it_may_not() {
+    with_switch(|path, wires| {
+        let old = path.with_file_name("old.mgmt");
+        let service = Service::new(wires.served.get().unwrap().clone(), "old", 7, Arc::default());
+        let service = service.with_versions(vec![Version::OpenFlow10, Version::OpenFlow13]);
+        let _agent = Agent::open(&[Address::ListenUnix(old.clone())], service).unwrap();
+        let answer_to = |written: Version, offered: &[Version]| {
+            let mut stream = UnixStream::connect(&old).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let versions = offered.iter().fold(0, |bits, version| bits | version.bit());
+            let mut bytes = Codec::new(written).encode(1, &Message::Hello(Hello { versions })).unwrap();
+            let echo = offered.iter().copied().min().map(Codec::new).unwrap();
+            bytes.extend(echo.encode(2, &Message::EchoRequest(vec![5])).unwrap());
+            stream.write_all(&bytes).unwrap();
+            let mut hello = [0; 16];
+            stream.read_exact(&mut hello).unwrap();
+            let mut answer = [0; 4];
+            stream.read_exact(&mut answer).unwrap();
+            (hello[0], answer[0], answer[1])
+        };
+        let (echo_reply, error) = (3, 1);
+        assert_eq!(answer_to(Version::OpenFlow15, &[Version::OpenFlow13]), (4, 4, echo_reply));
+        assert_eq!(answer_to(Version::OpenFlow10, &[Version::OpenFlow10]), (4, 1, echo_reply));
+        assert_eq!(answer_to(Version::OpenFlow15, &[Version::OpenFlow14, Version::OpenFlow15]).2, error);
+    });
+}

@@ -175,24 +175,26 @@ impl Connection {
 
     /// Agrees with the peer on a version (OpenFlow 1.3.5, 6.3.1).
     fn negotiate(&mut self, shared: &Arc<Shared>, is_passive: bool) -> Option<Session> {
-        let versions = Version::ALL.iter().fold(0, |bits, version| bits | version.bit());
-        let newest = Codec::new(Version::OpenFlow15);
+        let ours = shared.service.versions();
+        let versions = ours.iter().fold(0, |bits, version| bits | version.bit());
+        let newest = Codec::new(ours.iter().copied().max()?);
         let hello = newest.encode(0, &Message::Hello(Hello { versions })).expect("a hello can be written");
         if !self.send(hello) {
             return None;
         }
         let first = self.next(shared, Vec::new)?;
         let header = Header::read(&first)?;
-        let theirs = match newest.decode(&first).map(|decoded| decoded.message) {
+        let theirs = match Codec::new(Version::OpenFlow15).decode(&first).map(|decoded| decoded.message) {
             Ok(Message::Hello(hello)) => hello.versions,
             // A hello of a version that is not known offers all up to it.
             _ if header.kind == 0 => (2u32 << header.version.min(30)) - 1,
             _ => return None,
         };
-        let common = Version::ALL.into_iter().rev().find(|version| theirs & version.bit() != 0);
+        let common = ours.iter().copied().filter(|version| theirs & version.bit() != 0).max();
         let Some(version) = common else {
             let (kind, data) = (ErrorCode::HelloIncompatible.into(), b"no version in common".to_vec());
-            let version = Version::of_number(header.version).unwrap_or(Version::OpenFlow10);
+            let spoken = Version::of_number(header.version).filter(|version| ours.contains(version));
+            let version = spoken.unwrap_or(newest.version);
             let error = Message::Error(Error { kind, data });
             self.send(Codec::new(version).encode(header.xid, &error).unwrap_or_default());
             return None;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Command, FlowMod, Rule};
+use flowlane_openflow::Version;
 
 use crate::control::{
     BundleError, FlowStatistics, GroupMod, MeterEntry, MeterError, MeterMod, Notices, Refusal, Refused,
@@ -41,6 +42,7 @@ pub struct Service {
     notices: Arc<Notices>,
     datapath_id: u64,
     name: String,
+    versions: Vec<Version>,
     begun: Instant,
 }
 
@@ -57,7 +59,8 @@ impl Service {
         control.accept_any_port();
         let notices = control.notices().clone();
         drop(control);
-        Self { served, packet_ins, notices, datapath_id, name: name.to_owned(), begun: Instant::now() }
+        let (name, versions, begun) = (name.to_owned(), Version::ALL.to_vec(), Instant::now());
+        Self { served, packet_ins, notices, datapath_id, name, versions, begun }
     }
 
     pub(super) fn packet_ins(&self) -> &PacketIns {
@@ -66,6 +69,16 @@ impl Service {
 
     pub(super) fn notices(&self) -> &Notices {
         &self.notices
+    }
+
+    /// Speaks these versions only.
+    #[must_use]
+    pub fn with_versions(self, versions: Vec<Version>) -> Self {
+        Self { versions, ..self }
+    }
+
+    pub(super) fn versions(&self) -> &[Version] {
+        &self.versions
     }
 
     pub(super) fn datapath_id(&self) -> u64 {

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use flowlane_openflow::Version;
+
 use super::table_numbers;
 use crate::mgmt::config::{Config, ConfigError, KeyPath, Source, TableSection};
 use crate::mgmt::openflow::Address;
@@ -20,6 +22,8 @@ pub struct OpenflowSetup {
     pub datapath_id: Option<u64>,
     /// Where controllers connect, or are connected to: the bridge's own socket is the first.
     pub addresses: Vec<Address>,
+    /// The versions that it speaks; at least one.
+    pub versions: Vec<Version>,
 }
 
 /// Adds the tables that controllers may use and the configuration does not have. Their rules change all the time.
@@ -59,11 +63,26 @@ pub(super) fn read(config: &Config, source: &Source) -> Result<Option<OpenflowSe
             source.error(&at.key("controllers"), error.to_string(), "")
         })?);
     }
-    Ok(Some(OpenflowSetup { bridge, datapath_id, addresses }))
+    let versions = read_versions(&section.protocols).map_err(|name| {
+        let names = Version::ALL.map(Version::name).join(", ");
+        source.error(&at.key("protocols"), format!("`{name}` is no version; there are {names}"), "")
+    })?;
+    Ok(Some(OpenflowSetup { bridge, datapath_id, addresses, versions }))
+}
+
+/// Reads the names of versions: all without any.
+fn read_versions(names: &[String]) -> Result<Vec<Version>, String> {
+    if names.is_empty() {
+        return Ok(Version::ALL.to_vec());
+    }
+    let named = |name: &String| Version::ALL.into_iter().find(|version| version.name() == name);
+    names.iter().map(|name| named(name).ok_or_else(|| name.clone())).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use flowlane_openflow::Version;
+
     use super::super::Setup;
 
     #[test]
@@ -73,9 +92,16 @@ mod tests {
         assert_eq!(setup.tables(), 254);
         let openflow = setup.openflow().unwrap().unwrap();
         assert_eq!((openflow.datapath_id, openflow.addresses.len()), (Some(0x2320), 2));
+        assert_eq!(openflow.versions, Version::ALL);
+        let one = Setup::parse("[openflow]\nprotocols = [\"OpenFlow10\"]\n").unwrap();
+        assert_eq!(one.openflow().unwrap().unwrap().versions, [Version::OpenFlow10]);
         assert_eq!(Setup::parse("[[table]]\nnumber = 0\n").unwrap().openflow().unwrap(), None);
-        for (key, wrong) in [("bridge", "\"a/b\""), ("datapath_id", "\"xyz\""), ("controllers", "[\"ptcp\"]")]
-        {
+        for (key, wrong) in [
+            ("bridge", "\"a/b\""),
+            ("datapath_id", "\"xyz\""),
+            ("controllers", "[\"ptcp\"]"),
+            ("protocols", "[\"OpenFlow12\"]"),
+        ] {
             let setup = Setup::parse(&format!("[openflow]\n{key} = {wrong}\n")).unwrap();
             assert!(setup.openflow().is_err(), "{key}");
         }
