@@ -47,6 +47,21 @@ pub struct FlowStatsRequest {
     pub matches: Match,
 }
 
+impl FlowStatsRequest {
+    /// Asks for all rules.
+    pub fn all(format: FlowFormat) -> Self {
+        Self {
+            format,
+            table: None,
+            out_port: None,
+            out_group: None,
+            cookie: 0,
+            cookie_mask: 0,
+            matches: Match::any(),
+        }
+    }
+}
+
 /// A flow and its statistics (OpenFlow 1.3.5 7.3.5.2, 1.5.1 7.3.5.2).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowStats {

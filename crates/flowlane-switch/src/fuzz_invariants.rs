@@ -200,15 +200,7 @@ fn whole_messages(bytes: &[u8]) -> &[u8] {
 
 fn all_flows(version: Version) -> FlowStatsRequest {
     let format = if version == Version::OpenFlow10 { FlowFormat::Nxm } else { FlowFormat::Standard };
-    FlowStatsRequest {
-        format,
-        table: None,
-        out_port: None,
-        out_group: None,
-        cookie: 0,
-        cookie_mask: 0,
-        matches: Match::any(),
-    }
+    FlowStatsRequest::all(format)
 }
 
 /// The switch that lines to the control socket and controllers change.

@@ -270,15 +270,7 @@ fn put_head_13(w: &mut Writer, codec: &Codec, message: &FlowModMessage) {
 
 /// Reads a request for flows.
 pub(super) fn read_request(codec: &Codec, r: &mut Reader<'_>) -> Result<FlowStatsRequest, ErrorCode> {
-    let mut request = FlowStatsRequest {
-        format: FlowFormat::Standard,
-        table: None,
-        out_port: None,
-        out_group: None,
-        cookie: 0,
-        cookie_mask: 0,
-        matches: Match::any(),
-    };
+    let mut request = FlowStatsRequest::all(FlowFormat::Standard);
     let table;
     if codec.is_10() {
         request.matches = match10::read(r)?.0;

@@ -146,6 +146,11 @@ impl Controller {
             let format = FlowFormat::Nxm;
             self.send(&Message::FlowMod(FlowModMessage { format, flow_mod, buffer_id: None }));
         }
+        self.barrier()
+    }
+
+    /// Waits until the requests before are done. Returns the error of the last, if there is one.
+    fn barrier(&mut self) -> Option<ErrorKind> {
         match self.ask(&Message::BarrierRequest) {
             Message::BarrierReply => None,
             Message::Error(error) => {
@@ -157,15 +162,7 @@ impl Controller {
     }
 
     fn flows(&mut self) -> Vec<(u8, u64, u64)> {
-        let body = Request::Flow(FlowStatsRequest {
-            format: FlowFormat::Nxm,
-            table: None,
-            out_port: None,
-            out_group: None,
-            cookie: 0,
-            cookie_mask: 0,
-            matches: Match::any(),
-        });
+        let body = Request::Flow(FlowStatsRequest::all(FlowFormat::Nxm));
         match self.ask(&Message::MultipartRequest(MultipartRequest { more: false, body })) {
             Message::MultipartReply(reply) => match reply.body {
                 Reply::Flow { flows, .. } => {
@@ -391,7 +388,11 @@ fn with_switch(drive: impl FnOnce(&Path, &Wires)) {
     let served = Arc::new(ControlServer::new(control, reload, stop.clone()));
     let path = folder.path().join("br0.mgmt");
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| switch.run(Until::default(), &stop, |_| {}));
+        let running = scope.spawn(|| {
+            // Controllers that connect before are to see a switch that runs.
+            std::thread::sleep(Duration::from_millis(50));
+            switch.run(Until::default(), &stop, |_| {})
+        });
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 served.tick();

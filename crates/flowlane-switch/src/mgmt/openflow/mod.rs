@@ -49,6 +49,8 @@ const NOTICES_BYTES: usize = 1 << 27;
 const BUNDLES_BYTES: usize = 1 << 26;
 /// The pause between two looks at a listener, and the shortest one between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How often the agent looks whether the workers run.
+const WORKERS_PAUSE: Duration = Duration::from_millis(1);
 /// The pauses between attempts to connect: doubled from the first to the last, as Open vSwitch has it.
 const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(8)];
 
@@ -95,6 +97,13 @@ impl Shared {
             ends: AtomicBool::new(false),
             connections: Mutex::new(0),
         })
+    }
+
+    /// Waits until the workers run, or the agent ends: they have the ports, which a controller asks for first.
+    fn wait_for_workers(&self) {
+        while !self.service.runs() && !self.ends.load(Ordering::Relaxed) {
+            std::thread::sleep(WORKERS_PAUSE);
+        }
     }
 }
 
@@ -193,6 +202,7 @@ impl Agent {
     fn listen(&mut self, listener: Listener) -> io::Result<()> {
         let shared = self.shared.clone();
         self.spawn(move || {
+            shared.wait_for_workers();
             while !shared.ends.load(Ordering::Relaxed) {
                 match listener.accept() {
                     Ok(stream) => admit(stream, &shared),
@@ -206,6 +216,7 @@ impl Agent {
     fn connect(&mut self, connect: impl Fn() -> io::Result<Stream> + Send + 'static) -> io::Result<()> {
         let shared = self.shared.clone();
         self.spawn(move || {
+            shared.wait_for_workers();
             let mut pause = BACKOFF[0];
             while !shared.ends.load(Ordering::Relaxed) {
                 if let Ok(stream) = connect()

@@ -93,6 +93,11 @@ impl Service {
         self.begun
     }
 
+    /// Returns whether the workers run.
+    pub(super) fn runs(&self) -> bool {
+        self.served.call_workers(|_| ()).is_ok()
+    }
+
     /// The ports, with the counters of all workers.
     pub(super) fn ports(&self) -> Vec<PortState> {
         let of_worker = |worker: &mut crate::datapath::Worker| {

@@ -22,14 +22,7 @@ impl Controller {
 
     fn change_meter(&mut self, command: MeterCommand, meter: MeterConfig) -> Option<ErrorKind> {
         self.send(&Message::MeterMod(MeterMod { command, meter }));
-        match self.ask(&Message::BarrierRequest) {
-            Message::BarrierReply => None,
-            Message::Error(error) => {
-                assert_eq!(self.next(), Message::BarrierReply);
-                Some(error.kind)
-            }
-            other => panic!("{other:?}"),
-        }
+        self.barrier()
     }
 
     fn delete_meter(&mut self, meter: u32) -> Option<ErrorKind> {

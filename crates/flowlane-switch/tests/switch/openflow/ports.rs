@@ -26,14 +26,7 @@ impl Controller {
 
     fn ask_port_mod(&mut self, change: PortMod) -> Option<ErrorKind> {
         self.send(&Message::PortMod(change));
-        match self.ask(&Message::BarrierRequest) {
-            Message::BarrierReply => None,
-            Message::Error(error) => {
-                assert_eq!(self.next(), Message::BarrierReply);
-                Some(error.kind)
-            }
-            other => panic!("{other:?}"),
-        }
+        self.barrier()
     }
 
     /// Sets the configuration of a port, and waits until it is in force.
