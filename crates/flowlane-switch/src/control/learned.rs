@@ -4,6 +4,10 @@ use flowlane::rule::FlowMod;
 
 use super::Control;
 
+/// How often rules are tried, without those that were refused. A refusal copies the ruleset, and packets decide how many there are:
+/// the rules that are left then are lost, and their next packets make them again.
+const ATTEMPTS: usize = 8;
+
 impl Control {
     /// Adds the rules that workers have learned since the last call, without waiting for packets to meet them; returns their number.
     /// One that is there already begins its hard timeout again, as in Open vSwitch. One that is refused is counted.
@@ -13,23 +17,23 @@ impl Control {
             return 0;
         }
         let now_ns = self.readers.now_ns();
-        let new: Vec<FlowMod> =
+        let mut new: Vec<FlowMod> =
             learned.into_iter().filter(|learned| !self.has_learned(learned, now_ns)).collect();
-        if new.is_empty() {
-            return 0;
-        }
-        if let Ok(done) = self.publish(&new) {
-            return done.added + done.modified;
-        }
-        // One is refused, and so all were.
-        let mut added = 0;
-        for one in new {
-            match self.publish(&[one]) {
-                Ok(done) => added += done.added + done.modified,
-                Err(_) => self.learned.refuse(),
+        for _ in 0..ATTEMPTS {
+            if new.is_empty() {
+                return 0;
+            }
+            match self.publish(&new) {
+                Ok(done) => return done.added + done.modified,
+                Err(refused) => {
+                    // All were refused because of it.
+                    new.remove(refused.at);
+                    self.learned.refuse(1);
+                }
             }
         }
-        added
+        self.learned.refuse(new.len() as u64);
+        0
     }
 
     /// Returns whether a learned rule is there; if so, restarts its hard timeout.
@@ -38,11 +42,11 @@ impl Control {
         let ruleset = self.published.newest();
         let id = self.writer.find(rule.table, &(rule.priority, rule.matches.clone()));
         let there = id.and_then(|id| Some((id, ruleset.table(rule.table)?.rule(id)?)));
-        let timeouts = (learned.idle_timeout_s, learned.hard_timeout_s);
+        let settings = (learned.idle_timeout_s, learned.hard_timeout_s, learned.flags);
         let same = there.filter(|(_, entry)| {
             entry.rule.actions == rule.actions
                 && entry.rule.cookie == rule.cookie
-                && (entry.idle_timeout_s, entry.hard_timeout_s) == timeouts
+                && (entry.idle_timeout_s, entry.hard_timeout_s, entry.flags) == settings
         });
         if let Some((id, _)) = same {
             self.timers.restart(rule.table, id, now_ns);

@@ -1,7 +1,7 @@
 //! Rules that workers learn: a bounded queue from all workers to control, which owns the rules.
 //!
-//! A worker takes no lock that another holds for long: it pushes a rule and goes on. Control adds the rules and publishes them as
-//! any change, so a learned rule is in force some ten microseconds later, for the next packet of a conversation.
+//! A worker takes no lock that another holds for long: it pushes a rule, wakes control and goes on. Control adds the rules and
+//! publishes them as any change.
 //!
 //! A packet that makes the same rule again restarts the rule's hard timeout, as in Open vSwitch. Control gets that at most four
 //! times a second: all workers share a direct-mapped table of the latest rules' hashes. A rule that takes another's place, as that
@@ -111,9 +111,9 @@ impl LearnQueue {
         *lock(&self.waker) = Some(thread);
     }
 
-    /// Counts a rule that cannot be added.
-    pub(crate) fn refuse(&self) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
+    /// Counts rules that cannot be added.
+    pub(crate) fn refuse(&self, rules: u64) {
+        self.refused.fetch_add(rules, Ordering::Relaxed);
     }
 }
 

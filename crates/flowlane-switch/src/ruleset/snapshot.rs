@@ -300,9 +300,11 @@ impl Table {
     }
 }
 
-/// Rules of a table that are parts of conjunctions; a table's rules are limited elsewhere.
+/// The most rules of a table that are parts of conjunctions: engines have limits of their own for the others.
+const PARTS_MAX: usize = 1_000_000;
+
 fn new_conjunctions() -> Box<Conjunctions> {
-    Box::new(Conjunctions::new(usize::MAX, RandomState::new().hash_one(0) as u32))
+    Box::new(Conjunctions::new(PARTS_MAX, RandomState::new().hash_one(0) as u32))
 }
 
 /// The rule tables.

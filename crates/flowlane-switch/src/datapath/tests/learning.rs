@@ -95,9 +95,28 @@ fn floods_of_new_rules_are_bounded_and_counted() {
     }
     assert_eq!(worker.egress.learning.lost(), 5000 - 4096);
     assert_eq!(control.add_learned(), 4096);
-    // One that cannot be added costs no other.
-    add(&mut control, "table=0,priority=5,actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])");
-    add(&mut control, "delete table=1");
-    worker.inject(0, &[&frame(1, 2, None), &frame(3, 4, None)]).unwrap();
-    assert_eq!(control.add_learned(), 2);
+    // The engine has room for 10,000 rules. Those beyond are refused, and others still take the place of theirs.
+    let mut hosts = 5000..;
+    let mut learn = |worker: &mut Worker, control: &mut Control, count: usize| {
+        for host in hosts.by_ref().take(count) {
+            let mut frame = frame(0, 9, None);
+            frame[10..12].copy_from_slice(&u16::to_be_bytes(host));
+            worker.inject(0, &[&frame]).unwrap();
+        }
+        control.add_learned()
+    };
+    assert_eq!(learn(&mut worker, &mut control, 4000), 4000);
+    let room = 10_000 - 4096 - 4000 - 1;
+    assert_eq!(learn(&mut worker, &mut control, room - 1), room - 1);
+    let before = worker.egress.learning.lost();
+    assert_eq!(learn(&mut worker, &mut control, 4), 1);
+    assert_eq!(worker.egress.learning.lost(), before + 3);
+    let mut moved = frame(0, 9, None);
+    moved[10..12].copy_from_slice(&7u16.to_be_bytes());
+    worker.inject(1, &[&moved]).unwrap();
+    assert_eq!(learn(&mut worker, &mut control, 5), 1);
+    assert_eq!(worker.egress.learning.lost(), before + 8);
+    // Each refusal costs a copy of the ruleset, and so those of a flood are not looked for one by one.
+    assert_eq!(learn(&mut worker, &mut control, 2000), 0);
+    assert_eq!(worker.egress.learning.lost(), before + 2008);
 }
