@@ -1,11 +1,12 @@
 //! Applies flow-mods (add, modify, delete) to the standby ruleset.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use flowlane::rule::{Command, FlowFlags, FlowMod, Rule, RuleId};
 
 use super::{Control, Reason, Refusal};
-use crate::ruleset::{Change, Entry, Event, RulesetError};
+use crate::ruleset::{Change, Entry, Event, RulesetError, without_recirc_id};
 
 /// The changes made to the standby.
 #[derive(Default)]
@@ -26,6 +27,15 @@ impl Control {
         now_ns: u64,
         made: &mut Made,
     ) -> Result<(), Refusal> {
+        let rule = without_recirc_id(&one.rule)?;
+        let changed;
+        let one = match rule {
+            Cow::Borrowed(_) => one,
+            Cow::Owned(rule) => {
+                changed = FlowMod { rule, ..one.clone() };
+                &changed
+            }
+        };
         if let Some(table) = one.table
             && self.standby.table(table).is_none()
         {

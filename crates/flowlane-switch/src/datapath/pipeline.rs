@@ -4,6 +4,7 @@
 //! of [`Step`](crate::ruleset::Step)s, with the mask of the key bits that it depends on: together a megaflow. Later packets of
 //! the megaflow hit the caches and skip the tables.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use super::table_view::{RuleEntry, TableView};
 use crate::ruleset::{
     Change, EVENTS_KEPT, Entry, Event, FlowStats, LocalCounters, Miss, PublishedRuleset, RuleIndex, RuleKey,
     Ruleset, RulesetError, RulesetReader, SharedCounters, Table, TableMap, TableSet, WorkerEpoch,
-    is_conjunctive,
+    is_conjunctive, without_recirc_id,
 };
 use crate::stage::StageTable;
 use crate::stage::route::RouteTable;
@@ -135,9 +136,11 @@ impl Pipeline {
         let mut places: HashMap<RuleKey, usize> = HashMap::with_capacity(rules.len());
         for rule in rules {
             let rule = Rule { table: number, ..rule };
-            if let Err(error) = self.ruleset.check_actions(&rule) {
-                return Err(NotAdded::Rule(Box::new(rule), error));
-            }
+            let checked = self.ruleset.check_actions(&rule).and_then(|()| without_recirc_id(&rule));
+            let rule = match checked.map(Cow::into_owned) {
+                Ok(rule) => rule,
+                Err(error) => return Err(NotAdded::Rule(Box::new(rule), error)),
+            };
             match places.entry((rule.priority, rule.matches.clone())) {
                 Place::Occupied(before) => kept[*before.get()] = rule,
                 Place::Vacant(place) => {
@@ -331,6 +334,7 @@ impl Pipeline {
     /// If the rule leads nowhere, the table refuses it or `Control` owns the rules; the pipeline is unchanged.
     pub fn add_rule(&mut self, rule: Rule) -> Result<RuleId, RulesetError> {
         self.ruleset.check(&rule)?;
+        let rule = without_recirc_id(&rule)?.into_owned();
         let number = rule.table;
         if self.devices.contains(number) && is_conjunctive(&rule.actions) {
             return Err(RulesetError::ConjunctionOnDevice);

@@ -46,7 +46,7 @@ pub(crate) use publication::{PublishedRuleset, RulesetReader, WorkerEpoch, Worke
 pub use resources::{Meters, PortFlags, Resources};
 pub(crate) use rule_index::{RuleIndex, RuleKey};
 pub use rules::Entry;
-pub(crate) use rules::is_conjunctive;
+pub(crate) use rules::{is_conjunctive, without_recirc_id};
 pub use snapshot::{Change, ChangeKind, EVENTS_KEPT, Event, Ruleset, Table};
 pub use step::{ActionSet, Origin, Return, SideEffects, Step, StepSummary, Steps, ToController};
 pub(crate) use table_map::{TableMap, TableSet};
@@ -110,6 +110,9 @@ pub enum RulesetError {
     /// The table is on a device.
     #[error("`conjunction` needs a table that is not on a device")]
     ConjunctionOnDevice,
+    /// The rule is for packets that the switch looks up again.
+    #[error("recirc_id is the switch's own; rules may only match 0")]
+    RecircId,
     /// The table's engine refuses it.
     #[error("table {table}: {source}")]
     Insert {

@@ -1,12 +1,14 @@
 //! A table's rules by id: the parts that packets read are kept apart.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use flowlane::memory::prefetch;
-use flowlane::rule::{Action, FlowFlags, Rule, RuleId};
+use flowlane::packet::Field;
+use flowlane::rule::{Action, FlowFlags, Match, Rule, RuleId};
 
 use super::compile::{compile, forwards};
-use super::{FlowStats, Origin, StepSummary, Steps};
+use super::{FlowStats, Origin, RulesetError, StepSummary, Steps};
 
 /// A rule of a ruleset. Copies of the ruleset share it.
 #[derive(Clone, Debug)]
@@ -57,6 +59,28 @@ impl Entry {
     /// Returns whether a packet may come to a table again behind the rule.
     fn goes_back(&self) -> bool {
         self.rule.actions.iter().any(goes_back)
+    }
+}
+
+/// Returns a rule as packets are looked up for it: in OpenFlow `recirc_id` is 0 for all of them, and the switch's own keys have
+/// other values.
+///
+/// # Errors
+/// If the rule is for another value.
+pub(crate) fn without_recirc_id(rule: &Rule) -> Result<Cow<'_, Rule>, RulesetError> {
+    match rule.matches.get(Field::RecircId) {
+        (_, 0) => Ok(Cow::Borrowed(rule)),
+        (0, _) => {
+            let all = &rule.matches;
+            let mut mask = all.word_mask();
+            mask.set(Field::RecircId, 0);
+            let mut matches = Match::from_key(&all.key(), &mask);
+            for (field, range) in [(Field::TpSrc, all.tp_src_range()), (Field::TpDst, all.tp_dst_range())] {
+                range.map(|range| matches.set_range(field, range.low(), range.high()));
+            }
+            Ok(Cow::Owned(Rule { matches, ..rule.clone() }))
+        }
+        _ => Err(RulesetError::RecircId),
     }
 }
 

@@ -187,17 +187,25 @@ fn packets_that_go_round_end_after_64_rounds() {
         (with(vec![], Action::WriteActions(vec![back()])), 2, 0),
         // A copy for each, one within the other.
         (with(vec![], Action::Clone(vec![back()])), 33, 1),
+        // Rules do not see that packets have come again.
+        (with(parsed(), Action::call(5)), 2, 0),
         // Forward, and in a row.
         (vec![Action::call(2); 100], 100, 0),
     ];
+    let first = || {
+        let mut first = Match::any();
+        first.set(Field::RecircId, 0);
+        first
+    };
     let rule = |table, actions| Rule { table, ..Rule::new(Match::any(), actions) };
     let frame = [&[2; 12][..], &[0x88, 0xb5], &[0; 50]].concat();
     for (way, sent_frames, refused) in ways {
         let forward = [rule(0, way.clone()), rule(1, vec![back()]), rule(2, vec![Action::call(3)])];
-        let to_and_fro = [rule(3, vec![Action::call(4)]), rule(4, vec![out()])];
+        let again = Rule { matches: first(), ..rule(5, vec![Action::call(4)]) };
+        let to_and_fro = [rule(3, vec![Action::call(4)]), rule(4, vec![out()]), again];
         let rules = [&forward[..], &to_and_fro].concat();
         for caches in [no_caches(), CacheConfig { adaptive: false, ..CacheConfig::default() }] {
-            let (mut worker, sent) = worker(&rules, 5, caches, By::Tuple);
+            let (mut worker, sent) = worker(&rules, 6, caches, By::Tuple);
             for _ in 0..2 {
                 worker.egress.drops.call_depth = 0;
                 worker.inject(0, &[&frame]).unwrap();

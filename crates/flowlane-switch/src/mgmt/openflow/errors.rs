@@ -26,6 +26,7 @@ fn of_ruleset(error: &RulesetError) -> ErrorCode {
         RulesetError::Field(_) => ErrorCode::ActionBadSetArgument,
         RulesetError::Unsupported { .. } => ErrorCode::ActionBadType,
         RulesetError::ConjunctionOnDevice => ErrorCode::FlowModNotPermitted,
+        RulesetError::RecircId => ErrorCode::RequestNotPermitted,
         RulesetError::Conjunction => ErrorCode::NiciraActionBadConjunction,
         RulesetError::Insert { .. } => ErrorCode::FlowModTableFull,
         RulesetError::Controlled => ErrorCode::FlowModNotPermitted,
