@@ -10,7 +10,7 @@ use flowlane::packet::batch::LaneMask;
 use flowlane::rule::Action;
 use flowlane::rule::action::PortNo;
 
-use super::walk::{CALLS_MAX, LOOKUPS_MAX};
+use super::walk::{CALLED_MAX, OPEN_CALLS_MAX};
 use crate::ruleset::{ActionSet, Return, StepSummary};
 
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ impl Calls {
         self.moved.remove(lane);
         let open = self.open_of(lane);
         open.extend(calls);
-        let fits = open.len() <= CALLS_MAX;
+        let fits = open.len() <= OPEN_CALLS_MAX;
         self.active.0 |= 1 << lane;
         if !fits {
             self.clear(lane);
@@ -168,7 +168,7 @@ impl Calls {
         let calls = self.used(lane);
         calls.called += 1;
         calls.in_port = in_port;
-        calls.called <= LOOKUPS_MAX
+        calls.called <= CALLED_MAX
     }
 
     /// Takes the port that the table sees which a lane enters.

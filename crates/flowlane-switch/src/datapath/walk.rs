@@ -19,11 +19,11 @@ use super::apply::{Applied, Effects, PacketEdit, apply};
 use crate::ruleset::{ActionSet, LaneStep, Return, Step, Steps};
 
 /// Calls that may be open for a packet. A packet that would open more is dropped and counted.
-pub(super) const CALLS_MAX: usize = 64;
+pub(super) const OPEN_CALLS_MAX: usize = 64;
 
 /// Tables that a packet may call without leaving the switch. A packet that would call more is dropped and counted. Open vSwitch
 /// allows 4,096.
-pub(super) const LOOKUPS_MAX: u32 = 16_384;
+pub(super) const CALLED_MAX: u32 = 16_384;
 
 /// Rounds that a packet may take, as in Open vSwitch. A packet that would take more is dropped and counted.
 pub(super) const ROUNDS_MAX: u8 = 64;
@@ -170,7 +170,7 @@ pub(super) trait Follow {
     fn rounds(&self) -> u8;
     /// Sets them.
     fn set_rounds(&mut self, rounds: u8);
-    /// The packet would have more open calls than [`CALLS_MAX`], more calls than [`LOOKUPS_MAX`] or more rounds than
+    /// The packet would have more open calls than [`OPEN_CALLS_MAX`], more calls than [`CALLED_MAX`] or more rounds than
     /// [`ROUNDS_MAX`].
     fn refuse_call(&mut self, table: u8);
 }
@@ -325,9 +325,9 @@ pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position
             Outcome::Call { table: to, in_port, back, again, resume } => {
                 let (is_tail, rounds) = (here.steps.steps().len() == resume, packet.rounds());
                 position.called += 1;
-                if !is_tail && position.calls.len() == CALLS_MAX
+                if !is_tail && position.calls.len() == OPEN_CALLS_MAX
                     || back && rounds == ROUNDS_MAX
-                    || position.called > LOOKUPS_MAX
+                    || position.called > CALLED_MAX
                 {
                     packet.refuse_call(to);
                     return position.calls.clear();

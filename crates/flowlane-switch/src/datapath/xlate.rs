@@ -73,6 +73,8 @@ struct TrackedKey {
     is_called: bool,
     /// Whether the TTL has expired cannot be known.
     may_expire: bool,
+    /// The TTL has expired in a called table. Whether it does again is part of the path, too.
+    has_expired: bool,
     /// Values that actions have pushed.
     stack: Vec<u128>,
     /// Number of times that key bits were looked at.
@@ -156,7 +158,7 @@ impl Follow for Xlate<'_> {
         from: usize,
         calls: &[Return],
     ) -> Result<Outcome<'a>, Infallible> {
-        self.key.is_called = !calls.is_empty() || self.key.has_expired();
+        self.key.is_called = !calls.is_empty() || self.key.has_expired;
         run(steps, from, self.key, &mut Record)
     }
 
@@ -217,9 +219,7 @@ impl Follow for Xlate<'_> {
     }
 
     fn set_rounds(&mut self, rounds: u8) {
-        if rounds != self.rounds() {
-            self.key.set_rounds(rounds);
-        }
+        self.key.set_rounds(rounds);
     }
 
     fn refuse_call(&mut self, _: u8) {
@@ -335,6 +335,7 @@ impl TrackedKey {
             steps: Vec::new(),
             is_called: false,
             may_expire: false,
+            has_expired: false,
             stack: Vec::new(),
             asked: 0,
         }
@@ -439,6 +440,7 @@ impl TrackedKey {
             self.depend_on_field(field, u128::MAX);
             if self.key.get(field) <= 1 {
                 self.lane(LaneStep::Expire);
+                self.has_expired = true;
                 return Ttl::Expired;
             }
         }

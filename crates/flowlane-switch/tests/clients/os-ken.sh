@@ -6,8 +6,8 @@
 #   os-ken.sh compare A B                                the cases that two results have otherwise
 #
 # Results are left in target/os-ken/. Needs root (a network namespace of its own), iproute2, Open vSwitch, Python with venv, and
-# PyPI for os-ken 3.1.0. FLOWLANE names another program than target/release/flowlane. All cases of a version take an hour: run
-# nothing beside them, since they wait for a second only.
+# PyPI for os-ken 3.1.0. FLOWLANE names another program than target/release/flowlane. A case takes 1 to 10 seconds, and
+# there are 192, 991 and 1,003: run nothing beside them, since they wait for a second only.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../../../.." && pwd)
 results=$root/target/os-ken

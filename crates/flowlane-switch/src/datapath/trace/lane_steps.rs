@@ -7,7 +7,7 @@ use std::convert::Infallible;
 
 use super::super::apply::apply;
 use super::super::hash_ports;
-use super::super::walk::{AfterStep, LOOKUPS_MAX, Position, follow, follow_steps};
+use super::super::walk::{AfterStep, CALLED_MAX, Position, follow, follow_steps};
 use super::{Recorder, Traced, Tracer};
 use crate::packet::Frame;
 use crate::packet::recirculate::{parse_again, rounds, set_field};
@@ -122,7 +122,7 @@ impl Tracer<'_> {
     /// Follows a copy of the packet along steps, to its end. Returns whether it has met an `exit` that is the packet's, too.
     fn copy(&mut self, name: &str, steps: &Steps, outer: &mut Position, is_bucket: bool) -> bool {
         outer.called += 1;
-        if self.packet.copies == COPIES_MAX || outer.called > LOOKUPS_MAX {
+        if self.packet.copies == COPIES_MAX || outer.called > CALLED_MAX {
             self.tell(name, "dropped", "too many copies are made");
             return false;
         }

@@ -105,16 +105,11 @@ impl TrackedKey {
         self.steps.iter().any(|step| matches!(step, Step::Do(action) if outdates_key(action)))
     }
 
-    /// Returns whether the packet's TTL has expired in a called table. Whether it does again is part of the path, too: the path is
-    /// counted as a whole where it has such a step.
-    pub(super) fn has_expired(&self) -> bool {
-        let expires =
-            |step: &Step| matches!(step, Step::Lane { step, .. } if matches!(**step, LaneStep::Expire));
-        self.steps.iter().any(expires)
-    }
-
     /// Sets the packet's rounds, which are in the key's `recirc_id`: every path depends on that.
     pub(super) fn set_rounds(&mut self, rounds: u8) {
+        if rounds == recirculate::rounds(&self.key) {
+            return;
+        }
         let mut ones = FlowKey::zero();
         recirculate::set_rounds(&mut ones, u8::MAX);
         recirculate::set_rounds(&mut self.key, rounds);
