@@ -34,6 +34,7 @@ fn is_output(action: &Action) -> bool {
         action,
         Action::Output(_)
             | Action::OutputTruncated { .. }
+            | Action::OutputMaxLen { .. }
             | Action::OutputField { .. }
             | Action::InPort
             | Action::Flood
@@ -116,5 +117,10 @@ mod tests {
         let merged = merge(&merged, &[Action::Group(7)]);
         assert_eq!(in_order(&merged).last(), Some(&Action::Group(7)));
         assert_eq!(in_order(&merge(&[], &[set(Field::Reg0, 1)])), []);
+        // os-ken asks for a length with every output.
+        let long = |port| Action::OutputMaxLen { output: Box::new(out(port)), max_len: 0xffe5 };
+        let merged = merge(&merge(&[], &[out(1)]), &[long(2), set(Field::Reg0, 1)]);
+        assert_eq!(in_order(&merged), [set(Field::Reg0, 1), long(2)]);
+        assert_eq!(bucket_steps(&[long(2)]), compile(&[out(2)], Origin::none(0)));
     }
 }

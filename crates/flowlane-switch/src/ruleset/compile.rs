@@ -220,7 +220,6 @@ impl Compiler {
             Action::Resubmit { in_port, table: None, original } => {
                 Action::Resubmit { in_port, table: Some(self.origin.table), original }
             }
-            Action::OutputMaxLen { ref output, .. } => (**output).clone(),
             ref other => other.clone(),
         };
         actions.iter().map(with_table).collect()
