@@ -5,6 +5,11 @@ use flowlane::{Field, FlowMask, Match};
 use crate::error::ErrorCode;
 use crate::wire::{Failed, Reader, Writer};
 
+const IPV4: u16 = 0x0800;
+const ARP: u16 = 0x0806;
+const RARP: u16 = 0x8035;
+const IPV6: u16 = 0x86dd;
+
 /// The VLAN of packets without a tag.
 const VLAN_NONE: u16 = 0xffff;
 
@@ -120,20 +125,24 @@ fn read_tag(fields: &Fields, matches: &mut Match) {
 }
 
 fn read_network(fields: &Fields, matches: &mut Match) {
-    let (is_ip, is_arp) = (fields.dl_type == 0x0800, matches!(fields.dl_type, 0x0806 | 0x8035));
-    if !is_ip && !is_arp {
-        return;
-    }
-    let addresses = [
-        (fields.nw_src, wildcard::NW_SRC_SHIFT, if is_arp { Field::ArpSpa } else { Field::Ipv4Src }),
-        (fields.nw_dst, wildcard::NW_DST_SHIFT, if is_arp { Field::ArpTpa } else { Field::Ipv4Dst }),
-    ];
-    for (address, shift, field) in addresses {
-        let mask = fields.prefix(shift);
-        matches.set_masked(field, (address & mask).into(), mask.into());
+    let addresses = match fields.dl_type {
+        IPV4 => Some((Field::Ipv4Src, Field::Ipv4Dst)),
+        ARP | RARP => Some((Field::ArpSpa, Field::ArpTpa)),
+        // Open vSwitch takes the fields that IPv6 has, too.
+        IPV6 => None,
+        _ => return,
+    };
+    if let Some((source, destination)) = addresses {
+        for (address, shift, field) in [
+            (fields.nw_src, wildcard::NW_SRC_SHIFT, source),
+            (fields.nw_dst, wildcard::NW_DST_SHIFT, destination),
+        ] {
+            let mask = fields.prefix(shift);
+            matches.set_masked(field, (address & mask).into(), mask.into());
+        }
     }
     let has_protocol = fields.has(wildcard::NW_PROTO);
-    if is_arp {
+    if matches!(fields.dl_type, ARP | RARP) {
         if has_protocol {
             matches.set(Field::ArpOp, fields.nw_proto.into());
         }
@@ -148,7 +157,7 @@ fn read_network(fields: &Fields, matches: &mut Match) {
     matches.set(Field::NwProto, fields.nw_proto.into());
     let (first, second, max) = match fields.nw_proto {
         6 | 17 | 132 => (Field::TpSrc, Field::TpDst, u16::MAX),
-        1 => (Field::IcmpType, Field::IcmpCode, 0xff),
+        protocol if protocol == icmp(fields.dl_type) => (Field::IcmpType, Field::IcmpCode, 0xff),
         _ => return,
     };
     for (field, bit, value) in
@@ -158,6 +167,11 @@ fn read_network(fields: &Fields, matches: &mut Match) {
             matches.set(field, (value & max).into());
         }
     }
+}
+
+/// The number of ICMP behind an EtherType of IP.
+fn icmp(dl_type: u16) -> u8 {
+    if dl_type == IPV6 { 58 } else { 1 }
 }
 
 /// A match whose conditions are taken out, one after the other.
@@ -188,10 +202,10 @@ impl Taking<'_> {
     }
 
     /// Service, protocol and ports.
-    fn network(&mut self, is_ip: bool, is_arp: bool) -> [u128; 4] {
+    fn network(&mut self, dl_type: u16) -> [u128; 4] {
         let protocol = self.matches.get(Field::NwProto);
-        if is_ip {
-            let is_icmp = protocol == (1, 0xff);
+        if matches!(dl_type, IPV4 | IPV6) {
+            let is_icmp = protocol == (icmp(dl_type).into(), 0xff);
             let (first, second) =
                 if is_icmp { (Field::IcmpType, Field::IcmpCode) } else { (Field::TpSrc, Field::TpDst) };
             let tos = self.take(Field::IpDscp, wildcard::NW_TOS) << 2;
@@ -199,7 +213,7 @@ impl Taking<'_> {
             return [tos, protocol, self.take(first, wildcard::TP_SRC), self.take(second, wildcard::TP_DST)];
         }
         self.wildcards |= wildcard::NW_TOS | wildcard::TP_SRC | wildcard::TP_DST;
-        let operation = match (is_arp, self.matches.get(Field::ArpOp)) {
+        let operation = match (matches!(dl_type, ARP | RARP), self.matches.get(Field::ArpOp)) {
             (true, (0..=0xff, 0xffff)) => self.take(Field::ArpOp, wildcard::NW_PROTO),
             _ => {
                 self.wildcards |= wildcard::NW_PROTO;
@@ -216,17 +230,16 @@ pub(crate) fn put(w: &mut Writer, matches: &Match) -> Result<(), Failed> {
     let in_port = taking.take(Field::InPort, wildcard::IN_PORT) as u16;
     let dl_src = taking.take(Field::EthSrc, wildcard::DL_SRC);
     let dl_dst = taking.take(Field::EthDst, wildcard::DL_DST);
-    let dl_type = taking.take(Field::EthType, wildcard::DL_TYPE);
-    let (is_ip, is_arp) = (dl_type == 0x0800, matches!(dl_type, 0x0806 | 0x8035));
-    let [nw_tos, nw_proto, tp_src, tp_dst] = taking.network(is_ip, is_arp);
+    let dl_type = taking.take(Field::EthType, wildcard::DL_TYPE) as u16;
+    let [nw_tos, nw_proto, tp_src, tp_dst] = taking.network(dl_type);
     let (dl_vlan, dl_vlan_pcp) = put_tag(matches, &mut taking.wildcards)?;
     taking.left.set(Field::VlanTci, 0);
-    let (nw_src, nw_dst) = match (is_ip, is_arp) {
-        (true, _) => (
+    let (nw_src, nw_dst) = match dl_type {
+        IPV4 => (
             taking.prefix(Field::Ipv4Src, wildcard::NW_SRC_SHIFT)?,
             taking.prefix(Field::Ipv4Dst, wildcard::NW_DST_SHIFT)?,
         ),
-        (_, true) => (
+        ARP | RARP => (
             taking.prefix(Field::ArpSpa, wildcard::NW_SRC_SHIFT)?,
             taking.prefix(Field::ArpTpa, wildcard::NW_DST_SHIFT)?,
         ),
@@ -236,7 +249,8 @@ pub(crate) fn put(w: &mut Writer, matches: &Match) -> Result<(), Failed> {
         }
     };
     // Ports say nothing without a protocol that has them.
-    let has_ports = matches!(nw_proto, 1 | 6 | 17 | 132)
+    let has_ports = matches!(nw_proto, 6 | 17 | 132)
+        || nw_proto == u128::from(icmp(dl_type))
         || taking.wildcards & wildcard::TP_DST != 0 && taking.wildcards & wildcard::TP_SRC != 0;
     let has_ranges = matches.tp_src_range().is_some() || matches.tp_dst_range().is_some();
     if has_ranges || !has_ports || taking.left.words().iter().any(|word| *word != 0) {
@@ -244,7 +258,7 @@ pub(crate) fn put(w: &mut Writer, matches: &Match) -> Result<(), Failed> {
     }
     let wildcards = taking.wildcards;
     w.u32(wildcards).u16(in_port).put(&dl_src.to_be_bytes()[10..]).put(&dl_dst.to_be_bytes()[10..]);
-    w.u16(dl_vlan).u8(dl_vlan_pcp).zeros(1).u16(dl_type as u16).u8(nw_tos as u8).u8(nw_proto as u8).zeros(2);
+    w.u16(dl_vlan).u8(dl_vlan_pcp).zeros(1).u16(dl_type).u8(nw_tos as u8).u8(nw_proto as u8).zeros(2);
     w.u32(nw_src).u32(nw_dst).u16(tp_src as u16).u16(tp_dst as u16);
     Ok(())
 }

@@ -286,3 +286,23 @@ fn requests_for_flows_have_conditions() {
     assert_eq!((request.table, request.out_port, request.out_group), (Some(3), Some(PortNo(1)), None));
     assert_eq!((request.cookie, request.cookie_mask), (5, 7));
 }
+
+/// As os-ken writes a flow of OpenFlow 1.0 for IPv6, whose fields Open vSwitch takes as those of IPv4, but for the addresses.
+#[test]
+fn openflow_1_0_matches_what_ipv6_has() {
+    let all =
+        0x3f_ffff & !(1 << 4 | 1 << 5 | 1 << 6 | 1 << 21) & !(0x3f << 8 | 0x3f << 14) | 32 << 8 | 32 << 14;
+    for (protocol, first, field) in [(6, 11111, Field::TpSrc), (58, 135, Field::IcmpType)] {
+        let head = format!("{all:08x}{}86dd20{protocol:02x}", "0".repeat(36));
+        let matched = format!("{head}{}{first:04x}0000", "0".repeat(20));
+        let rest = format!("{}0007ffffffffffff0000", "0".repeat(28));
+        let hex = format!("010e004800000005{matched}{rest}");
+        let message = read(&hex);
+        let Message::FlowMod(FlowModMessage { flow_mod, .. }) = &message else { panic!("{message:?}") };
+        let matches = &flow_mod.rule.matches;
+        assert_eq!(matches.get(Field::EthType).0, 0x86dd);
+        assert_eq!((matches.get(Field::IpDscp).0, matches.get(Field::NwProto).0), (8, protocol));
+        assert_eq!(matches.get(field).0, first);
+        assert_eq!(Codec::new(Version::OpenFlow10).encode(5, &message).unwrap(), bytes(&hex));
+    }
+}
