@@ -322,6 +322,10 @@ pub(super) fn assignment(info: &FieldInfo, value: u128, mask: u128, form: SetFor
             false => format!("set_field:{value:#x}/{mask:#x}->vlan_vid"),
         };
     }
+    // By the other name, a tag is added where there is none.
+    if info.field == Field::VlanPcp && form == SetForm::SetField && mask == info.ones() {
+        return format!("set_field:{value}->vlan_pcp");
+    }
     if mask == info.ones() || info.maskable || mask == 0 {
         return format!("set_field:{}->{}", masked(info, value, mask), names.of(info.field));
     }

@@ -443,6 +443,15 @@ const ACTIONS: [&str; 54] = [
     "goto_table:3",
 ];
 
+#[test]
+fn a_priority_that_adds_no_tag_is_printed_as_such() {
+    for line in ["actions=encap:1,set_field:3->vlan_pcp", "dl_vlan=5,actions=set_field:3->vlan_pcp"] {
+        let rules = read(line, "line", &ReadOptions::default()).unwrap();
+        let printed = print_rules(&rules);
+        assert_eq!(read(&printed, "printed", &ReadOptions::default()).as_ref(), Ok(&rules), "{printed}");
+    }
+}
+
 proptest! {
     /// Whatever the reader takes, by whichever of its names, it takes again as it is printed.
     #[test]
