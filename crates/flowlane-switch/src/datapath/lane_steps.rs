@@ -9,17 +9,16 @@ use flowlane::packet::{Field, FieldRef, parse};
 use flowlane::rule::Action;
 use flowlane::rule::action::{Bundle, MemberChoice, PortNo};
 
-use super::apply::{Applied, apply};
 use super::calls::Calls;
 use super::egress::{Egress, Packet};
 use super::execute::{Cursor, DONE, StepResult, open_calls, reparse_before, resume};
 use super::hash_ports;
 use super::validate::RunError;
-use super::walk::AfterStep;
+use super::walk::{AfterStep, Outcome, run};
 use super::worker::{Worker, finish};
 use crate::packet::Burst;
 use crate::packet::recirculate::{rounds, set_field, take_along};
-use crate::ruleset::{LaneStep, Learned, Return, Steps, compile_packet_out, of_number};
+use crate::ruleset::{LaneStep, Learned, Return, Step, Steps, compile_packet_out, output_step};
 
 /// Copies of copies may be this deep: `clone` within a group within a `clone`, …
 const COPIES_MAX: usize = 32;
@@ -125,8 +124,9 @@ fn lane_step(
                 set(burst, lane, *part, value & part.ones());
             }
         }
-        LaneStep::OutputField { port, max_len } => {
-            output(worker, burst, lane, port.get(&burst.keys[lane]), *max_len)?;
+        LaneStep::OutputField { port, max_len, origin } => {
+            let step = output_step(port.get(&burst.keys[lane]), *max_len, *origin);
+            output(worker, burst, lane, step)?;
         }
         LaneStep::Multipath(multipath) => {
             let link = hash_ports::link(&burst.keys[lane], multipath);
@@ -165,7 +165,7 @@ fn run_bundle(worker: &mut Worker, burst: &mut Burst, lane: usize, bundle: &Bund
             let number = member.map_or(0xffff, |port| port.0);
             set(burst, lane, to, u128::from(number) & to.ones());
         }
-        (None, Some(port)) => output(worker, burst, lane, port.0.into(), u16::MAX)?,
+        (None, Some(port)) => output(worker, burst, lane, Some(Step::Do(Action::Output(port))))?,
         (None, None) => {}
     }
     Ok(())
@@ -180,15 +180,8 @@ fn set(burst: &mut Burst, lane: usize, to: FieldRef, value: u128) {
     }
 }
 
-/// Sends a lane's packet to the port of a number.
-fn output(
-    worker: &mut Worker,
-    burst: &mut Burst,
-    lane: usize,
-    number: u128,
-    max_len: u16,
-) -> Result<(), RunError> {
-    let Some(action) = of_number(number, max_len) else { return Ok(()) };
+/// Sends a lane's packet somewhere, by a step that is an output.
+fn output(worker: &mut Worker, burst: &mut Burst, lane: usize, step: Option<Step>) -> Result<(), RunError> {
     let mut packet = Packet {
         source: burst.source(lane),
         frame: &mut burst.frames[lane],
@@ -199,8 +192,8 @@ fn output(
         sent: false,
         moved: false,
     };
-    let applied = apply(&action, &mut packet, &mut worker.egress)?;
-    debug_assert_eq!(applied, Applied::Next, "an output does not drop");
+    let ended = run(step.as_slice(), 0, &mut packet, &mut worker.egress)?;
+    debug_assert!(matches!(ended, Outcome::Done), "an output does not drop");
     burst.sent.0 |= u64::from(packet.sent) << lane;
     Ok(())
 }

@@ -236,7 +236,9 @@ impl Compiler {
             Action::Exit => LaneStep::Exit,
             Action::Push(part) => LaneStep::Push(*part),
             Action::Pop(part) => LaneStep::Pop(*part),
-            Action::OutputField { port, max_len } => LaneStep::OutputField { port: *port, max_len: *max_len },
+            Action::OutputField { port, max_len } => {
+                LaneStep::OutputField { port: *port, max_len: *max_len, origin: self.origin }
+            }
             Action::Multipath(multipath) => LaneStep::Multipath((**multipath).clone()),
             Action::Bundle(bundle) => LaneStep::Bundle((**bundle).clone()),
             Action::Learn(learn) => LaneStep::Learn(Arc::new((**learn).clone())),

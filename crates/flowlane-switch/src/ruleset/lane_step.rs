@@ -8,7 +8,7 @@ use flowlane::packet::FieldRef;
 use flowlane::rule::Action;
 use flowlane::rule::action::{Bundle, Learn, Multipath};
 
-use super::{Learned, Steps};
+use super::{Learned, Origin, Steps};
 
 /// A step that is taken for one packet at a time.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -34,6 +34,8 @@ pub enum LaneStep {
         port: FieldRef,
         /// Bytes that a controller gets.
         max_len: u16,
+        /// The rule, for controllers.
+        origin: Origin,
     },
     /// Sets a field to the number of a link.
     Multipath(Multipath),

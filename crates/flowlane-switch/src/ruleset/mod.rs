@@ -41,7 +41,7 @@ pub use groups::{CompiledGroup, Groups};
 pub use lane_step::LaneStep;
 pub use learned::Learned;
 pub(crate) use learned::sources;
-pub(crate) use outputs::of_number;
+pub(crate) use outputs::output_step;
 pub(crate) use publication::{PublishedRuleset, RulesetReader, WorkerEpoch, WorkerEpochs};
 pub use resources::{Meters, PortFlags, Resources};
 pub(crate) use rule_index::{RuleIndex, RuleKey};

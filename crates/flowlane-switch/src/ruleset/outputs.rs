@@ -3,9 +3,11 @@
 use flowlane::rule::Action;
 use flowlane::rule::action::PortNo;
 
+use super::{Origin, Step, ToController};
+
 /// Returns the action that sends a packet to the port of a number, as a field has it: 16 bits of OpenFlow 1.0, or 32 of later
 /// versions. `None`: it is sent nowhere.
-pub(crate) fn of_number(number: u128, max_len: u16) -> Option<Action> {
+pub(super) fn of_number(number: u128, max_len: u16) -> Option<Action> {
     // OpenFlow 1.1 and later have the reserved numbers at the end of 32 bits.
     let number = match u32::try_from(number) {
         Ok(number) if number >= 0xffff_ff00 => number & 0xffff,
@@ -21,5 +23,13 @@ pub(crate) fn of_number(number: u128, max_len: u16) -> Option<Action> {
         0xfffe => Action::Output(PortNo::LOCAL),
         1..=0xfeff => Action::Output(PortNo(number)),
         _ => return None,
+    })
+}
+
+/// Returns the step that sends a packet to the port of a number.
+pub(crate) fn output_step(number: u128, max_len: u16, origin: Origin) -> Option<Step> {
+    Some(match of_number(number, max_len)? {
+        Action::Controller(action) => ToController { action: *action, origin }.into(),
+        other => Step::Do(other),
     })
 }

@@ -280,15 +280,17 @@ impl Interpreter<'_> {
         match *action {
             Action::Output(PortNo(port)) => self.output(port),
             Action::OutputField { port, .. } => {
-                let port = port.get(&self.key()) as u32;
-                self.output(port);
+                // The numbers that OpenFlow 1.0 reserves (5.2.1).
+                match port.get(&self.key()) as u32 {
+                    0xfff8 => self.send(self.in_port),
+                    0xfffb => self.flood(),
+                    0xfffd => self.send(CONTROLLER),
+                    port => self.output(port),
+                }
             }
             Action::InPort => self.send(self.in_port),
             Action::Controller(_) => self.send(CONTROLLER),
-            Action::Flood => {
-                let from = self.in_port;
-                (1..=4).filter(|&p| p != from).for_each(|p| self.send(p));
-            }
+            Action::Flood => self.flood(),
             Action::PushVlan(tpid) => _ = edit::push_vlan(&mut self.frame, &mut self.headers, tpid),
             Action::PopVlan => _ = edit::pop_vlan(&mut self.frame, &mut self.headers),
             Action::PushMpls(t) => _ = edit::push_mpls(&mut self.frame, &mut self.headers, t),
@@ -330,6 +332,11 @@ impl Interpreter<'_> {
         parse(&self.frame.bytes()[pushed..], self.in_port, &mut now);
         self.outside.iter().for_each(|(&w, &value)| now.set_word(w, value));
         now
+    }
+
+    fn flood(&mut self) {
+        let from = self.in_port;
+        (1..=4).filter(|&p| p != from).for_each(|p| self.send(p));
     }
 
     fn output(&mut self, port: u32) {

@@ -33,8 +33,8 @@ fn action_of(r: &mut Random, table: u8, depth: usize) -> Action {
         9 => Action::Push(part(r)),
         10 if r.next(4) == 0 => Action::Pop(FieldRef::whole(Field::EthSrc)),
         10 => Action::Pop(part(r)),
-        11 => Action::OutputField { port: part(r), max_len: 0 },
-        12 => set(r.pick(&[Field::Reg0, Field::Reg1]), r.next(5).into()),
+        11 => Action::OutputField { port: part(r), max_len: u16::MAX },
+        12 => set(r.pick(&[Field::Reg0, Field::Reg1]), r.pick(&[0, 1, 2, 3, 4, 0xfff8, 0xfffb, 0xfffd])),
         _ => random_action(r),
     }
 }

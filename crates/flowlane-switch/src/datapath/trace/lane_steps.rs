@@ -1,17 +1,15 @@
 //! Steps that concern more than the packet's bytes, narrated.
 
 use flowlane::packet::{Field, FieldRef};
+use flowlane::rule::Action;
 use flowlane::rule::action::PortNo;
 
-use std::convert::Infallible;
-
-use super::super::apply::apply;
 use super::super::hash_ports;
-use super::super::walk::{AfterStep, CALLED_MAX, Position, follow, follow_steps};
+use super::super::walk::{AfterStep, CALLED_MAX, Outcome, Position, follow, follow_steps, run};
 use super::{Recorder, Traced, Tracer};
 use crate::packet::Frame;
 use crate::packet::recirculate::{parse_again, rounds, set_field};
-use crate::ruleset::{LaneStep, Learned, Return, Steps, of_number};
+use crate::ruleset::{LaneStep, Learned, Return, Step, Steps, output_step};
 
 /// Copies within copies that a trace follows.
 const COPIES_MAX: usize = 32;
@@ -44,10 +42,10 @@ impl Tracer<'_> {
                 Some(value) => self.assign(format!("pop:{part}"), *part, value & part.ones()),
                 None => self.tell(format!("pop:{part}"), "nothing changes", "no value has been pushed"),
             },
-            LaneStep::OutputField { port, max_len } => {
+            LaneStep::OutputField { port, max_len, origin } => {
                 let number = port.get(&self.packet.key);
                 self.tell(format!("output:{port}"), format!("to port {number}"), "");
-                self.output(number, *max_len);
+                self.output(output_step(number, *max_len, *origin));
             }
             LaneStep::Multipath(multipath) => {
                 let link = hash_ports::link(&self.packet.key, multipath);
@@ -64,7 +62,7 @@ impl Tracer<'_> {
                     }
                     (None, Some(PortNo(number))) => {
                         self.tell(name, format!("to port {number}"), "");
-                        self.output(number.into(), u16::MAX);
+                        self.output(Some(Step::Do(Action::Output(PortNo(number)))));
                     }
                     (None, None) => self.tell(name, "not sent", "no member is live"),
                 }
@@ -95,11 +93,9 @@ impl Tracer<'_> {
         self.tell(name, format!("{to} is {value:#x}"), "");
     }
 
-    fn output(&mut self, number: u128, max_len: u16) {
-        if let Some(action) = of_number(number, max_len) {
-            let applied: Result<_, Infallible> = apply(&action, self, &mut Recorder);
-            let Ok(_) = applied;
-        }
+    fn output(&mut self, step: Option<Step>) {
+        let Ok(ended) = run(step.as_slice(), 0, self, &mut Recorder);
+        debug_assert!(matches!(ended, Outcome::Done), "an output does not drop");
     }
 
     fn group(&mut self, id: u32, position: &mut Position) {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use super::super::apply::PacketEdit;
 use super::super::hash_ports;
-use super::TrackedKey;
+use super::super::walk::{Outcome, run};
+use super::{Record, TrackedKey};
 use flowlane::packet::fields::Field;
 use flowlane::packet::{FieldRef, FlowKey};
 
 use crate::packet::recirculate::{self, in_headers};
-use crate::ruleset::{LaneStep, Learned, Return, Step, of_number, outdates_key, sources};
+use crate::ruleset::{LaneStep, Learned, Return, Step, outdates_key, output_step, sources};
 
 impl TrackedKey {
     /// Takes a step, if its result follows from the key. Returns whether it does.
@@ -36,12 +37,13 @@ impl TrackedKey {
                 self.stack.push(*value);
                 true
             }
-            LaneStep::OutputField { port, max_len } => {
+            LaneStep::OutputField { port, max_len, origin } => {
                 let is_known = self.knows(*port);
                 if is_known {
                     self.depend_on_field(port.field(), port.mask());
-                    let action = of_number(port.get(&self.key), *max_len);
-                    self.steps.extend(action.map(Step::Do));
+                    let step = output_step(port.get(&self.key), *max_len, *origin);
+                    let Ok(ended) = run(step.as_slice(), 0, self, &mut Record);
+                    debug_assert!(matches!(ended, Outcome::Done), "an output does not drop");
                 }
                 is_known
             }
