@@ -283,7 +283,7 @@ impl Interpreter<'_> {
                 // The numbers that OpenFlow 1.0 reserves (5.2.1).
                 match port.get(&self.key()) as u32 {
                     0xfff8 => self.send(self.in_port),
-                    0xfffb => self.flood(),
+                    0xfffb | 0xfffc => self.flood(),
                     0xfffd => self.send(CONTROLLER),
                     port => self.output(port),
                 }

@@ -34,7 +34,7 @@ fn action_of(r: &mut Random, table: u8, depth: usize) -> Action {
         10 if r.next(4) == 0 => Action::Pop(FieldRef::whole(Field::EthSrc)),
         10 => Action::Pop(part(r)),
         11 => Action::OutputField { port: part(r), max_len: u16::MAX },
-        12 => set(r.pick(&[Field::Reg0, Field::Reg1]), r.pick(&[0, 1, 2, 3, 4, 0xfff8, 0xfffb, 0xfffd])),
+        12 => set(r.pick(&[Field::Reg0, Field::Reg1]), r.next(5).into()),
         _ => random_action(r),
     }
 }
@@ -234,4 +234,38 @@ fn rounds_that_have_returned_do_not_count() {
         }
         assert_eq!(worker.egress.drops.call_depth, 0);
     }
+}
+
+/// Packets decide what a field holds.
+#[test]
+fn a_field_may_hold_any_number_of_a_port() {
+    let whole = FieldRef::new(Field::Reg0, 0, 16).unwrap();
+    let output = Action::OutputField { port: whole, max_len: u16::MAX };
+    let frame = packet(&mut Random(1));
+    let mut sent_somewhere = 0;
+    for number in (0..6).chain([0xfeff, 0xff00]).chain(0xfff0..=0xffff) {
+        let known = vec![set(Field::Reg0, number), output.clone()];
+        // Behind a label, cached paths do not know the packet's fields.
+        let moved = [vec![Action::PushMpls(0x8847)], known.clone()].concat();
+        for actions in [known, moved] {
+            let rules = [Rule::new(Match::any(), actions)];
+            let (mut plain, plain_sent) = worker(&rules, 1, no_caches(), By::Tuple);
+            let caches = CacheConfig { adaptive: false, ..CacheConfig::default() };
+            let (mut cached, cached_sent) = worker(&rules, 1, caches, By::Tuple);
+            let wanted = match number {
+                // `normal` has a test of its own.
+                0xfffa => traced(&plain, 0, &frame).unwrap(),
+                _ => interpret(&plain.lookup.pipeline, 1, &frame),
+            };
+            for _ in 0..2 {
+                for (worker, sent) in [(&mut plain, &plain_sent), (&mut cached, &cached_sent)] {
+                    worker.inject(0, &[&frame]).unwrap();
+                    assert_eq!(std::mem::take(&mut *sent.lock().unwrap()), wanted, "{number:#x}");
+                    assert_eq!(traced(worker, 0, &frame), Some(wanted.clone()), "{number:#x}");
+                }
+            }
+            sent_somewhere += usize::from(!wanted.is_empty());
+        }
+    }
+    assert_eq!(sent_somewhere, 2 * (3 + 5), "ports 2 to 4, in_port, normal, flood, all and controller");
 }
