@@ -214,6 +214,7 @@ fn interleaved_queries_find_and_count_what_one_mask_after_the_other_does() {
             let base = MegaflowConfig {
                 flows_max: [3000, 200, 3000][round],
                 masks_max: [2000, 2000, 30][round],
+                join_from: usize::MAX,
                 seed: 5,
                 ..Default::default()
             };
@@ -264,6 +265,7 @@ fn misses_end_after_the_last_of_many_masks() {
     for (masks, in_flight) in [(300, 4), (300, 16), (2000, 4), (2000, 16)] {
         let config = MegaflowConfig {
             masks_max: masks,
+            join_from: masks,
             threshold: Some(65),
             in_flight: Some(in_flight),
             ..MegaflowConfig::default()
@@ -287,6 +289,35 @@ fn misses_end_after_the_last_of_many_masks() {
     }
 }
 
+#[test]
+fn further_masks_are_joined() {
+    let config = MegaflowConfig { join_from: 10, masks_max: 200, seed: 5, ..MegaflowConfig::default() };
+    let mut cache = MegaflowCache::new(config);
+    let r = &mut Random(3);
+    let mut inserted: Vec<(FlowKey, FlowMask)> = Vec::new();
+    for n in 0..1000 {
+        let (key, mask) = (shaped_key(r), shape(r));
+        let flow = cache.insert(&key, &mask, n, 0, 0).unwrap();
+        let (kept, own) = cache.matching(flow).unwrap();
+        assert!(own.covers(&mask) && cache.matches(flow, &key));
+        assert!(own.present_words().all(|w| kept.word(w) == key.word(w) & own.word(w)));
+        // One at a time, and in batches.
+        assert!(cache.lookup(&key).is_some());
+        if n % 7 == 0 {
+            let left = cache.lookup_batch(std::slice::from_ref(&key), LaneMask(1), &mut [FlowRef::NONE]);
+            assert_eq!(left, LaneMask(0));
+        }
+        inserted.push((key, mask));
+    }
+    let own = inserted.iter().take(10).all(|(_, mask)| cache.masks().any(|(other, _)| other == mask));
+    assert!(own, "the first masks are kept as they are");
+    // A mask is added only where the union grows.
+    assert!((11..60).contains(&cache.masks().count()), "{}", cache.masks().count());
+    assert_eq!(cache.counters().refused, 0);
+    let found = inserted.iter().filter(|(key, _)| cache.lookup(key).is_some()).count();
+    assert_eq!(found, inserted.len());
+}
+
 /// The live check compares with the definition also where nothing was looked up since the masks changed.
 #[test]
 fn variants_are_compared_right_after_a_mask_came() {
@@ -304,7 +335,8 @@ fn variants_are_compared_right_after_a_mask_came() {
 #[test]
 fn what_was_inserted_is_read_back_however_wide_its_mask_is() {
     let r = &mut Random(5);
-    let mut cache = MegaflowCache::new(MegaflowConfig { masks_max: 10_000, ..MegaflowConfig::default() });
+    let config = MegaflowConfig { masks_max: 10_000, join_from: 10_000, ..MegaflowConfig::default() };
+    let mut cache = MegaflowCache::new(config);
     for i in 0..2000 {
         let (key, mask) = (shaped_key(r), shape(r));
         let made = cache.insert(&key, &mask, i, 1, 2).unwrap();

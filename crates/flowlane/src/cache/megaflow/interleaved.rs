@@ -155,7 +155,7 @@ fn portable(
     found: &mut [FlowRef],
     ahead: Ahead,
 ) -> (LaneMask, u64) {
-    let Tables { subtables, order, flows, scratch, groups, room } = tables;
+    let Tables { subtables, order, flows, scratch, groups, room, .. } = tables;
     let Some((&first, order)) = order.split_first() else { return (live, 0) };
     let mut search = Search { subtables, flows, keys, found, left: live, probes: 0 };
     search.first(first, room);

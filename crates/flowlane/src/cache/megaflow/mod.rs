@@ -20,9 +20,12 @@
 //! [`MegaflowConfig::in_flight`].
 //!
 //! **Bounds.** At most `flows_max` megaflows: inserting into a full cache evicts the least recently used of
-//! [`EVICT_SAMPLE`] in turn. At most `masks_max` masks, since each costs every missing packet a probe: a
-//! megaflow that needs a further one is refused, and its packets go the slow way. The hash is keyed by a
-//! secret seed, and no choice of packets makes keys collide more often than chance (`hash::multilinear`).
+//! [`EVICT_SAMPLE`] in turn. Each mask costs every missing packet a probe. So the first
+//! [`join_from`](MegaflowConfig::join_from) masks are kept as they are, and further megaflows are inserted under the union of
+//! all masks: they match fewer packets, but under one mask. (Rules in dozens of tables give nearly each flow a mask of its
+//! own.) At most `masks_max` masks in all: a megaflow that needs a further one is refused, and its packets go the slow way.
+//! The hash is keyed by a secret seed, and no choice of packets makes keys collide more often than chance
+//! (`hash::multilinear`).
 //!
 //! Cost: about 90 bytes a megaflow of up to 8 words (64 of line, 13 to 26 in slots, 2 to 3 of filter).
 
@@ -68,6 +71,9 @@ pub struct MegaflowConfig {
     pub flows_max: usize,
     /// The most distinct masks; [`MASKS_MAX_DEFAULT`](Self::MASKS_MAX_DEFAULT) by default.
     pub masks_max: usize,
+    /// From this number of masks on, a megaflow of another mask gets the union of all masks instead;
+    /// [`JOIN_FROM_DEFAULT`](Self::JOIN_FROM_DEFAULT) by default.
+    pub join_from: usize,
     /// Keys the hashes; secret where the traffic may be hostile.
     pub seed: u64,
     /// The variant, if it is usable here; otherwise, and if it is `None`, the one selected for this machine, or the one that
@@ -86,6 +92,8 @@ impl MegaflowConfig {
     pub const FLOWS_MAX_DEFAULT: usize = 200_000;
     /// The default of [`masks_max`](Self::masks_max): a packet that nothing matches probes them all, at about 8 cycles each.
     pub const MASKS_MAX_DEFAULT: usize = 1024;
+    /// The default of [`join_from`](Self::join_from): a missing packet costs about as much as a few tables.
+    pub const JOIN_FROM_DEFAULT: usize = 64;
 }
 
 impl Default for MegaflowConfig {
@@ -93,6 +101,7 @@ impl Default for MegaflowConfig {
         Self {
             flows_max: Self::FLOWS_MAX_DEFAULT,
             masks_max: Self::MASKS_MAX_DEFAULT,
+            join_from: Self::JOIN_FROM_DEFAULT,
             seed: 0,
             variant: None,
             threshold: None,
@@ -140,6 +149,8 @@ struct Tables {
     subtables: Vec<Subtable>,
     /// Ids of the subtables in use: those that hit most come first.
     order: Vec<u32>,
+    /// The bits of their masks, and perhaps of some that are not in use any more.
+    union: FlowMask,
     /// Reserved for `flows_max`; the system commits pages as they are touched.
     flows: Memory<Megaflow>,
     scratch: Scratch,
@@ -189,8 +200,9 @@ impl MegaflowCache {
         let tables = Tables {
             subtables: Vec::new(),
             order: Vec::new(),
+            union: FlowMask::zero(),
             flows: Memory::zeroed(config.flows_max.min(FLOWS_MAX)),
-            scratch: Scratch::new(std::iter::empty()),
+            scratch: Scratch::new(std::iter::empty()).0,
             groups: Groups::default(),
             room: Room::boxed(),
         };
@@ -244,7 +256,16 @@ impl MegaflowCache {
     /// The megaflow that matches `key`.
     pub fn lookup(&mut self, key: &FlowKey) -> Option<FlowRef> {
         let mut found = [FlowRef::NONE; 1];
-        self.lookup_batch(std::slice::from_ref(key), LaneMask(1), &mut found);
+        if self.stale {
+            // Fitting the scratch takes longer than this, and is for batches.
+            let (left, probes) =
+                scalar::lookup(&mut self.tables, std::slice::from_ref(key), LaneMask(1), &mut found);
+            self.counters.lookups += 1;
+            self.counters.hits += u64::from(left.is_empty());
+            self.counters.probes += probes;
+        } else {
+            self.lookup_batch(std::slice::from_ref(key), LaneMask(1), &mut found);
+        }
         (found[0] != FlowRef::NONE).then_some(found[0])
     }
 
@@ -317,8 +338,9 @@ impl MegaflowCache {
         result
     }
 
-    /// Adds the megaflow of the packets that agree with `key` in the bits of `mask`. Where there is one
-    /// already it gets the new value and generation and keeps its counters. `now` is when it is used.
+    /// Adds the megaflow of the packets that agree with `key` in the bits of `mask`, or in more
+    /// ([`join_from`](MegaflowConfig::join_from)). Where there is one already it gets the new value and generation and keeps its
+    /// counters. `now` is when it is used.
     ///
     /// # Errors
     /// Where the mask would be one too many; the cache is as before.
@@ -333,7 +355,17 @@ impl MegaflowCache {
         if self.tables.flows.is_empty() {
             return Err(MegaflowError::NoFlows);
         }
-        if let Some(id) = self.subtable_of(mask) {
+        let joined;
+        let (mask, existing) = match self.subtable_of(mask) {
+            None if self.tables.order.len() >= self.config.join_from => {
+                let mut union = self.tables.union.clone();
+                union.add(mask);
+                joined = union;
+                (&joined, self.subtable_of(&joined))
+            }
+            existing => (mask, existing),
+        };
+        if let Some(id) = existing {
             let subtable = &self.tables.subtables[id as usize];
             if let Some(index) = subtable.find(&self.tables.flows, key, subtable.hash(key)) {
                 let flow = &mut self.tables.flows[index as usize];
@@ -344,11 +376,14 @@ impl MegaflowCache {
             self.counters.refused += 1;
             return Err(MegaflowError::Masks { masks_max: self.config.masks_max });
         }
-        if self.len() >= self.tables.flows.len() {
+        let id = if self.len() >= self.tables.flows.len() {
             self.evict(now);
-        }
-        // Only now: evicting may have removed the subtable.
-        let id = self.subtable_of(mask).unwrap_or_else(|| self.add_subtable(mask));
+            // It may have removed the subtable.
+            self.subtable_of(mask)
+        } else {
+            existing
+        };
+        let id = id.unwrap_or_else(|| self.add_subtable(mask));
         let index = self.free.pop().unwrap_or_else(|| {
             self.owners.push(0);
             (self.owners.len() - 1) as u32
@@ -490,12 +525,17 @@ impl MegaflowCache {
     }
 
     fn subtable_of(&self, mask: &FlowMask) -> Option<u32> {
-        let subtables = &self.tables.subtables;
-        self.tables.order.iter().copied().find(|&id| subtables[id as usize].mask == *mask)
+        let digest = subtable::digest(mask);
+        let is = |id: &u32| {
+            let subtable = &self.tables.subtables[*id as usize];
+            subtable.digest == digest && subtable.mask == *mask
+        };
+        self.tables.order.iter().copied().find(is)
     }
 
     fn add_subtable(&mut self, mask: &FlowMask) -> u32 {
         let made = Subtable::new(mask, &self.hash);
+        self.tables.union.add(mask);
         let id = match self.free_subtables.pop() {
             Some(id) => {
                 self.tables.subtables[id as usize] = made;
@@ -517,7 +557,8 @@ impl MegaflowCache {
         let mut in_use = vec![false; self.tables.subtables.len()];
         self.tables.order.iter().for_each(|&id| in_use[id as usize] = true);
         let subtables = self.tables.subtables.iter_mut().zip(in_use);
-        self.tables.scratch = Scratch::new(subtables.filter(|(_, used)| *used).map(|(s, _)| s));
+        (self.tables.scratch, self.tables.union) =
+            Scratch::new(subtables.filter(|(_, used)| *used).map(|(s, _)| s));
         self.tables.groups = Groups::new(&self.tables.order, &self.tables.subtables);
         self.stale = false;
     }

@@ -31,9 +31,18 @@ pub(super) struct Term {
     pub(super) place: u8,
 }
 
+/// Returns a number that nearly all masks have different: they are found by it. FNV-1a (Fowler, Noll, Vo) of words.
+pub(super) fn digest(mask: &FlowMask) -> u64 {
+    mask.present_words().filter(|&w| mask.word(w) != 0).fold(0xcbf2_9ce4_8422_2325, |digest, w| {
+        (digest ^ (w as u64) << 32 ^ u64::from(mask.word(w))).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
 #[derive(Debug)]
 pub(super) struct Subtable {
     pub(super) mask: FlowMask,
+    /// Its [`digest`].
+    pub(super) digest: u64,
     /// In the order of the key's words.
     pub(super) terms: Vec<Term>,
     /// Those that not every mask of the cache has: the others' sum is computed once a batch.
@@ -103,6 +112,7 @@ impl Subtable {
             .collect();
         let mut made = Self {
             mask: mask.clone(),
+            digest: digest(mask),
             own_terms: terms.clone(),
             hits: 0,
             filter: Filter::for_buckets(1),

@@ -18,7 +18,7 @@ use super::subtable::{Filter, Subtable, Term};
 use crate::isa::Backend;
 use crate::memory::prefetch;
 use crate::packet::batch::{BLOCK, LANES_MAX, LaneMask, TransposedBatch};
-use crate::packet::key::FlowKey;
+use crate::packet::key::{FlowKey, FlowMask};
 
 /// Sums of a block's even slots and of its odd ones: where a multiplication of 32 bits leaves its results.
 pub(super) type Sums = [[[u64; BLOCK / 2]; 2]; LANES_MAX / BLOCK];
@@ -87,10 +87,10 @@ pub(super) struct Scratch {
 
 impl Scratch {
     /// For subtables whose terms are to be placed in the batch: says every subtable which columns its words
-    /// have, and which terms it does not share with all others.
-    pub(super) fn new<'a>(subtables: impl Iterator<Item = &'a mut Subtable>) -> Self {
+    /// have, and which terms it does not share with all others. Returns the union of their masks, too.
+    pub(super) fn new<'a>(subtables: impl Iterator<Item = &'a mut Subtable>) -> (Self, FlowMask) {
         let mut subtables: Vec<&mut Subtable> = subtables.collect();
-        let mut union = crate::packet::key::FlowMask::zero();
+        let mut union = FlowMask::zero();
         subtables.iter().for_each(|s| union.add(&s.mask));
         let batch = TransposedBatch::new(&union);
         for subtable in &mut subtables {
@@ -105,12 +105,8 @@ impl Scratch {
         for subtable in &mut subtables {
             subtable.own_terms = subtable.terms.iter().filter(|t| !common.contains(t)).copied().collect();
         }
-        Self {
-            batch,
-            common,
-            sums: Sums::default(),
-            queues: [Box::new(Queue::EMPTY), Box::new(Queue::EMPTY)],
-        }
+        let queues = [Box::new(Queue::EMPTY), Box::new(Queue::EMPTY)];
+        (Self { batch, common, sums: Sums::default(), queues }, union)
     }
 }
 
