@@ -25,6 +25,7 @@ mod prefixes;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use super::rank::{Rank, Ranked};
 use super::{Hit, InsertError, ReplicatedEngine, RuleEngine};
@@ -50,6 +51,25 @@ pub struct TupleSearch {
     seed: u32,
 }
 
+/// Hashes a number that is a hash with a secret seed already: spreads it over the bits that a map uses.
+#[derive(Default)]
+struct OfHash(u64);
+
+impl Hasher for OfHash {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32((self.0 >> 32) as u32 ^ u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, hash: u32) {
+        // The golden ratio (Knuth, volume 3, 6.4).
+        self.0 = u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// The rules of one mask.
 #[derive(Clone, Debug)]
 struct Subtable {
@@ -63,7 +83,7 @@ struct Subtable {
     bound: Rank,
     removed_since_bound: usize,
     /// For each stage but the last: the number of keys by their hash there.
-    stages: [HashMap<u32, u32>; STAGES - 1],
+    stages: [HashMap<u32, u32, BuildHasherDefault<OfHash>>; STAGES - 1],
     /// Prefix length of each tracked field, where the mask is a prefix there and not empty.
     lengths: [Option<u8>; TRACKED],
 }
@@ -284,17 +304,21 @@ impl Subtable {
         prefixes: &PrefixTracker,
         looked_at: &mut FlowMask,
     ) -> Option<u32> {
-        if prefixes.rules_out(key, &self.lengths, looked_at) {
-            return None;
-        }
-        for (stage, hash) in self.table.stage_hashes(key) {
-            if !self.stages[stage].contains_key(&hash) {
-                looked_at.add(&self.table.mask_to_stage(stage));
+        let found = self.table.find(key, self.table.hash(key));
+        // Nothing is ruled out where there is a rule.
+        if found.is_none() {
+            if prefixes.rules_out(key, &self.lengths, looked_at) {
                 return None;
             }
+            for (stage, hash) in self.table.stage_hashes(key) {
+                if !self.stages[stage].contains_key(&hash) {
+                    self.table.add_mask_to_stage(stage, looked_at);
+                    return None;
+                }
+            }
         }
-        looked_at.add(&self.mask);
-        self.table.find(key, self.table.hash(key))
+        self.table.add_mask(looked_at);
+        found
     }
 
     /// Finds the best rule for `key`, and adds the bits that the answer depends on.

@@ -78,6 +78,9 @@ impl PrefixTracker {
             let of_length = self.fields[i].get(&length).expect("the subtable's keys are tracked");
             let agreement = |other: &u128| (other ^ value).leading_zeros();
             let before = of_length.range(..=value).next_back().map_or(0, |(v, _)| agreement(v));
+            if before >= u32::from(length) {
+                continue;
+            }
             let after = of_length.range(value..).next().map_or(0, |(v, _)| agreement(v));
             let longest = before.max(after);
             if longest < u32::from(length) {

@@ -17,6 +17,23 @@ pub(super) fn gather<const W: usize>(mask: &[u32; W], key: &[u32; W]) -> u32 {
     out as u32
 }
 
+/// Puts the lowest bits of `bits` into the places of `mask`, those of the first word first: what [`gather`] gave back.
+pub(super) fn scatter<const W: usize>(mask: &[u32; W], mut bits: u32) -> [u32; W] {
+    let mut out = [0; W];
+    for (out, &mask) in out.iter_mut().zip(mask) {
+        let of_word = mask.count_ones();
+        let mut own = u64::from(bits) & ((1 << of_word) - 1);
+        bits = (u64::from(bits) >> of_word) as u32;
+        let mut left = mask;
+        while own != 0 {
+            *out |= (left & left.wrapping_neg()) * (own & 1) as u32;
+            own >>= 1;
+            left &= left - 1;
+        }
+    }
+    out
+}
+
 /// Returns the number of bits of a mask.
 pub(super) fn count<const W: usize>(mask: &[u32; W]) -> u32 {
     mask.iter().map(|m| m.count_ones()).sum()

@@ -1,6 +1,10 @@
 //! Explanations: why a rule wins, and the bits that the answer depends on.
+//!
+//! All rules up to the winner are looked at. Nearly all of them are no candidates: their signature differs from the key's. One
+//! bit that differs is enough to rule such a rule out, and mostly one that has ruled out another rule before. The others are
+//! compared with the key as the lookup does it.
 
-use super::{Tree, bits, leaf};
+use super::{PARTS_MAX, Tree, bits, leaf};
 use crate::classify::acl::{Condition, Explanation, WordKind};
 
 /// Returns the bits of one half or word that decide whether `key` lies within `low..=high`, both of `width` bits: the shortest
@@ -40,23 +44,87 @@ fn word_bits<const W: usize>(condition: &Condition<W>, kind: WordKind, w: usize,
     }
 }
 
-/// Adds the bits that show whether `key` matches; none where the bits that are there rule it out.
-fn add_reason<const W: usize>(
-    condition: &Condition<W>,
-    kinds: &[WordKind; W],
-    key: &[u32; W],
-    looked_at: &mut [u32; W],
-) -> bool {
-    let reason = |w: usize| word_bits(condition, kinds[w], w, key[w]);
-    let mut failing = (0..W).filter(|&w| !condition.word_matches(kinds[w], w, key[w])).peekable();
-    let Some(&first) = failing.peek() else {
-        (0..W).for_each(|w| looked_at[w] |= reason(w));
-        return true;
-    };
-    if failing.all(|w| reason(w) & !looked_at[w] != 0) {
-        looked_at[first] |= reason(first);
+/// A key that is explained.
+struct Key<'a, const W: usize> {
+    words: &'a [u32; W],
+    kinds: &'a [WordKind; W],
+    /// All bits of the ternary words.
+    ternary: [u32; W],
+    /// The bits that show the answer so far.
+    looked_at: [u32; W],
+}
+
+impl<const W: usize> Key<'_, W> {
+    /// Adds the bits that show whether the key matches; none where the bits that are there rule it out.
+    #[inline]
+    fn add_reason(&mut self, low: &[u32; W], high: &[u32; W]) -> bool {
+        // Nearly all rules: without a branch for each word.
+        let differs = |w: usize| (self.words[w] & high[w] ^ low[w]) & self.ternary[w] & self.looked_at[w];
+        if (0..W).fold(0, |all, w| all | differs(w)) != 0 {
+            return false;
+        }
+        self.add_further_reason(&Condition { low: *low, high: *high })
     }
-    false
+
+    /// As `add_reason`, where no ternary word rules the rule out yet.
+    fn add_further_reason(&mut self, condition: &Condition<W>) -> bool {
+        let reason = |w: usize| word_bits(condition, self.kinds[w], w, self.words[w]);
+        let mut failing =
+            (0..W).filter(|&w| !condition.word_matches(self.kinds[w], w, self.words[w])).peekable();
+        let Some(&first) = failing.peek() else {
+            (0..W).for_each(|w| self.looked_at[w] |= reason(w));
+            return true;
+        };
+        if failing.all(|w| reason(w) & !self.looked_at[w] != 0) {
+            self.looked_at[first] |= reason(first);
+        }
+        false
+    }
+}
+
+/// A part's leaf.
+#[derive(Clone, Copy)]
+struct Leaf<'a, const W: usize> {
+    /// The bits of its rules' signatures.
+    sign: &'a [u32; W],
+    /// Its first block.
+    first: usize,
+    /// The key's signature.
+    signature: u32,
+}
+
+impl<const W: usize> Leaf<'_, W> {
+    /// Calls `visit` with the rank of each rule, ascending, and the bits in which its signature differs from the key's: until it
+    /// returns false, or there are no more.
+    #[inline]
+    fn visit(&self, tree: &Tree<W>, mut visit: impl FnMut(u32, u32) -> bool) {
+        for block in &tree.blocks[self.first..] {
+            for i in 0..leaf::RULES {
+                let differing = block[leaf::MASKS + i] & self.signature ^ block[i];
+                let rank = leaf::rank(block, i);
+                if rank == leaf::NONE || !visit(rank, differing) {
+                    return;
+                }
+            }
+            if leaf::goes_on(block).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Returns the number of rules in the blocks that have a rank up to `winner`: blocks are read as long as a better rule is
+    /// possible.
+    fn read(&self, tree: &Tree<W>, winner: u32) -> usize {
+        let (mut read, mut in_block) = (0, 0);
+        self.visit(tree, |rank, _| {
+            if in_block == 0 && rank > winner {
+                return false;
+            }
+            (read, in_block) = (read + 1, (in_block + 1) % leaf::RULES);
+            true
+        });
+        read
+    }
 }
 
 /// Explains the answer for `key` among the ranks that are `live`.
@@ -65,43 +133,54 @@ pub(super) fn explain<const W: usize>(
     key: &[u32; W],
     live: impl Fn(u32) -> bool,
 ) -> Explanation<W> {
-    let (mut nodes, mut looked_at) = (0, [0; W]);
-    let (mut met, mut blocks) = (Vec::new(), Vec::new());
-    for part in 0..tree.parts {
-        let (_, first) = tree.descend(part, key, |node| {
-            nodes += 1;
-            looked_at.iter_mut().zip(&node.cut).for_each(|(bits, cut)| *bits |= cut);
-        });
-        let mut block = &tree.blocks[first];
-        let mut at = first;
-        loop {
-            let before = met.len();
-            met.extend((0..leaf::RULES).map(|i| leaf::rank(block, i)).filter(|rank| *rank != leaf::NONE));
-            blocks.push((leaf::rank(block, 0), met.len() - before));
-            if leaf::goes_on(block).is_none() {
-                break;
-            }
-            at += 1;
-            block = &tree.blocks[at];
-        }
-    }
-    met.sort_unstable();
     let kinds = &tree.records.kinds;
-    let counts = |rank: &&u32| tree.records.categories(**rank) & 1 == 1 && live(**rank);
-    let mut winners = met.iter().filter(counts).filter(|rank| tree.records.matches(**rank, key));
-    let (winner, runner_up) = (winners.next().copied(), winners.next().copied());
-    for &rank in met.iter().filter(counts).take_while(|rank| **rank <= winner.unwrap_or(leaf::NONE)) {
-        add_reason(&tree.records.condition(rank), kinds, key, &mut looked_at);
+    let ternary = kinds.map(|kind| if kind == WordKind::Ternary { u32::MAX } else { 0 });
+    let mut key = Key { words: key, kinds, ternary, looked_at: [0; W] };
+    let (mut nodes, mut winner) = (0, leaf::NONE);
+    let counts = |rank: u32| tree.records.categories(rank) & 1 == 1 && live(rank);
+    let mut leaves = [Leaf { sign: &[0; W], first: 0, signature: 0 }; PARTS_MAX];
+    let leaves = &mut leaves[..tree.parts];
+    for (part, leaf) in leaves.iter_mut().enumerate() {
+        let (node, first) = tree.descend(part, key.words, |node| {
+            nodes += 1;
+            key.looked_at.iter_mut().zip(&node.cut).for_each(|(bits, cut)| *bits |= cut);
+        });
+        *leaf = Leaf { sign: &node.sign, first, signature: bits::gather(&node.sign, key.words) };
+        leaf.visit(tree, |rank, differing| {
+            let wins =
+                rank < winner && differing == 0 && counts(rank) && tree.records.matches(rank, key.words);
+            if wins {
+                winner = rank;
+            }
+            rank < winner
+        });
     }
-    // Leaves are read block by block, as long as a better rule is possible.
-    let read = blocks.iter().filter(|(best, _)| *best <= winner.unwrap_or(leaf::NONE));
-    let rules = read.map(|(_, rules)| *rules as u32).sum();
+    for leaf in &*leaves {
+        let mut shown = 0u32;
+        leaf.visit(tree, |rank, differing| {
+            if rank < winner && differing != 0 && differing & shown == 0 && counts(rank) {
+                shown |= 1 << differing.ilog2();
+            }
+            rank < winner
+        });
+        let shown = bits::scatter(leaf.sign, shown);
+        key.looked_at.iter_mut().zip(shown).for_each(|(bits, shown)| *bits |= shown);
+    }
+    for leaf in &*leaves {
+        leaf.visit(tree, |rank, differing| {
+            if differing == 0 && rank <= winner && counts(rank) {
+                let record = tree.records.record(rank);
+                key.add_reason(record.low, record.high);
+            }
+            rank < winner
+        });
+    }
     debug_assert!(tree.nodes.iter().all(|node| bits::count(&node.sign) <= 32));
     Explanation {
-        winner: tree.verdict(winner).rule(),
-        runner_up: tree.verdict(runner_up).rule(),
+        winner: tree.verdict((winner != leaf::NONE).then_some(winner)).rule(),
+        runner_up: None,
         nodes,
-        rules,
-        looked_at,
+        rules: leaves.iter().map(|leaf| leaf.read(tree, winner) as u32).sum(),
+        looked_at: key.looked_at,
     }
 }

@@ -260,16 +260,14 @@ fn parallel_builds_agree() {
     assert_eq!(of(1), of(7));
 }
 
-/// The explanation's winner and runner-up are right, and whatever else changes, the winner stays.
+/// The explanation's winner is right, and whatever else changes, the winner stays.
 fn explains<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], keys: &[[u32; W]]) {
     let tree = build(kinds, entries, Variant::Scalar);
     let mut random = Random::new(5);
     for key in keys {
         let explanation = tree.explain(key);
         let winner = best(entries, kinds, key, 0).map(|e| e.rule);
-        let others = entries.iter().filter(|e| Some(e.rule) != winner);
         assert_eq!(explanation.winner, winner);
-        assert_eq!(explanation.runner_up, best(others, kinds, key, 0).map(|e| e.rule));
         assert!(explanation.nodes as usize >= tree.parts());
         for _ in 0..20 {
             let mut other = *key;

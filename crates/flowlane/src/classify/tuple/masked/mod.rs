@@ -93,13 +93,16 @@ impl MaskedTable {
         self.len == 0
     }
 
-    /// Returns the bits of the stages 0 to `stage`.
-    pub(super) fn mask_to_stage(&self, stage: usize) -> FlowMask {
-        let mut mask = FlowMask::zero();
+    /// Adds the bits of the stages 0 to `stage` to another mask.
+    pub(super) fn add_mask_to_stage(&self, stage: usize, mask: &mut FlowMask) {
         for w in &self.words[..self.stage_ends[stage].into()] {
             mask.or_word(w.word.into(), w.mask);
         }
-        mask
+    }
+
+    /// Adds the mask to another.
+    pub(super) fn add_mask(&self, mask: &mut FlowMask) {
+        self.words.iter().for_each(|w| mask.or_word(w.word.into(), w.mask));
     }
 
     /// Returns the hash of `key` under the mask.
