@@ -34,6 +34,11 @@ pub struct Clause {
 }
 
 impl Clause {
+    /// Returns a number for it, in order: clauses of one conjunction follow one another, and agree but for their last byte.
+    fn code(self) -> u64 {
+        u64::from(self.id) << 16 | u64::from(self.clauses) << 8 | u64::from(self.clause)
+    }
+
     /// Returns the clauses that a rule with these actions is for: none where it is an ordinary one.
     pub fn of(actions: &[Action]) -> Vec<Clause> {
         let clause = |action: &Action| match *action {
@@ -42,6 +47,22 @@ impl Clause {
         };
         actions.iter().filter_map(clause).collect()
     }
+}
+
+/// Returns the numbers of the conjunctions all of whose clauses are among these [codes](Clause::code), in order and each once.
+fn whole(codes: &[u64]) -> impl Iterator<Item = u32> {
+    let of_one = codes.chunk_by(|one, other| one >> 8 == other >> 8);
+    let whole = of_one.filter(|same| same.len() as u64 == same[0] >> 8 & 0xff);
+    whole.map(|same| (same[0] >> 16) as u32)
+}
+
+/// What a rule is for.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    /// The [codes](Clause::code) of its clauses, in order.
+    codes: Box<[u64]>,
+    /// It is for all clauses of some conjunction.
+    is_whole: bool,
 }
 
 /// The rules of a table that are parts of conjunctions.
@@ -69,14 +90,14 @@ impl Clause {
 #[derive(Clone, Debug)]
 pub struct Conjunctions {
     rules: TupleSearch,
-    /// By rule: its clauses, in order.
-    clauses: Vec<Box<[Clause]>>,
+    /// By rule.
+    parts: Vec<Part>,
 }
 
 impl Conjunctions {
     /// Makes an empty one for at most `rules_max` rules. `seed` keys the hashes: keep it secret where the traffic may be hostile.
     pub fn new(rules_max: usize, seed: u32) -> Self {
-        Self { rules: TupleSearch::new(rules_max, seed), clauses: Vec::new() }
+        Self { rules: TupleSearch::new(rules_max, seed), parts: Vec::new() }
     }
 
     /// Adds a rule.
@@ -98,19 +119,21 @@ impl Conjunctions {
     /// Replaces the clauses that a rule is for.
     pub fn set(&mut self, id: RuleId, clauses: &[Clause]) {
         let at = id.0 as usize;
-        if self.clauses.len() <= at {
-            self.clauses.resize_with(at + 1, Box::default);
+        if self.parts.len() <= at {
+            self.parts.resize_with(at + 1, Part::default);
         }
-        let mut clauses = clauses.to_vec();
-        clauses.sort_unstable();
-        self.clauses[at] = clauses.into();
+        let mut codes: Vec<u64> = clauses.iter().map(|clause| clause.code()).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        let is_whole = whole(&codes).next().is_some();
+        self.parts[at] = Part { codes: codes.into(), is_whole };
     }
 
     /// Removes a rule. Returns whether it was there.
     pub fn remove(&mut self, id: RuleId) -> bool {
         let removed = self.rules.remove(id);
         if removed {
-            self.clauses[id.0 as usize] = Box::default();
+            self.parts[id.0 as usize] = Part::default();
         }
         removed
     }
@@ -127,9 +150,8 @@ impl Conjunctions {
 
     /// Returns the size in bytes.
     pub fn table_bytes(&self) -> usize {
-        let lists = self.clauses.capacity() * size_of::<Box<[Clause]>>();
-        let clauses = self.clauses.iter().map(|clauses| size_of_val(&**clauses));
-        self.rules.table_bytes() + lists + clauses.sum::<usize>()
+        let codes = self.parts.iter().map(|part| size_of_val(&*part.codes));
+        self.rules.table_bytes() + self.parts.capacity() * size_of::<Part>() + codes.sum::<usize>()
     }
 
     /// Returns the winning rule for `key` of the table whose ordinary rules are found by `lookup`; `hard` is what that has found.
@@ -150,9 +172,9 @@ impl Conjunctions {
         let above = hard.map(|hit| hit.priority);
         self.rules.matching(key, above, looked_at.as_deref_mut(), &mut |hit| found.push(hit));
         found.sort_unstable_by_key(|hit| Reverse(hit.priority));
-        let mut winner = hard;
+        let (mut winner, mut codes) = (hard, Vec::new());
         'all: for rules in found.chunk_by(|one, other| one.priority == other.priority) {
-            for id in self.met(rules) {
+            for id in self.met(rules, &mut codes) {
                 let mut again = key.clone();
                 again.set(Field::ConjId, id.into());
                 if let Some(hit) = lookup(&again, looked_at.as_deref_mut()) {
@@ -167,19 +189,18 @@ impl Conjunctions {
         winner
     }
 
-    /// Returns the numbers of the conjunctions all of whose clauses some rules are for.
-    fn met(&self, rules: &[Hit]) -> Vec<u32> {
-        let of = |hit: &Hit| self.clauses[hit.rule.0 as usize].iter().copied();
-        let mut clauses: Vec<Clause> = rules.iter().flat_map(of).collect();
-        // The standard sort merges runs: the clauses of each rule are in order.
-        clauses.sort();
-        clauses.dedup();
-        let whole = |same: &&[Clause]| same.len() == usize::from(same[0].clauses);
-        let conjunctions =
-            clauses.chunk_by(|one, other| (one.id, one.clauses) == (other.id, other.clauses)).filter(whole);
-        let mut met: Vec<u32> = conjunctions.map(|same| same[0].id).collect();
-        met.dedup();
-        met
+    /// Returns the numbers of the conjunctions all of whose clauses some rules are for. `codes` is room that is used again.
+    fn met<'a>(&self, rules: &[Hit], codes: &'a mut Vec<u64>) -> impl Iterator<Item = u32> + use<'a> {
+        codes.clear();
+        let part = |hit: &Hit| &self.parts[hit.rule.0 as usize];
+        // Nearly always a rule alone is for no whole conjunction.
+        if rules.len() > 1 || part(&rules[0]).is_whole {
+            rules.iter().for_each(|hit| codes.extend_from_slice(&part(hit).codes));
+            // The standard sort merges runs: the codes of each rule are in order.
+            codes.sort();
+            codes.dedup();
+        }
+        whole(codes)
     }
 }
 
