@@ -1,9 +1,10 @@
 //! Paths: the compiled actions that megaflows point to.
 
-use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher};
 
 use flowlane::memory::prefetch;
 use flowlane::rule::RuleId;
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::ruleset::{Step, StepSummary, Steps};
 
@@ -40,25 +41,37 @@ pub struct Paths {
     /// All steps of each path, marks included: its identity. None where the place is free.
     steps: Vec<Option<Box<[Step]>>>,
     programs: Vec<Shared>,
-    index: HashMap<Box<[Step]>, PathId>,
-    program_index: HashMap<Box<[Step]>, u32>,
+    /// By all steps, each with its hash: steps are hashed once.
+    index: HashTable<(u64, PathId)>,
+    /// By the steps without marks.
+    program_index: HashTable<(u64, u32)>,
+    /// Seeded in secret: packets choose among paths.
+    hasher: DefaultHashBuilder,
     free: Vec<PathId>,
     programs_free: Vec<u32>,
 }
 
-/// Returns the steps without their marks.
-fn without_marks(steps: &[Step]) -> Box<[Step]> {
-    steps.iter().filter(|step| !matches!(step, Step::Matched { .. })).cloned().collect()
+/// Returns whether a step is more than a mark.
+fn is_taken(step: &&Step) -> bool {
+    !matches!(step, Step::Matched { .. })
+}
+
+/// Returns the hash of the steps without their marks.
+fn hash_of_taken(hasher: &DefaultHashBuilder, steps: &[Step]) -> u64 {
+    let mut state = hasher.build_hasher();
+    steps.iter().filter(is_taken).for_each(|step| step.hash(&mut state));
+    state.finish()
 }
 
 impl Paths {
     /// The path with these steps.
     pub fn intern(&mut self, steps: Vec<Step>) -> PathId {
-        let steps = steps.into_boxed_slice();
-        if let Some(&id) = self.index.get(&steps) {
+        let hash = self.hasher.hash_one(&steps[..]);
+        let is_same = |(_, id): &(u64, PathId)| self.steps[id.0 as usize].as_deref() == Some(&steps[..]);
+        if let Some(&(_, id)) = self.index.find(hash, is_same) {
             return id;
         }
-        let program = self.program(without_marks(&steps));
+        let program = self.program(&steps);
         let shared = &mut self.programs[program as usize];
         shared.paths += 1;
         let summary = shared.program.summary();
@@ -68,21 +81,26 @@ impl Paths {
             PathId((self.hot.len() - 1) as u32)
         });
         self.hot[id.0 as usize] = Path { packets: 0, bytes: 0, program, summary };
-        self.steps[id.0 as usize] = Some(steps.clone());
-        self.index.insert(steps, id);
+        self.steps[id.0 as usize] = Some(steps.into_boxed_slice());
+        self.index.insert_unique(hash, (hash, id), |(hash, _)| *hash);
         id
     }
 
-    fn program(&mut self, steps: Box<[Step]>) -> u32 {
-        if let Some(&id) = self.program_index.get(&steps) {
+    /// Returns the place of what the steps are without their marks.
+    fn program(&mut self, steps: &[Step]) -> u32 {
+        let taken = || steps.iter().filter(is_taken);
+        let hash = hash_of_taken(&self.hasher, steps);
+        let is_same = |(_, id): &(u64, u32)| taken().eq(self.programs[*id as usize].program.steps());
+        if let Some(&(_, id)) = self.program_index.find(hash, is_same) {
             return id;
         }
         let id = self.programs_free.pop().unwrap_or_else(|| {
             self.programs.push(Shared::default());
             (self.programs.len() - 1) as u32
         });
-        self.programs[id as usize] = Shared { program: Steps::new(steps.clone()), paths: 0 };
-        self.program_index.insert(steps, id);
+        let program = Steps::new(taken().cloned().collect::<Vec<Step>>());
+        self.programs[id as usize] = Shared { program, paths: 0 };
+        self.program_index.insert_unique(hash, (hash, id), |(hash, _)| *hash);
         id
     }
 
@@ -172,13 +190,21 @@ impl Paths {
         for (i, place) in self.steps.iter_mut().enumerate() {
             let id = PathId(i as u32);
             let Some(steps) = place.take_if(|_| !used.contains(&id)) else { continue };
-            self.index.remove(&steps);
+            if let Ok(entry) =
+                self.index.find_entry(self.hasher.hash_one(&steps[..]), |(_, other)| *other == id)
+            {
+                entry.remove();
+            }
             self.free.push(id);
-            let program = &mut self.programs[self.hot[i].program as usize];
+            let number = self.hot[i].program;
+            let program = &mut self.programs[number as usize];
             program.paths -= 1;
             if program.paths == 0 {
-                self.program_index.remove(program.program.steps());
-                self.programs_free.push(self.hot[i].program);
+                let hash = hash_of_taken(&self.hasher, &steps);
+                if let Ok(entry) = self.program_index.find_entry(hash, |(_, other)| *other == number) {
+                    entry.remove();
+                }
+                self.programs_free.push(number);
             }
         }
     }

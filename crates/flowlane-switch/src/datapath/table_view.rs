@@ -43,17 +43,16 @@ impl<'a> TableView<'a> {
     }
 
     /// Returns the table's engine.
+    ///
+    /// # Panics
+    /// If the table is offloaded and has no device.
     pub fn classifier(&self) -> &'a dyn RuleEngine {
-        match (self.table.engine(), self.device) {
-            (Some(engine), _) => engine,
-            (None, Some(device)) => device,
-            (None, None) => unreachable!("a table without an engine has a device"),
-        }
+        self.table.engine_or(self.device)
     }
 
     /// Finds the winning rule for a key, and adds the bits that the answer depends on.
     pub fn lookup_wildcards(&self, key: &FlowKey, looked_at: &mut FlowMask) -> Option<Hit> {
-        self.table.lookup_wildcards(self.classifier(), key, looked_at)
+        self.table.lookup_wildcards(self.device, key, looked_at)
     }
 
     /// Returns the table's size in bytes, without the rules themselves.

@@ -123,21 +123,21 @@ impl Follow for Xlate<'_> {
         if self.pauses && self.answer.is_none() && pipeline.deferred(number).is_some() {
             return Entered::Pause;
         }
-        let (Some(view), Some((table, _))) = (pipeline.table(number), pipeline.entered(number)) else {
+        let Some((table, _)) = pipeline.entered(number) else {
             return Entered::Nothing;
         };
-        let hit = match (self.answer.take(), view.deferred()) {
+        let hit = match (self.answer.take(), pipeline.deferred(number)) {
             (Some(hit), Some(deferred)) => {
                 key.depend_on(deferred.looks_at());
                 hit
             }
-            _ => {
+            (_, device) => {
                 let mut looked_at = FlowMask::zero();
                 let own = key.key.get(Field::InPort);
                 if let Some(port) = in_port {
                     key.key.set(Field::InPort, port.0.into());
                 }
-                let hit = view.lookup_wildcards(&key.key, &mut looked_at);
+                let hit = table.lookup_wildcards(device, &key.key, &mut looked_at);
                 if in_port.is_some() {
                     // The rule says which port the table sees.
                     key.key.set(Field::InPort, own);

@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
 
 use flowlane::classify::conjunction::{Clause, Conjunctions};
-use flowlane::classify::{Hit, InsertError, ReplicatedEngine, RuleEngine};
+use flowlane::classify::{AsyncEngine, Hit, InsertError, ReplicatedEngine, RuleEngine};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::{FieldClass, WordSet};
@@ -239,13 +239,29 @@ impl Table {
         }
     }
 
-    /// Finds the winning rule for a key with one of the table's engines, and adds the bits that the answer depends on.
+    /// Returns the table's engine, or its device.
+    ///
+    /// # Panics
+    /// If the table has neither.
+    pub(crate) fn engine_or<'a>(&'a self, device: Option<&'a dyn AsyncEngine>) -> &'a dyn RuleEngine {
+        match (self.engine(), device) {
+            (Some(engine), _) => engine,
+            (None, Some(device)) => device,
+            (None, None) => unreachable!("a table without an engine has a device"),
+        }
+    }
+
+    /// Finds the winning rule for a key with the table's engine, or its `device`, and adds the bits that the answer depends on.
+    ///
+    /// # Panics
+    /// If the table has neither.
     pub(crate) fn lookup_wildcards(
         &self,
-        engine: &dyn RuleEngine,
+        device: Option<&dyn AsyncEngine>,
         key: &FlowKey,
         looked_at: &mut FlowMask,
     ) -> Option<Hit> {
+        let engine = self.engine_or(device);
         let hit = engine.lookup_wildcards(key, looked_at);
         let Some(conjunctions) = &self.conjunctions else { return hit };
         conjunctions.winner(key, hit, Some(looked_at), |key, looked_at| {
