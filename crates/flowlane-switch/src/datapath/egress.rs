@@ -451,7 +451,7 @@ impl Effects<Packet<'_>> for Egress {
     }
 
     fn controller(&mut self, packet: &mut Packet<'_>, to: &Arc<ToController>) -> Result<(), PortError> {
-        if to.action.reason == 0 && self.flags_of(packet).has_any(PortFlags::NO_PACKET_IN) {
+        if to.is_miss() && self.flags_of(packet).has_any(PortFlags::NO_PACKET_IN) {
             return Ok(());
         }
         packet.sent = true;

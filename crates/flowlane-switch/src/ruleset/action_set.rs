@@ -4,6 +4,7 @@ use std::mem::discriminant;
 use std::sync::Arc;
 
 use flowlane::rule::Action;
+use flowlane::rule::action::Controller;
 
 use super::compile::{compile, compile_later};
 use super::{Origin, Steps};
@@ -81,15 +82,27 @@ fn in_order(set: &[Action]) -> Vec<Action> {
     kept.map(|(_, (_, action))| (*action).clone()).chain([last.clone()]).collect()
 }
 
+/// Gives packets that a set sends to controllers the reason of sets, or of buckets.
+fn with_reason(mut actions: Vec<Action>, reason: u8) -> Vec<Action> {
+    if let Some(Action::Controller(controller)) = actions.last_mut()
+        && controller.reason == Controller::default().reason
+    {
+        controller.reason = reason;
+    }
+    actions
+}
+
 /// The steps of a packet's set. Whatever tables have done to its headers has been done then.
 pub(crate) fn steps(set: &[Action]) -> Steps {
-    compile_later(&in_order(set))
+    // OFPR_ACTION_SET.
+    compile_later(&with_reason(in_order(set), 3))
 }
 
 /// The steps of a group's bucket, for a packet whose key is what its headers say.
 pub(crate) fn bucket_steps(actions: &[Action]) -> Steps {
     // A bucket is in no table: what it leads to by `resubmit` has a number.
-    compile(&in_order(actions), Origin::none(0))
+    // OFPR_GROUP.
+    compile(&with_reason(in_order(actions), 4), Origin::none(0))
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub struct Entry {
 impl Entry {
     /// Creates a rule without timeouts.
     pub fn new(rule: Rule) -> Self {
-        let steps = compile(&rule.actions, Origin { table: rule.table, cookie: rule.cookie });
+        let steps = compile(&rule.actions, Origin::of(&rule));
         Self {
             rule,
             steps,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flowlane::memory::prefetch;
 use flowlane::rule::action::{Controller, PortNo};
-use flowlane::rule::{Action, RuleId};
+use flowlane::rule::{Action, Match, Rule, RuleId};
 
 use super::compile::has_effects;
 use super::{LaneStep, action_set};
@@ -80,6 +80,13 @@ pub struct ToController {
     pub origin: Origin,
 }
 
+impl ToController {
+    /// Returns whether the packet is sent because no rule matched.
+    pub fn is_miss(&self) -> bool {
+        self.action.reason == 0 && self.origin.cookie == u64::MAX
+    }
+}
+
 /// The rule whose actions are compiled.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Origin {
@@ -87,12 +94,20 @@ pub struct Origin {
     pub table: u8,
     /// Its cookie; all ones: there is no rule.
     pub cookie: u64,
+    /// It is a table-miss rule (OpenFlow 1.3.5, 5.4): priority 0, and all packets match.
+    pub is_table_miss: bool,
 }
 
 impl Origin {
     /// No rule: that of a table's miss, a next hop, a verdict, a bucket.
     pub fn none(table: u8) -> Self {
-        Self { table, cookie: u64::MAX }
+        Self { table, cookie: u64::MAX, is_table_miss: false }
+    }
+
+    /// A rule.
+    pub fn of(rule: &Rule) -> Self {
+        let is_table_miss = rule.priority.0 == 0 && rule.matches == Match::any();
+        Self { table: rule.table, cookie: rule.cookie, is_table_miss }
     }
 }
 

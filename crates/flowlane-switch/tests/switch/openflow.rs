@@ -1,6 +1,7 @@
 //! Controllers that drive a running switch by OpenFlow, in every version.
 
 mod meters;
+mod packet_ins;
 mod ports;
 mod removals;
 

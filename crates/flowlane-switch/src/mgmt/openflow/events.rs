@@ -1,7 +1,7 @@
 //! Messages that a controller has not asked for: the choice and the contents.
 
 use flowlane_openflow::Version;
-use flowlane_openflow::message::{AsyncConfig, Message, Role};
+use flowlane_openflow::message::{AsyncConfig, Message, Role, reason};
 use flowlane_openflow::port::{PortReason, PortStatus};
 use flowlane_openflow::stats::{FlowFormat, FlowRemoved as Sent};
 
@@ -9,7 +9,7 @@ use super::ports;
 use super::service::{PortState, Service};
 use super::session::State;
 use crate::control::{FlowRemoved, Notice, Reason};
-use crate::ruleset::PortFlags;
+use crate::ruleset::{PortFlags, ToController};
 
 /// Reasons of packet-in and flow-removed messages that all versions with asynchronous configuration know.
 const OLD_REASONS: u32 = 0b111;
@@ -60,10 +60,20 @@ pub(super) fn reported(version: Version, config: &AsyncConfig) -> AsyncConfig {
     AsyncConfig { packet_in, ..*config }
 }
 
-/// The reason of a packet-in in a version: before OpenFlow 1.4 later ones are actions.
-fn packet_in_reason(version: Version, reason: u8) -> u8 {
-    let is_old = version < Version::OpenFlow14;
-    if is_old && matches!(reason, 3..=5) { 1 } else { reason }
+/// Returns whether a packet is sent by an action that says nothing else, of a table-miss rule.
+fn is_table_miss(to: &ToController) -> bool {
+    to.origin.is_table_miss && to.action.reason == reason::ACTION
+}
+
+/// The reason of a packet-in in a version: OpenFlow 1.0 knows no table-miss rules, and before OpenFlow 1.4 later reasons are actions.
+pub(super) fn packet_in_reason(version: Version, to: &ToController) -> u8 {
+    match to.action.reason {
+        reason::ACTION_SET | reason::GROUP | reason::PACKET_OUT if version < Version::OpenFlow14 => {
+            reason::ACTION
+        }
+        _ if is_table_miss(to) && version > Version::OpenFlow10 => reason::NO_MATCH,
+        other => other,
+    }
 }
 
 /// The number of a reason (`OFPRR`) in a version, where versions that lack one say that the rule was deleted.
@@ -84,9 +94,12 @@ impl State {
         self.wants_events && mask.unwrap_or(0) >> reason.min(31) & 1 == 1
     }
 
-    /// Returns whether the controller wants packets that are sent for a reason.
-    pub(super) fn wants_packets(&self, reason: u8) -> bool {
-        self.wants(|config| config.packet_in, packet_in_reason(self.codec.version, reason))
+    /// Returns whether the controller wants a packet that is sent so. Those of table-miss rules are chosen as misses also in
+    /// OpenFlow 1.0, as in Open vSwitch.
+    pub(super) fn wants_packet(&self, to: &ToController) -> bool {
+        let reason =
+            if is_table_miss(to) { reason::NO_MATCH } else { packet_in_reason(self.codec.version, to) };
+        self.wants(|config| config.packet_in, reason)
     }
 }
 

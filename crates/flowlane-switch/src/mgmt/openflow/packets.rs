@@ -94,7 +94,7 @@ impl Subscribers {
 fn message(state: &State, packet: &PacketIn) -> Option<Vec<u8>> {
     let action = &packet.to.action;
     let mut data = packet.bytes.clone();
-    if action.reason == 0 {
+    if packet.to.is_miss() {
         data.truncate(state.config.miss_send_len.into());
     }
     let mut metadata = Match::any();
@@ -111,7 +111,7 @@ fn message(state: &State, packet: &PacketIn) -> Option<Vec<u8>> {
     }
     let message = Message::PacketIn(Sent {
         format: state.packet_in_format,
-        reason: action.reason,
+        reason: events::packet_in_reason(state.codec.version, &packet.to),
         table: packet.to.origin.table,
         cookie: packet.to.origin.cookie,
         buffer_id: None,

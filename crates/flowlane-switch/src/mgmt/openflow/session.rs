@@ -61,7 +61,7 @@ impl State {
     /// Returns whether a packet is for this controller.
     pub(super) fn wants_packet_in(&self, packet: &PacketIn) -> bool {
         let action = &packet.to.action;
-        action.id == self.controller_id && self.wants_packets(action.reason)
+        action.id == self.controller_id && self.wants_packet(&packet.to)
     }
 }
 
