@@ -232,13 +232,10 @@ fn put_any(w: &mut Writer, codec: &Codec, xid: u32, message: &Message) -> Result
             nicira::put(w, codec, number, message)
         });
     }
-    if let (Message::BundleControl(_) | Message::BundleAdd(_), Version::OpenFlow13) = (message, codec.version)
-    {
-        let is_add = matches!(message, Message::BundleAdd(_));
-        let number = if is_add { nicira::ONF_BUNDLE_ADD } else { nicira::ONF_BUNDLE_CONTROL };
+    if let Some(number) = nicira::onf_number(codec, message) {
         return put_message(w, version, experimenter, xid, |w| {
             w.u32(ONF).u32(number);
-            put_bundle(w, codec, xid, message)
+            put_body(w, codec, xid, message)
         });
     }
     let number = kind_of(message).and_then(|kind| kind.number(codec.version));

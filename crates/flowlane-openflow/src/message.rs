@@ -8,7 +8,7 @@ mod packet;
 
 pub use extensions::{
     AsyncConfig, BundleAdd, BundleControl, BundleControlKind, CtFlush, CtTuple, Role, RoleRequest,
-    RoleStatus, TlvCommand, TlvMapping, TlvTable, TlvTableMod,
+    RoleStatus, TlvCommand, TlvMapping, TlvTable, TlvTableMod, role_reason,
 };
 pub use packet::{PacketIn, PacketInFormat, PacketOut, Resume, reason};
 
@@ -86,7 +86,7 @@ pub enum Message {
     RoleRequest(RoleRequest),
     /// The role that the controller has now.
     RoleReply(RoleRequest),
-    /// The role changed (OpenFlow 1.4; ONF extension 191 in 1.3).
+    /// The role changed (OpenFlow 1.4 and later; the ONF's extension 191 in 1.3).
     RoleStatus(RoleStatus),
     /// Asks for [`AsyncConfig`] (OpenFlow 1.3 and later).
     GetAsyncRequest,

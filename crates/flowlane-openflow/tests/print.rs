@@ -161,6 +161,7 @@ fn ovs_ofctl_reads_messages_of_a_switch() {
         (V10, Message::RoleReply(role)),
         (V13, Message::RoleReply(role)),
         (V15, Message::RoleReply(role)),
+        (V13, Message::RoleStatus(status)),
         (V14, Message::RoleStatus(status)),
         (V13, Message::BundleControl(control)),
         (V15, Message::BundleControl(control)),

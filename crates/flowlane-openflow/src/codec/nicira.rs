@@ -9,10 +9,10 @@ use crate::stats::FlowFormat;
 use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 
-/// Numbers of the ONF's messages: bundles (extension 230), for OpenFlow 1.3.
-pub(super) const ONF_BUNDLE_CONTROL: u32 = 2300;
-/// Adds a message to a bundle.
-pub(super) const ONF_BUNDLE_ADD: u32 = 2301;
+/// Numbers of the ONF's messages for OpenFlow 1.3: a role that changed (extension 191), and bundles (extension 230).
+const ONF_ROLE_STATUS: u32 = 1911;
+const ONF_BUNDLE_CONTROL: u32 = 2300;
+const ONF_BUNDLE_ADD: u32 = 2301;
 
 /// Reads a message of an experimenter behind the header.
 pub(super) fn read(codec: &Codec, xid: u32, r: &mut Reader<'_>) -> Result<Message, ErrorCode> {
@@ -25,6 +25,9 @@ pub(super) fn read(codec: &Codec, xid: u32, r: &mut Reader<'_>) -> Result<Messag
     };
     match (experimenter, kind) {
         (NICIRA, _) => read_nicira(codec, kind, r),
+        (ONF, ONF_ROLE_STATUS) if codec.version == Version::OpenFlow13 => {
+            Ok(Message::RoleStatus(control::read_role_status(r)?))
+        }
         (ONF, ONF_BUNDLE_CONTROL) if !codec.is_10() => Ok(Message::BundleControl(control::read_bundle(r)?)),
         (ONF, ONF_BUNDLE_ADD) if !codec.is_10() => super::read_bundle_add(codec, xid, r),
         (ONF, _) => Err(ErrorCode::RequestBadSubtype),
@@ -79,6 +82,17 @@ fn read_nicira(codec: &Codec, kind: u32, r: &mut Reader<'_>) -> Result<Message, 
         32 => Message::CtFlush(connections::read_flush(r)?),
         _ => return Err(ErrorCode::RequestBadSubtype),
     })
+}
+
+/// The number of a message that is the ONF's in a version; `None` if the version has its own, or none has one.
+pub(super) fn onf_number(codec: &Codec, message: &Message) -> Option<u32> {
+    match message {
+        _ if codec.version != Version::OpenFlow13 => None,
+        Message::RoleStatus(_) => Some(ONF_ROLE_STATUS),
+        Message::BundleControl(_) => Some(ONF_BUNDLE_CONTROL),
+        Message::BundleAdd(_) => Some(ONF_BUNDLE_ADD),
+        _ => None,
+    }
 }
 
 /// The number of a message that is Nicira's in a version; `None` if the version has its own, or none has one.

@@ -26,12 +26,22 @@ pub struct RoleRequest {
     pub short_id: Option<u16>,
 }
 
+/// Why a role changed (OpenFlow 1.4.1 7.4.4).
+pub mod role_reason {
+    /// Another controller asked to be the primary one.
+    pub const PRIMARY_REQUEST: u8 = 0;
+    /// The switch's configuration.
+    pub const CONFIG: u8 = 1;
+    /// An experimenter.
+    pub const EXPERIMENTER: u8 = 2;
+}
+
 /// A role that changed (OpenFlow 1.4.1 7.4.4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RoleStatus {
     /// The role now.
     pub role: Role,
-    /// 0: another controller is primary; 1: the configuration; 2: an experimenter.
+    /// A number of [`role_reason`].
     pub reason: u8,
     /// The generation.
     pub generation_id: u64,

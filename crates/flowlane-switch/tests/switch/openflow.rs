@@ -21,7 +21,7 @@ use flowlane::rule::{Action, Match, ReadOptions, read_changes};
 use flowlane_openflow::group::{Bucket, GROUP_ALL, GroupCommand, GroupKind, GroupMod};
 use flowlane_openflow::message::{
     BundleAdd, BundleControl, BundleControlKind, ErrorKind, FlowModMessage, Hello, Message, MultipartRequest,
-    PacketOut, Reply, Request, Role, RoleRequest, SwitchConfig,
+    PacketOut, Reply, Request, Role, RoleRequest, RoleStatus, SwitchConfig, role_reason,
 };
 use flowlane_openflow::stats::{FlowFormat, FlowStatsRequest};
 use flowlane_openflow::{Codec, ErrorCode, Version, split};
@@ -68,7 +68,7 @@ struct Controller {
     codec: Codec,
     input: Vec<u8>,
     xid: u32,
-    /// Messages of removed rules and changed ports, which may come between a request and its answer.
+    /// Messages of removed rules, changed ports and changed roles, which may come between a request and its answer.
     told: VecDeque<Message>,
 }
 
@@ -93,20 +93,20 @@ impl Controller {
         self.stream.write_all(&bytes).unwrap();
     }
 
-    /// Returns the next message but those of removed rules and changed ports.
+    /// Returns the next message but those that the switch sends unasked, packets aside.
     fn next(&mut self) -> Message {
         loop {
             match self.read() {
-                told @ (Message::FlowRemoved(_) | Message::PortStatus(_)) => self.told.push_back(told),
+                told if is_told(&told) => self.told.push_back(told),
                 other => return other,
             }
         }
     }
 
-    /// Returns the next message of a removed rule or a changed port.
+    /// Returns the next message that the switch sends unasked, packets aside.
     fn told(&mut self) -> Message {
         match self.told.pop_front().unwrap_or_else(|| self.read()) {
-            told @ (Message::FlowRemoved(_) | Message::PortStatus(_)) => told,
+            told if is_told(&told) => told,
             other => panic!("{other:?}"),
         }
     }
@@ -174,6 +174,10 @@ impl Controller {
             other => panic!("{other:?}"),
         }
     }
+}
+
+fn is_told(message: &Message) -> bool {
+    matches!(message, Message::FlowRemoved(_) | Message::PortStatus(_) | Message::RoleStatus(_))
 }
 
 fn frame(port: u16) -> Vec<u8> {
@@ -261,6 +265,10 @@ fn the_newest_primary_controller_alone_changes_the_switch(path: &Path, version: 
     };
     assert_eq!(asked(second, &role(Role::Primary, 4)), Err(ErrorCode::RoleStale.into()));
     assert_eq!(asked(second, &role(Role::Primary, 6)), Ok(Role::Primary));
+    // The switch informs the former one, which has asked for no messages.
+    let (role_now, reason, generation_id) = (Role::Secondary, role_reason::PRIMARY_REQUEST, 6);
+    let status = RoleStatus { role: role_now, reason, generation_id };
+    assert_eq!(first.told(), Message::RoleStatus(status), "{version:?}");
     let refused = ErrorKind::Known(ErrorCode::RequestIsSecondary);
     let Message::Error(error) = first.ask(&bundle(BundleControlKind::CommitRequest)) else {
         panic!("refused")
@@ -419,8 +427,14 @@ fn controllers_of_all_versions_drive_a_switch() {
     with_switch(|path, wires| {
         let (arriving, left) = (&wires.arriving[0], &wires.left[1]);
         Version::ALL.into_iter().for_each(|version| drive(path, version, arriving, left));
-        the_newest_primary_controller_alone_changes_the_switch(path, Version::OpenFlow13);
     });
+}
+
+#[test]
+fn a_primary_controller_demotes_the_former() {
+    for version in [Version::OpenFlow13, Version::OpenFlow14, Version::OpenFlow15] {
+        with_switch(|path, _| the_newest_primary_controller_alone_changes_the_switch(path, version));
+    }
 }
 
 /// Whatever version a controller's hello has, and whatever else it offers.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use flowlane::packet::{Field, FieldClass};
 use flowlane::rule::Match;
 use flowlane_openflow::Version;
-use flowlane_openflow::message::{Message, PacketIn as Sent, Role};
+use flowlane_openflow::message::{Message, PacketIn as Sent, Role, RoleStatus, role_reason};
 
 use super::outgoing::Outgoing;
 use super::session::State;
@@ -49,12 +49,18 @@ impl Subscribers {
         self.lock().1.clear();
     }
 
-    /// Makes a primary controller the only one: the former becomes a secondary one.
-    pub(super) fn demote_others(&self, own: &Arc<Mutex<State>>) {
+    /// Makes a primary controller the only one: the former becomes a secondary one, and is informed, whatever messages it wants, as
+    /// by Open vSwitch. `generation_id` is the newest generation of roles.
+    pub(super) fn demote_others(&self, own: &Arc<Mutex<State>>, generation_id: u64, budget: &Arc<Budget>) {
         for subscriber in self.lock().1.values().filter(|subscriber| !Arc::ptr_eq(&subscriber.state, own)) {
             let mut state = subscriber.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             if state.role == Role::Primary {
                 state.role = Role::Secondary;
+                let (role, reason) = (state.role, role_reason::PRIMARY_REQUEST);
+                let status = Message::RoleStatus(RoleStatus { role, reason, generation_id });
+                // OpenFlow 1.0 has no message for it.
+                let bytes = state.codec.encode(0, &status).ok();
+                bytes.into_iter().for_each(|bytes| subscriber.queue.notice(bytes, budget));
             }
         }
     }

@@ -228,9 +228,10 @@ impl Session {
             *newest = Some(generation);
         }
         let generation_id = newest.or(request.generation_id);
-        drop(newest);
+        // Locked until the role is set: of two requests at a time one is the former.
         if request.role == Role::Primary {
-            self.shared.subscribers.demote_others(&self.state);
+            let Shared { subscribers, notices, .. } = &*self.shared;
+            subscribers.demote_others(&self.state, newest.unwrap_or(0), notices);
         }
         let mut state = self.state();
         if request.role != Role::NoChange {
