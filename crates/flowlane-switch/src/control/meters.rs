@@ -112,19 +112,19 @@ impl Control {
                 self.remove_rules_that_name(names, Reason::MeterDeleted, &mut made);
             }
         }
-        self.publish_resources(&made, now_ns);
+        self.apply_resources();
+        self.publish_changes(&made, now_ns);
+        self.wait();
         Ok(())
     }
 
-    /// Publishes the standby with the present resources, and waits until no packet meets the former ones.
-    pub(super) fn publish_resources(&mut self, made: &Made, now_ns: u64) {
+    /// Gives the standby the present resources.
+    pub(super) fn apply_resources(&mut self) {
         let meters = self.meters.iter().map(|(number, entry)| (*number, entry.meter.clone())).collect();
         let ports = self.references.ports.clone();
         let resources = Resources { meters: Arc::new(meters), ports };
         let event = Arc::new(Event::Resources(Arc::new(resources)));
         self.standby().apply(event).expect("resources can always be set");
-        self.publish_changes(made, now_ns);
-        self.wait();
     }
 
     /// Returns the meters, by number.

@@ -29,6 +29,7 @@ mod wait;
 
 pub use groups::{GroupError, GroupMod};
 pub use meters::{MeterEntry, MeterError, MeterMod, MeterSpec};
+pub use ports::PortChange;
 pub use rebuild::{BuildEngine, ChurnClass};
 pub use removal::{FlowRemoved, Reason};
 
@@ -40,7 +41,7 @@ use std::sync::Arc;
 use std::thread::Thread;
 use std::time::Duration;
 
-use flowlane::rule::action::Reference;
+use flowlane::rule::action::{PortNo, Reference};
 use flowlane::rule::{Action, FlowFlags, FlowMod, Match, Rule, RuleId};
 
 use crate::datapath::{LearnQueue, Mailbox, Worker};
@@ -90,13 +91,23 @@ pub struct Refused {
     pub refusal: Refusal,
 }
 
-/// The change because of which changes of rules and groups were rejected.
+/// Changes that take effect together, in the order of the fields.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Changes<'a> {
+    pub groups: &'a [GroupMod],
+    pub rules: &'a [FlowMod],
+    pub ports: &'a [PortChange],
+}
+
+/// The change because of which [`Changes`] were rejected, by its position among those of its kind.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BundleError {
+    #[error("{error}")]
+    Group { at: usize, error: GroupError },
     #[error(transparent)]
     Rule(#[from] Refused),
-    #[error(transparent)]
-    Group(#[from] GroupError),
+    #[error("there is no port {}", .port.0)]
+    Port { at: usize, port: PortNo },
 }
 
 /// A rule with its counters.
@@ -244,32 +255,32 @@ impl Control {
     /// # Errors
     /// The first flow-mod that is rejected; nothing has changed.
     pub fn publish(&mut self, mods: &[FlowMod]) -> Result<FlowModResult, Refused> {
-        self.publish_all(&[], mods).map_err(|error| match error {
+        self.publish_all(&Changes { rules: mods, ..Changes::default() }).map_err(|error| match error {
             BundleError::Rule(refused) => refused,
-            BundleError::Group(_) => unreachable!("there are no changes of groups"),
+            BundleError::Group { .. } | BundleError::Port { .. } => {
+                unreachable!("there are changes of rules alone")
+            }
         })
     }
 
-    /// Applies changes of groups and then flow-mods, all or none, and waits until no packet sees the former rules.
+    /// Makes changes, all or none, waits until no packet meets the former state, and reports changed ports to controllers.
     ///
     /// # Errors
     /// The first change that is rejected; nothing has changed.
-    pub fn change_all(
-        &mut self,
-        groups: &[GroupMod],
-        mods: &[FlowMod],
-    ) -> Result<FlowModResult, BundleError> {
-        let result = self.publish_all(groups, mods)?;
+    pub fn change_all(&mut self, changes: &Changes<'_>) -> Result<FlowModResult, BundleError> {
+        let before = self.references.ports.clone();
+        let result = self.publish_all(changes)?;
         self.wait();
+        self.tell_changed_ports(&before);
         Ok(result)
     }
 
-    fn publish_all(&mut self, groups: &[GroupMod], mods: &[FlowMod]) -> Result<FlowModResult, BundleError> {
+    fn publish_all(&mut self, changes: &Changes<'_>) -> Result<FlowModResult, BundleError> {
         self.reclaim();
         self.catch_up();
         let now_ns = self.readers.now_ns();
         let mut made = Made::default();
-        match self.apply_all(groups, mods, now_ns, &mut made) {
+        match self.apply_all(changes, now_ns, &mut made) {
             Ok(()) => Ok(self.publish_changes(&made, now_ns)),
             Err(error) => {
                 self.undo(&made);
@@ -278,22 +289,18 @@ impl Control {
         }
     }
 
-    fn apply_all(
-        &mut self,
-        groups: &[GroupMod],
-        mods: &[FlowMod],
-        now_ns: u64,
-        made: &mut Made,
-    ) -> Result<(), BundleError> {
-        groups.iter().try_for_each(|one| self.apply_group_mod(one, made))?;
-        for (at, one) in mods.iter().enumerate() {
+    fn apply_all(&mut self, changes: &Changes<'_>, now_ns: u64, made: &mut Made) -> Result<(), BundleError> {
+        for (at, one) in changes.groups.iter().enumerate() {
+            self.apply_group_mod(one, made).map_err(|error| BundleError::Group { at, error })?;
+        }
+        for (at, one) in changes.rules.iter().enumerate() {
             self.apply_flow_mod(one, now_ns, made).map_err(|refusal| Refused {
                 at,
                 line: one.line,
                 refusal,
             })?;
         }
-        Ok(())
+        self.apply_port_changes(changes.ports)
     }
 
     /// Brings the standby up to date with the published ruleset.

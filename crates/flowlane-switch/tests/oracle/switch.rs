@@ -8,7 +8,7 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::flow_syntax::read_actions;
 use flowlane::rule::group::{Bucket, Group, Selection};
 use flowlane::rule::{Format, ReadOptions, read};
-use flowlane_switch::control::{Control, GroupMod};
+use flowlane_switch::control::{Changes, Control, GroupMod};
 use flowlane_switch::datapath::Pipeline;
 use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 use flowlane_switch::port::{MemoryHandle, MemoryPort};
@@ -80,7 +80,9 @@ impl Flowlane {
         let mut control = Control::attach_all(&mut workers).expect("the workers are new");
         let groups = rules.groups.lines().map(|line| group(line).map(GroupMod::Add));
         let groups = groups.collect::<Result<Vec<_>, _>>()?;
-        control.change_all(&groups, &[]).map_err(|error| error.to_string())?;
+        control
+            .change_all(&Changes { groups: &groups, ..Changes::default() })
+            .map_err(|error| error.to_string())?;
         Ok(Self { workers, ports, next: 0, control })
     }
 

@@ -24,7 +24,7 @@ use flowlane_openflow::message::{
     PacketOut, Reply, Request, Role, RoleRequest, RoleStatus, SwitchConfig, role_reason,
 };
 use flowlane_openflow::stats::{FlowFormat, FlowStatsRequest};
-use flowlane_openflow::{Codec, ErrorCode, Version, split};
+use flowlane_openflow::{Codec, Decoded, ErrorCode, Version, split};
 use flowlane_switch::control::Control;
 use flowlane_switch::datapath::{
     CacheConfig, Clock, Egress, Lookup, PacketIns, Pipeline, PortSlot, Switch, Until, Worker,
@@ -95,9 +95,13 @@ impl Controller {
 
     /// Returns the next message but those that the switch sends unasked, packets aside.
     fn next(&mut self) -> Message {
+        self.next_with_xid().0
+    }
+
+    fn next_with_xid(&mut self) -> (Message, u32) {
         loop {
             match self.read() {
-                told if is_told(&told) => self.told.push_back(told),
+                (told, _) if is_told(&told) => self.told.push_back(told),
                 other => return other,
             }
         }
@@ -105,7 +109,7 @@ impl Controller {
 
     /// Returns the next message that the switch sends unasked, packets aside.
     fn told(&mut self) -> Message {
-        match self.told.pop_front().unwrap_or_else(|| self.read()) {
+        match self.told.pop_front().unwrap_or_else(|| self.read().0) {
             told if is_told(&told) => told,
             other => panic!("{other:?}"),
         }
@@ -117,14 +121,15 @@ impl Controller {
         assert_eq!(self.ask(&Message::BarrierRequest), Message::BarrierReply);
     }
 
-    fn read(&mut self) -> Message {
+    fn read(&mut self) -> (Message, u32) {
         loop {
             if let Some((message, _)) = split(&self.input).unwrap() {
                 let (len, decoded) = (message.len(), self.codec.decode(message));
                 self.input.drain(..len);
-                match decoded.unwrap_or_else(|error| panic!("{error}")).message {
+                let Decoded { xid, message } = decoded.unwrap_or_else(|error| panic!("{error}"));
+                match message {
                     Message::EchoRequest(data) => self.send(&Message::EchoReply(data)),
-                    message => return message,
+                    message => return (message, xid),
                 }
                 continue;
             }
@@ -231,8 +236,11 @@ fn bundles_are_atomic(controller: &mut Controller) {
         }
         match controller.ask(&control(BundleControlKind::CommitRequest)) {
             Message::BundleControl(_) => assert_eq!(there, 1),
+            // The rule's own request has failed, and because of it the commit.
             Message::Error(error) => {
-                assert_eq!((there, error.kind), (0, ErrorCode::RequestBadTableId.into()))
+                assert_eq!((there, error.kind), (0, ErrorCode::RequestBadTableId.into()));
+                let Message::Error(error) = controller.next() else { panic!("the commit fails") };
+                assert_eq!(error.kind, ErrorCode::BundleMsgFailed.into());
             }
             other => panic!("{other:?}"),
         }

@@ -2,8 +2,17 @@
 
 use flowlane_openflow::ErrorCode;
 
-use crate::control::{GroupError, MeterError, Refusal};
+use crate::control::{BundleError, GroupError, MeterError, Refusal};
 use crate::ruleset::RulesetError;
+
+/// The error for refused changes.
+pub(super) fn of_changes(error: &BundleError) -> ErrorCode {
+    match error {
+        BundleError::Group { error, .. } => of_group(*error),
+        BundleError::Rule(refused) => of_refusal(&refused.refusal),
+        BundleError::Port { .. } => ErrorCode::PortModBadPort,
+    }
+}
 
 /// The error for a refused rule.
 pub(super) fn of_refusal(refusal: &Refusal) -> ErrorCode {
@@ -34,7 +43,7 @@ fn of_ruleset(error: &RulesetError) -> ErrorCode {
 }
 
 /// The error for a refused group.
-pub(super) fn of_group(error: GroupError) -> ErrorCode {
+fn of_group(error: GroupError) -> ErrorCode {
     match error {
         GroupError::Exists(_) => ErrorCode::GroupModGroupExists,
         GroupError::Unknown(_) => ErrorCode::GroupModUnknownGroup,

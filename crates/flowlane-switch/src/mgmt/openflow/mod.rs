@@ -10,6 +10,7 @@
 //! beyond which the connection is closed: a controller that connects again asks for what there is. [`Service`] is what the switch can do, without a word of OpenFlow's bytes.
 
 mod address;
+mod bundles;
 mod connection;
 mod describe;
 mod errors;

@@ -5,6 +5,7 @@ use flowlane_openflow::port::{Port, PortMod, state};
 use flowlane_openflow::{ErrorCode, Version};
 
 use super::service::{PortState, Service};
+use crate::control::PortChange;
 use crate::ruleset::PortFlags;
 
 /// The settings that a version knows; bits beyond are ignored, as in Open vSwitch.
@@ -47,19 +48,20 @@ pub(super) fn description(port: &PortState, version: Version) -> Port {
     }
 }
 
-/// Changes settings of a port. Ports have no speeds to advertise: a list of them is ignored, as Open vSwitch does where a device has
-/// none.
-pub(super) fn change(service: &Service, version: Version, request: &PortMod) -> Result<(), ErrorCode> {
-    let ports = service.ports();
-    if !ports.iter().any(|port| port.number == request.port) {
+/// Reads a change of a port's settings. Ports have no speeds to advertise: a list of them is ignored, as Open vSwitch does where a
+/// device has none.
+pub(super) fn change(
+    service: &Service,
+    version: Version,
+    request: &PortMod,
+) -> Result<PortChange, ErrorCode> {
+    let port = request.port;
+    if !service.ports().iter().any(|one| one.number == port) {
         return Err(ErrorCode::PortModBadPort);
     }
-    if request.hw_addr != hw_addr(request.port) {
+    if request.hw_addr != hw_addr(port) {
         return Err(ErrorCode::PortModBadHwAddr);
     }
     let bits = |bits: u32| PortFlags(bits as u8 & known(version));
-    match service.change_port(request.port, bits(request.config), bits(request.mask)) {
-        true => Ok(()),
-        false => Err(ErrorCode::PortModBadPort),
-    }
+    Ok(PortChange { port, flags: bits(request.config), mask: bits(request.mask) })
 }

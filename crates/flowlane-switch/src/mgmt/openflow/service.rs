@@ -8,7 +8,7 @@ use flowlane::rule::{Action, Command, FlowMod, Rule};
 use flowlane_openflow::Version;
 
 use crate::control::{
-    BundleError, FlowStatistics, GroupMod, MeterEntry, MeterError, MeterMod, Notices, Refusal, Refused,
+    BundleError, Changes, FlowStatistics, MeterEntry, MeterError, MeterMod, Notices, Refusal, Refused,
 };
 use crate::datapath::{GroupCount, GroupCounters, PacketIns, PortCounters};
 use crate::mgmt::rpc::ControlServer;
@@ -133,10 +133,10 @@ impl Service {
         ruleset.tables().map(state).collect()
     }
 
-    /// Changes groups and then rules, all or none, so that no packet meets the former ones afterwards.
-    pub(super) fn change(&self, groups: &[GroupMod], mods: &[FlowMod]) -> Result<(), BundleError> {
+    /// Makes changes, all or none, so that no packet meets the former state afterwards.
+    pub(super) fn change(&self, changes: &Changes<'_>) -> Result<(), BundleError> {
         let mut control = self.served.control();
-        control.change_all(groups, mods)?;
+        control.change_all(changes)?;
         control.tell_removed();
         Ok(())
     }
@@ -183,11 +183,6 @@ impl Service {
     pub(super) fn meters(&self) -> Vec<(MeterEntry, Duration)> {
         let control = self.served.control();
         control.meters().values().map(|entry| (entry.clone(), control.meter_age(entry))).collect()
-    }
-
-    /// Changes settings of a port, so that no packet meets the former ones afterwards. Returns whether there is such a port.
-    pub(super) fn change_port(&self, port: PortNo, flags: PortFlags, mask: PortFlags) -> bool {
-        self.served.control().change_port(port, flags, mask)
     }
 
     /// Executes actions on a packet. Where the switch ends, the packet is dropped.

@@ -9,21 +9,19 @@ use flowlane::rule::group::{Bucket, Group, Selection};
 use flowlane::rule::{Action, Command, FlowMod};
 use flowlane_openflow::group::{GROUP_ALL, GroupCommand, GroupMod as SentMod, Selection as SentSelection};
 use flowlane_openflow::message::{
-    AsyncConfig, BundleControl, BundleControlKind, Error, FlowModMessage, Message, MultipartReply,
-    PacketInFormat, PacketOut, Role, RoleRequest, SwitchConfig, TlvTable,
+    AsyncConfig, Error, FlowModMessage, Message, MultipartReply, PacketInFormat, PacketOut, Role,
+    RoleRequest, SwitchConfig, TlvTable,
 };
 use flowlane_openflow::stats::FlowFormat;
 use flowlane_openflow::{Codec, ErrorCode, Header, Version};
 
+use super::bundles::Bundle;
 use super::{Shared, describe, errors, events, meters, ports};
-use crate::control::{BundleError, GroupMod};
+use crate::control::{Changes, GroupMod};
 use crate::datapath::PacketIn;
-use crate::mgmt::rpc::Taken;
 
-/// Bundles that a connection may have open.
-const BUNDLES_MAX: usize = 16;
 /// Bytes of a request that an error returns.
-const ERROR_DATA: usize = 64;
+pub(super) const ERROR_DATA: usize = 64;
 
 /// The part of a connection that the dispatcher of packets reads, too.
 #[derive(Debug)]
@@ -65,30 +63,21 @@ impl State {
     }
 }
 
-/// A bundle that is open.
-struct Bundle {
-    is_closed: bool,
-    /// The bytes of its messages.
-    taken: Taken,
-    mods: Vec<FlowModMessage>,
-    groups: Vec<SentMod>,
-}
-
 /// A connection's requests.
 pub(super) struct Session {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     pub(super) state: Arc<Mutex<State>>,
-    bundles: BTreeMap<u32, Bundle>,
-    /// Length of the request that is being answered.
-    request_bytes: usize,
+    pub(super) bundles: BTreeMap<u32, Bundle>,
+    /// Errors of earlier requests, which precede the answer to a request.
+    pub(super) belated: Vec<u8>,
 }
 
 impl Session {
     pub(super) fn new(shared: Arc<Shared>, state: Arc<Mutex<State>>) -> Self {
-        Self { shared, state, bundles: BTreeMap::new(), request_bytes: 0 }
+        Self { shared, state, bundles: BTreeMap::new(), belated: Vec::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -106,9 +95,8 @@ impl Session {
     /// Answers a request: the bytes of all messages of the answer.
     pub(super) fn answer(&mut self, bytes: &[u8]) -> Vec<u8> {
         let codec = self.state().codec.clone();
-        self.request_bytes = bytes.len();
         let (xid, result) = match codec.decode(bytes) {
-            Ok(decoded) => (decoded.xid, self.handle(decoded.message)),
+            Ok(decoded) => (decoded.xid, self.handle(decoded.message, bytes)),
             Err(error) => (error.xid, Err(error.code)),
         };
         let answer = match result {
@@ -117,13 +105,16 @@ impl Session {
             Err(code) => error(code, bytes),
         };
         // The request may have changed the connection's settings, but not those of its answer.
-        codec
+        let last = codec
             .encode(xid, &answer)
             .or_else(|_| codec.encode(xid, &error(ErrorCode::RequestBadType, bytes)))
-            .unwrap_or_default()
+            .unwrap_or_default();
+        let mut all = std::mem::take(&mut self.belated);
+        all.extend(last);
+        all
     }
 
-    fn handle(&mut self, message: Message) -> Result<Option<Message>, ErrorCode> {
+    fn handle(&mut self, message: Message, bytes: &[u8]) -> Result<Option<Message>, ErrorCode> {
         let service = &self.shared.service;
         if is_change(&message) && self.state().role == Role::Secondary {
             return Err(ErrorCode::RequestIsSecondary);
@@ -160,7 +151,7 @@ impl Session {
             }
             Message::BundleControl(request) => Message::BundleControl(self.bundle(request)?),
             Message::BundleAdd(request) => {
-                self.add_to_bundle(request.bundle, *request.message)?;
+                self.add_to_bundle(request.bundle, *request.message, bytes)?;
                 return Ok(None);
             }
             Message::TlvTableRequest => {
@@ -176,11 +167,14 @@ impl Session {
         let service = &self.shared.service;
         match message {
             Message::FlowMod(request) => self.flow_mod(&request),
-            Message::GroupMod(request) => self.change(&[group_mod(request)?], &[]),
+            Message::GroupMod(request) => {
+                self.change(&Changes { groups: &[group_mod(request)?], ..Changes::default() })
+            }
             Message::PacketOut(request) => self.packet_out(request),
             Message::PortMod(request) => {
                 let version = self.state().codec.version;
-                ports::change(service, version, &request)
+                let ports = &[ports::change(service, version, &request)?];
+                self.change(&Changes { ports, ..Changes::default() })
             }
             Message::TableMod(config) if config.config == 0 => Ok(()),
             Message::TableMod(_) => Err(ErrorCode::TableModNotPermitted),
@@ -251,15 +245,12 @@ impl Session {
         match is_10 {
             true => service.change_or_add(&one).map_err(|refused| errors::of_refusal(&refused.refusal)),
             false if one.table.is_none() && one.command == Command::Add => Err(ErrorCode::FlowModBadTableId),
-            false => self.change(&[], &[one]),
+            false => self.change(&Changes { rules: &[one], ..Changes::default() }),
         }
     }
 
-    fn change(&self, groups: &[GroupMod], mods: &[FlowMod]) -> Result<(), ErrorCode> {
-        self.shared.service.change(groups, mods).map_err(|error| match error {
-            BundleError::Rule(refused) => errors::of_refusal(&refused.refusal),
-            BundleError::Group(error) => errors::of_group(error),
-        })
+    fn change(&self, changes: &Changes<'_>) -> Result<(), ErrorCode> {
+        self.shared.service.change(changes).map_err(|error| errors::of_changes(&error))
     }
 
     fn packet_out(&self, request: PacketOut) -> Result<(), ErrorCode> {
@@ -280,74 +271,6 @@ impl Session {
             .service
             .packet_out(in_port, request.data, actions)
             .map_err(|error| errors::of_refusal(&error))
-    }
-
-    fn bundle(&mut self, request: BundleControl) -> Result<BundleControl, ErrorCode> {
-        use BundleControlKind::{
-            CloseReply, CloseRequest, CommitReply, CommitRequest, DiscardReply, DiscardRequest, OpenReply,
-            OpenRequest,
-        };
-        let id = request.bundle;
-        let kind = match request.kind {
-            OpenRequest if self.bundles.contains_key(&id) => return Err(ErrorCode::BundleBadId),
-            OpenRequest if self.bundles.len() == BUNDLES_MAX => return Err(ErrorCode::BundleOutOfBundles),
-            OpenRequest => {
-                self.bundles.insert(id, self.new_bundle());
-                OpenReply
-            }
-            CloseRequest => {
-                let bundle = self.bundles.get_mut(&id).ok_or(ErrorCode::BundleBadId)?;
-                if std::mem::replace(&mut bundle.is_closed, true) {
-                    return Err(ErrorCode::BundleClosed);
-                }
-                CloseReply
-            }
-            CommitRequest => {
-                let bundle = self.bundles.remove(&id).ok_or(ErrorCode::BundleBadId)?;
-                self.commit(bundle)?;
-                CommitReply
-            }
-            DiscardRequest => {
-                self.bundles.remove(&id).ok_or(ErrorCode::BundleBadId)?;
-                DiscardReply
-            }
-            OpenReply | CloseReply | CommitReply | DiscardReply => return Err(ErrorCode::BundleBadType),
-        };
-        Ok(BundleControl { kind, ..request })
-    }
-
-    fn add_to_bundle(&mut self, id: u32, message: Message) -> Result<(), ErrorCode> {
-        if self.bundles.len() == BUNDLES_MAX && !self.bundles.contains_key(&id) {
-            return Err(ErrorCode::BundleOutOfBundles);
-        }
-        if !self.bundles.contains_key(&id) {
-            self.bundles.insert(id, self.new_bundle());
-        }
-        let bundle = self.bundles.get_mut(&id).expect("it is there now");
-        if bundle.is_closed {
-            return Err(ErrorCode::BundleClosed);
-        }
-        if !bundle.taken.grow(self.request_bytes) {
-            return Err(ErrorCode::BundleMsgTooMany);
-        }
-        match message {
-            Message::FlowMod(one) => bundle.mods.push(one),
-            Message::GroupMod(one) => bundle.groups.push(one),
-            _ => return Err(ErrorCode::BundleMsgUnsup),
-        }
-        Ok(())
-    }
-
-    fn new_bundle(&self) -> Bundle {
-        let taken = self.shared.bundles.take(0).expect("nothing can always be taken");
-        Bundle { is_closed: false, taken, mods: Vec::new(), groups: Vec::new() }
-    }
-
-    /// Makes the changes of a bundle, all or none: groups, which rules may name, then rules.
-    fn commit(&self, bundle: Bundle) -> Result<(), ErrorCode> {
-        let mods = bundle.mods.iter().map(checked).collect::<Result<Vec<FlowMod>, _>>()?;
-        let groups = bundle.groups.into_iter().map(group_mod).collect::<Result<Vec<_>, _>>()?;
-        self.change(&groups, &mods)
     }
 }
 
@@ -370,13 +293,13 @@ fn is_change(request: &Message) -> bool {
     )
 }
 
-fn error(code: ErrorCode, request: &[u8]) -> Message {
+pub(super) fn error(code: ErrorCode, request: &[u8]) -> Message {
     let data = request[..request.len().min(ERROR_DATA)].to_vec();
     Message::Error(Error { kind: code.into(), data })
 }
 
 /// Checks a flow-mod, and completes it.
-fn checked(request: &FlowModMessage) -> Result<FlowMod, ErrorCode> {
+pub(super) fn checked(request: &FlowModMessage) -> Result<FlowMod, ErrorCode> {
     if request.buffer_id.is_some() {
         return Err(ErrorCode::RequestBufferUnknown);
     }
@@ -388,7 +311,7 @@ fn checked(request: &FlowModMessage) -> Result<FlowMod, ErrorCode> {
 }
 
 /// The change of groups that a message asks for.
-fn group_mod(request: SentMod) -> Result<GroupMod, ErrorCode> {
+pub(super) fn group_mod(request: SentMod) -> Result<GroupMod, ErrorCode> {
     let id = request.group;
     let buckets: Vec<Bucket> = request.buckets.iter().cloned().enumerate().map(bucket).collect();
     let group = |buckets| -> Result<Group, ErrorCode> {

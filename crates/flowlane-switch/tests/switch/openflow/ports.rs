@@ -3,8 +3,13 @@
 use std::path::Path;
 
 use flowlane::rule::action::PortNo;
-use flowlane_openflow::message::{ErrorKind, Message, Reply, Request, Role, SwitchConfig};
+use flowlane::rule::{ReadOptions, read_changes};
+use flowlane_openflow::message::{
+    BundleAdd, BundleControl, BundleControlKind, ErrorKind, FlowModMessage, Message, Reply, Request, Role,
+    SwitchConfig,
+};
 use flowlane_openflow::port::{Port, PortMod, PortReason, config, state};
+use flowlane_openflow::stats::FlowFormat;
 use flowlane_openflow::{ErrorCode, Version};
 
 use super::{Controller, Wires, frame, with_switch};
@@ -157,4 +162,66 @@ fn controllers_are_notified_of_changed_ports() {
             assert_eq!(second.hw_addr, one.port(2).hw_addr);
         }
     });
+}
+
+/// Sends changes of a bundle and commits it; returns its errors, with the place of the request that each is for.
+fn commit(controller: &mut Controller, messages: &[Message]) -> Vec<(usize, ErrorKind)> {
+    let (bundle, atomic, ordered) = (9, true, true);
+    let control = |kind| Message::BundleControl(BundleControl { bundle, kind, atomic, ordered });
+    let Message::BundleControl(_) = controller.ask(&control(BundleControlKind::OpenRequest)) else {
+        panic!("it is opened")
+    };
+    let first = controller.xid + 1;
+    for message in messages.iter().cloned().map(Box::new) {
+        controller.send(&Message::BundleAdd(BundleAdd { bundle, atomic, ordered, message }));
+    }
+    controller.send(&control(BundleControlKind::CommitRequest));
+    let mut errors = Vec::new();
+    while errors.last().is_none_or(|&(place, _)| place != messages.len()) {
+        match controller.next_with_xid() {
+            (Message::BundleControl(_), _) => return errors,
+            (Message::Error(error), xid) => errors.push(((xid - first) as usize, error.kind)),
+            other => panic!("{other:?}"),
+        }
+    }
+    errors
+}
+
+/// Open vSwitch answers with the same errors to bundles that need not be atomic; it refuses ports in others, and leaves the changes
+/// before a refused one.
+#[test]
+fn bundles_change_ports_with_rules_or_nothing() {
+    for version in [Version::OpenFlow13, Version::OpenFlow14, Version::OpenFlow15] {
+        with_switch(|path, _| {
+            let mut watching = Controller::connect(path, version);
+            watching.subscribe();
+            let mut controller = Controller::connect(path, version);
+            let hw_addr = controller.port(2).hw_addr;
+            let port = |port, hw_addr| {
+                let (config, mask, advertise) = (config::NO_FWD, config::NO_FWD, Some(0));
+                Message::PortMod(PortMod { port: PortNo(port), hw_addr, config, mask, advertise })
+            };
+            let rule = |line: &str| {
+                let mut mods = read_changes(line, "bundle", &ReadOptions::default()).unwrap();
+                let (format, buffer_id) = (FlowFormat::Nxm, None);
+                Message::FlowMod(FlowModMessage { format, flow_mod: mods.remove(0), buffer_id })
+            };
+            let (good, rules) = (port(2, hw_addr), rule("add table=1,udp actions=output:2"));
+            for (refused, code) in [
+                (port(77, hw_addr), ErrorCode::PortModBadPort),
+                (port(2, [1; 6]), ErrorCode::PortModBadHwAddr),
+                (rule("add table=99 actions=drop"), ErrorCode::RequestBadTableId),
+            ] {
+                let errors = commit(&mut controller, &[rules.clone(), good.clone(), refused]);
+                assert_eq!(errors, [(2, code.into()), (3, ErrorCode::BundleMsgFailed.into())], "{version:?}");
+                assert_eq!((controller.port(2).config, controller.flows()), (0, vec![]), "{version:?}");
+            }
+            assert_eq!(commit(&mut controller, &[good, rules]), []);
+            assert_eq!((controller.port(2).config, controller.flows().len()), (config::NO_FWD, 1));
+            // Of refused bundles no change was reported.
+            let changed = watching.changed_port();
+            assert_eq!((changed.number, changed.config), (PortNo(2), config::NO_FWD));
+            assert_eq!((watching.barrier(), watching.told.len()), (None, 0));
+        });
+    }
 }

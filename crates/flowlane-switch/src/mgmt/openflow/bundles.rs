@@ -1,0 +1,137 @@
+//! Bundles: changes that controllers collect, to be made together (OpenFlow 1.4.1, 6.8).
+
+use flowlane::rule::FlowMod;
+use flowlane_openflow::message::{BundleControl, BundleControlKind, Message};
+use flowlane_openflow::port::PortMod;
+use flowlane_openflow::{ErrorCode, Header};
+
+use super::session::{ERROR_DATA, Session, checked, error, group_mod};
+use super::{errors, ports};
+use crate::control::{BundleError, Changes, GroupMod};
+use crate::mgmt::rpc::Taken;
+
+/// Bundles that a connection may have open.
+const BUNDLES_MAX: usize = 16;
+
+/// A bundle that is open.
+pub(super) struct Bundle {
+    is_closed: bool,
+    /// The bytes of its messages.
+    taken: Taken,
+    groups: Vec<(GroupMod, Request)>,
+    rules: Vec<(FlowMod, Request)>,
+    ports: Vec<(PortMod, Request)>,
+}
+
+/// The first bytes of the request that added a message, for the error if its change is refused.
+struct Request(Box<[u8]>);
+
+/// The request whose change is refused, and why.
+type Failed = (Request, ErrorCode);
+
+impl Session {
+    /// Executes a step of a bundle.
+    pub(super) fn bundle(&mut self, request: BundleControl) -> Result<BundleControl, ErrorCode> {
+        use BundleControlKind::{
+            CloseReply, CloseRequest, CommitReply, CommitRequest, DiscardReply, DiscardRequest, OpenReply,
+            OpenRequest,
+        };
+        let id = request.bundle;
+        let kind = match request.kind {
+            OpenRequest if self.bundles.contains_key(&id) => return Err(ErrorCode::BundleBadId),
+            OpenRequest if self.bundles.len() == BUNDLES_MAX => return Err(ErrorCode::BundleOutOfBundles),
+            OpenRequest => {
+                self.bundles.insert(id, self.new_bundle());
+                OpenReply
+            }
+            CloseRequest => {
+                let bundle = self.bundles.get_mut(&id).ok_or(ErrorCode::BundleBadId)?;
+                if std::mem::replace(&mut bundle.is_closed, true) {
+                    return Err(ErrorCode::BundleClosed);
+                }
+                CloseReply
+            }
+            CommitRequest => {
+                let bundle = self.bundles.remove(&id).ok_or(ErrorCode::BundleBadId)?;
+                self.commit(bundle)?;
+                CommitReply
+            }
+            DiscardRequest => {
+                self.bundles.remove(&id).ok_or(ErrorCode::BundleBadId)?;
+                DiscardReply
+            }
+            OpenReply | CloseReply | CommitReply | DiscardReply => return Err(ErrorCode::BundleBadType),
+        };
+        Ok(BundleControl { kind, ..request })
+    }
+
+    /// Adds the message of a request to a bundle.
+    pub(super) fn add_to_bundle(
+        &mut self,
+        id: u32,
+        message: Message,
+        request: &[u8],
+    ) -> Result<(), ErrorCode> {
+        if self.bundles.len() == BUNDLES_MAX && !self.bundles.contains_key(&id) {
+            return Err(ErrorCode::BundleOutOfBundles);
+        }
+        if !self.bundles.contains_key(&id) {
+            self.bundles.insert(id, self.new_bundle());
+        }
+        let bundle = self.bundles.get_mut(&id).expect("it is there now");
+        if bundle.is_closed {
+            return Err(ErrorCode::BundleClosed);
+        }
+        if !bundle.taken.grow(request.len()) {
+            return Err(ErrorCode::BundleMsgTooMany);
+        }
+        let request = Request(request[..request.len().min(ERROR_DATA)].into());
+        match message {
+            Message::FlowMod(one) => bundle.rules.push((checked(&one)?, request)),
+            Message::GroupMod(one) => bundle.groups.push((group_mod(one)?, request)),
+            Message::PortMod(one) => bundle.ports.push((one, request)),
+            _ => return Err(ErrorCode::BundleMsgUnsup),
+        }
+        Ok(())
+    }
+
+    fn new_bundle(&self) -> Bundle {
+        let taken = self.shared.bundles.take(0).expect("nothing can always be taken");
+        Bundle { is_closed: false, taken, groups: Vec::new(), rules: Vec::new(), ports: Vec::new() }
+    }
+
+    /// Makes the changes of a bundle, all or none. As in Open vSwitch, the request whose change is refused gets its error belatedly,
+    /// and the commit one that says so.
+    fn commit(&mut self, bundle: Bundle) -> Result<(), ErrorCode> {
+        self.make(bundle).map_err(|(Request(request), code)| {
+            let xid = Header::read(&request).map_or(0, |header| header.xid);
+            let codec = self.state().codec.clone();
+            self.belated = codec.encode(xid, &error(code, &request)).unwrap_or_default();
+            ErrorCode::BundleMsgFailed
+        })
+    }
+
+    /// Makes changes: groups, which rules may name, then rules and ports.
+    fn make(&self, bundle: Bundle) -> Result<(), Failed> {
+        let (service, version) = (&self.shared.service, self.state().codec.version);
+        let (groups, mut of_groups): (Vec<GroupMod>, Vec<Request>) = bundle.groups.into_iter().unzip();
+        let (rules, mut of_rules): (Vec<FlowMod>, Vec<Request>) = bundle.rules.into_iter().unzip();
+        let (mut ports, mut of_ports) = (Vec::new(), Vec::new());
+        for (change, request) in bundle.ports {
+            match ports::change(service, version, &change) {
+                Ok(change) => ports.push(change),
+                Err(code) => return Err((request, code)),
+            }
+            of_ports.push(request);
+        }
+        let changes = Changes { groups: &groups, rules: &rules, ports: &ports };
+        service.change(&changes).map_err(|error| {
+            let request = match error {
+                BundleError::Group { at, .. } => of_groups.swap_remove(at),
+                BundleError::Rule(ref refused) => of_rules.swap_remove(refused.at),
+                BundleError::Port { at, .. } => of_ports.swap_remove(at),
+            };
+            (request, errors::of_changes(&error))
+        })
+    }
+}
