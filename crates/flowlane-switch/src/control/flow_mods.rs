@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flowlane::rule::{Command, FlowFlags, FlowMod, Rule, RuleId};
 
-use super::{Control, Reason, Refusal};
+use super::{Control, FAIL_OPEN, Reason, Refusal};
 use crate::ruleset::{Change, Entry, Event, RulesetError, without_recirc_id};
 
 /// The changes made to the standby.
@@ -90,7 +90,8 @@ impl Control {
                 let found = id.and_then(|id| Some((id, table.rule(id)?.clone())));
                 out.extend(found.filter(|(_, entry)| one.selects(number, &entry.rule)));
             } else {
-                let rules = table.rules().filter(|(_, entry)| one.selects(number, &entry.rule));
+                let is_selected = |rule: &Rule| rule.priority != FAIL_OPEN && one.selects(number, rule);
+                let rules = table.rules().filter(|(_, entry)| is_selected(&entry.rule));
                 out.extend(rules.map(|(id, entry)| (id, entry.clone())));
             }
         }

@@ -16,6 +16,7 @@
 //! After a rule is deleted, megaflows may still hold packet counts for it. Its id is reused, and its final counters are reported
 //! ([`FlowRemoved`]), after every worker has flushed them.
 
+mod fail_open;
 mod flow_mods;
 mod groups;
 mod learned;
@@ -33,6 +34,7 @@ pub use ports::PortChange;
 pub use rebuild::{BuildEngine, ChurnClass};
 pub use removal::{FlowRemoved, Reason};
 
+pub(crate) use fail_open::FAIL_OPEN;
 pub(crate) use meters::{BANDS_MAX, METERS_MAX};
 pub(crate) use notices::{Notice, Notices};
 

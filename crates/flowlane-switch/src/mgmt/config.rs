@@ -27,6 +27,7 @@ pub use self::stage::{
 };
 
 use crate::datapath::{CacheConfig, MalformedPolicy};
+use crate::mgmt::openflow::FailMode;
 use crate::ruleset::Miss;
 
 /// A switch.
@@ -160,6 +161,9 @@ pub struct OpenflowSection {
     /// The versions that the switch speaks: `OpenFlow10`, `OpenFlow13`, `OpenFlow14` and `OpenFlow15`; all by default.
     #[serde(default)]
     pub protocols: Vec<String>,
+    /// The mode while none of the controllers that the switch connects to is connected: `secure` by default.
+    #[serde(default)]
+    pub fail_mode: FailMode,
 }
 
 fn bridge() -> String {

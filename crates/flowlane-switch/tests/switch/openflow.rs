@@ -1,5 +1,6 @@
 //! Controllers that drive a running switch by OpenFlow, in every version.
 
+mod fail_modes;
 mod meters;
 mod packet_ins;
 mod ports;
@@ -74,7 +75,10 @@ struct Controller {
 
 impl Controller {
     fn connect(path: &Path, version: Version) -> Self {
-        let stream = UnixStream::connect(path).unwrap();
+        Self::of(UnixStream::connect(path).unwrap(), version)
+    }
+
+    fn of(stream: UnixStream, version: Version) -> Self {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut own =
             Self { stream, codec: Codec::new(version), input: Vec::new(), xid: 100, told: VecDeque::new() };

@@ -174,7 +174,9 @@ fn open_agent(
 ) -> Result<Agent, Failure> {
     let datapath_id = openflow.datapath_id.unwrap_or_else(rand::random);
     let service = Service::new(served.clone(), &openflow.bridge, datapath_id, packet_ins);
-    let service = service.with_versions(openflow.versions.clone());
+    let service = service
+        .with_versions(openflow.versions.clone())
+        .with_standalone_after(openflow.fail_mode.standalone_after());
     let agent = Agent::open(&openflow.addresses, service);
     let agent = agent.map_err(|error| Failure::Environment(error.to_string()))?;
     note!("flowlane: bridge {}, datapath {datapath_id:016x}, for controllers", openflow.bridge);

@@ -22,7 +22,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a connection looks whether the switch ends.
 const READ_TIMEOUT: Duration = Duration::from_millis(250);
 /// A peer that is silent for this long is asked whether it lives; after the same time again it is disconnected.
-const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+pub(super) const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// Bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
 
@@ -100,7 +100,13 @@ pub(super) fn serve(stream: Stream, shared: &Arc<Shared>, is_passive: bool) -> b
     if let Some(mut session) = session {
         let (queue, state) = (connection.queue.clone(), session.state.clone());
         let id = shared.subscribers.add(Subscriber { queue, state });
+        if !is_passive {
+            shared.primaries.connected();
+        }
         connection.run(&mut session, shared);
+        if !is_passive {
+            shared.primaries.disconnected();
+        }
         shared.subscribers.remove(id);
     }
     // The writer sends what waits, and ends.

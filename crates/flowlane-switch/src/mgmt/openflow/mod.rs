@@ -15,6 +15,7 @@ mod connection;
 mod describe;
 mod errors;
 mod events;
+mod fail_mode;
 mod meters;
 mod outgoing;
 mod packets;
@@ -23,6 +24,7 @@ mod service;
 mod session;
 
 pub use address::{Address, BadAddress};
+pub use fail_mode::FailMode;
 pub use service::Service;
 
 use std::io;
@@ -34,6 +36,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use connection::{Stream, serve};
+use fail_mode::Primaries;
 use flowlane_openflow::{Codec, Version, split};
 use packets::Subscribers;
 use session::{Session, State};
@@ -82,6 +85,7 @@ struct Shared {
     notices: Arc<Budget>,
     /// The newest generation of roles (OpenFlow 1.3.5, 6.3.4).
     generation: Mutex<Option<u64>>,
+    primaries: Primaries,
     ends: AtomicBool,
     connections: Mutex<usize>,
 }
@@ -95,9 +99,17 @@ impl Shared {
             bundles: Budget::new(BUNDLES_BYTES),
             notices: Budget::new(NOTICES_BYTES),
             generation: Mutex::new(None),
+            primaries: Primaries::default(),
             ends: AtomicBool::new(false),
             connections: Mutex::new(0),
         })
+    }
+
+    fn watch_primaries(&self) {
+        if let Some(after) = self.service.standalone_after() {
+            self.primaries.watch(&self.service, after);
+        }
+        std::thread::sleep(PAUSE);
     }
 
     /// Waits until the workers run, or the agent ends: they have the ports, which a controller asks for first.
@@ -181,6 +193,14 @@ impl Agent {
         agent.dispatch(|shared| shared.subscribers.dispatch(&shared.service))?;
         agent.shared.service.notices().set_open(true);
         agent.dispatch(|shared| shared.subscribers.tell(&shared.service, &shared.notices))?;
+        if agent.shared.service.standalone_after().is_some() {
+            let is_primary =
+                |address: &Address| matches!(address, Address::ConnectUnix(_) | Address::ConnectTcp(_));
+            match addresses.iter().any(is_primary) {
+                true => agent.dispatch(Shared::watch_primaries)?,
+                false => agent.shared.service.forward_misses(),
+            }
+        }
         Ok(agent)
     }
 

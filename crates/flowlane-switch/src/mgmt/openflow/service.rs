@@ -8,7 +8,8 @@ use flowlane::rule::{Action, Command, FlowMod, Rule};
 use flowlane_openflow::Version;
 
 use crate::control::{
-    BundleError, Changes, FlowStatistics, MeterEntry, MeterError, MeterMod, Notices, Refusal, Refused,
+    BundleError, Changes, FAIL_OPEN, FlowStatistics, MeterEntry, MeterError, MeterMod, Notices, Refusal,
+    Refused,
 };
 use crate::datapath::{GroupCount, GroupCounters, PacketIns, PortCounters};
 use crate::mgmt::rpc::ControlServer;
@@ -43,6 +44,7 @@ pub struct Service {
     datapath_id: u64,
     name: String,
     versions: Vec<Version>,
+    standalone_after: Option<Duration>,
     begun: Instant,
 }
 
@@ -60,7 +62,8 @@ impl Service {
         let notices = control.notices().clone();
         drop(control);
         let (name, versions, begun) = (name.to_owned(), Version::ALL.to_vec(), Instant::now());
-        Self { served, packet_ins, notices, datapath_id, name, versions, begun }
+        let standalone_after = None;
+        Self { served, packet_ins, notices, datapath_id, name, versions, standalone_after, begun }
     }
 
     pub(super) fn packet_ins(&self) -> &PacketIns {
@@ -75,6 +78,35 @@ impl Service {
     #[must_use]
     pub fn with_versions(self, versions: Vec<Version>) -> Self {
         Self { versions, ..self }
+    }
+
+    /// Forwards by `normal` when none of the controllers that the switch connects to has been connected for this long; with `None`,
+    /// rules stay as they are.
+    #[must_use]
+    pub fn with_standalone_after(self, standalone_after: Option<Duration>) -> Self {
+        Self { standalone_after, ..self }
+    }
+
+    pub(super) fn standalone_after(&self) -> Option<Duration> {
+        self.standalone_after
+    }
+
+    /// Removes all rules and forwards by `normal`. Returns whether the rules can be changed.
+    pub(super) fn fail_open(&self) -> bool {
+        let mut control = self.served.control();
+        let is_done = control.fail_open().is_ok();
+        control.tell_removed();
+        is_done
+    }
+
+    /// Forwards by the rules of controllers again. Returns whether the rules can be changed.
+    pub(super) fn end_fail_open(&self) -> bool {
+        self.served.control().end_fail_open().is_ok()
+    }
+
+    /// Forwards packets that no rule matches by `normal`, where the first table's rules can be changed.
+    pub(super) fn forward_misses(&self) {
+        _ = self.served.control().forward_misses();
     }
 
     pub(super) fn versions(&self) -> &[Version] {
@@ -157,9 +189,9 @@ impl Service {
         Ok(())
     }
 
-    /// The rules that `wanted` selects, with their counters.
+    /// The rules that `wanted` selects, with their counters; not the one that forwards without controllers.
     pub(super) fn flows(&self, wanted: impl Fn(u8, &Rule) -> bool) -> Vec<FlowStatistics> {
-        self.served.control().statistics(wanted)
+        self.served.control().statistics(|table, rule| rule.priority != FAIL_OPEN && wanted(table, rule))
     }
 
     /// The groups, with their counters.

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use flowlane_openflow::Version;
 
 use super::table_numbers;
-use crate::mgmt::config::{Config, ConfigError, KeyPath, Source, TableSection};
-use crate::mgmt::openflow::Address;
+use crate::mgmt::config::{Config, ConfigError, KeyPath, Source, TableEngine, TableSection};
+use crate::mgmt::openflow::{Address, FailMode};
 use crate::port::runtime_folder::runtime_folder;
 
 /// The last table that controllers may use, as in Open vSwitch.
@@ -24,6 +24,8 @@ pub struct OpenflowSetup {
     pub addresses: Vec<Address>,
     /// The versions that it speaks; at least one.
     pub versions: Vec<Version>,
+    /// The behaviour without controllers.
+    pub fail_mode: FailMode,
 }
 
 /// Adds the tables that controllers may use and the configuration does not have. Their rules change all the time.
@@ -67,7 +69,19 @@ pub(super) fn read(config: &Config, source: &Source) -> Result<Option<OpenflowSe
         let names = Version::ALL.map(Version::name).join(", ");
         source.error(&at.key("protocols"), format!("`{name}` is no version; there are {names}"), "")
     })?;
-    Ok(Some(OpenflowSetup { bridge, datapath_id, addresses, versions }))
+    let fail_mode = section.fail_mode;
+    if fail_mode == FailMode::Standalone && !has_changing_first_table(config) {
+        let problem =
+            "`standalone` forwards by a rule of table 0, which must be a table of rules on no device";
+        return Err(source.error(&at.key("fail_mode"), problem.to_owned(), ""));
+    }
+    Ok(Some(OpenflowSetup { bridge, datapath_id, addresses, versions, fail_mode }))
+}
+
+/// Returns whether rules of the first table can change while the switch runs.
+fn has_changing_first_table(config: &Config) -> bool {
+    let mut first = config.table.iter().filter(|table| table.number == 0);
+    first.any(|table| table.engine != TableEngine::Gpu)
 }
 
 /// Reads the names of versions: all without any.
@@ -84,6 +98,7 @@ mod tests {
     use flowlane_openflow::Version;
 
     use super::super::Setup;
+    use super::FailMode;
 
     #[test]
     fn a_switch_with_controllers_has_all_tables_and_their_addresses() {
@@ -95,12 +110,16 @@ mod tests {
         assert_eq!(openflow.versions, Version::ALL);
         let one = Setup::parse("[openflow]\nprotocols = [\"OpenFlow10\"]\n").unwrap();
         assert_eq!(one.openflow().unwrap().unwrap().versions, [Version::OpenFlow10]);
+        let alone = Setup::parse("[openflow]\nfail_mode = \"standalone\"\n").unwrap();
+        assert_eq!(alone.openflow().unwrap().unwrap().fail_mode, FailMode::Standalone);
+        assert_eq!(one.openflow().unwrap().unwrap().fail_mode, FailMode::Secure);
         assert_eq!(Setup::parse("[[table]]\nnumber = 0\n").unwrap().openflow().unwrap(), None);
         for (key, wrong) in [
             ("bridge", "\"a/b\""),
             ("datapath_id", "\"xyz\""),
             ("controllers", "[\"ptcp\"]"),
             ("protocols", "[\"OpenFlow12\"]"),
+            ("fail_mode", "\"standalone\"\n[[route_table]]\nnumber = 0\nroutes = []"),
         ] {
             let setup = Setup::parse(&format!("[openflow]\n{key} = {wrong}\n")).unwrap();
             assert!(setup.openflow().is_err(), "{key}");
