@@ -148,7 +148,7 @@ impl Default for MacSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpenflowSection {
-    /// The bridge's name. Its socket `BRIDGE.mgmt` is in the folder of the control socket, for `ovs-ofctl`.
+    /// The bridge's name. Its sockets `BRIDGE.mgmt` and `BRIDGE.snoop` are in the folder of the control socket, for `ovs-ofctl`.
     #[serde(default = "bridge")]
     pub bridge: String,
     /// The identifier of the switch, up to 16 hexadecimal digits.

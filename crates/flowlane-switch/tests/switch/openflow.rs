@@ -5,6 +5,7 @@ mod meters;
 mod packet_ins;
 mod ports;
 mod removals;
+mod snoop;
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};

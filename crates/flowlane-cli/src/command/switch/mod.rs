@@ -177,8 +177,11 @@ fn open_agent(
     let service = service
         .with_versions(openflow.versions.clone())
         .with_standalone_after(openflow.fail_mode.standalone_after());
-    let agent = Agent::open(&openflow.addresses, service);
-    let agent = agent.map_err(|error| Failure::Environment(error.to_string()))?;
+    let opened = Agent::open(&openflow.addresses, service).and_then(|mut agent| {
+        agent.open_snoop(&openflow.snoop)?;
+        Ok(agent)
+    });
+    let agent = opened.map_err(|error| Failure::Environment(error.to_string()))?;
     note!("flowlane: bridge {}, datapath {datapath_id:016x}, for controllers", openflow.bridge);
     Ok(agent)
 }

@@ -5,6 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use flowlane_openflow::message::{Error, Hello, Message};
@@ -88,16 +89,14 @@ impl Stream {
 /// Serves a connection until either side ends it. Returns whether the peers agreed on a version. `is_passive`: the peer has
 /// connected to the switch.
 pub(super) fn serve(stream: Stream, shared: &Arc<Shared>, is_passive: bool) -> bool {
-    let Ok(writer) = stream.set_timeouts().and_then(|()| stream.try_clone()) else { return false };
-    let queue = Arc::new(Outgoing::default());
-    let thread = std::thread::Builder::new().name("openflow".to_owned());
-    let writing = queue.clone();
-    let Ok(thread) = thread.spawn(move || write(writer, &writing)) else { return false };
-    let mut connection =
-        Connection { stream, queue, input: Vec::new(), heard: Instant::now(), probed: false };
-    let session = connection.negotiate(shared, is_passive);
-    let agreed = session.is_some();
-    if let Some(mut session) = session {
+    let copies = shared.clone();
+    let opened = Connection::open(stream, move |bytes| copies.snoopers.copy(bytes));
+    let Some((mut connection, thread)) = opened else { return false };
+    connection.is_copied = true;
+    let version = connection.negotiate(shared);
+    if let Some(version) = version {
+        let state = State::new(Codec::new(version), is_passive);
+        let mut session = Session::new(shared.clone(), Arc::new(Mutex::new(state)));
         let (queue, state) = (connection.queue.clone(), session.state.clone());
         let id = shared.subscribers.add(Subscriber { queue, state });
         if !is_passive {
@@ -109,15 +108,28 @@ pub(super) fn serve(stream: Stream, shared: &Arc<Shared>, is_passive: bool) -> b
         }
         shared.subscribers.remove(id);
     }
-    // The writer sends what waits, and ends.
-    connection.queue.close();
-    _ = thread.join();
-    connection.stream.close();
-    agreed
+    connection.end(thread);
+    version.is_some()
 }
 
-fn write(mut stream: Stream, waiting: &Outgoing) {
-    waiting.drain(|bytes| stream.write_all(bytes).is_ok());
+/// Sends copies of all messages to a client until either side ends the connection.
+pub(super) fn serve_snooper(stream: Stream, shared: &Arc<Shared>) {
+    let Some((mut connection, thread)) = Connection::open(stream, |_| {}) else { return };
+    if let Some(version) = connection.negotiate(shared) {
+        // The client takes probes for copies.
+        connection.is_asked = false;
+        let id = shared.snoopers.add(version, connection.queue.clone());
+        while connection.next(shared, Vec::new).is_some() {}
+        shared.snoopers.remove(id);
+    }
+    connection.end(thread);
+}
+
+fn write(mut stream: Stream, waiting: &Outgoing, copy: impl Fn(&[u8])) {
+    waiting.drain(|bytes| {
+        copy(bytes);
+        stream.write_all(bytes).is_ok()
+    });
     // The reader notices, where the peer takes nothing any more.
     stream.close();
 }
@@ -130,9 +142,39 @@ struct Connection {
     heard: Instant,
     /// It has been asked since whether it lives.
     probed: bool,
+    /// A silent peer is asked.
+    is_asked: bool,
+    /// Received messages are copied to snoopers.
+    is_copied: bool,
 }
 
 impl Connection {
+    /// Starts the writer of a connection, which passes all that it sends to `copy`, too.
+    fn open(stream: Stream, copy: impl Fn(&[u8]) + Send + 'static) -> Option<(Self, JoinHandle<()>)> {
+        let writer = stream.set_timeouts().and_then(|()| stream.try_clone()).ok()?;
+        let queue = Arc::new(Outgoing::default());
+        let writing = queue.clone();
+        let thread = std::thread::Builder::new().name("openflow".to_owned());
+        let thread = thread.spawn(move || write(writer, &writing, copy)).ok()?;
+        let connection = Self {
+            stream,
+            queue,
+            input: Vec::new(),
+            heard: Instant::now(),
+            probed: false,
+            is_asked: true,
+            is_copied: false,
+        };
+        Some((connection, thread))
+    }
+
+    /// Lets the writer send what waits, and closes the connection.
+    fn end(&self, writer: JoinHandle<()>) {
+        self.queue.close();
+        _ = writer.join();
+        self.stream.close();
+    }
+
     /// Queues bytes. Returns whether the writer lives.
     fn send(&self, bytes: Vec<u8>) -> bool {
         self.queue.answer(bytes, None)
@@ -145,6 +187,9 @@ impl Connection {
                 Ok(Some((message, _))) => {
                     let message = message.to_vec();
                     self.input.drain(..message.len());
+                    if self.is_copied {
+                        shared.snoopers.copy(&message);
+                    }
                     return Some(message);
                 }
                 Ok(None) => {}
@@ -162,7 +207,7 @@ impl Connection {
                     if shared.ends.load(Ordering::Relaxed) {
                         return None;
                     }
-                    let silent = self.heard.elapsed();
+                    let silent = if self.is_asked { self.heard.elapsed() } else { Duration::ZERO };
                     if self.probed && silent >= 2 * PROBE_INTERVAL {
                         return None;
                     }
@@ -180,7 +225,7 @@ impl Connection {
     }
 
     /// Agrees with the peer on a version (OpenFlow 1.3.5, 6.3.1).
-    fn negotiate(&mut self, shared: &Arc<Shared>, is_passive: bool) -> Option<Session> {
+    fn negotiate(&mut self, shared: &Shared) -> Option<Version> {
         let ours = shared.service.versions();
         let versions = ours.iter().fold(0, |bits, version| bits | version.bit());
         let newest = Codec::new(ours.iter().copied().max()?);
@@ -205,8 +250,7 @@ impl Connection {
             self.send(Codec::new(version).encode(header.xid, &error).unwrap_or_default());
             return None;
         };
-        let state = State::new(Codec::new(version), is_passive);
-        Some(Session::new(shared.clone(), Arc::new(Mutex::new(state))))
+        Some(version)
     }
 
     /// Answers requests until the connection ends.

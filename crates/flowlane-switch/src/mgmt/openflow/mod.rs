@@ -22,6 +22,7 @@ mod packets;
 mod ports;
 mod service;
 mod session;
+mod snoop;
 
 pub use address::{Address, BadAddress};
 pub use fail_mode::FailMode;
@@ -30,16 +31,18 @@ pub use service::Service;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use connection::{Stream, serve};
+use connection::{Stream, serve, serve_snooper};
 use fail_mode::Primaries;
 use flowlane_openflow::{Codec, Version, split};
 use packets::Subscribers;
 use session::{Session, State};
+use snoop::Snoopers;
 
 use crate::mgmt::rpc::{Budget, SocketError, SocketFile};
 
@@ -86,6 +89,7 @@ struct Shared {
     /// The newest generation of roles (OpenFlow 1.3.5, 6.3.4).
     generation: Mutex<Option<u64>>,
     primaries: Primaries,
+    snoopers: Snoopers,
     ends: AtomicBool,
     connections: Mutex<usize>,
 }
@@ -100,6 +104,7 @@ impl Shared {
             notices: Budget::new(NOTICES_BYTES),
             generation: Mutex::new(None),
             primaries: Primaries::default(),
+            snoopers: Snoopers::default(),
             ends: AtomicBool::new(false),
             connections: Mutex::new(0),
         })
@@ -171,12 +176,12 @@ impl Agent {
                     let (file, listener) = SocketFile::listen(path)?;
                     listener.set_nonblocking(true).map_err(failed)?;
                     agent._files.push(file);
-                    agent.listen(Listener::Unix(listener)).map_err(failed)?;
+                    agent.listen(Listener::Unix(listener), serve_passive).map_err(failed)?;
                 }
                 Address::ListenTcp(at) => {
                     let listener = TcpListener::bind(at).map_err(failed)?;
                     listener.set_nonblocking(true).map_err(failed)?;
-                    agent.listen(Listener::Tcp(listener)).map_err(failed)?;
+                    agent.listen(Listener::Tcp(listener), serve_passive).map_err(failed)?;
                 }
                 Address::ConnectUnix(path) => {
                     let path = path.clone();
@@ -204,6 +209,18 @@ impl Agent {
         Ok(agent)
     }
 
+    /// Offers copies of the messages between the switch and its controllers at a socket, as `ovs-ofctl snoop` reads them.
+    ///
+    /// # Errors
+    /// A socket that the system refuses.
+    pub fn open_snoop(&mut self, path: &Path) -> Result<(), AgentError> {
+        let failed = |source| AgentError::Io { address: path.display().to_string(), source };
+        let (file, listener) = SocketFile::listen(path)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        self._files.push(file);
+        self.listen(Listener::Unix(listener), serve_snooper).map_err(failed)
+    }
+
     /// Repeats this until the agent ends.
     fn dispatch(&mut self, once: fn(&Shared)) -> Result<(), AgentError> {
         let shared = self.shared.clone();
@@ -220,13 +237,13 @@ impl Agent {
         Ok(())
     }
 
-    fn listen(&mut self, listener: Listener) -> io::Result<()> {
+    fn listen(&mut self, listener: Listener, serve: Serve) -> io::Result<()> {
         let shared = self.shared.clone();
         self.spawn(move || {
             shared.wait_for_workers();
             while !shared.ends.load(Ordering::Relaxed) {
                 match listener.accept() {
-                    Ok(stream) => admit(stream, &shared),
+                    Ok(stream) => admit(stream, &shared, serve),
                     // No controller connects, or too many files are open.
                     Err(_) => std::thread::sleep(PAUSE),
                 }
@@ -256,8 +273,15 @@ impl Agent {
     }
 }
 
+/// Serves a connection until it ends.
+type Serve = fn(Stream, &Arc<Shared>);
+
+fn serve_passive(stream: Stream, shared: &Arc<Shared>) {
+    serve(stream, shared, true);
+}
+
 /// Serves a connection in a thread of its own, or closes it if there are too many.
-fn admit(stream: Stream, shared: &Arc<Shared>) {
+fn admit(stream: Stream, shared: &Arc<Shared>, serve: Serve) {
     let lock = || shared.connections.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if *lock() >= CONNECTIONS_MAX {
         return;
@@ -266,7 +290,7 @@ fn admit(stream: Stream, shared: &Arc<Shared>) {
     let thread = std::thread::Builder::new().name("openflow".to_owned()).spawn({
         let shared = shared.clone();
         move || {
-            serve(stream, &shared, true);
+            serve(stream, &shared);
             *shared.connections.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) -= 1;
         }
     });

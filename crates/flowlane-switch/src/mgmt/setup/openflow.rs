@@ -22,6 +22,8 @@ pub struct OpenflowSetup {
     pub datapath_id: Option<u64>,
     /// Where controllers connect, or are connected to: the bridge's own socket is the first.
     pub addresses: Vec<Address>,
+    /// The socket of copies of messages.
+    pub snoop: PathBuf,
     /// The versions that it speaks; at least one.
     pub versions: Vec<Version>,
     /// The behaviour without controllers.
@@ -58,6 +60,7 @@ pub(super) fn read(config: &Config, source: &Source) -> Result<Option<OpenflowSe
         }
     };
     let own: PathBuf = runtime_folder().join(format!("{bridge}.mgmt"));
+    let snoop = own.with_file_name(format!("{bridge}.snoop"));
     let mut addresses = vec![Address::ListenUnix(own)];
     for text in &section.controllers {
         let address = text.parse();
@@ -75,7 +78,7 @@ pub(super) fn read(config: &Config, source: &Source) -> Result<Option<OpenflowSe
             "`standalone` forwards by a rule of table 0, which must be a table of rules on no device";
         return Err(source.error(&at.key("fail_mode"), problem.to_owned(), ""));
     }
-    Ok(Some(OpenflowSetup { bridge, datapath_id, addresses, versions, fail_mode }))
+    Ok(Some(OpenflowSetup { bridge, datapath_id, addresses, snoop, versions, fail_mode }))
 }
 
 /// Returns whether rules of the first table can change while the switch runs.
