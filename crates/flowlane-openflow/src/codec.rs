@@ -333,6 +333,7 @@ fn put_body(w: &mut Writer, codec: &Codec, xid: u32, message: &Message) -> Resul
             }
         }
         Message::BundleControl(_) | Message::BundleAdd(_) => put_bundle(w, codec, xid, message)?,
+        Message::FlowMonitorCancel(id) => _ = w.u32(*id),
         // These have no body here: it is Nicira's, or there is none.
         Message::Hello(_)
         | Message::FeaturesRequest
@@ -352,7 +353,6 @@ fn put_body(w: &mut Writer, codec: &Codec, xid: u32, message: &Message) -> Resul
         | Message::TlvTableReply(_)
         | Message::CtFlushZone(_)
         | Message::CtFlush(_)
-        | Message::FlowMonitorCancel(_)
         | Message::FlowMonitorPaused
         | Message::FlowMonitorResumed => {}
     }

@@ -4,7 +4,7 @@ use super::kind::Kind;
 use super::{
     flow_stats, flows, groups, meters, monitor, port_any, ports, put_port_any, queues, read_port_any, tables,
 };
-use crate::action::NICIRA;
+use crate::action::{NICIRA, ONF};
 use crate::error::ErrorCode;
 use crate::group::GROUP_ALL;
 use crate::header::{HEADER_BYTES, MESSAGE_BYTES_MAX};
@@ -142,9 +142,7 @@ pub(super) fn read_request(codec: &Codec, r: &mut Reader<'_>) -> Result<Multipar
         Of::Nicira(nicira::AGGREGATE) if codec.is_10() => {
             Request::Aggregate(flows::read_nicira_request(codec, r)?)
         }
-        Of::Nicira(nicira::FLOW_MONITOR) if codec.version <= Version::OpenFlow13 => {
-            Request::FlowMonitor(list(r, |r| monitor::read_nicira_request(codec, r))?)
-        }
+        _ if is_monitor(codec, of) => Request::FlowMonitor(list(r, |r| monitor::read_request(codec, r))?),
         Of::Nicira(nicira::GROUP) if codec.is_10() => Request::Group(padded(r)?),
         Of::Nicira(nicira::GROUP_DESCRIPTION) if codec.is_10() => Request::GroupDescription(padded(r)?),
         Of::Nicira(nicira::GROUP_FEATURES) if codec.is_10() => Request::GroupFeatures,
@@ -217,9 +215,26 @@ fn of_request(codec: &Codec, body: &Request) -> Of {
         Request::PortDescription(_) => Of::Own(number::PORT_DESCRIPTION),
         Request::TableDescription => Of::Own(number::TABLE_DESCRIPTION),
         Request::QueueDescription { .. } => Of::Own(number::QUEUE_DESCRIPTION),
-        Request::FlowMonitor(_) if codec.version <= Version::OpenFlow13 => Of::Nicira(nicira::FLOW_MONITOR),
-        Request::FlowMonitor(_) => Of::Own(number::FLOW_MONITOR),
+        Request::FlowMonitor(_) => of_monitor(codec),
         Request::Experimenter(other) => of_experimenter(other),
+    }
+}
+
+/// The kind of monitors of flows.
+fn of_monitor(codec: &Codec) -> Of {
+    match codec.version {
+        Version::OpenFlow10 => Of::Nicira(nicira::FLOW_MONITOR),
+        Version::OpenFlow13 => Of::Other(ONF, monitor::ONF_MONITOR),
+        Version::OpenFlow14 | Version::OpenFlow15 => Of::Own(number::FLOW_MONITOR),
+    }
+}
+
+/// Returns whether a kind is that of an extension for monitors.
+fn is_monitor(codec: &Codec, of: Of) -> bool {
+    match of {
+        Of::Nicira(nicira::FLOW_MONITOR) => codec.is_10(),
+        Of::Other(ONF, monitor::ONF_MONITOR) => codec.version == Version::OpenFlow13,
+        Of::Own(_) | Of::Nicira(_) | Of::Other(..) => false,
     }
 }
 
@@ -269,7 +284,7 @@ pub(super) fn put_request(w: &mut Writer, codec: &Codec, request: &MultipartRequ
         Request::PortDescription(port) if is_15 => put_port_of(w, *port),
         Request::PortDescription(_) => {}
         Request::FlowMonitor(all) => {
-            all.iter().try_for_each(|request| monitor::put_request(w, codec, is_nicira, request))?;
+            all.iter().try_for_each(|request| monitor::put_request(w, codec, request))?;
         }
         Request::Experimenter(other) => _ = w.put(&other.data),
     }
@@ -289,9 +304,7 @@ pub(super) fn read_reply(codec: &Codec, r: &mut Reader<'_>) -> Result<MultipartR
         Of::Nicira(nicira::AGGREGATE) if codec.is_10() => {
             Reply::Aggregate { format, stats: flows::read_aggregate(codec, r)? }
         }
-        Of::Nicira(nicira::FLOW_MONITOR) if codec.version <= Version::OpenFlow13 => {
-            Reply::FlowMonitor(list(r, |r| monitor::read_update(codec, true, r))?)
-        }
+        _ if is_monitor(codec, of) => Reply::FlowMonitor(list(r, |r| monitor::read_update(codec, r))?),
         Of::Nicira(nicira::GROUP) if codec.is_10() => Reply::Group(list(r, groups::read_stats)?),
         Of::Nicira(nicira::GROUP_DESCRIPTION) if codec.is_10() => {
             Reply::GroupDescription(list(r, |r| groups::read_description(codec, r))?)
@@ -334,7 +347,7 @@ fn read_own_reply(codec: &Codec, kind: u16, r: &mut Reader<'_>) -> Result<Reply,
         number::QUEUE_DESCRIPTION => {
             Reply::QueueDescription(list(r, |r| queues::read_description(codec, r))?)
         }
-        number::FLOW_MONITOR => Reply::FlowMonitor(list(r, |r| monitor::read_update(codec, false, r))?),
+        number::FLOW_MONITOR => Reply::FlowMonitor(list(r, |r| monitor::read_update(codec, r))?),
         _ => return Err(ErrorCode::RequestBadStat),
     })
 }
@@ -364,8 +377,7 @@ fn of_reply(codec: &Codec, body: &Reply) -> Of {
         Reply::PortDescription(_) => Of::Own(number::PORT_DESCRIPTION),
         Reply::TableDescription(_) => Of::Own(number::TABLE_DESCRIPTION),
         Reply::QueueDescription(_) => Of::Own(number::QUEUE_DESCRIPTION),
-        Reply::FlowMonitor(_) if codec.version <= Version::OpenFlow13 => Of::Nicira(nicira::FLOW_MONITOR),
-        Reply::FlowMonitor(_) => Of::Own(number::FLOW_MONITOR),
+        Reply::FlowMonitor(_) => of_monitor(codec),
         Reply::Experimenter(other) => of_experimenter(other),
     }
 }
@@ -394,8 +406,7 @@ fn plain<T>(list: &[T], mut put: impl FnMut(&mut Writer, &T)) -> Vec<Vec<u8>> {
 }
 
 /// The parts of a reply that no message may cut.
-fn put_items(codec: &Codec, of: Of, body: &Reply) -> Result<Vec<Vec<u8>>, Failed> {
-    let is_nicira = matches!(of, Of::Nicira(_));
+fn put_items(codec: &Codec, body: &Reply) -> Result<Vec<Vec<u8>>, Failed> {
     match body {
         Reply::Flow { format, flows } => items(flows, |w, flow| flow_stats::put(w, codec, *format, flow)),
         Reply::Table(list) => Ok(plain(list, |w, stats| tables::put_stats(w, codec, stats))),
@@ -409,7 +420,7 @@ fn put_items(codec: &Codec, of: Of, body: &Reply) -> Result<Vec<Vec<u8>>, Failed
         Reply::PortDescription(list) => Ok(plain(list, |w, port| ports::put_description(w, codec, port))),
         Reply::TableDescription(list) => Ok(plain(list, tables::put_description)),
         Reply::QueueDescription(list) => Ok(plain(list, |w, queue| queues::put_description(w, codec, queue))),
-        Reply::FlowMonitor(list) => items(list, |w, update| monitor::put_update(w, codec, is_nicira, update)),
+        Reply::FlowMonitor(list) => items(list, |w, update| monitor::put_update(w, codec, update)),
         Reply::Description(all) => Ok(single(|w| {
             w.text(&all.manufacturer, 256).text(&all.hardware, 256).text(&all.software, 256);
             w.text(&all.serial, 32).text(&all.datapath, 256);
@@ -437,7 +448,7 @@ pub(super) fn put_reply(
     let missing = crate::EncodeError::Missing(codec.version);
     let of = of_reply(codec, &reply.body);
     check(codec, of).map_err(|_| missing)?;
-    let items = put_items(codec, of, &reply.body).map_err(|_| missing)?;
+    let items = put_items(codec, &reply.body).map_err(|_| missing)?;
     let mut head = Writer::default();
     put_head(&mut head, codec, of, false);
     let room = MESSAGE_BYTES_MAX - HEADER_BYTES - head.len();

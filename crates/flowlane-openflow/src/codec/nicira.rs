@@ -1,5 +1,6 @@
 //! Messages of experimenters: Nicira's (nicira-ext, `enum nicira_type`) and the ONF's.
 
+use super::monitor::ONF_MONITOR;
 use super::{connections, control, flows, groups, packets};
 use crate::action::{NICIRA, ONF};
 use crate::error::ErrorCode;
@@ -11,6 +12,8 @@ use crate::wire::{Failed, Reader, Writer};
 
 /// Numbers of the ONF's messages for OpenFlow 1.3: a role that changed (extension 191), and bundles (extension 230).
 const ONF_ROLE_STATUS: u32 = 1911;
+const ONF_MONITOR_PAUSED: u32 = ONF_MONITOR + 1;
+const ONF_MONITOR_RESUMED: u32 = ONF_MONITOR + 2;
 const ONF_BUNDLE_CONTROL: u32 = 2300;
 const ONF_BUNDLE_ADD: u32 = 2301;
 
@@ -28,6 +31,11 @@ pub(super) fn read(codec: &Codec, xid: u32, r: &mut Reader<'_>) -> Result<Messag
         (ONF, ONF_ROLE_STATUS) if codec.version == Version::OpenFlow13 => {
             Ok(Message::RoleStatus(control::read_role_status(r)?))
         }
+        (ONF, ONF_MONITOR) if codec.version == Version::OpenFlow13 => {
+            Ok(Message::FlowMonitorCancel(r.u32()?))
+        }
+        (ONF, ONF_MONITOR_PAUSED) if codec.version == Version::OpenFlow13 => Ok(Message::FlowMonitorPaused),
+        (ONF, ONF_MONITOR_RESUMED) if codec.version == Version::OpenFlow13 => Ok(Message::FlowMonitorResumed),
         (ONF, ONF_BUNDLE_CONTROL) if !codec.is_10() => Ok(Message::BundleControl(control::read_bundle(r)?)),
         (ONF, ONF_BUNDLE_ADD) if !codec.is_10() => super::read_bundle_add(codec, xid, r),
         (ONF, _) => Err(ErrorCode::RequestBadSubtype),
@@ -65,9 +73,9 @@ fn read_nicira(codec: &Codec, kind: u32, r: &mut Reader<'_>) -> Result<Message, 
             r.zeros(6, ErrorCode::NiciraRequestMustBeZero)?;
             Message::SetControllerId(r.u16()?)
         }
-        21 => Message::FlowMonitorCancel(r.u32()?),
-        22 => Message::FlowMonitorPaused,
-        23 => Message::FlowMonitorResumed,
+        21 if is_10 => Message::FlowMonitorCancel(r.u32()?),
+        22 if is_10 => Message::FlowMonitorPaused,
+        23 if is_10 => Message::FlowMonitorResumed,
         24 => Message::TlvTableMod(connections::read_tlv_mod(r)?),
         25 => Message::TlvTableRequest,
         26 => Message::TlvTableReply(connections::read_tlv_table(r)?),
@@ -91,7 +99,19 @@ pub(super) fn onf_number(codec: &Codec, message: &Message) -> Option<u32> {
         Message::RoleStatus(_) => Some(ONF_ROLE_STATUS),
         Message::BundleControl(_) => Some(ONF_BUNDLE_CONTROL),
         Message::BundleAdd(_) => Some(ONF_BUNDLE_ADD),
+        Message::FlowMonitorCancel(_) | Message::FlowMonitorPaused | Message::FlowMonitorResumed => {
+            Some(ONF_MONITOR + place_among_monitors(message))
+        }
         _ => None,
+    }
+}
+
+/// The place of a message among those of monitors, whose numbers follow each other.
+fn place_among_monitors(message: &Message) -> u32 {
+    match message {
+        Message::FlowMonitorPaused => 1,
+        Message::FlowMonitorResumed => 2,
+        _ => 0,
     }
 }
 
@@ -120,9 +140,9 @@ pub(super) fn number(codec: &Codec, message: &Message) -> Option<u32> {
             }
         }
         Message::SetControllerId(_) => 20,
-        Message::FlowMonitorCancel(_) => 21,
-        Message::FlowMonitorPaused => 22,
-        Message::FlowMonitorResumed => 23,
+        Message::FlowMonitorCancel(_) | Message::FlowMonitorPaused | Message::FlowMonitorResumed => {
+            return is_10.then(|| 21 + place_among_monitors(message));
+        }
         Message::TlvTableMod(_) => 24,
         Message::TlvTableRequest => 25,
         Message::TlvTableReply(_) => 26,

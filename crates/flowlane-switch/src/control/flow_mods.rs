@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use flowlane::rule::{Command, FlowFlags, FlowMod, Rule, RuleId};
 
-use super::{Control, FAIL_OPEN, Reason, Refusal};
-use crate::ruleset::{Change, Entry, Event, RulesetError, without_recirc_id};
+use super::{Control, FAIL_OPEN, Reason, Refusal, RuleEvent, RuleEventKind};
+use crate::ruleset::{Change, ChangeKind, Entry, Event, RulesetError, without_recirc_id};
 
 /// The changes made to the standby.
 #[derive(Default)]
@@ -14,6 +14,8 @@ pub(super) struct Made {
     pub(super) changes: Vec<Change>,
     /// Why rules were removed: one for each removal among the changes, in their order.
     pub(super) reasons: Vec<Reason>,
+    /// The changes that monitors of rules report, while there are any.
+    pub(super) events: Vec<RuleEvent>,
 }
 
 /// The flags of a flow-mod that the rule keeps.
@@ -50,12 +52,15 @@ impl Control {
                 entry.created_ns = now_ns;
                 (entry.idle_timeout_s, entry.hard_timeout_s) = (one.idle_timeout_s, one.hard_timeout_s);
                 entry.flags = FlowFlags(one.flags.0 & LASTING);
-                self.add(entry, made)
+                self.add(entry, made)?;
+                self.watch(RuleEventKind::Added, made);
+                Ok(())
             }
             Command::Modify | Command::ModifyStrict => {
                 for (_, before) in self.selected(one) {
                     let cookie = one.new_cookie.unwrap_or(before.rule.cookie);
                     let rule = Rule { actions: one.rule.actions.clone(), cookie, ..before.rule.clone() };
+                    let is_other = rule != before.rule;
                     let entry = Entry {
                         created_ns: before.created_ns,
                         idle_timeout_s: before.idle_timeout_s,
@@ -64,6 +69,9 @@ impl Control {
                         ..Entry::new(rule)
                     };
                     self.add(entry, made)?;
+                    if is_other {
+                        self.watch(RuleEventKind::Modified, made);
+                    }
                 }
                 Ok(())
             }
@@ -141,5 +149,18 @@ impl Control {
         self.standby().apply(Arc::new(Event::Rule(change.clone()))).expect("a rule can always be removed");
         made.changes.push(change);
         made.reasons.push(reason);
+        self.watch(RuleEventKind::Removed(reason), made);
+    }
+
+    /// Lets monitors of rules report the last change.
+    fn watch(&self, kind: RuleEventKind, made: &mut Made) {
+        let changed = made.changes.last().filter(|change| change.entry.rule.priority != FAIL_OPEN);
+        if let (true, Some(change)) = (self.notices.is_watched(), changed) {
+            made.events.push(RuleEvent {
+                kind,
+                is_new: change.what == ChangeKind::Add,
+                entry: change.entry.clone(),
+            });
+        }
     }
 }

@@ -36,7 +36,7 @@ pub use removal::{FlowRemoved, Reason};
 
 pub(crate) use fail_open::FAIL_OPEN;
 pub(crate) use meters::{BANDS_MAX, METERS_MAX};
-pub(crate) use notices::{Notice, Notices};
+pub(crate) use notices::{Notice, Notices, Requester, RuleEvent, RuleEventKind};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -160,6 +160,8 @@ pub struct Control {
     removals: Removals,
     /// For controllers.
     notices: Arc<Notices>,
+    /// The request that changes rules at present.
+    requester: Option<Requester>,
     timers: Timers,
     rebuilds: Vec<EngineRebuild>,
     /// The minimum time between two rebuilds of a table at low churn.
@@ -209,6 +211,7 @@ impl Control {
             meters,
             removals: Removals::default(),
             notices: Arc::default(),
+            requester: None,
             timers: Timers::default(),
             rebuilds: Vec::new(),
             pause: rebuild::REBUILD_INTERVAL,
@@ -230,6 +233,11 @@ impl Control {
     /// Returns the queue of notices for controllers.
     pub(crate) fn notices(&self) -> &Arc<Notices> {
         &self.notices
+    }
+
+    /// Names the request that makes the next changes of rules, or none.
+    pub(crate) fn set_requester(&mut self, requester: Option<Requester>) {
+        self.requester = requester;
     }
 
     /// Returns the mailbox of each worker.
@@ -375,6 +383,9 @@ impl Control {
             }
         }
         self.standby = self.published.publish(self.standby.clone());
+        if !made.events.is_empty() {
+            self.notices.push(Notice::RulesChanged { by: self.requester, events: made.events.clone() });
+        }
         if result.removed + result.modified > 0 {
             self.learned.forget();
         }

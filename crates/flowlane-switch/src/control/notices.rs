@@ -1,13 +1,14 @@
 //! Notices for controllers: a bounded queue from control to the agent.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use flowlane::rule::action::PortNo;
 
-use super::FlowRemoved;
-use crate::ruleset::PortFlags;
+use super::{FlowRemoved, Reason};
+use crate::ruleset::{Entry, PortFlags, Ruleset};
 
 /// Notices that wait for the agent.
 const WAITING_MAX: usize = 1 << 14;
@@ -21,6 +22,34 @@ pub(crate) enum Notice {
     FlowRemoved(FlowRemoved),
     /// A port has other settings.
     PortChanged(PortNo, PortFlags),
+    /// Rules changed, while a monitor of a controller watches them.
+    RulesChanged { by: Option<Requester>, events: Vec<RuleEvent> },
+    /// The place of a connection's request among the changes: the ruleset has all that come before.
+    Reached { connection: u64, ruleset: Arc<Ruleset> },
+}
+
+/// The request of a connection that changes rules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Requester {
+    pub(crate) connection: u64,
+    pub(crate) xid: u32,
+}
+
+/// A change of a rule, with the rule after it, or before its removal.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleEvent {
+    pub(crate) kind: RuleEventKind,
+    /// There was no rule of its priority and match before.
+    pub(crate) is_new: bool,
+    pub(crate) entry: Arc<Entry>,
+}
+
+/// The kind of a rule's change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RuleEventKind {
+    Added,
+    Modified,
+    Removed(Reason),
 }
 
 #[derive(Debug, Default)]
@@ -37,6 +66,8 @@ struct Waiting {
 pub(crate) struct Notices {
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    /// Monitors of rules.
+    monitors: AtomicUsize,
 }
 
 impl Notices {
@@ -48,6 +79,21 @@ impl Notices {
     pub(crate) fn set_open(&self, is_open: bool) {
         *self.lock() = Waiting { is_open, ..Waiting::default() };
         self.changed.notify_all();
+    }
+
+    /// Counts monitors that begin.
+    pub(crate) fn watch(&self, monitors: usize) {
+        self.monitors.fetch_add(monitors, Ordering::Relaxed);
+    }
+
+    /// Counts monitors that end.
+    pub(crate) fn unwatch(&self, monitors: usize) {
+        self.monitors.fetch_sub(monitors, Ordering::Relaxed);
+    }
+
+    /// Returns whether a monitor watches the rules.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.monitors.load(Ordering::Relaxed) > 0
     }
 
     /// Queues a notice, when there is room.
@@ -81,7 +127,6 @@ impl Notices {
 mod tests {
     use flowlane::rule::{Match, Rule};
 
-    use super::super::Reason;
     use super::*;
 
     #[test]

@@ -345,6 +345,12 @@ impl Versioned for Ruleset {
     }
 }
 
+impl std::fmt::Debug for Ruleset {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ruleset").field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
 impl Ruleset {
     /// Returns a copy.
     pub fn duplicate(&self) -> Self {

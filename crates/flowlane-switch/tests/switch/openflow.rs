@@ -2,6 +2,7 @@
 
 mod fail_modes;
 mod meters;
+mod monitors;
 mod packet_ins;
 mod ports;
 mod removals;
@@ -19,7 +20,7 @@ use etherparse::PacketBuilder;
 use flowlane::classify::TupleSearch;
 use flowlane::packet::Field;
 use flowlane::rule::action::PortNo;
-use flowlane::rule::{Action, Match, ReadOptions, read_changes};
+use flowlane::rule::{Action, Match, ReadOptions, Rule, read_changes};
 use flowlane_openflow::group::{Bucket, GROUP_ALL, GroupCommand, GroupKind, GroupMod};
 use flowlane_openflow::message::{
     BundleAdd, BundleControl, BundleControlKind, ErrorKind, FlowModMessage, Hello, Message, MultipartRequest,
@@ -152,12 +153,16 @@ impl Controller {
 
     /// Makes a change, and waits until it is in force. Returns the error if it is refused.
     fn change(&mut self, line: &str) -> Option<ErrorKind> {
+        self.send_change(line);
+        self.barrier()
+    }
+
+    fn send_change(&mut self, line: &str) {
         let options = ReadOptions::default();
         for flow_mod in read_changes(line, "change", &options).unwrap_or_else(|errors| panic!("{errors}")) {
             let format = FlowFormat::Nxm;
             self.send(&Message::FlowMod(FlowModMessage { format, flow_mod, buffer_id: None }));
         }
-        self.barrier()
     }
 
     /// Waits until the requests before are done. Returns the error of the last, if there is one.

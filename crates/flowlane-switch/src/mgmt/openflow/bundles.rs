@@ -125,7 +125,7 @@ impl Session {
             of_ports.push(request);
         }
         let changes = Changes { groups: &groups, rules: &rules, ports: &ports };
-        service.change(&changes).map_err(|error| {
+        service.change(&changes, self.requester()).map_err(|error| {
             let request = match error {
                 BundleError::Group { at, .. } => of_groups.swap_remove(at),
                 BundleError::Rule(ref refused) => of_rules.swap_remove(refused.at),

@@ -98,7 +98,8 @@ pub(super) fn serve(stream: Stream, shared: &Arc<Shared>, is_passive: bool) -> b
         let state = State::new(Codec::new(version), is_passive);
         let mut session = Session::new(shared.clone(), Arc::new(Mutex::new(state)));
         let (queue, state) = (connection.queue.clone(), session.state.clone());
-        let id = shared.subscribers.add(Subscriber { queue, state });
+        let id = shared.subscribers.add(Subscriber { queue, state, monitors: Mutex::default() });
+        session.connection = id;
         if !is_passive {
             shared.primaries.connected();
         }

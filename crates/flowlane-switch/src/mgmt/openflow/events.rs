@@ -77,7 +77,7 @@ pub(super) fn packet_in_reason(version: Version, to: &ToController) -> u8 {
 }
 
 /// The number of a reason (`OFPRR`) in a version, where versions that lack one say that the rule was deleted.
-fn removal_reason(version: Version, reason: Reason) -> u8 {
+pub(super) fn removal_reason(version: Version, reason: Reason) -> u8 {
     match reason {
         Reason::IdleTimeout => 0,
         Reason::HardTimeout => 1,
@@ -120,6 +120,8 @@ pub(super) fn complete<'a>(service: &Service, notice: &'a Notice) -> Option<Chan
             let has_link = now.is_up || now.flags.has_any(PortFlags::DOWN);
             Change::Port(PortState { flags, is_up: has_link && !flags.has_any(PortFlags::DOWN), ..now })
         }
+        // Those are for monitors.
+        Notice::RulesChanged { .. } | Notice::Reached { .. } => return None,
     })
 }
 

@@ -17,6 +17,7 @@ mod errors;
 mod events;
 mod fail_mode;
 mod meters;
+mod monitors;
 mod outgoing;
 mod packets;
 mod ports;

@@ -60,13 +60,20 @@ impl Outgoing {
     /// peer sees that it missed something.
     pub(super) fn notice(&self, bytes: Vec<u8>, budget: &Arc<Budget>) {
         let mut waiting = self.lock();
-        let taken = (waiting.bytes > EVENTS_BYTES).then(|| budget.take(bytes.len()));
+        // What a monitor of many flows begins with is long by itself.
+        let is_much = waiting.bytes.max(bytes.len()) > EVENTS_BYTES;
+        let taken = is_much.then(|| budget.take(bytes.len()));
         match taken {
             _ if waiting.bytes > NOTICES_BYTES => self.end(&mut waiting),
             Some(None) => self.end(&mut waiting),
             Some(taken) => self.push(&mut waiting, bytes, taken),
             None => self.push(&mut waiting, bytes, None),
         }
+    }
+
+    /// Returns how many bytes wait.
+    pub(super) fn bytes(&self) -> usize {
+        self.lock().bytes
     }
 
     /// Ends the queue; what waits is not sent.

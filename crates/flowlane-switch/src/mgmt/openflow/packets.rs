@@ -8,10 +8,13 @@ use flowlane::packet::{Field, FieldClass};
 use flowlane::rule::Match;
 use flowlane_openflow::Version;
 use flowlane_openflow::message::{Message, PacketIn as Sent, Role, RoleStatus, role_reason};
+use flowlane_openflow::stats::FlowMonitorRequest;
 
+use super::monitors::{Monitors, PAUSE_BYTES};
 use super::outgoing::Outgoing;
 use super::session::State;
 use super::{Service, events};
+use crate::control::Notice;
 use crate::datapath::PacketIn;
 use crate::mgmt::rpc::Budget;
 
@@ -23,6 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 pub(super) struct Subscriber {
     pub(super) queue: Arc<Outgoing>,
     pub(super) state: Arc<Mutex<State>>,
+    pub(super) monitors: Mutex<Monitors>,
 }
 
 /// All connections.
@@ -81,7 +85,9 @@ impl Subscribers {
     /// Sends notices to the controllers that want them.
     pub(super) fn tell(&self, service: &Service, budget: &Arc<Budget>) {
         let (notices, lost) = service.notices().take(PATIENCE);
-        for change in notices.iter().filter_map(|notice| events::complete(service, notice)) {
+        for notice in &notices {
+            self.monitor(notice, budget);
+            let Some(change) = events::complete(service, notice) else { continue };
             for subscriber in self.lock().1.values() {
                 let state = subscriber.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 let bytes = events::message(&state, &change);
@@ -89,10 +95,71 @@ impl Subscribers {
                 bytes.into_iter().for_each(|bytes| subscriber.queue.notice(bytes, budget));
             }
         }
+        self.resume_monitors(budget);
         if lost {
             // None of them knows any more what there is.
             self.lock().1.values().for_each(|subscriber| subscriber.queue.abort());
         }
+    }
+}
+
+impl Subscribers {
+    /// Gives monitors of a connection a request whose place [comes](Notice::Reached) among the notices.
+    pub(super) fn expect_monitors(
+        &self,
+        connection: u64,
+        xid: Option<u32>,
+        requests: Vec<FlowMonitorRequest>,
+    ) {
+        if let Some(subscriber) = self.lock().1.get(&connection) {
+            subscriber.lock_monitors().expect(xid, requests);
+        }
+    }
+
+    /// Sends what a notice is for monitors.
+    fn monitor(&self, notice: &Notice, budget: &Arc<Budget>) {
+        let all = self.lock();
+        match notice {
+            Notice::Reached { connection, ruleset } => {
+                if let Some(subscriber) = all.1.get(connection) {
+                    let answer = subscriber.lock_monitors().reach(&subscriber.lock_state(), ruleset);
+                    subscriber.queue.notice(answer, budget);
+                }
+            }
+            Notice::RulesChanged { by, events } => {
+                for (&connection, subscriber) in &all.1 {
+                    let is_full = subscriber.queue.bytes() > PAUSE_BYTES;
+                    let mut monitors = subscriber.lock_monitors();
+                    let state = subscriber.lock_state();
+                    match monitors.report(&state, *by, connection, events, is_full) {
+                        Ok(bytes) => subscriber.queue.notice(bytes, budget),
+                        Err(()) => subscriber.queue.abort(),
+                    }
+                }
+            }
+            Notice::FlowRemoved(_) | Notice::PortChanged(..) => {}
+        }
+    }
+
+    /// Resumes the monitors of controllers that have read all that waited.
+    fn resume_monitors(&self, budget: &Arc<Budget>) {
+        for subscriber in self.lock().1.values() {
+            let mut monitors = subscriber.lock_monitors();
+            if monitors.is_paused() && subscriber.queue.bytes() == 0 {
+                let bytes = monitors.resume(&subscriber.lock_state());
+                subscriber.queue.notice(bytes, budget);
+            }
+        }
+    }
+}
+
+impl Subscriber {
+    fn lock_state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn lock_monitors(&self) -> MutexGuard<'_, Monitors> {
+        self.monitors.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 

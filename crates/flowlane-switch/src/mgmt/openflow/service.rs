@@ -8,8 +8,8 @@ use flowlane::rule::{Action, Command, FlowMod, Rule};
 use flowlane_openflow::Version;
 
 use crate::control::{
-    BundleError, Changes, FAIL_OPEN, FlowStatistics, MeterEntry, MeterError, MeterMod, Notices, Refusal,
-    Refused,
+    BundleError, Changes, Control, FAIL_OPEN, FlowStatistics, MeterEntry, MeterError, MeterMod, Notice,
+    Notices, Refusal, Refused, Requester,
 };
 use crate::datapath::{GroupCount, GroupCounters, PacketIns, PortCounters};
 use crate::mgmt::rpc::ControlServer;
@@ -165,28 +165,45 @@ impl Service {
         ruleset.tables().map(state).collect()
     }
 
-    /// Makes changes, all or none, so that no packet meets the former state afterwards.
-    pub(super) fn change(&self, changes: &Changes<'_>) -> Result<(), BundleError> {
+    /// Uses the control for a request.
+    fn control_by<T>(&self, by: Requester, run: impl FnOnce(&mut Control) -> T) -> T {
         let mut control = self.served.control();
-        control.change_all(changes)?;
-        control.tell_removed();
-        Ok(())
+        control.set_requester(Some(by));
+        let done = run(&mut control);
+        control.set_requester(None);
+        done
+    }
+
+    /// Marks the present place among the changes for the monitors of a connection.
+    pub(super) fn mark_place(&self, connection: u64) {
+        let control = self.served.control();
+        self.notices.push(Notice::Reached { connection, ruleset: control.ruleset() });
+    }
+
+    /// Makes changes, all or none, so that no packet meets the former state afterwards.
+    pub(super) fn change(&self, changes: &Changes<'_>, by: Requester) -> Result<(), BundleError> {
+        self.control_by(by, |control| {
+            control.change_all(changes)?;
+            control.tell_removed();
+            Ok(())
+        })
     }
 
     /// Changes rules; one that is modified and does not exist is added (OpenFlow 1.0, 4.6).
-    pub(super) fn change_or_add(&self, one: &FlowMod) -> Result<(), Refused> {
-        let mut control = self.served.control();
-        let done = control.change(std::slice::from_ref(one))?;
-        let modifies = matches!(one.command, Command::Modify | Command::ModifyStrict);
-        if modifies && done.modified + done.added == 0 && one.cookie.is_none() {
-            control.change(&[FlowMod {
-                command: Command::Add,
-                table: Some(one.rule.table),
-                ..one.clone()
-            }])?;
-        }
-        control.tell_removed();
-        Ok(())
+    pub(super) fn change_or_add(&self, one: &FlowMod, by: Requester) -> Result<(), Refused> {
+        self.control_by(by, |control| {
+            let done = control.change(std::slice::from_ref(one))?;
+            let modifies = matches!(one.command, Command::Modify | Command::ModifyStrict);
+            if modifies && done.modified + done.added == 0 && one.cookie.is_none() {
+                control.change(&[FlowMod {
+                    command: Command::Add,
+                    table: Some(one.rule.table),
+                    ..one.clone()
+                }])?;
+            }
+            control.tell_removed();
+            Ok(())
+        })
     }
 
     /// The rules that `wanted` selects, with their counters; not the one that forwards without controllers.
@@ -204,11 +221,12 @@ impl Service {
     }
 
     /// Changes meters, so that no packet meets the former ones afterwards.
-    pub(super) fn change_meters(&self, change: &MeterMod) -> Result<(), MeterError> {
-        let mut control = self.served.control();
-        control.change_meters(change)?;
-        control.tell_removed();
-        Ok(())
+    pub(super) fn change_meters(&self, change: &MeterMod, by: Requester) -> Result<(), MeterError> {
+        self.control_by(by, |control| {
+            control.change_meters(change)?;
+            control.tell_removed();
+            Ok(())
+        })
     }
 
     /// The meters, with the time since their addition.

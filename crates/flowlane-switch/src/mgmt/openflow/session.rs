@@ -1,6 +1,6 @@
 //! What a connection's requests mean.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use flowlane::packet::FieldRef;
@@ -9,15 +9,15 @@ use flowlane::rule::group::{Bucket, Group, Selection};
 use flowlane::rule::{Action, Command, FlowMod};
 use flowlane_openflow::group::{GROUP_ALL, GroupCommand, GroupMod as SentMod, Selection as SentSelection};
 use flowlane_openflow::message::{
-    AsyncConfig, Error, FlowModMessage, Message, MultipartReply, PacketInFormat, PacketOut, Role,
-    RoleRequest, SwitchConfig, TlvTable,
+    AsyncConfig, Error, FlowModMessage, Message, MultipartReply, MultipartRequest, PacketInFormat, PacketOut,
+    Request, Role, RoleRequest, SwitchConfig, TlvTable,
 };
 use flowlane_openflow::stats::FlowFormat;
 use flowlane_openflow::{Codec, ErrorCode, Header, Version};
 
 use super::bundles::Bundle;
 use super::{Shared, describe, errors, events, meters, ports};
-use crate::control::{Changes, GroupMod};
+use crate::control::{Changes, GroupMod, Requester};
 use crate::datapath::PacketIn;
 
 /// Bytes of a request that an error returns.
@@ -67,6 +67,12 @@ impl State {
 pub(super) struct Session {
     pub(super) shared: Arc<Shared>,
     pub(super) state: Arc<Mutex<State>>,
+    /// The number of the connection among the subscribers.
+    pub(super) connection: u64,
+    /// The identifier of the present request.
+    xid: u32,
+    /// The identifiers of its monitors of flows.
+    pub(super) monitors: BTreeSet<u32>,
     pub(super) bundles: BTreeMap<u32, Bundle>,
     /// Errors of earlier requests, which precede the answer to a request.
     pub(super) belated: Vec<u8>,
@@ -74,7 +80,8 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(shared: Arc<Shared>, state: Arc<Mutex<State>>) -> Self {
-        Self { shared, state, bundles: BTreeMap::new(), belated: Vec::new() }
+        let (monitors, bundles, belated) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
+        Self { shared, state, connection: 0, xid: 0, monitors, bundles, belated }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -115,6 +122,7 @@ impl Session {
     }
 
     fn handle(&mut self, message: Message, bytes: &[u8]) -> Result<Option<Message>, ErrorCode> {
+        self.xid = Header::read(bytes).map_or(0, |header| header.xid);
         let service = &self.shared.service;
         if is_change(&message) && self.state().role == Role::Secondary {
             return Err(ErrorCode::RequestIsSecondary);
@@ -134,6 +142,10 @@ impl Session {
             }
             Message::MultipartRequest(request) if request.more => {
                 return Err(ErrorCode::RequestMultipartBufferOverflow);
+            }
+            Message::MultipartRequest(MultipartRequest { body: Request::FlowMonitor(all), .. }) => {
+                self.monitor(self.xid, all)?;
+                return Ok(None);
             }
             Message::MultipartRequest(request) => {
                 // Not locked meanwhile: the dispatchers must not wait for control.
@@ -158,6 +170,10 @@ impl Session {
                 // The key has room for seven options of 16 bytes; none is mapped.
                 Message::TlvTableReply(TlvTable { space_max: 112, fields_max: 7, mappings: Vec::new() })
             }
+            Message::FlowMonitorCancel(id) => {
+                self.cancel_monitor(id)?;
+                return Ok(None);
+            }
             other => return self.execute(other).map(|()| None),
         }))
     }
@@ -179,7 +195,7 @@ impl Session {
             Message::TableMod(config) if config.config == 0 => Ok(()),
             Message::TableMod(_) => Err(ErrorCode::TableModNotPermitted),
             Message::MeterMod(request) => {
-                service.change_meters(&meters::change(&request)?).map_err(errors::of_meter)
+                service.change_meters(&meters::change(&request)?, self.requester()).map_err(errors::of_meter)
             }
             other => self.set(other),
         }
@@ -199,11 +215,9 @@ impl Session {
             Message::FlowAge => {}
             // Answers to what the switch has asked, and late greetings.
             Message::Hello(_) | Message::EchoReply(_) | Message::Error(_) => {}
-            Message::Resume(_)
-            | Message::TlvTableMod(_)
-            | Message::CtFlushZone(_)
-            | Message::CtFlush(_)
-            | Message::FlowMonitorCancel(_) => return Err(ErrorCode::RequestBadSubtype),
+            Message::Resume(_) | Message::TlvTableMod(_) | Message::CtFlushZone(_) | Message::CtFlush(_) => {
+                return Err(ErrorCode::RequestBadSubtype);
+            }
             Message::Experimenter(_) => return Err(ErrorCode::RequestBadVendor),
             _ => return Err(ErrorCode::RequestBadType),
         }
@@ -243,14 +257,21 @@ impl Session {
             one.table.get_or_insert(one.rule.table);
         }
         match is_10 {
-            true => service.change_or_add(&one).map_err(|refused| errors::of_refusal(&refused.refusal)),
+            true => service
+                .change_or_add(&one, self.requester())
+                .map_err(|refused| errors::of_refusal(&refused.refusal)),
             false if one.table.is_none() && one.command == Command::Add => Err(ErrorCode::FlowModBadTableId),
             false => self.change(&Changes { rules: &[one], ..Changes::default() }),
         }
     }
 
+    /// The present request, for monitors of the rules that it changes.
+    pub(super) fn requester(&self) -> Requester {
+        Requester { connection: self.connection, xid: self.xid }
+    }
+
     fn change(&self, changes: &Changes<'_>) -> Result<(), ErrorCode> {
-        self.shared.service.change(changes).map_err(|error| errors::of_changes(&error))
+        self.shared.service.change(changes, self.requester()).map_err(|error| errors::of_changes(&error))
     }
 
     fn packet_out(&self, request: PacketOut) -> Result<(), ErrorCode> {
