@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use flowlane::rule::{Command, FlowFlags, FlowMod, Rule, RuleId};
 
+use super::cookies::TableCookie;
 use super::{Control, FAIL_OPEN, Reason, Refusal, RuleEvent, RuleEventKind};
 use crate::ruleset::{Change, ChangeKind, Entry, Event, RulesetError, without_recirc_id};
 
@@ -16,13 +17,17 @@ pub(super) struct Made {
     pub(super) reasons: Vec<Reason>,
     /// The changes that monitors of rules report, while there are any.
     pub(super) events: Vec<RuleEvent>,
+    /// The former rules: one for each replacement among the changes, in their order.
+    pub(super) replaced: Vec<Arc<Entry>>,
+    /// Cookies of learned rules that are to be removed, since the last action that learns them has gone.
+    pub(super) ended: Vec<TableCookie>,
 }
 
 /// The flags of a flow-mod that the rule keeps.
 const LASTING: u16 = FlowFlags::SEND_FLOW_REM.0 | FlowFlags::NO_PACKET_COUNTS.0 | FlowFlags::NO_BYTE_COUNTS.0;
 
 impl Control {
-    /// Applies one flow-mod to the standby.
+    /// Applies one flow-mod to the standby, and removes the learned rules that go with others.
     pub(super) fn apply_flow_mod(
         &mut self,
         one: &FlowMod,
@@ -54,7 +59,6 @@ impl Control {
                 entry.flags = FlowFlags(one.flags.0 & LASTING);
                 self.add(entry, made)?;
                 self.watch(RuleEventKind::Added, made);
-                Ok(())
             }
             Command::Modify | Command::ModifyStrict => {
                 for (_, before) in self.selected(one) {
@@ -73,16 +77,16 @@ impl Control {
                         self.watch(RuleEventKind::Modified, made);
                     }
                 }
-                Ok(())
             }
             Command::Delete | Command::DeleteStrict => {
                 for (id, entry) in self.selected(one) {
                     self.may_change(entry.rule.table)?;
                     self.remove(id, entry, Reason::Deleted, made);
                 }
-                Ok(())
             }
         }
+        self.remove_learned(made);
+        Ok(())
     }
 
     /// Returns the rules that a flow-mod selects.
@@ -130,14 +134,17 @@ impl Control {
         self.check_references(&self.standby, &entry.rule.actions)?;
         let found = self.writer.find(number, &(entry.rule.priority, entry.rule.matches.clone()));
         let table = self.standby.table(number).expect("checked above");
-        let before = found.map(|id| (id, &**table.rule(id).expect("the index has it")));
+        let before = found.map(|id| (id, table.rule(id).expect("the index has it").clone()));
         let readers = &self.readers;
         let base = |id| readers.counts(number, [id])[0];
-        let change = self.writer.add(entry, before, base);
+        let change = self.writer.add(entry, before.as_ref().map(|(id, entry)| (*id, &**entry)), base);
         if let Err(refused) = self.standby().apply(Arc::new(Event::Rule(change.clone()))) {
             self.writer.undo(&change);
             return Err(refused.into());
         }
+        let before = before.map(|(_, entry)| entry);
+        made.ended.extend(self.cookies.follow(before.as_deref(), Some(&change.entry)));
+        made.replaced.extend(before);
         made.changes.push(change);
         Ok(())
     }
@@ -147,6 +154,7 @@ impl Control {
         let version = self.standby.version() + 1;
         let change = self.writer.remove(id, entry, version);
         self.standby().apply(Arc::new(Event::Rule(change.clone()))).expect("a rule can always be removed");
+        made.ended.extend(self.cookies.follow(Some(&change.entry), None));
         made.changes.push(change);
         made.reasons.push(reason);
         self.watch(RuleEventKind::Removed(reason), made);

@@ -144,8 +144,8 @@ impl Control {
         self.standby().apply(event).expect("a group can always be set");
     }
 
-    /// Removes the rules with actions that refer to removed groups or meters (OpenFlow 1.5.1, 6.5 and 6.7). Those of a device stay:
-    /// they drop the packets that would get to such a group, and such a meter lets all pass.
+    /// Removes the rules with actions that refer to removed groups or meters (OpenFlow 1.5.1, 6.5 and 6.7), and what they have
+    /// learned. Those of a device stay: they drop the packets that would get to such a group, and such a meter lets all pass.
     pub(super) fn remove_rules_that_name(
         &mut self,
         is_removed: impl Fn(Reference) -> bool,
@@ -157,6 +157,7 @@ impl Control {
         let rules = tables.flat_map(|(_, table)| table.rules()).filter(|(_, entry)| names(entry));
         let rules: Vec<_> = rules.map(|(id, entry)| (id, entry.clone())).collect();
         rules.into_iter().for_each(|(id, entry)| self.remove(id, entry, reason, made));
+        self.remove_learned(made);
     }
 }
 

@@ -16,6 +16,7 @@
 //! After a rule is deleted, megaflows may still hold packet counts for it. Its id is reused, and its final counters are reported
 //! ([`FlowRemoved`]), after every worker has flushed them.
 
+mod cookies;
 mod fail_open;
 mod flow_mods;
 mod groups;
@@ -52,6 +53,7 @@ use crate::ruleset::{
     RulesetError, TableMap, WorkerEpochs,
 };
 
+use cookies::Cookies;
 use flow_mods::Made;
 use rebuild::EngineRebuild;
 use removal::{PendingRemoval, Removals};
@@ -163,6 +165,7 @@ pub struct Control {
     /// The request that changes rules at present.
     requester: Option<Requester>,
     timers: Timers,
+    cookies: Cookies,
     rebuilds: Vec<EngineRebuild>,
     /// The minimum time between two rebuilds of a table at low churn.
     pause: Duration,
@@ -200,6 +203,7 @@ impl Control {
             any_port: false,
         };
         let meters = meters::configured(&egress.meters);
+        let cookies = Cookies::of(&handed.copy);
         Some(Self {
             published: handed.published,
             readers,
@@ -213,6 +217,7 @@ impl Control {
             notices: Arc::default(),
             requester: None,
             timers: Timers::default(),
+            cookies,
             rebuilds: Vec::new(),
             pause: rebuild::REBUILD_INTERVAL,
             waker: None,
@@ -286,11 +291,19 @@ impl Control {
     }
 
     fn publish_all(&mut self, changes: &Changes<'_>) -> Result<FlowModResult, BundleError> {
+        self.publish_made(|control, now_ns, made| control.apply_all(changes, now_ns, made))
+    }
+
+    /// Publishes what a function changes in the standby, if it can change it.
+    fn publish_made<E>(
+        &mut self,
+        change: impl FnOnce(&mut Self, u64, &mut Made) -> Result<(), E>,
+    ) -> Result<FlowModResult, E> {
         self.reclaim();
         self.catch_up();
         let now_ns = self.readers.now_ns();
         let mut made = Made::default();
-        match self.apply_all(changes, now_ns, &mut made) {
+        match change(self, now_ns, &mut made) {
             Ok(()) => Ok(self.publish_changes(&made, now_ns)),
             Err(error) => {
                 self.undo(&made);
@@ -348,7 +361,19 @@ impl Control {
 
     /// Rolls back changes that were not published.
     fn undo(&mut self, made: &Made) {
-        made.changes.iter().rev().for_each(|change| self.writer.undo(change));
+        let mut replaced = made.replaced.iter().rev();
+        for change in made.changes.iter().rev() {
+            self.writer.undo(change);
+            let entry = Some(&*change.entry);
+            match change.what {
+                ChangeKind::Add => _ = self.cookies.follow(entry, None),
+                ChangeKind::Remove => _ = self.cookies.follow(None, entry),
+                ChangeKind::Replace | ChangeKind::Turn => {
+                    let before = replaced.next().expect("each replacement has its former rule");
+                    self.cookies.follow(entry, Some(before));
+                }
+            }
+        }
         self.standby = Arc::new(self.published.newest().duplicate());
     }
 
@@ -479,6 +504,7 @@ impl Control {
             let entry = self.standby.table(table).and_then(|table| table.rule(id)).cloned();
             self.remove(id, entry.expect("a timer is for a rule that is there"), reason, &mut made);
         }
+        self.remove_learned(&mut made);
         self.publish_changes(&made, now_ns).removed
     }
 

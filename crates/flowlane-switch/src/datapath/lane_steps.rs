@@ -3,6 +3,8 @@
 //! A copy of a packet is a burst of its own, with one lane. It goes through all tables and stages, to its end, before the packet
 //! that it was made of goes on: so copies keep the order of the packets.
 
+use std::sync::Arc;
+
 use flowlane::packet::batch::LaneMask;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Field, FieldRef, parse};
@@ -138,7 +140,7 @@ fn lane_step(
             set(burst, lane, *to, is_larger.into());
         }
         LaneStep::Learn(learn) => {
-            let learned = Learned::of(learn, &burst.keys[lane]);
+            let learned = Arc::new(Learned::of(learn, &burst.keys[lane]));
             worker.egress.learning.learn(&learned, burst.times_ns[lane]);
         }
         LaneStep::Learned(learned) => worker.egress.learning.learn(learned, burst.times_ns[lane]),

@@ -12,8 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::Thread;
 
-use flowlane::rule::FlowMod;
-
 use crate::ruleset::Learned;
 
 /// Rules that wait for control. Those beyond are lost and counted: the next packet makes them again.
@@ -41,7 +39,7 @@ pub struct LearnQueue {
     recent: Box<[Recent]>,
     /// Rules that were remembered at another age are forgotten.
     age: AtomicU64,
-    waiting: Mutex<VecDeque<FlowMod>>,
+    waiting: Mutex<VecDeque<Arc<Learned>>>,
     /// The thread to unpark for the first rule that waits.
     waker: Mutex<Option<Thread>>,
     /// Rules that control has refused.
@@ -66,7 +64,7 @@ impl Default for LearnQueue {
 
 impl LearnQueue {
     /// Queues a rule, unless the same has been a moment ago. Returns whether there was room.
-    fn learn(&self, learned: &Learned, now_ns: u64) -> bool {
+    fn learn(&self, learned: &Arc<Learned>, now_ns: u64) -> bool {
         let place = &self.recent[learned.identity as usize % RECENT];
         // Read first, so that rules which are removed meanwhile are forgotten.
         let hash = learned.hash.wrapping_add(self.age.load(Ordering::Relaxed));
@@ -74,7 +72,7 @@ impl LearnQueue {
         if is_recent && place.hash.load(Ordering::Relaxed) == hash {
             return true;
         }
-        let has_room = self.push(learned.flow_mod.clone());
+        let has_room = self.push(learned.clone());
         if has_room {
             place.hash.store(hash, Ordering::Relaxed);
             place.at_ns.store(now_ns, Ordering::Relaxed);
@@ -88,7 +86,7 @@ impl LearnQueue {
     }
 
     /// Queues a rule. Returns whether there was room.
-    fn push(&self, learned: FlowMod) -> bool {
+    fn push(&self, learned: Arc<Learned>) -> bool {
         let mut waiting = lock(&self.waiting);
         let (has_room, is_first) = (waiting.len() < WAITING_MAX, waiting.is_empty());
         if has_room {
@@ -102,7 +100,7 @@ impl LearnQueue {
     }
 
     /// Takes all rules.
-    pub(crate) fn take(&self) -> VecDeque<FlowMod> {
+    pub(crate) fn take(&self) -> VecDeque<Arc<Learned>> {
         std::mem::take(&mut lock(&self.waiting))
     }
 
@@ -127,7 +125,7 @@ pub struct Learning {
 
 impl Learning {
     /// Has control add a rule.
-    pub(super) fn learn(&mut self, learned: &Learned, now_ns: u64) {
+    pub(super) fn learn(&mut self, learned: &Arc<Learned>, now_ns: u64) {
         if !self.queue.as_ref().is_some_and(|queue| queue.learn(learned, now_ns)) {
             *self.lost.get_mut() += 1;
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::Action;
-use flowlane::rule::action::{Bundle, HEADERS_PUSHED_MAX, Multipath, PortNo, SetForm};
+use flowlane::rule::action::{Bundle, HEADERS_PUSHED_MAX, Learn, Multipath, PortNo, SetForm};
 
 use super::{LaneStep, Origin, Step, Steps, ToController};
 use crate::packet::recirculate::{in_headers, is_followed};
@@ -241,7 +241,11 @@ impl Compiler {
             }
             Action::Multipath(multipath) => LaneStep::Multipath((**multipath).clone()),
             Action::Bundle(bundle) => LaneStep::Bundle((**bundle).clone()),
-            Action::Learn(learn) => LaneStep::Learn(Arc::new((**learn).clone())),
+            Action::Learn(learn) => {
+                // Learned rules go with a rule, and a packet-out is none.
+                let delete_learned = learn.delete_learned && !self.origin.is_none();
+                LaneStep::Learn(Arc::new(Learn { delete_learned, ..(**learn).clone() }))
+            }
             Action::CheckPacketLarger { bytes, to } => LaneStep::CheckPacketLarger { bytes: *bytes, to: *to },
             Action::Output(_)
             | Action::OutputTruncated { .. }
@@ -296,14 +300,11 @@ pub(super) fn unsupported(action: &Action) -> Option<&'static str> {
         }
         Action::DeleteField(_) => Some("deletes an option of a tunnel, of which the switch has only one"),
         Action::FinTimeout { .. } => Some("changes timeouts by packets, which the switch does not do yet"),
-        Action::Learn(learn) if learn.limit > 0 || learn.result.is_some() => {
-            Some("learns up to a limit, which the switch does not do yet")
+        Action::Learn(learn) if learn.result.is_some() => {
+            Some("has a result_dst, which packets would have to wait for: rules are learned behind them")
         }
         Action::Learn(learn) if learn.fin_idle_timeout_s > 0 || learn.fin_hard_timeout_s > 0 => {
             Some("changes timeouts by packets, which the switch does not do yet")
-        }
-        Action::Learn(learn) if learn.delete_learned => {
-            Some("deletes learned rules with their own, which the switch does not do yet")
         }
         _ => None,
     }

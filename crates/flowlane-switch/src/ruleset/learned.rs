@@ -18,6 +18,10 @@ static HASH: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 pub struct Learned {
     /// The change that adds it, or replaces the one of its priority and match.
     pub flow_mod: FlowMod,
+    /// It is not added where this many rules of its table have its cookie; 0: no limit.
+    pub limit: u32,
+    /// It goes with the last rule that learns it.
+    pub delete_learned: bool,
     /// A hash of its table, priority and match.
     pub identity: u64,
     /// A hash of the rule.
@@ -56,12 +60,13 @@ impl Learned {
         }
         let (table, priority, cookie) = (learn.table, Priority(learn.priority.into()), learn.cookie);
         let identity = HASH.hash_one((table, priority, &matches));
-        let hash = HASH.hash_one((identity, cookie, &actions));
+        let hash = HASH.hash_one((identity, cookie, &actions, learn.limit));
         let rule = Rule { table, priority, cookie, matches, actions };
         let flags = if learn.send_flow_removed { FlowFlags::SEND_FLOW_REM } else { FlowFlags::default() };
         let (idle_timeout_s, hard_timeout_s) = (learn.idle_timeout_s, learn.hard_timeout_s);
         let flow_mod = FlowMod { idle_timeout_s, hard_timeout_s, flags, ..FlowMod::new(Command::Add, rule) };
-        Self { flow_mod, identity, hash }
+        let Learn { limit, delete_learned, .. } = *learn;
+        Self { flow_mod, limit, delete_learned, identity, hash }
     }
 }
 

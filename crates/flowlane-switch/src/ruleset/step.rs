@@ -109,6 +109,11 @@ impl Origin {
         let is_table_miss = rule.priority.0 == 0 && rule.matches == Match::any();
         Self { table: rule.table, cookie: rule.cookie, is_table_miss }
     }
+
+    /// Returns whether there is no rule.
+    pub fn is_none(self) -> bool {
+        self.cookie == u64::MAX
+    }
 }
 
 /// A place in a list of steps to which a call returns.

@@ -120,3 +120,129 @@ fn floods_of_new_rules_are_bounded_and_counted() {
     assert_eq!(learn(&mut worker, &mut control, 2000), 0);
     assert_eq!(worker.egress.learning.lost(), before + 2008);
 }
+
+/// Sends one frame of a host, and returns what control has added.
+fn learn_of(worker: &mut Worker, control: &mut Control, port: usize, host: u8) -> usize {
+    worker.inject(port, &[&frame(host, 9, None)]).unwrap();
+    control.add_learned()
+}
+
+/// The rules of table 1.
+fn learned(control: &Control) -> usize {
+    control.statistics(|table, _| table == 1).len()
+}
+
+/// As Open vSwitch 3.1 does: all rules with the cookie count, those of controllers, too.
+#[test]
+fn rules_are_learned_up_to_the_limit() {
+    for caches in [no_caches(), CacheConfig { adaptive: false, ..CacheConfig::default() }] {
+        let (mut worker, _) = worker(&[], 2, caches, By::Tuple);
+        let mut control = Control::attach(&mut worker).unwrap();
+        add(
+            &mut control,
+            "table=0,actions=learn(table=1,limit=3,cookie=7,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])\n\
+             table=1,cookie=7,priority=1,actions=drop\n\
+             table=1,cookie=8,priority=2,actions=drop\n",
+        );
+        let added: Vec<usize> = (1..=5).map(|host| learn_of(&mut worker, &mut control, 0, host)).collect();
+        assert_eq!((added, learned(&control)), (vec![1, 1, 0, 0, 0], 4));
+        // A host that has moved would replace its rule.
+        assert_eq!(learn_of(&mut worker, &mut control, 1, 2), 0);
+        assert_eq!(
+            control.statistics(|table, rule| table == 1 && rule.to_string().ends_with("output:2")).len(),
+            0
+        );
+        // Room for one more, though two come at once.
+        add(&mut control, "delete table=1,cookie=7/-1,dl_dst=02:00:00:00:00:01");
+        worker.inject(0, &[&frame(6, 9, None), &frame(7, 9, None)]).unwrap();
+        assert_eq!((control.add_learned(), learned(&control)), (1, 4));
+        // A rule gets the cookie, so that there are more than the limit; then two lose it.
+        add(&mut control, "table=1,cookie=7,priority=2,actions=drop");
+        add(&mut control, "delete table=1,cookie=7/-1,dl_dst=02:00:00:00:00:02");
+        assert_eq!(learn_of(&mut worker, &mut control, 0, 8), 0);
+        add(&mut control, "table=1,cookie=8,priority=2,actions=drop");
+        assert_eq!(learn_of(&mut worker, &mut control, 0, 8), 1);
+        assert_eq!(worker.egress.learning.lost(), 0, "a limit is no loss");
+    }
+}
+
+/// A change that is rejected leaves the counts as they were.
+#[test]
+fn rejected_changes_do_not_count() {
+    let (mut worker, _) = worker(&[], 2, no_caches(), By::Tuple);
+    let mut control = Control::attach(&mut worker).unwrap();
+    let learn = "learn(table=1,limit=1,delete_learned,cookie=7,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])";
+    add(&mut control, &format!("table=0,actions={learn}"));
+    assert_eq!(learn_of(&mut worker, &mut control, 0, 1), 1);
+    let rejected = "table=1,cookie=7,priority=2,actions=drop\n\
+                    delete table=1,cookie=7/-1\n\
+                    table=0,actions=drop\n\
+                    table=0,priority=3,actions=output:77\n";
+    let mods = read_changes(rejected, "rules", &ReadOptions::default()).unwrap();
+    control.change(&mods).unwrap_err();
+    assert_eq!((learned(&control), learn_of(&mut worker, &mut control, 0, 2)), (1, 0));
+    add(&mut control, "delete table=1");
+    assert_eq!(learn_of(&mut worker, &mut control, 0, 2), 1);
+    add(&mut control, "table=0,actions=drop");
+    assert_eq!(learned(&control), 0);
+}
+
+/// As Open vSwitch 3.1 does.
+#[test]
+fn learned_rules_go_with_the_last_rule_that_learns_them() {
+    let (mut worker, _) = worker(&[], 2, no_caches(), By::Tuple);
+    let mut control = Control::attach(&mut worker).unwrap();
+    let learn =
+        "learn(table=1,delete_learned,cookie=7,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])";
+    let rules = format!(
+        "table=0,in_port=1,actions={learn}\n\
+         table=0,in_port=2,idle_timeout=1,actions=clone({learn})\n\
+         table=1,cookie=7,priority=1,actions=drop\n\
+         table=1,cookie=8,priority=2,actions=drop\n"
+    );
+    add(&mut control, &rules);
+    let send = |worker: &mut Worker, control: &mut Control| {
+        (0..2).map(|port| learn_of(worker, control, port, 1 + port as u8)).sum::<usize>()
+    };
+    assert_eq!((send(&mut worker, &mut control), learned(&control)), (2, 4));
+    add(&mut control, "delete table=0,in_port=1");
+    assert_eq!(learned(&control), 4, "another rule learns them");
+    // It is replaced by one that learns them, and by one that does not.
+    add(&mut control, &format!("modify table=0,in_port=2,actions={learn}"));
+    assert_eq!(learned(&control), 4);
+    add(&mut control, "modify table=0,in_port=2,actions=drop");
+    assert_eq!(learned(&control), 1);
+    // By its timeout; and a packet that was on its way learns nothing then.
+    add(&mut control, &rules);
+    add(&mut control, "delete table=0,in_port=1");
+    worker.inject(1, &[&frame(3, 9, None)]).unwrap();
+    assert_eq!((control.add_learned(), learned(&control)), (1, 3));
+    for second in [1, 2, 3] {
+        worker.inject_at(0, [(second * 1_000_000_000, &frame(4, 9, None)[..])]).unwrap();
+        control.expire();
+    }
+    assert_eq!(learned(&control), 1);
+    add(&mut control, &rules);
+    worker.inject(0, &[&frame(5, 9, None)]).unwrap();
+    add(&mut control, "delete table=0");
+    assert_eq!((control.add_learned(), learned(&control)), (0, 1));
+}
+
+/// Rules that learn may have been learned, as far as their cookie says.
+#[test]
+fn learned_rules_that_learn_take_theirs_along() {
+    let (mut worker, _) = worker(&[], 3, no_caches(), By::Tuple);
+    let mut control = Control::attach(&mut worker).unwrap();
+    add(
+        &mut control,
+        "table=0,actions=learn(table=1,delete_learned,cookie=7,NXM_OF_ETH_DST[])\n\
+         table=1,cookie=7,actions=learn(table=2,delete_learned,cookie=8,NXM_OF_ETH_DST[])\n\
+         table=2,cookie=8,actions=learn(table=2,delete_learned,cookie=8,NXM_OF_ETH_DST[])\n\
+         table=2,cookie=8,priority=3,actions=drop\n",
+    );
+    add(&mut control, "delete table=0");
+    // The third keeps itself, and what it would learn.
+    let left = control.statistics(|table, _| table < 3);
+    let left: Vec<String> = left.iter().map(|flow| flow.rule.to_string()).collect();
+    assert!(left.len() == 2 && left.iter().all(|rule| rule.starts_with("table=2,")), "{left:#?}");
+}
