@@ -7,7 +7,7 @@ use flowlane::rule::{Command, FlowFlags, FlowMod, Rule, RuleId};
 
 use super::cookies::TableCookie;
 use super::{Control, FAIL_OPEN, Reason, Refusal, RuleEvent, RuleEventKind};
-use crate::ruleset::{Change, ChangeKind, Entry, Event, RulesetError, without_recirc_id};
+use crate::ruleset::{Change, ChangeKind, Entry, Event, RulesetError, Timeouts, without_recirc_id};
 
 /// The changes made to the standby.
 #[derive(Default)]
@@ -54,8 +54,8 @@ impl Control {
                     return Err(Refusal::Overlap);
                 }
                 let mut entry = Entry::new(one.rule.clone());
-                entry.created_ns = now_ns;
-                (entry.idle_timeout_s, entry.hard_timeout_s) = (one.idle_timeout_s, one.hard_timeout_s);
+                (entry.created_ns, entry.modified_ns) = (now_ns, now_ns);
+                entry.timeouts = Timeouts::new(one.idle_timeout_s, one.hard_timeout_s);
                 entry.flags = FlowFlags(one.flags.0 & LASTING);
                 self.add(entry, made)?;
                 self.watch(RuleEventKind::Added, made);
@@ -67,8 +67,8 @@ impl Control {
                     let is_other = rule != before.rule;
                     let entry = Entry {
                         created_ns: before.created_ns,
-                        idle_timeout_s: before.idle_timeout_s,
-                        hard_timeout_s: before.hard_timeout_s,
+                        modified_ns: now_ns,
+                        timeouts: before.timeouts.clone(),
                         flags: before.flags,
                         ..Entry::new(rule)
                     };

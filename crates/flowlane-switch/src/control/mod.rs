@@ -452,8 +452,8 @@ impl Control {
                 rule: entry.rule.clone(),
                 count: count.since(entry.base),
                 age: Duration::from_nanos(now_ns.saturating_sub(entry.created_ns)),
-                idle_timeout_s: entry.idle_timeout_s,
-                hard_timeout_s: entry.hard_timeout_s,
+                idle_timeout_s: entry.timeouts.idle_s(),
+                hard_timeout_s: entry.timeouts.hard_s(),
                 flags: entry.flags,
             }));
         }

@@ -114,8 +114,8 @@ impl Control {
                     rule: pending.entry.rule.clone(),
                     count,
                     duration,
-                    idle_timeout_s: pending.entry.idle_timeout_s,
-                    hard_timeout_s: pending.entry.hard_timeout_s,
+                    idle_timeout_s: pending.entry.timeouts.idle_s(),
+                    hard_timeout_s: pending.entry.timeouts.hard_s(),
                     reason: pending.reason,
                 };
                 if pending.is_told() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use flowlane::rule::RuleId;
 
 use super::Reason;
-use crate::ruleset::{Change, ChangeKind, FlowStats};
+use crate::ruleset::{Change, ChangeKind, Entry, FlowStats};
 
 /// A rule, by its table and id.
 type RuleOfTable = (u8, RuleId);
@@ -13,7 +13,7 @@ type RuleOfTable = (u8, RuleId);
 const NS: u64 = 1_000_000_000;
 
 /// The timeouts of a rule.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Timer {
     /// When it was added or modified, which is when its hard timeout begins, as in Open vSwitch.
     begun_ns: u64,
@@ -22,6 +22,16 @@ struct Timer {
     /// When its counter was last seen to have increased, and its value then.
     used_ns: u64,
     packets: u64,
+}
+
+impl Timer {
+    /// Creates a timer that begins now.
+    fn new(entry: &Entry, now_ns: u64, packets: u64) -> Self {
+        let ns = |seconds: u16| if seconds == 0 { u64::MAX } else { u64::from(seconds) * NS };
+        let timeouts = &entry.timeouts;
+        let (idle_ns, hard_ns) = (ns(timeouts.idle_s()), ns(timeouts.hard_s()));
+        Self { begun_ns: now_ns, idle_ns, hard_ns, used_ns: now_ns, packets }
+    }
 }
 
 /// The rules with timeouts, which are looked at in slices. Idle times are as exact as the passes over all of them are frequent.
@@ -40,23 +50,22 @@ impl Timers {
     /// Updates the timers after a rule has been added, replaced or removed.
     pub(super) fn follow(&mut self, change: &Change, now_ns: u64) {
         let (rule, entry) = ((change.table, change.id), &change.entry);
-        let timed = entry.idle_timeout_s > 0 || entry.hard_timeout_s > 0;
+        let timed = entry.timeouts.idle_s() > 0 || entry.timeouts.hard_s() > 0;
         if change.what == ChangeKind::Remove || !timed {
             self.by_rule.remove(&rule);
             // No slice would end the pass.
             self.next.take_if(|_| self.by_rule.is_empty());
             return;
         }
-        let ns = |seconds: u16| if seconds == 0 { u64::MAX } else { u64::from(seconds) * NS };
         let packets = self.by_rule.get(&rule).map_or(entry.base.packets, |before| before.packets);
-        let timer = Timer {
-            begun_ns: now_ns,
-            idle_ns: ns(entry.idle_timeout_s),
-            hard_ns: ns(entry.hard_timeout_s),
-            used_ns: now_ns,
-            packets,
-        };
-        self.by_rule.insert(rule, timer);
+        self.by_rule.insert(rule, Timer::new(entry, now_ns, packets));
+    }
+
+    /// Takes over the timeouts of a rule, which have been lowered by a packet just now.
+    pub(super) fn lower(&mut self, table: u8, id: RuleId, entry: &Entry, now_ns: u64) {
+        let new = Timer::new(entry, now_ns, entry.base.packets);
+        let timer = self.by_rule.entry((table, id)).or_insert(Timer { begun_ns: entry.modified_ns, ..new });
+        (timer.idle_ns, timer.hard_ns, timer.used_ns) = (new.idle_ns, new.hard_ns, now_ns);
     }
 
     /// Begins the hard timeout of a rule again.
@@ -108,14 +117,15 @@ mod tests {
     use flowlane::rule::{Match, Rule};
 
     use super::*;
-    use crate::ruleset::Entry;
+    use crate::ruleset::Timeouts;
 
     #[test]
     fn passes_in_slices_find_what_one_pass_finds() {
         let mut timers = Timers::default();
         for n in 0..1000u32 {
             let rule = Rule::new(Match::default(), Vec::new());
-            let entry = Arc::new(Entry { hard_timeout_s: 1 + (n % 3) as u16, ..Entry::new(rule) });
+            let entry =
+                Arc::new(Entry { timeouts: Timeouts::new(0, 1 + (n % 3) as u16), ..Entry::new(rule) });
             let (table, id) = ((n % 7) as u8, RuleId(n));
             timers.follow(&Change { table, id, what: ChangeKind::Add, entry }, 0);
         }
@@ -143,7 +153,7 @@ mod tests {
     fn a_rule_removed_between_two_slices_does_not_end_the_pass() {
         let mut timers = Timers::default();
         let rule = Rule::new(Match::default(), Vec::new());
-        let entry = Arc::new(Entry { idle_timeout_s: 1, ..Entry::new(rule) });
+        let entry = Arc::new(Entry { timeouts: Timeouts::new(1, 0), ..Entry::new(rule) });
         let change = |id, what| Change { table: 0, id: RuleId(id), what, entry: entry.clone() };
         (0..4).for_each(|id| timers.follow(&change(id, ChangeKind::Add), 0));
         let none = |_: u8, rules: &[RuleOfTable]| vec![FlowStats::default(); rules.len()];
@@ -156,8 +166,10 @@ mod tests {
     #[test]
     fn a_pass_ends_when_all_its_rules_are_removed() {
         let mut timers = Timers::default();
-        let entry =
-            Arc::new(Entry { idle_timeout_s: 1, ..Entry::new(Rule::new(Match::default(), Vec::new())) });
+        let entry = Arc::new(Entry {
+            timeouts: Timeouts::new(1, 0),
+            ..Entry::new(Rule::new(Match::default(), Vec::new()))
+        });
         let change = |id, what| Change { table: 0, id: RuleId(id), what, entry: entry.clone() };
         (0..4).for_each(|id| timers.follow(&change(id, ChangeKind::Add), 0));
         timers.due(0, 2, |_, rules| vec![FlowStats::default(); rules.len()]);

@@ -164,6 +164,7 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
         | Action::SetQueue(_)
         | Action::PopQueue
         | Action::Note(_)
+        | Action::FinTimeout { .. }
         | Action::Conjunction { .. } => unreachable!("compiled to something else"),
         Action::ConnectionTracking(_)
         | Action::Nat(_)
@@ -171,8 +172,7 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
         | Action::DeleteField(_)
         | Action::DecNshTtl
         | Action::EncapsulateHeader(_)
-        | Action::Decapsulate(_)
-        | Action::FinTimeout { .. } => unreachable!("rules with them are refused"),
+        | Action::Decapsulate(_) => unreachable!("rules with them are refused"),
     }
     Ok(Applied::Next)
 }

@@ -20,7 +20,9 @@ use super::walk::{AfterStep, Outcome, run};
 use super::worker::{Worker, finish};
 use crate::packet::Burst;
 use crate::packet::recirculate::{rounds, set_field, take_along};
-use crate::ruleset::{LaneStep, Learned, Return, Step, Steps, compile_packet_out, output_step};
+use crate::ruleset::{
+    LaneStep, Learned, Return, RuleRequest, Step, Steps, compile_packet_out, ends_connection, output_step,
+};
 
 /// Copies of copies may be this deep: `clone` within a group within a `clone`, …
 const COPIES_MAX: usize = 32;
@@ -140,10 +142,15 @@ fn lane_step(
             set(burst, lane, *to, is_larger.into());
         }
         LaneStep::Learn(learn) => {
-            let learned = Arc::new(Learned::of(learn, &burst.keys[lane]));
-            worker.egress.learning.learn(&learned, burst.times_ns[lane]);
+            let request = Arc::new(RuleRequest::Learn(Learned::of(learn, &burst.keys[lane])));
+            worker.egress.learning.request(&request, burst.times_ns[lane]);
         }
-        LaneStep::Learned(learned) => worker.egress.learning.learn(learned, burst.times_ns[lane]),
+        LaneStep::FinTimeout(request) => {
+            if ends_connection(&burst.keys[lane]) {
+                worker.egress.learning.request(request, burst.times_ns[lane]);
+            }
+        }
+        LaneStep::Request(request) => worker.egress.learning.request(request, burst.times_ns[lane]),
         LaneStep::Expire => {
             worker.egress.expire(&burst.frames[lane], &burst.keys[lane], burst.times_ns[lane])?;
             burst.sent.0 |= 1 << lane;

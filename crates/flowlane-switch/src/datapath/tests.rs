@@ -5,6 +5,7 @@ mod bursts;
 mod calls;
 mod conjunctions;
 mod deferred;
+mod fin_timeout;
 mod idle;
 mod interpreter;
 mod lane_steps;

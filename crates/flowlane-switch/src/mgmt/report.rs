@@ -183,7 +183,7 @@ pub struct DropReport {
     pub stage_refused: u64,
     #[serde(default)]
     pub call_depth: u64,
-    /// Packets that went on, but whose rule could not be learned.
+    /// Packets that went on, but whose rule could not be learned, or whose rule kept its timeouts.
     #[serde(default)]
     pub not_learned: u64,
 }

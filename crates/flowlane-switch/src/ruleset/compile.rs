@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use flowlane::packet::{Field, FieldRef};
-use flowlane::rule::Action;
 use flowlane::rule::action::{Bundle, HEADERS_PUSHED_MAX, Learn, Multipath, PortNo, SetForm};
+use flowlane::rule::{Action, Rule};
 
-use super::{LaneStep, Origin, Step, Steps, ToController};
+use super::{LaneStep, LowerTimeouts, Origin, RuleRequest, Step, Steps, ToController};
 use crate::packet::recirculate::{in_headers, is_followed};
 
 /// Why an action cannot be behind the caches.
@@ -95,7 +95,12 @@ pub(super) fn pushes(actions: &[Action]) -> usize {
     actions.iter().map(|action| usize::from(action.pushes_header()) + pushes(action.nested())).sum()
 }
 
-/// Compiles the actions of a rule, or those of a next hop or a verdict.
+/// Compiles the actions of a rule.
+pub(super) fn compile_rule(rule: &Rule) -> Steps {
+    Compiler { rule: Some(rule), ..Compiler::new(Origin::of(rule)) }.all(&rule.actions)
+}
+
+/// Compiles the actions of a next hop, a verdict or a bucket.
 pub(crate) fn compile(actions: &[Action], origin: Origin) -> Steps {
     Compiler::new(origin).all(actions)
 }
@@ -114,18 +119,20 @@ pub(super) fn compile_later(actions: &[Action]) -> Steps {
 ///
 /// A packet whose headers the key does not follow is parsed again before the next table; one whose headers have moved is parsed
 /// before the next action that reads headers. A call may have done either.
-struct Compiler {
+struct Compiler<'a> {
     steps: Vec<Step>,
     /// The offsets of headers are not known.
     stale: bool,
     /// The key does not follow the headers.
     changed: bool,
     origin: Origin,
+    /// The rule that has the actions.
+    rule: Option<&'a Rule>,
 }
 
-impl Compiler {
+impl Compiler<'_> {
     fn new(origin: Origin) -> Self {
-        Self { steps: Vec::new(), stale: false, changed: false, origin }
+        Self { steps: Vec::new(), stale: false, changed: false, origin, rule: None }
     }
 
     fn all(mut self, actions: &[Action]) -> Steps {
@@ -149,6 +156,8 @@ impl Compiler {
         match *action {
             // Nothing that packets notice.
             Action::Note(_) | Action::Conjunction { .. } | Action::SetQueue(_) | Action::PopQueue => {}
+            // There are no timeouts to lower.
+            Action::FinTimeout { .. } => {}
             // No port has queues but the default one.
             Action::Enqueue { port, .. } => self.steps.push(Step::Do(Action::Output(port))),
             Action::Goto(table) if self.changed => {
@@ -194,6 +203,7 @@ impl Compiler {
             | LaneStep::OutputField { .. }
             | LaneStep::Push(_)
             | LaneStep::Learn(_)
+            | LaneStep::FinTimeout(_)
             | LaneStep::Bundle(Bundle { to: None, .. }) => (false, false),
             // They set a field.
             LaneStep::Multipath(Multipath { to, .. }) | LaneStep::Bundle(Bundle { to: Some(to), .. }) => {
@@ -206,7 +216,7 @@ impl Compiler {
             | LaneStep::ClearActions
             | LaneStep::Exit
             | LaneStep::PushValue(_)
-            | LaneStep::Learned(_)
+            | LaneStep::Request(_)
             | LaneStep::Expire
             | LaneStep::Refuse
             | LaneStep::Leave { .. } => (self.stale, self.changed),
@@ -229,7 +239,14 @@ impl Compiler {
     fn lane_step(&self, action: &Action) -> Option<LaneStep> {
         Some(match action {
             // The packet is parsed before a copy is made, if its key is behind.
-            Action::Clone(actions) => LaneStep::Copy(compile(actions, self.origin)),
+            Action::Clone(actions) => {
+                LaneStep::Copy(Compiler { rule: self.rule, ..Compiler::new(self.origin) }.all(actions))
+            }
+            &Action::FinTimeout { idle_s, hard_s } if idle_s > 0 || hard_s > 0 => {
+                let Rule { table, priority, matches, .. } = self.rule?;
+                let lower = LowerTimeouts::new(*table, (*priority, matches.clone()), idle_s, hard_s);
+                LaneStep::FinTimeout(Arc::new(RuleRequest::Lower(lower)))
+            }
             Action::Group(group) => LaneStep::Group(*group),
             Action::WriteActions(actions) => LaneStep::WriteActions(self.with_tables(actions)),
             Action::ClearActions => LaneStep::ClearActions,
@@ -299,12 +316,8 @@ pub(super) fn unsupported(action: &Action) -> Option<&'static str> {
             Some("makes packets of another type than Ethernet, which the switch does not forward yet")
         }
         Action::DeleteField(_) => Some("deletes an option of a tunnel, of which the switch has only one"),
-        Action::FinTimeout { .. } => Some("changes timeouts by packets, which the switch does not do yet"),
         Action::Learn(learn) if learn.result.is_some() => {
             Some("has a result_dst, which packets would have to wait for: rules are learned behind them")
-        }
-        Action::Learn(learn) if learn.fin_idle_timeout_s > 0 || learn.fin_hard_timeout_s > 0 => {
-            Some("changes timeouts by packets, which the switch does not do yet")
         }
         _ => None,
     }
@@ -330,7 +343,9 @@ pub fn compile_post_cache(actions: &[Action], table: u8) -> Result<Steps, PostCa
             }
             Action::Goto(to) if to <= table || i < last => return Err(PostCacheError::Goto { to, table }),
             Action::Resubmit { .. } => return Err(PostCacheError::RulesOnly(action.to_string())),
-            Action::Conjunction { .. } => return Err(PostCacheError::RulesOnly(action.to_string())),
+            Action::Conjunction { .. } | Action::FinTimeout { .. } => {
+                return Err(PostCacheError::RulesOnly(action.to_string()));
+            }
             _ if is_for_rules || unsupported(action).is_some() => {
                 return Err(PostCacheError::RulesOnly(action.to_string()));
             }

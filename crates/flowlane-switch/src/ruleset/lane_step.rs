@@ -8,7 +8,7 @@ use flowlane::packet::FieldRef;
 use flowlane::rule::Action;
 use flowlane::rule::action::{Bundle, Learn, Multipath};
 
-use super::{Learned, Origin, Steps};
+use super::{Origin, RuleRequest, Steps};
 
 /// A step that is taken for one packet at a time.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -45,8 +45,10 @@ pub enum LaneStep {
     CheckPacketLarger { bytes: u16, to: FieldRef },
     /// Has control add a rule that is made of the packet.
     Learn(Arc<Learn>),
-    /// Has control add this rule, which the recorded walk has made.
-    Learned(Arc<Learned>),
+    /// Has control lower the timeouts of the rule, if the packet ends a TCP connection.
+    FinTimeout(Arc<RuleRequest>),
+    /// Has control change rules, as the recorded walk has found.
+    Request(Arc<RuleRequest>),
     /// Sends the packet to the controller, since its TTL has expired.
     Expire,
     /// Drops the packet, which has called too many tables, and counts it.
@@ -69,6 +71,7 @@ impl LaneStep {
             | Self::OutputField { .. }
             | Self::Multipath(_)
             | Self::Learn(_)
+            | Self::FinTimeout(_)
             | Self::Bundle(_) => true,
             Self::WriteActions(_)
             | Self::ClearActions
@@ -76,7 +79,7 @@ impl LaneStep {
             | Self::Pop(_)
             | Self::PushValue(_)
             | Self::CheckPacketLarger { .. }
-            | Self::Learned(_)
+            | Self::Request(_)
             | Self::Expire
             | Self::Refuse
             | Self::Leave { .. } => false,
@@ -91,7 +94,8 @@ impl LaneStep {
             | Self::OutputField { .. }
             | Self::Bundle(_)
             | Self::Learn(_)
-            | Self::Learned(_)
+            | Self::FinTimeout(_)
+            | Self::Request(_)
             | Self::Expire => true,
             Self::WriteActions(_)
             | Self::ClearActions

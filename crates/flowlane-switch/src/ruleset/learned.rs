@@ -1,17 +1,89 @@
-//! Rules that `learn` makes of packets.
+//! Changes of rules that packets make: rules that `learn` adds, timeouts that `fin_timeout` lowers.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::LazyLock;
 
-use flowlane::packet::FieldRef;
 use flowlane::packet::key::FlowKey;
+use flowlane::packet::parse::{ether_type, ip_proto};
+use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::action::{Learn, LearnSource, LearnSpec, SetForm};
 use flowlane::rule::{Action, Command, FlowFlags, FlowMod, Match, Priority, Rule};
 
+use super::RuleKey;
 use super::outputs::of_number;
 
 /// The keys of the hash of rules: secret, since packets decide what they hold.
 static HASH: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// A change of rules that a packet asks control for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RuleRequest {
+    /// To add a rule.
+    Learn(Learned),
+    /// To lower the timeouts of a rule.
+    Lower(LowerTimeouts),
+}
+
+impl RuleRequest {
+    /// A hash of the rule's table, priority and match.
+    pub fn identity(&self) -> u64 {
+        match self {
+            Self::Learn(learned) => learned.identity,
+            Self::Lower(lower) => lower.identity,
+        }
+    }
+
+    /// A hash of the request.
+    pub fn hash(&self) -> u64 {
+        match self {
+            Self::Learn(learned) => learned.hash,
+            Self::Lower(lower) => lower.hash,
+        }
+    }
+}
+
+impl Hash for RuleRequest {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        RuleRequest::hash(self).hash(state);
+    }
+}
+
+/// Timeouts that a rule is to have at most, since a TCP connection has ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LowerTimeouts {
+    pub table: u8,
+    /// The rule.
+    pub rule: RuleKey,
+    /// Seconds without a packet; 0: as before.
+    pub idle_s: u16,
+    /// Seconds after the rule was added; 0: as before.
+    pub hard_s: u16,
+    identity: u64,
+    hash: u64,
+}
+
+impl LowerTimeouts {
+    /// Creates a request for a rule of a table.
+    pub fn new(table: u8, rule: RuleKey, idle_s: u16, hard_s: u16) -> Self {
+        let identity = HASH.hash_one((table, &rule.0, &rule.1));
+        let hash = HASH.hash_one((identity, idle_s, hard_s));
+        Self { table, rule, idle_s, hard_s, identity, hash }
+    }
+}
+
+/// Returns whether a packet ends a TCP connection: whether it has FIN or RST.
+pub(crate) fn ends_connection(key: &FlowKey) -> bool {
+    is_tcp(key) && key.get(Field::TcpFlags) & u128::from(FIN_OR_RST) != 0
+}
+
+/// Returns whether a packet is TCP.
+pub(crate) fn is_tcp(key: &FlowKey) -> bool {
+    let is_ip = [ether_type::IPV4, ether_type::IPV6].map(u128::from).contains(&key.get(Field::EthType));
+    is_ip && key.get(Field::NwProto) == ip_proto::TCP.into()
+}
+
+/// The flags by which TCP connections end.
+pub(crate) const FIN_OR_RST: u16 = 0x001 | 0x004;
 
 /// A learned rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,15 +95,9 @@ pub struct Learned {
     /// It goes with the last rule that learns it.
     pub delete_learned: bool,
     /// A hash of its table, priority and match.
-    pub identity: u64,
+    identity: u64,
     /// A hash of the rule.
-    pub hash: u64,
-}
-
-impl Hash for Learned {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.hash.hash(state);
-    }
+    hash: u64,
 }
 
 impl Learned {
@@ -42,6 +108,10 @@ impl Learned {
             LearnSource::Value(value) => *value,
         };
         let (mut matches, mut actions) = (Match::any(), Vec::new());
+        let (idle_s, hard_s) = (learn.fin_idle_timeout_s, learn.fin_hard_timeout_s);
+        if idle_s > 0 || hard_s > 0 {
+            actions.push(Action::FinTimeout { idle_s, hard_s });
+        }
         for spec in &learn.specs {
             match spec {
                 LearnSpec::Match { to, from } => {

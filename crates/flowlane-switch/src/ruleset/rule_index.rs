@@ -10,7 +10,7 @@ use super::table_map::TableMap;
 use super::{Entry, FlowStats};
 
 /// A rule's identity in its table.
-pub(crate) type RuleKey = (Priority, Match);
+pub type RuleKey = (Priority, Match);
 
 #[derive(Debug, Default)]
 struct TableIndex {

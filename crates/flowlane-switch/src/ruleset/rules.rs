@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use flowlane::memory::prefetch;
 use flowlane::packet::Field;
 use flowlane::rule::{Action, FlowFlags, Match, Rule, RuleId};
 
-use super::compile::{compile, forwards};
-use super::{FlowStats, Origin, RulesetError, StepSummary, Steps};
+use super::compile::{compile_rule, forwards};
+use super::{FlowStats, RulesetError, StepSummary, Steps};
 
 /// A rule of a ruleset. Copies of the ruleset share it.
 #[derive(Clone, Debug)]
@@ -22,26 +23,69 @@ pub struct Entry {
     pub base: FlowStats,
     /// When it was added.
     pub created_ns: u64,
-    /// It expires after this many seconds without a packet; 0: never.
-    pub idle_timeout_s: u16,
-    /// It expires after this many seconds; 0: never.
-    pub hard_timeout_s: u16,
+    /// When it was added or modified.
+    pub modified_ns: u64,
+    pub timeouts: Timeouts,
     /// Those flags of its flow-mod that last.
     pub flags: FlowFlags,
+}
+
+/// The timeouts of a rule. Control lowers them when a packet ends a connection (`fin_timeout`), for all copies of the ruleset;
+/// workers do not read them.
+#[derive(Debug, Default)]
+pub struct Timeouts {
+    idle_s: AtomicU16,
+    hard_s: AtomicU16,
+}
+
+impl Timeouts {
+    /// Creates timeouts in seconds; 0: never.
+    pub fn new(idle_s: u16, hard_s: u16) -> Self {
+        Self { idle_s: AtomicU16::new(idle_s), hard_s: AtomicU16::new(hard_s) }
+    }
+
+    /// The rule expires after this many seconds without a packet; 0: never.
+    pub fn idle_s(&self) -> u16 {
+        self.idle_s.load(Ordering::Relaxed)
+    }
+
+    /// The rule expires after this many seconds; 0: never.
+    pub fn hard_s(&self) -> u16 {
+        self.hard_s.load(Ordering::Relaxed)
+    }
+
+    /// Lowers the timeouts to these, of which 0 changes nothing. Returns whether one was longer.
+    pub fn lower(&self, idle_s: u16, hard_s: u16) -> bool {
+        let lower = |timeout: &AtomicU16, to: u16| {
+            let now = timeout.load(Ordering::Relaxed);
+            let is_longer = to > 0 && (now == 0 || now > to);
+            if is_longer {
+                timeout.store(to, Ordering::Relaxed);
+            }
+            is_longer
+        };
+        lower(&self.idle_s, idle_s) | lower(&self.hard_s, hard_s)
+    }
+}
+
+impl Clone for Timeouts {
+    fn clone(&self) -> Self {
+        Self::new(self.idle_s(), self.hard_s())
+    }
 }
 
 impl Entry {
     /// Creates a rule without timeouts.
     pub fn new(rule: Rule) -> Self {
-        let steps = compile(&rule.actions, Origin::of(&rule));
+        let steps = compile_rule(&rule);
         Self {
             rule,
             steps,
             sequence: 0,
             base: FlowStats::default(),
             created_ns: 0,
-            idle_timeout_s: 0,
-            hard_timeout_s: 0,
+            modified_ns: 0,
+            timeouts: Timeouts::default(),
             flags: FlowFlags::default(),
         }
     }

@@ -9,7 +9,7 @@ use super::super::walk::{AfterStep, CALLED_MAX, Outcome, Position, follow, follo
 use super::{Recorder, Traced, Tracer};
 use crate::packet::Frame;
 use crate::packet::recirculate::{parse_again, rounds, set_field};
-use crate::ruleset::{LaneStep, Learned, Return, Step, Steps, output_step};
+use crate::ruleset::{LaneStep, Learned, Return, Step, Steps, ends_connection, output_step};
 
 /// Copies within copies that a trace follows.
 const COPIES_MAX: usize = 32;
@@ -75,12 +75,20 @@ impl Tracer<'_> {
                 let rule = Learned::of(learn, &self.packet.key).flow_mod.rule;
                 self.tell("learn", rule.to_string(), "a trace does not add it");
             }
-            LaneStep::Expire | LaneStep::Refuse | LaneStep::Learned(_) | LaneStep::Leave { .. } => {}
+            LaneStep::FinTimeout(_) => self.fin_timeout(),
+            LaneStep::Expire | LaneStep::Refuse | LaneStep::Request(_) | LaneStep::Leave { .. } => {}
             LaneStep::WriteActions(_) | LaneStep::ClearActions | LaneStep::Exit => {
                 unreachable!("walking takes them")
             }
         }
         AfterStep::Next
+    }
+
+    fn fin_timeout(&mut self) {
+        match ends_connection(&self.packet.key) {
+            true => self.tell("fin_timeout", "its rule's timeouts go down", "a trace does not lower them"),
+            false => self.tell("fin_timeout", "nothing changes", "no TCP with FIN or RST"),
+        }
     }
 
     /// Sets a field, or some of its bits.

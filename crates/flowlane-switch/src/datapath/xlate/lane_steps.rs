@@ -9,9 +9,13 @@ use super::super::walk::{Outcome, run};
 use super::{Record, TrackedKey};
 use flowlane::packet::fields::Field;
 use flowlane::packet::{FieldRef, FlowKey};
+use flowlane::rule::action::Learn;
 
 use crate::packet::recirculate::{self, in_headers};
-use crate::ruleset::{LaneStep, Learned, Return, Step, outdates_key, output_step, sources};
+use crate::ruleset::{
+    FIN_OR_RST, LaneStep, Learned, Return, RuleRequest, Step, ends_connection, is_tcp, outdates_key,
+    output_step, sources,
+};
 
 impl TrackedKey {
     /// Takes a step, if its result follows from the key. Returns whether it does.
@@ -47,15 +51,8 @@ impl TrackedKey {
                 }
                 is_known
             }
-            LaneStep::Learn(learn) => {
-                let is_known = |part: FieldRef| self.knows(part);
-                let are_known = sources(learn).all(is_known);
-                if are_known {
-                    sources(learn).for_each(|part| self.depend_on_field(part.field(), part.mask()));
-                    self.lane(LaneStep::Learned(Arc::new(Learned::of(learn, &self.key))));
-                }
-                are_known
-            }
+            LaneStep::Learn(learn) => self.learn(learn),
+            LaneStep::FinTimeout(request) => self.fin_timeout(request),
             LaneStep::Multipath(multipath) if !self.parse_again => {
                 for &field in multipath.hash.fields() {
                     self.depend_on_field(field, u128::MAX);
@@ -72,12 +69,39 @@ impl TrackedKey {
             | LaneStep::CheckPacketLarger { .. }
             | LaneStep::Expire
             | LaneStep::Refuse
-            | LaneStep::Learned(_)
+            | LaneStep::Request(_)
             | LaneStep::Leave { .. } => false,
             LaneStep::WriteActions(_) | LaneStep::ClearActions | LaneStep::Exit => {
                 unreachable!("walking takes them")
             }
         }
+    }
+
+    /// Records the rule that the packet makes, if it follows from the key. Returns whether it does.
+    fn learn(&mut self, learn: &Learn) -> bool {
+        let are_known = sources(learn).all(|part| self.knows(part));
+        if are_known {
+            sources(learn).for_each(|part| self.depend_on_field(part.field(), part.mask()));
+            let learned = Learned::of(learn, &self.key);
+            self.lane(LaneStep::Request(Arc::new(RuleRequest::Learn(learned))));
+        }
+        are_known
+    }
+
+    /// Records the request of a packet that ends a connection: packets within one have no step. Returns whether the key says so.
+    fn fin_timeout(&mut self, request: &Arc<RuleRequest>) -> bool {
+        if self.parse_again {
+            return false;
+        }
+        self.depend_on_field(Field::EthType, u128::MAX);
+        self.depend_on_field(Field::NwProto, u128::MAX);
+        if is_tcp(&self.key) {
+            self.depend_on_field(Field::TcpFlags, FIN_OR_RST.into());
+        }
+        if ends_connection(&self.key) {
+            self.lane(LaneStep::Request(request.clone()));
+        }
+        true
     }
 
     /// Returns whether the key has the packet's value of a field, or of a part of it.

@@ -215,7 +215,7 @@ fn update(event: FlowEvent, entry: &Entry, flags: u16) -> FlowUpdate {
     if flags & flag::INSTRUCTIONS == 0 {
         rule.actions.clear();
     }
-    FlowUpdate::Full { event, timeouts_s: (entry.idle_timeout_s, entry.hard_timeout_s), rule }
+    FlowUpdate::Full { event, timeouts_s: (entry.timeouts.idle_s(), entry.timeouts.hard_s()), rule }
 }
 
 /// The messages of changes. A rule that the version cannot write is left out.

@@ -115,7 +115,7 @@ impl Reload {
             FlowMod::new(Command::DeleteStrict, Rule { actions: Vec::new(), ..entry.rule.clone() })
         });
         let same: HashSet<_> = there()
-            .filter(|entry| entry.idle_timeout_s == 0 && entry.hard_timeout_s == 0)
+            .filter(|entry| entry.timeouts.idle_s() == 0 && entry.timeouts.hard_s() == 0)
             .map(|entry| (name(&entry.rule), entry.rule.cookie, entry.rule.actions.clone()))
             .collect();
         let new =
