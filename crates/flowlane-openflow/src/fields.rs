@@ -322,6 +322,18 @@ impl Row {
 }
 
 impl Needs {
+    /// Returns the IP protocol of the packets, where several headers name one field.
+    pub(crate) fn protocol(self) -> Option<u8> {
+        match self {
+            Self::Tcp => Some(6),
+            Self::Udp => Some(17),
+            Self::Sctp => Some(132),
+            Self::Icmp4 => Some(1),
+            Self::Icmp6 => Some(58),
+            _ => None,
+        }
+    }
+
     fn allows_protocol(self, protocol: u8) -> bool {
         match self {
             Self::Tcp => protocol != 17 && protocol != 132,

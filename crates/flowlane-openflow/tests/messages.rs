@@ -54,6 +54,7 @@ fn a_flow_of_openflow_1_0_is_the_rule_that_was_written() {
         value,
         mask: field.info().ones(),
         form: SetForm::Own,
+        protocol: None,
     };
     assert_eq!(rule.actions[..3], [own(Field::VlanVid, 7), own(Field::VlanPcp, 3), Action::PopVlan]);
     assert_eq!(rule.actions[7], own(Field::IpDscp, 16));
@@ -79,9 +80,20 @@ fn instructions_are_actions_in_the_order_of_their_execution() {
         0805000000";
     let message = flow_mod(hex);
     let rule = &message.flow_mod.rule;
-    let set = Action::SetField { field: Field::Reg0, value: 5, mask: 0xffff_ffff, form: SetForm::SetField };
-    let metadata =
-        Action::SetField { field: Field::Metadata, value: 5, mask: u64::MAX.into(), form: SetForm::Own };
+    let set = Action::SetField {
+        field: Field::Reg0,
+        value: 5,
+        mask: 0xffff_ffff,
+        form: SetForm::SetField,
+        protocol: None,
+    };
+    let metadata = Action::SetField {
+        field: Field::Metadata,
+        value: 5,
+        mask: u64::MAX.into(),
+        form: SetForm::Own,
+        protocol: None,
+    };
     let written = Action::WriteActions(vec![Action::Output(PortNo(1)), Action::Group(5), set]);
     assert_eq!(rule.actions, [Action::dec_ttl(), written, metadata, Action::Goto(5)]);
     assert_eq!(rule.table, 3);
@@ -200,6 +212,24 @@ fn buckets_have_places() {
     let actions = vec![Action::Output(PortNo(1))];
     let bucket = Bucket { id: 17, weight: 0, watch_port: None, watch_group: None, actions };
     assert_eq!((change.kind, change.group, change.buckets), (GroupKind::All, 5, vec![bucket]));
+}
+
+/// Fields of several protocols are one field of the library; buckets have no match to tell them apart.
+#[test]
+fn buckets_keep_the_protocol_of_a_port() {
+    let options = flowlane::rule::ReadOptions::default();
+    let text = "set_field:5->udp_dst,set_field:7->tcp_dst,load:0x9->sctp_src[0..7],set_field:3->icmpv6_type,output:1";
+    let actions = flowlane::rule::flow_syntax::read_actions(text, "actions", &options).expect("sound");
+    let bucket = Bucket { id: 0, weight: 0, watch_port: None, watch_group: None, actions };
+    let hex =
+        "0104003000000006000023200000001f000300000000000500100000fffffffe00100008000000110000000800010000";
+    let Message::GroupMod(mut change) = read(hex) else { panic!("a group-mod") };
+    (change.command, change.buckets) = (GroupCommand::Add, vec![bucket]);
+    let written = encode(Version::OpenFlow13, 6, &Message::GroupMod(change.clone())).expect("fits");
+    let Ok(Message::GroupMod(again)) = decode(&written).map(|decoded| decoded.message) else {
+        panic!("a group-mod")
+    };
+    assert_eq!(again.buckets[0].actions, change.buckets[0].actions);
 }
 
 #[test]

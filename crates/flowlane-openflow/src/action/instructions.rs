@@ -79,8 +79,13 @@ fn read_one(
             exactly(body, 20)?;
             body.skip(4)?;
             let (value, mask) = (u128::from(body.u64()?), u128::from(body.u64()?));
-            let set =
-                Action::SetField { field: Field::Metadata, value: value & mask, mask, form: SetForm::Own };
+            let set = Action::SetField {
+                field: Field::Metadata,
+                value: value & mask,
+                mask,
+                form: SetForm::Own,
+                protocol: None,
+            };
             once(&mut all.metadata, set)
         }
         kind::WRITE_ACTIONS | kind::APPLY_ACTIONS => {

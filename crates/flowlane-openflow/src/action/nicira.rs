@@ -15,7 +15,7 @@ use crate::wire::Reader;
 const NOT_ZERO: ErrorCode = ErrorCode::NiciraActionMustBeZero;
 
 fn own(field: Field, value: u128, form: SetForm) -> Action {
-    Action::SetField { field, value, mask: field.info().ones(), form }
+    Action::SetField { field, value, mask: field.info().ones(), form, protocol: None }
 }
 
 /// Bytes of an action behind its subtype, or its fewest bytes if more may follow.
@@ -100,7 +100,8 @@ fn read_small(subtype: u16, r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
         22 => {
             r.zeros(6, NOT_ZERO)?;
             let (value, mask) = (u128::from(r.u64()?), u128::from(r.u64()?));
-            Action::SetField { field: Field::Metadata, value: value & mask, mask, form: SetForm::Own }
+            let form = SetForm::Own;
+            Action::SetField { field: Field::Metadata, value: value & mask, mask, form, protocol: None }
         }
         23 => push_mpls(r.u16()?)?,
         24 => Action::PopMpls(r.u16()?),
@@ -136,9 +137,9 @@ fn read_later(subtype: u16, r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
             Action::OutputField { port, max_len }
         }
         33 => {
-            let (field, value, mask) = read_value(r)?;
+            let set = read_value(r)?;
             r.zeros(r.len(), NOT_ZERO)?;
-            Action::SetField { field, value, mask, form: SetForm::SetField }
+            set
         }
         34 => {
             let (clause, clauses, id) = (r.u8()?, r.u8()?, r.u32()?);

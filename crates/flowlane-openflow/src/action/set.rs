@@ -3,7 +3,7 @@
 use flowlane::rule::action::SetForm;
 use flowlane::{Action, Field, FieldRef};
 
-use super::header::{pack_bits, read_target, unpack_bits};
+use super::header::{check_writable, pack_bits, set_error, unpack_bits};
 use super::standard::read_value;
 use super::write::Writing;
 use crate::error::ErrorCode;
@@ -14,24 +14,27 @@ use crate::wire::{Failed, Reader, Writer};
 
 /// Reads `set_field` behind its type and length (OpenFlow 1.3.5 7.2.5, 1.5.1 7.2.6.10).
 pub(super) fn read_set_field(r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
-    let (field, value, mask) = read_value(r)?;
+    let set = read_value(r)?;
     if r.len() >= 8 {
         return Err(ErrorCode::ActionBadLen);
     }
     r.zeros(r.len(), ErrorCode::ActionBadSetArgument)?;
-    Ok(Action::SetField { field, value, mask, form: SetForm::SetField })
+    Ok(set)
 }
 
 /// Reads Nicira's `load` (7).
 pub(super) fn read_load(r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     let (first, bits) = unpack_bits(r.u16()?);
     let mut head = r.part(4)?;
-    let to = read_target(&mut head, first, bits)?;
+    let row = oxm::read_header(&mut head).map_err(set_error)?;
+    let to = oxm::reference(row, first, bits)?;
+    check_writable(to.field())?;
     let value = u128::from(r.u64()?);
     if value > to.ones() {
         return Err(ErrorCode::ActionBadArgument);
     }
-    Ok(Action::SetField { field: to.field(), value: to.place(value), mask: to.mask(), form: SetForm::Load })
+    let (field, value, mask, protocol) = (to.field(), to.place(value), to.mask(), row.needs.protocol());
+    Ok(Action::SetField { field, value, mask, form: SetForm::Load, protocol })
 }
 
 /// Writes the action that sets bits of a field.

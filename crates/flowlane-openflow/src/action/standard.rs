@@ -11,7 +11,7 @@ use crate::version::Version;
 use crate::wire::Reader;
 
 fn own(field: Field, value: u128) -> Action {
-    Action::SetField { field, value, mask: field.info().ones(), form: SetForm::Own }
+    Action::SetField { field, value, mask: field.info().ones(), form: SetForm::Own, protocol: None }
 }
 
 /// Requires the length of an action.
@@ -139,12 +139,13 @@ pub(super) fn read_onf(r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     }
 }
 
-/// Reads a field with a value, and what it is set to.
-pub(super) fn read_value(r: &mut Reader<'_>) -> Result<(Field, u128, u128), ErrorCode> {
+/// Reads a field with a value: the action that sets it.
+pub(super) fn read_value(r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     let entry = oxm::read_entry(r).map_err(set_error)?;
     let field = entry.row.field;
     super::header::check_writable(field)?;
     let ones = field.info().ones();
     // A tag's presence is not a part of its identifier.
-    Ok((field, entry.value & ones, entry.mask & ones))
+    let (value, mask, protocol) = (entry.value & ones, entry.mask & ones, entry.row.needs.protocol());
+    Ok(Action::SetField { field, value, mask, form: SetForm::SetField, protocol })
 }

@@ -71,8 +71,9 @@ fn put(w: &mut Writer, writing: &Writing<'_>, action: &Action) -> Result<(), Fai
             }
         }
         Action::Enqueue { port, queue } => put_enqueue(w, writing, *port, *queue),
-        Action::SetField { field, value, mask, form } => {
-            return set::put(w, writing, (*field, *value, *mask), *form);
+        Action::SetField { field, value, mask, form, protocol } => {
+            let writing = Writing { protocol: protocol.unwrap_or(writing.protocol), ..*writing };
+            return set::put(w, &writing, (*field, *value, *mask), *form);
         }
         Action::PushVlan(_) | Action::PopVlan | Action::PushMpls(_) | Action::PopMpls(_) => {
             return put_header(w, writing, action);

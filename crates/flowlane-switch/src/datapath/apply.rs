@@ -25,6 +25,8 @@ use crate::ruleset::ToController;
 pub(super) trait PacketEdit {
     /// Sets the bits `mask` of a field, where the packet has it.
     fn set_field(&mut self, field: flowlane::packet::Field, value: u128, mask: u128);
+    /// Does that where the packet has this protocol over IP.
+    fn set_field_of(&mut self, protocol: u8, field: flowlane::packet::Field, value: u128, mask: u128);
     /// Sets words of the key that rules have set and that are in no header: (word, value, mask).
     fn take_along(&mut self, carry: &[(u8, u32, u32)]);
     /// Copies one field to another.
@@ -108,7 +110,7 @@ pub(super) fn apply<P: PacketEdit, E: Effects<P>>(
 ) -> Result<Applied, E::Error> {
     match *action {
         Action::Output(to) => effects.output(packet, to)?,
-        Action::SetField { field, value, mask, .. } => packet.set_field(field, value, mask),
+        Action::SetField { field, value, mask, protocol: None, .. } => packet.set_field(field, value, mask),
         Action::DecTtl(_) => return Ok(unless_expired(packet.dec_ttl())),
         Action::DecMplsTtl => return Ok(unless_expired(packet.dec_mpls_ttl())),
         Action::Meter(number) => return Ok(if_passes(effects.meter(packet, number))),
@@ -126,6 +128,9 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
     effects: &mut E,
 ) -> Result<Applied, E::Error> {
     match *action {
+        Action::SetField { field, value, mask, protocol: Some(protocol), .. } => {
+            packet.set_field_of(protocol, field, value, mask);
+        }
         Action::Move { from, to } => packet.move_field(from, to),
         Action::PushVlan(tpid) => packet.push_vlan(tpid),
         Action::PopVlan => packet.pop_vlan(),
@@ -139,7 +144,7 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
         Action::OutputTruncated { port, max_len } => effects.output_truncated(packet, port, max_len)?,
         Action::Sample(ref sample) => effects.sample(packet, sample)?,
         Action::Output(_)
-        | Action::SetField { .. }
+        | Action::SetField { protocol: None, .. }
         | Action::DecTtl(_)
         | Action::DecMplsTtl
         | Action::Meter(_)

@@ -335,6 +335,12 @@ impl PacketEdit for Packet<'_> {
         }
     }
 
+    fn set_field_of(&mut self, protocol: u8, field: Field, value: u128, mask: u128) {
+        if edit::has_protocol(self.headers, protocol) {
+            self.set_field(field, value, mask);
+        }
+    }
+
     fn take_along(&mut self, carry: &[(u8, u32, u32)]) {
         take_along(carry, self.key);
     }

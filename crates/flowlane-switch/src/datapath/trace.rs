@@ -12,7 +12,7 @@ use flowlane::packet::FieldRef;
 use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::{Headers, Parser, parse};
-use flowlane::rule::action::PortNo;
+use flowlane::rule::action::{PortNo, SetForm};
 use flowlane::rule::flow_syntax::{print_actions, print_key, print_value};
 use flowlane::rule::{Action, Match};
 use serde::{Deserialize, Serialize};
@@ -552,6 +552,12 @@ impl PacketEdit for Tracer<'_> {
     fn set_field(&mut self, field: Field, value: u128, mask: u128) {
         let action = Action::set_field(field, value, mask);
         self.edit(&action, |packet| packet.set_field(field, value, mask));
+    }
+
+    fn set_field_of(&mut self, protocol: u8, field: Field, value: u128, mask: u128) {
+        let action =
+            Action::SetField { field, value, mask, form: SetForm::SetField, protocol: Some(protocol) };
+        self.edit(&action, |packet| packet.set_field_of(protocol, field, value, mask));
     }
 
     fn take_along(&mut self, carry: &[(u8, u32, u32)]) {

@@ -229,7 +229,7 @@ impl Follow for Xlate<'_> {
 
 /// A step's action that sets a field: in one form, so that equal paths are one.
 fn set_field(field: Field, value: u128, mask: u128) -> Action {
-    Action::SetField { field, value, mask, form: SetForm::SetField }
+    Action::SetField { field, value, mask, form: SetForm::SetField, protocol: None }
 }
 
 /// Records effects as steps of the path.
@@ -520,15 +520,6 @@ impl TrackedKey {
         }
         self.key.get(field) & bits
     }
-
-    /// Returns the written bits in no header, which a recirculated packet carries: (word, value, mask).
-    fn carried(&self) -> Vec<(u8, u32, u32)> {
-        let outside = self.written.present().difference(WordSet::of_class(FieldClass::Header));
-        outside
-            .iter()
-            .map(|w| (w as u8, self.key.word(w) & self.written.word(w), self.written.word(w)))
-            .collect()
-    }
 }
 
 impl PacketEdit for TrackedKey {
@@ -543,6 +534,15 @@ impl PacketEdit for TrackedKey {
             }
         }
         self.push(set_field(field, value, mask));
+    }
+
+    fn set_field_of(&mut self, protocol: u8, field: Field, value: u128, mask: u128) {
+        if self.parse_again {
+            let form = SetForm::SetField;
+            self.push(Action::SetField { field, value, mask, form, protocol: Some(protocol) });
+        } else if self.look(Field::NwProto, u128::MAX) == protocol.into() {
+            self.set_followed(field, value, mask);
+        }
     }
 
     fn take_along(&mut self, _: &[(u8, u32, u32)]) {

@@ -22,9 +22,10 @@ pub(crate) fn merge(set: &[Action], written: &[Action]) -> Arc<[Action]> {
 /// Returns whether a written action takes the place of an earlier one.
 fn replaces(action: &Action, before: &Action) -> bool {
     match (action, before) {
-        (Action::SetField { field, mask, .. }, Action::SetField { field: other, mask: covered, .. }) => {
-            field == other && covered & !mask == 0
-        }
+        (
+            Action::SetField { field, mask, protocol, .. },
+            Action::SetField { field: other, mask: covered, protocol: others, .. },
+        ) => field == other && covered & !mask == 0 && (protocol.is_none() || protocol == others),
         (Action::SetField { .. } | Action::Move { .. }, _) => false,
         _ => is_output(action) && is_output(before) || discriminant(action) == discriminant(before),
     }

@@ -177,8 +177,9 @@ impl Compiler<'_> {
                 self.steps.push(to.into());
             }
             // Equal paths are one, however their rules are written.
-            Action::SetField { field, value, mask, .. } => {
-                self.steps.push(Step::Do(Action::SetField { field, value, mask, form: SetForm::SetField }));
+            Action::SetField { field, value, mask, protocol, .. } => {
+                let form = SetForm::SetField;
+                self.steps.push(Step::Do(Action::SetField { field, value, mask, form, protocol }));
             }
             ref other => self.steps.push(Step::Do(other.clone())),
         }
@@ -468,8 +469,11 @@ mod tests {
                 true => assert_eq!(result, Err(PostCacheError::Field(name))),
                 false => {
                     // However the rule is written, the step has one form.
-                    let Action::SetField { field, value, mask, .. } = set(field) else { unreachable!() };
-                    let step = Step::Do(Action::SetField { field, value, mask, form: SetForm::SetField });
+                    let Action::SetField { field, value, mask, protocol, .. } = set(field) else {
+                        unreachable!()
+                    };
+                    let form = SetForm::SetField;
+                    let step = Step::Do(Action::SetField { field, value, mask, form, protocol });
                     assert_eq!(result, Ok(Steps::new([step])), "{name}");
                 }
             }

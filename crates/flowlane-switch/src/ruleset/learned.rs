@@ -123,7 +123,13 @@ impl Learned {
                 LearnSpec::Load { to, from } => {
                     let value = to.place(value(from) & to.ones());
                     let form = SetForm::Load;
-                    actions.push(Action::SetField { field: to.field(), value, mask: to.mask(), form });
+                    actions.push(Action::SetField {
+                        field: to.field(),
+                        value,
+                        mask: to.mask(),
+                        form,
+                        protocol: None,
+                    });
                 }
                 LearnSpec::Output(port) => actions.extend(of_number(port.get(key), u16::MAX)),
             }

@@ -399,6 +399,8 @@ impl Packet {
                 self.stale |= !reading.labels.is_empty();
                 self.popped_nothing = reading.labels.is_empty();
             }
+            Action::SetField { protocol: Some(protocol), .. }
+                if self.get(&reading, Field::NwProto) != protocol.into() => {}
             Action::SetField { field, value, mask, .. } => return self.set(field, value, mask),
             Action::Move { from, to } => {
                 let read = from.field();

@@ -108,6 +108,9 @@ pub enum Action {
         mask: u128,
         /// How it is written.
         form: SetForm,
+        /// The IP protocol of the field's name, as of `udp_dst`: packets of other protocols are left alone. `None`: any protocol that
+        /// has the field.
+        protocol: Option<u8>,
     },
     /// Copies a field, or some of its bits, to another of the same width.
     Move {
@@ -210,7 +213,7 @@ impl Action {
             false if !info.maskable && FieldRef::of_mask(field, mask).is_some() => SetForm::Load,
             _ => SetForm::SetField,
         };
-        Self::SetField { field, value, mask, form }
+        Self::SetField { field, value, mask, form, protocol: None }
     }
 
     /// Sends up to `max_len` bytes of each packet to controllers.

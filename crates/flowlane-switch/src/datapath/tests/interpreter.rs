@@ -295,7 +295,12 @@ impl Interpreter<'_> {
             Action::PopVlan => _ = edit::pop_vlan(&mut self.frame, &mut self.headers),
             Action::PushMpls(t) => _ = edit::push_mpls(&mut self.frame, &mut self.headers, t),
             Action::PopMpls(t) => _ = edit::pop_mpls(&mut self.frame, &mut self.headers, t),
-            Action::SetField { field, value, mask, .. } => self.set(field, value, mask),
+            Action::SetField { field, value, mask, protocol, .. } => {
+                let of_packet = self.behind_tags().get(Field::NwProto);
+                if protocol.is_none_or(|protocol| of_packet == protocol.into()) {
+                    self.set(field, value, mask);
+                }
+            }
             Action::Move { from, to } => {
                 let value = from.get(&self.behind_tags());
                 self.set(to.field(), to.place(value), to.mask());

@@ -1,6 +1,7 @@
 //! Control flow within rules: calls, copies, groups, action sets, stacks of values.
 
 use flowlane::packet::FieldRef;
+use flowlane::rule::action::SetForm;
 use flowlane::rule::group::{Bucket, Group, GroupKind, Selection};
 
 use super::*;
@@ -35,8 +36,16 @@ fn action_of(r: &mut Random, table: u8, depth: usize) -> Action {
         10 => Action::Pop(part(r)),
         11 => Action::OutputField { port: part(r), max_len: u16::MAX },
         12 => set(r.pick(&[Field::Reg0, Field::Reg1]), r.next(5).into()),
+        13 => set_port(r),
         _ => random_action(r),
     }
+}
+
+/// Sets a port of any protocol, or of one.
+fn set_port(r: &mut Random) -> Action {
+    let (field, value) = (r.pick(&[Field::TpSrc, Field::TpDst]), r.pick(&[53, 80]));
+    let protocol = r.pick(&[None, Some(6), Some(17), Some(132)]);
+    Action::SetField { field, value, mask: 0xffff, form: SetForm::SetField, protocol }
 }
 
 /// Actions that a set may have.
@@ -46,7 +55,7 @@ fn written(r: &mut Random, table: u8) -> Action {
         1 => Action::call(table + 1 + r.next(u32::from(TABLES - table)) as u8),
         2 => Action::PopVlan,
         3 => Action::dec_ttl(),
-        4 => set(Field::TpDst, 53),
+        4 => set_port(r),
         _ => Action::Output(PortNo(1 + r.next(4))),
     }
 }

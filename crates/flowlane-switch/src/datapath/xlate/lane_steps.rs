@@ -8,7 +8,7 @@ use super::super::hash_ports;
 use super::super::walk::{Outcome, run};
 use super::{Record, TrackedKey};
 use flowlane::packet::fields::Field;
-use flowlane::packet::{FieldRef, FlowKey};
+use flowlane::packet::{FieldClass, FieldRef, FlowKey, WordSet};
 use flowlane::rule::action::Learn;
 
 use crate::packet::recirculate::{self, in_headers};
@@ -117,6 +117,15 @@ impl TrackedKey {
         self.record_stack();
         let carry = self.carried();
         self.steps.push(Step::Lane { step: Arc::new(LaneStep::Leave { carry }), again });
+    }
+
+    /// Returns the written bits in no header, which a recirculated packet carries: (word, value, mask).
+    pub(super) fn carried(&self) -> Vec<(u8, u32, u32)> {
+        let outside = self.written.present().difference(WordSet::of_class(FieldClass::Header));
+        outside
+            .iter()
+            .map(|w| (w as u8, self.key.word(w) & self.written.word(w), self.written.word(w)))
+            .collect()
     }
 
     /// Records the stack of values for the packet.

@@ -123,6 +123,19 @@ fn place(bytes: &[u8], headers: &Headers, field: Field) -> Option<Place> {
     }
 }
 
+/// Returns whether a packet has a protocol over IP that has fields.
+pub fn has_protocol(headers: &Headers, protocol: u8) -> bool {
+    protocol
+        == match headers.transport {
+            Transport::Tcp => ip_proto::TCP,
+            Transport::Udp => ip_proto::UDP,
+            Transport::Sctp => ip_proto::SCTP,
+            Transport::Icmpv4 => ip_proto::ICMP,
+            Transport::Icmpv6 => ip_proto::ICMPV6,
+            _ => return false,
+        }
+}
+
 /// Returns whether there are ports that may be changed: SCTP's checksum cannot be computed from a fragment.
 fn has_ports(headers: &Headers) -> bool {
     match headers.transport {

@@ -205,7 +205,7 @@ fn group(r: &mut Random, id: u8, tables: u8, copies: bool) -> String {
 }
 
 fn bucket_actions(r: &mut Random, id: u8, tables: u8) -> String {
-    const SETS: [&str; 12] = [
+    const SETS: [&str; 14] = [
         "set_field:02:00:00:00:00:07->dl_dst",
         "set_field:3->reg4",
         "set_field:0x2/0xf->reg0",
@@ -215,6 +215,8 @@ fn bucket_actions(r: &mut Random, id: u8, tables: u8) -> String {
         "move:dl_src[0..15]->dl_dst[0..15]",
         "set_field:10.9.0.1->nw_dst",
         "set_field:9->ip_dscp",
+        "set_field:53->udp_dst",
+        "set_field:80->tcp_src",
         "set_field:2001:db8::9->ipv6_src",
         "dec_ttl",
         "push_vlan:0x8100",

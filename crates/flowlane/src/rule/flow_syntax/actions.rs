@@ -321,7 +321,13 @@ impl Reader<'_> {
             }
             "write_metadata" => {
                 values::value_mask(Field::Metadata.info(), argument, self.options).map(|(value, mask)| {
-                    Action::SetField { field: Field::Metadata, value, mask, form: SetForm::Own }
+                    Action::SetField {
+                        field: Field::Metadata,
+                        value,
+                        mask,
+                        form: SetForm::Own,
+                        protocol: None,
+                    }
                 })
             }
             lower => {

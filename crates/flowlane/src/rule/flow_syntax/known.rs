@@ -30,6 +30,8 @@ pub(super) struct Known {
 pub(super) struct Names {
     tagged: bool,
     proto: Option<u8>,
+    /// An action is for TCP, and the match is not.
+    is_other_tcp: bool,
 }
 
 /// Returns whether a part of a field is `in_port`, of which actions have 16 bits by this name.
@@ -41,6 +43,8 @@ impl Names {
     /// The name of a field for actions.
     pub(super) fn of(self, field: Field) -> &'static str {
         match (field, self.proto) {
+            (Field::TpSrc, _) if self.is_other_tcp => "tcp_src",
+            (Field::TpDst, _) if self.is_other_tcp => "tcp_dst",
             (Field::TpSrc, Some(ip_proto::UDP)) => "udp_src",
             (Field::TpDst, Some(ip_proto::UDP)) => "udp_dst",
             (Field::TpSrc, Some(ip_proto::SCTP)) => "sctp_src",
@@ -51,6 +55,12 @@ impl Names {
             (Field::VlanPcp, _) if self.tagged => "vlan_pcp",
             (field, _) => field.info().name,
         }
+    }
+
+    /// The names where an action says the protocol.
+    pub(super) fn with_protocol(self, protocol: Option<u8>) -> Self {
+        let is_other_tcp = protocol == Some(ip_proto::TCP) && self.proto != protocol;
+        Self { proto: protocol.or(self.proto), is_other_tcp, ..self }
     }
 
     /// Some bits of a field that are given a value, as actions name them.
@@ -108,7 +118,19 @@ impl Known {
     pub(super) fn names(&self) -> Names {
         let proto = self.proto.filter(|_| self.is(&IP));
         let is_icmpv6 = proto == Some(ip_proto::ICMPV6) && self.eth_type == Some(ether_type::IPV6);
-        Names { tagged: self.tagged, proto: proto.filter(|proto| *proto != ip_proto::ICMPV6 || is_icmpv6) }
+        let proto = proto.filter(|proto| *proto != ip_proto::ICMPV6 || is_icmpv6);
+        Names { tagged: self.tagged, proto, is_other_tcp: false }
+    }
+
+    /// The protocol of a field that is written, by its name or that of the packets, where fields of several protocols are one.
+    pub(super) fn protocol_of(&self, field: Field, name: &str) -> Option<u8> {
+        let of_packets = self.proto.filter(|_| self.is(&IP));
+        match field.info().prerequisite {
+            Prerequisite::Ports => protocol_in(name).map(|(protocols, _)| protocols[0]).or(of_packets),
+            Prerequisite::Icmp if icmp_name(name, "icmpv6", "NX_ICMPV6") => Some(ip_proto::ICMPV6),
+            Prerequisite::Icmp => of_packets.or(Some(ip_proto::ICMP)),
+            _ => None,
+        }
     }
 
     /// For the actions of `ct(exec(…))`.

@@ -111,8 +111,8 @@ impl fmt::Display for Named<'_> {
             Action::PopVlan => f.write_str("pop_vlan"),
             Action::PushMpls(eth_type) => write!(f, "push_mpls:{eth_type:#06x}"),
             Action::PopMpls(eth_type) => write!(f, "pop_mpls:{eth_type:#06x}"),
-            Action::SetField { field, value, mask, form } => {
-                f.write_str(&assignment(field.info(), *value, *mask, *form, names))
+            Action::SetField { field, value, mask, form, protocol } => {
+                f.write_str(&assignment(field.info(), *value, *mask, *form, names.with_protocol(*protocol)))
             }
             Action::Move { from, to } => write!(f, "move:{}->{}", part(from), part(to)),
             Action::Push(from) => write!(f, "push:{}", part(from)),

@@ -17,7 +17,7 @@ fn options() -> ReadOptions<'static> {
 }
 
 fn set(form: SetForm, field: Field, value: u128, mask: u128) -> Action {
-    Action::SetField { field, value, mask, form }
+    Action::SetField { field, value, mask, form, protocol: None }
 }
 
 #[track_caller]
@@ -201,8 +201,17 @@ fn a_rule_puts_32_headers_on_a_packet_and_no_more() {
 #[test]
 fn actions_that_stand_alone_need_no_prerequisites() {
     let read = |text| read_actions(text, "`hit` of function 10", &options());
-    let port = set(SetForm::SetField, Field::TpDst, 5, 0xffff);
-    assert_eq!(read("set_field:5->tcp_dst,output:2"), Ok(vec![port, Action::Output(PortNo(2))]));
+    let port =
+        |form, protocol| Action::SetField { field: Field::TpDst, value: 5, mask: 0xffff, form, protocol };
+    let tcp = port(SetForm::SetField, Some(6));
+    assert_eq!(read("set_field:5->tcp_dst,output:2"), Ok(vec![tcp, Action::Output(PortNo(2))]));
+    // As Open vSwitch prints a group's bucket.
+    let bucket = "set_field:5->udp_dst,set_field:7->tcp_dst,set_field:7->sctp_src,load:0x5->udp_dst[0..7],mod_tp_dst:5,set_field:3->icmp_type,\
+                  set_field:3->icmpv6_code";
+    let read_back = read(bucket).unwrap();
+    assert_eq!(read_back[0], port(SetForm::SetField, Some(17)));
+    assert_eq!(read_back[4], port(SetForm::Own, None));
+    assert_eq!(print_actions(&read_back), bucket);
     assert_eq!(read("drop"), Ok(vec![]));
     let error = read("output:2,ouput:3").unwrap_err().to_string();
     assert!(error.starts_with("`hit` of function 10:1:10: `ouput`: there is no such action"), "{error}");

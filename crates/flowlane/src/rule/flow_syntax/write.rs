@@ -16,7 +16,7 @@ pub(super) fn own(
     options: &ReadOptions<'_>,
 ) -> Result<Action, Fault> {
     let value = values::one(field.info(), argument, options)?;
-    Ok(Action::SetField { field, value, mask: field.info().ones(), form })
+    Ok(Action::SetField { field, value, mask: field.info().ones(), form, protocol: None })
 }
 
 /// `VALUE[/MASK]->FIELD`.
@@ -46,7 +46,7 @@ pub(super) fn set_field(
     let (value, mask) = values::value_mask(&info, value, options)?;
     // By these names, a tag is added where there is none.
     let form = if target.text.starts_with("dl_vlan") { SetForm::Own } else { SetForm::SetField };
-    vlan_tci(argument, field, value, mask, form)
+    assign(argument, field, (value, mask), form, known.protocol_of(field, target.text))
 }
 
 fn vlan_vid(token: Token<'_>) -> Result<Action, Fault> {
@@ -55,13 +55,20 @@ fn vlan_vid(token: Token<'_>) -> Result<Action, Fault> {
     match values::number(mask, 0x1fff)? & 0xfff {
         0 => Err(mask.fault("the mask has no bit of the VID")),
         mask => {
-            Ok(Action::SetField { field: Field::VlanVid, value: vid & mask, mask, form: SetForm::SetField })
+            let (field, form) = (Field::VlanVid, SetForm::SetField);
+            Ok(Action::SetField { field, value: vid & mask, mask, form, protocol: None })
         }
     }
 }
 
 /// Sets the field; a `vlan_tci` of 0 is no tag, as in Open vSwitch.
-fn vlan_tci(token: Token<'_>, field: Field, value: u128, mask: u128, form: SetForm) -> Result<Action, Fault> {
+fn assign(
+    token: Token<'_>,
+    field: Field,
+    (value, mask): (u128, u128),
+    form: SetForm,
+    protocol: Option<u8>,
+) -> Result<Action, Fault> {
     let present = u128::from(VLAN_PRESENT);
     match (field, mask & present != 0 && value & present == 0) {
         (Field::VlanTci, true) if mask == field.info().ones() && value == 0 => Ok(Action::PopVlan),
@@ -69,7 +76,7 @@ fn vlan_tci(token: Token<'_>, field: Field, value: u128, mask: u128, form: SetFo
             let problem = "a vlan_tci without the bit 0x1000 is no tag; write pop_vlan to remove the tag, or add 0x1000";
             Err(token.fault(problem))
         }
-        _ => Ok(Action::SetField { field, value, mask, form }),
+        _ => Ok(Action::SetField { field, value, mask, form, protocol }),
     }
 }
 
@@ -85,7 +92,8 @@ pub(super) fn load(argument: Token<'_>, known: &Known) -> Result<Action, Fault> 
     let Some(bits) = part.reference() else {
         return Err(target.fault("these bits of the TOS are ECN's; load them into nw_ecn"));
     };
-    vlan_tci(argument, part.field, part.place(value, bits), bits.mask(), SetForm::Load)
+    let protocol = known.protocol_of(part.field, target.text);
+    assign(argument, part.field, (part.place(value, bits), bits.mask()), SetForm::Load, protocol)
 }
 
 /// `FIELD[first..last]->FIELD[first..last]`, or whole fields; both of one width.
