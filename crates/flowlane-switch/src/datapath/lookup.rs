@@ -77,6 +77,12 @@ impl Default for CacheConfig {
 const SPENT_INVERSE: u32 = 4;
 const SPENT_INVERSE_TABLES: u32 = 32;
 
+/// Cycles a packet from which on tables are dear: a megaflow pays after a few packets.
+const DEAR_CYCLES: u64 = 2000;
+/// Inverse of the share of cycles for installing megaflows while packets go to dear tables first: thousands of flows are known
+/// some seconds earlier.
+const SPENT_INVERSE_DEAR: u32 = 8;
+
 /// Maximum comparisons of a burst's megaflows with rule changes: some microseconds.
 const COMPARISONS: u32 = 512;
 
@@ -219,8 +225,11 @@ impl Lookup {
     #[inline]
     pub(super) fn end_burst(&mut self, packets: usize, cycles: u64) {
         self.hybrid.selector_mut().report(packets, cycles);
-        let inverse =
-            if self.hybrid.selector().best().tables() { SPENT_INVERSE_TABLES } else { SPENT_INVERSE };
+        let inverse = match self.hybrid.selector().best().tables() {
+            true if cycles > DEAR_CYCLES * packets as u64 => SPENT_INVERSE_DEAR,
+            true => SPENT_INVERSE_TABLES,
+            false => SPENT_INVERSE,
+        };
         self.admission.earn(cycles, inverse);
     }
 
