@@ -56,10 +56,10 @@ fn whole(codes: &[u64]) -> impl Iterator<Item = u32> {
     whole.map(|same| (same[0] >> 16) as u32)
 }
 
-/// What a rule is for.
+/// A rule's clauses.
 #[derive(Clone, Debug, Default)]
 struct Part {
-    /// The [codes](Clause::code) of its clauses, in order.
+    /// Their [codes](Clause::code), in order.
     codes: Box<[u64]>,
     /// It is for all clauses of some conjunction.
     is_whole: bool,

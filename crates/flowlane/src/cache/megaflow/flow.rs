@@ -1,4 +1,4 @@
-//! A megaflow as it lies in memory: one cache line.
+//! A megaflow as it lies in memory, one cache line, and the counters of all.
 
 use crate::memory::Zeroed;
 
@@ -64,4 +64,21 @@ impl Megaflow {
     pub(super) fn is_live(&self) -> bool {
         self.serial & 1 == 1
     }
+}
+
+/// Counters of a megaflow cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MegaflowCounters {
+    /// Packets looked up.
+    pub lookups: u64,
+    /// Of these, found.
+    pub hits: u64,
+    /// Subtables probed for them.
+    pub probes: u64,
+    /// Megaflows inserted.
+    pub inserted: u64,
+    /// Megaflows evicted for others.
+    pub evicted: u64,
+    /// Megaflows refused for want of a mask.
+    pub refused: u64,
 }

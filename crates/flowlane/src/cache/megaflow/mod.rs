@@ -41,7 +41,7 @@ mod subtable;
 mod wide;
 
 pub use choice::{MegaflowChoice, MegaflowChoiceError};
-pub use flow::{FlowRef, Megaflow};
+pub use flow::{FlowRef, Megaflow, MegaflowCounters};
 
 use crate::dispatch::AdaptiveDispatch;
 use crate::hash::multilinear::Multilinear;
@@ -123,23 +123,6 @@ pub enum MegaflowError {
     /// `flows_max` is 0.
     #[error("the cache holds no megaflows by configuration")]
     NoFlows,
-}
-
-/// Counters of a megaflow cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MegaflowCounters {
-    /// Packets looked up.
-    pub lookups: u64,
-    /// Of these, found.
-    pub hits: u64,
-    /// Subtables probed for them.
-    pub probes: u64,
-    /// Megaflows inserted.
-    pub inserted: u64,
-    /// Megaflows evicted for others.
-    pub evicted: u64,
-    /// Megaflows refused for want of a mask.
-    pub refused: u64,
 }
 
 /// The parts that lookups read and write.
