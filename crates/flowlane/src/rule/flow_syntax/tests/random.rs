@@ -309,6 +309,11 @@ fn allowed(known: &Known, actions: Vec<Action>) -> Vec<Action> {
         if right {
             let action = match action {
                 Action::Clone(inner) => Action::Clone(allowed(&known, inner)),
+                Action::SetField { field, value, mask, form, .. } if form != SetForm::Own => {
+                    // Printed names are those of the packets' protocol.
+                    let protocol = known.protocol_of(field, known.names().of(field));
+                    Action::SetField { field, value, mask, form, protocol }
+                }
                 other => other,
             };
             known.after(&action);
