@@ -17,6 +17,8 @@ use crate::ruleset::{Entry, Ruleset};
 
 /// Monitors of a connection.
 const MONITORS_MAX: usize = 256;
+/// Requests of a connection whose place among the changes is not reached: each holds the rules of its place.
+const REQUESTED_MAX: usize = 16;
 /// Bytes that wait for a controller before its monitors are paused, as in Open vSwitch.
 pub(super) const PAUSE_BYTES: usize = 128 << 10;
 /// Rules that change while monitors are paused; with more, the connection ends.
@@ -95,29 +97,39 @@ pub(super) struct Monitors {
 type Sent = Result<Vec<u8>, ()>;
 
 impl Monitors {
-    /// Expects the place of a request. Without an identifier, it has no answer.
-    pub(super) fn expect(&mut self, xid: Option<u32>, requests: Vec<FlowMonitorRequest>) {
-        self.requested.push_back((xid, requests));
+    /// Expects the place of a request, unless too many wait for theirs: returns whether it does. Without an identifier, the request
+    /// has no answer.
+    pub(super) fn expect(&mut self, xid: Option<u32>, requests: Vec<FlowMonitorRequest>) -> bool {
+        let has_room = self.requested.len() < REQUESTED_MAX;
+        if has_room {
+            self.requested.push_back((xid, requests));
+        }
+        has_room
     }
 
     /// Executes the next request, and returns its answer.
     pub(super) fn reach(&mut self, state: &State, ruleset: &Ruleset) -> Vec<u8> {
         let Some((xid, requests)) = self.requested.pop_front() else { return Vec::new() };
-        let mut flows = Vec::new();
-        for request in &requests {
+        let mut listed = Vec::new();
+        for request in requests {
             if request.command == DELETE {
                 self.active.remove(&request.id);
                 continue;
             }
-            let monitor = Monitor::new(request);
             if request.flags & flag::INITIAL != 0 {
-                for (_, table) in ruleset.tables() {
-                    let rules = table.in_order().into_iter().map(|(_, entry)| entry);
-                    let wanted = rules.filter(|entry| monitor.selects(&entry.rule));
-                    flows.extend(wanted.map(|entry| update(FlowEvent::Initial, entry, request.flags)));
+                listed.push(Monitor::new(&request));
+            }
+            self.active.insert(request.id, Monitor::new(&request));
+        }
+        // A rule of several monitors is listed once.
+        let mut flows = Vec::new();
+        for (_, table) in ruleset.tables().filter(|_| !listed.is_empty()) {
+            for (_, entry) in table.in_order() {
+                let selecting = listed.iter().filter(|monitor| monitor.selects(&entry.rule));
+                if let Some(flags) = selecting.map(|monitor| monitor.flags).reduce(|all, flags| all | flags) {
+                    flows.push(update(FlowEvent::Initial, entry, flags));
                 }
             }
-            self.active.insert(request.id, monitor);
         }
         xid.map_or_else(Vec::new, |xid| reply(state, xid, flows))
     }
@@ -257,8 +269,7 @@ impl Session {
                 return Err(ErrorCode::MonitorBadFlags);
             }
         }
-        self.expect(Some(xid), requests, ids);
-        Ok(())
+        self.expect(Some(xid), requests, ids)
     }
 
     /// Removes a monitor.
@@ -270,23 +281,42 @@ impl Session {
         let (command, flags, out_port, out_group, table) = (DELETE, 0, None, None, None);
         let matches = Match::any();
         let request = FlowMonitorRequest { id, command, flags, out_port, out_group, table, matches };
-        self.expect(None, vec![request], ids);
-        Ok(())
+        self.expect(None, vec![request], ids)
     }
 
-    fn expect(&mut self, xid: Option<u32>, requests: Vec<FlowMonitorRequest>, ids: BTreeSet<u32>) {
+    fn expect(
+        &mut self,
+        xid: Option<u32>,
+        requests: Vec<FlowMonitorRequest>,
+        ids: BTreeSet<u32>,
+    ) -> Result<(), ErrorCode> {
         let (before, after) = (self.monitors.len(), ids.len());
-        self.monitors = ids;
         let Shared { service, subscribers, .. } = &*self.shared;
+        if !subscribers.expect_monitors(self.connection, xid, requests) {
+            return Err(ErrorCode::RequestNotPermitted);
+        }
+        self.monitors = ids;
         service.notices().watch(after.saturating_sub(before));
-        subscribers.expect_monitors(self.connection, xid, requests);
         service.mark_place(self.connection);
         service.notices().unwatch(before.saturating_sub(after));
+        Ok(())
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         self.shared.service.notices().unwatch(self.monitors.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_wait_for_their_place_are_bounded() {
+        let mut monitors = Monitors::default();
+        let taken = (0..1000).filter(|xid| monitors.expect(Some(*xid), Vec::new())).count();
+        assert_eq!(taken, REQUESTED_MAX);
     }
 }

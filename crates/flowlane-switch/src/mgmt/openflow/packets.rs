@@ -104,16 +104,15 @@ impl Subscribers {
 }
 
 impl Subscribers {
-    /// Gives monitors of a connection a request whose place [comes](Notice::Reached) among the notices.
+    /// Gives monitors of a connection a request whose place [comes](Notice::Reached) among the notices. Returns whether they take it.
     pub(super) fn expect_monitors(
         &self,
         connection: u64,
         xid: Option<u32>,
         requests: Vec<FlowMonitorRequest>,
-    ) {
-        if let Some(subscriber) = self.lock().1.get(&connection) {
-            subscriber.lock_monitors().expect(xid, requests);
-        }
+    ) -> bool {
+        let all = self.lock();
+        all.1.get(&connection).is_some_and(|subscriber| subscriber.lock_monitors().expect(xid, requests))
     }
 
     /// Sends what a notice is for monitors.

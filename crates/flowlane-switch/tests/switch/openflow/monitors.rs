@@ -19,7 +19,11 @@ fn request(id: u32, command: u8, flags: u16, table: Option<u8>) -> FlowMonitorRe
 
 impl Controller {
     fn monitor(&mut self, request: FlowMonitorRequest) {
-        let body = Request::FlowMonitor(vec![request]);
+        self.monitors(vec![request]);
+    }
+
+    fn monitors(&mut self, requests: Vec<FlowMonitorRequest>) {
+        let body = Request::FlowMonitor(requests);
         self.send(&Message::MultipartRequest(MultipartRequest { more: false, body }));
     }
 
@@ -110,6 +114,18 @@ fn changes_are_reported(path: &Path, version: Version) {
     assert_eq!(other.change("delete"), None);
     let Message::Error(error) = controller.ask(&cancel) else { panic!("there is no monitor, and no change") };
     assert_eq!(error.kind, ErrorCode::MonitorUnknownMonitor.into());
+}
+
+#[test]
+fn a_rule_of_several_monitors_is_listed_once() {
+    with_switch(|path, _| {
+        let mut controller = Controller::connect(path, Version::OpenFlow14);
+        assert_eq!(controller.change("add table=1,priority=9,tcp actions=output:2"), None);
+        assert_eq!(controller.change("add table=2,priority=9,tcp actions=output:2"), None);
+        let watching = (0..256).map(|id| request(id, 0, ALL, (id > 0).then_some(1)));
+        controller.monitors(watching.collect());
+        assert_eq!(controller.changes(), ["Initial 1 (0, 0) 0 1", "Initial 2 (0, 0) 0 1"]);
+    });
 }
 
 #[test]
