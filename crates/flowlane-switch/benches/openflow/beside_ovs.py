@@ -5,7 +5,7 @@
 
 tables        packets through 47 tables: the first packet of each flow, and flows seen before
 bundle        57,580 rules in one bundle of `ovs-ofctl` while packets pass: seconds, packets kept, memory a rule
-conjunctions  3,333 parts of conjunctions beside as many rules without
+conjunctions  3,321 parts of conjunctions beside as many rules without
 
 Needs root, two cores that do nothing else, 1,500 huge pages, Debian's openvswitch-switch-dpdk with the null and pcap
 drivers, and target/release/flowlane (FLOWLANE names another). The switch's worker is on core 1, all else on core 0.
@@ -130,7 +130,7 @@ class Flowlane:
         return [FLOWLANE, "switch", "run", str(self.folder / "switch.toml"), "--socket", f"{self.folder}/control"]
 
     def cycles(self, flows, path, packets, loop):
-        """Cycles a packet, of a run over so many packets."""
+        """Cycles a packet, on average over a run of `packets`."""
         words = ["taskset", "-c", "1"] + self.words(f"pcap:{path},loop={loop}", flows)
         counted = json.loads(shell(*words, "--packets", str(packets), "--json", env=self.environment()))
         return sum(stage["cycles_per_packet"] * stage["packets"] for stage in counted["stages"]) / packets
@@ -188,9 +188,10 @@ def tables_flows():
                          f"actions=set_field:{n}->reg{(t + 3) % 8},{then}")
         for n in range(24):
             flows.append(f"table={t},priority=80,udp,reg{t % 8}={n},tp_dst={(n * 3 + t) % 64} actions={then}")
-        move = "move:NXM_OF_UDP_SRC[]->NXM_NX_REG9[0..15]," if t == 23 else ""
-        flows.append(f"table={t},priority=0 actions={move}{then}".replace("priority=0", "priority=120,udp")
-                     if t == 23 else f"table={t},priority=0 actions={then}")
+        if t == 23:
+            flows.append(f"table={t},priority=120,udp actions=move:NXM_OF_UDP_SRC[]->NXM_NX_REG9[0..15],{then}")
+        else:
+            flows.append(f"table={t},priority=0 actions={then}")
     return flows
 
 
@@ -281,7 +282,7 @@ def bundle():
 
 
 def conjunctions():
-    """3,333 parts of 81 conjunctions, about half of them addresses and half ports: as network policies of 40 pods give them, all
+    """3,321 parts of 81 conjunctions, about half of them addresses and half ports: as network policies of 40 pods give them, all
     of one priority, with many conjunctions in a rule; and each with a priority of its own. Beside as many rules without."""
     draw = random.Random(3)
     addresses = [f"10.1.{n % 64}.{n}" for n in range(128)]

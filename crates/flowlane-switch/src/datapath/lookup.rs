@@ -79,8 +79,7 @@ const SPENT_INVERSE_TABLES: u32 = 32;
 
 /// Cycles a packet from which on tables are dear: a megaflow pays after a few packets.
 const DEAR_CYCLES: u64 = 2000;
-/// Inverse of the share of cycles for installing megaflows while packets go to dear tables first: thousands of flows are known
-/// some seconds earlier.
+/// Inverse of the share of cycles for installing megaflows while packets go to dear tables first.
 const SPENT_INVERSE_DEAR: u32 = 8;
 
 /// Maximum comparisons of a burst's megaflows with rule changes: some microseconds.

@@ -51,7 +51,7 @@ fn a_standalone_switch_forwards_by_normal_until_a_controller_connects() {
         assert_eq!(controller.flows().len(), 1);
         drop(controller);
         wait_until("it forwards by normal", || is_flooded(wires));
-        // The rules are gone, and the one that replaces them is nobody's to see or to delete.
+        // The rules are gone, and controllers neither see nor delete the rule that replaces them.
         assert_eq!(operator.flows(), []);
         assert_eq!(operator.change("delete"), None);
         assert!(is_flooded(wires));
