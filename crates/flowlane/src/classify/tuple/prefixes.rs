@@ -79,16 +79,15 @@ impl PrefixTracker {
             let agreement = |other: &u128| (other ^ value).leading_zeros();
             let before = of_length.range(..=value).next_back().map_or(0, |(v, _)| agreement(v));
             if before >= u32::from(length) {
+                // It is one of the prefixes.
                 continue;
             }
             let after = of_length.range(value..).next().map_or(0, |(v, _)| agreement(v));
             let longest = before.max(after);
-            if longest < u32::from(length) {
-                let width = u32::from(FIELDS[i].info().width);
-                let bits = prefix_mask(longest as u8 + 1) >> (128 - width);
-                looked_at.set_masked(FIELDS[i], bits, bits);
-                return true;
-            }
+            let width = u32::from(FIELDS[i].info().width);
+            let bits = prefix_mask(longest as u8 + 1) >> (128 - width);
+            looked_at.set_masked(FIELDS[i], bits, bits);
+            return true;
         }
         false
     }
