@@ -148,7 +148,8 @@ impl Default for MacSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpenflowSection {
-    /// The bridge's name. Its sockets `BRIDGE.mgmt` and `BRIDGE.snoop` are in the folder of the control socket, for `ovs-ofctl`.
+    /// The bridge's name. Its sockets `BRIDGE.mgmt` and `BRIDGE.snoop` are in `/run/flowlane`, or in
+    /// `$XDG_RUNTIME_DIR/flowlane` where the switch does not run as root, for `ovs-ofctl`.
     #[serde(default = "bridge")]
     pub bridge: String,
     /// The identifier of the switch, up to 16 hexadecimal digits.
