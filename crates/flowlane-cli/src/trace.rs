@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowlane::packet::{Captured, FlowKey, Headers, Malformed, Parser};
 use flowlane::rule::classbench;
+use flowlane::tunnel::Policy;
 use flowlane_capture::{
     Batch, CaptureReader, SharedReader, TextError, decompress, read_stream, text_of, unpacked_max,
 };
@@ -280,6 +281,7 @@ impl<'a> ChunkParser<'a> {
         });
         self.parser.parse_all(frames, self.input.in_port, keys, &mut self.headers);
         let mut faults = ParseFaults::default();
+        let policy = Policy::default();
         if self.input.decapsulate {
             for ((i, key), headers) in packets.zip(keys).zip(&mut self.headers) {
                 let packet = chunk.batch.packet(i);
@@ -292,7 +294,7 @@ impl<'a> ChunkParser<'a> {
                     port,
                     *headers,
                     key,
-                    Termination::default(),
+                    Termination { kind: None, policy: &policy },
                     missing,
                 ) {
                     Ok(inner) => *headers = inner,

@@ -17,6 +17,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::LazyLock;
 
 use flowlane::cache::flow_hash::FlowHash;
 use flowlane::packet::batch::LaneMask;
@@ -27,7 +28,7 @@ use flowlane::packet::tunnel::Inner;
 use flowlane::packet::{Headers, Network, Parser, Transport};
 use flowlane::tunnel::{
     BATCH_MAX, Decapsulated, Decapsulator, Encapsulation, EncapsulationError, Encapsulator, Endpoint,
-    EndpointConfig, EndpointError, EndpointId, EndpointTable, Policy, Refused, TunnelKind,
+    EndpointConfig, EndpointError, EndpointId, EndpointTable, OptionMap, Policy, Refused,
 };
 
 use crate::packet::{Burst, Frame, Termination, decapsulate};
@@ -178,9 +179,22 @@ impl Tunnels {
         Some(usize::from(out.mtu).saturating_sub(headers) as u16)
     }
 
-    /// The protocol of tunnels that end at a UDP port.
-    pub(crate) fn kind_of_port(&self, port: u16) -> Option<TunnelKind> {
-        if self.of_anyone { None } else { self.decapsulator.policy().kind_of(port) }
+    /// The checks of packets, and the fields of GENEVE options.
+    pub(crate) fn policy(&self) -> &Policy {
+        self.decapsulator.policy()
+    }
+
+    /// Gives GENEVE options other fields.
+    pub(crate) fn set_option_fields(&mut self, fields: OptionMap) {
+        self.decapsulator.set_option_fields(fields);
+    }
+
+    /// The headers that are removed of a packet to a UDP port, whatever its endpoints; `tunnels` are those of the switch.
+    pub(crate) fn termination(tunnels: Option<&Self>, port: u16) -> Termination<'_> {
+        static OF_ANYONE: LazyLock<Policy> = LazyLock::new(Policy::default);
+        let policy = tunnels.map_or(&*OF_ANYONE, Self::policy);
+        let is_configured = tunnels.is_some_and(|tunnels| !tunnels.of_anyone);
+        Termination { kind: policy.kind_of(port).filter(|_| is_configured), policy }
     }
 
     /// Bytes of the table of endpoints.
@@ -209,7 +223,7 @@ impl Tunnels {
             sound.0 |= u64::from(headers[lane].malformed.is_none()) << lane;
         }
         self.decapsulator.decapsulate(&bytes[..frames.len()], headers, vrf, sound, &mut self.found);
-        let understood = &self.decapsulator.policy().geneve_options;
+        let policy = self.decapsulator.policy();
         let mut drop = LaneMask(0);
         for lane in self.found.terminated.lanes() {
             let tunnel = &mut self.tunnels[self.found.endpoint(lane).0 as usize];
@@ -217,7 +231,7 @@ impl Tunnels {
             let (frame, key) = (&mut frames[lane], &mut keys[lane]);
             frame.truncate(usize::from(at) + usize::from(len));
             let port = tunnel.spec.in_port.unwrap_or(in_port);
-            let termination = Termination { kind: Some(self.found.kinds[lane]), understood };
+            let termination = Termination { kind: Some(self.found.kinds[lane]), policy };
             match decapsulate(parser, frame, port, headers[lane], key, termination, 0) {
                 Ok(inner) => headers[lane] = inner,
                 Err(reason) => {
@@ -247,8 +261,7 @@ impl Tunnels {
         keys: &mut [FlowKey],
         headers: &mut [Headers],
     ) -> LaneMask {
-        let understood = &self.decapsulator.policy().geneve_options;
-        let termination = Termination { kind: None, understood };
+        let termination = Termination { kind: None, policy: self.decapsulator.policy() };
         let mut drop = LaneMask(0);
         for (lane, ((frame, key), headers)) in frames.iter_mut().zip(keys).zip(headers).enumerate() {
             match decapsulate(parser, frame, in_port, *headers, key, termination, 0) {

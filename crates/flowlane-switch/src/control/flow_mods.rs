@@ -132,6 +132,7 @@ impl Control {
         self.standby.check(&entry.rule)?;
         self.may_change(number)?;
         self.check_references(&self.standby, &entry.rule.actions)?;
+        self.check_options(&entry.rule.matches)?;
         let found = self.writer.find(number, &(entry.rule.priority, entry.rule.matches.clone()));
         let table = self.standby.table(number).expect("checked above");
         let before = found.map(|id| (id, table.rule(id).expect("the index has it").clone()));

@@ -162,7 +162,7 @@ impl Control {
 }
 
 /// Returns whether an action, or one within it, has such a reference.
-fn names(actions: &[Action], is_one: &impl Fn(Reference) -> bool) -> bool {
+pub(super) fn names(actions: &[Action], is_one: &impl Fn(Reference) -> bool) -> bool {
     actions.iter().any(|action| action.references().into_iter().any(is_one) || names(action.nested(), is_one))
 }
 

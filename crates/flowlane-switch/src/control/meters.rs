@@ -122,7 +122,7 @@ impl Control {
     pub(super) fn apply_resources(&mut self) {
         let meters = self.meters.iter().map(|(number, entry)| (*number, entry.meter.clone())).collect();
         let ports = self.references.ports.clone();
-        let resources = Resources { meters: Arc::new(meters), ports };
+        let resources = Resources { meters: Arc::new(meters), ports, options: self.options.clone() };
         let event = Arc::new(Event::Resources(Arc::new(resources)));
         self.standby().apply(event).expect("resources can always be set");
     }

@@ -23,6 +23,7 @@ mod groups;
 mod learned;
 mod meters;
 mod notices;
+mod options;
 mod ports;
 mod rebuild;
 mod removal;
@@ -31,6 +32,7 @@ mod wait;
 
 pub use groups::{GroupError, GroupMod};
 pub use meters::{MeterEntry, MeterError, MeterMod, MeterSpec};
+pub use options::{OptionMod, OptionsError};
 pub use ports::PortChange;
 pub use rebuild::{BuildEngine, ChurnClass};
 pub use removal::{FlowRemoved, Reason};
@@ -46,6 +48,7 @@ use std::time::Duration;
 
 use flowlane::rule::action::{PortNo, Reference};
 use flowlane::rule::{Action, FlowFlags, FlowMod, Match, Rule, RuleId};
+use flowlane::tunnel::OptionMap;
 
 use crate::datapath::{LearnQueue, Mailbox, Worker};
 use crate::ruleset::{
@@ -79,6 +82,9 @@ pub enum Refusal {
     /// A rule of the same priority matches packets that the new one matches, too, and the change asks for none.
     #[error("a rule of this priority overlaps with it")]
     Overlap,
+    /// A rule of a controller has the field of an option of tunnels that is not mapped.
+    #[error("tun_metadata{0} holds no option of tunnels")]
+    NoOption(usize),
     /// The table is on a device, whose rules cannot change while the switch runs.
     #[error("table {0} is on a device: its rules change only when the switch starts")]
     Device(u8),
@@ -159,6 +165,8 @@ pub struct Control {
     references: References,
     /// The meters that rules may name.
     meters: BTreeMap<u32, MeterEntry>,
+    /// The fields of GENEVE options.
+    options: OptionMap,
     removals: Removals,
     /// For controllers.
     notices: Arc<Notices>,
@@ -203,6 +211,7 @@ impl Control {
             any_port: false,
         };
         let meters = meters::configured(&egress.meters);
+        let options = egress.tunnels.as_ref().map(|tunnels| tunnels.policy().option_fields.clone());
         let cookies = Cookies::of(&handed.copy);
         Some(Self {
             published: handed.published,
@@ -213,6 +222,7 @@ impl Control {
             devices: handed.devices,
             references,
             meters,
+            options: options.unwrap_or_default(),
             removals: Removals::default(),
             notices: Arc::default(),
             requester: None,
@@ -536,8 +546,12 @@ impl Control {
                     Reference::Group(group) if ruleset.groups().get(group).is_none() => {
                         ("group", group, list(ruleset.groups().iter().map(|(id, _)| id)))
                     }
+                    Reference::Option(option) if self.lacks_option(option) => {
+                        return Err(Refusal::NoOption(option));
+                    }
                     // The ruleset has checked the table.
-                    Reference::Table(_)
+                    Reference::Option(_)
+                    | Reference::Table(_)
                     | Reference::Port(_)
                     | Reference::Meter(_)
                     | Reference::Tunnel(_)

@@ -35,5 +35,8 @@ impl Egress {
         for slot in self.ports.slots_mut() {
             slot.flags = resources.ports.get(&slot.number.0).copied().unwrap_or_default();
         }
+        if let Some(tunnels) = &mut self.tunnels {
+            tunnels.set_option_fields(resources.options.clone());
+        }
     }
 }

@@ -27,9 +27,10 @@ use super::walk::{AfterStep, Entered, Follow, Outcome, Position, follow, follow_
 use super::worker::Worker;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{entry, parse_again, rounds, set_rounds, take_along};
-use crate::packet::{Frame, Termination, decapsulate};
+use crate::packet::{Frame, decapsulate};
 use crate::ruleset::{LaneStep, Miss, PortFlags, Return, Step};
 use crate::stage::{Half, Owner, Rewritten, StageCall, StagePacket, StageTable};
+use crate::tunnel::Tunnels;
 
 /// The dry run of a packet.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -257,14 +258,14 @@ impl Tracer<'_> {
         if slot.decapsulate {
             let before = self.packet.frame.len();
             let port = self.packet.key.word(word::PORTS) as u16;
-            let kind = self.worker.egress.tunnels.as_ref().and_then(|tunnels| tunnels.kind_of_port(port));
+            let termination = Tunnels::termination(self.worker.egress.tunnels.as_ref(), port);
             match decapsulate(
                 &Parser::new(),
                 &mut self.packet.frame,
                 self.packet.port.0,
                 self.packet.headers,
                 &mut self.packet.key,
-                Termination { kind, understood: &[] },
+                termination,
                 0,
             ) {
                 Ok(headers) => self.packet.headers = headers,

@@ -18,8 +18,8 @@ use serde::Deserialize;
 pub use self::by_name::ByName;
 pub use self::gpu::{GpuMethod, GpuSection};
 pub use self::network::{
-    InnerProtocol, MemberSection, NextHopSection, RouteMiss, RouteTableSection, TunnelPolicySection,
-    TunnelSection,
+    InnerProtocol, MemberSection, NextHopSection, RouteMiss, RouteTableSection, TunnelOptionSection,
+    TunnelPolicySection, TunnelSection,
 };
 pub(crate) use self::source::{KeyPath, Source};
 pub use self::stage::{
@@ -63,6 +63,8 @@ pub struct Config {
     pub tunnel: Vec<TunnelSection>,
     /// Checks of packets that arrive through tunnels.
     pub tunnel_policy: TunnelPolicySection,
+    /// The GENEVE options that have fields.
+    pub tunnel_option: Vec<TunnelOptionSection>,
     /// The meters that rules may name.
     pub meter: Vec<MeterSection>,
 }

@@ -4,17 +4,17 @@ use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::tunnel::{self, Inner};
 use flowlane::packet::{Captured, Headers, Malformed, Network, Parser};
-use flowlane::tunnel::{Refused, TunnelKind, decapsulated_ecn, geneve_header};
+use flowlane::tunnel::{Policy, Refused, TunnelKind, decapsulated_ecn, geneve_header};
 
 use super::{Frame, edit};
 
 /// The tunnel headers that are removed.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Termination<'a> {
     /// The protocol; none: by the UDP port.
     pub kind: Option<TunnelKind>,
-    /// Class and type of the critical GENEVE options that are understood.
-    pub understood: &'a [(u16, u8)],
+    /// The GENEVE options that are understood, and those that have fields.
+    pub policy: &'a Policy,
 }
 
 /// Removes the outer headers if the frame is a tunnel's, and parses the inner packet, which takes over the
@@ -43,11 +43,12 @@ pub fn decapsulate(
         Ok(None) => return Ok(headers),
         found => found,
     };
+    let policy = termination.policy;
     if kind == TunnelKind::Geneve as u8 {
         let header = frame.bytes().get(usize::from(headers.payload)..).unwrap_or_default();
         // What else is wrong with a header makes the frame malformed.
         if let Err(reason @ (Refused::GeneveControl | Refused::GeneveCriticalOption)) =
-            geneve_header(header, termination.understood)
+            geneve_header(header, policy)
         {
             return Err(reason);
         }
@@ -60,6 +61,8 @@ pub fn decapsulate(
         }
         Err(reason) => return Ok(Headers { malformed: Some(reason), ..headers }),
     };
+    let options = found.inner_at - found.option_bytes..found.inner_at;
+    let options = policy.option_fields.read(&frame.bytes()[options])?;
     frame.pull(found.inner_at);
     if let Inner::Ip(eth_type) = found.inner {
         // The inner packet has no Ethernet header: it gets one, so that it can be sent.
@@ -73,6 +76,9 @@ pub fn decapsulate(
     let mut inner_headers = parser.parse_captured(whole, in_port, &mut inner);
     take_over_congestion(key, frame, &mut inner_headers, &mut inner)?;
     found.fill(key, &headers, &mut inner);
+    if let Some(options) = options {
+        options.fill(&mut inner);
+    }
     *key = inner;
     Ok(inner_headers)
 }

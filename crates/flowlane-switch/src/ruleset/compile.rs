@@ -180,10 +180,26 @@ impl Compiler<'_> {
             Action::SetField { field, value, mask, protocol, .. } => {
                 let form = SetForm::SetField;
                 self.steps.push(Step::Do(Action::SetField { field, value, mask, form, protocol }));
+                self.option_is_present(field, true);
             }
+            Action::Move { to, .. } => {
+                self.steps.push(Step::Do(action.clone()));
+                self.option_is_present(to.field(), true);
+            }
+            // The field keeps its value, as in Open vSwitch.
+            Action::DeleteField(field) => self.option_is_present(field, false),
             ref other => self.steps.push(Step::Do(other.clone())),
         }
         self.changed |= traits.outdates_key;
+    }
+
+    /// A packet has an option of tunnels if an action has written its field, and does not have one that an action has deleted.
+    fn option_is_present(&mut self, field: Field, is_present: bool) {
+        if let Some(number) = field.tun_metadata_number() {
+            let (field, form, mask) = (Field::TunMetadataPresent, SetForm::SetField, 1 << number);
+            let value = if is_present { mask } else { 0 };
+            self.steps.push(Step::Do(Action::SetField { field, value, mask, form, protocol: None }));
+        }
     }
 
     /// Adds a step that concerns more than the packet's bytes.
@@ -194,6 +210,7 @@ impl Compiler<'_> {
             LaneStep::Pop(to) | LaneStep::CheckPacketLarger { to, .. } => needs_offsets(to.field()),
             _ => false,
         };
+        let written = step.written();
         if self.stale && sets_header {
             self.steps.push(Step::Parse);
             self.stale = false;
@@ -223,6 +240,9 @@ impl Compiler<'_> {
             | LaneStep::Leave { .. } => (self.stale, self.changed),
         };
         self.steps.push(Step::Lane { step: Arc::new(step), again });
+        if let Some(to) = written {
+            self.option_is_present(to.field(), true);
+        }
     }
 
     /// Written actions, with the table of each `resubmit`: they are executed elsewhere.
@@ -316,7 +336,6 @@ pub(super) fn unsupported(action: &Action) -> Option<&'static str> {
         Action::EncapsulateHeader(_) | Action::Decapsulate(_) | Action::DecNshTtl => {
             Some("makes packets of another type than Ethernet, which the switch does not forward yet")
         }
-        Action::DeleteField(_) => Some("deletes an option of a tunnel, of which the switch has only one"),
         Action::Learn(learn) if learn.result.is_some() => {
             Some("has a result_dst, which packets would have to wait for: rules are learned behind them")
         }

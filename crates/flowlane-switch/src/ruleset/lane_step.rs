@@ -62,6 +62,17 @@ pub enum LaneStep {
 }
 
 impl LaneStep {
+    /// Returns the field that the step writes.
+    pub fn written(&self) -> Option<FieldRef> {
+        match *self {
+            Self::Pop(to)
+            | Self::CheckPacketLarger { to, .. }
+            | Self::Multipath(Multipath { to, .. })
+            | Self::Bundle(Bundle { to: Some(to), .. }) => Some(to),
+            _ => None,
+        }
+    }
+
     /// Returns whether the step reads fields of the packet, or lets tables read them.
     pub fn reads_key(&self) -> bool {
         match self {

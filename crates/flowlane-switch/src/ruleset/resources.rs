@@ -1,7 +1,9 @@
-//! Meters and port settings: actions refer to them by number, and workers take them with the ruleset.
+//! Meters, port settings and the fields of GENEVE options, which workers take with the ruleset.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use flowlane::tunnel::OptionMap;
 
 use crate::state::meter::Meter;
 
@@ -14,6 +16,8 @@ pub struct Resources {
     pub meters: Meters,
     /// The settings of ports, by number.
     pub ports: BTreeMap<u32, PortFlags>,
+    /// The fields of GENEVE options.
+    pub options: OptionMap,
 }
 
 /// Settings of a port by its administrator: the bits of OpenFlow's `ofp_port_config`.

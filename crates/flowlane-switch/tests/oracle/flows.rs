@@ -26,7 +26,7 @@ const BASES: [&str; 13] = [
     "dl_type=0x1234,",
 ];
 
-/// Fields that no packet has yet. `flow_syntax` compares lines with them.
+/// Fields that no packet has yet, and those that are read by a map of options. `flow_syntax` compares lines with them.
 const LATER: [&str; 9] = [
     "ct_",
     "nsh_",

@@ -280,6 +280,7 @@ impl Model {
             | Action::PushMpls(_)
             | Action::PopMpls(_)
             | Action::SetField { .. }
+            | Action::DeleteField(_)
             | Action::Move { .. }
             | Action::DecTtl(_)
             | Action::DecMplsTtl => return packet.change(action),
@@ -332,7 +333,17 @@ fn looks_at_headers(action: &Action) -> bool {
 
 /// Returns whether a field is in no header.
 fn is_outside(field: Field) -> bool {
-    matches!(field, Field::Metadata | Field::PktMark) || (Field::Reg0..=Field::XxReg3).contains(&field)
+    matches!(field, Field::Metadata | Field::PktMark | Field::TunMetadata0 | Field::TunMetadata6)
+        || (Field::Reg0..=Field::XxReg3).contains(&field)
+}
+
+/// The bit that says that a packet has an option of tunnels.
+fn presence(field: Field) -> Option<u128> {
+    match field {
+        Field::TunMetadata0 => Some(1),
+        Field::TunMetadata6 => Some(1 << 6),
+        _ => None,
+    }
 }
 
 impl Packet {
@@ -357,6 +368,9 @@ impl Packet {
         if is_outside(field) {
             let old = self.outside.entry(field).or_default();
             *old = *old & !mask | value & mask;
+            if let Some(bit) = presence(field) {
+                *self.outside.entry(Field::TunMetadataPresent).or_default() |= bit;
+            }
             return Ok(());
         }
         if field == Field::VlanTci && mask & 0x1000 == 0 && self.reading().tags.is_empty() {
@@ -402,6 +416,10 @@ impl Packet {
             Action::SetField { protocol: Some(protocol), .. }
                 if self.get(&reading, Field::NwProto) != protocol.into() => {}
             Action::SetField { field, value, mask, .. } => return self.set(field, value, mask),
+            Action::DeleteField(field) => {
+                let bit = presence(field).expect("only options are deleted");
+                *self.outside.entry(Field::TunMetadataPresent).or_default() &= !bit;
+            }
             Action::Move { from, to } => {
                 let read = from.field();
                 let has = |field| writing::get(&self.bytes, &reading, field).is_some();
@@ -443,10 +461,13 @@ impl Packet {
 }
 
 /// Fields with their own place in a rule's match.
-const MATCHED: [Field; 38] = [
+const MATCHED: [Field; 41] = [
     Field::InPort,
     Field::Metadata,
     Field::PktMark,
+    Field::TunMetadata0,
+    Field::TunMetadata6,
+    Field::TunMetadataPresent,
     Field::Reg0,
     Field::Reg1,
     Field::Reg9,

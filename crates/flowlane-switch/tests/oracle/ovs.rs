@@ -275,6 +275,9 @@ impl Ovs {
         };
         // By default first fragments have no ports, either.
         ovs.ofctl(&["set-frags"], &["nx-match"], "").expect("fragments have fields of their own");
+        let options =
+            "{class=0xffff,type=0,len=4}->tun_metadata0,{class=0xffff,type=1,len=16}->tun_metadata6";
+        ovs.ofctl(&["add-tlv-map"], &[options], "").expect("options of tunnels have fields");
         ovs
     }
 

@@ -83,7 +83,7 @@ const PORTS_SET: &[&str] = &["53", "80", "65535", "0x1/0xff"];
 const REGISTERS: &[&str] = &["0", "1", "2", "0x1/0x1", "0x10/0xf0"];
 const REGISTERS_SET: &[&str] = &["1", "2", "0x12", "0x1/0x3", "0x20/0xf0"];
 
-const FIELDS: [Row; 47] = [
+const FIELDS: [Row; 49] = [
     ("in_port", Nothing, &["1", "2"], &[]),
     ("dl_src", Nothing, MACS, MACS_SET),
     ("dl_dst", Nothing, MACS, MACS_SET),
@@ -93,6 +93,8 @@ const FIELDS: [Row; 47] = [
     ("reg9", Nothing, REGISTERS, REGISTERS_SET),
     ("reg15", Nothing, REGISTERS, REGISTERS_SET),
     ("pkt_mark", Nothing, REGISTERS, REGISTERS_SET),
+    ("tun_metadata0", Nothing, REGISTERS, REGISTERS_SET),
+    ("tun_metadata6", Nothing, REGISTERS, REGISTERS_SET),
     ("vlan_vid", Vlan, &["0x1005", "0x1006", "0x1001/0x1001"], &["0x1005", "0x1006", "0x1000"]),
     ("vlan_tci", Vlan, &["0x1005", "0x7005", "0x1006/0x1fff", "0x3000/0x3000"], &["0x1005", "0x7006", "0"]),
     ("dl_vlan_pcp", Vlan, &["0", "3", "7"], &[]),
@@ -134,13 +136,17 @@ const FIELDS: [Row; 47] = [
 ];
 
 /// Actions that do not set [`FIELDS`].
-const ACTIONS: [(Needs, &str); 53] = [
+const ACTIONS: [(Needs, &str); 57] = [
     (Nothing, "mod_dl_src:02:00:00:00:00:01"),
     (Nothing, "mod_dl_dst:02:00:00:00:00:03"),
     (Nothing, "move:dl_src->dl_dst"),
     (Nothing, "move:reg0->reg1"),
     (Nothing, "move:NXM_NX_REG1[]->NXM_NX_REG9[]"),
     (Nothing, "move:pkt_mark->reg0"),
+    (Nothing, "move:reg0->tun_metadata0[0..31]"),
+    (Nothing, "move:tun_metadata6[0..31]->reg1"),
+    (Nothing, "delete_field:tun_metadata0"),
+    (Nothing, "delete_field:tun_metadata6"),
     (Nothing, "load:3->NXM_NX_REG0[4..7]"),
     (Nothing, "load:1->reg15[0]"),
     (Nothing, "move:NXM_NX_REG1[0..3]->NXM_NX_REG9[4..7]"),

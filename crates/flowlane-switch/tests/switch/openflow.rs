@@ -3,6 +3,7 @@
 mod fail_modes;
 mod meters;
 mod monitors;
+mod options;
 mod packet_ins;
 mod ports;
 mod removals;

@@ -47,6 +47,8 @@ pub struct Tunnel {
     pub gtpu: (u8, u8),
     /// First GENEVE option: class, type and length in one word, and its first 8 bytes.
     pub option: [u32; 3],
+    /// Bytes of the GENEVE options, which end where the inner packet begins.
+    pub option_bytes: usize,
 }
 
 /// The tunnel header of an outer frame; none where it is not UDP to the port of a tunnel protocol, goes on to somewhere else (a
@@ -110,6 +112,7 @@ fn vxlan(body: &[u8], at: usize) -> Result<Tunnel, Malformed> {
         group,
         gtpu: (0, 0),
         option: [0; 3],
+        option_bytes: 0,
     })
 }
 
@@ -146,6 +149,7 @@ fn geneve(body: &[u8], at: usize) -> Result<Tunnel, Malformed> {
         group: (0, 0),
         gtpu: (0, 0),
         option,
+        option_bytes: options,
     })
 }
 
@@ -187,6 +191,7 @@ fn gtpu(body: &[u8], at: usize) -> Result<Option<Tunnel>, Malformed> {
         group: (0, 0),
         gtpu: (flags, message),
         option: [0; 3],
+        option_bytes: 0,
     }))
 }
 

@@ -6,6 +6,7 @@ mod decapsulate;
 mod ecn;
 mod encapsulate;
 mod endpoint;
+mod options;
 mod plain;
 mod reason;
 mod validate;
@@ -21,6 +22,7 @@ pub use endpoint::{
     Endpoint, EndpointConfig, EndpointError, EndpointId, EndpointReader, EndpointTable, V4Key, V6Key,
     VNI_MAX, VRF_MAX,
 };
+pub use options::{MappedOption, OPTION_BYTES_MAX, OptionMap, OptionMapError, OptionValues};
 pub use reason::{Refused, RefusedCounts};
 pub use validate::{Policy, geneve_header};
 

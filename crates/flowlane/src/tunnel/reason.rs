@@ -24,7 +24,7 @@ pub enum Refused {
     VxlanFlags,
     /// GENEVE of another version than 0.
     GeneveVersion,
-    /// A GENEVE option reaches beyond the options, or these beyond the datagram.
+    /// A GENEVE option reaches beyond the options, or these beyond the datagram, or it has another length than its field.
     GeneveOptionLength,
     /// A critical GENEVE option that the policy does not list as understood (RFC 8926 §3.5).
     GeneveCriticalOption,

@@ -2,7 +2,7 @@
 
 use super::checksum::{add, fold, word_be};
 use super::endpoint::{Key, V4Key, V6Key, tag, words};
-use super::{Refused, TunnelKind};
+use super::{OptionMap, Refused, TunnelKind};
 use crate::packet::parse::{ether_type, ip_proto};
 use crate::packet::tunnel::{GENEVE_PORT, GTPU_PORT, Inner, VXLAN_PORT};
 use crate::packet::{Headers, Network, Transport};
@@ -29,6 +29,8 @@ pub struct Policy {
     pub ipv6_zero_checksum: bool,
     /// Class and type of the critical GENEVE options that the receiver of the packets understands.
     pub geneve_options: Vec<(u16, u8)>,
+    /// The GENEVE options that have fields: these are understood, too.
+    pub option_fields: OptionMap,
 }
 
 impl Default for Policy {
@@ -41,6 +43,7 @@ impl Default for Policy {
             verify_udp_checksum: true,
             ipv6_zero_checksum: false,
             geneve_options: Vec::new(),
+            option_fields: OptionMap::default(),
         }
     }
 }
@@ -54,6 +57,11 @@ impl Policy {
             (self.gtpu_port, TunnelKind::Gtpu),
         ];
         ports.into_iter().find(|(own, _)| *own == Some(port)).map(|(_, kind)| kind)
+    }
+
+    /// Returns whether the receiver of the packets understands a GENEVE option.
+    pub fn understands(&self, class: u16, kind: u8) -> bool {
+        self.geneve_options.contains(&(class, kind)) || self.option_fields.find(class, kind).is_some()
     }
 }
 
@@ -186,12 +194,12 @@ fn vxlan(body: &[u8]) -> Result<Header, Refused> {
     Ok(Header { id, id_wire, bytes: TUNNEL_BYTES, inner: Inner::Ethernet })
 }
 
-/// Returns whether a GENEVE header (RFC 8926 §3.4, §3.5), with which `body` begins, may be terminated where these critical
-/// options (class and type) are understood; its length with options.
+/// Returns whether a GENEVE header (RFC 8926 §3.4, §3.5), with which `body` begins, may be terminated by a receiver that
+/// understands the options of `policy`; its length with options.
 ///
 /// # Errors
 /// Why it may not.
-pub fn geneve_header(body: &[u8], understood: &[(u16, u8)]) -> Result<usize, Refused> {
+pub fn geneve_header(body: &[u8], policy: &Policy) -> Result<usize, Refused> {
     let (first, _) = first_words(body)?;
     if first >> 30 != 0 {
         return Err(Refused::GeneveVersion);
@@ -203,7 +211,7 @@ pub fn geneve_header(body: &[u8], understood: &[(u16, u8)]) -> Result<usize, Ref
     }
     while let Some([class_high, class_low, kind, len]) = options.first_chunk() {
         let class = u16::from_be_bytes([*class_high, *class_low]);
-        if kind & 0x80 != 0 && !understood.contains(&(class, *kind)) {
+        if kind & 0x80 != 0 && !policy.understands(class, *kind) {
             return Err(Refused::GeneveCriticalOption);
         }
         options = options.get(4 + usize::from(len & 0x1f) * 4..).ok_or(Refused::GeneveOptionLength)?;
@@ -212,7 +220,7 @@ pub fn geneve_header(body: &[u8], understood: &[(u16, u8)]) -> Result<usize, Ref
 }
 
 fn geneve(body: &[u8], policy: &Policy) -> Result<Header, Refused> {
-    let bytes = geneve_header(body, &policy.geneve_options)?;
+    let bytes = geneve_header(body, policy)?;
     let (first, second) = first_words(body)?;
     let inner = match first as u16 {
         0x6558 => Inner::Ethernet,

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use flowlane::packet::tunnel::Inner;
-use flowlane::tunnel::{Encapsulation, Endpoint, Policy, Refused, TunnelKind};
+use flowlane::rule::{ReadOptions, flow_syntax};
+use flowlane::tunnel::{Encapsulation, Endpoint, MappedOption, OptionMap, Policy, Refused, TunnelKind};
 
 use super::*;
 use crate::packet::edit::tests::reference::{self, Body, Ip, Packet, Stored};
@@ -306,6 +307,47 @@ fn geneve_control_and_unknown_critical_options_come_out_of_no_tunnel() {
     far.egress.tunnels = Some(Tunnels::of_anyone(policy));
     far.inject(0, &[&geneve(0x40, ethernet, &critical)]).unwrap();
     assert_eq!(sent.lock().unwrap().pop(), Some((4, inner)));
+}
+
+/// The options of packets are in the fields that the map gives them, and mapped options are understood.
+#[test]
+fn geneve_options_have_the_fields_of_the_map() {
+    let inner = [&[2; 12][..], &[0x88, 0xb5], &[7; 50]].concat();
+    let geneve = |options: &[u8]| {
+        let header = [(options.len() / 4) as u8, 0x40, 0x65, 0x58, 0, 1, 245, 0];
+        outer(false, 6081, 0, &[&header[..], options, &inner].concat())
+    };
+    let option = |value: u8| [1, 2, 0x83, 1, 0, 0, 0, value];
+    let mut map = OptionMap::default();
+    map.add(3, MappedOption { class: 0x0102, kind: 0x83, bytes: 4 }).unwrap();
+    let text =
+        "priority=2,tun_metadata3=7 actions=2\npriority=1,tun_metadata3 actions=3\npriority=0 actions=4";
+    let rules = flow_syntax::read(text, "rules", &ReadOptions::default()).unwrap();
+    for of_anyone in [false, true] {
+        let (mut far, sent) = end(&rules, false);
+        if of_anyone {
+            far.egress.tunnels = Some(Tunnels::of_anyone(Policy::default()));
+        }
+        let inject = |far: &mut Worker, options: &[u8]| {
+            far.inject(0, &[&geneve(options)]).unwrap();
+            sent.lock().unwrap().pop().map(|(port, bytes)| (port, bytes == inner))
+        };
+        assert_eq!(inject(&mut far, &option(7)), None, "no map has it");
+        far.egress.tunnels.as_mut().unwrap().set_option_fields(map.clone());
+        for (options, port) in [(&option(7)[..], 2), (&option(0), 3), (&[1, 2, 3, 0], 4), (&[], 4)] {
+            assert_eq!(inject(&mut far, options), Some((port, true)), "{options:?}");
+        }
+        assert_eq!(inject(&mut far, &[1, 2, 0x83, 0]), None, "it is shorter than the field");
+        assert_eq!(
+            inject(&mut far, &[&option(0)[..], &option(7)].concat()),
+            Some((2, true)),
+            "the last counts"
+        );
+        let wanted = [(Refused::GeneveOptionLength, 1), (Refused::GeneveCriticalOption, 1)];
+        assert_eq!(refused(&far), wanted);
+        far.egress.tunnels.as_mut().unwrap().set_option_fields(OptionMap::default());
+        assert_eq!(inject(&mut far, &[]), Some((4, true)));
+    }
 }
 
 /// Such a packet goes on to its next segment, and its checksum is not over this destination.

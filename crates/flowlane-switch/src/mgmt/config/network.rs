@@ -151,6 +151,27 @@ pub enum InnerProtocol {
     Ipv6,
 }
 
+/// A GENEVE option (RFC 8926) that has a field: the values of packets that come out of tunnels are in `tun_metadataN`. Controllers
+/// may change the map of options.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TunnelOptionSection {
+    /// The number of `tun_metadataN`, 0 to 6.
+    pub number: u16,
+    /// The option's class.
+    pub class: u16,
+    /// Its type; 128 and above are critical ones.
+    #[serde(rename = "type")]
+    pub kind: u8,
+    /// Bytes of its value: 4, 8, 12 or 16.
+    #[serde(default = "option_bytes")]
+    pub bytes: u8,
+}
+
+fn option_bytes() -> u8 {
+    4
+}
+
 /// Checks of packets that arrive through tunnels.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

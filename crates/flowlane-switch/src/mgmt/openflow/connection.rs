@@ -100,6 +100,7 @@ pub(super) fn serve(stream: Stream, shared: &Arc<Shared>, is_passive: bool) -> b
         let (queue, state) = (connection.queue.clone(), session.state.clone());
         let id = shared.subscribers.add(Subscriber { queue, state, monitors: Mutex::default() });
         session.connection = id;
+        session.take_option_bytes();
         if !is_passive {
             shared.primaries.connected();
         }

@@ -2,7 +2,9 @@
 
 use flowlane_openflow::ErrorCode;
 
-use crate::control::{BundleError, GroupError, MeterError, Refusal};
+use flowlane::tunnel::OptionMapError;
+
+use crate::control::{BundleError, GroupError, MeterError, OptionsError, Refusal};
 use crate::ruleset::RulesetError;
 
 /// The error for refused changes.
@@ -21,6 +23,7 @@ pub(super) fn of_refusal(refusal: &Refusal) -> ErrorCode {
         Refusal::Absent { what: "group", .. } => ErrorCode::ActionBadOutGroup,
         Refusal::Absent { what: "meter", .. } => ErrorCode::MeterModInvalidMeter,
         Refusal::Absent { .. } => ErrorCode::ActionBadOutPort,
+        Refusal::NoOption(_) => ErrorCode::NiciraFlowModInvalidTlvField,
         Refusal::Device(_) => ErrorCode::FlowModNotPermitted,
         Refusal::Overlap => ErrorCode::FlowModOverlap,
     }
@@ -66,5 +69,17 @@ pub(super) fn of_meter(error: MeterError) -> ErrorCode {
         MeterError::NoRate => ErrorCode::MeterModBadRate,
         MeterError::TooMany => ErrorCode::MeterModOutOfMeters,
         MeterError::TooManyBands => ErrorCode::MeterModOutOfBands,
+    }
+}
+
+/// The error for fields of options that cannot be changed.
+pub(super) fn of_options(error: OptionsError) -> ErrorCode {
+    match error {
+        OptionsError::InUse(_) => ErrorCode::TlvTableInvalidTlvDel,
+        OptionsError::Map(OptionMapError::NoField(_)) => ErrorCode::TlvTableBadFieldIdx,
+        OptionsError::Map(OptionMapError::FieldTaken(_)) => ErrorCode::TlvTableAlreadyMapped,
+        OptionsError::Map(OptionMapError::OptionTaken(_)) => ErrorCode::TlvTableDupEntry,
+        OptionsError::Map(OptionMapError::TooLong(_)) => ErrorCode::TlvTableTableFull,
+        OptionsError::Map(_) => ErrorCode::TlvTableBadOptLen,
     }
 }

@@ -18,6 +18,7 @@ mod events;
 mod fail_mode;
 mod meters;
 mod monitors;
+mod options;
 mod outgoing;
 mod packets;
 mod ports;
@@ -130,6 +131,7 @@ impl Shared {
 pub(crate) fn answers(service: Service, version: Version, mut requests: &[u8]) -> Vec<Vec<u8>> {
     let state = Arc::new(Mutex::new(State::new(Codec::new(version), true)));
     let mut session = Session::new(Shared::new(service), state);
+    session.take_option_bytes();
     let mut answers = Vec::new();
     while let Ok(Some((request, rest))) = split(requests) {
         answers.push(session.answer(request));

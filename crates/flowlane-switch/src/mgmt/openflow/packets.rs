@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use flowlane::packet::{Field, FieldClass};
 use flowlane::rule::Match;
+use flowlane_openflow::OPTIONS_MAX;
 use flowlane_openflow::Version;
 use flowlane_openflow::message::{Message, PacketIn as Sent, Role, RoleStatus, role_reason};
 use flowlane_openflow::stats::FlowMonitorRequest;
@@ -66,6 +67,20 @@ impl Subscribers {
                 let bytes = state.codec.encode(0, &status).ok();
                 bytes.into_iter().for_each(|bytes| subscriber.queue.notice(bytes, budget));
             }
+        }
+    }
+
+    /// Gives the codec of a connection, and those of all others, the bytes of the fields of tunnel options. These are read while no other
+    /// map can be given to a connection.
+    pub(super) fn set_option_bytes(
+        &self,
+        own: &Arc<Mutex<State>>,
+        bytes: impl FnOnce() -> [u8; OPTIONS_MAX],
+    ) {
+        let all = self.lock();
+        let bytes = bytes();
+        for state in all.1.values().map(|subscriber| &subscriber.state).chain([own]) {
+            state.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).codec.option_bytes = bytes;
         }
     }
 

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Command, FlowMod, Rule};
+use flowlane::tunnel::OptionMap;
 use flowlane_openflow::Version;
 
 use crate::control::{
     BundleError, Changes, Control, FAIL_OPEN, FlowStatistics, MeterEntry, MeterError, MeterMod, Notice,
-    Notices, Refusal, Refused, Requester,
+    Notices, OptionMod, OptionsError, Refusal, Refused, Requester,
 };
 use crate::datapath::{GroupCount, GroupCounters, PacketIns, PortCounters};
 use crate::mgmt::rpc::ControlServer;
@@ -227,6 +228,16 @@ impl Service {
             control.tell_removed();
             Ok(())
         })
+    }
+
+    /// Changes the fields of tunnel options, so that no packet comes with the former ones afterwards.
+    pub(super) fn change_options(&self, change: &OptionMod, by: Requester) -> Result<(), OptionsError> {
+        self.control_by(by, |control| control.change_options(change))
+    }
+
+    /// The fields of tunnel options.
+    pub(super) fn options(&self) -> OptionMap {
+        self.served.control().options().clone()
     }
 
     /// The meters, with the time since their addition.

@@ -10,13 +10,13 @@ use flowlane::rule::{Action, Command, FlowMod};
 use flowlane_openflow::group::{GROUP_ALL, GroupCommand, GroupMod as SentMod, Selection as SentSelection};
 use flowlane_openflow::message::{
     AsyncConfig, Error, FlowModMessage, Message, MultipartReply, MultipartRequest, PacketInFormat, PacketOut,
-    Request, Role, RoleRequest, SwitchConfig, TlvTable,
+    Request, Role, RoleRequest, SwitchConfig, TlvTableMod,
 };
 use flowlane_openflow::stats::FlowFormat;
 use flowlane_openflow::{Codec, ErrorCode, Header, Version};
 
 use super::bundles::Bundle;
-use super::{Shared, describe, errors, events, meters, ports};
+use super::{Shared, describe, errors, events, meters, options, ports};
 use crate::control::{Changes, GroupMod, Requester};
 use crate::datapath::PacketIn;
 
@@ -166,10 +166,7 @@ impl Session {
                 self.add_to_bundle(request.bundle, *request.message, bytes)?;
                 return Ok(None);
             }
-            Message::TlvTableRequest => {
-                // The key has room for seven options of 16 bytes; none is mapped.
-                Message::TlvTableReply(TlvTable { space_max: 112, fields_max: 7, mappings: Vec::new() })
-            }
+            Message::TlvTableRequest => Message::TlvTableReply(options::table(&service.options())),
             Message::FlowMonitorCancel(id) => {
                 self.cancel_monitor(id)?;
                 return Ok(None);
@@ -197,8 +194,23 @@ impl Session {
             Message::MeterMod(request) => {
                 service.change_meters(&meters::change(&request)?, self.requester()).map_err(errors::of_meter)
             }
+            Message::TlvTableMod(request) => self.map_options(&request),
             other => self.set(other),
         }
+    }
+
+    /// Changes the fields of tunnel options, whose bytes in the messages of all connections follow.
+    fn map_options(&self, request: &TlvTableMod) -> Result<(), ErrorCode> {
+        let changed = self.shared.service.change_options(&options::change(request), self.requester());
+        changed.map_err(errors::of_options)?;
+        self.take_option_bytes();
+        Ok(())
+    }
+
+    /// Has the codecs of connections follow the map of tunnel options.
+    pub(super) fn take_option_bytes(&self) {
+        let Shared { service, subscribers, .. } = &*self.shared;
+        subscribers.set_option_bytes(&self.state, || options::bytes(&service.options()));
     }
 
     /// Changes a setting of the connection.
@@ -215,7 +227,7 @@ impl Session {
             Message::FlowAge => {}
             // Answers to what the switch has asked, and late greetings.
             Message::Hello(_) | Message::EchoReply(_) | Message::Error(_) => {}
-            Message::Resume(_) | Message::TlvTableMod(_) | Message::CtFlushZone(_) | Message::CtFlush(_) => {
+            Message::Resume(_) | Message::CtFlushZone(_) | Message::CtFlush(_) => {
                 return Err(ErrorCode::RequestBadSubtype);
             }
             Message::Experimenter(_) => return Err(ErrorCode::RequestBadVendor),

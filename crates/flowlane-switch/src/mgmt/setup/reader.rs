@@ -65,7 +65,8 @@ impl<'a> Reader<'a> {
             | Reference::Meter(_)
             | Reference::Tunnel(_)
             | Reference::Table(_)
-            | Reference::Group(_) => Ok(()),
+            | Reference::Group(_)
+            | Reference::Option(_) => Ok(()),
         })
     }
 

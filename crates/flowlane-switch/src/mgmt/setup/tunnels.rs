@@ -2,10 +2,14 @@
 
 use flowlane::packet::parse::ether_type;
 use flowlane::packet::tunnel::{GENEVE_PORT, GTPU_PORT, Inner, VXLAN_PORT};
-use flowlane::tunnel::{Encapsulation, EncapsulationError, Endpoint, EndpointError, Policy, Tos, TunnelKind};
+use flowlane::tunnel::{
+    Encapsulation, EncapsulationError, Endpoint, EndpointError, MappedOption, OptionMap, OptionMapError,
+    Policy, Tos, TunnelKind,
+};
 
 use crate::mgmt::config::{
-    ByName, Config, ConfigError, InnerProtocol, KeyPath, Source, TunnelPolicySection, TunnelSection,
+    ByName, Config, ConfigError, InnerProtocol, KeyPath, Source, TunnelOptionSection, TunnelPolicySection,
+    TunnelSection,
 };
 use crate::tunnel::{TunnelError, TunnelSpec, Tunnels};
 
@@ -17,11 +21,12 @@ pub(super) fn open(
     source: &Source,
     mtu: impl Fn(u32) -> u16,
 ) -> Result<Option<Tunnels>, ConfigError> {
+    let policy = Policy { option_fields: option_fields(config, source)?, ..policy(&config.tunnel_policy) };
     if config.tunnel.is_empty() {
         let wanted = config.port.iter().any(|port| port.decapsulate);
-        return Ok(wanted.then(|| Tunnels::of_anyone(policy(&config.tunnel_policy))));
+        return Ok(wanted.then(|| Tunnels::of_anyone(policy)));
     }
-    let policy = with_ports(policy(&config.tunnel_policy), &config.tunnel, source)?;
+    let policy = with_ports(policy, &config.tunnel, source)?;
     let mut specs: Vec<TunnelSpec> = Vec::new();
     for (n, section) in config.tunnel.iter().enumerate() {
         let at = KeyPath::section("tunnel", n);
@@ -66,6 +71,23 @@ fn policy(section: &TunnelPolicySection) -> Policy {
         geneve_options: section.geneve_options.clone(),
         ..Policy::default()
     }
+}
+
+/// The fields of GENEVE options.
+fn option_fields(config: &Config, source: &Source) -> Result<OptionMap, ConfigError> {
+    let mut all = OptionMap::default();
+    for (n, section) in config.tunnel_option.iter().enumerate() {
+        let &TunnelOptionSection { number, class, kind, bytes } = section;
+        all.add(number.into(), MappedOption { class, kind, bytes }).map_err(|error| {
+            let (key, help) = match error {
+                OptionMapError::Length(_) | OptionMapError::TooLong(_) => ("bytes", "take 4, 8, 12 or 16"),
+                OptionMapError::OptionTaken(_) => ("type", "give an option one field"),
+                _ => ("number", "take a number from 0 to 6 that no other option has"),
+            };
+            source.error(&KeyPath::section("tunnel_option", n).key(key), error.to_string(), help)
+        })?;
+    }
+    Ok(all)
 }
 
 /// Gives a policy the UDP ports of tunnels.

@@ -6,7 +6,7 @@
 use super::{Arp, Icmp, Ip, Ipv4, Ipv6, Labels, Needs, Nothing, Random, Tcp, Udp, Vlan, Writer};
 
 /// Actions on registers and on parts of fields; and those that send, but not to a port that they name.
-const PARTS: [(Needs, &str); 62] = [
+const PARTS: [(Needs, &str); 64] = [
     (Nothing, "push:NXM_NX_REG0[]"),
     (Nothing, "push:reg1[0..15]"),
     (Nothing, "push:reg9[3..10]"),
@@ -22,6 +22,8 @@ const PARTS: [(Needs, &str); 62] = [
     (Nothing, "pop:NXM_NX_REG5[]"),
     (Nothing, "pop:xreg1[4..50]"),
     (Nothing, "pop:pkt_mark"),
+    (Nothing, "push:tun_metadata0[0..15]"),
+    (Nothing, "pop:tun_metadata6[4..50]"),
     (Nothing, "pop:dl_dst"),
     (Nothing, "pop:NXM_OF_ETH_SRC[0..15]"),
     (Nothing, "load:0->in_port"),

@@ -1,6 +1,7 @@
 //! The things that actions refer to by number.
 
-use super::{Action, PortNo};
+use super::{Action, LearnSource, LearnSpec, PortNo, Zone};
+use crate::packet::FieldRef;
 
 /// Something that an action refers to, which may not exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,12 +16,41 @@ pub enum Reference {
     Group(u32),
     /// A table that packets go on in, and do not come back from.
     Table(u8),
+    /// An option of tunnels, by the number of its field.
+    Option(usize),
 }
 
 impl Action {
     /// The things that the action itself refers to, without those of [nested](Self::nested) ones. Ports that OpenFlow reserves are
     /// not among them, nor the tables of `resubmit`: a table that does not exist is an empty one.
     pub fn references(&self) -> Vec<Reference> {
+        let options = self.fields().into_iter().filter_map(|part| part.field().tun_metadata_number());
+        self.things().into_iter().chain(options.map(Reference::Option)).collect()
+    }
+
+    /// The fields that the action itself reads or writes, or that the rules that it adds do, without those of
+    /// [nested](Self::nested) ones.
+    pub fn fields(&self) -> Vec<FieldRef> {
+        match self {
+            Self::OutputField { port, .. } => vec![*port],
+            Self::SetField { field, .. } | Self::DeleteField(field) => vec![FieldRef::whole(*field)],
+            Self::Move { from, to } => vec![*from, *to],
+            Self::Push(part) | Self::Pop(part) => vec![*part],
+            Self::Multipath(multipath) => vec![multipath.to],
+            Self::Bundle(bundle) => bundle.to.into_iter().collect(),
+            Self::CheckPacketLarger { to, .. } => vec![*to],
+            Self::Learn(learn) => {
+                learn.specs.iter().flat_map(LearnSpec::fields).chain(learn.result).collect()
+            }
+            Self::ConnectionTracking(tracking) => match tracking.zone {
+                Zone::Field(zone) => vec![zone],
+                Zone::Number(_) => Vec::new(),
+            },
+            _ => Vec::new(),
+        }
+    }
+
+    fn things(&self) -> Vec<Reference> {
         match self {
             Self::OutputTruncated { port: PortNo::IN_PORT, .. } => Vec::new(),
             Self::Output(port) | Self::OutputTruncated { port, .. } | Self::Enqueue { port, .. } => {
@@ -70,6 +100,18 @@ impl Action {
             | Self::ClearConnection
             | Self::Note(_)
             | Self::Exit => Vec::new(),
+        }
+    }
+}
+
+impl LearnSpec {
+    fn fields(&self) -> Vec<FieldRef> {
+        match self {
+            Self::Match { to, from } | Self::Load { to, from } => match from {
+                LearnSource::Field(from) => vec![*to, *from],
+                LearnSource::Value(_) => vec![*to],
+            },
+            Self::Output(port) => vec![*port],
         }
     }
 }

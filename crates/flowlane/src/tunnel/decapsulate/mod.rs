@@ -8,7 +8,7 @@ use super::cache::{EndpointCache, Keys};
 use super::endpoint::{EndpointId, EndpointReader, Key, V6Key, VRF_MAX};
 use super::plain::{OUTER_BYTES, Plain, PlainPacket, vni};
 use super::validate::{Valid, validate};
-use super::{Policy, Refused, RefusedCounts, TunnelKind};
+use super::{OptionMap, Policy, Refused, RefusedCounts, TunnelKind};
 use crate::isa::{Backend, Variant};
 use crate::packet::tunnel::Inner;
 use crate::packet::{Headers, LaneMask};
@@ -149,6 +149,11 @@ impl Decapsulator {
     /// Returns the policy.
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// Gives GENEVE options other fields.
+    pub fn set_option_fields(&mut self, fields: OptionMap) {
+        self.policy.option_fields = fields;
     }
 
     /// How many packets were refused so far, by reason.
