@@ -253,6 +253,7 @@ errors! {
     NiciraMatchCtDatapathSupport, "NXBMC_CT_DATAPATH_SUPPORT", nx(1, 264), nx(43, 0), nx(43, 0), nx(43, 0);
     NiciraFlowModHardware, "NXFMFC_HARDWARE", nx(5, 256), nx(12, 0), nx(12, 0), nx(12, 0);
     NiciraFlowModBadTableId, "NXFMFC_BAD_TABLE_ID", nx(5, 257), nx(13, 0), nx(13, 0), nx(13, 0);
+    NiciraResumeStale, "NXR_STALE", nx(1, 534), nx(35, 0), nx(35, 0), nx(35, 0);
     NiciraFlowModInvalidTlvField, "NXFMFC_INVALID_TLV_FIELD", nx(1, 536), nx(37, 0), nx(37, 0), nx(37, 0);
     NiciraQueueQueueError, "NXQOFC_QUEUE_ERROR", NONE, NONE, nx(23, 0), nx(23, 0);
     NiciraTableFeaturesDupTable, "NXTFFC_DUP_TABLE", NONE, nx(44, 0), nx(44, 0), nx(44, 0);

@@ -3,6 +3,8 @@
 //! A field is a header of 4 bytes (class, number and whether there is a mask, bytes of value and mask), for experimenters 4 more,
 //! the value, and the mask. Fields whose prerequisites the fields before do not fix are refused, as are fields that come twice.
 
+use flowlane::packet::FlowMask;
+use flowlane::packet::key::WORDS;
 use flowlane::{Field, FieldRef, Match};
 
 use crate::error::ErrorCode;
@@ -307,8 +309,25 @@ pub(crate) fn put_nxm(
 /// Writes the fields of a match. Fails if it has conditions that no field expresses: ranges of ports, fields without the
 /// prerequisites that tell them apart.
 pub(crate) fn put_bare(w: &mut Writer, codec: &Codec, matches: &Match, is_oxm: bool) -> Result<(), Failed> {
-    let mut left = matches.word_mask();
     let has_ranges = matches.tp_src_range().is_some() || matches.tp_dst_range().is_some();
+    let left = put_fields(w, codec, matches, is_oxm);
+    let is_whole = left.words().iter().all(|word| *word == 0);
+    if is_whole && !has_ranges { Ok(()) } else { Err(Failed) }
+}
+
+/// The part of a packet's metadata that fields of OpenFlow express.
+pub(crate) fn expressible(codec: &Codec, metadata: &Match) -> Match {
+    let left = put_fields(&mut Writer::default(), codec, metadata, true);
+    let mut mask = metadata.word_mask();
+    for w in 0..WORDS {
+        mask.set_word(w, mask.word(w) & !left.word(w));
+    }
+    Match::from_key(&metadata.key(), &mask)
+}
+
+/// Writes the fields of a match, and returns the bits that no field expresses.
+fn put_fields(w: &mut Writer, codec: &Codec, matches: &Match, is_oxm: bool) -> FlowMask {
+    let mut left = matches.word_mask();
     for field in ORDER {
         if is_oxm && *field == Field::VlanTci {
             put_tag(w, codec, matches);
@@ -333,8 +352,7 @@ pub(crate) fn put_bare(w: &mut Writer, codec: &Codec, matches: &Match, is_oxm: b
             }
         }
     }
-    let is_whole = left.words().iter().all(|word| *word == 0);
-    if is_whole && !has_ranges { Ok(()) } else { Err(Failed) }
+    left
 }
 
 /// Writes a field of a match, if the match has a condition on it.

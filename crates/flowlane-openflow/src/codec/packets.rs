@@ -117,7 +117,7 @@ pub(super) fn put_in(w: &mut Writer, codec: &Codec, packet: &PacketIn) -> Result
         w.u16(port as u16).u8(reason_in(codec, packet.reason)).zeros(1);
     } else {
         w.u8(reason_in(codec, packet.reason)).u8(packet.table).u64(packet.cookie);
-        oxm::put_match(w, codec, &packet.metadata)?;
+        oxm::put_match(w, codec, &oxm::expressible(codec, &packet.metadata))?;
         w.zeros(2);
     }
     w.put(&packet.data);
@@ -130,7 +130,7 @@ pub(super) fn put_nicira_in(w: &mut Writer, codec: &Codec, packet: &PacketIn) ->
     w.u8(reason_in(codec, packet.reason)).u8(packet.table).u64(packet.cookie);
     let at = w.len();
     w.u16(0).zeros(6);
-    let bytes = oxm::put_nxm(w, codec, &packet.metadata, None)?;
+    let bytes = oxm::put_nxm(w, codec, &oxm::expressible(codec, &packet.metadata), None)?;
     w.set_u16(at, bytes);
     w.zeros(2).put(&packet.data);
     Ok(())
@@ -150,8 +150,8 @@ pub(super) fn put_properties(w: &mut Writer, codec: &Codec, packet: &PacketIn) -
         property::put(w, kind::COOKIE, |w| _ = w.zeros(4).u64(packet.cookie));
     }
     property::put(w, kind::REASON, |w| _ = w.u8(packet.reason));
-    let mut done = Ok(());
-    property::put(w, kind::METADATA, |w| done = oxm::put_bare(w, codec, &packet.metadata, true));
+    let (mut done, metadata) = (Ok(()), oxm::expressible(codec, &packet.metadata));
+    property::put(w, kind::METADATA, |w| done = oxm::put_bare(w, codec, &metadata, true));
     for (number, bytes) in [(kind::CONTINUATION, &packet.continuation), (kind::USERDATA, &packet.userdata)] {
         if !bytes.is_empty() {
             property::put(w, number, |w| _ = w.put(bytes));

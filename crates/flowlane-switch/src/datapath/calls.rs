@@ -13,7 +13,7 @@ use flowlane::rule::action::PortNo;
 use super::walk::{CALLED_MAX, OPEN_CALLS_MAX};
 use crate::ruleset::{ActionSet, Return, StepSummary};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct LaneCalls {
     open: Vec<Return>,
     /// The steps that the lane resumes, once a call has returned.
@@ -24,6 +24,13 @@ struct LaneCalls {
     called: u32,
     /// The input port that the table sees which the lane enters next.
     in_port: Option<PortNo>,
+}
+
+/// The calls of a packet that waits for a controller.
+#[derive(Debug)]
+pub(super) struct PausedCalls {
+    lane: LaneCalls,
+    leaves_set: bool,
 }
 
 /// Open calls, by lane.
@@ -88,6 +95,33 @@ impl Calls {
         let active = LaneMask(u64::from(!copy.open.is_empty()));
         let (used, leaves_set) = (LaneMask(1), is_bucket);
         Self { active, used, leaves_set, lanes: vec![copy], ..Self::default() }
+    }
+
+    /// Ends a lane, and returns its calls for a packet that goes on at `here` later.
+    pub(super) fn pause(&mut self, lane: usize, here: Return) -> PausedCalls {
+        let mut paused = LaneCalls { current: here, ..LaneCalls::default() };
+        if self.is_used(lane) {
+            let of = &self.lanes[lane];
+            (paused.values, paused.called) = (of.values.clone(), of.called);
+        }
+        if self.are_open(lane) {
+            paused.open.clone_from(&self.lanes[lane].open);
+        }
+        self.clear(lane);
+        PausedCalls { lane: paused, leaves_set: self.leaves_set }
+    }
+
+    /// Makes the calls of a burst with one lane: a packet that goes on.
+    pub(super) fn of_paused(paused: &PausedCalls) -> Self {
+        let PausedCalls { lane, leaves_set } = paused;
+        let active = LaneMask(u64::from(!lane.open.is_empty()));
+        Self {
+            active,
+            used: LaneMask(1),
+            leaves_set: *leaves_set,
+            lanes: vec![lane.clone()],
+            ..Self::default()
+        }
     }
 
     /// Takes over from a copy of a lane that has ended: its counter, and if it was a bucket's its stack and its action set.

@@ -12,6 +12,7 @@ use super::apply::{Effects, PacketEdit};
 use super::faults::Faults;
 use super::learning::Learning;
 use super::packet_ins::{PacketIn, PacketIns};
+use super::pause::PauseToken;
 use super::ports::Ports;
 use crate::packet::Frame;
 use crate::packet::edit::{self, Ttl};
@@ -155,14 +156,11 @@ impl Egress {
         if !self.admits_to_controller(None, frame.len(), now_ns) {
             return Ok(());
         }
-        if let Some(packet_ins) = &self.packet_ins {
+        if self.packet_ins.is_some() {
             // The reason of OpenFlow: its TTL is invalid.
             let action = Controller { reason: 2, ..Controller::default() };
-            let (bytes, key) = (frame.bytes().to_vec(), key.clone());
             let to = Arc::new(ToController { action, origin: Origin::none(0) });
-            let taken = packet_ins.push(PacketIn { to, bytes, total_len: frame.len(), key });
-            self.controller_packets += u64::from(taken);
-            self.drops.no_controller += u64::from(!taken);
+            self.queue_packet_in(frame, key, &to, None);
             return Ok(());
         }
         self.send_to_controller(frame, u16::MAX)
@@ -230,24 +228,31 @@ impl Egress {
         Ok(())
     }
 
-    fn queue_packet_in(&mut self, packet_ins: &PacketIns, packet: &Packet<'_>, to: &Arc<ToController>) {
-        let frame = &*packet.frame;
+    /// Queues a packet for controllers, which may resume it if it has a token.
+    pub(super) fn queue_packet_in(
+        &mut self,
+        frame: &Frame,
+        key: &FlowKey,
+        to: &Arc<ToController>,
+        paused: Option<PauseToken>,
+    ) {
+        let Some(packet_ins) = &self.packet_ins else { return };
         let kept = frame.len().min(to.action.max_len.into());
         let (bytes, total_len) = (frame.bytes()[..kept].to_vec(), frame.len());
-        let taken = packet_ins.push(PacketIn { to: to.clone(), bytes, total_len, key: packet.key.clone() });
+        let taken = packet_ins.push(PacketIn { to: to.clone(), bytes, total_len, key: key.clone(), paused });
         self.controller_packets += u64::from(taken);
         self.drops.no_controller += u64::from(!taken);
     }
 
     /// Takes tokens from the meter of packets for the controller: that of the action, or the one of all actions without.
-    fn admits_to_controller(&mut self, meter: Option<u32>, bytes: usize, now_ns: u64) -> bool {
+    pub(super) fn admits_to_controller(&mut self, meter: Option<u32>, bytes: usize, now_ns: u64) -> bool {
         let meter = self.meters.get(&meter.unwrap_or(CONTROLLER_METER));
         let passes = meter.is_none_or(|meter| meter.allow(bytes, now_ns));
         self.drops.no_controller += u64::from(!passes);
         passes
     }
 
-    fn send_to_controller(&mut self, frame: &Frame, max_len: u16) -> Result<(), PortError> {
+    pub(super) fn send_to_controller(&mut self, frame: &Frame, max_len: u16) -> Result<(), PortError> {
         let Some(port) = &mut self.controller else {
             self.drops.no_controller += 1;
             return Ok(());
@@ -464,8 +469,8 @@ impl Effects<Packet<'_>> for Egress {
         if !self.admits_to_controller(to.action.meter, packet.frame.len(), packet.now_ns) {
             return Ok(());
         }
-        if let Some(packet_ins) = self.packet_ins.clone() {
-            self.queue_packet_in(&packet_ins, packet, to);
+        if self.packet_ins.is_some() {
+            self.queue_packet_in(packet.frame, packet.key, to, None);
             return Ok(());
         }
         self.send_to_controller(packet.frame, to.action.max_len)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use flowlane::packet::batch::LaneMask;
 use flowlane::packet::key::FlowKey;
-use flowlane::packet::{Field, FieldRef, parse};
+use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::Action;
 use flowlane::rule::action::{Bundle, MemberChoice, PortNo};
 
@@ -21,7 +21,8 @@ use super::worker::{Worker, finish};
 use crate::packet::Burst;
 use crate::packet::recirculate::{rounds, set_field, take_along};
 use crate::ruleset::{
-    LaneStep, Learned, Return, RuleRequest, Step, Steps, compile_packet_out, ends_connection, output_step,
+    LaneStep, Learned, Return, RuleRequest, Step, Steps, ToController, compile_packet_out, ends_connection,
+    output_step,
 };
 
 /// Copies of copies may be this deep: `clone` within a group within a `clone`, …
@@ -66,6 +67,10 @@ pub(super) fn run_lane_step(
             return Ok(StepResult::End);
         }
         moved = false;
+    }
+    if let LaneStep::Pause(to) = step {
+        pause(worker, burst, lane, to, here)?;
+        return Ok(StepResult::End);
     }
     Ok(match lane_step(worker, burst, lane, step)? {
         AfterStep::Next => {
@@ -160,9 +165,31 @@ fn lane_step(
             worker.calls.clear(lane);
             return Ok(AfterStep::End);
         }
-        LaneStep::Leave { .. } => {}
+        LaneStep::Pause(_) | LaneStep::Leave { .. } => {}
     }
     Ok(AfterStep::Next)
+}
+
+/// Sends a lane's packet to controllers, one of which may resume it at `here`, and ends it.
+fn pause(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lane: usize,
+    to: &Arc<ToController>,
+    here: Return,
+) -> Result<(), RunError> {
+    burst.sent.0 |= 1 << lane;
+    let (frame, now_ns, action) = (&burst.frames[lane], burst.times_ns[lane], &to.action);
+    if !worker.egress.admits_to_controller(action.meter, frame.len(), now_ns) {
+        worker.calls.clear(lane);
+        return Ok(());
+    }
+    match worker.pause(lane, here) {
+        Some(token) => worker.egress.queue_packet_in(frame, &burst.keys[lane], to, Some(token)),
+        // A controller behind a port resumes nothing.
+        None => worker.egress.send_to_controller(frame, action.max_len)?,
+    }
+    Ok(())
 }
 
 /// Sends a lane's packet to a member of a bundle, or sets a field to the member.
@@ -238,6 +265,11 @@ fn run_group(worker: &mut Worker, burst: &mut Burst, lane: usize, id: u32) -> Re
 /// Takes the only packet of a burst through steps, and whatever follows there, to its end.
 pub(super) fn run_alone(worker: &mut Worker, burst: &mut Burst, steps: Steps) -> Result<(), RunError> {
     worker.calls = Calls::alone(Return::to(steps, 0, 0));
+    finish_alone(worker, burst)
+}
+
+/// Takes the only packet of a burst on from the place in its calls, to its end.
+pub(super) fn finish_alone(worker: &mut Worker, burst: &mut Burst) -> Result<(), RunError> {
     burst.sent = LaneMask(1);
     let mut cursors = DONE;
     cursors[0] = Cursor::Resumed(worker.calls.summary(0));
@@ -283,18 +315,7 @@ impl Worker {
     /// A port that fails for good while sending.
     pub fn packet_out(&mut self, in_port: PortNo, bytes: &[u8], actions: &[Action]) -> Result<(), RunError> {
         let steps = compile_packet_out(actions);
-        let mut burst = Burst::new(1);
-        let place = self.egress.ports.place(in_port);
-        burst.clear_for(place.unwrap_or(0), 1);
-        let frame = burst.frames.next_frame().expect("there is room");
-        frame.fill(bytes);
-        frame.counted = bytes.len() as u32;
-        frame.time_ns = self.now_ns();
-        burst.times_ns[0] = frame.time_ns;
-        burst.headers[0] = parse(frame.bytes(), in_port.0, &mut burst.keys[0]);
-        if place.is_none() {
-            burst.sources.insert(0, in_port);
-        }
+        let mut burst = self.burst_of_controller(in_port, bytes);
         self.follow();
         run_alone(self, &mut burst, steps)?;
         Ok(self.egress.flush()?)

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use flowlane::packet::key::FlowKey;
 
+use super::pause::{PauseToken, PausedPackets};
 use crate::ruleset::ToController;
 
 /// Packets that wait for the agent. Those beyond are dropped and counted: a flood must not fill the memory.
@@ -22,11 +23,15 @@ pub struct PacketIn {
     pub total_len: usize,
     /// Its key, with registers.
     pub key: FlowKey,
+    /// It waits for a controller to resume it.
+    pub paused: Option<PauseToken>,
 }
 
 /// The queue.
 #[derive(Debug, Default)]
 pub struct PacketIns {
+    /// The packets that controllers may resume.
+    pub paused: PausedPackets,
     waiting: Mutex<VecDeque<PacketIn>>,
     arrived: Condvar,
 }

@@ -222,6 +222,7 @@ impl Compiler<'_> {
             | LaneStep::Push(_)
             | LaneStep::Learn(_)
             | LaneStep::FinTimeout(_)
+            | LaneStep::Pause(_)
             | LaneStep::Bundle(Bundle { to: None, .. }) => (false, false),
             // They set a field.
             LaneStep::Multipath(Multipath { to, .. }) | LaneStep::Bundle(Bundle { to: Some(to), .. }) => {
@@ -283,6 +284,9 @@ impl Compiler<'_> {
                 // Learned rules go with a rule, and a packet-out is none.
                 let delete_learned = learn.delete_learned && !self.origin.is_none();
                 LaneStep::Learn(Arc::new(Learn { delete_learned, ..(**learn).clone() }))
+            }
+            Action::Controller(action) if action.pause => {
+                LaneStep::Pause(Arc::new(ToController { action: (**action).clone(), origin: self.origin }))
             }
             Action::CheckPacketLarger { bytes, to } => LaneStep::CheckPacketLarger { bytes: *bytes, to: *to },
             Action::Output(_)

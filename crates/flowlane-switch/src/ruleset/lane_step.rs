@@ -8,7 +8,7 @@ use flowlane::packet::FieldRef;
 use flowlane::rule::Action;
 use flowlane::rule::action::{Bundle, Learn, Multipath};
 
-use super::{Origin, RuleRequest, Steps};
+use super::{Origin, RuleRequest, Steps, ToController};
 
 /// A step that is taken for one packet at a time.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -49,6 +49,8 @@ pub enum LaneStep {
     FinTimeout(Arc<RuleRequest>),
     /// Has control change rules, as the recorded walk has found.
     Request(Arc<RuleRequest>),
+    /// Sends the packet to controllers and ends it; a controller may let it go on behind the step.
+    Pause(Arc<ToController>),
     /// Sends the packet to the controller, since its TTL has expired.
     Expire,
     /// Drops the packet, which has called too many tables, and counts it.
@@ -83,6 +85,7 @@ impl LaneStep {
             | Self::Multipath(_)
             | Self::Learn(_)
             | Self::FinTimeout(_)
+            | Self::Pause(_)
             | Self::Bundle(_) => true,
             Self::WriteActions(_)
             | Self::ClearActions
@@ -107,6 +110,7 @@ impl LaneStep {
             | Self::Learn(_)
             | Self::FinTimeout(_)
             | Self::Request(_)
+            | Self::Pause(_)
             | Self::Expire => true,
             Self::WriteActions(_)
             | Self::ClearActions

@@ -5,6 +5,7 @@ mod meters;
 mod monitors;
 mod options;
 mod packet_ins;
+mod pauses;
 mod ports;
 mod removals;
 mod snoop;

@@ -76,6 +76,12 @@ impl Tracer<'_> {
                 self.tell("learn", rule.to_string(), "a trace does not add it");
             }
             LaneStep::FinTimeout(_) => self.fin_timeout(),
+            LaneStep::Pause(to) => {
+                let text = Action::Controller(Box::new(to.action.clone())).to_string();
+                self.send_to_controller(&text, to.action.max_len);
+                self.tell(text, "it waits", "a controller that resumes it decides what follows");
+                return AfterStep::End;
+            }
             LaneStep::Expire | LaneStep::Refuse | LaneStep::Request(_) | LaneStep::Leave { .. } => {}
             LaneStep::WriteActions(_) | LaneStep::ClearActions | LaneStep::Exit => {
                 unreachable!("walking takes them")

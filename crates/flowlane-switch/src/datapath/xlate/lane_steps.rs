@@ -67,6 +67,7 @@ impl TrackedKey {
             | LaneStep::Multipath(_)
             | LaneStep::Bundle(_)
             | LaneStep::CheckPacketLarger { .. }
+            | LaneStep::Pause(_)
             | LaneStep::Expire
             | LaneStep::Refuse
             | LaneStep::Request(_)

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use flowlane::packet::{Field, FieldClass};
+use flowlane::packet::{Field, FieldClass, FlowKey};
 use flowlane::rule::Match;
 use flowlane_openflow::OPTIONS_MAX;
 use flowlane_openflow::Version;
-use flowlane_openflow::message::{Message, PacketIn as Sent, Role, RoleStatus, role_reason};
+use flowlane_openflow::message::{Message, PacketIn as Sent, PacketInFormat, Role, RoleStatus, role_reason};
 use flowlane_openflow::stats::FlowMonitorRequest;
 
 use super::monitors::{Monitors, PAUSE_BYTES};
@@ -16,7 +16,7 @@ use super::outgoing::Outgoing;
 use super::session::State;
 use super::{Service, events};
 use crate::control::Notice;
-use crate::datapath::PacketIn;
+use crate::datapath::{PacketIn, PauseToken};
 use crate::mgmt::rpc::Budget;
 
 /// How long the dispatcher waits for packets before it looks whether the switch ends.
@@ -184,18 +184,9 @@ fn message(state: &State, packet: &PacketIn) -> Option<Vec<u8>> {
     if packet.to.is_miss() {
         data.truncate(state.config.miss_send_len.into());
     }
-    let mut metadata = Match::any();
-    metadata.set(Field::InPort, packet.key.get(Field::InPort));
-    if state.codec.version != Version::OpenFlow10 {
-        let outside = [FieldClass::Metadata, FieldClass::Tunnel];
-        let fields = Field::all().iter().filter(|info| outside.contains(&info.class));
-        for field in fields.map(|info| info.field) {
-            let value = packet.key.get(field);
-            if value != 0 && !matches!(field, Field::RecircId | Field::Malformed) {
-                metadata.set(field, value);
-            }
-        }
-    }
+    let has_metadata =
+        state.codec.version != Version::OpenFlow10 || state.packet_in_format != PacketInFormat::Standard;
+    let metadata = metadata(&packet.key, has_metadata);
     let message = Message::PacketIn(Sent {
         format: state.packet_in_format,
         reason: events::packet_in_reason(state.codec.version, &packet.to),
@@ -206,7 +197,44 @@ fn message(state: &State, packet: &PacketIn) -> Option<Vec<u8>> {
         metadata,
         data,
         userdata: action.userdata.clone(),
-        continuation: Vec::new(),
+        continuation: packet.paused.as_ref().map(continuation).unwrap_or_default(),
     });
     state.codec.encode(0, &message).ok()
+}
+
+/// The metadata of a packet: its port, and if there is more to say all other fields in no header.
+fn metadata(key: &FlowKey, has_more: bool) -> Match {
+    let mut metadata = Match::any();
+    metadata.set(Field::InPort, key.get(Field::InPort));
+    if !has_more {
+        return metadata;
+    }
+    let outside = [FieldClass::Metadata, FieldClass::Tunnel];
+    let fields = Field::all().iter().filter(|info| outside.contains(&info.class)).map(|info| info.field);
+    let present = key.get(Field::TunMetadataPresent);
+    for field in fields.filter(|field| !matches!(field, Field::RecircId | Field::Malformed)) {
+        let value = key.get(field);
+        match field.tun_metadata_number().map(|number| 1 << number) {
+            // An option may be there with a value of 0, and one that has been deleted keeps its value.
+            Some(bit) if present & bit != 0 => {
+                metadata.set(field, value).set_masked(Field::TunMetadataPresent, bit, bit);
+            }
+            None if value != 0 => _ = metadata.set(field, value),
+            Some(_) | None => {}
+        }
+    }
+    metadata
+}
+
+/// The property of a continuation that has an identifier, which Open vSwitch has its bridge in: `ovs-ofctl` prints it.
+const IDENTIFIER: [u8; 8] = [0, 0, 0, 0, 0x80, 0, 0, 20];
+
+/// The continuation of a paused packet: properties behind padding, as Open vSwitch has them.
+fn continuation(token: &PauseToken) -> Vec<u8> {
+    [&IDENTIFIER[..], token, &[0; 4]].concat()
+}
+
+/// The token of a continuation.
+pub(super) fn token(continuation: &[u8]) -> Option<PauseToken> {
+    continuation.strip_prefix(&IDENTIFIER)?.first_chunk().copied()
 }

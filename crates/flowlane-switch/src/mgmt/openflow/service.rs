@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flowlane::rule::action::PortNo;
-use flowlane::rule::{Action, Command, FlowMod, Rule};
+use flowlane::rule::{Action, Command, FlowMod, Match, Rule};
 use flowlane::tunnel::OptionMap;
 use flowlane_openflow::Version;
 
@@ -12,7 +12,7 @@ use crate::control::{
     BundleError, Changes, Control, FAIL_OPEN, FlowStatistics, MeterEntry, MeterError, MeterMod, Notice,
     Notices, OptionMod, OptionsError, Refusal, Refused, Requester,
 };
-use crate::datapath::{GroupCount, GroupCounters, PacketIns, PortCounters};
+use crate::datapath::{GroupCount, GroupCounters, PacketIns, PauseToken, PortCounters};
 use crate::mgmt::rpc::ControlServer;
 use crate::ruleset::{CompiledGroup, PortFlags};
 
@@ -259,5 +259,15 @@ impl Service {
         self.served.control().check_packet_out(&actions)?;
         _ = self.served.call_worker(0, move |worker| worker.packet_out(in_port, &bytes, &actions));
         Ok(())
+    }
+
+    /// Lets a paused packet go on. Returns whether it is still known. Where the switch ends, the packet is dropped.
+    pub(super) fn resume(&self, token: &PauseToken, bytes: Vec<u8>, metadata: Match) -> bool {
+        let paused = self.packet_ins.paused.find(token);
+        let is_known = paused.is_some();
+        if let Some(paused) = paused {
+            _ = self.served.call_worker(0, move |worker| worker.resume(&paused, &bytes, &metadata));
+        }
+        is_known
     }
 }

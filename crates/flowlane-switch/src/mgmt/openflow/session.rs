@@ -9,14 +9,14 @@ use flowlane::rule::group::{Bucket, Group, Selection};
 use flowlane::rule::{Action, Command, FlowMod};
 use flowlane_openflow::group::{GROUP_ALL, GroupCommand, GroupMod as SentMod, Selection as SentSelection};
 use flowlane_openflow::message::{
-    AsyncConfig, Error, FlowModMessage, Message, MultipartReply, MultipartRequest, PacketInFormat, PacketOut,
-    Request, Role, RoleRequest, SwitchConfig, TlvTableMod,
+    AsyncConfig, Error, FlowModMessage, Message, MultipartReply, MultipartRequest, PacketIn as SentPacketIn,
+    PacketInFormat, PacketOut, Request, Resume, Role, RoleRequest, SwitchConfig, TlvTableMod,
 };
 use flowlane_openflow::stats::FlowFormat;
 use flowlane_openflow::{Codec, ErrorCode, Header, Version};
 
 use super::bundles::Bundle;
-use super::{Shared, describe, errors, events, meters, options, ports};
+use super::{Shared, describe, errors, events, meters, options, packets, ports};
 use crate::control::{Changes, GroupMod, Requester};
 use crate::datapath::PacketIn;
 
@@ -194,6 +194,7 @@ impl Session {
             Message::MeterMod(request) => {
                 service.change_meters(&meters::change(&request)?, self.requester()).map_err(errors::of_meter)
             }
+            Message::Resume(Resume(packet)) => self.resume(packet),
             Message::TlvTableMod(request) => self.map_options(&request),
             other => self.set(other),
         }
@@ -227,7 +228,7 @@ impl Session {
             Message::FlowAge => {}
             // Answers to what the switch has asked, and late greetings.
             Message::Hello(_) | Message::EchoReply(_) | Message::Error(_) => {}
-            Message::Resume(_) | Message::CtFlushZone(_) | Message::CtFlush(_) => {
+            Message::CtFlushZone(_) | Message::CtFlush(_) => {
                 return Err(ErrorCode::RequestBadSubtype);
             }
             Message::Experimenter(_) => return Err(ErrorCode::RequestBadVendor),
@@ -286,6 +287,17 @@ impl Session {
         self.shared.service.change(changes, self.requester()).map_err(|error| errors::of_changes(&error))
     }
 
+    fn resume(&self, packet: SentPacketIn) -> Result<(), ErrorCode> {
+        if packet.data.len() > flowlane_capture::FRAME_MAX {
+            return Err(ErrorCode::RequestBadLen);
+        }
+        let token = packets::token(&packet.continuation).ok_or(ErrorCode::NiciraResumeStale)?;
+        match self.shared.service.resume(&token, packet.data, packet.metadata) {
+            true => Ok(()),
+            false => Err(ErrorCode::NiciraResumeStale),
+        }
+    }
+
     fn packet_out(&self, request: PacketOut) -> Result<(), ErrorCode> {
         if request.buffer_id.is_some() {
             return Err(ErrorCode::RequestBufferUnknown);
@@ -310,7 +322,8 @@ impl Session {
 /// Returns whether a request changes the switch or sends packets, which secondary controllers may not (OpenFlow 1.3.5, 6.3.4).
 fn is_change(request: &Message) -> bool {
     use Message::{
-        BundleAdd, BundleControl, FlowMod, GroupMod, MeterMod, PacketOut, PortMod, TableMod, TlvTableMod,
+        BundleAdd, BundleControl, FlowMod, GroupMod, MeterMod, PacketOut, PortMod, Resume, TableMod,
+        TlvTableMod,
     };
     matches!(
         request,
@@ -321,6 +334,7 @@ fn is_change(request: &Message) -> bool {
             | TableMod(_)
             | TlvTableMod(_)
             | PacketOut(_)
+            | Resume(_)
             | BundleControl(_)
             | BundleAdd(_)
     )
