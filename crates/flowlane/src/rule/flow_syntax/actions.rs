@@ -144,6 +144,12 @@ pub(super) fn read(
     Reader { options, table, known, place: Place::Rule, depth: 1, pushed: 0 }.list(text)
 }
 
+/// Reads the actions of a group's bucket.
+pub(super) fn read_bucket(tokens: &[Token<'_>], options: &ReadOptions<'_>) -> Result<Vec<Action>, Fault> {
+    let known = Known::anything();
+    Reader { options, table: 0, known, place: Place::ActionSet, depth: 1, pushed: 0 }.actions(tokens)
+}
+
 /// Reads a list of actions.
 struct Reader<'a> {
     options: &'a ReadOptions<'a>,
@@ -161,7 +167,10 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// None drop, as in Open vSwitch.
     fn list(&mut self, text: Token<'_>) -> Result<Vec<Action>, Fault> {
-        let tokens = split(text)?;
+        self.actions(&split(text)?)
+    }
+
+    fn actions(&mut self, tokens: &[Token<'_>]) -> Result<Vec<Action>, Fault> {
         let mut actions = Vec::new();
         for (i, token) in tokens.iter().enumerate() {
             if token.text.eq_ignore_ascii_case("drop") {
@@ -176,7 +185,7 @@ impl Reader<'_> {
             self.known.after(&action);
             actions.push(action);
         }
-        check_conjunctions(&tokens, &actions)?;
+        check_conjunctions(tokens, &actions)?;
         Ok(actions)
     }
 

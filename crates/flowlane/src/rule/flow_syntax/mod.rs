@@ -1,11 +1,12 @@
 #![doc = include_str!("README.md")]
 //!
-//! [`read_changes`] reads lines that add, modify and delete rules.
+//! [`read_changes`] reads lines that add, modify and delete rules, and [`read_groups`] groups.
 
 mod actions;
 mod dump;
 mod entry;
 mod flow_mod;
+mod groups;
 mod known;
 mod matches;
 mod names;
@@ -20,6 +21,7 @@ mod write;
 pub use dump::dumped_ports;
 pub use entry::{Entry, read_entries};
 pub use flow_mod::{Command, FlowFlags, FlowMod, read_changes};
+pub use groups::{print_group, read_groups};
 pub use print::{
     TooManyFlows, print_actions, print_key, print_matches, print_openflow_rules, print_rule, print_rules,
     print_value,
