@@ -2,18 +2,14 @@
 
 use std::sync::Arc;
 
+use flowlane::rule::Action;
 use flowlane::rule::action::Reference;
-use flowlane::rule::group::{Bucket, BucketPlace, Group, GroupKind};
-use flowlane::rule::{Action, Match, Rule};
+use flowlane::rule::group::{Bucket, BucketPlace, Group};
 
 use super::flow_mods::Made;
 use super::{Control, Reason};
+pub use crate::ruleset::GroupError;
 use crate::ruleset::{CompiledGroup, Entry, Event};
-
-/// The most groups.
-const GROUPS_MAX: usize = 1 << 16;
-/// The most buckets of a group.
-const BUCKETS_MAX: usize = 4096;
 
 /// A change of groups.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,30 +26,6 @@ pub enum GroupMod {
     InsertBuckets { group: u32, place: BucketPlace, buckets: Vec<Bucket> },
     /// Buckets go.
     RemoveBuckets { group: u32, place: BucketPlace },
-}
-
-/// Why groups cannot be changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum GroupError {
-    #[error("there is a group {0} already")]
-    Exists(u32),
-    #[error("there is no group {0}")]
-    Unknown(u32),
-    #[error("group {0} would lead to itself")]
-    Loop(u32),
-    #[error("group {0} has a number that OpenFlow reserves, or an indirect group has not one bucket")]
-    Invalid(u32),
-    #[error("bucket {0} of the group does not exist")]
-    UnknownBucket(u32),
-    #[error("the group has two buckets {0}")]
-    BucketExists(u32),
-    #[error("a bucket's action is not one of an action set, or the switch does not execute it")]
-    BadBucket,
-    #[error("there are at most {GROUPS_MAX} groups")]
-    TooMany,
-    #[error("a group has at most {BUCKETS_MAX} buckets")]
-    TooManyBuckets,
 }
 
 impl Control {
@@ -112,30 +84,8 @@ impl Control {
 
     /// Checks a group and puts it into the standby.
     fn set_group(&mut self, group: Group) -> Result<(), GroupError> {
-        let groups = self.standby.groups();
-        let id = group.id;
-        if id >= Group::MAX || group.kind == GroupKind::Indirect && group.buckets.len() != 1 {
-            return Err(GroupError::Invalid(id));
-        }
-        if groups.get(id).is_none() && groups.len() == GROUPS_MAX {
-            return Err(GroupError::TooMany);
-        }
-        if group.buckets.len() > BUCKETS_MAX {
-            return Err(GroupError::TooManyBuckets);
-        }
-        let mut numbers = std::collections::BTreeSet::new();
-        if let Some(bucket) = group.buckets.iter().find(|bucket| !numbers.insert(bucket.id)) {
-            return Err(GroupError::BucketExists(bucket.id));
-        }
-        for bucket in &group.buckets {
-            let rule = Rule::new(Match::any(), bucket.actions.clone());
-            self.standby.check_actions(&rule).map_err(|_| GroupError::BadBucket)?;
-        }
-        let group = CompiledGroup::new(group);
-        if groups.leads_round(&group) {
-            return Err(GroupError::Loop(id));
-        }
-        self.apply_group_event(id, Some(Arc::new(group)));
+        let group = self.standby.compile_group(group)?;
+        self.apply_group_event(group.group.id, Some(group));
         Ok(())
     }
 

@@ -121,8 +121,9 @@ impl Control {
     /// Gives the standby the present resources.
     pub(super) fn apply_resources(&mut self) {
         let meters = self.meters.iter().map(|(number, entry)| (*number, entry.meter.clone())).collect();
-        let ports = self.references.ports.clone();
-        let resources = Resources { meters: Arc::new(meters), ports, options: self.options.clone() };
+        let super::References { ports, vlans, .. } = self.references.clone();
+        let options = self.options.clone();
+        let resources = Resources { meters: Arc::new(meters), ports, vlans, options };
         let event = Arc::new(Event::Resources(Arc::new(resources)));
         self.standby().apply(event).expect("resources can always be set");
     }

@@ -33,7 +33,7 @@ mod wait;
 pub use groups::{GroupError, GroupMod};
 pub use meters::{MeterEntry, MeterError, MeterMod, MeterSpec};
 pub use options::{OptionMod, OptionsError};
-pub use ports::PortChange;
+pub use ports::{PortChange, VlanChange};
 pub use rebuild::{BuildEngine, ChurnClass};
 pub use removal::{FlowRemoved, Reason};
 
@@ -52,9 +52,10 @@ use flowlane::tunnel::OptionMap;
 
 use crate::datapath::{LearnQueue, Mailbox, Worker};
 use crate::ruleset::{
-    Change, ChangeKind, EVENTS_KEPT, FlowStats, PortFlags, PublishedRuleset, RuleIndex, Ruleset,
+    Change, ChangeKind, EVENTS_KEPT, FlowStats, PortFlags, PortVlans, PublishedRuleset, RuleIndex, Ruleset,
     RulesetError, TableMap, WorkerEpochs,
 };
+use crate::state::fdb::Fdb;
 
 use cookies::Cookies;
 use flow_mods::Made;
@@ -106,7 +107,10 @@ pub struct Refused {
 pub struct Changes<'a> {
     pub groups: &'a [GroupMod],
     pub rules: &'a [FlowMod],
+    /// Groups that are deleted, with the rules that still name them.
+    pub deleted_groups: &'a [u32],
     pub ports: &'a [PortChange],
+    pub vlans: &'a [VlanChange],
 }
 
 /// The change because of which [`Changes`] were rejected, by its position among those of its kind.
@@ -116,6 +120,7 @@ pub enum BundleError {
     Group { at: usize, error: GroupError },
     #[error(transparent)]
     Rule(#[from] Refused),
+    /// The position counts those of flags and then those of VLANs.
     #[error("there is no port {}", .port.0)]
     Port { at: usize, port: PortNo },
 }
@@ -148,6 +153,7 @@ pub struct FlowModResult {
 #[derive(Clone, Debug, Default)]
 struct References {
     ports: BTreeMap<u32, PortFlags>,
+    vlans: PortVlans,
     tunnels: BTreeSet<u32>,
     /// Rules may name ports that do not exist, as in OpenFlow.
     any_port: bool,
@@ -181,6 +187,8 @@ pub struct Control {
     waker: Option<Thread>,
     /// Rules that workers have learned.
     learned: Arc<LearnQueue>,
+    /// The addresses that the workers have learned.
+    macs: Fdb,
 }
 
 /// Changes that are repeated, and rules that are looked at or reported as removed, before others may use the control.
@@ -207,12 +215,14 @@ impl Control {
         let egress = &first.egress;
         let references = References {
             ports: egress.ports.slots().iter().map(|slot| (slot.number.0, slot.flags)).collect(),
+            vlans: ports::vlans_of(&egress.ports),
             tunnels: egress.tunnels.iter().flat_map(|tunnels| tunnels.leaving()).collect(),
             any_port: false,
         };
         let meters = meters::configured(&egress.meters);
         let options = egress.tunnels.as_ref().map(|tunnels| tunnels.policy().option_fields.clone());
         let cookies = Cookies::of(&handed.copy);
+        let macs = egress.macs.share();
         Some(Self {
             published: handed.published,
             readers,
@@ -232,6 +242,7 @@ impl Control {
             pause: rebuild::REBUILD_INTERVAL,
             waker: None,
             learned,
+            macs,
         })
     }
 
@@ -294,8 +305,12 @@ impl Control {
     /// The first change that is rejected; nothing has changed.
     pub fn change_all(&mut self, changes: &Changes<'_>) -> Result<FlowModResult, BundleError> {
         let before = self.references.ports.clone();
+        let vlans = self.references.vlans.clone();
         let result = self.publish_all(changes)?;
         self.wait();
+        if vlans != self.references.vlans {
+            self.forget_addresses();
+        }
         self.tell_changed_ports(&before);
         Ok(result)
     }
@@ -333,7 +348,11 @@ impl Control {
                 refusal,
             })?;
         }
-        self.apply_port_changes(changes.ports)
+        for (at, &id) in changes.deleted_groups.iter().enumerate() {
+            let deleted = self.apply_group_mod(&GroupMod::Delete(Some(id)), made);
+            deleted.map_err(|error| BundleError::Group { at, error })?;
+        }
+        self.apply_port_changes(changes.ports, changes.vlans)
     }
 
     /// Brings the standby up to date with the published ruleset.
@@ -529,7 +548,7 @@ impl Control {
     }
 
     fn check_references(&self, ruleset: &Ruleset, actions: &[Action]) -> Result<(), Refusal> {
-        let References { ports, tunnels, any_port } = &self.references;
+        let References { ports, tunnels, any_port, .. } = &self.references;
         for action in actions {
             self.check_references(ruleset, action.nested())?;
             for reference in action.references() {

@@ -19,7 +19,7 @@ use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{move_field, set_field, take_along};
 use crate::port::{Port, PortError};
 use crate::ruleset::{Meters, Origin, PortFlags, ToController};
-use crate::state::fdb::{Fdb, NormalDecision};
+use crate::state::fdb::Fdb;
 use crate::state::meter::CONTROLLER_METER;
 use crate::tunnel::{Tunnels, Unsent};
 
@@ -36,6 +36,8 @@ pub struct Drops {
     pub no_port: u64,
     /// The `normal` action does not forward such a destination.
     pub reserved_address: u64,
+    /// For the `normal` action, in a VLAN that the port does not carry.
+    pub not_in_vlan: u64,
     /// For the controller, but there is no controller port, it did not accept the packet, or a meter limits such packets.
     pub no_controller: u64,
     /// Longer than its tunnel allows.
@@ -75,6 +77,8 @@ pub struct Egress {
     pub tunnels: Option<Tunnels>,
     random: u32,
     scratch: Frame,
+    /// A copy of the present frame, with other headers of VLANs.
+    pub(super) retagged: Frame,
 }
 
 /// A packet on its way out.
@@ -98,7 +102,7 @@ pub struct Packet<'a> {
 }
 
 /// Returns the frames that completing a frame's checksum and segmentation offload results in.
-fn finished(frame: &Frame) -> Vec<Vec<u8>> {
+pub(super) fn finished(frame: &Frame) -> Vec<Vec<u8>> {
     let (mut bytes, mut out) = (frame.bytes().to_vec(), Vec::new());
     // A frame that cannot be segmented does not reach ports that segment either.
     frame.offload.unwrap_or_default().finish(&mut bytes, |piece| out.push(piece.to_vec()));
@@ -106,10 +110,10 @@ fn finished(frame: &Frame) -> Vec<Vec<u8>> {
 }
 
 /// The place of no port.
-const NO_PLACE: usize = usize::MAX;
+pub(super) const NO_PLACE: usize = usize::MAX;
 
 /// Nanoseconds in a second.
-const NS: u64 = 1_000_000_000;
+pub(super) const NS: u64 = 1_000_000_000;
 
 impl Egress {
     /// Makes an egress without ports; `seed` is for the random numbers of `sample`.
@@ -128,6 +132,7 @@ impl Egress {
             tunnels: None,
             random: seed | 1,
             scratch: Frame::default(),
+            retagged: Frame::default(),
         }
     }
 
@@ -168,7 +173,7 @@ impl Egress {
 
     /// Returns the place of the port that a packet came in through, or that an action says it did; `None` if there is no such port.
     #[inline]
-    fn place_of(&self, packet: &Packet<'_>) -> Option<usize> {
+    pub(super) fn place_of(&self, packet: &Packet<'_>) -> Option<usize> {
         match packet.source {
             None => Some(packet.port),
             Some(number) => self.ports.place(number),
@@ -186,7 +191,7 @@ impl Egress {
     }
 
     #[inline]
-    fn send(&mut self, place: usize, frame: &Frame) -> Result<(), PortError> {
+    pub(super) fn send(&mut self, place: usize, frame: &Frame) -> Result<(), PortError> {
         let slot = &mut self.ports.slots_mut()[place];
         if slot.flags.has_any(PortFlags::REFUSES_SENT) {
             slot.counters.tx_dropped += 1;
@@ -218,7 +223,12 @@ impl Egress {
     }
 
     /// Sends a frame through every port but the one at index `from` and those with any of some flags.
-    fn send_to_others(&mut self, frame: &Frame, from: usize, without: PortFlags) -> Result<(), PortError> {
+    pub(super) fn send_to_others(
+        &mut self,
+        frame: &Frame,
+        from: usize,
+        without: PortFlags,
+    ) -> Result<(), PortError> {
         for place in 0..self.ports.len() {
             let slot = &self.ports.slots()[place];
             if place != from && !slot.flags.has_any(without) && slot.port.sends() {
@@ -412,20 +422,9 @@ impl Effects<Packet<'_>> for Egress {
 
     fn normal(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
         packet.sent = true;
-        let number = packet.source.unwrap_or_else(|| self.ports.slots()[packet.port].number);
-        match self.macs.switch(packet.frame.bytes(), number, (packet.now_ns / NS) as u32) {
-            NormalDecision::To(port) => match self.ports.place(port) {
-                Some(place) if Some(place) != self.place_of(packet) => self.send(place, packet.frame),
-                _ => Ok(()),
-            },
-            NormalDecision::Flood => {
-                let from = self.place_of(packet).unwrap_or(NO_PLACE);
-                self.send_to_others(packet.frame, from, PortFlags::NOT_FLOODED)
-            }
-            NormalDecision::Drop => {
-                self.drops.reserved_address += 1;
-                Ok(())
-            }
+        match self.ports.has_vlans() {
+            false => self.switch_frame(packet),
+            true => self.switch_in_vlan(packet),
         }
     }
 

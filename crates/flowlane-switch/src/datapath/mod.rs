@@ -43,6 +43,7 @@ mod learning;
 mod lookup;
 mod mailbox;
 mod merge;
+mod normal;
 mod notifier;
 mod offload;
 mod packet_ins;

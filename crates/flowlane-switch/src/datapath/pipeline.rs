@@ -12,13 +12,14 @@ use std::sync::Arc;
 use flowlane::classify::{AsyncEngine, Hit, ReplicatedEngine};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::FlowKey;
+use flowlane::rule::group::Group;
 use flowlane::rule::{Match, Priority, Rule, RuleId};
 
 use super::table_view::{RuleEntry, TableView};
 use crate::ruleset::{
-    Change, EVENTS_KEPT, Entry, Event, FlowStats, LocalCounters, Miss, PublishedRuleset, RuleIndex, RuleKey,
-    Ruleset, RulesetError, RulesetReader, SharedCounters, Table, TableMap, TableSet, WorkerEpoch,
-    is_conjunctive, without_recirc_id,
+    Change, EVENTS_KEPT, Entry, Event, FlowStats, GroupError, LocalCounters, Miss, PublishedRuleset,
+    RuleIndex, RuleKey, Ruleset, RulesetError, RulesetReader, SharedCounters, Table, TableMap, TableSet,
+    WorkerEpoch, is_conjunctive, without_recirc_id,
 };
 use crate::stage::StageTable;
 use crate::stage::route::RouteTable;
@@ -195,6 +196,21 @@ impl Pipeline {
     pub(super) fn apply(&mut self, event: Event) {
         let ruleset = Arc::get_mut(&mut self.ruleset).expect("not shared yet");
         ruleset.apply(Arc::new(event)).expect("the change is accepted");
+    }
+
+    /// Adds a group before the ruleset is shared, or replaces the one of its number.
+    ///
+    /// # Errors
+    /// If the group is invalid.
+    ///
+    /// # Panics
+    /// If `Control` owns the rules.
+    pub fn add_group(&mut self, group: Group) -> Result<(), GroupError> {
+        let group = self.ruleset.compile_group(group)?;
+        let (ruleset, _) = self.own().expect("no `Control` owns the rules");
+        let event = Event::Group { id: group.group.id, group: Some(group) };
+        ruleset.apply(Arc::new(event)).expect("a group can always be set");
+        Ok(())
     }
 
     /// Adds a route table. No other table may have its number.

@@ -1,13 +1,15 @@
 //! The worker's ports, by number.
 
 use std::ops::AddAssign;
+use std::sync::Arc;
 
 use flowlane::rule::action::PortNo;
 use serde::{Deserialize, Serialize};
 
 use crate::packet::Spread;
 use crate::port::{Port, PortError};
-use crate::ruleset::PortFlags;
+use crate::ruleset::{PortFlags, PortVlans};
+use crate::state::vlan::{self, PortVlan};
 
 /// Packets and bytes of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +72,8 @@ pub struct PortSlot {
     pub spread: Option<Spread>,
     /// Its settings.
     pub flags: PortFlags,
+    /// Its VLAN settings, if it has any.
+    pub vlan: Option<Arc<PortVlan>>,
     /// Its counters.
     pub counters: PortCounters,
     /// Cycles that what came in here took.
@@ -93,6 +97,7 @@ impl PortSlot {
             is_capture: port.is_capture(),
             port,
             flags: PortFlags::default(),
+            vlan: None,
             counters: PortCounters::default(),
             cycles: 0,
             finished: false,
@@ -104,6 +109,11 @@ impl PortSlot {
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.finished || self.drained
+    }
+
+    /// Returns the VLANs that it carries.
+    pub(super) fn vlan(&self) -> &PortVlan {
+        self.vlan.as_deref().unwrap_or(&vlan::TRUNK)
     }
 
     /// Returns whether frames may leave here.
@@ -131,6 +141,8 @@ pub struct Ports {
     slots: Vec<PortSlot>,
     /// Port number → place; [`NO_PLACE`] where there is no such port.
     places: Vec<u16>,
+    /// Whether any port has VLAN settings.
+    has_vlans: bool,
 }
 
 impl Ports {
@@ -146,6 +158,7 @@ impl Ports {
         }
         assert_eq!(self.places[number], NO_PLACE, "port number {number} is in use");
         self.places[number] = self.slots.len() as u16;
+        self.has_vlans |= slot.vlan.is_some();
         self.slots.push(slot);
         self.slots.len() - 1
     }
@@ -166,6 +179,20 @@ impl Ports {
     #[inline]
     pub fn slots_mut(&mut self) -> &mut [PortSlot] {
         &mut self.slots
+    }
+
+    /// Returns whether any port has VLAN settings.
+    #[inline]
+    pub fn has_vlans(&self) -> bool {
+        self.has_vlans
+    }
+
+    /// Gives the ports these VLAN settings.
+    pub fn set_vlans(&mut self, vlans: &PortVlans) {
+        for slot in &mut self.slots {
+            slot.vlan = vlans.get(&slot.number.0).cloned();
+        }
+        self.has_vlans = self.slots.iter().any(|slot| slot.vlan.is_some());
     }
 
     /// Number of ports.

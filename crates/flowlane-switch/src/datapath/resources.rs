@@ -38,5 +38,6 @@ impl Egress {
         if let Some(tunnels) = &mut self.tunnels {
             tunnels.set_option_fields(resources.options.clone());
         }
+        self.ports.set_vlans(&resources.vlans);
     }
 }

@@ -5,6 +5,7 @@
 
 mod lane_steps;
 mod recorder;
+mod sending;
 
 use recorder::Recorder;
 
@@ -22,13 +23,12 @@ use std::convert::Infallible;
 use super::apply::PacketEdit;
 use super::egress::Packet;
 use super::faults::MalformedPolicy;
-use super::ports::PortSlot;
 use super::walk::{AfterStep, Entered, Follow, Outcome, Position, follow, follow_steps, run};
 use super::worker::Worker;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{entry, parse_again, rounds, set_rounds, take_along};
 use crate::packet::{Frame, decapsulate};
-use crate::ruleset::{LaneStep, Miss, PortFlags, Return, Step};
+use crate::ruleset::{LaneStep, Miss, Return, Step};
 use crate::stage::{Half, Owner, Rewritten, StageCall, StagePacket, StageTable};
 use crate::tunnel::Tunnels;
 
@@ -450,39 +450,6 @@ impl Tracer<'_> {
             self.tell(text(action), "one less", "");
         }
         ttl
-    }
-
-    fn flood_to(&mut self, text: &str, without: PortFlags, why: &str) {
-        let slots = self.worker.egress.ports.slots();
-        let may_send = |slot: &&PortSlot| slot.port.sends() && !slot.flags.has_any(without);
-        let others = slots.iter().filter(|slot| slot.number != self.packet.source()).filter(may_send);
-        let others: Vec<PortNo> = others.map(|slot| slot.number).collect();
-        others.into_iter().for_each(|to| self.send(text, to, why));
-    }
-
-    fn send(&mut self, text: &str, to: PortNo, why: &str) {
-        let Some(place) = self.worker.egress.ports.place(to) else {
-            return self.tell(text, "not sent", "there is no such port");
-        };
-        let slot = &self.worker.egress.ports.slots()[place];
-        if slot.flags.has_any(PortFlags::REFUSES_SENT) {
-            return self.tell(text, "not sent", "the port's settings refuse it");
-        }
-        let name = slot.name.clone();
-        self.tell(text, format!("sent through port {} {name}", to.0), why);
-        let frame = hex(self.packet.frame.bytes());
-        self.packet.trace.sent.push(TraceSent { port: Some(to.0), port_name: name, frame });
-    }
-
-    fn send_to_controller(&mut self, text: &str, max_len: u16) {
-        if self.worker.egress.controller.is_none() {
-            return self.tell(text, "not sent", "there is no controller port");
-        }
-        self.tell(text, "to the controller", "");
-        let bytes = self.packet.frame.bytes();
-        let whole = max_len == u16::MAX || bytes.len() <= usize::from(max_len);
-        let frame = hex(if whole { bytes } else { &bytes[..max_len.into()] });
-        self.packet.trace.sent.push(TraceSent { port: None, port_name: "controller".to_owned(), frame });
     }
 }
 

@@ -29,6 +29,7 @@ pub use self::stage::{
 use crate::datapath::{CacheConfig, MalformedPolicy};
 use crate::mgmt::openflow::FailMode;
 use crate::ruleset::Miss;
+use crate::state::vlan::VlanMode;
 
 /// A switch.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -51,6 +52,8 @@ pub struct Config {
     pub port: Vec<PortSection>,
     /// The tables of rules. Packets enter at table 0.
     pub table: Vec<TableSection>,
+    /// The groups that rules may name.
+    pub groups: GroupsSection,
     /// The tables of routes. All kinds of tables share one range of numbers.
     pub route_table: Vec<RouteTableSection>,
     /// Packet filters.
@@ -199,6 +202,17 @@ pub struct PortSection {
     /// The routing instance (VRF) of tunnels' outer packets that arrive here.
     #[serde(default)]
     pub vrf: u32,
+    /// The treatment of VLANs by `normal`, as in Open vSwitch's Port table. By default, a port with `tag` is an access port, and
+    /// another a trunk.
+    pub vlan_mode: Option<VlanMode>,
+    /// The VLAN of an access port, the native VLAN of a trunk, or the service VLAN of a tunnel, 0 to 4095.
+    pub tag: Option<u16>,
+    /// The VLANs that a trunk carries; all by default. The native VLAN is always carried.
+    #[serde(default)]
+    pub trunks: Vec<u16>,
+    /// The customer VLANs that a tunnel (`dot1q-tunnel`) carries; all by default.
+    #[serde(default)]
+    pub cvlans: Vec<u16>,
 }
 
 /// A table of rules.
@@ -251,6 +265,16 @@ fn rules_max() -> usize {
 
 fn memory_mib() -> usize {
     1024
+}
+
+/// The groups: in the syntax of `ovs-ofctl add-groups`, one a string or line.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct GroupsSection {
+    /// Groups, as `group_id=1,type=select,bucket=output:1,bucket=weight:2,output:2`.
+    pub groups: Vec<String>,
+    /// A file with further groups, relative to the configuration's folder.
+    pub groups_file: Option<PathBuf>,
 }
 
 /// The engine of a table.

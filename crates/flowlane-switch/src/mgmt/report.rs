@@ -1,5 +1,6 @@
 //! The counters of a switch, as data: the command line prints them as tables or as JSON.
 
+mod group;
 mod merge;
 mod stateful_stage;
 mod worker;
@@ -11,6 +12,7 @@ use flowlane::packet::Malformed;
 use flowlane::tunnel::Refused;
 use serde::{Deserialize, Serialize};
 
+pub use self::group::{BucketReport, GroupReport};
 pub use self::stateful_stage::{
     AssetReport, FilterEntryReport, ForwardReport, StatefulStageReport, VerdictReport,
 };
@@ -27,6 +29,8 @@ use crate::tunnel::{Tunnel, Tunnels};
 pub struct Report {
     pub ports: Vec<PortReport>,
     pub tables: Vec<TableReport>,
+    #[serde(default)]
+    pub groups: Vec<GroupReport>,
     pub route_tables: Vec<RouteTableReport>,
     pub stateful_stages: Vec<StatefulStageReport>,
     pub tunnels: Vec<TunnelReport>,
@@ -49,6 +53,9 @@ pub struct PortReport {
     pub number: u32,
     pub name: String,
     pub open: String,
+    /// Its VLAN settings in words; empty without.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub vlan: String,
     #[serde(flatten)]
     pub counters: PortCounters,
 }
@@ -181,6 +188,9 @@ pub struct DropReport {
     pub tunnel_too_long: u64,
     pub no_tunnel: u64,
     pub stage_refused: u64,
+    /// For the `normal` action, in a VLAN that the port does not carry.
+    #[serde(default)]
+    pub not_in_vlan: u64,
     #[serde(default)]
     pub call_depth: u64,
     /// Packets that went on, but whose rule could not be learned, or whose rule kept its timeouts.
@@ -190,7 +200,7 @@ pub struct DropReport {
 
 impl DropReport {
     /// Returns each reason in words, and its packets.
-    pub fn reasons(&self) -> [(&'static str, u64); 13] {
+    pub fn reasons(&self) -> [(&'static str, u64); 14] {
         let Self {
             by_rule,
             malformed,
@@ -203,6 +213,7 @@ impl DropReport {
             tunnel_too_long,
             no_tunnel,
             stage_refused,
+            not_in_vlan,
             call_depth,
             not_learned,
         } = *self;
@@ -218,6 +229,7 @@ impl DropReport {
             ("too long for their tunnel", tunnel_too_long),
             ("not what their tunnel carries", no_tunnel),
             ("refused by a stage", stage_refused),
+            ("in a VLAN that their port does not carry", not_in_vlan),
             ("too many calls of tables", call_depth),
             ("rule not learned", not_learned),
         ]
@@ -296,6 +308,7 @@ impl Report {
         Self {
             ports: ports(worker),
             tables: tables(worker, false),
+            groups: group::reports(worker),
             route_tables: route_tables(worker),
             stateful_stages: stateful_stage::reports(worker, false),
             tunnels: tunnels(worker),
@@ -331,6 +344,7 @@ fn ports(worker: &Worker) -> Vec<PortReport> {
             number: slot.number.0,
             name: slot.name.clone(),
             open: slot.spec.clone(),
+            vlan: slot.vlan.as_ref().map_or_else(String::new, |vlan| vlan.to_string()),
             counters: slot.counters,
         })
         .collect()
@@ -494,6 +508,7 @@ fn drops(worker: &Worker, malformed: u64) -> DropReport {
         tunnel_too_long: drops.tunnel_too_long,
         no_tunnel: drops.no_tunnel,
         stage_refused: drops.stage_refused,
+        not_in_vlan: drops.not_in_vlan,
         call_depth: drops.call_depth,
         not_learned: worker.egress.learning.lost(),
     }

@@ -3,6 +3,7 @@
 mod engine;
 mod few_rules;
 mod gpu;
+mod groups;
 mod limits;
 mod lines;
 mod links;
@@ -14,6 +15,7 @@ mod reload;
 mod routes;
 mod stateful_stages;
 mod tunnels;
+mod vlans;
 mod warnings;
 mod workers;
 
@@ -25,6 +27,7 @@ use std::sync::Arc;
 use flowlane::classify::InsertError;
 use flowlane::classify::acl::AclEngine;
 use flowlane::rule::action::PortNo;
+use flowlane::rule::group::Group;
 use flowlane::rule::{ReadErrors, Rule, flow_syntax};
 use flowlane_gpu::Device;
 
@@ -66,6 +69,7 @@ pub enum SetupError {
 pub struct Setup {
     source: Source,
     config: Config,
+    groups: Vec<Group>,
     rules: Vec<Rule>,
     routes: Vec<RoutesSetup>,
     stateful_stages: Vec<StageSetup>,
@@ -92,7 +96,8 @@ impl Setup {
         openflow::add_tables(&mut config);
         numbers::check(&config, &source)?;
         let (specs, controller) = port_specs(&config, &source)?;
-        let reader = Reader::new(&source, &config);
+        let mut reader = Reader::new(&source, &config);
+        let groups = groups::read(&mut reader, &config)?;
         let mut rules = Vec::new();
         for (n, table) in config.table.iter().enumerate() {
             rules.extend(reader.rules(table, &KeyPath::section("table", n))?);
@@ -105,7 +110,7 @@ impl Setup {
         }
         let stateful_stages = stateful_stages::read(&config, &reader)?;
         gpu::check(&config.gpu, &source)?;
-        Ok(Self { source, config, rules, routes, stateful_stages, specs, controller })
+        Ok(Self { source, config, groups, rules, routes, stateful_stages, specs, controller })
     }
 
     /// Checks that no port writes over a file that is read beside the configuration.
@@ -148,6 +153,11 @@ impl Setup {
     /// Number of rules in all tables.
     pub fn rules(&self) -> usize {
         self.rules.len()
+    }
+
+    /// Number of groups.
+    pub fn groups(&self) -> usize {
+        self.groups.len()
     }
 
     /// Number of ports.
@@ -252,6 +262,11 @@ impl Setup {
                 },
             )?;
         }
+        // Their buckets lead to tables.
+        for group in &self.groups {
+            let added = pipeline.add_group(group.clone());
+            added.map_err(|refused| self.refused_group(group.id, refused))?;
+        }
         Ok(pipeline)
     }
 
@@ -318,7 +333,8 @@ fn inputs(config: &Config, source: &Source) -> Vec<PathBuf> {
     let rules = config.table.iter().filter_map(|table| table.rules_file.as_deref());
     let routes = config.route_table.iter().filter_map(|table| table.routes_file.as_deref());
     let entries = config.filter_table.iter().filter_map(|table| table.entries_file.as_deref());
-    let named = rules.chain(routes).chain(entries).map(|file| source.folder().join(file));
+    let groups = config.groups.groups_file.as_deref();
+    let named = rules.chain(routes).chain(entries).chain(groups).map(|file| source.folder().join(file));
     std::iter::once(source.file.clone()).chain(named).collect()
 }
 

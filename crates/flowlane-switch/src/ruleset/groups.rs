@@ -1,15 +1,44 @@
 //! The groups of a ruleset, with the steps of their buckets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use flowlane::hash::murmur3::hash_words;
 use flowlane::packet::key::FlowKey;
-use flowlane::rule::Action;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::group::{Bucket, Group, GroupKind, Selection};
+use flowlane::rule::{Action, Match, Rule};
 
-use super::{Steps, action_set};
+use super::{Ruleset, Steps, action_set};
+
+/// The most groups.
+const GROUPS_MAX: usize = 1 << 16;
+/// The most buckets of a group.
+const BUCKETS_MAX: usize = 4096;
+
+/// Why groups cannot be changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GroupError {
+    #[error("there is a group {0} already")]
+    Exists(u32),
+    #[error("there is no group {0}")]
+    Unknown(u32),
+    #[error("group {0} would lead to itself")]
+    Loop(u32),
+    #[error("group {0} has a number that OpenFlow reserves, or an indirect group has not one bucket")]
+    Invalid(u32),
+    #[error("bucket {0} of the group does not exist")]
+    UnknownBucket(u32),
+    #[error("the group has two buckets {0}")]
+    BucketExists(u32),
+    #[error("a bucket's action is not one of an action set, or the switch does not execute it")]
+    BadBucket,
+    #[error("there are at most {GROUPS_MAX} groups")]
+    TooMany,
+    #[error("a group has at most {BUCKETS_MAX} buckets")]
+    TooManyBuckets,
+}
 
 /// A group with the steps of its buckets.
 #[derive(Debug)]
@@ -75,7 +104,7 @@ impl Groups {
     /// Returns whether a group may come to be reached from itself.
     pub fn leads_round(&self, from: &CompiledGroup) -> bool {
         let mut reached: Vec<u32> = from.successors().collect();
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         while let Some(id) = reached.pop() {
             if id == from.group.id {
                 return true;
@@ -138,6 +167,38 @@ fn selection_hash(group: &Group, key: &FlowKey) -> u32 {
         }
     }
     hash_words(&words, (group.basis >> 32) as u32)
+}
+
+impl Ruleset {
+    /// Checks a group that is added or replaced, and compiles its buckets.
+    ///
+    /// # Errors
+    /// If its number, kind or buckets are not valid, or it would lead to itself.
+    pub fn compile_group(&self, group: Group) -> Result<Arc<CompiledGroup>, GroupError> {
+        let (groups, id) = (self.groups(), group.id);
+        if id >= Group::MAX || group.kind == GroupKind::Indirect && group.buckets.len() != 1 {
+            return Err(GroupError::Invalid(id));
+        }
+        if groups.get(id).is_none() && groups.len() == GROUPS_MAX {
+            return Err(GroupError::TooMany);
+        }
+        if group.buckets.len() > BUCKETS_MAX {
+            return Err(GroupError::TooManyBuckets);
+        }
+        let mut numbers = BTreeSet::new();
+        if let Some(bucket) = group.buckets.iter().find(|bucket| !numbers.insert(bucket.id)) {
+            return Err(GroupError::BucketExists(bucket.id));
+        }
+        for bucket in &group.buckets {
+            let rule = Rule::new(Match::any(), bucket.actions.clone());
+            self.check_actions(&rule).map_err(|_| GroupError::BadBucket)?;
+        }
+        let group = CompiledGroup::new(group);
+        match groups.leads_round(&group) {
+            true => Err(GroupError::Loop(id)),
+            false => Ok(Arc::new(group)),
+        }
+    }
 }
 
 #[cfg(test)]

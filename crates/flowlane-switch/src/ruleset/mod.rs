@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `compile`, `step`, `lane_step`, `action_set` | the steps that a rule's actions compile to |
 //! | `groups` | groups, with the steps of their buckets |
-//! | `resources` | meters and settings of ports, which workers take with the ruleset |
+//! | `resources` | meters, and settings and VLANs of ports, which workers take with the ruleset |
 //! | `rules`, `snapshot` | the rules of a table; the tables; what changed last |
 //! | `rule_index` | rules by priority and match, and their ids |
 //! | `counters` | what a worker has counted, read by others |
@@ -37,13 +37,13 @@ pub use compile::{FieldError, PostCacheError, compile_post_cache};
 pub(crate) use compile::{compile_packet_out, misplaces_headers, outdates_key};
 pub use counters::{FlowStats, SharedCounters};
 pub(crate) use counters::{LocalCounters, sums};
-pub use groups::{CompiledGroup, Groups};
+pub use groups::{CompiledGroup, GroupError, Groups};
 pub use lane_step::LaneStep;
 pub(crate) use learned::{FIN_OR_RST, ends_connection, is_tcp, sources};
 pub use learned::{Learned, LowerTimeouts, RuleRequest};
 pub(crate) use outputs::output_step;
 pub(crate) use publication::{PublishedRuleset, RulesetReader, WorkerEpoch, WorkerEpochs};
-pub use resources::{Meters, PortFlags, Resources};
+pub use resources::{Meters, PortFlags, PortVlans, Resources};
 pub(crate) use rule_index::RuleIndex;
 pub use rule_index::RuleKey;
 pub use rules::{Entry, Timeouts};

@@ -6,9 +6,13 @@ use std::sync::Arc;
 use flowlane::tunnel::OptionMap;
 
 use crate::state::meter::Meter;
+use crate::state::vlan::PortVlan;
 
 /// Meters by number, which all workers share.
 pub type Meters = Arc<BTreeMap<u32, Arc<Meter>>>;
+
+/// VLAN settings of ports, by number.
+pub type PortVlans = BTreeMap<u32, Arc<PortVlan>>;
 
 /// The resources of a ruleset's actions. Packets meet them when an action is executed: no path depends on them.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +22,8 @@ pub struct Resources {
     pub ports: BTreeMap<u32, PortFlags>,
     /// The fields of GENEVE options.
     pub options: OptionMap,
+    /// The VLAN settings of the ports that have any.
+    pub vlans: PortVlans,
 }
 
 /// Settings of a port by its administrator: the bits of OpenFlow's `ofp_port_config`.

@@ -39,6 +39,9 @@ pub type Listed = (u64, u16, PortNo, u32);
 /// The slots swept for expired addresses before a new one is inserted.
 const SWEEP_PER_ADDRESS: usize = 8;
 
+/// The slots that [`Fdb::retain`] visits under one lock.
+const RETAINED_AT_ONCE: usize = 4096;
+
 /// The slots of an empty table.
 const SLOTS_MIN: usize = 64;
 
@@ -176,19 +179,35 @@ impl Fdb {
     /// Learns a frame's source and returns the frame's destination. `now_s` is the caller's clock.
     #[inline]
     pub fn switch(&mut self, frame: &[u8], port: PortNo, now_s: u32) -> NormalDecision {
-        let Some(ends) = Ends::of(frame) else { return NormalDecision::Drop };
-        self.follow();
-        match self.slots.source(&ends, port, now_s) {
-            Source::Current => {}
-            Source::Stale(entry, slot) => slot.touch(entry, now_s),
-            Source::Unknown => return self.learn_new(&ends, port, now_s),
+        match Ends::of(frame) {
+            Some(ends) => self.switch_ends(&ends, port, now_s),
+            None => NormalDecision::Drop,
         }
-        self.shared.forward(&self.slots, &ends, port, None, now_s)
     }
 
-    /// Returns the destination that [`switch`](Self::switch) would return. Learns nothing.
-    pub fn decide(&self, frame: &[u8], port: PortNo, now_s: u32) -> NormalDecision {
-        let Some(ends) = Ends::of(frame) else { return NormalDecision::Drop };
+    /// Switches a frame as [`switch`](Self::switch) does, in VLAN `vid` instead of that of its header.
+    pub fn switch_in(&mut self, vid: u16, frame: &[u8], port: PortNo, now_s: u32) -> NormalDecision {
+        match Ends::of(frame) {
+            Some(ends) => self.switch_ends(&Ends { vid, ..ends }, port, now_s),
+            None => NormalDecision::Drop,
+        }
+    }
+
+    #[inline]
+    fn switch_ends(&mut self, ends: &Ends, port: PortNo, now_s: u32) -> NormalDecision {
+        self.follow();
+        match self.slots.source(ends, port, now_s) {
+            Source::Current => {}
+            Source::Stale(entry, slot) => slot.touch(entry, now_s),
+            Source::Unknown => return self.learn_new(ends, port, now_s),
+        }
+        self.shared.forward(&self.slots, ends, port, None, now_s)
+    }
+
+    /// Returns the destination that [`switch`](Self::switch) would return, or [`switch_in`](Self::switch_in) for a VLAN. Learns nothing.
+    pub fn decide(&self, vid: Option<u16>, frame: &[u8], port: PortNo, now_s: u32) -> NormalDecision {
+        let Some(mut ends) = Ends::of(frame) else { return NormalDecision::Drop };
+        ends.vid = vid.unwrap_or(ends.vid);
         let learned = self.lock();
         let placement = match learned.slots.source(&ends, port, now_s) {
             Source::Current | Source::Stale(..) => None,
@@ -230,6 +249,26 @@ impl Fdb {
     /// Removes the addresses that have not been seen for the ageing time from the next `budget` slots.
     pub fn sweep(&mut self, now_s: u32, budget: usize) {
         self.shared.sweep(&mut self.lock(), now_s, budget);
+    }
+
+    /// Removes the addresses that `keep` refuses by their VLAN and port. Locks the table for a few thousand slots at a time.
+    pub fn retain(&self, keep: impl Fn(u16, PortNo) -> bool) {
+        let (mut at, mut slots) = (0, self.lock().slots.clone());
+        while at < slots.len() {
+            let mut learned = self.lock();
+            if !Arc::ptr_eq(&slots, &learned.slots) {
+                (at, slots) = (0, learned.slots.clone());
+            }
+            for _ in 0..RETAINED_AT_ONCE {
+                let Some(slot) = slots.slots.get(at) else { break };
+                let Entry { key, port, .. } = slot.get();
+                match key == 0 || keep(key as u16, PortNo(port)) {
+                    true => at += 1,
+                    // Another entry may have moved to this slot.
+                    false => learned.remove(at),
+                }
+            }
+        }
     }
 
     /// Takes the newest slots.

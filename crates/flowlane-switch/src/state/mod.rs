@@ -2,3 +2,4 @@
 
 pub mod fdb;
 pub mod meter;
+pub mod vlan;

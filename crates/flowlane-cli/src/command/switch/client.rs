@@ -205,7 +205,7 @@ fn flows(flows: Vec<FlowReport>) -> String {
 }
 
 fn changed(change: ChangeReport) -> String {
-    let ChangeReport { added, modified, removed, microseconds, gone } = change;
+    let ChangeReport { added, modified, removed, groups, ports, microseconds, gone } = change;
     let mut out = String::new();
     if !gone.is_empty() {
         let row = |gone: &flowlane_switch::mgmt::rpc::FlowRemovedReport| {
@@ -220,10 +220,18 @@ fn changed(change: ChangeReport) -> String {
         out += &output::table("", &["deleted rule", "packets", "bytes", "duration"], &rows);
     }
     let [added, modified, removed] = [added, modified, removed].map(|n| count(n as u64));
+    let others = others_changed(groups, ports);
     out + &format!(
-        "{added} rules added, {modified} modified, {removed} deleted; in force after {} µs\n",
+        "{added} rules added, {modified} modified, {removed} deleted{others}; in force after {} µs\n",
         count(microseconds)
     )
+}
+
+/// Formats what a reload has changed beside rules.
+pub(super) fn others_changed(groups: usize, ports: usize) -> String {
+    let changed = [(groups, "groups changed"), (ports, "ports in other VLANs")];
+    let changed = changed.into_iter().filter(|(number, _)| *number > 0);
+    changed.map(|(number, what)| format!(", {} {what}", count(number as u64))).collect()
 }
 
 fn trace(trace: Trace) -> String {

@@ -33,8 +33,10 @@ pub(crate) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
             let setup = Setup::read(config)?;
             setup.check()?;
             setup.warnings()?.into_iter().for_each(failure::warn);
+            let groups = setup.groups();
+            let groups = if groups > 0 { format!(", {groups} groups") } else { String::new() };
             output::print(&format!(
-                "{}: {} ports, {} tables, {} rules, {} routes: valid\n",
+                "{}: {} ports, {} tables, {} rules, {} routes{groups}: valid\n",
                 config.display(),
                 setup.ports(),
                 setup.tables(),
@@ -202,7 +204,10 @@ fn handle_signals(signals: &mut Signals, served: &ControlServer, stop: &AtomicBo
             match served.reload(None) {
                 Ok(done) => {
                     let (added, modified, removed) = (done.added, done.modified, done.removed);
-                    note!("flowlane: reloaded: {added} rules added, {modified} modified, {removed} deleted");
+                    let others = client::others_changed(done.groups, done.ports);
+                    note!(
+                        "flowlane: reloaded: {added} rules added, {modified} modified, {removed} deleted{others}"
+                    );
                 }
                 Err(error) => note!("flowlane: reload failed, nothing was changed: {error}"),
             }

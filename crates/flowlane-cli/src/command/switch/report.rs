@@ -1,8 +1,8 @@
 //! Formatting of switch reports.
 
 use flowlane_switch::mgmt::report::{
-    AssetReport, FilterEntryReport, ForwardReport, NextHopReport, Report, RouteTableReport,
-    StatefulStageReport, TableReport, TunnelReport, WaitingReport,
+    AssetReport, BucketReport, FilterEntryReport, ForwardReport, GroupReport, NextHopReport, Report,
+    RouteTableReport, StatefulStageReport, TableReport, TunnelReport, WaitingReport,
 };
 
 use super::workers::stage_row;
@@ -14,6 +14,7 @@ pub(super) fn text(report: &Report, seconds: f64, rules_shown: usize) -> String 
     for table in &report.tables {
         out += &rules(table, rules_shown);
     }
+    out += &groups(report, rules_shown);
     for table in &report.route_tables {
         out += &routes(table, rules_shown);
     }
@@ -32,6 +33,7 @@ pub(super) fn text(report: &Report, seconds: f64, rules_shown: usize) -> String 
 }
 
 fn ports(report: &Report) -> String {
+    let has_vlans = report.ports.iter().any(|port| !port.vlan.is_empty());
     let rows: Vec<Vec<String>> = report
         .ports
         .iter()
@@ -40,10 +42,36 @@ fn ports(report: &Report) -> String {
             let numbers = [c.rx_packets, c.rx_bytes, c.rx_dropped, c.tx_packets, c.tx_bytes, c.tx_dropped];
             let mut row = vec![format!("{} {}", p.number, p.name)];
             row.extend(numbers.map(count));
+            if has_vlans {
+                row.push(if p.vlan.is_empty() { "trunk".to_owned() } else { p.vlan.clone() });
+            }
             row
         })
         .collect();
-    output::table("", &["port", "received", "bytes", "lost", "sent", "bytes", "not sent"], &rows)
+    let mut header = vec!["port", "received", "bytes", "lost", "sent", "bytes", "not sent"];
+    if has_vlans {
+        header.push("VLANs");
+    }
+    output::table("", &header, &rows)
+}
+
+fn groups(report: &Report, shown: usize) -> String {
+    let group = |group: &GroupReport| {
+        let row = |bucket: &BucketReport| {
+            let weight = bucket.weight.map_or_else(String::new, |weight| format!(", weight {weight}"));
+            let name = format!("bucket {}{weight} \u{2192} {}", bucket.number, bucket.actions);
+            vec![name, count(bucket.packets), count(bucket.bytes)]
+        };
+        let mut rows = vec![vec!["all".to_owned(), count(group.packets), count(group.bytes)]];
+        rows.extend(group.buckets.iter().take(shown).map(row));
+        more(&mut rows, group.buckets.len(), shown, "buckets");
+        output::table("", &[&format!("group {} {}", group.number, group.kind), "packets", "bytes"], &rows)
+    };
+    let mut groups: Vec<&GroupReport> = report.groups.iter().collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.packets));
+    let more = groups.len().saturating_sub(shown);
+    let out: String = groups.into_iter().take(shown).map(group).collect();
+    if more > 0 { out + &format!("… {} more groups\n", count(more as u64)) } else { out }
 }
 
 fn rules(table: &TableReport, shown: usize) -> String {

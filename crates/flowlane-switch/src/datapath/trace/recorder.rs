@@ -11,7 +11,6 @@ use flowlane::rule::action::{PortNo, Sample};
 use super::super::apply::Effects;
 use super::{Traced, Tracer, text};
 use crate::ruleset::{PortFlags, ToController};
-use crate::state::fdb::NormalDecision;
 
 /// Records effects as text.
 pub(super) struct Recorder;
@@ -39,22 +38,7 @@ impl Effects<Tracer<'_>> for Recorder {
     }
 
     fn normal(&mut self, packet: &mut Tracer<'_>) -> Result<(), Infallible> {
-        let text = text(&Action::Normal);
-        let Traced { frame, now_ns, .. } = &*packet.packet;
-        let port = packet.packet.source();
-        let now_s = (now_ns / 1_000_000_000) as u32;
-        match packet.worker.egress.macs.decide(frame.bytes(), port, now_s) {
-            NormalDecision::To(to) if to == port => {
-                let why = "its destination was learned at the port that it came in through";
-                packet.tell(text, "not sent", why);
-            }
-            NormalDecision::To(to) => packet.send(&text, to, "its destination was learned there"),
-            NormalDecision::Flood => {
-                let why = "its destination is a group, or is not known";
-                packet.flood_to(&text, PortFlags::NOT_FLOODED, why);
-            }
-            NormalDecision::Drop => packet.tell(text, "dropped", "its destination is reserved for the link"),
-        }
+        packet.normal();
         Ok(())
     }
 

@@ -124,7 +124,7 @@ impl Session {
             }
             of_ports.push(request);
         }
-        let changes = Changes { groups: &groups, rules: &rules, ports: &ports };
+        let changes = Changes { groups: &groups, rules: &rules, ports: &ports, ..Changes::default() };
         service.change(&changes, self.requester()).map_err(|error| {
             let request = match error {
                 BundleError::Group { at, .. } => of_groups.swap_remove(at),

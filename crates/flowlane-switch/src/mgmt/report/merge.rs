@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    CacheReport, Counted, CounterReport, DropReport, FilterEntryReport, PortReport, Report, RouteTableReport,
-    StageReport, StatefulStageReport, TunnelReport, VerdictReport, WaitingReport,
+    CacheReport, Counted, CounterReport, DropReport, FilterEntryReport, GroupReport, PortReport, Report,
+    RouteTableReport, StageReport, StatefulStageReport, TunnelReport, VerdictReport, WaitingReport,
 };
 
 /// Adds fields of another to those of one.
@@ -32,6 +32,7 @@ impl Report {
     /// reports, and stays as it is.
     pub(super) fn add(&mut self, other: Self) {
         each(&mut self.ports, other.ports, |to, other: PortReport| to.counters += other.counters);
+        add_groups(&mut self.groups, other.groups);
         each(&mut self.route_tables, other.route_tables, add_routes);
         each(&mut self.stateful_stages, other.stateful_stages, add_stateful_stage);
         each(&mut self.tunnels, other.tunnels, |to, other: TunnelReport| {
@@ -52,6 +53,18 @@ impl Report {
         }
         self.counters = counters.into_values().collect();
         self.controller_packets += other.controller_packets;
+    }
+}
+
+/// Workers may have counted before and after a change of groups: what both have is added.
+fn add_groups(to: &mut [GroupReport], others: Vec<GroupReport>) {
+    for other in others {
+        let Some(to) = to.iter_mut().find(|to| to.number == other.number) else { continue };
+        add!(to, other; packets, bytes);
+        for other in other.buckets {
+            let bucket = to.buckets.iter_mut().find(|to| to.number == other.number);
+            bucket.into_iter().for_each(|to| add!(to, other; packets, bytes));
+        }
     }
 }
 
@@ -136,6 +149,6 @@ fn add_drops(to: &mut DropReport, other: &DropReport) {
     add!(
         to, other;
         by_rule, malformed, ttl_expired, metered, no_such_port, reserved_address, no_controller, tunnel_refused,
-        tunnel_too_long, no_tunnel, stage_refused, call_depth, not_learned,
+        tunnel_too_long, no_tunnel, stage_refused, not_in_vlan, call_depth, not_learned,
     );
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::connections::SMALL;
 use super::message::{PROTOCOL, RpcError, answer, shortened};
-use crate::control::{Control, FlowRemoved, FlowStatistics, Refused};
+use crate::control::{BundleError, Changes, Control, FlowRemoved, FlowStatistics, Refused};
 use crate::datapath::{Mailbox, Trace, Tracing, Worker};
 use crate::mgmt::report::{Report, RuleReport, WorkerReport};
 use crate::mgmt::setup::{Reload, SetupError};
@@ -68,6 +68,12 @@ pub struct ChangeReport {
     pub added: usize,
     pub modified: usize,
     pub removed: usize,
+    /// Groups added, modified and deleted, by a reload.
+    #[serde(default)]
+    pub groups: usize,
+    /// Ports with other VLANs than before, by a reload.
+    #[serde(default)]
+    pub ports: usize,
     /// The time from reading the change until no packet saw the former rules.
     pub microseconds: u64,
     /// The removed rules with their final counters.
@@ -284,20 +290,27 @@ impl ControlServer {
             return Err(RpcError::new(RpcError::PARAMS, message));
         }
         let mods = self.read_changes(text, file)?;
-        self.make(&mods, text, file)
+        self.make(&Changes { rules: &mods, ..Changes::default() }, text, file)
     }
 
-    fn make(&self, mods: &[FlowMod], text: &str, file: &str) -> Result<ChangeReport, RpcError> {
+    fn make(&self, changes: &Changes<'_>, text: &str, file: &str) -> Result<ChangeReport, RpcError> {
         let begun = Instant::now();
         self.catch_up();
         let mut control = self.control();
-        let result = control.change(mods).map_err(|refused| refused_line(&refused, text, file))?;
+        let result = control.change_all(changes).map_err(|error| match error {
+            BundleError::Rule(refused) => refused_line(&refused, text, file),
+            BundleError::Group { .. } | BundleError::Port { .. } => {
+                RpcError::new(RpcError::REFUSED, format!("{file}: {error}"))
+            }
+        })?;
         let microseconds = begun.elapsed().as_micros() as u64;
         let gone = if result.removed > 0 { control.wait_for_flow_removed() } else { Vec::new() };
         Ok(ChangeReport {
             added: result.added,
             modified: result.modified,
             removed: result.removed,
+            groups: 0,
+            ports: 0,
             microseconds,
             gone: gone.into_iter().map(FlowRemovedReport::from).collect(),
         })
@@ -332,21 +345,26 @@ impl ControlServer {
         }
     }
 
-    /// Replaces the rules by those of a configuration: of the one that the switch was started with, or of another that differs in
-    /// rules alone. Unchanged rules keep their counters.
+    /// Takes over rules, groups and VLANs of ports from a configuration: the one that the switch was started with, or another that
+    /// differs in these alone. Unchanged rules keep their counters.
     ///
     /// # Errors
-    /// Where the configuration is wrong, or differs in more than rules; nothing has changed.
+    /// Where the configuration is wrong, or differs in more than these; nothing has changed.
     pub fn reload(&self, file: Option<&Path>) -> Result<ChangeReport, RpcError> {
         // A pipe or a device might never end.
         if let Some(other) = file.filter(|file| file.metadata().is_ok_and(|metadata| !metadata.is_file())) {
             return Err(RpcError::new(RpcError::PARAMS, format!("{} is not a file", other.display())));
         }
-        let rules = self.reload.read(file).map_err(|error| setup_error(&error))?;
-        let ruleset = self.control().ruleset();
-        let mods = Reload::changes(&ruleset, rules);
-        drop(ruleset);
-        self.make(&mods, "", "configuration")
+        let wanted = self.reload.read(file).map_err(|error| setup_error(&error))?;
+        let changes = self.reload.changes(&self.control(), wanted);
+        let report = self.make(&changes.all(), "", "configuration")?;
+        let report = ChangeReport {
+            groups: changes.groups.len() + changes.deleted_groups.len(),
+            ports: changes.vlans.len(),
+            ..report
+        };
+        self.reload.made(changes);
+        Ok(report)
     }
 
     /// Returns the learned addresses (FDB).

@@ -93,6 +93,14 @@ impl<'a> Lines<'a> {
         self.source.error_in_string(&at, part, message, help)
     }
 
+    /// An error at a line of the text, from 1.
+    pub(super) fn error_in_line(&self, line: usize, message: String, help: &str) -> ConfigError {
+        let mut lines = self.text.split_inclusive('\n');
+        let start = lines.by_ref().take(line.saturating_sub(1)).map(str::len).sum();
+        let len = lines.next().map_or(0, |line| line.trim_end().len());
+        self.error(start..start + len, message, help)
+    }
+
     /// Errors that a reader found in the text.
     pub(super) fn errors(&self, errors: ReadErrors) -> SetupError {
         match &self.origin {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use flowlane::rule::action::PortNo;
 
-use super::{limits, port_name, table_numbers, workers};
+use super::{limits, port_name, table_numbers, vlans, workers};
 use crate::mgmt::config::{ByName, Config, ConfigError, KeyPath, Source};
 
 /// Checks that numbers are in their ranges and not in use twice.
@@ -26,6 +26,7 @@ pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError>
     limits::check(config, source)?;
     workers::check(config, source)?;
     ports(config, source)?;
+    vlans::check(config, source)?;
     tables(config, source)?;
     for (n, meter) in config.meter.iter().enumerate() {
         if meter.rate_kbps.is_some() == meter.rate_pps.is_some() {

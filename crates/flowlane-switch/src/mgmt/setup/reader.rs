@@ -21,6 +21,8 @@ pub(super) struct Reader<'a> {
     tunnels: BTreeSet<u32>,
     tables: BTreeSet<u8>,
     rule_tables: BTreeSet<u8>,
+    /// The groups, when they have been read.
+    groups: Option<BTreeSet<u32>>,
     /// Controllers may bring groups.
     has_controllers: bool,
 }
@@ -36,11 +38,21 @@ impl<'a> Reader<'a> {
             tunnels: leaving.map(|tunnel| tunnel.number).collect(),
             tables: table_numbers(config).map(|(number, _)| number).collect(),
             rule_tables: config.table.iter().map(|table| table.number).collect(),
+            groups: None,
             has_controllers: config.openflow.is_some(),
         }
     }
 
-    /// Checks that what an action refers to is in the configuration. Groups are not: controllers bring them.
+    /// Refuses actions that name other groups from now on, unless controllers may bring them.
+    pub(super) fn set_groups(&mut self, groups: BTreeSet<u32>) {
+        self.groups = Some(groups);
+    }
+
+    fn lacks_group(&self, group: u32) -> bool {
+        !self.has_controllers && self.groups.as_ref().is_some_and(|groups| !groups.contains(&group))
+    }
+
+    /// Checks that what an action refers to is in the configuration. Controllers may bring groups.
     fn check_action(&self, action: &Action) -> Result<(), String> {
         action.references().into_iter().try_for_each(|reference| match reference {
             Reference::Port(PortNo::LOCAL) if !self.ports.contains(&PortNo::LOCAL.0) => {
@@ -58,8 +70,8 @@ impl<'a> Reader<'a> {
             Reference::Table(table) if !self.tables.contains(&table) => {
                 Err(RulesetError::NoGotoTable(table).to_string())
             }
-            Reference::Group(group) if !self.has_controllers => Err(format!(
-                "there is no group {group}: controllers bring groups; add a section [openflow]"
+            Reference::Group(group) if self.lacks_group(group) => Err(format!(
+                "there is no group {group}; add it to [groups], or a section [openflow] for controllers that bring groups"
             )),
             Reference::Port(_)
             | Reference::Meter(_)

@@ -1,21 +1,54 @@
-//! Reloading a configuration while the switch runs: only its rules may differ.
+//! Reloading a configuration while the switch runs: its rules, groups and the VLANs of its ports may differ.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
 
 use flowlane::rule::action::PortNo;
+use flowlane::rule::group::Group;
 use flowlane::rule::{Command, FlowMod, Rule};
 
 use super::{Setup, SetupError, port_names};
-use crate::mgmt::config::{Config, KeyPath, TableSection};
-use crate::ruleset::Ruleset;
+use crate::control::{Changes, Control, GroupMod, VlanChange};
+use crate::mgmt::config::{Config, KeyPath, PortSection, TableSection};
+use crate::ruleset::{PortVlans, Ruleset};
 
 /// The configuration of a running switch, to compare a reload with.
 pub struct Reload {
     file: PathBuf,
     sections: Vec<Section>,
     ports: HashMap<String, PortNo>,
+    /// The groups of the configuration that is in force.
+    groups: Mutex<BTreeSet<u32>>,
+}
+
+/// The parts of a configuration that a reload takes over.
+#[derive(PartialEq, Debug)]
+pub struct Wanted {
+    pub rules: Vec<Rule>,
+    pub groups: Vec<Group>,
+    /// The VLAN settings of ports.
+    pub vlans: PortVlans,
+}
+
+/// The changes that a reload makes.
+#[derive(PartialEq, Debug)]
+pub struct ReloadChanges {
+    pub groups: Vec<GroupMod>,
+    pub rules: Vec<FlowMod>,
+    pub deleted_groups: Vec<u32>,
+    pub vlans: Vec<VlanChange>,
+    /// All groups of the configuration.
+    configured: BTreeSet<u32>,
+}
+
+impl ReloadChanges {
+    /// Returns the changes as control takes them, all together.
+    pub fn all(&self) -> Changes<'_> {
+        let Self { groups, rules, deleted_groups, vlans, .. } = self;
+        Changes { groups, rules, deleted_groups, vlans, ..Changes::default() }
+    }
 }
 
 /// The content of a section but for rules, with that of the files that it names.
@@ -39,6 +72,14 @@ fn sections(setup: &Setup) -> Vec<Section> {
         BuildHasherDefault::<DefaultHasher>::new().hash_one(bytes)
     };
     let table = |table: &TableSection| TableSection { rules: Vec::new(), rules_file: None, ..table.clone() };
+    // VLANs are taken over.
+    let port = |port: &PortSection| PortSection {
+        vlan_mode: None,
+        tag: None,
+        trunks: Vec::new(),
+        cvlans: Vec::new(),
+        ..port.clone()
+    };
     let one = |header, key, content| vec![Section { header, key, item: None, content }];
     let each = |header, key, contents: Vec<String>| {
         let sections = contents.into_iter().enumerate();
@@ -55,7 +96,7 @@ fn sections(setup: &Setup) -> Vec<Section> {
         one("[gpu]", "gpu", format!("{:?}", config.gpu)),
         one("[macs]", "macs", format!("{:?}", config.macs)),
         one("[controller]", "controller", format!("{:?}", config.controller)),
-        each("[[port]]", "port", of(&config.port, |port| format!("{port:?}"))),
+        each("[[port]]", "port", of(&config.port, |section| format!("{:?}", port(section)))),
         each("[[table]]", "table", of(&config.table, |section| format!("{:?}", table(section)))),
         each("[[route_table]]", "route_table", routes),
         each("[[filter_table]]", "filter_table", entries),
@@ -73,7 +114,13 @@ fn sections(setup: &Setup) -> Vec<Section> {
 impl Reload {
     /// Records the configuration that a switch is set up from.
     pub fn of(setup: &Setup) -> Self {
-        Self { file: setup.source.file.clone(), sections: sections(setup), ports: port_names(&setup.config) }
+        let groups = setup.groups.iter().map(|group| group.id).collect();
+        Self {
+            file: setup.source.file.clone(),
+            sections: sections(setup),
+            ports: port_names(&setup.config),
+            groups: Mutex::new(groups),
+        }
     }
 
     /// Returns the port of this name.
@@ -81,11 +128,11 @@ impl Reload {
         self.ports.get(name).copied()
     }
 
-    /// Reads the rules of a configuration: by default, of the one that the switch was started with.
+    /// Reads what a configuration asks for: by default, the one that the switch was started with.
     ///
     /// # Errors
-    /// Where the configuration is wrong, or differs in more than rules.
-    pub fn read(&self, file: Option<&Path>) -> Result<Vec<Rule>, SetupError> {
+    /// Where the configuration is wrong, or differs in more than rules, groups and VLANs of ports.
+    pub fn read(&self, file: Option<&Path>) -> Result<Wanted, SetupError> {
         let setup = Setup::read(file.unwrap_or(&self.file))?;
         let (old, new) = (&self.sections, sections(&setup));
         // A section that is gone, new or other: at its place, or where it would be.
@@ -96,32 +143,62 @@ impl Reload {
             let Section { header, key, item, .. } = section.expect("one of the two has it");
             let message = format!(
                 "{header} is not as it was when the switch was started (its text, or a file that it names): \
-                 reloading changes rules only"
+                 reloading changes rules, groups and VLANs of ports only"
             );
             let at = item.map_or_else(|| KeyPath::of(key), |item| KeyPath::section(key, item));
             let help = "undo that, or stop the switch and start it again";
             return Err(setup.source.error(&at, message, help).into());
         }
-        Ok(setup.rules)
+        Ok(Wanted { vlans: setup.vlans(), rules: setup.rules, groups: setup.groups })
     }
 
-    /// Returns the flow-mods that make the rules of a ruleset equal to `rules`.
-    pub fn changes(ruleset: &Ruleset, rules: Vec<Rule>) -> Vec<FlowMod> {
-        let name = |rule: &Rule| (rule.table, rule.priority, rule.matches.clone());
-        let wanted: HashSet<_> = rules.iter().map(name).collect();
-        let there = || ruleset.tables().flat_map(|(_, table)| table.rules()).map(|(_, entry)| &**entry);
-        let gone = there().filter(|entry| !wanted.contains(&name(&entry.rule)));
-        let gone = gone.map(|entry| {
-            FlowMod::new(Command::DeleteStrict, Rule { actions: Vec::new(), ..entry.rule.clone() })
-        });
-        let same: HashSet<_> = there()
-            .filter(|entry| entry.timeouts.idle_s() == 0 && entry.timeouts.hard_s() == 0)
-            .map(|entry| (name(&entry.rule), entry.rule.cookie, entry.rule.actions.clone()))
-            .collect();
-        let new =
-            rules.into_iter().filter(|rule| !same.contains(&(name(rule), rule.cookie, rule.actions.clone())));
-        gone.chain(new.map(|rule| FlowMod::new(Command::Add, rule))).collect()
+    /// Returns the changes of a running switch to what a configuration asks for. Groups that a controller has added stay.
+    pub fn changes(&self, control: &Control, wanted: Wanted) -> ReloadChanges {
+        let Wanted { rules, groups, vlans } = wanted;
+        let ruleset = control.ruleset();
+        let ids: BTreeSet<u32> = groups.iter().map(|group| group.id).collect();
+        let is_new = |group: &Group| ruleset.groups().get(group.id).is_none_or(|now| now.group != *group);
+        let mut deleted_groups: Vec<u32> = self.groups().difference(&ids).copied().collect();
+        deleted_groups.retain(|id| ruleset.groups().get(*id).is_some());
+        let now = control.vlans();
+        let ports: BTreeSet<u32> = now.keys().chain(vlans.keys()).copied().collect();
+        let changed = ports.into_iter().filter(|port| now.get(port) != vlans.get(port));
+        let vlans = changed.map(|port| VlanChange { port: PortNo(port), vlan: vlans.get(&port).cloned() });
+        ReloadChanges {
+            groups: groups.into_iter().filter(is_new).map(GroupMod::AddOrModify).collect(),
+            rules: rule_changes(&ruleset, rules),
+            deleted_groups,
+            vlans: vlans.collect(),
+            configured: ids,
+        }
     }
+
+    /// Notes that changes have been made.
+    pub fn made(&self, changes: ReloadChanges) {
+        *self.groups() = changes.configured;
+    }
+
+    fn groups(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        // The set is whole at any time.
+        self.groups.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Returns the flow-mods that make the rules of a ruleset equal to `rules`.
+fn rule_changes(ruleset: &Ruleset, rules: Vec<Rule>) -> Vec<FlowMod> {
+    let name = |rule: &Rule| (rule.table, rule.priority, rule.matches.clone());
+    let wanted: HashSet<_> = rules.iter().map(name).collect();
+    let there = || ruleset.tables().flat_map(|(_, table)| table.rules()).map(|(_, entry)| &**entry);
+    let gone = there().filter(|entry| !wanted.contains(&name(&entry.rule)));
+    let gone = gone
+        .map(|entry| FlowMod::new(Command::DeleteStrict, Rule { actions: Vec::new(), ..entry.rule.clone() }));
+    let same: HashSet<_> = there()
+        .filter(|entry| entry.timeouts.idle_s() == 0 && entry.timeouts.hard_s() == 0)
+        .map(|entry| (name(&entry.rule), entry.rule.cookie, entry.rule.actions.clone()))
+        .collect();
+    let new =
+        rules.into_iter().filter(|rule| !same.contains(&(name(rule), rule.cookie, rule.actions.clone())));
+    gone.chain(new.map(|rule| FlowMod::new(Command::Add, rule))).collect()
 }
 
 #[cfg(test)]
@@ -139,7 +216,7 @@ mod tests {
         std::fs::write(&config, CONFIG).unwrap();
         std::fs::write(&routes, "10.0.0.0/8 192.0.2.1\n").unwrap();
         let reload = Reload::of(&Setup::read(&config).unwrap());
-        assert_eq!(reload.read(None).unwrap(), []);
+        assert_eq!(reload.read(None).unwrap().rules, []);
         std::fs::write(&routes, "10.0.0.0/9 192.0.2.1\n").unwrap();
         let refused = reload.read(None).unwrap_err().to_string();
         assert!(refused.contains("[[route_table]] is not as it was"), "{refused}");
@@ -155,6 +232,6 @@ mod tests {
         let (_, control) = Setup::read(&config).unwrap().open_controlled(1).unwrap();
         let again = Setup::read(&config).unwrap();
         assert_eq!(again.rules(), 2);
-        assert_eq!(Reload::changes(&control.ruleset(), again.rules), []);
+        assert_eq!(rule_changes(&control.ruleset(), again.rules), []);
     }
 }

@@ -8,7 +8,7 @@ use flowlane::rule::action::PortNo;
 use flowlane_gpu::Device;
 
 use super::stateful_stages::StageSetup;
-use super::{Setup, SetupError, engine, gpu, limits, meter, port_failed, port_name};
+use super::{Setup, SetupError, engine, gpu, limits, meter, port_failed, port_name, vlans};
 use crate::datapath::Pipeline;
 use crate::datapath::{CacheConfig, Egress, Lookup, PortSlot, Worker};
 use crate::mgmt::config::{
@@ -110,6 +110,7 @@ impl Setup {
             for (egress, queue) in egresses.iter_mut().zip(queues) {
                 let mut slot = PortSlot::new(PortNo(section.number), &name, &section.open, queue);
                 (slot.decapsulate, slot.vrf) = (section.decapsulate, section.vrf);
+                slot.vlan = vlans::of(section);
                 if slot.port.needs_software_rss() {
                     slot.spread = Some(self.spread(section, seed, 0, workers)?);
                 }

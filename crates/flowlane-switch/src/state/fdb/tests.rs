@@ -133,7 +133,7 @@ fn trace_predicts_forwarding_and_has_no_side_effects() {
             }
             let port = PortNo(random.below(3) as u32);
             let before = format!("{table:?}");
-            let decided = table.decide(&frame, port, now);
+            let decided = table.decide(None, &frame, port, now);
             assert_eq!(format!("{table:?}"), before, "seed {seed}, step {step}");
             let replaced = table.counters().replaced;
             assert_eq!(table.switch(&frame, port, now), decided, "seed {seed}, step {step}: {frame:x?}");
@@ -142,4 +142,34 @@ fn trace_predicts_forwarding_and_has_no_side_effects() {
         }
     }
     assert!(decisions.iter().all(|&n| n > 1000) && made_room > 10, "{decisions:?}, {made_room}");
+}
+
+#[test]
+fn addresses_are_removed_by_vlan_and_port() {
+    let mut table = Fdb::new(1 << 16, 300, 5);
+    let mut other = table.share();
+    for mac in 1..=20_000u64 {
+        table.learn(mac, (mac % 3) as u16, PortNo((mac % 4) as u32), 0);
+    }
+    table.retain(|vid, port| vid != 1 || port != PortNo(2));
+    for mac in 1..=20_000u64 {
+        let (vid, port) = ((mac % 3) as u16, PortNo((mac % 4) as u32));
+        let kept = (vid != 1 || port != PortNo(2)).then_some(port);
+        assert_eq!((table.lookup(mac, vid, 0), other.lookup(mac, vid, 0)), (kept, kept), "{mac}");
+    }
+    assert_eq!(table.len(), table.entries().len());
+    other.retain(|_, _| false);
+    assert!(table.is_empty());
+    table.learn(7, 1, PortNo(2), 0);
+    assert_eq!(table.lookup(7, 1, 0), Some(PortNo(2)));
+}
+
+#[test]
+fn a_frame_is_switched_in_the_given_vlan() {
+    let mut table = Fdb::new(10, 300, 0);
+    let frame = |dst: u8, src: u8| [2, 0, 0, 0, 0, dst, 2, 0, 0, 0, 0, src, 8, 0];
+    assert_eq!(table.switch_in(10, &frame(1, 2), PortNo(1), 0), NormalDecision::Flood);
+    assert_eq!(table.decide(Some(10), &frame(2, 1), PortNo(2), 0), NormalDecision::To(PortNo(1)));
+    assert_eq!(table.switch_in(20, &frame(2, 1), PortNo(2), 0), NormalDecision::Flood);
+    assert_eq!(table.switch(&frame(2, 1), PortNo(2), 0), NormalDecision::Flood);
 }

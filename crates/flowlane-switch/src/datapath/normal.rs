@@ -1,0 +1,111 @@
+//! The `normal` action on live frames: a learning switch, with the VLANs of ports if any port has VLAN settings.
+
+use super::Packet;
+use super::egress::{Egress, NO_PLACE, NS, finished};
+use crate::packet::Frame;
+use crate::port::PortError;
+use crate::ruleset::PortFlags;
+use crate::state::fdb::NormalDecision;
+use crate::state::vlan::{self, InVlan, Retag};
+
+impl Egress {
+    /// Switches a frame where all ports are trunks of all VLANs: no frame is changed.
+    #[inline]
+    pub(super) fn switch_frame(&mut self, packet: &Packet<'_>) -> Result<(), PortError> {
+        let number = packet.source.unwrap_or_else(|| self.ports.slots()[packet.port].number);
+        match self.macs.switch(packet.frame.bytes(), number, (packet.now_ns / NS) as u32) {
+            NormalDecision::To(port) => match self.ports.place(port) {
+                Some(place) if Some(place) != self.place_of(packet) => self.send(place, packet.frame),
+                _ => Ok(()),
+            },
+            NormalDecision::Flood => {
+                let from = self.place_of(packet).unwrap_or(NO_PLACE);
+                self.send_to_others(packet.frame, from, PortFlags::NOT_FLOODED)
+            }
+            NormalDecision::Drop => {
+                self.drops.reserved_address += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Switches a frame in the VLAN that it is in.
+    #[cold]
+    pub(super) fn switch_in_vlan(&mut self, packet: &Packet<'_>) -> Result<(), PortError> {
+        let from = self.place_of(packet);
+        let frame = &*packet.frame;
+        let settings = from.map_or(&vlan::TRUNK, |place| self.ports.slots()[place].vlan());
+        let Ok(in_vlan) = settings.receive(frame.bytes()) else {
+            self.drops.not_in_vlan += 1;
+            return Ok(());
+        };
+        let number = packet.source.unwrap_or_else(|| self.ports.slots()[packet.port].number);
+        let now_s = (packet.now_ns / NS) as u32;
+        let place = match self.macs.switch_in(in_vlan.vid, frame.bytes(), number, now_s) {
+            NormalDecision::To(port) => match self.ports.place(port) {
+                Some(place) if Some(place) != from => place,
+                _ => return Ok(()),
+            },
+            NormalDecision::Flood => NO_PLACE,
+            NormalDecision::Drop => {
+                self.drops.reserved_address += 1;
+                return Ok(());
+            }
+        };
+        // A port that has just left the VLAN gets nothing, though addresses may not have been removed yet.
+        let carried = self.ports.slots().get(place).and_then(|slot| slot.vlan().send(&in_vlan));
+        match carried {
+            Some(retag) => self.send_retagged(place, frame, retag, &mut None),
+            None => self.flood_in_vlan(frame, from.unwrap_or(NO_PLACE), &in_vlan),
+        }
+    }
+
+    /// Sends a frame through every port that carries it but the one at index `from`, and those that are left out of floods.
+    fn flood_in_vlan(&mut self, frame: &Frame, from: usize, in_vlan: &InVlan) -> Result<(), PortError> {
+        let mut written = None;
+        for place in 0..self.ports.len() {
+            let slot = &self.ports.slots()[place];
+            if place == from || slot.flags.has_any(PortFlags::NOT_FLOODED) || !slot.port.sends() {
+                continue;
+            }
+            if let Some(retag) = slot.vlan().send(in_vlan) {
+                self.send_retagged(place, frame, retag, &mut written)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a frame with a change of its headers, made in a copy. `written` is the change that the copy has already.
+    fn send_retagged(
+        &mut self,
+        place: usize,
+        frame: &Frame,
+        retag: Option<Retag>,
+        written: &mut Option<Retag>,
+    ) -> Result<(), PortError> {
+        let Some(change) = retag else { return self.send(place, frame) };
+        let mut copy = std::mem::take(&mut self.retagged);
+        let sent = if frame.offload.is_some() {
+            // The places that are to be completed are those of the frame as received.
+            *written = None;
+            finished(frame).iter().try_for_each(|piece| {
+                write(change, piece, frame.time_ns, &mut copy);
+                self.send(place, &copy)
+            })
+        } else {
+            if *written != retag {
+                write(change, frame.bytes(), frame.time_ns, &mut copy);
+                *written = retag;
+            }
+            self.send(place, &copy)
+        };
+        self.retagged = copy;
+        sent
+    }
+}
+
+/// Makes `copy` the frame with changed headers.
+fn write(change: Retag, frame: &[u8], time_ns: u64, copy: &mut Frame) {
+    change.write(frame, copy.space(change.sent_len(frame.len())));
+    copy.time_ns = time_ns;
+}

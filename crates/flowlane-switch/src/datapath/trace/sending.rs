@@ -1,0 +1,149 @@
+//! The ports that a traced packet would leave through.
+
+use flowlane::rule::Action;
+use flowlane::rule::action::PortNo;
+
+use super::super::ports::PortSlot;
+use super::{TraceSent, Traced, Tracer, hex, text};
+use crate::ruleset::PortFlags;
+use crate::state::fdb::NormalDecision;
+use crate::state::vlan::{self, InVlan, Retag};
+
+/// Why the `normal` action floods a packet.
+const UNKNOWN: &str = "its destination is a group, or is not known";
+
+impl Tracer<'_> {
+    /// Switches the packet as `normal` does.
+    pub(super) fn normal(&mut self) {
+        let port = self.packet.source();
+        let ports = &self.worker.egress.ports;
+        if !ports.has_vlans() {
+            let decision = self.destination(None);
+            return match decision {
+                NormalDecision::To(to) if to != port => {
+                    self.send(&text(&Action::Normal), to, "its destination was learned there");
+                }
+                NormalDecision::Flood => {
+                    self.flood_to(&text(&Action::Normal), PortFlags::NOT_FLOODED, UNKNOWN)
+                }
+                decision => self.not_forwarded(decision),
+            };
+        }
+        let settings = ports.place(port).map_or(&vlan::TRUNK, |place| ports.slots()[place].vlan());
+        let received = settings.receive(self.packet.frame.bytes());
+        let setting = format!("port {} is {settings}", port.0);
+        let in_vlan = match received {
+            Ok(in_vlan) => in_vlan,
+            Err(vlan::Refused { vid }) => {
+                let why = format!("{setting}, and the frame is of VLAN {vid}");
+                return self.tell(text(&Action::Normal), "dropped", why);
+            }
+        };
+        self.tell(text(&Action::Normal), format!("in VLAN {}", in_vlan.vid), setting);
+        match self.destination(Some(in_vlan.vid)) {
+            NormalDecision::To(to) if to != port => self.send_in_vlan(to, &in_vlan),
+            NormalDecision::Flood => self.flood_in_vlan(&in_vlan, UNKNOWN),
+            decision => self.not_forwarded(decision),
+        }
+    }
+
+    /// Returns the decision of the learning switch.
+    fn destination(&self, vid: Option<u16>) -> NormalDecision {
+        let Traced { frame, now_ns, .. } = &*self.packet;
+        let now_s = (now_ns / 1_000_000_000) as u32;
+        self.worker.egress.macs.decide(vid, frame.bytes(), self.packet.source(), now_s)
+    }
+
+    fn not_forwarded(&mut self, decision: NormalDecision) {
+        let (what, why) = match decision {
+            NormalDecision::Drop => ("dropped", "its destination is reserved for the link"),
+            NormalDecision::To(_) | NormalDecision::Flood => {
+                ("not sent", "its destination was learned at the port that it came in through")
+            }
+        };
+        self.tell(text(&Action::Normal), what, why);
+    }
+
+    /// Sends the packet to the port where its destination was learned.
+    fn send_in_vlan(&mut self, to: PortNo, in_vlan: &InVlan) {
+        let ports = &self.worker.egress.ports;
+        let Some(slot) = ports.place(to).map(|place| &ports.slots()[place]) else {
+            return self.tell(text(&Action::Normal), "not sent", "there is no such port");
+        };
+        match slot.vlan().send(in_vlan) {
+            Some(retag) => self.send_retagged(slot, retag, in_vlan, "its destination was learned there"),
+            None => {
+                let why = format!("its destination was learned at port {}, which does not carry it", to.0);
+                self.flood_in_vlan(in_vlan, &why);
+            }
+        }
+    }
+
+    /// Sends the packet to the ports that carry it.
+    fn flood_in_vlan(&mut self, in_vlan: &InVlan, why: &str) {
+        let slots = self.worker.egress.ports.slots();
+        let is_flooded = |slot: &&PortSlot| slot.port.sends() && !slot.flags.has_any(PortFlags::NOT_FLOODED);
+        let own = self.packet.source();
+        for slot in slots.iter().filter(|slot| slot.number != own).filter(is_flooded) {
+            match slot.vlan().send(in_vlan) {
+                Some(retag) => self.send_retagged(slot, retag, in_vlan, why),
+                None => {
+                    let what = format!("not sent through port {} {}", slot.number.0, slot.name);
+                    let why = format!("port {} is {}", slot.number.0, slot.vlan());
+                    self.tell(text(&Action::Normal), what, why);
+                }
+            }
+        }
+    }
+
+    /// Sends the packet with a change of its headers.
+    fn send_retagged(&mut self, slot: &PortSlot, retag: Option<Retag>, in_vlan: &InVlan, why: &str) {
+        let mut bytes = self.packet.frame.bytes().to_vec();
+        if let Some(change) = retag {
+            let mut out = vec![0; change.sent_len(bytes.len())];
+            change.write(&bytes, &mut out);
+            bytes = out;
+        }
+        let change = in_vlan.describe(retag);
+        let why = format!("{why}; port {} is {}: {change}", slot.number.0, slot.vlan());
+        self.send_bytes(&text(&Action::Normal), slot.number, &why, &bytes);
+    }
+
+    pub(super) fn flood_to(&mut self, text: &str, without: PortFlags, why: &str) {
+        let slots = self.worker.egress.ports.slots();
+        let may_send = |slot: &&PortSlot| slot.port.sends() && !slot.flags.has_any(without);
+        let others = slots.iter().filter(|slot| slot.number != self.packet.source()).filter(may_send);
+        let others: Vec<PortNo> = others.map(|slot| slot.number).collect();
+        others.into_iter().for_each(|to| self.send(text, to, why));
+    }
+
+    pub(super) fn send(&mut self, text: &str, to: PortNo, why: &str) {
+        let bytes = self.packet.frame.bytes().to_vec();
+        self.send_bytes(text, to, why, &bytes);
+    }
+
+    fn send_bytes(&mut self, text: &str, to: PortNo, why: &str, bytes: &[u8]) {
+        let Some(place) = self.worker.egress.ports.place(to) else {
+            return self.tell(text, "not sent", "there is no such port");
+        };
+        let slot = &self.worker.egress.ports.slots()[place];
+        if slot.flags.has_any(PortFlags::REFUSES_SENT) {
+            return self.tell(text, "not sent", "the port's settings refuse it");
+        }
+        let name = slot.name.clone();
+        self.tell(text, format!("sent through port {} {name}", to.0), why);
+        let frame = hex(bytes);
+        self.packet.trace.sent.push(TraceSent { port: Some(to.0), port_name: name, frame });
+    }
+
+    pub(super) fn send_to_controller(&mut self, text: &str, max_len: u16) {
+        if self.worker.egress.controller.is_none() {
+            return self.tell(text, "not sent", "there is no controller port");
+        }
+        self.tell(text, "to the controller", "");
+        let bytes = self.packet.frame.bytes();
+        let whole = max_len == u16::MAX || bytes.len() <= usize::from(max_len);
+        let frame = hex(if whole { bytes } else { &bytes[..max_len.into()] });
+        self.packet.trace.sent.push(TraceSent { port: None, port_name: "controller".to_owned(), frame });
+    }
+}

@@ -1,0 +1,325 @@
+//! The VLANs of ports, for the `normal` action: those of Open vSwitch's Port table (vswitchd.conf.db(5), "VLAN Configuration";
+//! IEEE 802.1Q §6.9).
+//!
+//! A frame is received *in* a VLAN, which its port and its header determine ([`PortVlan::receive`]), is learned and looked up in
+//! that VLAN, and leaves through ports that carry it ([`PortVlan::send`]):
+//!
+//! | mode | received | sent |
+//! |---|---|---|
+//! | `access` | without header: in VLAN `tag`; with a VID: refused | without header |
+//! | `trunk` | in the VLAN of its header, or in VLAN 0, if the port carries it | with header, unless in VLAN 0 |
+//! | `native-tagged` | as `trunk`, but without header in VLAN `tag` | as `trunk` |
+//! | `native-untagged` | as `native-tagged` | as `trunk`, but without header in VLAN `tag` |
+//! | `dot1q-tunnel` | in VLAN `tag`, its own header being payload | without the header of VLAN `tag` |
+//!
+//! A header with VID 0 (a priority tag) counts as no header. Such a header is sent only with a priority: Open vSwitch's
+//! `priority-tags=never`, as version 3.1 implements it. A port without settings is a trunk of all VLANs.
+//!
+//! Everything here is about bytes: nothing knows ports or addresses.
+
+use std::fmt;
+
+use flowlane::packet::parse::ether_type;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// The largest VLAN identifier (VID).
+pub const VID_MAX: u16 = 4095;
+
+/// The length of two MAC addresses, behind which headers of VLANs begin.
+const MACS: usize = 12;
+
+/// The VID of a header's tag control information; the rest of it are the priority (3 bits) and the drop eligible bit.
+const VID: u16 = 0x0fff;
+
+/// The priority of a header.
+const PRIORITY: u16 = 0xe000;
+
+/// The treatment of VLANs by a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum VlanMode {
+    /// The port is in the VLAN `tag`, and its frames have no header.
+    Access,
+    /// The port carries the VLANs of `trunks`, or all; frames have a header, unless they are in VLAN 0.
+    Trunk,
+    /// A trunk where received frames without header are in the VLAN `tag`.
+    NativeTagged,
+    /// A trunk where frames of the VLAN `tag` are received and sent without header.
+    NativeUntagged,
+    /// The port is in the service VLAN `tag`; customers' frames keep their own headers.
+    #[serde(rename = "dot1q-tunnel")]
+    Dot1qTunnel,
+}
+
+impl VlanMode {
+    /// Returns the name, as in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Access => "access",
+            Self::Trunk => "trunk",
+            Self::NativeTagged => "native-tagged",
+            Self::NativeUntagged => "native-untagged",
+            Self::Dot1qTunnel => "dot1q-tunnel",
+        }
+    }
+}
+
+/// A set of VLANs: a bit for each.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Vlans(Box<[u64; 64]>);
+
+impl Vlans {
+    fn of(vids: impl IntoIterator<Item = u16>) -> Self {
+        let mut set = Self(Box::new([0; 64]));
+        vids.into_iter().for_each(|vid| set.set(vid, true));
+        set
+    }
+
+    fn set(&mut self, vid: u16, is_in: bool) {
+        let (word, bit) = (usize::from(vid & VID) / 64, 1 << (vid % 64));
+        self.0[word] = if is_in { self.0[word] | bit } else { self.0[word] & !bit };
+    }
+
+    fn has(&self, vid: u16) -> bool {
+        self.0[usize::from(vid & VID) / 64] >> (vid % 64) & 1 == 1
+    }
+}
+
+/// Lists ranges of VLANs: `10,20-29`.
+impl fmt::Display for Vlans {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut vid = 0;
+        let mut separator = "";
+        while vid <= VID_MAX {
+            let end = (vid..=VID_MAX).find(|&end| !self.has(end)).unwrap_or(VID_MAX + 1);
+            match end - vid {
+                0 => {}
+                1 => write!(f, "{separator}{vid}")?,
+                _ => write!(f, "{separator}{vid}-{}", end - 1)?,
+            }
+            separator = if end > vid { "," } else { separator };
+            vid = end + 1;
+        }
+        Ok(())
+    }
+}
+
+/// The VLAN settings of a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortVlan {
+    mode: VlanMode,
+    /// The VLAN of frames without header; of a trunk, 0.
+    tag: u16,
+    /// The VLANs of a trunk, the customer VLANs of a tunnel; `None`: all.
+    carried: Option<Vlans>,
+}
+
+/// A trunk of all VLANs: the settings of a port that has none.
+pub static TRUNK: PortVlan = PortVlan { mode: VlanMode::Trunk, tag: 0, carried: None };
+
+/// A header of a VLAN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Header {
+    tpid: u16,
+    tci: u16,
+}
+
+impl Header {
+    /// The header at a place of a frame, if there is one.
+    #[inline]
+    fn at(frame: &[u8], at: usize) -> Option<Self> {
+        let bytes = frame.get(at..)?.first_chunk::<4>()?;
+        let [tpid, tci] = [[bytes[0], bytes[1]], [bytes[2], bytes[3]]].map(u16::from_be_bytes);
+        matches!(tpid, ether_type::VLAN | ether_type::QINQ).then_some(Self { tpid, tci })
+    }
+
+    fn vid(self) -> u16 {
+        self.tci & VID
+    }
+
+    fn with_vid(self, vid: u16) -> Self {
+        Self { tci: self.tci & !VID | vid, ..self }
+    }
+
+    /// Returns whether it has a VID or a priority.
+    fn says_something(self) -> bool {
+        self.tci & (VID | PRIORITY) != 0
+    }
+}
+
+/// A received frame, as far as VLANs are concerned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InVlan {
+    /// Its VLAN.
+    pub vid: u16,
+    /// The VLAN of the header within that of its VLAN; 0 without one.
+    inner_vid: u16,
+    /// Its outermost header, as received.
+    received: Option<Header>,
+    /// The number of its headers, up to two.
+    headers: u8,
+    /// The number of those that are not payload of its VLAN.
+    own: u8,
+    /// The header of its VLAN on a trunk.
+    header: Option<Header>,
+}
+
+/// The change of a frame's headers before it is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retag {
+    /// The number of headers removed.
+    strip: u8,
+    /// The header added then.
+    push: Option<Header>,
+}
+
+impl Retag {
+    /// Returns the length of a frame of `len` bytes when it is sent.
+    pub fn sent_len(self, len: usize) -> usize {
+        len + 4 * usize::from(self.push.is_some()) - 4 * usize::from(self.strip)
+    }
+
+    /// Writes the frame as it is sent into `out`, which has [that length](Self::sent_len).
+    pub fn write(self, frame: &[u8], out: &mut [u8]) {
+        let rest = MACS + 4 * usize::from(self.strip);
+        let header =
+            self.push.map(|Header { tpid, tci }| (u32::from(tpid) << 16 | u32::from(tci)).to_be_bytes());
+        let header = header.as_ref().map_or(&[][..], |header| header);
+        out[..MACS].copy_from_slice(&frame[..MACS]);
+        out[MACS..MACS + header.len()].copy_from_slice(header);
+        out[MACS + header.len()..].copy_from_slice(&frame[rest..]);
+    }
+}
+
+/// A received frame that its port refuses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// The VLAN of its header; 0 without one.
+    pub vid: u16,
+}
+
+impl PortVlan {
+    /// The settings of a port in the VLAN `tag`, or with that native VLAN. `carried` are the VLANs of a trunk, or the customer VLANs of a
+    /// tunnel: all, if there are none.
+    pub fn new(mode: VlanMode, tag: u16, carried: &[u16]) -> Self {
+        let mut set = (!carried.is_empty()).then(|| Vlans::of(carried.iter().copied()));
+        if matches!(mode, VlanMode::NativeTagged | VlanMode::NativeUntagged) {
+            // The native VLAN is always carried. Without header, a frame is in it, and not in VLAN 0.
+            let set = set.get_or_insert_with(|| Vlans::of(0..=VID_MAX));
+            set.set(0, false);
+            set.set(tag, true);
+        }
+        Self { mode, tag, carried: set }
+    }
+
+    fn has(&self, vid: u16) -> bool {
+        self.carried.as_ref().is_none_or(|carried| carried.has(vid))
+    }
+
+    /// Returns whether frames of a VLAN can be received or sent here.
+    pub fn carries(&self, vid: u16) -> bool {
+        match self.mode {
+            VlanMode::Access | VlanMode::Dot1qTunnel => vid == self.tag,
+            VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => self.has(vid),
+        }
+    }
+
+    /// Returns the VLAN of a frame that is received here.
+    ///
+    /// # Errors
+    /// If the port does not carry its VLAN.
+    pub fn receive(&self, frame: &[u8]) -> Result<InVlan, Refused> {
+        let outer = Header::at(frame, MACS);
+        let inner = outer.and_then(|_| Header::at(frame, MACS + 4));
+        let [vid, inner_vid] = [outer, inner].map(|header| header.map_or(0, Header::vid));
+        let (headers, own) =
+            (u8::from(outer.is_some()) + u8::from(inner.is_some()), u8::from(outer.is_some()));
+        let refused = Err(Refused { vid: if vid == 0 { inner_vid } else { vid } });
+        let header = outer.unwrap_or(Header { tpid: ether_type::VLAN, tci: 0 });
+        let in_trunk = InVlan { vid, inner_vid, received: outer, headers, own, header: outer };
+        let (native, native_header) = (self.tag, header.with_vid(self.tag));
+        let native_header = native_header.says_something().then_some(native_header);
+        match self.mode {
+            VlanMode::Access if vid != 0 || inner_vid != 0 => refused,
+            VlanMode::Access => Ok(InVlan { vid: native, own: headers, header: native_header, ..in_trunk }),
+            VlanMode::NativeTagged | VlanMode::NativeUntagged if vid == 0 => {
+                Ok(InVlan { vid: native, header: native_header, ..in_trunk })
+            }
+            VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => {
+                if !self.has(vid) {
+                    return refused;
+                }
+                // Without the outer header, the frame would be in the VLAN of the inner one.
+                let header = outer.filter(|outer| outer.says_something() || inner.is_some());
+                Ok(InVlan { header, ..in_trunk })
+            }
+            VlanMode::Dot1qTunnel if !self.has(vid) => refused,
+            VlanMode::Dot1qTunnel => {
+                let service = Header { tpid: ether_type::QINQ, tci: native };
+                let customer = if vid == 0 { inner_vid } else { vid };
+                Ok(InVlan { vid: native, inner_vid: customer, own: 0, header: Some(service), ..in_trunk })
+            }
+        }
+    }
+
+    /// Returns the change of a frame that is sent here: `None` if the port does not carry it, `Some(None)` if it is sent as received.
+    pub fn send(&self, frame: &InVlan) -> Option<Option<Retag>> {
+        let is_carried = self.carries(frame.vid)
+            && match self.mode {
+                VlanMode::Access => frame.inner_vid == 0,
+                VlanMode::Dot1qTunnel => self.has(frame.inner_vid),
+                VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => true,
+            };
+        let retag = match self.mode {
+            VlanMode::Access => Retag { strip: frame.headers, push: None },
+            VlanMode::NativeUntagged if frame.vid != self.tag => frame.on_trunk(),
+            VlanMode::NativeUntagged | VlanMode::Dot1qTunnel => Retag { strip: frame.own, push: None },
+            VlanMode::Trunk | VlanMode::NativeTagged => frame.on_trunk(),
+        };
+        let is_same = retag.strip <= 1 && retag.push == frame.received.filter(|_| retag.strip == 1);
+        is_carried.then_some((!is_same).then_some(retag))
+    }
+}
+
+impl InVlan {
+    fn on_trunk(&self) -> Retag {
+        Retag { strip: self.own, push: self.header }
+    }
+
+    /// Describes what a change does to the frame's header.
+    pub fn describe(&self, retag: Option<Retag>) -> String {
+        match retag {
+            None if self.received.is_none() => "sent without a header, as received".to_owned(),
+            None => "sent with its header, as received".to_owned(),
+            Some(Retag { push: None, .. }) => "sent without the header of its VLAN".to_owned(),
+            Some(Retag { push: Some(header), strip }) => {
+                let change = if strip == 0 { "added" } else { "written" };
+                format!("sent with a header of VLAN {}, which is {change}", header.vid())
+            }
+        }
+    }
+}
+
+/// Writes the settings in words: `access 10`, `trunk`, `trunk 10,20`, `native-untagged 10, trunk 10,20`.
+impl fmt::Display for PortVlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mode, tag, carried } = self;
+        let (separator, list) = match carried {
+            Some(carried) => (" ", carried.to_string()),
+            None => ("", String::new()),
+        };
+        match mode {
+            VlanMode::Trunk => write!(f, "trunk{separator}{list}"),
+            VlanMode::Access => write!(f, "access {tag}"),
+            VlanMode::Dot1qTunnel if carried.is_some() => write!(f, "dot1q-tunnel {tag}, customers {list}"),
+            VlanMode::Dot1qTunnel => write!(f, "dot1q-tunnel {tag}"),
+            VlanMode::NativeTagged | VlanMode::NativeUntagged => {
+                write!(f, "{} {tag}, trunk{separator}{list}", mode.name())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
