@@ -155,6 +155,8 @@ pub struct InVlan {
     pub vid: u16,
     /// The VLAN of the header within that of its VLAN; 0 without one.
     inner_vid: u16,
+    /// Whether headers within that of its VLAN have a VID, or are more than two: the frame is not for access ports.
+    is_tagged_within: bool,
     /// Its outermost header, as received.
     received: Option<Header>,
     /// The number of its headers, up to two.
@@ -237,14 +239,19 @@ impl PortVlan {
             (u8::from(outer.is_some()) + u8::from(inner.is_some()), u8::from(outer.is_some()));
         let refused = Err(Refused { vid: if vid == 0 { inner_vid } else { vid } });
         let header = outer.unwrap_or(Header { tpid: ether_type::VLAN, tci: 0 });
-        let in_trunk = InVlan { vid, inner_vid, received: outer, headers, own, header: outer };
+        // With three headers, the third might become one of a VLAN.
+        let is_deeper = inner.is_some_and(|_| Header::at(frame, MACS + 8).is_some());
+        let is_tagged_within = inner_vid != 0 || is_deeper;
+        let in_trunk =
+            InVlan { vid, inner_vid, is_tagged_within, received: outer, headers, own, header: outer };
         let (native, native_header) = (self.tag, header.with_vid(self.tag));
         let native_header = native_header.says_something().then_some(native_header);
         match self.mode {
-            VlanMode::Access if vid != 0 || inner_vid != 0 => refused,
+            VlanMode::Access if vid != 0 || is_tagged_within => refused,
             VlanMode::Access => Ok(InVlan { vid: native, own: headers, header: native_header, ..in_trunk }),
             VlanMode::NativeTagged | VlanMode::NativeUntagged if vid == 0 => {
-                Ok(InVlan { vid: native, header: native_header, ..in_trunk })
+                let header = native_header.or(inner.map(|_| header.with_vid(native)));
+                Ok(InVlan { vid: native, header, ..in_trunk })
             }
             VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => {
                 if !self.has(vid) {
@@ -257,8 +264,9 @@ impl PortVlan {
             VlanMode::Dot1qTunnel if !self.has(vid) => refused,
             VlanMode::Dot1qTunnel => {
                 let service = Header { tpid: ether_type::QINQ, tci: native };
-                let customer = if vid == 0 { inner_vid } else { vid };
-                Ok(InVlan { vid: native, inner_vid: customer, own: 0, header: Some(service), ..in_trunk })
+                let is_tagged_within = vid != 0 || is_tagged_within;
+                let (own, header) = (0, Some(service));
+                Ok(InVlan { vid: native, inner_vid: vid, is_tagged_within, own, header, ..in_trunk })
             }
         }
     }
@@ -267,7 +275,7 @@ impl PortVlan {
     pub fn send(&self, frame: &InVlan) -> Option<Option<Retag>> {
         let is_carried = self.carries(frame.vid)
             && match self.mode {
-                VlanMode::Access => frame.inner_vid == 0,
+                VlanMode::Access => !frame.is_tagged_within,
                 VlanMode::Dot1qTunnel => self.has(frame.inner_vid),
                 VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => true,
             };

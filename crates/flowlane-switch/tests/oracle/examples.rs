@@ -36,6 +36,8 @@ type Outcome = Result<Sent, ()>;
 struct Example {
     class: String,
     policy: MalformedPolicy,
+    /// The VLAN settings of ports, from port 1 on.
+    vlans: Vec<String>,
     rules: Rules,
     packets: Vec<Vec<u8>>,
     flowlane: Vec<String>,
@@ -77,6 +79,7 @@ impl Example {
         Self {
             class: all("class").remove(0),
             policy,
+            vlans: all("vlan").iter().map(|settings| settings.replace("none", "")).collect(),
             rules: Rules::new(joined("rule"), joined("group"), 2),
             packets: all("packet").iter().map(|hex| hex.as_bytes().chunks(2).map(byte).collect()).collect(),
             flowlane: all("flowlane"),
@@ -87,6 +90,9 @@ impl Example {
     fn write(&self, out: &mut String) {
         let policy = if self.policy == MalformedPolicy::Forward { "forward" } else { "drop" };
         write!(out, "\n\nclass {}\nmalformed {policy}", self.class).expect("text takes text");
+        let vlans =
+            self.vlans.iter().map(|settings| ("vlan", if settings.is_empty() { "none" } else { settings }));
+        vlans.for_each(|(key, value)| write!(out, "\n{key} {value}").expect("text takes text"));
         let groups = self.rules.groups.lines().map(|group| ("group", group.to_owned()));
         let rules = groups.chain(self.rules.text.lines().map(|rule| ("rule", rule.to_owned())));
         let packets = self.packets.iter().map(|packet| ("packet", hex(packet)));
@@ -99,13 +105,20 @@ impl Example {
 
     fn ours(&self) -> Outcome {
         let mut flowlane = Flowlane::new(&self.rules, self.policy, 1).map_err(|_| ())?;
+        flowlane.set_vlans(&self.vlans);
         let packets: Vec<&[u8]> = self.packets.iter().map(Vec::as_slice).collect();
         Ok(flowlane.forward_all(1, &packets).0)
     }
 
     fn theirs(&self, ovs: &mut Ovs) -> Outcome {
         ovs.set_rules(&self.rules).map_err(|_| ())?;
-        Ok(ovs.forward(1, &self.packets))
+        if self.vlans.is_empty() {
+            return Ok(ovs.forward(1, &self.packets));
+        }
+        ovs.set_vlans(&self.vlans);
+        let sent = ovs.forward(1, &self.packets);
+        ovs.set_vlans(&vec![String::new(); PORTS]);
+        Ok(sent)
     }
 }
 

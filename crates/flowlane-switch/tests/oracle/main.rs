@@ -13,3 +13,4 @@ mod rules;
 mod shape;
 mod shorter;
 mod switch;
+mod vlans;

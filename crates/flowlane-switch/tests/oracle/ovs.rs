@@ -311,6 +311,25 @@ impl Ovs {
         self.control.call("revalidator/purge", &[]).expect("megaflows can be removed");
     }
 
+    /// Gives the ports, from port 1 on, these VLAN settings, as `ovs-vsctl set port` takes them, and forgets all addresses.
+    pub(crate) fn set_vlans(&mut self, settings: &[String]) {
+        let mut arguments = vec![
+            format!("--db=unix:{}", self.folder.path().join("db.sock").display()),
+            format!("--timeout={}", PATIENCE.as_secs()),
+        ];
+        for (port, settings) in (1..).zip(settings) {
+            let clear = format!("-- clear port p{port} tag trunks cvlans vlan_mode");
+            arguments.extend(clear.split(' ').map(str::to_owned));
+            if !settings.is_empty() {
+                let set = format!("-- set port p{port} {settings}");
+                arguments.extend(set.split(' ').map(str::to_owned));
+            }
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        self.programs.run("ovs-vsctl", self.folder.path(), &arguments, "").expect("settings of ports");
+        self.control.call("fdb/flush", &[]).expect("addresses can be forgotten");
+    }
+
     fn ofctl(&self, command: &[&str], arguments: &[&str], input: &str) -> Result<String, String> {
         let bridge = format!("unix:{}", self.folder.path().join("br0.mgmt").display());
         let all = [&["-OOpenFlow13"], command, &[&bridge], arguments].concat();

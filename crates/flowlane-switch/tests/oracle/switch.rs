@@ -1,19 +1,19 @@
 //! The switch under test, through its public API.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use flowlane::classify::acl::AclConfig;
 use flowlane::classify::{AclSearch, LinearSearch, ReplicatedEngine, TupleSearch};
 use flowlane::rule::action::PortNo;
-use flowlane::rule::flow_syntax::read_actions;
-use flowlane::rule::group::{Bucket, Group, Selection};
+use flowlane::rule::flow_syntax::read_groups;
 use flowlane::rule::{Format, ReadOptions, read};
-use flowlane_switch::control::{Changes, Control, GroupMod};
+use flowlane_switch::control::{Changes, Control, GroupMod, VlanChange};
 use flowlane_switch::datapath::Pipeline;
 use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 use flowlane_switch::port::{MemoryHandle, MemoryPort};
 use flowlane_switch::ruleset::Miss;
 use flowlane_switch::state::fdb::Fdb;
+use flowlane_switch::state::vlan::{PortVlan, VlanMode};
 
 use super::ovs::{Counters, PORTS, Sent};
 use super::rules::Rules;
@@ -78,12 +78,40 @@ impl Flowlane {
             workers.push(Worker::new(Lookup::new(pipeline, caches), egress, 1, Clock::Frames));
         }
         let mut control = Control::attach_all(&mut workers).expect("the workers are new");
-        let groups = rules.groups.lines().map(|line| group(line).map(GroupMod::Add));
-        let groups = groups.collect::<Result<Vec<_>, _>>()?;
+        let groups = read_groups(&rules.groups, "groups", &options).map_err(|error| error.to_string())?;
+        let groups: Vec<GroupMod> = groups.into_iter().map(|(_, group)| GroupMod::Add(group)).collect();
         control
             .change_all(&Changes { groups: &groups, ..Changes::default() })
             .map_err(|error| error.to_string())?;
         Ok(Self { workers, ports, next: 0, control })
+    }
+
+    /// Gives the ports, from port 1 on, these VLAN settings, as `ovs-vsctl set port` takes them.
+    pub(crate) fn set_vlans(&mut self, settings: &[String]) {
+        let change = |(number, settings): (u32, &String)| {
+            let (mut mode, mut tag, mut carried) = (None, None, Vec::new());
+            for (key, value) in settings.split_whitespace().filter_map(|part| part.split_once('=')) {
+                match key {
+                    "vlan_mode" => mode = Some(mode_named(value)),
+                    "tag" => tag = Some(value.parse().expect("a tag is a number")),
+                    _ => carried = value.split(',').map(|vid| vid.parse().expect("a number")).collect(),
+                }
+            }
+            let mode = mode.unwrap_or(if tag.is_some() { VlanMode::Access } else { VlanMode::Trunk });
+            let vlan = Arc::new(PortVlan::new(mode, tag.unwrap_or(0), &carried));
+            VlanChange { port: PortNo(number), vlan: (!settings.is_empty()).then_some(vlan) }
+        };
+        let vlans: Vec<VlanChange> = (1..).zip(settings).map(change).collect();
+        let changes = Changes { vlans: &vlans, ..Changes::default() };
+        self.control.change_all(&changes).expect("there are these ports");
+    }
+
+    /// The learned addresses: VLAN, MAC and port.
+    pub(crate) fn addresses(&self) -> Vec<(u16, u64, u32)> {
+        let entries = self.workers[0].egress.macs.entries();
+        let mut all: Vec<_> = entries.into_iter().map(|(mac, vid, port, _)| (vid, mac, port.0)).collect();
+        all.sort_unstable();
+        all
     }
 
     /// Forwards one frame; returns the frames sent, and how often one was found malformed.
@@ -129,33 +157,13 @@ impl Flowlane {
     }
 }
 
-/// Reads a group in the syntax of `ovs-ofctl add-groups`, as far as the rules' writer uses it.
-fn group(line: &str) -> Result<Group, String> {
-    let mut parts = line.split(",bucket=");
-    let head: BTreeMap<&str, &str> =
-        parts.next().unwrap_or_default().split(',').filter_map(|p| p.split_once('=')).collect();
-    let number = |text: &str| text.parse::<u32>().map_err(|error| format!("{text}: {error}"));
-    let bucket = |text: &str| {
-        let (attributes, actions) = text.split_once("actions=").ok_or("a bucket has actions")?;
-        let actions = read_actions(actions, "bucket", &ReadOptions::default()).map_err(|e| e.to_string())?;
-        let mut bucket = Bucket { id: 0, weight: 0, watch_port: None, watch_group: None, actions };
-        for (name, value) in attributes.split(',').filter_map(|part| part.split_once(':')) {
-            let value = number(value)?;
-            match name {
-                "bucket_id" => bucket.id = value,
-                "weight" => bucket.weight = value as u16,
-                "watch_port" => bucket.watch_port = Some(PortNo(value)),
-                "watch_group" => bucket.watch_group = Some(value),
-                other => return Err(format!("{other} of a bucket")),
-            }
-        }
-        Ok(bucket)
-    };
-    Ok(Group {
-        id: number(head["group_id"])?,
-        kind: head["type"].parse().map_err(|_| format!("a group of type {}", head["type"]))?,
-        selection: Selection::default(),
-        basis: 0,
-        buckets: parts.map(bucket).collect::<Result<_, String>>()?,
-    })
+fn mode_named(name: &str) -> VlanMode {
+    let all = [
+        VlanMode::Access,
+        VlanMode::Trunk,
+        VlanMode::NativeTagged,
+        VlanMode::NativeUntagged,
+        VlanMode::Dot1qTunnel,
+    ];
+    all.into_iter().find(|mode| mode.name() == name).expect("a mode of Open vSwitch")
 }

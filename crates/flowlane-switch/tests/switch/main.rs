@@ -8,4 +8,5 @@ mod openflow;
 mod robustness;
 mod stateful_stages;
 mod tunnel_ports;
+mod vlans;
 mod warnings;

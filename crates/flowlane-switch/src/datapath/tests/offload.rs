@@ -8,6 +8,7 @@ use super::*;
 use crate::control::Control;
 use crate::packet::{Cut, Offload};
 use crate::port::offload::segment;
+use crate::state::vlan::{PortVlan, VlanMode};
 
 /// The frames sent: whether each has offload metadata, and its bytes.
 type Whole = Vec<(bool, Vec<u8>)>;
@@ -65,6 +66,11 @@ fn large() -> Vec<u8> {
 /// Sends a large frame through these rules to a port that carries offloads or not. Returns the frames sent, and the bytes of the
 /// first rule.
 fn through(rules: &[&str], carries: bool) -> (Whole, u64) {
+    through_vlan(rules, carries, false)
+}
+
+/// Sends it as [`through`] does, perhaps from an access port of VLAN 10 to a trunk.
+fn through_vlan(rules: &[&str], carries: bool, in_vlan: bool) -> (Whole, u64) {
     let (sent, mut egress) = (Arc::default(), Egress::new(Fdb::new(1000, 300, 1), 1));
     let port = |left, sent: &Arc<_>| {
         let sent = Arc::clone(sent);
@@ -72,6 +78,8 @@ fn through(rules: &[&str], carries: bool) -> (Whole, u64) {
     };
     egress.ports.add(PortSlot::new(PortNo(1), "in", "", port(1, &Arc::default())));
     egress.ports.add(PortSlot::new(PortNo(2), "out", "", port(0, &sent)));
+    let access = Arc::new(PortVlan::new(VlanMode::Access, 10, &[]));
+    egress.ports.set_vlans(&in_vlan.then_some((1, access)).into_iter().collect());
     let mut pipeline = Pipeline::new();
     for table in 0..2 {
         pipeline.add_table(table, "", Box::new(LinearSearch::new(10)), Miss::Drop);
@@ -102,4 +110,18 @@ fn large_frames_stay_whole_as_long_as_nothing_is_done_to_them() {
     // A rule that no packet matches is enough.
     let edit = [forward[0], forward[1], "priority=9,arp,actions=dec_ttl,output:2"];
     assert_eq!(through(&edit, true), (pieces, in_pieces));
+}
+
+/// Offsets of an offload are those of the frame as received: it is segmented before a port's VLAN adds a header.
+#[test]
+fn large_frames_are_segmented_before_they_get_a_header() {
+    let mut pieces = Vec::new();
+    segment(&large(), 1000, |piece| {
+        let tagged = [&piece[..12], &[0x81, 0, 0, 10], &piece[12..]].concat();
+        pieces.push((false, tagged));
+    });
+    for carries in [false, true] {
+        assert_eq!(through_vlan(&["actions=normal"], carries, true).0, pieces);
+        assert_eq!(through_vlan(&["actions=normal"], carries, false).0.len(), if carries { 1 } else { 5 });
+    }
 }
