@@ -9,7 +9,9 @@ use flowlane::rule::flow_syntax::read_groups;
 use flowlane::rule::{Format, ReadOptions, read};
 use flowlane_switch::control::{Changes, Control, GroupMod, VlanChange};
 use flowlane_switch::datapath::Pipeline;
-use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
+use flowlane_switch::datapath::{
+    CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Tracing, Worker,
+};
 use flowlane_switch::port::{MemoryHandle, MemoryPort};
 use flowlane_switch::ruleset::Miss;
 use flowlane_switch::state::fdb::Fdb;
@@ -112,6 +114,21 @@ impl Flowlane {
         let mut all: Vec<_> = entries.into_iter().map(|(mac, vid, port, _)| (vid, mac, port.0)).collect();
         all.sort_unstable();
         all
+    }
+
+    /// Returns the frames that a trace sends.
+    pub(crate) fn traced(&self, in_port: usize, frame: &[u8]) -> Sent {
+        let Ok(Tracing::Ended(trace)) = self.workers[0].trace(PortNo(in_port as u32), frame) else {
+            panic!("the port is there, and the trace ends")
+        };
+        let byte =
+            |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("hex"), 16).expect("hex");
+        let mut out = Sent::default();
+        for sent in trace.sent {
+            let port = sent.port.expect("there is no controller") as usize;
+            out[port - 1].push(sent.frame.as_bytes().chunks(2).map(byte).collect());
+        }
+        out
     }
 
     /// Forwards one frame; returns the frames sent, and how often one was found malformed.

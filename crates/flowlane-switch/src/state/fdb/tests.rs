@@ -147,7 +147,6 @@ fn trace_predicts_forwarding_and_has_no_side_effects() {
 #[test]
 fn addresses_are_removed_by_vlan_and_port() {
     let mut table = Fdb::new(1 << 16, 300, 5);
-    let mut other = table.share();
     for mac in 1..=20_000u64 {
         table.learn(mac, (mac % 3) as u16, PortNo((mac % 4) as u32), 0);
     }
@@ -155,10 +154,10 @@ fn addresses_are_removed_by_vlan_and_port() {
     for mac in 1..=20_000u64 {
         let (vid, port) = ((mac % 3) as u16, PortNo((mac % 4) as u32));
         let kept = (vid != 1 || port != PortNo(2)).then_some(port);
-        assert_eq!((table.lookup(mac, vid, 0), other.lookup(mac, vid, 0)), (kept, kept), "{mac}");
+        assert_eq!(table.lookup(mac, vid, 0), kept, "{mac}");
     }
     assert_eq!(table.len(), table.entries().len());
-    other.retain(|_, _| false);
+    table.share().retain(|_, _| false);
     assert!(table.is_empty());
     table.learn(7, 1, PortNo(2), 0);
     assert_eq!(table.lookup(7, 1, 0), Some(PortNo(2)));
