@@ -161,7 +161,7 @@ pub struct OpenflowSection {
     #[serde(default)]
     pub datapath_id: Option<String>,
     /// Where controllers connect, or are connected to: `punix:PATH`, `ptcp:[PORT][:ADDRESS]`, `unix:PATH` or
-    /// `tcp:ADDRESS[:PORT]`; 6653 by default.
+    /// `tcp:ADDRESS[:PORT]`; with TLS, `pssl:[PORT][:ADDRESS]` or `ssl:ADDRESS[:PORT]`; port 6653 by default.
     #[serde(default)]
     pub controllers: Vec<String>,
     /// The versions that the switch speaks: `OpenFlow10`, `OpenFlow13`, `OpenFlow14` and `OpenFlow15`; all by default.
@@ -170,6 +170,23 @@ pub struct OpenflowSection {
     /// The mode while none of the controllers that the switch connects to is connected: `secure` by default.
     #[serde(default)]
     pub fail_mode: FailMode,
+    /// The files of TLS, for `pssl:` and `ssl:`.
+    #[serde(default)]
+    pub tls: Option<TlsSection>,
+}
+
+/// The files of TLS 1.2 and 1.3 between the switch and its controllers, in PEM format: those of `ovs-vsctl set-ssl`. Relative paths
+/// start from the folder of the configuration. Each side accepts the other's certificate where it chains to its authority, whatever
+/// host it names. Each new connection uses the files as they are then: a renewed certificate needs no restart.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TlsSection {
+    /// The switch's private key, not encrypted.
+    pub private_key: PathBuf,
+    /// The switch's certificate, followed by those between it and its authority, if there are any.
+    pub certificate: PathBuf,
+    /// The certificates of the authorities that sign for controllers.
+    pub ca_certificate: PathBuf,
 }
 
 fn bridge() -> String {

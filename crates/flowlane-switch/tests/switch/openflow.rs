@@ -1,5 +1,6 @@
 //! Controllers that drive a running switch by OpenFlow, in every version.
 
+mod authority;
 mod fail_modes;
 mod meters;
 mod monitors;
@@ -9,6 +10,7 @@ mod pauses;
 mod ports;
 mod removals;
 mod snoop;
+mod tls;
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -67,9 +69,14 @@ impl Port for Wire {
     }
 }
 
+/// The stream of a controller.
+trait Transport: Read + Write {}
+
+impl<T: Read + Write> Transport for T {}
+
 /// A connection of a controller.
 struct Controller {
-    stream: UnixStream,
+    stream: Box<dyn Transport>,
     codec: Codec,
     input: Vec<u8>,
     xid: u32,
@@ -84,6 +91,10 @@ impl Controller {
 
     fn of(stream: UnixStream, version: Version) -> Self {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Self::over(Box::new(stream), version)
+    }
+
+    fn over(stream: Box<dyn Transport>, version: Version) -> Self {
         let mut own =
             Self { stream, codec: Codec::new(version), input: Vec::new(), xid: 100, told: VecDeque::new() };
         own.codec.flow_mod_table_id = true;
@@ -431,7 +442,7 @@ fn with_switch(drive: impl FnOnce(&Path, &Wires)) {
         // Ends the workers also where an assertion fails.
         let driven = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let service = Service::new(served.clone(), "br0", 0x2320, packet_ins);
-            let _agent = Agent::open(&[Address::ListenUnix(path.clone())], service).unwrap();
+            let _agent = Agent::open(&[Address::ListenUnix(path.clone())], None, service).unwrap();
             assert!(wires.served.set(served.clone()).is_ok());
             drive(&path, &wires);
         }));
@@ -464,7 +475,7 @@ fn a_switch_speaks_no_version_that_it_may_not() {
         let old = path.with_file_name("old.mgmt");
         let service = Service::new(wires.served.get().unwrap().clone(), "old", 7, Arc::default());
         let service = service.with_versions(vec![Version::OpenFlow10, Version::OpenFlow13]);
-        let _agent = Agent::open(&[Address::ListenUnix(old.clone())], service).unwrap();
+        let _agent = Agent::open(&[Address::ListenUnix(old.clone())], None, service).unwrap();
         let answer_to = |written: Version, offered: &[Version]| {
             let mut stream = UnixStream::connect(&old).unwrap();
             stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

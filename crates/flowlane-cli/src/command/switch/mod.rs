@@ -32,6 +32,7 @@ pub(crate) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
         SwitchVerb::Check { config } => {
             let setup = Setup::read(config)?;
             setup.check()?;
+            setup.openflow().map_err(SetupError::from)?;
             setup.warnings()?.into_iter().for_each(failure::warn);
             let groups = setup.groups();
             let groups = if groups > 0 { format!(", {groups} groups") } else { String::new() };
@@ -179,7 +180,7 @@ fn open_agent(
     let service = service
         .with_versions(openflow.versions.clone())
         .with_standalone_after(openflow.fail_mode.standalone_after());
-    let opened = Agent::open(&openflow.addresses, service).and_then(|mut agent| {
+    let opened = Agent::open(&openflow.addresses, openflow.tls.as_ref(), service).and_then(|mut agent| {
         agent.open_snoop(&openflow.snoop)?;
         Ok(agent)
     });

@@ -13,16 +13,32 @@ pub enum Address {
     ListenUnix(PathBuf),
     /// `ptcp:[PORT][:HOST]`: controllers connect to this port; without a host, of any address.
     ListenTcp(SocketAddr),
+    /// `pssl:[PORT][:HOST]`: controllers connect to this port with TLS; without a host, of any address.
+    ListenSsl(SocketAddr),
     /// `unix:PATH`: the switch connects to this socket.
     ConnectUnix(PathBuf),
     /// `tcp:HOST[:PORT]`: the switch connects there.
     ConnectTcp(SocketAddr),
+    /// `ssl:HOST[:PORT]`: the switch connects there with TLS.
+    ConnectSsl(SocketAddr),
+}
+
+impl Address {
+    /// Returns whether the connections have TLS.
+    pub fn has_tls(&self) -> bool {
+        matches!(self, Self::ListenSsl(_) | Self::ConnectSsl(_))
+    }
+
+    /// Returns whether the switch connects there.
+    pub fn is_connected_to(&self) -> bool {
+        matches!(self, Self::ConnectUnix(_) | Self::ConnectTcp(_) | Self::ConnectSsl(_))
+    }
 }
 
 /// A text that is no address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{0}` is no address of a controller: write `punix:PATH` or `ptcp:[PORT][:ADDRESS]` to listen, `unix:PATH` or `tcp:ADDRESS[:PORT]` to connect"
+    "`{0}` is no address of a controller: write `punix:PATH`, `ptcp:[PORT][:ADDRESS]` or `pssl:[PORT][:ADDRESS]` to listen, `unix:PATH`, `tcp:ADDRESS[:PORT]` or `ssl:ADDRESS[:PORT]` to connect"
 )]
 pub struct BadAddress(String);
 
@@ -31,8 +47,10 @@ impl std::fmt::Display for Address {
         match self {
             Self::ListenUnix(path) => write!(f, "punix:{}", path.display()),
             Self::ListenTcp(at) => write!(f, "ptcp:{}:{}", at.port(), at.ip()),
+            Self::ListenSsl(at) => write!(f, "pssl:{}:{}", at.port(), at.ip()),
             Self::ConnectUnix(path) => write!(f, "unix:{}", path.display()),
             Self::ConnectTcp(to) => write!(f, "tcp:{to}"),
+            Self::ConnectSsl(to) => write!(f, "ssl:{to}"),
         }
     }
 }
@@ -47,25 +65,31 @@ impl std::str::FromStr for Address {
             "punix" | "unix" if rest.is_empty() => Err(bad()),
             "punix" => Ok(Self::ListenUnix(rest.into())),
             "unix" => Ok(Self::ConnectUnix(rest.into())),
-            "ptcp" => {
-                let (port, host) = rest.split_once(':').unwrap_or((rest, ""));
-                let port = if port.is_empty() { PORT } else { port.parse().map_err(|_| bad())? };
-                let host = match host.trim_start_matches('[').trim_end_matches(']') {
-                    "" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-                    host => host.parse().map_err(|_| bad())?,
-                };
-                Ok(Self::ListenTcp(SocketAddr::new(host, port)))
-            }
-            "tcp" => match rest.parse::<SocketAddr>() {
-                Ok(address) => Ok(Self::ConnectTcp(address)),
-                Err(_) => {
-                    let host = rest.trim_start_matches('[').trim_end_matches(']').parse();
-                    Ok(Self::ConnectTcp(SocketAddr::new(host.map_err(|_| bad())?, PORT)))
-                }
-            },
+            "ptcp" => listened(rest).map(Self::ListenTcp).ok_or_else(bad),
+            "pssl" => listened(rest).map(Self::ListenSsl).ok_or_else(bad),
+            "tcp" => connected(rest).map(Self::ConnectTcp).ok_or_else(bad),
+            "ssl" => connected(rest).map(Self::ConnectSsl).ok_or_else(bad),
             _ => Err(bad()),
         }
     }
+}
+
+/// Reads an IP address, in brackets or not.
+fn host(text: &str) -> Option<IpAddr> {
+    text.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+/// Reads `[PORT][:HOST]`.
+fn listened(text: &str) -> Option<SocketAddr> {
+    let (port, at) = text.split_once(':').unwrap_or((text, ""));
+    let port = if port.is_empty() { PORT } else { port.parse().ok()? };
+    let at = if at.is_empty() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { host(at)? };
+    Some(SocketAddr::new(at, port))
+}
+
+/// Reads `HOST[:PORT]`.
+fn connected(text: &str) -> Option<SocketAddr> {
+    text.parse().ok().or_else(|| Some(SocketAddr::new(host(text)?, PORT)))
 }
 
 #[cfg(test)]
@@ -82,11 +106,17 @@ mod tests {
             ("ptcp:6633:[::1]", Address::ListenTcp(tcp("[::1]:6633"))),
             ("tcp:192.0.2.1", Address::ConnectTcp(tcp("192.0.2.1:6653"))),
             ("tcp:[2001:db8::1]:6633", Address::ConnectTcp(tcp("[2001:db8::1]:6633"))),
+            ("pssl:", Address::ListenSsl(tcp("0.0.0.0:6653"))),
+            ("pssl:6633:[::1]", Address::ListenSsl(tcp("[::1]:6633"))),
+            ("ssl:192.0.2.1", Address::ConnectSsl(tcp("192.0.2.1:6653"))),
+            ("ssl:[2001:db8::1]:6633", Address::ConnectSsl(tcp("[2001:db8::1]:6633"))),
             ("unix:/run/c.sock", Address::ConnectUnix("/run/c.sock".into())),
         ] {
             assert_eq!(text.parse(), Ok(address), "{text}");
         }
-        for text in ["", "br0", "punix:", "ptcp:70000", "tcp:name", "udp:1.2.3.4", "ptcp:1:x"] {
+        for text in
+            ["", "br0", "punix:", "ptcp:70000", "tcp:name", "udp:1.2.3.4", "ptcp:1:x", "ssl:", "pssl:x"]
+        {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
     }

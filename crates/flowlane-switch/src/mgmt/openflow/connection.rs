@@ -1,8 +1,6 @@
 //! A connection: bytes to messages and back.
 
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -15,86 +13,30 @@ use super::Shared;
 use super::outgoing::Outgoing;
 use super::packets::Subscriber;
 use super::session::{Session, State};
+use super::slots::Slot;
+use super::stream::{Reader, Stream, Writer};
 
 /// Answers up to this length take nothing of the budget of all connections.
 const SMALL: usize = 64 * 1024;
-/// A peer that takes nothing for this long is disconnected.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a connection looks whether the switch ends.
-const READ_TIMEOUT: Duration = Duration::from_millis(250);
 /// A peer that is silent for this long is asked whether it lives; after the same time again it is disconnected.
 pub(super) const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+/// The time for the handshake of TLS and the greeting together, however the peer divides its bytes.
+const GREETING_TIME: Duration = Duration::from_secs(10);
+/// The type of a greeting (OpenFlow 1.3.5, A.5.1): the first message, in all versions.
+const HELLO: u8 = 0;
 /// Bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// A stream of bytes.
-#[derive(Debug)]
-pub(super) enum Stream {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-}
-
-impl Stream {
-    pub(super) fn set_blocking(&self) -> io::Result<()> {
-        match self {
-            Self::Unix(stream) => stream.set_nonblocking(false),
-            Self::Tcp(stream) => stream.set_nonblocking(false),
-        }
-    }
-
-    fn set_timeouts(&self) -> io::Result<()> {
-        match self {
-            Self::Unix(stream) => {
-                stream.set_read_timeout(Some(READ_TIMEOUT))?;
-                stream.set_write_timeout(Some(WRITE_TIMEOUT))
-            }
-            Self::Tcp(stream) => {
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(READ_TIMEOUT))?;
-                stream.set_write_timeout(Some(WRITE_TIMEOUT))
-            }
-        }
-    }
-
-    fn try_clone(&self) -> io::Result<Self> {
-        Ok(match self {
-            Self::Unix(stream) => Self::Unix(stream.try_clone()?),
-            Self::Tcp(stream) => Self::Tcp(stream.try_clone()?),
-        })
-    }
-
-    fn close(&self) {
-        // It may be closed already.
-        _ = match self {
-            Self::Unix(stream) => stream.shutdown(Shutdown::Both),
-            Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
-        };
-    }
-
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Unix(stream) => stream.read(into),
-            Self::Tcp(stream) => stream.read(into),
-        }
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Unix(stream) => stream.write_all(bytes),
-            Self::Tcp(stream) => stream.write_all(bytes),
-        }
-    }
-}
-
-/// Serves a connection until either side ends it. Returns whether the peers agreed on a version. `is_passive`: the peer has
-/// connected to the switch.
-pub(super) fn serve(stream: Stream, shared: &Arc<Shared>, is_passive: bool) -> bool {
-    let copies = shared.clone();
-    let opened = Connection::open(stream, move |bytes| copies.snoopers.copy(bytes));
-    let Some((mut connection, thread)) = opened else { return false };
+/// Serves a connection until either side ends it. Returns whether the peers agreed on a version. A peer that has connected to the
+/// switch has a slot.
+pub(super) fn serve(stream: Stream, shared: &Arc<Shared>, slot: Option<&Slot>) -> bool {
+    let (copies, is_passive) = (shared.clone(), slot.is_some());
+    let opened = Connection::open(stream, shared, move |bytes| copies.snoopers.copy(bytes));
+    let Ok((mut connection, thread)) = opened else { return false };
     connection.is_copied = true;
     let version = connection.negotiate(shared);
     if let Some(version) = version {
+        slot.inspect(|slot| slot.greeted());
         let state = State::new(Codec::new(version), is_passive);
         let mut session = Session::new(shared.clone(), Arc::new(Mutex::new(state)));
         let (queue, state) = (connection.queue.clone(), session.state.clone());
@@ -115,9 +57,10 @@ pub(super) fn serve(stream: Stream, shared: &Arc<Shared>, is_passive: bool) -> b
 }
 
 /// Sends copies of all messages to a client until either side ends the connection.
-pub(super) fn serve_snooper(stream: Stream, shared: &Arc<Shared>) {
-    let Some((mut connection, thread)) = Connection::open(stream, |_| {}) else { return };
+pub(super) fn serve_snooper(stream: Stream, shared: &Arc<Shared>, slot: &Slot) {
+    let Ok((mut connection, thread)) = Connection::open(stream, shared, |_| {}) else { return };
     if let Some(version) = connection.negotiate(shared) {
+        slot.greeted();
         // The client takes probes for copies.
         connection.is_asked = false;
         let id = shared.snoopers.add(version, connection.queue.clone());
@@ -127,17 +70,22 @@ pub(super) fn serve_snooper(stream: Stream, shared: &Arc<Shared>) {
     connection.end(thread);
 }
 
-fn write(mut stream: Stream, waiting: &Outgoing, copy: impl Fn(&[u8])) {
+fn write(mut stream: Writer, waiting: &Outgoing, copy: impl Fn(&[u8])) {
+    let mut is_written = true;
     waiting.drain(|bytes| {
         copy(bytes);
-        stream.write_all(bytes).is_ok()
+        is_written = stream.write_all(bytes).is_ok();
+        is_written
     });
+    if is_written {
+        stream.finish();
+    }
     // The reader notices, where the peer takes nothing any more.
     stream.close();
 }
 
 struct Connection {
-    stream: Stream,
+    stream: Reader,
     queue: Arc<Outgoing>,
     input: Vec<u8>,
     /// When the peer was last heard.
@@ -148,26 +96,34 @@ struct Connection {
     is_asked: bool,
     /// Received messages are copied to snoopers.
     is_copied: bool,
+    /// When the peer must have greeted, until it has.
+    deadline: Option<Instant>,
 }
 
 impl Connection {
-    /// Starts the writer of a connection, which passes all that it sends to `copy`, too.
-    fn open(stream: Stream, copy: impl Fn(&[u8]) + Send + 'static) -> Option<(Self, JoinHandle<()>)> {
-        let writer = stream.set_timeouts().and_then(|()| stream.try_clone()).ok()?;
+    /// Completes the handshake of the stream, and starts the writer, which passes all that it sends to `copy`, too.
+    fn open(
+        stream: Stream,
+        shared: &Shared,
+        copy: impl Fn(&[u8]) + Send + 'static,
+    ) -> io::Result<(Self, JoinHandle<()>)> {
+        let deadline = Instant::now() + GREETING_TIME;
+        let (reader, writer) = stream.open(deadline, &shared.ends)?;
         let queue = Arc::new(Outgoing::default());
         let writing = queue.clone();
         let thread = std::thread::Builder::new().name("openflow".to_owned());
-        let thread = thread.spawn(move || write(writer, &writing, copy)).ok()?;
+        let thread = thread.spawn(move || write(writer, &writing, copy))?;
         let connection = Self {
-            stream,
+            stream: reader,
             queue,
             input: Vec::new(),
             heard: Instant::now(),
             probed: false,
             is_asked: true,
             is_copied: false,
+            deadline: Some(deadline),
         };
-        Some((connection, thread))
+        Ok((connection, thread))
     }
 
     /// Lets the writer send what waits, and closes the connection.
@@ -198,6 +154,9 @@ impl Connection {
                 // Where the next message begins is not known any more.
                 Err(_) => return None,
             }
+            if self.deadline.is_some_and(|deadline| self.does_not_greet(deadline)) {
+                return None;
+            }
             let filled = self.input.len();
             self.input.resize(filled + CHUNK, 0);
             let read = self.stream.read(&mut self.input[filled..]);
@@ -226,6 +185,11 @@ impl Connection {
         }
     }
 
+    /// Returns whether the peer speaks another protocol, or is too late.
+    fn does_not_greet(&self, deadline: Instant) -> bool {
+        self.input.get(1).is_some_and(|kind| *kind != HELLO) || Instant::now() >= deadline
+    }
+
     /// Agrees with the peer on a version (OpenFlow 1.3.5, 6.3.1).
     fn negotiate(&mut self, shared: &Shared) -> Option<Version> {
         let ours = shared.service.versions();
@@ -240,7 +204,7 @@ impl Connection {
         let theirs = match Codec::new(Version::OpenFlow15).decode(&first).map(|decoded| decoded.message) {
             Ok(Message::Hello(hello)) => hello.versions,
             // A hello of a version that is not known offers all up to it.
-            _ if header.kind == 0 => (2u32 << header.version.min(30)) - 1,
+            _ if header.kind == HELLO => (2u32 << header.version.min(30)) - 1,
             _ => return None,
         };
         let common = ours.iter().copied().filter(|version| theirs & version.bit() != 0).max();
@@ -252,6 +216,7 @@ impl Connection {
             self.send(Codec::new(version).encode(header.xid, &error).unwrap_or_default());
             return None;
         };
+        self.deadline = None;
         Some(version)
     }
 

@@ -24,14 +24,18 @@ mod packets;
 mod ports;
 mod service;
 mod session;
+mod slots;
 mod snoop;
+mod stream;
+mod tls;
 
 pub use address::{Address, BadAddress};
 pub use fail_mode::FailMode;
 pub use service::Service;
+pub use tls::{TlsError, TlsFile, TlsFiles, TlsProblem};
 
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,17 +43,18 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use connection::{Stream, serve, serve_snooper};
+use connection::{serve, serve_snooper};
 use fail_mode::Primaries;
 use flowlane_openflow::{Codec, Version, split};
 use packets::Subscribers;
 use session::{Session, State};
+use slots::{Slot, Slots};
 use snoop::Snoopers;
+use stream::{Socket, Stream};
+use tls::{Credentials, Side};
 
 use crate::mgmt::rpc::{Budget, SocketError, SocketFile};
 
-/// Connections at a time; those beyond are closed at once.
-const CONNECTIONS_MAX: usize = 128;
 /// Bytes of large answers that may wait at once for their peers: those of a table of a million flows.
 const REPLIES_BYTES: usize = 1 << 29;
 /// Bytes of notices that may wait, all together, beyond the little that each connection may have waiting.
@@ -77,6 +82,12 @@ pub enum AgentError {
     /// A socket cannot be made.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// A file of TLS cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// An address with TLS, without files.
+    #[error("no OpenFlow at {0}: a private key and certificates are missing")]
+    NoTls(Address),
 }
 
 /// State that all connections share.
@@ -93,7 +104,6 @@ struct Shared {
     primaries: Primaries,
     snoopers: Snoopers,
     ends: AtomicBool,
-    connections: Mutex<usize>,
 }
 
 impl Shared {
@@ -108,7 +118,6 @@ impl Shared {
             primaries: Primaries::default(),
             snoopers: Snoopers::default(),
             ends: AtomicBool::new(false),
-            connections: Mutex::new(0),
         })
     }
 
@@ -151,65 +160,95 @@ pub struct Agent {
 enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),
+    Ssl(TcpListener, Arc<Credentials>),
 }
 
 impl Listener {
-    fn accept(&self) -> io::Result<Stream> {
-        let stream = match self {
-            Self::Unix(listener) => Stream::Unix(listener.accept()?.0),
-            Self::Tcp(listener) => Stream::Tcp(listener.accept()?.0),
+    /// Accepts a connection, with the address of its peer where that has one.
+    fn accept(&self) -> io::Result<(Stream, Option<IpAddr>)> {
+        let (socket, peer) = match self {
+            Self::Unix(listener) => (Socket::Unix(listener.accept()?.0), None),
+            Self::Tcp(listener) | Self::Ssl(listener, _) => {
+                let (stream, peer) = listener.accept()?;
+                (Socket::Tcp(stream), Some(peer.ip()))
+            }
         };
-        stream.set_blocking()?;
-        Ok(stream)
+        socket.set_blocking()?;
+        let stream = match self {
+            Self::Unix(_) | Self::Tcp(_) => Stream::plain(socket),
+            Self::Ssl(_, credentials) => Stream::with_tls(socket, credentials.clone(), Side::Server),
+        };
+        Ok((stream, peer))
     }
 }
 
 impl Agent {
-    /// Listens at some addresses, and connects to others.
+    /// Listens at some addresses, and connects to others. Those with TLS need files.
     ///
     /// # Errors
-    /// An address that the system refuses.
-    pub fn open(addresses: &[Address], service: Service) -> Result<Self, AgentError> {
+    /// An address that the system refuses, or a file that cannot be used.
+    pub fn open(addresses: &[Address], tls: Option<&TlsFiles>, service: Service) -> Result<Self, AgentError> {
         let shared = Shared::new(service);
         let mut agent = Self { shared, threads: Vec::new(), _files: Vec::new() };
+        let credentials = match addresses.iter().find(|address| address.has_tls()) {
+            Some(first) => Some(Credentials::read(tls.ok_or_else(|| AgentError::NoTls(first.clone()))?)?),
+            None => None,
+        };
         for address in addresses {
-            let failed = |source| AgentError::Io { address: address.to_string(), source };
-            match address {
-                Address::ListenUnix(path) => {
-                    let (file, listener) = SocketFile::listen(path)?;
-                    listener.set_nonblocking(true).map_err(failed)?;
-                    agent._files.push(file);
-                    agent.listen(Listener::Unix(listener), serve_passive).map_err(failed)?;
-                }
-                Address::ListenTcp(at) => {
-                    let listener = TcpListener::bind(at).map_err(failed)?;
-                    listener.set_nonblocking(true).map_err(failed)?;
-                    agent.listen(Listener::Tcp(listener), serve_passive).map_err(failed)?;
-                }
-                Address::ConnectUnix(path) => {
-                    let path = path.clone();
-                    let connect = move || Ok(Stream::Unix(UnixStream::connect(&path)?));
-                    agent.connect(connect).map_err(failed)?;
-                }
-                Address::ConnectTcp(to) => {
-                    let to = *to;
-                    let connect = move || Ok(Stream::Tcp(TcpStream::connect_timeout(&to, BACKOFF[0])?));
-                    agent.connect(connect).map_err(failed)?;
-                }
-            }
+            agent.open_address(address, credentials.as_ref())?;
         }
         agent.dispatch(|shared| shared.subscribers.dispatch(&shared.service))?;
         agent.shared.service.notices().set_open(true);
         agent.dispatch(|shared| shared.subscribers.tell(&shared.service, &shared.notices))?;
         if agent.shared.service.standalone_after().is_some() {
-            let is_primary =
-                |address: &Address| matches!(address, Address::ConnectUnix(_) | Address::ConnectTcp(_));
-            match addresses.iter().any(is_primary) {
+            match addresses.iter().any(Address::is_connected_to) {
                 true => agent.dispatch(Shared::watch_primaries)?,
                 false => agent.shared.service.forward_misses(),
             }
         }
         Ok(agent)
+    }
+
+    fn open_address(
+        &mut self,
+        address: &Address,
+        credentials: Option<&Arc<Credentials>>,
+    ) -> Result<(), AgentError> {
+        let failed = |source| AgentError::Io { address: address.to_string(), source };
+        let credentials = || credentials.expect("an address with TLS has them").clone();
+        let bind = |at| {
+            let listener = TcpListener::bind(at)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        };
+        match address {
+            Address::ListenUnix(path) => {
+                let (file, listener) = SocketFile::listen(path)?;
+                listener.set_nonblocking(true).map_err(failed)?;
+                self._files.push(file);
+                self.listen(Listener::Unix(listener), serve_passive)
+            }
+            Address::ListenTcp(at) => {
+                bind(at).and_then(|listener| self.listen(Listener::Tcp(listener), serve_passive))
+            }
+            Address::ListenSsl(at) => bind(at)
+                .and_then(|listener| self.listen(Listener::Ssl(listener, credentials()), serve_passive)),
+            Address::ConnectUnix(path) => {
+                let path = path.clone();
+                self.connect(move || Ok(Stream::plain(Socket::Unix(UnixStream::connect(&path)?))))
+            }
+            &Address::ConnectTcp(to) => self.connect(move || {
+                Ok(Stream::plain(Socket::Tcp(TcpStream::connect_timeout(&to, BACKOFF[0])?)))
+            }),
+            &Address::ConnectSsl(to) => {
+                let (credentials, side) = (credentials(), Side::Client(to.ip()));
+                self.connect(move || {
+                    let socket = Socket::Tcp(TcpStream::connect_timeout(&to, BACKOFF[0])?);
+                    Ok(Stream::with_tls(socket, credentials.clone(), side))
+                })
+            }
+        }
+        .map_err(failed)
     }
 
     /// Offers copies of the messages between the switch and its controllers at a socket, as `ovs-ofctl snoop` reads them.
@@ -241,12 +280,12 @@ impl Agent {
     }
 
     fn listen(&mut self, listener: Listener, serve: Serve) -> io::Result<()> {
-        let shared = self.shared.clone();
+        let (shared, slots) = (self.shared.clone(), Slots::new());
         self.spawn(move || {
             shared.wait_for_workers();
             while !shared.ends.load(Ordering::Relaxed) {
                 match listener.accept() {
-                    Ok(stream) => admit(stream, &shared, serve),
+                    Ok((stream, peer)) => admit(stream, peer, &slots, &shared, serve),
                     // No controller connects, or too many files are open.
                     Err(_) => std::thread::sleep(PAUSE),
                 }
@@ -261,7 +300,7 @@ impl Agent {
             let mut pause = BACKOFF[0];
             while !shared.ends.load(Ordering::Relaxed) {
                 if let Ok(stream) = connect()
-                    && serve(stream, &shared, false)
+                    && serve(stream, &shared, None)
                 {
                     pause = BACKOFF[0];
                 }
@@ -277,29 +316,20 @@ impl Agent {
 }
 
 /// Serves a connection until it ends.
-type Serve = fn(Stream, &Arc<Shared>);
+type Serve = fn(Stream, &Arc<Shared>, &Slot);
 
-fn serve_passive(stream: Stream, shared: &Arc<Shared>) {
-    serve(stream, shared, true);
+fn serve_passive(stream: Stream, shared: &Arc<Shared>, slot: &Slot) {
+    serve(stream, shared, Some(slot));
 }
 
-/// Serves a connection in a thread of its own, or closes it if there are too many.
-fn admit(stream: Stream, shared: &Arc<Shared>, serve: Serve) {
-    let lock = || shared.connections.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    if *lock() >= CONNECTIONS_MAX {
+/// Serves a connection in a thread of its own, or closes it if there is no slot for it.
+fn admit(stream: Stream, peer: Option<IpAddr>, slots: &Arc<Slots>, shared: &Arc<Shared>, serve: Serve) {
+    let Some(slot) = stream.socket().try_clone().ok().and_then(|socket| slots.take(peer, socket)) else {
         return;
-    }
-    *lock() += 1;
-    let thread = std::thread::Builder::new().name("openflow".to_owned()).spawn({
-        let shared = shared.clone();
-        move || {
-            serve(stream, &shared);
-            *shared.connections.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) -= 1;
-        }
-    });
-    if thread.is_err() {
-        *lock() -= 1;
-    }
+    };
+    let shared = shared.clone();
+    // Without a thread, the stream and its slot are dropped.
+    _ = std::thread::Builder::new().name("openflow".to_owned()).spawn(move || serve(stream, &shared, &slot));
 }
 
 impl Drop for Agent {

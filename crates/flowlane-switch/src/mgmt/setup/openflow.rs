@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use flowlane_openflow::Version;
 
 use super::table_numbers;
-use crate::mgmt::config::{Config, ConfigError, KeyPath, Source, TableEngine, TableSection};
-use crate::mgmt::openflow::{Address, FailMode};
+use crate::mgmt::config::{Config, ConfigError, KeyPath, Source, TableEngine, TableSection, TlsSection};
+use crate::mgmt::openflow::{Address, BadAddress, FailMode, TlsFile, TlsFiles};
 use crate::port::runtime_folder::runtime_folder;
 
 /// The last table that controllers may use, as in Open vSwitch.
@@ -28,6 +28,8 @@ pub struct OpenflowSetup {
     pub versions: Vec<Version>,
     /// The behaviour without controllers.
     pub fail_mode: FailMode,
+    /// The files of TLS.
+    pub tls: Option<TlsFiles>,
 }
 
 /// Adds the tables that controllers may use and the configuration does not have. Their rules change all the time.
@@ -62,11 +64,18 @@ pub(super) fn read(config: &Config, source: &Source) -> Result<Option<OpenflowSe
     let own: PathBuf = runtime_folder().join(format!("{bridge}.mgmt"));
     let snoop = own.with_file_name(format!("{bridge}.snoop"));
     let mut addresses = vec![Address::ListenUnix(own)];
-    for text in &section.controllers {
-        let address = text.parse();
-        addresses.push(address.map_err(|error: crate::mgmt::openflow::BadAddress| {
-            source.error(&at.key("controllers"), error.to_string(), "")
-        })?);
+    let tls = section.tls.as_ref().map(|tls| read_tls(tls, &at.key("tls"), source)).transpose()?;
+    for (n, text) in section.controllers.iter().enumerate() {
+        let at = at.key("controllers").item(n);
+        let address: Result<Address, BadAddress> = text.parse();
+        let address = address.map_err(|error| source.error(&at, error.to_string(), ""))?;
+        if address.has_tls() && tls.is_none() {
+            let problem = format!("`{text}` needs a private key, a certificate and a certificate authority");
+            let help =
+                "name their files in a section `[openflow.tls]`: private_key, certificate, ca_certificate";
+            return Err(source.error(&at, problem, help));
+        }
+        addresses.push(address);
     }
     let versions = read_versions(&section.protocols).map_err(|name| {
         let names = Version::ALL.map(Version::name).join(", ");
@@ -78,7 +87,24 @@ pub(super) fn read(config: &Config, source: &Source) -> Result<Option<OpenflowSe
             "`standalone` forwards by a rule of table 0, which must be a table of rules on no device";
         return Err(source.error(&at.key("fail_mode"), problem.to_owned(), ""));
     }
-    Ok(Some(OpenflowSetup { bridge, datapath_id, addresses, snoop, versions, fail_mode }))
+    Ok(Some(OpenflowSetup { bridge, datapath_id, addresses, snoop, versions, fail_mode, tls }))
+}
+
+/// Reads and checks the files of TLS.
+fn read_tls(section: &TlsSection, at: &KeyPath, source: &Source) -> Result<TlsFiles, ConfigError> {
+    let TlsSection { private_key, certificate, ca_certificate } = section;
+    let [private_key, certificate, ca_certificate] =
+        [private_key, certificate, ca_certificate].map(|path| source.folder().join(path));
+    let files = TlsFiles { private_key, certificate, ca_certificate };
+    files.check().map_err(|error| {
+        let key = match error.file {
+            TlsFile::PrivateKey => "private_key",
+            TlsFile::Certificate => "certificate",
+            TlsFile::CaCertificate => "ca_certificate",
+        };
+        source.error(&at.key(key), error.to_string(), "")
+    })?;
+    Ok(files)
 }
 
 /// Returns whether rules of the first table can change while the switch runs.

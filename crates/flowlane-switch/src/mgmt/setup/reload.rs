@@ -95,6 +95,8 @@ fn sections(setup: &Setup) -> Vec<Section> {
         one("[cache]", "cache", format!("{:?}", config.cache)),
         one("[gpu]", "gpu", format!("{:?}", config.gpu)),
         one("[macs]", "macs", format!("{:?}", config.macs)),
+        // Not the content of the files of TLS, which new connections use as it is.
+        one("[openflow]", "openflow", format!("{:?}", config.openflow)),
         one("[controller]", "controller", format!("{:?}", config.controller)),
         each("[[port]]", "port", of(&config.port, |section| format!("{:?}", port(section)))),
         each("[[table]]", "table", of(&config.table, |section| format!("{:?}", table(section)))),

@@ -43,7 +43,7 @@ fn a_standalone_switch_forwards_by_normal_until_a_controller_connects() {
         assert_eq!(operator.change("add priority=65535 actions=drop"), None);
         let to = path.with_file_name("controller.sock");
         let listener = UnixListener::bind(&to).unwrap();
-        let _agent = Agent::open(&[Address::ConnectUnix(to)], service(wires, Some(AFTER))).unwrap();
+        let _agent = Agent::open(&[Address::ConnectUnix(to)], None, service(wires, Some(AFTER))).unwrap();
         let mut controller = accept(&listener);
         assert_eq!(controller.barrier(), None);
         std::thread::sleep(2 * AFTER);
@@ -68,7 +68,7 @@ fn a_secure_switch_keeps_its_rules() {
         let mut operator = Controller::connect(path, Version::OpenFlow13);
         assert_eq!(operator.change("add priority=7 actions=drop"), None);
         let to = path.with_file_name("controller.sock");
-        let _agent = Agent::open(&[Address::ConnectUnix(to)], service(wires, None)).unwrap();
+        let _agent = Agent::open(&[Address::ConnectUnix(to)], None, service(wires, None)).unwrap();
         std::thread::sleep(2 * AFTER);
         assert!(!is_flooded(wires));
         assert_eq!(operator.flows().len(), 1);
@@ -80,7 +80,8 @@ fn a_standalone_switch_without_controllers_to_connect_to_forwards_misses_by_norm
     with_switch(|path, wires| {
         let mut operator = Controller::connect(path, Version::OpenFlow13);
         let own = path.with_file_name("br1.mgmt");
-        let _agent = Agent::open(&[Address::ListenUnix(own.clone())], service(wires, Some(AFTER))).unwrap();
+        let _agent =
+            Agent::open(&[Address::ListenUnix(own.clone())], None, service(wires, Some(AFTER))).unwrap();
         assert!(is_flooded(wires));
         assert_eq!(operator.change("add priority=7 actions=drop"), None);
         std::thread::sleep(2 * AFTER);

@@ -8,7 +8,7 @@ fn a_snooper_gets_the_messages_of_controllers() {
     with_switch(|path, wires| {
         let service = Service::new(wires.served.get().unwrap().clone(), "br1", 7, Arc::default());
         let (own, snoop) = (path.with_file_name("br1.mgmt"), path.with_file_name("br1.snoop"));
-        let mut agent = Agent::open(&[Address::ListenUnix(own.clone())], service).unwrap();
+        let mut agent = Agent::open(&[Address::ListenUnix(own.clone())], None, service).unwrap();
         agent.open_snoop(&snoop).unwrap();
         let mut snooper = Controller::connect(&snoop, Version::OpenFlow13);
         let _deaf = Controller::connect(&snoop, Version::OpenFlow13);
