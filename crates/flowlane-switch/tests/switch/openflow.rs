@@ -2,6 +2,7 @@
 
 mod authority;
 mod fail_modes;
+mod hostile;
 mod meters;
 mod monitors;
 mod options;

@@ -6,7 +6,8 @@ use flowlane_capture::{CaptureReader, FRAME_MAX, decompress};
 use flowlane_switch::datapath::{Trace, TraceSent, TraceStep};
 use flowlane_switch::mgmt::report::Report;
 use flowlane_switch::mgmt::rpc::{
-    CallError, ChangeReport, Client, FlowReport, LineError, MacEntry, RpcError, default_path,
+    CallError, ChangeReport, Client, ControllerReport, FlowReport, LineError, MacEntry, RpcError,
+    default_path,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -23,7 +24,11 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
         SwitchVerb::Show { running, rules } => {
             let reply = Call::of(running).make("show", json!({}))?;
             let seconds = reply["seconds"].as_f64().unwrap_or_default();
-            let text = |report: Report| report::text(&report, seconds, *rules);
+            // An older switch does not report them.
+            let controllers: Vec<ControllerReport> =
+                serde_json::from_value(reply["controllers"].clone()).unwrap_or_default();
+            let text =
+                |report: Report| report::controllers(&controllers) + &report::text(&report, seconds, *rules);
             print_reply(running, &reply, text)
         }
         SwitchVerb::Stages { running } => {

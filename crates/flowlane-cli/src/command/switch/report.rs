@@ -4,6 +4,7 @@ use flowlane_switch::mgmt::report::{
     AssetReport, BucketReport, FilterEntryReport, ForwardReport, GroupReport, NextHopReport, Report,
     RouteTableReport, StatefulStageReport, TableReport, TunnelReport, WaitingReport,
 };
+use flowlane_switch::mgmt::rpc::ControllerReport;
 
 use super::workers::stage_row;
 use crate::output::{self, bytes, count};
@@ -30,6 +31,19 @@ pub(super) fn text(report: &Report, seconds: f64, rules_shown: usize) -> String 
     out += &others(report);
     let packets: u64 = report.ports.iter().map(|p| p.counters.rx_packets).sum();
     out + &format!("{} packets in {seconds:.3} s\n", count(packets))
+}
+
+/// Formats the connections with controllers, if there may be any.
+pub(super) fn controllers(controllers: &[ControllerReport]) -> String {
+    if controllers.is_empty() {
+        return String::new();
+    }
+    let row = |one: &ControllerReport| {
+        let error = one.last_error.clone().unwrap_or_default();
+        vec![one.address.clone(), count(one.connections as u64), count(one.failed), error]
+    };
+    let rows: Vec<Vec<String>> = controllers.iter().map(row).collect();
+    output::table("", &["controllers", "connected", "failed", "latest failure"], &rows)
 }
 
 fn ports(report: &Report) -> String {

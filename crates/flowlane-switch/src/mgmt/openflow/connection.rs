@@ -15,6 +15,8 @@ use super::packets::Subscriber;
 use super::session::{Session, State};
 use super::slots::Slot;
 use super::stream::{Reader, Stream, Writer};
+use super::turns::{Class, Turn, Usage};
+use crate::mgmt::rpc::Controller;
 
 /// Answers up to this length take nothing of the budget of all connections.
 const SMALL: usize = 64 * 1024;
@@ -27,15 +29,30 @@ const HELLO: u8 = 0;
 /// Bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// Serves a connection until either side ends it. Returns whether the peers agreed on a version. A peer that has connected to the
-/// switch has a slot.
-pub(super) fn serve(stream: Stream, shared: &Arc<Shared>, slot: Option<&Slot>) -> bool {
+/// Serves a connection at an address until either side ends it. Returns whether the peers agreed on a version. A peer that has
+/// connected to the switch has a slot.
+pub(super) fn serve(
+    stream: Stream,
+    shared: &Arc<Shared>,
+    controller: &Controller,
+    slot: Option<&Slot>,
+) -> bool {
     let (copies, is_passive) = (shared.clone(), slot.is_some());
     let opened = Connection::open(stream, shared, move |bytes| copies.snoopers.copy(bytes));
-    let Ok((mut connection, thread)) = opened else { return false };
+    let (mut connection, thread) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            controller.failed(error.to_string());
+            return false;
+        }
+    };
     connection.is_copied = true;
     let version = connection.negotiate(shared);
+    if version.is_none() {
+        controller.failed(connection.refusal());
+    }
     if let Some(version) = version {
+        let _connected = controller.connected();
         slot.inspect(|slot| slot.greeted());
         let state = State::new(Codec::new(version), is_passive);
         let mut session = Session::new(shared.clone(), Arc::new(Mutex::new(state)));
@@ -88,6 +105,8 @@ struct Connection {
     stream: Reader,
     queue: Arc<Outgoing>,
     input: Vec<u8>,
+    /// Bytes of `input` that earlier messages had.
+    used: usize,
     /// When the peer was last heard.
     heard: Instant,
     /// It has been asked since whether it lives.
@@ -98,6 +117,8 @@ struct Connection {
     is_copied: bool,
     /// When the peer must have greeted, until it has.
     deadline: Option<Instant>,
+    /// Why the peer could not be read.
+    error: Option<io::Error>,
 }
 
 impl Connection {
@@ -117,11 +138,13 @@ impl Connection {
             stream: reader,
             queue,
             input: Vec::new(),
+            used: 0,
             heard: Instant::now(),
             probed: false,
             is_asked: true,
             is_copied: false,
             deadline: Some(deadline),
+            error: None,
         };
         Ok((connection, thread))
     }
@@ -141,10 +164,10 @@ impl Connection {
     /// Returns the next message; `None` at the end of the connection. `probe` is sent to a peer that is silent.
     fn next(&mut self, shared: &Shared, probe: impl Fn() -> Vec<u8>) -> Option<Vec<u8>> {
         loop {
-            match split(&self.input) {
+            match split(&self.input[self.used..]) {
                 Ok(Some((message, _))) => {
                     let message = message.to_vec();
-                    self.input.drain(..message.len());
+                    self.used += message.len();
                     if self.is_copied {
                         shared.snoopers.copy(&message);
                     }
@@ -157,6 +180,8 @@ impl Connection {
             if self.deadline.is_some_and(|deadline| self.does_not_greet(deadline)) {
                 return None;
             }
+            self.input.drain(..self.used);
+            self.used = 0;
             let filled = self.input.len();
             self.input.resize(filled + CHUNK, 0);
             let read = self.stream.read(&mut self.input[filled..]);
@@ -180,14 +205,25 @@ impl Connection {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return None,
+                Err(error) => {
+                    self.error = Some(error);
+                    return None;
+                }
             }
         }
     }
 
     /// Returns whether the peer speaks another protocol, or is too late.
     fn does_not_greet(&self, deadline: Instant) -> bool {
-        self.input.get(1).is_some_and(|kind| *kind != HELLO) || Instant::now() >= deadline
+        self.input.get(self.used + 1).is_some_and(|kind| *kind != HELLO) || Instant::now() >= deadline
+    }
+
+    /// The reason of a connection that ended without an agreement.
+    fn refusal(&mut self) -> String {
+        let error = self.error.take().map(|error| error.to_string());
+        error.unwrap_or_else(|| {
+            "the peer does not greet in a version of OpenFlow that the switch speaks".to_owned()
+        })
     }
 
     /// Agrees with the peer on a version (OpenFlow 1.3.5, 6.3.1).
@@ -220,16 +256,33 @@ impl Connection {
         Some(version)
     }
 
+    /// Returns whether the next message has been received.
+    fn has_next(&self) -> bool {
+        matches!(split(&self.input[self.used..]), Ok(Some(_)))
+    }
+
     /// Answers requests until the connection ends.
     fn run(&mut self, session: &mut Session, shared: &Shared) {
+        let usage = Usage::new(self.stream.is_local());
+        let mut turn: Option<Turn<'_>> = None;
         while let Some(message) = self.next(shared, || session.probe()) {
+            let class = Class::of(&message);
+            if !turn.as_ref().is_some_and(|turn| turn.is_for(class)) {
+                drop(turn.take());
+                turn = Some(shared.turns.take(class, &usage));
+            }
             let mut answer = session.answer(&message);
             let mut taken = None;
+            // Within the turn: one answer at most has not taken of the budget yet.
             if answer.len() > SMALL {
                 taken = shared.replies.take(answer.len());
                 if taken.is_none() {
                     answer = session.refuse(&message, ErrorCode::RequestMultipartBufferOverflow);
                 }
+            }
+            // No other connection waits until this peer reads or sends.
+            if self.queue.is_full() || !self.has_next() {
+                turn = None;
             }
             if !self.queue.answer(answer, taken) {
                 return;

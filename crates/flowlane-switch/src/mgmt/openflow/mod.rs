@@ -28,6 +28,7 @@ mod slots;
 mod snoop;
 mod stream;
 mod tls;
+mod turns;
 
 pub use address::{Address, BadAddress};
 pub use fail_mode::FailMode;
@@ -35,7 +36,7 @@ pub use service::Service;
 pub use tls::{TlsError, TlsFile, TlsFiles, TlsProblem};
 
 use std::io;
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,8 +53,9 @@ use slots::{Slot, Slots};
 use snoop::Snoopers;
 use stream::{Socket, Stream};
 use tls::{Credentials, Side};
+use turns::Turns;
 
-use crate::mgmt::rpc::{Budget, SocketError, SocketFile};
+use crate::mgmt::rpc::{Budget, Controller, SocketError, SocketFile};
 
 /// Bytes of large answers that may wait at once for their peers: those of a table of a million flows.
 const REPLIES_BYTES: usize = 1 << 29;
@@ -99,6 +101,7 @@ struct Shared {
     bundles: Arc<Budget>,
     /// Bytes of notices that wait for controllers.
     notices: Arc<Budget>,
+    turns: Turns,
     /// The newest generation of roles (OpenFlow 1.3.5, 6.3.4).
     generation: Mutex<Option<u64>>,
     primaries: Primaries,
@@ -114,6 +117,7 @@ impl Shared {
             replies: Budget::new(REPLIES_BYTES),
             bundles: Budget::new(BUNDLES_BYTES),
             notices: Budget::new(NOTICES_BYTES),
+            turns: Turns::default(),
             generation: Mutex::new(None),
             primaries: Primaries::default(),
             snoopers: Snoopers::default(),
@@ -221,31 +225,33 @@ impl Agent {
             listener.set_nonblocking(true)?;
             Ok(listener)
         };
+        let controller = self.shared.service.controllers().add(address.to_string());
         match address {
             Address::ListenUnix(path) => {
                 let (file, listener) = SocketFile::listen(path)?;
                 listener.set_nonblocking(true).map_err(failed)?;
                 self._files.push(file);
-                self.listen(Listener::Unix(listener), serve_passive)
+                self.listen(Listener::Unix(listener), serve_passive(controller))
             }
             Address::ListenTcp(at) => {
-                bind(at).and_then(|listener| self.listen(Listener::Tcp(listener), serve_passive))
+                bind(at).and_then(|listener| self.listen(Listener::Tcp(listener), serve_passive(controller)))
             }
-            Address::ListenSsl(at) => bind(at)
-                .and_then(|listener| self.listen(Listener::Ssl(listener, credentials()), serve_passive)),
+            Address::ListenSsl(at) => bind(at).and_then(|listener| {
+                self.listen(Listener::Ssl(listener, credentials()), serve_passive(controller))
+            }),
             Address::ConnectUnix(path) => {
                 let path = path.clone();
-                self.connect(move || Ok(Stream::plain(Socket::Unix(UnixStream::connect(&path)?))))
+                let connect = move || Ok(Stream::plain(Socket::Unix(UnixStream::connect(&path)?)));
+                self.connect(connect, controller)
             }
-            &Address::ConnectTcp(to) => self.connect(move || {
-                Ok(Stream::plain(Socket::Tcp(TcpStream::connect_timeout(&to, BACKOFF[0])?)))
-            }),
+            &Address::ConnectTcp(to) => {
+                let connect = move || Ok(Stream::plain(connect_tcp(to)?));
+                self.connect(connect, controller)
+            }
             &Address::ConnectSsl(to) => {
                 let (credentials, side) = (credentials(), Side::Client(to.ip()));
-                self.connect(move || {
-                    let socket = Socket::Tcp(TcpStream::connect_timeout(&to, BACKOFF[0])?);
-                    Ok(Stream::with_tls(socket, credentials.clone(), side))
-                })
+                let connect = move || Ok(Stream::with_tls(connect_tcp(to)?, credentials.clone(), side));
+                self.connect(connect, controller)
             }
         }
         .map_err(failed)
@@ -260,7 +266,7 @@ impl Agent {
         let (file, listener) = SocketFile::listen(path)?;
         listener.set_nonblocking(true).map_err(failed)?;
         self._files.push(file);
-        self.listen(Listener::Unix(listener), serve_snooper).map_err(failed)
+        self.listen(Listener::Unix(listener), Arc::new(serve_snooper)).map_err(failed)
     }
 
     /// Repeats this until the agent ends.
@@ -285,7 +291,7 @@ impl Agent {
             shared.wait_for_workers();
             while !shared.ends.load(Ordering::Relaxed) {
                 match listener.accept() {
-                    Ok((stream, peer)) => admit(stream, peer, &slots, &shared, serve),
+                    Ok((stream, peer)) => admit(stream, peer, &slots, &shared, &serve),
                     // No controller connects, or too many files are open.
                     Err(_) => std::thread::sleep(PAUSE),
                 }
@@ -293,16 +299,23 @@ impl Agent {
         })
     }
 
-    fn connect(&mut self, connect: impl Fn() -> io::Result<Stream> + Send + 'static) -> io::Result<()> {
+    fn connect(
+        &mut self,
+        connect: impl Fn() -> io::Result<Stream> + Send + 'static,
+        controller: Arc<Controller>,
+    ) -> io::Result<()> {
         let shared = self.shared.clone();
         self.spawn(move || {
             shared.wait_for_workers();
             let mut pause = BACKOFF[0];
             while !shared.ends.load(Ordering::Relaxed) {
-                if let Ok(stream) = connect()
-                    && serve(stream, &shared, None)
-                {
-                    pause = BACKOFF[0];
+                match connect() {
+                    Ok(stream) => {
+                        if serve(stream, &shared, &controller, None) {
+                            pause = BACKOFF[0];
+                        }
+                    }
+                    Err(error) => controller.failed(error.to_string()),
                 }
                 let mut waited = Duration::ZERO;
                 while waited < pause && !shared.ends.load(Ordering::Relaxed) {
@@ -315,19 +328,26 @@ impl Agent {
     }
 }
 
-/// Serves a connection until it ends.
-type Serve = fn(Stream, &Arc<Shared>, &Slot);
+/// Connects to a controller, which has the first pause for it.
+fn connect_tcp(to: SocketAddr) -> io::Result<Socket> {
+    TcpStream::connect_timeout(&to, BACKOFF[0]).map(Socket::Tcp)
+}
 
-fn serve_passive(stream: Stream, shared: &Arc<Shared>, slot: &Slot) {
-    serve(stream, shared, Some(slot));
+/// Serves a connection until it ends.
+type Serve = Arc<dyn Fn(Stream, &Arc<Shared>, &Slot) + Send + Sync>;
+
+fn serve_passive(controller: Arc<Controller>) -> Serve {
+    Arc::new(move |stream: Stream, shared: &Arc<Shared>, slot: &Slot| {
+        serve(stream, shared, &controller, Some(slot));
+    })
 }
 
 /// Serves a connection in a thread of its own, or closes it if there is no slot for it.
-fn admit(stream: Stream, peer: Option<IpAddr>, slots: &Arc<Slots>, shared: &Arc<Shared>, serve: Serve) {
+fn admit(stream: Stream, peer: Option<IpAddr>, slots: &Arc<Slots>, shared: &Arc<Shared>, serve: &Serve) {
     let Some(slot) = stream.socket().try_clone().ok().and_then(|socket| slots.take(peer, socket)) else {
         return;
     };
-    let shared = shared.clone();
+    let (shared, serve) = (shared.clone(), serve.clone());
     // Without a thread, the stream and its slot are dropped.
     _ = std::thread::Builder::new().name("openflow".to_owned()).spawn(move || serve(stream, &shared, &slot));
 }

@@ -12,6 +12,9 @@ const EVENTS_BYTES: usize = 1 << 18;
 /// The queue of a peer that may not miss messages ends while more than this waits.
 const NOTICES_BYTES: usize = 1 << 25;
 
+/// Messages up to this length together are written at once.
+const TOGETHER_BYTES: usize = 1 << 14;
+
 #[derive(Default)]
 struct Waiting {
     /// With what a large answer has taken of the budget of all connections.
@@ -36,6 +39,12 @@ impl std::fmt::Debug for Outgoing {
 impl Outgoing {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Returns whether an answer would wait.
+    pub(super) fn is_full(&self) -> bool {
+        let waiting = self.lock();
+        waiting.bytes > ANSWERS_BYTES && !waiting.is_closed
     }
 
     /// Queues an answer, when there is room. Returns whether the writer lives.
@@ -95,14 +104,22 @@ impl Outgoing {
         }
     }
 
-    /// Writes messages, until the queue is closed and empty or `write` fails. A message counts until it is written.
+    /// Writes messages, until the queue is closed and empty or `write` fails. Short ones are written together. A message counts until it
+    /// is written.
     pub(super) fn drain(&self, mut write: impl FnMut(&[u8]) -> bool) {
         loop {
             let waiting = self.lock();
             let is_idle = |waiting: &mut Waiting| waiting.messages.is_empty() && !waiting.is_closed;
             let waiting = self.changed.wait_while(waiting, is_idle);
-            let next = waiting.unwrap_or_else(|poisoned| poisoned.into_inner()).messages.pop_front();
-            let Some((bytes, taken)) = next else { return };
+            let mut waiting = waiting.unwrap_or_else(|poisoned| poisoned.into_inner());
+            let Some((mut bytes, taken)) = waiting.messages.pop_front() else { return };
+            while let Some((next, None)) = waiting.messages.front()
+                && bytes.len() + next.len() <= TOGETHER_BYTES
+            {
+                bytes.extend_from_slice(next);
+                waiting.messages.pop_front();
+            }
+            drop(waiting);
             let is_written = write(&bytes);
             drop(taken);
             let mut waiting = self.lock();
@@ -132,7 +149,9 @@ mod tests {
             queue.event(vec![0; 1000]);
         }
         assert!(queue.lock().bytes <= EVENTS_BYTES + 1000);
+        assert!(!queue.is_full());
         assert!(queue.answer(vec![1; 2 * ANSWERS_BYTES], None), "one answer may be longer than the queue");
+        assert!(queue.is_full());
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| queue.answer(vec![2; 10], None));
             let mut written = Vec::new();

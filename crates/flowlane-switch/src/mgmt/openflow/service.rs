@@ -13,7 +13,7 @@ use crate::control::{
     Notices, OptionMod, OptionsError, Refusal, Refused, Requester,
 };
 use crate::datapath::{GroupCount, GroupCounters, PacketIns, PauseToken, PortCounters};
-use crate::mgmt::rpc::ControlServer;
+use crate::mgmt::rpc::{ControlServer, Controllers};
 use crate::ruleset::{CompiledGroup, PortFlags};
 
 /// A port, as a controller sees it.
@@ -65,6 +65,11 @@ impl Service {
         let (name, versions, begun) = (name.to_owned(), Version::ALL.to_vec(), Instant::now());
         let standalone_after = None;
         Self { served, packet_ins, notices, datapath_id, name, versions, standalone_after, begun }
+    }
+
+    /// The connections at the addresses of controllers, for reports.
+    pub(super) fn controllers(&self) -> &Controllers {
+        self.served.controllers()
     }
 
     pub(super) fn packet_ins(&self) -> &PacketIns {

@@ -167,6 +167,11 @@ impl Reader {
         }
     }
 
+    /// Returns whether the peer is on this machine.
+    pub(super) fn is_local(&self) -> bool {
+        matches!(self.socket, Socket::Unix(_))
+    }
+
     /// Closes the stream in both directions.
     pub(super) fn close(&self) {
         self.socket.close();

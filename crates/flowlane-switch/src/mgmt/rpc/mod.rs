@@ -4,12 +4,15 @@
 //! may connect. What one client holds is bounded: `connections.rs` says how.
 
 mod connections;
+mod controllers;
 mod message;
 mod peer;
 mod server;
 mod socket_file;
 
 pub(crate) use connections::{Budget, Taken};
+pub use controllers::ControllerReport;
+pub(crate) use controllers::{Controller, Controllers};
 pub use message::{CallError, Client, PROTOCOL, RpcError};
 pub use server::{
     ChangeReport, ControlServer, FlowRemovedReport, FlowReport, LineError, MacEntry, SwitchReport,

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::connections::SMALL;
+use super::controllers::{ControllerReport, Controllers};
 use super::message::{PROTOCOL, RpcError, answer, shortened};
 use crate::control::{BundleError, Changes, Control, FlowRemoved, FlowStatistics, Refused};
 use crate::datapath::{Mailbox, Trace, Tracing, Worker};
@@ -33,6 +34,7 @@ pub struct ControlServer {
     begun: Instant,
     /// Held while something large is made for a client, so that the memory does not grow with the number of clients.
     large: Mutex<()>,
+    controllers: Arc<Controllers>,
 }
 
 /// All counters of a switch.
@@ -42,6 +44,8 @@ pub struct SwitchReport {
     pub report: Report,
     /// Since the switch started.
     pub seconds: f64,
+    /// The addresses of OpenFlow controllers.
+    pub controllers: Vec<ControllerReport>,
 }
 
 /// A rule with its counters.
@@ -156,7 +160,13 @@ impl ControlServer {
     pub fn new(control: Control, reload: Reload, stop: Arc<AtomicBool>) -> Self {
         let mail = control.mailboxes().to_vec();
         let (begun, large) = (Instant::now(), Mutex::default());
-        Self { control: Mutex::new(control), mail, reload, stop, begun, large }
+        let controllers = Arc::default();
+        Self { control: Mutex::new(control), mail, reload, stop, begun, large, controllers }
+    }
+
+    /// The addresses of OpenFlow controllers, for the agent to add to.
+    pub(crate) fn controllers(&self) -> &Arc<Controllers> {
+        &self.controllers
     }
 
     /// Locks the control of the rules.
@@ -250,7 +260,8 @@ impl ControlServer {
             let FlowReport { priority, matches, actions, packets, bytes, .. } = flow;
             table.rules.push(RuleReport { priority, matches, actions, packets, bytes });
         }
-        Ok(SwitchReport { report, seconds: self.begun.elapsed().as_secs_f64() })
+        let controllers = self.controllers.report();
+        Ok(SwitchReport { report, seconds: self.begun.elapsed().as_secs_f64(), controllers })
     }
 
     /// Returns the cycles and packets of each worker, by stage and by queue.

@@ -17,7 +17,7 @@ fn is_flooded(wires: &Wires) -> bool {
     left[1] == 1
 }
 
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
+pub(super) fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < Duration::from_secs(20), "{what}");

@@ -18,6 +18,7 @@ use rustls::{
 };
 
 use super::authority::{Authority, Identity, Time, is_possible};
+use super::fail_modes::wait_until;
 use super::*;
 
 const BOTH: &[&SupportedProtocolVersion] = &[&TLS12, &TLS13];
@@ -304,10 +305,14 @@ fn the_switch_connects_to_controllers_of_its_authority_alone() {
         let _agent = world.agent(Address::ConnectSsl(listener.local_addr().unwrap()), wires);
         let refused = greeting(server(&listener, &world.authority, &stranger)).unwrap_err();
         assert!(refused.contains("UnknownCA"), "{refused}");
+        let report = || wires.served.get().unwrap().show().unwrap().controllers.pop().unwrap();
+        let is_named = |error: &str| error.contains("UnknownIssuer");
+        wait_until("the refusal is reported", || report().last_error.is_some_and(|error| is_named(&error)));
         // It tries again, and presents its own certificate.
         let stream = server(&listener, &world.authority, &world.controller);
         let mut controller = Controller::over(Box::new(stream), Version::OpenFlow13);
         assert_eq!(controller.change("add udp actions=drop"), None);
+        assert_eq!((report().connections, report().failed), (1, 1));
         drop(controller);
         // A controller that does not answer the handshake holds the connection for a time only.
         let (silent, _) = listener.accept().unwrap();

@@ -189,6 +189,8 @@ impl Loaded {
             files.failed(TlsFile::CaCertificate),
         );
         let malformed = |error: rustls::Error| TlsProblem::Malformed(error.to_string());
+        let authorities =
+            certificates(&files.ca_certificate).and_then(|all| valid(all, now)).map_err(&of_ca)?;
         let key = private_key(&files.private_key).map_err(&of_key)?;
         let signing = provider.key_provider.load_private_key(key.clone_key());
         let signing = signing.map_err(malformed).map_err(&of_key)?;
@@ -199,8 +201,6 @@ impl Loaded {
             Err(rustls::Error::InconsistentKeys(_)) => return Err(of_certificate(TlsProblem::KeyMismatch)),
             Err(error) => return Err(of_certificate(malformed(error))),
         }
-        let authorities =
-            certificates(&files.ca_certificate).and_then(|all| valid(all, now)).map_err(&of_ca)?;
         let mut roots = RootCertStore::empty();
         for authority in &authorities {
             roots.add(authority.clone()).map_err(malformed).map_err(&of_ca)?;
