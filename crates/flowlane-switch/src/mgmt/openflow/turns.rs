@@ -19,6 +19,10 @@ use flowlane_openflow::Header;
 /// How long a connection may keep its turn for requests that it has received already, while others wait.
 const SLICE: Duration = Duration::from_millis(1);
 
+/// How long a request of tables waits at most for changes of the switch that are under way, and between two looks at them.
+const PRECEDENCE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_micros(200);
+
 /// A class of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Class {
@@ -116,6 +120,14 @@ impl Turns {
             }
         } else {
             queue.is_taken = true;
+            drop(queue);
+        }
+        if class == Class::Tables {
+            // The lock of control has no order: requests of tables, one right after another, would keep it from a change.
+            let until = Instant::now() + PRECEDENCE;
+            while self.lock(Class::Switch).is_taken && Instant::now() < until {
+                std::thread::sleep(PAUSE);
+            }
         }
         Turn { turns: self, usage, class, begun: Instant::now() }
     }
