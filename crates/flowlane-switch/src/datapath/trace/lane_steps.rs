@@ -2,7 +2,7 @@
 
 use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::Action;
-use flowlane::rule::action::PortNo;
+use flowlane::rule::action::{Controller, PortNo};
 
 use super::super::hash_ports;
 use super::super::walk::{AfterStep, CALLED_MAX, Outcome, Position, follow, follow_steps, run};
@@ -76,18 +76,20 @@ impl Tracer<'_> {
                 self.tell("learn", rule.to_string(), "a trace does not add it");
             }
             LaneStep::FinTimeout(_) => self.fin_timeout(),
-            LaneStep::Pause(to) => {
-                let text = Action::Controller(Box::new(to.action.clone())).to_string();
-                self.send_to_controller(&text, to.action.max_len);
-                self.tell(text, "it waits", "a controller that resumes it decides what follows");
-                return AfterStep::End;
-            }
+            LaneStep::Pause(to) => return self.pause(&to.action),
             LaneStep::Expire | LaneStep::Refuse | LaneStep::Request(_) | LaneStep::Leave { .. } => {}
             LaneStep::WriteActions(_) | LaneStep::ClearActions | LaneStep::Exit => {
                 unreachable!("walking takes them")
             }
         }
         AfterStep::Next
+    }
+
+    fn pause(&mut self, action: &Controller) -> AfterStep {
+        let text = Action::Controller(Box::new(action.clone())).to_string();
+        self.send_to_controller(&text, action.max_len);
+        self.tell(text, "it waits", "a controller that resumes it decides what follows");
+        AfterStep::End
     }
 
     fn fin_timeout(&mut self) {
