@@ -10,14 +10,27 @@
 //! conj_id=5,ip → output:3
 //! ```
 //!
-//! The rules of clauses are not expanded, and are not among those that packets match: they are in a [`TupleSearch`] of their own,
-//! of which a lookup takes all that match instead of the best.
+//! The rules of clauses are not expanded, and are not among those that packets match. Of these, a lookup takes all that match
+//! instead of the best:
 //!
-//! Cost of a lookup: a probe for each mask of these rules, then one step for each clause that a rule which matched is for.
+//! ```text
+//! key ─ TupleSearch of the distinct matches ─► marks of each that it meets: for clause 1  0010 1101  ┐
+//!                                              (a bit for each place)       for clause 2  1000 1100  ┴ and ─► 0000 1100
+//! ```
+//!
+//! A *place* is a conjunction of one priority. Rules with the same match, of whatever priority, are one entry: a packet meets an
+//! address and a port, whatever number of policies these are in. Places are met 64 at a time.
+//!
+//! Cost of a lookup: a probe for each mask of these rules, then a step for each block of 64 places and clause that a rule which
+//! matched is for.
 
+mod parts;
+
+use std::cell::RefCell;
 use std::cmp::Reverse;
 
-use super::{Hit, InsertError, RuleEngine, TupleSearch};
+use self::parts::Parts;
+use super::{Hit, InsertError};
 use crate::packet::Field;
 use crate::packet::key::{FlowKey, FlowMask};
 use crate::rule::{Action, Match, Priority, RuleId};
@@ -34,11 +47,6 @@ pub struct Clause {
 }
 
 impl Clause {
-    /// Returns a number for it, in order: clauses of one conjunction follow one another, and agree but for their last byte.
-    fn code(self) -> u64 {
-        u64::from(self.id) << 16 | u64::from(self.clauses) << 8 | u64::from(self.clause)
-    }
-
     /// Returns the clauses that a rule with these actions is for: none where it is an ordinary one.
     pub fn of(actions: &[Action]) -> Vec<Clause> {
         let clause = |action: &Action| match *action {
@@ -47,22 +55,6 @@ impl Clause {
         };
         actions.iter().filter_map(clause).collect()
     }
-}
-
-/// Returns the numbers of the conjunctions all of whose clauses are among these [codes](Clause::code), in order and each once.
-fn whole(codes: &[u64]) -> impl Iterator<Item = u32> {
-    let of_one = codes.chunk_by(|one, other| one >> 8 == other >> 8);
-    let whole = of_one.filter(|same| same.len() as u64 == same[0] >> 8 & 0xff);
-    whole.map(|same| (same[0] >> 16) as u32)
-}
-
-/// A rule's clauses.
-#[derive(Clone, Debug, Default)]
-struct Part {
-    /// Their [codes](Clause::code), in order.
-    codes: Box<[u64]>,
-    /// It is for all clauses of some conjunction.
-    is_whole: bool,
 }
 
 /// The rules of a table that are parts of conjunctions.
@@ -89,15 +81,27 @@ struct Part {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Conjunctions {
-    rules: TupleSearch,
-    /// By rule.
-    parts: Vec<Part>,
+    parts: Parts,
+}
+
+/// Room for a lookup, which is used again.
+struct Room {
+    /// By block of places: the clauses that are met. All 0 between lookups.
+    met: Vec<u64>,
+    /// The blocks of which some are.
+    blocks: Vec<u32>,
+    /// The places all of whose clauses are met.
+    whole: Vec<u32>,
+}
+
+thread_local! {
+    static ROOM: RefCell<Room> = const { RefCell::new(Room { met: Vec::new(), blocks: Vec::new(), whole: Vec::new() }) };
 }
 
 impl Conjunctions {
     /// Makes an empty one for at most `rules_max` rules. `seed` keys the hashes: keep it secret where the traffic may be hostile.
     pub fn new(rules_max: usize, seed: u32) -> Self {
-        Self { rules: TupleSearch::new(rules_max, seed), parts: Vec::new() }
+        Self { parts: Parts::new(rules_max, seed) }
     }
 
     /// Adds a rule.
@@ -111,47 +115,32 @@ impl Conjunctions {
         matches: &Match,
         clauses: &[Clause],
     ) -> Result<(), InsertError> {
-        self.rules.insert(id, priority, matches)?;
-        self.set(id, clauses);
-        Ok(())
+        self.parts.insert(id, priority, matches, clauses)
     }
 
     /// Replaces the clauses that a rule is for.
     pub fn set(&mut self, id: RuleId, clauses: &[Clause]) {
-        let at = id.0 as usize;
-        if self.parts.len() <= at {
-            self.parts.resize_with(at + 1, Part::default);
-        }
-        let mut codes: Vec<u64> = clauses.iter().map(|clause| clause.code()).collect();
-        codes.sort_unstable();
-        codes.dedup();
-        let is_whole = whole(&codes).next().is_some();
-        self.parts[at] = Part { codes: codes.into(), is_whole };
+        self.parts.set(id, clauses);
     }
 
     /// Removes a rule. Returns whether it was there.
     pub fn remove(&mut self, id: RuleId) -> bool {
-        let removed = self.rules.remove(id);
-        if removed {
-            self.parts[id.0 as usize] = Part::default();
-        }
-        removed
+        self.parts.remove(id)
     }
 
     /// Returns the number of rules.
     pub fn len(&self) -> usize {
-        self.rules.len()
+        self.parts.len()
     }
 
     /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.parts.len() == 0
     }
 
     /// Returns the size in bytes.
     pub fn table_bytes(&self) -> usize {
-        let codes = self.parts.iter().map(|part| size_of_val(&*part.codes));
-        self.rules.table_bytes() + self.parts.capacity() * size_of::<Part>() + codes.sum::<usize>()
+        self.parts.table_bytes()
     }
 
     /// Returns the winning rule for `key` of the table whose ordinary rules are found by `lookup`; `hard` is what that has found.
@@ -168,39 +157,72 @@ impl Conjunctions {
         mut looked_at: Option<&mut FlowMask>,
         mut lookup: impl FnMut(&FlowKey, Option<&mut FlowMask>) -> Option<Hit>,
     ) -> Option<Hit> {
-        let mut found: Vec<Hit> = Vec::new();
         let above = hard.map(|hit| hit.priority);
-        self.rules.matching(key, above, looked_at.as_deref_mut(), &mut |hit| found.push(hit));
-        found.sort_unstable_by_key(|hit| Reverse(hit.priority));
-        let (mut winner, mut codes) = (hard, Vec::new());
-        'all: for rules in found.chunk_by(|one, other| one.priority == other.priority) {
-            for id in self.met(rules, &mut codes) {
-                let mut again = key.clone();
-                again.set(Field::ConjId, id.into());
-                if let Some(hit) = lookup(&again, looked_at.as_deref_mut()) {
-                    winner = Some(hit);
-                    break 'all;
-                }
+        // `lookup` may be of a table that has conjunctions, too.
+        let mut whole = ROOM.with_borrow_mut(|room| {
+            self.mark(room, key, above, looked_at.as_deref_mut());
+            std::mem::take(&mut room.whole)
+        });
+        let rank = |place: &u32| {
+            let place = self.parts.place(*place);
+            (Reverse(place.priority), place.id)
+        };
+        let mut winner = hard;
+        while let Some(best) = (0..whole.len()).min_by_key(|at| rank(&whole[*at])) {
+            let place = whole.swap_remove(best);
+            let mut again = key.clone();
+            again.set(Field::ConjId, self.parts.place(place).id.into());
+            if let Some(hit) = lookup(&again, looked_at.as_deref_mut()) {
+                winner = Some(hit);
+                break;
             }
         }
+        whole.clear();
+        ROOM.with_borrow_mut(|room| room.whole = whole);
         if let Some(looked_at) = looked_at {
             looked_at.set(Field::ConjId, 0);
         }
         winner
     }
 
-    /// Returns the numbers of the conjunctions all of whose clauses some rules are for. `codes` is room that is used again.
-    fn met<'a>(&self, rules: &[Hit], codes: &'a mut Vec<u64>) -> impl Iterator<Item = u32> + use<'a> {
-        codes.clear();
-        let part = |hit: &Hit| &self.parts[hit.rule.0 as usize];
-        // Nearly always a rule alone is for no whole conjunction.
-        if rules.len() > 1 || part(&rules[0]).is_whole {
-            rules.iter().for_each(|hit| codes.extend_from_slice(&part(hit).codes));
-            // The standard sort merges runs: the codes of each rule are in order.
-            codes.sort();
-            codes.dedup();
+    /// Finds the places above a priority all of whose clauses `key` meets.
+    fn mark(
+        &self,
+        Room { met, blocks, whole }: &mut Room,
+        key: &FlowKey,
+        above: Option<Priority>,
+        looked_at: Option<&mut FlowMask>,
+    ) {
+        // Of each block, whether it has been touched, and the places that are met by clause.
+        let stride = self.parts.clauses_max() + 1;
+        if met.len() < self.parts.blocks() * stride {
+            met.resize(self.parts.blocks() * stride, 0);
         }
-        whole(codes)
+        blocks.clear();
+        self.parts.entries().matching(key, above, looked_at, &mut |hit| {
+            for marks in self.parts.marks(hit.rule.0) {
+                let of_block = &mut met[marks.block as usize * stride..][..stride];
+                if of_block[0] == 0 {
+                    of_block[0] = 1;
+                    blocks.push(marks.block);
+                }
+                of_block[1 + usize::from(marks.clause)] |= marks.places;
+            }
+        });
+        for &block in &*blocks {
+            let (needed, of_block) =
+                (self.parts.needed(block), &mut met[block as usize * stride..][..stride]);
+            let is_met = |all, (needed, met): (&u64, &u64)| all & (met | !needed);
+            let mut places = needed.iter().zip(&of_block[1..]).fold(needed[0], is_met);
+            of_block.fill(0);
+            while places != 0 {
+                let place = block * 64 + places.trailing_zeros();
+                places &= places - 1;
+                if above.is_none_or(|above| self.parts.place(place).priority > above) {
+                    whole.push(place);
+                }
+            }
+        }
     }
 }
 

@@ -14,17 +14,21 @@ struct Drawn {
     clauses: Vec<Clause>,
 }
 
-fn drawn(r: &mut Random, id: u32) -> Drawn {
+fn drawn_clauses(r: &mut Random) -> Vec<Clause> {
     let clause = |r: &mut Random| {
         let clauses = 2 + r.next(2) as u8;
         Clause { id: r.next(4), clauses, clause: r.next(clauses.into()) as u8 }
     };
+    (0..=r.next(4)).map(|_| clause(r)).collect()
+}
+
+fn drawn(r: &mut Random, id: u32) -> Drawn {
     let is_part = !r.chance(3);
     let mut matches = if r.chance(2) { Match::any() } else { random_match(r) };
     if !is_part && r.chance(2) {
         matches.set(Field::ConjId, r.next(4).into());
     }
-    let clauses = if is_part { (0..=r.next(4)).map(|_| clause(r)).collect() } else { Vec::new() };
+    let clauses = if is_part { drawn_clauses(r) } else { Vec::new() };
     Drawn { id: RuleId(id), priority: Priority(r.next(4)), matches, clauses }
 }
 
@@ -60,7 +64,7 @@ fn defined(rules: &[Drawn], key: &FlowKey) -> Option<Hit> {
 #[test]
 fn conjunctions_agree_with_their_definition_while_rules_change() {
     let (mut met, mut bits_changed) = (0, 0);
-    for seed in 0..30 {
+    for seed in 0..40 {
         let r = &mut Random(seed ^ 0xc04);
         for mut engine in engines() {
             let mut rules: Vec<Drawn> = Vec::new();
@@ -78,6 +82,11 @@ fn conjunctions_agree_with_their_definition_while_rules_change() {
                     let removed =
                         if gone.clauses.is_empty() { engine.remove(gone.id) } else { parts.remove(gone.id) };
                     assert!(removed);
+                }
+                let at = r.next(rules.len().max(1) as u32) as usize;
+                if let Some(rule) = rules.get_mut(at).filter(|rule| !rule.clauses.is_empty() && r.chance(3)) {
+                    rule.clauses = drawn_clauses(r);
+                    parts.set(rule.id, &rule.clauses);
                 }
                 let key = random_key(r);
                 let at = format!("seed {seed} {} {key:?} {rules:#?}", engine.name());
@@ -108,4 +117,41 @@ fn conjunctions_agree_with_their_definition_while_rules_change() {
         }
     }
     assert!(met > 500 && bits_changed > 500, "{met} {bits_changed}");
+}
+
+/// Rules of one match are one entry, whatever their number, and come and go without looking at the others.
+#[test]
+fn many_rules_of_one_match_come_and_go() {
+    const RULES: u32 = 100_000;
+    let mut parts = Conjunctions::new(RULES as usize, 3);
+    let both = |id| [0, 1].map(|clause| Clause { id, clauses: 2, clause });
+    let last = |parts: &Conjunctions| {
+        let found = |key: &FlowKey, _: Option<&mut FlowMask>| {
+            Some(Hit { rule: RuleId(key.get(Field::ConjId) as u32), priority: Priority(9) })
+        };
+        parts.winner(&FlowKey::zero(), None, None, found).map(|hit| hit.rule.0)
+    };
+    for id in 0..RULES {
+        parts.insert(RuleId(id), Priority(id), &Match::any(), &both(id)).unwrap();
+    }
+    let full = parts.insert(RuleId(RULES), Priority(1), Match::any().set(Field::TpSrc, 1), &both(1));
+    assert_eq!(full, Err(InsertError::Full { rules_max: RULES as usize }));
+    assert_eq!(
+        parts.insert(RuleId(7), Priority(1), &Match::any(), &[]),
+        Err(InsertError::Duplicate(RuleId(7)))
+    );
+    assert_eq!(last(&parts), Some(RULES - 1), "the highest priority");
+    for id in (0..RULES).rev() {
+        assert!(parts.remove(RuleId(id)) && !parts.remove(RuleId(id)));
+        if id % 9_999 == 1 {
+            assert_eq!(last(&parts), Some(id - 1));
+        }
+    }
+    assert!(parts.is_empty() && last(&parts).is_none());
+    parts.insert(RuleId(4), Priority(2), &Match::any(), &both(4)).unwrap();
+    parts.set(
+        RuleId(4),
+        &[Clause { id: 4, clauses: 2, clause: 2 }, Clause { id: 4, clauses: 200, clause: 0 }],
+    );
+    assert_eq!(last(&parts), None, "clauses that no conjunction has");
 }
