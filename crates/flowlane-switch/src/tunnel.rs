@@ -31,6 +31,7 @@ use flowlane::tunnel::{
     EndpointConfig, EndpointError, EndpointId, EndpointTable, OptionMap, Policy, Refused,
 };
 
+use crate::packet::length::ip_bytes;
 use crate::packet::{Burst, Frame, Termination, decapsulate};
 
 const ETHERNET_BYTES: usize = 14;
@@ -341,18 +342,6 @@ impl Tunnel {
         }
         *headers = outer_headers(encapsulation.destination);
         Ok(())
-    }
-}
-
-/// Returns an IP packet's length by its header.
-fn ip_bytes(packet: &[u8]) -> usize {
-    let number =
-        |at: usize| packet.get(at..at + 2).map_or(0, |b| usize::from(u16::from_be_bytes([b[0], b[1]])));
-    match packet.first() {
-        // A jumbogram has 0, and is as long as its frame.
-        Some(first) if first >> 4 == 6 && number(4) > 0 => 40 + number(4),
-        Some(first) if first >> 4 == 4 => number(2),
-        _ => packet.len(),
     }
 }
 

@@ -19,6 +19,7 @@ use super::validate::RunError;
 use super::walk::{AfterStep, Outcome, run};
 use super::worker::{Worker, finish};
 use crate::packet::Burst;
+use crate::packet::length::without_padding;
 use crate::packet::recirculate::{rounds, set_field, take_along};
 use crate::ruleset::{
     LaneStep, Learned, Return, RuleRequest, Step, Steps, ToController, compile_packet_out, ends_connection,
@@ -143,7 +144,8 @@ fn lane_step(
         }
         LaneStep::Bundle(bundle) => run_bundle(worker, burst, lane, bundle)?,
         LaneStep::CheckPacketLarger { bytes, to } => {
-            let is_larger = burst.frames[lane].len() > usize::from(*bytes);
+            let len = without_padding(burst.frames[lane].bytes(), &burst.headers[lane]);
+            let is_larger = len > usize::from(*bytes);
             set(burst, lane, *to, is_larger.into());
         }
         LaneStep::Learn(learn) => {

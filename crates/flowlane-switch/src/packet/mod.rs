@@ -15,6 +15,7 @@ pub mod burst;
 pub mod decapsulate;
 pub mod edit;
 pub mod frame;
+pub(crate) mod length;
 pub(crate) mod recirculate;
 pub mod spread;
 

@@ -206,12 +206,14 @@ impl Compiler<'_> {
     fn lane(&mut self, step: LaneStep) {
         // These parse the packet themselves where the key is behind.
         let again = self.changed && step.reads_key();
-        let sets_header = match step {
-            LaneStep::Pop(to) | LaneStep::CheckPacketLarger { to, .. } => needs_offsets(to.field()),
+        let needs_headers = match step {
+            LaneStep::Pop(to) => needs_offsets(to.field()),
+            // It counts without padding.
+            LaneStep::CheckPacketLarger { .. } => true,
             _ => false,
         };
         let written = step.written();
-        if self.stale && sets_header {
+        if self.stale && needs_headers {
             self.steps.push(Step::Parse);
             self.stale = false;
         }

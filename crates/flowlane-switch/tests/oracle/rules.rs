@@ -374,25 +374,16 @@ pub(crate) fn rules(r: &mut Random, limits: Limits) -> Rules {
         let count = 2 + r.below(7) + u32::from(tables == 1) * 4;
         for place in 0..count {
             cookie += 1;
-            let mut writer = Writer {
-                r,
-                limits,
-                needs: vec![],
-                hidden_tags: 0,
-                matches: vec![],
-                actions: vec![],
-                table,
-                tables,
-                groups: &groups,
-                depth: 0,
-                pops: false,
-            };
+            let mut writer = Writer::new(r, limits, (table, tables), &groups);
             writer.write(table == pushes, &mut back);
             let (matches, actions) = (writer.matches.join(","), writer.actions.join(","));
             // Which of two rules of one priority wins is undefined (OpenFlow 1.3.5 §5.3).
             let priority = 1 + r.below(3) * 100 + place;
             let line = format!("table={table},priority={priority},cookie={cookie},{matches}");
             text.push_str(&format!("{},actions={actions}\n", line.trim_end_matches(',')));
+        }
+        if limits.calls && r.one_in(3) {
+            text.push_str(&conjunction(r, limits, (table, tables), &groups, &mut cookie, &mut back));
         }
     }
     let mut rules = Rules::new(text, groups, tables);
@@ -416,6 +407,43 @@ pub(crate) fn rules(r: &mut Random, limits: Limits) -> Rules {
     rules
 }
 
+/// Draws the parts of a conjunction, which have a priority that no other rule of the table has, and the rule of packets that meet it.
+fn conjunction(
+    r: &mut Random,
+    limits: Limits,
+    tables: (u8, u8),
+    groups: &str,
+    cookie: &mut u32,
+    back: &mut Back,
+) -> String {
+    let (mut text, table) = (String::new(), tables.0);
+    let (id, clauses, priority) = (1 + r.below(3), 2 + r.below(2), 50 + 100 * r.below(3));
+    let mut add = |priority: u32, matches: String, actions: String| {
+        *cookie += 1;
+        let line = format!("table={table},priority={priority},cookie={cookie},{matches}");
+        text.push_str(&format!("{},actions={actions}\n", line.trim_end_matches(',')));
+    };
+    for clause in 1..=clauses {
+        for _ in 0..1 + r.below(2) {
+            let mut writer = Writer::new(r, limits, tables, groups);
+            writer.start();
+            for _ in 0..writer.r.below(2) {
+                writer.match_field();
+            }
+            // No ordinary rule has the match of a part: Open vSwitch may pass over it then.
+            writer.matches.push("reg14=0/0x1".to_owned());
+            let matches = writer.matches.join(",");
+            add(priority, matches, format!("conjunction({id},{clause}/{clauses})"));
+        }
+    }
+    let mut writer = Writer::new(r, limits, tables, groups);
+    writer.matches.push(format!("conj_id={id}"));
+    writer.write(false, back);
+    let (matches, actions) = (writer.matches.join(","), writer.actions.join(","));
+    add(350, matches, actions);
+    text
+}
+
 /// Writes one rule.
 struct Writer<'a> {
     r: &'a mut Random,
@@ -435,7 +463,20 @@ struct Writer<'a> {
     pops: bool,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    fn new(r: &'a mut Random, limits: Limits, (table, tables): (u8, u8), groups: &'a str) -> Self {
+        let (matches, actions) = (Vec::new(), Vec::new());
+        let (needs, hidden_tags, depth, pops) = (Vec::new(), 0, 0, false);
+        Self { r, limits, needs, hidden_tags, matches, actions, table, tables, groups, depth, pops }
+    }
+
+    /// Draws the kind of packets.
+    fn start(&mut self) {
+        let (text, needs) = self.r.pick(&STACKS);
+        self.matches.extend((!text.is_empty()).then(|| text.to_owned()));
+        self.needs = needs.to_vec();
+    }
+
     fn write(&mut self, may_push: bool, back: &mut Back) {
         let pops = self.limits.labels == Labels::Pop && self.r.one_in(4);
         let bottom = self.r.one_in(2);
@@ -444,9 +485,7 @@ impl Writer<'_> {
             self.matches.push(format!("mpls,mpls_bos={}", u8::from(bottom)));
             self.needs = vec![Mpls];
         } else {
-            let (text, needs) = self.r.pick(&STACKS);
-            self.matches.extend((!text.is_empty()).then(|| text.to_owned()));
-            self.needs = needs.to_vec();
+            self.start();
         }
         let way = if self.limits.calls { back.draw(self) } else { None };
         for _ in 0..self.r.pick(&[0, 0, 1, 1, 2]) {

@@ -8,6 +8,7 @@ use super::super::hash_ports;
 use super::super::walk::{AfterStep, CALLED_MAX, Outcome, Position, follow, follow_steps, run};
 use super::{Recorder, Traced, Tracer};
 use crate::packet::Frame;
+use crate::packet::length::without_padding;
 use crate::packet::recirculate::{parse_again, rounds, set_field};
 use crate::ruleset::{LaneStep, Learned, Return, Step, Steps, ends_connection, output_step};
 
@@ -68,7 +69,8 @@ impl Tracer<'_> {
                 }
             }
             LaneStep::CheckPacketLarger { bytes, to } => {
-                let is_larger = self.packet.frame.len() > usize::from(*bytes);
+                let len = without_padding(self.packet.frame.bytes(), &self.packet.headers);
+                let is_larger = len > usize::from(*bytes);
                 self.assign(format!("check_pkt_larger({bytes})"), *to, is_larger.into());
             }
             LaneStep::Learn(learn) => {

@@ -305,8 +305,10 @@ impl Writer<'_> {
         if self.r.one_in(12) {
             self.actions.push("clear_actions".to_owned());
         }
-        // Open vSwitch ends itself at times where labels are popped while a set waits.
-        if self.limits.labels != Labels::Pop && !self.limits.asks_length && self.r.one_in(4) {
+        // Open vSwitch ends itself at times where labels are popped, or a group selects, while a set waits.
+        let selects = self.groups.contains("type=select");
+        let may_wait = self.limits.labels != Labels::Pop && !self.limits.asks_length && !selects;
+        if may_wait && self.r.one_in(4) {
             let written: Vec<String> = (0..1 + self.r.below(3)).map(|_| self.written()).collect();
             self.actions.push(format!("write_actions({})", written.join(",")));
         }
