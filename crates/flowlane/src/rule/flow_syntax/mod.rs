@@ -3,6 +3,7 @@
 //! [`read_changes`] reads lines that add, modify and delete rules, and [`read_groups`] groups.
 
 mod actions;
+mod consistent;
 mod dump;
 mod entry;
 mod flow_mod;
@@ -18,6 +19,7 @@ mod tests;
 mod values;
 mod write;
 
+pub use consistent::is_consistent;
 pub use dump::dumped_ports;
 pub use entry::{Entry, read_entries};
 pub use flow_mod::{Command, FlowFlags, FlowMod, read_changes};
