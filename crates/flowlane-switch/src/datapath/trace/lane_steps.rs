@@ -2,7 +2,7 @@
 
 use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::Action;
-use flowlane::rule::action::{Controller, PortNo};
+use flowlane::rule::action::{Bundle, Controller, PortNo};
 
 use super::super::hash_ports;
 use super::super::walk::{AfterStep, CALLED_MAX, Outcome, Position, follow, follow_steps, run};
@@ -53,21 +53,7 @@ impl Tracer<'_> {
                 let to = multipath.to;
                 self.assign(format!("multipath({})", multipath.hash), to, u128::from(link) & to.ones());
             }
-            LaneStep::Bundle(bundle) => {
-                let member = self.worker.egress.bundle_member(&self.packet.key, bundle);
-                let name = format!("bundle({})", bundle.hash);
-                match (bundle.to, member) {
-                    (Some(to), member) => {
-                        let number = member.map_or(0xffff, |port| port.0);
-                        self.assign(name, to, u128::from(number) & to.ones());
-                    }
-                    (None, Some(PortNo(number))) => {
-                        self.tell(name, format!("to port {number}"), "");
-                        self.output(Some(Step::Do(Action::Output(PortNo(number)))));
-                    }
-                    (None, None) => self.tell(name, "not sent", "no member is live"),
-                }
-            }
+            LaneStep::Bundle(bundle) => self.bundle(bundle),
             LaneStep::CheckPacketLarger { bytes, to } => {
                 let len = without_padding(self.packet.frame.bytes(), &self.packet.headers);
                 let is_larger = len > usize::from(*bytes);
@@ -92,6 +78,22 @@ impl Tracer<'_> {
         self.send_to_controller(&text, action.max_len);
         self.tell(text, "it waits", "a controller that resumes it decides what follows");
         AfterStep::End
+    }
+
+    fn bundle(&mut self, bundle: &Bundle) {
+        let member = self.worker.egress.bundle_member(&self.packet.key, bundle);
+        let name = format!("bundle({})", bundle.hash);
+        match (bundle.to, member) {
+            (Some(to), member) => {
+                let number = member.map_or(0xffff, |port| port.0);
+                self.assign(name, to, u128::from(number) & to.ones());
+            }
+            (None, Some(PortNo(number))) => {
+                self.tell(name, format!("to port {number}"), "");
+                self.output(Some(Step::Do(Action::Output(PortNo(number)))));
+            }
+            (None, None) => self.tell(name, "not sent", "no member is live"),
+        }
     }
 
     fn fin_timeout(&mut self) {
