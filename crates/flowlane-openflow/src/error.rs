@@ -255,6 +255,7 @@ errors! {
     NiciraFlowModBadTableId, "NXFMFC_BAD_TABLE_ID", nx(5, 257), nx(13, 0), nx(13, 0), nx(13, 0);
     NiciraResumeStale, "NXR_STALE", nx(1, 534), nx(35, 0), nx(35, 0), nx(35, 0);
     NiciraFlowModInvalidTlvField, "NXFMFC_INVALID_TLV_FIELD", nx(1, 536), nx(37, 0), nx(37, 0), nx(37, 0);
+    NiciraNotConfigured, "NXST_NOT_CONFIGURED", nx(1, 535), nx(36, 0), nx(36, 0), nx(36, 0);
     NiciraQueueQueueError, "NXQOFC_QUEUE_ERROR", NONE, NONE, nx(23, 0), nx(23, 0);
     NiciraTableFeaturesDupTable, "NXTFFC_DUP_TABLE", NONE, nx(44, 0), nx(44, 0), nx(44, 0);
     TlvTableBadCommand, "NXTTMFC_BAD_COMMAND", nx(1, 527), nx(16, 0), nx(16, 0), nx(16, 0);

@@ -24,7 +24,11 @@ pub(super) struct Made {
 }
 
 /// The flags of a flow-mod that the rule keeps.
-const LASTING: u16 = FlowFlags::SEND_FLOW_REM.0 | FlowFlags::NO_PACKET_COUNTS.0 | FlowFlags::NO_BYTE_COUNTS.0;
+const LASTING: u16 = FlowFlags::SEND_FLOW_REM.0
+    | FlowFlags::CHECK_OVERLAP.0
+    | FlowFlags::RESET_COUNTS.0
+    | FlowFlags::NO_PACKET_COUNTS.0
+    | FlowFlags::NO_BYTE_COUNTS.0;
 
 impl Control {
     /// Applies one flow-mod to the standby, and removes the learned rules that go with others.
@@ -57,7 +61,8 @@ impl Control {
                 (entry.created_ns, entry.modified_ns) = (now_ns, now_ns);
                 entry.timeouts = Timeouts::new(one.idle_timeout_s, one.hard_timeout_s);
                 entry.flags = FlowFlags(one.flags.0 & LASTING);
-                self.add(entry, made)?;
+                entry.importance = one.importance;
+                self.add_evicting(entry, made)?;
                 self.watch(RuleEventKind::Added, made);
             }
             Command::Modify | Command::ModifyStrict => {
@@ -70,6 +75,7 @@ impl Control {
                         modified_ns: now_ns,
                         timeouts: before.timeouts.clone(),
                         flags: before.flags,
+                        importance: before.importance,
                         ..Entry::new(rule)
                     };
                     self.add(entry, made)?;
@@ -127,7 +133,7 @@ impl Control {
     }
 
     /// Adds a rule, or replaces the one of the same priority and match.
-    fn add(&mut self, entry: Entry, made: &mut Made) -> Result<(), Refusal> {
+    pub(super) fn add(&mut self, entry: Entry, made: &mut Made) -> Result<(), Refusal> {
         let number = entry.rule.table;
         self.standby.check(&entry.rule)?;
         self.may_change(number)?;
@@ -169,6 +175,10 @@ impl Control {
                 kind,
                 is_new: change.what == ChangeKind::Add,
                 entry: change.entry.clone(),
+                before: match change.what {
+                    ChangeKind::Replace | ChangeKind::Turn => made.replaced.last().cloned(),
+                    ChangeKind::Add | ChangeKind::Remove => None,
+                },
             });
         }
     }

@@ -71,7 +71,7 @@ pub enum MeterError {
 
 /// Returns the entries of the meters that workers begin with.
 pub(super) fn configured(meters: &Meters) -> BTreeMap<u32, MeterEntry> {
-    let entry = |(&number, meter): (&u32, &Arc<Meter>)| {
+    let entry = |(number, meter): (u32, &Arc<Meter>)| {
         let (unit, bands) = (meter.unit(), meter.bands().to_vec());
         let spec = MeterSpec { number, unit, bands, has_bursts: true, keeps_statistics: true };
         (number, MeterEntry { meter: meter.clone(), spec, created_ns: 0 })
@@ -98,16 +98,20 @@ impl Control {
             }
             MeterMod::Add(spec) => {
                 check(spec)?;
-                self.meters.insert(spec.number, MeterEntry::new(spec, now_ns));
+                self.set_meter(MeterEntry::new(spec, now_ns));
             }
             MeterMod::Modify(spec) => {
                 check(spec)?;
-                let entry = self.meters.get_mut(&spec.number).ok_or(MeterError::Unknown(spec.number))?;
-                *entry = MeterEntry::new(spec, entry.created_ns);
+                let entry = self.meters.get(&spec.number).ok_or(MeterError::Unknown(spec.number))?;
+                self.set_meter(MeterEntry::new(spec, entry.created_ns));
             }
             MeterMod::Delete(number) => {
                 let is_deleted = |one: u32| number.is_none_or(|number| number == one);
-                self.meters.retain(|one, _| !is_deleted(*one));
+                let deleted: Vec<u32> = self.meters.keys().copied().filter(|one| is_deleted(*one)).collect();
+                for number in deleted {
+                    self.meters.remove(&number);
+                    self.shared_meters.remove(number);
+                }
                 let names = |reference| matches!(reference, Reference::Meter(one) if is_deleted(one));
                 self.remove_rules_that_name(names, Reason::MeterDeleted, &mut made);
             }
@@ -118,12 +122,17 @@ impl Control {
         Ok(())
     }
 
+    fn set_meter(&mut self, entry: MeterEntry) {
+        self.shared_meters.insert(entry.spec.number, entry.meter.clone());
+        self.meters.insert(entry.spec.number, entry);
+    }
+
     /// Gives the standby the present resources.
     pub(super) fn apply_resources(&mut self) {
-        let meters = self.meters.iter().map(|(number, entry)| (*number, entry.meter.clone())).collect();
+        let meters = self.shared_meters.clone();
         let super::References { ports, vlans, .. } = self.references.clone();
         let options = self.options.clone();
-        let resources = Resources { meters: Arc::new(meters), ports, vlans, options };
+        let resources = Resources { meters, ports, vlans, options };
         let event = Arc::new(Event::Resources(Arc::new(resources)));
         self.standby().apply(event).expect("resources can always be set");
     }

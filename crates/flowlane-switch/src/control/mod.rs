@@ -17,6 +17,7 @@
 //! ([`FlowRemoved`]), after every worker has flushed them.
 
 mod cookies;
+mod eviction;
 mod fail_open;
 mod flow_mods;
 mod groups;
@@ -52,8 +53,8 @@ use flowlane::tunnel::OptionMap;
 
 use crate::datapath::{LearnQueue, Mailbox, Worker};
 use crate::ruleset::{
-    Change, ChangeKind, EVENTS_KEPT, FlowStats, PortFlags, PortVlans, PublishedRuleset, RuleIndex, Ruleset,
-    RulesetError, TableMap, WorkerEpochs,
+    Change, ChangeKind, EVENTS_KEPT, FlowStats, Meters, PortFlags, PortVlans, PublishedRuleset, RuleIndex,
+    Ruleset, RulesetError, TableMap, WorkerEpochs,
 };
 use crate::state::fdb::Fdb;
 
@@ -138,6 +139,8 @@ pub struct FlowStatistics {
     pub hard_timeout_s: u16,
     /// Those flags of its flow-mod that last.
     pub flags: FlowFlags,
+    /// Its importance (OpenFlow 1.4).
+    pub importance: u16,
 }
 
 /// The numbers of rules that flow-mods changed.
@@ -171,6 +174,10 @@ pub struct Control {
     references: References,
     /// The meters that rules may name.
     meters: BTreeMap<u32, MeterEntry>,
+    /// Those meters, as workers take them.
+    shared_meters: Meters,
+    /// Tables whose rules make room for new ones.
+    evicting: BTreeSet<u8>,
     /// The fields of GENEVE options.
     options: OptionMap,
     removals: Removals,
@@ -219,7 +226,7 @@ impl Control {
             tunnels: egress.tunnels.iter().flat_map(|tunnels| tunnels.leaving()).collect(),
             any_port: false,
         };
-        let meters = meters::configured(&egress.meters);
+        let (meters, shared_meters) = (meters::configured(&egress.meters), egress.meters.clone());
         let options = egress.tunnels.as_ref().map(|tunnels| tunnels.policy().option_fields.clone());
         let cookies = Cookies::of(&handed.copy);
         let macs = egress.macs.share();
@@ -232,6 +239,8 @@ impl Control {
             devices: handed.devices,
             references,
             meters,
+            shared_meters,
+            evicting: BTreeSet::new(),
             options: options.unwrap_or_default(),
             removals: Removals::default(),
             notices: Arc::default(),
@@ -484,6 +493,7 @@ impl Control {
                 idle_timeout_s: entry.timeouts.idle_s(),
                 hard_timeout_s: entry.timeouts.hard_s(),
                 flags: entry.flags,
+                importance: entry.importance,
             }));
         }
         out

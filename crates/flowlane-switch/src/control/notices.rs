@@ -42,6 +42,8 @@ pub(crate) struct RuleEvent {
     /// There was no rule of its priority and match before.
     pub(crate) is_new: bool,
     pub(crate) entry: Arc<Entry>,
+    /// The rule that it replaces: a monitor that has selected that rule reports the change, too.
+    pub(crate) before: Option<Arc<Entry>>,
 }
 
 /// The kind of a rule's change.

@@ -23,6 +23,8 @@ pub enum Reason {
     IdleTimeout,
     /// The hard timeout passed.
     HardTimeout,
+    /// It made room for another.
+    Evicted,
 }
 
 /// A removed rule with its final counters, as OpenFlow's flow-removed message.

@@ -238,7 +238,8 @@ impl Egress {
         Ok(())
     }
 
-    /// Queues a packet for controllers, which may resume it if it has a token.
+    /// Queues a packet for controllers, which may resume it if it has a token. They get all of it, whatever length the action
+    /// asks for: no switch shortens a packet that it has not buffered (OpenFlow 1.3.5, 7.4.1).
     pub(super) fn queue_packet_in(
         &mut self,
         frame: &Frame,
@@ -247,8 +248,7 @@ impl Egress {
         paused: Option<PauseToken>,
     ) {
         let Some(packet_ins) = &self.packet_ins else { return };
-        let kept = frame.len().min(to.action.max_len.into());
-        let (bytes, total_len) = (frame.bytes()[..kept].to_vec(), frame.len());
+        let (bytes, total_len) = (frame.bytes().to_vec(), frame.len());
         let taken = packet_ins.push(PacketIn { to: to.clone(), bytes, total_len, key: key.clone(), paused });
         self.controller_packets += u64::from(taken);
         self.drops.no_controller += u64::from(!taken);
@@ -256,7 +256,7 @@ impl Egress {
 
     /// Takes tokens from the meter of packets for the controller: that of the action, or the one of all actions without.
     pub(super) fn admits_to_controller(&mut self, meter: Option<u32>, bytes: usize, now_ns: u64) -> bool {
-        let meter = self.meters.get(&meter.unwrap_or(CONTROLLER_METER));
+        let meter = self.meters.get(meter.unwrap_or(CONTROLLER_METER));
         let passes = meter.is_none_or(|meter| meter.allow(bytes, now_ns));
         self.drops.no_controller += u64::from(!passes);
         passes
@@ -488,7 +488,7 @@ impl Effects<Packet<'_>> for Egress {
     }
 
     fn meter(&mut self, packet: &mut Packet<'_>, number: u32) -> bool {
-        let meter = self.meters.get(&number);
+        let meter = self.meters.get(number);
         let passes = meter.is_none_or(|m| m.allow(packet.frame.len(), packet.now_ns));
         self.drops.metered += u64::from(!passes);
         passes

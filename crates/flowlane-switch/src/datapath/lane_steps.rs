@@ -312,10 +312,15 @@ fn copy(
 
 impl Worker {
     /// Executes actions on a packet that a controller sends, as if it had come in through a port, which need not exist.
+    /// Where that port refuses what it receives, the packet is dropped, as in Open vSwitch.
     ///
     /// # Errors
     /// A port that fails for good while sending.
     pub fn packet_out(&mut self, in_port: PortNo, bytes: &[u8], actions: &[Action]) -> Result<(), RunError> {
+        let ports = &self.egress.ports;
+        if ports.place(in_port).is_some_and(|place| ports.slots()[place].flags.refuses(bytes)) {
+            return Ok(());
+        }
         let steps = compile_packet_out(actions);
         let mut burst = self.burst_of_controller(in_port, bytes);
         self.follow();

@@ -27,7 +27,7 @@ impl Worker {
 impl Egress {
     /// Adds a meter before the worker runs; later ones come with the ruleset.
     pub fn add_meter(&mut self, number: u32, meter: Arc<Meter>) {
-        Arc::make_mut(&mut self.meters).insert(number, meter);
+        self.meters.insert(number, meter);
     }
 
     fn take(&mut self, resources: &Resources) {

@@ -530,7 +530,7 @@ fn macs(worker: &Worker) -> MacReport {
 
 fn meters(worker: &Worker) -> Vec<MeterReport> {
     let meters = worker.egress.meters.iter();
-    let report = |(&number, meter): (&u32, &Arc<Meter>)| {
+    let report = |(number, meter): (u32, &Arc<Meter>)| {
         let MeterCounters { passed, dropped } = meter.counters();
         MeterReport {
             number,

@@ -107,7 +107,7 @@ pub(crate) fn compile(actions: &[Action], origin: Origin) -> Steps {
 
 /// Compiles the actions of a packet-out.
 pub(crate) fn compile_packet_out(actions: &[Action]) -> Steps {
-    compile(actions, Origin::none(u8::MAX))
+    compile(actions, Origin::none(0))
 }
 
 /// Compiles actions of a packet whose headers other tables have changed. The tables of `resubmit` are numbers.

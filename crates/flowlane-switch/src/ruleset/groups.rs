@@ -1,6 +1,6 @@
 //! The groups of a ruleset, with the steps of their buckets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use flowlane::hash::murmur3::hash_words;
@@ -9,6 +9,7 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::group::{Bucket, Group, GroupKind, Selection};
 use flowlane::rule::{Action, Match, Rule};
 
+use super::SharedMap;
 use super::{Ruleset, Steps, action_set};
 
 /// The most groups.
@@ -69,19 +70,19 @@ impl CompiledGroup {
 
 /// Groups by number. Copies of a ruleset share them.
 #[derive(Clone, Debug, Default)]
-pub struct Groups(Arc<BTreeMap<u32, Arc<CompiledGroup>>>);
+pub struct Groups(SharedMap<Arc<CompiledGroup>>);
 
 /// Watched groups may be nested this deep.
 const WATCH_MAX: usize = 16;
 
 impl Groups {
     pub fn get(&self, id: u32) -> Option<&Arc<CompiledGroup>> {
-        self.0.get(&id)
+        self.0.get(id)
     }
 
     /// All groups, by number.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Arc<CompiledGroup>)> {
-        self.0.iter().map(|(id, group)| (*id, group))
+        self.0.iter()
     }
 
     pub fn len(&self) -> usize {
@@ -94,11 +95,10 @@ impl Groups {
 
     /// Adds a group or replaces the one of its number; without a group, removes it.
     pub fn set(&mut self, id: u32, group: Option<Arc<CompiledGroup>>) {
-        let groups = Arc::make_mut(&mut self.0);
-        _ = match group {
-            Some(group) => groups.insert(id, group),
-            None => groups.remove(&id),
-        };
+        match group {
+            Some(group) => self.0.insert(id, group),
+            None => self.0.remove(id),
+        }
     }
 
     /// Returns whether a group may come to be reached from itself.
@@ -176,7 +176,7 @@ impl Ruleset {
     /// If its number, kind or buckets are not valid, or it would lead to itself.
     pub fn compile_group(&self, group: Group) -> Result<Arc<CompiledGroup>, GroupError> {
         let (groups, id) = (self.groups(), group.id);
-        if id >= Group::MAX || group.kind == GroupKind::Indirect && group.buckets.len() != 1 {
+        if id > Group::MAX || group.kind == GroupKind::Indirect && group.buckets.len() != 1 {
             return Err(GroupError::Invalid(id));
         }
         if groups.get(id).is_none() && groups.len() == GROUPS_MAX {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use flowlane::tunnel::OptionMap;
 
+use super::SharedMap;
 use crate::state::meter::Meter;
 use crate::state::vlan::PortVlan;
 
 /// Meters by number, which all workers share.
-pub type Meters = Arc<BTreeMap<u32, Arc<Meter>>>;
+pub type Meters = SharedMap<Arc<Meter>>;
 
 /// VLAN settings of ports, by number.
 pub type PortVlans = BTreeMap<u32, Arc<PortVlan>>;

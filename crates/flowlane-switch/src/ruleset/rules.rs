@@ -28,6 +28,8 @@ pub struct Entry {
     pub timeouts: Timeouts,
     /// Those flags of its flow-mod that last.
     pub flags: FlowFlags,
+    /// Rules of less importance make room first (OpenFlow 1.4.1, 6.5).
+    pub importance: u16,
 }
 
 /// The timeouts of a rule. Control lowers them when a packet ends a connection (`fin_timeout`), for all copies of the ruleset;
@@ -87,6 +89,7 @@ impl Entry {
             modified_ns: 0,
             timeouts: Timeouts::default(),
             flags: FlowFlags::default(),
+            importance: 0,
         }
     }
 

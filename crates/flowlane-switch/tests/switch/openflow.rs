@@ -11,6 +11,7 @@ mod pauses;
 mod ports;
 mod removals;
 mod snoop;
+mod tables;
 mod tls;
 
 use std::collections::VecDeque;

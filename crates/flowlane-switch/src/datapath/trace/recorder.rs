@@ -83,7 +83,7 @@ impl Effects<Tracer<'_>> for Recorder {
 
     fn meter(&mut self, packet: &mut Tracer<'_>, number: u32) -> bool {
         let Traced { frame, now_ns, .. } = &*packet.packet;
-        let meter = packet.worker.egress.meters.get(&number);
+        let meter = packet.worker.egress.meters.get(number);
         let passes = meter.is_none_or(|meter| meter.decide(frame.len(), *now_ns));
         let text = text(&Action::Meter(number));
         match passes {

@@ -23,7 +23,7 @@ pub(super) struct Bundle {
     ports: Vec<(PortMod, Request)>,
 }
 
-/// The first bytes of the request that added a message, for the error if its change is refused.
+/// The request that added a message, for the error if its change is refused.
 struct Request(Box<[u8]>);
 
 /// The request whose change is refused, and why.
@@ -78,6 +78,7 @@ impl Session {
         if !self.bundles.contains_key(&id) {
             self.bundles.insert(id, self.new_bundle());
         }
+        let version = self.state().codec.version;
         let bundle = self.bundles.get_mut(&id).expect("it is there now");
         if bundle.is_closed {
             return Err(ErrorCode::BundleClosed);
@@ -87,7 +88,7 @@ impl Session {
         }
         let request = Request(request[..request.len().min(ERROR_DATA)].into());
         match message {
-            Message::FlowMod(one) => bundle.rules.push((checked(&one)?, request)),
+            Message::FlowMod(one) => bundle.rules.push((checked(&one, version)?, request)),
             Message::GroupMod(one) => bundle.groups.push((group_mod(one)?, request)),
             Message::PortMod(one) => bundle.ports.push((one, request)),
             _ => return Err(ErrorCode::BundleMsgUnsup),

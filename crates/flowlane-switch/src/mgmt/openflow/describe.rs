@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use flowlane::packet::Field;
-use flowlane::rule::action::Reference;
+use flowlane::rule::action::{PortNo, Reference};
 use flowlane::rule::group::Selection;
 use flowlane::rule::{Action, Command, FlowMod, Rule};
 use flowlane_openflow::group::{
     Bucket, GROUP_ALL, GroupDescription, GroupFeatures, GroupStats, Selection as SentSelection,
     SelectionField,
 };
-use flowlane_openflow::message::{Features, Reply, Request};
+use flowlane_openflow::message::{Experimenter, Features, Reply, Request};
 use flowlane_openflow::stats::{
     ActionId, AggregateStats, Description, FieldId, FlowStats, FlowStatsRequest, PortStats, TableConfig,
     TableFeatures, TableProperty, TableStats,
@@ -19,12 +19,21 @@ use flowlane_openflow::stats::{
 use flowlane_openflow::{ErrorCode, Version};
 
 use super::service::{PortState, Service, TableState};
+use super::session::TABLE_EVICTION;
 use super::{meters, ports};
 use crate::control::FlowStatistics;
 use crate::datapath::GroupCount;
 
 /// The most rules of a table, as reported to controllers.
 const FLOWS_MAX: u32 = 1_000_000;
+
+/// The order in which rules make room: by importance, then by the rest of their timeouts, and else (`OFPTMPEF14`).
+const EVICTION_FLAGS: u32 = 0b111;
+
+/// Nicira's requests for statistics of IPFIX, which the switch does not export.
+const NICIRA: u32 = 0x2320;
+const IPFIX_BRIDGE: u32 = 3;
+const IPFIX_FLOW: u32 = 4;
 
 /// The switch's features.
 pub(super) fn features(service: &Service, version: Version) -> Features {
@@ -71,12 +80,8 @@ pub(super) fn answer(service: &Service, version: Version, request: Request) -> R
         Request::Table => Reply::Table(table_stats(service)),
         Request::Port(number) => {
             let begun = service.begun().elapsed();
+            // A port that does not exist has no statistics, as in Open vSwitch.
             let ports = service.ports();
-            if let Some(number) = number
-                && !ports.iter().any(|port| port.number == number)
-            {
-                return Err(ErrorCode::RequestBadPort);
-            }
             let wanted = ports.iter().filter(|port| number.is_none_or(|number| number == port.number));
             Reply::Port(wanted.map(|port| port_stats(port, begun)).collect())
         }
@@ -85,9 +90,14 @@ pub(super) fn answer(service: &Service, version: Version, request: Request) -> R
             let wanted = ports.iter().filter(|port| number.is_none_or(|number| number == port.number));
             Reply::PortDescription(wanted.map(|port| ports::description(port, version)).collect())
         }
-        // No port has queues but the default one.
-        Request::Queue { .. } => Reply::Queue(Vec::new()),
-        Request::QueueDescription { .. } => Reply::QueueDescription(Vec::new()),
+        Request::Queue { port, queue } => {
+            no_queues(service, port, queue)?;
+            Reply::Queue(Vec::new())
+        }
+        Request::QueueDescription { port, queue } => {
+            no_queues(service, port, queue)?;
+            Reply::QueueDescription(Vec::new())
+        }
         Request::Group(_) | Request::GroupDescription(_) | Request::GroupFeatures => {
             groups(service, &request)
         }
@@ -103,17 +113,33 @@ pub(super) fn answer(service: &Service, version: Version, request: Request) -> R
             Reply::TableFeatures(tables.iter().map(|table| table_features(table, &numbers)).collect())
         }
         Request::TableDescription => {
-            let config = |table: TableState| TableConfig {
-                table: table.number,
-                config: 0,
-                eviction: None,
-                vacancy: None,
-            };
-            Reply::TableDescription(service.tables().into_iter().map(config).collect())
+            Reply::TableDescription(service.tables().iter().map(table_config).collect())
         }
         Request::FlowMonitor(_) => return Err(ErrorCode::RequestBadStat),
+        Request::Experimenter(Experimenter {
+            experimenter: NICIRA, kind: IPFIX_BRIDGE | IPFIX_FLOW, ..
+        }) => {
+            return Err(ErrorCode::NiciraNotConfigured);
+        }
         Request::Experimenter(_) => return Err(ErrorCode::RequestBadVendor),
     })
+}
+
+fn table_config(table: &TableState) -> TableConfig {
+    let config = if table.is_evicting { TABLE_EVICTION } else { 0 };
+    TableConfig { table: table.number, config, eviction: Some(EVICTION_FLAGS), vacancy: None }
+}
+
+/// Checks a request about queues, of which no port has any.
+pub(super) fn no_queues(
+    service: &Service,
+    port: Option<PortNo>,
+    queue: Option<u32>,
+) -> Result<(), ErrorCode> {
+    if port.is_some_and(|port| !service.ports().iter().any(|one| one.number == port)) {
+        return Err(ErrorCode::QueueBadPort);
+    }
+    queue.map_or(Ok(()), |_| Err(ErrorCode::QueueBadQueue))
 }
 
 /// Answers a request about groups.
@@ -174,6 +200,7 @@ fn flow(statistics: FlowStatistics) -> FlowStats {
         idle_timeout_s: statistics.idle_timeout_s,
         hard_timeout_s: statistics.hard_timeout_s,
         flags: statistics.flags.0,
+        importance: statistics.importance,
         packets: statistics.count.packets,
         bytes: statistics.count.bytes,
         ..FlowStats::new(statistics.rule)
@@ -189,7 +216,7 @@ fn table_stats(service: &Service) -> Vec<TableStats> {
         let matched = matched[usize::from(table.number)];
         TableStats {
             table: table.number,
-            name: name_of(table),
+            name: table.name.clone(),
             wildcards: 0x3f_ffff,
             flows_max: FLOWS_MAX,
             flows: table.rules as u32,
@@ -198,11 +225,6 @@ fn table_stats(service: &Service) -> Vec<TableStats> {
         }
     };
     service.tables().iter().map(stats).collect()
-}
-
-/// A table's name, which OpenFlow wants every table to have.
-fn name_of(table: &TableState) -> String {
-    if table.name.is_empty() { format!("table{}", table.number) } else { table.name.clone() }
 }
 
 fn port_stats(port: &PortState, begun: Duration) -> PortStats {
@@ -305,7 +327,7 @@ fn table_features(table: &TableState, all: &[u8]) -> TableFeatures {
         table: table.number,
         command: 0,
         features: 0,
-        name: name_of(table),
+        name: table.name.clone(),
         metadata_match: u64::MAX,
         metadata_write: u64::MAX,
         capabilities: 0,
@@ -324,7 +346,13 @@ mod tests {
     #[test]
     fn features_of_all_tables_can_be_written_and_read() {
         let numbers: Vec<u8> = (0..254).collect();
-        let state = |&number: &u8| TableState { number, name: String::new(), rules: 0, missed: 0 };
+        let state = |&number: &u8| TableState {
+            number,
+            name: String::new(),
+            rules: 0,
+            missed: 0,
+            is_evicting: false,
+        };
         let features = numbers.iter().map(|number| table_features(&state(number), &numbers)).collect();
         let body = Reply::TableFeatures(features);
         let message = Message::MultipartReply(MultipartReply { more: false, body });

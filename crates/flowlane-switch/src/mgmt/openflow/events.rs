@@ -83,6 +83,8 @@ pub(super) fn removal_reason(version: Version, reason: Reason) -> u8 {
         Reason::HardTimeout => 1,
         Reason::GroupDeleted if version > Version::OpenFlow10 => 3,
         Reason::MeterDeleted if version > Version::OpenFlow13 => 4,
+        // Open vSwitch says so in all versions.
+        Reason::Evicted => 5,
         Reason::GroupDeleted | Reason::MeterDeleted | Reason::Deleted => 2,
     }
 }

@@ -69,7 +69,13 @@ impl Monitor {
             RuleEventKind::Modified => flag::MODIFY,
             RuleEventKind::Removed(_) => flag::REMOVED,
         };
-        self.flags & bit != 0 && self.selects(&event.entry.rule)
+        self.flags & bit != 0 && self.selects_change(event)
+    }
+
+    /// Returns whether it selects a rule before or after a change.
+    fn selects_change(&self, event: &RuleEvent) -> bool {
+        self.selects(&event.entry.rule)
+            || event.before.as_ref().is_some_and(|before| self.selects(&before.rule))
     }
 }
 
@@ -189,7 +195,7 @@ impl Monitors {
                 (true, _) => FlowEvent::Modified,
                 (false, _) => FlowEvent::Added,
             };
-            let selecting = self.active.values().filter(|monitor| monitor.selects(&last.entry.rule));
+            let selecting = self.active.values().filter(|monitor| monitor.selects_change(&last));
             if let Some(flags) = selecting.map(|monitor| monitor.flags).reduce(|all, flags| all | flags) {
                 updates.push(update(event, &last.entry, flags));
             }
@@ -208,7 +214,9 @@ fn hold(held: &mut HashMap<Key, Held>, event: &RuleEvent) -> Result<(), ()> {
         return Err(());
     }
     let first = || Held { was_there: !event.is_new, last: event.clone() };
-    held.entry(key).or_insert_with(first).last = event.clone();
+    let held = held.entry(key).or_insert_with(first);
+    // The rule as it was before the pause.
+    held.last = RuleEvent { before: held.last.before.clone(), ..event.clone() };
     Ok(())
 }
 

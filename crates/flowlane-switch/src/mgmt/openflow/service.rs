@@ -14,7 +14,7 @@ use crate::control::{
 };
 use crate::datapath::{GroupCount, GroupCounters, PacketIns, PauseToken, PortCounters};
 use crate::mgmt::rpc::{ControlServer, Controllers};
-use crate::ruleset::{CompiledGroup, PortFlags};
+use crate::ruleset::{CompiledGroup, PortFlags, RulesetError};
 
 /// A port, as a controller sees it.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub(super) struct TableState {
     pub(super) name: String,
     pub(super) rules: usize,
     pub(super) missed: u64,
+    /// Rules make room for new ones when it is full.
+    pub(super) is_evicting: bool,
 }
 
 /// The switch, for the agent.
@@ -166,9 +168,15 @@ impl Service {
             number,
             name: table.name.clone(),
             rules: table.len(),
+            is_evicting: control.is_evicting(number),
             missed: control.missed(number).unwrap_or(0),
         };
         ruleset.tables().map(state).collect()
+    }
+
+    /// Lets rules of a table make room for new ones, or not; `None`: of all tables.
+    pub(super) fn set_evicting(&self, table: Option<u8>, evicts: bool) -> Result<(), RulesetError> {
+        self.served.control().set_evicting(table, evicts)
     }
 
     /// Uses the control for a request.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use flowlane::packet::FieldRef;
 use flowlane::rule::action::PortNo;
+use flowlane::rule::flow_syntax::is_consistent;
 use flowlane::rule::group::{Bucket, Group, Selection};
 use flowlane::rule::{Action, Command, FlowMod};
 use flowlane_openflow::group::{GROUP_ALL, GroupCommand, GroupMod as SentMod, Selection as SentSelection};
@@ -12,7 +13,7 @@ use flowlane_openflow::message::{
     AsyncConfig, Error, FlowModMessage, Message, MultipartReply, MultipartRequest, PacketIn as SentPacketIn,
     PacketInFormat, PacketOut, Request, Resume, Role, RoleRequest, SwitchConfig, TlvTableMod,
 };
-use flowlane_openflow::stats::FlowFormat;
+use flowlane_openflow::stats::{FlowFormat, TableConfig};
 use flowlane_openflow::{Codec, ErrorCode, Header, Version};
 
 use super::bundles::Bundle;
@@ -20,8 +21,15 @@ use super::{Shared, describe, errors, events, meters, options, packets, ports};
 use crate::control::{Changes, GroupMod, Requester};
 use crate::datapath::PacketIn;
 
-/// Bytes of a request that an error returns.
-pub(super) const ERROR_DATA: usize = 64;
+/// Bytes of a request that an error returns: all that fit into a message, by which controllers find the refused one. The
+/// longest header is that of an experimenter's error.
+pub(super) const ERROR_DATA: usize = u16::MAX as usize - 20;
+
+/// The bit of a table's settings that lets rules make room for new ones (`OFPTC14_EVICTION`).
+pub(super) const TABLE_EVICTION: u32 = 1 << 2;
+
+/// OpenFlow's number for all ports.
+const PORT_ANY: PortNo = PortNo(0xffff);
 
 /// The part of a connection that the dispatcher of packets reads, too.
 #[derive(Debug)]
@@ -155,7 +163,10 @@ impl Session {
             }
             // Changes are in force before they are acknowledged.
             Message::BarrierRequest => Message::BarrierReply,
-            Message::QueueGetConfigRequest(port) => Message::QueueGetConfigReply { port, queues: Vec::new() },
+            Message::QueueGetConfigRequest(port) => {
+                describe::no_queues(service, (port != PORT_ANY).then_some(port), None)?;
+                Message::QueueGetConfigReply { port, queues: Vec::new() }
+            }
             Message::RoleRequest(request) => Message::RoleReply(self.set_role(request)?),
             Message::GetAsyncRequest => {
                 let state = self.state();
@@ -189,8 +200,7 @@ impl Session {
                 let ports = &[ports::change(service, version, &request)?];
                 self.change(&Changes { ports, ..Changes::default() })
             }
-            Message::TableMod(config) if config.config == 0 => Ok(()),
-            Message::TableMod(_) => Err(ErrorCode::TableModNotPermitted),
+            Message::TableMod(config) => self.table_mod(&config),
             Message::MeterMod(request) => {
                 service.change_meters(&meters::change(&request)?, self.requester()).map_err(errors::of_meter)
             }
@@ -198,6 +208,21 @@ impl Session {
             Message::TlvTableMod(request) => self.map_options(&request),
             other => self.set(other),
         }
+    }
+
+    /// Changes whether rules of a table make room for new ones. Events of vacancy are not offered.
+    fn table_mod(&self, config: &TableConfig) -> Result<(), ErrorCode> {
+        let has_eviction = self.state().codec.version >= Version::OpenFlow14;
+        let known = if has_eviction { TABLE_EVICTION } else { 0 };
+        if config.config & !known != 0 {
+            return Err(ErrorCode::TableModNotPermitted);
+        }
+        if !has_eviction {
+            return Ok(());
+        }
+        let table = (config.table != 0xff).then_some(config.table);
+        let done = self.shared.service.set_evicting(table, config.config & TABLE_EVICTION != 0);
+        done.map_err(|_| ErrorCode::TableModBadTable)
     }
 
     /// Changes the fields of tunnel options, whose bytes in the messages of all connections follow.
@@ -262,9 +287,10 @@ impl Session {
     }
 
     fn flow_mod(&self, request: &FlowModMessage) -> Result<(), ErrorCode> {
-        let mut one = checked(request)?;
+        let version = self.state().codec.version;
+        let mut one = checked(request, version)?;
         let service = &self.shared.service;
-        let is_10 = self.state().codec.version == Version::OpenFlow10;
+        let is_10 = version == Version::OpenFlow10;
         if is_10 && one.command == Command::Add {
             // The first table that takes it.
             one.table.get_or_insert(one.rule.table);
@@ -345,14 +371,18 @@ pub(super) fn error(code: ErrorCode, request: &[u8]) -> Message {
     Message::Error(Error { kind: code.into(), data })
 }
 
-/// Checks a flow-mod, and completes it.
-pub(super) fn checked(request: &FlowModMessage) -> Result<FlowMod, ErrorCode> {
+/// Checks a flow-mod of a version, and completes it.
+pub(super) fn checked(request: &FlowModMessage, version: Version) -> Result<FlowMod, ErrorCode> {
     if request.buffer_id.is_some() {
         return Err(ErrorCode::RequestBufferUnknown);
     }
     let mut one = request.flow_mod.clone();
     if let Some(cookie) = one.new_cookie.filter(|_| one.command == Command::Add) {
         one.rule.cookie = cookie;
+    }
+    let has_actions = !matches!(one.command, Command::Delete | Command::DeleteStrict);
+    if has_actions && !is_consistent(&one.rule, version == Version::OpenFlow10) {
+        return Err(ErrorCode::ActionMatchInconsistent);
     }
     Ok(one)
 }
@@ -391,6 +421,6 @@ fn selection(sent: &SentSelection) -> Result<Selection, ErrorCode> {
             let fields: Option<Vec<FieldRef>> = sent.fields.iter().map(field).collect();
             fields.map(Selection::Hash).ok_or(ErrorCode::GroupModInvalidGroup)
         }
-        _ => Err(ErrorCode::GroupModInvalidGroup),
+        _ => Err(ErrorCode::PropertyBadValue),
     }
 }
