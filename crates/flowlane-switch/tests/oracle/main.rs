@@ -1,6 +1,7 @@
 //! The switch against others that do not share its code: Open vSwitch, and a model made of the standards.
 
 mod against_model;
+mod clients;
 mod derived;
 mod differences;
 mod differential;

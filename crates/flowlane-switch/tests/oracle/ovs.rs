@@ -78,7 +78,7 @@ impl Programs {
     }
 
     /// A command that keeps to `folder` whatever it is to find or write.
-    fn command(&self, program: &str, folder: &Path) -> Command {
+    pub(crate) fn command(&self, program: &str, folder: &Path) -> Command {
         let mut command = Command::new(self.path(program).expect("looked for before"));
         self.surround(&mut command, folder);
         command
@@ -104,18 +104,28 @@ impl Programs {
         arguments: &[&str],
         input: &str,
     ) -> Result<String, String> {
+        let Output { status, stdout, stderr } = self.output(program, folder, arguments, input)?;
+        match status.success() {
+            true => Ok(String::from_utf8_lossy(&stdout).into_owned()),
+            false => Err(format!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&stderr))),
+        }
+    }
+
+    /// Runs a program to its end, and returns everything that it writes.
+    pub(crate) fn output(
+        &self,
+        program: &str,
+        folder: &Path,
+        arguments: &[&str],
+        input: &str,
+    ) -> Result<Output, String> {
         let mut command = self.command(program, folder);
         let piped =
             command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().map_err(|error| format!("{program}: {error}"))?;
         // One that has ended says why on its standard error.
         let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
-        let Output { status, stdout, stderr } =
-            child.wait_with_output().map_err(|error| format!("{program}: {error}"))?;
-        match status.success() {
-            true => Ok(String::from_utf8_lossy(&stdout).into_owned()),
-            false => Err(format!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&stderr))),
-        }
+        child.wait_with_output().map_err(|error| format!("{program}: {error}"))
     }
 }
 
@@ -142,11 +152,17 @@ impl Drop for Daemon {
     }
 }
 
-/// The daemon's control socket: JSON-RPC, one request at a time.
-struct Control(UnixStream);
+/// A program's control socket: JSON-RPC, one request at a time.
+pub(crate) struct Control(UnixStream);
 
 impl Control {
-    fn call(&mut self, method: &str, parameters: &[String]) -> Result<String, String> {
+    pub(crate) fn connect(path: &Path) -> Self {
+        let stream = UnixStream::connect(path).expect("the program has said that it is ready");
+        stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        Self(stream)
+    }
+
+    pub(crate) fn call(&mut self, method: &str, parameters: &[String]) -> Result<String, String> {
         let request = json!({"id": 0, "method": method, "params": parameters});
         self.0.write_all(request.to_string().as_bytes()).map_err(|error| format!("{method}: {error}"))?;
         let reply = Deserializer::from_reader(&self.0).into_iter::<Value>().next();
@@ -247,9 +263,9 @@ impl Ovs {
         let quiet = ["--enable-dummy=override", "--disable-system", "--disable-system-route"];
         let arguments = [&[database.as_str(), &own, &log], &quiet[..]].concat();
         let switch = Daemon::start(programs, "ovs-vswitchd", at, &arguments);
-        let mut bridge =
-            "add-br br0 -- set bridge br0 datapath_type=dummy fail-mode=secure protocols=OpenFlow13"
-                .to_owned();
+        let mut bridge = "add-br br0 -- set bridge br0 datapath_type=dummy fail-mode=secure \
+             protocols=OpenFlow10,OpenFlow13,OpenFlow14,OpenFlow15"
+            .to_owned();
         for port in 1..=PORTS {
             let capture = text(&format!("p{port}.pcap"));
             write!(
@@ -260,9 +276,7 @@ impl Ovs {
             .expect("text takes text");
         }
         vsctl(&bridge);
-        let control = UnixStream::connect(control).expect("the daemon has said that it is configured");
-        control.set_read_timeout(Some(PATIENCE)).expect("not zero");
-        let mut control = Control(control);
+        let mut control = Control::connect(Path::new(&control));
         // Revalidators would work at any time, and a purge passes over the megaflows that they have in hand.
         control.call("revalidator/pause", &[]).expect("revalidators can be paused");
         let ovs = Self {
@@ -279,6 +293,11 @@ impl Ovs {
             "{class=0xffff,type=0,len=4}->tun_metadata0,{class=0xffff,type=1,len=16}->tun_metadata6";
         ovs.ofctl(&["add-tlv-map"], &[options], "").expect("options of tunnels have fields");
         ovs
+    }
+
+    /// The socket at which the bridge speaks OpenFlow.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("br0.mgmt")
     }
 
     /// Has these rules and no others from now on, their counters 0.
@@ -331,7 +350,7 @@ impl Ovs {
     }
 
     fn ofctl(&self, command: &[&str], arguments: &[&str], input: &str) -> Result<String, String> {
-        let bridge = format!("unix:{}", self.folder.path().join("br0.mgmt").display());
+        let bridge = format!("unix:{}", self.socket().display());
         let all = [&["-OOpenFlow13"], command, &[&bridge], arguments].concat();
         self.programs.run("ovs-ofctl", self.folder.path(), &all, input)
     }
