@@ -1,8 +1,7 @@
 //! What must differ between two switches, taken out of the text.
 
 /// Text in front of values that differ.
-const VALUES: [&str; 8] =
-    ["xid=", "dpid:", "addr:", "duration=", "duration:", "hard_age=", " time=", " duration"];
+const VALUES: [&str; 7] = ["xid=", "dpid:", "addr:", "duration=", "duration:", " time=", " duration"];
 
 /// The output of a command without what must differ; where a switch may choose the order, sorted.
 pub(super) fn normal(command: &str, switch: &str, output: &str) -> String {
@@ -66,14 +65,18 @@ fn without(line: &str, name: &str) -> String {
         out.push('*');
         out.push_str(&part[end..]);
     }
-    // The time since the last packet, which Flowlane does not keep for each rule.
-    let out = match out.split_once("idle_age=") {
-        Some((before, rest)) => {
-            let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-            format!("{before}{}", rest[digits..].trim_start_matches([',', ' ']))
-        }
-        None => out,
-    };
+    let out = ["idle_age=", "hard_age="].iter().fold(out, |out, name| without_age(out, name));
     // With the port of the host.
     out.replace(": 5 ports", ": 4 ports")
+}
+
+/// The text without an age: Flowlane keeps no time of the last packet for each rule, and an age of 0 s is not printed.
+fn without_age(text: String, name: &str) -> String {
+    match text.split_once(name) {
+        Some((before, rest)) => {
+            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            format!("{before}{}", rest[end..].trim_start_matches([',', ' ']))
+        }
+        None => text,
+    }
 }
