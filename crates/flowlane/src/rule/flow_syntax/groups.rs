@@ -254,7 +254,7 @@ pub fn print_group(group: &Group) -> String {
     {
         let name = |part: &FieldRef| match part.is_whole() {
             true => part.field().info().name.to_owned(),
-            false => format!("{}={}", part.field().info().name, print_value(part.field(), part.mask())),
+            false => print_value(part.field(), part.mask()),
         };
         add(format_args!(",fields({})", fields.iter().map(name).collect::<Vec<_>>().join(",")));
     }
