@@ -314,6 +314,11 @@ pub(crate) fn of_field(field: Field, version: Version, protocol: u8) -> Option<&
     found.or_else(|| ROWS.iter().find(|row| row.field == field))
 }
 
+/// Returns whether OpenFlow has a header for a field.
+pub fn has_header(field: Field) -> bool {
+    ROWS.iter().any(|row| row.field == field)
+}
+
 impl Row {
     /// Returns whether the value of the header is a part of `vlan_tci`, where it is matched.
     pub(crate) fn is_tag(&self) -> bool {

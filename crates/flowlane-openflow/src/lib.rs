@@ -23,6 +23,7 @@ mod wire;
 pub use check::check;
 pub use codec::{DecodeError, Decoded, EncodeError, decode, encode};
 pub use error::{ErrorCode, ErrorNumbers, ErrorSpace};
+pub use fields::has_header;
 pub use header::{HEADER_BYTES, Header, MESSAGE_BYTES_MAX, Split, split};
 pub use message::Message;
 pub use settings::{Codec, OPTIONS_MAX};

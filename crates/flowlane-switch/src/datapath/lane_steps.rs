@@ -182,11 +182,18 @@ fn pause(
 ) -> Result<(), RunError> {
     burst.sent.0 |= 1 << lane;
     let (frame, now_ns, action) = (&burst.frames[lane], burst.times_ns[lane], &to.action);
+    let packet_ins = worker.egress.packet_ins.as_ref();
+    // A flood of packets that no controller gets must not take the place of those that wait for one.
+    if packet_ins.is_some_and(|packet_ins| !packet_ins.has_room()) {
+        worker.egress.drops.no_controller += 1;
+        worker.calls.clear(lane);
+        return Ok(());
+    }
     if !worker.egress.admits_to_controller(action.meter, frame.len(), now_ns) {
         worker.calls.clear(lane);
         return Ok(());
     }
-    match worker.pause(lane, here) {
+    match worker.pause(lane, here, &burst.keys[lane]) {
         Some(token) => worker.egress.queue_packet_in(frame, &burst.keys[lane], to, Some(token)),
         // A controller behind a port resumes nothing.
         None => worker.egress.send_to_controller(frame, action.max_len)?,

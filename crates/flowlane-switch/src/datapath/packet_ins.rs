@@ -41,6 +41,11 @@ impl PacketIns {
         self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// Returns whether there is room for a packet.
+    pub fn has_room(&self) -> bool {
+        self.lock().len() < WAITING_MAX
+    }
+
     /// Queues a packet. Returns whether there was room.
     pub fn push(&self, packet: PacketIn) -> bool {
         let mut waiting = self.lock();

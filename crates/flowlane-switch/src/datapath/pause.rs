@@ -37,6 +37,8 @@ pub type PauseToken = [u8; 16];
 pub struct Paused {
     calls: PausedCalls,
     rounds: u8,
+    /// The packet's key when it was paused, which has fields that messages lack.
+    pub key: FlowKey,
 }
 
 #[derive(Debug, Default)]
@@ -86,11 +88,11 @@ impl PausedPackets {
 impl Worker {
     /// Ends the way of a lane that goes on at `here` when a controller resumes it. Returns the token for the controller; `None`
     /// where there are no controllers.
-    pub(super) fn pause(&mut self, lane: usize, here: Return) -> Option<PauseToken> {
+    pub(super) fn pause(&mut self, lane: usize, here: Return, key: &FlowKey) -> Option<PauseToken> {
         let rounds = here.rounds;
         let calls = self.calls.pause(lane, here);
         let packet_ins = self.egress.packet_ins.as_ref()?;
-        Some(packet_ins.paused.keep(Paused { calls, rounds }))
+        Some(packet_ins.paused.keep(Paused { calls, rounds, key: key.clone() }))
     }
 
     /// Lets a paused packet go on: as `bytes`, with these metadata fields and no others.
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     fn paused() -> Paused {
-        Paused { calls: Calls::default().pause(0, Return::default()), rounds: 0 }
+        Paused { calls: Calls::default().pause(0, Return::default()), rounds: 0, key: FlowKey::zero() }
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod interpreter;
 mod lane_steps;
 mod learning;
 mod offload;
+mod pauses;
 mod pipeline;
 mod recirculation;
 mod routes;

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use flowlane::packet::{Field, FieldClass, FlowKey};
 use flowlane::rule::Match;
-use flowlane_openflow::OPTIONS_MAX;
-use flowlane_openflow::Version;
 use flowlane_openflow::message::{Message, PacketIn as Sent, PacketInFormat, Role, RoleStatus, role_reason};
 use flowlane_openflow::stats::FlowMonitorRequest;
+use flowlane_openflow::{OPTIONS_MAX, Version, has_header};
 
 use super::monitors::{Monitors, PAUSE_BYTES};
 use super::outgoing::Outgoing;
@@ -226,6 +225,16 @@ fn metadata(key: &FlowKey, has_more: bool) -> Match {
     metadata
 }
 
+/// Adds the fields of a paused packet that its message could not have, such as the type of its tunnel.
+pub(super) fn with_hidden(mut metadata: Match, key: &FlowKey) -> Match {
+    let outside = [FieldClass::Metadata, FieldClass::Tunnel];
+    let hidden = Field::all().iter().filter(|info| outside.contains(&info.class) && !has_header(info.field));
+    for field in hidden.map(|info| info.field) {
+        metadata.set(field, key.get(field));
+    }
+    metadata
+}
+
 /// The property of a continuation that has an identifier, which Open vSwitch has its bridge in: `ovs-ofctl` prints it.
 const IDENTIFIER: [u8; 8] = [0, 0, 0, 0, 0x80, 0, 0, 20];
 
@@ -237,4 +246,42 @@ fn continuation(token: &PauseToken) -> Vec<u8> {
 /// The token of a continuation.
 pub(super) fn token(continuation: &[u8]) -> Option<PauseToken> {
     continuation.strip_prefix(&IDENTIFIER)?.first_chunk().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use flowlane_openflow::Codec;
+
+    use super::*;
+
+    /// The type of a tunnel has no header in OpenFlow: its packets are sent without, and resumed with it.
+    #[test]
+    fn messages_lack_some_fields_which_packets_keep() {
+        let mut key = FlowKey::zero();
+        for (field, value) in [(Field::InPort, 3), (Field::TunType, 2), (Field::TunId, 9), (Field::Reg4, 5)] {
+            key.set(field, value);
+        }
+        for version in Version::ALL {
+            let (codec, format) = (Codec::new(version), PacketInFormat::Nxt2);
+            let packet = Sent {
+                format,
+                reason: 1,
+                table: 0,
+                cookie: 0,
+                buffer_id: None,
+                total_len: 4,
+                metadata: metadata(&key, true),
+                data: vec![1; 4],
+                userdata: Vec::new(),
+                continuation: Vec::new(),
+            };
+            let bytes = codec.encode(1, &Message::PacketIn(packet)).expect("it can be sent");
+            let Message::PacketIn(packet) = codec.decode(&bytes).unwrap().message else { panic!("a packet") };
+            let values = |metadata: &Match| {
+                [Field::TunType, Field::TunId, Field::Reg4].map(|field| metadata.get(field).0)
+            };
+            assert_eq!(values(&packet.metadata), [0, 9, 5], "{version:?}");
+            assert_eq!(values(&with_hidden(packet.metadata, &key)), [2, 9, 5], "{version:?}");
+        }
+    }
 }

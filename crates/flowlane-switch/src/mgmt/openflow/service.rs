@@ -8,6 +8,7 @@ use flowlane::rule::{Action, Command, FlowMod, Match, Rule};
 use flowlane::tunnel::OptionMap;
 use flowlane_openflow::Version;
 
+use super::packets;
 use crate::control::{
     BundleError, Changes, Control, FAIL_OPEN, FlowStatistics, MeterEntry, MeterError, MeterMod, Notice,
     Notices, OptionMod, OptionsError, Refusal, Refused, Requester,
@@ -279,6 +280,7 @@ impl Service {
         let paused = self.packet_ins.paused.find(token);
         let is_known = paused.is_some();
         if let Some(paused) = paused {
+            let metadata = packets::with_hidden(metadata, &paused.key);
             _ = self.served.call_worker(0, move |worker| worker.resume(&paused, &bytes, &metadata));
         }
         is_known
