@@ -62,10 +62,8 @@ struct Section {
     content: String,
 }
 
-/// The sections of a configuration.
-fn sections(setup: &Setup) -> Vec<Section> {
-    let config: &Config = &setup.config;
-    let folder = setup.source.folder();
+/// The sections of a configuration, whose files are relative to a folder.
+fn sections_of(config: &Config, folder: &Path) -> Vec<Section> {
     // A missing file has no content.
     let content = |file: &Option<PathBuf>| {
         let bytes = file.as_ref().and_then(|file| std::fs::read(folder.join(file)).ok());
@@ -106,6 +104,7 @@ fn sections(setup: &Setup) -> Vec<Section> {
         each("[[nat_table]]", "nat_table", of(&config.nat_table, |table| format!("{table:?}"))),
         each("[[tunnel]]", "tunnel", of(&config.tunnel, |tunnel| format!("{tunnel:?}"))),
         one("[tunnel_policy]", "tunnel_policy", format!("{:?}", config.tunnel_policy)),
+        each("[[tunnel_option]]", "tunnel_option", of(&config.tunnel_option, |option| format!("{option:?}"))),
         each("[[meter]]", "meter", of(&config.meter, |meter| format!("{meter:?}"))),
     ]
     .into_iter()
@@ -119,7 +118,7 @@ impl Reload {
         let groups = setup.groups.iter().map(|group| group.id).collect();
         Self {
             file: setup.source.file.clone(),
-            sections: sections(setup),
+            sections: sections_of(&setup.config, setup.source.folder()),
             ports: port_names(&setup.config),
             groups: Mutex::new(groups),
         }
@@ -136,7 +135,7 @@ impl Reload {
     /// Where the configuration is wrong, or differs in more than rules, groups and VLANs of ports.
     pub fn read(&self, file: Option<&Path>) -> Result<Wanted, SetupError> {
         let setup = Setup::read(file.unwrap_or(&self.file))?;
-        let (old, new) = (&self.sections, sections(&setup));
+        let (old, new) = (&self.sections, sections_of(&setup.config, setup.source.folder()));
         // A section that is gone, new or other: at its place, or where it would be.
         let longest = old.len().max(new.len());
         if let Some(n) = (0..longest).find(|&n| old.get(n) != new.get(n)) {
@@ -223,6 +222,29 @@ mod tests {
         let refused = reload.read(None).unwrap_err().to_string();
         assert!(refused.contains("[[route_table]] is not as it was"), "{refused}");
     }
+
+    /// A new section is compared, or taken over, or its changes would be ignored.
+    #[test]
+    fn every_section_is_compared_or_taken_over() {
+        let whole = "[openflow]\n[controller]\nopen = \"null\"\n[[port]]\nnumber = 1\nopen = \"null\"\n[[table]]\nnumber = 0\n\
+            [[route_table]]\nnumber = 1\nroutes_file = \"routes.txt\"\n\
+            [[route_table.next_hop]]\nname = \"192.0.2.1\"\nactions = \"output:1\"\n\
+            [[filter_table]]\nnumber = 2\nkey = [\"nw_src\"]\n[[asset_table]]\nnumber = 3\nknown = \"drop\"\n\
+            [[nat_table]]\nnumber = 4\ninside = []\npool = []\noutbound = \"drop\"\ninbound = \"drop\"\n\
+            [[tunnel]]\nnumber = 1\nkind = \"vxlan\"\nlocal = \"192.0.2.1\"\nid = 1\n\
+            [[tunnel_option]]\nnumber = 0\nclass = 1\ntype = 2\n[[meter]]\nnumber = 1\nrate_pps = 1\n";
+        let source =
+            crate::mgmt::config::Source { file: PathBuf::from("switch.toml"), text: whole.to_owned() };
+        let (config, source) = Config::parse(source).unwrap_or_else(|error| panic!("{error}"));
+        let compared: BTreeSet<&str> =
+            sections_of(&config, source.folder()).iter().map(|section| section.key).collect();
+        let schema = schemars::schema_for!(Config).to_value();
+        let all: BTreeSet<&str> =
+            schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(all.difference(&compared).collect::<Vec<_>>(), [&"groups"]);
+        assert_eq!(compared.difference(&all).count(), 0);
+    }
+
     #[test]
     fn a_rule_that_the_file_replaces_is_no_change() {
         let folder = tempfile::tempdir().unwrap();
