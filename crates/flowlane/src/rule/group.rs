@@ -64,7 +64,7 @@ pub enum BucketPlace {
 /// A group.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Group {
-    /// Its number, below [`Group::MAX`].
+    /// Its number, up to [`Group::MAX`].
     pub id: u32,
     /// How it uses its buckets.
     pub kind: GroupKind,
@@ -77,7 +77,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Numbers from here on have other meanings in OpenFlow.
+    /// The largest number of a group, and of a bucket: those above have other meanings in OpenFlow.
     pub const MAX: u32 = 0xffff_ff00;
 
     /// The fields that a hash of addresses and ports covers.

@@ -408,7 +408,7 @@ pub(super) fn group_mod(request: SentMod) -> Result<GroupMod, ErrorCode> {
 
 /// A bucket; one without a number gets its place.
 fn bucket((place, bucket): (usize, Bucket)) -> Bucket {
-    let id = if bucket.id < Group::MAX { bucket.id } else { place as u32 };
+    let id = if bucket.id <= Group::MAX { bucket.id } else { place as u32 };
     Bucket { id, ..bucket }
 }
 

@@ -123,7 +123,7 @@ impl<'a> Head<'a> {
             let expected = || key.fault(format!("`{}=VALUE` is expected", key.text));
             match key.text {
                 "group_id" => {
-                    let max = u64::from(Group::MAX) - 1;
+                    let max = u64::from(Group::MAX);
                     id = Some((value.unwrap_or(key), number(key, value, max)? as u32));
                 }
                 "type" => {
@@ -197,7 +197,7 @@ fn read_bucket(
             "weight" if kind == GroupKind::Select => bucket.weight = number(u16::MAX.into())? as u16,
             "weight" => return Err(key.fault("only buckets of a group of the type select have a weight")),
             "watch_port" => bucket.watch_port = watched_port(key, value, options)?,
-            "watch_group" => bucket.watch_group = Some(number(Group::MAX - 1)?),
+            "watch_group" => bucket.watch_group = Some(number(Group::MAX)?),
             "actions" | "action" => {
                 tokens.extend(value.filter(|value| !value.text.is_empty()));
             }

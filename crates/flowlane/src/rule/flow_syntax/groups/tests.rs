@@ -49,7 +49,7 @@ fn mistakes_in_groups_have_their_line_and_column() {
             "g:1:27: ``: the group has no type; add `type=all`, `select`, `indirect` or `ff`",
         ),
         ("group_id=1,type=any", "g:1:17: `any`: a group's type is all, select, indirect or ff"),
-        ("group_id=4294967040,type=all", "g:1:10: `4294967040`"),
+        ("group_id=4294967041,type=all", "g:1:10: `4294967041`"),
         ("group_id=1,type=all\ngroup_id=1,type=all", "g:2:10: `1`: group 1 is in line 1 already"),
         ("group_id=1,type=all,bucket=outptu:1", "g:1:28: `outptu`: there is no such action"),
         (
