@@ -1,4 +1,4 @@
-//! Meters, port settings and the fields of GENEVE options, which workers take with the ruleset.
+//! Meters, settings and VLANs of ports, and the fields of GENEVE options, which workers take with the ruleset.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub type Meters = SharedMap<Arc<Meter>>;
 /// VLAN settings of ports, by number.
 pub type PortVlans = BTreeMap<u32, Arc<PortVlan>>;
 
-/// The resources of a ruleset's actions. Packets meet them when an action is executed: no path depends on them.
+/// The resources of a ruleset. Packets meet them when they are received, or an action is executed: no path depends on them.
 #[derive(Clone, Debug, Default)]
 pub struct Resources {
     pub meters: Meters,

@@ -137,12 +137,15 @@ impl Tracer<'_> {
     }
 
     pub(super) fn send_to_controller(&mut self, text: &str, max_len: u16) {
-        if self.worker.egress.controller.is_none() {
+        let egress = &self.worker.egress;
+        let is_agent = egress.packet_ins.is_some();
+        if !is_agent && egress.controller.is_none() {
             return self.tell(text, "not sent", "there is no controller port");
         }
         self.tell(text, "to the controller", "");
         let bytes = self.packet.frame.bytes();
-        let whole = max_len == u16::MAX || bytes.len() <= usize::from(max_len);
+        // Controllers of OpenFlow get all of it.
+        let whole = is_agent || max_len == u16::MAX || bytes.len() <= usize::from(max_len);
         let frame = hex(if whole { bytes } else { &bytes[..max_len.into()] });
         self.packet.trace.sent.push(TraceSent { port: None, port_name: "controller".to_owned(), frame });
     }
