@@ -3,6 +3,7 @@
 mod authority;
 mod fail_modes;
 mod hostile;
+mod lists;
 mod meters;
 mod monitors;
 mod options;

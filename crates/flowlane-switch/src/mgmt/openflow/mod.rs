@@ -16,6 +16,7 @@ mod describe;
 mod errors;
 mod events;
 mod fail_mode;
+mod lists;
 mod meters;
 mod monitors;
 mod options;

@@ -11,7 +11,7 @@ use flowlane_openflow::stats::{FlowEvent, FlowMonitorRequest, FlowUpdate};
 use flowlane_openflow::{ErrorCode, Version};
 
 use super::session::{Session, State};
-use super::{Shared, events};
+use super::{Shared, events, lists};
 use crate::control::{FAIL_OPEN, Requester, RuleEvent, RuleEventKind};
 use crate::ruleset::{Entry, Ruleset};
 
@@ -240,14 +240,9 @@ fn update(event: FlowEvent, entry: &Entry, flags: u16) -> FlowUpdate {
 
 /// The messages of changes. A rule that the version cannot write is left out.
 fn reply(state: &State, xid: u32, updates: Vec<FlowUpdate>) -> Vec<u8> {
-    let encode = |updates| {
-        let body = Reply::FlowMonitor(updates);
-        state.codec.encode(xid, &Message::MultipartReply(MultipartReply { more: false, body }))
-    };
-    encode(updates.clone()).unwrap_or_else(|_| {
-        let can_be_written = |update: &FlowUpdate| encode(vec![update.clone()]).is_ok();
-        encode(updates.into_iter().filter(can_be_written).collect()).unwrap_or_default()
-    })
+    let body = Reply::FlowMonitor(updates);
+    let message = Message::MultipartReply(MultipartReply { more: false, body });
+    lists::encode(&state.codec, xid, message).unwrap_or_default()
 }
 
 /// The message that pauses monitors or resumes them.

@@ -17,7 +17,7 @@ use flowlane_openflow::stats::{FlowFormat, TableConfig};
 use flowlane_openflow::{Codec, ErrorCode, Header, Version};
 
 use super::bundles::Bundle;
-use super::{Shared, describe, errors, events, meters, options, packets, ports};
+use super::{Shared, describe, errors, events, lists, meters, options, packets, ports};
 use crate::control::{Changes, GroupMod, Requester};
 use crate::datapath::PacketIn;
 
@@ -120,9 +120,8 @@ impl Session {
             Err(code) => error(code, bytes),
         };
         // The request may have changed the connection's settings, but not those of its answer.
-        let last = codec
-            .encode(xid, &answer)
-            .or_else(|_| codec.encode(xid, &error(ErrorCode::RequestBadType, bytes)))
+        let last = lists::encode(&codec, xid, answer)
+            .or_else(|| codec.encode(xid, &error(ErrorCode::RequestBadType, bytes)).ok())
             .unwrap_or_default();
         let mut all = std::mem::take(&mut self.belated);
         all.extend(last);
