@@ -162,6 +162,8 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
         | Action::Bundle(_)
         | Action::CheckPacketLarger { .. }
         | Action::Learn(_)
+        | Action::ConnectionTracking(_)
+        | Action::ClearConnection
         | Action::Exit => unreachable!("compiled to control flow"),
         Action::Controller(_)
         | Action::Enqueue { .. }
@@ -171,9 +173,7 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
         | Action::Note(_)
         | Action::FinTimeout { .. }
         | Action::Conjunction { .. } => unreachable!("compiled to something else"),
-        Action::ConnectionTracking(_)
-        | Action::Nat(_)
-        | Action::ClearConnection
+        Action::Nat(_)
         | Action::DeleteField(_)
         | Action::DecNshTtl
         | Action::EncapsulateHeader(_)

@@ -12,6 +12,7 @@ use flowlane::rule::action::PortNo;
 
 use super::walk::{CALLED_MAX, OPEN_CALLS_MAX};
 use crate::ruleset::{ActionSet, Return, StepSummary};
+use crate::state::conntrack::{Seen, Tracked};
 
 #[derive(Clone, Debug, Default)]
 struct LaneCalls {
@@ -20,6 +21,10 @@ struct LaneCalls {
     current: Return,
     /// Pushed values.
     values: Vec<u128>,
+    /// The packet's connection.
+    tracked: Tracked,
+    /// The datagram that the packet is a fragment of, once all of that had come; in it, none if that is invalid.
+    datagram: Option<Option<Seen>>,
     /// Tables that were called.
     called: u32,
     /// The input port that the table sees which the lane enters next.
@@ -31,6 +36,13 @@ struct LaneCalls {
 pub(super) struct PausedCalls {
     lane: LaneCalls,
     leaves_set: bool,
+}
+
+impl PausedCalls {
+    /// Returns the packet's connection.
+    pub(super) fn tracked(&self) -> Tracked {
+        self.lane.tracked
+    }
 }
 
 /// Open calls, by lane.
@@ -91,6 +103,7 @@ impl Calls {
         if self.is_used(lane) {
             let of = &self.lanes[lane];
             (copy.values, copy.called) = (of.values.clone(), of.called);
+            (copy.tracked, copy.datagram) = (of.tracked, of.datagram);
         }
         let active = LaneMask(u64::from(!copy.open.is_empty()));
         let (used, leaves_set) = (LaneMask(1), is_bucket);
@@ -103,12 +116,21 @@ impl Calls {
         if self.is_used(lane) {
             let of = &self.lanes[lane];
             (paused.values, paused.called) = (of.values.clone(), of.called);
+            (paused.tracked, paused.datagram) = (of.tracked, of.datagram);
         }
         if self.are_open(lane) {
             paused.open.clone_from(&self.lanes[lane].open);
         }
         self.clear(lane);
         PausedCalls { lane: paused, leaves_set: self.leaves_set }
+    }
+
+    /// Takes a lane back that was paused.
+    pub(super) fn take_back(&mut self, lane: usize, paused: PausedCalls) {
+        let PausedCalls { lane: calls, .. } = paused;
+        self.used(lane);
+        self.active.0 |= u64::from(!calls.open.is_empty()) << lane;
+        self.lanes[lane] = calls;
     }
 
     /// Makes the calls of a burst with one lane: a packet that goes on.
@@ -178,6 +200,7 @@ impl Calls {
         if self.used.0 >> lane & 1 == 0 {
             calls.values.clear();
             (calls.called, calls.in_port) = (0, None);
+            (calls.tracked, calls.datagram) = (Tracked::default(), None);
             self.used.0 |= 1 << lane;
         }
         calls
@@ -224,6 +247,16 @@ impl Calls {
             !calls.values.is_empty() || calls.in_port.is_some()
         };
         self.are_open(lane) || self.is_used(lane) && holds()
+    }
+
+    /// Returns the connection of a lane's packet.
+    pub(super) fn tracked(&mut self, lane: usize) -> &mut Tracked {
+        &mut self.used(lane).tracked
+    }
+
+    /// Returns the datagram that a lane's packet is a fragment of, once all of that had come.
+    pub(super) fn datagram(&mut self, lane: usize) -> &mut Option<Option<Seen>> {
+        &mut self.used(lane).datagram
     }
 
     /// Pushes a value on a lane's stack.

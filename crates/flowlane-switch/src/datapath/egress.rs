@@ -1,7 +1,7 @@
 //! [`Effects`] on real ports, FDB, meters and the controller, and [`PacketEdit`] on real frames.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use flowlane::packet::FieldRef;
 use flowlane::packet::key::FlowKey;
@@ -14,11 +14,14 @@ use super::learning::Learning;
 use super::packet_ins::{PacketIn, PacketIns};
 use super::pause::PauseToken;
 use super::ports::Ports;
+use super::track::HeldFragment;
 use crate::packet::Frame;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{move_field, set_field, take_along};
 use crate::port::{Port, PortError};
 use crate::ruleset::{Meters, Origin, PortFlags, ToController};
+use crate::state::conntrack::Connections;
+use crate::state::conntrack::fragments::Fragments;
 use crate::state::fdb::Fdb;
 use crate::state::meter::CONTROLLER_METER;
 use crate::tunnel::{Tunnels, Unsent};
@@ -63,6 +66,10 @@ pub struct Egress {
     pub controller_packets: u64,
     /// Learned addresses.
     pub macs: Fdb,
+    /// Connections, shared by all workers.
+    pub connections: Arc<Connections>,
+    /// Fragments of datagrams that are tracked, shared, too.
+    pub(super) fragments: Arc<Mutex<Fragments<HeldFragment>>>,
     /// Meters by number, shared by all workers.
     pub meters: Meters,
     /// Packets and bytes of `count` actions, by number.
@@ -112,6 +119,9 @@ pub(super) fn finished(frame: &Frame) -> Vec<Vec<u8>> {
 /// The place of no port.
 pub(super) const NO_PLACE: usize = usize::MAX;
 
+/// Nanoseconds in a millisecond, the unit of connections' times.
+pub(super) const NS_PER_MS: u64 = 1_000_000;
+
 /// Nanoseconds in a second.
 pub(super) const NS: u64 = 1_000_000_000;
 
@@ -124,6 +134,8 @@ impl Egress {
             packet_ins: None,
             controller_packets: 0,
             macs,
+            connections: Arc::default(),
+            fragments: Arc::default(),
             meters: Meters::default(),
             counts: BTreeMap::new(),
             learning: Learning::default(),
@@ -134,6 +146,12 @@ impl Egress {
             scratch: Frame::default(),
             retagged: Frame::default(),
         }
+    }
+
+    /// Shares the connections of another worker.
+    pub fn share_connections(&mut self, other: &Self) {
+        self.connections = other.connections.clone();
+        self.fragments = other.fragments.clone();
     }
 
     /// Sends a packet that came in through the port at index `from` through another.
@@ -330,6 +348,7 @@ impl Egress {
     /// Ages learned addresses, and checks the port that only sends.
     pub fn maintain(&mut self, now_ns: u64) {
         self.macs.sweep((now_ns / NS) as u32, 4096);
+        self.connections.sweep(now_ns / NS_PER_MS, 256);
         if let Some(port) = &mut self.controller {
             port.check();
         }

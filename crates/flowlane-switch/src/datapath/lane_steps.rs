@@ -15,6 +15,7 @@ use super::calls::Calls;
 use super::egress::{Egress, Packet};
 use super::execute::{Cursor, DONE, StepResult, open_calls, reparse_before, resume};
 use super::hash_ports;
+use super::track::{track_lane, untrack};
 use super::validate::RunError;
 use super::walk::{AfterStep, Outcome, run};
 use super::worker::{Worker, finish};
@@ -72,6 +73,9 @@ pub(super) fn run_lane_step(
     if let LaneStep::Pause(to) = step {
         pause(worker, burst, lane, to, here)?;
         return Ok(StepResult::End);
+    }
+    if let LaneStep::Track(track) = step {
+        return track_lane(worker, burst, lane, track, (here, moved));
     }
     Ok(match lane_step(worker, burst, lane, step)? {
         AfterStep::Next => {
@@ -167,7 +171,8 @@ fn lane_step(
             worker.calls.clear(lane);
             return Ok(AfterStep::End);
         }
-        LaneStep::Pause(_) | LaneStep::Leave { .. } => {}
+        LaneStep::Untrack => untrack(worker, burst, lane),
+        LaneStep::Pause(_) | LaneStep::Track(_) | LaneStep::Leave { .. } => {}
     }
     Ok(AfterStep::Next)
 }
@@ -287,7 +292,7 @@ pub(super) fn finish_alone(worker: &mut Worker, burst: &mut Burst) -> Result<(),
 
 /// Takes a copy of a lane's packet through steps, and whatever follows there, to its end. Returns whether it has met an `exit` that
 /// is the lane's, too: in Open vSwitch that of a clone is, and that of a bucket is not.
-fn copy(
+pub(super) fn copy(
     worker: &mut Worker,
     burst: &mut Burst,
     lane: usize,

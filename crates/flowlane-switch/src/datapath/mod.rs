@@ -56,6 +56,7 @@ mod rx;
 mod stages;
 mod table_view;
 mod trace;
+mod track;
 mod validate;
 mod walk;
 mod worker;

@@ -30,6 +30,7 @@ use crate::packet::recirculate::{entry, parse_again, rounds, set_rounds, take_al
 use crate::packet::{Frame, decapsulate};
 use crate::ruleset::{LaneStep, Miss, Return, Step};
 use crate::stage::{Half, Owner, Rewritten, StageCall, StagePacket, StageTable};
+use crate::state::conntrack::Tracked;
 use crate::tunnel::Tunnels;
 
 /// The dry run of a packet.
@@ -85,6 +86,8 @@ pub struct Traced {
     source: Option<PortNo>,
     /// Values that actions have pushed.
     values: Vec<u128>,
+    /// The packet's connection.
+    tracked: Tracked,
     /// Copies that are open, one within the other.
     copies: usize,
     /// The table that comes next, and the open calls.
@@ -159,6 +162,7 @@ pub(super) fn begin(worker: &Worker, port: PortNo, bytes: &[u8]) -> Result<Traci
         moved: false,
         source: None,
         values: Vec::new(),
+        tracked: Tracked::default(),
         copies: 0,
         position: Position::default(),
         trace: Trace::default(),

@@ -10,7 +10,7 @@ use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::action::{Bundle, HEADERS_PUSHED_MAX, Learn, Multipath, PortNo, SetForm};
 use flowlane::rule::{Action, Rule};
 
-use super::{LaneStep, LowerTimeouts, Origin, RuleRequest, Step, Steps, ToController};
+use super::{LaneStep, LowerTimeouts, Origin, RuleRequest, Step, Steps, ToController, Track};
 use crate::packet::recirculate::{in_headers, is_followed};
 
 /// Why an action cannot be behind the caches.
@@ -225,6 +225,7 @@ impl Compiler<'_> {
             | LaneStep::Learn(_)
             | LaneStep::FinTimeout(_)
             | LaneStep::Pause(_)
+            | LaneStep::Track(_)
             | LaneStep::Bundle(Bundle { to: None, .. }) => (false, false),
             // They set a field.
             LaneStep::Multipath(Multipath { to, .. }) | LaneStep::Bundle(Bundle { to: Some(to), .. }) => {
@@ -238,6 +239,7 @@ impl Compiler<'_> {
             | LaneStep::Exit
             | LaneStep::PushValue(_)
             | LaneStep::Request(_)
+            | LaneStep::Untrack
             | LaneStep::Expire
             | LaneStep::Refuse
             | LaneStep::Leave { .. } => (self.stale, self.changed),
@@ -290,6 +292,15 @@ impl Compiler<'_> {
             Action::Controller(action) if action.pause => {
                 LaneStep::Pause(Arc::new(ToController { action: (**action).clone(), origin: self.origin }))
             }
+            Action::ConnectionTracking(action) => {
+                let enter = |table| Steps::new([Step::Recirculate { table, carry: Vec::new() }]);
+                LaneStep::Track(Arc::new(Track {
+                    entering: action.table.map(enter),
+                    back: action.table.is_some_and(|table| table <= self.origin.table),
+                    action: (**action).clone(),
+                }))
+            }
+            Action::ClearConnection => LaneStep::Untrack,
             Action::CheckPacketLarger { bytes, to } => LaneStep::CheckPacketLarger { bytes: *bytes, to: *to },
             Action::Output(_)
             | Action::OutputTruncated { .. }
@@ -321,9 +332,7 @@ impl Compiler<'_> {
             | Action::Resubmit { .. }
             | Action::Conjunction { .. }
             | Action::FinTimeout { .. }
-            | Action::ConnectionTracking(_)
             | Action::Nat(_)
-            | Action::ClearConnection
             | Action::Note(_)
             | Action::Goto(_) => return None,
         })
@@ -333,11 +342,12 @@ impl Compiler<'_> {
 /// Why the switch does not execute an action yet; `None` if it does.
 pub(super) fn unsupported(action: &Action) -> Option<&'static str> {
     match action {
-        Action::ConnectionTracking(_) | Action::Nat(_) | Action::ClearConnection => {
-            Some("needs connection tracking, which the switch does not have yet")
+        Action::ConnectionTracking(tracking) if tracking.alg != 0 => {
+            Some("has a helper for an application's protocol, which the switch does not have yet")
         }
+        Action::Nat(_) => Some("is part of ct"),
         Action::Resubmit { original: true, .. } => {
-            Some("needs connection tracking, which the switch does not have yet")
+            Some("looks at the original direction of a connection, which the switch does not do yet")
         }
         Action::EncapsulateHeader(_) | Action::Decapsulate(_) | Action::DecNshTtl => {
             Some("makes packets of another type than Ethernet, which the switch does not forward yet")

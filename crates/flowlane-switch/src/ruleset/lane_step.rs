@@ -6,9 +6,19 @@ use std::sync::Arc;
 
 use flowlane::packet::FieldRef;
 use flowlane::rule::Action;
-use flowlane::rule::action::{Bundle, Learn, Multipath};
+use flowlane::rule::action::{Bundle, ConnectionTracking, Learn, Multipath};
 
 use super::{Origin, RuleRequest, Steps, ToController};
+
+/// A rule's way to connection tracking.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Track {
+    pub action: ConnectionTracking,
+    /// The steps of the packet that goes on in the action's table.
+    pub entering: Option<Steps>,
+    /// That table is the rule's own, or an earlier one.
+    pub back: bool,
+}
 
 /// A step that is taken for one packet at a time.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -51,6 +61,10 @@ pub enum LaneStep {
     Request(Arc<RuleRequest>),
     /// Sends the packet to controllers and ends it; a controller may let it go on behind the step.
     Pause(Arc<ToController>),
+    /// Looks the packet's connection up. A copy of the packet goes on in a table that sees the connection.
+    Track(Arc<Track>),
+    /// Forgets the packet's connection.
+    Untrack,
     /// Sends the packet to the controller, since its TTL has expired.
     Expire,
     /// Drops the packet, which has called too many tables, and counts it.
@@ -86,6 +100,7 @@ impl LaneStep {
             | Self::Learn(_)
             | Self::FinTimeout(_)
             | Self::Pause(_)
+            | Self::Track(_)
             | Self::Bundle(_) => true,
             Self::WriteActions(_)
             | Self::ClearActions
@@ -94,6 +109,7 @@ impl LaneStep {
             | Self::PushValue(_)
             | Self::CheckPacketLarger { .. }
             | Self::Request(_)
+            | Self::Untrack
             | Self::Expire
             | Self::Refuse
             | Self::Leave { .. } => false,
@@ -111,6 +127,7 @@ impl LaneStep {
             | Self::FinTimeout(_)
             | Self::Request(_)
             | Self::Pause(_)
+            | Self::Track(_)
             | Self::Expire => true,
             Self::WriteActions(_)
             | Self::ClearActions
@@ -120,6 +137,7 @@ impl LaneStep {
             | Self::PushValue(_)
             | Self::Multipath(_)
             | Self::CheckPacketLarger { .. }
+            | Self::Untrack
             | Self::Refuse
             | Self::Leave { .. } => false,
         }

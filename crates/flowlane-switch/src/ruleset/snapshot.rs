@@ -555,6 +555,17 @@ impl Ruleset {
         if action.nested().iter().any(|nested| matches!(nested, Action::Conjunction { .. })) {
             return Err(RulesetError::Conjunction);
         }
+        if let Action::ConnectionTracking(tracking) = action {
+            // The mark and label of a connection are set here only, and it is translated here only.
+            let is_known = |nested: &&Action| {
+                matches!(nested, Action::SetField { .. } | Action::Move { .. } | Action::Nat(_))
+            };
+            return tracking
+                .exec
+                .iter()
+                .filter(|nested| !is_known(nested))
+                .try_for_each(|nested| self.check_action(nested));
+        }
         action.nested().iter().try_for_each(|nested| self.check_action(nested))
     }
 

@@ -2,6 +2,7 @@
 
 mod against_model;
 mod clients;
+mod connections;
 mod derived;
 mod differences;
 mod differential;

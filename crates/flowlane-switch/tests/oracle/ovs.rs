@@ -193,18 +193,22 @@ impl Capture {
     }
 
     /// Returns the frames sent before `marker`, once the marker has been sent.
-    fn before(&mut self, marker: &[u8]) -> Vec<Vec<u8>> {
+    /// Fails where the daemon has ended: `control` does not answer then.
+    fn before(&mut self, marker: &[u8], control: &mut Control) -> Result<Vec<Vec<u8>>, String> {
         let (mut frames, mut at, start) = (Vec::new(), 0, Instant::now());
         loop {
             while let Some((frame, next)) = self.record(at) {
                 at = next;
                 if frame == marker {
                     self.read.drain(..at);
-                    return frames;
+                    return Ok(frames);
                 }
                 frames.push(frame);
             }
             assert!(start.elapsed() < PATIENCE, "Open vSwitch does not send the marker");
+            if start.elapsed() > Duration::from_millis(200) {
+                control.call("version", &[])?;
+            }
             std::thread::sleep(Duration::from_micros(300));
             self.file.read_to_end(&mut self.read).expect("the capture is readable");
         }
@@ -321,13 +325,32 @@ impl Ovs {
         }
         let result = self.ofctl(&["bundle"], &["-"], &text);
         // The megaflows of earlier rules are removed here only.
-        self.forget_megaflows();
+        self.control.call("revalidator/purge", &[])?;
         result.map(|_| ())
     }
 
     /// Removes all megaflows; their packets are credited to the rules.
     pub(crate) fn forget_megaflows(&mut self) {
         self.control.call("revalidator/purge", &[]).expect("megaflows can be removed");
+    }
+
+    /// Forgets all connections.
+    ///
+    /// # Errors
+    /// What the control socket says.
+    pub(crate) fn flush_connections(&mut self) -> Result<(), String> {
+        self.control.call("dpctl/flush-conntrack", &[]).map(|_| ())
+    }
+
+    /// The connections, in order.
+    ///
+    /// # Errors
+    /// What the control socket says.
+    pub(crate) fn connections(&mut self) -> Result<Vec<String>, String> {
+        let dump = self.control.call("dpctl/dump-conntrack", &[])?;
+        let mut all: Vec<String> = dump.lines().map(str::to_owned).collect();
+        all.sort();
+        Ok(all)
     }
 
     /// Gives the ports, from port 1 on, these VLAN settings, as `ovs-vsctl set port` takes them, and forgets all addresses.
@@ -360,14 +383,26 @@ impl Ovs {
     /// # Panics
     /// Where there are more than [`LOT_MAX`], or one is shorter than an Ethernet header: such cannot be given.
     pub(crate) fn forward<F: AsRef<[u8]>>(&mut self, in_port: usize, frames: &[F]) -> Sent {
+        self.try_forward(in_port, frames).expect("Open vSwitch goes on")
+    }
+
+    /// Does that; fails where Open vSwitch has ended.
+    pub(crate) fn try_forward<F: AsRef<[u8]>>(
+        &mut self,
+        in_port: usize,
+        frames: &[F],
+    ) -> Result<Sent, String> {
         assert!(frames.len() <= LOT_MAX);
         let marker = self.marker();
         let all = frames.iter().map(AsRef::as_ref).chain([&marker[..]]);
         let hex = all.map(|frame| frame.iter().map(|byte| format!("{byte:02x}")).collect());
         let parameters: Vec<String> = [format!("p{in_port}")].into_iter().chain(hex).collect();
-        self.control.call("netdev-dummy/receive", &parameters).expect("frames are taken");
-        let mut sent = self.captures.iter_mut().map(|capture| capture.before(&marker));
-        std::array::from_fn(|_| sent.next().expect("one capture a port"))
+        self.control.call("netdev-dummy/receive", &parameters)?;
+        let mut sent = Sent::default();
+        for (sent, capture) in sent.iter_mut().zip(&mut self.captures) {
+            *sent = capture.before(&marker, &mut self.control)?;
+        }
+        Ok(sent)
     }
 
     /// A frame like none before.

@@ -14,6 +14,7 @@ use flowlane_switch::datapath::{
 };
 use flowlane_switch::port::{MemoryHandle, MemoryPort};
 use flowlane_switch::ruleset::Miss;
+use flowlane_switch::state::conntrack::Wanted;
 use flowlane_switch::state::fdb::Fdb;
 use flowlane_switch::state::vlan::{PortVlan, VlanMode};
 
@@ -65,10 +66,13 @@ impl Flowlane {
         let count = 1 + usize::from(seed / 2 % 2 == 1);
         let others = if count > 1 { pipeline.fork(count - 1) } else { vec![] };
         let macs = Fdb::new(16, 300, 1);
-        let (mut workers, mut ports) = (Vec::new(), Vec::new());
+        let (mut workers, mut ports): (Vec<Worker>, _) = (Vec::new(), Vec::new());
         for pipeline in std::iter::once(pipeline).chain(others) {
             let mut egress = Egress::new(macs.share(), 1);
             egress.faults.policy = policy;
+            if let Some(first) = workers.first() {
+                egress.share_connections(&first.egress);
+            }
             let mut handles = Vec::new();
             for number in 1..=PORTS {
                 let (port, handle) = MemoryPort::new();
@@ -106,6 +110,24 @@ impl Flowlane {
         let vlans: Vec<VlanChange> = (1..).zip(settings).map(change).collect();
         let changes = Changes { vlans: &vlans, ..Changes::default() };
         self.control.change_all(&changes).expect("there are these ports");
+    }
+
+    /// Returns how many connections were not kept because their replies would look like packets of another.
+    pub(crate) fn ambiguous_connections(&self) -> u64 {
+        let counters = &self.workers[0].egress.connections.counters;
+        let refused = [&counters.refused_ambiguous, &counters.refused_nat];
+        refused.iter().map(|counter| counter.load(std::sync::atomic::Ordering::Relaxed)).sum()
+    }
+
+    /// The connections, in order.
+    pub(crate) fn connections(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        self.workers[0].egress.connections.for_each(&Wanted::default(), 0, |connection| {
+            all.push(connection.to_string());
+            true
+        });
+        all.sort();
+        all
     }
 
     /// The learned addresses: VLAN, MAC and port.

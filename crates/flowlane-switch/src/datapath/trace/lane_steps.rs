@@ -4,13 +4,16 @@ use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::Action;
 use flowlane::rule::action::{Bundle, Controller, PortNo};
 
+use super::super::egress::NS_PER_MS;
 use super::super::hash_ports;
+use super::super::track::{hide, request, show, track_packet};
 use super::super::walk::{AfterStep, CALLED_MAX, Outcome, Position, follow, follow_steps, run};
-use super::{Recorder, Traced, Tracer};
+use super::{Recorder, Traced, Tracer, difference};
 use crate::packet::Frame;
 use crate::packet::length::without_padding;
 use crate::packet::recirculate::{parse_again, rounds, set_field};
-use crate::ruleset::{LaneStep, Learned, Return, Step, Steps, ends_connection, output_step};
+use crate::ruleset::{LaneStep, Learned, Return, Step, Steps, Track, ends_connection, output_step};
+use crate::state::conntrack::Tracked;
 
 /// Copies within copies that a trace follows.
 const COPIES_MAX: usize = 32;
@@ -65,12 +68,41 @@ impl Tracer<'_> {
             }
             LaneStep::FinTimeout(_) => self.fin_timeout(),
             LaneStep::Pause(to) => return self.pause(&to.action),
+            LaneStep::Track(track) => self.track(track, position),
+            LaneStep::Untrack => {
+                self.packet.tracked = Tracked::default();
+                hide(&mut self.packet.key);
+                self.tell("ct_clear", "its connection is forgotten", "");
+            }
             LaneStep::Expire | LaneStep::Refuse | LaneStep::Request(_) | LaneStep::Leave { .. } => {}
             LaneStep::WriteActions(_) | LaneStep::ClearActions | LaneStep::Exit => {
                 unreachable!("walking takes them")
             }
         }
         AfterStep::Next
+    }
+
+    /// Looks the packet's connection up; a copy goes on in the action's table.
+    fn track(&mut self, track: &Track, position: &mut Position) {
+        let text = Action::ConnectionTracking(Box::new(track.action.clone())).to_string();
+        let before = self.packet.key.clone();
+        let now_ms = self.packet.now_ns / NS_PER_MS;
+        let connections = &self.worker.egress.connections;
+        let Traced { frame, headers, key, tracked, .. } = &mut *self.packet;
+        let request = request(track, key, true);
+        track_packet(connections, &request, (frame, headers, key), tracked, now_ms);
+        let translation = difference(&before, &self.packet.key);
+        show(&mut self.packet.key, &self.packet.tracked);
+        let found = difference(&before, &self.packet.key);
+        self.tell(text.as_str(), found, "a trace changes no connection");
+        match &track.entering {
+            Some(steps) => {
+                self.copy(&text, steps, position, false);
+            }
+            None if track.action.nat().is_some() => self.tell(text, translation, ""),
+            None => {}
+        }
+        hide(&mut self.packet.key);
     }
 
     fn pause(&mut self, action: &Controller) -> AfterStep {
@@ -150,6 +182,7 @@ impl Tracer<'_> {
         frame.copy_from(&self.packet.frame);
         let (headers, key) = (self.packet.headers, self.packet.key.clone());
         let (moved, source, values) = (self.packet.moved, self.packet.source, self.packet.values.clone());
+        let tracked = self.packet.tracked;
         self.packet.copies += 1;
         let calls = Return::for_copy(&outer.calls);
         let mut position =
@@ -160,7 +193,7 @@ impl Tracer<'_> {
         }
         self.packet.copies -= 1;
         (self.packet.frame, self.packet.headers, self.packet.key) = (frame, headers, key);
-        (self.packet.moved, self.packet.source) = (moved, source);
+        (self.packet.moved, self.packet.source, self.packet.tracked) = (moved, source, tracked);
         outer.called = position.called;
         self.tell(name, "the copy has ended", "");
         if is_bucket {

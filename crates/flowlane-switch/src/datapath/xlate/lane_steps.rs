@@ -51,6 +51,10 @@ impl TrackedKey {
                 }
                 is_known
             }
+            LaneStep::Untrack => {
+                self.untrack();
+                true
+            }
             LaneStep::Learn(learn) => self.learn(learn),
             LaneStep::FinTimeout(request) => self.fin_timeout(request),
             LaneStep::Multipath(multipath) if !self.parse_again => {
@@ -68,6 +72,7 @@ impl TrackedKey {
             | LaneStep::Bundle(_)
             | LaneStep::CheckPacketLarger { .. }
             | LaneStep::Pause(_)
+            | LaneStep::Track(_)
             | LaneStep::Expire
             | LaneStep::Refuse
             | LaneStep::Request(_)
@@ -76,6 +81,15 @@ impl TrackedKey {
                 unreachable!("walking takes them")
             }
         }
+    }
+
+    /// Forgets the packet's connection.
+    fn untrack(&mut self) {
+        for w in WordSet::of_class(FieldClass::Connection).iter() {
+            self.key.set_word(w, 0);
+            self.written.set_word(w, u32::MAX);
+        }
+        self.lane(LaneStep::Untrack);
     }
 
     /// Records the rule that the packet makes, if it follows from the key. Returns whether it does.

@@ -201,7 +201,7 @@ fn adjust_transport(bytes: &mut [u8], headers: &Headers, delta: Delta) {
 }
 
 /// Where the IP packet ends: behind it there is padding.
-fn packet_end(bytes: &[u8], headers: &Headers) -> Option<usize> {
+pub fn packet_end(bytes: &[u8], headers: &Headers) -> Option<usize> {
     let l3 = usize::from(headers.l3);
     let &[_, _, a, b, c, d, next] = bytes.get(l3..)?.first_chunk()?;
     Some(match (headers.network, u16::from_be_bytes([c, d])) {

@@ -21,7 +21,7 @@ mod presence;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use fields::{has_protocol, set_field};
+pub use fields::{has_protocol, packet_end, set_field};
 pub use headers::{pop_mpls, pop_vlan, push_mpls, push_vlan};
 pub use presence::{has, is_neighbour_discovery};
 

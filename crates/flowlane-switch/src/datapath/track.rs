@@ -1,0 +1,285 @@
+//! Connection tracking: the step of a lane that looks its packet's connection up.
+//!
+//! As in Open vSwitch, the packet that goes on in the action's table is a copy; only the copy sees the connection. Where nothing follows
+//! the action, the packet itself goes on there.
+
+use std::sync::Arc;
+
+use flowlane::packet::key::FlowKey;
+use flowlane::packet::{Field, FieldClass, Headers, WordSet};
+use flowlane::rule::Action;
+use flowlane::rule::action::{PortNo, Zone};
+
+use super::calls::{Calls, PausedCalls};
+use super::egress::NS_PER_MS;
+use super::execute::StepResult;
+use super::lane_steps::{copy, finish_alone};
+use super::validate::RunError;
+use super::walk::ROUNDS_MAX;
+use super::worker::Worker;
+use crate::packet::recirculate::{rounds, set_rounds};
+use crate::packet::{Burst, Frame};
+use crate::ruleset::{Return, Track};
+use crate::state::conntrack::fragments::{Taken, piece, seen_whole};
+use crate::state::conntrack::{Connections, Request, Rewrite, Seen, Tracked, rewrite, seen};
+
+/// A fragment that waits for the others of its datagram.
+#[derive(Debug)]
+pub(super) struct HeldFragment {
+    /// Its place in the steps, and its open calls.
+    calls: PausedCalls,
+    track: Arc<Track>,
+    frame: Frame,
+    headers: Headers,
+    key: FlowKey,
+    /// The place of the port that it came in through.
+    port: usize,
+    source: Option<PortNo>,
+}
+
+/// Takes a lane's packet to its connection; the lane then goes on in the action's table, or at `here`.
+pub(super) fn track_lane(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lane: usize,
+    track: &Arc<Track>,
+    (here, moved): (Return, bool),
+) -> Result<StepResult, RunError> {
+    let (headers, key) = (&mut burst.headers[lane], &mut burst.keys[lane]);
+    let request = request(track, key, false);
+    let now_ms = burst.times_ns[lane] / NS_PER_MS;
+    let packet = (&mut burst.frames[lane], headers, key);
+    if packet.1.fragment != 0 && !Connections::knows(worker.calls.tracked(lane), &request) {
+        let Some(whole) = *worker.calls.datagram(lane) else {
+            return track_fragment(worker, burst, lane, track, (here, moved));
+        };
+        let seen = whole.map(|seen| with_addresses(seen, packet.2));
+        let tracked = worker.calls.tracked(lane);
+        let by = worker.egress.connections.track(seen.as_ref(), &request, tracked, now_ms);
+        if let Some(by) = by {
+            rewrite(packet.0, packet.1, packet.2, &by);
+        }
+        *worker.calls.datagram(lane) = Some(translated(seen, by.as_ref()));
+    } else {
+        track_packet(&worker.egress.connections, &request, packet, worker.calls.tracked(lane), now_ms);
+    }
+    go_on(worker, burst, lane, track, (here, moved))
+}
+
+/// Returns a datagram of which a fragment may have other addresses by now.
+fn with_addresses(mut seen: Seen, key: &FlowKey) -> Seen {
+    let (source, destination) = match seen.tuple.is_ipv6 {
+        true => (Field::Ipv6Src, Field::Ipv6Dst),
+        false => (Field::Ipv4Src, Field::Ipv4Dst),
+    };
+    if !seen.is_error {
+        seen.tuple.source.address = key.get(source);
+        seen.tuple.destination.address = key.get(destination);
+    }
+    seen
+}
+
+/// Returns a datagram whose fragments are translated.
+fn translated(seen: Option<Seen>, by: Option<&Rewrite>) -> Option<Seen> {
+    seen.map(|seen| Seen { tuple: by.map_or(seen.tuple, |by| by.to), ..seen })
+}
+
+/// Lets a lane go on whose connection is known.
+fn go_on(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lane: usize,
+    track: &Track,
+    (here, moved): (Return, bool),
+) -> Result<StepResult, RunError> {
+    let key = &mut burst.keys[lane];
+    let Some(entering) = &track.entering else {
+        hide(key);
+        worker.calls.resume_at(lane, here, moved);
+        return Ok(StepResult::Resumed);
+    };
+    show(key, worker.calls.tracked(lane));
+    let before = rounds(key);
+    if track.back {
+        if before == ROUNDS_MAX {
+            worker.egress.drops.call_depth += 1;
+            worker.calls.clear(lane);
+            return Ok(StepResult::End);
+        }
+        set_rounds(key, before + 1);
+    }
+    if here.at == here.steps.steps().len() && !worker.calls.are_open(lane) {
+        worker.calls.resume_at(lane, Return::to(entering.clone(), 0, rounds(key)), moved);
+        return Ok(StepResult::Resumed);
+    }
+    copy(worker, burst, lane, entering, false)?;
+    let key = &mut burst.keys[lane];
+    set_rounds(key, before);
+    hide(key);
+    worker.calls.resume_at(lane, here, moved);
+    Ok(StepResult::Resumed)
+}
+
+/// Lets a fragment wait for the others of its datagram. When all have come, they go on, each by itself.
+fn track_fragment(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lane: usize,
+    track: &Arc<Track>,
+    (here, moved): (Return, bool),
+) -> Result<StepResult, RunError> {
+    let (headers, key) = (burst.headers[lane], &burst.keys[lane]);
+    let (now_ms, request) = (burst.times_ns[lane] / NS_PER_MS, request(track, key, false));
+    let (connections, fragments) = (worker.egress.connections.clone(), worker.egress.fragments.clone());
+    let mut taken = None;
+    if let Some((datagram, piece)) = piece(burst.frames[lane].bytes(), &headers, key, request.zone) {
+        let mut frame = Frame::default();
+        frame.copy_from(&burst.frames[lane]);
+        let calls = worker.calls.pause(lane, here.clone());
+        let (port, source) = (burst.port, burst.source(lane));
+        let held =
+            HeldFragment { calls, track: track.clone(), frame, headers, key: key.clone(), port, source };
+        let mut fragments = fragments.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        taken = Some((datagram, fragments.take(datagram, piece, held, now_ms)));
+    }
+    match taken {
+        Some((_, Taken::Waits)) => {
+            burst.sent.0 |= 1 << lane;
+            Ok(StepResult::End)
+        }
+        Some((datagram, Taken::All(pieces))) => {
+            burst.sent.0 |= 1 << lane;
+            let seen = seen_whole(&pieces, &datagram, |held: &HeldFragment| held.frame.bytes());
+            let mut tracked =
+                pieces.first().map_or_else(Tracked::default, |first| first.held.calls.tracked());
+            let by = connections.track(seen.as_ref(), &request, &mut tracked, now_ms);
+            for piece in pieces {
+                go_on_alone(worker, piece.held, (&tracked, seen), by.as_ref())?;
+            }
+            Ok(StepResult::End)
+        }
+        refused => {
+            if let Some((_, Taken::Refused(held))) = refused {
+                worker.calls.take_back(lane, held.calls);
+            }
+            connections.track(None, &request, worker.calls.tracked(lane), now_ms);
+            go_on(worker, burst, lane, track, (here, moved))
+        }
+    }
+}
+
+/// Takes a fragment on from where it has waited, to its end.
+fn go_on_alone(
+    worker: &mut Worker,
+    mut held: HeldFragment,
+    (tracked, seen): (&Tracked, Option<Seen>),
+    by: Option<&Rewrite>,
+) -> Result<(), RunError> {
+    if let Some(by) = by {
+        rewrite(&mut held.frame, &mut held.headers, &mut held.key, by);
+    }
+    let mut burst = Burst::new(1);
+    burst.clear_for(held.port, 1);
+    burst.frames.next_frame().expect("there is room").copy_from(&held.frame);
+    burst.keys[0].clone_from(&held.key);
+    (burst.headers[0], burst.times_ns[0]) = (held.headers, held.frame.time_ns);
+    burst.sources.extend(held.source.map(|source| (0, source)));
+    let outer = std::mem::replace(&mut worker.calls, Calls::of_paused(&held.calls));
+    *worker.calls.tracked(0) = *tracked;
+    *worker.calls.datagram(0) = Some(translated(seen, by));
+    let here = worker.calls.current(0).clone();
+    let ended = go_on(worker, &mut burst, 0, &held.track, (here, false)).and_then(|result| match result {
+        StepResult::Resumed => finish_alone(worker, &mut burst),
+        _ => Ok(()),
+    });
+    worker.calls = outer;
+    ended
+}
+
+/// Forgets the connection of a lane's packet.
+pub(super) fn untrack(worker: &mut Worker, burst: &mut Burst, lane: usize) {
+    *worker.calls.tracked(lane) = Tracked::default();
+    hide(&mut burst.keys[lane]);
+}
+
+/// Returns what a rule asks connection tracking for, for a packet with this key.
+pub(super) fn request<'a>(track: &'a Track, key: &FlowKey, is_dry_run: bool) -> Request<'a> {
+    let action = &track.action;
+    let (mark, label) = fields(&action.exec, key);
+    let zone = match action.zone {
+        Zone::Number(zone) => zone,
+        Zone::Field(part) => part.get(key) as u16,
+    };
+    let (commit, force) = (action.commit, action.force);
+    Request { zone, commit, force, nat: action.nat(), mark, label, is_dry_run }
+}
+
+/// Takes a packet to its connection, and translates it. `tracked` is what earlier actions have found.
+pub(super) fn track_packet(
+    connections: &Connections,
+    request: &Request<'_>,
+    (frame, headers, key): (&mut Frame, &mut Headers, &mut FlowKey),
+    tracked: &mut Tracked,
+    now_ms: u64,
+) {
+    let seen = match Connections::knows(tracked, request) {
+        true => None,
+        false => seen(frame.bytes(), headers, key),
+    };
+    if let Some(by) = connections.track(seen.as_ref(), request, tracked, now_ms) {
+        rewrite(frame, headers, key, &by);
+    }
+}
+
+/// Value and mask of a field that an action sets.
+type Bits<T> = Option<(T, T)>;
+
+/// Returns the bits of the mark and the label that actions within `ct` set.
+fn fields(exec: &[Action], key: &FlowKey) -> (Bits<u32>, Bits<u128>) {
+    let (mut mark, mut label): (Bits<u128>, Bits<u128>) = (None, None);
+    for action in exec {
+        let (field, value, mask) = match action {
+            Action::SetField { field, value, mask, .. } => (*field, *value, *mask),
+            Action::Move { from, to } => (to.field(), to.place(from.get(key)), to.mask()),
+            _ => continue,
+        };
+        let bits = if field == Field::CtMark { &mut mark } else { &mut label };
+        let before = bits.unwrap_or((0, 0));
+        *bits = Some((before.0 & !mask | value & mask, before.1 | mask));
+    }
+    (mark.map(|(value, mask)| (value as u32, mask as u32)), label)
+}
+
+/// Shows a packet's connection to later tables.
+pub(super) fn show(key: &mut FlowKey, tracked: &Tracked) {
+    hide(key);
+    key.set(Field::CtState, tracked.state.into());
+    key.set(Field::CtZone, tracked.zone.into());
+    if tracked.mark != 0 {
+        key.set(Field::CtMark, tracked.mark.into());
+    }
+    if tracked.label != 0 {
+        key.set(Field::CtLabel, tracked.label);
+    }
+    let Some(tuple) = tracked.original else { return };
+    let (source, destination) = match tuple.is_ipv6 {
+        true => (Field::CtIpv6Src, Field::CtIpv6Dst),
+        false => (Field::CtIpv4Src, Field::CtIpv4Dst),
+    };
+    key.set(source, tuple.source.address);
+    key.set(destination, tuple.destination.address);
+    key.set(Field::CtNwProto, tuple.proto.into());
+    let (first, second) = match tuple.is_icmp() {
+        // The code of a request is 0.
+        true => (tuple.source.icmp_type.into(), 0),
+        false => (tuple.source.port, tuple.destination.port),
+    };
+    key.set(Field::CtTpSrc, first.into());
+    key.set(Field::CtTpDst, second.into());
+}
+
+/// Hides a packet's connection from later tables.
+pub(super) fn hide(key: &mut FlowKey) {
+    const CONNECTION: WordSet = WordSet::of_class(FieldClass::Connection);
+    key.present().intersection(CONNECTION).iter().for_each(|w| key.set_word(w, 0));
+}

@@ -1,0 +1,298 @@
+//! Datagrams that come in fragments: these wait until all have come, and then go on together, as they came.
+//!
+//! Only a whole datagram has ports and a checksum that can be verified. As in Open vSwitch, fragments that overlap (RFC 5722, RFC 8200
+//! §4.5), or are shorter than any path makes them, are invalid and wait for nothing.
+
+use std::collections::{HashMap, VecDeque};
+
+use flowlane::packet::{Field, FlowKey, Headers, Network, parse};
+
+use super::packet::behind_extensions;
+use super::{Seen, seen};
+use crate::packet::edit::checksum::{fold, sum};
+use crate::packet::edit::packet_end;
+
+/// Fragments that wait at most; as in Open vSwitch.
+const WAITING_MAX: usize = 1000;
+
+/// Milliseconds that the first of a datagram's fragments waits for the others.
+const WAIT_MS: u64 = 15_000;
+
+/// Bytes of the shortest packet that may be a fragment but for the last, of IPv4 and of IPv6.
+const SHORTEST: [usize; 2] = [1200, 1280];
+
+/// Bytes of a datagram's payload at most.
+const DATAGRAM_MAX: u32 = 0xffff;
+
+const ETHERNET_BYTES: usize = 14;
+const IPV4_BYTES: usize = 20;
+const IPV6_BYTES: usize = 40;
+const FRAGMENT_BYTES: usize = 8;
+
+/// A datagram at the place where it waits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Datagram {
+    source: u128,
+    destination: u128,
+    identification: u32,
+    proto: u8,
+    is_ipv6: bool,
+    zone: u16,
+}
+
+/// The part of a datagram that a fragment has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// Places in the datagram's payload.
+    begin: u32,
+    end: u32,
+    is_last: bool,
+    /// The payload's place in the frame.
+    at: usize,
+}
+
+/// Reads a fragment; `None` if it is not sound.
+pub fn piece(bytes: &[u8], headers: &Headers, key: &FlowKey, zone: u16) -> Option<(Datagram, Piece)> {
+    let l3 = usize::from(headers.l3);
+    let end = packet_end(bytes, headers)?;
+    let packet = bytes.get(l3..end)?;
+    let word = |at: usize| packet.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
+    let is_ipv6 = headers.network == Network::Ipv6;
+    let (place, more, identification, header, proto) = match headers.network {
+        Network::Ipv4 => {
+            let header = usize::from(packet.first()? & 15) * 4;
+            let place = word(6)?;
+            if fold(sum(packet.get(..header)?)) != 0xffff {
+                return None;
+            }
+            (u32::from(place & 0x1fff) * 8, place & 0x2000 != 0, u32::from(word(4)?), header, packet[9])
+        }
+        Network::Ipv6 => {
+            let (at, _, is_fragment) = behind_extensions(packet)?;
+            if !is_fragment {
+                return None;
+            }
+            let place = word(at + 2)?;
+            let identification = u32::from(word(at + 4)?) << 16 | u32::from(word(at + 6)?);
+            (u32::from(place & 0xfff8), place & 1 != 0, identification, at + FRAGMENT_BYTES, *packet.get(at)?)
+        }
+        Network::Arp | Network::None => return None,
+    };
+    let len = packet.len().checked_sub(header)? as u32;
+    let is_short = packet.len() < SHORTEST[usize::from(is_ipv6)];
+    // All but the last have a multiple of eight bytes.
+    if len == 0 || more && (is_short || !len.is_multiple_of(8)) || place + len > DATAGRAM_MAX {
+        return None;
+    }
+    let get = |v4, v6| key.get(if is_ipv6 { v6 } else { v4 });
+    let datagram = Datagram {
+        source: get(Field::Ipv4Src, Field::Ipv6Src),
+        destination: get(Field::Ipv4Dst, Field::Ipv6Dst),
+        identification,
+        proto: if is_ipv6 { proto } else { packet[9] },
+        is_ipv6,
+        zone,
+    };
+    Some((datagram, Piece { begin: place, end: place + len, is_last: !more, at: l3 + header }))
+}
+
+/// A fragment that waits.
+#[derive(Debug)]
+pub struct Waiting<T> {
+    piece: Piece,
+    pub held: T,
+}
+
+/// The fragments of a datagram.
+#[derive(Debug)]
+struct Incomplete<T> {
+    /// In the order of their places.
+    pieces: Vec<Waiting<T>>,
+    begun_ms: u64,
+}
+
+impl<T> Incomplete<T> {
+    fn is_complete(&self) -> bool {
+        let mut end = 0;
+        for Waiting { piece, .. } in &self.pieces {
+            if piece.begin != end {
+                return false;
+            }
+            end = piece.end;
+        }
+        self.pieces.last().is_some_and(|last| last.piece.is_last)
+    }
+
+    /// Returns the place of a new piece; none if it overlaps others, or there is one behind the last.
+    fn place_for(&self, new: &Piece) -> Option<usize> {
+        let at = self.pieces.partition_point(|waiting| waiting.piece.begin < new.begin);
+        let before = at.checked_sub(1).map(|at| &self.pieces[at].piece);
+        let after = self.pieces.get(at).map(|waiting| &waiting.piece);
+        let fits = before.is_none_or(|before| before.end <= new.begin && !before.is_last)
+            && after.is_none_or(|after| new.end <= after.begin && !new.is_last);
+        fits.then_some(at)
+    }
+}
+
+/// What becomes of a fragment.
+#[derive(Debug)]
+pub enum Taken<T> {
+    /// It waits.
+    Waits,
+    /// All of its datagram are there, in the order of their places.
+    All(Vec<Waiting<T>>),
+    /// It is not sound, or there is no room: it is given back.
+    Refused(T),
+}
+
+/// Datagrams of which fragments are missing.
+#[derive(Debug)]
+pub struct Fragments<T> {
+    datagrams: HashMap<Datagram, Incomplete<T>>,
+    /// Datagrams in the order in which they began.
+    order: VecDeque<(u64, Datagram)>,
+    waiting: usize,
+    /// Fragments whose datagrams were never complete.
+    pub expired: u64,
+}
+
+impl<T> Default for Fragments<T> {
+    fn default() -> Self {
+        Self { datagrams: HashMap::new(), order: VecDeque::new(), waiting: 0, expired: 0 }
+    }
+}
+
+impl<T> Fragments<T> {
+    /// Takes a fragment.
+    pub fn take(&mut self, datagram: Datagram, piece: Piece, held: T, now_ms: u64) -> Taken<T> {
+        self.expire(now_ms);
+        if self.waiting == WAITING_MAX {
+            return Taken::Refused(held);
+        }
+        let incomplete = self.datagrams.entry(datagram).or_insert_with(|| {
+            self.order.push_back((now_ms, datagram));
+            Incomplete { pieces: Vec::new(), begun_ms: now_ms }
+        });
+        let Some(at) = incomplete.place_for(&piece) else { return Taken::Refused(held) };
+        incomplete.pieces.insert(at, Waiting { piece, held });
+        self.waiting += 1;
+        if !incomplete.is_complete() {
+            return Taken::Waits;
+        }
+        let pieces = self.datagrams.remove(&datagram).map_or_else(Vec::new, |complete| complete.pieces);
+        self.waiting -= pieces.len();
+        Taken::All(pieces)
+    }
+
+    /// Forgets datagrams whose time is over.
+    pub fn expire(&mut self, now_ms: u64) {
+        while let Some(&(begun_ms, datagram)) = self.order.front() {
+            if begun_ms + WAIT_MS > now_ms {
+                return;
+            }
+            self.order.pop_front();
+            // Another datagram with the same identification may have begun since.
+            let is_it = |incomplete: &Incomplete<T>| incomplete.begun_ms == begun_ms;
+            if self.datagrams.get(&datagram).is_some_and(is_it)
+                && let Some(incomplete) = self.datagrams.remove(&datagram)
+            {
+                self.waiting -= incomplete.pieces.len();
+                self.expired += incomplete.pieces.len() as u64;
+            }
+        }
+    }
+}
+
+/// Returns what connection tracking sees of a datagram, whose fragments are all there with their frames.
+pub fn seen_whole<'a, T>(
+    pieces: &'a [Waiting<T>],
+    datagram: &Datagram,
+    frame: impl Fn(&'a T) -> &'a [u8],
+) -> Option<Seen> {
+    let mut payload = Vec::new();
+    for Waiting { piece, held } in pieces {
+        let len = (piece.end - piece.begin) as usize;
+        payload.extend(frame(held).get(piece.at..piece.at + len)?);
+    }
+    let bytes = whole(datagram, &payload);
+    let mut key = FlowKey::zero();
+    let headers = parse(&bytes, 0, &mut key);
+    seen(&bytes, &headers, &key)
+}
+
+/// A frame with a whole datagram.
+fn whole(datagram: &Datagram, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; ETHERNET_BYTES];
+    let header = if datagram.is_ipv6 { IPV6_BYTES } else { IPV4_BYTES };
+    let width = if datagram.is_ipv6 { 16 } else { 4 };
+    let len = if datagram.is_ipv6 { payload.len() } else { payload.len() + header };
+    let len = (len as u16).to_be_bytes();
+    if datagram.is_ipv6 {
+        bytes[12..].copy_from_slice(&[0x86, 0xdd]);
+        bytes.extend([0x60, 0, 0, 0, len[0], len[1], datagram.proto, 64]);
+    } else {
+        bytes[12..].copy_from_slice(&[8, 0]);
+        bytes.extend([0x45, 0, len[0], len[1], 0, 0, 0, 0, 64, datagram.proto, 0, 0]);
+    }
+    for address in [datagram.source, datagram.destination] {
+        bytes.extend(&address.to_be_bytes()[16 - width..]);
+    }
+    if !datagram.is_ipv6 {
+        let checksum = !fold(sum(&bytes[ETHERNET_BYTES..]));
+        bytes[ETHERNET_BYTES + 10..ETHERNET_BYTES + 12].copy_from_slice(&checksum.to_be_bytes());
+    }
+    bytes.extend(payload);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(begin: u32, end: u32, is_last: bool) -> Piece {
+        Piece { begin, end, is_last, at: 0 }
+    }
+
+    fn datagram(identification: u32) -> Datagram {
+        Datagram { source: 1, destination: 2, identification, proto: 17, is_ipv6: false, zone: 0 }
+    }
+
+    fn names(taken: Taken<char>) -> String {
+        match taken {
+            Taken::Waits => "waits".into(),
+            Taken::All(all) => all.iter().map(|waiting| waiting.held).collect(),
+            Taken::Refused(one) => format!("refused {one}"),
+        }
+    }
+
+    #[test]
+    fn fragments_come_in_any_order_and_go_on_in_theirs() {
+        let mut fragments = Fragments::default();
+        let mut take =
+            |begin, end, last, name| names(fragments.take(datagram(1), piece(begin, end, last), name, 0));
+        assert_eq!(take(16, 20, true, 'c'), "waits");
+        assert_eq!(take(0, 8, false, 'a'), "waits");
+        assert_eq!(take(0, 8, false, 'x'), "refused x", "twice");
+        assert_eq!(take(4, 12, false, 'y'), "refused y", "it overlaps");
+        assert_eq!(take(20, 28, false, 'z'), "refused z", "behind the last");
+        assert_eq!(take(8, 16, false, 'b'), "abc");
+        assert_eq!((fragments.waiting, fragments.datagrams.len()), (0, 0));
+    }
+
+    #[test]
+    fn fragments_that_wait_are_bounded_in_number_and_time() {
+        let mut fragments = Fragments::default();
+        for id in 0..WAITING_MAX as u32 + 5 {
+            fragments.take(datagram(id), piece(0, 8, false), 'a', u64::from(id));
+        }
+        assert_eq!(fragments.waiting, WAITING_MAX);
+        // A complete datagram leaves its place in the order behind.
+        assert_eq!(names(fragments.take(datagram(7), piece(8, 9, true), 'b', WAIT_MS + 6)), "ab");
+        assert_eq!((fragments.waiting, fragments.expired), (WAITING_MAX - 8, 7));
+        fragments.take(datagram(7), piece(0, 8, false), 'a', WAIT_MS + 6);
+        fragments.expire(3 * WAIT_MS / 2);
+        assert_eq!(fragments.waiting, 1);
+        fragments.expire(3 * WAIT_MS);
+        assert_eq!((fragments.waiting, fragments.order.len()), (0, 0));
+    }
+}

@@ -1,0 +1,605 @@
+//! Connection tracking: which packets belong together, and what state their connection is in.
+//!
+//! A packet that meets `ct` is looked up by its [`Tuple`]; the answer is in its `ct_*` fields, by which later tables decide. With
+//! `commit`, an unknown connection is kept. The semantics are those of Open vSwitch's userspace datapath: zones, states, marks and
+//! labels, translation, timeouts.
+//!
+//! ```text
+//! worker ── Seen (tuple, message) + Request ─► Connections::track ─► Tracked (state, zone, mark, label, original tuple), Rewrite
+//!                                                  │
+//!                                    Table (chains, searched without waiting) ─► Entry (under its own lock)
+//! ```
+//!
+//! All workers share one table. A search takes no lock; the packets of one connection take turns at its entry; a connection
+//! is added under the locks of its two chains.
+//!
+//! **Expiry.** Each connection has a time at which it ends, which its packets move. An expired one is not found any more, and its
+//! entry is freed by the [sweep](Connections::sweep): each worker now and then looks at some entries, in the order of memory. There
+//! is no list of timers to be changed with each packet, and no pause.
+//!
+//! **When the table is full**, the sweep's hand looks for a connection that has expired, has not been answered or is closing, and a
+//! new one takes its place. If there is none among the next few, the packet stays new, and is not kept.
+
+mod entry;
+pub mod fragments;
+mod nat;
+mod packet;
+mod protocol;
+mod sweep;
+mod table;
+mod tcp;
+mod text;
+mod timeouts;
+mod tuple;
+
+#[cfg(test)]
+mod tests;
+
+pub use entry::Translated;
+pub(crate) use packet::{rewrite, seen};
+pub use protocol::{Exchange, Message, State};
+pub use sweep::{Listed, Wanted};
+pub use tcp::{EndState, Segment, Tcp, WINDOW_SHIFT_MAX};
+pub use timeouts::{Timeout, Timeouts};
+pub use tuple::{End, Tuple};
+
+use std::hash::{BuildHasher, RandomState};
+use std::ops::{Deref, DerefMut};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use flowlane::hash::multilinear::Multilinear;
+use flowlane::memory::Memory;
+use flowlane::rule::action::Nat;
+
+use entry::Live;
+use nat::Draw;
+use protocol::{Progress, may_begin};
+use table::{NotAdded, Place, Table};
+
+/// Connections that are kept at most, unless the configuration says something else: as in Open vSwitch.
+pub const CONNECTIONS_DEFAULT: usize = 3_000_000;
+
+/// Times that a packet's connection is searched again because others change it at the same time.
+const ATTEMPTS_MAX: usize = 64;
+
+/// Bits of `ct_state`, as in Open vSwitch.
+pub mod ct_state {
+    /// The connection is not kept yet, or has not been answered.
+    pub const NEW: u32 = 0x01;
+    /// Packets have been seen in both directions.
+    pub const ESTABLISHED: u32 = 0x02;
+    /// The packet is an error about another connection.
+    pub const RELATED: u32 = 0x04;
+    /// The packet goes in the direction of replies.
+    pub const REPLY: u32 = 0x08;
+    /// The packet could not be assigned to a connection.
+    pub const INVALID: u32 = 0x10;
+    /// The packet has met `ct`.
+    pub const TRACKED: u32 = 0x20;
+    /// Its source has been translated.
+    pub const SOURCE_TRANSLATED: u32 = 0x40;
+    /// Its destination has been translated.
+    pub const DESTINATION_TRANSLATED: u32 = 0x80;
+
+    pub(super) const TRANSLATED: u32 = SOURCE_TRANSLATED | DESTINATION_TRANSLATED;
+}
+
+use ct_state::{ESTABLISHED, INVALID, NEW, RELATED, REPLY, TRACKED, TRANSLATED};
+
+/// What a packet is to connection tracking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// The ends; of an error of ICMP, those of packets that go the way of the error. The zone is 0.
+    pub tuple: Tuple,
+    pub message: Message,
+    /// It is an error of ICMP about a packet of the connection.
+    pub is_error: bool,
+}
+
+/// What a rule asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Request<'a> {
+    pub zone: u16,
+    /// An unknown connection is kept.
+    pub commit: bool,
+    /// A connection that began in the other direction is replaced.
+    pub force: bool,
+    /// Packets are translated.
+    pub nat: Option<&'a Nat>,
+    /// Bits of the connection's mark: value and mask.
+    pub mark: Option<(u32, u32)>,
+    /// Bits of its label.
+    pub label: Option<(u128, u128)>,
+    /// Nothing is changed: the answer is what a packet would get.
+    pub is_dry_run: bool,
+}
+
+/// The connection that a packet was found to be of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Known {
+    place: Place,
+    direction: usize,
+    is_error: bool,
+}
+
+/// A packet's connection, as later tables see it: the `ct_*` fields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tracked {
+    /// [Bits](ct_state).
+    pub state: u32,
+    pub zone: u16,
+    pub mark: u32,
+    pub label: u128,
+    /// The tuple of the connection's first direction.
+    pub original: Option<Tuple>,
+    known: Option<Known>,
+}
+
+/// How a packet's ends are rewritten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rewrite {
+    /// The ends that change.
+    pub ends: Translated,
+    /// The tuple that the packet has, and that it gets. Of an error of ICMP, those of packets that go its way.
+    pub from: Tuple,
+    pub to: Tuple,
+    /// The packet is such an error.
+    pub is_error: bool,
+}
+
+/// Counters.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Connections that were added.
+    pub added: AtomicU64,
+    /// Connections whose time was over.
+    pub expired: AtomicU64,
+    /// Connections that made room for others.
+    pub evicted: AtomicU64,
+    /// Connections that were not added because there was no room.
+    pub refused_full: AtomicU64,
+    /// Because their zone has as many as it may have.
+    pub refused_zone: AtomicU64,
+    /// Because there was no address and port to translate to.
+    pub refused_nat: AtomicU64,
+    /// Because their replies would look like packets of another connection.
+    pub refused_ambiguous: AtomicU64,
+}
+
+/// Limits of connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Connections at most.
+    pub connections: usize,
+    /// Those of each zone; none: no limit.
+    pub per_zone: Option<u32>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connections: CONNECTIONS_DEFAULT, per_zone: None }
+    }
+}
+
+/// The memory, which is allocated with the first packet that is tracked.
+#[derive(Debug)]
+struct Memories {
+    table: Table,
+    /// Connections by zone.
+    zones: Memory<AtomicU32>,
+}
+
+/// The connections.
+#[derive(Debug)]
+pub struct Connections {
+    memories: OnceLock<Memories>,
+    limits: Limits,
+    timeouts: Timeouts,
+    pub counters: Counters,
+    /// The entry that the sweep looks at next.
+    hand: AtomicU32,
+    secret: u64,
+    /// Draws addresses and ports, and for `persistent` ones without a secret.
+    draws: [Multilinear; 2],
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self::new(Limits::default())
+    }
+}
+
+impl Draw for Connections {
+    fn draw(&self, tuple: &Tuple, by_address: bool, number: u32) -> u32 {
+        let source = tuple.source.address;
+        let halves = |address: u128| [0, 32, 64, 96].map(|shift| (address >> shift) as u32);
+        let [a, b, c, d] = halves(source);
+        if by_address {
+            return self.draws[1].hash_words(&[a, b, c, d]);
+        }
+        let [e, f, g, h] = halves(tuple.destination.address);
+        let ports = u32::from(tuple.source.port) << 16 | u32::from(tuple.destination.port);
+        self.draws[0].hash_words(&[a, b, c, d, e, f, g, h, ports, tuple.proto.into(), number])
+    }
+}
+
+/// Sets the bits of a mask.
+fn set_bits(to: u128, (value, mask): (u128, u128)) -> u128 {
+    to & !mask | value & mask
+}
+
+impl Connections {
+    /// No connections.
+    pub fn new(limits: Limits) -> Self {
+        let secret = RandomState::new().hash_one(0u8);
+        Self {
+            memories: OnceLock::new(),
+            limits,
+            timeouts: Timeouts::default(),
+            counters: Counters::default(),
+            hand: AtomicU32::new(0),
+            secret,
+            draws: [Multilinear::new(secret ^ 1), Multilinear::new(0)],
+        }
+    }
+
+    fn memories(&self) -> &Memories {
+        self.memories.get_or_init(|| Memories {
+            table: Table::new(self.limits.connections, self.secret),
+            zones: Memory::zeroed(1 << 16),
+        })
+    }
+
+    fn table(&self) -> &Table {
+        &self.memories().table
+    }
+
+    /// The timeouts.
+    pub fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
+    }
+
+    /// Returns the number of connections.
+    pub fn len(&self) -> usize {
+        self.memories.get().map_or(0, |memories| memories.table.len())
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the limits.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn expiry(&self, timeout: Timeout, now_ms: u64) -> u64 {
+        now_ms + u64::from(self.timeouts.get(timeout)) * 1000
+    }
+
+    /// Finds a connection whose time is not over. One whose time is over is removed.
+    fn find(&self, tuple: &Tuple, now_ms: u64) -> Option<(Place, usize)> {
+        let table = self.table();
+        let found = table.find(&table.hashed(tuple))?;
+        if table.entry(found.0.entry).expires_ms() > now_ms {
+            return Some(found);
+        }
+        // A dry run does that, too: nobody notices.
+        if self.remove(found.0) {
+            self.counters.expired.fetch_add(1, Ordering::Relaxed);
+        }
+        None
+    }
+
+    /// Removes a connection. Returns whether it was there.
+    fn remove(&self, place: Place) -> bool {
+        let Some(memories) = self.memories.get() else { return false };
+        let removed = memories.table.remove(place);
+        if let Some(([original, _], _)) = &removed {
+            memories.zones[usize::from(original.zone)].fetch_sub(1, Ordering::Relaxed);
+        }
+        removed.is_some()
+    }
+
+    /// Returns whether an earlier `ct` has found a packet's connection in a zone: nothing of the packet is looked at then.
+    pub fn knows(tracked: &Tracked, request: &Request<'_>) -> bool {
+        tracked.known.is_some() && tracked.zone == request.zone && !request.force
+    }
+
+    /// Takes a packet to its connection: `tracked` is what earlier `ct` actions have found. A packet without `seen` is invalid.
+    /// Returns how it is to be rewritten.
+    pub fn track(
+        &self,
+        seen: Option<&Seen>,
+        request: &Request<'_>,
+        tracked: &mut Tracked,
+        now_ms: u64,
+    ) -> Option<Rewrite> {
+        if let Some(rewrite) = self.track_again(request, tracked) {
+            return rewrite;
+        }
+        let Some(seen) = seen else {
+            let known = tracked.known;
+            *tracked = Tracked { state: INVALID | TRACKED, zone: request.zone, known, ..Tracked::default() };
+            return None;
+        };
+        if tracked.zone != request.zone {
+            tracked.state = 0;
+        }
+        let tuple = Tuple { zone: request.zone, ..seen.tuple };
+        let seen = Seen { tuple, ..*seen };
+        (0..ATTEMPTS_MAX).find_map(|_| self.attempt(&seen, request, tracked, now_ms)).unwrap_or_else(|| {
+            // Others change the connection with each attempt.
+            tracked.state = NEW | TRACKED;
+            None
+        })
+    }
+
+    /// Takes a packet to the connection that an earlier `ct` in the zone has found, whose state it has changed there.
+    fn track_again(&self, request: &Request<'_>, tracked: &mut Tracked) -> Option<Option<Rewrite>> {
+        let known = tracked.known.filter(|_| Self::knows(tracked, request))?;
+        let entry = self.memories.get()?.table.entry(known.place.entry);
+        let tuples = [entry.tuple(0), entry.tuple(1)];
+        // A connection that has been removed since is still the packet's.
+        let rewrite = entry.with(known.place.generation, |live| {
+            let live = &mut live_for(request, live);
+            let rewrite = translate(live, tuples, (request, &known), tracked);
+            set_fields(live, request, tracked);
+            rewrite
+        });
+        let rewrite = rewrite.flatten();
+        if request.nat.is_some() {
+            tracked.known = None;
+        }
+        Some(rewrite)
+    }
+
+    /// Looks the packet up and adds its connection, if that is asked for. Returns nothing where another worker has changed the
+    /// connection meanwhile.
+    fn attempt(
+        &self,
+        seen: &Seen,
+        request: &Request<'_>,
+        tracked: &mut Tracked,
+        now_ms: u64,
+    ) -> Option<Option<Rewrite>> {
+        if let Some((place, direction)) = self.find(&seen.tuple, now_ms) {
+            if direction == 0 || !request.force {
+                return self.go_on(seen, request, tracked, (place, direction), now_ms);
+            }
+            if !request.is_dry_run {
+                self.remove(place);
+            }
+        }
+        // The packet may have been translated by an earlier `ct` of the zone.
+        if let Some(original) = tracked.original.filter(|_| tracked.state & TRANSLATED != 0) {
+            let original = Tuple { zone: tracked.zone, ..original };
+            if let Some((place, direction)) = self.find(&original, now_ms) {
+                return self.go_on(seen, request, tracked, (place, direction), now_ms);
+            }
+        }
+        if seen.is_error {
+            *tracked = Tracked {
+                state: INVALID | TRACKED,
+                zone: request.zone,
+                original: Some(seen.tuple),
+                ..Tracked::default()
+            };
+            return Some(None);
+        }
+        self.begin(seen, request, tracked, now_ms)
+    }
+
+    /// Takes a packet to its connection.
+    fn go_on(
+        &self,
+        seen: &Seen,
+        request: &Request<'_>,
+        tracked: &mut Tracked,
+        (place, direction): (Place, usize),
+        now_ms: u64,
+    ) -> Option<Option<Rewrite>> {
+        let entry = self.table().entry(place.entry);
+        let known = Known { place, direction, is_error: seen.is_error };
+        let tuples = [entry.tuple(0), entry.tuple(1)];
+        let result = entry.with(place.generation, |live| {
+            let live = &mut live_for(request, live);
+            let progress = match seen.is_error {
+                true => None,
+                false => {
+                    let (progress, timeout) = live.state.update(&seen.message, direction);
+                    if let Some(timeout) = timeout.filter(|_| !request.is_dry_run) {
+                        entry.set_expiry(self.expiry(timeout, now_ms));
+                    }
+                    Some(progress)
+                }
+            };
+            let reply = if direction == 1 { REPLY } else { 0 };
+            match progress {
+                None => tracked.state |= RELATED | reply,
+                Some(Progress::Established) => tracked.state = tracked.state & !NEW | ESTABLISHED | reply,
+                Some(Progress::New) => tracked.state |= NEW,
+                Some(Progress::Invalid) => tracked.state = INVALID,
+                Some(Progress::Restarts) => return None,
+            }
+            let rewrite = translate(live, tuples, (request, &known), tracked);
+            tracked.original = Some(tuples[0]);
+            set_fields(live, request, tracked);
+            Some(rewrite)
+        });
+        match result? {
+            Some(rewrite) => {
+                (tracked.state, tracked.zone) = (tracked.state | TRACKED, request.zone);
+                // As in Open vSwitch, another `ct` looks for the connection again where this one may translate.
+                let is_kept = request.nat.is_none() || direction == 1 && rewrite.is_some();
+                tracked.known = is_kept.then_some(known);
+                Some(rewrite)
+            }
+            None => {
+                if !request.is_dry_run {
+                    self.remove(place);
+                }
+                self.begin(seen, request, tracked, now_ms)
+            }
+        }
+    }
+
+    /// Returns how the first packet of a connection would be translated.
+    fn preview(&self, tuple: &Tuple, request: &Request<'_>, tracked: &mut Tracked) -> Option<Rewrite> {
+        let nat = request.nat?;
+        let mut live = Live::new(State::Other(Exchange::First), 0);
+        live.translated = nat::translated(nat);
+        set_fields(&mut live, request, tracked);
+        let is_free = |reply: &Tuple| self.table().find(&self.table().hashed(reply)).is_none();
+        let reply = nat::replies(nat, nat.range.as_ref()?, tuple, self).find(is_free)?;
+        let known = Known { place: Place::default(), direction: 0, is_error: false };
+        translate(&live, [*tuple, reply], (request, &known), tracked)
+    }
+
+    /// Takes a packet of an unknown connection, which is kept if that is asked for.
+    fn begin(
+        &self,
+        seen: &Seen,
+        request: &Request<'_>,
+        tracked: &mut Tracked,
+        now_ms: u64,
+    ) -> Option<Option<Rewrite>> {
+        let Seen { tuple, message, .. } = seen;
+        let is_sound = may_begin(message, tuple.source.icmp_type, tuple.is_ipv6);
+        let state = if is_sound { NEW } else { INVALID };
+        *tracked = Tracked {
+            state: state | TRACKED,
+            zone: request.zone,
+            original: Some(*tuple),
+            ..Tracked::default()
+        };
+        if !is_sound || !request.commit {
+            return Some(None);
+        }
+        if request.is_dry_run {
+            return Some(self.preview(tuple, request, tracked));
+        }
+        let memories = self.memories();
+        let in_zone = &memories.zones[usize::from(request.zone)];
+        if self.limits.per_zone.is_some_and(|limit| in_zone.load(Ordering::Relaxed) >= limit) {
+            self.counters.refused_zone.fetch_add(1, Ordering::Relaxed);
+            return Some(None);
+        }
+        self.make_room(now_ms);
+        let (state, timeout) = State::begin(message);
+        let mut live = Live::new(state, now_ms);
+        let expires_ms = self.expiry(timeout, now_ms);
+        let add = |reply: Tuple, live: Live| memories.table.add([*tuple, reply], live, expires_ms);
+        let translation = request.nat.and_then(|nat| Some((nat, nat.range.as_ref()?)));
+        let added = match translation {
+            None => add(tuple.reversed(), live).map(|place| (place, tuple.reversed())),
+            Some((nat, range)) => {
+                live.translated = nat::translated(nat);
+                let mut tried = nat::replies(nat, range, tuple, self).map(|reply| {
+                    // Most of those that are in use are found without a lock.
+                    match memories.table.find(&memories.table.hashed(&reply)) {
+                        Some(_) => Err(NotAdded::Reply),
+                        None => add(reply, live.clone()).map(|place| (place, reply)),
+                    }
+                });
+                tried.find(|added| *added != Err(NotAdded::Reply)).unwrap_or(Err(NotAdded::Reply))
+            }
+        };
+        match added {
+            Ok((place, reply)) => {
+                in_zone.fetch_add(1, Ordering::Relaxed);
+                self.counters.added.fetch_add(1, Ordering::Relaxed);
+                let entry = memories.table.entry(place.entry);
+                let tuples = [*tuple, reply];
+                let known = Known { place, direction: 0, is_error: false };
+                let rewrite = entry.with(place.generation, |live| {
+                    let rewrite = translate(live, tuples, (request, &known), tracked);
+                    set_fields(live, request, tracked);
+                    rewrite
+                });
+                // As in Open vSwitch, another `ct` then looks for the connection again.
+                tracked.known = request.nat.is_none().then_some(known);
+                Some(rewrite.flatten())
+            }
+            // Another worker has just added the connection, or one whose replies look the same.
+            Err(NotAdded::Original) => None,
+            Err(NotAdded::Reply) => {
+                let counters = &self.counters;
+                let refused =
+                    if translation.is_some() { &counters.refused_nat } else { &counters.refused_ambiguous };
+                refused.fetch_add(1, Ordering::Relaxed);
+                Some(None)
+            }
+            Err(NotAdded::Full) => {
+                self.counters.refused_full.fetch_add(1, Ordering::Relaxed);
+                Some(None)
+            }
+        }
+    }
+}
+
+/// A connection as a request works on it: itself, or a copy.
+enum ForRequest<'a> {
+    Itself(&'a mut Live),
+    Copy(Live),
+}
+
+fn live_for<'a>(request: &Request<'_>, live: &'a mut Live) -> ForRequest<'a> {
+    match request.is_dry_run {
+        true => ForRequest::Copy(live.clone()),
+        false => ForRequest::Itself(live),
+    }
+}
+
+impl Deref for ForRequest<'_> {
+    type Target = Live;
+
+    fn deref(&self) -> &Live {
+        match self {
+            Self::Itself(live) => live,
+            Self::Copy(live) => live,
+        }
+    }
+}
+
+impl DerefMut for ForRequest<'_> {
+    fn deref_mut(&mut self) -> &mut Live {
+        match self {
+            Self::Itself(live) => live,
+            Self::Copy(live) => live,
+        }
+    }
+}
+
+/// Returns how a packet of a connection is translated, and notes that in its state.
+fn translate(
+    live: &Live,
+    tuples: [Tuple; 2],
+    (request, known): (&Request<'_>, &Known),
+    tracked: &mut Tracked,
+) -> Option<Rewrite> {
+    let direction = known.direction;
+    request.nat?;
+    if live.translated.is_none() || tracked.state & TRANSLATED != 0 && tracked.zone == request.zone {
+        return None;
+    }
+    let ends = if direction == 0 { live.translated } else { live.translated.reversed() };
+    tracked.state &= !TRANSLATED;
+    tracked.state |= if ends.source { ct_state::SOURCE_TRANSLATED } else { 0 };
+    tracked.state |= if ends.destination { ct_state::DESTINATION_TRANSLATED } else { 0 };
+    let (from, to) = (tuples[direction], tuples[1 - direction].reversed());
+    Some(Rewrite { ends, from, to, is_error: known.is_error })
+}
+
+/// Sets the connection's mark and label as a rule asks, and shows the packet what they then are.
+fn set_fields(live: &mut Live, request: &Request<'_>, tracked: &mut Tracked) {
+    if let Some((value, mask)) = request.mark {
+        live.mark = set_bits(live.mark.into(), (value.into(), mask.into())) as u32;
+    }
+    if let Some(bits) = request.label {
+        live.set_label(set_bits(live.label(), bits));
+    }
+    (tracked.mark, tracked.label) = (live.mark, live.label());
+}

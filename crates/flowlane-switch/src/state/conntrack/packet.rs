@@ -1,0 +1,368 @@
+//! The part of a packet that connection tracking looks at, and its translation.
+//!
+//! A packet is invalid to connection tracking where a checksum is wrong, a header is cut off, or its ICMP type is none that belongs to
+//! a connection: as in Open vSwitch.
+
+use flowlane::hash::crc32c;
+use flowlane::packet::parse::ip_proto;
+use flowlane::packet::{Field, FlowKey, Headers, Network, Transport};
+
+use super::{End, Message, Rewrite, Seen, Segment, Translated, Tuple, WINDOW_SHIFT_MAX};
+use crate::packet::Frame;
+use crate::packet::edit::checksum::{Delta, fold, sum};
+use crate::packet::edit::{packet_end, set_field};
+
+/// Bytes of a transport header that every error of ICMP quotes (RFC 792).
+const QUOTED_BYTES: usize = 8;
+
+/// Bytes of headers.
+const TCP_BYTES: usize = 20;
+const UDP_BYTES: usize = 8;
+const SCTP_BYTES: usize = 12;
+const ICMP_BYTES: usize = 8;
+const IPV6_BYTES: usize = 40;
+
+/// The option of TCP that has the shift of windows (RFC 7323).
+const WINDOW_SCALE: u8 = 3;
+
+fn word16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn word32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// An IP packet: its addresses, and what is behind its header.
+struct Ip<'a> {
+    is_ipv6: bool,
+    source: u128,
+    destination: u128,
+    proto: u8,
+    /// The transport header and what follows, without padding.
+    data: &'a [u8],
+}
+
+impl Ip<'_> {
+    /// Returns the sum of the pseudo header.
+    fn pseudo_sum(&self) -> u32 {
+        let addresses = [self.source, self.destination];
+        let words =
+            addresses.iter().flat_map(|address| (0..8).map(move |word| (address >> (16 * word)) as u16));
+        words.map(u32::from).sum::<u32>() + u32::from(self.proto) + self.data.len() as u32
+    }
+
+    /// Returns whether the checksum over the data, and the pseudo header if that is covered, is right.
+    fn is_sound(&self, covers_addresses: bool) -> bool {
+        let pseudo = if covers_addresses { self.pseudo_sum() } else { 0 };
+        fold(u32::from(fold(sum(self.data))) + u32::from(fold(pseudo))) == 0xffff
+    }
+
+    fn tuple(&self, source: End, destination: End) -> Tuple {
+        Tuple {
+            source: End { address: self.source, ..source },
+            destination: End { address: self.destination, ..destination },
+            zone: 0,
+            proto: self.proto,
+            is_ipv6: self.is_ipv6,
+        }
+    }
+
+    fn with_ports(&self, at: usize) -> Tuple {
+        let end = |at| End { port: word16(self.data, at), ..End::default() };
+        self.tuple(end(at), end(at + 2))
+    }
+
+    fn with_identifier(&self, icmp_types: [u8; 2]) -> Tuple {
+        let port = word16(self.data, 4);
+        let [source, destination] = icmp_types.map(|icmp_type| End { port, icmp_type, ..End::default() });
+        self.tuple(source, destination)
+    }
+}
+
+/// Returns the type that answers a request of ICMP, or asks for an answer.
+fn counterpart(icmp_type: u8, is_ipv6: bool) -> Option<u8> {
+    Some(match (is_ipv6, icmp_type) {
+        (false, 8) => 0,
+        (false, 0) => 8,
+        (false, 13) => 14,
+        (false, 14) => 13,
+        (false, 15) => 16,
+        (false, 16) => 15,
+        (true, 128) => 129,
+        (true, 129) => 128,
+        _ => return None,
+    })
+}
+
+/// Returns whether an ICMP type is of errors, which quote a packet.
+fn is_error(icmp_type: u8, is_ipv6: bool) -> bool {
+    match is_ipv6 {
+        // Unreachable, source quench, redirect, time exceeded, parameter problem.
+        false => matches!(icmp_type, 3 | 4 | 5 | 11 | 12),
+        // Unreachable, too big, time exceeded, parameter problem.
+        true => matches!(icmp_type, 1..=4),
+    }
+}
+
+/// Returns what connection tracking sees of a packet; `None` if that is invalid.
+pub(crate) fn seen(bytes: &[u8], headers: &Headers, key: &FlowKey) -> Option<Seen> {
+    let ip = outer(bytes, headers, key)?;
+    let data = ip.data;
+    let (tuple, message) = match ip.proto {
+        ip_proto::TCP => {
+            let header = usize::from(data.get(12)? >> 4) * 4;
+            if data.len() < TCP_BYTES || header < TCP_BYTES || header > data.len() || !ip.is_sound(true) {
+                return None;
+            }
+            (ip.with_ports(0), Message::Tcp(segment(data, header)))
+        }
+        ip_proto::UDP => {
+            let len = usize::from(word16(data.get(..UDP_BYTES)?, 4));
+            let has_none = word16(data, 6) == 0 && !ip.is_ipv6;
+            if len < UDP_BYTES || len > data.len() || !has_none && !ip.is_sound(true) {
+                return None;
+            }
+            (ip.with_ports(0), Message::Other)
+        }
+        ip_proto::SCTP => {
+            let stored = data.get(8..SCTP_BYTES)?;
+            let mut copy = data.to_vec();
+            copy[8..SCTP_BYTES].fill(0);
+            if crc32c::checksum(&copy).to_le_bytes() != *stored {
+                return None;
+            }
+            (ip.with_ports(0), Message::Other)
+        }
+        ip_proto::ICMP if !ip.is_ipv6 => return icmp(&ip, data, false),
+        ip_proto::ICMPV6 if ip.is_ipv6 => return icmp(&ip, data, true),
+        _ => (ip.tuple(End::default(), End::default()), Message::Other),
+    };
+    Some(Seen { tuple, message, is_error: false })
+}
+
+/// Reads the packet's own IP header, whose checksum must be right.
+fn outer<'a>(bytes: &'a [u8], headers: &Headers, key: &FlowKey) -> Option<Ip<'a>> {
+    let (l3, l4) = (usize::from(headers.l3), usize::from(headers.l4));
+    let is_ipv6 = match headers.network {
+        Network::Ipv4 => false,
+        Network::Ipv6 => true,
+        Network::Arp | Network::None => return None,
+    };
+    if headers.fragment != 0
+        || !is_ipv6 && fold(sum(bytes.get(l3..l3 + 4 * usize::from(bytes[l3] & 15))?)) != 0xffff
+    {
+        return None;
+    }
+    let get = |v4, v6| key.get(if is_ipv6 { v6 } else { v4 });
+    Some(Ip {
+        is_ipv6,
+        source: get(Field::Ipv4Src, Field::Ipv6Src),
+        destination: get(Field::Ipv4Dst, Field::Ipv6Dst),
+        proto: key.get(Field::NwProto) as u8,
+        data: bytes.get(l4..packet_end(bytes, headers)?)?,
+    })
+}
+
+/// Reads a message of ICMP: a request, an answer, or an error about a packet of a connection.
+fn icmp(ip: &Ip<'_>, data: &[u8], is_ipv6: bool) -> Option<Seen> {
+    if data.len() < ICMP_BYTES || !ip.is_sound(is_ipv6) {
+        return None;
+    }
+    let (icmp_type, code) = (data[0], data[1]);
+    if let Some(other) = counterpart(icmp_type, is_ipv6) {
+        let tuple = ip.with_identifier([icmp_type, other]);
+        return (code == 0).then_some(Seen { tuple, message: Message::Icmp, is_error: false });
+    }
+    if !is_error(icmp_type, is_ipv6) {
+        return None;
+    }
+    let quoted = quoted(&data[ICMP_BYTES..], is_ipv6)?;
+    let tuple = quoted.ports()?;
+    // Errors go to where the packet came from.
+    let goes_back = tuple.source.address == ip.destination;
+    goes_back.then_some(Seen { tuple: tuple.reversed(), message: Message::Other, is_error: true })
+}
+
+/// Reads the packet that an error quotes.
+fn quoted(bytes: &[u8], is_ipv6: bool) -> Option<Ip<'_>> {
+    let (header, proto, total, fragment) = match is_ipv6 {
+        false => {
+            let header = usize::from(bytes.first()? & 15) * 4;
+            if bytes[0] >> 4 != 4 || header < 20 || bytes.len() < header {
+                return None;
+            }
+            let place = word16(bytes, 6);
+            (header, bytes[9], usize::from(word16(bytes, 2)), place & 0x3fff != 0)
+        }
+        true => {
+            if bytes.len() < IPV6_BYTES || bytes[0] >> 4 != 6 {
+                return None;
+            }
+            let (header, proto, is_fragment) = behind_extensions(bytes)?;
+            (header, proto, IPV6_BYTES + usize::from(word16(bytes, 4)), is_fragment)
+        }
+    };
+    if fragment || total < header {
+        return None;
+    }
+    let address = |at: usize| match is_ipv6 {
+        false => u128::from(word32(bytes, at)),
+        true => bytes[at..at + 16].iter().fold(0, |address, byte| address << 8 | u128::from(*byte)),
+    };
+    let (source, destination) = if is_ipv6 { (address(8), address(24)) } else { (address(12), address(16)) };
+    Some(Ip { is_ipv6, source, destination, proto, data: &bytes[header..] })
+}
+
+/// Returns where the transport header of an IPv6 packet begins, its protocol, and whether the packet is a fragment.
+pub(super) fn behind_extensions(bytes: &[u8]) -> Option<(usize, u8, bool)> {
+    let (mut at, mut next) = (IPV6_BYTES, bytes[6]);
+    // More extension headers than the parser follows are not followed here.
+    for _ in 0..8 {
+        match next {
+            ip_proto::HOP_BY_HOP | ip_proto::ROUTING | ip_proto::DESTINATION => {
+                let header = bytes.get(at..at + 2)?;
+                next = header[0];
+                at += (usize::from(header[1]) + 1) * 8;
+            }
+            ip_proto::FRAGMENT => return Some((at, next, true)),
+            _ => return (at <= bytes.len()).then_some((at, next, false)),
+        }
+    }
+    None
+}
+
+impl Ip<'_> {
+    /// Returns the tuple of a quoted packet, of whose transport header only the first bytes are there.
+    fn ports(&self) -> Option<Tuple> {
+        match self.proto {
+            ip_proto::TCP | ip_proto::UDP | ip_proto::SCTP => {
+                (self.data.len() >= QUOTED_BYTES).then(|| self.with_ports(0))
+            }
+            ip_proto::ICMP | ip_proto::ICMPV6 if (self.proto == ip_proto::ICMPV6) == self.is_ipv6 => {
+                let other = counterpart(*self.data.first()?, self.is_ipv6)?;
+                let is_whole = self.data.len() >= ICMP_BYTES && self.data[1] == 0;
+                is_whole.then(|| self.with_identifier([self.data[0], other]))
+            }
+            _ => Some(self.tuple(End::default(), End::default())),
+        }
+    }
+}
+
+/// Reads a TCP header, which is there.
+fn segment(data: &[u8], header: usize) -> Segment {
+    Segment {
+        flags: word16(data, 12) & 0xfff,
+        sequence: word32(data, 4),
+        acknowledgement: word32(data, 8),
+        window: word16(data, 14),
+        window_shift: window_shift(&data[TCP_BYTES..header]),
+        payload: (data.len() - header) as u32,
+    }
+}
+
+/// Returns the shift of windows among the options of TCP.
+fn window_shift(mut options: &[u8]) -> Option<u8> {
+    loop {
+        match *options {
+            [] | [0, ..] => return None,
+            [1, ..] => options = &options[1..],
+            [WINDOW_SCALE, 3, shift, ..] => return Some(shift.min(WINDOW_SHIFT_MAX)),
+            [_, len, ..] if len >= 2 => options = options.get(usize::from(len)..)?,
+            _ => return None,
+        }
+    }
+}
+
+/// Rewrites the ends of a packet, in its frame and its key.
+pub(crate) fn rewrite(frame: &mut Frame, headers: &mut Headers, key: &mut FlowKey, by: &Rewrite) {
+    let Rewrite { ends, from, to, is_error } = by;
+    if *is_error {
+        rewrite_quoted(frame, headers, by);
+    }
+    let mut set = |field: Field, value: u128| {
+        if set_field(frame, headers, field, value, field.info().ones()) {
+            key.set(field, value);
+        }
+    };
+    let fields = |v4, v6| if to.is_ipv6 { v6 } else { v4 };
+    if ends.source {
+        set(fields(Field::Ipv4Src, Field::Ipv6Src), to.source.address);
+    }
+    if ends.destination {
+        set(fields(Field::Ipv4Dst, Field::Ipv6Dst), to.destination.address);
+    }
+    if *is_error {
+        return;
+    }
+    // The port of an end moves, too, where only the other one is translated and the ports are in use.
+    if !to.is_icmp() {
+        if from.source.port != to.source.port {
+            set(Field::TpSrc, to.source.port.into());
+        }
+        if from.destination.port != to.destination.port {
+            set(Field::TpDst, to.destination.port.into());
+        }
+    } else if headers.transport != Transport::None && from.source.port != to.source.port {
+        let at = usize::from(headers.l4) + 4;
+        let delta = Delta::of_write(frame.bytes_mut(), at, &to.source.port.to_be_bytes());
+        delta.apply(frame.bytes_mut(), at - 2);
+    }
+}
+
+/// Rewrites the packet that an error quotes: its ends are the other way round.
+fn rewrite_quoted(frame: &mut Frame, headers: &Headers, by: &Rewrite) {
+    let Some(end) = packet_end(frame.bytes(), headers) else { return };
+    let l4 = usize::from(headers.l4);
+    let message = &mut frame.bytes_mut()[l4..end];
+    let before = sum(&message[ICMP_BYTES..]);
+    let inner = &mut message[ICMP_BYTES..];
+    let header = match by.to.is_ipv6 {
+        true => behind_extensions(inner).map_or(IPV6_BYTES, |(at, ..)| at),
+        false => usize::from(inner[0] & 15) * 4,
+    };
+    write_ends(inner, header, by.ends.reversed(), &by.to.reversed(), by.from.proto);
+    let after = sum(&message[ICMP_BYTES..]);
+    Delta::between(before, after).apply(message, 2);
+}
+
+/// Writes ends into a quoted packet whose transport header may be cut off.
+fn write_ends(inner: &mut [u8], header: usize, ends: Translated, to: &Tuple, proto: u8) {
+    let width = if to.is_ipv6 { 16 } else { 4 };
+    let first = if to.is_ipv6 { 8 } else { 12 };
+    let mut delta = Delta::default();
+    let mut write = |inner: &mut [u8], at: usize, bytes: &[u8]| {
+        if inner.len() >= at + bytes.len() {
+            delta = delta.and(Delta::of_write(inner, at, bytes));
+        }
+    };
+    for (is_changed, at, end) in
+        [(ends.source, first, to.source), (ends.destination, first + width, to.destination)]
+    {
+        if is_changed {
+            write(inner, at, &end.address.to_be_bytes()[16 - width..]);
+        }
+    }
+    let addresses = delta;
+    let mut ports = Delta::default();
+    let has_ports = matches!(proto, ip_proto::TCP | ip_proto::UDP | ip_proto::SCTP);
+    for (at, end) in [(header, to.source), (header + 2, to.destination)] {
+        if has_ports && inner.len() >= at + 2 {
+            ports = ports.and(Delta::of_write(inner, at, &end.port.to_be_bytes()));
+        }
+    }
+    if to.is_icmp() && inner.len() >= header + ICMP_BYTES {
+        ports = Delta::of_write(inner, header + 4, &to.source.port.to_be_bytes());
+    }
+    if !to.is_ipv6 {
+        addresses.apply(inner, 10);
+    }
+    let all = addresses.and(ports);
+    match proto {
+        ip_proto::TCP => all.apply(inner, header + 16),
+        ip_proto::UDP => all.apply_udp(inner, header + 6),
+        ip_proto::ICMP => ports.apply(inner, header + 2),
+        ip_proto::ICMPV6 => all.apply(inner, header + 2),
+        _ => {}
+    }
+}

@@ -1,0 +1,146 @@
+//! Expiry, eviction, removal and listing: all that goes through the entries in the order of memory.
+
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+
+use super::Connections;
+use super::entry::{Live, Translated};
+use super::protocol::State;
+use super::table::Place;
+use super::tuple::Tuple;
+
+/// Entries that are looked at for one that can make room.
+const LOOKED_AT: u32 = 32;
+
+/// A connection, for reports.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    pub original: Tuple,
+    pub reply: Tuple,
+    pub state: State,
+    pub mark: u32,
+    pub label: u128,
+    pub translated: Translated,
+    /// Milliseconds since it began.
+    pub age_ms: u64,
+    /// Milliseconds until its time is over.
+    pub left_ms: u64,
+}
+
+/// The connections that are wanted; each part that is given must agree.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    pub zone: Option<u16>,
+    pub proto: Option<u8>,
+    /// The address of an end, of either direction.
+    pub address: Option<IpAddr>,
+    /// The port of an end, of either direction.
+    pub port: Option<u16>,
+    /// Value and mask of the mark.
+    pub mark: Option<(u32, u32)>,
+    pub label: Option<(u128, u128)>,
+    /// A tuple of either direction.
+    pub tuple: Option<Tuple>,
+}
+
+impl Wanted {
+    fn is(&self, tuples: &[Tuple; 2], live: &Live) -> bool {
+        let ends = || tuples.iter().flat_map(|tuple| [tuple.source, tuple.destination]);
+        let original = &tuples[0];
+        self.zone.is_none_or(|zone| zone == original.zone)
+            && self.proto.is_none_or(|proto| proto == original.proto)
+            && self.address.is_none_or(|address| ends().any(|end| original.ip(end) == address))
+            && self.port.is_none_or(|port| ends().any(|end| end.port == port))
+            && self.mark.is_none_or(|(value, mask)| live.mark & mask == value & mask)
+            && self.label.is_none_or(|(value, mask)| live.label() & mask == value & mask)
+            && self.tuple.is_none_or(|tuple| tuples.contains(&tuple))
+    }
+}
+
+impl Connections {
+    /// Looks at some entries and removes the connections whose time is over. Workers share the work.
+    pub fn sweep(&self, now_ms: u64, budget: u32) {
+        let Some(memories) = self.memories.get() else { return };
+        let used = memories.table.used();
+        if used == 0 {
+            return;
+        }
+        let budget = budget.min(used);
+        let from = self.hand.fetch_add(budget, Ordering::Relaxed);
+        for number in (0..budget).map(|step| from.wrapping_add(step) % used) {
+            let Some(entry) = memories.table.try_entry(number) else { continue };
+            let generation = entry.generation();
+            if generation.is_multiple_of(2)
+                && entry.expires_ms() <= now_ms
+                && self.remove(Place { entry: number, generation })
+            {
+                self.counters.expired.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Makes room for a connection in a full table, if there is one that may go.
+    pub(super) fn make_room(&self, now_ms: u64) {
+        let table = self.table();
+        if table.len() < table.limit() {
+            return;
+        }
+        let used = table.used();
+        let from = self.hand.fetch_add(LOOKED_AT, Ordering::Relaxed);
+        for number in (0..LOOKED_AT).map(|step| from.wrapping_add(step) % used) {
+            let Some(entry) = table.try_entry(number) else { continue };
+            let generation = entry.generation();
+            let is_over = entry.expires_ms() <= now_ms;
+            let may_go = is_over || entry.peek(|live| live.state.is_weak()).unwrap_or(false);
+            if generation.is_multiple_of(2) && may_go && self.remove(Place { entry: number, generation }) {
+                let counter = if is_over { &self.counters.expired } else { &self.counters.evicted };
+                counter.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+
+    /// Calls `each` with every wanted connection, until it returns false.
+    pub fn for_each(&self, wanted: &Wanted, now_ms: u64, mut each: impl FnMut(Listed) -> bool) {
+        let Some(memories) = self.memories.get() else { return };
+        for number in 0..memories.table.used() {
+            let Some(entry) = memories.table.try_entry(number) else { continue };
+            let (generation, expires_ms) = (entry.generation(), entry.expires_ms());
+            let tuples = [entry.tuple(0), entry.tuple(1)];
+            if !generation.is_multiple_of(2) || expires_ms <= now_ms {
+                continue;
+            }
+            let listed = entry.with(generation, |live| {
+                wanted.is(&tuples, live).then(|| Listed {
+                    original: tuples[0],
+                    reply: tuples[1],
+                    state: live.state,
+                    mark: live.mark,
+                    label: live.label(),
+                    translated: live.translated,
+                    age_ms: now_ms.saturating_sub(live.begun_ms),
+                    left_ms: expires_ms - now_ms,
+                })
+            });
+            if let Some(listed) = listed.flatten()
+                && !each(listed)
+            {
+                return;
+            }
+        }
+    }
+
+    /// Removes the wanted connections. Returns their number.
+    pub fn flush(&self, wanted: &Wanted) -> usize {
+        let Some(memories) = self.memories.get() else { return 0 };
+        let remove = |number: &u32| {
+            let Some(entry) = memories.table.try_entry(*number) else { return false };
+            let generation = entry.generation();
+            let tuples = [entry.tuple(0), entry.tuple(1)];
+            generation.is_multiple_of(2)
+                && entry.with(generation, |live| wanted.is(&tuples, live)) == Some(true)
+                && self.remove(Place { entry: *number, generation })
+        };
+        (0..memories.table.used()).filter(remove).count()
+    }
+}

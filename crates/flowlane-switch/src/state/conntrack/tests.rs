@@ -1,0 +1,241 @@
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::Ordering::Relaxed;
+
+use flowlane::generate::Random;
+use flowlane::packet::parse::ip_proto;
+use flowlane::rule::action::{Nat, NatRange};
+
+use super::ct_state::{
+    DESTINATION_TRANSLATED, ESTABLISHED, INVALID, NEW, RELATED, REPLY, SOURCE_TRANSLATED, TRACKED,
+};
+use super::tcp::flags::{ACK, FIN, RST, SYN};
+use super::*;
+
+/// A UDP packet from one host to another.
+fn udp(from: (u32, u16), to: (u32, u16)) -> Seen {
+    let end = |(address, port): (u32, u16)| End { address: address.into(), port, icmp_type: 0 };
+    let tuple =
+        Tuple { source: end(from), destination: end(to), zone: 0, proto: ip_proto::UDP, is_ipv6: false };
+    Seen { tuple, message: Message::Other, is_error: false }
+}
+
+fn tcp(from: (u32, u16), to: (u32, u16), flags: u16, sequence: u32, acknowledgement: u32) -> Seen {
+    let segment = Segment { flags, sequence, acknowledgement, window: 1000, ..Segment::default() };
+    let seen = udp(from, to);
+    Seen { tuple: Tuple { proto: ip_proto::TCP, ..seen.tuple }, message: Message::Tcp(segment), ..seen }
+}
+
+fn back(seen: Seen) -> Seen {
+    Seen { tuple: seen.tuple.reversed(), ..seen }
+}
+
+const COMMIT: Request<'static> =
+    Request { zone: 3, commit: true, force: false, nat: None, mark: None, label: None, is_dry_run: false };
+const LOOK: Request<'static> = Request { commit: false, ..COMMIT };
+
+/// The state that a packet is found in.
+fn state(connections: &Connections, seen: &Seen, request: &Request<'_>, now_ms: u64) -> u32 {
+    let mut tracked = Tracked::default();
+    connections.track(Some(seen), request, &mut tracked, now_ms);
+    tracked.state
+}
+
+fn small(connections: usize) -> Connections {
+    Connections::new(Limits { connections, per_zone: None })
+}
+
+fn nat(is_source: bool, low: u32, high: u32, ports: Option<(u16, u16)>) -> Nat {
+    let ip = |address: u32| IpAddr::V4(Ipv4Addr::from(address));
+    let range = NatRange { is_source, addresses: Some((ip(low), ip(high))), ports };
+    Nat { range: Some(range), ..Nat::default() }
+}
+
+#[test]
+fn a_tcp_connection_goes_through_its_states() {
+    let connections = small(10);
+    let (client, server) = ((1, 1000), (2, 80));
+    let there = |flags, sequence, acknowledgement| tcp(client, server, flags, sequence, acknowledgement);
+    let here = |flags, sequence, acknowledgement| tcp(server, client, flags, sequence, acknowledgement);
+    let look = |seen: Seen| state(&connections, &seen, &LOOK, 0);
+    assert_eq!(look(there(SYN, 100, 0)), NEW | TRACKED);
+    assert_eq!(look(here(SYN | ACK, 500, 101)), INVALID | TRACKED, "nothing has been kept");
+    assert_eq!(state(&connections, &there(SYN, 100, 0), &COMMIT, 0), NEW | TRACKED);
+    assert_eq!(look(there(SYN, 100, 0)), NEW | TRACKED, "sent again");
+    assert_eq!(look(here(SYN | ACK, 500, 101)), ESTABLISHED | REPLY | TRACKED);
+    assert_eq!(look(there(ACK, 101, 501)), ESTABLISHED | TRACKED);
+    assert_eq!(look(there(ACK, 900_000, 501)), ESTABLISHED | TRACKED, "without data it is not checked");
+    assert_eq!(look(there(RST, 90_000, 0)), INVALID | TRACKED, "a reset out of order");
+    assert_eq!(look(there(SYN | FIN, 101, 0)), INVALID | TRACKED);
+    assert_eq!(look(there(FIN | ACK, 101, 501)), ESTABLISHED | TRACKED);
+    assert_eq!(look(here(FIN | ACK, 501, 102)), ESTABLISHED | REPLY | TRACKED);
+    assert_eq!(look(there(ACK, 102, 502)), ESTABLISHED | TRACKED);
+    assert_eq!(state(&connections, &there(SYN, 7000, 0), &COMMIT, 0), NEW | TRACKED, "another one");
+    assert_eq!(connections.len(), 1);
+    let in_zone = |zone| Request { zone, ..LOOK };
+    assert_eq!(state(&connections, &here(ACK, 1, 1), &in_zone(4), 0), NEW | TRACKED, "zones are apart");
+}
+
+#[test]
+fn errors_are_related_and_invalid_packets_say_so() {
+    let connections = small(10);
+    let packet = udp((1, 1000), (2, 53));
+    state(&connections, &packet, &COMMIT, 0);
+    let error = Seen { is_error: true, ..back(packet) };
+    assert_eq!(state(&connections, &error, &LOOK, 0), RELATED | REPLY | TRACKED);
+    let other = Seen { is_error: true, ..udp((7, 7), (8, 8)) };
+    assert_eq!(state(&connections, &other, &COMMIT, 0), INVALID | TRACKED);
+    let mut tracked = Tracked::default();
+    connections.track(None, &COMMIT, &mut tracked, 0);
+    assert_eq!((tracked.state, tracked.zone, connections.len()), (INVALID | TRACKED, 3, 1));
+}
+
+#[test]
+fn marks_and_labels_are_of_the_connection() {
+    let connections = small(10);
+    let packet = udp((1, 1000), (2, 53));
+    let set = Request { mark: Some((0x12, 0xff)), label: Some((5 << 100, u128::MAX)), ..COMMIT };
+    state(&connections, &packet, &set, 0);
+    state(&connections, &back(packet), &Request { mark: Some((0x300, 0xf00)), ..COMMIT }, 0);
+    let mut tracked = Tracked::default();
+    connections.track(Some(&packet), &LOOK, &mut tracked, 0);
+    assert_eq!((tracked.mark, tracked.label), (0x312, 5 << 100));
+    let mut dry = Tracked::default();
+    let request = Request { mark: Some((9, u32::MAX)), is_dry_run: true, ..COMMIT };
+    connections.track(Some(&packet), &request, &mut dry, 0);
+    connections.track(Some(&packet), &LOOK, &mut tracked, 0);
+    assert_eq!((dry.mark, tracked.mark), (9, 0x312), "a dry run changes nothing");
+}
+
+#[test]
+fn connections_expire_and_are_swept() {
+    let connections = small(100);
+    for port in 0..50 {
+        state(&connections, &udp((1, port), (2, 53)), &COMMIT, 0);
+    }
+    let kept = udp((1, 7), (2, 53));
+    state(&connections, &back(kept), &LOOK, 40_000);
+    assert_eq!(state(&connections, &udp((1, 8), (2, 53)), &LOOK, 59_999), NEW | TRACKED);
+    // That has begun its time again; the answered one has 30 s.
+    connections.sweep(65_000, 1000);
+    assert_eq!(connections.len(), 2);
+    assert_eq!(state(&connections, &kept, &LOOK, 70_000), NEW | TRACKED, "expired before it is swept");
+    assert_eq!(connections.counters.expired.load(Relaxed), 49);
+}
+
+#[test]
+fn a_full_table_keeps_answered_connections() {
+    let connections = small(64);
+    let host = |n: u16| udp((1, n), (2, 53));
+    for n in 0..32 {
+        state(&connections, &host(n), &COMMIT, 0);
+        state(&connections, &back(host(n)), &COMMIT, 0);
+    }
+    // A flood of packets that nobody answers.
+    for n in 1000..5000 {
+        state(&connections, &host(n), &COMMIT, 1);
+    }
+    assert_eq!(connections.len(), 64);
+    assert!((0..32).all(|n| state(&connections, &host(n), &LOOK, 2) & ESTABLISHED != 0));
+    let counters = &connections.counters;
+    let missing = counters.evicted.load(Relaxed) + counters.refused_full.load(Relaxed);
+    assert_eq!(missing, 4000 - 32);
+    let wanted = Wanted { port: Some(31), ..Wanted::default() };
+    assert_eq!((connections.flush(&wanted), connections.flush(&wanted)), (1, 0));
+    assert_eq!(connections.flush(&Wanted::default()), 63);
+    assert!(connections.is_empty());
+}
+
+#[test]
+fn a_zone_has_its_limit() {
+    let connections = Connections::new(Limits { connections: 100, per_zone: Some(5) });
+    for n in 0..20 {
+        state(&connections, &udp((1, n), (2, 53)), &COMMIT, 0);
+        state(&connections, &udp((1, n), (2, 53)), &Request { zone: 4, ..COMMIT }, 0);
+    }
+    assert_eq!(connections.len(), 10);
+    assert_eq!(connections.flush(&Wanted { zone: Some(4), ..Wanted::default() }), 5);
+}
+
+#[test]
+fn translated_connections_have_replies_of_their_own() {
+    let connections = small(10_000);
+    let translation = nat(true, 100, 103, Some((2000, 2099)));
+    let request = Request { nat: Some(&translation), ..COMMIT };
+    let mut seen_as = HashSet::new();
+    for n in 0..100 {
+        let packet = udp((1, n), (2, 53));
+        let mut tracked = Tracked::default();
+        let by = connections.track(Some(&packet), &request, &mut tracked, 0).expect("translated");
+        assert_eq!(tracked.state, NEW | TRACKED | SOURCE_TRANSLATED);
+        let source = by.to.source;
+        assert!((100..=103).contains(&source.address) && (2000..=2099).contains(&source.port));
+        assert_eq!(by.to.destination, packet.tuple.destination);
+        assert!(seen_as.insert(source), "two connections with one source");
+        let mut tracked = Tracked::default();
+        let reply = Seen { tuple: by.to.reversed(), ..packet };
+        let plain = Nat::default();
+        let request = Request { nat: Some(&plain), ..LOOK };
+        let by = connections.track(Some(&reply), &request, &mut tracked, 0).expect("translated back");
+        assert_eq!(tracked.state, ESTABLISHED | REPLY | TRACKED | DESTINATION_TRANSLATED);
+        assert_eq!(by.to, Tuple { zone: 3, ..packet.tuple.reversed() });
+    }
+}
+
+#[test]
+fn where_no_port_is_left_nothing_is_kept() {
+    let connections = small(100);
+    let translation = nat(true, 100, 100, Some((2000, 2001)));
+    let request = Request { nat: Some(&translation), ..COMMIT };
+    let rewritten = (0..5).filter(|&n| {
+        let packet = udp((1, n), (2, 53));
+        connections.track(Some(&packet), &request, &mut Tracked::default(), 0).is_some()
+    });
+    assert_eq!(rewritten.count(), 2);
+    assert_eq!((connections.len(), connections.counters.refused_nat.load(Relaxed)), (2, 3));
+}
+
+/// Threads add, find, answer and remove connections; each connection is of one thread, and the chains of all mix.
+#[test]
+fn threads_find_their_connections_while_others_change_the_chains() {
+    let (connections, threads, rounds) = (small(600), 4, 3000);
+    let work = |thread: u32| {
+        let mut random = Random::for_purpose(thread.into(), "connections");
+        let mut own: HashSet<u16> = HashSet::new();
+        for _ in 0..rounds {
+            let port = random.below(100) as u16;
+            let packet = udp((thread, port), (99, 53));
+            let has = own.contains(&port);
+            let wanted = Wanted { tuple: Some(Tuple { zone: 3, ..packet.tuple }), ..Wanted::default() };
+            match random.below(4) {
+                0 => {
+                    let before = state(&connections, &packet, &COMMIT, 0) & NEW == 0;
+                    assert!(!before || has);
+                    own.insert(port);
+                }
+                1 if has => {
+                    let found = state(&connections, &back(packet), &LOOK, 0);
+                    assert_eq!(found, ESTABLISHED | REPLY | TRACKED);
+                }
+                2 => assert_eq!(connections.flush(&wanted) == 1, own.remove(&port)),
+                _ => {
+                    let tuple = &Tuple { zone: 3, ..packet.tuple };
+                    assert_eq!(connections.find(tuple, 0).is_some(), has);
+                }
+            }
+        }
+        own.len()
+    };
+    let left: usize = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        all.into_iter().map(|thread| thread.join().expect("it does not fail")).sum()
+    });
+    assert_eq!(connections.len(), left);
+    assert_eq!(connections.flush(&Wanted::default()), left);
+}
+
+#[test]
+fn an_entry_is_small() {
+    // With its part of the chains: two links of four bytes in heads.
+    assert!(size_of::<entry::Entry>() <= 240, "{}", size_of::<entry::Entry>());
+}

@@ -1,0 +1,77 @@
+//! Timeouts of connections, by protocol and state.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use flowlane::named_enum;
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
+/// The state of a connection that a timeout is for. The names are those of Open vSwitch's timeout policies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+#[repr(u8)]
+pub enum Timeout {
+    /// One end has sent SYN.
+    TcpSynSent,
+    /// The ends are opening the connection.
+    TcpSynRecv,
+    TcpEstablished,
+    /// One end has sent FIN.
+    TcpFinWait,
+    /// Both ends have sent FIN.
+    TcpTimeWait,
+    /// Both FIN are acknowledged, or an end has sent RST.
+    TcpClose,
+    /// UDP and other protocols: one packet has come.
+    UdpFirst,
+    /// Packets have come from both ends.
+    UdpSingle,
+    /// Several packets have come from one end.
+    UdpMultiple,
+    IcmpFirst,
+    /// The request has been answered.
+    IcmpReply,
+}
+
+impl Timeout {
+    /// Every timeout.
+    pub const ALL: [Self; 11] = named_enum::all();
+
+    /// Its name in configurations.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// Returns the seconds that it takes by default, as in Open vSwitch.
+    pub fn default_s(self) -> u32 {
+        match self {
+            Self::TcpSynSent | Self::TcpSynRecv | Self::TcpClose => 30,
+            Self::TcpEstablished => 86_400,
+            Self::TcpFinWait => 900,
+            Self::TcpTimeWait => 45,
+            Self::UdpFirst | Self::UdpMultiple | Self::IcmpFirst => 60,
+            Self::UdpSingle | Self::IcmpReply => 30,
+        }
+    }
+}
+
+/// The seconds of each timeout. They may change while connections use them; a connection notices with its next packet.
+#[derive(Debug)]
+pub struct Timeouts([AtomicU32; Timeout::ALL.len()]);
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self(Timeout::ALL.map(|timeout| AtomicU32::new(timeout.default_s())))
+    }
+}
+
+impl Timeouts {
+    /// Returns the seconds of a timeout.
+    pub fn get(&self, timeout: Timeout) -> u32 {
+        self.0[timeout as usize].load(Ordering::Relaxed)
+    }
+
+    /// Sets them.
+    pub fn set(&self, timeout: Timeout, seconds: u32) {
+        self.0[timeout as usize].store(seconds, Ordering::Relaxed);
+    }
+}

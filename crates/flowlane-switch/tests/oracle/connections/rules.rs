@@ -1,0 +1,208 @@
+//! Random rules with `ct`.
+
+use std::fmt::Write as _;
+
+use super::super::packets::Random;
+use super::super::rules::Rules;
+
+/// Tables: 0 is the first that packets meet, the last shows what they have found.
+const TABLES: u32 = 5;
+
+/// Shows a packet's connection: copies of the packet have fields of it in their Ethernet addresses.
+const SHOWN: &str = "move:NXM_NX_CT_STATE[0..15]->NXM_OF_ETH_SRC[0..15],move:NXM_NX_CT_ZONE[]->NXM_OF_ETH_SRC[16..31],\
+     move:NXM_NX_CT_MARK[]->NXM_OF_ETH_DST[0..31],output:3,\
+     move:NXM_NX_CT_LABEL[0..31]->NXM_OF_ETH_DST[0..31],move:NXM_NX_CT_LABEL[96..127]->NXM_OF_ETH_SRC[0..31],output:4";
+
+/// Shows the original tuple, which only packets that have met `ct` have.
+fn shown_tuple(family: &str) -> String {
+    let [from, to] = match family {
+        "ip" => ["NW_SRC[]", "NW_DST[]"],
+        _ => ["IPV6_SRC[0..31]", "IPV6_DST[0..31]"],
+    };
+    format!(
+        "move:NXM_NX_CT_{from}->NXM_OF_ETH_DST[0..31],move:NXM_NX_CT_{to}->NXM_OF_ETH_SRC[0..31],\
+         move:NXM_NX_CT_NW_PROTO[]->NXM_OF_ETH_SRC[32..39],output:3,\
+         move:NXM_NX_CT_TP_SRC[]->NXM_OF_ETH_DST[0..15],move:NXM_NX_CT_TP_DST[]->NXM_OF_ETH_DST[16..31],output:4"
+    )
+}
+
+fn zone(r: &mut Random) -> String {
+    match r.below(6) {
+        0 => String::new(),
+        1 => "zone=NXM_NX_REG0[0..15],".to_owned(),
+        _ => format!("zone={},", r.pick(&[1, 2])),
+    }
+}
+
+fn nat(r: &mut Random, family: &str) -> String {
+    let (source, destination) = match family {
+        "ip" => ("198.51.100.1", "10.0.0.9"),
+        _ => ("[2001:db8::c633:6401]", "[2001:db8::a00:9]"),
+    };
+    let plain = |text: &str| text.trim_matches(['[', ']']).to_owned();
+    // Not `nat` alone: Open vSwitch 3.1 then keeps a reply tuple of zeros.
+    match r.below(5) {
+        0 => format!("nat(src={source}:5000)"),
+        1 => format!("nat(src={})", plain(source)),
+        2 => format!("nat(dst={destination}:8080)"),
+        3 => format!("nat(dst={})", plain(destination)),
+        _ => format!("nat(src={})", if family == "ip" { "0.0.0.0" } else { "::" }),
+    }
+}
+
+fn exec(r: &mut Random) -> String {
+    match r.below(8) {
+        0 => "exec(set_field:0x5->ct_mark)".to_owned(),
+        1 => "exec(set_field:0x30/0xf0->ct_mark)".to_owned(),
+        2 => "exec(load:0x7->NXM_NX_CT_MARK[4..7],set_field:0x1234->ct_label)".to_owned(),
+        3 => "exec(move:NXM_NX_REG1[]->NXM_NX_CT_LABEL[96..127])".to_owned(),
+        4 => "exec(move:NXM_NX_REG1[0..7]->NXM_NX_CT_MARK[8..15])".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The kinds of `ct` that a case has. Open vSwitch 3.1 does not forget a translated connection that another replaces, and now and
+/// then crashes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Translates,
+    Forces,
+    /// Datagrams come in fragments. Where these meet `ct` on several ways, what Open vSwitch does depends on bursts.
+    Fragments,
+}
+
+/// An action `ct`, of a table.
+fn ct(r: &mut Random, table: u32, family: &str, kind: Kind) -> String {
+    let (mut parts, mut zone) = (Vec::new(), zone(r));
+    if r.below(3) > 0 {
+        parts.push("commit".to_owned());
+        if kind == Kind::Forces && r.one_in(4) {
+            parts.push("force".to_owned());
+        }
+        parts.extend(Some(exec(r)).filter(|text| !text.is_empty()));
+        if kind == Kind::Translates && r.one_in(2) {
+            parts.push(nat(r, family));
+            // Where a zone translates twice, Open vSwitch finds one of the connections.
+            zone = format!("zone={},", 10 + table);
+        }
+    } else if r.one_in(2) {
+        parts.push("nat".to_owned());
+    }
+    if table + 1 < TABLES && r.below(5) > 0 {
+        parts.push(format!("table={}", table + 1 + r.below(TABLES - table - 1)));
+    }
+    format!("ct({zone}{})", parts.join(","))
+}
+
+fn match_of(r: &mut Random) -> &'static str {
+    r.pick(&[
+        "ct_state=+trk+new",
+        "ct_state=+trk+est",
+        "ct_state=+trk+rel",
+        "ct_state=+trk+inv",
+        "ct_state=-trk",
+        "ct_state=+est+rpl",
+        "ct_state=+new-rel",
+        "ct_mark=0x5",
+        "ct_mark=0x30/0xf0",
+        "ct_label=0x1234",
+        "ct_zone=1",
+        "in_port=1",
+        "in_port=2",
+        "",
+    ])
+}
+
+/// The actions of a rule.
+fn actions(r: &mut Random, table: u32, family: &str, kind: Kind) -> String {
+    let mut all = Vec::new();
+    if r.one_in(3) {
+        all.push(format!("set_field:{:#x}->reg0", r.pick(&[1, 2])));
+    }
+    if r.one_in(6) {
+        all.push("set_field:0xab->reg1".to_owned());
+    }
+    for _ in 0..=r.below(2) {
+        let next = || format!("{}", table + 1);
+        all.push(match r.below(12) {
+            0 => "ct_clear".to_owned(),
+            1 => format!("clone({})", ct(r, table, family, kind)),
+            2 => format!("resubmit(,{})", next()),
+            3 => "dec_ttl".to_owned(),
+            _ => ct(r, table, family, kind),
+        });
+    }
+    if r.one_in(2) {
+        all.push(format!("resubmit(,{})", TABLES));
+    }
+    all.join(",")
+}
+
+/// The tables that meet fragments: a firewall, perhaps with translation.
+fn for_fragments(r: &mut Random) -> String {
+    let mut text = String::new();
+    for family in ["ip", "ipv6"] {
+        let commit = if r.one_in(2) { format!(",{}", nat(r, family)) } else { String::new() };
+        let plain = if commit.is_empty() { "" } else { ",nat" };
+        write!(
+            text,
+            "table=0,{family},actions=ct(zone=1,table=1{plain})\n\
+             table=1,{family},ct_state=+new+trk,actions=ct(zone=1,commit,table=2{commit})\n\
+             table=1,{family},ct_state=+est+trk,actions=resubmit(,{TABLES})\n\
+             table=1,{family},ct_state=+inv+trk,actions=resubmit(,{TABLES})\n\
+             table=2,{family},actions=resubmit(,{TABLES})\n"
+        )
+        .expect("text takes text");
+    }
+    text
+}
+
+/// The rules of a case: each table has some for IPv4, and as many for IPv6.
+pub(super) fn rules(r: &mut Random, kind: Kind) -> Rules {
+    let mut text = String::new();
+    let mut cookie = 0;
+    if kind == Kind::Fragments {
+        text = for_fragments(r);
+    }
+    let tables = if kind == Kind::Fragments { 0 } else { TABLES };
+    for table in 0..tables {
+        for family in ["ip", "ipv6"] {
+            for priority in (1..=2 + r.below(3)).rev() {
+                cookie += 1;
+                let matches = if priority == 1 { "" } else { match_of(r) };
+                let mut actions = actions(r, table, family, kind);
+                // Open vSwitch keeps no invalid packet's connection, and refuses rules that would.
+                while matches.contains("+inv") && actions.contains("commit") {
+                    actions = self::actions(r, table, family, kind);
+                }
+                let comma = if matches.is_empty() { "" } else { "," };
+                writeln!(
+                    text,
+                    "table={table},priority={priority},cookie={cookie},{family}{comma}{matches},actions={actions}"
+                )
+                .expect("text takes text");
+            }
+        }
+    }
+    for family in ["ip", "ipv6"] {
+        for (from, to) in [(1, 2), (2, 1)] {
+            for (state, tuple) in [
+                // It forgets ports of later fragments.
+                ("+trk-inv-rel,ip_frag=later", String::new()),
+                ("+trk-inv-rel,ip_frag=not_later", format!(",{}", shown_tuple(family))),
+                // Open vSwitch does not move the tuples of errors.
+                ("+trk-inv+rel", String::new()),
+                ("+trk+inv", String::new()),
+                ("-trk", String::new()),
+            ] {
+                cookie += 1;
+                writeln!(
+                    text,
+                    "table={TABLES},cookie={cookie},{family},in_port={from},ct_state={state},actions=output:{to},{SHOWN}{tuple}"
+                )
+                .expect("text takes text");
+            }
+        }
+    }
+    Rules::new(text, String::new(), TABLES as u8 + 1)
+}
