@@ -182,9 +182,44 @@ pub(crate) enum SwitchVerb {
         #[command(flatten)]
         running: RunningSwitch,
     },
+    /// List connections that rules with `ct` keep, count them by zone and state, or remove them.
+    #[command(
+        after_help = "Examples:\n  flowlane switch connections\n  flowlane switch connections --zone 5 --proto tcp --address 192.0.2.7\n  flowlane switch connections --count\n  flowlane switch connections --zone 5 --flush\n  flowlane switch connections --text          # as ovs-appctl dpctl/dump-conntrack"
+    )]
+    Connections {
+        #[command(flatten)]
+        running: RunningSwitch,
+        /// Connections of this zone only.
+        #[arg(long, value_name = "N")]
+        zone: Option<u16>,
+        /// Connections of this protocol only: tcp, udp, icmp, icmpv6, sctp, or a number.
+        #[arg(long, value_name = "NAME")]
+        proto: Option<String>,
+        /// Connections with this address at an end, before or after translation.
+        #[arg(long, value_name = "ADDRESS")]
+        address: Option<std::net::IpAddr>,
+        /// Connections with this port at an end.
+        #[arg(long, value_name = "N")]
+        port: Option<u16>,
+        /// Connections with this mark; only its bits in a mask count, if there is one.
+        #[arg(long, value_name = "VALUE[/MASK]")]
+        mark: Option<String>,
+        /// Connections that are listed at most [default: 1000].
+        #[arg(long, value_name = "N", conflicts_with_all = ["count", "flush"])]
+        limit: Option<usize>,
+        /// Count them by zone and state, and list none.
+        #[arg(long, conflicts_with_all = ["flush", "text"])]
+        count: bool,
+        /// Print each as Open vSwitch does.
+        #[arg(long, conflicts_with = "flush")]
+        text: bool,
+        /// Remove them.
+        #[arg(long)]
+        flush: bool,
+    },
     /// Trace a packet: every table, rule, stage, modification and port. Nothing is sent, learned or counted.
     #[command(
-        after_help = "Examples:\n  flowlane switch trace in_port=1,tcp,nw_dst=10.0.0.5,tp_dst=22\n  flowlane switch trace --in-port 2 capture.pcap:7\n  flowlane switch trace --in-port 1 ffffffffffff0200000000010806..."
+        after_help = "Examples:\n  flowlane switch trace in_port=1,tcp,nw_dst=10.0.0.5,tp_dst=22\n  flowlane switch trace --in-port 2 capture.pcap:7\n  flowlane switch trace --in-port 1 ffffffffffff0200000000010806...\n  flowlane switch trace --ct-next trk,est in_port=1,tcp,nw_dst=10.0.0.5,tp_dst=22"
     )]
     Trace {
         #[command(flatten)]
@@ -192,6 +227,9 @@ pub(crate) enum SwitchVerb {
         /// Ingress port number [default: the flow's in_port, else the first port].
         #[arg(long, value_name = "N")]
         in_port: Option<u32>,
+        /// The ct_state that the next `ct` finds, instead of that of a connection; may be given several times.
+        #[arg(long, value_name = "FLAGS")]
+        ct_next: Vec<String>,
         /// A flow, in the syntax of rule files, to build a packet from; FILE:N, the Nth packet of a capture, from 1; or a
         /// frame in hexadecimal.
         packet: String,

@@ -3,6 +3,7 @@
 //! The packet is [followed](super::walk::follow) like any other, on a copy of its frame; side effects are recorded as text in place
 //! of being performed ([`Recorder`]). Nothing is sent, counted or learned. Packets are traced as packets that no cache knows.
 
+mod begin;
 mod lane_steps;
 mod recorder;
 mod sending;
@@ -18,12 +19,13 @@ use flowlane::rule::flow_syntax::{print_actions, print_key, print_value};
 use flowlane::rule::{Action, Match};
 use serde::{Deserialize, Serialize};
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 
 use super::apply::PacketEdit;
 use super::egress::Packet;
 use super::faults::MalformedPolicy;
-use super::walk::{AfterStep, Entered, Follow, Outcome, Position, follow, follow_steps, run};
+use super::walk::{AfterStep, Entered, Follow, Outcome, Position, run};
 use super::worker::Worker;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{entry, parse_again, rounds, set_rounds, take_along};
@@ -88,6 +90,8 @@ pub struct Traced {
     values: Vec<u128>,
     /// The packet's connection.
     tracked: Tracked,
+    /// States that the next `ct` actions find, instead of those of connections.
+    ct_next: VecDeque<u32>,
     /// Copies that are open, one within the other.
     copies: usize,
     /// The table that comes next, and the open calls.
@@ -130,89 +134,6 @@ pub enum Tracing {
         /// The stage's number.
         stage: u8,
     },
-}
-
-/// Traces a frame that comes in through a port and is received by this worker.
-///
-/// # Errors
-/// The ports that there are, where this is none.
-pub(super) fn begin(worker: &Worker, port: PortNo, bytes: &[u8]) -> Result<Tracing, String> {
-    let Some(place) = worker.egress.ports.place(port) else {
-        let there = worker.egress.ports.slots().iter().map(|slot| format!("{} {}", slot.number.0, slot.name));
-        return Err(format!(
-            "there is no port {}; there are {}",
-            port.0,
-            there.collect::<Vec<_>>().join(", ")
-        ));
-    };
-    let mut frame = Frame::default();
-    frame.fill(bytes);
-    let mut key = FlowKey::zero();
-    let headers = parse(frame.bytes(), port.0, &mut key);
-    let now_ns = worker.now_ns();
-    let mut packet = Box::new(Traced {
-        frame,
-        headers,
-        key,
-        place,
-        port,
-        now_ns,
-        tables: 0,
-        half: false,
-        moved: false,
-        source: None,
-        values: Vec::new(),
-        tracked: Tracked::default(),
-        copies: 0,
-        position: Position::default(),
-        trace: Trace::default(),
-    });
-    let mut tracer = Tracer { worker, packet: &mut packet, elsewhere: None };
-    let entry = tracer.come_in();
-    packet.position.table = entry;
-    Ok(run_on(worker, packet))
-}
-
-/// Goes on with a trace in the stage at which another worker would hand the packet over to this one.
-pub(super) fn resume(worker: &Worker, mut packet: Box<Traced>, stage: u8) -> Tracing {
-    let mut position = std::mem::take(&mut packet.position);
-    let mut tracer = Tracer { worker, packet: &mut packet, elsewhere: None };
-    let entered = match tracer.packet.half {
-        true => tracer.stage(stage),
-        false => tracer.stage_of_any(stage),
-    };
-    let elsewhere = tracer.elsewhere;
-    match entered {
-        Entered::Steps(steps) => {
-            let rounds = rounds(&tracer.packet.key);
-            follow_steps(&mut tracer, Return::to(steps, 0, rounds), &mut position);
-            packet.position = position;
-        }
-        Entered::Pause => {
-            position.table = None;
-            packet.position = position;
-            let (worker, stage) = elsewhere.expect("it pauses for another worker");
-            return Tracing::On { worker, packet, stage };
-        }
-        Entered::Nothing | Entered::End => {}
-    }
-    run_on(worker, packet)
-}
-
-/// Takes a packet from table to table until its way has ended, or goes on with another worker.
-fn run_on(worker: &Worker, mut packet: Box<Traced>) -> Tracing {
-    let mut position = std::mem::take(&mut packet.position);
-    let mut tracer = Tracer { worker, packet: &mut packet, elsewhere: None };
-    follow(&mut tracer, &mut position);
-    if let Some((worker, stage)) = tracer.elsewhere {
-        position.table = None;
-        packet.position = position;
-        return Tracing::On { worker, packet, stage };
-    }
-    if packet.trace.sent.is_empty() {
-        packet.trace.note("end", "nothing is sent", "");
-    }
-    Tracing::Ended(packet.trace)
 }
 
 /// Follows a packet's copy, and notes what happens to it.

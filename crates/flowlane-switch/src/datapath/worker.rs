@@ -23,14 +23,12 @@ use super::offload::reorder::{Waiting, WaitingCounters};
 use super::offload::{self, MAX_DELAY};
 use super::rx;
 use super::stages::{Stage, Stages, Timer};
-use super::trace::{self, Traced, Tracing};
 use super::validate::{RunError, Validator};
 use super::workers::Run;
 
 use flowlane::isa::Variant;
 use flowlane::packet::Parser;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
-use flowlane::rule::action::PortNo;
 
 use crate::packet::{Burst, Handover};
 
@@ -183,6 +181,11 @@ impl Worker {
         (self.now_ns() / 1_000_000_000) as u32
     }
 
+    /// The worker's clock, in milliseconds: the unit of connections.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ns() / 1_000_000
+    }
+
     pub(super) fn now_ns(&self) -> u64 {
         match self.clock {
             Clock::Wall => self.started.elapsed().as_nanos() as u64,
@@ -291,19 +294,6 @@ impl Worker {
     /// A port that fails for good while sending.
     pub fn settle(&mut self) -> Result<(), RunError> {
         self.with_burst(settle)
-    }
-
-    /// Dry run of a frame that comes in through a port and is received by this worker.
-    ///
-    /// # Errors
-    /// The ports that there are, where this is none.
-    pub fn trace(&self, port: PortNo, bytes: &[u8]) -> Result<Tracing, String> {
-        trace::begin(self, port, bytes)
-    }
-
-    /// Goes on with a trace in the stage at which another worker would hand the packet over to this one.
-    pub fn trace_on(&self, packet: Box<Traced>, stage: u8) -> Tracing {
-        trace::resume(self, packet, stage)
     }
 
     /// Lends the burst, which stages take beside the worker.

@@ -9,6 +9,7 @@ mod network;
 mod source;
 mod stage;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use flowlane::isa::Variant;
@@ -29,6 +30,7 @@ pub use self::stage::{
 use crate::datapath::{CacheConfig, MalformedPolicy};
 use crate::mgmt::openflow::FailMode;
 use crate::ruleset::Miss;
+use crate::state::conntrack::{Limits, Timeout};
 use crate::state::vlan::VlanMode;
 
 /// A switch.
@@ -44,6 +46,8 @@ pub struct Config {
     pub gpu: GpuSection,
     /// The MAC table (FDB) of the `normal` action.
     pub macs: MacSection,
+    /// Connection tracking, for rules with `ct`.
+    pub connections: ConnectionSection,
     /// Controllers that drive the switch by OpenFlow.
     pub openflow: Option<OpenflowSection>,
     /// The port that `controller` and `sample` send to; without it, such packets are dropped and counted.
@@ -145,6 +149,26 @@ pub struct MacSection {
 impl Default for MacSection {
     fn default() -> Self {
         Self { entries_max: 65_536, ageing_s: 300 }
+    }
+}
+
+/// Connection tracking: the connections that rules with `ct` look up and keep.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConnectionSection {
+    /// The maximum number of connections. In a full table, new ones take the place of those that have not been answered or are
+    /// closing.
+    pub connections_max: usize,
+    /// The maximum number of connections of each zone; by default, all.
+    pub per_zone_max: Option<u32>,
+    /// The seconds of timeouts, by their names; those of Open vSwitch by default.
+    pub timeouts: BTreeMap<Timeout, u32>,
+}
+
+impl Default for ConnectionSection {
+    fn default() -> Self {
+        let Limits { connections, per_zone } = Limits::default();
+        Self { connections_max: connections, per_zone_max: per_zone, timeouts: BTreeMap::new() }
     }
 }
 

@@ -9,6 +9,7 @@ mod differential;
 mod examples;
 mod flows;
 mod model;
+mod ovn;
 mod ovs;
 mod packets;
 mod rules;

@@ -334,6 +334,24 @@ impl Ovs {
         self.control.call("revalidator/purge", &[]).expect("megaflows can be removed");
     }
 
+    /// Has these options of tunnels in fields, and no others.
+    pub(crate) fn map_options(&mut self, options: &str) {
+        self.ofctl(&["del-tlv-map"], &[], "").expect("options can be forgotten");
+        self.ofctl(&["add-tlv-map"], &[options], "").expect("options of tunnels have fields");
+    }
+
+    /// Adds a meter.
+    pub(crate) fn add_meter(&mut self, meter: &str) {
+        self.ofctl(&["add-meter"], &[meter], "").expect("a meter can be added");
+    }
+
+    /// Returns the trace of a packet whose `ct` actions find these states, one after the other.
+    pub(crate) fn trace(&mut self, flow: &str, states: &[&str]) -> String {
+        let states = states.iter().flat_map(|state| ["--ct-next".to_owned(), (*state).to_owned()]);
+        let parameters: Vec<String> = ["br0".to_owned(), flow.to_owned()].into_iter().chain(states).collect();
+        self.control.call("ofproto/trace", &parameters).expect("a packet can be traced")
+    }
+
     /// Forgets all connections.
     ///
     /// # Errors

@@ -138,6 +138,16 @@ impl Flowlane {
         all
     }
 
+    /// Returns the tables that a trace visits, whose `ct` actions find these states.
+    pub(crate) fn visits(&self, in_port: usize, frame: &[u8], states: impl Iterator<Item = u32>) -> Vec<u8> {
+        let Ok(Tracing::Ended(trace)) = self.workers[0].trace_with(PortNo(in_port as u32), frame, states)
+        else {
+            panic!("the port is there, and the trace ends")
+        };
+        let table = |place: &str| place.strip_prefix("table ")?.split(' ').next()?.parse().ok();
+        trace.steps.iter().filter_map(|step| table(&step.place)).collect()
+    }
+
     /// Returns the frames that a trace sends.
     pub(crate) fn traced(&self, in_port: usize, frame: &[u8]) -> Sent {
         let Ok(Tracing::Ended(trace)) = self.workers[0].trace(PortNo(in_port as u32), frame) else {

@@ -12,7 +12,7 @@ use flowlane_switch::mgmt::rpc::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{report, workers};
+use super::{connections, report, workers};
 use crate::arguments::{RunningSwitch, SwitchVerb};
 use crate::failure::Failure;
 use crate::input::read_text;
@@ -65,10 +65,11 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
         SwitchVerb::Fdb { running } => {
             print_reply(running, &Call::of(running).make("fdb", json!({}))?, addresses)
         }
-        SwitchVerb::Trace { running, in_port, packet } => {
+        SwitchVerb::Connections { .. } => connections::run(verb),
+        SwitchVerb::Trace { running, in_port, ct_next, packet } => {
             let params = match frame(packet)? {
-                Some(frame) => json!({ "in_port": in_port, "frame": frame }),
-                None => json!({ "in_port": in_port, "flow": packet }),
+                Some(frame) => json!({ "in_port": in_port, "frame": frame, "ct_next": ct_next }),
+                None => json!({ "in_port": in_port, "flow": packet, "ct_next": ct_next }),
             };
             let call = Call::about(running, "flow", packet.clone());
             print_reply(running, &call.make("trace", params)?, trace)
@@ -84,14 +85,14 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
 }
 
 /// A request to a switch, with the text that it carries.
-struct Call {
+pub(super) struct Call {
     socket: PathBuf,
     file: String,
     text: String,
 }
 
 impl Call {
-    fn of(running: &RunningSwitch) -> Self {
+    pub(super) fn of(running: &RunningSwitch) -> Self {
         Self::about(running, "", String::new())
     }
 
@@ -105,7 +106,7 @@ impl Call {
         self.make("change", params)
     }
 
-    fn make(self, method: &str, params: Value) -> Result<Value, Failure> {
+    pub(super) fn make(self, method: &str, params: Value) -> Result<Value, Failure> {
         let socket = self.socket.display().to_string();
         let mut client = Client::connect(&self.socket).map_err(|e| {
             Failure::Environment(format!(
@@ -173,7 +174,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Prints a reply, as JSON or formatted.
-fn print_reply<T: DeserializeOwned>(
+pub(super) fn print_reply<T: DeserializeOwned>(
     running: &RunningSwitch,
     reply: &Value,
     text: impl FnOnce(T) -> String,

@@ -2,6 +2,7 @@
 
 mod changes;
 mod client;
+mod connections;
 mod report;
 mod workers;
 

@@ -91,10 +91,19 @@ impl Tracer<'_> {
         let Traced { frame, headers, key, tracked, .. } = &mut *self.packet;
         let request = request(track, key, true);
         track_packet(connections, &request, (frame, headers, key), tracked, now_ms);
+        // Only a packet that goes on in a table sees a state.
+        let given = track.entering.is_some().then(|| self.packet.ct_next.pop_front()).flatten();
+        let why = match given {
+            Some(state) => {
+                self.packet.tracked.state = state;
+                "that state was given"
+            }
+            None => "a trace changes no connection",
+        };
         let translation = difference(&before, &self.packet.key);
         show(&mut self.packet.key, &self.packet.tracked);
         let found = difference(&before, &self.packet.key);
-        self.tell(text.as_str(), found, "a trace changes no connection");
+        self.tell(text.as_str(), found, why);
         match &track.entering {
             Some(steps) => {
                 self.copy(&text, steps, position, false);

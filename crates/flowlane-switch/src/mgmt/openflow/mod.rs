@@ -12,6 +12,7 @@
 mod address;
 mod bundles;
 mod connection;
+mod connections;
 mod describe;
 mod errors;
 mod events;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Command, FlowMod, Match, Rule};
 use flowlane::tunnel::OptionMap;
-use flowlane_openflow::Version;
+use flowlane_openflow::{ErrorCode, Version};
 
 use super::packets;
 use crate::control::{
@@ -16,6 +16,7 @@ use crate::control::{
 use crate::datapath::{GroupCount, GroupCounters, PacketIns, PauseToken, PortCounters};
 use crate::mgmt::rpc::{ControlServer, Controllers};
 use crate::ruleset::{CompiledGroup, PortFlags, RulesetError};
+use crate::state::conntrack::Wanted;
 
 /// A port, as a controller sees it.
 #[derive(Clone, Debug)]
@@ -247,6 +248,13 @@ impl Service {
     /// Changes the fields of tunnel options, so that no packet comes with the former ones afterwards.
     pub(super) fn change_options(&self, change: &OptionMod, by: Requester) -> Result<(), OptionsError> {
         self.control_by(by, |control| control.change_options(change))
+    }
+
+    /// Removes connections.
+    pub(super) fn flush_connections(&self, wanted: &Wanted) -> Result<(), ErrorCode> {
+        let (connections, _) = self.served.tracked().map_err(|_| ErrorCode::RequestNotPermitted)?;
+        connections.flush(wanted);
+        Ok(())
     }
 
     /// The fields of tunnel options.

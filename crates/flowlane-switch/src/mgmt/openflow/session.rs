@@ -17,7 +17,7 @@ use flowlane_openflow::stats::{FlowFormat, TableConfig};
 use flowlane_openflow::{Codec, ErrorCode, Header, Version};
 
 use super::bundles::Bundle;
-use super::{Shared, describe, errors, events, lists, meters, options, packets, ports};
+use super::{Shared, connections, describe, errors, events, lists, meters, options, packets, ports};
 use crate::control::{Changes, GroupMod, Requester};
 use crate::datapath::PacketIn;
 
@@ -205,6 +205,8 @@ impl Session {
             }
             Message::Resume(Resume(packet)) => self.resume(packet),
             Message::TlvTableMod(request) => self.map_options(&request),
+            Message::CtFlushZone(zone) => service.flush_connections(&connections::of_zone(zone)),
+            Message::CtFlush(request) => service.flush_connections(&connections::wanted(&request)),
             other => self.set(other),
         }
     }
@@ -252,9 +254,6 @@ impl Session {
             Message::FlowAge => {}
             // Answers to what the switch has asked, and late greetings.
             Message::Hello(_) | Message::EchoReply(_) | Message::Error(_) => {}
-            Message::CtFlushZone(_) | Message::CtFlush(_) => {
-                return Err(ErrorCode::RequestBadSubtype);
-            }
             Message::Experimenter(_) => return Err(ErrorCode::RequestBadVendor),
             _ => return Err(ErrorCode::RequestBadType),
         }
@@ -347,8 +346,8 @@ impl Session {
 /// Returns whether a request changes the switch or sends packets, which secondary controllers may not (OpenFlow 1.3.5, 6.3.4).
 fn is_change(request: &Message) -> bool {
     use Message::{
-        BundleAdd, BundleControl, FlowMod, GroupMod, MeterMod, PacketOut, PortMod, Resume, TableMod,
-        TlvTableMod,
+        BundleAdd, BundleControl, CtFlush, CtFlushZone, FlowMod, GroupMod, MeterMod, PacketOut, PortMod,
+        Resume, TableMod, TlvTableMod,
     };
     matches!(
         request,
@@ -358,6 +357,8 @@ fn is_change(request: &Message) -> bool {
             | PortMod(_)
             | TableMod(_)
             | TlvTableMod(_)
+            | CtFlush(_)
+            | CtFlushZone(_)
             | PacketOut(_)
             | Resume(_)
             | BundleControl(_)

@@ -9,6 +9,8 @@ mod message;
 mod peer;
 mod server;
 mod socket_file;
+mod trace;
+mod tracked;
 
 pub(crate) use connections::{Budget, Taken};
 pub use controllers::ControllerReport;
@@ -17,6 +19,8 @@ pub use message::{CallError, Client, PROTOCOL, RpcError};
 pub use server::{
     ChangeReport, ControlServer, FlowRemovedReport, FlowReport, LineError, MacEntry, SwitchReport,
 };
+
+pub use tracked::{ConnectionReport, ConnectionsReport, EndsReport};
 
 use std::io::{self, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -5,13 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use flowlane::generate::packet::build_frame;
-use flowlane::packet::Field;
-use flowlane::packet::fields::word;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::flow_syntax::print_actions;
 use flowlane::rule::{FlowMod, ReadErrors, ReadOptions, read_changes};
-use flowlane_capture::FRAME_MAX;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -20,7 +16,7 @@ use super::connections::SMALL;
 use super::controllers::{ControllerReport, Controllers};
 use super::message::{PROTOCOL, RpcError, answer, shortened};
 use crate::control::{BundleError, Changes, Control, FlowRemoved, FlowStatistics, Refused};
-use crate::datapath::{Mailbox, Trace, Tracing, Worker};
+use crate::datapath::{Mailbox, Worker};
 use crate::mgmt::report::{Report, RuleReport, WorkerReport};
 use crate::mgmt::setup::{Reload, SetupError};
 
@@ -140,17 +136,6 @@ struct ChangeParams {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct TraceParams {
-    /// A port's number; by default that of the flow, or the first port.
-    in_port: Option<u32>,
-    /// In hexadecimal.
-    frame: String,
-    /// A flow in the syntax of rule files, to build a frame from. Instead of `frame`.
-    flow: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
 struct ReloadParams {
     file: Option<PathBuf>,
 }
@@ -213,16 +198,19 @@ impl ControlServer {
                 let _turn = self.large();
                 to_json(&self.fdb()?)
             }
-            "trace" => {
-                let TraceParams { in_port, frame, flow } = parse_params(params)?;
-                to_json(&self.trace(in_port, &frame, &flow)?)
+            "connections" => {
+                let wanted = parse_params(params)?;
+                let _turn = self.large();
+                to_json(&self.connections(&wanted)?)
             }
+            "flush_connections" => to_json(&self.flush_connections(&parse_params(params)?)?),
+            "trace" => to_json(&self.trace_packet(parse_params(params)?)?),
             "stop" => {
                 self.stop.store(true, Ordering::Relaxed);
                 to_json(&())
             }
             _ => {
-                let known = "version, show, workers, flows, change, reload, fdb, trace, stop";
+                let known = "version, show, workers, flows, change, reload, fdb, connections, flush_connections, trace, stop";
                 let message = format!("there is no method `{method}`; there are {known}");
                 Err(RpcError::new(RpcError::METHOD, message))
             }
@@ -334,7 +322,7 @@ impl ControlServer {
     }
 
     /// Reads a flow as the match of a change: one, or one for each prefix of a range of ICMP types or codes.
-    fn read_flow(&self, flow: &str) -> Result<Vec<FlowMod>, RpcError> {
+    pub(super) fn read_flow(&self, flow: &str) -> Result<Vec<FlowMod>, RpcError> {
         const BEFORE: &str = "delete ";
         let resolve = |name: &str| self.reload.port(name);
         let options = ReadOptions { ports: &resolve, rules_max: CHANGES_MAX, ..ReadOptions::default() };
@@ -393,53 +381,6 @@ impl ControlServer {
         Ok(entries)
     }
 
-    /// Traces a packet that arrives at a port: a frame in hexadecimal, or one built from a flow.
-    ///
-    /// # Errors
-    /// Where the frame or flow is malformed, the port does not exist, or the switch does not run.
-    pub fn trace(&self, in_port: Option<u32>, frame: &str, flow: &str) -> Result<Trace, RpcError> {
-        let refused = |message: String| RpcError::new(RpcError::PARAMS, message);
-        let mut port = in_port;
-        let mut bytes = Vec::new();
-        if frame.is_empty() {
-            // Of a range, the first packet, as of a mask.
-            let matches = self.read_flow(flow)?.swap_remove(0).rule.matches;
-            let mut key = matches.key();
-            for field in [Field::NwTtl, Field::MplsTtl] {
-                if matches.get(field).1 == 0 {
-                    key.set(field, TTL);
-                }
-            }
-            let of_flow = key.word(word::IN_PORT);
-            port = port.or((of_flow != 0).then_some(of_flow));
-            build_frame(&key, FRAME_BYTES, &mut bytes);
-        } else {
-            // `from_str_radix` accepts a sign.
-            let digits = |hex: &&str| hex.bytes().all(|digit| digit.is_ascii_hexdigit());
-            let byte = |at: usize| {
-                frame.get(at..at + 2).filter(digits).and_then(|hex| u8::from_str_radix(hex, 16).ok())
-            };
-            if frame.len() > 2 * FRAME_MAX {
-                return Err(refused(format!("a frame has at most {FRAME_MAX} bytes")));
-            }
-            let read: Option<Vec<u8>> = (0..frame.len()).step_by(2).map(byte).collect();
-            bytes = read.ok_or_else(|| refused("a frame is hexadecimal digits, two a byte".to_owned()))?;
-        }
-        let begun = self.call_worker(0, move |worker| {
-            let first = worker.egress.ports.slots().first().map_or(PortNo(0), |slot| slot.number);
-            worker.trace(port.map_or(first, PortNo), &bytes)
-        })?;
-        let mut tracing = begun.map_err(refused)?;
-        loop {
-            tracing = match tracing {
-                Tracing::Ended(trace) => return Ok(trace),
-                Tracing::On { worker, packet, stage } => {
-                    self.call_worker(worker, move |worker| worker.trace_on(packet, stage))?
-                }
-            };
-        }
-    }
-
     /// Repeats changes on the standby, and lets others use the control in between.
     fn catch_up(&self) {
         while !self.control().catch_up_slice() {
@@ -475,13 +416,6 @@ const SLICE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Maximum number of flow-mods in a change: each takes up to a kilobyte of memory while it is read. A line makes up to 196.
 const CHANGES_MAX: usize = 1 << 20;
-
-/// Minimum length of a frame built from a flow.
-const FRAME_BYTES: usize = 60;
-
-/// TTL (hop limit, TTL of a label) of a packet built from a flow that names none: what hosts send with (RFC 1700, "IP
-/// Parameters"), so that a routed trace does not end at the first router.
-const TTL: u128 = 64;
 
 /// Slots of the MAC table read per request to the worker.
 const SLOTS: usize = 4096;

@@ -7,7 +7,7 @@
 use std::hint::black_box;
 
 use crate::datapath::CacheConfig;
-use crate::mgmt::config::{Config, ConfigError, KeyPath, MacSection, Source};
+use crate::mgmt::config::{Config, ConfigError, ConnectionSection, KeyPath, MacSection, Source};
 
 /// Exact-match entries have 128 bytes, and are written at once: 2 GiB.
 const EXACT_ENTRIES_MAX: usize = 1 << 24;
@@ -19,6 +19,9 @@ const MEGAFLOWS_MAX: usize = 1 << 25;
 const MASKS_MAX: usize = 1 << 16;
 /// The table of addresses has 16 bytes an entry and is at most half full: 512 MiB.
 const MACS_MAX: usize = 1 << 24;
+
+/// Maximum number of connections.
+const CONNECTIONS_MAX: usize = 1 << 24;
 /// Rules and routes are numbered with 32 bits, some of which mark what they are.
 const NUMBERED_MAX: usize = 1 << 30;
 /// Threads. Each polls the handoff rings of all others.
@@ -92,6 +95,14 @@ fn sizes(config: &Config) -> Vec<Size> {
             MACS_MAX,
             "512 MiB",
             Some(MacSection::default().entries_max),
+        ),
+        size(
+            KeyPath::of("connections").key("connections_max"),
+            "connections",
+            config.connections.connections_max,
+            CONNECTIONS_MAX,
+            "4 GiB",
+            Some(ConnectionSection::default().connections_max),
         ),
     ];
     let numbers = "they are numbered with 32 bits";

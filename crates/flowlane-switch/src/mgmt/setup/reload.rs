@@ -93,6 +93,7 @@ fn sections_of(config: &Config, folder: &Path) -> Vec<Section> {
         one("[cache]", "cache", format!("{:?}", config.cache)),
         one("[gpu]", "gpu", format!("{:?}", config.gpu)),
         one("[macs]", "macs", format!("{:?}", config.macs)),
+        one("[connections]", "connections", format!("{:?}", config.connections)),
         // Not the content of the files of TLS, which new connections use as it is.
         one("[openflow]", "openflow", format!("{:?}", config.openflow)),
         one("[controller]", "controller", format!("{:?}", config.controller)),

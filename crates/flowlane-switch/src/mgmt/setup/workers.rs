@@ -12,10 +12,11 @@ use super::{Setup, SetupError, engine, gpu, limits, meter, port_failed, port_nam
 use crate::datapath::Pipeline;
 use crate::datapath::{CacheConfig, Egress, Lookup, PortSlot, Worker};
 use crate::mgmt::config::{
-    ByName, Config, ConfigError, KeyPath, PortSection, Source, SpreadMode, TableEngine,
+    ByName, Config, ConfigError, ConnectionSection, KeyPath, PortSection, Source, SpreadMode, TableEngine,
 };
 use crate::packet::{Spread, Steer};
 use crate::stage::{Shard, ShardAwareRss, StageTable};
+use crate::state::conntrack::{Connections, Limits};
 use crate::state::fdb::Fdb;
 
 /// Returns the number of workers of a configuration.
@@ -92,12 +93,20 @@ impl Setup {
     fn egresses(&self, seed: u32, workers: usize) -> Result<Vec<Egress>, SetupError> {
         let config = &self.config;
         let macs = Fdb::new(config.macs.entries_max, config.macs.ageing_s, seed.rotate_left(7));
+        let ConnectionSection { connections_max, per_zone_max, timeouts } = &config.connections;
+        let limits = Limits { connections: *connections_max, per_zone: *per_zone_max };
+        let connections = Arc::new(Connections::new(limits));
+        timeouts.iter().for_each(|(timeout, seconds)| connections.timeouts().set(*timeout, *seconds));
         let egress = |place: usize| -> Result<Egress, SetupError> {
             let mut egress = Egress::new(macs.share(), seed.rotate_left(13).wrapping_add(place as u32));
             egress.tunnels = self.tunnels(seed.rotate_left(23))?;
+            egress.connections = connections.clone();
             Ok(egress)
         };
         let mut egresses = (0..workers).map(egress).collect::<Result<Vec<_>, _>>()?;
+        if let Some((first, others)) = egresses.split_first_mut() {
+            others.iter_mut().for_each(|other| other.share_connections(first));
+        }
         for ((n, section), spec) in config.port.iter().enumerate().zip(&self.specs) {
             let at = KeyPath::section("port", n);
             let name = port_name(section.number, section.name.as_deref());

@@ -38,8 +38,9 @@ mod tests;
 pub use entry::Translated;
 pub(crate) use packet::{rewrite, seen};
 pub use protocol::{Exchange, Message, State};
-pub use sweep::{Listed, Wanted};
+pub use sweep::{Listed, Wanted, WantedEnds};
 pub use tcp::{EndState, Segment, Tcp, WINDOW_SHIFT_MAX};
+pub use text::protocol_name;
 pub use timeouts::{Timeout, Timeouts};
 pub use tuple::{End, Tuple};
 
@@ -83,6 +84,24 @@ pub mod ct_state {
     pub const DESTINATION_TRANSLATED: u32 = 0x80;
 
     pub(super) const TRANSLATED: u32 = SOURCE_TRANSLATED | DESTINATION_TRANSLATED;
+
+    /// The names of the bits, from bit 0 on.
+    const NAMES: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
+
+    /// Reads the names of bits, with commas or bars between them.
+    ///
+    /// # Errors
+    /// The name that there is not.
+    pub fn read(text: &str) -> Result<u32, String> {
+        let names = text.split([',', '|']).map(str::trim).filter(|name| !name.is_empty());
+        names.map(bit).try_fold(0, |bits, bit| Ok(bits | bit?))
+    }
+
+    fn bit(name: &str) -> Result<u32, String> {
+        let place = NAMES.iter().position(|known| *known == name);
+        let unknown = || format!("there is no ct_state `{name}`; there are {}", NAMES.join(", "));
+        place.map(|place| 1 << place).ok_or_else(unknown)
+    }
 }
 
 use ct_state::{ESTABLISHED, INVALID, NEW, RELATED, REPLY, TRACKED, TRANSLATED};

@@ -49,6 +49,15 @@ pub enum Exchange {
 }
 
 impl State {
+    /// Returns its name in reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Tcp(tcp) => tcp.name(),
+            Self::Icmp { answered: false } | Self::Other(Exchange::First | Exchange::Multiple) => "UNREPLIED",
+            Self::Icmp { answered: true } | Self::Other(Exchange::Both) => "REPLIED",
+        }
+    }
+
     /// The state after the first packet, with the timeout that then runs.
     pub(super) fn begin(message: &Message) -> (Self, Timeout) {
         match message {

@@ -27,6 +27,32 @@ pub struct Listed {
     pub left_ms: u64,
 }
 
+/// The ends that one direction of a connection must have; `None` is any value.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WantedEnds {
+    pub source: Option<IpAddr>,
+    pub destination: Option<IpAddr>,
+    pub source_port: Option<u16>,
+    pub destination_port: Option<u16>,
+    /// The identifier of ICMP.
+    pub icmp_id: Option<u16>,
+    /// The type of ICMP messages.
+    pub icmp_type: Option<u8>,
+}
+
+impl WantedEnds {
+    fn is(&self, tuple: &Tuple) -> bool {
+        let (source, destination) = (tuple.source, tuple.destination);
+        let is_icmp = tuple.is_icmp();
+        self.source.is_none_or(|address| tuple.ip(source) == address)
+            && self.destination.is_none_or(|address| tuple.ip(destination) == address)
+            && self.source_port.is_none_or(|port| !is_icmp && source.port == port)
+            && self.destination_port.is_none_or(|port| !is_icmp && destination.port == port)
+            && self.icmp_id.is_none_or(|id| is_icmp && source.port == id)
+            && self.icmp_type.is_none_or(|kind| is_icmp && source.icmp_type == kind)
+    }
+}
+
 /// The connections that are wanted; each part that is given must agree.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
@@ -39,8 +65,8 @@ pub struct Wanted {
     /// Value and mask of the mark.
     pub mark: Option<(u32, u32)>,
     pub label: Option<(u128, u128)>,
-    /// A tuple of either direction.
-    pub tuple: Option<Tuple>,
+    /// The ends of the original direction, and of replies.
+    pub ends: [WantedEnds; 2],
 }
 
 impl Wanted {
@@ -53,7 +79,7 @@ impl Wanted {
             && self.port.is_none_or(|port| ends().any(|end| end.port == port))
             && self.mark.is_none_or(|(value, mask)| live.mark & mask == value & mask)
             && self.label.is_none_or(|(value, mask)| live.label() & mask == value & mask)
-            && self.tuple.is_none_or(|tuple| tuples.contains(&tuple))
+            && self.ends.iter().zip(tuples).all(|(ends, tuple)| ends.is(tuple))
     }
 }
 

@@ -182,6 +182,15 @@ impl Tcp {
         self.peers.map(|peer| peer.state)
     }
 
+    /// Returns the state's name: that of the end that is further. As Linux, Open vSwitch does not tell FIN_WAIT_2 from TIME_WAIT.
+    pub fn name(&self) -> &'static str {
+        let [original, reply] = self.states();
+        match original.max(reply) {
+            EndState::FinWait2 => EndState::TimeWait.name(),
+            other => other.name(),
+        }
+    }
+
     /// Returns whether the connection is closing, or has not been answered.
     pub(super) fn is_weak(&self) -> bool {
         self.states().iter().any(|state| *state != EndState::Established)

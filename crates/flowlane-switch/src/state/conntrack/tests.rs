@@ -206,7 +206,9 @@ fn threads_find_their_connections_while_others_change_the_chains() {
             let port = random.below(100) as u16;
             let packet = udp((thread, port), (99, 53));
             let has = own.contains(&port);
-            let wanted = Wanted { tuple: Some(Tuple { zone: 3, ..packet.tuple }), ..Wanted::default() };
+            let (source, source_port) = (Some(packet.tuple.ip(packet.tuple.source)), Some(port));
+            let ends = WantedEnds { source, source_port, ..WantedEnds::default() };
+            let wanted = Wanted { ends: [ends, WantedEnds::default()], ..Wanted::default() };
             match random.below(4) {
                 0 => {
                     let before = state(&connections, &packet, &COMMIT, 0) & NEW == 0;

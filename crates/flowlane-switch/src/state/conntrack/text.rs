@@ -6,11 +6,10 @@ use flowlane::packet::parse::ip_proto;
 
 use super::protocol::State;
 use super::sweep::Listed;
-use super::tcp::EndState;
 use super::tuple::Tuple;
 
 /// Returns the name of a protocol, as Open vSwitch prints it; other protocols are numbers.
-fn protocol(proto: u8) -> String {
+pub fn protocol_name(proto: u8) -> String {
     match proto {
         ip_proto::ICMP => "icmp".into(),
         ip_proto::TCP => "tcp".into(),
@@ -41,7 +40,7 @@ impl fmt::Display for Ends<'_> {
 
 impl fmt::Display for Listed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = protocol(self.original.proto);
+        let name = protocol_name(self.original.proto);
         write!(f, "{name},orig={},reply={}", Ends(&self.original), Ends(&self.reply))?;
         if self.original.zone != 0 {
             write!(f, ",zone={}", self.original.zone)?;
@@ -53,13 +52,7 @@ impl fmt::Display for Listed {
             write!(f, ",labels={:#x}", self.label)?;
         }
         if let State::Tcp(tcp) = &self.state {
-            let [original, reply] = tcp.states();
-            // That of the end that is further. As Linux, Open vSwitch does not tell FIN_WAIT_2 from TIME_WAIT.
-            let state = match original.max(reply) {
-                EndState::FinWait2 => EndState::TimeWait,
-                other => other,
-            };
-            write!(f, ",protoinfo=(state={})", state.name())?;
+            write!(f, ",protoinfo=(state={})", tcp.name())?;
         }
         Ok(())
     }

@@ -3,11 +3,16 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use flowlane::named_enum;
-use strum::{EnumString, IntoStaticStr, VariantArray};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use strum::{IntoStaticStr, VariantArray};
 
 /// The state of a connection that a timeout is for. The names are those of Open vSwitch's timeout policies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, EnumString, IntoStaticStr, VariantArray)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, IntoStaticStr, VariantArray, Deserialize, JsonSchema,
+)]
 #[strum(serialize_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum Timeout {
     /// One end has sent SYN.

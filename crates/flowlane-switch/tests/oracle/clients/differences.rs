@@ -1,9 +1,8 @@
 //! What `ovs-ofctl` prints of this switch otherwise than of Open vSwitch, and why. `clients.txt` names the commands.
 
 /// The name of a difference, and why it remains.
-pub(super) const DIFFERENCES: [(&str, &str); 17] = [
+pub(super) const DIFFERENCES: [(&str, &str); 16] = [
     ("bundle-packets", "a bundle takes no packets: it is a set of changes"),
-    ("connections", "connection tracking does not exist yet"),
     ("description", "the switch has another name and maker"),
     ("encapsulation", "encap and decap do not exist yet; OpenFlow 1.0 gets the error of the other versions"),
     (

@@ -83,7 +83,7 @@ fn ct(r: &mut Random, table: u32, family: &str, kind: Kind) -> String {
         if kind == Kind::Translates && r.one_in(2) {
             parts.push(nat(r, family));
             // Where a zone translates twice, Open vSwitch finds one of the connections.
-            zone = format!("zone={},", 10 + table);
+            zone = format!("zone={},", 10 + r.below(60_000));
         }
     } else if r.one_in(2) {
         parts.push("nat".to_owned());
@@ -132,6 +132,7 @@ fn actions(r: &mut Random, table: u32, family: &str, kind: Kind) -> String {
             _ => ct(r, table, family, kind),
         });
     }
+    all.dedup();
     if r.one_in(2) {
         all.push(format!("resubmit(,{})", TABLES));
     }

@@ -65,7 +65,7 @@ impl Wires {
     fn left_with(&self, controller: &mut Controller, port: u32, config: u32, bytes: Vec<u8>) -> [usize; 3] {
         controller.configure(port, config);
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let trace = self.served.get().unwrap().trace(Some(1), &hex, "").unwrap();
+        let trace = self.served.get().unwrap().trace(Some(1), &hex, "", &[]).unwrap();
         (0..2).for_each(|worker| self.arrive(worker, bytes.clone()));
         self.wait();
         // It is in force when the workers have switched the frames.

@@ -1,0 +1,127 @@
+//! The beginning of a trace, and its way from worker to worker.
+
+use std::collections::VecDeque;
+
+use flowlane::packet::key::FlowKey;
+use flowlane::packet::parse;
+use flowlane::rule::action::PortNo;
+
+use super::super::walk::{Entered, Position, follow, follow_steps};
+use super::super::worker::Worker;
+use super::{Trace, Traced, Tracer, Tracing};
+use crate::packet::Frame;
+use crate::packet::recirculate::rounds;
+use crate::ruleset::Return;
+use crate::state::conntrack::Tracked;
+
+impl Worker {
+    /// Dry run of a frame that comes in through a port and is received by this worker.
+    ///
+    /// # Errors
+    /// The ports that there are, where this is none.
+    pub fn trace(&self, port: PortNo, bytes: &[u8]) -> Result<Tracing, String> {
+        self.trace_with(port, bytes, [])
+    }
+
+    /// [Traces](Self::trace) a frame; these are the states that its `ct` actions find, one after the other.
+    ///
+    /// # Errors
+    /// The ports that there are, where this is none.
+    pub fn trace_with(
+        &self,
+        port: PortNo,
+        bytes: &[u8],
+        ct_next: impl IntoIterator<Item = u32>,
+    ) -> Result<Tracing, String> {
+        begin(self, port, bytes, ct_next.into_iter().collect())
+    }
+
+    /// Goes on with a trace in the stage at which another worker would hand the packet over to this one.
+    pub fn trace_on(&self, packet: Box<Traced>, stage: u8) -> Tracing {
+        resume(self, packet, stage)
+    }
+}
+
+/// Traces a frame that comes in through a port and is received by this worker.
+///
+/// # Errors
+/// The ports that there are, where this is none.
+fn begin(worker: &Worker, port: PortNo, bytes: &[u8], ct_next: VecDeque<u32>) -> Result<Tracing, String> {
+    let Some(place) = worker.egress.ports.place(port) else {
+        let there = worker.egress.ports.slots().iter().map(|slot| format!("{} {}", slot.number.0, slot.name));
+        return Err(format!(
+            "there is no port {}; there are {}",
+            port.0,
+            there.collect::<Vec<_>>().join(", ")
+        ));
+    };
+    let mut frame = Frame::default();
+    frame.fill(bytes);
+    let mut key = FlowKey::zero();
+    let headers = parse(frame.bytes(), port.0, &mut key);
+    let now_ns = worker.now_ns();
+    let mut packet = Box::new(Traced {
+        frame,
+        headers,
+        key,
+        place,
+        port,
+        now_ns,
+        tables: 0,
+        half: false,
+        moved: false,
+        source: None,
+        values: Vec::new(),
+        tracked: Tracked::default(),
+        ct_next,
+        copies: 0,
+        position: Position::default(),
+        trace: Trace::default(),
+    });
+    let mut tracer = Tracer { worker, packet: &mut packet, elsewhere: None };
+    let entry = tracer.come_in();
+    packet.position.table = entry;
+    Ok(run_on(worker, packet))
+}
+
+/// Goes on with a trace in the stage at which another worker would hand the packet over to this one.
+fn resume(worker: &Worker, mut packet: Box<Traced>, stage: u8) -> Tracing {
+    let mut position = std::mem::take(&mut packet.position);
+    let mut tracer = Tracer { worker, packet: &mut packet, elsewhere: None };
+    let entered = match tracer.packet.half {
+        true => tracer.stage(stage),
+        false => tracer.stage_of_any(stage),
+    };
+    let elsewhere = tracer.elsewhere;
+    match entered {
+        Entered::Steps(steps) => {
+            let rounds = rounds(&tracer.packet.key);
+            follow_steps(&mut tracer, Return::to(steps, 0, rounds), &mut position);
+            packet.position = position;
+        }
+        Entered::Pause => {
+            position.table = None;
+            packet.position = position;
+            let (worker, stage) = elsewhere.expect("it pauses for another worker");
+            return Tracing::On { worker, packet, stage };
+        }
+        Entered::Nothing | Entered::End => {}
+    }
+    run_on(worker, packet)
+}
+
+/// Takes a packet from table to table until its way has ended, or goes on with another worker.
+fn run_on(worker: &Worker, mut packet: Box<Traced>) -> Tracing {
+    let mut position = std::mem::take(&mut packet.position);
+    let mut tracer = Tracer { worker, packet: &mut packet, elsewhere: None };
+    follow(&mut tracer, &mut position);
+    if let Some((worker, stage)) = tracer.elsewhere {
+        position.table = None;
+        packet.position = position;
+        return Tracing::On { worker, packet, stage };
+    }
+    if packet.trace.sent.is_empty() {
+        packet.trace.note("end", "nothing is sent", "");
+    }
+    Tracing::Ended(packet.trace)
+}

@@ -1,0 +1,186 @@
+//! The connections of connection tracking: listed, counted and removed.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::RpcError;
+use super::server::ControlServer;
+use crate::state::conntrack::{Connections, Listed, Tuple, Wanted, protocol_name};
+
+/// Connections that are listed at most, unless more are asked for.
+const LISTED_DEFAULT: usize = 1000;
+
+/// The most that can be asked for: each takes up to a kilobyte in the answer.
+const LISTED_MAX: usize = 100_000;
+
+/// The connections that a request is about; each part that is given must agree.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ConnectionParams {
+    zone: Option<u16>,
+    /// The protocol's name or number.
+    proto: Option<String>,
+    /// The address of an end, before or after translation.
+    address: Option<IpAddr>,
+    /// The port of an end.
+    port: Option<u16>,
+    /// The mark, with `/` and a mask if only some bits count; hexadecimal with 0x.
+    mark: Option<String>,
+    /// Connections that are listed at most.
+    limit: Option<usize>,
+}
+
+/// The ends of a connection in one direction.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EndsReport {
+    pub source: IpAddr,
+    pub destination: IpAddr,
+    /// Of ICMP, the identifier.
+    pub source_port: u16,
+    /// Of ICMP, the type.
+    pub destination_port: u16,
+}
+
+/// A connection.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ConnectionReport {
+    pub proto: String,
+    pub zone: u16,
+    /// As its first packet came.
+    pub original: EndsReport,
+    /// As packets that go back come.
+    pub reply: EndsReport,
+    pub state: String,
+    pub mark: u32,
+    /// In hexadecimal.
+    pub label: String,
+    pub age_s: f64,
+    pub expires_s: f64,
+    /// As Open vSwitch prints it.
+    pub text: String,
+}
+
+/// Connections.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ConnectionsReport {
+    pub connections: Vec<ConnectionReport>,
+    /// All that are wanted, whether they are listed or not.
+    pub wanted: u64,
+    /// All that there are.
+    pub total: u64,
+    /// The wanted ones by zone.
+    pub zones: BTreeMap<u16, u64>,
+    /// The wanted ones by state.
+    pub states: BTreeMap<String, u64>,
+}
+
+fn ends(tuple: &Tuple) -> EndsReport {
+    let destination_port =
+        if tuple.is_icmp() { tuple.source.icmp_type.into() } else { tuple.destination.port };
+    EndsReport {
+        source: tuple.ip(tuple.source),
+        destination: tuple.ip(tuple.destination),
+        source_port: tuple.source.port,
+        destination_port,
+    }
+}
+
+fn report(listed: &Listed) -> ConnectionReport {
+    ConnectionReport {
+        proto: protocol_name(listed.original.proto),
+        zone: listed.original.zone,
+        original: ends(&listed.original),
+        reply: ends(&listed.reply),
+        state: listed.state.name().to_owned(),
+        mark: listed.mark,
+        label: format!("{:#x}", listed.label),
+        age_s: listed.age_ms as f64 / 1e3,
+        expires_s: listed.left_ms as f64 / 1e3,
+        text: listed.to_string(),
+    }
+}
+
+/// Reads a number, in hexadecimal with 0x.
+fn number(text: &str) -> Result<u32, RpcError> {
+    let read = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    read.map_err(|_| RpcError::new(RpcError::PARAMS, format!("mark: `{text}` is no number of 32 bits")))
+}
+
+impl ConnectionParams {
+    fn wanted(&self) -> Result<Wanted, RpcError> {
+        let proto = self.proto.as_deref().map(|name| {
+            let named = (0..=u8::MAX).find(|proto| protocol_name(*proto) == name);
+            let unknown = || RpcError::new(RpcError::PARAMS, format!("proto: there is no protocol `{name}`"));
+            named.ok_or_else(unknown)
+        });
+        let mark = self.mark.as_deref().map(|text| match text.split_once('/') {
+            Some((value, mask)) => Ok((number(value)?, number(mask)?)),
+            None => Ok((number(text)?, u32::MAX)),
+        });
+        Ok(Wanted {
+            zone: self.zone,
+            proto: proto.transpose()?,
+            address: self.address,
+            port: self.port,
+            mark: mark.transpose()?,
+            ..Wanted::default()
+        })
+    }
+}
+
+impl ControlServer {
+    /// Returns the connections, and the time by the workers' clock in milliseconds.
+    pub(crate) fn tracked(&self) -> Result<(Arc<Connections>, u64), RpcError> {
+        self.call_worker(0, |worker| (worker.egress.connections.clone(), worker.now_ms()))
+    }
+
+    /// Lists connections, and counts those that are wanted.
+    ///
+    /// # Errors
+    /// Where a parameter is wrong, or the switch does not run.
+    pub(super) fn connections(&self, params: &ConnectionParams) -> Result<ConnectionsReport, RpcError> {
+        let wanted = params.wanted()?;
+        let limit = params.limit.unwrap_or(LISTED_DEFAULT);
+        if limit > LISTED_MAX {
+            let message = format!("limit: at most {LISTED_MAX} connections are listed; ask for a part");
+            return Err(RpcError::new(RpcError::PARAMS, message));
+        }
+        let (connections, now_ms) = self.tracked()?;
+        let mut out = ConnectionsReport {
+            connections: Vec::new(),
+            wanted: 0,
+            total: connections.len() as u64,
+            zones: BTreeMap::new(),
+            states: BTreeMap::new(),
+        };
+        connections.for_each(&wanted, now_ms, |listed| {
+            out.wanted += 1;
+            *out.zones.entry(listed.original.zone).or_default() += 1;
+            *out.states.entry(listed.state.name().to_owned()).or_default() += 1;
+            if out.connections.len() < limit {
+                out.connections.push(report(&listed));
+            }
+            true
+        });
+        Ok(out)
+    }
+
+    /// Removes connections. Returns their number.
+    ///
+    /// # Errors
+    /// Where a parameter is wrong, or the switch does not run.
+    pub(super) fn flush_connections(&self, params: &ConnectionParams) -> Result<usize, RpcError> {
+        if params.limit.is_some() {
+            return Err(RpcError::new(RpcError::PARAMS, "limit: all that are wanted are removed"));
+        }
+        let wanted = params.wanted()?;
+        let (connections, _) = self.tracked()?;
+        Ok(connections.flush(&wanted))
+    }
+}
