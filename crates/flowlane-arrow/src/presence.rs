@@ -48,8 +48,7 @@ impl Presence {
             Prerequisite::Icmp => Self::WordOf(word::FLAGS, [1, 58]),
             Prerequisite::NeighbourDiscovery => Self::Word(word::ND_TARGET),
             Prerequisite::Tunnel => Self::Tunnel,
-            // The parser sets no such word.
-            Prerequisite::Nsh => Self::Word(usize::from(field.info().bit) / 32),
+            Prerequisite::Nsh => Self::Network(Network::Nsh),
         }
     }
 

@@ -324,6 +324,11 @@ impl Row {
     pub(crate) fn is_tag(&self) -> bool {
         matches!(self.shape, Shape::Vid | Shape::Pcp)
     }
+
+    /// Returns whether the field is in an Ethernet header, or between that and what follows.
+    pub(crate) fn is_of_ethernet(&self) -> bool {
+        self.is_tag() || matches!(self.field, Field::EthSrc | Field::EthDst | Field::EthType | Field::VlanTci)
+    }
 }
 
 impl Needs {
@@ -367,7 +372,9 @@ impl Needs {
             let (value, mask) = matches.get(field);
             (mask == field.info().ones()).then_some(value)
         };
-        let eth_type = exactly(Field::EthType);
+        // The type of a packet without an Ethernet header is an EtherType, too.
+        let packet_type = exactly(Field::PacketType).filter(|kind| kind >> 16 == 1);
+        let eth_type = exactly(Field::EthType).or(packet_type.map(|kind| kind & 0xffff));
         let ip = || eth_type == Some(0x0800) || eth_type == Some(0x86dd);
         let transport = |protocol| ip() && exactly(Field::NwProto) == Some(protocol);
         let icmp6 = || eth_type == Some(0x86dd) && exactly(Field::NwProto) == Some(58);

@@ -238,7 +238,8 @@ fn read_list(reader: &mut Reader<'_>, with_cookie: bool) -> Result<(Match, Optio
             ErrorCode::MatchBadLen => ErrorCode::MatchBadField,
             other => other,
         })?;
-        if !entry.row.needs.are_met(&matches) {
+        let is_bare = matches.get(Field::PacketType).0 != 0;
+        if !entry.row.needs.are_met(&matches) || is_bare && entry.row.is_of_ethernet() {
             return Err(ErrorCode::MatchBadPrereq);
         }
         entry.row.add_to(&mut matches, entry.value, entry.mask)?;

@@ -43,6 +43,7 @@ pub fn packet_parse(frame: &[u8]) {
         Network::Ipv4 => within(headers.l3, 20),
         Network::Ipv6 => within(headers.l3, 40),
         Network::Arp => within(headers.l3, 28),
+        Network::Nsh => within(headers.l3, 8),
     }
     match headers.transport {
         Transport::None => {}

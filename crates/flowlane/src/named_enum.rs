@@ -181,6 +181,8 @@ mod tests {
                 "ethernet-truncated",
                 "vlan-truncated",
                 "mpls-truncated",
+                "nsh-truncated",
+                "nsh-format",
                 "arp-truncated",
                 "arp-format",
                 "ipv4-truncated",

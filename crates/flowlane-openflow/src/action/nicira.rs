@@ -10,6 +10,7 @@ use super::header::{read_part, read_target, unpack_bits};
 use super::standard::{group, push_mpls, read_value};
 use super::{Reading, connection, controller, learn, read_list, set};
 use crate::error::ErrorCode;
+use crate::version::Version;
 use crate::wire::Reader;
 
 const NOT_ZERO: ErrorCode = ErrorCode::NiciraActionMustBeZero;
@@ -39,7 +40,10 @@ fn body_bytes(subtype: u16) -> Option<(usize, bool)> {
 /// Reads an action behind its number as experimenter.
 pub(super) fn read(reading: Reading<'_>, r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     let subtype = r.u16()?;
-    let (bytes, may_be_longer) = body_bytes(subtype).ok_or(ErrorCode::ActionBadVendorType)?;
+    // `encap` and `decap` are of OpenFlow 1.3 and later.
+    let is_known = !(matches!(subtype, 46 | 47) && reading.codec.version == Version::OpenFlow10);
+    let (bytes, may_be_longer) =
+        body_bytes(subtype).filter(|_| is_known).ok_or(ErrorCode::ActionBadVendorType)?;
     if r.len() < bytes || r.len() > bytes && !may_be_longer {
         return Err(ErrorCode::ActionBadLen);
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use flowlane::packet::FieldRef;
 use flowlane::rule::Action;
-use flowlane::rule::action::{PortNo, Sample};
+use flowlane::rule::action::{EncapsulateHeader, PortNo, Sample};
 
 use crate::packet::edit::Ttl;
 use crate::ruleset::ToController;
@@ -43,6 +43,8 @@ pub(super) trait PacketEdit {
     fn dec_ttl(&mut self) -> Ttl;
     /// Decrements the TTL of the outermost label.
     fn dec_mpls_ttl(&mut self) -> Ttl;
+    /// Decrements the TTL of NSH.
+    fn dec_nsh_ttl(&mut self) -> Ttl;
 }
 
 /// Effects of an operation outside the packet, and operations that need the state of others.
@@ -72,6 +74,10 @@ pub(super) trait Effects<P> {
     fn count(&mut self, packet: &mut P, number: u32);
     /// Adds the outer headers of a tunnel. Returns whether the tunnel carries the packet.
     fn encapsulate(&mut self, packet: &mut P, tunnel: u32) -> bool;
+    /// Adds a header that changes the packet's type. Returns whether its type allows that.
+    fn encapsulate_header(&mut self, packet: &mut P, header: &EncapsulateHeader) -> bool;
+    /// Removes the outermost header; a label's does not say which type is behind it. Returns whether the packet's type allows that.
+    fn decapsulate(&mut self, packet: &mut P, to: Option<(u16, u16)>) -> bool;
     /// Parses the packet again where its headers have moved. Returns whether it goes on: a malformed packet may not.
     fn reparse(&mut self, packet: &mut P) -> bool;
 }
@@ -143,6 +149,11 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
         Action::All => effects.all(packet)?,
         Action::OutputTruncated { port, max_len } => effects.output_truncated(packet, port, max_len)?,
         Action::Sample(ref sample) => effects.sample(packet, sample)?,
+        Action::DecNshTtl => return Ok(unless_expired(packet.dec_nsh_ttl())),
+        Action::EncapsulateHeader(ref header) => {
+            return Ok(if_passes(effects.encapsulate_header(packet, header)));
+        }
+        Action::Decapsulate(to) => return Ok(if_passes(effects.decapsulate(packet, to))),
         Action::Output(_)
         | Action::SetField { protocol: None, .. }
         | Action::DecTtl(_)
@@ -173,11 +184,7 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
         | Action::Note(_)
         | Action::FinTimeout { .. }
         | Action::Conjunction { .. } => unreachable!("compiled to something else"),
-        Action::Nat(_)
-        | Action::DeleteField(_)
-        | Action::DecNshTtl
-        | Action::EncapsulateHeader(_)
-        | Action::Decapsulate(_) => unreachable!("rules with them are refused"),
+        Action::Nat(_) | Action::DeleteField(_) => unreachable!("rules with them are refused"),
     }
     Ok(Applied::Next)
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use flowlane::packet::FieldRef;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Field, Headers, parse};
-use flowlane::rule::action::{Controller, PortNo, Sample};
+use flowlane::rule::action::{Controller, EncapsulateHeader, PortNo, Sample};
 
 use super::apply::{Effects, PacketEdit};
 use super::faults::Faults;
@@ -17,7 +17,7 @@ use super::ports::Ports;
 use super::track::HeldFragment;
 use crate::packet::Frame;
 use crate::packet::edit::{self, Ttl};
-use crate::packet::recirculate::{move_field, set_field, take_along};
+use crate::packet::recirculate::{move_field, note_type, set_field, take_along};
 use crate::port::{Port, PortError};
 use crate::ruleset::{Meters, Origin, PortFlags, ToController};
 use crate::state::conntrack::Connections;
@@ -51,6 +51,10 @@ pub struct Drops {
     pub tunnel_refused: u64,
     /// Refused by a stateful stage, which counts the reasons.
     pub stage_refused: u64,
+    /// For a port or a tunnel, but without the Ethernet header that packets have there.
+    pub no_ethernet: u64,
+    /// Of a type that a header cannot be put around, or taken off.
+    pub wrong_type: u64,
     /// Exceeded the limit of open table calls, or had to be handed over with open calls.
     pub call_depth: u64,
 }
@@ -80,6 +84,8 @@ pub struct Egress {
     pub drops: Drops,
     /// Malformed packets.
     pub faults: Faults,
+    /// Packets may have no Ethernet header: one has had none since this worker began.
+    pub(super) has_bare: bool,
     /// The tunnels; `None` if none are configured.
     pub tunnels: Option<Tunnels>,
     random: u32,
@@ -141,6 +147,7 @@ impl Egress {
             learning: Learning::default(),
             drops: Drops::default(),
             faults: Faults::default(),
+            has_bare: false,
             tunnels: None,
             random: seed | 1,
             scratch: Frame::default(),
@@ -210,6 +217,10 @@ impl Egress {
 
     #[inline]
     pub(super) fn send(&mut self, place: usize, frame: &Frame) -> Result<(), PortError> {
+        if frame.is_bare() {
+            self.drops.no_ethernet += 1;
+            return Ok(());
+        }
         let slot = &mut self.ports.slots_mut()[place];
         if slot.flags.has_any(PortFlags::REFUSES_SENT) {
             slot.counters.tx_dropped += 1;
@@ -266,8 +277,11 @@ impl Egress {
         paused: Option<PauseToken>,
     ) {
         let Some(packet_ins) = &self.packet_ins else { return };
-        let (bytes, total_len) = (frame.bytes().to_vec(), frame.len());
-        let taken = packet_ins.push(PacketIn { to: to.clone(), bytes, total_len, key: key.clone(), paused });
+        let (bytes, mut key) = (frame.packet().to_vec(), key.clone());
+        key.set(Field::PacketType, 0);
+        note_type(frame, &mut key);
+        let total_len = bytes.len();
+        let taken = packet_ins.push(PacketIn { to: to.clone(), bytes, total_len, key, paused });
         self.controller_packets += u64::from(taken);
         self.drops.no_controller += u64::from(!taken);
     }
@@ -285,6 +299,10 @@ impl Egress {
             self.drops.no_controller += 1;
             return Ok(());
         };
+        if frame.is_bare() {
+            self.drops.no_ethernet += 1;
+            return Ok(());
+        }
         if frame.offload.is_some() {
             return self.send_finished_to_controller(frame, max_len);
         }
@@ -413,6 +431,10 @@ impl PacketEdit for Packet<'_> {
     fn dec_mpls_ttl(&mut self) -> Ttl {
         edit::dec_mpls_ttl(self.frame, self.headers)
     }
+
+    fn dec_nsh_ttl(&mut self) -> Ttl {
+        edit::dec_nsh_ttl(self.frame, self.headers)
+    }
 }
 
 impl Effects<Packet<'_>> for Egress {
@@ -468,7 +490,7 @@ impl Effects<Packet<'_>> for Egress {
             self.drops.no_port += 1;
         }
         let Some(place) = place else { return Ok(()) };
-        if packet.frame.len() <= max_len as usize {
+        if packet.frame.len() <= max_len as usize || packet.frame.is_bare() {
             return self.send(place, packet.frame);
         }
         let mut first = std::mem::take(&mut self.scratch);
@@ -508,7 +530,7 @@ impl Effects<Packet<'_>> for Egress {
 
     fn meter(&mut self, packet: &mut Packet<'_>, number: u32) -> bool {
         let meter = self.meters.get(number);
-        let passes = meter.is_none_or(|m| m.allow(packet.frame.len(), packet.now_ns));
+        let passes = meter.is_none_or(|m| m.allow(packet.frame.packet().len(), packet.now_ns));
         self.drops.metered += u64::from(!passes);
         passes
     }
@@ -519,6 +541,10 @@ impl Effects<Packet<'_>> for Egress {
     }
 
     fn encapsulate(&mut self, packet: &mut Packet<'_>, tunnel: u32) -> bool {
+        if packet.frame.is_bare() {
+            self.drops.no_ethernet += 1;
+            return false;
+        }
         let tunnels = self.tunnels.as_mut();
         let sent = tunnels.map_or(Err(Unsent::NoTunnel), |tunnels| {
             tunnels.encapsulate(tunnel, packet.frame, packet.headers, packet.key)
@@ -529,6 +555,20 @@ impl Effects<Packet<'_>> for Egress {
             Err(Unsent::NotIp | Unsent::NoTunnel) => self.drops.no_tunnel += 1,
         }
         false
+    }
+
+    fn encapsulate_header(&mut self, packet: &mut Packet<'_>, header: &EncapsulateHeader) -> bool {
+        (packet.moved, self.has_bare) = (true, true);
+        let is_done = edit::encapsulate(packet.frame, packet.headers, header);
+        self.drops.wrong_type += u64::from(!is_done);
+        is_done
+    }
+
+    fn decapsulate(&mut self, packet: &mut Packet<'_>, to: Option<(u16, u16)>) -> bool {
+        (packet.moved, self.has_bare) = (true, true);
+        let is_done = edit::decapsulate(packet.frame, packet.headers, to);
+        self.drops.wrong_type += u64::from(!is_done);
+        is_done
     }
 
     fn reparse(&mut self, packet: &mut Packet<'_>) -> bool {

@@ -24,7 +24,7 @@ use super::validate::RunError;
 use super::walk::{Outcome, ROUNDS_MAX, run};
 use super::worker::Worker;
 use crate::packet::Burst;
-use crate::packet::recirculate::{entry, parse_again, rounds, set_rounds, take_along};
+use crate::packet::recirculate::{entry, is_bare, parse_again, rounds, set_rounds, take_along};
 use crate::ruleset::{Return, SideEffects, StepSummary, Steps};
 use crate::stage::StageCall;
 
@@ -508,6 +508,10 @@ fn enter_table(worker: &mut Worker, burst: &mut Burst, number: u8, lanes: LaneMa
         let mut hits = [None; LANES_MAX];
         let own = show_ports(burst, &in_ports);
         pipeline.find(number, &burst.keys, lanes, &mut hits);
+        if worker.egress.has_bare {
+            let bare = lanes.lanes().filter(|&lane| is_bare(&burst.keys[lane]));
+            bare.for_each(|lane| hits[lane] = table.lookup_of_type(&burst.keys[lane], None));
+        }
         show_ports(burst, &own);
         for lane in lanes.lanes() {
             let rule = hits[lane].map(|hit| hit.rule);

@@ -131,6 +131,8 @@ pub(super) struct HandoffBatch {
     frames: Vec<Frame>,
     frames_len: usize,
     frames_at: usize,
+    /// Some packet has no Ethernet header.
+    pub(super) has_bare: bool,
 }
 
 impl HandoffBatch {
@@ -145,6 +147,7 @@ impl HandoffBatch {
             if self.frames_len == self.frames.len() {
                 self.frames.push(Frame::default());
             }
+            self.has_bare |= burst.frames[lane].is_bare();
             std::mem::swap(&mut self.frames[self.frames_len], &mut burst.frames[lane]);
             self.frames_len += 1;
         }
@@ -211,6 +214,7 @@ impl HandoffBatch {
     /// Removes all packets.
     fn clear(&mut self) {
         (self.len, self.at, self.frames_len, self.frames_at) = (0, 0, 0, 0);
+        self.has_bare = false;
     }
 }
 

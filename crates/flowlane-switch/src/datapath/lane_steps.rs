@@ -148,7 +148,7 @@ fn lane_step(
         }
         LaneStep::Bundle(bundle) => run_bundle(worker, burst, lane, bundle)?,
         LaneStep::CheckPacketLarger { bytes, to } => {
-            let len = without_padding(burst.frames[lane].bytes(), &burst.headers[lane]);
+            let len = without_padding(&burst.frames[lane], &burst.headers[lane]);
             let is_larger = len > usize::from(*bytes);
             set(burst, lane, *to, is_larger.into());
         }
@@ -334,7 +334,7 @@ impl Worker {
             return Ok(());
         }
         let steps = compile_packet_out(actions);
-        let mut burst = self.burst_of_controller(in_port, bytes);
+        let mut burst = self.burst_of_controller(in_port, bytes, 0);
         self.follow();
         run_alone(self, &mut burst, steps)?;
         Ok(self.egress.flush()?)

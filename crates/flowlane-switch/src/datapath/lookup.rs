@@ -17,7 +17,7 @@ use super::pipeline::Pipeline;
 use super::stages::{Stage, Stages};
 use super::validate::{Difference, Validator};
 use super::xlate::{Walk, advance, translate};
-use crate::packet::recirculate::entry;
+use crate::packet::recirculate::{entry, is_bare};
 use crate::packet::{Burst, Frame};
 use crate::ruleset::Steps;
 
@@ -464,7 +464,7 @@ impl Lookup {
         }
         self.slow += 1;
         let table = entry(key);
-        if self.pipeline.deferred(table).is_some() {
+        if self.pipeline.deferred(table).is_some() && !is_bare(key) {
             return Upcall::Waits { table, walk: None };
         }
         let mut walk = Box::new(Walk::new(key));

@@ -12,6 +12,10 @@ impl Egress {
     /// Switches a frame where all ports are trunks of all VLANs: no frame is changed.
     #[inline]
     pub(super) fn switch_frame(&mut self, packet: &Packet<'_>) -> Result<(), PortError> {
+        if packet.frame.is_bare() {
+            self.drops.no_ethernet += 1;
+            return Ok(());
+        }
         let number = packet.source.unwrap_or_else(|| self.ports.slots()[packet.port].number);
         match self.macs.switch(packet.frame.bytes(), number, (packet.now_ns / NS) as u32) {
             NormalDecision::To(port) => match self.ports.place(port) {
@@ -34,6 +38,10 @@ impl Egress {
     pub(super) fn switch_in_vlan(&mut self, packet: &Packet<'_>) -> Result<(), PortError> {
         let from = self.place_of(packet);
         let frame = &*packet.frame;
+        if frame.is_bare() {
+            self.drops.no_ethernet += 1;
+            return Ok(());
+        }
         let settings = from.map_or(&vlan::TRUNK, |place| self.ports.slots()[place].vlan());
         let Ok(in_vlan) = settings.receive(frame.bytes()) else {
             self.drops.not_in_vlan += 1;

@@ -23,7 +23,7 @@ use super::lane_steps::finish_alone;
 use super::validate::RunError;
 use super::worker::Worker;
 use crate::packet::Burst;
-use crate::packet::recirculate::set_rounds;
+use crate::packet::recirculate::{note_type, set_rounds};
 use crate::ruleset::Return;
 
 /// Paused packets that are kept. An older one cannot be resumed any more.
@@ -101,7 +101,7 @@ impl Worker {
     /// A port that fails for good while sending.
     pub fn resume(&mut self, paused: &Paused, bytes: &[u8], metadata: &Match) -> Result<(), RunError> {
         let in_port = PortNo(metadata.get(Field::InPort).0 as u32);
-        let mut burst = self.burst_of_controller(in_port, bytes);
+        let mut burst = self.burst_of_controller(in_port, bytes, metadata.get(Field::PacketType).0 as u32);
         take_metadata(metadata, &mut burst.keys[0]);
         set_rounds(&mut burst.keys[0], paused.rounds);
         self.follow();
@@ -113,17 +113,23 @@ impl Worker {
         Ok(self.egress.flush()?)
     }
 
-    /// A burst of one packet that a controller sends, as if it had come in through a port, which need not exist.
-    pub(super) fn burst_of_controller(&mut self, in_port: PortNo, bytes: &[u8]) -> Burst {
+    /// A burst of one packet that a controller sends, as if it had come in through a port, which need not exist. A packet of another
+    /// `packet_type` than 0 has no Ethernet header.
+    pub(super) fn burst_of_controller(&mut self, in_port: PortNo, bytes: &[u8], packet_type: u32) -> Burst {
         let mut burst = Burst::new(1);
         let place = self.egress.ports.place(in_port);
         burst.clear_for(place.unwrap_or(0), 1);
         let frame = burst.frames.next_frame().expect("there is room");
-        frame.fill(bytes);
+        match packet_type {
+            0 => frame.fill(bytes),
+            other => frame.fill_bare(other as u16, bytes),
+        }
+        self.egress.has_bare |= frame.is_bare();
         frame.counted = bytes.len() as u32;
         frame.time_ns = self.now_ns();
         burst.times_ns[0] = frame.time_ns;
         burst.headers[0] = parse(frame.bytes(), in_port.0, &mut burst.keys[0]);
+        note_type(frame, &mut burst.keys[0]);
         if place.is_none() {
             burst.sources.insert(0, in_port);
         }

@@ -355,6 +355,23 @@ impl Tracer<'_> {
         result
     }
 
+    /// Puts a header around the packet or takes one off, and notes that. Returns whether the packet's type allows it.
+    fn change_type(
+        &mut self,
+        action: &Action,
+        change: impl FnOnce(&mut Frame, &mut Headers) -> bool,
+    ) -> bool {
+        self.packet.moved = true;
+        let is_done = change(&mut self.packet.frame, &mut self.packet.headers);
+        let (what, why) = match (is_done, self.packet.frame.is_bare()) {
+            (false, _) => ("dropped", "the packet's type does not allow it"),
+            (true, true) => ("the packet's type changes", "it has no Ethernet header now"),
+            (true, false) => ("the packet's type changes", "it is an Ethernet frame now"),
+        };
+        self.tell(text(action), what, why);
+        is_done
+    }
+
     /// Decrements a TTL, and notes that.
     fn decrement(&mut self, action: &Action, edit: impl FnOnce(&mut Packet<'_>) -> Ttl) -> Ttl {
         let Traced { frame, headers, key, place, now_ns, .. } = &mut *self.packet;
@@ -483,6 +500,10 @@ impl PacketEdit for Tracer<'_> {
 
     fn dec_mpls_ttl(&mut self) -> Ttl {
         self.decrement(&Action::DecMplsTtl, |packet| packet.dec_mpls_ttl())
+    }
+
+    fn dec_nsh_ttl(&mut self) -> Ttl {
+        self.decrement(&Action::DecNshTtl, |packet| packet.dec_nsh_ttl())
     }
 }
 

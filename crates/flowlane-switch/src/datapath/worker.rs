@@ -385,6 +385,7 @@ fn drain_handoffs(worker: &mut Worker, burst: &mut Burst) -> Result<u64, RunErro
         for _ in 0..BATCHES_MAX {
             let Some(mut batch) = worker.links.as_mut().and_then(|links| links.take(receiver)) else { break };
             make_ready(worker, burst)?;
+            worker.egress.has_bare |= batch.has_bare;
             while let Some(resume_point) = batch.unpack(burst) {
                 packets += burst.len() as u64;
                 resume_burst(worker, burst, resume_point)?;

@@ -18,25 +18,25 @@
 //! A path ends where rules alone do not decide: before a table behind the caches, or at a recirculation. Calls that are open
 //! there are recorded as [`Step::Push`].
 
+mod edit_key;
 mod lane_steps;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use flowlane::classify::Hit;
-use flowlane::packet::FieldRef;
 use flowlane::packet::WordSet;
 use flowlane::packet::fields::{Field, FieldClass, VLAN_PRESENT, word};
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::parse::ether_type;
 use flowlane::rule::Action;
-use flowlane::rule::action::{PortNo, Sample, SetForm};
+use flowlane::rule::action::{EncapsulateHeader, PortNo, Sample, SetForm};
 
 use super::Pipeline;
-use super::apply::{Effects, PacketEdit};
+use super::apply::Effects;
 use super::walk::{AfterStep, Entered, Follow, Outcome, Position, follow, run};
 use crate::packet::edit::{self, Ttl};
-use crate::packet::recirculate::{entry, in_headers, is_recirculated, rounds};
+use crate::packet::recirculate::{entry, in_headers, is_bare, is_recirculated, rounds};
 use crate::ruleset::{LaneStep, Return, Step, ToController, misplaces_headers};
 
 /// A path, and the key bits that it depends on.
@@ -120,7 +120,8 @@ impl Follow for Xlate<'_> {
             key.end(number, stale, calls);
             return Entered::End;
         }
-        if self.pauses && self.answer.is_none() && pipeline.deferred(number).is_some() {
+        let is_bare = is_bare(&key.key);
+        if self.pauses && self.answer.is_none() && pipeline.deferred(number).is_some() && !is_bare {
             return Entered::Pause;
         }
         let Some((table, _)) = pipeline.entered(number) else {
@@ -287,6 +288,18 @@ impl Effects<TrackedKey> for Record {
         true
     }
 
+    fn encapsulate_header(&mut self, key: &mut TrackedKey, header: &EncapsulateHeader) -> bool {
+        key.parse_again = true;
+        key.push(Action::EncapsulateHeader(header.clone()));
+        true
+    }
+
+    fn decapsulate(&mut self, key: &mut TrackedKey, to: Option<(u16, u16)>) -> bool {
+        key.parse_again = true;
+        key.push(Action::Decapsulate(to));
+        true
+    }
+
     fn reparse(&mut self, key: &mut TrackedKey) -> bool {
         // The rule's compiler could not know whether the headers are still in place.
         if std::mem::take(&mut key.stale) {
@@ -390,6 +403,7 @@ impl TrackedKey {
     }
 
     fn set_followed(&mut self, field: Field, value: u128, mask: u128) {
+        let mask = mask & edit::bits(field);
         if in_headers(field) {
             if !self.has(field) {
                 return;
@@ -514,86 +528,11 @@ impl TrackedKey {
     /// Returns bits of the current key, and adds them to the mask.
     fn look(&mut self, field: Field, bits: u128) -> u128 {
         // Every mask has `Malformed`. A sound packet's path is harmless to one that is truncated before the Ethernet addresses,
-        // so it is not counted as a dependence; the reverse is.
-        if field != Field::Malformed || self.key.get(field) != 0 {
+        // so it is not counted as a dependence; the reverse is. Every mask also has whether there is an Ethernet header.
+        let is_implied = matches!(field, Field::Malformed | Field::PacketType);
+        if !is_implied || self.key.get(field) != 0 {
             self.depend_on_field(field, bits);
         }
         self.key.get(field) & bits
-    }
-}
-
-impl PacketEdit for TrackedKey {
-    fn set_field(&mut self, field: Field, value: u128, mask: u128) {
-        if !self.parse_again {
-            return self.set_followed(field, value, mask);
-        }
-        if !in_headers(field) {
-            self.write_outside(field, value, mask);
-            if self.moved.get(field) == 0 && field != Field::InPort {
-                return;
-            }
-        }
-        self.push(set_field(field, value, mask));
-    }
-
-    fn set_field_of(&mut self, protocol: u8, field: Field, value: u128, mask: u128) {
-        if self.parse_again {
-            let form = SetForm::SetField;
-            self.push(Action::SetField { field, value, mask, form, protocol: Some(protocol) });
-        } else if self.look(Field::NwProto, u128::MAX) == protocol.into() {
-            self.set_followed(field, value, mask);
-        }
-    }
-
-    fn take_along(&mut self, _: &[(u8, u32, u32)]) {
-        // The steps of rules carry nothing: the key has it.
-    }
-
-    fn move_field(&mut self, from: FieldRef, to: FieldRef) {
-        if !self.parse_again || !in_headers(from.field()) && from.get(&self.moved) == 0 {
-            self.depend_on_field(from.field(), from.mask());
-            let value = to.place(from.get(&self.key));
-            return self.set_field(to.field(), value, to.mask());
-        }
-        if !in_headers(to.field()) {
-            to.set(&mut self.moved, to.ones());
-            to.set(&mut self.written, 0);
-        }
-        self.push(Action::Move { from, to });
-    }
-
-    fn push_vlan(&mut self, tpid: u16) {
-        match self.parse_again {
-            true => self.push(Action::PushVlan(tpid)),
-            false => self.push_vlan_followed(tpid),
-        }
-    }
-
-    fn pop_vlan(&mut self) {
-        match self.parse_again {
-            true => self.push(Action::PopVlan),
-            false => self.pop_vlan_followed(),
-        }
-    }
-
-    fn push_mpls(&mut self, eth_type: u16) {
-        self.parse_again = true;
-        self.push(Action::PushMpls(eth_type));
-    }
-
-    fn pop_mpls(&mut self, eth_type: u16) {
-        if !self.parse_again && !self.has(Field::MplsLabel) {
-            return;
-        }
-        self.parse_again = true;
-        self.push(Action::PopMpls(eth_type));
-    }
-
-    fn dec_ttl(&mut self) -> Ttl {
-        self.decrement(Field::NwTtl, Action::dec_ttl())
-    }
-
-    fn dec_mpls_ttl(&mut self) -> Ttl {
-        self.decrement(Field::MplsTtl, Action::DecMplsTtl)
     }
 }

@@ -191,6 +191,12 @@ pub struct DropReport {
     /// For the `normal` action, in a VLAN that the port does not carry.
     #[serde(default)]
     pub not_in_vlan: u64,
+    /// For a port or a tunnel, but without an Ethernet header.
+    #[serde(default)]
+    pub no_ethernet: u64,
+    /// Of a type that a header cannot be put around, or taken off.
+    #[serde(default)]
+    pub wrong_type: u64,
     #[serde(default)]
     pub call_depth: u64,
     /// Packets that went on, but whose rule could not be learned, or whose rule kept its timeouts.
@@ -200,7 +206,7 @@ pub struct DropReport {
 
 impl DropReport {
     /// Returns each reason in words, and its packets.
-    pub fn reasons(&self) -> [(&'static str, u64); 14] {
+    pub fn reasons(&self) -> [(&'static str, u64); 16] {
         let Self {
             by_rule,
             malformed,
@@ -214,6 +220,8 @@ impl DropReport {
             no_tunnel,
             stage_refused,
             not_in_vlan,
+            no_ethernet,
+            wrong_type,
             call_depth,
             not_learned,
         } = *self;
@@ -230,6 +238,8 @@ impl DropReport {
             ("not what their tunnel carries", no_tunnel),
             ("refused by a stage", stage_refused),
             ("in a VLAN that their port does not carry", not_in_vlan),
+            ("without an Ethernet header, for a port", no_ethernet),
+            ("of the wrong type for encap or decap", wrong_type),
             ("too many calls of tables", call_depth),
             ("rule not learned", not_learned),
         ]
@@ -509,6 +519,8 @@ fn drops(worker: &Worker, malformed: u64) -> DropReport {
         no_tunnel: drops.no_tunnel,
         stage_refused: drops.stage_refused,
         not_in_vlan: drops.not_in_vlan,
+        no_ethernet: drops.no_ethernet,
+        wrong_type: drops.wrong_type,
         call_depth: drops.call_depth,
         not_learned: worker.egress.learning.lost(),
     }

@@ -8,6 +8,9 @@ use flowlane::packet::Captured;
 /// and labels.
 pub const HEADROOM: usize = 128;
 
+/// Bytes of an Ethernet header, or of its place.
+pub const ETHERNET_BYTES: usize = 14;
+
 /// Offload metadata: work that a kernel has left to the sender of a frame, as to a network card (virtio 1.2 §5.1.6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Offload {
@@ -43,6 +46,8 @@ pub struct Frame {
     pub offload: Option<Offload>,
     /// Bytes at its end that a capture has not; they are zeros.
     missing: u32,
+    /// The packet has no Ethernet header: the bytes in its place are zeros and the EtherType.
+    is_bare: bool,
 }
 
 impl Default for Frame {
@@ -74,6 +79,7 @@ impl Frame {
             counted: 0,
             offload: None,
             missing: 0,
+            is_bare: false,
         }
     }
 
@@ -87,6 +93,24 @@ impl Frame {
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.buffer[self.start..self.end]
+    }
+
+    /// Returns whether the packet has no Ethernet header. The bytes in its place are zeros and the EtherType, so that the parser and
+    /// all edits know one layout.
+    #[inline]
+    pub fn is_bare(&self) -> bool {
+        self.is_bare
+    }
+
+    /// Sets whether the packet has an Ethernet header.
+    pub fn set_bare(&mut self, is_bare: bool) {
+        self.is_bare = is_bare;
+    }
+
+    /// The packet: the frame, or the bytes behind the place of an Ethernet header that the packet does not have.
+    pub fn packet(&self) -> &[u8] {
+        let placeholder = if self.is_bare { ETHERNET_BYTES } else { 0 };
+        self.bytes().get(placeholder..).unwrap_or_default()
     }
 
     /// Length in bytes.
@@ -106,11 +130,20 @@ impl Frame {
         self.space(data.len()).copy_from_slice(data);
     }
 
+    /// Replaces the content by a packet of this EtherType without an Ethernet header.
+    pub fn fill_bare(&mut self, eth_type: u16, packet: &[u8]) {
+        let (placeholder, rest) = self.space(ETHERNET_BYTES + packet.len()).split_at_mut(ETHERNET_BYTES);
+        placeholder.fill(0);
+        placeholder[ETHERNET_BYTES - 2..].copy_from_slice(&eth_type.to_be_bytes());
+        rest.copy_from_slice(packet);
+        self.is_bare = true;
+    }
+
     /// Becomes a copy of another frame, with all that is known of it.
     pub fn copy_from(&mut self, other: &Frame) {
         self.fill(other.bytes());
         (self.time_ns, self.counted) = (other.time_ns, other.counted);
-        (self.offload, self.missing) = (other.offload, other.missing);
+        (self.offload, self.missing, self.is_bare) = (other.offload, other.missing, other.is_bare);
     }
 
     /// Replaces the content by a frame of `len` bytes of which a capture has the first: zeros stand for the others.
@@ -122,10 +155,11 @@ impl Frame {
         self.missing = rest.len() as u32;
     }
 
-    /// Returns whether a copy of the bytes is not a copy of the frame: it has offloads, or a capture lacks its end.
+    /// Returns whether a copy of the bytes is not a copy of the frame: it has offloads, no Ethernet header, or a capture lacks its
+    /// end.
     #[inline]
     pub fn has_metadata(&self) -> bool {
-        self.offload.is_some() || self.missing > 0
+        self.offload.is_some() || self.missing > 0 || self.is_bare
     }
 
     /// Returns the frame as its capture has it: without the zeros at its end, and possibly from before a network card cut it
@@ -141,7 +175,7 @@ impl Frame {
     pub fn space(&mut self, len: usize) -> &mut [u8] {
         self.start = HEADROOM;
         self.end = HEADROOM + len;
-        (self.offload, self.missing) = (None, 0);
+        (self.offload, self.missing, self.is_bare) = (None, 0, false);
         if self.end > self.buffer.len() {
             self.buffer.resize(self.end.next_power_of_two(), 0);
         }

@@ -2,6 +2,8 @@
 
 use flowlane::packet::{Headers, Network};
 
+use super::Frame;
+
 /// Returns an IP packet's length by its header.
 pub(crate) fn ip_bytes(packet: &[u8]) -> usize {
     let number =
@@ -15,10 +17,12 @@ pub(crate) fn ip_bytes(packet: &[u8]) -> usize {
 }
 
 /// Returns a frame's bytes without padding behind an IP packet.
-pub(crate) fn without_padding(frame: &[u8], headers: &Headers) -> usize {
-    let packet = frame.get(usize::from(headers.l3)..).unwrap_or_default();
-    match headers.network {
-        Network::Ipv4 | Network::Ipv6 => frame.len().min(usize::from(headers.l3) + ip_bytes(packet)),
-        _ => frame.len(),
-    }
+pub(crate) fn without_padding(frame: &Frame, headers: &Headers) -> usize {
+    let bytes = frame.bytes();
+    let packet = bytes.get(usize::from(headers.l3)..).unwrap_or_default();
+    let len = match headers.network {
+        Network::Ipv4 | Network::Ipv6 => bytes.len().min(usize::from(headers.l3) + ip_bytes(packet)),
+        _ => bytes.len(),
+    };
+    len - (bytes.len() - frame.packet().len())
 }

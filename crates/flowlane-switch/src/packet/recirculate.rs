@@ -1,7 +1,7 @@
 //! Keys of recirculated packets: after header changes that the key cannot follow, or with fields in no header that rules
 //! wrote.
 
-use flowlane::packet::fields::{Field, FieldClass, word};
+use flowlane::packet::fields::{Field, FieldClass, PACKET_TYPE_ETHERTYPE, word};
 use flowlane::packet::key::{FlowKey, WORDS};
 use flowlane::packet::{FieldRef, Headers, WordSet, pack_some_words, parse};
 
@@ -11,10 +11,22 @@ use super::{Frame, edit};
 /// [rounds](rounds).
 const ENTRY: u128 = 0x1ff;
 
+/// The bits above that hold a packet's rounds.
+const ROUNDS: u128 = 0xff;
+
 /// Returns the first table of packets with this key; a recirculated packet's key holds it.
 #[inline]
 pub(crate) fn entry(key: &FlowKey) -> u8 {
     (key.get(Field::RecircId) & ENTRY).saturating_sub(1) as u8
+}
+
+/// The bit of `recirc_id` that says that the packet has no Ethernet header: every megaflow is of packets with or without.
+const BARE: u32 = 1 << 23;
+
+/// Returns whether a packet of this key has no Ethernet header. Its key has been parsed again, since no port receives such packets.
+#[inline]
+pub(crate) fn is_bare(key: &FlowKey) -> bool {
+    key.word(word::RECIRC_ID) & BARE != 0
 }
 
 /// Returns whether a packet's key has been parsed again.
@@ -25,12 +37,13 @@ pub(crate) fn is_recirculated(key: &FlowKey) -> bool {
 /// Returns the rounds of a packet: calls that have led back, to the table that the packet was in or an earlier one, and have not
 /// returned. Open vSwitch calls them depth.
 pub(crate) fn rounds(key: &FlowKey) -> u8 {
-    (key.get(Field::RecircId) >> ENTRY.count_ones()) as u8
+    (key.get(Field::RecircId) >> ENTRY.count_ones() & ROUNDS) as u8
 }
 
 /// Sets the rounds of a packet.
 pub(crate) fn set_rounds(key: &mut FlowKey, rounds: u8) {
-    key.set_masked(Field::RecircId, u128::from(rounds) << ENTRY.count_ones(), !ENTRY & 0xff_ffff);
+    let shift = ENTRY.count_ones();
+    key.set_masked(Field::RecircId, u128::from(rounds) << shift, ROUNDS << shift);
 }
 
 /// Builds the new key of a recirculated packet: headers parsed, metadata and registers as they were or
@@ -43,7 +56,8 @@ pub(crate) fn parse_again(
     headers: &mut Headers,
     key: &mut FlowKey,
 ) {
-    const KEPT: WordSet = WordSet::of_class(FieldClass::Header).with(word::RECIRC_ID).complement();
+    const KEPT: WordSet =
+        WordSet::of_class(FieldClass::Header).with(word::RECIRC_ID).with(word::PACKET_TYPE).complement();
     let (kept, rounds) = (key.present().intersection(KEPT), rounds(key));
     let mut values = [0; WORDS];
     pack_some_words(key, kept, &mut values);
@@ -53,7 +67,17 @@ pub(crate) fn parse_again(
     }
     key.set(Field::RecircId, u128::from(table) + 1);
     set_rounds(key, rounds);
+    note_type(frame, key);
     take_along(carry, key);
+}
+
+/// Writes the type of a packet without an Ethernet header into its key.
+pub(crate) fn note_type(frame: &Frame, key: &mut FlowKey) {
+    if frame.is_bare() {
+        key.or_word(word::RECIRC_ID, BARE);
+        let eth_type = frame.bytes().get(12..14).map_or(0, |b| u32::from(u16::from_be_bytes([b[0], b[1]])));
+        key.set_word(word::PACKET_TYPE, PACKET_TYPE_ETHERTYPE | eth_type);
+    }
 }
 
 /// Moves a field of a packet whose key no longer follows its headers: header fields are read from and written to the
@@ -94,6 +118,7 @@ pub(crate) fn set_field(
 ) {
     match in_headers(field) {
         true => {
+            let mask = mask & edit::bits(field);
             if edit::set_field(frame, headers, field, value, mask) {
                 key.set_masked(field, value, mask);
             }

@@ -11,6 +11,7 @@ use flowlane::rule::action::{Bundle, HEADERS_PUSHED_MAX, Learn, Multipath, PortN
 use flowlane::rule::{Action, Rule};
 
 use super::{LaneStep, LowerTimeouts, Origin, RuleRequest, Step, Steps, ToController, Track};
+use crate::packet::edit;
 use crate::packet::recirculate::{in_headers, is_followed};
 
 /// Why an action cannot be behind the caches.
@@ -349,8 +350,8 @@ pub(super) fn unsupported(action: &Action) -> Option<&'static str> {
         Action::Resubmit { original: true, .. } => {
             Some("looks at the original direction of a connection, which the switch does not do yet")
         }
-        Action::EncapsulateHeader(_) | Action::Decapsulate(_) | Action::DecNshTtl => {
-            Some("makes packets of another type than Ethernet, which the switch does not forward yet")
+        Action::EncapsulateHeader(header) if edit::nsh_bytes(header) > edit::NSH_BYTES_MAX => {
+            Some("has more metadata than there is room for in NSH")
         }
         Action::Learn(learn) if learn.result.is_some() => {
             Some("has a result_dst, which packets would have to wait for: rules are learned behind them")
@@ -447,14 +448,14 @@ impl ActionTraits {
             | Action::Nat(_)
             | Action::ClearConnection
             | Action::DeleteField(_)
-            | Action::EncapsulateHeader(_)
-            | Action::Decapsulate(_)
             | Action::Exit => edits,
             Action::Goto(_) => Self { forwards: true, ..none },
             Action::PushVlan(_) => Self { reads_headers: false, ..edits },
-            Action::PopVlan | Action::PushMpls(_) | Action::PopMpls(_) => {
-                Self { misplaces_headers: true, ..edits }
-            }
+            Action::PopVlan
+            | Action::PushMpls(_)
+            | Action::PopMpls(_)
+            | Action::EncapsulateHeader(_)
+            | Action::Decapsulate(_) => Self { misplaces_headers: true, ..edits },
             Action::DecTtl(_) | Action::DecMplsTtl | Action::DecNshTtl | Action::Encapsulate(_) => edits,
             Action::SetField { field, .. } => {
                 Self { reads_headers: needs_offsets(field), outdates_key: !is_followed(field), ..none }

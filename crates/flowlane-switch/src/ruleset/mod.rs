@@ -19,6 +19,7 @@ mod counters;
 mod groups;
 mod lane_step;
 mod learned;
+mod of_type;
 mod outputs;
 mod publication;
 mod resources;

@@ -1,11 +1,12 @@
 //! A table's rules by id: the parts that packets read are kept apart.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use flowlane::memory::prefetch;
-use flowlane::packet::Field;
+use flowlane::packet::{Field, FieldClass, WordSet};
 use flowlane::rule::{Action, FlowFlags, Match, Rule, RuleId};
 
 use super::compile::{compile_rule, forwards};
@@ -98,6 +99,17 @@ impl Entry {
         is_conjunctive(&self.rule.actions)
     }
 
+    /// Returns whether packets without an Ethernet header may match it. As in Open vSwitch, a rule is for packets with one if it asks
+    /// for a field of headers, unless it says which other type they have.
+    fn may_be_bare(&self) -> bool {
+        let matches = &self.rule.matches;
+        let headers = WordSet::of_class(FieldClass::Header).intersection(matches.mask().present());
+        match matches.get(Field::PacketType) {
+            (_, 0) => headers.is_empty() && !self.is_conjunctive(),
+            (packet_type, _) => packet_type != 0 && !self.is_conjunctive(),
+        }
+    }
+
     /// Returns whether it at most forwards packets, unchanged.
     fn only_forwards(&self) -> bool {
         self.rule.actions.iter().all(forwards)
@@ -153,6 +165,8 @@ pub(super) struct Rules {
     more: usize,
     /// Rules after which a packet may come to a table again.
     back: usize,
+    /// Rules that packets without an Ethernet header may match.
+    of_types: BTreeSet<RuleId>,
 }
 
 impl Rules {
@@ -187,6 +201,10 @@ impl Rules {
         self.steps[at] = entry.steps.clone();
         self.more += usize::from(!entry.only_forwards());
         self.back += usize::from(entry.goes_back());
+        match entry.may_be_bare() {
+            true => _ = self.of_types.insert(id),
+            false => _ = self.of_types.remove(&id),
+        }
         match self.entries[at].replace(entry) {
             Some(before) => {
                 self.more -= usize::from(!before.only_forwards());
@@ -201,6 +219,7 @@ impl Rules {
         self.steps[id.0 as usize] = Steps::default();
         self.summaries[id.0 as usize] = StepSummary::default();
         self.len -= 1;
+        self.of_types.remove(&id);
         self.more -= usize::from(!entry.only_forwards());
         self.back -= usize::from(entry.goes_back());
         Some(entry)
@@ -209,6 +228,11 @@ impl Rules {
     /// Returns a rule, if it exists.
     pub(super) fn get(&self, id: RuleId) -> Option<&Arc<Entry>> {
         self.entries.get(id.0 as usize)?.as_ref()
+    }
+
+    /// Iterates over the rules that packets without an Ethernet header may match, by id.
+    pub(super) fn of_types(&self) -> impl Iterator<Item = (RuleId, &Arc<Entry>)> {
+        self.of_types.iter().filter_map(|&id| Some((id, self.get(id)?)))
     }
 
     /// Returns the steps for packets of a rule.

@@ -18,6 +18,8 @@ use flowlane::published::Versioned;
 use flowlane::rule::action::{Controller, HEADERS_PUSHED_MAX};
 use flowlane::rule::{Action, Rule, RuleId};
 
+use crate::packet::recirculate::is_bare;
+
 use super::rules::{Rules, is_conjunctive};
 use super::table_map::{TableMap, TableSet};
 use super::{
@@ -195,6 +197,11 @@ impl Table {
         self.rules.iter()
     }
 
+    /// The rules that packets without an Ethernet header may match.
+    pub(super) fn rules_of_types(&self) -> impl Iterator<Item = (RuleId, &Arc<Entry>)> {
+        self.rules.of_types()
+    }
+
     /// All rules, in order of insertion.
     pub fn in_order(&self) -> Vec<(RuleId, &Arc<Entry>)> {
         let mut all: Vec<_> = self.rules.iter().collect();
@@ -261,6 +268,9 @@ impl Table {
         key: &FlowKey,
         looked_at: &mut FlowMask,
     ) -> Option<Hit> {
+        if is_bare(key) {
+            return self.lookup_of_type(key, Some(looked_at));
+        }
         let engine = self.engine_or(device);
         let hit = engine.lookup_wildcards(key, looked_at);
         let Some(conjunctions) = &self.conjunctions else { return hit };

@@ -16,4 +16,5 @@ mod rules;
 mod shape;
 mod shorter;
 mod switch;
+mod types;
 mod vlans;

@@ -14,6 +14,7 @@ mod removals;
 mod snoop;
 mod tables;
 mod tls;
+mod types;
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};

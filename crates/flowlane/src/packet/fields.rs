@@ -430,9 +430,6 @@ pub const TUN_METADATA_COUNT: usize = 7;
 /// In `tun_flags`: GENEVE's O, the packet is for the end of the tunnel itself.
 pub const TUN_OAM: u16 = 0x80;
 
-/// EtherType of NSH (RFC 8300).
-pub const ETHER_TYPE_NSH: u16 = 0x894f;
-
 /// `packet_type` of an IP packet or other without an Ethernet header: this, and its EtherType below.
 pub const PACKET_TYPE_ETHERTYPE: u32 = 1 << 16;
 

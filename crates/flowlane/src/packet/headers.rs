@@ -17,6 +17,8 @@ pub enum Network {
     Ipv6,
     /// ARP or RARP over Ethernet and IPv4 (RFC 826, 903).
     Arp,
+    /// NSH (RFC 8300).
+    Nsh,
 }
 
 /// The transport header that was found complete.
@@ -121,6 +123,10 @@ pub enum Malformed {
     VlanTruncated,
     /// The frame ends within a label stack entry.
     MplsTruncated,
+    /// The frame ends within NSH.
+    NshTruncated,
+    /// NSH of another version than 0, with metadata of another type than 1 or 2, or of a length that does not fit its type.
+    NshFormat,
     /// The frame ends within an ARP packet.
     ArpTruncated,
     /// ARP for hardware or protocol other than Ethernet and IPv4.
@@ -169,7 +175,7 @@ pub enum Malformed {
 
 impl Malformed {
     /// Every reason.
-    pub const ALL: [Self; 25] = named_enum::all();
+    pub const ALL: [Self; 27] = named_enum::all();
 
     /// The reason's name in counters and reports.
     pub fn name(self) -> &'static str {
@@ -183,6 +189,8 @@ impl Malformed {
             Self::EthernetTruncated => Layer::Ethernet,
             Self::VlanTruncated
             | Self::MplsTruncated
+            | Self::NshTruncated
+            | Self::NshFormat
             | Self::ArpTruncated
             | Self::ArpFormat
             | Self::Ipv4Truncated

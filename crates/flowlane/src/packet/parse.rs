@@ -5,7 +5,8 @@
 //! [`Headers::malformed`]; what to do with it is the caller's policy.
 //!
 //! The parser reads Ethernet II and 802.3 with LLC/SNAP; up to two 802.1Q/802.1ad tags; up to three MPLS
-//! labels (nothing behind them, since nothing says what it is); ARP and RARP; IPv4 with options; IPv6
+//! labels (nothing behind them, since nothing says what it is); NSH (nothing behind it, as in Open vSwitch); ARP
+//! and RARP; IPv4 with options; IPv6
 //! with up to [`IPV6_EXTENSIONS_MAX`] extension headers; first and later fragments; TCP, UDP, SCTP, ICMP,
 //! ICMPv6 and neighbour discovery; UDP-Lite, which leaves nothing in the key. Sessions of PPPoE are read
 //! where the caller [asks for it](Captured::with_pppoe).
@@ -18,65 +19,16 @@
 //! slot's previous packet had and this one has not are cleared at the end, so that a stream of like
 //! packets pays nothing for the words that it does not have.
 
+mod nsh;
+mod numbers;
+
+pub use numbers::{ether_type, ip_proto};
+
 use super::captured::Captured;
 use super::fields::{FRAG_ANY, FRAG_LATER, ND_SLL_PRESENT, ND_TLL_PRESENT, VLAN_PRESENT, word};
 use super::headers::{Headers, Layer, Malformed, Network, SNAP_BYTES, Transport};
 use super::key::{FlowKey, WORDS};
 use super::word_set::WordSet;
-
-/// EtherTypes (IEEE 802 numbers).
-pub mod ether_type {
-    /// IPv4.
-    pub const IPV4: u16 = 0x0800;
-    /// ARP.
-    pub const ARP: u16 = 0x0806;
-    /// Reverse ARP.
-    pub const RARP: u16 = 0x8035;
-    /// 802.1Q customer tag.
-    pub const VLAN: u16 = 0x8100;
-    /// 802.1ad service tag.
-    pub const QINQ: u16 = 0x88a8;
-    /// IPv6.
-    pub const IPV6: u16 = 0x86dd;
-    /// MPLS unicast.
-    pub const MPLS: u16 = 0x8847;
-    /// MPLS multicast.
-    pub const MPLS_MULTICAST: u16 = 0x8848;
-    /// PPPoE session.
-    pub const PPPOE_SESSION: u16 = 0x8864;
-    /// Means an 802.3 frame without an EtherType, as in OpenFlow.
-    pub const NONE: u16 = 0x05ff;
-    /// Smaller values are 802.3 lengths.
-    pub const MIN: u16 = 0x0600;
-}
-
-/// IP protocol numbers (IANA).
-pub mod ip_proto {
-    /// ICMP.
-    pub const ICMP: u8 = 1;
-    /// TCP.
-    pub const TCP: u8 = 6;
-    /// UDP.
-    pub const UDP: u8 = 17;
-    /// ICMPv6.
-    pub const ICMPV6: u8 = 58;
-    /// SCTP.
-    pub const SCTP: u8 = 132;
-    /// UDP-Lite.
-    pub const UDP_LITE: u8 = 136;
-    /// IPv6 hop-by-hop options.
-    pub const HOP_BY_HOP: u8 = 0;
-    /// IPv6 routing header.
-    pub const ROUTING: u8 = 43;
-    /// IPv6 fragment header.
-    pub const FRAGMENT: u8 = 44;
-    /// Authentication header.
-    pub const AUTHENTICATION: u8 = 51;
-    /// IPv6 destination options.
-    pub const DESTINATION: u8 = 60;
-    /// IPv6 mobility header.
-    pub const MOBILITY: u8 = 135;
-}
 
 /// IPv6 extension headers that are followed before a packet counts as malformed.
 pub const IPV6_EXTENSIONS_MAX: usize = 16;
@@ -93,7 +45,7 @@ pub fn parse(frame: &[u8], in_port: u32, key: &mut FlowKey) -> Headers {
 #[inline]
 pub fn parse_captured(frame: Captured<'_>, in_port: u32, key: &mut FlowKey) -> Headers {
     let mut headers = Headers::default();
-    let mut out = Words { words: key.words_mut(), present: 0 };
+    let mut out = Words { words: key.words_mut(), present: 0, high: 0 };
     out.set(word::IN_PORT, in_port);
     if let Err(end) = ethernet(frame, &mut out, &mut headers) {
         headers.malformed = match end.captured {
@@ -105,7 +57,7 @@ pub fn parse_captured(frame: Captured<'_>, in_port: u32, key: &mut FlowKey) -> H
         let layer = if headers.mpls_labels > 0 { Layer::Message } else { end.reason.layer() };
         out.set(word::RECIRC_ID, u32::from(layer as u8) << 24);
     }
-    let present = WordSet::from_halves(out.present, 0);
+    let present = WordSet::from_halves(out.present, out.high);
     key.finish(present);
     headers
 }
@@ -113,8 +65,10 @@ pub fn parse_captured(frame: Captured<'_>, in_port: u32, key: &mut FlowKey) -> H
 /// The words under construction.
 struct Words<'a> {
     words: &'a mut [u32; WORDS],
-    /// All that a parser sets are in the first half.
+    /// Those of the first half: all that most packets have.
     present: u64,
+    /// Those of the second half: NSH.
+    high: u64,
 }
 
 impl Words<'_> {
@@ -253,6 +207,7 @@ fn ethernet_other(
         ether_type::IPV6 => ipv6(frame, at, out, headers),
         ether_type::ARP | ether_type::RARP => arp(frame, at, out, headers),
         ether_type::MPLS | ether_type::MPLS_MULTICAST => mpls(frame, at, out, headers),
+        ether_type::NSH => nsh::nsh(frame, at, out, headers),
         _ => {
             headers.l3 = at as u16;
             Ok(())

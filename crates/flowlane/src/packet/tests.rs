@@ -9,14 +9,14 @@ use super::*;
 
 const MACS: [u8; 12] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
 
-fn parsed(frame: &[u8]) -> (FlowKey, Headers) {
+pub(super) fn parsed(frame: &[u8]) -> (FlowKey, Headers) {
     let mut key = FlowKey::zero();
     let headers = parse(frame, 7, &mut key);
     (key, headers)
 }
 
 #[track_caller]
-fn expect(frame: &[u8], wanted: &[(Field, u128)]) -> Headers {
+pub(super) fn expect(frame: &[u8], wanted: &[(Field, u128)]) -> Headers {
     let (key, headers) = parsed(frame);
     assert_eq!(headers.malformed, None);
     for &(field, value) in wanted {
@@ -97,8 +97,16 @@ pub(super) fn every_kind() -> Vec<Vec<u8>> {
         fragment(17, 0x101),
         [&MACS[..], &[0, 12, 0xaa, 0xaa, 3, 0, 0, 0, 0x08, 6], &arp].concat(),
         vxlan_of(&ipv4_udp()),
+        ethernet(0x894f, &[&NSH[..], &ipv4_udp()].concat()),
+        // With tags, and an option of type 2.
+        [&MACS[..], &[0x81, 0, 0, 5, 0x89, 0x4f, 0x2f, 0xc4, 2, 1, 0, 0, 7, 5, 1, 2, 3, 4, 0, 0, 0, 0]]
+            .concat(),
     ]
 }
+
+/// NSH with metadata of type 1, in front of Ethernet.
+const NSH: [u8; 24] =
+    [0x1f, 0xc6, 1, 3, 0x12, 0x34, 0x56, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
 
 #[test]
 fn ipv4_udp_fills_the_five_tuple() {
@@ -301,6 +309,7 @@ fn check_offsets(frame: &[u8]) {
         Network::Ipv4 => 20,
         Network::Ipv6 => 40,
         Network::Arp => 28,
+        Network::Nsh => 8,
     };
     assert!(usize::from(h.l3) + least <= frame.len().max(least));
     let least = match h.transport {

@@ -58,7 +58,7 @@ impl Tracer<'_> {
             }
             LaneStep::Bundle(bundle) => self.bundle(bundle),
             LaneStep::CheckPacketLarger { bytes, to } => {
-                let len = without_padding(self.packet.frame.bytes(), &self.packet.headers);
+                let len = without_padding(&self.packet.frame, &self.packet.headers);
                 let is_larger = len > usize::from(*bytes);
                 self.assign(format!("check_pkt_larger({bytes})"), *to, is_larger.into());
             }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::parse;
 use flowlane::rule::Action;
-use flowlane::rule::action::{PortNo, Sample};
+use flowlane::rule::action::{EncapsulateHeader, PortNo, Sample};
 
 use super::super::apply::Effects;
 use super::{Traced, Tracer, text};
+use crate::packet::edit;
 use crate::ruleset::{PortFlags, ToController};
 
 /// Records effects as text.
@@ -110,6 +111,16 @@ impl Effects<Tracer<'_>> for Recorder {
             packet.tell(text(&action), "dropped", "the tunnel does not carry it, or it is too long for it");
         }
         carried
+    }
+
+    fn encapsulate_header(&mut self, packet: &mut Tracer<'_>, header: &EncapsulateHeader) -> bool {
+        let action = Action::EncapsulateHeader(header.clone());
+        packet.change_type(&action, |frame, headers| edit::encapsulate(frame, headers, header))
+    }
+
+    fn decapsulate(&mut self, packet: &mut Tracer<'_>, to: Option<(u16, u16)>) -> bool {
+        let action = Action::Decapsulate(to);
+        packet.change_type(&action, |frame, headers| edit::decapsulate(frame, headers, to))
     }
 
     fn reparse(&mut self, packet: &mut Tracer<'_>) -> bool {

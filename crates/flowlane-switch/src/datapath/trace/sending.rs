@@ -127,6 +127,9 @@ impl Tracer<'_> {
             return self.tell(text, "not sent", "there is no such port");
         };
         let slot = &self.worker.egress.ports.slots()[place];
+        if self.packet.frame.is_bare() {
+            return self.tell(text, "not sent", "the packet has no Ethernet header");
+        }
         if slot.flags.has_any(PortFlags::REFUSES_SENT) {
             return self.tell(text, "not sent", "the port's settings refuse it");
         }
@@ -143,7 +146,7 @@ impl Tracer<'_> {
             return self.tell(text, "not sent", "there is no controller port");
         }
         self.tell(text, "to the controller", "");
-        let bytes = self.packet.frame.bytes();
+        let bytes = self.packet.frame.packet();
         // Controllers of OpenFlow get all of it.
         let whole = is_agent || max_len == u16::MAX || bytes.len() <= usize::from(max_len);
         let frame = hex(if whole { bytes } else { &bytes[..max_len.into()] });

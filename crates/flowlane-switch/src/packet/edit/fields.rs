@@ -39,8 +39,12 @@ struct Place {
 /// tag, as Open vSwitch does. Fields that are in no header (metadata, tunnel, registers) are not had.
 #[inline]
 pub fn set_field(frame: &mut Frame, headers: &mut Headers, field: Field, value: u128, mask: u128) -> bool {
-    if matches!(field, Field::VlanTci | Field::VlanVid | Field::VlanPcp) && headers.vlan_tags == 0 {
-        push_vlan(frame, headers, ether_type::VLAN);
+    let is_tag = matches!(field, Field::VlanTci | Field::VlanVid | Field::VlanPcp);
+    if is_tag && headers.vlan_tags == 0 && !push_vlan(frame, headers, ether_type::VLAN) {
+        return false;
+    }
+    if matches!(field, Field::EthDst | Field::EthSrc) && frame.is_bare() {
+        return false;
     }
     let bytes = frame.bytes_mut();
     let Some(place) = place(bytes, headers, field) else { return false };
@@ -119,8 +123,36 @@ fn place(bytes: &[u8], headers: &Headers, field: Field) -> Option<Place> {
             })
         }
         Field::NdTarget | Field::NdSll | Field::NdTll => nd_place(bytes, headers, field),
+        _ if headers.network == Network::Nsh => nsh_place(bytes, l3, field),
         _ => None,
     }
+}
+
+/// The bits of a field that a header has room for: fewer than OpenFlow's fields, for some of NSH.
+pub(crate) fn bits(field: Field) -> u128 {
+    match field {
+        Field::NshFlags => 3,
+        Field::NshTtl => 0x3f,
+        _ => u128::MAX,
+    }
+}
+
+/// The place of a field of NSH (RFC 8300 §2), whose header begins at `l3`.
+fn nsh_place(bytes: &[u8], l3: usize, field: Field) -> Option<Place> {
+    let (at, len, shift) = match field {
+        Field::NshFlags => (0, 2, 12),
+        Field::NshTtl => (0, 2, 6),
+        Field::NshSpi => (4, 4, 8),
+        Field::NshSi => (7, 1, 0),
+        // Metadata of type 2 has no such words.
+        _ if bytes.get(l3 + 2)? & 0xf != 1 => return None,
+        Field::NshC1 => (8, 4, 0),
+        Field::NshC2 => (12, 4, 0),
+        Field::NshC3 => (16, 4, 0),
+        Field::NshC4 => (20, 4, 0),
+        _ => return None,
+    };
+    Some(Place { at: l3 + at, len, shift, covered: Covered::None })
 }
 
 /// Returns whether a packet has a protocol over IP that has fields.

@@ -12,7 +12,7 @@ const MACS: usize = 12;
 /// add it to.
 #[inline]
 pub fn push_vlan(frame: &mut Frame, headers: &mut Headers, tpid: u16) -> bool {
-    if frame.len() < MACS + 2 {
+    if frame.len() < MACS + 2 || frame.is_bare() {
         return false;
     }
     frame.push(4);

@@ -17,13 +17,17 @@ pub mod checksum;
 mod fields;
 mod headers;
 mod presence;
+mod types;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use fields::bits;
 pub use fields::{has_protocol, packet_end, set_field};
 pub use headers::{pop_mpls, pop_vlan, push_mpls, push_vlan};
 pub use presence::{has, is_neighbour_discovery};
+pub(crate) use types::{NSH_BYTES_MAX, nsh_bytes};
+pub use types::{decapsulate, encapsulate};
 
 use flowlane::packet::{Headers, Network};
 
@@ -48,7 +52,7 @@ pub fn dec_ttl(frame: &mut Frame, headers: &Headers) -> Ttl {
     let at = match headers.network {
         Network::Ipv4 => l3 + 8,
         Network::Ipv6 => l3 + 7,
-        Network::Arp | Network::None => return Ttl::None,
+        Network::Arp | Network::Nsh | Network::None => return Ttl::None,
     };
     let bytes = frame.bytes_mut();
     match bytes.get(at) {
@@ -62,6 +66,19 @@ pub fn dec_ttl(frame: &mut Frame, headers: &Headers) -> Ttl {
             Ttl::Decremented
         }
     }
+}
+
+/// Decrements the TTL of NSH (RFC 8300 §2.2).
+pub fn dec_nsh_ttl(frame: &mut Frame, headers: &Headers) -> Ttl {
+    let at = usize::from(headers.l3);
+    let first = frame.bytes_mut().get_mut(at..).and_then(|bytes| bytes.first_chunk_mut::<2>());
+    let Some(first) = first.filter(|_| headers.network == Network::Nsh) else { return Ttl::None };
+    let word = u16::from_be_bytes(*first);
+    if word >> 6 & 0x3f <= 1 {
+        return Ttl::Expired;
+    }
+    *first = (word - (1 << 6)).to_be_bytes();
+    Ttl::Decremented
 }
 
 /// Decrements the TTL of the outermost label.

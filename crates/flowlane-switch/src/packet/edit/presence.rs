@@ -16,11 +16,14 @@ pub fn has(field: Field, mut look: impl FnMut(Field, u128) -> u128) -> bool {
     let look = &mut look;
     match field.info().prerequisite {
         // One of them that is not there is pushed.
-        _ if matches!(field, VlanTci | VlanVid | VlanPcp) => found(Layer::Ethernet, look),
-        Prerequisite::None => !matches!(field, EthDst | EthSrc) || found(Layer::Ethernet, look),
+        _ if matches!(field, VlanTci | VlanVid | VlanPcp) => ethernet(look),
+        Prerequisite::None => !matches!(field, EthDst | EthSrc) || ethernet(look),
         Prerequisite::Tunnel => true,
-        // No port receives packets with NSH as such.
-        Prerequisite::Nsh => false,
+        Prerequisite::Nsh => {
+            network(&[ether_type::NSH], look)
+                // Metadata of type 2 is in no field.
+                && (!matches!(field, NshC1 | NshC2 | NshC3 | NshC4) || look(NshMdtype, u128::MAX) == 1)
+        }
         Prerequisite::Vlan => look(VlanTci, VLAN_PRESENT.into()) != 0,
         Prerequisite::Mpls => network(&[ether_type::MPLS, ether_type::MPLS_MULTICAST], look),
         Prerequisite::Arp => network(&[ether_type::ARP, ether_type::RARP], look),
@@ -64,6 +67,10 @@ fn found(layer: Layer, look: &mut impl FnMut(Field, u128) -> u128) -> bool {
         0 => true,
         first_missing => first_missing > layer as u128,
     }
+}
+
+fn ethernet(look: &mut impl FnMut(Field, u128) -> u128) -> bool {
+    found(Layer::Ethernet, look) && look(Field::PacketType, u128::MAX) == 0
 }
 
 fn is_type(types: &[u16], look: &mut impl FnMut(Field, u128) -> u128) -> bool {

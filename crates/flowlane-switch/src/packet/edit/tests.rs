@@ -10,6 +10,7 @@ pub(crate) mod fields;
 mod labels;
 mod packets;
 pub(crate) mod reference;
+mod types;
 
 fn frame_of(bytes: &[u8]) -> (Frame, Headers, FlowKey) {
     let mut frame = Frame::default();

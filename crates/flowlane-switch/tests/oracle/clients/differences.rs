@@ -4,7 +4,6 @@
 pub(super) const DIFFERENCES: [(&str, &str); 16] = [
     ("bundle-packets", "a bundle takes no packets: it is a set of changes"),
     ("description", "the switch has another name and maker"),
-    ("encapsulation", "encap and decap do not exist yet; OpenFlow 1.0 gets the error of the other versions"),
     (
         "frags",
         "the ports of first fragments are always matched, as with nx-match; the setting is kept for its \

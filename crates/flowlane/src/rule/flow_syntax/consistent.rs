@@ -53,7 +53,7 @@ fn has_field(known: &Known, field: Field, protocol: Option<u8>) -> bool {
         (Field::IcmpType | Field::IcmpCode, Some(ip_proto::ICMP)) => "icmpv4",
         _ => field.info().name,
     };
-    known.lacks_to_act(field, name).is_none()
+    !known.lacks_ethernet(field) && known.lacks_to_act(field, name).is_none()
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 //! As in ovs-ofctl, `set_field`, `load` and `move` need their fields' prerequisites in the match; the older actions
 //! (`mod_nw_src`, `mod_tp_dst`, `dec_ttl`, …) do not, and leave alone a packet that lacks the field.
 
+use super::super::action::EncapsulateHeader;
 use super::super::{Action, Match};
 use crate::packet::FieldRef;
-use crate::packet::fields::{ETHER_TYPE_NSH, Field, Form, PACKET_TYPE_ETHERTYPE, Prerequisite, VLAN_PRESENT};
+use crate::packet::fields::{Field, Form, PACKET_TYPE_ETHERTYPE, Prerequisite, VLAN_PRESENT};
 use crate::packet::parse::{ether_type, ip_proto};
 
 /// The properties of packets that a rule fixes, at some point of its actions.
@@ -21,6 +22,8 @@ pub(super) struct Known {
     changed: bool,
     /// Nothing is known, and everything may be: the actions stand alone, or behind an outer header.
     anything: bool,
+    /// Actions have taken the Ethernet header off, put another one around it, or left the outermost header unknown.
+    is_bare: bool,
     /// The actions are those of `ct(exec(…))`.
     in_connection: bool,
 }
@@ -179,8 +182,11 @@ impl Known {
                 (self.eth_type, self.proto, self.icmp_type) = (Some(*eth_type), None, None);
                 (self.later, self.changed) = (false, true);
             }
-            Action::Encapsulate(_) | Action::EncapsulateHeader(_) | Action::Decapsulate(_) => {
+            Action::Encapsulate(_) | Action::EncapsulateHeader(EncapsulateHeader::Ethernet) => {
                 *self = Self::anything();
+            }
+            Action::EncapsulateHeader(_) | Action::Decapsulate(_) => {
+                *self = Self { is_bare: true, ..Self::anything() };
             }
             // They leave the headers that there are, and their types.
             Action::SetField { .. }
@@ -262,6 +268,13 @@ impl Known {
         }
     }
 
+    /// Returns whether a field is of an Ethernet header that the packets lack, or are not known to have, behind `encap` or `decap`.
+    pub(super) fn lacks_ethernet(&self, field: Field) -> bool {
+        let is_of_ethernet = matches!(field, Field::EthSrc | Field::EthDst | Field::VlanTci)
+            || field.info().prerequisite == Prerequisite::Vlan;
+        self.is_bare && is_of_ethernet
+    }
+
     /// The condition that an action on `field`, by the name `name`, lacks to have an effect; `None` if it lacks none.
     pub(super) fn lacks_to_act(&self, field: Field, name: &str) -> Option<&'static str> {
         if self.anything {
@@ -273,7 +286,7 @@ impl Known {
             Prerequisite::Vlan => {
                 (self.tagged || name.starts_with("dl_"), "a VLAN tag (`dl_vlan=…`, or push_vlan in front)")
             }
-            Prerequisite::Nsh => (self.is(&[ETHER_TYPE_NSH]), "`dl_type=0x894f`"),
+            Prerequisite::Nsh => (self.is(&[ether_type::NSH]), "`dl_type=0x894f`"),
             Prerequisite::Mpls => {
                 (self.is(&[ether_type::MPLS, ether_type::MPLS_MULTICAST]), "`mpls` or `mplsm`")
             }

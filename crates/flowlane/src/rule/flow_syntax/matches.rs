@@ -247,10 +247,6 @@ fn read_field(
         return Ok(());
     }
     let (value, mask) = values::value_mask(&info, value, options)?;
-    // All packets have an Ethernet header, which this type says.
-    if field == Field::PacketType && value == 0 {
-        return Ok(());
-    }
     replace(matches, field, info.ones(), value, mask);
     if let Some(number) = field.tun_metadata_number() {
         present(number, matches);

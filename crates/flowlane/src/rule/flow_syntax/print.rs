@@ -122,10 +122,6 @@ pub fn print_matches(matches: &Match) -> String {
         if info.field == Field::IpFrag && fragment(value & bits, bits).is_none() {
             continue;
         }
-        // Read as no condition at all.
-        if info.field == Field::PacketType && value & bits == 0 {
-            continue;
-        }
         if let Some(number) = info.field.tun_metadata_number() {
             // Its value is written with its presence only.
             let present = left.get(Field::TunMetadataPresent) & key.get(Field::TunMetadataPresent);
