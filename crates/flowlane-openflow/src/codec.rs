@@ -139,6 +139,7 @@ fn read_body(codec: &Codec, kind: Kind, xid: u32, r: &mut Reader<'_>) -> Result<
         Kind::GroupMod => Message::GroupMod(groups::read_mod(codec, r)?),
         Kind::PortMod => Message::PortMod(ports::read_mod(codec, r)?),
         Kind::TableMod => Message::TableMod(tables::read_mod(codec, r)?),
+        Kind::TableStatus => Message::TableStatus(tables::read_status(r)?),
         Kind::MultipartRequest => Message::MultipartRequest(multipart::read_request(codec, r)?),
         Kind::MultipartReply => Message::MultipartReply(multipart::read_reply(codec, r)?),
         Kind::BarrierRequest => Message::BarrierRequest,
@@ -264,6 +265,7 @@ fn kind_of(message: &Message) -> Option<Kind> {
         Message::GroupMod(_) => Kind::GroupMod,
         Message::PortMod(_) => Kind::PortMod,
         Message::TableMod(_) => Kind::TableMod,
+        Message::TableStatus(_) => Kind::TableStatus,
         Message::MeterMod(_) => Kind::MeterMod,
         Message::MultipartRequest(_) => Kind::MultipartRequest,
         Message::MultipartReply(_) => Kind::MultipartReply,
@@ -317,6 +319,7 @@ fn put_body(w: &mut Writer, codec: &Codec, xid: u32, message: &Message) -> Resul
         Message::GroupMod(change) => groups::put_mod(w, codec, change)?,
         Message::PortMod(change) => ports::put_mod(w, codec, change),
         Message::TableMod(config) => tables::put_mod(w, codec, config),
+        Message::TableStatus(status) => tables::put_status(w, status),
         Message::MeterMod(change) => meters::put_mod(w, change),
         Message::MultipartRequest(request) => multipart::put_request(w, codec, request)?,
         Message::QueueGetConfigRequest(port) => {

@@ -21,7 +21,7 @@ use crate::meter::{MeterConfig, MeterFeatures, MeterMod, MeterStats};
 use crate::port::{Port, PortMod, PortStatus};
 use crate::stats::{
     AggregateStats, Description, FlowFormat, FlowMonitorRequest, FlowRemoved, FlowStats, FlowStatsRequest,
-    FlowUpdate, PortStats, QueueConfig, QueueStats, TableConfig, TableFeatures, TableStats,
+    FlowUpdate, PortStats, QueueConfig, QueueStats, TableConfig, TableFeatures, TableStats, TableStatus,
 };
 
 /// A message.
@@ -63,6 +63,8 @@ pub enum Message {
     PortMod(PortMod),
     /// Changes a table.
     TableMod(TableConfig),
+    /// A table changed.
+    TableStatus(TableStatus),
     /// Changes meters.
     MeterMod(MeterMod),
     /// Asks for statistics or a description.

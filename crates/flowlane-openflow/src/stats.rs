@@ -230,6 +230,23 @@ pub struct TableConfig {
     pub vacancy: Option<Vacancy>,
 }
 
+/// Reasons of a [`TableStatus`] (`OFPTR`).
+pub mod table_reason {
+    /// The free space has fallen below the lower limit.
+    pub const VACANCY_DOWN: u8 = 3;
+    /// The free space has risen above the upper limit.
+    pub const VACANCY_UP: u8 = 4;
+}
+
+/// A table changed (OpenFlow 1.4.1 7.4.5).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct TableStatus {
+    /// One of [`table_reason`], or another.
+    pub reason: u8,
+    /// The table as it is now.
+    pub config: TableConfig,
+}
+
 /// A field in a table's features, and whether it is named with a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FieldId {

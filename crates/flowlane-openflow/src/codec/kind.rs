@@ -57,6 +57,7 @@ kinds! {
     SetAsync NONE, n(28), n(28), n(28);
     MeterMod NONE, n(29), n(29), n(29);
     RoleStatus NONE, NONE, n(30), n(30);
+    TableStatus NONE, NONE, n(31), n(31);
     BundleControl NONE, NONE, n(33), n(33);
     BundleAdd NONE, NONE, n(34), n(34);
 }

@@ -117,7 +117,7 @@ fn place_among_monitors(message: &Message) -> u32 {
 
 /// The number of a message that is Nicira's in a version; `None` if the version has its own, or none has one.
 pub(super) fn number(codec: &Codec, message: &Message) -> Option<u32> {
-    let is_10 = codec.is_10();
+    let (is_10, is_old) = (codec.is_10(), codec.version <= Version::OpenFlow13);
     Some(match message {
         Message::RoleRequest(_) if is_10 => 10,
         Message::RoleReply(_) if is_10 => 11,
@@ -132,13 +132,11 @@ pub(super) fn number(codec: &Codec, message: &Message) -> Option<u32> {
             PacketInFormat::Nxt2 => 30,
         },
         Message::FlowAge => 18,
-        Message::SetAsync(config) if codec.version <= Version::OpenFlow13 => {
-            match (has_masks(config), is_10) {
-                (true, true) => 19,
-                (true, false) => return None,
-                (false, _) => 27,
-            }
-        }
+        Message::SetAsync(config) if is_old => match (has_masks(config), is_10) {
+            (true, true) => 19,
+            (true, false) => return None,
+            (false, _) => 27,
+        },
         Message::SetControllerId(_) => 20,
         Message::FlowMonitorCancel(_) | Message::FlowMonitorPaused | Message::FlowMonitorResumed => {
             return is_10.then(|| 21 + place_among_monitors(message));
@@ -167,6 +165,7 @@ pub(super) fn number(codec: &Codec, message: &Message) -> Option<u32> {
         | Message::GroupMod(_)
         | Message::PortMod(_)
         | Message::TableMod(_)
+        | Message::TableStatus(_)
         | Message::MeterMod(_)
         | Message::MultipartRequest(_)
         | Message::MultipartReply(_)
@@ -245,6 +244,7 @@ pub(super) fn put(w: &mut Writer, codec: &Codec, number: u32, message: &Message)
         | Message::PacketOut(_)
         | Message::PortMod(_)
         | Message::TableMod(_)
+        | Message::TableStatus(_)
         | Message::MeterMod(_)
         | Message::MultipartRequest(_)
         | Message::MultipartReply(_)

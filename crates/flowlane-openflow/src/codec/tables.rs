@@ -4,7 +4,9 @@ use crate::error::ErrorCode;
 use crate::oxm;
 use crate::property;
 use crate::settings::Codec;
-use crate::stats::{ActionId, FieldId, TableConfig, TableFeatures, TableProperty, TableStats, Vacancy};
+use crate::stats::{
+    ActionId, FieldId, TableConfig, TableFeatures, TableProperty, TableStats, TableStatus, Vacancy,
+};
 use crate::version::Version;
 use crate::wire::{Failed, Reader, Writer};
 
@@ -63,6 +65,19 @@ pub(super) fn read_description(r: &mut Reader<'_>) -> Result<TableConfig, ErrorC
     let mut config = TableConfig { table, config: body.u32()?, eviction: None, vacancy: None };
     read_properties(&mut body, &mut config)?;
     Ok(config)
+}
+
+/// Reads the status of a table.
+pub(super) fn read_status(r: &mut Reader<'_>) -> Result<TableStatus, ErrorCode> {
+    let reason = r.u8()?;
+    r.skip(7)?;
+    Ok(TableStatus { reason, config: read_description(r)? })
+}
+
+/// Writes the status of a table.
+pub(super) fn put_status(w: &mut Writer, status: &TableStatus) {
+    w.u8(status.reason).zeros(7);
+    put_description(w, &status.config);
 }
 
 /// Writes a description of a table.

@@ -17,7 +17,6 @@
 //! ([`FlowRemoved`]), after every worker has flushed them.
 
 mod cookies;
-mod eviction;
 mod fail_open;
 mod flow_mods;
 mod groups;
@@ -28,6 +27,7 @@ mod options;
 mod ports;
 mod rebuild;
 mod removal;
+mod table_settings;
 mod timer;
 mod wait;
 
@@ -41,6 +41,8 @@ pub use removal::{FlowRemoved, Reason};
 pub(crate) use fail_open::FAIL_OPEN;
 pub(crate) use meters::{BANDS_MAX, METERS_MAX};
 pub(crate) use notices::{Notice, Notices, Requester, RuleEvent, RuleEventKind};
+pub use table_settings::VacancyLimits;
+pub(crate) use table_settings::{TableSettings, vacancy_of};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -176,8 +178,8 @@ pub struct Control {
     meters: BTreeMap<u32, MeterEntry>,
     /// Those meters, as workers take them.
     shared_meters: Meters,
-    /// Tables whose rules make room for new ones.
-    evicting: BTreeSet<u8>,
+    /// Settings of tables by controllers.
+    table_settings: BTreeMap<u8, TableSettings>,
     /// The fields of GENEVE options.
     options: OptionMap,
     removals: Removals,
@@ -240,7 +242,7 @@ impl Control {
             references,
             meters,
             shared_meters,
-            evicting: BTreeSet::new(),
+            table_settings: BTreeMap::new(),
             options: options.unwrap_or_default(),
             removals: Removals::default(),
             notices: Arc::default(),
@@ -446,9 +448,7 @@ impl Control {
             }
         }
         self.standby = self.published.publish(self.standby.clone());
-        if !made.events.is_empty() {
-            self.notices.push(Notice::RulesChanged { by: self.requester, events: made.events.clone() });
-        }
+        self.tell_changes(made);
         if result.removed + result.modified > 0 {
             self.learned.forget();
         }

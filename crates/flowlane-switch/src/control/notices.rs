@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flowlane::rule::action::PortNo;
 
-use super::{FlowRemoved, Reason};
+use super::{FlowRemoved, Reason, TableSettings};
 use crate::ruleset::{Entry, PortFlags, Ruleset};
 
 /// Notices that wait for the agent.
@@ -22,6 +22,8 @@ pub(crate) enum Notice {
     FlowRemoved(FlowRemoved),
     /// A port has other settings.
     PortChanged(PortNo, PortFlags),
+    /// The free space of a table, in percent, has risen above a limit, or fallen below one.
+    Vacancy { table: u8, is_up: bool, vacancy: u8, settings: TableSettings },
     /// Rules changed, while a monitor of a controller watches them.
     RulesChanged { by: Option<Requester>, events: Vec<RuleEvent> },
     /// The place of a connection's request among the changes: the ruleset has all that come before.

@@ -86,6 +86,8 @@ pub struct Egress {
     pub faults: Faults,
     /// Packets may have no Ethernet header: one has had none since this worker began.
     pub(super) has_bare: bool,
+    /// The packet under way is a controller's.
+    pub(super) in_packet_out: bool,
     /// The tunnels; `None` if none are configured.
     pub tunnels: Option<Tunnels>,
     random: u32,
@@ -148,6 +150,7 @@ impl Egress {
             drops: Drops::default(),
             faults: Faults::default(),
             has_bare: false,
+            in_packet_out: false,
             tunnels: None,
             random: seed | 1,
             scratch: Frame::default(),
@@ -281,7 +284,9 @@ impl Egress {
         key.set(Field::PacketType, 0);
         note_type(frame, &mut key);
         let total_len = bytes.len();
-        let taken = packet_ins.push(PacketIn { to: to.clone(), bytes, total_len, key, paused });
+        let of_packet_out = if self.in_packet_out { to.of_packet_out() } else { None };
+        let to = of_packet_out.map_or_else(|| to.clone(), Arc::new);
+        let taken = packet_ins.push(PacketIn { to, bytes, total_len, key, paused });
         self.controller_packets += u64::from(taken);
         self.drops.no_controller += u64::from(!taken);
     }

@@ -336,7 +336,10 @@ impl Worker {
         let steps = compile_packet_out(actions);
         let mut burst = self.burst_of_controller(in_port, bytes, 0);
         self.follow();
-        run_alone(self, &mut burst, steps)?;
+        self.egress.in_packet_out = true;
+        let ended = run_alone(self, &mut burst, steps);
+        self.egress.in_packet_out = false;
+        ended?;
         Ok(self.egress.flush()?)
     }
 }

@@ -85,6 +85,18 @@ impl ToController {
     pub fn is_miss(&self) -> bool {
         self.action.reason == 0 && self.origin.cookie == u64::MAX
     }
+
+    /// The way of a packet that a controller has sent, back to controllers: it has a reason of its own. As in Open vSwitch, actions that
+    /// say more than that the packet is sent keep theirs.
+    pub fn of_packet_out(&self) -> Option<Self> {
+        // OFPR_PACKET_OUT instead of an action, an action set or a group (OpenFlow 1.4.1, 7.4.1).
+        const PACKET_OUT: u8 = 5;
+        let Controller { max_len, reason, .. } = self.action;
+        let plain = Controller { max_len, reason, ..Controller::default() };
+        let is_plain = self.action == plain && matches!(reason, 1 | 3 | 4);
+        let origin = self.origin;
+        is_plain.then_some(Self { action: Controller { reason: PACKET_OUT, ..plain }, origin })
+    }
 }
 
 /// The rule whose actions are compiled.

@@ -252,7 +252,9 @@ impl Model {
             self.parse(packet)?;
         }
         match *action {
-            Action::Output(port) => {
+            // No port has queues.
+            Action::SetQueue(_) | Action::PopQueue => {}
+            Action::Output(port) | Action::Enqueue { port, .. } => {
                 packet.gone = true;
                 if !self.ports.contains(&port.0) {
                     self.counters.no_port += 1;

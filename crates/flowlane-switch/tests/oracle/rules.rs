@@ -198,7 +198,10 @@ const ACTIONS: [(Needs, &str); 57] = [
     (Mpls, "load:2->mpls_tc[0..1]"),
 ];
 
-const OUTPUTS: [&str; 10] = [
+const OUTPUTS: [&str; 12] = [
+    // No port has queues, so that these send as ever.
+    "enqueue:3:1",
+    "set_queue:5,output:2,pop_queue",
     "output:1",
     "output:2",
     "output:3",

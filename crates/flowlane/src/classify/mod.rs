@@ -124,6 +124,11 @@ pub trait RuleEngine: Send {
 
     /// Returns the bytes of the table, its allocations included.
     fn table_bytes(&self) -> usize;
+
+    /// The most rules that it holds; `None` where only memory limits them.
+    fn rules_max(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// A table with several copies: threads read one while another is changed.

@@ -1,11 +1,11 @@
 //! Bundles: changes that controllers collect, to be made together (OpenFlow 1.4.1, 6.8).
 
-use flowlane::rule::FlowMod;
-use flowlane_openflow::message::{BundleControl, BundleControlKind, Message};
+use flowlane::rule::{Action, FlowMod};
+use flowlane_openflow::message::{BundleControl, BundleControlKind, Message, PacketOut};
 use flowlane_openflow::port::PortMod;
 use flowlane_openflow::{ErrorCode, Header};
 
-use super::session::{ERROR_DATA, Session, checked, error, group_mod};
+use super::session::{ERROR_DATA, Session, checked, error, group_mod, packet_of};
 use super::{errors, ports};
 use crate::control::{BundleError, Changes, GroupMod};
 use crate::mgmt::rpc::Taken;
@@ -21,6 +21,8 @@ pub(super) struct Bundle {
     groups: Vec<(GroupMod, Request)>,
     rules: Vec<(FlowMod, Request)>,
     ports: Vec<(PortMod, Request)>,
+    /// Packets to be sent once the changes are made.
+    packets: Vec<(PacketOut, Request)>,
 }
 
 /// The request that added a message, for the error if its change is refused.
@@ -91,6 +93,7 @@ impl Session {
             Message::FlowMod(one) => bundle.rules.push((checked(&one, version)?, request)),
             Message::GroupMod(one) => bundle.groups.push((group_mod(one)?, request)),
             Message::PortMod(one) => bundle.ports.push((one, request)),
+            Message::PacketOut(one) => bundle.packets.push((packet_of(one)?, request)),
             _ => return Err(ErrorCode::BundleMsgUnsup),
         }
         Ok(())
@@ -98,18 +101,32 @@ impl Session {
 
     fn new_bundle(&self) -> Bundle {
         let taken = self.shared.bundles.take(0).expect("nothing can always be taken");
-        Bundle { is_closed: false, taken, groups: Vec::new(), rules: Vec::new(), ports: Vec::new() }
+        let (groups, rules, ports, packets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Bundle { is_closed: false, taken, groups, rules, ports, packets }
     }
 
-    /// Makes the changes of a bundle, all or none. As in Open vSwitch, the request whose change is refused gets its error belatedly,
+    /// Makes the changes of a bundle, all or none, and then sends its packets. As in Open vSwitch, the request whose change is refused gets its error belatedly,
     /// and the commit one that says so.
-    fn commit(&mut self, bundle: Bundle) -> Result<(), ErrorCode> {
-        self.make(bundle).map_err(|(Request(request), code)| {
+    fn commit(&mut self, mut bundle: Bundle) -> Result<(), ErrorCode> {
+        let packets = std::mem::take(&mut bundle.packets);
+        let (packets, of_packets): (Vec<PacketOut>, Vec<Request>) = packets.into_iter().unzip();
+        let added: Vec<u32> = bundle.groups.iter().filter_map(|(change, _)| added(change)).collect();
+        let checked = packets.iter().zip(of_packets).try_for_each(|(packet, request)| {
+            let done = match names_any(&packet.actions, &added) {
+                true => Ok(()),
+                false => self.shared.service.check_packet_out(&packet.actions),
+            };
+            done.map_err(|error| (request, errors::of_refusal(&error)))
+        });
+        checked.and_then(|()| self.make(bundle)).map_err(|(Request(request), code)| {
             let xid = Header::read(&request).map_or(0, |header| header.xid);
             let codec = self.state().codec.clone();
             self.belated = codec.encode(xid, &error(code, &request)).unwrap_or_default();
             ErrorCode::BundleMsgFailed
-        })
+        })?;
+        // One for a group that the bundle itself removes goes nowhere.
+        packets.into_iter().for_each(|packet| _ = self.send_packet(packet));
+        Ok(())
     }
 
     /// Makes changes: groups, which rules may name, then rules and ports.
@@ -135,4 +152,19 @@ impl Session {
             (request, errors::of_changes(&error))
         })
     }
+}
+
+/// The group that a change adds.
+fn added(change: &GroupMod) -> Option<u32> {
+    match change {
+        GroupMod::Add(group) => Some(group.id),
+        _ => None,
+    }
+}
+
+/// Returns whether actions name one of some groups.
+fn names_any(actions: &[Action], groups: &[u32]) -> bool {
+    actions.iter().any(|action| {
+        matches!(action, Action::Group(group) if groups.contains(group)) || names_any(action.nested(), groups)
+    })
 }

@@ -14,14 +14,15 @@ use flowlane_openflow::group::{
 use flowlane_openflow::message::{Experimenter, Features, Reply, Request};
 use flowlane_openflow::stats::{
     ActionId, AggregateStats, Description, FieldId, FlowStats, FlowStatsRequest, PortStats, TableConfig,
-    TableFeatures, TableProperty, TableStats,
+    TableFeatures, TableProperty, TableStats, Vacancy,
 };
 use flowlane_openflow::{ErrorCode, Version};
 
 use super::service::{PortState, Service, TableState};
-use super::session::TABLE_EVICTION;
+use super::session::{TABLE_EVICTION, TABLE_VACANCY};
 use super::{meters, ports};
 use crate::control::FlowStatistics;
+use crate::control::{TableSettings, VacancyLimits};
 use crate::datapath::GroupCount;
 
 /// The most rules of a table, as reported to controllers.
@@ -126,8 +127,16 @@ pub(super) fn answer(service: &Service, version: Version, request: Request) -> R
 }
 
 fn table_config(table: &TableState) -> TableConfig {
-    let config = if table.is_evicting { TABLE_EVICTION } else { 0 };
-    TableConfig { table: table.number, config, eviction: Some(EVICTION_FLAGS), vacancy: None }
+    table_description(table.number, &table.settings, table.vacancy)
+}
+
+/// Describes the settings of a table whose free space is `vacancy` percent.
+pub(super) fn table_description(table: u8, settings: &TableSettings, vacancy: u8) -> TableConfig {
+    let limits = settings.vacancy.map(|events| events.limits);
+    let mut config = if settings.evicts { TABLE_EVICTION } else { 0 };
+    config |= if limits.is_some() { TABLE_VACANCY } else { 0 };
+    let vacancy = limits.map(|VacancyLimits { down, up }| Vacancy { down, up, current: vacancy });
+    TableConfig { table, config, eviction: Some(EVICTION_FLAGS), vacancy }
 }
 
 /// Checks a request about queues, of which no port has any.
@@ -351,7 +360,8 @@ mod tests {
             name: String::new(),
             rules: 0,
             missed: 0,
-            is_evicting: false,
+            settings: TableSettings::default(),
+            vacancy: 100,
         };
         let features = numbers.iter().map(|number| table_features(&state(number), &numbers)).collect();
         let body = Reply::TableFeatures(features);

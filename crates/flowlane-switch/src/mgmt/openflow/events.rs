@@ -3,8 +3,9 @@
 use flowlane_openflow::Version;
 use flowlane_openflow::message::{AsyncConfig, Message, Role, reason};
 use flowlane_openflow::port::{PortReason, PortStatus};
-use flowlane_openflow::stats::{FlowFormat, FlowRemoved as Sent};
+use flowlane_openflow::stats::{FlowFormat, FlowRemoved as Sent, TableStatus, table_reason};
 
+use super::describe::table_description;
 use super::ports;
 use super::service::{PortState, Service};
 use super::session::State;
@@ -110,6 +111,7 @@ impl State {
 pub(super) enum Change<'a> {
     Removed(&'a FlowRemoved),
     Port(PortState),
+    Table(TableStatus),
 }
 
 /// Completes a notice. A port that is gone has no description.
@@ -122,6 +124,10 @@ pub(super) fn complete<'a>(service: &Service, notice: &'a Notice) -> Option<Chan
             let has_link = now.is_up || now.flags.has_any(PortFlags::DOWN);
             Change::Port(PortState { flags, is_up: has_link && !flags.has_any(PortFlags::DOWN), ..now })
         }
+        Notice::Vacancy { table, is_up, vacancy, settings } => Change::Table(TableStatus {
+            reason: if *is_up { table_reason::VACANCY_UP } else { table_reason::VACANCY_DOWN },
+            config: table_description(*table, settings, *vacancy),
+        }),
         // Those are for monitors.
         Notice::RulesChanged { .. } | Notice::Reached { .. } => return None,
     })
@@ -132,7 +138,16 @@ pub(super) fn message(state: &State, change: &Change<'_>) -> Option<Vec<u8>> {
     match change {
         Change::Removed(removed) => flow_removed(state, removed),
         Change::Port(port) => port_changed(state, port),
+        Change::Table(status) => table_changed(state, status),
     }
+}
+
+/// Versions before OpenFlow 1.4 have no such message.
+fn table_changed(state: &State, status: &TableStatus) -> Option<Vec<u8>> {
+    if !state.wants(|config| config.table_status, status.reason) {
+        return None;
+    }
+    state.codec.encode(0, &Message::TableStatus(status.clone())).ok()
 }
 
 fn port_changed(state: &State, port: &PortState) -> Option<Vec<u8>> {

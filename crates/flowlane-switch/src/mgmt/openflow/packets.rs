@@ -150,7 +150,7 @@ impl Subscribers {
                     }
                 }
             }
-            Notice::FlowRemoved(_) | Notice::PortChanged(..) => {}
+            Notice::FlowRemoved(_) | Notice::PortChanged(..) | Notice::Vacancy { .. } => {}
         }
     }
 

@@ -11,7 +11,7 @@ use flowlane_openflow::{ErrorCode, Version};
 use super::packets;
 use crate::control::{
     BundleError, Changes, Control, FAIL_OPEN, FlowStatistics, MeterEntry, MeterError, MeterMod, Notice,
-    Notices, OptionMod, OptionsError, Refusal, Refused, Requester,
+    Notices, OptionMod, OptionsError, Refusal, Refused, Requester, TableSettings, VacancyLimits, vacancy_of,
 };
 use crate::datapath::{GroupCount, GroupCounters, PacketIns, PauseToken, PortCounters};
 use crate::mgmt::rpc::{ControlServer, Controllers};
@@ -36,8 +36,9 @@ pub(super) struct TableState {
     pub(super) name: String,
     pub(super) rules: usize,
     pub(super) missed: u64,
-    /// Rules make room for new ones when it is full.
-    pub(super) is_evicting: bool,
+    pub(super) settings: TableSettings,
+    /// Its free space in percent.
+    pub(super) vacancy: u8,
 }
 
 /// The switch, for the agent.
@@ -170,15 +171,21 @@ impl Service {
             number,
             name: table.name.clone(),
             rules: table.len(),
-            is_evicting: control.is_evicting(number),
+            settings: control.table_settings(number),
+            vacancy: vacancy_of(table),
             missed: control.missed(number).unwrap_or(0),
         };
         ruleset.tables().map(state).collect()
     }
 
-    /// Lets rules of a table make room for new ones, or not; `None`: of all tables.
-    pub(super) fn set_evicting(&self, table: Option<u8>, evicts: bool) -> Result<(), RulesetError> {
-        self.served.control().set_evicting(table, evicts)
+    /// Changes the settings of a table; `None`: of all tables.
+    pub(super) fn set_table(
+        &self,
+        table: Option<u8>,
+        evicts: bool,
+        vacancy: Option<VacancyLimits>,
+    ) -> Result<(), RulesetError> {
+        self.served.control().set_table(table, evicts, vacancy)
     }
 
     /// Uses the control for a request.
@@ -268,6 +275,14 @@ impl Service {
         control.meters().values().map(|entry| (entry.clone(), control.meter_age(entry))).collect()
     }
 
+    /// Checks the actions of a packet-out.
+    ///
+    /// # Errors
+    /// Actions that the switch does not execute.
+    pub(super) fn check_packet_out(&self, actions: &[Action]) -> Result<(), Refusal> {
+        self.served.control().check_packet_out(actions)
+    }
+
     /// Executes actions on a packet. Where the switch ends, the packet is dropped.
     ///
     /// # Errors
@@ -278,7 +293,7 @@ impl Service {
         bytes: Vec<u8>,
         actions: Vec<Action>,
     ) -> Result<(), Refusal> {
-        self.served.control().check_packet_out(&actions)?;
+        self.check_packet_out(&actions)?;
         _ = self.served.call_worker(0, move |worker| worker.packet_out(in_port, &bytes, &actions));
         Ok(())
     }

@@ -13,12 +13,12 @@ use flowlane_openflow::message::{
     AsyncConfig, Error, FlowModMessage, Message, MultipartReply, MultipartRequest, PacketIn as SentPacketIn,
     PacketInFormat, PacketOut, Request, Resume, Role, RoleRequest, SwitchConfig, TlvTableMod,
 };
-use flowlane_openflow::stats::{FlowFormat, TableConfig};
+use flowlane_openflow::stats::{FlowFormat, TableConfig, Vacancy};
 use flowlane_openflow::{Codec, ErrorCode, Header, Version};
 
 use super::bundles::Bundle;
 use super::{Shared, connections, describe, errors, events, lists, meters, options, packets, ports};
-use crate::control::{Changes, GroupMod, Requester};
+use crate::control::{Changes, GroupMod, Refusal, Requester, VacancyLimits};
 use crate::datapath::PacketIn;
 
 /// Bytes of a request that an error returns: all that fit into a message, by which controllers find the refused one. The
@@ -27,6 +27,9 @@ pub(super) const ERROR_DATA: usize = u16::MAX as usize - 20;
 
 /// The bit of a table's settings that lets rules make room for new ones (`OFPTC14_EVICTION`).
 pub(super) const TABLE_EVICTION: u32 = 1 << 2;
+
+/// In a table's configuration: events of its free space are sent (`OFPTC_VACANCY_EVENTS`).
+pub(super) const TABLE_VACANCY: u32 = 1 << 3;
 
 /// OpenFlow's number for all ports.
 const PORT_ANY: PortNo = PortNo(0xffff);
@@ -211,10 +214,10 @@ impl Session {
         }
     }
 
-    /// Changes whether rules of a table make room for new ones. Events of vacancy are not offered.
+    /// Changes whether rules of a table make room for new ones, and the events of its free space.
     fn table_mod(&self, config: &TableConfig) -> Result<(), ErrorCode> {
         let has_eviction = self.state().codec.version >= Version::OpenFlow14;
-        let known = if has_eviction { TABLE_EVICTION } else { 0 };
+        let known = if has_eviction { TABLE_EVICTION | TABLE_VACANCY } else { 0 };
         if config.config & !known != 0 {
             return Err(ErrorCode::TableModNotPermitted);
         }
@@ -222,7 +225,14 @@ impl Session {
             return Ok(());
         }
         let table = (config.table != 0xff).then_some(config.table);
-        let done = self.shared.service.set_evicting(table, config.config & TABLE_EVICTION != 0);
+        let limits = config.vacancy.map(|Vacancy { down, up, .. }| VacancyLimits { down, up });
+        if limits.is_some_and(|limits| limits.down > limits.up || limits.up > 100) {
+            return Err(ErrorCode::PropertyBadValue);
+        }
+        let none = VacancyLimits { down: 0, up: 0 };
+        let vacancy = (config.config & TABLE_VACANCY != 0).then(|| limits.unwrap_or(none));
+        let evicts = config.config & TABLE_EVICTION != 0;
+        let done = self.shared.service.set_table(table, evicts, vacancy);
         done.map_err(|_| ErrorCode::TableModBadTable)
     }
 
@@ -323,24 +333,32 @@ impl Session {
     }
 
     fn packet_out(&self, request: PacketOut) -> Result<(), ErrorCode> {
-        if request.buffer_id.is_some() {
-            return Err(ErrorCode::RequestBufferUnknown);
-        }
-        let in_port = request.in_port();
-        if request.data.len() > flowlane_capture::FRAME_MAX {
-            return Err(ErrorCode::RequestBadLen);
-        }
-        // OFPP_TABLE, which only a packet-out may name: the tables decide.
-        let to_tables = |action| match action {
-            Action::Output(PortNo(0xfff9)) => Action::call(0),
-            other => other,
-        };
-        let actions = request.actions.into_iter().map(to_tables).collect();
-        self.shared
-            .service
-            .packet_out(in_port, request.data, actions)
-            .map_err(|error| errors::of_refusal(&error))
+        let packet = packet_of(request)?;
+        self.send_packet(packet).map_err(|error| errors::of_refusal(&error))
     }
+
+    /// Executes the actions of a packet-out.
+    pub(super) fn send_packet(&self, packet: PacketOut) -> Result<(), Refusal> {
+        let in_port = packet.in_port();
+        self.shared.service.packet_out(in_port, packet.data, packet.actions)
+    }
+}
+
+/// Returns a packet-out as it is executed.
+pub(super) fn packet_of(request: PacketOut) -> Result<PacketOut, ErrorCode> {
+    if request.buffer_id.is_some() {
+        return Err(ErrorCode::RequestBufferUnknown);
+    }
+    if request.data.len() > flowlane_capture::FRAME_MAX {
+        return Err(ErrorCode::RequestBadLen);
+    }
+    // OFPP_TABLE, which only a packet-out may name: the tables decide.
+    let to_tables = |action| match action {
+        Action::Output(PortNo(0xfff9)) => Action::call(0),
+        other => other,
+    };
+    let actions = request.actions.into_iter().map(to_tables).collect();
+    Ok(PacketOut { actions, ..request })
 }
 
 /// Returns whether a request changes the switch or sends packets, which secondary controllers may not (OpenFlow 1.3.5, 6.3.4).

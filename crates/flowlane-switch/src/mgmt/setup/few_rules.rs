@@ -93,6 +93,10 @@ impl RuleEngine for FewRules {
         self.engine().lookup_lanes(keys, lanes, hits);
     }
 
+    fn rules_max(&self) -> Option<usize> {
+        Some(self.table.rules_max)
+    }
+
     fn len(&self) -> usize {
         self.engine().len()
     }

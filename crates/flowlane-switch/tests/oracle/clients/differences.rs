@@ -1,8 +1,7 @@
 //! What `ovs-ofctl` prints of this switch otherwise than of Open vSwitch, and why. `clients.txt` names the commands.
 
 /// The name of a difference, and why it remains.
-pub(super) const DIFFERENCES: [(&str, &str); 16] = [
-    ("bundle-packets", "a bundle takes no packets: it is a set of changes"),
+pub(super) const DIFFERENCES: [(&str, &str); 12] = [
     ("description", "the switch has another name and maker"),
     (
         "frags",
@@ -20,12 +19,7 @@ pub(super) const DIFFERENCES: [(&str, &str); 16] = [
     ),
     ("meter-features", "there are at most 65,536 meters"),
     ("option-space", "options of tunnels have 112 bytes, in the fields 0 to 6"),
-    (
-        "packet-out-reason",
-        "packets of controllers come back for the reason `action` also in OpenFlow 1.4 and later, not `packet_out`",
-    ),
     ("queue", "Open vSwitch's dummy ports have a queue 0; here no port has a queue"),
     ("slowpath", "there is no slow path that a meter could limit"),
     ("table-features", "fewer fields and actions are listed than rules may have"),
-    ("vacancy", "events of vacancy are not sent, and so not accepted"),
 ];

@@ -2,7 +2,8 @@
 
 use flowlane::packet::FieldRef;
 use flowlane::rule::{Command, FlowMod};
-use flowlane_openflow::stats::TableConfig;
+use flowlane_openflow::message::AsyncConfig;
+use flowlane_openflow::stats::{TableConfig, Vacancy, table_reason};
 use flowlane_switch::control::{Changes, PortChange};
 use flowlane_switch::ruleset::PortFlags;
 
@@ -39,6 +40,54 @@ fn a_full_table_that_evicts_loses_the_least_important_rule_with_a_timeout() {
         assert_eq!(change(&mut controller, second), (None, vec![]));
         let third = "add table=1,priority=3003,cookie=9,udp actions=drop";
         assert_eq!(change(&mut controller, third), (full, vec![]));
+    });
+}
+
+/// As Open vSwitch 3.1 sends them to a table with a `flow_limit`: each event arms the other.
+#[test]
+fn events_are_sent_when_a_table_fills_and_empties() {
+    with_switch(|path, _| {
+        for version in [Version::OpenFlow14, Version::OpenFlow15] {
+            let mut controller = Controller::connect(path, version);
+            let reasons = 1 << table_reason::VACANCY_DOWN | 1 << table_reason::VACANCY_UP;
+            let table_status = [Some(reasons), Some(0)];
+            controller.send(&Message::SetAsync(AsyncConfig { table_status, ..AsyncConfig::default() }));
+            controller.send(&Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: 100 }));
+            let set = |config: u32, down: u8, up: u8| {
+                let vacancy = Some(Vacancy { down, up, current: 0 });
+                Message::TableMod(TableConfig { table: 1, config, eviction: None, vacancy })
+            };
+            controller.send(&set(1 << 3, 99, 98));
+            let refused = Some(ErrorKind::Known(ErrorCode::PropertyBadValue));
+            assert_eq!(controller.barrier(), refused, "{version:?}");
+            controller.send(&set(1 << 3, 98, 99));
+            assert_eq!(controller.barrier(), None);
+            let mut event = |number: usize, line: &str| {
+                let line = format!("{line} table=1,priority={number}");
+                controller.send_change(&if line.starts_with("add") { line + " actions=drop" } else { line });
+                controller.send(&Message::BarrierRequest);
+                let mut answers = vec![controller.next()];
+                // The dispatcher of notices may come before the answer, or behind it.
+                std::thread::sleep(Duration::from_millis(20));
+                controller.send(&Message::BarrierRequest);
+                while answers.iter().filter(|answer| **answer == Message::BarrierReply).count() < 2 {
+                    answers.push(controller.next());
+                }
+                answers.into_iter().find_map(|answer| match answer {
+                    Message::TableStatus(status) => {
+                        Some((status.reason, status.config.vacancy.unwrap().current))
+                    }
+                    _ => None,
+                })
+            };
+            let events: Vec<_> =
+                (1..=30).filter_map(|number| Some((number, event(number, "add")?))).collect();
+            assert_eq!(events, [(21, (table_reason::VACANCY_DOWN, 97))], "{version:?}");
+            let gone = (1..=30).filter_map(|number| Some((number, event(number, "delete_strict")?)));
+            assert_eq!(gone.collect::<Vec<_>>(), [(30, (table_reason::VACANCY_UP, 100))], "{version:?}");
+            controller.send(&set(0, 98, 99));
+            assert_eq!(controller.barrier(), None);
+        }
     });
 }
 

@@ -102,6 +102,10 @@ impl RuleEngine for LinearSearch {
         None
     }
 
+    fn rules_max(&self) -> Option<usize> {
+        Some(self.rules_max)
+    }
+
     fn len(&self) -> usize {
         self.rules.len()
     }

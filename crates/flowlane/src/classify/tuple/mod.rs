@@ -399,6 +399,10 @@ impl RuleEngine for TupleSearch {
         best.map(Ranked::hit)
     }
 
+    fn rules_max(&self) -> Option<usize> {
+        Some(self.rules_max)
+    }
+
     fn len(&self) -> usize {
         self.rules.len()
     }

@@ -410,6 +410,10 @@ impl RuleEngine for AclSearch {
         self.table.lookup_lanes(keys, lanes, hits);
     }
 
+    fn rules_max(&self) -> Option<usize> {
+        Some(self.config.rules_max)
+    }
+
     fn len(&self) -> usize {
         self.table.len()
     }
