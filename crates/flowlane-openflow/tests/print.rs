@@ -9,7 +9,8 @@ use flowlane_openflow::message::{
 };
 use flowlane_openflow::port::{Port, PortReason, PortStatus, config, features, state};
 use flowlane_openflow::stats::{
-    AggregateStats, FlowEvent, FlowFormat, FlowRemoved, FlowStats, FlowUpdate, QueueConfig,
+    AggregateStats, FlowEvent, FlowFormat, FlowRemoved, FlowStats, FlowUpdate, QueueConfig, TableConfig,
+    TableStatus, Vacancy, table_reason,
 };
 use flowlane_openflow::{ErrorCode, Version, encode};
 
@@ -157,6 +158,9 @@ fn ovs_ofctl_reads_messages_of_a_switch() {
         AsyncConfig { packet_in: [Some(3), Some(0)], port_status: [Some(7); 2], ..AsyncConfig::default() };
     let features = Features { datapath_id: 0x1f, tables: 254, ..Features::default() };
     let port_status = Message::PortStatus(PortStatus { reason: PortReason::Modify, port: port() });
+    let vacancy = Some(Vacancy { down: 20, up: 60, current: 19 });
+    let config = TableConfig { table: 3, config: 1 << 3, eviction: Some(7), vacancy };
+    let table_status = TableStatus { reason: table_reason::VACANCY_DOWN, config };
     let messages = [
         (V10, Message::RoleReply(role)),
         (V13, Message::RoleReply(role)),
@@ -190,6 +194,8 @@ fn ovs_ofctl_reads_messages_of_a_switch() {
         (V15, error(ErrorCode::NiciraRequestNxmInvalid)),
         (V13, error(ErrorCode::BundleTimeout)),
         (V10, error(ErrorCode::BundleTimeout)),
+        (V14, Message::TableStatus(table_status.clone())),
+        (V15, Message::TableStatus(table_status)),
     ];
     let texts: Vec<String> = messages.iter().map(|(version, message)| printed(*version, message)).collect();
     let expected = include_str!("data/printed.txt");
