@@ -28,7 +28,7 @@ use flowlane::classify::{LinearSearch, ReplicatedEngine, TupleSearch};
 use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Headers, Malformed, parse};
-use flowlane::rule::action::PortNo;
+use flowlane::rule::action::{EncapsulateHeader, PortNo};
 use flowlane::rule::{Action, Match, Priority, Rule};
 
 use self::interpreter::{interpret, interpret_with};
@@ -168,10 +168,12 @@ fn packet(r: &mut Random) -> Vec<u8> {
 fn random_match(r: &mut Random) -> Match {
     let mut m = Match::any();
     for _ in 0..r.next(4) {
-        match r.next(14) {
+        match r.next(16) {
             0 => _ = m.set(Field::InPort, r.pick(&[1, 2])),
             1 => _ = m.set(Field::EthDst, 0x0200_0000_0000 + u128::from(r.next(3))),
-            2 => _ = m.set(Field::EthType, r.pick(&[0x800, 0x86dd, 0x8847])),
+            2 => _ = m.set(Field::EthType, r.pick(&[0x800, 0x86dd, 0x8847, 0x894f])),
+            13 => _ = m.set(Field::PacketType, r.pick(&[0, 0x1_0800, 0x1_894f, 0x1_8847])),
+            14 => _ = m.set(Field::NshSi, r.pick(&[7, 255])),
             3 => {
                 _ = m.set_masked(
                     Field::Ipv4Src,
@@ -205,7 +207,7 @@ fn set(field: Field, value: u128) -> Action {
 }
 
 fn random_action(r: &mut Random) -> Action {
-    match r.next(21) {
+    match r.next(26) {
         0..4 => Action::Output(PortNo(1 + r.next(5))),
         4 => Action::InPort,
         5 => Action::Flood,
@@ -225,7 +227,13 @@ fn random_action(r: &mut Random) -> Action {
             from: r.pick(&[Field::Ipv4Src, Field::Reg0]).into(),
             to: r.pick(&[Field::Ipv4Dst, Field::Reg0]).into(),
         },
-        _ => Action::DecMplsTtl,
+        20 => Action::DecMplsTtl,
+        21 => Action::EncapsulateHeader(EncapsulateHeader::Nsh { metadata_type: 1, tlvs: Vec::new() }),
+        22 if r.next(2) == 0 => Action::EncapsulateHeader(EncapsulateHeader::Mpls),
+        22 => Action::EncapsulateHeader(EncapsulateHeader::Ethernet),
+        23 => Action::Decapsulate(r.pick(&[None, Some((1, 0x0800)), Some((0, 0))])),
+        24 => r.pick(&[(Field::NshTtl, 2), (Field::NshSi, 7), (Field::EthDst, 5)]).pipe(|(f, to)| set(f, to)),
+        _ => Action::DecNshTtl,
     }
 }
 
@@ -236,6 +244,8 @@ trait Pipe: Sized {
 }
 
 impl Pipe for Field {}
+
+impl Pipe for (Field, u128) {}
 
 fn random_rules(r: &mut Random, tables: u8) -> Vec<Rule> {
     let mut rules = Vec::new();

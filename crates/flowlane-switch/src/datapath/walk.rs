@@ -235,6 +235,11 @@ impl Position {
     /// Ends the packet's way: its calls are closed, and its action set is not executed.
     fn exit(&mut self) {
         self.exited = true;
+        self.close();
+    }
+
+    /// Closes the packet's calls. A bucket leaves the action set to the packet that it was made of, however it ends.
+    fn close(&mut self) {
         if let Some(set) = self.set().filter(|_| self.leaves_set) {
             self.left_set = Some(set);
         }
@@ -303,7 +308,7 @@ pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position
             },
             Outcome::Stopped { .. } => {
                 packet.stop();
-                return position.calls.clear();
+                return position.close();
             }
             // As in Open vSwitch, the rule ends, and what has called its table goes on.
             Outcome::Expired { at } => match position.pop_expired(packet, &here, at) {
@@ -330,7 +335,7 @@ pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position
                     || position.called > CALLED_MAX
                 {
                     packet.refuse_call(to);
-                    return position.calls.clear();
+                    return position.close();
                 }
                 let at = || Return::to(here.steps.clone(), resume - 1, rounds);
                 if in_port.is_some() && !packet.may_show_port(&at, &position.calls) {

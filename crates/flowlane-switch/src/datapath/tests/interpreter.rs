@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use flowlane::rule::RuleId;
 
 use super::*;
+use crate::packet::recirculate::note_type;
+use flowlane::packet::FieldClass;
 use flowlane::rule::group::GroupKind;
 
 /// How a packet goes on after some actions.
@@ -32,13 +34,16 @@ fn in_order(written: &[Action]) -> Vec<Action> {
         .or_else(|| last(sends))
         .or_else(|| last(|action| matches!(action, Action::Resubmit { .. })));
     let Some(end) = end else { return Vec::new() };
-    let first: [fn(&Action) -> bool; 6] = [
+    let first: [fn(&Action) -> bool; 9] = [
         |action| matches!(action, Action::PopVlan),
         |action| matches!(action, Action::PopMpls(_)),
+        |action| matches!(action, Action::Decapsulate(_)),
+        |action| matches!(action, Action::EncapsulateHeader(_)),
         |action| matches!(action, Action::PushMpls(_)),
         |action| matches!(action, Action::PushVlan(_)),
         |action| matches!(action, Action::DecTtl(_)),
         |action| matches!(action, Action::DecMplsTtl),
+        |action| matches!(action, Action::DecNshTtl),
     ];
     let mut ordered: Vec<Action> = first.into_iter().filter_map(last).collect();
     let sets = |action: &&Action| matches!(action, Action::SetField { .. } | Action::Move { .. });
@@ -47,8 +52,28 @@ fn in_order(written: &[Action]) -> Vec<Action> {
     ordered
 }
 
+/// The winning rule of a table for a packet without an Ethernet header: of those that ask for its type, or for no header at all.
+fn winner_of_type(table: &TableView<'_>, key: &FlowKey) -> Option<RuleId> {
+    let headers = |matches: &Match| {
+        let fields = Field::all().iter().filter(|info| info.class == FieldClass::Header);
+        fields.into_iter().any(|info| matches.get(info.field).1 != 0)
+    };
+    let may_match = |matches: &Match| match matches.get(Field::PacketType) {
+        (_, 0) => !headers(matches),
+        (packet_type, _) => packet_type != 0,
+    };
+    let matching = table.rules().filter(|(_, entry)| {
+        let matches = &entry.rule.matches;
+        may_match(matches) && matches.matches(key)
+    });
+    matching.min_by_key(|(id, entry)| (Reverse(entry.rule.priority), *id)).map(|(id, _)| id)
+}
+
 /// The winning rule of a table, conjunctions included (ovs-fields(7)).
 fn winner(table: &TableView<'_>, key: &FlowKey) -> Option<RuleId> {
+    if key.get(Field::PacketType) != 0 {
+        return winner_of_type(table, key);
+    }
     let mut parts: BTreeMap<(Reverse<Priority>, u32, u8), BTreeSet<u8>> = BTreeMap::new();
     for (_, RuleEntry { rule, .. }) in table.rules().filter(|(_, entry)| entry.rule.matches.matches(key)) {
         for action in &rule.actions {
@@ -100,10 +125,14 @@ impl Interpreter<'_> {
         for (&w, &value) in &self.outside {
             key.set_word(w, value);
         }
+        note_type(&self.frame, &mut key);
         key
     }
 
     fn send(&mut self, port: u32) {
+        if self.frame.is_bare() {
+            return;
+        }
         self.sent.push((port, self.frame.bytes().to_vec()));
     }
 
@@ -251,7 +280,7 @@ impl Interpreter<'_> {
             return Fate::Dropped;
         }
         let mut frame = Frame::default();
-        frame.fill(self.frame.bytes());
+        frame.copy_from(&self.frame);
         let (headers, outside, in_port) = (self.headers, self.outside.clone(), self.in_port);
         let fate = with(self);
         (self.frame, self.headers, self.outside) = (frame, headers, outside);
@@ -262,10 +291,12 @@ impl Interpreter<'_> {
     /// Applies an action that is no control flow.
     fn act(&mut self, action: &Action) -> Fate {
         let ethernet = |f: Field| matches!(f, Field::EthDst | Field::EthSrc | Field::Reg0 | Field::Reg1);
-        let misplaces = matches!(action, Action::PopVlan | Action::PushMpls(_) | Action::PopMpls(_));
+        let changes_type = matches!(action, Action::EncapsulateHeader(_) | Action::Decapsulate(_));
+        let misplaces =
+            changes_type || matches!(action, Action::PopVlan | Action::PushMpls(_) | Action::PopMpls(_));
         let looks = match *action {
             Action::SetField { field, .. } => !ethernet(field),
-            Action::Move { .. } | Action::DecTtl(_) | Action::DecMplsTtl => true,
+            Action::Move { .. } | Action::DecTtl(_) | Action::DecMplsTtl | Action::DecNshTtl => true,
             Action::Push(_) | Action::OutputField { .. } => true,
             Action::Pop(to) => !ethernet(to.field()),
             _ => misplaces,
@@ -314,11 +345,29 @@ impl Interpreter<'_> {
                     self.set(to.field(), to.place(value & to.ones()), to.mask());
                 }
             }
-            Action::DecTtl(_) | Action::DecMplsTtl => {
-                let ttl = if *action == Action::dec_ttl() {
-                    edit::dec_ttl(&mut self.frame, &self.headers)
-                } else {
-                    edit::dec_mpls_ttl(&mut self.frame, &self.headers)
+            _ => return self.act_or_end(action),
+        }
+        Fate::On
+    }
+
+    /// Applies an action that may end the packet's way: headers that change its type, and decrements.
+    fn act_or_end(&mut self, action: &Action) -> Fate {
+        match *action {
+            Action::EncapsulateHeader(ref header) => {
+                if !edit::encapsulate(&mut self.frame, &mut self.headers, header) {
+                    return Fate::Dropped;
+                }
+            }
+            Action::Decapsulate(to) => {
+                if !edit::decapsulate(&mut self.frame, &mut self.headers, to) {
+                    return Fate::Dropped;
+                }
+            }
+            Action::DecTtl(_) | Action::DecMplsTtl | Action::DecNshTtl => {
+                let ttl = match action {
+                    Action::DecTtl(_) => edit::dec_ttl(&mut self.frame, &self.headers),
+                    Action::DecMplsTtl => edit::dec_mpls_ttl(&mut self.frame, &self.headers),
+                    _ => edit::dec_nsh_ttl(&mut self.frame, &self.headers),
                 };
                 if ttl == edit::Ttl::Expired {
                     self.send(CONTROLLER);
@@ -336,6 +385,7 @@ impl Interpreter<'_> {
         let mut now = FlowKey::zero();
         parse(&self.frame.bytes()[pushed..], self.in_port, &mut now);
         self.outside.iter().for_each(|(&w, &value)| now.set_word(w, value));
+        note_type(&self.frame, &mut now);
         now
     }
 

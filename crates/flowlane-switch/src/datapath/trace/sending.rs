@@ -145,6 +145,9 @@ impl Tracer<'_> {
         if !is_agent && egress.controller.is_none() {
             return self.tell(text, "not sent", "there is no controller port");
         }
+        if !is_agent && self.packet.frame.is_bare() {
+            return self.tell(text, "not sent", "the packet has no Ethernet header");
+        }
         self.tell(text, "to the controller", "");
         let bytes = self.packet.frame.packet();
         // Controllers of OpenFlow get all of it.
