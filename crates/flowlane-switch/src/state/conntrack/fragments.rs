@@ -76,7 +76,7 @@ pub fn piece(bytes: &[u8], headers: &Headers, key: &FlowKey, zone: u16) -> Optio
             let identification = u32::from(word(at + 4)?) << 16 | u32::from(word(at + 6)?);
             (u32::from(place & 0xfff8), place & 1 != 0, identification, at + FRAGMENT_BYTES, *packet.get(at)?)
         }
-        Network::Arp | Network::None => return None,
+        Network::Arp | Network::Nsh | Network::None => return None,
     };
     let len = packet.len().checked_sub(header)? as u32;
     let is_short = packet.len() < SHORTEST[usize::from(is_ipv6)];

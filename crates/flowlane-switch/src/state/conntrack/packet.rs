@@ -147,7 +147,7 @@ fn outer<'a>(bytes: &'a [u8], headers: &Headers, key: &FlowKey) -> Option<Ip<'a>
     let is_ipv6 = match headers.network {
         Network::Ipv4 => false,
         Network::Ipv6 => true,
-        Network::Arp | Network::None => return None,
+        Network::Arp | Network::Nsh | Network::None => return None,
     };
     if headers.fragment != 0
         || !is_ipv6 && fold(sum(bytes.get(l3..l3 + 4 * usize::from(bytes[l3] & 15))?)) != 0xffff

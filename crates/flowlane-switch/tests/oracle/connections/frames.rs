@@ -149,7 +149,7 @@ pub(super) fn fragments(ends: &Ends, proto: u8, data: &[u8], cuts: &[usize], id:
             false => {
                 let mut packet = ip(ends, proto, part);
                 packet[4..6].copy_from_slice(&(id as u16).to_be_bytes());
-                let place = (begin as u16 / 8 | if more { 0x2000 } else { 0 }).to_be_bytes();
+                let place = ((begin as u16 / 8) | if more { 0x2000 } else { 0 }).to_be_bytes();
                 packet[6..8].copy_from_slice(&place);
                 packet[10..12].fill(0);
                 let value = checksum(sum(&packet[..20])).to_be_bytes();
