@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use flowlane_switch::datapath::MalformedPolicy;
 
+use super::connections;
 use super::differences::{BEING_MENDED, DIFFERENCES};
 use super::ovs::{Ovs, PORTS, Programs, Sent};
 use super::rules::Rules;
@@ -26,6 +27,19 @@ the comparison; an example of each is in `crates/flowlane-switch/tests/oracle/ex
 `oracle/differences.rs`.
 
 | class | what differs | who is right, and why |
+|---|---|---|
+";
+
+/// The text before the table of connection tracking.
+const CONNECTIONS: &str = "
+## Connection tracking
+
+Random rules with `ct` and `nat`, and random conversations: handshakes, retransmissions, resets, numbers outside of windows, errors
+of ICMP, fragments. What leaves by each port, all that later tables see of connections and the lists of connections are compared:
+`crates/flowlane-switch/tests/oracle/connections.rs`, with `FLOWLANE_CT_CASES=2000` some 100,000 packets. The source of this table is
+`oracle/connections/differences.rs`.
+
+| what differs | who is right, and why | in the comparison |
 |---|---|---|
 ";
 
@@ -174,6 +188,10 @@ fn the_document_is_the_table() {
     let mut text = INTRODUCTION.to_owned();
     for d in DIFFERENCES {
         writeln!(text, "| {} | {} | {} |", d.class, d.differs, d.decides).expect("text takes text");
+    }
+    text += CONNECTIONS;
+    for (differs, decides, left_out) in connections::differences::DIFFERENCES {
+        writeln!(text, "| {differs} | {decides} | {left_out} |").expect("text takes text");
     }
     if writes() {
         std::fs::write(file(DOCUMENT), &text).expect("the sources can be written");
