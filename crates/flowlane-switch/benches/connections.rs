@@ -136,7 +136,7 @@ fn through_the_switch(connections: u32, packets: usize) {
     );
 }
 
-/// What connection tracking sees of a packet.
+/// A packet as connection tracking sees it.
 fn seen(n: u32, reply: bool, flags: u16) -> Seen {
     let end = |address: u32, port| End { address: address.into(), port, icmp_type: 0 };
     let (client, server) = (end(0x0a00_0000 + n / 32_768, 1024 + (n % 32_768) as u16), end(0xc000_0201, 443));

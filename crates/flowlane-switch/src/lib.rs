@@ -1,7 +1,7 @@
 //! A software switch over the `flowlane` library.
 //!
 //! Each module uses only those before it:
-//! `sync ← {state, packet} ← {tunnel, ruleset} ← {port, stage} ← datapath ← control ← mgmt ← fuzz_invariants`.
+//! `sync ← packet ← state ← {tunnel, ruleset} ← {port, stage} ← datapath ← control ← mgmt ← fuzz_invariants`.
 //!
 //! | module | what |
 //! |---|---|

@@ -20,6 +20,7 @@ use super::lane_steps::run_lane_step;
 use super::lookup::Lookup;
 use super::path::PathId;
 use super::stages::Stage;
+use super::track::track_lanes;
 use super::validate::RunError;
 use super::walk::{Outcome, ROUNDS_MAX, run};
 use super::worker::Worker;
@@ -102,7 +103,7 @@ fn steps<'a>(lookup: &'a Lookup, calls: &'a Calls, lane: usize, cursor: &Cursor)
 
 /// Returns a summary of a lane's next steps; `None` if it waits for a stateful stage.
 #[inline]
-fn summary(lookup: &Lookup, cursor: &Cursor) -> Option<StepSummary> {
+pub(super) fn summary(lookup: &Lookup, cursor: &Cursor) -> Option<StepSummary> {
     match *cursor {
         Cursor::Path(path) => Some(lookup.paths.get(path).summary),
         Cursor::Rule(.., summary) | Cursor::Verdict(.., summary) | Cursor::Resumed(summary) => Some(summary),
@@ -122,7 +123,7 @@ fn enters(lookup: &Lookup, cursor: &Cursor, table: u8) -> bool {
 
 /// Counts a packet that has completed a path.
 #[inline]
-fn count(lookup: &mut Lookup, cursor: &Cursor, bytes: u64) {
+pub(super) fn count(lookup: &mut Lookup, cursor: &Cursor, bytes: u64) {
     if let Cursor::Path(path) = *cursor {
         lookup.paths.count(path, bytes);
     }
@@ -145,6 +146,10 @@ pub(super) fn execute(
             return Ok(frontier.again);
         }
         forward(worker, burst, lanes, cursors)?;
+        let tracked = track_lanes(worker, burst, *lanes, cursors);
+        if !tracked.is_empty() {
+            return Ok(tracked);
+        }
         // Only lanes before the first held one: after its visible effect that one may reach any stage.
         let mut first_held = LaneMask(frontier.held.0 & frontier.held.0.wrapping_neg());
         let mut free = LaneMask(lanes.0 & first_held.0.wrapping_sub(1));

@@ -64,6 +64,9 @@ pub(super) fn run_lane_step(
         resume(worker, burst, lane, moved);
         return Ok(StepResult::Resumed);
     }
+    if let LaneStep::Track { carry, .. } = step {
+        take_along(carry, &mut burst.keys[lane]);
+    }
     if again {
         if !parse_lane(worker, burst, lane) {
             return Ok(StepResult::End);
@@ -74,7 +77,7 @@ pub(super) fn run_lane_step(
         pause(worker, burst, lane, to, here)?;
         return Ok(StepResult::End);
     }
-    if let LaneStep::Track(track) = step {
+    if let LaneStep::Track { track, .. } = step {
         return track_lane(worker, burst, lane, track, (here, moved));
     }
     Ok(match lane_step(worker, burst, lane, step)? {
@@ -172,7 +175,7 @@ fn lane_step(
             return Ok(AfterStep::End);
         }
         LaneStep::Untrack => untrack(worker, burst, lane),
-        LaneStep::Pause(_) | LaneStep::Track(_) | LaneStep::Leave { .. } => {}
+        LaneStep::Pause(_) | LaneStep::Track { .. } | LaneStep::Leave { .. } => {}
     }
     Ok(AfterStep::Next)
 }

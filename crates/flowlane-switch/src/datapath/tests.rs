@@ -4,6 +4,7 @@
 mod bursts;
 mod calls;
 mod conjunctions;
+mod connections;
 mod deferred;
 mod fin_timeout;
 mod idle;

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use flowlane::packet::batch::{LANES_MAX, LaneMask};
+use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Field, FieldClass, Headers, WordSet};
 use flowlane::rule::Action;
@@ -12,16 +14,19 @@ use flowlane::rule::action::{PortNo, Zone};
 
 use super::calls::{Calls, PausedCalls};
 use super::egress::NS_PER_MS;
-use super::execute::StepResult;
+use super::execute::{Cursor, Cursors, StepResult, count, summary};
 use super::lane_steps::{copy, finish_alone};
+use super::lookup::Lookup;
 use super::validate::RunError;
 use super::walk::ROUNDS_MAX;
 use super::worker::Worker;
-use crate::packet::recirculate::{rounds, set_rounds};
+use crate::packet::recirculate::{enter, rounds, set_rounds, take_along};
 use crate::packet::{Burst, Frame};
-use crate::ruleset::{Return, Track};
+use crate::ruleset::{LaneStep, Return, SideEffects, Step, StepSummary, Track};
 use crate::state::conntrack::fragments::{Taken, piece, seen_whole};
-use crate::state::conntrack::{Connections, Request, Rewrite, Seen, Tracked, rewrite, seen};
+use crate::state::conntrack::{
+    Connections, Hashed, Request, Rewrite, Seen, Tracked, ct_state, rewrite, seen,
+};
 
 /// A fragment that waits for the others of its datagram.
 #[derive(Debug)]
@@ -202,16 +207,20 @@ pub(super) fn untrack(worker: &mut Worker, burst: &mut Burst, lane: usize) {
     hide(&mut burst.keys[lane]);
 }
 
+/// Returns the zone of a packet with this key.
+fn zone(track: &Track, key: &FlowKey) -> u16 {
+    match track.action.zone {
+        Zone::Number(zone) => zone,
+        Zone::Field(part) => part.get(key) as u16,
+    }
+}
+
 /// Returns what a rule asks connection tracking for, for a packet with this key.
 pub(super) fn request<'a>(track: &'a Track, key: &FlowKey, is_dry_run: bool) -> Request<'a> {
     let action = &track.action;
     let (mark, label) = fields(&action.exec, key);
-    let zone = match action.zone {
-        Zone::Number(zone) => zone,
-        Zone::Field(part) => part.get(key) as u16,
-    };
     let (commit, force) = (action.commit, action.force);
-    Request { zone, commit, force, nat: action.nat(), mark, label, is_dry_run }
+    Request { zone: zone(track, key), commit, force, nat: action.nat(), mark, label, is_dry_run }
 }
 
 /// Takes a packet to its connection, and translates it. `tracked` is what earlier actions have found.
@@ -253,33 +262,195 @@ fn fields(exec: &[Action], key: &FlowKey) -> (Bits<u32>, Bits<u128>) {
 /// Shows a packet's connection to later tables.
 pub(super) fn show(key: &mut FlowKey, tracked: &Tracked) {
     hide(key);
-    key.set(Field::CtState, tracked.state.into());
-    key.set(Field::CtZone, tracked.zone.into());
+    let mut zone = u32::from(tracked.zone) << 16;
+    key.set_word(word::CT_STATE, tracked.state);
     if tracked.mark != 0 {
-        key.set(Field::CtMark, tracked.mark.into());
+        key.set_word(word::CT_MARK, tracked.mark);
     }
     if tracked.label != 0 {
-        key.set(Field::CtLabel, tracked.label);
+        set_wide(key, word::CT_LABEL, tracked.label);
     }
-    let Some(tuple) = tracked.original else { return };
-    let (source, destination) = match tuple.is_ipv6 {
-        true => (Field::CtIpv6Src, Field::CtIpv6Dst),
-        false => (Field::CtIpv4Src, Field::CtIpv4Dst),
-    };
-    key.set(source, tuple.source.address);
-    key.set(destination, tuple.destination.address);
-    key.set(Field::CtNwProto, tuple.proto.into());
-    let (first, second) = match tuple.is_icmp() {
-        // The code of a request is 0.
-        true => (tuple.source.icmp_type.into(), 0),
-        false => (tuple.source.port, tuple.destination.port),
-    };
-    key.set(Field::CtTpSrc, first.into());
-    key.set(Field::CtTpDst, second.into());
+    if let Some(tuple) = &tracked.original {
+        zone |= u32::from(tuple.proto) << 8;
+        let (source, destination) = (tuple.source, tuple.destination);
+        if tuple.is_ipv6 {
+            set_wide(key, word::CT_IPV6_SRC, source.address);
+            set_wide(key, word::CT_IPV6_DST, destination.address);
+        } else {
+            key.set_word(word::CT_IPV4_SRC, source.address as u32);
+            key.set_word(word::CT_IPV4_DST, destination.address as u32);
+        }
+        let (first, second) = match tuple.is_icmp() {
+            // The code of a request is 0.
+            true => (source.icmp_type.into(), 0),
+            false => (source.port, destination.port),
+        };
+        key.set_word(word::CT_PORTS, u32::from(first) << 16 | u32::from(second));
+    }
+    key.set_word(word::CT_ZONE, zone);
+}
+
+/// Sets four words, the first the highest.
+fn set_wide(key: &mut FlowKey, first: usize, value: u128) {
+    (0..4).for_each(|at| key.set_word(first + at, (value >> (96 - 32 * at)) as u32));
 }
 
 /// Hides a packet's connection from later tables.
 pub(super) fn hide(key: &mut FlowKey) {
     const CONNECTION: WordSet = WordSet::of_class(FieldClass::Connection);
     key.present().intersection(CONNECTION).iter().for_each(|w| key.set_word(w, 0));
+}
+
+/// Words that a step takes along: which, and their values and masks.
+type Carry = [(u8, u32, u32)];
+
+/// Returns how a lane's next step looks its connection up, if that is all that its steps do, and the words that it takes along.
+fn only_track<'a>(lookup: &'a Lookup, cursor: &Cursor) -> Option<(&'a Track, &'a Carry)> {
+    let steps = match *cursor {
+        Cursor::Path(path) => lookup.paths.steps_without_marks(path),
+        Cursor::Rule(table, rule, _) => lookup.pipeline.ruleset().table(table)?.steps(rule),
+        _ => return None,
+    };
+    steps.steps().iter().find_map(|step| match step {
+        Step::Lane { step, .. } => match &**step {
+            LaneStep::Track { track, carry } => Some((&**track, &**carry)),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// A lane before its connection is looked up.
+type Ready = Option<(Seen, Hashed)>;
+
+/// Takes the first lanes, whose next step looks their connection up, to their connections together. Returns them: they are to be
+/// looked up again.
+///
+/// Lanes behind one that has more to do before wait for that, and so do those behind a packet of a connection that is not
+/// established: it may be kept in the next table. So connections meet their packets in order.
+pub(super) fn track_lanes(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lanes: LaneMask,
+    cursors: &Cursors,
+) -> LaneMask {
+    let connections = worker.egress.connections.clone();
+    let mut ready = LaneMask(0);
+    for lane in lanes.lanes() {
+        match summary(&worker.lookup, &cursors[lane]).map(|summary| (summary, summary.seen())) {
+            Some((StepSummary::Track, _))
+                if matches!(cursors[lane], Cursor::Path(_) | Cursor::Rule(..))
+                    && !worker.calls.are_open(lane)
+                    && !worker.calls.hold_state(lane)
+                    && burst.headers[lane].fragment == 0 =>
+            {
+                ready.0 |= 1 << lane;
+            }
+            Some((_, SideEffects::Terminal)) => {}
+            _ => break,
+        }
+    }
+    if ready.is_empty() {
+        return ready;
+    }
+    let mut found: [Ready; LANES_MAX] = [const { None }; LANES_MAX];
+    for lane in ready.lanes() {
+        let Some((track, carry)) = only_track(&worker.lookup, &cursors[lane]) else {
+            unreachable!("its steps look the connection up")
+        };
+        let key = &mut burst.keys[lane];
+        take_along(carry, key);
+        let zone = zone(track, key);
+        if let Some(mut seen) = seen(burst.frames[lane].bytes(), &burst.headers[lane], key) {
+            seen.tuple.zone = zone;
+            found[lane] = Some((seen, connections.prepare(&seen.tuple)));
+        }
+    }
+    connections.prefetch(found.iter().flatten().map(|(_, hashed)| hashed));
+    let order_matters = worker.lookup.pipeline.ruleset().sets_connections();
+    let (mut done, mut met) = (LaneMask(0), 0u64);
+    for lane in ready.lanes() {
+        if order_matters {
+            let place = found[lane].as_ref().and_then(|(_, hashed)| connections.place(hashed));
+            let bit = place.map_or(0, |place| 1 << (place % 64));
+            if met & bit != 0 {
+                break;
+            }
+            met |= bit;
+        }
+        let is_established =
+            track_one(worker, burst, lane, (&cursors[lane], found[lane].as_ref()), &connections);
+        done.0 |= 1 << lane;
+        if !is_established {
+            break;
+        }
+    }
+    done
+}
+
+/// Takes a lane to its connection, and makes its key that of a packet which enters the action's table. Returns whether the
+/// connection is established.
+fn track_one(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lane: usize,
+    (cursor, seen): (&Cursor, Option<&(Seen, Hashed)>),
+    connections: &Connections,
+) -> bool {
+    let Worker { lookup, calls, .. } = worker;
+    let key = &mut burst.keys[lane];
+    let tracked = calls.tracked(lane);
+    if let Some((track, _)) = only_track(lookup, cursor) {
+        let request = request(track, key, false);
+        let now_ms = burst.times_ns[lane] / NS_PER_MS;
+        let by = connections.track_prepared(seen, &request, tracked, now_ms);
+        if let Some(by) = by {
+            rewrite(&mut burst.frames[lane], &mut burst.headers[lane], key, &by);
+        }
+        show(key, tracked);
+        enter(key, track.action.table.unwrap_or(0));
+    }
+    let is_established = tracked.state & ct_state::ESTABLISHED != 0;
+    count(lookup, cursor, burst.frames[lane].counted.into());
+    is_established
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::conntrack::{End, Tuple};
+
+    /// The words that are written are those of the fields.
+    #[test]
+    fn a_connection_is_shown_in_its_fields() {
+        let end = |address, port, icmp_type| End { address, port, icmp_type };
+        for (is_ipv6, proto) in [(false, 6), (true, 17), (false, 1)] {
+            let (source, destination) = (end(0x0102_0304, 5, 8), end(0x0506_0708, 9, 0));
+            let original = Some(Tuple { source, destination, zone: 7, proto, is_ipv6 });
+            let mut shown = Tracked::default();
+            (shown.state, shown.zone, shown.mark) = (0x21, 7, 3);
+            (shown.label, shown.original) = (1 << 100 | 5, original);
+            let mut key = FlowKey::zero();
+            show(&mut key, &shown);
+            let (from, to) = match is_ipv6 {
+                true => (Field::CtIpv6Src, Field::CtIpv6Dst),
+                false => (Field::CtIpv4Src, Field::CtIpv4Dst),
+            };
+            let ports = if proto == 1 { (8, 0) } else { (5, 9) };
+            let fields = [
+                (Field::CtState, 0x21),
+                (Field::CtZone, 7),
+                (Field::CtMark, 3),
+                (Field::CtLabel, 1 << 100 | 5),
+                (Field::CtNwProto, proto.into()),
+                (from, 0x0102_0304),
+                (to, 0x0506_0708),
+                (Field::CtTpSrc, ports.0),
+                (Field::CtTpDst, ports.1),
+            ];
+            fields.iter().for_each(|(field, value)| assert_eq!(key.get(*field), *value, "{field:?}"));
+            hide(&mut key);
+            assert!(key == FlowKey::zero());
+        }
+    }
 }

@@ -185,7 +185,13 @@ impl Follow for Xlate<'_> {
             }
             return AfterStep::Next;
         }
-        self.key.leave(here, &position.calls, self.key.is_outdated());
+        match step {
+            // Nothing follows here: the packet goes on in the table of the action.
+            LaneStep::Track { track, .. } if self.key.may_end_with(track, here, &position.calls) => {
+                self.key.track(track);
+            }
+            _ => self.key.leave(here, &position.calls, self.key.is_outdated()),
+        }
         AfterStep::End
     }
 

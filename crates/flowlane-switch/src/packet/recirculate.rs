@@ -29,6 +29,11 @@ pub(crate) fn is_bare(key: &FlowKey) -> bool {
     key.word(word::RECIRC_ID) & BARE != 0
 }
 
+/// Lets a packet enter a table next, as its key is.
+pub(crate) fn enter(key: &mut FlowKey, table: u8) {
+    key.set_masked(Field::RecircId, u128::from(table) + 1, ENTRY);
+}
+
 /// Returns whether a packet's key has been parsed again.
 pub(crate) fn is_recirculated(key: &FlowKey) -> bool {
     key.get(Field::RecircId) & ENTRY != 0

@@ -226,7 +226,7 @@ impl Compiler<'_> {
             | LaneStep::Learn(_)
             | LaneStep::FinTimeout(_)
             | LaneStep::Pause(_)
-            | LaneStep::Track(_)
+            | LaneStep::Track { .. }
             | LaneStep::Bundle(Bundle { to: None, .. }) => (false, false),
             // They set a field.
             LaneStep::Multipath(Multipath { to, .. }) | LaneStep::Bundle(Bundle { to: Some(to), .. }) => {
@@ -294,12 +294,7 @@ impl Compiler<'_> {
                 LaneStep::Pause(Arc::new(ToController { action: (**action).clone(), origin: self.origin }))
             }
             Action::ConnectionTracking(action) => {
-                let enter = |table| Steps::new([Step::Recirculate { table, carry: Vec::new() }]);
-                LaneStep::Track(Arc::new(Track {
-                    entering: action.table.map(enter),
-                    back: action.table.is_some_and(|table| table <= self.origin.table),
-                    action: (**action).clone(),
-                }))
+                LaneStep::track(Track::new((**action).clone(), self.origin.table))
             }
             Action::ClearConnection => LaneStep::Untrack,
             Action::CheckPacketLarger { bytes, to } => LaneStep::CheckPacketLarger { bytes: *bytes, to: *to },

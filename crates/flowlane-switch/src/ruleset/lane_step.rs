@@ -8,7 +8,7 @@ use flowlane::packet::FieldRef;
 use flowlane::rule::Action;
 use flowlane::rule::action::{Bundle, ConnectionTracking, Learn, Multipath};
 
-use super::{Origin, RuleRequest, Steps, ToController};
+use super::{Origin, RuleRequest, Step, Steps, ToController};
 
 /// A rule's way to connection tracking.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -18,6 +18,15 @@ pub struct Track {
     pub entering: Option<Steps>,
     /// That table is the rule's own, or an earlier one.
     pub back: bool,
+}
+
+impl Track {
+    /// The way of a rule in table `from`.
+    pub fn new(action: ConnectionTracking, from: u8) -> Self {
+        let enter = |table| Steps::new([Step::Recirculate { table, carry: Vec::new() }]);
+        let back = action.table.is_some_and(|table| table <= from);
+        Self { entering: action.table.map(enter), back, action }
+    }
 }
 
 /// A step that is taken for one packet at a time.
@@ -62,7 +71,11 @@ pub enum LaneStep {
     /// Sends the packet to controllers and ends it; a controller may let it go on behind the step.
     Pause(Arc<ToController>),
     /// Looks the packet's connection up. A copy of the packet goes on in a table that sees the connection.
-    Track(Arc<Track>),
+    Track {
+        track: Arc<Track>,
+        /// Words of the key that rules have set before, where a path has them: (word, value, mask).
+        carry: Vec<(u8, u32, u32)>,
+    },
     /// Forgets the packet's connection.
     Untrack,
     /// Sends the packet to the controller, since its TTL has expired.
@@ -78,6 +91,16 @@ pub enum LaneStep {
 }
 
 impl LaneStep {
+    /// The step of a way to connection tracking.
+    pub(super) fn track(track: Track) -> Self {
+        Self::Track { track: Arc::new(track), carry: Vec::new() }
+    }
+
+    /// Returns whether the step looks the packet's connection up, and the packet then goes on in a later table.
+    pub(super) fn only_tracks(&self) -> bool {
+        matches!(self, Self::Track { track, .. } if track.entering.is_some() && !track.back)
+    }
+
     /// Returns the field that the step writes.
     pub fn written(&self) -> Option<FieldRef> {
         match *self {
@@ -100,7 +123,7 @@ impl LaneStep {
             | Self::Learn(_)
             | Self::FinTimeout(_)
             | Self::Pause(_)
-            | Self::Track(_)
+            | Self::Track { .. }
             | Self::Bundle(_) => true,
             Self::WriteActions(_)
             | Self::ClearActions
@@ -127,7 +150,7 @@ impl LaneStep {
             | Self::FinTimeout(_)
             | Self::Request(_)
             | Self::Pause(_)
-            | Self::Track(_)
+            | Self::Track { .. }
             | Self::Expire => true,
             Self::WriteActions(_)
             | Self::ClearActions

@@ -14,6 +14,7 @@
 //! Nothing here knows workers, stages or open ports.
 
 mod action_set;
+mod check;
 mod compile;
 mod counters;
 mod groups;

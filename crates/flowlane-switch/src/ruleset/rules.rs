@@ -115,6 +115,11 @@ impl Entry {
         self.rule.actions.iter().all(forwards)
     }
 
+    /// Returns whether it sets the marks or labels of connections.
+    fn sets_connections(&self) -> bool {
+        self.rule.actions.iter().any(sets_connections)
+    }
+
     /// Returns whether a packet may come to a table again behind the rule.
     fn goes_back(&self) -> bool {
         self.rule.actions.iter().any(goes_back)
@@ -150,7 +155,22 @@ pub(crate) fn is_conjunctive(actions: &[Action]) -> bool {
 
 /// Returns whether a packet may come to a table again by an action.
 fn goes_back(action: &Action) -> bool {
-    matches!(action, Action::Resubmit { .. } | Action::Group(_)) || action.nested().iter().any(goes_back)
+    let leads_back = match action {
+        Action::Resubmit { .. } | Action::Group(_) => true,
+        Action::ConnectionTracking(tracking) => tracking.table.is_some(),
+        _ => false,
+    };
+    leads_back || action.nested().iter().any(goes_back)
+}
+
+/// Returns whether an action sets the marks or labels of connections.
+fn sets_connections(action: &Action) -> bool {
+    match action {
+        Action::ConnectionTracking(tracking) => {
+            tracking.exec.iter().any(|nested| !matches!(nested, Action::Nat(_)))
+        }
+        other => other.nested().iter().any(sets_connections),
+    }
 }
 
 /// Rules by id.
@@ -165,6 +185,8 @@ pub(super) struct Rules {
     more: usize,
     /// Rules after which a packet may come to a table again.
     back: usize,
+    /// Rules that set marks or labels of connections.
+    connections: usize,
     /// Rules that packets without an Ethernet header may match.
     of_types: BTreeSet<RuleId>,
 }
@@ -189,6 +211,11 @@ impl Rules {
         self.back > 0
     }
 
+    /// Returns whether one of them sets marks or labels of connections.
+    pub(super) fn set_connections(&self) -> bool {
+        self.connections > 0
+    }
+
     /// Adds a rule, or replaces the one with this id.
     pub(super) fn put(&mut self, id: RuleId, entry: Arc<Entry>) {
         let at = id.0 as usize;
@@ -201,6 +228,7 @@ impl Rules {
         self.steps[at] = entry.steps.clone();
         self.more += usize::from(!entry.only_forwards());
         self.back += usize::from(entry.goes_back());
+        self.connections += usize::from(entry.sets_connections());
         match entry.may_be_bare() {
             true => _ = self.of_types.insert(id),
             false => _ = self.of_types.remove(&id),
@@ -209,6 +237,7 @@ impl Rules {
             Some(before) => {
                 self.more -= usize::from(!before.only_forwards());
                 self.back -= usize::from(before.goes_back());
+                self.connections -= usize::from(before.sets_connections());
             }
             None => self.len += 1,
         }
@@ -222,6 +251,7 @@ impl Rules {
         self.of_types.remove(&id);
         self.more -= usize::from(!entry.only_forwards());
         self.back -= usize::from(entry.goes_back());
+        self.connections -= usize::from(entry.sets_connections());
         Some(entry)
     }
 

@@ -15,16 +15,16 @@ use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::{FieldClass, WordSet};
 use flowlane::published::Versioned;
-use flowlane::rule::action::{Controller, HEADERS_PUSHED_MAX};
-use flowlane::rule::{Action, Rule, RuleId};
+use flowlane::rule::RuleId;
+use flowlane::rule::action::Controller;
 
 use crate::packet::recirculate::is_bare;
 
-use super::rules::{Rules, is_conjunctive};
+use super::rules::Rules;
 use super::table_map::{TableMap, TableSet};
 use super::{
-    CompiledGroup, Entry, Groups, Learned, Miss, Origin, Resources, RulesetError, Step, StepSummary, Steps,
-    ToController, compile,
+    CompiledGroup, Entry, Groups, Miss, Origin, Resources, RulesetError, Step, StepSummary, Steps,
+    ToController,
 };
 
 /// The number of events kept.
@@ -440,6 +440,11 @@ impl Ruleset {
         !self.groups.is_empty() || self.tables.iter().any(|(_, table)| table.rules.go_back())
     }
 
+    /// Returns whether a rule sets marks or labels of connections.
+    pub(crate) fn sets_connections(&self) -> bool {
+        self.tables.iter().any(|(_, table)| table.rules.set_connections())
+    }
+
     /// Returns the stages that must see the packets of a burst in their order.
     #[inline]
     pub(crate) fn ordered_stages(&self) -> TableSet {
@@ -536,76 +541,5 @@ impl Ruleset {
     /// Forgets all but the latest `kept` changes.
     pub fn forget(&mut self, kept: usize) {
         self.events.drain(..self.events.len().saturating_sub(kept));
-    }
-
-    /// Checks that a rule's table exists and its actions are valid.
-    ///
-    /// # Errors
-    /// The first problem.
-    pub fn check(&self, rule: &Rule) -> Result<(), RulesetError> {
-        if self.table(rule.table).is_none() {
-            return Err(RulesetError::NoTable(rule.table));
-        }
-        self.check_actions(rule)
-    }
-
-    /// Checks an action, and those within it.
-    fn check_action(&self, action: &Action) -> Result<(), RulesetError> {
-        compile::check_field(action)?;
-        if let Some(why) = compile::unsupported(action) {
-            return Err(RulesetError::Unsupported { action: action.to_string(), why });
-        }
-        if let Action::Learn(learn) = action {
-            if self.table(learn.table).is_none() {
-                return Err(RulesetError::NoTable(learn.table));
-            }
-            // Values differ from packet to packet, not fields.
-            self.check_actions(&Learned::of(learn, &FlowKey::zero()).flow_mod.rule)?;
-        }
-        if action.nested().iter().any(|nested| matches!(nested, Action::Conjunction { .. })) {
-            return Err(RulesetError::Conjunction);
-        }
-        if let Action::ConnectionTracking(tracking) = action {
-            // The mark and label of a connection are set here only, and it is translated here only.
-            let is_known = |nested: &&Action| {
-                matches!(nested, Action::SetField { .. } | Action::Move { .. } | Action::Nat(_))
-            };
-            return tracking
-                .exec
-                .iter()
-                .filter(|nested| !is_known(nested))
-                .try_for_each(|nested| self.check_action(nested));
-        }
-        action.nested().iter().try_for_each(|nested| self.check_action(nested))
-    }
-
-    /// Checks the actions of a rule whose table may not exist yet.
-    pub(crate) fn check_actions(&self, rule: &Rule) -> Result<(), RulesetError> {
-        let pushes = compile::pushes(&rule.actions);
-        if pushes > HEADERS_PUSHED_MAX {
-            return Err(RulesetError::Pushes(pushes));
-        }
-        let is_of_part = |action: &Action| match *action {
-            Action::Conjunction { clause, clauses, .. } => (2..=64).contains(&clauses) && clause < clauses,
-            Action::Note(_) => true,
-            _ => false,
-        };
-        if is_conjunctive(&rule.actions) && !rule.actions.iter().all(is_of_part) {
-            return Err(RulesetError::Conjunction);
-        }
-        for (i, action) in rule.actions.iter().enumerate() {
-            self.check_action(action)?;
-            let &Action::Goto(to) = action else { continue };
-            if to <= rule.table {
-                return Err(RulesetError::GotoBackwards { from: rule.table, to });
-            }
-            if i + 1 < rule.actions.len() {
-                return Err(RulesetError::GotoNotLast(to));
-            }
-            if !self.has_table(to) {
-                return Err(RulesetError::NoGotoTable(to));
-            }
-        }
-        Ok(())
     }
 }

@@ -219,6 +219,8 @@ pub enum StepSummary {
     Output(PortNo),
     /// To go on in a table as it is.
     Enter(u8),
+    /// To look its connection up, and to go on in a table.
+    Track,
     /// To nothing.
     #[default]
     Nothing,
@@ -236,6 +238,9 @@ impl StepSummary {
                 return StepSummary::Enter(*table);
             }
             (None, _) => return StepSummary::Nothing,
+            (Some(Step::Lane { step, again: false }), None) if step.only_tracks() => {
+                return StepSummary::Track;
+            }
             _ => {}
         }
         let seen = |step: &Step| match step {
@@ -258,6 +263,7 @@ impl StepSummary {
     pub fn seen(self) -> SideEffects {
         match self {
             StepSummary::Output(_) => SideEffects::Terminal,
+            StepSummary::Track => SideEffects::ThenContinues,
             StepSummary::Enter(_) | StepSummary::Nothing => SideEffects::None,
             StepSummary::Several(seen) => seen,
         }

@@ -62,7 +62,7 @@ fn converse(flowlane: &mut Flowlane, r: &mut Random, kind: Kind) -> (Vec<Step>, 
         let (in_port, frame) = conversations.next(r);
         let sent = in_order(&frame, flowlane.forward(in_port, &frame).0);
         conversations.hear(in_port, &sent);
-        // Open vSwitch keeps connections that cannot be told apart, and then finds one of them.
+        // Open vSwitch keeps connections that have one tuple, and then finds one of them.
         if flowlane.ambiguous_connections() > 0 || flowlane.connections().iter().any(|text| is_left_out(text))
         {
             break;
@@ -106,7 +106,7 @@ struct Both<'a> {
     run: u16,
 }
 
-/// What Open vSwitch says where it has ended.
+/// The message with which Open vSwitch has ended.
 type Ended = String;
 
 impl<'a> Both<'a> {

@@ -13,7 +13,7 @@ use flowlane::rule::action::Learn;
 
 use crate::packet::recirculate::{self, in_headers};
 use crate::ruleset::{
-    FIN_OR_RST, LaneStep, Learned, Return, RuleRequest, Step, ends_connection, is_tcp, outdates_key,
+    FIN_OR_RST, LaneStep, Learned, Return, RuleRequest, Step, Track, ends_connection, is_tcp, outdates_key,
     output_step, sources,
 };
 
@@ -72,7 +72,7 @@ impl TrackedKey {
             | LaneStep::Bundle(_)
             | LaneStep::CheckPacketLarger { .. }
             | LaneStep::Pause(_)
-            | LaneStep::Track(_)
+            | LaneStep::Track { .. }
             | LaneStep::Expire
             | LaneStep::Refuse
             | LaneStep::Request(_)
@@ -122,6 +122,19 @@ impl TrackedKey {
     /// Returns whether the key has the packet's value of a field, or of a part of it.
     fn knows(&self, part: FieldRef) -> bool {
         !self.parse_again || !in_headers(part.field()) && part.get(&self.moved) == 0
+    }
+
+    /// Returns whether a path can end with looking the packet's connection up: the packet takes nothing to the table of the action
+    /// but its key.
+    pub(super) fn may_end_with(&self, track: &Track, here: &Return, calls: &[Return]) -> bool {
+        let is_last = here.at + 1 == here.steps.steps().len();
+        track.entering.is_some() && is_last && calls.is_empty() && self.stack.is_empty()
+    }
+
+    /// Ends the path with that.
+    pub(super) fn track(&mut self, track: &Arc<Track>) {
+        let step = LaneStep::Track { track: track.clone(), carry: self.carried() };
+        self.steps.push(Step::Lane { step: Arc::new(step), again: self.is_outdated() });
     }
 
     /// Ends the path before a step: the packet goes on there in the rule's own steps, parsed `again`

@@ -46,16 +46,15 @@ struct Size {
     default: Option<usize>,
 }
 
-fn sizes(config: &Config) -> Vec<Size> {
+/// Returns the sizes of the caches.
+fn cache_sizes(config: &Config) -> [Size; 4] {
     let default = CacheConfig::default();
     let cache = &config.cache;
-    let size = |at, what, value, most, because, default| Size { at, what, value, most, because, default };
     let of_cache = |key, what, value, most, because, default| {
-        size(KeyPath::of("cache").key(key), what, value, most, because, Some(default))
+        let at = KeyPath::of("cache").key(key);
+        Size { at, what, value, most, because, default: Some(default) }
     };
-    let workers = KeyPath::of("switch").key("workers");
-    let mut sizes = vec![
-        size(workers, "workers", config.switch.workers, WORKERS_MAX, "each is a thread", Some(1)),
+    [
         of_cache(
             "exact_entries",
             "entries in the exact-match cache",
@@ -88,6 +87,14 @@ fn sizes(config: &Config) -> Vec<Size> {
             "a packet that none matches is looked up with all",
             default.masks_max,
         ),
+    ]
+}
+
+fn sizes(config: &Config) -> Vec<Size> {
+    let size = |at, what, value, most, because, default| Size { at, what, value, most, because, default };
+    let workers = KeyPath::of("switch").key("workers");
+    let mut sizes = vec![
+        size(workers, "workers", config.switch.workers, WORKERS_MAX, "each is a thread", Some(1)),
         size(
             KeyPath::of("macs").key("entries_max"),
             "addresses",
@@ -105,6 +112,7 @@ fn sizes(config: &Config) -> Vec<Size> {
             Some(ConnectionSection::default().connections_max),
         ),
     ];
+    sizes.extend(cache_sizes(config));
     let numbers = "they are numbered with 32 bits";
     for (n, table) in config.table.iter().enumerate() {
         let at = KeyPath::section("table", n);

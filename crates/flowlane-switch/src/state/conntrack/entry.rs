@@ -54,7 +54,9 @@ impl Live {
 ///
 /// Tuples are read without a lock by those who search a chain; they change only while no chain has the entry, and the
 /// generation says whether they have.
+/// A search reads its first line, and its second for a reply.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Entry {
     /// The next links of the chains of the original and the reply tuple.
     pub(super) next: [AtomicU32; 2],
@@ -110,7 +112,7 @@ impl Entry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Live>> {
-        // Whoever holds the lock only sets fields, and does not panic.
+        // The holder of the lock only sets fields, and does not panic.
         self.live.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -124,7 +126,7 @@ impl Entry {
         }
     }
 
-    /// Works on the connection, if that is not just used by somebody else.
+    /// Works on the connection, unless another thread uses it at this moment.
     pub(super) fn peek<T>(&self, work: impl FnOnce(&Live) -> T) -> Option<T> {
         let live = self.live.try_lock().ok()?;
         live.as_ref().map(work)

@@ -134,7 +134,7 @@ impl<T> Incomplete<T> {
     }
 }
 
-/// What becomes of a fragment.
+/// The fate of a fragment.
 #[derive(Debug)]
 pub enum Taken<T> {
     /// It waits.

@@ -20,6 +20,8 @@
 //! **When the table is full**, the sweep's hand looks for a connection that has expired, has not been answered or is closing, and a
 //! new one takes its place. If there is none among the next few, the packet stays new, and is not kept.
 
+mod changes;
+pub mod ct_state;
 mod entry;
 pub mod fragments;
 mod nat;
@@ -45,7 +47,6 @@ pub use timeouts::{Timeout, Timeouts};
 pub use tuple::{End, Tuple};
 
 use std::hash::{BuildHasher, RandomState};
-use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -53,9 +54,11 @@ use flowlane::hash::multilinear::Multilinear;
 use flowlane::memory::Memory;
 use flowlane::rule::action::Nat;
 
+use changes::{live_for, set_fields, translate};
 use entry::Live;
 use nat::Draw;
 use protocol::{Progress, may_begin};
+pub use table::Hashed;
 use table::{NotAdded, Place, Table};
 
 /// Connections that are kept at most, unless the configuration says something else: as in Open vSwitch.
@@ -64,49 +67,9 @@ pub const CONNECTIONS_DEFAULT: usize = 3_000_000;
 /// Times that a packet's connection is searched again because others change it at the same time.
 const ATTEMPTS_MAX: usize = 64;
 
-/// Bits of `ct_state`, as in Open vSwitch.
-pub mod ct_state {
-    /// The connection is not kept yet, or has not been answered.
-    pub const NEW: u32 = 0x01;
-    /// Packets have been seen in both directions.
-    pub const ESTABLISHED: u32 = 0x02;
-    /// The packet is an error about another connection.
-    pub const RELATED: u32 = 0x04;
-    /// The packet goes in the direction of replies.
-    pub const REPLY: u32 = 0x08;
-    /// The packet could not be assigned to a connection.
-    pub const INVALID: u32 = 0x10;
-    /// The packet has met `ct`.
-    pub const TRACKED: u32 = 0x20;
-    /// Its source has been translated.
-    pub const SOURCE_TRANSLATED: u32 = 0x40;
-    /// Its destination has been translated.
-    pub const DESTINATION_TRANSLATED: u32 = 0x80;
-
-    pub(super) const TRANSLATED: u32 = SOURCE_TRANSLATED | DESTINATION_TRANSLATED;
-
-    /// The names of the bits, from bit 0 on.
-    const NAMES: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
-
-    /// Reads the names of bits, with commas or bars between them.
-    ///
-    /// # Errors
-    /// The name that there is not.
-    pub fn read(text: &str) -> Result<u32, String> {
-        let names = text.split([',', '|']).map(str::trim).filter(|name| !name.is_empty());
-        names.map(bit).try_fold(0, |bits, bit| Ok(bits | bit?))
-    }
-
-    fn bit(name: &str) -> Result<u32, String> {
-        let place = NAMES.iter().position(|known| *known == name);
-        let unknown = || format!("there is no ct_state `{name}`; there are {}", NAMES.join(", "));
-        place.map(|place| 1 << place).ok_or_else(unknown)
-    }
-}
-
 use ct_state::{ESTABLISHED, INVALID, NEW, RELATED, REPLY, TRACKED, TRANSLATED};
 
-/// What a packet is to connection tracking.
+/// A packet as connection tracking sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
     /// The ends; of an error of ICMP, those of packets that go the way of the error. The zone is 0.
@@ -116,7 +79,7 @@ pub struct Seen {
     pub is_error: bool,
 }
 
-/// What a rule asks for.
+/// The request of a rule.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request<'a> {
     pub zone: u16,
@@ -299,13 +262,13 @@ impl Connections {
     }
 
     /// Finds a connection whose time is not over. One whose time is over is removed.
-    fn find(&self, tuple: &Tuple, now_ms: u64) -> Option<(Place, usize)> {
+    fn find(&self, tuple: &Hashed, now_ms: u64) -> Option<(Place, usize)> {
         let table = self.table();
-        let found = table.find(&table.hashed(tuple))?;
+        let found = table.find(tuple)?;
         if table.entry(found.0.entry).expires_ms() > now_ms {
             return Some(found);
         }
-        // A dry run does that, too: nobody notices.
+        // A dry run does that, too: no packet meets another state than without it.
         if self.remove(found.0) {
             self.counters.expired.fetch_add(1, Ordering::Relaxed);
         }
@@ -336,6 +299,38 @@ impl Connections {
         tracked: &mut Tracked,
         now_ms: u64,
     ) -> Option<Rewrite> {
+        let seen = seen.map(|seen| {
+            let tuple = Tuple { zone: request.zone, ..seen.tuple };
+            (Seen { tuple, ..*seen }, self.prepare(&tuple))
+        });
+        self.track_prepared(seen.as_ref(), request, tracked, now_ms)
+    }
+
+    /// Makes a tuple, with its zone, ready to be looked up.
+    pub fn prepare(&self, tuple: &Tuple) -> Hashed {
+        self.table().hashed(tuple)
+    }
+
+    /// Asks for the memory that looking tuples up begins with.
+    pub fn prefetch<'a>(&self, tuples: impl Iterator<Item = &'a Hashed> + Clone) {
+        let table = self.table();
+        tuples.clone().for_each(|tuple| table.prefetch(tuple));
+        tuples.for_each(|tuple| table.prefetch_entry(tuple));
+    }
+
+    /// Returns the place of a tuple's connection: packets of both its directions have the same.
+    pub fn place(&self, tuple: &Hashed) -> Option<u32> {
+        self.table().find(tuple).map(|(place, _)| place.entry)
+    }
+
+    /// Takes a packet to its connection, as [`track`](Self::track) does; its tuple has the zone, and is prepared.
+    pub fn track_prepared(
+        &self,
+        seen: Option<&(Seen, Hashed)>,
+        request: &Request<'_>,
+        tracked: &mut Tracked,
+        now_ms: u64,
+    ) -> Option<Rewrite> {
         if let Some(rewrite) = self.track_again(request, tracked) {
             return rewrite;
         }
@@ -347,9 +342,7 @@ impl Connections {
         if tracked.zone != request.zone {
             tracked.state = 0;
         }
-        let tuple = Tuple { zone: request.zone, ..seen.tuple };
-        let seen = Seen { tuple, ..*seen };
-        (0..ATTEMPTS_MAX).find_map(|_| self.attempt(&seen, request, tracked, now_ms)).unwrap_or_else(|| {
+        (0..ATTEMPTS_MAX).find_map(|_| self.attempt(seen, request, tracked, now_ms)).unwrap_or_else(|| {
             // Others change the connection with each attempt.
             tracked.state = NEW | TRACKED;
             None
@@ -379,12 +372,12 @@ impl Connections {
     /// connection meanwhile.
     fn attempt(
         &self,
-        seen: &Seen,
+        (seen, hashed): &(Seen, Hashed),
         request: &Request<'_>,
         tracked: &mut Tracked,
         now_ms: u64,
     ) -> Option<Option<Rewrite>> {
-        if let Some((place, direction)) = self.find(&seen.tuple, now_ms) {
+        if let Some((place, direction)) = self.find(hashed, now_ms) {
             if direction == 0 || !request.force {
                 return self.go_on(seen, request, tracked, (place, direction), now_ms);
             }
@@ -395,7 +388,7 @@ impl Connections {
         // The packet may have been translated by an earlier `ct` of the zone.
         if let Some(original) = tracked.original.filter(|_| tracked.state & TRANSLATED != 0) {
             let original = Tuple { zone: tracked.zone, ..original };
-            if let Some((place, direction)) = self.find(&original, now_ms) {
+            if let Some((place, direction)) = self.find(&self.prepare(&original), now_ms) {
                 return self.go_on(seen, request, tracked, (place, direction), now_ms);
             }
         }
@@ -422,7 +415,9 @@ impl Connections {
     ) -> Option<Option<Rewrite>> {
         let entry = self.table().entry(place.entry);
         let known = Known { place, direction, is_error: seen.is_error };
-        let tuples = [entry.tuple(0), entry.tuple(1)];
+        // The reply tuple is needed where packets are translated.
+        let reply = if request.nat.is_some() { entry.tuple(1) } else { Tuple::default() };
+        let tuples = [entry.tuple(0), reply];
         let result = entry.with(place.generation, |live| {
             let live = &mut live_for(request, live);
             let progress = match seen.is_error {
@@ -500,6 +495,18 @@ impl Connections {
         if request.is_dry_run {
             return Some(self.preview(tuple, request, tracked));
         }
+        self.keep(tuple, message, request, tracked, now_ms)
+    }
+
+    /// Keeps the connection of its first packet.
+    fn keep(
+        &self,
+        tuple: &Tuple,
+        message: &Message,
+        request: &Request<'_>,
+        tracked: &mut Tracked,
+        now_ms: u64,
+    ) -> Option<Option<Rewrite>> {
         let memories = self.memories();
         let in_zone = &memories.zones[usize::from(request.zone)];
         if self.limits.per_zone.is_some_and(|limit| in_zone.load(Ordering::Relaxed) >= limit) {
@@ -507,26 +514,7 @@ impl Connections {
             return Some(None);
         }
         self.make_room(now_ms);
-        let (state, timeout) = State::begin(message);
-        let mut live = Live::new(state, now_ms);
-        let expires_ms = self.expiry(timeout, now_ms);
-        let add = |reply: Tuple, live: Live| memories.table.add([*tuple, reply], live, expires_ms);
-        let translation = request.nat.and_then(|nat| Some((nat, nat.range.as_ref()?)));
-        let added = match translation {
-            None => add(tuple.reversed(), live).map(|place| (place, tuple.reversed())),
-            Some((nat, range)) => {
-                live.translated = nat::translated(nat);
-                let mut tried = nat::replies(nat, range, tuple, self).map(|reply| {
-                    // Most of those that are in use are found without a lock.
-                    match memories.table.find(&memories.table.hashed(&reply)) {
-                        Some(_) => Err(NotAdded::Reply),
-                        None => add(reply, live.clone()).map(|place| (place, reply)),
-                    }
-                });
-                tried.find(|added| *added != Err(NotAdded::Reply)).unwrap_or(Err(NotAdded::Reply))
-            }
-        };
-        match added {
+        match self.add(tuple, message, request, now_ms) {
             Ok((place, reply)) => {
                 in_zone.fetch_add(1, Ordering::Relaxed);
                 self.counters.added.fetch_add(1, Ordering::Relaxed);
@@ -546,8 +534,8 @@ impl Connections {
             Err(NotAdded::Original) => None,
             Err(NotAdded::Reply) => {
                 let counters = &self.counters;
-                let refused =
-                    if translation.is_some() { &counters.refused_nat } else { &counters.refused_ambiguous };
+                let is_translated = request.nat.is_some_and(|nat| nat.range.is_some());
+                let refused = if is_translated { &counters.refused_nat } else { &counters.refused_ambiguous };
                 refused.fetch_add(1, Ordering::Relaxed);
                 Some(None)
             }
@@ -557,68 +545,32 @@ impl Connections {
             }
         }
     }
-}
 
-/// A connection as a request works on it: itself, or a copy.
-enum ForRequest<'a> {
-    Itself(&'a mut Live),
-    Copy(Live),
-}
-
-fn live_for<'a>(request: &Request<'_>, live: &'a mut Live) -> ForRequest<'a> {
-    match request.is_dry_run {
-        true => ForRequest::Copy(live.clone()),
-        false => ForRequest::Itself(live),
+    /// Adds a connection. Returns its place and its reply tuple, which is translated if that is asked for.
+    fn add(
+        &self,
+        tuple: &Tuple,
+        message: &Message,
+        request: &Request<'_>,
+        now_ms: u64,
+    ) -> Result<(Place, Tuple), NotAdded> {
+        let table = self.table();
+        let (state, timeout) = State::begin(message);
+        let mut live = Live::new(state, now_ms);
+        let expires_ms = self.expiry(timeout, now_ms);
+        let add =
+            |reply: Tuple, live| table.add([*tuple, reply], live, expires_ms).map(|place| (place, reply));
+        let Some((nat, range)) = request.nat.and_then(|nat| Some((nat, nat.range.as_ref()?))) else {
+            return add(tuple.reversed(), live);
+        };
+        live.translated = nat::translated(nat);
+        let mut tried = nat::replies(nat, range, tuple, self).map(|reply| {
+            // Most of those that are in use are found without a lock.
+            match table.find(&table.hashed(&reply)) {
+                Some(_) => Err(NotAdded::Reply),
+                None => add(reply, live.clone()),
+            }
+        });
+        tried.find(|added| *added != Err(NotAdded::Reply)).unwrap_or(Err(NotAdded::Reply))
     }
-}
-
-impl Deref for ForRequest<'_> {
-    type Target = Live;
-
-    fn deref(&self) -> &Live {
-        match self {
-            Self::Itself(live) => live,
-            Self::Copy(live) => live,
-        }
-    }
-}
-
-impl DerefMut for ForRequest<'_> {
-    fn deref_mut(&mut self) -> &mut Live {
-        match self {
-            Self::Itself(live) => live,
-            Self::Copy(live) => live,
-        }
-    }
-}
-
-/// Returns how a packet of a connection is translated, and notes that in its state.
-fn translate(
-    live: &Live,
-    tuples: [Tuple; 2],
-    (request, known): (&Request<'_>, &Known),
-    tracked: &mut Tracked,
-) -> Option<Rewrite> {
-    let direction = known.direction;
-    request.nat?;
-    if live.translated.is_none() || tracked.state & TRANSLATED != 0 && tracked.zone == request.zone {
-        return None;
-    }
-    let ends = if direction == 0 { live.translated } else { live.translated.reversed() };
-    tracked.state &= !TRANSLATED;
-    tracked.state |= if ends.source { ct_state::SOURCE_TRANSLATED } else { 0 };
-    tracked.state |= if ends.destination { ct_state::DESTINATION_TRANSLATED } else { 0 };
-    let (from, to) = (tuples[direction], tuples[1 - direction].reversed());
-    Some(Rewrite { ends, from, to, is_error: known.is_error })
-}
-
-/// Sets the connection's mark and label as a rule asks, and shows the packet what they then are.
-fn set_fields(live: &mut Live, request: &Request<'_>, tracked: &mut Tracked) {
-    if let Some((value, mask)) = request.mark {
-        live.mark = set_bits(live.mark.into(), (value.into(), mask.into())) as u32;
-    }
-    if let Some(bits) = request.label {
-        live.set_label(set_bits(live.label(), bits));
-    }
-    (tracked.mark, tracked.label) = (live.mark, live.label());
 }

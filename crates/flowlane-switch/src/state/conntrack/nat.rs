@@ -17,7 +17,7 @@ const TRIED_MIN: u32 = 16;
 /// Addresses that are tried.
 const ADDRESSES_TRIED: u128 = 4;
 
-/// Numbers that follow from a connection, and nobody else can guess.
+/// Numbers that follow from a connection, and that cannot be guessed.
 pub(super) trait Draw {
     /// Returns one of a connection, or of its source address alone, the same at all times.
     fn draw(&self, tuple: &Tuple, by_address: bool, number: u32) -> u32;

@@ -4,6 +4,7 @@
 //! a connection: as in Open vSwitch.
 
 use flowlane::hash::crc32c;
+use flowlane::packet::fields::word;
 use flowlane::packet::parse::ip_proto;
 use flowlane::packet::{Field, FlowKey, Headers, Network, Transport};
 
@@ -33,7 +34,7 @@ fn word32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// An IP packet: its addresses, and what is behind its header.
+/// An IP packet: its addresses, and the bytes behind its header.
 struct Ip<'a> {
     is_ipv6: bool,
     source: u128,
@@ -45,17 +46,22 @@ struct Ip<'a> {
 
 impl Ip<'_> {
     /// Returns the sum of the pseudo header.
-    fn pseudo_sum(&self) -> u32 {
-        let addresses = [self.source, self.destination];
-        let words =
-            addresses.iter().flat_map(|address| (0..8).map(move |word| (address >> (16 * word)) as u16));
-        words.map(u32::from).sum::<u32>() + u32::from(self.proto) + self.data.len() as u32
+    fn pseudo_sum(&self) -> u64 {
+        // A sum of words of 32 bits is one of words of 16 bits when it is folded.
+        let words = |address: u128| (0..4).map(|at| u64::from((address >> (32 * at)) as u32)).sum::<u64>();
+        let addresses = match self.is_ipv6 {
+            true => words(self.source) + words(self.destination),
+            false => self.source as u64 + self.destination as u64,
+        };
+        addresses + u64::from(self.proto) + self.data.len() as u64
     }
 
     /// Returns whether the checksum over the data, and the pseudo header if that is covered, is right.
     fn is_sound(&self, covers_addresses: bool) -> bool {
         let pseudo = if covers_addresses { self.pseudo_sum() } else { 0 };
-        fold(u32::from(fold(sum(self.data))) + u32::from(fold(pseudo))) == 0xffff
+        let total = pseudo + u64::from(sum(self.data));
+        let parts = (total & 0xffff) + (total >> 16 & 0xffff) + (total >> 32);
+        fold(parts as u32) == 0xffff
     }
 
     fn tuple(&self, source: End, destination: End) -> Tuple {
@@ -154,12 +160,16 @@ fn outer<'a>(bytes: &'a [u8], headers: &Headers, key: &FlowKey) -> Option<Ip<'a>
     {
         return None;
     }
-    let get = |v4, v6| key.get(if is_ipv6 { v6 } else { v4 });
+    let wide = |first: usize| (0..4).fold(0, |value, at| value << 32 | u128::from(key.word(first + at)));
+    let (source, destination) = match is_ipv6 {
+        true => (wide(word::IPV6_SRC), wide(word::IPV6_DST)),
+        false => (key.word(word::IPV4_SRC).into(), key.word(word::IPV4_DST).into()),
+    };
     Some(Ip {
         is_ipv6,
-        source: get(Field::Ipv4Src, Field::Ipv6Src),
-        destination: get(Field::Ipv4Dst, Field::Ipv6Dst),
-        proto: key.get(Field::NwProto) as u8,
+        source,
+        destination,
+        proto: (key.word(word::NW_PROTO) >> 24) as u8,
         data: bytes.get(l4..packet_end(bytes, headers)?)?,
     })
 }

@@ -3,7 +3,7 @@
 use super::tcp::{Segment, Tcp};
 use super::timeouts::Timeout;
 
-/// What a packet means to its connection.
+/// The effect of a packet on its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Progress {
     /// It is of an established connection.

@@ -19,12 +19,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use flowlane::hash::multilinear::Multilinear;
-use flowlane::memory::Memory;
+use flowlane::memory::{Memory, prefetch, prefetch_at};
 
 use super::entry::{Entry, Live};
 use super::tuple::{Tuple, WORDS};
 
-/// Entries are allocated by so many at a time.
+/// Entries that are allocated at a time.
 const CHUNK: usize = 1 << CHUNK_BITS;
 const CHUNK_BITS: u32 = 10;
 
@@ -47,7 +47,7 @@ pub(super) struct Place {
 
 /// A tuple that is ready to be searched.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hashed {
+pub struct Hashed {
     words: [u64; WORDS],
     chain: u32,
 }
@@ -139,6 +139,22 @@ impl Table {
             std::array::from_fn(|at| (words[at / 2] >> (32 * (at as u32 % 2))) as u32);
         let chain = self.hash.hash_words(&halves) & (self.heads.len() as u32 - 1);
         Hashed { words, chain }
+    }
+
+    /// Asks for the first link of a tuple's chain.
+    pub(super) fn prefetch(&self, tuple: &Hashed) {
+        prefetch(&self.heads, tuple.chain as usize);
+    }
+
+    /// Asks for the first entry of a tuple's chain, whose link has been asked for before.
+    pub(super) fn prefetch_entry(&self, tuple: &Hashed) {
+        let link = self.head(tuple.chain, Ordering::Relaxed);
+        if link < END
+            && let Some(chunk) = self.chunks[(link >> 1 >> CHUNK_BITS) as usize].get()
+        {
+            let lines: *const u8 = std::ptr::from_ref(&chunk[(link >> 1) as usize & (CHUNK - 1)]).cast();
+            (0..3).for_each(|line| prefetch_at(lines.wrapping_add(64 * line)));
+        }
     }
 
     /// Finds the connection of a tuple, and the direction that the tuple is of.

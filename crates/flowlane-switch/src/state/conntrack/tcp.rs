@@ -99,7 +99,7 @@ impl EndState {
     }
 }
 
-/// What is known of the scaling of an end's windows.
+/// The knowledge of the scaling of an end's windows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Scaling {
     /// Its windows are not scaled, or it has not said.

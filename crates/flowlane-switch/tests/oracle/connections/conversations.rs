@@ -73,7 +73,7 @@ impl Conversations {
         first
     }
 
-    /// Somebody, perhaps on the way, complains about a packet.
+    /// An end, or a router on the way, complains about a packet.
     fn error(&self, r: &mut Random) -> Packet {
         let (port, ends, packet) = &self.heard[r.below(self.heard.len() as u32) as usize];
         let source = match r.below(3) {

@@ -1,11 +1,11 @@
 //! Where connection tracking differs from that of Open vSwitch 3.1: the table of `docs/differences.md`.
 
-/// What differs, who is right and why, and how it is kept out of the comparison.
+/// The differences: who is right and why, and how it is kept out of the comparison.
 pub(crate) const DIFFERENCES: [(&str, &str, &str); 12] = [
     (
         "replies of a new connection that look like packets of another: Open vSwitch keeps both, and finds one of them; Flowlane \
          keeps the older",
-        "Flowlane: two connections with one tuple cannot be told apart; the kernel drops such packets",
+        "Flowlane: no packet shows to which of two connections with one tuple it belongs; the kernel drops such packets",
         "a case ends there",
     ),
     (

@@ -1,0 +1,119 @@
+//! Connections meet their packets in order, however many packets come at once.
+
+use flowlane::rule::{Format, ReadOptions, read};
+
+use super::*;
+use crate::state::conntrack::Wanted;
+
+/// Firewalls: a plain one, one that marks connections with every packet, one that translates, and one whose packets go on behind
+/// `ct`, too.
+const FIREWALLS: [&str; 4] = [
+    "table=0,ip,actions=ct(zone=1,table=1)\n\
+     table=1,priority=3,ip,ct_state=+est+trk,actions=output:3\n\
+     table=1,priority=1,ip,in_port=1,ct_state=+new+trk,actions=ct(commit,zone=1),output:2\n\
+     table=1,priority=0,ip,actions=output:4\n",
+    "table=0,ip,actions=ct(zone=1,table=1)\n\
+     table=1,priority=4,ip,ct_mark=0x3/0x3,actions=output:4\n\
+     table=1,priority=3,ip,ct_state=+est+trk,actions=ct(commit,zone=1,exec(load:1->NXM_NX_CT_MARK[1])),output:3\n\
+     table=1,priority=1,ip,ct_state=+new+trk,actions=ct(commit,zone=1,exec(load:1->NXM_NX_CT_MARK[0])),output:2\n",
+    "table=0,ip,actions=set_field:7->reg0,ct(zone=NXM_NX_REG0[0..15],nat,table=1)\n\
+     table=1,priority=3,ip,reg0=7,ct_state=+est+trk,actions=ct(zone=8,table=2)\n\
+     table=1,priority=1,ip,ct_state=+new+trk,actions=ct(commit,zone=7,nat(src=198.51.100.1),table=2)\n\
+     table=2,priority=1,ip,ct_state=+trk,actions=output:3\n",
+    "table=0,ip,actions=ct(commit,zone=1,table=1),output:4\n\
+     table=1,priority=1,ip,ct_state=+est+trk,actions=ct_clear,output:2\n\
+     table=1,priority=0,ip,actions=output:3\n",
+];
+
+/// A UDP packet between two of few ends, without a checksum.
+fn packet(r: &mut Random) -> (usize, Vec<u8>) {
+    let (client, server) = ([10, 0, 0, 1 + r.next(2) as u8], [192, 0, 2, 1]);
+    let (client_port, reply) = (1000 + r.next(6) as u16, r.next(3) == 0);
+    let (from, to) =
+        if reply { ((server, 53), (client, client_port)) } else { ((client, client_port), (server, 53)) };
+    let mut bytes = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0];
+    bytes.extend(from.0);
+    bytes.extend(to.0);
+    let sum: u32 = bytes[14..].chunks(2).map(|b| u32::from(b[0]) << 8 | u32::from(b[1])).sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+    bytes.extend(from.1.to_be_bytes());
+    bytes.extend(to.1.to_be_bytes());
+    bytes.extend([0, 12, 0, 0, 1, 2, 3, 4]);
+    (usize::from(reply), bytes)
+}
+
+fn connections_of(worker: &Worker) -> Vec<String> {
+    let mut all = Vec::new();
+    worker.egress.connections.for_each(&Wanted::default(), 0, |connection| {
+        all.push(connection.to_string());
+        true
+    });
+    all.sort();
+    all
+}
+
+#[test]
+fn connections_do_not_depend_on_bursts() {
+    let mut translated = 0;
+    for (number, text) in FIREWALLS.iter().enumerate() {
+        for seed in 0..12u64 {
+            // Bursts of up to 64 packets of one port each.
+            let r = &mut Random(seed);
+            let mut bursts: Vec<(usize, Vec<Vec<u8>>)> = Vec::new();
+            for _ in 0..400 {
+                let (port, bytes) = packet(r);
+                match bursts.last_mut() {
+                    Some((last, burst)) if burst.len() < 64 && (*last == port || r.next(4) > 0) => {
+                        burst.push(bytes)
+                    }
+                    _ => bursts.push((port, vec![bytes])),
+                }
+            }
+            let run = |alone: bool, cache| {
+                let mut pipeline = Pipeline::new();
+                for table in 0..3 {
+                    pipeline.add_table(table, "", By::Tuple.engine(), Miss::Drop);
+                }
+                for rule in read(text, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap() {
+                    pipeline.add_rule(rule).unwrap();
+                }
+                let (sent, mut egress) = (Sent::default(), Egress::new(Fdb::new(1000, 300, 1), 1));
+                for number in 1..=4 {
+                    let port = Box::new(Recorder(number, sent.clone()));
+                    egress.ports.add(PortSlot::new(PortNo(number), "", "", port));
+                }
+                let mut worker = Worker::new(Lookup::new(pipeline, cache), egress, 64, Clock::Frames);
+                for (port, burst) in &bursts {
+                    let frames: Vec<&[u8]> = burst.iter().map(Vec::as_slice).collect();
+                    match alone {
+                        true => frames.iter().for_each(|frame| worker.inject(*port, &[frame]).unwrap()),
+                        false => worker.inject(*port, &frames).unwrap(),
+                    }
+                }
+                let sent = std::mem::take(&mut *sent.lock().unwrap());
+                (sent, connections_of(&worker))
+            };
+            let expected = run(true, no_caches());
+            for cache in [no_caches(), CacheConfig::default()] {
+                for alone in [true, false] {
+                    let found = run(alone, cache);
+                    assert_eq!(found.1, expected.1, "firewall {number}, seed {seed}, alone {alone}");
+                    // Ports are written to one after the other.
+                    for port in 1..=4 {
+                        let of = |sent: &[(u32, Vec<u8>)]| -> Vec<Vec<u8>> {
+                            sent.iter()
+                                .filter(|(to, _)| *to == port)
+                                .map(|(_, frame)| frame.clone())
+                                .collect()
+                        };
+                        let is_same = of(&found.0) == of(&expected.0);
+                        assert!(is_same, "firewall {number}, seed {seed}, alone {alone}, port {port}");
+                    }
+                }
+            }
+            translated += expected.1.iter().filter(|text| text.contains("198.51.100.1")).count();
+        }
+    }
+    assert!(translated > 50);
+}

@@ -1,0 +1,72 @@
+//! The changes that a packet and its rule make to a connection.
+
+use std::ops::{Deref, DerefMut};
+
+use super::ct_state::{self, TRANSLATED};
+use super::entry::Live;
+use super::tuple::Tuple;
+use super::{Known, Request, Rewrite, Tracked, set_bits};
+
+/// A connection as a request works on it: itself, or a copy.
+pub(super) enum ForRequest<'a> {
+    Itself(&'a mut Live),
+    Copy(Live),
+}
+
+pub(super) fn live_for<'a>(request: &Request<'_>, live: &'a mut Live) -> ForRequest<'a> {
+    match request.is_dry_run {
+        true => ForRequest::Copy(live.clone()),
+        false => ForRequest::Itself(live),
+    }
+}
+
+impl Deref for ForRequest<'_> {
+    type Target = Live;
+
+    fn deref(&self) -> &Live {
+        match self {
+            Self::Itself(live) => live,
+            Self::Copy(live) => live,
+        }
+    }
+}
+
+impl DerefMut for ForRequest<'_> {
+    fn deref_mut(&mut self) -> &mut Live {
+        match self {
+            Self::Itself(live) => live,
+            Self::Copy(live) => live,
+        }
+    }
+}
+
+/// Returns how a packet of a connection is translated, and notes that in its state.
+pub(super) fn translate(
+    live: &Live,
+    tuples: [Tuple; 2],
+    (request, known): (&Request<'_>, &Known),
+    tracked: &mut Tracked,
+) -> Option<Rewrite> {
+    let direction = known.direction;
+    request.nat?;
+    if live.translated.is_none() || tracked.state & TRANSLATED != 0 && tracked.zone == request.zone {
+        return None;
+    }
+    let ends = if direction == 0 { live.translated } else { live.translated.reversed() };
+    tracked.state &= !TRANSLATED;
+    tracked.state |= if ends.source { ct_state::SOURCE_TRANSLATED } else { 0 };
+    tracked.state |= if ends.destination { ct_state::DESTINATION_TRANSLATED } else { 0 };
+    let (from, to) = (tuples[direction], tuples[1 - direction].reversed());
+    Some(Rewrite { ends, from, to, is_error: known.is_error })
+}
+
+/// Sets the connection's mark and label as a rule asks, and shows the packet what they then are.
+pub(super) fn set_fields(live: &mut Live, request: &Request<'_>, tracked: &mut Tracked) {
+    if let Some((value, mask)) = request.mark {
+        live.mark = set_bits(live.mark.into(), (value.into(), mask.into())) as u32;
+    }
+    if let Some(bits) = request.label {
+        live.set_label(set_bits(live.label(), bits));
+    }
+    (tracked.mark, tracked.label) = (live.mark, live.label());
+}
