@@ -377,19 +377,19 @@ impl Connections {
         tracked: &mut Tracked,
         now_ms: u64,
     ) -> Option<Option<Rewrite>> {
-        if let Some((place, direction)) = self.find(hashed, now_ms) {
+        // A packet that an earlier `ct` of the zone has translated is of that connection, though another may have its ends now.
+        let original = tracked.original.filter(|_| tracked.state & TRANSLATED != 0);
+        let original = original.map(|original| Tuple { zone: tracked.zone, ..original });
+        let found = original.and_then(|original| {
+            let (place, _) = self.find(&self.prepare(&original), now_ms)?;
+            Some((place, usize::from(seen.tuple == original.reversed())))
+        });
+        if let Some((place, direction)) = found.or_else(|| self.find(hashed, now_ms)) {
             if direction == 0 || !request.force {
                 return self.go_on(seen, request, tracked, (place, direction), now_ms);
             }
             if !request.is_dry_run {
                 self.remove(place);
-            }
-        }
-        // The packet may have been translated by an earlier `ct` of the zone.
-        if let Some(original) = tracked.original.filter(|_| tracked.state & TRANSLATED != 0) {
-            let original = Tuple { zone: tracked.zone, ..original };
-            if let Some((place, direction)) = self.find(&self.prepare(&original), now_ms) {
-                return self.go_on(seen, request, tracked, (place, direction), now_ms);
             }
         }
         if seen.is_error {

@@ -183,6 +183,26 @@ fn translated_connections_have_replies_of_their_own() {
 }
 
 #[test]
+fn a_translated_packet_is_of_its_connection_where_another_has_its_ends() {
+    let connections = small(100);
+    let translation = nat(true, 100, 100, None);
+    let translate = Request { nat: Some(&translation), ..COMMIT };
+    let packet = udp((1, 2000), (2, 53));
+    let by = connections.track(Some(&packet), &translate, &mut Tracked::default(), 0).expect("translated");
+    let alike = udp((100, 2000), (2, 53));
+    assert_eq!(by.to, Tuple { zone: 3, ..alike.tuple });
+    connections.track(Some(&alike), &translate, &mut Tracked::default(), 0).expect("another port");
+    assert_eq!(connections.len(), 2);
+
+    let mut tracked = Tracked::default();
+    let by = connections.track(Some(&packet), &translate, &mut tracked, 0).expect("translated");
+    let translated = Seen { tuple: by.to, ..packet };
+    connections.track(Some(&translated), &translate, &mut tracked, 0);
+    assert_eq!(tracked.original, Some(Tuple { zone: 3, ..packet.tuple }));
+    assert_eq!(tracked.state, NEW | TRACKED | SOURCE_TRANSLATED);
+}
+
+#[test]
 fn where_no_port_is_left_nothing_is_kept() {
     let connections = small(100);
     let translation = nat(true, 100, 100, Some((2000, 2001)));
