@@ -68,10 +68,15 @@ pub(crate) enum SwitchVerb {
     /// Run a switch.
     Run(SwitchOptions),
     /// Check a configuration and its rules, without opening a port.
-    #[command(after_help = "Example:\n  flowlane switch check examples/quickstart.toml")]
+    #[command(
+        after_help = "Examples:\n  flowlane switch check examples/quickstart.toml\n  flowlane switch check --explain examples/firewall.toml > firewall.flows"
+    )]
     Check {
         /// Configuration file (TOML).
         config: PathBuf,
+        /// Print the rules that the section [firewall] expands to, as `ovs-ofctl parse-flows` reads them.
+        #[arg(long)]
+        explain: bool,
     },
     /// Print the JSON schema of the configuration, for editors.
     #[command(after_help = "Example:\n  flowlane switch schema > flowlane.schema.json")]

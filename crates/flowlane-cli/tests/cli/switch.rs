@@ -77,6 +77,27 @@ fn the_gateway_example_tunnels_to_headquarters() {
 }
 
 #[test]
+fn the_firewall_example_passes_connections_and_drops_what_belongs_to_none() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    copy_examples(at);
+    let (rules, _) = run(at, "switch check --explain firewall.toml", 0);
+    assert!(rules.starts_with("# firewall.toml: 2 ports, 2 tables, 26 rules, 0 routes: valid\n"), "{rules}");
+    assert!(
+        rules.contains("# outgoing\ntable=1,priority=100,ip,in_port=1,ct_state=+new+trk actions="),
+        "{rules}"
+    );
+    let (_, refused) = run(at, "switch check --explain quickstart.toml", 2);
+    assert!(refused.contains("there is no section [firewall]"), "{refused}");
+    let (json, _) = run(at, "switch run firewall.toml --json", 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let packets = |port: usize, counter: &str| json["ports"][port][counter].as_u64().unwrap();
+    assert_eq!((packets(0, "rx_packets"), packets(1, "tx_packets")), (12, 12));
+    // Two handshakes, a reply to nothing, an error about nothing and a datagram are dropped.
+    assert_eq!((packets(1, "rx_packets"), packets(0, "tx_packets")), (15, 10));
+}
+
+#[test]
 fn the_nat_gateway_example_translates_filters_and_lists_assets() {
     let folder = tempdir().unwrap();
     let at = folder.path();

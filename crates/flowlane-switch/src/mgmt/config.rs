@@ -4,6 +4,7 @@
 //! in one place. `Source` says where in the text a part is.
 
 mod by_name;
+mod firewall;
 mod gpu;
 mod network;
 mod source;
@@ -17,6 +18,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub use self::by_name::ByName;
+pub use self::firewall::FirewallSection;
 pub use self::gpu::{GpuMethod, GpuSection};
 pub use self::network::{
     InnerProtocol, MemberSection, NextHopSection, RouteMiss, RouteTableSection, TunnelOptionSection,
@@ -48,6 +50,8 @@ pub struct Config {
     pub macs: MacSection,
     /// Connection tracking, for rules with `ct`.
     pub connections: ConnectionSection,
+    /// A firewall between ports.
+    pub firewall: Option<FirewallSection>,
     /// Controllers that drive the switch by OpenFlow.
     pub openflow: Option<OpenflowSection>,
     /// The port that `controller` and `sample` send to; without it, such packets are dropped and counted.

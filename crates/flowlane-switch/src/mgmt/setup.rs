@@ -2,6 +2,7 @@
 
 mod engine;
 mod few_rules;
+mod firewall;
 mod gpu;
 mod groups;
 mod limits;
@@ -93,6 +94,7 @@ impl Setup {
     }
 
     fn of((mut config, source): (Config, Source)) -> Result<Self, SetupError> {
+        firewall::add_tables(&mut config, &source)?;
         openflow::add_tables(&mut config);
         numbers::check(&config, &source)?;
         let (specs, controller) = port_specs(&config, &source)?;

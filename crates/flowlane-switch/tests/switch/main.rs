@@ -1,6 +1,7 @@
 //! Whole switches, and hostile packets.
 
 mod control;
+mod firewall;
 mod interfaces;
 mod language;
 mod mistakes;

@@ -30,25 +30,36 @@ use changes::{Replay, Replayed};
 pub(crate) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
     match verb {
         SwitchVerb::Run(options) => run_switch(options),
-        SwitchVerb::Check { config } => {
-            let setup = Setup::read(config)?;
-            setup.check()?;
-            setup.openflow().map_err(SetupError::from)?;
-            setup.warnings()?.into_iter().for_each(failure::warn);
-            let groups = setup.groups();
-            let groups = if groups > 0 { format!(", {groups} groups") } else { String::new() };
-            output::print(&format!(
-                "{}: {} ports, {} tables, {} rules, {} routes{groups}: valid\n",
-                config.display(),
-                setup.ports(),
-                setup.tables(),
-                setup.rules(),
-                setup.routes()
-            ))
-        }
+        SwitchVerb::Check { config, explain } => check(config, *explain),
         SwitchVerb::Schema => output::json(&schemars::schema_for!(Config)),
         running => client::run(running),
     }
+}
+
+fn check(config: &Path, explain: bool) -> Result<(), Failure> {
+    let setup = Setup::read(config)?;
+    setup.check()?;
+    setup.openflow().map_err(SetupError::from)?;
+    setup.warnings()?.into_iter().for_each(failure::warn);
+    let groups = setup.groups();
+    let groups = if groups > 0 { format!(", {groups} groups") } else { String::new() };
+    let summary = format!(
+        "{}: {} ports, {} tables, {} rules, {} routes{groups}: valid\n",
+        config.display(),
+        setup.ports(),
+        setup.tables(),
+        setup.rules(),
+        setup.routes()
+    );
+    if !explain {
+        return output::print(&summary);
+    }
+    let no_firewall = || {
+        let help = "add `inside`, `outside` and `allow` as in examples/firewall.toml";
+        Failure::input_help(format!("{}: there is no section [firewall] to explain", config.display()), help)
+    };
+    let rules = setup.explain_firewall()?.ok_or_else(no_firewall)?;
+    output::print(&format!("# {summary}{rules}"))
 }
 
 #[derive(Serialize)]

@@ -94,6 +94,12 @@ fn sections_of(config: &Config, folder: &Path) -> Vec<Section> {
         one("[gpu]", "gpu", format!("{:?}", config.gpu)),
         one("[macs]", "macs", format!("{:?}", config.macs)),
         one("[connections]", "connections", format!("{:?}", config.connections)),
+        // Its rules are taken over.
+        one(
+            "[firewall]",
+            "firewall",
+            format!("{:?}", config.firewall.as_ref().map(|firewall| firewall.table)),
+        ),
         // Not the content of the files of TLS, which new connections use as it is.
         one("[openflow]", "openflow", format!("{:?}", config.openflow)),
         one("[controller]", "controller", format!("{:?}", config.controller)),

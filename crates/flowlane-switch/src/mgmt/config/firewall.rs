@@ -1,0 +1,25 @@
+//! The section of the firewall.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// A firewall between ports that keeps track of connections: packets of connections that are allowed pass both ways, and others are
+/// dropped. The section expands to rules of two tables; `flowlane switch check --explain` prints them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FirewallSection {
+    /// The names of the ports of the protected hosts.
+    pub inside: Vec<String>,
+    /// The names of the other ports.
+    pub outside: Vec<String>,
+    /// The connections that may begin: `outgoing` (all from inside), `dhcp`, or `in` or `out`, a protocol (`any`, `tcp`, `udp`,
+    /// `sctp`, `icmp`, `gre` or `esp`), ports or `echo`, `from NETWORK` and `to NETWORK`, as in
+    /// `in tcp 22,8000-8100 from 192.0.2.0/24`.
+    #[serde(default)]
+    pub allow: Vec<String>,
+    /// The first of its two tables, which have this number and the next.
+    #[serde(default)]
+    pub table: u8,
+    /// The table that packets that pass go to; without it, `normal` forwards them.
+    pub next_table: Option<u8>,
+}
