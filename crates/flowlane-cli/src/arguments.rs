@@ -270,6 +270,29 @@ pub(crate) struct ClassifyOptions {
     pub(crate) json: bool,
 }
 
+const RULES_CONVERT_HELP: &str = "\
+With --from, the chain FORWARD, the chain of the hook forward, or the first access list becomes flows; the first rule has \
+the highest priority, and the policy is the last. What flows cannot say is listed on standard error, with its line, and \
+left out. Interfaces become in_port=NAME, with names as of [[port]]. States of connections become ct_state, with the list in \
+table 1 behind connection tracking; flows need `arp,actions=normal` in addition on a bridge.
+
+Examples:
+  flowlane rules convert acl.rules --to flows --output acl.flows
+  iptables-save | flowlane rules convert /dev/stdin --from iptables --output fw.flows
+  nft -j list ruleset > nft.json; flowlane rules convert nft.json --from nft --strict
+  flowlane rules convert router.cfg --from cisco";
+
+/// Another firewall.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Source {
+    /// The output of iptables-save or ip6tables-save.
+    Iptables,
+    /// The output of nft -j list ruleset.
+    Nft,
+    /// Extended access lists of Cisco IOS.
+    Cisco,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesVerb {
     /// Print a rule file's fields, masks and ranges.
@@ -287,13 +310,19 @@ pub(crate) enum RulesVerb {
         json: bool,
     },
     /// Convert a rule file to another format.
-    #[command(after_help = "Example:\n  flowlane rules convert acl.rules --to flows --output acl.flows")]
+    #[command(after_help = RULES_CONVERT_HELP)]
     Convert {
         #[command(flatten)]
         rules: RulesFile,
         /// Output format; auto: classbench for 5-tuple rules, else flows.
-        #[arg(long, value_parser = values::or_auto::<Format>())]
-        to: OrAuto<Format>,
+        #[arg(long, value_parser = values::or_auto::<Format>(), required_unless_present = "from")]
+        to: Option<OrAuto<Format>>,
+        /// The file is of another firewall: its rules for forwarded packets become flows.
+        #[arg(long, value_enum, value_name = "FIREWALL", conflicts_with = "to")]
+        from: Option<Source>,
+        /// Exit with 1 if a part of the other firewall's rules was left out.
+        #[arg(long, requires = "from")]
+        strict: bool,
         /// Write here instead of to standard output.
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,

@@ -5,6 +5,7 @@ pub(crate) mod classify;
 pub(crate) mod cpu;
 pub(crate) mod engine;
 pub(crate) mod generate;
+mod import;
 pub(crate) mod meta;
 #[cfg(feature = "query")]
 pub(crate) mod query;

@@ -6,10 +6,12 @@ use flowlane::packet::Field;
 use flowlane::rule::{Format, ReadOptions, Rule, classbench, flow_syntax};
 use serde::Serialize;
 
+use super::import;
 use crate::arguments::{OrAuto, RulesVerb};
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output};
+use crate::stderr::note;
 
 pub(crate) fn run(verb: &RulesVerb) -> Result<(), Failure> {
     match verb {
@@ -27,9 +29,24 @@ pub(crate) fn run(verb: &RulesVerb) -> Result<(), Failure> {
             }
             out.finish()
         }
-        RulesVerb::Convert { rules, to, output } => {
+        RulesVerb::Convert { rules, from: Some(from), strict, output, .. } => {
+            let file = rules.input().rules;
+            let (text, left_out) = import::convert(&input::read_text(&file)?, *from)?;
+            let mut out = Output::create(output.as_deref())?;
+            out.text(&text)?;
+            out.finish()?;
+            let file = file.display().to_string();
+            left_out.iter().for_each(|left| note!("flowlane: left out: {}", left.text(&file)));
+            match left_out.len() {
+                count if count > 0 && *strict => {
+                    Err(Failure::Check(format!("{count} parts of the rules were left out")))
+                }
+                _ => Ok(()),
+            }
+        }
+        RulesVerb::Convert { rules, to, output, .. } => {
             let (rules, _) = input::read_rules(&rules.input())?;
-            let text = print(&rules, *to)?;
+            let text = print(&rules, to.unwrap_or(OrAuto(None)))?;
             let mut out = Output::create(output.as_deref())?;
             out.text(&text)?;
             out.finish()

@@ -5,6 +5,7 @@ mod captures;
 mod classify;
 mod control;
 mod gpu;
+mod import;
 mod limits;
 mod namespaces;
 mod outputs;
