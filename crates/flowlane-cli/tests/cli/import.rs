@@ -25,6 +25,7 @@ COMMIT
 :INPUT DROP [0:0]
 :FORWARD DROP [12:3456]
 :lan - [0:0]
+:out - [0:0]
 -A INPUT -i lo -m limit --limit 3/min -j ACCEPT
 -A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
 -A FORWARD -i eth1 -j lan
@@ -62,7 +63,7 @@ table=2,priority=0,actions=normal
 ";
     assert_eq!(flows, expected, "the chain `out` ends, and then the rest of FORWARD follows");
     let places =
-        ["line 15: REJECT becomes drop", "line 16: the interface that packets leave through (`-o eth1`)"];
+        ["line 16: REJECT becomes drop", "line 17: the interface that packets leave through (`-o eth1`)"];
     for place in places.into_iter().chain(["line 4: 1 rules of table nat"]) {
         assert!(left.contains(&format!("flowlane: left out: source: {place}")), "{place}: {left}");
     }
@@ -82,6 +83,9 @@ table=2,priority=0,actions=normal
         let (_, err) = run(folder.path(), "rules convert source --from iptables", 2);
         assert!(err.contains(problem), "{err}");
     }
+    let target = "*filter\n:FORWARD DROP\n-A FORWARD -p tcp -j TPROXY\n-A FORWARD -j LOG --log-prefix \"a b\"\nCOMMIT\n";
+    let (_, left) = convert(folder.path(), "iptables", target);
+    assert!(left.contains("line 3: target TPROXY\n") && left.contains("line 4: "), "{left}");
     let circle = "*filter\n:FORWARD DROP\n:a -\n-A FORWARD -j a\n-A a -j a\nCOMMIT\n";
     fs::write(folder.path().join("source"), circle).unwrap();
     assert!(run(folder.path(), "rules convert source --from iptables", 2).1.contains("circle"));
@@ -338,6 +342,7 @@ fn converted_chains_decide_as_iptables_does() {
         let mut random = Random(seed);
         let policy = ["ACCEPT", "DROP"][random.below(2) as usize];
         let mut text = format!("*filter\n:FORWARD {policy} [0:0]\n");
+        (1..5).for_each(|chain| writeln!(text, ":c{chain} - [0:0]").unwrap());
         for chain in 0..5 {
             let name = if chain == 0 { "FORWARD".to_owned() } else { format!("c{chain}") };
             for _ in 0..random.below(5) + u64::from(chain == 0) * 2 {

@@ -57,6 +57,22 @@ struct Walk<'a> {
 }
 
 impl Chains {
+    /// Removes rules whose targets are not chains; returns them with their chains.
+    pub(super) fn remove_unknown_targets(&mut self) -> Vec<(String, LeftOut)> {
+        let known: BTreeSet<String> = self.0.keys().cloned().collect();
+        let mut left_out = Vec::new();
+        for (chain, lines) in &mut self.0 {
+            lines.retain(|line| match &line.target {
+                Target::Jump(to) | Target::Goto(to) if !known.contains(to) => {
+                    left_out.push((chain.clone(), LeftOut::new(&line.place, format!("target {to}"))));
+                    false
+                }
+                _ => true,
+            });
+        }
+        left_out
+    }
+
     /// Returns the chains that packets of the first may come to.
     pub(super) fn reached(&self, first: &str) -> BTreeSet<String> {
         let (mut reached, mut next) = (BTreeSet::new(), vec![first.to_owned()]);

@@ -66,6 +66,7 @@ pub(super) fn read(text: &str) -> Result<List, String> {
     }
     let policy =
         policy.ok_or("there is no chain FORWARD in a table filter: is this the output of iptables-save?")?;
+    left_out.extend(chains.remove_unknown_targets());
     let reached = chains.reached("FORWARD");
     let (entries, more) = chains.list("FORWARD", &Condition::of(family), policy)?;
     let mut left_out: Vec<LeftOut> = left_out
@@ -123,10 +124,6 @@ fn rule(words: &[String], family: u8) -> Result<(Condition, Target, Option<Strin
                 "REJECT" => {
                     note = Some("REJECT becomes drop: the sender gets no error".to_owned());
                     target = Some(Target::Drop);
-                }
-                other @ ("LOG" | "NFLOG" | "MARK" | "CONNMARK" | "TCPMSS" | "CT" | "NOTRACK" | "NFQUEUE"
-                | "QUEUE") => {
-                    return Err(format!("target {other}"));
                 }
                 chain => target = Some(Target::Jump(chain.to_owned())),
             },

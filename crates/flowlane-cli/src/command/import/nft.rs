@@ -52,6 +52,7 @@ pub(super) fn read(text: &str) -> Result<List, String> {
     let sets: Sets<'_> =
         of("set").filter(is_own).filter_map(|set| Some((set["name"].as_str()?, &set["elem"]))).collect();
     let mut chains = Chains::default();
+    of("chain").filter(is_own).for_each(|chain| _ = chains.0.entry(name(chain)).or_default());
     for rule in of("rule").filter(is_own) {
         let chain = rule["chain"].as_str().unwrap_or_default().to_owned();
         let place = format!("rule of handle {} in chain {chain}", rule["handle"]);
@@ -65,6 +66,8 @@ pub(super) fn read(text: &str) -> Result<List, String> {
         }
     }
     let (first, policy) = (name(base), base["policy"] != "drop");
+    let unknown = chains.remove_unknown_targets();
+    left_out.extend(unknown.into_iter().map(|(chain, left)| (Some(chain), left)));
     let reached = chains.reached(&first);
     let (entries, more) = chains.list(&first, &Condition::of(families), policy)?;
     let left_out =
@@ -148,7 +151,7 @@ fn condition_of(
     let mut condition = Condition::of(families);
     let one = || match &values[..] {
         [one] if !is_negated => Ok(one.as_str().map_or_else(|| one.to_string(), str::to_owned)),
-        _ => Err(format!("several values, or none of some, of {left}")),
+        _ => Err(format!("several values, or all but one, of {left}")),
     };
     let payload = (left["payload"]["protocol"].as_str(), left["payload"]["field"].as_str());
     let known = (payload, left["meta"]["key"].as_str(), left["ct"]["key"].as_str());
