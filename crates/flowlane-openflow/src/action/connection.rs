@@ -116,6 +116,11 @@ pub(super) fn read_nat(r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     let (first_port, last_port) = (port(present::PORT_MIN)?, port(present::PORT_MAX)?);
     let addresses = min4.or(min6).map(|first| (first, max4.or(max6).unwrap_or(first)));
     let ports = first_port.map(|first| (first, last_port.unwrap_or(first)));
+    // Both ends are of one version of IP.
+    if addresses.is_some_and(|(first, last)| first > last) || ports.is_some_and(|(first, last)| first > last)
+    {
+        return Err(wrong);
+    }
     let range = (is_source || is_destination).then_some(NatRange { is_source, addresses, ports });
     Ok(Action::Nat(Box::new(Nat {
         range,

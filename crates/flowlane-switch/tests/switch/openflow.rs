@@ -28,7 +28,7 @@ use etherparse::PacketBuilder;
 use flowlane::classify::TupleSearch;
 use flowlane::packet::Field;
 use flowlane::rule::action::PortNo;
-use flowlane::rule::{Action, Match, ReadOptions, Rule, read_changes};
+use flowlane::rule::{Action, Format, Match, ReadOptions, Rule, read, read_changes};
 use flowlane_openflow::group::{Bucket, GROUP_ALL, GroupCommand, GroupKind, GroupMod};
 use flowlane_openflow::message::{
     BundleAdd, BundleControl, BundleControlKind, ErrorKind, FlowModMessage, Hello, Message, MultipartRequest,
@@ -352,8 +352,10 @@ fn drive(path: &Path, version: Version, arriving: &Queue, left: &Queue) {
     }
     // Refusals, which change nothing.
     let refused = |code| Some(ErrorKind::Known(code));
-    let out =
-        PacketOut { buffer_id: None, metadata, actions: vec![Action::ClearConnection], data: frame(53) };
+    let helper = "udp actions=ct(commit,alg=tftp)";
+    let actions =
+        read(helper, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap().remove(0).actions;
+    let out = PacketOut { buffer_id: None, metadata, actions, data: frame(53) };
     let Message::Error(error) = controller.ask(&Message::PacketOut(out)) else { panic!("it is refused") };
     assert_eq!(Some(error.kind), refused(ErrorCode::ActionBadType), "{version:?}");
     if version != Version::OpenFlow10 {
@@ -361,7 +363,7 @@ fn drive(path: &Path, version: Version, arriving: &Queue, left: &Queue) {
     }
     assert_eq!(controller.change("add udp actions=group:7"), refused(ErrorCode::ActionBadOutGroup));
     assert_eq!(controller.change("add table=99,udp actions=drop"), refused(ErrorCode::RequestBadTableId));
-    assert_eq!(controller.change("add udp actions=ct(commit)"), refused(ErrorCode::ActionBadType));
+    assert_eq!(controller.change(&format!("add {helper}")), refused(ErrorCode::ActionBadType));
     assert_eq!(controller.flows().len(), 3);
     assert_eq!(controller.change("delete"), None);
     assert_eq!(controller.flows(), []);

@@ -78,14 +78,17 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// The addresses that are tried; the connection's own where the rule names none.
+/// The addresses that are tried; the connection's own where the rule names none. No address of the other version of IP: a group may
+/// send a packet of either to the rule's action.
 fn addresses(nat: &Nat, range: &NatRange, original: &Tuple, draw: &impl Draw) -> impl Iterator<Item = u128> {
     let own = if range.is_source { original.source } else { original.destination };
     let (low, high) = range.addresses.map_or((0, 0), |(low, high)| (number(low), number(high)));
     // As in Open vSwitch, `src=0.0.0.0` keeps the address, and moves ports only where they are in use.
     let (low, count) =
         if (low, high) == (0, 0) { (own.address, 1) } else { (low, (high - low).saturating_add(1)) };
-    let begin = u128::from(draw.draw(original, nat.persistent, 0)) % count;
+    let count =
+        if range.addresses.is_none_or(|(low, _)| low.is_ipv6() == original.is_ipv6) { count } else { 0 };
+    let begin = u128::from(draw.draw(original, nat.persistent, 0)) % count.max(1);
     (0..count.min(ADDRESSES_TRIED)).map(move |step| low + (begin + step) % count)
 }
 

@@ -203,6 +203,21 @@ fn a_translated_packet_is_of_its_connection_where_another_has_its_ends() {
 }
 
 #[test]
+fn addresses_of_the_other_version_translate_nothing() {
+    let connections = small(100);
+    let ip = IpAddr::V6(1.into());
+    let range = NatRange { is_source: true, addresses: Some((ip, ip)), ports: None };
+    let translation = Nat { range: Some(range), ..Nat::default() };
+    let request = Request { nat: Some(&translation), ..COMMIT };
+    for is_dry_run in [true, false] {
+        let request = Request { is_dry_run, ..request };
+        let by = connections.track(Some(&udp((1, 1), (2, 53))), &request, &mut Tracked::default(), 0);
+        assert!(by.is_none());
+    }
+    assert_eq!((connections.len(), connections.counters.refused_nat.load(Relaxed)), (0, 1));
+}
+
+#[test]
 fn where_no_port_is_left_nothing_is_kept() {
     let connections = small(100);
     let translation = nat(true, 100, 100, Some((2000, 2001)));

@@ -1,17 +1,23 @@
 //! Actions that need headers which packets of their rule may lack (OpenFlow 1.3.5, 7.4.4: `OFPBAC_MATCH_INCONSISTENT`).
 
+use std::net::IpAddr;
+
 use super::super::{Action, Rule};
 use super::known::Known;
 use crate::packet::FieldRef;
 use crate::packet::fields::Field;
-use crate::packet::parse::ip_proto;
-use crate::rule::action::SetForm;
+use crate::packet::parse::{ether_type, ip_proto};
+use crate::rule::action::{ConnectionTracking, SetForm, Zone};
+
+/// The ports of protocols that have a helper.
+const FTP: u16 = 21;
+const TFTP: u16 = 69;
 
 /// Returns whether each action of a rule finds the headers that it needs in all packets of the rule.
 ///
 /// The actions of OpenFlow 1.0 (`mod_nw_src`, `strip_vlan`, `dec_ttl`, …) leave alone a packet that lacks the header: with
 /// `is_lenient` they need none, as in OpenFlow 1.0. Fields that are loaded, moved, pushed or popped are checked in all versions. What
-/// `learn`, `ct` and action sets contain is not checked.
+/// `learn` and action sets contain is not checked.
 pub fn is_consistent(rule: &Rule, is_lenient: bool) -> bool {
     are_consistent(Known::of(&rule.matches), &rule.actions, is_lenient)
 }
@@ -30,6 +36,7 @@ fn are_consistent(mut known: Known, actions: &[Action], is_lenient: bool) -> boo
             Action::DecTtl(_) => is_lenient || known.is_ip(),
             Action::DecMplsTtl | Action::PopMpls(_) => is_lenient || has_field(&known, Field::MplsTtl, None),
             Action::FinTimeout { .. } => is_lenient || known.is_over_ip(ip_proto::TCP),
+            Action::ConnectionTracking(ct) => can_track(&known, ct),
             Action::Clone(nested) => are_consistent(known.clone(), nested, is_lenient),
             _ => true,
         };
@@ -39,6 +46,28 @@ fn are_consistent(mut known: Known, actions: &[Action], is_lenient: bool) -> boo
         known.after(action);
     }
     true
+}
+
+/// Returns whether the packets may have connections: those of the protocol of a helper and of the addresses of a translation.
+fn can_track(known: &Known, ct: &ConnectionTracking) -> bool {
+    let has_protocol = match ct.alg {
+        FTP => known.is_over_ip(ip_proto::TCP),
+        TFTP => known.is_over_ip(ip_proto::UDP),
+        _ => true,
+    };
+    let has_zone = match &ct.zone {
+        Zone::Number(_) => true,
+        Zone::Field(part) => has_field(known, part.field(), None),
+    };
+    let is_translated = ct.exec.iter().all(|action| match action {
+        Action::Nat(nat) => match nat.range.and_then(|range| range.addresses) {
+            Some((IpAddr::V4(_), _)) => known.may_be(ether_type::IPV4),
+            Some((IpAddr::V6(_), _)) => known.may_be(ether_type::IPV6),
+            None => true,
+        },
+        _ => true,
+    });
+    known.is_ip() && !(ct.commit && known.is_invalid()) && has_protocol && has_zone && is_translated
 }
 
 /// Returns whether packets have a field: that of a protocol, where fields of several are one.
@@ -59,8 +88,7 @@ fn has_field(known: &Known, field: Field, protocol: Option<u8>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::parse::ether_type;
-    use crate::rule::{Match, action::PortNo};
+    use crate::rule::{Match, ReadOptions, action::PortNo, read};
 
     #[test]
     fn actions_need_their_headers_in_the_match() {
@@ -90,6 +118,19 @@ mod tests {
                 assert_eq!([true, false].map(|lenient| is_consistent(&rule, lenient)), expected, "{rule}");
             }
         }
+        let text = |line: &str| {
+            let mut rules = read(line, "rules", None, &ReadOptions::default()).expect("it is well formed");
+            rules.remove(0)
+        };
+        let (v4, v6) = (text("ip actions=ct(commit,nat(src=10.0.0.1))"), text("ipv6 actions=ct(commit)"));
+        let helper = text("tcp actions=ct(commit,alg=ftp)");
+        let invalid = text("ip,ct_state=+inv+trk actions=ct");
+        assert!([&v4, &v6, &helper, &invalid].iter().all(|rule| is_consistent(rule, true)));
+        let of = |matches: &Rule, actions: &Rule| Rule::new(matches.matches.clone(), actions.actions.clone());
+        for (matches, actions) in [(&v6, &v4), (&invalid, &v6), (&v4, &helper)] {
+            assert!(!is_consistent(&of(matches, actions), true), "{matches}, {actions}");
+        }
+        assert!(!is_consistent(&Rule::new(Match::any(), v6.actions.clone()), true));
         let tagged = vec![Action::PushVlan(0x8100), set(Field::VlanVid, None, SetForm::SetField)];
         assert!(is_consistent(&Rule::new(Match::any(), tagged), false));
     }

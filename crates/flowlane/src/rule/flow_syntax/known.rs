@@ -9,6 +9,9 @@ use crate::packet::FieldRef;
 use crate::packet::fields::{Field, Form, PACKET_TYPE_ETHERTYPE, Prerequisite, VLAN_PRESENT};
 use crate::packet::parse::{ether_type, ip_proto};
 
+/// The bit of `ct_state` that says `inv`.
+const CT_INVALID: u128 = 0x10;
+
 /// The properties of packets that a rule fixes, at some point of its actions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
@@ -26,6 +29,8 @@ pub(super) struct Known {
     is_bare: bool,
     /// The actions are those of `ct(exec(…))`.
     in_connection: bool,
+    /// Connection tracking has found the packets invalid.
+    is_invalid: bool,
 }
 
 /// The protocols that the names of some fields depend on, as Open vSwitch reads them: there, `tp_dst` is `tcp_dst` to actions.
@@ -108,6 +113,7 @@ impl Known {
             proto: exactly(Field::NwProto).map(|v| v as u8),
             icmp_type: exactly(Field::IcmpType).map(|v| v as u8),
             later: exactly(Field::IpFrag) == Some(3),
+            is_invalid: matches.get(Field::CtState).0 & CT_INVALID != 0,
             ..Self::default()
         }
     }
@@ -144,6 +150,11 @@ impl Known {
     /// Returns whether the actions are those of `ct(exec(…))`.
     pub(super) fn in_connection(&self) -> bool {
         self.in_connection
+    }
+
+    /// Returns whether the match asks for packets that connection tracking has found invalid.
+    pub(super) fn is_invalid(&self) -> bool {
+        self.is_invalid
     }
 
     /// Returns whether the packets are IP, as far as is known.

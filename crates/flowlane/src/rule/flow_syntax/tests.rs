@@ -283,6 +283,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("idle_timeout=65536 actions=drop", "a number from 0 to 65535"),
     ("out_port=5 actions=drop", "only `delete` and `delete_strict`"),
     ("actions=fin_timeout(timeout=5)", "idle_timeout or hard_timeout is expected"),
+    ("ip,ct_state=+inv+trk actions=ct(commit)", "invalid packets (`+inv` in the match) begin no connection"),
     ("ct_state=+tkr actions=drop", "one of new, est, rel, rpl, inv, trk, snat, dnat is expected"),
     ("tun_metadata7=5 actions=drop", "the rule cannot be taken over"),
     ("reg16=5 actions=drop", "the key has no room for more"),

@@ -32,6 +32,10 @@ impl Reader<'_> {
         for part in split(argument)? {
             self.connection_part(part, &mut out)?;
         }
+        if out.commit && self.known.is_invalid() {
+            return Err(argument
+                .fault("invalid packets (`+inv` in the match) begin no connection; leave `commit` out"));
+        }
         if out.force && !out.commit {
             return Err(argument.fault("`force` needs `commit`"));
         }
