@@ -287,7 +287,8 @@ fn window_shift(mut options: &[u8]) -> Option<u8> {
 /// Rewrites the ends of a packet, in its frame and its key.
 pub(crate) fn rewrite(frame: &mut Frame, headers: &mut Headers, key: &mut FlowKey, by: &Rewrite) {
     let Rewrite { ends, from, to, is_error } = by;
-    if *is_error {
+    // Later fragments have no part of the quoted packet's headers.
+    if *is_error && headers.transport != Transport::None {
         rewrite_quoted(frame, headers, by);
     }
     let mut set = |field: Field, value: u128| {
@@ -374,5 +375,37 @@ fn write_ends(inner: &mut [u8], header: usize, ends: Translated, to: &Tuple, pro
         ip_proto::ICMP => ports.apply(inner, header + 2),
         ip_proto::ICMPV6 => all.apply(inner, header + 2),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowlane::packet::parse;
+
+    use super::*;
+
+    /// The last fragment of an error is shorter than the header of ICMP, and has none.
+    #[test]
+    fn later_fragments_of_an_error_get_addresses_alone() {
+        let mut bytes =
+            vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 23, 0, 1, 0, 150, 64, 1, 0, 0];
+        bytes.extend([192, 0, 2, 1, 10, 0, 0, 1, 7, 8, 9]);
+        let mut frame = Frame::default();
+        frame.fill(&bytes);
+        let mut key = FlowKey::zero();
+        let mut headers = parse(frame.bytes(), 1, &mut key);
+        let end = |address| End { address, port: 5, icmp_type: 0 };
+        let tuple = |source, destination| Tuple {
+            source: end(source),
+            destination: end(destination),
+            zone: 0,
+            proto: ip_proto::UDP,
+            is_ipv6: false,
+        };
+        let (from, to) = (tuple(0xc000_0201, 0x0a00_0001), tuple(0xc633_6401, 0x0a00_0001));
+        let ends = Translated { source: true, destination: false };
+        rewrite(&mut frame, &mut headers, &mut key, &Rewrite { ends, from, to, is_error: true });
+        assert_eq!(frame.bytes()[26..], [198, 51, 100, 1, 10, 0, 0, 1, 7, 8, 9]);
+        assert_eq!(key.get(Field::Ipv4Src), 0xc633_6401);
     }
 }
