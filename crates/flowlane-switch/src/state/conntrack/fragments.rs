@@ -108,7 +108,6 @@ pub struct Waiting<T> {
 struct Incomplete<T> {
     /// In the order of their places.
     pieces: Vec<Waiting<T>>,
-    begun_ms: u64,
 }
 
 impl<T> Incomplete<T> {
@@ -149,7 +148,7 @@ pub enum Taken<T> {
 #[derive(Debug)]
 pub struct Fragments<T> {
     datagrams: HashMap<Datagram, Incomplete<T>>,
-    /// Datagrams in the order in which they began.
+    /// The datagrams in the order in which they began, and when.
     order: VecDeque<(u64, Datagram)>,
     waiting: usize,
     /// Fragments whose datagrams were never complete.
@@ -171,7 +170,7 @@ impl<T> Fragments<T> {
         }
         let incomplete = self.datagrams.entry(datagram).or_insert_with(|| {
             self.order.push_back((now_ms, datagram));
-            Incomplete { pieces: Vec::new(), begun_ms: now_ms }
+            Incomplete { pieces: Vec::new() }
         });
         let Some(at) = incomplete.place_for(&piece) else { return Taken::Refused(held) };
         incomplete.pieces.insert(at, Waiting { piece, held });
@@ -181,6 +180,10 @@ impl<T> Fragments<T> {
         }
         let pieces = self.datagrams.remove(&datagram).map_or_else(Vec::new, |complete| complete.pieces);
         self.waiting -= pieces.len();
+        // Mostly one of the last.
+        if let Some(at) = self.order.iter().rposition(|(_, other)| *other == datagram) {
+            self.order.remove(at);
+        }
         Taken::All(pieces)
     }
 
@@ -191,11 +194,7 @@ impl<T> Fragments<T> {
                 return;
             }
             self.order.pop_front();
-            // Another datagram with the same identification may have begun since.
-            let is_it = |incomplete: &Incomplete<T>| incomplete.begun_ms == begun_ms;
-            if self.datagrams.get(&datagram).is_some_and(is_it)
-                && let Some(incomplete) = self.datagrams.remove(&datagram)
-            {
+            if let Some(incomplete) = self.datagrams.remove(&datagram) {
                 self.waiting -= incomplete.pieces.len();
                 self.expired += incomplete.pieces.len() as u64;
             }
@@ -286,13 +285,23 @@ mod tests {
             fragments.take(datagram(id), piece(0, 8, false), 'a', u64::from(id));
         }
         assert_eq!(fragments.waiting, WAITING_MAX);
-        // A complete datagram leaves its place in the order behind.
         assert_eq!(names(fragments.take(datagram(7), piece(8, 9, true), 'b', WAIT_MS + 6)), "ab");
         assert_eq!((fragments.waiting, fragments.expired), (WAITING_MAX - 8, 7));
         fragments.take(datagram(7), piece(0, 8, false), 'a', WAIT_MS + 6);
         fragments.expire(3 * WAIT_MS / 2);
         assert_eq!(fragments.waiting, 1);
         fragments.expire(3 * WAIT_MS);
+        assert_eq!((fragments.waiting, fragments.order.len()), (0, 0));
+    }
+
+    #[test]
+    fn complete_datagrams_take_no_memory() {
+        let mut fragments = Fragments::default();
+        for id in 0..10 * WAITING_MAX as u32 {
+            fragments.take(datagram(id % 7), piece(0, 8, false), 'a', 0);
+            assert_eq!(fragments.order.len(), 1);
+            assert_eq!(names(fragments.take(datagram(id % 7), piece(8, 9, true), 'b', 0)), "ab");
+        }
         assert_eq!((fragments.waiting, fragments.order.len()), (0, 0));
     }
 }
