@@ -41,16 +41,16 @@ pub use entry::Translated;
 pub(crate) use packet::{rewrite, seen};
 pub use protocol::{Exchange, Message, State};
 pub use sweep::{Listed, Wanted, WantedEnds};
+pub use table::Hashed;
 pub use tcp::{EndState, Segment, Tcp, WINDOW_SHIFT_MAX};
 pub use text::protocol_name;
 pub use timeouts::{Timeout, Timeouts};
 pub use tuple::{End, Tuple};
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use flowlane::hash::multilinear::Multilinear;
 use flowlane::memory::Memory;
 use flowlane::rule::action::Nat;
 
@@ -58,7 +58,6 @@ use changes::{live_for, set_fields, translate};
 use entry::Live;
 use nat::Draw;
 use protocol::{Progress, may_begin};
-pub use table::Hashed;
 use table::{NotAdded, Place, Table};
 
 /// Connections that are kept at most, unless the configuration says something else: as in Open vSwitch.
@@ -181,9 +180,10 @@ pub struct Connections {
     pub counters: Counters,
     /// The entry that the sweep looks at next.
     hand: AtomicU32,
-    secret: u64,
-    /// Draws addresses and ports, and for `persistent` ones without a secret.
-    draws: [Multilinear; 2],
+    /// The seed of the table's hash.
+    seed: u64,
+    /// Draws addresses and ports. Other hosts see these, so it is SipHash: the multilinear hash can be solved for its key.
+    secret: RandomState,
 }
 
 impl Default for Connections {
@@ -194,15 +194,11 @@ impl Default for Connections {
 
 impl Draw for Connections {
     fn draw(&self, tuple: &Tuple, by_address: bool, number: u32) -> u32 {
-        let source = tuple.source.address;
-        let halves = |address: u128| [0, 32, 64, 96].map(|shift| (address >> shift) as u32);
-        let [a, b, c, d] = halves(source);
-        if by_address {
-            return self.draws[1].hash_words(&[a, b, c, d]);
+        match by_address {
+            // The same after a restart.
+            true => BuildHasherDefault::<DefaultHasher>::default().hash_one(tuple.source.address) as u32,
+            false => self.secret.hash_one((tuple, number)) as u32,
         }
-        let [e, f, g, h] = halves(tuple.destination.address);
-        let ports = u32::from(tuple.source.port) << 16 | u32::from(tuple.destination.port);
-        self.draws[0].hash_words(&[a, b, c, d, e, f, g, h, ports, tuple.proto.into(), number])
     }
 }
 
@@ -214,21 +210,20 @@ fn set_bits(to: u128, (value, mask): (u128, u128)) -> u128 {
 impl Connections {
     /// No connections.
     pub fn new(limits: Limits) -> Self {
-        let secret = RandomState::new().hash_one(0u8);
         Self {
             memories: OnceLock::new(),
             limits,
             timeouts: Timeouts::default(),
             counters: Counters::default(),
             hand: AtomicU32::new(0),
-            secret,
-            draws: [Multilinear::new(secret ^ 1), Multilinear::new(0)],
+            seed: RandomState::new().hash_one(0u8),
+            secret: RandomState::new(),
         }
     }
 
     fn memories(&self) -> &Memories {
         self.memories.get_or_init(|| Memories {
-            table: Table::new(self.limits.connections, self.secret),
+            table: Table::new(self.limits.connections, self.seed),
             zones: Memory::zeroed(1 << 16),
         })
     }
