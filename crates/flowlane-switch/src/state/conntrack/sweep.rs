@@ -76,7 +76,7 @@ impl Wanted {
         self.zone.is_none_or(|zone| zone == original.zone)
             && self.proto.is_none_or(|proto| proto == original.proto)
             && self.address.is_none_or(|address| ends().any(|end| original.ip(end) == address))
-            && self.port.is_none_or(|port| ends().any(|end| end.port == port))
+            && self.port.is_none_or(|port| !original.is_icmp() && ends().any(|end| end.port == port))
             && self.mark.is_none_or(|(value, mask)| live.mark & mask == value & mask)
             && self.label.is_none_or(|(value, mask)| live.label() & mask == value & mask)
             && self.ends.iter().zip(tuples).all(|(ends, tuple)| ends.is(tuple))

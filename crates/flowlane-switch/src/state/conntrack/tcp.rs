@@ -320,9 +320,6 @@ impl Tcp {
 
     /// Follows all flags.
     fn follow_flags(&mut self, segment: &Segment, from: usize) {
-        if segment.has(FIN) {
-            self.peers[from].state = self.peers[from].state.max(EndState::Closing);
-        }
         if segment.has(ACK) {
             let other = &mut self.peers[1 - from].state;
             *other = match *other {
