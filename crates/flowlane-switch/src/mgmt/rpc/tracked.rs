@@ -115,7 +115,8 @@ fn number(text: &str) -> Result<u32, RpcError> {
 impl ConnectionParams {
     fn wanted(&self) -> Result<Wanted, RpcError> {
         let proto = self.proto.as_deref().map(|name| {
-            let named = (0..=u8::MAX).find(|proto| protocol_name(*proto) == name);
+            let named =
+                name.parse().ok().or_else(|| (0..=u8::MAX).find(|proto| protocol_name(*proto) == name));
             let unknown = || RpcError::new(RpcError::PARAMS, format!("proto: there is no protocol `{name}`"));
             named.ok_or_else(unknown)
         });
