@@ -274,7 +274,8 @@ const RULES_CONVERT_HELP: &str = "\
 With --from, the chain FORWARD, the chain of the hook forward, or the first access list becomes flows; the first rule has \
 the highest priority, and the policy is the last. What flows cannot say is listed on standard error, with its line, and \
 left out. Interfaces become in_port=NAME, with names as of [[port]]. States of connections become ct_state, with the list in \
-table 1 behind connection tracking; flows need `arp,actions=normal` in addition on a bridge.
+table 1 behind connection tracking; on a bridge, flows for ARP and neighbour discovery \
+are needed in addition (README.md).
 
 Examples:
   flowlane rules convert acl.rules --to flows --output acl.flows

@@ -191,7 +191,9 @@ fn key(fields: &[(Field, u128)]) -> FlowKey {
     matches.key()
 }
 
+/// Reads flows; ports are called p1, p2, as their numbers.
 fn rules(flows: &str) -> Vec<Rule> {
+    let flows = &flows.replace("in_port=p", "in_port=");
     let mut rules =
         read(flows, "flows", None, &ReadOptions::default()).unwrap_or_else(|e| panic!("{e}\n{flows}"));
     rules.sort_by_key(|rule| std::cmp::Reverse(rule.priority));
@@ -257,7 +259,7 @@ fn verdict(text: &str, chain: &str, packet: &Packet) -> Option<bool> {
                 "-s" => in_network(packet.src),
                 "-d" => in_network(packet.dst),
                 "-p" => packet.protocol == if value == "tcp" { 6 } else { 17 },
-                "-i" => packet.port == value.parse::<u32>().unwrap(),
+                "-i" => packet.port == value[1..].parse::<u32>().unwrap(),
                 "--sports" => in_range(packet.ports[0]),
                 "--dports" => in_range(packet.ports[1]),
                 "--ctstate" => value.split(',').any(|name| name == STATES[packet.state]),
@@ -307,7 +309,7 @@ fn random_rule(random: &mut Random, chain: usize) -> String {
         }
     }
     if random.below(4) == 0 {
-        write!(rule, "-i {} ", 1 + random.below(2)).unwrap();
+        write!(rule, "-i p{} ", 1 + random.below(2)).unwrap();
     }
     if random.below(2) == 0 {
         write!(rule, "-p {} -m multiport ", ["tcp", "udp"][random.below(2) as usize]).unwrap();
@@ -398,4 +400,86 @@ fn a_return_at_the_end_of_a_chain_adds_no_entries() {
     assert!(flows.ends_with(
         "table=0,priority=1,ip,nw_dst=10.0.0.1,actions=drop\ntable=0,priority=0,ip,actions=normal\n"
     ));
+}
+
+fn iptables(rules: &str) -> String {
+    format!("*filter\n:FORWARD DROP [0:0]\n{rules}\nCOMMIT\n")
+}
+
+/// Sources that seem to say something else than they do: (program, text, flows that there must be, and what is said).
+#[test]
+fn no_flow_admits_more_than_its_source() {
+    let nft = |left: &str, op: &str, right: &str| {
+        format!(
+            r#"{{"nftables":[{{"chain":{{"family":"inet","table":"t","name":"c","hook":"forward","prio":0,"policy":"drop"}}}},
+            {{"rule":{{"family":"inet","table":"t","chain":"c","handle":4,"expr":[{{"match":{{"op":"{op}","left":{left},"right":{right}}}}},{{"accept":null}}]}}}}]}}"#
+        )
+    };
+    let icmp = r#"{"payload":{"protocol":"icmp","field":"type"}}"#;
+    let cases = [
+        ("cisco", "ip access-list extended X\n 20 permit ip any any\n 10 deny tcp any any eq 23\n".to_owned(), &["priority=2,tcp,tp_dst=23,actions=drop", "priority=1,ip,actions=normal"][..], ""),
+        ("cisco", "ip access-list extended X\n 10 permit ip any any\n 10 deny tcp any any\n".to_owned(), &["priority=1,ip,actions=normal"], "an entry 10 already"),
+        ("cisco", "access-list 10 permit 192.0.2.0 0.0.0.255\nip access-list extended X\n permit tcp any any\n evaluate F\n permit udp any any\n".to_owned(), &["tcp,actions=normal", "udp,actions=normal"], "no extended access list"),
+        ("iptables", iptables("[5:300] -A FORWARD -p tcp --dport 22 -j ACCEPT"), &["tcp,tp_dst=22,actions=normal"], ""),
+        ("iptables", iptables("-A FORWARD -p tcp --tcp-flags NONE NONE -j ACCEPT"), &["priority=1,tcp,actions=normal"], ""),
+        ("iptables", iptables("-A FORWARD -p tcp ! --tcp-flags SYN SYN,FIN -j ACCEPT"), &["priority=0,ip,actions=drop"], "outside of its mask"),
+        ("iptables", iptables("-A FORWARD -p icmpv6 -j ACCEPT"), &["icmp6,actions=normal"], ""),
+        ("iptables", iptables("-A FORWARD -i 7 -j ACCEPT\n-A FORWARD -i a,nw_src=1 -j ACCEPT"), &["priority=0,ip,actions=drop"], "which no port of flows"),
+        ("nft", nft(icmp, "<", "8"), &["priority=0,ip,actions=drop"], "by `<`"),
+        ("nft", nft(r#"{"ct":{"key":"state"}}"#, "!=", r#"{"|":["invalid","new"]}"#), &["priority=0,ip,actions=drop"], "state {"),
+        ("nft", nft(r#"{"ct":{"key":"state"}}"#, "!=", "1"), &["priority=0,ip,actions=drop"], "state 1"),
+        ("nft", nft(r#"{"meta":{"key":"iifname"}}"#, "==", r#""eth0\ntable=0,priority=9,ip,actions=normal""#), &["priority=0,ip,actions=drop"], "which no port of flows"),
+    ];
+    let folder = tempdir().unwrap();
+    for (from, text, expected, said) in cases {
+        let (flows, left) = convert(folder.path(), from, &text);
+        let passing = flows.lines().filter(|line| line.ends_with("normal")).count();
+        let wanted = expected.iter().filter(|line| line.ends_with("normal")).count();
+        assert_eq!(passing, wanted, "{text}\n{flows}");
+        expected.iter().for_each(|line| assert!(flows.contains(line), "{text}\n{flows}"));
+        assert!(left.contains(said) && left.is_empty() == said.is_empty(), "{text}\n{left}");
+        rules(&flows);
+    }
+}
+
+#[test]
+fn sources_that_would_become_endless_are_refused() {
+    let chain = |name: usize| (0..2).map(move |_| format!("-A c{name} -j c{}\n", name + 1));
+    let names: String = (0..29).map(|n| format!(":c{n} - [0:0]\n")).collect();
+    let doubling: String = (0..28).flat_map(chain).collect();
+    let ports = (0..15).map(|n| (2 * n + 1).to_string()).collect::<Vec<_>>().join(",");
+    let both =
+        "# Generated by iptables-save v1\n# Generated by ip6tables-save v1\n".to_owned() + &iptables("");
+    let cases = [
+        (format!("*filter\n:FORWARD DROP\n{names}-A FORWARD -j c0\n{doubling}COMMIT\n"), "so often"),
+        ("*filter\n:FORWARD DROP\n:a -\n-A FORWARD -j a\n-A a -j a\nCOMMIT\n".to_owned(), "in a circle"),
+        (
+            iptables(&format!(
+                "-A FORWARD ! -s 2001:db8::1/128 ! -d 2001:db8::2/128 -p tcp -m multiport ! --sports {ports} -m multiport ! --dports {ports} -j ACCEPT"
+            )),
+            "flows, and 1000000 are the most",
+        ),
+        (both, "convert each by itself"),
+        (iptables("") + &iptables(""), "convert each by itself"),
+    ];
+    let folder = tempdir().unwrap();
+    for (text, problem) in cases {
+        fs::write(folder.path().join("source"), &text).unwrap();
+        let (out, error) = run(folder.path(), "rules convert source --from iptables", 2);
+        assert!(out.is_empty() && error.contains(problem), "{error}");
+    }
+}
+
+/// Chains that follow each other, each with a return for the same packets, are not inside each other.
+#[test]
+fn chains_with_returns_follow_each_other() {
+    let names: String = (0..40).map(|n| format!(":c{n} - [0:0]\n")).collect();
+    let jumps: String = (0..40).map(|n| format!("-A FORWARD -j c{n}\n")).collect();
+    let lines = |n| format!("-A c{n} -s 10.0.0.1/32 -j RETURN\n-A c{n} -p tcp --dport {n} -j DROP\n");
+    let chains: String = (0..40).map(lines).collect();
+    let folder = tempdir().unwrap();
+    let text = format!("*filter\n:FORWARD ACCEPT\n{names}{jumps}{chains}COMMIT\n");
+    let (flows, left) = convert(folder.path(), "iptables", &text);
+    assert!(left.is_empty(), "{left}");
+    assert!(flows.lines().count() < 100, "{flows}");
 }

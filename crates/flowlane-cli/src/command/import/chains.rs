@@ -15,6 +15,12 @@ pub(super) const ENTRIES_MAX: usize = 65_000;
 /// Chains inside each other.
 const DEPTH_MAX: usize = 32;
 
+/// Returns that hold for some packets alone, one behind the other on a packet's way.
+const RETURNS_MAX: usize = 256;
+
+/// Rules that are looked at: chains that are called twice are looked at twice.
+const STEPS_MAX: usize = 2_000_000;
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Target {
     Accept,
@@ -43,6 +49,7 @@ pub(super) struct Entry {
 struct Rest<'a> {
     lines: &'a [Line],
     caller: Option<&'a Rest<'a>>,
+    depth: usize,
 }
 
 /// The chains of a firewall.
@@ -54,6 +61,8 @@ struct Walk<'a> {
     policy: bool,
     entries: Vec<Entry>,
     left_out: Vec<LeftOut>,
+    steps: usize,
+    returns: usize,
 }
 
 impl Chains {
@@ -97,7 +106,8 @@ impl Chains {
         all: &Condition,
         policy: bool,
     ) -> Result<(Vec<Entry>, Vec<LeftOut>), String> {
-        let mut walk = Walk { chains: self, policy, entries: Vec::new(), left_out: Vec::new() };
+        let mut walk =
+            Walk { chains: self, policy, entries: Vec::new(), left_out: Vec::new(), steps: 0, returns: 0 };
         let lines = self.0.get(first).map_or(&[][..], Vec::as_slice);
         walk.chain(lines, all, None, 0)?;
         Ok((walk.entries, walk.left_out))
@@ -127,6 +137,10 @@ impl Walk<'_> {
             ));
         }
         for (n, line) in lines.iter().enumerate() {
+            self.steps += 1;
+            if self.steps > STEPS_MAX {
+                return Err(format!("chains call each other so often that {STEPS_MAX} rules are not all"));
+            }
             let condition = match all.and(&line.condition) {
                 Ok(Some(condition)) => condition,
                 Ok(None) => continue,
@@ -141,16 +155,16 @@ impl Walk<'_> {
                 Target::Accept => self.entry(condition, true)?,
                 Target::Drop => self.entry(condition, false)?,
                 // What follows in the callers follows anyway.
-                Target::Return if line.condition.is_met_by_all(all.families) => return Ok(()),
+                Target::Return if condition == *all => return Ok(()),
                 Target::Return if n + 1 == lines.len() => {}
-                Target::Return => self.rest(caller, &condition, depth + 1)?,
+                Target::Return => self.rest(caller, &condition)?,
                 Target::Jump(to) => {
-                    let rest = Rest { lines: &lines[n + 1..], caller };
+                    let rest = Rest { lines: &lines[n + 1..], caller, depth };
                     self.chain(of(to), &condition, Some(&rest), depth + 1)?;
                 }
                 Target::Goto(to) => {
                     self.chain(of(to), &condition, caller, depth + 1)?;
-                    self.rest(caller, &condition, depth + 1)?;
+                    self.rest(caller, &condition)?;
                 }
             }
         }
@@ -158,13 +172,17 @@ impl Walk<'_> {
     }
 
     /// Appends what follows after a return: the rest of the callers, and the policy.
-    fn rest(&mut self, rest: Option<&Rest<'_>>, all: &Condition, depth: usize) -> Result<(), String> {
-        match rest {
-            None => self.entry(all.clone(), self.policy),
-            Some(rest) => {
-                self.chain(rest.lines, all, rest.caller, depth)?;
-                self.rest(rest.caller, all, depth)
-            }
+    fn rest(&mut self, rest: Option<&Rest<'_>>, all: &Condition) -> Result<(), String> {
+        let Some(rest) = rest else { return self.entry(all.clone(), self.policy) };
+        self.returns += 1;
+        if self.returns > RETURNS_MAX {
+            return Err(format!(
+                "a packet may meet more than {RETURNS_MAX} rules that return for some packets alone"
+            ));
         }
+        self.chain(rest.lines, all, rest.caller, rest.depth)?;
+        self.rest(rest.caller, all)?;
+        self.returns -= 1;
+        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Extended access lists, as Cisco IOS writes them.
 
+use std::collections::BTreeMap;
 use std::iter::{Copied, Peekable};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,10 +9,9 @@ use super::condition::{Condition, ICMP, IPV4, Network, SCTP, TCP, UDP, other_por
 use super::{LeftOut, List, with_policy};
 
 /// Ports with names.
-const PORTS: [(&str, u16); 23] = [
+const PORTS: [(&str, u16); 22] = [
     ("ftp-data", 20),
     ("ftp", 21),
-    ("22", 22),
     ("ssh", 22),
     ("telnet", 23),
     ("smtp", 25),
@@ -49,12 +49,13 @@ const MESSAGES: [(&str, u8, Option<u8>); 10] = [
 ];
 
 pub(super) fn read(text: &str) -> Result<List, String> {
-    let (mut entries, mut left_out) = (Vec::new(), Vec::new());
+    let (mut entries, mut left_out) = (BTreeMap::<u64, Entry>::new(), Vec::new());
     let mut list: Option<String> = None;
     // The list that lines with a number or `permit` at the beginning belong to.
     let mut open: Option<String> = None;
     for (n, line) in text.lines().enumerate() {
         let place = format!("line {}", n + 1);
+        let mut number = None;
         let mut words: Vec<&str> = line.split_whitespace().collect();
         let name = match &words[..] {
             [] => continue,
@@ -65,6 +66,13 @@ pub(super) fn read(text: &str) -> Result<List, String> {
             }
             ["access-list", name, ..] => {
                 open = None;
+                if !is_extended(name) {
+                    left_out.push(LeftOut::new(
+                        &place,
+                        format!("`access-list {name}` is no extended access list"),
+                    ));
+                    continue;
+                }
                 let name = (*name).to_owned();
                 words.drain(..2);
                 name
@@ -74,13 +82,15 @@ pub(super) fn read(text: &str) -> Result<List, String> {
                     left_out.push(LeftOut::new(&place, "no `ip access-list extended NAME` before it"));
                     continue;
                 };
-                if words[0].parse::<u32>().is_ok() {
-                    words.remove(0);
-                }
+                number = words[0].parse::<u32>().ok();
+                words.drain(..usize::from(number.is_some()));
                 name.clone()
             }
             _ => {
-                open = None;
+                // Lines of a list are indented.
+                if !line.starts_with(char::is_whitespace) {
+                    open = None;
+                }
                 left_out.push(LeftOut::new(&place, "no part of an extended access list"));
                 continue;
             }
@@ -97,14 +107,26 @@ pub(super) fn read(text: &str) -> Result<List, String> {
         }
         match entry(&words) {
             Ok((entry, note)) => {
-                entries.push(entry);
+                // An entry without a number goes behind all others, as it does when it is typed.
+                let last = entries.last_key_value().map_or(0, |(number, _)| *number);
+                let number = number.map_or(last.saturating_add(10), u64::from);
+                if entries.contains_key(&number) {
+                    left_out.push(LeftOut::new(&place, format!("the list has an entry {number} already")));
+                    continue;
+                }
+                entries.insert(number, entry);
                 left_out.extend(note.map(|note| LeftOut::new(&place, note)));
             }
             Err(reason) => left_out.push(LeftOut::new(&place, reason)),
         }
     }
     list.ok_or("there is no line `access-list NUMBER permit …` or `ip access-list extended NAME`")?;
-    Ok(List { entries: with_policy(entries, IPV4, false), left_out })
+    Ok(List { entries: with_policy(entries.into_values().collect(), IPV4, false), left_out })
+}
+
+/// Returns whether lists with this number are extended ones.
+fn is_extended(number: &str) -> bool {
+    number.parse().is_ok_and(|number: u32| matches!(number, 100..=199 | 2000..=2699))
 }
 
 /// The rest of a line.

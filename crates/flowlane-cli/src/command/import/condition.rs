@@ -167,8 +167,18 @@ pub(super) fn other_ports(ranges: &[(u16, u16)]) -> Vec<(u16, u16)> {
     others
 }
 
+/// Reads the name of an interface, which becomes that of a port. Those that flow syntax would read as something else are refused.
+pub(super) fn interface(name: &str) -> Result<String, String> {
+    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    let is_number = name.chars().all(|c| c.is_ascii_digit());
+    match is_plain && !is_number {
+        true => Ok(name.to_owned()),
+        false => Err(format!("the interface {name:?}, which no port of flows can be called")),
+    }
+}
+
 /// A condition of a rule; each list has alternatives, and `None` asks nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Condition {
     pub(super) families: u8,
     pub(super) protocol: Option<u8>,
@@ -252,15 +262,6 @@ impl Condition {
         Ok((both.families != 0 && !both.is_empty()).then_some(both))
     }
 
-    /// Returns whether all packets of some families meet it.
-    pub(super) fn is_met_by_all(&self, families: u8) -> bool {
-        let Self { src, dst, src_ports, dst_ports, .. } = self;
-        let has_lists = src.is_some() || dst.is_some() || src_ports.is_some() || dst_ports.is_some();
-        let has_details = self.icmp.is_some() || self.flags.is_some() || self.in_port.is_some();
-        let is_of_all = self.families & families == families;
-        is_of_all && !has_lists && !has_details && self.protocol.is_none() && self.states.is_none()
-    }
-
     fn is_empty(&self) -> bool {
         let no_network = |list: &Option<Vec<Network>>| list.as_ref().is_some_and(Vec::is_empty);
         let no_port = |list: &Option<Vec<(u16, u16)>>| list.as_ref().is_some_and(Vec::is_empty);
@@ -271,41 +272,54 @@ impl Condition {
             || self.states == Some(0)
     }
 
+    /// The number of its [flows](Self::flows).
+    pub(super) fn count(&self) -> usize {
+        self.parts().iter().flatten().map(|(_, lists)| lists.iter().map(Vec::len).product::<usize>()).sum()
+    }
+
     /// Its matches in flow syntax.
     pub(super) fn flows(&self) -> Vec<String> {
-        let mut flows: Vec<String> = Vec::new();
-        for family in [IPV4, IPV6].into_iter().filter(|family| self.families & family != 0) {
-            let keys = if family == IPV4 { ["nw_src", "nw_dst"] } else { ["ipv6_src", "ipv6_dst"] };
-            let mut of_family = vec![protocol_text(family, self.protocol)];
-            if let Some(port) = &self.in_port {
-                of_family[0] += &format!(",in_port={port}");
-            }
-            if let Some((kind, code)) = self.icmp {
-                of_family[0] += &format!(",icmp_type={kind}");
-                of_family[0] += &code.map_or_else(String::new, |code| format!(",icmp_code={code}"));
-            }
-            for (key, networks) in keys.into_iter().zip([&self.src, &self.dst]) {
-                let texts = networks.as_ref().map(|networks| {
-                    let own = networks.iter().filter(|network| network.family == family);
-                    own.map(|network| format!("{key}={}", network.text())).collect()
-                });
-                of_family = times(of_family, texts);
-            }
-            for (key, ranges) in [("tp_src", &self.src_ports), ("tp_dst", &self.dst_ports)] {
-                let some = ranges.as_ref().filter(|ranges| !ranges.contains(&(0, u16::MAX)));
-                let texts = some.map(|ranges| ranges.iter().flat_map(|r| port_texts(key, *r)).collect());
-                of_family = times(of_family, texts);
-            }
-            let flags =
-                self.flags.as_ref().map(|flags| flags.iter().map(|f| format!("tcp_flags={f}")).collect());
-            of_family = times(of_family, flags);
-            let states = self.states.filter(|states| *states != 0xf).map(|states| {
-                let own = (0..).zip(STATES).filter(|(place, _)| states & (1 << place) != 0);
-                own.map(|(_, (_, text))| format!("ct_state={text}")).collect()
-            });
-            flows.extend(times(of_family, states));
+        let times = |flows: Vec<String>, texts: Vec<String>| -> Vec<String> {
+            flows.iter().flat_map(|flow| texts.iter().map(move |text| format!("{flow},{text}"))).collect()
+        };
+        let parts = self.parts().into_iter().flatten();
+        parts.flat_map(|(first, lists)| lists.into_iter().fold(vec![first], times)).collect()
+    }
+
+    /// For each family that it has, the text that all its flows begin with, and lists of alternatives for the rest.
+    fn parts(&self) -> [Option<(String, Vec<Vec<String>>)>; 2] {
+        [IPV4, IPV6].map(|family| (self.families & family != 0).then(|| self.parts_of(family)))
+    }
+
+    fn parts_of(&self, family: u8) -> (String, Vec<Vec<String>>) {
+        let keys = if family == IPV4 { ["nw_src", "nw_dst"] } else { ["ipv6_src", "ipv6_dst"] };
+        let mut first = protocol_text(family, self.protocol);
+        if let Some(port) = &self.in_port {
+            first += &format!(",in_port={port}");
         }
-        flows
+        if let Some((kind, code)) = self.icmp {
+            first += &format!(",icmp_type={kind}");
+            first += &code.map_or_else(String::new, |code| format!(",icmp_code={code}"));
+        }
+        let mut lists = Vec::new();
+        for (key, networks) in keys.into_iter().zip([&self.src, &self.dst]) {
+            lists.extend(networks.as_ref().map(|networks| {
+                let own = networks.iter().filter(|network| network.family == family);
+                own.map(|network| format!("{key}={}", network.text())).collect()
+            }));
+        }
+        for (key, ranges) in [("tp_src", &self.src_ports), ("tp_dst", &self.dst_ports)] {
+            let some = ranges.as_ref().filter(|ranges| !ranges.contains(&(0, u16::MAX)));
+            lists.extend(some.map(|ranges| ranges.iter().flat_map(|r| port_texts(key, *r)).collect()));
+        }
+        lists.extend(
+            self.flags.as_ref().map(|flags| flags.iter().map(|f| format!("tcp_flags={f}")).collect()),
+        );
+        lists.extend(self.states.filter(|states| *states != 0xf).map(|states| {
+            let own = (0..).zip(STATES).filter(|(place, _)| states & (1 << place) != 0);
+            own.map(|(_, (_, text))| format!("ct_state={text}")).collect()
+        }));
+        (first, lists)
     }
 }
 
@@ -321,12 +335,6 @@ fn alternatives<T: Copy>(
         }
         (one, other) => one.clone().or_else(|| other.clone()),
     }
-}
-
-/// Each flow with each of these texts behind it.
-fn times(flows: Vec<String>, texts: Option<Vec<String>>) -> Vec<String> {
-    let Some(texts) = texts else { return flows };
-    flows.iter().flat_map(|flow| texts.iter().map(move |text| format!("{flow},{text}"))).collect()
 }
 
 fn protocol_text(family: u8, protocol: Option<u8>) -> String {

@@ -16,6 +16,9 @@ use condition::{Condition, IPV4};
 use crate::arguments::Source;
 use crate::failure::Failure;
 
+/// Flows of a list at most.
+const FLOWS_MAX: usize = 1_000_000;
+
 /// A part of the source that the rules do not say.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct LeftOut {
@@ -50,6 +53,12 @@ pub(super) fn convert(text: &str, from: Source) -> Result<(String, Vec<LeftOut>)
     let list = list.map_err(Failure::input)?;
     if list.entries.len() > ENTRIES_MAX {
         return Err(Failure::input(format!("the list has more than {ENTRIES_MAX} entries")));
+    }
+    let flows = list.entries.iter().fold(0, |all: usize, entry| all.saturating_add(entry.condition.count()));
+    if flows > FLOWS_MAX {
+        return Err(Failure::input(format!(
+            "the list becomes {flows} flows, and {FLOWS_MAX} are the most: negated networks and lists of ports multiply"
+        )));
     }
     Ok((print(&list.entries), list.left_out))
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::chains::{Chains, Line, Target};
 use super::condition::{Condition, ICMP, ICMPV6, IPV4, IPV6, Network, SCTP, TCP, UDP};
-use super::condition::{other_ports, protocol_of, state_of};
+use super::condition::{interface, other_ports, protocol_of, state_of};
 use super::{LeftOut, List, with_policy};
 
 /// Messages of ICMP and ICMPv6 with names.
@@ -31,14 +31,16 @@ pub(super) fn read(text: &str) -> Result<List, String> {
         .as_array()
         .ok_or("there is no list `nftables`: is this of `nft -j list ruleset`?")?;
     let of = |kind: &'static str| objects.iter().map(move |o| &o[kind]).filter(|o| o.is_object());
-    let mut bases: Vec<&Value> = of("chain").filter(|chain| chain["hook"] == "forward").collect();
+    let is_ip = |chain: &&Value| ["ip", "ip6", "inet"].iter().any(|family| chain["family"] == *family);
+    let hooked = of("chain").filter(|chain| chain["hook"] == "forward");
+    let (mut bases, of_others): (Vec<&Value>, Vec<&Value>) = hooked.partition(is_ip);
     bases.sort_by_key(|chain| chain["prio"].as_i64());
     let Some((base, others)) = bases.split_first() else {
-        return Err("there is no chain with the hook forward".to_owned());
+        return Err("there is no chain with the hook forward in a table of ip, ip6 or inet".to_owned());
     };
     let name = |chain: &Value| chain["name"].as_str().unwrap_or_default().to_owned();
     let mut left_out: Vec<(Option<String>, LeftOut)> = Vec::new();
-    for other in others {
+    for other in others.iter().chain(&of_others) {
         let place = format!("chain {} of table {}", name(other), other["table"].as_str().unwrap_or_default());
         left_out.push((None, LeftOut::new(&place, "only the first chain of the hook forward is converted")));
     }
@@ -46,8 +48,7 @@ pub(super) fn read(text: &str) -> Result<List, String> {
     let families = match base["family"].as_str() {
         Some("ip") => IPV4,
         Some("ip6") => IPV6,
-        Some("inet") => IPV4 | IPV6,
-        other => return Err(format!("the hook forward is of a table of family {}", other.unwrap_or("none"))),
+        _ => IPV4 | IPV6,
     };
     let sets: Sets<'_> =
         of("set").filter(is_own).filter_map(|set| Some((set["name"].as_str()?, &set["elem"]))).collect();
@@ -146,6 +147,11 @@ fn condition_of(
     families: u8,
     sets: &Sets<'_>,
 ) -> Result<Condition, String> {
+    let takes_all =
+        ["tcp", "udp", "sctp", "th"].iter().any(|protocol| left["payload"]["protocol"] == *protocol);
+    if !takes_all && !["==", "!=", "in"].contains(&operator) {
+        return Err(format!("a match of {left} by `{operator}`"));
+    }
     let values = values(right, sets)?;
     let is_negated = operator == "!=";
     let mut condition = Condition::of(families);
@@ -156,9 +162,7 @@ fn condition_of(
     let payload = (left["payload"]["protocol"].as_str(), left["payload"]["field"].as_str());
     let known = (payload, left["meta"]["key"].as_str(), left["ct"]["key"].as_str());
     match known {
-        ((Some(ip @ ("ip" | "ip6")), Some(field @ ("saddr" | "daddr"))), ..)
-            if ["==", "!=", "in"].contains(&operator) =>
-        {
+        ((Some(ip @ ("ip" | "ip6")), Some(field @ ("saddr" | "daddr"))), ..) => {
             condition.families = if ip == "ip" { IPV4 } else { IPV6 };
             let networks = networks_of_all(&values, is_negated)?;
             *(if field == "saddr" { &mut condition.src } else { &mut condition.dst }) = Some(networks);
@@ -187,13 +191,19 @@ fn condition_of(
             }
             condition.protocol = Some(protocol_of(&name).ok_or_else(|| format!("protocol {name}"))?);
         }
-        (_, Some("nfproto"), _) => condition.families = if one()? == "ipv4" { IPV4 } else { IPV6 },
+        (_, Some("nfproto"), _) => {
+            condition.families = match one()?.as_str() {
+                "ipv4" => IPV4,
+                "ipv6" => IPV6,
+                other => return Err(format!("nfproto {other}")),
+            }
+        }
         (_, Some("iifname" | "iif"), _) => {
             let name = one()?;
             if name.ends_with('*') {
                 return Err(format!("several interfaces ({name})"));
             }
-            condition.in_port = Some(name);
+            condition.in_port = Some(interface(&name)?);
         }
         (_, Some("oifname" | "oif"), _) => return Err("the interface that packets leave through".to_owned()),
         (_, _, Some("state")) => {
@@ -254,9 +264,10 @@ fn message(name: &str, is_v4: bool) -> Result<u8, String> {
 }
 
 fn states_of(values: &[Value]) -> Result<u8, String> {
-    let mut names = values.iter().filter_map(Value::as_str).filter(|name| *name != "untracked");
-    let state = |name| state_of(name).ok_or_else(|| format!("state {name}"));
-    names.try_fold(0, |all, name| Ok(all | state(name)?))
+    values.iter().try_fold(0, |all, value| match value.as_str() {
+        Some("untracked") => Ok(all),
+        name => Ok(all | name.and_then(state_of).ok_or_else(|| format!("state {value}"))?),
+    })
 }
 
 fn ports_of(value: &Value, operator: &str) -> Option<(u16, u16)> {
