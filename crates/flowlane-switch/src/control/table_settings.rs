@@ -46,7 +46,8 @@ pub(crate) fn vacancy_of(table: &Table) -> u8 {
 }
 
 impl Control {
-    /// Changes the settings of a table; `None`: of all tables. Limits that stay as they are leave the next event as it is.
+    /// Changes the settings of a table; `None`: of all tables. Where there were events
+    /// already, the next one stays the kind that it was, as in Open vSwitch.
     ///
     /// # Errors
     /// There is no such table.

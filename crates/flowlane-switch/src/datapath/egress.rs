@@ -186,7 +186,7 @@ impl Egress {
     /// A port that fails for good.
     pub fn expire(&mut self, frame: &Frame, key: &FlowKey, now_ns: u64) -> Result<(), PortError> {
         self.drops.ttl_expired += 1;
-        if !self.admits_to_controller(None, frame.len(), now_ns) {
+        if !self.admits_to_controller(None, frame.packet().len(), now_ns) {
             return Ok(());
         }
         if self.packet_ins.is_some() {
@@ -511,7 +511,7 @@ impl Effects<Packet<'_>> for Egress {
             return Ok(());
         }
         packet.sent = true;
-        if !self.admits_to_controller(to.action.meter, packet.frame.len(), packet.now_ns) {
+        if !self.admits_to_controller(to.action.meter, packet.frame.packet().len(), packet.now_ns) {
             return Ok(());
         }
         if self.packet_ins.is_some() {
@@ -542,7 +542,7 @@ impl Effects<Packet<'_>> for Egress {
 
     fn count(&mut self, packet: &mut Packet<'_>, number: u32) {
         let counter = self.counts.entry(number).or_default();
-        *counter = (counter.0 + 1, counter.1 + packet.frame.len() as u64);
+        *counter = (counter.0 + 1, counter.1 + packet.frame.packet().len() as u64);
     }
 
     fn encapsulate(&mut self, packet: &mut Packet<'_>, tunnel: u32) -> bool {

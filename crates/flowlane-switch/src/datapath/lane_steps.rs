@@ -37,6 +37,13 @@ pub(super) struct Copies {
     depth: usize,
 }
 
+impl Copies {
+    /// Returns whether the current burst is a copy of a packet.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.depth > 0
+    }
+}
+
 /// Takes a step of a lane that concerns more than the packet's bytes; the lane then resumes at `here`, perhaps with headers
 /// that have moved. `opened` are calls that it has opened in front.
 #[cold]
@@ -197,7 +204,7 @@ fn pause(
         worker.calls.clear(lane);
         return Ok(());
     }
-    if !worker.egress.admits_to_controller(action.meter, frame.len(), now_ns) {
+    if !worker.egress.admits_to_controller(action.meter, frame.packet().len(), now_ns) {
         worker.calls.clear(lane);
         return Ok(());
     }
@@ -271,7 +278,7 @@ fn run_group(worker: &mut Worker, burst: &mut Burst, lane: usize, id: u32) -> Re
     let Some(group) = groups.get(id).cloned() else { return Ok(()) };
     let is_live = |port| worker.egress.is_live(port);
     let chosen = groups.chosen(&group.group, &burst.keys[lane], &is_live);
-    let bytes = burst.frames[lane].len() as u64;
+    let bytes = burst.frames[lane].packet().len() as u64;
     worker.groups.count(id, &chosen, &group, bytes);
     for at in chosen {
         copy(worker, burst, lane, &group.steps[at], true)?;

@@ -25,7 +25,7 @@ use crate::packet::{Burst, Frame};
 use crate::ruleset::{LaneStep, Return, SideEffects, Step, StepSummary, Track};
 use crate::state::conntrack::fragments::{Taken, piece, seen_whole};
 use crate::state::conntrack::{
-    Connections, Hashed, Request, Rewrite, Seen, Tracked, ct_state, rewrite, seen,
+    Connections, Hashed, Request, Rewrite, Seen, Tracked, Tuple, ct_state, rewrite, seen,
 };
 
 /// A fragment that waits for the others of its datagram.
@@ -113,7 +113,8 @@ fn go_on(
         }
         set_rounds(key, before + 1);
     }
-    if here.at == here.steps.steps().len() && !worker.calls.are_open(lane) {
+    // A copy does not go on itself: its action set and `exit` are not those of the packet that it was made of.
+    if here.at == here.steps.steps().len() && !worker.calls.are_open(lane) && !worker.copies.is_under_way() {
         worker.calls.resume_at(lane, Return::to(entering.clone(), 0, rounds(key)), moved);
         return Ok(StepResult::Resumed);
     }
@@ -190,6 +191,9 @@ fn go_on_alone(
     (burst.headers[0], burst.times_ns[0]) = (held.headers, held.frame.time_ns);
     burst.sources.extend(held.source.map(|source| (0, source)));
     let outer = std::mem::replace(&mut worker.calls, Calls::of_paused(&held.calls));
+    // Another worker may have received it, and the current packet may be a controller's.
+    worker.egress.has_bare |= held.frame.is_bare();
+    let in_packet_out = std::mem::take(&mut worker.egress.in_packet_out);
     *worker.calls.tracked(0) = *tracked;
     *worker.calls.datagram(0) = Some(translated(seen, by));
     let here = worker.calls.current(0).clone();
@@ -198,6 +202,7 @@ fn go_on_alone(
         _ => Ok(()),
     });
     worker.calls = outer;
+    worker.egress.in_packet_out = in_packet_out;
     ended
 }
 
@@ -336,6 +341,9 @@ pub(super) fn track_lanes(
 ) -> LaneMask {
     let connections = worker.egress.connections.clone();
     let mut ready = LaneMask(0);
+    if worker.copies.is_under_way() {
+        return ready;
+    }
     for lane in lanes.lanes() {
         match summary(&worker.lookup, &cursors[lane]).map(|summary| (summary, summary.seen())) {
             Some((StepSummary::Track, _))
@@ -346,7 +354,7 @@ pub(super) fn track_lanes(
             {
                 ready.0 |= 1 << lane;
             }
-            Some((_, SideEffects::Terminal)) => {}
+            Some((_, SideEffects::Terminal)) if !worker.calls.are_open(lane) => {}
             _ => break,
         }
     }
@@ -367,16 +375,15 @@ pub(super) fn track_lanes(
         }
     }
     connections.prefetch(found.iter().flatten().map(|(_, hashed)| hashed));
-    let order_matters = worker.lookup.pipeline.ruleset().sets_connections();
-    let (mut done, mut met) = (LaneMask(0), 0u64);
+    let order_matters = worker.lookup.pipeline.ruleset().changes_connections();
+    let (mut done, mut met) = (LaneMask(0), [0u64; 2]);
     for lane in ready.lanes() {
         if order_matters {
-            let place = found[lane].as_ref().and_then(|(_, hashed)| connections.place(hashed));
-            let bit = place.map_or(0, |place| 1 << (place % 64));
-            if met & bit != 0 {
+            let bits = found[lane].as_ref().map_or([0; 2], |seen| bits_of(&connections, seen));
+            if met[0] & bits[0] != 0 || met[1] & bits[1] != 0 {
                 break;
             }
-            met |= bit;
+            (met[0], met[1]) = (met[0] | bits[0], met[1] | bits[1]);
         }
         let is_established =
             track_one(worker, burst, lane, (&cursors[lane], found[lane].as_ref()), &connections);
@@ -386,6 +393,16 @@ pub(super) fn track_lanes(
         }
     }
     done
+}
+
+/// Returns a bit of a packet's connection and one of its ends: packets whose bits differ are of different connections, and in other
+/// zones, too.
+fn bits_of(connections: &Connections, (seen, hashed): &(Seen, Hashed)) -> [u64; 2] {
+    let place = connections.place(hashed).map_or(0, |place| 1 << (place % 64));
+    let Tuple { source, destination, .. } = seen.tuple;
+    let addresses = source.address ^ destination.address;
+    let ends = addresses ^ addresses >> 64 ^ u128::from(source.port ^ destination.port);
+    [place, 1 << ((ends ^ ends >> 6 ^ ends >> 12) % 64)]
 }
 
 /// Takes a lane to its connection, and makes its key that of a packet which enters the action's table. Returns whether the
@@ -418,7 +435,7 @@ fn track_one(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::conntrack::{End, Tuple};
+    use crate::state::conntrack::End;
 
     /// The words that are written are those of the fields.
     #[test]

@@ -116,8 +116,8 @@ impl Entry {
     }
 
     /// Returns whether it sets the marks or labels of connections.
-    fn sets_connections(&self) -> bool {
-        self.rule.actions.iter().any(sets_connections)
+    fn changes_connections(&self) -> bool {
+        self.rule.actions.iter().any(changes_connections)
     }
 
     /// Returns whether a packet may come to a table again behind the rule.
@@ -163,13 +163,13 @@ fn goes_back(action: &Action) -> bool {
     leads_back || action.nested().iter().any(goes_back)
 }
 
-/// Returns whether an action sets the marks or labels of connections.
-fn sets_connections(action: &Action) -> bool {
+/// Returns whether an action changes connections that there are: it replaces them, or sets their marks or labels.
+fn changes_connections(action: &Action) -> bool {
     match action {
         Action::ConnectionTracking(tracking) => {
-            tracking.exec.iter().any(|nested| !matches!(nested, Action::Nat(_)))
+            tracking.force || tracking.exec.iter().any(|nested| !matches!(nested, Action::Nat(_)))
         }
-        other => other.nested().iter().any(sets_connections),
+        other => other.nested().iter().any(changes_connections),
     }
 }
 
@@ -212,7 +212,7 @@ impl Rules {
     }
 
     /// Returns whether one of them sets marks or labels of connections.
-    pub(super) fn set_connections(&self) -> bool {
+    pub(super) fn change_connections(&self) -> bool {
         self.connections > 0
     }
 
@@ -228,7 +228,7 @@ impl Rules {
         self.steps[at] = entry.steps.clone();
         self.more += usize::from(!entry.only_forwards());
         self.back += usize::from(entry.goes_back());
-        self.connections += usize::from(entry.sets_connections());
+        self.connections += usize::from(entry.changes_connections());
         match entry.may_be_bare() {
             true => _ = self.of_types.insert(id),
             false => _ = self.of_types.remove(&id),
@@ -237,7 +237,7 @@ impl Rules {
             Some(before) => {
                 self.more -= usize::from(!before.only_forwards());
                 self.back -= usize::from(before.goes_back());
-                self.connections -= usize::from(before.sets_connections());
+                self.connections -= usize::from(before.changes_connections());
             }
             None => self.len += 1,
         }
@@ -251,7 +251,7 @@ impl Rules {
         self.of_types.remove(&id);
         self.more -= usize::from(!entry.only_forwards());
         self.back -= usize::from(entry.goes_back());
-        self.connections -= usize::from(entry.sets_connections());
+        self.connections -= usize::from(entry.changes_connections());
         Some(entry)
     }
 

@@ -440,9 +440,9 @@ impl Ruleset {
         !self.groups.is_empty() || self.tables.iter().any(|(_, table)| table.rules.go_back())
     }
 
-    /// Returns whether a rule sets marks or labels of connections.
-    pub(crate) fn sets_connections(&self) -> bool {
-        self.tables.iter().any(|(_, table)| table.rules.set_connections())
+    /// Returns whether a rule, or a group, may change connections that there are: their marks, their labels, their direction.
+    pub(crate) fn changes_connections(&self) -> bool {
+        !self.groups.is_empty() || self.tables.iter().any(|(_, table)| table.rules.change_connections())
     }
 
     /// Returns the stages that must see the packets of a burst in their order.

@@ -1,13 +1,14 @@
 //! Connections meet their packets in order, however many packets come at once.
 
+use flowlane::rule::flow_syntax::read_groups;
 use flowlane::rule::{Format, ReadOptions, read};
 
 use super::*;
 use crate::state::conntrack::Wanted;
 
-/// Firewalls: a plain one, one that marks connections with every packet, one that translates, and one whose packets go on behind
-/// `ct`, too.
-const FIREWALLS: [&str; 4] = [
+/// Firewalls: a plain one; one that marks connections with every packet; one that translates; one whose packets go on behind `ct`,
+/// too; one that replaces connections; one that marks them after a call; one that marks those of another zone.
+const FIREWALLS: [&str; 7] = [
     "table=0,ip,actions=ct(zone=1,table=1)\n\
      table=1,priority=3,ip,ct_state=+est+trk,actions=output:3\n\
      table=1,priority=1,ip,in_port=1,ct_state=+new+trk,actions=ct(commit,zone=1),output:2\n\
@@ -23,6 +24,21 @@ const FIREWALLS: [&str; 4] = [
     "table=0,ip,actions=ct(commit,zone=1,table=1),output:4\n\
      table=1,priority=1,ip,ct_state=+est+trk,actions=ct_clear,output:2\n\
      table=1,priority=0,ip,actions=output:3\n",
+    "table=0,ip,actions=ct(zone=1,table=1)\n\
+     table=1,priority=2,ip,ct_state=+rpl+trk,actions=ct(commit,force,zone=1),output:2\n\
+     table=1,priority=1,ip,ct_state=+new+trk,actions=ct(commit,zone=1),output:3\n\
+     table=1,priority=0,ip,actions=output:4\n",
+    "table=0,priority=1,udp,nw_src=192.0.2.1,actions=check_pkt_larger(1500)->NXM_NX_REG0[0],resubmit(,1),\
+     ct(commit,zone=1,exec(load:1->NXM_NX_CT_MARK[0]))\n\
+     table=0,priority=0,ip,actions=ct(zone=1,table=2)\n\
+     table=1,actions=output:2\n\
+     table=2,priority=1,ip,ct_mark=1,actions=output:3\n\
+     table=2,priority=0,ip,actions=output:4\n",
+    "table=0,priority=1,udp,nw_src=192.0.2.1,actions=ct(zone=1,table=1)\n\
+     table=0,priority=0,udp,actions=ct(zone=2,table=2)\n\
+     table=1,ip,actions=ct(commit,zone=2,exec(load:1->NXM_NX_CT_MARK[0])),ct(commit,zone=1),output:2\n\
+     table=2,priority=2,ip,ct_mark=1,actions=output:3\n\
+     table=2,priority=0,ip,actions=ct(commit,zone=2),output:4\n",
 ];
 
 /// A UDP packet between two of few ends, without a checksum.
@@ -116,4 +132,41 @@ fn connections_do_not_depend_on_bursts() {
         }
     }
     assert!(translated > 50);
+}
+
+/// A copy that goes on in a later table is a packet of its own there: its `exit` and its action set are not the original's.
+#[test]
+fn a_copy_behind_ct_ends_alone() {
+    let run = |rules: &str, group: Option<&str>, cache| {
+        let mut pipeline = Pipeline::new();
+        for table in 0..2 {
+            pipeline.add_table(table, "", By::Tuple.engine(), Miss::Drop);
+        }
+        if let Some(text) = group {
+            let groups = read_groups(text, "groups", &ReadOptions::default()).unwrap();
+            groups.into_iter().for_each(|(_, group)| pipeline.add_group(group).unwrap());
+        }
+        for rule in read(rules, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap() {
+            pipeline.add_rule(rule).unwrap();
+        }
+        let (sent, mut egress) = (Sent::default(), Egress::new(Fdb::new(1000, 300, 1), 1));
+        for number in 1..=4 {
+            let port = Box::new(Recorder(number, sent.clone()));
+            egress.ports.add(PortSlot::new(PortNo(number), "", "", port));
+        }
+        let mut worker = Worker::new(Lookup::new(pipeline, cache), egress, 64, Clock::Frames);
+        let frame = packet(&mut Random(2)).1;
+        (0..3).for_each(|_| worker.inject(0, &[&frame]).unwrap());
+        std::mem::take(&mut *sent.lock().unwrap())
+    };
+    for cache in [no_caches(), CacheConfig::default()] {
+        let exits = "table=0,ip,actions=clone(ct(zone=1,table=1)),output:2\ntable=1,actions=exit\n";
+        let sent = run(exits, None, cache);
+        assert_eq!(sent.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [2; 3]);
+        let sets = "table=0,ip,actions=group:1\ntable=1,actions=write_actions(output:3)\n";
+        let bucket = "group_id=1,type=all,bucket=actions=ct(commit,nat(src=10.9.9.9),table=1)\n";
+        let sent = run(sets, Some(bucket), cache);
+        assert_eq!(sent.len(), 3);
+        assert!(sent.iter().all(|(port, frame)| *port == 3 && frame[26..30] == [10, 9, 9, 9]));
+    }
 }
