@@ -1,5 +1,5 @@
-//! Connection tracking: packets of established TCP connections through a firewall of two tables, beside the same tables without
-//! `ct`; setting connections up; the table of connections by itself, with one and two threads, and its memory.
+//! Connection tracking: the memory of N connections; packets of established TCP connections through a firewall of two tables, beside the same tables without
+//! `ct`; setting connections up; the table of connections by itself, with one and two threads.
 //!
 //! `cargo bench -p flowlane-switch --bench connections -- [N …] [packets=P]`: N connections are 1000, 100000 and 1000000 where none
 //! is given, P 400000 packets of 60 bytes, in random order and both directions.
@@ -152,21 +152,34 @@ fn resident_bytes() -> usize {
     text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * 4096
 }
 
-/// The table by itself: threads look at connections of all, in both directions.
-fn table(connections: u32, packets: usize) {
-    let before = resident_bytes();
+/// A table with this many connections, and the nanoseconds that each took.
+fn filled(connections: u32) -> (Connections, f64) {
     let all = Connections::new(Limits { connections: connections as usize, per_zone: None });
-    let (commit, look) =
-        (Request { zone: 1, commit: true, ..Request::default() }, Request { zone: 1, ..Request::default() });
+    let commit = Request { zone: 1, commit: true, ..Request::default() };
     let begun = Instant::now();
     for n in 0..connections {
         all.track(Some(&seen(n, false, 2)), &commit, &mut Tracked::default(), 0);
     }
     let setup = begun.elapsed().as_nanos() as f64 / f64::from(connections);
+    assert_eq!(all.len(), connections as usize);
+    (all, setup)
+}
+
+/// The memory of a table. Before anything else, since memory that has been given back is used again.
+fn memory(connections: u32) {
+    let before = resident_bytes();
+    let (all, _) = filled(connections);
+    let bytes = (resident_bytes() - before) as f64 / all.len() as f64;
+    println!("{connections:>8} connections: {bytes:.0} bytes each, both directions");
+}
+
+/// The table by itself: threads look at connections of all, in both directions.
+fn table(connections: u32, packets: usize) {
+    let (all, setup) = filled(connections);
+    let look = Request { zone: 1, ..Request::default() };
     for n in 0..connections {
         all.track(Some(&seen(n, true, 18)), &look, &mut Tracked::default(), 0);
     }
-    let bytes = (resident_bytes() - before) as f64 / f64::from(connections);
     let rate = |threads: u64| {
         let begun = Instant::now();
         std::thread::scope(|scope| {
@@ -187,7 +200,7 @@ fn table(connections: u32, packets: usize) {
     let [one, two] = [0, 1].map(|which| median(rates.iter().map(|round| round[which]).collect()));
     println!(
         "{connections:>8} connections, table alone: {one:5.1} million lookups a second, two threads {two:5.1} \
-         ({:.2} ×); added in {setup:5.0} ns, {bytes:.0} bytes each",
+         ({:.2} ×); added in {setup:5.0} ns",
         two / one
     );
 }
@@ -197,6 +210,7 @@ fn main() {
     let packets = arguments.iter().find_map(|a| a.strip_prefix("packets=")?.parse().ok()).unwrap_or(400_000);
     let asked: Vec<u32> = arguments.iter().filter_map(|a| a.parse().ok()).collect();
     let asked = if asked.is_empty() { vec![1000, 100_000, 1_000_000] } else { asked };
+    memory(asked.iter().copied().max().unwrap_or(0));
     asked.iter().for_each(|&connections| through_the_switch(connections, packets));
     asked.iter().for_each(|&connections| table(connections, packets));
 }

@@ -406,7 +406,7 @@ fn iptables(rules: &str) -> String {
     format!("*filter\n:FORWARD DROP [0:0]\n{rules}\nCOMMIT\n")
 }
 
-/// Sources that seem to say something else than they do: (program, text, flows that there must be, and what is said).
+/// Sources that seem to say something else than they do: (program, text, flows that there must be, and the message).
 #[test]
 fn no_flow_admits_more_than_its_source() {
     let nft = |left: &str, op: &str, right: &str| {

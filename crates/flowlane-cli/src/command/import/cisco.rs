@@ -51,65 +51,29 @@ const MESSAGES: [(&str, u8, Option<u8>); 10] = [
 pub(super) fn read(text: &str) -> Result<List, String> {
     let (mut entries, mut left_out) = (BTreeMap::<u64, Entry>::new(), Vec::new());
     let mut list: Option<String> = None;
-    // The list that lines with a number or `permit` at the beginning belong to.
-    let mut open: Option<String> = None;
+    let mut open = None;
     for (n, line) in text.lines().enumerate() {
         let place = format!("line {}", n + 1);
-        let mut number = None;
-        let mut words: Vec<&str> = line.split_whitespace().collect();
-        let name = match &words[..] {
-            [] => continue,
-            [first, ..] if first.starts_with('!') => continue,
-            ["ip", "access-list", "extended", name] => {
-                open = Some((*name).to_owned());
-                continue;
-            }
-            ["access-list", name, ..] => {
-                open = None;
-                if !is_extended(name) {
-                    left_out.push(LeftOut::new(
-                        &place,
-                        format!("`access-list {name}` is no extended access list"),
-                    ));
-                    continue;
-                }
-                let name = (*name).to_owned();
-                words.drain(..2);
-                name
-            }
-            [first, ..] if ["permit", "deny", "remark"].contains(first) || first.parse::<u32>().is_ok() => {
-                let Some(name) = &open else {
-                    left_out.push(LeftOut::new(&place, "no `ip access-list extended NAME` before it"));
-                    continue;
-                };
-                number = words[0].parse::<u32>().ok();
-                words.drain(..usize::from(number.is_some()));
-                name.clone()
-            }
-            _ => {
-                // Lines of a list are indented.
-                if !line.starts_with(char::is_whitespace) {
-                    open = None;
-                }
-                left_out.push(LeftOut::new(&place, "no part of an extended access list"));
+        let line = match line_of(line, &mut open) {
+            Ok(Some(line)) => line,
+            Ok(None) => continue,
+            Err(reason) => {
+                left_out.push(LeftOut::new(&place, reason));
                 continue;
             }
         };
-        if words.first() == Some(&"remark") {
-            continue;
-        }
-        if *list.get_or_insert_with(|| name.clone()) != name {
+        if *list.get_or_insert_with(|| line.list.clone()) != line.list {
             left_out.push(LeftOut::new(
                 &place,
-                format!("access list {name}: only the first of a file is converted"),
+                format!("access list {}: only the first of a file is converted", line.list),
             ));
             continue;
         }
-        match entry(&words) {
+        match entry(&line.words) {
             Ok((entry, note)) => {
                 // An entry without a number goes behind all others, as it does when it is typed.
                 let last = entries.last_key_value().map_or(0, |(number, _)| *number);
-                let number = number.map_or(last.saturating_add(10), u64::from);
+                let number = line.number.map_or(last.saturating_add(10), u64::from);
                 if entries.contains_key(&number) {
                     left_out.push(LeftOut::new(&place, format!("the list has an entry {number} already")));
                     continue;
@@ -122,6 +86,49 @@ pub(super) fn read(text: &str) -> Result<List, String> {
     }
     list.ok_or("there is no line `access-list NUMBER permit …` or `ip access-list extended NAME`")?;
     Ok(List { entries: with_policy(entries.into_values().collect(), IPV4, false), left_out })
+}
+
+/// A line of a list: `permit …` or `deny …`.
+struct Line<'a> {
+    list: String,
+    number: Option<u32>,
+    words: Vec<&'a str>,
+}
+
+/// Returns the line of a list that this is. `open` is the list that lines with a number or `permit` at the beginning belong to.
+fn line_of<'a>(line: &'a str, open: &mut Option<String>) -> Result<Option<Line<'a>>, String> {
+    let mut words: Vec<&str> = line.split_whitespace().collect();
+    let (list, number) = match &words[..] {
+        [] => return Ok(None),
+        [first, ..] if first.starts_with('!') => return Ok(None),
+        ["ip", "access-list", "extended", name] => {
+            *open = Some((*name).to_owned());
+            return Ok(None);
+        }
+        ["access-list", name, ..] => {
+            *open = None;
+            if !is_extended(name) {
+                return Err(format!("`access-list {name}` is no extended access list"));
+            }
+            let list = (*name).to_owned();
+            words.drain(..2);
+            (list, None)
+        }
+        [first, ..] if ["permit", "deny", "remark"].contains(first) || first.parse::<u32>().is_ok() => {
+            let list = open.clone().ok_or("no `ip access-list extended NAME` before it")?;
+            let number = first.parse().ok();
+            words.drain(..usize::from(number.is_some()));
+            (list, number)
+        }
+        _ => {
+            // Lines of a list are indented.
+            if !line.starts_with(char::is_whitespace) {
+                *open = None;
+            }
+            return Err("no part of an extended access list".to_owned());
+        }
+    };
+    Ok((words.first() != Some(&"remark")).then_some(Line { list, number, words }))
 }
 
 /// Returns whether lists with this number are extended ones.

@@ -169,11 +169,7 @@ fn condition_of(
         }
         ((Some(protocol @ ("tcp" | "udp" | "sctp" | "th")), Some(field @ ("sport" | "dport"))), ..) => {
             condition.protocol = protocol_of(protocol);
-            let mut ranges = Vec::new();
-            for value in &values {
-                ranges.push(ports_of(value, operator).ok_or_else(|| format!("ports `{operator} {value}`"))?);
-            }
-            let ranges = if is_negated { other_ports(&ranges) } else { ranges };
+            let ranges = ports_of_all(&values, operator)?;
             *(if field == "sport" { &mut condition.src_ports } else { &mut condition.dst_ports }) =
                 Some(ranges);
         }
@@ -231,6 +227,14 @@ fn values(right: &Value, sets: &Sets<'_>) -> Result<Vec<Value>, String> {
     };
     list.map(|list| list.iter().map(plain).collect())
         .ok_or_else(|| format!("set {right} has no elements here"))
+}
+
+fn ports_of_all(values: &[Value], operator: &str) -> Result<Vec<(u16, u16)>, String> {
+    let mut ranges = Vec::new();
+    for value in values {
+        ranges.push(ports_of(value, operator).ok_or_else(|| format!("ports `{operator} {value}`"))?);
+    }
+    Ok(if operator == "!=" { other_ports(&ranges) } else { ranges })
 }
 
 fn networks_of_all(values: &[Value], is_negated: bool) -> Result<Vec<Network>, String> {
