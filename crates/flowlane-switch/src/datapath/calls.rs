@@ -31,8 +31,8 @@ struct LaneCalls {
     in_port: Option<PortNo>,
 }
 
-/// The calls of a packet that waits for a controller.
-#[derive(Debug)]
+/// The calls of a packet that waits.
+#[derive(Clone, Debug)]
 pub(super) struct PausedCalls {
     lane: LaneCalls,
     leaves_set: bool,

@@ -14,6 +14,7 @@ use super::learning::Learning;
 use super::packet_ins::{PacketIn, PacketIns};
 use super::pause::PauseToken;
 use super::ports::Ports;
+use super::router::HeldPacket;
 use super::track::HeldFragment;
 use crate::packet::Frame;
 use crate::packet::edit::{self, Ttl};
@@ -24,6 +25,7 @@ use crate::state::conntrack::Connections;
 use crate::state::conntrack::fragments::Fragments;
 use crate::state::fdb::Fdb;
 use crate::state::meter::CONTROLLER_METER;
+use crate::state::router::Router;
 use crate::tunnel::{Tunnels, Unsent};
 
 /// Dropped packets, by reason.
@@ -72,6 +74,8 @@ pub struct Egress {
     pub macs: Fdb,
     /// Connections, shared by all workers.
     pub connections: Arc<Connections>,
+    /// The router's part, shared, if ports have addresses.
+    pub router: Option<Arc<Router<HeldPacket>>>,
     /// Fragments of datagrams that are tracked, shared, too.
     pub(super) fragments: Arc<Mutex<Fragments<HeldFragment>>>,
     /// Meters by number, shared by all workers.
@@ -143,6 +147,7 @@ impl Egress {
             controller_packets: 0,
             macs,
             connections: Arc::default(),
+            router: None,
             fragments: Arc::default(),
             meters: Meters::default(),
             counts: BTreeMap::new(),
@@ -158,9 +163,10 @@ impl Egress {
         }
     }
 
-    /// Shares the connections of another worker.
-    pub fn share_connections(&mut self, other: &Self) {
+    /// Shares the connections and the router of another worker.
+    pub fn share_state(&mut self, other: &Self) {
         self.connections = other.connections.clone();
+        self.router = other.router.clone();
         self.fragments = other.fragments.clone();
     }
 

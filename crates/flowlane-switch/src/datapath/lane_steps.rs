@@ -15,6 +15,7 @@ use super::calls::Calls;
 use super::egress::{Egress, Packet};
 use super::execute::{Cursor, DONE, StepResult, open_calls, reparse_before, resume};
 use super::hash_ports;
+use super::router::route_lane;
 use super::track::{track_lane, untrack};
 use super::validate::RunError;
 use super::walk::{AfterStep, Outcome, run};
@@ -86,6 +87,9 @@ pub(super) fn run_lane_step(
     }
     if let LaneStep::Track { track, .. } = step {
         return track_lane(worker, burst, lane, track, (here, moved));
+    }
+    if let LaneStep::Route(routing) = *step {
+        return route_lane(worker, burst, lane, routing, (here, moved));
     }
     Ok(match lane_step(worker, burst, lane, step)? {
         AfterStep::Next => {
@@ -182,7 +186,7 @@ fn lane_step(
             return Ok(AfterStep::End);
         }
         LaneStep::Untrack => untrack(worker, burst, lane),
-        LaneStep::Pause(_) | LaneStep::Track { .. } | LaneStep::Leave { .. } => {}
+        LaneStep::Pause(_) | LaneStep::Track { .. } | LaneStep::Route(_) | LaneStep::Leave { .. } => {}
     }
     Ok(AfterStep::Next)
 }

@@ -6,6 +6,7 @@
 mod begin;
 mod lane_steps;
 mod recorder;
+mod router;
 mod sending;
 
 use recorder::Recorder;

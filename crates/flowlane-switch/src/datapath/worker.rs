@@ -21,10 +21,10 @@ use super::mailbox::Mailbox;
 use super::merge::Merge;
 use super::offload::reorder::{Waiting, WaitingCounters};
 use super::offload::{self, MAX_DELAY};
-use super::rx;
 use super::stages::{Stage, Stages, Timer};
 use super::validate::{RunError, Validator};
 use super::workers::Run;
+use super::{router, rx};
 
 use flowlane::isa::Variant;
 use flowlane::packet::Parser;
@@ -429,6 +429,9 @@ fn poll_ports(worker: &mut Worker, burst: &mut Burst, run: &Run<'_>) -> Result<u
 /// Transmits what a round has queued, and accounts for the round.
 fn finish_round(worker: &mut Worker, burst: &mut Burst, packets: u64) -> Result<(), RunError> {
     poll_offloads(worker, burst)?;
+    if worker.clock == Clock::Wall && worker.egress.router.is_some() {
+        router::tick(worker, worker.now_ns())?;
+    }
     let timer = worker.stages.start();
     worker.egress.flush()?;
     if let Some(links) = &mut worker.links {

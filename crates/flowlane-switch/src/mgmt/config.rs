@@ -7,6 +7,7 @@ mod by_name;
 mod firewall;
 mod gpu;
 mod network;
+mod router;
 mod source;
 mod stage;
 
@@ -21,9 +22,10 @@ pub use self::by_name::ByName;
 pub use self::firewall::FirewallSection;
 pub use self::gpu::{GpuMethod, GpuSection};
 pub use self::network::{
-    InnerProtocol, MemberSection, NextHopSection, RouteMiss, RouteTableSection, TunnelOptionSection,
+    InnerProtocol, MemberSection, NextHopSection, RouteTableSection, TunnelOptionSection,
     TunnelPolicySection, TunnelSection,
 };
+pub use self::router::RouterSection;
 pub(crate) use self::source::{KeyPath, Source};
 pub use self::stage::{
     AssetTableSection, FilterTableSection, ForwardProtocol, ForwardSection, NatTableSection,
@@ -50,6 +52,8 @@ pub struct Config {
     pub macs: MacSection,
     /// Connection tracking, for rules with `ct`.
     pub connections: ConnectionSection,
+    /// A router between ports with addresses.
+    pub router: Option<RouterSection>,
     /// A firewall between ports.
     pub firewall: Option<FirewallSection>,
     /// Controllers that drive the switch by OpenFlow.
@@ -258,6 +262,15 @@ pub struct PortSection {
     /// The customer VLANs that a tunnel (`dot1q-tunnel`) carries; all by default.
     #[serde(default)]
     pub cvlans: Vec<u16>,
+    /// The router's addresses here, each with the length of its network's prefix, as in `192.0.2.1/24`: hosts of these networks
+    /// are neighbours, and are answered.
+    #[serde(default)]
+    pub addresses: Vec<String>,
+    /// The router's Ethernet address here; by default that of the interface, or one made from the machine and the port's name where
+    /// there is none (a TAP's belongs to its other end).
+    pub mac: Option<String>,
+    /// The longest IP packet that the router sends here; by default the MTU of the interface, or 1500.
+    pub mtu: Option<u16>,
 }
 
 /// A table of rules.

@@ -5,6 +5,7 @@ mod few_rules;
 mod firewall;
 mod gpu;
 mod groups;
+mod interfaces;
 mod limits;
 mod lines;
 mod links;
@@ -13,6 +14,7 @@ mod openflow;
 mod privileges;
 mod reader;
 mod reload;
+mod router;
 mod routes;
 mod stateful_stages;
 mod tunnels;
@@ -49,6 +51,7 @@ use crate::port::spec::check_captures;
 use crate::port::{PortError, PortSpec};
 use crate::stage::Shard;
 use crate::state::meter::{Meter, Rate};
+use crate::state::router::Interface;
 use crate::tunnel::Tunnels;
 
 /// An error of setting a switch up.
@@ -69,6 +72,8 @@ pub enum SetupError {
 /// A checked configuration with its rules read, before tables are built and ports are opened.
 pub struct Setup {
     source: Source,
+    /// The ports with addresses.
+    interfaces: Vec<Interface>,
     config: Config,
     groups: Vec<Group>,
     rules: Vec<Rule>,
@@ -94,7 +99,9 @@ impl Setup {
     }
 
     fn of((mut config, source): (Config, Source)) -> Result<Self, SetupError> {
-        firewall::add_tables(&mut config, &source)?;
+        let interfaces = interfaces::read(&config, &source)?;
+        router::add_tables(&mut config, &interfaces, &source)?;
+        firewall::add_tables(&mut config, &interfaces, &source)?;
         openflow::add_tables(&mut config);
         numbers::check(&config, &source)?;
         let (specs, controller) = port_specs(&config, &source)?;
@@ -108,11 +115,14 @@ impl Setup {
         let rules = flow_syntax::in_force(rules);
         let mut routes = Vec::new();
         for (n, section) in config.route_table.iter().enumerate() {
-            routes.push(RoutesSetup::read(section, KeyPath::section("route_table", n), &reader)?);
+            let is_routers = config.router.as_ref().is_some_and(|r| r.routes_table == section.number);
+            let at = if is_routers { KeyPath::of("router") } else { KeyPath::section("route_table", n) };
+            let links = routes::Links::of(&config, &interfaces);
+            routes.push(RoutesSetup::read(section, at, &reader, links, is_routers)?);
         }
         let stateful_stages = stateful_stages::read(&config, &reader)?;
         gpu::check(&config.gpu, &source)?;
-        Ok(Self { source, config, groups, rules, routes, stateful_stages, specs, controller })
+        Ok(Self { interfaces, source, config, groups, rules, routes, stateful_stages, specs, controller })
     }
 
     /// Checks that no port writes over a file that is read beside the configuration.

@@ -227,6 +227,7 @@ impl Compiler<'_> {
             | LaneStep::FinTimeout(_)
             | LaneStep::Pause(_)
             | LaneStep::Track { .. }
+            | LaneStep::Route(_)
             | LaneStep::Bundle(Bundle { to: None, .. }) => (false, false),
             // They set a field.
             LaneStep::Multipath(Multipath { to, .. }) | LaneStep::Bundle(Bundle { to: Some(to), .. }) => {

@@ -2,6 +2,7 @@
 //!
 //! Packets rarely meet them, and meet them one by one.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use flowlane::packet::FieldRef;
@@ -9,6 +10,7 @@ use flowlane::rule::Action;
 use flowlane::rule::action::{Bundle, ConnectionTracking, Learn, Multipath};
 
 use super::{Origin, RuleRequest, Step, Steps, ToController};
+use crate::state::router::Reason;
 
 /// A rule's way to connection tracking.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -27,6 +29,19 @@ impl Track {
         let back = action.table.is_some_and(|table| table <= from);
         Self { entering: action.table.map(enter), back, action }
     }
+}
+
+/// A router's decision about a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Routing {
+    /// The packet is for the router itself.
+    Receive,
+    /// It is not forwarded, and its sender gets the reason.
+    Refuse(Reason),
+    /// It is dropped, since the routes do not lead back to its source.
+    ReversePath,
+    /// It leaves for a neighbour at one of the router's ports: the one with this address, or else its destination.
+    Forward { interface: u16, via: Option<IpAddr> },
 }
 
 /// A step that is taken for one packet at a time.
@@ -78,6 +93,8 @@ pub enum LaneStep {
     },
     /// Forgets the packet's connection.
     Untrack,
+    /// Lets the router decide.
+    Route(Routing),
     /// Sends the packet to the controller, since its TTL has expired.
     Expire,
     /// Drops the packet, which has called too many tables, and counts it.
@@ -124,6 +141,7 @@ impl LaneStep {
             | Self::FinTimeout(_)
             | Self::Pause(_)
             | Self::Track { .. }
+            | Self::Route(_)
             | Self::Bundle(_) => true,
             Self::WriteActions(_)
             | Self::ClearActions
@@ -151,6 +169,7 @@ impl LaneStep {
             | Self::Request(_)
             | Self::Pause(_)
             | Self::Track { .. }
+            | Self::Route(_)
             | Self::Expire => true,
             Self::WriteActions(_)
             | Self::ClearActions

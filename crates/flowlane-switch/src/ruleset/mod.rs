@@ -41,7 +41,7 @@ pub(crate) use compile::{compile_packet_out, misplaces_headers, outdates_key};
 pub use counters::{FlowStats, SharedCounters};
 pub(crate) use counters::{LocalCounters, sums};
 pub use groups::{CompiledGroup, GroupError, Groups};
-pub use lane_step::{LaneStep, Track};
+pub use lane_step::{LaneStep, Routing, Track};
 pub(crate) use learned::{FIN_OR_RST, ends_connection, is_tcp, sources};
 pub use learned::{Learned, LowerTimeouts, RuleRequest};
 pub(crate) use outputs::output_step;

@@ -382,11 +382,7 @@ impl StageTable {
     /// Returns a verdict and its actions as text.
     pub fn describe(&self, verdict: u32) -> String {
         let verdict = match &self.stage {
-            AnyStage::Routes(routes) => match routes.hop(verdict) {
-                Some(hop) => return format!("next hop {}", hop.name),
-                None if routes.miss_to_controller => return "no route: to the controller".to_owned(),
-                None => return "no route: dropped".to_owned(),
-            },
+            AnyStage::Routes(routes) => return routes.describe(verdict),
             _ => &self.verdicts[verdict as usize],
         };
         format!("verdict {} \u{2192} {}", verdict.name, print_actions(&verdict.actions))

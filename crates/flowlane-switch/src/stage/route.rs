@@ -29,13 +29,18 @@ use serde::Deserialize;
 use super::shard::{Owner, Shard};
 use super::{Explanation, StageCall, StagePacket, StatefulStage, Verdicts};
 use crate::packet::Burst;
-use crate::ruleset::{Origin, PostCacheError, Step, Steps, ToController, compile_post_cache};
+use crate::ruleset::{
+    LaneStep, Origin, PostCacheError, Routing, Step, Steps, ToController, compile_post_cache,
+};
+use crate::state::router::Reason;
 
 /// The definition of a next hop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HopSpec {
     /// A list of actions; the last may be a `goto_table`.
     Actions(Vec<Action>),
+    /// The router decides; packets that leave then go on with these actions.
+    Router(Routing, Vec<Action>),
     /// One of these next hops (by position) for each flow, in proportion to the weights.
     Group(Vec<(usize, u32)>),
 }
@@ -79,17 +84,46 @@ pub enum RouteTableError {
     Build(#[from] BuildError),
 }
 
-/// The verdict of an address without a route. Next hops are numbered from 1 on, in order.
+/// The verdict of an address without a route. Next hops are numbered from 1 on, in order; behind them is the verdict of packets that
+/// the routes do not lead back from.
 const NO_ROUTE: u32 = 0;
+
+/// The treatment of packets without a route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RouteMiss {
+    /// The packet is dropped.
+    #[default]
+    Drop,
+    /// The packet goes to the controller port.
+    Controller,
+    /// The packet is dropped, and its sender gets an ICMP error, where ports have addresses.
+    Unreachable,
+}
+
+/// Whether packets are dropped to whose sources the routes do not lead back (RFC 3704).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ReversePath {
+    /// None is.
+    #[default]
+    Off,
+    /// Those whose sources no route leads to.
+    Loose,
+    /// Those that came in through another port than the one that the route to their source leads through.
+    Strict,
+}
 
 /// Routes and next hops.
 pub struct RouteTable {
     /// The name in reports; may be empty.
     pub name: String,
-    /// Packets without a route go to the controller port; else they are dropped.
-    pub miss_to_controller: bool,
+    /// The treatment of packets without a route.
+    pub miss: RouteMiss,
     /// Packets without a route.
     pub missed: u64,
+    /// Packets to whose sources the routes do not lead back.
+    pub refused: u64,
     routes: Arc<Routes>,
     hops: Vec<NextHop>,
     groups: GroupReader,
@@ -99,8 +133,17 @@ pub struct RouteTable {
 struct Routes {
     v4: Forwarding<u32>,
     v6: Forwarding<u128>,
-    /// The steps of packets without a route, then those of each next hop.
+    /// The steps of packets without a route, then those of each next hop, of packets to whose sources the routes do not lead back,
+    /// and of packets for the router that have no route.
     steps: Vec<Steps>,
+    /// The router's ports that next hops and groups lead through, by number.
+    links: Vec<Vec<u16>>,
+    /// Which sources are refused.
+    reverse_path: ReversePath,
+    /// The router's ports, by place.
+    interfaces: Vec<Option<u16>>,
+    /// Next hops are the router's, which also gets packets that are not IP.
+    is_router: bool,
     flow_hash: FlowHash,
 }
 
@@ -123,8 +166,12 @@ pub struct RouteTableConfig {
     pub number: u8,
     /// The name in reports.
     pub name: String,
-    /// Packets without a route go to the controller port; else they are dropped.
-    pub miss_to_controller: bool,
+    /// The treatment of packets without a route.
+    pub miss: RouteMiss,
+    /// Which sources are refused.
+    pub reverse_path: ReversePath,
+    /// The router's ports, by place.
+    pub interfaces: Vec<Option<u16>>,
     /// The maximum number of routes of each family.
     pub routes_max: usize,
     /// The maximum size of the forwarding table of each family, in bytes.
@@ -155,18 +202,17 @@ impl RouteTable {
         let mut groups = Groups::new(groups).expect("buckets of next hops fit in memory");
         let mut numbers = Vec::new();
         let mut made = Vec::new();
-        let to_controller = Step::from(ToController {
-            action: Controller { reason: 0, ..Controller::default() },
-            origin: Origin::none(0),
-        });
-        let unrouted = if config.miss_to_controller { vec![to_controller] } else { Vec::new() };
-        let mut steps_of_hops = vec![Steps::new(unrouted)];
+        let mut steps_of_hops = vec![Steps::new(config.miss.steps())];
         for (position, (name, spec)) in hops.into_iter().enumerate() {
             let mut steps = Steps::default();
             let mut number = position as u64 + 1;
             match &spec {
                 HopSpec::Actions(actions) => {
                     steps = compile_post_cache(actions, config.number)
+                        .map_err(|source| RouteTableError::Action { name: name.clone(), source })?;
+                }
+                HopSpec::Router(routing, then) => {
+                    steps = routed(*routing, then, config.number)
                         .map_err(|source| RouteTableError::Action { name: name.clone(), source })?;
                 }
                 HopSpec::Group(members) => {
@@ -181,7 +227,14 @@ impl RouteTable {
             steps_of_hops.push(steps);
             made.push(NextHop { name, spec, packets: 0, bytes: 0 });
         }
+        let is_router = made.iter().any(|hop| matches!(hop.spec, HopSpec::Router(..)));
+        let others = [Routing::ReversePath, Routing::Receive];
+        steps_of_hops.extend(others.map(|routing| Steps::new([route(routing)])));
         let routes = Routes {
+            links: reverse_path::links(&made),
+            reverse_path: config.reverse_path,
+            interfaces: config.interfaces.clone(),
+            is_router,
             v4: Forwarding::new(&config, v4, &numbers, Engine::Dir24)?,
             v6: Forwarding::new(&config, v6, &numbers, Engine::Compact)?,
             steps: steps_of_hops,
@@ -189,8 +242,9 @@ impl RouteTable {
         };
         Ok(Self {
             name: config.name,
-            miss_to_controller: config.miss_to_controller,
+            miss: config.miss,
             missed: 0,
+            refused: 0,
             routes: Arc::new(routes),
             hops: made,
             groups: groups.reader(),
@@ -202,8 +256,9 @@ impl RouteTable {
         let hop = |hop: &NextHop| NextHop { packets: 0, bytes: 0, ..hop.clone() };
         Self {
             name: self.name.clone(),
-            miss_to_controller: self.miss_to_controller,
+            miss: self.miss,
             missed: 0,
+            refused: 0,
             routes: self.routes.clone(),
             hops: self.hops.iter().map(hop).collect(),
             groups: self.groups.clone(),
@@ -233,11 +288,11 @@ impl RouteTable {
 
     /// Looks up the next hops of these lanes.
     #[inline]
-    fn find(&self, keys: &[FlowKey], lanes: LaneMask, verdicts: &mut Verdicts) {
+    fn find(&self, port: usize, keys: &[FlowKey], lanes: LaneMask, verdicts: &mut Verdicts) {
         let (mut v4, mut v6) = (Gathered::new(), Gathered::new());
         for lane in lanes.lanes() {
             let key = &keys[lane];
-            verdicts[lane] = NO_ROUTE;
+            verdicts[lane] = if self.routes.is_router { self.received() } else { NO_ROUTE };
             match key.word(word::VLAN_ETH_TYPE) as u16 {
                 ether_type::IPV4 => v4.push(lane, key.word(word::IPV4_DST)),
                 ether_type::IPV6 => v6.push(lane, key.get(Field::Ipv6Dst)),
@@ -253,10 +308,29 @@ impl RouteTable {
                 *next_hop = self.groups.resolve(group, self.routes.flow_hash.of(&keys[lane])) as u32;
             }
         }
+        if self.routes.reverse_path != ReversePath::Off {
+            self.check_sources(port, keys, lanes, verdicts);
+        }
+    }
+
+    /// The verdict of packets to whose sources the routes do not lead back.
+    fn refused(&self) -> u32 {
+        self.hops.len() as u32 + 1
+    }
+
+    /// The verdict of packets for the router that have no route: they are not IP.
+    fn received(&self) -> u32 {
+        self.hops.len() as u32 + 2
     }
 
     /// Returns the reason for a next hop: the route, and the member that the flow picks.
     fn reason(&self, key: &FlowKey, verdict: u32) -> String {
+        if verdict == self.received() {
+            return "for the router: neither IPv4 nor IPv6".to_owned();
+        }
+        if verdict == self.refused() {
+            return "the routes do not lead back to its source".to_owned();
+        }
         let (v4, v6) = (key.word(word::IPV4_DST), key.get(Field::Ipv6Dst));
         let (destination, route) = match key.word(word::VLAN_ETH_TYPE) as u16 {
             ether_type::IPV4 => (v4.to_ip(), self.routes.v4.route(v4)),
@@ -273,6 +347,21 @@ impl RouteTable {
         }
     }
 
+    /// Returns a verdict as text.
+    pub(super) fn describe(&self, verdict: u32) -> String {
+        let text = match self.hop(verdict) {
+            Some(hop) => return format!("next hop {}", hop.name),
+            None if verdict == self.refused() => "its source: refused",
+            None if verdict == self.received() => "to the router",
+            None => match self.miss {
+                RouteMiss::Drop => "no route: dropped",
+                RouteMiss::Controller => "no route: to the controller",
+                RouteMiss::Unreachable => "no route: dropped, with an ICMP error",
+            },
+        };
+        text.to_owned()
+    }
+
     /// Returns the next hop of a verdict; none without a route.
     pub fn hop(&self, verdict: u32) -> Option<&NextHop> {
         self.hops.get(verdict.checked_sub(1)? as usize)
@@ -287,9 +376,11 @@ impl RouteTable {
     /// Counts a packet with a verdict and returns its steps.
     #[inline]
     pub(super) fn count(&mut self, verdict: u32, bytes: u64) -> &Steps {
+        let is_refused = verdict == self.refused();
         match verdict.checked_sub(1).and_then(|position| self.hops.get_mut(position as usize)) {
             Some(hop) => (hop.packets, hop.bytes) = (hop.packets + 1, hop.bytes + bytes),
-            None => self.missed += 1,
+            None if is_refused => self.refused += 1,
+            None => self.missed += u64::from(verdict == NO_ROUTE),
         }
         self.steps(verdict)
     }
@@ -309,13 +400,13 @@ impl StatefulStage for RouteTable {
     type Decision = u32;
 
     #[inline]
-    fn process(&mut self, _: StageCall, packets: &mut Burst, lanes: LaneMask, verdicts: &mut Verdicts) {
-        self.find(&packets.keys, lanes, verdicts);
+    fn process(&mut self, call: StageCall, packets: &mut Burst, lanes: LaneMask, verdicts: &mut Verdicts) {
+        self.find(call.port, &packets.keys, lanes, verdicts);
     }
 
-    fn decide(&self, _: StageCall, packet: StagePacket<'_>) -> u32 {
+    fn decide(&self, call: StageCall, packet: StagePacket<'_>) -> u32 {
         let mut verdicts = [NO_ROUTE; LANES_MAX];
-        self.find(std::slice::from_ref(packet.key), LaneMask::first(1), &mut verdicts);
+        self.find(call.port, std::slice::from_ref(packet.key), LaneMask::first(1), &mut verdicts);
         verdicts[0]
     }
 
@@ -387,6 +478,37 @@ impl<A: Family> Forwarding<A> {
     }
 }
 
+impl RouteMiss {
+    /// The steps of packets without a route.
+    fn steps(self) -> Vec<Step> {
+        match self {
+            Self::Drop => Vec::new(),
+            Self::Controller => vec![Step::from(ToController {
+                action: Controller { reason: 0, ..Controller::default() },
+                origin: Origin::none(0),
+            })],
+            Self::Unreachable => vec![route(Routing::Refuse(Reason::NoRoute))],
+        }
+    }
+}
+
+/// The step that lets the router decide.
+fn route(routing: Routing) -> Step {
+    Step::Lane { step: Arc::new(LaneStep::Route(routing)), again: false }
+}
+
+/// The steps of a next hop of the router: packets that leave go on with actions.
+fn routed(routing: Routing, then: &[Action], table: u8) -> Result<Steps, PostCacheError> {
+    let then = compile_post_cache(then, table)?;
+    // Their headers have changed.
+    let leads_on = |step: &Step| match step {
+        Step::Enter { table, carry } => Step::Recirculate { table: *table, carry: carry.clone() },
+        other => other.clone(),
+    };
+    let then = then.steps().iter().map(leads_on);
+    Ok(Steps::new(std::iter::once(route(routing)).chain(then).collect::<Vec<_>>()))
+}
+
 /// A dense batch of addresses of one family.
 struct Gathered<A> {
     addresses: [A; LANES_MAX],
@@ -414,6 +536,8 @@ impl<A: Address> Gathered<A> {
         }
     }
 }
+
+mod reverse_path;
 
 #[cfg(test)]
 mod tests;

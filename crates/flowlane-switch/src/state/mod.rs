@@ -3,4 +3,5 @@
 pub mod conntrack;
 pub mod fdb;
 pub mod meter;
+pub mod router;
 pub mod vlan;

@@ -71,7 +71,7 @@ impl Flowlane {
             let mut egress = Egress::new(macs.share(), 1);
             egress.faults.policy = policy;
             if let Some(first) = workers.first() {
-                egress.share_connections(&first.egress);
+                egress.share_state(&first.egress);
             }
             let mut handles = Vec::new();
             for number in 1..=PORTS {

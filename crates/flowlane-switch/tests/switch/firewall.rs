@@ -250,7 +250,7 @@ fn its_rules_are_explained_so_that_ovs_ofctl_reads_them() {
     let allow = "\"outgoing\", \"dhcp\", \"in any from 192.0.2.0/24 to 2001:db8::1,10.0.0.1\", \"out gre\", \"in esp\",\
         \"in sctp 1-6 to ::/0\", \"in icmp\", \"in udp 51820 to 198.51.100.7\"";
     let firewall = Firewall::new(&config(allow, ""));
-    let rules = Setup::read(&firewall.file).unwrap().explain_firewall().unwrap().unwrap();
+    let rules = Setup::read(&firewall.file).unwrap().explain().unwrap().unwrap();
     for part in [
         "# in any from 192.0.2.0/24 to 2001:db8::1,10.0.0.1\n\
          table=1,priority=100,ip,in_port=2,nw_src=192.0.2.0/24,nw_dst=10.0.0.1,ct_state=+new+trk actions=ct(commit),normal\n# out gre\n",

@@ -7,6 +7,7 @@ mod language;
 mod mistakes;
 mod openflow;
 mod robustness;
+mod router;
 mod stateful_stages;
 mod tunnel_ports;
 mod vlans;

@@ -58,7 +58,7 @@ fn check(config: &Path, explain: bool) -> Result<(), Failure> {
         let help = "add `inside`, `outside` and `allow` as in examples/firewall.toml";
         Failure::input_help(format!("{}: there is no section [firewall] to explain", config.display()), help)
     };
-    let rules = setup.explain_firewall()?.ok_or_else(no_firewall)?;
+    let rules = setup.explain()?.ok_or_else(no_firewall)?;
     output::print(&format!("# {summary}{rules}"))
 }
 

@@ -6,7 +6,7 @@ use flowlane::route::Prefix;
 use flowlane::route::read::AnyPrefix;
 
 use super::*;
-use crate::stage::route::{FibEngine, HopSpec, RouteTable, RouteTableConfig};
+use crate::stage::route::{FibEngine, HopSpec, RouteMiss, RouteTable, RouteTableConfig};
 
 /// Returns the actions of next hop `position` in table `number`. The members of the group, number 2, have the same, so that it
 /// does not matter which of them a flow picks.
@@ -48,7 +48,7 @@ pub(super) fn add(pipeline: &mut Pipeline, number: u8) {
     pipeline.add_table(number + 1, "", Box::new(LinearSearch::new(10)), Miss::Drop);
     let config = RouteTableConfig {
         number,
-        miss_to_controller: number.is_multiple_of(2),
+        miss: if number.is_multiple_of(2) { RouteMiss::Controller } else { RouteMiss::Drop },
         routes_max: 10,
         memory_max: 128 << 20,
         ..RouteTableConfig::default()

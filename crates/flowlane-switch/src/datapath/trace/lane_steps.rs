@@ -69,6 +69,7 @@ impl Tracer<'_> {
             LaneStep::FinTimeout(_) => self.fin_timeout(),
             LaneStep::Pause(to) => return self.pause(&to.action),
             LaneStep::Track { track, .. } => self.track(track, position),
+            LaneStep::Route(routing) => return self.route(*routing),
             LaneStep::Untrack => {
                 self.packet.tracked = Tracked::default();
                 hide(&mut self.packet.key);

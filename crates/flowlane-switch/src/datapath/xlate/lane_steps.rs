@@ -73,6 +73,7 @@ impl TrackedKey {
             | LaneStep::CheckPacketLarger { .. }
             | LaneStep::Pause(_)
             | LaneStep::Track { .. }
+            | LaneStep::Route(_)
             | LaneStep::Expire
             | LaneStep::Refuse
             | LaneStep::Request(_)

@@ -17,9 +17,11 @@ pub struct FirewallSection {
     /// `in tcp 22,8000-8100 from 192.0.2.0/24`.
     #[serde(default)]
     pub allow: Vec<String>,
-    /// The first of its two tables, which have this number and the next.
+    /// The outside ports with an address of IPv4 that connections take which leave there (source translation).
     #[serde(default)]
-    pub table: u8,
-    /// The table that packets that pass go to; without it, `normal` forwards them.
+    pub translate: Vec<String>,
+    /// The first of its two tables, which have this number and the next; 0 by default, or the one behind that of `[router]`.
+    pub table: Option<u8>,
+    /// The table that packets that pass go to; without it, the router or else `normal` forwards them.
     pub next_table: Option<u8>,
 }

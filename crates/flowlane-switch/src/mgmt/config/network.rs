@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{ByName, memory_mib};
-use crate::stage::route::FibEngine;
+use crate::stage::route::{FibEngine, ReversePath, RouteMiss};
 
 /// A table of routes: a packet that a rule sends here (`goto_table`) takes the next hop of its destination's longest matching
 /// prefix.
@@ -20,9 +20,13 @@ pub struct RouteTableSection {
     /// Its name in reports.
     #[serde(default)]
     pub name: String,
-    /// The treatment of packets without a route: `drop` or `controller`.
+    /// The treatment of packets without a route: `drop`, `controller` or `unreachable`.
     #[serde(default)]
     pub miss: RouteMiss,
+    /// Whether packets are dropped to whose sources the routes do not lead back: `off`, `loose` (no route leads there) or `strict`
+    /// (none that leads through the port that they came in through).
+    #[serde(default)]
+    pub reverse_path: ReversePath,
     /// The lookup structure.
     #[serde(default)]
     pub engine: FibEngine,
@@ -42,19 +46,26 @@ pub struct RouteTableSection {
     pub next_hop: Vec<NextHopSection>,
 }
 
-fn routes_max() -> usize {
-    4_000_000
+impl RouteTableSection {
+    /// A table of this number, without routes.
+    pub(crate) fn numbered(number: u8) -> Self {
+        Self {
+            number,
+            name: String::new(),
+            miss: RouteMiss::Drop,
+            reverse_path: ReversePath::Off,
+            engine: FibEngine::Auto,
+            routes: Vec::new(),
+            routes_file: None,
+            routes_max: routes_max(),
+            memory_mib: memory_mib(),
+            next_hop: Vec::new(),
+        }
+    }
 }
 
-/// The treatment of packets without a route.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RouteMiss {
-    /// The packet is dropped.
-    #[default]
-    Drop,
-    /// The packet goes to the controller port.
-    Controller,
+fn routes_max() -> usize {
+    4_000_000
 }
 
 /// A next hop: actions for the packets of its routes, or a group of next hops that share their flows.

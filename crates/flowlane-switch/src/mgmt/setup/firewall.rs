@@ -19,6 +19,7 @@
 
 mod allow;
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 
 use flowlane::rule::flow_syntax;
@@ -27,15 +28,16 @@ use self::allow::{Allowed, Side};
 use super::reader::Reader;
 use super::{Setup, SetupError, port_name, table_numbers};
 use crate::mgmt::config::{Config, ConfigError, FirewallSection, KeyPath, Source, TableEngine, TableSection};
+use crate::state::router::Interface;
 
 /// Rules with a reason in common.
-struct Part {
-    why: String,
-    rules: Vec<String>,
+pub(super) struct Part {
+    pub(super) why: String,
+    pub(super) rules: Vec<String>,
 }
 
 impl Part {
-    fn new(why: impl Into<String>, rules: impl IntoIterator<Item = String>) -> Self {
+    pub(super) fn new(why: impl Into<String>, rules: impl IntoIterator<Item = String>) -> Self {
         Self { why: why.into(), rules: rules.into_iter().collect() }
     }
 }
@@ -48,12 +50,16 @@ struct Mistake {
 }
 
 /// Adds the tables of the firewall, if there is one.
-pub(super) fn add_tables(config: &mut Config, source: &Source) -> Result<(), ConfigError> {
+pub(super) fn add_tables(
+    config: &mut Config,
+    interfaces: &[Interface],
+    source: &Source,
+) -> Result<(), ConfigError> {
     let Some(section) = &config.firewall else { return Ok(()) };
     check_tables(config, section, source)?;
-    let tables = expand(config, section, source)?;
+    let tables = expand(config, section, interfaces, source)?;
     let names = ["firewall", "firewall connections"];
-    for ((number, name), parts) in (section.table..).zip(names).zip(tables) {
+    for ((number, name), parts) in (table(config).unwrap_or(0)..).zip(names).zip(tables) {
         config.table.push(TableSection {
             name: name.to_owned(),
             engine: TableEngine::Auto,
@@ -64,10 +70,25 @@ pub(super) fn add_tables(config: &mut Config, source: &Source) -> Result<(), Con
     Ok(())
 }
 
+/// The first table of the firewall; none where its number is out of range.
+pub(super) fn table(config: &Config) -> Option<u8> {
+    let behind = config.router.as_ref().map_or(Some(0), |router| router.table.checked_add(1));
+    config.firewall.as_ref()?.table.or(behind)
+}
+
+/// The address of a port that connections take which leave there.
+pub(super) fn address_of(interface: &Interface) -> Option<Ipv4Addr> {
+    interface.addresses.iter().find_map(|(own, _)| match own {
+        IpAddr::V4(own) => Some(*own),
+        IpAddr::V6(_) => None,
+    })
+}
+
 /// Checks that the firewall's tables are free, that packets reach them, and that the next table exists.
 fn check_tables(config: &Config, section: &FirewallSection, source: &Source) -> Result<(), ConfigError> {
     let at = KeyPath::of("firewall");
-    let (first, second) = (section.table, section.table.saturating_add(1));
+    let first = table(config).unwrap_or(u8::MAX);
+    let second = first.saturating_add(1);
     if second > 254 {
         let message = format!("table number {first} of the firewall is out of range");
         return Err(source.error(
@@ -103,9 +124,10 @@ fn check_tables(config: &Config, section: &FirewallSection, source: &Source) -> 
 }
 
 /// The rules of both tables.
-fn expand(
+pub(super) fn expand(
     config: &Config,
     section: &FirewallSection,
+    interfaces: &[Interface],
     source: &Source,
 ) -> Result<[Vec<Part>; 2], ConfigError> {
     let [inside, outside] = sides(config, section, source)?;
@@ -123,8 +145,10 @@ fn expand(
         let words: Vec<&str> = line.split_whitespace().collect();
         allowed.push((words.join(" "), allow::read(line).map_err(mistake)?));
     }
-    let second = section.table + 1;
-    let pass = section.next_table.map_or_else(|| "normal".to_owned(), |next| format!("goto_table:{next}"));
+    let second = table(config).unwrap_or(0) + 1;
+    let router = config.router.as_ref().map(|router| router.routes_table);
+    let next = section.next_table.or(router);
+    let pass = next.map_or_else(|| "normal".to_owned(), |next| format!("goto_table:{next}"));
     let rules = |allowed: &Allowed, start: &str, actions: &str| {
         let from = |(side, flow): &(Side, String)| {
             let rule = |port: &u32| format!("{start},in_port={port},{flow},actions={actions}");
@@ -141,6 +165,11 @@ fn expand(
     let mut front = vec![Part::new("ARP and IPv6 neighbour discovery pass.", neighbours)];
     let untracked = untracked.iter().map(|(line, of)| Part::new(line, rules(of, "priority=150", &pass)));
     front.extend(untracked);
+    let translated = translated_ports(config, section, interfaces, source)?;
+    let back = translated
+        .iter()
+        .map(|port| format!("priority=110,ip,in_port={port},actions=ct(nat,table={second})"));
+    front.push(Part::new("Replies get the addresses of the connections that they are of.", back));
     let tracking = ["ip", "ipv6"].map(|flow| format!("priority=100,{flow},actions=ct(table={second})"));
     front.push(Part::new("IP goes through connection tracking.", tracking));
     front.push(Part::new("Everything else is dropped.", ["priority=0,actions=drop".to_owned()]));
@@ -153,12 +182,47 @@ fn expand(
         Part::new("Packets that belong to no connection are dropped.", state(400, "+trk+inv", "drop")),
         Part::new("Packets of connections, and ICMP errors about them, pass.", known),
     ];
-    let keep = format!("ct(commit),{pass}");
+    // The router keeps connections where they leave, when it is known how they are translated.
+    let keep =
+        if section.next_table.is_none() && router.is_some() { pass } else { format!("ct(commit),{pass}") };
     let tracked =
         tracked.iter().map(|(line, of)| Part::new(line, rules(of, "priority=100,ct_state=+trk+new", &keep)));
     back.extend(tracked);
     back.push(Part::new("Other new connections are dropped.", ["priority=0,actions=drop".to_owned()]));
     Ok([front, back])
+}
+
+/// The numbers of the outside ports whose address connections take.
+fn translated_ports(
+    config: &Config,
+    section: &FirewallSection,
+    interfaces: &[Interface],
+    source: &Source,
+) -> Result<Vec<u32>, ConfigError> {
+    let mut numbers = Vec::new();
+    for (n, name) in section.translate.iter().enumerate() {
+        let at = KeyPath::of("firewall").key("translate").item(n);
+        if !section.outside.contains(name) {
+            let message = format!("`{name}` is no outside port");
+            return Err(source.error(&at, message, "name ports of `outside`"));
+        }
+        let interface = interfaces.iter().find(|interface| interface.name == *name);
+        let Some(interface) = interface.filter(|interface| address_of(interface).is_some()) else {
+            let message = format!("port `{name}` has no address of IPv4");
+            let help = "give it addresses, with a section [router]";
+            return Err(source.error(&at, message, help));
+        };
+        if section.next_table.is_some() {
+            let message = "connections are translated where the router sends their packets";
+            return Err(source.error(
+                &at,
+                message,
+                "remove next_table, so that packets that pass are routed",
+            ));
+        }
+        numbers.push(config.port[interface.place].number);
+    }
+    Ok(numbers)
 }
 
 /// The numbers of the ports of both sides.
@@ -191,7 +255,7 @@ fn sides(config: &Config, section: &FirewallSection, source: &Source) -> Result<
     let sides = [read("inside", &section.inside, &[])?, read("outside", &section.outside, &section.inside)?];
     // Packets of all ports enter here, and `normal` sends to all.
     let is_of_none = |number: u32| !sides.iter().flatten().any(|of_side| *of_side == number);
-    if section.table == 0
+    if table(config) == Some(0)
         && let Some(n) = config.port.iter().position(|port| is_of_none(port.number))
     {
         let port = &config.port[n];
@@ -207,19 +271,31 @@ fn sides(config: &Config, section: &FirewallSection, source: &Source) -> Result<
 }
 
 impl Setup {
-    /// Returns the rules that the firewall's section expands to, in the syntax of `ovs-ofctl`, with a comment before the rules of
-    /// each purpose; none without such a section.
+    /// Returns the rules that the sections of the router and the firewall expand to, in the syntax of `ovs-ofctl`, with a comment before the rules of
+    /// each purpose; none without such sections.
     ///
     /// # Errors
     /// As [`read`](Self::read), and where ranges of ports become too many rules.
-    pub fn explain_firewall(&self) -> Result<Option<String>, SetupError> {
-        let Some(section) = &self.config.firewall else { return Ok(None) };
+    pub fn explain(&self) -> Result<Option<String>, SetupError> {
+        let Config { firewall, router, .. } = &self.config;
+        let mut tables = Vec::new();
+        if let Some(section) = router {
+            let own = super::router::expand(&self.config, section, &self.interfaces);
+            tables.extend(own.into_iter().map(|(number, _, parts)| (number, parts)));
+        }
+        if let Some(section) = firewall {
+            let own = expand(&self.config, section, &self.interfaces, &self.source)?;
+            tables.extend((table(&self.config).unwrap_or(0)..).zip(own));
+        }
+        if tables.is_empty() {
+            return Ok(None);
+        }
+        tables.sort_by_key(|(number, _)| *number);
         let at = KeyPath::of("firewall");
-        let tables = expand(&self.config, section, &self.source)?;
         let reader = Reader::new(&self.source, &self.config);
         let mut out = String::new();
-        for (number, parts) in (section.table..).zip(tables) {
-            for Part { why, rules } in parts {
+        for (number, parts) in tables {
+            for Part { why, rules } in parts.into_iter().filter(|part| !part.rules.is_empty()) {
                 let table = TableSection { rules, ..TableSection::of_controllers(number) };
                 let rules = reader.rules(&table, &at)?;
                 let lines = flow_syntax::print_openflow_rules(&rules, table.rules_max);

@@ -9,7 +9,7 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::group::Group;
 use flowlane::rule::{Command, FlowMod, Rule};
 
-use super::{Setup, SetupError, port_names};
+use super::{Setup, SetupError, firewall, port_names};
 use crate::control::{Changes, Control, GroupMod, VlanChange};
 use crate::mgmt::config::{Config, KeyPath, PortSection, TableSection};
 use crate::ruleset::{PortVlans, Ruleset};
@@ -86,6 +86,7 @@ fn sections_of(config: &Config, folder: &Path) -> Vec<Section> {
     fn of<T>(list: &[T], content: impl FnMut(&T) -> String) -> Vec<String> {
         list.iter().map(content).collect()
     }
+    let routes_of_router = config.router.as_ref().and_then(|router| router.routes_file.clone());
     let routes = of(&config.route_table, |table| format!("{table:?} {}", content(&table.routes_file)));
     let entries = of(&config.filter_table, |table| format!("{table:?} {}", content(&table.entries_file)));
     [
@@ -94,12 +95,9 @@ fn sections_of(config: &Config, folder: &Path) -> Vec<Section> {
         one("[gpu]", "gpu", format!("{:?}", config.gpu)),
         one("[macs]", "macs", format!("{:?}", config.macs)),
         one("[connections]", "connections", format!("{:?}", config.connections)),
-        // Its rules are taken over.
-        one(
-            "[firewall]",
-            "firewall",
-            format!("{:?}", config.firewall.as_ref().map(|firewall| firewall.table)),
-        ),
+        one("[router]", "router", format!("{:?} {}", config.router, content(&routes_of_router))),
+        // Its rules are taken over, but not its tables.
+        one("[firewall]", "firewall", format!("{:?}", firewall::table(config))),
         // Not the content of the files of TLS, which new connections use as it is.
         one("[openflow]", "openflow", format!("{:?}", config.openflow)),
         one("[controller]", "controller", format!("{:?}", config.controller)),

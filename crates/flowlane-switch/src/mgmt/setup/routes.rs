@@ -7,19 +7,22 @@ use flowlane::route::Prefix;
 use flowlane::route::read::{self, Gateway, NextHop, RouteOptions};
 use flowlane::rule::Action;
 
+pub(super) use self::connected::Links;
 use super::SetupError;
 use super::lines::Lines;
 use super::reader::Reader;
-use crate::mgmt::config::{
-    ConfigError, KeyPath, MemberSection, NextHopSection, RouteMiss, RouteTableSection, Source,
-};
+use crate::mgmt::config::{ConfigError, KeyPath, MemberSection, NextHopSection, RouteTableSection, Source};
+use crate::ruleset::Routing;
 use crate::stage::route::{HopSpec, RouteTable, RouteTableConfig, RouteTableError};
 
 /// A section with its routes read.
 pub(super) struct RoutesSetup {
     section: RouteTableSection,
     at: KeyPath,
+    links: Links,
     hops: Vec<(String, HopSpec)>,
+    /// The first of them are those of the configuration; others are a router's neighbours, and groups.
+    declared: usize,
     v4: Vec<(Prefix<u32>, usize)>,
     v6: Vec<(Prefix<u128>, usize)>,
 }
@@ -30,11 +33,19 @@ impl RoutesSetup {
         section: &RouteTableSection,
         at: KeyPath,
         reader: &Reader<'_>,
+        links: Links,
+        is_routers: bool,
     ) -> Result<Self, SetupError> {
         let hops = next_hops(section, &at, reader)?;
-        let mut setup = Self { section: section.clone(), at, hops, v4: Vec::new(), v6: Vec::new() };
-        setup.add(&Lines::list(reader.source, setup.at.key("routes"), &section.routes))?;
-        if let Some(file) = &section.routes_file {
+        let declared = hops.len();
+        let section = section.clone();
+        let mut setup = Self { section, at, links, hops, declared, v4: Vec::new(), v6: Vec::new() };
+        if is_routers {
+            setup.add_own();
+        }
+        let (routes, file) = (setup.section.routes.clone(), setup.section.routes_file.clone());
+        setup.add(&Lines::list(reader.source, setup.at.key("routes"), &routes))?;
+        if let Some(file) = &file {
             let help = "give prefixes with next hops, or the output of `ip route`";
             setup.add(&Lines::file(reader.source, &setup.at.key("routes_file"), file, help)?)?;
         }
@@ -54,7 +65,7 @@ impl RoutesSetup {
     /// The actions of its next hops.
     pub(super) fn actions(&self) -> impl Iterator<Item = &[Action]> {
         self.hops.iter().filter_map(|(_, hop)| match hop {
-            HopSpec::Actions(actions) => Some(&actions[..]),
+            HopSpec::Actions(actions) | HopSpec::Router(_, actions) => Some(&actions[..]),
             HopSpec::Group(_) => None,
         })
     }
@@ -64,7 +75,9 @@ impl RoutesSetup {
         let config = RouteTableConfig {
             number: self.section.number,
             name: self.section.name.clone(),
-            miss_to_controller: self.section.miss == RouteMiss::Controller,
+            miss: self.section.miss,
+            reverse_path: self.section.reverse_path,
+            interfaces: self.links.by_place(),
             routes_max: self.section.routes_max,
             memory_max: self.section.memory_mib.saturating_mul(1 << 20),
             engine: self.section.engine,
@@ -117,6 +130,7 @@ impl RoutesSetup {
     fn position(&mut self, number: u64, hop: Option<&NextHop>) -> Result<usize, String> {
         let find = |setup: &Self, name: &str| setup.hops.iter().position(|(n, _)| n == name);
         let via = |setup: &Self, gateway: &Gateway| {
+            let find = |setup: &Self, name: &str| find(setup, name).filter(|at| *at < setup.declared);
             // A next hop with an encapsulation is another one than that without.
             find(setup, &gateway.to_string())
                 .or_else(|| find(setup, &Gateway { device: None, ..gateway.clone() }.to_string()))
@@ -133,25 +147,36 @@ impl RoutesSetup {
             None if number == 0 => Err("a route names no next hop; write it behind the prefix, as in \
                                         `192.0.2.0/24 198.51.100.1`"
                 .to_owned()),
-            Some(NextHop::Via(gateway)) => via(self, gateway).ok_or_else(|| missing(text)),
+            Some(NextHop::Via(gateway)) => match via(self, gateway) {
+                Some(position) => Ok(position),
+                None => self.neighbour(gateway).unwrap_or_else(|| Err(missing(text))),
+            },
             Some(NextHop::Group(members)) => {
-                let member = |(gateway, weight): &(Gateway, u32)| match via(self, gateway) {
-                    Some(position) => Ok((position, *weight)),
-                    None => Err(missing(gateway.to_string())),
-                };
-                let members = members.iter().map(member).collect::<Result<_, _>>()?;
+                let mut positions = Vec::new();
+                for (gateway, weight) in members {
+                    let position = match via(self, gateway) {
+                        Some(position) => position,
+                        None => {
+                            self.neighbour(gateway).unwrap_or_else(|| Err(missing(gateway.to_string())))?
+                        }
+                    };
+                    positions.push((position, *weight));
+                }
+                let members = positions;
                 self.hops.push((text, HopSpec::Group(members)));
                 Ok(self.hops.len() - 1)
             }
-            Some(NextHop::Blackhole | NextHop::Unreachable | NextHop::Prohibit) => Ok(find(self, &text)
-                .unwrap_or_else(|| {
-                    self.hops.push((text, HopSpec::Actions(Vec::new())));
-                    self.hops.len() - 1
-                })),
+            Some(hop @ (NextHop::Blackhole | NextHop::Unreachable | NextHop::Prohibit)) => {
+                Ok(find(self, &text).unwrap_or_else(|| self.add_hop(text, self.refusal(hop))))
+            }
+            Some(NextHop::Local) if self.links.has_router() => Ok(find(self, &text)
+                .unwrap_or_else(|| self.add_hop(text, HopSpec::Router(Routing::Receive, Vec::new())))),
             _ => find(self, &text).ok_or_else(|| missing(text)),
         }
     }
 }
+
+mod connected;
 
 /// Reads the next hops of a section.
 fn next_hops(

@@ -174,7 +174,7 @@ fn spec(
 }
 
 /// Reads a MAC address; zeros where there is none.
-fn mac(text: Option<&str>, at: &KeyPath, source: &Source) -> Result<[u8; 6], ConfigError> {
+pub(super) fn mac(text: Option<&str>, at: &KeyPath, source: &Source) -> Result<[u8; 6], ConfigError> {
     let Some(text) = text else { return Ok([0; 6]) };
     let bytes: Option<Vec<u8>> = text.split(':').map(|b| u8::from_str_radix(b, 16).ok()).collect();
     bytes.and_then(|b| b.try_into().ok()).ok_or_else(|| {

@@ -10,7 +10,7 @@ use flowlane_gpu::Device;
 use super::stateful_stages::StageSetup;
 use super::{Setup, SetupError, engine, gpu, limits, meter, port_failed, port_name, vlans};
 use crate::datapath::Pipeline;
-use crate::datapath::{CacheConfig, Egress, Lookup, PortSlot, Worker};
+use crate::datapath::{CacheConfig, Egress, HeldPacket, Lookup, PortSlot, Worker};
 use crate::mgmt::config::{
     ByName, Config, ConfigError, ConnectionSection, KeyPath, PortSection, Source, SpreadMode, TableEngine,
 };
@@ -18,6 +18,7 @@ use crate::packet::{Spread, Steer};
 use crate::stage::{Shard, ShardAwareRss, StageTable};
 use crate::state::conntrack::{Connections, Limits};
 use crate::state::fdb::Fdb;
+use crate::state::router::{self, Router};
 
 /// Returns the number of workers of a configuration.
 pub(super) fn number(config: &Config) -> usize {
@@ -89,6 +90,17 @@ impl Setup {
         worker
     }
 
+    /// The router's part, if ports have addresses.
+    fn router(&self, seed: u32) -> Option<Arc<Router<HeldPacket>>> {
+        let section = self.config.router.as_ref()?;
+        Some(Arc::new(Router::new(router::Config {
+            interfaces: self.interfaces.clone(),
+            neighbours_max: section.neighbours_max,
+            errors_per_s: section.errors_per_s,
+            seed: seed.rotate_left(29),
+        })))
+    }
+
     /// Opens the ports, and builds the egress of each worker.
     fn egresses(&self, seed: u32, workers: usize) -> Result<Vec<Egress>, SetupError> {
         let config = &self.config;
@@ -105,7 +117,8 @@ impl Setup {
         };
         let mut egresses = (0..workers).map(egress).collect::<Result<Vec<_>, _>>()?;
         if let Some((first, others)) = egresses.split_first_mut() {
-            others.iter_mut().for_each(|other| other.share_connections(first));
+            first.router = self.router(seed);
+            others.iter_mut().for_each(|other| other.share_state(first));
         }
         for ((n, section), spec) in config.port.iter().enumerate().zip(&self.specs) {
             let at = KeyPath::section("port", n);

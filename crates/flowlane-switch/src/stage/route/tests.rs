@@ -109,7 +109,7 @@ fn explained_routes_are_the_longest_and_agree_with_lookups() {
             let picked = number as usize - 1;
             let (name, picked_name) = (&hops[position].0, &hops[picked].0);
             match &hops[position].1 {
-                HopSpec::Actions(_) => {
+                HopSpec::Actions(_) | HopSpec::Router(..) => {
                     assert_eq!((picked, why), (position, format!("route {prefix} to next hop `{name}`")));
                     happened[1] += 1;
                 }

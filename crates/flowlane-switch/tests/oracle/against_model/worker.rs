@@ -16,7 +16,7 @@ use flowlane_switch::datapath::{
 use flowlane_switch::packet::Frame;
 use flowlane_switch::port::{Port, PortError, Received};
 use flowlane_switch::ruleset;
-use flowlane_switch::stage::route::{FibEngine, HopSpec, RouteTable, RouteTableConfig};
+use flowlane_switch::stage::route::{FibEngine, HopSpec, RouteMiss, RouteTable, RouteTableConfig};
 use flowlane_switch::state::fdb::Fdb;
 
 use crate::model::{CONTROLLER, Counters, Frames, Kind, Miss, Routes};
@@ -222,7 +222,7 @@ fn table_of(number: u8, routes: &Routes) -> RouteTable {
     }
     let config = RouteTableConfig {
         number,
-        miss_to_controller: routes.to_controller,
+        miss: if routes.to_controller { RouteMiss::Controller } else { RouteMiss::Drop },
         routes_max: 100,
         memory_max: 128 << 20,
         engine: FibEngine::Compact,

@@ -1,0 +1,247 @@
+//! The router's part of a packet's way: the step of a lane that a table of routes leads to.
+//!
+//! A packet whose neighbour is known leaves with the addresses of the next link and a TTL that is one less. All else is decided in
+//! [`state::router`](crate::state::router): packets that wait, answers and errors. Whatever these send is sent at once, in the order of
+//! the packets.
+
+use std::net::IpAddr;
+
+use flowlane::packet::key::FlowKey;
+use flowlane::packet::{Field, Headers, Network};
+use flowlane::rule::action::PortNo;
+
+use super::calls::{Calls, PausedCalls};
+use super::egress::Egress;
+use super::execute::StepResult;
+use super::lane_steps::finish_alone;
+use super::validate::RunError;
+use super::worker::{Clock, Worker};
+use crate::packet::edit::{self, Ttl};
+use crate::packet::recirculate::{entry, parse_again};
+use crate::packet::{Burst, Frame};
+use crate::ruleset::{Return, Routing};
+use crate::state::router::{Answers, Arrived, Name, Reason, Router, Waiting, Way, cut};
+
+/// A packet that waits for its neighbour.
+#[derive(Debug)]
+pub struct HeldPacket {
+    /// Its place in the steps, and its open calls.
+    calls: PausedCalls,
+    frame: Frame,
+    headers: Headers,
+    key: FlowKey,
+    /// The place of the port that it came in through.
+    port: usize,
+    source: Option<PortNo>,
+}
+
+impl Waiting for HeldPacket {
+    fn arrived(&self, now_ns: u64) -> Arrived<'_> {
+        Arrived { bytes: self.frame.bytes(), headers: &self.headers, place: self.port, now_ns }
+    }
+}
+
+/// The fate of a packet that is to leave for a neighbour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Leaving {
+    /// It leaves this way.
+    By(Way),
+    /// It waits for its neighbour.
+    Waits(Name),
+    /// It is cut into fragments that fit.
+    Cut(u16),
+    /// It is not forwarded.
+    Refused(Reason),
+}
+
+/// Decides the fate of a packet that is to leave for a neighbour. `way` finds the neighbour's Ethernet address.
+pub(super) fn leave(
+    router: &Router<HeldPacket>,
+    (interface, via): (u16, Option<IpAddr>),
+    frame: &Frame,
+    headers: &Headers,
+    key: &FlowKey,
+    way: impl FnOnce(Name) -> Option<Way>,
+) -> Leaving {
+    let (l3, bytes) = (usize::from(headers.l3), frame.bytes());
+    let (ttl, destination) = match headers.network {
+        Network::Ipv4 => (bytes.get(l3 + 8), IpAddr::from((key.get(Field::Ipv4Dst) as u32).to_be_bytes())),
+        _ => (bytes.get(l3 + 7), IpAddr::from(key.get(Field::Ipv6Dst).to_be_bytes())),
+    };
+    if ttl.is_none_or(|ttl| *ttl <= 1) {
+        return Leaving::Refused(Reason::Expired);
+    }
+    let mtu = router.interfaces()[usize::from(interface)].mtu;
+    let len = edit::packet_end(bytes, headers).unwrap_or(l3) - l3;
+    if len > mtu.into() {
+        let dont_cut = bytes.get(l3 + 6).is_none_or(|flags| flags & 0x40 != 0);
+        return match headers.network {
+            Network::Ipv4 if !dont_cut => Leaving::Cut(mtu),
+            _ => Leaving::Refused(Reason::TooLong(mtu)),
+        };
+    }
+    let name = Name { interface, address: via.unwrap_or(destination) };
+    way(name).map_or(Leaving::Waits(name), Leaving::By)
+}
+
+/// Writes the addresses of the next link, and decrements the TTL. The key does not follow: the packet leaves, or is parsed again.
+pub(super) fn forward(frame: &mut Frame, headers: &Headers, way: Way) {
+    let ttl = edit::dec_ttl(frame, headers);
+    debug_assert_eq!(ttl, Ttl::Decremented, "a packet with less does not leave");
+    if let Some((destination, rest)) = frame.bytes_mut().split_first_chunk_mut::<6>() {
+        *destination = way.destination;
+        rest[..6].copy_from_slice(&way.source);
+    }
+}
+
+/// Takes a lane's packet to the router; if it leaves, it goes on at `here`.
+pub(super) fn route_lane(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lane: usize,
+    routing: Routing,
+    (here, moved): (Return, bool),
+) -> Result<StepResult, RunError> {
+    // Its fate is counted by the router.
+    burst.sent.0 |= 1 << lane;
+    let Some(router) = worker.egress.router.clone() else {
+        worker.calls.clear(lane);
+        return Ok(StepResult::End);
+    };
+    let now_ns = burst.times_ns[lane];
+    if worker.clock() == Clock::Frames && router.is_due(now_ns) {
+        tick(worker, now_ns)?;
+    }
+    let (mut answers, headers) = (Answers::default(), burst.headers[lane]);
+    let arrived = Arrived { bytes: burst.frames[lane].bytes(), headers: &headers, place: burst.port, now_ns };
+    match routing {
+        Routing::Receive => router.receive(&arrived, &mut answers),
+        Routing::Refuse(reason) => router.refuse(&arrived, reason, &mut answers),
+        Routing::ReversePath => router.refuse_reverse_path(),
+        Routing::Forward { interface, via } => {
+            let (frame, key) = (&mut burst.frames[lane], &burst.keys[lane]);
+            match leave(&router, (interface, via), frame, &headers, key, |name| router.way(name)) {
+                Leaving::By(way) => {
+                    forward(frame, &headers, way);
+                    worker.calls.resume_at(lane, here, moved);
+                    return Ok(StepResult::Resumed);
+                }
+                Leaving::Waits(name) => {
+                    let held = held(worker, burst, lane, &here);
+                    router.hold(name, held, now_ns, &mut answers);
+                }
+                Leaving::Cut(mtu) => match cut(frame.bytes(), &headers, mtu) {
+                    Some(frames) => {
+                        router.note_cut();
+                        return go_on_in_parts(worker, burst, lane, here, &frames);
+                    }
+                    None => {
+                        router.refuse(&arrived_of(burst, lane, &headers), Reason::TooLong(mtu), &mut answers)
+                    }
+                },
+                Leaving::Refused(reason) => {
+                    router.refuse(&arrived_of(burst, lane, &headers), reason, &mut answers);
+                }
+            }
+        }
+    }
+    worker.calls.clear(lane);
+    carry_out(worker, answers, now_ns)?;
+    Ok(StepResult::End)
+}
+
+fn arrived_of<'a>(burst: &'a Burst, lane: usize, headers: &'a Headers) -> Arrived<'a> {
+    let (bytes, now_ns) = (burst.frames[lane].bytes(), burst.times_ns[lane]);
+    Arrived { bytes, headers, place: burst.port, now_ns }
+}
+
+/// A lane's packet, which waits before the step in front of `here`.
+fn held(worker: &mut Worker, burst: &Burst, lane: usize, here: &Return) -> HeldPacket {
+    let mut frame = Frame::default();
+    frame.copy_from(&burst.frames[lane]);
+    let calls = worker.calls.pause(lane, Return { at: here.at - 1, ..here.clone() });
+    HeldPacket {
+        calls,
+        frame,
+        headers: burst.headers[lane],
+        key: burst.keys[lane].clone(),
+        port: burst.port,
+        source: burst.source(lane),
+    }
+}
+
+/// Sends the router's answers, and lets packets go on whose neighbour is known.
+fn carry_out(worker: &mut Worker, answers: Answers<HeldPacket>, now_ns: u64) -> Result<(), RunError> {
+    worker.egress.send_answers(&answers.frames, now_ns)?;
+    answers.released.into_iter().try_for_each(|held| go_on_alone(worker, held, now_ns))
+}
+
+impl Egress {
+    /// Sends frames that the router has made.
+    fn send_answers(&mut self, frames: &[(usize, Vec<u8>)], now_ns: u64) -> Result<(), RunError> {
+        if frames.is_empty() {
+            return Ok(());
+        }
+        let mut frame = Frame::default();
+        for (place, bytes) in frames {
+            frame.fill(bytes);
+            frame.time_ns = now_ns;
+            if *place < self.ports.len() {
+                self.send(*place, &frame)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes a packet on from where it has waited, to its end.
+fn go_on_alone(worker: &mut Worker, held: HeldPacket, now_ns: u64) -> Result<(), RunError> {
+    let mut burst = Burst::new(1);
+    burst.clear_for(held.port, 1);
+    burst.frames.next_frame().expect("there is room").copy_from(&held.frame);
+    burst.frames[0].time_ns = now_ns;
+    burst.keys[0] = held.key;
+    (burst.headers[0], burst.times_ns[0]) = (held.headers, now_ns);
+    burst.sources.extend(held.source.map(|source| (0, source)));
+    let outer = std::mem::replace(&mut worker.calls, Calls::of_paused(&held.calls));
+    // The current packet may be a controller's.
+    let in_packet_out = std::mem::take(&mut worker.egress.in_packet_out);
+    let ended = finish_alone(worker, &mut burst);
+    worker.calls = outer;
+    worker.egress.in_packet_out = in_packet_out;
+    ended
+}
+
+/// Takes the fragments of a lane's packet on, each by itself.
+fn go_on_in_parts(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lane: usize,
+    here: Return,
+    frames: &[Vec<u8>],
+) -> Result<StepResult, RunError> {
+    let now_ns = burst.times_ns[lane];
+    let mut whole = held(worker, burst, lane, &here);
+    for bytes in frames {
+        whole.frame.fill(bytes);
+        let (mut key, mut headers) = (whole.key.clone(), whole.headers);
+        let in_port = key.get(Field::InPort) as u32;
+        parse_again(&whole.frame, in_port, entry(&key), &[], &mut headers, &mut key);
+        let mut frame = Frame::default();
+        frame.copy_from(&whole.frame);
+        frame.counted = bytes.len() as u32;
+        let (calls, port, source) = (whole.calls.clone(), whole.port, whole.source);
+        go_on_alone(worker, HeldPacket { calls, frame, headers, key, port, source }, now_ns)?;
+    }
+    Ok(StepResult::End)
+}
+
+/// Lets the router act, if it is due.
+pub(super) fn tick(worker: &mut Worker, now_ns: u64) -> Result<(), RunError> {
+    let Some(router) = worker.egress.router.clone().filter(|router| router.is_due(now_ns)) else {
+        return Ok(());
+    };
+    let mut answers = Answers::default();
+    router.tick(now_ns, &mut answers);
+    carry_out(worker, answers, now_ns)
+}

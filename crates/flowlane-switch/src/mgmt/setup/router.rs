@@ -1,0 +1,177 @@
+//! The router's section, expanded to tables of rules and a table of routes.
+//!
+//! ```text
+//!         ┌─ table ─────────────────┐     ┌─ routes_table ───────────┐     ┌─ of each port, with a firewall ─┐
+//! port ─► │ for its address, or all ┼──┬─►│ own addresses ─► answered │  ┌─►│ new ─► keep, translate ─► port  │
+//!         │ else ─► drop            │  │  │ a neighbour   ─► ─────────┼──┘  │ else ─► translate ─► port       │
+//!         └─────────────────────────┘  │  │ no route      ─► error    │     └─────────────────────────────────┘
+//!                             [firewall]  └───────────────────────────┘
+//! ```
+//!
+//! With a firewall, connections are kept where packets leave: their translated address depends on the port. Before,
+//! packets have the addresses that their senders know, also in errors about them.
+
+use flowlane::rule::Action;
+use flowlane::rule::action::PortNo;
+
+use super::firewall::{self, Part};
+use super::{port_name, table_numbers};
+use crate::mgmt::config::{
+    Config, ConfigError, KeyPath, RouteTableSection, RouterSection, Source, TableEngine, TableSection,
+};
+use crate::stage::route::RouteMiss;
+use crate::state::router::Interface;
+
+/// Adds the tables of the router, if there is one.
+pub(super) fn add_tables(
+    config: &mut Config,
+    interfaces: &[Interface],
+    source: &Source,
+) -> Result<(), ConfigError> {
+    let Some(section) = config.router.clone() else {
+        return match interfaces.first() {
+            Some(interface) => {
+                let message = format!("port `{}` has addresses, and there is no router", interface.name);
+                let at = KeyPath::section("port", interface.place).key("addresses");
+                Err(source.error(&at, message, "add a section [router], or remove the addresses"))
+            }
+            None => Ok(()),
+        };
+    };
+    check(config, &section, interfaces, source)?;
+    for (number, name, parts) in expand(config, &section, interfaces) {
+        config.table.push(TableSection {
+            name,
+            engine: TableEngine::Auto,
+            rules: parts.into_iter().flat_map(|part| part.rules).collect(),
+            ..TableSection::of_controllers(number)
+        });
+    }
+    let RouterSection { routes, routes_file, reverse_path, routes_table, .. } = section;
+    config.route_table.push(RouteTableSection {
+        name: "router".to_owned(),
+        miss: RouteMiss::Unreachable,
+        routes,
+        routes_file,
+        reverse_path,
+        ..RouteTableSection::numbered(routes_table)
+    });
+    Ok(())
+}
+
+/// The tables of an interface's port, with a firewall.
+fn tables_of(section: &RouterSection, position: usize) -> Option<(u8, u8)> {
+    let first = usize::from(section.routes_table) + 1 + 2 * position;
+    Some((u8::try_from(first).ok()?, u8::try_from(first + 1).ok().filter(|second| *second < u8::MAX)?))
+}
+
+fn check(
+    config: &Config,
+    section: &RouterSection,
+    interfaces: &[Interface],
+    source: &Source,
+) -> Result<(), ConfigError> {
+    let at = KeyPath::of("router");
+    if interfaces.is_empty() {
+        let help = "give ports addresses, as in addresses = [\"192.0.2.1/24\"]";
+        return Err(source.error(&at, "no port has an address, so there is nothing to route", help));
+    }
+    if section.neighbours_max == 0 {
+        return Err(source.error(
+            &at.key("neighbours_max"),
+            "a router needs room for neighbours",
+            "take 1 or more",
+        ));
+    }
+    let mut own = vec![section.table, section.routes_table];
+    if config.firewall.is_some() {
+        for position in 0..interfaces.len() {
+            let Some((first, second)) = tables_of(section, position) else {
+                let message = format!("there are too few numbers behind table {}", section.routes_table);
+                let help = "take a smaller number: with a firewall, each port has two tables behind it";
+                return Err(source.error(&at.key("routes_table"), message, help));
+            };
+            own.extend([first, second]);
+        }
+    }
+    let next = firewall::table(config).filter(|_| config.firewall.is_some()).unwrap_or(section.routes_table);
+    if next <= section.table || section.routes_table <= next && config.firewall.is_some() {
+        let message = "the tables of the router are not in order";
+        let help = "take table < that of [firewall] < routes_table";
+        return Err(source.error(&at.key("routes_table"), message, help));
+    }
+    if let Some((number, place)) = table_numbers(config).find(|(number, _)| own.contains(number)) {
+        let message = format!("table {number} is the router's");
+        let help = "give this table another number; table and routes_table of [router] move the router's";
+        return Err(source.error(&place.key("number"), message, help));
+    }
+    if section.table > 0 && !table_numbers(config).any(|(number, _)| number == 0) {
+        let help = "take table = 0, or add a [[table]] with number = 0";
+        return Err(source.error(&at.key("table"), "packets enter at table 0, which is not there", help));
+    }
+    Ok(())
+}
+
+/// The tables of rules: number, name, rules.
+pub(super) fn expand(
+    config: &Config,
+    section: &RouterSection,
+    interfaces: &[Interface],
+) -> Vec<(u8, String, Vec<Part>)> {
+    let next = firewall::table(config).filter(|_| config.firewall.is_some()).unwrap_or(section.routes_table);
+    let mut front = Vec::new();
+    for interface in interfaces {
+        let port = config.port[interface.place].number;
+        let mac = interface.mac.map(|byte| format!("{byte:02x}")).join(":");
+        let to = [mac, "01:00:00:00:00:00/01:00:00:00:00:00".to_owned()];
+        let rule = |to| {
+            format!(
+                "priority=100,in_port={port},vlan_tci=0x0000/0x1000,dl_dst={to},actions=goto_table:{next}"
+            )
+        };
+        let why = format!("Packets for the router at {}, and those for all.", interface.name);
+        front.push(Part::new(why, to.map(rule)));
+    }
+    front.push(Part::new("Everything else is dropped.", ["priority=0,actions=drop".to_owned()]));
+    let mut tables = vec![(section.table, "router".to_owned(), front)];
+    let Some(firewall) = &config.firewall else { return tables };
+    for (position, interface) in interfaces.iter().enumerate() {
+        let Some((first, second)) = tables_of(section, position) else { continue };
+        let port = &config.port[interface.place];
+        let name = port_name(port.number, port.name.as_deref());
+        let translated =
+            firewall.translate.contains(&name).then(|| firewall::address_of(interface)).flatten();
+        tables.push((first, format!("{name} connections"), leaving(translated, port.number, second)));
+        let sent = Part::new(format!("Out of {name}."), [format!("actions=output:{}", port.number)]);
+        tables.push((second, format!("{name} out"), vec![sent]));
+    }
+    tables
+}
+
+/// The rules for packets that leave through a port.
+fn leaving(translated: Option<std::net::Ipv4Addr>, port: u32, second: u8) -> Vec<Part> {
+    let rule = |state: &str, flow: &str, actions: &str| {
+        format!("priority=100,ct_state={state},{flow},actions=ct({actions}table={second})")
+    };
+    let mut parts = Vec::new();
+    let nat = translated.map_or_else(String::new, |own| format!("nat(src={own}),"));
+    let new = [rule("+trk+new", "ip", &format!("commit,{nat}")), rule("+trk+new", "ipv6", "commit,")];
+    parts.push(Part::new("New connections are kept.", new));
+    if translated.is_some() {
+        let why = "Packets of known connections are translated.";
+        parts.push(Part::new(why, [rule("-new+trk", "ip", "nat,")]));
+    }
+    parts.push(Part::new("Everything else leaves as it is.", [format!("priority=0,actions=output:{port}")]));
+    parts
+}
+
+/// Returns the actions that packets go on with which leave through an interface.
+pub(super) fn after_routing(config: &Config, interface: &Interface, position: usize) -> Vec<Action> {
+    let port = Action::Output(PortNo(config.port[interface.place].number));
+    match (&config.router, &config.firewall) {
+        (Some(section), Some(_)) => {
+            tables_of(section, position).map_or_else(Vec::new, |(first, _)| vec![Action::Goto(first)])
+        }
+        _ => vec![port],
+    }
+}
