@@ -187,6 +187,23 @@ pub(crate) enum SwitchVerb {
         #[command(flatten)]
         running: RunningSwitch,
     },
+    /// List a router's ports and neighbours, or forget neighbours.
+    #[command(
+        after_help = "Examples:\n  flowlane switch neighbours\n  flowlane switch neighbours --port wan\n  flowlane switch neighbours --address 192.0.2.7 --flush   # it is asked for again"
+    )]
+    Neighbours {
+        #[command(flatten)]
+        running: RunningSwitch,
+        /// Neighbours at this port only.
+        #[arg(long, value_name = "NAME")]
+        port: Option<String>,
+        /// The neighbour with this address only.
+        #[arg(long, value_name = "ADDRESS")]
+        address: Option<std::net::IpAddr>,
+        /// Forget them.
+        #[arg(long)]
+        flush: bool,
+    },
     /// List connections that rules with `ct` keep, count them by zone and state, or remove them.
     #[command(
         after_help = "Examples:\n  flowlane switch connections\n  flowlane switch connections --zone 5 --proto tcp --address 192.0.2.7\n  flowlane switch connections --count\n  flowlane switch connections --zone 5 --flush\n  flowlane switch connections --text          # as ovs-appctl dpctl/dump-conntrack"

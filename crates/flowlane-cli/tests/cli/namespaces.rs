@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod interfaces;
+mod router;
 
 use std::fs;
 use std::io::{Read, Write};

@@ -88,13 +88,37 @@ fn the_firewall_example_passes_connections_and_drops_what_belongs_to_none() {
         "{rules}"
     );
     let (_, refused) = run(at, "switch check --explain quickstart.toml", 2);
-    assert!(refused.contains("there is no section [firewall]"), "{refused}");
+    assert!(refused.contains("there is no section [firewall] or [router]"), "{refused}");
     let (json, _) = run(at, "switch run firewall.toml --json", 0);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let packets = |port: usize, counter: &str| json["ports"][port][counter].as_u64().unwrap();
     assert_eq!((packets(0, "rx_packets"), packets(1, "tx_packets")), (12, 12));
     // Two handshakes, a reply to nothing, an error about nothing and a datagram are dropped.
     assert_eq!((packets(1, "rx_packets"), packets(0, "tx_packets")), (15, 10));
+}
+
+#[test]
+fn the_router_example_forwards_translates_and_answers() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    copy_examples(at);
+    let (rules, _) = run(at, "switch check --explain router.toml", 0);
+    assert!(rules.starts_with("# router.toml: 2 ports, 8 tables, 35 rules, 22 routes: valid\n"), "{rules}");
+    assert!(rules.contains("# Packets for the router at lan, and those for all.\n"), "{rules}");
+    let (json, _) = run(at, "switch run router.toml --json", 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let packets = |port: usize, counter: &str| json["ports"][port][counter].as_u64().unwrap();
+    assert_eq!((packets(0, "rx_packets"), packets(1, "rx_packets")), (10, 9));
+    // Inside: three announcements, ARP, a ping, two errors, a question for a neighbour, and four packets from outside.
+    assert_eq!(packets(0, "tx_packets"), 12);
+    // Outside: three announcements, two questions, a ping, and five packets from inside.
+    assert_eq!(packets(1, "tx_packets"), 11);
+    let sent = fs::read(at.join("out/wan.pcap")).unwrap();
+    let holds = |part: &[u8]| sent.windows(part.len()).any(|window| window == part);
+    assert!(
+        holds(&[198, 51, 100, 2, 203, 0, 113, 80]) && !holds(&[192, 168, 1, 5]),
+        "only the router's address leaves"
+    );
 }
 
 #[test]

@@ -52,6 +52,8 @@ pub(super) enum Leaving {
     Cut(u16),
     /// It is not forwarded.
     Refused(Reason),
+    /// It came to all stations of a link, and is not forwarded (RFC 1812, section 5.3.4).
+    CameToAll,
 }
 
 /// Decides the fate of a packet that is to leave for a neighbour. `way` finds the neighbour's Ethernet address.
@@ -68,6 +70,9 @@ pub(super) fn leave(
         Network::Ipv4 => (bytes.get(l3 + 8), IpAddr::from((key.get(Field::Ipv4Dst) as u32).to_be_bytes())),
         _ => (bytes.get(l3 + 7), IpAddr::from(key.get(Field::Ipv6Dst).to_be_bytes())),
     };
+    if bytes.first().is_none_or(|first| first & 1 == 1) {
+        return Leaving::CameToAll;
+    }
     if ttl.is_none_or(|ttl| *ttl <= 1) {
         return Leaving::Refused(Reason::Expired);
     }
@@ -139,6 +144,7 @@ pub(super) fn route_lane(
                         router.refuse(&arrived_of(burst, lane, &headers), Reason::TooLong(mtu), &mut answers)
                     }
                 },
+                Leaving::CameToAll => router.ignore(),
                 Leaving::Refused(reason) => {
                     router.refuse(&arrived_of(burst, lane, &headers), reason, &mut answers);
                 }

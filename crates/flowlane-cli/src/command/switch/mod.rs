@@ -3,6 +3,7 @@
 mod changes;
 mod client;
 mod connections;
+mod neighbours;
 mod report;
 mod workers;
 
@@ -55,8 +56,9 @@ fn check(config: &Path, explain: bool) -> Result<(), Failure> {
         return output::print(&summary);
     }
     let no_firewall = || {
-        let help = "add `inside`, `outside` and `allow` as in examples/firewall.toml";
-        Failure::input_help(format!("{}: there is no section [firewall] to explain", config.display()), help)
+        let help = "add one, as in examples/firewall.toml or examples/router.toml";
+        let message = format!("{}: there is no section [firewall] or [router] to explain", config.display());
+        Failure::input_help(message, help)
     };
     let rules = setup.explain()?.ok_or_else(no_firewall)?;
     output::print(&format!("# {summary}{rules}"))

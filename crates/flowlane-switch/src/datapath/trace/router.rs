@@ -42,6 +42,10 @@ impl Tracer<'_> {
                 self.tell("router", "cut into fragments, which go on by themselves", why);
                 AfterStep::End
             }
+            Leaving::CameToAll => {
+                self.tell("router", "dropped", "it came to all stations of its link");
+                AfterStep::End
+            }
             Leaving::Refused(reason) => self.refuse(reason),
         }
     }

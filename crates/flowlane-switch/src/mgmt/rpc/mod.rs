@@ -7,6 +7,7 @@ mod connections;
 mod controllers;
 mod message;
 mod peer;
+mod router;
 mod server;
 mod socket_file;
 mod trace;
@@ -16,6 +17,7 @@ pub(crate) use connections::{Budget, Taken};
 pub use controllers::ControllerReport;
 pub(crate) use controllers::{Controller, Controllers};
 pub use message::{CallError, Client, PROTOCOL, RpcError};
+pub use router::{InterfaceReport, NeighbourReport, RouterReport};
 pub use server::{
     ChangeReport, ControlServer, FlowRemovedReport, FlowReport, LineError, MacEntry, SwitchReport,
 };

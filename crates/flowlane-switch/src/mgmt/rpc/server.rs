@@ -204,13 +204,20 @@ impl ControlServer {
                 to_json(&self.connections(&wanted)?)
             }
             "flush_connections" => to_json(&self.flush_connections(&parse_params(params)?)?),
+            "neighbours" => {
+                let wanted = parse_params(params)?;
+                let _turn = self.large();
+                to_json(&self.neighbours(wanted)?)
+            }
+            "flush_neighbours" => to_json(&self.flush_neighbours(parse_params(params)?)?),
             "trace" => to_json(&self.trace_packet(parse_params(params)?)?),
             "stop" => {
                 self.stop.store(true, Ordering::Relaxed);
                 to_json(&())
             }
             _ => {
-                let known = "version, show, workers, flows, change, reload, fdb, connections, flush_connections, trace, stop";
+                let known = "version, show, workers, flows, change, reload, fdb, connections, flush_connections, neighbours, \
+                             flush_neighbours, trace, stop";
                 let message = format!("there is no method `{method}`; there are {known}");
                 Err(RpcError::new(RpcError::METHOD, message))
             }

@@ -273,6 +273,11 @@ impl<H: Waiting> Router<H> {
         count(&self.counting.reverse_path);
     }
 
+    /// Counts a packet that the router has no use for.
+    pub fn ignore(&self) {
+        count(&self.counting.ignored);
+    }
+
     fn interface_at(&self, place: usize) -> Option<(u16, &Interface)> {
         let n = (*self.by_place.get(place)?)?;
         Some((n, &self.interfaces[usize::from(n)]))

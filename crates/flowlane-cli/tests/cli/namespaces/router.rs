@@ -1,0 +1,125 @@
+//! A router between two namespaces, whose hosts are the system's own: neighbours, pings, errors, large packets, translation.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::{Switch, sh};
+
+/// Two namespaces, each with a link to the router. Removed when dropped.
+struct Hosts {
+    names: [String; 2],
+    links: [String; 2],
+}
+
+impl Hosts {
+    fn new() -> Option<Self> {
+        let id = std::process::id() % 100_000;
+        let named = |kind: char| [format!("fr{kind}a{id}"), format!("fr{kind}b{id}")];
+        let hosts = Self { names: named('n'), links: named('l') };
+        let [a, b] = &hosts.names;
+        let [x, y] = &hosts.links;
+        sh(&format!(
+            "ip netns add {a} && ip netns add {b} \
+             && ip link add {x} type veth peer name e0 netns {a} && ip link add {y} type veth peer name e0 netns {b} \
+             && ip link set {x} up && ip link set {y} up && ip -n {a} link set lo up && ip -n {b} link set lo up \
+             && ip -n {a} addr add 192.0.2.5/24 dev e0 && ip -n {a} addr add 2001:db8:1::5/64 dev e0 nodad \
+             && ip -n {b} addr add 198.51.100.2/24 dev e0 && ip -n {b} addr add 2001:db8:2::2/64 dev e0 nodad \
+             && ip -n {b} addr add 203.0.113.7/32 dev lo && ip -n {a} link set e0 up && ip -n {b} link set e0 up \
+             && ip -n {a} route add default via 192.0.2.1 && ip -n {a} -6 route add default via 2001:db8:1::1 \
+             && ip -n {b} -6 route add default via 2001:db8:2::1"
+        ))
+        .then_some(hosts)
+    }
+
+    /// The output of a command on a host.
+    fn on(&self, host: usize, command: &str) -> String {
+        let output = Command::new("sh")
+            .args(["-c", &format!("ip netns exec {} {command}", self.names[host])])
+            .output();
+        let output = output.unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    }
+
+    #[track_caller]
+    fn expect(&self, host: usize, command: &str, part: &str) {
+        let output = self.on(host, command);
+        assert!(output.contains(part), "`{command}` without `{part}`:\n{output}");
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        let links = self.links.iter().map(|link| format!("ip link del {link}"));
+        let names = self.names.iter().map(|name| format!("ip netns del {name}"));
+        for command in links.chain(names) {
+            sh(&command);
+        }
+    }
+}
+
+/// Hosts for a test that needs root; none where they cannot be made.
+fn hosts() -> Option<Hosts> {
+    if !sh("test $(id -u) = 0 && command -v ip && command -v ping") {
+        println!("skipped: needs root, ip and ping");
+        return None;
+    }
+    let hosts = Hosts::new();
+    if hosts.is_none() {
+        println!("skipped: network namespaces cannot be made here");
+    }
+    hosts
+}
+
+fn start(folder: &Path, hosts: &Hosts, more: &str) -> Switch {
+    let [x, y] = &hosts.links;
+    let config = format!(
+        "[[port]]\nnumber = 1\nname = \"lan\"\nopen = \"afpacket:{x}\"\naddresses = [\"192.0.2.1/24\", \"2001:db8:1::1/64\"]\n\
+         [[port]]\nnumber = 2\nname = \"wan\"\nopen = \"afpacket:{y}\"\naddresses = [\"198.51.100.1/24\", \"2001:db8:2::1/64\"]\n{more}"
+    );
+    fs::write(folder.join("router.toml"), config).unwrap();
+    let mut switch = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
+    switch.args(["switch", "run", "--json", "--duration", "60", "--socket"]).arg(folder.join("control.sock"));
+    let switch = Switch(Some(switch.arg(folder.join("router.toml")).stdout(Stdio::piped()).spawn().unwrap()));
+    for _ in 0..100 {
+        if folder.join("control.sock").exists() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    switch
+}
+
+fn control(folder: &Path, command: &str) -> String {
+    let mut words = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
+    words.arg("switch").args(command.split_whitespace()).arg("--socket").arg(folder.join("control.sock"));
+    String::from_utf8(words.output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn the_systems_hosts_find_a_router() {
+    let Some(hosts) = hosts() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let firewall = "[router]\nroutes = [\"203.0.113.0/24 via 198.51.100.2\"]\n\
+        [firewall]\ninside = [\"lan\"]\noutside = [\"wan\"]\nallow = [\"outgoing\", \"in icmp echo\"]\ntranslate = [\"wan\"]\n";
+    let mut switch = start(folder.path(), &hosts, firewall);
+    hosts.expect(0, "ping -c 1 -W 2 192.0.2.1", " 0% packet loss");
+    hosts.expect(0, "ping -c 1 -W 2 2001:db8:1::1", " 0% packet loss");
+    // The host outside has no route back: it sees the router's address.
+    hosts.expect(0, "ping -c 2 -i 0.2 -W 2 203.0.113.7", "2 received");
+    hosts.expect(0, "ping -c 2 -i 0.2 -W 2 2001:db8:2::2", "ttl=63");
+    hosts.expect(0, "ping -c 1 -W 2 -s 4000 203.0.113.7", "1 received");
+    hosts.expect(0, "ping -c 1 -W 2 -t 1 203.0.113.7", "From 192.0.2.1 icmp_seq=1 Time to live exceeded");
+    hosts.expect(0, "ping -c 1 -W 2 10.1.1.1", "Destination Net Unreachable");
+    hosts.expect(0, "ping -c 1 -W 5 198.51.100.77", "Destination Host Unreachable");
+    hosts.expect(1, "ping -c 1 -W 2 198.51.100.1", "1 received");
+    hosts.expect(1, "ping -c 1 -W 1 2001:db8:1::5", "1 received");
+    let listed = control(folder.path(), "neighbours");
+    for part in ["192.0.2.5", "198.51.100.2", "2001:db8:1::5", "reachable", "echo replies"] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
+    assert!(control(folder.path(), "neighbours --port wan --flush").contains("neighbours forgotten"));
+    hosts.expect(0, "ping -c 1 -W 2 203.0.113.7", "1 received");
+    switch.stop();
+}
