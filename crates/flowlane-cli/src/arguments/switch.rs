@@ -187,6 +187,29 @@ pub(crate) enum SwitchVerb {
         #[command(flatten)]
         running: RunningSwitch,
     },
+    /// List routes, find the one of an address, or add and remove routes.
+    #[command(
+        after_help = "Examples:\n  flowlane switch routes\n  flowlane switch routes 203.0.113.7                        # the route that packets for it take\n  flowlane switch routes --add 'default via 198.51.100.1' --add '10.0.0.0/8 via 192.0.2.9 dev lan'\n  flowlane switch routes --delete 10.0.0.0/8\n\nRoutes that are added last until the switch ends, and go before those of the configuration."
+    )]
+    Routes {
+        #[command(flatten)]
+        running: RunningSwitch,
+        /// The address whose route is shown.
+        #[arg(value_name = "ADDRESS", conflicts_with_all = ["add", "delete"])]
+        address: Option<std::net::IpAddr>,
+        /// The table of routes, if there are several.
+        #[arg(long, value_name = "N")]
+        table: Option<u8>,
+        /// Add a route, as `ip route` prints it.
+        #[arg(long, value_name = "ROUTE")]
+        add: Vec<String>,
+        /// Remove a route that was added.
+        #[arg(long, value_name = "PREFIX")]
+        delete: Vec<String>,
+        /// Routes that are listed at most [default: 1000].
+        #[arg(long, value_name = "N")]
+        limit: Option<usize>,
+    },
     /// List a router's ports and neighbours, or forget neighbours.
     #[command(
         after_help = "Examples:\n  flowlane switch neighbours\n  flowlane switch neighbours --port wan\n  flowlane switch neighbours --address 192.0.2.7 --flush   # it is asked for again"

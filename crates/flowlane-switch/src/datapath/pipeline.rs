@@ -21,8 +21,8 @@ use crate::ruleset::{
     RuleIndex, RuleKey, Ruleset, RulesetError, RulesetReader, SharedCounters, Table, TableMap, TableSet,
     WorkerEpoch, is_conjunctive, without_recirc_id,
 };
-use crate::stage::StageTable;
 use crate::stage::route::RouteTable;
+use crate::stage::{AnyStage, StageTable};
 
 /// The engine of a table.
 pub enum Engine {
@@ -216,6 +216,16 @@ impl Pipeline {
     /// Adds a route table. No other table may have its number.
     pub fn add_routes(&mut self, number: u8, routes: RouteTable) {
         self.add_stage(number, StageTable::of_routes(routes));
+    }
+
+    /// Puts a route table in the place of the one with this number, whose counters it takes over. Returns that one; the new one, if
+    /// there is none.
+    pub fn replace_routes(&mut self, number: u8, mut routes: RouteTable) -> RouteTable {
+        let Some(AnyStage::Routes(before)) = self.stages.get_mut(number).map(|table| &mut table.stage) else {
+            return routes;
+        };
+        routes.take_counters(before);
+        std::mem::replace(before, routes)
     }
 
     /// Returns the route tables, in order.

@@ -41,6 +41,9 @@ impl Waiting for HeldPacket {
     }
 }
 
+/// The first 10 bits of addresses of a link alone: fe80::/10.
+const LINK_LOCAL: u128 = 0xfe80 >> 6;
+
 /// The fate of a packet that is to leave for a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Leaving {
@@ -52,8 +55,9 @@ pub(super) enum Leaving {
     Cut(u16),
     /// It is not forwarded.
     Refused(Reason),
-    /// It came to all stations of a link, and is not forwarded (RFC 1812, section 5.3.4).
-    CameToAll,
+    /// It stays on its link: it came to all stations (RFC 1812, section 5.3.4), or its source is an address of the link alone (RFC
+    /// 4291, section 2.5.6).
+    StaysOnLink,
 }
 
 /// Decides the fate of a packet that is to leave for a neighbour. `way` finds the neighbour's Ethernet address.
@@ -70,8 +74,9 @@ pub(super) fn leave(
         Network::Ipv4 => (bytes.get(l3 + 8), IpAddr::from((key.get(Field::Ipv4Dst) as u32).to_be_bytes())),
         _ => (bytes.get(l3 + 7), IpAddr::from(key.get(Field::Ipv6Dst).to_be_bytes())),
     };
-    if bytes.first().is_none_or(|first| first & 1 == 1) {
-        return Leaving::CameToAll;
+    let is_of_link = headers.network == Network::Ipv6 && key.get(Field::Ipv6Src) >> 118 == LINK_LOCAL;
+    if is_of_link || bytes.first().is_none_or(|first| first & 1 == 1) {
+        return Leaving::StaysOnLink;
     }
     if ttl.is_none_or(|ttl| *ttl <= 1) {
         return Leaving::Refused(Reason::Expired);
@@ -144,7 +149,7 @@ pub(super) fn route_lane(
                         router.refuse(&arrived_of(burst, lane, &headers), Reason::TooLong(mtu), &mut answers)
                     }
                 },
-                Leaving::CameToAll => router.ignore(),
+                Leaving::StaysOnLink => router.ignore(),
                 Leaving::Refused(reason) => {
                     router.refuse(&arrived_of(burst, lane, &headers), reason, &mut answers);
                 }

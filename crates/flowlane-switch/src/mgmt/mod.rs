@@ -6,8 +6,11 @@
 //! | [`setup`] | from a configuration to a switch |
 //! | [`report`] | the counters of workers, as data |
 //! | [`rpc`] | the control socket: JSON-RPC 2.0 |
+//! | [`kernel_routes`] | the system's routes, followed by netlink |
 
 pub mod config;
+#[cfg(target_os = "linux")]
+pub mod kernel_routes;
 pub mod openflow;
 pub mod report;
 pub mod rpc;

@@ -37,6 +37,7 @@ use flowlane_gpu::Device;
 pub use self::openflow::OpenflowSetup;
 pub use self::privileges::Privileges;
 pub use self::reload::Reload;
+pub use self::routes::{LiveRoutes, Origin, RouteReport};
 
 use self::reader::Reader;
 use self::routes::RoutesSetup;
@@ -203,6 +204,12 @@ impl Setup {
     pub fn open_all(self, random: u32) -> Result<Vec<Worker>, SetupError> {
         let workers = self.workers();
         self.open_workers(random, workers)
+    }
+
+    /// Returns the table of the system whose routes are followed, and the table of routes that they go to.
+    pub fn kernel_table(&self) -> Option<(u32, u8)> {
+        let section = self.config.router.as_ref()?;
+        Some((router::kernel_table(section.kernel_table.as_deref()?)?, section.routes_table))
     }
 
     /// Returns the number of workers.

@@ -9,7 +9,9 @@
 //! the table is a [`StatefulStage`] whose verdicts are next hops. Packets change only its counters, so it is not
 //! [ordered](StatefulStage::ORDERED) and has no owner.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use flowlane::cache::flow_hash::FlowHash;
@@ -131,6 +133,7 @@ pub struct RouteTable {
 
 /// The part that all workers share.
 struct Routes {
+    config: RouteTableConfig,
     v4: Forwarding<u32>,
     v6: Forwarding<u128>,
     /// The steps of packets without a route, then those of each next hop, of packets to whose sources the routes do not lead back,
@@ -138,10 +141,6 @@ struct Routes {
     steps: Vec<Steps>,
     /// The router's ports that next hops and groups lead through, by number.
     links: Vec<Vec<u16>>,
-    /// Which sources are refused.
-    reverse_path: ReversePath,
-    /// The router's ports, by place.
-    interfaces: Vec<Option<u16>>,
     /// Next hops are the router's, which also gets packets that are not IP.
     is_router: bool,
     flow_hash: FlowHash,
@@ -232,16 +231,16 @@ impl RouteTable {
         steps_of_hops.extend(others.map(|routing| Steps::new([route(routing)])));
         let routes = Routes {
             links: reverse_path::links(&made),
-            reverse_path: config.reverse_path,
-            interfaces: config.interfaces.clone(),
             is_router,
             v4: Forwarding::new(&config, v4, &numbers, Engine::Dir24)?,
             v6: Forwarding::new(&config, v6, &numbers, Engine::Compact)?,
             steps: steps_of_hops,
             flow_hash: FlowHash::new(config.seed),
+            config,
         };
+        let config = &routes.config;
         Ok(Self {
-            name: config.name,
+            name: config.name.clone(),
             miss: config.miss,
             missed: 0,
             refused: 0,
@@ -263,6 +262,41 @@ impl RouteTable {
             hops: self.hops.iter().map(hop).collect(),
             groups: self.groups.clone(),
         }
+    }
+
+    /// Returns a table with the same settings and other routes.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_routes(
+        &self,
+        hops: Vec<(String, HopSpec)>,
+        v4: &[(Prefix<u32>, usize)],
+        v6: &[(Prefix<u128>, usize)],
+    ) -> Result<Self, RouteTableError> {
+        Self::new(self.routes.config.clone(), hops, v4, v6)
+    }
+
+    /// Takes over the counters of a table whose place this one takes: those of next hops that it has, too.
+    pub fn take_counters(&mut self, from: &Self) {
+        (self.missed, self.refused) = (from.missed, from.refused);
+        let before: HashMap<&str, &NextHop> = from.hops.iter().map(|hop| (&*hop.name, hop)).collect();
+        for hop in &mut self.hops {
+            if let Some(before) = before.get(&*hop.name) {
+                (hop.packets, hop.bytes) = (before.packets, before.bytes);
+            }
+        }
+    }
+
+    /// Returns the longest prefix that contains an address, as text, and the name of its next hop.
+    pub fn route_to(&self, address: IpAddr) -> Option<(String, &str)> {
+        let (prefix, number) = match address {
+            IpAddr::V4(address) => self.routes.v4.route(address.to_bits()),
+            IpAddr::V6(address) => self.routes.v6.route(address.to_bits()),
+        }?;
+        let group = || self.groups_by_number().find(|(group, _)| *group == number).map(|(_, hop)| hop);
+        let hop = self.hop(number as u32).or_else(group)?;
+        Some((prefix, &hop.name))
     }
 
     /// Returns the next hops, in order.
@@ -308,7 +342,7 @@ impl RouteTable {
                 *next_hop = self.groups.resolve(group, self.routes.flow_hash.of(&keys[lane])) as u32;
             }
         }
-        if self.routes.reverse_path != ReversePath::Off {
+        if self.routes.config.reverse_path != ReversePath::Off {
             self.check_sources(port, keys, lanes, verdicts);
         }
     }
@@ -375,7 +409,7 @@ impl RouteTable {
 
     /// Counts a packet with a verdict and returns its steps.
     #[inline]
-    pub(super) fn count(&mut self, verdict: u32, bytes: u64) -> &Steps {
+    pub(crate) fn count(&mut self, verdict: u32, bytes: u64) -> &Steps {
         let is_refused = verdict == self.refused();
         match verdict.checked_sub(1).and_then(|position| self.hops.get_mut(position as usize)) {
             Some(hop) => (hop.packets, hop.bytes) = (hop.packets + 1, hop.bytes + bytes),
@@ -387,8 +421,9 @@ impl RouteTable {
 
     /// Returns the steps of a verdict.
     #[inline]
-    pub(super) fn steps(&self, verdict: u32) -> &Steps {
-        &self.routes.steps[verdict as usize]
+    pub(crate) fn steps(&self, verdict: u32) -> &Steps {
+        // A packet that has waited elsewhere may bring the verdict of a table that had more next hops.
+        self.routes.steps.get(verdict as usize).unwrap_or(&self.routes.steps[NO_ROUTE as usize])
     }
 }
 

@@ -445,6 +445,13 @@ fn frames_for_other_stations_are_not_routed() {
     let mut frame = udp(LAN, "192.0.2.5", "198.51.100.7", 64, 8);
     frame[5] = 9;
     assert_eq!(world.answers(LAN, &frame), []);
+    // Nor are those that came to all stations of a link, or from an address of the link alone.
+    frame[..6].fill(0xff);
+    assert_eq!(world.answers(LAN, &frame), []);
+    world.resolve("2001:db8:2::7");
+    assert_eq!(world.answers(LAN, &udp(LAN, "2001:db8:1::5", "2001:db8:2::7", 64, 8)).len(), 1);
+    assert_eq!(world.answers(LAN, &udp(LAN, "fe80::5", "2001:db8:2::7", 64, 8)), []);
+    assert_eq!(world.answers(LAN, &udp(LAN, "2001:db8:1::5", "fe80::9", 64, 8)), []);
 }
 
 /// Neighbours are learned from what they say of themselves, within their network, and never for the router's own addresses.

@@ -12,7 +12,7 @@ use flowlane_switch::mgmt::rpc::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{connections, neighbours, report, workers};
+use super::{connections, neighbours, report, routes, workers};
 use crate::arguments::{RunningSwitch, SwitchVerb};
 use crate::failure::Failure;
 use crate::input::read_text;
@@ -66,6 +66,7 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
             print_reply(running, &Call::of(running).make("fdb", json!({}))?, addresses)
         }
         SwitchVerb::Connections { .. } => connections::run(verb),
+        SwitchVerb::Routes { .. } => routes::run(verb),
         SwitchVerb::Neighbours { running, port, address, flush } => {
             neighbours::run(running, &json!({ "port": port, "address": address }), *flush)
         }

@@ -5,6 +5,7 @@ mod client;
 mod connections;
 mod neighbours;
 mod report;
+mod routes;
 mod workers;
 
 use std::path::Path;
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use flowlane_switch::datapath::{PacketIns, RunError, Switch, Until, Worker};
 use flowlane_switch::mgmt::config::Config;
+#[cfg(target_os = "linux")]
+use flowlane_switch::mgmt::kernel_routes::KernelRoutes;
 use flowlane_switch::mgmt::openflow::{Agent, Service};
 use flowlane_switch::mgmt::report::Report;
 use flowlane_switch::mgmt::rpc::{ControlServer, Socket, SocketError, default_path};
@@ -85,6 +88,13 @@ impl Drop for Ending<'_> {
     }
 }
 
+/// Follows the routes of the system.
+#[cfg(target_os = "linux")]
+fn follow_kernel(table: u32, number: u8, served: &Arc<ControlServer>) -> Result<KernelRoutes, Failure> {
+    KernelRoutes::follow(table, number, served.clone())
+        .map_err(|error| Failure::Environment(format!("cannot follow the routes of the system: {error}")))
+}
+
 fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     let duration = options.duration.map(Duration::try_from_secs_f64).transpose();
     let duration = duration.map_err(|e| Failure::input(format!("--duration: {e}")))?;
@@ -94,7 +104,7 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     let reload = Reload::of(&setup);
     let replay = options.changes.as_deref().map(|file| Replay::read(file, &reload)).transpose()?;
     let openflow = setup.openflow().map_err(SetupError::from)?;
-    let (live, privileges) = (setup.is_live(), setup.privileges());
+    let (live, privileges, kernel_table) = (setup.is_live(), setup.privileges(), setup.kernel_table());
     let (mut switch, control) = setup.open_controlled(rand::random())?;
     // Drop privileges before packets from untrusted sources arrive, and before threads exist: each thread has its own set.
     if let Err(error) = privileges.give_up_others() {
@@ -117,6 +127,8 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
         thread.map_err(|e| Failure::thread(&e))?
     };
     let socket = open_socket(options.socket.as_deref(), live, &served)?;
+    let kernel_routes =
+        kernel_table.map(|(table, number)| follow_kernel(table, number, &served)).transpose()?;
     let agent = openflow.map(|openflow| open_agent(&openflow, &served, packet_ins)).transpose()?;
     let bar = output::progress(0, "switching");
     let begun = Instant::now();
@@ -124,6 +136,7 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     let (result, replayed) = forward(&mut switch, until, &stop, &served, replay.as_ref(), progress)?;
     let seconds = begun.elapsed().as_secs_f64();
     bar.finish_and_clear();
+    drop(kernel_routes);
     drop(socket);
     drop(agent);
     signal_handle.close();

@@ -72,14 +72,23 @@ fn hosts() -> Option<Hosts> {
     hosts
 }
 
-fn start(folder: &Path, hosts: &Hosts, more: &str) -> Switch {
+/// Starts a router between the hosts' links, in a namespace if that is given.
+fn start(folder: &Path, hosts: &Hosts, namespace: Option<&str>, more: &str) -> Switch {
     let [x, y] = &hosts.links;
     let config = format!(
         "[[port]]\nnumber = 1\nname = \"lan\"\nopen = \"afpacket:{x}\"\naddresses = [\"192.0.2.1/24\", \"2001:db8:1::1/64\"]\n\
          [[port]]\nnumber = 2\nname = \"wan\"\nopen = \"afpacket:{y}\"\naddresses = [\"198.51.100.1/24\", \"2001:db8:2::1/64\"]\n{more}"
     );
     fs::write(folder.join("router.toml"), config).unwrap();
-    let mut switch = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
+    let flowlane = assert_cmd::cargo::cargo_bin!("flowlane");
+    let mut switch = match namespace {
+        Some(namespace) => {
+            let mut within = Command::new("ip");
+            within.args(["netns", "exec", namespace]).arg(flowlane);
+            within
+        }
+        None => Command::new(flowlane),
+    };
     switch.args(["switch", "run", "--json", "--duration", "60", "--socket"]).arg(folder.join("control.sock"));
     let switch = Switch(Some(switch.arg(folder.join("router.toml")).stdout(Stdio::piped()).spawn().unwrap()));
     for _ in 0..100 {
@@ -103,7 +112,7 @@ fn the_systems_hosts_find_a_router() {
     let folder = tempfile::tempdir().unwrap();
     let firewall = "[router]\nroutes = [\"203.0.113.0/24 via 198.51.100.2\"]\n\
         [firewall]\ninside = [\"lan\"]\noutside = [\"wan\"]\nallow = [\"outgoing\", \"in icmp echo\"]\ntranslate = [\"wan\"]\n";
-    let mut switch = start(folder.path(), &hosts, firewall);
+    let mut switch = start(folder.path(), &hosts, None, firewall);
     hosts.expect(0, "ping -c 1 -W 2 192.0.2.1", " 0% packet loss");
     hosts.expect(0, "ping -c 1 -W 2 2001:db8:1::1", " 0% packet loss");
     // The host outside has no route back: it sees the router's address.
@@ -121,5 +130,73 @@ fn the_systems_hosts_find_a_router() {
     }
     assert!(control(folder.path(), "neighbours --port wan --flush").contains("neighbours forgotten"));
     hosts.expect(0, "ping -c 1 -W 2 203.0.113.7", "1 received");
+    switch.stop();
+}
+
+/// A namespace, removed when dropped.
+struct Namespace(String);
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        sh(&format!("ip netns del {}", self.0));
+    }
+}
+
+#[test]
+fn routes_of_the_system_and_of_the_socket_are_followed() {
+    let Some(hosts) = hosts() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let middle = Namespace(format!("frm{}", std::process::id() % 100_000));
+    let (m, [x, y]) = (&middle.0, &hosts.links);
+    // The system has the router's addresses, as a routing daemon needs them.
+    assert!(sh(&format!(
+        "ip netns add {m} && ip link set {x} netns {m} && ip link set {y} netns {m} && ip -n {m} link set lo up \
+         && ip -n {m} addr add 192.0.2.1/24 dev {x} && ip -n {m} addr add 198.51.100.1/24 dev {y} \
+         && ip -n {m} link set {x} up && ip -n {m} link set {y} up && ip -n {b} route add default via 198.51.100.1",
+        b = hosts.names[1]
+    )));
+    let mut switch = start(folder.path(), &hosts, Some(m), "[router]\nkernel_table = \"main\"\n");
+    // The system answers for its addresses, and the router does not.
+    let answers = hosts.on(0, "ping -c 2 -i 0.2 -W 2 192.0.2.1");
+    assert!(answers.contains("2 received") && !answers.contains("DUP"), "{answers}");
+    hosts.expect(0, "ping -c 2 -i 0.2 -W 2 198.51.100.2", "2 received");
+    let there = "ping -c 1 -W 2 203.0.113.7";
+    hosts.expect(0, there, "Destination Net Unreachable");
+    let route = |command: &str| {
+        assert!(sh(&format!("ip -n {m} route {command}")), "{command}");
+        // It is taken over within this time.
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    route("add 203.0.113.0/24 via 198.51.100.2");
+    hosts.expect(0, there, "1 received");
+    let listed = control(folder.path(), "routes 203.0.113.7");
+    assert!(listed.contains("198.51.100.2 dev wan") && listed.contains("kernel"), "{listed}");
+    route("change 203.0.113.0/24 via 198.51.100.9");
+    assert!(control(folder.path(), "routes 203.0.113.7").contains("198.51.100.9 dev wan"));
+    route("del 203.0.113.0/24");
+    hosts.expect(0, there, "Destination Net Unreachable");
+    // The socket's go before the system's.
+    route("add 203.0.113.0/24 via 198.51.100.9");
+    let add = [
+        "switch",
+        "routes",
+        "--add",
+        "203.0.113.7 via 198.51.100.2",
+        "--add",
+        "203.0.113.0/24 via 198.51.100.2",
+    ];
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
+    let output = command.args(add).arg("--socket").arg(folder.path().join("control.sock")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    hosts.expect(0, there, "1 received");
+    assert!(
+        control(folder.path(), "routes --delete 203.0.113.7/32 --delete 203.0.113.0/24")
+            .contains("2 removed")
+    );
+    assert!(control(folder.path(), "routes 203.0.113.7").contains("198.51.100.9 dev wan"));
+    // A link that goes down takes its routes with it.
+    assert!(sh(&format!("ip -n {m} link set {y} down")));
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(!control(folder.path(), "routes 203.0.113.7").contains("198.51.100.9"));
     switch.stop();
 }

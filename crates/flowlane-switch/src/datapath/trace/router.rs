@@ -42,8 +42,9 @@ impl Tracer<'_> {
                 self.tell("router", "cut into fragments, which go on by themselves", why);
                 AfterStep::End
             }
-            Leaving::CameToAll => {
-                self.tell("router", "dropped", "it came to all stations of its link");
+            Leaving::StaysOnLink => {
+                let why = "it came to all stations of its link, or from an address of the link alone";
+                self.tell("router", "dropped", why);
                 AfterStep::End
             }
             Leaving::Refused(reason) => self.refuse(reason),

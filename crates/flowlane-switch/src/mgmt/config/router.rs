@@ -18,6 +18,10 @@ pub struct RouterSection {
     pub routes: Vec<String>,
     /// A file with further routes, relative to the configuration's folder.
     pub routes_file: Option<PathBuf>,
+    /// A table of the system whose routes are followed, by name (`main`) or number: those through the router's ports, as routing
+    /// daemons and `ip route` change them. The system then has the ports' addresses, too, and answers for them: the router does not,
+    /// and the ports are `afpacket:` ones.
+    pub kernel_table: Option<String>,
     /// Whether packets are dropped to whose sources the routes do not lead back: `strict` (through the port that they came in
     /// through), `loose` (at all) or `off`.
     #[serde(default = "strict")]

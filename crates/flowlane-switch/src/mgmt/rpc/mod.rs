@@ -8,6 +8,7 @@ mod controllers;
 mod message;
 mod peer;
 mod router;
+mod routes;
 mod server;
 mod socket_file;
 mod trace;
@@ -18,6 +19,7 @@ pub use controllers::ControllerReport;
 pub(crate) use controllers::{Controller, Controllers};
 pub use message::{CallError, Client, PROTOCOL, RpcError};
 pub use router::{InterfaceReport, NeighbourReport, RouterReport};
+pub use routes::{RouteChangeReport, RoutesReport};
 pub use server::{
     ChangeReport, ControlServer, FlowRemovedReport, FlowReport, LineError, MacEntry, SwitchReport,
 };

@@ -25,7 +25,7 @@ pub struct ControlServer {
     control: Mutex<Control>,
     /// Those of the workers, in order.
     mail: Vec<Mailbox>,
-    reload: Reload,
+    pub(super) reload: Reload,
     stop: Arc<AtomicBool>,
     begun: Instant,
     /// Held while something large is made for a client, so that the memory does not grow with the number of clients.
@@ -210,6 +210,16 @@ impl ControlServer {
                 to_json(&self.neighbours(wanted)?)
             }
             "flush_neighbours" => to_json(&self.flush_neighbours(parse_params(params)?)?),
+            "routes" => {
+                let wanted = parse_params(params)?;
+                let _turn = self.large();
+                to_json(&self.routes(&wanted)?)
+            }
+            "change_routes" => {
+                let change = parse_params(params)?;
+                let _turn = self.large();
+                to_json(&self.change_routes(&change)?)
+            }
             "trace" => to_json(&self.trace_packet(parse_params(params)?)?),
             "stop" => {
                 self.stop.store(true, Ordering::Relaxed);
@@ -217,7 +227,7 @@ impl ControlServer {
             }
             _ => {
                 let known = "version, show, workers, flows, change, reload, fdb, connections, flush_connections, neighbours, \
-                             flush_neighbours, trace, stop";
+                             flush_neighbours, routes, change_routes, trace, stop";
                 let message = format!("there is no method `{method}`; there are {known}");
                 Err(RpcError::new(RpcError::METHOD, message))
             }
@@ -232,6 +242,11 @@ impl ControlServer {
     ) -> Result<T, RpcError> {
         let stopped = || RpcError::new(RpcError::STOPPED, "the switch does not run");
         self.mail[worker].call(question).ok_or_else(stopped)
+    }
+
+    /// The number of workers.
+    pub(super) fn workers_count(&self) -> usize {
+        self.mail.len()
     }
 
     /// Runs a function on every worker's thread.

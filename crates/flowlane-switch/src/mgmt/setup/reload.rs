@@ -9,7 +9,7 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::group::Group;
 use flowlane::rule::{Command, FlowMod, Rule};
 
-use super::{Setup, SetupError, firewall, port_names};
+use super::{LiveRoutes, Setup, SetupError, firewall, port_names};
 use crate::control::{Changes, Control, GroupMod, VlanChange};
 use crate::mgmt::config::{Config, KeyPath, PortSection, TableSection};
 use crate::ruleset::{PortVlans, Ruleset};
@@ -21,6 +21,8 @@ pub struct Reload {
     ports: HashMap<String, PortNo>,
     /// The groups of the configuration that is in force.
     groups: Mutex<BTreeSet<u32>>,
+    /// The tables of routes.
+    routes: Mutex<Vec<LiveRoutes>>,
 }
 
 /// The parts of a configuration that a reload takes over.
@@ -126,7 +128,14 @@ impl Reload {
             sections: sections_of(&setup.config, setup.source.folder()),
             ports: port_names(&setup.config),
             groups: Mutex::new(groups),
+            routes: Mutex::new(setup.routes.iter().cloned().map(LiveRoutes::of).collect()),
         }
+    }
+
+    /// Returns the tables of routes, which one thread at a time changes.
+    pub fn routes(&self) -> MutexGuard<'_, Vec<LiveRoutes>> {
+        // A change of a table is made to a copy.
+        self.routes.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Returns the port of this name.

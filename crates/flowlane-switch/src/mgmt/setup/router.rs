@@ -19,6 +19,7 @@ use super::{port_name, table_numbers};
 use crate::mgmt::config::{
     Config, ConfigError, KeyPath, RouteTableSection, RouterSection, Source, TableEngine, TableSection,
 };
+use crate::port::PortSpec;
 use crate::stage::route::RouteMiss;
 use crate::state::router::Interface;
 
@@ -83,6 +84,9 @@ fn check(
             "take 1 or more",
         ));
     }
+    if let Some(name) = &section.kernel_table {
+        check_kernel_table(config, name, interfaces, source)?;
+    }
     let mut own = vec![section.table, section.routes_table];
     if config.firewall.is_some() {
         for position in 0..interfaces.len() {
@@ -110,6 +114,45 @@ fn check(
         return Err(source.error(&at.key("table"), "packets enter at table 0, which is not there", help));
     }
     Ok(())
+}
+
+/// Checks that a table of the system's can be followed, and that the system can answer for the router's addresses.
+fn check_kernel_table(
+    config: &Config,
+    name: &str,
+    interfaces: &[Interface],
+    source: &Source,
+) -> Result<(), ConfigError> {
+    if kernel_table(name).is_none() {
+        let at = KeyPath::of("router").key("kernel_table");
+        let help = "write main, default or a number";
+        return Err(source.error(&at, format!("`{name}` is no table of the system's routes"), help));
+    }
+    for interface in interfaces {
+        let open = &config.port[interface.place].open;
+        if !matches!(open.parse(), Ok(PortSpec::AfPacket { .. })) {
+            let at = KeyPath::section("port", interface.place).key("open");
+            let message = format!(
+                "with kernel_table, the system answers for port `{}`, whose packets it does not see",
+                interface.name
+            );
+            return Err(source.error(
+                &at,
+                message,
+                "take afpacket:INTERFACE, or remove kernel_table from [router]",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The number of a table of the system's, from its name or number.
+pub(super) fn kernel_table(name: &str) -> Option<u32> {
+    match name {
+        "main" => Some(254),
+        "default" => Some(253),
+        other => other.parse().ok().filter(|number| *number > 0),
+    }
 }
 
 /// The tables of rules: number, name, rules.

@@ -4,10 +4,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use flowlane::route::Prefix;
-use flowlane::route::read::{self, Gateway, NextHop, RouteOptions};
+use flowlane::route::read::{self, AnyPrefix, Gateway, NextHop, RouteOptions};
 use flowlane::rule::Action;
 
 pub(super) use self::connected::Links;
+use self::connected::is_special;
+pub use self::live::{LiveRoutes, Origin, RouteReport};
 use super::SetupError;
 use super::lines::Lines;
 use super::reader::Reader;
@@ -16,6 +18,7 @@ use crate::ruleset::Routing;
 use crate::stage::route::{HopSpec, RouteTable, RouteTableConfig, RouteTableError};
 
 /// A section with its routes read.
+#[derive(Clone)]
 pub(super) struct RoutesSetup {
     section: RouteTableSection,
     at: KeyPath,
@@ -23,6 +26,9 @@ pub(super) struct RoutesSetup {
     hops: Vec<(String, HopSpec)>,
     /// The first of them are those of the configuration; others are a router's neighbours, and groups.
     declared: usize,
+    /// The first routes are those of the router's ports.
+    own_v4: usize,
+    own_v6: usize,
     v4: Vec<(Prefix<u32>, usize)>,
     v6: Vec<(Prefix<u128>, usize)>,
 }
@@ -39,10 +45,12 @@ impl RoutesSetup {
         let hops = next_hops(section, &at, reader)?;
         let declared = hops.len();
         let section = section.clone();
-        let mut setup = Self { section, at, links, hops, declared, v4: Vec::new(), v6: Vec::new() };
+        let (own_v4, own_v6, v4, v6) = (0, 0, Vec::new(), Vec::new());
+        let mut setup = Self { section, at, links, hops, declared, own_v4, own_v6, v4, v6 };
         if is_routers {
             setup.add_own();
         }
+        (setup.own_v4, setup.own_v6) = (setup.v4.len(), setup.v6.len());
         let (routes, file) = (setup.section.routes.clone(), setup.section.routes_file.clone());
         setup.add(&Lines::list(reader.source, setup.at.key("routes"), &routes))?;
         if let Some(file) = &file {
@@ -121,8 +129,12 @@ impl RoutesSetup {
         };
         let routes = read::read(&lines.text, &lines.name(), None, &options).map_err(|e| lines.errors(e))?;
         let known = known.into_inner();
-        self.v4.extend(routes.v4.iter().map(|(prefix, number)| (*prefix, known[number])));
-        self.v6.extend(routes.v6.iter().map(|(prefix, number)| (*prefix, known[number])));
+        let has_router = self.links.has_router();
+        let is_refused = |prefix: AnyPrefix| has_router && is_special(prefix);
+        let v4 = routes.v4.iter().filter(|(prefix, _)| !is_refused(AnyPrefix::V4(*prefix)));
+        let v6 = routes.v6.iter().filter(|(prefix, _)| !is_refused(AnyPrefix::V6(*prefix)));
+        self.v4.extend(v4.map(|(prefix, number)| (*prefix, known[number])));
+        self.v6.extend(v6.map(|(prefix, number)| (*prefix, known[number])));
         Ok(())
     }
 
@@ -177,6 +189,7 @@ impl RoutesSetup {
 }
 
 mod connected;
+mod live;
 
 /// Reads the next hops of a section.
 fn next_hops(

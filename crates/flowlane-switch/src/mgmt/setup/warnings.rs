@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use flowlane::packet::Field;
 use flowlane::rule::Action;
 
-use super::{Setup, SetupError, port_name, table_numbers};
+use super::{Setup, SetupError, interfaces, port_name, table_numbers};
 use crate::mgmt::config::{ConfigError, KeyPath};
 use crate::ruleset::Miss;
 
@@ -17,7 +17,32 @@ impl Setup {
     pub fn warnings(&self) -> Result<Vec<ConfigError>, SetupError> {
         let mut warnings = self.tunnel_warnings()?;
         warnings.extend(self.learning_warnings());
+        warnings.extend(self.forwarding_warnings());
         Ok(warnings)
+    }
+
+    /// Ports of a router whose interface the system forwards from, too: packets would be forwarded twice.
+    fn forwarding_warnings(&self) -> Vec<ConfigError> {
+        let forwards = |interface: &str, family: &str| {
+            let file = format!("/proc/sys/net/{family}/conf/{interface}/forwarding");
+            std::fs::read_to_string(file).is_ok_and(|text| text.trim() == "1")
+        };
+        let mut warnings = Vec::new();
+        // Without addresses of its own there, the system takes no packet of IP for one to be forwarded.
+        let interfaces = self.interfaces.iter().filter(|_| self.kernel_table().is_some());
+        for interface in interfaces {
+            let port = &self.config.port[interface.place];
+            let Some(device) = interfaces::kernel_name(port) else { continue };
+            let families = ["ipv4", "ipv6"].into_iter().filter(|family| forwards(&device, family));
+            for family in families {
+                let message =
+                    format!("the system forwards packets of {device}, too, so that they leave twice");
+                let help = format!("sysctl -w net.{family}.conf.{device}.forwarding=0");
+                let at = KeyPath::section("port", interface.place).key("open");
+                warnings.push(self.source.error(&at, message, help));
+            }
+        }
+        warnings
     }
 
     /// Stages that learn from the packets of several ports, and let pass later what they do not let pass first.

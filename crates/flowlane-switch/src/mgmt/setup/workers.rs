@@ -97,6 +97,7 @@ impl Setup {
             interfaces: self.interfaces.clone(),
             neighbours_max: section.neighbours_max,
             errors_per_s: section.errors_per_s,
+            listens_only: section.kernel_table.is_some(),
             seed: seed.rotate_left(29),
         })))
     }

@@ -32,7 +32,7 @@ impl RouteTable {
         lanes: LaneMask,
         verdicts: &mut Verdicts,
     ) {
-        let came_in = self.routes.interfaces.get(port).copied().flatten();
+        let came_in = self.routes.config.interfaces.get(port).copied().flatten();
         for lane in lanes.lanes() {
             let number = match keys[lane].word(word::VLAN_ETH_TYPE) as u16 {
                 ether_type::IPV4 => match keys[lane].word(word::IPV4_SRC) {
@@ -49,7 +49,7 @@ impl RouteTable {
                 _ => continue,
             };
             let links = (number as usize).checked_sub(1).and_then(|at| self.routes.links.get(at));
-            let leads_back = links.is_some_and(|links| match (self.routes.reverse_path, came_in) {
+            let leads_back = links.is_some_and(|links| match (self.routes.config.reverse_path, came_in) {
                 (ReversePath::Strict, Some(came_in)) => links.contains(&came_in),
                 _ => !links.is_empty(),
             });

@@ -208,6 +208,8 @@ pub struct Config {
     pub neighbours_max: usize,
     /// The most ICMP errors a second.
     pub errors_per_s: u32,
+    /// The system has the addresses, too, and answers for them: the router only listens.
+    pub listens_only: bool,
     pub seed: u32,
 }
 
@@ -218,6 +220,7 @@ pub struct Router<H> {
     by_place: Vec<Option<u16>>,
     neighbours: Neighbours<H>,
     limit: Limit,
+    listens_only: bool,
     counting: Counting,
     next_tick_ns: AtomicU64,
 }
@@ -232,7 +235,7 @@ fn seconds(now_ns: u64) -> u64 {
 impl<H: Waiting> Router<H> {
     /// A router with these ports.
     pub fn new(config: Config) -> Self {
-        let Config { interfaces, neighbours_max, errors_per_s, seed } = config;
+        let Config { interfaces, neighbours_max, errors_per_s, listens_only, seed } = config;
         let places = interfaces.iter().map(|interface| interface.place + 1).max().unwrap_or(0);
         let mut by_place = vec![None; places];
         for (n, interface) in interfaces.iter().enumerate() {
@@ -243,6 +246,7 @@ impl<H: Waiting> Router<H> {
             by_place,
             neighbours: Neighbours::new(neighbours_max, seed),
             limit: Limit::new(errors_per_s),
+            listens_only,
             counting: Counting::default(),
             next_tick_ns: AtomicU64::new(0),
         }
@@ -358,7 +362,10 @@ impl<H: Waiting> Router<H> {
             return;
         }
         // Own addresses of other ports, too: an address is the router's.
-        if !self.interfaces.iter().any(|interface| interface.has(destination)) || !is_host(source) {
+        if self.listens_only
+            || !self.interfaces.iter().any(|interface| interface.has(destination))
+            || !is_host(source)
+        {
             count(&self.counting.ignored);
             return;
         }
@@ -407,9 +414,9 @@ impl<H: Waiting> Router<H> {
                         answers.released.extend(learned);
                     }
                 }
-                let Some(Ok(asker)) = packet.bytes.get(6..12).map(<Mac>::try_from).filter(|_| is_own) else {
-                    return;
-                };
+                let answers_it = is_own && !self.listens_only;
+                let asker = packet.bytes.get(6..12).map(<Mac>::try_from).filter(|_| answers_it);
+                let Some(Ok(asker)) = asker else { return };
                 // A neighbour that says no Ethernet address of its own has sent the question from one.
                 let source = icmp::addresses(packet.bytes, packet.headers).map(|(source, _)| source);
                 let by = by.or(source.filter(|_| !asks_all).map(|source| (source, asker)));
@@ -480,7 +487,7 @@ impl<H: Waiting> Router<H> {
         if !is_mine {
             return;
         }
-        if due_ns == 0 {
+        if due_ns == 0 && !self.listens_only {
             self.announce(answers);
         }
         let due = self.neighbours.tick(seconds(now_ns));

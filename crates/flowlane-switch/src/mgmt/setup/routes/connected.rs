@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use flowlane::route::Prefix;
-use flowlane::route::read::{Gateway, NextHop};
+use flowlane::route::read::{AnyPrefix, Gateway, NextHop};
 use flowlane::rule::Action;
 
 use super::RoutesSetup;
@@ -75,6 +75,30 @@ impl Links {
     }
 }
 
+/// Groups, the hosts of a link, and addresses that never leave a host (RFC 1812, section 5.3.7; RFC 4291): prefixes that no packet is
+/// forwarded to, and whether their packets are for the router.
+const SPECIAL_V4: [(u32, u8, bool); 5] = [
+    (0xe000_0000, 4, true),
+    (u32::MAX, 32, true),
+    (0x7f00_0000, 8, false),
+    (0, 8, false),
+    (0xf000_0000, 4, false),
+];
+const SPECIAL_V6: [(u128, u8, bool); 4] =
+    [(0xff << 120, 8, true), (0xfe80 << 112, 10, true), (1, 128, false), (0, 128, false)];
+
+/// Returns whether no packet for a prefix is forwarded, whatever a route says.
+pub(super) fn is_special(prefix: AnyPrefix) -> bool {
+    match prefix {
+        AnyPrefix::V4(prefix) => {
+            SPECIAL_V4.iter().any(|&(bits, len, _)| Prefix::truncated(bits, len).covers(prefix))
+        }
+        AnyPrefix::V6(prefix) => {
+            SPECIAL_V6.iter().any(|&(bits, len, _)| Prefix::truncated(bits, len).covers(prefix))
+        }
+    }
+}
+
 impl RoutesSetup {
     pub(super) fn add_hop(&mut self, name: String, spec: HopSpec) -> usize {
         self.hops.push((name, spec));
@@ -133,20 +157,11 @@ impl RoutesSetup {
                 }
             }
         }
-        // Groups, the stations of a network, and addresses that never leave a host (RFC 1812, section 5.3.7; RFC 4291).
-        for (bits, len, hop) in [
-            (0xe000_0000, 4, own),
-            (u32::MAX, 32, own),
-            (0x7f00_0000, 8, nowhere),
-            (0, 8, nowhere),
-            (0xf000_0000, 4, nowhere),
-        ] {
-            self.v4.push((Prefix::truncated(bits, len), hop));
+        for (bits, len, is_own) in SPECIAL_V4 {
+            self.v4.push((Prefix::truncated(bits, len), if is_own { own } else { nowhere }));
         }
-        for (bits, len, hop) in
-            [(0xff << 120, 8, own), (0xfe80 << 112, 10, own), (1, 128, nowhere), (0, 128, nowhere)]
-        {
-            self.v6.push((Prefix::truncated(bits, len), hop));
+        for (bits, len, is_own) in SPECIAL_V6 {
+            self.v6.push((Prefix::truncated(bits, len), if is_own { own } else { nowhere }));
         }
     }
 
