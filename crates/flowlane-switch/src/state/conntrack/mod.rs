@@ -20,6 +20,7 @@
 //! **When the table is full**, the sweep's hand looks for a connection that has expired, has not been answered or is closing, and a
 //! new one takes its place. If there is none among the next few, the packet stays new, and is not kept.
 
+mod begin;
 mod changes;
 pub mod ct_state;
 mod entry;
@@ -55,10 +56,9 @@ use flowlane::memory::Memory;
 use flowlane::rule::action::Nat;
 
 use changes::{live_for, set_fields, translate};
-use entry::Live;
 use nat::Draw;
-use protocol::{Progress, may_begin};
-use table::{NotAdded, Place, Table};
+use protocol::Progress;
+use table::{Place, Table};
 
 /// Connections that are kept at most, unless the configuration says something else: as in Open vSwitch.
 pub const CONNECTIONS_DEFAULT: usize = 3_000_000;
@@ -453,119 +453,5 @@ impl Connections {
                 self.begin(seen, request, tracked, now_ms)
             }
         }
-    }
-
-    /// Returns how the first packet of a connection would be translated.
-    fn preview(&self, tuple: &Tuple, request: &Request<'_>, tracked: &mut Tracked) -> Option<Rewrite> {
-        let nat = request.nat?;
-        let mut live = Live::new(State::Other(Exchange::First), 0);
-        live.translated = nat::translated(nat);
-        set_fields(&mut live, request, tracked);
-        let is_free = |reply: &Tuple| self.table().find(&self.table().hashed(reply)).is_none();
-        let reply = nat::replies(nat, nat.range.as_ref()?, tuple, self).find(is_free)?;
-        let known = Known { place: Place::default(), direction: 0, is_error: false };
-        translate(&live, [*tuple, reply], (request, &known), tracked)
-    }
-
-    /// Takes a packet of an unknown connection, which is kept if that is asked for.
-    fn begin(
-        &self,
-        seen: &Seen,
-        request: &Request<'_>,
-        tracked: &mut Tracked,
-        now_ms: u64,
-    ) -> Option<Option<Rewrite>> {
-        let Seen { tuple, message, .. } = seen;
-        let is_sound = may_begin(message, tuple.source.icmp_type, tuple.is_ipv6);
-        let state = if is_sound { NEW } else { INVALID };
-        *tracked = Tracked {
-            state: state | TRACKED,
-            zone: request.zone,
-            original: Some(*tuple),
-            ..Tracked::default()
-        };
-        if !is_sound || !request.commit {
-            return Some(None);
-        }
-        if request.is_dry_run {
-            return Some(self.preview(tuple, request, tracked));
-        }
-        self.keep(tuple, message, request, tracked, now_ms)
-    }
-
-    /// Keeps the connection of its first packet.
-    fn keep(
-        &self,
-        tuple: &Tuple,
-        message: &Message,
-        request: &Request<'_>,
-        tracked: &mut Tracked,
-        now_ms: u64,
-    ) -> Option<Option<Rewrite>> {
-        let memories = self.memories();
-        let in_zone = &memories.zones[usize::from(request.zone)];
-        if self.limits.per_zone.is_some_and(|limit| in_zone.load(Ordering::Relaxed) >= limit) {
-            self.counters.refused_zone.fetch_add(1, Ordering::Relaxed);
-            return Some(None);
-        }
-        self.make_room(now_ms);
-        match self.add(tuple, message, request, now_ms) {
-            Ok((place, reply)) => {
-                in_zone.fetch_add(1, Ordering::Relaxed);
-                self.counters.added.fetch_add(1, Ordering::Relaxed);
-                let entry = memories.table.entry(place.entry);
-                let tuples = [*tuple, reply];
-                let known = Known { place, direction: 0, is_error: false };
-                let rewrite = entry.with(place.generation, |live| {
-                    let rewrite = translate(live, tuples, (request, &known), tracked);
-                    set_fields(live, request, tracked);
-                    rewrite
-                });
-                // As in Open vSwitch, another `ct` then looks for the connection again.
-                tracked.known = request.nat.is_none().then_some(known);
-                Some(rewrite.flatten())
-            }
-            // Another worker has just added the connection, or one whose replies look the same.
-            Err(NotAdded::Original) => None,
-            Err(NotAdded::Reply) => {
-                let counters = &self.counters;
-                let is_translated = request.nat.is_some_and(|nat| nat.range.is_some());
-                let refused = if is_translated { &counters.refused_nat } else { &counters.refused_ambiguous };
-                refused.fetch_add(1, Ordering::Relaxed);
-                Some(None)
-            }
-            Err(NotAdded::Full) => {
-                self.counters.refused_full.fetch_add(1, Ordering::Relaxed);
-                Some(None)
-            }
-        }
-    }
-
-    /// Adds a connection. Returns its place and its reply tuple, which is translated if that is asked for.
-    fn add(
-        &self,
-        tuple: &Tuple,
-        message: &Message,
-        request: &Request<'_>,
-        now_ms: u64,
-    ) -> Result<(Place, Tuple), NotAdded> {
-        let table = self.table();
-        let (state, timeout) = State::begin(message);
-        let mut live = Live::new(state, now_ms);
-        let expires_ms = self.expiry(timeout, now_ms);
-        let add =
-            |reply: Tuple, live| table.add([*tuple, reply], live, expires_ms).map(|place| (place, reply));
-        let Some((nat, range)) = request.nat.and_then(|nat| Some((nat, nat.range.as_ref()?))) else {
-            return add(tuple.reversed(), live);
-        };
-        live.translated = nat::translated(nat);
-        let mut tried = nat::replies(nat, range, tuple, self).map(|reply| {
-            // Most of those that are in use are found without a lock.
-            match table.find(&table.hashed(&reply)) {
-                Some(_) => Err(NotAdded::Reply),
-                None => add(reply, live.clone()),
-            }
-        });
-        tried.find(|added| *added != Err(NotAdded::Reply)).unwrap_or(Err(NotAdded::Reply))
     }
 }
