@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use super::Connections;
+use super::alg::Application;
 use super::entry::{Live, Translated};
 use super::protocol::State;
 use super::table::Place;
@@ -21,6 +22,8 @@ pub struct Listed {
     pub mark: u32,
     pub label: u128,
     pub translated: Translated,
+    /// The application whose control connection it is.
+    pub application: Option<Application>,
     /// Milliseconds since it began.
     pub age_ms: u64,
     /// Milliseconds until its time is over.
@@ -144,6 +147,7 @@ impl Connections {
                     mark: live.mark,
                     label: live.label(),
                     translated: live.translated,
+                    application: live.application(),
                     age_ms: now_ms.saturating_sub(live.begun_ms),
                     left_ms: expires_ms - now_ms,
                 })
