@@ -319,6 +319,31 @@ fn expectations_end_with_the_control_connection() {
     assert_eq!(lab.tcp(SERVER, (40, 1025), (9000, 0), "").port, 3);
 }
 
+#[test]
+fn an_expectation_is_swept() {
+    let (own, other) = (["10.0.0.1", "192.0.2.1"], ["192.0.2.1", "10.0.0.1"]);
+    let lab = &mut Lab::new("", own, other, CacheConfig::default());
+    lab.open();
+    lab.control(CLIENT, [1, 1], "PORT 10,0,0,1,4,1\r\n");
+    let connections = lab.worker.egress.connections.clone();
+    connections.sweep(299_999, 100);
+    assert_eq!(connections.expected_connections(), 1);
+    connections.sweep(300_000, 100);
+    assert_eq!((connections.expected_connections(), connections.len()), (0, 1));
+}
+
+#[test]
+fn other_applications_are_refused() {
+    let text = "tcp,actions=ct(commit,alg=ftp)";
+    let mut rule = read(text, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap().remove(0);
+    let mut pipeline = Pipeline::new();
+    pipeline.add_table(0, "", By::Linear.engine(), Miss::Drop);
+    pipeline.add_rule(rule.clone()).unwrap();
+    let Action::ConnectionTracking(tracking) = &mut rule.actions[0] else { panic!("it is ct") };
+    tracking.alg = 80;
+    assert!(pipeline.add_rule(rule).unwrap_err().to_string().contains("ftp (21) and tftp (69)"));
+}
+
 /// The text grows in front of bytes that are not the packet's.
 #[test]
 fn padding_stays_behind_a_text_that_grows() {

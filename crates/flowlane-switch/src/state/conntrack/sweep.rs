@@ -96,6 +96,10 @@ impl Connections {
         }
         let budget = budget.min(used);
         let from = self.hand.fetch_add(budget, Ordering::Relaxed);
+        if from % used + budget >= used {
+            // Once a round.
+            self.expectations.sweep(now_ms);
+        }
         for number in (0..budget).map(|step| from.wrapping_add(step) % used) {
             let Some(entry) = memories.table.try_entry(number) else { continue };
             let generation = entry.generation();

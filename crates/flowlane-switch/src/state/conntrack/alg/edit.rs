@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use flowlane::packet::parse::ip_proto;
-use flowlane::packet::{Headers, Network};
+use flowlane::packet::{Headers, Network, Transport};
 
 use super::super::tcp::flags::ACK;
 use super::skew::Skew;
@@ -31,9 +31,14 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Finds the parts of a packet of TCP or UDP.
+    /// Finds the parts of a packet of TCP or UDP. Rules may have made a packet of another protocol of it since it was tracked.
     pub(super) fn of(bytes: &[u8], headers: &Headers, proto: u8) -> Option<Self> {
-        if headers.fragment != 0 {
+        let is_right = match headers.transport {
+            Transport::Tcp => proto == ip_proto::TCP,
+            Transport::Udp => proto == ip_proto::UDP,
+            _ => false,
+        };
+        if headers.fragment != 0 || !is_right {
             return None;
         }
         let l4 = usize::from(headers.l4);

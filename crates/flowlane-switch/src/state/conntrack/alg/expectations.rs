@@ -91,7 +91,6 @@ fn key(tuple: &Tuple) -> Tuple {
 
 impl Expectations {
     /// Returns the number of expectations, those that are not valid any more included.
-    #[cfg(test)]
     pub(in super::super) fn len(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
@@ -141,6 +140,16 @@ impl Expectations {
         inner.order.push_back((tuple, serial));
         self.count.store(inner.all.len(), Ordering::Release);
         false
+    }
+
+    /// Removes those whose time is over, unless another thread is at it.
+    pub(in super::super) fn sweep(&self, now_ms: u64) {
+        if self.count.load(Ordering::Acquire) > 0
+            && let Ok(mut inner) = self.inner.try_write()
+        {
+            inner.make_room(now_ms);
+            self.count.store(inner.all.len(), Ordering::Release);
+        }
     }
 
     /// Removes an expectation of a control connection.

@@ -302,6 +302,11 @@ impl Connections {
         entry.generation() == place.generation && entry.expires_ms() > now_ms
     }
 
+    /// Returns the number of connections that are expected.
+    pub fn expected_connections(&self) -> usize {
+        self.expectations.len()
+    }
+
     /// Finds the expectation that the first packet of a connection meets.
     #[inline]
     pub(super) fn expected(&self, tuple: &Tuple, now_ms: u64) -> Option<Expectation> {

@@ -206,6 +206,10 @@ fn the_oldest_expectation_makes_room() {
     // All that have expired are removed with the next one.
     all.add(&tuple(1 << 20), expectation(1, 0), 2 * VALID_MS, |_| true);
     assert_eq!(all.len(), 1);
+    all.sweep(3 * VALID_MS - 1);
+    assert_eq!(all.len(), 1);
+    all.sweep(3 * VALID_MS);
+    assert_eq!(all.len(), 0);
 }
 
 #[test]
