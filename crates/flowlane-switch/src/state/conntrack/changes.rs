@@ -60,6 +60,19 @@ pub(super) fn translate(
     Some(Rewrite { ends, from, to, is_error: known.is_error })
 }
 
+/// Shows a packet whose connection has been removed the mark and label that a rule sets: no other packet sees them.
+pub(super) fn show_fields(request: &Request<'_>, tracked: &mut Tracked) {
+    if tracked.announced.is_some() {
+        return;
+    }
+    if let Some((value, mask)) = request.mark {
+        tracked.mark = set_bits(tracked.mark.into(), (value.into(), mask.into())) as u32;
+    }
+    if let Some(bits) = request.label {
+        tracked.label = set_bits(tracked.label, bits);
+    }
+}
+
 /// Sets the connection's mark and label as a rule asks, and shows the packet what they then are. As in Open vSwitch, a connection
 /// that was announced keeps those of its control connection.
 pub(super) fn set_fields(live: &mut Live, request: &Request<'_>, tracked: &mut Tracked) {

@@ -58,7 +58,7 @@ use flowlane::memory::Memory;
 use flowlane::rule::action::Nat;
 
 use alg::expectations::Expectations;
-use changes::{live_for, set_fields, translate};
+use changes::{live_for, set_fields, show_fields, translate};
 use nat::Draw;
 use protocol::Progress;
 use table::{Place, Table};
@@ -373,6 +373,9 @@ impl Connections {
             tracked.followed = live.application().and(is_followed.then_some(known));
             rewrite
         });
+        if rewrite.is_none() {
+            show_fields(request, tracked);
+        }
         let rewrite = rewrite.flatten();
         if request.nat.is_some() {
             tracked.known = None;

@@ -116,6 +116,18 @@ fn marks_and_labels_are_of_the_connection() {
 }
 
 #[test]
+fn a_packet_whose_connection_is_removed_sees_what_is_set() {
+    let connections = small(10);
+    let packet = udp((1, 1000), (2, 53));
+    let mut tracked = Tracked::default();
+    connections.track(Some(&packet), &Request { mark: Some((3, u32::MAX)), ..COMMIT }, &mut tracked, 0);
+    assert_eq!(connections.flush(&Wanted::default()), 1);
+    let set = Request { mark: Some((0x100, 0xf00)), label: Some((7, 0xff)), ..COMMIT };
+    connections.track(Some(&packet), &set, &mut tracked, 0);
+    assert_eq!((tracked.mark, tracked.label, connections.len()), (0x103, 7, 0));
+}
+
+#[test]
 fn connections_expire_and_are_swept() {
     let connections = small(100);
     for port in 0..50 {
