@@ -1,6 +1,7 @@
 //! The worker with and without caches, and against an interpreter that parses the packet again before
 //! every table.
 
+mod applications;
 mod bursts;
 mod calls;
 mod conjunctions;

@@ -25,7 +25,7 @@ use crate::packet::{Burst, Frame};
 use crate::ruleset::{LaneStep, Return, SideEffects, Step, StepSummary, Track};
 use crate::state::conntrack::fragments::{Taken, piece, seen_whole};
 use crate::state::conntrack::{
-    Connections, Hashed, Request, Rewrite, Seen, Tracked, Tuple, ct_state, rewrite, seen,
+    Application, Connections, Hashed, Request, Rewrite, Seen, Tracked, Tuple, ct_state, rewrite, seen,
 };
 
 /// A fragment that waits for the others of its datagram.
@@ -225,7 +225,8 @@ pub(super) fn request<'a>(track: &'a Track, key: &FlowKey, is_dry_run: bool) -> 
     let action = &track.action;
     let (mark, label) = fields(&action.exec, key);
     let (commit, force) = (action.commit, action.force);
-    Request { zone: zone(track, key), commit, force, nat: action.nat(), mark, label, is_dry_run }
+    let (nat, application) = (action.nat(), Application::of_port(action.alg));
+    Request { zone: zone(track, key), commit, force, nat, mark, label, application, is_dry_run }
 }
 
 /// Takes a packet to its connection, and translates it. `tracked` is what earlier actions have found.
@@ -240,9 +241,11 @@ pub(super) fn track_packet(
         true => None,
         false => seen(frame.bytes(), headers, key),
     };
-    if let Some(by) = connections.track(seen.as_ref(), request, tracked, now_ms) {
-        rewrite(frame, headers, key, &by);
+    let by = connections.track(seen.as_ref(), request, tracked, now_ms);
+    if let Some(by) = &by {
+        rewrite(frame, headers, key, by);
     }
+    connections.follow(request, (frame, headers), tracked, (by.is_some(), now_ms));
 }
 
 /// Value and mask of a field that an action sets.
@@ -332,7 +335,8 @@ type Ready = Option<(Seen, Hashed)>;
 /// looked up again.
 ///
 /// Lanes behind one that has more to do before wait for that, and so do those behind a packet of a connection that is not
-/// established: it may be kept in the next table. So connections meet their packets in order.
+/// established: it may be kept in the next table; and those behind one of a control connection, which may announce theirs there.
+/// So connections meet their packets in order.
 pub(super) fn track_lanes(
     worker: &mut Worker,
     burst: &mut Burst,
@@ -385,10 +389,10 @@ pub(super) fn track_lanes(
             }
             (met[0], met[1]) = (met[0] | bits[0], met[1] | bits[1]);
         }
-        let is_established =
+        let lets_others =
             track_one(worker, burst, lane, (&cursors[lane], found[lane].as_ref()), &connections);
         done.0 |= 1 << lane;
-        if !is_established {
+        if !lets_others {
             break;
         }
     }
@@ -405,8 +409,8 @@ fn bits_of(connections: &Connections, (seen, hashed): &(Seen, Hashed)) -> [u64; 
     [place, 1 << ((ends ^ ends >> 6 ^ ends >> 12) % 64)]
 }
 
-/// Takes a lane to its connection, and makes its key that of a packet which enters the action's table. Returns whether the
-/// connection is established.
+/// Takes a lane to its connection, and makes its key that of a packet which enters the action's table. Returns whether other lanes'
+/// connections do not depend on what becomes of the packet there: its connection is established, and announces no others.
 fn track_one(
     worker: &mut Worker,
     burst: &mut Burst,
@@ -416,20 +420,22 @@ fn track_one(
 ) -> bool {
     let Worker { lookup, calls, .. } = worker;
     let key = &mut burst.keys[lane];
-    let tracked = calls.tracked(lane);
+    let (tracked, mut is_followed) = (calls.tracked(lane), false);
     if let Some((track, _)) = only_track(lookup, cursor) {
         let request = request(track, key, false);
         let now_ms = burst.times_ns[lane] / NS_PER_MS;
         let by = connections.track_prepared(seen, &request, tracked, now_ms);
-        if let Some(by) = by {
-            rewrite(&mut burst.frames[lane], &mut burst.headers[lane], key, &by);
+        let (frame, headers) = (&mut burst.frames[lane], &mut burst.headers[lane]);
+        if let Some(by) = &by {
+            rewrite(frame, headers, key, by);
         }
+        is_followed = connections.follow(&request, (frame, headers), tracked, (by.is_some(), now_ms));
         show(key, tracked);
         enter(key, track.action.table.unwrap_or(0));
     }
     let is_established = tracked.state & ct_state::ESTABLISHED != 0;
     count(lookup, cursor, burst.frames[lane].counted.into());
-    is_established
+    is_established && !is_followed
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A frame in memory, with room in front for headers that actions push.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 use flowlane::packet::Captured;
 
@@ -187,6 +187,22 @@ impl Frame {
         let cut = self.len().saturating_sub(len);
         self.end -= cut;
         self.missing = self.missing.saturating_sub(cut as u32);
+    }
+
+    /// Replaces a part of the frame by other bytes, of which there may be more or fewer.
+    ///
+    /// # Panics
+    /// If the part is not within the frame.
+    pub fn replace(&mut self, part: Range<usize>, bytes: &[u8]) {
+        let (from, to) = (self.start + part.start, self.start + part.end);
+        assert!(to <= self.end, "a part of the frame");
+        let end = self.end + bytes.len() - part.len();
+        if end > self.buffer.len() {
+            self.buffer.resize(end.next_power_of_two(), 0);
+        }
+        self.buffer.copy_within(to..self.end, from + bytes.len());
+        self.buffer[from..from + bytes.len()].copy_from_slice(bytes);
+        self.end = end;
     }
 
     /// Removes `n` bytes in front; all of them where there are fewer.

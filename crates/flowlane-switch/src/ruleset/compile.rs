@@ -339,8 +339,8 @@ impl Compiler<'_> {
 /// Why the switch does not execute an action yet; `None` if it does.
 pub(super) fn unsupported(action: &Action) -> Option<&'static str> {
     match action {
-        Action::ConnectionTracking(tracking) if tracking.alg != 0 => {
-            Some("has a helper for an application's protocol, which the switch does not have yet")
+        Action::ConnectionTracking(tracking) if !matches!(tracking.alg, 0 | 21 | 69) => {
+            Some("has a helper for an application other than ftp (21) and tftp (69)")
         }
         Action::Nat(_) => Some("is part of ct"),
         Action::Resubmit { original: true, .. } => {

@@ -3,6 +3,7 @@
 //!
 //! `FLOWLANE_CT_CASES` says how many cases are run, `FLOWLANE_CT_FIRST` which is the first.
 
+mod applications;
 mod conversations;
 pub(crate) mod differences;
 mod frames;

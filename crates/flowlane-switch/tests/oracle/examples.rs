@@ -36,7 +36,8 @@ const CONNECTIONS: &str = "
 
 Random rules with `ct` and `nat`, and random conversations: handshakes, retransmissions, resets, numbers outside of windows, errors
 of ICMP, fragments. What leaves by each port, all that later tables see of connections and the lists of connections are compared:
-`crates/flowlane-switch/tests/oracle/connections.rs`, with `FLOWLANE_CT_CASES=2000` some 100,000 packets. The source of this table is
+`crates/flowlane-switch/tests/oracle/connections.rs`, with `FLOWLANE_CT_CASES=2000` some 100,000 packets. Sessions of FTP and TFTP, with
+and without translation, have a run of their own (`connections/applications.rs`, 60 packets a case). The source of this table is
 `oracle/connections/differences.rs`.
 
 | what differs | who is right, and why | in the comparison |

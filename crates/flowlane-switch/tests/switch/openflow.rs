@@ -352,9 +352,11 @@ fn drive(path: &Path, version: Version, arriving: &Queue, left: &Queue) {
     }
     // Refusals, which change nothing.
     let refused = |code| Some(ErrorKind::Known(code));
-    let helper = "udp actions=ct(commit,alg=tftp)";
-    let actions =
-        read(helper, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap().remove(0).actions;
+    let refused_action = "udp actions=learn(table=1,result_dst=reg0[0])";
+    let actions = read(refused_action, "rules", Some(Format::Flows), &ReadOptions::default())
+        .unwrap()
+        .remove(0)
+        .actions;
     let out = PacketOut { buffer_id: None, metadata, actions, data: frame(53) };
     let Message::Error(error) = controller.ask(&Message::PacketOut(out)) else { panic!("it is refused") };
     assert_eq!(Some(error.kind), refused(ErrorCode::ActionBadType), "{version:?}");
@@ -363,7 +365,7 @@ fn drive(path: &Path, version: Version, arriving: &Queue, left: &Queue) {
     }
     assert_eq!(controller.change("add udp actions=group:7"), refused(ErrorCode::ActionBadOutGroup));
     assert_eq!(controller.change("add table=99,udp actions=drop"), refused(ErrorCode::RequestBadTableId));
-    assert_eq!(controller.change(&format!("add {helper}")), refused(ErrorCode::ActionBadType));
+    assert_eq!(controller.change(&format!("add {refused_action}")), refused(ErrorCode::ActionBadType));
     assert_eq!(controller.flows().len(), 3);
     assert_eq!(controller.change("delete"), None);
     assert_eq!(controller.flows(), []);

@@ -50,11 +50,14 @@ fn counted(report: &ConnectionsReport) -> String {
 }
 
 fn summary(report: &ConnectionsReport) -> String {
-    let ConnectionsReport { connections, wanted, total, .. } = report;
+    let ConnectionsReport { connections, wanted, total, expected, .. } = report;
     let listed = connections.len() as u64;
     let mut out = format!("{} of {} connections", count(*wanted), count(*total));
     if listed > 0 && listed < *wanted {
         out += &format!(", {} listed; --limit lists more", count(listed));
+    }
+    if *expected > 0 {
+        out += &format!(", {} expected by control connections", count(*expected));
     }
     out + "\n"
 }
@@ -101,4 +104,24 @@ fn listed(report: &ConnectionsReport) -> String {
     let header =
         ["zone", "proto", "connection", "translated replies", "state", "mark", "label", "age", "ends in"];
     output::table("", &header, &rows) + &summary(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_has_expected_connections_where_there_are_any() {
+        let mut report = ConnectionsReport {
+            connections: Vec::new(),
+            wanted: 2,
+            total: 7,
+            expected: 0,
+            zones: Default::default(),
+            states: Default::default(),
+        };
+        assert_eq!(summary(&report), "2 of 7 connections\n");
+        report.expected = 3;
+        assert_eq!(summary(&report), "2 of 7 connections, 3 expected by control connections\n");
+    }
 }

@@ -7,8 +7,9 @@ use super::*;
 use crate::state::conntrack::Wanted;
 
 /// Firewalls: a plain one; one that marks connections with every packet; one that translates; one whose packets go on behind `ct`,
-/// too; one that replaces connections; one that marks them after a call; one that marks those of another zone.
-const FIREWALLS: [&str; 7] = [
+/// too; one that replaces connections; one that marks them after a call; one that marks those of another zone; one whose connections
+/// announce others, in its second table.
+const FIREWALLS: [&str; 8] = [
     "table=0,ip,actions=ct(zone=1,table=1)\n\
      table=1,priority=3,ip,ct_state=+est+trk,actions=output:3\n\
      table=1,priority=1,ip,in_port=1,ct_state=+new+trk,actions=ct(commit,zone=1),output:2\n\
@@ -39,14 +40,29 @@ const FIREWALLS: [&str; 7] = [
      table=1,ip,actions=ct(commit,zone=2,exec(load:1->NXM_NX_CT_MARK[0])),ct(commit,zone=1),output:2\n\
      table=2,priority=2,ip,ct_mark=1,actions=output:3\n\
      table=2,priority=0,ip,actions=ct(commit,zone=2),output:4\n",
+    "table=0,ip,actions=ct(zone=1,table=1)\n\
+     table=1,priority=3,udp,ct_state=-rel+trk,tp_dst=53,actions=ct(commit,zone=1,alg=tftp),output:2\n\
+     table=1,priority=2,ip,ct_state=+rel+trk,actions=ct(commit,zone=1),output:3\n\
+     table=1,priority=1,ip,ct_state=+est+trk,actions=output:2\n\
+     table=1,priority=0,ip,actions=output:4\n",
 ];
 
 /// A UDP packet between two of few ends, without a checksum.
 fn packet(r: &mut Random) -> (usize, Vec<u8>) {
     let (client, server) = ([10, 0, 0, 1 + r.next(2) as u8], [192, 0, 2, 1]);
     let (client_port, reply) = (1000 + r.next(6) as u16, r.next(3) == 0);
-    let (from, to) =
-        if reply { ((server, 53), (client, client_port)) } else { ((client, client_port), (server, 53)) };
+    // Servers answer from another port now and then.
+    let server_port = if reply && r.next(4) == 0 { 54 } else { 53 };
+    let (from, to) = match reply {
+        true => ((server, server_port), (client, client_port)),
+        false => ((client, client_port), (server, server_port)),
+    };
+    // A request of TFTP, or something else.
+    (usize::from(reply), udp(from, to, [0, 1 + r.next(3) as u8, 2, 3]))
+}
+
+/// A UDP packet from an address and port to others.
+fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16), payload: [u8; 4]) -> Vec<u8> {
     let mut bytes = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0];
     bytes.extend(from.0);
     bytes.extend(to.0);
@@ -55,8 +71,9 @@ fn packet(r: &mut Random) -> (usize, Vec<u8>) {
     bytes[24..26].copy_from_slice(&sum.to_be_bytes());
     bytes.extend(from.1.to_be_bytes());
     bytes.extend(to.1.to_be_bytes());
-    bytes.extend([0, 12, 0, 0, 1, 2, 3, 4]);
-    (usize::from(reply), bytes)
+    bytes.extend([0, 12, 0, 0]);
+    bytes.extend(payload);
+    bytes
 }
 
 fn connections_of(worker: &Worker) -> Vec<String> {
@@ -71,7 +88,7 @@ fn connections_of(worker: &Worker) -> Vec<String> {
 
 #[test]
 fn connections_do_not_depend_on_bursts() {
-    let mut translated = 0;
+    let (mut translated, mut announced) = (0, 0);
     for (number, text) in FIREWALLS.iter().enumerate() {
         for seed in 0..12u64 {
             // Bursts of up to 64 packets of one port each.
@@ -128,10 +145,38 @@ fn connections_do_not_depend_on_bursts() {
                     }
                 }
             }
+            announced += expected.0.iter().filter(|(port, _)| number == 7 && *port == 3).count();
             translated += expected.1.iter().filter(|text| text.contains("198.51.100.1")).count();
         }
     }
-    assert!(translated > 50);
+    assert!(translated > 50 && announced > 50, "{translated}, {announced}");
+}
+
+/// A packet announces a connection in the second table, whose first packet is in the same burst: it waits in front of the first table.
+#[test]
+fn a_connection_that_is_announced_in_its_burst_is_related() {
+    for cache in [no_caches(), CacheConfig::default()] {
+        let mut pipeline = Pipeline::new();
+        (0..2).for_each(|table| pipeline.add_table(table, "", By::Tuple.engine(), Miss::Drop));
+        for rule in read(FIREWALLS[7], "rules", Some(Format::Flows), &ReadOptions::default()).unwrap() {
+            pipeline.add_rule(rule).unwrap();
+        }
+        let (sent, mut egress) = (Sent::default(), Egress::new(Fdb::new(1000, 300, 1), 1));
+        for number in 1..=4 {
+            egress.ports.add(PortSlot::new(PortNo(number), "", "", Box::new(Recorder(number, sent.clone()))));
+        }
+        let mut worker = Worker::new(Lookup::new(pipeline, cache), egress, 64, Clock::Frames);
+        let (client, server) = (([10, 0, 0, 1], 1000), [192, 0, 2, 1]);
+        let of = |from, to, opcode| udp(from, to, [0, opcode, 2, 3]);
+        let data = of(client, (server, 53), 3);
+        (0..4).for_each(|_| worker.inject(0, &[&data]).unwrap());
+        (0..4).for_each(|_| worker.inject(1, &[&of((server, 53), client, 3)]).unwrap());
+        sent.lock().unwrap().clear();
+        let burst = [of(client, (server, 53), 1), of((server, 54), client, 3)];
+        worker.inject(0, &[&burst[0], &burst[1]]).unwrap();
+        let ports: Vec<u32> = sent.lock().unwrap().iter().map(|(port, _)| *port).collect();
+        assert_eq!(ports, [2, 3]);
+    }
 }
 
 /// A copy that goes on in a later table is a packet of its own there: its `exit` and its action set are not the original's.

@@ -71,6 +71,8 @@ pub struct ConnectionsReport {
     pub wanted: u64,
     /// All that there are.
     pub total: u64,
+    /// Those that control connections have announced (`alg=` of `ct`), which may begin.
+    pub expected: u64,
     /// The wanted ones by zone.
     pub zones: BTreeMap<u16, u64>,
     /// The wanted ones by state.
@@ -157,6 +159,7 @@ impl ControlServer {
             connections: Vec::new(),
             wanted: 0,
             total: connections.len() as u64,
+            expected: connections.expected_connections() as u64,
             zones: BTreeMap::new(),
             states: BTreeMap::new(),
         };

@@ -47,7 +47,7 @@ pub(super) fn translate(
     (request, known): (&Request<'_>, &Known),
     tracked: &mut Tracked,
 ) -> Option<Rewrite> {
-    let direction = known.direction;
+    let direction = usize::from(known.direction);
     request.nat?;
     if live.translated.is_none() || tracked.state & TRANSLATED != 0 && tracked.zone == request.zone {
         return None;
@@ -60,12 +60,27 @@ pub(super) fn translate(
     Some(Rewrite { ends, from, to, is_error: known.is_error })
 }
 
-/// Sets the connection's mark and label as a rule asks, and shows the packet what they then are.
-pub(super) fn set_fields(live: &mut Live, request: &Request<'_>, tracked: &mut Tracked) {
+/// Shows a packet whose connection has been removed the mark and label that a rule sets: no other packet sees them.
+pub(super) fn show_fields(request: &Request<'_>, tracked: &mut Tracked) {
+    if tracked.announced.is_some() {
+        return;
+    }
     if let Some((value, mask)) = request.mark {
-        live.mark = set_bits(live.mark.into(), (value.into(), mask.into())) as u32;
+        tracked.mark = set_bits(tracked.mark.into(), (value.into(), mask.into())) as u32;
     }
     if let Some(bits) = request.label {
+        tracked.label = set_bits(tracked.label, bits);
+    }
+}
+
+/// Sets the connection's mark and label as a rule asks, and shows the packet what they then are. As in Open vSwitch, a connection
+/// that was announced keeps those of its control connection.
+pub(super) fn set_fields(live: &mut Live, request: &Request<'_>, tracked: &mut Tracked) {
+    let is_announced = live.control_tuple().is_some();
+    if let Some((value, mask)) = request.mark.filter(|_| !is_announced) {
+        live.mark = set_bits(live.mark.into(), (value.into(), mask.into())) as u32;
+    }
+    if let Some(bits) = request.label.filter(|_| !is_announced) {
         live.set_label(set_bits(live.label(), bits));
     }
     (tracked.mark, tracked.label) = (live.mark, live.label());

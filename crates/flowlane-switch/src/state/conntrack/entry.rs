@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use super::alg::Alg;
 use super::protocol::State;
 use super::tuple::{Tuple, WORDS};
 
@@ -34,11 +35,13 @@ pub(super) struct Live {
     label: [u64; 2],
     pub(super) translated: Translated,
     pub(super) begun_ms: u64,
+    /// Its part in an application's protocol; most connections have none.
+    pub(super) alg: Option<Box<Alg>>,
 }
 
 impl Live {
     pub(super) fn new(state: State, begun_ms: u64) -> Self {
-        Self { state, mark: 0, label: [0; 2], translated: Translated::default(), begun_ms }
+        Self { state, mark: 0, label: [0; 2], translated: Translated::default(), begun_ms, alg: None }
     }
 
     pub(super) fn label(&self) -> u128 {

@@ -20,6 +20,8 @@
 //! **When the table is full**, the sweep's hand looks for a connection that has expired, has not been answered or is closing, and a
 //! new one takes its place. If there is none among the next few, the packet stays new, and is not kept.
 
+mod alg;
+mod begin;
 mod changes;
 pub mod ct_state;
 mod entry;
@@ -37,6 +39,7 @@ mod tuple;
 #[cfg(test)]
 mod tests;
 
+pub use alg::Application;
 pub use entry::Translated;
 pub(crate) use packet::{rewrite, seen};
 pub use protocol::{Exchange, Message, State};
@@ -54,11 +57,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use flowlane::memory::Memory;
 use flowlane::rule::action::Nat;
 
-use changes::{live_for, set_fields, translate};
-use entry::Live;
+use alg::expectations::Expectations;
+use changes::{live_for, set_fields, show_fields, translate};
 use nat::Draw;
-use protocol::{Progress, may_begin};
-use table::{NotAdded, Place, Table};
+use protocol::Progress;
+use table::{Place, Table};
 
 /// Connections that are kept at most, unless the configuration says something else: as in Open vSwitch.
 pub const CONNECTIONS_DEFAULT: usize = 3_000_000;
@@ -92,6 +95,8 @@ pub struct Request<'a> {
     pub mark: Option<(u32, u32)>,
     /// Bits of its label.
     pub label: Option<(u128, u128)>,
+    /// A connection that is kept is a control connection of this, and this packet is read as one of it.
+    pub application: Option<Application>,
     /// Nothing is changed: the answer is what a packet would get.
     pub is_dry_run: bool,
 }
@@ -100,7 +105,7 @@ pub struct Request<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Known {
     place: Place,
-    direction: usize,
+    direction: u8,
     is_error: bool,
 }
 
@@ -112,9 +117,13 @@ pub struct Tracked {
     pub zone: u16,
     pub mark: u32,
     pub label: u128,
-    /// The tuple of the connection's first direction.
+    /// The tuple of the first direction of the connection, or of its control connection.
     pub original: Option<Tuple>,
     known: Option<Known>,
+    /// The connection, if it is a control connection that has not yet seen the packet's text.
+    followed: Option<Known>,
+    /// The connection, if it has a control connection.
+    announced: Option<Place>,
 }
 
 /// How a packet's ends are rewritten.
@@ -146,6 +155,8 @@ pub struct Counters {
     pub refused_nat: AtomicU64,
     /// Because their replies would look like packets of another connection.
     pub refused_ambiguous: AtomicU64,
+    /// Connections that were announced and are not expected, because another control connection's have their tuple.
+    pub refused_expected: AtomicU64,
 }
 
 /// Limits of connections.
@@ -178,6 +189,7 @@ pub struct Connections {
     limits: Limits,
     timeouts: Timeouts,
     pub counters: Counters,
+    expectations: Expectations,
     /// The entry that the sweep looks at next.
     hand: AtomicU32,
     /// The seed of the table's hash.
@@ -215,6 +227,7 @@ impl Connections {
             limits,
             timeouts: Timeouts::default(),
             counters: Counters::default(),
+            expectations: Expectations::default(),
             hand: AtomicU32::new(0),
             seed: RandomState::new().hash_one(0u8),
             secret: RandomState::new(),
@@ -326,6 +339,7 @@ impl Connections {
         tracked: &mut Tracked,
         now_ms: u64,
     ) -> Option<Rewrite> {
+        tracked.followed = None;
         if let Some(rewrite) = self.track_again(request, tracked) {
             return rewrite;
         }
@@ -354,8 +368,14 @@ impl Connections {
             let live = &mut live_for(request, live);
             let rewrite = translate(live, tuples, (request, &known), tracked);
             set_fields(live, request, tracked);
+            // Its text is still to be translated, or to be read because this action says so.
+            let is_followed = rewrite.is_some() || request.application.is_some();
+            tracked.followed = live.application().and(is_followed.then_some(known));
             rewrite
         });
+        if rewrite.is_none() {
+            show_fields(request, tracked);
+        }
         let rewrite = rewrite.flatten();
         if request.nat.is_some() {
             tracked.known = None;
@@ -373,12 +393,8 @@ impl Connections {
         now_ms: u64,
     ) -> Option<Option<Rewrite>> {
         // A packet that an earlier `ct` of the zone has translated is of that connection, though another may have its ends now.
-        let original = tracked.original.filter(|_| tracked.state & TRANSLATED != 0);
-        let original = original.map(|original| Tuple { zone: tracked.zone, ..original });
-        let found = original.and_then(|original| {
-            let (place, _) = self.find(&self.prepare(&original), now_ms)?;
-            Some((place, usize::from(seen.tuple == original.reversed())))
-        });
+        let found =
+            if tracked.state & TRANSLATED != 0 { self.find_translated(seen, tracked, now_ms) } else { None };
         if let Some((place, direction)) = found.or_else(|| self.find(hashed, now_ms)) {
             if direction == 0 || !request.force {
                 return self.go_on(seen, request, tracked, (place, direction), now_ms);
@@ -399,6 +415,21 @@ impl Connections {
         self.begin(seen, request, tracked, now_ms)
     }
 
+    /// Finds the connection of a packet that it has translated.
+    fn find_translated(&self, seen: &Seen, tracked: &Tracked, now_ms: u64) -> Option<(Place, usize)> {
+        let (place, original) = match tracked.announced {
+            Some(place) => {
+                let original = self.table().entry(place.entry).tuple(0);
+                (place, self.is_there(place, now_ms).then_some(original)?)
+            }
+            None => {
+                let original = Tuple { zone: tracked.zone, ..tracked.original? };
+                (self.find(&self.prepare(&original), now_ms)?.0, original)
+            }
+        };
+        Some((place, usize::from(seen.tuple == original.reversed())))
+    }
+
     /// Takes a packet to its connection.
     fn go_on(
         &self,
@@ -409,7 +440,7 @@ impl Connections {
         now_ms: u64,
     ) -> Option<Option<Rewrite>> {
         let entry = self.table().entry(place.entry);
-        let known = Known { place, direction, is_error: seen.is_error };
+        let known = Known { place, direction: direction as u8, is_error: seen.is_error };
         // The reply tuple is needed where packets are translated.
         let reply = if request.nat.is_some() { entry.tuple(1) } else { Tuple::default() };
         let tuples = [entry.tuple(0), reply];
@@ -418,7 +449,8 @@ impl Connections {
             let progress = match seen.is_error {
                 true => None,
                 false => {
-                    let (progress, timeout) = live.state.update(&seen.message, direction);
+                    let message = live.unskewed(&seen.message, direction, tracked);
+                    let (progress, timeout) = live.state.update(&message, direction);
                     if let Some(timeout) = timeout.filter(|_| !request.is_dry_run) {
                         entry.set_expiry(self.expiry(timeout, now_ms));
                     }
@@ -426,6 +458,8 @@ impl Connections {
                 }
             };
             let reply = if direction == 1 { REPLY } else { 0 };
+            let control = live.control_tuple();
+            tracked.state |= if control.is_some() { RELATED } else { 0 };
             match progress {
                 None => tracked.state |= RELATED | reply,
                 Some(Progress::Established) => tracked.state = tracked.state & !NEW | ESTABLISHED | reply,
@@ -434,7 +468,9 @@ impl Connections {
                 Some(Progress::Restarts) => return None,
             }
             let rewrite = translate(live, tuples, (request, &known), tracked);
-            tracked.original = Some(tuples[0]);
+            tracked.original = Some(control.unwrap_or(tuples[0]));
+            tracked.announced = control.map(|_| place);
+            tracked.followed = live.application().and((!seen.is_error).then_some(known));
             set_fields(live, request, tracked);
             Some(rewrite)
         });
@@ -453,119 +489,5 @@ impl Connections {
                 self.begin(seen, request, tracked, now_ms)
             }
         }
-    }
-
-    /// Returns how the first packet of a connection would be translated.
-    fn preview(&self, tuple: &Tuple, request: &Request<'_>, tracked: &mut Tracked) -> Option<Rewrite> {
-        let nat = request.nat?;
-        let mut live = Live::new(State::Other(Exchange::First), 0);
-        live.translated = nat::translated(nat);
-        set_fields(&mut live, request, tracked);
-        let is_free = |reply: &Tuple| self.table().find(&self.table().hashed(reply)).is_none();
-        let reply = nat::replies(nat, nat.range.as_ref()?, tuple, self).find(is_free)?;
-        let known = Known { place: Place::default(), direction: 0, is_error: false };
-        translate(&live, [*tuple, reply], (request, &known), tracked)
-    }
-
-    /// Takes a packet of an unknown connection, which is kept if that is asked for.
-    fn begin(
-        &self,
-        seen: &Seen,
-        request: &Request<'_>,
-        tracked: &mut Tracked,
-        now_ms: u64,
-    ) -> Option<Option<Rewrite>> {
-        let Seen { tuple, message, .. } = seen;
-        let is_sound = may_begin(message, tuple.source.icmp_type, tuple.is_ipv6);
-        let state = if is_sound { NEW } else { INVALID };
-        *tracked = Tracked {
-            state: state | TRACKED,
-            zone: request.zone,
-            original: Some(*tuple),
-            ..Tracked::default()
-        };
-        if !is_sound || !request.commit {
-            return Some(None);
-        }
-        if request.is_dry_run {
-            return Some(self.preview(tuple, request, tracked));
-        }
-        self.keep(tuple, message, request, tracked, now_ms)
-    }
-
-    /// Keeps the connection of its first packet.
-    fn keep(
-        &self,
-        tuple: &Tuple,
-        message: &Message,
-        request: &Request<'_>,
-        tracked: &mut Tracked,
-        now_ms: u64,
-    ) -> Option<Option<Rewrite>> {
-        let memories = self.memories();
-        let in_zone = &memories.zones[usize::from(request.zone)];
-        if self.limits.per_zone.is_some_and(|limit| in_zone.load(Ordering::Relaxed) >= limit) {
-            self.counters.refused_zone.fetch_add(1, Ordering::Relaxed);
-            return Some(None);
-        }
-        self.make_room(now_ms);
-        match self.add(tuple, message, request, now_ms) {
-            Ok((place, reply)) => {
-                in_zone.fetch_add(1, Ordering::Relaxed);
-                self.counters.added.fetch_add(1, Ordering::Relaxed);
-                let entry = memories.table.entry(place.entry);
-                let tuples = [*tuple, reply];
-                let known = Known { place, direction: 0, is_error: false };
-                let rewrite = entry.with(place.generation, |live| {
-                    let rewrite = translate(live, tuples, (request, &known), tracked);
-                    set_fields(live, request, tracked);
-                    rewrite
-                });
-                // As in Open vSwitch, another `ct` then looks for the connection again.
-                tracked.known = request.nat.is_none().then_some(known);
-                Some(rewrite.flatten())
-            }
-            // Another worker has just added the connection, or one whose replies look the same.
-            Err(NotAdded::Original) => None,
-            Err(NotAdded::Reply) => {
-                let counters = &self.counters;
-                let is_translated = request.nat.is_some_and(|nat| nat.range.is_some());
-                let refused = if is_translated { &counters.refused_nat } else { &counters.refused_ambiguous };
-                refused.fetch_add(1, Ordering::Relaxed);
-                Some(None)
-            }
-            Err(NotAdded::Full) => {
-                self.counters.refused_full.fetch_add(1, Ordering::Relaxed);
-                Some(None)
-            }
-        }
-    }
-
-    /// Adds a connection. Returns its place and its reply tuple, which is translated if that is asked for.
-    fn add(
-        &self,
-        tuple: &Tuple,
-        message: &Message,
-        request: &Request<'_>,
-        now_ms: u64,
-    ) -> Result<(Place, Tuple), NotAdded> {
-        let table = self.table();
-        let (state, timeout) = State::begin(message);
-        let mut live = Live::new(state, now_ms);
-        let expires_ms = self.expiry(timeout, now_ms);
-        let add =
-            |reply: Tuple, live| table.add([*tuple, reply], live, expires_ms).map(|place| (place, reply));
-        let Some((nat, range)) = request.nat.and_then(|nat| Some((nat, nat.range.as_ref()?))) else {
-            return add(tuple.reversed(), live);
-        };
-        live.translated = nat::translated(nat);
-        let mut tried = nat::replies(nat, range, tuple, self).map(|reply| {
-            // Most of those that are in use are found without a lock.
-            match table.find(&table.hashed(&reply)) {
-                Some(_) => Err(NotAdded::Reply),
-                None => add(reply, live.clone()),
-            }
-        });
-        tried.find(|added| *added != Err(NotAdded::Reply)).unwrap_or(Err(NotAdded::Reply))
     }
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use super::Connections;
+use super::alg::Application;
 use super::entry::{Live, Translated};
 use super::protocol::State;
 use super::table::Place;
@@ -21,6 +22,8 @@ pub struct Listed {
     pub mark: u32,
     pub label: u128,
     pub translated: Translated,
+    /// The application whose control connection it is.
+    pub application: Option<Application>,
     /// Milliseconds since it began.
     pub age_ms: u64,
     /// Milliseconds until its time is over.
@@ -93,6 +96,10 @@ impl Connections {
         }
         let budget = budget.min(used);
         let from = self.hand.fetch_add(budget, Ordering::Relaxed);
+        if from % used + budget >= used {
+            // Once a round.
+            self.expectations.sweep(now_ms);
+        }
         for number in (0..budget).map(|step| from.wrapping_add(step) % used) {
             let Some(entry) = memories.table.try_entry(number) else { continue };
             let generation = entry.generation();
@@ -144,6 +151,7 @@ impl Connections {
                     mark: live.mark,
                     label: live.label(),
                     translated: live.translated,
+                    application: live.application(),
                     age_ms: now_ms.saturating_sub(live.begun_ms),
                     left_ms: expires_ms - now_ms,
                 })

@@ -54,6 +54,9 @@ impl fmt::Display for Listed {
         if let State::Tcp(tcp) = &self.state {
             write!(f, ",protoinfo=(state={})", tcp.name())?;
         }
+        if let Some(application) = self.application {
+            write!(f, ",helper={}", application.name())?;
+        }
         Ok(())
     }
 }

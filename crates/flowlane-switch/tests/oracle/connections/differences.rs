@@ -1,7 +1,7 @@
 //! Where connection tracking differs from that of Open vSwitch 3.1: the table of `docs/differences.md`.
 
 /// The differences: who is right and why, and how it is kept out of the comparison.
-pub(crate) const DIFFERENCES: [(&str, &str, &str); 12] = [
+pub(crate) const DIFFERENCES: [(&str, &str, &str); 19] = [
     (
         "replies of a new connection that look like packets of another: Open vSwitch keeps both, and finds one of them; Flowlane \
          keeps the older",
@@ -60,5 +60,48 @@ pub(crate) const DIFFERENCES: [(&str, &str, &str); 12] = [
         "fragments that are never complete: Open vSwitch sends them as invalid after 15 s, Flowlane drops them",
         "neither",
         "cases take less",
+    ),
+    (
+        "`EPRT` and reply 229 of FTP over IPv4: Open vSwitch 3.1 does not read them",
+        "Flowlane: RFC 2428; so does Open vSwitch since 2025",
+        "no such messages over IPv4",
+    ),
+    (
+        "messages of FTP and TFTP that are read: Open vSwitch reads those of either end, in packets outside of the window too, \
+         `EXTENDED PASSIVE` anywhere in a segment, a number that the segment cuts off, and any packet to the port of TFTP; \
+         Flowlane those at the beginning of a sound segment of the end that sends them, and requests",
+        "Flowlane: a text that a server repeats, or a packet that neither end has sent, opens no port",
+        "each end sends its own messages, whole",
+    ),
+    (
+        "sequence numbers after a text of another length: Open vSwitch has one skew for a connection, which it adds to segments \
+         that are sent again and takes from late acknowledgements too, but not from SACK, and not where a message is refused; \
+         Flowlane has two for each end, as Linux",
+        "Flowlane: the ends would disagree",
+        "nothing is sent again; no bad messages with translation",
+    ),
+    (
+        "connections that are expected: Open vSwitch keeps any number until the control connection ends; Flowlane 8 for each \
+         control connection and 16,384 in all, for 5 minutes",
+        "Flowlane: memory that clients can fill is bounded",
+        "few ports",
+    ),
+    (
+        "TFTP where the client's port is translated: Open vSwitch expects packets to the former port",
+        "Flowlane: servers know the translated one",
+        "addresses alone are translated",
+    ),
+    (
+        "a control connection on another port: Open vSwitch looks at the ports of the packet that its megaflow was made of, \
+         Flowlane at `alg=` of the packet's `ct`; in frames with a tag and IPv6, and in those without room behind them, Open \
+         vSwitch reads and rewrites nothing",
+        "Flowlane",
+        "ports 21 and 69; a tag is pushed for a while",
+    ),
+    (
+        "`ct(commit,alg=…)` of a connection that was announced: Open vSwitch reads its packets as those of a control \
+         connection; and Flowlane reads no fragments of one",
+        "Flowlane: data is no control connection; the second: neither",
+        "no such rules, no such fragments",
     ),
 ];

@@ -203,6 +203,11 @@ pub(super) struct Segment {
 }
 
 pub(super) fn tcp(ends: &Ends, segment: &Segment) -> Vec<u8> {
+    tcp_with(ends, segment, &vec![0x5a; segment.payload])
+}
+
+/// A segment with this payload.
+pub(super) fn tcp_with(ends: &Ends, segment: &Segment, payload: &[u8]) -> Vec<u8> {
     let mut data = [ends.source_port.to_be_bytes(), ends.destination_port.to_be_bytes()].concat();
     data.extend(segment.sequence.to_be_bytes());
     data.extend(segment.acknowledgement.to_be_bytes());
@@ -214,16 +219,21 @@ pub(super) fn tcp(ends: &Ends, segment: &Segment) -> Vec<u8> {
     data.extend(segment.window.to_be_bytes());
     data.extend([0; 4]);
     data.extend(options);
-    data.resize(data.len() + segment.payload, 0x5a);
+    data.extend(payload);
     seal(ends, TCP, &mut data);
     data
 }
 
 pub(super) fn udp(ends: &Ends, payload: usize, r: &mut Random) -> Vec<u8> {
+    udp_with(ends, &vec![0x33; payload], r)
+}
+
+/// A datagram with this payload, which may have no checksum.
+pub(super) fn udp_with(ends: &Ends, payload: &[u8], r: &mut Random) -> Vec<u8> {
     let mut data = [ends.source_port.to_be_bytes(), ends.destination_port.to_be_bytes()].concat();
-    data.extend((8 + payload as u16).to_be_bytes());
+    data.extend((8 + payload.len() as u16).to_be_bytes());
     data.extend([0; 2]);
-    data.resize(8 + payload, 0x33);
+    data.extend(payload);
     if ends.v6 || r.below(4) > 0 {
         seal(ends, UDP, &mut data);
     }

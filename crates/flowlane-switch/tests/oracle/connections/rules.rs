@@ -9,12 +9,12 @@ use super::super::rules::Rules;
 const TABLES: u32 = 5;
 
 /// Shows a packet's connection: copies of the packet have fields of it in their Ethernet addresses.
-const SHOWN: &str = "move:NXM_NX_CT_STATE[0..15]->NXM_OF_ETH_SRC[0..15],move:NXM_NX_CT_ZONE[]->NXM_OF_ETH_SRC[16..31],\
+pub(super) const SHOWN: &str = "move:NXM_NX_CT_STATE[0..15]->NXM_OF_ETH_SRC[0..15],move:NXM_NX_CT_ZONE[]->NXM_OF_ETH_SRC[16..31],\
      move:NXM_NX_CT_MARK[]->NXM_OF_ETH_DST[0..31],output:3,\
      move:NXM_NX_CT_LABEL[0..31]->NXM_OF_ETH_DST[0..31],move:NXM_NX_CT_LABEL[96..127]->NXM_OF_ETH_SRC[0..31],output:4";
 
 /// Shows the original tuple, which only packets that have met `ct` have.
-fn shown_tuple(family: &str) -> String {
+pub(super) fn shown_tuple(family: &str) -> String {
     let [from, to] = match family {
         "ip" => ["NW_SRC[]", "NW_DST[]"],
         _ => ["IPV6_SRC[0..31]", "IPV6_DST[0..31]"],
