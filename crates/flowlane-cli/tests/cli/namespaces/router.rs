@@ -14,9 +14,10 @@ struct Hosts {
 }
 
 impl Hosts {
-    fn new() -> Option<Self> {
+    /// `test` tells those of tests that run at the same time apart.
+    fn new(test: char) -> Option<Self> {
         let id = std::process::id() % 100_000;
-        let named = |kind: char| [format!("fr{kind}a{id}"), format!("fr{kind}b{id}")];
+        let named = |kind: char| [format!("fr{test}{kind}a{id}"), format!("fr{test}{kind}b{id}")];
         let hosts = Self { names: named('n'), links: named('l') };
         let [a, b] = &hosts.names;
         let [x, y] = &hosts.links;
@@ -60,12 +61,12 @@ impl Drop for Hosts {
 }
 
 /// Hosts for a test that needs root; none where they cannot be made.
-fn hosts() -> Option<Hosts> {
+fn hosts(test: char) -> Option<Hosts> {
     if !sh("test $(id -u) = 0 && command -v ip && command -v ping") {
         println!("skipped: needs root, ip and ping");
         return None;
     }
-    let hosts = Hosts::new();
+    let hosts = Hosts::new(test);
     if hosts.is_none() {
         println!("skipped: network namespaces cannot be made here");
     }
@@ -108,7 +109,7 @@ fn control(folder: &Path, command: &str) -> String {
 
 #[test]
 fn the_systems_hosts_find_a_router() {
-    let Some(hosts) = hosts() else { return };
+    let Some(hosts) = hosts('a') else { return };
     let folder = tempfile::tempdir().unwrap();
     let firewall = "[router]\nroutes = [\"203.0.113.0/24 via 198.51.100.2\"]\n\
         [firewall]\ninside = [\"lan\"]\noutside = [\"wan\"]\nallow = [\"outgoing\", \"in icmp echo\"]\ntranslate = [\"wan\"]\n";
@@ -144,7 +145,7 @@ impl Drop for Namespace {
 
 #[test]
 fn routes_of_the_system_and_of_the_socket_are_followed() {
-    let Some(hosts) = hosts() else { return };
+    let Some(hosts) = hosts('b') else { return };
     let folder = tempfile::tempdir().unwrap();
     let middle = Namespace(format!("frm{}", std::process::id() % 100_000));
     let (m, [x, y]) = (&middle.0, &hosts.links);
