@@ -94,6 +94,7 @@ fn sections_of(config: &Config, folder: &Path) -> Vec<Section> {
         one("[gpu]", "gpu", format!("{:?}", config.gpu)),
         one("[macs]", "macs", format!("{:?}", config.macs)),
         one("[connections]", "connections", format!("{:?}", config.connections)),
+        one("[state]", "state", format!("{:?}", config.state)),
         // Its rules are taken over.
         one(
             "[firewall]",
@@ -233,7 +234,7 @@ mod tests {
     /// A new section is compared, or taken over, or its changes would be ignored.
     #[test]
     fn every_section_is_compared_or_taken_over() {
-        let whole = "[openflow]\n[controller]\nopen = \"null\"\n[[port]]\nnumber = 1\nopen = \"null\"\n[[table]]\nnumber = 0\n\
+        let whole = "[openflow]\n[state]\nfile = \"state\"\n[controller]\nopen = \"null\"\n[[port]]\nnumber = 1\nopen = \"null\"\n[[table]]\nnumber = 0\n\
             [[route_table]]\nnumber = 1\nroutes_file = \"routes.txt\"\n\
             [[route_table.next_hop]]\nname = \"192.0.2.1\"\nactions = \"output:1\"\n\
             [[filter_table]]\nnumber = 2\nkey = [\"nw_src\"]\n[[asset_table]]\nnumber = 3\nknown = \"drop\"\n\
