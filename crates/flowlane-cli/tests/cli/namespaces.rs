@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod interfaces;
+mod take_over;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -49,6 +50,8 @@ fn role() {
         }
         Ok("count") => interfaces::count_datagrams(),
         Ok("datagrams") => interfaces::send_datagrams(),
+        Ok("stream") => take_over::send_stream(),
+        Ok("take stream") => take_over::receive_stream(),
         _ => {}
     }
 }
