@@ -15,6 +15,11 @@ Examples:
   flowlane switch run gswitch.toml --max-delay 500
   flowlane switch run bridge.toml --socket /tmp/bridge.sock
   flowlane switch run gateway.toml --changes changes.flows
+  flowlane switch run gateway.toml --take-over      # upgrade, or restart with other ports and tables
+
+With --take-over, the configuration is read and its tables are built first. Then the running switch stops, hands over its \
+state and ends; it goes on if the new one does not. Rules are those of the running switch afterwards: `switch reload` \
+takes those of the file.
 
 A file of changes has one flow-mod per line, in the syntax of `ovs-ofctl bundle`, after its time in seconds:
   @0.5 add table=0,priority=100,tcp,tp_dst=22,actions=drop
@@ -44,6 +49,10 @@ pub(crate) struct SwitchOptions {
     /// Path of the control socket [default: the standard path, if the switch has system ports (TAP, AF_PACKET)].
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+    /// Take the place of the switch that runs on the control socket, with its connections, sessions, learned addresses, rules,
+    /// groups and meters; without one, start as usual.
+    #[arg(long)]
+    pub(crate) take_over: bool,
     /// Apply the flow-mods of this file, each at its time in seconds since the start.
     #[arg(long, value_name = "FILE")]
     pub(crate) changes: Option<PathBuf>,

@@ -16,6 +16,7 @@ mod sim;
 mod streams;
 mod support;
 mod switch;
+mod take_over;
 mod tune;
 #[expect(dead_code, reason = "only its own tests are used here; the binary itself has no test target")]
 #[path = "../../src/arguments/values.rs"]

@@ -4,6 +4,7 @@
 
 mod interfaces;
 mod router;
+mod take_over;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -50,6 +51,8 @@ fn role() {
         }
         Ok("count") => interfaces::count_datagrams(),
         Ok("datagrams") => interfaces::send_datagrams(),
+        Ok("stream") => take_over::send_stream(),
+        Ok("take stream") => take_over::receive_stream(),
         _ => {}
     }
 }

@@ -27,6 +27,7 @@ mod options;
 mod ports;
 mod rebuild;
 mod removal;
+mod restore;
 mod table_settings;
 mod timer;
 mod wait;
@@ -37,6 +38,7 @@ pub use options::{OptionMod, OptionsError};
 pub use ports::{PortChange, VlanChange};
 pub use rebuild::{BuildEngine, ChurnClass};
 pub use removal::{FlowRemoved, Reason};
+pub use restore::{NotRestored, SavedControl, SavedRule};
 
 pub(crate) use fail_open::FAIL_OPEN;
 pub(crate) use meters::{BANDS_MAX, METERS_MAX};
@@ -260,11 +262,6 @@ impl Control {
     /// Returns the published ruleset.
     pub fn ruleset(&self) -> Arc<Ruleset> {
         self.published.newest()
-    }
-
-    /// Accepts rules that send packets to ports which do not exist, as OpenFlow does: ports come and go there.
-    pub fn accept_any_port(&mut self) {
-        self.references.any_port = true;
     }
 
     /// Returns the queue of notices for controllers.

@@ -34,6 +34,11 @@ pub(super) fn vlans_of(ports: &Ports) -> PortVlans {
 }
 
 impl Control {
+    /// Accepts rules that send packets to ports which do not exist, as OpenFlow does: ports come and go there.
+    pub fn accept_any_port(&mut self) {
+        self.references.any_port = true;
+    }
+
     /// Makes changes of ports to the standby, all or none. Nothing can be rejected after them: they are not undone.
     pub(super) fn apply_port_changes(
         &mut self,
@@ -67,7 +72,7 @@ impl Control {
     }
 
     /// Removes the learned addresses of VLANs that their port does not carry any more.
-    pub(super) fn forget_addresses(&self) {
+    pub(crate) fn forget_addresses(&self) {
         let vlans = &self.references.vlans;
         self.macs.retain(|vid, port| vlans.get(&port.0).is_none_or(|vlan| vlan.carries(vid)));
     }

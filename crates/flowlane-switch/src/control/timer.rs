@@ -75,6 +75,11 @@ impl Timers {
         }
     }
 
+    /// Returns when the hard timeout of a rule began.
+    pub(super) fn begun_ns(&self, table: u8, id: RuleId) -> Option<u64> {
+        self.by_rule.get(&(table, id)).map(|timer| timer.begun_ns)
+    }
+
     /// Returns whether the next slice begins a pass.
     pub(super) fn begins_pass(&self) -> bool {
         self.next.is_none()

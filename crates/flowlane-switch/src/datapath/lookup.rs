@@ -306,7 +306,7 @@ impl Lookup {
     }
 
     /// Returns the secret seed of the caches.
-    pub(super) fn seed(&self) -> u64 {
+    pub(crate) fn seed(&self) -> u64 {
         self.config.seed.into()
     }
 

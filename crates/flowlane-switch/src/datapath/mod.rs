@@ -28,6 +28,7 @@ mod apply;
 mod cache_policy;
 mod calls;
 mod classify;
+mod clock;
 mod egress;
 mod enter_stage;
 mod execute;

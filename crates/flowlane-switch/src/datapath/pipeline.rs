@@ -551,11 +551,19 @@ impl Pipeline {
         }
     }
 
+    /// Lets control know the worker's clock.
+    #[inline]
+    pub(crate) fn tell_time(&self, now_ns: u64) {
+        if let Some(source) = &self.source {
+            source.tell_time(now_ns);
+        }
+    }
+
     /// Takes the newest ruleset between two bursts; returns whether it has changed. `now_ns` is the worker's clock.
     #[inline]
     pub(crate) fn follow(&mut self, now_ns: u64) -> bool {
+        self.tell_time(now_ns);
         let Some(source) = &self.source else { return false };
-        source.tell_time(now_ns);
         let before = source.refresh(&mut self.ruleset);
         before.map(|before| self.pass(before)).is_some()
     }

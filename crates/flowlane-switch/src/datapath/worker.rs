@@ -71,7 +71,10 @@ pub struct Worker {
     pub(super) parser: Parser,
     pub(super) validator: Option<Validator>,
     pub(super) clock: Clock,
+    /// The origin of the machine's clock.
     pub(super) started: Instant,
+    /// That of the first run, or of the switch whose place this one takes: later runs go on with it.
+    pub(super) clock_origin: Option<Instant>,
     /// The latest frame time seen, in [`Clock::Frames`].
     pub(super) frame_clock_ns: u64,
     pub(super) bursts: u64,
@@ -112,6 +115,7 @@ impl Worker {
             validator: None,
             clock,
             started: Instant::now(),
+            clock_origin: None,
             frame_clock_ns: 0,
             bursts: 0,
             burst: Burst::new(burst),
@@ -171,28 +175,6 @@ impl Worker {
         self.waiting.len()
     }
 
-    /// The clock of meters and ageing.
-    pub fn clock(&self) -> Clock {
-        self.clock
-    }
-
-    /// The worker's clock, in whole seconds: the unit of FDB entries.
-    pub fn now_s(&self) -> u32 {
-        (self.now_ns() / 1_000_000_000) as u32
-    }
-
-    /// The worker's clock, in milliseconds: the unit of connections.
-    pub fn now_ms(&self) -> u64 {
-        self.now_ns() / 1_000_000
-    }
-
-    pub(super) fn now_ns(&self) -> u64 {
-        match self.clock {
-            Clock::Wall => self.started.elapsed().as_nanos() as u64,
-            Clock::Frames => self.frame_clock_ns,
-        }
-    }
-
     /// Switches until every port has come to its end, `until` is reached, or `stop` is set. `progress` is
     /// called about every thousand bursts with the packets received so far.
     ///
@@ -209,11 +191,15 @@ impl Worker {
     }
 
     fn run_by(&mut self, run: &Run<'_>, progress: &mut dyn FnMut(u64)) -> Result<(), RunError> {
-        self.started = run.begun();
+        self.started = *self.clock_origin.get_or_insert(run.begun());
         self.stages.begin();
         self.lookup.pipeline.begin();
         self.drain_until = None;
-        self.egress.ports.slots_mut().iter_mut().for_each(|slot| slot.drained = false);
+        for slot in self.egress.ports.slots_mut() {
+            if std::mem::take(&mut slot.drained) {
+                slot.port.resume_arrivals();
+            }
+        }
         self.mail.open();
         let result = self.with_burst(|worker, burst| {
             let ended = poll_loop(worker, burst, run, progress);

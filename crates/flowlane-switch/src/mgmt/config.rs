@@ -54,6 +54,8 @@ pub struct Config {
     pub connections: ConnectionSection,
     /// A router between ports with addresses.
     pub router: Option<RouterSection>,
+    /// A file that connections, learned addresses and sessions are saved in, for a start after a crash.
+    pub state: Option<StateSection>,
     /// A firewall between ports.
     pub firewall: Option<FirewallSection>,
     /// Controllers that drive the switch by OpenFlow.
@@ -178,6 +180,22 @@ impl Default for ConnectionSection {
         let Limits { connections, per_zone } = Limits::default();
         Self { connections_max: connections, per_zone_max: per_zone, timeouts: BTreeMap::new() }
     }
+}
+
+/// A file that the state of packets is saved in while the switch runs: connections, learned addresses and sessions of address
+/// translation. At the next start it is read, unless ports or stages are others; what has expired meanwhile is left out.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StateSection {
+    /// The file, relative to the configuration's folder. Only trusted users may write in its folder.
+    pub file: PathBuf,
+    /// The least seconds between two copies, 1 to 86400.
+    #[serde(default = "every_s")]
+    pub every_s: u32,
+}
+
+fn every_s() -> u32 {
+    1
 }
 
 /// Controllers that drive the switch by OpenFlow (1.0, 1.3, 1.4 and 1.5), as they drive Open vSwitch. All tables from 0 to 253 exist

@@ -7,6 +7,7 @@
 //! | [`report`] | the counters of workers, as data |
 //! | [`rpc`] | the control socket: JSON-RPC 2.0 |
 //! | [`kernel_routes`] | the system's routes, followed by netlink |
+//! | [`saved`] | state that outlives the process |
 
 pub mod config;
 #[cfg(target_os = "linux")]
@@ -14,4 +15,5 @@ pub mod kernel_routes;
 pub mod openflow;
 pub mod report;
 pub mod rpc;
+pub mod saved;
 pub mod setup;

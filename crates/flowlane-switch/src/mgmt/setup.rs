@@ -11,6 +11,7 @@ mod lines;
 mod links;
 mod numbers;
 mod openflow;
+mod prepared;
 mod privileges;
 mod reader;
 mod reload;
@@ -25,7 +26,6 @@ mod workers;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use flowlane::classify::InsertError;
 use flowlane::classify::acl::AclEngine;
@@ -35,6 +35,7 @@ use flowlane::rule::{ReadErrors, Rule, flow_syntax};
 use flowlane_gpu::Device;
 
 pub use self::openflow::OpenflowSetup;
+pub use self::prepared::Prepared;
 pub use self::privileges::Privileges;
 pub use self::reload::Reload;
 pub use self::routes::{LiveRoutes, Origin, RouteReport};
@@ -222,18 +223,7 @@ impl Setup {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_controlled(self, random: u32) -> Result<(Switch, Control), SetupError> {
-        let seed = self.config.switch.seed;
-        let tables: Vec<TableSection> = self.config.table.clone();
-        let mut workers = self.open_all(random)?;
-        let mut control = Control::attach_all(&mut workers).expect("the workers are new");
-        for table in tables.into_iter().filter(|table| table.engine != TableEngine::Gpu) {
-            let (number, measured) = (table.number, seed.is_none());
-            let secret = seed.unwrap_or(random) ^ u32::from(number);
-            let build =
-                move |rules: &[Given<'_>], churn| engine::rebuild(&table, rules, secret, churn, measured);
-            control.rebuild_with(number, Arc::new(build));
-        }
-        Ok((Switch::new(workers), control))
+        self.prepare(random)?.open()
     }
 
     fn tunnels(&self, seed: u32) -> Result<Option<Tunnels>, ConfigError> {

@@ -340,6 +340,12 @@ impl Port for AfPacketPort {
         true
     }
 
+    fn resume_arrivals(&mut self) {
+        self.is_stopped = false;
+        // A socket that has no filter, or whose interface has gone, refuses that.
+        _ = set_option(&self.socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &(0 as libc::c_int));
+    }
+
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
         self.outgoing.put(&self.socket, frame);
         Ok(true)

@@ -22,17 +22,34 @@ pub(super) fn lock(interface: &str, spec: &dyn std::fmt::Display) -> Result<(), 
         .map_err(|problem| PortError::Environment { spec: spec.to_string(), problem })
 }
 
+/// Lets another process lock the interfaces of this one. Returns their lock files, by which [`lock_again`] takes them back.
+pub(crate) fn unlock_all() -> Vec<String> {
+    let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
+    std::mem::take(&mut *locked).into_keys().collect()
+}
+
+/// Takes interfaces back that [`unlock_all`] has left to others.
+///
+/// # Errors
+/// Where another process has one of them.
+pub(crate) fn lock_again(names: &[String]) -> Result<(), String> {
+    names.iter().try_for_each(|name| lock_file(&runtime_folder(), name, name))
+}
+
 fn lock_in(folder: &Path, interface: &str) -> Result<(), String> {
     // Interface names are unique per network namespace.
     let namespace = std::fs::metadata("/proc/thread-self/ns/net").map_or(0, |data| data.ino());
-    let name = format!("{namespace}-{interface}.lock");
+    lock_file(folder, &format!("{namespace}-{interface}.lock"), interface)
+}
+
+fn lock_file(folder: &Path, name: &str, interface: &str) -> Result<(), String> {
     let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
-    if locked.contains_key(&name) {
+    if locked.contains_key(name) {
         return Ok(());
     }
     _ = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     // In a folder that others may write, each of them could lock the file first.
-    let Some(file) = check_folder(folder).ok().and_then(|()| open(&folder.join(&name)).ok()) else {
+    let Some(file) = check_folder(folder).ok().and_then(|()| open(&folder.join(name)).ok()) else {
         return Ok(());
     };
     match file.try_lock() {
@@ -40,7 +57,7 @@ fn lock_in(folder: &Path, interface: &str) -> Result<(), String> {
             Err(format!("another switch has {interface}; stop it, or both would forward each frame"))
         }
         _ => {
-            locked.insert(name, file);
+            locked.insert(name.to_owned(), file);
             Ok(())
         }
     }

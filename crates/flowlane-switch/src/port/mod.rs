@@ -114,6 +114,20 @@ pub trait Port: Send {
         false
     }
 
+    /// Accepts frames again after [`stop_arrivals`](Self::stop_arrivals), since another run begins.
+    fn resume_arrivals(&mut self) {}
+
+    /// Checks that another process could open the interface after [`release`](Self::release).
+    ///
+    /// # Errors
+    /// The reason for which it could not.
+    fn check_release(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Lets another process open the interface. Called between two runs; the next run takes the interface back.
+    fn release(&mut self) {}
+
     /// Returns the number of frames that the system has dropped on receipt since the last call.
     fn rx_dropped(&mut self) -> u64 {
         0

@@ -8,6 +8,8 @@
 //!
 //! *An interface that is deleted* is not made again by the switch, but used again (`interface.rs`) once it is there. It may
 //! have been moved to another namespace before; the port keeps its end of it.
+//!
+//! *A switch that takes another's place* finds the interface there: the other switch makes it persistent before it lets go.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -197,6 +199,13 @@ fn set_up(name: &str) -> io::Result<()> {
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Lets the interface whose other end is `file` stay when it is closed.
+fn persist(file: &File) -> io::Result<()> {
+    // SAFETY: TUNSETPERSIST takes a number, and no pointer.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETPERSIST as _, 1 as libc::c_ulong) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Returns whether `file` is the other end of an interface that exists.
 fn is_attached(file: &File) -> bool {
     // SAFETY: all-zero bytes are a valid ifreq, which is a plain C structure.
@@ -262,5 +271,24 @@ impl Port for TapPort {
 
     fn stop_arrivals(&mut self) -> bool {
         true
+    }
+
+    fn check_release(&self) -> Result<(), String> {
+        let name = &self.interface.name;
+        match interface::index_of(name) {
+            Ok(None) if self.queue.is_some() => {
+                Err(format!("interface {name} is in another namespace, where no other process finds it"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets go of the interface, which stays: it would end with its last descriptor otherwise, and its addresses with it.
+    fn release(&mut self) {
+        if let Some(queue) = self.queue.take() {
+            // Where that is refused, the next process makes another interface of the name.
+            _ = persist(&queue.file);
+            self.watch.remove(queue.file.as_fd());
+        }
     }
 }

@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 use super::{ROLE, Switch, sh};
 
 /// The file whose existence ends the roles, and the one that they write their count to.
-const STOP: &str = "FLOWLANE_TEST_STOP";
-const COUNT: &str = "FLOWLANE_TEST_COUNT";
+pub(super) const STOP: &str = "FLOWLANE_TEST_STOP";
+pub(super) const COUNT: &str = "FLOWLANE_TEST_COUNT";
 
 /// Pause between two datagrams in microseconds; 0 sends 1000 at once.
-const PAUSE: &str = "FLOWLANE_TEST_PAUSE";
+pub(super) const PAUSE: &str = "FLOWLANE_TEST_PAUSE";
 
 const TO: &str = "10.78.0.3:7000";
 
 /// Returns whether a role has to end: at the test's end, also if it has failed.
-fn is_over() -> bool {
+pub(super) fn is_over() -> bool {
     let stop = path(STOP);
     stop.exists() || !stop.parent().is_some_and(Path::exists)
 }
 
-fn path(variable: &str) -> PathBuf {
+pub(super) fn path(variable: &str) -> PathBuf {
     std::env::var_os(variable).expect("the test sets it").into()
 }
 
@@ -65,14 +65,14 @@ pub(super) fn send_datagrams() {
 
 /// A switch's namespace with the interfaces `s1` to `s3`, whose other ends are in namespaces of hosts 1 to 3. If interface 2
 /// is a TAP, its host is the switch's namespace itself.
-struct Hosts {
-    name: String,
+pub(super) struct Hosts {
+    pub(super) name: String,
     queues: u32,
     is_tap: bool,
 }
 
 impl Hosts {
-    fn new(name: &str, queues: u32, is_tap: bool) -> Option<Self> {
+    pub(super) fn new(name: &str, queues: u32, is_tap: bool) -> Option<Self> {
         let name = format!("{name}{}", std::process::id() % 100_000);
         let hosts = Self { name, queues, is_tap };
         let made = ["s", "z", "1", "2", "3"].iter().all(|end| {
@@ -83,7 +83,7 @@ impl Hosts {
         linked.then_some(hosts)
     }
 
-    fn ip(&self, namespace: &str, arguments: &str) -> bool {
+    pub(super) fn ip(&self, namespace: &str, arguments: &str) -> bool {
         sh(&format!("ip -n {}{namespace} {arguments}", self.name))
     }
 
@@ -107,7 +107,7 @@ impl Hosts {
     }
 
     /// Sets interface 2 up after it was made or moved.
-    fn set_up(&self) -> bool {
+    pub(super) fn set_up(&self) -> bool {
         match self.is_tap {
             true => {
                 self.ip("s", "link set s2 address 02:00:00:00:00:02")
@@ -132,7 +132,7 @@ impl Hosts {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    fn within(&self, host: u32, role: &str, variables: &[(&str, &Path)]) -> Child {
+    pub(super) fn within(&self, host: u32, role: &str, variables: &[(&str, &Path)]) -> Child {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &format!("{}{host}", self.name)]);
         command.arg(std::env::current_exe().unwrap()).args(["--exact", "namespaces::role"]).env(ROLE, role);
@@ -141,7 +141,7 @@ impl Hosts {
     }
 
     /// Starts a switch with the rules of table 0.
-    fn start(&self, kind: &str, workers: usize, rules: &str, folder: &Path) -> Switch {
+    pub(super) fn start(&self, kind: &str, workers: usize, rules: &str, folder: &Path) -> Switch {
         let mut config = format!("[switch]\nworkers = {workers}\n");
         for host in 1..=3 {
             // The other ports of a TAP's switch are packet sockets.
@@ -166,7 +166,7 @@ impl Drop for Hosts {
     }
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(10), "{what}");

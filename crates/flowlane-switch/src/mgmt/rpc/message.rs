@@ -197,17 +197,28 @@ impl Client {
     /// # Errors
     /// The method's error, or that the connection is closed.
     pub fn call(&mut self, method: &str, params: &impl Serialize) -> Result<Value, CallError> {
+        let written = self.request(method, params);
+        // A switch that does not read the whole request says why before it disconnects.
+        match self.answer() {
+            Err(CallError::Io(error)) => Err(written.err().unwrap_or(error).into()),
+            answered => answered,
+        }
+    }
+
+    /// Sends a request.
+    pub(super) fn request(&mut self, method: &str, params: &impl Serialize) -> io::Result<()> {
         self.id += 1;
         let request = json!({ "jsonrpc": "2.0", "id": self.id, "method": method, "params": params });
         let mut line = request.to_string();
         line.push('\n');
-        let written = self.stream.get_mut().write_all(line.as_bytes());
-        line.clear();
-        // A switch that does not read the whole request says why before it disconnects.
-        let read = self.stream.read_line(&mut line);
-        if read.is_err() || line.is_empty() {
-            written?;
-            read?;
+        self.stream.get_mut().write_all(line.as_bytes())
+    }
+
+    /// Waits for the result of the request.
+    pub(super) fn answer(&mut self) -> Result<Value, CallError> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line)?;
+        if line.is_empty() {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the switch has stopped").into());
         }
         let answer: Answer = serde_json::from_str(&line).map_err(|e| CallError::Answer(e.to_string()))?;
@@ -215,6 +226,14 @@ impl Client {
             Some(error) => Err(error.into()),
             None => Ok(answer.result),
         }
+    }
+
+    pub(super) fn stream(&mut self) -> &mut BufReader<UnixStream> {
+        &mut self.stream
+    }
+
+    pub(super) fn into_stream(self) -> BufReader<UnixStream> {
+        self.stream
     }
 }
 

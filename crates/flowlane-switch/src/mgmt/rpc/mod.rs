@@ -11,6 +11,7 @@ mod router;
 mod routes;
 mod server;
 mod socket_file;
+mod take_over;
 mod trace;
 mod tracked;
 
@@ -24,6 +25,7 @@ pub use server::{
     ChangeReport, ControlServer, FlowRemovedReport, FlowReport, LineError, MacEntry, SwitchReport,
 };
 
+pub use take_over::{HandOverError, TakeOver, TakeOverRequest, Unconfirmed};
 pub use tracked::{ConnectionReport, ConnectionsReport, EndsReport};
 
 use std::io::{self, Write};
@@ -102,6 +104,24 @@ impl Socket {
         let thread = std::thread::Builder::new().name("control".to_owned());
         let thread = thread.spawn(move || listen(&listener, &ended, &Shared::new(server))).map_err(failed)?;
         Ok(Self { file, alive: Some(alive), thread: Some(thread) })
+    }
+
+    /// Listens beside a path at which another switch listens.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_beside(path: &Path, server: Arc<ControlServer>) -> Result<Self, SocketError> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".new");
+        Self::open(Path::new(&name), server)
+    }
+
+    /// Moves the socket to a path, in the place of another switch's: clients find the one or the other.
+    ///
+    /// # Errors
+    /// Where the system refuses it.
+    pub fn move_to(&mut self, path: &Path) -> Result<(), SocketError> {
+        self.file.move_to(path).map_err(|source| SocketError::Io { path: path.to_owned(), source })
     }
 
     pub fn path(&self) -> &Path {
@@ -222,7 +242,7 @@ fn serve(connection: &Connection, shared: &Shared) -> io::Result<()> {
             }
         };
         connection.set_activity(true);
-        let answer = shared.server.answer(line);
+        let answer = shared.server.answer_on(line, stream);
         drop(taken);
         connection.set_activity(false);
         let Some(mut answer) = answer else { continue };

@@ -1,5 +1,6 @@
 //! The methods of the control socket.
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use super::connections::SMALL;
 use super::controllers::{ControllerReport, Controllers};
 use super::message::{PROTOCOL, RpcError, answer, shortened};
+use super::take_over::TakeOverSlot;
 use crate::control::{BundleError, Changes, Control, FlowRemoved, FlowStatistics, Refused};
 use crate::datapath::{Mailbox, Worker};
 use crate::mgmt::report::{Report, RuleReport, WorkerReport};
@@ -31,6 +33,9 @@ pub struct ControlServer {
     /// Held while something large is made for a client, so that the memory does not grow with the number of clients.
     large: Mutex<()>,
     controllers: Arc<Controllers>,
+    /// The switch ends for good when its run has ended.
+    is_ending: AtomicBool,
+    take_over: Mutex<TakeOverSlot>,
 }
 
 /// All counters of a switch.
@@ -146,7 +151,47 @@ impl ControlServer {
         let mail = control.mailboxes().to_vec();
         let (begun, large) = (Instant::now(), Mutex::default());
         let controllers = Arc::default();
-        Self { control: Mutex::new(control), mail, reload, stop, begun, large, controllers }
+        let (is_ending, take_over) = (AtomicBool::new(false), Mutex::default());
+        Self {
+            control: Mutex::new(control),
+            mail,
+            reload,
+            stop,
+            begun,
+            large,
+            controllers,
+            is_ending,
+            take_over,
+        }
+    }
+
+    /// Ends the switch. Returns whether it was ending already.
+    pub fn end(&self) -> bool {
+        let was_ending = self.is_ending.swap(true, Ordering::SeqCst);
+        self.stop_run();
+        was_ending
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::SeqCst)
+    }
+
+    /// Ends the run of the workers.
+    pub(super) fn stop_run(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.mail.iter().for_each(|mail| mail.notifier().wake());
+    }
+
+    pub(super) fn stop_flag(&self) -> &AtomicBool {
+        &self.stop
+    }
+
+    pub(super) fn take_over_slot(&self) -> MutexGuard<'_, TakeOverSlot> {
+        self.take_over.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(super) fn workers_count(&self) -> usize {
+        self.mail.len()
     }
 
     /// The addresses of OpenFlow controllers, for the agent to add to.
@@ -163,6 +208,14 @@ impl ControlServer {
     /// Answers a line from a client; `None` for a notification.
     pub(crate) fn answer(&self, line: Vec<u8>) -> Option<String> {
         answer(line, |method, params| self.call(method, params))
+    }
+
+    /// Answers a line that has come on a stream, by which another switch may take the place of this one.
+    pub(super) fn answer_on(&self, line: Vec<u8>, stream: &UnixStream) -> Option<String> {
+        answer(line, |method, params| match method {
+            "take_over" => self.take_over(stream),
+            _ => self.call(method, params),
+        })
     }
 
     /// Waits until no other thread makes something large.
@@ -221,13 +274,14 @@ impl ControlServer {
                 to_json(&self.change_routes(&change)?)
             }
             "trace" => to_json(&self.trace_packet(parse_params(params)?)?),
+            "take_over_terms" => to_json(&self.take_over_terms()?),
             "stop" => {
-                self.stop.store(true, Ordering::Relaxed);
+                self.end();
                 to_json(&())
             }
             _ => {
                 let known = "version, show, workers, flows, change, reload, fdb, connections, flush_connections, neighbours, \
-                             flush_neighbours, routes, change_routes, trace, stop";
+                             flush_neighbours, routes, change_routes, trace, take_over_terms, take_over, stop";
                 let message = format!("there is no method `{method}`; there are {known}");
                 Err(RpcError::new(RpcError::METHOD, message))
             }
@@ -242,11 +296,6 @@ impl ControlServer {
     ) -> Result<T, RpcError> {
         let stopped = || RpcError::new(RpcError::STOPPED, "the switch does not run");
         self.mail[worker].call(question).ok_or_else(stopped)
-    }
-
-    /// The number of workers.
-    pub(super) fn workers_count(&self) -> usize {
-        self.mail.len()
     }
 
     /// Runs a function on every worker's thread.

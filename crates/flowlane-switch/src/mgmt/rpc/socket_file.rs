@@ -65,6 +65,14 @@ impl SocketFile {
         Ok((file, UnixListener::from(socket)))
     }
 
+    /// Moves the file to another path in its folder, whatever is there.
+    pub(super) fn move_to(&mut self, path: &Path) -> io::Result<()> {
+        let _turn = lock(folder_of(path));
+        std::fs::rename(&self.path, path)?;
+        path.clone_into(&mut self.path);
+        Ok(())
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -100,6 +100,7 @@ fn sections_of(config: &Config, folder: &Path) -> Vec<Section> {
         one("[router]", "router", format!("{:?} {}", config.router, content(&routes_of_router))),
         // Its rules are taken over, but not its tables.
         one("[firewall]", "firewall", format!("{:?}", firewall::table(config))),
+        one("[state]", "state", format!("{:?}", config.state)),
         // Not the content of the files of TLS, which new connections use as it is.
         one("[openflow]", "openflow", format!("{:?}", config.openflow)),
         one("[controller]", "controller", format!("{:?}", config.controller)),
@@ -240,7 +241,7 @@ mod tests {
     /// A new section is compared, or taken over, or its changes would be ignored.
     #[test]
     fn every_section_is_compared_or_taken_over() {
-        let whole = "[openflow]\n[controller]\nopen = \"null\"\n[[port]]\nnumber = 1\nopen = \"null\"\n[[table]]\nnumber = 0\n\
+        let whole = "[openflow]\n[state]\nfile = \"state\"\n[controller]\nopen = \"null\"\n[[port]]\nnumber = 1\nopen = \"null\"\n[[table]]\nnumber = 0\n\
             [[route_table]]\nnumber = 1\nroutes_file = \"routes.txt\"\n\
             [[route_table.next_hop]]\nname = \"192.0.2.1\"\nactions = \"output:1\"\n\
             [[filter_table]]\nnumber = 2\nkey = [\"nw_src\"]\n[[asset_table]]\nnumber = 3\nknown = \"drop\"\n\

@@ -55,6 +55,16 @@ pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError>
 
 impl Setup {
     pub(super) fn open_workers(mut self, random: u32, workers: usize) -> Result<Vec<Worker>, SetupError> {
+        let (seed, pipelines) = self.prepare_pipelines(random, workers)?;
+        self.open_ports(seed, pipelines)
+    }
+
+    /// Builds the tables of all workers, and opens no port. Returns the seed of the hashes, too.
+    pub(super) fn prepare_pipelines(
+        &mut self,
+        random: u32,
+        workers: usize,
+    ) -> Result<(u32, Vec<Pipeline>), SetupError> {
         limits::room(&self.config, &self.source)?;
         let seed = self.config.switch.seed.unwrap_or(random);
         // Errors of the configuration are reported before those of the environment.
@@ -66,7 +76,12 @@ impl Setup {
         let clock = self.config.switch.seed.is_none().then_some(&mut clock as &mut engine::Clock<'_>);
         let rules = std::mem::take(&mut self.rules);
         let pipelines = self.pipelines(rules, seed, device.as_ref(), clock, workers)?;
-        let egresses = self.egresses(seed, workers)?;
+        Ok((seed, pipelines))
+    }
+
+    /// Opens the ports, and builds the workers.
+    pub(super) fn open_ports(&self, seed: u32, pipelines: Vec<Pipeline>) -> Result<Vec<Worker>, SetupError> {
+        let egresses = self.egresses(seed, pipelines.len())?;
         // Tables and ports have taken memory: is there still enough for the caches?
         limits::room(&self.config, &self.source)?;
         Ok(pipelines

@@ -279,6 +279,16 @@ impl Port for AfXdpPort {
         true
     }
 
+    fn resume_arrivals(&mut self) {
+        // The next check opens the interface again: the run's end has closed its queues.
+        self.is_stopped = false;
+    }
+
+    fn release(&mut self) {
+        self.drop_queues();
+        self.interface.detach();
+    }
+
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
         match &mut self.queues {
             None => Ok(false),

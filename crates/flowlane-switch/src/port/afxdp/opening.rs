@@ -161,6 +161,15 @@ impl Interface {
         state.is_opening = opener.is_ok();
     }
 
+    /// Takes the program away, and closes the queues that no worker has.
+    pub(super) fn detach(&self) {
+        let mut state = self.lock();
+        let gone = (state.attached.take(), take(&mut state.queues));
+        drop(state);
+        // Detaching waits for the kernel.
+        drop(gone);
+    }
+
     /// Leads no further frames to the sockets: they are the system's from now on.
     pub(super) fn release(&self) {
         if let Some(Attached { program, queues, .. }) = &self.lock().attached {

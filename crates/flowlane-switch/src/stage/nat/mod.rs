@@ -56,10 +56,12 @@ mod owner;
 mod packet;
 pub mod ports;
 mod rewrite;
+mod saved;
 mod session;
 
 pub use config::{Forward, IdleTimes, NatConfig, NatCounters, NatError, Refusal};
 pub use decide::NatDecision;
+pub use saved::SavedSession;
 pub use session::Session;
 
 use std::collections::{HashMap, HashSet};
@@ -186,7 +188,7 @@ impl Nat {
             let owner = nat.owner_inside(inside.0);
             nat.forward_owners.insert(session.outside_key(), owner);
             if owner == shard.me {
-                nat.enter(session, NEVER).ok_or(NatError::Inside(i))?;
+                nat.enter(session, NEVER, 0).ok_or(NatError::Inside(i))?;
                 nat.forwards += 1;
             }
         }

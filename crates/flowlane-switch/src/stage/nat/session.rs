@@ -17,6 +17,7 @@ pub(super) mod state {
     pub(in crate::stage::nat) const ACK_OUT: u8 = 32;
     pub(in crate::stage::nat) const OPEN: u8 = SYN_OUT | SYN_IN | ACK_OUT;
     pub(in crate::stage::nat) const FINS: u8 = FIN_OUT | FIN_IN;
+    pub(in crate::stage::nat) const ALL: u8 = OPEN | FINS | RST;
 
     pub(in crate::stage::nat) fn is_closed(state: u8) -> bool {
         state & RST != 0 || state & FINS == FINS
@@ -100,29 +101,38 @@ impl Nat {
     pub(super) fn open(&mut self, packet: &Packet, address: u32, now: u32) -> Option<u32> {
         let ([inside, port], proto) = (packet.inside, packet.proto);
         let inside_port = port as u16;
-        let host = match &mut self.hosts {
-            Some(hosts) => match hosts.find(&[inside], now).live() {
-                Some(at) => Some(at),
-                None => Some(hosts.insert(&[inside], 0, NEVER, now)?),
-            },
-            None => None,
-        };
         let (outside, outside_port) = self.pool.draw(proto, address, inside_port);
         let session =
             Session { inside, outside, inside_port, outside_port, proto, state: 0, packets: [0; 2] };
-        let opened = self.enter(session, self.config.idle.of(proto, 0));
-        if opened.is_none() {
+        let opened = self.keep(session, now, now);
+        self.counters.created += u64::from(opened.is_some());
+        opened
+    }
+
+    /// Keeps a session whose port is taken, last used at a tick, and counts it for its host. Returns none if a table is full; the
+    /// port is given back then.
+    pub(super) fn keep(&mut self, session: Session, used: u32, now: u32) -> Option<u32> {
+        let Session { inside, outside, outside_port, proto, state, .. } = session;
+        let host = match &mut self.hosts {
+            Some(hosts) => match hosts.find(&[inside], now).live() {
+                Some(at) => Some(Some(at)),
+                None => hosts.insert(&[inside], 0, NEVER, now).map(Some),
+            },
+            None => Some(None),
+        };
+        let idle = self.config.idle.of(proto, state);
+        let kept = host.and_then(|_| self.enter(session, idle, used));
+        if kept.is_none() {
             self.pool.give_back(proto, outside, outside_port);
         }
-        if let (Some(hosts), Some(at)) = (&mut self.hosts, host) {
+        if let (Some(hosts), Some(Some(at))) = (&mut self.hosts, host) {
             let sessions = &mut hosts.entries.get_mut(at).value;
-            *sessions += u32::from(opened.is_some());
+            *sessions += u32::from(kept.is_some());
             if *sessions == 0 {
                 hosts.remove(at);
             }
         }
-        self.counters.created += u64::from(opened.is_some());
-        opened
+        kept
     }
 
     /// Removes sessions that are due if the table is full. Returns whether there is room.
@@ -134,9 +144,9 @@ impl Nat {
         !self.sessions.is_full()
     }
 
-    /// Inserts a session into all tables. Returns none if one is full.
-    pub(super) fn enter(&mut self, session: Session, idle: u32) -> Option<u32> {
-        let at = self.sessions.insert(session, idle, self.ticks.now())?;
+    /// Inserts a session, last used at a tick, into all tables. Returns none if one is full.
+    pub(super) fn enter(&mut self, session: Session, idle: u32, used: u32) -> Option<u32> {
+        let at = self.sessions.insert(session, idle, used)?;
         let (inside, outside) = (session.inside_key(), session.outside_key());
         if self.inside.insert(&inside, at).is_err() {
             self.sessions.remove(at);

@@ -11,6 +11,7 @@
 
 use super::protocol::Progress;
 use super::timeouts::Timeout;
+use crate::state::bytes::Bytes;
 
 /// Flags of TCP (RFC 9293).
 pub(super) mod flags {
@@ -86,6 +87,9 @@ pub enum EndState {
 }
 
 impl EndState {
+    const ALL: [Self; 6] =
+        [Self::Closed, Self::SynSent, Self::Established, Self::Closing, Self::FinWait2, Self::TimeWait];
+
     /// Returns the name that Open vSwitch prints.
     pub fn name(self) -> &'static str {
         match self {
@@ -127,6 +131,48 @@ struct Peer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tcp {
     peers: [Peer; 2],
+}
+
+/// A peer's scaling in saved state, where it is not a shift.
+const SAVED_NONE: u8 = 255;
+const SAVED_UNKNOWN: u8 = 254;
+
+impl Peer {
+    fn save(&self, out: &mut Vec<u8>) {
+        out.extend(self.sent.to_le_bytes());
+        out.extend(self.allowed.to_le_bytes());
+        out.extend(self.window.to_le_bytes());
+        let scaling = match self.scaling {
+            Scaling::None => SAVED_NONE,
+            Scaling::Unknown => SAVED_UNKNOWN,
+            Scaling::Shift(shift) => shift,
+        };
+        out.extend([scaling, self.state as u8]);
+    }
+
+    fn restore(bytes: &mut Bytes<'_>) -> Option<Self> {
+        let (sent, allowed, window) = (bytes.u32()?, bytes.u32()?, bytes.u16()?);
+        let scaling = match bytes.u8()? {
+            SAVED_NONE => Scaling::None,
+            SAVED_UNKNOWN => Scaling::Unknown,
+            shift @ ..=WINDOW_SHIFT_MAX => Scaling::Shift(shift),
+            _ => return None,
+        };
+        let state = *EndState::ALL.get(usize::from(bytes.u8()?))?;
+        Some(Self { sent, allowed, window, scaling, state })
+    }
+}
+
+impl Tcp {
+    /// Appends the state of both ends, 12 bytes each.
+    pub(super) fn save(&self, out: &mut Vec<u8>) {
+        self.peers.iter().for_each(|peer| peer.save(out));
+    }
+
+    /// Reads what [`save`](Self::save) has written.
+    pub(super) fn restore(bytes: &mut Bytes<'_>) -> Option<Self> {
+        Some(Self { peers: [Peer::restore(bytes)?, Peer::restore(bytes)?] })
+    }
 }
 
 /// Returns whether sequence number `a` is `b` or a later one.

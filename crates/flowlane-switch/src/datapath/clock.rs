@@ -1,0 +1,40 @@
+//! The clock of a worker, which all state with times is of.
+
+use std::time::{Duration, Instant};
+
+use super::{Clock, Worker};
+
+impl Worker {
+    /// The clock of meters and ageing.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Lets the clock go on from a time: that of a switch whose place this one takes, or of its saved state.
+    pub fn continue_clock(&mut self, now_ns: u64) {
+        self.clock_origin = Instant::now().checked_sub(Duration::from_nanos(now_ns));
+        self.started = self.clock_origin.unwrap_or(self.started);
+        if self.clock == Clock::Frames {
+            self.frame_clock_ns = self.frame_clock_ns.max(now_ns);
+        }
+        self.lookup.pipeline.tell_time(self.now_ns());
+    }
+
+    /// The worker's clock, in whole seconds: the unit of FDB entries.
+    pub fn now_s(&self) -> u32 {
+        (self.now_ns() / 1_000_000_000) as u32
+    }
+
+    /// The worker's clock, in milliseconds: the unit of connections.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ns() / 1_000_000
+    }
+
+    /// The worker's clock, in nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        match self.clock {
+            Clock::Wall => self.started.elapsed().as_nanos() as u64,
+            Clock::Frames => self.frame_clock_ns,
+        }
+    }
+}
