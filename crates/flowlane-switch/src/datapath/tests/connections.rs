@@ -134,6 +134,67 @@ fn connections_do_not_depend_on_bursts() {
     assert!(translated > 50);
 }
 
+/// Returns two fragments of a frame with IPv4 of at least 1,248 bytes.
+pub(super) fn fragments_of(frame: &[u8]) -> Vec<Vec<u8>> {
+    let part = |place: u16, more: u16, payload: &[u8]| {
+        let mut bytes = [&frame[..34], payload].concat();
+        bytes[16..18].copy_from_slice(&(20 + payload.len() as u16).to_be_bytes());
+        bytes[18..20].copy_from_slice(&frame[34..36]);
+        bytes[20..22].copy_from_slice(&(more | place).to_be_bytes());
+        bytes[24..26].fill(0);
+        let sum: u32 = bytes[14..34].chunks(2).map(|b| u32::from(b[0]) << 8 | u32::from(b[1])).sum();
+        bytes[24..26].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+        bytes
+    };
+    let (first, rest) = frame[34..].split_at(1208);
+    vec![part(0, 0x2000, first), part(1208 / 8, 0, rest)]
+}
+
+/// A packet that waits for a table is of its connection, and has come in through the port that an action has named, when it goes on.
+#[test]
+fn packets_that_wait_keep_their_connections() {
+    let rules = "table=0,priority=3,in_port=1,udp,actions=ct(commit,zone=1,nat(dst=10.9.9.9),table=1)\n\
+                 table=0,priority=2,in_port=2,udp,actions=ct(zone=1,nat,table=1)\n\
+                 table=0,priority=1,actions=set_field:3->in_port,push_mpls:0x8847,goto_table:1\n\
+                 table=1,priority=2,ct_state=+trk,ip,actions=ct(zone=1,table=2)\n\
+                 table=1,priority=1,actions=pop_mpls:0x9000,in_port\n\
+                 table=2,priority=1,ct_state=+est+rpl+trk,actions=in_port,output:1\n\
+                 table=2,priority=0,actions=output:4\n";
+    let mut other = vec![0xff; 12];
+    other.extend([0x90, 0]);
+    other.resize(60, 0);
+    for by in [By::Tuple, By::Later(1), By::Later(7)] {
+        for is_fragmented in [false, true] {
+            let rules = read(rules, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap();
+            let (mut worker, sent) = worker(&rules, 3, no_caches(), by);
+            for port in 1000..1010u16 {
+                let payload = vec![1; if is_fragmented { 1600 } else { 8 }];
+                let udp = |from: ([u8; 4], u16), to: ([u8; 4], u16)| {
+                    let mut bytes = Vec::new();
+                    let eth = PacketBuilder::ethernet2([2; 6], [4; 6]);
+                    eth.ipv4(from.0, to.0, 9).udp(from.1, to.1).write(&mut bytes, &payload).unwrap();
+                    if is_fragmented { fragments_of(&bytes) } else { vec![bytes] }
+                };
+                let (client, server) = (([10, 0, 0, 1], port), ([203, 0, 113, 1], 53));
+                let both = [(0, udp(client, server)), (1, udp(([10, 9, 9, 9], 53), client))];
+                for (place, frames) in both {
+                    let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+                    worker.inject(place, &frames).unwrap();
+                    worker.settle().unwrap();
+                }
+                worker.inject(1, &[&other]).unwrap();
+                worker.settle().unwrap();
+                worker.egress.flush().unwrap();
+                let sent = std::mem::take(&mut *sent.lock().unwrap());
+                let ports: Vec<u32> = sent.iter().map(|(port, _)| *port).collect();
+                let wanted: &[u32] = if is_fragmented { &[4, 4, 2, 1, 2, 1, 3] } else { &[4, 2, 1, 3] };
+                assert_eq!(ports, wanted, "{by:?}, port {port}, fragments {is_fragmented}");
+            }
+            assert!((worker.waiting_counters().asked > 0) == (by != By::Tuple));
+        }
+    }
+}
+
 /// A copy that goes on in a later table is a packet of its own there: its `exit` and its action set are not the original's.
 #[test]
 fn a_copy_behind_ct_ends_alone() {
