@@ -133,6 +133,8 @@ impl Calls {
         self.used(lane);
         self.active.0 |= u64::from(!calls.open.is_empty()) << lane;
         self.lanes[lane] = calls;
+        // It leaves what its action set is when it ends, not what it was here.
+        self.left_set = None;
     }
 
     /// Makes the calls of a burst with one lane: a packet that goes on.
@@ -164,6 +166,12 @@ impl Calls {
             self.write(lane, Some(&set));
         }
         false
+    }
+
+    /// Returns whether the lane is a copy for a group's bucket, which does not execute its action set.
+    #[inline]
+    pub(super) fn leave_set(&self) -> bool {
+        self.leaves_set
     }
 
     /// Returns a lane's action set.

@@ -466,7 +466,7 @@ fn run_steps(
         return Ok(StepResult::End);
     }
     // A cached path does not contain what a caller does next with metadata: packets inside calls use the tables.
-    let caches = parses && !worker.calls.hold_state(lane);
+    let caches = parses && !worker.calls.hold_state(lane) && !worker.takes_no_path();
     Ok(if caches { StepResult::Again } else { StepResult::Table(table) })
 }
 

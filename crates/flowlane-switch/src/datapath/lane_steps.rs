@@ -37,13 +37,6 @@ pub(super) struct Copies {
     depth: usize,
 }
 
-impl Copies {
-    /// Returns whether the current burst is a copy of a packet.
-    pub(super) fn is_under_way(&self) -> bool {
-        self.depth > 0
-    }
-}
-
 /// Takes a step of a lane that concerns more than the packet's bytes; the lane then resumes at `here`, perhaps with headers
 /// that have moved. `opened` are calls that it has opened in front.
 #[cold]
@@ -333,6 +326,19 @@ pub(super) fn copy(
 }
 
 impl Worker {
+    /// Returns whether the packet under way is a copy of another one, which may wait for it.
+    #[inline]
+    pub(super) fn is_at_copy(&self) -> bool {
+        self.copies.depth > 0 || self.calls.leave_set()
+    }
+
+    /// Returns whether the packet under way takes no cached path: none knows that `exit` and the action set of a copy concern the packet
+    /// that it was made of, or that a packet is a controller's.
+    #[inline]
+    pub(super) fn takes_no_path(&self) -> bool {
+        self.is_at_copy() || self.egress.in_packet_out
+    }
+
     /// Executes actions on a packet that a controller sends, as if it had come in through a port, which need not exist.
     /// Where that port refuses what it receives, the packet is dropped, as in Open vSwitch.
     ///

@@ -114,7 +114,7 @@ fn go_on(
         set_rounds(key, before + 1);
     }
     // A copy does not go on itself: its action set and `exit` are not those of the packet that it was made of.
-    if here.at == here.steps.steps().len() && !worker.calls.are_open(lane) && !worker.copies.is_under_way() {
+    if here.at == here.steps.steps().len() && !worker.calls.are_open(lane) && !worker.is_at_copy() {
         worker.calls.resume_at(lane, Return::to(entering.clone(), 0, rounds(key)), moved);
         return Ok(StepResult::Resumed);
     }
@@ -341,7 +341,7 @@ pub(super) fn track_lanes(
 ) -> LaneMask {
     let connections = worker.egress.connections.clone();
     let mut ready = LaneMask(0);
-    if worker.copies.is_under_way() {
+    if worker.takes_no_path() {
         return ready;
     }
     for lane in lanes.lanes() {

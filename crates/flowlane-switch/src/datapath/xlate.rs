@@ -36,7 +36,7 @@ use super::Pipeline;
 use super::apply::Effects;
 use super::walk::{AfterStep, Entered, Follow, Outcome, Position, follow, run};
 use crate::packet::edit::{self, Ttl};
-use crate::packet::recirculate::{entry, in_headers, is_bare, is_recirculated, rounds};
+use crate::packet::recirculate::{entry, in_headers, is_bare, rounds};
 use crate::ruleset::{LaneStep, Return, Step, ToController, misplaces_headers};
 
 /// A path, and the key bits that it depends on.
@@ -210,13 +210,6 @@ impl Follow for Xlate<'_> {
             self.key.leave(here, calls, false);
         }
         is_known
-    }
-
-    fn exit(&mut self) {
-        // A packet that is looked up again may be a copy: the packet that it was made of ends, too.
-        if is_recirculated(&self.key.key) {
-            self.key.lane(LaneStep::Exit);
-        }
     }
 
     fn stop(&mut self) {}

@@ -195,28 +195,65 @@ fn packets_that_wait_keep_their_connections() {
     }
 }
 
+/// A worker with rules, and perhaps a group.
+fn with_group(rules: &str, group: Option<&str>, cache: CacheConfig) -> (Worker, Sent) {
+    let rules = read(rules, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap();
+    let (mut worker, sent) = worker(&rules, 4, cache, By::Tuple);
+    if let Some(text) = group {
+        let groups = read_groups(text, "groups", &ReadOptions::default()).unwrap();
+        groups.into_iter().for_each(|(_, group)| worker.lookup.pipeline.add_group(group).unwrap());
+    }
+    (worker, sent)
+}
+
+/// A bucket's copy leaves its action set to the packet that it was made of, unless it goes on behind `ct`: whether it waits for other
+/// fragments, is refused as one, or is parsed again.
+#[test]
+fn a_bucket_leaves_the_set_that_it_ends_with() {
+    let fragments = {
+        let mut bytes = Vec::new();
+        let eth = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        eth.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 9).udp(1, 2).write(&mut bytes, &[1; 1600]).unwrap();
+        fragments_of(&bytes)
+    };
+    // It belongs to no datagram: all but the last have a multiple of eight bytes.
+    let mut refused = fragments[0].clone();
+    refused.truncate(refused.len() - 4);
+    refused[17] -= 4;
+    refused[25] += 4;
+    let later = "table=0,priority=2,ip,nw_frag=first,actions=group:1\n\
+                 table=0,priority=1,ip,actions=ct(zone=1,table=1)\n\
+                 table=1,actions=write_actions(output:3)\n";
+    let cleared = "table=0,actions=group:1\n\
+                   table=2,actions=write_actions(output:2),goto_table:3\n\
+                   table=3,ip,actions=ct(zone=1),clear_actions\n";
+    let kept = "table=0,actions=group:1\n\
+                table=2,actions=write_actions(output:2),goto_table:3\n\
+                table=3,ip,actions=output:3,ct(zone=1)\n";
+    let parsed = "table=0,actions=group:1,output:4\ntable=1,actions=write_actions(output:3)\n";
+    let bucket = |actions: &str| format!("group_id=1,type=all,bucket=actions={actions}\n");
+    let (again, whole) = (bucket("push_mpls:0x8847,pop_mpls:0x0800,resubmit(,1)"), packet(&mut Random(2)).1);
+    for cache in [no_caches(), CacheConfig { adaptive: false, ..CacheConfig::default() }] {
+        let ports = |rules: &str, group: &str, frames: &[Vec<u8>]| -> Vec<u32> {
+            let (mut worker, sent) = with_group(rules, Some(group), cache);
+            frames.iter().for_each(|frame| worker.inject(0, &[frame]).unwrap());
+            let sent = std::mem::take(&mut *sent.lock().unwrap());
+            sent.into_iter().map(|(port, _)| port).collect()
+        };
+        assert_eq!(ports(later, &bucket("ct(zone=1,table=1)"), &fragments), [3, 3]);
+        assert_eq!(ports(cleared, &bucket("resubmit(,2)"), std::slice::from_ref(&refused)), [0; 0]);
+        assert_eq!(ports(kept, &bucket("resubmit(,2)"), std::slice::from_ref(&refused)), [3, 2]);
+        let twice = vec![whole.clone(); 3];
+        assert_eq!(ports(parsed, &again, &twice), [4, 3, 4, 3, 4, 3]);
+    }
+}
+
 /// A copy that goes on in a later table is a packet of its own there: its `exit` and its action set are not the original's.
 #[test]
 fn a_copy_behind_ct_ends_alone() {
+    let frame = packet(&mut Random(2)).1;
     let run = |rules: &str, group: Option<&str>, cache| {
-        let mut pipeline = Pipeline::new();
-        for table in 0..2 {
-            pipeline.add_table(table, "", By::Tuple.engine(), Miss::Drop);
-        }
-        if let Some(text) = group {
-            let groups = read_groups(text, "groups", &ReadOptions::default()).unwrap();
-            groups.into_iter().for_each(|(_, group)| pipeline.add_group(group).unwrap());
-        }
-        for rule in read(rules, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap() {
-            pipeline.add_rule(rule).unwrap();
-        }
-        let (sent, mut egress) = (Sent::default(), Egress::new(Fdb::new(1000, 300, 1), 1));
-        for number in 1..=4 {
-            let port = Box::new(Recorder(number, sent.clone()));
-            egress.ports.add(PortSlot::new(PortNo(number), "", "", port));
-        }
-        let mut worker = Worker::new(Lookup::new(pipeline, cache), egress, 64, Clock::Frames);
-        let frame = packet(&mut Random(2)).1;
+        let (mut worker, sent) = with_group(rules, group, cache);
         (0..3).for_each(|_| worker.inject(0, &[&frame]).unwrap());
         std::mem::take(&mut *sent.lock().unwrap())
     };
