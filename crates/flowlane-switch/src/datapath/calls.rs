@@ -276,6 +276,15 @@ impl Calls {
         &mut self.used(lane).tracked
     }
 
+    /// Forgets the connection of a lane's packet, if an action has made another packet of it.
+    #[inline]
+    pub(super) fn untrack_if(&mut self, lane: usize, is_other: bool) {
+        if is_other && self.is_used(lane) {
+            let state = &mut self.lanes[lane].state;
+            (state.tracked, state.datagram) = (Tracked::default(), None);
+        }
+    }
+
     /// Returns the datagram that a lane's packet is a fragment of, once all of that had come.
     pub(super) fn datagram(&mut self, lane: usize) -> &mut Option<Option<Seen>> {
         &mut self.used(lane).datagram

@@ -89,9 +89,10 @@ pub(super) fn run_lane_step(
     })
 }
 
-/// Parses a lane's packet again. Returns whether it continues: the malformed policy may drop it.
-fn parse_lane(worker: &mut Worker, burst: &mut Burst, lane: usize) -> bool {
-    let mut packet = Packet {
+/// Returns a lane's packet, whose headers are where its key says.
+fn packet_of(burst: &mut Burst, lane: usize) -> Packet<'_> {
+    Packet {
+        source: burst.source(lane),
         frame: &mut burst.frames[lane],
         headers: &mut burst.headers[lane],
         key: &mut burst.keys[lane],
@@ -99,8 +100,13 @@ fn parse_lane(worker: &mut Worker, burst: &mut Burst, lane: usize) -> bool {
         now_ns: burst.times_ns[lane],
         sent: burst.sent.0 >> lane & 1 == 1,
         moved: false,
-        source: None,
-    };
+        untracked: false,
+    }
+}
+
+/// Parses a lane's packet again. Returns whether it continues: the malformed policy may drop it.
+fn parse_lane(worker: &mut Worker, burst: &mut Burst, lane: usize) -> bool {
+    let mut packet = packet_of(burst, lane);
     let goes_on = reparse_before(&mut worker.egress, &mut packet, 0, &[]);
     match goes_on {
         true => worker.calls.headers_are_in_place(lane),
@@ -235,16 +241,7 @@ fn set(burst: &mut Burst, lane: usize, to: FieldRef, value: u128) {
 
 /// Sends a lane's packet somewhere, by a step that is an output.
 fn output(worker: &mut Worker, burst: &mut Burst, lane: usize, step: Option<Step>) -> Result<(), RunError> {
-    let mut packet = Packet {
-        source: burst.source(lane),
-        frame: &mut burst.frames[lane],
-        headers: &mut burst.headers[lane],
-        key: &mut burst.keys[lane],
-        port: burst.port,
-        now_ns: burst.times_ns[lane],
-        sent: false,
-        moved: false,
-    };
+    let mut packet = packet_of(burst, lane);
     let ended = run(step.as_slice(), 0, &mut packet, &mut worker.egress)?;
     debug_assert!(matches!(ended, Outcome::Done), "an output does not drop");
     burst.sent.0 |= u64::from(packet.sent) << lane;

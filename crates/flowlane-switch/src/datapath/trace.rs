@@ -343,7 +343,17 @@ impl Tracer<'_> {
         let (before, outside) = (parsed(&self.packet.frame), self.packet.key.clone());
         let Traced { frame, headers, key, place, now_ns, moved, source, .. } = &mut *self.packet;
         let (port, now_ns, sent) = (*place, *now_ns, false);
-        let mut packet = Packet { frame, headers, key, port, now_ns, sent, moved: *moved, source: *source };
+        let mut packet = Packet {
+            frame,
+            headers,
+            key,
+            port,
+            now_ns,
+            sent,
+            moved: *moved,
+            source: *source,
+            untracked: false,
+        };
         let result = edit(&mut packet);
         (*moved, *source) = (packet.moved, packet.source);
         let after = parsed(&self.packet.frame);
@@ -384,6 +394,7 @@ impl Tracer<'_> {
             sent: false,
             moved: false,
             source: None,
+            untracked: false,
         });
         if ttl == Ttl::Expired {
             self.send_to_controller(&text(action), u16::MAX);

@@ -284,6 +284,8 @@ impl Effects<TrackedKey> for Record {
     fn encapsulate(&mut self, key: &mut TrackedKey, tunnel: u32) -> bool {
         key.parse_again = true;
         key.push(Action::Encapsulate(tunnel));
+        // The step itself forgets the packet's.
+        key.hide_connection();
         true
     }
 

@@ -70,8 +70,7 @@ impl Tracer<'_> {
             LaneStep::Pause(to) => return self.pause(&to.action),
             LaneStep::Track { track, .. } => self.track(track, position),
             LaneStep::Untrack => {
-                self.packet.tracked = Tracked::default();
-                hide(&mut self.packet.key);
+                self.untrack();
                 self.tell("ct_clear", "its connection is forgotten", "");
             }
             LaneStep::Expire | LaneStep::Refuse | LaneStep::Request(_) | LaneStep::Leave { .. } => {}
@@ -80,6 +79,12 @@ impl Tracer<'_> {
             }
         }
         AfterStep::Next
+    }
+
+    /// Forgets the packet's connection.
+    pub(super) fn untrack(&mut self) {
+        self.packet.tracked = Tracked::default();
+        hide(&mut self.packet.key);
     }
 
     /// Looks the packet's connection up; a copy goes on in the action's table.
