@@ -7,6 +7,7 @@ mod begin;
 mod lane_steps;
 mod recorder;
 mod sending;
+mod track;
 
 use recorder::Recorder;
 
@@ -32,7 +33,7 @@ use crate::packet::recirculate::{entry, parse_again, rounds, set_rounds, take_al
 use crate::packet::{Frame, decapsulate};
 use crate::ruleset::{LaneStep, Miss, Return, Step};
 use crate::stage::{Half, Owner, Rewritten, StageCall, StagePacket, StageTable};
-use crate::state::conntrack::Tracked;
+use crate::state::conntrack::{Seen, Tracked};
 use crate::tunnel::Tunnels;
 
 /// The dry run of a packet.
@@ -90,6 +91,8 @@ pub struct Traced {
     values: Vec<u128>,
     /// The packet's connection.
     tracked: Tracked,
+    /// The datagram that it is a fragment of, once all of that would have come; in it, none if that is invalid.
+    datagram: Option<Option<Seen>>,
     /// States that the next `ct` actions find, instead of those of connections.
     ct_next: VecDeque<u32>,
     /// Copies that are open, one within the other.
@@ -430,8 +433,14 @@ impl Follow for Tracer<'_> {
         entered
     }
 
-    fn lane_step(&mut self, step: &LaneStep, again: bool, _: &Return, position: &mut Position) -> AfterStep {
-        self.take(step, again, position)
+    fn lane_step(
+        &mut self,
+        step: &LaneStep,
+        again: bool,
+        here: &Return,
+        position: &mut Position,
+    ) -> AfterStep {
+        self.take(step, again, here, position)
     }
 
     fn run<'a>(&mut self, steps: &'a [Step], from: usize, _: &[Return]) -> Result<Outcome<'a>, Infallible> {

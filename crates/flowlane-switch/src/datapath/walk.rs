@@ -318,7 +318,7 @@ pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position
                 match take_step(packet, step, again, &at, position) {
                     AfterStep::Next => here.at = resume,
                     AfterStep::Exit => return position.exit(),
-                    AfterStep::End => return,
+                    AfterStep::End => return position.close(),
                 }
                 continue;
             }

@@ -103,7 +103,12 @@ fn connections_do_not_depend_on_bursts() {
                 for (port, burst) in &bursts {
                     let frames: Vec<&[u8]> = burst.iter().map(Vec::as_slice).collect();
                     match alone {
-                        true => frames.iter().for_each(|frame| worker.inject(*port, &[frame]).unwrap()),
+                        true => frames.iter().for_each(|frame| {
+                            let (told, before) = (traced(&worker, *port, frame), sent.lock().unwrap().len());
+                            worker.inject(*port, &[frame]).unwrap();
+                            let sent = &sent.lock().unwrap()[before..];
+                            assert!(told.is_none_or(|told| told == sent), "firewall {number}, seed {seed}");
+                        }),
                         false => worker.inject(*port, &frames).unwrap(),
                     }
                 }
@@ -198,7 +203,7 @@ fn packets_that_wait_keep_their_connections() {
 /// A worker with rules, and perhaps a group.
 fn with_group(rules: &str, group: Option<&str>, cache: CacheConfig) -> (Worker, Sent) {
     let rules = read(rules, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap();
-    let (mut worker, sent) = worker(&rules, 4, cache, By::Tuple);
+    let (mut worker, sent) = worker(&rules, 5, cache, By::Tuple);
     if let Some(text) = group {
         let groups = read_groups(text, "groups", &ReadOptions::default()).unwrap();
         groups.into_iter().for_each(|(_, group)| worker.lookup.pipeline.add_group(group).unwrap());
@@ -245,6 +250,70 @@ fn a_bucket_leaves_the_set_that_it_ends_with() {
         assert_eq!(ports(kept, &bucket("resubmit(,2)"), std::slice::from_ref(&refused)), [3, 2]);
         let twice = vec![whole.clone(); 3];
         assert_eq!(ports(parsed, &again, &twice), [4, 3, 4, 3, 4, 3]);
+    }
+}
+
+/// Many `ct` in a row, one within the other, or round and round, end where a packet's do.
+#[test]
+fn a_trace_takes_as_many_ct_as_a_packet() {
+    let chain = |action: fn(u32) -> String| -> String {
+        let rules = (0..40).map(|table| format!("table={table},ip,actions={}\n", action(table + 1)));
+        rules.chain(["table=40,actions=output:2\n".to_owned()]).collect()
+    };
+    let cases = [
+        (chain(|next| format!("ct(table={next})")), 1),
+        // A copy within a copy each; as deep as copies may be.
+        (chain(|next| format!("ct(table={next}),output:3")), 33),
+        ("table=0,ip,actions=output:2,ct(table=0)\n".to_owned(), 65),
+        ("table=0,ip,actions=output:2,resubmit(,1)\ntable=1,ip,actions=ct(table=0)\n".to_owned(), 65),
+        ("table=0,ip,actions=output:2,ct(table=0),output:3\n".to_owned(), 2 * 33),
+    ];
+    let frame = packet(&mut Random(2)).1;
+    for (rules, count) in cases {
+        let rules = read(&rules, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap();
+        for cache in [no_caches(), CacheConfig { adaptive: false, ..CacheConfig::default() }] {
+            let (mut worker, sent) = worker(&rules, 41, cache, By::Tuple);
+            for _ in 0..2 {
+                let told = traced(&worker, 0, &frame).unwrap();
+                worker.inject(0, &[&frame]).unwrap();
+                let sent = std::mem::take(&mut *sent.lock().unwrap());
+                assert_eq!((told.len(), sent.len()), (count, count), "{rules:?}");
+                assert_eq!(told, sent);
+            }
+        }
+    }
+}
+
+/// A traced fragment waits where a packet does, and goes on where it is the last one.
+#[test]
+fn a_trace_says_what_becomes_of_a_fragment() {
+    let rules = "table=0,in_port=1,ip,actions=ct(commit,zone=1,nat(src=198.51.100.1),table=1)\n\
+                 table=0,in_port=2,ip,actions=group:1\n\
+                 table=1,priority=1,ct_state=+new-inv+trk,ip,actions=ct(zone=2,table=2)\n\
+                 table=1,priority=0,actions=output:4\n\
+                 table=2,ct_state=+new+trk,actions=output:3\n\
+                 table=3,ip,actions=write_actions(output:1),goto_table:4\n\
+                 table=4,ip,actions=ct(zone=3),output:4\n";
+    let mut bytes = Vec::new();
+    let eth = PacketBuilder::ethernet2([2; 6], [4; 6]);
+    eth.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 9).udp(1, 2).write(&mut bytes, &[1; 1600]).unwrap();
+    let fragments = fragments_of(&bytes);
+    let group = "group_id=1,type=all,bucket=actions=resubmit(,3)\n";
+    for order in [[0, 1], [1, 0]] {
+        let (mut worker, sent) = with_group(rules, Some(group), no_caches());
+        for (nth, at) in order.into_iter().enumerate() {
+            let told = traced(&worker, 0, &fragments[at]).unwrap();
+            assert_eq!(told, traced(&worker, 0, &fragments[at]).unwrap(), "a trace keeps no fragment");
+            worker.inject(0, &[&fragments[at]]).unwrap();
+            let sent = std::mem::take(&mut *sent.lock().unwrap());
+            assert_eq!((told.len(), sent.len()), (nth, 2 * nth), "one of both is traced");
+            assert!(told.iter().all(|one| sent.contains(one) && one.0 == 3 && one.1[26] == 198));
+        }
+        // The bucket waits, and leaves its action set.
+        let told = traced(&worker, 1, &fragments[0]).unwrap();
+        worker.inject(1, &[&fragments[0]]).unwrap();
+        assert_eq!(std::mem::take(&mut *sent.lock().unwrap()), told);
+        assert_eq!(told.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [1]);
     }
 }
 
