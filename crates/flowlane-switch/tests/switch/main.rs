@@ -8,6 +8,7 @@ mod mistakes;
 mod openflow;
 mod robustness;
 mod stateful_stages;
+mod tcp;
 mod tunnel_ports;
 mod vlans;
 mod warnings;
