@@ -455,16 +455,29 @@ impl Connections {
         }
     }
 
-    /// Returns how the first packet of a connection would be translated.
+    /// Returns how the first packet of a connection would be translated, and shows it the fields that the connection would get.
     fn preview(&self, tuple: &Tuple, request: &Request<'_>, tracked: &mut Tracked) -> Option<Rewrite> {
-        let nat = request.nat?;
+        let memories = self.memories();
+        let in_zone = memories.zones[usize::from(request.zone)].load(Ordering::Relaxed);
+        if self.limits.per_zone.is_some_and(|limit| in_zone >= limit) {
+            return None;
+        }
+        let find = |tuple: &Tuple| memories.table.find(&memories.table.hashed(tuple)).map(|(place, _)| place);
+        // A connection with this tuple would have been removed before.
+        let replaced = find(tuple);
+        let is_free = |reply: &Tuple| find(reply).is_none_or(|place| Some(place) == replaced);
         let mut live = Live::new(State::Other(Exchange::First), 0);
-        live.translated = nat::translated(nat);
-        set_fields(&mut live, request, tracked);
-        let is_free = |reply: &Tuple| self.table().find(&self.table().hashed(reply)).is_none();
-        let reply = nat::replies(nat, nat.range.as_ref()?, tuple, self).find(is_free)?;
+        let reply = match request.nat.and_then(|nat| Some((nat, nat.range.as_ref()?))) {
+            Some((nat, range)) => {
+                live.translated = nat::translated(nat);
+                nat::replies(nat, range, tuple, self).find(is_free)?
+            }
+            None => Some(tuple.reversed()).filter(is_free)?,
+        };
         let known = Known { place: Place::default(), direction: 0, is_error: false };
-        translate(&live, [*tuple, reply], (request, &known), tracked)
+        let rewrite = translate(&live, [*tuple, reply], (request, &known), tracked);
+        set_fields(&mut live, request, tracked);
+        rewrite
     }
 
     /// Takes a packet of an unknown connection, which is kept if that is asked for.
