@@ -125,7 +125,7 @@ impl Handed {
     }
 }
 
-/// What few packets have: for each of the others, it would be a cache line or more.
+/// State that few packets have: for each of the others, it would be a cache line or more.
 #[derive(Debug)]
 struct Beside {
     state: Option<PacketState>,

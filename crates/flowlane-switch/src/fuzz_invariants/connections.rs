@@ -52,12 +52,12 @@ impl Input<'_> {
     }
 }
 
-/// The table, and what is known of it.
+/// The table, and the state that the checks compare it with.
 struct Checked {
     connections: Connections,
     fragments: Fragments<Vec<u8>>,
     now_ms: u64,
-    /// What the last packet was found to be of: another `ct` begins with it, though actions may have changed the packet since.
+    /// The connection of the last packet: another `ct` begins with it, though actions may have changed the packet since.
     tracked: Tracked,
     /// Connections that requests have removed.
     removed: u64,
@@ -346,7 +346,8 @@ fn fragments_of(frame: &[u8]) -> Vec<Vec<u8>> {
         }
         let mut out = [&frame[..34], part].concat();
         out[16..18].copy_from_slice(&((20 + part.len()) as u16).to_be_bytes());
-        out[18..22].copy_from_slice(&[0, 7, (place / 8 >> 8) as u8 | u8::from(more) << 5, (place / 8) as u8]);
+        let field = ((place / 8) | (u16::from(more) << 13)).to_be_bytes();
+        out[18..22].copy_from_slice(&[0, 7, field[0], field[1]]);
         out[24..26].fill(0);
         let checksum = !fold(sum(&out[14..34]));
         out[24..26].copy_from_slice(&checksum.to_be_bytes());

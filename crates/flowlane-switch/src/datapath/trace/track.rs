@@ -11,7 +11,7 @@ use crate::ruleset::{Return, Track};
 use crate::state::conntrack::fragments::{Fate, piece, seen_whole};
 use crate::state::conntrack::{Connections, Request, Tracked, rewrite};
 
-/// What connection tracking does with a packet.
+/// The result of looking a packet's connection up.
 enum Found {
     /// It is of this or that connection.
     Itself,

@@ -134,7 +134,7 @@ fn are_complete(pieces: impl IntoIterator<Item = Piece>) -> bool {
     ends
 }
 
-/// What would become of a fragment.
+/// The fate of a fragment, were it taken.
 #[derive(Debug)]
 pub enum Fate<'a, T> {
     /// It would wait.

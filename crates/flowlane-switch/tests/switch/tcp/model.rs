@@ -24,7 +24,7 @@ pub(super) struct Header {
     pub(super) bytes: u32,
 }
 
-/// What becomes of a segment.
+/// The verdict on a segment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Verdict {
     New,
@@ -85,7 +85,7 @@ pub(super) struct Model {
     pub(super) seconds: u64,
 }
 
-/// How far `a` is behind `b` in the stream. What is just half of all numbers away is in front.
+/// The distance from `b` to `a` in the stream; half of all numbers is a negative distance.
 fn ahead(a: u32, b: u32) -> i64 {
     i64::from(a.wrapping_sub(b) as i32)
 }
@@ -115,7 +115,7 @@ impl Header {
             && (self.has(ACK) || !marks)
     }
 
-    /// Whether it may be the first that is seen.
+    /// Returns whether it may be the first that is seen.
     pub(super) fn may_begin(&self) -> bool {
         self.is_sound() && !(self.has(SYN) && self.has(ACK))
     }
@@ -123,7 +123,7 @@ impl Header {
     /// The window of a SYN is not scaled; later ones are, and are compared with it.
     fn scaled_down(&self, shift: u8) -> u64 {
         let unit = 1u64 << shift;
-        (u64::from(self.window) + unit - 1) / unit
+        u64::from(self.window).div_ceil(unit)
     }
 }
 
@@ -244,7 +244,7 @@ impl Model {
         if header.end() == header.seq { (high, high) } else { (header.seq, header.end()) }
     }
 
-    /// What the segment acknowledges; none: nothing, or nothing that its sender meant.
+    /// Returns the number that the segment acknowledges; none: nothing, or nothing that its sender meant.
     fn acknowledged(&self, header: &Header) -> Option<u32> {
         let is_bare_reset = header.has(RST) && header.ack == 0;
         (header.has(ACK) && !is_bare_reset).then_some(header.ack)
