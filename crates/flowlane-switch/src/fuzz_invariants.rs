@@ -1,6 +1,10 @@
 //! What must hold for any bytes whatever: checked by the fuzz targets and, on recorded and mutated input, by
 //! plain tests. Each check panics where its promise is broken.
 
+mod connections;
+
+pub use connections::connections;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

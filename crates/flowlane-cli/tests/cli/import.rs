@@ -1,5 +1,7 @@
 //! Tests of `flowlane rules convert --from`.
 
+mod random;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;

@@ -72,7 +72,7 @@ pub(super) trait Effects<P> {
     fn meter(&mut self, packet: &mut P, number: u32) -> bool;
     /// Counts the packet.
     fn count(&mut self, packet: &mut P, number: u32);
-    /// Adds the outer headers of a tunnel. Returns whether the tunnel carries the packet.
+    /// Adds the outer headers of a tunnel: a packet without a connection. Returns whether the tunnel carries the packet.
     fn encapsulate(&mut self, packet: &mut P, tunnel: u32) -> bool;
     /// Adds a header that changes the packet's type. Returns whether its type allows that.
     fn encapsulate_header(&mut self, packet: &mut P, header: &EncapsulateHeader) -> bool;

@@ -14,11 +14,9 @@ use super::walk::{CALLED_MAX, OPEN_CALLS_MAX};
 use crate::ruleset::{ActionSet, Return, StepSummary};
 use crate::state::conntrack::{Seen, Tracked};
 
+/// State of a packet that is neither in its frame nor in its key.
 #[derive(Clone, Debug, Default)]
-struct LaneCalls {
-    open: Vec<Return>,
-    /// The steps that the lane resumes, once a call has returned.
-    current: Return,
+pub(super) struct PacketState {
     /// Pushed values.
     values: Vec<u128>,
     /// The packet's connection.
@@ -31,6 +29,14 @@ struct LaneCalls {
     in_port: Option<PortNo>,
 }
 
+#[derive(Clone, Debug, Default)]
+struct LaneCalls {
+    open: Vec<Return>,
+    /// The steps that the lane resumes, once a call has returned.
+    current: Return,
+    state: PacketState,
+}
+
 /// The calls of a packet that waits.
 #[derive(Clone, Debug)]
 pub(super) struct PausedCalls {
@@ -41,7 +47,7 @@ pub(super) struct PausedCalls {
 impl PausedCalls {
     /// Returns the packet's connection.
     pub(super) fn tracked(&self) -> Tracked {
-        self.lane.tracked
+        self.lane.state.tracked
     }
 }
 
@@ -101,9 +107,7 @@ impl Calls {
         let open = Return::for_copy(calls);
         let mut copy = LaneCalls { current, open, ..LaneCalls::default() };
         if self.is_used(lane) {
-            let of = &self.lanes[lane];
-            (copy.values, copy.called) = (of.values.clone(), of.called);
-            (copy.tracked, copy.datagram) = (of.tracked, of.datagram);
+            copy.state.clone_from(&self.lanes[lane].state);
         }
         let active = LaneMask(u64::from(!copy.open.is_empty()));
         let (used, leaves_set) = (LaneMask(1), is_bucket);
@@ -114,9 +118,7 @@ impl Calls {
     pub(super) fn pause(&mut self, lane: usize, here: Return) -> PausedCalls {
         let mut paused = LaneCalls { current: here, ..LaneCalls::default() };
         if self.is_used(lane) {
-            let of = &self.lanes[lane];
-            (paused.values, paused.called) = (of.values.clone(), of.called);
-            (paused.tracked, paused.datagram) = (of.tracked, of.datagram);
+            paused.state.clone_from(&self.lanes[lane].state);
         }
         if self.are_open(lane) {
             paused.open.clone_from(&self.lanes[lane].open);
@@ -131,6 +133,8 @@ impl Calls {
         self.used(lane);
         self.active.0 |= u64::from(!calls.open.is_empty()) << lane;
         self.lanes[lane] = calls;
+        // It leaves what its action set is when it ends, not what it was here.
+        self.left_set = None;
     }
 
     /// Makes the calls of a burst with one lane: a packet that goes on.
@@ -164,6 +168,12 @@ impl Calls {
         false
     }
 
+    /// Returns whether the lane is a copy for a group's bucket, which does not execute its action set.
+    #[inline]
+    pub(super) fn leave_set(&self) -> bool {
+        self.leaves_set
+    }
+
     /// Returns a lane's action set.
     fn set(&self, lane: usize) -> Option<Arc<[Action]>> {
         let calls = if self.are_open(lane) { &*self.lanes[lane].open } else { &[] };
@@ -191,19 +201,19 @@ impl Calls {
         open
     }
 
-    /// Returns a lane's values, counter and port.
-    fn used(&mut self, lane: usize) -> &mut LaneCalls {
+    /// Returns the state of a lane's packet.
+    fn used(&mut self, lane: usize) -> &mut PacketState {
         if self.lanes.len() <= lane {
             self.lanes.resize_with(lane + 1, LaneCalls::default);
         }
-        let calls = &mut self.lanes[lane];
+        let state = &mut self.lanes[lane].state;
         if self.used.0 >> lane & 1 == 0 {
-            calls.values.clear();
-            (calls.called, calls.in_port) = (0, None);
-            (calls.tracked, calls.datagram) = (Tracked::default(), None);
+            let mut values = std::mem::take(&mut state.values);
+            values.clear();
+            *state = PacketState { values, ..PacketState::default() };
             self.used.0 |= 1 << lane;
         }
-        calls
+        state
     }
 
     fn is_used(&self, lane: usize) -> bool {
@@ -222,15 +232,15 @@ impl Calls {
     /// Counts a called table, which sees `in_port` if there is one. Returns whether the lane may go there: not if it goes round.
     #[cold]
     pub(super) fn call(&mut self, lane: usize, in_port: Option<PortNo>) -> bool {
-        let calls = self.used(lane);
-        calls.called += 1;
-        calls.in_port = in_port;
-        calls.called <= CALLED_MAX
+        let state = self.used(lane);
+        state.called += 1;
+        state.in_port = in_port;
+        state.called <= CALLED_MAX
     }
 
     /// Takes the port that the table sees which a lane enters.
     pub(super) fn take_in_port(&mut self, lane: usize) -> Option<PortNo> {
-        if self.is_used(lane) { self.lanes[lane].in_port.take() } else { None }
+        if self.is_used(lane) { self.lanes[lane].state.in_port.take() } else { None }
     }
 
     /// Returns the lanes that may enter a table which sees another port.
@@ -243,15 +253,36 @@ impl Calls {
     #[inline]
     pub(super) fn hold_state(&self, lane: usize) -> bool {
         let holds = || {
-            let calls = &self.lanes[lane];
-            !calls.values.is_empty() || calls.in_port.is_some()
+            let state = &self.lanes[lane].state;
+            !state.values.is_empty() || state.in_port.is_some()
         };
         self.are_open(lane) || self.is_used(lane) && holds()
+    }
+
+    /// Takes the state of a packet that goes on in another burst.
+    pub(super) fn take_state(&mut self, lane: usize) -> Option<PacketState> {
+        let is_used = self.is_used(lane);
+        self.used.remove(lane);
+        is_used.then(|| std::mem::take(&mut self.lanes[lane].state))
+    }
+
+    /// Gives a lane the state of its packet, which comes from another burst.
+    pub(super) fn set_state(&mut self, lane: usize, state: PacketState) {
+        *self.used(lane) = state;
     }
 
     /// Returns the connection of a lane's packet.
     pub(super) fn tracked(&mut self, lane: usize) -> &mut Tracked {
         &mut self.used(lane).tracked
+    }
+
+    /// Forgets the connection of a lane's packet, if an action has made another packet of it.
+    #[inline]
+    pub(super) fn untrack_if(&mut self, lane: usize, is_other: bool) {
+        if is_other && self.is_used(lane) {
+            let state = &mut self.lanes[lane].state;
+            (state.tracked, state.datagram) = (Tracked::default(), None);
+        }
     }
 
     /// Returns the datagram that a lane's packet is a fragment of, once all of that had come.

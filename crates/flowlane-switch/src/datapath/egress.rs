@@ -15,7 +15,7 @@ use super::packet_ins::{PacketIn, PacketIns};
 use super::pause::PauseToken;
 use super::ports::Ports;
 use super::router::HeldPacket;
-use super::track::HeldFragment;
+use super::track::{HeldFragment, hide};
 use crate::packet::Frame;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{move_field, note_type, set_field, take_along};
@@ -118,6 +118,8 @@ pub struct Packet<'a> {
     pub moved: bool,
     /// The port that an action says it came in through.
     pub source: Option<PortNo>,
+    /// An action has made another packet of it, which has no connection.
+    pub untracked: bool,
 }
 
 /// Returns the frames that completing a frame's checksum and segmentation offload results in.
@@ -561,7 +563,11 @@ impl Effects<Packet<'_>> for Egress {
             tunnels.encapsulate(tunnel, packet.frame, packet.headers, packet.key)
         });
         match sent {
-            Ok(()) => return true,
+            Ok(()) => {
+                hide(packet.key);
+                packet.untracked = true;
+                return true;
+            }
             Err(Unsent::TooLong) => self.drops.tunnel_too_long += 1,
             Err(Unsent::NotIp | Unsent::NoTunnel) => self.drops.no_tunnel += 1,
         }

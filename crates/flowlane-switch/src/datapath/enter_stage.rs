@@ -36,7 +36,8 @@ fn hand_over(worker: &mut Worker, burst: &mut Burst, table: u8, lanes: LaneMask)
         }
         let is_half = owners.split.0 >> lane & 1 == 1;
         let resume_point = if is_half { ResumePoint::SplitStage(table) } else { ResumePoint::Stage(table) };
-        links.hand(owners.worker[lane].into(), burst, lane, resume_point);
+        let state = worker.calls.take_state(lane);
+        links.hand(owners.worker[lane].into(), burst, lane, resume_point, state);
         worker.handed += 1;
     }
     owners.elsewhere

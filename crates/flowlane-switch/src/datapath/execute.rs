@@ -344,12 +344,21 @@ fn run_to_table<'a>(
 
 /// Ends a lane whose steps have stopped. A lane whose TTL has expired may go on behind a call.
 #[inline]
-fn stopped(calls: &mut Calls, lane: usize, expired: bool, moved: bool) -> StepResult {
+fn stopped(
+    worker: &mut Worker,
+    lane: usize,
+    (cursor, at, bytes): (&Cursor, usize, u64),
+    expired: bool,
+    moved: bool,
+) -> StepResult {
+    if let Cursor::Path(path) = *cursor {
+        worker.lookup.credit_until(path, at, bytes);
+    }
     if expired {
-        calls.note_moved(lane, moved);
+        worker.calls.note_moved(lane, moved);
         return StepResult::Expired;
     }
-    calls.clear(lane);
+    worker.calls.clear(lane);
     StepResult::End
 }
 
@@ -407,8 +416,8 @@ fn run_steps(
     cursor: &Cursor,
 ) -> Result<StepResult, RunError> {
     let (steps, from) = steps(&worker.lookup, &worker.calls, lane, cursor);
-    let source = burst.source(lane);
     let mut packet = Packet {
+        source: burst.source(lane),
         frame: &mut burst.frames[lane],
         headers: &mut burst.headers[lane],
         key: &mut burst.keys[lane],
@@ -416,7 +425,7 @@ fn run_steps(
         now_ns: burst.times_ns[lane],
         sent: burst.sent.0 >> lane & 1 == 1,
         moved: worker.calls.has_moved(lane),
-        source,
+        untracked: false,
     };
     let bytes = packet.frame.counted.into();
     // An option: dropping an empty list would cost a call.
@@ -429,13 +438,12 @@ fn run_steps(
     let (table, carry, parses) = match outcome {
         Outcome::Stopped { at } | Outcome::Expired { at } => {
             let (expired, moved) = (matches!(outcome, Outcome::Expired { .. }), packet.moved);
-            if let Cursor::Path(path) = *cursor {
-                worker.lookup.credit_until(path, at, bytes);
-            }
-            return Ok(stopped(&mut worker.calls, lane, expired, moved));
+            worker.calls.untrack_if(lane, packet.untracked);
+            return Ok(stopped(worker, lane, (cursor, at, bytes), expired, moved));
         }
         Outcome::Done => {
             let moved = packet.moved;
+            worker.calls.untrack_if(lane, packet.untracked);
             return Ok(done(worker, burst, lane, cursor, moved));
         }
         Outcome::Call { table, in_port, back, again, .. } => {
@@ -448,6 +456,7 @@ fn run_steps(
         Outcome::Lane { step, again, resume } => {
             let here = (Return::to(steps.clone(), resume, rounds(packet.key)), packet.moved);
             let step = step.clone();
+            worker.calls.untrack_if(lane, packet.untracked);
             count(&mut worker.lookup, cursor, bytes);
             return run_lane_step(worker, burst, lane, (&step, again), here, opened);
         }
@@ -461,12 +470,13 @@ fn run_steps(
         return Ok(dropped(worker, lane, cursor, bytes));
     }
     worker.calls.headers_are_in_place(lane);
+    worker.calls.untrack_if(lane, packet.untracked);
     count(&mut worker.lookup, cursor, bytes);
     if !open_calls(worker, lane, opened) {
         return Ok(StepResult::End);
     }
     // A cached path does not contain what a caller does next with metadata: packets inside calls use the tables.
-    let caches = parses && !worker.calls.hold_state(lane);
+    let caches = parses && !worker.calls.hold_state(lane) && !worker.takes_no_path();
     Ok(if caches { StepResult::Again } else { StepResult::Table(table) })
 }
 

@@ -19,7 +19,9 @@ use std::sync::Arc;
 
 use flowlane::memory::{LINE_BYTES, prefetch_at};
 use flowlane::packet::{FlowKey, Headers, WordSet, pack_words, unpack_words};
+use flowlane::rule::action::PortNo;
 
+use super::calls::{Calls, PacketState};
 use super::notifier::Notifier;
 use crate::packet::{Burst, Frame};
 use crate::sync::{AtomicU64, AtomicUsize, Consumer, Ordering, Producer, PushError, RingBuffer};
@@ -76,6 +78,8 @@ struct Handed {
     resume_point: ResumePoint,
     /// Whether it has been sent somewhere.
     sent: bool,
+    /// It has a [`Beside`] in its batch.
+    has_beside: bool,
     headers: Headers,
     /// The words that the key has, and their values.
     present: WordSet,
@@ -99,6 +103,7 @@ impl Handed {
             len: 0,
             resume_point: ResumePoint::Port,
             sent: false,
+            has_beside: false,
             headers: Headers::default(),
             present: WordSet::EMPTY,
             words: [0; KEY_WORDS],
@@ -120,6 +125,14 @@ impl Handed {
     }
 }
 
+/// State that few packets have: for each of the others, it would be a cache line or more.
+#[derive(Debug)]
+struct Beside {
+    state: Option<PacketState>,
+    /// The port that an action says it came in through.
+    source: Option<PortNo>,
+}
+
 /// A batch of packets that are handed over together. It keeps its buffers when it is reused.
 #[derive(Debug, Default)]
 pub(super) struct HandoffBatch {
@@ -131,12 +144,20 @@ pub(super) struct HandoffBatch {
     frames: Vec<Frame>,
     frames_len: usize,
     frames_at: usize,
+    /// By packet that has it, in order.
+    beside: VecDeque<Beside>,
     /// Some packet has no Ethernet header.
     pub(super) has_bare: bool,
 }
 
 impl HandoffBatch {
-    fn push(&mut self, burst: &mut Burst, lane: usize, resume_point: ResumePoint) {
+    fn push(
+        &mut self,
+        burst: &mut Burst,
+        lane: usize,
+        resume_point: ResumePoint,
+        state: Option<PacketState>,
+    ) {
         if self.len == self.packets.len() {
             self.packets.push(Handed::new());
         }
@@ -161,6 +182,11 @@ impl HandoffBatch {
         }
         (packet.port, packet.now_ns) = (burst.port as u32, burst.times_ns[lane]);
         (packet.sent, packet.resume_point) = (burst.sent.0 >> lane & 1 == 1, resume_point);
+        let source = burst.source(lane);
+        packet.has_beside = state.is_some() || source.is_some();
+        if packet.has_beside {
+            self.beside.push_back(Beside { state, source });
+        }
     }
 
     /// Prefetches a packet's lines, which another core has used.
@@ -173,15 +199,16 @@ impl HandoffBatch {
         }
     }
 
-    /// Moves the next packets with one input port and one resume point into a burst. Returns that resume point; `None` if no
-    /// packet is left.
-    pub(super) fn unpack(&mut self, burst: &mut Burst) -> Option<ResumePoint> {
+    /// Moves the next packets with one input port and one resume point into a burst, and their state into the calls of that burst.
+    /// Returns that resume point; `None` if no packet is left.
+    pub(super) fn unpack(&mut self, burst: &mut Burst, calls: &mut Calls) -> Option<ResumePoint> {
         let first = self.packets[..self.len].get(self.at)?;
         let (port, resume_point) = (first.port, first.resume_point);
         if self.at == 0 {
             (1..self.len).for_each(|at| self.prefetch(at));
         }
         burst.clear_for(port as usize, u64::MAX);
+        calls.begin_burst();
         for packet in &mut self.packets[self.at..self.len] {
             if (packet.port, packet.resume_point) != (port, resume_point) {
                 break;
@@ -206,6 +233,11 @@ impl HandoffBatch {
                 }
                 burst.headers[lane] = packet.headers;
             }
+            let beside = if packet.has_beside { self.beside.pop_front() } else { None };
+            if let Some(Beside { state, source }) = beside {
+                state.into_iter().for_each(|state| calls.set_state(lane, state));
+                burst.sources.extend(source.map(|source| (lane, source)));
+            }
             self.at += 1;
         }
         Some(resume_point)
@@ -214,6 +246,7 @@ impl HandoffBatch {
     /// Removes all packets.
     fn clear(&mut self) {
         (self.len, self.at, self.frames_len, self.frames_at) = (0, 0, 0, 0);
+        self.beside.clear();
         self.has_bare = false;
     }
 }
@@ -333,8 +366,15 @@ impl Links {
         self.me
     }
 
-    /// Hands a lane's packet over to another worker. The lane's frame buffer may be swapped with another.
-    pub(super) fn hand(&mut self, to: usize, burst: &mut Burst, lane: usize, resume_point: ResumePoint) {
+    /// Hands a lane's packet over to another worker, with its state. The lane's frame buffer may be swapped with another.
+    pub(super) fn hand(
+        &mut self,
+        to: usize,
+        burst: &mut Burst,
+        lane: usize,
+        resume_point: ResumePoint,
+        state: Option<PacketState>,
+    ) {
         let sender = self.senders[to].as_mut().expect("no worker hands packets over to itself");
         let (back, made) = (&mut sender.back, &self.group.batches[self.me].made);
         let batch = sender.filling.get_or_insert_with(|| {
@@ -342,7 +382,7 @@ impl Links {
             made.store(made.load(Ordering::Relaxed) + 1, Ordering::SeqCst);
             back.pop().unwrap_or_default()
         });
-        batch.push(burst, lane, resume_point);
+        batch.push(burst, lane, resume_point, state);
         if batch.len == PACKETS {
             sender.seal();
         }

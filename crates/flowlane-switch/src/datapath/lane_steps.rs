@@ -38,13 +38,6 @@ pub(super) struct Copies {
     depth: usize,
 }
 
-impl Copies {
-    /// Returns whether the current burst is a copy of a packet.
-    pub(super) fn is_under_way(&self) -> bool {
-        self.depth > 0
-    }
-}
-
 /// Takes a step of a lane that concerns more than the packet's bytes; the lane then resumes at `here`, perhaps with headers
 /// that have moved. `opened` are calls that it has opened in front.
 #[cold]
@@ -100,9 +93,10 @@ pub(super) fn run_lane_step(
     })
 }
 
-/// Parses a lane's packet again. Returns whether it continues: the malformed policy may drop it.
-fn parse_lane(worker: &mut Worker, burst: &mut Burst, lane: usize) -> bool {
-    let mut packet = Packet {
+/// Returns a lane's packet, whose headers are where its key says.
+fn packet_of(burst: &mut Burst, lane: usize) -> Packet<'_> {
+    Packet {
+        source: burst.source(lane),
         frame: &mut burst.frames[lane],
         headers: &mut burst.headers[lane],
         key: &mut burst.keys[lane],
@@ -110,8 +104,13 @@ fn parse_lane(worker: &mut Worker, burst: &mut Burst, lane: usize) -> bool {
         now_ns: burst.times_ns[lane],
         sent: burst.sent.0 >> lane & 1 == 1,
         moved: false,
-        source: None,
-    };
+        untracked: false,
+    }
+}
+
+/// Parses a lane's packet again. Returns whether it continues: the malformed policy may drop it.
+fn parse_lane(worker: &mut Worker, burst: &mut Burst, lane: usize) -> bool {
+    let mut packet = packet_of(burst, lane);
     let goes_on = reparse_before(&mut worker.egress, &mut packet, 0, &[]);
     match goes_on {
         true => worker.calls.headers_are_in_place(lane),
@@ -246,16 +245,7 @@ fn set(burst: &mut Burst, lane: usize, to: FieldRef, value: u128) {
 
 /// Sends a lane's packet somewhere, by a step that is an output.
 fn output(worker: &mut Worker, burst: &mut Burst, lane: usize, step: Option<Step>) -> Result<(), RunError> {
-    let mut packet = Packet {
-        source: burst.source(lane),
-        frame: &mut burst.frames[lane],
-        headers: &mut burst.headers[lane],
-        key: &mut burst.keys[lane],
-        port: burst.port,
-        now_ns: burst.times_ns[lane],
-        sent: false,
-        moved: false,
-    };
+    let mut packet = packet_of(burst, lane);
     let ended = run(step.as_slice(), 0, &mut packet, &mut worker.egress)?;
     debug_assert!(matches!(ended, Outcome::Done), "an output does not drop");
     burst.sent.0 |= u64::from(packet.sent) << lane;
@@ -337,6 +327,19 @@ pub(super) fn copy(
 }
 
 impl Worker {
+    /// Returns whether the packet under way is a copy of another one, which may wait for it.
+    #[inline]
+    pub(super) fn is_at_copy(&self) -> bool {
+        self.copies.depth > 0 || self.calls.leave_set()
+    }
+
+    /// Returns whether the packet under way takes no cached path: none knows that `exit` and the action set of a copy concern the packet
+    /// that it was made of, or that a packet is a controller's.
+    #[inline]
+    pub(super) fn takes_no_path(&self) -> bool {
+        self.is_at_copy() || self.egress.in_packet_out
+    }
+
     /// Executes actions on a packet that a controller sends, as if it had come in through a port, which need not exist.
     /// Where that port refuses what it receives, the packet is dropped, as in Open vSwitch.
     ///

@@ -5,6 +5,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::thread;
 
+use super::calls::Calls;
 use super::handoff::{Links, ResumePoint};
 use super::notifier::Notifier;
 use crate::packet::Burst;
@@ -44,11 +45,11 @@ fn who_waits_is_woken_whatever_it_is_asked_for_meanwhile() {
 /// A worker's rounds, which bounces what it is handed `bounces` times. Gives the packets that it was handed.
 fn rounds(mut links: Links, hands: bool, bounces: usize, ended: &AtomicUsize) -> usize {
     let other = 1 - links.me();
-    let mut burst = Burst::new(1);
+    let (mut burst, mut calls) = (Burst::new(1), Calls::default());
     let hand = |links: &mut Links, burst: &mut Burst| {
         burst.clear_for(0, u64::MAX);
         burst.frames.next_frame().expect("there is one").fill(&[7; 60]);
-        links.hand(other, burst, 0, ResumePoint::Port);
+        links.hand(other, burst, 0, ResumePoint::Port, None);
     };
     if hands {
         hand(&mut links, &mut burst);
@@ -63,7 +64,7 @@ fn rounds(mut links: Links, hands: bool, bounces: usize, ended: &AtomicUsize) ->
         }
         if let Some(mut batch) = links.take(0) {
             assert_eq!(ended.load(Ordering::SeqCst), 0, "no worker may end before");
-            while batch.unpack(&mut burst).is_some() {
+            while batch.unpack(&mut burst, &mut calls).is_some() {
                 came += 1;
                 assert_eq!(burst.frames.iter().next().expect("it was handed").bytes(), [7; 60]);
                 if came <= bounces {

@@ -125,7 +125,7 @@ pub(super) fn spread(worker: &mut Worker, burst: &mut Burst) {
                 kept += 1;
             }
             other => {
-                links.hand(other, burst, lane, ResumePoint::Port);
+                links.hand(other, burst, lane, ResumePoint::Port, None);
                 worker.handed += 1;
             }
         }

@@ -8,6 +8,7 @@ mod lane_steps;
 mod recorder;
 mod router;
 mod sending;
+mod track;
 
 use recorder::Recorder;
 
@@ -33,7 +34,7 @@ use crate::packet::recirculate::{entry, parse_again, rounds, set_rounds, take_al
 use crate::packet::{Frame, decapsulate};
 use crate::ruleset::{LaneStep, Miss, Return, Step};
 use crate::stage::{Half, Owner, Rewritten, StageCall, StagePacket, StageTable};
-use crate::state::conntrack::Tracked;
+use crate::state::conntrack::{Seen, Tracked};
 use crate::tunnel::Tunnels;
 
 /// The dry run of a packet.
@@ -91,6 +92,8 @@ pub struct Traced {
     values: Vec<u128>,
     /// The packet's connection.
     tracked: Tracked,
+    /// The datagram that it is a fragment of, once all of that would have come; in it, none if that is invalid.
+    datagram: Option<Option<Seen>>,
     /// States that the next `ct` actions find, instead of those of connections.
     ct_next: VecDeque<u32>,
     /// Copies that are open, one within the other.
@@ -344,7 +347,17 @@ impl Tracer<'_> {
         let (before, outside) = (parsed(&self.packet.frame), self.packet.key.clone());
         let Traced { frame, headers, key, place, now_ns, moved, source, .. } = &mut *self.packet;
         let (port, now_ns, sent) = (*place, *now_ns, false);
-        let mut packet = Packet { frame, headers, key, port, now_ns, sent, moved: *moved, source: *source };
+        let mut packet = Packet {
+            frame,
+            headers,
+            key,
+            port,
+            now_ns,
+            sent,
+            moved: *moved,
+            source: *source,
+            untracked: false,
+        };
         let result = edit(&mut packet);
         (*moved, *source) = (packet.moved, packet.source);
         let after = parsed(&self.packet.frame);
@@ -385,6 +398,7 @@ impl Tracer<'_> {
             sent: false,
             moved: false,
             source: None,
+            untracked: false,
         });
         if ttl == Ttl::Expired {
             self.send_to_controller(&text(action), u16::MAX);
@@ -420,8 +434,14 @@ impl Follow for Tracer<'_> {
         entered
     }
 
-    fn lane_step(&mut self, step: &LaneStep, again: bool, _: &Return, position: &mut Position) -> AfterStep {
-        self.take(step, again, position)
+    fn lane_step(
+        &mut self,
+        step: &LaneStep,
+        again: bool,
+        here: &Return,
+        position: &mut Position,
+    ) -> AfterStep {
+        self.take(step, again, here, position)
     }
 
     fn run<'a>(&mut self, steps: &'a [Step], from: usize, _: &[Return]) -> Result<Outcome<'a>, Infallible> {

@@ -42,6 +42,17 @@ pub(super) struct HeldFragment {
     source: Option<PortNo>,
 }
 
+impl HeldFragment {
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.frame.bytes()
+    }
+
+    /// Returns its connection before it waited.
+    pub(super) fn tracked(&self) -> Tracked {
+        self.calls.tracked()
+    }
+}
+
 /// Takes a lane's packet to its connection; the lane then goes on in the action's table, or at `here`.
 pub(super) fn track_lane(
     worker: &mut Worker,
@@ -72,7 +83,7 @@ pub(super) fn track_lane(
 }
 
 /// Returns a datagram of which a fragment may have other addresses by now.
-fn with_addresses(mut seen: Seen, key: &FlowKey) -> Seen {
+pub(super) fn with_addresses(mut seen: Seen, key: &FlowKey) -> Seen {
     let (source, destination) = match seen.tuple.is_ipv6 {
         true => (Field::Ipv6Src, Field::Ipv6Dst),
         false => (Field::Ipv4Src, Field::Ipv4Dst),
@@ -85,7 +96,7 @@ fn with_addresses(mut seen: Seen, key: &FlowKey) -> Seen {
 }
 
 /// Returns a datagram whose fragments are translated.
-fn translated(seen: Option<Seen>, by: Option<&Rewrite>) -> Option<Seen> {
+pub(super) fn translated(seen: Option<Seen>, by: Option<&Rewrite>) -> Option<Seen> {
     seen.map(|seen| Seen { tuple: by.map_or(seen.tuple, |by| by.to), ..seen })
 }
 
@@ -114,7 +125,7 @@ fn go_on(
         set_rounds(key, before + 1);
     }
     // A copy does not go on itself: its action set and `exit` are not those of the packet that it was made of.
-    if here.at == here.steps.steps().len() && !worker.calls.are_open(lane) && !worker.copies.is_under_way() {
+    if here.at == here.steps.steps().len() && !worker.calls.are_open(lane) && !worker.is_at_copy() {
         worker.calls.resume_at(lane, Return::to(entering.clone(), 0, rounds(key)), moved);
         return Ok(StepResult::Resumed);
     }
@@ -155,9 +166,9 @@ fn track_fragment(
         }
         Some((datagram, Taken::All(pieces))) => {
             burst.sent.0 |= 1 << lane;
-            let seen = seen_whole(&pieces, &datagram, |held: &HeldFragment| held.frame.bytes());
-            let mut tracked =
-                pieces.first().map_or_else(Tracked::default, |first| first.held.calls.tracked());
+            let seen =
+                seen_whole(pieces.iter().map(|waiting| (waiting.piece, waiting.held.bytes())), &datagram);
+            let mut tracked = pieces.first().map_or_else(Tracked::default, |first| first.held.tracked());
             let by = connections.track(seen.as_ref(), &request, &mut tracked, now_ms);
             for piece in pieces {
                 go_on_alone(worker, piece.held, (&tracked, seen), by.as_ref())?;
@@ -345,7 +356,7 @@ pub(super) fn track_lanes(
 ) -> LaneMask {
     let connections = worker.egress.connections.clone();
     let mut ready = LaneMask(0);
-    if worker.copies.is_under_way() {
+    if worker.takes_no_path() {
         return ready;
     }
     for lane in lanes.lanes() {

@@ -162,8 +162,6 @@ pub(super) trait Follow {
     }
     /// The packet's TTL expires at a step. Returns whether what has called the table goes on in this walk.
     fn expired(&mut self, here: &Return, calls: &[Return]) -> bool;
-    /// The packet meets `exit`.
-    fn exit(&mut self) {}
     /// The packet ends before its steps do.
     fn stop(&mut self);
     /// Returns the packet's rounds.
@@ -282,10 +280,7 @@ fn take_step<F: Follow>(
     position: &mut Position,
 ) -> AfterStep {
     match step {
-        LaneStep::Exit => {
-            packet.exit();
-            return AfterStep::Exit;
-        }
+        LaneStep::Exit => return AfterStep::Exit,
         LaneStep::WriteActions(written) => Return::write(&mut position.calls, Some(written)),
         LaneStep::ClearActions => Return::write(&mut position.calls, None),
         step => return packet.lane_step(step, again, at, position),
@@ -323,7 +318,7 @@ pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position
                 match take_step(packet, step, again, &at, position) {
                     AfterStep::Next => here.at = resume,
                     AfterStep::Exit => return position.exit(),
-                    AfterStep::End => return,
+                    AfterStep::End => return position.close(),
                 }
                 continue;
             }

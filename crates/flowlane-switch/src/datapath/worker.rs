@@ -372,7 +372,7 @@ fn drain_handoffs(worker: &mut Worker, burst: &mut Burst) -> Result<u64, RunErro
             let Some(mut batch) = worker.links.as_mut().and_then(|links| links.take(receiver)) else { break };
             make_ready(worker, burst)?;
             worker.egress.has_bare |= batch.has_bare;
-            while let Some(resume_point) = batch.unpack(burst) {
+            while let Some(resume_point) = batch.unpack(burst, &mut worker.calls) {
                 packets += burst.len() as u64;
                 resume_burst(worker, burst, resume_point)?;
             }
@@ -473,6 +473,7 @@ fn process(worker: &mut Worker, burst: &mut Burst) -> Result<(), RunError> {
     }
     let (begun, slow) = (worker.stages.start(), worker.lookup.slow_cycles);
     worker.lookup.begin_burst(burst, live);
+    worker.calls.begin_burst();
     let mut cursors = DONE;
     let going = classify(worker, burst, live, &mut cursors)?;
     execute_all(worker, burst, going, &mut cursors)?;
@@ -493,7 +494,6 @@ fn execute_all(
     if let Some(first) = lanes.lanes().next() {
         worker.latency.note(burst.times_ns[first], lanes.len());
     }
-    worker.calls.begin_burst();
     finish(worker, burst, &mut lanes, cursors)?;
     let within = worker.stages.cycles() - before;
     worker.stages.stop_without(Stage::Actions, packets, timer, within);
@@ -528,7 +528,6 @@ fn resume_burst(worker: &mut Worker, burst: &mut Burst, resume_point: ResumePoin
             burst.handover =
                 if matches!(resume_point, ResumePoint::Stage(_)) { Handover::Whole } else { Handover::Half };
             worker.latency.note(burst.times_ns[0], burst.len());
-            worker.calls.begin_burst();
             finish(worker, burst, &mut burst.lanes(), &mut [Cursor::Stage(table); LANES_MAX])
         }
     }

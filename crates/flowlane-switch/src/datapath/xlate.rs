@@ -36,7 +36,7 @@ use super::Pipeline;
 use super::apply::Effects;
 use super::walk::{AfterStep, Entered, Follow, Outcome, Position, follow, run};
 use crate::packet::edit::{self, Ttl};
-use crate::packet::recirculate::{entry, in_headers, is_bare, is_recirculated, rounds};
+use crate::packet::recirculate::{entry, in_headers, is_bare, rounds};
 use crate::ruleset::{LaneStep, Return, Step, ToController, misplaces_headers};
 
 /// A path, and the key bits that it depends on.
@@ -212,13 +212,6 @@ impl Follow for Xlate<'_> {
         is_known
     }
 
-    fn exit(&mut self) {
-        // A packet that is looked up again may be a copy: the packet that it was made of ends, too.
-        if is_recirculated(&self.key.key) {
-            self.key.lane(LaneStep::Exit);
-        }
-    }
-
     fn stop(&mut self) {}
 
     fn rounds(&self) -> u8 {
@@ -291,6 +284,8 @@ impl Effects<TrackedKey> for Record {
     fn encapsulate(&mut self, key: &mut TrackedKey, tunnel: u32) -> bool {
         key.parse_again = true;
         key.push(Action::Encapsulate(tunnel));
+        // The step itself forgets the packet's.
+        key.hide_connection();
         true
     }
 

@@ -34,11 +34,6 @@ pub(crate) fn enter(key: &mut FlowKey, table: u8) {
     key.set_masked(Field::RecircId, u128::from(table) + 1, ENTRY);
 }
 
-/// Returns whether a packet's key has been parsed again.
-pub(crate) fn is_recirculated(key: &FlowKey) -> bool {
-    key.get(Field::RecircId) & ENTRY != 0
-}
-
 /// Returns the rounds of a packet: calls that have led back, to the table that the packet was in or an earlier one, and have not
 /// returned. Open vSwitch calls them depth.
 pub(crate) fn rounds(key: &FlowKey) -> u8 {

@@ -9,6 +9,7 @@ mod openflow;
 mod robustness;
 mod router;
 mod stateful_stages;
+mod tcp;
 mod tunnel_ports;
 mod vlans;
 mod warnings;

@@ -203,7 +203,7 @@ fn mutated_message(message: &[u8], random: &mut Random) -> Vec<u8> {
 #[test]
 fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
-    let targets: [(&str, Check); 12] = [
+    let targets: [(&str, Check); 13] = [
         ("packet_parse", fuzz_invariants::packet_parse),
         ("capture", fuzz_invariants::capture),
         ("pcapng_options", fuzz_invariants::pcapng_options),
@@ -216,6 +216,7 @@ fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
         ("config", fuzz_invariants::config),
         ("control", fuzz_invariants::control),
         ("openflow", fuzz_invariants::openflow),
+        ("connections", fuzz_invariants::connections),
     ];
     let names = |folder: &str| -> BTreeSet<String> {
         let entries = std::fs::read_dir(fuzz.join(folder)).into_iter().flatten();
@@ -238,5 +239,20 @@ fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
             }
         }
         assert!(files > 0, "{name} has no input");
+    }
+}
+
+/// Hours of random operations: `fuzz/run.sh`.
+#[test]
+fn connections_stay_consistent_whatever_packets_and_requests_come() {
+    let mut random = Random::new(17);
+    for _ in 0..200 {
+        let mut bytes = Vec::new();
+        while bytes.len() < 3000 {
+            // Mostly sound packets, so that the table is full now and then.
+            bytes.push(if random.chance(0.9) { 6 + random.below(10) as u8 } else { random.bits() as u8 });
+            bytes.extend((0..7).map(|_| random.bits() as u8));
+        }
+        fuzz_invariants::connections(&bytes);
     }
 }

@@ -12,8 +12,13 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// The numbers from `low` to `high`.
-    pub(super) fn new(low: u16, high: u16) -> Self {
+    /// The ports from `low` to `high`.
+    ///
+    /// # Panics
+    /// Where `low` is larger.
+    #[doc(hidden)]
+    pub fn new(low: u16, high: u16) -> Self {
+        assert!(low <= high, "a range begins with its smallest port");
         Self { low, high }
     }
 

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use flowlane::rule::PortRange;
+
 pub(super) const IPV4: u8 = 1;
 pub(super) const IPV6: u8 = 2;
 
@@ -351,17 +353,9 @@ fn protocol_text(family: u8, protocol: Option<u8>) -> String {
 }
 
 /// A range of ports as blocks, since Open vSwitch has no ranges.
-fn port_texts(key: &str, (low, high): (u16, u16)) -> Vec<String> {
-    let (mut next, end) = (u32::from(low), u32::from(high) + 1);
-    let mut texts = Vec::new();
-    while next < end {
-        let largest = next.trailing_zeros().min(16);
-        let free = (0..=largest).rev().find(|free| next + (1 << free) <= end).unwrap_or(0);
-        texts.push(match free {
-            0 => format!("{key}={next}"),
-            _ => format!("{key}={next:#x}/{:#x}", 0x1_0000 - (1u32 << free)),
-        });
-        next += 1 << free;
-    }
-    texts
+fn port_texts(key: &str, (low, high): (u16, u16)) -> impl Iterator<Item = String> {
+    PortRange::new(low, high).prefixes().into_iter().map(move |(port, mask)| match mask {
+        u16::MAX => format!("{key}={port}"),
+        _ => format!("{key}={port:#x}/{mask:#x}"),
+    })
 }

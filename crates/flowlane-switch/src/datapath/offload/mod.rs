@@ -18,7 +18,7 @@ use super::stages::Stage;
 use super::xlate::{Walk, advance};
 use super::{Lookup, Worker};
 use crate::packet::Burst;
-use reorder::State;
+use reorder::{OnItsWay, State};
 
 /// The default of the maximum time that a packet waits for others to fill its batch. The paper's GSwitch forwards 64-byte frames
 /// at nearly 40 Gbit/s with it (Varvello and others, figure 10).
@@ -64,9 +64,14 @@ pub(super) fn park_all(
             Upcall::Waits { table, walk } => (Some(table), State::Asked(walk)),
         };
         going.remove(lane);
-        let sent = burst.sent.0 >> lane & 1 == 1;
-        let at =
-            worker.waiting.park(frame, key, headers, (burst.port, now_ns, sent), generation, flow, state);
+        let on_its_way = OnItsWay {
+            port: burst.port,
+            now_ns,
+            sent: burst.sent.0 >> lane & 1 == 1,
+            source: burst.sources.remove(&lane),
+            state: worker.calls.take_state(lane),
+        };
+        let at = worker.waiting.park(frame, key, headers, on_its_way, generation, flow, state);
         match table {
             Some(table) => ask(worker, table, at),
             None => worker.waiting.counters.held += 1,
@@ -154,7 +159,7 @@ fn answered(worker: &mut Worker, table: u8, at: u32, hit: Option<Hit>) {
         return relookup(worker, at);
     }
     let rule = hit.map(|hit| hit.rule);
-    let (bytes, now_ns) = (slot.frame.len(), slot.now_ns);
+    let (bytes, now_ns) = (slot.frame.len(), slot.on_its_way.now_ns);
     let queue = worker.waiting.queues.entry(table).or_default();
     let from_entry = walk.is_none();
     if let (true, Some(path)) = (from_entry, queue.known(rule, generation)) {
@@ -187,7 +192,7 @@ fn answered(worker: &mut Worker, table: u8, at: u32, hit: Option<Hit>) {
 /// Looks a packet up again, without waiting for a device.
 fn relookup(worker: &mut Worker, at: u32) {
     let slot = worker.waiting.slot_mut(at);
-    let (bytes, now_ns) = (slot.frame.len(), slot.now_ns);
+    let (bytes, now_ns) = (slot.frame.len(), slot.on_its_way.now_ns);
     slot.generation = worker.lookup.pipeline.generation();
     let path = worker.lookup.slow_path(&worker.waiting.slot(at).key, bytes, now_ns);
     worker.waiting.found(at, path);
@@ -263,19 +268,23 @@ fn waiting_answers(worker: &Worker) -> usize {
 pub(super) fn next_ready(worker: &mut Worker, burst: &mut Burst, cursors: &mut Cursors) -> bool {
     let Some(port) = worker.waiting.first_ready() else { return false };
     burst.clear_for(port, u64::MAX);
+    worker.calls.begin_burst();
     while !burst.frames.is_full() && worker.waiting.first_ready() == Some(port) {
         let lane = burst.len();
         let frame = burst.frames.next_frame().expect("it is not full");
         let (at, path) = worker.waiting.leave(frame).expect("one is ready");
-        let slot = worker.waiting.slot(at);
+        let slot = worker.waiting.slot_mut(at);
+        let OnItsWay { now_ns, sent, source, state, .. } = std::mem::take(&mut slot.on_its_way);
         let path = match slot.generation == worker.lookup.pipeline.generation() {
             true => path,
-            false => worker.lookup.slow_path(&slot.key, frame.len(), slot.now_ns),
+            false => worker.lookup.slow_path(&slot.key, frame.len(), now_ns),
         };
         cursors[lane] = Cursor::Path(path);
         burst.keys[lane].clone_from(&slot.key);
-        (burst.headers[lane], burst.times_ns[lane]) = (slot.headers, slot.now_ns);
-        burst.sent.0 |= u64::from(slot.sent) << lane;
+        (burst.headers[lane], burst.times_ns[lane]) = (slot.headers, now_ns);
+        burst.sent.0 |= u64::from(sent) << lane;
+        burst.sources.extend(source.map(|source| (lane, source)));
+        state.into_iter().for_each(|state| worker.calls.set_state(lane, state));
         // Where it continues, a packet of its flow may be ready that must leave first.
         if worker.lookup.paths.steps_without_marks(path).leads_on() {
             break;

@@ -18,7 +18,9 @@ use flowlane::packet::Headers;
 use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::RuleId;
+use flowlane::rule::action::PortNo;
 
+use crate::datapath::calls::PacketState;
 use crate::datapath::path::PathId;
 use crate::datapath::xlate::Walk;
 use crate::packet::Frame;
@@ -38,18 +40,27 @@ pub(in crate::datapath) enum State {
     Found(PathId),
 }
 
-/// A packet that waits.
-#[derive(Debug)]
-pub(in crate::datapath) struct Slot {
-    pub(in crate::datapath) frame: Frame,
-    pub(in crate::datapath) key: FlowKey,
-    pub(in crate::datapath) headers: Headers,
+/// Where a packet that waits comes from, and what has happened to it.
+#[derive(Debug, Default)]
+pub(in crate::datapath) struct OnItsWay {
     /// The index of its input port.
     pub(in crate::datapath) port: usize,
     /// The time of its arrival.
     pub(in crate::datapath) now_ns: u64,
     /// Whether it has been sent somewhere.
     pub(in crate::datapath) sent: bool,
+    /// The port that an action says it came in through.
+    pub(in crate::datapath) source: Option<PortNo>,
+    pub(in crate::datapath) state: Option<PacketState>,
+}
+
+/// A packet that waits.
+#[derive(Debug)]
+pub(in crate::datapath) struct Slot {
+    pub(in crate::datapath) frame: Frame,
+    pub(in crate::datapath) key: FlowKey,
+    pub(in crate::datapath) headers: Headers,
+    pub(in crate::datapath) on_its_way: OnItsWay,
     /// The ruleset's generation when it was looked up.
     pub(in crate::datapath) generation: u32,
     pub(in crate::datapath) state: State,
@@ -191,7 +202,7 @@ impl Waiting {
         frame: &mut Frame,
         key: &FlowKey,
         headers: Headers,
-        (port, now_ns, sent): (usize, u64, bool),
+        on_its_way: OnItsWay,
         generation: u32,
         flow: u32,
         state: State,
@@ -201,9 +212,7 @@ impl Waiting {
                 frame: Frame::default(),
                 key: FlowKey::zero(),
                 headers,
-                port,
-                now_ns,
-                sent,
+                on_its_way: OnItsWay::default(),
                 generation,
                 state: State::Found(PathId(NONE)),
                 flow,
@@ -217,7 +226,7 @@ impl Waiting {
         let slot = &mut self.slots[at as usize];
         std::mem::swap(&mut slot.frame, frame);
         slot.key.clone_from(key);
-        (slot.headers, slot.port, slot.now_ns, slot.sent) = (headers, port, now_ns, sent);
+        (slot.headers, slot.on_its_way) = (headers, on_its_way);
         (slot.generation, slot.state, slot.flow, slot.next) = (generation, state, flow, NONE);
         let line = &mut self.lines[flow as usize];
         match first {
@@ -252,7 +261,7 @@ impl Waiting {
 
     /// Returns the input port of the next packet that is ready.
     pub(in crate::datapath) fn first_ready(&self) -> Option<usize> {
-        self.ready.front().map(|&at| self.slot(at).port)
+        self.ready.front().map(|&at| self.slot(at).on_its_way.port)
     }
 
     /// Removes the [first ready](Self::first_ready) packet and swaps its frame with `frame`. Returns its slot and path; the slot
@@ -302,7 +311,7 @@ mod tests {
             let mut frame = Frame::default();
             frame.fill(&[name]);
             let flow = self.0.flow_of(&key);
-            self.0.park(&mut frame, &key, Headers::default(), (0, 0, false), 0, flow, state)
+            self.0.park(&mut frame, &key, Headers::default(), OnItsWay::default(), 0, flow, state)
         }
 
         fn leaving(&mut self) -> Vec<u8> {

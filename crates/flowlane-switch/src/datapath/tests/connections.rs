@@ -120,7 +120,12 @@ fn connections_do_not_depend_on_bursts() {
                 for (port, burst) in &bursts {
                     let frames: Vec<&[u8]> = burst.iter().map(Vec::as_slice).collect();
                     match alone {
-                        true => frames.iter().for_each(|frame| worker.inject(*port, &[frame]).unwrap()),
+                        true => frames.iter().for_each(|frame| {
+                            let (told, before) = (traced(&worker, *port, frame), sent.lock().unwrap().len());
+                            worker.inject(*port, &[frame]).unwrap();
+                            let sent = &sent.lock().unwrap()[before..];
+                            assert!(told.is_none_or(|told| told == sent), "firewall {number}, seed {seed}");
+                        }),
                         false => worker.inject(*port, &frames).unwrap(),
                     }
                 }
@@ -179,28 +184,190 @@ fn a_connection_that_is_announced_in_its_burst_is_related() {
     }
 }
 
+/// Returns two fragments of a frame with IPv4 of at least 1,248 bytes.
+pub(super) fn fragments_of(frame: &[u8]) -> Vec<Vec<u8>> {
+    let part = |place: u16, more: u16, payload: &[u8]| {
+        let mut bytes = [&frame[..34], payload].concat();
+        bytes[16..18].copy_from_slice(&(20 + payload.len() as u16).to_be_bytes());
+        bytes[18..20].copy_from_slice(&frame[34..36]);
+        bytes[20..22].copy_from_slice(&(more | place).to_be_bytes());
+        bytes[24..26].fill(0);
+        let sum: u32 = bytes[14..34].chunks(2).map(|b| u32::from(b[0]) << 8 | u32::from(b[1])).sum();
+        bytes[24..26].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+        bytes
+    };
+    let (first, rest) = frame[34..].split_at(1208);
+    vec![part(0, 0x2000, first), part(1208 / 8, 0, rest)]
+}
+
+/// A packet that waits for a table is of its connection, and has come in through the port that an action has named, when it goes on.
+#[test]
+fn packets_that_wait_keep_their_connections() {
+    let rules = "table=0,priority=3,in_port=1,udp,actions=ct(commit,zone=1,nat(dst=10.9.9.9),table=1)\n\
+                 table=0,priority=2,in_port=2,udp,actions=ct(zone=1,nat,table=1)\n\
+                 table=0,priority=1,actions=set_field:3->in_port,push_mpls:0x8847,goto_table:1\n\
+                 table=1,priority=2,ct_state=+trk,ip,actions=ct(zone=1,table=2)\n\
+                 table=1,priority=1,actions=pop_mpls:0x9000,in_port\n\
+                 table=2,priority=1,ct_state=+est+rpl+trk,actions=in_port,output:1\n\
+                 table=2,priority=0,actions=output:4\n";
+    let mut other = vec![0xff; 12];
+    other.extend([0x90, 0]);
+    other.resize(60, 0);
+    for by in [By::Tuple, By::Later(1), By::Later(7)] {
+        for is_fragmented in [false, true] {
+            let rules = read(rules, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap();
+            let (mut worker, sent) = worker(&rules, 3, no_caches(), by);
+            for port in 1000..1010u16 {
+                let payload = vec![1; if is_fragmented { 1600 } else { 8 }];
+                let udp = |from: ([u8; 4], u16), to: ([u8; 4], u16)| {
+                    let mut bytes = Vec::new();
+                    let eth = PacketBuilder::ethernet2([2; 6], [4; 6]);
+                    eth.ipv4(from.0, to.0, 9).udp(from.1, to.1).write(&mut bytes, &payload).unwrap();
+                    if is_fragmented { fragments_of(&bytes) } else { vec![bytes] }
+                };
+                let (client, server) = (([10, 0, 0, 1], port), ([203, 0, 113, 1], 53));
+                let both = [(0, udp(client, server)), (1, udp(([10, 9, 9, 9], 53), client))];
+                for (place, frames) in both {
+                    let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+                    worker.inject(place, &frames).unwrap();
+                    worker.settle().unwrap();
+                }
+                worker.inject(1, &[&other]).unwrap();
+                worker.settle().unwrap();
+                worker.egress.flush().unwrap();
+                let sent = std::mem::take(&mut *sent.lock().unwrap());
+                let ports: Vec<u32> = sent.iter().map(|(port, _)| *port).collect();
+                let wanted: &[u32] = if is_fragmented { &[4, 4, 2, 1, 2, 1, 3] } else { &[4, 2, 1, 3] };
+                assert_eq!(ports, wanted, "{by:?}, port {port}, fragments {is_fragmented}");
+            }
+            assert!((worker.waiting_counters().asked > 0) == (by != By::Tuple));
+        }
+    }
+}
+
+/// A worker with rules, and perhaps a group.
+fn with_group(rules: &str, group: Option<&str>, cache: CacheConfig) -> (Worker, Sent) {
+    let rules = read(rules, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap();
+    let (mut worker, sent) = worker(&rules, 5, cache, By::Tuple);
+    if let Some(text) = group {
+        let groups = read_groups(text, "groups", &ReadOptions::default()).unwrap();
+        groups.into_iter().for_each(|(_, group)| worker.lookup.pipeline.add_group(group).unwrap());
+    }
+    (worker, sent)
+}
+
+/// A bucket's copy leaves its action set to the packet that it was made of, unless it goes on behind `ct`: whether it waits for other
+/// fragments, is refused as one, or is parsed again.
+#[test]
+fn a_bucket_leaves_the_set_that_it_ends_with() {
+    let fragments = {
+        let mut bytes = Vec::new();
+        let eth = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        eth.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 9).udp(1, 2).write(&mut bytes, &[1; 1600]).unwrap();
+        fragments_of(&bytes)
+    };
+    // It belongs to no datagram: all but the last have a multiple of eight bytes.
+    let mut refused = fragments[0].clone();
+    refused.truncate(refused.len() - 4);
+    refused[17] -= 4;
+    refused[25] += 4;
+    let later = "table=0,priority=2,ip,nw_frag=first,actions=group:1\n\
+                 table=0,priority=1,ip,actions=ct(zone=1,table=1)\n\
+                 table=1,actions=write_actions(output:3)\n";
+    let cleared = "table=0,actions=group:1\n\
+                   table=2,actions=write_actions(output:2),goto_table:3\n\
+                   table=3,ip,actions=ct(zone=1),clear_actions\n";
+    let kept = "table=0,actions=group:1\n\
+                table=2,actions=write_actions(output:2),goto_table:3\n\
+                table=3,ip,actions=output:3,ct(zone=1)\n";
+    let parsed = "table=0,actions=group:1,output:4\ntable=1,actions=write_actions(output:3)\n";
+    let bucket = |actions: &str| format!("group_id=1,type=all,bucket=actions={actions}\n");
+    let (again, whole) = (bucket("push_mpls:0x8847,pop_mpls:0x0800,resubmit(,1)"), packet(&mut Random(2)).1);
+    for cache in [no_caches(), CacheConfig { adaptive: false, ..CacheConfig::default() }] {
+        let ports = |rules: &str, group: &str, frames: &[Vec<u8>]| -> Vec<u32> {
+            let (mut worker, sent) = with_group(rules, Some(group), cache);
+            frames.iter().for_each(|frame| worker.inject(0, &[frame]).unwrap());
+            let sent = std::mem::take(&mut *sent.lock().unwrap());
+            sent.into_iter().map(|(port, _)| port).collect()
+        };
+        assert_eq!(ports(later, &bucket("ct(zone=1,table=1)"), &fragments), [3, 3]);
+        assert_eq!(ports(cleared, &bucket("resubmit(,2)"), std::slice::from_ref(&refused)), [0; 0]);
+        assert_eq!(ports(kept, &bucket("resubmit(,2)"), std::slice::from_ref(&refused)), [3, 2]);
+        let twice = vec![whole.clone(); 3];
+        assert_eq!(ports(parsed, &again, &twice), [4, 3, 4, 3, 4, 3]);
+    }
+}
+
+/// Many `ct` in a row, one within the other, or round and round, end where a packet's do.
+#[test]
+fn a_trace_takes_as_many_ct_as_a_packet() {
+    let chain = |action: fn(u32) -> String| -> String {
+        let rules = (0..40).map(|table| format!("table={table},ip,actions={}\n", action(table + 1)));
+        rules.chain(["table=40,actions=output:2\n".to_owned()]).collect()
+    };
+    let cases = [
+        (chain(|next| format!("ct(table={next})")), 1),
+        // A copy within a copy each; as deep as copies may be.
+        (chain(|next| format!("ct(table={next}),output:3")), 33),
+        ("table=0,ip,actions=output:2,ct(table=0)\n".to_owned(), 65),
+        ("table=0,ip,actions=output:2,resubmit(,1)\ntable=1,ip,actions=ct(table=0)\n".to_owned(), 65),
+        ("table=0,ip,actions=output:2,ct(table=0),output:3\n".to_owned(), 2 * 33),
+    ];
+    let frame = packet(&mut Random(2)).1;
+    for (rules, count) in cases {
+        let rules = read(&rules, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap();
+        for cache in [no_caches(), CacheConfig { adaptive: false, ..CacheConfig::default() }] {
+            let (mut worker, sent) = worker(&rules, 41, cache, By::Tuple);
+            for _ in 0..2 {
+                let told = traced(&worker, 0, &frame).unwrap();
+                worker.inject(0, &[&frame]).unwrap();
+                let sent = std::mem::take(&mut *sent.lock().unwrap());
+                assert_eq!((told.len(), sent.len()), (count, count), "{rules:?}");
+                assert_eq!(told, sent);
+            }
+        }
+    }
+}
+
+/// A traced fragment waits where a packet does, and goes on where it is the last one.
+#[test]
+fn a_trace_says_what_becomes_of_a_fragment() {
+    let rules = "table=0,in_port=1,ip,actions=ct(commit,zone=1,nat(src=198.51.100.1),table=1)\n\
+                 table=0,in_port=2,ip,actions=group:1\n\
+                 table=1,priority=1,ct_state=+new-inv+trk,ip,actions=ct(zone=2,table=2)\n\
+                 table=1,priority=0,actions=output:4\n\
+                 table=2,ct_state=+new+trk,actions=output:3\n\
+                 table=3,ip,actions=write_actions(output:1),goto_table:4\n\
+                 table=4,ip,actions=ct(zone=3),output:4\n";
+    let mut bytes = Vec::new();
+    let eth = PacketBuilder::ethernet2([2; 6], [4; 6]);
+    eth.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 9).udp(1, 2).write(&mut bytes, &[1; 1600]).unwrap();
+    let fragments = fragments_of(&bytes);
+    let group = "group_id=1,type=all,bucket=actions=resubmit(,3)\n";
+    for order in [[0, 1], [1, 0]] {
+        let (mut worker, sent) = with_group(rules, Some(group), no_caches());
+        for (nth, at) in order.into_iter().enumerate() {
+            let told = traced(&worker, 0, &fragments[at]).unwrap();
+            assert_eq!(told, traced(&worker, 0, &fragments[at]).unwrap(), "a trace keeps no fragment");
+            worker.inject(0, &[&fragments[at]]).unwrap();
+            let sent = std::mem::take(&mut *sent.lock().unwrap());
+            assert_eq!((told.len(), sent.len()), (nth, 2 * nth), "one of both is traced");
+            assert!(told.iter().all(|one| sent.contains(one) && one.0 == 3 && one.1[26] == 198));
+        }
+        // The bucket waits, and leaves its action set.
+        let told = traced(&worker, 1, &fragments[0]).unwrap();
+        worker.inject(1, &[&fragments[0]]).unwrap();
+        assert_eq!(std::mem::take(&mut *sent.lock().unwrap()), told);
+        assert_eq!(told.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [1]);
+    }
+}
+
 /// A copy that goes on in a later table is a packet of its own there: its `exit` and its action set are not the original's.
 #[test]
 fn a_copy_behind_ct_ends_alone() {
+    let frame = packet(&mut Random(2)).1;
     let run = |rules: &str, group: Option<&str>, cache| {
-        let mut pipeline = Pipeline::new();
-        for table in 0..2 {
-            pipeline.add_table(table, "", By::Tuple.engine(), Miss::Drop);
-        }
-        if let Some(text) = group {
-            let groups = read_groups(text, "groups", &ReadOptions::default()).unwrap();
-            groups.into_iter().for_each(|(_, group)| pipeline.add_group(group).unwrap());
-        }
-        for rule in read(rules, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap() {
-            pipeline.add_rule(rule).unwrap();
-        }
-        let (sent, mut egress) = (Sent::default(), Egress::new(Fdb::new(1000, 300, 1), 1));
-        for number in 1..=4 {
-            let port = Box::new(Recorder(number, sent.clone()));
-            egress.ports.add(PortSlot::new(PortNo(number), "", "", port));
-        }
-        let mut worker = Worker::new(Lookup::new(pipeline, cache), egress, 64, Clock::Frames);
-        let frame = packet(&mut Random(2)).1;
+        let (mut worker, sent) = with_group(rules, group, cache);
         (0..3).for_each(|_| worker.inject(0, &[&frame]).unwrap());
         std::mem::take(&mut *sent.lock().unwrap())
     };

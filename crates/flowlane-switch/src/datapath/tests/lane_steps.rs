@@ -28,7 +28,8 @@ fn action_of(r: &mut Random, table: u8, depth: usize) -> Action {
             Action::Resubmit { in_port: Some(PortNo(1 + r.next(4))), table: Some(later(r)), original: false }
         }
         5 | 6 if depth > 0 => Action::Clone((0..r.next(4)).map(|_| action_of(r, table, depth - 1)).collect()),
-        7 => Action::Group(r.next(4)),
+        // Buckets may lead to the last table.
+        7 if table + 1 < TABLES => Action::Group(r.next(4)),
         8 if r.next(4) == 0 => Action::Exit,
         9 if r.next(2) == 0 => Action::Push(FieldRef::whole(Field::TpDst)),
         9 => Action::Push(part(r)),
@@ -51,7 +52,7 @@ fn set_port(r: &mut Random) -> Action {
 /// Actions that a set may have.
 fn written(r: &mut Random, table: u8) -> Action {
     match r.next(8) {
-        0 => Action::Group(r.next(4)),
+        0 if table + 1 < TABLES => Action::Group(r.next(4)),
         1 => Action::call(table + 1 + r.next(u32::from(TABLES - table)) as u8),
         2 => Action::PopVlan,
         3 => Action::dec_ttl(),
@@ -90,7 +91,7 @@ fn groups_of(r: &mut Random) -> Vec<Group> {
         let bucket = |r: &mut Random, number| {
             let mut actions: Vec<Action> = (0..r.next(3)).map(|_| random_action(r)).collect();
             actions.push(match r.next(4) {
-                0 => Action::call(TABLES),
+                0 => Action::call(TABLES - r.next(2) as u8),
                 1 if id > 0 => Action::Group(id - 1),
                 _ => Action::Output(PortNo(1 + r.next(4))),
             });

@@ -1,5 +1,6 @@
 //! Several workers send the same frames as one, in the order of each flow.
 
+mod connections;
 mod translating;
 
 use std::collections::{HashMap, VecDeque};

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use flowlane::packet::tunnel::Inner;
-use flowlane::rule::{ReadOptions, flow_syntax};
+use flowlane::rule::{Format, ReadOptions, flow_syntax, read};
 use flowlane::tunnel::{Encapsulation, Endpoint, MappedOption, OptionMap, Policy, Refused, TunnelKind};
 
 use super::*;
@@ -367,4 +367,38 @@ fn a_packet_with_segments_left_ends_in_no_tunnel() {
             assert_eq!(sent.lock().unwrap().pop(), Some((4, wanted)), "{name}, {left} left");
         }
     }
+}
+
+/// The outer packet is of no connection, whatever that of the inner one was: for the next table, and for the next `ct` of the zone.
+#[test]
+fn the_outer_packet_has_no_connection() {
+    let rules = "table=0,ip,actions=ct(commit,zone=1,exec(set_field:7->ct_mark),table=1)\n\
+                 table=1,ct_state=+trk,ip,actions=encap:0,output:1,goto_table:2\n\
+                 table=2,priority=2,ct_state=+trk,actions=output:3\n\
+                 table=2,priority=1,ct_mark=7,actions=output:3\n\
+                 table=2,priority=0,ip,actions=ct(zone=1,table=3)\n\
+                 table=3,priority=2,ct_mark=0,ct_state=+new+trk,ip,nw_dst=192.0.2.2,actions=output:2\n\
+                 table=3,priority=1,actions=output:4\n";
+    let bytes = udp(&[7; 8]);
+    for cache in [no_caches(), CacheConfig { adaptive: false, ..CacheConfig::default() }] {
+        let rules = read(rules, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap();
+        let (mut worker, sent) = worker(&rules, 4, cache, By::Tuple);
+        worker.egress.tunnels = Some(Tunnels::new(&specs(true), Policy::default(), 7).unwrap());
+        for _ in 0..3 {
+            let Ok(Tracing::Ended(trace)) = worker.trace(PortNo(4), &bytes) else {
+                panic!("there is one worker")
+            };
+            worker.inject(3, &[&bytes]).unwrap();
+            let ports: Vec<u32> = sent.lock().unwrap().drain(..).map(|(port, _)| port).collect();
+            assert_eq!(ports, [1, 2]);
+            assert_eq!(trace.sent.iter().filter_map(|sent| sent.port).collect::<Vec<_>>(), ports);
+        }
+    }
+}
+
+fn udp(payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let eth = PacketBuilder::ethernet2([2; 6], [4; 6]);
+    eth.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 9).udp(1, 2).write(&mut bytes, payload).unwrap();
+    bytes
 }

@@ -73,6 +73,7 @@ fn begin(worker: &Worker, port: PortNo, bytes: &[u8], ct_next: VecDeque<u32>) ->
         source: None,
         values: Vec::new(),
         tracked: Tracked::default(),
+        datagram: None,
         ct_next,
         copies: 0,
         position: Position::default(),

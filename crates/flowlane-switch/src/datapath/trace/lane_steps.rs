@@ -4,23 +4,26 @@ use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::Action;
 use flowlane::rule::action::{Bundle, Controller, PortNo};
 
-use super::super::egress::NS_PER_MS;
 use super::super::hash_ports;
-use super::super::track::{hide, request, show, track_packet};
 use super::super::walk::{AfterStep, CALLED_MAX, Outcome, Position, follow, follow_steps, run};
-use super::{Recorder, Traced, Tracer, difference};
+use super::{Recorder, Traced, Tracer};
 use crate::packet::Frame;
 use crate::packet::length::without_padding;
 use crate::packet::recirculate::{parse_again, rounds, set_field};
-use crate::ruleset::{LaneStep, Learned, Return, Step, Steps, Track, ends_connection, output_step};
-use crate::state::conntrack::Tracked;
+use crate::ruleset::{LaneStep, Learned, Return, Step, Steps, ends_connection, output_step};
 
 /// Copies within copies that a trace follows.
 const COPIES_MAX: usize = 32;
 
 impl Tracer<'_> {
     /// Takes a step.
-    pub(super) fn take(&mut self, step: &LaneStep, again: bool, position: &mut Position) -> AfterStep {
+    pub(super) fn take(
+        &mut self,
+        step: &LaneStep,
+        again: bool,
+        here: &Return,
+        position: &mut Position,
+    ) -> AfterStep {
         if again {
             let Traced { frame, headers, key, port, .. } = &mut *self.packet;
             parse_again(frame, port.0, 0, &[], headers, key);
@@ -68,11 +71,10 @@ impl Tracer<'_> {
             }
             LaneStep::FinTimeout(_) => self.fin_timeout(),
             LaneStep::Pause(to) => return self.pause(&to.action),
-            LaneStep::Track { track, .. } => self.track(track, position),
+            LaneStep::Track { track, .. } => return self.track(track, here, position),
             LaneStep::Route(routing) => return self.route(*routing),
             LaneStep::Untrack => {
-                self.packet.tracked = Tracked::default();
-                hide(&mut self.packet.key);
+                self.untrack();
                 self.tell("ct_clear", "its connection is forgotten", "");
             }
             LaneStep::Expire | LaneStep::Refuse | LaneStep::Request(_) | LaneStep::Leave { .. } => {}
@@ -81,38 +83,6 @@ impl Tracer<'_> {
             }
         }
         AfterStep::Next
-    }
-
-    /// Looks the packet's connection up; a copy goes on in the action's table.
-    fn track(&mut self, track: &Track, position: &mut Position) {
-        let text = Action::ConnectionTracking(Box::new(track.action.clone())).to_string();
-        let before = self.packet.key.clone();
-        let now_ms = self.packet.now_ns / NS_PER_MS;
-        let connections = &self.worker.egress.connections;
-        let Traced { frame, headers, key, tracked, .. } = &mut *self.packet;
-        let request = request(track, key, true);
-        track_packet(connections, &request, (frame, headers, key), tracked, now_ms);
-        // Only a packet that goes on in a table sees a state.
-        let given = track.entering.is_some().then(|| self.packet.ct_next.pop_front()).flatten();
-        let why = match given {
-            Some(state) => {
-                self.packet.tracked.state = state;
-                "that state was given"
-            }
-            None => "a trace changes no connection",
-        };
-        let translation = difference(&before, &self.packet.key);
-        show(&mut self.packet.key, &self.packet.tracked);
-        let found = difference(&before, &self.packet.key);
-        self.tell(text.as_str(), found, why);
-        match &track.entering {
-            Some(steps) => {
-                self.copy(&text, steps, position, false);
-            }
-            None if track.action.nat().is_some() => self.tell(text, translation, ""),
-            None => {}
-        }
-        hide(&mut self.packet.key);
     }
 
     fn pause(&mut self, action: &Controller) -> AfterStep {
@@ -181,7 +151,7 @@ impl Tracer<'_> {
     }
 
     /// Follows a copy of the packet along steps, to its end. Returns whether it has met an `exit` that is the packet's, too.
-    fn copy(&mut self, name: &str, steps: &Steps, outer: &mut Position, is_bucket: bool) -> bool {
+    pub(super) fn copy(&mut self, name: &str, steps: &Steps, outer: &mut Position, is_bucket: bool) -> bool {
         outer.called += 1;
         if self.packet.copies == COPIES_MAX || outer.called > CALLED_MAX {
             self.tell(name, "dropped", "too many copies are made");
@@ -192,7 +162,7 @@ impl Tracer<'_> {
         frame.copy_from(&self.packet.frame);
         let (headers, key) = (self.packet.headers, self.packet.key.clone());
         let (moved, source, values) = (self.packet.moved, self.packet.source, self.packet.values.clone());
-        let tracked = self.packet.tracked;
+        let (tracked, datagram) = (self.packet.tracked, self.packet.datagram);
         self.packet.copies += 1;
         let calls = Return::for_copy(&outer.calls);
         let mut position =
@@ -203,7 +173,8 @@ impl Tracer<'_> {
         }
         self.packet.copies -= 1;
         (self.packet.frame, self.packet.headers, self.packet.key) = (frame, headers, key);
-        (self.packet.moved, self.packet.source, self.packet.tracked) = (moved, source, tracked);
+        (self.packet.moved, self.packet.source) = (moved, source);
+        (self.packet.tracked, self.packet.datagram) = (tracked, datagram);
         outer.called = position.called;
         self.tell(name, "the copy has ended", "");
         if is_bucket {

@@ -109,8 +109,10 @@ impl Effects<Tracer<'_>> for Recorder {
         if !carried {
             packet.packet.trace.steps.truncate(noted);
             packet.tell(text(&action), "dropped", "the tunnel does not carry it, or it is too long for it");
+            return false;
         }
-        carried
+        packet.untrack();
+        true
     }
 
     fn encapsulate_header(&mut self, packet: &mut Tracer<'_>, header: &EncapsulateHeader) -> bool {

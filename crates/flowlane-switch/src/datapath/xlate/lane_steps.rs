@@ -52,7 +52,8 @@ impl TrackedKey {
                 is_known
             }
             LaneStep::Untrack => {
-                self.untrack();
+                self.hide_connection();
+                self.lane(LaneStep::Untrack);
                 true
             }
             LaneStep::Learn(learn) => self.learn(learn),
@@ -84,13 +85,12 @@ impl TrackedKey {
         }
     }
 
-    /// Forgets the packet's connection.
-    fn untrack(&mut self) {
+    /// Hides the packet's connection from what follows.
+    pub(super) fn hide_connection(&mut self) {
         for w in WordSet::of_class(FieldClass::Connection).iter() {
             self.key.set_word(w, 0);
             self.written.set_word(w, u32::MAX);
         }
-        self.lane(LaneStep::Untrack);
     }
 
     /// Records the rule that the packet makes, if it follows from the key. Returns whether it does.

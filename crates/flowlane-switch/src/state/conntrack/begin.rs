@@ -38,19 +38,28 @@ impl First<'_> {
 }
 
 impl Connections {
-    /// Returns how the first packet of a connection would be translated.
+    /// Returns how the first packet of a connection would be translated, and shows it the fields that the connection would get.
     fn preview(&self, first: &First<'_>, request: &Request<'_>, tracked: &mut Tracked) -> Option<Rewrite> {
-        let tuple = first.tuple;
-        let mut live = first.live(request, State::Other(Exchange::First), 0);
-        set_fields(&mut live, request, tracked);
-        let nat = request.nat?;
-        let is_free = |reply: &Tuple| self.table().find(&self.table().hashed(reply)).is_none();
-        let reply = match &first.expected {
-            Some(expected) => Some(expected.reply(tuple)).filter(is_free)?,
-            None => nat::replies(nat, nat.range.as_ref()?, tuple, self).find(is_free)?,
+        let (tuple, memories) = (first.tuple, self.memories());
+        let in_zone = memories.zones[usize::from(request.zone)].load(Ordering::Relaxed);
+        if self.limits.per_zone.is_some_and(|limit| in_zone >= limit) {
+            return None;
+        }
+        let find = |tuple: &Tuple| memories.table.find(&memories.table.hashed(tuple)).map(|(place, _)| place);
+        // A connection with this tuple would have been removed before.
+        let replaced = find(tuple);
+        let is_free = |reply: &Tuple| find(reply).is_none_or(|place| Some(place) == replaced);
+        let range = request.nat.and_then(|nat| Some((nat, nat.range.as_ref()?)));
+        let reply = match (&first.expected, range) {
+            (Some(expected), _) if request.nat.is_some() => Some(expected.reply(tuple)).filter(is_free)?,
+            (_, Some((nat, range))) => nat::replies(nat, range, tuple, self).find(is_free)?,
+            (_, None) => Some(tuple.reversed()).filter(is_free)?,
         };
+        let mut live = first.live(request, State::Other(Exchange::First), 0);
         let known = Known { place: Place::default(), direction: 0, is_error: false };
-        translate(&live, [*tuple, reply], (request, &known), tracked)
+        let rewrite = translate(&live, [*tuple, reply], (request, &known), tracked);
+        set_fields(&mut live, request, tracked);
+        rewrite
     }
 
     /// Takes a packet of an unknown connection, which is kept if that is asked for.

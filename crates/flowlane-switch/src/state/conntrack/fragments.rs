@@ -99,7 +99,7 @@ pub fn piece(bytes: &[u8], headers: &Headers, key: &FlowKey, zone: u16) -> Optio
 /// A fragment that waits.
 #[derive(Debug)]
 pub struct Waiting<T> {
-    piece: Piece,
+    pub piece: Piece,
     pub held: T,
 }
 
@@ -111,17 +111,6 @@ struct Incomplete<T> {
 }
 
 impl<T> Incomplete<T> {
-    fn is_complete(&self) -> bool {
-        let mut end = 0;
-        for Waiting { piece, .. } in &self.pieces {
-            if piece.begin != end {
-                return false;
-            }
-            end = piece.end;
-        }
-        self.pieces.last().is_some_and(|last| last.piece.is_last)
-    }
-
     /// Returns the place of a new piece; none if it overlaps others, or there is one behind the last.
     fn place_for(&self, new: &Piece) -> Option<usize> {
         let at = self.pieces.partition_point(|waiting| waiting.piece.begin < new.begin);
@@ -131,6 +120,29 @@ impl<T> Incomplete<T> {
             && after.is_none_or(|after| new.end <= after.begin && !new.is_last);
         fits.then_some(at)
     }
+}
+
+/// Returns whether pieces, in the order of their places, are a whole datagram.
+fn are_complete(pieces: impl IntoIterator<Item = Piece>) -> bool {
+    let (mut end, mut ends) = (0, false);
+    for piece in pieces {
+        if piece.begin != end {
+            return false;
+        }
+        (end, ends) = (piece.end, piece.is_last);
+    }
+    ends
+}
+
+/// The fate of a fragment, were it taken.
+#[derive(Debug)]
+pub enum Fate<'a, T> {
+    /// It would wait.
+    Waits,
+    /// All of its datagram would be there, in the order of their places: those that wait, and itself.
+    All(Vec<(Piece, Option<&'a T>)>),
+    /// It would be refused.
+    Refused,
 }
 
 /// The fate of a fragment.
@@ -175,7 +187,7 @@ impl<T> Fragments<T> {
         let Some(at) = incomplete.place_for(&piece) else { return Taken::Refused(held) };
         incomplete.pieces.insert(at, Waiting { piece, held });
         self.waiting += 1;
-        if !incomplete.is_complete() {
+        if !are_complete(incomplete.pieces.iter().map(|waiting| waiting.piece)) {
             return Taken::Waits;
         }
         let pieces = self.datagrams.remove(&datagram).map_or_else(Vec::new, |complete| complete.pieces);
@@ -185,6 +197,25 @@ impl<T> Fragments<T> {
             self.order.remove(at);
         }
         Taken::All(pieces)
+    }
+
+    /// Returns what would become of a fragment.
+    pub fn preview(&mut self, datagram: &Datagram, piece: Piece, now_ms: u64) -> Fate<'_, T> {
+        self.expire(now_ms);
+        if self.waiting == WAITING_MAX {
+            return Fate::Refused;
+        }
+        let incomplete = self.datagrams.get(datagram);
+        let waiting = incomplete.map_or(&[][..], |incomplete| &incomplete.pieces);
+        let Some(at) = incomplete.map_or(Some(0), |incomplete| incomplete.place_for(&piece)) else {
+            return Fate::Refused;
+        };
+        let mut all: Vec<_> = waiting.iter().map(|waiting| (waiting.piece, Some(&waiting.held))).collect();
+        all.insert(at, (piece, None));
+        match are_complete(all.iter().map(|(piece, _)| *piece)) {
+            true => Fate::All(all),
+            false => Fate::Waits,
+        }
     }
 
     /// Forgets datagrams whose time is over.
@@ -202,16 +233,15 @@ impl<T> Fragments<T> {
     }
 }
 
-/// Returns what connection tracking sees of a datagram, whose fragments are all there with their frames.
-pub fn seen_whole<'a, T>(
-    pieces: &'a [Waiting<T>],
+/// Returns what connection tracking sees of a datagram, whose fragments are all there with their frames, in order.
+pub fn seen_whole<'a>(
+    pieces: impl IntoIterator<Item = (Piece, &'a [u8])>,
     datagram: &Datagram,
-    frame: impl Fn(&'a T) -> &'a [u8],
 ) -> Option<Seen> {
     let mut payload = Vec::new();
-    for Waiting { piece, held } in pieces {
+    for (piece, frame) in pieces {
         let len = (piece.end - piece.begin) as usize;
-        payload.extend(frame(held).get(piece.at..piece.at + len)?);
+        payload.extend(frame.get(piece.at..piece.at + len)?);
     }
     let bytes = whole(datagram, &payload);
     let mut key = FlowKey::zero();

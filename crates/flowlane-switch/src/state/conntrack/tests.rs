@@ -113,6 +113,16 @@ fn marks_and_labels_are_of_the_connection() {
     connections.track(Some(&packet), &request, &mut dry, 0);
     connections.track(Some(&packet), &LOOK, &mut tracked, 0);
     assert_eq!((dry.mark, tracked.mark), (9, 0x312), "a dry run changes nothing");
+    let (new, mut dry) = (udp((1, 1001), (2, 53)), Tracked::default());
+    connections.track(Some(&new), &request, &mut dry, 0);
+    assert_eq!((dry.mark, connections.len()), (9, 1), "the first packet would see its mark");
+    let mut dry = Tracked::default();
+    connections.track(Some(&back(packet)), &Request { force: true, ..request }, &mut dry, 0);
+    assert_eq!(
+        (dry.state, dry.mark, connections.len()),
+        (NEW | TRACKED, 9, 1),
+        "a replaced one is not in the way"
+    );
 }
 
 #[test]

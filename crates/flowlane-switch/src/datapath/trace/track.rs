@@ -1,0 +1,120 @@
+//! Connection tracking, narrated.
+
+use flowlane::rule::Action;
+
+use super::super::egress::NS_PER_MS;
+use super::super::track::{HeldFragment, hide, request, show, track_packet, translated, with_addresses};
+use super::super::walk::{AfterStep, Follow, Position, ROUNDS_MAX};
+use super::{Traced, Tracer, difference};
+use crate::packet::recirculate::{rounds, set_rounds};
+use crate::ruleset::{Return, Track};
+use crate::state::conntrack::fragments::{Fate, piece, seen_whole};
+use crate::state::conntrack::{Connections, Request, Tracked, rewrite};
+
+/// The result of looking a packet's connection up.
+enum Found {
+    /// It is of this or that connection.
+    Itself,
+    /// So are the other fragments of its datagram, which wait for it.
+    WithOthers,
+    /// It waits for other fragments.
+    Waits,
+}
+
+impl Tracer<'_> {
+    /// Forgets the packet's connection.
+    pub(super) fn untrack(&mut self) {
+        self.packet.tracked = Tracked::default();
+        hide(&mut self.packet.key);
+    }
+
+    /// Looks the packet's connection up; a copy goes on in the action's table, or the packet itself, where nothing follows.
+    pub(super) fn track(&mut self, track: &Track, here: &Return, position: &mut Position) -> AfterStep {
+        let text = Action::ConnectionTracking(Box::new(track.action.clone())).to_string();
+        let before = self.packet.key.clone();
+        // Only a packet that goes on in a table sees a state.
+        let given = track.entering.is_some().then(|| self.packet.ct_next.pop_front()).flatten();
+        let request = request(track, &before, true);
+        let why = match (self.connection(&request), given) {
+            (_, Some(state)) => {
+                (self.packet.tracked.state, self.packet.tracked.zone) = (state, request.zone);
+                "that state was given"
+            }
+            (Found::Waits, None) => {
+                self.tell(text, "it waits", "other fragments of its datagram have not come");
+                return AfterStep::End;
+            }
+            (Found::WithOthers, None) => "the last fragment of its datagram, whose others go on now, too",
+            (Found::Itself, None) => "a trace changes no connection",
+        };
+        let translation = difference(&before, &self.packet.key);
+        show(&mut self.packet.key, &self.packet.tracked);
+        self.tell(text.as_str(), difference(&before, &self.packet.key), why);
+        let Some((steps, table)) = track.entering.as_ref().zip(track.action.table) else {
+            if track.action.nat().is_some() {
+                self.tell(text, translation, "");
+            }
+            hide(&mut self.packet.key);
+            return AfterStep::Next;
+        };
+        let before = rounds(&self.packet.key);
+        if track.back {
+            if before == ROUNDS_MAX {
+                self.refuse_call(table);
+                return AfterStep::End;
+            }
+            set_rounds(&mut self.packet.key, before + 1);
+        }
+        let is_last = here.at + 1 == here.steps.steps().len() && position.calls.is_empty();
+        if is_last && self.packet.copies == 0 {
+            position.table = self.pass(table, &[], true, &[]).then_some(table);
+            return AfterStep::End;
+        }
+        self.copy(&text, steps, position, false);
+        set_rounds(&mut self.packet.key, before);
+        hide(&mut self.packet.key);
+        AfterStep::Next
+    }
+
+    /// Takes the packet to its connection.
+    fn connection(&mut self, request: &Request<'_>) -> Found {
+        let now_ms = self.packet.now_ns / NS_PER_MS;
+        let egress = &self.worker.egress;
+        let Traced { frame, headers, key, tracked, datagram, .. } = &mut *self.packet;
+        if headers.fragment == 0 || Connections::knows(tracked, request) {
+            track_packet(&egress.connections, request, (frame, headers, key), tracked, now_ms);
+            return Found::Itself;
+        }
+        let (mut found, mut is_datagram) = (Found::Itself, true);
+        let seen = match *datagram {
+            Some(whole) => whole.map(|seen| with_addresses(seen, key)),
+            None => {
+                let mut fragments = egress.fragments.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                let own = piece(frame.bytes(), headers, key, request.zone);
+                match own.map(|(of, piece)| (of, fragments.preview(&of, piece, now_ms))) {
+                    Some((_, Fate::Waits)) => return Found::Waits,
+                    Some((of, Fate::All(pieces))) => {
+                        found = Found::WithOthers;
+                        if let Some((_, Some(first))) = pieces.first() {
+                            *tracked = first.tracked();
+                        }
+                        let bytes = |held: Option<_>| held.map_or(frame.bytes(), HeldFragment::bytes);
+                        seen_whole(pieces.iter().map(|(piece, held)| (*piece, bytes(*held))), &of)
+                    }
+                    Some((_, Fate::Refused)) | None => {
+                        is_datagram = false;
+                        None
+                    }
+                }
+            }
+        };
+        let by = egress.connections.track(seen.as_ref(), request, tracked, now_ms);
+        if let Some(by) = &by {
+            rewrite(frame, headers, key, by);
+        }
+        if is_datagram {
+            *datagram = Some(translated(seen, by.as_ref()));
+        }
+        found
+    }
+}
