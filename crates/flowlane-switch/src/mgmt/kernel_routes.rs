@@ -22,8 +22,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::rpc::ControlServer;
 
-/// Groups of notices: RTNLGRP_IPV4_ROUTE and RTNLGRP_IPV6_ROUTE.
-const GROUPS: [u32; 2] = [7, 11];
+/// Groups of notices: RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_IFADDR and RTNLGRP_IPV6_ROUTE. Links and
+/// addresses that go take routes of IPv4 with them, of which the system then says nothing.
+const GROUPS: [u32; 5] = [1, 5, 7, 9, 11];
+
+/// RTM_NEWLINK, RTM_DELLINK, RTM_NEWADDR and RTM_DELADDR.
+const LINKS_AND_ADDRESSES: [u16; 4] = [16, 17, 20, 21];
 
 /// How long the thread waits for a change before it looks whether the switch has ended.
 const WAIT: Duration = Duration::from_millis(100);
@@ -54,6 +58,7 @@ impl KernelRoutes {
             socket: open()?,
             table: kernel_table,
             routes: BTreeMap::new(),
+            published: None,
             devices: HashMap::new(),
         };
         let over = ended.clone();
@@ -91,6 +96,8 @@ struct Follower {
     socket: Socket,
     table: u32,
     routes: BTreeMap<Name, NextHop>,
+    /// The routes in force that the switch has been given.
+    published: Option<BTreeMap<AnyPrefix, NextHop>>,
     /// Names of interfaces, by index.
     devices: HashMap<u32, Box<str>>,
 }
@@ -101,6 +108,8 @@ struct Heard {
     changes: usize,
     /// All routes that were asked for have come.
     is_done: bool,
+    /// A link or an address has changed, and with it perhaps routes.
+    is_stale: bool,
 }
 
 impl Follower {
@@ -109,7 +118,7 @@ impl Follower {
         while !ended.load(Ordering::Relaxed) {
             let heard = match is_whole {
                 true => self.hear(WAIT),
-                false => self.dump(ended).map(|()| Heard { changes: 1, is_done: true }),
+                false => self.dump(ended),
             };
             let Ok(heard) = heard else {
                 // Notices are lost (ENOBUFS), or the system is short of something: all again, after a while.
@@ -117,7 +126,7 @@ impl Follower {
                 std::thread::sleep(WAIT);
                 continue;
             };
-            is_whole = true;
+            is_whole = !heard.is_stale;
             if heard.changes > 0 {
                 self.publish(number, server, ended);
             }
@@ -125,19 +134,24 @@ impl Follower {
     }
 
     /// Gives the routes to the switch, as soon as it runs.
-    fn publish(&self, number: u8, server: &ControlServer, ended: &AtomicBool) {
+    fn publish(&mut self, number: u8, server: &ControlServer, ended: &AtomicBool) {
         let mut in_force: BTreeMap<AnyPrefix, NextHop> = BTreeMap::new();
         for ((prefix, _), hop) in &self.routes {
             in_force.entry(*prefix).or_insert_with(|| hop.clone());
+        }
+        if self.published.as_ref() == Some(&in_force) {
+            return;
         }
         // It fails while the switch does not run yet.
         while server.set_kernel_routes(number, in_force.clone()).is_err() && !ended.load(Ordering::Relaxed) {
             std::thread::sleep(WAIT / 5);
         }
+        self.published = Some(in_force);
     }
 
     /// Asks for all routes, one family after the other, and takes them.
-    fn dump(&mut self, ended: &AtomicBool) -> io::Result<()> {
+    fn dump(&mut self, ended: &AtomicBool) -> io::Result<Heard> {
+        let mut all = Heard { changes: 1, ..Heard::default() };
         self.routes.clear();
         self.devices = interfaces();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
@@ -151,9 +165,14 @@ impl Follower {
             let mut bytes = vec![0; request.buffer_len()];
             request.serialize(&mut bytes);
             self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0)?;
-            while !self.hear(WAIT)?.is_done && !ended.load(Ordering::Relaxed) {}
+            let mut is_done = false;
+            while !is_done && !ended.load(Ordering::Relaxed) {
+                let heard = self.hear(WAIT)?;
+                is_done = heard.is_done;
+                all.is_stale |= heard.is_stale;
+            }
         }
-        Ok(())
+        Ok(all)
     }
 
     /// Takes the changes that come together; waits for the first.
@@ -175,15 +194,19 @@ impl Follower {
         Ok(heard)
     }
 
-    /// Takes the messages of a datagram.
+    /// Takes the messages of a datagram. One that cannot be read is left out: the system is newer than this.
     fn take(&mut self, mut bytes: &[u8], heard: &mut Heard) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let malformed = |error| io::Error::new(ErrorKind::InvalidData, format!("{error}"));
-            let message: NetlinkMessage<RouteNetlinkMessage> =
-                NetlinkMessage::deserialize(bytes).map_err(malformed)?;
+        while let Some(&[a, b, c, d, e, f, ..]) = bytes.first_chunk::<16>() {
+            let (len, kind) = (u32::from_ne_bytes([a, b, c, d]) as usize, u16::from_ne_bytes([e, f]));
+            let message = bytes.get(..len).filter(|_| len >= 16);
+            let message = message.ok_or_else(|| io::Error::other("a message of netlink is cut off"))?;
             // Each begins at a multiple of 4 bytes.
-            let len = (message.header.length as usize).next_multiple_of(4).max(16);
-            bytes = bytes.get(len..).unwrap_or_default();
+            bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+            if LINKS_AND_ADDRESSES.contains(&kind) {
+                heard.is_stale = true;
+                continue;
+            }
+            let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(message) else { continue };
             match message.payload {
                 NetlinkPayload::Done(_) => heard.is_done = true,
                 NetlinkPayload::Error(error) if error.code.is_some() => {
