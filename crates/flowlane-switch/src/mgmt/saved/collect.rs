@@ -89,6 +89,12 @@ pub fn save_packets_state(workers: &mut impl Workers, out: &mut Writer<impl Writ
     }
     let mut from = Some(0);
     while let Some(at) = from {
+        let (expected, next) = connections.save_expectations(at, SLICE as usize, now_ms);
+        expected.into_iter().try_for_each(|one| out.put(&Record::Expectation(one)))?;
+        from = next;
+    }
+    let mut from = Some(0);
+    while let Some(at) = from {
         let (addresses, next) = macs.entries_from(at, SLICE as usize);
         for (mac, vlan, port, seen_s) in addresses {
             out.put(&Record::Address(Address { mac, vlan, port: port.0, seen_s }))?;

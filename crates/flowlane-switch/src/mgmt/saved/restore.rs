@@ -21,6 +21,7 @@ const RULES_MAX: usize = 1 << 22;
 /// The numbers of entries that were restored, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Restored {
+    /// Connections, and those that are expected.
     pub connections: u64,
     pub addresses: u64,
     pub sessions: u64,
@@ -106,6 +107,11 @@ impl Restoring<'_> {
             Record::Connection(saved) => {
                 let connections = &self.workers[0].egress.connections;
                 let is_kept = connections.restore(&saved, self.clock_ns / 1_000_000).is_ok();
+                self.count(is_kept, |restored| &mut restored.connections);
+            }
+            Record::Expectation(saved) => {
+                let connections = &self.workers[0].egress.connections;
+                let is_kept = connections.restore_expectation(&saved, self.clock_ns / 1_000_000).is_ok();
                 self.count(is_kept, |restored| &mut restored.connections);
             }
             Record::Address(address) => {

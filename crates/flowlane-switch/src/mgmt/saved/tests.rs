@@ -1,5 +1,6 @@
 //! State that is saved and restored, with real packets; damaged and hostile state.
 
+mod applications;
 mod damaged;
 mod rules;
 
