@@ -153,3 +153,15 @@ pub fn save_rules(control: &Control, out: &mut Writer<impl Write>) -> io::Result
     }
     Ok(())
 }
+
+/// Writes routes of a table, each as text.
+///
+/// # Errors
+/// As the output's.
+pub fn save_routes(
+    table: u8,
+    mut routes: impl Iterator<Item = String>,
+    out: &mut Writer<impl Write>,
+) -> io::Result<()> {
+    routes.try_for_each(|text| out.put(&Record::Route { table, text }))
+}

@@ -65,6 +65,7 @@ pub(super) enum Record {
     Port { port: u32, flags: PortFlags },
     Rule(RuleRecord),
     Expectation(SavedExpectation),
+    Route { table: u8, text: String },
 }
 
 impl Record {
@@ -111,6 +112,10 @@ impl Record {
                 out.push(10);
                 expectation.write(out);
             }
+            Self::Route { table, text } => {
+                out.extend([11, *table]);
+                put_text(out, text);
+            }
         }
     }
 
@@ -135,6 +140,7 @@ impl Record {
             8 => Self::Port { port: bytes.u32()?, flags: PortFlags(bytes.u8()?) },
             9 => Self::Rule(RuleRecord::read(bytes)?),
             10 => Self::Expectation(SavedExpectation::read(bytes)?),
+            11 => Self::Route { table: bytes.u8()?, text: bytes.text()?.to_owned() },
             _ => return None,
         })
     }
