@@ -50,7 +50,7 @@ pub(crate) struct SwitchOptions {
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
     /// Take the place of the switch that runs on the control socket, with its connections, sessions, learned addresses, rules,
-    /// groups and meters; without one, start as usual.
+    /// groups, meters and added routes; without one, start as usual.
     #[arg(long)]
     pub(crate) take_over: bool,
     /// Apply the flow-mods of this file, each at its time in seconds since the start.
@@ -198,7 +198,7 @@ pub(crate) enum SwitchVerb {
     },
     /// List routes, find the one of an address, or add and remove routes.
     #[command(
-        after_help = "Examples:\n  flowlane switch routes\n  flowlane switch routes 203.0.113.7                        # the route that packets for it take\n  flowlane switch routes --add 'default via 198.51.100.1' --add '10.0.0.0/8 via 192.0.2.9 dev lan'\n  flowlane switch routes --delete 10.0.0.0/8\n\nRoutes that are added last until the switch ends, and go before those of the configuration."
+        after_help = "Examples:\n  flowlane switch routes\n  flowlane switch routes 203.0.113.7                        # the route that packets for it take\n  flowlane switch routes --add 'default via 198.51.100.1' --add '10.0.0.0/8 via 192.0.2.9 dev lan'\n  flowlane switch routes --delete 10.0.0.0/8\n\nRoutes that are added last until the switch ends, or the last of those that take its place, and go before those of the configuration."
     )]
     Routes {
         #[command(flatten)]

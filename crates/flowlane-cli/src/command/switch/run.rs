@@ -165,7 +165,7 @@ fn start(options: &SwitchOptions, setup: Setup) -> Result<Running, Failure> {
     }
     saved.map(|saved| state::restore_file(saved, switch.workers_mut())).transpose()?;
     let unconfirmed = match other {
-        Some(other) => Some(state::restore_other(other, switch.workers_mut(), &mut control)?),
+        Some(other) => Some(state::restore_other(other, switch.workers_mut(), &mut control, &reload)?),
         None => None,
     };
     let stop = Arc::new(AtomicBool::new(false));

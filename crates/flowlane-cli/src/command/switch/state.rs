@@ -9,7 +9,7 @@ use flowlane_switch::control::Control;
 use flowlane_switch::datapath::Worker;
 use flowlane_switch::mgmt::rpc::{CallError, ControlServer, RpcError, TakeOver, Unconfirmed};
 use flowlane_switch::mgmt::saved::{Restored, SavedFile, StateFile};
-use flowlane_switch::mgmt::setup::{Setup, SetupError};
+use flowlane_switch::mgmt::setup::{Reload, Setup, SetupError};
 
 use crate::failure::Failure;
 use crate::output::count;
@@ -52,11 +52,12 @@ pub(super) fn restore_other(
     other: TakeOver,
     workers: &mut [Worker],
     control: &mut Control,
+    reload: &Reload,
 ) -> Result<Unconfirmed, Failure> {
     let process = other.process();
     let failed =
         |error| Failure::Environment(format!("the state of process {process} is not taken over: {error}"));
-    let (restored, unconfirmed) = other.restore(workers, control).map_err(failed)?;
+    let (restored, unconfirmed) = other.restore(workers, control, reload).map_err(failed)?;
     note!("flowlane: taken over from process {process}: {}", numbers(&restored));
     Ok(unconfirmed)
 }
@@ -81,12 +82,13 @@ pub(super) fn restore_file(saved: SavedFile, workers: &mut [Worker]) -> Result<(
 }
 
 fn numbers(restored: &Restored) -> String {
-    let Restored { connections, addresses, sessions, rules, left_out } = *restored;
+    let Restored { connections, addresses, sessions, rules, routes, left_out } = *restored;
     let parts = [
         (connections, "connections"),
         (addresses, "addresses"),
         (sessions, "sessions"),
         (rules, "rules, groups and meters"),
+        (routes, "routes"),
         (left_out, "left out, which have expired or do not fit"),
     ];
     let parts = parts.into_iter().filter(|(number, what)| *number > 0 || *what == "connections");

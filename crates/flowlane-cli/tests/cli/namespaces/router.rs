@@ -81,6 +81,18 @@ fn start(folder: &Path, hosts: &Hosts, namespace: Option<&str>, more: &str) -> S
          [[port]]\nnumber = 2\nname = \"wan\"\nopen = \"afpacket:{y}\"\naddresses = [\"198.51.100.1/24\", \"2001:db8:2::1/64\"]\n{more}"
     );
     fs::write(folder.join("router.toml"), config).unwrap();
+    let switch = spawn(folder, namespace, &[]);
+    for _ in 0..100 {
+        if folder.join("control.sock").exists() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    switch
+}
+
+/// Starts a switch with the configuration that has been written.
+fn spawn(folder: &Path, namespace: Option<&str>, options: &[&str]) -> Switch {
     let flowlane = assert_cmd::cargo::cargo_bin!("flowlane");
     let mut switch = match namespace {
         Some(namespace) => {
@@ -91,20 +103,22 @@ fn start(folder: &Path, hosts: &Hosts, namespace: Option<&str>, more: &str) -> S
         None => Command::new(flowlane),
     };
     switch.args(["switch", "run", "--json", "--duration", "60", "--socket"]).arg(folder.join("control.sock"));
-    let switch = Switch(Some(switch.arg(folder.join("router.toml")).stdout(Stdio::piped()).spawn().unwrap()));
-    for _ in 0..100 {
-        if folder.join("control.sock").exists() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    switch
+    switch.args(options).arg(folder.join("router.toml")).stdout(Stdio::piped());
+    Switch(Some(switch.spawn().unwrap()))
 }
 
 fn control(folder: &Path, command: &str) -> String {
     let mut words = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
     words.arg("switch").args(command.split_whitespace()).arg("--socket").arg(folder.join("control.sock"));
     String::from_utf8(words.output().unwrap().stdout).unwrap()
+}
+
+fn add_routes(folder: &Path, routes: &[&str]) {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
+    command.args(["switch", "routes"]);
+    routes.iter().for_each(|route| _ = command.args(["--add", route]));
+    let output = command.arg("--socket").arg(folder.join("control.sock")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -179,17 +193,7 @@ fn routes_of_the_system_and_of_the_socket_are_followed() {
     hosts.expect(0, there, "Destination Net Unreachable");
     // The socket's go before the system's.
     change("route add 203.0.113.0/24 via 198.51.100.9", "198.51.100.9");
-    let add = [
-        "switch",
-        "routes",
-        "--add",
-        "203.0.113.7 via 198.51.100.2",
-        "--add",
-        "203.0.113.0/24 via 198.51.100.2",
-    ];
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
-    let output = command.args(add).arg("--socket").arg(folder.path().join("control.sock")).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    add_routes(folder.path(), &["203.0.113.7 via 198.51.100.2", "203.0.113.0/24 via 198.51.100.2"]);
     hosts.expect(0, there, "1 received");
     assert!(
         control(folder.path(), "routes --delete 203.0.113.7/32 --delete 203.0.113.0/24")
@@ -198,5 +202,55 @@ fn routes_of_the_system_and_of_the_socket_are_followed() {
     assert!(control(folder.path(), "routes 203.0.113.7").contains("198.51.100.9 dev wan"));
     // A link that goes down takes its routes with it, of which the system says nothing.
     change(&format!("link set {y} down"), "there is no route");
+    switch.stop();
+}
+
+#[test]
+fn a_router_is_taken_over() {
+    let Some(hosts) = hosts('c') else { return };
+    let folder = tempfile::tempdir().unwrap();
+    assert!(sh(&format!("ip -n {} route add default via 198.51.100.1", hosts.names[1])));
+    let mut switch = start(folder.path(), &hosts, None, "[router]\n");
+    add_routes(folder.path(), &["203.0.113.0/24 via 198.51.100.2"]);
+    hosts.expect(0, "ping -c 1 -W 2 203.0.113.7", "1 received");
+    let mut pings = Command::new("ip");
+    pings.args([
+        "netns",
+        "exec",
+        &hosts.names[0],
+        "ping",
+        "-i",
+        "0.05",
+        "-c",
+        "100",
+        "-W",
+        "1",
+        "2001:db8:2::2",
+    ]);
+    let pings = pings.stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    // A host that has heard of another Ethernet address of the router, for longer than the system keeps to one.
+    let wrong = "02:00:00:00:00:99";
+    assert!(sh(&format!(
+        "ip -n {} neigh replace 198.51.100.1 lladdr {wrong} dev e0 nud reachable",
+        hosts.names[1]
+    )));
+    std::thread::sleep(Duration::from_millis(1100));
+    let next = spawn(folder.path(), None, &["--take-over"]);
+    let ended = switch.0.take().unwrap().wait_with_output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    let mut switch = next;
+    let pings = String::from_utf8(pings.wait_with_output().unwrap().stdout).unwrap();
+    let received = pings.split(" received").next().and_then(|text| text.rsplit(' ').next());
+    println!("{received:?} of 100 pings");
+    assert!(received.and_then(|text| text.parse().ok()) > Some(80), "{pings}");
+    let heard = hosts.on(1, "ip neigh show 198.51.100.1");
+    assert!(
+        heard.contains("lladdr") && !heard.contains(wrong),
+        "the router has not announced itself: {heard}"
+    );
+    let listed = control(folder.path(), "routes 203.0.113.7");
+    assert!(listed.contains("198.51.100.2 dev wan") && listed.contains("socket"), "{listed}");
+    hosts.expect(0, "ping -c 1 -W 2 203.0.113.7", "1 received");
     switch.stop();
 }

@@ -32,8 +32,10 @@ use super::server::ControlServer;
 use crate::control::Control;
 use crate::datapath::{Switch, Worker};
 use crate::mgmt::saved::{
-    Reader, Restored, StateError, VERSION, Workers, Writer, restore, save_packets_state, save_rules,
+    Reader, Restored, StateError, Taken, VERSION, Workers, Writer, restore, save_packets_state, save_routes,
+    save_rules,
 };
+use crate::mgmt::setup::{LiveRoutes, Reload};
 use crate::port::interface_lock::{lock_again, unlock_all};
 
 /// The old switch waits this long for the new one to go on with the state, and to confirm.
@@ -163,13 +165,14 @@ impl TakeOverRequest {
     /// Where the other process has not confirmed. The switch has its interfaces again then, if it can go on.
     pub fn hand_over(self, switch: &mut Switch, served: &ControlServer) -> Result<(), HandOverError> {
         let mut control = served.control();
+        let routes = served.reload.routes();
         control.add_learned();
         for egress in switch.workers_mut().iter_mut().map(|worker| &mut worker.egress) {
             egress.ports.slots_mut().iter_mut().for_each(|slot| slot.port.release());
             egress.controller.iter_mut().for_each(|port| port.release());
         }
         let locks = unlock_all();
-        let Err(not_taken) = self.send(switch.workers_mut(), &control) else { return Ok(()) };
+        let Err(not_taken) = self.send(switch.workers_mut(), &control, &routes) else { return Ok(()) };
         // The other process must not wait for more.
         _ = self.stream.shutdown(Shutdown::Both);
         let begun = Instant::now();
@@ -184,12 +187,13 @@ impl TakeOverRequest {
         }
     }
 
-    fn send(&self, mut workers: &mut [Worker], control: &Control) -> io::Result<()> {
+    fn send(&self, mut workers: &mut [Worker], control: &Control, routes: &[LiveRoutes]) -> io::Result<()> {
         self.stream.set_write_timeout(Some(PROGRESS_TIMEOUT))?;
         self.stream.set_read_timeout(Some(CONFIRM_TIMEOUT))?;
         let mut out = Writer::new(BufWriter::new(&self.stream))?;
         save_packets_state(&mut workers, &mut out)?;
         save_rules(control, &mut out)?;
+        routes.iter().try_for_each(|table| save_routes(table.number(), table.saved(), &mut out))?;
         out.finish()?;
         let mut answer = [0; CONFIRMED.len()];
         (&self.stream).read_exact(&mut answer).map_err(|error| match error.kind() {
@@ -267,11 +271,36 @@ impl TakeOver {
         self,
         workers: &mut [Worker],
         control: &mut Control,
+        reload: &Reload,
     ) -> Result<(Restored, Unconfirmed), StateError> {
         let reader = Reader::new(self.client.into_stream())?;
-        let (restored, stream) = restore(reader, workers, Some(control))?;
+        let Taken { mut restored, routes, input: stream } = restore(reader, workers, Some(control))?;
+        let count = routes.len() as u64;
+        restored.routes = restore_routes(routes, workers, &mut reload.routes())?;
+        restored.left_out += count - restored.routes;
         Ok((restored, Unconfirmed { stream }))
     }
+}
+
+/// Adds routes to the tables of a switch that does not run yet. Returns the number of those that fit.
+fn restore_routes(
+    routes: Vec<(u8, String)>,
+    workers: &mut [Worker],
+    tables: &mut [LiveRoutes],
+) -> Result<u64, StateError> {
+    let mut kept = 0;
+    for table in tables {
+        let number = table.number();
+        let own = routes.iter().filter(|(of, _)| *of == number).map(|(_, text)| &**text);
+        let added = table.restore(own);
+        let Some(before) = workers[0].lookup.pipeline.routes(number).filter(|_| added > 0) else { continue };
+        let next = table.build(before).map_err(|problem| StateError::Routes { table: number, problem })?;
+        for worker in &mut *workers {
+            drop(worker.lookup.pipeline.replace_routes(number, next.share()));
+        }
+        kept += added as u64;
+    }
+    Ok(kept)
 }
 
 impl Unconfirmed {

@@ -5,13 +5,14 @@ use std::io::{self, Read, Write};
 use flowlane::hash::crc32c;
 
 use super::record::Record;
+use crate::stage::route::RouteTableError;
 use crate::state::bytes::Bytes;
 
 /// The first bytes of saved state.
 pub(super) const MAGIC: &[u8; 8] = b"FLOWLANE";
 
 /// The version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The length at which a block is written.
 const BLOCK: usize = 64 << 10;
@@ -42,6 +43,9 @@ pub enum StateError {
     /// A rule, group or meter does not fit.
     #[error(transparent)]
     Control(#[from] crate::control::NotRestored),
+    /// The routes do not fit the table.
+    #[error("table {table}: {problem}")]
+    Routes { table: u8, problem: RouteTableError },
     /// A text of a rule or group cannot be read.
     #[error("`{text}`: {problem}")]
     Text { text: String, problem: String },

@@ -89,6 +89,12 @@ pub fn save_packets_state(workers: &mut impl Workers, out: &mut Writer<impl Writ
     }
     let mut from = Some(0);
     while let Some(at) = from {
+        let (expected, next) = connections.save_expectations(at, SLICE as usize, now_ms);
+        expected.into_iter().try_for_each(|one| out.put(&Record::Expectation(one)))?;
+        from = next;
+    }
+    let mut from = Some(0);
+    while let Some(at) = from {
         let (addresses, next) = macs.entries_from(at, SLICE as usize);
         for (mac, vlan, port, seen_s) in addresses {
             out.put(&Record::Address(Address { mac, vlan, port: port.0, seen_s }))?;
@@ -146,4 +152,16 @@ pub fn save_rules(control: &Control, out: &mut Writer<impl Write>) -> io::Result
         }))?;
     }
     Ok(())
+}
+
+/// Writes routes of a table, each as text.
+///
+/// # Errors
+/// As the output's.
+pub fn save_routes(
+    table: u8,
+    mut routes: impl Iterator<Item = String>,
+    out: &mut Writer<impl Write>,
+) -> io::Result<()> {
+    routes.try_for_each(|text| out.put(&Record::Route { table, text }))
 }

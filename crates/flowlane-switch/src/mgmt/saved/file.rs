@@ -154,6 +154,6 @@ impl SavedFile {
         let failed = |error| FileError { file: self.file.clone(), error };
         self.input.rewind().map_err(|error| failed(error.into()))?;
         let reader = Reader::new(BufReader::new(&self.input)).map_err(failed)?;
-        restore(reader, workers, None).map(|(restored, _)| restored).map_err(failed)
+        restore(reader, workers, None).map(|taken| taken.restored).map_err(failed)
     }
 }

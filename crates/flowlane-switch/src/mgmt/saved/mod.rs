@@ -3,9 +3,11 @@
 //! | part | to the next switch | in the file |
 //! |---|---|---|
 //! | connections of connection tracking | yes | yes |
+//! | connections that are expected | yes | yes |
 //! | learned addresses | yes | yes |
 //! | sessions of address translation | yes | yes |
 //! | rules, groups, meters, fields of options, settings of ports | yes | no: the configuration and controllers give them |
+//! | routes that were added by the socket | yes | no |
 //!
 //! # The format
 //!
@@ -33,6 +35,8 @@
 //! | 7 | group | text, as `ovs-ofctl` writes it |
 //! | 8 | settings of a port | port (4), flags (1) |
 //! | 9 | rule | idle and hard timeout (2, 2), flags (2), importance (2), creation and begin of the hard timeout in ns (8, 8), text |
+//! | 10 | expected connection | see `state/conntrack/alg/saved.rs`; behind its control connection |
+//! | 11 | route | table (1), text, as `ip route` prints it |
 //!
 //! Times are of the clock of the workers, which goes on in the next process from where it was: by the time since the header was
 //! written, for a file. The header has the seed of hashes, too, since it says which worker owns a host's sessions.
@@ -50,7 +54,7 @@ mod restore;
 mod tests;
 
 pub use blocks::{Reader, StateError, VERSION, Writer};
-pub use collect::{Workers, save_packets_state, save_rules};
+pub use collect::{Workers, save_packets_state, save_routes, save_rules};
 pub use file::{FileError, SavedFile, StateFile};
 pub use record::Header;
-pub use restore::{Restored, restore};
+pub use restore::{Restored, Taken, restore};

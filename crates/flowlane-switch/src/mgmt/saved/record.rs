@@ -7,7 +7,7 @@ use crate::control::MeterSpec;
 use crate::ruleset::PortFlags;
 use crate::stage::nat::SavedSession;
 use crate::state::bytes::{Bytes, put_text};
-use crate::state::conntrack::SavedConnection;
+use crate::state::conntrack::{SavedConnection, SavedExpectation};
 use crate::state::meter::{Band, Unit};
 
 /// The latest time of a clock: 146 years, which no arithmetic of times exceeds.
@@ -64,6 +64,8 @@ pub(super) enum Record {
     Group(String),
     Port { port: u32, flags: PortFlags },
     Rule(RuleRecord),
+    Expectation(SavedExpectation),
+    Route { table: u8, text: String },
 }
 
 impl Record {
@@ -106,6 +108,14 @@ impl Record {
                 out.push(flags.0);
             }
             Self::Rule(rule) => rule.write(out),
+            Self::Expectation(expectation) => {
+                out.push(10);
+                expectation.write(out);
+            }
+            Self::Route { table, text } => {
+                out.extend([11, *table]);
+                put_text(out, text);
+            }
         }
     }
 
@@ -129,6 +139,8 @@ impl Record {
             7 => Self::Group(bytes.text()?.to_owned()),
             8 => Self::Port { port: bytes.u32()?, flags: PortFlags(bytes.u8()?) },
             9 => Self::Rule(RuleRecord::read(bytes)?),
+            10 => Self::Expectation(SavedExpectation::read(bytes)?),
+            11 => Self::Route { table: bytes.u8()?, text: bytes.text()?.to_owned() },
             _ => return None,
         })
     }

@@ -15,19 +15,32 @@ use crate::datapath::{Clock, Worker};
 use crate::stage::AnyStage;
 use crate::stage::nat::SavedSession;
 
-/// Rules that are taken over at most.
+/// Rules, and routes, that are taken over at most.
 const RULES_MAX: usize = 1 << 22;
 
 /// The numbers of entries that were restored, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Restored {
+    /// Connections, and those that are expected.
     pub connections: u64,
     pub addresses: u64,
     pub sessions: u64,
     /// Rules, groups and meters.
     pub rules: u64,
-    /// Connections, addresses and sessions whose time is over, or that do not fit this switch.
+    /// Routes that were added by the socket.
+    pub routes: u64,
+    /// Connections, addresses, sessions and routes whose time is over, or that do not fit this switch.
     pub left_out: u64,
+}
+
+/// State that has been read to its end.
+#[derive(Debug)]
+pub struct Taken<R> {
+    pub restored: Restored,
+    /// Routes for the caller to add, with their table.
+    pub routes: Vec<(u8, String)>,
+    /// The input, behind the end of the state.
+    pub input: R,
 }
 
 /// The state to read, and the switch that takes it.
@@ -36,10 +49,11 @@ struct Restoring<'a> {
     clock_ns: u64,
     restored: Restored,
     control: SavedControl,
+    routes: Vec<(u8, String)>,
 }
 
 /// Reads a state to its end, and restores it into a switch that does not run yet. Rules are expected if there is `control`, and
-/// refused without it.
+/// refused without it, as are routes.
 ///
 /// # Errors
 /// Where the state is damaged or of another clock, or its rules do not fit. A part may have been restored: the switch must not run.
@@ -47,13 +61,18 @@ pub fn restore<R: Read>(
     mut reader: Reader<R>,
     workers: &mut [Worker],
     control: Option<&mut Control>,
-) -> Result<(Restored, R), StateError> {
+) -> Result<Taken<R>, StateError> {
     let header = read_header(&mut reader)?;
     check_clock(&header, &workers[0])?;
     let clock_ns = header.clock_at(unix_ms());
     workers.iter_mut().for_each(|worker| worker.continue_clock(clock_ns));
-    let mut restoring =
-        Restoring { workers, clock_ns, restored: Restored::default(), control: SavedControl::default() };
+    let mut restoring = Restoring {
+        workers,
+        clock_ns,
+        restored: Restored::default(),
+        control: SavedControl::default(),
+        routes: Vec::new(),
+    };
     while let Some(record) = reader.next()? {
         let takes_rules = control.is_some();
         restoring.take(record, takes_rules)?.ok_or_else(|| reader.wrong("does not belong there"))?;
@@ -64,7 +83,8 @@ pub fn restore<R: Read>(
         control.forget_addresses();
         restoring.restored.rules = (saved.rules.len() + saved.groups.len() + saved.meters.len()) as u64;
     }
-    Ok((restoring.restored, reader.into_input()))
+    let Restoring { restored, routes, .. } = restoring;
+    Ok(Taken { restored, routes, input: reader.into_input() })
 }
 
 /// Reads the header, which is the first record.
@@ -108,6 +128,11 @@ impl Restoring<'_> {
                 let is_kept = connections.restore(&saved, self.clock_ns / 1_000_000).is_ok();
                 self.count(is_kept, |restored| &mut restored.connections);
             }
+            Record::Expectation(saved) => {
+                let connections = &self.workers[0].egress.connections;
+                let is_kept = connections.restore_expectation(&saved, self.clock_ns / 1_000_000).is_ok();
+                self.count(is_kept, |restored| &mut restored.connections);
+            }
             Record::Address(address) => {
                 let is_kept = self.take_address(address);
                 self.count(is_kept, |restored| &mut restored.addresses);
@@ -116,11 +141,12 @@ impl Restoring<'_> {
                 let is_kept = self.take_session(table, &session);
                 self.count(is_kept, |restored| &mut restored.sessions);
             }
-            _ if !takes_rules || control.rules.len() >= RULES_MAX => return Ok(None),
+            _ if !takes_rules || control.rules.len().max(self.routes.len()) >= RULES_MAX => return Ok(None),
             Record::Meter(meter) => control.meters.push(meter),
             Record::Option { number, option } => control.options.push((number.into(), option)),
             Record::Group(text) => control.groups.push(read_group(&text)?),
             Record::Port { port, flags } => control.ports.push((port, flags)),
+            Record::Route { table, text } => self.routes.push((table, text)),
             Record::Rule(rule) => control.rules.push(read_rule(rule)?),
         }
         Ok(Some(()))

@@ -1,5 +1,6 @@
 //! State that is saved and restored, with real packets; damaged and hostile state.
 
+mod applications;
 mod damaged;
 mod rules;
 
@@ -81,7 +82,7 @@ impl Bench {
 
     fn restore(&mut self, bytes: &[u8]) -> Result<Restored, StateError> {
         let reader = Reader::new(bytes)?;
-        restore(reader, self.switch.workers_mut(), Some(&mut self.control)).map(|(restored, _)| restored)
+        restore(reader, self.switch.workers_mut(), Some(&mut self.control)).map(|taken| taken.restored)
     }
 
     /// The connections as Open vSwitch lists them, with the milliseconds until they expire.

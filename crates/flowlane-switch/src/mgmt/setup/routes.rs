@@ -190,6 +190,7 @@ impl RoutesSetup {
 
 mod connected;
 mod live;
+mod text;
 
 /// Reads the next hops of a section.
 fn next_hops(

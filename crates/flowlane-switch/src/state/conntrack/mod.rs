@@ -40,7 +40,7 @@ mod tuple;
 #[cfg(test)]
 mod tests;
 
-pub use alg::Application;
+pub use alg::{Alg, Application, SavedExpectation};
 pub use entry::Translated;
 pub(crate) use packet::{rewrite, seen};
 pub use protocol::{Exchange, Message, State};

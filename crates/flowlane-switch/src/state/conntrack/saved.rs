@@ -8,12 +8,14 @@
 //! | 1 | ends that are translated: 1 the source, 2 the destination |
 //! | 1 | kind of state: 0 TCP, 1 ICMP, 2 others |
 //! | 24, 1, 1 | the state: of TCP 12 bytes for each end; whether an ICMP request has been answered; the exchange |
+//! | 1, … | its part in an application's protocol, see `alg/saved.rs` |
 //!
 //! Bytes may come from a file that was changed. So each value is checked, and a connection that does not fit is not restored; its
 //! time is over after the longest timeout at the latest.
 
 use std::sync::atomic::Ordering;
 
+use super::alg::Alg;
 use super::entry::{Live, Translated};
 use super::protocol::{Exchange, State};
 use super::table::NotAdded;
@@ -35,6 +37,8 @@ pub struct SavedConnection {
     pub label: u128,
     pub translated: Translated,
     pub state: State,
+    /// Its part in an application's protocol.
+    pub alg: Option<Box<Alg>>,
 }
 
 /// Why a connection was not restored.
@@ -46,14 +50,14 @@ pub enum NotRestored {
     Full,
     /// Another connection has one of its tuples.
     Known,
+    /// There is no control connection.
+    NoControl,
 }
 
 impl SavedConnection {
     /// Appends the connection.
     pub fn write(&self, out: &mut Vec<u8>) {
-        for tuple in &self.tuples {
-            tuple.words().iter().for_each(|word| out.extend(word.to_le_bytes()));
-        }
+        self.tuples.iter().for_each(|tuple| put_tuple(tuple, out));
         out.extend(self.begun_ms.to_le_bytes());
         out.extend(self.expires_ms.to_le_bytes());
         out.extend(self.mark.to_le_bytes());
@@ -67,11 +71,12 @@ impl SavedConnection {
             State::Icmp { answered } => out.extend([1, u8::from(*answered)]),
             State::Other(exchange) => out.extend([2, *exchange as u8]),
         }
+        Alg::write(self.alg.as_deref(), out);
     }
 
     /// Reads what [`write`](Self::write) has written; `None` if the bytes are no connection.
     pub fn read(bytes: &mut Bytes<'_>) -> Option<Self> {
-        let tuples = [tuple(bytes)?, tuple(bytes)?];
+        let tuples = [take_tuple(bytes)?, take_tuple(bytes)?];
         let (begun_ms, expires_ms) = (bytes.u64()?, bytes.u64()?);
         let (mark, label) = (bytes.u32()?, bytes.u128()?);
         let translated = match bytes.u8()? {
@@ -86,7 +91,8 @@ impl SavedConnection {
             ),
             _ => return None,
         };
-        let saved = Self { tuples, begun_ms, expires_ms, mark, label, translated, state };
+        let alg = Alg::read(bytes, &tuples[0])?;
+        let saved = Self { tuples, begun_ms, expires_ms, mark, label, translated, state, alg };
         saved.is_sound().then_some(saved)
     }
 
@@ -98,13 +104,17 @@ impl SavedConnection {
             State::Icmp { .. } => original.is_icmp(),
             State::Other(_) => original.proto != ip_proto::TCP && !original.is_icmp(),
         };
-        let common = |tuple: &Tuple| (tuple.zone, tuple.proto, tuple.is_ipv6);
-        fits && common(&original) == common(&reply)
+        fits && original.is_alike(&reply)
     }
 }
 
+/// Appends a tuple.
+pub(super) fn put_tuple(tuple: &Tuple, out: &mut Vec<u8>) {
+    tuple.words().iter().for_each(|word| out.extend(word.to_le_bytes()));
+}
+
 /// Reads a tuple. An address of IPv4 has 32 bits.
-fn tuple(bytes: &mut Bytes<'_>) -> Option<Tuple> {
+pub(super) fn take_tuple(bytes: &mut Bytes<'_>) -> Option<Tuple> {
     let mut words = [0; WORDS];
     for word in &mut words {
         *word = bytes.u64()?;
@@ -141,6 +151,7 @@ impl Connections {
                 label: live.label(),
                 translated: live.translated,
                 state: live.state,
+                alg: live.alg.clone(),
             });
             saved.iter().for_each(&mut each);
         }
@@ -165,6 +176,7 @@ impl Connections {
         let mut live = Live::new(saved.state, saved.begun_ms.min(now_ms));
         (live.mark, live.translated) = (saved.mark, saved.translated);
         live.set_label(saved.label);
+        live.alg = saved.alg.clone();
         match table.add(saved.tuples, live, expires_ms) {
             Ok(_) => {
                 in_zone.fetch_add(1, Ordering::Relaxed);

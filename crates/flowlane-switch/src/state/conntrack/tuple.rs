@@ -37,6 +37,11 @@ impl Tuple {
         Self { source: self.destination, destination: self.source, ..self }
     }
 
+    /// Returns whether the zone, the protocol and the version of IP are those of another tuple.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        (self.zone, self.proto, self.is_ipv6) == (other.zone, other.proto, other.is_ipv6)
+    }
+
     /// Returns whether the protocol is ICMP or ICMPv6.
     pub fn is_icmp(&self) -> bool {
         matches!(self.proto, ip_proto::ICMP | ip_proto::ICMPV6)

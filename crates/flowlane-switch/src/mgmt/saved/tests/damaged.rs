@@ -58,7 +58,18 @@ fn the_place_of_the_damage_is_named() {
     assert_eq!(problem(b"PK\x03\x04 another file"), "it is no saved state of Flowlane");
     assert_eq!(problem(b""), "it is no saved state of Flowlane");
     changed[8] = 9;
-    assert_eq!(problem(&changed), "its format has version 9, and this program reads version 1");
+    assert_eq!(problem(&changed), "its format has version 9, and this program reads version 2");
+}
+
+/// State of one block that has another content and the right checksum.
+pub(super) fn sealed(saved: &[u8], content: &[u8]) -> Vec<u8> {
+    use flowlane::hash::crc32c::update;
+
+    let mut bytes = saved[..12].to_vec();
+    bytes.extend((content.len() as u32).to_le_bytes());
+    bytes.extend((!update(update(!0, &0u64.to_le_bytes()), content)).to_le_bytes());
+    bytes.extend(content);
+    bytes
 }
 
 /// Records whose checksums are right, and whose content is anything.
@@ -73,16 +84,7 @@ fn records_that_are_made_up_do_no_harm() {
             let at = 60 + random.index(content.len() - 60);
             content[at] = [0, 255, random.bits() as u8][random.index(3)];
         }
-        let mut bytes = saved[..12].to_vec();
-        bytes.extend((content.len() as u32).to_le_bytes());
-        bytes.extend(
-            (!flowlane::hash::crc32c::update(
-                flowlane::hash::crc32c::update(!0, &0u64.to_le_bytes()),
-                &content,
-            ))
-            .to_le_bytes(),
-        );
-        bytes.extend(&content);
+        let bytes = sealed(&saved, &content);
         let mut bench = Bench::new(CONFIG);
         let Ok(restored) = bench.restore(&bytes) else { continue };
         kept += restored.connections;
@@ -93,7 +95,7 @@ fn records_that_are_made_up_do_no_harm() {
     assert!(kept > 1000, "{kept}");
 }
 
-fn header(clock_s: u64, unix_ms: u64) -> Record {
+pub(super) fn header(clock_s: u64, unix_ms: u64) -> Record {
     Record::Header(Header {
         clock_ns: clock_s * 1_000_000_000,
         unix_ms,
@@ -116,10 +118,11 @@ fn connection(port: u16, zone: u16, expires_ms: u64) -> SavedConnection {
         label: 1 << 100,
         translated: Translated::default(),
         state: State::Other(Exchange::Both),
+        alg: None,
     }
 }
 
-fn state(records: &[Record]) -> Vec<u8> {
+pub(super) fn state(records: &[Record]) -> Vec<u8> {
     let mut out = Writer::new(Vec::new()).unwrap();
     records.iter().for_each(|record| out.put(record).unwrap());
     out.finish().unwrap()

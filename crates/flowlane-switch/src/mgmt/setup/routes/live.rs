@@ -8,8 +8,8 @@ use flowlane::route::read::{self, AnyPrefix, NextHop, RouteOptions};
 use flowlane::rule::ReadErrors;
 use serde::{Deserialize, Serialize};
 
-use super::RoutesSetup;
 use super::connected::is_special;
+use super::{RoutesSetup, text};
 use crate::stage::route::{HopSpec, RouteTable, RouteTableError};
 
 /// Where a route comes from. Of two routes for a prefix, the later one here is in force.
@@ -96,6 +96,33 @@ impl LiveRoutes {
     /// The errors of the text; nothing is added then.
     pub fn add(&mut self, text: &str, name: &str) -> Result<usize, ReadErrors> {
         let trial = RefCell::new(self.base.clone());
+        self.add_tried(text, name, &trial)
+    }
+
+    /// Returns the routes that were added, each as `ip route` prints it.
+    pub fn saved(&self) -> impl Iterator<Item = String> {
+        self.socket.iter().map(|(prefix, hop)| text::of_route(*prefix, hop))
+    }
+
+    /// Adds routes that were [saved](Self::saved). Returns the number of those that fit: ports and next hops may be others.
+    pub fn restore<'a>(&mut self, routes: impl Iterator<Item = &'a str>) -> usize {
+        let declared = self.base.hops.len();
+        let trial = RefCell::new(self.base.clone());
+        let mut add = |text: &str| {
+            let added = self.add_tried(text, "state", &trial).unwrap_or(0);
+            trial.borrow_mut().hops.truncate(declared);
+            added
+        };
+        routes.map(&mut add).sum()
+    }
+
+    /// Adds routes. `trial` gets their next hops.
+    fn add_tried(
+        &mut self,
+        text: &str,
+        name: &str,
+        trial: &RefCell<RoutesSetup>,
+    ) -> Result<usize, ReadErrors> {
         let hops = RefCell::new(BTreeMap::new());
         let check = |number: u64, hop: Option<&NextHop>| {
             let hop = hop.ok_or("write its next hop as `ip route` does: via ADDRESS, dev PORT")?;
@@ -277,6 +304,30 @@ mod tests {
         }
         assert!(routes.socket.is_empty());
         assert_eq!(taken(&routes, &table, "203.0.113.1"), None);
+    }
+
+    #[test]
+    fn saved_routes_are_those_that_were_added() {
+        let (mut routes, table) = live();
+        let text = "default via 192.0.2.7\n10.0.0.0/8 via 198.51.100.8 dev wan\nblackhole 10.1.0.0/16\n\
+            unreachable 10.2.0.0/16\nprohibit 10.3.0.0/16\nlocal 10.4.0.1\n10.5.0.0/16 dev lan\n\
+            10.6.0.0/16\n\tnexthop via 192.0.2.8 dev lan weight 1\n\tnexthop via 198.51.100.9 dev wan weight 3\n\
+            10.7.0.0/16 via inet6 2001:db8::8 dev wan\n2001:db8:9::/48 via fe80::7 dev wan\n\
+            ::/0 via 2001:db8::7\nblackhole 2001:db8:a::/48";
+        assert_eq!(routes.add(text, "test").unwrap(), 12);
+        let saved: Vec<String> = routes.saved().collect();
+        let (mut other, _) = live();
+        assert_eq!(other.restore(saved.iter().map(|text| &**text)), 12, "{saved:#?}");
+        assert_eq!(other.socket, routes.socket);
+        let list = |routes: &LiveRoutes| format!("{:?}", routes.list());
+        assert_eq!(list(&other), list(&routes));
+        other.build(&table).unwrap();
+        // Where a port has another name, its routes are left out.
+        let config = CONFIG.replace("\"wan\"", "\"dmz\"");
+        let setup = Setup::parse(&config).unwrap();
+        let mut fewer = LiveRoutes::of(setup.routes[0].clone());
+        assert_eq!(fewer.restore(saved.iter().map(|text| &**text)), 8, "{:?}", fewer.socket);
+        assert_eq!(fewer.restore(["no route", ""].into_iter()), 0);
     }
 
     /// Counters of next hops that stay are kept, and a verdict of the former table does no harm in a smaller one.

@@ -24,6 +24,8 @@ pub(in super::super) struct Expectation {
     /// The control connection, and its original tuple.
     pub(in super::super) control: Place,
     pub(in super::super) control_tuple: Tuple,
+    /// The end that has announced it: 0 the client, 1 the server.
+    pub(super) direction: usize,
     /// Its fields, which the expected connection begins with.
     pub(in super::super) mark: u32,
     pub(in super::super) label: u128,
@@ -121,7 +123,18 @@ impl Expectations {
         now_ms: u64,
         is_there: impl Fn(Place) -> bool,
     ) -> bool {
-        let (tuple, expires_ms) = (key(tuple), now_ms + VALID_MS);
+        self.add_until(tuple, expectation, (now_ms, now_ms + VALID_MS), is_there)
+    }
+
+    /// Adds an expectation that is valid until a time.
+    pub(super) fn add_until(
+        &self,
+        tuple: &Tuple,
+        expectation: Expectation,
+        (now_ms, expires_ms): (u64, u64),
+        is_there: impl Fn(Place) -> bool,
+    ) -> bool {
+        let tuple = key(tuple);
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let inner = &mut *inner;
         inner.make_room(now_ms);
@@ -140,6 +153,20 @@ impl Expectations {
         inner.order.push_back((tuple, serial));
         self.count.store(inner.all.len(), Ordering::Release);
         false
+    }
+
+    /// Copies some from a serial number on, in the order in which they expire: each with its tuple and the time at which it does.
+    /// Returns the serial number to continue from, if any.
+    pub(super) fn copy(&self, from: u64, budget: usize) -> (Vec<(Tuple, Expectation, u64)>, Option<u64>) {
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let begin = inner.order.partition_point(|(_, serial)| *serial < from);
+        let slice = inner.order.iter().skip(begin);
+        let next = slice.clone().nth(budget).map(|(_, serial)| *serial);
+        let live = slice.take(budget).filter_map(|(tuple, serial)| {
+            let kept = inner.all.get(tuple).filter(|kept| kept.serial == *serial)?;
+            Some((*tuple, kept.expectation.clone(), kept.expires_ms))
+        });
+        (live.collect(), next)
     }
 
     /// Removes those whose time is over, unless another thread is at it.

@@ -21,6 +21,7 @@
 mod edit;
 pub(super) mod expectations;
 mod ftp;
+mod saved;
 mod skew;
 
 #[cfg(test)]
@@ -44,6 +45,8 @@ use edit::{Edit, Layout};
 use expectations::Expectation;
 use ftp::{Named, Unreadable};
 use skew::Skew;
+
+pub use saved::SavedExpectation;
 
 /// Ends that a control connection has announced and that are expected at once.
 const ANNOUNCED_MAX: usize = 8;
@@ -91,16 +94,16 @@ impl Application {
 }
 
 /// A connection's part in an application's protocol.
-#[derive(Clone, Debug)]
-pub(super) enum Alg {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Alg {
     Control(Control),
     /// The connection was expected: the original tuple of its control connection.
     Announced(Tuple),
 }
 
 /// A control connection.
-#[derive(Clone, Debug)]
-pub(super) struct Control {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Control {
     pub(super) application: Application,
     /// The skews of what both ends send.
     skews: [Skew; 2],
@@ -216,6 +219,7 @@ impl Packet<'_> {
         Expectation {
             control,
             control_tuple: self.tuples[0],
+            direction: self.direction,
             mark: live.mark,
             label: live.label(),
             reply_addresses: [own.source.address, own.destination.address],

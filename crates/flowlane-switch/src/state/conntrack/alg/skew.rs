@@ -3,6 +3,8 @@
 //! The bytes up to the last text that was rewritten are sent again with the skew that they had, so there are two: the one up to the
 //! beginning of that text's segment, and the one behind it. Linux does that, too; Open vSwitch knows one skew for a connection.
 
+use crate::state::bytes::Bytes;
+
 /// The skew of what one end sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Skew {
@@ -22,6 +24,16 @@ impl Skew {
     /// Returns whether there is none.
     pub(super) fn is_none(&self) -> bool {
         self.before == 0 && self.after == 0
+    }
+
+    /// Appends the skew.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        [self.position, self.before, self.after].iter().for_each(|number| out.extend(number.to_le_bytes()));
+    }
+
+    /// Reads what [`write`](Self::write) has written. Any numbers are a skew: all arithmetic wraps.
+    pub(super) fn read(bytes: &mut Bytes<'_>) -> Option<Self> {
+        Some(Self { position: bytes.u32()?, before: bytes.u32()?, after: bytes.u32()? })
     }
 
     /// Notes that a segment's text has grown by `bytes`, which may be negative. Nothing changes where it is sent again.

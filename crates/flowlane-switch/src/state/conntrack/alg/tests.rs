@@ -152,6 +152,7 @@ fn expectation(entry: u32, mark: u32) -> Expectation {
     Expectation {
         control: control(entry),
         control_tuple: Tuple::default(),
+        direction: 0,
         mark,
         label: 0,
         reply_addresses: [0; 2],
