@@ -195,9 +195,13 @@ fn routes_of_the_system_and_of_the_socket_are_followed() {
             .contains("2 removed")
     );
     assert!(control(folder.path(), "routes 203.0.113.7").contains("198.51.100.9 dev wan"));
-    // A link that goes down takes its routes with it.
+    // A link that goes down takes its routes with it; the system tells of the link alone.
     assert!(sh(&format!("ip -n {m} link set {y} down")));
-    std::thread::sleep(Duration::from_millis(100));
+    std::thread::sleep(Duration::from_millis(300));
     assert!(!control(folder.path(), "routes 203.0.113.7").contains("198.51.100.9"));
+    assert!(control(folder.path(), "routes 192.0.2.7").contains("dev lan"), "the switch runs");
+    assert!(sh(&format!("ip -n {m} link set {y} up")));
+    route("add 203.0.113.0/24 via 198.51.100.8");
+    assert!(control(folder.path(), "routes 203.0.113.7").contains("198.51.100.8 dev wan"));
     switch.stop();
 }
