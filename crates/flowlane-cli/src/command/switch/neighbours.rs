@@ -35,7 +35,7 @@ fn listed(report: &RouterReport) -> String {
     let ports: Vec<Vec<String>> = report.ports.iter().map(port).collect();
     let neighbours: Vec<Vec<String>> = report.neighbours.iter().map(neighbour).collect();
     let counters = serde_json::to_value(report.counters).unwrap_or_default();
-    let counters = counters.as_object().into_iter().flatten().filter(|(_, value)| **value != Value::from(0));
+    let counters = counters.as_object().into_iter().flatten().filter(|(_, value)| **value != 0);
     let counted: Vec<Vec<String>> = counters
         .map(|(name, value)| vec![name.replace('_', " "), count(value.as_u64().unwrap_or(0))])
         .collect();
