@@ -20,7 +20,9 @@ use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{entry, parse_again};
 use crate::packet::{Burst, Frame};
 use crate::ruleset::{Return, Routing};
-use crate::state::router::{Answers, Arrived, Name, Reason, Router, Waiting, Way, cut};
+use crate::state::router::{
+    Answers, Arrived, Name, Reason, Router, Waiting, Way, cut, has_right_header, is_host,
+};
 
 /// A packet that waits for its neighbour.
 #[derive(Debug)]
@@ -56,7 +58,7 @@ pub(super) enum Leaving {
     /// It is not forwarded.
     Refused(Reason),
     /// It stays on its link: it came to all stations (RFC 1812, section 5.3.4), or its source is an address of the link alone (RFC
-    /// 4291, section 2.5.6).
+    /// 4291, section 2.5.6) or of no host (RFC 1812, section 5.3.7; RFC 4291, section 2.5.2).
     StaysOnLink,
 }
 
@@ -70,12 +72,14 @@ pub(super) fn leave(
     way: impl FnOnce(Name) -> Option<Way>,
 ) -> Leaving {
     let (l3, bytes) = (usize::from(headers.l3), frame.bytes());
-    let (ttl, destination) = match headers.network {
-        Network::Ipv4 => (bytes.get(l3 + 8), IpAddr::from((key.get(Field::Ipv4Dst) as u32).to_be_bytes())),
-        _ => (bytes.get(l3 + 7), IpAddr::from(key.get(Field::Ipv6Dst).to_be_bytes())),
+    let v4 = |field| IpAddr::from((key.get(field) as u32).to_be_bytes());
+    let v6 = |field| IpAddr::from(key.get(field).to_be_bytes());
+    let (ttl, source, destination) = match headers.network {
+        Network::Ipv4 => (bytes.get(l3 + 8), v4(Field::Ipv4Src), v4(Field::Ipv4Dst)),
+        _ => (bytes.get(l3 + 7), v6(Field::Ipv6Src), v6(Field::Ipv6Dst)),
     };
     let is_of_link = headers.network == Network::Ipv6 && key.get(Field::Ipv6Src) >> 118 == LINK_LOCAL;
-    if is_of_link || bytes.first().is_none_or(|first| first & 1 == 1) {
+    if is_of_link || !is_host(source) || bytes.first().is_none_or(|first| first & 1 == 1) {
         return Leaving::StaysOnLink;
     }
     if ttl.is_none_or(|ttl| *ttl <= 1) {
@@ -123,6 +127,11 @@ pub(super) fn route_lane(
         tick(worker, now_ns)?;
     }
     let (mut answers, headers) = (Answers::default(), burst.headers[lane]);
+    if !has_right_header(burst.frames[lane].bytes(), &headers) {
+        router.ignore();
+        worker.calls.clear(lane);
+        return Ok(StepResult::End);
+    }
     let arrived = Arrived { bytes: burst.frames[lane].bytes(), headers: &headers, place: burst.port, now_ns };
     match routing {
         Routing::Receive => router.receive(&arrived, &mut answers),

@@ -1,7 +1,8 @@
 //! The routes of the system, followed by netlink (rtnetlink(7)): what a routing daemon or `ip route` changes, the router takes over.
 //!
 //! A thread asks for all routes, then hears of each change. Changes that come together are taken over together; if the system could
-//! not deliver some, all routes are asked for again.
+//! not deliver some, all routes are asked for again. So they are when a link goes up or down, or an address is removed: the system
+//! then removes routes of IPv4, and next hops of groups, without a notice of each.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, ErrorKind};
@@ -13,21 +14,25 @@ use std::time::Duration;
 
 use flowlane::route::read::{AnyPrefix, Gateway, NextHop};
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::link::LinkFlags;
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteNextHop, RouteType, RouteVia,
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHop, RouteNextHopFlags, RouteType,
+    RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::rpc::ControlServer;
+use super::rpc::{ControlServer, RpcError};
 
-/// Groups of notices: RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_IFADDR and RTNLGRP_IPV6_ROUTE. Links and
-/// addresses that go take routes of IPv4 with them, of which the system then says nothing.
-const GROUPS: [u32; 5] = [1, 5, 7, 9, 11];
+/// Groups of notices: RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE and RTNLGRP_IPV6_ROUTE.
+const GROUPS: [u32; 4] = [1, 5, 7, 11];
 
-/// RTM_NEWLINK, RTM_DELLINK, RTM_NEWADDR and RTM_DELADDR.
-const LINKS_AND_ADDRESSES: [u16; 4] = [16, 17, 20, 21];
+/// RTM_NEWLINK, RTM_DELLINK and RTM_DELADDR.
+const LINKS_AND_ADDRESSES: [u16; 3] = [16, 17, 21];
+
+/// Bytes of the header of a message.
+const HEADER: usize = 16;
 
 /// How long the thread waits for a change before it looks whether the switch has ended.
 const WAIT: Duration = Duration::from_millis(100);
@@ -60,6 +65,7 @@ impl KernelRoutes {
             routes: BTreeMap::new(),
             published: None,
             devices: HashMap::new(),
+            links: HashMap::new(),
         };
         let over = ended.clone();
         let thread = std::thread::Builder::new().name("routes".to_owned());
@@ -100,6 +106,8 @@ struct Follower {
     published: Option<BTreeMap<AnyPrefix, NextHop>>,
     /// Names of interfaces, by index.
     devices: HashMap<u32, Box<str>>,
+    /// The links of which notices have come: whether they are up and have a carrier.
+    links: HashMap<u32, (bool, bool)>,
 }
 
 /// A summary of the messages that have come together.
@@ -108,7 +116,7 @@ struct Heard {
     changes: usize,
     /// All routes that were asked for have come.
     is_done: bool,
-    /// A link or an address has changed, and with it perhaps routes.
+    /// Routes may have changed without a notice.
     is_stale: bool,
 }
 
@@ -124,6 +132,10 @@ impl Follower {
                 // Notices are lost (ENOBUFS), or the system is short of something: all again, after a while.
                 is_whole = false;
                 std::thread::sleep(WAIT);
+                // The rest of the former answer must not be taken for the next one.
+                if let Ok(socket) = open() {
+                    self.socket = socket;
+                }
                 continue;
             };
             is_whole = !heard.is_stale;
@@ -142,8 +154,15 @@ impl Follower {
         if self.published.as_ref() == Some(&in_force) {
             return;
         }
-        // It fails while the switch does not run yet.
-        while server.set_kernel_routes(number, in_force.clone()).is_err() && !ended.load(Ordering::Relaxed) {
+        while let Err(error) = server.set_kernel_routes(number, in_force.clone()) {
+            // They do not fit: the former ones stay, until the system has fewer.
+            if error.code != RpcError::STOPPED {
+                return;
+            }
+            // The switch does not run yet.
+            if ended.load(Ordering::Relaxed) {
+                return;
+            }
             std::thread::sleep(WAIT / 5);
         }
         self.published = Some(in_force);
@@ -151,7 +170,7 @@ impl Follower {
 
     /// Asks for all routes, one family after the other, and takes them.
     fn dump(&mut self, ended: &AtomicBool) -> io::Result<Heard> {
-        let mut all = Heard { changes: 1, ..Heard::default() };
+        let mut all = Heard { changes: 1, is_done: true, is_stale: false };
         self.routes.clear();
         self.devices = interfaces();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
@@ -165,11 +184,12 @@ impl Follower {
             let mut bytes = vec![0; request.buffer_len()];
             request.serialize(&mut bytes);
             self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0)?;
-            let mut is_done = false;
-            while !is_done && !ended.load(Ordering::Relaxed) {
+            while !ended.load(Ordering::Relaxed) {
                 let heard = self.hear(WAIT)?;
-                is_done = heard.is_done;
                 all.is_stale |= heard.is_stale;
+                if heard.is_done {
+                    break;
+                }
             }
         }
         Ok(all)
@@ -194,19 +214,19 @@ impl Follower {
         Ok(heard)
     }
 
-    /// Takes the messages of a datagram. One that cannot be read is left out: the system is newer than this.
+    /// Takes the messages of a datagram.
     fn take(&mut self, mut bytes: &[u8], heard: &mut Heard) -> io::Result<()> {
-        while let Some(&[a, b, c, d, e, f, ..]) = bytes.first_chunk::<16>() {
-            let (len, kind) = (u32::from_ne_bytes([a, b, c, d]) as usize, u16::from_ne_bytes([e, f]));
-            let message = bytes.get(..len).filter(|_| len >= 16);
-            let message = message.ok_or_else(|| io::Error::other("a message of netlink is cut off"))?;
+        while !bytes.is_empty() {
+            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes);
             // Each begins at a multiple of 4 bytes.
-            bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-            if LINKS_AND_ADDRESSES.contains(&kind) {
-                heard.is_stale = true;
+            let &[a, b, c, d, e, f] = bytes.first_chunk().unwrap_or(&[0; 6]);
+            let (len, kind) = (u32::from_ne_bytes([a, b, c, d]) as usize, u16::from_ne_bytes([e, f]));
+            bytes = bytes.get(len.next_multiple_of(4).max(HEADER)..).unwrap_or_default();
+            // One that is not understood says nothing of other routes, but may of links.
+            let Ok(message) = message else {
+                heard.is_stale |= LINKS_AND_ADDRESSES.contains(&kind);
                 continue;
-            }
-            let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(message) else { continue };
+            };
             match message.payload {
                 NetlinkPayload::Done(_) => heard.is_done = true,
                 NetlinkPayload::Error(error) if error.code.is_some() => {
@@ -219,6 +239,16 @@ impl Follower {
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelRoute(route)) => {
                     heard.changes += usize::from(self.change(&route, false));
                 }
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
+                    let has = |flag| link.header.flags.contains(flag);
+                    let state = (has(LinkFlags::Up), has(LinkFlags::LowerUp));
+                    heard.is_stale |= self.links.insert(link.header.index, state) != Some(state);
+                }
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => {
+                    self.links.remove(&link.header.index);
+                    heard.is_stale = true;
+                }
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelAddress(_)) => heard.is_stale = true,
                 _ => {}
             }
         }
@@ -246,17 +276,36 @@ impl Follower {
             AddressFamily::Inet6 => IpAddr::from([0; 16]),
             _ => return false,
         };
+        // What the system has learned of a path (its MTU, a redirect) is listed as a route, and is none.
+        let is_cached = route.header.flags.contains(RouteFlags::Cloned);
         // Routes that depend on more than the destination are not followed.
-        if table != self.table || route.header.tos != 0 || route.header.source_prefix_length != 0 {
+        if is_cached || table != self.table || route.header.tos != 0 || route.header.source_prefix_length != 0
+        {
             return false;
         }
         let prefix = AnyPrefix::truncated(destination.unwrap_or(all), route.header.destination_prefix_length);
-        let hop = if is_new { self.next_hop(route) } else { None };
+        let hop = if is_new { self.next_hop(route) } else { self.others_of_group(&(prefix, metric), route) };
         match hop {
             Some(hop) => drop(self.routes.insert((prefix, metric), hop)),
             None => drop(self.routes.remove(&(prefix, metric))),
         }
         true
+    }
+
+    /// The next hops that remain of a group when one of them is removed, which is how a route of IPv6 loses them one by one.
+    fn others_of_group(&mut self, name: &Name, removed: &RouteMessage) -> Option<NextHop> {
+        let Some(NextHop::Group(members)) = self.routes.get(name) else { return None };
+        let mut members = members.clone();
+        if removed.header.address_family != AddressFamily::Inet6 {
+            return None;
+        }
+        let Some(NextHop::Via(gone)) = self.next_hop(removed) else { return None };
+        members.retain(|(gateway, _)| *gateway != gone);
+        match &members[..] {
+            [] => None,
+            [(last, _)] => Some(NextHop::Via(last.clone())),
+            _ => Some(NextHop::Group(members)),
+        }
     }
 
     /// The next hop of a route; none where it leads nowhere that a router knows.
@@ -274,11 +323,14 @@ impl Follower {
             _ => None,
         });
         if let Some(several) = several {
+            // Those whose link is down are still listed.
+            let alive = several.iter().filter(|hop| !hop.flags.contains(RouteNextHopFlags::Dead));
             let member = |hop: &RouteNextHop| {
                 let gateway = self.gateway(&hop.attributes, Some(hop.interface_index))?;
                 Some((gateway, u32::from(hop.hops) + 1))
             };
-            return Some(NextHop::Group(several.iter().map(member).collect::<Option<_>>()?));
+            let members: Vec<_> = alive.map(member).collect::<Option<_>>()?;
+            return (!members.is_empty()).then_some(NextHop::Group(members));
         }
         self.gateway(&route.attributes, None).map(NextHop::Via)
     }
@@ -329,4 +381,116 @@ fn interfaces() -> HashMap<u32, Box<str>> {
         Some((index, entry.file_name().to_string_lossy().into_owned().into()))
     });
     named.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn follower() -> Follower {
+        let devices = HashMap::from([(2, "wan".into())]);
+        let socket = Socket::new(NETLINK_ROUTE).unwrap();
+        Follower {
+            socket,
+            table: 254,
+            routes: BTreeMap::new(),
+            devices,
+            links: HashMap::new(),
+            published: None,
+        }
+    }
+
+    fn gateway(last: u16) -> RouteAttribute {
+        RouteAttribute::Gateway(RouteAddress::Inet6([0x2001, 0xdb8, 0, 0, 0, 0, 0, last].into()))
+    }
+
+    /// A route to 2001:db8:9::/48 with these attributes.
+    fn route(attributes: Vec<RouteAttribute>) -> RouteMessage {
+        let mut route = RouteMessage::default();
+        route.header.address_family = AddressFamily::Inet6;
+        (route.header.table, route.header.destination_prefix_length) = (254, 48);
+        route.header.kind = RouteType::Unicast;
+        let destination = RouteAddress::Inet6([0x2001, 0xdb8, 9, 0, 0, 0, 0, 0].into());
+        route.attributes = vec![RouteAttribute::Destination(destination), RouteAttribute::Priority(1024)];
+        route.attributes.extend(attributes);
+        route
+    }
+
+    fn through(last: u16) -> RouteMessage {
+        route(vec![gateway(last), RouteAttribute::Oif(2)])
+    }
+
+    fn group(members: &[(u16, RouteNextHopFlags)]) -> RouteMessage {
+        let member = |&(last, flags): &(u16, RouteNextHopFlags)| {
+            let mut hop = RouteNextHop::default();
+            (hop.interface_index, hop.flags, hop.attributes) = (2, flags, vec![gateway(last)]);
+            hop
+        };
+        route(vec![RouteAttribute::MultiPath(members.iter().map(member).collect())])
+    }
+
+    /// The last parts of the addresses of the only route's next hops.
+    fn hops(follower: &Follower) -> Vec<u16> {
+        let last = |gateway: &Gateway| match gateway.address {
+            Some(IpAddr::V6(address)) => address.segments()[7],
+            other => panic!("{other:?}"),
+        };
+        match follower.routes.values().next() {
+            Some(NextHop::Group(members)) => members.iter().map(|(gateway, _)| last(gateway)).collect(),
+            Some(NextHop::Via(gateway)) => vec![last(gateway)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// As Linux tells of `ip -6 route del PREFIX via ADDRESS`: the others stay.
+    #[test]
+    fn a_group_of_ipv6_loses_its_next_hops_one_by_one() {
+        let alive = RouteNextHopFlags::empty();
+        let mut follower = follower();
+        follower.change(&group(&[(1, alive), (2, alive), (3, alive)]), true);
+        assert_eq!(hops(&follower), [1, 2, 3]);
+        for (gone, rest) in [(2, &[1, 3][..]), (1, &[3])] {
+            assert!(follower.change(&through(gone), false));
+            assert_eq!(hops(&follower), rest);
+        }
+        follower.change(&through(3), false);
+        assert!(follower.routes.is_empty());
+        follower.change(&group(&[(1, alive), (2, alive)]), true);
+        follower.change(&group(&[(1, alive), (2, alive)]), false);
+        assert!(follower.routes.is_empty());
+    }
+
+    #[test]
+    fn next_hops_whose_link_is_down_and_cached_paths_are_left_out() {
+        let mut follower = follower();
+        follower.change(&group(&[(1, RouteNextHopFlags::Dead), (2, RouteNextHopFlags::empty())]), true);
+        assert_eq!(hops(&follower), [2]);
+        follower.change(&group(&[(1, RouteNextHopFlags::Dead)]), true);
+        assert!(follower.routes.is_empty());
+        let mut cached = through(1);
+        cached.header.flags = RouteFlags::Cloned;
+        assert!(!follower.change(&cached, true));
+        assert!(follower.routes.is_empty());
+    }
+
+    /// A message that is not understood, or cut off, does not keep others from being taken.
+    #[test]
+    fn one_message_says_nothing_of_others() {
+        let payload = NetlinkPayload::from(RouteNetlinkMessage::NewRoute(through(1)));
+        let mut message = NetlinkMessage::new(NetlinkHeader::default(), payload);
+        message.finalize();
+        let mut good = vec![0; message.buffer_len()];
+        message.serialize(&mut good);
+        let mut bad = good.clone();
+        // The length of the first attribute.
+        bad[28..30].copy_from_slice(&[2, 0]);
+        let mut follower = follower();
+        let mut heard = Heard::default();
+        follower.take(&[&bad[..], &good].concat(), &mut heard).unwrap();
+        assert_eq!((heard.changes, hops(&follower)), (1, vec![1]));
+        for len in 0..good.len() {
+            follower.take(&good[..len], &mut heard).unwrap();
+        }
+        follower.take(&[0; 40], &mut heard).unwrap();
+    }
 }

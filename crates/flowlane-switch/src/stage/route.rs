@@ -324,24 +324,27 @@ impl RouteTable {
     #[inline]
     fn find(&self, port: usize, keys: &[FlowKey], lanes: LaneMask, verdicts: &mut Verdicts) {
         let (mut v4, mut v6) = (Gathered::new(), Gathered::new());
+        let mut others = LaneMask(0);
         for lane in lanes.lanes() {
             let key = &keys[lane];
-            verdicts[lane] = if self.routes.is_router { self.received() } else { NO_ROUTE };
             match key.word(word::VLAN_ETH_TYPE) as u16 {
                 ether_type::IPV4 => v4.push(lane, key.word(word::IPV4_DST)),
                 ether_type::IPV6 => v6.push(lane, key.get(Field::Ipv6Dst)),
-                _ => {}
+                _ => others.0 |= 1 << lane,
             }
         }
         v4.look_up(&self.routes.v4.fib, verdicts);
         v6.look_up(&self.routes.v6.fib, verdicts);
-        for lane in lanes.lanes() {
+        for lane in LaneMask(lanes.0 & !others.0).lanes() {
             let next_hop = &mut verdicts[lane];
             if *next_hop as usize > self.hops.len() {
                 let group = u64::from(*next_hop);
                 *next_hop = self.groups.resolve(group, self.routes.flow_hash.of(&keys[lane])) as u32;
             }
         }
+        // Not before groups are resolved, whose numbers are also larger than those of next hops.
+        let of_others = if self.routes.is_router { self.received() } else { NO_ROUTE };
+        others.lanes().for_each(|lane| verdicts[lane] = of_others);
         if self.routes.config.reverse_path != ReversePath::Off {
             self.check_sources(port, keys, lanes, verdicts);
         }

@@ -10,6 +10,8 @@ use flowlane_switch::mgmt::setup::Setup;
 use flowlane_switch::port::{MemoryHandle, MemoryPort};
 use tempfile::TempDir;
 
+mod hostile;
+
 const LAN: usize = 0;
 const WAN: usize = 1;
 

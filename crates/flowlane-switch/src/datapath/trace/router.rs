@@ -4,12 +4,16 @@ use super::Tracer;
 use crate::datapath::router::{Leaving, forward, leave};
 use crate::datapath::walk::AfterStep;
 use crate::ruleset::Routing;
-use crate::state::router::Reason;
+use crate::state::router::{Reason, has_right_header};
 
 impl Tracer<'_> {
     /// Says what the router would do with the packet; nothing is sent, and nothing waits.
     pub(super) fn route(&mut self, routing: Routing) -> AfterStep {
         let Some(router) = self.worker.egress.router.clone() else { return AfterStep::End };
+        if !has_right_header(self.packet.frame.bytes(), &self.packet.headers) {
+            self.tell("router", "dropped", "the checksum of its header is wrong");
+            return AfterStep::End;
+        }
         let (interface, via) = match routing {
             Routing::Receive => {
                 self.tell("router", "taken", "it is for the router itself");
@@ -43,7 +47,8 @@ impl Tracer<'_> {
                 AfterStep::End
             }
             Leaving::StaysOnLink => {
-                let why = "it came to all stations of its link, or from an address of the link alone";
+                let why =
+                    "it came to all stations of its link, or from an address of the link alone or of no host";
                 self.tell("router", "dropped", why);
                 AfterStep::End
             }

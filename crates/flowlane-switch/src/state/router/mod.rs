@@ -39,8 +39,9 @@ use self::limit::Limit;
 use self::neighbours::{Held, Neighbours};
 pub use self::neighbours::{Listed, Name, State};
 use self::resolution::{HOP_LIMIT, Said, announcement, answer, question, read_arp, read_discovery};
-use self::wire::is_host;
-pub use self::wire::{Mac, link_local_of};
+pub use self::wire::{Mac, is_host, link_local_of};
+use self::wire::{fold_is_right, is_unicast_mac};
+use crate::packet::edit::checksum::sum;
 use crate::sync::{AtomicU64, Ordering};
 
 /// A port with addresses.
@@ -114,6 +115,19 @@ pub struct Arrived<'a> {
     /// The place of the port that it came in through.
     pub place: usize,
     pub now_ns: u64,
+}
+
+/// Returns whether the header of a packet of IPv4 has the right checksum; others have none (RFC 1812, section 5.2.2).
+pub fn has_right_header(bytes: &[u8], headers: &Headers) -> bool {
+    let l3 = usize::from(headers.l3);
+    let header = || bytes.get(l3..l3 + 4 * usize::from(bytes.get(l3)? & 0xf));
+    headers.network != Network::Ipv4 || header().is_some_and(|header| fold_is_right(sum(header)))
+}
+
+/// Returns whether a packet's Ethernet source is another station, to which answers may go.
+fn is_from_other_station(packet: &Arrived<'_>, interface: &Interface) -> bool {
+    let source = packet.bytes.get(6..12).and_then(|bytes| <Mac>::try_from(bytes).ok());
+    source.is_some_and(|source| is_unicast_mac(source) && source != interface.mac)
 }
 
 /// A packet that can wait for a neighbour.
@@ -337,6 +351,10 @@ impl<H: Waiting> Router<H> {
     pub fn receive(&self, packet: &Arrived<'_>, answers: &mut Answers<H>) {
         let Some((n, interface)) = self.interface_at(packet.place) else { return };
         let headers = packet.headers;
+        if !is_from_other_station(packet, interface) {
+            count(&self.counting.ignored);
+            return;
+        }
         match headers.network {
             Network::Arp => match read_arp(packet.bytes.get(headers.l3.into()..).unwrap_or_default()) {
                 Some(said) => self.hear(said, (n, interface), packet, answers),
@@ -447,7 +465,8 @@ impl<H: Waiting> Router<H> {
 
     fn tell(&self, packet: &Arrived<'_>, reason: Reason, own: Option<IpAddr>, answers: &mut Answers<H>) {
         let Some((_, interface)) = self.interface_at(packet.place) else { return };
-        if !icmp::may_be_answered(packet.bytes, packet.headers, reason) {
+        let is_other = is_from_other_station(packet, interface);
+        if !is_other || !icmp::may_be_answered(packet.bytes, packet.headers, reason) {
             return;
         }
         let Some((source, _)) = icmp::addresses(packet.bytes, packet.headers) else { return };
@@ -477,7 +496,7 @@ impl<H: Waiting> Router<H> {
     /// Asks again for neighbours, and whether those that are used are still there. The first time it announces the router.
     pub fn tick(&self, now_ns: u64, answers: &mut Answers<H>) {
         let due_ns = self.next_tick_ns.load(Ordering::Relaxed);
-        let next_ns = now_ns + TICK_NS;
+        let next_ns = now_ns.saturating_add(TICK_NS);
         // One worker does it.
         let is_mine = now_ns >= due_ns
             && self

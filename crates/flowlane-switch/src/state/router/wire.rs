@@ -24,7 +24,7 @@ pub(super) fn is_unicast_mac(mac: Mac) -> bool {
 }
 
 /// Returns whether an address may be the source of a packet that is to be answered.
-pub(super) fn is_host(address: IpAddr) -> bool {
+pub fn is_host(address: IpAddr) -> bool {
     !address.is_unspecified() && !address.is_loopback() && !is_group(address)
 }
 
