@@ -7,11 +7,11 @@
 use std::net::IpAddr;
 
 use flowlane::packet::key::FlowKey;
-use flowlane::packet::{Field, Headers, Network};
-use flowlane::rule::action::PortNo;
+use flowlane::packet::{Field, Headers, Network, parse};
+use flowlane::rule::action::{Nat, PortNo};
 
 use super::calls::{Calls, PausedCalls};
-use super::egress::Egress;
+use super::egress::{Egress, NS_PER_MS};
 use super::execute::StepResult;
 use super::lane_steps::finish_alone;
 use super::validate::RunError;
@@ -20,6 +20,7 @@ use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{entry, parse_again};
 use crate::packet::{Burst, Frame};
 use crate::ruleset::{Return, Routing};
+use crate::state::conntrack::{Request, Tracked, rewrite, seen};
 use crate::state::router::{
     Answers, Arrived, Name, Reason, Router, Waiting, Way, cut, has_right_header, is_host,
 };
@@ -165,8 +166,9 @@ pub(super) fn route_lane(
             }
         }
     }
+    let zone = worker.calls.tracked(lane).zone;
     worker.calls.clear(lane);
-    carry_out(worker, answers, now_ns)?;
+    carry_out(worker, answers, zone, now_ns)?;
     Ok(StepResult::End)
 }
 
@@ -191,14 +193,19 @@ fn held(worker: &mut Worker, burst: &Burst, lane: usize, here: &Return) -> HeldP
 }
 
 /// Sends the router's answers, and lets packets go on whose neighbour is known.
-fn carry_out(worker: &mut Worker, answers: Answers<HeldPacket>, now_ns: u64) -> Result<(), RunError> {
-    worker.egress.send_answers(&answers.frames, now_ns)?;
+fn carry_out(
+    worker: &mut Worker,
+    answers: Answers<HeldPacket>,
+    zone: u16,
+    now_ns: u64,
+) -> Result<(), RunError> {
+    worker.egress.send_answers(&answers.frames, zone, now_ns)?;
     answers.released.into_iter().try_for_each(|held| go_on_alone(worker, held, now_ns))
 }
 
 impl Egress {
     /// Sends frames that the router has made.
-    fn send_answers(&mut self, frames: &[(usize, Vec<u8>)], now_ns: u64) -> Result<(), RunError> {
+    fn send_answers(&mut self, frames: &[(usize, Vec<u8>)], zone: u16, now_ns: u64) -> Result<(), RunError> {
         if frames.is_empty() {
             return Ok(());
         }
@@ -206,11 +213,29 @@ impl Egress {
         for (place, bytes) in frames {
             frame.fill(bytes);
             frame.time_ns = now_ns;
+            self.translate_back(&mut frame, zone, now_ns);
             if *place < self.ports.len() {
                 self.send(*place, &frame)?;
             }
         }
         Ok(())
+    }
+
+    /// Gives an error about a packet that has been translated the addresses that the packet came with: it is one of the packet's
+    /// connection, and goes the other way.
+    fn translate_back(&self, frame: &mut Frame, zone: u16, now_ns: u64) {
+        if self.connections.len() == 0 {
+            return;
+        }
+        let mut key = FlowKey::zero();
+        let mut headers = parse(frame.bytes(), 0, &mut key);
+        let Some(seen) = seen(frame.bytes(), &headers, &key).filter(|seen| seen.is_error) else { return };
+        let nat = Nat { range: None, persistent: false, hash: false, random: false };
+        let request = Request { zone, nat: Some(&nat), is_dry_run: true, ..Request::default() };
+        let by = self.connections.track(Some(&seen), &request, &mut Tracked::default(), now_ns / NS_PER_MS);
+        if let Some(by) = by {
+            rewrite(frame, &mut headers, &mut key, &by);
+        }
     }
 }
 
@@ -263,5 +288,6 @@ pub(super) fn tick(worker: &mut Worker, now_ns: u64) -> Result<(), RunError> {
     };
     let mut answers = Answers::default();
     router.tick(now_ns, &mut answers);
-    carry_out(worker, answers, now_ns)
+    // The firewall's connections have zone 0.
+    carry_out(worker, answers, 0, now_ns)
 }

@@ -94,3 +94,19 @@ fn frames_from_groups_of_stations_are_not_answered() {
         assert_eq!(world.answers(LAN, &forged), []);
     }
 }
+
+/// The errors about a packet that is translated back show what its sender has sent.
+#[test]
+fn errors_about_replies_show_the_outside_address() {
+    let mut world = World::quiet(&format!("{}{FIREWALL}", plain()));
+    world.resolve("198.51.100.254");
+    let (inside, server) = ("192.0.2.5", "203.0.113.7");
+    let (_, out) = world.answer(LAN, &udp(LAN, inside, server, 64, 8));
+    let packet = PacketHeaders::from_ethernet_slice(&out).unwrap();
+    let source_port = packet.transport.unwrap().udp().unwrap().source_port;
+    let mut reply = Vec::new();
+    let builder = PacketBuilder::ethernet2(HOST[WAN], OWN[WAN]).ipv4(v4(server), v4("198.51.100.1"), 1);
+    builder.udp(5000, source_port).write(&mut reply, b"reply").unwrap();
+    let (port, told) = world.answer(WAN, &reply);
+    assert_eq!((port, icmp4(&told).1), (WAN, reply[14..].to_vec()));
+}
