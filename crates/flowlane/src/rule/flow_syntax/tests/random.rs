@@ -288,7 +288,7 @@ fn any_action() -> impl Strategy<Value = Action> {
 }
 
 /// The actions that a rule of these matches may have: `set_field` where the packets have the field, but for what has a name
-/// in OpenFlow 1.0; and `ct` for IPv4.
+/// in OpenFlow 1.0; and `ct` for IPv4, which keeps no connection of invalid packets.
 fn allowed(known: &Known, actions: Vec<Action>) -> Vec<Action> {
     let mut known = known.clone();
     let mut out = Vec::new();
@@ -303,7 +303,9 @@ fn allowed(known: &Known, actions: Vec<Action>) -> Vec<Action> {
                     || known.lacks_to_act(*field, known.names().of(*field)).is_none()
                         && (*field != Field::VlanVid || known.lacks_to_act(*field, "vlan_vid").is_none())
             }
-            Action::ConnectionTracking(_) => known.may_be(crate::packet::parse::ether_type::IPV4),
+            Action::ConnectionTracking(ct) => {
+                known.may_be(crate::packet::parse::ether_type::IPV4) && !(ct.commit && known.is_invalid())
+            }
             _ => true,
         };
         if right {
