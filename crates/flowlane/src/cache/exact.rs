@@ -89,7 +89,7 @@ impl ExactMatchCache {
     ) -> LaneMask {
         let mut hashes = [0; LANES_MAX];
         for lane in live.lanes() {
-            hashes[lane] = self.hash.of(&keys[lane]);
+            hashes[lane] = self.hash.of_lookup(&keys[lane]);
             for place in self.places(hashes[lane]) {
                 prefetch(&self.entries, place);
             }
@@ -120,7 +120,7 @@ impl ExactMatchCache {
     /// did: longer keys than [`KEY_WORDS_MAX`] are not cached.
     pub fn insert(&mut self, key: &FlowKey, flow: FlowRef) -> bool {
         let Some(packed) = Miniflow::pack(key) else { return false };
-        let [first, second] = self.places(self.hash.of(key));
+        let [first, second] = self.places(self.hash.of_lookup(key));
         let same = |at: usize| self.entries[at].flow.is_none() || self.entries[at].key.is(key);
         let at = match (same(first), same(second)) {
             (true, _) => first,

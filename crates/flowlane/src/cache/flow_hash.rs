@@ -1,6 +1,7 @@
 //! The hash by which the exact-match and the signature-match cache know a packet: over what tells flows
 //! apart (ports, protocol, addresses), as a network card's receive-side scaling does it, and not over the
-//! whole key. Routes choose among next hops by it, too, and tunnels their source ports.
+//! whole key. Routes choose among next hops by it, too, and tunnels their source ports. A packet that is looked up again, behind
+//! `ct` or in another table, is another one to the caches: else the entries of both lookups would take each other's place.
 //!
 //! Only a datagram's first fragment has ports, and over IPv6 only it names their protocol, so that for fragments addresses
 //! alone count: all of a datagram go one way.
@@ -34,6 +35,20 @@ impl FlowHash {
     /// The hash of a packet's flow.
     #[inline(always)]
     pub fn of(&self, key: &FlowKey) -> u32 {
+        multilinear::finish(self.sum(key))
+    }
+
+    /// The hash of a packet's flow, of where it is looked up, and of its connection's state.
+    #[inline(always)]
+    pub(super) fn of_lookup(&self, key: &FlowKey) -> u32 {
+        let words = key.words();
+        let term = |w: usize| multilinear::term(self.hash.multiplier(w), words[w]);
+        let place = term(word::RECIRC_ID).wrapping_add(term(word::CT_STATE));
+        multilinear::finish(self.sum(key).wrapping_add(place))
+    }
+
+    #[inline(always)]
+    fn sum(&self, key: &FlowKey) -> u64 {
         let words = key.words();
         let term = |w: usize, mask: u32| multilinear::term(self.hash.multiplier(w), words[w] & mask);
         let whole = if words[word::NW_PROTO] & FRAGMENT == 0 { u32::MAX } else { 0 };
@@ -47,7 +62,7 @@ impl FlowHash {
                 sum = sum.wrapping_add(term(w, u32::MAX));
             }
         }
-        multilinear::finish(sum)
+        sum
     }
 }
 
@@ -130,5 +145,16 @@ mod tests {
             assert_ne!(hash.of(&key(0, 17, 1, v6)), hash.of(&key(0, 6, 1, v6)), "v6: {v6}");
         }
         assert_ne!(hash.of(&key(FRAG_ANY, 17, 1, false)), hash.of(&key(FRAG_ANY, 17, 1, true)));
+    }
+
+    #[test]
+    fn a_packet_that_is_looked_up_again_has_another_hash_for_that() {
+        let (hash, before) = (FlowHash::new(5), FlowKey::zero());
+        for word in [word::RECIRC_ID, word::CT_STATE] {
+            let mut behind = before.clone();
+            behind.set_word(word, 0x21);
+            assert_eq!(hash.of(&before), hash.of(&behind));
+            assert_ne!(hash.of_lookup(&before), hash.of_lookup(&behind));
+        }
     }
 }

@@ -73,7 +73,7 @@ impl SignatureCache {
     ) -> LaneMask {
         let mut hashes = [0; LANES_MAX];
         for lane in live.lanes() {
-            hashes[lane] = self.hash.of(&keys[lane]);
+            hashes[lane] = self.hash.of_lookup(&keys[lane]);
             prefetch(&self.buckets, self.place(hashes[lane]));
         }
         let mut candidates = [0; LANES_MAX];
@@ -107,7 +107,7 @@ impl SignatureCache {
 
     /// Inserts a packet's flow with its megaflow, in place of a random other where its bucket is full.
     pub fn insert(&mut self, key: &FlowKey, flow: FlowRef) {
-        let hash = self.hash.of(key);
+        let hash = self.hash.of_lookup(key);
         let place = self.place(hash);
         let random = self.sampler.roll() as usize % SLOTS;
         let bucket = &mut self.buckets[place];

@@ -478,3 +478,27 @@ fn a_signature_is_believed_only_where_the_masked_key_agrees() {
     megaflows.remove(flows[0]);
     assert_eq!(cache.lookup_batch(&megaflows, &keys, LaneMask(3), &mut found), LaneMask(3));
 }
+
+/// A packet is looked up again behind `ct`: neither entry takes the place of the other.
+#[test]
+fn both_lookups_of_a_packet_have_an_entry() {
+    let mut megaflows = MegaflowCache::new(MegaflowConfig::default());
+    let (mut signatures, mut exact) = (SignatureCache::new(64, 1, 0), ExactMatchCache::new(64, 1, 0));
+    let mut mask = FlowMask::zero();
+    mask.add_field(Field::RecircId);
+    let mut keys = [FlowKey::zero(), FlowKey::zero()];
+    keys.iter_mut().for_each(|key| key.set(Field::Ipv4Src, 0xc000_0201));
+    keys[1].set(Field::RecircId, 2);
+    keys[1].set(Field::CtState, 0x22);
+    let flows = [0, 1].map(|i| megaflows.insert(&keys[i], &mask, i as u32, 0, 0).unwrap());
+    for round in 0..4 {
+        signatures.insert(&keys[round % 2], flows[round % 2]);
+        exact.insert(&keys[round % 2], flows[round % 2]);
+    }
+    let mut found = [[FlowRef::NONE; 2]; 2];
+    let left = [
+        signatures.lookup_batch(&megaflows, &keys, LaneMask(3), &mut found[0]),
+        exact.lookup_batch(&megaflows, &keys, LaneMask(3), &mut found[1]),
+    ];
+    assert_eq!((left, found), ([LaneMask(0); 2], [flows; 2]));
+}
