@@ -5,6 +5,10 @@
 //! the system is asked for huge pages (`madvise`, which needs no privilege and is only a wish). It is
 //! committed when first touched: a table may be allocated for the most it can hold.
 
+mod slab;
+
+pub use slab::Slab;
+
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 

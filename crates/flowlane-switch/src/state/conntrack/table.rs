@@ -16,17 +16,13 @@
 //! A chain changes under the lock of its stripe; a connection is added and removed under those of both of its chains.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Mutex, MutexGuard};
 
 use flowlane::hash::multilinear::Multilinear;
-use flowlane::memory::{Memory, prefetch, prefetch_at};
+use flowlane::memory::{Memory, Slab, prefetch};
 
 use super::entry::{Entry, Live};
 use super::tuple::{Tuple, WORDS};
-
-/// Entries that are allocated at a time.
-const CHUNK: usize = 1 << CHUNK_BITS;
-const CHUNK_BITS: u32 = 10;
 
 /// Locks of chains.
 const STRIPES: usize = 4096;
@@ -70,7 +66,7 @@ pub(super) struct Table {
     /// The first link of each chain, combined with its end by exclusive or: an empty chain is 0.
     heads: Memory<AtomicU32>,
     stripes: Box<[Mutex<()>]>,
-    chunks: Box<[OnceLock<Box<[Entry]>>]>,
+    entries: Slab<Entry>,
     /// Entries that have ever been used.
     used: AtomicU32,
     limit: u32,
@@ -88,7 +84,7 @@ impl Table {
             hash: Multilinear::new(seed),
             heads: Memory::zeroed(heads),
             stripes: (0..STRIPES.min(heads)).map(|_| Mutex::default()).collect(),
-            chunks: (0..limit.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
+            entries: Slab::new(limit),
             used: AtomicU32::new(0),
             limit: limit as u32,
             free: AtomicU64::new(0),
@@ -123,13 +119,12 @@ impl Table {
     /// Returns an entry that has been used.
     #[inline]
     pub(super) fn entry(&self, entry: u32) -> &Entry {
-        let chunk = self.chunks[(entry >> CHUNK_BITS) as usize].get();
-        &chunk.expect("a used entry has memory")[entry as usize & (CHUNK - 1)]
+        self.entries.get(entry as usize).expect("a used entry has memory")
     }
 
     /// Returns an entry, if it has ever been used.
     pub(super) fn try_entry(&self, entry: u32) -> Option<&Entry> {
-        self.chunks[(entry >> CHUNK_BITS) as usize].get().map(|chunk| &chunk[entry as usize & (CHUNK - 1)])
+        self.entries.get(entry as usize)
     }
 
     #[inline]
@@ -149,11 +144,8 @@ impl Table {
     /// Asks for the first entry of a tuple's chain, whose link has been asked for before.
     pub(super) fn prefetch_entry(&self, tuple: &Hashed) {
         let link = self.head(tuple.chain, Ordering::Relaxed);
-        if link < END
-            && let Some(chunk) = self.chunks[(link >> 1 >> CHUNK_BITS) as usize].get()
-        {
-            let lines: *const u8 = std::ptr::from_ref(&chunk[(link >> 1) as usize & (CHUNK - 1)]).cast();
-            (0..3).for_each(|line| prefetch_at(lines.wrapping_add(64 * line)));
+        if link < END {
+            self.entries.prefetch((link >> 1) as usize);
         }
     }
 
@@ -300,8 +292,7 @@ impl Table {
         }
         let is_room = |used: u32| (used < self.limit).then_some(used + 1);
         let number = self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, is_room).ok()?;
-        let chunk = &self.chunks[(number >> CHUNK_BITS) as usize];
-        chunk.get_or_init(|| (0..CHUNK).map(|_| Entry::default()).collect());
+        self.entries.make(number as usize);
         Some(number)
     }
 

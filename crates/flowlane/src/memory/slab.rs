@@ -1,0 +1,172 @@
+//! Values that are made as they are needed and never move, in one piece of address space.
+
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use memmap2::{MmapMut, MmapOptions};
+
+use super::{HUGE_BYTES, prefetch_at};
+
+/// Values that are made at a time: nobody waits for more.
+const STEP: usize = 512;
+
+enum Bytes<T> {
+    Allocated(Vec<MaybeUninit<T>>),
+    Mapped(MmapMut),
+}
+
+/// Up to a number of values, which threads share. Each is made with its first use, and stays where it is; together they are on huge
+/// pages where they are large. Memory is committed when values are made.
+///
+/// ```
+/// use flowlane::memory::Slab;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// let slab: Slab<AtomicU32> = Slab::new(1_000_000);
+/// assert!(slab.get(7).is_none());
+/// slab.make(7).store(3, Ordering::Relaxed);
+/// assert_eq!(slab.get(7).map(|value| value.load(Ordering::Relaxed)), Some(3));
+/// ```
+pub struct Slab<T> {
+    /// What `start` leads into.
+    _bytes: Bytes<T>,
+    start: *mut T,
+    limit: usize,
+    /// The values before this one have been made.
+    made: AtomicUsize,
+    /// Who makes values holds it.
+    making: Mutex<()>,
+}
+
+// SAFETY: it owns its values, as a Vec<T> does.
+unsafe impl<T: Send> Send for Slab<T> {}
+// SAFETY: `&Slab<T>` gives `&T`, and makes values that the slab's owner drops, perhaps on another thread.
+unsafe impl<T: Send + Sync> Sync for Slab<T> {}
+
+impl<T> Slab<T> {
+    /// The value at a place, if it has been made.
+    #[inline]
+    pub fn get(&self, place: usize) -> Option<&T> {
+        // SAFETY: values before `made` have been written, before it was stored, and are not written again; they do not move.
+        (place < self.made.load(Ordering::Acquire)).then(|| unsafe { &*self.start.add(place) })
+    }
+
+    /// Asks for the cache lines of a value, to be used soon.
+    #[inline]
+    pub fn prefetch(&self, place: usize) {
+        let first: *const u8 = self.start.wrapping_add(place).cast();
+        (0..size_of::<T>()).step_by(super::LINE_BYTES).for_each(|at| prefetch_at(first.wrapping_add(at)));
+    }
+}
+
+impl<T: Default> Slab<T> {
+    /// Room for `limit` values.
+    ///
+    /// # Panics
+    /// Where the system has no address space, as all of Rust's collections do.
+    pub fn new(limit: usize) -> Self {
+        const { assert!(align_of::<T>() <= 4096) };
+        let size = limit.checked_mul(size_of::<T>()).expect("the size of a table overflows");
+        // Not all of it may ever be used, so that the system need not have it all.
+        let map = || MmapOptions::new().len(size).no_reserve_swap().map_anon().ok();
+        let mut bytes = match (size >= HUGE_BYTES && !cfg!(miri)).then(map).flatten() {
+            Some(map) => {
+                // Only a wish, as for other tables.
+                #[cfg(target_os = "linux")]
+                let _ = map.advise(memmap2::Advice::HugePage);
+                Bytes::Mapped(map)
+            }
+            None => Bytes::Allocated(Vec::with_capacity(limit)),
+        };
+        let start = match &mut bytes {
+            Bytes::Allocated(values) => values.as_mut_ptr().cast(),
+            Bytes::Mapped(map) => map.as_mut_ptr().cast(),
+        };
+        Self { _bytes: bytes, start, limit, made: AtomicUsize::new(0), making: Mutex::new(()) }
+    }
+
+    /// The value at a place, which is made if it has not been: with all before it.
+    ///
+    /// # Panics
+    /// Where there is no such place.
+    pub fn make(&self, place: usize) -> &T {
+        assert!(place < self.limit, "a slab of {} has no place {place}", self.limit);
+        if place >= self.made.load(Ordering::Acquire) {
+            let _making = self.making.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut made = self.made.load(Ordering::Relaxed);
+            while made <= place {
+                let until = (made + STEP).min(self.limit);
+                for at in made..until {
+                    // SAFETY: there is room for `limit` values; nobody reads this one before `made` says that it is there, and no one
+                    // else writes it, by the lock. Where `default` panics, it is written again by the next one.
+                    unsafe { self.start.add(at).write(T::default()) };
+                }
+                self.made.store(until, Ordering::Release);
+                made = until;
+            }
+        }
+        self.get(place).expect("it has been made")
+    }
+}
+
+impl<T> Drop for Slab<T> {
+    fn drop(&mut self) {
+        let values = std::ptr::slice_from_raw_parts_mut(self.start, *self.made.get_mut());
+        // SAFETY: these have been made, and nobody has them any more.
+        unsafe { values.drop_in_place() };
+    }
+}
+
+impl<T> fmt::Debug for Slab<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slab({} of {})", self.made.load(Ordering::Relaxed), self.limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn values_are_made_once_stay_where_they_are_and_are_dropped() {
+        // Small, and mapped.
+        for limit in [1000, HUGE_BYTES] {
+            let (slab, value) = (Slab::<Mutex<Option<Arc<()>>>>::new(limit), Arc::new(()));
+            assert!(slab.get(0).is_none() && slab.get(limit).is_none());
+            let seventh: *const _ = slab.make(7);
+            *slab.make(7).lock().unwrap() = Some(value.clone());
+            *slab.make(limit - 1).lock().unwrap() = Some(value.clone());
+            assert!(std::ptr::eq(slab.make(7), seventh) && slab.get(8).is_some());
+            assert!(slab.make(7).lock().unwrap().is_some() && slab.get(limit).is_none());
+            assert_eq!(Arc::strong_count(&value), 3);
+            drop(slab);
+            assert_eq!(Arc::strong_count(&value), 1);
+        }
+    }
+
+    #[test]
+    fn threads_that_make_values_at_once_get_the_same() {
+        let slab = Slab::<AtomicUsize>::new(100_000);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    (0..100_000).rev().step_by(97).for_each(|place| {
+                        slab.make(place).fetch_add(1, Ordering::Relaxed);
+                    });
+                });
+            }
+        });
+        let sum: usize =
+            (0..100_000).filter_map(|place| slab.get(place)).map(|v| v.load(Ordering::Relaxed)).sum();
+        assert_eq!(sum, 4 * 100_000usize.div_ceil(97));
+    }
+
+    #[test]
+    #[should_panic(expected = "a slab of 5 has no place 5")]
+    fn a_place_beyond_the_limit_is_refused() {
+        Slab::<u8>::new(5).make(5);
+    }
+}
