@@ -10,6 +10,7 @@ use flowlane::packet::batch::LaneMask;
 use flowlane::rule::Action;
 use flowlane::rule::action::PortNo;
 
+use super::track_burst::Prepared;
 use super::walk::{CALLED_MAX, OPEN_CALLS_MAX};
 use crate::ruleset::{ActionSet, Return, StepSummary};
 use crate::state::conntrack::{Seen, Tracked};
@@ -27,6 +28,17 @@ pub(super) struct PacketState {
     called: u32,
     /// The input port that the table sees which the lane enters next.
     in_port: Option<PortNo>,
+}
+
+impl PacketState {
+    /// Makes it that of another packet. (In place: with a value to be moved here, it took a tenth of the time of a packet that meets
+    /// its connection.)
+    fn clear(&mut self) {
+        let Self { values, tracked, datagram, called, in_port } = self;
+        values.clear();
+        tracked.clear();
+        (*datagram, *called, *in_port) = (None, 0, None);
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -66,6 +78,8 @@ pub(super) struct Calls {
     /// The copy has met `exit`.
     exited: bool,
     lanes: Vec<LaneCalls>,
+    /// Lanes that wait for their connections.
+    pub(super) prepared: Prepared,
 }
 
 impl Calls {
@@ -208,9 +222,7 @@ impl Calls {
         }
         let state = &mut self.lanes[lane].state;
         if self.used.0 >> lane & 1 == 0 {
-            let mut values = std::mem::take(&mut state.values);
-            values.clear();
-            *state = PacketState { values, ..PacketState::default() };
+            state.clear();
             self.used.0 |= 1 << lane;
         }
         state

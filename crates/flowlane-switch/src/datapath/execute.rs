@@ -20,7 +20,7 @@ use super::lane_steps::run_lane_step;
 use super::lookup::Lookup;
 use super::path::PathId;
 use super::stages::Stage;
-use super::track::track_lanes;
+use super::track_burst::track_lanes;
 use super::validate::RunError;
 use super::walk::{Outcome, ROUNDS_MAX, run};
 use super::worker::Worker;
@@ -68,16 +68,26 @@ pub(super) enum StepResult {
     Again,
 }
 
-/// Lanes still in flight, by their next step.
+/// Lanes in flight, by their next step.
 #[derive(Clone, Copy, Default)]
-struct Frontier {
-    lanes: LaneMask,
+pub(super) struct Frontier {
+    /// Those whose next step is known: it is in one of the other masks, or it ends the packet.
+    known: LaneMask,
     /// Waiting for a stateful stage.
     stages: LaneMask,
     /// Before steps with a visible effect that do not end the packet.
     held: LaneMask,
-    /// Recirculated: to be looked up in the caches again.
-    again: LaneMask,
+}
+
+impl Frontier {
+    /// Forgets the next steps of lanes that have gone on.
+    #[inline]
+    fn moved(&mut self, lanes: LaneMask) {
+        let others = !lanes.0;
+        self.known.0 &= others;
+        self.stages.0 &= others;
+        self.held.0 &= others;
+    }
 }
 
 /// Returns a lane's steps and the first to run. (`cursor` is a reference: copying it would stall on store forwarding.)
@@ -137,23 +147,25 @@ pub(super) fn execute(
     burst: &mut Burst,
     lanes: &mut LaneMask,
     cursors: &mut Cursors,
+    frontier: &mut Frontier,
 ) -> Result<LaneMask, RunError> {
     forward(worker, burst, lanes, cursors)?;
     while !lanes.is_empty() {
-        let frontier = run_batched(worker, burst, *lanes, cursors)?;
-        *lanes = frontier.lanes;
-        if !frontier.again.is_empty() {
-            return Ok(frontier.again);
+        let again = run_batched(worker, burst, lanes, cursors, frontier)?;
+        if !again.is_empty() {
+            return Ok(again);
         }
         forward(worker, burst, lanes, cursors)?;
         let tracked = track_lanes(worker, burst, *lanes, cursors);
         if !tracked.is_empty() {
+            frontier.moved(tracked);
             return Ok(tracked);
         }
         // Only lanes before the first held one: after its visible effect that one may reach any stage.
-        let mut first_held = LaneMask(frontier.held.0 & frontier.held.0.wrapping_neg());
+        let held = frontier.held.0 & lanes.0;
+        let mut first_held = LaneMask(held & held.wrapping_neg());
         let mut free = LaneMask(lanes.0 & first_held.0.wrapping_sub(1));
-        if frontier.stages != LaneMask(0) && worker.lookup.pipeline.ruleset().goes_back() {
+        if frontier.stages.0 & lanes.0 != 0 && worker.lookup.pipeline.ruleset().goes_back() {
             // Any packet may still come to any stage: they go there one by one.
             let first = lanes.0 & lanes.0.wrapping_neg();
             (first_held.0, free.0) = (first_held.0 & first, free.0 & first);
@@ -161,9 +173,11 @@ pub(super) fn execute(
         let stages = LaneMask(frontier.stages.0 & free.0);
         if !stages.is_empty() {
             enter_stage(worker, burst, lanes, stages, cursors);
+            frontier.moved(stages);
             continue;
         }
         for lane in LaneMask(free.0 | first_held.0).lanes() {
+            frontier.moved(LaneMask(1 << lane));
             match run_ordered(worker, burst, lane, cursors)? {
                 StepResult::End => lanes.remove(lane),
                 StepResult::Again => return Ok(LaneMask(1 << lane)),
@@ -182,7 +196,8 @@ fn forward(
     lanes: &mut LaneMask,
     cursors: &Cursors,
 ) -> Result<(), RunError> {
-    let in_calls = LaneMask(worker.calls.active().0 | worker.calls.lanes_used().0);
+    // A lane's connection, values and counter end with it.
+    let in_calls = worker.calls.active();
     if !burst.sources.is_empty() {
         return Ok(());
     }
@@ -235,17 +250,18 @@ fn run_ordered(
     Ok(result)
 }
 
-/// Runs the steps without visible effects of all lanes together until none is left; returns the lanes by their next step. A lane
-/// that is recirculated goes no further here.
+/// Runs the steps without visible effects of all lanes together until none is left. Removes those that ended from `lanes`, notes the
+/// next steps of the others, and returns those that are recirculated, which go no further here.
 #[inline]
 fn run_batched(
     worker: &mut Worker,
     burst: &mut Burst,
-    lanes: LaneMask,
+    lanes: &mut LaneMask,
     cursors: &mut Cursors,
-) -> Result<Frontier, RunError> {
-    let mut frontier = Frontier { lanes, ..Frontier::default() };
-    let mut moved = lanes;
+    frontier: &mut Frontier,
+) -> Result<LaneMask, RunError> {
+    let mut again = LaneMask(0);
+    let mut moved = LaneMask(lanes.0 & !frontier.known.0);
     while !moved.is_empty() {
         let mut silent = LaneMask(0);
         for lane in moved.lanes() {
@@ -257,14 +273,15 @@ fn run_batched(
                 None => frontier.stages.0 |= 1 << lane,
             }
         }
+        frontier.known.0 |= moved.0 & !silent.0;
         if silent.is_empty() {
             break;
         }
-        let left = step_batched(worker, burst, silent, cursors, &mut frontier.again)?;
-        frontier.lanes.0 &= !(silent.0 & !left.0);
-        moved = LaneMask(left.0 & !frontier.again.0);
+        let left = step_batched(worker, burst, silent, cursors, &mut again)?;
+        lanes.0 &= !(silent.0 & !left.0);
+        moved = LaneMask(left.0 & !again.0);
     }
-    Ok(frontier)
+    Ok(again)
 }
 
 /// Runs the next steps of lanes, which have no visible effects; returns the lanes that have not ended, and adds those that are

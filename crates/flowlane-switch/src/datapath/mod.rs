@@ -59,6 +59,7 @@ mod stages;
 mod table_view;
 mod trace;
 mod track;
+mod track_burst;
 mod validate;
 mod walk;
 mod worker;

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Field, FieldClass, Headers, WordSet};
@@ -14,19 +13,16 @@ use flowlane::rule::action::{PortNo, Zone};
 
 use super::calls::{Calls, PausedCalls};
 use super::egress::NS_PER_MS;
-use super::execute::{Cursor, Cursors, StepResult, count, summary};
+use super::execute::StepResult;
 use super::lane_steps::{copy, finish_alone};
-use super::lookup::Lookup;
 use super::validate::RunError;
 use super::walk::ROUNDS_MAX;
 use super::worker::Worker;
-use crate::packet::recirculate::{enter, rounds, set_rounds, take_along};
+use crate::packet::recirculate::{rounds, set_rounds};
 use crate::packet::{Burst, Frame};
-use crate::ruleset::{LaneStep, Return, SideEffects, Step, StepSummary, Track};
+use crate::ruleset::{Return, Track};
 use crate::state::conntrack::fragments::{Taken, piece, seen_whole};
-use crate::state::conntrack::{
-    Application, Connections, Hashed, Request, Rewrite, Seen, Tracked, Tuple, ct_state, rewrite, seen,
-};
+use crate::state::conntrack::{Application, Connections, Request, Rewrite, Seen, Tracked, rewrite, seen};
 
 /// A fragment that waits for the others of its datagram.
 #[derive(Debug)]
@@ -61,6 +57,7 @@ pub(super) fn track_lane(
     track: &Arc<Track>,
     (here, moved): (Return, bool),
 ) -> Result<StepResult, RunError> {
+    worker.calls.prepared.remove(lane);
     let (headers, key) = (&mut burst.headers[lane], &mut burst.keys[lane]);
     let request = request(track, key, false);
     let now_ms = burst.times_ns[lane] / NS_PER_MS;
@@ -224,7 +221,7 @@ pub(super) fn untrack(worker: &mut Worker, burst: &mut Burst, lane: usize) {
 }
 
 /// Returns the zone of a packet with this key.
-fn zone(track: &Track, key: &FlowKey) -> u16 {
+pub(super) fn zone(track: &Track, key: &FlowKey) -> u16 {
     match track.action.zone {
         Zone::Number(zone) => zone,
         Zone::Field(part) => part.get(key) as u16,
@@ -320,139 +317,10 @@ pub(super) fn hide(key: &mut FlowKey) {
     key.present().intersection(CONNECTION).iter().for_each(|w| key.set_word(w, 0));
 }
 
-/// Words that a step takes along: which, and their values and masks.
-type Carry = [(u8, u32, u32)];
-
-/// Returns how a lane's next step looks its connection up, if that is all that its steps do, and the words that it takes along.
-fn only_track<'a>(lookup: &'a Lookup, cursor: &Cursor) -> Option<(&'a Track, &'a Carry)> {
-    let steps = match *cursor {
-        Cursor::Path(path) => lookup.paths.steps_without_marks(path),
-        Cursor::Rule(table, rule, _) => lookup.pipeline.ruleset().table(table)?.steps(rule),
-        _ => return None,
-    };
-    steps.steps().iter().find_map(|step| match step {
-        Step::Lane { step, .. } => match &**step {
-            LaneStep::Track { track, carry } => Some((&**track, &**carry)),
-            _ => None,
-        },
-        _ => None,
-    })
-}
-
-/// A lane before its connection is looked up.
-type Ready = Option<(Seen, Hashed)>;
-
-/// Takes the first lanes, whose next step looks their connection up, to their connections together. Returns them: they are to be
-/// looked up again.
-///
-/// Lanes behind one that has more to do before wait for that, and so do those behind a packet of a connection that is not
-/// established: it may be kept in the next table; and those behind one of a control connection, which may announce theirs there.
-/// So connections meet their packets in order.
-pub(super) fn track_lanes(
-    worker: &mut Worker,
-    burst: &mut Burst,
-    lanes: LaneMask,
-    cursors: &Cursors,
-) -> LaneMask {
-    let connections = worker.egress.connections.clone();
-    let mut ready = LaneMask(0);
-    if worker.takes_no_path() {
-        return ready;
-    }
-    for lane in lanes.lanes() {
-        match summary(&worker.lookup, &cursors[lane]).map(|summary| (summary, summary.seen())) {
-            Some((StepSummary::Track, _))
-                if matches!(cursors[lane], Cursor::Path(_) | Cursor::Rule(..))
-                    && !worker.calls.are_open(lane)
-                    && !worker.calls.hold_state(lane)
-                    && burst.headers[lane].fragment == 0 =>
-            {
-                ready.0 |= 1 << lane;
-            }
-            Some((_, SideEffects::Terminal)) if !worker.calls.are_open(lane) => {}
-            _ => break,
-        }
-    }
-    if ready.is_empty() {
-        return ready;
-    }
-    let mut found: [Ready; LANES_MAX] = [const { None }; LANES_MAX];
-    for lane in ready.lanes() {
-        let Some((track, carry)) = only_track(&worker.lookup, &cursors[lane]) else {
-            unreachable!("its steps look the connection up")
-        };
-        let key = &mut burst.keys[lane];
-        take_along(carry, key);
-        let zone = zone(track, key);
-        if let Some(mut seen) = seen(burst.frames[lane].bytes(), &burst.headers[lane], key) {
-            seen.tuple.zone = zone;
-            found[lane] = Some((seen, connections.prepare(&seen.tuple)));
-        }
-    }
-    connections.prefetch(found.iter().flatten().map(|(_, hashed)| hashed));
-    let order_matters = worker.lookup.pipeline.ruleset().changes_connections();
-    let (mut done, mut met) = (LaneMask(0), [0u64; 2]);
-    for lane in ready.lanes() {
-        if order_matters {
-            let bits = found[lane].as_ref().map_or([0; 2], |seen| bits_of(&connections, seen));
-            if met[0] & bits[0] != 0 || met[1] & bits[1] != 0 {
-                break;
-            }
-            (met[0], met[1]) = (met[0] | bits[0], met[1] | bits[1]);
-        }
-        let lets_others =
-            track_one(worker, burst, lane, (&cursors[lane], found[lane].as_ref()), &connections);
-        done.0 |= 1 << lane;
-        if !lets_others {
-            break;
-        }
-    }
-    done
-}
-
-/// Returns a bit of a packet's connection and one of its ends: packets whose bits differ are of different connections, and in other
-/// zones, too.
-fn bits_of(connections: &Connections, (seen, hashed): &(Seen, Hashed)) -> [u64; 2] {
-    let place = connections.place(hashed).map_or(0, |place| 1 << (place % 64));
-    let Tuple { source, destination, .. } = seen.tuple;
-    let addresses = source.address ^ destination.address;
-    let ends = addresses ^ addresses >> 64 ^ u128::from(source.port ^ destination.port);
-    [place, 1 << ((ends ^ ends >> 6 ^ ends >> 12) % 64)]
-}
-
-/// Takes a lane to its connection, and makes its key that of a packet which enters the action's table. Returns whether other lanes'
-/// connections do not depend on what becomes of the packet there: its connection is established, and announces no others.
-fn track_one(
-    worker: &mut Worker,
-    burst: &mut Burst,
-    lane: usize,
-    (cursor, seen): (&Cursor, Option<&(Seen, Hashed)>),
-    connections: &Connections,
-) -> bool {
-    let Worker { lookup, calls, .. } = worker;
-    let key = &mut burst.keys[lane];
-    let (tracked, mut is_followed) = (calls.tracked(lane), false);
-    if let Some((track, _)) = only_track(lookup, cursor) {
-        let request = request(track, key, false);
-        let now_ms = burst.times_ns[lane] / NS_PER_MS;
-        let by = connections.track_prepared(seen, &request, tracked, now_ms);
-        let (frame, headers) = (&mut burst.frames[lane], &mut burst.headers[lane]);
-        if let Some(by) = &by {
-            rewrite(frame, headers, key, by);
-        }
-        is_followed = connections.follow(&request, (frame, headers), tracked, (by.is_some(), now_ms));
-        show(key, tracked);
-        enter(key, track.action.table.unwrap_or(0));
-    }
-    let is_established = tracked.state & ct_state::ESTABLISHED != 0;
-    count(lookup, cursor, burst.frames[lane].counted.into());
-    is_established && !is_followed
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::conntrack::End;
+    use crate::state::conntrack::{End, Tuple};
 
     /// The words that are written are those of the fields.
     #[test]

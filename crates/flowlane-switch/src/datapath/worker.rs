@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::calls::Calls;
 use super::classify::classify;
 use super::egress::Egress;
-use super::execute::{self, Cursor, Cursors, DONE};
+use super::execute::{self, Cursor, Cursors, DONE, Frontier};
 use super::group_counters::GroupCounters;
 use super::handoff::{BATCHES_MAX, Links, ResumePoint};
 use super::idle::{Idle, wait_for_work};
@@ -508,8 +508,10 @@ pub(super) fn finish(
     lanes: &mut LaneMask,
     cursors: &mut Cursors,
 ) -> Result<(), RunError> {
+    let mut frontier = Frontier::default();
+    worker.calls.prepared.clear();
     loop {
-        let again = execute::execute(worker, burst, lanes, cursors)?;
+        let again = execute::execute(worker, burst, lanes, cursors, &mut frontier)?;
         if again.is_empty() {
             return Ok(());
         }

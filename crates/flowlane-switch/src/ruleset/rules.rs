@@ -120,6 +120,11 @@ impl Entry {
         self.rule.actions.iter().any(changes_connections)
     }
 
+    /// Returns whether packets keep their addresses and ports, and connections are kept with these alone.
+    fn keeps_ends(&self) -> bool {
+        self.rule.actions.iter().all(keeps_ends)
+    }
+
     /// Returns whether a packet may come to a table again behind the rule.
     fn goes_back(&self) -> bool {
         self.rule.actions.iter().any(goes_back)
@@ -173,6 +178,40 @@ fn changes_connections(action: &Action) -> bool {
     }
 }
 
+/// Returns whether an action leaves addresses and ports as they are, and keeps connections with these alone. Those that are seldom
+/// beside `ct` count as if they did not.
+fn keeps_ends(action: &Action) -> bool {
+    let is_apart = |field: Field| {
+        field.info().class != FieldClass::Header || matches!(field, Field::EthSrc | Field::EthDst)
+    };
+    match action {
+        Action::ConnectionTracking(tracking) => {
+            !tracking.force && tracking.alg == 0 && tracking.exec.is_empty()
+        }
+        Action::SetField { field, .. } => is_apart(*field),
+        Action::Move { to, .. } => is_apart(to.field()),
+        Action::Clone(_) | Action::WriteActions(_) => action.nested().iter().all(keeps_ends),
+        Action::Output(_)
+        | Action::OutputTruncated { .. }
+        | Action::OutputField { .. }
+        | Action::InPort
+        | Action::Flood
+        | Action::All
+        | Action::Normal
+        | Action::Controller(_)
+        | Action::Meter(_)
+        | Action::Count(_)
+        | Action::DecTtl(_)
+        | Action::Resubmit { .. }
+        | Action::ClearActions
+        | Action::ClearConnection
+        | Action::Note(_)
+        | Action::Exit
+        | Action::Goto(_) => true,
+        _ => false,
+    }
+}
+
 /// Rules by id.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
@@ -187,6 +226,8 @@ pub(super) struct Rules {
     back: usize,
     /// Rules that set marks or labels of connections.
     connections: usize,
+    /// Rules that do not keep a packet's ends.
+    ends: usize,
     /// Rules that packets without an Ethernet header may match.
     of_types: BTreeSet<RuleId>,
 }
@@ -216,6 +257,11 @@ impl Rules {
         self.connections > 0
     }
 
+    /// Returns whether packets keep their addresses and ports, and connections are kept with these alone.
+    pub(super) fn keep_ends(&self) -> bool {
+        self.ends == 0
+    }
+
     /// Adds a rule, or replaces the one with this id.
     pub(super) fn put(&mut self, id: RuleId, entry: Arc<Entry>) {
         let at = id.0 as usize;
@@ -229,6 +275,7 @@ impl Rules {
         self.more += usize::from(!entry.only_forwards());
         self.back += usize::from(entry.goes_back());
         self.connections += usize::from(entry.changes_connections());
+        self.ends += usize::from(!entry.keeps_ends());
         match entry.may_be_bare() {
             true => _ = self.of_types.insert(id),
             false => _ = self.of_types.remove(&id),
@@ -238,6 +285,7 @@ impl Rules {
                 self.more -= usize::from(!before.only_forwards());
                 self.back -= usize::from(before.goes_back());
                 self.connections -= usize::from(before.changes_connections());
+                self.ends -= usize::from(!before.keeps_ends());
             }
             None => self.len += 1,
         }
@@ -252,6 +300,7 @@ impl Rules {
         self.more -= usize::from(!entry.only_forwards());
         self.back -= usize::from(entry.goes_back());
         self.connections -= usize::from(entry.changes_connections());
+        self.ends -= usize::from(!entry.keeps_ends());
         Some(entry)
     }
 

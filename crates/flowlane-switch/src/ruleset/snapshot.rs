@@ -445,6 +445,12 @@ impl Ruleset {
         !self.groups.is_empty() || self.tables.iter().any(|(_, table)| table.rules.change_connections())
     }
 
+    /// Returns whether every packet keeps the addresses and ports that it came with, and rules keep connections with these alone.
+    pub(crate) fn keeps_ends(&self) -> bool {
+        let by_rules = || self.tables.iter().all(|(_, table)| table.rules.keep_ends());
+        self.groups.is_empty() && self.behind.is_empty() && by_rules()
+    }
+
     /// Returns the stages that must see the packets of a burst in their order.
     #[inline]
     pub(crate) fn ordered_stages(&self) -> TableSet {

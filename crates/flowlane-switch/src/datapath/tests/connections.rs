@@ -4,12 +4,12 @@ use flowlane::rule::flow_syntax::read_groups;
 use flowlane::rule::{Format, ReadOptions, read};
 
 use super::*;
-use crate::state::conntrack::Wanted;
+use crate::state::conntrack::{Connections, Limits, Wanted};
 
 /// Firewalls: a plain one; one that marks connections with every packet; one that translates; one whose packets go on behind `ct`,
 /// too; one that replaces connections; one that marks them after a call; one that marks those of another zone; one whose connections
-/// announce others, in its second table.
-const FIREWALLS: [&str; 8] = [
+/// announce others, in its second table; a plain one of two zones.
+const FIREWALLS: [&str; 9] = [
     "table=0,ip,actions=ct(zone=1,table=1)\n\
      table=1,priority=3,ip,ct_state=+est+trk,actions=output:3\n\
      table=1,priority=1,ip,in_port=1,ct_state=+new+trk,actions=ct(commit,zone=1),output:2\n\
@@ -45,6 +45,11 @@ const FIREWALLS: [&str; 8] = [
      table=1,priority=2,ip,ct_state=+rel+trk,actions=ct(commit,zone=1),output:3\n\
      table=1,priority=1,ip,ct_state=+est+trk,actions=output:2\n\
      table=1,priority=0,ip,actions=output:4\n",
+    "table=0,ip,actions=ct(zone=1,table=1)\n\
+     table=1,priority=1,ip,in_port=1,ct_state=+new+trk,actions=ct(commit,zone=2),ct(zone=2,table=2),output:4\n\
+     table=1,priority=0,ip,actions=ct(zone=2,table=2)\n\
+     table=2,priority=1,ip,ct_state=+rpl+trk,actions=ct(commit,zone=1),output:3\n\
+     table=2,priority=0,ip,actions=output:2\n",
 ];
 
 /// A UDP packet between two of few ends, without a checksum.
@@ -103,6 +108,8 @@ fn connections_do_not_depend_on_bursts() {
                     _ => bursts.push((port, vec![bytes])),
                 }
             }
+            // Full tables, too, where a new connection takes the place of an old one.
+            let connections = [1000, 5][usize::from(seed % 3 == 0)];
             let run = |alone: bool, cache| {
                 let mut pipeline = Pipeline::new();
                 for table in 0..3 {
@@ -116,6 +123,7 @@ fn connections_do_not_depend_on_bursts() {
                     let port = Box::new(Recorder(number, sent.clone()));
                     egress.ports.add(PortSlot::new(PortNo(number), "", "", port));
                 }
+                egress.connections = Arc::new(Connections::new(Limits { connections, per_zone: None }));
                 let mut worker = Worker::new(Lookup::new(pipeline, cache), egress, 64, Clock::Frames);
                 for (port, burst) in &bursts {
                     let frames: Vec<&[u8]> = burst.iter().map(Vec::as_slice).collect();

@@ -39,7 +39,14 @@ impl First<'_> {
 
 impl Connections {
     /// Returns how the first packet of a connection would be translated, and shows it the fields that the connection would get.
-    fn preview(&self, first: &First<'_>, request: &Request<'_>, tracked: &mut Tracked) -> Option<Rewrite> {
+    fn preview(
+        &self,
+        first: &First<'_>,
+        request: &Request<'_>,
+        tracked: &mut Tracked,
+        now_ms: u64,
+    ) -> Option<Rewrite> {
+        let goes = if self.has_room(1) { None } else { Some(self.weakest(now_ms)?) };
         let (tuple, memories) = (first.tuple, self.memories());
         let in_zone = memories.zones[usize::from(request.zone)].load(Ordering::Relaxed);
         if self.limits.per_zone.is_some_and(|limit| in_zone >= limit) {
@@ -48,7 +55,7 @@ impl Connections {
         let find = |tuple: &Tuple| memories.table.find(&memories.table.hashed(tuple)).map(|(place, _)| place);
         // A connection with this tuple would have been removed before.
         let replaced = find(tuple);
-        let is_free = |reply: &Tuple| find(reply).is_none_or(|place| Some(place) == replaced);
+        let is_free = |reply: &Tuple| find(reply).is_none_or(|place| [replaced, goes].contains(&Some(place)));
         let range = request.nat.and_then(|nat| Some((nat, nat.range.as_ref()?)));
         let reply = match (&first.expected, range) {
             (Some(expected), _) if request.nat.is_some() => Some(expected.reply(tuple)).filter(is_free)?,
@@ -89,7 +96,7 @@ impl Connections {
             return Some(None);
         }
         if request.is_dry_run {
-            return Some(self.preview(&First { tuple, message, expected }, request, tracked));
+            return Some(self.preview(&First { tuple, message, expected }, request, tracked, now_ms));
         }
         self.keep(&First { tuple, message, expected }, request, tracked, now_ms)
     }

@@ -128,6 +128,15 @@ pub struct Tracked {
     announced: Option<Place>,
 }
 
+impl Tracked {
+    /// Forgets the connection.
+    pub(crate) fn clear(&mut self) {
+        let Self { state, zone, mark, label, original, known, followed, announced } = self;
+        (*state, *zone, *mark, *label) = (0, 0, 0, 0);
+        (*original, *known, *followed, *announced) = (None, None, None, None);
+    }
+}
+
 /// How a packet's ends are rewritten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rewrite {
@@ -262,6 +271,12 @@ impl Connections {
         self.len() == 0
     }
 
+    /// Returns whether there is room for some more without another having to go.
+    pub fn has_room(&self, more: usize) -> bool {
+        let table = self.table();
+        table.len() + more <= table.limit()
+    }
+
     /// Returns the limits.
     pub fn limits(&self) -> Limits {
         self.limits
@@ -326,6 +341,18 @@ impl Connections {
         let table = self.table();
         tuples.clone().for_each(|tuple| table.prefetch(tuple));
         tuples.for_each(|tuple| table.prefetch_entry(tuple));
+    }
+
+    /// Asks for the first link of the chain that the answers to a packet are in, where it may begin a connection.
+    pub fn prefetch_answer(&self, seen: &Seen) {
+        let begins = match &seen.message {
+            Message::Tcp(segment) => segment.is_syn(),
+            Message::Icmp | Message::Other => false,
+        };
+        if begins {
+            let table = self.table();
+            table.prefetch(&table.hashed(&seen.tuple.reversed()));
+        }
     }
 
     /// Returns the place of a tuple's connection: packets of both its directions have the same.

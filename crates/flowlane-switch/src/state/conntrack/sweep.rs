@@ -114,23 +114,35 @@ impl Connections {
 
     /// Makes room for a connection in a full table, if there is one that may go.
     pub(super) fn make_room(&self, now_ms: u64) {
-        let table = self.table();
-        if table.len() < table.limit() {
+        if self.has_room(1) {
             return;
         }
-        let used = table.used();
         let from = self.hand.fetch_add(LOOKED_AT, Ordering::Relaxed);
-        for number in (0..LOOKED_AT).map(|step| from.wrapping_add(step) % used) {
-            let Some(entry) = table.try_entry(number) else { continue };
-            let generation = entry.generation();
-            let is_over = entry.expires_ms() <= now_ms;
-            let may_go = is_over || entry.peek(|live| live.state.is_weak()).unwrap_or(false);
-            if generation.is_multiple_of(2) && may_go && self.remove(Place { entry: number, generation }) {
+        for (place, is_over) in self.weak_from(from, now_ms) {
+            if self.remove(place) {
                 let counter = if is_over { &self.counters.expired } else { &self.counters.evicted };
                 counter.fetch_add(1, Ordering::Relaxed);
                 return;
             }
         }
+    }
+
+    /// Returns the connection that would go for a new one.
+    pub(super) fn weakest(&self, now_ms: u64) -> Option<Place> {
+        self.weak_from(self.hand.load(Ordering::Relaxed), now_ms).next().map(|(place, _)| place)
+    }
+
+    /// Returns the connections that may go for a new one, and whether their time is over, among the few that the hand comes to.
+    fn weak_from(&self, from: u32, now_ms: u64) -> impl Iterator<Item = (Place, bool)> {
+        let table = self.table();
+        let used = table.used().max(1);
+        (0..LOOKED_AT).map(move |step| from.wrapping_add(step) % used).filter_map(move |number| {
+            let entry = table.try_entry(number)?;
+            let generation = entry.generation();
+            let is_over = entry.expires_ms() <= now_ms;
+            let may_go = is_over || entry.peek(|live| live.state.is_weak()).unwrap_or(false);
+            (generation.is_multiple_of(2) && may_go).then_some((Place { entry: number, generation }, is_over))
+        })
     }
 
     /// Calls `each` with every wanted connection, until it returns false.

@@ -64,6 +64,11 @@ impl Segment {
         !self.has_bad_flags() && self.flags & (SYN | ACK) != SYN | ACK
     }
 
+    /// Returns whether it asks for a connection.
+    pub(super) fn is_syn(&self) -> bool {
+        self.flags & (SYN | ACK) == SYN
+    }
+
     /// Returns the sequence numbers that it takes.
     fn len(&self) -> u32 {
         self.payload + u32::from(self.has(SYN)) + u32::from(self.has(FIN))
