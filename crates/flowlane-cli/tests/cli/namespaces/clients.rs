@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use super::interfaces::wait_until;
-use super::router::{Hosts, hosts, start};
+use super::router::{Hosts, control, hosts, start};
 use super::sh;
 
 /// The interpreter that has Debian's package of the FTP server.
@@ -141,5 +141,67 @@ fn traceroute_shows_the_router_and_large_pings_pass() {
             }
         }
     }
+    switch.stop();
+}
+
+#[test]
+fn ftp_data_connections_begin_from_both_sides() {
+    let Some(hosts) = hosts('g') else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let Some(servers) = Servers::start(&hosts, 1, folder.path()) else { return };
+    let sections = sections("\"outgoing\", \"out ftp\"", "");
+    let mut switch = start(folder.path(), &hosts, None, &sections);
+    hosts.expect(0, "ping -c 1 -W 5 203.0.113.7", "1 received");
+    let user = "-u user:pass";
+    for (address, more) in [
+        ("203.0.113.7", "--ftp-port - --disable-eprt"),
+        ("203.0.113.7", "--ftp-port -"),
+        ("[2001:db8:2::2]", "--ftp-port -"),
+        ("203.0.113.7", "--disable-epsv"),
+        ("203.0.113.7", ""),
+        ("[2001:db8:2::2]", ""),
+    ] {
+        servers.fetch(&hosts, 0, &format!("{user} {more} ftp://{address}/file")).unwrap();
+        servers.store(&hosts, 0, &format!("{user} {more} ftp://{address}/stored")).unwrap();
+    }
+    // Without `out ftp`, no data connection begins outside.
+    fs::write(
+        folder.path().join("router.toml"),
+        fs::read_to_string(folder.path().join("router.toml")).unwrap().replace(", \"out ftp\"", ""),
+    )
+    .unwrap();
+    control(folder.path(), "reload");
+    let active = format!("{user} --ftp-port - ftp://203.0.113.7/file");
+    assert!(servers.fetch(&hosts, 0, &active).is_err());
+    servers.fetch(&hosts, 0, &format!("{user} ftp://203.0.113.7/file")).unwrap();
+    switch.stop();
+}
+
+#[test]
+fn servers_inside_are_reached_at_the_outside_address() {
+    let Some(hosts) = hosts('h') else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let Some(servers) = Servers::start(&hosts, 0, folder.path()) else { return };
+    // Another host inside, on the link of the server: a second address that asks for its own outside address.
+    let sections = sections(
+        "\"outgoing\"",
+        "forward = [\"wan tcp 8080 to 192.0.2.5:80\", \"wan tcp 80 to 192.0.2.5\", \"wan ftp to 192.0.2.5\"]\n",
+    );
+    let mut switch = start(folder.path(), &hosts, None, &sections);
+    hosts.expect(0, "ping -c 1 -W 5 203.0.113.7", "1 received");
+    for host in [1, 0] {
+        for url in [
+            "http://198.51.100.1:8080/file",
+            "http://198.51.100.1/file",
+            "-u user:pass ftp://198.51.100.1/file",
+        ] {
+            servers.fetch(&hosts, host, url).unwrap_or_else(|error| panic!("host {host}: {error}"));
+        }
+    }
+    for more in ["--disable-epsv", "--ftp-port -", "--ftp-port - --disable-eprt"] {
+        servers.fetch(&hosts, 1, &format!("-u user:pass {more} ftp://198.51.100.1/file")).unwrap();
+        servers.store(&hosts, 1, &format!("-u user:pass {more} ftp://198.51.100.1/stored")).unwrap();
+    }
+    assert!(servers.fetch(&hosts, 1, "http://192.0.2.5/file").is_err(), "only at the outside address");
     switch.stop();
 }
