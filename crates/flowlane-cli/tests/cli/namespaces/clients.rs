@@ -1,5 +1,8 @@
 //! The router between real clients and servers: curl by HTTP and FTP, traceroute, pings that are larger than a packet, and sessions.
 
+mod frr;
+mod restarts;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

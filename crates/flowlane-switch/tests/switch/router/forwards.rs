@@ -142,7 +142,7 @@ fn forwards_are_explained() {
         "# wan tcp 8022 from 203.0.113.0/24 to 192.0.2.80:22\n\
          table=2,priority=200,tcp,in_port=2,tp_dst=8022,nw_src=203.0.113.0/24,nw_dst=198.51.100.1,ct_state=+new+trk \
          actions=ct(commit,table=1,nat(dst=192.0.2.80:22))\n",
-        "tp_dst=21,nw_dst=198.51.100.1,ct_state=+new+trk actions=ct(commit,table=1,nat(dst=192.0.2.9),alg=ftp)\n",
+        "tp_dst=21,nw_dst=198.51.100.1,ct_state=+new+trk actions=ct(commit,table=1,alg=ftp,nat(dst=192.0.2.9))\n",
         "# Connections that have been announced are forwarded.\n",
     ] {
         assert!(rules.contains(part), "{part}: {rules}");
