@@ -88,6 +88,20 @@ table=2,priority=0,actions=normal
     let target = "*filter\n:FORWARD DROP\n-A FORWARD -p tcp -j TPROXY\n-A FORWARD -j LOG --log-prefix \"a b\"\nCOMMIT\n";
     let (_, left) = convert(folder.path(), "iptables", target);
     assert!(left.contains("line 3: target TPROXY\n") && left.contains("line 4: "), "{left}");
+    let nat = "*nat\n-A PREROUTING -i eth0 -p tcp -m tcp --dport 443 -j DNAT --to-destination 192.168.1.80\n\
+        [3:180] -A PREROUTING -s 203.0.113.0/24 -d 198.51.100.2/32 -i eth0 -p tcp -m tcp --dport 8022 -m comment --comment \"a b\" -j DNAT --to-destination 192.168.1.80:22\n\
+        -A DOCKER ! -i docker0 -p udp -m multiport --dports 53,6000:6010 -j DNAT --to-destination 172.17.0.2\n\
+        -A PREROUTING -i eth0 -p tcp -m tcp --dport 80 -j DNAT --to-destination 192.168.1.80-192.168.1.90\n\
+        -A PREROUTING -i eth0 -p tcp -m tcp --dport 80 -j REDIRECT --to-ports 3128\nCOMMIT\n*filter\n:FORWARD DROP\nCOMMIT\n";
+    let (_, left) = convert(folder.path(), "iptables", nat);
+    for line in [
+        "line 2: DNAT: a router has it as `eth0 tcp 443 to 192.168.1.80` in forward of [firewall]\n",
+        "line 3: DNAT: a router has it as `eth0 tcp 8022 from 203.0.113.0/24 to 192.168.1.80:22` in forward",
+        "line 4: DNAT: a router has it as `PORT udp 53,6000-6010 to 172.17.0.2` in forward of [firewall]; PORT is",
+        "line 5: 2 rules of table nat",
+    ] {
+        assert!(left.contains(line), "{line}: {left}");
+    }
     let circle = "*filter\n:FORWARD DROP\n:a -\n-A FORWARD -j a\n-A a -j a\nCOMMIT\n";
     fs::write(folder.path().join("source"), circle).unwrap();
     assert!(run(folder.path(), "rules convert source --from iptables", 2).1.contains("circle"));

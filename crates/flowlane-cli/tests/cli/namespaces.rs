@@ -2,6 +2,7 @@
 //! `normal` action, carry ping and TCP. Requires root, iproute2 and ping; else skipped.
 #![cfg(target_os = "linux")]
 
+mod clients;
 mod interfaces;
 mod router;
 mod take_over;

@@ -103,21 +103,29 @@ fn the_router_example_forwards_translates_and_answers() {
     let at = folder.path();
     copy_examples(at);
     let (rules, _) = run(at, "switch check --explain router.toml", 0);
-    assert!(rules.starts_with("# router.toml: 2 ports, 8 tables, 35 rules, 22 routes: valid\n"), "{rules}");
+    assert!(rules.starts_with("# router.toml: 2 ports, 8 tables, 47 rules, 22 routes: valid\n"), "{rules}");
     assert!(rules.contains("# Packets for the router at lan, and those for all.\n"), "{rules}");
     let (json, _) = run(at, "switch run router.toml --json", 0);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let packets = |port: usize, counter: &str| json["ports"][port][counter].as_u64().unwrap();
-    assert_eq!((packets(0, "rx_packets"), packets(1, "rx_packets")), (10, 9));
-    // Inside: three announcements, ARP, a ping, two errors, a question for a neighbour, and four packets from outside.
-    assert_eq!(packets(0, "tx_packets"), 12);
-    // Outside: three announcements, two questions, a ping, and five packets from inside.
-    assert_eq!(packets(1, "tx_packets"), 11);
+    assert_eq!((packets(0, "rx_packets"), packets(1, "rx_packets")), (14, 10));
+    // Inside: three announcements, ARP, a ping, two errors, two questions for neighbours, five packets from outside, and two of a
+    // connection from inside that is forwarded back.
+    assert_eq!(packets(0, "tx_packets"), 16);
+    // Outside: three announcements, two questions, a ping, and six packets from inside.
+    assert_eq!(packets(1, "tx_packets"), 12);
     let sent = fs::read(at.join("out/wan.pcap")).unwrap();
     let holds = |part: &[u8]| sent.windows(part.len()).any(|window| window == part);
     assert!(
-        holds(&[198, 51, 100, 2, 203, 0, 113, 80]) && !holds(&[192, 168, 1, 5]),
+        holds(&[198, 51, 100, 2, 203, 0, 113, 80]) && !holds(&[192, 168, 1, 5]) && !holds(&[192, 168, 1, 80]),
         "only the router's address leaves"
+    );
+    let sent = fs::read(at.join("out/lan.pcap")).unwrap();
+    let holds = |part: &[u8]| sent.windows(part.len()).any(|window| window == part);
+    assert!(holds(&[203, 0, 113, 7, 192, 168, 1, 80]), "connections from outside are forwarded");
+    assert!(
+        holds(&[192, 168, 1, 1, 192, 168, 1, 80]) && holds(&[198, 51, 100, 2, 192, 168, 1, 5]),
+        "and those from inside"
     );
 }
 

@@ -22,7 +22,7 @@ use crate::packet::{Burst, Frame};
 use crate::ruleset::{Return, Routing};
 use crate::state::conntrack::{Request, Tracked, rewrite, seen};
 use crate::state::router::{
-    Answers, Arrived, Name, Reason, Router, Waiting, Way, cut, has_right_header, is_host,
+    Answers, Arrived, Interface, Name, Reason, Router, Waiting, Way, cut, has_right_header, is_host,
 };
 
 /// A packet that waits for its neighbour.
@@ -43,6 +43,9 @@ impl Waiting for HeldPacket {
         Arrived { bytes: self.frame.bytes(), headers: &self.headers, place: self.port, now_ns }
     }
 }
+
+/// No port has this number.
+pub(super) const NO_PORT: PortNo = PortNo(0);
 
 /// The first 10 bits of addresses of a link alone: fe80::/10.
 const LINK_LOCAL: u128 = 0xfe80 >> 6;
@@ -143,6 +146,7 @@ pub(super) fn route_lane(
             match leave(&router, (interface, via), frame, &headers, key, |name| router.way(name)) {
                 Leaving::By(way) => {
                     forward(frame, &headers, way);
+                    leave_by_any_port(burst, lane, &router.interfaces()[usize::from(interface)]);
                     worker.calls.resume_at(lane, here, moved);
                     return Ok(StepResult::Resumed);
                 }
@@ -170,6 +174,13 @@ pub(super) fn route_lane(
     worker.calls.clear(lane);
     carry_out(worker, answers, zone, now_ns)?;
     Ok(StepResult::End)
+}
+
+/// Lets a routed packet leave through the port that it came in through: an `output` there would not send it.
+fn leave_by_any_port(burst: &mut Burst, lane: usize, interface: &Interface) {
+    if interface.place == burst.port {
+        burst.sources.insert(lane, NO_PORT);
+    }
 }
 
 fn arrived_of<'a>(burst: &'a Burst, lane: usize, headers: &'a Headers) -> Arrived<'a> {

@@ -102,8 +102,9 @@ impl Setup {
 
     fn of((mut config, source): (Config, Source)) -> Result<Self, SetupError> {
         let interfaces = interfaces::read(&config, &source)?;
-        router::add_tables(&mut config, &interfaces, &source)?;
-        firewall::add_tables(&mut config, &interfaces, &source)?;
+        let plan = firewall::Plan::read(&config, &interfaces, &source)?;
+        router::add_tables(&mut config, plan.as_ref(), &interfaces, &source)?;
+        firewall::add_tables(&mut config, plan.as_ref(), &interfaces, &source)?;
         openflow::add_tables(&mut config);
         numbers::check(&config, &source)?;
         let (specs, controller) = port_specs(&config, &source)?;

@@ -10,6 +10,7 @@ use flowlane_switch::mgmt::setup::Setup;
 use flowlane_switch::port::{MemoryHandle, MemoryPort};
 use tempfile::TempDir;
 
+mod forwards;
 mod hostile;
 
 const LAN: usize = 0;

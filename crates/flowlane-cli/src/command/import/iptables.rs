@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use super::chains::{Chains, Line, Target};
 use super::condition::{Condition, ICMP, ICMPV6, IPV4, IPV6, Network, SCTP, TCP, UDP};
 use super::condition::{interface, other_ports, protocol_of, state_of};
-use super::{LeftOut, List, with_policy};
+use super::{LeftOut, List, dnat, with_policy};
 
 /// Extensions whose options are read, or have none.
 const MODULES: [&str; 12] = [
@@ -31,6 +31,7 @@ pub(super) fn read(text: &str) -> Result<List, String> {
     let (mut chains, mut policy) = (Chains::default(), None);
     // Rules that are left out, by their chain: only those count that packets may come to.
     let mut left_out: Vec<(String, LeftOut)> = Vec::new();
+    let mut forwards: Vec<LeftOut> = Vec::new();
     let mut others: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     let mut table = String::new();
     for (n, line) in text.lines().enumerate().map(|(n, line)| (n + 1, line.trim())) {
@@ -67,7 +68,10 @@ pub(super) fn read(text: &str) -> Result<List, String> {
                     Err(reason) => left_out.push((chain.clone(), LeftOut::new(&place, reason))),
                 }
             }
-            Some('-' | '[') => others.entry(table.clone()).or_insert((n, 0)).1 += 1,
+            Some('-' | '[') => match forwarded(line, &table) {
+                Some(reason) => forwards.push(LeftOut::new(&place, reason)),
+                None => others.entry(table.clone()).or_insert((n, 0)).1 += 1,
+            },
             _ => {}
         }
     }
@@ -81,12 +85,22 @@ pub(super) fn read(text: &str) -> Result<List, String> {
         .filter(|(chain, _)| reached.contains(chain))
         .map(|(_, left)| left)
         .chain(more)
+        .chain(forwards)
         .collect();
     left_out.extend(others.into_iter().map(|(table, (first, count))| {
         LeftOut::new(&format!("line {first}"), format!("{count} rules of table {table}"))
     }));
     left_out.dedup();
     Ok(List { entries: with_policy(entries, family, policy), left_out })
+}
+
+/// Returns how a configuration has a rule with DNAT.
+fn forwarded(line: &str, table: &str) -> Option<String> {
+    let mut words = words_of(line).ok().filter(|_| table == "nat")?;
+    words.drain(..usize::from(words.first().is_some_and(|word| word.starts_with('['))));
+    let entry = dnat::entry(&words)?;
+    let port = if entry.starts_with("PORT ") { "; PORT is the outside port" } else { "" };
+    Some(format!("DNAT: a router has it as `{entry}` in forward of [firewall]{port}"))
 }
 
 /// Returns the family of the rules: by the line that the programs write, or else by words that only rules of IPv6 have.

@@ -7,6 +7,7 @@
 mod chains;
 mod cisco;
 mod condition;
+mod dnat;
 mod iptables;
 mod nft;
 

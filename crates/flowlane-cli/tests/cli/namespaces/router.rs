@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use super::{Switch, sh};
 
 /// Two namespaces, each with a link to the router. Removed when dropped.
-struct Hosts {
-    names: [String; 2],
-    links: [String; 2],
+pub(super) struct Hosts {
+    pub(super) names: [String; 2],
+    pub(super) links: [String; 2],
 }
 
 impl Hosts {
@@ -35,7 +35,7 @@ impl Hosts {
     }
 
     /// The output of a command on a host.
-    fn on(&self, host: usize, command: &str) -> String {
+    pub(super) fn on(&self, host: usize, command: &str) -> String {
         let output = Command::new("sh")
             .args(["-c", &format!("ip netns exec {} {command}", self.names[host])])
             .output();
@@ -44,7 +44,7 @@ impl Hosts {
     }
 
     #[track_caller]
-    fn expect(&self, host: usize, command: &str, part: &str) {
+    pub(super) fn expect(&self, host: usize, command: &str, part: &str) {
         let output = self.on(host, command);
         assert!(output.contains(part), "`{command}` without `{part}`:\n{output}");
     }
@@ -61,7 +61,7 @@ impl Drop for Hosts {
 }
 
 /// Hosts for a test that needs root; none where they cannot be made.
-fn hosts(test: char) -> Option<Hosts> {
+pub(super) fn hosts(test: char) -> Option<Hosts> {
     if !sh("test $(id -u) = 0 && command -v ip && command -v ping") {
         println!("skipped: needs root, ip and ping");
         return None;
@@ -74,7 +74,7 @@ fn hosts(test: char) -> Option<Hosts> {
 }
 
 /// Starts a router between the hosts' links, in a namespace if that is given.
-fn start(folder: &Path, hosts: &Hosts, namespace: Option<&str>, more: &str) -> Switch {
+pub(super) fn start(folder: &Path, hosts: &Hosts, namespace: Option<&str>, more: &str) -> Switch {
     let [x, y] = &hosts.links;
     let config = format!(
         "[[port]]\nnumber = 1\nname = \"lan\"\nopen = \"afpacket:{x}\"\naddresses = [\"192.0.2.1/24\", \"2001:db8:1::1/64\"]\n\
@@ -92,7 +92,7 @@ fn start(folder: &Path, hosts: &Hosts, namespace: Option<&str>, more: &str) -> S
 }
 
 /// Starts a switch with the configuration that has been written.
-fn spawn(folder: &Path, namespace: Option<&str>, options: &[&str]) -> Switch {
+pub(super) fn spawn(folder: &Path, namespace: Option<&str>, options: &[&str]) -> Switch {
     let flowlane = assert_cmd::cargo::cargo_bin!("flowlane");
     let mut switch = match namespace {
         Some(namespace) => {
@@ -107,7 +107,7 @@ fn spawn(folder: &Path, namespace: Option<&str>, options: &[&str]) -> Switch {
     Switch(Some(switch.spawn().unwrap()))
 }
 
-fn control(folder: &Path, command: &str) -> String {
+pub(super) fn control(folder: &Path, command: &str) -> String {
     let mut words = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
     words.arg("switch").args(command.split_whitespace()).arg("--socket").arg(folder.join("control.sock"));
     String::from_utf8(words.output().unwrap().stdout).unwrap()
@@ -149,7 +149,7 @@ fn the_systems_hosts_find_a_router() {
 }
 
 /// A namespace, removed when dropped.
-struct Namespace(String);
+pub(super) struct Namespace(pub(super) String);
 
 impl Drop for Namespace {
     fn drop(&mut self) {

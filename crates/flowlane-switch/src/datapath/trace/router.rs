@@ -1,10 +1,10 @@
 //! What the router would do with the packet of a trace.
 
 use super::Tracer;
-use crate::datapath::router::{Leaving, forward, leave};
+use crate::datapath::router::{Leaving, NO_PORT, forward, leave};
 use crate::datapath::walk::AfterStep;
 use crate::ruleset::Routing;
-use crate::state::router::{Reason, has_right_header};
+use crate::state::router::{Interface, Reason, has_right_header};
 
 impl Tracer<'_> {
     /// Says what the router would do with the packet; nothing is sent, and nothing waits.
@@ -31,7 +31,10 @@ impl Tracer<'_> {
         match leave(&router, (interface, via), &packet.frame, &packet.headers, &packet.key, way) {
             Leaving::By(way) => {
                 forward(&mut packet.frame, &packet.headers, way);
-                let name = &router.interfaces()[usize::from(interface)].name;
+                let Interface { name, place, .. } = &router.interfaces()[usize::from(interface)];
+                if *place == packet.place {
+                    packet.source = Some(NO_PORT);
+                }
                 let mac = text_of(way.destination);
                 self.tell("router", format!("leaves by {name}, to {mac}"), "its TTL is one less");
                 AfterStep::Next

@@ -4,6 +4,8 @@
 //! The second decides by the state of the connection: packets of known connections pass both ways, and an entry of `allow` lets
 //! connections begin, which are kept. Each table ends with a rule that drops and counts all others.
 //!
+//! An entry of `forward` keeps connections with their destination translated. They enter the first table again, which routes them.
+//!
 //! ```text
 //!         ┌─ table ──────────────┐       ┌─ table + 1 ───────────────────┐
 //! port ─► │ ARP, ND, DHCP ───────┼──┐    │ +inv            ─► drop       │
@@ -18,17 +20,20 @@
 //! packets between two ports of a side are handled as those to the other side.
 
 mod allow;
+mod forward;
+mod plan;
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 
 use flowlane::rule::flow_syntax;
 
 use self::allow::{Allowed, Side};
 use super::reader::Reader;
-use super::{Setup, SetupError, port_name, table_numbers};
+use super::{Setup, SetupError, table_numbers};
 use crate::mgmt::config::{Config, ConfigError, FirewallSection, KeyPath, Source, TableEngine, TableSection};
 use crate::state::router::Interface;
+use plan::Forward;
+pub(super) use plan::{HAIRPIN_ZONE, Plan, Translated};
 
 /// Rules with a reason in common.
 pub(super) struct Part {
@@ -52,12 +57,13 @@ struct Mistake {
 /// Adds the tables of the firewall, if there is one.
 pub(super) fn add_tables(
     config: &mut Config,
+    plan: Option<&Plan>,
     interfaces: &[Interface],
     source: &Source,
 ) -> Result<(), ConfigError> {
-    let Some(section) = &config.firewall else { return Ok(()) };
+    let (Some(section), Some(plan)) = (&config.firewall, plan) else { return Ok(()) };
     check_tables(config, section, source)?;
-    let tables = expand(config, section, interfaces, source)?;
+    let tables = expand(config, plan, interfaces);
     let names = ["firewall", "firewall connections"];
     for ((number, name), parts) in (table(config).unwrap_or(0)..).zip(names).zip(tables) {
         config.table.push(TableSection {
@@ -74,14 +80,6 @@ pub(super) fn add_tables(
 pub(super) fn table(config: &Config) -> Option<u8> {
     let behind = config.router.as_ref().map_or(Some(0), |router| router.table.checked_add(1));
     config.firewall.as_ref()?.table.or(behind)
-}
-
-/// The address of a port that connections take which leave there.
-pub(super) fn address_of(interface: &Interface) -> Option<Ipv4Addr> {
-    interface.addresses.iter().find_map(|(own, _)| match own {
-        IpAddr::V4(own) => Some(*own),
-        IpAddr::V6(_) => None,
-    })
 }
 
 /// Checks that the firewall's tables are free, that packets reach them, and that the next table exists.
@@ -124,150 +122,165 @@ fn check_tables(config: &Config, section: &FirewallSection, source: &Source) -> 
 }
 
 /// The rules of both tables.
-pub(super) fn expand(
-    config: &Config,
-    section: &FirewallSection,
-    interfaces: &[Interface],
-    source: &Source,
-) -> Result<[Vec<Part>; 2], ConfigError> {
-    let [inside, outside] = sides(config, section, source)?;
-    let of_side = |side: Side| match side {
-        Side::Inside => &inside,
-        Side::Outside => &outside,
-    };
-    let mut allowed = Vec::new();
-    for (n, line) in section.allow.iter().enumerate() {
-        let mistake = |m: Mistake| {
-            let at = KeyPath::of("firewall").key("allow").item(n);
-            source.error_in_string(&at, m.part, m.message, m.help)
-        };
-        // One line, since comments have no more.
-        let words: Vec<&str> = line.split_whitespace().collect();
-        allowed.push((words.join(" "), allow::read(line).map_err(mistake)?));
-    }
-    let second = table(config).unwrap_or(0) + 1;
-    let router = config.router.as_ref().map(|router| router.routes_table);
-    let next = section.next_table.or(router);
-    let pass = next.map_or_else(|| "normal".to_owned(), |next| format!("goto_table:{next}"));
-    let rules = |allowed: &Allowed, start: &str, actions: &str| {
-        let from = |(side, flow): &(Side, String)| {
-            let rule = |port: &u32| format!("{start},in_port={port},{flow},actions={actions}");
-            of_side(*side).iter().map(rule).collect::<Vec<_>>()
-        };
-        allowed.flows.iter().flat_map(from).collect::<Vec<_>>()
-    };
-    let (untracked, tracked): (Vec<_>, Vec<_>) = allowed.iter().partition(|(_, allowed)| !allowed.is_tracked);
+pub(super) fn expand(config: &Config, plan: &Plan, interfaces: &[Interface]) -> [Vec<Part>; 2] {
+    let way = Way::of(config);
+    let mut front = front(&way, plan);
+    front.extend(translating(&way, plan, &hairpins(config, plan, interfaces)));
+    let second = way.second;
+    let tracking = ["ip", "ipv6"].map(|flow| format!("priority=100,{flow},actions=ct(table={second})"));
+    front.push(Part::new("IP goes through connection tracking.", tracking));
+    front.push(Part::new("Everything else is dropped.", ["priority=0,actions=drop".to_owned()]));
+    [front, by_state(&way, plan)]
+}
 
+/// Where packets go.
+struct Way {
+    /// The numbers of the firewall's tables.
+    first: u8,
+    second: u8,
+    /// The actions of packets that pass.
+    pass: String,
+    /// The router keeps connections.
+    is_routed: bool,
+}
+
+impl Way {
+    fn of(config: &Config) -> Self {
+        let first = table(config).unwrap_or(0);
+        let router = config.router.as_ref().map(|router| router.routes_table);
+        let next = config.firewall.as_ref().and_then(|section| section.next_table);
+        let pass = next.or(router).map_or_else(|| "normal".to_owned(), |next| format!("goto_table:{next}"));
+        Self { first, second: first + 1, pass, is_routed: router.is_some() && next.is_none() }
+    }
+
+    /// Keeps a connection and lets its packet pass. The router keeps connections where they leave, when it is known how they are
+    /// translated.
+    fn keep(&self, helper: Option<&str>) -> String {
+        match (self.is_routed, helper) {
+            (true, _) => self.pass.clone(),
+            (false, None) => format!("ct(commit),{}", self.pass),
+            (false, Some(helper)) => format!("ct(commit,alg={helper}),{}", self.pass),
+        }
+    }
+}
+
+/// The rules of an entry of `allow`.
+fn allowing(plan: &Plan, allowed: &Allowed, start: &str, actions: &str) -> Vec<String> {
+    let from = |(side, flow): &(Side, String)| {
+        let rule = |port: &u32| format!("{start},in_port={port},{flow},actions={actions}");
+        plan.ports(*side).iter().map(rule).collect::<Vec<_>>()
+    };
+    allowed.flows.iter().flat_map(from).collect()
+}
+
+/// Packets that belong to no connection.
+fn front(way: &Way, plan: &Plan) -> Vec<Part> {
+    let pass = &way.pass;
     // 255 is the TTL of a packet that no router has forwarded.
     let neighbours =
         (133..=136).map(|kind| format!("priority=200,icmp6,nw_ttl=255,icmp_type={kind},actions={pass}"));
     let neighbours = std::iter::once(format!("priority=200,arp,actions={pass}")).chain(neighbours);
-    let mut front = vec![Part::new("ARP and IPv6 neighbour discovery pass.", neighbours)];
-    let untracked = untracked.iter().map(|(line, of)| Part::new(line, rules(of, "priority=150", &pass)));
-    front.extend(untracked);
-    let translated = translated_ports(config, section, interfaces, source)?;
-    let back = translated
-        .iter()
-        .map(|port| format!("priority=110,ip,in_port={port},actions=ct(nat,table={second})"));
-    front.push(Part::new("Replies get the addresses of the connections that they are of.", back));
-    let tracking = ["ip", "ipv6"].map(|flow| format!("priority=100,{flow},actions=ct(table={second})"));
-    front.push(Part::new("IP goes through connection tracking.", tracking));
-    front.push(Part::new("Everything else is dropped.", ["priority=0,actions=drop".to_owned()]));
+    let mut parts = vec![Part::new("ARP and IPv6 neighbour discovery pass.", neighbours)];
+    let untracked = plan.allowed.iter().filter(|(_, allowed)| !allowed.is_tracked);
+    parts.extend(untracked.map(|(line, of)| Part::new(line, allowing(plan, of, "priority=150", pass))));
+    parts
+}
 
+/// The inside ports with an address of IPv4, where connections are forwarded.
+pub(super) fn hairpins(config: &Config, plan: &Plan, interfaces: &[Interface]) -> Vec<Translated> {
+    let own = interfaces.iter().filter_map(|interface| {
+        let port = config.port[interface.place].number;
+        Some(Translated { port, address: plan::address_of(interface)? })
+    });
+    own.filter(|own| plan.is_inside(own.port) && !plan.forwards.is_empty()).collect()
+}
+
+/// Packets that get the addresses of their connection before they are routed.
+fn translating(way: &Way, plan: &Plan, hairpins: &[Translated]) -> Vec<Part> {
+    let Way { first, second, pass, .. } = way;
+    let outside = plan.with_translation();
+    let mut parts = Vec::new();
+    if plan.has_helpers() && !outside.is_empty() || !plan.forwards.is_empty() {
+        let kept = format!("priority=140,ct_state=+new+trk+dnat,ct_zone=0,ip,actions={pass}");
+        parts.push(Part::new("New connections with their destination translated are routed to it.", [kept]));
+        let refused = "priority=130,ct_state=+trk,ct_zone=0,ip,actions=drop".to_owned();
+        parts.push(Part::new("Those that there is no room for are dropped.", [refused]));
+    }
+    let back = hairpins.iter().flat_map(|Translated { port, address }| {
+        [
+            format!(
+                "priority=120,ct_state=-trk,ip,in_port={port},nw_dst={address},\
+                 actions=ct(zone={HAIRPIN_ZONE},nat,table={first})"
+            ),
+            format!("priority=115,ct_state=+trk,ip,in_port={port},actions=ct_clear,ct(table={second})"),
+        ]
+    });
+    parts.push(Part::new(
+        "Replies to forwarded connections from inside get the inside addresses first.",
+        back,
+    ));
+    let replies = outside
+        .iter()
+        .map(|own| format!("priority=110,ip,in_port={},actions=ct(nat,table={second})", own.port));
+    parts.push(Part::new("Replies get the addresses of the connections that they are of.", replies));
+    let mut forwarded: Vec<Translated> = plan.forwards.iter().map(|forward| forward.outside).collect();
+    forwarded.dedup();
+    let from_inside = hairpins.iter().flat_map(|inside| {
+        let rule = |outside: &Translated| {
+            let (port, to) = (inside.port, outside.address);
+            format!("priority=110,ip,in_port={port},nw_dst={to},actions=ct(nat,table={second})")
+        };
+        forwarded.iter().map(rule).collect::<Vec<_>>()
+    });
+    parts.push(Part::new("Hosts inside reach forwarded ports, too.", from_inside));
+    parts
+}
+
+/// The rules by the state of a packet's connection.
+fn by_state(way: &Way, plan: &Plan) -> Vec<Part> {
     let state = |priority: u32, state: &str, actions: &str| {
         ["ip", "ipv6"].map(|flow| format!("priority={priority},ct_state={state},{flow},actions={actions}"))
     };
-    let known = ["+trk+est", "+trk+rel"].iter().flat_map(|known| state(300, known, &pass));
-    let mut back = vec![
-        Part::new("Packets that belong to no connection are dropped.", state(400, "+trk+inv", "drop")),
-        Part::new("Packets of connections, and ICMP errors about them, pass.", known),
-    ];
-    // The router keeps connections where they leave, when it is known how they are translated.
-    let keep =
-        if section.next_table.is_none() && router.is_some() { pass } else { format!("ct(commit),{pass}") };
-    let tracked =
-        tracked.iter().map(|(line, of)| Part::new(line, rules(of, "priority=100,ct_state=+trk+new", &keep)));
-    back.extend(tracked);
-    back.push(Part::new("Other new connections are dropped.", ["priority=0,actions=drop".to_owned()]));
-    Ok([front, back])
+    let pass = &way.pass;
+    let mut parts =
+        vec![Part::new("Packets that belong to no connection are dropped.", state(400, "+trk+inv", "drop"))];
+    if plan.has_helpers() {
+        let own = plan.with_translation().into_iter().map(|own| {
+            let actions = format!("ct(commit,nat,table={})", way.first);
+            format!("priority=320,ct_state=+trk+new+rel,ip,nw_dst={},actions={actions}", own.address)
+        });
+        parts.push(Part::new("Connections that have been announced are forwarded.", own));
+        let others = state(310, "+trk+new+rel", &way.keep(None));
+        parts.push(Part::new("Connections that have been announced may begin.", others));
+    }
+    let known = ["+trk+est", "+trk+rel"].iter().flat_map(|known| state(300, known, pass));
+    parts.push(Part::new("Packets of connections, and ICMP errors about them, pass.", known));
+    parts.extend(plan.forwards.iter().map(|forward| forwarding(way, plan, forward)));
+    for (line, allowed) in plan.allowed.iter().filter(|(_, allowed)| allowed.is_tracked) {
+        let priority = if allowed.helper.is_some() { 110 } else { 100 };
+        let start = format!("priority={priority},ct_state=+trk+new");
+        parts.push(Part::new(line, allowing(plan, allowed, &start, &way.keep(allowed.helper))));
+    }
+    parts.push(Part::new("Other new connections are dropped.", ["priority=0,actions=drop".to_owned()]));
+    parts
 }
 
-/// The numbers of the outside ports whose address connections take.
-fn translated_ports(
-    config: &Config,
-    section: &FirewallSection,
-    interfaces: &[Interface],
-    source: &Source,
-) -> Result<Vec<u32>, ConfigError> {
-    let mut numbers = Vec::new();
-    for (n, name) in section.translate.iter().enumerate() {
-        let at = KeyPath::of("firewall").key("translate").item(n);
-        if !section.outside.contains(name) {
-            let message = format!("`{name}` is no outside port");
-            return Err(source.error(&at, message, "name ports of `outside`"));
-        }
-        let interface = interfaces.iter().find(|interface| interface.name == *name);
-        let Some(interface) = interface.filter(|interface| address_of(interface).is_some()) else {
-            let message = format!("port `{name}` has no address of IPv4");
-            let help = "give it addresses, with a section [router]";
-            return Err(source.error(&at, message, help));
+/// The rules of an entry of `forward`: connections of its outside port and of all inside ports are kept, and routed to their host.
+fn forwarding(way: &Way, plan: &Plan, Forward { line, outside, entry }: &Forward) -> Part {
+    let to = entry.to_port.map_or_else(|| entry.to.to_string(), |port| format!("{}:{port}", entry.to));
+    let helper = entry.helper.map_or_else(String::new, |helper| format!("alg={helper},"));
+    let rules = std::iter::once(&outside.port).chain(&plan.inside).flat_map(|port| {
+        let (to, helper) = (&to, &helper);
+        let rule = move |flow: &String| {
+            format!(
+                "priority=200,ct_state=+trk+new,in_port={port},{flow},nw_dst={},\
+                 actions=ct(commit,nat(dst={to}),{helper}table={})",
+                outside.address, way.first
+            )
         };
-        if section.next_table.is_some() {
-            let message = "connections are translated where the router sends their packets";
-            return Err(source.error(
-                &at,
-                message,
-                "remove next_table, so that packets that pass are routed",
-            ));
-        }
-        numbers.push(config.port[interface.place].number);
-    }
-    Ok(numbers)
-}
-
-/// The numbers of the ports of both sides.
-fn sides(config: &Config, section: &FirewallSection, source: &Source) -> Result<[Vec<u32>; 2], ConfigError> {
-    let port =
-        |name: &String| config.port.iter().find(|port| port_name(port.number, port.name.as_deref()) == *name);
-    let read = |key: &'static str, names: &[String], others: &[String]| {
-        let at = KeyPath::of("firewall").key(key);
-        let mut numbers = Vec::new();
-        for (n, name) in names.iter().enumerate() {
-            let Some(port) = port(name) else {
-                let known = config.port.iter().map(|port| port_name(port.number, port.name.as_deref()));
-                let help = format!(
-                    "name ports as `name` of [[port]] does: {}",
-                    known.collect::<Vec<_>>().join(", ")
-                );
-                return Err(source.error(&at.item(n), format!("there is no port `{name}`"), help));
-            };
-            if names[..n].contains(name) || others.contains(name) {
-                let message = format!("port `{name}` is there twice");
-                return Err(source.error(&at.item(n), message, "name it once, inside or outside"));
-            }
-            numbers.push(port.number);
-        }
-        match numbers.is_empty() {
-            true => Err(source.error(&at, format!("there is no port {key}"), "name at least one")),
-            false => Ok(numbers),
-        }
-    };
-    let sides = [read("inside", &section.inside, &[])?, read("outside", &section.outside, &section.inside)?];
-    // Packets of all ports enter here, and `normal` sends to all.
-    let is_of_none = |number: u32| !sides.iter().flatten().any(|of_side| *of_side == number);
-    if table(config) == Some(0)
-        && let Some(n) = config.port.iter().position(|port| is_of_none(port.number))
-    {
-        let port = &config.port[n];
-        let message =
-            format!("port `{}` is on no side of the firewall", port_name(port.number, port.name.as_deref()));
-        return Err(source.error(
-            &KeyPath::section("port", n),
-            message,
-            "add its name to inside or outside of [firewall]",
-        ));
-    }
-    Ok(sides)
+        entry.flows.iter().map(rule)
+    });
+    Part::new(line, rules)
 }
 
 impl Setup {
@@ -277,14 +290,14 @@ impl Setup {
     /// # Errors
     /// As [`read`](Self::read), and where ranges of ports become too many rules.
     pub fn explain(&self) -> Result<Option<String>, SetupError> {
-        let Config { firewall, router, .. } = &self.config;
+        let plan = Plan::read(&self.config, &self.interfaces, &self.source)?;
         let mut tables = Vec::new();
-        if let Some(section) = router {
-            let own = super::router::expand(&self.config, section, &self.interfaces);
+        if let Some(section) = &self.config.router {
+            let own = super::router::expand(&self.config, section, plan.as_ref(), &self.interfaces);
             tables.extend(own.into_iter().map(|(number, _, parts)| (number, parts)));
         }
-        if let Some(section) = firewall {
-            let own = expand(&self.config, section, &self.interfaces, &self.source)?;
+        if let Some(plan) = &plan {
+            let own = expand(&self.config, plan, &self.interfaces);
             tables.extend((table(&self.config).unwrap_or(0)..).zip(own));
         }
         if tables.is_empty() {

@@ -9,12 +9,14 @@
 //! ```
 //!
 //! With a firewall, connections are kept where packets leave: their translated address depends on the port. Before,
-//! packets have the addresses that their senders know, also in errors about them.
+//! packets have the addresses that their senders know, also in errors about them. Forwarded connections are the exception: the
+//! firewall keeps them with their destination translated, since they are routed to it. Where one leaves through the port that it
+//! came in through, its source is translated as well, by a second connection in a zone of its own.
 
 use flowlane::rule::Action;
 use flowlane::rule::action::PortNo;
 
-use super::firewall::{self, Part};
+use super::firewall::{self, HAIRPIN_ZONE, Part, Plan, Translated};
 use super::{port_name, table_numbers};
 use crate::mgmt::config::{
     Config, ConfigError, KeyPath, RouteTableSection, RouterSection, Source, TableEngine, TableSection,
@@ -26,6 +28,7 @@ use crate::state::router::Interface;
 /// Adds the tables of the router, if there is one.
 pub(super) fn add_tables(
     config: &mut Config,
+    plan: Option<&Plan>,
     interfaces: &[Interface],
     source: &Source,
 ) -> Result<(), ConfigError> {
@@ -40,7 +43,7 @@ pub(super) fn add_tables(
         };
     };
     check(config, &section, interfaces, source)?;
-    for (number, name, parts) in expand(config, &section, interfaces) {
+    for (number, name, parts) in expand(config, &section, plan, interfaces) {
         config.table.push(TableSection {
             name,
             engine: TableEngine::Auto,
@@ -159,6 +162,7 @@ pub(super) fn kernel_table(name: &str) -> Option<u32> {
 pub(super) fn expand(
     config: &Config,
     section: &RouterSection,
+    plan: Option<&Plan>,
     interfaces: &[Interface],
 ) -> Vec<(u8, String, Vec<Part>)> {
     let next = firewall::table(config).filter(|_| config.firewall.is_some()).unwrap_or(section.routes_table);
@@ -177,32 +181,67 @@ pub(super) fn expand(
     }
     front.push(Part::new("Everything else is dropped.", ["priority=0,actions=drop".to_owned()]));
     let mut tables = vec![(section.table, "router".to_owned(), front)];
-    let Some(firewall) = &config.firewall else { return tables };
+    let Some(plan) = plan else { return tables };
+    let hairpins = firewall::hairpins(config, plan, interfaces);
     for (position, interface) in interfaces.iter().enumerate() {
         let Some((first, second)) = tables_of(section, position) else { continue };
         let port = &config.port[interface.place];
         let name = port_name(port.number, port.name.as_deref());
-        let translated =
-            firewall.translate.contains(&name).then(|| firewall::address_of(interface)).flatten();
-        tables.push((first, format!("{name} connections"), leaving(translated, port.number, second)));
+        let hairpin = hairpins.iter().find(|hairpin| hairpin.port == port.number);
+        let mut parts = hairpin.map_or_else(Vec::new, |hairpin| to_servers(plan, hairpin, second));
+        parts.extend(leaving(plan, port.number, second));
+        tables.push((first, format!("{name} connections"), parts));
         let sent = Part::new(format!("Out of {name}."), [format!("actions=output:{}", port.number)]);
         tables.push((second, format!("{name} out"), vec![sent]));
     }
     tables
 }
 
+/// The rules for packets of forwarded connections that leave through an inside port.
+fn to_servers(plan: &Plan, Translated { port, address }: &Translated, second: u8) -> Vec<Part> {
+    let servers = plan.servers();
+    let hairpin = servers.iter().map(|server| {
+        format!(
+            "priority=120,ct_state=-rpl+trk+dnat,ip,in_port={port},nw_dst={server},\
+             actions=ct_clear,ct(commit,zone={HAIRPIN_ZONE},nat(src={address}),table={second})"
+        )
+    });
+    let kept = format!("priority=110,ct_state=+new+trk+dnat,ip,actions=goto_table:{second}");
+    let replies = servers.iter().map(|server| {
+        format!("priority=105,ct_state=-new+rpl+trk,ip,nw_src={server},actions=ct(nat,table={second})")
+    });
+    vec![
+        Part::new(
+            "Forwarded connections from this port take its address, so that replies come back.",
+            hairpin,
+        ),
+        Part::new("Others are kept already.", [kept]),
+        Part::new("Replies to hosts inside come from the address that they know.", replies),
+    ]
+}
+
 /// The rules for packets that leave through a port.
-fn leaving(translated: Option<std::net::Ipv4Addr>, port: u32, second: u8) -> Vec<Part> {
-    let rule = |state: &str, flow: &str, actions: &str| {
-        format!("priority=100,ct_state={state},{flow},actions=ct({actions}table={second})")
+fn leaving(plan: &Plan, port: u32, second: u8) -> Vec<Part> {
+    let rule = |priority: u32, state: &str, flow: &str, actions: &str| {
+        format!("priority={priority},ct_state={state},{flow},actions=ct({actions}table={second})")
     };
     let mut parts = Vec::new();
-    let nat = translated.map_or_else(String::new, |own| format!("nat(src={own}),"));
-    let new = [rule("+trk+new", "ip", &format!("commit,{nat}")), rule("+trk+new", "ipv6", "commit,")];
+    let nat = plan.address_of(port).map_or_else(String::new, |own| format!("nat(src={own}),"));
+    for (line, helper, flows) in plan.helped() {
+        let of_flow = |flow: &String| {
+            let nat = if flow.contains("tcp6") || flow.contains("udp6") { "" } else { &nat };
+            rule(110, "+new-rel+trk", flow, &format!("commit,alg={helper},{nat}"))
+        };
+        parts.push(Part::new(line, flows.iter().map(of_flow)));
+    }
+    let new = ["ip", "ipv6"].map(|flow| {
+        let nat = if flow == "ip" { &nat } else { "" };
+        rule(100, "+new+trk", flow, &format!("commit,{nat}"))
+    });
     parts.push(Part::new("New connections are kept.", new));
-    if translated.is_some() {
+    if plan.with_translation().iter().any(|own| own.port == port) {
         let why = "Packets of known connections are translated.";
-        parts.push(Part::new(why, [rule("-new+trk", "ip", "nat,")]));
+        parts.push(Part::new(why, [rule(100, "-new+trk", "ip", "nat,")]));
     }
     parts.push(Part::new("Everything else leaves as it is.", [format!("priority=0,actions=output:{port}")]));
     parts

@@ -4,9 +4,11 @@
 //! outgoing
 //! dhcp
 //! in|out PROTOCOL [PORTS|echo] [from NETWORKS] [to NETWORKS]
+//! in|out ftp|tftp [from NETWORKS] [to NETWORKS]
 //! ```
 //!
-//! Ports and networks are lists with commas. An entry without networks is of IPv4 and IPv6.
+//! Ports and networks are lists with commas. An entry without networks is of IPv4 and IPv6. Of `ftp` and `tftp`, the connections
+//! that their messages announce may begin, too.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -25,42 +27,50 @@ pub(super) enum Side {
 pub(super) struct Allowed {
     /// The first packets of connections pass, not single packets.
     pub(super) is_tracked: bool,
+    /// The application whose messages announce further connections.
+    pub(super) helper: Option<&'static str>,
     /// The side that packets are from, and a match in flow syntax.
     pub(super) flows: Vec<(Side, String)>,
 }
 
 /// A part of an entry, and where it is.
 #[derive(Clone, Debug)]
-struct Word<'a> {
-    text: &'a str,
+pub(super) struct Word<'a> {
+    pub(super) text: &'a str,
     at: Range<usize>,
 }
 
 impl<'a> Word<'a> {
-    fn mistake(&self, message: impl Into<String>, help: impl Into<String>) -> Mistake {
+    pub(super) fn mistake(&self, message: impl Into<String>, help: impl Into<String>) -> Mistake {
         Mistake { part: self.at.clone(), message: message.into(), help: help.into() }
     }
 
     /// Its parts between separators.
-    fn split(&self, separator: impl Fn(char) -> bool) -> Vec<Word<'a>> {
+    pub(super) fn split(&self, separator: impl Fn(char) -> bool) -> Vec<Word<'a>> {
         let start_of = |text: &str| text.as_ptr() as usize - self.text.as_ptr() as usize + self.at.start;
         let word = |text: &'a str| Word { text, at: start_of(text)..start_of(text) + text.len() };
         self.text.split(separator).map(word).collect()
     }
 }
 
-struct Protocol {
-    name: &'static str,
+pub(super) struct Protocol {
+    pub(super) name: &'static str,
     /// The match of IPv4 and of IPv6.
-    flows: [&'static str; 2],
-    has_ports: bool,
+    pub(super) flows: [&'static str; 2],
+    pub(super) has_ports: bool,
+    /// The application whose messages announce further connections: its name in `alg`.
+    pub(super) helper: Option<&'static str>,
 }
 
 const fn protocol(name: &'static str, v4: &'static str, v6: &'static str, has_ports: bool) -> Protocol {
-    Protocol { name, flows: [v4, v6], has_ports }
+    Protocol { name, flows: [v4, v6], has_ports, helper: None }
 }
 
-const PROTOCOLS: [Protocol; 7] = [
+const fn application(name: &'static str, v4: &'static str, v6: &'static str) -> Protocol {
+    Protocol { helper: Some(name), ..protocol(name, v4, v6, false) }
+}
+
+pub(super) const PROTOCOLS: [Protocol; 9] = [
     protocol("any", "ip", "ipv6", false),
     protocol("tcp", "tcp", "tcp6", true),
     protocol("udp", "udp", "udp6", true),
@@ -68,16 +78,23 @@ const PROTOCOLS: [Protocol; 7] = [
     protocol("icmp", "icmp", "icmp6", false),
     protocol("gre", "ip,nw_proto=47", "ipv6,nw_proto=47", false),
     protocol("esp", "ip,nw_proto=50", "ipv6,nw_proto=50", false),
+    application("ftp", "tcp,tp_dst=21", "tcp6,tp_dst=21"),
+    application("tftp", "udp,tp_dst=69", "udp6,tp_dst=69"),
 ];
 
 /// A range of port numbers as flow syntax has it, or nothing for all.
 type Ports = Vec<String>;
 
+/// Returns a line as one word, and its words.
+pub(super) fn words(line: &str) -> (Word<'_>, Vec<Word<'_>>) {
+    let whole = Word { text: line, at: 0..line.len() };
+    let words = whole.split(char::is_whitespace).into_iter().filter(|word| !word.text.is_empty()).collect();
+    (whole, words)
+}
+
 /// Reads an entry.
 pub(super) fn read(line: &str) -> Result<Allowed, Mistake> {
-    let whole = Word { text: line, at: 0..line.len() };
-    let words: Vec<Word<'_>> =
-        whole.split(char::is_whitespace).into_iter().filter(|w| !w.text.is_empty()).collect();
+    let (whole, words) = words(line);
     let Some((first, rest)) = words.split_first() else {
         return Err(
             whole.mistake("this entry is empty", "write `outgoing`, or as `in tcp 22 from 192.0.2.0/24`")
@@ -93,6 +110,7 @@ pub(super) fn read(line: &str) -> Result<Allowed, Mistake> {
                 None if first.text == "dhcp" => Ok(dhcp()),
                 None => Ok(Allowed {
                     is_tracked: true,
+                    helper: None,
                     flows: ["ip", "ipv6"].map(|flow| (Side::Inside, flow.to_owned())).into(),
                 }),
             };
@@ -104,8 +122,9 @@ pub(super) fn read(line: &str) -> Result<Allowed, Mistake> {
             return Err(first.mistake(format!("`{other}` does not say where connections come from"), help));
         }
     };
-    let flows = connections(first, rest)?;
-    Ok(Allowed { is_tracked: true, flows: flows.into_iter().map(|flow| (side, flow)).collect() })
+    let (protocol, flows) = connections(first, rest)?;
+    let flows = flows.into_iter().map(|flow| (side, flow)).collect();
+    Ok(Allowed { is_tracked: true, helper: protocol.helper, flows })
 }
 
 /// Clients inside and servers outside: replies to a broadcast come from an address that it did not go to, so that they belong to
@@ -115,11 +134,14 @@ fn dhcp() -> Allowed {
     let flows = [("udp", 68, 67), ("udp6", 546, 547)].into_iter().flat_map(|(protocol, client, server)| {
         [(Side::Inside, flow(protocol, client, server)), (Side::Outside, flow(protocol, server, client))]
     });
-    Allowed { is_tracked: false, flows: flows.collect() }
+    Allowed { is_tracked: false, helper: None, flows: flows.collect() }
 }
 
 /// The matches of `PROTOCOL [PORTS|echo] [from NETWORKS] [to NETWORKS]`.
-fn connections(direction: &Word<'_>, words: &[Word<'_>]) -> Result<Vec<String>, Mistake> {
+fn connections<'a>(
+    direction: &Word<'a>,
+    words: &[Word<'a>],
+) -> Result<(&'static Protocol, Vec<String>), Mistake> {
     let names = || PROTOCOLS.map(|protocol| protocol.name).join(", ");
     let Some((name, words)) = words.split_first() else {
         let help = format!("write one behind it: {}", names());
@@ -159,21 +181,21 @@ fn connections(direction: &Word<'_>, words: &[Word<'_>]) -> Result<Vec<String>, 
         }
         *list = Some((value, value.split(|c| c == ',').iter().map(network).collect::<Result<Vec<_>, _>>()?));
     }
-    combine(protocol, &details, from.as_ref(), to.as_ref())
+    Ok((protocol, combine(protocol, &details, from.as_ref(), to.as_ref())?))
 }
 
-type Networks<'a> = (&'a Word<'a>, Vec<Network>);
+type Networks<'w, 'a> = (&'w Word<'a>, Vec<Network>);
 
 /// The matches of all combinations of the same family.
 fn combine(
     protocol: &Protocol,
     details: &[Ports; 2],
-    from: Option<&Networks<'_>>,
-    to: Option<&Networks<'_>>,
+    from: Option<&Networks<'_, '_>>,
+    to: Option<&Networks<'_, '_>>,
 ) -> Result<Vec<String>, Mistake> {
     let mut flows = Vec::new();
     for (n, keys) in [["nw_src", "nw_dst"], ["ipv6_src", "ipv6_dst"]].into_iter().enumerate() {
-        let of_family = |networks: Option<&Networks<'_>>, key: &str| match networks {
+        let of_family = |networks: Option<&Networks<'_, '_>>, key: &str| match networks {
             None => vec![String::new()],
             Some((_, list)) => {
                 let own = list.iter().filter(|network| network.is_v6 == (n == 1));
@@ -216,7 +238,7 @@ fn details_of(protocol: &Protocol, word: &Word<'_>) -> Result<[Ports; 2], Mistak
 }
 
 /// The match of a port or a range of ports.
-fn ports(word: &Word<'_>) -> Result<String, Mistake> {
+pub(super) fn ports(word: &Word<'_>) -> Result<String, Mistake> {
     let bounds = word.split(|c| c == '-');
     let number = |word: &Word<'_>| {
         let help = "write 0 to 65535, a range as 8000-8100, or a list as 80,443";
@@ -238,12 +260,12 @@ fn ports(word: &Word<'_>) -> Result<String, Mistake> {
     Ok(if low == high { format!(",tp_dst={low}") } else { format!(",tp_dst={low}-{high}") })
 }
 
-struct Network {
-    is_v6: bool,
-    text: String,
+pub(super) struct Network {
+    pub(super) is_v6: bool,
+    pub(super) text: String,
 }
 
-fn network(word: &Word<'_>) -> Result<Network, Mistake> {
+pub(super) fn network(word: &Word<'_>) -> Result<Network, Mistake> {
     let parts = word.split(|c| c == '/');
     let wrong = |part: &Word<'_>| {
         part.mistake(
