@@ -236,9 +236,9 @@ pub(crate) enum SwitchVerb {
         #[arg(long)]
         flush: bool,
     },
-    /// List connections that rules with `ct` keep, count them by zone and state, or remove them.
+    /// List connections that rules with `ct` keep, count them by zone and state, follow their changes, or remove them.
     #[command(
-        after_help = "Examples:\n  flowlane switch connections\n  flowlane switch connections --zone 5 --proto tcp --address 192.0.2.7\n  flowlane switch connections --count\n  flowlane switch connections --zone 5 --flush\n  flowlane switch connections --text          # as ovs-appctl dpctl/dump-conntrack"
+        after_help = "Examples:\n  flowlane switch connections\n  flowlane switch connections --zone 5 --proto tcp --address 192.0.2.7\n  flowlane switch connections --count\n  flowlane switch connections --zone 5 --flush\n  flowlane switch connections --follow --proto tcp\n  flowlane switch connections --text          # as ovs-appctl dpctl/dump-conntrack"
     )]
     Connections {
         #[command(flatten)]
@@ -258,7 +258,7 @@ pub(crate) enum SwitchVerb {
         /// Connections with this mark; only its bits in a mask count, if there is one.
         #[arg(long, value_name = "VALUE[/MASK]")]
         mark: Option<String>,
-        /// Connections that are listed at most [default: 1000].
+        /// Connections that are listed at most [default: 1000], or changes after which --follow ends [default: any number].
         #[arg(long, value_name = "N", conflicts_with_all = ["count", "flush"])]
         limit: Option<usize>,
         /// Count them by zone and state, and list none.
@@ -270,6 +270,32 @@ pub(crate) enum SwitchVerb {
         /// Remove them.
         #[arg(long)]
         flush: bool,
+        /// Print a line for each connection that begins, changes its state, mark or label, or ends. Ctrl-C quits.
+        #[arg(long, conflicts_with_all = ["count", "flush"])]
+        follow: bool,
+    },
+    /// List zones of connections with their limits and timeouts, or change these until the switch ends or is reloaded.
+    #[command(
+        after_help = "Examples:\n  flowlane switch zones\n  flowlane switch zones --zone 5 --connections-max 1000 --timeout tcp_established=600 --timeout udp_first=10\n  flowlane switch zones --zone 5 --remove      # as zones without settings of their own\n  flowlane switch zones --all --timeout tcp_established=3600"
+    )]
+    Zones {
+        #[command(flatten)]
+        running: RunningSwitch,
+        /// The zone; without it, all are listed.
+        #[arg(long, value_name = "N")]
+        zone: Option<u16>,
+        /// Change zones without settings of their own.
+        #[arg(long, conflicts_with_all = ["zone", "remove"])]
+        all: bool,
+        /// The connections that it may have.
+        #[arg(long, value_name = "N")]
+        connections_max: Option<u32>,
+        /// A timeout of its connections; it begins with their next packets.
+        #[arg(long, value_name = "NAME=SECONDS")]
+        timeout: Vec<String>,
+        /// Take its own settings away, before others are set.
+        #[arg(long, requires = "zone")]
+        remove: bool,
     },
     /// Trace a packet: every table, rule, stage, modification and port. Nothing is sent, learned or counted.
     #[command(

@@ -1,6 +1,8 @@
 //! Tests of inspecting and changing a running switch.
 #![cfg(unix)]
 
+mod connections;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

@@ -1,5 +1,5 @@
 //! Call stacks of a burst's lanes: the steps at which a packet resumes when a called table returns; its action set is the
-//! outermost of them. With them a lane's stack of values, and the port that a called table sees.
+//! outermost of them. With them a lane's stack of values, and the fields that a called table sees.
 //!
 //! A lane without open calls, as nearly all are, costs a test of one bit.
 
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use flowlane::packet::batch::LaneMask;
 
 use flowlane::rule::Action;
-use flowlane::rule::action::PortNo;
 
 use super::track_burst::Prepared;
 use super::walk::{CALLED_MAX, OPEN_CALLS_MAX};
+use crate::packet::Shown;
 use crate::ruleset::{ActionSet, Return, StepSummary};
 use crate::state::conntrack::{Seen, Tracked};
 
@@ -26,18 +26,18 @@ pub(super) struct PacketState {
     datagram: Option<Option<Seen>>,
     /// Tables that were called.
     called: u32,
-    /// The input port that the table sees which the lane enters next.
-    in_port: Option<PortNo>,
+    /// The fields that the table sees which the lane enters next.
+    shown: Shown,
 }
 
 impl PacketState {
     /// Makes it that of another packet. (In place: with a value to be moved here, it took a tenth of the time of a packet that meets
     /// its connection.)
     fn clear(&mut self) {
-        let Self { values, tracked, datagram, called, in_port } = self;
+        let Self { values, tracked, datagram, called, shown } = self;
         values.clear();
         tracked.clear();
-        (*datagram, *called, *in_port) = (None, 0, None);
+        (*datagram, *called, *shown) = (None, 0, Shown::default());
     }
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Calls {
     active: LaneMask,
     /// Lanes whose headers an action in a called table has moved.
     moved: LaneMask,
-    /// Lanes that have values, have called a table or enter one that sees another port.
+    /// Lanes that have values, have called a table or enter one that sees other fields.
     used: LaneMask,
     /// The lane is a copy for a group's bucket, which leaves its action set to the packet that it was made of.
     leaves_set: bool,
@@ -241,32 +241,32 @@ impl Calls {
         self.active.0 = self.active.0 & !(1 << lane) | is_open << lane;
     }
 
-    /// Counts a called table, which sees `in_port` if there is one. Returns whether the lane may go there: not if it goes round.
+    /// Counts a called table, which sees some fields. Returns whether the lane may go there: not if it goes round.
     #[cold]
-    pub(super) fn call(&mut self, lane: usize, in_port: Option<PortNo>) -> bool {
+    pub(super) fn call(&mut self, lane: usize, shown: Shown) -> bool {
         let state = self.used(lane);
         state.called += 1;
-        state.in_port = in_port;
+        state.shown = shown;
         state.called <= CALLED_MAX
     }
 
-    /// Takes the port that the table sees which a lane enters.
-    pub(super) fn take_in_port(&mut self, lane: usize) -> Option<PortNo> {
-        if self.is_used(lane) { self.lanes[lane].state.in_port.take() } else { None }
+    /// Takes the fields that the table sees which a lane enters.
+    pub(super) fn take_shown(&mut self, lane: usize) -> Shown {
+        if self.is_used(lane) { std::mem::take(&mut self.lanes[lane].state.shown) } else { Shown::default() }
     }
 
-    /// Returns the lanes that may enter a table which sees another port.
+    /// Returns the lanes that may enter a table which sees other fields.
     #[inline]
     pub(super) fn lanes_used(&self) -> LaneMask {
         self.used
     }
 
-    /// Returns whether a lane takes along what no cached path knows: open calls, an action set, values, another port.
+    /// Returns whether a lane takes along what no cached path knows: open calls, an action set, values, other fields.
     #[inline]
     pub(super) fn hold_state(&self, lane: usize) -> bool {
         let holds = || {
             let state = &self.lanes[lane].state;
-            !state.values.is_empty() || state.in_port.is_some()
+            !state.values.is_empty() || !state.shown.is_nothing()
         };
         self.are_open(lane) || self.is_used(lane) && holds()
     }

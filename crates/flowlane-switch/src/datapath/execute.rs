@@ -8,7 +8,6 @@
 //!
 //! So the result does not depend on how packets are grouped into bursts, and no packet overtakes another.
 
-use flowlane::packet::Field;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::RuleId;
@@ -24,8 +23,9 @@ use super::track_burst::track_lanes;
 use super::validate::RunError;
 use super::walk::{Outcome, ROUNDS_MAX, run};
 use super::worker::Worker;
-use crate::packet::Burst;
 use crate::packet::recirculate::{entry, is_bare, parse_again, rounds, set_rounds, take_along};
+use crate::packet::shown::Own;
+use crate::packet::{Burst, Shown};
 use crate::ruleset::{Return, SideEffects, StepSummary, Steps};
 use crate::stage::StageCall;
 
@@ -463,8 +463,8 @@ fn run_steps(
             worker.calls.untrack_if(lane, packet.untracked);
             return Ok(done(worker, burst, lane, cursor, moved));
         }
-        Outcome::Call { table, in_port, back, again, .. } => {
-            if !worker.calls.call(lane, in_port) || back && !goes_round(packet.key) {
+        Outcome::Call { table, shown, back, again, .. } => {
+            if !worker.calls.call(lane, shown) || back && !goes_round(packet.key) {
                 worker.egress.drops.call_depth += 1;
                 return Ok(dropped(worker, lane, cursor, bytes));
             }
@@ -523,8 +523,9 @@ fn enter_all(
 
 /// Enters a table: finds rules or next hops, or makes lanes wait for a stage.
 fn enter_table(worker: &mut Worker, burst: &mut Burst, number: u8, lanes: LaneMask, cursors: &mut Cursors) {
-    // Tables behind the caches do not look at the port.
-    let in_ports = other_ports(&mut worker.calls, lanes);
+    // Tables behind the caches see the packet's own fields.
+    let shown = take_shown(&mut worker.calls, lanes);
+    let lanes = that_come(burst, &shown, lanes, cursors);
     let pipeline = &mut worker.lookup.pipeline;
     if pipeline.ordered_stages().has(number) {
         lanes.lanes().for_each(|lane| cursors[lane] = Cursor::Stage(number));
@@ -538,13 +539,13 @@ fn enter_table(worker: &mut Worker, burst: &mut Burst, number: u8, lanes: LaneMa
     } else if let Some((table, counters)) = pipeline.entered(number) {
         let timer = worker.stages.start();
         let mut hits = [None; LANES_MAX];
-        let own = show_ports(burst, &in_ports);
+        let own = show(burst, &shown);
         pipeline.find(number, &burst.keys, lanes, &mut hits);
         if worker.egress.has_bare {
             let bare = lanes.lanes().filter(|&lane| is_bare(&burst.keys[lane]));
             bare.for_each(|lane| hits[lane] = table.lookup_of_type(&burst.keys[lane], None));
         }
-        show_ports(burst, &own);
+        own.into_iter().for_each(|(lane, own)| own.restore(&mut burst.keys[lane]));
         for lane in lanes.lanes() {
             let rule = hits[lane].map(|hit| hit.rule);
             counters.count(rule, 1, burst.frames[lane].counted.into());
@@ -556,20 +557,33 @@ fn enter_table(worker: &mut Worker, burst: &mut Burst, number: u8, lanes: LaneMa
     }
 }
 
-/// Returns the input ports that the table sees which some lanes enter, where a `resubmit` says another than the packet's.
+/// Returns the fields that the table sees which some lanes enter, where a `resubmit` says others than the packet's.
 #[inline]
-fn other_ports(calls: &mut Calls, lanes: LaneMask) -> Vec<(usize, u128)> {
+fn take_shown(calls: &mut Calls, lanes: LaneMask) -> Vec<(usize, Shown)> {
     let used = LaneMask(lanes.0 & calls.lanes_used().0);
-    used.lanes().filter_map(|lane| Some((lane, calls.take_in_port(lane)?.0.into()))).collect()
+    let shown = used.lanes().map(|lane| (lane, calls.take_shown(lane)));
+    shown.filter(|(_, shown)| !shown.is_nothing()).collect()
 }
 
-/// Writes input ports into the keys of lanes. Returns those that they had.
+/// Returns the lanes that come to a table; others go past it.
 #[inline]
-fn show_ports(burst: &mut Burst, ports: &[(usize, u128)]) -> Vec<(usize, u128)> {
-    let show = |&(lane, port): &(usize, u128)| {
-        let own = burst.keys[lane].get(Field::InPort);
-        burst.keys[lane].set(Field::InPort, port);
-        (lane, own)
-    };
-    ports.iter().map(show).collect()
+fn that_come(
+    burst: &Burst,
+    shown: &[(usize, Shown)],
+    mut lanes: LaneMask,
+    cursors: &mut Cursors,
+) -> LaneMask {
+    for (lane, shown) in shown {
+        if !shown.comes(|field| burst.keys[*lane].get(field)) {
+            cursors[*lane] = Cursor::Nowhere;
+            lanes.remove(*lane);
+        }
+    }
+    lanes
+}
+
+/// Writes the fields that a table sees into the keys of lanes. Returns those that they had.
+#[inline]
+fn show(burst: &mut Burst, shown: &[(usize, Shown)]) -> Vec<(usize, Own)> {
+    shown.iter().map(|(lane, shown)| (*lane, shown.show(&mut burst.keys[*lane]))).collect()
 }

@@ -20,9 +20,9 @@ use super::track::{track_lane, untrack};
 use super::validate::RunError;
 use super::walk::{AfterStep, Outcome, run};
 use super::worker::{Worker, finish};
-use crate::packet::Burst;
 use crate::packet::length::without_padding;
 use crate::packet::recirculate::{rounds, set_field, take_along};
+use crate::packet::{Burst, Shown};
 use crate::ruleset::{
     LaneStep, Learned, Return, RuleRequest, Step, Steps, ToController, compile_packet_out, ends_connection,
     output_step,
@@ -303,7 +303,7 @@ pub(super) fn copy(
     steps: &Steps,
     is_bucket: bool,
 ) -> Result<bool, RunError> {
-    if worker.copies.depth == COPIES_MAX || !worker.calls.call(lane, None) {
+    if worker.copies.depth == COPIES_MAX || !worker.calls.call(lane, Shown::default()) {
         worker.egress.drops.call_depth += 1;
         return Ok(false);
     }

@@ -158,7 +158,7 @@ impl Paths {
             others <= at
         });
         passed.filter_map(|step| match *step {
-            Step::Matched { table, rule } => Some((table, rule)),
+            Step::Matched { table, rule, .. } => Some((table, rule)),
             _ => None,
         })
     }
@@ -177,7 +177,7 @@ impl Paths {
     pub fn collect(&mut self, mut credit: impl FnMut(u8, Option<RuleId>, u64, u64)) {
         for (path, steps) in self.hot.iter_mut().zip(&self.steps).filter(|(p, _)| p.packets > 0) {
             for step in steps.iter().flatten() {
-                if let Step::Matched { table, rule } = *step {
+                if let Step::Matched { table, rule, .. } = *step {
                     credit(table, rule, path.packets, path.bytes);
                 }
             }
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     fn path(rule: u32, port: u32) -> Vec<Step> {
-        let mark = Step::Matched { table: 3, rule: Some(RuleId(rule)) };
+        let mark = Step::Matched { table: 3, rule: Some(RuleId(rule)), original: false };
         vec![mark, Step::Do(Action::Output(PortNo(port)))]
     }
 
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn marks_until_a_step_are_those_of_the_rules_that_led_to_it() {
         let mut paths = Paths::default();
-        let mark = |rule| Step::Matched { table: rule as u8, rule: Some(RuleId(rule)) };
+        let mark = |rule| Step::Matched { table: rule as u8, rule: Some(RuleId(rule)), original: false };
         let ttl = || Step::Do(Action::dec_ttl());
         let id = paths.intern(vec![mark(0), ttl(), ttl(), mark(1), mark(2), ttl(), mark(3)]);
         let until = |at| paths.marks_until(id, at).map(|(table, _)| table).collect::<Vec<_>>();

@@ -31,7 +31,7 @@ use super::walk::{AfterStep, Entered, Follow, Outcome, Position, run};
 use super::worker::Worker;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{entry, parse_again, rounds, set_rounds, take_along};
-use crate::packet::{Frame, decapsulate};
+use crate::packet::{Frame, Shown, decapsulate};
 use crate::ruleset::{LaneStep, Miss, Return, Step};
 use crate::stage::{Half, Owner, Rewritten, StageCall, StagePacket, StageTable};
 use crate::state::conntrack::{Seen, Tracked};
@@ -416,21 +416,26 @@ fn text(action: &Action) -> String {
 }
 
 impl Follow for Tracer<'_> {
-    fn enter(&mut self, table: u8, in_port: Option<PortNo>, _: &[Return]) -> Entered {
+    fn enter(&mut self, table: u8, shown: Shown, _: &[Return]) -> Entered {
         self.packet.tables += 1;
         if self.packet.tables > TABLES_MAX {
             self.tell(format!("table {table}"), "the trace ends", "the packet has met too many tables");
             return Entered::End;
         }
+        if !shown.comes(|field| self.packet.key.get(field)) {
+            self.tell(
+                format!("table {table}"),
+                "not looked up",
+                "`ct` shows it a connection, which the packet has not",
+            );
+            return Entered::Nothing;
+        }
         if self.worker.lookup.pipeline.stage(table).is_some() {
             return self.stage_of_any(table);
         }
-        let own = self.packet.key.get(Field::InPort);
-        if let Some(port) = in_port {
-            self.packet.key.set(Field::InPort, port.0.into());
-        }
+        let own = shown.show(&mut self.packet.key);
         let entered = self.rules(table);
-        self.packet.key.set(Field::InPort, own);
+        own.restore(&mut self.packet.key);
         entered
     }
 

@@ -13,9 +13,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use flowlane::rule::Action;
-use flowlane::rule::action::PortNo;
 
 use super::apply::{Applied, Effects, PacketEdit, apply};
+use crate::packet::Shown;
 use crate::ruleset::{ActionSet, LaneStep, Return, Step, Steps};
 
 /// Calls that may be open for a packet. A packet that would open more is dropped and counted.
@@ -58,8 +58,8 @@ pub(super) enum Outcome<'a> {
     /// At a call of a table; the list goes on from `resume` when the call returns.
     Call {
         table: u8,
-        /// The port that the table sees instead of the packet's own.
-        in_port: Option<PortNo>,
+        /// The fields that the table sees instead of the packet's own.
+        shown: Shown,
         /// It leads back.
         back: bool,
         /// The key is to be parsed again before.
@@ -106,8 +106,8 @@ pub(super) fn run<'a, P: PacketEdit, E: Effects<P>>(
             },
             Step::Enter { table, carry } => return Ok(Outcome::Enter { table: *table, carry }),
             Step::Recirculate { table, carry } => return Ok(Outcome::Again { table: *table, carry }),
-            &Step::Call { table, in_port, back, again } => {
-                return Ok(Outcome::Call { table, in_port, back, again, resume: at + 1 });
+            &Step::Call { table, shown, back, again } => {
+                return Ok(Outcome::Call { table, shown, back, again, resume: at + 1 });
             }
             Step::Lane { step, again } => {
                 return Ok(Outcome::Lane { step, again: *again, resume: at + 1 });
@@ -137,8 +137,8 @@ pub(super) enum Entered {
 
 /// A packet that is followed from table to table.
 pub(super) trait Follow {
-    /// Looks the packet up in a table, which may see another input port.
-    fn enter(&mut self, table: u8, in_port: Option<PortNo>, calls: &[Return]) -> Entered;
+    /// Looks the packet up in a table, which may see other fields than the packet's own.
+    fn enter(&mut self, table: u8, shown: Shown, calls: &[Return]) -> Entered;
     /// Takes a step that concerns more than the packet's bytes; `here` is its place in its list.
     fn lane_step(
         &mut self,
@@ -156,8 +156,8 @@ pub(super) trait Follow {
     ) -> Result<Outcome<'a>, Infallible>;
     /// The steps lead to a table. Returns whether the packet enters it as part of this walk.
     fn pass(&mut self, table: u8, carry: &[(u8, u32, u32)], again: bool, calls: &[Return]) -> bool;
-    /// Returns whether the table that is called at `here` can be shown another input port in this walk.
-    fn may_show_port(&mut self, _here: &dyn Fn() -> Return, _calls: &[Return]) -> bool {
+    /// Returns whether the table that is called at `here` can be shown other fields in this walk.
+    fn may_show(&mut self, _here: &dyn Fn() -> Return, _calls: &[Return]) -> bool {
         true
     }
     /// The packet's TTL expires at a step. Returns whether what has called the table goes on in this walk.
@@ -189,8 +189,8 @@ pub(super) enum AfterStep {
 pub(super) struct Position {
     /// The table that comes next; none at the end.
     pub(super) table: Option<u8>,
-    /// The port that the table sees instead of the packet's own.
-    pub(super) in_port: Option<PortNo>,
+    /// The fields that the table sees instead of the packet's own.
+    pub(super) shown: Shown,
     pub(super) calls: Vec<Return>,
     /// Tables called so far.
     pub(super) called: u32,
@@ -256,7 +256,7 @@ impl Position {
 /// Follows one packet until its walk ends (`position.table` is none then) or pauses before a table.
 pub(super) fn follow<F: Follow>(packet: &mut F, position: &mut Position) {
     while let Some(table) = position.table {
-        let steps = match packet.enter(table, position.in_port, &position.calls) {
+        let steps = match packet.enter(table, position.shown, &position.calls) {
             Entered::Steps(steps) => steps,
             Entered::Nothing => Steps::default(),
             Entered::Pause => return,
@@ -267,7 +267,7 @@ pub(super) fn follow<F: Follow>(packet: &mut F, position: &mut Position) {
         };
         follow_steps(packet, Return::to(steps, 0, packet.rounds()), position);
     }
-    (position.table, position.in_port) = (None, None);
+    (position.table, position.shown) = (None, Shown::default());
     position.calls.clear();
 }
 
@@ -290,7 +290,7 @@ fn take_step<F: Follow>(
 
 /// Follows one packet along steps and, at their end, back to its callers, up to the table that comes next.
 pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position: &mut Position) {
-    (position.table, position.in_port) = (None, None);
+    (position.table, position.shown) = (None, Shown::default());
     loop {
         let Ok(outcome) = packet.run(here.steps.steps(), here.at, &position.calls);
         let (to, carry, again) = match outcome {
@@ -322,7 +322,7 @@ pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position
                 }
                 continue;
             }
-            Outcome::Call { table: to, in_port, back, again, resume } => {
+            Outcome::Call { table: to, shown, back, again, resume } => {
                 let (is_tail, rounds) = (here.steps.steps().len() == resume, packet.rounds());
                 position.called += 1;
                 if !is_tail && position.calls.len() == OPEN_CALLS_MAX
@@ -333,7 +333,7 @@ pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position
                     return position.close();
                 }
                 let at = || Return::to(here.steps.clone(), resume - 1, rounds);
-                if in_port.is_some() && !packet.may_show_port(&at, &position.calls) {
+                if !shown.is_nothing() && !packet.may_show(&at, &position.calls) {
                     return;
                 }
                 let nothing: &[(u8, u32, u32)] = &[];
@@ -341,7 +341,7 @@ pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position
                     position.calls.push(Return::to(here.steps.clone(), resume, rounds));
                 }
                 packet.set_rounds(rounds + u8::from(back));
-                position.in_port = in_port;
+                position.shown = shown;
                 (to, nothing, again)
             }
             Outcome::Push { call, resume } => {

@@ -21,6 +21,7 @@
 mod edit_key;
 mod lane_steps;
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -35,6 +36,7 @@ use flowlane::rule::action::{EncapsulateHeader, PortNo, Sample, SetForm};
 use super::Pipeline;
 use super::apply::Effects;
 use super::walk::{AfterStep, Entered, Follow, Outcome, Position, follow, run};
+use crate::packet::Shown;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{entry, in_headers, is_bare, rounds};
 use crate::ruleset::{LaneStep, Return, Step, ToController, misplaces_headers};
@@ -109,8 +111,11 @@ struct Xlate<'a> {
 }
 
 impl Follow for Xlate<'_> {
-    fn enter(&mut self, number: u8, in_port: Option<PortNo>, calls: &[Return]) -> Entered {
+    fn enter(&mut self, number: u8, shown: Shown, calls: &[Return]) -> Entered {
         let Self { pipeline, key, .. } = self;
+        if !shown.comes(|field| key.look(field, u128::MAX)) {
+            return Entered::Nothing;
+        }
         if pipeline.is_post_cache(number) {
             // Routes and stateful stages look packets up by their headers as parsed.
             let stale = match pipeline.routes(number).is_some() {
@@ -129,27 +134,20 @@ impl Follow for Xlate<'_> {
         };
         let hit = match (self.answer.take(), pipeline.deferred(number)) {
             (Some(hit), Some(deferred)) => {
-                key.depend_on(deferred.looks_at());
+                key.depend_on_shown(shown, deferred.looks_at().clone());
                 hit
             }
             (_, device) => {
                 let mut looked_at = FlowMask::zero();
-                let own = key.key.get(Field::InPort);
-                if let Some(port) = in_port {
-                    key.key.set(Field::InPort, port.0.into());
-                }
+                let own = shown.show(&mut key.key);
                 let hit = table.lookup_wildcards(device, &key.key, &mut looked_at);
-                if in_port.is_some() {
-                    // The rule says which port the table sees.
-                    key.key.set(Field::InPort, own);
-                    looked_at.set(Field::InPort, 0);
-                }
-                key.depend_on(&looked_at);
+                own.restore(&mut key.key);
+                key.depend_on_shown(shown, looked_at);
                 hit
             }
         };
         let rule = hit.map(|hit| hit.rule);
-        key.steps.push(Step::Matched { table: number, rule });
+        key.steps.push(Step::Matched { table: number, rule, original: shown.original });
         Entered::Steps(table.steps(rule).clone())
     }
 
@@ -195,7 +193,7 @@ impl Follow for Xlate<'_> {
         AfterStep::End
     }
 
-    fn may_show_port(&mut self, here: &dyn Fn() -> Return, calls: &[Return]) -> bool {
+    fn may_show(&mut self, here: &dyn Fn() -> Return, calls: &[Return]) -> bool {
         let follows = !self.key.parse_again;
         if !follows {
             // A packet that is parsed again has its own port in its key.
@@ -317,8 +315,14 @@ impl Walk {
     }
 
     /// Returns the key to look up in the table that the walk is before.
-    pub(super) fn key(&self) -> &FlowKey {
-        &self.key.key
+    pub(super) fn key(&self) -> Cow<'_, FlowKey> {
+        let (key, shown) = (&self.key.key, self.position.shown);
+        if shown.is_nothing() {
+            return Cow::Borrowed(key);
+        }
+        let mut key = key.clone();
+        shown.show(&mut key);
+        Cow::Owned(key)
     }
 
     /// Returns whether the first table's answer alone has decided the path so far: every packet with that answer takes it.
@@ -381,6 +385,12 @@ impl TrackedKey {
         for field in derived {
             self.mask.add_field(field);
         }
+    }
+
+    /// Adds bits of a key that a table has seen some fields in.
+    fn depend_on_shown(&mut self, shown: Shown, mut looked_at: FlowMask) {
+        shown.own_bits(&self.key, &mut looked_at);
+        self.depend_on(&looked_at);
     }
 
     fn depend_on_field(&mut self, field: Field, bits: u128) {

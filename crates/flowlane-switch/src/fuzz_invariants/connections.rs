@@ -74,7 +74,7 @@ impl Checked {
                     port: Some(input.byte().into()).filter(|port| *port > 0),
                     ..Wanted::default()
                 };
-                self.removed += self.connections.flush(&wanted) as u64;
+                self.removed += self.connections.flush(&wanted, 0) as u64;
             }
             2 => self.connections.sweep(self.now_ms, input.byte().into()),
             3 | 4 => {

@@ -34,7 +34,7 @@ pub use self::stage::{
 use crate::datapath::{CacheConfig, MalformedPolicy};
 use crate::mgmt::openflow::FailMode;
 use crate::ruleset::Miss;
-use crate::state::conntrack::{Limits, Timeout};
+use crate::state::conntrack::{Limits, Timeout, ZoneSettings};
 use crate::state::vlan::VlanMode;
 
 /// A switch.
@@ -173,12 +173,48 @@ pub struct ConnectionSection {
     pub per_zone_max: Option<u32>,
     /// The seconds of timeouts, by their names; those of Open vSwitch by default.
     pub timeouts: BTreeMap<Timeout, u32>,
+    /// Zones with settings of their own.
+    pub zone: Vec<ZoneSection>,
+}
+
+/// A zone of connections with settings of its own; those that are left out are those of all zones.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ZoneSection {
+    /// The zone's number.
+    pub number: u16,
+    /// The maximum number of its connections.
+    pub connections_max: Option<u32>,
+    /// The seconds of its timeouts, by their names.
+    #[serde(default)]
+    pub timeouts: BTreeMap<Timeout, u32>,
+}
+
+impl ConnectionSection {
+    /// Returns the settings of all zones.
+    pub(crate) fn of_all_zones(&self) -> ZoneSettings {
+        ZoneSettings { connections_max: self.per_zone_max, timeouts: self.timeouts.clone() }
+    }
+
+    /// Returns those of zones with their own.
+    pub(crate) fn of_zones(&self) -> BTreeMap<u16, ZoneSettings> {
+        let own = |zone: &ZoneSection| {
+            let ZoneSection { number, connections_max, timeouts } = zone.clone();
+            (number, ZoneSettings { connections_max, timeouts })
+        };
+        self.zone.iter().map(own).collect()
+    }
 }
 
 impl Default for ConnectionSection {
     fn default() -> Self {
         let Limits { connections, per_zone } = Limits::default();
-        Self { connections_max: connections, per_zone_max: per_zone, timeouts: BTreeMap::new() }
+        Self {
+            connections_max: connections,
+            per_zone_max: per_zone,
+            timeouts: BTreeMap::new(),
+            zone: Vec::new(),
+        }
     }
 }
 

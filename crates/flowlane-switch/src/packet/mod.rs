@@ -7,6 +7,7 @@
 //! | [`edit`] | changing frames in place, checksums included |
 //! | `decapsulate` | the inner packet of a tunnel's packet |
 //! | `recirculate` | the key of a packet that comes back |
+//! | [`shown`] | the fields that a called table sees in place of the packet's own |
 //! | [`spread`] | which worker a frame is for |
 //!
 //! Nothing here knows ports, tables or workers.
@@ -17,9 +18,11 @@ pub mod edit;
 pub mod frame;
 pub(crate) mod length;
 pub(crate) mod recirculate;
+pub mod shown;
 pub mod spread;
 
 pub use burst::{Burst, Handover};
 pub use decapsulate::{Termination, decapsulate};
 pub use frame::{Cut, Frame, Frames, Offload};
+pub use shown::Shown;
 pub use spread::{Spread, Steer};

@@ -11,8 +11,8 @@ use flowlane::rule::action::{Bundle, HEADERS_PUSHED_MAX, Learn, Multipath, PortN
 use flowlane::rule::{Action, Rule};
 
 use super::{LaneStep, LowerTimeouts, Origin, RuleRequest, Step, Steps, ToController, Track};
-use crate::packet::edit;
 use crate::packet::recirculate::{in_headers, is_followed};
+use crate::packet::{Shown, edit};
 
 /// Why an action cannot be behind the caches.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -165,11 +165,12 @@ impl Compiler<'_> {
                 self.steps.push(Step::Recirculate { table, carry: Vec::new() });
             }
             Action::Goto(table) => self.steps.push(Step::Enter { table, carry: Vec::new() }),
-            Action::Resubmit { in_port, table, .. } => {
+            Action::Resubmit { in_port, table, original } => {
                 let in_port = in_port.filter(|port| *port != PortNo::IN_PORT);
+                let shown = Shown { in_port, original };
                 let (here, again) = (self.origin.table, self.changed);
                 let table = table.unwrap_or(here);
-                self.steps.push(Step::Call { table, in_port, back: table <= here, again });
+                self.steps.push(Step::Call { table, shown, back: table <= here, again });
                 (self.stale, self.changed) = (true, true);
                 return;
             }
@@ -343,9 +344,6 @@ pub(super) fn unsupported(action: &Action) -> Option<&'static str> {
             Some("has a helper for an application other than ftp (21) and tftp (69)")
         }
         Action::Nat(_) => Some("is part of ct"),
-        Action::Resubmit { original: true, .. } => {
-            Some("looks at the original direction of a connection, which the switch does not do yet")
-        }
         Action::EncapsulateHeader(header) if edit::nsh_bytes(header) > edit::NSH_BYTES_MAX => {
             Some("has more metadata than there is room for in NSH")
         }

@@ -118,9 +118,12 @@ impl Change {
 
     fn concerns(&self, steps: &[Step], key: &FlowKey, mask: &FlowMask) -> bool {
         let here = |step: &Step| matches!(step, Step::Matched { table, .. } if *table == self.table);
-        let Some(at) = steps.iter().position(here) else { return false };
+        // The last of several lookups has more actions in front.
+        let Some(at) = steps.iter().rposition(here) else { return false };
         // After an action, the table sees another key than the packet came with.
-        if steps[..at].iter().any(|step| !matches!(step, Step::Matched { .. })) {
+        let is_other = |step: &Step| !matches!(step, Step::Matched { .. });
+        let shows_other = |step: &Step| here(step) && matches!(step, Step::Matched { original: true, .. });
+        if steps[..at].iter().any(is_other) || steps[..=at].iter().any(shows_other) {
             return true;
         }
         let matches = &self.entry.rule.matches;

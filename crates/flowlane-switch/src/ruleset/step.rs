@@ -8,6 +8,7 @@ use flowlane::rule::{Action, Match, Rule, RuleId};
 
 use super::compile::has_effects;
 use super::{LaneStep, action_set};
+use crate::packet::Shown;
 
 /// One step of a path. All that depends on the bits that the megaflow fixes has been decided.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -18,6 +19,8 @@ pub enum Step {
         table: u8,
         /// Which; none for a miss.
         rule: Option<RuleId>,
+        /// The table has seen the tuple of the packet's connection in place of the packet's own.
+        original: bool,
     },
     /// Applies an action. `move` has become `set_field` where the megaflow fixes the source; `goto_table`
     /// has been followed.
@@ -42,8 +45,8 @@ pub enum Step {
     Call {
         /// Which table.
         table: u8,
-        /// The port that the table sees instead of the packet's own.
-        in_port: Option<PortNo>,
+        /// The fields that the table sees instead of the packet's own.
+        shown: Shown,
         /// It leads back: to the table that the packet is in, or an earlier one.
         back: bool,
         /// The headers are not what the key says any more: the packet is parsed again before.

@@ -1,5 +1,6 @@
 //! Commands for a running switch: requests on its control socket, and the formatting of replies.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use flowlane_capture::{CaptureReader, FRAME_MAX, decompress};
@@ -12,7 +13,7 @@ use flowlane_switch::mgmt::rpc::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{connections, neighbours, report, routes, workers};
+use super::{connections, neighbours, report, routes, workers, zones};
 use crate::arguments::{RunningSwitch, SwitchVerb};
 use crate::failure::Failure;
 use crate::input::read_text;
@@ -66,6 +67,7 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
             print_reply(running, &Call::of(running).make("fdb", json!({}))?, addresses)
         }
         SwitchVerb::Connections { .. } => connections::run(verb),
+        SwitchVerb::Zones { .. } => zones::run(verb),
         SwitchVerb::Routes { .. } => routes::run(verb),
         SwitchVerb::Neighbours { running, port, address, flush } => {
             neighbours::run(running, &json!({ "port": port, "address": address }), *flush)
@@ -111,13 +113,23 @@ impl Call {
     }
 
     pub(super) fn make(self, method: &str, params: Value) -> Result<Value, Failure> {
+        self.make_noticing(method, params, |_, _| Ok(()))
+    }
+
+    /// Makes the request; `notice` gets the notifications that come before the reply.
+    pub(super) fn make_noticing(
+        self,
+        method: &str,
+        params: Value,
+        notice: impl FnMut(&str, Value) -> io::Result<()>,
+    ) -> Result<Value, Failure> {
         let socket = self.socket.display().to_string();
         let mut client = Client::connect(&self.socket).map_err(|e| {
             Failure::Environment(format!(
                 "no switch answers on {socket}: {e}; start one with `flowlane switch run`, or give its socket with --socket"
             ))
         })?;
-        client.call(method, &params).map_err(|error| match error {
+        client.call_noticing(method, &params, notice).map_err(|error| match error {
             CallError::Rpc(error) => self.failure(error),
             other => Failure::Environment(format!("{socket}: {other}")),
         })
@@ -215,7 +227,7 @@ fn flows(flows: Vec<FlowReport>) -> String {
 }
 
 fn changed(change: ChangeReport) -> String {
-    let ChangeReport { added, modified, removed, groups, ports, microseconds, gone } = change;
+    let ChangeReport { added, modified, removed, groups, ports, zones, microseconds, gone } = change;
     let mut out = String::new();
     if !gone.is_empty() {
         let row = |gone: &flowlane_switch::mgmt::rpc::FlowRemovedReport| {
@@ -230,7 +242,7 @@ fn changed(change: ChangeReport) -> String {
         out += &output::table("", &["deleted rule", "packets", "bytes", "duration"], &rows);
     }
     let [added, modified, removed] = [added, modified, removed].map(|n| count(n as u64));
-    let others = others_changed(groups, ports);
+    let others = others_changed(groups, ports, zones);
     out + &format!(
         "{added} rules added, {modified} modified, {removed} deleted{others}; in force after {} µs\n",
         count(microseconds)
@@ -238,8 +250,9 @@ fn changed(change: ChangeReport) -> String {
 }
 
 /// Formats what a reload has changed beside rules.
-pub(super) fn others_changed(groups: usize, ports: usize) -> String {
-    let changed = [(groups, "groups changed"), (ports, "ports in other VLANs")];
+pub(super) fn others_changed(groups: usize, ports: usize, zones: usize) -> String {
+    let changed =
+        [(groups, "groups changed"), (ports, "ports in other VLANs"), (zones, "zones with other settings")];
     let changed = changed.into_iter().filter(|(number, _)| *number > 0);
     changed.map(|(number, what)| format!(", {} {what}", count(number as u64))).collect()
 }

@@ -9,6 +9,7 @@ mod routes;
 mod run;
 mod state;
 mod workers;
+mod zones;
 
 use std::path::Path;
 

@@ -351,7 +351,7 @@ fn handle_signals(signals: &mut Signals, served: &ControlServer) {
             match served.reload(None) {
                 Ok(done) => {
                     let (added, modified, removed) = (done.added, done.modified, done.removed);
-                    let others = client::others_changed(done.groups, done.ports);
+                    let others = client::others_changed(done.groups, done.ports, done.zones);
                     note!(
                         "flowlane: reloaded: {added} rules added, {modified} modified, {removed} deleted{others}"
                     );

@@ -6,6 +6,7 @@
 
 pub(super) mod reorder;
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use flowlane::classify::{AsyncEngine, Hit};
@@ -92,9 +93,9 @@ fn ask(worker: &mut Worker, table: u8, at: u32) {
     let slot = worker.waiting.slot(at);
     let key = match &slot.state {
         State::Asked(Some(walk)) => walk.key(),
-        _ => &slot.key,
+        _ => Cow::Borrowed(&slot.key),
     };
-    engine(&mut worker.lookup, table).gather(key);
+    engine(&mut worker.lookup, table).gather(&key);
     let queue = worker.waiting.queues.entry(table).or_default();
     queue.slots.push_back(at);
     queue.gathered_since.get_or_insert_with(Instant::now);

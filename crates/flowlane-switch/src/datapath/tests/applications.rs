@@ -315,7 +315,7 @@ fn expectations_end_with_the_control_connection() {
     assert_eq!(lab.tcp(SERVER, (20, 1025), (9000, 0), "").port, 1);
     assert_eq!(lab.tcp(SERVER, (30, 1025), (9000, 0), "").port, 1, "from any port");
     let control = Wanted { port: Some(21), ..Wanted::default() };
-    assert_eq!(lab.worker.egress.connections.flush(&control), 1);
+    assert_eq!(lab.worker.egress.connections.flush(&control, 0), 1);
     assert_eq!(lab.tcp(SERVER, (40, 1025), (9000, 0), "").port, 3);
 }
 

@@ -8,8 +8,8 @@ use crate::state::conntrack::{Connections, Limits, Wanted};
 
 /// Firewalls: a plain one; one that marks connections with every packet; one that translates; one whose packets go on behind `ct`,
 /// too; one that replaces connections; one that marks them after a call; one that marks those of another zone; one whose connections
-/// announce others, in its second table; a plain one of two zones.
-const FIREWALLS: [&str; 9] = [
+/// announce others, in its second table; a plain one of two zones; one that looks original tuples up.
+const FIREWALLS: [&str; 10] = [
     "table=0,ip,actions=ct(zone=1,table=1)\n\
      table=1,priority=3,ip,ct_state=+est+trk,actions=output:3\n\
      table=1,priority=1,ip,in_port=1,ct_state=+new+trk,actions=ct(commit,zone=1),output:2\n\
@@ -50,6 +50,13 @@ const FIREWALLS: [&str; 9] = [
      table=1,priority=0,ip,actions=ct(zone=2,table=2)\n\
      table=2,priority=1,ip,ct_state=+rpl+trk,actions=ct(commit,zone=1),output:3\n\
      table=2,priority=0,ip,actions=output:2\n",
+    "table=0,ip,actions=ct(zone=1,nat,table=1)\n\
+     table=1,priority=3,ip,ct_state=+est+trk,actions=resubmit(,2,ct),output:4\n\
+     table=1,priority=1,ip,ct_state=+new+trk,actions=ct(commit,zone=1,nat(src=198.51.100.1),table=2),resubmit(9,2,ct)\n\
+     table=2,priority=3,udp,nw_src=10.0.0.1,tp_dst=53,actions=output:2\n\
+     table=2,priority=2,ip,in_port=9,nw_dst=192.0.2.1,actions=output:3\n\
+     table=2,priority=1,ip,ct_state=+rpl+trk,ct_nw_dst=198.51.100.1,actions=output:3\n\
+     table=2,priority=0,ip,actions=output:4\n",
 ];
 
 /// A UDP packet between two of few ends, without a checksum.
@@ -388,5 +395,70 @@ fn a_copy_behind_ct_ends_alone() {
         let sent = run(sets, Some(bucket), cache);
         assert_eq!(sent.len(), 3);
         assert!(sent.iter().all(|(port, frame)| *port == 3 && frame[26..30] == [10, 9, 9, 9]));
+    }
+}
+
+/// A megaflow does not outlive a change of rules that its packets meet with other fields than they came with: those of their
+/// connection, or those that they have when they meet a table for the second time.
+#[test]
+fn megaflows_follow_changes_of_tables_that_see_other_fields() {
+    let (client, server) = (([10, 0, 0, 1], 1000), ([192, 0, 2, 1], 53));
+    let (to, back) = (udp(client, server, [0; 4]), udp(server, ([198, 51, 100, 1], 1000), [0; 4]));
+    let shown = "table=0,ip,actions=ct(zone=1,nat,table=1)\n\
+                 table=1,priority=1,ip,ct_state=+est+trk,nw_src=192.0.2.1,actions=resubmit(,2,ct)\n\
+                 table=1,priority=0,ip,ct_state=+new+trk,actions=ct(commit,zone=1,nat(src=198.51.100.1))\n\
+                 table=2,priority=0,ip,nw_src=10.0.0.1,actions=output:4\n";
+    let twice = "table=0,ip,actions=resubmit(,1),set_field:192.0.2.9->nw_dst,resubmit(,1)\n\
+                 table=1,priority=0,ip,nw_dst=192.0.2.1,actions=output:4\n\
+                 table=1,priority=0,ip,nw_dst=192.0.2.9,actions=drop\n";
+    let cases = [
+        (shown, &back, "table=2,priority=1,ip,nw_src=10.0.0.1,actions=output:3", [vec![4], vec![3]]),
+        (twice, &to, "table=1,priority=1,ip,nw_dst=192.0.2.9,actions=output:3", [vec![4], vec![3, 4]]),
+    ];
+    let of = |text: &str| read(text, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap();
+    for (rules, frame, added, expected) in cases {
+        let caches = CacheConfig { adaptive: false, ..CacheConfig::default() };
+        let (mut worker, sent) = worker(&of(rules), 3, caches, By::Tuple);
+        let ports = |worker: &mut Worker| -> Vec<u32> {
+            (0..2).for_each(|_| {
+                sent.lock().unwrap().clear();
+                worker.inject(1, &[frame.as_slice()]).unwrap();
+            });
+            let sent = std::mem::take(&mut *sent.lock().unwrap());
+            let mut ports: Vec<u32> = sent.into_iter().map(|(port, _)| port).collect();
+            ports.sort_unstable();
+            ports
+        };
+        worker.inject(0, &[to.as_slice()]).unwrap();
+        let before = ports(&mut worker);
+        worker.lookup.pipeline.add_rule(of(added).remove(0)).unwrap();
+        assert_eq!([before, ports(&mut worker)], expected, "{rules}");
+    }
+}
+
+/// A table that answers later is asked for the fields that it is shown, too.
+#[test]
+fn a_table_that_answers_later_sees_the_fields_that_it_is_shown() {
+    let rules = "table=0,in_port=1,ip,actions=ct(commit,zone=1,nat(src=198.51.100.1),table=1)\n\
+                 table=0,in_port=2,ip,actions=ct(zone=1,nat,table=1)\n\
+                 table=1,priority=1,ip,ct_state=+new+trk,actions=resubmit(9,3)\n\
+                 table=1,priority=0,ip,ct_state=+est+trk,actions=resubmit(8,3,ct),output:4\n\
+                 table=3,priority=2,in_port=9,ip,nw_src=198.51.100.1,actions=output:3\n\
+                 table=3,priority=1,in_port=8,ip,nw_src=10.0.0.1,actions=output:1\n\
+                 table=3,priority=0,actions=output:4\n";
+    let rules = read(rules, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap();
+    let (client, server) = (([10, 0, 0, 1], 1000), ([192, 0, 2, 1], 53));
+    let (to, back) = (udp(client, server, [0; 4]), udp(server, ([198, 51, 100, 1], 1000), [0; 4]));
+    for by in [By::Tuple, By::Later(1), By::Later(7)] {
+        let (mut worker, sent) = worker(&rules, 4, CacheConfig::default(), by);
+        for (place, frame, expected) in [(0, &to, vec![3]), (1, &back, vec![1, 4]), (1, &back, vec![1, 4])] {
+            worker.inject(place, &[frame.as_slice()]).unwrap();
+            worker.settle().unwrap();
+            worker.egress.flush().unwrap();
+            let sent = std::mem::take(&mut *sent.lock().unwrap());
+            let mut ports: Vec<u32> = sent.iter().map(|(port, _)| *port).collect();
+            ports.sort_unstable();
+            assert_eq!(ports, expected, "{by:?}");
+        }
     }
 }

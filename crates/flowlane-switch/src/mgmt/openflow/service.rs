@@ -259,8 +259,8 @@ impl Service {
 
     /// Removes connections.
     pub(super) fn flush_connections(&self, wanted: &Wanted) -> Result<(), ErrorCode> {
-        let (connections, _) = self.served.tracked().map_err(|_| ErrorCode::RequestNotPermitted)?;
-        connections.flush(wanted);
+        let (connections, now_ms) = self.served.tracked().map_err(|_| ErrorCode::RequestNotPermitted)?;
+        connections.flush(wanted, now_ms);
         Ok(())
     }
 

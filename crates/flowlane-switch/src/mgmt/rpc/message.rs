@@ -4,6 +4,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -81,6 +82,19 @@ pub(super) fn shortened(mut text: String) -> String {
         text.push('…');
     }
     text
+}
+
+/// Reads the parameters of a method.
+pub(super) fn parse_params<T: DeserializeOwned + Default>(params: Value) -> Result<T, RpcError> {
+    if params.is_null() {
+        return Ok(T::default());
+    }
+    serde_json::from_value(params).map_err(|e| RpcError::new(RpcError::PARAMS, format!("params: {e}")))
+}
+
+/// Renders the result of a method.
+pub(super) fn to_json(what: &impl Serialize) -> Result<String, RpcError> {
+    serde_json::to_string(what).map_err(|e| RpcError::new(RpcError::REQUEST, e.to_string()))
 }
 
 /// Returns the line that answers a request; `None` for a notification. `call` returns JSON.
@@ -170,8 +184,13 @@ pub struct Client {
     id: u64,
 }
 
+/// A line from a switch: the answer to a request, or a notification before it.
 #[derive(Deserialize)]
 struct Answer {
+    /// Of a notification.
+    method: Option<String>,
+    #[serde(default)]
+    params: Value,
     #[serde(default)]
     result: Value,
     error: Option<RpcError>,
@@ -197,9 +216,22 @@ impl Client {
     /// # Errors
     /// The method's error, or that the connection is closed.
     pub fn call(&mut self, method: &str, params: &impl Serialize) -> Result<Value, CallError> {
+        self.call_noticing(method, params, |_, _| Ok(()))
+    }
+
+    /// Calls a method, and waits for its result. `notice` gets the notifications that come before: their methods and parameters.
+    ///
+    /// # Errors
+    /// The method's error, that the connection is closed, or the first error of `notice`.
+    pub fn call_noticing(
+        &mut self,
+        method: &str,
+        params: &impl Serialize,
+        notice: impl FnMut(&str, Value) -> io::Result<()>,
+    ) -> Result<Value, CallError> {
         let written = self.request(method, params);
         // A switch that does not read the whole request says why before it disconnects.
-        match self.answer() {
+        match self.answer_noticing(notice) {
             Err(CallError::Io(error)) => Err(written.err().unwrap_or(error).into()),
             answered => answered,
         }
@@ -216,15 +248,25 @@ impl Client {
 
     /// Waits for the result of the request.
     pub(super) fn answer(&mut self) -> Result<Value, CallError> {
-        let mut line = String::new();
-        self.stream.read_line(&mut line)?;
-        if line.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the switch has stopped").into());
-        }
-        let answer: Answer = serde_json::from_str(&line).map_err(|e| CallError::Answer(e.to_string()))?;
-        match answer.error {
-            Some(error) => Err(error.into()),
-            None => Ok(answer.result),
+        self.answer_noticing(|_, _| Ok(()))
+    }
+
+    fn answer_noticing(
+        &mut self,
+        mut notice: impl FnMut(&str, Value) -> io::Result<()>,
+    ) -> Result<Value, CallError> {
+        loop {
+            let mut line = String::new();
+            self.stream.read_line(&mut line)?;
+            if line.is_empty() {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the switch has stopped").into());
+            }
+            let answer: Answer = serde_json::from_str(&line).map_err(|e| CallError::Answer(e.to_string()))?;
+            match (answer.method, answer.error) {
+                (Some(method), _) => notice(&method, answer.params)?,
+                (None, Some(error)) => return Err(error.into()),
+                (None, None) => return Ok(answer.result),
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod connections;
 mod controllers;
+mod follow;
 mod message;
 mod peer;
 mod router;
@@ -14,10 +15,12 @@ mod socket_file;
 mod take_over;
 mod trace;
 mod tracked;
+mod zones;
 
 pub(crate) use connections::{Budget, Taken};
 pub use controllers::ControllerReport;
 pub(crate) use controllers::{Controller, Controllers};
+pub use follow::{ConnectionEventReport, FollowReport};
 pub use message::{CallError, Client, PROTOCOL, RpcError};
 pub use router::{InterfaceReport, NeighbourReport, RouterReport};
 pub use routes::{RouteChangeReport, RoutesReport};
@@ -27,6 +30,7 @@ pub use server::{
 
 pub use take_over::{HandOverError, TakeOver, TakeOverRequest, Unconfirmed};
 pub use tracked::{ConnectionReport, ConnectionsReport, EndsReport};
+pub use zones::{ZoneReport, ZonesReport};
 
 use std::io::{self, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

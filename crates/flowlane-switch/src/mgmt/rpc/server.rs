@@ -9,13 +9,12 @@ use std::time::{Duration, Instant};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::flow_syntax::print_actions;
 use flowlane::rule::{FlowMod, ReadErrors, ReadOptions, read_changes};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::connections::SMALL;
 use super::controllers::{ControllerReport, Controllers};
-use super::message::{PROTOCOL, RpcError, answer, shortened};
+use super::message::{PROTOCOL, RpcError, answer, parse_params, shortened, to_json};
 use super::take_over::TakeOverSlot;
 use crate::control::{BundleError, Changes, Control, FlowRemoved, FlowStatistics, Refused};
 use crate::datapath::{Mailbox, Worker};
@@ -79,6 +78,9 @@ pub struct ChangeReport {
     /// Ports with other VLANs than before, by a reload.
     #[serde(default)]
     pub ports: usize,
+    /// Zones of connections with other settings than before, by a reload.
+    #[serde(default)]
+    pub zones: usize,
     /// The time from reading the change until no packet saw the former rules.
     pub microseconds: u64,
     /// The removed rules with their final counters.
@@ -210,16 +212,17 @@ impl ControlServer {
         answer(line, |method, params| self.call(method, params))
     }
 
-    /// Answers a line that has come on a stream, by which another switch may take the place of this one.
+    /// Answers a line that has come on a stream, which another switch or a follower of connections then uses.
     pub(super) fn answer_on(&self, line: Vec<u8>, stream: &UnixStream) -> Option<String> {
         answer(line, |method, params| match method {
             "take_over" => self.take_over(stream),
+            "follow_connections" => self.follow(params, stream),
             _ => self.call(method, params),
         })
     }
 
     /// Waits until no other thread makes something large.
-    fn large(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn large(&self) -> MutexGuard<'_, ()> {
         self.large.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -251,12 +254,9 @@ impl ControlServer {
                 let _turn = self.large();
                 to_json(&self.fdb()?)
             }
-            "connections" => {
-                let wanted = parse_params(params)?;
-                let _turn = self.large();
-                to_json(&self.connections(&wanted)?)
+            "connections" | "flush_connections" | "zones" | "change_zone" => {
+                self.call_tracked(method, params)
             }
-            "flush_connections" => to_json(&self.flush_connections(&parse_params(params)?)?),
             "neighbours" => {
                 let wanted = parse_params(params)?;
                 let _turn = self.large();
@@ -280,8 +280,8 @@ impl ControlServer {
                 to_json(&())
             }
             _ => {
-                let known = "version, show, workers, flows, change, reload, fdb, connections, flush_connections, neighbours, \
-                             flush_neighbours, routes, change_routes, trace, take_over_terms, take_over, stop";
+                let known = "version, show, workers, flows, change, reload, fdb, connections, flush_connections, follow_connections, \
+                             zones, change_zone, neighbours, flush_neighbours, routes, change_routes, trace, take_over_terms, take_over, stop";
                 let message = format!("there is no method `{method}`; there are {known}");
                 Err(RpcError::new(RpcError::METHOD, message))
             }
@@ -381,6 +381,7 @@ impl ControlServer {
             removed: result.removed,
             groups: 0,
             ports: 0,
+            zones: 0,
             microseconds,
             gone: gone.into_iter().map(FlowRemovedReport::from).collect(),
         })
@@ -415,8 +416,8 @@ impl ControlServer {
         }
     }
 
-    /// Takes over rules, groups and VLANs of ports from a configuration: the one that the switch was started with, or another that
-    /// differs in these alone. Unchanged rules keep their counters.
+    /// Takes over rules, groups, VLANs of ports and settings of zones from a configuration: the one that the switch was started
+    /// with, or another that differs in these alone. Unchanged rules keep their counters.
     ///
     /// # Errors
     /// Where the configuration is wrong, or differs in more than these; nothing has changed.
@@ -426,11 +427,14 @@ impl ControlServer {
             return Err(RpcError::new(RpcError::PARAMS, format!("{} is not a file", other.display())));
         }
         let wanted = self.reload.read(file).map_err(|error| setup_error(&error))?;
+        let (connections, _) = self.tracked()?;
         let changes = self.reload.changes(&self.control(), wanted);
         let report = self.make(&changes.all(), "", "configuration")?;
+        let (of_all, own) = &changes.zones;
         let report = ChangeReport {
             groups: changes.groups.len() + changes.deleted_groups.len(),
             ports: changes.vlans.len(),
+            zones: connections.zones().replace(of_all, own),
             ..report
         };
         self.reload.made(changes);
@@ -507,17 +511,6 @@ fn addresses(worker: &mut Worker, from: usize) -> (Vec<MacEntry>, Option<usize>)
         }
     };
     (entries.into_iter().map(entry).collect(), next)
-}
-
-fn parse_params<T: DeserializeOwned + Default>(params: Value) -> Result<T, RpcError> {
-    if params.is_null() {
-        return Ok(T::default());
-    }
-    serde_json::from_value(params).map_err(|e| RpcError::new(RpcError::PARAMS, format!("params: {e}")))
-}
-
-fn to_json(what: &impl Serialize) -> Result<String, RpcError> {
-    serde_json::to_string(what).map_err(|e| RpcError::new(RpcError::REQUEST, e.to_string()))
 }
 
 fn error_lines(errors: &ReadErrors) -> Vec<LineError> {

@@ -5,8 +5,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::RpcError;
+use super::message::{parse_params, to_json};
 use super::server::ControlServer;
 use crate::state::conntrack::{Connections, Listed, Tuple, Wanted, protocol_name};
 
@@ -29,8 +31,8 @@ pub(super) struct ConnectionParams {
     port: Option<u16>,
     /// The mark, with `/` and a mask if only some bits count; hexadecimal with 0x.
     mark: Option<String>,
-    /// Connections that are listed at most.
-    limit: Option<usize>,
+    /// Connections that are listed at most, or events after which following ends.
+    pub(super) limit: Option<usize>,
 }
 
 /// The ends of a connection in one direction.
@@ -90,7 +92,7 @@ fn ends(tuple: &Tuple) -> EndsReport {
     }
 }
 
-fn report(listed: &Listed) -> ConnectionReport {
+pub(super) fn report(listed: &Listed) -> ConnectionReport {
     ConnectionReport {
         proto: protocol_name(listed.original.proto),
         zone: listed.original.zone,
@@ -115,7 +117,7 @@ fn number(text: &str) -> Result<u32, RpcError> {
 }
 
 impl ConnectionParams {
-    fn wanted(&self) -> Result<Wanted, RpcError> {
+    pub(super) fn wanted(&self) -> Result<Wanted, RpcError> {
         let proto = self.proto.as_deref().map(|name| {
             let named =
                 name.parse().ok().or_else(|| (0..=u8::MAX).find(|proto| protocol_name(*proto) == name));
@@ -138,6 +140,25 @@ impl ConnectionParams {
 }
 
 impl ControlServer {
+    /// Calls a method that is about connections or zones; returns its result as JSON.
+    pub(super) fn call_tracked(&self, method: &str, params: Value) -> Result<String, RpcError> {
+        match method {
+            "connections" => {
+                let wanted = parse_params(params)?;
+                let _turn = self.large();
+                to_json(&self.connections(&wanted)?)
+            }
+            "flush_connections" => to_json(&self.flush_connections(&parse_params(params)?)?),
+            "zones" => to_json(&self.zones(&parse_params(params)?)?),
+            _ => {
+                let change = parse_params(params)?;
+                // One change after the other.
+                let _turn = self.large();
+                to_json(&self.change_zone(change)?)
+            }
+        }
+    }
+
     /// Returns the connections, and the time by the workers' clock in milliseconds.
     pub(crate) fn tracked(&self) -> Result<(Arc<Connections>, u64), RpcError> {
         self.call_worker(0, |worker| (worker.egress.connections.clone(), worker.now_ms()))
@@ -184,7 +205,7 @@ impl ControlServer {
             return Err(RpcError::new(RpcError::PARAMS, "limit: all that are wanted are removed"));
         }
         let wanted = params.wanted()?;
-        let (connections, _) = self.tracked()?;
-        Ok(connections.flush(&wanted))
+        let (connections, now_ms) = self.tracked()?;
+        Ok(connections.flush(&wanted, now_ms))
     }
 }

@@ -28,6 +28,7 @@ pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError>
     ports(config, source)?;
     vlans::check(config, source)?;
     tables(config, source)?;
+    zones(config, source)?;
     for (n, meter) in config.meter.iter().enumerate() {
         if meter.rate_kbps.is_some() == meter.rate_pps.is_some() {
             let message = format!("meter {} needs one rate", meter.number);
@@ -54,6 +55,26 @@ fn ports(config: &Config, source: &Source) -> Result<(), ConfigError> {
         if !names.insert(name.clone()) {
             let message = format!("two ports are called `{name}`");
             return Err(source.error(&at.key("name"), message, "give each its own name"));
+        }
+    }
+    Ok(())
+}
+
+fn zones(config: &Config, source: &Source) -> Result<(), ConfigError> {
+    let mut numbers = BTreeSet::new();
+    for (n, zone) in config.connections.zone.iter().enumerate() {
+        let at = KeyPath::of("connections").key("zone").item(n);
+        if !numbers.insert(zone.number) {
+            let message = format!("two zones have the number {}", zone.number);
+            return Err(source.error(
+                &at.key("number"),
+                message,
+                "put the settings of a zone into one section",
+            ));
+        }
+        if zone.connections_max.is_none() && zone.timeouts.is_empty() {
+            let message = format!("zone {} has no settings of its own", zone.number);
+            return Err(source.error(&at, message, "give it connections_max or timeouts, or leave it out"));
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
-//! Reloading a configuration while the switch runs: its rules, groups and the VLANs of its ports may differ.
+//! Reloading a configuration while the switch runs: its rules, groups, the VLANs of its ports and the settings of zones of connections
+//! may differ.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
@@ -13,6 +14,7 @@ use super::{LiveRoutes, Setup, SetupError, firewall, port_names};
 use crate::control::{Changes, Control, GroupMod, VlanChange};
 use crate::mgmt::config::{Config, KeyPath, PortSection, TableSection};
 use crate::ruleset::{PortVlans, Ruleset};
+use crate::state::conntrack::ZoneSettings;
 
 /// The configuration of a running switch, to compare a reload with.
 pub struct Reload {
@@ -32,6 +34,8 @@ pub struct Wanted {
     pub groups: Vec<Group>,
     /// The VLAN settings of ports.
     pub vlans: PortVlans,
+    /// The settings of all zones of connections, and of those with their own.
+    pub zones: (ZoneSettings, BTreeMap<u16, ZoneSettings>),
 }
 
 /// The changes that a reload makes.
@@ -41,6 +45,8 @@ pub struct ReloadChanges {
     pub rules: Vec<FlowMod>,
     pub deleted_groups: Vec<u32>,
     pub vlans: Vec<VlanChange>,
+    /// The settings of all zones of connections, and of those with their own.
+    pub zones: (ZoneSettings, BTreeMap<u16, ZoneSettings>),
     /// All groups of the configuration.
     configured: BTreeSet<u32>,
 }
@@ -96,7 +102,8 @@ fn sections_of(config: &Config, folder: &Path) -> Vec<Section> {
         one("[cache]", "cache", format!("{:?}", config.cache)),
         one("[gpu]", "gpu", format!("{:?}", config.gpu)),
         one("[macs]", "macs", format!("{:?}", config.macs)),
-        one("[connections]", "connections", format!("{:?}", config.connections)),
+        // Settings of zones are taken over.
+        one("[connections]", "connections", config.connections.connections_max.to_string()),
         one("[router]", "router", format!("{:?} {}", config.router, content(&routes_of_router))),
         // Its rules are taken over, but not its tables.
         one("[firewall]", "firewall", format!("{:?}", firewall::table(config))),
@@ -147,7 +154,7 @@ impl Reload {
     /// Reads what a configuration asks for: by default, the one that the switch was started with.
     ///
     /// # Errors
-    /// Where the configuration is wrong, or differs in more than rules, groups and VLANs of ports.
+    /// Where the configuration is wrong, or differs in more than rules, groups, VLANs of ports and settings of zones.
     pub fn read(&self, file: Option<&Path>) -> Result<Wanted, SetupError> {
         let setup = Setup::read(file.unwrap_or(&self.file))?;
         let (old, new) = (&self.sections, sections_of(&setup.config, setup.source.folder()));
@@ -159,18 +166,20 @@ impl Reload {
             let Section { header, key, item, .. } = section.expect("one of the two has it");
             let message = format!(
                 "{header} is not as it was when the switch was started (its text, or a file that it names): \
-                 reloading changes rules, groups and VLANs of ports only"
+                 reloading changes rules, groups, VLANs of ports and settings of zones only"
             );
             let at = item.map_or_else(|| KeyPath::of(key), |item| KeyPath::section(key, item));
             let help = "undo that, or stop the switch and start it again";
             return Err(setup.source.error(&at, message, help).into());
         }
-        Ok(Wanted { vlans: setup.vlans(), rules: setup.rules, groups: setup.groups })
+        let connections = &setup.config.connections;
+        let zones = (connections.of_all_zones(), connections.of_zones());
+        Ok(Wanted { vlans: setup.vlans(), rules: setup.rules, groups: setup.groups, zones })
     }
 
     /// Returns the changes of a running switch to what a configuration asks for. Groups that a controller has added stay.
     pub fn changes(&self, control: &Control, wanted: Wanted) -> ReloadChanges {
-        let Wanted { rules, groups, vlans } = wanted;
+        let Wanted { rules, groups, vlans, zones } = wanted;
         let ruleset = control.ruleset();
         let ids: BTreeSet<u32> = groups.iter().map(|group| group.id).collect();
         let is_new = |group: &Group| ruleset.groups().get(group.id).is_none_or(|now| now.group != *group);
@@ -185,6 +194,7 @@ impl Reload {
             rules: rule_changes(&ruleset, rules),
             deleted_groups,
             vlans: vlans.collect(),
+            zones,
             configured: ids,
         }
     }

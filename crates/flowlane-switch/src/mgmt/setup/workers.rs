@@ -121,10 +121,10 @@ impl Setup {
     fn egresses(&self, seed: u32, workers: usize) -> Result<Vec<Egress>, SetupError> {
         let config = &self.config;
         let macs = Fdb::new(config.macs.entries_max, config.macs.ageing_s, seed.rotate_left(7));
-        let ConnectionSection { connections_max, per_zone_max, timeouts } = &config.connections;
-        let limits = Limits { connections: *connections_max, per_zone: *per_zone_max };
+        let ConnectionSection { connections_max, per_zone_max, .. } = config.connections;
+        let limits = Limits { connections: connections_max, per_zone: per_zone_max };
         let connections = Arc::new(Connections::new(limits));
-        timeouts.iter().for_each(|(timeout, seconds)| connections.timeouts().set(*timeout, *seconds));
+        connections.zones().replace(&config.connections.of_all_zones(), &config.connections.of_zones());
         let egress = |place: usize| -> Result<Egress, SetupError> {
             let mut egress = Egress::new(macs.share(), seed.rotate_left(13).wrapping_add(place as u32));
             egress.tunnels = self.tunnels(seed.rotate_left(23))?;

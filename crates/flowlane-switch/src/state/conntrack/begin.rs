@@ -7,6 +7,7 @@ use super::alg::expectations::Expectation;
 use super::changes::{set_fields, translate};
 use super::ct_state::{INVALID, NEW, RELATED, TRACKED};
 use super::entry::{Live, Translated};
+use super::events::Change;
 use super::protocol::{Exchange, Message, State, may_begin};
 use super::table::{NotAdded, Place};
 use super::tuple::Tuple;
@@ -48,8 +49,7 @@ impl Connections {
     ) -> Option<Rewrite> {
         let goes = if self.has_room(1) { None } else { Some(self.weakest(now_ms)?) };
         let (tuple, memories) = (first.tuple, self.memories());
-        let in_zone = memories.zones[usize::from(request.zone)].load(Ordering::Relaxed);
-        if self.limits.per_zone.is_some_and(|limit| in_zone >= limit) {
+        if self.is_full(request.zone) {
             return None;
         }
         let find = |tuple: &Tuple| memories.table.find(&memories.table.hashed(tuple)).map(|(place, _)| place);
@@ -111,7 +111,7 @@ impl Connections {
     ) -> Option<Option<Rewrite>> {
         let memories = self.memories();
         let in_zone = &memories.zones[usize::from(request.zone)];
-        if self.limits.per_zone.is_some_and(|limit| in_zone.load(Ordering::Relaxed) >= limit) {
+        if self.is_full(request.zone) {
             self.counters.refused_zone.fetch_add(1, Ordering::Relaxed);
             return Some(None);
         }
@@ -123,13 +123,16 @@ impl Connections {
                 let entry = memories.table.entry(place.entry);
                 let tuples = [*first.tuple, reply];
                 let known = Known { place, direction: 0, is_error: false };
+                let (is_followed, mut kept) = (self.events.are_wanted(), None);
                 let rewrite = entry.with(place.generation, |live| {
                     let rewrite = translate(live, tuples, (request, &known), tracked);
                     set_fields(live, request, tracked);
                     tracked.announced = live.control_tuple().map(|_| place);
                     tracked.followed = live.application().map(|_| known);
+                    kept = is_followed.then(|| entry.listed(live, now_ms));
                     rewrite
                 });
+                kept.iter().for_each(|listed| self.events.push(Change::New, listed));
                 // As in Open vSwitch, another `ct` then looks for the connection again.
                 tracked.known = request.nat.is_none().then_some(known);
                 Some(rewrite.flatten())
@@ -156,7 +159,7 @@ impl Connections {
         let table = self.table();
         let (state, timeout) = State::begin(first.message);
         let (tuple, live) = (first.tuple, first.live(request, state, now_ms));
-        let expires_ms = self.expiry(timeout, now_ms);
+        let expires_ms = self.expiry((timeout, request.zone), now_ms);
         let add =
             |reply: Tuple, live| table.add([*tuple, reply], live, expires_ms).map(|place| (place, reply));
         if let (Some(expected), Some(_)) = (&first.expected, request.nat) {

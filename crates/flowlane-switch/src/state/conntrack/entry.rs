@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::alg::Alg;
 use super::protocol::State;
+use super::sweep::Listed;
 use super::tuple::{Tuple, WORDS};
 
 /// The ends that are translated.
@@ -112,6 +113,11 @@ impl Entry {
 
     pub(super) fn set_expiry(&self, ms: u64) {
         self.expires_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// Returns the connection for reports; `live` is its own.
+    pub(super) fn listed(&self, live: &Live, now_ms: u64) -> Listed {
+        Listed::of([self.tuple(0), self.tuple(1)], live, (now_ms, self.expires_ms()))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Live>> {

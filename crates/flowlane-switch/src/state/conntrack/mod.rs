@@ -25,6 +25,7 @@ mod begin;
 mod changes;
 pub mod ct_state;
 mod entry;
+mod events;
 pub mod fragments;
 mod nat;
 mod packet;
@@ -36,12 +37,14 @@ mod tcp;
 mod text;
 mod timeouts;
 mod tuple;
+mod zones;
 
 #[cfg(test)]
 mod tests;
 
 pub use alg::{Alg, Application, SavedExpectation};
 pub use entry::Translated;
+pub use events::{Change, Ended, Event, Subscription};
 pub(crate) use packet::{rewrite, seen};
 pub use protocol::{Exchange, Message, State};
 pub use saved::{NotRestored, SavedConnection};
@@ -49,9 +52,11 @@ pub use sweep::{Listed, Wanted, WantedEnds};
 pub use table::Hashed;
 pub use tcp::{EndState, Segment, Tcp, WINDOW_SHIFT_MAX};
 pub use text::protocol_name;
-pub use timeouts::{Timeout, Timeouts};
+pub use timeouts::Timeout;
 pub use tuple::{End, Tuple};
+pub use zones::{ZoneSettings, Zones};
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -61,6 +66,7 @@ use flowlane::rule::action::Nat;
 
 use alg::expectations::Expectations;
 use changes::{live_for, set_fields, show_fields, translate};
+use events::{Events, followed_parts};
 use nat::Draw;
 use protocol::Progress;
 use table::{Place, Table};
@@ -175,7 +181,7 @@ pub struct Counters {
 pub struct Limits {
     /// Connections at most.
     pub connections: usize,
-    /// Those of each zone; none: no limit.
+    /// Those of each zone that has no limit of its own; none: no limit.
     pub per_zone: Option<u32>,
 }
 
@@ -198,7 +204,8 @@ struct Memories {
 pub struct Connections {
     memories: OnceLock<Memories>,
     limits: Limits,
-    timeouts: Timeouts,
+    zones: Zones,
+    events: Events,
     pub counters: Counters,
     expectations: Expectations,
     /// The entry that the sweep looks at next.
@@ -236,7 +243,8 @@ impl Connections {
         Self {
             memories: OnceLock::new(),
             limits,
-            timeouts: Timeouts::default(),
+            zones: Zones::new(limits),
+            events: Events::default(),
             counters: Counters::default(),
             expectations: Expectations::default(),
             hand: AtomicU32::new(0),
@@ -256,9 +264,22 @@ impl Connections {
         &self.memories().table
     }
 
-    /// The timeouts.
-    pub fn timeouts(&self) -> &Timeouts {
-        &self.timeouts
+    /// The settings of zones.
+    pub fn zones(&self) -> &Zones {
+        &self.zones
+    }
+
+    /// Returns the numbers of connections of zones that have any.
+    pub fn by_zone(&self) -> BTreeMap<u16, u32> {
+        let zones = self.memories.get().map(|memories| &*memories.zones).unwrap_or_default();
+        let counts = (0..=u16::MAX).zip(zones).map(|(zone, count)| (zone, count.load(Ordering::Relaxed)));
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Returns whether a zone has as many connections as it may have.
+    fn is_full(&self, zone: u16) -> bool {
+        let in_zone = || self.memories().zones[usize::from(zone)].load(Ordering::Relaxed);
+        self.zones.connections_max(zone).is_some_and(|limit| in_zone() >= limit)
     }
 
     /// Returns the number of connections.
@@ -277,13 +298,8 @@ impl Connections {
         table.len() + more <= table.limit()
     }
 
-    /// Returns the limits.
-    pub fn limits(&self) -> Limits {
-        self.limits
-    }
-
-    fn expiry(&self, timeout: Timeout, now_ms: u64) -> u64 {
-        now_ms + u64::from(self.timeouts.get(timeout)) * 1000
+    fn expiry(&self, (timeout, zone): (Timeout, u16), now_ms: u64) -> u64 {
+        now_ms + u64::from(self.zones.seconds(timeout, zone)) * 1000
     }
 
     /// Finds a connection whose time is not over. One whose time is over is removed.
@@ -294,20 +310,22 @@ impl Connections {
             return Some(found);
         }
         // A dry run does that, too: no packet meets another state than without it.
-        if self.remove(found.0) {
+        if self.remove(found.0, Ended::Expired, now_ms) {
             self.counters.expired.fetch_add(1, Ordering::Relaxed);
         }
         None
     }
 
     /// Removes a connection. Returns whether it was there.
-    fn remove(&self, place: Place) -> bool {
+    fn remove(&self, place: Place, why: Ended, now_ms: u64) -> bool {
         let Some(memories) = self.memories.get() else { return false };
-        let removed = memories.table.remove(place);
-        if let Some(([original, _], _)) = &removed {
-            memories.zones[usize::from(original.zone)].fetch_sub(1, Ordering::Relaxed);
+        let Some((tuples, live)) = memories.table.remove(place) else { return false };
+        memories.zones[usize::from(tuples[0].zone)].fetch_sub(1, Ordering::Relaxed);
+        if self.events.are_wanted() {
+            let why = if why == Ended::Expired && live.state.is_over() { Ended::Closed } else { why };
+            self.events.push(Change::Ended(why), &Listed::of(tuples, &live, (now_ms, now_ms)));
         }
-        removed.is_some()
+        true
     }
 
     /// Returns whether an earlier `ct` has found a packet's connection in a zone: nothing of the packet is looked at then.
@@ -369,7 +387,7 @@ impl Connections {
         now_ms: u64,
     ) -> Option<Rewrite> {
         tracked.followed = None;
-        if let Some(rewrite) = self.track_again(request, tracked) {
+        if let Some(rewrite) = self.track_again(request, tracked, now_ms) {
             return rewrite;
         }
         let Some(seen) = seen else {
@@ -388,20 +406,32 @@ impl Connections {
     }
 
     /// Takes a packet to the connection that an earlier `ct` in the zone has found, whose state it has changed there.
-    fn track_again(&self, request: &Request<'_>, tracked: &mut Tracked) -> Option<Option<Rewrite>> {
+    fn track_again(
+        &self,
+        request: &Request<'_>,
+        tracked: &mut Tracked,
+        now_ms: u64,
+    ) -> Option<Option<Rewrite>> {
         let known = tracked.known.filter(|_| Self::knows(tracked, request))?;
         let entry = self.memories.get()?.table.entry(known.place.entry);
         let tuples = [entry.tuple(0), entry.tuple(1)];
         // A connection that has been removed since is still the packet's.
+        let may_change = request.mark.is_some() || request.label.is_some();
+        let is_followed = may_change && self.events.are_wanted() && !request.is_dry_run;
+        let mut changed = None;
         let rewrite = entry.with(known.place.generation, |live| {
             let live = &mut live_for(request, live);
+            let former = is_followed.then(|| followed_parts(live));
             let rewrite = translate(live, tuples, (request, &known), tracked);
             set_fields(live, request, tracked);
             // Its text is still to be translated, or to be read because this action says so.
-            let is_followed = rewrite.is_some() || request.application.is_some();
-            tracked.followed = live.application().and(is_followed.then_some(known));
+            let is_read = rewrite.is_some() || request.application.is_some();
+            tracked.followed = live.application().and(is_read.then_some(known));
+            let is_changed = former.is_some_and(|former| former != followed_parts(live));
+            changed = is_changed.then(|| entry.listed(live, now_ms));
             rewrite
         });
+        changed.iter().for_each(|listed| self.events.push(Change::Updated, listed));
         if rewrite.is_none() {
             show_fields(request, tracked);
         }
@@ -429,7 +459,7 @@ impl Connections {
                 return self.go_on(seen, request, tracked, (place, direction), now_ms);
             }
             if !request.is_dry_run {
-                self.remove(place);
+                self.remove(place, Ended::Replaced, now_ms);
             }
         }
         if seen.is_error {
@@ -473,15 +503,17 @@ impl Connections {
         // The reply tuple is needed where packets are translated.
         let reply = if request.nat.is_some() { entry.tuple(1) } else { Tuple::default() };
         let tuples = [entry.tuple(0), reply];
+        let is_followed = self.events.are_wanted() && !request.is_dry_run;
         let result = entry.with(place.generation, |live| {
             let live = &mut live_for(request, live);
+            let former = is_followed.then(|| followed_parts(live));
             let progress = match seen.is_error {
                 true => None,
                 false => {
                     let message = live.unskewed(&seen.message, direction, tracked);
                     let (progress, timeout) = live.state.update(&message, direction);
                     if let Some(timeout) = timeout.filter(|_| !request.is_dry_run) {
-                        entry.set_expiry(self.expiry(timeout, now_ms));
+                        entry.set_expiry(self.expiry((timeout, request.zone), now_ms));
                     }
                     Some(progress)
                 }
@@ -501,10 +533,12 @@ impl Connections {
             tracked.announced = control.map(|_| place);
             tracked.followed = live.application().and((!seen.is_error).then_some(known));
             set_fields(live, request, tracked);
-            Some(rewrite)
+            let changed = former.filter(|former| *former != followed_parts(live));
+            Some((rewrite, changed.map(|_| entry.listed(live, now_ms))))
         });
         match result? {
-            Some(rewrite) => {
+            Some((rewrite, changed)) => {
+                changed.iter().for_each(|listed| self.events.push(Change::Updated, listed));
                 (tracked.state, tracked.zone) = (tracked.state | TRACKED, request.zone);
                 // As in Open vSwitch, another `ct` looks for the connection again where this one may translate.
                 let is_kept = request.nat.is_none() || direction == 1 && rewrite.is_some();
@@ -513,7 +547,7 @@ impl Connections {
             }
             None => {
                 if !request.is_dry_run {
-                    self.remove(place);
+                    self.remove(place, Ended::Closed, now_ms);
                 }
                 self.begin(seen, request, tracked, now_ms)
             }

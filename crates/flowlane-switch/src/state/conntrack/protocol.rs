@@ -95,6 +95,11 @@ impl State {
         }
     }
 
+    /// Returns whether its ends have closed the connection.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self, Self::Tcp(tcp) if tcp.is_over())
+    }
+
     /// Returns whether the connection may go where there is no room for others: it has not been answered, or is closing.
     pub(super) fn is_weak(&self) -> bool {
         match self {

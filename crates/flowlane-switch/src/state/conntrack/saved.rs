@@ -168,10 +168,11 @@ impl Connections {
         }
         let Memories { table, zones } = self.memories();
         let in_zone = &zones[usize::from(saved.tuples[0].zone)];
-        if self.limits.per_zone.is_some_and(|limit| in_zone.load(Ordering::Relaxed) >= limit) {
+        let zone = saved.tuples[0].zone;
+        if self.is_full(zone) {
             return Err(NotRestored::Full);
         }
-        let longest = Timeout::ALL.map(|timeout| self.expiry(timeout, now_ms)).into_iter().max();
+        let longest = Timeout::ALL.map(|timeout| self.expiry((timeout, zone), now_ms)).into_iter().max();
         let expires_ms = saved.expires_ms.min(longest.unwrap_or(now_ms));
         let mut live = Live::new(saved.state, saved.begun_ms.min(now_ms));
         (live.mark, live.translated) = (saved.mark, saved.translated);

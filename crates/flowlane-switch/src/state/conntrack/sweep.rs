@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::Connections;
 use super::alg::Application;
 use super::entry::{Live, Translated};
+use super::events::Ended;
 use super::protocol::State;
 use super::table::Place;
 use super::tuple::Tuple;
@@ -72,16 +73,34 @@ pub struct Wanted {
     pub ends: [WantedEnds; 2],
 }
 
+impl Listed {
+    /// A connection at a time; `expires_ms` is the end of its own.
+    pub(super) fn of([original, reply]: [Tuple; 2], live: &Live, (now_ms, expires_ms): (u64, u64)) -> Self {
+        Self {
+            original,
+            reply,
+            state: live.state,
+            mark: live.mark,
+            label: live.label(),
+            translated: live.translated,
+            application: live.application(),
+            age_ms: now_ms.saturating_sub(live.begun_ms),
+            left_ms: expires_ms.saturating_sub(now_ms),
+        }
+    }
+}
+
 impl Wanted {
-    fn is(&self, tuples: &[Tuple; 2], live: &Live) -> bool {
+    pub(super) fn is(&self, listed: &Listed) -> bool {
+        let tuples = [&listed.original, &listed.reply];
         let ends = || tuples.iter().flat_map(|tuple| [tuple.source, tuple.destination]);
-        let original = &tuples[0];
+        let original = tuples[0];
         self.zone.is_none_or(|zone| zone == original.zone)
             && self.proto.is_none_or(|proto| proto == original.proto)
             && self.address.is_none_or(|address| ends().any(|end| original.ip(end) == address))
             && self.port.is_none_or(|port| !original.is_icmp() && ends().any(|end| end.port == port))
-            && self.mark.is_none_or(|(value, mask)| live.mark & mask == value & mask)
-            && self.label.is_none_or(|(value, mask)| live.label() & mask == value & mask)
+            && self.mark.is_none_or(|(value, mask)| listed.mark & mask == value & mask)
+            && self.label.is_none_or(|(value, mask)| listed.label & mask == value & mask)
             && self.ends.iter().zip(tuples).all(|(ends, tuple)| ends.is(tuple))
     }
 }
@@ -105,7 +124,7 @@ impl Connections {
             let generation = entry.generation();
             if generation.is_multiple_of(2)
                 && entry.expires_ms() <= now_ms
-                && self.remove(Place { entry: number, generation })
+                && self.remove(Place { entry: number, generation }, Ended::Expired, now_ms)
             {
                 self.counters.expired.fetch_add(1, Ordering::Relaxed);
             }
@@ -119,7 +138,8 @@ impl Connections {
         }
         let from = self.hand.fetch_add(LOOKED_AT, Ordering::Relaxed);
         for (place, is_over) in self.weak_from(from, now_ms) {
-            if self.remove(place) {
+            let why = if is_over { Ended::Expired } else { Ended::Evicted };
+            if self.remove(place, why, now_ms) {
                 let counter = if is_over { &self.counters.expired } else { &self.counters.evicted };
                 counter.fetch_add(1, Ordering::Relaxed);
                 return;
@@ -151,24 +171,11 @@ impl Connections {
         for number in 0..memories.table.used() {
             let Some(entry) = memories.table.try_entry(number) else { continue };
             let (generation, expires_ms) = (entry.generation(), entry.expires_ms());
-            let tuples = [entry.tuple(0), entry.tuple(1)];
             if !generation.is_multiple_of(2) || expires_ms <= now_ms {
                 continue;
             }
-            let listed = entry.with(generation, |live| {
-                wanted.is(&tuples, live).then(|| Listed {
-                    original: tuples[0],
-                    reply: tuples[1],
-                    state: live.state,
-                    mark: live.mark,
-                    label: live.label(),
-                    translated: live.translated,
-                    application: live.application(),
-                    age_ms: now_ms.saturating_sub(live.begun_ms),
-                    left_ms: expires_ms - now_ms,
-                })
-            });
-            if let Some(listed) = listed.flatten()
+            let listed = entry.with(generation, |live| entry.listed(live, now_ms));
+            if let Some(listed) = listed.filter(|listed| wanted.is(listed))
                 && !each(listed)
             {
                 return;
@@ -177,15 +184,14 @@ impl Connections {
     }
 
     /// Removes the wanted connections. Returns their number.
-    pub fn flush(&self, wanted: &Wanted) -> usize {
+    pub fn flush(&self, wanted: &Wanted, now_ms: u64) -> usize {
         let Some(memories) = self.memories.get() else { return 0 };
         let remove = |number: &u32| {
             let Some(entry) = memories.table.try_entry(*number) else { return false };
             let generation = entry.generation();
-            let tuples = [entry.tuple(0), entry.tuple(1)];
             generation.is_multiple_of(2)
-                && entry.with(generation, |live| wanted.is(&tuples, live)) == Some(true)
-                && self.remove(Place { entry: *number, generation })
+                && entry.with(generation, |live| wanted.is(&entry.listed(live, now_ms))) == Some(true)
+                && self.remove(Place { entry: *number, generation }, Ended::Flushed, now_ms)
         };
         (0..memories.table.used()).filter(remove).count()
     }

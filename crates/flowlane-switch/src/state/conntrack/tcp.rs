@@ -242,6 +242,11 @@ impl Tcp {
         }
     }
 
+    /// Returns whether both ends have closed the connection.
+    pub(super) fn is_over(&self) -> bool {
+        self.states().iter().all(|state| *state >= EndState::FinWait2)
+    }
+
     /// Returns whether the connection is closing, or has not been answered.
     pub(super) fn is_weak(&self) -> bool {
         self.states().iter().any(|state| *state != EndState::Established)
@@ -249,12 +254,12 @@ impl Tcp {
 
     /// Takes a segment of the end that began the connection (0), or of the other (1).
     pub(super) fn update(&mut self, segment: &Segment, from: usize) -> (Progress, Option<Timeout>) {
-        let [source, destination] = [self.peers[from].state, self.peers[1 - from].state];
+        let source = self.peers[from].state;
         if segment.has_bad_flags() {
             return (Progress::Invalid, None);
         }
         if segment.flags & (SYN | ACK) == SYN {
-            if source.min(destination) >= EndState::FinWait2 {
+            if self.is_over() {
                 return (Progress::Restarts, None);
             }
             if source <= EndState::SynSent {

@@ -131,7 +131,7 @@ fn a_packet_whose_connection_is_removed_sees_what_is_set() {
     let packet = udp((1, 1000), (2, 53));
     let mut tracked = Tracked::default();
     connections.track(Some(&packet), &Request { mark: Some((3, u32::MAX)), ..COMMIT }, &mut tracked, 0);
-    assert_eq!(connections.flush(&Wanted::default()), 1);
+    assert_eq!(connections.flush(&Wanted::default(), 0), 1);
     let set = Request { mark: Some((0x100, 0xf00)), label: Some((7, 0xff)), ..COMMIT };
     connections.track(Some(&packet), &set, &mut tracked, 0);
     assert_eq!((tracked.mark, tracked.label, connections.len()), (0x103, 7, 0));
@@ -171,8 +171,8 @@ fn a_full_table_keeps_answered_connections() {
     let missing = counters.evicted.load(Relaxed) + counters.refused_full.load(Relaxed);
     assert_eq!(missing, 4000 - 32);
     let wanted = Wanted { port: Some(31), ..Wanted::default() };
-    assert_eq!((connections.flush(&wanted), connections.flush(&wanted)), (1, 0));
-    assert_eq!(connections.flush(&Wanted::default()), 63);
+    assert_eq!((connections.flush(&wanted, 0), connections.flush(&wanted, 0)), (1, 0));
+    assert_eq!(connections.flush(&Wanted::default(), 0), 63);
     assert!(connections.is_empty());
 }
 
@@ -184,7 +184,7 @@ fn a_zone_has_its_limit() {
         state(&connections, &udp((1, n), (2, 53)), &Request { zone: 4, ..COMMIT }, 0);
     }
     assert_eq!(connections.len(), 10);
-    assert_eq!(connections.flush(&Wanted { zone: Some(4), ..Wanted::default() }), 5);
+    assert_eq!(connections.flush(&Wanted { zone: Some(4), ..Wanted::default() }, 0), 5);
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn threads_find_their_connections_while_others_change_the_chains() {
                     let found = state(&connections, &back(packet), &LOOK, 0);
                     assert_eq!(found, ESTABLISHED | REPLY | TRACKED);
                 }
-                2 => assert_eq!(connections.flush(&wanted) == 1, own.remove(&port)),
+                2 => assert_eq!(connections.flush(&wanted, 0) == 1, own.remove(&port)),
                 _ => {
                     let tuple = &Tuple { zone: 3, ..packet.tuple };
                     assert_eq!(connections.find(&connections.prepare(tuple), 0).is_some(), has);
@@ -298,11 +298,123 @@ fn threads_find_their_connections_while_others_change_the_chains() {
         all.into_iter().map(|thread| thread.join().expect("it does not fail")).sum()
     });
     assert_eq!(connections.len(), left);
-    assert_eq!(connections.flush(&Wanted::default()), left);
+    assert_eq!(connections.flush(&Wanted::default(), 0), left);
 }
 
 #[test]
 fn an_entry_is_small() {
     // Three cache lines, with a place for an application's protocol.
     assert_eq!(size_of::<entry::Entry>(), 192);
+}
+
+#[test]
+fn zones_have_limits_and_timeouts_of_their_own() {
+    let connections = Connections::new(Limits { connections: 100, per_zone: Some(5) });
+    let udp_first = |seconds| ZoneSettings {
+        connections_max: Some(2),
+        timeouts: [(Timeout::UdpFirst, seconds)].into_iter().collect(),
+    };
+    connections.zones().set(4, &udp_first(7));
+    let of_zone = |zone| Request { zone, ..COMMIT };
+    let begin = |n, zone, now_ms| state(&connections, &udp((1, n), (2, 53)), &of_zone(zone), now_ms);
+    (0..20).for_each(|n| _ = [3, 4].map(|zone| begin(n, zone, 0)));
+    assert_eq!(connections.by_zone(), [(3, 5), (4, 2)].into_iter().collect());
+    let left = |zone, now_ms| {
+        let (wanted, mut left) = (Wanted { zone: Some(zone), ..Wanted::default() }, Vec::new());
+        connections.for_each(&wanted, now_ms, |listed| {
+            left.push(listed.left_ms);
+            true
+        });
+        left
+    };
+    assert_eq!((left(3, 1000), left(4, 1000)), (vec![59_000; 5], vec![6000; 2]));
+    // Connections notice other timeouts with their next packets, and a smaller limit removes none.
+    connections.zones().set(4, &ZoneSettings { connections_max: Some(1), ..udp_first(7) });
+    connections.zones().set_all(&ZoneSettings {
+        connections_max: None,
+        timeouts: [(Timeout::UdpMultiple, 9)].into_iter().collect(),
+    });
+    begin(0, 4, 2000);
+    assert_eq!((left(3, 2000), left(4, 2000)), (vec![58_000; 5], vec![9000, 5000]));
+    (0..20).for_each(|n| _ = [3, 4].map(|zone| begin(n, zone, 8000)));
+    assert_eq!((left(3, 8000).len(), left(4, 8000).len()), (20, 1), "one of zone 4 has expired");
+}
+
+/// The changes that a subscriber has been told of: event, state and mark.
+fn told(subscription: &Subscription) -> Vec<(Change, &'static str, u32)> {
+    let (events, lost) = subscription.take(std::time::Duration::ZERO);
+    assert_eq!(lost, 0);
+    let of = |event: &Event| (event.change, event.connection.state.name(), event.connection.mark);
+    events.iter().map(of).collect()
+}
+
+#[test]
+fn subscribers_are_told_what_becomes_of_connections() {
+    let connections = std::sync::Arc::new(small(3));
+    let all = connections.subscribe(Wanted::default()).unwrap();
+    let in_zone_4 = connections.subscribe(Wanted { zone: Some(4), ..Wanted::default() }).unwrap();
+    let (client, server) = ((1, 1000), (2, 80));
+    let there = |flags, sequence, acknowledgement| tcp(client, server, flags, sequence, acknowledgement);
+    let here = |flags, sequence, acknowledgement| tcp(server, client, flags, sequence, acknowledgement);
+    let (new, updated, ended) = (Change::New, Change::Updated, Change::Ended);
+    let marked = Request { mark: Some((7, u32::MAX)), ..COMMIT };
+    let dry = Request { is_dry_run: true, ..marked };
+    state(&connections, &there(SYN, 100, 0), &dry, 0);
+    state(&connections, &there(SYN, 100, 0), &COMMIT, 0);
+    state(&connections, &here(SYN | ACK, 500, 101), &dry, 0);
+    assert_eq!(told(&all), [(new, "SYN_SENT", 0)]);
+    state(&connections, &here(SYN | ACK, 500, 101), &LOOK, 0);
+    state(&connections, &there(ACK, 101, 501), &marked, 0);
+    state(&connections, &there(ACK, 101, 501), &marked, 0);
+    let mut tracked = Tracked::default();
+    connections.track(Some(&there(ACK, 101, 501)), &LOOK, &mut tracked, 0);
+    connections.track(None, &Request { mark: Some((8, u32::MAX)), ..COMMIT }, &mut tracked, 0);
+    let between = told(&all);
+    assert!(between.iter().all(|(change, ..)| *change == updated), "{between:?}");
+    let states: Vec<_> = between.iter().map(|(_, state, mark)| (*state, *mark)).collect();
+    assert_eq!(states, [("ESTABLISHED", 0), ("ESTABLISHED", 7), ("ESTABLISHED", 8)]);
+    // Both ends close it, and another one begins.
+    state(&connections, &there(FIN | ACK, 101, 501), &LOOK, 0);
+    state(&connections, &here(FIN | ACK, 501, 102), &LOOK, 0);
+    state(&connections, &there(ACK, 102, 502), &LOOK, 0);
+    told(&all);
+    state(&connections, &there(SYN, 7000, 0), &COMMIT, 0);
+    let closed = told(&all);
+    assert_eq!((closed[0].0, closed[1].0), (ended(Ended::Closed), new));
+    state(&connections, &here(ACK, 1, 7001), &Request { force: true, ..COMMIT }, 0);
+    assert_eq!(told(&all)[0].0, ended(Ended::Replaced));
+    (0..2).for_each(|n| _ = state(&connections, &udp((1, n), (2, 53)), &COMMIT, 0));
+    state(&connections, &udp((1, 9), (2, 53)), &COMMIT, 1);
+    let evicted = told(&all);
+    assert_eq!(evicted.iter().filter(|(change, ..)| *change == ended(Ended::Evicted)).count(), 1);
+    connections.sweep(86_500_000, 10);
+    let expired = told(&all);
+    assert_eq!(expired.len(), 3);
+    assert!(expired.iter().all(|(change, ..)| *change == ended(Ended::Expired)), "{expired:?}");
+    assert_eq!(told(&in_zone_4), []);
+    state(&connections, &udp((1, 1), (2, 53)), &Request { zone: 4, ..COMMIT }, 86_500_000);
+    assert_eq!(connections.flush(&Wanted::default(), 86_501_500), 1);
+    let (events, _) = in_zone_4.take(std::time::Duration::ZERO);
+    let changes: Vec<_> = events.iter().map(|event| (event.change, event.connection.age_ms)).collect();
+    assert_eq!(changes, [(new, 0), (ended(Ended::Flushed), 1500)]);
+}
+
+#[test]
+fn events_that_nobody_takes_are_lost_and_counted() {
+    let connections = std::sync::Arc::new(small(100_000));
+    let first = connections.subscribe(Wanted::default()).unwrap();
+    let others: Vec<Subscription> = std::iter::from_fn(|| connections.subscribe(Wanted::default())).collect();
+    assert_eq!(others.len(), 7, "there are no more subscribers than eight");
+    drop(others);
+    let begin = |n: u32| state(&connections, &udp((n, 1), (2, 53)), &COMMIT, 0);
+    (0..10_000).for_each(|n| _ = begin(n));
+    let (events, lost) = first.take(std::time::Duration::ZERO);
+    assert_eq!(events.len() as u64 + lost, 10_000);
+    assert!(lost > 0 && events.iter().zip(0u128..).all(|(e, n)| e.connection.original.source.address == n));
+    begin(20_000);
+    let (events, lost) = first.take(std::time::Duration::ZERO);
+    assert_eq!((events.len(), lost), (1, 0));
+    drop(first);
+    begin(20_001);
+    assert_eq!(connections.len(), 10_002);
 }

@@ -1,15 +1,24 @@
 //! Timeouts of connections, by protocol and state.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use flowlane::named_enum;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 
 /// The state of a connection that a timeout is for. The names are those of Open vSwitch's timeout policies.
 #[derive(
-    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, IntoStaticStr, VariantArray, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Debug,
+    IntoStaticStr,
+    VariantArray,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
@@ -56,27 +65,5 @@ impl Timeout {
             Self::UdpFirst | Self::UdpMultiple | Self::IcmpFirst => 60,
             Self::UdpSingle | Self::IcmpReply => 30,
         }
-    }
-}
-
-/// The seconds of each timeout. They may change while connections use them; a connection notices with its next packet.
-#[derive(Debug)]
-pub struct Timeouts([AtomicU32; Timeout::ALL.len()]);
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self(Timeout::ALL.map(|timeout| AtomicU32::new(timeout.default_s())))
-    }
-}
-
-impl Timeouts {
-    /// Returns the seconds of a timeout.
-    pub fn get(&self, timeout: Timeout) -> u32 {
-        self.0[timeout as usize].load(Ordering::Relaxed)
-    }
-
-    /// Sets them.
-    pub fn set(&self, timeout: Timeout, seconds: u32) {
-        self.0[timeout as usize].store(seconds, Ordering::Relaxed);
     }
 }

@@ -1,7 +1,7 @@
 //! Where connection tracking differs from that of Open vSwitch 3.1: the table of `docs/differences.md`.
 
 /// The differences: who is right and why, and how it is kept out of the comparison.
-pub(crate) const DIFFERENCES: [(&str, &str, &str); 19] = [
+pub(crate) const DIFFERENCES: [(&str, &str, &str); 20] = [
     (
         "replies of a new connection that look like packets of another: Open vSwitch keeps both, and finds one of them; Flowlane \
          keeps the older",
@@ -50,6 +50,12 @@ pub(crate) const DIFFERENCES: [(&str, &str, &str); 19] = [
          through all actions; where they meet `ct` on several ways, Open vSwitch now and then waits for fragments that it has had",
         "Flowlane",
         "frames in one order; rules with one way",
+    ),
+    (
+        "ports that `resubmit(…,ct)` shows of the connection of a fragment: Open vSwitch shows 0, and has 0 in `ct_tp_src` and `ct_tp_dst` \
+         behind it",
+        "Flowlane: ovs-actions(7), the fields of the original direction are shown",
+        "no fragments are shown",
     ),
     (
         "the last fragment twice: Open vSwitch sends it twice, Flowlane calls the second invalid",

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::super::packets::Random;
 use super::super::rules::Rules;
 
-/// Tables: 0 is the first that packets meet, the last shows what they have found.
+/// Tables: 0 is the first that packets meet. The next after these shows what they have found, and the last is shown original tuples.
 const TABLES: u32 = 5;
 
 /// Shows a packet's connection: copies of the packet have fields of it in their Ethernet addresses.
@@ -188,9 +188,17 @@ pub(super) fn rules(r: &mut Random, kind: Kind) -> Rules {
     for family in ["ip", "ipv6"] {
         for (from, to) in [(1, 2), (2, 1)] {
             for (state, tuple) in [
-                // It forgets ports of later fragments.
+                // It forgets ports of later fragments, and shows none of any fragment.
                 ("+trk-inv-rel,ip_frag=later", String::new()),
-                ("+trk-inv-rel,ip_frag=not_later", format!(",{}", shown_tuple(family))),
+                ("+trk-inv-rel,ip_frag=first", format!(",{}", shown_tuple(family))),
+                (
+                    "+trk-inv-rel,ip_frag=no",
+                    format!(
+                        ",{0},resubmit(7,{1},ct),output:3,ct_clear,resubmit(,{1},ct)",
+                        shown_tuple(family),
+                        TABLES + 1
+                    ),
+                ),
                 // Open vSwitch does not move the tuples of errors.
                 ("+trk-inv+rel", String::new()),
                 ("+trk+inv", String::new()),
@@ -205,5 +213,45 @@ pub(super) fn rules(r: &mut Random, kind: Kind) -> Rules {
             }
         }
     }
-    Rules::new(text, String::new(), TABLES as u8 + 1)
+    text += &of_originals(r);
+    Rules::new(text, String::new(), TABLES as u8 + 2)
+}
+
+/// Rules that are shown the tuple of the connection's original direction, where that of the packet is the connection's.
+fn of_originals(r: &mut Random) -> String {
+    let mut text = String::new();
+    for family in ["ip", "ipv6"] {
+        let (v6, icmp) = (family == "ipv6", if family == "ip" { "icmp" } else { "icmp6" });
+        let source = if v6 { "ipv6_src=2001:db8::a00:" } else { "nw_src=10.0.0." };
+        let (server, outside) = match v6 {
+            true => ("ipv6_dst=2001:db8::c000:201", "ct_ipv6_dst=2001:db8::c633:6401"),
+            false => ("nw_dst=192.0.2.1", "ct_nw_dst=198.51.100.1"),
+        };
+        let suffix = if v6 { "6" } else { "" };
+        let all = [
+            format!("tcp{suffix},tp_dst=80"),
+            format!("udp{suffix},tp_src=1000/0xfffe"),
+            format!("{icmp},icmp_type={}", if v6 { 128 } else { 8 }),
+            format!("{family},nw_proto=47"),
+            format!("{family},{source}1"),
+            format!("{family},{server}"),
+            format!("{family},ct_state=+trk-inv,ct_{source}2"),
+            format!("{family},ct_state=+trk-inv,{outside}"),
+            format!("{family},ct_state=+trk-inv,ct_nw_proto=17"),
+            format!("{family},ct_state=+trk-inv,ct_nw_proto=6,ct_tp_src=80"),
+            format!("{family},in_port=7,ct_state=+new"),
+        ];
+        for priority in 1..3 + r.below(4) {
+            let which = r.below(all.len() as u32) as usize;
+            let cookie = 1000 + which;
+            writeln!(
+                text,
+                "table={},priority={priority},cookie={cookie},{},actions=load:{which}->NXM_OF_ETH_DST[0..15],output:4",
+                TABLES + 1,
+                all[which]
+            )
+            .expect("text takes text");
+        }
+    }
+    text
 }

@@ -291,7 +291,7 @@ impl Reader<'_> {
         match lower {
             "output" => outputs::output(argument, self.options, &self.known),
             "enqueue" => outputs::enqueue(argument, self.options),
-            "resubmit" => outputs::resubmit(argument, self.options),
+            "resubmit" => outputs::resubmit(argument, &self.known, self.options),
             "sample" => outputs::sample(argument, self.options),
             "multipath" => hashes::multipath(argument, &self.known),
             "bundle" | "bundle_load" => {

@@ -37,6 +37,7 @@ fn are_consistent(mut known: Known, actions: &[Action], is_lenient: bool) -> boo
             Action::DecMplsTtl | Action::PopMpls(_) => is_lenient || has_field(&known, Field::MplsTtl, None),
             Action::FinTimeout { .. } => is_lenient || known.is_over_ip(ip_proto::TCP),
             Action::ConnectionTracking(ct) => can_track(&known, ct),
+            Action::Resubmit { original: true, .. } => known.may_show_connection(),
             Action::Clone(nested) => are_consistent(known.clone(), nested, is_lenient),
             _ => true,
         };
@@ -131,6 +132,13 @@ mod tests {
             assert!(!is_consistent(&of(matches, actions), true), "{matches}, {actions}");
         }
         assert!(!is_consistent(&Rule::new(Match::any(), v6.actions.clone()), true));
+        let shows = text("ct_state=+est actions=resubmit(,1,ct)");
+        for (of, expected) in
+            [("+trk", false), ("+new", true), ("+trk-inv", true), ("-inv", false), ("-est", false)]
+        {
+            let of = text(&format!("ip,ct_state={of} actions=drop"));
+            assert_eq!(is_consistent(&Rule::new(of.matches, shows.actions.clone()), true), expected);
+        }
         let tagged = vec![Action::PushVlan(0x8100), set(Field::VlanVid, None, SetForm::SetField)];
         assert!(is_consistent(&Rule::new(Match::any(), tagged), false));
     }

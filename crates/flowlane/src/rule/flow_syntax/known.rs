@@ -9,8 +9,12 @@ use crate::packet::FieldRef;
 use crate::packet::fields::{Field, Form, PACKET_TYPE_ETHERTYPE, Prerequisite, VLAN_PRESENT};
 use crate::packet::parse::{ether_type, ip_proto};
 
-/// The bit of `ct_state` that says `inv`.
+/// The bits of `ct_state` that say `inv` and `trk`.
 const CT_INVALID: u128 = 0x10;
+const CT_TRACKED: u128 = 0x20;
+
+/// The bits of `ct_state` that only packets of a connection have: all but `inv` and `trk`.
+const CT_OF_CONNECTION: u128 = 0xcf;
 
 /// The properties of packets that a rule fixes, at some point of its actions.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +35,8 @@ pub(super) struct Known {
     in_connection: bool,
     /// Connection tracking has found the packets invalid.
     is_invalid: bool,
+    /// It has found their connections.
+    is_of_connection: bool,
 }
 
 /// The protocols that the names of some fields depend on, as Open vSwitch reads them: there, `tp_dst` is `tcp_dst` to actions.
@@ -105,6 +111,7 @@ impl Known {
             (mask == field.info().ones()).then_some(value)
         };
         let (tci, tci_mask) = matches.get(Field::VlanTci);
+        let (ct_state, ct_state_mask) = matches.get(Field::CtState);
         let packet_type = exactly(Field::PacketType).map(|v| v as u32);
         let of_packet_type = packet_type.filter(|kind| kind >> 16 == PACKET_TYPE_ETHERTYPE >> 16);
         Self {
@@ -113,7 +120,9 @@ impl Known {
             proto: exactly(Field::NwProto).map(|v| v as u8),
             icmp_type: exactly(Field::IcmpType).map(|v| v as u8),
             later: exactly(Field::IpFrag) == Some(3),
-            is_invalid: matches.get(Field::CtState).0 & CT_INVALID != 0,
+            is_invalid: ct_state & CT_INVALID != 0,
+            is_of_connection: ct_state & CT_OF_CONNECTION != 0
+                || ct_state & CT_TRACKED != 0 && ct_state_mask & !ct_state & CT_INVALID != 0,
             ..Self::default()
         }
     }
@@ -155,6 +164,11 @@ impl Known {
     /// Returns whether the match asks for packets that connection tracking has found invalid.
     pub(super) fn is_invalid(&self) -> bool {
         self.is_invalid
+    }
+
+    /// Returns whether the match asks for packets of connections, or the actions stand without a match.
+    pub(super) fn may_show_connection(&self) -> bool {
+        self.is_of_connection || self.anything
     }
 
     /// Returns whether the packets are IP, as far as is known.

@@ -260,6 +260,8 @@ const MISTAKES: &[(&str, &str)] = &[
     ("tcp(tp_dst=80 actions=drop", "a `(` is not closed"),
     ("actions=resubmit(,)", "one of both may be left out"),
     ("actions=resubmit(1,2,3)", "`ct` is expected"),
+    ("ip,ct_state=+trk actions=resubmit(,2,ct)", "packets of connections are needed in the match"),
+    ("ip,ct_state=+inv+trk actions=clone(resubmit(,2,ct))", "packets of connections are needed in the match"),
     ("actions=output:TABLE", "write `resubmit(,0)`"),
     ("actions=output:ANY", "write `drop` to drop"),
     ("actions=output:NXM_NX_REG16[]", "registers are reg0 to reg15"),

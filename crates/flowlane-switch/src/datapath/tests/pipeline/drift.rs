@@ -76,7 +76,7 @@ fn the_key_that_rules_have_written_is_that_of_the_packet_parsed_anew() {
         changed += usize::from(frame.bytes() != bytes);
         followed += 1;
         let steps = translate(&pipeline(actions.clone(), &anew), &key).steps;
-        let found = steps.iter().any(|step| matches!(step, Step::Matched { table: 1, rule: Some(_) }));
+        let found = steps.iter().any(|step| matches!(step, Step::Matched { table: 1, rule: Some(_), .. }));
         assert!(found, "{round}: {actions:?} {:?} {anew:?} {bytes:02x?}", headers.malformed);
     }
     assert!(followed > 15_000 && changed > 8_000, "{followed} {changed}");

@@ -171,7 +171,7 @@ fn announced_connections_begin_in_a_restored_switch() {
     // Without the control connection nothing is expected, as before.
     let control = Wanted { port: Some(21), ..Wanted::default() };
     for bench in [&mut bench, &mut once, &mut often] {
-        assert_eq!(bench.switch.workers()[0].egress.connections.flush(&control), 1);
+        assert_eq!(bench.switch.workers()[0].egress.connections.flush(&control, 0), 1);
         let sent = Tcp(FROM_SERVER, (22, 1028), 9000, None, "").send(bench, tftp);
         assert!(sent.iter().all(Vec::is_empty));
     }

@@ -100,13 +100,22 @@ pub(super) fn enqueue(argument: Token<'_>, options: &ReadOptions<'_>) -> Result<
 }
 
 /// `PORT`, `PORT,TABLE` or `PORT,TABLE,ct`; a part that is left out stays.
-pub(super) fn resubmit(argument: Token<'_>, options: &ReadOptions<'_>) -> Result<Action, Fault> {
+pub(super) fn resubmit(
+    argument: Token<'_>,
+    known: &Known,
+    options: &ReadOptions<'_>,
+) -> Result<Action, Fault> {
     let parts = commas(argument);
     let given = |at: usize| parts.get(at).copied().filter(|part| !part.text.is_empty());
     let own = |to: &Token<'_>| to.text.eq_ignore_ascii_case("in_port");
     let in_port = given(0).filter(|to| !own(to)).map(|to| port(to, options)).transpose()?;
     let table = given(1).map(|table| values::number(table, 254)).transpose()?.map(|table| table as u8);
     let original = match given(2) {
+        Some(ct) if ct.text == "ct" && !known.may_show_connection() => {
+            return Err(ct.fault(
+                "packets of connections are needed in the match: `ct_state=+new`, `+est`, `+rel`, `+rpl` or `+trk-inv`",
+            ));
+        }
         Some(ct) if ct.text == "ct" => true,
         Some(other) => return Err(other.fault("`ct` is expected, or nothing")),
         None => false,

@@ -306,6 +306,7 @@ fn allowed(known: &Known, actions: Vec<Action>) -> Vec<Action> {
             Action::ConnectionTracking(ct) => {
                 known.may_be(crate::packet::parse::ether_type::IPV4) && !(ct.commit && known.is_invalid())
             }
+            Action::Resubmit { original: true, .. } => known.may_show_connection(),
             _ => true,
         };
         if right {
@@ -373,7 +374,7 @@ const LINES: [&str; 8] = [
     "actions=multipath(eth_src,50,hrw,12,0,reg0[0..3]),bundle_load(nw_src,0,hrw,ofport,reg0[],members:[1,LOCAL])",
     "actions=encap(nsh(md_type=2,tlv(0x1000,10,0x12345678))),decap(packet_type(ns=1,type=0x800)),check_pkt_larger(9)->reg0[3]",
     "actions=controller(reason=no_match,userdata=00.11,pause),sample(probability=5,egress),note:00.11,conjunction(1,2/3)",
-    "packet_type=(1,0x894f),nsh_c1=5/7,tun_metadata3=5,tun_flags=+oam,actions=output(port=1,max_len=64),enqueue:1:2,resubmit(1,2,ct)",
+    "ct_state=+trk-inv,packet_type=(1,0x894f),nsh_c1=5/7,tun_metadata3=5,tun_flags=+oam,actions=output(port=1,max_len=64),enqueue:1:2,resubmit(1,2,ct)",
     "importance=3,in_port=LOCAL,tcp_flags=syn|ack actions=push:reg0[3],pop:NXM_NX_REG1[],move:nw_tos[2..7]->reg0[0..5],dec_ttl(1,2)",
 ];
 
