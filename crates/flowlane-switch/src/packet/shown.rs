@@ -65,7 +65,7 @@ impl Shown {
         self == Self::default()
     }
 
-    /// Returns whether a packet comes to the table. `get` reads its fields.
+    /// Returns whether a packet reaches the table. `get` reads its fields.
     pub(crate) fn comes(self, mut get: impl FnMut(Field) -> u128) -> bool {
         let is_ip = |eth_type| [ether_type::IPV4, ether_type::IPV6].map(u128::from).contains(&eth_type);
         !self.original || get(Field::CtNwProto) != 0 && is_ip(get(Field::EthType))
@@ -118,7 +118,7 @@ fn show_original(key: &mut FlowKey) {
     shown.chain(CT_PORTS.into_iter().zip(own_ports)).for_each(|(field, port)| key.set(field, port));
 }
 
-/// Swaps bits of a mask as [`show_original`] swaps fields. The fields that say what is swapped count whole.
+/// Swaps bits of a mask as [`show_original`] swaps fields. The fields that decide the swap count whole.
 fn original_bits(own: &FlowKey, looked_at: &mut FlowMask) {
     let is_ipv6 = is_ipv6(own);
     let (ports_own, ports_original) =

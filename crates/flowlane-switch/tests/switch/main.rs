@@ -2,6 +2,7 @@
 
 mod control;
 mod firewall;
+mod flood;
 mod interfaces;
 mod language;
 mod mistakes;

@@ -11,6 +11,7 @@ use flowlane_switch::port::{MemoryHandle, MemoryPort};
 use tempfile::TempDir;
 
 mod forwards;
+mod fragments;
 mod hostile;
 
 const LAN: usize = 0;

@@ -99,3 +99,30 @@ fn tables(config: &Config, source: &Source) -> Result<(), ConfigError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::mgmt::setup::{Setup, SetupError};
+
+    #[test]
+    fn a_zone_has_one_section_with_settings() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("switch.toml");
+        let wrong = |zones: &str| {
+            let text = format!("[[table]]\nnumber = 0\n{zones}");
+            std::fs::write(&file, &text).unwrap();
+            match Setup::read(&file) {
+                Err(SetupError::Config(error)) => (error.message, text[error.span.unwrap()].to_owned()),
+                _ => panic!("{text} is wrong"),
+            }
+        };
+        let section = "[[connections.zone]]\nnumber = 5\n";
+        let (message, _) = wrong(section);
+        assert_eq!(message, "zone 5 has no settings of its own");
+        let twice =
+            format!("{section}connections_max = 1\n{}timeouts.udp_first = 9\n", section.replace('5', "0x5"));
+        assert_eq!(wrong(&twice), ("two zones have the number 5".to_owned(), "0x5".to_owned()));
+        let (message, place) = wrong(&format!("{section}timeouts = {{ tcp_sent = 9 }}\n"));
+        assert!(message.contains("tcp_sent") && place == "tcp_sent", "{message}: {place}");
+    }
+}

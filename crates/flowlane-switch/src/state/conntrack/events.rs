@@ -79,7 +79,7 @@ impl Queue {
 
     fn push(&self, event: Event) {
         let mut waiting = self.lock();
-        // None comes behind a gap before the subscriber has been told of it.
+        // None comes behind a gap before the subscriber has got its number.
         match waiting.events.len() < WAITING_MAX && waiting.lost == 0 {
             true => waiting.events.push_back(event),
             false => waiting.lost += 1,

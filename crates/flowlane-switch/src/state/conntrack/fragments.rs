@@ -1,7 +1,8 @@
 //! Datagrams that come in fragments: these wait until all have come, and then go on together, as they came.
 //!
-//! Only a whole datagram has ports and a checksum that can be verified. As in Open vSwitch, fragments that overlap (RFC 5722, RFC 8200
-//! §4.5), or are shorter than any path makes them, are invalid and wait for nothing.
+//! Only a whole datagram has ports and a checksum that can be verified. As in Open vSwitch, fragments that are shorter than any path
+//! makes them are invalid and wait for nothing. Where two overlap, the datagram is given up, with those of its fragments that are still
+//! to come (RFC 5722, RFC 8200 §4.5): it is not known which one says the truth. A fragment that comes twice is refused alone.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -108,9 +109,22 @@ pub struct Waiting<T> {
 struct Incomplete<T> {
     /// In the order of their places.
     pieces: Vec<Waiting<T>>,
+    /// Two of them overlapped: no more are taken.
+    is_given_up: bool,
 }
 
 impl<T> Incomplete<T> {
+    /// The number of fragments that it counts as.
+    fn weight(&self) -> usize {
+        if self.is_given_up { 1 } else { self.pieces.len() }
+    }
+
+    /// Returns whether a piece is there already.
+    fn has(&self, new: &Piece) -> bool {
+        let ends = |piece: &Piece| (piece.begin, piece.end, piece.is_last);
+        self.pieces.iter().any(|waiting| ends(&waiting.piece) == ends(new))
+    }
+
     /// Returns the place of a new piece; none if it overlaps others, or there is one behind the last.
     fn place_for(&self, new: &Piece) -> Option<usize> {
         let at = self.pieces.partition_point(|waiting| waiting.piece.begin < new.begin);
@@ -165,11 +179,13 @@ pub struct Fragments<T> {
     waiting: usize,
     /// Fragments whose datagrams were never complete.
     pub expired: u64,
+    /// Fragments that were given up since some overlapped.
+    pub overlapping: u64,
 }
 
 impl<T> Default for Fragments<T> {
     fn default() -> Self {
-        Self { datagrams: HashMap::new(), order: VecDeque::new(), waiting: 0, expired: 0 }
+        Self { datagrams: HashMap::new(), order: VecDeque::new(), waiting: 0, expired: 0, overlapping: 0 }
     }
 }
 
@@ -182,9 +198,18 @@ impl<T> Fragments<T> {
         }
         let incomplete = self.datagrams.entry(datagram).or_insert_with(|| {
             self.order.push_back((now_ms, datagram));
-            Incomplete { pieces: Vec::new() }
+            Incomplete { pieces: Vec::new(), is_given_up: false }
         });
-        let Some(at) = incomplete.place_for(&piece) else { return Taken::Refused(held) };
+        if incomplete.is_given_up || incomplete.has(&piece) {
+            return Taken::Refused(held);
+        }
+        let Some(at) = incomplete.place_for(&piece) else {
+            self.waiting -= incomplete.pieces.len();
+            self.overlapping += 1 + incomplete.pieces.len() as u64;
+            (incomplete.pieces, incomplete.is_given_up) = (Vec::new(), true);
+            self.waiting += incomplete.weight();
+            return Taken::Refused(held);
+        };
         incomplete.pieces.insert(at, Waiting { piece, held });
         self.waiting += 1;
         if !are_complete(incomplete.pieces.iter().map(|waiting| waiting.piece)) {
@@ -207,9 +232,11 @@ impl<T> Fragments<T> {
         }
         let incomplete = self.datagrams.get(datagram);
         let waiting = incomplete.map_or(&[][..], |incomplete| &incomplete.pieces);
-        let Some(at) = incomplete.map_or(Some(0), |incomplete| incomplete.place_for(&piece)) else {
-            return Fate::Refused;
+        let place_in = |incomplete: &Incomplete<T>| match incomplete.is_given_up || incomplete.has(&piece) {
+            true => None,
+            false => incomplete.place_for(&piece),
         };
+        let Some(at) = incomplete.map_or(Some(0), place_in) else { return Fate::Refused };
         let mut all: Vec<_> = waiting.iter().map(|waiting| (waiting.piece, Some(&waiting.held))).collect();
         all.insert(at, (piece, None));
         match are_complete(all.iter().map(|(piece, _)| *piece)) {
@@ -226,7 +253,7 @@ impl<T> Fragments<T> {
             }
             self.order.pop_front();
             if let Some(incomplete) = self.datagrams.remove(&datagram) {
-                self.waiting -= incomplete.pieces.len();
+                self.waiting -= incomplete.weight();
                 self.expired += incomplete.pieces.len() as u64;
             }
         }
@@ -302,8 +329,6 @@ mod tests {
         assert_eq!(take(16, 20, true, 'c'), "waits");
         assert_eq!(take(0, 8, false, 'a'), "waits");
         assert_eq!(take(0, 8, false, 'x'), "refused x", "twice");
-        assert_eq!(take(4, 12, false, 'y'), "refused y", "it overlaps");
-        assert_eq!(take(20, 28, false, 'z'), "refused z", "behind the last");
         assert_eq!(take(8, 16, false, 'b'), "abc");
         assert_eq!((fragments.waiting, fragments.datagrams.len()), (0, 0));
     }
@@ -322,6 +347,41 @@ mod tests {
         assert_eq!(fragments.waiting, 1);
         fragments.expire(3 * WAIT_MS);
         assert_eq!((fragments.waiting, fragments.order.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_datagram_whose_fragments_overlap_is_given_up() {
+        for (begin, end, is_last) in
+            [(4, 12, false), (0, 16, false), (20, 28, false), (8, 17, true), (0, 7, true)]
+        {
+            let mut fragments = Fragments::default();
+            let mut take = |id, begin, end, last| {
+                let taken = fragments.take(datagram(id), piece(begin, end, last), 'a', 0);
+                (names(taken), fragments.waiting)
+            };
+            assert_eq!(take(1, 0, 8, false), ("waits".into(), 1));
+            assert_eq!(take(1, 16, 20, true), ("waits".into(), 2));
+            let case = format!("{begin}..{end}");
+            assert_eq!(take(1, begin, end, is_last), ("refused a".into(), 1), "{case}");
+            // None of those that come later is taken, and other datagrams are.
+            assert_eq!(take(1, 8, 16, false), ("refused a".into(), 1), "{case}");
+            assert_eq!(take(2, 0, 8, false), ("waits".into(), 2), "{case}");
+            assert_eq!(take(2, 8, 9, true), ("aa".into(), 1), "{case}");
+            assert_eq!(fragments.overlapping, 3);
+            // Its time ends as that of others.
+            fragments.expire(WAIT_MS);
+            assert_eq!((fragments.waiting, fragments.order.len(), fragments.datagrams.len()), (0, 0, 0));
+        }
+    }
+
+    #[test]
+    fn datagrams_that_are_given_up_are_bounded() {
+        let mut fragments = Fragments::default();
+        for id in 0..2 * WAITING_MAX as u32 {
+            fragments.take(datagram(id), piece(0, 16, false), 'a', 0);
+            fragments.take(datagram(id), piece(8, 24, false), 'a', 0);
+        }
+        assert_eq!((fragments.waiting, fragments.datagrams.len()), (WAITING_MAX, WAITING_MAX));
     }
 
     #[test]

@@ -340,7 +340,7 @@ fn zones_have_limits_and_timeouts_of_their_own() {
     assert_eq!((left(3, 8000).len(), left(4, 8000).len()), (20, 1), "one of zone 4 has expired");
 }
 
-/// The changes that a subscriber has been told of: event, state and mark.
+/// The changes that a subscriber has got: event, state and mark.
 fn told(subscription: &Subscription) -> Vec<(Change, &'static str, u32)> {
     let (events, lost) = subscription.take(std::time::Duration::ZERO);
     assert_eq!(lost, 0);

@@ -63,6 +63,11 @@ pub(crate) const DIFFERENCES: [(&str, &str, &str); 20] = [
         "no fragment comes twice",
     ),
     (
+        "a fragment that overlaps others: Open vSwitch calls it alone invalid, Flowlane gives the datagram up, with those that come later",
+        "Flowlane: RFC 8200 §4.5, RFC 5722 §3",
+        "no fragments overlap",
+    ),
+    (
         "fragments that are never complete: Open vSwitch sends them as invalid after 15 s, Flowlane drops them",
         "neither",
         "cases take less",
