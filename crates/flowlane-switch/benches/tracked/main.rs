@@ -21,7 +21,7 @@ use flowlane_switch::datapath::Until;
 use flowlane_switch::mgmt::report::Report;
 use flowlane_switch::mgmt::setup::Setup;
 
-/// What both switches do.
+/// The rules of both switches.
 pub(crate) const RULES: [&str; 4] = [
     "table=0,ip,actions=ct(zone=1,table=1)",
     "table=1,priority=2,ip,ct_state=+est+trk,actions=output:2",

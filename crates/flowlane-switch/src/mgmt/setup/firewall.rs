@@ -200,7 +200,7 @@ fn translating(way: &Way, plan: &Plan, hairpins: &[Translated]) -> Vec<Part> {
     let Way { first, second, pass, .. } = way;
     let outside = plan.with_translation();
     let mut parts = Vec::new();
-    if plan.has_helpers() && !outside.is_empty() || !plan.forwards.is_empty() {
+    if plan.follows_messages() && !outside.is_empty() || !plan.forwards.is_empty() {
         let kept = format!("priority=140,ct_state=+new+trk+dnat,ct_zone=0,ip,actions={pass}");
         parts.push(Part::new("New connections with their destination translated are routed to it.", [kept]));
         let refused = "priority=130,ct_state=+trk,ct_zone=0,ip,actions=drop".to_owned();
@@ -244,7 +244,7 @@ fn by_state(way: &Way, plan: &Plan) -> Vec<Part> {
     let pass = &way.pass;
     let mut parts =
         vec![Part::new("Packets that belong to no connection are dropped.", state(400, "+trk+inv", "drop"))];
-    if plan.has_helpers() {
+    if plan.follows_messages() {
         let own = plan.with_translation().into_iter().map(|own| {
             let actions = format!("ct(commit,nat,table={})", way.first);
             format!("priority=320,ct_state=+trk+new+rel,ip,nw_dst={},actions={actions}", own.address)

@@ -58,7 +58,7 @@ impl Session {
     }
 }
 
-/// What a transfer by iperf3 says.
+/// The report of a transfer by iperf3.
 struct Transfer {
     bytes: f64,
     /// The longest time without bytes.

@@ -112,7 +112,7 @@ impl Plan {
     }
 
     /// Returns whether messages of connections announce others.
-    pub(super) fn has_helpers(&self) -> bool {
+    pub(super) fn follows_messages(&self) -> bool {
         self.helped().next().is_some() || self.forwards.iter().any(|forward| forward.entry.helper.is_some())
     }
 }
