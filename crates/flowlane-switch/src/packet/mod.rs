@@ -19,7 +19,7 @@ pub(crate) mod length;
 pub(crate) mod recirculate;
 pub mod spread;
 
-pub use burst::{Burst, Handover};
+pub use burst::Burst;
 pub use decapsulate::{Termination, decapsulate};
 pub use frame::{Cut, Frame, Frames, Offload};
 pub use spread::{Spread, Steer};

@@ -7,6 +7,7 @@ use super::Connections;
 use super::alg::Application;
 use super::entry::{Live, Translated};
 use super::protocol::State;
+use super::session::NEVER_MS;
 use super::table::Place;
 use super::tuple::Tuple;
 
@@ -91,16 +92,24 @@ impl Connections {
     pub fn sweep(&self, now_ms: u64, budget: u32) {
         let Some(memories) = self.memories.get() else { return };
         let used = memories.table.used();
-        if used == 0 {
-            return;
-        }
         let budget = budget.min(used);
         let from = self.hand.fetch_add(budget, Ordering::Relaxed);
-        if from % used + budget >= used {
+        if used > 0 && from % used + budget >= used {
             // Once a round.
             self.expectations.sweep(now_ms);
         }
-        for number in (0..budget).map(|step| from.wrapping_add(step) % used) {
+        self.sweep_from(from, now_ms, budget);
+    }
+
+    /// Removes connections whose time is over among those that the next [`sweep`](Self::sweep) will look at.
+    pub(super) fn sweep_ahead(&self, now_ms: u64, budget: u32) {
+        self.sweep_from(self.hand.load(Ordering::Relaxed), now_ms, budget);
+    }
+
+    fn sweep_from(&self, from: u32, now_ms: u64, budget: u32) {
+        let Some(memories) = self.memories.get() else { return };
+        let used = memories.table.used();
+        for number in (0..budget.min(used)).map(|step| from.wrapping_add(step) % used) {
             let Some(entry) = memories.table.try_entry(number) else { continue };
             let generation = entry.generation();
             if generation.is_multiple_of(2)
@@ -114,10 +123,10 @@ impl Connections {
 
     /// Makes room for a connection in a full table, if there is one that may go.
     pub(super) fn make_room(&self, now_ms: u64) {
-        let table = self.table();
-        if table.len() < table.limit() {
+        if !self.is_full() {
             return;
         }
+        let table = self.table();
         let used = table.used();
         let from = self.hand.fetch_add(LOOKED_AT, Ordering::Relaxed);
         for number in (0..LOOKED_AT).map(|step| from.wrapping_add(step) % used) {
@@ -171,7 +180,9 @@ impl Connections {
             let Some(entry) = memories.table.try_entry(*number) else { return false };
             let generation = entry.generation();
             let tuples = [entry.tuple(0), entry.tuple(1)];
+            // Those that never end are the configuration's.
             generation.is_multiple_of(2)
+                && entry.expires_ms() != NEVER_MS
                 && entry.with(generation, |live| wanted.is(&tuples, live)) == Some(true)
                 && self.remove(Place { entry: *number, generation })
         };
