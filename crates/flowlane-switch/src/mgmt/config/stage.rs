@@ -102,8 +102,8 @@ pub struct NatTableSection {
     pub name: String,
     /// The zone of its sessions among the connections, which no rule and no other table uses; 65280 and the table's number by default.
     pub zone: Option<u16>,
-    /// What a session is for: `endpoint_independent`, an inside address and port, to whose outside address and port any host may send;
-    /// or `connection`, an inside address and port and one other end, which alone may answer.
+    /// The ends that a session is for: `endpoint_independent`, an inside address and port, to whose outside address and port any host
+    /// may send; or `connection`, an inside address and port and one other end, which alone may answer.
     #[serde(default)]
     pub mapping: nat::Mapping,
     /// Inside networks, as in `["10.0.0.0/8", "fd00:1::/64"]`.

@@ -42,7 +42,7 @@ impl Forward {
     }
 }
 
-/// What a session is for.
+/// The ends that a session is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mapping {

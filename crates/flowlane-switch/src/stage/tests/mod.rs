@@ -4,6 +4,7 @@ mod assets;
 mod dry_run;
 mod filter;
 mod nat;
+mod nat_ipv6;
 mod nat_shares;
 mod shares;
 

@@ -8,17 +8,17 @@ use flowlane::route::Prefix;
 
 use super::*;
 use crate::stage::nat::{Forward, NatCounters, NatError, Refusal};
-use crate::state::conntrack::session::{IdleTimes, Range};
+use crate::state::conntrack::session::IdleTimes;
 use crate::state::conntrack::{Connections, Limits, Secret};
 
-const INSIDE: u32 = 0x0a00_0000;
-const POOL: u32 = 0xcb00_7100;
-const FAR: u32 = 0xc633_6400;
+pub(super) const INSIDE: u32 = 0x0a00_0000;
+pub(super) const POOL: u32 = 0xcb00_7100;
+pub(super) const FAR: u32 = 0xc633_6400;
 
 /// Flags: FIN 1, SYN 2, RST 4, ACK 16.
 const FLAGS: [u8; 8] = [0x02, 0x02, 0x12, 0x10, 0x11, 0x14, 0x04, 0x18];
 
-type End = (u32, u16);
+pub(super) type End = (u32, u16);
 
 /// A session of the model.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ struct Model {
 }
 
 /// Returns the source of a frame.
-fn source_of(frame: &[u8]) -> End {
+pub(super) fn source_of(frame: &[u8]) -> End {
     let l4 = 14 + 4 * usize::from(frame[14] & 15);
     let port_at = if frame[23] == 1 { l4 + 4 } else { l4 };
     let port = u16::from_be_bytes([frame[port_at], frame[port_at + 1]]);
@@ -384,8 +384,8 @@ fn config(random: &mut Random) -> NatConfig {
     }
 }
 
-/// The same translation, whose sessions are in a table of its own.
-fn with_own_table(config: &NatConfig, secret: u64) -> NatConfig {
+/// Gives a translation a table of its own for its sessions.
+pub(super) fn with_own_table(config: &NatConfig, secret: u64) -> NatConfig {
     let limits = Limits { connections: 0, per_zone: None };
     let connections = Arc::new(Connections::with_sessions(limits, 1000, Secret::seeded(secret)));
     NatConfig { connections, ..config.clone() }
@@ -395,6 +395,15 @@ fn with_own_table(config: &NatConfig, secret: u64) -> NatConfig {
 fn v4(end: SocketAddr) -> End {
     let IpAddr::V4(address) = end.ip() else { panic!("{end} is of IPv6") };
     (address.into(), end.port())
+}
+
+/// Returns the session of a forward.
+fn permanent(of: &Forward) -> ((u8, End), Known) {
+    let end = |end: crate::state::conntrack::End| (end.address as u32, end.port);
+    let (syn, fin) = ([false; 2], [false; 2]);
+    let outside = end(of.outside);
+    let known = Known { outside, used: 0, syn, fin, acked: false, rst: false, forward: true };
+    ((of.proto, end(of.inside)), known)
 }
 
 #[test]
@@ -411,25 +420,8 @@ fn nat_agrees_with_the_reference_model() {
             bare(AnyStage::Nat(Nat::new(config).unwrap()))
         });
         let base = 1_700_000_000_000_000_000;
-        let forward = |f: &Forward| {
-            let flags = [false; 2];
-            let end = |end: crate::state::conntrack::End| (end.address as u32, end.port);
-            (
-                (f.proto, end(f.inside)),
-                Known {
-                    outside: end(f.outside),
-                    used: 0,
-                    syn: flags,
-                    fin: flags,
-                    acked: false,
-                    rst: false,
-                    forward: true,
-                },
-            )
-        };
-        let sessions = config.forwards.iter().map(forward).collect();
-        let packets = BTreeMap::new();
-        let events = NatCounters::default();
+        let sessions = config.forwards.iter().map(permanent).collect();
+        let (events, packets) = (NatCounters::default(), BTreeMap::new());
         let mut model = Model { config, base, sessions, events, packets };
         let mut now = base;
         for step in 0..80 {
@@ -569,95 +561,6 @@ fn contradictory_forwards_are_rejected() {
     assert_eq!(new(vec![first, forward(6, (POOL, 81), (INSIDE, 80))]), Err(NatError::Inside(1)));
     assert_eq!(new(vec![forward(6, (POOL + 1, 80), (INSIDE, 80))]), Err(NatError::Outside(0)));
     assert_eq!(new(vec![forward(6, (POOL, 80), (POOL, 80))]), Err(NatError::NotInside(0)));
-}
-
-const INSIDE_V6: u128 = 0xfd00 << 112;
-const POOL_V6: u128 = 0x2001_0db8 << 96;
-const FAR_V6: u128 = 0x2001_0db8_ffff << 80;
-
-/// Translation of both versions of IP.
-fn both_versions() -> NatConfig {
-    let mut config = NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], 100);
-    config.inside.push(Range { is_ipv6: true, first: INSIDE_V6, last: INSIDE_V6 | u128::MAX >> 8 });
-    config.pool.push(Range { is_ipv6: true, first: POOL_V6, last: POOL_V6 + 1 });
-    config
-}
-
-fn v6(src: u128, dst: u128, l4: L4) -> Vec<u8> {
-    Desc { mac: 1, vlan: None, net: Net::V6 { src, dst, l4 }, wire: Wire::default() }.build()
-}
-
-/// Returns the source of a frame of IPv6, and its port or identifier.
-fn source_of_v6(frame: &[u8]) -> (u128, u16) {
-    let at = if frame[20] == 58 { 58 } else { 54 };
-    let port = u16::from_be_bytes([frame[at], frame[at + 1]]);
-    (u128::from_be_bytes(*frame[22..].first_chunk().unwrap()), port)
-}
-
-#[test]
-fn ipv6_is_translated_with_all_checksums() {
-    let mut function = bare(AnyStage::Nat(Nat::new(both_versions()).unwrap()));
-    let (host, server) = (INSIDE_V6 + 5, FAR_V6 + 9);
-    let mut through = |frame: Vec<u8>| process(&mut function, &[frame], 1).remove(0);
-    let udp = |src, dst| L4::Udp { src, dst, checksum: true };
-    let tcp = |src, dst, flags| L4::Tcp { src, dst, flags };
-    let (verdict, sent) = through(v6(host, server, udp(4242, 53)));
-    let (outside, port) = source_of_v6(&sent);
-    assert!(verdict == 0 && (POOL_V6..=POOL_V6 + 1).contains(&outside) && port >= 1024 && port % 2 == 0);
-    assert_eq!(sent, v6(outside, server, udp(port, 53)));
-    // Another host may answer, and the next packet leaves by the same end.
-    assert_eq!(through(v6(FAR_V6 + 1, outside, udp(7, port))), (1, v6(FAR_V6 + 1, host, udp(7, 4242))));
-    assert_eq!(through(v6(host, FAR_V6 + 1, udp(4242, 7))), (0, v6(outside, FAR_V6 + 1, udp(port, 7))));
-    let (verdict, sent) = through(v6(host, server, tcp(4242, 443, 2)));
-    let (same, port) = source_of_v6(&sent);
-    assert_eq!((verdict, same, sent), (0, outside, v6(outside, server, tcp(port, 443, 2))));
-    assert_eq!(
-        through(v6(server, outside, tcp(443, port, 0x12))),
-        (1, v6(server, host, tcp(443, 4242, 0x12)))
-    );
-    let (verdict, sent) = through(v6(host, server, L4::Icmp { kind: 128, id: 77 }));
-    let (same, id) = source_of_v6(&sent);
-    assert_eq!((verdict, same, sent), (0, outside, v6(outside, server, L4::Icmp { kind: 128, id })));
-    let answer = |dst, id| v6(server, dst, L4::Icmp { kind: 129, id });
-    assert_eq!(through(answer(outside, id)), (1, answer(host, 77)));
-    // Not of a session; to a neighbour, and to a group.
-    assert_eq!(through(v6(server, outside, udp(53, 9))).0, REFUSED);
-    assert_eq!(through(v6(host, server, L4::Icmp { kind: 143, id: 0 })).0, 3);
-    assert_eq!(through(v6(host, 0xff02 << 112 | 1, udp(5, 6))).0, 3);
-    // Of IPv4, beside it.
-    let packet =
-        |src: End, dst: End| Desc::v4(src.0, dst.0, L4::Udp { src: src.1, dst: dst.1, checksum: true });
-    let (verdict, sent) = through(packet((INSIDE + 1, 4242), (FAR, 53)).build());
-    let outside = source_of(&sent);
-    assert_eq!((verdict, sent), (0, packet(outside, (FAR, 53)).build()));
-}
-
-#[test]
-fn sessions_of_a_connection_are_for_one_peer() {
-    let mapping = crate::stage::nat::Mapping::Connection;
-    let forward = Forward::v4(17, (POOL, 53), (INSIDE + 9, 5353));
-    let config = NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], 100);
-    let config = NatConfig { mapping, forwards: vec![forward], ..config };
-    for lookups in [Lookups::Batch, Lookups::Scalar] {
-        let config = NatConfig { lookups, ..with_own_table(&config, 3) };
-        let mut function = bare(AnyStage::Nat(Nat::new(config).unwrap()));
-        let udp = |src: End, dst: End| {
-            Desc::v4(src.0, dst.0, L4::Udp { src: src.1, dst: dst.1, checksum: true }).build()
-        };
-        let mut through = |frame: Vec<u8>| process(&mut function, &[frame], 1).remove(0);
-        let (host, server, other) = ((INSIDE + 1, 4000), (FAR, 53), (FAR + 1, 53));
-        let outside = source_of(&through(udp(host, server)).1);
-        assert_eq!(through(udp(server, outside)), (1, udp(server, host)));
-        assert_eq!(through(udp(other, outside)).0, REFUSED);
-        // Another session of the same end.
-        let second = source_of(&through(udp(host, other)).1);
-        assert_eq!(through(udp(other, second)), (1, udp(other, host)));
-        // The forward is for all.
-        assert_eq!(through(udp(other, (POOL, 53))), (1, udp(other, (INSIDE + 9, 5353))));
-        assert_eq!(through(udp((INSIDE + 9, 5353), other)), (0, udp((POOL, 53), other)));
-        let AnyStage::Nat(nat) = &function.stage else { unreachable!() };
-        assert_eq!(nat.len(), 3);
-    }
 }
 
 #[test]

@@ -5,8 +5,8 @@
 //!
 //! **Those that wait have limits**, since each takes memory. A source may have as many waiting as there is room for others, or a few
 //! ([`FEW`]). Where there is no room, one of the datagrams that have waited longest is forgotten for a fragment of a source that has
-//! few: of the next [`COMPARED`], that of the source which has most. So fragments that follow each other closely meet, whoever sends
-//! first fragments alone, and from however many sources.
+//! few: of the next [`COMPARED`], that of the source which has most. So fragments that follow each other closely meet, though
+//! others send first fragments alone, from one source or from many.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};

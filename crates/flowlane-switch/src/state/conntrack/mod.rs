@@ -201,7 +201,7 @@ pub struct Connections {
     expectations: Expectations,
     /// The entry that the sweep looks at next.
     hand: AtomicU32,
-    /// What those have that have sessions.
+    /// The sessions and ports of each address.
     holders: Mutex<Holders>,
     /// The seed of the table's hash.
     seed: u64,

@@ -68,7 +68,7 @@ impl Ports {
         self.low + (place % self.count()) as u16 * self.step
     }
 
-    /// The same ports, from one that is drawn on.
+    /// Begins with a port that is drawn.
     pub(super) fn from(self, drawn: u32) -> Self {
         Self { first: self.at(drawn), ..self }
     }

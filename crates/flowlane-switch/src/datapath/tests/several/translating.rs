@@ -191,6 +191,11 @@ fn fragments_meet_whatever_workers_they_come_to() {
                 frame[24..26].copy_from_slice(&(!((folded & 0xffff) + (folded >> 16)) as u16).to_be_bytes());
                 frames.push(frame);
             }
+            if host % 2 == 1 {
+                // The last comes first.
+                let last = frames.len() - 1;
+                frames.swap(last - 1, last);
+            }
         }
         let sources =
             vec![Source::new(1, frames.iter().map(|f| (0, f.clone())), &sent), Source::new(2, [], &sent)];
