@@ -256,14 +256,15 @@ impl Pool {
 
     /// Returns the ports that are tried, from one on that cannot be guessed (RFC 6056). A port of UDP is even if the inside port is,
     /// while there are such (RFC 4787 REQ-4).
-    fn tried_ports(&self, reply: &Tuple, inside: u16, draw: &impl Draw) -> impl Iterator<Item = u16> {
-        let (range, is_udp) = (self.ports(reply.proto), reply.proto == ip_proto::UDP);
+    fn tried_ports(&self, original: &Tuple, draw: &impl Draw) -> impl Iterator<Item = u16> {
+        let (range, is_udp) = (self.ports(original.proto), original.proto == ip_proto::UDP);
+        let inside = original.source.port;
         let alike = if is_udp { Ports::even_or_odd(range, inside) } else { Some(Ports::all(range)) };
         let others = if is_udp { Ports::even_or_odd(range, !inside) } else { None };
         let sets = [(alike, 0), (others, 16)];
         sets.into_iter().filter_map(|(ports, number)| Some((ports?, number))).flat_map(
             move |(ports, number)| {
-                let drawn = move |round: u32| draw.draw(reply, false, number + round);
+                let drawn = move |round: u32| draw.draw(original, false, number + round);
                 ports.from(drawn(0)).tried(drawn)
             },
         )
@@ -466,15 +467,13 @@ impl Connections {
         // Others open none meanwhile, so that limits are exact.
         let mut holders = self.holders();
         self.room(&holders, new)?;
-        let Tuple { source, .. } = new.tuple;
         for address in new.pool.tried(&new.tuple, self) {
             if self.free_ports(&holders, new, address) == 0 {
                 continue;
             }
             let mut reply = new.tuple.reversed();
             reply.destination.address = address;
-            let drawn_for = reply;
-            for port in new.pool.tried_ports(&drawn_for, source.port, self) {
+            for port in new.pool.tried_ports(&new.tuple, self) {
                 reply.destination.port = port;
                 if reply.is_icmp() {
                     reply.source.port = port;
