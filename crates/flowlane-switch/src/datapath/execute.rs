@@ -14,7 +14,7 @@ use flowlane::rule::RuleId;
 
 use super::calls::Calls;
 use super::egress::{Egress, Packet};
-use super::enter_stage::enter_stage;
+use super::enter_stage::{enter_fragment, enter_stage, first_fragment};
 use super::lane_steps::run_lane_step;
 use super::lookup::Lookup;
 use super::path::PathId;
@@ -169,6 +169,14 @@ pub(super) fn execute(
             // Any packet may still come to any stage: they go there one by one.
             let first = lanes.0 & lanes.0.wrapping_neg();
             (first_held.0, free.0) = (first_held.0 & first, free.0 & first);
+        }
+        if let Some(lane) = first_fragment(worker, burst, frontier.stages, cursors) {
+            let before = LaneMask(lanes.0 & ((1 << lane) - 1));
+            if before.is_empty() {
+                enter_fragment(worker, burst, lanes, lane, cursors)?;
+                continue;
+            }
+            (first_held.0, free.0) = (first_held.0 & before.0, free.0 & before.0);
         }
         let stages = LaneMask(frontier.stages.0 & free.0);
         if !stages.is_empty() {

@@ -52,8 +52,6 @@ pub(super) enum ResumePoint {
     Port,
     /// Before a stateful stage.
     Stage(u8),
-    /// Halfway through a stateful stage.
-    SplitStage(u8),
 }
 
 /// A packet that has been handed over.

@@ -33,8 +33,8 @@ use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{entry, parse_again, rounds, set_rounds, take_along};
 use crate::packet::{Frame, Shown, decapsulate};
 use crate::ruleset::{LaneStep, Miss, Return, Step};
-use crate::stage::{Half, Owner, Rewritten, StageCall, StagePacket, StageTable};
-use crate::state::conntrack::{Seen, Tracked};
+use crate::stage::{Owner, Rewritten, StageCall, StagePacket, StageTable};
+use crate::state::conntrack::{Seen, Tracked, Tuple};
 use crate::tunnel::Tunnels;
 
 /// The dry run of a packet.
@@ -82,8 +82,6 @@ pub struct Traced {
     now_ns: u64,
     /// Tables that it has entered.
     tables: usize,
-    /// It is halfway through the stage where it continues.
-    half: bool,
     /// Headers may not be where `headers` has them.
     moved: bool,
     /// The port that an action says it came in through.
@@ -113,8 +111,8 @@ impl Traced {
         self.source.unwrap_or(self.port)
     }
 
-    fn call(&self, table: u8, half: Half) -> StageCall {
-        StageCall { table, port: self.place, half }
+    fn call(&self, table: u8) -> StageCall {
+        StageCall { table, port: self.place, datagram: self.datagram }
     }
 }
 
@@ -288,21 +286,7 @@ impl Tracer<'_> {
         let packet = self.packet.seen();
         let owner = stage.decide_owner(packet);
         let place = named(stage, number);
-        let to = match owner {
-            Owner::Worker(to) => to,
-            Owner::SplitNat(to) => {
-                let explained = stage.dry_run(self.packet.call(number, Half::Source), packet);
-                if explained.is_refused() {
-                    self.tell(place, "dropped", explained.why);
-                    return Entered::End;
-                }
-                self.tell(place.as_str(), "its source is translated", explained.why);
-                self.translate(explained.edits, explained.rewritten);
-                self.packet.half = true;
-                to
-            }
-            Owner::Any | Owner::Rejected => return self.stage(number),
-        };
+        let Owner::Worker(to) = owner else { return self.stage(number) };
         self.tell(place, format!("handed over to worker {to}"), "its state is there");
         self.elsewhere = Some((to, number));
         Entered::Pause
@@ -311,10 +295,12 @@ impl Tracer<'_> {
     /// A stage that processes the packet here.
     fn stage(&mut self, number: u8) -> Entered {
         let Some(stage) = self.worker.lookup.pipeline.stage(number) else { return Entered::End };
-        let half = std::mem::take(&mut self.packet.half);
-        let half = if half { Half::Destination } else { Half::Both };
-        let explained = stage.dry_run(self.packet.call(number, half), self.packet.seen());
         let place = named(stage, number);
+        if stage.as_nat().is_some_and(|nat| self.waits_at_translation(nat.fragments())) {
+            self.tell(place, "it waits", "other fragments of its datagram have not come");
+            return Entered::End;
+        }
+        let explained = stage.dry_run(self.packet.call(number), self.packet.seen());
         if explained.is_refused() {
             self.tell(place, "dropped", explained.why);
             return Entered::End;
@@ -333,6 +319,9 @@ impl Tracer<'_> {
         }
         if let Some(rewritten) = rewritten {
             (self.packet.frame, self.packet.key) = (rewritten.frame, rewritten.key);
+            if let Some(Some(seen)) = &mut self.packet.datagram {
+                seen.tuple = Tuple { zone: seen.tuple.zone, ..rewritten.tuple };
+            }
             self.packet.trace.port_is_open |= rewritten.port_is_open;
         }
     }

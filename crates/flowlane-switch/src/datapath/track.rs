@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Field, FieldClass, Headers, WordSet};
@@ -13,23 +14,25 @@ use flowlane::rule::action::{PortNo, Zone};
 
 use super::calls::{Calls, PausedCalls};
 use super::egress::NS_PER_MS;
-use super::execute::StepResult;
+use super::execute::{Cursor, StepResult};
 use super::lane_steps::{copy, finish_alone};
 use super::validate::RunError;
 use super::walk::ROUNDS_MAX;
-use super::worker::Worker;
+use super::worker::{Worker, finish};
 use crate::packet::recirculate::{rounds, set_rounds};
 use crate::packet::{Burst, Frame};
 use crate::ruleset::{Return, Track};
 use crate::state::conntrack::fragments::{Taken, piece, seen_whole};
-use crate::state::conntrack::{Application, Connections, Request, Rewrite, Seen, Tracked, rewrite, seen};
+use crate::state::conntrack::{
+    Application, Connections, Request, Rewrite, Seen, Tracked, rewrite, seen, with_addresses,
+};
 
 /// A fragment that waits for the others of its datagram.
 #[derive(Debug)]
 pub(super) struct HeldFragment {
     /// Its place in the steps, and its open calls.
     calls: PausedCalls,
-    track: Arc<Track>,
+    waits_at: WaitsAt,
     frame: Frame,
     headers: Headers,
     key: FlowKey,
@@ -38,7 +41,34 @@ pub(super) struct HeldFragment {
     source: Option<PortNo>,
 }
 
+/// Where a fragment waits.
+#[derive(Clone, Debug)]
+pub(super) enum WaitsAt {
+    Track(Arc<Track>),
+    /// A stateful stage.
+    Stage(u8),
+}
+
 impl HeldFragment {
+    /// A lane's packet, which ends here and goes on later.
+    pub(super) fn new(
+        worker: &mut Worker,
+        burst: &Burst,
+        lane: usize,
+        (waits_at, here): (WaitsAt, Return),
+    ) -> Self {
+        let mut frame = Frame::default();
+        frame.copy_from(&burst.frames[lane]);
+        let (headers, key) = (burst.headers[lane], burst.keys[lane].clone());
+        let (port, source) = (burst.port, burst.source(lane));
+        Self { calls: worker.calls.pause(lane, here), waits_at, frame, headers, key, port, source }
+    }
+
+    /// Gives a lane back that does not wait.
+    pub(super) fn take_back(self, worker: &mut Worker, lane: usize) {
+        worker.calls.take_back(lane, self.calls);
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         self.frame.bytes()
     }
@@ -77,19 +107,6 @@ pub(super) fn track_lane(
         track_packet(&worker.egress.connections, &request, packet, worker.calls.tracked(lane), now_ms);
     }
     go_on(worker, burst, lane, track, (here, moved))
-}
-
-/// Returns a datagram of which a fragment may have other addresses by now.
-pub(super) fn with_addresses(mut seen: Seen, key: &FlowKey) -> Seen {
-    let (source, destination) = match seen.tuple.is_ipv6 {
-        true => (Field::Ipv6Src, Field::Ipv6Dst),
-        false => (Field::Ipv4Src, Field::Ipv4Dst),
-    };
-    if !seen.is_error {
-        seen.tuple.source.address = key.get(source);
-        seen.tuple.destination.address = key.get(destination);
-    }
-    seen
 }
 
 /// Returns a datagram whose fragments are translated.
@@ -147,14 +164,9 @@ fn track_fragment(
     let (connections, fragments) = (worker.egress.connections.clone(), worker.egress.fragments.clone());
     let mut taken = None;
     if let Some((datagram, piece)) = piece(burst.frames[lane].bytes(), &headers, key, request.zone) {
-        let mut frame = Frame::default();
-        frame.copy_from(&burst.frames[lane]);
-        let calls = worker.calls.pause(lane, here.clone());
-        let (port, source) = (burst.port, burst.source(lane));
-        let held =
-            HeldFragment { calls, track: track.clone(), frame, headers, key: key.clone(), port, source };
+        let held = HeldFragment::new(worker, burst, lane, (WaitsAt::Track(track.clone()), here.clone()));
         let mut fragments = fragments.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        taken = Some((datagram, fragments.take(datagram, piece, held, now_ms)));
+        taken = Some((datagram, fragments.take(datagram, piece, held, (now_ms, usize::MAX))));
     }
     match taken {
         Some((_, Taken::Waits)) => {
@@ -174,7 +186,7 @@ fn track_fragment(
         }
         refused => {
             if let Some((_, Taken::Refused(held))) = refused {
-                worker.calls.take_back(lane, held.calls);
+                held.take_back(worker, lane);
             }
             connections.track(None, &request, worker.calls.tracked(lane), now_ms);
             go_on(worker, burst, lane, track, (here, moved))
@@ -183,7 +195,7 @@ fn track_fragment(
 }
 
 /// Takes a fragment on from where it has waited, to its end.
-fn go_on_alone(
+pub(super) fn go_on_alone(
     worker: &mut Worker,
     mut held: HeldFragment,
     (tracked, seen): (&Tracked, Option<Seen>),
@@ -204,11 +216,19 @@ fn go_on_alone(
     let in_packet_out = std::mem::take(&mut worker.egress.in_packet_out);
     *worker.calls.tracked(0) = *tracked;
     *worker.calls.datagram(0) = Some(translated(seen, by));
-    let here = worker.calls.current(0).clone();
-    let ended = go_on(worker, &mut burst, 0, &held.track, (here, false)).and_then(|result| match result {
-        StepResult::Resumed => finish_alone(worker, &mut burst),
-        _ => Ok(()),
-    });
+    let ended = match &held.waits_at {
+        WaitsAt::Track(track) => {
+            let here = worker.calls.current(0).clone();
+            match go_on(worker, &mut burst, 0, track, (here, false)) {
+                Ok(StepResult::Resumed) => finish_alone(worker, &mut burst),
+                ended => ended.map(|_| ()),
+            }
+        }
+        WaitsAt::Stage(table) => {
+            burst.sent = LaneMask(1);
+            finish(worker, &mut burst, &mut LaneMask(1), &mut [Cursor::Stage(*table); LANES_MAX])
+        }
+    };
     worker.calls = outer;
     worker.egress.in_packet_out = in_packet_out;
     ended

@@ -30,7 +30,7 @@ use flowlane::isa::Variant;
 use flowlane::packet::Parser;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 
-use crate::packet::{Burst, Handover};
+use crate::packet::Burst;
 
 /// The clock of meters and address ageing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -526,9 +526,8 @@ fn resume_burst(worker: &mut Worker, burst: &mut Burst, resume_point: ResumePoin
     }
     match resume_point {
         ResumePoint::Port => process(worker, burst),
-        ResumePoint::Stage(table) | ResumePoint::SplitStage(table) => {
-            burst.handover =
-                if matches!(resume_point, ResumePoint::Stage(_)) { Handover::Whole } else { Handover::Half };
+        ResumePoint::Stage(table) => {
+            burst.is_handed_over = true;
             worker.latency.note(burst.times_ns[0], burst.len());
             finish(worker, burst, &mut burst.lanes(), &mut [Cursor::Stage(table); LANES_MAX])
         }

@@ -165,12 +165,12 @@ impl Checked {
             let Some((datagram, piece)) = piece(bytes, &headers, &key, (operation >> 6).into()) else {
                 continue;
             };
-            let told = match self.fragments.preview(&datagram, piece, self.now_ms) {
+            let told = match self.fragments.preview(&datagram, piece, (self.now_ms, usize::MAX)) {
                 Fate::Waits => 0,
                 Fate::All(all) => all.len(),
                 Fate::Refused => usize::MAX,
             };
-            match self.fragments.take(datagram, piece, bytes.clone(), self.now_ms) {
+            match self.fragments.take(datagram, piece, bytes.clone(), (self.now_ms, usize::MAX)) {
                 Taken::Waits => assert_eq!(told, 0),
                 Taken::Refused(held) => assert!(told == usize::MAX && held == *bytes),
                 Taken::All(all) => {

@@ -26,6 +26,7 @@ mod workers;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flowlane::classify::InsertError;
 use flowlane::classify::acl::AclEngine;
@@ -52,6 +53,7 @@ use crate::mgmt::config::{
 use crate::port::spec::check_captures;
 use crate::port::{PortError, PortSpec};
 use crate::stage::Shard;
+use crate::state::conntrack::Connections;
 use crate::state::meter::{Meter, Rate};
 use crate::state::router::Interface;
 use crate::tunnel::Tunnels;
@@ -81,6 +83,8 @@ pub struct Setup {
     rules: Vec<Rule>,
     routes: Vec<RoutesSetup>,
     stateful_stages: Vec<StageSetup>,
+    /// The table of connections, in which translations have their sessions.
+    connections: Arc<Connections>,
     specs: Vec<PortSpec>,
     controller: Option<PortSpec>,
 }
@@ -125,7 +129,19 @@ impl Setup {
         }
         let stateful_stages = stateful_stages::read(&config, &reader)?;
         gpu::check(&config.gpu, &source)?;
-        Ok(Self { interfaces, source, config, groups, rules, routes, stateful_stages, specs, controller })
+        let connections = workers::connections(&config);
+        Ok(Self {
+            interfaces,
+            source,
+            config,
+            groups,
+            rules,
+            routes,
+            stateful_stages,
+            connections,
+            specs,
+            controller,
+        })
     }
 
     /// Checks that no port writes over a file that is read beside the configuration.

@@ -27,19 +27,8 @@ pub struct Burst {
     pub sent: LaneMask,
     /// Lanes whose packet an action says came in through another port.
     pub sources: BTreeMap<usize, PortNo>,
-    /// The part of the stage that they have come to which another worker has done.
-    pub handover: Handover,
-}
-
-/// Whether another worker has given packets to this one, for its share of a stage.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Handover {
-    #[default]
-    No,
-    /// All of the stage is to be done.
-    Whole,
-    /// Half of it has been done there.
-    Half,
+    /// Another worker has given them to this one, for its share of the stage that they have come to.
+    pub is_handed_over: bool,
 }
 
 impl Default for Burst {
@@ -60,7 +49,7 @@ impl Burst {
             port: 0,
             sent: LaneMask(0),
             sources: BTreeMap::new(),
-            handover: Handover::No,
+            is_handed_over: false,
         }
     }
 
@@ -94,7 +83,7 @@ impl Burst {
 
     /// The frames have come in through the port at place `port`, and nothing has been done with them.
     pub fn start(&mut self, port: usize) {
-        (self.port, self.sent, self.handover) = (port, LaneMask(0), Handover::No);
+        (self.port, self.sent, self.is_handed_over) = (port, LaneMask(0), false);
         self.sources.clear();
     }
 

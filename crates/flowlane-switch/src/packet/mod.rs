@@ -21,7 +21,7 @@ pub(crate) mod recirculate;
 pub mod shown;
 pub mod spread;
 
-pub use burst::{Burst, Handover};
+pub use burst::Burst;
 pub use decapsulate::{Termination, decapsulate};
 pub use frame::{Cut, Frame, Frames, Offload};
 pub use shown::Shown;

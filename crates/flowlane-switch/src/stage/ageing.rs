@@ -15,9 +15,6 @@ const TICK_SHIFT: u32 = 27;
 /// The number of lists: a turn is 137 s, longer than most idle times.
 const SLOTS: u32 = 1024;
 
-/// Longer than any idle time that entries are restored with: three years.
-const LONG_NS: u64 = 3 * 365 * 86_400 * 1_000_000_000;
-
 /// No entry.
 const NONE: u32 = u32::MAX;
 
@@ -66,24 +63,6 @@ impl Ticks {
     pub fn peek(&self, now_ns: u64) -> u32 {
         let mut ticks = *self;
         ticks.at(now_ns)
-    }
-
-    /// A clock whose ticks begin some years before this time, so that it can say when restored entries were used.
-    pub fn long_before(now_ns: u64) -> Self {
-        let mut ticks = Self { base_ns: Some(now_ns.saturating_sub(LONG_NS)), now: 0 };
-        ticks.at(now_ns);
-        ticks
-    }
-
-    /// Returns whether no time has been given yet.
-    pub fn is_new(&self) -> bool {
-        self.base_ns.is_none()
-    }
-
-    /// Returns the tick that a time is in; the first for one before that.
-    pub fn tick_of(&self, ns: u64) -> u32 {
-        let since = ns.saturating_sub(self.base_ns.unwrap_or(ns)) >> TICK_SHIFT;
-        u32::try_from(since).unwrap_or(self.now).min(self.now)
     }
 
     /// Returns the latest tick.
@@ -274,14 +253,6 @@ impl<T: Copy> Aged<T> {
         }
     }
 
-    /// Changes an entry's idle time unless it never expires.
-    #[inline]
-    pub fn change_idle(&mut self, at: u32, idle: u32) {
-        if self.slots[at as usize].idle != NEVER {
-            self.set_idle(at, idle);
-        }
-    }
-
     /// Returns an entry that is due, which the caller must [remove](Self::remove) before the next call; none if no entry
     /// is due or `budget` entries have been visited.
     #[inline]
@@ -360,22 +331,6 @@ impl<T: Copy> Aged<T> {
             return self.preview_due(now, PACKET_BUDGET + FULL_BUDGET);
         }
         gone
-    }
-
-    /// Lets the hand begin at a tick, if no entry waits for it: entries of a clock that has gone on for long are linked near their
-    /// time then.
-    pub fn begin_at(&mut self, tick: u32) {
-        if self.lists.iter().all(|&first| first == NONE) {
-            self.hand = self.hand.max(tick);
-        }
-    }
-
-    /// Returns the entries that can expire in `budget` places from place `from` on, and the place to continue from, if any.
-    pub fn expiring(&self, from: u32, budget: u32) -> (impl Iterator<Item = u32> + '_, Option<u32>) {
-        let (len, end) = (self.slots.len() as u32, from.saturating_add(budget));
-        let is_one = |slot: &Slot<T>| slot.taken && slot.idle != NEVER;
-        let entries = (from..end.min(len)).filter(move |&at| is_one(&self.slots[at as usize]));
-        (entries, (end < len).then_some(end))
     }
 
     /// Returns the indices of all entries.

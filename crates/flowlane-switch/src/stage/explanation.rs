@@ -1,7 +1,8 @@
 //! The text of a stage's decision, for `trace`.
 //!
 //! A dry run takes the decision that the next packet would get at this time, and changes no table. Ageing that the packet
-//! would bring about is previewed: expired entries count as absent, and a full table has the room that they leave. Two
+//! would bring about is previewed: expired entries count as absent, and a full table has the room that they leave. (Connections whose
+//! time is over are removed by a dry run, too, since no packet meets another state than without it.) Two
 //! results are not foreseen: the outside port of a new session, which is random, and a cuckoo table that refuses a key
 //! though there is room, which hardly ever happens.
 
@@ -9,6 +10,7 @@ use flowlane::packet::key::FlowKey;
 
 use super::REFUSED;
 use crate::packet::Frame;
+use crate::state::conntrack::Tuple;
 
 /// A stage's decision on a packet, as text.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub struct Explanation {
 pub struct Rewritten {
     pub frame: Frame,
     pub key: FlowKey,
+    /// Its ends.
+    pub tuple: Tuple,
     /// The port or identifier of its source will be drawn, and is the original one here.
     pub port_is_open: bool,
 }

@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | [`filter`] | sets of exact keys, configured or learned | fields of the packet, up to 12 words |
 //! | [`assets`] | hosts and services that have been seen | VLAN, address, MAC address; port |
-//! | [`nat`] | source translation of IPv4 | inside address and port; outside address and port |
+//! | [`nat`] | address translation | sessions in the table of connections |
 //! | [`route`] | route tables | destination address |
 //! | [`ageing`] | the timer wheel that expires idle entries | |
 //! | [`table`], [`gathered`] | a cuckoo table of such entries; the keys of a burst | |
@@ -54,8 +54,9 @@ use flowlane::packet::key::FlowKey;
 use flowlane::rule::Action;
 use flowlane::rule::flow_syntax::print_actions;
 
-use crate::packet::{Burst, Frame, Handover};
+use crate::packet::{Burst, Frame};
 use crate::ruleset::{PostCacheError, Steps, compile_post_cache};
+use crate::state::conntrack::Seen;
 
 /// The verdict of a packet that the stage refuses: it is dropped, and the stage has counted why.
 pub const REFUSED: u32 = u32::MAX;
@@ -72,37 +73,21 @@ mod flag {
 }
 
 /// The arguments of one call of a stage, common to all its lanes.
-///
-/// The stages of today have their settings in the configuration; arguments that a rule gives with each call, such as
-/// the zone and the flags of `ct(zone=…,commit)`, are further fields here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StageCall {
     /// The number of the table that the packets have entered.
     pub table: u8,
     /// The position of the port that they came in through.
     pub port: usize,
-    /// The part of the work that is done here.
-    pub half: Half,
-}
-
-/// The part of a stage's work on a packet that one worker does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Half {
-    /// All of it.
-    #[default]
-    Both,
-    /// The source of a hairpin packet, before another worker does the rest.
-    Source,
-    /// The destination of a hairpin packet whose source another worker has translated.
-    Destination,
+    /// The datagram that its only packet is a fragment of, once all of that has come; in it, none if that is not sound.
+    pub datagram: Option<Option<Seen>>,
 }
 
 impl StageCall {
-    /// The call of table `table` for the packets of a burst.
+    /// The call of table `table` for the packets of a burst, none of which is a fragment of a known datagram.
     #[inline]
     pub fn of(table: u8, packets: &Burst) -> Self {
-        let half = if packets.handover == Handover::Half { Half::Destination } else { Half::Both };
-        Self { table, port: packets.port, half }
+        Self { table, port: packets.port, datagram: None }
     }
 }
 
@@ -162,17 +147,10 @@ pub trait StatefulStage {
     /// Returns the worker that owns the state of a packet, without a change.
     fn decide_owner(&self, packet: StagePacket<'_>) -> Owner;
 
-    /// Returns the worker that owns the state of a lane's packet, and does the part of the work that is done before the
-    /// packet leaves for it.
+    /// Returns the worker that owns the state of a lane's packet.
     #[inline]
     fn owner(&mut self, packets: &mut Burst, lane: usize) -> Owner {
         self.decide_owner(StagePacket::of_lane(packets, lane))
-    }
-
-    /// Returns whether two workers may share the work on one packet ([`Half`]).
-    #[inline]
-    fn has_halves(&self) -> bool {
-        false
     }
 
     /// Removes entries that are idle, up to the budget of one packet: for times without packets.
@@ -302,6 +280,12 @@ impl StageTable {
         with_stage!(&self.stage, stage => is_ordered(stage))
     }
 
+    /// Returns the translation, if the stage is one.
+    #[inline]
+    pub fn as_nat(&self) -> Option<&Nat> {
+        if let AnyStage::Nat(nat) = &self.stage { Some(nat) } else { None }
+    }
+
     /// Returns the route table, if the stage is one.
     #[inline]
     pub fn as_routes(&self) -> Option<&RouteTable> {
@@ -344,10 +328,10 @@ impl StageTable {
         })
     }
 
-    /// Returns whether two workers may share the work on one packet.
+    /// Returns whether each worker has a part of the state.
     #[inline]
-    pub fn has_halves(&self) -> bool {
-        with_stage!(&self.stage, stage => stage.has_halves())
+    pub fn is_sharded(&self) -> bool {
+        with_stage!(&self.stage, stage => stage.shard().is_part())
     }
 
     /// Counts a packet with a verdict and returns the verdict's steps; none if the packet is refused.

@@ -6,8 +6,6 @@ use super::{Owner, StageTable};
 use crate::packet::{Burst, Steer};
 
 /// A [`Steer`] that asks a stage for the owner of each frame.
-///
-/// Later fragments go to the worker of their datagram's first fragment, as they do between workers.
 pub struct ShardAwareRss {
     stage: StageTable,
     in_port: u32,
@@ -31,8 +29,8 @@ impl Steer for ShardAwareRss {
         burst.times_ns[0] = now_ns;
         self.parser.parse_all([frame].into_iter(), self.in_port, &mut burst.keys, &mut burst.headers);
         match self.stage.owner(burst, 0) {
-            Owner::Worker(worker) | Owner::SplitNat(worker) => Some(worker),
-            Owner::Any | Owner::Rejected => None,
+            Owner::Worker(worker) => Some(worker),
+            Owner::Any => None,
         }
     }
 }

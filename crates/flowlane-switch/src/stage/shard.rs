@@ -21,11 +21,6 @@ pub enum Owner {
     Any,
     /// This worker.
     Worker(usize),
-    /// A hairpin packet with one session here and one there: its source has been translated here, and this worker
-    /// translates its destination.
-    SplitNat(usize),
-    /// None: the packet is refused, and the stage has counted why.
-    Rejected,
 }
 
 /// The workers that process the packets of some lanes.
@@ -33,10 +28,6 @@ pub enum Owner {
 pub struct Owners {
     /// Lanes that leave this worker.
     pub elsewhere: LaneMask,
-    /// Those of them whose destination another worker translates.
-    pub split: LaneMask,
-    /// Those of them that are refused, and counted.
-    pub rejected: LaneMask,
     /// The worker of each lane that leaves.
     pub worker: [u8; LANES_MAX],
 }
@@ -45,20 +36,12 @@ impl Owners {
     /// Collects the owners of lanes, as seen by worker `me`.
     #[inline]
     pub(super) fn collect(lanes: LaneMask, me: usize, mut owner: impl FnMut(usize) -> Owner) -> Self {
-        let none = LaneMask(0);
-        let mut owners = Self { elsewhere: none, split: none, rejected: none, worker: [0; LANES_MAX] };
+        let mut owners = Self { elsewhere: LaneMask(0), worker: [0; LANES_MAX] };
         for lane in lanes.lanes() {
             // Branch-free in the owner, which is as good as random.
-            let (worker, split, rejected) = match owner(lane) {
-                Owner::Any => (me, false, false),
-                Owner::Worker(worker) => (worker, false, false),
-                Owner::SplitNat(worker) => (worker, true, false),
-                Owner::Rejected => (me, false, true),
-            };
+            let worker = if let Owner::Worker(worker) = owner(lane) { worker } else { me };
             owners.worker[lane] = worker as u8;
-            owners.split.0 |= u64::from(split) << lane;
-            owners.rejected.0 |= u64::from(rejected) << lane;
-            owners.elsewhere.0 |= u64::from(worker != me || rejected) << lane;
+            owners.elsewhere.0 |= u64::from(worker != me) << lane;
         }
         owners
     }

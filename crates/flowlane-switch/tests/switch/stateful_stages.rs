@@ -221,8 +221,13 @@ fn who_has_a_share_of_a_function_gets_its_packets_at_once() {
     let nat = "[[nat_table]]\nnumber = 5\ninside = [\"10.0.0.0/8\"]\npool = [\"203.0.113.1\"]\n\
                outbound = \"output:2\"\ninbound = \"output:1\"\n";
     let replayed = format!("pcap:{},loop=40", capture.display());
-    for (port, stage) in [(&*replayed, filter), (&*replayed, nat), ("gen:udp,flows=1000,count=20000", filter)]
-    {
+    // Workers share the sessions of a translation: none hands packets over.
+    let alone = handed(&folder, &replayed, 1, "auto", nat);
+    assert_eq!(alone.2, 500);
+    for workers in [2, 3] {
+        assert_eq!(handed(&folder, &replayed, workers, "flow", nat), alone, "{workers} workers");
+    }
+    for (port, stage) in [(&*replayed, filter), ("gen:udp,flows=1000,count=20000", filter)] {
         let (none, all, entries) = handed(&folder, port, 1, "auto", stage);
         assert_eq!(none, 0);
         for workers in [2, 3] {

@@ -68,13 +68,13 @@ fn pipeline(rules: &[Rule]) -> Pipeline {
     pipeline.add_stage(5, function(5, filter, vec![vec![go(6)], vec![out(4), go(6)]]));
     let assets = AnyStage::Assets(Assets::new(AssetConfig { idle: idle_ticks(3), ..AssetConfig::new(3) }));
     pipeline.add_stage(6, function(6, assets, vec![vec![go(7)], vec![Action::Normal, go(7)]]));
-    let forward = Forward { proto: ip_proto::UDP, outside: (0x0a01_0001, 53), inside: (0x0a00_0002, 4000) };
+    let forward = Forward::v4(ip_proto::UDP, (0x0a01_0001, 53), (0x0a00_0002, 4000));
     let mut nat = NatConfig {
         forwards: vec![forward],
         ports: (50, 60),
         ..NatConfig::new(vec![Prefix::truncated(0x0a00_0000, 16)], vec![(0x0a01_0001, 0x0a01_0001)], 4)
     };
-    nat.idle.udp = idle_ticks(10);
+    nat.idle.udp = 10_000;
     let nat = AnyStage::Nat(Nat::new(nat).unwrap());
     let pop = vec![Action::PopVlan, go(9)];
     pipeline.add_stage(7, function(7, nat, vec![vec![out(3)], pop, vec![Action::InPort], vec![go(9)]]));

@@ -44,7 +44,7 @@ fn pipeline(lookups: Lookups, by: By) -> Pipeline {
     let assets = AnyStage::Assets(Assets::new(AssetConfig { lookups, ..AssetConfig::new(4) }));
     let to_controller = Action::controller(u16::MAX);
     pipeline.add_stage(6, function(6, assets, vec![vec![go(7)], vec![to_controller, go(7)]]));
-    let forward = Forward { proto: ip_proto::UDP, outside: (0x0a01_0001, 53), inside: (0x0a00_0002, 4000) };
+    let forward = Forward::v4(ip_proto::UDP, (0x0a01_0001, 53), (0x0a00_0002, 4000));
     let nat = NatConfig {
         lookups,
         hairpin: true,
@@ -280,16 +280,14 @@ fn sessions_age_by_the_workers_clock() {
         let mut times = seconds.map(|s| begin + s * NS);
         times[0] = first;
         let (ports, created, aged) = asked_at(idle_rounds, &times);
-        assert!(ports.len() == 6 && ports[..4].iter().all(|p| *p == ports[0]), "{ports:?}");
-        assert!(ports[4] == ports[5] && ports[3] != ports[4], "{ports:?}");
+        // The port is free again, so the same end gets it again.
+        assert!(ports.len() == 6 && ports.iter().all(|p| *p == ports[0]), "{ports:?}");
         assert_eq!((created, aged), (2, 1));
     };
     let epoch = 1_700_000_000 * NS;
     ages(0, epoch, epoch);
     // The maintenance of the 32nd round comes before the first frame.
     ages(40, epoch, epoch);
-    // The first frame has no time.
-    ages(0, epoch, 0);
     ages(0, 0, 0);
 }
 

@@ -68,7 +68,6 @@ fn begin(worker: &Worker, port: PortNo, bytes: &[u8], ct_next: VecDeque<u32>) ->
         port,
         now_ns,
         tables: 0,
-        half: false,
         moved: false,
         source: None,
         values: Vec::new(),
@@ -89,10 +88,7 @@ fn begin(worker: &Worker, port: PortNo, bytes: &[u8], ct_next: VecDeque<u32>) ->
 fn resume(worker: &Worker, mut packet: Box<Traced>, stage: u8) -> Tracing {
     let mut position = std::mem::take(&mut packet.position);
     let mut tracer = Tracer { worker, packet: &mut packet, elsewhere: None };
-    let entered = match tracer.packet.half {
-        true => tracer.stage(stage),
-        false => tracer.stage_of_any(stage),
-    };
+    let entered = tracer.stage_of_any(stage);
     let elsewhere = tracer.elsewhere;
     match entered {
         Entered::Steps(steps) => {

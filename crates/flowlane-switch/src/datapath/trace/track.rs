@@ -3,13 +3,13 @@
 use flowlane::rule::Action;
 
 use super::super::egress::NS_PER_MS;
-use super::super::track::{HeldFragment, hide, request, show, track_packet, translated, with_addresses};
+use super::super::track::{HeldFragment, hide, request, show, track_packet, translated};
 use super::super::walk::{AfterStep, Follow, Position, ROUNDS_MAX};
 use super::{Traced, Tracer, difference};
 use crate::packet::recirculate::{rounds, set_rounds};
 use crate::ruleset::{Return, Track};
-use crate::state::conntrack::fragments::{Fate, piece, seen_whole};
-use crate::state::conntrack::{Connections, Request, Tracked, rewrite};
+use crate::state::conntrack::fragments::{Datagram, Fate, Piece, piece, piece_of_any_length, seen_whole};
+use crate::state::conntrack::{Connections, Request, Tracked, rewrite, with_addresses};
 
 /// The result of looking a packet's connection up.
 enum Found {
@@ -80,41 +80,56 @@ impl Tracer<'_> {
     fn connection(&mut self, request: &Request<'_>) -> Found {
         let now_ms = self.packet.now_ns / NS_PER_MS;
         let egress = &self.worker.egress;
-        let Traced { frame, headers, key, tracked, datagram, .. } = &mut *self.packet;
+        let Traced { frame, headers, key, tracked, .. } = &mut *self.packet;
         if headers.fragment == 0 || Connections::knows(tracked, request) {
             track_packet(&egress.connections, request, (frame, headers, key), tracked, now_ms);
             return Found::Itself;
         }
-        let (mut found, mut is_datagram) = (Found::Itself, true);
-        let seen = match *datagram {
-            Some(whole) => whole.map(|seen| with_addresses(seen, key)),
-            None => {
-                let mut fragments = egress.fragments.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                let own = piece(frame.bytes(), headers, key, request.zone);
-                match own.map(|(of, piece)| (of, fragments.preview(&of, piece, now_ms))) {
-                    Some((_, Fate::Waits)) => return Found::Waits,
-                    Some((of, Fate::All(pieces))) => {
-                        found = Found::WithOthers;
-                        if let Some((_, Some(first))) = pieces.first() {
-                            *tracked = first.tracked();
-                        }
-                        let bytes = |held: Option<_>| held.map_or(frame.bytes(), HeldFragment::bytes);
-                        seen_whole(pieces.iter().map(|(piece, held)| (*piece, bytes(*held))), &of)
-                    }
-                    Some((_, Fate::Refused)) | None => {
-                        is_datagram = false;
-                        None
-                    }
-                }
-            }
-        };
+        let own = piece(frame.bytes(), headers, key, request.zone);
+        let found = self.meet_others(own, usize::MAX);
+        let Traced { frame, headers, key, tracked, datagram, .. } = &mut *self.packet;
+        let seen = datagram.flatten().map(|seen| with_addresses(seen, key));
+        if let Found::Waits = found {
+            return found;
+        }
         let by = egress.connections.track(seen.as_ref(), request, tracked, now_ms);
         if let Some(by) = &by {
             rewrite(frame, headers, key, by);
         }
-        if is_datagram {
+        if datagram.is_some() {
             *datagram = Some(translated(seen, by.as_ref()));
         }
         found
+    }
+
+    /// Returns whether a fragment waits at a translation for the others of its datagram.
+    pub(super) fn waits_at_translation(&mut self, (zone, datagrams_max): (u16, usize)) -> bool {
+        let Traced { frame, headers, key, .. } = &*self.packet;
+        if headers.fragment == 0 {
+            return false;
+        }
+        let own = piece_of_any_length(frame.bytes(), headers, key, zone);
+        matches!(self.meet_others(own, datagrams_max), Found::Waits)
+    }
+
+    /// Notes the datagram that the packet is a fragment of, unless that is known or others of its fragments have not come.
+    fn meet_others(&mut self, own: Option<(Datagram, Piece)>, datagrams_max: usize) -> Found {
+        let Traced { frame, tracked, datagram, now_ns, .. } = &mut *self.packet;
+        let (None, Some((of, piece))) = (*datagram, own) else { return Found::Itself };
+        let fragments = &self.worker.egress.fragments;
+        let mut fragments = fragments.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let now_ms = *now_ns / NS_PER_MS;
+        match fragments.preview(&of, piece, (now_ms, datagrams_max)) {
+            Fate::Waits => Found::Waits,
+            Fate::All(pieces) => {
+                if let Some((_, Some(first))) = pieces.first() {
+                    *tracked = first.tracked();
+                }
+                let bytes = |held: Option<_>| held.map_or(frame.bytes(), HeldFragment::bytes);
+                *datagram = Some(seen_whole(pieces.iter().map(|(piece, held)| (*piece, bytes(*held))), &of));
+                Found::WithOthers
+            }
+            Fate::Refused => Found::Itself,
+        }
     }
 }

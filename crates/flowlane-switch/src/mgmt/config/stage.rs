@@ -90,8 +90,8 @@ pub struct AssetTableSection {
     pub lookups: Lookups,
 }
 
-/// Address translation of IPv4 (NAPT): hosts of inside networks share outside addresses. The addresses determine a packet's
-/// direction; a packet that is neither from inside nor to the pool is `other`.
+/// Address translation (NAPT of IPv4 and IPv6): hosts of inside networks share outside addresses. The addresses determine a packet's
+/// direction; a packet that is neither from inside nor to the pool is `other`. Sessions are connections of a zone of their own.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NatTableSection {
@@ -100,9 +100,15 @@ pub struct NatTableSection {
     /// Its name in reports.
     #[serde(default)]
     pub name: String,
-    /// Inside networks, as in `["10.0.0.0/8"]`.
+    /// The zone of its sessions among the connections, which no rule and no other table uses; 65280 and the table's number by default.
+    pub zone: Option<u16>,
+    /// The ends that a session is for: `endpoint_independent`, an inside address and port, to whose outside address and port any host
+    /// may send; or `connection`, an inside address and port and one other end, which alone may answer.
+    #[serde(default)]
+    pub mapping: nat::Mapping,
+    /// Inside networks, as in `["10.0.0.0/8", "fd00:1::/64"]`.
     pub inside: Vec<String>,
-    /// Outside addresses, as in `["203.0.113.1", "203.0.113.8-203.0.113.15"]`.
+    /// Outside addresses, as in `["203.0.113.1", "203.0.113.8-203.0.113.15", "2001:db8::1"]`.
     pub pool: Vec<String>,
     /// The first and the last outside port of sessions.
     #[serde(default = "ports")]
@@ -125,7 +131,8 @@ pub struct NatTableSection {
     /// The maximum number of sessions of one inside address; 0 for no limit. By default, one that has as many sessions as are free
     /// gets no more: one host alone half of all.
     pub sessions_per_host_max: Option<u32>,
-    /// The maximum number of fragmented datagrams that are incomplete; 0 refuses fragments.
+    /// The maximum number of fragmented datagrams that wait for their fragments; 0 refuses fragments. All tables and rules together
+    /// have room for 1000 fragments.
     #[serde(default = "fragments_max")]
     pub fragments_max: usize,
     /// Seconds without a packet from inside after which a UDP session is removed.
@@ -151,7 +158,7 @@ pub struct NatTableSection {
 pub struct ForwardSection {
     /// Its protocol.
     pub protocol: ForwardProtocol,
-    /// Its outside address and port, as in `203.0.113.1:443`: an address of the pool, and any port.
+    /// Its outside address and port, as in `203.0.113.1:443` or `[2001:db8::1]:443`: an address of the pool, and any port.
     pub outside: String,
     /// Its inside address and port, as in `10.0.0.5:8443`.
     pub inside: String,

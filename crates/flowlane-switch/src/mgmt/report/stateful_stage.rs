@@ -1,7 +1,7 @@
 //! Counters of stateful stages.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use flowlane::packet::parse::ip_proto;
 use flowlane::rule::flow_syntax::{print_actions, print_value};
@@ -73,8 +73,8 @@ pub struct AssetReport {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ForwardReport {
     pub protocol: Cow<'static, str>,
-    pub outside: SocketAddrV4,
-    pub inside: SocketAddrV4,
+    pub outside: SocketAddr,
+    pub inside: SocketAddr,
     pub inbound_packets: u64,
     pub outbound_packets: u64,
 }
@@ -190,8 +190,7 @@ fn fill_nat(nat: &Nat, report: &mut StatefulStageReport, lists: bool) {
         Counted::new("sessions made", counters.created),
         Counted::new("sessions aged", counters.aged),
         Counted::new("ICMP errors translated", counters.errors),
-        Counted::new("later fragments translated", counters.fragments),
-        Counted::new("incomplete datagrams forgotten, table full", counters.fragments_full),
+        Counted::new("fragments translated", counters.fragments),
     ];
     let refused = Refusal::ALL.iter().zip(counters.refused);
     report.events.extend(refused.map(|(reason, packets)| Counted::new(reason.name(), packets)));
@@ -200,10 +199,11 @@ fn fill_nat(nat: &Nat, report: &mut StatefulStageReport, lists: bool) {
     }
     report.forwards = nat
         .forwards()
+        .into_iter()
         .map(|session| ForwardReport {
             protocol: if session.proto == ip_proto::TCP { "tcp" } else { "udp" }.into(),
-            outside: SocketAddrV4::new(session.outside.into(), session.outside_port),
-            inside: SocketAddrV4::new(session.inside.into(), session.inside_port),
+            outside: session.outside,
+            inside: session.inside,
             inbound_packets: session.packets[1],
             outbound_packets: session.packets[0],
         })

@@ -9,8 +9,6 @@ use super::blocks::Writer;
 use super::record::{Address, Header, Record, RuleRecord};
 use crate::control::{Control, SavedControl};
 use crate::datapath::{Clock, Worker};
-use crate::stage::AnyStage;
-use crate::stage::nat::SavedSession;
 
 /// Entries that are copied at a time: a worker's packets wait for some 100 µs meanwhile.
 const SLICE: u32 = 4096;
@@ -61,7 +59,7 @@ fn stopped() -> io::Error {
     io::Error::other("the switch has stopped")
 }
 
-/// Writes the header, and the state that packets make: connections, learned addresses, sessions. Copies it in slices, between which
+/// Writes the header, and the state that packets make: connections, with the sessions of translation, and learned addresses. Copies it in slices, between which
 /// packets go on.
 ///
 /// # Errors
@@ -101,31 +99,7 @@ pub fn save_packets_state(workers: &mut impl Workers, out: &mut Writer<impl Writ
         }
         from = next;
     }
-    for worker in 0..workers.count() {
-        let mut from = Some((0, 0));
-        while let Some(at) = from {
-            let (table, sessions, next) =
-                workers.call(worker, move |worker| sessions(worker, at)).ok_or_else(stopped)?;
-            sessions.into_iter().try_for_each(|session| out.put(&Record::Session { table, session }))?;
-            from = next;
-        }
-    }
     Ok(())
-}
-
-/// Returns some sessions of a worker from a table and place on, with their table, and where to continue.
-fn sessions(worker: &mut Worker, (table, place): (u8, u32)) -> (u8, Vec<SavedSession>, Option<(u8, u32)>) {
-    let mut stages = worker.lookup.pipeline.stages().filter(|(number, _)| *number >= table);
-    let found = stages.find_map(|(number, stage)| match &stage.stage {
-        AnyStage::Nat(nat) => Some((number, nat)),
-        _ => None,
-    });
-    let Some((number, nat)) = found else { return (table, Vec::new(), None) };
-    let place = if number == table { place } else { 0 };
-    let mut saved = Vec::new();
-    let next = nat.save(place, SLICE, |session| saved.push(*session));
-    let next = next.map(|place| (number, place)).or_else(|| Some((number.checked_add(1)?, 0)));
-    (number, saved, next)
 }
 
 /// Writes the rules and all that they may name.

@@ -27,9 +27,8 @@
 //! |---:|---|---|
 //! | 0 | header | clock in ns (8), milliseconds since 1970 (8), whether the clock is that of frames (1), seed (4), workers (4), text of ports and stages |
 //! | 1 | end | number of records, without this one (8) |
-//! | 2 | connection | see `state/conntrack/saved.rs` |
+//! | 2 | connection, or session of a `[[nat_table]]` | see `state/conntrack/saved.rs` |
 //! | 3 | learned address | MAC address (8), VLAN (2), port (4), second when it was seen (4) |
-//! | 4 | session | table (1), then see `stage/nat/saved.rs` |
 //! | 5 | meter | number (4), kilobits or packets (1), bursts given (1), statistics wanted (1), bands (1), rate and burst of each (8, 8) |
 //! | 6 | field of an option | number (1), class (2), type (1), bytes (1) |
 //! | 7 | group | text, as `ovs-ofctl` writes it |
@@ -39,7 +38,7 @@
 //! | 11 | route | table (1), text, as `ip route` prints it |
 //!
 //! Times are of the clock of the workers, which goes on in the next process from where it was: by the time since the header was
-//! written, for a file. The header has the seed of hashes, too, since it says which worker owns a host's sessions.
+//! written, for a file. The header has the seed of hashes, too.
 //!
 //! **Nothing is taken on trust.** A file is read to its end and checked before any of it is used. Each record is checked by the table
 //! that it is for, with that table's limits.

@@ -5,7 +5,6 @@ use flowlane::tunnel::MappedOption;
 
 use crate::control::MeterSpec;
 use crate::ruleset::PortFlags;
-use crate::stage::nat::SavedSession;
 use crate::state::bytes::{Bytes, put_text};
 use crate::state::conntrack::{SavedConnection, SavedExpectation};
 use crate::state::meter::{Band, Unit};
@@ -58,7 +57,6 @@ pub(super) enum Record {
     End { records: u64 },
     Connection(SavedConnection),
     Address(Address),
-    Session { table: u8, session: SavedSession },
     Meter(MeterSpec),
     Option { number: u8, option: MappedOption },
     Group(String),
@@ -87,10 +85,6 @@ impl Record {
                 out.extend(vlan.to_le_bytes());
                 out.extend(port.to_le_bytes());
                 out.extend(seen_s.to_le_bytes());
-            }
-            Self::Session { table, session } => {
-                out.extend([4, *table]);
-                session.write(out);
             }
             Self::Meter(meter) => write_meter(meter, out),
             Self::Option { number, option: MappedOption { class, kind, bytes } } => {
@@ -130,7 +124,6 @@ impl Record {
                 (mac < 1 << 48 && vlan < 1 << 12).then_some(())?;
                 Self::Address(Address { mac, vlan, port, seen_s })
             }
-            4 => Self::Session { table: bytes.u8()?, session: SavedSession::read(bytes)? },
             5 => Self::Meter(read_meter(bytes)?),
             6 => {
                 let (number, class, kind, bytes) = (bytes.u8()?, bytes.u16()?, bytes.u8()?, bytes.u8()?);

@@ -12,8 +12,7 @@ use super::collect::{shape_of, unix_ms};
 use super::record::{Address, Header, Record, RuleRecord};
 use crate::control::{Control, SavedControl, SavedRule};
 use crate::datapath::{Clock, Worker};
-use crate::stage::AnyStage;
-use crate::stage::nat::SavedSession;
+use crate::state::conntrack::{SavedConnection, State};
 
 /// Rules, and routes, that are taken over at most.
 const RULES_MAX: usize = 1 << 22;
@@ -123,6 +122,10 @@ impl Restoring<'_> {
         let control = &mut self.control;
         match record {
             Record::Header(_) | Record::End { .. } => return Ok(None),
+            Record::Connection(saved) if matches!(saved.state, State::Session(_)) => {
+                let is_kept = self.take_session(&saved);
+                self.count(is_kept, |restored| &mut restored.sessions);
+            }
             Record::Connection(saved) => {
                 let connections = &self.workers[0].egress.connections;
                 let is_kept = connections.restore(&saved, self.clock_ns / 1_000_000).is_ok();
@@ -136,10 +139,6 @@ impl Restoring<'_> {
             Record::Address(address) => {
                 let is_kept = self.take_address(address);
                 self.count(is_kept, |restored| &mut restored.addresses);
-            }
-            Record::Session { table, session } => {
-                let is_kept = self.take_session(table, &session);
-                self.count(is_kept, |restored| &mut restored.sessions);
             }
             _ if !takes_rules || control.rules.len().max(self.routes.len()) >= RULES_MAX => return Ok(None),
             Record::Meter(meter) => control.meters.push(meter),
@@ -169,16 +168,10 @@ impl Restoring<'_> {
         egress.macs.lookup(mac, vlan, now_s) == Some(port)
     }
 
-    /// Gives a session to the worker that owns it.
-    fn take_session(&mut self, table: u8, session: &SavedSession) -> bool {
-        let clock_ns = self.clock_ns;
-        self.workers.iter_mut().any(|worker| {
-            let mut stages = worker.lookup.pipeline.stages_mut();
-            stages.any(|(number, stage)| match &mut stage.stage {
-                AnyStage::Nat(nat) if number == table => nat.restore(session, clock_ns),
-                _ => false,
-            })
-        })
+    /// Opens a session again, if it is one of a translation.
+    fn take_session(&self, session: &SavedConnection) -> bool {
+        let mut stages = self.workers[0].lookup.pipeline.stages();
+        stages.any(|(_, stage)| stage.as_nat().is_some_and(|nat| nat.restore(session, self.clock_ns)))
     }
 }
 

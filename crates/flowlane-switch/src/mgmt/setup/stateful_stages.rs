@@ -3,8 +3,10 @@
 mod entries;
 mod nat;
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use flowlane::packet::fields::Field;
 use flowlane::packet::key::FlowKey;
@@ -17,8 +19,8 @@ use super::reader::Reader;
 use crate::mgmt::config::{AssetTableSection, Config, ConfigError, FilterTableSection, KeyPath, Source};
 use crate::stage::ageing::{NEVER, idle_ticks};
 use crate::stage::filter::KeyShape;
-use crate::stage::nat::ports::Secret;
 use crate::stage::{AnyStage, AssetConfig, Assets, Filter, FilterConfig, Nat, NatConfig, Shard, StageTable};
+use crate::state::conntrack::Connections;
 
 /// The most entries of a stage's table.
 const ENTRIES_MAX: usize = 1 << 26;
@@ -68,11 +70,18 @@ pub(super) fn read(config: &Config, reader: &Reader<'_>) -> Result<Vec<StageSetu
         let made = assets(section, &at, reader)?;
         add(section.number, &section.name, at, made);
     }
+    let mut zones = BTreeMap::new();
     for (n, section) in config.nat_table.iter().enumerate() {
         let at = KeyPath::section("nat_table", n);
-        // Ports that no one outside can foretell need more of a secret than the seed of the hashes.
-        let secret = config.switch.seed.map_or_else(Secret::random, |seed| Secret::seeded(seed.into()));
-        let made = nat::read(section, &at, secret, reader)?;
+        if let Some(other) = zones.insert(nat::zone_of(section), section.number) {
+            let message =
+                format!("zone {} of nat {} is that of nat {other}", nat::zone_of(section), section.number);
+            return Err(reader
+                .source
+                .error(&at.key("zone"), message, "give each table a zone of its own")
+                .into());
+        }
+        let made = nat::read(section, &at, reader)?;
         add(section.number, &section.name, at, made);
     }
     Ok(stages)
@@ -108,17 +117,22 @@ impl StageSetup {
         opens.then(|| Learning { kind, at: self.at.key(key), first, later })
     }
 
-    /// Returns the relative gain of steering packets to the worker that has their shard.
+    /// Returns the relative gain of steering packets to the worker that has their shard; 0 where workers share the state.
     pub(super) fn weight(&self) -> u8 {
         match &self.kind {
-            KindSetup::Nat(_) => 3,
+            KindSetup::Nat(_) => 0,
             KindSetup::Assets(_) => 2,
             KindSetup::Filter { .. } => 1,
         }
     }
 
     /// Builds the stage.
-    pub(super) fn open(&self, seed: u32, shard: Shard, source: &Source) -> Result<StageTable, ConfigError> {
+    pub(super) fn open(
+        &self,
+        (seed, shard): (u32, Shard),
+        connections: &Arc<Connections>,
+        source: &Source,
+    ) -> Result<StageTable, ConfigError> {
         let failed = |key: &'static str, error: &dyn Display| {
             source.error(&self.at.key(key), format!("stage {}: {error}", self.number), "")
         };
@@ -145,8 +159,8 @@ impl StageSetup {
                 AnyStage::Filter(filter)
             }
             KindSetup::Nat(config) => {
-                let sessions_max = if shard.is_none() { 1 } else { config.sessions_max };
-                let config = NatConfig { seed, shard, sessions_max, ..config.clone() };
+                let (connections, is_first) = (connections.clone(), shard.me == 0);
+                let config = NatConfig { connections, is_first, ..config.clone() };
                 AnyStage::Nat(Nat::new(config).map_err(|e| failed("forward", &e))?)
             }
             KindSetup::Assets(config) => {

@@ -16,7 +16,7 @@ use crate::mgmt::config::{
 };
 use crate::packet::{Spread, Steer};
 use crate::stage::{Shard, ShardAwareRss, StageTable};
-use crate::state::conntrack::{Connections, Limits};
+use crate::state::conntrack::{Connections, Limits, Secret};
 use crate::state::fdb::Fdb;
 use crate::state::router::{self, Router};
 
@@ -38,19 +38,20 @@ pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError>
         let at = KeyPath::section("table", n).key("engine");
         return Err(source.error(&at, message, "take workers = 1, or another engine"));
     }
-    for (n, nat) in config.nat_table.iter().enumerate() {
-        let ports = usize::from(nat.ports.1.saturating_sub(nat.ports.0)) + 1;
-        if workers > 1 && ports < 2 * workers {
-            let message = format!(
-                "{ports} ports of nat {} for {workers} workers, each of which draws its own",
-                nat.number
-            );
-            let at = KeyPath::section("nat_table", n).key("ports");
-            let help = "give it two ports for each worker at least, or take fewer workers";
-            return Err(source.error(&at, message, help));
-        }
-    }
     Ok(())
+}
+
+/// The table of connections, still without any.
+pub(super) fn connections(config: &Config) -> Arc<Connections> {
+    let ConnectionSection { connections_max, per_zone_max, .. } = &config.connections;
+    let limits = Limits { connections: *connections_max, per_zone: *per_zone_max };
+    let sessions = config.nat_table.iter().map(|nat| nat.sessions_max.saturating_add(nat.forward.len()));
+    let sessions_max = sessions.fold(0, usize::saturating_add);
+    // Ports that no one outside can foretell need more of a secret than the seed of the hashes.
+    let secret = config.switch.seed.map_or_else(Secret::random, |seed| Secret::seeded(seed.into()));
+    let connections = Connections::with_sessions(limits, sessions_max, secret);
+    connections.zones().replace(&config.connections.of_all_zones(), &config.connections.of_zones());
+    Arc::new(connections)
 }
 
 impl Setup {
@@ -121,10 +122,7 @@ impl Setup {
     fn egresses(&self, seed: u32, workers: usize) -> Result<Vec<Egress>, SetupError> {
         let config = &self.config;
         let macs = Fdb::new(config.macs.entries_max, config.macs.ageing_s, seed.rotate_left(7));
-        let ConnectionSection { connections_max, per_zone_max, .. } = config.connections;
-        let limits = Limits { connections: connections_max, per_zone: per_zone_max };
-        let connections = Arc::new(Connections::new(limits));
-        connections.zones().replace(&config.connections.of_all_zones(), &config.connections.of_zones());
+        let connections = &self.connections;
         let egress = |place: usize| -> Result<Egress, SetupError> {
             let mut egress = Egress::new(macs.share(), seed.rotate_left(13).wrapping_add(place as u32));
             egress.tunnels = self.tunnels(seed.rotate_left(23))?;
@@ -187,7 +185,8 @@ impl Setup {
     ) -> Result<Option<Box<dyn Steer>>, ConfigError> {
         // Inner headers are seen only after decapsulation.
         let is_asked_for = self.config.switch.spread == SpreadMode::Auto && !port.decapsulate && workers > 1;
-        let stage = self.stateful_stages.iter().filter(|_| is_asked_for).max_by_key(|stage| stage.weight());
+        let sharded = self.stateful_stages.iter().filter(|stage| is_asked_for && stage.weight() > 0);
+        let stage = sharded.max_by_key(|stage| stage.weight());
         let Some(stage) = stage else { return Ok(None) };
         let stage = self.stage(stage, seed, Shard::none_of(workers))?;
         Ok(Some(Box::new(ShardAwareRss::new(stage, port.number))))
@@ -221,6 +220,6 @@ impl Setup {
         seed: u32,
         shard: Shard,
     ) -> Result<StageTable, ConfigError> {
-        stage.open(seed.rotate_left(29), shard, &self.source)
+        stage.open((seed.rotate_left(29), shard), &self.connections, &self.source)
     }
 }

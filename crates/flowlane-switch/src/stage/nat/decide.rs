@@ -1,13 +1,10 @@
-//! The decision on a packet: refuse it, or translate it by which sessions. Nothing here changes a table.
+//! The decision on a packet: refuse it, or translate it by which sessions.
 
-use flowlane::packet::FlowKey;
-use flowlane::packet::fields::word;
-
-use super::config::Refusal;
-use super::lookup::{Direction, Packet, PacketKind};
-use super::packet::word16;
-use super::{HAIRPIN, Nat};
-use crate::stage::{Half, StagePacket};
+use super::Nat;
+use super::config::{Mapping, Refusal};
+use super::lookup::{Direction, Packet, PacketKind, typeless, with_any};
+use crate::state::conntrack::session::{FoundSession, NewSession};
+use crate::state::conntrack::{End, Rewrite, Translated};
 
 /// A decision on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,55 +19,50 @@ pub enum NatDecision {
         /// The session of its source, unless that stays.
         source: Option<Source>,
         /// The session of its destination, unless that stays.
-        destination: Option<u32>,
+        destination: Option<FoundSession>,
     },
     /// An ICMP error: it and the packet that it quotes are translated.
-    Error { verdict: u32, session: u32 },
-    /// A fragment without ports: it is translated like the first of its datagram, which has this entry.
-    LaterFragment { verdict: u32, first: u32 },
+    Error { verdict: u32, session: FoundSession },
 }
 
 /// The session of a packet's source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     /// An existing session.
-    Session(u32),
-    /// A new session with a port of this outside address, by its index in the pool.
-    New(u32),
-}
-
-/// The conditions under which a packet is decided.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Conditions<'a> {
-    /// The part of the translation that is done here.
-    pub(super) half: Half,
-    /// The live sessions of its source and of its destination.
-    pub(super) sessions: [Option<u32>; 2],
-    /// Sessions that ageing removes before the packet is processed. Empty once they are gone: live packets age the
-    /// table before they are decided, a dry run must not.
-    pub(super) departing: &'a [u32],
-    /// As `departing`, of fragmented datagrams.
-    pub(super) fragments_departing: &'a [u32],
-    pub(super) now: u32,
+    Session(FoundSession),
+    /// A new session with a port of this outside address.
+    New(u128),
 }
 
 impl Nat {
     /// Decides on a packet that is translated or refused.
     #[inline]
-    pub(super) fn decide_packet(
-        &self,
-        packet: &Packet,
-        seen: StagePacket<'_>,
-        conditions: Conditions<'_>,
-    ) -> NatDecision {
+    pub(super) fn decide_packet(&self, packet: &Packet, now_ms: u64) -> NatDecision {
+        let [source, destination] = [0, 1].map(|side| self.find(packet, side, now_ms));
         let decided = match packet.kind {
-            PacketKind::LaterFragment => self.decide_later_fragment(packet, seen, conditions.now),
-            PacketKind::Error => self.decide_error(packet, seen, conditions.sessions),
+            PacketKind::Error => {
+                let session = if packet.direction == Direction::Inbound { destination } else { source };
+                let verdict = packet.direction.verdict();
+                session.map(|session| NatDecision::Error { verdict, session }).ok_or(Refusal::ErrorAlone)
+            }
             PacketKind::Initiating | PacketKind::Established => {
-                self.decide_sessions(packet, seen, conditions)
+                self.decide_sessions(packet, [source, destination], now_ms)
             }
         };
         decided.unwrap_or_else(NatDecision::Refused)
+    }
+
+    /// Finds the session of a packet's source (0) or destination (1).
+    #[inline]
+    fn find(&self, packet: &Packet, side: usize, now_ms: u64) -> Option<FoundSession> {
+        let connections = &self.config.connections;
+        let found = connections.find_session(packet.sides[side].as_ref()?, side, now_ms);
+        if found.is_some() || self.config.mapping == Mapping::EndpointIndependent {
+            return found;
+        }
+        // Forwards are for all hosts.
+        let any = connections.prepare(&with_any(packet.tuple, side));
+        connections.find_session(&any, side, now_ms)
     }
 
     /// Decides on a packet with ports or an identifier.
@@ -78,115 +70,58 @@ impl Nat {
     fn decide_sessions(
         &self,
         packet: &Packet,
-        seen: StagePacket<'_>,
-        conditions: Conditions<'_>,
+        [source, destination]: [Option<FoundSession>; 2],
+        now_ms: u64,
     ) -> Result<NatDecision, Refusal> {
-        let Conditions { half, sessions: [source, destination], departing, .. } = conditions;
-        if half != Half::Source && packet.looks_outside() && destination.is_none() {
+        if packet.sides[1].is_some() && destination.is_none() {
             return Err(Refusal::NoSession);
         }
         let source = match source {
-            Some(at) => Some(Source::Session(at)),
-            None if packet.looks_inside() => Some(Source::New(self.decide_new(packet, departing)?)),
+            Some(found) => Some(Source::Session(found)),
+            None if packet.sides[0].is_some() => Some(Source::New(self.decide_new(packet, now_ms)?)),
             None => None,
         };
-        if packet.is_fragment && half != Half::Source {
-            self.decide_first_fragment(packet, seen, conditions)?;
-        }
-        let verdict = if half == Half::Destination { HAIRPIN } else { packet.direction.verdict() };
-        Ok(NatDecision::Translate { verdict, source, destination })
+        Ok(NatDecision::Translate { verdict: packet.direction.verdict(), source, destination })
     }
 
-    /// Decides whether a packet's source gets a session. Returns the index of its outside address.
+    /// Decides whether a packet's source gets a session. Returns its outside address.
     #[cold]
-    fn decide_new(&self, packet: &Packet, departing: &[u32]) -> Result<u32, Refusal> {
+    fn decide_new(&self, packet: &Packet, now_ms: u64) -> Result<u128, Refusal> {
         if packet.kind != PacketKind::Initiating {
             return Err(Refusal::TcpWithoutSyn);
         }
-        if self.sessions.free() + departing.len() == 0 {
-            return Err(Refusal::Full);
-        }
-        let [inside, _] = packet.inside;
-        let departing = departing.iter().map(|&at| self.sessions.get(at));
-        let mut held = 0;
-        if let Some(hosts) = &self.hosts {
-            match hosts.keys().lookup(&[inside]) {
-                Some(at) => {
-                    let leave = departing.clone().filter(|session| session.inside == inside).count();
-                    held = hosts.entries.get(at).value as usize - leave;
-                }
-                None if hosts.entries.is_full() && departing.len() == 0 => return Err(Refusal::Full),
-                None => {}
-            }
-        }
-        let returned = |outside| departing.clone().any(|s| (s.proto, s.outside) == (packet.proto, outside));
-        let address = self.pool.choose(packet.proto, inside, returned).ok_or(Refusal::NoPort)?;
-        let may_have = match self.config.sessions_per_host_max {
-            Some(0) => usize::MAX,
-            Some(most) => most as usize,
-            None => {
-                let ports = self.pool.free(packet.proto, inside);
-                let returned = departing.clone().filter(|session| session.proto == packet.proto).count();
-                (self.sessions.free() + departing.len()).min(ports + returned)
-            }
-        };
-        if held >= may_have { Err(Refusal::HostFull) } else { Ok(address) }
+        Ok(self.config.connections.may_open(&self.new_session(packet), now_ms)?)
     }
 
-    /// Decides on an ICMP error: it needs the session of the packet that it quotes.
-    #[cold]
-    fn decide_error(
-        &self,
-        packet: &Packet,
-        seen: StagePacket<'_>,
-        [source, destination]: [Option<u32>; 2],
-    ) -> Result<NatDecision, Refusal> {
-        let inbound = packet.direction == Direction::Inbound;
-        let session = if inbound { destination } else { source }.ok_or(Refusal::ErrorAlone)?;
-        // An error about a packet must be sent to the address that the packet came from.
-        if inbound && seen.key.word(word::IPV4_DST) != self.sessions.get(session).outside {
-            return Err(Refusal::ErrorAlone);
+    /// Returns the session that a packet's source would get.
+    pub(super) fn new_session(&self, packet: &Packet) -> NewSession<'_> {
+        let is_for_any =
+            self.config.mapping == Mapping::EndpointIndependent || packet.direction == Direction::Hairpin;
+        NewSession {
+            tuple: if is_for_any { with_any(packet.tuple, 0) } else { typeless(packet.tuple) },
+            pool: &self.pool,
+            sessions_max: self.config.zone_max(),
+            per_host_max: self.config.sessions_per_host_max,
+            idle: &self.config.idle,
         }
-        Ok(NatDecision::Error { verdict: packet.direction.verdict(), session })
-    }
-
-    /// Refuses a first fragment whose source has its share of incomplete datagrams.
-    #[cold]
-    fn decide_first_fragment(
-        &self,
-        packet: &Packet,
-        seen: StagePacket<'_>,
-        conditions: Conditions<'_>,
-    ) -> Result<(), Refusal> {
-        let fragments = self.fragments.as_ref().ok_or(Refusal::FragmentAlone)?;
-        let datagram = datagram(addresses(seen.key), packet, seen);
-        let may = fragments.may_record(&datagram, conditions.fragments_departing, conditions.now);
-        if may { Ok(()) } else { Err(Refusal::SourceIncomplete) }
-    }
-
-    /// Decides on a fragment without ports: it needs the entry of its datagram's first fragment.
-    #[cold]
-    fn decide_later_fragment(
-        &self,
-        packet: &Packet,
-        seen: StagePacket<'_>,
-        now: u32,
-    ) -> Result<NatDecision, Refusal> {
-        let fragments = self.fragments.as_ref().ok_or(Refusal::FragmentAlone)?;
-        let found = fragments.find(&datagram(addresses(seen.key), packet, seen), now);
-        let first = found.ok_or(Refusal::FragmentAlone)?;
-        Ok(NatDecision::LaterFragment { verdict: fragments.get(first).verdict, first })
     }
 }
 
-/// Returns source and destination of a packet.
+/// Returns the changes to a packet whose ends become these.
 #[inline]
-pub(super) fn addresses(key: &FlowKey) -> [u32; 2] {
-    [word::IPV4_SRC, word::IPV4_DST].map(|word| key.word(word))
-}
-
-/// Returns the key of a fragment's datagram: its addresses before translation, protocol and identification.
-pub(super) fn datagram([source, destination]: [u32; 2], packet: &Packet, seen: StagePacket<'_>) -> [u32; 3] {
-    let id = word16(seen.frame.bytes(), usize::from(seen.headers.l3) + 4).unwrap_or(0);
-    [source, destination, u32::from(packet.proto) << 16 | u32::from(id)]
+pub(super) fn rewrite_of(packet: &Packet, [source, destination]: [Option<End>; 2]) -> Rewrite {
+    let (from, mut to) = (packet.tuple, packet.tuple);
+    if let Some(end) = source {
+        (to.source.address, to.source.port) = (end.address, end.port);
+    }
+    if let Some(end) = destination {
+        (to.destination.address, to.destination.port) = (end.address, end.port);
+    }
+    if from.is_icmp() {
+        // Both ends have one identifier.
+        let identifier = source.or(destination).map_or(from.source.port, |end| end.port);
+        (to.source.port, to.destination.port) = (identifier, identifier);
+    }
+    let ends = Translated { source: source.is_some(), destination: destination.is_some() };
+    Rewrite { ends, from, to, is_error: packet.kind == PacketKind::Error }
 }

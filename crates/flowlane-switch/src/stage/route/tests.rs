@@ -6,9 +6,8 @@ use flowlane::packet::Headers;
 
 use super::*;
 use crate::packet::Frame;
-use crate::stage::Half;
 
-const CALL: StageCall = StageCall { table: 1, port: 0, half: Half::Both };
+const CALL: StageCall = StageCall { table: 1, port: 0, datagram: None };
 
 /// Some next hops, the first of them no group.
 fn draw_hops(random: &mut Random) -> Vec<(String, HopSpec)> {

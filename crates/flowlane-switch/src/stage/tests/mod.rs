@@ -4,7 +4,7 @@ mod assets;
 mod dry_run;
 mod filter;
 mod nat;
-mod nat_fragments;
+mod nat_ipv6;
 mod nat_shares;
 mod shares;
 
@@ -310,11 +310,6 @@ fn idle_entries_expire_without_packets() {
         learn: true,
         ..FilterConfig::new(vec![flowlane::packet::Field::Ipv4Src], 10)
     };
-    let nat = NatConfig::new(
-        vec![flowlane::route::Prefix::truncated(0x0a00_0000, 8)],
-        vec![(0xcb00_7101, 0xcb00_7101)],
-        10,
-    );
     let kinds = [
         (AnyStage::Filter(Filter::new(&filter).unwrap()), 5),
         (
@@ -324,7 +319,6 @@ fn idle_entries_expire_without_packets() {
             })),
             5,
         ),
-        (AnyStage::Nat(Nat::new(nat).unwrap()), 300),
     ];
     let packet = Desc::v4(0x0a00_0001, 0xc633_6401, L4::Udp { src: 40_000, dst: 53, checksum: true });
     for (kind, seconds) in kinds {
@@ -332,8 +326,7 @@ fn idle_entries_expire_without_packets() {
         let len = |function: &StageTable| match &function.stage {
             AnyStage::Filter(filter) => filter.len(),
             AnyStage::Assets(assets) => assets.len(),
-            AnyStage::Nat(nat) => nat.len(),
-            AnyStage::Routes(routes) => routes.len(),
+            AnyStage::Nat(_) | AnyStage::Routes(_) => unreachable!("they have tests of their own"),
         };
         process(&mut function, &[packet.build()], second);
         function.age((1 + seconds) * second);

@@ -1,22 +1,24 @@
 //! Address translation against a model with maps, whose packets are built from scratch with all checksums.
 
 use std::collections::{BTreeMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use flowlane::route::Prefix;
 
-use super::nat_fragments::{First, Fragments};
 use super::*;
-use crate::stage::nat::ports::Secret;
-use crate::stage::nat::{Forward, IdleTimes, NatCounters, NatError, Refusal};
+use crate::stage::nat::{Forward, NatCounters, NatError, Refusal};
+use crate::state::conntrack::session::IdleTimes;
+use crate::state::conntrack::{Connections, Limits, Secret};
 
-const INSIDE: u32 = 0x0a00_0000;
-const POOL: u32 = 0xcb00_7100;
-const FAR: u32 = 0xc633_6400;
+pub(super) const INSIDE: u32 = 0x0a00_0000;
+pub(super) const POOL: u32 = 0xcb00_7100;
+pub(super) const FAR: u32 = 0xc633_6400;
 
 /// Flags: FIN 1, SYN 2, RST 4, ACK 16.
 const FLAGS: [u8; 8] = [0x02, 0x02, 0x12, 0x10, 0x11, 0x14, 0x04, 0x18];
 
-type End = (u32, u16);
+pub(super) type End = (u32, u16);
 
 /// A session of the model.
 #[derive(Clone, Debug)]
@@ -42,10 +44,10 @@ impl Known {
 
     fn idle(&self, proto: u8, times: IdleTimes) -> u64 {
         match proto {
-            6 if self.open() => times.tcp_established.into(),
-            6 => times.tcp_transitory.into(),
-            17 => times.udp.into(),
-            _ => times.icmp.into(),
+            6 if self.open() => times.tcp_established,
+            6 => times.tcp_transitory,
+            17 => times.udp,
+            _ => times.icmp,
         }
     }
 
@@ -72,14 +74,13 @@ struct Model {
     base: u64,
     /// By protocol and inside end.
     sessions: BTreeMap<(u8, End), Known>,
-    fragments: Fragments,
     events: NatCounters,
     /// Packets by session, outbound and inbound.
     packets: BTreeMap<(u8, End), [u64; 2]>,
 }
 
 /// Returns the source of a frame.
-fn source_of(frame: &[u8]) -> End {
+pub(super) fn source_of(frame: &[u8]) -> End {
     let l4 = 14 + 4 * usize::from(frame[14] & 15);
     let port_at = if frame[23] == 1 { l4 + 4 } else { l4 };
     let port = u16::from_be_bytes([frame[port_at], frame[port_at + 1]]);
@@ -92,7 +93,7 @@ impl Model {
     }
 
     fn is_pool(&self, address: u32) -> bool {
-        self.config.pool.iter().any(|&(first, last)| (first..=last).contains(&address))
+        self.config.pool.iter().any(|range| range.contains(false, address.into()))
     }
 
     fn expire(&mut self, now: u64) {
@@ -102,7 +103,6 @@ impl Model {
         self.events.aged += (before - self.sessions.len()) as u64;
         let sessions = &self.sessions;
         self.packets.retain(|id, _| sessions.contains_key(id));
-        self.fragments.expire(now);
     }
 
     fn by_outside(&self, proto: u8, outside: End) -> Option<End> {
@@ -116,12 +116,11 @@ impl Model {
         proto: u8,
         inside: End,
         opens: bool,
-        first: Result<(), Refusal>,
         got: &[u8],
         now: u64,
     ) -> Result<End, Refusal> {
         if let Some(known) = self.sessions.get(&(proto, inside)) {
-            return first.map(|()| known.outside);
+            return Ok(known.outside);
         }
         if !opens {
             return Err(Refusal::TcpWithoutSyn);
@@ -135,7 +134,7 @@ impl Model {
         let (low, high) = if proto == 1 { (0, u16::MAX) } else { self.config.ports };
         let used: HashSet<End> =
             self.sessions.iter().filter(|((p, _), _)| *p == proto).map(|(_, s)| s.outside).collect();
-        let addresses: u64 = self.config.pool.iter().map(|(a, b)| u64::from(b - a) + 1).sum();
+        let addresses: u64 = self.config.pool.iter().map(|range| (range.last - range.first) as u64 + 1).sum();
         let in_range = used.iter().filter(|(_, port)| (low..=high).contains(port)).count() as u64;
         if in_range == addresses * (u64::from(high - low) + 1) {
             return Err(Refusal::NoPort);
@@ -149,7 +148,6 @@ impl Model {
         if of_host >= may_have {
             return Err(Refusal::HostFull);
         }
-        first?;
         let outside = source_of(got);
         assert!(self.is_pool(outside.0) && (low..=high).contains(&outside.1), "{outside:x?}");
         assert!(!used.contains(&outside), "{outside:x?} is in use");
@@ -169,7 +167,7 @@ impl Model {
 
     /// Returns the verdict and the translation of a packet; `got` is the frame that the stage made of it.
     fn step(&mut self, desc: &Desc, now_ns: u64, got: &[u8]) -> (u32, Desc) {
-        let now = (now_ns - self.base) / TICK;
+        let now = (now_ns - self.base) / 1_000_000;
         self.expire(now);
         self.translate(desc, now, got).unwrap_or_else(|refusal| {
             self.events.refused[refusal as usize] += 1;
@@ -179,7 +177,7 @@ impl Model {
 
     fn translate(&mut self, desc: &Desc, now: u64, got: &[u8]) -> Result<(u32, Desc), Refusal> {
         let mut out = desc.clone();
-        let Net::V4 { src, dst, id, part, l4 } = &mut out.net else { return Ok((3, out)) };
+        let Net::V4 { src, dst, part, l4, .. } = &mut out.net else { return Ok((3, out)) };
         let verdict = match (Self::is_inside(*src), self.is_pool(*dst)) {
             _ if *dst >> 28 >= 0xe => return Ok((3, out)),
             (false, false) => return Ok((3, out)),
@@ -188,19 +186,13 @@ impl Model {
             (true, true) if !self.config.hairpin => return Err(Refusal::Hairpin),
             (true, true) => 2,
         };
-        if desc.wire.short && !part.is_later() && !matches!(l4, L4::Raw { .. }) {
+        let (outbound, inbound) = (verdict != 1, verdict != 0);
+        if *part != Part::Whole {
+            // They wait for each other in front of the stage.
+            return Err(Refusal::Fragment);
+        }
+        if desc.wire.short && !matches!(l4, L4::Raw { .. }) {
             return Err(Refusal::Malformed);
-        }
-        let (outbound, inbound, datagram) = (verdict != 1, verdict != 0, (*src, *dst, l4.proto(false), *id));
-        if part.is_later() {
-            let first =
-                self.fragments.later(&datagram, *part == Part::Later).ok_or(Refusal::FragmentAlone)?;
-            (*src, *dst) = (first.src, first.dst);
-            self.events.fragments += 1;
-            return Ok((first.verdict, out));
-        }
-        if *part == Part::First && self.config.fragments_max == 0 {
-            return Err(Refusal::FragmentAlone);
         }
         let (proto, from, to, opens, flags) = match l4 {
             L4::Tcp { src, dst, flags } => (6, src, dst, *flags & 0x17 == 2, Some(*flags)),
@@ -210,7 +202,6 @@ impl Model {
             L4::Icmp { kind: 0 | 8 | 13 | 14, .. } => return Err(Refusal::NoSession),
             L4::Icmp { .. } => return Err(Refusal::IcmpType),
             L4::Error { .. } if verdict == 2 => return Err(Refusal::Hairpin),
-            L4::Error { .. } if *part == Part::First => return Err(Refusal::ErrorAlone),
             L4::Error { quoted, len, .. } => {
                 self.error(verdict, (src, dst), quoted, *len)?;
                 self.events.errors += 1;
@@ -223,11 +214,9 @@ impl Model {
         if inbound && target.is_none() {
             return Err(Refusal::NoSession);
         }
-        let first = if *part == Part::First { self.fragments.may_remember(&datagram) } else { Ok(()) };
         if outbound {
             let inside = (*src, if icmp { *to } else { *from });
-            // A fragment that is refused opens no session.
-            let outside = self.outside_of(proto, inside, opens, first, got, now)?;
+            let outside = self.outside_of(proto, inside, opens, got, now)?;
             self.sessions.get_mut(&(proto, inside)).expect("just so").note(flags, 0, now);
             self.packets.entry((proto, inside)).or_default()[0] += 1;
             (*src, *from) = outside;
@@ -235,15 +224,10 @@ impl Model {
                 *to = outside.1;
             }
         }
-        first?;
         if let (true, Some(target)) = (inbound, target) {
             self.sessions.get_mut(&(proto, target)).expect("just so").note(flags, 1, now);
             self.packets.entry((proto, target)).or_default()[1] += 1;
             (*dst, *to) = target;
-        }
-        if *part == Part::First {
-            let first = First { verdict, src: *src, dst: *dst };
-            self.events.fragments_full += self.fragments.remember(datagram, first, now);
         }
         Ok((verdict, out))
     }
@@ -268,11 +252,12 @@ impl Model {
             L4::Icmp { kind: 0 | 14, id } if !inbound => (1, id),
             _ => return Err(Refusal::ErrorAlone),
         };
+        // An error about a packet must be sent to the address that the packet came from.
+        if dst != from {
+            return Err(Refusal::ErrorAlone);
+        }
         if inbound {
             let inside = self.by_outside(proto, (*from, *port)).ok_or(Refusal::ErrorAlone)?;
-            if dst != from {
-                return Err(Refusal::ErrorAlone);
-            }
             (*from, *port) = inside;
             *dst = inside.0;
         } else {
@@ -362,8 +347,8 @@ fn draw_plain(model: &Model, random: &mut Random) -> Desc {
             let (from, to) = (far(random), inside(random));
             let quoted = segment((from.1, to.1), false, random);
             let quoted = Box::new(between(from, to, quoted, Part::Whole, random));
-            let from = inside(random);
-            between(from, far(random), L4::Error { kind: 3, quoted, len }, Part::Whole, random)
+            let at = if random.chance(0.9) { from } else { far(random) };
+            between(inside(random), at, L4::Error { kind: 3, quoted, len }, Part::Whole, random)
         }
         18 => {
             let l4 = L4::Udp { src: 1, dst: 2, checksum: true };
@@ -378,22 +363,19 @@ fn draw_plain(model: &Model, random: &mut Random) -> Desc {
 }
 
 fn config(random: &mut Random) -> NatConfig {
-    let idle = [1, 4, 30, 1500];
+    let idle = [100, 500, 4000, 200_000];
     let mut drawn = || idle[random.index(4)];
     let idle = IdleTimes { udp: drawn(), tcp_transitory: drawn(), tcp_established: drawn(), icmp: drawn() };
     NatConfig {
         // Few, so that all are in use at times.
         ports: (1024, [1024, 1027, 2000][random.index(3)]),
         forwards: vec![
-            Forward { proto: 6, outside: (POOL, 80), inside: (INSIDE + 1, 5000) },
-            Forward { proto: 17, outside: (POOL + 1, 1024), inside: (INSIDE + 9, 53) },
+            Forward::v4(6, (POOL, 80), (INSIDE + 1, 5000)),
+            Forward::v4(17, (POOL + 1, 1024), (INSIDE + 9, 53)),
         ],
         sessions_per_host_max: [None, Some(0), Some(1), Some(3)][random.index(4)],
-        fragments_max: [0, 2, 16][random.index(3)],
         hairpin: random.chance(0.7),
         idle,
-        seed: random.bits() as u32,
-        secret: Secret::seeded(random.bits()),
         ..NatConfig::new(
             vec![Prefix::truncated(INSIDE, 8)],
             vec![(POOL, POOL + 1)],
@@ -402,35 +384,45 @@ fn config(random: &mut Random) -> NatConfig {
     }
 }
 
+/// Gives a translation a table of its own for its sessions.
+pub(super) fn with_own_table(config: &NatConfig, secret: u64) -> NatConfig {
+    let limits = Limits { connections: 0, per_zone: None };
+    let connections = Arc::new(Connections::with_sessions(limits, 1000, Secret::seeded(secret)));
+    NatConfig { connections, ..config.clone() }
+}
+
+/// Returns an address of IPv4 and a port.
+fn v4(end: SocketAddr) -> End {
+    let IpAddr::V4(address) = end.ip() else { panic!("{end} is of IPv6") };
+    (address.into(), end.port())
+}
+
+/// Returns the session of a forward.
+fn permanent(of: &Forward) -> ((u8, End), Known) {
+    let end = |end: crate::state::conntrack::End| (end.address as u32, end.port);
+    let (syn, fin) = ([false; 2], [false; 2]);
+    let outside = end(of.outside);
+    let known = Known { outside, used: 0, syn, fin, acked: false, rst: false, forward: true };
+    ((of.proto, end(of.inside)), known)
+}
+
 #[test]
 fn nat_agrees_with_the_reference_model() {
     let mut verdicts: BTreeMap<u32, u64> = BTreeMap::new();
-    let mut happened = [0; 5 + Refusal::ALL.len()];
+    let mut happened = [0; 3 + Refusal::ALL.len()];
     for seed in 0..150 {
         let mut random = Random::new(seed);
         let config = config(&mut random);
-        let mut functions =
-            each(|lookups| bare(AnyStage::Nat(Nat::new(NatConfig { lookups, ..config.clone() }).unwrap())));
+        let mut tables = Vec::new();
+        let mut functions = each(|lookups| {
+            let config = NatConfig { lookups, ..with_own_table(&config, seed) };
+            tables.push(config.connections.clone());
+            bare(AnyStage::Nat(Nat::new(config).unwrap()))
+        });
         let base = 1_700_000_000_000_000_000;
-        let forward = |f: &Forward| {
-            let flags = [false; 2];
-            (
-                (f.proto, f.inside),
-                Known {
-                    outside: f.outside,
-                    used: 0,
-                    syn: flags,
-                    fin: flags,
-                    acked: false,
-                    rst: false,
-                    forward: true,
-                },
-            )
-        };
-        let sessions = config.forwards.iter().map(forward).collect();
-        let (fragments, packets) = (Fragments::new(config.fragments_max), BTreeMap::new());
-        let events = NatCounters::default();
-        let mut model = Model { config, base, sessions, fragments, events, packets };
+        let sessions = config.forwards.iter().map(permanent).collect();
+        let (events, packets) = (NatCounters::default(), BTreeMap::new());
+        let mut model = Model { config, base, sessions, events, packets };
         let mut now = base;
         for step in 0..80 {
             let count = [1, 2, 7, 16, 63, 64][random.index(6)];
@@ -448,11 +440,13 @@ fn nat_agrees_with_the_reference_model() {
                 assert_eq!(frame, &translated.build(), "{}\n{translated:x?}", context());
                 *verdicts.entry(wanted).or_default() += 1;
             }
+            tables.iter().for_each(|table| table.sweep(now / 1_000_000, 1000));
             for (function, _) in &functions {
                 let AnyStage::Nat(nat) = &function.stage else { unreachable!() };
                 let live: BTreeMap<(u8, End), (End, [u64; 2])> = nat
-                    .sessions()
-                    .map(|s| ((s.proto, (s.inside, s.inside_port)), ((s.outside, s.outside_port), s.packets)))
+                    .sessions(now)
+                    .iter()
+                    .map(|s| ((s.proto, v4(s.inside)), (v4(s.outside), s.packets)))
                     .collect();
                 let known = |(id, s): (&(u8, End), &Known)| {
                     (*id, (s.outside, model.packets.get(id).copied().unwrap_or_default()))
@@ -461,8 +455,8 @@ fn nat_agrees_with_the_reference_model() {
                 assert_eq!(nat.counters(), model.events, "seed {seed}, step {step}");
             }
         }
-        let NatCounters { created, aged, errors, fragments, fragments_full, refused } = model.events;
-        let all = [created, aged, errors, fragments, fragments_full].into_iter().chain(refused);
+        let NatCounters { created, aged, errors, refused, .. } = model.events;
+        let all = [created, aged, errors].into_iter().chain(refused);
         happened.iter_mut().zip(all).for_each(|(sum, n)| *sum += n);
     }
     assert!(verdicts.values().all(|&n| n > 1000) && verdicts.len() == 5, "packets by verdict: {verdicts:?}");
@@ -494,7 +488,7 @@ fn a_flood_of_connections_evicts_no_established_session() {
     let back = process(&mut function, &[tcp(server, outside, 0x10)], later);
     assert_eq!(back[0], (1, tcp(server, host, 0x10)));
     let AnyStage::Nat(nat) = &function.stage else { unreachable!() };
-    assert_eq!(nat.len(), 1);
+    assert_eq!(nat.sessions(later).len(), 1);
     assert_eq!(nat.counters().refused[Refusal::Full as usize], 500 * 64 - 99);
 }
 
@@ -560,11 +554,26 @@ fn contradictory_forwards_are_rejected() {
         let pool = NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], 10);
         Nat::new(NatConfig { forwards, ..pool }).map(|nat| nat.len())
     };
-    let forward = |proto, outside, inside| Forward { proto, outside, inside };
+    let forward = Forward::v4;
     let first = forward(6, (POOL, 80), (INSIDE, 80));
     assert_eq!(new(vec![first, forward(17, (POOL, 80), (INSIDE, 80))]), Ok(2));
     assert_eq!(new(vec![first, forward(6, (POOL, 80), (INSIDE, 81))]), Err(NatError::Outside(1)));
     assert_eq!(new(vec![first, forward(6, (POOL, 81), (INSIDE, 80))]), Err(NatError::Inside(1)));
     assert_eq!(new(vec![forward(6, (POOL + 1, 80), (INSIDE, 80))]), Err(NatError::Outside(0)));
     assert_eq!(new(vec![forward(6, (POOL, 80), (POOL, 80))]), Err(NatError::NotInside(0)));
+}
+
+#[test]
+fn idle_sessions_make_room_without_packets() {
+    let config = NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], 10);
+    let connections = config.connections.clone();
+    let mut function = bare(AnyStage::Nat(Nat::new(config).unwrap()));
+    let packet = Desc::v4(INSIDE + 1, FAR, L4::Udp { src: 40_000, dst: 53, checksum: true });
+    process(&mut function, &[packet.build()], 1_000_000_000);
+    let left_at = |now_ms: u64| {
+        connections.sweep(now_ms, 10);
+        let AnyStage::Nat(nat) = &function.stage else { unreachable!() };
+        (nat.len(), nat.counters().aged)
+    };
+    assert_eq!((left_at(301_000), left_at(301_001)), ((1, 0), (0, 1)));
 }

@@ -31,3 +31,13 @@ fn no_host_takes_all_sessions_or_all_ports() {
         assert_eq!(opened(1, 2000), 150);
     }
 }
+
+#[test]
+fn hosts_with_one_port_get_different_ports() {
+    let config = NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], 10_000);
+    let mut function = bare(AnyStage::Nat(Nat::new(config).unwrap()));
+    let udp = |host| Desc::v4(INSIDE + host, FAR, L4::Udp { src: 53, dst: 53, checksum: true }).build();
+    let packets: Vec<Vec<u8>> = (0..5000).map(udp).collect();
+    let sent = packets.chunks(64).flat_map(|burst| process(&mut function, burst, 0));
+    assert_eq!(sent.filter(|(verdict, _)| *verdict == 0).count(), 5000);
+}

@@ -116,6 +116,10 @@ impl Connections {
             return Some(None);
         }
         self.make_room(now_ms);
+        if !self.has_room(1) {
+            self.counters.refused_full.fetch_add(1, Ordering::Relaxed);
+            return Some(None);
+        }
         match self.add(first, request, now_ms) {
             Ok((place, reply)) => {
                 in_zone.fetch_add(1, Ordering::Relaxed);

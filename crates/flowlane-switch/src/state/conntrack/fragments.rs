@@ -3,7 +3,13 @@
 //! Only a whole datagram has ports and a checksum that can be verified. As in Open vSwitch, fragments that are shorter than any path
 //! makes them are invalid and wait for nothing. Where two overlap, the datagram is given up, with those of its fragments that are still
 //! to come (RFC 5722, RFC 8200 §4.5): it is not known which one says the truth. A fragment that comes twice is refused alone.
+//!
+//! **Those that wait have limits**, since each takes memory. A source may have as many waiting as there is room for others, or a few
+//! ([`FEW`]). Where there is no room, one of the datagrams that have waited longest is forgotten for a fragment of a source that has
+//! few: of the next [`COMPARED`], that of the source which has most. So fragments that follow each other closely meet, though
+//! others send first fragments alone, from one source or from many.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 
 use flowlane::packet::{Field, FlowKey, Headers, Network, parse};
@@ -15,6 +21,12 @@ use crate::packet::edit::packet_end;
 
 /// Fragments that wait at most; as in Open vSwitch.
 const WAITING_MAX: usize = 1000;
+
+/// Fragments that each source may have waiting in any case.
+const FEW: usize = WAITING_MAX / 64;
+
+/// Datagrams that are compared for the one to be forgotten.
+const COMPARED: usize = 16;
 
 /// Milliseconds that the first of a datagram's fragments waits for the others.
 const WAIT_MS: u64 = 15_000;
@@ -52,8 +64,34 @@ pub struct Piece {
     at: usize,
 }
 
-/// Reads a fragment; `None` if it is not sound.
+/// Returns a datagram of which a fragment may have other addresses by now.
+pub(crate) fn with_addresses(mut seen: Seen, key: &FlowKey) -> Seen {
+    let (source, destination) = match seen.tuple.is_ipv6 {
+        true => (Field::Ipv6Src, Field::Ipv6Dst),
+        false => (Field::Ipv4Src, Field::Ipv4Dst),
+    };
+    if !seen.is_error {
+        seen.tuple.source.address = key.get(source);
+        seen.tuple.destination.address = key.get(destination);
+    }
+    seen
+}
+
+/// Reads a fragment; `None` if it is not sound, or shorter than any path makes it.
 pub fn piece(bytes: &[u8], headers: &Headers, key: &FlowKey, zone: u16) -> Option<(Datagram, Piece)> {
+    let is_ipv6 = headers.network == Network::Ipv6;
+    let is_short =
+        packet_end(bytes, headers)?.checked_sub(headers.l3.into())? < SHORTEST[usize::from(is_ipv6)];
+    piece_of_any_length(bytes, headers, key, zone).filter(|(_, piece)| piece.is_last || !is_short)
+}
+
+/// Reads a fragment; `None` if it is not sound.
+pub fn piece_of_any_length(
+    bytes: &[u8],
+    headers: &Headers,
+    key: &FlowKey,
+    zone: u16,
+) -> Option<(Datagram, Piece)> {
     let l3 = usize::from(headers.l3);
     let end = packet_end(bytes, headers)?;
     let packet = bytes.get(l3..end)?;
@@ -80,9 +118,8 @@ pub fn piece(bytes: &[u8], headers: &Headers, key: &FlowKey, zone: u16) -> Optio
         Network::Arp | Network::Nsh | Network::None => return None,
     };
     let len = packet.len().checked_sub(header)? as u32;
-    let is_short = packet.len() < SHORTEST[usize::from(is_ipv6)];
     // All but the last have a multiple of eight bytes.
-    if len == 0 || more && (is_short || !len.is_multiple_of(8)) || place + len > DATAGRAM_MAX {
+    if len == 0 || more && !len.is_multiple_of(8) || place + len > DATAGRAM_MAX {
         return None;
     }
     let get = |v4, v6| key.get(if is_ipv6 { v6 } else { v4 });
@@ -170,6 +207,19 @@ pub enum Taken<T> {
     Refused(T),
 }
 
+/// One that has fragments waiting.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Holder {
+    Source(bool, u128),
+    Zone(u16),
+}
+
+impl Datagram {
+    fn holder(&self) -> Holder {
+        Holder::Source(self.is_ipv6, self.source)
+    }
+}
+
 /// Datagrams of which fragments are missing.
 #[derive(Debug)]
 pub struct Fragments<T> {
@@ -177,6 +227,8 @@ pub struct Fragments<T> {
     /// The datagrams in the order in which they began, and when.
     order: VecDeque<(u64, Datagram)>,
     waiting: usize,
+    /// Fragments that wait by their source, and datagrams by their zone.
+    held: HashMap<Holder, usize>,
     /// Fragments whose datagrams were never complete.
     pub expired: u64,
     /// Fragments that were given up since some overlapped.
@@ -185,38 +237,53 @@ pub struct Fragments<T> {
 
 impl<T> Default for Fragments<T> {
     fn default() -> Self {
-        Self { datagrams: HashMap::new(), order: VecDeque::new(), waiting: 0, expired: 0, overlapping: 0 }
+        let (datagrams, order, held) = (HashMap::new(), VecDeque::new(), HashMap::new());
+        Self { datagrams, order, waiting: 0, held, expired: 0, overlapping: 0 }
     }
 }
 
 impl<T> Fragments<T> {
-    /// Takes a fragment.
-    pub fn take(&mut self, datagram: Datagram, piece: Piece, held: T, now_ms: u64) -> Taken<T> {
+    /// Takes a fragment, of whose zone up to `datagrams_max` datagrams may wait.
+    pub fn take(
+        &mut self,
+        datagram: Datagram,
+        piece: Piece,
+        held: T,
+        (now_ms, datagrams_max): (u64, usize),
+    ) -> Taken<T> {
         self.expire(now_ms);
-        if self.waiting == WAITING_MAX {
+        if !self.may_wait(&datagram, datagrams_max) {
             return Taken::Refused(held);
+        }
+        if self.waiting == WAITING_MAX {
+            self.forget_one(&datagram);
         }
         let incomplete = self.datagrams.entry(datagram).or_insert_with(|| {
             self.order.push_back((now_ms, datagram));
+            *self.held.entry(Holder::Zone(datagram.zone)).or_default() += 1;
             Incomplete { pieces: Vec::new(), is_given_up: false }
         });
         if incomplete.is_given_up || incomplete.has(&piece) {
             return Taken::Refused(held);
         }
         let Some(at) = incomplete.place_for(&piece) else {
-            self.waiting -= incomplete.pieces.len();
+            let freed = incomplete.weight();
             self.overlapping += 1 + incomplete.pieces.len() as u64;
             (incomplete.pieces, incomplete.is_given_up) = (Vec::new(), true);
-            self.waiting += incomplete.weight();
+            let freed = freed - incomplete.weight();
+            self.waiting -= freed;
+            if let Some(waiting) = self.held.get_mut(&datagram.holder()) {
+                *waiting -= freed;
+            }
             return Taken::Refused(held);
         };
         incomplete.pieces.insert(at, Waiting { piece, held });
         self.waiting += 1;
+        *self.held.entry(datagram.holder()).or_default() += 1;
         if !are_complete(incomplete.pieces.iter().map(|waiting| waiting.piece)) {
             return Taken::Waits;
         }
-        let pieces = self.datagrams.remove(&datagram).map_or_else(Vec::new, |complete| complete.pieces);
-        self.waiting -= pieces.len();
+        let pieces = self.remove(&datagram);
         // Mostly one of the last.
         if let Some(at) = self.order.iter().rposition(|(_, other)| *other == datagram) {
             self.order.remove(at);
@@ -224,10 +291,50 @@ impl<T> Fragments<T> {
         Taken::All(pieces)
     }
 
+    /// Returns whether there is room for a fragment, or room is made.
+    fn may_wait(&self, datagram: &Datagram, datagrams_max: usize) -> bool {
+        let held = |holder| self.held.get(&holder).copied().unwrap_or(0);
+        let free = WAITING_MAX - self.waiting;
+        held(datagram.holder()) < free.max(FEW)
+            && (self.datagrams.contains_key(datagram) || held(Holder::Zone(datagram.zone)) < datagrams_max)
+    }
+
+    /// Removes a datagram, which may still be in the order. Returns its fragments.
+    fn remove(&mut self, datagram: &Datagram) -> Vec<Waiting<T>> {
+        let Some(incomplete) = self.datagrams.remove(datagram) else { return Vec::new() };
+        let weight = incomplete.weight();
+        self.waiting -= weight;
+        for (holder, count) in [(datagram.holder(), weight), (Holder::Zone(datagram.zone), 1)] {
+            if let Some(held) = self.held.get_mut(&holder) {
+                *held -= count;
+                if *held == 0 {
+                    self.held.remove(&holder);
+                }
+            }
+        }
+        incomplete.pieces
+    }
+
+    /// Makes room for a fragment of a datagram.
+    #[cold]
+    fn forget_one(&mut self, new: &Datagram) {
+        let held = |datagram: &Datagram| self.held.get(&datagram.holder()).copied().unwrap_or(0);
+        let oldest = self.order.iter().take(COMPARED).enumerate().filter(|(_, (_, other))| other != new);
+        let first = oldest.min_by_key(|(at, (_, datagram))| (Reverse(held(datagram)), *at)).map(|(at, _)| at);
+        if let Some((_, datagram)) = first.and_then(|at| self.order.remove(at)) {
+            self.expired += self.remove(&datagram).len() as u64;
+        }
+    }
+
     /// Returns what would become of a fragment.
-    pub fn preview(&mut self, datagram: &Datagram, piece: Piece, now_ms: u64) -> Fate<'_, T> {
+    pub fn preview(
+        &mut self,
+        datagram: &Datagram,
+        piece: Piece,
+        (now_ms, datagrams_max): (u64, usize),
+    ) -> Fate<'_, T> {
         self.expire(now_ms);
-        if self.waiting == WAITING_MAX {
+        if !self.may_wait(datagram, datagrams_max) {
             return Fate::Refused;
         }
         let incomplete = self.datagrams.get(datagram);
@@ -252,10 +359,7 @@ impl<T> Fragments<T> {
                 return;
             }
             self.order.pop_front();
-            if let Some(incomplete) = self.datagrams.remove(&datagram) {
-                self.waiting -= incomplete.weight();
-                self.expired += incomplete.pieces.len() as u64;
-            }
+            self.expired += self.remove(&datagram).len() as u64;
         }
     }
 }
@@ -310,7 +414,11 @@ mod tests {
     }
 
     fn datagram(identification: u32) -> Datagram {
-        Datagram { source: 1, destination: 2, identification, proto: 17, is_ipv6: false, zone: 0 }
+        datagram_of(1, identification)
+    }
+
+    fn datagram_of(source: u128, identification: u32) -> Datagram {
+        Datagram { source, destination: 2, identification, proto: 17, is_ipv6: false, zone: 0 }
     }
 
     fn names(taken: Taken<char>) -> String {
@@ -324,8 +432,9 @@ mod tests {
     #[test]
     fn fragments_come_in_any_order_and_go_on_in_theirs() {
         let mut fragments = Fragments::default();
-        let mut take =
-            |begin, end, last, name| names(fragments.take(datagram(1), piece(begin, end, last), name, 0));
+        let mut take = |begin, end, last, name| {
+            names(fragments.take(datagram(1), piece(begin, end, last), name, (0, usize::MAX)))
+        };
         assert_eq!(take(16, 20, true, 'c'), "waits");
         assert_eq!(take(0, 8, false, 'a'), "waits");
         assert_eq!(take(0, 8, false, 'x'), "refused x", "twice");
@@ -336,17 +445,67 @@ mod tests {
     #[test]
     fn fragments_that_wait_are_bounded_in_number_and_time() {
         let mut fragments = Fragments::default();
+        // Each of another source: the oldest go.
         for id in 0..WAITING_MAX as u32 + 5 {
-            fragments.take(datagram(id), piece(0, 8, false), 'a', u64::from(id));
+            fragments.take(datagram_of(id.into(), id), piece(0, 8, false), 'a', (u64::from(id), usize::MAX));
         }
-        assert_eq!(fragments.waiting, WAITING_MAX);
-        assert_eq!(names(fragments.take(datagram(7), piece(8, 9, true), 'b', WAIT_MS + 6)), "ab");
-        assert_eq!((fragments.waiting, fragments.expired), (WAITING_MAX - 8, 7));
-        fragments.take(datagram(7), piece(0, 8, false), 'a', WAIT_MS + 6);
+        assert_eq!((fragments.waiting, fragments.expired), (WAITING_MAX, 5));
+        let now = (WAIT_MS + 6, usize::MAX);
+        assert_eq!(names(fragments.take(datagram_of(7, 7), piece(8, 9, true), 'b', now)), "ab");
+        assert_eq!((fragments.waiting, fragments.expired), (WAITING_MAX - 3, 7));
+        fragments.take(datagram(7), piece(0, 8, false), 'a', now);
         fragments.expire(3 * WAIT_MS / 2);
         assert_eq!(fragments.waiting, 1);
         fragments.expire(3 * WAIT_MS);
-        assert_eq!((fragments.waiting, fragments.order.len()), (0, 0));
+        assert_eq!((fragments.waiting, fragments.order.len(), fragments.held.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn incomplete_datagrams_of_a_source_have_a_share_until_their_time_is_over() {
+        let (mut fragments, mut id) = (Fragments::default(), 0);
+        let mut flood = |source: u128, now_ms: u64| {
+            id += 3000;
+            let waits = |i: &u32| {
+                let datagram = datagram_of(source, id + i);
+                matches!(
+                    fragments.take(datagram, piece(0, 8, false), 'a', (now_ms, usize::MAX)),
+                    Taken::Waits
+                )
+            };
+            (0..3000).filter(waits).count()
+        };
+        // Half of the room, half of the rest, and so on down to a few.
+        assert_eq!((flood(2, 0), flood(3, 0), flood(4, 0), flood(2, 0)), (500, 250, 125, 0));
+        assert_eq!(flood(2, WAIT_MS), 500);
+    }
+
+    #[test]
+    fn one_source_or_many_take_no_room_from_datagrams_that_are_completed() {
+        for is_forged in [false, true] {
+            let (mut fragments, mut kept) = (Fragments::default(), 0);
+            // Ten first fragments of the flood for each of the other host, whose later fragments come a little after.
+            for tick in 0..3000u32 {
+                let (own, now) = (datagram_of(1, tick), (u64::from(tick), usize::MAX));
+                fragments.take(own, piece(0, 8, false), 'a', now);
+                for i in 0..10 {
+                    let source = if is_forged { u128::from(10 * tick + i + 2) } else { 2 };
+                    fragments.take(datagram_of(source, 10 * tick + i), piece(0, 8, false), 'x', now);
+                }
+                kept += usize::from(names(fragments.take(own, piece(8, 9, true), 'b', now)) == "ab");
+            }
+            assert_eq!(kept, 3000, "forged: {is_forged}");
+        }
+    }
+
+    #[test]
+    fn datagrams_of_a_zone_have_a_limit() {
+        let mut fragments = Fragments::default();
+        let mut take = |id, begin| {
+            let last = begin > 0;
+            names(fragments.take(datagram(id), piece(begin, begin + 8, last), 'a', (0, 2)))
+        };
+        assert_eq!([take(1, 0), take(2, 0), take(3, 0)], ["waits", "waits", "refused a"]);
+        assert_eq!([take(1, 8), take(3, 0)], ["aa", "waits"]);
     }
 
     #[test]
@@ -356,7 +515,7 @@ mod tests {
         {
             let mut fragments = Fragments::default();
             let mut take = |id, begin, end, last| {
-                let taken = fragments.take(datagram(id), piece(begin, end, last), 'a', 0);
+                let taken = fragments.take(datagram(id), piece(begin, end, last), 'a', (0, usize::MAX));
                 (names(taken), fragments.waiting)
             };
             assert_eq!(take(1, 0, 8, false), ("waits".into(), 1));
@@ -378,8 +537,8 @@ mod tests {
     fn datagrams_that_are_given_up_are_bounded() {
         let mut fragments = Fragments::default();
         for id in 0..2 * WAITING_MAX as u32 {
-            fragments.take(datagram(id), piece(0, 16, false), 'a', 0);
-            fragments.take(datagram(id), piece(8, 24, false), 'a', 0);
+            fragments.take(datagram(id), piece(0, 16, false), 'a', (0, usize::MAX));
+            fragments.take(datagram(id), piece(8, 24, false), 'a', (0, usize::MAX));
         }
         assert_eq!((fragments.waiting, fragments.datagrams.len()), (WAITING_MAX, WAITING_MAX));
     }
@@ -388,9 +547,12 @@ mod tests {
     fn complete_datagrams_take_no_memory() {
         let mut fragments = Fragments::default();
         for id in 0..10 * WAITING_MAX as u32 {
-            fragments.take(datagram(id % 7), piece(0, 8, false), 'a', 0);
+            fragments.take(datagram(id % 7), piece(0, 8, false), 'a', (0, usize::MAX));
             assert_eq!(fragments.order.len(), 1);
-            assert_eq!(names(fragments.take(datagram(id % 7), piece(8, 9, true), 'b', 0)), "ab");
+            assert_eq!(
+                names(fragments.take(datagram(id % 7), piece(8, 9, true), 'b', (0, usize::MAX))),
+                "ab"
+            );
         }
         assert_eq!((fragments.waiting, fragments.order.len()), (0, 0));
     }

@@ -31,6 +31,7 @@ mod nat;
 mod packet;
 mod protocol;
 mod saved;
+pub mod session;
 mod sweep;
 mod table;
 mod tcp;
@@ -45,7 +46,8 @@ mod tests;
 pub use alg::{Alg, Application, SavedExpectation};
 pub use entry::Translated;
 pub use events::{Change, Ended, Event, Subscription};
-pub(crate) use packet::{rewrite, seen};
+pub(crate) use fragments::with_addresses;
+pub(crate) use packet::{ends, rewrite, seen};
 pub use protocol::{Exchange, Message, State};
 pub use saved::{NotRestored, SavedConnection};
 pub use sweep::{Listed, Wanted, WantedEnds};
@@ -57,18 +59,20 @@ pub use tuple::{End, Tuple};
 pub use zones::{ZoneSettings, Zones};
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, RandomState};
-use std::sync::OnceLock;
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use flowlane::memory::Memory;
 use flowlane::rule::action::Nat;
 
 use alg::expectations::Expectations;
 use changes::{live_for, set_fields, show_fields, translate};
+use entry::Live;
 use events::{Events, followed_parts};
 use nat::Draw;
 use protocol::Progress;
+use session::Holders;
 use table::{Place, Table};
 
 /// Connections that are kept at most, unless the configuration says something else: as in Open vSwitch.
@@ -206,14 +210,43 @@ pub struct Connections {
     limits: Limits,
     zones: Zones,
     events: Events,
+    sessions_max: usize,
+    /// The number of sessions.
+    sessions: AtomicU32,
     pub counters: Counters,
     expectations: Expectations,
     /// The entry that the sweep looks at next.
     hand: AtomicU32,
+    /// The sessions and ports of each address.
+    holders: Mutex<Holders>,
     /// The seed of the table's hash.
     seed: u64,
-    /// Draws addresses and ports. Other hosts see these, so it is SipHash: the multilinear hash can be solved for its key.
-    secret: RandomState,
+    secret: Secret,
+}
+
+/// The secret by which addresses and ports are drawn. Other hosts see these, so it is the key of SipHash: the multilinear hash can be
+/// solved for its key.
+#[derive(Clone, Copy, Debug)]
+pub struct Secret([u64; 2]);
+
+impl Secret {
+    /// A random secret from the system.
+    pub fn random() -> Self {
+        let state = RandomState::new();
+        Self([state.hash_one(0u8), state.hash_one(1u8)])
+    }
+
+    /// A fixed secret, to repeat a run.
+    pub fn seeded(seed: u64) -> Self {
+        Self([seed, 0])
+    }
+
+    fn hash(self, value: impl Hash) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.0.hash(&mut hasher);
+        value.hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 impl Default for Connections {
@@ -226,8 +259,8 @@ impl Draw for Connections {
     fn draw(&self, tuple: &Tuple, by_address: bool, number: u32) -> u32 {
         match by_address {
             // The same after a restart.
-            true => BuildHasherDefault::<DefaultHasher>::default().hash_one(tuple.source.address) as u32,
-            false => self.secret.hash_one((tuple, number)) as u32,
+            true => Secret::seeded(0).hash(tuple.source.address) as u32,
+            false => self.secret.hash((tuple, number)) as u32,
         }
     }
 }
@@ -240,22 +273,30 @@ fn set_bits(to: u128, (value, mask): (u128, u128)) -> u128 {
 impl Connections {
     /// No connections.
     pub fn new(limits: Limits) -> Self {
+        Self::with_sessions(limits, 0, Secret::random())
+    }
+
+    /// No connections, with room of their own for up to `sessions_max` sessions. Addresses and ports are drawn by a secret.
+    pub fn with_sessions(limits: Limits, sessions_max: usize, secret: Secret) -> Self {
         Self {
             memories: OnceLock::new(),
             limits,
             zones: Zones::new(limits),
             events: Events::default(),
+            sessions_max,
+            sessions: AtomicU32::new(0),
             counters: Counters::default(),
             expectations: Expectations::default(),
             hand: AtomicU32::new(0),
+            holders: Mutex::default(),
             seed: RandomState::new().hash_one(0u8),
-            secret: RandomState::new(),
+            secret,
         }
     }
 
     fn memories(&self) -> &Memories {
         self.memories.get_or_init(|| Memories {
-            table: Table::new(self.limits.connections, self.seed),
+            table: Table::new(self.limits.connections.saturating_add(self.sessions_max), self.seed),
             zones: Memory::zeroed(1 << 16),
         })
     }
@@ -292,10 +333,10 @@ impl Connections {
         self.len() == 0
     }
 
-    /// Returns whether there is room for some more without another having to go.
+    /// Returns whether there is room for some more, beside that of sessions, without another having to go.
     pub fn has_room(&self, more: usize) -> bool {
-        let table = self.table();
-        table.len() + more <= table.limit()
+        let sessions = self.sessions.load(Ordering::Relaxed) as usize;
+        self.table().len().saturating_sub(sessions) + more <= self.limits.connections
     }
 
     fn expiry(&self, (timeout, zone): (Timeout, u16), now_ms: u64) -> u64 {
@@ -318,14 +359,26 @@ impl Connections {
 
     /// Removes a connection. Returns whether it was there.
     fn remove(&self, place: Place, why: Ended, now_ms: u64) -> bool {
-        let Some(memories) = self.memories.get() else { return false };
-        let Some((tuples, live)) = memories.table.remove(place) else { return false };
+        let Some((tuples, live)) = self.take_out(place, why, now_ms) else { return false };
+        if let State::Session(_) = live.state {
+            self.holders().end(&tuples);
+        }
+        true
+    }
+
+    /// Removes a connection, which those that hold it still count. Returns it, with its tuples, if it was there.
+    fn take_out(&self, place: Place, why: Ended, now_ms: u64) -> Option<([Tuple; 2], Live)> {
+        let memories = self.memories.get()?;
+        let (tuples, live) = memories.table.remove(place)?;
+        if let State::Session(_) = live.state {
+            self.sessions.fetch_sub(1, Ordering::Relaxed);
+        }
         memories.zones[usize::from(tuples[0].zone)].fetch_sub(1, Ordering::Relaxed);
         if self.events.are_wanted() {
             let why = if why == Ended::Expired && live.state.is_over() { Ended::Closed } else { why };
             self.events.push(Change::Ended(why), &Listed::of(tuples, &live, (now_ms, now_ms)));
         }
-        true
+        Some((tuples, live))
     }
 
     /// Returns whether an earlier `ct` has found a packet's connection in a zone: nothing of the packet is looked at then.

@@ -29,11 +29,12 @@ pub(super) fn translated(nat: &Nat) -> Translated {
     Translated { source: is_source == Some(true), destination: is_source == Some(false) }
 }
 
-/// Ports from one to another, and the first to be tried.
+/// Ports from one to another, each `step` behind the one before, and the first to be tried.
 #[derive(Clone, Copy, Debug)]
-struct Ports {
+pub(super) struct Ports {
     low: u16,
     high: u16,
+    step: u16,
     first: u16,
 }
 
@@ -45,20 +46,36 @@ impl Ports {
             512..1024 => (600, 1023),
             1024.. => (1024, u16::MAX),
         };
-        Self { low, high, first: port }
+        Self { low, high, step: 1, first: port }
+    }
+
+    /// All ports of a range.
+    pub(super) fn all((low, high): (u16, u16)) -> Self {
+        Self { low, high, step: 1, first: low }
+    }
+
+    /// The even or the odd ports of a range, like another one; `None` if there are none.
+    pub(super) fn even_or_odd((low, high): (u16, u16), like: u16) -> Option<Self> {
+        let low = if low & 1 == like & 1 { low } else { low.checked_add(1)? };
+        (low <= high).then_some(Self { low, high, step: 2, first: low })
     }
 
     fn count(self) -> u32 {
-        u32::from(self.high) - u32::from(self.low) + 1
+        (u32::from(self.high) - u32::from(self.low)) / u32::from(self.step) + 1
     }
 
     fn at(self, place: u32) -> u16 {
-        self.low + (place % self.count()) as u16
+        self.low + (place % self.count()) as u16 * self.step
+    }
+
+    /// Begins with a port that is drawn.
+    pub(super) fn from(self, drawn: u32) -> Self {
+        Self { first: self.at(drawn), ..self }
     }
 
     /// Returns ports to be tried: from the first on, then fewer and fewer from places that are drawn.
-    fn tried(self, draw: impl Fn(u32) -> u32) -> impl Iterator<Item = u16> {
-        let begin = u32::from(self.first.saturating_sub(self.low));
+    pub(super) fn tried(self, draw: impl Fn(u32) -> u32) -> impl Iterator<Item = u16> {
+        let begin = u32::from(self.first.saturating_sub(self.low)) / u32::from(self.step);
         let in_order = (1..self.count().min(TRIED_IN_ORDER)).map(move |step| self.at(begin + step));
         let rounds = (1..).map(|round| (round, TRIED_IN_ORDER >> round));
         let rounds = rounds.take_while(|(_, count)| *count >= TRIED_MIN);
@@ -118,15 +135,13 @@ fn ports<'a>(
     draw: &'a impl Draw,
 ) -> Box<dyn Iterator<Item = Tuple> + 'a> {
     let drawn = move |round: u32| draw.draw(&reply, false, round);
-    let given = range.ports.map(|(low, high)| {
-        let ports = Ports { low, high, first: low };
-        Ports { first: ports.at(draw.draw(&reply, nat.persistent, 0)), ..ports }
-    });
+    let given =
+        range.ports.map(|(low, high)| Ports::all((low, high)).from(draw.draw(&reply, nat.persistent, 0)));
     let own = Ports::like(reply.destination.port);
     match reply.proto {
         ip_proto::TCP | ip_proto::UDP | ip_proto::SCTP => {}
         ip_proto::ICMP => {
-            let identifiers = Ports { low: 0, high: u16::MAX, first: reply.destination.port };
+            let identifiers = Ports { first: reply.destination.port, ..Ports::all((0, u16::MAX)) };
             return Box::new(identifiers.tried(drawn).map(move |id| {
                 let mut reply = reply;
                 (reply.source.port, reply.destination.port) = (id, id);

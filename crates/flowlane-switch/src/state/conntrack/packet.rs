@@ -147,19 +147,49 @@ pub(crate) fn seen(bytes: &[u8], headers: &Headers, key: &FlowKey) -> Option<See
     Some(Seen { tuple, message, is_error: false })
 }
 
+/// Returns the ends of a packet whose headers are sound, and whether it is an error of ICMP: then those of packets that go its way.
+/// Checksums are not looked at. `None` if it has neither ports nor an identifier, or is an error without a packet that goes back.
+#[inline]
+pub(crate) fn ends(bytes: &[u8], headers: &Headers, key: &FlowKey) -> Option<(Tuple, bool)> {
+    let ip = unverified(bytes, headers, key)?;
+    match headers.transport {
+        Transport::Tcp | Transport::Udp => {
+            let ports = key.word(word::PORTS);
+            let end = |port: u32| End { port: port as u16, ..End::default() };
+            Some((ip.tuple(end(ports >> 16), end(ports)), false))
+        }
+        Transport::Icmpv4 | Transport::Icmpv6 if ip.data.len() >= ICMP_BYTES => {
+            let icmp_type = ip.data[0];
+            if let Some(other) = counterpart(icmp_type, ip.is_ipv6) {
+                return Some((ip.with_identifier([icmp_type, other]), false));
+            }
+            error_ends(&ip, true).map(|tuple| (tuple, true))
+        }
+        _ => None,
+    }
+}
+
 /// Reads the packet's own IP header, whose checksum must be right.
 fn outer<'a>(bytes: &'a [u8], headers: &Headers, key: &FlowKey) -> Option<Ip<'a>> {
-    let (l3, l4) = (usize::from(headers.l3), usize::from(headers.l4));
+    let ip = unverified(bytes, headers, key)?;
+    let l3 = usize::from(headers.l3);
+    if headers.fragment != 0
+        || !ip.is_ipv6 && fold(sum(bytes.get(l3..l3 + 4 * usize::from(bytes[l3] & 15))?)) != 0xffff
+    {
+        return None;
+    }
+    Some(ip)
+}
+
+/// Reads the packet's own IP header.
+#[inline]
+fn unverified<'a>(bytes: &'a [u8], headers: &Headers, key: &FlowKey) -> Option<Ip<'a>> {
+    let l4 = usize::from(headers.l4);
     let is_ipv6 = match headers.network {
         Network::Ipv4 => false,
         Network::Ipv6 => true,
         Network::Arp | Network::Nsh | Network::None => return None,
     };
-    if headers.fragment != 0
-        || !is_ipv6 && fold(sum(bytes.get(l3..l3 + 4 * usize::from(bytes[l3] & 15))?)) != 0xffff
-    {
-        return None;
-    }
     let wide = |first: usize| (0..4).fold(0, |value, at| value << 32 | u128::from(key.word(first + at)));
     let (source, destination) = match is_ipv6 {
         true => (wide(word::IPV6_SRC), wide(word::IPV6_DST)),
@@ -184,26 +214,30 @@ fn icmp(ip: &Ip<'_>, data: &[u8], is_ipv6: bool) -> Option<Seen> {
         let tuple = ip.with_identifier([icmp_type, other]);
         return (code == 0).then_some(Seen { tuple, message: Message::Icmp, is_error: false });
     }
-    if !is_error(icmp_type, is_ipv6) {
+    let tuple = error_ends(ip, false)?;
+    Some(Seen { tuple, message: Message::Other, is_error: true })
+}
+
+/// Returns the ends of packets that go the way of an error about a packet of a connection.
+fn error_ends(ip: &Ip<'_>, may_be_first_fragment: bool) -> Option<Tuple> {
+    if !is_error(ip.data[0], ip.is_ipv6) {
         return None;
     }
-    let quoted = quoted(&data[ICMP_BYTES..], is_ipv6)?;
-    let tuple = quoted.ports()?;
+    let tuple = quoted(&ip.data[ICMP_BYTES..], ip.is_ipv6, may_be_first_fragment)?.ports()?;
     // Errors go to where the packet came from.
-    let goes_back = tuple.source.address == ip.destination;
-    goes_back.then_some(Seen { tuple: tuple.reversed(), message: Message::Other, is_error: true })
+    (tuple.source.address == ip.destination).then(|| tuple.reversed())
 }
 
 /// Reads the packet that an error quotes.
-fn quoted(bytes: &[u8], is_ipv6: bool) -> Option<Ip<'_>> {
+fn quoted(bytes: &[u8], is_ipv6: bool, may_be_first_fragment: bool) -> Option<Ip<'_>> {
     let (header, proto, total, fragment) = match is_ipv6 {
         false => {
             let header = usize::from(bytes.first()? & 15) * 4;
             if bytes[0] >> 4 != 4 || header < 20 || bytes.len() < header {
                 return None;
             }
-            let place = word16(bytes, 6);
-            (header, bytes[9], usize::from(word16(bytes, 2)), place & 0x3fff != 0)
+            let place = word16(bytes, 6) & if may_be_first_fragment { 0x1fff } else { 0x3fff };
+            (header, bytes[9], usize::from(word16(bytes, 2)), place != 0)
         }
         true => {
             if bytes.len() < IPV6_BYTES || bytes[0] >> 4 != 6 {

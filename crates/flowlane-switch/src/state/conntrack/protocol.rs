@@ -1,5 +1,6 @@
 //! States of connections by protocol.
 
+use super::session::Session;
 use super::tcp::{Segment, Tcp};
 use super::timeouts::Timeout;
 
@@ -35,6 +36,8 @@ pub enum State {
         answered: bool,
     },
     Other(Exchange),
+    /// Packets between an inside end and any host.
+    Session(Session),
 }
 
 /// The packets of a protocol without connections of its own.
@@ -53,6 +56,7 @@ impl State {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Tcp(tcp) => tcp.name(),
+            Self::Session(session) => session.name(),
             Self::Icmp { answered: false } | Self::Other(Exchange::First | Exchange::Multiple) => "UNREPLIED",
             Self::Icmp { answered: true } | Self::Other(Exchange::Both) => "REPLIED",
         }
@@ -91,7 +95,8 @@ impl State {
                 let is_new = *exchange != Exchange::Both;
                 (if is_new { Progress::New } else { Progress::Established }, Some(timeout))
             }
-            (Self::Tcp(_), _) => (Progress::Invalid, None),
+            // A session's packets go to it by themselves.
+            (Self::Tcp(_) | Self::Session(_), _) => (Progress::Invalid, None),
         }
     }
 
@@ -105,6 +110,8 @@ impl State {
         match self {
             Self::Tcp(tcp) => tcp.is_weak(),
             Self::Icmp { .. } => true,
+            // Any host may send to it, and its inside end relies on its address.
+            Self::Session(_) => false,
             Self::Other(exchange) => *exchange != Exchange::Both,
         }
     }

@@ -6,8 +6,8 @@
 //! | 8, 8 | when the connection began, and when its time is over, in milliseconds of the workers' clock |
 //! | 4, 16 | mark and label |
 //! | 1 | ends that are translated: 1 the source, 2 the destination |
-//! | 1 | kind of state: 0 TCP, 1 ICMP, 2 others |
-//! | 24, 1, 1 | the state: of TCP 12 bytes for each end; whether an ICMP request has been answered; the exchange |
+//! | 1 | kind of state: 0 TCP, 1 ICMP, 2 others, 3 a session of a `[[nat_table]]` |
+//! | 24, 1, 1, 17 | the state: of TCP 12 bytes for each end; whether an ICMP request has been answered; the exchange; events and packets |
 //! | 1, … | its part in an application's protocol, see `alg/saved.rs` |
 //!
 //! Bytes may come from a file that was changed. So each value is checked, and a connection that does not fit is not restored; its
@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 use super::alg::Alg;
 use super::entry::{Live, Translated};
 use super::protocol::{Exchange, State};
+use super::session::{NEVER_MS, Session};
 use super::table::NotAdded;
 use super::tcp::Tcp;
 use super::timeouts::Timeout;
@@ -52,6 +53,8 @@ pub enum NotRestored {
     Known,
     /// There is no control connection.
     NoControl,
+    /// It is a session and there is no table for it, or the other way round.
+    NoSession,
 }
 
 impl SavedConnection {
@@ -70,6 +73,10 @@ impl SavedConnection {
             }
             State::Icmp { answered } => out.extend([1, u8::from(*answered)]),
             State::Other(exchange) => out.extend([2, *exchange as u8]),
+            State::Session(session) => {
+                out.push(3);
+                session.write(out);
+            }
         }
         Alg::write(self.alg.as_deref(), out);
     }
@@ -89,6 +96,7 @@ impl SavedConnection {
             2 => State::Other(
                 *[Exchange::First, Exchange::Multiple, Exchange::Both].get(usize::from(bytes.u8()?))?,
             ),
+            3 => State::Session(Session::read(bytes)?),
             _ => return None,
         };
         let alg = Alg::read(bytes, &tuples[0])?;
@@ -102,6 +110,9 @@ impl SavedConnection {
         let fits = match self.state {
             State::Tcp(_) => original.proto == ip_proto::TCP,
             State::Icmp { .. } => original.is_icmp(),
+            State::Session(_) => {
+                original.is_icmp() || matches!(original.proto, ip_proto::TCP | ip_proto::UDP)
+            }
             State::Other(_) => original.proto != ip_proto::TCP && !original.is_icmp(),
         };
         fits && original.is_alike(&reply)
@@ -140,7 +151,8 @@ impl Connections {
             let Some(entry) = table.try_entry(number) else { continue };
             let (generation, expires_ms) = (entry.generation(), entry.expires_ms());
             let tuples = [entry.tuple(0), entry.tuple(1)];
-            if !generation.is_multiple_of(2) || expires_ms <= now_ms {
+            // Those that never end come from the configuration.
+            if !generation.is_multiple_of(2) || expires_ms <= now_ms || expires_ms == NEVER_MS {
                 continue;
             }
             let saved = entry.with(generation, |live| SavedConnection {
@@ -166,10 +178,13 @@ impl Connections {
         if saved.expires_ms <= now_ms {
             return Err(NotRestored::Expired);
         }
+        if let State::Session(_) = saved.state {
+            return Err(NotRestored::NoSession);
+        }
         let Memories { table, zones } = self.memories();
         let in_zone = &zones[usize::from(saved.tuples[0].zone)];
         let zone = saved.tuples[0].zone;
-        if self.is_full(zone) {
+        if self.is_full(zone) || !self.has_room(1) {
             return Err(NotRestored::Full);
         }
         let longest = Timeout::ALL.map(|timeout| self.expiry((timeout, zone), now_ms)).into_iter().max();

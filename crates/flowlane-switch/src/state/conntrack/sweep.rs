@@ -8,6 +8,7 @@ use super::alg::Application;
 use super::entry::{Live, Translated};
 use super::events::Ended;
 use super::protocol::State;
+use super::session::NEVER_MS;
 use super::table::Place;
 use super::tuple::Tuple;
 
@@ -110,16 +111,24 @@ impl Connections {
     pub fn sweep(&self, now_ms: u64, budget: u32) {
         let Some(memories) = self.memories.get() else { return };
         let used = memories.table.used();
-        if used == 0 {
-            return;
-        }
         let budget = budget.min(used);
         let from = self.hand.fetch_add(budget, Ordering::Relaxed);
-        if from % used + budget >= used {
+        if used > 0 && from % used + budget >= used {
             // Once a round.
             self.expectations.sweep(now_ms);
         }
-        for number in (0..budget).map(|step| from.wrapping_add(step) % used) {
+        self.sweep_from(from, now_ms, budget);
+    }
+
+    /// Removes connections whose time is over among those that the next [`sweep`](Self::sweep) will look at.
+    pub(super) fn sweep_ahead(&self, now_ms: u64, budget: u32) {
+        self.sweep_from(self.hand.load(Ordering::Relaxed), now_ms, budget);
+    }
+
+    fn sweep_from(&self, from: u32, now_ms: u64, budget: u32) {
+        let Some(memories) = self.memories.get() else { return };
+        let used = memories.table.used();
+        for number in (0..budget.min(used)).map(|step| from.wrapping_add(step) % used) {
             let Some(entry) = memories.table.try_entry(number) else { continue };
             let generation = entry.generation();
             if generation.is_multiple_of(2)
@@ -189,7 +198,9 @@ impl Connections {
         let remove = |number: &u32| {
             let Some(entry) = memories.table.try_entry(*number) else { return false };
             let generation = entry.generation();
+            // Those that never end are the configuration's.
             generation.is_multiple_of(2)
+                && entry.expires_ms() != NEVER_MS
                 && entry.with(generation, |live| wanted.is(&entry.listed(live, now_ms))) == Some(true)
                 && self.remove(Place { entry: *number, generation }, Ended::Flushed, now_ms)
         };

@@ -107,10 +107,6 @@ impl Table {
         self.len.load(Ordering::Relaxed) as usize
     }
 
-    pub(super) fn limit(&self) -> usize {
-        self.limit as usize
-    }
-
     /// Returns the number of entries that may have a connection.
     pub(super) fn used(&self) -> u32 {
         self.used.load(Ordering::Acquire).min(self.limit)

@@ -51,8 +51,10 @@ impl fmt::Display for Listed {
         if self.label != 0 {
             write!(f, ",labels={:#x}", self.label)?;
         }
-        if let State::Tcp(tcp) = &self.state {
-            write!(f, ",protoinfo=(state={})", tcp.name())?;
+        if let State::Tcp(_) | State::Session(_) = &self.state
+            && self.original.proto == ip_proto::TCP
+        {
+            write!(f, ",protoinfo=(state={})", self.state.name())?;
         }
         if let Some(application) = self.application {
             write!(f, ",helper={}", application.name())?;

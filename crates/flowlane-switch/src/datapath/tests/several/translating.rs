@@ -8,18 +8,20 @@ use flowlane::route::Prefix;
 use super::*;
 use crate::stage::nat::Forward;
 use crate::stage::{Nat, NatConfig};
+use crate::state::conntrack::{Connections, Limits, Secret};
 
 const POOL: u32 = 0xcb00_7101;
 
-/// A shard of NAT (5): inside behind port 1, outside behind port 2.
-fn translation(shard: Shard, hairpin: bool) -> StageTable {
+/// A worker's NAT (5): inside behind port 1, outside behind port 2.
+fn translation(connections: &Arc<Connections>, is_first: bool, hairpin: bool) -> StageTable {
     let out = |port| Action::Output(PortNo(port));
-    let forward = Forward { proto: ip_proto::UDP, outside: (POOL, 53), inside: (0x0a00_0002, 4000) };
+    let forward = Forward::v4(ip_proto::UDP, (POOL, 53), (0x0a00_0002, 4000));
     let nat = NatConfig {
+        connections: connections.clone(),
+        is_first,
         hairpin,
         forwards: vec![forward],
         sessions_per_host_max: Some(40),
-        shard,
         ..NatConfig::new(vec![Prefix::truncated(0x0a00_0000, 16)], vec![(POOL, POOL)], 4000)
     };
     function(
@@ -29,14 +31,11 @@ fn translation(shard: Shard, hairpin: bool) -> StageTable {
     )
 }
 
-/// Frames go to the worker that translates them.
-const STEERED: Spreading = Spreading::Steered(|workers| translation(Shard::none_of(workers), false));
-const BY_ONE_STEERED: Spreading =
-    Spreading::ByOneSteered(|workers| translation(Shard::none_of(workers), false));
-
 /// Returns the workers' pipelines: rules (0) and NAT (5).
 fn translating(workers: usize, hairpin: bool) -> Vec<Pipeline> {
-    let nat = |me| translation(Shard { me, of: workers }, hairpin);
+    let limits = Limits { connections: 0, per_zone: None };
+    let connections = Arc::new(Connections::with_sessions(limits, 4001, Secret::random()));
+    let nat = |me| translation(&connections, me == 0, hairpin);
     let mut pipeline = Pipeline::new();
     pipeline.add_table(0, "", By::Tuple.engine(), Miss::Drop);
     pipeline.add_stage(5, nat(0));
@@ -79,14 +78,9 @@ fn traced_from_any(switch: &Switch, port: u32, bytes: &[u8]) -> Vec<(u32, Vec<u8
 
 #[test]
 fn sessions_are_found_from_either_side_whatever_worker_a_packet_comes_to() {
-    for (workers, how) in [
-        (1, Spreading::ByOne),
-        (2, Spreading::ByOne),
-        (3, Spreading::ByOne),
-        (4, Spreading::ByOne),
-        (2, BY_ONE_STEERED),
-        (4, BY_ONE_STEERED),
-    ] {
+    for (workers, how) in
+        [(1, Spreading::ByOne), (2, Spreading::ByOne), (3, Spreading::ByOne), (4, Spreading::ByOne)]
+    {
         let sent = Sent::default();
         // Twenty hosts, thirty ports each, three peers each; and a forward's answers.
         let flows = (0..20u32).flat_map(|host| (0..30u16).map(move |port| (0x0a00_0010 + host, 5000 + port)));
@@ -133,11 +127,6 @@ fn sessions_are_found_from_either_side_whatever_worker_a_packet_comes_to() {
             };
             assert_eq!(ends(frame), [peer, inside], "{workers} workers");
         }
-        if let Spreading::ByOneSteered(_) = how {
-            // The receiving worker hands over packets that others own, and no packet is handed over twice.
-            let handed: Vec<u64> = switch.workers().iter().map(|worker| worker.handed).collect();
-            assert!(handed[0] > 0 && handed[1..].iter().all(|&handed| handed == 0), "{handed:?}");
-        }
         let report = Report::of_all(switch.workers_mut()).expect("there is one");
         assert_eq!(report.stateful_stages[0].entries, 601, "{workers} workers");
         assert_eq!(report.stateful_stages[0].forwards.len(), 1);
@@ -179,14 +168,10 @@ fn packets_that_turn_round_between_workers_are_translated_both_ways() {
 }
 
 #[test]
-fn fragments_follow_their_first_to_the_worker_that_has_the_session() {
-    for (workers, how) in [
-        (1, Spreading::ByPort),
-        (2, Spreading::ByPort),
-        (4, Spreading::ByOne),
-        (2, STEERED),
-        (3, BY_ONE_STEERED),
-    ] {
+fn fragments_meet_whatever_workers_they_come_to() {
+    for (workers, how) in
+        [(1, Spreading::ByPort), (2, Spreading::ByPort), (4, Spreading::ByOne), (2, Spreading::Wrong)]
+    {
         let sent = Sent::default();
         let mut frames = Vec::new();
         for host in 0..50u32 {
@@ -206,6 +191,11 @@ fn fragments_follow_their_first_to_the_worker_that_has_the_session() {
                 frame[24..26].copy_from_slice(&(!((folded & 0xffff) + (folded >> 16)) as u16).to_be_bytes());
                 frames.push(frame);
             }
+            if host % 2 == 1 {
+                // The last comes first.
+                let last = frames.len() - 1;
+                frames.swap(last - 1, last);
+            }
         }
         let sources =
             vec![Source::new(1, frames.iter().map(|f| (0, f.clone())), &sent), Source::new(2, [], &sent)];
@@ -214,9 +204,6 @@ fn fragments_follow_their_first_to_the_worker_that_has_the_session() {
         switch.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
         let sent = std::mem::take(&mut *sent.lock().unwrap());
         assert_eq!(sent.len(), frames.len(), "{workers} workers, {how:?}");
-        if let Spreading::Steered(_) = how {
-            assert!(switch.workers().iter().all(|worker| worker.handed == 0));
-        }
         // The first before the others, of each datagram.
         let mut seen: HashMap<[u8; 2], u16> = HashMap::new();
         for (_, frame) in &sent {
