@@ -224,7 +224,7 @@ impl Egress {
     /// Gives an error about a packet that has been translated the addresses that the packet came with: it is one of the packet's
     /// connection, and goes the other way.
     fn translate_back(&self, frame: &mut Frame, zone: u16, now_ns: u64) {
-        if self.connections.len() == 0 {
+        if self.connections.is_empty() {
             return;
         }
         let mut key = FlowKey::zero();
