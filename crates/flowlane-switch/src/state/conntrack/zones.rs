@@ -72,11 +72,14 @@ impl Shared {
     }
 }
 
+/// The settings of a block of zones.
+type Block = OnceLock<Box<[Shared]>>;
+
 /// The settings of all zones, and of those with their own.
 #[derive(Debug)]
 pub struct Zones {
     all: Shared,
-    own: OnceLock<Box<[OnceLock<Box<[Shared]>>]>>,
+    own: OnceLock<Box<[Block]>>,
 }
 
 impl Zones {
