@@ -537,8 +537,8 @@ mod tests {
     fn datagrams_that_are_given_up_are_bounded() {
         let mut fragments = Fragments::default();
         for id in 0..2 * WAITING_MAX as u32 {
-            fragments.take(datagram(id), piece(0, 16, false), 'a', (0, usize::MAX));
-            fragments.take(datagram(id), piece(8, 24, false), 'a', (0, usize::MAX));
+            fragments.take(datagram_of(id.into(), id), piece(0, 16, false), 'a', (0, usize::MAX));
+            fragments.take(datagram_of(id.into(), id), piece(8, 24, false), 'a', (0, usize::MAX));
         }
         assert_eq!((fragments.waiting, fragments.datagrams.len()), (WAITING_MAX, WAITING_MAX));
     }

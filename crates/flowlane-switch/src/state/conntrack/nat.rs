@@ -123,20 +123,21 @@ pub(super) fn replies<'a>(
         } else {
             reply.source.address = address;
         }
-        ports(nat, range, reply, draw)
+        ports(nat, range, (original, reply), draw)
     })
 }
 
-/// Returns the tuples with ports that are tried.
+/// Returns the tuples with ports that are tried. They are drawn by the original tuple: the reply tuples of many hosts with one port are
+/// the same but for that.
 fn ports<'a>(
     nat: &'a Nat,
     range: &'a NatRange,
-    reply: Tuple,
+    (original, reply): (&'a Tuple, Tuple),
     draw: &'a impl Draw,
 ) -> Box<dyn Iterator<Item = Tuple> + 'a> {
-    let drawn = move |round: u32| draw.draw(&reply, false, round);
+    let drawn = move |round: u32| draw.draw(original, false, round);
     let given =
-        range.ports.map(|(low, high)| Ports::all((low, high)).from(draw.draw(&reply, nat.persistent, 0)));
+        range.ports.map(|(low, high)| Ports::all((low, high)).from(draw.draw(original, nat.persistent, 0)));
     let own = Ports::like(reply.destination.port);
     match reply.proto {
         ip_proto::TCP | ip_proto::UDP | ip_proto::SCTP => {}

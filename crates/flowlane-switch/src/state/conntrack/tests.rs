@@ -248,6 +248,18 @@ fn addresses_of_the_other_version_translate_nothing() {
 }
 
 #[test]
+fn many_hosts_with_one_port_are_translated_to_one_address() {
+    for ports in [None, Some((1024, u16::MAX))] {
+        let (connections, nat) = (small(5000), nat(true, 99, 99, ports));
+        let request = Request { nat: Some(&nat), ..COMMIT };
+        let state = |host: u32| state(&connections, &udp((1000 + host, 5000), (2, 80)), &request, 0);
+        let translated = (0..3000).filter(|&host| state(host) & SOURCE_TRANSLATED != 0).count();
+        let refused = connections.counters.refused_nat.load(Relaxed);
+        assert_eq!((translated, connections.len(), refused), (3000, 3000, 0), "{ports:?}");
+    }
+}
+
+#[test]
 fn where_no_port_is_left_nothing_is_kept() {
     let connections = small(100);
     let translation = nat(true, 100, 100, Some((2000, 2001)));
