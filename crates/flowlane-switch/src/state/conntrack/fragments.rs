@@ -255,6 +255,14 @@ impl<T> Fragments<T> {
         if !self.may_wait(&datagram, datagrams_max) {
             return Taken::Refused(held);
         }
+        let known = self.datagrams.get(&datagram);
+        if known.is_some_and(|incomplete| incomplete.is_given_up || incomplete.has(&piece)) {
+            return Taken::Refused(held);
+        }
+        let Some(at) = known.map_or(Some(0), |incomplete| incomplete.place_for(&piece)) else {
+            self.give_up(&datagram);
+            return Taken::Refused(held);
+        };
         if self.waiting == WAITING_MAX {
             self.forget_one(&datagram);
         }
@@ -263,20 +271,6 @@ impl<T> Fragments<T> {
             *self.held.entry(Holder::Zone(datagram.zone)).or_default() += 1;
             Incomplete { pieces: Vec::new(), is_given_up: false }
         });
-        if incomplete.is_given_up || incomplete.has(&piece) {
-            return Taken::Refused(held);
-        }
-        let Some(at) = incomplete.place_for(&piece) else {
-            let freed = incomplete.weight();
-            self.overlapping += 1 + incomplete.pieces.len() as u64;
-            (incomplete.pieces, incomplete.is_given_up) = (Vec::new(), true);
-            let freed = freed - incomplete.weight();
-            self.waiting -= freed;
-            if let Some(waiting) = self.held.get_mut(&datagram.holder()) {
-                *waiting -= freed;
-            }
-            return Taken::Refused(held);
-        };
         incomplete.pieces.insert(at, Waiting { piece, held });
         self.waiting += 1;
         *self.held.entry(datagram.holder()).or_default() += 1;
@@ -289,6 +283,19 @@ impl<T> Fragments<T> {
             self.order.remove(at);
         }
         Taken::All(pieces)
+    }
+
+    /// Gives a datagram up of which a fragment overlaps others.
+    fn give_up(&mut self, datagram: &Datagram) {
+        let Some(incomplete) = self.datagrams.get_mut(datagram) else { return };
+        let before = incomplete.weight();
+        self.overlapping += 1 + incomplete.pieces.len() as u64;
+        (incomplete.pieces, incomplete.is_given_up) = (Vec::new(), true);
+        let freed = before - incomplete.weight();
+        self.waiting -= freed;
+        if let Some(held) = self.held.get_mut(&datagram.holder()) {
+            *held -= freed;
+        }
     }
 
     /// Returns whether there is room for a fragment, or room is made.
