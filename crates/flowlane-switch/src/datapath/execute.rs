@@ -165,20 +165,22 @@ pub(super) fn execute(
         let held = frontier.held.0 & lanes.0;
         let mut first_held = LaneMask(held & held.wrapping_neg());
         let mut free = LaneMask(lanes.0 & first_held.0.wrapping_sub(1));
-        if frontier.stages.0 & lanes.0 != 0 && worker.lookup.pipeline.ruleset().goes_back() {
+        let reached = LaneMask(frontier.stages.0 & lanes.0);
+        if !reached.is_empty() && worker.lookup.pipeline.ruleset().goes_back() {
             // Any packet may still come to any stage: they go there one by one.
             let first = lanes.0 & lanes.0.wrapping_neg();
             (first_held.0, free.0) = (first_held.0 & first, free.0 & first);
         }
-        if let Some(lane) = first_fragment(worker, burst, frontier.stages, cursors) {
+        if let Some(lane) = first_fragment(worker, burst, reached, cursors) {
             let before = LaneMask(lanes.0 & ((1 << lane) - 1));
             if before.is_empty() {
                 enter_fragment(worker, burst, lanes, lane, cursors)?;
+                frontier.moved(LaneMask(1 << lane));
                 continue;
             }
             (first_held.0, free.0) = (first_held.0 & before.0, free.0 & before.0);
         }
-        let stages = LaneMask(frontier.stages.0 & free.0);
+        let stages = LaneMask(reached.0 & free.0);
         if !stages.is_empty() {
             enter_stage(worker, burst, lanes, stages, cursors);
             frontier.moved(stages);
