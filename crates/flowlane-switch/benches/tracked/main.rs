@@ -2,13 +2,14 @@
 //! connections, and the switch with two workers beside one.
 //!
 //! `cargo bench -p flowlane-switch --bench tracked -- [rounds=N] [seconds=N] [connections=N]`: by default 3 rounds, 3 seconds of
-//! established packets in each, and 200,000 connections. As root with Debian's `openvswitch-switch-dpdk` and
-//! `librte-net-pcap23 librte-net-null23` (DPDK's drivers for captures and for nothing), both switches read the same captures, each with
-//! one thread; the lines of Open vSwitch are left out where it is not there. Takes 600 huge pages of 2 MiB for it where none are free.
+//! established packets in each, and 200,000 connections. As root with Debian's packages `openvswitch-switch-dpdk librte-net-pcap23
+//! librte-net-null23 librte-mempool-ring23` (DPDK's drivers for captures and for nothing), both switches read the same captures, each
+//! with one thread; the lines of Open vSwitch are left out where it is not there. Takes 700 huge pages of 2 MiB meanwhile. The machine
+//! must be quiet: the switch's figures are those of the wall clock.
 //!
 //! *Beginning*: SYNs, each of another connection, which is kept. *Established*: UDP packets of 60 bytes in random order and both
-//! directions. Both switches have the rules in `RULES`. Cycles are those of the time-stamp counter: Open vSwitch's of its own
-//! accounting (`pmd-stats-show`), without the time in which it waits; the switch's of the wall clock.
+//! directions. Both switches have the rules in `RULES`. Cycles are those of the time-stamp counter: Open vSwitch's are of its own
+//! accounting (`pmd-stats-show`), without the time in which it waits.
 
 mod captures;
 mod ovs;
@@ -105,7 +106,7 @@ fn main() {
         let times = |a: [f64; 2], b: [f64; 2]| [a[0] / b[0], a[1] / b[1]];
         let [first, second] = times(own[1], own[0]);
         println!("round {round}  two workers × one   {first:>21.2} {second:>24.2}");
-        match ovs::measure(folder.path(), seconds) {
+        match ovs::measure(folder.path(), connections, seconds) {
             Ok(cycles) => {
                 let other = cycles.map(|cycles| mhz / cycles);
                 println!(

@@ -9,12 +9,13 @@ use super::RULES;
 const DAEMON: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 const PAGES: &str = "/proc/sys/vm/nr_hugepages";
-const PAGES_WANTED: u32 = 600;
+const PAGES_WANTED: u32 = 700;
 
-/// Its processes, killed on drop.
+/// Its processes, killed on drop, and the huge pages that the system had before.
 struct Ovs {
     folder: tempfile::TempDir,
     processes: Vec<Child>,
+    pages_before: String,
 }
 
 impl Drop for Ovs {
@@ -23,15 +24,16 @@ impl Drop for Ovs {
             _ = process.kill();
             _ = process.wait();
         }
+        _ = std::fs::write(PAGES, &self.pages_before);
     }
 }
 
 /// Returns the cycles of a connection that begins, and of an established packet.
-pub(crate) fn measure(captures: &Path, seconds: u64) -> Result<[f64; 2], String> {
+pub(crate) fn measure(captures: &Path, connections: u32, seconds: u64) -> Result<[f64; 2], String> {
     let path = |name: &str| captures.join(name).display().to_string();
     let beginning = {
         let ovs = Ovs::start()?;
-        ovs.stats_of(&format!("rx_pcap={}", path("syns.pcap")), |ovs| ovs.until_idle())?
+        ovs.stats_of(&format!("rx_pcap={}", path("syns.pcap")), |ovs| ovs.until_received(connections))?
     };
     let ovs = Ovs::start()?;
     let established = ovs.stats_of(&format!("rx_pcap={},infinite_rx=1", path("datagrams.pcap")), |ovs| {
@@ -56,13 +58,13 @@ impl Ovs {
                 .map_err(|error| format!("huge pages: {error}"))?;
         }
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let mut ovs = Self { folder, processes: Vec::new() };
+        let mut ovs = Self { folder, processes: Vec::new(), pages_before: pages };
         let at = ovs.folder.path().display().to_string();
         ovs.run("ovsdb-tool", &format!("create {at}/conf.db {SCHEMA}"))?;
         ovs.spawn("ovsdb-server", &format!("{at}/conf.db --remote=punix:{at}/db.sock"))?;
         ovs.until("ovs-vsctl", &format!("--db=unix:{at}/db.sock --no-wait init"))?;
         ovs.vsctl(
-            "--no-wait set Open_vSwitch . other_config:dpdk-init=true other_config:dpdk-socket-mem=1000 \
+            "--no-wait set Open_vSwitch . other_config:dpdk-init=true other_config:dpdk-socket-mem=1300 \
              other_config:dpdk-lcore-mask=0x1 other_config:pmd-cpu-mask=0x2 other_config:max-idle=3600000 \
              other_config:dpdk-extra=--in-memory\\ --no-pci",
         )?;
@@ -96,26 +98,30 @@ impl Ovs {
             return Err(format!("port p1: {}", problem.trim()));
         }
         meanwhile(self)?;
-        let shown = self.run("ovs-appctl", &format!("-t {} dpif-netdev/pmd-stats-show", self.control()?))?;
-        let line =
-            shown.lines().find_map(|line| line.trim().strip_prefix("avg processing cycles per packet: "));
-        let cycles = line.and_then(|line| line.split(' ').next()?.parse().ok());
-        cycles.ok_or_else(|| format!("no cycles in `{shown}`"))
+        self.number("avg processing cycles per packet: ")
     }
 
-    /// Waits until no packets come any more.
-    fn until_idle(&self) -> Result<(), String> {
+    /// Waits until all packets of a capture have been received.
+    fn until_received(&self, packets: u32) -> Result<(), String> {
         let begun = Instant::now();
-        let mut before = String::new();
+        let mut came = 0.0;
         while begun.elapsed() < Duration::from_secs(60) {
-            std::thread::sleep(Duration::from_millis(500));
-            let now = self.vsctl("get interface p1 statistics:rx_packets")?;
-            if now == before && now.trim() != "0" {
+            std::thread::sleep(Duration::from_millis(200));
+            came = self.number("packets received: ")?;
+            if came >= f64::from(packets) {
                 return Ok(());
             }
-            before = now;
         }
-        Err("its capture does not end".to_owned())
+        Err(format!("{came} of {packets} packets have come"))
+    }
+
+    /// Returns a number of the thread that receives, from Open vSwitch's own accounting.
+    fn number(&self, name: &str) -> Result<f64, String> {
+        let shown = self.run("ovs-appctl", &format!("-t {} dpif-netdev/pmd-stats-show", self.control()?))?;
+        let own = shown.split("pmd thread").nth(1).unwrap_or_default();
+        let line = own.lines().find_map(|line| line.trim().strip_prefix(name));
+        line.and_then(|line| line.split(' ').next()?.parse().ok())
+            .ok_or_else(|| format!("no `{name}` in `{shown}`"))
     }
 
     fn control(&self) -> Result<String, String> {
