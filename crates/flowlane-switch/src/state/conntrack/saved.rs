@@ -193,6 +193,10 @@ impl Connections {
         (live.mark, live.translated) = (saved.mark, saved.translated);
         live.set_label(saved.label);
         live.alg = saved.alg.clone();
+        // Its segments did not wait: what was saved may be a second old.
+        if let State::Tcp(tcp) = &mut live.state {
+            tcp.age();
+        }
         match table.add(saved.tuples, live, expires_ms) {
             Ok(_) => {
                 in_zone.fetch_add(1, Ordering::Relaxed);

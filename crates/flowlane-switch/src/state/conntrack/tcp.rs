@@ -130,6 +130,8 @@ struct Peer {
     window: u16,
     scaling: Scaling,
     state: EndState,
+    /// Its numbers may be older than what it has sent: its next segment says where it is.
+    is_stale: bool,
 }
 
 /// The state of a TCP connection: the end that began it, and the other.
@@ -164,7 +166,7 @@ impl Peer {
             _ => return None,
         };
         let state = *EndState::ALL.get(usize::from(bytes.u8()?))?;
-        Some(Self { sent, allowed, window, scaling, state })
+        Some(Self { sent, allowed, window, scaling, state, is_stale: false })
     }
 }
 
@@ -222,10 +224,16 @@ impl Tcp {
             window,
             scaling,
             state: EndState::SynSent,
+            is_stale: false,
         };
         let other = if is_syn { Scaling::None } else { Scaling::Unknown };
         let destination = Peer { allowed: 1, window: 1, scaling: other, ..Peer::default() };
         Self { peers: [source, destination] }
+    }
+
+    /// Makes the numbers of both ends those of some time ago: segments may have passed since then.
+    pub(super) fn age(&mut self) {
+        self.peers.iter_mut().for_each(|peer| peer.is_stale = true);
     }
 
     /// Returns the states of both ends.
@@ -291,8 +299,9 @@ impl Tcp {
         };
         let (mut window, mut checks_skew) = (segment.window, true);
         let end = segment.sequence.wrapping_add(segment.len());
-        if source.state < EndState::SynSent {
-            if let (true, Scaling::Shift(shift)) = (segment.has(SYN), destination.scaling) {
+        let is_first = source.state < EndState::SynSent;
+        if is_first || source.is_stale {
+            if let (true, true, Scaling::Shift(shift)) = (is_first, segment.has(SYN), destination.scaling) {
                 match segment.window_shift {
                     Some(own) => {
                         source.scaling = Scaling::Shift(own);
@@ -306,14 +315,16 @@ impl Tcp {
                     }
                 }
             }
-            (source.sent, source.state) = (segment.sequence, EndState::SynSent);
+            (source.sent, source.state) = (segment.sequence, source.state.max(EndState::SynSent));
             let room = (u32::from(destination.window) << shifts[1]).max(1);
             // A connection that was picked up late is allowed more.
-            if source.allowed == 1 || is_from(end.wrapping_add(room), source.allowed) {
+            if source.is_stale || source.allowed == 1 || is_from(end.wrapping_add(room), source.allowed) {
                 (source.allowed, checks_skew) = (end.wrapping_add(room), false);
             }
             source.window = source.window.max(window);
+            source.is_stale = false;
         }
+        checks_skew &= !destination.is_stale;
         // A segment that acknowledges nothing, and stacks that set no number in RST, pass.
         let is_silent =
             !segment.has(ACK) || segment.acknowledgement == 0 && segment.flags & (ACK | RST) == ACK | RST;

@@ -98,6 +98,30 @@ fn errors_are_related_and_invalid_packets_say_so() {
     assert_eq!((tracked.state, tracked.zone, connections.len()), (INVALID | TRACKED, 3, 1));
 }
 
+/// What was saved is older than what the ends have sent since.
+#[test]
+fn a_restored_connection_goes_on_where_its_ends_are() {
+    let (client, server) = ((1, 1000), (2, 80));
+    let there = |flags, sequence, acknowledgement| tcp(client, server, flags, sequence, acknowledgement);
+    let here = |flags, sequence, acknowledgement| tcp(server, client, flags, sequence, acknowledgement);
+    let (before, after) = (small(10), small(10));
+    state(&before, &there(SYN, 100, 0), &COMMIT, 0);
+    for seen in [here(SYN | ACK, 500, 101), there(ACK, 101, 501), here(ACK, 501, 101)] {
+        assert_ne!(state(&before, &seen, &LOOK, 0) & ESTABLISHED, 0);
+    }
+    before.save(0, 10, 0, |saved| after.restore(saved, 0).unwrap());
+    let is_sound = |on: &Connections, seen: Seen| state(on, &seen, &LOOK, 0) & (ESTABLISHED | INVALID);
+    // Megabytes have passed since.
+    let far = 9_000_000;
+    assert_eq!(is_sound(&before, there(ACK, 101, 501 + far)), INVALID);
+    for seen in [here(ACK, 501 + far, 101), there(ACK, 101, 501 + far), here(ACK, 601 + far, 101)] {
+        assert_eq!(is_sound(&after, seen), ESTABLISHED);
+    }
+    for seen in [there(ACK, 101, 501 + 3 * far), here(ACK, 601 + far, 101 + far)] {
+        assert_eq!(is_sound(&after, seen), INVALID, "numbers are checked again");
+    }
+}
+
 #[test]
 fn marks_and_labels_are_of_the_connection() {
     let connections = small(10);
