@@ -9,17 +9,21 @@ use flowlane::generate::Random;
 /// Bytes of a frame.
 const FRAME: usize = 60;
 
-/// Datagrams of the capture that is replayed, for each connection.
-const DATAGRAMS_EACH: u32 = 4;
+/// Datagrams of the capture that is replayed. DPDK keeps all of them in buffers, of which Open vSwitch has 262,144.
+const DATAGRAMS: u32 = 200_000;
+
+/// Connections of the datagrams at most.
+pub(crate) const ESTABLISHED_MAX: u32 = 50_000;
 
 /// Writes `syns.pcap`, the first segments of connections, and `datagrams.pcap`, packets of established ones.
 pub(crate) fn write(folder: &Path, connections: u32) {
     capture(&folder.join("syns.pcap"), (0..connections).map(|n| frame(n, false, 6)));
     let mut random = Random::new(7);
+    let established = connections.min(ESTABLISHED_MAX);
     // Each connection begins, and is answered, before others follow in random order.
-    let first = (0..connections).flat_map(|n| [false, true].map(|reply| frame(n, reply, 17)));
-    let others = (0..connections * DATAGRAMS_EACH)
-        .map(|_| frame(random.below(connections.into()) as u32, random.below(2) == 1, 17));
+    let first = (0..established).flat_map(|n| [false, true].map(|reply| frame(n, reply, 17)));
+    let others = (2 * established..DATAGRAMS)
+        .map(|_| frame(random.below(established.into()) as u32, random.below(2) == 1, 17));
     capture(&folder.join("datagrams.pcap"), first.chain(others));
 }
 
