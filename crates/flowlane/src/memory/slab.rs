@@ -9,7 +9,7 @@ use memmap2::{MmapMut, MmapOptions};
 
 use super::{HUGE_BYTES, prefetch_at};
 
-/// Values that are made at a time: nobody waits for more.
+/// Values that are made at a time: no thread waits for more.
 const STEP: usize = 512;
 
 enum Bytes<T> {
@@ -30,13 +30,13 @@ enum Bytes<T> {
 /// assert_eq!(slab.get(7).map(|value| value.load(Ordering::Relaxed)), Some(3));
 /// ```
 pub struct Slab<T> {
-    /// What `start` leads into.
+    /// The memory that `start` leads into.
     _bytes: Bytes<T>,
     start: *mut T,
     limit: usize,
     /// The values before this one have been made.
     made: AtomicUsize,
-    /// Who makes values holds it.
+    /// Held while values are made.
     making: Mutex<()>,
 }
 
@@ -99,8 +99,8 @@ impl<T: Default> Slab<T> {
             while made <= place {
                 let until = (made + STEP).min(self.limit);
                 for at in made..until {
-                    // SAFETY: there is room for `limit` values; nobody reads this one before `made` says that it is there, and no one
-                    // else writes it, by the lock. Where `default` panics, it is written again by the next one.
+                    // SAFETY: there is room for `limit` values; no thread reads this one before `made` says that it is there,
+                    // nor does another one write it, by the lock. Where `default` panics, it is written again by the next one.
                     unsafe { self.start.add(at).write(T::default()) };
                 }
                 self.made.store(until, Ordering::Release);
@@ -114,7 +114,7 @@ impl<T: Default> Slab<T> {
 impl<T> Drop for Slab<T> {
     fn drop(&mut self) {
         let values = std::ptr::slice_from_raw_parts_mut(self.start, *self.made.get_mut());
-        // SAFETY: these have been made, and nobody has them any more.
+        // SAFETY: these have been made, and no reference to them is left.
         unsafe { values.drop_in_place() };
     }
 }

@@ -98,23 +98,26 @@ fn connections_of(worker: &Worker) -> Vec<String> {
     all
 }
 
+/// Bursts of up to 64 packets of one port each.
+fn bursts(seed: u64) -> Vec<(usize, Vec<Vec<u8>>)> {
+    let r = &mut Random(seed);
+    let mut bursts: Vec<(usize, Vec<Vec<u8>>)> = Vec::new();
+    for _ in 0..400 {
+        let (port, bytes) = packet(r);
+        match bursts.last_mut() {
+            Some((last, burst)) if burst.len() < 64 && (*last == port || r.next(4) > 0) => burst.push(bytes),
+            _ => bursts.push((port, vec![bytes])),
+        }
+    }
+    bursts
+}
+
 #[test]
 fn connections_do_not_depend_on_bursts() {
     let (mut translated, mut announced) = (0, 0);
     for (number, text) in FIREWALLS.iter().enumerate() {
         for seed in 0..12u64 {
-            // Bursts of up to 64 packets of one port each.
-            let r = &mut Random(seed);
-            let mut bursts: Vec<(usize, Vec<Vec<u8>>)> = Vec::new();
-            for _ in 0..400 {
-                let (port, bytes) = packet(r);
-                match bursts.last_mut() {
-                    Some((last, burst)) if burst.len() < 64 && (*last == port || r.next(4) > 0) => {
-                        burst.push(bytes)
-                    }
-                    _ => bursts.push((port, vec![bytes])),
-                }
-            }
+            let bursts = bursts(seed);
             // Full tables, too, where a new connection takes the place of an old one.
             let connections = [1000, 5][usize::from(seed % 3 == 0)];
             let run = |alone: bool, cache| {

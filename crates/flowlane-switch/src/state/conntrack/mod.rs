@@ -47,6 +47,7 @@ pub use alg::{Alg, Application, SavedExpectation};
 pub use entry::Translated;
 pub use events::{Change, Ended, Event, Subscription};
 pub(crate) use fragments::with_addresses;
+pub use nat::Secret;
 pub(crate) use packet::{ends, rewrite, seen};
 pub use protocol::{Exchange, Message, State};
 pub use saved::{NotRestored, SavedConnection};
@@ -59,7 +60,7 @@ pub use tuple::{End, Tuple};
 pub use zones::{ZoneSettings, Zones};
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -222,31 +223,6 @@ pub struct Connections {
     /// The seed of the table's hash.
     seed: u64,
     secret: Secret,
-}
-
-/// The secret by which addresses and ports are drawn. Other hosts see these, so it is the key of SipHash: the multilinear hash can be
-/// solved for its key.
-#[derive(Clone, Copy, Debug)]
-pub struct Secret([u64; 2]);
-
-impl Secret {
-    /// A random secret from the system.
-    pub fn random() -> Self {
-        let state = RandomState::new();
-        Self([state.hash_one(0u8), state.hash_one(1u8)])
-    }
-
-    /// A fixed secret, to repeat a run.
-    pub fn seeded(seed: u64) -> Self {
-        Self([seed, 0])
-    }
-
-    fn hash(self, value: impl Hash) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.0.hash(&mut hasher);
-        value.hash(&mut hasher);
-        hasher.finish()
-    }
 }
 
 impl Default for Connections {

@@ -1,5 +1,6 @@
 //! Translation of new connections: the reply tuples that one may have.
 
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::net::IpAddr;
 
 use flowlane::packet::parse::ip_proto;
@@ -21,6 +22,31 @@ const ADDRESSES_TRIED: u128 = 4;
 pub(super) trait Draw {
     /// Returns one of a connection, or of its source address alone, the same at all times.
     fn draw(&self, tuple: &Tuple, by_address: bool, number: u32) -> u32;
+}
+
+/// The secret by which addresses and ports are drawn. Other hosts see these, so it is the key of SipHash: the multilinear hash can be
+/// solved for its key.
+#[derive(Clone, Copy, Debug)]
+pub struct Secret([u64; 2]);
+
+impl Secret {
+    /// A random secret from the system.
+    pub fn random() -> Self {
+        let state = RandomState::new();
+        Self([state.hash_one(0u8), state.hash_one(1u8)])
+    }
+
+    /// A fixed secret, to repeat a run.
+    pub fn seeded(seed: u64) -> Self {
+        Self([seed, 0])
+    }
+
+    pub(super) fn hash(self, value: impl Hash) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.0.hash(&mut hasher);
+        value.hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 /// Returns the ends that a new connection has translated.

@@ -193,7 +193,7 @@ impl Connections {
         (live.mark, live.translated) = (saved.mark, saved.translated);
         live.set_label(saved.label);
         live.alg = saved.alg.clone();
-        // Its segments did not wait: what was saved may be a second old.
+        // Its segments did not wait: its numbers may be a second old.
         if let State::Tcp(tcp) = &mut live.state {
             tcp.age();
         }

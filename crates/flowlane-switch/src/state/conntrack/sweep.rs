@@ -161,7 +161,7 @@ impl Connections {
         self.weak_from(self.hand.load(Ordering::Relaxed), now_ms).next().map(|(place, _)| place)
     }
 
-    /// Returns the connections that may go for a new one, and whether their time is over, among the few that the hand comes to.
+    /// Returns the connections that may go for a new one, and whether their time is over, among the few that the hand is at.
     fn weak_from(&self, from: u32, now_ms: u64) -> impl Iterator<Item = (Place, bool)> {
         let table = self.table();
         let used = table.used().max(1);

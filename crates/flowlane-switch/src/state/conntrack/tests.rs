@@ -98,7 +98,7 @@ fn errors_are_related_and_invalid_packets_say_so() {
     assert_eq!((tracked.state, tracked.zone, connections.len()), (INVALID | TRACKED, 3, 1));
 }
 
-/// What was saved is older than what the ends have sent since.
+/// Its numbers are older than the segments that its ends have sent since.
 #[test]
 fn a_restored_connection_goes_on_where_its_ends_are() {
     let (client, server) = ((1, 1000), (2, 80));
