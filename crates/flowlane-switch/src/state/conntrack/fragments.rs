@@ -5,8 +5,8 @@
 //! to come (RFC 5722, RFC 8200 §4.5): it is not known which one says the truth. A fragment that comes twice is refused alone.
 //!
 //! **Those that wait have limits**, since each takes memory. A source may have as many waiting as there is room for others, or a few
-//! ([`FEW`]). Where there is no room, one of the datagrams that have waited longest is forgotten for a fragment of a source that has
-//! few: of the next [`COMPARED`], that of the source which has most. So fragments that follow each other closely meet, though
+//! (`FEW`). Where there is no room, one of the datagrams that have waited longest is forgotten for a fragment of a source that has
+//! few: of the next few (`COMPARED`), that of the source which has most. So fragments that follow each other closely meet, though
 //! others send first fragments alone, from one source or from many.
 
 use std::cmp::Reverse;
