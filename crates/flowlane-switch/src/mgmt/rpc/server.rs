@@ -427,14 +427,14 @@ impl ControlServer {
             return Err(RpcError::new(RpcError::PARAMS, format!("{} is not a file", other.display())));
         }
         let wanted = self.reload.read(file).map_err(|error| setup_error(&error))?;
-        let (connections, _) = self.tracked()?;
         let changes = self.reload.changes(&self.control(), wanted);
         let report = self.make(&changes.all(), "", "configuration")?;
         let (of_all, own) = &changes.zones;
         let report = ChangeReport {
             groups: changes.groups.len() + changes.deleted_groups.len(),
             ports: changes.vlans.len(),
-            zones: connections.zones().replace(of_all, own),
+            // Workers that do not run track nothing any more, or not yet.
+            zones: self.tracked().map_or(0, |(connections, _)| connections.zones().replace(of_all, own)),
             ..report
         };
         self.reload.made(changes);

@@ -1,7 +1,7 @@
 //! Where connection tracking differs from that of Open vSwitch 3.1: the table of `docs/differences.md`.
 
 /// The differences: who is right and why, and how it is kept out of the comparison.
-pub(crate) const DIFFERENCES: [(&str, &str, &str); 21] = [
+pub(crate) const DIFFERENCES: [(&str, &str, &str); 22] = [
     (
         "replies of a new connection that look like packets of another: Open vSwitch keeps both, and finds one of them; Flowlane \
          keeps the older",
@@ -66,6 +66,12 @@ pub(crate) const DIFFERENCES: [(&str, &str, &str); 21] = [
         "a fragment that overlaps others: Open vSwitch calls it alone invalid, Flowlane gives the datagram up, with those that come later",
         "Flowlane: RFC 8200 §4.5, RFC 5722 §3",
         "no fragments overlap",
+    ),
+    (
+        "fragments of one source: Open vSwitch lets them have all the room, 1,000, and refuses others; in Flowlane a source has another waiting \
+         only while there is room for as many as it has, and the oldest make room for other sources",
+        "Flowlane: one host would stop the fragments of all others",
+        "few wait",
     ),
     (
         "fragments that are never complete: Open vSwitch sends them as invalid after 15 s, Flowlane drops them",
