@@ -404,11 +404,15 @@ struct ActionTraits {
     misplaces_headers: bool,
     /// The key does not follow what it does to the headers.
     outdates_key: bool,
+    /// It leaves addresses and ports as they are, and keeps connections with these alone; nested actions aside. Not said of actions
+    /// that are seldom beside `ct`.
+    keeps_ends: bool,
 }
 
 impl ActionTraits {
     fn of(action: &Action) -> Self {
         let none = Self::default();
+        let keeps = Self { keeps_ends: true, ..none };
         let edits = Self { reads_headers: true, outdates_key: true, ..none };
         match *action {
             Action::Output(_)
@@ -417,20 +421,26 @@ impl ActionTraits {
             | Action::InPort
             | Action::Flood
             | Action::All
-            | Action::Normal => Self { has_effects: true, forwards: true, ..none },
+            | Action::Normal => Self { has_effects: true, forwards: true, ..keeps },
             Action::OutputTruncated { .. } | Action::Controller(_) | Action::Sample(_) | Action::Meter(_) => {
-                Self { has_effects: true, ..none }
+                Self { has_effects: true, ..keeps }
             }
-            Action::Count(_) | Action::ClearActions => none,
+            Action::Count(_) | Action::ClearActions => keeps,
             Action::Note(_) | Action::SetQueue(_) | Action::PopQueue | Action::Conjunction { .. } => {
-                Self { forwards: true, ..none }
+                Self { forwards: true, ..keeps }
             }
             // Whatever their tables and copies do.
             Action::Resubmit { .. }
             | Action::Clone(_)
             | Action::WriteActions(_)
-            | Action::Group(_)
             | Action::OutputField { .. }
+            | Action::ClearConnection
+            | Action::Exit => Self { keeps_ends: true, ..edits },
+            Action::ConnectionTracking(ref tracking) => {
+                let is_plain = !tracking.force && tracking.alg == 0 && tracking.exec.is_empty();
+                Self { keeps_ends: is_plain, ..edits }
+            }
+            Action::Group(_)
             | Action::Push(_)
             | Action::Pop(_)
             | Action::Learn(_)
@@ -438,23 +448,27 @@ impl ActionTraits {
             | Action::Bundle(_)
             | Action::FinTimeout { .. }
             | Action::CheckPacketLarger { .. }
-            | Action::ConnectionTracking(_)
             | Action::Nat(_)
-            | Action::ClearConnection
-            | Action::DeleteField(_)
-            | Action::Exit => edits,
-            Action::Goto(_) => Self { forwards: true, ..none },
+            | Action::DeleteField(_) => edits,
+            Action::Goto(_) => Self { forwards: true, ..keeps },
             Action::PushVlan(_) => Self { reads_headers: false, ..edits },
             Action::PopVlan
             | Action::PushMpls(_)
             | Action::PopMpls(_)
             | Action::EncapsulateHeader(_)
             | Action::Decapsulate(_) => Self { misplaces_headers: true, ..edits },
-            Action::DecTtl(_) | Action::DecMplsTtl | Action::DecNshTtl | Action::Encapsulate(_) => edits,
-            Action::SetField { field, .. } => {
-                Self { reads_headers: needs_offsets(field), outdates_key: !is_followed(field), ..none }
+            Action::DecTtl(_) => Self { keeps_ends: true, ..edits },
+            Action::DecMplsTtl | Action::DecNshTtl | Action::Encapsulate(_) => edits,
+            Action::SetField { field, .. } => Self {
+                reads_headers: needs_offsets(field),
+                outdates_key: !is_followed(field),
+                keeps_ends: is_apart_from_ends(field),
+                ..none
+            },
+            Action::Move { to, .. } => {
+                let field = to.field();
+                Self { outdates_key: !is_followed(field), keeps_ends: is_apart_from_ends(field), ..edits }
             }
-            Action::Move { to, .. } => Self { outdates_key: !is_followed(to.field()), ..edits },
         }
     }
 }
@@ -467,6 +481,16 @@ pub(super) fn has_effects(action: &Action) -> bool {
 /// Returns whether an action only forwards the packet, unchanged.
 pub(super) fn forwards(action: &Action) -> bool {
     ActionTraits::of(action).forwards
+}
+
+/// Returns whether a field is in no header that an address or a port is in, nor decides which.
+fn is_apart_from_ends(field: Field) -> bool {
+    !in_headers(field) || matches!(field, Field::EthSrc | Field::EthDst)
+}
+
+/// Returns whether an action leaves addresses and ports as they are, and keeps connections with these alone.
+pub(super) fn keeps_ends(action: &Action) -> bool {
+    ActionTraits::of(action).keeps_ends && action.nested().iter().all(keeps_ends)
 }
 
 /// Returns whether the key does not follow what an action does to the headers.

@@ -9,7 +9,7 @@ use flowlane::memory::prefetch;
 use flowlane::packet::{Field, FieldClass, WordSet};
 use flowlane::rule::{Action, FlowFlags, Match, Rule, RuleId};
 
-use super::compile::{compile_rule, forwards};
+use super::compile::{compile_rule, forwards, keeps_ends};
 use super::{FlowStats, RulesetError, StepSummary, Steps};
 
 /// A rule of a ruleset. Copies of the ruleset share it.
@@ -178,37 +178,37 @@ fn changes_connections(action: &Action) -> bool {
     }
 }
 
-/// Returns whether an action leaves addresses and ports as they are, and keeps connections with these alone. Those that are seldom
-/// beside `ct` count as if they did not.
-fn keeps_ends(action: &Action) -> bool {
-    let is_apart = |field: Field| {
-        field.info().class != FieldClass::Header || matches!(field, Field::EthSrc | Field::EthDst)
-    };
-    match action {
-        Action::ConnectionTracking(tracking) => {
-            !tracking.force && tracking.alg == 0 && tracking.exec.is_empty()
-        }
-        Action::SetField { field, .. } => is_apart(*field),
-        Action::Move { to, .. } => is_apart(to.field()),
-        Action::Clone(_) | Action::WriteActions(_) => action.nested().iter().all(keeps_ends),
-        Action::Output(_)
-        | Action::OutputTruncated { .. }
-        | Action::OutputField { .. }
-        | Action::InPort
-        | Action::Flood
-        | Action::All
-        | Action::Normal
-        | Action::Controller(_)
-        | Action::Meter(_)
-        | Action::Count(_)
-        | Action::DecTtl(_)
-        | Action::Resubmit { .. }
-        | Action::ClearActions
-        | Action::ClearConnection
-        | Action::Note(_)
-        | Action::Exit
-        | Action::Goto(_) => true,
-        _ => false,
+/// The numbers of rules that let a table not be taken for a simpler one.
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    /// Rules that do more with a packet than forward it unchanged.
+    more: usize,
+    /// Rules after which a packet may come to a table again.
+    back: usize,
+    /// Rules that set marks or labels of connections.
+    connections: usize,
+    /// Rules that do not keep a packet's ends.
+    ends: usize,
+}
+
+impl Counts {
+    /// Returns the numbers, with what a rule adds to each.
+    fn of(&mut self, entry: &Entry) -> [(&mut usize, usize); 4] {
+        let Self { more, back, connections, ends } = self;
+        [
+            (more, usize::from(!entry.only_forwards())),
+            (back, usize::from(entry.goes_back())),
+            (connections, usize::from(entry.changes_connections())),
+            (ends, usize::from(!entry.keeps_ends())),
+        ]
+    }
+
+    fn add(&mut self, entry: &Entry) {
+        self.of(entry).into_iter().for_each(|(count, by)| *count += by);
+    }
+
+    fn remove(&mut self, entry: &Entry) {
+        self.of(entry).into_iter().for_each(|(count, by)| *count -= by);
     }
 }
 
@@ -220,14 +220,7 @@ pub(super) struct Rules {
     steps: Vec<Steps>,
     entries: Vec<Option<Arc<Entry>>>,
     len: usize,
-    /// Rules that do more with a packet than forward it unchanged.
-    more: usize,
-    /// Rules after which a packet may come to a table again.
-    back: usize,
-    /// Rules that set marks or labels of connections.
-    connections: usize,
-    /// Rules that do not keep a packet's ends.
-    ends: usize,
+    counts: Counts,
     /// Rules that packets without an Ethernet header may match.
     of_types: BTreeSet<RuleId>,
 }
@@ -244,22 +237,22 @@ impl Rules {
 
     /// Returns whether all rules at most forward packets, unchanged.
     pub(super) fn only_forward(&self) -> bool {
-        self.more == 0
+        self.counts.more == 0
     }
 
     /// Returns whether a packet may come to a table again behind one of them.
     pub(super) fn go_back(&self) -> bool {
-        self.back > 0
+        self.counts.back > 0
     }
 
     /// Returns whether one of them sets marks or labels of connections.
     pub(super) fn change_connections(&self) -> bool {
-        self.connections > 0
+        self.counts.connections > 0
     }
 
     /// Returns whether packets keep their addresses and ports, and connections are kept with these alone.
     pub(super) fn keep_ends(&self) -> bool {
-        self.ends == 0
+        self.counts.ends == 0
     }
 
     /// Adds a rule, or replaces the one with this id.
@@ -272,21 +265,13 @@ impl Rules {
         }
         self.summaries[at] = entry.steps.summary();
         self.steps[at] = entry.steps.clone();
-        self.more += usize::from(!entry.only_forwards());
-        self.back += usize::from(entry.goes_back());
-        self.connections += usize::from(entry.changes_connections());
-        self.ends += usize::from(!entry.keeps_ends());
+        self.counts.add(&entry);
         match entry.may_be_bare() {
             true => _ = self.of_types.insert(id),
             false => _ = self.of_types.remove(&id),
         }
         match self.entries[at].replace(entry) {
-            Some(before) => {
-                self.more -= usize::from(!before.only_forwards());
-                self.back -= usize::from(before.goes_back());
-                self.connections -= usize::from(before.changes_connections());
-                self.ends -= usize::from(!before.keeps_ends());
-            }
+            Some(before) => self.counts.remove(&before),
             None => self.len += 1,
         }
     }
@@ -297,10 +282,7 @@ impl Rules {
         self.summaries[id.0 as usize] = StepSummary::default();
         self.len -= 1;
         self.of_types.remove(&id);
-        self.more -= usize::from(!entry.only_forwards());
-        self.back -= usize::from(entry.goes_back());
-        self.connections -= usize::from(entry.changes_connections());
-        self.ends -= usize::from(!entry.keeps_ends());
+        self.counts.remove(&entry);
         Some(entry)
     }
 
