@@ -118,7 +118,7 @@ impl Checked {
     fn track(&mut self, packet: Option<&Seen>, request: &Request<'_>) -> Option<Rewrite> {
         let (mut dry, len) = (self.tracked, self.connections.len());
         let dry_run = Request { is_dry_run: true, ..*request };
-        let told = self.connections.track(packet, &dry_run, &mut dry, self.now_ms);
+        let predicted = self.connections.track(packet, &dry_run, &mut dry, self.now_ms);
         assert!(self.connections.len() <= len, "a dry run adds no connection");
         assert_eq!(self.removed_ever(), self.removed, "nor does it remove any");
         // A table that is full may make room, or not.
@@ -132,7 +132,7 @@ impl Checked {
             let shown = |tracked: &Tracked| {
                 (tracked.state, tracked.zone, tracked.mark, tracked.label, tracked.original)
             };
-            assert_eq!((shown(&dry), told), (shown(&self.tracked), by), "{packet:?} {request:?}");
+            assert_eq!((shown(&dry), predicted), (shown(&self.tracked), by), "{packet:?} {request:?}");
         }
         assert!(self.tracked.state != 0 && self.tracked.zone == request.zone);
         by
@@ -165,16 +165,16 @@ impl Checked {
             let Some((datagram, piece)) = piece(bytes, &headers, &key, (operation >> 6).into()) else {
                 continue;
             };
-            let told = match self.fragments.preview(&datagram, piece, (self.now_ms, usize::MAX)) {
+            let predicted = match self.fragments.preview(&datagram, piece, (self.now_ms, usize::MAX)) {
                 Fate::Waits => 0,
                 Fate::All(all) => all.len(),
                 Fate::Refused => usize::MAX,
             };
             match self.fragments.take(datagram, piece, bytes.clone(), (self.now_ms, usize::MAX)) {
-                Taken::Waits => assert_eq!(told, 0),
-                Taken::Refused(held) => assert!(told == usize::MAX && held == *bytes),
+                Taken::Waits => assert_eq!(predicted, 0),
+                Taken::Refused(held) => assert!(predicted == usize::MAX && held == *bytes),
                 Taken::All(all) => {
-                    assert_eq!((told, told >= nth), (all.len(), true));
+                    assert_eq!((predicted, predicted >= nth), (all.len(), true));
                     let held = all.iter().map(|waiting| (waiting.piece, &waiting.held[..]));
                     _ = seen_whole(held, &datagram);
                 }

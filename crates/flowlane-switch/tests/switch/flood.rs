@@ -78,7 +78,7 @@ fn a_flood_of_connections_takes_nothing_from_those_in_use() {
     let begun = Instant::now();
     let (mut in_use, mut passed) = (0, 0);
     for at in (0..FLOOD).step_by(30) {
-        // From ever other sources, some of which are those of connections in use: to a port that is allowed.
+        // Each from another source, to a port that is allowed.
         let flood: Vec<Vec<u8>> = (at..at + 30)
             .map(|n| {
                 let source = n.wrapping_mul(2_654_435_761);

@@ -346,18 +346,18 @@ fn neighbours_that_do_not_answer_are_given_up() {
     let lost = udp(LAN, "192.0.2.5", "198.51.100.7", 64, 8);
     world.answer(LAN, &lost);
     let mut questions = 0;
-    let mut told = Vec::new();
+    let mut errors = Vec::new();
     for _ in 0..5 {
         world.now_ns += 1_000 * MS;
         // Anything makes the time known.
         for (port, frame) in world.answers(LAN, &udp(LAN, "192.0.2.5", "192.0.2.255", 64, 1)) {
-            if port == WAN { questions += 1 } else { told.push(frame) }
+            if port == WAN { questions += 1 } else { errors.push(frame) }
         }
     }
     assert_eq!(questions, 2);
-    let [told] = &told[..] else { panic!("{} are told", told.len()) };
-    assert_eq!(addresses(told), (ip("192.0.2.1"), ip("192.0.2.5"), 64));
-    let (kind, about) = icmp4(told);
+    let [error] = &errors[..] else { panic!("{} errors", errors.len()) };
+    assert_eq!(addresses(error), (ip("192.0.2.1"), ip("192.0.2.5"), 64));
+    let (kind, about) = icmp4(error);
     assert_eq!(kind, Icmpv4Type::DestinationUnreachable(icmpv4::DestUnreachableHeader::Host));
     assert_eq!(about, lost[14..]);
     // And asked for again by the next packet.
@@ -365,7 +365,7 @@ fn neighbours_that_do_not_answer_are_given_up() {
 }
 
 #[test]
-fn senders_are_told_why_packets_are_not_forwarded() {
+fn errors_say_why_packets_are_not_forwarded() {
     let mut world = World::quiet(&plain());
     use icmpv4::DestUnreachableHeader as Why;
     for (to, ttl, expected) in [
@@ -375,16 +375,16 @@ fn senders_are_told_why_packets_are_not_forwarded() {
         ("10.0.0.1", 64, Icmpv4Type::DestinationUnreachable(Why::FilterProhibited)),
     ] {
         let packet = udp(LAN, "192.0.2.5", to, ttl, 8);
-        let (port, told) = world.answer(LAN, &packet);
-        assert_eq!((port, addresses(&told)), (LAN, (ip("192.0.2.1"), ip("192.0.2.5"), 64)));
-        assert_eq!(told[..12], [HOST[LAN], OWN[LAN]].concat());
-        assert_eq!(icmp4(&told), (expected, packet[14..].to_vec()), "{to}");
+        let (port, error) = world.answer(LAN, &packet);
+        assert_eq!((port, addresses(&error)), (LAN, (ip("192.0.2.1"), ip("192.0.2.5"), 64)));
+        assert_eq!(error[..12], [HOST[LAN], OWN[LAN]].concat());
+        assert_eq!(icmp4(&error), (expected, packet[14..].to_vec()), "{to}");
     }
-    let (_, told) = world.answer(LAN, &udp(LAN, "2001:db8:1::5", "2001:db8:2::7", 1, 8));
-    assert_eq!(addresses(&told).0, ip("2001:db8:1::1"));
-    assert_eq!(icmp6(&told).0, Icmpv6Type::TimeExceeded(icmpv6::TimeExceededCode::HopLimitExceeded));
-    let (_, told) = world.answer(LAN, &udp(LAN, "2001:db8:1::5", "2001:db8:9::7", 9, 8));
-    assert_eq!(icmp6(&told).0, Icmpv6Type::DestinationUnreachable(icmpv6::DestUnreachableCode::NoRoute));
+    let (_, error) = world.answer(LAN, &udp(LAN, "2001:db8:1::5", "2001:db8:2::7", 1, 8));
+    assert_eq!(addresses(&error).0, ip("2001:db8:1::1"));
+    assert_eq!(icmp6(&error).0, Icmpv6Type::TimeExceeded(icmpv6::TimeExceededCode::HopLimitExceeded));
+    let (_, error) = world.answer(LAN, &udp(LAN, "2001:db8:1::5", "2001:db8:9::7", 9, 8));
+    assert_eq!(icmp6(&error).0, Icmpv6Type::DestinationUnreachable(icmpv6::DestUnreachableCode::NoRoute));
     // No error about a blackhole, an error, or a packet to all.
     assert_eq!(world.answers(LAN, &udp(LAN, "192.0.2.5", "10.1.0.1", 64, 8)), []);
     let mut error = Vec::new();
@@ -404,13 +404,13 @@ fn what_is_too_long_is_cut_or_refused() {
     world.resolve("2001:db8:2::7");
     let mut whole = udp(LAN, "192.0.2.5", "198.51.100.7", 64, 1450);
     // etherparse's packets must not be cut; the MTU of the wan is 1400.
-    let (port, told) = world.answer(LAN, &whole);
+    let (port, error) = world.answer(LAN, &whole);
     assert_eq!(port, LAN);
-    let (kind, about) = icmp4(&told);
+    let (kind, about) = icmp4(&error);
     let next_hop_mtu = 1400;
     let needed = icmpv4::DestUnreachableHeader::FragmentationNeeded { next_hop_mtu };
     assert_eq!(kind, Icmpv4Type::DestinationUnreachable(needed));
-    assert_eq!((about.len(), told.len()), (576 - 28, 14 + 576));
+    assert_eq!((about.len(), error.len()), (576 - 28, 14 + 576));
     // One that may be.
     whole[20] = 0;
     let header = etherparse::Ipv4Header::from_slice(&whole[14..]).unwrap().0;
@@ -421,9 +421,9 @@ fn what_is_too_long_is_cut_or_refused() {
     let payload: Vec<u8> = parts.iter().flat_map(|(_, frame)| frame[34..].to_vec()).collect();
     assert_eq!(payload, whole[34..]);
     assert_eq!(addresses(&parts[1].1), (ip("192.0.2.5"), ip("198.51.100.7"), 63));
-    let (port, told) = world.answer(LAN, &udp(LAN, "2001:db8:1::5", "2001:db8:2::7", 64, 1450));
-    assert_eq!((port, icmp6(&told).0), (LAN, Icmpv6Type::PacketTooBig { mtu: 1400 }));
-    assert_eq!(told.len(), 14 + 1280);
+    let (port, error) = world.answer(LAN, &udp(LAN, "2001:db8:1::5", "2001:db8:2::7", 64, 1450));
+    assert_eq!((port, icmp6(&error).0), (LAN, Icmpv6Type::PacketTooBig { mtu: 1400 }));
+    assert_eq!(error.len(), 14 + 1280);
 }
 
 #[test]
@@ -519,8 +519,8 @@ fn connections_are_translated_where_they_leave() {
     }
     // Its sender sees the addresses that it knows in an error.
     let packet = udp(LAN, inside, server, 1, 8);
-    let (port, told) = world.answer(LAN, &packet);
-    assert_eq!((port, icmp4(&told).1), (LAN, packet[14..].to_vec()));
+    let (port, error) = world.answer(LAN, &packet);
+    assert_eq!((port, icmp4(&error).1), (LAN, packet[14..].to_vec()));
     // Strangers do not get in, and may ping the router.
     assert_eq!(world.answers(WAN, &udp(WAN, server, inside, 64, 8)), []);
     assert_eq!(world.answers(WAN, &udp(WAN, server, "198.51.100.1", 64, 8)), []);

@@ -139,10 +139,14 @@ fn connections_do_not_depend_on_bursts() {
                     let frames: Vec<&[u8]> = burst.iter().map(Vec::as_slice).collect();
                     match alone {
                         true => frames.iter().for_each(|frame| {
-                            let (told, before) = (traced(&worker, *port, frame), sent.lock().unwrap().len());
+                            let (expected, before) =
+                                (traced(&worker, *port, frame), sent.lock().unwrap().len());
                             worker.inject(*port, &[frame]).unwrap();
                             let sent = &sent.lock().unwrap()[before..];
-                            assert!(told.is_none_or(|told| told == sent), "firewall {number}, seed {seed}");
+                            assert!(
+                                expected.is_none_or(|expected| expected == sent),
+                                "firewall {number}, seed {seed}"
+                            );
                         }),
                         false => worker.inject(*port, &frames).unwrap(),
                     }
@@ -337,11 +341,11 @@ fn a_trace_takes_as_many_ct_as_a_packet() {
         for cache in [no_caches(), CacheConfig { adaptive: false, ..CacheConfig::default() }] {
             let (mut worker, sent) = worker(&rules, 41, cache, By::Tuple);
             for _ in 0..2 {
-                let told = traced(&worker, 0, &frame).unwrap();
+                let expected = traced(&worker, 0, &frame).unwrap();
                 worker.inject(0, &[&frame]).unwrap();
                 let sent = std::mem::take(&mut *sent.lock().unwrap());
-                assert_eq!((told.len(), sent.len()), (count, count), "{rules:?}");
-                assert_eq!(told, sent);
+                assert_eq!((expected.len(), sent.len()), (count, count), "{rules:?}");
+                assert_eq!(expected, sent);
             }
         }
     }
@@ -365,18 +369,18 @@ fn a_trace_says_what_becomes_of_a_fragment() {
     for order in [[0, 1], [1, 0]] {
         let (mut worker, sent) = with_group(rules, Some(group), no_caches());
         for (nth, at) in order.into_iter().enumerate() {
-            let told = traced(&worker, 0, &fragments[at]).unwrap();
-            assert_eq!(told, traced(&worker, 0, &fragments[at]).unwrap(), "a trace keeps no fragment");
+            let expected = traced(&worker, 0, &fragments[at]).unwrap();
+            assert_eq!(expected, traced(&worker, 0, &fragments[at]).unwrap(), "a trace keeps no fragment");
             worker.inject(0, &[&fragments[at]]).unwrap();
             let sent = std::mem::take(&mut *sent.lock().unwrap());
-            assert_eq!((told.len(), sent.len()), (nth, 2 * nth), "one of both is traced");
-            assert!(told.iter().all(|one| sent.contains(one) && one.0 == 3 && one.1[26] == 198));
+            assert_eq!((expected.len(), sent.len()), (nth, 2 * nth), "one of both is traced");
+            assert!(expected.iter().all(|one| sent.contains(one) && one.0 == 3 && one.1[26] == 198));
         }
         // The bucket waits, and leaves its action set.
-        let told = traced(&worker, 1, &fragments[0]).unwrap();
+        let expected = traced(&worker, 1, &fragments[0]).unwrap();
         worker.inject(1, &[&fragments[0]]).unwrap();
-        assert_eq!(std::mem::take(&mut *sent.lock().unwrap()), told);
-        assert_eq!(told.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [1]);
+        assert_eq!(std::mem::take(&mut *sent.lock().unwrap()), expected);
+        assert_eq!(expected.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [1]);
     }
 }
 

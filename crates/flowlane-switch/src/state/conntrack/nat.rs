@@ -153,8 +153,8 @@ pub(super) fn replies<'a>(
     })
 }
 
-/// Returns the tuples with ports that are tried. They are drawn by the original tuple: the reply tuples of many hosts with one port are
-/// the same but for that.
+/// Returns the tuples with ports that are tried. These are drawn by the original tuple, which has the inside address: reply tuples of
+/// hosts that use one port differ in the port alone.
 fn ports<'a>(
     nat: &'a Nat,
     range: &'a NatRange,

@@ -377,7 +377,7 @@ fn zones_have_limits_and_timeouts_of_their_own() {
 }
 
 /// The changes that a subscriber has got: event, state and mark.
-fn told(subscription: &Subscription) -> Vec<(Change, &'static str, u32)> {
+fn events_of(subscription: &Subscription) -> Vec<(Change, &'static str, u32)> {
     let (events, lost) = subscription.take(std::time::Duration::ZERO);
     assert_eq!(lost, 0);
     let of = |event: &Event| (event.change, event.connection.state.name(), event.connection.mark);
@@ -385,7 +385,7 @@ fn told(subscription: &Subscription) -> Vec<(Change, &'static str, u32)> {
 }
 
 #[test]
-fn subscribers_are_told_what_becomes_of_connections() {
+fn subscribers_get_the_events_of_connections() {
     let connections = std::sync::Arc::new(small(3));
     let all = connections.subscribe(Wanted::default()).unwrap();
     let in_zone_4 = connections.subscribe(Wanted { zone: Some(4), ..Wanted::default() }).unwrap();
@@ -398,14 +398,14 @@ fn subscribers_are_told_what_becomes_of_connections() {
     state(&connections, &there(SYN, 100, 0), &dry, 0);
     state(&connections, &there(SYN, 100, 0), &COMMIT, 0);
     state(&connections, &here(SYN | ACK, 500, 101), &dry, 0);
-    assert_eq!(told(&all), [(new, "SYN_SENT", 0)]);
+    assert_eq!(events_of(&all), [(new, "SYN_SENT", 0)]);
     state(&connections, &here(SYN | ACK, 500, 101), &LOOK, 0);
     state(&connections, &there(ACK, 101, 501), &marked, 0);
     state(&connections, &there(ACK, 101, 501), &marked, 0);
     let mut tracked = Tracked::default();
     connections.track(Some(&there(ACK, 101, 501)), &LOOK, &mut tracked, 0);
     connections.track(None, &Request { mark: Some((8, u32::MAX)), ..COMMIT }, &mut tracked, 0);
-    let between = told(&all);
+    let between = events_of(&all);
     assert!(between.iter().all(|(change, ..)| *change == updated), "{between:?}");
     let states: Vec<_> = between.iter().map(|(_, state, mark)| (*state, *mark)).collect();
     assert_eq!(states, [("ESTABLISHED", 0), ("ESTABLISHED", 7), ("ESTABLISHED", 8)]);
@@ -413,21 +413,21 @@ fn subscribers_are_told_what_becomes_of_connections() {
     state(&connections, &there(FIN | ACK, 101, 501), &LOOK, 0);
     state(&connections, &here(FIN | ACK, 501, 102), &LOOK, 0);
     state(&connections, &there(ACK, 102, 502), &LOOK, 0);
-    told(&all);
+    events_of(&all);
     state(&connections, &there(SYN, 7000, 0), &COMMIT, 0);
-    let closed = told(&all);
+    let closed = events_of(&all);
     assert_eq!((closed[0].0, closed[1].0), (ended(Ended::Closed), new));
     state(&connections, &here(ACK, 1, 7001), &Request { force: true, ..COMMIT }, 0);
-    assert_eq!(told(&all)[0].0, ended(Ended::Replaced));
+    assert_eq!(events_of(&all)[0].0, ended(Ended::Replaced));
     (0..2).for_each(|n| _ = state(&connections, &udp((1, n), (2, 53)), &COMMIT, 0));
     state(&connections, &udp((1, 9), (2, 53)), &COMMIT, 1);
-    let evicted = told(&all);
+    let evicted = events_of(&all);
     assert_eq!(evicted.iter().filter(|(change, ..)| *change == ended(Ended::Evicted)).count(), 1);
     connections.sweep(86_500_000, 10);
-    let expired = told(&all);
+    let expired = events_of(&all);
     assert_eq!(expired.len(), 3);
     assert!(expired.iter().all(|(change, ..)| *change == ended(Ended::Expired)), "{expired:?}");
-    assert_eq!(told(&in_zone_4), []);
+    assert_eq!(events_of(&in_zone_4), []);
     state(&connections, &udp((1, 1), (2, 53)), &Request { zone: 4, ..COMMIT }, 86_500_000);
     assert_eq!(connections.flush(&Wanted::default(), 86_501_500), 1);
     let (events, _) = in_zone_4.take(std::time::Duration::ZERO);
