@@ -1,4 +1,4 @@
-//! No inside host takes the sessions of others.
+//! No inside host takes the sessions of others, and no port is left unused.
 
 use flowlane::route::Prefix;
 
@@ -40,4 +40,24 @@ fn hosts_with_one_port_get_different_ports() {
     let packets: Vec<Vec<u8>> = (0..5000).map(udp).collect();
     let sent = packets.chunks(64).flat_map(|burst| process(&mut function, burst, 0));
     assert_eq!(sent.filter(|(verdict, _)| *verdict == 0).count(), 5000);
+}
+
+#[test]
+fn every_port_is_used_before_a_session_is_refused() {
+    // Two addresses with 501 ports: one more even port than odd ones.
+    let config = NatConfig {
+        ports: (2000, 2500),
+        sessions_per_host_max: Some(0),
+        ..NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL + 1)], 10_000)
+    };
+    let mut function = bare(AnyStage::Nat(Nat::new(config).unwrap()));
+    let tcp = |src, dst| L4::Tcp { src, dst, flags: 2 };
+    let udp = |src, dst| L4::Udp { src, dst, checksum: true };
+    for of_protocol in [&tcp as &dyn Fn(u16, u16) -> L4, &udp] {
+        // All from even ports.
+        let packet = |n: u32| Desc::v4(INSIDE + 7 * n, FAR, of_protocol(4000, 53)).build();
+        let packets: Vec<Vec<u8>> = (0..1100).map(packet).collect();
+        let sent = packets.chunks(64).flat_map(|burst| process(&mut function, burst, 0));
+        assert_eq!(sent.filter(|(verdict, _)| *verdict == 0).count(), 2 * 501);
+    }
 }

@@ -27,6 +27,7 @@ pub mod ct_state;
 mod entry;
 mod events;
 pub mod fragments;
+mod holders;
 mod nat;
 mod packet;
 mod protocol;
@@ -71,9 +72,9 @@ use alg::expectations::Expectations;
 use changes::{live_for, set_fields, show_fields, translate};
 use entry::Live;
 use events::{Events, followed_parts};
+use holders::Holders;
 use nat::Draw;
 use protocol::Progress;
-use session::Holders;
 use table::{Place, Table};
 
 /// Connections that are kept at most, unless the configuration says something else: as in Open vSwitch.

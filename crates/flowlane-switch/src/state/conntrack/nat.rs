@@ -99,6 +99,36 @@ impl Ports {
         Self { first: self.at(drawn), ..self }
     }
 
+    /// Returns the first to be tried.
+    #[cfg(test)]
+    pub(super) fn first(self) -> u16 {
+        self.first
+    }
+
+    /// Returns the ports as bits, from the first to be tried on: those from 64 × the number on, which may be the same in the last word
+    /// as in the first.
+    pub(super) fn words(self) -> impl Iterator<Item = (usize, u64)> {
+        let Self { low, high, step, first } = self;
+        let [low, high, first] = [low, high, first].map(usize::from);
+        let alike = match step {
+            1 => u64::MAX,
+            _ => 0x5555_5555_5555_5555 << (low % 2),
+        };
+        let (begin, count) = (low / 64, high / 64 - low / 64 + 1);
+        (0..=count).map(move |n| {
+            let at = begin + (first / 64 - begin + n) % count;
+            let from = u64::MAX << low.saturating_sub(at * 64).min(63);
+            let to = u64::MAX >> (at * 64 + 63).saturating_sub(high).min(63);
+            let behind = u64::MAX << (first % 64);
+            let turn = match n {
+                0 => behind,
+                n if n == count => !behind,
+                _ => u64::MAX,
+            };
+            (at, alike & from & to & turn)
+        })
+    }
+
     /// Returns ports to be tried: from the first on, then fewer and fewer from places that are drawn.
     pub(super) fn tried(self, draw: impl Fn(u32) -> u32) -> impl Iterator<Item = u16> {
         let begin = u32::from(self.first.saturating_sub(self.low)) / u32::from(self.step);

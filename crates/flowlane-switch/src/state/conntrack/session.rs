@@ -19,7 +19,6 @@
 //! **No host takes all sessions.** By default an inside address gets a new session only if as many are free as it has, and as many
 //! ports (a dynamic threshold: Choudhury and Hahne, *Dynamic queue length thresholds for shared-memory packet switches*, 1998).
 
-use std::collections::HashMap;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
@@ -27,6 +26,7 @@ use flowlane::packet::parse::ip_proto;
 
 use super::entry::{Entry, Live, Translated};
 use super::events::{Change, Ended, followed_parts};
+use super::holders::{Held, Holders, Host, Outside};
 use super::nat::{Draw, Ports};
 use super::protocol::State;
 use super::saved::{NotRestored, SavedConnection};
@@ -37,6 +37,9 @@ use super::{Connections, Memories};
 
 /// Outside addresses that are tried for a session.
 const ADDRESSES_TRIED: u128 = 16;
+
+/// Free ports of an address that are tried for a session.
+const PORTS_TRIED: usize = 32;
 
 /// Entries that are looked at for sessions whose time is over, before a new one is refused.
 const LOOKED_AT: u32 = 64;
@@ -255,67 +258,17 @@ impl Pool {
         })
     }
 
-    /// Returns the ports that are tried, from one on that cannot be guessed (RFC 6056). A port of UDP is even if the inside port is,
-    /// while there are such (RFC 4787 REQ-4).
-    fn tried_ports(&self, original: &Tuple, draw: &impl Draw) -> impl Iterator<Item = u16> {
+    /// Returns the ports for a session, those that are tried first in front: from one on that cannot be guessed (RFC 6056). A port of
+    /// UDP is even if the inside port is, while there are such (RFC 4787 REQ-4). With each, the number by which its ports are drawn.
+    fn ports_for(&self, original: &Tuple, draw: &impl Draw) -> impl Iterator<Item = (Ports, u32)> {
         let (range, is_udp) = (self.ports(original.proto), original.proto == ip_proto::UDP);
         let inside = original.source.port;
         let alike = if is_udp { Ports::even_or_odd(range, inside) } else { Some(Ports::all(range)) };
         let others = if is_udp { Ports::even_or_odd(range, !inside) } else { None };
-        let sets = [(alike, 0), (others, 16)];
-        sets.into_iter().filter_map(|(ports, number)| Some((ports?, number))).flat_map(
-            move |(ports, number)| {
-                let drawn = move |round: u32| draw.draw(original, false, number + round);
-                ports.from(drawn(0)).tried(drawn)
-            },
-        )
-    }
-}
-
-/// One that has sessions or ports, of a zone.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Holder {
-    /// An inside address, and its sessions.
-    Host(u16, bool, u128),
-    /// An outside address, and its ports of a protocol.
-    Outside(u16, u8, bool, u128),
-}
-
-/// The sessions of each inside address, and the ports in use of each outside address.
-#[derive(Debug, Default)]
-pub(super) struct Holders {
-    held: HashMap<Holder, u32>,
-    /// Sessions that have ended, by zone.
-    ended: HashMap<u16, u64>,
-}
-
-impl Holders {
-    fn of([original, reply]: &[Tuple; 2]) -> [Option<Holder>; 2] {
-        let host = Holder::Host(original.zone, original.is_ipv6, original.source.address);
-        let is_port_taken = original.destination.address == 0;
-        let outside = Holder::Outside(reply.zone, reply.proto, reply.is_ipv6, reply.destination.address);
-        [Some(host), is_port_taken.then_some(outside)]
-    }
-
-    fn get(&self, holder: Holder) -> u32 {
-        self.held.get(&holder).copied().unwrap_or(0)
-    }
-
-    fn add(&mut self, holder: Option<Holder>) {
-        holder.into_iter().for_each(|holder| *self.held.entry(holder).or_default() += 1);
-    }
-
-    /// Counts a session that has ended.
-    pub(super) fn end(&mut self, tuples: &[Tuple; 2]) {
-        *self.ended.entry(tuples[0].zone).or_default() += 1;
-        for holder in Self::of(tuples).into_iter().flatten() {
-            if let Some(held) = self.held.get_mut(&holder) {
-                *held -= 1;
-                if *held == 0 {
-                    self.held.remove(&holder);
-                }
-            }
-        }
+        let begin = |ports: Option<Ports>, number| {
+            ports.map(|ports| (ports.from(draw.draw(original, false, number)), number))
+        };
+        [begin(alike, 0), begin(others, 16)].into_iter().flatten()
     }
 }
 
@@ -412,7 +365,7 @@ impl Connections {
 
     /// Returns how many sessions of a zone have ended.
     pub fn ended_sessions(&self, zone: u16) -> u64 {
-        self.holders().ended.get(&zone).copied().unwrap_or(0)
+        self.holders().ended(zone)
     }
 
     /// Decides whether a session may be opened; changes nothing that packets depend on. Returns the outside address that it would get.
@@ -430,8 +383,7 @@ impl Connections {
     }
 
     fn room(&self, holders: &Holders, new: &NewSession<'_>) -> Result<u128, NotOpened> {
-        let Tuple { zone, is_ipv6, source, .. } = new.tuple;
-        let free_sessions = new.sessions_max.saturating_sub(self.len_of_zone(zone));
+        let free_sessions = new.sessions_max.saturating_sub(self.len_of_zone(new.tuple.zone));
         if free_sessions == 0 {
             return Err(NotOpened::Full);
         }
@@ -447,15 +399,14 @@ impl Connections {
             Some(most) => most,
             None => free_sessions.min(free_ports),
         };
-        let held = holders.get(Holder::Host(zone, is_ipv6, source.address));
+        let held = holders.sessions(Host::of(&new.tuple));
         if held >= may_have { Err(NotOpened::HostFull) } else { Ok(chosen) }
     }
 
     /// Returns the number of an outside address's free ports.
     fn free_ports(&self, holders: &Holders, new: &NewSession<'_>, address: u128) -> u32 {
-        let Tuple { zone, proto, is_ipv6, .. } = new.tuple;
-        let (low, high) = new.pool.ports(proto);
-        let used = holders.get(Holder::Outside(zone, proto, is_ipv6, address));
+        let (low, high) = new.pool.ports(new.tuple.proto);
+        let used = holders.ports(Outside::of(&new.tuple, address));
         (u32::from(high) - u32::from(low) + 1).saturating_sub(used)
     }
 
@@ -479,21 +430,40 @@ impl Connections {
             }
             let mut reply = new.tuple.reversed();
             reply.destination.address = address;
-            for port in new.pool.tried_ports(&new.tuple, self) {
-                reply.destination.port = port;
-                if reply.is_icmp() {
-                    reply.source.port = port;
-                }
-                match self.add_session(&mut holders, new, reply, now_ms) {
-                    Err(NotAdded::Reply) => {}
-                    Err(NotAdded::Original) => return Err(NotOpened::Known),
-                    Err(NotAdded::Full) => return Err(NotOpened::Full),
-                    Ok(place) => return Ok(FoundSession { place, end: reply.destination }),
+            for (ports, number) in new.pool.ports_for(&new.tuple, self) {
+                for port in self.tried_ports(&holders, new.tuple, address, (ports, number)) {
+                    reply.destination.port = port;
+                    if reply.is_icmp() {
+                        reply.source.port = port;
+                    }
+                    match self.add_session(&mut holders, new, reply, now_ms) {
+                        Err(NotAdded::Reply) => {}
+                        Err(NotAdded::Original) => return Err(NotOpened::Known),
+                        Err(NotAdded::Full) => return Err(NotOpened::Full),
+                        Ok(place) => return Ok(FoundSession { place, end: reply.destination }),
+                    }
                 }
             }
         }
         self.counters.refused_nat.fetch_add(1, Ordering::Relaxed);
         Err(NotOpened::NoPort)
+    }
+
+    /// Returns the ports that are tried for a session: free ones, where a port is of one session. They are free but for connections that
+    /// rules keep in the zone.
+    fn tried_ports(
+        &self,
+        holders: &Holders,
+        tuple: Tuple,
+        address: u128,
+        (ports, number): (Ports, u32),
+    ) -> Box<dyn Iterator<Item = u16> + '_> {
+        if tuple.destination.address == 0 {
+            let free: Vec<u16> =
+                holders.free(Outside::of(&tuple, address), ports).take(PORTS_TRIED).collect();
+            return Box::new(free.into_iter());
+        }
+        Box::new(ports.tried(move |round| self.draw(&tuple, false, number + round)))
     }
 
     /// Adds a session with a reply tuple, unless that is another's.
@@ -518,7 +488,7 @@ impl Connections {
         }
         let expires_ms = new.idle.end(new.tuple.proto, &Session::default(), now_ms);
         let tuples = [new.tuple, reply];
-        self.enter(holders, (tuples, Session::default()), Holders::of(&tuples), (now_ms, expires_ms))
+        self.enter(holders, (tuples, Session::default()), Held::of(&tuples), (now_ms, expires_ms))
     }
 
     /// Adds a session, and counts it.
@@ -526,7 +496,7 @@ impl Connections {
         &self,
         holders: &mut Holders,
         (tuples, session): ([Tuple; 2], Session),
-        counted: [Option<Holder>; 2],
+        held: Held,
         (begun_ms, expires_ms): (u64, u64),
     ) -> Result<Place, NotAdded> {
         let Memories { table, zones } = self.memories();
@@ -536,7 +506,7 @@ impl Connections {
         zones[usize::from(tuples[0].zone)].fetch_add(1, Ordering::Relaxed);
         self.sessions.fetch_add(1, Ordering::Relaxed);
         self.counters.added.fetch_add(1, Ordering::Relaxed);
-        counted.into_iter().for_each(|holder| holders.add(holder));
+        holders.add(held);
         if self.events.are_wanted() {
             let entry = table.entry(place.entry);
             let listed = entry.with(place.generation, |live| entry.listed(live, begun_ms));
@@ -550,10 +520,9 @@ impl Connections {
     pub fn open_permanent(&self, tuples: [Tuple; 2], pool: &Pool) -> bool {
         let [original, reply] = tuples;
         let is_drawn = pool.has(reply.proto, reply.is_ipv6, reply.destination);
-        let [_, outside] = Holders::of(&tuples);
-        let counted = [None, outside.filter(|_| is_drawn)];
+        let held = Held { host: None, port: Held::of(&tuples).port.filter(|_| is_drawn) };
         let entered =
-            self.enter(&mut self.holders(), (tuples, Session::default()), counted, (0, NEVER_MS)).is_ok();
+            self.enter(&mut self.holders(), (tuples, Session::default()), held, (0, NEVER_MS)).is_ok();
         entered || {
             let found = self.table().find(&self.prepare(&original));
             found.is_some_and(|(place, _)| self.table().entry(place.entry).tuple(1) == reply)
@@ -581,8 +550,8 @@ impl Connections {
             return Err(NotRestored::Full);
         }
         let begun_ms = saved.begun_ms.min(now_ms);
-        let counted = Holders::of(&saved.tuples);
-        match self.enter(&mut holders, (saved.tuples, session), counted, (begun_ms, expires_ms)) {
+        let held = Held::of(&saved.tuples);
+        match self.enter(&mut holders, (saved.tuples, session), held, (begun_ms, expires_ms)) {
             Ok(_) => Ok(()),
             Err(NotAdded::Full) => Err(NotRestored::Full),
             Err(NotAdded::Original | NotAdded::Reply) => Err(NotRestored::Known),
