@@ -146,7 +146,10 @@ impl Work {
                 AnyStage::Nat(Nat::new(config).expect("there are no forwards"))
             }
             Name::Assets => {
-                AnyStage::Assets(Assets::new(AssetConfig { lookups, ..AssetConfig::new(self.entries) }))
+                // It comes from one port.
+                let port_max = Some(self.entries);
+                let config = AssetConfig { lookups, port_max, ..AssetConfig::new(self.entries) };
+                AnyStage::Assets(Assets::new(config))
             }
             Name::Filter => {
                 let fields = vec![Field::NwProto, Field::Ipv4Src, Field::Ipv4Dst, Field::TpSrc, Field::TpDst];
