@@ -2,6 +2,7 @@
 
 use super::Packet;
 use super::egress::{Egress, NO_PLACE, NS, finished};
+use super::router::NO_PORT;
 use crate::packet::Frame;
 use crate::port::PortError;
 use crate::ruleset::PortFlags;
@@ -17,7 +18,13 @@ impl Egress {
             return Ok(());
         }
         let number = packet.source.unwrap_or_else(|| self.ports.slots()[packet.port].number);
-        match self.macs.switch(packet.frame.bytes(), number, (packet.now_ns / NS) as u32) {
+        let now_s = (packet.now_ns / NS) as u32;
+        let decision = match number {
+            // The router's own address is not learned: it is at no port.
+            NO_PORT => self.macs.decide(None, packet.frame.bytes(), number, now_s),
+            _ => self.macs.switch(packet.frame.bytes(), number, now_s),
+        };
+        match decision {
             NormalDecision::To(port) => match self.ports.place(port) {
                 Some(place) if Some(place) != self.place_of(packet) => self.send(place, packet.frame),
                 _ => Ok(()),
@@ -49,7 +56,11 @@ impl Egress {
         };
         let number = packet.source.unwrap_or_else(|| self.ports.slots()[packet.port].number);
         let now_s = (packet.now_ns / NS) as u32;
-        let place = match self.macs.switch_in(in_vlan.vid, frame.bytes(), number, now_s) {
+        let decision = match number {
+            NO_PORT => self.macs.decide(Some(in_vlan.vid), frame.bytes(), number, now_s),
+            _ => self.macs.switch_in(in_vlan.vid, frame.bytes(), number, now_s),
+        };
+        let place = match decision {
             NormalDecision::To(port) => match self.ports.place(port) {
                 Some(place) if Some(place) != from => place,
                 _ => return Ok(()),

@@ -8,10 +8,11 @@ use std::net::IpAddr;
 
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Field, Headers, Network, parse};
+use flowlane::rule::Action;
 use flowlane::rule::action::{Nat, PortNo};
 
 use super::calls::{Calls, PausedCalls};
-use super::egress::{Egress, NS_PER_MS};
+use super::egress::{Egress, NS, NS_PER_MS};
 use super::execute::StepResult;
 use super::lane_steps::finish_alone;
 use super::validate::RunError;
@@ -19,10 +20,11 @@ use super::worker::{Clock, Worker};
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{entry, parse_again};
 use crate::packet::{Burst, Frame};
-use crate::ruleset::{Return, Routing};
+use crate::ruleset::{Return, Routing, compile_packet_out};
 use crate::state::conntrack::{Request, Tracked, rewrite, seen};
 use crate::state::router::{
-    Answers, Arrived, Interface, Name, Reason, Router, Waiting, Way, cut, has_right_header, is_host,
+    Answers, Arrived, Interface, Link, Name, OWN_PACKETS, Reason, Router, Waiting, Way, addresses, cut,
+    has_right_header, is_host,
 };
 
 /// A packet that waits for its neighbour.
@@ -40,12 +42,13 @@ pub struct HeldPacket {
 
 impl Waiting for HeldPacket {
     fn arrived(&self, now_ns: u64) -> Arrived<'_> {
-        Arrived { bytes: self.frame.bytes(), headers: &self.headers, place: self.port, now_ns }
+        let in_port = self.key.get(Field::InPort) as u32;
+        Arrived { bytes: self.frame.bytes(), headers: &self.headers, in_port, now_ns }
     }
 }
 
 /// No port has this number.
-pub(super) const NO_PORT: PortNo = PortNo(0);
+pub(super) const NO_PORT: PortNo = PortNo(OWN_PACKETS);
 
 /// The first 10 bits of addresses of a link alone: fe80::/10.
 const LINK_LOCAL: u128 = 0xfe80 >> 6;
@@ -70,9 +73,8 @@ pub(super) enum Leaving {
 pub(super) fn leave(
     router: &Router<HeldPacket>,
     (interface, via): (u16, Option<IpAddr>),
-    frame: &Frame,
-    headers: &Headers,
-    key: &FlowKey,
+    (frame, headers, key): (&Frame, &Headers, &FlowKey),
+    now_ns: u64,
     way: impl FnOnce(Name) -> Option<Way>,
 ) -> Leaving {
     let (l3, bytes) = (usize::from(headers.l3), frame.bytes());
@@ -89,7 +91,7 @@ pub(super) fn leave(
     if ttl.is_none_or(|ttl| *ttl <= 1) {
         return Leaving::Refused(Reason::Expired);
     }
-    let mtu = router.interfaces()[usize::from(interface)].mtu;
+    let mtu = router.mtu(interface, now_ns);
     let len = edit::packet_end(bytes, headers).unwrap_or(l3) - l3;
     if len > mtu.into() {
         let dont_cut = bytes.get(l3 + 6).is_none_or(|flags| flags & 0x40 != 0);
@@ -136,14 +138,16 @@ pub(super) fn route_lane(
         worker.calls.clear(lane);
         return Ok(StepResult::End);
     }
-    let arrived = Arrived { bytes: burst.frames[lane].bytes(), headers: &headers, place: burst.port, now_ns };
+    learn_sender(&mut worker.egress, &router, burst, lane);
+    let arrived = arrived_of(burst, lane, &headers);
     match routing {
         Routing::Receive => router.receive(&arrived, &mut answers),
         Routing::Refuse(reason) => router.refuse(&arrived, reason, &mut answers),
         Routing::ReversePath => router.refuse_reverse_path(),
         Routing::Forward { interface, via } => {
             let (frame, key) = (&mut burst.frames[lane], &burst.keys[lane]);
-            match leave(&router, (interface, via), frame, &headers, key, |name| router.way(name)) {
+            let way = |name| router.way(name);
+            match leave(&router, (interface, via), (frame, &headers, key), now_ns, way) {
                 Leaving::By(way) => {
                     forward(frame, &headers, way);
                     leave_by_any_port(burst, lane, &router.interfaces()[usize::from(interface)]);
@@ -165,7 +169,9 @@ pub(super) fn route_lane(
                 },
                 Leaving::StaysOnLink => router.ignore(),
                 Leaving::Refused(reason) => {
-                    router.refuse(&arrived_of(burst, lane, &headers), reason, &mut answers);
+                    let arrived = arrived_of(burst, lane, &headers);
+                    note_path_mtu(&router, &arrived, reason);
+                    router.refuse(&arrived, reason, &mut answers);
                 }
             }
         }
@@ -178,14 +184,46 @@ pub(super) fn route_lane(
 
 /// Lets a routed packet leave through the port that it came in through: an `output` there would not send it.
 fn leave_by_any_port(burst: &mut Burst, lane: usize, interface: &Interface) {
-    if interface.place == burst.port {
+    if may_leave_by(interface.link, burst.port) {
         burst.sources.insert(lane, NO_PORT);
+    }
+}
+
+/// Returns whether packets that leave by a link may do so through a port.
+pub(super) fn may_leave_by(link: Link, place: usize) -> bool {
+    match link {
+        Link::Port(own) => own == place,
+        Link::Vlan(_) => true,
+        Link::Tunnel(_) => false,
+    }
+}
+
+/// Learns the port of a packet that comes from a VLAN: `normal` sees none of the packets that are for the router alone.
+fn learn_sender(egress: &mut Egress, router: &Router<HeldPacket>, burst: &Burst, lane: usize) {
+    let in_port = burst.keys[lane].get(Field::InPort) as u32;
+    let link = router.interface_of(in_port).map(|(_, interface)| interface.link);
+    if let Some(Link::Vlan(vid)) = link
+        && let Some([a, b, c, d, e, f]) =
+            burst.frames[lane].bytes().get(6..).and_then(|bytes| bytes.first_chunk::<6>())
+    {
+        let mac = u64::from_be_bytes([0, 0, *a, *b, *c, *d, *e, *f]);
+        let port = egress.ports.slots()[burst.port].number;
+        egress.macs.learn(mac, vid, port, (burst.times_ns[lane] / NS) as u32);
+    }
+}
+
+/// Takes note of a tunnel's packet that is too long for the link that it is to leave by.
+fn note_path_mtu(router: &Router<HeldPacket>, packet: &Arrived<'_>, reason: Reason) {
+    if let (OWN_PACKETS, Reason::TooLong(mtu)) = (packet.in_port, reason)
+        && let Some(ends) = addresses(packet.bytes, packet.headers)
+    {
+        router.note_path_mtu(ends, mtu, packet.now_ns);
     }
 }
 
 fn arrived_of<'a>(burst: &'a Burst, lane: usize, headers: &'a Headers) -> Arrived<'a> {
     let (bytes, now_ns) = (burst.frames[lane].bytes(), burst.times_ns[lane]);
-    Arrived { bytes, headers, place: burst.port, now_ns }
+    Arrived { bytes, headers, in_port: burst.keys[lane].get(Field::InPort) as u32, now_ns }
 }
 
 /// A lane's packet, which waits before the step in front of `here`.
@@ -210,28 +248,43 @@ fn carry_out(
     zone: u16,
     now_ns: u64,
 ) -> Result<(), RunError> {
-    worker.egress.send_answers(&answers.frames, zone, now_ns)?;
+    send_answers(worker, &answers.frames, zone, now_ns)?;
     answers.released.into_iter().try_for_each(|held| go_on_alone(worker, held, now_ns))
 }
 
-impl Egress {
-    /// Sends frames that the router has made.
-    fn send_answers(&mut self, frames: &[(usize, Vec<u8>)], zone: u16, now_ns: u64) -> Result<(), RunError> {
-        if frames.is_empty() {
-            return Ok(());
+/// Sends frames that the router has made, each by its interface.
+fn send_answers(
+    worker: &mut Worker,
+    frames: &[(u16, Vec<u8>)],
+    zone: u16,
+    now_ns: u64,
+) -> Result<(), RunError> {
+    let Some(router) = worker.egress.router.clone().filter(|_| !frames.is_empty()) else { return Ok(()) };
+    let mut frame = Frame::default();
+    for (interface, bytes) in frames {
+        frame.fill(bytes);
+        frame.time_ns = now_ns;
+        worker.egress.translate_back(&mut frame, zone, now_ns);
+        let interface = &router.interfaces()[usize::from(*interface)];
+        match interface.link {
+            Link::Port(place) if place < worker.egress.ports.len() => worker.egress.send(place, &frame)?,
+            Link::Port(_) => {}
+            Link::Vlan(_) | Link::Tunnel(_) => send_own(worker, &interface.out, &frame)?,
         }
-        let mut frame = Frame::default();
-        for (place, bytes) in frames {
-            frame.fill(bytes);
-            frame.time_ns = now_ns;
-            self.translate_back(&mut frame, zone, now_ns);
-            if *place < self.ports.len() {
-                self.send(*place, &frame)?;
-            }
-        }
-        Ok(())
     }
+    Ok(())
+}
 
+/// Executes the actions of an interface on a frame that the router has made.
+fn send_own(worker: &mut Worker, actions: &[Action], frame: &Frame) -> Result<(), RunError> {
+    let mut burst = worker.burst_of_controller(NO_PORT, frame.bytes(), 0);
+    burst.times_ns[0] = frame.time_ns;
+    burst.frames[0].time_ns = frame.time_ns;
+    let calls = Calls::alone(Return::to(compile_packet_out(actions), 0, 0));
+    finish_apart(worker, calls, &mut burst)
+}
+
+impl Egress {
     /// Gives an error about a packet that has been translated the addresses that the packet came with: it is one of the packet's
     /// connection, and goes the other way.
     fn translate_back(&self, frame: &mut Frame, zone: u16, now_ns: u64) {
@@ -259,10 +312,15 @@ fn go_on_alone(worker: &mut Worker, held: HeldPacket, now_ns: u64) -> Result<(),
     burst.keys[0] = held.key;
     (burst.headers[0], burst.times_ns[0]) = (held.headers, now_ns);
     burst.sources.extend(held.source.map(|source| (0, source)));
-    let outer = std::mem::replace(&mut worker.calls, Calls::of_paused(&held.calls));
+    finish_apart(worker, Calls::of_paused(&held.calls), &mut burst)
+}
+
+/// Takes the only packet of a burst on from the place in its calls, to its end, while another packet is under way.
+fn finish_apart(worker: &mut Worker, calls: Calls, burst: &mut Burst) -> Result<(), RunError> {
+    let outer = std::mem::replace(&mut worker.calls, calls);
     // The current packet may be a controller's.
     let in_packet_out = std::mem::take(&mut worker.egress.in_packet_out);
-    let ended = finish_alone(worker, &mut burst);
+    let ended = finish_alone(worker, burst);
     worker.calls = outer;
     worker.egress.in_packet_out = in_packet_out;
     ended

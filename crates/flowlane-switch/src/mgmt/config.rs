@@ -25,7 +25,7 @@ pub use self::network::{
     InnerProtocol, MemberSection, NextHopSection, RouteTableSection, TunnelOptionSection,
     TunnelPolicySection, TunnelSection,
 };
-pub use self::router::RouterSection;
+pub use self::router::{InterfaceSection, RouterSection};
 pub(crate) use self::source::{KeyPath, Source};
 pub use self::stage::{
     AssetTableSection, FilterTableSection, ForwardProtocol, ForwardSection, NatTableSection,

@@ -76,7 +76,7 @@ pub enum SetupError {
 /// A checked configuration with its rules read, before tables are built and ports are opened.
 pub struct Setup {
     source: Source,
-    /// The ports with addresses.
+    /// The router's interfaces.
     interfaces: Vec<Interface>,
     config: Config,
     groups: Vec<Group>,
@@ -106,6 +106,7 @@ impl Setup {
 
     fn of((mut config, source): (Config, Source)) -> Result<Self, SetupError> {
         let interfaces = interfaces::read(&config, &source)?;
+        interfaces::number_tunnels(&mut config, &interfaces);
         let plan = firewall::Plan::read(&config, &interfaces, &source)?;
         router::add_tables(&mut config, plan.as_ref(), &interfaces, &source)?;
         firewall::add_tables(&mut config, plan.as_ref(), &interfaces, &source)?;

@@ -34,7 +34,7 @@ use crate::packet::Burst;
 use crate::ruleset::{
     LaneStep, Origin, PostCacheError, Routing, Step, Steps, ToController, compile_post_cache,
 };
-use crate::state::router::Reason;
+use crate::state::router::{Numbers, Reason};
 
 /// The definition of a next hop.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -169,8 +169,8 @@ pub struct RouteTableConfig {
     pub miss: RouteMiss,
     /// Which sources are refused.
     pub reverse_path: ReversePath,
-    /// The router's ports, by place.
-    pub interfaces: Vec<Option<u16>>,
+    /// The router's interfaces.
+    pub interfaces: Numbers,
     /// The maximum number of routes of each family.
     pub routes_max: usize,
     /// The maximum size of the forwarding table of each family, in bytes.
@@ -322,7 +322,7 @@ impl RouteTable {
 
     /// Looks up the next hops of these lanes.
     #[inline]
-    fn find(&self, port: usize, keys: &[FlowKey], lanes: LaneMask, verdicts: &mut Verdicts) {
+    fn find(&self, keys: &[FlowKey], lanes: LaneMask, verdicts: &mut Verdicts) {
         let (mut v4, mut v6) = (Gathered::new(), Gathered::new());
         let mut others = LaneMask(0);
         for lane in lanes.lanes() {
@@ -346,7 +346,7 @@ impl RouteTable {
         let of_others = if self.routes.is_router { self.received() } else { NO_ROUTE };
         others.lanes().for_each(|lane| verdicts[lane] = of_others);
         if self.routes.config.reverse_path != ReversePath::Off {
-            self.check_sources(port, keys, lanes, verdicts);
+            self.check_sources(keys, lanes, verdicts);
         }
     }
 
@@ -438,13 +438,13 @@ impl StatefulStage for RouteTable {
     type Decision = u32;
 
     #[inline]
-    fn process(&mut self, call: StageCall, packets: &mut Burst, lanes: LaneMask, verdicts: &mut Verdicts) {
-        self.find(call.port, &packets.keys, lanes, verdicts);
+    fn process(&mut self, _: StageCall, packets: &mut Burst, lanes: LaneMask, verdicts: &mut Verdicts) {
+        self.find(&packets.keys, lanes, verdicts);
     }
 
-    fn decide(&self, call: StageCall, packet: StagePacket<'_>) -> u32 {
+    fn decide(&self, _: StageCall, packet: StagePacket<'_>) -> u32 {
         let mut verdicts = [NO_ROUTE; LANES_MAX];
-        self.find(call.port, std::slice::from_ref(packet.key), LaneMask::first(1), &mut verdicts);
+        self.find(std::slice::from_ref(packet.key), LaneMask::first(1), &mut verdicts);
         verdicts[0]
     }
 

@@ -227,6 +227,18 @@ impl PortVlan {
         }
     }
 
+    /// Returns whether frames that are received here are in a VLAN: those with a header that has this VID, or those without one. Where
+    /// headers are payload, none is in a VLAN because of its header.
+    pub fn takes_into(&self, vid: u16, header: Option<u16>) -> bool {
+        let is_payload = self.mode == VlanMode::Dot1qTunnel && header.is_some();
+        let mut frame = [0; MACS + 4];
+        if let Some(header) = header {
+            let [tpid, tci] = [ether_type::VLAN, header].map(u16::to_be_bytes);
+            frame[MACS..].copy_from_slice(&[tpid[0], tpid[1], tci[0], tci[1]]);
+        }
+        !is_payload && self.receive(&frame).is_ok_and(|received| received.vid == vid)
+    }
+
     /// Returns the VLAN of a frame that is received here.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 mod forwards;
 mod fragments;
 mod hostile;
+mod interfaces;
 
 const LAN: usize = 0;
 const WAN: usize = 1;

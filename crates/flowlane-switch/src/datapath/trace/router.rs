@@ -1,7 +1,7 @@
 //! What the router would do with the packet of a trace.
 
 use super::Tracer;
-use crate::datapath::router::{Leaving, NO_PORT, forward, leave};
+use crate::datapath::router::{Leaving, NO_PORT, forward, leave, may_leave_by};
 use crate::datapath::walk::AfterStep;
 use crate::ruleset::Routing;
 use crate::state::router::{Interface, Reason, has_right_header};
@@ -28,11 +28,12 @@ impl Tracer<'_> {
         };
         let packet = &mut *self.packet;
         let way = |name| router.known_way(name);
-        match leave(&router, (interface, via), &packet.frame, &packet.headers, &packet.key, way) {
+        let parts = (&packet.frame, &packet.headers, &packet.key);
+        match leave(&router, (interface, via), parts, packet.now_ns, way) {
             Leaving::By(way) => {
                 forward(&mut packet.frame, &packet.headers, way);
-                let Interface { name, place, .. } = &router.interfaces()[usize::from(interface)];
-                if *place == packet.place {
+                let Interface { name, link, .. } = &router.interfaces()[usize::from(interface)];
+                if may_leave_by(*link, packet.place) {
                     packet.source = Some(NO_PORT);
                 }
                 let mac = text_of(way.destination);

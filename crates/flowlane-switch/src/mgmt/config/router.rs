@@ -38,6 +38,33 @@ pub struct RouterSection {
     /// The most ICMP errors that are sent in a second.
     #[serde(default = "errors_per_s")]
     pub errors_per_s: u32,
+    /// Interfaces beside the ports with addresses: VLANs of the other ports, and tunnels.
+    #[serde(default)]
+    pub interface: Vec<InterfaceSection>,
+}
+
+/// An interface of the router that is not a port: a VLAN of the ports without addresses, or a tunnel.
+///
+/// Frames of a VLAN that are not for the router are switched between its ports, as by `normal`; the ports' `tag`, `trunks` and
+/// `vlan_mode` say who is in it. Packets out of a tunnel arrive at a port with `decapsulate`; those into it are routed to its other end.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InterfaceSection {
+    /// The number that its packets have as `in_port` in rules; no port has it.
+    pub number: u32,
+    /// Its name in routes, the firewall and reports.
+    pub name: String,
+    /// The VLAN, 1 to 4094; 0 for frames without a tag.
+    pub vlan: Option<u16>,
+    /// The number of the tunnel, which carries Ethernet frames and has a `remote` end.
+    pub tunnel: Option<u32>,
+    /// The router's addresses here, each with the length of its network's prefix, as in `192.0.2.1/24`.
+    pub addresses: Vec<String>,
+    /// The router's Ethernet address here; by default one made from the machine and the name.
+    pub mac: Option<String>,
+    /// The longest IP packet that the router sends here; by default 1500 in a VLAN, and what fits into a tunnel. Of a tunnel, it becomes
+    /// shorter where routers on the way say that they cannot send longer packets.
+    pub mtu: Option<u16>,
 }
 
 fn strict() -> ReversePath {

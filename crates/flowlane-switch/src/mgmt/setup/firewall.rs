@@ -23,6 +23,7 @@ mod allow;
 mod forward;
 mod plan;
 
+use std::net::IpAddr;
 use std::ops::Range;
 
 use flowlane::rule::flow_syntax;
@@ -31,7 +32,7 @@ use self::allow::{Allowed, Side};
 use super::reader::Reader;
 use super::{Setup, SetupError, table_numbers};
 use crate::mgmt::config::{Config, ConfigError, FirewallSection, KeyPath, Source, TableEngine, TableSection};
-use crate::state::router::Interface;
+use crate::state::router::{Interface, Link};
 use plan::Forward;
 pub(super) use plan::{HAIRPIN_ZONE, Plan, Translated};
 
@@ -125,12 +126,29 @@ fn check_tables(config: &Config, section: &FirewallSection, source: &Source) -> 
 pub(super) fn expand(config: &Config, plan: &Plan, interfaces: &[Interface]) -> [Vec<Part>; 2] {
     let way = Way::of(config);
     let mut front = front(&way, plan);
-    front.extend(translating(&way, plan, &hairpins(config, plan, interfaces)));
+    front.extend(translating(&way, plan, &hairpins(plan, interfaces)));
     let second = way.second;
     let tracking = ["ip", "ipv6"].map(|flow| format!("priority=100,{flow},actions=ct(table={second})"));
     front.push(Part::new("IP goes through connection tracking.", tracking));
     front.push(Part::new("Everything else is dropped.", ["priority=0,actions=drop".to_owned()]));
-    [front, by_state(&way, plan)]
+    let mut by_state = by_state(&way, plan);
+    by_state.extend(too_long(&way, interfaces));
+    [front, by_state]
+}
+
+/// Errors about the router's own packets, which no connection has: those of tunnels may be too long for their way.
+fn too_long(way: &Way, interfaces: &[Interface]) -> Option<Part> {
+    let rule = |interface: &Interface| {
+        let Link::Tunnel(ends) = interface.link else { return None };
+        let flow = match ends.local {
+            IpAddr::V4(own) => format!("icmp,icmp_type=3,icmp_code=4,nw_dst={own}"),
+            IpAddr::V6(own) => format!("icmp6,icmp_type=2,ipv6_dst={own}"),
+        };
+        Some(format!("priority=410,ct_state=+trk+inv,{flow},actions={}", way.pass))
+    };
+    let rules: Vec<String> = interfaces.iter().filter_map(rule).collect();
+    (!rules.is_empty())
+        .then(|| Part::new("Messages that packets of tunnels are too long reach the router.", rules))
 }
 
 /// Where packets go.
@@ -187,10 +205,9 @@ fn front(way: &Way, plan: &Plan) -> Vec<Part> {
 }
 
 /// The inside ports with an address of IPv4, where connections are forwarded.
-pub(super) fn hairpins(config: &Config, plan: &Plan, interfaces: &[Interface]) -> Vec<Translated> {
+pub(super) fn hairpins(plan: &Plan, interfaces: &[Interface]) -> Vec<Translated> {
     let own = interfaces.iter().filter_map(|interface| {
-        let port = config.port[interface.place].number;
-        Some(Translated { port, address: plan::address_of(interface)? })
+        Some(Translated { port: interface.number, address: plan::address_of(interface)? })
     });
     own.filter(|own| plan.is_inside(own.port) && !plan.forwards.is_empty()).collect()
 }

@@ -1,12 +1,22 @@
-//! The ports with addresses, which a router has.
+//! The interfaces of a router: ports with addresses, VLANs and tunnels.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
+use flowlane::rule::ReadOptions;
+use flowlane::rule::action::PortNo;
+use flowlane::rule::flow_syntax::read_actions;
+
 use super::{port_name, tunnels};
-use crate::mgmt::config::{Config, ConfigError, KeyPath, PortSection, Source};
+use crate::mgmt::config::{
+    Config, ConfigError, InterfaceSection, KeyPath, PortSection, RouterSection, Source,
+};
 use crate::port::PortSpec;
-use crate::state::router::{Interface, Mac};
+use crate::state::router::{Interface, Link, Mac, OWN_PACKETS, TunnelEnds};
+use crate::state::vlan::VID_MAX;
+
+/// The bit of a VLAN's identifier that says that there is a tag.
+const VID_PRESENT: u16 = 0x1000;
 
 /// The MTU of ports that are no interfaces.
 const MTU: u16 = 1500;
@@ -15,41 +25,213 @@ const MTU: u16 = 1500;
 const MTU_V4: u16 = 68;
 const MTU_V6: u16 = 1280;
 
-/// Reads the ports with addresses.
+/// The settings of an interface, and where they are.
+struct Settings<'a> {
+    at: KeyPath,
+    number: u32,
+    name: String,
+    link: Link,
+    /// The actions of its frames.
+    out: String,
+    addresses: &'a [String],
+    mac: Option<&'a str>,
+    mtu: Option<u16>,
+    /// The longest packet that it can send.
+    mtu_max: Option<u16>,
+    /// The interface of the system.
+    of_kernel: Option<String>,
+}
+
+/// Reads the interfaces: ports with addresses, then those of the router's section.
 pub(super) fn read(config: &Config, source: &Source) -> Result<Vec<Interface>, ConfigError> {
-    let mut interfaces: Vec<Interface> = Vec::new();
+    let mut interfaces = Vec::new();
     for (place, port) in config.port.iter().enumerate() {
         if port.addresses.is_empty() {
             refuse_settings(port, place, source)?;
             continue;
         }
-        let at = KeyPath::section("port", place);
-        let name = port_name(port.number, port.name.as_deref());
-        let mut addresses: Vec<(IpAddr, u8)> = Vec::new();
-        for (n, text) in port.addresses.iter().enumerate() {
-            let at = at.key("addresses").item(n);
-            let (address, len) = address(text).map_err(|(message, help)| source.error(&at, message, help))?;
-            let has = |interface: &Interface| interface.has(address);
-            if interfaces.iter().any(has) || addresses.iter().any(|(own, _)| *own == address) {
-                let message = format!("the router has the address {address} already");
-                return Err(source.error(&at, message, "give each port its own"));
-            }
-            addresses.push((address, len));
-        }
         let of_kernel = kernel_interface(port);
-        let mac = match &port.mac {
-            Some(text) => own_mac(text, &at.key("mac"), source)?,
-            None => of_kernel.as_deref().and_then(kernel_mac).unwrap_or_else(|| made_mac(&name)),
+        let settings = Settings {
+            at: KeyPath::section("port", place),
+            number: port.number,
+            name: port_name(port.number, port.name.as_deref()),
+            link: Link::Port(place),
+            out: format!("output:{}", port.number),
+            addresses: &port.addresses,
+            mac: port.mac.as_deref(),
+            mtu: port.mtu.or_else(|| kernel_mtu(of_kernel.as_deref()?)),
+            mtu_max: None,
+            of_kernel,
         };
-        let mtu = port.mtu.or_else(|| kernel_mtu(of_kernel.as_deref()?)).unwrap_or(MTU);
-        let least = if addresses.iter().any(|(own, _)| own.is_ipv6()) { MTU_V6 } else { MTU_V4 };
-        if mtu < least {
-            let message = format!("an MTU of {mtu} bytes is too small");
-            return Err(source.error(&at.key("mtu"), message, format!("take {least} or more")));
-        }
-        interfaces.push(Interface { place, name, mac, mtu, addresses });
+        add(&mut interfaces, settings, source)?;
+    }
+    let Some(router) = &config.router else { return Ok(interfaces) };
+    for (n, section) in router.interface.iter().enumerate() {
+        let at = KeyPath::of("router").key("interface").item(n);
+        check_names(config, router, n, &at, source)?;
+        let (link, out, mtu_max) = match (section.vlan, section.tunnel) {
+            (Some(vid), None) => vlan(vid, &at, source).map(|(link, out)| (link, out, None))?,
+            (None, Some(number)) => {
+                let mtus = interfaces.iter().map(|interface: &Interface| interface.mtu);
+                let of_ports = mtus.min().unwrap_or(MTU);
+                tunnel(config, router, (section, number), of_ports, &at, source)?
+            }
+            _ => {
+                let message = format!("interface `{}` needs something that it is in", section.name);
+                return Err(source.error(&at, message, "give it either vlan or tunnel"));
+            }
+        };
+        let settings = Settings {
+            number: section.number,
+            name: section.name.clone(),
+            link,
+            out,
+            addresses: &section.addresses,
+            mac: section.mac.as_deref(),
+            mtu: section.mtu.or(mtu_max),
+            mtu_max,
+            of_kernel: None,
+            at,
+        };
+        add(&mut interfaces, settings, source)?;
     }
     Ok(interfaces)
+}
+
+fn add(interfaces: &mut Vec<Interface>, settings: Settings<'_>, source: &Source) -> Result<(), ConfigError> {
+    let Settings { at, number, name, link, out, mac, mtu, mtu_max, of_kernel, .. } = settings;
+    if settings.addresses.is_empty() {
+        let message = format!("interface `{name}` has no address");
+        return Err(source.error(
+            &at.key("addresses"),
+            message,
+            "add one, as in addresses = [\"192.0.2.1/24\"]",
+        ));
+    }
+    let mut addresses: Vec<(IpAddr, u8)> = Vec::new();
+    for (n, text) in settings.addresses.iter().enumerate() {
+        let at = at.key("addresses").item(n);
+        let (address, len) = address(text).map_err(|(message, help)| source.error(&at, message, help))?;
+        let has = |interface: &Interface| interface.has(address);
+        if interfaces.iter().any(has) || addresses.iter().any(|(own, _)| *own == address) {
+            let message = format!("the router has the address {address} already");
+            return Err(source.error(&at, message, "give each port its own"));
+        }
+        addresses.push((address, len));
+    }
+    let mac = match mac {
+        Some(text) => own_mac(text, &at.key("mac"), source)?,
+        None => of_kernel.as_deref().and_then(kernel_mac).unwrap_or_else(|| made_mac(&name)),
+    };
+    let mtu = mtu.unwrap_or(MTU);
+    let least = if addresses.iter().any(|(own, _)| own.is_ipv6()) { MTU_V6 } else { MTU_V4 };
+    if mtu < least {
+        let message = format!("an MTU of {mtu} bytes is too small");
+        return Err(source.error(&at.key("mtu"), message, format!("take {least} or more")));
+    }
+    if let Some(most) = mtu_max.filter(|most| *most < mtu) {
+        let message = format!("packets of {mtu} bytes do not fit into the tunnel");
+        return Err(source.error(&at.key("mtu"), message, format!("take {most} or less, or leave it out")));
+    }
+    let out = read_actions(&out, "", &ReadOptions::default()).expect("these actions are sound");
+    interfaces.push(Interface { number, name, link, out, mac, mtu, addresses });
+    Ok(())
+}
+
+/// Checks the number and the name of an interface: neither is another interface's, nor a port's.
+fn check_names(
+    config: &Config,
+    router: &RouterSection,
+    n: usize,
+    at: &KeyPath,
+    source: &Source,
+) -> Result<(), ConfigError> {
+    let InterfaceSection { number, name, .. } = &router.interface[n];
+    if *number == 0 || *number > PortNo::MAX.0 {
+        let message = format!("the number {number} of interface `{name}` is out of range");
+        return Err(source.error(&at.key("number"), message, "take 1 to 65279"));
+    }
+    let ports = config.port.iter().map(|port| (port.number, port_name(port.number, port.name.as_deref())));
+    let before = router.interface[..n].iter().map(|other| (other.number, other.name.clone()));
+    for (other_number, other) in ports.chain(before) {
+        if other_number == *number {
+            let message = format!("`{other}` has the number {number}, too");
+            return Err(source.error(&at.key("number"), message, "give each port and interface its own"));
+        }
+        if other == *name {
+            let message = format!("two ports or interfaces are called `{name}`");
+            return Err(source.error(&at.key("name"), message, "give each its own name"));
+        }
+    }
+    Ok(())
+}
+
+/// An interface in a VLAN, and the actions of its frames.
+fn vlan(vid: u16, at: &KeyPath, source: &Source) -> Result<(Link, String), ConfigError> {
+    if vid >= VID_MAX {
+        let message = format!("{vid} is no VLAN");
+        return Err(source.error(&at.key("vlan"), message, "take 1 to 4094, or 0 for frames without a tag"));
+    }
+    let out = match vid {
+        0 => "normal".to_owned(),
+        vid => format!("push_vlan:0x8100,set_field:{}->vlan_vid,normal", vid | VID_PRESENT),
+    };
+    Ok((Link::Vlan(vid), out))
+}
+
+/// An interface at a tunnel, the actions of its frames, and the longest packet that fits into it.
+fn tunnel(
+    config: &Config,
+    router: &RouterSection,
+    (section, number): (&InterfaceSection, u32),
+    mtu_of_ports: u16,
+    at: &KeyPath,
+    source: &Source,
+) -> Result<(Link, String, Option<u16>), ConfigError> {
+    let at = at.key("tunnel");
+    let refused = |message: String, help: &str| Err(source.error(&at, message, help));
+    let Some(place) = config.tunnel.iter().position(|tunnel| tunnel.number == number) else {
+        return refused(format!("there is no tunnel {number}"), "declare it with [[tunnel]]");
+    };
+    let tunnel = &config.tunnel[place];
+    let Some(remote) = tunnel.remote else {
+        let message = format!("tunnel {number} has no other end that packets go to");
+        return refused(message, "give the tunnel a remote address");
+    };
+    if let Some(in_port) = tunnel.in_port.filter(|in_port| *in_port != section.number) {
+        let message =
+            format!("tunnel {number} has in_port {in_port}, and its interface the number {}", section.number);
+        return refused(message, "remove in_port from the tunnel");
+    }
+    if config.port.iter().all(|port| !port.decapsulate) {
+        let message = format!("no packet comes out of tunnel {number}: no port takes packets out of tunnels");
+        return refused(message, "add decapsulate = true to the port that its packets arrive at");
+    }
+    if router.interface.iter().filter(|other| other.tunnel == Some(number)).count() > 1 {
+        return refused(format!("two interfaces are at tunnel {number}"), "give a tunnel one interface");
+    }
+    let path = KeyPath::section("tunnel", place);
+    let Some(headers) = tunnels::ethernet_headers(tunnel, &path, source)? else {
+        let message = format!("tunnel {number} carries no Ethernet frames");
+        return refused(message, "take kind = \"vxlan\" or \"geneve\", with inner = \"ethernet\"");
+    };
+    let outer = tunnel.mtu.unwrap_or(mtu_of_ports);
+    let ends = TunnelEnds { number, local: tunnel.local, remote, headers };
+    let out = format!("encap:{number},set_field:{OWN_PACKETS}->in_port,resubmit(,{})", router.table);
+    Ok((Link::Tunnel(ends), out, Some(outer.saturating_sub(headers))))
+}
+
+/// Gives the tunnels that the router has interfaces at the numbers of these.
+pub(super) fn number_tunnels(config: &mut Config, interfaces: &[Interface]) {
+    for interface in interfaces {
+        if let Link::Tunnel(ends) = interface.link
+            && let Some(tunnel) = config.tunnel.iter_mut().find(|tunnel| tunnel.number == ends.number)
+        {
+            tunnel.in_port = Some(interface.number);
+            // The router refuses packets that are too long before they enter the tunnel.
+            tunnel.mtu = tunnel.mtu.or(Some(interface.mtu + ends.headers));
+        }
+    }
 }
 
 /// Refuses settings that only ports with addresses have.

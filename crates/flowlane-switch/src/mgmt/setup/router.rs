@@ -13,17 +13,18 @@
 //! firewall keeps them with their destination translated, since they are routed to it. Where one leaves through the port that it
 //! came in through, its source is translated as well, by a second connection in a zone of its own.
 
-use flowlane::rule::Action;
-use flowlane::rule::action::PortNo;
+use flowlane::rule::{Action, flow_syntax};
 
 use super::firewall::{self, HAIRPIN_ZONE, Part, Plan, Translated};
-use super::{port_name, table_numbers};
+use super::{table_numbers, vlans};
 use crate::mgmt::config::{
-    Config, ConfigError, KeyPath, RouteTableSection, RouterSection, Source, TableEngine, TableSection,
+    Config, ConfigError, KeyPath, PortSection, RouteTableSection, RouterSection, Source, TableEngine,
+    TableSection,
 };
 use crate::port::PortSpec;
 use crate::stage::route::RouteMiss;
-use crate::state::router::Interface;
+use crate::state::router::{Interface, Link, Mac, OWN_PACKETS};
+use crate::state::vlan;
 
 /// Adds the tables of the router, if there is one.
 pub(super) fn add_tables(
@@ -36,7 +37,7 @@ pub(super) fn add_tables(
         return match interfaces.first() {
             Some(interface) => {
                 let message = format!("port `{}` has addresses, and there is no router", interface.name);
-                let at = KeyPath::section("port", interface.place).key("addresses");
+                let at = KeyPath::section("port", interface.place().unwrap_or(0)).key("addresses");
                 Err(source.error(&at, message, "add a section [router], or remove the addresses"))
             }
             None => Ok(()),
@@ -63,10 +64,15 @@ pub(super) fn add_tables(
     Ok(())
 }
 
-/// The tables of an interface's port, with a firewall.
+/// The numbers of the tables of an interface: that of its connections and the one behind.
 fn tables_of(section: &RouterSection, position: usize) -> Option<(u8, u8)> {
     let first = usize::from(section.routes_table) + 1 + 2 * position;
     Some((u8::try_from(first).ok()?, u8::try_from(first + 1).ok().filter(|second| *second < u8::MAX)?))
+}
+
+/// Returns whether an interface has tables of its own.
+fn has_tables(config: &Config, interface: &Interface) -> bool {
+    config.firewall.is_some() || interface.place().is_none()
 }
 
 fn check(
@@ -91,15 +97,13 @@ fn check(
         check_kernel_table(config, name, interfaces, source)?;
     }
     let mut own = vec![section.table, section.routes_table];
-    if config.firewall.is_some() {
-        for position in 0..interfaces.len() {
-            let Some((first, second)) = tables_of(section, position) else {
-                let message = format!("there are too few numbers behind table {}", section.routes_table);
-                let help = "take a smaller number: with a firewall, each port has two tables behind it";
-                return Err(source.error(&at.key("routes_table"), message, help));
-            };
-            own.extend([first, second]);
-        }
+    for (position, _) in interfaces.iter().enumerate().filter(|(_, one)| has_tables(config, one)) {
+        let Some((first, second)) = tables_of(section, position) else {
+            let message = format!("there are too few numbers behind table {}", section.routes_table);
+            let help = "take a smaller number: with a firewall, each interface has two tables behind it";
+            return Err(source.error(&at.key("routes_table"), message, help));
+        };
+        own.extend([first, second]);
     }
     let next = firewall::table(config).filter(|_| config.firewall.is_some()).unwrap_or(section.routes_table);
     if next <= section.table || section.routes_table <= next && config.firewall.is_some() {
@@ -132,9 +136,17 @@ fn check_kernel_table(
         return Err(source.error(&at, format!("`{name}` is no table of the system's routes"), help));
     }
     for interface in interfaces {
-        let open = &config.port[interface.place].open;
+        let Some(place) = interface.place() else {
+            let at = KeyPath::of("router").key("kernel_table");
+            let message = format!(
+                "with kernel_table, the system has the router's addresses, and `{}` is no interface of the system",
+                interface.name
+            );
+            return Err(source.error(&at, message, "remove [[router.interface]], or kernel_table"));
+        };
+        let open = &config.port[place].open;
         if !matches!(open.parse(), Ok(PortSpec::AfPacket { .. })) {
-            let at = KeyPath::section("port", interface.place).key("open");
+            let at = KeyPath::section("port", place).key("open");
             let message = format!(
                 "with kernel_table, the system answers for port `{}`, whose packets it does not see",
                 interface.name
@@ -168,33 +180,95 @@ pub(super) fn expand(
     let next = firewall::table(config).filter(|_| config.firewall.is_some()).unwrap_or(section.routes_table);
     let mut front = Vec::new();
     for interface in interfaces {
-        let port = config.port[interface.place].number;
-        let mac = interface.mac.map(|byte| format!("{byte:02x}")).join(":");
-        let to = [mac, "01:00:00:00:00:00/01:00:00:00:00:00".to_owned()];
-        let rule = |to| {
-            format!(
-                "priority=100,in_port={port},vlan_tci=0x0000/0x1000,dl_dst={to},actions=goto_table:{next}"
-            )
-        };
-        let why = format!("Packets for the router at {}, and those for all.", interface.name);
-        front.push(Part::new(why, to.map(rule)));
+        front.extend(match interface.link {
+            Link::Port(_) | Link::Tunnel(_) => vec![for_router(interface, next)],
+            Link::Vlan(vid) => in_vlan(config, interface, vid, next),
+        });
+    }
+    if interfaces.iter().any(|interface| matches!(interface.link, Link::Tunnel(_))) {
+        let own = format!("priority=100,in_port={OWN_PACKETS},actions=goto_table:{}", section.routes_table);
+        front.push(Part::new("Packets that the router sends into tunnels are routed.", [own]));
+    }
+    if interfaces.iter().any(|interface| matches!(interface.link, Link::Vlan(_))) {
+        let switched =
+            switched(config).map(|port| format!("priority=50,in_port={},actions=normal", port.number));
+        front.push(Part::new("Others are switched between the ports of their VLAN.", switched));
     }
     front.push(Part::new("Everything else is dropped.", ["priority=0,actions=drop".to_owned()]));
     let mut tables = vec![(section.table, "router".to_owned(), front)];
-    let Some(plan) = plan else { return tables };
-    let hairpins = firewall::hairpins(config, plan, interfaces);
-    for (position, interface) in interfaces.iter().enumerate() {
+    let hairpins = plan.map_or_else(Vec::new, |plan| firewall::hairpins(plan, interfaces));
+    for (position, interface) in interfaces.iter().enumerate().filter(|(_, one)| has_tables(config, one)) {
         let Some((first, second)) = tables_of(section, position) else { continue };
-        let port = &config.port[interface.place];
-        let name = port_name(port.number, port.name.as_deref());
-        let hairpin = hairpins.iter().find(|hairpin| hairpin.port == port.number);
-        let mut parts = hairpin.map_or_else(Vec::new, |hairpin| to_servers(plan, hairpin, second));
-        parts.extend(leaving(plan, port.number, second));
-        tables.push((first, format!("{name} connections"), parts));
-        let sent = Part::new(format!("Out of {name}."), [format!("actions=output:{}", port.number)]);
+        let (name, out) = (&interface.name, flow_syntax::print_actions(&interface.out));
+        if let Some(plan) = plan {
+            let hairpin = hairpins.iter().find(|hairpin| hairpin.port == interface.number);
+            let mut parts = hairpin.map_or_else(Vec::new, |hairpin| to_servers(plan, hairpin, second));
+            parts.extend(leaving(plan, interface.number, second, &out));
+            tables.push((first, format!("{name} connections"), parts));
+        }
+        let sent = Part::new(format!("Out of {name}."), [format!("actions={out}")]);
         tables.push((second, format!("{name} out"), vec![sent]));
     }
     tables
+}
+
+/// The ports whose frames are switched: those without addresses.
+fn switched(config: &Config) -> impl Iterator<Item = &PortSection> {
+    config.port.iter().filter(|port| port.addresses.is_empty())
+}
+
+fn text_of(mac: Mac) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// The rules for packets that a port or a tunnel has for the router.
+fn for_router(interface: &Interface, next: u8) -> Part {
+    let to = [text_of(interface.mac), "01:00:00:00:00:00/01:00:00:00:00:00".to_owned()];
+    let rule = |to| {
+        format!(
+            "priority=100,in_port={},vlan_tci=0x0000/0x1000,dl_dst={to},actions=goto_table:{next}",
+            interface.number
+        )
+    };
+    let why = format!("Packets for the router at {}, and those for all.", interface.name);
+    Part::new(why, to.map(rule))
+}
+
+/// The rules for packets that ports of a VLAN have for the router. Those that hosts ask all stations for its addresses with are switched, too.
+fn in_vlan(config: &Config, interface: &Interface, vid: u16, next: u8) -> Vec<Part> {
+    let frames = |port: &PortSection| {
+        let settings = vlans::of(port);
+        let settings = settings.as_deref().unwrap_or(&vlan::TRUNK);
+        let forms =
+            [("vlan_tci=0x0000/0x1000".to_owned(), None), ("vlan_tci=0x1000/0x1fff".to_owned(), Some(0))]
+                .into_iter()
+                .chain((vid > 0).then(|| (format!("dl_vlan={vid}"), Some(vid))));
+        let is_in = |tag: &Option<u16>| settings.takes_into(vid, *tag);
+        let rules = forms.filter(|(_, tag)| is_in(tag)).map(|(form, tag)| {
+            (format!("in_port={},{form}", port.number), if tag.is_some() { "pop_vlan," } else { "" })
+        });
+        rules.collect::<Vec<_>>()
+    };
+    let frames: Vec<(String, &str)> = switched(config).flat_map(frames).collect();
+    let enter = format!("set_field:{}->in_port", interface.number);
+    let to_it = frames.iter().map(|(frame, pop)| {
+        let mac = text_of(interface.mac);
+        format!("priority=100,{frame},dl_dst={mac},actions={pop}{enter},goto_table:{next}")
+    });
+    let asked = ["arp", "icmp6,icmp_type=135", "icmp6,icmp_type=136"];
+    let to_all = frames.iter().flat_map(|(frame, pop)| {
+        let rule = |what: &str| {
+            format!(
+                "priority=100,{what},{frame},dl_dst=01:00:00:00:00:00/01:00:00:00:00:00,\
+                 actions=clone({pop}{enter},resubmit(,{next})),normal"
+            )
+        };
+        asked.map(rule)
+    });
+    vec![
+        Part::new(format!("Packets for the router at {}.", interface.name), to_it),
+        Part::new(format!("Questions to all stations of {}.", interface.name), to_all),
+    ]
 }
 
 /// The rules for packets of forwarded connections that leave through an inside port.
@@ -221,7 +295,7 @@ fn to_servers(plan: &Plan, Translated { port, address }: &Translated, second: u8
 }
 
 /// The rules for packets that leave through a port.
-fn leaving(plan: &Plan, port: u32, second: u8) -> Vec<Part> {
+fn leaving(plan: &Plan, port: u32, second: u8, out: &str) -> Vec<Part> {
     let rule = |priority: u32, state: &str, flow: &str, actions: &str| {
         format!("priority={priority},ct_state={state},{flow},actions=ct({actions}table={second})")
     };
@@ -243,17 +317,18 @@ fn leaving(plan: &Plan, port: u32, second: u8) -> Vec<Part> {
         let why = "Packets of known connections are translated.";
         parts.push(Part::new(why, [rule(100, "-new+trk", "ip", "nat,")]));
     }
-    parts.push(Part::new("Everything else leaves as it is.", [format!("priority=0,actions=output:{port}")]));
+    parts.push(Part::new("Everything else leaves as it is.", [format!("priority=0,actions={out}")]));
     parts
 }
 
 /// Returns the actions that packets go on with which leave through an interface.
 pub(super) fn after_routing(config: &Config, interface: &Interface, position: usize) -> Vec<Action> {
-    let port = Action::Output(PortNo(config.port[interface.place].number));
-    match (&config.router, &config.firewall) {
-        (Some(section), Some(_)) => {
-            tables_of(section, position).map_or_else(Vec::new, |(first, _)| vec![Action::Goto(first)])
+    let tables = config.router.as_ref().filter(|_| has_tables(config, interface));
+    match tables.and_then(|section| tables_of(section, position)) {
+        Some((first, second)) => {
+            let table = if config.firewall.is_some() { first } else { second };
+            vec![Action::Goto(table)]
         }
-        _ => vec![port],
+        None => interface.out.clone(),
     }
 }

@@ -3,8 +3,8 @@
 use flowlane::packet::parse::ether_type;
 use flowlane::packet::tunnel::{GENEVE_PORT, GTPU_PORT, Inner, VXLAN_PORT};
 use flowlane::tunnel::{
-    Encapsulation, EncapsulationError, Endpoint, EndpointError, MappedOption, OptionMap, OptionMapError,
-    Policy, Tos, TunnelKind,
+    Encapsulation, EncapsulationError, Encapsulator, Endpoint, EndpointError, MappedOption, OptionMap,
+    OptionMapError, Policy, Tos, TunnelKind,
 };
 
 use crate::mgmt::config::{
@@ -171,6 +171,20 @@ fn spec(
         encapsulation,
         in_port: section.in_port,
     })
+}
+
+/// Returns the bytes between the beginnings of the outer and the inner IP packet of a tunnel's packets that leave; none where it carries no
+/// Ethernet frames.
+pub(super) fn ethernet_headers(
+    section: &TunnelSection,
+    at: &KeyPath,
+    source: &Source,
+) -> Result<Option<u16>, ConfigError> {
+    let spec = spec(section, at, source, &|_| u16::MAX)?;
+    let Some(out) = spec.encapsulation.filter(|out| out.inner == Inner::Ethernet) else { return Ok(None) };
+    // Its mistakes are reported with those of all tunnels.
+    let wrap = Encapsulator::new(&Encapsulation { mtu: u16::MAX, ..out });
+    Ok(wrap.ok().map(|wrap| wrap.header_bytes() as u16))
 }
 
 /// Reads a MAC address; zeros where there is none.

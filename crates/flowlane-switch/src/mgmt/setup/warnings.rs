@@ -31,14 +31,15 @@ impl Setup {
         // Without addresses of its own there, the system takes no packet of IP for one to be forwarded.
         let interfaces = self.interfaces.iter().filter(|_| self.kernel_table().is_some());
         for interface in interfaces {
-            let port = &self.config.port[interface.place];
+            let Some(place) = interface.place() else { continue };
+            let port = &self.config.port[place];
             let Some(device) = interfaces::kernel_name(port) else { continue };
             let families = ["ipv4", "ipv6"].into_iter().filter(|family| forwards(&device, family));
             for family in families {
                 let message =
                     format!("the system forwards packets of {device}, too, so that they leave twice");
                 let help = format!("sysctl -w net.{family}.conf.{device}.forwarding=0");
-                let at = KeyPath::section("port", interface.place).key("open");
+                let at = KeyPath::section("port", place).key("open");
                 warnings.push(self.source.error(&at, message, help));
             }
         }

@@ -15,10 +15,11 @@ use crate::mgmt::config::{
     ByName, Config, ConfigError, ConnectionSection, KeyPath, PortSection, Source, SpreadMode, TableEngine,
 };
 use crate::packet::{Spread, Steer};
+use crate::ruleset::PortFlags;
 use crate::stage::{Shard, ShardAwareRss, StageTable};
 use crate::state::conntrack::{Connections, Limits, Secret};
 use crate::state::fdb::Fdb;
-use crate::state::router::{self, Router};
+use crate::state::router::{self, Link, Router};
 
 /// Returns the number of workers of a configuration.
 pub(super) fn number(config: &Config) -> usize {
@@ -134,6 +135,7 @@ impl Setup {
             first.router = self.router(seed);
             others.iter_mut().for_each(|other| other.share_state(first));
         }
+        let has_vlans = self.interfaces.iter().any(|interface| matches!(interface.link, Link::Vlan(_)));
         for ((n, section), spec) in config.port.iter().enumerate().zip(&self.specs) {
             let at = KeyPath::section("port", n);
             let name = port_name(section.number, section.name.as_deref());
@@ -147,6 +149,10 @@ impl Setup {
                 let mut slot = PortSlot::new(PortNo(section.number), &name, &section.open, queue);
                 (slot.decapsulate, slot.vrf) = (section.decapsulate, section.vrf);
                 slot.vlan = vlans::of(section);
+                // Between the others frames of VLANs are switched.
+                if has_vlans && !section.addresses.is_empty() {
+                    slot.flags = PortFlags::NO_FLOOD;
+                }
                 if slot.port.needs_software_rss() {
                     slot.spread = Some(self.spread(section, seed, 0, workers)?);
                 }

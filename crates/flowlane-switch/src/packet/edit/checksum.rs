@@ -20,6 +20,17 @@ impl Delta {
         Self(u32::from(!fold(old)) + u32::from(fold(sum(&bytes[first..end]))))
     }
 
+    /// The difference that a number makes in the place of another one, if its lowest bit is at an odd offset of the frame.
+    #[inline]
+    pub fn of_numbers(old: u128, new: u128) -> Self {
+        let words = |number: u128| {
+            let (high, low) = ((number >> 64) as u64, number as u64);
+            let word = |half: u64, at: u32| u32::from((half >> (16 * at)) as u16);
+            (0..4).map(|at| word(high, at) + word(low, at)).sum::<u32>()
+        };
+        Self::between(words(old), words(new))
+    }
+
     /// The difference between two sums of the same words.
     pub fn between(before: u32, after: u32) -> Self {
         Self(u32::from(!fold(before)) + u32::from(fold(after)))

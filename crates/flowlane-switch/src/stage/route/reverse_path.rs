@@ -9,6 +9,7 @@ use flowlane::route::Fib;
 
 use super::{HopSpec, NextHop, ReversePath, RouteTable, Verdicts};
 use crate::ruleset::Routing;
+use crate::state::router::OWN_PACKETS;
 
 /// Returns the router's ports that each number of a forwarding table leads through: those of next hops, then those of groups.
 pub(super) fn links(hops: &[NextHop]) -> Vec<Vec<u16>> {
@@ -24,16 +25,15 @@ pub(super) fn links(hops: &[NextHop]) -> Vec<Vec<u16>> {
 }
 
 impl RouteTable {
-    /// Refuses lanes that have come in through the port at place `port`, but to whose sources the routes do not lead back.
-    pub(super) fn check_sources(
-        &self,
-        port: usize,
-        keys: &[FlowKey],
-        lanes: LaneMask,
-        verdicts: &mut Verdicts,
-    ) {
-        let came_in = self.routes.config.interfaces.get(port).copied().flatten();
+    /// Refuses lanes to whose sources the routes do not lead back: through the interface that they have come in through.
+    pub(super) fn check_sources(&self, keys: &[FlowKey], lanes: LaneMask, verdicts: &mut Verdicts) {
         for lane in lanes.lanes() {
+            let in_port = keys[lane].word(word::IN_PORT);
+            // The router itself sends it.
+            if in_port == OWN_PACKETS {
+                continue;
+            }
+            let came_in = self.routes.config.interfaces.find(in_port);
             let number = match keys[lane].word(word::VLAN_ETH_TYPE) as u16 {
                 ether_type::IPV4 => match keys[lane].word(word::IPV4_SRC) {
                     // A host that has no address yet.

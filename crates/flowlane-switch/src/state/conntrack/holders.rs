@@ -33,7 +33,7 @@ impl Outside {
     }
 }
 
-/// What a session counts for.
+/// The holders that a session counts for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) host: Option<Host>,

@@ -325,6 +325,9 @@ pub(crate) fn rewrite(frame: &mut Frame, headers: &mut Headers, key: &mut FlowKe
     if *is_error && headers.transport != Transport::None {
         rewrite_quoted(frame, headers, by);
     }
+    if !*is_error && matches!(headers.transport, Transport::Tcp | Transport::Udp) && headers.fragment == 0 {
+        return rewrite_segment(frame, headers, key, by);
+    }
     let mut set = |field: Field, value: u128| {
         if set_field(frame, headers, field, value, field.info().ones()) {
             key.set(field, value);
@@ -353,6 +356,56 @@ pub(crate) fn rewrite(frame: &mut Frame, headers: &mut Headers, key: &mut FlowKe
         let delta = Delta::of_write(frame.bytes_mut(), at, &to.source.port.to_be_bytes());
         delta.apply(frame.bytes_mut(), at - 2);
     }
+}
+
+/// Rewrites a packet of TCP or UDP, which has all its headers: both checksums are adjusted once.
+#[inline]
+fn rewrite_segment(frame: &mut Frame, headers: &Headers, key: &mut FlowKey, by: &Rewrite) {
+    let Rewrite { ends, from, to, .. } = by;
+    let (bytes, l3, l4) = (frame.bytes_mut(), usize::from(headers.l3), usize::from(headers.l4));
+    let (width, first) = if to.is_ipv6 { (16, l3 + 8) } else { (4, l3 + 12) };
+    let fields = |v4, v6| if to.is_ipv6 { v6 } else { v4 };
+    let (mut addresses, mut ports) = (Delta::default(), Delta::default());
+    let sides = [
+        (ends.source, &from.source, &to.source, fields(Field::Ipv4Src, Field::Ipv6Src), Field::TpSrc),
+        (
+            ends.destination,
+            &from.destination,
+            &to.destination,
+            fields(Field::Ipv4Dst, Field::Ipv6Dst),
+            Field::TpDst,
+        ),
+    ];
+    for (side, (is_translated, old, new, address, port)) in sides.into_iter().enumerate() {
+        if is_translated {
+            let place = &mut bytes[first + side * width..][..width];
+            addresses = addresses.and(replace(place, new.address));
+            key.set(address, new.address);
+        }
+        if old.port != new.port {
+            ports = ports.and(replace(&mut bytes[l4 + 2 * side..][..2], new.port.into()));
+            key.set(port, new.port.into());
+        }
+    }
+    if addresses != Delta::default() && !to.is_ipv6 {
+        addresses.apply(bytes, l3 + 10);
+    }
+    let both = addresses.and(ports);
+    if both != Delta::default() {
+        match headers.transport {
+            Transport::Tcp => both.apply(bytes, l4 + 16),
+            _ => both.apply_udp(bytes, l4 + 6),
+        }
+    }
+}
+
+/// Writes a number of an even offset of the frame; returns the difference to the one that was there.
+#[inline]
+fn replace(place: &mut [u8], new: u128) -> Delta {
+    let old = place.iter().fold(0u128, |old, byte| old << 8 | u128::from(*byte));
+    let width = place.len();
+    place.copy_from_slice(&new.to_be_bytes()[16 - width..]);
+    if old == new { Delta::default() } else { Delta::of_numbers(old, new) }
 }
 
 /// Rewrites the packet that an error quotes: its ends are the other way round.

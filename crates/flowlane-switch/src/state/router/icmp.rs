@@ -55,7 +55,7 @@ const ERROR_V4: usize = 576;
 const ERROR_V6: usize = 1280;
 
 /// Returns the addresses of an IP packet.
-pub(super) fn addresses(bytes: &[u8], headers: &Headers) -> Option<(IpAddr, IpAddr)> {
+pub fn addresses(bytes: &[u8], headers: &Headers) -> Option<(IpAddr, IpAddr)> {
     let l3 = bytes.get(usize::from(headers.l3)..)?;
     match headers.network {
         Network::Ipv4 => {

@@ -1,6 +1,6 @@
 //! A router's own part in its networks: what hosts expect of it beside forwarding (RFC 1812).
 //!
-//! It answers ARP and IPv6 neighbour discovery for the addresses of its ports, asks for its neighbours and lets packets wait
+//! It answers ARP and IPv6 neighbour discovery for the addresses of its interfaces, asks for its neighbours and lets packets wait
 //! meanwhile, replies to pings, and tells senders why a packet cannot be forwarded. The routes themselves are a
 //! [stage](crate::stage::route).
 //!
@@ -8,21 +8,25 @@
 //! |---|---|
 //! | `neighbours` | Ethernet addresses of neighbours, and packets that wait for them |
 //! | `resolution` | messages of ARP and neighbour discovery |
+//! | `interface` | addresses, and their links |
 //! | `icmp` | errors and echo replies |
 //! | `cut` | fragments of IPv4 |
+//! | `path_mtu` | how long packets may be on their way through a tunnel |
 //! | `limit` | how often errors are sent |
 //! | `wire` | frames and checksums |
 //!
 //! Workers share one router. Forwarding to a neighbour that is known takes no lock. Everything is decided by the packets and their
 //! times: there is no thread, so that a replayed capture gives the same frames each time.
 //!
-//! An answer leaves through the port that its packet came in through, to the station that sent it, whatever the routes say: so it
+//! An answer leaves through the interface that its packet came in through, to the station that sent it, whatever the routes say: so it
 //! gets back where the packet came from even if nothing else would.
 
 mod cut;
 mod icmp;
+mod interface;
 mod limit;
 mod neighbours;
+mod path_mtu;
 mod resolution;
 mod wire;
 
@@ -34,86 +38,25 @@ use std::net::IpAddr;
 use flowlane::packet::{Headers, Network, Transport};
 
 pub use self::cut::cut;
-pub use self::icmp::Reason;
+pub use self::icmp::{Reason, addresses};
+pub use self::interface::{Interface, Link, Numbers, OWN_PACKETS, TunnelEnds};
 use self::limit::Limit;
 use self::neighbours::{Held, Neighbours};
 pub use self::neighbours::{Listed, Name, State};
+use self::path_mtu::PathMtus;
 use self::resolution::{HOP_LIMIT, Said, announcement, answer, question, read_arp, read_discovery};
 pub use self::wire::{Mac, is_host, link_local_of};
 use self::wire::{fold_is_right, is_unicast_mac};
 use crate::packet::edit::checksum::sum;
 use crate::sync::{AtomicU64, Ordering};
 
-/// A port with addresses.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Interface {
-    /// The place of the port.
-    pub place: usize,
-    /// The name of the port.
-    pub name: String,
-    pub mac: Mac,
-    /// The longest IP packet that leaves here.
-    pub mtu: u16,
-    /// Its addresses, each with the length of the network's prefix.
-    pub addresses: Vec<(IpAddr, u8)>,
-}
-
-impl Interface {
-    /// Returns whether an address is one of its own.
-    pub fn has(&self, address: IpAddr) -> bool {
-        self.own().any(|own| own == address)
-    }
-
-    /// Its addresses, and the link-local one if it speaks IPv6.
-    pub fn own(&self) -> impl Iterator<Item = IpAddr> {
-        let has_v6 = self.addresses.iter().any(|(address, _)| address.is_ipv6());
-        let link_local = has_v6.then(|| IpAddr::V6(link_local_of(self.mac)));
-        self.addresses.iter().map(|(address, _)| *address).chain(link_local)
-    }
-
-    /// Returns whether an address is on one of its networks.
-    pub fn is_near(&self, address: IpAddr) -> bool {
-        if is_link_local(address) {
-            return self.addresses.iter().any(|(own, _)| own.is_ipv6());
-        }
-        self.addresses.iter().any(|&(own, len)| contains(own, len, address))
-    }
-
-    /// The address that it speaks from to another: on the same network if there is one.
-    fn speaks_from(&self, to: IpAddr) -> Option<IpAddr> {
-        if is_link_local(to) {
-            return Some(IpAddr::V6(link_local_of(self.mac)));
-        }
-        let same = self.addresses.iter().find(|&&(own, len)| contains(own, len, to));
-        let first = self.addresses.iter().find(|(own, _)| own.is_ipv4() == to.is_ipv4());
-        same.or(first).map(|(own, _)| *own)
-    }
-}
-
-fn is_link_local(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
-}
-
-/// Returns whether an address is in the network of another.
-fn contains(own: IpAddr, len: u8, address: IpAddr) -> bool {
-    match (own, address) {
-        (IpAddr::V4(own), IpAddr::V4(address)) => {
-            (own.to_bits() ^ address.to_bits()).checked_shr(32 - u32::from(len)).unwrap_or(0) == 0
-        }
-        (IpAddr::V6(own), IpAddr::V6(address)) => {
-            (own.to_bits() ^ address.to_bits()).checked_shr(128 - u32::from(len)).unwrap_or(0) == 0
-        }
-        _ => false,
-    }
-}
-
 /// A packet in front of the router.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived<'a> {
     pub bytes: &'a [u8],
     pub headers: &'a Headers,
-    /// The place of the port that it came in through.
-    pub place: usize,
+    /// The number of the interface that it came in through.
+    pub in_port: u32,
     pub now_ns: u64,
 }
 
@@ -139,8 +82,8 @@ pub trait Waiting {
 /// The router's reaction to a packet, or to the time.
 #[derive(Debug)]
 pub struct Answers<H> {
-    /// Frames to be sent, each with the place of its port.
-    pub frames: Vec<(usize, Vec<u8>)>,
+    /// Frames to be sent, each with its interface.
+    pub frames: Vec<(u16, Vec<u8>)>,
     /// Packets that need not wait any more.
     pub released: Vec<H>,
 }
@@ -230,8 +173,8 @@ pub struct Config {
 /// A router, shared by all workers. `H` is a packet that waits.
 pub struct Router<H> {
     interfaces: Vec<Interface>,
-    /// By place of the port.
-    by_place: Vec<Option<u16>>,
+    numbers: Numbers,
+    path_mtus: PathMtus,
     neighbours: Neighbours<H>,
     limit: Limit,
     listens_only: bool,
@@ -250,14 +193,10 @@ impl<H: Waiting> Router<H> {
     /// A router with these ports.
     pub fn new(config: Config) -> Self {
         let Config { interfaces, neighbours_max, errors_per_s, listens_only, seed } = config;
-        let places = interfaces.iter().map(|interface| interface.place + 1).max().unwrap_or(0);
-        let mut by_place = vec![None; places];
-        for (n, interface) in interfaces.iter().enumerate() {
-            by_place[interface.place] = Some(n as u16);
-        }
         Self {
+            numbers: Numbers::of(&interfaces),
+            path_mtus: PathMtus::of(&interfaces),
             interfaces,
-            by_place,
             neighbours: Neighbours::new(neighbours_max, seed),
             limit: Limit::new(errors_per_s),
             listens_only,
@@ -296,9 +235,30 @@ impl<H: Waiting> Router<H> {
         count(&self.counting.ignored);
     }
 
-    fn interface_at(&self, place: usize) -> Option<(u16, &Interface)> {
-        let n = (*self.by_place.get(place)?)?;
+    /// Returns the interface that packets with a number come in through.
+    #[inline]
+    pub fn interface_of(&self, in_port: u32) -> Option<(u16, &Interface)> {
+        let n = self.numbers.find(in_port)?;
         Some((n, &self.interfaces[usize::from(n)]))
+    }
+
+    /// Returns the length of the longest IP packet that may leave by an interface.
+    #[inline]
+    pub fn mtu(&self, interface: u16, now_ns: u64) -> u16 {
+        let own = self.interfaces[usize::from(interface)].mtu;
+        self.path_mtus.get(interface, seconds(now_ns)).map_or(own, |path| path.min(own))
+    }
+
+    /// Takes note that packets of this length from one address to another are too long for their way: those of tunnels leave shorter
+    /// from then on, for ten minutes (RFC 1191, section 6.3; RFC 8201, section 4).
+    pub fn note_path_mtu(&self, (from, to): (IpAddr, IpAddr), mtu: u16, now_ns: u64) {
+        for (interface, n) in self.interfaces.iter().zip(0..) {
+            if let Link::Tunnel(ends) = interface.link
+                && (ends.local, ends.remote) == (from, to)
+            {
+                self.path_mtus.lower(n, path_mtu::inner(&ends, mtu), seconds(now_ns));
+            }
+        }
     }
 
     /// Returns the way to a neighbour, if its Ethernet address is known. Takes no lock.
@@ -343,13 +303,13 @@ impl<H: Waiting> Router<H> {
         };
         if let Some(frame) = own.and_then(|own| question(interface.mac, own, name.address, known)) {
             count(&self.counting.asked);
-            answers.frames.push((interface.place, frame));
+            answers.frames.push((name.interface, frame));
         }
     }
 
     /// Takes a packet that is for the router itself.
     pub fn receive(&self, packet: &Arrived<'_>, answers: &mut Answers<H>) {
-        let Some((n, interface)) = self.interface_at(packet.place) else { return };
+        let Some((n, interface)) = self.interface_of(packet.in_port) else { return };
         let headers = packet.headers;
         if !is_from_other_station(packet, interface) {
             count(&self.counting.ignored);
@@ -366,7 +326,7 @@ impl<H: Waiting> Router<H> {
     }
 
     fn receive_ip(&self, (n, interface): (u16, &Interface), packet: &Arrived<'_>, answers: &mut Answers<H>) {
-        let Some((source, destination)) = icmp::addresses(packet.bytes, packet.headers) else { return };
+        let Some((source, destination)) = addresses(packet.bytes, packet.headers) else { return };
         let message = icmp::message(packet.bytes, packet.headers);
         if let (Some(message), IpAddr::V6(source)) = (&message, source)
             && matches!(message.bytes.first(), Some(&(resolution::SOLICITATION | resolution::ADVERTISEMENT)))
@@ -387,13 +347,19 @@ impl<H: Waiting> Router<H> {
             count(&self.counting.ignored);
             return;
         }
-        let reply = message.and_then(|message| icmp::echo_reply(packet.bytes, &message, interface.mac));
+        let reply =
+            message.as_ref().and_then(|message| icmp::echo_reply(packet.bytes, message, interface.mac));
         match (reply, packet.headers.transport) {
             (Some(reply), _) => {
                 count(&self.counting.echo_replies);
-                answers.frames.push((packet.place, reply));
+                answers.frames.push((n, reply));
             }
-            (None, Transport::Icmpv4 | Transport::Icmpv6) => count(&self.counting.ignored),
+            (None, Transport::Icmpv4 | Transport::Icmpv6) => {
+                match message.and_then(|message| path_mtu::read(message.bytes, packet.headers.network)) {
+                    Some((ends, mtu)) => self.note_path_mtu(ends, mtu, packet.now_ns),
+                    None => count(&self.counting.ignored),
+                }
+            }
             (None, Transport::Tcp | Transport::Udp | Transport::UdpLite | Transport::Sctp) => {
                 count(&self.counting.ignored);
                 self.tell(packet, Reason::NoPort, Some(destination), answers);
@@ -436,10 +402,10 @@ impl<H: Waiting> Router<H> {
                 let asker = packet.bytes.get(6..12).map(<Mac>::try_from).filter(|_| answers_it);
                 let Some(Ok(asker)) = asker else { return };
                 // A neighbour that says no Ethernet address of its own has sent the question from one.
-                let source = icmp::addresses(packet.bytes, packet.headers).map(|(source, _)| source);
+                let source = addresses(packet.bytes, packet.headers).map(|(source, _)| source);
                 let by = by.or(source.filter(|_| !asks_all).map(|source| (source, asker)));
                 count(&self.counting.answered);
-                answers.frames.push((packet.place, answer(interface.mac, target, by, asker)));
+                answers.frames.push((n, answer(interface.mac, target, by, asker)));
             }
             Said::Says { address, mac, is_solicited, overrides } => {
                 self.counting.conflicts.fetch_add(interface.has(address).into(), Ordering::Relaxed);
@@ -464,12 +430,12 @@ impl<H: Waiting> Router<H> {
     }
 
     fn tell(&self, packet: &Arrived<'_>, reason: Reason, own: Option<IpAddr>, answers: &mut Answers<H>) {
-        let Some((_, interface)) = self.interface_at(packet.place) else { return };
+        let Some((n, interface)) = self.interface_of(packet.in_port) else { return };
         let is_other = is_from_other_station(packet, interface);
         if !is_other || !icmp::may_be_answered(packet.bytes, packet.headers, reason) {
             return;
         }
-        let Some((source, _)) = icmp::addresses(packet.bytes, packet.headers) else { return };
+        let Some((source, _)) = addresses(packet.bytes, packet.headers) else { return };
         if !self.limit.admits(source, packet.now_ns) {
             count(&self.counting.errors_limited);
             return;
@@ -478,7 +444,7 @@ impl<H: Waiting> Router<H> {
         let error = |own| icmp::error(packet.bytes, packet.headers, reason, (interface.mac, own));
         if let Some(error) = own.and_then(error) {
             count(&self.counting.errors);
-            answers.frames.push((packet.place, error));
+            answers.frames.push((n, error));
         }
     }
 
@@ -517,9 +483,9 @@ impl<H: Waiting> Router<H> {
     }
 
     fn announce(&self, answers: &mut Answers<H>) {
-        for interface in &self.interfaces {
+        for (interface, n) in self.interfaces.iter().zip(0..) {
             let announcements = interface.own().map(|own| announcement(interface.mac, own));
-            answers.frames.extend(announcements.map(|frame| (interface.place, frame)));
+            answers.frames.extend(announcements.map(|frame| (n, frame)));
         }
     }
 }

@@ -48,17 +48,17 @@ impl Plan {
         source: &Source,
     ) -> Result<Option<Self>, ConfigError> {
         let Some(section) = &config.firewall else { return Ok(None) };
-        let [inside, outside] = sides(config, section, source)?;
+        let [inside, outside] = sides(config, section, interfaces, source)?;
         let mut allowed = Vec::new();
         for (n, line) in section.allow.iter().enumerate() {
             let mistake = |mistake| error_in(source, "allow", n, mistake);
             allowed.push((in_one_line(line), allow::read(line).map_err(mistake)?));
         }
-        let translated = translated(config, section, interfaces, source)?;
+        let translated = translated(section, interfaces, source)?;
         let mut forwards = Vec::new();
         for (n, line) in section.forward.iter().enumerate() {
             let mistake = |mistake| error_in(source, "forward", n, mistake);
-            forwards.push(forward_of(config, section, interfaces, line).map_err(mistake)?);
+            forwards.push(forward_of(section, interfaces, line).map_err(mistake)?);
         }
         Ok(Some(Self { inside, outside, allowed, translated, forwards }))
     }
@@ -137,7 +137,6 @@ pub(super) fn address_of(interface: &Interface) -> Option<Ipv4Addr> {
 
 /// An outside port that translates. Else, why it does not, and a way to fix it.
 fn outside_port(
-    config: &Config,
     section: &FirewallSection,
     interfaces: &[Interface],
     name: &str,
@@ -146,9 +145,8 @@ fn outside_port(
         return Err((format!("`{name}` is no outside port"), "name ports of `outside`"));
     }
     let interface = interfaces.iter().find(|interface| interface.name == *name);
-    let own = interface.and_then(|interface| {
-        Some(Translated { port: config.port[interface.place].number, address: address_of(interface)? })
-    });
+    let own = interface
+        .and_then(|interface| Some(Translated { port: interface.number, address: address_of(interface)? }));
     let Some(own) = own else {
         let help = "give it addresses, with a section [router]";
         return Err((format!("port `{name}` has no address of IPv4"), help));
@@ -162,28 +160,22 @@ fn outside_port(
 
 /// The outside ports whose address connections take.
 fn translated(
-    config: &Config,
     section: &FirewallSection,
     interfaces: &[Interface],
     source: &Source,
 ) -> Result<Vec<Translated>, ConfigError> {
     let read = |(n, name): (usize, &String)| {
-        outside_port(config, section, interfaces, name).map_err(|(message, help)| {
+        outside_port(section, interfaces, name).map_err(|(message, help)| {
             source.error(&KeyPath::of("firewall").key("translate").item(n), message, help)
         })
     };
     section.translate.iter().enumerate().map(read).collect()
 }
 
-fn forward_of(
-    config: &Config,
-    section: &FirewallSection,
-    interfaces: &[Interface],
-    line: &str,
-) -> Result<Forward, Mistake> {
+fn forward_of(section: &FirewallSection, interfaces: &[Interface], line: &str) -> Result<Forward, Mistake> {
     let mut outside = None;
     let entry = forward::read(line, |name: &Word<'_>| {
-        let own = outside_port(config, section, interfaces, name.text);
+        let own = outside_port(section, interfaces, name.text);
         outside = Some(own.map_err(|(message, help)| name.mistake(message, help))?);
         Ok(())
     })?;
@@ -196,27 +188,40 @@ fn forward_of(
     Ok(Forward { line: in_one_line(line), outside, entry })
 }
 
-/// The numbers of the ports of both sides.
-fn sides(config: &Config, section: &FirewallSection, source: &Source) -> Result<[Vec<u32>; 2], ConfigError> {
-    let port =
-        |name: &String| config.port.iter().find(|port| port_name(port.number, port.name.as_deref()) == *name);
+/// The numbers of the ports of both sides: of a router's interfaces, if there is a router.
+fn sides(
+    config: &Config,
+    section: &FirewallSection,
+    interfaces: &[Interface],
+    source: &Source,
+) -> Result<[Vec<u32>; 2], ConfigError> {
+    let of_ports =
+        || config.port.iter().map(|port| (port_name(port.number, port.name.as_deref()), port.number));
+    let known: Vec<(String, u32)> = match config.router {
+        Some(_) => interfaces.iter().map(|interface| (interface.name.clone(), interface.number)).collect(),
+        None => of_ports().collect(),
+    };
     let read = |key: &'static str, names: &[String], others: &[String]| {
         let at = KeyPath::of("firewall").key(key);
         let mut numbers = Vec::new();
         for (n, name) in names.iter().enumerate() {
-            let Some(port) = port(name) else {
-                let known = config.port.iter().map(|port| port_name(port.number, port.name.as_deref()));
-                let help = format!(
-                    "name ports as `name` of [[port]] does: {}",
-                    known.collect::<Vec<_>>().join(", ")
-                );
-                return Err(source.error(&at.item(n), format!("there is no port `{name}`"), help));
+            let Some((_, number)) = known.iter().find(|(known, _)| known == name) else {
+                let (message, what) = match config.router {
+                    Some(_) if of_ports().any(|(port, _)| port == *name) => {
+                        (format!("port `{name}` is no interface of the router"), "interfaces of the router")
+                    }
+                    Some(_) => (format!("the router has no interface `{name}`"), "interfaces of the router"),
+                    None => (format!("there is no port `{name}`"), "ports as `name` of [[port]] does"),
+                };
+                let known: Vec<&str> = known.iter().map(|(known, _)| &**known).collect();
+                let help = format!("name {what}: {}", known.join(", "));
+                return Err(source.error(&at.item(n), message, help));
             };
             if names[..n].contains(name) || others.contains(name) {
                 let message = format!("port `{name}` is there twice");
                 return Err(source.error(&at.item(n), message, "name it once, inside or outside"));
             }
-            numbers.push(port.number);
+            numbers.push(*number);
         }
         match numbers.is_empty() {
             true => Err(source.error(&at, format!("there is no port {key}"), "name at least one")),

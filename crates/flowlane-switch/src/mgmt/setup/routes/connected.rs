@@ -8,21 +8,21 @@ use flowlane::rule::Action;
 
 use super::RoutesSetup;
 use crate::mgmt::config::Config;
-use crate::mgmt::setup::{interfaces, port_name, router};
+use crate::mgmt::setup::{interfaces, router};
 use crate::ruleset::Routing;
 use crate::stage::route::HopSpec;
-use crate::state::router::{Interface, Reason};
+use crate::state::router::{Interface, Numbers, Reason};
 
-/// A router's port as routes name it, and the actions that packets go on with which leave there.
+/// A router's interface as routes name it, and the actions that packets go on with which leave there.
 #[derive(Clone)]
 struct Link {
     interface: Interface,
-    /// The port's name, and that of its interface.
+    /// Its name, and that which the system has for it.
     names: Vec<String>,
     after: Vec<Action>,
 }
 
-/// The router's ports.
+/// The router's interfaces.
 #[derive(Clone, Default)]
 pub(in crate::mgmt::setup) struct Links(Vec<Link>);
 
@@ -30,10 +30,9 @@ impl Links {
     /// Those of a configuration.
     pub(in crate::mgmt::setup) fn of(config: &Config, all: &[Interface]) -> Self {
         let link = |(position, interface): (usize, &Interface)| {
-            let port = &config.port[interface.place];
-            let own = port_name(port.number, port.name.as_deref());
+            let of_kernel = interface.place().and_then(|place| interfaces::kernel_name(&config.port[place]));
             Link {
-                names: std::iter::once(own).chain(interfaces::kernel_name(port)).collect(),
+                names: std::iter::once(interface.name.clone()).chain(of_kernel).collect(),
                 after: router::after_routing(config, interface, position),
                 interface: interface.clone(),
             }
@@ -45,14 +44,9 @@ impl Links {
         !self.0.is_empty()
     }
 
-    /// The router's ports, by place.
-    pub(super) fn by_place(&self) -> Vec<Option<u16>> {
-        let mut by_place = Vec::new();
-        for (n, link) in self.0.iter().enumerate() {
-            by_place.resize(by_place.len().max(link.interface.place + 1), None);
-            by_place[link.interface.place] = Some(n as u16);
-        }
-        by_place
+    /// The numbers of the router's interfaces.
+    pub(super) fn numbers(&self) -> Numbers {
+        Numbers::of(self.0.iter().map(|link| &link.interface))
     }
 
     /// The port behind which a gateway is.
@@ -61,7 +55,7 @@ impl Links {
             let find = |name: fn(&Link, &str) -> bool| self.0.iter().position(|link| name(link, device));
             let known = find(|link, device| link.names[0] == device);
             let found = known.or_else(|| find(|link, device| link.names.iter().any(|name| name == device)));
-            return found.ok_or_else(|| format!("the router has no port `{device}` with addresses"));
+            return found.ok_or_else(|| format!("the router has no interface `{device}` with addresses"));
         }
         let near = |address| self.0.iter().position(|link| link.interface.is_near(address));
         match gateway.address {
