@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::mem::MaybeUninit;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{Builder, Thread};
 
 use memmap2::{MmapMut, MmapOptions};
 
@@ -14,7 +15,7 @@ const STEP: usize = 512;
 
 enum Bytes<T> {
     Allocated(Vec<MaybeUninit<T>>),
-    Mapped(MmapMut),
+    Mapped(Arc<MmapMut>),
 }
 
 /// Up to a number of values, which threads share. Each is made with its first use, and stays where it is; together they are on huge
@@ -31,13 +32,14 @@ enum Bytes<T> {
 /// ```
 pub struct Slab<T> {
     /// The memory that `start` leads into.
-    _bytes: Bytes<T>,
+    bytes: Bytes<T>,
     start: *mut T,
     limit: usize,
     /// The values before this one have been made.
     made: AtomicUsize,
     /// Held while values are made.
     making: Mutex<()>,
+    ahead: OnceLock<Ahead>,
 }
 
 // SAFETY: it owns its values, as a Vec<T> does.
@@ -71,20 +73,22 @@ impl<T: Default> Slab<T> {
         let size = limit.checked_mul(size_of::<T>()).expect("the size of a table overflows");
         // Not all of it may ever be used, so that the system need not have it all.
         let map = || MmapOptions::new().len(size).no_reserve_swap().map_anon().ok();
+        let mut start = std::ptr::null_mut();
         let mut bytes = match (size >= HUGE_BYTES && !cfg!(miri)).then(map).flatten() {
-            Some(map) => {
+            Some(mut map) => {
+                start = map.as_mut_ptr().cast();
                 // Only a wish, as for other tables.
                 #[cfg(target_os = "linux")]
                 let _ = map.advise(memmap2::Advice::HugePage);
-                Bytes::Mapped(map)
+                Bytes::Mapped(Arc::new(map))
             }
             None => Bytes::Allocated(Vec::with_capacity(limit)),
         };
-        let start = match &mut bytes {
-            Bytes::Allocated(values) => values.as_mut_ptr().cast(),
-            Bytes::Mapped(map) => map.as_mut_ptr().cast(),
-        };
-        Self { _bytes: bytes, start, limit, made: AtomicUsize::new(0), making: Mutex::new(()) }
+        if let Bytes::Allocated(values) = &mut bytes {
+            start = values.as_mut_ptr().cast();
+        }
+        let (made, making, ahead) = (AtomicUsize::new(0), Mutex::new(()), OnceLock::new());
+        Self { bytes, start, limit, made, making, ahead }
     }
 
     /// The value at a place, which is made if it has not been: with all before it.
@@ -106,8 +110,21 @@ impl<T: Default> Slab<T> {
                 self.made.store(until, Ordering::Release);
                 made = until;
             }
+            if let Some(ahead) = self.ahead.get() {
+                ahead.follow(made * size_of::<T>());
+            }
         }
         self.get(place).expect("it has been made")
+    }
+}
+
+impl<T> Slab<T> {
+    /// Commits memory before it is needed, from now on: the first of it at once, more on a thread that runs where the caller may. So no
+    /// thread that makes values waits for the system to clear pages, some milliseconds for a huge one. Small slabs need none of it.
+    pub fn commit_ahead(&self) {
+        if let Bytes::Mapped(map) = &self.bytes {
+            self.ahead.get_or_init(|| Ahead::start(map.clone()));
+        }
     }
 }
 
@@ -125,10 +142,83 @@ impl<T> fmt::Debug for Slab<T> {
     }
 }
 
+/// The most memory that is committed before it is needed: 80 ms of a million values of 200 bytes a second.
+const AHEAD_MAX: usize = 16 << 20;
+
+/// Commits memory on a thread.
+struct Ahead {
+    state: Arc<State>,
+    thread: Option<Thread>,
+}
+
+struct State {
+    map: Arc<MmapMut>,
+    /// The bytes that are to be committed; all ones: the thread ends.
+    wanted: AtomicUsize,
+}
+
+const ENDED: usize = usize::MAX;
+
+impl Ahead {
+    fn start(map: Arc<MmapMut>) -> Self {
+        let state = Arc::new(State { map, wanted: AtomicUsize::new(0) });
+        let is_there = state.commit(0, HUGE_BYTES);
+        state.wanted.store(HUGE_BYTES, Ordering::Relaxed);
+        let own = state.clone();
+        let run = move || own.run(HUGE_BYTES);
+        // Without the thread, and where the system cannot do it, memory is committed with its first use.
+        let started = is_there.then(|| Builder::new().name("memory".to_owned()).spawn(run).ok());
+        Self { state, thread: started.flatten().map(|started| started.thread().clone()) }
+    }
+
+    /// Takes note that this many bytes are in use.
+    fn follow(&self, used: usize) {
+        let wanted = (used + (used / 4).clamp(HUGE_BYTES, AHEAD_MAX)).next_multiple_of(HUGE_BYTES);
+        if wanted > self.state.wanted.load(Ordering::Relaxed)
+            && let Some(thread) = &self.thread
+        {
+            self.state.wanted.store(wanted, Ordering::Release);
+            thread.unpark();
+        }
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.state.wanted.store(ENDED, Ordering::Release);
+        self.thread.iter().for_each(Thread::unpark);
+    }
+}
+
+impl State {
+    /// Commits some bytes. Returns whether it could.
+    fn commit(&self, from: usize, len: usize) -> bool {
+        let len = len.min(self.map.len().saturating_sub(from));
+        #[cfg(target_os = "linux")]
+        return self.map.advise_range(memmap2::Advice::PopulateWrite, from, len).is_ok();
+        #[cfg(not(target_os = "linux"))]
+        return len == 0;
+    }
+
+    fn run(&self, mut committed: usize) {
+        loop {
+            match self.wanted.load(Ordering::Acquire) {
+                ENDED => return,
+                wanted if committed < wanted.min(self.map.len()) => {
+                    if !self.commit(committed, HUGE_BYTES) {
+                        return;
+                    }
+                    committed += HUGE_BYTES;
+                }
+                _ => std::thread::park(),
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     #[test]
     fn values_are_made_once_stay_where_they_are_and_are_dropped() {
@@ -162,6 +252,25 @@ mod tests {
         let sum: usize =
             (0..100_000).filter_map(|place| slab.get(place)).map(|v| v.load(Ordering::Relaxed)).sum();
         assert_eq!(sum, 4 * 100_000usize.div_ceil(97));
+    }
+
+    #[test]
+    fn memory_is_committed_ahead_of_its_use() {
+        let slab = Slab::<[u64; 8]>::new(1 << 20);
+        slab.commit_ahead();
+        slab.commit_ahead();
+        let mut sum = 0;
+        for place in 0..200_000 {
+            sum += slab.make(place)[0];
+        }
+        assert_eq!(sum, 0);
+        let ahead = slab.ahead.get().map(|ahead| ahead.state.wanted.load(Ordering::Relaxed));
+        // Of 12.8 MB a quarter more.
+        assert!(ahead.is_none_or(|ahead| (12_800_000..20_000_000).contains(&ahead)), "{ahead:?}");
+        // A small one has no thread.
+        let small = Slab::<u8>::new(5);
+        small.commit_ahead();
+        assert!(small.ahead.get().is_none() && *small.make(0) == 0);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::interfaces::wait_until;
 use super::{Switch, sh};
 
 /// Two namespaces, each with a link to the router. Removed when dropped.
@@ -252,5 +253,45 @@ fn a_router_is_taken_over() {
     let listed = control(folder.path(), "routes 203.0.113.7");
     assert!(listed.contains("198.51.100.2 dev wan") && listed.contains("socket"), "{listed}");
     hosts.expect(0, "ping -c 1 -W 2 203.0.113.7", "1 received");
+    switch.stop();
+}
+
+#[test]
+fn the_systems_vlans_and_tunnels_are_routed() {
+    let Some(hosts) = hosts('v') else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let [a, b] = &hosts.names;
+    // Host a sends frames with a tag; behind host b, at the tunnel's other end, is a network of its own.
+    assert!(sh(&format!(
+        "ip -n {a} addr flush dev e0 && ip -n {a} link add link e0 name v10 type vlan id 10 && ip -n {a} link set v10 up \
+         && ip -n {a} addr add 192.0.2.5/24 dev v10 && ip -n {a} route replace default via 192.0.2.1 \
+         && ip -n {b} link add vx0 type vxlan id 42 local 198.51.100.2 remote 198.51.100.1 dstport 4789 \
+         && ip -n {b} addr add 10.9.0.2/30 dev vx0 && ip -n {b} addr add 10.50.0.1/32 dev lo && ip -n {b} link set vx0 up \
+         && ip -n {b} route add 192.0.2.0/24 via 10.9.0.1"
+    )));
+    let [x, y] = &hosts.links;
+    let config = format!(
+        "[[port]]\nnumber = 1\nname = \"trunk\"\nopen = \"afpacket:{x}\"\n\
+         [[port]]\nnumber = 2\nname = \"wan\"\nopen = \"afpacket:{y}\"\naddresses = [\"198.51.100.1/24\"]\ndecapsulate = true\n\
+         [[tunnel]]\nnumber = 1\nkind = \"vxlan\"\nid = 42\nlocal = \"198.51.100.1\"\nremote = \"198.51.100.2\"\n\
+         [router]\nroutes = [\"10.50.0.0/16 via 10.9.0.2\"]\n\
+         [[router.interface]]\nnumber = 10\nname = \"office\"\nvlan = 10\naddresses = [\"192.0.2.1/24\"]\n\
+         [[router.interface]]\nnumber = 30\nname = \"branch\"\ntunnel = 1\naddresses = [\"10.9.0.1/30\"]\n\
+         [firewall]\ninside = [\"office\"]\noutside = [\"branch\", \"wan\"]\nallow = [\"outgoing\", \"in icmp echo\"]\n"
+    );
+    fs::write(folder.path().join("router.toml"), config).unwrap();
+    let mut switch = spawn(folder.path(), None, &[]);
+    wait_until("the switch runs", || folder.path().join("control.sock").exists());
+    hosts.expect(0, "ping -c 1 -W 2 192.0.2.1", " 0% packet loss");
+    hosts.expect(0, "ping -c 2 -i 0.2 -W 2 10.50.0.1", "2 received");
+    hosts.expect(1, "ping -c 2 -i 0.2 -W 2 -I 10.9.0.2 192.0.2.5", "2 received");
+    hosts.expect(1, "ping -c 1 -W 2 10.9.0.1", "1 received");
+    hosts.expect(0, "ping -c 1 -W 2 -s 4000 10.50.0.1", "1 received");
+    hosts.expect(0, "ping -c 1 -W 2 -M do -s 1423 10.50.0.1", "mtu = 1450");
+    hosts.expect(0, "ping -c 1 -W 2 -M do -s 1422 10.50.0.1", "1 received");
+    let listed = control(folder.path(), "neighbours");
+    for part in ["192.0.2.5", "10.9.0.2", "office", "branch"] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
     switch.stop();
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flowlane::rule::Rule;
 use flowlane::rule::action::PortNo;
+use flowlane::rule::{Action, Rule};
 use flowlane_gpu::Device;
 
 use super::stateful_stages::StageSetup;
@@ -55,6 +55,10 @@ pub(super) fn connections(config: &Config) -> Arc<Connections> {
     Arc::new(connections)
 }
 
+fn tracks(action: &Action) -> bool {
+    matches!(action, Action::ConnectionTracking(_)) || action.nested().iter().any(tracks)
+}
+
 impl Setup {
     pub(super) fn open_workers(mut self, random: u32, workers: usize) -> Result<Vec<Worker>, SetupError> {
         let (seed, pipelines) = self.prepare_pipelines(random, workers)?;
@@ -68,6 +72,10 @@ impl Setup {
         workers: usize,
     ) -> Result<(u32, Vec<Pipeline>), SetupError> {
         limits::room(&self.config, &self.source)?;
+        let is_tracked = self.rules.iter().any(|rule| rule.actions.iter().any(tracks));
+        if is_tracked || !self.config.nat_table.is_empty() {
+            self.connections.commit_ahead();
+        }
         let seed = self.config.switch.seed.unwrap_or(random);
         // Errors of the configuration are reported before those of the environment.
         let device =

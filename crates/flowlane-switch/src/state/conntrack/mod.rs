@@ -23,6 +23,7 @@
 mod alg;
 mod begin;
 mod changes;
+mod counters;
 pub mod ct_state;
 mod entry;
 mod events;
@@ -45,6 +46,7 @@ mod zones;
 mod tests;
 
 pub use alg::{Alg, Application, SavedExpectation};
+pub use counters::Counters;
 pub use entry::Translated;
 pub use events::{Change, Ended, Event, Subscription};
 pub(crate) use fragments::with_addresses;
@@ -62,7 +64,7 @@ pub use zones::{ZoneSettings, Zones};
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use flowlane::memory::Memory;
@@ -161,27 +163,6 @@ pub struct Rewrite {
     pub is_error: bool,
 }
 
-/// Counters.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Connections that were added.
-    pub added: AtomicU64,
-    /// Connections whose time was over.
-    pub expired: AtomicU64,
-    /// Connections that made room for others.
-    pub evicted: AtomicU64,
-    /// Connections that were not added because there was no room.
-    pub refused_full: AtomicU64,
-    /// Because their zone has as many as it may have.
-    pub refused_zone: AtomicU64,
-    /// Because there was no address and port to translate to.
-    pub refused_nat: AtomicU64,
-    /// Because their replies would look like packets of another connection.
-    pub refused_ambiguous: AtomicU64,
-    /// Connections that were announced and are not expected, because another control connection's have their tuple.
-    pub refused_expected: AtomicU64,
-}
-
 /// Limits of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -205,7 +186,21 @@ struct Memories {
     zones: Memory<AtomicU32>,
 }
 
-/// The connections.
+/// The entry that the sweep looks at next.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Hand(AtomicU32);
+
+/// The sessions.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Sessions {
+    number: AtomicU32,
+    /// The sessions and ports of each address.
+    holders: Mutex<Holders>,
+}
+
+/// The connections. The parts that packets change are on cache lines of their own: all workers read the others.
 #[derive(Debug)]
 pub struct Connections {
     memories: OnceLock<Memories>,
@@ -213,14 +208,10 @@ pub struct Connections {
     zones: Zones,
     events: Events,
     sessions_max: usize,
-    /// The number of sessions.
-    sessions: AtomicU32,
     pub counters: Counters,
     expectations: Expectations,
-    /// The entry that the sweep looks at next.
-    hand: AtomicU32,
-    /// The sessions and ports of each address.
-    holders: Mutex<Holders>,
+    hand: Hand,
+    sessions: Sessions,
     /// The seed of the table's hash.
     seed: u64,
     secret: Secret,
@@ -261,11 +252,10 @@ impl Connections {
             zones: Zones::new(limits),
             events: Events::default(),
             sessions_max,
-            sessions: AtomicU32::new(0),
             counters: Counters::default(),
             expectations: Expectations::default(),
-            hand: AtomicU32::new(0),
-            holders: Mutex::default(),
+            hand: Hand::default(),
+            sessions: Sessions::default(),
             seed: RandomState::new().hash_one(0u8),
             secret,
         }
@@ -276,6 +266,12 @@ impl Connections {
             table: Table::new(self.limits.connections.saturating_add(self.sessions_max), self.seed),
             zones: Memory::zeroed(1 << 16),
         })
+    }
+
+    /// Commits memory before packets need it, from now on, on a thread that runs where the caller may: so no worker waits for the
+    /// system. Without this, the first packet that is tracked allocates it.
+    pub fn commit_ahead(&self) {
+        self.table().commit_ahead();
     }
 
     fn table(&self) -> &Table {
@@ -312,7 +308,7 @@ impl Connections {
 
     /// Returns whether there is room for some more, beside that of sessions, without another having to go.
     pub fn has_room(&self, more: usize) -> bool {
-        let sessions = self.sessions.load(Ordering::Relaxed) as usize;
+        let sessions = self.sessions.number.load(Ordering::Relaxed) as usize;
         self.table().len().saturating_sub(sessions) + more <= self.limits.connections
     }
 
@@ -348,7 +344,7 @@ impl Connections {
         let memories = self.memories.get()?;
         let (tuples, live) = memories.table.remove(place)?;
         if let State::Session(_) = live.state {
-            self.sessions.fetch_sub(1, Ordering::Relaxed);
+            self.sessions.number.fetch_sub(1, Ordering::Relaxed);
         }
         memories.zones[usize::from(tuples[0].zone)].fetch_sub(1, Ordering::Relaxed);
         if self.events.are_wanted() {

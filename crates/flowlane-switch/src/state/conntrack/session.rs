@@ -309,7 +309,7 @@ pub struct FoundSession {
 impl Connections {
     pub(super) fn holders(&self) -> MutexGuard<'_, Holders> {
         // The holder of the lock only counts, and does not panic.
-        self.holders.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.sessions.holders.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Finds the session of a prepared tuple that is of this direction.
@@ -417,7 +417,7 @@ impl Connections {
     #[cold]
     pub fn open_session(&self, new: &NewSession<'_>, now_ms: u64) -> Result<FoundSession, NotOpened> {
         if let Err(refused) = self.may_open(new, now_ms) {
-            self.hand.fetch_add(LOOKED_AT, Ordering::Relaxed);
+            self.hand.0.fetch_add(LOOKED_AT, Ordering::Relaxed);
             return Err(refused);
         }
         self.sweep(now_ms, SWEPT);
@@ -504,7 +504,7 @@ impl Connections {
         live.translated = Translated { source: true, destination: false };
         let place = table.add(tuples, live, expires_ms)?;
         zones[usize::from(tuples[0].zone)].fetch_add(1, Ordering::Relaxed);
-        self.sessions.fetch_add(1, Ordering::Relaxed);
+        self.sessions.number.fetch_add(1, Ordering::Relaxed);
         self.counters.added.fetch_add(1, Ordering::Relaxed);
         holders.add(held);
         if self.events.are_wanted() {

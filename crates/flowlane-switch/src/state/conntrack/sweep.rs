@@ -112,7 +112,7 @@ impl Connections {
         let Some(memories) = self.memories.get() else { return };
         let used = memories.table.used();
         let budget = budget.min(used);
-        let from = self.hand.fetch_add(budget, Ordering::Relaxed);
+        let from = self.hand.0.fetch_add(budget, Ordering::Relaxed);
         if used > 0 && from % used + budget >= used {
             // Once a round.
             self.expectations.sweep(now_ms);
@@ -122,7 +122,7 @@ impl Connections {
 
     /// Removes connections whose time is over among those that the next [`sweep`](Self::sweep) will look at.
     pub(super) fn sweep_ahead(&self, now_ms: u64, budget: u32) {
-        self.sweep_from(self.hand.load(Ordering::Relaxed), now_ms, budget);
+        self.sweep_from(self.hand.0.load(Ordering::Relaxed), now_ms, budget);
     }
 
     fn sweep_from(&self, from: u32, now_ms: u64, budget: u32) {
@@ -145,7 +145,7 @@ impl Connections {
         if self.has_room(1) {
             return;
         }
-        let from = self.hand.fetch_add(LOOKED_AT, Ordering::Relaxed);
+        let from = self.hand.0.fetch_add(LOOKED_AT, Ordering::Relaxed);
         for (place, is_over) in self.weak_from(from, now_ms) {
             let why = if is_over { Ended::Expired } else { Ended::Evicted };
             if self.remove(place, why, now_ms) {
@@ -158,7 +158,7 @@ impl Connections {
 
     /// Returns the connection that would go for a new one.
     pub(super) fn weakest(&self, now_ms: u64) -> Option<Place> {
-        self.weak_from(self.hand.load(Ordering::Relaxed), now_ms).next().map(|(place, _)| place)
+        self.weak_from(self.hand.0.load(Ordering::Relaxed), now_ms).next().map(|(place, _)| place)
     }
 
     /// Returns the connections that may go for a new one, and whether their time is over, among the few that the hand is at.

@@ -67,12 +67,20 @@ pub(super) struct Table {
     heads: Memory<AtomicU32>,
     stripes: Box<[Mutex<()>]>,
     entries: Slab<Entry>,
+    limit: u32,
+    room: Room,
+}
+
+/// The parts that change with each new connection: searches, which read all else, need not wait for its cache line.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Room {
     /// Entries that have ever been used.
     used: AtomicU32,
-    limit: u32,
+    /// The number of connections.
+    len: AtomicU32,
     /// The first free entry plus one, and a number that changes with it: 32 bits each.
     free: AtomicU64,
-    len: AtomicU32,
 }
 
 impl Table {
@@ -85,11 +93,16 @@ impl Table {
             heads: Memory::zeroed(heads),
             stripes: (0..STRIPES.min(heads)).map(|_| Mutex::default()).collect(),
             entries: Slab::new(limit),
-            used: AtomicU32::new(0),
             limit: limit as u32,
-            free: AtomicU64::new(0),
-            len: AtomicU32::new(0),
+            room: Room::default(),
         }
+    }
+
+    /// Commits the memory that the first connections need, and more before it is needed.
+    pub(super) fn commit_ahead(&self) {
+        // One on each page.
+        self.heads.iter().step_by(1024).for_each(|head| _ = head.fetch_or(0, Ordering::Relaxed));
+        self.entries.commit_ahead();
     }
 
     /// Returns the first link of a chain.
@@ -104,12 +117,12 @@ impl Table {
 
     /// Returns the number of connections.
     pub(super) fn len(&self) -> usize {
-        self.len.load(Ordering::Relaxed) as usize
+        self.room.len.load(Ordering::Relaxed) as usize
     }
 
     /// Returns the number of entries that may have a connection.
     pub(super) fn used(&self) -> u32 {
-        self.used.load(Ordering::Acquire).min(self.limit)
+        self.room.used.load(Ordering::Acquire).min(self.limit)
     }
 
     /// Returns an entry that has been used.
@@ -232,7 +245,7 @@ impl Table {
             entry.next[direction].store(self.head(tuple.chain, Ordering::Relaxed), Ordering::Release);
             self.set_head(tuple.chain, number << 1 | direction as u32);
         }
-        self.len.fetch_add(1, Ordering::Relaxed);
+        self.room.len.fetch_add(1, Ordering::Relaxed);
         Ok(place)
     }
 
@@ -249,7 +262,7 @@ impl Table {
                 self.unlink(tuple.chain, place.entry << 1 | direction as u32);
             }
         }
-        self.len.fetch_sub(1, Ordering::Relaxed);
+        self.room.len.fetch_sub(1, Ordering::Relaxed);
         self.release(place.entry);
         Some((tuples, live))
     }
@@ -277,28 +290,28 @@ impl Table {
 
     /// Takes a free entry.
     fn allocate(&self) -> Option<u32> {
-        let mut free = self.free.load(Ordering::Acquire);
+        let mut free = self.room.free.load(Ordering::Acquire);
         while let Some(number) = (free as u32).checked_sub(1) {
             let next = u64::from(self.entry(number).next_free.load(Ordering::Relaxed));
             let changed = ((free >> 32) + 1) << 32 | next;
-            match self.free.compare_exchange_weak(free, changed, Ordering::AcqRel, Ordering::Acquire) {
+            match self.room.free.compare_exchange_weak(free, changed, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Some(number),
                 Err(now) => free = now,
             }
         }
         let is_room = |used: u32| (used < self.limit).then_some(used + 1);
-        let number = self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, is_room).ok()?;
+        let number = self.room.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, is_room).ok()?;
         self.entries.make(number as usize);
         Some(number)
     }
 
     /// Gives an entry back that no chain has.
     fn release(&self, number: u32) {
-        let mut free = self.free.load(Ordering::Acquire);
+        let mut free = self.room.free.load(Ordering::Acquire);
         loop {
             self.entry(number).next_free.store(free as u32, Ordering::Relaxed);
             let changed = ((free >> 32) + 1) << 32 | u64::from(number + 1);
-            match self.free.compare_exchange_weak(free, changed, Ordering::AcqRel, Ordering::Acquire) {
+            match self.room.free.compare_exchange_weak(free, changed, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return,
                 Err(now) => free = now,
             }
