@@ -26,7 +26,8 @@ mod plan;
 use std::net::IpAddr;
 use std::ops::Range;
 
-use flowlane::rule::flow_syntax;
+use flowlane::packet::parse::ip_proto;
+use flowlane::rule::{PortRange, flow_syntax};
 
 use self::allow::{Allowed, Side};
 use super::reader::Reader;
@@ -191,6 +192,43 @@ fn allowing(plan: &Plan, allowed: &Allowed, start: &str, actions: &str) -> Vec<S
     allowed.flows.iter().flat_map(from).collect()
 }
 
+/// An entry for fragments behind the first ones, which have no ports: connection tracking, which has seen all of their datagram, knows
+/// them.
+fn of_later_fragments(allowed: &Allowed) -> Allowed {
+    let mut flows = Vec::new();
+    for (side, flow) in &allowed.flows {
+        flows.extend(later_fragments(flow).into_iter().map(|later| (*side, later)));
+    }
+    Allowed { flows, ..*allowed }
+}
+
+/// Matches in flow syntax for fragments behind the first ones, if the match of these has ports or types.
+fn later_fragments(flow: &str) -> Vec<String> {
+    // The protocol of those of IPv6 is that of the fragment header (44), as in Open vSwitch.
+    let (kind, protocol) = match flow.split(',').next() {
+        Some("tcp") => ("tcp", ip_proto::TCP),
+        Some("tcp6") => ("ipv6", ip_proto::TCP),
+        Some("udp") => ("udp", ip_proto::UDP),
+        Some("udp6") => ("ipv6", ip_proto::UDP),
+        Some("icmp") => ("icmp", ip_proto::ICMP),
+        Some("icmp6") => ("ipv6", ip_proto::ICMPV6),
+        _ => return Vec::new(),
+    };
+    let known = |part: &str| match part.split_once('=')? {
+        ("icmp_type", kind) => Some(vec![format!("ct_tp_src={kind}")]),
+        ("tp_dst", ports) => {
+            let (low, high) = ports.split_once('-').unwrap_or((ports, ports));
+            let range = PortRange::new(low.parse().ok()?, high.parse().ok()?);
+            Some(range.prefixes().iter().map(|(port, mask)| format!("ct_tp_dst={port}/{mask:#x}")).collect())
+        }
+        _ => None,
+    };
+    let Some(seen) = flow.split(',').find_map(known) else { return Vec::new() };
+    let others = flow.split(',').skip(1).filter(|part| known(part).is_none());
+    let others = std::iter::once(kind).chain(others).collect::<Vec<&str>>().join(",");
+    seen.iter().map(|seen| format!("{others},ip_frag=later,ct_nw_proto={protocol},{seen}")).collect()
+}
+
 /// Packets that belong to no connection.
 fn front(way: &Way, plan: &Plan) -> Vec<Part> {
     let pass = &way.pass;
@@ -272,11 +310,17 @@ fn by_state(way: &Way, plan: &Plan) -> Vec<Part> {
     }
     let known = ["+trk+est", "+trk+rel"].iter().flat_map(|known| state(300, known, pass));
     parts.push(Part::new("Packets of connections, and ICMP errors about them, pass.", known));
+    if !plan.forwards.is_empty() {
+        let kept = format!("priority=210,ct_state=+trk+new+dnat,ip,actions={pass}");
+        parts.push(Part::new("Packets of forwarded connections pass before there is a reply.", [kept]));
+    }
     parts.extend(plan.forwards.iter().map(|forward| forwarding(way, plan, forward)));
     for (line, allowed) in plan.allowed.iter().filter(|(_, allowed)| allowed.is_tracked) {
         let priority = if allowed.helper.is_some() { 110 } else { 100 };
         let start = format!("priority={priority},ct_state=+trk+new");
-        parts.push(Part::new(line, allowing(plan, allowed, &start, &way.keep(allowed.helper))));
+        let mut rules = allowing(plan, allowed, &start, &way.keep(allowed.helper));
+        rules.extend(allowing(plan, &of_later_fragments(allowed), &start, &way.keep(None)));
+        parts.push(Part::new(line, rules));
     }
     parts.push(Part::new("Other new connections are dropped.", ["priority=0,actions=drop".to_owned()]));
     parts
@@ -286,6 +330,8 @@ fn by_state(way: &Way, plan: &Plan) -> Vec<Part> {
 fn forwarding(way: &Way, plan: &Plan, Forward { line, outside, entry }: &Forward) -> Part {
     let to = entry.to_port.map_or_else(|| entry.to.to_string(), |port| format!("{}:{port}", entry.to));
     let helper = entry.helper.map_or_else(String::new, |helper| format!("alg={helper},"));
+    let later = entry.flows.iter().flat_map(|flow| later_fragments(flow));
+    let flows: Vec<String> = entry.flows.iter().cloned().chain(later).collect();
     let rules = std::iter::once(&outside.port).chain(&plan.inside).flat_map(|port| {
         let (to, helper) = (&to, &helper);
         let rule = move |flow: &String| {
@@ -295,7 +341,7 @@ fn forwarding(way: &Way, plan: &Plan, Forward { line, outside, entry }: &Forward
                 outside.address, way.first
             )
         };
-        entry.flows.iter().map(rule)
+        flows.iter().map(rule).collect::<Vec<_>>()
     });
     Part::new(line, rules)
 }

@@ -66,8 +66,12 @@ fn connections_to_a_forwarded_port_go_to_a_host_inside() {
         [(5000, SERVER, 5000), (53, SERVER, 53), (6003, SERVER, 6003), (8022, "192.0.2.9", 22)]
     {
         for _ in 0..2 {
-            let (port, sent) = world.answer(WAN, &datagram(WAN, (OUTSIDE, 4000), ("198.51.100.1", asked)));
-            assert_eq!((port, ends(&sent)), (LAN, ((ip(OUTSIDE), 4000), (ip(host), given))));
+            // Once more before there is a reply.
+            for _ in 0..2 {
+                let (port, sent) =
+                    world.answer(WAN, &datagram(WAN, (OUTSIDE, 4000), ("198.51.100.1", asked)));
+                assert_eq!((port, ends(&sent)), (LAN, ((ip(OUTSIDE), 4000), (ip(host), given))));
+            }
             let (port, sent) = world.answer(LAN, &datagram(LAN, (host, given), (OUTSIDE, 4000)));
             assert_eq!((port, ends(&sent)), (WAN, ((ip("198.51.100.1"), asked), (ip(OUTSIDE), 4000))));
         }
@@ -106,8 +110,10 @@ fn hosts_inside_reach_a_forwarded_port_at_the_outside_address() {
     let mut world = known(&forwarding("\"wan udp 8022 to 192.0.2.80:22\""));
     for client in [4000, 4001] {
         for _ in 0..3 {
-            let (port, sent) =
-                world.answer(LAN, &datagram(LAN, ("192.0.2.5", client), ("198.51.100.1", 8022)));
+            let asked = datagram(LAN, ("192.0.2.5", client), ("198.51.100.1", 8022));
+            let (port, sent) = world.answer(LAN, &asked);
+            // Once more before there is a reply.
+            assert_eq!(world.answer(LAN, &asked), (port, sent.clone()));
             let (from, to) = ends(&sent);
             // The host answers the router, or its answer would not be translated.
             assert_eq!((port, from.0, to), (LAN, ip("192.0.2.1"), (ip(SERVER), 22)));

@@ -133,3 +133,64 @@ fn fragments_that_are_never_complete_are_bounded() {
     let sent: usize = fragments.iter().map(|fragment| world.answers(LAN, fragment).len()).sum();
     assert_eq!(sent, 4);
 }
+
+#[test]
+fn fragments_from_outside_pass_where_their_datagram_may() {
+    // Without translation, so that a host inside is reached; a ping, and ports of a range.
+    let firewall = "[firewall]\ninside = [\"lan\"]\noutside = [\"wan\"]\n\
+        allow = [\"outgoing\", \"in icmp echo\", \"in udp 4998-5001\"]\n";
+    let mut world = World::quiet(&format!("{}{firewall}", plain().replace("mtu = 1400", "mtu = 1500")));
+    for (from, to) in [("198.51.100.254", "192.0.2.5"), ("2001:db8:2::7", "2001:db8:1::5")] {
+        world.resolve(from);
+        match ip(to) {
+            IpAddr::V4(_) => world.receive(LAN, &arp(LAN, 1, (to, HOST[LAN]), "192.0.2.1")),
+            IpAddr::V6(own) => world.receive(LAN, &solicitation(LAN, own, "2001:db8:1::1")),
+        }
+        world.take();
+        let (is_v4, ends) = (ip(from).is_ipv4(), PacketBuilder::ethernet2(HOST[WAN], OWN[WAN]));
+        let mut of_icmp = Vec::new();
+        let sent = match is_v4 {
+            true => ends.ipv4(v4(from), v4(to), 9).icmpv4_echo_request(5, 6).write(&mut of_icmp, &[1; 3000]),
+            false => ends.ipv6(v6(from), v6(to), 9).icmpv6_echo_request(5, 6).write(&mut of_icmp, &[1; 3000]),
+        };
+        sent.unwrap();
+        let datagram = udp(WAN, from, to, 64, 3000);
+        let mut refused = datagram.clone();
+        let ports = if is_v4 { 34 } else { 54 };
+        // The destination's port, and the checksum's opposite change.
+        refused[ports + 2..ports + 4].copy_from_slice(&5002u16.to_be_bytes());
+        let sum = u16::from_be_bytes([refused[ports + 6], refused[ports + 7]]);
+        refused[ports + 6..ports + 8].copy_from_slice(&(sum - 2).to_be_bytes());
+        for (n, (frame, passes)) in
+            [(&of_icmp, true), (&datagram, true), (&refused, false)].into_iter().enumerate()
+        {
+            for again in 0..2u16 {
+                let pieces = cut(frame, 1280, 100 + 2 * n as u16 + again);
+                let (last, others) = pieces.split_last().unwrap();
+                others.iter().for_each(|piece| assert_eq!(world.answers(WAN, piece), []));
+                let sent = world.answers(WAN, last);
+                assert_eq!(sent.len(), if passes { pieces.len() } else { 0 }, "{n}: {sent:02x?}");
+                assert!(sent.iter().all(|(port, _)| *port == LAN));
+            }
+        }
+    }
+}
+
+#[test]
+fn fragments_of_forwarded_connections_reach_their_host() {
+    let text = plain().replace("mtu = 1400", "mtu = 1500");
+    let mut world = World::quiet(&format!("{text}{FIREWALL}forward = [\"wan udp 5000 to 192.0.2.80\"]\n"));
+    world.resolve("198.51.100.254");
+    world.receive(LAN, &arp(LAN, 1, ("192.0.2.80", HOST[LAN]), "192.0.2.1"));
+    world.take();
+    for again in 0..2 {
+        let pieces = cut(&udp(WAN, "203.0.113.7", "198.51.100.1", 64, 3000), 1280, 7 + again);
+        let (last, others) = pieces.split_last().unwrap();
+        others.iter().for_each(|piece| assert_eq!(world.answers(WAN, piece), []));
+        let sent = world.answers(WAN, last);
+        assert_eq!(sent.len(), pieces.len());
+        for (port, frame) in &sent {
+            assert_eq!((*port, addresses(frame).1), (LAN, ip("192.0.2.80")));
+        }
+    }
+}
