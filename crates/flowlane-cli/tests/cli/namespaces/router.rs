@@ -256,42 +256,53 @@ fn a_router_is_taken_over() {
     switch.stop();
 }
 
+/// The configuration of a site: hosts at a port that is switched, and a tunnel to the other site.
+fn site(lan: &str, wan: &str, [address, own, other, inside, via]: [&str; 5]) -> String {
+    format!(
+        "[[port]]\nnumber = 1\nname = \"lan\"\nopen = \"afpacket:{lan}\"\n\
+         [[port]]\nnumber = 2\nname = \"wan\"\nopen = \"afpacket:{wan}\"\naddresses = [\"{own}/24\"]\ndecapsulate = true\n\
+         [[tunnel]]\nnumber = 1\nkind = \"vxlan\"\nid = 42\nlocal = \"{own}\"\nremote = \"{other}\"\n\
+         [router]\nroutes = [\"default via {via}\"]\n\
+         [[router.interface]]\nnumber = 10\nname = \"office\"\nvlan = 0\naddresses = [\"{address}\"]\n\
+         [[router.interface]]\nnumber = 30\nname = \"branch\"\ntunnel = 1\naddresses = [\"{inside}\"]\n\
+         [firewall]\ninside = [\"office\"]\noutside = [\"branch\", \"wan\"]\nallow = [\"outgoing\", \"in icmp echo\"]\n\
+         [connections]\nfragment_min = 64\n"
+    )
+}
+
 #[test]
-fn the_systems_vlans_and_tunnels_are_routed() {
+fn two_sites_reach_each_other_through_a_tunnel() {
     let Some(hosts) = hosts('v') else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let [a, b] = &hosts.names;
-    // Host a sends frames with a tag; behind host b, at the tunnel's other end, is a network of its own.
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let between = ["va", "vb"].map(|side| format!("fr{side}{}", std::process::id() % 100_000));
+    let ([x, y], [v, w]) = (&hosts.links, &between);
     assert!(sh(&format!(
-        "ip -n {a} addr flush dev e0 && ip -n {a} link add link e0 name v10 type vlan id 10 && ip -n {a} link set v10 up \
-         && ip -n {a} addr add 192.0.2.5/24 dev v10 && ip -n {a} route replace default via 192.0.2.1 \
-         && ip -n {b} link add vx0 type vxlan id 42 local 198.51.100.2 remote 198.51.100.1 dstport 4789 \
-         && ip -n {b} addr add 10.9.0.2/30 dev vx0 && ip -n {b} addr add 10.50.0.1/32 dev lo && ip -n {b} link set vx0 up \
-         && ip -n {b} route add 192.0.2.0/24 via 10.9.0.1"
+        "ip link add {v} type veth peer name {w} && ip link set {v} up && ip link set {w} up \
+         && ip -n {b} route add default via 198.51.100.1",
+        b = hosts.names[1]
     )));
-    let [x, y] = &hosts.links;
-    let config = format!(
-        "[[port]]\nnumber = 1\nname = \"trunk\"\nopen = \"afpacket:{x}\"\n\
-         [[port]]\nnumber = 2\nname = \"wan\"\nopen = \"afpacket:{y}\"\naddresses = [\"198.51.100.1/24\"]\ndecapsulate = true\n\
-         [[tunnel]]\nnumber = 1\nkind = \"vxlan\"\nid = 42\nlocal = \"198.51.100.1\"\nremote = \"198.51.100.2\"\n\
-         [router]\nroutes = [\"10.50.0.0/16 via 10.9.0.2\"]\n\
-         [[router.interface]]\nnumber = 10\nname = \"office\"\nvlan = 10\naddresses = [\"192.0.2.1/24\"]\n\
-         [[router.interface]]\nnumber = 30\nname = \"branch\"\ntunnel = 1\naddresses = [\"10.9.0.1/30\"]\n\
-         [firewall]\ninside = [\"office\"]\noutside = [\"branch\", \"wan\"]\nallow = [\"outgoing\", \"in icmp echo\"]\n"
-    );
-    fs::write(folder.path().join("router.toml"), config).unwrap();
-    let mut switch = spawn(folder.path(), None, &[]);
-    wait_until("the switch runs", || folder.path().join("control.sock").exists());
+    let configs = [
+        site(x, v, ["192.0.2.1/24", "203.0.113.1", "203.0.113.2", "10.9.0.1/30", "10.9.0.2"]),
+        site(y, w, ["198.51.100.1/24", "203.0.113.2", "203.0.113.1", "10.9.0.2/30", "10.9.0.1"]),
+    ];
+    let mut switches = Vec::new();
+    for (folder, config) in folders.iter().zip(configs) {
+        fs::write(folder.path().join("router.toml"), config).unwrap();
+        switches.push(spawn(folder.path(), None, &[]));
+        wait_until("the switch runs", || folder.path().join("control.sock").exists());
+    }
     hosts.expect(0, "ping -c 1 -W 2 192.0.2.1", " 0% packet loss");
-    hosts.expect(0, "ping -c 2 -i 0.2 -W 2 10.50.0.1", "2 received");
-    hosts.expect(1, "ping -c 2 -i 0.2 -W 2 -I 10.9.0.2 192.0.2.5", "2 received");
+    hosts.expect(0, "ping -c 2 -i 0.2 -W 2 198.51.100.2", "2 received");
+    hosts.expect(1, "ping -c 2 -i 0.2 -W 2 192.0.2.5", "ttl=62");
     hosts.expect(1, "ping -c 1 -W 2 10.9.0.1", "1 received");
-    hosts.expect(0, "ping -c 1 -W 2 -s 4000 10.50.0.1", "1 received");
-    hosts.expect(0, "ping -c 1 -W 2 -M do -s 1423 10.50.0.1", "mtu = 1450");
-    hosts.expect(0, "ping -c 1 -W 2 -M do -s 1422 10.50.0.1", "1 received");
-    let listed = control(folder.path(), "neighbours");
-    for part in ["192.0.2.5", "10.9.0.2", "office", "branch"] {
+    hosts.expect(0, "ping -c 1 -W 2 -t 2 198.51.100.2", "From 10.9.0.2 icmp_seq=1 Time to live exceeded");
+    hosts.expect(0, "ping -c 1 -W 2 -s 4000 198.51.100.2", "1 received");
+    hosts.expect(0, "ping -c 1 -W 2 -M do -s 1423 198.51.100.2", "mtu = 1450");
+    hosts.expect(0, "ping -c 1 -W 2 -M do -s 1422 198.51.100.2", "1 received");
+    let listed = control(folders[0].path(), "neighbours");
+    for part in ["192.0.2.5", "10.9.0.2", "203.0.113.2", "office", "branch"] {
         assert!(listed.contains(part), "{part}: {listed}");
     }
-    switch.stop();
+    switches.iter_mut().for_each(|switch| _ = switch.stop());
+    sh(&format!("ip link del {v}"));
 }

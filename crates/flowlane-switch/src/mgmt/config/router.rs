@@ -60,7 +60,7 @@ pub struct InterfaceSection {
     pub tunnel: Option<u32>,
     /// The router's addresses here, each with the length of its network's prefix, as in `192.0.2.1/24`.
     pub addresses: Vec<String>,
-    /// The router's Ethernet address here; by default one made from the machine and the name.
+    /// The router's Ethernet address here; by default one made from the machine, the name and the addresses.
     pub mac: Option<String>,
     /// The longest IP packet that the router sends here; by default 1500 in a VLAN, and what fits into a tunnel. Of a tunnel, it becomes
     /// shorter where routers on the way say that they cannot send longer packets.

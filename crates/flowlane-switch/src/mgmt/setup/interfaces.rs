@@ -121,7 +121,7 @@ fn add(interfaces: &mut Vec<Interface>, settings: Settings<'_>, source: &Source)
     }
     let mac = match mac {
         Some(text) => own_mac(text, &at.key("mac"), source)?,
-        None => of_kernel.as_deref().and_then(kernel_mac).unwrap_or_else(|| made_mac(&name)),
+        None => of_kernel.as_deref().and_then(kernel_mac).unwrap_or_else(|| made_mac(&name, &addresses)),
     };
     let mtu = mtu.unwrap_or(MTU);
     let least = if addresses.iter().any(|(own, _)| own.is_ipv6()) { MTU_V6 } else { MTU_V4 };
@@ -325,11 +325,12 @@ fn kernel_mtu(interface: &str) -> Option<u16> {
     Some(mtu.min(u16::MAX.into()) as u16)
 }
 
-/// A locally administered address that is the same at each start, and other on other machines.
-fn made_mac(name: &str) -> Mac {
+/// A locally administered address that is the same at each start, and other on other machines. Two routers may be on one machine, or on
+/// machines that are copies of another: on one link, their addresses of IP differ.
+fn made_mac(name: &str, addresses: &[(IpAddr, u8)]) -> Mac {
     let machine = std::fs::read("/etc/machine-id").unwrap_or_default();
     let mut hasher = DefaultHasher::new();
-    (machine, name).hash(&mut hasher);
+    (machine, name, addresses).hash(&mut hasher);
     let [_, _, a, b, c, d, e, _] = hasher.finish().to_be_bytes();
     [2, a, b, c, d, e]
 }
@@ -362,9 +363,12 @@ mod tests {
     }
 
     #[test]
-    fn made_addresses_are_of_single_stations_and_differ_by_name() {
-        let [lan, wan] = ["lan", "wan"].map(made_mac);
-        assert!(lan != wan && lan == made_mac("lan"));
+    fn made_addresses_are_of_single_stations_and_differ_by_name_and_address() {
+        let own = |name, address: &str| made_mac(name, &[(address.parse().unwrap(), 24)]);
+        let [lan, wan] = ["lan", "wan"].map(|name| own(name, "192.0.2.1"));
+        assert!(lan != wan && lan == own("lan", "192.0.2.1"));
+        // The other end of a link may have the name, too.
+        assert!(lan != own("lan", "192.0.2.2"));
         assert_eq!(lan[0] & 3, 2);
     }
 }
