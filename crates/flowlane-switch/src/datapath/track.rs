@@ -163,7 +163,9 @@ fn track_fragment(
     let (now_ms, request) = (burst.times_ns[lane] / NS_PER_MS, request(track, key, false));
     let (connections, fragments) = (worker.egress.connections.clone(), worker.egress.fragments.clone());
     let mut taken = None;
-    if let Some((datagram, piece)) = piece(burst.frames[lane].bytes(), &headers, key, request.zone) {
+    if let Some((datagram, piece)) =
+        piece(burst.frames[lane].bytes(), &headers, key, request.zone, connections.shortest_fragments)
+    {
         let held = HeldFragment::new(worker, burst, lane, (WaitsAt::Track(track.clone()), here.clone()));
         let mut fragments = fragments.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         taken = Some((datagram, fragments.take(datagram, piece, held, (now_ms, usize::MAX))));

@@ -162,7 +162,9 @@ impl Checked {
             }
             let mut key = FlowKey::zero();
             let headers = parse(bytes, 1, &mut key);
-            let Some((datagram, piece)) = piece(bytes, &headers, &key, (operation >> 6).into()) else {
+            let Some((datagram, piece)) =
+                piece(bytes, &headers, &key, (operation >> 6).into(), self.connections.shortest_fragments)
+            else {
                 continue;
             };
             let predicted = match self.fragments.preview(&datagram, piece, (self.now_ms, usize::MAX)) {

@@ -173,6 +173,9 @@ pub struct ConnectionSection {
     pub per_zone_max: Option<u32>,
     /// The seconds of timeouts, by their names; those of Open vSwitch by default.
     pub timeouts: BTreeMap<Timeout, u32>,
+    /// The bytes of the shortest IP packet that may be a fragment but for the last of its datagram: 1200 of IPv4 and 1280 of IPv6 by
+    /// default, as in Open vSwitch. Where a path cuts fragments once more, as one through tunnels, they are shorter.
+    pub fragment_min: Option<u16>,
     /// Zones with settings of their own.
     pub zone: Vec<ZoneSection>,
 }
@@ -213,6 +216,7 @@ impl Default for ConnectionSection {
             connections_max: connections,
             per_zone_max: per_zone,
             timeouts: BTreeMap::new(),
+            fragment_min: None,
             zone: Vec::new(),
         }
     }
@@ -320,8 +324,8 @@ pub struct PortSection {
     /// are neighbours, and are answered.
     #[serde(default)]
     pub addresses: Vec<String>,
-    /// The router's Ethernet address here; by default that of the interface, or one made from the machine and the port's name where
-    /// there is none (a TAP's belongs to its other end).
+    /// The router's Ethernet address here; by default that of the interface, or one made from the machine, the port's name and
+    /// its addresses where there is none (a TAP's belongs to its other end).
     pub mac: Option<String>,
     /// The longest IP packet that the router sends here; by default the MTU of the interface, or 1500.
     pub mtu: Option<u16>,

@@ -85,7 +85,7 @@ impl Tracer<'_> {
             track_packet(&egress.connections, request, (frame, headers, key), tracked, now_ms);
             return Found::Itself;
         }
-        let own = piece(frame.bytes(), headers, key, request.zone);
+        let own = piece(frame.bytes(), headers, key, request.zone, egress.connections.shortest_fragments);
         let found = self.meet_others(own, usize::MAX);
         let Traced { frame, headers, key, tracked, datagram, .. } = &mut *self.packet;
         let seen = datagram.flatten().map(|seen| with_addresses(seen, key));

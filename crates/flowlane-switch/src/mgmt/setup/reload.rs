@@ -12,7 +12,7 @@ use flowlane::rule::{Command, FlowMod, Rule};
 
 use super::{LiveRoutes, Setup, SetupError, firewall, port_names};
 use crate::control::{Changes, Control, GroupMod, VlanChange};
-use crate::mgmt::config::{Config, KeyPath, PortSection, TableSection};
+use crate::mgmt::config::{Config, ConnectionSection, KeyPath, PortSection, TableSection};
 use crate::ruleset::{PortVlans, Ruleset};
 use crate::state::conntrack::ZoneSettings;
 
@@ -91,6 +91,8 @@ fn sections_of(config: &Config, folder: &Path) -> Vec<Section> {
         let sections = contents.into_iter().enumerate();
         sections.map(|(n, content)| Section { header, key, item: Some(n), content }).collect::<Vec<_>>()
     };
+    let connections =
+        |section: &ConnectionSection| format!("{} {:?}", section.connections_max, section.fragment_min);
     fn of<T>(list: &[T], content: impl FnMut(&T) -> String) -> Vec<String> {
         list.iter().map(content).collect()
     }
@@ -103,7 +105,7 @@ fn sections_of(config: &Config, folder: &Path) -> Vec<Section> {
         one("[gpu]", "gpu", format!("{:?}", config.gpu)),
         one("[macs]", "macs", format!("{:?}", config.macs)),
         // Settings of zones are taken over.
-        one("[connections]", "connections", config.connections.connections_max.to_string()),
+        one("[connections]", "connections", connections(&config.connections)),
         one("[router]", "router", format!("{:?} {}", config.router, content(&routes_of_router))),
         // Its rules are taken over, but not its tables.
         one("[firewall]", "firewall", format!("{:?}", firewall::table(config))),

@@ -50,7 +50,10 @@ pub(super) fn connections(config: &Config) -> Arc<Connections> {
     let sessions_max = sessions.fold(0, usize::saturating_add);
     // Ports that no one outside can foretell need more of a secret than the seed of the hashes.
     let secret = config.switch.seed.map_or_else(Secret::random, |seed| Secret::seeded(seed.into()));
-    let connections = Connections::with_sessions(limits, sessions_max, secret);
+    let mut connections = Connections::with_sessions(limits, sessions_max, secret);
+    if let Some(shortest) = config.connections.fragment_min {
+        connections.shortest_fragments = [shortest; 2];
+    }
     connections.zones().replace(&config.connections.of_all_zones(), &config.connections.of_zones());
     Arc::new(connections)
 }

@@ -31,8 +31,9 @@ const COMPARED: usize = 16;
 /// Milliseconds that the first of a datagram's fragments waits for the others.
 const WAIT_MS: u64 = 15_000;
 
-/// Bytes of the shortest packet that may be a fragment but for the last, of IPv4 and of IPv6.
-const SHORTEST: [usize; 2] = [1200, 1280];
+/// Bytes of the shortest packet that may be a fragment but for the last, of IPv4 and of IPv6, unless the configuration says something
+/// else: as in Open vSwitch.
+pub(super) const SHORTEST: [u16; 2] = [1200, 1280];
 
 /// Bytes of a datagram's payload at most.
 const DATAGRAM_MAX: u32 = 0xffff;
@@ -77,11 +78,16 @@ pub(crate) fn with_addresses(mut seen: Seen, key: &FlowKey) -> Seen {
     seen
 }
 
-/// Reads a fragment; `None` if it is not sound, or shorter than any path makes it.
-pub fn piece(bytes: &[u8], headers: &Headers, key: &FlowKey, zone: u16) -> Option<(Datagram, Piece)> {
-    let is_ipv6 = headers.network == Network::Ipv6;
-    let is_short =
-        packet_end(bytes, headers)?.checked_sub(headers.l3.into())? < SHORTEST[usize::from(is_ipv6)];
+/// Reads a fragment; `None` if it is not sound, or shorter than paths make it: `shortest` is the length of IPv4 and of IPv6.
+pub fn piece(
+    bytes: &[u8],
+    headers: &Headers,
+    key: &FlowKey,
+    zone: u16,
+    shortest: [u16; 2],
+) -> Option<(Datagram, Piece)> {
+    let shortest = shortest[usize::from(headers.network == Network::Ipv6)];
+    let is_short = packet_end(bytes, headers)?.checked_sub(headers.l3.into())? < shortest.into();
     piece_of_any_length(bytes, headers, key, zone).filter(|(_, piece)| piece.is_last || !is_short)
 }
 

@@ -212,6 +212,8 @@ pub struct Connections {
     expectations: Expectations,
     hand: Hand,
     sessions: Sessions,
+    /// Bytes of the shortest packet that may be a fragment but for the last, of IPv4 and of IPv6.
+    pub shortest_fragments: [u16; 2],
     /// The seed of the table's hash.
     seed: u64,
     secret: Secret,
@@ -256,6 +258,7 @@ impl Connections {
             expectations: Expectations::default(),
             hand: Hand::default(),
             sessions: Sessions::default(),
+            shortest_fragments: fragments::SHORTEST,
             seed: RandomState::new().hash_one(0u8),
             secret,
         }
