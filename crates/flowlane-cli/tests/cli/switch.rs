@@ -82,7 +82,7 @@ fn the_firewall_example_passes_connections_and_drops_what_belongs_to_none() {
     let at = folder.path();
     copy_examples(at);
     let (rules, _) = run(at, "switch check --explain firewall.toml", 0);
-    assert!(rules.starts_with("# firewall.toml: 2 ports, 2 tables, 26 rules, 0 routes: valid\n"), "{rules}");
+    assert!(rules.starts_with("# firewall.toml: 2 ports, 2 tables, 31 rules, 0 routes: valid\n"), "{rules}");
     assert!(
         rules.contains("# outgoing\ntable=1,priority=100,ip,in_port=1,ct_state=+new+trk actions="),
         "{rules}"
@@ -103,7 +103,7 @@ fn the_router_example_forwards_translates_and_answers() {
     let at = folder.path();
     copy_examples(at);
     let (rules, _) = run(at, "switch check --explain router.toml", 0);
-    assert!(rules.starts_with("# router.toml: 2 ports, 8 tables, 47 rules, 22 routes: valid\n"), "{rules}");
+    assert!(rules.starts_with("# router.toml: 2 ports, 8 tables, 55 rules, 22 routes: valid\n"), "{rules}");
     assert!(rules.contains("# Packets for the router at lan, and those for all.\n"), "{rules}");
     let (json, _) = run(at, "switch run router.toml --json", 0);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
