@@ -113,7 +113,7 @@ pub(super) fn addresses(headers: &Headers, key: &FlowKey) -> Option<(bool, u128,
 impl Nat {
     /// Reads a packet's direction, kind and tuples. `datagram` is the one that it is a fragment of, once all of that has come; in it,
     /// none if that is not sound.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(&self, seen: StagePacket<'_>, datagram: Option<Option<Seen>>) -> NatLookup {
         let (key, headers) = (seen.key, seen.headers);
         let Some((is_ipv6, source, destination)) = addresses(headers, key) else { return NatLookup::Other };
@@ -141,7 +141,7 @@ impl Nat {
     }
 
     /// Reads a packet that is no fragment; none if it is not for routers.
-    #[inline]
+    #[inline(always)]
     fn read_whole(&self, seen: StagePacket<'_>, direction: Direction) -> Result<Option<Packet>, Refusal> {
         let (bytes, key, headers) = (seen.frame.bytes(), seen.key, seen.headers);
         let (kind, flags) = match headers.transport {
@@ -195,7 +195,7 @@ impl Nat {
     }
 
     /// Finishes reading: the tuples of a packet's sessions.
-    #[inline]
+    #[inline(always)]
     fn packet(
         &self,
         tuple: Tuple,

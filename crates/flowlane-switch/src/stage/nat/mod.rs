@@ -89,7 +89,8 @@ impl Session {
 pub struct Nat {
     config: NatConfig,
     pool: Pool,
-    lookups: Box<[NatLookup; LANES_MAX]>,
+    /// By lane; empty while the stage processes a burst.
+    lookups: Vec<NatLookup>,
     counters: NatCounters,
     /// The tuple that the last packet has been given.
     translated: Option<Tuple>,
@@ -108,7 +109,7 @@ impl Nat {
                 return Err(NatError::Full(n));
             }
         }
-        let lookups = Box::new([NatLookup::Other; LANES_MAX]);
+        let lookups = vec![NatLookup::Other; LANES_MAX];
         Ok(Self { pool, lookups, counters: NatCounters::default(), translated: None, config })
     }
 
@@ -260,13 +261,6 @@ impl Nat {
             && self.pool.has(reply.proto, reply.is_ipv6, reply.destination)
             && connections.restore_session(saved, (self.config.zone_max(), idle), now_ns / NS_PER_MS).is_ok()
     }
-
-    /// Reads the packets of some lanes.
-    fn read_lanes(&mut self, call: StageCall, packets: &Burst, lanes: LaneMask) {
-        for lane in lanes.lanes() {
-            self.lookups[lane] = self.read(StagePacket::of_lane(packets, lane), call.datagram);
-        }
-    }
 }
 
 /// Returns the end that an ICMP error gets, which is the end of the packets that go its way.
@@ -283,9 +277,11 @@ impl StatefulStage for Nat {
     type Decision = NatDecision;
 
     fn process(&mut self, call: StageCall, packets: &mut Burst, lanes: LaneMask, verdicts: &mut Verdicts) {
+        let mut lookups = std::mem::take(&mut self.lookups);
         if self.config.lookups == Lookups::Batch {
-            self.read_lanes(call, packets, lanes);
-            let lookups = &self.lookups;
+            for lane in lanes.lanes() {
+                lookups[lane] = self.read(StagePacket::of_lane(packets, lane), call.datagram);
+            }
             let sides = lanes.lanes().filter_map(|lane| match &lookups[lane] {
                 NatLookup::Packet(packet) => Some(packet.sides.iter().flatten()),
                 NatLookup::Other | NatLookup::Refused(_) => None,
@@ -294,11 +290,11 @@ impl StatefulStage for Nat {
         }
         for lane in lanes.lanes() {
             if self.config.lookups == Lookups::Scalar {
-                self.read_lanes(call, packets, LaneMask(1 << lane));
+                lookups[lane] = self.read(StagePacket::of_lane(packets, lane), call.datagram);
             }
-            let lookup = self.lookups[lane];
-            verdicts[lane] = self.translate(&lookup, packets, lane);
+            verdicts[lane] = self.translate(&lookups[lane], packets, lane);
         }
+        self.lookups = lookups;
     }
 
     fn decide(&self, call: StageCall, packet: StagePacket<'_>) -> NatDecision {
