@@ -310,3 +310,19 @@ fn a_shorter_link_shortens_what_enters_a_tunnel() {
     assert_eq!(world.answers(LAN, &udp(LAN, "192.0.2.5", "10.50.1.1", 64, 1300)), [], "lost");
     assert_eq!([1250, 1251].map(|bytes| reported(&mut world, bytes)), [None, Some(1250)]);
 }
+
+#[test]
+fn a_tunnel_that_is_routed_into_itself_sends_nothing() {
+    let text = TUNNEL.replace("\"default via 198.51.100.254\"", "\"203.0.113.0/24 via 10.9.0.2\"");
+    for firewall in ["", TUNNEL_FIREWALL] {
+        let mut world = at_tunnel(&format!("{text}{firewall}"));
+        for _ in 0..3 {
+            assert_eq!(world.answers(LAN, &udp(LAN, "192.0.2.5", "10.50.1.1", 64, 8)), []);
+        }
+        // Its neighbour is not asked for without end, either.
+        world.worker.egress.router.as_ref().unwrap().flush(|_| true);
+        assert_eq!(world.answers(LAN, &udp(LAN, "192.0.2.5", "10.50.1.1", 64, 8)), []);
+        world.now_ns += 5_000 * MS;
+        assert_eq!(ports(&world.answers(LAN, &ping(LAN, "192.0.2.5", "192.0.2.1"))), [LAN]);
+    }
+}
