@@ -7,6 +7,8 @@
 //! with one thread; the lines of Open vSwitch are left out where it is not there. Takes 700 huge pages of 2 MiB meanwhile. The machine
 //! must be quiet: the switch's figures are those of the wall clock.
 //!
+//! *Flood*: packets of 10,000 established connections, 200,000 a second, beside a million SYNs a second, in a full table.
+//!
 //! *Beginning*: SYNs, each of another connection, which is kept. *Established*: UDP packets of 60 bytes in random order and both
 //! directions, of at most 50,000 connections (DPDK keeps the capture in buffers). Both switches have the rules in `RULES`. Cycles are
 //! those of the time-stamp counter: Open vSwitch's are of its own accounting (`pmd-stats-show`), without the time in which it waits.
@@ -76,6 +78,42 @@ fn established(folder: &Path, workers: usize, seconds: u64) -> f64 {
     (received(&mut switch) - before) as f64 / seconds as f64 / 1e6
 }
 
+/// Packets a second of established connections beside a flood of SYNs, and those SYNs.
+const OFFERED: [u64; 2] = [200_000, 1_000_000];
+
+/// Returns the shares of packets that two workers have taken beside a flood, of 10,000 established connections and of SYNs, and how many
+/// of the first began a connection once more. The table has room for 100,000.
+fn beside_flood(folder: &Path) -> ([f64; 2], u64) {
+    let [known, syns] = OFFERED;
+    let text = format!(
+        "[switch]\nworkers = 2\n[connections]\nconnections_max = 100000\n\
+         [[port]]\nnumber = 1\nopen = \"pcap:datagrams.pcap,loop=0,rate={known}\"\n[[port]]\nnumber = 2\nopen = \"null\"\n\
+         [[port]]\nnumber = 3\nopen = \"pcap:syns.pcap,loop=0,rate={syns}\"\n[[table]]\nnumber = 0\nrules = [\"{}\"]\n\
+         [[table]]\nnumber = 1\nrules = [\"{}\", \"in_port=1,ip,ct_state=+new+trk,actions=ct(commit,zone=1),output:2\", \"{}\"]\n",
+        RULES[0], RULES[1], RULES[2]
+    );
+    let file = folder.join("flood.toml");
+    std::fs::write(&file, text).expect("the folder is there");
+    let opened = Setup::read(&file).and_then(|setup| setup.open_controlled(5));
+    let mut switch = opened.unwrap_or_else(|error| panic!("{error}")).0;
+    let stop = AtomicBool::new(false);
+    let mut run = |duration| {
+        let until = Until { duration: Some(duration), packets: None };
+        switch.run(until, &stop, |_| {}).expect("no port fails");
+        let report = Report::of_all(switch.workers_mut()).expect("there is a worker");
+        let taken = [0, 2].map(|port| report.ports[port].counters.rx_packets);
+        let again = report.tables[1].rules.iter().filter(|rule| rule.matches.contains("in_port=1"));
+        (taken, again.map(|rule| rule.packets).sum::<u64>())
+    };
+    // The connections begin.
+    let (before, begun) = run(Duration::from_millis(500));
+    assert!(begun >= 10_000, "all connections have begun: {begun}");
+    let seconds = 1.5;
+    let (after, again) = run(Duration::from_secs_f64(seconds));
+    let share = |at: usize| (after[at] - before[at]) as f64 / (OFFERED[at] as f64 * seconds);
+    ([0, 1].map(share), again - begun)
+}
+
 /// The frequency of the time-stamp counter, in MHz.
 fn counter_mhz() -> f64 {
     let clock = quanta::Clock::new();
@@ -92,6 +130,20 @@ fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     captures::write(folder.path(), connections);
     let mhz = counter_mhz();
+    let flood = tempfile::tempdir().expect("a temporary folder");
+    captures::write(flood.path(), 2_000_000);
+    let syns = std::fs::read(flood.path().join("syns.pcap")).expect("it has been written");
+    captures::write(flood.path(), 10_000);
+    std::fs::write(flood.path().join("syns.pcap"), syns).expect("the folder is there");
+    for _ in 0..rounds {
+        let ([known, syns], again) = beside_flood(flood.path());
+        println!(
+            "beside {} SYNs a second, of which {:.0} % were taken: {:.1} % of the packets of 10,000 connections; {again} lost theirs",
+            OFFERED[1],
+            100.0 * syns,
+            100.0 * known
+        );
+    }
     let used = connections.min(captures::ESTABLISHED_MAX);
     println!(
         "{connections} connections begin, {used} are established; a million/s is {mhz:.0} cycles a packet"
