@@ -20,7 +20,7 @@ impl Delta {
         Self(u32::from(!fold(old)) + u32::from(fold(sum(&bytes[first..end]))))
     }
 
-    /// The difference that a number makes in the place of another one, if its lowest bit is at an odd offset of the frame.
+    /// The difference that a number makes in the place of another one, if both end at an even offset of the frame.
     #[inline]
     pub fn of_numbers(old: u128, new: u128) -> Self {
         let words = |number: u128| {

@@ -378,12 +378,11 @@ fn rewrite_segment(frame: &mut Frame, headers: &Headers, key: &mut FlowKey, by: 
     ];
     for (side, (is_translated, old, new, address, port)) in sides.into_iter().enumerate() {
         if is_translated {
-            let place = &mut bytes[first + side * width..][..width];
-            addresses = addresses.and(replace(place, new.address));
+            addresses = addresses.and(replace(bytes, first + side * width, width, new.address));
             key.set(address, new.address);
         }
         if old.port != new.port {
-            ports = ports.and(replace(&mut bytes[l4 + 2 * side..][..2], new.port.into()));
+            ports = ports.and(replace(bytes, l4 + 2 * side, 2, new.port.into()));
             key.set(port, new.port.into());
         }
     }
@@ -399,11 +398,11 @@ fn rewrite_segment(frame: &mut Frame, headers: &Headers, key: &mut FlowKey, by: 
     }
 }
 
-/// Writes a number of an even offset of the frame; returns the difference to the one that was there.
+/// Writes a number of some bytes at an even offset of the frame, if the frame has them; returns the difference to the one that was there.
 #[inline]
-fn replace(place: &mut [u8], new: u128) -> Delta {
+fn replace(bytes: &mut [u8], at: usize, width: usize, new: u128) -> Delta {
+    let Some(place) = bytes.get_mut(at..at + width) else { return Delta::default() };
     let old = place.iter().fold(0u128, |old, byte| old << 8 | u128::from(*byte));
-    let width = place.len();
     place.copy_from_slice(&new.to_be_bytes()[16 - width..]);
     if old == new { Delta::default() } else { Delta::of_numbers(old, new) }
 }
