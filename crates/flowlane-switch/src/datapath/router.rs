@@ -8,7 +8,6 @@ use std::net::IpAddr;
 
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Field, Headers, Network, parse};
-use flowlane::rule::Action;
 use flowlane::rule::action::{Nat, PortNo};
 
 use super::calls::{Calls, PausedCalls};
@@ -184,13 +183,14 @@ pub(super) fn route_lane(
 
 /// Lets a routed packet leave through the port that it came in through: an `output` there would not send it.
 fn leave_by_any_port(burst: &mut Burst, lane: usize, interface: &Interface) {
-    if may_leave_by(interface.link, burst.port) {
+    if leaves_by_any_port(interface.link, burst.port) {
         burst.sources.insert(lane, NO_PORT);
     }
 }
 
-/// Returns whether packets that leave by a link may do so through a port.
-pub(super) fn may_leave_by(link: Link, place: usize) -> bool {
+/// Returns whether a packet that came in through a port and leaves by a link may leave through that port, unless the link's actions say
+/// so themselves.
+pub(super) fn leaves_by_any_port(link: Link, place: usize) -> bool {
     match link {
         Link::Port(own) => own == place,
         Link::Vlan(_) => true,
@@ -252,7 +252,7 @@ fn carry_out(
     answers.released.into_iter().try_for_each(|held| go_on_alone(worker, held, now_ns))
 }
 
-/// Sends frames that the router has made, each by its interface.
+/// Sends frames that the router has made, each by the actions of its interface.
 fn send_answers(
     worker: &mut Worker,
     frames: &[(u16, Vec<u8>)],
@@ -265,23 +265,13 @@ fn send_answers(
         frame.fill(bytes);
         frame.time_ns = now_ns;
         worker.egress.translate_back(&mut frame, zone, now_ns);
-        let interface = &router.interfaces()[usize::from(*interface)];
-        match interface.link {
-            Link::Port(place) if place < worker.egress.ports.len() => worker.egress.send(place, &frame)?,
-            Link::Port(_) => {}
-            Link::Vlan(_) | Link::Tunnel(_) => send_own(worker, &interface.out, &frame)?,
-        }
+        let actions = &router.interfaces()[usize::from(*interface)].out;
+        let mut burst = worker.burst_of_controller(NO_PORT, frame.bytes(), 0);
+        (burst.times_ns[0], burst.frames[0].time_ns) = (now_ns, now_ns);
+        let calls = Calls::alone(Return::to(compile_packet_out(actions), 0, 0));
+        finish_apart(worker, calls, &mut burst)?;
     }
     Ok(())
-}
-
-/// Executes the actions of an interface on a frame that the router has made.
-fn send_own(worker: &mut Worker, actions: &[Action], frame: &Frame) -> Result<(), RunError> {
-    let mut burst = worker.burst_of_controller(NO_PORT, frame.bytes(), 0);
-    burst.times_ns[0] = frame.time_ns;
-    burst.frames[0].time_ns = frame.time_ns;
-    let calls = Calls::alone(Return::to(compile_packet_out(actions), 0, 0));
-    finish_apart(worker, calls, &mut burst)
 }
 
 impl Egress {

@@ -106,7 +106,7 @@ impl Setup {
 
     fn of((mut config, source): (Config, Source)) -> Result<Self, SetupError> {
         let interfaces = interfaces::read(&config, &source)?;
-        interfaces::number_tunnels(&mut config, &interfaces);
+        interfaces::set_tunnels(&mut config, &interfaces);
         let plan = firewall::Plan::read(&config, &interfaces, &source)?;
         router::add_tables(&mut config, plan.as_ref(), &interfaces, &source)?;
         firewall::add_tables(&mut config, plan.as_ref(), &interfaces, &source)?;

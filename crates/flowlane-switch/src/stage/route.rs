@@ -34,7 +34,7 @@ use crate::packet::Burst;
 use crate::ruleset::{
     LaneStep, Origin, PostCacheError, Routing, Step, Steps, ToController, compile_post_cache,
 };
-use crate::state::router::{Numbers, Reason};
+use crate::state::router::{InPorts, Reason};
 
 /// The definition of a next hop.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -170,7 +170,7 @@ pub struct RouteTableConfig {
     /// Which sources are refused.
     pub reverse_path: ReversePath,
     /// The router's interfaces.
-    pub interfaces: Numbers,
+    pub interfaces: InPorts,
     /// The maximum number of routes of each family.
     pub routes_max: usize,
     /// The maximum size of the forwarding table of each family, in bytes.

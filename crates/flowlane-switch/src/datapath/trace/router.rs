@@ -1,10 +1,10 @@
 //! What the router would do with the packet of a trace.
 
 use super::Tracer;
-use crate::datapath::router::{Leaving, NO_PORT, forward, leave, may_leave_by};
+use crate::datapath::router::{Leaving, NO_PORT, forward, leave, leaves_by_any_port};
 use crate::datapath::walk::AfterStep;
 use crate::ruleset::Routing;
-use crate::state::router::{Interface, Reason, has_right_header};
+use crate::state::router::{Interface, Reason, has_right_header, text_of};
 
 impl Tracer<'_> {
     /// Says what the router would do with the packet; nothing is sent, and nothing waits.
@@ -33,7 +33,7 @@ impl Tracer<'_> {
             Leaving::By(way) => {
                 forward(&mut packet.frame, &packet.headers, way);
                 let Interface { name, link, .. } = &router.interfaces()[usize::from(interface)];
-                if may_leave_by(*link, packet.place) {
+                if leaves_by_any_port(*link, packet.place) {
                     packet.source = Some(NO_PORT);
                 }
                 let mac = text_of(way.destination);
@@ -72,8 +72,4 @@ impl Tracer<'_> {
         self.tell("router", "dropped, with an ICMP error", why);
         AfterStep::End
     }
-}
-
-fn text_of(mac: [u8; 6]) -> String {
-    mac.map(|byte| format!("{byte:02x}")).join(":")
 }

@@ -137,7 +137,7 @@ pub struct TunnelSection {
     /// Outer DSCP; that of the inner packet by default. ECN is always the inner packet's (RFC 6040).
     pub dscp: Option<u8>,
     /// The maximum length of the outer IP packet; by default the smallest MTU of the interfaces that the rules send its packets
-    /// through, 1600 where these are none.
+    /// through, 1600 where these are none; of a router's interface, the smallest of its ports and VLANs.
     pub mtu: Option<u16>,
     /// Whether outer UDP checksums are computed; by default over IPv6 only.
     pub udp_checksum: Option<bool>,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::RpcError;
 use super::server::ControlServer;
 use crate::datapath::HeldPacket;
-use crate::state::router::{Counters, Interface, Listed, Router};
+use crate::state::router::{Counters, Interface, Listed, Router, text_of};
 
 /// Nanoseconds in a millisecond.
 const NS_PER_MS: u64 = 1_000_000;
@@ -49,10 +49,6 @@ pub struct RouterReport {
     pub ports: Vec<InterfaceReport>,
     pub neighbours: Vec<NeighbourReport>,
     pub counters: Counters,
-}
-
-fn text_of(mac: [u8; 6]) -> String {
-    mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 impl InterfaceReport {

@@ -70,14 +70,19 @@ pub(super) fn read(config: &Config, source: &Source) -> Result<Vec<Interface>, C
         let at = KeyPath::of("router").key("interface").item(n);
         check_names(config, router, n, &at, source)?;
         let (link, out, mtu_max) = match (section.vlan, section.tunnel) {
-            (Some(vid), None) => vlan(vid, &at, source).map(|(link, out)| (link, out, None))?,
+            (Some(vid), None) => {
+                if router.interface[..n].iter().any(|other| other.vlan == Some(vid)) {
+                    let message = format!("two interfaces are in VLAN {vid}");
+                    let help = "give one interface the addresses of both";
+                    return Err(source.error(&at.key("vlan"), message, help));
+                }
+                vlan(vid, &at, source).map(|(link, out)| (link, out, None))?
+            }
             (None, Some(number)) => {
-                let mtus = interfaces.iter().map(|interface: &Interface| interface.mtu);
-                let of_ports = mtus.min().unwrap_or(MTU);
-                tunnel(config, router, (section, number), of_ports, &at, source)?
+                tunnel(config, router, (section, number), outer_mtu(&interfaces, router), &at, source)?
             }
             _ => {
-                let message = format!("interface `{}` needs something that it is in", section.name);
+                let message = format!("interface `{}` needs a link", section.name);
                 return Err(source.error(&at, message, "give it either vlan or tunnel"));
             }
         };
@@ -184,7 +189,7 @@ fn tunnel(
     config: &Config,
     router: &RouterSection,
     (section, number): (&InterfaceSection, u32),
-    mtu_of_ports: u16,
+    outer_mtu: u16,
     at: &KeyPath,
     source: &Source,
 ) -> Result<(Link, String, Option<u16>), ConfigError> {
@@ -215,14 +220,22 @@ fn tunnel(
         let message = format!("tunnel {number} carries no Ethernet frames");
         return refused(message, "take kind = \"vxlan\" or \"geneve\", with inner = \"ethernet\"");
     };
-    let outer = tunnel.mtu.unwrap_or(mtu_of_ports);
+    let outer = tunnel.mtu.unwrap_or(outer_mtu);
     let ends = TunnelEnds { number, local: tunnel.local, remote, headers };
     let out = format!("encap:{number},set_field:{OWN_PACKETS}->in_port,resubmit(,{})", router.table);
     Ok((Link::Tunnel(ends), out, Some(outer.saturating_sub(headers))))
 }
 
-/// Gives the tunnels that the router has interfaces at the numbers of these.
-pub(super) fn number_tunnels(config: &mut Config, interfaces: &[Interface]) {
+/// The longest packet that may carry a tunnel's: the smallest of ports and VLANs, whichever they are routed by.
+fn outer_mtu(interfaces: &[Interface], router: &RouterSection) -> u16 {
+    let of_ports = interfaces.iter().filter(|interface| interface.place().is_some());
+    let of_vlans = router.interface.iter().filter(|section| section.vlan.is_some());
+    let mtus = of_ports.map(|port| port.mtu).chain(of_vlans.map(|section| section.mtu.unwrap_or(MTU)));
+    mtus.min().unwrap_or(MTU)
+}
+
+/// Gives packets of tunnels the `in_port` of their interface, and tunnels their MTU.
+pub(super) fn set_tunnels(config: &mut Config, interfaces: &[Interface]) {
     for interface in interfaces {
         if let Link::Tunnel(ends) = interface.link
             && let Some(tunnel) = config.tunnel.iter_mut().find(|tunnel| tunnel.number == ends.number)

@@ -23,7 +23,7 @@ use crate::mgmt::config::{
 };
 use crate::port::PortSpec;
 use crate::stage::route::RouteMiss;
-use crate::state::router::{Interface, Link, Mac, OWN_PACKETS};
+use crate::state::router::{Interface, Link, OWN_PACKETS, text_of};
 use crate::state::vlan;
 
 /// Adds the tables of the router, if there is one.
@@ -34,10 +34,11 @@ pub(super) fn add_tables(
     source: &Source,
 ) -> Result<(), ConfigError> {
     let Some(section) = config.router.clone() else {
-        return match interfaces.first() {
-            Some(interface) => {
+        let port = interfaces.iter().find_map(|interface| Some((interface, interface.place()?)));
+        return match port {
+            Some((interface, place)) => {
                 let message = format!("port `{}` has addresses, and there is no router", interface.name);
-                let at = KeyPath::section("port", interface.place().unwrap_or(0)).key("addresses");
+                let at = KeyPath::section("port", place).key("addresses");
                 Err(source.error(&at, message, "add a section [router], or remove the addresses"))
             }
             None => Ok(()),
@@ -217,10 +218,6 @@ fn switched(config: &Config) -> impl Iterator<Item = &PortSection> {
     config.port.iter().filter(|port| port.addresses.is_empty())
 }
 
-fn text_of(mac: Mac) -> String {
-    mac.map(|byte| format!("{byte:02x}")).join(":")
-}
-
 /// The rules for packets that a port or a tunnel has for the router.
 fn for_router(interface: &Interface, next: u8) -> Part {
     let to = [text_of(interface.mac), "01:00:00:00:00:00/01:00:00:00:00:00".to_owned()];
@@ -234,7 +231,8 @@ fn for_router(interface: &Interface, next: u8) -> Part {
     Part::new(why, to.map(rule))
 }
 
-/// The rules for packets that ports of a VLAN have for the router. Those that hosts ask all stations for its addresses with are switched, too.
+/// The rules for packets that ports of a VLAN have for the router. Questions of ARP and neighbour discovery to all stations are switched,
+/// too.
 fn in_vlan(config: &Config, interface: &Interface, vid: u16, next: u8) -> Vec<Part> {
     let frames = |port: &PortSection| {
         let settings = vlans::of(port);

@@ -85,7 +85,7 @@ impl RoutesSetup {
             name: self.section.name.clone(),
             miss: self.section.miss,
             reverse_path: self.section.reverse_path,
-            interfaces: self.links.numbers(),
+            interfaces: self.links.in_ports(),
             routes_max: self.section.routes_max,
             memory_max: self.section.memory_mib.saturating_mul(1 << 20),
             engine: self.section.engine,

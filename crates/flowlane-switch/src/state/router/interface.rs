@@ -45,20 +45,24 @@ pub struct TunnelEnds {
     pub headers: u16,
 }
 
-/// Interfaces by the numbers of their packets.
+/// Interfaces by the `in_port` of their packets, in order.
 #[derive(Clone, Debug, Default)]
-pub struct Numbers(Vec<(u32, u16)>);
+pub struct InPorts(Vec<(u32, u16)>);
 
-impl Numbers {
-    /// The numbers of these interfaces.
+impl InPorts {
+    /// Those of these interfaces.
     pub fn of<'a>(interfaces: impl IntoIterator<Item = &'a Interface>) -> Self {
-        Self(interfaces.into_iter().zip(0..).map(|(interface, n)| (interface.number, n)).collect())
+        let numbered = interfaces.into_iter().zip(0..).map(|(interface, n)| (interface.number, n));
+        let mut in_ports: Vec<(u32, u16)> = numbered.collect();
+        in_ports.sort_unstable();
+        Self(in_ports)
     }
 
-    /// Returns the position of the interface whose packets have a number.
+    /// Returns the position of the interface that packets come in through.
     #[inline]
-    pub fn find(&self, number: u32) -> Option<u16> {
-        self.0.iter().find(|(own, _)| *own == number).map(|(_, n)| *n)
+    pub fn find(&self, in_port: u32) -> Option<u16> {
+        let at = self.0.binary_search_by_key(&in_port, |(own, _)| *own).ok()?;
+        Some(self.0[at].1)
     }
 }
 
@@ -74,6 +78,11 @@ impl Interface {
         }
     }
 
+    /// Returns whether it has an address of IPv6.
+    pub fn has_ipv6(&self) -> bool {
+        self.addresses.iter().any(|(own, _)| own.is_ipv6())
+    }
+
     /// Returns whether an address is one of its own.
     pub fn has(&self, address: IpAddr) -> bool {
         self.own().any(|own| own == address)
@@ -81,15 +90,14 @@ impl Interface {
 
     /// Its addresses, and the link-local one if it speaks IPv6.
     pub fn own(&self) -> impl Iterator<Item = IpAddr> {
-        let has_v6 = self.addresses.iter().any(|(address, _)| address.is_ipv6());
-        let link_local = has_v6.then(|| IpAddr::V6(link_local_of(self.mac)));
+        let link_local = self.has_ipv6().then(|| IpAddr::V6(link_local_of(self.mac)));
         self.addresses.iter().map(|(address, _)| *address).chain(link_local)
     }
 
     /// Returns whether an address is on one of its networks.
     pub fn is_near(&self, address: IpAddr) -> bool {
         if is_link_local(address) {
-            return self.addresses.iter().any(|(own, _)| own.is_ipv6());
+            return self.has_ipv6();
         }
         self.addresses.iter().any(|&(own, len)| contains(own, len, address))
     }

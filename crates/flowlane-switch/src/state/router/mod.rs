@@ -39,13 +39,13 @@ use flowlane::packet::{Headers, Network, Transport};
 
 pub use self::cut::cut;
 pub use self::icmp::{Reason, addresses};
-pub use self::interface::{Interface, Link, Numbers, OWN_PACKETS, TunnelEnds};
+pub use self::interface::{InPorts, Interface, Link, OWN_PACKETS, TunnelEnds};
 use self::limit::Limit;
 use self::neighbours::{Held, Neighbours};
 pub use self::neighbours::{Listed, Name, State};
 use self::path_mtu::PathMtus;
 use self::resolution::{HOP_LIMIT, Said, announcement, answer, question, read_arp, read_discovery};
-pub use self::wire::{Mac, is_host, link_local_of};
+pub use self::wire::{Mac, is_host, link_local_of, text_of};
 use self::wire::{fold_is_right, is_unicast_mac};
 use crate::packet::edit::checksum::sum;
 use crate::sync::{AtomicU64, Ordering};
@@ -173,7 +173,7 @@ pub struct Config {
 /// A router, shared by all workers. `H` is a packet that waits.
 pub struct Router<H> {
     interfaces: Vec<Interface>,
-    numbers: Numbers,
+    in_ports: InPorts,
     path_mtus: PathMtus,
     neighbours: Neighbours<H>,
     limit: Limit,
@@ -194,7 +194,7 @@ impl<H: Waiting> Router<H> {
     pub fn new(config: Config) -> Self {
         let Config { interfaces, neighbours_max, errors_per_s, listens_only, seed } = config;
         Self {
-            numbers: Numbers::of(&interfaces),
+            in_ports: InPorts::of(&interfaces),
             path_mtus: PathMtus::of(&interfaces),
             interfaces,
             neighbours: Neighbours::new(neighbours_max, seed),
@@ -238,7 +238,7 @@ impl<H: Waiting> Router<H> {
     /// Returns the interface that packets with a number come in through.
     #[inline]
     pub fn interface_of(&self, in_port: u32) -> Option<(u16, &Interface)> {
-        let n = self.numbers.find(in_port)?;
+        let n = self.in_ports.find(in_port)?;
         Some((n, &self.interfaces[usize::from(n)]))
     }
 
@@ -256,7 +256,7 @@ impl<H: Waiting> Router<H> {
             if let Link::Tunnel(ends) = interface.link
                 && (ends.local, ends.remote) == (from, to)
             {
-                self.path_mtus.lower(n, path_mtu::inner(&ends, mtu), seconds(now_ns));
+                self.path_mtus.lower(n, path_mtu::inner(&ends, mtu, interface.has_ipv6()), seconds(now_ns));
             }
         }
     }

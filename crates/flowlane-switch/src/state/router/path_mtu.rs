@@ -44,10 +44,12 @@ impl PathMtus {
     }
 }
 
-/// Returns the length of inner packets whose outer packets may have this length.
-pub(super) fn inner(ends: &TunnelEnds, outer: u16) -> u16 {
+/// Returns the length of inner packets whose outer packets may have this length. Each link carries packets of IPv6 of the least length
+/// (RFC 8200, section 5): a tunnel between networks of IPv6 admits these, whatever any host says of its way.
+pub(super) fn inner(ends: &TunnelEnds, outer: u16, carries_ipv6: bool) -> u16 {
     let least = if ends.remote.is_ipv6() { LEAST_V6 } else { LEAST_V4 };
-    outer.max(least) - ends.headers
+    let inner = outer.max(least) - ends.headers;
+    if carries_ipv6 { inner.max(LEAST_V6) } else { inner }
 }
 
 /// Reads an ICMP error that says that a packet was too long: the packet's addresses, and the length that it may have.
@@ -104,9 +106,10 @@ mod tests {
     #[test]
     fn lengths_below_what_all_links_carry_are_not_believed() {
         let v4 = ends("192.0.2.1", "192.0.2.2");
-        assert_eq!([68, 576, 1400].map(|outer| inner(&v4, outer)), [526, 526, 1350]);
+        assert_eq!([68, 576, 1400].map(|outer| inner(&v4, outer, false)), [526, 526, 1350]);
+        assert_eq!([68, 576, 1400].map(|outer| inner(&v4, outer, true)), [1280, 1280, 1350]);
         let v6 = ends("2001:db8::1", "2001:db8::2");
-        assert_eq!([0, 1280, 1400].map(|outer| inner(&v6, outer)), [1230, 1230, 1350]);
+        assert_eq!([0, 1280, 1400].map(|outer| inner(&v6, outer, false)), [1230, 1230, 1350]);
     }
 
     #[test]

@@ -18,6 +18,11 @@ pub(super) const ETHERNET: usize = 14;
 /// TTL of the packets that a router sends (RFC 1700: 64).
 const TTL: u8 = 64;
 
+/// Returns an address as text.
+pub fn text_of(mac: Mac) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
 /// Returns whether an address is of one station.
 pub(super) fn is_unicast_mac(mac: Mac) -> bool {
     mac[0] & 1 == 0 && mac != [0; 6]

@@ -326,3 +326,97 @@ fn a_tunnel_that_is_routed_into_itself_sends_nothing() {
         assert_eq!(ports(&world.answers(LAN, &ping(LAN, "192.0.2.5", "192.0.2.1"))), [LAN]);
     }
 }
+
+/// The tunnel over IPv6, by GENEVE; the headers in front of inner packets are 20 bytes longer.
+#[test]
+fn a_tunnel_over_ipv6_carries_ipv6() {
+    let text = TUNNEL
+        .replace("kind = \"vxlan\"", "kind = \"geneve\"")
+        .replace(
+            "local = \"198.51.100.1\"\nremote = \"203.0.113.9\"",
+            "local = \"2001:db8:2::1\"\nremote = \"2001:db8:9::9\"",
+        )
+        .replace("addresses = [\"198.51.100.1/24\"]", "addresses = [\"2001:db8:2::1/64\"]")
+        .replace("addresses = [\"192.0.2.1/24\"]", "addresses = [\"192.0.2.1/24\", \"2001:db8:1::1/64\"]")
+        .replace("addresses = [\"10.9.0.1/30\"]", "addresses = [\"10.9.0.1/30\", \"2001:db8:5::1/64\"]")
+        .replace(
+            "\"default via 198.51.100.254\"",
+            "\"::/0 via fe80::254 dev wan\", \"2001:db8:50::/48 via 2001:db8:5::2\"",
+        );
+    let mut world = World::quiet(&text);
+    // The announcements of its addresses in the tunnel have waited for this.
+    assert_eq!(world.answers(WAN, &advertisement(WAN, "fe80::254", "2001:db8:2::1")).len(), 3);
+    let asked = world.answers(LAN, &udp(LAN, "2001:db8:1::5", "2001:db8:50::7", 64, 8));
+    let outer = |frame: &[u8]| (addresses(frame), frame[54 + 8 + 8..].to_vec());
+    let ((source, destination, _), question) = outer(&asked[0].1);
+    assert_eq!((source, destination), (ip("2001:db8:2::1"), ip("2001:db8:9::9")));
+    assert_eq!(icmp6(&question).1[..16], v6("2001:db8:5::2"));
+    // Its answer, as the other end's router sends it.
+    let message = [&v6("2001:db8:5::2")[..], &[2, 1], &FAR].concat();
+    let (builder, mut inner) = (PacketBuilder::ethernet2(FAR, SITE), Vec::new());
+    let builder = builder.ipv6(v6("2001:db8:5::2"), v6("2001:db8:5::1"), 255);
+    let kind = Icmpv6Type::Unknown { type_u8: 136, code_u8: 0, bytes5to8: [0x60, 0, 0, 0] };
+    builder.icmpv6(kind).write(&mut inner, &message).unwrap();
+    let geneve = [&[0, 0, 0x65, 0x58, 0, 0, 7, 0][..], &inner].concat();
+    let (builder, mut frame) = (PacketBuilder::ethernet2(HOST[WAN], OWN[WAN]), Vec::new());
+    let builder = builder.ipv6(v6("2001:db8:9::9"), v6("2001:db8:2::1"), 60);
+    builder.udp(4000, 6081).write(&mut frame, &geneve).unwrap();
+    let sent = world.answers(WAN, &frame);
+    let (_, inner) = outer(&sent[0].1);
+    assert_eq!(addresses(&inner), (ip("2001:db8:1::5"), ip("2001:db8:50::7"), 63));
+    // 1,500 less 70: a packet too big, with that length.
+    let (port, refused) = world.answer(LAN, &udp(LAN, "2001:db8:1::5", "2001:db8:50::7", 64, 1431 - 48));
+    assert_eq!((port, icmp6(&refused).0), (LAN, Icmpv6Type::PacketTooBig { mtu: 1430 }));
+    // A router on the way has less room: by 100 bytes, then by more than a tunnel of IPv6 believes.
+    for (mtu, told) in [(1400u32, 1330), (1280, 1280)] {
+        let mut message = mtu.to_be_bytes().to_vec();
+        message.extend_from_slice(&sent[0].1[14..]);
+        let (builder, mut narrow) = (PacketBuilder::ethernet2(HOST[WAN], OWN[WAN]), Vec::new());
+        let builder = builder.ipv6(v6("2001:db8:7::7"), v6("2001:db8:2::1"), 60);
+        builder.icmpv6(Icmpv6Type::PacketTooBig { mtu }).write(&mut narrow, &message[4..]).unwrap();
+        assert_eq!(world.answers(WAN, &narrow), []);
+        let (_, refused) = world.answer(LAN, &udp(LAN, "2001:db8:1::5", "2001:db8:50::7", 64, 1431 - 48));
+        assert_eq!(icmp6(&refused).0, Icmpv6Type::PacketTooBig { mtu: told });
+    }
+}
+
+#[test]
+fn each_tunnel_has_the_mtu_of_ports_by_itself() {
+    let second = "[[tunnel]]\nnumber = 6\nkind = \"vxlan\"\nid = 8\nlocal = \"198.51.100.1\"\nremote = \"203.0.113.10\"\n[router]";
+    let interface =
+        "[[router.interface]]\nnumber = 201\nname = \"other\"\ntunnel = 6\naddresses = [\"10.9.1.1/30\"]\n";
+    let world = World::new(&format!("{}{interface}", TUNNEL.replace("[router]", second)));
+    let mtus: Vec<u16> = world
+        .worker
+        .egress
+        .router
+        .as_ref()
+        .unwrap()
+        .interfaces()
+        .iter()
+        .map(|interface| interface.mtu)
+        .collect();
+    assert_eq!(mtus, [1500, 1500, 1450, 1450]);
+}
+
+/// A trace says what is done with a packet, up to the frame that leaves.
+#[test]
+fn traces_follow_packets_into_vlans_and_tunnels() {
+    use flowlane::rule::action::PortNo;
+    let mut world = known(VLANS);
+    let mut trace = |port, frame: &[u8]| format!("{:#?}", world.worker.trace(PortNo(port), frame).unwrap());
+    let to_host = datagram([HOST[WAN], OWN[WAN]], "198.51.100.7", "192.0.2.5", 8);
+    let text = trace(2, &to_host);
+    assert!(text.contains("leaves by office"), "{text}");
+    let text = trace(4, &tagged(10, &datagram([FAR, OWN[LAN]], "192.0.2.9", "10.20.0.9", 8)));
+    assert!(text.contains("leaves by guests"), "{text}");
+    for firewall in ["", TUNNEL_FIREWALL] {
+        let mut world = at_tunnel(&format!("{TUNNEL}{firewall}"));
+        let text = format!(
+            "{:#?}",
+            world.worker.trace(PortNo(1), &udp(LAN, "192.0.2.5", "10.50.1.1", 64, 8)).unwrap()
+        );
+        // The packet, and the tunnel's around it.
+        assert!(text.contains("leaves by site") && text.contains("leaves by wan"), "{text}");
+    }
+}

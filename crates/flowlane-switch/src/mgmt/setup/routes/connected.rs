@@ -11,11 +11,11 @@ use crate::mgmt::config::Config;
 use crate::mgmt::setup::{interfaces, router};
 use crate::ruleset::Routing;
 use crate::stage::route::HopSpec;
-use crate::state::router::{Interface, Numbers, Reason};
+use crate::state::router::{InPorts, Interface, Reason};
 
 /// A router's interface as routes name it, and the actions that packets go on with which leave there.
 #[derive(Clone)]
-struct Link {
+struct NamedInterface {
     interface: Interface,
     /// Its name, and that which the system has for it.
     names: Vec<String>,
@@ -24,14 +24,14 @@ struct Link {
 
 /// The router's interfaces.
 #[derive(Clone, Default)]
-pub(in crate::mgmt::setup) struct Links(Vec<Link>);
+pub(in crate::mgmt::setup) struct Links(Vec<NamedInterface>);
 
 impl Links {
     /// Those of a configuration.
     pub(in crate::mgmt::setup) fn of(config: &Config, all: &[Interface]) -> Self {
         let link = |(position, interface): (usize, &Interface)| {
             let of_kernel = interface.place().and_then(|place| interfaces::kernel_name(&config.port[place]));
-            Link {
+            NamedInterface {
                 names: std::iter::once(interface.name.clone()).chain(of_kernel).collect(),
                 after: router::after_routing(config, interface, position),
                 interface: interface.clone(),
@@ -44,15 +44,16 @@ impl Links {
         !self.0.is_empty()
     }
 
-    /// The numbers of the router's interfaces.
-    pub(super) fn numbers(&self) -> Numbers {
-        Numbers::of(self.0.iter().map(|link| &link.interface))
+    /// The router's interfaces by the `in_port` of their packets.
+    pub(super) fn in_ports(&self) -> InPorts {
+        InPorts::of(self.0.iter().map(|link| &link.interface))
     }
 
     /// The port behind which a gateway is.
     fn position(&self, gateway: &Gateway) -> Result<usize, String> {
         if let Some(device) = gateway.device.as_deref() {
-            let find = |name: fn(&Link, &str) -> bool| self.0.iter().position(|link| name(link, device));
+            let find =
+                |name: fn(&NamedInterface, &str) -> bool| self.0.iter().position(|link| name(link, device));
             let known = find(|link, device| link.names[0] == device);
             let found = known.or_else(|| find(|link, device| link.names.iter().any(|name| name == device)));
             return found.ok_or_else(|| format!("the router has no interface `{device}` with addresses"));
