@@ -145,7 +145,6 @@ fn established(connections: u32, packets: usize) -> Vec<(usize, Vec<[u8; 60]>)> 
 fn through_the_switch(connections: u32, packets: usize) {
     let traffic = established(connections, packets);
     let (mut firewall, mut stateless) = (worker(FIREWALL), worker(STATELESS));
-    // As a switch does that begins with such rules.
     firewall.egress.connections.commit_ahead();
     let mut setup = forward(&mut firewall, &bursts_of((0..connections).map(|n| frame(n, false, SYN)), 0));
     let answer = forward(&mut firewall, &bursts_of((0..connections).map(|n| frame(n, true, SYN | ACK)), 1));
@@ -154,6 +153,7 @@ fn through_the_switch(connections: u32, packets: usize) {
     let mut round = || {
         let [with, without] = [&mut firewall, &mut stateless].map(|worker| forward(worker, &traffic));
         known.bursts.extend(&with.bursts);
+        known.frames += with.frames;
         [with.mean(), without.mean()]
     };
     let rounds: Vec<[f64; 2]> = (0..ROUNDS).map(|_| round()).collect();
@@ -191,6 +191,8 @@ fn resident_bytes() -> usize {
 fn filled(connections: u32) -> (Connections, f64) {
     let all = Connections::new(Limits { connections: connections as usize, per_zone: None });
     let commit = Request { zone: 1, commit: true, ..Request::default() };
+    // As a switch does that begins with rules that track.
+    all.commit_ahead();
     let begun = Instant::now();
     for n in 0..connections {
         all.track(Some(&seen(n, false, 2)), &commit, &mut Tracked::default(), 0);
