@@ -399,19 +399,19 @@ fn each_tunnel_has_the_mtu_of_ports_by_itself() {
     assert_eq!(mtus, [1500, 1500, 1450, 1450]);
 }
 
-/// A trace says what is done with a packet, up to the frame that leaves.
+/// A trace follows a packet to the frame that leaves.
 #[test]
 fn traces_follow_packets_into_vlans_and_tunnels() {
     use flowlane::rule::action::PortNo;
-    let mut world = known(VLANS);
-    let mut trace = |port, frame: &[u8]| format!("{:#?}", world.worker.trace(PortNo(port), frame).unwrap());
+    let world = known(VLANS);
+    let trace = |port, frame: &[u8]| format!("{:#?}", world.worker.trace(PortNo(port), frame).unwrap());
     let to_host = datagram([HOST[WAN], OWN[WAN]], "198.51.100.7", "192.0.2.5", 8);
     let text = trace(2, &to_host);
     assert!(text.contains("leaves by office"), "{text}");
     let text = trace(4, &tagged(10, &datagram([FAR, OWN[LAN]], "192.0.2.9", "10.20.0.9", 8)));
     assert!(text.contains("leaves by guests"), "{text}");
     for firewall in ["", TUNNEL_FIREWALL] {
-        let mut world = at_tunnel(&format!("{TUNNEL}{firewall}"));
+        let world = at_tunnel(&format!("{TUNNEL}{firewall}"));
         let text = format!(
             "{:#?}",
             world.worker.trace(PortNo(1), &udp(LAN, "192.0.2.5", "10.50.1.1", 64, 8)).unwrap()
