@@ -25,6 +25,15 @@ fn sh(command: &str) -> bool {
     status.is_ok_and(|s| s.success())
 }
 
+/// Says why a test is skipped; also in the file `FLOWLANE_SKIPPED`, since the output of a test that passes is not shown.
+fn skipped(reason: &str) {
+    println!("skipped: {reason}");
+    if let Some(path) = std::env::var_os("FLOWLANE_SKIPPED") {
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        writeln!(file, "{reason}").unwrap();
+    }
+}
+
 fn pattern() -> Vec<u8> {
     (0..TRANSFER_BYTES as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
@@ -213,11 +222,11 @@ fn carries_ping_and_tcp(kind: &str, workers: usize) {
     let tap = kind == "tap";
     let first = if tap { "afpacket" } else { kind };
     if !sh("test $(id -u) = 0 && command -v ip && command -v ping") {
-        println!("skipped: needs root, ip and ping");
+        skipped("needs root, ip and ping");
         return;
     }
     let Some(net) = Net::new(kind, workers) else {
-        println!("skipped: network namespaces cannot be made here");
+        skipped("network namespaces cannot be made here");
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -279,11 +288,11 @@ fn carries_ping_and_tcp(kind: &str, workers: usize) {
 #[test]
 fn documented_capabilities_are_sufficient_and_missing_ones_are_named() {
     if !sh("test $(id -u) = 0 && command -v ip && command -v ping && command -v setpriv") {
-        println!("skipped: needs root, ip, ping and setpriv");
+        skipped("needs root, ip, ping and setpriv");
         return;
     }
     let Some(net) = Net::new("user", 1) else {
-        println!("skipped: network namespaces cannot be made here");
+        skipped("network namespaces cannot be made here");
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -352,7 +361,7 @@ fn readme_commands() -> String {
 fn readme_commands_for_a_running_switch_work() {
     let isolated = "unshare --net --mount sh -ec 'mount -t tmpfs tmpfs /run && ip netns add try'";
     if !sh("test $(id -u) = 0 && command -v ip && command -v ping && command -v unshare") || !sh(isolated) {
-        println!("skipped: needs root, ip, ping, unshare, and network namespaces");
+        skipped("needs root, ip, ping, unshare, and network namespaces");
         return;
     }
     let binary = assert_cmd::cargo::cargo_bin!("flowlane");

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::interfaces::wait_until;
 use super::router::{Hosts, control, hosts, start};
-use super::sh;
+use super::{sh, skipped};
 
 /// The interpreter that has Debian's package of the FTP server.
 const PYTHON: &str = "/usr/bin/python3";
@@ -23,7 +23,7 @@ fn has(programs: &[&str]) -> bool {
     let missing: Vec<&&str> = programs.iter().filter(|name| !sh(&format!("command -v {name}"))).collect();
     let is_there = missing.is_empty();
     if !is_there {
-        println!("skipped: there is no {missing:?}");
+        skipped(&format!("there is no {missing:?}"));
     }
     is_there
 }
@@ -55,9 +55,9 @@ impl Servers {
     /// Starts them; none where a program is missing.
     fn start(hosts: &Hosts, host: usize, at: &Path) -> Option<Self> {
         if !has(&["curl", PYTHON]) || !sh(&format!("{PYTHON} -c 'import pyftpdlib'")) {
-            println!(
-                "skipped: needs curl and {PYTHON} with pyftpdlib (apt-get install curl python3-pyftpdlib)"
-            );
+            skipped(&format!(
+                "needs curl and {PYTHON} with pyftpdlib (apt-get install curl python3-pyftpdlib)"
+            ));
             return None;
         }
         let folder = at.join("served");

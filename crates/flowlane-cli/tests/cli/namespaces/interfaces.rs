@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{ROLE, Switch, sh};
+use super::{ROLE, Switch, sh, skipped};
 
 /// The file whose existence ends the roles, and the one that they write their count to.
 pub(super) const STOP: &str = "FLOWLANE_TEST_STOP";
@@ -240,12 +240,12 @@ fn event(hosts: &mut Hosts, what: &str) -> bool {
 
 fn interface_comes_and_goes(kind: &str, workers: usize, queues: u32) {
     if !sh("test $(id -u) = 0 && command -v ip && command -v ping") {
-        println!("skipped: needs root, ip and ping");
+        skipped("needs root, ip and ping");
         return;
     }
     let of = format!("fi{}{workers}{queues}x", &kind[2..3]);
     let Some(mut hosts) = Hosts::new(&of, queues, kind == "tap") else {
-        println!("skipped: network namespaces cannot be made here");
+        skipped("network namespaces cannot be made here");
         return;
     };
     let case = format!("{kind}, {workers} workers, {queues} queues");
@@ -305,12 +305,12 @@ fn afxdp_follows_its_interface_and_other_ports_lose_nothing() {
 #[test]
 fn what_had_arrived_at_the_end_is_forwarded_and_counted() {
     if !sh("test $(id -u) = 0 && command -v ip") {
-        println!("skipped: needs root and ip");
+        skipped("needs root and ip");
         return;
     }
     for (kind, workers) in [("afpacket", 1), ("afpacket", 2), ("afxdp", 1), ("afxdp", 2)] {
         let Some(hosts) = Hosts::new(&format!("fe{}{workers}x", &kind[2..3]), 1, false) else {
-            println!("skipped: network namespaces cannot be made here");
+            skipped("network namespaces cannot be made here");
             return;
         };
         let folder = tempfile::tempdir().unwrap();

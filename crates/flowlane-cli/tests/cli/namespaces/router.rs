@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::interfaces::wait_until;
-use super::{Switch, sh};
+use super::{Switch, sh, skipped};
 
 /// Two namespaces, each with a link to the router. Removed when dropped.
 pub(super) struct Hosts {
@@ -64,12 +64,12 @@ impl Drop for Hosts {
 /// Hosts for a test that needs root; none where they cannot be made.
 pub(super) fn hosts(test: char) -> Option<Hosts> {
     if !sh("test $(id -u) = 0 && command -v ip && command -v ping") {
-        println!("skipped: needs root, ip and ping");
+        skipped("needs root, ip and ping");
         return None;
     }
     let hosts = Hosts::new(test);
     if hosts.is_none() {
-        println!("skipped: network namespaces cannot be made here");
+        skipped("network namespaces cannot be made here");
     }
     hosts
 }

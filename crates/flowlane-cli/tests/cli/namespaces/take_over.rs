@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::interfaces::{COUNT, Hosts, PAUSE, STOP, is_over, path, wait_until};
-use super::{ADDRESS, Net, ROLE, Switch, sh};
+use super::{ADDRESS, Net, ROLE, Switch, sh, skipped};
 
 /// The longest time without packets at a take-over.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -164,12 +164,12 @@ fn can_run() -> bool {
 #[test]
 fn a_translated_stream_goes_on_when_a_switch_takes_the_place_of_another() {
     if !can_run() {
-        println!("skipped: needs root and ip");
+        skipped("needs root and ip");
         return;
     }
     for workers in [1, 2] {
         let Some((mut stream, mut switch)) = Stream::start(workers) else {
-            println!("skipped: network namespaces cannot be made here");
+            skipped("network namespaces cannot be made here");
             return;
         };
         for _ in 0..2 {
@@ -208,11 +208,11 @@ fn a_translated_stream_goes_on_when_a_switch_takes_the_place_of_another() {
 #[test]
 fn a_translated_stream_goes_on_after_a_crash() {
     if !can_run() {
-        println!("skipped: needs root and ip");
+        skipped("needs root and ip");
         return;
     }
     let Some((mut stream, mut switch)) = Stream::start(3) else {
-        println!("skipped: network namespaces cannot be made here");
+        skipped("network namespaces cannot be made here");
         return;
     };
     let is_saved = || fs::metadata(stream.file("state")).is_ok_and(|file| file.len() > 200);
@@ -232,11 +232,11 @@ fn a_translated_stream_goes_on_after_a_crash() {
 /// Datagrams of hosts 1 to 3 through a bridge whose switch is taken over: the pause is short, and the interfaces stay.
 fn bridge_is_taken_over(kind: &str, workers: usize) {
     if !can_run() {
-        println!("skipped: needs root, ip and ping");
+        skipped("needs root, ip and ping");
         return;
     }
     let Some(hosts) = Hosts::new(&format!("ft{}{workers}x", &kind[2..3]), 1, kind == "tap") else {
-        println!("skipped: network namespaces cannot be made here");
+        skipped("network namespaces cannot be made here");
         return;
     };
     let case = format!("{kind}, {workers} workers");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::super::interfaces::wait_until;
 use super::super::router::{Hosts, Namespace, control, hosts, start};
-use super::super::sh;
+use super::super::{sh, skipped};
 
 /// The port of `staticd` for commands.
 const STATICD: u16 = 2616;
@@ -26,7 +26,7 @@ impl Frr {
         if !Path::new(&format!("{root}/usr/lib/frr/staticd")).exists()
             || !sh("command -v unshare && command -v bash")
         {
-            println!("skipped: there is no FRRouting (apt-get install frr, or FLOWLANE_FRR_ROOT)");
+            skipped("there is no FRRouting (apt-get install frr, or FLOWLANE_FRR_ROOT)");
             return None;
         }
         let frr = Self { folder: at.join("frr"), namespace: namespace.to_owned() };
