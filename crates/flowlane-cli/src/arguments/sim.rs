@@ -130,8 +130,8 @@ pub(crate) enum SimVerb {
                       flowlane sim config figure9 > figure9.toml && flowlane sim run figure9.toml"
     )]
     Config {
-        /// The machine: paper, skylake-sp, zen3 or zen4; or the experiment of a figure.
-        #[arg(value_name = "NAME", value_parser = ["paper", "skylake-sp", "zen3", "zen4", "figure9", "figure11", "figure11-choices", "figure13"])]
+        /// The machine: paper, skylake-sp, zen3, zen4 or sapphire-rapids; or the experiment of a figure.
+        #[arg(value_name = "NAME", value_parser = ["paper", "skylake-sp", "zen3", "zen4", "sapphire-rapids", "figure9", "figure11", "figure11-choices", "figure13"])]
         preset: String,
         /// Repeat the calibration on Figure 10's bars and print the four calibrated numbers.
         #[arg(long)]
@@ -247,7 +247,7 @@ pub(crate) struct SimRecordOptions {
 /// The options of `flowlane sim paper`.
 #[derive(Debug, Args)]
 pub(crate) struct SimPaperOptions {
-    /// Machine: paper, skylake-sp, zen3, zen4, or a TOML file with `preset` and `[machine]` as for `flowlane sim run`.
+    /// Machine: paper, skylake-sp, zen3, zen4, sapphire-rapids, or a TOML file with `preset` and `[machine]` as for `flowlane sim run`.
     #[arg(long, default_value = "paper", value_name = "PRESET|FILE")]
     pub(crate) preset: String,
     /// Simulate this figure only (several: repeat it): a number, `tables`, or `sensitivity` for the charts that explain misses.
@@ -290,7 +290,7 @@ pub(crate) struct SimWhatIfOptions {
     /// The table of the rules, if the file has several.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) table: u8,
-    /// Simulated machine: paper, skylake-sp, zen3, zen4, or a TOML file with `preset` and `[machine]` as for `flowlane sim run`;
+    /// Simulated machine: paper, skylake-sp, zen3, zen4, sapphire-rapids, or a TOML file with `preset` and `[machine]` as for `flowlane sim run`;
     /// without it, this one.
     #[arg(long, value_name = "PRESET|FILE")]
     pub(crate) preset: Option<String>,

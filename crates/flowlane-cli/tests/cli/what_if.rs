@@ -172,7 +172,10 @@ fn bad_input_says_what_where_and_how_and_writes_nothing() {
         ("sim what-if --rules bad.flows --trace t.trace", "bad.flows:2:12"),
         ("sim what-if --rules r.rules --trace empty.trace", "there are no packets"),
         ("sim what-if --rules r.rules --trace t.trace --table 9", "no rules for table 9"),
-        ("sim what-if --rules r.rules --trace t.trace --preset zen", "paper, skylake-sp, zen3 and zen4"),
+        (
+            "sim what-if --rules r.rules --trace t.trace --preset zen",
+            "paper, skylake-sp, zen3, zen4 and sapphire-rapids",
+        ),
         ("sim what-if --rules r.rules --trace t.trace --preset bad.toml", "did you mean `width`?"),
         ("sim what-if --rules r.rules --trace t.trace --host none.toml", "--host none.toml: no such file"),
         ("sim what-if --rules r.rules --trace t.trace --arrival wire", "wire"),

@@ -72,6 +72,10 @@ pub struct CoreConfig {
     pub load_queue_entries: u32,
     /// Stores in the window.
     pub store_queue_entries: u32,
+    /// Results in the window that a general register, and a vector register, has room for: registers without those of retired
+    /// instructions. Threads share them.
+    pub integer_registers: u32,
+    pub vector_registers: u32,
     /// How two threads share the window and its queues.
     pub window_sharing: Sharing,
     /// How two threads share the scheduler.
@@ -112,6 +116,8 @@ pub struct CoreConfig {
     pub walkers: u32,
     /// Page tables below the root that walks may begin at.
     pub walk_cache_entries: u32,
+    /// The size of the pages of a host below, if this is a virtual machine; else 0.
+    pub nested_page_kib: u64,
 }
 
 /// How the two threads of a core share entries.
@@ -327,6 +333,8 @@ pub enum Preset {
     Zen3,
     /// A complex of eight cores of an EPYC 9004, Zen 4.
     Zen4,
+    /// A Xeon of the fourth generation, Golden Cove.
+    SapphireRapids,
 }
 
 impl Named for Preset {
@@ -341,7 +349,7 @@ impl From<UnknownName> for ConfigError {
 
 impl Preset {
     /// All presets.
-    pub const ALL: [Self; 4] = named_enum::all();
+    pub const ALL: [Self; 5] = named_enum::all();
 
     /// Returns the name on the command line and in configurations.
     pub fn name(self) -> &'static str {
@@ -354,6 +362,8 @@ impl Preset {
         match (cpus.contains("AuthenticAMD"), cpus.contains("avx512f")) {
             (true, true) => Self::Zen4,
             (true, false) => Self::Zen3,
+            // What all later cores of Intel's servers have, and none before.
+            (false, _) if cpus.contains("amx_tile") || cpus.contains("avx_vnni") => Self::SapphireRapids,
             _ => Self::SkylakeSp,
         }
     }
@@ -365,6 +375,7 @@ impl Preset {
             Self::SkylakeSp => include_str!("../../presets/skylake-sp.toml"),
             Self::Zen3 => include_str!("../../presets/zen3.toml"),
             Self::Zen4 => include_str!("../../presets/zen4.toml"),
+            Self::SapphireRapids => include_str!("../../presets/sapphire-rapids.toml"),
         }
     }
 
@@ -473,11 +484,11 @@ impl MachineConfig {
 }
 
 /// The least and the most of numbers that depend on no others, by their keys.
-const BOUNDS: [(u64, u64, &[&str]); 24] = [
+const BOUNDS: [(u64, u64, &[&str]); 25] = [
     (100, 10_000, &["core.clock_mhz"]),
     (1, 16, &["mesh.columns", "mesh.rows"]),
     (1, 32, &["core.width", "core.alu_per_cycle"]),
-    (32, 4096, &["core.rob_entries"]),
+    (32, 4096, &["core.rob_entries", "core.integer_registers", "core.vector_registers"]),
     (4, 4096, &["core.scheduler_entries", "core.load_queue_entries", "core.store_queue_entries"]),
     (1, 256, &["core.miss_registers"]),
     (0, 1_000_000, &["core.active_mw"]),
@@ -485,6 +496,7 @@ const BOUNDS: [(u64, u64, &[&str]); 24] = [
     (4, 65_536, &["core.tlb_entries", "core.small_tlb_entries"]),
     (4, 1 << 20, &["core.page_kib", "core.second_tlb_entries"]),
     (0, 10_000, &["core.tlb_miss_cycles"]),
+    (0, 1 << 20, &["core.nested_page_kib"]),
     (1, 64, &["core.walkers", "dram.channels"]),
     (1, 1024, &["core.walk_cache_entries", "dram.banks", "accelerator.scoreboard_queries"]),
     (1, 1024, &["accelerator.metadata_tables", "near_l2.in_flight_queries"]),

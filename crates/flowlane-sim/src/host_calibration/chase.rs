@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use flowlane::generate::Random;
-use flowlane::memory::Memory;
+use flowlane::memory::{HUGE_BYTES, Memory};
 
 /// Words of a line.
 const LINE: usize = 8;
@@ -36,6 +36,28 @@ impl Chain {
             (words[n * LINE], words[other * LINE]) = (b, a);
         }
         Self { words, at: 0, state: seed }
+    }
+
+    /// Returns the nanoseconds of a load on a cycle through lines that are `apart` bytes and a line from each other, all in the
+    /// first-level cache and in one huge page.
+    pub(super) fn apart_nanoseconds(apart: usize) -> f64 {
+        const LINES: usize = 256;
+        const ROUNDS: usize = 64;
+        let mut words = Memory::<u64>::zeroed(HUGE_BYTES / 8);
+        let place = |n: usize| n % LINES * (apart / 8) + n % (apart / 64).clamp(1, 64) * LINE;
+        // An odd step leads through all lines, with no two neighbours after each other.
+        (0..LINES).for_each(|n| words[place(n)] = place(n + 97) as u64);
+        let mut best = f64::MAX;
+        let mut at = 0;
+        for _ in 0..ROUNDS {
+            let begun = Instant::now();
+            for _ in 0..4 * LINES {
+                at = words[at] as usize;
+            }
+            best = best.min(begun.elapsed().as_secs_f64() * 1e9 / (4 * LINES) as f64);
+        }
+        black_box(at);
+        best
     }
 
     pub(super) fn lines(&self) -> usize {
@@ -88,13 +110,75 @@ impl Chain {
     }
 }
 
-/// Sixteen instructions that need neither memory nor each other's results: eight chains of a rotation and an addition.
-macro_rules! sixteen {
-    ($values:ident, $add:ident) => {
-        for value in &mut $values {
-            *value = value.rotate_left(7).wrapping_add($add);
+/// Results in vector registers: on other processors, in general ones.
+#[cfg(target_arch = "x86_64")]
+mod vector {
+    use std::arch::x86_64::{__m128i, _mm_add_epi64, _mm_set1_epi64x, _mm_shuffle_epi32};
+
+    pub(super) type Vector = __m128i;
+
+    pub(super) fn of(value: u64) -> Vector {
+        // SAFETY: every x86-64 has SSE2.
+        unsafe { _mm_set1_epi64x(value.cast_signed()) }
+    }
+
+    /// Two instructions.
+    #[inline(always)]
+    pub(super) fn step(vector: Vector, add: Vector) -> Vector {
+        // SAFETY: every x86-64 has SSE2.
+        unsafe { _mm_add_epi64(_mm_shuffle_epi32::<0b00_11_10_01>(vector), add) }
+    }
+}
+#[cfg(not(target_arch = "x86_64"))]
+mod vector {
+    pub(super) type Vector = u64;
+
+    pub(super) fn of(value: u64) -> Vector {
+        value
+    }
+
+    #[inline(always)]
+    pub(super) fn step(vector: Vector, add: Vector) -> Vector {
+        vector.rotate_left(9).wrapping_add(add)
+    }
+}
+use vector::Vector;
+
+/// Values of instructions that need neither memory nor each other's results. Half are in general registers, half in vectors: neither
+/// are all taken before the window is full.
+#[derive(Clone, Copy)]
+struct Values {
+    general: [u64; 4],
+    vectors: [Vector; 4],
+    add: u64,
+    add_vector: Vector,
+}
+
+impl Values {
+    fn new() -> Self {
+        let (general, add) = (black_box([1, 2, 3, 4]), black_box(0x9e37_79b9_7f4a_7c15));
+        Self { general, vectors: general.map(vector::of), add, add_vector: vector::of(add) }
+    }
+
+    /// Sixteen instructions.
+    #[inline(always)]
+    fn step(&mut self) {
+        for value in &mut self.general {
+            *value = value.rotate_left(7).wrapping_add(self.add);
         }
-    };
+        for value in &mut self.vectors {
+            *value = vector::step(*value, self.add_vector);
+        }
+    }
+
+    #[inline(always)]
+    fn steps<const N: usize>(&mut self) {
+        // A loop's own instructions would count, too.
+        macro_rules! up_to {
+            ($($n:literal)*) => { $(if N > $n { self.step(); })* };
+        }
+        up_to!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23);
+    }
 }
 
 /// The most sixteens of instructions between two loads.
@@ -102,28 +186,17 @@ const SIXTEENS: usize = 24;
 
 /// Returns the nanoseconds of two independent loads, with `N` times sixteen instructions behind each.
 fn apart<const N: usize>(words: &[u64], at: &mut [usize; 2], loads: usize) -> f64 {
-    let (mut values, add) = (black_box([1u64, 2, 3, 4, 5, 6, 7, 8]), black_box(0x9e37_79b9_7f4a_7c15));
+    let mut values = Values::new();
     let begun = Instant::now();
     for _ in 0..loads {
         for at in &mut *at {
             *at = words[*at] as usize;
-            sixteens::<N>(&mut values, add);
+            values.steps::<N>();
         }
     }
     let took = begun.elapsed();
-    black_box(values);
+    black_box((values.general, values.vectors));
     took.as_secs_f64() * 1e9 / loads as f64
-}
-
-#[inline(always)]
-fn sixteens<const N: usize>(values: &mut [u64; 8], add: u64) {
-    let mut v = *values;
-    // A loop's own instructions would count, too.
-    macro_rules! up_to {
-        ($($n:literal)*) => { $(if N > $n { sixteen!(v, add); })* };
-    }
-    up_to!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23);
-    *values = v;
 }
 
 impl Chain {
@@ -131,20 +204,25 @@ impl Chain {
     /// sixteen instructions.
     pub(super) fn window(&mut self) -> u32 {
         const LOADS: usize = 64;
-        const TIMES: usize = 24;
+        const TIMES: usize = 2;
         let (words, half): (&[u64], usize) = (&self.words, self.lines() / 2 * LINE);
         let mut at = [self.at, (self.at + half) % words.len()];
-        let mut least = [f64::MAX; SIXTEENS / 2];
+        let (mut least, mut alone) = ([f64::MAX; SIXTEENS / 2], [f64::MAX; SIXTEENS / 2]);
         macro_rules! each {
             ($($n:literal)*) => {
                 for _ in 0..TIMES {
-                    $(least[$n / 2 - 1] = least[$n / 2 - 1].min(apart::<$n>(words, &mut at, LOADS));)*
+                    $(
+                        least[$n / 2 - 1] = least[$n / 2 - 1].min(apart::<$n>(words, &mut at, LOADS));
+                        // The instructions without a miss, which take a while themselves.
+                        alone[$n / 2 - 1] = alone[$n / 2 - 1].min(apart::<$n>(&[0; LINE], &mut [0; 2], LOADS));
+                    )*
                 }
             };
         }
         each!(2 4 6 8 10 12 14 16 18 20 22 24);
         self.at = black_box(at)[0];
-        let together = least.iter().take_while(|ns| **ns < 1.5 * least[0]).count();
+        let missed: Vec<f64> = least.iter().zip(&alone).map(|(least, alone)| least - alone).collect();
+        let together = missed.iter().take_while(|ns| **ns < 1.5 * missed[0]).count();
         32 * together as u32
     }
 }

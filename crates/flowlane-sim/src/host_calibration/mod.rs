@@ -74,10 +74,16 @@ pub struct Latencies {
     pub chain_ns: Vec<(u64, f64)>,
     /// The latency of a load on pages of 4 KiB, for sizes that are otherwise on huge pages.
     pub small_chain_ns: Vec<(u64, f64)>,
-    /// The time of a load in the largest chain with many loads in parallel.
-    pub many_ns: f64,
-    /// The instructions of the window, by independent misses: too small a number if the core's other thread is active.
+    /// The time of a load with many in parallel, in a chain of this size in KiB: mostly in the last cache, where walks are short.
+    pub many_ns: (u64, f64),
+    /// The instructions of the window, by independent misses, in most rounds: too small a number if the core's other thread is
+    /// active.
     pub window: u32,
+    /// The latency of a load in the first-level cache, of lines beside each other and of lines on as many pieces of 4 KiB of one
+    /// huge page: a host below with small pages makes them as many pages.
+    pub apart_ns: [f64; 2],
+    /// Whether this is a virtual machine.
+    pub is_guest: bool,
     /// The latency of a load of a line that another core has written; `None` with a single core.
     pub dirty_line_ns: Option<f64>,
 }
@@ -231,9 +237,12 @@ pub fn measure(extent: Extent, quick: bool, watch: &dyn Fn(f64)) -> (Measured, C
         cases.extend(small.map(Case::on_small_pages));
         chains.extend(sizes.iter().filter(|kib| **kib << 10 >= HUGE_BYTES as u64).map(chain));
     }
+    // Eight times the second cache, of which the second size is a quarter.
+    let many = sizes.iter().position(|kib| *kib >= 32 * sizes[1]).unwrap_or(large - 1);
     let branches = Branches::new();
     let rounds = if quick { QUICK_ROUNDS } else { ROUNDS };
     let mut passes: Vec<Passes> = vec![Passes::default(); 3 + chains.len() + cases.len()];
+    let mut windows = Vec::with_capacity(rounds);
     let begun = pace::ran_and_waited();
     for round in 0..rounds {
         let mut into = passes.iter_mut();
@@ -246,8 +255,10 @@ pub fn measure(extent: Extent, quick: bool, watch: &dyn Fn(f64)) -> (Measured, C
             chain.nanoseconds(chain.lines().min(8 * LOADS));
             time(&mut || chain.nanoseconds(LOADS));
         }
-        let (_, last) = &mut chains[large - 1];
-        time(&mut || last.cycle_nanoseconds::<{ chase::MANY }>(LOADS));
+        let (_, chain) = &mut chains[many];
+        chain.read();
+        time(&mut || chain.cycle_nanoseconds::<{ chase::MANY }>(LOADS));
+        windows.push(chains[large - 1].1.window());
         for case in &mut cases {
             case.warm_up();
             time(&mut || case.nanoseconds());
@@ -259,6 +270,7 @@ pub fn measure(extent: Extent, quick: bool, watch: &dyn Fn(f64)) -> (Measured, C
 
     // The fastest pass, since other processes can only occupy registers.
     let many_ns = passes[2 + chains.len()].0.iter().map(|(ns, _)| *ns).fold(f64::MAX, f64::min);
+    let many_ns = (sizes[many], many_ns);
     let mut reported_ns = passes.iter().map(|passes| passes.calm(step_ns));
     let mut next = || reported_ns.next().expect("one for each");
     let (cycle_ns, mispredict_ns) = (next(), next());
@@ -274,11 +286,24 @@ pub fn measure(extent: Extent, quick: bool, watch: &dyn Fn(f64)) -> (Measured, C
             Lookup { method, small_pages, level, bytes, ns: next() }
         })
         .collect();
-    let window = chains[large - 1].1.window();
+    // The core's other thread halves it while it is awake.
+    windows.sort_unstable();
+    let window = windows[windows.len() / 2];
     let dirty_line_ns = transfer::dirty_line_ns();
     huge_pages(true);
-    let latencies =
-        Latencies { cycle_ns, mispredict_ns, chain_ns, small_chain_ns, many_ns, window, dirty_line_ns };
+    let apart_ns = [64, 4096].map(Chain::apart_nanoseconds);
+    let is_guest = std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|cpus| cpus.contains(" hypervisor"));
+    let latencies = Latencies {
+        cycle_ns,
+        mispredict_ns,
+        chain_ns,
+        small_chain_ns,
+        many_ns,
+        window,
+        apart_ns,
+        is_guest,
+        dirty_line_ns,
+    };
     (Measured { caches, latencies, lookups, huge, disturbed }, Cases(cases))
 }
 

@@ -208,16 +208,19 @@ impl Machine {
         let op = t.ops[t.next_op];
         let (op, rest) = first_of(op);
         let (load, store) = (is_load(&op), is_store(&op));
-        let Room { rob, loads, stores, scheduler } = room;
+        let Room { rob, loads, stores, scheduler, results } = room;
+        let writes = op.results();
         let mut at = t.next_entry.max(c.entry_free);
         while t.rob + op.instructions.min(rob) > rob
             || (load && t.loads >= loads)
             || (store && t.stores >= stores)
+            || (0..2).any(|n| writes[n] > 0 && t.results[n] + writes[n] > results[n].max(writes[n]))
         {
             let Some(first) = t.leaving.pop_front() else { return Ok(Entry::Blocked) };
             t.rob -= first.instructions;
             t.loads -= u32::from(first.load);
             t.stores -= u32::from(first.store);
+            (0..2).for_each(|n| t.results[n] -= first.results[n]);
             at = at.max(first.at);
         }
         match t.waiting.room(op.in_scheduler(), scheduler, at) {
@@ -231,6 +234,7 @@ impl Machine {
         t.rob += op.instructions;
         t.loads += u32::from(load);
         t.stores += u32::from(store);
+        (0..2).for_each(|n| t.results[n] += writes[n]);
         match rest {
             0 => t.next_op += 1,
             rest => (t.ops[t.next_op].instructions, t.ops[t.next_op].begins) = (rest, false),
@@ -524,6 +528,7 @@ impl Machine {
                 instructions: op.instructions,
                 load: is_load(op),
                 store: is_store(op),
+                results: op.results(),
             });
             self.count(core, thread, &slot, before, left);
             if let Kind::LookupNonBlocking(query) = slot.op.kind {

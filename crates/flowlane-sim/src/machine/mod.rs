@@ -51,6 +51,9 @@ use self::unit::Unit;
 use crate::config::MachineConfig;
 use crate::event::{EventHeap, Ps};
 
+/// Lines of a page of 4 KiB.
+const LINES_OF_SMALL_PAGE: u64 = 4096 / cache::LINE_BYTES;
+
 /// Events without progress (an operation retired, or a query answered) after which a run counts as stuck.
 const IDLE_EVENTS_MAX: u64 = 2_000_000;
 
@@ -176,12 +179,23 @@ impl Machine {
         }
     }
 
-    /// Inserts lines into the shared cache, as if fetched from memory in order, without taking time.
+    /// Inserts lines into the shared cache, as if fetched from memory in order, without taking time; and then the entries of page
+    /// tables for them.
     pub fn fill_llc(&mut self, lines: impl Iterator<Item = Line>) {
+        let mut pages = Vec::new();
         for line in lines {
-            let slice = slice_of(line, self.config.llc.slices);
-            self.slices[slice as usize].cache.insert(line, false);
+            self.insert_shared(line);
+            // One line of each page of 4 KiB will do, and neighbours come together.
+            if pages.last().is_none_or(|last| last / LINES_OF_SMALL_PAGE != line / LINES_OF_SMALL_PAGE) {
+                pages.push(line);
+            }
         }
+        self.fill_entries(&pages);
+    }
+
+    fn insert_shared(&mut self, line: Line) {
+        let slice = slice_of(line, self.config.llc.slices);
+        self.slices[slice as usize].cache.insert(line, false);
     }
 
     /// Places lines where the network interface has written them: some in the shared cache, evenly among them, and the others in
@@ -209,9 +223,10 @@ impl Machine {
         }
     }
 
-    /// Inserts lines into a core's caches, as if it had read them in order.
+    /// Inserts lines into a core's caches, as if it had read them in order: their pages and the entries of page tables, too.
     pub fn fill_clean(&mut self, core: u32, lines: impl Iterator<Item = Line>) {
         for line in lines {
+            self.fill_translation(core, line);
             self.fill_core(core, line, false);
         }
     }

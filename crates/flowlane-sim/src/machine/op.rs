@@ -1,5 +1,7 @@
 //! Operations that cores execute: one or a few instructions each, in program order.
 
+use std::ops::Range;
+
 use super::cache::Line;
 use super::query::{BatchId, Queries, QueryId};
 use crate::config::Work;
@@ -50,6 +52,10 @@ pub enum Kind {
 
 /// The number of registers' names. 0 is none; the upper half has the chains of recorded lookups.
 pub const REGISTERS: usize = 256;
+
+/// The names of general registers, and of vector registers.
+pub(crate) const GENERAL: Range<u8> = 1..17;
+pub(crate) const VECTORS: Range<u8> = 20..60;
 
 /// The first register's name of the chains.
 pub(crate) const CHAINS: u8 = 128;
@@ -139,6 +145,15 @@ impl Op {
             writes[2] = CHAINS + self.chain;
         }
         (reads, writes)
+    }
+
+    /// Returns the numbers of general and of vector registers that its results take: none if it only renames, as moves do.
+    pub(super) fn results(&self) -> [u32; 2] {
+        if self.work == Work::None {
+            return [0; 2];
+        }
+        let of = |names: Range<u8>| self.writes.iter().filter(|name| names.contains(name)).count() as u32;
+        [of(GENERAL), of(VECTORS)]
     }
 
     /// Appends the operation to a dependency chain.

@@ -10,6 +10,7 @@ pub(super) struct Room {
     pub(super) loads: u32,
     pub(super) stores: u32,
     pub(super) scheduler: u32,
+    pub(super) results: [u32; 2],
 }
 
 impl Core {
@@ -26,6 +27,10 @@ impl Core {
             rob: share(limits.window_sharing, limits.rob_entries, |t| t.rob),
             loads: share(limits.window_sharing, limits.load_queue_entries, |t| t.loads),
             stores: share(limits.window_sharing, limits.store_queue_entries, |t| t.stores),
+            results: [
+                share(Sharing::Competitive, limits.integer_registers, |t| t.results[0]),
+                share(Sharing::Competitive, limits.vector_registers, |t| t.results[1]),
+            ],
             scheduler: share(limits.scheduler_sharing, limits.scheduler_entries, |t| t.waiting.taken()),
         }
     }

@@ -6,7 +6,7 @@ pub(crate) const PAGE_BYTES: u64 = 2 << 20;
 const LINES_OF_PAGE: u64 = PAGE_BYTES / LINE_BYTES;
 
 /// Pages of the simulated memory, more than the largest table takes.
-pub(super) const PAGES: u64 = 1 << 18;
+pub(crate) const PAGES: u64 = 1 << 18;
 
 /// An odd factor permutes the physical pages; the other one leads back.
 const FACTOR: u64 = 0x9_e377;

@@ -64,6 +64,7 @@ pub(super) struct Leaving {
     pub(super) instructions: u32,
     pub(super) load: bool,
     pub(super) store: bool,
+    pub(super) results: [u32; 2],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -136,6 +137,8 @@ pub(super) struct Thread {
     pub(super) rob: u32,
     pub(super) loads: u32,
     pub(super) stores: u32,
+    /// General and vector registers that results in the window take.
+    pub(super) results: [u32; 2],
     /// The earliest entry of the next operation.
     pub(super) next_entry: Ps,
     /// The operation that must finish before another enters, and the cycles until then.
@@ -169,6 +172,7 @@ impl Thread {
             rob: 0,
             loads: 0,
             stores: 0,
+            results: [0; 2],
             next_entry: 0,
             fence: None,
             last_left: 0,

@@ -9,6 +9,7 @@
 //! A load waits for the last store to one of its words of eight bytes.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -16,9 +17,9 @@ use flowlane::generate::Random;
 
 use crate::config::{MachineConfig, Work};
 use crate::machine::cache::{LINE_BYTES, Line};
-use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
+use crate::machine::op::{Class, Kind, Mismatch, Op, Program, VECTORS};
 use crate::machine::query::Queries;
-use crate::machine::space::{PAGE_BYTES, line_at};
+use crate::machine::space::{PAGE_BYTES, PAGES, line_at};
 use crate::machine::{Busy, Counters, Machine, SimError, ThreadStats};
 use crate::trace::{Code, Step, Trace};
 
@@ -26,8 +27,6 @@ use crate::trace::{Code, Step, Trace};
 const BETWEEN: u8 = 200;
 /// Names for what loads have read.
 const LOADED: u8 = 16;
-/// The first name of vector registers, and the name behind them.
-const VECTORS: std::ops::Range<u8> = 20..60;
 
 /// The stack pointer's name.
 const STACK: u8 = 5;
@@ -53,6 +52,9 @@ pub(crate) struct Replay {
     /// The operation that last wrote each word, and the addresses that it wrote.
     stored: HashMap<u64, (u64, u64, u64)>,
 }
+
+/// The first address of lines that a trace does not access, and its like would: no program has such addresses.
+const UNSEEN: u64 = 1 << 57;
 
 /// The recorded memory in the simulated one.
 #[derive(Debug)]
@@ -87,6 +89,9 @@ impl Pages {
     }
 
     fn line(&self, address: u64, core: u32) -> Line {
+        if address >= UNSEEN {
+            return line_at(PAGES / 2 * PAGE_BYTES + (address - UNSEEN));
+        }
         if core > 0
             && let Some(number) = self.written.get(&(address / LINE_BYTES))
         {
@@ -299,27 +304,49 @@ pub fn replay(trace: &Arc<Trace>, machine: &MachineConfig, cores: u32) -> Result
     })
 }
 
-/// Fills the caches as after many lookups: with random lines of the accessed arrays, and then with those that the trace
-/// accesses again long after.
+/// Fills the caches as after many lookups. The shared cache has random lines of the accessed arrays. A core has read lines near
+/// those that the trace accesses once, so that a part of an array that is accessed more often is held more; and lately those that
+/// the trace accesses again long after.
 fn warm(trace: &Trace, pages: &Pages, config: &MachineConfig, (cores, machine): (u32, &mut Machine)) {
-    let regions = trace.regions().into_iter();
-    let mut arrays: Vec<u64> = regions.flat_map(|r| r.start / LINE_BYTES..r.end / LINE_BYTES).collect();
-    Random::for_purpose(1, "warm caches").shuffle(&mut arrays);
-    let mut again: Vec<(usize, u64)> = spans(trace)
-        .into_iter()
-        .filter(|(_, (first, last, _))| last - first >= trace.steps.len() / 2)
-        .map(|(line, (.., accesses))| (accesses, line))
-        .collect();
+    let mut random = Random::for_purpose(1, "warm caches");
+    let regions: Vec<Range<u64>> =
+        trace.regions().into_iter().map(|r| r.start / LINE_BYTES..r.end / LINE_BYTES).collect();
+    let mut arrays: Vec<u64> = regions.iter().cloned().flatten().collect();
+    let seen = arrays.len() as u64;
+    let unseen = (trace.bytes / LINE_BYTES).saturating_sub(seen);
+    arrays.extend((0..unseen).map(|n| UNSEEN / LINE_BYTES + n));
+    random.shuffle(&mut arrays);
+    let (mut again, mut once) = (Vec::new(), Vec::new());
+    for (line, (first, last, accesses)) in spans(trace) {
+        match last - first >= trace.steps.len() / 2 {
+            true => again.push((accesses, line)),
+            false => once.push(line),
+        }
+    }
     again.sort_unstable();
-    arrays.extend(again.iter().map(|(_, line)| line));
-    let rest = (arrays.len() - again.len())
-        .saturating_sub(2 * (config.l2.size_kib << 10) as usize / LINE_BYTES as usize);
+    once.sort_unstable();
+    let again: Vec<u64> = again.into_iter().map(|(_, line)| line).collect();
+    let mut near = || {
+        if once.is_empty() || random.below(seen + unseen) < unseen {
+            return UNSEEN / LINE_BYTES + random.below(unseen.max(1));
+        }
+        let line = once[random.index(once.len())];
+        let array = &regions[regions.partition_point(|array| array.end <= line)];
+        let width = ((array.end - array.start) / PARTS).max(1);
+        (line + random.below(width)).saturating_sub(width / 2).clamp(array.start, array.end - 1)
+    };
+    let held = (config.l2.size_kib << 10) / LINE_BYTES;
+    let near: Vec<u64> = (0..4 * held.min(seen + unseen)).map(|_| near()).collect();
+    let anywhere = &arrays[arrays.len() - arrays.len().min(2 * held as usize)..];
     let of = |core: u32| move |line: &u64| pages.line(line * LINE_BYTES, core);
-    machine.fill_llc(arrays.iter().map(of(0)));
+    machine.fill_llc(arrays.iter().chain(&again).map(of(0)));
     for core in 0..cores {
-        machine.fill_clean(core, arrays[rest..].iter().map(of(core)));
+        machine.fill_clean(core, anywhere.iter().chain(&near).chain(&again).map(of(core)));
     }
 }
+
+/// The parts of an array that may be accessed more or less often than others.
+const PARTS: u64 = 32;
 
 /// Returns the first and last step that accesses each line, and the number of accesses.
 fn spans(trace: &Trace) -> HashMap<u64, (usize, usize, usize)> {

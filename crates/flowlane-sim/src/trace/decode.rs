@@ -12,11 +12,11 @@ use iced_x86::{
 use super::Code;
 use super::work::{gathered, prefetches, work_of};
 use crate::config::Work;
+use crate::machine::op::{GENERAL, VECTORS};
 
-/// The name of the flags among registers; others are numbered from 1, vectors behind the general ones.
+/// The name of the flags among registers, and the first one of masks.
 const FLAGS: u8 = 100;
-const VECTORS: u8 = 20;
-const MASKS: u8 = 60;
+const MASKS: u8 = VECTORS.end;
 
 /// Decodes instructions and knows those that it has seen.
 pub struct Decoder {
@@ -166,9 +166,9 @@ impl<const N: usize> List<N> {
 fn number(register: Register) -> u8 {
     let full = register.full_register();
     if full.is_gpr64() {
-        1 + full.number() as u8
+        GENERAL.start + full.number() as u8
     } else if full.is_zmm() {
-        VECTORS + full.number() as u8
+        VECTORS.start + full.number() as u8
     } else if full.is_k() {
         MASKS + full.number() as u8
     } else {

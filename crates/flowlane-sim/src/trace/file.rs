@@ -52,6 +52,8 @@ pub enum TraceError {
 #[serde(deny_unknown_fields)]
 struct Header {
     lookups: u64,
+    #[serde(default)]
+    bytes: u64,
     huge: Vec<[String; 2]>,
 }
 
@@ -62,7 +64,8 @@ impl Trace {
     /// Returns an error if the file cannot be written.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let hex = |range: &Range<u64>| [range.start, range.end].map(|end| format!("{end:x}"));
-        let header = Header { lookups: self.lookups, huge: self.huge.iter().map(hex).collect() };
+        let header =
+            Header { lookups: self.lookups, bytes: self.bytes, huge: self.huge.iter().map(hex).collect() };
         let header = serde_json::to_string(&header).map_err(io::Error::other)?;
         out.write_all(FIRST_LINE.as_bytes())?;
         writeln!(out, "{header}")?;
@@ -117,7 +120,10 @@ impl Trace {
         if steps > STEPS_MAX || code > steps || accesses > 16 * steps {
             return Err(TraceError::Not("its counts are out of range"));
         }
-        let mut trace = Self { lookups: header.lookups, huge, ..Self::default() };
+        if header.bytes > ARRAYS_MAX {
+            return Err(TraceError::Not("its arrays are too large"));
+        }
+        let mut trace = Self { lookups: header.lookups, bytes: header.bytes, huge, ..Self::default() };
         for _ in 0..code {
             trace.code.push(code_of(array(input)?)?);
         }

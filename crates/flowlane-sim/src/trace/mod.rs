@@ -133,6 +133,8 @@ pub struct Trace {
     pub huge: Vec<Range<u64>>,
     /// The number of lookups that the steps are; 0 if unknown.
     pub lookups: u64,
+    /// The bytes of the arrays that many more of these lookups would access; 0 if unknown.
+    pub bytes: u64,
 }
 
 impl Trace {

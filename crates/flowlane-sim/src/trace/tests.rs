@@ -72,7 +72,7 @@ fn trace(code: Code, count: usize, accesses: impl Fn(u64) -> u64) -> Trace {
     let of = code.accesses() as u64;
     let accesses = (0..count as u64 * of).map(accesses).collect();
     let steps = vec![Step::new(0, false); count];
-    Trace { code: vec![code], steps, accesses, huge: Vec::new(), lookups: count as u64 }
+    Trace { code: vec![code], steps, accesses, huge: Vec::new(), lookups: count as u64, bytes: 0 }
 }
 
 #[test]
@@ -239,7 +239,14 @@ fn a_load_takes_the_data_of_the_store_before_it() {
         let store = Code { bytes, ..store.clone() };
         let steps = (0..4000).map(|n| Step::new(n % 2, false)).collect();
         let accesses = vec![0x10_0000; 4000];
-        cycles(Trace { code: vec![store, load.clone()], steps, accesses, huge: Vec::new(), lookups: 2000 })
+        cycles(Trace {
+            code: vec![store, load.clone()],
+            steps,
+            accesses,
+            huge: Vec::new(),
+            lookups: 2000,
+            bytes: 0,
+        })
     };
     let core = Preset::Zen3.machine().core;
     let (forwarded, blocked) = (pairs(8), pairs(4));

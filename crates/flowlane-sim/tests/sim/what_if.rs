@@ -191,6 +191,7 @@ fn a_small_scheduler_is_found_as_what_fills_the_window() {
     let mut machine = Preset::SkylakeSp.machine();
     let core = &mut machine.core;
     (core.rob_entries, core.load_queue_entries, core.store_queue_entries) = (4096, 4096, 4096);
+    (core.integer_registers, core.vector_registers) = (4096, 4096);
     core.scheduler_entries = 8;
     (machine.l1.size_kib, machine.l1.ways, machine.l2.size_kib, machine.l2.ways) = (1, 1, 1, 1);
     let chains = Method::Recorded(recording("chains", 4000, 1 << 17));
@@ -260,7 +261,8 @@ fn recording(name: &str, lookups: u64, lines: u64) -> Arc<Recording> {
         steps.extend([Step::new(2, false); 18]);
         accesses.extend([0x1000_0000 + random.below(lines) * 64, 0x7000_0000]);
     }
-    let trace = Recorded { code: vec![load, store, add], steps, accesses, huge: Vec::new(), lookups };
+    let trace =
+        Recorded { code: vec![load, store, add], steps, accesses, huge: Vec::new(), lookups, bytes: 0 };
     Arc::new(Recording { name: name.to_owned(), trace: Arc::new(trace) })
 }
 

@@ -145,6 +145,11 @@ fn latencies(measured: &Measured, fit: &Fit) -> String {
             cycles(of.mispredict_ns),
             machine.core.mispredict_cycles.to_string(),
         ],
+        vec![
+            "instructions in the window, at least".into(),
+            of.window.to_string(),
+            machine.core.rob_entries.to_string(),
+        ],
         vec!["misses at once".into(), machine.core.miss_registers.to_string(), String::new()],
     ];
     for (kib, measured, simulated) in &fit.chains {

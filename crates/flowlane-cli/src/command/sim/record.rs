@@ -33,7 +33,7 @@ pub(super) fn of(lookup: &Lookup, lookups: u32, quick: bool) -> Result<Trace, Re
     command.args(lookup.small_pages.then_some("--small-pages"));
     command.args(quick.then_some("--quick"));
     let trace = trace::record(&mut command)?;
-    Ok(Trace { lookups: lookups.into(), ..trace })
+    Ok(Trace { lookups: lookups.into(), bytes: lookup.bytes, ..trace })
 }
 
 pub(super) fn write(trace: &Trace, path: &Path) -> Result<(), Failure> {

@@ -54,7 +54,7 @@ pub(super) fn record_all(
         command.args(std::env::args_os().skip(1)).stdin(Stdio::null()).stdout(Stdio::null());
         command.args(["--recorded", &m.name, &packets.to_string()]);
         let trace = trace::record(&mut command)?;
-        m.recording = Some(Arc::new(Trace { lookups: packets as u64, ..trace }));
+        m.recording = Some(Arc::new(Trace { lookups: packets as u64, bytes: m.bytes as u64, ..trace }));
     }
     Ok(())
 }
