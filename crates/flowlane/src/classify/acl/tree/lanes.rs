@@ -14,6 +14,9 @@ use crate::memory;
 /// Keys in a group.
 const GROUP: usize = 32;
 
+/// Keys that are looked up one by one.
+const FEW: usize = 2;
+
 /// Operations on a node's masks, a leaf's block and a record, by the witness of an instruction set.
 pub(super) trait TreeOps: Copy {
     /// See [`bits::gather`](super::bits::gather).
@@ -150,25 +153,25 @@ pub(super) fn place_below<I: TreeOps, const W: usize>(
 
 /// Follows the entries of a group to blocks, all keys that meet a node one level at a time.
 #[inline(always)]
-fn descend<I: TreeOps, const W: usize>(
+fn descend<I: TreeOps, const W: usize, const G: usize>(
     isa: I,
     tree: &Tree<W>,
     keys: &[[u32; W]],
-    at: &mut [u32; GROUP],
-    signatures: &mut [u32; GROUP],
+    at: &mut [u32; G],
+    signatures: &mut [u32; G],
 ) {
-    let (mut pending, mut count) = ([0u8; GROUP], 0);
+    let (mut pending, mut count) = ([0u8; G], 0);
     for (i, at) in at.iter_mut().enumerate().take(keys.len()) {
         *at = entry(tree, *at);
         // For a node this is some other block: better than a page that is not there, which takes a walk to find out.
         memory::prefetch(&tree.blocks, (*at & !NODE) as usize);
         // Without a branch: which keys meet nodes cannot be predicted.
-        pending[count % GROUP] = i as u8;
+        pending[count % G] = i as u8;
         count += usize::from(*at & NODE != 0);
     }
     while count > 0 {
         for &i in &pending[..count] {
-            let i = usize::from(i) % GROUP;
+            let i = usize::from(i) % G;
             let node = node(tree, at[i]);
             at[i] = index(isa, node, &keys[i]);
             memory::prefetch(&tree.table, at[i] as usize);
@@ -176,7 +179,7 @@ fn descend<I: TreeOps, const W: usize>(
         }
         let met = std::mem::take(&mut count);
         for k in 0..met {
-            let i = usize::from(pending[k]) % GROUP;
+            let i = usize::from(pending[k]) % G;
             at[i] = entry(tree, at[i]);
             memory::prefetch(&tree.blocks, (at[i] & !NODE) as usize);
             pending[count] = i as u8;
@@ -264,6 +267,7 @@ fn visit<I: TreeOps, const W: usize>(
     }
 }
 
+/// Looks up keys in category 0, a few of them one by one.
 #[inline(always)]
 pub(super) fn lookup_batch<I: TreeOps, const W: usize>(
     isa: I,
@@ -272,11 +276,27 @@ pub(super) fn lookup_batch<I: TreeOps, const W: usize>(
     verdicts: &mut [MatchId],
     dead: Option<Tombstones<'_>>,
 ) {
+    // Clearing the room for a group takes longer than looking up a key.
+    match keys.len() {
+        ..=FEW => lookup_groups::<I, W, 1>(isa, tree, keys, verdicts, dead),
+        _ => lookup_groups::<I, W, GROUP>(isa, tree, keys, verdicts, dead),
+    }
+}
+
+/// Looks up keys in groups of `G`.
+#[inline(always)]
+fn lookup_groups<I: TreeOps, const W: usize, const G: usize>(
+    isa: I,
+    tree: &Tree<W>,
+    keys: &[[u32; W]],
+    verdicts: &mut [MatchId],
+    dead: Option<Tombstones<'_>>,
+) {
     // What the steps leave to the next, part by part: entries of the table, then blocks; and what to scan these for.
     let last = tree.records.len() as u32;
-    let mut at = [[0; GROUP]; PARTS_MAX];
-    let mut signatures = [[0; GROUP]; PARTS_MAX];
-    for (keys, verdicts) in keys.chunks(GROUP).zip(verdicts.chunks_mut(GROUP)) {
+    let mut at = [[0; G]; PARTS_MAX];
+    let mut signatures = [[0; G]; PARTS_MAX];
+    for (keys, verdicts) in keys.chunks(G).zip(verdicts.chunks_mut(G)) {
         for ((node, at), signatures) in tree.nodes[..tree.parts].iter().zip(&mut at).zip(&mut signatures) {
             for ((key, at), signature) in keys.iter().zip(at).zip(signatures) {
                 *at = index(isa, node, key);
@@ -288,7 +308,7 @@ pub(super) fn lookup_batch<I: TreeOps, const W: usize>(
             descend(isa, tree, keys, at, signatures);
         }
         // The best of the first candidates of all parts.
-        let mut first = [NONE; GROUP];
+        let mut first = [NONE; G];
         for (at, signatures) in at[..tree.parts].iter().zip(&signatures) {
             for (((&block, &signature), best), key) in at.iter().zip(signatures).zip(&mut first).zip(keys) {
                 *best = first_candidate(isa, tree, Place { block, signature }, key, *best);
