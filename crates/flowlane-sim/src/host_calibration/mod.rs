@@ -218,6 +218,49 @@ pub enum Extent {
     Lookups,
 }
 
+/// The subjects of the measurements that are made in rounds.
+struct Subjects {
+    branches: Branches,
+    /// Chains by their size in KiB: first `large` ones, then those on small pages.
+    chains: Vec<(u64, Chain)>,
+    large: usize,
+    /// The chain for many loads in parallel.
+    many: usize,
+    cases: Vec<Case>,
+}
+
+impl Subjects {
+    /// Makes a pass of each in every round: the clock, branches, chains, many loads in parallel, cases. Returns them, and the median
+    /// of the windows, which the core's other thread halves while it is awake.
+    fn rounds(&mut self, rounds: usize, watch: &dyn Fn(f64)) -> (Vec<Passes>, u32) {
+        let mut passes: Vec<Passes> = vec![Passes::default(); 3 + self.chains.len() + self.cases.len()];
+        let mut windows = Vec::with_capacity(rounds);
+        for round in 0..rounds {
+            let mut into = passes.iter_mut();
+            let mut time = |pass: &mut dyn FnMut() -> f64| into.next().expect("one for each").time(pass);
+            time(&mut pace::cycle_ns);
+            time(&mut || self.branches.nanoseconds());
+            for (_, chain) in &mut self.chains {
+                // Reloads the parts that fit a cache.
+                chain.read();
+                chain.nanoseconds(chain.lines().min(8 * LOADS));
+                time(&mut || chain.nanoseconds(LOADS));
+            }
+            let (_, chain) = &mut self.chains[self.many];
+            chain.read();
+            time(&mut || chain.cycle_nanoseconds::<{ chase::MANY }>(LOADS));
+            windows.push(self.chains[self.large - 1].1.window());
+            for case in &mut self.cases {
+                case.warm_up();
+                time(&mut || case.nanoseconds());
+            }
+            watch((round + 1) as f64 / rounds as f64);
+        }
+        windows.sort_unstable();
+        (passes, windows[windows.len() / 2])
+    }
+}
+
 /// Measures this host; `watch` receives the finished share.
 pub fn measure(extent: Extent, quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
     let caches = caches();
@@ -239,32 +282,10 @@ pub fn measure(extent: Extent, quick: bool, watch: &dyn Fn(f64)) -> (Measured, C
     }
     // Eight times the second cache, of which the second size is a quarter.
     let many = sizes.iter().position(|kib| *kib >= 32 * sizes[1]).unwrap_or(large - 1);
-    let branches = Branches::new();
-    let rounds = if quick { QUICK_ROUNDS } else { ROUNDS };
-    let mut passes: Vec<Passes> = vec![Passes::default(); 3 + chains.len() + cases.len()];
-    let mut windows = Vec::with_capacity(rounds);
+    let mut subjects = Subjects { branches: Branches::new(), chains, large, many, cases };
     let begun = pace::ran_and_waited();
-    for round in 0..rounds {
-        let mut into = passes.iter_mut();
-        let mut time = |pass: &mut dyn FnMut() -> f64| into.next().expect("one for each").time(pass);
-        time(&mut pace::cycle_ns);
-        time(&mut || branches.nanoseconds());
-        for (_, chain) in &mut chains {
-            // Reloads the parts that fit a cache.
-            chain.read();
-            chain.nanoseconds(chain.lines().min(8 * LOADS));
-            time(&mut || chain.nanoseconds(LOADS));
-        }
-        let (_, chain) = &mut chains[many];
-        chain.read();
-        time(&mut || chain.cycle_nanoseconds::<{ chase::MANY }>(LOADS));
-        windows.push(chains[large - 1].1.window());
-        for case in &mut cases {
-            case.warm_up();
-            time(&mut || case.nanoseconds());
-        }
-        watch((round + 1) as f64 / rounds as f64);
-    }
+    let (passes, window) = subjects.rounds(if quick { QUICK_ROUNDS } else { ROUNDS }, watch);
+    let Subjects { chains, cases, .. } = subjects;
     let waited = pace::waited_since(begun);
     let step_ns = passes.iter().flat_map(|of| of.0.iter().map(|(_, step)| *step)).fold(f64::MAX, f64::min);
 
@@ -286,9 +307,6 @@ pub fn measure(extent: Extent, quick: bool, watch: &dyn Fn(f64)) -> (Measured, C
             Lookup { method, small_pages, level, bytes, ns: next() }
         })
         .collect();
-    // The core's other thread halves it while it is awake.
-    windows.sort_unstable();
-    let window = windows[windows.len() / 2];
     let dirty_line_ns = transfer::dirty_line_ns();
     huge_pages(true);
     let apart_ns = [64, 4096].map(Chain::apart_nanoseconds);

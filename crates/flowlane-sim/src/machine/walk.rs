@@ -167,6 +167,8 @@ fn is_table(line: Line) -> bool {
 
 /// The flag of small pages among pages of both sizes.
 const SMALL: u64 = 1 << 40;
+/// The flag of a host's pages, of which several are a page of the guest.
+const SPLIT: u64 = 1 << 41;
 
 impl Translator {
     fn first_for(&mut self, page: u64) -> &mut Cache {
@@ -190,7 +192,7 @@ impl Machine {
         };
         let host = self.host_bytes().map(|bytes| line * LINE_BYTES / bytes);
         let number = match self.host_bytes() {
-            Some(host) if own & SMALL == 0 && host < bytes => SMALL | (address / host),
+            Some(host) if own & SMALL == 0 && host < bytes => SMALL | SPLIT | (address / host),
             _ => own,
         };
         Page { number, own, host }
