@@ -83,31 +83,43 @@ impl<T: Copy> AdaptiveDispatch<T> {
     #[inline]
     pub(crate) fn run_batch<R>(&self, keys: impl FnOnce() -> usize, run: impl FnOnce(T) -> R) -> R {
         let state = self.state.load(Relaxed);
-        if state & TRYING == 0 {
-            return run(self.candidates[usize::from(state) % CANDIDATES_MAX]);
-        }
-        self.tried(keys(), run)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn tried<R>(&self, keys: usize, run: impl FnOnce(T) -> R) -> R {
-        let timed = self.trial.as_deref().filter(|_| keys >= KEYS_MIN);
-        let place = timed.map_or(0, Trial::turn);
-        let before = timed.map_or(0, |trial| (trial.clock)());
-        let answer = run(self.candidates[place]);
-        if let Some(trial) = timed {
-            self.note(trial, place, before, keys);
+        // `run` is called in one place, and so inlined: its arguments would else be copied, by wider loads than they were stored by,
+        // which wait until the stores have retired.
+        let timed = if state & TRYING == 0 { None } else { self.turn(keys()) };
+        let place = timed.map_or(usize::from(state), |timed| timed.place);
+        let answer = run(self.candidates[place % CANDIDATES_MAX]);
+        if let Some(timed) = timed {
+            self.note(timed);
         }
         answer
     }
 
-    fn note(&self, trial: &Trial, place: usize, before: u64, keys: usize) {
+    /// Begins to time a batch, if it has enough keys.
+    #[cold]
+    #[inline(never)]
+    fn turn(&self, keys: usize) -> Option<Timed> {
+        let trial = self.trial.as_deref().filter(|_| keys >= KEYS_MIN)?;
+        Some(Timed { place: trial.turn(), keys, before: (trial.clock)() })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note(&self, Timed { place, keys, before }: Timed) {
+        let Some(trial) = self.trial.as_deref() else { return };
         trial.note(place, (trial.clock)().wrapping_sub(before), keys);
         if let Some(winner) = trial.winner() {
             self.state.store(winner as u8, Relaxed);
         }
     }
+}
+
+/// A batch that is being timed.
+#[derive(Clone, Copy)]
+struct Timed {
+    /// The place of its candidate.
+    place: usize,
+    keys: usize,
+    before: u64,
 }
 
 impl<T: Copy> Clone for AdaptiveDispatch<T> {
