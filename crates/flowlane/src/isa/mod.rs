@@ -13,6 +13,7 @@
 
 pub mod cpu;
 pub(crate) mod simd;
+pub(crate) mod stores;
 #[doc(hidden)]
 pub mod testing;
 

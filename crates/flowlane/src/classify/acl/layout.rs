@@ -1,6 +1,7 @@
 //! Layouts: the fields of a key, and their places in its words.
 
 use super::entry::Condition;
+use crate::isa::stores::stored_by_fours;
 use crate::packet::fields::word;
 use crate::packet::key::FlowKey;
 use crate::rule::Match;
@@ -231,7 +232,8 @@ impl<const W: usize> Layout<W> {
     /// Returns the key of a packet, in a layout over flow keys.
     #[inline(always)]
     pub fn flow_key(&self, key: &FlowKey) -> [u32; W] {
-        self.sources.map_or([0; W], |sources| sources.map(|w| key.word(w.into())))
+        let of = |sources: [u8; W]| stored_by_fours(|w| key.word(sources[w].into()));
+        self.sources.map_or([0; W], of)
     }
 
     /// Returns the words of the flow key, in a layout over flow keys.

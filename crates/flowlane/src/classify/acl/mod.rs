@@ -29,6 +29,9 @@ pub use tree::{Tree, TreeConfig};
 /// Keys that the layers above the engines pass on at a time: as many as the widest tree kernel has under way at once.
 const BATCH: usize = 128;
 
+/// Results of a call for which the room of a batch would take longer to clear than they take to find.
+const FEW: usize = 8;
+
 /// Returns the number of keys whose results fill a batch.
 #[inline(always)]
 const fn keys_per_batch(categories: usize) -> usize {

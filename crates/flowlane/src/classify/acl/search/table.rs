@@ -7,7 +7,7 @@ use super::{FlowExplanation, HasMatch};
 use crate::classify::Hit;
 use crate::classify::acl::table::AclContest;
 use crate::classify::acl::{
-    Acl, AclConfig, AclEngine, BATCH, BuildError, Condition, MatchId, keys_per_batch,
+    Acl, AclConfig, AclEngine, BATCH, BuildError, Condition, FEW, MatchId, keys_per_batch,
 };
 use crate::isa::Variant;
 use crate::packet::batch::{LANES_MAX, LaneMask};
@@ -164,6 +164,27 @@ impl<const W: usize> Projected<W> {
         }
         count
     }
+
+    /// Finds the hits of at most `N` lanes.
+    fn lanes_by<const N: usize>(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>]) {
+        let (mut projected, mut places, mut found) = ([[0; W]; N], [0; N], [None; N]);
+        lanes.lanes().for_each(|lane| hits[lane] = None);
+        let count = self.gather(lanes.lanes().map(|lane| (lane, &keys[lane])), &mut projected, &mut places);
+        self.acl.lookup_hits(&projected[..count], 1, &mut found[..count]);
+        places[..count].iter().zip(&found).for_each(|(place, hit)| hits[usize::from(*place)] = *hit);
+    }
+
+    /// Finds hits in batches of at most `N` results.
+    fn hits_by<const N: usize>(&self, keys: &[FlowKey], categories: usize, hits: &mut [Option<Hit>]) {
+        let (mut projected, mut places, mut found) = ([[0; W]; N], [0; N], [None; N]);
+        let chunk = keys_per_batch(categories).min(N);
+        for (keys, hits) in keys.chunks(chunk).zip(hits.chunks_mut(chunk * categories)) {
+            let count = self.gather(keys.iter().enumerate(), &mut projected, &mut places);
+            let found = &mut found[..count * categories];
+            self.acl.lookup_hits(&projected[..count], categories, found);
+            scatter(&places[..count], categories, found, hits, None);
+        }
+    }
 }
 
 impl<const W: usize> FlowTable for Projected<W> {
@@ -286,13 +307,9 @@ impl<const W: usize> FlowTable for Projected<W> {
     }
 
     fn lookup_hits(&self, keys: &[FlowKey], categories: usize, hits: &mut [Option<Hit>]) {
-        let (mut projected, mut places, mut found) = ([[0; W]; BATCH], [0; BATCH], [None; BATCH]);
-        let chunk = keys_per_batch(categories);
-        for (keys, hits) in keys.chunks(chunk).zip(hits.chunks_mut(chunk * categories)) {
-            let count = self.gather(keys.iter().enumerate(), &mut projected, &mut places);
-            let found = &mut found[..count * categories];
-            self.acl.lookup_hits(&projected[..count], categories, found);
-            scatter(&places[..count], categories, found, hits, None);
+        match hits.len() {
+            ..=FEW => self.hits_by::<FEW>(keys, categories, hits),
+            _ => self.hits_by::<BATCH>(keys, categories, hits),
         }
     }
 
@@ -310,11 +327,10 @@ impl<const W: usize> FlowTable for Projected<W> {
     }
 
     fn lookup_lanes(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>]) {
-        let (mut projected, mut places, mut found) = ([[0; W]; LANES_MAX], [0; LANES_MAX], [None; LANES_MAX]);
-        lanes.lanes().for_each(|lane| hits[lane] = None);
-        let count = self.gather(lanes.lanes().map(|lane| (lane, &keys[lane])), &mut projected, &mut places);
-        self.acl.lookup_hits(&projected[..count], 1, &mut found[..count]);
-        places[..count].iter().zip(&found).for_each(|(place, hit)| hits[usize::from(*place)] = *hit);
+        match lanes.len() {
+            ..=FEW => self.lanes_by::<FEW>(keys, lanes, hits),
+            _ => self.lanes_by::<LANES_MAX>(keys, lanes, hits),
+        }
     }
 
     fn lookup_columns(&self, packets: &FlowColumns<'_>, categories: usize, rules: &mut [u32]) {

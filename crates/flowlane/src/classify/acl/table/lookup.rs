@@ -5,7 +5,7 @@ use crate::classify::Hit;
 use crate::classify::acl::dynamic::Cutoff;
 use crate::classify::acl::engine::{ImmutableEngine, Tombstones};
 use crate::classify::acl::{
-    BATCH, CATEGORIES_MAX, Engine, Explanation, MatchId, RankKey, best, keys_per_batch,
+    BATCH, CATEGORIES_MAX, Engine, Explanation, FEW, MatchId, RankKey, best, keys_per_batch,
 };
 use crate::isa::Variant;
 use crate::rule::RuleId;
@@ -72,8 +72,16 @@ impl<const W: usize> Acl<W> {
     pub fn lookup_hits(&self, keys: &[[u32; W]], categories: usize, hits: &mut [Option<Hit>]) {
         assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
         assert_eq!(keys.len() * categories, hits.len(), "a hit for each key and category");
-        let mut found = [MatchId::NONE; BATCH];
-        let chunk = keys_per_batch(categories);
+        match hits.len() {
+            ..=FEW => self.hits_by::<FEW>(keys, categories, hits),
+            _ => self.hits_by::<BATCH>(keys, categories, hits),
+        }
+    }
+
+    /// Finds hits in batches of at most `N` results.
+    fn hits_by<const N: usize>(&self, keys: &[[u32; W]], categories: usize, hits: &mut [Option<Hit>]) {
+        let mut found = [MatchId::NONE; N];
+        let chunk = keys_per_batch(categories).min(N);
         for (keys, hits) in keys.chunks(chunk).zip(hits.chunks_mut(chunk * categories)) {
             let found = &mut found[..hits.len()];
             self.slots_of(keys, categories, found);
@@ -85,7 +93,7 @@ impl<const W: usize> Acl<W> {
     #[inline(never)]
     pub fn lookup(&self, key: &[u32; W]) -> Option<Hit> {
         let mut slot = [MatchId::NONE];
-        self.slots_of(&[*key], 1, &mut slot);
+        self.slots_of(std::slice::from_ref(key), 1, &mut slot);
         self.hit(slot[0])
     }
 

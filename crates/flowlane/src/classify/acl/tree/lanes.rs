@@ -7,15 +7,12 @@ use super::range_filter::Ends;
 use super::record::Record;
 use super::{Node, PARTS_MAX, Tree};
 use crate::classify::acl::engine::Tombstones;
-use crate::classify::acl::{CATEGORIES_MAX, MatchId, WordKind};
+use crate::classify::acl::{CATEGORIES_MAX, FEW, MatchId, WordKind};
 use crate::isa::simd::Kernel;
 use crate::memory;
 
 /// Keys in a group.
 const GROUP: usize = 32;
-
-/// Keys that are looked up one by one.
-const FEW: usize = 2;
 
 /// Operations on a node's masks, a leaf's block and a record, by the witness of an instruction set.
 pub(super) trait TreeOps: Copy {
@@ -276,9 +273,10 @@ pub(super) fn lookup_batch<I: TreeOps, const W: usize>(
     verdicts: &mut [MatchId],
     dead: Option<Tombstones<'_>>,
 ) {
-    // Clearing the room for a group takes longer than looking up a key.
+    // Clearing the room for a group takes longer than looking up a key. One or two are looked up singly.
     match keys.len() {
-        ..=FEW => lookup_groups::<I, W, 1>(isa, tree, keys, verdicts, dead),
+        ..=2 => lookup_groups::<I, W, 1>(isa, tree, keys, verdicts, dead),
+        3..=FEW => lookup_groups::<I, W, FEW>(isa, tree, keys, verdicts, dead),
         _ => lookup_groups::<I, W, GROUP>(isa, tree, keys, verdicts, dead),
     }
 }
