@@ -383,7 +383,12 @@ impl RuleEngine for TupleSearch {
             if best.is_some_and(|b| b.rank > subtable.bound) {
                 break;
             }
-            best = best.max(subtable.lookup(key));
+            // `max` of the two would copy through memory, by loads that wait for narrower stores; most tables have no rule.
+            if let Some(found) = subtable.lookup(key)
+                && best.is_none_or(|best| best < found)
+            {
+                best = Some(found);
+            }
         }
         best.map(Ranked::hit)
     }
@@ -394,7 +399,11 @@ impl RuleEngine for TupleSearch {
             if best.is_some_and(|b| b.rank > subtable.bound) {
                 break;
             }
-            best = best.max(subtable.lookup_wildcards(key, &self.prefixes, looked_at));
+            if let Some(found) = subtable.lookup_wildcards(key, &self.prefixes, looked_at)
+                && best.is_none_or(|best| best < found)
+            {
+                best = Some(found);
+            }
         }
         best.map(Ranked::hit)
     }
