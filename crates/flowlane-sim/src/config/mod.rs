@@ -96,7 +96,7 @@ pub struct CoreConfig {
     pub forward_cycles: u8,
     /// Cycles from a store on the stack to a load of its data, which cores rename.
     pub stack_forward_cycles: u8,
-    /// Additional cycles of a load of which such a store has only a part.
+    /// Cycles from the retirement of a store that has only a part of a load's data until the load begins.
     pub blocked_load_cycles: u8,
     /// Dependent instructions that finish in a cycle.
     pub alu_per_cycle: u64,

@@ -176,16 +176,16 @@ impl Machine {
 
     /// Enters a thread's next operation.
     fn enter(&mut self, core: u32, thread: usize) -> Result<Entry, SimError> {
+        self.leave(core, thread);
         let t = &mut self.cores[core as usize].threads[thread];
         if let Some((op, cycles)) = t.fence {
-            let done = t.slot(op).done;
+            let done = t.done(op);
             if done != UNKNOWN {
                 t.next_entry = t.next_entry.max(done + cycles * self.cycle_ps);
                 t.fence = None;
                 return Ok(Entry::Entered); // Perhaps later than the other thread now.
             }
         }
-        self.leave(core, thread);
         let room = self.cores[core as usize].room(thread, &self.config.core);
         let c = &mut self.cores[core as usize];
         let first_ended = c.threads[0].ended && c.threads[0].window.is_empty();
@@ -255,33 +255,12 @@ impl Machine {
         let number = t.first + t.window.len() as u64;
         t.window.push_back(Slot::new(op, at, port));
         let (reads, writes) = op.registers();
-        let wait = |t: &mut Thread, source: usize, last: Last| match last {
-            Last::Known(done) => t.slot(number).ready = t.slot(number).ready.max(done),
-            Last::Pending(before) if t.slot(before).done != UNKNOWN => {
-                let done = t.slot(before).done;
-                t.slot(number).ready = t.slot(number).ready.max(done);
-            }
-            Last::Pending(before) => {
-                let waiter = number * SOURCES as u64 + source as u64;
-                let next = std::mem::replace(&mut t.slot(before).first_waiter, waiter);
-                t.slot(number).next_waiter[source] = next;
-                t.slot(number).missing += 1;
-            }
-        };
         for (source, register) in reads.iter().enumerate().filter(|(_, register)| **register != 0) {
             let last = t.registers[usize::from(*register)];
-            wait(t, source, last);
+            t.wait(number, source, last);
         }
-        if op.after > 0
-            && let Some(before) = number.checked_sub(op.after.into())
-        {
-            let last = match before >= t.first {
-                true => Last::Pending(before),
-                // Retired operations may finish in the future; those long ago have finished.
-                false if u64::from(op.after) < RETIRED => Last::Known(t.retired[(before % RETIRED) as usize]),
-                false => Last::Known(0),
-            };
-            wait(t, SOURCES - 1, last);
+        if op.after > 0 {
+            t.wait_by_distance(number, &op, u64::from(limits.blocked_load_cycles) * self.cycle_ps);
         }
         for register in writes.into_iter().filter(|register| *register != 0) {
             t.registers[usize::from(register)] = Last::Pending(number);
@@ -386,16 +365,22 @@ impl Machine {
             while waiter != NO_OP {
                 let t = &mut self.cores[core as usize].threads[thread];
                 let (number, source) = (waiter / SOURCES as u64, waiter as usize % SOURCES);
-                let slot = t.slot(number);
-                waiter = std::mem::replace(&mut slot.next_waiter[source], NO_OP);
-                slot.ready = slot.ready.max(done);
-                slot.missing -= 1;
-                if slot.missing == 0 {
-                    let (at, op) = (slot.ready, slot.op);
-                    t.waiting.unknown_ends(op.in_scheduler());
-                    self.begin(core, thread, number, at);
-                }
+                waiter = std::mem::replace(&mut t.slot(number).next_waiter[source], NO_OP);
+                self.operand(core, thread, number, done);
             }
+        }
+    }
+
+    /// Notes when an operand of an operation is ready, and begins it if that was the last one.
+    fn operand(&mut self, core: u32, thread: usize, number: u64, ready: Ps) {
+        let t = &mut self.cores[core as usize].threads[thread];
+        let slot = t.slot(number);
+        slot.ready = slot.ready.max(ready);
+        slot.missing -= 1;
+        if slot.missing == 0 {
+            let (at, op) = (slot.ready, slot.op);
+            t.waiting.unknown_ends(op.in_scheduler());
+            self.begin(core, thread, number, at);
         }
     }
 
@@ -516,13 +501,15 @@ impl Machine {
                     *last = Last::Known(slot.done);
                 }
             }
-            t.retired[(t.first % RETIRED) as usize] = slot.done;
+            let number = t.first;
             t.first += 1;
             let op = &slot.op;
             let own_ps = u64::from(op.instructions) * self.cycle_ps / u64::from(self.config.core.width);
             let before = t.last_left;
             let left = (before + own_ps).max(slot.done);
             t.last_left = left;
+            let place = (number % RETIRED) as usize;
+            (t.retired[place], t.left[place]) = (slot.done, left);
             t.leaving.push_back(Leaving {
                 at: left,
                 instructions: op.instructions,
@@ -532,11 +519,14 @@ impl Machine {
             });
             self.count(core, thread, &slot, before, left);
             if let Kind::LookupNonBlocking(query) = slot.op.kind {
-                let op = self.cores[core as usize].threads[thread].first - 1;
-                self.send_query(core, thread, op, query, left);
+                self.send_query(core, thread, number, query, left);
             }
             if let Kind::Snapshot(batch) = slot.op.kind {
                 self.queries.end_batch(batch);
+            }
+            let written = left + u64::from(self.config.core.blocked_load_cycles) * self.cycle_ps;
+            while let Some(load) = self.cores[core as usize].threads[thread].next_blocked(number) {
+                self.operand(core, thread, load, written);
             }
             self.progress();
         }

@@ -78,6 +78,8 @@ pub struct Op {
     pub writes: [u8; 3],
     /// The number of operations back to one that it waits for; 0 for none.
     pub after: u32,
+    /// Whether it waits until that one, a store, has retired and is in the cache.
+    pub after_retired: bool,
     /// The purpose.
     pub class: Class,
     /// The dependency chain.
@@ -115,6 +117,7 @@ impl Op {
             reads,
             writes,
             after,
+            after_retired: false,
             class,
             fences,
             begins,

@@ -69,6 +69,8 @@ pub struct ThreadStats {
     pub branches: u64,
     /// Mispredicted branches.
     pub mispredicted: u64,
+    /// Loads of which a store on its way to retirement had only a part, so that they waited for that.
+    pub blocked_loads: u64,
     /// Latencies of units of work, from window entry to end, in picoseconds.
     pub latency: Histogram,
     /// The time that queries of this thread spent fetching data.

@@ -146,6 +146,10 @@ pub(super) struct Thread {
     pub(super) last_left: Ps,
     /// When the last retired operations finish, by their numbers.
     pub(super) retired: [Ps; RETIRED as usize],
+    /// When they retire.
+    pub(super) left: [Ps; RETIRED as usize],
+    /// The loads that wait until a store has retired, behind that store.
+    blocked: BinaryHeap<Reverse<(u64, u64)>>,
     /// The last writer of each register.
     pub(super) registers: [Last; REGISTERS],
     pub(super) predictor: Predictor,
@@ -177,6 +181,8 @@ impl Thread {
             fence: None,
             last_left: 0,
             retired: [0; RETIRED as usize],
+            left: [0; RETIRED as usize],
+            blocked: BinaryHeap::new(),
             registers: [Last::Known(0); REGISTERS],
             predictor: Predictor::default(),
             units_entered: VecDeque::new(),
@@ -189,6 +195,59 @@ impl Thread {
 
     pub(super) fn slot(&mut self, op: u64) -> &mut Slot {
         &mut self.window[(op - self.first) as usize]
+    }
+
+    /// Returns when one of the last operations is done, perhaps retired since.
+    pub(super) fn done(&self, op: u64) -> Ps {
+        match op.checked_sub(self.first) {
+            Some(place) => self.window[place as usize].done,
+            None => self.retired[(op % RETIRED) as usize],
+        }
+    }
+
+    /// Makes an operation wait for the last writer of one of its operands.
+    pub(super) fn wait(&mut self, number: u64, source: usize, last: Last) {
+        let done = match last {
+            Last::Known(done) => done,
+            Last::Pending(before) => self.slot(before).done,
+        };
+        if done != UNKNOWN {
+            let slot = self.slot(number);
+            slot.ready = slot.ready.max(done);
+            return;
+        }
+        if let Last::Pending(before) = last {
+            let waiter = number * SOURCES as u64 + source as u64;
+            let next = std::mem::replace(&mut self.slot(before).first_waiter, waiter);
+            self.slot(number).next_waiter[source] = next;
+            self.slot(number).missing += 1;
+        }
+    }
+
+    /// Makes an operation wait for the one that it names by distance: for its result, or until it has retired and `written_ps` later.
+    pub(super) fn wait_by_distance(&mut self, number: u64, op: &Op, written_ps: Ps) {
+        let distance = u64::from(op.after);
+        let Some(before) = number.checked_sub(distance) else { return };
+        let place = (before % RETIRED) as usize;
+        match (before >= self.first, op.after_retired) {
+            (true, false) => self.wait(number, SOURCES - 1, Last::Pending(before)),
+            (true, true) => {
+                self.blocked.push(Reverse((before, number)));
+                self.slot(number).missing += 1;
+                self.stats.blocked_loads += 1;
+            }
+            // Retired operations may finish in the future; those long ago have finished.
+            _ if distance >= RETIRED => {}
+            (false, false) => self.wait(number, SOURCES - 1, Last::Known(self.retired[place])),
+            (false, true) => self.wait(number, SOURCES - 1, Last::Known(self.left[place] + written_ps)),
+        }
+    }
+
+    /// Returns the next load that waits until this store has retired.
+    pub(super) fn next_blocked(&mut self, store: u64) -> Option<u64> {
+        let Reverse((before, number)) = *self.blocked.peek()?;
+        (before == store).then(|| self.blocked.pop())?;
+        Some(number)
     }
 
     pub(super) fn kind(&self, op: u64) -> Kind {

@@ -6,7 +6,8 @@
 //! | computing | one or more on a port for that work, once registers and loaded data are there |
 //! | each write | a store, once address and data are known |
 //!
-//! A load waits for the last store to one of its words of eight bytes.
+//! A load takes its data from the last store to one of its bytes, if that store has them all and is under way. If it has a part only, the
+//! load waits until the store has retired and its line is written.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -34,8 +35,43 @@ const STACK: u8 = 5;
 /// Operations after which a store is in the cache.
 const RECENT: u32 = 128;
 
-/// Words whose last store is kept, at the most.
+/// Words whose last stores are kept, at the most.
 const WORDS_MAX: usize = 1 << 14;
+
+/// A store: its operation, and the addresses that it wrote.
+#[derive(Clone, Copy)]
+struct Stored {
+    made: u64,
+    from: u64,
+    to: u64,
+}
+
+/// The last stores to each word of eight bytes.
+#[derive(Default)]
+struct StoredWords(HashMap<u64, Vec<Stored>>);
+
+impl StoredWords {
+    fn note(&mut self, made: u64, from: u64, bytes: u8) {
+        let to = from + u64::from(bytes.max(1));
+        for word in words(from, bytes) {
+            let (begin, end) = (word * 8, word * 8 + 8);
+            let last = self.0.entry(word).or_default();
+            // No load takes data that were written over.
+            last.retain(|old| old.from.max(begin) < from || to < old.to.min(end));
+            last.push(Stored { made, from, to });
+        }
+        if self.0.len() > WORDS_MAX {
+            self.0.clear();
+        }
+    }
+
+    /// Returns the last store to one of these bytes.
+    fn last(&self, from: u64, bytes: u8) -> Option<Stored> {
+        let to = from + u64::from(bytes.max(1));
+        let all = words(from, bytes).filter_map(|word| self.0.get(&word)).flatten();
+        all.filter(|old| old.from < to && from < old.to).max_by_key(|old| old.made).copied()
+    }
+}
 
 /// Replays a trace once.
 pub(crate) struct Replay {
@@ -49,8 +85,7 @@ pub(crate) struct Replay {
     access: usize,
     /// The operations before the next one.
     made: u64,
-    /// The operation that last wrote each word, and the addresses that it wrote.
-    stored: HashMap<u64, (u64, u64, u64)>,
+    stored: StoredWords,
 }
 
 /// The first address of lines that a trace does not access, and its like would: no program has such addresses.
@@ -114,7 +149,7 @@ impl Replay {
         let first = trace.steps.len() * core as usize / cores as usize;
         let accesses = |step: &Step| trace.code[step.code()].accesses();
         let access = trace.steps[..first].iter().map(accesses).sum();
-        Self { trace, machine, pages, core, step: 0, first, access, made: 0, stored: HashMap::new() }
+        Self { trace, machine, pages, core, step: 0, first, access, made: 0, stored: StoredWords::default() }
     }
 
     fn push(&mut self, op: Op, ops: &mut Vec<Op>) {
@@ -163,14 +198,8 @@ impl Replay {
                 *read = of;
             }
             let store = Op::new(Kind::Store(self.pages.line(address, self.core)), Class::Data);
-            let end = address + u64::from(code.bytes.max(1));
-            for word in words(address, code.bytes) {
-                self.stored.insert(word, (self.made, address, end));
-            }
+            self.stored.note(self.made, address, code.bytes);
             self.push(Op { reads, ..store }, ops);
-        }
-        if self.stored.len() > WORDS_MAX {
-            self.stored.clear();
         }
         // The whole instruction has one place in the window.
         for (n, op) in ops[from..].iter_mut().enumerate() {
@@ -184,20 +213,21 @@ impl Replay {
         let mut reads = [0; 6];
         reads[..4].copy_from_slice(&code.address_reads);
         let end = address + u64::from(code.bytes.max(1)) - 1;
-        let last = words(address, code.bytes).filter_map(|word| self.stored.get(&word)).max();
-        let after = last.map_or(0, |(last, ..)| (self.made - last) as u32);
+        let last = self.stored.last(address, code.bytes);
+        // Prefetches wait for no store.
+        let last = last.filter(|_| !code.prefetch);
+        let after = last.map_or(0, |last| (self.made - last.made) as u32);
         let core = &self.machine.core;
         let mut latency = if VECTORS.contains(&writes[0]) { core.vector_load_cycles } else { 0 };
-        let recent = after > 0 && after < RECENT;
-        let whole = last.is_some_and(|(_, from, to)| *from <= address && end < *to);
-        if recent && whole && !code.prefetch {
+        let whole = last.is_some_and(|last| last.from <= address && end < last.to);
+        if whole && after < RECENT {
             // The data come from the store.
             let stack = code.address_reads.iter().all(|register| [0, STACK].contains(register));
             latency += if stack { core.stack_forward_cycles } else { core.forward_cycles };
             let op = Op { work: Work::Load, ..Op::new(Kind::Work, Class::Data) };
             return self.push(Op { reads, writes, latency, after, ..op }, ops);
         }
-        latency += if recent { core.blocked_load_cycles } else { 0 };
+        let after_retired = !whole && after > 0;
         latency += if code.address_reads[1] != 0 { core.indexed_load_cycles } else { 0 };
         let mut lines = vec![self.pages.line(address, self.core)];
         if end / LINE_BYTES != address / LINE_BYTES {
@@ -207,7 +237,7 @@ impl Replay {
             let kind = if code.prefetch { Kind::Prefetch(line) } else { Kind::Load(line) };
             let op = Op::new(kind, Class::Data);
             let after = if n == 0 { after } else { 0 };
-            self.push(Op { reads, writes, latency, after, ..op }, ops);
+            self.push(Op { reads, writes, latency, after, after_retired, ..op }, ops);
         }
     }
 }

@@ -63,6 +63,7 @@ pub(super) fn run(paths: &[PathBuf], preset: Option<&str>, json: bool) -> Result
         "off by",
         "instr.",
         "mispred.",
+        "blocked",
         "L1",
         "L2",
         "LLC",
@@ -105,6 +106,7 @@ fn row(wanted: &Wanted, r: &Replayed) -> Vec<String> {
     row.push(or_none(wanted.measured.map(|cycles| format!("{:+.0} %", 100.0 * (r.cycles / cycles - 1.0)))));
     row.push(format!("{:.0}", each(r.stats.instructions)));
     row.push(format!("{:.2}", each(r.stats.mispredicted)));
+    row.push(format!("{:.2}", each(r.stats.blocked_loads)));
     row.extend(r.stats.loads.map(|n| format!("{:.2}", each(n))));
     let parts = r.stats.stack.parts();
     let all: u64 = parts.iter().map(|(_, ps)| ps).sum();
