@@ -464,6 +464,9 @@ impl MachineConfig {
         let number = |key| number(&table, key).expect("the keys are tested");
         let fixed = BOUNDS.iter().flat_map(|(low, high, keys)| keys.iter().map(|key| (*key, *low, *high)));
         check_bounds(fixed.map(|(key, low, high)| (key, number(key), low, high)))?;
+        // No host, or pages of at least 4 KiB.
+        let least = if self.core.nested_page_kib == 0 { 0 } else { 4 };
+        check_bounds([("core.nested_page_kib", self.core.nested_page_kib, least, 1 << 20)])?;
         let tiles = u64::from((self.mesh.columns * self.mesh.rows).min(64));
         let ways = |kib: u64| (kib * 16).min(64);
         let dependent = [
@@ -484,7 +487,7 @@ impl MachineConfig {
 }
 
 /// The least and the most of numbers that depend on no others, by their keys.
-const BOUNDS: [(u64, u64, &[&str]); 25] = [
+const BOUNDS: [(u64, u64, &[&str]); 24] = [
     (100, 10_000, &["core.clock_mhz"]),
     (1, 16, &["mesh.columns", "mesh.rows"]),
     (1, 32, &["core.width", "core.alu_per_cycle"]),
@@ -496,7 +499,6 @@ const BOUNDS: [(u64, u64, &[&str]); 25] = [
     (4, 65_536, &["core.tlb_entries", "core.small_tlb_entries"]),
     (4, 1 << 20, &["core.page_kib", "core.second_tlb_entries"]),
     (0, 10_000, &["core.tlb_miss_cycles"]),
-    (0, 1 << 20, &["core.nested_page_kib"]),
     (1, 64, &["core.walkers", "dram.channels"]),
     (1, 1024, &["core.walk_cache_entries", "dram.banks", "accelerator.scoreboard_queries"]),
     (1, 1024, &["accelerator.metadata_tables", "near_l2.in_flight_queries"]),
@@ -535,6 +537,17 @@ mod tests {
 
     fn changes(text: &str) -> toml::Table {
         toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_host_below_has_pages_of_at_least_4_kib() {
+        let mut machine = Preset::SkylakeSp.machine();
+        for (kib, good) in
+            [(0, true), (1, false), (3, false), (4, true), (2048, true), ((1 << 20) + 1, false)]
+        {
+            machine.core.nested_page_kib = kib;
+            assert_eq!(machine.check().is_ok(), good, "{kib}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod dram;
 mod lines;
 pub mod mesh;
 pub mod op;
+mod page_tables;
 mod ports;
 mod predictor;
 pub mod query;
@@ -368,7 +369,8 @@ impl Machine {
     fn is_settled(&self) -> bool {
         let (made, answered) = self.queries.count();
         let requests = self.requests.len() == self.free_requests.len();
-        let walks = self.cores.iter().all(|core| core.translator.under_way() == [0; 2]);
+        let walks = self.cores.iter().all(|core| core.translator.under_way() == [0; 2])
+            && self.units.iter().all(|unit| unit.translator.under_way() == [0; 2]);
         let batches = self.queries.batches_under_way() == 0;
         made == answered && self.locks.is_empty() && requests && walks && batches
     }

@@ -19,9 +19,23 @@ pub(super) type RequestId = u32;
 /// The sender of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Origin {
-    Core { core: u32 },
-    Snapshot { core: u32, thread: u8, op: u64, batch: BatchId },
-    Unit { query: QueryId },
+    Core {
+        core: u32,
+    },
+    Snapshot {
+        core: u32,
+        thread: u8,
+        op: u64,
+        batch: BatchId,
+    },
+    Unit {
+        query: QueryId,
+    },
+    /// An accelerator, for an entry of the tables that have a page.
+    Walk {
+        unit: u32,
+        page: u64,
+    },
 }
 
 /// The kind of a request.
@@ -87,6 +101,16 @@ impl Machine {
         match origin {
             Origin::Core { core } | Origin::Snapshot { core, .. } => core,
             Origin::Unit { query } => self.component_of_unit(self.queries.get(query).unit),
+            Origin::Walk { unit, .. } => self.component_of_unit(unit),
+        }
+    }
+
+    /// Returns the accelerator that sent a request.
+    fn unit_of_origin(&self, origin: Origin) -> Option<u32> {
+        match origin {
+            Origin::Unit { query } => Some(self.queries.get(query).unit),
+            Origin::Walk { unit, .. } => Some(unit),
+            Origin::Core { .. } | Origin::Snapshot { .. } => None,
         }
     }
 
@@ -103,13 +127,13 @@ impl Machine {
         match origin {
             Origin::Core { core } | Origin::Snapshot { core, .. } => core,
             Origin::Unit { query } => self.tile_of_unit(self.queries.get(query).unit),
+            Origin::Walk { unit, .. } => self.tile_of_unit(unit),
         }
     }
 
     /// Returns whether an accelerator's access bypasses the mesh.
     fn is_local(&self, origin: Origin, slice: u32) -> bool {
-        let Origin::Unit { query } = origin else { return false };
-        let unit = self.queries.get(query).unit;
+        let Some(unit) = self.unit_of_origin(origin) else { return false };
         unit == slice || unit < self.config.llc.slices && self.config.accelerator.remote == Remote::Ideal
     }
 
@@ -183,13 +207,11 @@ impl Machine {
     /// Returns the cycles of a slice's tags, and of its whole answer.
     fn slice_cycles(&self, origin: Origin) -> (u64, u64) {
         let llc = &self.config.llc;
-        match origin {
-            Origin::Unit { query } if self.queries.get(query).unit < llc.slices => {
-                let whole = self.config.accelerator.slice_cycles;
-                (llc.tag_cycles.min(whole), whole)
-            }
-            _ => (llc.tag_cycles, llc.tag_cycles + llc.data_cycles),
+        if self.unit_of_origin(origin).is_some_and(|unit| unit < llc.slices) {
+            let whole = self.config.accelerator.slice_cycles;
+            return (llc.tag_cycles.min(whole), whole);
         }
+        (llc.tag_cycles, llc.tag_cycles + llc.data_cycles)
     }
 
     fn registers_of(&mut self, slice: u32) -> &mut Registers {
@@ -289,6 +311,7 @@ impl Machine {
             }
             Origin::Core { core } => self.arrived(core, request.line, request.ask == Ask::Own, request.level),
             Origin::Unit { query } => self.fetched(query, request.line)?,
+            Origin::Walk { unit, page } => self.unit_walked(unit, page),
         }
         self.free_requests.push(id);
         self.progress();

@@ -81,11 +81,6 @@ pub(super) fn virtual_line(line: Line) -> Line {
     frame.wrapping_mul(INVERSE) % PAGES * LINES_OF_PAGE + within
 }
 
-/// Returns the page of a line.
-pub fn page_of(line: Line) -> u64 {
-    line / LINES_OF_PAGE
-}
-
 /// Returns the slice of a line; neighbouring lines are in different slices.
 #[inline]
 pub fn slice_of(line: Line, slices: u32) -> u32 {

@@ -15,8 +15,9 @@ use super::mesh::REQUEST_FLITS;
 use super::op::{Kind, Mismatch};
 use super::query::{Engine, Query, QueryId, Step};
 use super::shared::{Ask, Origin};
-use super::space::{page_of, slice_of, slice_of_table};
+use super::space::{slice_of, slice_of_table};
 use super::stats::Span;
+use super::walk::{UnitTranslator, Wanted};
 use super::{Event, Machine, SimError};
 use crate::config::{Buckets, Dispatch, LockHold, MachineConfig, Translation};
 use crate::event::Ps;
@@ -39,8 +40,7 @@ pub(super) struct Unit {
     distributor: VecDeque<QueryId>,
     /// Tables with cached metadata, by their line.
     metadata: Cache,
-    /// Pages in its TLB.
-    pages: Cache,
+    pub(super) translator: UnitTranslator,
     hash_free: Ps,
     comparator_free: Ps,
     pub(super) register: FlowRegister,
@@ -61,7 +61,7 @@ impl Unit {
             commands: VecDeque::new(),
             distributor: VecDeque::new(),
             metadata: Cache::of_entries(a.metadata_tables, a.metadata_tables.into()),
-            pages: Cache::of_entries(a.tlb_entries, a.tlb_entries.into()),
+            translator: UnitTranslator::new(a.tlb_entries, &config.core),
             hash_free: 0,
             comparator_free: 0,
             register: FlowRegister::new(a.flow_register_bits),
@@ -103,11 +103,12 @@ impl Unit {
         if self.outstanding > 0 || !self.distributor.is_empty() {
             let _ = writeln!(
                 out,
-                "  unit {number}: {} in flight, {} outstanding, {} commands, {} in the distributor",
+                "  unit {number}: {} in flight, {} outstanding, {} commands, {} in the distributor; walks {:?}",
                 self.in_flight,
                 self.outstanding,
                 self.commands.len(),
-                self.distributor.len()
+                self.distributor.len(),
+                self.translator.under_way()
             );
         }
     }
@@ -329,36 +330,35 @@ impl Machine {
     fn fetch_after(&mut self, query: QueryId, line: Line, ask: Ask, cycles: u64) {
         let q = self.queries.get(query);
         let (unit, core) = (q.unit, q.core);
-        let mut at = self.events.now() + self.cycles(cycles);
-        if self.units[unit as usize].near_l2 {
+        let at = self.events.now() + self.cycles(cycles);
+        let wanted = Wanted { query, line, ask };
+        match self.config.accelerator.translation {
             // The engine uses the core's translation and second-level cache.
+            _ if self.units[unit as usize].near_l2 => self.fetch_by_core(core, wanted, at),
+            Translation::Ideal => self.fetch_translated(wanted, at),
+            Translation::Core => {
+                let there = self.mesh.send(unit, core, REQUEST_FLITS, at);
+                self.fetch_by_core(core, wanted, there + self.cycle_ps);
+            }
+            Translation::Tlb => self.fetch_by_tlb(unit, wanted, at),
+        }
+    }
+
+    /// Fetches a line whose physical address is known at a time.
+    pub(super) fn fetch_translated(&mut self, Wanted { query, line, ask }: Wanted, at: Ps) {
+        let q = self.queries.get(query);
+        let (unit, core) = (q.unit, q.core);
+        if self.units[unit as usize].near_l2 {
             if self.cores[core as usize].has_in_l2(line) {
                 return self.after(query, at + self.cycles(self.config.l2.latency_cycles));
             }
-        } else {
-            at = self.translated(unit, core, line, at);
+            return self.request(Origin::Unit { query }, ask, line, at);
         }
+        let at = match self.config.accelerator.translation {
+            Translation::Core => self.mesh.send(core, unit, REQUEST_FLITS, at),
+            Translation::Ideal | Translation::Tlb => at,
+        };
         self.request(Origin::Unit { query }, ask, line, at);
-    }
-
-    /// Returns when an accelerator has the physical address.
-    fn translated(&mut self, unit: u32, core: u32, line: Line, at: Ps) -> Ps {
-        match self.config.accelerator.translation {
-            Translation::Ideal => at,
-            Translation::Core => {
-                let there = self.mesh.send(unit, core, REQUEST_FLITS, at);
-                self.mesh.send(core, unit, REQUEST_FLITS, there + self.cycle_ps)
-            }
-            Translation::Tlb => {
-                let (pages, page) = (&mut self.units[unit as usize].pages, page_of(line));
-                if pages.touch(page) {
-                    return at;
-                }
-                pages.insert(page, false);
-                self.counters.tlb_misses += 1;
-                at + self.cycles(self.config.accelerator.tlb_miss_cycles)
-            }
-        }
     }
 
     /// Handles the arrival of a line for a query, or the write of its result.

@@ -39,7 +39,7 @@ fn every_approach_answers_as_the_library_does() {
 }
 
 /// Cycles of a load of a chain over `bytes`.
-fn chase(config: &MachineConfig, bytes: u64, core: u32, in_llc: bool) -> f64 {
+pub(crate) fn chase(config: &MachineConfig, bytes: u64, core: u32, in_llc: bool) -> f64 {
     chase_cycles(config, bytes, core, in_llc).unwrap()
 }
 
@@ -98,62 +98,6 @@ fn a_pointer_chase_takes_the_configured_latencies_within_5_percent() {
     }
 }
 
-/// A chase over pages of 4 KiB that no translation buffer knows, with lines in LLC and page tables in L2.
-#[test]
-fn a_page_walk_takes_the_latencies_of_the_lines_that_it_reads() {
-    let mut c = Preset::SkylakeSp.machine();
-    (c.core.page_kib, c.core.tlb_entries, c.core.second_tlb_entries) = (4, 4, 4);
-    let bytes = 12 << 20;
-    let cycles = |c: &MachineConfig, bytes| chase(c, bytes, 5, true);
-    let free = cycles(
-        &MachineConfig { core: CoreConfig { walks: Walks::Free, ..c.core.clone() }, ..c.clone() },
-        bytes,
-    );
-    // The second level has answered that it does not know the page, then one line of a table is read: 3,072 pages have 384.
-    let one_line = c.l2.latency_cycles as f64;
-    let walked = cycles(&c, bytes);
-    assert!((walked / (free + one_line) - 1.0).abs() < 0.05, "{walked}, {free} without");
-    // Six tables of pages, of which the last one used is known: mostly a walk of four levels.
-    c.core.walk_cache_entries = 1;
-    let walked = cycles(&c, bytes);
-    let tables = 6.0;
-    let expected = free + one_line * (1.0 + 3.0 * (1.0 - 1.0 / tables));
-    assert!((walked / expected - 1.0).abs() < 0.05, "{walked} for {expected}");
-    // Neighbouring pages share lines of tables; where those are in no cache of the core, a walk takes as long as a load.
-    (c.core.walk_cache_entries, c.l2.size_kib, c.l2.ways) = (32, 16, 4);
-    let (walked, free) = (cycles(&c, 24 << 20), {
-        c.core.walks = Walks::Free;
-        cycles(&c, 24 << 20)
-    });
-    assert!((1.5..2.1).contains(&(walked / free)), "{walked}, {free} without");
-}
-
-/// A chase in a virtual machine over huge pages, which a host keeps on small ones.
-#[test]
-fn a_host_below_makes_many_pages_of_a_huge_one_and_walks_read_its_entries_too() {
-    let mut c = Preset::SkylakeSp.machine();
-    (c.core.small_tlb_entries, c.core.second_tlb_entries) = (4, 4);
-    let cycles = |c: &MachineConfig| chase(c, 12 << 20, 5, true);
-    // Six huge pages, which the first translation buffer knows.
-    let own = cycles(&c);
-    // On huge pages of the host, too, nothing changes.
-    c.core.nested_page_kib = 2048;
-    assert!((cycles(&c) / own - 1.0).abs() < 0.01);
-    // On small ones, the entry of the page and the host's of the piece of 4 KiB are read, from L2.
-    c.core.nested_page_kib = 4;
-    let two_lines = own + (c.core.tlb_miss_cycles + 2 * c.l2.latency_cycles) as f64;
-    let nested = cycles(&c);
-    assert!((nested / two_lines - 1.0).abs() < 0.05, "{nested} for {two_lines}");
-    // A guest's small pages need no more where it knows the last table, which holds the entries of 2 MiB.
-    c.core.page_kib = 4;
-    let small = cycles(&c);
-    assert!((small / nested - 1.0).abs() < 0.05, "{small} and {nested}");
-    // Where it knows no table, each of the other three takes two more lines, and those of the host are known.
-    c.core.walk_cache_entries = 1;
-    let all = cycles(&c);
-    assert!(all > small + 1.5 * 3.0 * c.l2.latency_cycles as f64, "{all} and {small}");
-}
-
 /// Results are kept in registers until they retire: with few of these, a core holds fewer instructions than its window has places.
 #[test]
 fn a_window_is_not_larger_than_its_results_have_registers() {
@@ -188,18 +132,6 @@ impl Program for Once {
         ops.append(&mut self.0);
         Ok(false)
     }
-}
-
-#[test]
-fn page_walks_overlap_as_far_as_there_are_walkers() {
-    let cycles = |walkers: u32| {
-        cycles_with(Approach::Bulk, (1, 1 << 17), |m| {
-            (m.core.page_kib, m.core.tlb_entries, m.core.second_tlb_entries) = (4, 4, 4);
-            m.core.walkers = walkers;
-        })
-    };
-    let [one, two, eight] = [1, 2, 8].map(cycles);
-    assert!(one > 1.2 * two && two >= eight, "{one}, {two}, {eight}");
 }
 
 #[test]
@@ -241,7 +173,11 @@ fn the_xeon_preset_reproduces_its_measurements() {
 }
 
 /// Cycles of a lookup of an approach, in tables of a size, on a changed Skylake-SP.
-fn cycles_with(approach: Approach, tables: (u32, u64), change: impl Fn(&mut MachineConfig)) -> f64 {
+pub(crate) fn cycles_with(
+    approach: Approach,
+    tables: (u32, u64),
+    change: impl Fn(&mut MachineConfig),
+) -> f64 {
     let mut config = RunConfig::on(Preset::SkylakeSp);
     (config.run.lookups, config.run.warm_up_lookups) = (1500, 1500);
     (config.workload.tables, config.workload.entries) = tables;
@@ -511,6 +447,7 @@ fn machines() -> impl Strategy<Value = MachineConfig> {
         if flags[6] && flags[0] {
             m.core.page_kib = 4;
         }
+        m.core.nested_page_kib = if flags[6] && flags[7] { 4 } else { 0 };
         let a = &mut m.accelerator;
         (a.scoreboard_queries, a.in_flight_queries) = (scoreboard, in_flight.min(scoreboard));
         (a.metadata_tables, a.tlb_entries, a.packets_ahead) = (metadata, tlb, ahead);

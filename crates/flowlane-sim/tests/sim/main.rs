@@ -3,4 +3,5 @@
 mod machine;
 mod paper;
 mod run;
+mod translation;
 mod what_if;
