@@ -62,6 +62,8 @@ pub enum Work {
     Permute,
     /// Moves between vector and other registers.
     Transfer,
+    /// Not a kind by itself: any of the others on vectors of 512 bits. Ports that can do it take those; all if none is listed.
+    Wide,
 }
 
 impl Named for Work {
@@ -70,7 +72,7 @@ impl Named for Work {
 
 impl Work {
     /// All kinds of work.
-    pub const ALL: [Self; 18] = named_enum::all();
+    pub const ALL: [Self; 19] = named_enum::all();
 }
 
 /// Numbers by kind of work; 1 for kinds that are not listed.

@@ -247,7 +247,7 @@ impl Machine {
     fn place(&mut self, core: u32, thread: usize, op: Op, at: Ps) {
         let limits = &self.config.core;
         let c = &mut self.cores[core as usize];
-        let port = c.ports.bind(op.work);
+        let port = c.ports.bind(op.work, op.wide);
         let t = &mut c.threads[thread];
         let cost = u64::from(op.instructions) * self.cycle_ps;
         t.next_entry = at + cost * limits.base_cpi_milli / 1000;
@@ -298,7 +298,7 @@ impl Machine {
         let dependent = op.waits && matches!(op.kind, Kind::Work);
         for n in 1..u64::from(op.instructions.max(op.count.into())) {
             let ready = if dependent { at + n / self.config.core.alu_per_cycle * cycle } else { at };
-            let port = c.ports.bind(op.work);
+            let port = c.ports.bind(op.work, op.wide);
             last = c.ports.begin(port, ready);
         }
         if last > entered {

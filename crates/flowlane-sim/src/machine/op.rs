@@ -71,6 +71,8 @@ pub struct Op {
     pub count: u8,
     /// The kind of work, which needs a port.
     pub work: Work,
+    /// Whether it is on vectors of 512 bits.
+    pub wide: bool,
     /// Cycles from its issue to its result; for loads, in addition to those of the cache.
     pub latency: u8,
     /// Registers that it waits for, and those that it writes; 0 for none.
@@ -113,6 +115,7 @@ impl Op {
             instructions: 1,
             count: 1,
             work,
+            wide: false,
             latency,
             reads,
             writes,

@@ -51,21 +51,34 @@ pub(super) struct Ports {
     calendars: Vec<Calendar>,
     /// The ports that can execute a kind of work; none if there is no limit.
     of: [Vec<usize>; Work::ALL.len()],
+    /// The ports that can execute it on vectors of 512 bits.
+    wide: [Vec<usize>; Work::ALL.len()],
     cycle_ps: Ps,
 }
 
 impl Ports {
     pub(super) fn new(core: &CoreConfig, cycle_ps: Ps) -> Self {
-        let can =
-            |work: Work| (0..core.ports.len()).filter(|port| core.ports[*port].contains(&work)).collect();
+        let can = |work: Work| -> Vec<usize> {
+            (0..core.ports.len()).filter(|port| core.ports[*port].contains(&work)).collect()
+        };
+        let wide = can(Work::Wide);
+        let can_wide = |work: Work| {
+            let both: Vec<usize> = can(work).into_iter().filter(|port| wide.contains(port)).collect();
+            if both.is_empty() { can(work) } else { both }
+        };
         let calendar = Calendar { words: [(0, 0); WORDS], bound: 0 };
-        Self { calendars: vec![calendar; core.ports.len()], of: Work::ALL.map(can), cycle_ps }
+        Self {
+            calendars: vec![calendar; core.ports.len()],
+            of: Work::ALL.map(can),
+            wide: Work::ALL.map(can_wide),
+            cycle_ps,
+        }
     }
 
     /// Binds an operation to a port; none if there is no limit.
-    pub(super) fn bind(&mut self, work: Work) -> Option<u8> {
-        let port =
-            *self.of[work as usize].iter().min_by_key(|port| (self.calendars[**port].bound, **port))?;
+    pub(super) fn bind(&mut self, work: Work, wide: bool) -> Option<u8> {
+        let of = if wide { &self.wide } else { &self.of };
+        let port = *of[work as usize].iter().min_by_key(|port| (self.calendars[**port].bound, **port))?;
         self.calendars[port].bound += 1;
         Some(port as u8)
     }
@@ -86,12 +99,24 @@ mod tests {
     use crate::config::Preset;
 
     #[test]
+    fn vectors_of_512_bits_take_those_ports_that_have_room_for_them() {
+        let mut core = Preset::SkylakeSp.machine().core;
+        core.ports =
+            vec![vec![Work::Vector, Work::Wide], vec![Work::Vector, Work::Shuffle], vec![Work::Load]];
+        let mut ports = Ports::new(&core, 10);
+        let bound = [false, true, true, false].map(|wide| ports.bind(Work::Vector, wide));
+        assert_eq!(bound, [Some(0), Some(0), Some(0), Some(1)]);
+        // Kinds for which no port is so wide take any.
+        assert_eq!([Work::Shuffle, Work::Load].map(|work| ports.bind(work, true)), [Some(1), Some(2)]);
+    }
+
+    #[test]
     fn a_port_begins_one_operation_a_cycle_and_earlier_gaps_are_used() {
         let mut core = Preset::SkylakeSp.machine().core;
         core.ports = vec![vec![Work::Alu, Work::Branch], vec![Work::Alu]];
         let mut ports = Ports::new(&core, 10);
         let mut begin = |work, ready| {
-            let port = ports.bind(work);
+            let port = ports.bind(work, false);
             ports.begin(port, ready)
         };
         assert_eq!([begin(Work::Branch, 1005), begin(Work::Branch, 1005)], [1005, 1010]);

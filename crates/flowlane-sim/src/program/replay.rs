@@ -32,6 +32,9 @@ const LOADED: u8 = 16;
 /// The stack pointer's name.
 const STACK: u8 = 5;
 
+/// Bytes of a vector of 512 bits.
+const WIDE_BYTES: u8 = 64;
+
 /// Operations after which a store is in the cache.
 const RECENT: u32 = 128;
 
@@ -183,8 +186,11 @@ impl Replay {
             let writes =
                 if code.stores > 0 && code.writes == [0; 3] { [BETWEEN + LOADED, 0, 0] } else { code.writes };
             let (work, latency) = (code.work, self.machine.latency.of(code.work));
-            let count = code.count.saturating_mul(self.machine.micro_operations.of(work));
-            self.push(Op { reads, writes, count, work, latency, ..Op::new(kind, Class::Compute) }, ops);
+            let each = &self.machine.micro_operations;
+            let wide = if code.wide { each.of(Work::Wide) } else { 1 };
+            let count = code.count.saturating_mul(each.of(work)).saturating_mul(wide);
+            let op = Op { count, work, latency, wide: code.wide, ..Op::new(kind, Class::Compute) };
+            self.push(Op { reads, writes, ..op }, ops);
         }
         for _ in 0..code.stores {
             let address = self.trace.accesses[self.access];
@@ -199,7 +205,7 @@ impl Replay {
             }
             let store = Op::new(Kind::Store(self.pages.line(address, self.core)), Class::Data);
             self.stored.note(self.made, address, code.bytes);
-            self.push(Op { reads, ..store }, ops);
+            self.push(Op { reads, wide: code.bytes >= WIDE_BYTES, ..store }, ops);
         }
         // The whole instruction has one place in the window.
         for (n, op) in ops[from..].iter_mut().enumerate() {
@@ -227,7 +233,7 @@ impl Replay {
             let op = Op { work: Work::Load, ..Op::new(Kind::Work, Class::Data) };
             return self.push(Op { reads, writes, latency, after, ..op }, ops);
         }
-        let after_retired = !whole && after > 0;
+        let (after_retired, wide) = (!whole && after > 0, code.bytes >= WIDE_BYTES);
         latency += if code.address_reads[1] != 0 { core.indexed_load_cycles } else { 0 };
         let mut lines = vec![self.pages.line(address, self.core)];
         if end / LINE_BYTES != address / LINE_BYTES {
@@ -237,7 +243,7 @@ impl Replay {
             let kind = if code.prefetch { Kind::Prefetch(line) } else { Kind::Load(line) };
             let op = Op::new(kind, Class::Data);
             let after = if n == 0 { after } else { 0 };
-            self.push(Op { reads, writes, latency, after, after_retired, ..op }, ops);
+            self.push(Op { reads, writes, latency, after, after_retired, wide, ..op }, ops);
         }
     }
 }

@@ -108,6 +108,8 @@ impl Decoder {
             conditional: instruction.flow_control() == FlowControl::ConditionalBranch,
             fused: false,
             prefetch: prefetches(instruction),
+            wide: (0..instruction.op_count())
+                .any(|n| instruction.op_kind(n) == OpKind::Register && instruction.op_register(n).is_zmm()),
         };
         (code, memory)
     }

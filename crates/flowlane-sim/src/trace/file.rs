@@ -75,6 +75,7 @@ impl Trace {
         for code in &self.code {
             out.write_all(&code.address.to_le_bytes())?;
             let flags = u8::from(code.conditional) | u8::from(code.fused) << 1 | u8::from(code.prefetch) << 2;
+            let flags = flags | u8::from(code.wide) << 3;
             out.write_all(&[code.work as u8, code.count, code.loads, code.stores, code.bytes, flags])?;
             out.write_all(&code.reads)?;
             out.write_all(&code.address_reads)?;
@@ -187,6 +188,7 @@ fn code_of(bytes: [u8; 25]) -> Result<Code, TraceError> {
         conditional: flags & 1 == 1,
         fused: flags & 2 == 2,
         prefetch: flags & 4 == 4,
+        wide: flags & 8 == 8,
     })
 }
 
@@ -243,6 +245,7 @@ pub fn champsim(input: &mut impl Read) -> Result<Trace, TraceError> {
             conditional,
             fused: false,
             prefetch: false,
+            wide: false,
         };
         let at = *known.entry(code).or_insert_with_key(|code| {
             trace.code.push(code.clone());

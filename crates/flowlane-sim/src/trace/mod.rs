@@ -90,6 +90,8 @@ pub struct Code {
     pub fused: bool,
     /// Whether its read is a prefetch, for which nothing waits.
     pub prefetch: bool,
+    /// Whether it has a vector of 512 bits.
+    pub wide: bool,
 }
 
 impl Code {

@@ -52,6 +52,30 @@ fn instructions_are_decoded_into_registers_accesses_and_work() {
 }
 
 #[test]
+fn vectors_of_512_bits_are_wide() {
+    // vpmulld zmm0, zmm0, zmm1; vmovdqu32 zmm0, [rdi]; vpmulld ymm0, ymm0, ymm1
+    let multiply = code(&[0x62, 0xf2, 0x7d, 0x48, 0x40, 0xc1]);
+    assert_eq!((multiply.work, multiply.wide), (Work::VectorMultiply, true));
+    let load = code(&[0x62, 0xf1, 0x7e, 0x48, 0x6f, 0x07]);
+    assert_eq!((load.bytes, load.wide), (64, true));
+    assert!(!code(&[0xc4, 0xe2, 0x7d, 0x40, 0xc1]).wide);
+    // Kept in files, and twice the time where their unit has half the width.
+    let of = trace(multiply, 4000, |_| 0);
+    let mut file = Vec::new();
+    of.write(&mut file).unwrap();
+    assert!(Trace::read(&mut &file[..]).unwrap().code[0].wide);
+    let on = |preset: Preset, of: &Trace| replay(&Arc::new(of.clone()), &preset.machine(), 1).unwrap().cycles;
+    let independent = |wide| {
+        let code = Code { reads: [0; 4], wide, ..of.code[0].clone() };
+        trace(code, 4000, |_| 0)
+    };
+    let [narrow, wide] = [false, true].map(|wide| on(Preset::SapphireRapids, &independent(wide)));
+    assert!((narrow - 1.0).abs() < 0.05 && (wide - 2.0).abs() < 0.1, "{narrow}, {wide}");
+    let [narrow, wide] = [false, true].map(|wide| on(Preset::Zen4, &independent(wide)));
+    assert!((narrow - 0.5).abs() < 0.05 && (wide - 1.0).abs() < 0.05, "{narrow}, {wide}");
+}
+
+#[test]
 fn a_branch_is_fused_with_the_comparison_before_it() {
     let mut decoder = Decoder::default();
     let bytes = |of: &'static [u8]| {

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use flowlane_sim::config::{
-    Approach, Blocking, Buckets, CoreConfig, Dispatch, Fill, KeyPlace, LockHold, MachineConfig,
-    MissRegisters, Preset, Remote, RunConfig, Translation, Walks,
+    Approach, Blocking, Buckets, Dispatch, Fill, KeyPlace, LockHold, MachineConfig, MissRegisters, Preset,
+    Remote, RunConfig, Translation, Walks,
 };
 use flowlane_sim::host_calibration::MemoryLevel;
 use flowlane_sim::host_calibration::lookups::{Case, LookupMethod};

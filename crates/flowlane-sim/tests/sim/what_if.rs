@@ -250,6 +250,7 @@ fn recording(name: &str, lookups: u64, lines: u64) -> Arc<Recording> {
         conditional: false,
         fused: false,
         prefetch: false,
+        wide: false,
     };
     let load = code(0, Work::None, [0; 4], [1, 0, 0], 1, 0);
     let store = code(1, Work::None, [2, 0, 0, 0], [0; 3], 0, 1);

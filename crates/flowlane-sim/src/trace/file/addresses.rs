@@ -96,6 +96,7 @@ impl Trace {
             conditional: false,
             fused: false,
             prefetch: false,
+            wide: false,
         };
         let at = self.code.iter().position(|known| *known == code).unwrap_or_else(|| {
             self.code.push(code);
