@@ -64,6 +64,9 @@ impl Ip<'_> {
         fold(parts as u32) == 0xffff
     }
 
+    // Inlined, as is what calls it: the ends would else be copied, by wider loads than they were stored by, which wait until the stores
+    // have retired.
+    #[inline(always)]
     fn tuple(&self, source: End, destination: End) -> Tuple {
         Tuple {
             source: End { address: self.source, ..source },
@@ -74,6 +77,7 @@ impl Ip<'_> {
         }
     }
 
+    #[inline(always)]
     fn with_ports(&self, at: usize) -> Tuple {
         let end = |at| End { port: word16(self.data, at), ..End::default() };
         self.tuple(end(at), end(at + 2))
@@ -294,6 +298,7 @@ impl Ip<'_> {
 }
 
 /// Reads a TCP header, which is there.
+#[inline(always)]
 fn segment(data: &[u8], header: usize) -> Segment {
     Segment {
         flags: word16(data, 12) & 0xfff,
