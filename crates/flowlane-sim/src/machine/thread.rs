@@ -239,7 +239,12 @@ impl Thread {
             // Retired operations may finish in the future; those long ago have finished.
             _ if distance >= RETIRED => {}
             (false, false) => self.wait(number, SOURCES - 1, Last::Known(self.retired[place])),
-            (false, true) => self.wait(number, SOURCES - 1, Last::Known(self.left[place] + written_ps)),
+            (false, true) => {
+                let written = self.left[place] + written_ps;
+                // Its retirement may be known, and in the future.
+                self.stats.blocked_loads += u64::from(written > self.slot(number).ready);
+                self.wait(number, SOURCES - 1, Last::Known(written));
+            }
         }
     }
 
