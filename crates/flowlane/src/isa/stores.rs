@@ -2,7 +2,7 @@
 
 /// Returns `W` words, stored four at a time.
 ///
-/// A load whose data come from several stores waits until these have retired and are in the cache (on Intel's cores 14 to 18 cycles;
+/// A load whose data come from several stores waits until these have retired and are in the cache (12 to 22 cycles on Golden Cove;
 /// Intel 64 and IA-32 Architectures Optimization Reference Manual, store forwarding), so that lookups of keys which were just written word
 /// by word do not overlap. A load of one, two or four of these words has one store.
 #[inline(always)]

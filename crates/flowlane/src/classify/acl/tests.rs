@@ -1,10 +1,12 @@
 //! Tests of layouts and conditions.
 
 use super::*;
-use crate::generate::Random;
+use crate::classify::{Hit, LinearSearch, RuleEngine};
+use crate::generate::{Profile, Random, RuleConfig, Trace, TraceConfig, generate_rules};
 use crate::packet::Field;
+use crate::packet::batch::LaneMask;
 use crate::packet::key::FlowKey;
-use crate::rule::Match;
+use crate::rule::{Match, Priority, RuleId};
 
 fn field(name: &str, offset: usize, bytes: usize, kind: FieldKind) -> FieldSpec {
     FieldSpec { name: name.to_owned(), offset, bytes, kind }
@@ -106,7 +108,7 @@ fn the_predefined_layouts_have_their_fields() {
 
 #[test]
 fn the_test_sets_hit_and_miss() {
-    let (entries, keys) = testing::generated(crate::generate::Profile::Fw, 300, 1000, 1);
+    let (entries, keys) = testing::generated(Profile::Fw, 300, 1000, 1);
     let kinds = *Layout::ipv4_five_tuple().kinds();
     let hits = keys.iter().filter(|k| best(&entries, &kinds, k, 0).is_some()).count();
     assert!((800..=1000).contains(&hits), "{hits}");
@@ -121,4 +123,34 @@ fn a_published_set_hits() {
     let Some((entries, keys)) = testing::published("acl1_1k", 200) else { return };
     let kinds = *Layout::ipv4_five_tuple().kinds();
     assert!(keys.iter().filter(|k| best(&entries, &kinds, k, 0).is_some()).count() >= 180);
+}
+
+/// Calls of few results have room of their own, and others that of a batch: around the limit, by keys and by lanes.
+#[test]
+fn calls_of_any_number_of_keys_find_the_rules_of_linear_search() {
+    let rules = generate_rules(&RuleConfig { seed: 3, ..RuleConfig::new(Profile::Acl, 60) }).unwrap();
+    let trace = Trace::generate(&rules, &TraceConfig { seed: 4, ..TraceConfig::new(64) }).unwrap();
+    let keys: Vec<FlowKey> = trace.keys().cloned().collect();
+    let mut linear = LinearSearch::new(rules.len());
+    let mut list =
+        AclSearch::build(AclConfig::default(), std::iter::empty::<(RuleId, Priority, &Match)>()).unwrap();
+    for (n, rule) in (0..).zip(&rules) {
+        linear.insert(RuleId(n), rule.priority, &rule.matches).unwrap();
+        list.insert(RuleId(n), rule.priority, &rule.matches).unwrap();
+    }
+    let expected: Vec<_> = keys.iter().map(|key| linear.lookup(key)).collect();
+    assert!(expected.iter().flatten().count() > 16);
+    for len in (0..=2 * FEW + 2).chain([keys.len()]) {
+        let mut hits = vec![None; len];
+        list.lookup_batch(&keys[..len], &mut hits);
+        assert_eq!(hits, expected[..len], "{len} keys");
+        // Every third lane, from the last one on.
+        let lanes: Vec<usize> = (0..keys.len()).rev().step_by(3).take(len).collect();
+        let mut hits = vec![Some(Hit { rule: RuleId(u32::MAX), priority: Priority(0) }); keys.len()];
+        list.lookup_lanes(&keys, LaneMask(lanes.iter().map(|lane| 1 << lane).sum()), &mut hits);
+        for (lane, hit) in hits.iter().enumerate() {
+            let asked = lanes.contains(&lane);
+            assert_eq!(*hit == expected[lane], asked, "{len} keys, lane {lane}: {hit:?}");
+        }
+    }
 }
