@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use flowlane_openflow::Version;
 
-use super::ovs::{Control, Ovs, Programs};
+use super::ovs::{Control, Ovs, OvsPrograms};
 use agent::with_agent;
 use differences::DIFFERENCES;
 
@@ -93,7 +93,7 @@ fn arguments(command: &str, switch: &str) -> Vec<String> {
 
 /// A switch, and a folder for what programs in the background write.
 struct Target<'a> {
-    programs: &'a Programs,
+    programs: &'a OvsPrograms,
     switch: String,
     folder: &'a Path,
 }
@@ -177,7 +177,7 @@ fn difference(version: Version, step: &Step, outputs: [&str; 2]) -> Option<Strin
 
 #[test]
 fn ovs_ofctl_prints_the_same_of_both_switches() {
-    let Some(programs) = Programs::find() else { return };
+    let Some(programs) = OvsPrograms::find() else { return };
     let script = script();
     let (mut compared, mut known, mut wrong) = (0, BTreeSet::new(), Vec::new());
     for version in Version::ALL {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use flowlane_switch::datapath::MalformedPolicy;
 
-use super::ovs::{Ovs, PORTS, Programs, Sent};
+use super::ovs::{Ovs, OvsPrograms, PORTS, Sent};
 use super::packets::Random;
 use super::rules::Rules;
 use super::switch::Flowlane;
@@ -215,7 +215,7 @@ fn run(ovs: &mut Ovs, seed: u64) -> Result<usize, Failed> {
 
 #[test]
 fn open_vswitch_tracks_the_same_connections() {
-    let Some(programs) = Programs::find() else { return };
+    let Some(programs) = OvsPrograms::find() else { return };
     let first = variable("FLOWLANE_CT_FIRST").unwrap_or(0);
     let cases = variable("FLOWLANE_CT_CASES").unwrap_or(CASES_DEFAULT);
     let (mut compared, mut found) = (0, Vec::new());

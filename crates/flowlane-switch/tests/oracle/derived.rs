@@ -5,7 +5,7 @@ use std::fmt::Write;
 use etherparse::PacketBuilder;
 use flowlane_switch::datapath::MalformedPolicy;
 
-use super::ovs::{Ovs, Programs, Sent};
+use super::ovs::{Ovs, OvsPrograms, Sent};
 use super::packets::Random;
 use super::rules::Rules;
 use super::switch::Flowlane;
@@ -154,7 +154,7 @@ fn compare(ovs: &mut Ovs, seed: u64, text: &str, frames: &[Vec<u8>]) -> usize {
 
 #[test]
 fn learned_rules_and_conjunctions_are_those_of_open_vswitch() {
-    let Some(programs) = Programs::find() else { return };
+    let Some(programs) = OvsPrograms::find() else { return };
     let mut ovs = Ovs::start(&programs);
     let mut sent = [0, 0];
     for seed in 0..40 {

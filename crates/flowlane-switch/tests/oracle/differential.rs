@@ -9,7 +9,7 @@ use std::fmt;
 use flowlane_switch::datapath::MalformedPolicy;
 
 use super::differences::{Asked, left_out, without_bytes, without_caches, without_counters};
-use super::ovs::{Counters, Ovs, PORTS, Programs, Sent};
+use super::ovs::{Counters, Ovs, OvsPrograms, PORTS, Sent};
 use super::packets::{Class, Classes, Random, packet_of};
 use super::rules::{Labels, Limits, Rules, rules};
 use super::shape::Shape;
@@ -229,7 +229,7 @@ fn variable(name: &str) -> Option<u64> {
 
 #[test]
 fn open_vswitch_sends_the_same_frames() {
-    let Some(programs) = Programs::find() else { return };
+    let Some(programs) = OvsPrograms::find() else { return };
     let mut ovs = Ovs::start(&programs);
     let first = variable("FLOWLANE_OVS_FIRST").unwrap_or(0);
     let cases = variable("FLOWLANE_OVS_CASES").unwrap_or(CASES_DEFAULT);

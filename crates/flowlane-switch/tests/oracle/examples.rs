@@ -8,7 +8,7 @@ use flowlane_switch::datapath::MalformedPolicy;
 
 use super::connections;
 use super::differences::{BEING_MENDED, DIFFERENCES};
-use super::ovs::{Ovs, PORTS, Programs, Sent};
+use super::ovs::{Ovs, OvsPrograms, PORTS, Sent};
 use super::rules::Rules;
 use super::switch::Flowlane;
 
@@ -152,7 +152,7 @@ fn lines(outcome: &Outcome) -> Vec<String> {
 #[test]
 fn examples_are_handled_as_the_table_says() {
     let (head, mut examples) = examples();
-    let mut ovs = Programs::find().map(|programs| Ovs::start(&programs));
+    let mut ovs = OvsPrograms::find().map(|programs| Ovs::start(&programs));
     for example in &mut examples {
         let class = &example.class;
         assert!(DIFFERENCES.iter().any(|d| d.class == *class), "{class} is in the table");

@@ -7,7 +7,7 @@ use flowlane::packet::fields::FieldInfo;
 use flowlane::rule::flow_syntax::{print_value, read};
 use flowlane::rule::{Match, ReadOptions};
 
-use crate::ovs::Programs;
+use crate::ovs::OvsPrograms;
 
 /// Prerequisites of fields, in front of them.
 const BASES: [&str; 13] = [
@@ -102,7 +102,7 @@ fn of_printed(printed: &str) -> Option<Match> {
 type Said<'a> = Vec<(&'a str, String)>;
 
 /// Returns lines that Open vSwitch reads, as it prints them, and those that it refuses, with its reason.
-fn read_by_ovs<'a>(programs: &Programs, folder: &Path, mut lines: Vec<&'a str>) -> (Said<'a>, Said<'a>) {
+fn read_by_ovs<'a>(programs: &OvsPrograms, folder: &Path, mut lines: Vec<&'a str>) -> (Said<'a>, Said<'a>) {
     let (mut read, mut refused) = (Vec::new(), Vec::new());
     // It ends at the first line that it refuses.
     while !lines.is_empty() {
@@ -198,7 +198,7 @@ fn is_of_another(line: &str) -> bool {
 
 #[test]
 fn flows_are_read_as_open_vswitch_reads_them() {
-    let Some(programs) = Programs::find() else { return };
+    let Some(programs) = OvsPrograms::find() else { return };
     let folder = tempfile::tempdir().expect("there is room for a folder");
     // Names that only Flowlane has.
     let alone: Vec<(String, &str)> =

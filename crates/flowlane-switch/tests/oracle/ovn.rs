@@ -12,7 +12,7 @@ use flowlane::rule::{Format, ReadOptions, read};
 use flowlane_switch::datapath::MalformedPolicy;
 use flowlane_switch::state::conntrack::ct_state;
 
-use super::ovs::{Ovs, PORTS, Programs};
+use super::ovs::{Ovs, OvsPrograms, PORTS};
 use super::packets::Random;
 use super::rules::Rules;
 use super::switch::Flowlane;
@@ -173,7 +173,7 @@ fn compare(ovs: &mut Ovs, name: &str, text: &str) {
 
 #[test]
 fn packets_take_the_same_way_through_tables_of_ovn() {
-    let Some(programs) = Programs::find() else { return };
+    let Some(programs) = OvsPrograms::find() else { return };
     let mut ovs = Ovs::start(&programs);
     for meter in [1, 2] {
         ovs.add_meter(&format!("meter={meter},kbps,band=type=drop,rate=1000"));

@@ -6,12 +6,13 @@
 //! the daemon's main loop, one at a time; a marker behind each lot says when the lot is through.
 
 use flowlane::rule::{Format, ReadOptions, Rule, read};
+pub(crate) use flowlane::testing::OvsPrograms;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Deserializer, Value, json};
@@ -25,12 +26,6 @@ pub(crate) const PORTS: usize = 4;
 /// Frames sent at once at most: `netdev-dummy` keeps 100 and drops the others.
 pub(crate) const LOT_MAX: usize = 99;
 
-/// Where the packages were unpacked, if not into the system.
-const ROOT_VARIABLE: &str = "FLOWLANE_OVS_ROOT";
-
-/// Tests fail, and do not skip, without Open vSwitch where this is 1. Set in CI where it is installed.
-const REQUIRE_VARIABLE: &str = "FLOWLANE_REQUIRE_OVS";
-
 /// Far longer than anything takes on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -41,104 +36,16 @@ const MARKER_TYPE: u16 = 0x88b5;
 /// A cookie that no other rule has.
 const MARKER_COOKIE: u64 = u64::MAX >> 1;
 
-/// The programs, and what they need to run.
-#[derive(Clone, Debug)]
-pub(crate) struct Programs {
-    root: PathBuf,
-}
-
-impl Programs {
-    /// The programs, if they are here; says that it skipped where they are not.
-    ///
-    /// # Panics
-    /// Where they are missing and [`REQUIRE_VARIABLE`] asks for them.
-    pub(crate) fn find() -> Option<Self> {
-        let root = std::env::var_os(ROOT_VARIABLE).map_or_else(|| PathBuf::from("/"), PathBuf::from);
-        let programs = Self { root };
-        let wanted = ["ovsdb-tool", "ovsdb-server", "ovs-vsctl", "ovs-vswitchd", "ovs-ofctl"];
-        let missing: Vec<&str> = wanted.into_iter().filter(|name| programs.path(name).is_none()).collect();
-        if missing.is_empty() && programs.schema().exists() {
-            return Some(programs);
-        }
-        let root = programs.root.display();
-        let required = std::env::var(REQUIRE_VARIABLE).is_ok_and(|value| value == "1");
-        assert!(!required, "{REQUIRE_VARIABLE}=1, but Open vSwitch is not in {root}: {missing:?}");
-        println!("skipped: there is no Open vSwitch in {root} (apt-get install openvswitch-switch)");
-        None
-    }
-
-    fn path(&self, program: &str) -> Option<PathBuf> {
-        // Debian's daemon is made known under /usr/sbin only when the package is configured.
-        let folders = ["usr/sbin", "usr/bin", "usr/lib/openvswitch-switch"];
-        folders.iter().map(|folder| self.root.join(folder).join(program)).find(|path| path.exists())
-    }
-
-    fn schema(&self) -> PathBuf {
-        self.root.join("usr/share/openvswitch/vswitch.ovsschema")
-    }
-
-    /// A command that keeps to `folder` whatever it is to find or write.
-    pub(crate) fn command(&self, program: &str, folder: &Path) -> Command {
-        let mut command = Command::new(self.path(program).expect("looked for before"));
-        self.surround(&mut command, folder);
-        command
-    }
-
-    fn surround(&self, command: &mut Command, folder: &Path) {
-        for variable in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
-            command.env(variable, folder);
-        }
-        if self.root != Path::new("/") {
-            let folders = ["usr/lib", "lib"].map(|lib| self.root.join(lib));
-            let inner = folders.iter().filter_map(|lib| lib.read_dir().ok()).flatten().flatten();
-            let libraries = inner.map(|e| e.path()).filter(|p| p.to_string_lossy().ends_with("-linux-gnu"));
-            command.env("LD_LIBRARY_PATH", std::env::join_paths(libraries).expect("no colons in paths"));
-        }
-    }
-
-    /// Runs a program to its end, `input` being what it reads.
-    pub(crate) fn run(
-        &self,
-        program: &str,
-        folder: &Path,
-        arguments: &[&str],
-        input: &str,
-    ) -> Result<String, String> {
-        let Output { status, stdout, stderr } = self.output(program, folder, arguments, input)?;
-        match status.success() {
-            true => Ok(String::from_utf8_lossy(&stdout).into_owned()),
-            false => Err(format!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&stderr))),
-        }
-    }
-
-    /// Runs a program to its end, and returns everything that it writes.
-    pub(crate) fn output(
-        &self,
-        program: &str,
-        folder: &Path,
-        arguments: &[&str],
-        input: &str,
-    ) -> Result<Output, String> {
-        let mut command = self.command(program, folder);
-        let piped =
-            command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = piped.spawn().map_err(|error| format!("{program}: {error}"))?;
-        // One that has ended says why on its standard error.
-        let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
-        child.wait_with_output().map_err(|error| format!("{program}: {error}"))
-    }
-}
-
 /// A process that ends with this, and with the tests' process however that ends: a shell is in between, which
 /// kills the process when its own standard input is closed.
 struct Daemon(Child);
 
 impl Daemon {
-    fn start(programs: &Programs, program: &str, folder: &Path, arguments: &[&str]) -> Self {
+    fn start(programs: &OvsPrograms, program: &str, folder: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new("sh");
         programs.surround(&mut command, folder);
         let keep = r#""$@" & daemon=$!; read -r _; kill -9 "$daemon"; wait "$daemon""#;
-        command.args(["-c", keep, "sh"]).arg(programs.path(program).expect("looked for before"));
+        command.args(["-c", keep, "sh"]).arg(programs.path(program));
         command.args(["--no-chdir", "-vconsole:off", "-vsyslog:off"]).args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         Self(command.spawn().expect("there is a shell"))
@@ -235,7 +142,7 @@ pub(crate) type Sent = [Vec<Vec<u8>>; PORTS];
 
 /// A running switch with ports 1 to [`PORTS`].
 pub(crate) struct Ovs {
-    programs: Programs,
+    programs: OvsPrograms,
     control: Control,
     captures: Vec<Capture>,
     markers: u32,
@@ -245,7 +152,7 @@ pub(crate) struct Ovs {
 }
 
 impl Ovs {
-    pub(crate) fn start(programs: &Programs) -> Self {
+    pub(crate) fn start(programs: &OvsPrograms) -> Self {
         let folder = tempfile::Builder::new().prefix("flowlane-ovs").tempdir().expect("a temporary folder");
         let at = folder.path();
         let text = |name: &str| at.join(name).to_str().expect("the folder's name is text").to_owned();

@@ -6,7 +6,7 @@
 
 use flowlane_switch::datapath::MalformedPolicy;
 
-use super::ovs::{Ovs, Programs};
+use super::ovs::{Ovs, OvsPrograms};
 use super::packets::Random;
 use super::rules::Rules;
 use super::switch::Flowlane;
@@ -313,7 +313,7 @@ fn hex(bytes: &[u8]) -> String {
 
 #[test]
 fn open_vswitch_changes_the_types_of_packets_alike() {
-    let Some(programs) = Programs::find() else { return };
+    let Some(programs) = OvsPrograms::find() else { return };
     let mut ovs = Ovs::start(&programs);
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let first = number("FLOWLANE_TYPES_FIRST").unwrap_or(0);

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use flowlane_switch::datapath::MalformedPolicy;
 
-use super::ovs::{Ovs, PORTS, Programs, Sent};
+use super::ovs::{Ovs, OvsPrograms, PORTS, Sent};
 use super::packets::Random;
 use super::rules::Rules;
 use super::switch::Flowlane;
@@ -294,7 +294,7 @@ fn a_model_sends_the_same_frames_with_vlans() {
 
 #[test]
 fn open_vswitch_sends_the_same_frames_with_vlans() {
-    let Some(programs) = Programs::find() else { return };
+    let Some(programs) = OvsPrograms::find() else { return };
     let mut ovs = Ovs::start(&programs);
     ovs.set_rules(&rules()).expect("the rule is accepted");
     let cases = std::env::var("FLOWLANE_VLAN_CASES").ok().and_then(|text| text.parse().ok());

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use flowlane_switch::datapath::MalformedPolicy;
 
-use super::super::ovs::{Ovs, Programs, Sent};
+use super::super::ovs::{Ovs, OvsPrograms, Sent};
 use super::super::packets::Random;
 use super::super::rules::Rules;
 use super::super::switch::Flowlane;
@@ -135,7 +135,7 @@ fn run(ovs: &mut Ovs, seed: u64, figures: &mut Figures) -> Result<(), Failed> {
 
 #[test]
 fn open_vswitch_follows_the_same_applications() {
-    let Some(programs) = Programs::find() else { return };
+    let Some(programs) = OvsPrograms::find() else { return };
     let first = variable("FLOWLANE_ALG_FIRST").unwrap_or(0);
     let cases = variable("FLOWLANE_ALG_CASES").unwrap_or(CASES_DEFAULT);
     let (mut ovs, mut figures, mut found, mut ends) =
