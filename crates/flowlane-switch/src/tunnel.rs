@@ -25,10 +25,11 @@ use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::parse::ether_type;
 use flowlane::packet::tunnel::Inner;
-use flowlane::packet::{Headers, Network, Parser, Transport};
+use flowlane::packet::{Field, Headers, Network, Parser, Transport};
 use flowlane::tunnel::{
     BATCH_MAX, Decapsulated, Decapsulator, Encapsulation, EncapsulationError, Encapsulator, Endpoint,
-    EndpointConfig, EndpointError, EndpointId, EndpointTable, OptionMap, Policy, Refused,
+    EndpointConfig, EndpointError, EndpointId, EndpointTable, OptionArea, OptionMap, Policy, Refused,
+    TunnelKind,
 };
 
 use crate::packet::length::ip_bytes;
@@ -304,7 +305,11 @@ impl Tunnels {
     ) -> Result<usize, Unsent> {
         let place = *self.places.get(&number).ok_or(Unsent::NoTunnel)?;
         let wrap = self.encapsulators[place].as_ref().ok_or(Unsent::NoTunnel)?;
-        self.tunnels[place].push(wrap, frame, headers, self.flow_hash.of(key))?;
+        let tunnel = &self.tunnels[place];
+        let is_geneve = tunnel.spec.encapsulation.as_ref().is_some_and(|out| out.kind == TunnelKind::Geneve);
+        let has_options = is_geneve && key.get(Field::TunMetadataPresent) != 0;
+        let options = if has_options { self.policy().option_fields.write(key) } else { OptionArea::NONE };
+        tunnel.push(wrap, frame, headers, self.flow_hash.of(key), options.bytes())?;
         Ok(place)
     }
 }
@@ -316,6 +321,7 @@ impl Tunnel {
         frame: &mut Frame,
         headers: &mut Headers,
         flow_hash: u32,
+        options: &[u8],
     ) -> Result<(), Unsent> {
         let Some(encapsulation) = &self.spec.encapsulation else { return Err(Unsent::NoTunnel) };
         let inner_at = match encapsulation.inner {
@@ -331,9 +337,9 @@ impl Tunnel {
             frame.truncate(inner_at + ip_bytes(&frame.bytes()[inner_at..]));
         }
         // Bytes in front of the IP header are overwritten.
-        let more = wrap.header_bytes().saturating_sub(inner_at);
+        let more = (wrap.header_bytes() + options.len()).saturating_sub(inner_at);
         frame.push(more);
-        match wrap.encapsulate(frame.bytes_mut(), inner_at + more, flow_hash) {
+        match wrap.encapsulate_with(frame.bytes_mut(), inner_at + more, flow_hash, options) {
             Ok(start) => frame.pull(start),
             Err(_) => {
                 frame.pull(more);
@@ -357,7 +363,7 @@ fn outer_headers(destination: IpAddr) -> Headers {
 /// Returns an IP packet's destination.
 fn destination(key: &FlowKey) -> IpAddr {
     match key.word(word::VLAN_ETH_TYPE) as u16 {
-        ether_type::IPV6 => IpAddr::V6((key.get(flowlane::packet::Field::Ipv6Dst)).into()),
+        ether_type::IPV6 => IpAddr::V6((key.get(Field::Ipv6Dst)).into()),
         _ => IpAddr::V4(key.word(word::IPV4_DST).into()),
     }
 }

@@ -565,6 +565,7 @@ impl Effects<Packet<'_>> for Egress {
         match sent {
             Ok(()) => {
                 hide(packet.key);
+                packet.key.set(Field::TunMetadataPresent, 0);
                 packet.untracked = true;
                 return true;
             }

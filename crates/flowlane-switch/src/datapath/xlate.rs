@@ -280,10 +280,12 @@ impl Effects<TrackedKey> for Record {
     }
 
     fn encapsulate(&mut self, key: &mut TrackedKey, tunnel: u32) -> bool {
+        key.record_options();
         key.parse_again = true;
         key.push(Action::Encapsulate(tunnel));
         // The step itself forgets the packet's.
         key.hide_connection();
+        key.write_outside(Field::TunMetadataPresent, 0, Field::TunMetadataPresent.info().ones());
         true
     }
 
@@ -404,6 +406,18 @@ impl TrackedKey {
     fn write_outside(&mut self, field: Field, value: u128, mask: u128) {
         self.key.set_masked(field, value, mask);
         self.written.set_masked(field, mask, mask);
+    }
+
+    /// Records what rules have written of the options that a packet takes into a tunnel.
+    fn record_options(&mut self) {
+        let options =
+            Field::all().iter().map(|info| info.field).filter(|field| field.tun_metadata_number().is_some());
+        for field in options.chain([Field::TunMetadataPresent]) {
+            let bits = self.written.get(field);
+            if bits != 0 {
+                self.steps.push(Step::Do(set_field(field, self.key.get(field) & bits, bits)));
+            }
+        }
     }
 
     fn push(&mut self, action: Action) {

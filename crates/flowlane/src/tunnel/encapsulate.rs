@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! template   Ethernet │ IPv4 or IPv6 │ UDP │ VXLAN, GENEVE + options, or GTP-U      made once a tunnel
-//! packet     .........│ length, TOS, │ source port,     │ (GTP-U: length)            patched
-//!                     │ checksum     │ length, checksum │
+//! packet     .........│ length, TOS, │ source port,     │ (GTP-U: length; GENEVE:    patched
+//!                     │ checksum     │ length, checksum │ options of its own)
 //! ```
 //! The template's checksums are sums of the fixed parts: patched fields are added.
 
@@ -142,7 +142,7 @@ pub enum EncapsulationError {
     },
 }
 
-/// An inner packet that is too long for its tunnel, or lies too far in front: it is to be dropped and counted.
+/// An inner packet that is too long for its tunnel, lies too far in front, or has too many options: it is to be dropped and counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Oversize {
@@ -152,6 +152,9 @@ pub enum Oversize {
     /// There is no room for the outer headers before the inner packet.
     #[error("there is no room for the outer headers before the inner packet; leave header_bytes() of it")]
     Headroom,
+    /// The tunnel's protocol has no options, or not as many.
+    #[error("the tunnel has no room for the packet's options; GENEVE has it for {OPTIONS_MAX} bytes in all")]
+    Options,
 }
 
 /// A tunnel's outer headers, ready to be put in front of packets.
@@ -258,16 +261,35 @@ impl Encapsulator {
     /// Why the packet is to be dropped; nothing is written then.
     #[inline]
     pub fn encapsulate(&self, buffer: &mut [u8], inner_at: usize, flow_hash: u32) -> Result<usize, Oversize> {
-        let start = inner_at.checked_sub(self.len).ok_or(Oversize::Headroom)?;
+        self.encapsulate_with(buffer, inner_at, flow_hash, &[])
+    }
+
+    /// [Encapsulates](Self::encapsulate) a packet with further GENEVE options of its own: whole ones, behind those of the tunnel.
+    ///
+    /// # Errors
+    /// Why the packet is to be dropped; nothing is written then.
+    #[inline]
+    pub fn encapsulate_with(
+        &self,
+        buffer: &mut [u8],
+        inner_at: usize,
+        flow_hash: u32,
+        options: &[u8],
+    ) -> Result<usize, Oversize> {
+        let len = self.len + options.len();
+        let start = inner_at.checked_sub(len).ok_or(Oversize::Headroom)?;
         if inner_at > buffer.len() {
             return Err(Oversize::Headroom);
         }
         let (front, inner) = buffer.split_at_mut(inner_at);
-        if self.len - ETHERNET_BYTES + inner.len() > self.mtu {
+        if len - ETHERNET_BYTES + inner.len() > self.mtu {
             return Err(Oversize::Mtu);
         }
+        if !options.is_empty() && !self.has_room_for(options) {
+            return Err(Oversize::Options);
+        }
         let frame = &mut front[start..];
-        frame.copy_from_slice(&self.template[..self.len]);
+        frame[..self.len].copy_from_slice(&self.template[..self.len]);
         let (network, transport) = frame[ETHERNET_BYTES..].split_at_mut(self.network_bytes);
         let udp_len = (transport.len() + inner.len()) as u16;
         self.patch_network(network, udp_len, self.tos_of(inner), flow_hash);
@@ -275,6 +297,9 @@ impl Encapsulator {
         transport[..2].copy_from_slice(&port.to_be_bytes());
         transport[4..6].copy_from_slice(&udp_len.to_be_bytes());
         let mut sum = self.udp_sum + word_be(port) + 2 * word_be(udp_len);
+        if !options.is_empty() {
+            sum += self.push_options(transport, options);
+        }
         if self.kind == TunnelKind::Gtpu {
             let gtpu_len = udp_len - (UDP_BYTES + TUNNEL_BYTES) as u16;
             transport[10..12].copy_from_slice(&gtpu_len.to_be_bytes());
@@ -289,6 +314,23 @@ impl Encapsulator {
             transport[6..8].copy_from_slice(&checksum);
         }
         Ok(start)
+    }
+
+    fn has_room_for(&self, options: &[u8]) -> bool {
+        let own = self.len - ETHERNET_BYTES - self.network_bytes - UDP_BYTES - TUNNEL_BYTES;
+        self.kind == TunnelKind::Geneve && own + options.len() <= OPTIONS_MAX
+    }
+
+    /// Writes options behind those of the template. Returns by how much the sum of the headers grows.
+    fn push_options(&self, transport: &mut [u8], options: &[u8]) -> u64 {
+        let at = transport.len() - options.len();
+        transport[at..].copy_from_slice(options);
+        let header = &mut transport[UDP_BYTES..][..2];
+        let before = add(0, header);
+        header[0] += (options.len() / 4) as u8;
+        header[1] |= u8::from(has_critical(options)) << 6;
+        // Subtracted as ones' complement.
+        add(add(0xffff - before, header), options)
     }
 
     #[inline(always)]

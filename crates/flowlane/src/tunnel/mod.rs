@@ -22,7 +22,7 @@ pub use endpoint::{
     Endpoint, EndpointConfig, EndpointError, EndpointId, EndpointReader, EndpointTable, V4Key, V6Key,
     VNI_MAX, VRF_MAX,
 };
-pub use options::{MappedOption, OPTION_BYTES_MAX, OptionMap, OptionMapError, OptionValues};
+pub use options::{MappedOption, OPTION_BYTES_MAX, OptionArea, OptionMap, OptionMapError, OptionValues};
 pub use reason::{Refused, RefusedCounts};
 pub use validate::{Policy, geneve_header};
 

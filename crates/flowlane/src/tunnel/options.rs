@@ -127,6 +127,49 @@ impl OptionMap {
     }
 }
 
+/// Bytes of an option's header.
+const HEADER_BYTES: usize = 4;
+
+/// The options that a packet gets, in wire format.
+#[derive(Clone, Debug)]
+pub struct OptionArea {
+    bytes: [u8; TUN_METADATA_COUNT * (HEADER_BYTES + OPTION_BYTES_MAX)],
+    len: usize,
+}
+
+impl OptionArea {
+    /// No options.
+    pub const NONE: Self =
+        Self { bytes: [0; TUN_METADATA_COUNT * (HEADER_BYTES + OPTION_BYTES_MAX)], len: 0 };
+
+    /// The options, each whole.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..][..bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+}
+
+impl OptionMap {
+    /// Writes the options whose fields are present in a key, in the order of the fields.
+    pub fn write(&self, key: &FlowKey) -> OptionArea {
+        let (mut area, present) = (OptionArea::NONE, key.get(Field::TunMetadataPresent));
+        for (number, MappedOption { class, kind, bytes }) in self.iter() {
+            if present >> number & 1 != 0 {
+                let value = key.get(Field::tun_metadata(number).expect("the map has as many as fields"));
+                let [high, low] = class.to_be_bytes();
+                area.push(&[high, low, kind, bytes / 4]);
+                area.push(&value.to_be_bytes()[OPTION_BYTES_MAX - usize::from(bytes)..]);
+            }
+        }
+        area
+    }
+}
+
 /// The options of a packet that have fields.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OptionValues {
@@ -190,6 +233,28 @@ mod tests {
         assert_eq!(key.get(Field::TunMetadata0), 5);
         assert_eq!(map().read(&area[..8]), Ok(None));
         assert_eq!(OptionMap::default().read(&[1]), Ok(None));
+    }
+
+    #[test]
+    fn options_that_are_written_are_read_as_they_were() {
+        let mut key = FlowKey::zero();
+        assert!(map().write(&key).bytes().is_empty());
+        for (field, value) in [
+            (Field::TunMetadata0, 0x0007_0009),
+            (Field::TunMetadata6, u128::MAX - 5),
+            (Field::TunMetadata3, 1),
+            (Field::TunMetadataPresent, 0x49),
+        ] {
+            key.set(field, value);
+        }
+        let mut read = FlowKey::zero();
+        map().read(map().write(&key).bytes()).unwrap().unwrap().fill(&mut read);
+        // No option has the third field.
+        key.set(Field::TunMetadata3, 0);
+        key.set(Field::TunMetadataPresent, 0x41);
+        assert_eq!(read, key);
+        key.set(Field::TunMetadataPresent, 1);
+        assert_eq!(map().write(&key).bytes(), [1, 2, 0x80, 1, 0, 7, 0, 9]);
     }
 
     #[test]

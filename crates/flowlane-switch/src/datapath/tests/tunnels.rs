@@ -56,7 +56,11 @@ fn specs(at_home: bool) -> Vec<TunnelSpec> {
 
 /// A worker at one end: with these rules, terminating at its first port.
 fn end(rules: &[Rule], at_home: bool) -> (Worker, Sent) {
-    let (mut worker, sent) = worker(rules, 1, CacheConfig::default(), By::Tuple);
+    end_with(rules, 1, at_home, CacheConfig::default())
+}
+
+fn end_with(rules: &[Rule], tables: u8, at_home: bool, cache: CacheConfig) -> (Worker, Sent) {
+    let (mut worker, sent) = worker(rules, tables, cache, By::Tuple);
     worker.egress.tunnels = Some(Tunnels::new(&specs(at_home), Policy::default(), 7).unwrap());
     let slot = &mut worker.egress.ports.slots_mut()[0];
     (slot.decapsulate, slot.vrf) = (true, 3);
@@ -347,6 +351,61 @@ fn geneve_options_have_the_fields_of_the_map() {
         assert_eq!(refused(&far), wanted);
         far.egress.tunnels.as_mut().unwrap().set_option_fields(OptionMap::default());
         assert_eq!(inject(&mut far, &[]), Some((4, true)));
+    }
+}
+
+/// What rules write into the fields of options is in the packets that leave, by cached paths and by tables; so is what a packet came
+/// with. A tunnel within the tunnel gets no options of the packet inside.
+#[test]
+fn packets_leave_with_the_options_that_rules_give_them() {
+    let text = "table=0,priority=9,tcp actions=set_field:0x11->tun_metadata3,resubmit(,1)\n\
+        table=0,priority=8,udp actions=move:NXM_OF_UDP_DST[]->tun_metadata3[0..15],set_field:9->tun_metadata5,\
+        delete_field:tun_metadata5,resubmit(,1)\n\
+        table=0,priority=7,ip actions=resubmit(,1)\n\
+        table=1 actions=encap:1,encap:1,output:2\n";
+    let near_rules = flow_syntax::read(text, "rules", &ReadOptions::default()).unwrap();
+    let text = "table=0,in_port=101 actions=output:3\n";
+    let far_rules = flow_syntax::read(text, "rules", &ReadOptions::default()).unwrap();
+    let mut map = OptionMap::default();
+    map.add(3, MappedOption { class: 0x0102, kind: 0x83, bytes: 4 }).unwrap();
+    map.add(5, MappedOption { class: 0x0102, kind: 4, bytes: 4 }).unwrap();
+    let of = |protocol: u8, port: u16| {
+        let packet = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
+        let mut bytes = Vec::new();
+        match protocol {
+            6 => packet.tcp(1, port, 1, 1).write(&mut bytes, &[7; 8]),
+            17 => packet.udp(1, port).write(&mut bytes, &[7; 8]),
+            _ => packet.icmpv4_echo_request(1, port).write(&mut bytes, &[7; 8]),
+        }
+        .unwrap();
+        bytes
+    };
+    for caches in [true, false] {
+        let cache = || if caches { CacheConfig::default() } else { no_caches() };
+        let (mut near, near_sent) = end_with(&near_rules, 2, true, cache());
+        let (mut far, far_sent) = end_with(&far_rules, 1, false, cache());
+        for worker in [&mut near, &mut far] {
+            worker.egress.tunnels.as_mut().unwrap().set_option_fields(map.clone());
+        }
+        for round in 0..3 {
+            for (bytes, option) in [
+                (of(6, 80), Some([0, 0, 0, 0x11])),
+                (of(17, 53), Some([0, 0, 0, 53])),
+                (of(17, 67), Some([0, 0, 0, 67])),
+                (of(1, 9), None),
+            ] {
+                near.inject(3, &[&bytes]).unwrap();
+                let (port, outer) = near_sent.lock().unwrap().pop().expect("it is sent");
+                assert_eq!((port, outer[42] & 0x3f), (2, 0), "the tunnel around the tunnel has none");
+                far.inject(0, &[&outer]).unwrap();
+                let (_, inside) = far_sent.lock().unwrap().pop().expect("it is this tunnel's");
+                let words = usize::from(inside[42] & 0x3f);
+                let wanted = option.map(|value| [&[1, 2, 0x83, 1][..], &value].concat());
+                assert_eq!((words != 0).then(|| inside[50..58].to_vec()), wanted, "round {round}, {caches}");
+                assert!(inside.ends_with(&bytes), "round {round}, {caches}");
+                assert_eq!(inside[43] & 0x40 != 0, option.is_some(), "it is critical");
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use flowlane::packet::key::FlowKey;
-use flowlane::packet::parse;
+use flowlane::packet::{Field, parse};
 use flowlane::rule::Action;
 use flowlane::rule::action::{EncapsulateHeader, PortNo, Sample};
 
@@ -103,8 +103,10 @@ impl Effects<Tracer<'_>> for Recorder {
         let tunnels = packet.worker.egress.tunnels.as_ref();
         let noted = packet.packet.trace.steps.len();
         let carried = packet.edit(&action, |packet| {
-            tunnels
-                .is_some_and(|tunnels| tunnels.wrap(tunnel, packet.frame, packet.headers, packet.key).is_ok())
+            let wrapped =
+                tunnels.map(|tunnels| tunnels.wrap(tunnel, packet.frame, packet.headers, packet.key));
+            packet.key.set(Field::TunMetadataPresent, 0);
+            wrapped.is_some_and(|wrapped| wrapped.is_ok())
         });
         if !carried {
             packet.packet.trace.steps.truncate(noted);

@@ -162,8 +162,8 @@ pub enum InnerProtocol {
     Ipv6,
 }
 
-/// A GENEVE option (RFC 8926) that has a field: the values of packets that come out of tunnels are in `tun_metadataN`. Controllers
-/// may change the map of options.
+/// A GENEVE option (RFC 8926) that has a field: packets that come out of tunnels have its value in `tun_metadataN`, and those that go into
+/// GENEVE tunnels get it from there. Controllers may change the map of options.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TunnelOptionSection {

@@ -78,6 +78,32 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 400 }))]
+
+    /// Options of a packet are where those of its tunnel would be, whatever part is the tunnel's own.
+    #[test]
+    fn options_of_packets_are_like_those_of_tunnels(
+        tunnel in tunnels(), own in options(), critical: bool, len in 0usize..2000, seed: u64, hash: u32,
+    ) {
+        let own = if critical { [&own[..], &[1, 2, 0x83, 0]].concat() } else { own };
+        let inner = inner_for(&tunnel, len, &mut Random::new(seed));
+        let put = |tunnel: &Encapsulation, own: &[u8]| {
+            let mut buffer = [&[0xee; 700], &inner[..]].concat();
+            let start = Encapsulator::new(tunnel).unwrap().encapsulate_with(&mut buffer, 700, hash, own)?;
+            Ok(buffer.split_off(start))
+        };
+        let found = put(&tunnel, &own);
+        if tunnel.kind == TunnelKind::Geneve {
+            let whole = Encapsulation { options: [&tunnel.options[..], &own].concat(), ..tunnel.clone() };
+            prop_assert_eq!(&found, &put(&whole, &[]));
+            check_with_etherparse(&tunnel, &found.unwrap(), &inner);
+        } else if !own.is_empty() {
+            prop_assert_eq!(found, Err(Oversize::Options));
+        }
+    }
+}
+
 #[test]
 fn the_type_of_service_follows_the_policy() {
     let mut tunnel = Encapsulation::new(TunnelKind::Vxlan, 7, v4(2), v4(1));
@@ -106,6 +132,11 @@ fn packets_that_do_not_fit_are_refused_without_a_write() {
     assert_eq!(encapsulator.encapsulate(&mut buffer[..51 + longest], 50, 1), Err(Oversize::Mtu));
     assert_eq!(encapsulator.encapsulate(&mut buffer[..100], 49, 1), Err(Oversize::Headroom));
     assert_eq!(encapsulator.encapsulate(&mut buffer[..100], 101, 1), Err(Oversize::Headroom));
+    let options = [&[0, 0, 0, 31][..], &[0; 124]].concat();
+    let geneve = Encapsulation { options: options.clone(), kind: TunnelKind::Geneve, ..tunnel };
+    let geneve = Encapsulator::new(&geneve).unwrap();
+    // 128 and 128 are more than 252.
+    assert_eq!(geneve.encapsulate_with(&mut buffer[..600], 500, 1, &options), Err(Oversize::Options));
     assert!(buffer.iter().all(|byte| *byte == 0));
 }
 
