@@ -175,6 +175,15 @@ pub(super) fn is_group(line: &str, id: u8) -> bool {
     line.starts_with(&format!("group_id={id},"))
 }
 
+/// How select groups choose a bucket.
+const SELECTIONS: [&str; 5] = [
+    "",
+    ",selection_method=dp_hash",
+    ",selection_method=hash",
+    ",selection_method=hash,fields(eth_src,ip_src,ipv6_dst)",
+    ",selection_method=hash,selection_method_param=7,fields(tcp_dst,udp_src,nw_tos)",
+];
+
 /// Draws groups.
 pub(super) fn groups(r: &mut Random, tables: u8, copies: bool) -> String {
     // Each leads to groups of a higher number, which both switches must know before.
@@ -188,15 +197,18 @@ fn group(r: &mut Random, id: u8, tables: u8, copies: bool) -> String {
     let kind = r.pick(&kinds[..kinds.len() - usize::from(copies)]);
     let count = match kind {
         "indirect" => 1,
-        "select" => r.pick(&[1, 1, 2]),
+        "select" => r.pick(&[1, 2, 3, 4]),
         _ => 1 + r.below(3),
     };
+    // Hashes differ, so that all buckets do the same.
     let same = (kind == "select").then(|| bucket_actions(r, id, tables));
-    let mut text = format!("group_id={id},type={kind}");
+    let selection = if kind == "select" { r.pick(&SELECTIONS) } else { "" };
+    let mut text = format!("group_id={id},type={kind}{selection}");
     for number in 0..count {
         let watched = match kind {
             "ff" if id < GROUPS && r.one_in(4) => format!("watch_group:{},", id + 1),
             "ff" => format!("watch_port:{},", r.pick(&[1, 2, 3, 7])),
+            "select" if number > 0 => format!("weight:{},", r.below(4)),
             "select" => "weight:1,".to_owned(),
             _ => String::new(),
         };
