@@ -76,7 +76,7 @@ pub struct Latencies {
     pub small_chain_ns: Vec<(u64, f64)>,
     /// The time of a load with many in parallel, in a chain of this size in KiB: mostly in the last cache, where walks are short.
     pub many_ns: (u64, f64),
-    /// The instructions of the window, by independent misses, in most rounds: too small a number if the core's other thread is
+    /// The instructions of the window, by independent misses, in calm passes: too small a number if the core's other thread is
     /// active.
     pub window: u32,
     /// The latency of a load in the first-level cache, of lines beside each other and of lines on as many pieces of 4 KiB of one
@@ -230,11 +230,11 @@ struct Subjects {
 }
 
 impl Subjects {
-    /// Makes a pass of each in every round: the clock, branches, chains, many loads in parallel, cases. Returns them, and the median
-    /// of the windows, which the core's other thread halves while it is awake.
-    fn rounds(&mut self, rounds: usize, watch: &dyn Fn(f64)) -> (Vec<Passes>, u32) {
+    /// Makes a pass of each in every round: the clock, branches, chains, many loads in parallel, cases. Returns them, and those of the
+    /// window, which the core's other thread halves while it is awake.
+    fn rounds(&mut self, rounds: usize, watch: &dyn Fn(f64)) -> (Vec<Passes>, Passes) {
         let mut passes: Vec<Passes> = vec![Passes::default(); 3 + self.chains.len() + self.cases.len()];
-        let mut windows = Vec::with_capacity(rounds);
+        let mut windows = Passes::default();
         for round in 0..rounds {
             let mut into = passes.iter_mut();
             let mut time = |pass: &mut dyn FnMut() -> f64| into.next().expect("one for each").time(pass);
@@ -249,15 +249,14 @@ impl Subjects {
             let (_, chain) = &mut self.chains[self.many];
             chain.read();
             time(&mut || chain.cycle_nanoseconds::<{ chase::MANY }>(LOADS));
-            windows.push(self.chains[self.large - 1].1.window());
+            windows.time(&mut || self.chains[self.large - 1].1.window().into());
             for case in &mut self.cases {
                 case.warm_up();
                 time(&mut || case.nanoseconds());
             }
             watch((round + 1) as f64 / rounds as f64);
         }
-        windows.sort_unstable();
-        (passes, windows[windows.len() / 2])
+        (passes, windows)
     }
 }
 
@@ -284,7 +283,7 @@ pub fn measure(extent: Extent, quick: bool, watch: &dyn Fn(f64)) -> (Measured, C
     let many = sizes.iter().position(|kib| *kib >= 32 * sizes[1]).unwrap_or(large - 1);
     let mut subjects = Subjects { branches: Branches::new(), chains, large, many, cases };
     let begun = pace::ran_and_waited();
-    let (passes, window) = subjects.rounds(if quick { QUICK_ROUNDS } else { ROUNDS }, watch);
+    let (passes, windows) = subjects.rounds(if quick { QUICK_ROUNDS } else { ROUNDS }, watch);
     let Subjects { chains, cases, .. } = subjects;
     let waited = pace::waited_since(begun);
     let step_ns = passes.iter().flat_map(|of| of.0.iter().map(|(_, step)| *step)).fold(f64::MAX, f64::min);
@@ -317,7 +316,7 @@ pub fn measure(extent: Extent, quick: bool, watch: &dyn Fn(f64)) -> (Measured, C
         chain_ns,
         small_chain_ns,
         many_ns,
-        window,
+        window: windows.calm(step_ns) as u32,
         apart_ns,
         is_guest,
         dirty_line_ns,
