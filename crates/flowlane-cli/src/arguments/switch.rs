@@ -25,6 +25,32 @@ A file of changes has one flow-mod per line, in the syntax of `ovs-ofctl bundle`
   @0.5 add table=0,priority=100,tcp,tp_dst=22,actions=drop
   @2.5 delete table=0,tcp";
 
+/// A port that is added: the keys of a section `[[port]]`.
+#[derive(Args, Debug, serde::Serialize)]
+pub(crate) struct AddedPort {
+    /// The device, as `open` of a section [[port]]: tap:NAME, afpacket:INTERFACE, afxdp:INTERFACE, pcap:FILE, …
+    pub(crate) open: String,
+    /// Its number in rules [default: the lowest that is free].
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) number: Option<u32>,
+    /// Its name in rules and reports [default: portN].
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// The VLAN of an access port, or the native VLAN of a trunk.
+    #[arg(long, value_name = "VLAN")]
+    pub(crate) tag: Option<u16>,
+    /// The VLANs of a trunk [default: all].
+    #[arg(long, value_name = "VLAN,…", value_delimiter = ',')]
+    pub(crate) trunks: Vec<u16>,
+    /// access, trunk, native-tagged, native-untagged or dot1q-tunnel.
+    #[arg(long, value_name = "MODE")]
+    pub(crate) vlan_mode: Option<String>,
+    /// Match frames of tunnels on their inner headers.
+    #[arg(long)]
+    pub(crate) decapsulate: bool,
+}
+
 #[derive(Args, Debug)]
 #[command(after_help = SWITCH_RUN_HELP)]
 pub(crate) struct SwitchOptions {
@@ -182,13 +208,32 @@ pub(crate) enum SwitchVerb {
         /// File of flow-mods.
         file: PathBuf,
     },
-    /// Reload the configuration's rules; unchanged rules keep their counters. SIGHUP does the same.
+    /// Reload the configuration's rules, groups and ports; unchanged rules keep their counters, and unchanged ports stay open. SIGHUP
+    /// does the same.
     #[command(after_help = "Examples:\n  flowlane switch reload\n  flowlane switch reload other.toml")]
     Reload {
         #[command(flatten)]
         running: RunningSwitch,
-        /// Another configuration, which differs in rules only.
+        /// Another configuration, which differs in rules, groups, ports and zones only.
         file: Option<PathBuf>,
+    },
+    /// Add a port to a running switch, until it is removed or the switch ends.
+    #[command(
+        after_help = "Examples:\n  flowlane switch add-port tap:vm7\n  flowlane switch add-port afpacket:eth2 --number 9 --name uplink\n  flowlane switch add-port tap:vm8 --tag 100\n\nInterfaces need capabilities, which a switch keeps with `adds_ports = true` in its section [switch]. Files are relative to the folder of the switch's configuration."
+    )]
+    AddPort {
+        #[command(flatten)]
+        running: RunningSwitch,
+        #[command(flatten)]
+        port: AddedPort,
+    },
+    /// Remove a port from a running switch.
+    #[command(after_help = "Examples:\n  flowlane switch del-port vm7\n  flowlane switch del-port 9")]
+    DelPort {
+        #[command(flatten)]
+        running: RunningSwitch,
+        /// The port's name or number.
+        port: String,
     },
     /// Show the FDB (learned MAC addresses).
     #[command(after_help = "Example:\n  flowlane switch fdb")]

@@ -9,6 +9,7 @@ mod import;
 mod limits;
 mod namespaces;
 mod outputs;
+mod ports;
 #[cfg(feature = "query")]
 mod query;
 mod route;

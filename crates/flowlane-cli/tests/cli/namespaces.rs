@@ -4,6 +4,7 @@
 
 mod clients;
 mod interfaces;
+mod ports;
 mod router;
 mod take_over;
 
@@ -19,14 +20,14 @@ const ROLE: &str = "FLOWLANE_TEST_ROLE";
 const ADDRESS: &str = "10.77.0.2:5001";
 const TRANSFER_BYTES: usize = 5 << 20;
 
-fn sh(command: &str) -> bool {
+pub(crate) fn sh(command: &str) -> bool {
     let status =
         Command::new("sh").args(["-c", command]).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|s| s.success())
 }
 
 /// Says why a test is skipped; also in the file `FLOWLANE_SKIPPED`, since the output of a test that passes is not shown.
-fn skipped(reason: &str) {
+pub(crate) fn skipped(reason: &str) {
     println!("skipped: {reason}");
     if let Some(path) = std::env::var_os("FLOWLANE_SKIPPED") {
         let mut file = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();

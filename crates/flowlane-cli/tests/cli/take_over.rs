@@ -16,7 +16,7 @@ const CONFIG: &str = "[[port]]\nnumber = 1\nname = \"in\"\nopen = \"gen:udp,rate
     [[port]]\nnumber = 2\nname = \"out\"\nopen = \"null\"\n[state]\nfile = \"state\"\n\
     [[table]]\nnumber = 0\nrules = [\"priority=1,udp,actions=ct(commit,zone=3),output:out\", \"priority=2,tcp,actions=drop\"]\n";
 
-fn start(folder: &Path, more: &[&str]) -> Child {
+pub(crate) fn start(folder: &Path, more: &[&str]) -> Child {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
     command.current_dir(folder).args(["switch", "run", "switch.toml", "--json", "--duration", "60"]);
     command.args(["--socket", "control.sock"]).args(more).env("FLOWLANE_TUNE", "/dev/null");
@@ -24,7 +24,7 @@ fn start(folder: &Path, more: &[&str]) -> Child {
 }
 
 /// Waits until a switch answers, whose workers run.
-fn wait(folder: &Path) {
+pub(crate) fn wait(folder: &Path) {
     let begun = Instant::now();
     let answers = || {
         let mut asked = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
@@ -43,7 +43,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-fn json(folder: &Path, verb: &str) -> Value {
+pub(crate) fn json(folder: &Path, verb: &str) -> Value {
     serde_json::from_str(&run(folder, &format!("switch {verb} --socket control.sock --json"), 0).0).unwrap()
 }
 
@@ -54,7 +54,7 @@ fn rules(folder: &Path) -> Vec<(String, String)> {
 }
 
 #[track_caller]
-fn ended(child: Child, code: i32) -> (Value, String) {
+pub(crate) fn ended(child: Child, code: i32) -> (Value, String) {
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     let said = String::from_utf8(stderr).unwrap();
     assert_eq!(status.code(), Some(code), "{said}");

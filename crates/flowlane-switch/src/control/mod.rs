@@ -91,6 +91,9 @@ pub enum Refusal {
     /// A rule of a controller has the field of an option of tunnels that is not mapped.
     #[error("tun_metadata{0} holds no option of tunnels")]
     NoOption(usize),
+    /// A port that a rule or group names cannot be removed.
+    #[error("port {port} is named by {user}; change that first")]
+    PortInUse { port: u32, user: String },
     /// The table is on a device, whose rules cannot change while the switch runs.
     #[error("table {0} is on a device: its rules change only when the switch starts")]
     Device(u8),
@@ -225,7 +228,7 @@ impl Control {
         readers.0.extend(others.iter_mut().map(|other| other.lookup.pipeline.subscribe(published)));
         let egress = &first.egress;
         let references = References {
-            ports: egress.ports.slots().iter().map(|slot| (slot.number.0, slot.flags)).collect(),
+            ports: egress.ports.iter().map(|slot| (slot.number.0, slot.flags)).collect(),
             vlans: ports::vlans_of(&egress.ports),
             tunnels: egress.tunnels.iter().flat_map(|tunnels| tunnels.leaving()).collect(),
             any_port: false,

@@ -20,7 +20,11 @@ const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) enum Notice {
     /// A rule with [`SEND_FLOW_REM`](flowlane::rule::FlowFlags::SEND_FLOW_REM) was removed.
     FlowRemoved(FlowRemoved),
-    /// A port has other settings.
+    /// A port has come.
+    PortAdded { port: PortNo, name: String, flags: PortFlags },
+    /// A port has gone.
+    PortRemoved { port: PortNo, name: String, flags: PortFlags },
+    /// A port has other settings, or its link has gone up or down.
     PortChanged(PortNo, PortFlags),
     /// The free space of a table, in percent, has risen above a limit, or fallen below one.
     Vacancy { table: u8, is_up: bool, vacancy: u8, settings: TableSettings },

@@ -1,11 +1,13 @@
-//! Settings and VLANs of ports.
+//! Ports: those that come and go, their settings, links and VLANs.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use flowlane::rule::action::PortNo;
+use flowlane::rule::Action;
+use flowlane::rule::action::{PortNo, Reference};
 
-use super::{BundleError, Control, Notice, References};
+use super::{BundleError, Control, Notice, References, Refusal};
 use crate::datapath::Ports;
 use crate::ruleset::{PortFlags, PortVlans};
 use crate::state::vlan::PortVlan;
@@ -30,7 +32,7 @@ pub struct VlanChange {
 
 /// Returns the VLAN settings of the ports that have any.
 pub(super) fn vlans_of(ports: &Ports) -> PortVlans {
-    ports.slots().iter().filter_map(|slot| Some((slot.number.0, slot.vlan.clone()?))).collect()
+    ports.iter().filter_map(|slot| Some((slot.number.0, slot.vlan.clone()?))).collect()
 }
 
 impl Control {
@@ -48,7 +50,7 @@ impl Control {
         let References { mut ports, mut vlans, .. } = self.references.clone();
         for (at, &PortChange { port, flags, mask }) in changes.iter().enumerate() {
             let before = ports.get_mut(&port.0).ok_or(BundleError::Port { at, port })?;
-            *before = PortFlags(before.0 & !mask.0 | flags.0 & mask.0);
+            *before = before.with(flags, PortFlags(mask.0 & PortFlags::SETTINGS.0));
         }
         for (at, VlanChange { port, vlan }) in (changes.len()..).zip(vlan_changes) {
             if !ports.contains_key(&port.0) {
@@ -66,6 +68,105 @@ impl Control {
         Ok(())
     }
 
+    /// Lets rules name a port that the workers have, and reports it to controllers. One of its number that was there keeps its settings.
+    pub(crate) fn add_port(
+        &mut self,
+        port: PortNo,
+        name: &str,
+        flags: PortFlags,
+        vlan: Option<Arc<PortVlan>>,
+    ) {
+        let References { ports, vlans, .. } = &mut self.references;
+        let is_new = !ports.contains_key(&port.0);
+        if is_new {
+            ports.insert(port.0, flags);
+        }
+        _ = match vlan {
+            Some(vlan) => vlans.insert(port.0, vlan),
+            None => vlans.remove(&port.0),
+        };
+        self.publish_resources();
+        if is_new {
+            self.notices.push(Notice::PortAdded { port, name: name.to_owned(), flags });
+        }
+    }
+
+    /// Makes the switch forget a port, which the workers still have, and reports it to controllers by its name.
+    ///
+    /// # Errors
+    /// Where a rule or group names the port: but for controllers' rules, all that they name is there.
+    pub(crate) fn remove_port(&mut self, port: PortNo, name: &str) -> Result<(), Refusal> {
+        if !self.references.any_port
+            && let Some(user) = self.user_of(port)
+        {
+            return Err(Refusal::PortInUse { port: port.0, user });
+        }
+        let References { ports, vlans, .. } = &mut self.references;
+        if let Some(flags) = ports.remove(&port.0) {
+            vlans.remove(&port.0);
+            self.publish_resources();
+            self.macs.retain(|_, learned| learned != port);
+            self.notices.push(Notice::PortRemoved { port, name: name.to_owned(), flags });
+        }
+        Ok(())
+    }
+
+    /// A rule or group that names a port.
+    fn user_of(&self, port: PortNo) -> Option<String> {
+        fn names(actions: &[Action], port: PortNo) -> bool {
+            let is_it = |reference| matches!(reference, Reference::Port(one) if one == port);
+            let named =
+                |action: &Action| action.references().into_iter().any(is_it) || names(action.nested(), port);
+            actions.iter().any(named)
+        }
+        let ruleset = self.ruleset();
+        let mut rules = ruleset.tables().flat_map(|(_, table)| table.rules());
+        let rule = rules.find(|(_, entry)| names(&entry.rule.actions, port));
+        let of_rule = rule.map(|(_, entry)| format!("rule `{}`", entry.rule));
+        of_rule.or_else(|| {
+            let names = |group: &flowlane::rule::group::Group| {
+                group.buckets.iter().any(|bucket| names(&bucket.actions, port))
+            };
+            ruleset
+                .groups()
+                .iter()
+                .find(|(_, group)| names(&group.group))
+                .map(|(id, _)| format!("group {id}"))
+        })
+    }
+
+    /// Reports a port to controllers that has another name.
+    pub(crate) fn tell_port(&self, port: PortNo) {
+        if let Some(flags) = self.references.ports.get(&port.0) {
+            self.notices.push(Notice::PortChanged(port, *flags));
+        }
+    }
+
+    /// Notes which ports have a link, and reports those that changed to controllers.
+    pub(crate) fn set_links(&mut self, links: &[(PortNo, bool)]) {
+        let before = self.references.ports.clone();
+        for (port, is_up) in links {
+            if let Some(flags) = self.references.ports.get_mut(&port.0) {
+                let state = if *is_up { PortFlags::default() } else { PortFlags::NO_LINK };
+                *flags = flags.with(state, PortFlags::NO_LINK);
+            }
+        }
+        if before != self.references.ports {
+            self.publish_resources();
+            self.tell_changed_ports(&before);
+        }
+    }
+
+    /// Publishes the present resources, and waits until no packet meets the former ones.
+    fn publish_resources(&mut self) {
+        let applied = self.publish_made(|control, _, _| {
+            control.apply_resources();
+            Ok::<_, Infallible>(())
+        });
+        let Ok(_) = applied;
+        self.wait();
+    }
+
     /// Returns the VLAN settings of the ports that have any.
     pub fn vlans(&self) -> &PortVlans {
         &self.references.vlans
@@ -80,7 +181,7 @@ impl Control {
     /// Reports the ports with other settings than before to controllers.
     pub(super) fn tell_changed_ports(&self, before: &BTreeMap<u32, PortFlags>) {
         for (&port, &flags) in &self.references.ports {
-            if before.get(&port) != Some(&flags) {
+            if before.get(&port).is_some_and(|before| *before != flags) {
                 self.notices.push(Notice::PortChanged(PortNo(port), flags));
             }
         }

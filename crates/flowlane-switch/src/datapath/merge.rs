@@ -27,6 +27,14 @@ impl Ahead {
 }
 
 impl Merge {
+    /// Begins with a port that has come to a place.
+    pub(super) fn restart(&mut self, place: usize) {
+        if let Some(ahead) = self.ahead.get_mut(place) {
+            (ahead.next, ahead.ended) = (0, false);
+            ahead.frames.clear();
+        }
+    }
+
     /// Returns whether frames must be merged: several ports are open, or frames are left here.
     pub(super) fn is_needed(&self, ports: &Ports) -> bool {
         let under_way = self.ahead.iter().any(|ahead| ahead.time_ns().is_some());

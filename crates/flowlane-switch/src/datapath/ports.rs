@@ -2,12 +2,14 @@
 
 use std::ops::AddAssign;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use flowlane::rule::action::PortNo;
 use serde::{Deserialize, Serialize};
 
+use super::Worker;
 use crate::packet::Spread;
-use crate::port::{Port, PortError};
+use crate::port::{NullPort, Port, PortError};
 use crate::ruleset::{PortFlags, PortVlans};
 use crate::state::vlan::{self, PortVlan};
 
@@ -82,6 +84,8 @@ pub struct PortSlot {
     pub finished: bool,
     /// Nothing more is received in this run, which ends.
     pub(super) drained: bool,
+    /// When it was removed; packets that came in here may be under way, and know it by its place.
+    gone: Option<Instant>,
 }
 
 impl PortSlot {
@@ -102,7 +106,16 @@ impl PortSlot {
             cycles: 0,
             finished: false,
             drained: false,
+            gone: None,
         }
+    }
+
+    /// Removes the port, whose place stays.
+    fn remove(&mut self) -> Box<dyn Port> {
+        (self.gone, self.finished) = (Some(Instant::now()), true);
+        (self.flags, self.vlan) = (PortFlags::DOWN, None);
+        self.counters = PortCounters::default();
+        std::mem::replace(&mut self.port, Box::new(NullPort))
     }
 
     /// Returns whether nothing more is received here.
@@ -116,9 +129,9 @@ impl PortSlot {
         self.vlan.as_deref().unwrap_or(&vlan::TRUNK)
     }
 
-    /// Returns whether frames may leave here.
+    /// Returns whether frames may leave here, and its link is up.
     pub fn is_live(&self) -> bool {
-        self.port.sends() && !self.flags.has_any(PortFlags::DOWN)
+        self.port.sends() && !self.flags.has_any(PortFlags::NOT_UP)
     }
 
     /// Hands queued frames to the system, and counts those that it does not take.
@@ -133,7 +146,18 @@ impl PortSlot {
     }
 }
 
+impl Worker {
+    /// Adds a port while the worker runs, as [`Ports::put`].
+    pub fn put_port(&mut self, place: usize, slot: PortSlot) -> Option<Box<dyn Port>> {
+        self.merge.restart(place);
+        self.egress.ports.put(place, slot)
+    }
+}
+
 const NO_PLACE: u16 = u16::MAX;
+
+/// The place of a port that is gone is not used again for this long, until no packet that came in there is under way any more.
+const PLACE_RESTS: Duration = Duration::from_secs(1);
 
 /// The ports of a worker.
 #[derive(Default)]
@@ -143,24 +167,69 @@ pub struct Ports {
     places: Vec<u16>,
     /// Whether any port has VLAN settings.
     has_vlans: bool,
+    /// Ports come and go: a run does not end with those that there are.
+    stays: bool,
 }
 
 impl Ports {
     /// Adds a port and returns its place.
     ///
     /// # Panics
-    /// Where the number is beyond [`PortNo::MAX`] or in use; the configuration's reader refuses both.
+    /// Where the number is beyond [`PortNo::MAX`] and not [`PortNo::LOCAL`], or in use; the configuration's reader refuses both.
     pub fn add(&mut self, slot: PortSlot) -> usize {
-        assert!(slot.number <= PortNo::MAX, "port number {}", slot.number.0);
-        let number = slot.number.0 as usize;
+        assert!(slot.number <= PortNo::MAX || slot.number == PortNo::LOCAL, "port number {}", slot.number.0);
+        let place = self.slots.len();
+        self.set_place(slot.number, place);
+        self.has_vlans |= slot.vlan.is_some();
+        self.slots.push(slot);
+        place
+    }
+
+    fn set_place(&mut self, number: PortNo, place: usize) {
+        let number = number.0 as usize;
         if self.places.len() <= number {
             self.places.resize(number + 1, NO_PLACE);
         }
         assert_eq!(self.places[number], NO_PLACE, "port number {number} is in use");
-        self.places[number] = self.slots.len() as u16;
-        self.has_vlans |= slot.vlan.is_some();
-        self.slots.push(slot);
-        self.slots.len() - 1
+        self.places[number] = place as u16;
+    }
+
+    /// Adds a port while the worker runs: at a place behind the others, or one whose port is gone. The port of its number goes, and is
+    /// returned.
+    ///
+    /// # Panics
+    /// Where the place has a port of another number, or is further behind.
+    pub fn put(&mut self, place: usize, slot: PortSlot) -> Option<Box<dyn Port>> {
+        let before = self.remove(slot.number);
+        match self.slots.get(place) {
+            Some(gone) => {
+                assert!(gone.gone.is_some(), "place {place} has a port");
+                self.set_place(slot.number, place);
+                self.slots[place] = slot;
+                self.has_vlans = self.slots.iter().any(|slot| slot.vlan.is_some());
+            }
+            None => assert_eq!(self.add(slot), place, "places follow each other"),
+        }
+        before
+    }
+
+    /// The place for a new port: of one that has been gone for a while, or behind all others.
+    pub fn free_place(&self) -> usize {
+        let has_rested = |slot: &PortSlot| slot.gone.is_some_and(|since| since.elapsed() >= PLACE_RESTS);
+        self.slots.iter().position(has_rested).unwrap_or(self.slots.len())
+    }
+
+    /// Lets runs go on when no port receives any more: others may come.
+    pub fn stay(&mut self) {
+        self.stays = true;
+    }
+
+    /// Removes a port while the worker runs, and returns it.
+    pub fn remove(&mut self, number: PortNo) -> Option<Box<dyn Port>> {
+        self.stay();
+        let place = self.place(number)?;
+        self.places[number.0 as usize] = NO_PLACE;
+        Some(self.slots[place].remove())
     }
 
     /// The place of a port number.
@@ -170,12 +239,29 @@ impl Ports {
     }
 
     /// The ports.
+    pub fn iter(&self) -> impl Iterator<Item = &PortSlot> {
+        self.slots.iter().filter(|slot| slot.gone.is_none())
+    }
+
+    /// The ports, in the order of their numbers.
+    pub fn in_order(&self) -> Vec<&PortSlot> {
+        let mut all: Vec<&PortSlot> = self.iter().collect();
+        all.sort_by_key(|slot| slot.number);
+        all
+    }
+
+    /// The ports, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut PortSlot> {
+        self.slots.iter_mut().filter(|slot| slot.gone.is_none())
+    }
+
+    /// All places: those of ports that are gone neither receive nor send.
     #[inline]
     pub fn slots(&self) -> &[PortSlot] {
         &self.slots
     }
 
-    /// The ports, to be used.
+    /// All places, to be used.
     #[inline]
     pub fn slots_mut(&mut self) -> &mut [PortSlot] {
         &mut self.slots
@@ -189,24 +275,70 @@ impl Ports {
 
     /// Gives the ports these VLAN settings.
     pub fn set_vlans(&mut self, vlans: &PortVlans) {
-        for slot in &mut self.slots {
+        for slot in self.iter_mut() {
             slot.vlan = vlans.get(&slot.number.0).cloned();
         }
         self.has_vlans = self.slots.iter().any(|slot| slot.vlan.is_some());
     }
 
-    /// Number of ports.
+    /// Number of places.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Returns whether there are no ports.
+    /// Returns whether there are no places.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Returns whether no port receives any more.
-    pub fn all_finished(&self) -> bool {
-        self.slots.iter().all(PortSlot::is_over)
+    /// Returns whether no port receives any more, and none will come, in a run that `stops` or goes on.
+    pub fn all_finished(&self, stops: bool) -> bool {
+        (stops || !self.stays) && self.slots.iter().all(PortSlot::is_over)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(number: u32) -> PortSlot {
+        PortSlot::new(PortNo(number), &format!("p{number}"), "null", Box::new(NullPort))
+    }
+
+    fn numbers(ports: &Ports) -> Vec<u32> {
+        ports.iter().map(|slot| slot.number.0).collect()
+    }
+
+    #[test]
+    fn a_port_that_comes_takes_no_place_where_packets_may_be_under_way() {
+        let mut ports = Ports::default();
+        (1..=3).for_each(|number| _ = ports.add(slot(number)));
+        assert!(!ports.all_finished(false));
+        assert!(ports.remove(PortNo(2)).is_some() && ports.remove(PortNo(2)).is_none());
+        assert_eq!((numbers(&ports), ports.place(PortNo(2)), ports.free_place()), (vec![1, 3], None, 3));
+        let gone = &ports.slots()[1];
+        assert!(gone.number == PortNo(2) && gone.is_over() && gone.flags.has_any(PortFlags::NOT_FLOODED));
+        assert!(ports.put(3, slot(2)).is_none());
+        assert_eq!((numbers(&ports), ports.place(PortNo(2))), (vec![1, 3, 2], Some(3)));
+        // After a while the place is free.
+        ports.slots[1].gone = Instant::now().checked_sub(PLACE_RESTS);
+        assert_eq!(ports.free_place(), 1);
+        // A port of this number goes.
+        assert!(ports.put(1, slot(3)).is_some());
+        assert_eq!((numbers(&ports), ports.place(PortNo(3))), (vec![1, 3, 2], Some(1)));
+        assert!(ports.slots()[2].is_over());
+        ports.slots[2].gone = Instant::now().checked_sub(PLACE_RESTS);
+        assert!(ports.put(2, slot(PortNo::LOCAL.0)).is_none());
+        assert_eq!(ports.place(PortNo::LOCAL), Some(2));
+    }
+
+    #[test]
+    fn a_run_whose_ports_come_and_go_ends_when_it_is_stopped() {
+        let mut ports = Ports::default();
+        ports.add(slot(1));
+        ports.slots[0].finished = true;
+        assert!(ports.all_finished(false));
+        ports.remove(PortNo(1));
+        assert!(!ports.all_finished(false) && ports.all_finished(true));
     }
 }

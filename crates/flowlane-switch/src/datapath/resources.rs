@@ -32,7 +32,7 @@ impl Egress {
 
     fn take(&mut self, resources: &Resources) {
         self.meters = resources.meters.clone();
-        for slot in self.ports.slots_mut() {
+        for slot in self.ports.iter_mut() {
             slot.flags = resources.ports.get(&slot.number.0).copied().unwrap_or_default();
         }
         if let Some(tunnels) = &mut self.tunnels {

@@ -322,7 +322,7 @@ fn poll_loop(
         if stops {
             rx::drain(worker, burst, run)?;
         }
-        let ends = worker.egress.ports.all_finished();
+        let ends = worker.egress.ports.all_finished(stops);
         if run.has_failed() || ends && has_drained(worker) {
             return Ok(());
         }

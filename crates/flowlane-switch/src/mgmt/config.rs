@@ -11,12 +11,13 @@ mod router;
 mod source;
 mod stage;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use flowlane::isa::Variant;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use self::by_name::ByName;
 pub use self::firewall::FirewallSection;
@@ -102,6 +103,10 @@ pub struct SwitchConfig {
     pub malformed: MalformedPolicy,
     /// The clock of meters and of address ageing.
     pub clock: ClockSource,
+    /// Keeps the capabilities by which interfaces are opened (CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_IPC_LOCK), for ports that are
+    /// added while the switch runs, which does not end with the ports that it starts with. Without it, the capabilities that these need
+    /// are kept.
+    pub adds_ports: bool,
     /// The SIMD variant of parser and caches; without it, the one that `flowlane tune` or the built-in table selects.
     pub variant: Option<ByName<Variant>>,
     /// Keys the hashes of all tables. Random by default, so that no peer can craft colliding keys; set only to repeat a run
@@ -117,6 +122,7 @@ impl Default for SwitchConfig {
             spread: SpreadMode::Auto,
             malformed: MalformedPolicy::Drop,
             clock: ClockSource::Auto,
+            adds_ports: false,
             variant: None,
             seed: None,
         }
@@ -292,10 +298,10 @@ pub struct ControllerSection {
 }
 
 /// A port.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PortSection {
-    /// Its number in rules, 1 to 65279.
+    /// Its number in rules, 1 to 65279, or 65534 for the port of the switch's own host, which rules call `LOCAL`.
     pub number: u32,
     /// Its name in rules and reports; `portN` by default.
     pub name: Option<String>,
@@ -329,6 +335,14 @@ pub struct PortSection {
     pub mac: Option<String>,
     /// The longest IP packet that the router sends here; by default the MTU of the interface, or 1500.
     pub mtu: Option<u16>,
+}
+
+impl PortSection {
+    /// Its name in rules and reports.
+    pub fn name(&self) -> Cow<'_, str> {
+        let unnamed = || Cow::Owned(format!("port{}", self.number));
+        self.name.as_deref().map_or_else(unnamed, Cow::Borrowed)
+    }
 }
 
 /// A table of rules.

@@ -5,7 +5,7 @@
 //! then removes routes of IPv4, and next hops of groups, without a notice of each.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,16 +13,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use flowlane::route::read::{AnyPrefix, Gateway, NextHop};
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::link::LinkFlags;
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHop, RouteNextHopFlags, RouteType,
     RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::netlink::{Netlink, messages};
 use super::rpc::{ControlServer, RpcError};
 
 /// Groups of notices: RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE and RTNLGRP_IPV6_ROUTE.
@@ -30,9 +29,6 @@ const GROUPS: [u32; 4] = [1, 5, 7, 11];
 
 /// RTM_NEWLINK, RTM_DELLINK and RTM_DELADDR.
 const LINKS_AND_ADDRESSES: [u16; 3] = [16, 17, 21];
-
-/// Bytes of the header of a message.
-const HEADER: usize = 16;
 
 /// How long the thread waits for a change before it looks whether the switch has ended.
 const WAIT: Duration = Duration::from_millis(100);
@@ -42,9 +38,6 @@ const TOGETHER: Duration = Duration::from_millis(5);
 
 /// ... but not more than this number of messages.
 const TOGETHER_MAX: usize = 4096;
-
-/// The system's socket buffer for notices.
-const BUFFER: usize = 8 << 20;
 
 /// Follows a table of the system; its thread ends when this is dropped.
 pub struct KernelRoutes {
@@ -60,7 +53,7 @@ impl KernelRoutes {
     pub fn follow(kernel_table: u32, number: u8, server: Arc<ControlServer>) -> io::Result<Self> {
         let ended = Arc::new(AtomicBool::new(false));
         let mut follower = Follower {
-            socket: open()?,
+            netlink: Netlink::of(&GROUPS)?,
             table: kernel_table,
             routes: BTreeMap::new(),
             published: None,
@@ -83,23 +76,11 @@ impl Drop for KernelRoutes {
     }
 }
 
-fn open() -> io::Result<Socket> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    // A smaller one is no reason not to start.
-    _ = socket.set_rx_buf_sz(BUFFER);
-    for group in GROUPS {
-        socket.add_membership(group)?;
-    }
-    socket.set_non_blocking(true)?;
-    Ok(socket)
-}
-
 /// A route's prefix and metric: of several routes for a prefix, the one with the least metric is in force.
 type Name = (AnyPrefix, u32);
 
 struct Follower {
-    socket: Socket,
+    netlink: Netlink,
     table: u32,
     routes: BTreeMap<Name, NextHop>,
     /// The routes in force that the switch has been given.
@@ -133,8 +114,8 @@ impl Follower {
                 is_whole = false;
                 std::thread::sleep(WAIT);
                 // The rest of the former answer must not be taken for the next one.
-                if let Ok(socket) = open() {
-                    self.socket = socket;
+                if let Ok(netlink) = Netlink::of(&GROUPS) {
+                    self.netlink = netlink;
                 }
                 continue;
             };
@@ -176,14 +157,7 @@ impl Follower {
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut message = RouteMessage::default();
             message.header.address_family = family;
-            let mut header = NetlinkHeader::default();
-            header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-            let payload = NetlinkPayload::from(RouteNetlinkMessage::GetRoute(message));
-            let mut request = NetlinkMessage::new(header, payload);
-            request.finalize();
-            let mut bytes = vec![0; request.buffer_len()];
-            request.serialize(&mut bytes);
-            self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0)?;
+            self.netlink.ask_for_all(RouteNetlinkMessage::GetRoute(message))?;
             while !ended.load(Ordering::Relaxed) {
                 let heard = self.hear(WAIT)?;
                 all.is_stale |= heard.is_stale;
@@ -199,12 +173,9 @@ impl Follower {
     fn hear(&mut self, wait: Duration) -> io::Result<Heard> {
         let mut heard = Heard::default();
         let mut wait = wait;
-        while heard.changes < TOGETHER_MAX && is_readable(&self.socket, wait)? {
-            let bytes = match self.socket.recv_from_full() {
-                Ok((bytes, _)) => bytes,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
-            };
+        while heard.changes < TOGETHER_MAX
+            && let Some(bytes) = self.netlink.receive(wait)?
+        {
             self.take(&bytes, &mut heard)?;
             if heard.is_done {
                 break;
@@ -215,19 +186,17 @@ impl Follower {
     }
 
     /// Takes the messages of a datagram.
-    fn take(&mut self, mut bytes: &[u8], heard: &mut Heard) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes);
-            // Each begins at a multiple of 4 bytes.
-            let &[a, b, c, d, e, f] = bytes.first_chunk().unwrap_or(&[0; 6]);
-            let (len, kind) = (u32::from_ne_bytes([a, b, c, d]) as usize, u16::from_ne_bytes([e, f]));
-            bytes = bytes.get(len.next_multiple_of(4).max(HEADER)..).unwrap_or_default();
-            // One that is not understood says nothing of other routes, but may of links.
-            let Ok(message) = message else {
-                heard.is_stale |= LINKS_AND_ADDRESSES.contains(&kind);
-                continue;
+    fn take(&mut self, bytes: &[u8], heard: &mut Heard) -> io::Result<()> {
+        for message in messages(bytes) {
+            let message = match message {
+                Ok(message) => message,
+                // One that is not understood says nothing of other routes, but may of links.
+                Err(kind) => {
+                    heard.is_stale |= LINKS_AND_ADDRESSES.contains(&kind);
+                    continue;
+                }
             };
-            match message.payload {
+            match message {
                 NetlinkPayload::Done(_) => heard.is_done = true,
                 NetlinkPayload::Error(error) if error.code.is_some() => {
                     return Err(io::Error::other(format!("{error:?}")));
@@ -363,16 +332,6 @@ impl Follower {
     }
 }
 
-fn is_readable(socket: &Socket, wait: Duration) -> io::Result<bool> {
-    let mut waited_for = [PollFd::new(socket, PollFlags::IN)];
-    let timeout = Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as i64 };
-    match poll(&mut waited_for, Some(&timeout)) {
-        Ok(ready) => Ok(ready > 0),
-        Err(rustix::io::Errno::INTR) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// The names of the system's interfaces, by index.
 fn interfaces() -> HashMap<u32, Box<str>> {
     let folder = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
@@ -385,13 +344,14 @@ fn interfaces() -> HashMap<u32, Box<str>> {
 
 #[cfg(test)]
 mod tests {
+    use netlink_packet_core::{NetlinkHeader, NetlinkMessage};
+
     use super::*;
 
     fn follower() -> Follower {
         let devices = HashMap::from([(2, "wan".into())]);
-        let socket = Socket::new(NETLINK_ROUTE).unwrap();
         Follower {
-            socket,
+            netlink: Netlink::of(&[]).unwrap(),
             table: 254,
             routes: BTreeMap::new(),
             devices,

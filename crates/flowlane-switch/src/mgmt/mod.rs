@@ -7,11 +7,16 @@
 //! | [`report`] | the counters of workers, as data |
 //! | [`rpc`] | the control socket: JSON-RPC 2.0 |
 //! | [`kernel_routes`] | the system's routes, followed by netlink |
+//! | [`links`] | the links of its interfaces, likewise |
 //! | [`saved`] | state that outlives the process |
 
 pub mod config;
 #[cfg(target_os = "linux")]
 pub mod kernel_routes;
+#[cfg(target_os = "linux")]
+pub mod links;
+#[cfg(target_os = "linux")]
+mod netlink;
 pub mod openflow;
 pub mod report;
 pub mod rpc;

@@ -19,6 +19,7 @@ pub use self::stateful_stage::{
 pub use self::worker::{QueueReport, WorkerReport};
 
 use crate::datapath::{PortCounters, Stage, Worker};
+use crate::ruleset::PortFlags;
 use crate::stage::StatefulStage;
 use crate::stage::route::{HopSpec, NextHop, RouteTable};
 use crate::state::meter::{Meter, MeterCounters};
@@ -56,6 +57,9 @@ pub struct PortReport {
     /// Its VLAN settings in words; empty without.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub vlan: String,
+    /// A controller has set it down, or its link is down.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_down: bool,
     #[serde(flatten)]
     pub counters: PortCounters,
 }
@@ -348,13 +352,14 @@ fn malformed(worker: &Worker) -> Vec<Counted> {
 }
 
 fn ports(worker: &Worker) -> Vec<PortReport> {
-    let slots = worker.egress.ports.slots().iter();
+    let slots = worker.egress.ports.in_order().into_iter();
     slots
         .map(|slot| PortReport {
             number: slot.number.0,
             name: slot.name.clone(),
             open: slot.spec.clone(),
             vlan: slot.vlan.as_ref().map_or_else(String::new, |vlan| vlan.to_string()),
+            is_down: slot.flags.has_any(PortFlags::NOT_UP),
             counters: slot.counters,
         })
         .collect()

@@ -11,6 +11,7 @@ mod lines;
 mod links;
 mod numbers;
 mod openflow;
+mod ports;
 mod prepared;
 mod privileges;
 mod reader;
@@ -36,10 +37,13 @@ use flowlane::rule::{ReadErrors, Rule, flow_syntax};
 use flowlane_gpu::Device;
 
 pub use self::openflow::OpenflowSetup;
+pub use self::ports::PortSet;
+pub(crate) use self::ports::{Asked, Opened};
 pub use self::prepared::Prepared;
 pub use self::privileges::Privileges;
 pub use self::reload::Reload;
 pub use self::routes::{LiveRoutes, Origin, RouteReport};
+pub(crate) use self::vlans::of as vlan_of;
 
 use self::reader::Reader;
 use self::routes::RoutesSetup;
@@ -86,6 +90,8 @@ pub struct Setup {
     /// The table of connections, in which translations have their sessions.
     connections: Arc<Connections>,
     specs: Vec<PortSpec>,
+    /// Ports behind these are of clients of a switch whose place this one takes.
+    configured_ports: usize,
     controller: Option<PortSpec>,
 }
 
@@ -140,6 +146,7 @@ impl Setup {
             routes,
             stateful_stages,
             connections,
+            configured_ports: specs.len(),
             specs,
             controller,
         })
@@ -330,6 +337,8 @@ impl Setup {
         match self.config.switch.clock {
             ClockSource::Wall => Clock::Wall,
             ClockSource::Frames => Clock::Frames,
+            // Others may come.
+            ClockSource::Auto if self.config.switch.adds_ports => Clock::Wall,
             ClockSource::Auto if self.specs.iter().all(capture) => Clock::Frames,
             ClockSource::Auto => Clock::Wall,
         }
@@ -351,6 +360,12 @@ fn port_specs(config: &Config, source: &Source) -> Result<(Vec<PortSpec>, Option
     let (mut specs, places): (Vec<PortSpec>, Vec<KeyPath>) = all.into_iter().unzip();
     check_captures(&specs, &inputs(config, source))
         .map_err(|(n, error)| port_failed(&error, &places[n], source))?;
+    for (n, spec) in specs.iter().enumerate().filter(|(_, spec)| spec.interface().is_some()) {
+        if let Some(first) = specs[..n].iter().find(|first| first.interface() == spec.interface()) {
+            let message = format!("{first} is a port already, and would receive each frame twice");
+            return Err(source.error(&places[n], message, "open each interface once"));
+        }
+    }
     let controller = if config.controller.is_some() { specs.pop() } else { None };
     Ok((specs, controller))
 }
@@ -371,13 +386,9 @@ fn port_failed(error: &PortError, section: &KeyPath, source: &Source) -> ConfigE
     ConfigError { environment, ..source.error(&section.key("open"), error.to_string(), "") }
 }
 
-fn port_name(number: u32, name: Option<&str>) -> String {
-    name.map_or_else(|| format!("port{number}"), str::to_owned)
-}
-
 fn port_names(config: &Config) -> HashMap<String, PortNo> {
     let ports = config.port.iter();
-    ports.map(|p| (port_name(p.number, p.name.as_deref()), PortNo(p.number))).collect()
+    ports.map(|p| (p.name().into_owned(), PortNo(p.number))).collect()
 }
 
 fn meter(section: &MeterSection) -> Meter {

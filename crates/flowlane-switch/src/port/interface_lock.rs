@@ -22,6 +22,12 @@ pub(super) fn lock(interface: &str, spec: &dyn std::fmt::Display) -> Result<(), 
         .map_err(|problem| PortError::Environment { spec: spec.to_string(), problem })
 }
 
+/// Lets another process lock an interface of this one, which has closed it.
+pub(crate) fn unlock(interface: &str) {
+    let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
+    locked.remove(&lock_name(interface));
+}
+
 /// Lets another process lock the interfaces of this one. Returns their lock files, by which [`lock_again`] takes them back.
 pub(crate) fn unlock_all() -> Vec<String> {
     let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -37,9 +43,13 @@ pub(crate) fn lock_again(names: &[String]) -> Result<(), String> {
 }
 
 fn lock_in(folder: &Path, interface: &str) -> Result<(), String> {
+    lock_file(folder, &lock_name(interface), interface)
+}
+
+fn lock_name(interface: &str) -> String {
     // Interface names are unique per network namespace.
     let namespace = std::fs::metadata("/proc/thread-self/ns/net").map_or(0, |data| data.ino());
-    lock_file(folder, &format!("{namespace}-{interface}.lock"), interface)
+    format!("{namespace}-{interface}.lock")
 }
 
 fn lock_file(folder: &Path, name: &str, interface: &str) -> Result<(), String> {

@@ -91,7 +91,17 @@ impl PortSpec {
 
     /// Returns whether it is an interface of the system, which delivers frames at its own pace and without end.
     pub fn is_live(&self) -> bool {
-        matches!(self, Self::Tap { .. } | Self::AfPacket { .. } | Self::AfXdp { .. })
+        self.interface().is_some()
+    }
+
+    /// Returns the interface of the system that it is.
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            Self::Tap { name: interface } | Self::AfPacket { interface } | Self::AfXdp { interface, .. } => {
+                Some(interface)
+            }
+            Self::Pcap(_) | Self::PcapOut { .. } | Self::Gen { .. } | Self::Null => None,
+        }
     }
 
     /// Returns whether the port distributes its frames over workers itself, by the shares given to [`open_spread`](Self::open_spread).

@@ -27,7 +27,7 @@ pub struct Resources {
     pub vlans: PortVlans,
 }
 
-/// Settings of a port by its administrator: the bits of OpenFlow's `ofp_port_config`.
+/// Settings of a port by its administrator, the bits of OpenFlow's `ofp_port_config`, and whether its link is down.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PortFlags(pub u8);
 
@@ -46,6 +46,14 @@ impl PortFlags {
     pub const NO_FORWARD: Self = Self(1 << 5);
     /// Packets that match no rule are not sent to controllers.
     pub const NO_PACKET_IN: Self = Self(1 << 6);
+    /// The link of its interface is down: frames are sent all the same, but no group chooses a bucket that watches the port. The
+    /// system sets it, not an administrator.
+    pub const NO_LINK: Self = Self(1 << 7);
+
+    /// With any of these, the port is not up.
+    pub const NOT_UP: Self = Self(Self::DOWN.0 | Self::NO_LINK.0);
+    /// Those that an administrator sets.
+    pub const SETTINGS: Self = Self(!Self::NO_LINK.0);
 
     /// With any of these, some received frames are dropped.
     pub const REFUSES_RECEIVED: Self = Self(Self::DOWN.0 | Self::NO_RECEIVE.0 | Self::NO_RECEIVE_STP.0);
@@ -58,6 +66,12 @@ impl PortFlags {
     #[inline]
     pub fn has_any(self, flags: Self) -> bool {
         self.0 & flags.0 != 0
+    }
+
+    /// Returns these flags with those in `mask` as in `new`.
+    #[must_use]
+    pub fn with(self, new: Self, mask: Self) -> Self {
+        Self(self.0 & !mask.0 | new.0 & mask.0)
     }
 
     /// Returns whether a received frame is dropped.

@@ -21,7 +21,7 @@ use std::fmt;
 
 use flowlane::packet::parse::ether_type;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The largest VLAN identifier (VID).
 pub const VID_MAX: u16 = 4095;
@@ -36,7 +36,7 @@ const VID: u16 = 0x0fff;
 const PRIORITY: u16 = 0xe000;
 
 /// The treatment of VLANs by a port.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum VlanMode {
     /// The port is in the VLAN `tag`, and its frames have no header.
@@ -53,6 +53,10 @@ pub enum VlanMode {
 }
 
 impl VlanMode {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Access, Self::Trunk, Self::NativeTagged, Self::NativeUntagged, Self::Dot1qTunnel];
+
     /// Returns the name, as in the configuration.
     pub fn name(self) -> &'static str {
         match self {

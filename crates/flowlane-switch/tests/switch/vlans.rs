@@ -166,9 +166,9 @@ fn a_reload_moves_ports_to_other_vlans_and_forgets_their_addresses() {
     assert_eq!((trace.sent.len(), trace.steps.iter().filter(|s| s.what.contains("VLAN")).count()), (1, 1));
     running.switch.workers_mut()[0].inject(0, &[&frame(9, 1, &[])]).unwrap();
     assert_eq!(running.trace(1, &frame(8, 1, &[])).sent.len(), 3);
-    // Other keys of ports are not taken over.
+    // Others need workers that run.
     let renamed = second.replace("\"p2\"", "\"other\"");
-    assert!(running.reload(&renamed).unwrap_err().contains("[[port]] is not as it was"));
+    assert!(running.reload(&renamed).unwrap_err().contains("the switch does not run"));
     let wrong = ports(["tag = 5000", "", "", ""], NORMAL);
     assert!(running.reload(&wrong).unwrap_err().contains("5000 is no VLAN"));
 }

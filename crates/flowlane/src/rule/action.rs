@@ -27,7 +27,7 @@ impl PortNo {
     /// The port that the packet came from, in OpenFlow 1.0.
     pub const IN_PORT: PortNo = PortNo(0xfff8);
 
-    /// OpenFlow's port of the switch's own host. Flowlane has none, unless a port is configured with the name `LOCAL`.
+    /// OpenFlow's port of the switch's own host. There is one where a port is configured with this number, or the name `LOCAL`.
     pub const LOCAL: PortNo = PortNo(0xfffe);
 }
 

@@ -7,8 +7,8 @@ use flowlane_capture::{CaptureReader, FRAME_MAX, decompress};
 use flowlane_switch::datapath::{Trace, TraceSent, TraceStep};
 use flowlane_switch::mgmt::report::Report;
 use flowlane_switch::mgmt::rpc::{
-    CallError, ChangeReport, Client, ControllerReport, FlowReport, LineError, MacEntry, RpcError,
-    default_path,
+    CallError, ChangeReport, Client, ControllerReport, FlowReport, LineError, MacEntry, PortChangeReport,
+    RpcError, default_path,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -62,6 +62,14 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
         SwitchVerb::Reload { running, file } => {
             let file = file.as_deref().map(absolute).transpose()?;
             print_reply(running, &Call::of(running).make("reload", json!({ "file": file }))?, changed)
+        }
+        SwitchVerb::AddPort { running, port } => {
+            let reply = Call::of(running).make("add_port", json!(port))?;
+            print_reply(running, &reply, |port| port_changed("added", &port))
+        }
+        SwitchVerb::DelPort { running, port } => {
+            let reply = Call::of(running).make("remove_port", json!({ "port": port }))?;
+            print_reply(running, &reply, |port| port_changed("removed", &port))
         }
         SwitchVerb::Fdb { running } => {
             print_reply(running, &Call::of(running).make("fdb", json!({}))?, addresses)
@@ -226,9 +234,17 @@ fn flows(flows: Vec<FlowReport>) -> String {
     output::table("", &header, &rows) + &format!("{} rules\n", count(flows.len() as u64))
 }
 
+fn port_changed(what: &str, port: &PortChangeReport) -> String {
+    let PortChangeReport { number, name, open, problem } = port;
+    let problem = problem.as_ref().map_or_else(String::new, |problem| format!("warning: {problem}\n"));
+    format!("{problem}port {number} {name} ({open}) {what}\n")
+}
+
 fn changed(change: ChangeReport) -> String {
-    let ChangeReport { added, modified, removed, groups, ports, zones, microseconds, gone } = change;
+    let ChangeReport { added, modified, removed, groups, ports, zones, microseconds, gone, problems } =
+        change;
     let mut out = String::new();
+    problems.iter().for_each(|problem| out += &format!("warning: {problem}\n"));
     if !gone.is_empty() {
         let row = |gone: &flowlane_switch::mgmt::rpc::FlowRemovedReport| {
             vec![gone.rule.clone(), count(gone.packets), count(gone.bytes), format!("{:.1} s", gone.lasted_s)]
@@ -252,7 +268,7 @@ fn changed(change: ChangeReport) -> String {
 /// Formats what a reload has changed beside rules.
 pub(super) fn others_changed(groups: usize, ports: usize, zones: usize) -> String {
     let changed =
-        [(groups, "groups changed"), (ports, "ports in other VLANs"), (zones, "zones with other settings")];
+        [(groups, "groups changed"), (ports, "ports changed"), (zones, "zones with other settings")];
     let changed = changed.into_iter().filter(|(number, _)| *number > 0);
     changed.map(|(number, what)| format!(", {} {what}", count(number as u64))).collect()
 }

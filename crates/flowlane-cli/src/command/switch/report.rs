@@ -48,6 +48,7 @@ pub(super) fn controllers(controllers: &[ControllerReport]) -> String {
 
 fn ports(report: &Report) -> String {
     let has_vlans = report.ports.iter().any(|port| !port.vlan.is_empty());
+    let has_down = report.ports.iter().any(|port| port.is_down);
     let rows: Vec<Vec<String>> = report
         .ports
         .iter()
@@ -59,12 +60,18 @@ fn ports(report: &Report) -> String {
             if has_vlans {
                 row.push(if p.vlan.is_empty() { "trunk".to_owned() } else { p.vlan.clone() });
             }
+            if has_down {
+                row.push(if p.is_down { "down" } else { "up" }.to_owned());
+            }
             row
         })
         .collect();
     let mut header = vec!["port", "received", "bytes", "lost", "sent", "bytes", "not sent"];
     if has_vlans {
         header.push("VLANs");
+    }
+    if has_down {
+        header.push("link");
     }
     output::table("", &header, &rows)
 }

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use flowlane_switch::datapath::{PacketIns, RunError, Switch, Until, Worker};
 #[cfg(target_os = "linux")]
 use flowlane_switch::mgmt::kernel_routes::KernelRoutes;
+#[cfg(target_os = "linux")]
+use flowlane_switch::mgmt::links::KernelLinks;
 use flowlane_switch::mgmt::openflow::{Agent, Service};
 use flowlane_switch::mgmt::report::Report;
 use flowlane_switch::mgmt::rpc::{
@@ -59,6 +61,9 @@ struct Running {
     /// The thread that follows the system's routes.
     #[cfg(target_os = "linux")]
     kernel_routes: Option<KernelRoutes>,
+    /// The thread that follows the links of the system's interfaces; none where the system refuses it.
+    #[cfg(target_os = "linux")]
+    links: Option<KernelLinks>,
     socket: Option<Socket>,
     file: Option<StateFile>,
     signals: SignalThread,
@@ -113,7 +118,7 @@ pub(super) fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     let seconds = begun.elapsed().as_secs_f64();
     bar.finish_and_clear();
     #[cfg(target_os = "linux")]
-    drop(running.kernel_routes);
+    drop((running.kernel_routes, running.links));
     drop((running.socket, running.agent));
     running.signals.close();
     let workers = running.switch.workers_mut();
@@ -138,13 +143,15 @@ pub(super) fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
 }
 
 /// Opens a switch, with the state of another one or of a file.
-fn start(options: &SwitchOptions, setup: Setup) -> Result<Running, Failure> {
+fn start(options: &SwitchOptions, mut setup: Setup) -> Result<Running, Failure> {
     let path = options.socket.clone().unwrap_or_else(default_path);
-    let (reload, file) = (Reload::of(&setup), setup.state_file().map_err(SetupError::from)?);
+    let file = setup.state_file().map_err(SetupError::from)?;
     let mut openflow = setup.openflow().map_err(SetupError::from)?;
     // One for all runs: controllers know the switch by it.
     openflow.iter_mut().for_each(|openflow| _ = openflow.datapath_id.get_or_insert_with(rand::random));
     let mut other = if options.take_over { state::find_other(&path, &setup)? } else { None };
+    other.iter().for_each(|other| setup.add_ports(other.ports().to_vec()));
+    let reload = Reload::of(&setup);
     let saved = file.as_ref().filter(|_| other.is_none()).and_then(state::read);
     let seed = other.as_ref().map(|other| other.seed());
     let seed = seed.or(saved.as_ref().map(|saved| saved.header().seed)).unwrap_or_else(rand::random);
@@ -178,6 +185,10 @@ fn start(options: &SwitchOptions, setup: Setup) -> Result<Running, Failure> {
     let mut running = Running {
         #[cfg(target_os = "linux")]
         kernel_routes: kernel_table.map(|of| follow_kernel(of, &served)).transpose()?,
+        #[cfg(target_os = "linux")]
+        links: KernelLinks::follow(served.clone())
+            .inspect_err(|error| note!("flowlane: warning: links of interfaces are not followed: {error}"))
+            .ok(),
         switch,
         served,
         stop,
@@ -350,6 +361,7 @@ fn handle_signals(signals: &mut Signals, served: &ControlServer) {
         if signal == SIGHUP {
             match served.reload(None) {
                 Ok(done) => {
+                    done.problems.iter().for_each(|problem| note!("flowlane: warning: {problem}"));
                     let (added, modified, removed) = (done.added, done.modified, done.removed);
                     let others = client::others_changed(done.groups, done.ports, done.zones);
                     note!(

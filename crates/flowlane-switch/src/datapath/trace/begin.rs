@@ -48,7 +48,7 @@ impl Worker {
 /// The ports that there are, where this is none.
 fn begin(worker: &Worker, port: PortNo, bytes: &[u8], ct_next: VecDeque<u32>) -> Result<Tracing, String> {
     let Some(place) = worker.egress.ports.place(port) else {
-        let there = worker.egress.ports.slots().iter().map(|slot| format!("{} {}", slot.number.0, slot.name));
+        let there = worker.egress.ports.iter().map(|slot| format!("{} {}", slot.number.0, slot.name));
         return Err(format!(
             "there is no port {}; there are {}",
             port.0,

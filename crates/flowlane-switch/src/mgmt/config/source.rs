@@ -56,6 +56,11 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// That of a part which is in no file.
+    pub(crate) fn none() -> Self {
+        Self { file: PathBuf::new(), text: String::new() }
+    }
+
     /// The folder that relative paths of the configuration start from.
     pub(crate) fn folder(&self) -> &Path {
         self.file.parent().unwrap_or(Path::new("."))

@@ -26,6 +26,8 @@ pub(super) fn of_refusal(refusal: &Refusal) -> ErrorCode {
         Refusal::NoOption(_) => ErrorCode::NiciraFlowModInvalidTlvField,
         Refusal::Device(_) => ErrorCode::FlowModNotPermitted,
         Refusal::Overlap => ErrorCode::FlowModOverlap,
+        // Controllers may name ports that are not there: none of them removes one.
+        Refusal::PortInUse { .. } => ErrorCode::RequestNotPermitted,
     }
 }
 

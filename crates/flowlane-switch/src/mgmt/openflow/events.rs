@@ -5,11 +5,14 @@ use flowlane_openflow::message::{AsyncConfig, Message, Role, reason};
 use flowlane_openflow::port::{PortReason, PortStatus};
 use flowlane_openflow::stats::{FlowFormat, FlowRemoved as Sent, TableStatus, table_reason};
 
+use flowlane::rule::action::PortNo;
+
 use super::describe::table_description;
 use super::ports;
 use super::service::{PortState, Service};
 use super::session::State;
 use crate::control::{FlowRemoved, Notice, Reason};
+use crate::datapath::PortCounters;
 use crate::ruleset::{PortFlags, ToController};
 
 /// Reasons of packet-in and flow-removed messages that all versions with asynchronous configuration know.
@@ -110,7 +113,7 @@ impl State {
 #[derive(Debug)]
 pub(super) enum Change<'a> {
     Removed(&'a FlowRemoved),
-    Port(PortState),
+    Port(PortReason, PortState),
     Table(TableStatus),
 }
 
@@ -118,11 +121,20 @@ pub(super) enum Change<'a> {
 pub(super) fn complete<'a>(service: &Service, notice: &'a Notice) -> Option<Change<'a>> {
     Some(match notice {
         Notice::FlowRemoved(removed) => Change::Removed(removed),
+        Notice::PortAdded { port: number, name, flags } => {
+            // It may have gone again.
+            let now = port(service, *number).unwrap_or_else(|| absent(*number, name, *flags));
+            Change::Port(PortReason::Add, now)
+        }
+        Notice::PortRemoved { port, name, flags } => {
+            Change::Port(PortReason::Delete, absent(*port, name, *flags))
+        }
         &Notice::PortChanged(number, flags) => {
-            let now = service.ports().into_iter().find(|port| port.number == number)?;
+            let now = port(service, number)?;
             // As it was after the change; it may have changed again.
-            let has_link = now.is_up || now.flags.has_any(PortFlags::DOWN);
-            Change::Port(PortState { flags, is_up: has_link && !flags.has_any(PortFlags::DOWN), ..now })
+            let is_open = now.is_up || now.flags.has_any(PortFlags::NOT_UP);
+            let is_up = is_open && !flags.has_any(PortFlags::NOT_UP);
+            Change::Port(PortReason::Modify, PortState { flags, is_up, ..now })
         }
         Notice::Vacancy { table, is_up, vacancy, settings } => Change::Table(TableStatus {
             reason: if *is_up { table_reason::VACANCY_UP } else { table_reason::VACANCY_DOWN },
@@ -133,11 +145,21 @@ pub(super) fn complete<'a>(service: &Service, notice: &'a Notice) -> Option<Chan
     })
 }
 
+/// A port that is not there any more.
+fn absent(number: PortNo, name: &str, flags: PortFlags) -> PortState {
+    let (name, counters) = (name.to_owned(), PortCounters::default());
+    PortState { number, name, counters, flags, is_up: false, mac: None }
+}
+
+fn port(service: &Service, number: PortNo) -> Option<PortState> {
+    service.ports().into_iter().find(|port| port.number == number)
+}
+
 /// The message for a change, if the controller wants it.
 pub(super) fn message(state: &State, change: &Change<'_>) -> Option<Vec<u8>> {
     match change {
         Change::Removed(removed) => flow_removed(state, removed),
-        Change::Port(port) => port_changed(state, port),
+        Change::Port(reason, port) => port_changed(state, *reason, port),
         Change::Table(status) => table_changed(state, status),
     }
 }
@@ -150,13 +172,18 @@ fn table_changed(state: &State, status: &TableStatus) -> Option<Vec<u8>> {
     state.codec.encode(0, &Message::TableStatus(status.clone())).ok()
 }
 
-fn port_changed(state: &State, port: &PortState) -> Option<Vec<u8>> {
-    // OFPPR_MODIFY.
-    if !state.wants(|config| config.port_status, 2) {
+fn port_changed(state: &State, reason: PortReason, port: &PortState) -> Option<Vec<u8>> {
+    // OFPPR_ADD, OFPPR_DELETE and OFPPR_MODIFY.
+    let number = match reason {
+        PortReason::Add => 0,
+        PortReason::Delete => 1,
+        PortReason::Modify => 2,
+    };
+    if !state.wants(|config| config.port_status, number) {
         return None;
     }
     let port = ports::description(port, state.codec.version);
-    state.codec.encode(0, &Message::PortStatus(PortStatus { reason: PortReason::Modify, port })).ok()
+    state.codec.encode(0, &Message::PortStatus(PortStatus { reason, port })).ok()
 }
 
 fn flow_removed(state: &State, removed: &FlowRemoved) -> Option<Vec<u8>> {

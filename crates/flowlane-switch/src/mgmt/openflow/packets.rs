@@ -150,7 +150,11 @@ impl Subscribers {
                     }
                 }
             }
-            Notice::FlowRemoved(_) | Notice::PortChanged(..) | Notice::Vacancy { .. } => {}
+            Notice::FlowRemoved(_)
+            | Notice::PortAdded { .. }
+            | Notice::PortRemoved { .. }
+            | Notice::PortChanged(..)
+            | Notice::Vacancy { .. } => {}
         }
     }
 

@@ -1,6 +1,5 @@
 //! Ports: their descriptions and changes.
 
-use flowlane::rule::action::PortNo;
 use flowlane_openflow::port::{Port, PortMod, state};
 use flowlane_openflow::{ErrorCode, Version};
 
@@ -20,10 +19,10 @@ fn known(version: Version) -> u8 {
     }
 }
 
-/// The address of a port: a local one that says its number.
-fn hw_addr(port: PortNo) -> [u8; 6] {
-    let [.., high, low] = port.0.to_be_bytes();
-    [0x02, 0xf1, 0x00, 0x00, high, low]
+/// The address of a port: that of its interface, or a local one that says its number.
+fn hw_addr(port: &PortState) -> [u8; 6] {
+    let [.., high, low] = port.number.0.to_be_bytes();
+    port.mac.unwrap_or([0x02, 0xf1, 0x00, 0x00, high, low])
 }
 
 /// Describes a port in a version.
@@ -35,7 +34,7 @@ pub(super) fn description(port: &PortState, version: Version) -> Port {
     };
     Port {
         number: port.number,
-        hw_addr: hw_addr(port.number),
+        hw_addr: hw_addr(port),
         name: port.name.chars().take(15).collect(),
         config: (port.flags.0 & known(version)).into(),
         state,
@@ -56,10 +55,9 @@ pub(super) fn change(
     request: &PortMod,
 ) -> Result<PortChange, ErrorCode> {
     let port = request.port;
-    if !service.ports().iter().any(|one| one.number == port) {
-        return Err(ErrorCode::PortModBadPort);
-    }
-    if request.hw_addr != hw_addr(port) {
+    let ports = service.ports();
+    let state = ports.iter().find(|one| one.number == port).ok_or(ErrorCode::PortModBadPort)?;
+    if request.hw_addr != hw_addr(state) {
         return Err(ErrorCode::PortModBadHwAddr);
     }
     let bits = |bits: u32| PortFlags(bits as u8 & known(version));

@@ -27,6 +27,8 @@ pub(super) struct PortState {
     pub(super) flags: PortFlags,
     /// Packets can be sent there.
     pub(super) is_up: bool,
+    /// The Ethernet address of its interface, if it has one.
+    pub(super) mac: Option<[u8; 6]>,
 }
 
 /// A table, as a controller sees it.
@@ -149,9 +151,11 @@ impl Service {
                 name: slot.name.clone(),
                 counters: slot.counters,
                 flags: slot.flags,
-                is_up: slot.is_live() && !slot.finished,
+                // A capture that has ended sends nothing more; a port that never receives is no less up.
+                is_up: slot.is_live() && !(slot.finished && slot.is_capture),
+                mac: None,
             };
-            worker.egress.ports.slots().iter().map(state).collect::<Vec<_>>()
+            worker.egress.ports.in_order().into_iter().map(state).collect::<Vec<_>>()
         };
         let mut all = self.served.call_workers(of_worker).unwrap_or_default().into_iter();
         let mut ports = all.next().unwrap_or_default();
@@ -160,6 +164,8 @@ impl Service {
                 port.counters += other.counters;
             }
         }
+        let macs = self.served.macs_of_ports();
+        ports.iter_mut().for_each(|port| port.mac = macs.get(&port.number.0).copied());
         ports
     }
 

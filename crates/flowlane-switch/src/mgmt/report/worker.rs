@@ -38,7 +38,7 @@ pub struct QueueReport {
 impl WorkerReport {
     /// Reports the counters of `worker`, the one at position `place`.
     pub fn of(place: usize, worker: &Worker) -> Self {
-        let slots = worker.egress.ports.slots().iter();
+        let slots = worker.egress.ports.in_order().into_iter();
         let queue = |slot: &crate::datapath::PortSlot| QueueReport {
             number: slot.number.0,
             name: slot.name.clone(),

@@ -8,6 +8,8 @@ mod controllers;
 mod follow;
 mod message;
 mod peer;
+mod ports;
+mod reload;
 mod router;
 mod routes;
 mod server;
@@ -22,6 +24,8 @@ pub use controllers::ControllerReport;
 pub(crate) use controllers::{Controller, Controllers};
 pub use follow::{ConnectionEventReport, FollowReport};
 pub use message::{CallError, Client, PROTOCOL, RpcError};
+pub(crate) use ports::Link;
+pub use ports::PortChangeReport;
 pub use router::{InterfaceReport, NeighbourReport, RouterReport};
 pub use routes::{RouteChangeReport, RoutesReport};
 pub use server::{

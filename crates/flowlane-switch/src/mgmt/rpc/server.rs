@@ -1,7 +1,7 @@
 //! The methods of the control socket.
 
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::connections::SMALL;
 use super::controllers::{ControllerReport, Controllers};
 use super::message::{PROTOCOL, RpcError, answer, parse_params, shortened, to_json};
+use super::ports::{Links, RemovePortParams};
 use super::take_over::TakeOverSlot;
 use crate::control::{BundleError, Changes, Control, FlowRemoved, FlowStatistics, Refused};
 use crate::datapath::{Mailbox, Worker};
@@ -35,6 +36,8 @@ pub struct ControlServer {
     /// The switch ends for good when its run has ended.
     is_ending: AtomicBool,
     take_over: Mutex<TakeOverSlot>,
+    /// The interfaces of the system.
+    pub(super) links: Mutex<Links>,
 }
 
 /// All counters of a switch.
@@ -75,9 +78,12 @@ pub struct ChangeReport {
     /// Groups added, modified and deleted, by a reload.
     #[serde(default)]
     pub groups: usize,
-    /// Ports with other VLANs than before, by a reload.
+    /// Ports that have come, gone or other settings than before, by a reload.
     #[serde(default)]
     pub ports: usize,
+    /// Ports that a reload could not remove, or not finish writing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
     /// Zones of connections with other settings than before, by a reload.
     #[serde(default)]
     pub zones: usize,
@@ -164,6 +170,7 @@ impl ControlServer {
             controllers,
             is_ending,
             take_over,
+            links: Mutex::default(),
         }
     }
 
@@ -249,6 +256,11 @@ impl ControlServer {
                 let _turn = self.large();
                 to_json(&self.reload(file.as_deref())?)
             }
+            "add_port" => to_json(&self.add_port(params)?),
+            "remove_port" => {
+                let RemovePortParams { port } = parse_params(params)?;
+                to_json(&self.remove_port(&port)?)
+            }
             "workers" => to_json(&self.workers()?),
             "fdb" => {
                 let _turn = self.large();
@@ -280,7 +292,7 @@ impl ControlServer {
                 to_json(&())
             }
             _ => {
-                let known = "version, show, workers, flows, change, reload, fdb, connections, flush_connections, follow_connections, \
+                let known = "version, show, workers, flows, change, reload, add_port, remove_port, fdb, connections, flush_connections, follow_connections, \
                              zones, change_zone, neighbours, flush_neighbours, routes, change_routes, trace, take_over_terms, take_over, stop";
                 let message = format!("there is no method `{method}`; there are {known}");
                 Err(RpcError::new(RpcError::METHOD, message))
@@ -363,7 +375,12 @@ impl ControlServer {
         self.make(&Changes { rules: &mods, ..Changes::default() }, text, file)
     }
 
-    fn make(&self, changes: &Changes<'_>, text: &str, file: &str) -> Result<ChangeReport, RpcError> {
+    pub(super) fn make(
+        &self,
+        changes: &Changes<'_>,
+        text: &str,
+        file: &str,
+    ) -> Result<ChangeReport, RpcError> {
         let begun = Instant::now();
         self.catch_up();
         let mut control = self.control();
@@ -381,6 +398,7 @@ impl ControlServer {
             removed: result.removed,
             groups: 0,
             ports: 0,
+            problems: Vec::new(),
             zones: 0,
             microseconds,
             gone: gone.into_iter().map(FlowRemovedReport::from).collect(),
@@ -414,31 +432,6 @@ impl ControlServer {
             true => Ok(read),
             false => Err(RpcError::new(RpcError::PARAMS, "one flow on one line is expected")),
         }
-    }
-
-    /// Takes over rules, groups, VLANs of ports and settings of zones from a configuration: the one that the switch was started
-    /// with, or another that differs in these alone. Unchanged rules keep their counters.
-    ///
-    /// # Errors
-    /// Where the configuration is wrong, or differs in more than these; nothing has changed.
-    pub fn reload(&self, file: Option<&Path>) -> Result<ChangeReport, RpcError> {
-        // A pipe or a device might never end.
-        if let Some(other) = file.filter(|file| file.metadata().is_ok_and(|metadata| !metadata.is_file())) {
-            return Err(RpcError::new(RpcError::PARAMS, format!("{} is not a file", other.display())));
-        }
-        let wanted = self.reload.read(file).map_err(|error| setup_error(&error))?;
-        let changes = self.reload.changes(&self.control(), wanted);
-        let report = self.make(&changes.all(), "", "configuration")?;
-        let (of_all, own) = &changes.zones;
-        let report = ChangeReport {
-            groups: changes.groups.len() + changes.deleted_groups.len(),
-            ports: changes.vlans.len(),
-            // Workers that do not run track nothing any more, or not yet.
-            zones: self.tracked().map_or(0, |(connections, _)| connections.zones().replace(of_all, own)),
-            ..report
-        };
-        self.reload.made(changes);
-        Ok(report)
     }
 
     /// Returns the learned addresses (FDB).
@@ -553,7 +546,7 @@ fn refused_line(refused: &Refused, text: &str, file: &str) -> RpcError {
     RpcError { code: RpcError::REFUSED, message, data: Some(json!({ "lines": [line] })) }
 }
 
-fn setup_error(error: &SetupError) -> RpcError {
+pub(super) fn setup_error(error: &SetupError) -> RpcError {
     match error {
         SetupError::Lines { errors, .. } => wrong_lines(errors),
         other => RpcError::new(RpcError::REFUSED, other.to_string()),

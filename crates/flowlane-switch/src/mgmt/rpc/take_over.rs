@@ -31,6 +31,7 @@ use super::message::{CallError, Client, RpcError};
 use super::server::ControlServer;
 use crate::control::Control;
 use crate::datapath::{Switch, Worker};
+use crate::mgmt::config::PortSection;
 use crate::mgmt::saved::{
     Reader, Restored, StateError, Taken, VERSION, Workers, Writer, restore, save_packets_state, save_routes,
     save_rules,
@@ -51,13 +52,16 @@ const CONFIRMED: &[u8] = b"confirmed\n";
 const DONE: &[u8] = b"done\n";
 
 /// The properties of a running switch that one must know to take its place.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Terms {
     /// The version of the format of state.
     format: u32,
     process: u32,
     /// The seed of hashes, which says which worker owns a host's sessions.
     seed: u32,
+    /// The ports that clients have added.
+    #[serde(default)]
+    ports: Vec<PortSection>,
 }
 
 /// The request of another process to take the place of this switch.
@@ -97,7 +101,8 @@ impl ControlServer {
     /// Returns the terms of a hand-over.
     pub(super) fn take_over_terms(&self) -> Result<impl Serialize + use<>, RpcError> {
         let seed = self.call_worker(0, |worker| worker.lookup.seed() as u32)?;
-        Ok(Terms { format: VERSION, process: std::process::id(), seed })
+        let ports = self.reload.ports().of_clients().cloned().collect();
+        Ok(Terms { format: VERSION, process: std::process::id(), seed, ports })
     }
 
     /// Ends the run of the workers for another switch, and waits until the program has answered on the stream.
@@ -246,6 +251,11 @@ impl TakeOver {
     /// Returns the seed of its hashes.
     pub fn seed(&self) -> u32 {
         self.terms.seed
+    }
+
+    /// Returns the ports that its clients have added.
+    pub fn ports(&self) -> &[PortSection] {
+        &self.terms.ports
     }
 
     /// Asks the switch to stop, and waits until it has let go of its interfaces. It goes on if this is dropped.

@@ -83,7 +83,7 @@ impl ControlServer {
             bytes = read.ok_or_else(|| refused("a frame is hexadecimal digits, two a byte".to_owned()))?;
         }
         let begun = self.call_worker(0, move |worker| {
-            let first = worker.egress.ports.slots().first().map_or(PortNo(0), |slot| slot.number);
+            let first = worker.egress.ports.iter().next().map_or(PortNo(0), |slot| slot.number);
             worker.trace_with(port.map_or(first, PortNo), &bytes, states)
         })?;
         let mut tracing = begun.map_err(refused)?;

@@ -47,7 +47,7 @@ pub(super) fn unix_ms() -> u64 {
 
 /// Describes the ports and stages of a switch: the parts that state refers to by number.
 pub(super) fn shape_of(worker: &Worker) -> String {
-    let slots = worker.egress.ports.slots().iter();
+    let slots = worker.egress.ports.iter();
     let mut parts: Vec<String> = slots.map(|slot| format!("port {}: {}", slot.number.0, slot.spec)).collect();
     for (number, stage) in worker.lookup.pipeline.stages() {
         parts.push(format!("table {number}: {}", stage.stage.kind()));

@@ -7,7 +7,7 @@ use flowlane::rule::ReadOptions;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::flow_syntax::read_actions;
 
-use super::{port_name, tunnels};
+use super::tunnels;
 use crate::mgmt::config::{
     Config, ConfigError, InterfaceSection, KeyPath, PortSection, RouterSection, Source,
 };
@@ -54,7 +54,7 @@ pub(super) fn read(config: &Config, source: &Source) -> Result<Vec<Interface>, C
         let settings = Settings {
             at: KeyPath::section("port", place),
             number: port.number,
-            name: port_name(port.number, port.name.as_deref()),
+            name: port.name().into_owned(),
             link: Link::Port(place),
             out: format!("output:{}", port.number),
             addresses: &port.addresses,
@@ -156,7 +156,7 @@ fn check_names(
         let message = format!("the number {number} of interface `{name}` is out of range");
         return Err(source.error(&at.key("number"), message, "take 1 to 65279"));
     }
-    let ports = config.port.iter().map(|port| (port.number, port_name(port.number, port.name.as_deref())));
+    let ports = config.port.iter().map(|port| (port.number, port.name().into_owned()));
     let before = router.interface[..n].iter().map(|other| (other.number, other.name.clone()));
     for (other_number, other) in ports.chain(before) {
         if other_number == *number {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use flowlane::rule::action::PortNo;
 
-use super::{limits, port_name, table_numbers, vlans, workers};
+use super::{limits, table_numbers, vlans, workers};
 use crate::mgmt::config::{ByName, Config, ConfigError, KeyPath, Source};
 
 /// Checks that numbers are in their ranges and not in use twice.
@@ -39,19 +39,21 @@ pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError>
     Ok(())
 }
 
-fn ports(config: &Config, source: &Source) -> Result<(), ConfigError> {
+/// Checks the numbers and names of ports.
+pub(super) fn ports(config: &Config, source: &Source) -> Result<(), ConfigError> {
     let (mut numbers, mut names) = (BTreeSet::new(), BTreeSet::new());
     for (n, port) in config.port.iter().enumerate() {
         let at = KeyPath::section("port", n);
-        if port.number == 0 || port.number > PortNo::MAX.0 {
+        if !(1..=PortNo::MAX.0).contains(&port.number) && port.number != PortNo::LOCAL.0 {
             let message = format!("port number {} is out of range", port.number);
-            return Err(source.error(&at.key("number"), message, "take 1 to 65279"));
+            let help = "take 1 to 65279, or 65534 for LOCAL, the port of the switch's own host";
+            return Err(source.error(&at.key("number"), message, help));
         }
         if !numbers.insert(port.number) {
             let message = format!("two ports have the number {}", port.number);
             return Err(source.error(&at.key("number"), message, "give each its own"));
         }
-        let name = port_name(port.number, port.name.as_deref());
+        let name = port.name().into_owned();
         if !names.insert(name.clone()) {
             let message = format!("two ports are called `{name}`");
             return Err(source.error(&at.key("name"), message, "give each its own name"));

@@ -8,7 +8,7 @@ use super::workers;
 pub struct Privileges {
     /// To reopen packet sockets when an interface reappears: `CAP_NET_RAW`.
     packet_sockets: bool,
-    /// To reload its BPF program then: `CAP_NET_ADMIN`, `CAP_BPF`, and `CAP_IPC_LOCK` for locked memory without limit.
+    /// To reload its BPF program then, or to make interfaces: `CAP_NET_ADMIN`, `CAP_BPF`, and `CAP_IPC_LOCK` for locked memory without limit.
     programs: bool,
 }
 
@@ -17,7 +17,8 @@ impl Setup {
     pub fn privileges(&self) -> Privileges {
         use crate::port::PortSpec;
         let opens = |is: fn(&PortSpec) -> bool| self.specs.iter().chain(&self.controller).any(is);
-        let programs = opens(|spec| matches!(spec, PortSpec::AfXdp { .. }));
+        let adds_ports = self.config.switch.adds_ports;
+        let programs = adds_ports || opens(|spec| matches!(spec, PortSpec::AfXdp { .. }));
         // A single socket is only bound again, which needs no capability.
         let several = workers::number(&self.config) > 1;
         let sockets = several && opens(|spec| matches!(spec, PortSpec::AfPacket { .. }));

@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
     fn check_action(&self, action: &Action) -> Result<(), String> {
         action.references().into_iter().try_for_each(|reference| match reference {
             Reference::Port(PortNo::LOCAL) if !self.ports.contains(&PortNo::LOCAL.0) => {
-                Err("Flowlane has no port of its own host; name a [[port]] LOCAL".to_owned())
+                Err("Flowlane has no port of its own host; give a [[port]] the number 65534, or the name LOCAL".to_owned())
             }
             Reference::Port(PortNo(port)) if !self.ports.contains(&port) => {
                 Err(format!("there is no port {port}; declare it with [[port]]"))

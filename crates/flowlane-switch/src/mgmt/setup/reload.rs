@@ -1,7 +1,7 @@
-//! Reloading a configuration while the switch runs: its rules, groups, the VLANs of its ports and the settings of zones of connections
-//! may differ.
+//! Reloading a configuration while the switch runs: its rules, groups, ports but the router's, and the settings of zones of
+//! connections may differ.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
@@ -10,9 +10,10 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::group::Group;
 use flowlane::rule::{Command, FlowMod, Rule};
 
-use super::{LiveRoutes, Setup, SetupError, firewall, port_names};
+use super::ports::{Asked, PortSet};
+use super::{LiveRoutes, Setup, SetupError, firewall};
 use crate::control::{Changes, Control, GroupMod, VlanChange};
-use crate::mgmt::config::{Config, ConnectionSection, KeyPath, PortSection, TableSection};
+use crate::mgmt::config::{Config, ConnectionSection, KeyPath, PortSection, Source, TableSection};
 use crate::ruleset::{PortVlans, Ruleset};
 use crate::state::conntrack::ZoneSettings;
 
@@ -20,7 +21,7 @@ use crate::state::conntrack::ZoneSettings;
 pub struct Reload {
     file: PathBuf,
     sections: Vec<Section>,
-    ports: HashMap<String, PortNo>,
+    ports: Mutex<PortSet>,
     /// The groups of the configuration that is in force.
     groups: Mutex<BTreeSet<u32>>,
     /// The tables of routes.
@@ -28,7 +29,7 @@ pub struct Reload {
 }
 
 /// The parts of a configuration that a reload takes over.
-#[derive(PartialEq, Debug)]
+#[derive(Debug)]
 pub struct Wanted {
     pub rules: Vec<Rule>,
     pub groups: Vec<Group>,
@@ -36,6 +37,8 @@ pub struct Wanted {
     pub vlans: PortVlans,
     /// The settings of all zones of connections, and of those with their own.
     pub zones: (ZoneSettings, BTreeMap<u16, ZoneSettings>),
+    pub(crate) ports: Vec<Asked>,
+    pub(crate) source: Source,
 }
 
 /// The changes that a reload makes.
@@ -78,13 +81,17 @@ fn sections_of(config: &Config, folder: &Path) -> Vec<Section> {
         BuildHasherDefault::<DefaultHasher>::new().hash_one(bytes)
     };
     let table = |table: &TableSection| TableSection { rules: Vec::new(), rules_file: None, ..table.clone() };
-    // VLANs are taken over.
+    // Ports are taken over, but for the router's, of which VLANs are.
     let port = |port: &PortSection| PortSection {
         vlan_mode: None,
         tag: None,
         trunks: Vec::new(),
         cvlans: Vec::new(),
         ..port.clone()
+    };
+    let routed = |section: &PortSection| match section.addresses.is_empty() {
+        true => String::new(),
+        false => format!("{:?}", port(section)),
     };
     let one = |header, key, content| vec![Section { header, key, item: None, content }];
     let each = |header, key, contents: Vec<String>| {
@@ -96,6 +103,8 @@ fn sections_of(config: &Config, folder: &Path) -> Vec<Section> {
     fn of<T>(list: &[T], content: impl FnMut(&T) -> String) -> Vec<String> {
         list.iter().map(content).collect()
     }
+    let ports = each("[[port]]", "port", of(&config.port, routed));
+    let ports: Vec<Section> = ports.into_iter().filter(|section| !section.content.is_empty()).collect();
     let routes_of_router = config.router.as_ref().and_then(|router| router.routes_file.clone());
     let routes = of(&config.route_table, |table| format!("{table:?} {}", content(&table.routes_file)));
     let entries = of(&config.filter_table, |table| format!("{table:?} {}", content(&table.entries_file)));
@@ -113,7 +122,7 @@ fn sections_of(config: &Config, folder: &Path) -> Vec<Section> {
         // Not the content of the files of TLS, which new connections use as it is.
         one("[openflow]", "openflow", format!("{:?}", config.openflow)),
         one("[controller]", "controller", format!("{:?}", config.controller)),
-        each("[[port]]", "port", of(&config.port, |section| format!("{:?}", port(section)))),
+        ports,
         each("[[table]]", "table", of(&config.table, |section| format!("{:?}", table(section)))),
         each("[[route_table]]", "route_table", routes),
         each("[[filter_table]]", "filter_table", entries),
@@ -136,7 +145,7 @@ impl Reload {
         Self {
             file: setup.source.file.clone(),
             sections: sections_of(&setup.config, setup.source.folder()),
-            ports: port_names(&setup.config),
+            ports: Mutex::new(PortSet::of(setup)),
             groups: Mutex::new(groups),
             routes: Mutex::new(setup.routes.iter().cloned().map(LiveRoutes::of).collect()),
         }
@@ -150,13 +159,19 @@ impl Reload {
 
     /// Returns the port of this name.
     pub fn port(&self, name: &str) -> Option<PortNo> {
-        self.ports.get(name).copied()
+        self.ports().find(name)
+    }
+
+    /// Returns the ports, which one thread at a time changes.
+    pub(crate) fn ports(&self) -> MutexGuard<'_, PortSet> {
+        // It is whole between two of its methods.
+        self.ports.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Reads what a configuration asks for: by default, the one that the switch was started with.
     ///
     /// # Errors
-    /// Where the configuration is wrong, or differs in more than rules, groups, VLANs of ports and settings of zones.
+    /// Where the configuration is wrong, or differs in more than rules, groups, ports and settings of zones.
     pub fn read(&self, file: Option<&Path>) -> Result<Wanted, SetupError> {
         let setup = Setup::read(file.unwrap_or(&self.file))?;
         let (old, new) = (&self.sections, sections_of(&setup.config, setup.source.folder()));
@@ -168,7 +183,7 @@ impl Reload {
             let Section { header, key, item, .. } = section.expect("one of the two has it");
             let message = format!(
                 "{header} is not as it was when the switch was started (its text, or a file that it names): \
-                 reloading changes rules, groups, VLANs of ports and settings of zones only"
+                 reloading changes rules, groups, ports without addresses, and settings of zones only"
             );
             let at = item.map_or_else(|| KeyPath::of(key), |item| KeyPath::section(key, item));
             let help = "undo that, or stop the switch and start it again";
@@ -176,12 +191,14 @@ impl Reload {
         }
         let connections = &setup.config.connections;
         let zones = (connections.of_all_zones(), connections.of_zones());
-        Ok(Wanted { vlans: setup.vlans(), rules: setup.rules, groups: setup.groups, zones })
+        let (vlans, ports) = (setup.vlans(), setup.asked());
+        Ok(Wanted { vlans, ports, rules: setup.rules, groups: setup.groups, zones, source: setup.source })
     }
 
-    /// Returns the changes of a running switch to what a configuration asks for. Groups that a controller has added stay.
-    pub fn changes(&self, control: &Control, wanted: Wanted) -> ReloadChanges {
-        let Wanted { rules, groups, vlans, zones } = wanted;
+    /// Returns the changes of a running switch to what a configuration asks for, but for new ports. Groups and ports that clients have
+    /// added stay.
+    pub fn changes(&self, control: &Control, wanted: Wanted, own: &PortSet) -> ReloadChanges {
+        let Wanted { rules, groups, vlans, zones, ports: asked, .. } = wanted;
         let ruleset = control.ruleset();
         let ids: BTreeSet<u32> = groups.iter().map(|group| group.id).collect();
         let is_new = |group: &Group| ruleset.groups().get(group.id).is_none_or(|now| now.group != *group);
@@ -189,7 +206,9 @@ impl Reload {
         deleted_groups.retain(|id| ruleset.groups().get(*id).is_some());
         let now = control.vlans();
         let ports: BTreeSet<u32> = now.keys().chain(vlans.keys()).copied().collect();
-        let changed = ports.into_iter().filter(|port| now.get(port) != vlans.get(port));
+        let is_asked = |port: u32| asked.iter().any(|asked| asked.section.number == port);
+        let is_left = |port: &u32| own.is_of_client(*port) && !is_asked(*port);
+        let changed = ports.into_iter().filter(|port| now.get(port) != vlans.get(port) && !is_left(port));
         let vlans = changed.map(|port| VlanChange { port: PortNo(port), vlan: vlans.get(&port).cloned() });
         ReloadChanges {
             groups: groups.into_iter().filter(is_new).map(GroupMod::AddOrModify).collect(),
@@ -260,15 +279,15 @@ mod tests {
             [[nat_table]]\nnumber = 4\ninside = []\npool = []\noutbound = \"drop\"\ninbound = \"drop\"\n\
             [[tunnel]]\nnumber = 1\nkind = \"vxlan\"\nlocal = \"192.0.2.1\"\nid = 1\n\
             [[tunnel_option]]\nnumber = 0\nclass = 1\ntype = 2\n[[meter]]\nnumber = 1\nrate_pps = 1\n";
-        let source =
-            crate::mgmt::config::Source { file: PathBuf::from("switch.toml"), text: whole.to_owned() };
+        let source = Source { file: PathBuf::from("switch.toml"), text: whole.to_owned() };
         let (config, source) = Config::parse(source).unwrap_or_else(|error| panic!("{error}"));
         let compared: BTreeSet<&str> =
             sections_of(&config, source.folder()).iter().map(|section| section.key).collect();
         let schema = schemars::schema_for!(Config).to_value();
         let all: BTreeSet<&str> =
             schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(all.difference(&compared).collect::<Vec<_>>(), [&"groups"]);
+        // Of ports, those with addresses are compared.
+        assert_eq!(all.difference(&compared).collect::<Vec<_>>(), [&"groups", &"port"]);
         assert_eq!(compared.difference(&all).count(), 0);
     }
 

@@ -14,7 +14,7 @@ pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError>
 }
 
 /// Returns the settings of a port that have been checked; `None` where it has none.
-pub(super) fn of(port: &PortSection) -> Option<Arc<PortVlan>> {
+pub(crate) fn of(port: &PortSection) -> Option<Arc<PortVlan>> {
     let mode = mode_of(port);
     let is_plain = mode == VlanMode::Trunk && port.trunks.is_empty();
     let carried = if mode == VlanMode::Dot1qTunnel { &port.cvlans } else { &port.trunks };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use flowlane::packet::Field;
 use flowlane::rule::Action;
 
-use super::{Setup, SetupError, interfaces, port_name, table_numbers};
+use super::{Setup, SetupError, interfaces, table_numbers};
 use crate::mgmt::config::{ConfigError, KeyPath};
 use crate::ruleset::Miss;
 
@@ -161,6 +161,6 @@ impl Setup {
 
     fn port_called(&self, port: usize) -> String {
         let section = &self.config.port[port];
-        format!("{} ({})", port_name(section.number, section.name.as_deref()), section.open)
+        format!("{} ({})", section.name(), section.open)
     }
 }

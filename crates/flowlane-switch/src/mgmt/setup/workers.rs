@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Rule};
 use flowlane_gpu::Device;
 
+use super::ports::slot_of;
 use super::stateful_stages::StageSetup;
-use super::{Setup, SetupError, engine, gpu, limits, meter, port_failed, port_name, vlans};
+use super::{Setup, SetupError, engine, gpu, limits, meter, port_failed};
 use crate::datapath::Pipeline;
-use crate::datapath::{CacheConfig, Egress, HeldPacket, Lookup, PortSlot, Worker};
+use crate::datapath::{CacheConfig, Egress, HeldPacket, Lookup, Worker};
 use crate::mgmt::config::{
     ByName, Config, ConfigError, ConnectionSection, KeyPath, PortSection, Source, SpreadMode, TableEngine,
 };
@@ -149,7 +149,6 @@ impl Setup {
         let has_vlans = self.interfaces.iter().any(|interface| matches!(interface.link, Link::Vlan(_)));
         for ((n, section), spec) in config.port.iter().enumerate().zip(&self.specs) {
             let at = KeyPath::section("port", n);
-            let name = port_name(section.number, section.name.as_deref());
             let spread = |me| match spec.applies_rss() {
                 true => self.spread(section, seed, me, workers),
                 false => Ok(Spread::new(me, workers)),
@@ -157,9 +156,7 @@ impl Setup {
             let spreads = (0..workers).map(spread).collect::<Result<_, _>>()?;
             let queues = spec.open_spread(spreads).map_err(|e| port_failed(&e, &at, &self.source))?;
             for (egress, queue) in egresses.iter_mut().zip(queues) {
-                let mut slot = PortSlot::new(PortNo(section.number), &name, &section.open, queue);
-                (slot.decapsulate, slot.vrf) = (section.decapsulate, section.vrf);
-                slot.vlan = vlans::of(section);
+                let mut slot = slot_of(section, queue);
                 // Between the others frames of VLANs are switched.
                 if has_vlans && !section.addresses.is_empty() {
                     slot.flags = PortFlags::NO_FLOOD;
@@ -174,6 +171,9 @@ impl Setup {
             let queues = spec.open_all(workers);
             let queues = queues.map_err(|e| port_failed(&e, &KeyPath::of("controller"), &self.source))?;
             egresses.iter_mut().zip(queues).for_each(|(egress, queue)| egress.controller = Some(queue));
+        }
+        if config.switch.adds_ports {
+            egresses.iter_mut().for_each(|egress| egress.ports.stay());
         }
         for section in &config.meter {
             let meter = Arc::new(meter(section));

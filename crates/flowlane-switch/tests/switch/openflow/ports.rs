@@ -8,7 +8,7 @@ use flowlane_openflow::message::{
     BundleAdd, BundleControl, BundleControlKind, ErrorKind, FlowModMessage, Message, Reply, Request, Role,
     SwitchConfig,
 };
-use flowlane_openflow::port::{Port, PortMod, PortReason, config, state};
+use flowlane_openflow::port::{Port, PortMod, PortReason, PortStatus, config, state};
 use flowlane_openflow::stats::FlowFormat;
 use flowlane_openflow::{ErrorCode, Version};
 
@@ -161,6 +161,36 @@ fn controllers_are_notified_of_changed_ports() {
             assert_eq!((second.config, second.state), (config::PORT_DOWN, state::LINK_DOWN));
             assert_eq!(second.hw_addr, one.port(2).hw_addr);
         }
+    });
+}
+
+/// Ports that come and go have descriptions in all versions, and statistics.
+#[test]
+fn controllers_are_notified_of_ports_that_come_and_go() {
+    with_switch(|path, wires| {
+        let connect = |version| Controller::connect(path, version);
+        let mut all: Vec<Controller> = Version::ALL.into_iter().map(connect).collect();
+        all.iter_mut().for_each(Controller::subscribe);
+        // Rules may name a port before it is there.
+        assert_eq!(all[0].change("add actions=output:9"), None);
+        let served = wires.served.get().unwrap();
+        let section = serde_json::json!({ "open": "null", "number": 9, "name": "vm9" });
+        served.add_port(section.clone()).unwrap();
+        assert!(served.add_port(section).is_err());
+        served.remove_port("vm9").unwrap();
+        assert!(served.remove_port("vm9").is_err());
+        for one in &mut all {
+            let told = [one.told(), one.told()].map(|message| match message {
+                Message::PortStatus(status) => status,
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(told.each_ref().map(|status| status.reason), [PortReason::Add, PortReason::Delete]);
+            for PortStatus { port, .. } in &told {
+                assert_eq!((port.number, &*port.name, port.config), (PortNo(9), "vm9", 0));
+            }
+            assert_eq!(told[0].port.hw_addr, told[1].port.hw_addr);
+        }
+        assert_eq!(all[0].change("delete"), None);
     });
 }
 

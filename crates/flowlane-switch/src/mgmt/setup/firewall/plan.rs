@@ -6,7 +6,6 @@ use super::allow::{self, Allowed, Side, Word};
 use super::forward::{self, Entry};
 use super::{Mistake, table};
 use crate::mgmt::config::{Config, ConfigError, FirewallSection, KeyPath, Source};
-use crate::mgmt::setup::port_name;
 use crate::state::router::Interface;
 
 /// The zone of the source translation of connections that go back through the port that they came in through. That of all others
@@ -195,8 +194,7 @@ fn sides(
     interfaces: &[Interface],
     source: &Source,
 ) -> Result<[Vec<u32>; 2], ConfigError> {
-    let of_ports =
-        || config.port.iter().map(|port| (port_name(port.number, port.name.as_deref()), port.number));
+    let of_ports = || config.port.iter().map(|port| (port.name().into_owned(), port.number));
     let known: Vec<(String, u32)> = match config.router {
         Some(_) => interfaces.iter().map(|interface| (interface.name.clone(), interface.number)).collect(),
         None => of_ports().collect(),
@@ -235,8 +233,7 @@ fn sides(
         && let Some(n) = config.port.iter().position(|port| is_of_none(port.number))
     {
         let port = &config.port[n];
-        let message =
-            format!("port `{}` is on no side of the firewall", port_name(port.number, port.name.as_deref()));
+        let message = format!("port `{}` is on no side of the firewall", port.name());
         return Err(source.error(
             &KeyPath::section("port", n),
             message,

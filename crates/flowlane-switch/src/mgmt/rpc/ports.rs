@@ -1,0 +1,210 @@
+//! Ports that come and go while the switch runs, and the links of their interfaces.
+
+use std::collections::HashMap;
+use std::sync::MutexGuard;
+
+use flowlane::rule::action::PortNo;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::RpcError;
+use super::server::ControlServer;
+use crate::mgmt::config::{ConfigError, KeyPath, PortSection, Source};
+use crate::mgmt::setup::{Asked, Opened, PortSet};
+use crate::port::{Port, PortSpec};
+use crate::ruleset::PortFlags;
+
+/// The state of an interface of the system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Link {
+    /// It is up and has a carrier.
+    pub(crate) is_up: bool,
+    /// It is set up.
+    pub(crate) is_enabled: bool,
+    pub(crate) mac: Option<[u8; 6]>,
+}
+
+/// The interfaces of the system by name; none while nothing follows them.
+pub(crate) type Links = Option<HashMap<String, Link>>;
+
+/// A port that has been added or removed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PortChangeReport {
+    pub number: u32,
+    pub name: String,
+    pub open: String,
+    /// What could not be written before the port was closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RemovePortParams {
+    pub(super) port: String,
+}
+
+/// The error of a port, as a client gets it.
+pub(super) fn refused(error: ConfigError) -> RpcError {
+    let help = error.help.map_or_else(String::new, |help| format!("; {help}"));
+    RpcError::new(RpcError::REFUSED, format!("{}{help}", error.message))
+}
+
+/// Closes a port that no worker has any more. Returns what could not be written.
+fn close(port: Option<Box<dyn Port>>) -> Option<String> {
+    port.and_then(|mut port| port.close().and_then(|()| port.flush().map(drop)).err()).map(|e| e.to_string())
+}
+
+/// Reads the section of a port; without a number, it gets the lowest that is free.
+fn section_of(params: Value, ports: &PortSet) -> Result<PortSection, RpcError> {
+    let wrong = |problem: String| RpcError::new(RpcError::PARAMS, problem);
+    let Value::Object(mut section) = params else {
+        return Err(wrong("the keys of a [[port]] section are expected".to_owned()));
+    };
+    section.entry("number").or_insert_with(|| json!(ports.free_number()));
+    serde_json::from_value(Value::Object(section)).map_err(|error| wrong(error.to_string()))
+}
+
+impl ControlServer {
+    /// Adds a port: `params` has the keys of a `[[port]]` section.
+    ///
+    /// # Errors
+    /// Where a key is wrong, the device cannot be opened, or the switch does not run; nothing has changed.
+    pub fn add_port(&self, params: Value) -> Result<PortChangeReport, RpcError> {
+        // A port that is opened may write a file.
+        self.call_worker(0, |_| ())?;
+        let mut ports = self.reload.ports();
+        let section = section_of(params, &ports)?;
+        ports.check_new(&section).map_err(refused)?;
+        let asked = Asked { section, at: KeyPath::of("port") };
+        let opened = ports.open(&asked, self.workers_count(), false, &Source::none()).map_err(refused)?;
+        let report = report_of(&opened.section);
+        self.put(&mut ports, opened)?;
+        Ok(report)
+    }
+
+    /// Removes the port of a name or number.
+    ///
+    /// # Errors
+    /// Where there is none of this name or number, a rule names it, it is an interface of the router, or the switch does not run.
+    pub fn remove_port(&self, port: &str) -> Result<PortChangeReport, RpcError> {
+        self.call_worker(0, |_| ())?;
+        let mut ports = self.reload.ports();
+        let unknown = || RpcError::new(RpcError::REFUSED, format!("there is no port `{port}`"));
+        let port = ports.find_either(port).ok_or_else(unknown)?;
+        if ports.section(port.0).is_some_and(|section| !section.addresses.is_empty()) {
+            let message =
+                format!("port {} is an interface of the router: stop the switch to remove it", port.0);
+            return Err(RpcError::new(RpcError::REFUSED, message));
+        }
+        self.take_out(&mut ports, port.0)
+    }
+
+    /// Gives the workers a port that has been opened; it takes the place of one of its number.
+    pub(super) fn put(&self, ports: &mut PortSet, mut opened: Opened) -> Result<Option<String>, RpcError> {
+        let (port, flags) = (PortNo(opened.section.number), self.link_flags(opened.interface()));
+        let place = self.call_worker(0, |worker| worker.egress.ports.free_place())?;
+        let mut problem = None;
+        for (worker, mut slot) in std::mem::take(&mut opened.slots).into_iter().enumerate() {
+            slot.flags = flags;
+            problem =
+                close(self.call_worker(worker, move |worker| worker.put_port(place, slot))?).or(problem);
+        }
+        self.control().add_port(port, &opened.section.name(), flags, opened.vlan());
+        ports.added(opened);
+        Ok(problem)
+    }
+
+    /// Takes a port from the workers.
+    pub(super) fn take_out(&self, ports: &mut PortSet, number: u32) -> Result<PortChangeReport, RpcError> {
+        let section = ports.section(number).expect("the port is there");
+        let mut report = report_of(section);
+        let removed = self.control().remove_port(PortNo(number), &report.name);
+        removed.map_err(|refusal| RpcError::new(RpcError::REFUSED, refusal.to_string()))?;
+        for worker in 0..self.workers_count() {
+            let gone = self.call_worker(worker, move |worker| worker.egress.ports.remove(PortNo(number)))?;
+            report.problem = close(gone).or(report.problem);
+        }
+        ports.removed(number);
+        Ok(report)
+    }
+
+    /// Gives a port the settings of another section that opens the same.
+    pub(super) fn set_port(&self, ports: &mut PortSet, section: PortSection) -> Result<(), RpcError> {
+        let (port, name) = (PortNo(section.number), section.name().into_owned());
+        for worker in 0..self.workers_count() {
+            let (name, decapsulate, vrf) = (name.clone(), section.decapsulate, section.vrf);
+            self.call_worker(worker, move |worker| {
+                let ports = &mut worker.egress.ports;
+                if let Some(place) = ports.place(port) {
+                    let slot = &mut ports.slots_mut()[place];
+                    (slot.name, slot.decapsulate, slot.vrf) = (name, decapsulate, vrf);
+                }
+            })?;
+        }
+        self.control().tell_port(port);
+        ports.changed(section);
+        Ok(())
+    }
+
+    /// Returns whether the workers run.
+    pub(crate) fn runs(&self) -> bool {
+        self.call_worker(0, |_| ()).is_ok()
+    }
+
+    /// The state of an interface of the system, as far as it is known.
+    pub(crate) fn link(&self, interface: &str) -> Option<Link> {
+        self.links().as_ref()?.get(interface).copied()
+    }
+
+    /// Lets other processes open the interfaces of a switch that has ended.
+    pub(crate) fn close_interfaces(&self) {
+        let mut ports = self.reload.ports();
+        let all: Vec<u32> = ports.interfaces().map(|(port, _)| port.0).collect();
+        all.into_iter().for_each(|number| ports.removed(number));
+    }
+
+    fn links(&self) -> MutexGuard<'_, Links> {
+        // It is replaced as a whole.
+        self.links.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The state of an interface's link, as a flag.
+    fn link_flags(&self, interface: Option<&str>) -> PortFlags {
+        let (Some(interface), Some(links)) = (interface, &*self.links()) else { return PortFlags::default() };
+        match links.get(interface) {
+            Some(link) if !link.is_up => PortFlags::NO_LINK,
+            _ => PortFlags::default(),
+        }
+    }
+
+    /// Notes the interfaces of the system, and which ports have a link. One that is not there has none, unless it is a TAP, whose other
+    /// end may be in another namespace.
+    pub(crate) fn set_links(&self, links: HashMap<String, Link>) {
+        let ports = self.reload.ports();
+        let is_up = |spec: &PortSpec| match spec.interface().and_then(|name| links.get(name)) {
+            Some(link) => link.is_up,
+            None => matches!(spec, PortSpec::Tap { .. }),
+        };
+        let states: Vec<_> = ports.interfaces().map(|(port, spec)| (port, is_up(spec))).collect();
+        *self.links() = Some(links);
+        self.control().set_links(&states);
+    }
+
+    /// The Ethernet addresses of the ports that are interfaces of the system.
+    pub(crate) fn macs_of_ports(&self) -> HashMap<u32, [u8; 6]> {
+        let ports = self.reload.ports();
+        let links = self.links();
+        let mac = |spec: &PortSpec| links.as_ref()?.get(spec.interface()?)?.mac;
+        ports.interfaces().filter_map(|(port, spec)| Some((port.0, mac(spec)?))).collect()
+    }
+}
+
+fn report_of(section: &PortSection) -> PortChangeReport {
+    PortChangeReport {
+        number: section.number,
+        name: section.name().into_owned(),
+        open: section.open.clone(),
+        problem: None,
+    }
+}
