@@ -6,6 +6,8 @@ mod route;
 mod sim;
 mod switch;
 mod values;
+#[cfg(target_os = "linux")]
+mod vswitchd;
 
 #[cfg(feature = "query")]
 pub(crate) use query::QueryOptions;
@@ -19,6 +21,8 @@ pub(crate) use sim::{
 };
 pub(crate) use switch::{RunningSwitch, SwitchOptions, SwitchVerb};
 pub(crate) use values::OrAuto;
+#[cfg(target_os = "linux")]
+pub(crate) use vswitchd::VswitchdOptions;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -75,6 +79,9 @@ pub(crate) enum Command {
     /// Run a software switch, check its configuration, or control a running one.
     #[command(subcommand)]
     Switch(SwitchVerb),
+    /// Run bridges as an OVSDB asks for them, in the place of `ovs-vswitchd`.
+    #[cfg(target_os = "linux")]
+    Vswitchd(VswitchdOptions),
     /// Look up routes, inspect a routing table, and benchmark it.
     #[command(subcommand)]
     Route(RouteVerb),

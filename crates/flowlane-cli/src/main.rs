@@ -60,6 +60,8 @@ fn run(arguments: &Arguments) -> Result<(), failure::Failure> {
                 .to_owned(),
         )),
         Command::Switch(verb) => command::switch::run(verb),
+        #[cfg(target_os = "linux")]
+        Command::Vswitchd(options) => command::vswitchd::run(options),
         Command::Route(verb) => command::route::run(verb),
         Command::Rules(verb) => command::rules::run(verb),
         Command::Generate(verb) => command::generate::run(verb),

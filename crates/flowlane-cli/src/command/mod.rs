@@ -15,3 +15,5 @@ pub(crate) mod selftest;
 pub(crate) mod sim;
 pub(crate) mod switch;
 pub(crate) mod tune;
+#[cfg(target_os = "linux")]
+pub(crate) mod vswitchd;

@@ -8,6 +8,7 @@
 //! | [`rpc`] | the control socket: JSON-RPC 2.0 |
 //! | [`kernel_routes`] | the system's routes, followed by netlink |
 //! | [`links`] | the links of its interfaces, likewise |
+//! | [`vswitchd`] | the daemon in the place of `ovs-vswitchd`: bridges of an OVSDB |
 //! | [`saved`] | state that outlives the process |
 
 pub mod config;
@@ -22,3 +23,5 @@ pub mod report;
 pub mod rpc;
 pub mod saved;
 pub mod setup;
+#[cfg(target_os = "linux")]
+pub mod vswitchd;

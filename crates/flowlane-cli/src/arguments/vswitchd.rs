@@ -1,0 +1,30 @@
+//! Arguments of `flowlane vswitchd`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+const HELP: &str = "\
+Examples:
+  flowlane vswitchd                                             # unix:/var/run/openvswitch/db.sock
+  flowlane vswitchd unix:/run/openvswitch/db.sock --pidfile
+  OVS_RUNDIR=/tmp/ovs flowlane vswitchd
+
+The database says which bridges there are: `ovs-vsctl add-br br0`, `ovs-vsctl add-port br0 eth1`. Each bridge has a socket for OpenFlow,
+RUNDIR/BRIDGE.mgmt, as `ovs-ofctl` expects it. RUNDIR is OVS_RUNDIR, or /var/run/openvswitch.
+
+Interfaces may be of the types system, internal, tap and dummy; others have an `error` in the database.";
+
+#[derive(Args, Debug)]
+#[command(after_help = HELP)]
+pub(crate) struct VswitchdOptions {
+    /// The OVSDB server [default: unix:RUNDIR/db.sock].
+    #[arg(value_name = "DATABASE")]
+    pub(crate) database: Option<String>,
+    /// Write the process's number to a file [default, without a value: RUNDIR/ovs-vswitchd.pid].
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub(crate) pidfile: Option<Option<PathBuf>>,
+    /// Socket for `ovs-appctl`, or `none` [default: RUNDIR/ovs-vswitchd.PID.ctl].
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) unixctl: Option<PathBuf>,
+}

@@ -1,0 +1,193 @@
+//! `flowlane vswitchd` in the place of `ovs-vswitchd`, driven by `ovs-vsctl`, `ovs-ofctl` and `ovs-appctl`. Requires root, since bridges
+//! have interfaces of their own, and Open vSwitch's programs; else skipped.
+#![cfg(target_os = "linux")]
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use flowlane::testing::OvsPrograms;
+
+use crate::namespaces::{sh, skipped};
+
+/// A process that is killed when dropped.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A database with its server and the daemon, in a network namespace of their own.
+struct Host {
+    programs: OvsPrograms,
+    folder: tempfile::TempDir,
+    namespace: String,
+    server: Option<Process>,
+    daemon: Option<Process>,
+}
+
+impl Host {
+    fn start(name: &str) -> Option<Self> {
+        let programs = OvsPrograms::find()?;
+        let namespace = format!("{name}{}", std::process::id() % 100_000);
+        if !sh(&format!("test $(id -u) = 0 && ip netns add {namespace}")) {
+            skipped("needs root, and network namespaces");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (database, schema) = (folder.path().join("conf.db"), programs.schema());
+        let arguments = ["create", database.to_str().unwrap(), schema.to_str().unwrap()];
+        programs.run("ovsdb-tool", folder.path(), &arguments, "").unwrap();
+        let mut host = Self { programs, folder, namespace, server: None, daemon: None };
+        host.start_server();
+        host.vsctl("--no-wait init").unwrap();
+        host.start_daemon();
+        Some(host)
+    }
+
+    fn at(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.at().join("db.sock")
+    }
+
+    fn start_server(&mut self) {
+        drop(self.server.take());
+        _ = std::fs::remove_file(self.socket());
+        let mut server = self.programs.command("ovsdb-server", self.at());
+        server.arg(self.at().join("conf.db")).arg(format!("--remote=punix:{}", self.socket().display()));
+        server.args(["--unixctl=none", "-vconsole:off"]).stdout(Stdio::null()).stderr(Stdio::null());
+        self.server = Some(Process(server.spawn().unwrap()));
+        wait_until("the server listens", || UnixStream::connect(self.socket()).is_ok());
+    }
+
+    fn start_daemon(&mut self) {
+        let mut daemon = Command::new("ip");
+        daemon.args(["netns", "exec", &self.namespace]).arg(assert_cmd::cargo::cargo_bin!("flowlane"));
+        daemon.args(["vswitchd", "--pidfile"]).env("OVS_RUNDIR", self.at()).env("FLOWLANE_TUNE", "/dev/null");
+        self.daemon = Some(Process(daemon.stdout(Stdio::null()).spawn().unwrap()));
+        wait_until("the daemon runs", || self.at().join("ovs-vswitchd.pid").exists());
+    }
+
+    fn vsctl(&self, arguments: &str) -> Result<String, String> {
+        let mut all = vec!["--timeout=10"];
+        all.extend(arguments.split(' '));
+        let (db, out) = (format!("--db=unix:{}", self.socket().display()), self.at());
+        all.insert(0, &db);
+        let output = self.programs.output("ovs-vsctl", out, &all, "")?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        match output.status.success() && said.is_empty() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+            false => Err(said),
+        }
+    }
+
+    fn ofctl(&self, arguments: &[&str]) -> String {
+        self.programs.run("ovs-ofctl", self.at(), arguments, "").unwrap()
+    }
+
+    fn appctl(&self, arguments: &[&str]) -> Result<String, String> {
+        let mut all = vec!["-t", "ovs-vswitchd"];
+        all.extend(arguments);
+        self.programs.run("ovs-appctl", self.at(), &all, "")
+    }
+
+    fn ip(&self, arguments: &str) -> bool {
+        sh(&format!("ip -n {} {arguments}", self.namespace))
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        drop((self.daemon.take(), self.server.take()));
+        sh(&format!("ip netns del {}", self.namespace));
+    }
+}
+
+#[test]
+fn ovs_vsctl_makes_bridges_and_ports_and_ovs_ofctl_drives_them() {
+    let Some(mut host) = Host::start("fv") else { return };
+    host.vsctl("add-br br0").unwrap();
+    assert_eq!(host.vsctl("get Interface br0 ofport").unwrap(), "65534");
+    assert!(host.ip("link show br0"), "the bridge's own interface");
+    assert_eq!(host.vsctl("get Bridge br0 datapath_id").unwrap().len(), 18, "16 digits in quotes");
+    assert!(
+        host.ip("link add e1 type veth peer name e2 && true")
+            && host.ip("link set e1 up")
+            && host.ip("link set e2 up")
+    );
+    host.vsctl("add-port br0 e1 -- add-port br0 d7 -- set Interface d7 type=dummy ofport_request=7").unwrap();
+    assert_eq!(host.vsctl("get Interface d7 ofport").unwrap(), "7");
+    let state = || host.vsctl("get Interface e1 ofport link_state admin_state mac_in_use error").unwrap();
+    wait_until("the link is up", || state().contains("\nup\nup\n\""));
+    assert!(state().starts_with("1\n") && state().ends_with("\n[]"), "{}", state());
+    assert!(host.ip("link set e1 down"));
+    wait_until("the link is down", || state().contains("\ndown\ndown\n\""));
+    // An interface that is not there, and one of a type that is not supported.
+    let missing = host.vsctl("add-port br0 nowhere").unwrap_err();
+    assert!(missing.contains("nowhere") && missing.contains("Error detected"), "{missing}");
+    assert_eq!(host.vsctl("get Interface nowhere ofport").unwrap(), "-1");
+    assert!(host.ip("link add nowhere type veth peer name elsewhere") && host.ip("link set nowhere up"));
+    wait_until("it is there", || host.vsctl("get Interface nowhere ofport error").unwrap() == "2\n[]");
+    let unknown = host.vsctl("add-port br0 x -- set Interface x type=erspan").unwrap_err();
+    assert!(unknown.contains("erspan"), "{unknown}");
+    host.vsctl("del-port br0 x -- del-port br0 nowhere").unwrap();
+    // OpenFlow, by the name of the bridge.
+    let shown = host.ofctl(&["show", "br0"]);
+    assert!(shown.contains(" LOCAL(br0)") && shown.contains(" 1(e1)") && shown.contains(" 7(d7)"), "{shown}");
+    assert!(host.ofctl(&["dump-flows", "br0"]).contains("priority=0 actions=NORMAL"));
+    host.ofctl(&["add-flow", "br0", "in_port=7,actions=LOCAL"]);
+    assert!(host.ofctl(&["dump-flows", "br0"]).contains("in_port=7 actions=LOCAL"));
+    // The server goes and comes again; the bridge stays as it is.
+    host.start_server();
+    host.vsctl("add-port br0 d8 tag=5 -- set Interface d8 type=dummy").unwrap();
+    assert!(host.ofctl(&["dump-flows", "br0"]).contains("in_port=7 actions=LOCAL"));
+    assert_eq!(host.vsctl("get Interface e1 ofport").unwrap(), "1");
+    // The daemon goes and comes again: ports have the numbers that they had.
+    let before = host.vsctl("get Interface d8 ofport").unwrap();
+    drop(host.daemon.take());
+    _ = std::fs::remove_file(host.at().join("ovs-vswitchd.pid"));
+    host.start_daemon();
+    host.vsctl("add-br br1 -- set-fail-mode br1 secure").unwrap();
+    assert_eq!(host.vsctl("get Interface d8 ofport").unwrap(), before);
+    assert_eq!(host.ofctl(&["dump-flows", "br1"]).lines().count(), 1, "a secure bridge has no rules");
+    host.vsctl("del-br br0 -- del-br br1").unwrap();
+    assert!(!host.ip("link show br0") && !host.at().join("br0.mgmt").exists());
+}
+
+#[test]
+fn ovs_appctl_asks_the_daemon_and_ends_it() {
+    let Some(mut host) = Host::start("fva") else { return };
+    host.vsctl("add-br br0").unwrap();
+    assert!(host.appctl(&["version"]).unwrap().contains("Flowlane"));
+    assert_eq!(host.appctl(&["ofproto/list"]).unwrap(), "br0\n");
+    assert!(host.appctl(&["list-commands"]).unwrap().contains("fdb/show"));
+    assert!(host.appctl(&["dpif/show"]).unwrap().contains("br0 65534/65534: (internal)"));
+    assert!(host.appctl(&["fdb/show", "br0"]).unwrap().contains("VLAN"));
+    for (arguments, problem) in [
+        (&["fdb/show", "br9"][..], "no such bridge"),
+        (&["fdb/show"], "takes the arguments"),
+        (&["dance"], "\"dance\" is not a valid command"),
+    ] {
+        let said = host.appctl(arguments).unwrap_err();
+        assert!(said.contains(problem), "{said}");
+    }
+    host.appctl(&["exit"]).unwrap();
+    let mut daemon = host.daemon.take().unwrap();
+    wait_until("the daemon ends", || daemon.0.try_wait().unwrap().is_some());
+    assert!(!host.at().join("ovs-vswitchd.pid").exists() && !host.at().join("br0.mgmt").exists());
+}

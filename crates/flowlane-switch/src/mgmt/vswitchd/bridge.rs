@@ -1,0 +1,280 @@
+//! A running bridge: a switch with its workers, the agent for its controllers, and its ports.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use flowlane::rule::action::PortNo;
+use flowlane_openflow::Version;
+use flowlane_ovsdb::Uuid;
+use serde_json::to_value;
+
+use super::model::{BridgeSpec, InterfaceSpec};
+use crate::control::{Changes, VlanChange};
+use crate::datapath::{PacketIns, Until};
+use crate::mgmt::config::PortSection;
+use crate::mgmt::links::KernelLinks;
+use crate::mgmt::openflow::{Address, Agent, FailMode, Service};
+use crate::mgmt::rpc::ControlServer;
+use crate::mgmt::setup::{Reload, Setup, vlan_of};
+
+/// Interval of periodic control work.
+const TICK: Duration = Duration::from_millis(50);
+/// The workers of a new bridge run after this time at the latest.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A port of a bridge, or the reason for which there is none.
+#[derive(Clone, Debug)]
+pub(super) struct BridgePort {
+    pub(super) spec: InterfaceSpec,
+    /// Its number.
+    pub(super) opened: Result<u32, String>,
+}
+
+/// A running bridge.
+pub(super) struct Bridge {
+    spec: BridgeSpec,
+    pub(super) datapath_id: u64,
+    served: Arc<ControlServer>,
+    packet_ins: Arc<PacketIns>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    agent: Option<Agent>,
+    /// What is wrong with its controllers, to be reported once.
+    pub(super) problems: Vec<String>,
+    /// The thread that follows the links of interfaces.
+    links: Option<KernelLinks>,
+    /// By the rows of interfaces.
+    pub(super) ports: BTreeMap<Uuid, BridgePort>,
+}
+
+/// The configuration of a bridge without ports.
+fn config(spec: &BridgeSpec) -> String {
+    // Without controllers, a bridge learns and floods.
+    let is_standalone = !spec.is_secure && spec.controllers.is_empty();
+    let rules = if is_standalone { "\"priority=0,actions=normal\"" } else { "" };
+    format!("[switch]\nadds_ports = true\n[openflow]\n[[table]]\nnumber = 0\nrules = [{rules}]\n")
+}
+
+impl Bridge {
+    /// Starts a bridge; its ports come with [`follow`](Self::follow).
+    pub(super) fn start(spec: &BridgeSpec, folder: &Path, seed: u32) -> Result<Self, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("bridge {}: {error}", spec.name);
+        let setup = Setup::parse(&config(spec)).map_err(|error| failed(&error))?;
+        let reload = Reload::of(&setup);
+        let (mut switch, mut control) = setup.open_controlled(seed).map_err(|error| failed(&error))?;
+        control.accept_any_port();
+        let packet_ins = Arc::new(PacketIns::default());
+        switch.workers_mut().iter_mut().for_each(|w| w.egress.packet_ins = Some(packet_ins.clone()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let served = Arc::new(ControlServer::new(control, reload, stop.clone()));
+        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let running = thread("bridge").spawn({
+            let stop = stop.clone();
+            move || _ = switch.run(Until::default(), &stop, |_| {})
+        });
+        let ticking = thread("tick").spawn({
+            let (served, stop) = (served.clone(), stop.clone());
+            move || {
+                served.control().wake(std::thread::current());
+                while !stop.load(Ordering::Relaxed) {
+                    served.tick();
+                    std::thread::park_timeout(TICK);
+                }
+            }
+        });
+        let threads = [running, ticking].into_iter().collect::<Result<Vec<_>, _>>();
+        let mut bridge = Self {
+            spec: BridgeSpec { controllers: Vec::new(), interfaces: Vec::new(), ..spec.clone() },
+            datapath_id: spec.datapath_id.unwrap_or(0),
+            links: KernelLinks::follow(served.clone()).ok(),
+            served,
+            packet_ins,
+            stop,
+            threads: threads.map_err(|error| failed(&error))?,
+            agent: None,
+            problems: Vec::new(),
+            ports: BTreeMap::new(),
+        };
+        let begun = Instant::now();
+        while !bridge.served.runs() {
+            if begun.elapsed() > START_TIMEOUT {
+                return Err(failed(&"its workers do not start"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        bridge.follow_ports(spec);
+        bridge.datapath_id = spec.datapath_id.unwrap_or_else(|| bridge.own_datapath_id(seed));
+        bridge.open_agent(spec, folder);
+        bridge.spec = spec.clone();
+        Ok(bridge)
+    }
+
+    /// The identifier of a bridge that is given none: as in Open vSwitch, the Ethernet address of its own port.
+    fn own_datapath_id(&self, seed: u32) -> u64 {
+        let macs = self.served.macs_of_ports();
+        let own = macs.get(&PortNo::LOCAL.0).copied();
+        let [a, b, c, d] = seed.to_be_bytes();
+        let [m0, m1, m2, m3, m4, m5] = own.unwrap_or([0x02, 0xf1, a, b, c, d]);
+        u64::from_be_bytes([0, 0, m0, m1, m2, m3, m4, m5])
+    }
+
+    /// Changes the bridge to what the database asks for now.
+    pub(super) fn follow(&mut self, spec: &BridgeSpec, folder: &Path) {
+        if *spec == self.spec {
+            return;
+        }
+        self.follow_ports(spec);
+        let of_agent = |spec: &BridgeSpec| {
+            (spec.controllers.clone(), spec.versions.clone(), spec.is_secure, spec.datapath_id)
+        };
+        if of_agent(spec) != of_agent(&self.spec) {
+            self.datapath_id = spec.datapath_id.unwrap_or(self.datapath_id);
+            // The next one has the same addresses.
+            drop(self.agent.take());
+            self.open_agent(spec, folder);
+        }
+        self.spec = spec.clone();
+    }
+
+    fn open_agent(&mut self, spec: &BridgeSpec, folder: &Path) {
+        let own = folder.join(format!("{}.mgmt", spec.name));
+        let (secured, plain): (Vec<&Address>, Vec<&Address>) =
+            spec.controllers.iter().partition(|address| address.has_tls());
+        let addresses: Vec<Address> =
+            std::iter::once(Address::ListenUnix(own)).chain(plain.into_iter().cloned()).collect();
+        let versions = if spec.versions.is_empty() { Version::ALL.to_vec() } else { spec.versions.clone() };
+        let fail_mode = if spec.is_secure { FailMode::Secure } else { FailMode::default() };
+        let service =
+            Service::new(self.served.clone(), &spec.name, self.datapath_id, self.packet_ins.clone())
+                .with_versions(versions)
+                .with_standalone_after(fail_mode.standalone_after().filter(|_| !spec.controllers.is_empty()));
+        let opened = Agent::open(&addresses, None, service).and_then(|mut agent| {
+            agent.open_snoop(&folder.join(format!("{}.snoop", spec.name)))?;
+            Ok(agent)
+        });
+        match opened {
+            Ok(agent) => self.agent = Some(agent),
+            Err(error) => self.problems.push(error.to_string()),
+        }
+        let without = |what: &dyn std::fmt::Display| {
+            format!("{what} is left out: it is no address of a controller without TLS")
+        };
+        self.problems.extend(secured.iter().map(|address| without(address)));
+        self.problems.extend(spec.unknown_controllers.iter().map(|target| without(target)));
+    }
+
+    fn follow_ports(&mut self, spec: &BridgeSpec) {
+        let wanted: BTreeMap<Uuid, &InterfaceSpec> =
+            spec.interfaces.iter().map(|interface| (interface.uuid, interface)).collect();
+        let is_kept = |uuid: &Uuid, port: &BridgePort| {
+            let device = |spec: &InterfaceSpec| (spec.name.clone(), spec.kind.clone(), spec.ofport_request);
+            wanted.get(uuid).is_some_and(|wanted| device(wanted) == device(&port.spec))
+        };
+        let gone: Vec<Uuid> =
+            self.ports.iter().filter(|(uuid, port)| !is_kept(uuid, port)).map(|(uuid, _)| *uuid).collect();
+        for uuid in gone {
+            if let Some(BridgePort { opened: Ok(number), .. }) = self.ports.remove(&uuid) {
+                // A worker that does not run any more has no port.
+                _ = self.served.remove_port(&number.to_string());
+            }
+        }
+        for (uuid, interface) in wanted {
+            match self.ports.get_mut(&uuid) {
+                Some(BridgePort { spec, opened: Ok(number) }) => {
+                    let before = std::mem::replace(spec, interface.clone());
+                    let number = *number;
+                    self.follow_vlan(number, &before, interface);
+                }
+                // What was missing may be there now.
+                _ => {
+                    let opened = self.open(&spec.name, interface);
+                    self.ports.insert(uuid, BridgePort { spec: interface.clone(), opened });
+                }
+            }
+        }
+    }
+
+    fn open(&self, bridge: &str, interface: &InterfaceSpec) -> Result<u32, String> {
+        let section = interface.section(self.number_for(bridge, interface))?;
+        let value = to_value(&section).map_err(|error| error.to_string())?;
+        self.served.add_port(value).map(|report| report.number).map_err(|error| error.message)
+    }
+
+    /// The number of a port: LOCAL for the bridge's own, the requested one, the one that it had, or the lowest that is free.
+    fn number_for(&self, bridge: &str, interface: &InterfaceSpec) -> u32 {
+        if interface.name == bridge {
+            return PortNo::LOCAL.0;
+        }
+        let is_free = |number: &u32| {
+            (1..=PortNo::MAX.0).contains(number) && self.ports.values().all(|port| port.opened != Ok(*number))
+        };
+        let before = interface.ofport.and_then(|number| u32::try_from(number).ok());
+        let mut wished = interface.ofport_request.into_iter().chain(before).chain(1..=PortNo::MAX.0);
+        wished.find(is_free).unwrap_or(PortNo::MAX.0)
+    }
+
+    fn follow_vlan(&self, number: u32, before: &InterfaceSpec, now: &InterfaceSpec) {
+        let section = |of: &InterfaceSpec| -> Option<PortSection> { of.section(number).ok() };
+        let (Some(before), Some(now)) = (section(before), section(now)) else { return };
+        let (before, vlan) = (vlan_of(&before), vlan_of(&now));
+        if before != vlan {
+            let change = VlanChange { port: PortNo(number), vlan };
+            let changes = Changes { vlans: &[change], ..Changes::default() };
+            // The port is there: nothing can be refused.
+            _ = self.served.control().change_all(&changes);
+        }
+    }
+
+    /// Tries ports again that could not be opened. Returns whether any could.
+    pub(super) fn retry(&mut self) -> bool {
+        let failed: Vec<InterfaceSpec> =
+            self.ports.values().filter(|port| port.opened.is_err()).map(|port| port.spec.clone()).collect();
+        let mut has_opened = false;
+        for interface in failed {
+            let opened = self.open(&self.spec.name.clone(), &interface);
+            has_opened |= opened.is_ok();
+            self.ports.insert(interface.uuid, BridgePort { spec: interface, opened });
+        }
+        has_opened
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    /// Lists the ports, as `dpif/show` does.
+    pub(super) fn describe(&self) -> String {
+        let mut out = format!("  {}:\n", self.spec.name);
+        let opened = self.ports.values().filter_map(|port| Some((*port.opened.as_ref().ok()?, &port.spec)));
+        let mut ports: Vec<_> = opened.collect();
+        ports.sort_by_key(|(number, _)| *number);
+        for (number, InterfaceSpec { name, kind, .. }) in ports {
+            let kind = if kind.is_empty() { "system" } else { kind };
+            out += &format!("    {name} {number}/{number}: ({kind})\n");
+        }
+        out
+    }
+
+    /// The switch, for the commands of `ovs-appctl`.
+    pub(super) fn served(&self) -> &ControlServer {
+        &self.served
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        drop(self.agent.take());
+        self.links = None;
+        self.served.end();
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            _ = thread.join();
+        }
+        debug_assert!(self.stop.load(Ordering::Relaxed));
+        self.served.close_interfaces();
+    }
+}

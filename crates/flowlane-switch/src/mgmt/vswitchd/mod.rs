@@ -1,0 +1,282 @@
+//! The daemon in the place of `ovs-vswitchd`: a client of an OVSDB server, whose database says which bridges there are.
+//!
+//! ```text
+//! ovsdb-server ⇄ session ─ replica ─► bridges that are asked for ─► running bridges: switch, agent, ports
+//!       ▲                                                                │
+//!       └──────────── status: ofport, error, link_state, cur_cfg ────────┘
+//! ```
+//!
+//! A server that goes away changes nothing: bridges go on, and the next session brings what has changed meanwhile.
+
+mod bridge;
+mod control;
+mod model;
+mod pid_file;
+mod status;
+
+pub use pid_file::PidFile;
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use flowlane_ovsdb::{Event, Replica, Session, SessionError, Uuid};
+
+use crate::mgmt::openflow::Address;
+use bridge::Bridge;
+use control::Commands;
+
+/// The lock that all such daemons ask for, of which one has it.
+const LOCK: &str = "ovs_vswitchd";
+const DATABASE: &str = "Open_vSwitch";
+
+/// A server that says nothing for this long is asked for a sign of life, and given up after as long again.
+const PROBE_AFTER: Duration = Duration::from_secs(5);
+/// How long to wait for bytes before the daemon looks after its bridges.
+const WAIT: Duration = Duration::from_millis(50);
+/// Pauses between two attempts to connect.
+const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(8)];
+/// Pause between two attempts to open ports that could not be opened.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The settings of the daemon.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The server's address.
+    pub database: Address,
+    /// The folder of the sockets of bridges and commands.
+    pub folder: PathBuf,
+    /// The socket of commands (`ovs-appctl`); none: it has none.
+    pub control: Option<PathBuf>,
+    /// Seeds the hashes.
+    pub seed: u32,
+}
+
+/// Why the daemon cannot run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DaemonError {
+    /// The address is none that a client connects to.
+    #[error("`{0}` is no address of a database: take unix:PATH or tcp:ADDRESS:PORT")]
+    Database(Address),
+    /// The socket of commands cannot be opened.
+    #[error("no socket for commands: {0}")]
+    Control(String),
+}
+
+/// A connection to the server.
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    fn connect(address: &Address) -> io::Result<Self> {
+        let stream = match address {
+            Address::ConnectUnix(path) => Self::Unix(UnixStream::connect(path)?),
+            Address::ConnectTcp(to) => Self::Tcp(TcpStream::connect_timeout(to, PROBE_AFTER)?),
+            other => return Err(io::Error::other(format!("{other} cannot be connected to"))),
+        };
+        match &stream {
+            Self::Unix(stream) => {
+                stream.set_read_timeout(Some(WAIT))?;
+                stream.set_write_timeout(Some(PROBE_AFTER))?;
+            }
+            Self::Tcp(stream) => {
+                stream.set_read_timeout(Some(WAIT))?;
+                stream.set_write_timeout(Some(PROBE_AFTER))?;
+            }
+        }
+        Ok(stream)
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.write_all(bytes),
+            Self::Tcp(stream) => stream.write_all(bytes),
+        }
+    }
+
+    /// Receives bytes for some time; none where none have come.
+    fn receive<'a>(&mut self, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
+        let received = match self {
+            Self::Unix(stream) => stream.read(buffer),
+            Self::Tcp(stream) => stream.read(buffer),
+        };
+        match received {
+            Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the server has closed the connection")),
+            Ok(len) => Ok(&buffer[..len]),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) =>
+            {
+                Ok(&[])
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Why a session has ended.
+#[derive(Debug, thiserror::Error)]
+enum Lost {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error("the server does not answer")]
+    Silent,
+}
+
+/// The daemon.
+pub struct Daemon<'a> {
+    options: Options,
+    /// Says something that its operator should know.
+    say: &'a dyn Fn(&str),
+    bridges: BTreeMap<Uuid, Bridge>,
+    /// Bridges that cannot be started, which are not tried again until they are asked for otherwise.
+    failed: BTreeMap<Uuid, model::BridgeSpec>,
+    commands: Option<Commands>,
+    retried: Instant,
+}
+
+impl<'a> Daemon<'a> {
+    /// Prepares the daemon: it listens for commands.
+    ///
+    /// # Errors
+    /// Why it cannot run.
+    pub fn new(options: Options, say: &'a dyn Fn(&str)) -> Result<Self, DaemonError> {
+        if !matches!(options.database, Address::ConnectUnix(_) | Address::ConnectTcp(_)) {
+            return Err(DaemonError::Database(options.database));
+        }
+        let commands = options.control.as_deref().map(Commands::listen).transpose();
+        let commands = commands.map_err(DaemonError::Control)?;
+        let (bridges, failed, retried) = (BTreeMap::new(), BTreeMap::new(), Instant::now());
+        Ok(Self { options, say, bridges, failed, commands, retried })
+    }
+
+    /// Runs until `stop` is set, or a command ends it.
+    pub fn run(&mut self, stop: &AtomicBool) {
+        let (mut replica, mut pause, mut problem) = (Replica::default(), PAUSES[0], String::new());
+        while !self.is_over(stop) {
+            let begun = Instant::now();
+            let mut session = Session::new(DATABASE, &model::WANTED, Some(LOCK), replica);
+            let lost = match Stream::connect(&self.options.database) {
+                Ok(mut stream) => self.follow(&mut stream, &mut session, stop).err(),
+                Err(error) => Some(error.into()),
+            };
+            if session.is_synchronised() {
+                pause = PAUSES[0];
+            }
+            replica = session.into_replica();
+            let Some(lost) = lost else { return };
+            // A problem that lasts is said once.
+            let now = format!("{}: {lost}", self.options.database);
+            if now != problem {
+                (self.say)(&now);
+                problem = now;
+            }
+            while begun.elapsed() < pause && !self.is_over(stop) {
+                self.answer_commands();
+                std::thread::sleep(WAIT);
+            }
+            pause = (pause * 2).min(PAUSES[1]);
+        }
+    }
+
+    fn is_over(&self, stop: &AtomicBool) -> bool {
+        stop.load(Ordering::Relaxed) || self.commands.as_ref().is_some_and(Commands::is_over)
+    }
+
+    /// Follows the database until the end.
+    fn follow(&mut self, stream: &mut Stream, session: &mut Session, stop: &AtomicBool) -> Result<(), Lost> {
+        let mut buffer = vec![0; 1 << 16];
+        let (mut heard, mut is_asked, mut is_stale) = (Instant::now(), false, true);
+        // The transaction that writes the status, and the configuration that the bridges follow.
+        let (mut writing, mut cur_cfg) = (None, None);
+        while !self.is_over(stop) {
+            stream.send(&session.take_outgoing())?;
+            let bytes = stream.receive(&mut buffer)?;
+            if !bytes.is_empty() {
+                (heard, is_asked) = (Instant::now(), false);
+            } else if heard.elapsed() > 2 * PROBE_AFTER {
+                return Err(Lost::Silent);
+            } else if heard.elapsed() > PROBE_AFTER && !is_asked {
+                session.probe();
+                is_asked = true;
+            }
+            for event in session.receive(bytes)? {
+                match event {
+                    Event::Synchronised | Event::Changed | Event::Locked => is_stale = true,
+                    Event::LockLost => (self.say)("another daemon has the lock: this one waits for it"),
+                    Event::Answered(id, answer) => {
+                        if let Err(error) = answer {
+                            (self.say)(&format!("the status was not written: {error}"));
+                        }
+                        writing = writing.filter(|waiting| *waiting != id);
+                    }
+                }
+            }
+            self.answer_commands();
+            if !(session.is_synchronised() && session.has_lock()) {
+                continue;
+            }
+            if self.retried.elapsed() > RETRY {
+                self.retried = Instant::now();
+                self.bridges.values_mut().for_each(|bridge| _ = bridge.retry());
+            }
+            if std::mem::take(&mut is_stale) {
+                self.reconcile(session.replica());
+                cur_cfg = model::root(session.replica()).map(|root| root.next_cfg);
+            }
+            if writing.is_none() {
+                let operations =
+                    status::operations(session.replica(), session.schema(), &self.bridges, cur_cfg);
+                writing = (!operations.is_empty()).then(|| session.transact(operations));
+            }
+        }
+        Ok(())
+    }
+
+    fn answer_commands(&mut self) {
+        if let Some(commands) = &mut self.commands {
+            commands.answer(&self.bridges);
+        }
+    }
+
+    /// Makes the bridges those that the database asks for.
+    fn reconcile(&mut self, replica: &Replica) {
+        let wanted: BTreeMap<Uuid, model::BridgeSpec> =
+            model::bridges(replica).into_iter().map(|spec| (spec.uuid, spec)).collect();
+        let is_wanted = |uuid: &Uuid, name: Option<&str>| {
+            wanted.get(uuid).is_some_and(|spec| name.is_none_or(|name| spec.name == name))
+        };
+        self.bridges.retain(|uuid, bridge| is_wanted(uuid, Some(bridge.name())));
+        self.failed.retain(|uuid, _| is_wanted(uuid, None));
+        for (uuid, spec) in wanted {
+            match self.bridges.get_mut(&uuid) {
+                Some(bridge) => bridge.follow(&spec, &self.options.folder),
+                None if self.failed.get(&uuid) == Some(&spec) => continue,
+                None => match Bridge::start(&spec, &self.options.folder, self.options.seed) {
+                    Ok(bridge) => _ = self.bridges.insert(uuid, bridge),
+                    Err(error) => {
+                        (self.say)(&error);
+                        self.failed.insert(uuid, spec);
+                        continue;
+                    }
+                },
+            }
+            let bridge = self.bridges.get_mut(&uuid).expect("it runs");
+            bridge
+                .problems
+                .drain(..)
+                .for_each(|problem| (self.say)(&format!("bridge {}: {problem}", spec.name)));
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What a database asks for: bridges with ports, and their controllers (ovs-vswitchd.conf.db(5)).
+
+use flowlane_openflow::Version;
+use flowlane_ovsdb::{Atom, Replica, Row, Uuid, Wanted};
+
+use crate::mgmt::config::PortSection;
+use crate::mgmt::openflow::Address;
+use crate::state::vlan::VlanMode;
+
+/// The columns that are read.
+pub(super) const WANTED: [Wanted; 5] = [
+    Wanted { table: "Open_vSwitch", columns: &["bridges", "next_cfg", "cur_cfg"] },
+    Wanted {
+        table: "Bridge",
+        columns: &["name", "ports", "controller", "fail_mode", "protocols", "other_config", "datapath_id"],
+    },
+    Wanted { table: "Port", columns: &["name", "interfaces", "tag", "trunks", "vlan_mode", "cvlans"] },
+    Wanted {
+        table: "Interface",
+        columns: &[
+            "name",
+            "type",
+            "options",
+            "ofport",
+            "ofport_request",
+            "error",
+            "link_state",
+            "admin_state",
+            "mac_in_use",
+        ],
+    },
+    Wanted { table: "Controller", columns: &["target"] },
+];
+
+/// A bridge that is asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct BridgeSpec {
+    pub(super) uuid: Uuid,
+    pub(super) name: String,
+    pub(super) interfaces: Vec<InterfaceSpec>,
+    /// The addresses of its controllers, besides its own socket.
+    pub(super) controllers: Vec<Address>,
+    /// Targets that are no addresses.
+    pub(super) unknown_controllers: Vec<String>,
+    /// Without controllers it forwards nothing but by their rules.
+    pub(super) is_secure: bool,
+    /// All where there are none.
+    pub(super) versions: Vec<Version>,
+    pub(super) datapath_id: Option<u64>,
+}
+
+/// An interface that is asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct InterfaceSpec {
+    pub(super) uuid: Uuid,
+    pub(super) name: String,
+    /// Its type; empty for an interface of the system.
+    pub(super) kind: String,
+    pub(super) ofport_request: Option<u32>,
+    /// The number that the database says it has.
+    pub(super) ofport: Option<i64>,
+    pub(super) vlan_mode: Option<VlanMode>,
+    pub(super) tag: Option<u16>,
+    pub(super) trunks: Vec<u16>,
+    pub(super) cvlans: Vec<u16>,
+}
+
+/// The root of the database: its row, the configuration that clients have made last, and the one that is in force.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Root {
+    pub(super) uuid: Uuid,
+    pub(super) next_cfg: i64,
+    pub(super) cur_cfg: i64,
+}
+
+/// The root, if the database has been made.
+pub(super) fn root(replica: &Replica) -> Option<Root> {
+    let (uuid, row) = replica.rows("Open_vSwitch").next()?;
+    let number = |column| row.get(column).integer().unwrap_or(0);
+    Some(Root { uuid, next_cfg: number("next_cfg"), cur_cfg: number("cur_cfg") })
+}
+
+/// The bridges, in the order of their names.
+pub(super) fn bridges(replica: &Replica) -> Vec<BridgeSpec> {
+    let Some((_, root)) = replica.rows("Open_vSwitch").next() else { return Vec::new() };
+    let rows = root.get("bridges").uuids().filter_map(|uuid| Some((uuid, replica.row("Bridge", uuid)?)));
+    let mut all: Vec<BridgeSpec> = rows.filter_map(|(uuid, row)| bridge(replica, uuid, row)).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+fn bridge(replica: &Replica, uuid: Uuid, row: &Row) -> Option<BridgeSpec> {
+    let name = row.get("name").text()?.to_owned();
+    let ports = row.get("ports").uuids().filter_map(|uuid| replica.row("Port", uuid));
+    let mut interfaces: Vec<InterfaceSpec> = ports.flat_map(|port| interfaces(replica, port)).collect();
+    // The bridge's own first, then in the order of their names.
+    interfaces.sort_by_key(|interface| (interface.name != name, interface.name.clone()));
+    let controllers = row.get("controller").uuids().filter_map(|uuid| replica.row("Controller", uuid));
+    let targets: Vec<&str> = controllers.filter_map(|controller| controller.get("target").text()).collect();
+    let (addresses, unknown): (Vec<_>, Vec<_>) = targets
+        .iter()
+        .map(|target| target.parse::<Address>().map_err(|_| (*target).to_owned()))
+        .partition(Result::is_ok);
+    let versions = row.get("protocols").atoms().filter_map(|atom| match atom {
+        Atom::String(name) => Version::ALL.into_iter().find(|version| version.name() == name),
+        _ => None,
+    });
+    let datapath_id = row.get("other_config").get("datapath-id");
+    Some(BridgeSpec {
+        uuid,
+        interfaces,
+        controllers: addresses.into_iter().flatten().collect(),
+        unknown_controllers: unknown.into_iter().filter_map(Result::err).collect(),
+        is_secure: row.get("fail_mode").text() == Some("secure"),
+        versions: versions.collect(),
+        datapath_id: datapath_id.and_then(|id| u64::from_str_radix(id.trim_start_matches("0x"), 16).ok()),
+        name,
+    })
+}
+
+/// The interfaces of a port: several are a bond.
+fn interfaces(replica: &Replica, port: &Row) -> Vec<InterfaceSpec> {
+    let vlan = |vid: &Atom| if let Atom::Integer(vid) = vid { u16::try_from(*vid).ok() } else { None };
+    let vlans = |column| port.get(column).atoms().filter_map(vlan).collect::<Vec<u16>>();
+    let mode = port.get("vlan_mode").text();
+    let rows =
+        port.get("interfaces").uuids().filter_map(|uuid| Some((uuid, replica.row("Interface", uuid)?)));
+    let spec = |(uuid, row): (Uuid, &Row)| {
+        Some(InterfaceSpec {
+            uuid,
+            name: row.get("name").text()?.to_owned(),
+            kind: row.get("type").text().unwrap_or_default().to_owned(),
+            ofport_request: row.get("ofport_request").integer().and_then(|number| u32::try_from(number).ok()),
+            ofport: row.get("ofport").integer(),
+            vlan_mode: VlanMode::ALL.into_iter().find(|one| Some(one.name()) == mode),
+            tag: vlans("tag").first().copied(),
+            trunks: vlans("trunks"),
+            cvlans: vlans("cvlans"),
+        })
+    };
+    rows.filter_map(spec).collect()
+}
+
+impl InterfaceSpec {
+    /// The section of the port that it is to be.
+    ///
+    /// # Errors
+    /// Why there is none for its type.
+    pub(super) fn section(&self, number: u32) -> Result<PortSection, String> {
+        let open = match &*self.kind {
+            "" | "system" => format!("afpacket:{}", self.name),
+            "internal" | "tap" => format!("tap:{}", self.name),
+            "null" | "dummy" => "null".to_owned(),
+            other => return Err(format!("{}: interfaces of type `{other}` are not supported", self.name)),
+        };
+        Ok(PortSection {
+            number,
+            name: Some(self.name.clone()),
+            open,
+            decapsulate: false,
+            vrf: 0,
+            vlan_mode: self.vlan_mode,
+            tag: self.tag,
+            trunks: self.trunks.clone(),
+            cvlans: self.cvlans.clone(),
+            addresses: Vec::new(),
+            mac: None,
+            mtu: None,
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! The rows that the daemon writes: what has become of that which the database asks for.
+
+use std::collections::BTreeMap;
+
+use flowlane_ovsdb::{Datum, Replica, Row, Schema, Uuid};
+use serde_json::{Map, Value, json};
+
+use super::bridge::{Bridge, BridgePort};
+use super::model::{self, Root};
+use crate::mgmt::rpc::Link;
+
+/// The types of interfaces, as far as they are supported.
+const KINDS: [&str; 5] = ["system", "internal", "tap", "null", "dummy"];
+
+/// The columns of a row that are to be written, with their values.
+type Columns = Vec<(&'static str, Datum)>;
+
+/// Returns the operations that make the database say how the bridges are. `cur_cfg` is the configuration that they follow.
+pub(super) fn operations(
+    replica: &Replica,
+    schema: &Schema,
+    bridges: &BTreeMap<Uuid, Bridge>,
+    cur_cfg: Option<i64>,
+) -> Vec<Value> {
+    let mut out = Vec::new();
+    for (uuid, bridge) in bridges {
+        let id = format!("{:016x}", bridge.datapath_id);
+        let columns = vec![
+            ("datapath_id", Datum::set([&*id])),
+            ("datapath_version", Datum::set([concat!("flowlane ", env!("CARGO_PKG_VERSION"))])),
+        ];
+        out.extend(update(replica, schema, "Bridge", *uuid, columns));
+        for (uuid, port) in &bridge.ports {
+            let link = bridge.served().link(&port.spec.name);
+            out.extend(update(replica, schema, "Interface", *uuid, interface(port, link)));
+        }
+    }
+    if let (Some(Root { uuid, .. }), Some(cur_cfg)) = (model::root(replica), cur_cfg) {
+        let columns = vec![
+            ("cur_cfg", Datum::set([cur_cfg])),
+            ("datapath_types", Datum::set(["netdev", "system"])),
+            ("iface_types", Datum::set(KINDS)),
+        ];
+        out.extend(update(replica, schema, "Open_vSwitch", uuid, columns));
+    }
+    out
+}
+
+fn interface(port: &BridgePort, link: Option<Link>) -> Columns {
+    let state = |is_up: bool| Datum::set([if is_up { "up" } else { "down" }]);
+    match &port.opened {
+        Ok(number) => {
+            let mac =
+                link.and_then(|link| link.mac).map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"));
+            // A port that is no interface of the system is always up.
+            let is_up = link.is_none_or(|link| link.is_up);
+            vec![
+                ("ofport", Datum::set([i64::from(*number)])),
+                ("error", Datum::empty()),
+                ("link_state", state(is_up)),
+                ("admin_state", state(link.is_none_or(|link| link.is_enabled))),
+                ("mac_in_use", mac.as_deref().map_or_else(Datum::empty, |mac| Datum::set([mac]))),
+            ]
+        }
+        Err(error) => vec![
+            ("ofport", Datum::set([-1])),
+            ("error", Datum::set([&**error])),
+            ("link_state", Datum::empty()),
+            ("admin_state", Datum::empty()),
+            ("mac_in_use", Datum::empty()),
+        ],
+    }
+}
+
+/// An operation that writes those columns of a row that the schema has and whose values differ.
+fn update(replica: &Replica, schema: &Schema, table: &str, uuid: Uuid, columns: Columns) -> Option<Value> {
+    let row: &Row = replica.row(table, uuid)?;
+    let different = columns
+        .into_iter()
+        .filter(|(column, value)| schema.column(table, column).is_some() && row.get(column) != value);
+    let different: Map<String, Value> =
+        different.map(|(column, value)| (column.to_owned(), value.to_json())).collect();
+    let condition = json!([["_uuid", "==", ["uuid", uuid.to_string()]]]);
+    (!different.is_empty())
+        .then(|| json!({ "op": "update", "table": table, "where": condition, "row": different }))
+}
