@@ -99,6 +99,14 @@ fn instructions_are_actions_in_the_order_of_their_execution() {
     assert_eq!(rule.table, 3);
 }
 
+/// As OVN's routers write it.
+#[test]
+fn the_ttl_is_decremented_for_no_controller() {
+    let read = read("010d002000000001ffffffffffff0010ffff0010000023200015000000000000");
+    let Message::PacketOut(packet) = read else { panic!("{read:?}") };
+    assert_eq!(packet.actions, [Action::dec_ttl()]);
+}
+
 #[test]
 fn actions_on_connections_have_their_arguments() {
     // tcp6,actions=ct(commit,nat(src=[2001:db8::1]:80)),ct(commit,zone=3,nat(dst=2001:db8::1-2001:db8::5,hash,persistent))

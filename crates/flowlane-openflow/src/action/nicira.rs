@@ -205,9 +205,7 @@ fn read_resubmit(subtype: u16, r: &mut Reader<'_>) -> Result<Action, ErrorCode> 
 fn read_dec_ttl(r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     let count = usize::from(r.u16()?);
     r.zeros(4, NOT_ZERO)?;
-    if count == 0 {
-        return Err(ErrorCode::ActionBadArgument);
-    }
+    // OVN sends none: then no controller is to hear of packets that expire.
     let ids = (0..count).map(|_| r.u16()).collect::<Result<_, _>>()?;
     r.zeros(r.len(), NOT_ZERO)?;
     Ok(Action::DecTtl(ids))
