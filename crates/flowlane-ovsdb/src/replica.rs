@@ -13,7 +13,7 @@ pub struct Row {
     columns: BTreeMap<String, Datum>,
 }
 
-/// What stands for a column that the server has not sent.
+/// The value of a column that the server has not sent.
 static EMPTY: Datum = Datum::Set(BTreeSet::new());
 
 impl Row {

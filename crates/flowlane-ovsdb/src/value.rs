@@ -222,7 +222,7 @@ impl Datum {
         self.single().and_then(|atom| if let Atom::Integer(number) = atom { Some(*number) } else { None })
     }
 
-    /// Whether it is a single `true` or `false`.
+    /// The truth value, if it is a single one.
     pub fn boolean(&self) -> Option<bool> {
         self.single().and_then(|atom| if let Atom::Boolean(is) = atom { Some(*is) } else { None })
     }

@@ -26,6 +26,16 @@ pub fn data(path: impl AsRef<Path>) -> Option<PathBuf> {
     None
 }
 
+/// Lets a command find the libraries of packages that were unpacked into a folder.
+pub fn find_libraries(command: &mut Command, root: &Path) {
+    if root != Path::new("/") {
+        let folders = ["usr/lib", "lib"].map(|lib| root.join(lib));
+        let inner = folders.iter().filter_map(|lib| lib.read_dir().ok()).flatten().flatten();
+        let libraries = inner.map(|e| e.path()).filter(|p| p.to_string_lossy().ends_with("-linux-gnu"));
+        command.env("LD_LIBRARY_PATH", std::env::join_paths(libraries).expect("no colons in paths"));
+    }
+}
+
 /// Where the packages of Open vSwitch were unpacked, if not into the system.
 pub const OVS_ROOT_VARIABLE: &str = "FLOWLANE_OVS_ROOT";
 
@@ -90,12 +100,7 @@ impl OvsPrograms {
         for variable in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
             command.env(variable, folder);
         }
-        if self.root != Path::new("/") {
-            let folders = ["usr/lib", "lib"].map(|lib| self.root.join(lib));
-            let inner = folders.iter().filter_map(|lib| lib.read_dir().ok()).flatten().flatten();
-            let libraries = inner.map(|e| e.path()).filter(|p| p.to_string_lossy().ends_with("-linux-gnu"));
-            command.env("LD_LIBRARY_PATH", std::env::join_paths(libraries).expect("no colons in paths"));
-        }
+        find_libraries(command, &self.root);
     }
 
     /// Runs a program to its end, `input` being what it reads.

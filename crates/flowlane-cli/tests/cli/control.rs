@@ -193,9 +193,9 @@ fn reload_applies_the_rules_of_the_configuration() {
     assert_eq!((&done["added"], &done["modified"], &done["removed"]), (&1.into(), &0.into(), &2.into()));
     let flows = switch.json("flows");
     assert!(flows[0]["packets"].as_u64() > Some(0), "what stays keeps its counters: {flows}");
-    // Changes outside of rules are rejected.
-    write(CONFIG.replace("open = \"null\"", "open = \"pcap-out:x.pcap\""));
-    assert!(switch.say("reload", 2).1.contains("[[port]] is not as it was"));
+    // Changes outside of rules, groups and ports are rejected.
+    write(CONFIG.to_owned() + "[macs]\nageing_s = 7\n");
+    assert!(switch.say("reload", 2).1.contains("[macs] is not as it was"));
     write(CONFIG.replace("output:out", "output:nowhere"));
     assert!(switch.say("reload", 2).1.contains("nowhere"));
     assert_eq!(switch.json("flows").as_array().unwrap().len(), 2);

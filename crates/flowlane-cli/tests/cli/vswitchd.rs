@@ -2,6 +2,8 @@
 //! have interfaces of their own, and Open vSwitch's programs; else skipped.
 #![cfg(target_os = "linux")]
 
+mod ovn;
+
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -152,6 +154,11 @@ fn ovs_vsctl_makes_bridges_and_ports_and_ovs_ofctl_drives_them() {
     assert!(host.ofctl(&["dump-flows", "br0"]).contains("priority=0 actions=NORMAL"));
     host.ofctl(&["add-flow", "br0", "in_port=7,actions=LOCAL"]);
     assert!(host.ofctl(&["dump-flows", "br0"]).contains("in_port=7 actions=LOCAL"));
+    // Nothing is written where nothing changes.
+    let bytes = || std::fs::metadata(host.at().join("conf.db")).unwrap().len();
+    let before = bytes();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(bytes(), before, "the daemon writes its status again and again");
     // The server goes and comes again; the bridge stays as it is.
     host.start_server();
     host.vsctl("add-port br0 d8 tag=5 -- set Interface d8 type=dummy").unwrap();

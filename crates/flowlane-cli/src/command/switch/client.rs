@@ -24,13 +24,7 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
     match verb {
         SwitchVerb::Show { running, rules } => {
             let reply = Call::of(running).make("show", json!({}))?;
-            let seconds = reply["seconds"].as_f64().unwrap_or_default();
-            // An older switch does not report them.
-            let controllers: Vec<ControllerReport> =
-                serde_json::from_value(reply["controllers"].clone()).unwrap_or_default();
-            let text =
-                |report: Report| report::controllers(&controllers) + &report::text(&report, seconds, *rules);
-            print_reply(running, &reply, text)
+            print_reply(running, &reply, |report: Report| shown(&reply, &report, *rules))
         }
         SwitchVerb::Stages { running } => {
             print_reply(running, &Call::of(running).make("workers", json!({}))?, workers::stages)
@@ -63,13 +57,9 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
             let file = file.as_deref().map(absolute).transpose()?;
             print_reply(running, &Call::of(running).make("reload", json!({ "file": file }))?, changed)
         }
-        SwitchVerb::AddPort { running, port } => {
-            let reply = Call::of(running).make("add_port", json!(port))?;
-            print_reply(running, &reply, |port| port_changed("added", &port))
-        }
+        SwitchVerb::AddPort { running, port } => change_port(running, "add_port", &json!(port), "added"),
         SwitchVerb::DelPort { running, port } => {
-            let reply = Call::of(running).make("remove_port", json!({ "port": port }))?;
-            print_reply(running, &reply, |port| port_changed("removed", &port))
+            change_port(running, "remove_port", &json!({ "port": port }), "removed")
         }
         SwitchVerb::Fdb { running } => {
             print_reply(running, &Call::of(running).make("fdb", json!({}))?, addresses)
@@ -81,10 +71,8 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
             neighbours::run(running, &json!({ "port": port, "address": address }), *flush)
         }
         SwitchVerb::Trace { running, in_port, ct_next, packet } => {
-            let params = match frame(packet)? {
-                Some(frame) => json!({ "in_port": in_port, "frame": frame, "ct_next": ct_next }),
-                None => json!({ "in_port": in_port, "flow": packet, "ct_next": ct_next }),
-            };
+            let (key, value) = frame(packet)?.map_or(("flow", packet.clone()), |frame| ("frame", frame));
+            let params = json!({ "in_port": in_port, key: value, "ct_next": ct_next });
             let call = Call::about(running, "flow", packet.clone());
             print_reply(running, &call.make("trace", params)?, trace)
         }
@@ -232,6 +220,19 @@ fn flows(flows: Vec<FlowReport>) -> String {
     let rows: Vec<Vec<String>> = flows.iter().map(row).collect();
     let header = ["table", "priority", "rule", "packets", "bytes", "age", "idle", "hard", "cookie"];
     output::table("", &header, &rows) + &format!("{} rules\n", count(flows.len() as u64))
+}
+
+fn shown(reply: &Value, report: &Report, rules: usize) -> String {
+    let seconds = reply["seconds"].as_f64().unwrap_or_default();
+    // An older switch does not report them.
+    let controllers: Vec<ControllerReport> =
+        serde_json::from_value(reply["controllers"].clone()).unwrap_or_default();
+    report::controllers(&controllers) + &report::text(report, seconds, rules)
+}
+
+fn change_port(running: &RunningSwitch, method: &str, params: &Value, done: &str) -> Result<(), Failure> {
+    let reply = Call::of(running).make(method, params.clone())?;
+    print_reply(running, &reply, |port| port_changed(done, &port))
 }
 
 fn port_changed(what: &str, port: &PortChangeReport) -> String {

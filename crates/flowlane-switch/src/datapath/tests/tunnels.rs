@@ -354,8 +354,8 @@ fn geneve_options_have_the_fields_of_the_map() {
     }
 }
 
-/// What rules write into the fields of options is in the packets that leave, by cached paths and by tables; so is what a packet came
-/// with. A tunnel within the tunnel gets no options of the packet inside.
+/// The options that rules write are in the packets that leave, by cached paths and by tables; so are those that a packet came with. A
+/// tunnel within the tunnel gets no options of the packet inside.
 #[test]
 fn packets_leave_with_the_options_that_rules_give_them() {
     let text = "table=0,priority=9,tcp actions=set_field:0x11->tun_metadata3,resubmit(,1)\n\

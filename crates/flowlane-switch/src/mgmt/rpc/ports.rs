@@ -33,7 +33,7 @@ pub struct PortChangeReport {
     pub number: u32,
     pub name: String,
     pub open: String,
-    /// What could not be written before the port was closed.
+    /// The error of closing it: not everything could be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }

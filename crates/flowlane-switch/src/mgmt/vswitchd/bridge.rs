@@ -43,7 +43,7 @@ pub(super) struct Bridge {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     agent: Option<Agent>,
-    /// What is wrong with its controllers, to be reported once.
+    /// Problems of its controllers, to be reported once.
     pub(super) problems: Vec<String>,
     /// The thread that follows the links of interfaces.
     links: Option<KernelLinks>,
@@ -189,7 +189,7 @@ impl Bridge {
                     let number = *number;
                     self.follow_vlan(number, &before, interface);
                 }
-                // What was missing may be there now.
+                // An interface that was missing may be there now.
                 _ => {
                     let opened = self.open(&spec.name, interface);
                     self.ports.insert(uuid, BridgePort { spec: interface.clone(), opened });

@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use flowlane_ovsdb::{Event, Replica, Session, SessionError, Uuid};
+use serde_json::Value;
 
 use crate::mgmt::openflow::Address;
 use bridge::Bridge;
@@ -134,6 +135,37 @@ enum Lost {
     Silent,
 }
 
+/// The status on its way to the server: one transaction at a time.
+#[derive(Default)]
+struct Written {
+    under_way: Option<u64>,
+    /// The operations of the latest transaction, which are not made again at once: the server may keep another value.
+    latest: Vec<Value>,
+    has_failed: bool,
+}
+
+impl Written {
+    fn write(&mut self, session: &mut Session, operations: Vec<Value>) {
+        if self.under_way.is_none() && operations != self.latest {
+            self.latest.clone_from(&operations);
+            self.under_way = (!operations.is_empty()).then(|| session.transact(operations));
+        }
+    }
+
+    fn answered(&mut self, id: u64, is_done: bool) {
+        if self.under_way == Some(id) {
+            (self.under_way, self.has_failed) = (None, !is_done);
+        }
+    }
+
+    /// Lets a transaction that has failed be made again.
+    fn retry(&mut self) {
+        if std::mem::take(&mut self.has_failed) {
+            self.latest.clear();
+        }
+    }
+}
+
 /// The daemon.
 pub struct Daemon<'a> {
     options: Options,
@@ -198,8 +230,8 @@ impl<'a> Daemon<'a> {
     fn follow(&mut self, stream: &mut Stream, session: &mut Session, stop: &AtomicBool) -> Result<(), Lost> {
         let mut buffer = vec![0; 1 << 16];
         let (mut heard, mut is_asked, mut is_stale) = (Instant::now(), false, true);
-        // The transaction that writes the status, and the configuration that the bridges follow.
-        let (mut writing, mut cur_cfg) = (None, None);
+        // The status as the server has it, and the configuration that the bridges follow.
+        let (mut written, mut cur_cfg) = (Written::default(), None);
         while !self.is_over(stop) {
             stream.send(&session.take_outgoing())?;
             let bytes = stream.receive(&mut buffer)?;
@@ -216,10 +248,10 @@ impl<'a> Daemon<'a> {
                     Event::Synchronised | Event::Changed | Event::Locked => is_stale = true,
                     Event::LockLost => (self.say)("another daemon has the lock: this one waits for it"),
                     Event::Answered(id, answer) => {
+                        written.answered(id, answer.is_ok());
                         if let Err(error) = answer {
                             (self.say)(&format!("the status was not written: {error}"));
                         }
-                        writing = writing.filter(|waiting| *waiting != id);
                     }
                 }
             }
@@ -230,16 +262,14 @@ impl<'a> Daemon<'a> {
             if self.retried.elapsed() > RETRY {
                 self.retried = Instant::now();
                 self.bridges.values_mut().for_each(|bridge| _ = bridge.retry());
+                written.retry();
             }
             if std::mem::take(&mut is_stale) {
                 self.reconcile(session.replica());
                 cur_cfg = model::root(session.replica()).map(|root| root.next_cfg);
             }
-            if writing.is_none() {
-                let operations =
-                    status::operations(session.replica(), session.schema(), &self.bridges, cur_cfg);
-                writing = (!operations.is_empty()).then(|| session.transact(operations));
-            }
+            let operations = status::operations(session.replica(), session.schema(), &self.bridges, cur_cfg);
+            written.write(session, operations);
         }
         Ok(())
     }

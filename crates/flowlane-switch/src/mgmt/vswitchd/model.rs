@@ -7,12 +7,24 @@ use crate::mgmt::config::PortSection;
 use crate::mgmt::openflow::Address;
 use crate::state::vlan::VlanMode;
 
-/// The columns that are read.
+/// The columns that are read, or written.
 pub(super) const WANTED: [Wanted; 5] = [
-    Wanted { table: "Open_vSwitch", columns: &["bridges", "next_cfg", "cur_cfg"] },
+    Wanted {
+        table: "Open_vSwitch",
+        columns: &["bridges", "next_cfg", "cur_cfg", "datapath_types", "iface_types"],
+    },
     Wanted {
         table: "Bridge",
-        columns: &["name", "ports", "controller", "fail_mode", "protocols", "other_config", "datapath_id"],
+        columns: &[
+            "name",
+            "ports",
+            "controller",
+            "fail_mode",
+            "protocols",
+            "other_config",
+            "datapath_id",
+            "datapath_version",
+        ],
     },
     Wanted { table: "Port", columns: &["name", "interfaces", "tag", "trunks", "vlan_mode", "cvlans"] },
     Wanted {
@@ -38,7 +50,7 @@ pub(super) struct BridgeSpec {
     pub(super) uuid: Uuid,
     pub(super) name: String,
     pub(super) interfaces: Vec<InterfaceSpec>,
-    /// The addresses of its controllers, besides its own socket.
+    /// The addresses of its controllers, in addition to its own socket.
     pub(super) controllers: Vec<Address>,
     /// Targets that are no addresses.
     pub(super) unknown_controllers: Vec<String>,
