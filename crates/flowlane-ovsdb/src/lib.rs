@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod frame;
+#[doc(hidden)]
+pub mod fuzz_invariants;
 mod replica;
 mod schema;
 mod session;
