@@ -177,6 +177,41 @@ fn ovs_vsctl_makes_bridges_and_ports_and_ovs_ofctl_drives_them() {
 }
 
 #[test]
+fn patch_ports_join_bridges_and_a_loop_of_them_ends() {
+    let Some(host) = Host::start("fvp") else { return };
+    let without_peer =
+        host.vsctl("add-br ba -- add-br bb -- add-port ba pa -- set Interface pa type=patch").unwrap_err();
+    assert!(without_peer.contains("options:peer"), "{without_peer}");
+    host.vsctl(
+        "set Interface pa options:peer=pb -- add-port bb pb -- set Interface pb type=patch options:peer=pa",
+    )
+    .unwrap();
+    let machines = ["a", "b"].map(|side| format!("{}{side}", host.namespace));
+    for (n, (machine, side)) in (1..).zip(machines.iter().zip(["a", "b"])) {
+        assert!(sh(&format!(
+            "ip netns add {machine} && ip link add host{side} netns {} type veth peer name e0 netns {machine} \
+             && ip -n {machine} addr add 10.3.0.{n}/24 dev e0 && ip -n {machine} link set e0 up",
+            host.namespace
+        )));
+        assert!(host.ip(&format!("link set host{side} up")));
+        host.vsctl(&format!("add-port b{side} host{side}")).unwrap();
+    }
+    let ping = format!("ip netns exec {} ping -c 1 -W 1 10.3.0.2", machines[0]);
+    wait_until("the other bridge's host answers", || sh(&ping));
+    // A second pair makes a loop: frames that are flooded end after so many ports.
+    host.vsctl("add-port ba pa2 -- set Interface pa2 type=patch options:peer=pb2").unwrap();
+    host.vsctl("add-port bb pb2 -- set Interface pb2 type=patch options:peer=pa2").unwrap();
+    sh(&format!("ip netns exec {} ping -c 1 -W 1 10.3.0.77", machines[0]));
+    let counts = || host.ofctl(&["dump-ports", "ba", "pa"]);
+    wait_until("the loop is quiet", || {
+        let before = counts();
+        std::thread::sleep(Duration::from_millis(300));
+        counts() == before
+    });
+    machines.iter().for_each(|machine| _ = sh(&format!("ip netns del {machine}")));
+}
+
+#[test]
 fn ovs_appctl_asks_the_daemon_and_ends_it() {
     let Some(mut host) = Host::start("fva") else { return };
     host.vsctl("add-br br0").unwrap();

@@ -306,7 +306,8 @@ pub struct PortSection {
     /// Its name in rules and reports; `portN` by default.
     pub name: Option<String>,
     /// The device: `pcap:FILE[,loop=N][,rate=PPS][,out=FILE]`, `pcap-out:FILE`, `gen:PROFILE`, `null`,
-    /// `tap:NAME`, `afpacket:INTERFACE` or `afxdp:INTERFACE[,mode=auto|skb|native|zerocopy]`. Files are relative to the configuration's folder.
+    /// `tap:NAME`, `afpacket:INTERFACE`, `afxdp:INTERFACE[,mode=auto|skb|native|zerocopy]`, or `patch:NAME,peer=NAME`, whose other end is a port of
+    /// this process. Files are relative to the configuration's folder.
     pub open: String,
     /// Match frames of VXLAN, GENEVE and GTP-U on their inner headers, with the tunnel fields set: of the configured tunnels,
     /// or of all where none is configured.

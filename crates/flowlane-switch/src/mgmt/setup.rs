@@ -333,7 +333,9 @@ impl Setup {
     }
 
     fn clock(&self) -> Clock {
-        let capture = |spec: &PortSpec| !spec.is_live() && !matches!(spec, PortSpec::Gen { .. });
+        let capture = |spec: &PortSpec| {
+            !spec.is_live() && !matches!(spec, PortSpec::Gen { .. } | PortSpec::Patch { .. })
+        };
         match self.config.switch.clock {
             ClockSource::Wall => Clock::Wall,
             ClockSource::Frames => Clock::Frames,

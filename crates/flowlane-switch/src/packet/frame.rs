@@ -48,6 +48,8 @@ pub struct Frame {
     missing: u32,
     /// The packet has no Ethernet header: the bytes in its place are zeros and the EtherType.
     is_bare: bool,
+    /// The patch ports that it has passed.
+    pub(crate) patches: u8,
 }
 
 impl Default for Frame {
@@ -80,6 +82,7 @@ impl Frame {
             offload: None,
             missing: 0,
             is_bare: false,
+            patches: 0,
         }
     }
 
@@ -144,6 +147,7 @@ impl Frame {
         self.fill(other.bytes());
         (self.time_ns, self.counted) = (other.time_ns, other.counted);
         (self.offload, self.missing, self.is_bare) = (other.offload, other.missing, other.is_bare);
+        self.patches = other.patches;
     }
 
     /// Replaces the content by a frame of `len` bytes of which a capture has the first: zeros stand for the others.
@@ -175,7 +179,7 @@ impl Frame {
     pub fn space(&mut self, len: usize) -> &mut [u8] {
         self.start = HEADROOM;
         self.end = HEADROOM + len;
-        (self.offload, self.missing, self.is_bare) = (None, 0, false);
+        (self.offload, self.missing, self.is_bare, self.patches) = (None, 0, false, 0);
         if self.end > self.buffer.len() {
             self.buffer.resize(self.end.next_power_of_two(), 0);
         }

@@ -10,6 +10,8 @@ mod interface;
 pub(crate) mod interface_lock;
 pub mod memory;
 pub mod offload;
+#[cfg(target_os = "linux")]
+pub mod patch;
 pub mod pcap;
 #[cfg(target_os = "linux")]
 mod permission;

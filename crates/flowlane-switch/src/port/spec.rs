@@ -46,6 +46,13 @@ pub enum PortSpec {
         /// How frames are received.
         mode: XdpMode,
     },
+    /// `patch:NAME,peer=NAME`: a port of this process, mostly of another bridge, is the other end.
+    Patch {
+        /// Its own name.
+        name: String,
+        /// That of the other end.
+        peer: String,
+    },
 }
 
 /// The mode of an AF_XDP socket.
@@ -73,7 +80,7 @@ impl XdpMode {
     }
 }
 
-const SCHEMES: [&str; 7] = ["pcap", "pcap-out", "gen", "null", "tap", "afpacket", "afxdp"];
+const SCHEMES: [&str; 8] = ["pcap", "pcap-out", "gen", "null", "tap", "afpacket", "afxdp", "patch"];
 
 impl PortSpec {
     /// Makes relative paths relative to `folder`.
@@ -84,8 +91,12 @@ impl PortSpec {
                 config.out = config.out.take().map(|out| folder.join(out));
             }
             Self::PcapOut { file, .. } => *file = folder.join(&*file),
-            Self::Gen { .. } | Self::Null | Self::Tap { .. } | Self::AfPacket { .. } | Self::AfXdp { .. } => {
-            }
+            Self::Gen { .. }
+            | Self::Null
+            | Self::Tap { .. }
+            | Self::AfPacket { .. }
+            | Self::AfXdp { .. }
+            | Self::Patch { .. } => {}
         }
     }
 
@@ -100,7 +111,7 @@ impl PortSpec {
             Self::Tap { name: interface } | Self::AfPacket { interface } | Self::AfXdp { interface, .. } => {
                 Some(interface)
             }
-            Self::Pcap(_) | Self::PcapOut { .. } | Self::Gen { .. } | Self::Null => None,
+            Self::Pcap(_) | Self::PcapOut { .. } | Self::Gen { .. } | Self::Null | Self::Patch { .. } => None,
         }
     }
 
@@ -177,11 +188,18 @@ impl PortSpec {
             Self::AfXdp { interface, mode } => {
                 Ok(Box::new(super::afxdp::AfXdpPort::open_all(interface, *mode, 1)?.remove(0)))
             }
+            #[cfg(target_os = "linux")]
+            Self::Patch { name, peer } => match super::patch::PatchPort::open(name, peer) {
+                Ok(port) => Ok(Box::new(port)),
+                Err(problem) => Err(PortError::Spec { spec: self.to_string(), problem }),
+            },
             #[cfg(not(target_os = "linux"))]
-            Self::Tap { .. } | Self::AfPacket { .. } | Self::AfXdp { .. } => Err(PortError::Environment {
-                spec: self.to_string(),
-                problem: "this kind of port needs Linux".to_owned(),
-            }),
+            Self::Tap { .. } | Self::AfPacket { .. } | Self::AfXdp { .. } | Self::Patch { .. } => {
+                Err(PortError::Environment {
+                    spec: self.to_string(),
+                    problem: "this kind of port needs Linux".to_owned(),
+                })
+            }
         }
     }
 
@@ -336,6 +354,13 @@ impl FromStr for PortSpec {
                     _ => unknown(&format!("{key}={value}"), &["mode=auto|skb|native|zerocopy"]),
                 }
             }
+            "patch" => match options[..] {
+                [("peer", peer)] if !peer.is_empty() => {
+                    Ok(Self::Patch { name: named("name")?, peer: peer.to_owned() })
+                }
+                [] => Err(fail("the other end is missing: write `patch:NAME,peer=NAME`".to_owned())),
+                [(other, _), ..] => unknown(other, &["peer=NAME"]),
+            },
             _ if !options.is_empty() => unknown(options[0].0, &[]),
             "null" => Ok(Self::Null),
             "tap" => Ok(Self::Tap { name: named("name")? }),
@@ -378,6 +403,7 @@ impl fmt::Display for PortSpec {
             Self::AfPacket { interface } => write!(f, "afpacket:{interface}"),
             Self::AfXdp { interface, mode: XdpMode::Auto } => write!(f, "afxdp:{interface}"),
             Self::AfXdp { interface, mode } => write!(f, "afxdp:{interface},mode={}", mode.name()),
+            Self::Patch { name, peer } => write!(f, "patch:{name},peer={peer}"),
         }
     }
 }

@@ -186,9 +186,7 @@ fn start(options: &SwitchOptions, mut setup: Setup) -> Result<Running, Failure> 
         #[cfg(target_os = "linux")]
         kernel_routes: kernel_table.map(|of| follow_kernel(of, &served)).transpose()?,
         #[cfg(target_os = "linux")]
-        links: KernelLinks::follow(served.clone())
-            .inspect_err(|error| note!("flowlane: warning: links of interfaces are not followed: {error}"))
-            .ok(),
+        links: if live || options.socket.is_some() { follow_links(&served) } else { None },
         switch,
         served,
         stop,
@@ -209,6 +207,13 @@ fn start(options: &SwitchOptions, mut setup: Setup) -> Result<Running, Failure> 
 fn follow_kernel((table, number): (u32, u8), served: &Arc<ControlServer>) -> Result<KernelRoutes, Failure> {
     KernelRoutes::follow(table, number, served.clone())
         .map_err(|error| Failure::Environment(format!("cannot follow the routes of the system: {error}")))
+}
+
+/// Follows the links of the system's interfaces, where the system allows it.
+#[cfg(target_os = "linux")]
+fn follow_links(served: &Arc<ControlServer>) -> Option<KernelLinks> {
+    let refused = |error: &_| note!("flowlane: warning: links of interfaces are not followed: {error}");
+    KernelLinks::follow(served.clone()).inspect_err(refused).ok()
 }
 
 impl Running {

@@ -171,7 +171,9 @@ impl Bridge {
         let wanted: BTreeMap<Uuid, &InterfaceSpec> =
             spec.interfaces.iter().map(|interface| (interface.uuid, interface)).collect();
         let is_kept = |uuid: &Uuid, port: &BridgePort| {
-            let device = |spec: &InterfaceSpec| (spec.name.clone(), spec.kind.clone(), spec.ofport_request);
+            let device = |spec: &InterfaceSpec| {
+                (spec.name.clone(), spec.kind.clone(), spec.peer.clone(), spec.ofport_request)
+            };
             wanted.get(uuid).is_some_and(|wanted| device(wanted) == device(&port.spec))
         };
         let gone: Vec<Uuid> =

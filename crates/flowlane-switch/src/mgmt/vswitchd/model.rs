@@ -68,6 +68,8 @@ pub(super) struct InterfaceSpec {
     pub(super) name: String,
     /// Its type; empty for an interface of the system.
     pub(super) kind: String,
+    /// The other end of a patch port.
+    pub(super) peer: Option<String>,
     pub(super) ofport_request: Option<u32>,
     /// The number that the database says it has.
     pub(super) ofport: Option<i64>,
@@ -142,6 +144,7 @@ fn interfaces(replica: &Replica, port: &Row) -> Vec<InterfaceSpec> {
             uuid,
             name: row.get("name").text()?.to_owned(),
             kind: row.get("type").text().unwrap_or_default().to_owned(),
+            peer: row.get("options").get("peer").map(str::to_owned),
             ofport_request: row.get("ofport_request").integer().and_then(|number| u32::try_from(number).ok()),
             ofport: row.get("ofport").integer(),
             vlan_mode: VlanMode::ALL.into_iter().find(|one| Some(one.name()) == mode),
@@ -163,6 +166,10 @@ impl InterfaceSpec {
             "" | "system" => format!("afpacket:{}", self.name),
             "internal" | "tap" => format!("tap:{}", self.name),
             "null" | "dummy" => "null".to_owned(),
+            "patch" => {
+                let missing = || format!("{}: a patch port needs options:peer", self.name);
+                format!("patch:{},peer={}", self.name, self.peer.as_deref().ok_or_else(missing)?)
+            }
             other => return Err(format!("{}: interfaces of type `{other}` are not supported", self.name)),
         };
         Ok(PortSection {
