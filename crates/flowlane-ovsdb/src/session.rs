@@ -221,8 +221,10 @@ impl Session {
             ("update", [_, updates]) => (updates, Form::Rows),
             ("update2", [_, updates]) => (updates, Form::Differences),
             ("update3", [_, last, updates]) => {
+                self.apply(updates, Form::Differences)?;
                 self.replica.last = last.as_str().map(str::to_owned);
-                (updates, Form::Differences)
+                events.push(Event::Changed);
+                return Ok(());
             }
             ("locked", _) => {
                 self.has_lock = true;
@@ -239,9 +241,15 @@ impl Session {
             // A notice that this client has not asked for says nothing to it.
             _ => return Ok(()),
         };
-        self.replica.apply(updates, form, &self.schema)?;
+        self.apply(updates, form)?;
         events.push(Event::Changed);
         Ok(())
+    }
+
+    /// Applies updates; a copy to which some cannot be applied is of no use any more, and begins again with the next session.
+    fn apply(&mut self, updates: &Value, form: Form) -> Result<(), SessionError> {
+        let applied = self.replica.apply(updates, form, &self.schema);
+        Ok(applied.inspect_err(|_| self.replica.clear())?)
     }
 
     fn answered(
@@ -309,21 +317,22 @@ impl Session {
     fn begin_copy(&mut self, place: usize, answer: &Value) -> Result<(), SessionError> {
         let malformed = || SessionError::Malformed("the rows of a monitor".to_owned());
         let (_, form) = MONITORS[place];
-        let updates = match (place, answer.as_array().map(Vec::as_slice)) {
+        let (updates, last) = match (place, answer.as_array().map(Vec::as_slice)) {
             (0, Some([Value::Bool(is_known), last, updates])) => {
                 if !is_known {
                     self.replica.clear();
                 }
-                self.replica.last = last.as_str().map(str::to_owned);
-                updates
+                (updates, last.as_str().map(str::to_owned))
             }
             (0, _) => return Err(malformed()),
             _ => {
                 self.replica.clear();
-                answer
+                (answer, None)
             }
         };
-        Ok(self.replica.apply(updates, form, &self.schema)?)
+        self.apply(updates, form)?;
+        self.replica.last = last;
+        Ok(())
     }
 }
 
@@ -394,6 +403,8 @@ mod tests {
         assert_eq!(session.replica().rows("Bridge").count(), 0);
         let unknown = receive(&mut session, &change);
         assert!(matches!(unknown, Err(SessionError::Update(UpdateError::UnknownRow(..)))), "{unknown:?}");
+        // The next session begins with nothing.
+        assert_eq!(begin(session.into_replica()).1["params"][3], NO_TRANSACTION);
     }
 
     #[test]
