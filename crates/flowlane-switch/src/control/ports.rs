@@ -77,17 +77,18 @@ impl Control {
         vlan: Option<Arc<PortVlan>>,
     ) {
         let References { ports, vlans, .. } = &mut self.references;
-        let is_new = !ports.contains_key(&port.0);
-        if is_new {
-            ports.insert(port.0, flags);
-        }
+        let before = ports.get(&port.0).copied();
+        // The settings of an administrator stay, the link is that of the new device.
+        let now = before.map_or(flags, |before| before.with(flags, PortFlags::NO_LINK));
+        ports.insert(port.0, now);
         _ = match vlan {
             Some(vlan) => vlans.insert(port.0, vlan),
             None => vlans.remove(&port.0),
         };
         self.publish_resources();
-        if is_new {
-            self.notices.push(Notice::PortAdded { port, name: name.to_owned(), flags });
+        match before {
+            None => self.notices.push(Notice::PortAdded { port, name: name.to_owned(), flags: now }),
+            Some(_) => self.notices.push(Notice::PortChanged(port, now)),
         }
     }
 

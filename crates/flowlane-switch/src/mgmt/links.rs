@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use netlink_packet_core::NetlinkPayload;
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::netlink::{Netlink, messages};
 use super::rpc::{ControlServer, Link};
@@ -121,6 +121,10 @@ impl Follower {
                     return Err(io::Error::other(format!("{error:?}")));
                 }
                 Ok(NetlinkPayload::Overrun(_)) => return Err(io::Error::other("notices are lost")),
+                // Notices of bridges are of their ports, not of interfaces that come and go.
+                Ok(NetlinkPayload::InnerMessage(
+                    RouteNetlinkMessage::NewLink(link) | RouteNetlinkMessage::DelLink(link),
+                )) if link.header.interface_family == AddressFamily::Bridge => {}
                 Ok(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link))) => {
                     if let Some(state) = state_of(&link) {
                         let before = self.links.insert(link.header.index, state.clone());

@@ -22,10 +22,25 @@ pub(super) fn lock(interface: &str, spec: &dyn std::fmt::Display) -> Result<(), 
         .map_err(|problem| PortError::Environment { spec: spec.to_string(), problem })
 }
 
-/// Lets another process lock an interface of this one, which has closed it.
-pub(crate) fn unlock(interface: &str) {
-    let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
-    locked.remove(&lock_name(interface));
+/// Returns whether this process has locked an interface.
+pub(crate) fn is_locked(interface: &str) -> bool {
+    LOCKED.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&lock_name(interface))
+}
+
+/// The lock of an interface that a port has: when this is dropped, another port, or another process, may have it.
+#[derive(Debug)]
+pub(crate) struct Held(String);
+
+impl Held {
+    pub(crate) fn of(interface: &str) -> Self {
+        Self(interface.to_owned())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        LOCKED.lock().unwrap_or_else(PoisonError::into_inner).remove(&lock_name(&self.0));
+    }
 }
 
 /// Lets another process lock the interfaces of this one. Returns their lock files, by which [`lock_again`] takes them back.

@@ -92,12 +92,29 @@ impl ControlServer {
         let mut ports = self.reload.ports();
         let unknown = || RpcError::new(RpcError::REFUSED, format!("there is no port `{port}`"));
         let port = ports.find_either(port).ok_or_else(unknown)?;
+        self.remove_unrouted(&mut ports, port)
+    }
+
+    /// Removes the port of a number.
+    ///
+    /// # Errors
+    /// As [`remove_port`](Self::remove_port).
+    pub(crate) fn remove_port_number(&self, port: PortNo) -> Result<PortChangeReport, RpcError> {
+        self.call_worker(0, |_| ())?;
+        let mut ports = self.reload.ports();
+        let unknown = || RpcError::new(RpcError::REFUSED, format!("there is no port {}", port.0));
+        ports.section(port.0).ok_or_else(unknown)?;
+        self.remove_unrouted(&mut ports, port)
+    }
+
+    /// Removes a port, unless it is an interface of the router.
+    fn remove_unrouted(&self, ports: &mut PortSet, port: PortNo) -> Result<PortChangeReport, RpcError> {
         if ports.section(port.0).is_some_and(|section| !section.addresses.is_empty()) {
             let message =
                 format!("port {} is an interface of the router: stop the switch to remove it", port.0);
             return Err(RpcError::new(RpcError::REFUSED, message));
         }
-        self.take_out(&mut ports, port.0)
+        self.take_out(ports, port.0)
     }
 
     /// Gives the workers a port that has been opened; it takes the place of one of its number.

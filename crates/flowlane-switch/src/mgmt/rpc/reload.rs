@@ -25,6 +25,7 @@ impl ControlServer {
             // Nothing is opened, or changed, for workers that do not run.
             self.call_worker(0, |_| ())?;
         }
+        ports.check_changed(&plan.changed, &wanted.source).map_err(refused)?;
         let open = |ports: &PortSet, asked: &[Asked]| -> Result<Vec<Opened>, RpcError> {
             let opened = asked.iter().map(|one| ports.open(one, self.workers_count(), true, &wanted.source));
             opened.collect::<Result<_, _>>().map_err(refused)

@@ -10,14 +10,19 @@ use super::{Setup, inputs, numbers, port_failed, vlans};
 use crate::datapath::{Clock, PortSlot};
 use crate::mgmt::config::{Config, ConfigError, KeyPath, PortSection, Source};
 use crate::port::spec::check_captures;
-use crate::port::{Port, PortSpec, interface_lock};
+use crate::port::{
+    Port, PortSpec,
+    interface_lock::{self, Held},
+};
 use crate::state::vlan::PortVlan;
 
 /// A port that the switch has.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Present {
     section: PortSection,
     spec: PortSpec,
+    /// The lock of its interface, until the port is removed.
+    _lock: Option<Held>,
     /// It is one of the configuration, not of a client.
     is_configured: bool,
 }
@@ -28,6 +33,7 @@ pub(crate) struct Opened {
     spec: PortSpec,
     /// One for each worker.
     pub(crate) slots: Vec<PortSlot>,
+    lock: Option<Held>,
     is_configured: bool,
 }
 
@@ -108,7 +114,11 @@ impl PortSet {
         let ports = setup.config.port.iter().zip(&setup.specs).enumerate();
         let present = ports.map(|(place, (section, spec))| {
             let is_configured = place < setup.configured_ports;
-            (section.number, Present { section: section.clone(), spec: spec.clone(), is_configured })
+            let lock = spec.interface().map(Held::of);
+            (
+                section.number,
+                Present { section: section.clone(), spec: spec.clone(), _lock: lock, is_configured },
+            )
         });
         Self {
             folder: setup.source.folder().to_owned(),
@@ -124,6 +134,14 @@ impl PortSet {
         let mut names = self.present.values().map(|port| &port.section);
         let found = names.find(|one| one.name() == name);
         found.map(|section| PortNo(section.number))
+    }
+
+    /// Checks the names of ports with other settings.
+    ///
+    /// # Errors
+    /// One that another port has.
+    pub(crate) fn check_changed(&self, sections: &[PortSection], source: &Source) -> Result<(), ConfigError> {
+        sections.iter().try_for_each(|section| self.check_name(section, &KeyPath::of("port"), source))
     }
 
     /// The number of the port of this name or number.
@@ -215,40 +233,55 @@ impl PortSet {
             let help = "start the switch with clock = \"wall\"";
             return Err(refused("the switch goes by the times of captures".to_owned(), help));
         }
-        let mut others = self.present.iter();
-        let same = others
-            .find(|(_, other)| spec.interface().is_some() && spec.interface() == other.spec.interface());
-        if let Some((number, other)) = same {
-            let message = format!("port {number} has {}", other.spec);
-            return Err(refused(message, "remove that port first"));
-        }
+        self.check_device(&spec).map_err(|(message, help)| refused(message, help))?;
         let mut specs: Vec<PortSpec> = self.present.values().map(|port| port.spec.clone()).collect();
         specs.push(spec.clone());
         check_captures(&specs, &self.inputs).map_err(|(_, error)| failed(error))?;
+        // Let go where the port is not opened, or not taken by the workers.
+        let lock = spec.interface().map(Held::of);
         let queues = spec.open_all(workers).map_err(|error| {
-            spec.interface().into_iter().for_each(interface_lock::unlock);
             let error = failed(error);
             let lacks_rights = error.environment && !self.adds_ports;
             let help = "a running switch keeps the capabilities for further interfaces with adds_ports = true in [switch]";
             ConfigError { help: lacks_rights.then(|| help.to_owned()).or(error.help.clone()), ..error }
         })?;
         let slots = queues.into_iter().map(|queue| slot_of(section, queue)).collect();
-        Ok(Opened { section: section.clone(), spec, slots, is_configured })
+        Ok(Opened { section: section.clone(), spec, slots, lock, is_configured })
+    }
+
+    /// Checks that a device is not in use in this process, and that opening it does not wait.
+    fn check_device(&self, spec: &PortSpec) -> Result<(), (String, &'static str)> {
+        let interface = spec.interface();
+        let mut others = self.present.iter();
+        let same = others.find(|(_, other)| interface.is_some() && interface == other.spec.interface());
+        if let Some((number, other)) = same {
+            return Err((format!("port {number} has {}", other.spec), "remove that port first"));
+        }
+        if let Some(interface) = interface.filter(|interface| interface_lock::is_locked(interface)) {
+            return Err((format!("another bridge has {interface}"), "remove it there first"));
+        }
+        let files = match spec {
+            PortSpec::Pcap(config) => vec![Some(&config.file), config.out.as_ref()],
+            PortSpec::PcapOut { file, .. } => vec![Some(file)],
+            _ => Vec::new(),
+        };
+        // Others wait for the change meanwhile.
+        let is_other = |file: &&PathBuf| file.metadata().is_ok_and(|data| !data.is_file());
+        match files.into_iter().flatten().find(is_other) {
+            Some(file) => Err((format!("{} is not a file", file.display()), "start the switch with it")),
+            None => Ok(()),
+        }
     }
 
     /// Notes that the workers have a port.
     pub(crate) fn added(&mut self, opened: Opened) {
-        let Opened { section, spec, is_configured, .. } = opened;
-        self.removed(section.number);
-        self.present.insert(section.number, Present { section, spec, is_configured });
+        let Opened { section, spec, lock, is_configured, .. } = opened;
+        self.present.insert(section.number, Present { section, spec, _lock: lock, is_configured });
     }
 
     /// Notes that the workers have no such port any more.
     pub(crate) fn removed(&mut self, number: u32) {
-        if let Some(interface) = self.present.remove(&number).as_ref().and_then(|gone| gone.spec.interface())
-        {
-            interface_lock::unlock(interface);
-        }
+        self.present.remove(&number);
     }
 
     /// Notes the settings of a port, which a configuration has.
@@ -297,7 +330,9 @@ impl Setup {
             let is_other =
                 |port: &PortSection| port.number != section.number && port.name() != section.name();
             let Ok(mut spec) = section.open.parse::<PortSpec>() else { continue };
-            if self.config.port.iter().all(is_other) {
+            let is_free =
+                |other: &PortSpec| spec.interface().is_none() || spec.interface() != other.interface();
+            if self.config.port.iter().all(is_other) && self.specs.iter().all(is_free) {
                 spec.relative_to(self.source.folder());
                 self.specs.push(spec);
                 self.config.port.push(section);
