@@ -172,6 +172,17 @@ fn ovs_vsctl_makes_bridges_and_ports_and_ovs_ofctl_drives_them() {
     host.vsctl("add-br br1 -- set-fail-mode br1 secure").unwrap();
     assert_eq!(host.vsctl("get Interface d8 ofport").unwrap(), before);
     assert_eq!(host.ofctl(&["dump-flows", "br1"]).lines().count(), 1, "a secure bridge has no rules");
+    // A port that moves to another bridge in one transaction, to and fro.
+    host.vsctl("del-port br0 e1 -- add-port br1 e1").unwrap();
+    host.vsctl("del-port br1 e1 -- add-port br0 e1").unwrap();
+    let twice = host.vsctl("add-port br1 e1-too -- set Interface e1-too type=tap -- add-br br2").err();
+    assert_eq!(twice, None);
+    // The rule of bridges without controllers comes and goes with the mode.
+    for (mode, lines) in [("set-fail-mode br2 secure", 1), ("del-fail-mode br2", 2)] {
+        host.vsctl(mode).unwrap();
+        assert_eq!(host.ofctl(&["dump-flows", "br2"]).lines().count(), lines, "{mode}");
+    }
+    host.vsctl("del-br br2").unwrap();
     host.vsctl("del-br br0 -- del-br br1").unwrap();
     assert!(!host.ip("link show br0") && !host.at().join("br0.mgmt").exists());
 }
@@ -198,7 +209,7 @@ fn patch_ports_join_bridges_and_a_loop_of_them_ends() {
     }
     let ping = format!("ip netns exec {} ping -c 1 -W 1 10.3.0.2", machines[0]);
     wait_until("the other bridge's host answers", || sh(&ping));
-    // A second pair makes a loop: frames that are flooded end after so many ports.
+    // A second pair makes a loop: frames that are flooded end after 64 ports.
     host.vsctl("add-port ba pa2 -- set Interface pa2 type=patch options:peer=pb2").unwrap();
     host.vsctl("add-port bb pb2 -- set Interface pb2 type=patch options:peer=pa2").unwrap();
     sh(&format!("ip netns exec {} ping -c 1 -W 1 10.3.0.77", machines[0]));

@@ -12,12 +12,12 @@ use flowlane_openflow::Version;
 use flowlane_ovsdb::Uuid;
 use serde_json::to_value;
 
-use super::model::{BridgeSpec, InterfaceSpec};
+use super::model::{BridgeSpec, InterfaceSpec, check_name};
 use crate::control::{Changes, VlanChange};
 use crate::datapath::{PacketIns, Until};
 use crate::mgmt::config::PortSection;
 use crate::mgmt::links::KernelLinks;
-use crate::mgmt::openflow::{Address, Agent, FailMode, Service};
+use crate::mgmt::openflow::{Address, Agent, AgentError, FailMode, Service};
 use crate::mgmt::rpc::ControlServer;
 use crate::mgmt::setup::{Reload, Setup, vlan_of};
 
@@ -41,7 +41,8 @@ pub(super) struct Bridge {
     served: Arc<ControlServer>,
     packet_ins: Arc<PacketIns>,
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    /// The workers, and the periodic work: each ends with a problem or without.
+    threads: Vec<JoinHandle<Option<String>>>,
     agent: Option<Agent>,
     /// Problems of its controllers, to be reported once.
     pub(super) problems: Vec<String>,
@@ -51,17 +52,23 @@ pub(super) struct Bridge {
     pub(super) ports: BTreeMap<Uuid, BridgePort>,
 }
 
+/// The rule of bridges without controllers, which learn and flood.
+const STANDALONE: &str = "priority=0,actions=normal";
+
+fn is_standalone(spec: &BridgeSpec) -> bool {
+    !spec.is_secure && spec.controllers.is_empty()
+}
+
 /// The configuration of a bridge without ports.
 fn config(spec: &BridgeSpec) -> String {
-    // Without controllers, a bridge learns and floods.
-    let is_standalone = !spec.is_secure && spec.controllers.is_empty();
-    let rules = if is_standalone { "\"priority=0,actions=normal\"" } else { "" };
+    let rules = if is_standalone(spec) { format!("\"{STANDALONE}\"") } else { String::new() };
     format!("[switch]\nadds_ports = true\n[openflow]\n[[table]]\nnumber = 0\nrules = [{rules}]\n")
 }
 
 impl Bridge {
     /// Starts a bridge; its ports come with [`follow`](Self::follow).
     pub(super) fn start(spec: &BridgeSpec, folder: &Path, seed: u32) -> Result<Self, String> {
+        check_name(&spec.name)?;
         let failed = |error: &dyn std::fmt::Display| format!("bridge {}: {error}", spec.name);
         let setup = Setup::parse(&config(spec)).map_err(|error| failed(&error))?;
         let reload = Reload::of(&setup);
@@ -74,7 +81,7 @@ impl Bridge {
         let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let running = thread("bridge").spawn({
             let stop = stop.clone();
-            move || _ = switch.run(Until::default(), &stop, |_| {})
+            move || switch.run(Until::default(), &stop, |_| {}).err().map(|error| error.to_string())
         });
         let ticking = thread("tick").spawn({
             let (served, stop) = (served.clone(), stop.clone());
@@ -84,6 +91,7 @@ impl Bridge {
                     served.tick();
                     std::thread::park_timeout(TICK);
                 }
+                None
             }
         });
         let threads = [running, ticking].into_iter().collect::<Result<Vec<_>, _>>();
@@ -131,6 +139,14 @@ impl Bridge {
         let of_agent = |spec: &BridgeSpec| {
             (spec.controllers.clone(), spec.versions.clone(), spec.is_secure, spec.datapath_id)
         };
+        if is_standalone(spec) != is_standalone(&self.spec) {
+            let change = match is_standalone(spec) {
+                true => format!("add {STANDALONE}"),
+                false => "delete_strict priority=0".to_owned(),
+            };
+            // It is a rule that every switch accepts.
+            _ = self.served.change(&change, "bridge");
+        }
         if of_agent(spec) != of_agent(&self.spec) {
             self.datapath_id = spec.datapath_id.unwrap_or(self.datapath_id);
             // The next one has the same addresses.
@@ -152,14 +168,19 @@ impl Bridge {
             Service::new(self.served.clone(), &spec.name, self.datapath_id, self.packet_ins.clone())
                 .with_versions(versions)
                 .with_standalone_after(fail_mode.standalone_after().filter(|_| !spec.controllers.is_empty()));
-        let opened = Agent::open(&addresses, None, service).and_then(|mut agent| {
+        let open = |addresses: &[Address]| {
+            let mut agent = Agent::open(addresses, None, service.clone())?;
             agent.open_snoop(&folder.join(format!("{}.snoop", spec.name)))?;
-            Ok(agent)
-        });
-        match opened {
-            Ok(agent) => self.agent = Some(agent),
-            Err(error) => self.problems.push(error.to_string()),
-        }
+            Ok::<_, AgentError>(agent)
+        };
+        self.agent = match open(&addresses) {
+            Ok(agent) => Some(agent),
+            Err(error) => {
+                self.problems.push(error.to_string());
+                // Its own socket must not fail with an address of a controller.
+                open(&addresses[..1]).map_err(|error| self.problems.push(error.to_string())).ok()
+            }
+        };
         let without = |what: &dyn std::fmt::Display| {
             format!("{what} is left out: it is no address of a controller without TLS")
         };
@@ -167,23 +188,29 @@ impl Bridge {
         self.problems.extend(spec.unknown_controllers.iter().map(|target| without(target)));
     }
 
-    fn follow_ports(&mut self, spec: &BridgeSpec) {
-        let wanted: BTreeMap<Uuid, &InterfaceSpec> =
-            spec.interfaces.iter().map(|interface| (interface.uuid, interface)).collect();
+    /// Removes the ports that the database does not ask for any more, or otherwise than before: other bridges may get them.
+    pub(super) fn remove_gone(&mut self, spec: &BridgeSpec) {
         let is_kept = |uuid: &Uuid, port: &BridgePort| {
             let device = |spec: &InterfaceSpec| {
                 (spec.name.clone(), spec.kind.clone(), spec.peer.clone(), spec.ofport_request)
             };
-            wanted.get(uuid).is_some_and(|wanted| device(wanted) == device(&port.spec))
+            let wanted = spec.interfaces.iter().find(|wanted| wanted.uuid == *uuid);
+            wanted.is_some_and(|wanted| device(wanted) == device(&port.spec))
         };
         let gone: Vec<Uuid> =
             self.ports.iter().filter(|(uuid, port)| !is_kept(uuid, port)).map(|(uuid, _)| *uuid).collect();
         for uuid in gone {
             if let Some(BridgePort { opened: Ok(number), .. }) = self.ports.remove(&uuid) {
                 // A worker that does not run any more has no port.
-                _ = self.served.remove_port(&number.to_string());
+                _ = self.served.remove_port_number(PortNo(number));
             }
         }
+    }
+
+    fn follow_ports(&mut self, spec: &BridgeSpec) {
+        self.remove_gone(spec);
+        let wanted: BTreeMap<Uuid, &InterfaceSpec> =
+            spec.interfaces.iter().map(|interface| (interface.uuid, interface)).collect();
         for (uuid, interface) in wanted {
             match self.ports.get_mut(&uuid) {
                 Some(BridgePort { spec, opened: Ok(number) }) => {
@@ -229,6 +256,14 @@ impl Bridge {
             // The port is there: nothing can be refused.
             _ = self.served.control().change_all(&changes);
         }
+    }
+
+    /// Returns why the bridge has ended by itself, if it has.
+    pub(super) fn end(&mut self) -> Option<String> {
+        let at = self.threads.iter().position(JoinHandle::is_finished)?;
+        let ended = self.threads.swap_remove(at).join();
+        let problem = ended.unwrap_or_else(|_| Some("a thread has panicked".to_owned()));
+        Some(problem.unwrap_or_else(|| "its workers have ended".to_owned()))
     }
 
     /// Tries ports again that could not be opened. Returns whether any could.

@@ -16,6 +16,8 @@ use crate::mgmt::rpc::SocketFile;
 const CONNECTIONS_MAX: usize = 16;
 /// A connection that asks for nothing for this long is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// A client that takes nothing of an answer for this time is disconnected.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// The longest request: commands are short.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
 
@@ -94,8 +96,7 @@ impl Connection {
                 Ok(Some(message)) => {
                     self.received = 0;
                     let answer = answer_to(&message, bridges, is_over);
-                    // Answers are short: a client that does not take one is gone.
-                    if self.stream.write_all(answer.to_string().as_bytes()).is_err() {
+                    if self.send(&answer.to_string()).is_err() {
                         return false;
                     }
                 }
@@ -103,6 +104,16 @@ impl Connection {
                 Err(_) => return false,
             }
         }
+    }
+}
+
+impl Connection {
+    /// Sends an answer, for which a client may take some time.
+    fn send(&mut self, answer: &str) -> std::io::Result<()> {
+        self.stream.set_nonblocking(false)?;
+        self.stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        self.stream.write_all(answer.as_bytes())?;
+        self.stream.set_nonblocking(true)
     }
 }
 

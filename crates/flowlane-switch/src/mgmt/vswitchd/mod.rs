@@ -263,6 +263,7 @@ impl<'a> Daemon<'a> {
                 self.retried = Instant::now();
                 self.bridges.values_mut().for_each(|bridge| _ = bridge.retry());
                 written.retry();
+                is_stale |= self.remove_ended();
             }
             if std::mem::take(&mut is_stale) {
                 self.reconcile(session.replica());
@@ -272,6 +273,17 @@ impl<'a> Daemon<'a> {
             written.write(session, operations);
         }
         Ok(())
+    }
+
+    /// Removes bridges that have ended by themselves, which are started again. Returns whether there were any.
+    fn remove_ended(&mut self) -> bool {
+        let before = self.bridges.len();
+        self.bridges.retain(|_, bridge| {
+            let problem = bridge.end();
+            problem.iter().for_each(|problem| (self.say)(&format!("bridge {}: {problem}", bridge.name())));
+            problem.is_none()
+        });
+        self.bridges.len() < before
     }
 
     fn answer_commands(&mut self) {
@@ -289,6 +301,8 @@ impl<'a> Daemon<'a> {
         };
         self.bridges.retain(|uuid, bridge| is_wanted(uuid, Some(bridge.name())));
         self.failed.retain(|uuid, _| is_wanted(uuid, None));
+        // Before others get what one of them has.
+        self.bridges.iter_mut().for_each(|(uuid, bridge)| bridge.remove_gone(&wanted[uuid]));
         for (uuid, spec) in wanted {
             match self.bridges.get_mut(&uuid) {
                 Some(bridge) => bridge.follow(&spec, &self.options.folder),

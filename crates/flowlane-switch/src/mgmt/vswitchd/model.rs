@@ -156,12 +156,29 @@ fn interfaces(replica: &Replica, port: &Row) -> Vec<InterfaceSpec> {
     rows.filter_map(spec).collect()
 }
 
+/// Checks a name that becomes a part of port specifications and of paths.
+///
+/// # Errors
+/// Where it has characters that mean something there.
+pub(super) fn check_name(name: &str) -> Result<(), String> {
+    let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '/' | ',' | ':' | '=');
+    match !name.is_empty() && !name.starts_with('.') && name.chars().all(is_plain) {
+        true => Ok(()),
+        false => Err(format!(
+            "`{}` is no name of a bridge or port: it has characters other than letters, digits and the like",
+            name.escape_debug()
+        )),
+    }
+}
+
 impl InterfaceSpec {
     /// The section of the port that it is to be.
     ///
     /// # Errors
     /// Why there is none for its type.
     pub(super) fn section(&self, number: u32) -> Result<PortSection, String> {
+        check_name(&self.name)?;
+        self.peer.as_deref().map_or(Ok(()), check_name)?;
         let open = match &*self.kind {
             "" | "system" => format!("afpacket:{}", self.name),
             "internal" | "tap" => format!("tap:{}", self.name),
@@ -186,5 +203,20 @@ impl InterfaceSpec {
             mac: None,
             mtu: None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_mean_nothing_in_paths_and_specifications() {
+        for name in ["br-int", "eth0.7", "patch-br-int-to-provnet-5e1c", "p_1", "v@2"] {
+            assert_eq!(check_name(name), Ok(()));
+        }
+        for name in ["", ".", "..", ".hidden", "a/b", "../br0", "x,peer=y", "a b", "a\n", "\u{e9}", "tap:x"] {
+            assert!(check_name(name).is_err(), "{name:?}");
+        }
     }
 }
