@@ -26,7 +26,7 @@ impl Drop for Process {
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "{what}");
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
