@@ -223,8 +223,8 @@ fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
         let name = |entry: std::io::Result<DirEntry>| entry.unwrap().file_name().into_string().unwrap();
         entries.map(name).filter(|name| name != ".gitkeep").collect()
     };
-    // Inputs of `trace` are replayed by flowlane-sim.
-    let all = targets.iter().map(|(name, _)| *name).chain(["trace"]);
+    // Inputs of `trace` are replayed by flowlane-sim, those of `ovsdb` by flowlane-ovsdb.
+    let all = targets.iter().map(|(name, _)| *name).chain(["ovsdb", "trace"]);
     let replayed: BTreeSet<String> = all.map(|name| format!("{name}.rs")).collect();
     assert_eq!(names("fuzz_targets"), replayed);
     for (name, check) in targets {
