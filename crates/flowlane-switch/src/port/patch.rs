@@ -5,7 +5,7 @@
 //!                                          └ an event, by which the other wakes
 //! ```
 //!
-//! A port whose peer is not there drops frames. A frame passes [`PATCHES_MAX`] of them at most, so that a loop of bridges ends.
+//! A port whose peer is not there drops frames. A frame passes 64 of them at most, so that a loop of bridges ends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
