@@ -3,11 +3,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::run;
+use crate::support::{run, wait_until};
 use crate::take_over::{ended, json, start, wait};
 
 const CONFIG: &str = "[switch]\nworkers = 2\n\
@@ -33,16 +33,12 @@ fn numbers(folder: &Path) -> Vec<u64> {
 
 /// Waits until a port has sent packets.
 fn wait_for_packets(folder: &Path, name: &str) {
-    let begun = Instant::now();
     let sent = || {
         let show = json(folder, "show");
         let port = show["ports"].as_array().unwrap().iter().find(|port| port["name"] == name).cloned();
         port.unwrap()["tx_packets"].as_u64().unwrap()
     };
-    while sent() == 0 {
-        assert!(begun.elapsed() < Duration::from_secs(10), "{name} sends nothing");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until(&format!("{name} sends"), || sent() > 0);
 }
 
 fn folder() -> tempfile::TempDir {
@@ -131,8 +127,8 @@ fn what_is_wrong_with_a_new_port_is_said_and_changes_nothing() {
         assert_eq!(output.status.code(), Some(2), "{arguments}: {said}");
         assert!(said.contains(problem), "{arguments}: {said}");
     }
-    let (_, said) = switch(at, "del-port nobody", 2);
-    assert!(said.contains("there is no port `nobody`"), "{said}");
+    let (_, said) = switch(at, "del-port absent", 2);
+    assert!(said.contains("there is no port `absent`"), "{said}");
     assert_eq!(fs::read_to_string(at.join("switch.toml")).unwrap(), CONFIG);
     assert_eq!(numbers(at), [1, 2]);
     switch(at, "stop", 0);

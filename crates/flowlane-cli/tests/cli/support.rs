@@ -1,6 +1,7 @@
 //! Running the binary, and finding test data.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
 
@@ -31,4 +32,14 @@ pub(crate) fn examples() -> PathBuf {
 /// Returns a directory of the test data, if present.
 pub(crate) fn data(folder: &str) -> Option<PathBuf> {
     flowlane::testing::data(folder)
+}
+
+/// Waits until something is so, for longer than it takes on a busy machine.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }

@@ -7,11 +7,12 @@ mod ovn;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flowlane::testing::OvsPrograms;
 
 use crate::namespaces::{sh, skipped};
+use crate::support::wait_until;
 
 /// A process that is killed when dropped.
 struct Process(Child);
@@ -20,14 +21,6 @@ impl Drop for Process {
     fn drop(&mut self) {
         _ = self.0.kill();
         _ = self.0.wait();
-    }
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

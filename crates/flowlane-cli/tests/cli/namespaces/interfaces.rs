@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{ROLE, Switch, sh, skipped};
+pub(super) use crate::support::wait_until;
 
 /// The file whose existence ends the roles, and the one that they write their count to.
 pub(super) const STOP: &str = "FLOWLANE_TEST_STOP";
@@ -163,14 +164,6 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         ["1", "2", "3", "z", "s"].iter().for_each(|end| _ = sh(&format!("ip netns del {}{end}", self.name)));
-    }
-}
-
-pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

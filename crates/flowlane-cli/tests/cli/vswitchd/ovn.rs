@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::{Host, Process, wait_until};
+use super::{Host, Process};
 use crate::namespaces::{sh, skipped};
+use crate::support::wait_until;
 
 /// The programs of OVN.
 fn programs() -> Option<PathBuf> {
