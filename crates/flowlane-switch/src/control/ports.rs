@@ -95,7 +95,7 @@ impl Control {
     /// Makes the switch forget a port, which the workers still have, and reports it to controllers by its name.
     ///
     /// # Errors
-    /// Where a rule or group names the port: but for controllers' rules, all that they name is there.
+    /// Where a rule or group names the port, unless rules may name ports that are not there, as those of controllers.
     pub(crate) fn remove_port(&mut self, port: PortNo, name: &str) -> Result<(), Refusal> {
         if !self.references.any_port
             && let Some(user) = self.user_of(port)

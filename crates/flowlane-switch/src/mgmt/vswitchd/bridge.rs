@@ -266,17 +266,14 @@ impl Bridge {
         Some(problem.unwrap_or_else(|| "its workers have ended".to_owned()))
     }
 
-    /// Tries ports again that could not be opened. Returns whether any could.
-    pub(super) fn retry(&mut self) -> bool {
+    /// Tries ports again that could not be opened.
+    pub(super) fn retry(&mut self) {
         let failed: Vec<InterfaceSpec> =
             self.ports.values().filter(|port| port.opened.is_err()).map(|port| port.spec.clone()).collect();
-        let mut has_opened = false;
         for interface in failed {
             let opened = self.open(&self.spec.name.clone(), &interface);
-            has_opened |= opened.is_ok();
             self.ports.insert(interface.uuid, BridgePort { spec: interface, opened });
         }
-        has_opened
     }
 
     pub(super) fn name(&self) -> &str {

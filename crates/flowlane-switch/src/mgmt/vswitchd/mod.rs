@@ -261,7 +261,7 @@ impl<'a> Daemon<'a> {
             }
             if self.retried.elapsed() > RETRY {
                 self.retried = Instant::now();
-                self.bridges.values_mut().for_each(|bridge| _ = bridge.retry());
+                self.bridges.values_mut().for_each(Bridge::retry);
                 written.retry();
                 is_stale |= self.remove_ended();
             }
