@@ -242,6 +242,15 @@ impl Datum {
         }
     }
 
+    /// The pairs of a map of texts, in the order of their keys; none of another value.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        let map = if let Self::Map(pairs) = self { Some(pairs) } else { None };
+        map.into_iter().flatten().filter_map(|pair| match pair {
+            (Atom::String(key), Atom::String(value)) => Some((&**key, &**value)),
+            _ => None,
+        })
+    }
+
     /// Applies a difference, as it comes in `update2` and `update3`: elements of a set come or go, and so do pairs of a map, where one
     /// with another value is changed.
     pub(crate) fn change(&mut self, difference: Self) {

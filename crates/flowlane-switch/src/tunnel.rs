@@ -14,6 +14,15 @@
 //! verdict that rules name, and replaces the packet instead of judging it. Encapsulation is one primitive operation in
 //! the middle of an action list, with the tunnel's number as its argument. Both take their arguments per call and keep only
 //! counters as state.
+//!
+//! Tunnels that are ports ([`PortTunnel`]) are others: their packets come out of the tunnel and into the port, whatever is configured
+//! here.
+
+mod port_spec;
+mod port_tunnel;
+
+pub use port_spec::{Local, PortTunnelError, PortTunnelSpec};
+pub use port_tunnel::{PortTunnel, PortTunnels};
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -212,12 +221,13 @@ impl Tunnels {
     /// Terminates the tunnels among a burst's frames, which came in through a port of `vrf`; returns the lanes that
     /// are to be dropped.
     pub fn terminate(&mut self, parser: &Parser, burst: &mut Burst, (in_port, vrf): (u32, u32)) -> LaneMask {
+        if self.of_anyone {
+            let termination = Termination { kind: None, policy: self.decapsulator.policy() };
+            return decapsulate_all(parser, burst, in_port, termination, &mut self.refused);
+        }
         let len = burst.len();
         let Burst { frames, keys, headers, .. } = burst;
         let (frames, keys, headers) = (&mut frames[..], &mut keys[..len], &mut headers[..len]);
-        if self.of_anyone {
-            return self.decapsulate_all(parser, frames, in_port, keys, headers);
-        }
         let mut bytes: [&[u8]; BATCH_MAX] = [&[]; BATCH_MAX];
         let mut sound = LaneMask(0);
         for (lane, frame) in frames.iter().enumerate() {
@@ -250,28 +260,6 @@ impl Tunnels {
             if self.local.contains(&destination(&keys[lane])) {
                 self.refused[self.found.reasons[lane] as usize] += 1;
                 drop.0 |= 1 << lane;
-            }
-        }
-        drop
-    }
-
-    fn decapsulate_all(
-        &mut self,
-        parser: &Parser,
-        frames: &mut [Frame],
-        in_port: u32,
-        keys: &mut [FlowKey],
-        headers: &mut [Headers],
-    ) -> LaneMask {
-        let termination = Termination { kind: None, policy: self.decapsulator.policy() };
-        let mut drop = LaneMask(0);
-        for (lane, ((frame, key), headers)) in frames.iter_mut().zip(keys).zip(headers).enumerate() {
-            match decapsulate(parser, frame, in_port, *headers, key, termination, 0) {
-                Ok(inner) => *headers = inner,
-                Err(reason) => {
-                    self.refused[reason as usize] += 1;
-                    drop.0 |= 1 << lane;
-                }
             }
         }
         drop
@@ -312,6 +300,30 @@ impl Tunnels {
         tunnel.push(wrap, frame, headers, self.flow_hash.of(key), options.bytes())?;
         Ok(place)
     }
+}
+
+/// Takes a burst's packets out of their tunnels, whatever their endpoints. Returns the lanes that are refused, which it counts by reason.
+fn decapsulate_all(
+    parser: &Parser,
+    burst: &mut Burst,
+    in_port: u32,
+    termination: Termination<'_>,
+    refused: &mut [u64],
+) -> LaneMask {
+    let Burst { frames, keys, headers, .. } = burst;
+    let mut drop = LaneMask(0);
+    for (lane, ((frame, key), headers)) in
+        frames.iter_mut().zip(keys.iter_mut()).zip(headers.iter_mut()).enumerate()
+    {
+        match decapsulate(parser, frame, in_port, *headers, key, termination, 0) {
+            Ok(inner) => *headers = inner,
+            Err(reason) => {
+                refused[reason as usize] += 1;
+                drop.0 |= 1 << lane;
+            }
+        }
+    }
+    drop
 }
 
 impl Tunnel {

@@ -234,7 +234,7 @@ impl Control {
             any_port: false,
         };
         let (meters, shared_meters) = (meters::configured(&egress.meters), egress.meters.clone());
-        let options = egress.tunnels.as_ref().map(|tunnels| tunnels.policy().option_fields.clone());
+        let options = egress.port_tunnels.policy.option_fields.clone();
         let cookies = Cookies::of(&handed.copy);
         let macs = egress.macs.share();
         Some(Self {
@@ -248,7 +248,7 @@ impl Control {
             meters,
             shared_meters,
             table_settings: BTreeMap::new(),
-            options: options.unwrap_or_default(),
+            options,
             removals: Removals::default(),
             notices: Arc::default(),
             requester: None,

@@ -26,7 +26,7 @@ use crate::state::conntrack::fragments::Fragments;
 use crate::state::fdb::Fdb;
 use crate::state::meter::CONTROLLER_METER;
 use crate::state::router::Router;
-use crate::tunnel::{Tunnels, Unsent};
+use crate::tunnel::{PortTunnels, Tunnels, Unsent};
 
 /// Dropped packets, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,8 +94,12 @@ pub struct Egress {
     pub(super) in_packet_out: bool,
     /// The tunnels; `None` if none are configured.
     pub tunnels: Option<Tunnels>,
+    /// Those that are ports.
+    pub port_tunnels: PortTunnels,
     random: u32,
     scratch: Frame,
+    /// A copy of the present frame, in a tunnel's headers.
+    wrapped: Frame,
     /// A copy of the present frame, with other headers of VLANs.
     pub(super) retagged: Frame,
 }
@@ -159,8 +163,10 @@ impl Egress {
             has_bare: false,
             in_packet_out: false,
             tunnels: None,
+            port_tunnels: PortTunnels::default(),
             random: seed | 1,
             scratch: Frame::default(),
+            wrapped: Frame::default(),
             retagged: Frame::default(),
         }
     }
@@ -172,15 +178,21 @@ impl Egress {
         self.fragments = other.fragments.clone();
     }
 
-    /// Sends a packet that came in through the port at index `from` through another.
+    /// Sends a packet that came in through the port at index `from` through another. Of its key the fields of tunnels count.
     ///
     /// # Errors
     /// A port that fails for good.
     #[inline]
-    pub fn send_to(&mut self, to: PortNo, from: usize, frame: &Frame) -> Result<(), PortError> {
+    pub fn send_to(
+        &mut self,
+        to: PortNo,
+        from: usize,
+        frame: &Frame,
+        key: &FlowKey,
+    ) -> Result<(), PortError> {
         match self.ports.place(to) {
             Some(place) if place == from => Ok(()),
-            Some(place) => self.send(place, frame),
+            Some(place) => self.send(place, frame, key),
             None => {
                 self.drops.no_port += 1;
                 Ok(())
@@ -227,7 +239,7 @@ impl Egress {
     }
 
     #[inline]
-    pub(super) fn send(&mut self, place: usize, frame: &Frame) -> Result<(), PortError> {
+    pub(super) fn send(&mut self, place: usize, frame: &Frame, key: &FlowKey) -> Result<(), PortError> {
         if frame.is_bare() {
             self.drops.no_ethernet += 1;
             return Ok(());
@@ -238,7 +250,10 @@ impl Egress {
             return Ok(());
         }
         if frame.offload.is_some() && !slot.port.carries_offloads() {
-            return self.send_finished(place, frame);
+            return self.send_finished(place, frame, key);
+        }
+        if slot.tunnel.is_some() {
+            return self.send_into_tunnel(place, frame, key);
         }
         if slot.port.send(frame)? {
             slot.counters.tx_packets += 1;
@@ -249,14 +264,33 @@ impl Egress {
         Ok(())
     }
 
+    /// Sends a frame through a port that is a tunnel, in its headers. The port counts the frame without them.
+    fn send_into_tunnel(&mut self, place: usize, frame: &Frame, key: &FlowKey) -> Result<(), PortError> {
+        let slot = &mut self.ports.slots_mut()[place];
+        let Some(tunnel) = &mut slot.tunnel else { return Ok(()) };
+        let wrapped = tunnel.wrap(frame, key, &self.port_tunnels.policy, &mut self.wrapped);
+        if wrapped.is_ok() && slot.port.send(&self.wrapped)? {
+            slot.counters.tx_packets += 1;
+            slot.counters.tx_bytes += frame.len() as u64;
+            return Ok(());
+        }
+        slot.counters.tx_dropped += 1;
+        match wrapped {
+            Err(Unsent::TooLong) => self.drops.tunnel_too_long += 1,
+            Err(Unsent::NotIp | Unsent::NoTunnel) => self.drops.no_tunnel += 1,
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+
     /// Completes a frame's offloads in software, and sends the resulting frames.
     #[cold]
-    fn send_finished(&mut self, place: usize, frame: &Frame) -> Result<(), PortError> {
+    fn send_finished(&mut self, place: usize, frame: &Frame, key: &FlowKey) -> Result<(), PortError> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let sent = finished(frame).iter().try_for_each(|piece| {
             scratch.fill(piece);
             scratch.time_ns = frame.time_ns;
-            self.send(place, &scratch)
+            self.send(place, &scratch, key)
         });
         self.scratch = scratch;
         sent
@@ -266,13 +300,14 @@ impl Egress {
     pub(super) fn send_to_others(
         &mut self,
         frame: &Frame,
+        key: &FlowKey,
         from: usize,
         without: PortFlags,
     ) -> Result<(), PortError> {
         for place in 0..self.ports.len() {
             let slot = &self.ports.slots()[place];
             if place != from && !slot.flags.has_any(without) && slot.port.sends() {
-                self.send(place, frame)?;
+                self.send(place, frame, key)?;
             }
         }
         Ok(())
@@ -457,13 +492,13 @@ impl Effects<Packet<'_>> for Egress {
     fn output(&mut self, packet: &mut Packet<'_>, to: PortNo) -> Result<(), PortError> {
         packet.sent = true;
         let from = self.place_of(packet).unwrap_or(NO_PLACE);
-        self.send_to(to, from, packet.frame)
+        self.send_to(to, from, packet.frame, packet.key)
     }
 
     fn in_port(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
         packet.sent = true;
         match self.place_of(packet) {
-            Some(place) => self.send(place, packet.frame),
+            Some(place) => self.send(place, packet.frame, packet.key),
             None => Ok(()),
         }
     }
@@ -471,7 +506,7 @@ impl Effects<Packet<'_>> for Egress {
     fn flood(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
         packet.sent = true;
         let from = self.place_of(packet).unwrap_or(NO_PLACE);
-        self.send_to_others(packet.frame, from, PortFlags::NOT_FLOODED)
+        self.send_to_others(packet.frame, packet.key, from, PortFlags::NOT_FLOODED)
     }
 
     fn normal(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
@@ -485,7 +520,7 @@ impl Effects<Packet<'_>> for Egress {
     fn all(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
         packet.sent = true;
         let from = self.place_of(packet).unwrap_or(NO_PLACE);
-        self.send_to_others(packet.frame, from, PortFlags::REFUSES_SENT)
+        self.send_to_others(packet.frame, packet.key, from, PortFlags::REFUSES_SENT)
     }
 
     fn output_truncated(
@@ -504,12 +539,12 @@ impl Effects<Packet<'_>> for Egress {
         }
         let Some(place) = place else { return Ok(()) };
         if packet.frame.len() <= max_len as usize || packet.frame.is_bare() {
-            return self.send(place, packet.frame);
+            return self.send(place, packet.frame, packet.key);
         }
         let mut first = std::mem::take(&mut self.scratch);
         first.fill(&packet.frame.bytes()[..max_len as usize]);
         first.time_ns = packet.frame.time_ns;
-        let sent = self.send(place, &first);
+        let sent = self.send(place, &first, packet.key);
         self.scratch = first;
         sent
     }

@@ -217,7 +217,9 @@ fn forward(
         }
         let frame = &burst.frames[lane];
         match summary(&worker.lookup, &cursors[lane]) {
-            Some(StepSummary::Output(to)) => worker.egress.send_to(to, burst.port, frame)?,
+            Some(StepSummary::Output(to)) => {
+                worker.egress.send_to(to, burst.port, frame, &burst.keys[lane])?;
+            }
             Some(StepSummary::Nothing) => {
                 worker.egress.drops.by_rule += u64::from(burst.sent.0 >> lane & 1 == 0);
             }

@@ -1,5 +1,7 @@
 //! The `normal` action on live frames: a learning switch, with the VLANs of ports if any port has VLAN settings.
 
+use flowlane::packet::key::FlowKey;
+
 use super::Packet;
 use super::egress::{Egress, NO_PLACE, NS, finished};
 use super::router::NO_PORT;
@@ -26,12 +28,14 @@ impl Egress {
         };
         match decision {
             NormalDecision::To(port) => match self.ports.place(port) {
-                Some(place) if Some(place) != self.place_of(packet) => self.send(place, packet.frame),
+                Some(place) if Some(place) != self.place_of(packet) => {
+                    self.send(place, packet.frame, packet.key)
+                }
                 _ => Ok(()),
             },
             NormalDecision::Flood => {
                 let from = self.place_of(packet).unwrap_or(NO_PLACE);
-                self.send_to_others(packet.frame, from, PortFlags::NOT_FLOODED)
+                self.send_to_others(packet.frame, packet.key, from, PortFlags::NOT_FLOODED)
             }
             NormalDecision::Drop => {
                 self.drops.reserved_address += 1;
@@ -44,7 +48,7 @@ impl Egress {
     #[cold]
     pub(super) fn switch_in_vlan(&mut self, packet: &Packet<'_>) -> Result<(), PortError> {
         let from = self.place_of(packet);
-        let frame = &*packet.frame;
+        let (frame, key) = (&*packet.frame, &*packet.key);
         if frame.is_bare() {
             self.drops.no_ethernet += 1;
             return Ok(());
@@ -74,13 +78,19 @@ impl Egress {
         // A port that has just left the VLAN gets nothing, though addresses may not have been removed yet.
         let carried = self.ports.slots().get(place).and_then(|slot| slot.vlan().send(&in_vlan));
         match carried {
-            Some(retag) => self.send_retagged(place, frame, retag, &mut None),
-            None => self.flood_in_vlan(frame, from.unwrap_or(NO_PLACE), &in_vlan),
+            Some(retag) => self.send_retagged(place, frame, key, retag, &mut None),
+            None => self.flood_in_vlan(frame, key, from.unwrap_or(NO_PLACE), &in_vlan),
         }
     }
 
     /// Sends a frame through every port that carries it but the one at index `from`, and those that are left out of floods.
-    fn flood_in_vlan(&mut self, frame: &Frame, from: usize, in_vlan: &InVlan) -> Result<(), PortError> {
+    fn flood_in_vlan(
+        &mut self,
+        frame: &Frame,
+        key: &FlowKey,
+        from: usize,
+        in_vlan: &InVlan,
+    ) -> Result<(), PortError> {
         let mut written = None;
         for place in 0..self.ports.len() {
             let slot = &self.ports.slots()[place];
@@ -88,7 +98,7 @@ impl Egress {
                 continue;
             }
             if let Some(retag) = slot.vlan().send(in_vlan) {
-                self.send_retagged(place, frame, retag, &mut written)?;
+                self.send_retagged(place, frame, key, retag, &mut written)?;
             }
         }
         Ok(())
@@ -99,24 +109,25 @@ impl Egress {
         &mut self,
         place: usize,
         frame: &Frame,
+        key: &FlowKey,
         retag: Option<Retag>,
         written: &mut Option<Retag>,
     ) -> Result<(), PortError> {
-        let Some(change) = retag else { return self.send(place, frame) };
+        let Some(change) = retag else { return self.send(place, frame, key) };
         let mut copy = std::mem::take(&mut self.retagged);
         let sent = if frame.offload.is_some() {
             // The places that are to be completed are those of the frame as received.
             *written = None;
             finished(frame).iter().try_for_each(|piece| {
                 write(change, piece, frame.time_ns, &mut copy);
-                self.send(place, &copy)
+                self.send(place, &copy, key)
             })
         } else {
             if *written != retag {
                 write(change, frame.bytes(), frame.time_ns, &mut copy);
                 *written = retag;
             }
-            self.send(place, &copy)
+            self.send(place, &copy, key)
         };
         self.retagged = copy;
         sent

@@ -12,6 +12,7 @@ use crate::packet::Spread;
 use crate::port::{NullPort, Port, PortError};
 use crate::ruleset::{PortFlags, PortVlans};
 use crate::state::vlan::{self, PortVlan};
+use crate::tunnel::PortTunnel;
 
 /// Packets and bytes of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +69,8 @@ pub struct PortSlot {
     pub vrf: u32,
     /// The port itself.
     pub port: Box<dyn Port>,
+    /// The tunnel that it is, if it is one.
+    pub tunnel: Option<Box<PortTunnel>>,
     /// Whether its frames are parsed [as a capture has them](crate::packet::Frame::captured).
     pub is_capture: bool,
     /// To whom its frames go, where it does not know; by flow, where nothing is said.
@@ -99,6 +102,7 @@ impl PortSlot {
             decapsulate: false,
             vrf: 0,
             is_capture: port.is_capture(),
+            tunnel: None,
             port,
             flags: PortFlags::default(),
             vlan: None,
@@ -115,6 +119,7 @@ impl PortSlot {
         (self.gone, self.finished) = (Some(Instant::now()), true);
         (self.flags, self.vlan) = (PortFlags::DOWN, None);
         self.counters = PortCounters::default();
+        self.tunnel = None;
         std::mem::replace(&mut self.port, Box::new(NullPort))
     }
 

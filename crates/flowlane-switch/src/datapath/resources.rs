@@ -35,6 +35,7 @@ impl Egress {
         for slot in self.ports.iter_mut() {
             slot.flags = resources.ports.get(&slot.number.0).copied().unwrap_or_default();
         }
+        self.port_tunnels.policy.option_fields = resources.options.clone();
         if let Some(tunnels) = &mut self.tunnels {
             tunnels.set_option_fields(resources.options.clone());
         }

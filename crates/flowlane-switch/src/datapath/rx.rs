@@ -139,6 +139,7 @@ pub(super) fn parse(worker: &mut Worker, burst: &mut Burst) -> Result<LaneMask, 
     let timer = worker.stages.start();
     let slot = &worker.egress.ports.slots()[burst.port];
     let (in_port, vrf, decapsulate) = (slot.number.0, slot.vrf, slot.decapsulate);
+    let tunnel = slot.tunnel.as_ref().map(|tunnel| tunnel.kind());
     let mut live = burst.lanes();
     let Burst { frames, keys, headers, .. } = burst;
     match slot.is_capture {
@@ -148,7 +149,11 @@ pub(super) fn parse(worker: &mut Worker, burst: &mut Burst) -> Result<LaneMask, 
     if let Some(validator) = &mut worker.validator {
         validator.parsed(&burst.frames, slot.is_capture, in_port, &burst.keys, &burst.headers)?;
     }
-    if decapsulate {
+    if let Some(kind) = tunnel {
+        let refused = worker.egress.port_tunnels.terminate(&worker.parser, burst, in_port, kind);
+        worker.egress.drops.tunnel_refused += refused.len() as u64;
+        live.0 &= !refused.0;
+    } else if decapsulate {
         let tunnels = worker.egress.tunnels.get_or_insert_with(|| Tunnels::of_anyone(Policy::default()));
         let refused = tunnels.terminate(&worker.parser, burst, (in_port, vrf));
         worker.egress.drops.tunnel_refused += refused.len() as u64;

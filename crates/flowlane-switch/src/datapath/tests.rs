@@ -15,6 +15,7 @@ mod learning;
 mod offload;
 mod pauses;
 mod pipeline;
+mod port_tunnels;
 mod recirculation;
 mod routes;
 mod several;

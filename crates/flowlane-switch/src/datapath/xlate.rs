@@ -70,6 +70,8 @@ struct TrackedKey {
     stale: bool,
     /// Fields in no header that have been written since, with values that only the packet has.
     moved: FlowMask,
+    /// The written bits of tunnels' fields that the steps so far give to the packet, and the key that has their values.
+    recorded: Box<(FlowMask, FlowKey)>,
     steps: Vec<Step>,
     /// A caller or an action set follows at the end of the rule.
     is_called: bool,
@@ -237,27 +239,27 @@ impl Effects<TrackedKey> for Record {
     type Error = Infallible;
 
     fn output(&mut self, key: &mut TrackedKey, to: PortNo) -> Result<(), Infallible> {
-        key.record(Action::Output(to))
+        key.record_output(Action::Output(to))
     }
 
     fn in_port(&mut self, key: &mut TrackedKey) -> Result<(), Infallible> {
-        key.record(Action::InPort)
+        key.record_output(Action::InPort)
     }
 
     fn output_truncated(&mut self, key: &mut TrackedKey, to: PortNo, max_len: u32) -> Result<(), Infallible> {
-        key.record(Action::OutputTruncated { port: to, max_len })
+        key.record_output(Action::OutputTruncated { port: to, max_len })
     }
 
     fn flood(&mut self, key: &mut TrackedKey) -> Result<(), Infallible> {
-        key.record(Action::Flood)
+        key.record_output(Action::Flood)
     }
 
     fn all(&mut self, key: &mut TrackedKey) -> Result<(), Infallible> {
-        key.record(Action::All)
+        key.record_output(Action::All)
     }
 
     fn normal(&mut self, key: &mut TrackedKey) -> Result<(), Infallible> {
-        key.record(Action::Normal)
+        key.record_output(Action::Normal)
     }
 
     fn controller(&mut self, key: &mut TrackedKey, to: &Arc<ToController>) -> Result<(), Infallible> {
@@ -280,7 +282,7 @@ impl Effects<TrackedKey> for Record {
     }
 
     fn encapsulate(&mut self, key: &mut TrackedKey, tunnel: u32) -> bool {
-        key.record_options();
+        key.record_tunnel();
         key.parse_again = true;
         key.push(Action::Encapsulate(tunnel));
         // The step itself forgets the packet's.
@@ -352,6 +354,7 @@ impl TrackedKey {
             parse_again: false,
             stale: false,
             moved: FlowMask::zero(),
+            recorded: Box::new((FlowMask::zero(), FlowKey::zero())),
             steps: Vec::new(),
             is_called: false,
             may_expire: false,
@@ -408,16 +411,35 @@ impl TrackedKey {
         self.written.set_masked(field, mask, mask);
     }
 
-    /// Records what rules have written of the options that a packet takes into a tunnel.
-    fn record_options(&mut self) {
-        let options =
-            Field::all().iter().map(|info| info.field).filter(|field| field.tun_metadata_number().is_some());
-        for field in options.chain([Field::TunMetadataPresent]) {
+    /// Records an action by which the packet may leave through a port that is a tunnel.
+    fn record_output(&mut self, action: Action) -> Result<(), Infallible> {
+        self.record_tunnel();
+        self.record(action)
+    }
+
+    /// Records what rules have written of the fields that a packet takes into a tunnel, unless the packet has them from an output
+    /// before.
+    fn record_tunnel(&mut self) {
+        let words = WordSet::of_class(FieldClass::Tunnel);
+        let is_new = |w: usize| {
+            let bits = self.written.word(w);
+            bits & !self.recorded.0.word(w) != 0 || (self.key.word(w) ^ self.recorded.1.word(w)) & bits != 0
+        };
+        if !self.written.present().intersection(words).iter().any(is_new) {
+            return;
+        }
+        let fields =
+            Field::all().iter().filter(|info| info.class == FieldClass::Tunnel).map(|info| info.field);
+        for field in fields.chain([Field::TunMetadataPresent]) {
             let bits = self.written.get(field);
             if bits != 0 {
                 self.steps.push(Step::Do(set_field(field, self.key.get(field) & bits, bits)));
             }
         }
+        for w in words.iter() {
+            self.recorded.0.or_word(w, self.written.word(w));
+        }
+        self.recorded.1 = self.key.clone();
     }
 
     fn push(&mut self, action: Action) {

@@ -432,7 +432,14 @@ fn tunnels(worker: &Worker) -> Vec<TunnelReport> {
 }
 
 fn tunnels_refused(worker: &Worker) -> Vec<Counted> {
-    let refused = worker.egress.tunnels.iter().flat_map(Tunnels::refused);
+    let egress = &worker.egress;
+    let of_others = |reason: Refused| {
+        egress.tunnels.iter().flat_map(Tunnels::refused).find(|(other, _)| *other == reason)
+    };
+    let refused = egress
+        .port_tunnels
+        .refused()
+        .map(|(reason, packets)| (reason, packets + of_others(reason).map_or(0, |(_, packets)| packets)));
     let counted = |(reason, packets): (Refused, u64)| Counted::new(reason.name(), packets);
     refused.filter(|(_, packets)| *packets > 0).map(counted).collect()
 }

@@ -60,7 +60,7 @@ use crate::stage::Shard;
 use crate::state::conntrack::Connections;
 use crate::state::meter::{Meter, Rate};
 use crate::state::router::Interface;
-use crate::tunnel::Tunnels;
+use crate::tunnel::{PortTunnels, Tunnels};
 
 /// An error of setting a switch up.
 #[derive(Debug, thiserror::Error)]
@@ -253,6 +253,10 @@ impl Setup {
 
     fn tunnels(&self, seed: u32) -> Result<Option<Tunnels>, ConfigError> {
         tunnels::open(&self.config, seed, &self.source, |tunnel| self.tunnel_mtu(tunnel))
+    }
+
+    fn port_tunnels(&self) -> Result<PortTunnels, ConfigError> {
+        tunnels::policy_of(&self.config, &self.source).map(PortTunnels::new)
     }
 
     /// Builds the tables with these rules, each once. Without a device, its tables are on the CPU; without a clock, no engine

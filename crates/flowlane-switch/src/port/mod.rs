@@ -4,6 +4,8 @@
 pub mod afpacket;
 #[cfg(target_os = "linux")]
 pub mod afxdp;
+#[cfg(target_os = "linux")]
+mod frame_queue;
 pub mod r#gen;
 #[cfg(target_os = "linux")]
 mod interface;
@@ -20,6 +22,8 @@ pub mod shared;
 pub mod spec;
 #[cfg(target_os = "linux")]
 pub mod tap;
+#[cfg(target_os = "linux")]
+pub mod tunnel;
 
 pub use r#gen::{GenConfig, GenPort, GenProfile};
 pub use memory::{MemoryHandle, MemoryPort, NullPort};

@@ -7,19 +7,16 @@
 //!
 //! A port whose peer is not there drops frames. A frame passes 64 of them at most, so that a loop of bridges ends.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::frame_queue::FrameQueue;
 use super::{Port, PortError, Received};
 use crate::packet::{Frame, Frames};
 
-/// Frames that wait for a bridge at most: further ones are dropped.
-const WAITING_MAX: usize = 4096;
-/// Buffers that are kept.
-const SPARE_MAX: usize = 256;
 /// Frames that a port keeps before it takes the lock.
 const KEPT: usize = 64;
 /// The most patch ports that a frame passes, as in Open vSwitch.
@@ -31,9 +28,7 @@ static LINKS: Mutex<BTreeMap<[String; 2], Weak<Link>>> = Mutex::new(BTreeMap::ne
 /// Frames on their way to a port.
 #[derive(Debug, Default)]
 struct Queue {
-    frames: VecDeque<Frame>,
-    /// Buffers to be used again.
-    spare: Vec<Frame>,
+    frames: FrameQueue,
     /// The port that receives them is open.
     is_open: bool,
 }
@@ -110,14 +105,12 @@ impl PatchPort {
     fn hand_over(&mut self) {
         let Way { event, .. } = &self.link.0[1 - self.own];
         let mut queue = self.link.0[1 - self.own].lock();
-        let Queue { frames, spare, is_open } = &mut *queue;
+        let Queue { frames, is_open } = &mut *queue;
         let was_empty = frames.is_empty();
-        let room = if *is_open { WAITING_MAX - frames.len() } else { 0 };
+        let room = if *is_open { frames.room() } else { 0 };
         let taken = self.kept.len().min(room);
         for frame in &mut self.kept[..taken] {
-            let mut moved = spare.pop().unwrap_or_default();
-            std::mem::swap(&mut moved, frame);
-            frames.push_back(moved);
+            std::mem::swap(frames.next_frame().expect("there is room"), frame);
         }
         if was_empty && taken > 0 {
             // The counter of an event is never full here: the receiver takes it before it goes to sleep again.
@@ -139,13 +132,9 @@ impl Port for PatchPort {
     fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
         let way = self.own();
         let mut queue = way.lock();
-        while !queue.frames.is_empty() {
-            let Some(place) = frames.next_frame() else { return Ok(Received::More) };
-            let mut frame = queue.frames.pop_front().expect("it is not empty");
-            std::mem::swap(place, &mut frame);
-            if queue.spare.len() < SPARE_MAX {
-                queue.spare.push(frame);
-            }
+        queue.frames.take(frames);
+        if !queue.frames.is_empty() {
+            return Ok(Received::More);
         }
         _ = rustix::io::read(&way.event, &mut [0; 8]);
         Ok(Received::Idle)
@@ -180,6 +169,7 @@ impl Port for PatchPort {
 mod tests {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+    use super::super::frame_queue::WAITING_MAX;
     use super::*;
 
     fn frame(byte: u8) -> Frame {

@@ -10,6 +10,8 @@ use super::memory::NullPort;
 use super::pcap::{PcapConfig, PcapOutPort, PcapPort};
 use super::{Port, PortError, SharedPort};
 use crate::packet::Spread;
+use crate::tunnel::PortTunnelSpec;
+use flowlane::tunnel::TunnelKind;
 use flowlane_capture::FileFormat;
 
 /// A port that can be opened.
@@ -53,6 +55,8 @@ pub enum PortSpec {
         /// That of the other end.
         peer: String,
     },
+    /// `geneve:ADDRESS|flow[,key=VNI|flow]…`, `vxlan:…`: a tunnel over the system's network.
+    Tunnel(PortTunnelSpec),
 }
 
 /// The mode of an AF_XDP socket.
@@ -80,7 +84,8 @@ impl XdpMode {
     }
 }
 
-const SCHEMES: [&str; 8] = ["pcap", "pcap-out", "gen", "null", "tap", "afpacket", "afxdp", "patch"];
+const SCHEMES: [&str; 10] =
+    ["pcap", "pcap-out", "gen", "null", "tap", "afpacket", "afxdp", "patch", "geneve", "vxlan"];
 
 impl PortSpec {
     /// Makes relative paths relative to `folder`.
@@ -96,13 +101,19 @@ impl PortSpec {
             | Self::Tap { .. }
             | Self::AfPacket { .. }
             | Self::AfXdp { .. }
-            | Self::Patch { .. } => {}
+            | Self::Patch { .. }
+            | Self::Tunnel(_) => {}
         }
     }
 
-    /// Returns whether it is an interface of the system, which delivers frames at its own pace and without end.
+    /// Returns whether the system delivers frames at its own pace and without end.
     pub fn is_live(&self) -> bool {
-        self.interface().is_some()
+        self.interface().is_some() || matches!(self, Self::Tunnel(_))
+    }
+
+    /// Returns the tunnel that it is.
+    pub fn tunnel(&self) -> Option<&PortTunnelSpec> {
+        if let Self::Tunnel(tunnel) = self { Some(tunnel) } else { None }
     }
 
     /// Returns the interface of the system that it is.
@@ -111,7 +122,12 @@ impl PortSpec {
             Self::Tap { name: interface } | Self::AfPacket { interface } | Self::AfXdp { interface, .. } => {
                 Some(interface)
             }
-            Self::Pcap(_) | Self::PcapOut { .. } | Self::Gen { .. } | Self::Null | Self::Patch { .. } => None,
+            Self::Pcap(_)
+            | Self::PcapOut { .. }
+            | Self::Gen { .. }
+            | Self::Null
+            | Self::Patch { .. }
+            | Self::Tunnel(_) => None,
         }
     }
 
@@ -193,13 +209,17 @@ impl PortSpec {
                 Ok(port) => Ok(Box::new(port)),
                 Err(problem) => Err(PortError::Spec { spec: self.to_string(), problem }),
             },
+            #[cfg(target_os = "linux")]
+            Self::Tunnel(tunnel) => Ok(Box::new(super::tunnel::TunnelPort::open(tunnel)?)),
             #[cfg(not(target_os = "linux"))]
-            Self::Tap { .. } | Self::AfPacket { .. } | Self::AfXdp { .. } | Self::Patch { .. } => {
-                Err(PortError::Environment {
-                    spec: self.to_string(),
-                    problem: "this kind of port needs Linux".to_owned(),
-                })
-            }
+            Self::Tap { .. }
+            | Self::AfPacket { .. }
+            | Self::AfXdp { .. }
+            | Self::Patch { .. }
+            | Self::Tunnel(_) => Err(PortError::Environment {
+                spec: self.to_string(),
+                problem: "this kind of port needs Linux".to_owned(),
+            }),
         }
     }
 
@@ -361,6 +381,11 @@ impl FromStr for PortSpec {
                 [] => Err(fail("the other end is missing: write `patch:NAME,peer=NAME`".to_owned())),
                 [(other, _), ..] => unknown(other, &["peer=NAME"]),
             },
+            "geneve" | "vxlan" => {
+                let kind = if scheme == "vxlan" { TunnelKind::Vxlan } else { TunnelKind::Geneve };
+                let tunnel = PortTunnelSpec::parse(kind, first, &options);
+                tunnel.map(Self::Tunnel).map_err(|error| fail(error.to_string()))
+            }
             _ if !options.is_empty() => unknown(options[0].0, &[]),
             "null" => Ok(Self::Null),
             "tap" => Ok(Self::Tap { name: named("name")? }),
@@ -404,6 +429,7 @@ impl fmt::Display for PortSpec {
             Self::AfXdp { interface, mode: XdpMode::Auto } => write!(f, "afxdp:{interface}"),
             Self::AfXdp { interface, mode } => write!(f, "afxdp:{interface},mode={}", mode.name()),
             Self::Patch { name, peer } => write!(f, "patch:{name},peer={peer}"),
+            Self::Tunnel(tunnel) => tunnel.fmt(f),
         }
     }
 }
@@ -428,6 +454,9 @@ mod tests {
             "afpacket:eth0,1",
             "tap:a,b",
             "afxdp:eth0,1,mode=skb",
+            "geneve:192.0.2.7,key=flow,csum=true",
+            "vxlan:2001:db8::7,key=5000,port=8472",
+            "geneve:flow,key=flow",
             "pcap:a,b.pcap,loop=2,out=c",
             "pcap-out:a,b.pcap",
         ] {
@@ -449,6 +478,8 @@ mod tests {
         assert!(problem("pcap:x,rate=0").contains("at least 1"));
         assert!(problem("tap:x,y=1").contains("`tap` has no options"));
         assert!(problem("afxdp:x,mode=fast").contains("no option `mode=fast`; there are mode=auto|skb"));
+        assert!(problem("geneve:eth0").contains("`eth0` is neither an address of the other end nor `flow`"));
+        assert!(problem("vxlan:flow,vni=7").contains("there is no option `vni`; there are local, key"));
         assert!(problem("gen:nothing").contains("there is no profile"));
     }
 }

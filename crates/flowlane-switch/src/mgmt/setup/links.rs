@@ -56,7 +56,8 @@ impl Setup {
             | PortSpec::PcapOut { .. }
             | PortSpec::Gen { .. }
             | PortSpec::Null
-            | PortSpec::Patch { .. } => None,
+            | PortSpec::Patch { .. }
+            | PortSpec::Tunnel(_) => None,
         }
     }
 

@@ -15,6 +15,7 @@ use crate::port::{
     interface_lock::{self, Held},
 };
 use crate::state::vlan::PortVlan;
+use crate::tunnel::PortTunnel;
 
 /// A port that the switch has.
 #[derive(Debug)]
@@ -79,8 +80,9 @@ pub struct PortSet {
 }
 
 /// The port of a worker that a section asks for.
-pub(super) fn slot_of(section: &PortSection, queue: Box<dyn Port>) -> PortSlot {
+pub(super) fn slot_of(section: &PortSection, spec: &PortSpec, queue: Box<dyn Port>) -> PortSlot {
     let mut slot = PortSlot::new(PortNo(section.number), &section.name(), &section.open, queue);
+    slot.tunnel = spec.tunnel().map(|tunnel| Box::new(PortTunnel::new(tunnel.clone())));
     (slot.decapsulate, slot.vrf, slot.vlan) = (section.decapsulate, section.vrf, vlans::of(section));
     slot
 }
@@ -245,7 +247,7 @@ impl PortSet {
             let help = "a running switch keeps the capabilities for further interfaces with adds_ports = true in [switch]";
             ConfigError { help: lacks_rights.then(|| help.to_owned()).or(error.help.clone()), ..error }
         })?;
-        let slots = queues.into_iter().map(|queue| slot_of(section, queue)).collect();
+        let slots = queues.into_iter().map(|queue| slot_of(section, &spec, queue)).collect();
         Ok(Opened { section: section.clone(), spec, slots, lock, is_configured })
     }
 

@@ -21,7 +21,7 @@ pub(super) fn open(
     source: &Source,
     mtu: impl Fn(u32) -> u16,
 ) -> Result<Option<Tunnels>, ConfigError> {
-    let policy = Policy { option_fields: option_fields(config, source)?, ..policy(&config.tunnel_policy) };
+    let policy = policy_of(config, source)?;
     if config.tunnel.is_empty() {
         let wanted = config.port.iter().any(|port| port.decapsulate);
         return Ok(wanted.then(|| Tunnels::of_anyone(policy)));
@@ -43,6 +43,11 @@ pub(super) fn open(
         let at = key_of(&error, &config.tunnel[n]).map_or(at.clone(), |key| at.key(key));
         source.error(&at, format!("tunnel {number}: {error}"), "")
     })
+}
+
+/// The checks of packets that come out of tunnels, and the fields of their options.
+pub(super) fn policy_of(config: &Config, source: &Source) -> Result<Policy, ConfigError> {
+    Ok(Policy { option_fields: option_fields(config, source)?, ..policy(&config.tunnel_policy) })
 }
 
 /// The key that an error of a tunnel is about; none for the tunnel as a whole.

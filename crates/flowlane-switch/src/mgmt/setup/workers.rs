@@ -138,6 +138,7 @@ impl Setup {
         let egress = |place: usize| -> Result<Egress, SetupError> {
             let mut egress = Egress::new(macs.share(), seed.rotate_left(13).wrapping_add(place as u32));
             egress.tunnels = self.tunnels(seed.rotate_left(23))?;
+            egress.port_tunnels = self.port_tunnels()?;
             egress.connections = connections.clone();
             Ok(egress)
         };
@@ -156,7 +157,7 @@ impl Setup {
             let spreads = (0..workers).map(spread).collect::<Result<_, _>>()?;
             let queues = spec.open_spread(spreads).map_err(|e| port_failed(&e, &at, &self.source))?;
             for (egress, queue) in egresses.iter_mut().zip(queues) {
-                let mut slot = slot_of(section, queue);
+                let mut slot = slot_of(section, spec, queue);
                 // Between the others frames of VLANs are switched.
                 if has_vlans && !section.addresses.is_empty() {
                     slot.flags = PortFlags::NO_FLOOD;

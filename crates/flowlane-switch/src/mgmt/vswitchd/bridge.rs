@@ -192,7 +192,7 @@ impl Bridge {
     pub(super) fn remove_gone(&mut self, spec: &BridgeSpec) {
         let is_kept = |uuid: &Uuid, port: &BridgePort| {
             let device = |spec: &InterfaceSpec| {
-                (spec.name.clone(), spec.kind.clone(), spec.peer.clone(), spec.ofport_request)
+                (spec.name.clone(), spec.kind.clone(), spec.options.clone(), spec.ofport_request)
             };
             let wanted = spec.interfaces.iter().find(|wanted| wanted.uuid == *uuid);
             wanted.is_some_and(|wanted| device(wanted) == device(&port.spec))
@@ -286,9 +286,12 @@ impl Bridge {
         let opened = self.ports.values().filter_map(|port| Some((*port.opened.as_ref().ok()?, &port.spec)));
         let mut ports: Vec<_> = opened.collect();
         ports.sort_by_key(|(number, _)| *number);
-        for (number, InterfaceSpec { name, kind, .. }) in ports {
-            let kind = if kind.is_empty() { "system" } else { kind };
-            out += &format!("    {name} {number}/{number}: ({kind})\n");
+        for (number, spec) in ports {
+            let options: Vec<String> =
+                spec.options.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            let options =
+                if options.is_empty() { String::new() } else { format!(": {}", options.join(", ")) };
+            out += &format!("    {} {number}/{number}: ({}{options})\n", spec.name, spec.type_name());
         }
         out
     }

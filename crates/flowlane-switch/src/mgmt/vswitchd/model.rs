@@ -1,11 +1,15 @@
 //! What a database asks for: bridges with ports, and their controllers (ovs-vswitchd.conf.db(5)).
 
+use std::collections::BTreeMap;
+
+use flowlane::tunnel::TunnelKind;
 use flowlane_openflow::Version;
 use flowlane_ovsdb::{Atom, Replica, Row, Uuid, Wanted};
 
 use crate::mgmt::config::PortSection;
 use crate::mgmt::openflow::Address;
 use crate::state::vlan::VlanMode;
+use crate::tunnel::PortTunnelSpec;
 
 /// The columns that are read, or written.
 pub(super) const WANTED: [Wanted; 5] = [
@@ -68,8 +72,8 @@ pub(super) struct InterfaceSpec {
     pub(super) name: String,
     /// Its type; empty for an interface of the system.
     pub(super) kind: String,
-    /// The other end of a patch port.
-    pub(super) peer: Option<String>,
+    /// Its options, of patch ports and tunnels.
+    pub(super) options: BTreeMap<String, String>,
     pub(super) ofport_request: Option<u32>,
     /// The number that the database says it has.
     pub(super) ofport: Option<i64>,
@@ -144,7 +148,11 @@ fn interfaces(replica: &Replica, port: &Row) -> Vec<InterfaceSpec> {
             uuid,
             name: row.get("name").text()?.to_owned(),
             kind: row.get("type").text().unwrap_or_default().to_owned(),
-            peer: row.get("options").get("peer").map(str::to_owned),
+            options: row
+                .get("options")
+                .pairs()
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
             ofport_request: row.get("ofport_request").integer().and_then(|number| u32::try_from(number).ok()),
             ofport: row.get("ofport").integer(),
             vlan_mode: VlanMode::ALL.into_iter().find(|one| Some(one.name()) == mode),
@@ -171,22 +179,65 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
+/// The options of tunnels, with the names that they have in specifications of ports.
+const TUNNEL_OPTIONS: [(&str, &str); 9] = [
+    ("local_ip", "local"),
+    ("key", "key"),
+    ("in_key", "in_key"),
+    ("out_key", "out_key"),
+    ("dst_port", "port"),
+    ("csum", "csum"),
+    ("tos", "tos"),
+    ("ttl", "ttl"),
+    ("df_default", "df"),
+];
+
+/// Options that change what is on the wire, or where, and are not supported. Others, which are for other programs, are not looked at.
+const REFUSED_OPTIONS: [&str; 3] = ["exts", "egress_pkt_mark", "packet_type"];
+
 impl InterfaceSpec {
+    /// The specification of a tunnel.
+    fn tunnel(&self, kind: TunnelKind) -> Result<String, String> {
+        let failed = |problem: &dyn std::fmt::Display| format!("{}: {problem}", self.name);
+        let option = |key: &str| self.options.get(key).map(String::as_str);
+        let is_legacy = |value: &str| value == "legacy_l2";
+        if let Some((key, value)) = REFUSED_OPTIONS
+            .iter()
+            .find_map(|key| Some((key, option(key)?)))
+            .filter(|(_, value)| !is_legacy(value))
+        {
+            return Err(failed(&format_args!("options:{key}={value} is not supported")));
+        }
+        let remote = option("remote_ip").ok_or_else(|| failed(&"a tunnel needs options:remote_ip"))?;
+        let options: Vec<(&str, &str)> =
+            TUNNEL_OPTIONS.iter().filter_map(|&(key, own)| Some((own, option(key)?))).collect();
+        let spec = PortTunnelSpec::parse(kind, remote, &options);
+        spec.map(|spec| spec.to_string()).map_err(|error| failed(&error))
+    }
+
+    /// Its type, as `ovs-appctl` shows it.
+    pub(super) fn type_name(&self) -> &str {
+        if self.kind.is_empty() { "system" } else { &self.kind }
+    }
+
     /// The section of the port that it is to be.
     ///
     /// # Errors
     /// Why there is none for its type.
     pub(super) fn section(&self, number: u32) -> Result<PortSection, String> {
         check_name(&self.name)?;
-        self.peer.as_deref().map_or(Ok(()), check_name)?;
         let open = match &*self.kind {
             "" | "system" => format!("afpacket:{}", self.name),
             "internal" | "tap" => format!("tap:{}", self.name),
             "null" | "dummy" => "null".to_owned(),
             "patch" => {
                 let missing = || format!("{}: a patch port needs options:peer", self.name);
-                format!("patch:{},peer={}", self.name, self.peer.as_deref().ok_or_else(missing)?)
+                let peer = self.options.get("peer").ok_or_else(missing)?;
+                check_name(peer)?;
+                format!("patch:{},peer={peer}", self.name)
             }
+            "geneve" => self.tunnel(TunnelKind::Geneve)?,
+            "vxlan" => self.tunnel(TunnelKind::Vxlan)?,
             other => return Err(format!("{}: interfaces of type `{other}` are not supported", self.name)),
         };
         Ok(PortSection {

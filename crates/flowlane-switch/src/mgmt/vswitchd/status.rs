@@ -10,7 +10,7 @@ use super::model::{self, Root};
 use crate::mgmt::rpc::Link;
 
 /// The types of interfaces, as far as they are supported.
-const KINDS: [&str; 6] = ["system", "internal", "tap", "patch", "null", "dummy"];
+const KINDS: [&str; 8] = ["system", "internal", "tap", "patch", "null", "dummy", "geneve", "vxlan"];
 
 /// The columns of a row that are to be written, with their values.
 type Columns = Vec<(&'static str, Datum)>;

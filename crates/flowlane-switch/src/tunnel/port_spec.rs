@@ -1,0 +1,300 @@
+//! Tunnels that are ports: what a port's specification says of its tunnel (ovs-vswitchd.conf.db(5), Tunnel Options).
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+
+use flowlane::packet::tunnel::{GENEVE_PORT, VXLAN_PORT};
+use flowlane::tunnel::{TunnelKind, VNI_MAX};
+
+/// The address of this node in a port's tunnel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Local {
+    /// Any that the node has; the system chooses the one of packets that leave.
+    #[default]
+    Any,
+    /// This one.
+    Address(IpAddr),
+    /// Any; packets that leave say which, by `tun_src`.
+    Flow,
+}
+
+/// The tunnel of a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortTunnelSpec {
+    /// The protocol: VXLAN or GENEVE.
+    pub kind: TunnelKind,
+    /// The other end; `None`: packets that leave say which, by `tun_dst`, and those of any come in.
+    pub remote: Option<IpAddr>,
+    /// This node's end.
+    pub local: Local,
+    /// The VNI of packets that come in; `None`: any.
+    pub in_key: Option<u32>,
+    /// The VNI of packets that leave; `None`: their `tun_id`.
+    pub out_key: Option<u32>,
+    /// The UDP port.
+    pub port: u16,
+    /// The UDP checksum is computed.
+    pub udp_checksum: bool,
+    /// The outer type of service, of which the ECN bits do not count; `None`: the packet's.
+    pub tos: Option<u8>,
+    /// The outer TTL; `None`: the packet's.
+    pub ttl: Option<u8>,
+    /// Outer packets are not to be fragmented.
+    pub dont_fragment: bool,
+}
+
+/// The options, as they are named in specifications and, but for `dst_port`, `local_ip` and `df_default`, in OVSDB.
+const OPTIONS: [&str; 9] = ["local", "key", "in_key", "out_key", "port", "csum", "tos", "ttl", "df"];
+
+/// Why a specification is none of a tunnel.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PortTunnelError {
+    #[error("there is no option `{0}`; there are {all}", all = OPTIONS.join(", "))]
+    Unknown(String),
+    #[error("`{key}={value}`: {problem}")]
+    Value { key: String, value: String, problem: &'static str },
+    #[error("the other end is missing: write `{0}:ADDRESS`, or `{0}:flow` where packets say it")]
+    Remote(&'static str),
+    #[error("`{0}` is neither an address of the other end nor `flow`")]
+    Address(String),
+    #[error("the two ends are of different IP versions; give both of one")]
+    Families,
+}
+
+fn own_port(kind: TunnelKind) -> u16 {
+    if kind == TunnelKind::Vxlan { VXLAN_PORT } else { GENEVE_PORT }
+}
+
+impl PortTunnelSpec {
+    /// The tunnel to another end with the defaults of Open vSwitch: VNI 0, any address of this node, a TTL of 64.
+    pub fn new(kind: TunnelKind, remote: Option<IpAddr>) -> Self {
+        Self {
+            kind,
+            remote,
+            local: Local::Any,
+            in_key: Some(0),
+            out_key: Some(0),
+            port: own_port(kind),
+            udp_checksum: false,
+            tos: Some(0),
+            ttl: Some(64),
+            dont_fragment: true,
+        }
+    }
+
+    /// Reads the other end and the options of a specification.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn parse(kind: TunnelKind, remote: &str, options: &[(&str, &str)]) -> Result<Self, PortTunnelError> {
+        let remote = match remote {
+            "" => return Err(PortTunnelError::Remote(kind.name())),
+            "flow" => None,
+            text => Some(text.parse().map_err(|_| PortTunnelError::Address(text.to_owned()))?),
+        };
+        let mut spec = Self::new(kind, remote);
+        for &(key, value) in options {
+            spec.set(key, value)?;
+        }
+        match (spec.remote, spec.local) {
+            (Some(remote), Local::Address(local)) if remote.is_ipv4() != local.is_ipv4() => {
+                Err(PortTunnelError::Families)
+            }
+            _ => Ok(spec),
+        }
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), PortTunnelError> {
+        let wrong =
+            |problem| PortTunnelError::Value { key: key.to_owned(), value: value.to_owned(), problem };
+        let vni = || match value {
+            "flow" => Ok(None),
+            text => match number(text) {
+                Some(vni) if vni <= u64::from(VNI_MAX) => Ok(Some(vni as u32)),
+                _ => Err(wrong("a VNI of 0 to 16777215 or `flow` is expected")),
+            },
+        };
+        let yes = || match value {
+            "true" | "" => Ok(true),
+            "false" => Ok(false),
+            _ => Err(wrong("`true` or `false` is expected")),
+        };
+        let byte = || match value {
+            "inherit" => Ok(None),
+            text => match number(text).map(u8::try_from) {
+                Some(Ok(byte)) => Ok(Some(byte)),
+                _ => Err(wrong("a number of 0 to 255 or `inherit` is expected")),
+            },
+        };
+        match key {
+            "local" if value == "flow" => self.local = Local::Flow,
+            "local" => {
+                let address = value.parse().map_err(|_| wrong("an address or `flow` is expected"))?;
+                self.local = Local::Address(address);
+            }
+            "key" => (self.in_key, self.out_key) = (vni()?, vni()?),
+            "in_key" => self.in_key = vni()?,
+            "out_key" => self.out_key = vni()?,
+            "port" => match number(value).map(u16::try_from) {
+                Some(Ok(port @ 1..)) => self.port = port,
+                _ => return Err(wrong("a UDP port of 1 to 65535 is expected")),
+            },
+            "csum" => self.udp_checksum = yes()?,
+            "tos" => self.tos = byte()?.map(|tos| tos & !3),
+            // Zero is the system's own, as in Open vSwitch.
+            "ttl" => self.ttl = byte()?.map(|ttl| if ttl == 0 { 64 } else { ttl }),
+            "df" => self.dont_fragment = yes()?,
+            _ => return Err(PortTunnelError::Unknown(key.to_owned())),
+        }
+        Ok(())
+    }
+
+    /// Returns whether a packet of the tunnel's protocol and UDP port comes in here.
+    pub fn takes(&self, remote: IpAddr, local: IpAddr, id: u32) -> bool {
+        self.in_key.is_none_or(|key| key == id)
+            && self.remote.is_none_or(|own| own == remote)
+            && match self.local {
+                Local::Address(own) => own == local,
+                Local::Any | Local::Flow => true,
+            }
+    }
+
+    /// Among the tunnels that take a packet the least of these does, as in Open vSwitch: the VNI counts first, then the other end,
+    /// then this one.
+    pub fn precedence(&self) -> [u8; 3] {
+        let local = match self.local {
+            Local::Address(_) => 0,
+            Local::Any => 1,
+            Local::Flow => 2,
+        };
+        [self.in_key.is_none().into(), self.remote.is_none().into(), local]
+    }
+
+    /// Returns whether the two tunnels take the same packets in all cases.
+    pub fn is_same_end(&self, other: &Self) -> bool {
+        let end = |spec: &Self| (spec.port, spec.in_key, spec.remote, spec.local);
+        end(self) == end(other)
+    }
+
+    /// An address of no node, of the IP version of `other`.
+    pub fn unspecified(other: IpAddr) -> IpAddr {
+        match other {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+        }
+    }
+}
+
+/// Reads a number, in hexadecimal with `0x`.
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+impl fmt::Display for PortTunnelSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let or = |value: Option<u32>, other: &'static str| {
+            value.map_or_else(|| other.to_owned(), |value| value.to_string())
+        };
+        let remote = self.remote.map_or_else(|| "flow".to_owned(), |remote| remote.to_string());
+        write!(f, "{}:{remote}", self.kind.name())?;
+        match self.local {
+            Local::Any => {}
+            Local::Address(address) => write!(f, ",local={address}")?,
+            Local::Flow => f.write_str(",local=flow")?,
+        }
+        match (self.in_key, self.out_key) {
+            (Some(0), Some(0)) => {}
+            (a, b) if a == b => write!(f, ",key={}", or(a, "flow"))?,
+            (a, b) => write!(f, ",in_key={},out_key={}", or(a, "flow"), or(b, "flow"))?,
+        }
+        if self.port != own_port(self.kind) {
+            write!(f, ",port={}", self.port)?;
+        }
+        if self.udp_checksum {
+            f.write_str(",csum=true")?;
+        }
+        if self.tos != Some(0) {
+            write!(f, ",tos={}", or(self.tos.map(Into::into), "inherit"))?;
+        }
+        if self.ttl != Some(64) {
+            write!(f, ",ttl={}", or(self.ttl.map(Into::into), "inherit"))?;
+        }
+        if !self.dont_fragment {
+            f.write_str(",df=false")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<PortTunnelSpec, PortTunnelError> {
+        let mut parts = text.split(',');
+        let remote = parts.next().unwrap();
+        let options: Vec<_> = parts.map(|part| part.split_once('=').unwrap_or((part, ""))).collect();
+        PortTunnelSpec::parse(TunnelKind::Geneve, remote, &options)
+    }
+
+    #[test]
+    fn a_specification_is_printed_as_it_is_read() {
+        for text in [
+            "192.0.2.7",
+            "flow,key=flow",
+            "2001:db8::7,local=2001:db8::1,key=5000,csum=true",
+            "flow,local=flow,in_key=7,out_key=flow,port=7000,tos=184,ttl=inherit,df=false",
+            "192.0.2.7,tos=inherit,ttl=3",
+        ] {
+            assert_eq!(of(text).unwrap().to_string(), format!("geneve:{text}"));
+        }
+        // The congestion bits are those of packets.
+        assert_eq!(
+            of("flow,tos=0x0f,ttl=0,csum,port=6081").unwrap().to_string(),
+            "geneve:flow,csum=true,tos=12"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, problem) in [
+            ("", "write `geneve:ADDRESS`, or `geneve:flow`"),
+            ("eth0", "`eth0` is neither an address"),
+            ("192.0.2.7,key=16777216", "`key=16777216`: a VNI of 0 to 16777215"),
+            ("192.0.2.7,port=0", "a UDP port of 1 to 65535"),
+            ("192.0.2.7,csum=yes", "`true` or `false`"),
+            ("192.0.2.7,ttl=256", "0 to 255 or `inherit`"),
+            ("192.0.2.7,local=::1", "different IP versions"),
+            ("192.0.2.7,remote=::1", "no option `remote`; there are local, key"),
+        ] {
+            let error = of(text).unwrap_err().to_string();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_closest_description_of_a_packet_takes_it() {
+        let mut all: Vec<_> = [
+            "flow,key=flow",
+            "192.0.2.7,key=flow",
+            "flow,key=7",
+            "192.0.2.7,local=192.0.2.1,key=flow",
+            "192.0.2.7,key=7",
+        ]
+        .map(|text| of(text).unwrap())
+        .to_vec();
+        all.sort_by_key(PortTunnelSpec::precedence);
+        let taken = |remote: &str, local: &str, id| {
+            let (remote, local) = (remote.parse().unwrap(), local.parse().unwrap());
+            all.iter().find(|spec| spec.takes(remote, local, id)).unwrap().to_string()
+        };
+        assert_eq!(taken("192.0.2.7", "192.0.2.1", 7), "geneve:192.0.2.7,key=7");
+        assert_eq!(taken("192.0.2.8", "192.0.2.1", 7), "geneve:flow,key=7");
+        assert_eq!(taken("192.0.2.7", "192.0.2.1", 8), "geneve:192.0.2.7,local=192.0.2.1,key=flow");
+        assert_eq!(taken("192.0.2.7", "192.0.2.2", 8), "geneve:192.0.2.7,key=flow");
+        assert_eq!(taken("::7", "::1", 8), "geneve:flow,key=flow");
+    }
+}
