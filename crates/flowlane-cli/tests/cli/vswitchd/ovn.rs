@@ -1,7 +1,7 @@
-//! OVN on one chassis: `ovn-controller` drives the daemon's bridge as it drives Open vSwitch's. Requires OVN's programs (Debian's
+//! OVN: `ovn-controller` drives the daemon's bridges as it drives Open vSwitch's, on one chassis and on several. Requires OVN's programs (Debian's
 //! `ovn-central` and `ovn-host`; `FLOWLANE_OVN_ROOT` names a folder that they are unpacked into), curl and Python; else skipped.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::{Host, Process};
@@ -21,66 +21,93 @@ fn programs() -> Option<PathBuf> {
     None
 }
 
-/// A chassis with OVN's databases and daemons beside it.
-struct Chassis {
-    host: Host,
+/// OVN's databases with their daemon, the chassis, and the virtual machines.
+struct Network {
     root: PathBuf,
+    folder: tempfile::TempDir,
+    chassis: Vec<Host>,
     processes: Vec<Process>,
-    /// The namespaces of virtual machines.
+    /// The namespaces of virtual machines, and of others outside.
     machines: Vec<String>,
 }
 
-impl Chassis {
-    fn start() -> Option<Self> {
+impl Network {
+    /// Starts OVN with as many chassis, which reach each other at 192.0.2.1, 192.0.2.2 and so on.
+    fn start(name: &str, chassis: u8) -> Option<Self> {
         let root = programs()?;
         if !sh("command -v curl && command -v python3 && command -v ping") {
             skipped("needs curl, python3 and ping");
             return None;
         }
-        let host = Host::start("fvo")?;
-        let mut chassis = Self { host, root, processes: Vec::new(), machines: Vec::new() };
+        let hosts: Option<Vec<Host>> = (1..=chassis).map(|n| Host::start(&format!("{name}{n}x"))).collect();
+        let (folder, processes, machines) = (tempfile::tempdir().unwrap(), Vec::new(), Vec::new());
+        let mut network = Self { root, folder, chassis: hosts?, processes, machines };
         for name in ["nb", "sb"] {
             let (database, socket) =
-                (chassis.file(&format!("{name}.db")), chassis.file(&format!("{name}.sock")));
-            let schema = chassis.root.join(format!("usr/share/ovn/ovn-{name}.ovsschema"));
-            let arguments = ["create", &database, schema.to_str().unwrap()];
-            chassis.host.programs.run("ovsdb-tool", chassis.host.at(), &arguments, "").unwrap();
-            let mut server = chassis.host.programs.command("ovsdb-server", chassis.host.at());
+                (network.file(&format!("{name}.db")), network.file(&format!("{name}.sock")));
+            let schema = network.root.join(format!("usr/share/ovn/ovn-{name}.ovsschema"));
+            let (programs, at) = (&network.chassis[0].programs, network.folder.path());
+            programs.run("ovsdb-tool", at, &["create", &database, schema.to_str().unwrap()], "").unwrap();
+            let mut server = programs.command("ovsdb-server", at);
             server.args([&database, &format!("--remote=punix:{socket}"), "--unixctl=none", "-vconsole:off"]);
-            chassis.run(server);
+            network.run(server);
             wait_until("the server listens", || std::os::unix::net::UnixStream::connect(&socket).is_ok());
         }
-        chassis.nbctl("init");
-        let remote = chassis.socket("sb");
-        let settings = format!(
-            "set Open_vSwitch . external_ids:system-id=here external_ids:ovn-remote={remote} \
-             external_ids:ovn-encap-type=geneve external_ids:ovn-encap-ip=127.0.0.1"
-        );
-        chassis.host.vsctl(&settings).unwrap();
-        let mut northd = chassis.command("ovn-northd");
-        northd.args([format!("--ovnnb-db={}", chassis.socket("nb")), format!("--ovnsb-db={remote}")]);
-        chassis.run(northd);
-        let mut controller = Command::new("ip");
-        controller.args(["netns", "exec", &chassis.host.namespace]);
-        controller.arg(chassis.root.join("usr/bin/ovn-controller"));
-        controller.arg(format!("unix:{}", chassis.host.socket().display()));
-        chassis.surround(&mut controller);
-        chassis.run(controller);
-        wait_until("the integration bridge", || chassis.host.vsctl("br-exists br-int").is_ok());
-        Some(chassis)
+        network.nbctl("init");
+        let remote = network.socket("sb");
+        let mut northd = network.command("ovn-northd");
+        northd.args([format!("--ovnnb-db={}", network.socket("nb")), format!("--ovnsb-db={remote}")]);
+        network.run(northd);
+        if chassis > 1 {
+            network.connect_chassis();
+        }
+        for place in 0..network.chassis.len() {
+            let (host, n) = (&network.chassis[place], place + 1);
+            host.vsctl(&format!(
+                "set Open_vSwitch . external_ids:system-id=c{n} external_ids:ovn-remote={remote} \
+                 external_ids:ovn-encap-type=geneve external_ids:ovn-encap-ip=192.0.2.{n} \
+                 external_ids:ovn-bridge-mappings=outside:br-ex"
+            ))
+            .unwrap();
+            let mut controller = Command::new("ip");
+            controller.args(["netns", "exec", &host.namespace]);
+            controller.arg(network.root.join("usr/bin/ovn-controller"));
+            controller.arg(format!("unix:{}", host.socket().display()));
+            network.surround(&mut controller, host.at());
+            network.run(controller);
+            let host = &network.chassis[place];
+            wait_until("the integration bridge", || host.vsctl("br-exists br-int").is_ok());
+        }
+        Some(network)
+    }
+
+    /// A wire between all chassis, whose tunnels are 58 bytes longer than their packets.
+    fn connect_chassis(&mut self) {
+        let wire = format!("{}w", self.chassis[0].namespace);
+        assert!(sh(&format!(
+            "ip netns add {wire} && ip -n {wire} link add b0 type bridge && ip -n {wire} link set b0 up"
+        )));
+        for (host, n) in self.chassis.iter().zip(1..) {
+            let inside = &host.namespace;
+            assert!(sh(&format!(
+                "ip link add u0 netns {inside} type veth peer name u{n} netns {wire} && ip -n {inside} link set u0 mtu 1600 up \
+                 && ip -n {inside} addr add 192.0.2.{n}/24 dev u0 && ip -n {wire} link set u{n} mtu 1600 master b0 up"
+            )));
+        }
+        self.machines.push(wire);
     }
 
     fn file(&self, name: &str) -> String {
-        self.host.at().join(name).display().to_string()
+        self.folder.path().join(name).display().to_string()
     }
 
     fn socket(&self, database: &str) -> String {
         format!("unix:{}", self.file(&format!("{database}.sock")))
     }
 
-    fn surround(&self, command: &mut Command) {
+    fn surround(&self, command: &mut Command, at: &Path) {
         for variable in ["OVS_RUNDIR", "OVN_RUNDIR", "OVN_LOGDIR", "OVN_DBDIR"] {
-            command.env(variable, self.host.at());
+            command.env(variable, at);
         }
         flowlane::testing::find_libraries(command, &self.root);
         command.env("OVN_NB_DB", self.socket("nb")).env("OVN_SB_DB", self.socket("sb"));
@@ -89,7 +116,7 @@ impl Chassis {
 
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.root.join("usr/bin").join(program));
-        self.surround(&mut command);
+        self.surround(&mut command, self.folder.path());
         command
     }
 
@@ -112,32 +139,63 @@ impl Chassis {
         );
     }
 
-    /// Waits until the chassis has what the databases say.
+    /// Waits until all chassis have what the databases say.
     fn sync(&self) {
         self.nbctl("--wait=hv sync");
     }
 
-    /// A virtual machine with an interface of the bridge: network `10.N.0.0/24`, whose router is its host 254.
-    fn machine(&mut self, network: u8, host: u8) -> String {
-        let name = format!("{}m{host}", self.host.namespace);
-        let (inside, mac) = (&self.host.namespace, format!("02:00:00:00:{network:02x}:{host:02x}"));
+    /// A virtual machine at a chassis (by place), with an interface of its bridge: network `10.N.0.0/24`, whose router is its
+    /// host 254.
+    fn machine(&mut self, place: usize, network: u8, host: u8) -> String {
+        let chassis = &self.chassis[place];
+        let name = format!("{}m{host}", self.chassis[0].namespace);
+        let (inside, mac) = (&chassis.namespace, format!("02:00:00:00:{network:02x}:{host:02x}"));
         assert!(sh(&format!(
             "ip netns add {name} && ip link add v{host} netns {inside} type veth peer name e0 netns {name} \
-             && ip -n {inside} link set v{host} up && ip -n {name} link set e0 address {mac} up \
+             && ip -n {inside} link set v{host} mtu 1542 up && ip -n {name} link set e0 address {mac} mtu 1542 up \
              && ip -n {name} addr add 10.{network}.0.{host}/24 dev e0 \
              && ip -n {name} route add default via 10.{network}.0.254"
         )));
+        chassis
+            .vsctl(&format!("add-port br-int v{host} -- set Interface v{host} external_ids:iface-id=p{host}"))
+            .unwrap();
         self.machines.push(name.clone());
         let address = format!("'{mac} 10.{network}.0.{host}'");
         self.nbctl(&format!("lsp-add sw{network} p{host} -- lsp-set-addresses p{host} {address}"));
-        self.host
-            .vsctl(&format!("add-port br-int v{host} -- set Interface v{host} external_ids:iface-id=p{host}"))
-            .unwrap();
         name
+    }
+
+    /// A router between the first two networks.
+    fn add_router(&self) {
+        self.nbctl(
+            "lr-add r -- lrp-add r r-sw1 02:00:00:00:ff:01 10.1.0.254/24 -- lrp-add r r-sw2 02:00:00:00:ff:02 10.2.0.254/24",
+        );
+        for network in [1, 2] {
+            self.nbctl(&format!(
+                "lsp-add sw{network} sw{network}-r -- lsp-set-type sw{network}-r router -- lsp-set-addresses sw{network}-r router \
+                 -- lsp-set-options sw{network}-r router-port=r-sw{network}"
+            ));
+        }
+    }
+
+    /// Serves the files of a folder at a machine's port 80.
+    fn serve(&mut self, machine: &str) {
+        let mut server = Command::new("ip");
+        server.args(["netns", "exec", machine, "python3", "-m", "http.server", "80"]);
+        server.current_dir(self.folder.path());
+        self.run(server);
+    }
+
+    /// The daemon of a chassis ends, and comes again.
+    fn restart_daemon(&mut self, place: usize) {
+        let host = &mut self.chassis[place];
+        drop(host.daemon.take());
+        _ = std::fs::remove_file(host.at().join("ovs-vswitchd.pid"));
+        host.start_daemon();
     }
 }
 
-impl Drop for Chassis {
+impl Drop for Network {
     fn drop(&mut self) {
         self.processes.clear();
         self.machines.iter().for_each(|name| _ = sh(&format!("ip netns del {name}")));
@@ -154,48 +212,94 @@ fn fetches(from: &str, url: &str) -> bool {
 
 #[test]
 fn logical_switches_routers_access_lists_and_load_balancers_of_ovn_work() {
-    let Some(mut chassis) = Chassis::start() else { return };
-    for network in [1, 2] {
-        chassis.nbctl(&format!("ls-add sw{network}"));
+    let Some(mut network) = Network::start("fvo", 1) else { return };
+    for n in [1, 2] {
+        network.nbctl(&format!("ls-add sw{n}"));
     }
-    let [a, b] = [1, 2].map(|host| chassis.machine(1, host));
-    let c = chassis.machine(2, 3);
-    chassis.sync();
+    let [a, b] = [1, 2].map(|host| network.machine(0, 1, host));
+    let c = network.machine(0, 2, 3);
+    network.sync();
     wait_until("one logical switch", || pings(&a, "10.1.0.2"));
     assert!(!pings(&a, "10.2.0.3"));
-    chassis.nbctl(
-        "lr-add r -- lrp-add r r-sw1 02:00:00:00:ff:01 10.1.0.254/24 -- lrp-add r r-sw2 02:00:00:00:ff:02 10.2.0.254/24",
-    );
-    for network in [1, 2] {
-        chassis.nbctl(&format!(
-            "lsp-add sw{network} sw{network}-r -- lsp-set-type sw{network}-r router -- lsp-set-addresses sw{network}-r router \
-             -- lsp-set-options sw{network}-r router-port=r-sw{network}"
-        ));
-    }
-    chassis.sync();
+    network.add_router();
+    network.sync();
     wait_until("the router answers", || pings(&a, "10.1.0.254"));
     wait_until("the router forwards", || pings(&a, "10.2.0.3") && pings(&c, "10.1.0.2"));
     // A stateful access list.
-    chassis.nbctl("acl-add sw2 to-lport 1000 'outport==\"p3\" && ip4' drop");
-    chassis.nbctl("acl-add sw2 to-lport 1001 'outport==\"p3\" && tcp.dst==80' allow-related");
-    chassis.nbctl("acl-add sw2 from-lport 1001 'inport==\"p3\" && ip4' allow-related");
-    chassis.sync();
-    let mut server = Command::new("ip");
-    server.args(["netns", "exec", &c, "python3", "-m", "http.server", "80"]).current_dir(chassis.host.at());
-    chassis.run(server);
+    network.nbctl("acl-add sw2 to-lport 1000 'outport==\"p3\" && ip4' drop");
+    network.nbctl("acl-add sw2 to-lport 1001 'outport==\"p3\" && tcp.dst==80' allow-related");
+    network.nbctl("acl-add sw2 from-lport 1001 'inport==\"p3\" && ip4' allow-related");
+    network.sync();
+    network.serve(&c);
     wait_until("the server answers", || fetches(&a, "http://10.2.0.3/"));
     wait_until("connections from there are allowed", || pings(&c, "10.1.0.1"));
     assert!(!pings(&a, "10.2.0.3"));
     // A load balancer: destination translation.
-    chassis.nbctl("lb-add lb 10.9.9.9:8080 10.2.0.3:80 tcp -- ls-lb-add sw1 lb");
-    chassis.sync();
+    network.nbctl("lb-add lb 10.9.9.9:8080 10.2.0.3:80 tcp -- ls-lb-add sw1 lb");
+    network.sync();
     wait_until("the load balancer", || fetches(&b, "http://10.9.9.9:8080/"));
-    let flows = chassis.host.ofctl(&["-OOpenFlow15", "dump-flows", "br-int"]).lines().count();
-    println!("{flows} flows");
     // The daemon comes again: OVN gives it all flows again.
-    drop(chassis.host.daemon.take());
-    _ = std::fs::remove_file(chassis.host.at().join("ovs-vswitchd.pid"));
-    chassis.host.start_daemon();
+    network.restart_daemon(0);
     wait_until("the network is as it was", || fetches(&b, "http://10.9.9.9:8080/") && pings(&c, "10.1.0.1"));
     assert!(!pings(&a, "10.2.0.3"));
+}
+
+/// Packets between chassis go through tunnels, which OVN asks for, one for each other chassis; those to and from outside go through the
+/// one that is the router's gateway.
+#[test]
+fn two_chassis_of_ovn_are_one_network() {
+    let Some(mut network) = Network::start("fvt", 2) else { return };
+    for n in [1, 2] {
+        network.nbctl(&format!("ls-add sw{n}"));
+    }
+    let (a, b) = (network.machine(0, 1, 1), network.machine(1, 1, 2));
+    let c = network.machine(1, 2, 3);
+    network.sync();
+    wait_until("a tunnel", || pings(&a, "10.1.0.2"));
+    let shown = network.chassis[0].vsctl("get Interface ovn-c2-0 type ofport link_state error").unwrap();
+    assert!(shown.starts_with("geneve\n") && shown.ends_with("\nup\n[]"), "{shown}");
+    network.add_router();
+    network.sync();
+    wait_until("the router forwards", || pings(&a, "10.2.0.3") && pings(&c, "10.1.0.1"));
+    assert!(
+        sh(&format!("ip netns exec {a} ping -c 2 -W 1 -M do -s 1514 10.1.0.2")),
+        "the longest packets fit"
+    );
+    // A load balancer, and more than a few packets.
+    network.serve(&c);
+    std::fs::write(network.folder.path().join("file"), vec![7; 3_000_000]).unwrap();
+    network.nbctl("lb-add lb 10.9.9.9:8080 10.2.0.3:80 tcp -- ls-lb-add sw1 lb");
+    network.sync();
+    wait_until("the load balancer", || fetches(&a, "http://10.9.9.9:8080/"));
+    let fetched =
+        format!("ip netns exec {a} curl -s -f -m 20 http://10.9.9.9:8080/file | wc -c | grep -x 3000000");
+    assert!(sh(&fetched));
+    // Outside: the router has its gateway at the first chassis; translation of all addresses, and one address of a machine at the
+    // second.
+    let outside = format!("{}o", network.chassis[0].namespace);
+    let inside = &network.chassis[0].namespace;
+    assert!(sh(&format!(
+        "ip netns add {outside} && ip link add x0 netns {inside} type veth peer name e0 netns {outside} \
+         && ip -n {inside} link set x0 up && ip -n {outside} addr add 172.16.0.9/24 dev e0 && ip -n {outside} link set e0 up"
+    )));
+    network.machines.push(outside.clone());
+    network.chassis[0].vsctl("add-br br-ex -- add-port br-ex x0").unwrap();
+    network.nbctl(
+        "ls-add ext -- lsp-add ext ext-net -- lsp-set-type ext-net localnet -- lsp-set-addresses ext-net unknown \
+         -- lsp-set-options ext-net network_name=outside -- lrp-add r r-ext 02:00:00:00:ff:03 172.16.0.1/24 \
+         -- lsp-add ext ext-r -- lsp-set-type ext-r router -- lsp-set-addresses ext-r router \
+         -- lsp-set-options ext-r router-port=r-ext -- lrp-set-gateway-chassis r-ext c1 10",
+    );
+    network
+        .nbctl("lr-nat-add r snat 172.16.0.1 10.1.0.0/24 -- lr-nat-add r dnat_and_snat 172.16.0.50 10.1.0.2");
+    network.sync();
+    wait_until("packets outside", || pings(&a, "172.16.0.9"));
+    wait_until("packets outside through the other chassis", || pings(&b, "172.16.0.9"));
+    wait_until("packets from outside", || pings(&outside, "172.16.0.50"));
+    // Each daemon comes again, and connections are as they were.
+    for place in [1, 0] {
+        network.restart_daemon(place);
+        wait_until("the network is as it was", || pings(&a, "10.2.0.3") && pings(&outside, "172.16.0.50"));
+        assert!(sh(&fetched));
+    }
 }
