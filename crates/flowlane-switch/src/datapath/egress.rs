@@ -1,14 +1,15 @@
-//! [`Effects`] on real ports, FDB, meters and the controller, and [`PacketEdit`] on real frames.
+//! [`Effects`] on real ports, FDB, meters and the controller, and edits of real frames.
+
+mod edits;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use flowlane::packet::FieldRef;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Field, Headers, parse};
 use flowlane::rule::action::{Controller, EncapsulateHeader, PortNo, Sample};
 
-use super::apply::{Effects, PacketEdit};
+use super::apply::Effects;
 use super::faults::Faults;
 use super::learning::Learning;
 use super::packet_ins::{PacketIn, PacketIns};
@@ -17,8 +18,8 @@ use super::ports::Ports;
 use super::router::HeldPacket;
 use super::track::{HeldFragment, hide};
 use crate::packet::Frame;
-use crate::packet::edit::{self, Ttl};
-use crate::packet::recirculate::{move_field, note_type, set_field, take_along};
+use crate::packet::edit;
+use crate::packet::recirculate::note_type;
 use crate::port::{Port, PortError};
 use crate::ruleset::{Meters, Origin, PortFlags, ToController};
 use crate::state::conntrack::Connections;
@@ -423,65 +424,6 @@ impl Egress {
     /// Returns the name of a port, for reports.
     pub fn port_name(&self, number: PortNo) -> Option<&str> {
         self.ports.place(number).map(|place| self.ports.slots()[place].name.as_str())
-    }
-}
-
-impl PacketEdit for Packet<'_> {
-    #[inline]
-    fn set_field(&mut self, field: Field, value: u128, mask: u128) {
-        set_field(self.frame, self.headers, self.key, field, value, mask);
-        if field == Field::InPort {
-            self.source = Some(PortNo(self.key.get(Field::InPort) as u32));
-        }
-    }
-
-    fn set_field_of(&mut self, protocol: u8, field: Field, value: u128, mask: u128) {
-        if edit::has_protocol(self.headers, protocol) {
-            self.set_field(field, value, mask);
-        }
-    }
-
-    fn take_along(&mut self, carry: &[(u8, u32, u32)]) {
-        take_along(carry, self.key);
-    }
-
-    fn move_field(&mut self, from: FieldRef, to: FieldRef) {
-        move_field(self.frame, self.headers, self.key, from, to);
-        if to.field() == Field::InPort {
-            self.source = Some(PortNo(self.key.get(Field::InPort) as u32));
-        }
-    }
-
-    fn push_vlan(&mut self, tpid: u16) {
-        edit::push_vlan(self.frame, self.headers, tpid);
-    }
-
-    fn pop_vlan(&mut self) {
-        self.moved = true;
-        edit::pop_vlan(self.frame, self.headers);
-    }
-
-    fn push_mpls(&mut self, eth_type: u16) {
-        self.moved = true;
-        edit::push_mpls(self.frame, self.headers, eth_type);
-    }
-
-    fn pop_mpls(&mut self, eth_type: u16) {
-        self.moved = true;
-        edit::pop_mpls(self.frame, self.headers, eth_type);
-    }
-
-    #[inline]
-    fn dec_ttl(&mut self) -> Ttl {
-        edit::dec_ttl(self.frame, self.headers)
-    }
-
-    fn dec_mpls_ttl(&mut self) -> Ttl {
-        edit::dec_mpls_ttl(self.frame, self.headers)
-    }
-
-    fn dec_nsh_ttl(&mut self) -> Ttl {
-        edit::dec_nsh_ttl(self.frame, self.headers)
     }
 }
 

@@ -215,11 +215,9 @@ fn forward(
         if in_calls.0 >> lane & 1 == 1 {
             break;
         }
-        let frame = &burst.frames[lane];
+        let (frame, key) = (&burst.frames[lane], &burst.keys[lane]);
         match summary(&worker.lookup, &cursors[lane]) {
-            Some(StepSummary::Output(to)) => {
-                worker.egress.send_to(to, burst.port, frame, &burst.keys[lane])?;
-            }
+            Some(StepSummary::Output(to)) => worker.egress.send_to(to, burst.port, frame, key)?,
             Some(StepSummary::Nothing) => {
                 worker.egress.drops.by_rule += u64::from(burst.sent.0 >> lane & 1 == 0);
             }

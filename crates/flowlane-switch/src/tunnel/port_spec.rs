@@ -85,7 +85,7 @@ impl PortTunnelSpec {
     /// Reads the other end and the options of a specification.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The first option that is wrong, and why.
     pub fn parse(kind: TunnelKind, remote: &str, options: &[(&str, &str)]) -> Result<Self, PortTunnelError> {
         let remote = match remote {
             "" => return Err(PortTunnelError::Remote(kind.name())),

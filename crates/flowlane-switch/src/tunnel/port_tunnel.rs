@@ -24,7 +24,7 @@ use crate::packet::{Burst, Frame, Termination};
 /// Outer headers that are kept for a port. They are made again where there are more.
 const KEPT_MAX: usize = 1024;
 
-/// What differs between the outer headers of a port's packets, options and lengths apart.
+/// The fields in which the outer headers of a port's packets differ, options and lengths apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Outer {
     source: IpAddr,
@@ -61,8 +61,8 @@ impl PortTunnels {
         Self { policy, ..Self::default() }
     }
 
-    /// Takes the packets of a burst out of the tunnel of their port. Returns the lanes that are to be dropped: what is no packet of the
-    /// tunnel comes in nowhere.
+    /// Takes the packets of a burst out of the tunnel of their port. Returns the lanes that are to be dropped: no
+    /// other packets come in there.
     pub(crate) fn terminate(
         &mut self,
         parser: &Parser,

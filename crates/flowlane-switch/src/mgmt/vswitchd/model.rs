@@ -192,7 +192,7 @@ const TUNNEL_OPTIONS: [(&str, &str); 9] = [
     ("df_default", "df"),
 ];
 
-/// Options that change what is on the wire, or where, and are not supported. Others, which are for other programs, are not looked at.
+/// Options that change packets on the wire, and are not supported. Further ones are for other programs, and ignored.
 const REFUSED_OPTIONS: [&str; 3] = ["exts", "egress_pkt_mark", "packet_type"];
 
 impl InterfaceSpec {

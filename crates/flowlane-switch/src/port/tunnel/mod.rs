@@ -9,7 +9,7 @@
 //!
 //! All ports of one UDP port share an *underlay*. Whichever is asked first receives for all of them; [`PortTunnelSpec::precedence`] says
 //! whose a packet is. Ports carry whole frames: outer headers, written again of what the system says of a datagram, are in front
-//! of received ones, and are taken off what is sent.
+//! of received ones, and are taken off frames to be sent.
 
 mod socket;
 
@@ -151,7 +151,7 @@ fn deliver(members: &mut [Member], datagram: &Datagram<'_>) {
     let id = vni(datagram.payload);
     let (remote, local) = (datagram.remote.ip(), datagram.local);
     let member = members.iter_mut().find(|member| id.is_some_and(|id| member.spec.takes(remote, local, id)));
-    // As without a switch, nobody is told of what is nobody's.
+    // As without a switch, a datagram of no port is dropped.
     let Some(member) = member else { return };
     match member.waiting.next_frame() {
         Some(frame) => datagram.fill(member.spec.port, frame),
@@ -279,7 +279,7 @@ mod tests {
         PortTunnelSpec::parse(kind, remote, &options).unwrap()
     }
 
-    /// Waits for frames: their outer keys, and what is behind the outer headers.
+    /// Waits for frames: their outer keys, and their payloads.
     fn received(port: &mut TunnelPort, count: usize) -> Vec<(FlowKey, Vec<u8>)> {
         let (mut frames, mut all) = (Frames::new(64), Vec::new());
         let begun = Instant::now();
@@ -351,7 +351,7 @@ mod tests {
                 let tos_ttl = (key.get(Field::IpDscp), key.get(Field::NwTtl) as u8);
                 assert_eq!(tos_ttl, (u128::from(a_spec.tos.unwrap() >> 2), a_spec.ttl.unwrap()));
             }
-            // What is for nobody is nobody's.
+            // A VNI that no port has.
             let strange = wrapped(&PortTunnelSpec { out_key: Some(8), ..a_spec.clone() }, &[60], 1);
             assert!(a.send(&strange[0]).unwrap());
             a.flush().unwrap();
@@ -377,7 +377,7 @@ mod tests {
                 sender.flush().unwrap();
             }
         }
-        // The first receives for all, and the others are told.
+        // The first receives for all, and the event wakes the others.
         let first = received(&mut ports[0], 1);
         assert_eq!(first.len(), 1);
         let begun = Instant::now();
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_apart_is_refused() {
+    fn ports_of_the_same_ends_are_refused() {
         let open = |kind, text: &str| TunnelPort::open(&spec(kind, text)).map_err(|error| error.to_string());
         let first = open(TunnelKind::Geneve, "192.0.2.7,key=flow,port=46020").unwrap();
         let same = open(TunnelKind::Geneve, "192.0.2.7,key=flow,port=46020,ttl=3").unwrap_err();

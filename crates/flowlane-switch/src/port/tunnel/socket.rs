@@ -1,9 +1,8 @@
 //! The UDP sockets of an underlay.
 //!
-//! *Outer headers* are not the sockets' to carry: of what comes in the system says addresses, TTL and type of service, and of what
-//! goes out it is told.
+//! *Outer headers* are the system's: addresses, TTL and type of service come with a datagram and go with it as ancillary data.
 //!
-//! *Flows are told apart by source ports* (RFC 7348 §5, RFC 8926 §3.3), by which the network spreads them over its paths. A socket has
+//! *Flows differ in their source ports* (RFC 7348 §5, RFC 8926 §3.3), by which the network spreads them over its paths. A socket has
 //! one, so there are several that send.
 //!
 //! *Segmentation*: datagrams of equal length to one place leave in one message, which the system cuts (UDP_SEGMENT), and come
@@ -25,9 +24,9 @@ use crate::tunnel::PortTunnelSpec;
 const BATCH: usize = 32;
 /// The longest message: several datagrams.
 const MESSAGE_BYTES: usize = 65_536;
-/// Words of the system's remarks on a message: addresses, TTL, type of service, and the length of segments.
+/// Words of a message's ancillary data: addresses, TTL, type of service, and the length of segments.
 const CONTROL_WORDS: usize = 24;
-/// Sockets that send, for each kind of datagrams: so many source ports.
+/// Sockets that send, for each kind of datagrams: the number of source ports.
 const SENDERS: u8 = 16;
 /// Bytes that wait at most in a socket, as far as the system allows it.
 const SOCKET_BYTES: i32 = 4 << 20;
@@ -157,7 +156,7 @@ impl Inbound {
     }
 }
 
-/// Room for the system's remarks on a message, aligned as it wants them.
+/// Room for the ancillary data of a message, aligned as its headers need it.
 type Control = [u64; CONTROL_WORDS];
 
 fn receive_from(socket: &OwnedFd, buffers: &mut [u8], each: &mut impl FnMut(Datagram<'_>)) -> bool {
@@ -185,13 +184,14 @@ fn receive_from(socket: &OwnedFd, buffers: &mut [u8], each: &mut impl FnMut(Data
     for (message, buffer) in messages[..received].iter().zip(buffers.chunks_exact(MESSAGE_BYTES)) {
         let header = &message.msg_hdr;
         // SAFETY: the system has filled the name and the control area of this message, which are alive.
-        let Some((remote, remarks)) = (unsafe { read_name(header).zip(Some(Remarks::read(header))) }) else {
+        let Some((remote, ancillary)) = (unsafe { read_name(header).zip(Some(Ancillary::read(header))) })
+        else {
             continue;
         };
         let bytes = &buffer[..(message.msg_len as usize).min(MESSAGE_BYTES)];
-        let segment = if remarks.segment == 0 { MESSAGE_BYTES } else { remarks.segment };
+        let segment = if ancillary.segment == 0 { MESSAGE_BYTES } else { ancillary.segment };
         for payload in bytes.chunks(segment) {
-            let Remarks { local: Some(local), tos, ttl, .. } = remarks else { continue };
+            let Ancillary { local: Some(local), tos, ttl, .. } = ancillary else { continue };
             each(Datagram { remote, local, tos, ttl, payload });
         }
     }
@@ -224,9 +224,9 @@ unsafe fn read_name(header: &libc::msghdr) -> Option<SocketAddr> {
     }
 }
 
-/// What the system says of a message.
+/// The ancillary data of a received message.
 #[derive(Clone, Copy, Default, Debug)]
-struct Remarks {
+struct Ancillary {
     local: Option<IpAddr>,
     tos: u8,
     ttl: u8,
@@ -234,8 +234,8 @@ struct Remarks {
     segment: usize,
 }
 
-impl Remarks {
-    /// Reads the remarks on a message.
+impl Ancillary {
+    /// Reads the ancillary data of a message.
     ///
     /// # Safety
     /// The system has filled the control area of `header`.
@@ -410,7 +410,7 @@ impl Outbound {
         true
     }
 
-    /// Sends what is queued. Returns the number of datagrams that the system did not take since the last call.
+    /// Sends the queued datagrams. Returns the number of datagrams that the system did not take since the last call.
     pub(super) fn flush(&mut self) -> u64 {
         if !self.messages.is_empty() {
             self.send_all();
@@ -455,7 +455,7 @@ impl Outbound {
                 }
                 Err(error) => error,
             };
-            // The first was not taken. A system without segmentation, or a way on which nobody computes checksums later: one by one.
+            // The first was not taken. A system without segmentation, or a route on which checksums are not computed later: one by one.
             let message = &messages[at];
             let is_refused =
                 message.segments > 1 && matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO));
@@ -503,7 +503,7 @@ fn name_of(destination: SocketAddr) -> (libc::sockaddr_in6, usize) {
     }
 }
 
-/// Writes what the system is told of a message. Returns the bytes.
+/// Writes the ancillary data of a message to be sent. Returns the bytes.
 fn write_control(control: &mut Control, message: &Message) -> usize {
     let mut at = 0;
     let bytes: &mut [u64] = control;
