@@ -237,3 +237,72 @@ fn ovs_appctl_asks_the_daemon_and_ends_it() {
     wait_until("the daemon ends", || daemon.0.try_wait().unwrap().is_some());
     assert!(!host.at().join("ovs-vswitchd.pid").exists() && !host.at().join("br0.mgmt").exists());
 }
+
+/// Tunnels of the kernel are the other ends.
+#[test]
+fn tunnels_end_at_the_kernels() {
+    let Some(host) = Host::start("fvk") else { return };
+    let peer = format!("{}p", host.namespace);
+    let inside = &host.namespace;
+    let made = sh(&format!(
+        "ip netns add {peer} && ip link add u0 netns {inside} type veth peer name u0 netns {peer} \
+         && ip -n {inside} addr add 192.0.2.1/24 dev u0 && ip -n {peer} addr add 192.0.2.2/24 dev u0 \
+         && ip -n {inside} addr add fd00::1/64 dev u0 nodad && ip -n {peer} addr add fd00::2/64 dev u0 nodad \
+         && ip -n {inside} link set u0 mtu 9000 up && ip -n {peer} link set u0 mtu 9000 up"
+    ));
+    assert!(made);
+    if !sh(&format!("ip -n {peer} link add x0 type vxlan id 7 remote 192.0.2.1 local 192.0.2.2 dstport 4789"))
+    {
+        sh(&format!("ip netns del {peer}"));
+        return skipped("the kernel has no VXLAN");
+    }
+    host.vsctl("add-br b0 -- add-br b1").unwrap();
+    for (n, remote, local, port, options) in
+        [(0, "192.0.2", ".", 4789, "options:csum=true"), (1, "fd00", "::", 4790, "options:dst_port=4790")]
+    {
+        let udp6 = "udp6zerocsumtx udp6zerocsumrx";
+        if n == 1 {
+            assert!(sh(&format!(
+                "ip -n {peer} link add x1 type vxlan id 8 remote fd00::1 local fd00::2 dstport {port} {udp6}"
+            )));
+        }
+        let vni = 7 + n;
+        host.vsctl(&format!(
+            "add-port b{n} t{n} -- set Interface t{n} type=vxlan options:remote_ip={remote}{local}2 options:key={vni} {options}"
+        ))
+        .unwrap();
+        assert_eq!(host.vsctl(&format!("get Interface t{n} ofport")).unwrap(), "1");
+        for (namespace, device, host) in [(inside, format!("b{n}"), 1), (&peer, format!("x{n}"), 2)] {
+            assert!(sh(&format!(
+                "ip -n {namespace} addr add 10.{n}.0.{host}/24 dev {device} && ip -n {namespace} link set {device} mtu 8900 up"
+            )));
+        }
+        let ping = |namespace: &str, options: &str, to: u8| {
+            sh(&format!("ip netns exec {namespace} ping -c 1 -W 1 {options} 10.{n}.0.{to}"))
+        };
+        wait_until("the kernel's end answers", || ping(inside, "", 2));
+        for size in [1, 100, 1400, 8000] {
+            assert!(
+                ping(inside, &format!("-M do -s {size}"), 2) && ping(&peer, &format!("-M do -s {size}"), 1)
+            );
+        }
+    }
+    // The same ends a second time, a UDP port that another program has, and an option that is not supported.
+    for (options, problem) in [
+        ("options:remote_ip=192.0.2.2 options:key=7", "another port has the same other end"),
+        ("options:remote_ip=192.0.2.2 options:dst_port=4791", "UDP port 4791 is in use"),
+        ("options:remote_ip=192.0.2.2 options:exts=gbp", "options:exts=gbp is not supported"),
+        ("options:key=7", "a tunnel needs options:remote_ip"),
+    ] {
+        assert!(sh(&format!(
+            "ip -n {inside} link show k0 || ip -n {inside} link add k0 type vxlan id 7 dstport 4791 remote 192.0.2.2 && ip -n {inside} link set k0 up"
+        )));
+        let refused =
+            host.vsctl(&format!("add-port b0 t9 -- set Interface t9 type=vxlan {options}")).unwrap_err();
+        assert!(refused.contains(problem), "{refused}");
+        host.vsctl("del-port b0 t9").unwrap();
+    }
+    let shown = host.appctl(&["dpif/show"]).unwrap();
+    assert!(shown.contains("t0 1/1: (vxlan: csum=true, key=7, remote_ip=192.0.2.2)"), "{shown}");
+    sh(&format!("ip netns del {peer}"));
+}

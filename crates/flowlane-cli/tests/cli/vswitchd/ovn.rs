@@ -195,6 +195,29 @@ impl Network {
     }
 }
 
+impl Network {
+    /// Puts Open vSwitch, in user space, in the place of a chassis' daemon. There the bridge of the wire has the chassis' address.
+    fn start_open_vswitch(&mut self, place: usize) {
+        let host = &mut self.chassis[place];
+        drop(host.daemon.take());
+        _ = std::fs::remove_file(host.at().join("ovs-vswitchd.pid"));
+        let mut daemon = Command::new("ip");
+        daemon.args(["netns", "exec", &host.namespace]).arg(host.programs.path("ovs-vswitchd"));
+        host.programs.surround(&mut daemon, host.at());
+        daemon.arg(format!("unix:{}", host.socket().display())).args(["--pidfile", "-vconsole:off"]);
+        let address = format!("192.0.2.{}/24", place + 1);
+        assert!(host.ip("addr flush dev u0"));
+        host.vsctl("--no-wait set Open_vSwitch . external_ids:ovn-bridge-datapath-type=netdev").unwrap();
+        daemon.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        host.daemon = Some(Process(daemon.spawn().unwrap()));
+        host.vsctl("add-br br-wire -- set Bridge br-wire datapath_type=netdev -- add-port br-wire u0")
+            .unwrap();
+        assert!(
+            host.ip(&format!("addr add {address} dev br-wire")) && host.ip("link set br-wire mtu 1600 up")
+        );
+    }
+}
+
 impl Drop for Network {
     fn drop(&mut self) {
         self.processes.clear();
@@ -302,4 +325,33 @@ fn two_chassis_of_ovn_are_one_network() {
         wait_until("the network is as it was", || pings(&a, "10.2.0.3") && pings(&outside, "172.16.0.50"));
         assert!(sh(&fetched));
     }
+}
+
+/// One chassis has Open vSwitch: packets that it puts into tunnels come out here, and the other way round. The network stays as it is when
+/// Flowlane takes its place.
+#[test]
+fn a_chassis_with_open_vswitch_is_in_the_same_network() {
+    let Some(mut network) = Network::start("fvm", 2) else { return };
+    for host in &network.chassis {
+        // Open vSwitch in user space takes no packet whose checksum is left to a card, as veth's are.
+        host.vsctl("set Open_vSwitch . external_ids:ovn-encap-csum=false").unwrap();
+    }
+    network.start_open_vswitch(1);
+    for n in [1, 2] {
+        network.nbctl(&format!("ls-add sw{n}"));
+    }
+    let (a, b) = (network.machine(0, 1, 1), network.machine(1, 1, 2));
+    let c = network.machine(1, 2, 3);
+    network.add_router();
+    network.sync();
+    let reach =
+        || pings(&a, "10.1.0.2") && pings(&b, "10.1.0.1") && pings(&a, "10.2.0.3") && pings(&c, "10.1.0.1");
+    wait_until("all reach each other", reach);
+    let host = &mut network.chassis[1];
+    host.vsctl("del-br br-wire").unwrap();
+    drop(host.daemon.take());
+    _ = std::fs::remove_file(host.at().join("ovs-vswitchd.pid"));
+    assert!(host.ip("addr replace 192.0.2.2/24 dev u0"));
+    host.start_daemon();
+    wait_until("all reach each other as before", reach);
 }
