@@ -130,7 +130,7 @@ fn change(
 ) {
     let of_default = match difference {
         Datum::Set(_) => Datum::empty(),
-        Datum::Map(_) => Datum::map([]),
+        Datum::Map(_) => Datum::map::<&str>([]),
     };
     let own = entry.or_insert(of_default);
     match kind {

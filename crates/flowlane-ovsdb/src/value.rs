@@ -164,8 +164,8 @@ impl Datum {
         Self::Set(atoms.into_iter().map(Into::into).collect())
     }
 
-    /// A map of texts.
-    pub fn map<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+    /// A map with texts as keys.
+    pub fn map<'a, V: Into<Atom>>(pairs: impl IntoIterator<Item = (&'a str, V)>) -> Self {
         Self::Map(pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
     }
 

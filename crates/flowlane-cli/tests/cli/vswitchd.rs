@@ -228,14 +228,59 @@ fn ovs_appctl_asks_the_daemon_and_ends_it() {
         (&["fdb/show", "br9"][..], "no such bridge"),
         (&["fdb/show"], "takes the arguments"),
         (&["dance"], "\"dance\" is not a valid command"),
+        (&["ofproto/trace", "br9", "ip"], "br9: unknown bridge"),
+        (&["ofproto/trace", "br0", "in_port=9"], "there is no port 9"),
+        (&["dpctl/dump-conntrack", "zone=x"], "a zone is a number"),
     ] {
         let said = host.appctl(arguments).unwrap_err();
         assert!(said.contains(problem), "{said}");
     }
+    asks_for_rules_connections_and_counters(&host);
     host.appctl(&["exit"]).unwrap();
     let mut daemon = host.daemon.take().unwrap();
     wait_until("the daemon ends", || daemon.0.try_wait().unwrap().is_some());
     assert!(!host.at().join("ovs-vswitchd.pid").exists() && !host.at().join("br0.mgmt").exists());
+}
+
+fn asks_for_rules_connections_and_counters(host: &Host) {
+    host.vsctl(
+        "add-port br0 d1 -- set Interface d1 type=dummy -- add-port br0 t2 -- set Interface t2 type=geneve \
+         options:remote_ip=192.0.2.9 options:key=flow options:dst_port=46991",
+    )
+    .unwrap();
+    // A trace of a packet that came out of a tunnel.
+    let rule = "in_port=2,tun_id=5,ip,priority=7,cookie=9,actions=ct(commit,zone=5),resubmit(,3)";
+    host.ofctl(&["add-flow", "br0", rule]);
+    host.ofctl(&["add-flow", "br0", "table=3,tcp,tp_dst=80,actions=output:1"]);
+    let flows = host.appctl(&["bridge/dump-flows", "br0"]).unwrap();
+    let row = "priority=32768,tcp,tp_dst=80,actions=output:1";
+    assert!(flows.contains("table_id=3, duration=") && flows.contains(row), "{flows}");
+    let flow = "in_port=2,tun_id=5,tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=80";
+    let trace = host.appctl(&["ofproto/trace", "br0", flow]).unwrap();
+    assert!(trace.starts_with(&format!("Flow: {flow}\n\nbridge(\"br0\")\n-------------\n")), "{trace}");
+    let rows = [
+        "\n 0. ip,in_port=2,tun_id=0x5, priority 7, cookie 0x9\n    ct(commit,zone=5)\n    resubmit(,3)\n",
+        "\n 3. tcp,tp_dst=80, priority 32768\n    output:1\n",
+        "\nDatapath actions: 1\n",
+    ];
+    assert!(rows.iter().all(|row| trace.contains(row)), "{trace}");
+    assert_eq!(host.appctl(&["dpctl/dump-dps"]).unwrap(), "netdev@ovs-netdev\n");
+    assert!(host.appctl(&["dpctl/show"]).unwrap().contains("port 2: t2 (geneve)"));
+    assert!(host.appctl(&["dpif/show-dp-features", "br0"]).unwrap().contains("\nCT zone: Yes\n"));
+    let packet = "in_port=1 packet=02000000000102000000000208004500002400000000401166c7\
+        0a0000010a000002000100020010000000000000000000000000000000 actions=ct(commit,zone=7),normal";
+    host.ofctl(&["packet-out", "br0", packet]);
+    let tracked = |zone: &str| host.appctl(&["dpctl/dump-conntrack", zone]).unwrap();
+    wait_until("a connection", || tracked("zone=7").starts_with("udp,orig=(src=10.0.0.1"));
+    assert_eq!(tracked("zone=8"), "");
+    host.appctl(&["dpctl/flush-conntrack", "zone=7"]).unwrap();
+    assert_eq!(tracked("-m"), "");
+    assert_eq!(host.appctl(&["fdb/flush"]).unwrap(), "table successfully flushed\n");
+    // Counters reach the database within seconds.
+    let sent = || host.vsctl("get Interface br0 statistics:tx_packets");
+    wait_until("counters", || {
+        sent().is_ok_and(|packets| packets.parse().is_ok_and(|packets: u64| packets > 0))
+    });
 }
 
 /// Tunnels of the kernel are the other ends.

@@ -56,6 +56,27 @@ pub struct TraceStep {
     pub what: String,
     /// The reason; may be empty.
     pub why: String,
+    /// The rule that has won in a table of rules, or that none has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visit: Option<TraceVisit>,
+}
+
+/// A packet's visit to a table of rules.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TraceVisit {
+    pub table: u8,
+    /// None: no rule matches.
+    pub rule: Option<TraceRule>,
+}
+
+/// A rule that has won.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TraceRule {
+    pub priority: u32,
+    pub cookie: u64,
+    /// In the syntax of rule files, as the actions.
+    pub matches: String,
+    pub actions: Vec<String>,
 }
 
 /// A packet that would leave.
@@ -118,7 +139,7 @@ impl Traced {
 
 impl Trace {
     fn note(&mut self, place: impl Into<String>, what: impl Into<String>, why: impl Into<String>) {
-        self.steps.push(TraceStep { place: place.into(), what: what.into(), why: why.into() });
+        self.steps.push(TraceStep { place: place.into(), what: what.into(), why: why.into(), visit: None });
     }
 }
 
@@ -182,7 +203,7 @@ impl Tracer<'_> {
             self.tell(name, "dropped", "the port's settings refuse it");
             return None;
         }
-        if slot.decapsulate {
+        if slot.decapsulate && slot.tunnel.is_none() {
             let before = self.packet.frame.len();
             let port = self.packet.key.word(word::PORTS) as u16;
             let termination = Tunnels::termination(self.worker.egress.tunnels.as_ref(), port);
@@ -267,6 +288,16 @@ impl Tracer<'_> {
                     print_actions(&rule.actions)
                 );
                 self.tell(place.trim_end(), what, why);
+                let actions = rule.actions.iter().map(|action| print_actions(std::slice::from_ref(action)));
+                self.visit(
+                    number,
+                    Some(TraceRule {
+                        priority: rule.priority.0,
+                        cookie: rule.cookie,
+                        matches: rule.matches.to_string(),
+                        actions: actions.collect(),
+                    }),
+                );
             }
             None => {
                 let what = match table.miss {
@@ -275,9 +306,17 @@ impl Tracer<'_> {
                     Miss::Continue => "no rule: on to the next table",
                 };
                 self.tell(place.trim_end(), what, why);
+                self.visit(number, None);
             }
         }
         Entered::Steps(steps)
+    }
+
+    /// Notes that the latest step is a visit to a table of rules.
+    fn visit(&mut self, table: u8, rule: Option<TraceRule>) {
+        if let Some(step) = self.packet.trace.steps.last_mut() {
+            step.visit = Some(TraceVisit { table, rule });
+        }
     }
 
     /// A stage, of which another worker may have the shard that the packet is for.

@@ -276,7 +276,7 @@ pub(super) fn others_changed(groups: usize, ports: usize, zones: usize) -> Strin
 
 fn trace(trace: Trace) -> String {
     let mut out = String::new();
-    for TraceStep { place, what, why } in &trace.steps {
+    for TraceStep { place, what, why, .. } in &trace.steps {
         out += &format!("{place}\n    {what}\n");
         if !why.is_empty() {
             out += &format!("    {why}\n");

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::parse;
+use flowlane::packet::{Field, FieldClass, WordSet};
 use flowlane::rule::action::PortNo;
 
 use super::super::walk::{Entered, Position, follow, follow_steps};
@@ -33,7 +34,21 @@ impl Worker {
         bytes: &[u8],
         ct_next: impl IntoIterator<Item = u32>,
     ) -> Result<Tracing, String> {
-        begin(self, port, bytes, ct_next.into_iter().collect())
+        begin(self, port, bytes, &FlowKey::zero(), ct_next.into_iter().collect())
+    }
+
+    /// Begins a trace of a packet that has fields in no header from the start: registers, or those of the tunnel that it came out of.
+    ///
+    /// # Errors
+    /// As [`trace`](Self::trace).
+    pub fn trace_with_fields(
+        &self,
+        port: PortNo,
+        bytes: &[u8],
+        fields: &FlowKey,
+        ct_next: impl IntoIterator<Item = u32>,
+    ) -> Result<Tracing, String> {
+        begin(self, port, bytes, fields, ct_next.into_iter().collect())
     }
 
     /// Goes on with a trace in the stage at which another worker would hand the packet over to this one.
@@ -46,7 +61,13 @@ impl Worker {
 ///
 /// # Errors
 /// The ports that there are, where this is none.
-fn begin(worker: &Worker, port: PortNo, bytes: &[u8], ct_next: VecDeque<u32>) -> Result<Tracing, String> {
+fn begin(
+    worker: &Worker,
+    port: PortNo,
+    bytes: &[u8],
+    fields: &FlowKey,
+    ct_next: VecDeque<u32>,
+) -> Result<Tracing, String> {
     let Some(place) = worker.egress.ports.place(port) else {
         let there = worker.egress.ports.iter().map(|slot| format!("{} {}", slot.number.0, slot.name));
         return Err(format!(
@@ -59,6 +80,13 @@ fn begin(worker: &Worker, port: PortNo, bytes: &[u8], ct_next: VecDeque<u32>) ->
     frame.fill(bytes);
     let mut key = FlowKey::zero();
     let headers = parse(frame.bytes(), port.0, &mut key);
+    let outside = [FieldClass::Tunnel, FieldClass::Metadata].map(WordSet::of_class);
+    let own = [Field::InPort, Field::RecircId, Field::PacketType, Field::Malformed];
+    let own = own.map(|field| (field, key.get(field)));
+    for w in outside[0].union(outside[1]).iter().filter(|w| fields.word(*w) != 0) {
+        key.set_word(w, fields.word(w));
+    }
+    own.into_iter().for_each(|(field, value)| key.set(field, value));
     let now_ns = worker.now_ns();
     let mut packet = Box::new(Traced {
         frame,

@@ -33,6 +33,7 @@ pub use server::{
 };
 
 pub use take_over::{HandOverError, TakeOver, TakeOverRequest, Unconfirmed};
+pub(crate) use tracked::ConnectionParams;
 pub use tracked::{ConnectionReport, ConnectionsReport, EndsReport};
 pub use zones::{ZoneReport, ZonesReport};
 

@@ -449,6 +449,14 @@ impl ControlServer {
         Ok(entries)
     }
 
+    /// Forgets all learned addresses.
+    ///
+    /// # Errors
+    /// Where the switch does not run.
+    pub(crate) fn flush_fdb(&self) -> Result<(), RpcError> {
+        self.call_worker(0, |worker| worker.egress.macs.retain(|_, _| false))
+    }
+
     /// Repeats changes on the standby, and lets others use the control in between.
     fn catch_up(&self) {
         while !self.control().catch_up_slice() {

@@ -3,6 +3,7 @@
 use flowlane::generate::packet::build_frame;
 use flowlane::packet::Field;
 use flowlane::packet::fields::word;
+use flowlane::packet::key::FlowKey;
 use flowlane::rule::action::PortNo;
 use flowlane_capture::FRAME_MAX;
 use serde::Deserialize;
@@ -57,7 +58,7 @@ impl ControlServer {
         let states = ct_next.iter().map(|state| ct_state::read(state)).collect::<Result<Vec<_>, _>>();
         let states = states.map_err(refused)?;
         let mut port = in_port;
-        let mut bytes = Vec::new();
+        let (mut bytes, mut fields) = (Vec::new(), FlowKey::zero());
         if frame.is_empty() {
             // Of a range, the first packet, as of a mask.
             let matches = self.read_flow(flow)?.swap_remove(0).rule.matches;
@@ -70,6 +71,7 @@ impl ControlServer {
             let of_flow = key.word(word::IN_PORT);
             port = port.or((of_flow != 0).then_some(of_flow));
             build_frame(&key, FRAME_BYTES, &mut bytes);
+            fields = key;
         } else {
             // `from_str_radix` accepts a sign.
             let digits = |hex: &&str| hex.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -84,7 +86,7 @@ impl ControlServer {
         }
         let begun = self.call_worker(0, move |worker| {
             let first = worker.egress.ports.iter().next().map_or(PortNo(0), |slot| slot.number);
-            worker.trace_with(port.map_or(first, PortNo), &bytes, states)
+            worker.trace_with_fields(port.map_or(first, PortNo), &bytes, &fields, states)
         })?;
         let mut tracing = begun.map_err(refused)?;
         loop {

@@ -21,7 +21,7 @@ const LISTED_MAX: usize = 100_000;
 /// The connections that a request is about; each part that is given must agree.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct ConnectionParams {
+pub(crate) struct ConnectionParams {
     zone: Option<u16>,
     /// The protocol's name or number.
     proto: Option<String>,
@@ -117,6 +117,11 @@ fn number(text: &str) -> Result<u32, RpcError> {
 }
 
 impl ConnectionParams {
+    /// All connections of a zone, or of all zones.
+    pub(crate) fn of_zone(zone: Option<u16>) -> Self {
+        Self { zone, ..Self::default() }
+    }
+
     pub(super) fn wanted(&self) -> Result<Wanted, RpcError> {
         let proto = self.proto.as_deref().map(|name| {
             let named =
@@ -196,11 +201,23 @@ impl ControlServer {
         Ok(out)
     }
 
+    /// Lists all connections that are wanted, as Open vSwitch prints them.
+    pub(crate) fn list_connections(&self, params: &ConnectionParams) -> Result<Vec<String>, RpcError> {
+        let wanted = params.wanted()?;
+        let (connections, now_ms) = self.tracked()?;
+        let mut out = Vec::new();
+        connections.for_each(&wanted, now_ms, |listed| {
+            out.push(listed.to_string());
+            true
+        });
+        Ok(out)
+    }
+
     /// Removes connections. Returns their number.
     ///
     /// # Errors
     /// Where a parameter is wrong, or the switch does not run.
-    pub(super) fn flush_connections(&self, params: &ConnectionParams) -> Result<usize, RpcError> {
+    pub(crate) fn flush_connections(&self, params: &ConnectionParams) -> Result<usize, RpcError> {
         if params.limit.is_some() {
             return Err(RpcError::new(RpcError::PARAMS, "limit: all that are wanted are removed"));
         }

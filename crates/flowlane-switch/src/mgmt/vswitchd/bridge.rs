@@ -13,8 +13,9 @@ use flowlane_ovsdb::Uuid;
 use serde_json::to_value;
 
 use super::model::{BridgeSpec, InterfaceSpec, check_name};
+use super::statistics;
 use crate::control::{Changes, VlanChange};
-use crate::datapath::{PacketIns, Until};
+use crate::datapath::{PacketIns, PortCounters, Until};
 use crate::mgmt::config::PortSection;
 use crate::mgmt::links::KernelLinks;
 use crate::mgmt::openflow::{Address, Agent, AgentError, FailMode, Service};
@@ -280,13 +281,32 @@ impl Bridge {
         &self.spec.name
     }
 
-    /// Lists the ports, as `dpif/show` does.
-    pub(super) fn describe(&self) -> String {
-        let mut out = format!("  {}:\n", self.spec.name);
+    /// The counters of ports, by number.
+    pub(super) fn counters(&self) -> BTreeMap<u32, PortCounters> {
+        let mut all: BTreeMap<u32, PortCounters> = BTreeMap::new();
+        for of_worker in self.served.call_workers(statistics::of_worker).unwrap_or_default() {
+            of_worker.into_iter().for_each(|(number, counters)| *all.entry(number).or_default() += counters);
+        }
+        all
+    }
+
+    /// The rows of interfaces that are open, with the numbers of their ports.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = (Uuid, u32)> {
+        self.ports.iter().filter_map(|(uuid, port)| Some((*uuid, *port.opened.as_ref().ok()?)))
+    }
+
+    /// The interfaces that are open, in the order of their numbers.
+    pub(super) fn opened(&self) -> Vec<(u32, &InterfaceSpec)> {
         let opened = self.ports.values().filter_map(|port| Some((*port.opened.as_ref().ok()?, &port.spec)));
         let mut ports: Vec<_> = opened.collect();
         ports.sort_by_key(|(number, _)| *number);
-        for (number, spec) in ports {
+        ports
+    }
+
+    /// Lists the ports, as `dpif/show` does.
+    pub(super) fn describe(&self) -> String {
+        let mut out = format!("  {}:\n", self.spec.name);
+        for (number, spec) in self.opened() {
             let options: Vec<String> =
                 spec.options.iter().map(|(key, value)| format!("{key}={value}")).collect();
             let options =

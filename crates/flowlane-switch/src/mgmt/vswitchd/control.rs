@@ -10,6 +10,7 @@ use flowlane_ovsdb::{Framer, Uuid};
 use serde_json::{Value, json};
 
 use super::bridge::Bridge;
+use super::commands::execute;
 use crate::mgmt::rpc::SocketFile;
 
 /// Connections that are served at once; further ones wait.
@@ -20,16 +21,6 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// The longest request: commands are short.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
-
-/// The commands, with their arguments and the numbers of these.
-const COMMANDS: [(&str, &str, [usize; 2]); 6] = [
-    ("exit", "[--cleanup]", [0, 1]),
-    ("fdb/show", "bridge", [1, 1]),
-    ("list-commands", "", [0, 0]),
-    ("ofproto/list", "", [0, 0]),
-    ("dpif/show", "", [0, 0]),
-    ("version", "", [0, 0]),
-];
 
 struct Connection {
     stream: UnixStream,
@@ -131,48 +122,4 @@ fn answer_to(message: &[u8], bridges: &BTreeMap<Uuid, Bridge>, is_over: &mut boo
         Err(problem) => (Value::Null, json!(problem + "\n")),
     };
     json!({ "id": request["id"], "result": result, "error": error })
-}
-
-fn execute(
-    command: &str,
-    arguments: &[&str],
-    bridges: &BTreeMap<Uuid, Bridge>,
-    is_over: &mut bool,
-) -> Result<String, String> {
-    let known = COMMANDS.iter().find(|(name, ..)| *name == command);
-    let Some((_, usage, [least, most])) = known else {
-        return Err(format!("\"{command}\" is not a valid command"));
-    };
-    if !(*least..=*most).contains(&arguments.len()) {
-        return Err(format!("\"{command}\" command takes the arguments: {usage}"));
-    }
-    let lines = |lines: Vec<String>| lines.into_iter().map(|line| line + "\n").collect::<String>();
-    match (command, arguments) {
-        ("version", _) => Ok(format!("ovs-vswitchd (Flowlane) {}\n", env!("CARGO_PKG_VERSION"))),
-        ("exit", _) => {
-            *is_over = true;
-            Ok(String::new())
-        }
-        ("list-commands", _) => {
-            let mut all = vec!["The available commands are:".to_owned()];
-            all.extend(
-                COMMANDS.iter().map(|(name, usage, _)| format!("  {name:<23} {usage}").trim_end().to_owned()),
-            );
-            Ok(lines(all))
-        }
-        ("ofproto/list", _) => Ok(lines(bridges.values().map(|bridge| bridge.name().to_owned()).collect())),
-        ("dpif/show", _) => Ok(bridges.values().map(Bridge::describe).collect()),
-        ("fdb/show", [name]) => {
-            let bridge = bridges.values().find(|bridge| bridge.name() == *name);
-            let bridge = bridge.ok_or_else(|| "no such bridge".to_owned())?;
-            let addresses = bridge.served().fdb().map_err(|error| error.message)?;
-            let mut all = vec![" port  VLAN  MAC                Age".to_owned()];
-            for entry in addresses {
-                let port = if entry.port == 0xfffe { "LOCAL".to_owned() } else { entry.port.to_string() };
-                all.push(format!("{port:>5}  {:>4}  {}  {:>3}", entry.vlan, entry.mac, entry.age_s));
-            }
-            Ok(lines(all))
-        }
-        _ => unreachable!("each command that is known is executed"),
-    }
 }

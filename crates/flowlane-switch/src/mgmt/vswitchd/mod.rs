@@ -9,9 +9,11 @@
 //! A server that goes away changes nothing: bridges go on, and the next session brings what has changed meanwhile.
 
 mod bridge;
+mod commands;
 mod control;
 mod model;
 mod pid_file;
+mod statistics;
 mod status;
 
 pub use pid_file::PidFile;
@@ -30,6 +32,7 @@ use serde_json::Value;
 use crate::mgmt::openflow::Address;
 use bridge::Bridge;
 use control::Commands;
+use statistics::Statistics;
 
 /// The lock that all such daemons ask for, of which one has it.
 const LOCK: &str = "ovs_vswitchd";
@@ -176,6 +179,7 @@ pub struct Daemon<'a> {
     failed: BTreeMap<Uuid, model::BridgeSpec>,
     commands: Option<Commands>,
     retried: Instant,
+    statistics: Statistics,
 }
 
 impl<'a> Daemon<'a> {
@@ -190,7 +194,7 @@ impl<'a> Daemon<'a> {
         let commands = options.control.as_deref().map(Commands::listen).transpose();
         let commands = commands.map_err(DaemonError::Control)?;
         let (bridges, failed, retried) = (BTreeMap::new(), BTreeMap::new(), Instant::now());
-        Ok(Self { options, say, bridges, failed, commands, retried })
+        Ok(Self { options, say, bridges, failed, commands, retried, statistics: Statistics::default() })
     }
 
     /// Runs until `stop` is set, or a command ends it.
@@ -269,7 +273,10 @@ impl<'a> Daemon<'a> {
                 self.reconcile(session.replica());
                 cur_cfg = model::root(session.replica()).map(|root| root.next_cfg);
             }
-            let operations = status::operations(session.replica(), session.schema(), &self.bridges, cur_cfg);
+            let replica = session.replica();
+            self.statistics.refresh(replica, &self.bridges);
+            let operations =
+                status::operations(replica, session.schema(), &self.bridges, &self.statistics, cur_cfg);
             written.write(session, operations);
         }
         Ok(())

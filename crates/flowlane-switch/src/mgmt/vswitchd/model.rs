@@ -15,7 +15,7 @@ use crate::tunnel::PortTunnelSpec;
 pub(super) const WANTED: [Wanted; 5] = [
     Wanted {
         table: "Open_vSwitch",
-        columns: &["bridges", "next_cfg", "cur_cfg", "datapath_types", "iface_types"],
+        columns: &["bridges", "next_cfg", "cur_cfg", "datapath_types", "iface_types", "other_config"],
     },
     Wanted {
         table: "Bridge",
@@ -43,6 +43,7 @@ pub(super) const WANTED: [Wanted; 5] = [
             "link_state",
             "admin_state",
             "mac_in_use",
+            "statistics",
         ],
     },
     Wanted { table: "Controller", columns: &["target"] },

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::bridge::{Bridge, BridgePort};
 use super::model::{self, Root};
+use super::statistics::Statistics;
 use crate::mgmt::rpc::Link;
 
 /// The types of interfaces, as far as they are supported.
@@ -20,6 +21,7 @@ pub(super) fn operations(
     replica: &Replica,
     schema: &Schema,
     bridges: &BTreeMap<Uuid, Bridge>,
+    statistics: &Statistics,
     cur_cfg: Option<i64>,
 ) -> Vec<Value> {
     let mut out = Vec::new();
@@ -32,7 +34,9 @@ pub(super) fn operations(
         out.extend(update(replica, schema, "Bridge", *uuid, columns));
         for (uuid, port) in &bridge.ports {
             let link = bridge.served().link(&port.spec.name);
-            out.extend(update(replica, schema, "Interface", *uuid, interface(port, link)));
+            let mut columns = interface(port, link);
+            columns.extend(statistics.column(*uuid).map(|column| ("statistics", column)));
+            out.extend(update(replica, schema, "Interface", *uuid, columns));
         }
     }
     if let (Some(Root { uuid, .. }), Some(cur_cfg)) = (model::root(replica), cur_cfg) {
