@@ -13,7 +13,7 @@ Examples:
 The database says which bridges there are: `ovs-vsctl add-br br0`, `ovs-vsctl add-port br0 eth1`. Each bridge has a socket for OpenFlow,
 RUNDIR/BRIDGE.mgmt, as `ovs-ofctl` expects it. RUNDIR is OVS_RUNDIR, or /var/run/openvswitch.
 
-Interfaces may be of the types system, internal, tap, patch and dummy; others have an `error` in the database.";
+Interfaces may be of the types system, internal, tap, patch, geneve, vxlan and dummy; others have an `error` in the database.";
 
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]

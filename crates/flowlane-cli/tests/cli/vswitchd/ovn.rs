@@ -267,6 +267,38 @@ fn logical_switches_routers_access_lists_and_load_balancers_of_ovn_work() {
     assert!(!pings(&a, "10.2.0.3"));
 }
 
+/// The script of the documentation.
+#[test]
+fn the_example_starts_a_network_in_which_all_reach_each_other() {
+    let (Some(root), Some(_)) = (programs(), flowlane::testing::OvsPrograms::find()) else { return };
+    if !sh("test $(id -u) = 0 && ip netns add c1 && ip netns del c1") {
+        return skipped("needs root, network namespaces, and none called c1");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run = |verb: &str| {
+        let mut script = Command::new("bash");
+        script.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/ovn.sh")).arg(verb);
+        script
+            .env("FLOWLANE", assert_cmd::cargo::cargo_bin!("flowlane"))
+            .env("OVN_AT", folder.path().join("ovn"));
+        let root = if root == Path::new("/") { String::new() } else { root.display().to_string() };
+        script.env("OVN_ROOT", root);
+        script.env("OVS_ROOT", std::env::var_os("FLOWLANE_OVS_ROOT").unwrap_or_default());
+        let output = script.output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (is_up, _) = run("up");
+    let mut said = String::new();
+    wait_until("all reach each other", || {
+        let (all, answers) = run("ping");
+        said = answers;
+        !is_up || all
+    });
+    let (is_down, _) = run("down");
+    assert!(is_up && is_down && !folder.path().join("ovn").exists());
+    assert_eq!(said.lines().count(), 16);
+}
+
 /// Packets between chassis go through tunnels, which OVN asks for, one for each other chassis; those to and from outside go through the
 /// one that is the router's gateway.
 #[test]
