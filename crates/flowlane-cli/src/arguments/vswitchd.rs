@@ -7,11 +7,12 @@ use clap::Args;
 const HELP: &str = "\
 Examples:
   flowlane vswitchd                                             # unix:/var/run/openvswitch/db.sock
-  flowlane vswitchd unix:/run/openvswitch/db.sock --pidfile
+  flowlane vswitchd unix:/run/openvswitch/db.sock --pidfile --log-file --detach
   OVS_RUNDIR=/tmp/ovs flowlane vswitchd
 
 The database says which bridges there are: `ovs-vsctl add-br br0`, `ovs-vsctl add-port br0 eth1`. Each bridge has a socket for OpenFlow,
-RUNDIR/BRIDGE.mgmt, as `ovs-ofctl` expects it. RUNDIR is OVS_RUNDIR, or /var/run/openvswitch.
+RUNDIR/BRIDGE.mgmt, as `ovs-ofctl` expects it. RUNDIR is OVS_RUNDIR, or /var/run/openvswitch; LOGDIR is
+OVS_LOGDIR, or /var/log/openvswitch. The log file is opened again at a SIGHUP and by `ovs-appctl vlog/reopen`, as logrotate needs it.
 
 Interfaces may be of the types system, internal, tap, patch, geneve, vxlan and dummy; others have an `error` in the database.";
 
@@ -24,6 +25,12 @@ pub(crate) struct VswitchdOptions {
     /// Write the process's number to a file [default, without a value: RUNDIR/ovs-vswitchd.pid].
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub(crate) pidfile: Option<Option<PathBuf>>,
+    /// Return when the bridges are there, and run on in the background.
+    #[arg(long)]
+    pub(crate) detach: bool,
+    /// Write messages to a file, too [default, without a value: LOGDIR/ovs-vswitchd.log].
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub(crate) log_file: Option<Option<PathBuf>>,
     /// Socket for `ovs-appctl`, or `none` [default: RUNDIR/ovs-vswitchd.PID.ctl].
     #[arg(long, value_name = "SOCKET")]
     pub(crate) unixctl: Option<PathBuf>,

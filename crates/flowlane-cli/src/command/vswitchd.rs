@@ -1,24 +1,46 @@
 //! `flowlane vswitchd`: bridges as an OVSDB asks for them.
 
+mod detach;
+mod log;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use flowlane_switch::mgmt::openflow::Address;
-use flowlane_switch::mgmt::vswitchd::{Daemon, DaemonError, Options, PidFile};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use flowlane_switch::mgmt::vswitchd::{Daemon, DaemonError, Hooks, Options, PidFile};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::arguments::VswitchdOptions;
 use crate::failure::Failure;
-use crate::stderr::note;
+use log::Log;
 
 /// The folder of sockets, as the programs of Open vSwitch find it.
 fn run_folder() -> PathBuf {
     std::env::var_os("OVS_RUNDIR").map_or_else(|| PathBuf::from("/var/run/openvswitch"), PathBuf::from)
 }
 
+/// The folder of logs, likewise.
+fn log_folder() -> PathBuf {
+    std::env::var_os("OVS_LOGDIR").map_or_else(|| PathBuf::from("/var/log/openvswitch"), PathBuf::from)
+}
+
+/// The path of a file that an option asks for, by default this one.
+fn file_of(option: Option<&Option<PathBuf>>, default: impl Fn() -> PathBuf) -> Option<PathBuf> {
+    option.map(|path| path.clone().unwrap_or_else(default))
+}
+
+fn install<T>(installed: std::io::Result<T>) -> Result<T, Failure> {
+    installed.map_err(|error| Failure::Environment(format!("cannot install a signal handler: {error}")))
+}
+
 pub(crate) fn run(options: &VswitchdOptions) -> Result<(), Failure> {
+    match (options.detach, detach::is_detached()) {
+        (true, false) => return detach::start(),
+        (true, true) => detach::leave_session(),
+        (false, _) => {}
+    }
     let folder = run_folder();
     let own = format!("unix:{}", folder.join("db.sock").display());
     let database: Address = options.database.as_ref().unwrap_or(&own).parse().map_err(|_| {
@@ -29,24 +51,39 @@ pub(crate) fn run(options: &VswitchdOptions) -> Result<(), Failure> {
         )
     })?;
     fs::create_dir_all(&folder).map_err(|e| Failure::file(&folder, "create", &e))?;
+    let path = file_of(options.log_file.as_ref(), || log_folder().join("ovs-vswitchd.log"));
+    if let Some(folder) = path.as_deref().and_then(Path::parent) {
+        fs::create_dir_all(folder).map_err(|e| Failure::file(folder, "create", &e))?;
+    }
+    let log = Log::open(path.as_deref())
+        .map_err(|e| Failure::file(path.as_deref().unwrap_or(Path::new("")), "open", &e))?;
     let default = || folder.join(format!("ovs-vswitchd.{}.ctl", std::process::id()));
     let control =
         Some(options.unixctl.clone().unwrap_or_else(default)).filter(|path| path != Path::new("none"));
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, reopen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone())
-            .map_err(|e| Failure::Environment(format!("cannot install a signal handler: {e}")))?;
+        install(signal_hook::flag::register(signal, stop.clone()))?;
     }
-    let say = |text: &str| note!("flowlane: {text}");
+    install(signal_hook::flag::register(SIGHUP, reopen.clone()))?;
+    let say = |text: &str| log.warn(text);
     let daemon =
         Daemon::new(Options { database, folder: folder.clone(), control, seed: rand::random() }, &say);
     let mut daemon = daemon.map_err(|error| match error {
         DaemonError::Database(_) => Failure::input(error.to_string()),
         other => Failure::Environment(other.to_string()),
     })?;
-    let file = |path: &Option<PathBuf>| path.clone().unwrap_or_else(|| folder.join("ovs-vswitchd.pid"));
+    let pid_file = file_of(options.pidfile.as_ref(), || folder.join("ovs-vswitchd.pid"));
     let write = |path: PathBuf| PidFile::write(&path).map_err(|e| Failure::file(&path, "write", &e));
-    let _file = options.pidfile.as_ref().map(|path| write(file(path))).transpose()?;
-    daemon.run(&stop);
+    let _file = pid_file.map(write).transpose()?;
+    log.info(concat!("Flowlane ", env!("CARGO_PKG_VERSION"), " has started"));
+    let ready = || {
+        log.info("the bridges are those of the database");
+        if options.detach {
+            detach::ready();
+        }
+    };
+    let reopened = || log.reopen().map_err(|error| format!("the log cannot be opened again: {error}"));
+    daemon.run(&Hooks { stop: &stop, ready: &ready, reopen: &reopen, reopen_log: &reopened });
+    log.info("the daemon ends");
     Ok(())
 }

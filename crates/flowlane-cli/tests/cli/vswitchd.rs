@@ -242,6 +242,50 @@ fn ovs_appctl_asks_the_daemon_and_ends_it() {
     assert!(!host.at().join("ovs-vswitchd.pid").exists() && !host.at().join("br0.mgmt").exists());
 }
 
+/// The daemon in the background, as `ovs-ctl` starts one: when the command returns, the bridges are there.
+#[test]
+fn a_detached_daemon_is_ready_and_has_a_log() {
+    let Some(mut host) = Host::start("fvd") else { return };
+    host.vsctl("add-br br0").unwrap();
+    drop(host.daemon.take());
+    _ = std::fs::remove_file(host.at().join("ovs-vswitchd.pid"));
+    let run = |arguments: &[&str]| {
+        let mut daemon = Command::new("ip");
+        daemon.args(["netns", "exec", &host.namespace]).arg(assert_cmd::cargo::cargo_bin!("flowlane"));
+        daemon.args(["vswitchd", "--pidfile", "--log-file", "--detach"]).args(arguments);
+        daemon
+            .env("OVS_RUNDIR", host.at())
+            .env("OVS_LOGDIR", host.at().join("log"))
+            .env("FLOWLANE_TUNE", "/dev/null");
+        daemon.output().unwrap()
+    };
+    let wrong = run(&["ssl:127.0.0.1:1"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("no address of a database"));
+    let detached = run(&[]);
+    assert!(detached.status.success(), "{}", String::from_utf8_lossy(&detached.stderr));
+    assert!(host.at().join("br0.mgmt").exists() && host.ip("link show br0"));
+    let pid = std::fs::read_to_string(host.at().join("ovs-vswitchd.pid")).unwrap();
+    let runs = || Path::new(&format!("/proc/{}", pid.trim())).exists();
+    let (log, old) = (host.at().join("log/ovs-vswitchd.log"), host.at().join("log/old"));
+    assert!(
+        std::fs::read_to_string(&log)
+            .unwrap()
+            .contains("|vswitchd|INFO|the bridges are those of the database\n")
+    );
+    for reopen in [true, false] {
+        std::fs::rename(&log, &old).unwrap();
+        match reopen {
+            true => _ = host.appctl(&["vlog/reopen"]).unwrap(),
+            false => assert!(sh(&format!("kill -HUP {pid}"))),
+        }
+        wait_until("the log is opened again", || log.exists());
+    }
+    host.appctl(&["exit"]).unwrap();
+    wait_until("the daemon ends", || !runs());
+    assert!(std::fs::read_to_string(&log).unwrap().contains("|INFO|the daemon ends\n"));
+}
+
 fn asks_for_rules_connections_and_counters(host: &Host) {
     host.vsctl(
         "add-port br0 d1 -- set Interface d1 type=dummy -- add-port br0 t2 -- set Interface t2 type=geneve \

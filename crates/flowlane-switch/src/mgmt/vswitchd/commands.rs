@@ -9,7 +9,7 @@ use super::bridge::Bridge;
 use crate::mgmt::rpc::ConnectionParams;
 
 /// The commands, with their arguments and the numbers of these.
-const COMMANDS: [(&str, &str, [usize; 2]); 14] = [
+const COMMANDS: [(&str, &str, [usize; 2]); 15] = [
     ("bridge/dump-flows", "[--offload-stats] bridge", [1, 2]),
     ("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=zone]", [0, 4]),
     ("dpctl/dump-dps", "", [0, 0]),
@@ -24,6 +24,7 @@ const COMMANDS: [(&str, &str, [usize; 2]); 14] = [
     ("ofproto/list", "", [0, 0]),
     ("ofproto/trace", "bridge br_flow [--ct-next flags]...", [2, 66]),
     ("version", "", [0, 0]),
+    ("vlog/reopen", "", [0, 0]),
 ];
 
 /// The abilities of the datapath, by which clients choose actions.
@@ -42,6 +43,14 @@ const FEATURES: [(&str, &str); 12] = [
     ("CT orig tuple", "Yes"),
 ];
 
+/// The process, as far as commands concern it.
+pub(super) struct Process<'a> {
+    /// It is to end.
+    pub(super) is_over: bool,
+    /// Opens the log again.
+    pub(super) reopen_log: &'a dyn Fn() -> Result<(), String>,
+}
+
 /// Executes a command.
 ///
 /// # Errors
@@ -50,7 +59,7 @@ pub(super) fn execute(
     command: &str,
     arguments: &[&str],
     bridges: &BTreeMap<Uuid, Bridge>,
-    is_over: &mut bool,
+    process: &mut Process<'_>,
 ) -> Result<String, String> {
     let known = COMMANDS.iter().find(|(name, ..)| *name == command);
     let Some((_, usage, [least, most])) = known else {
@@ -65,9 +74,10 @@ pub(super) fn execute(
     match (command, arguments) {
         ("version", _) => Ok(format!("ovs-vswitchd (Flowlane) {}\n", env!("CARGO_PKG_VERSION"))),
         ("exit", _) => {
-            *is_over = true;
+            process.is_over = true;
             Ok(String::new())
         }
+        ("vlog/reopen", _) => (process.reopen_log)().map(|()| String::new()),
         ("list-commands", _) => {
             let mut all = vec!["The available commands are:".to_owned()];
             let line =
@@ -257,7 +267,9 @@ mod tests {
         );
         assert!(ct_next(&["--ct-next"]).is_err() && ct_next(&["-generate"]).is_err());
         let none = BTreeMap::new();
-        let run = |command, arguments: &[&str]| execute(command, arguments, &none, &mut false);
+        let run = |command, arguments: &[&str]| {
+            execute(command, arguments, &none, &mut Process { is_over: false, reopen_log: &|| Ok(()) })
+        };
         assert_eq!(run("fdb/show", &["br0"]), Err("no such bridge".to_owned()));
         assert_eq!(run("ofproto/trace", &["br0", "ip"]), Err("br0: unknown bridge".to_owned()));
         assert_eq!(run("nothing", &[]), Err("\"nothing\" is not a valid command".to_owned()));

@@ -10,7 +10,7 @@ use flowlane_ovsdb::{Framer, Uuid};
 use serde_json::{Value, json};
 
 use super::bridge::Bridge;
-use super::commands::execute;
+use super::commands::{Process, execute};
 use crate::mgmt::rpc::SocketFile;
 
 /// Connections that are served at once; further ones wait.
@@ -51,7 +51,11 @@ impl Commands {
     }
 
     /// Answers the commands that have come.
-    pub(super) fn answer(&mut self, bridges: &BTreeMap<Uuid, Bridge>) {
+    pub(super) fn answer(
+        &mut self,
+        bridges: &BTreeMap<Uuid, Bridge>,
+        reopen_log: &dyn Fn() -> Result<(), String>,
+    ) {
         while self.connections.len() < CONNECTIONS_MAX {
             let Ok((stream, _)) = self.listener.accept() else { break };
             if stream.set_nonblocking(true).is_ok() {
@@ -59,14 +63,15 @@ impl Commands {
                 self.connections.push(Connection { stream, framer, received: 0, heard });
             }
         }
-        let is_over = &mut self.is_over;
-        self.connections.retain_mut(|connection| connection.serve(bridges, is_over));
+        let mut process = Process { is_over: self.is_over, reopen_log };
+        self.connections.retain_mut(|connection| connection.serve(bridges, &mut process));
+        self.is_over = process.is_over;
     }
 }
 
 impl Connection {
     /// Answers what has come; returns whether the connection goes on.
-    fn serve(&mut self, bridges: &BTreeMap<Uuid, Bridge>, is_over: &mut bool) -> bool {
+    fn serve(&mut self, bridges: &BTreeMap<Uuid, Bridge>, process: &mut Process<'_>) -> bool {
         let mut buffer = [0; 4096];
         loop {
             match self.stream.read(&mut buffer) {
@@ -86,7 +91,7 @@ impl Connection {
             match self.framer.next_message() {
                 Ok(Some(message)) => {
                     self.received = 0;
-                    let answer = answer_to(&message, bridges, is_over);
+                    let answer = answer_to(&message, bridges, process);
                     if self.send(&answer.to_string()).is_err() {
                         return false;
                     }
@@ -108,13 +113,13 @@ impl Connection {
     }
 }
 
-fn answer_to(message: &[u8], bridges: &BTreeMap<Uuid, Bridge>, is_over: &mut bool) -> Value {
+fn answer_to(message: &[u8], bridges: &BTreeMap<Uuid, Bridge>, process: &mut Process<'_>) -> Value {
     let request: Value = serde_json::from_slice(message).unwrap_or_default();
     let method = request["method"].as_str().unwrap_or_default();
     let texts: Option<Vec<&str>> =
         request["params"].as_array().and_then(|params| params.iter().map(Value::as_str).collect());
     let done = match texts {
-        Some(arguments) => execute(method, &arguments, bridges, is_over),
+        Some(arguments) => execute(method, &arguments, bridges, process),
         None => Err("the arguments of a command are texts".to_owned()),
     };
     let (result, error) = match done {

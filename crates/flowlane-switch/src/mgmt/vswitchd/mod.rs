@@ -60,6 +60,18 @@ pub struct Options {
     pub seed: u32,
 }
 
+/// The daemon's ties to its process.
+pub struct Hooks<'a> {
+    /// Set when it is to end.
+    pub stop: &'a AtomicBool,
+    /// Called once, when the bridges are those that the database asks for.
+    pub ready: &'a dyn Fn(),
+    /// Set when the log is to be opened again.
+    pub reopen: &'a AtomicBool,
+    /// Opens the log again.
+    pub reopen_log: &'a dyn Fn() -> Result<(), String>,
+}
+
 /// Why the daemon cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -180,6 +192,8 @@ pub struct Daemon<'a> {
     commands: Option<Commands>,
     retried: Instant,
     statistics: Statistics,
+    /// The bridges have been those of the database.
+    is_ready: bool,
 }
 
 impl<'a> Daemon<'a> {
@@ -194,17 +208,18 @@ impl<'a> Daemon<'a> {
         let commands = options.control.as_deref().map(Commands::listen).transpose();
         let commands = commands.map_err(DaemonError::Control)?;
         let (bridges, failed, retried) = (BTreeMap::new(), BTreeMap::new(), Instant::now());
-        Ok(Self { options, say, bridges, failed, commands, retried, statistics: Statistics::default() })
+        let (statistics, is_ready) = (Statistics::default(), false);
+        Ok(Self { options, say, bridges, failed, commands, retried, statistics, is_ready })
     }
 
     /// Runs until `stop` is set, or a command ends it.
-    pub fn run(&mut self, stop: &AtomicBool) {
+    pub fn run(&mut self, hooks: &Hooks<'_>) {
         let (mut replica, mut pause, mut problem) = (Replica::default(), PAUSES[0], String::new());
-        while !self.is_over(stop) {
+        while !self.is_over(hooks) {
             let begun = Instant::now();
             let mut session = Session::new(DATABASE, &model::WANTED, Some(LOCK), replica);
             let lost = match Stream::connect(&self.options.database) {
-                Ok(mut stream) => self.follow(&mut stream, &mut session, stop).err(),
+                Ok(mut stream) => self.follow(&mut stream, &mut session, hooks).err(),
                 Err(error) => Some(error.into()),
             };
             if session.is_synchronised() {
@@ -218,25 +233,25 @@ impl<'a> Daemon<'a> {
                 (self.say)(&now);
                 problem = now;
             }
-            while begun.elapsed() < pause && !self.is_over(stop) {
-                self.answer_commands();
+            while begun.elapsed() < pause && !self.is_over(hooks) {
+                self.answer_commands(hooks);
                 std::thread::sleep(WAIT);
             }
             pause = (pause * 2).min(PAUSES[1]);
         }
     }
 
-    fn is_over(&self, stop: &AtomicBool) -> bool {
-        stop.load(Ordering::Relaxed) || self.commands.as_ref().is_some_and(Commands::is_over)
+    fn is_over(&self, hooks: &Hooks<'_>) -> bool {
+        hooks.stop.load(Ordering::Relaxed) || self.commands.as_ref().is_some_and(Commands::is_over)
     }
 
     /// Follows the database until the end.
-    fn follow(&mut self, stream: &mut Stream, session: &mut Session, stop: &AtomicBool) -> Result<(), Lost> {
+    fn follow(&mut self, stream: &mut Stream, session: &mut Session, hooks: &Hooks<'_>) -> Result<(), Lost> {
         let mut buffer = vec![0; 1 << 16];
         let (mut heard, mut is_asked, mut is_stale) = (Instant::now(), false, true);
         // The status as the server has it, and the configuration that the bridges follow.
         let (mut written, mut cur_cfg) = (Written::default(), None);
-        while !self.is_over(stop) {
+        while !self.is_over(hooks) {
             stream.send(&session.take_outgoing())?;
             let bytes = stream.receive(&mut buffer)?;
             if !bytes.is_empty() {
@@ -259,7 +274,7 @@ impl<'a> Daemon<'a> {
                     }
                 }
             }
-            self.answer_commands();
+            self.answer_commands(hooks);
             if !(session.is_synchronised() && session.has_lock()) {
                 continue;
             }
@@ -272,6 +287,9 @@ impl<'a> Daemon<'a> {
             if std::mem::take(&mut is_stale) {
                 self.reconcile(session.replica());
                 cur_cfg = model::root(session.replica()).map(|root| root.next_cfg);
+                if !std::mem::replace(&mut self.is_ready, true) {
+                    (hooks.ready)();
+                }
             }
             let replica = session.replica();
             self.statistics.refresh(replica, &self.bridges);
@@ -293,9 +311,14 @@ impl<'a> Daemon<'a> {
         self.bridges.len() < before
     }
 
-    fn answer_commands(&mut self) {
+    fn answer_commands(&mut self, hooks: &Hooks<'_>) {
+        if hooks.reopen.swap(false, Ordering::Relaxed)
+            && let Err(problem) = (hooks.reopen_log)()
+        {
+            (self.say)(&problem);
+        }
         if let Some(commands) = &mut self.commands {
-            commands.answer(&self.bridges);
+            commands.answer(&self.bridges, hooks.reopen_log);
         }
     }
 

@@ -1,0 +1,54 @@
+//! Running in the background: this process starts itself again, waits until that one is ready, and returns.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::process::{Command, Stdio};
+
+use crate::failure::Failure;
+
+/// Set in the process that runs in the background.
+const VARIABLE: &str = "FLOWLANE_DETACHED";
+/// The word by which it says that it is ready.
+const READY: &[u8] = b"ready\n";
+
+/// Returns whether this process is the one in the background.
+pub(super) fn is_detached() -> bool {
+    std::env::var_os(VARIABLE).as_deref() == Some(OsStr::new("1"))
+}
+
+/// Starts the process in the background, and waits until it is ready. It ends this process with its exit code where it fails.
+pub(super) fn start() -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::Environment(format!("cannot run in the background: {error}"));
+    let mut own = Command::new(std::env::current_exe().map_err(failed)?);
+    own.args(std::env::args_os().skip(1)).env(VARIABLE, "1");
+    let mut child = own.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+    let mut said = Vec::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        stdout.read_to_end(&mut said).map_err(failed)?;
+    }
+    if said == READY {
+        return Ok(());
+    }
+    let status = child.wait().map_err(failed)?;
+    // It has said why.
+    std::process::exit(status.code().filter(|code| *code != 0).unwrap_or(3));
+}
+
+/// Makes this process one of its own session.
+pub(super) fn leave_session() {
+    // It is refused to the leader of a session only, which this process is then already.
+    _ = rustix::process::setsid();
+}
+
+/// Says that this process is ready, and lets go of what its parent has given it.
+pub(super) fn ready() {
+    let mut stdout = io::stdout();
+    // Without a parent it runs on all the same.
+    _ = stdout.write_all(READY).and_then(|()| stdout.flush());
+    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+        _ = rustix::stdio::dup2_stdout(&null);
+        _ = rustix::stdio::dup2_stderr(&null);
+    }
+    _ = std::env::set_current_dir("/");
+}
