@@ -56,7 +56,7 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::{FlowFlags, FlowMod, Rule, RuleId};
 use flowlane::tunnel::OptionMap;
 
-use crate::datapath::{LearnQueue, Mailbox, Worker};
+use crate::datapath::{LearnQueue, Mailbox, Worker, limited_cookies};
 use crate::ruleset::{
     Change, ChangeKind, EVENTS_KEPT, FlowStats, Meters, PortFlags, PortVlans, PublishedRuleset, RuleIndex,
     Ruleset, RulesetError, TableMap, WorkerEpochs,
@@ -237,6 +237,7 @@ impl Control {
         let (meters, shared_meters) = (meters::configured(&egress.meters), egress.meters.clone());
         let options = egress.tunnels.as_ref().map(|tunnels| tunnels.policy().option_fields.clone());
         let cookies = Cookies::of(&handed.copy);
+        learned.count(&limited_cookies(&handed.copy).collect::<Vec<_>>(), &handed.copy);
         let macs = egress.macs.share();
         Some(Self {
             published: handed.published,
@@ -448,6 +449,7 @@ impl Control {
                 }
             }
         }
+        self.follow_learned(made);
         self.standby = self.published.publish(self.standby.clone());
         self.tell_changes(made);
         if result.removed + result.modified > 0 {

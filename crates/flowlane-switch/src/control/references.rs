@@ -4,7 +4,7 @@ use flowlane::rule::action::Reference;
 use flowlane::rule::{Action, Match, Rule};
 
 use super::{Control, References, Refusal};
-use crate::ruleset::Ruleset;
+use crate::ruleset::{Ruleset, limited};
 
 impl Control {
     /// Checks the actions of a packet that a controller sends.
@@ -14,7 +14,9 @@ impl Control {
     pub fn check_packet_out(&self, actions: &[Action]) -> Result<(), Refusal> {
         let ruleset = self.ruleset();
         ruleset.check_actions(&Rule::new(Match::any(), actions.to_vec()))?;
-        self.check_references(&ruleset, actions)
+        self.check_references(&ruleset, actions)?;
+        self.learned.count(&limited(actions), &ruleset);
+        Ok(())
     }
 
     pub(super) fn check_references(&self, ruleset: &Ruleset, actions: &[Action]) -> Result<(), Refusal> {

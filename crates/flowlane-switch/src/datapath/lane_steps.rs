@@ -167,14 +167,19 @@ fn lane_step(
         }
         LaneStep::Learn(learn) => {
             let request = Arc::new(RuleRequest::Learn(Learned::of(learn, &burst.keys[lane])));
-            worker.egress.learning.request(&request, burst.times_ns[lane]);
+            let is_learned = worker.egress.learning.request(&request, burst.times_ns[lane]);
+            if let Some(to) = learn.result {
+                set(burst, lane, to, is_learned.into());
+            }
         }
         LaneStep::FinTimeout(request) => {
             if ends_connection(&burst.keys[lane]) {
                 worker.egress.learning.request(request, burst.times_ns[lane]);
             }
         }
-        LaneStep::Request(request) => worker.egress.learning.request(request, burst.times_ns[lane]),
+        LaneStep::Request(request) => {
+            worker.egress.learning.request(request, burst.times_ns[lane]);
+        }
         LaneStep::Expire => {
             worker.egress.expire(&burst.frames[lane], &burst.keys[lane], burst.times_ns[lane])?;
             burst.sent.0 |= 1 << lane;

@@ -66,8 +66,16 @@ impl Tracer<'_> {
                 self.assign(format!("check_pkt_larger({bytes})"), *to, is_larger.into());
             }
             LaneStep::Learn(learn) => {
-                let rule = Learned::of(learn, &self.packet.key).flow_mod.rule;
-                self.tell("learn", rule.to_string(), "a trace does not add it");
+                let learned = Learned::of(learn, &self.packet.key);
+                let is_allowed = self.worker.egress.learning.allows(&learned);
+                let why = match is_allowed {
+                    true => "a trace does not add it",
+                    false => "its limit does not allow it",
+                };
+                self.tell("learn", learned.flow_mod.rule.to_string(), why);
+                if let Some(to) = learn.result {
+                    self.assign("learn".to_owned(), to, is_allowed.into());
+                }
             }
             LaneStep::FinTimeout(_) => self.fin_timeout(),
             LaneStep::Pause(to) => return self.pause(&to.action),
