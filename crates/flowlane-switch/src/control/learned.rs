@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use flowlane::rule::{Command, FlowMod, Rule};
+
 use super::flow_mods::Made;
 use super::{Control, FlowModResult, Refusal};
 use crate::datapath::{TableCookie, WaitingRequest};
@@ -118,7 +120,14 @@ impl Control {
         if !is_within_limit && is_full() || learned.delete_learned && !self.cookies.is_kept(cookie) {
             return Ok(());
         }
-        self.apply_flow_mod(&learned.flow_mod, now_ns, made)
+        let add = &learned.flow_mod;
+        let Rule { table, priority, ref matches, cookie, .. } = add.rule;
+        if self.writer.find(table, &(priority, matches.clone())).is_none() {
+            return self.apply_flow_mod(add, now_ns, made);
+        }
+        // ovs-actions(7): a rule that is there is modified. So it keeps its timeouts and flags.
+        let modify = FlowMod { command: Command::ModifyStrict, new_cookie: Some(cookie), ..add.clone() };
+        self.apply_flow_mod(&modify, now_ns, made)
     }
 
     /// Counts the standby's rules with a cookie.
@@ -139,18 +148,14 @@ impl Control {
         }
     }
 
-    /// Returns whether a learned rule is there; if so, restarts its hard timeout.
+    /// Returns whether a learned rule is there, with timeouts and flags of its own perhaps; if so, restarts its hard timeout.
     fn has_learned(&mut self, learned: &Learned, now_ns: u64) -> bool {
-        let (learned, rule) = (&learned.flow_mod, &learned.flow_mod.rule);
+        let rule = &learned.flow_mod.rule;
         let ruleset = self.published.newest();
         let id = self.writer.find(rule.table, &(rule.priority, rule.matches.clone()));
         let there = id.and_then(|id| Some((id, ruleset.table(rule.table)?.rule(id)?)));
-        let settings = (learned.idle_timeout_s, learned.hard_timeout_s, learned.flags);
-        let same = there.filter(|(_, entry)| {
-            entry.rule.actions == rule.actions
-                && entry.rule.cookie == rule.cookie
-                && (entry.timeouts.idle_s(), entry.timeouts.hard_s(), entry.flags) == settings
-        });
+        let same =
+            there.filter(|(_, entry)| entry.rule.actions == rule.actions && entry.rule.cookie == rule.cookie);
         if let Some((id, _)) = same {
             self.timers.restart(rule.table, id, now_ns);
         }

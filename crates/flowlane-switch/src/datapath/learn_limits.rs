@@ -59,16 +59,16 @@ impl LearnLimits {
         before.is_some_and(|cookie| cookie != digest.cookie)
     }
 
-    /// Ends the promise of a rule, which now is that, or is not there. Returns whether the promise was broken.
+    /// Ends the promise of a rule, which now is that, or is not there. Returns whether its cookie has fewer rules than promised.
     pub(super) fn settle(&mut self, identity: u64, is: impl FnOnce() -> Option<RuleDigest>) -> bool {
         let Some(rule) = self.rules.get_mut(&identity) else { return false };
         rule.waiting = rule.waiting.saturating_sub(1);
         if rule.waiting > 0 {
             return false;
         }
-        let (promised, is) = (rule.content, is());
+        let (promised, is) = (rule.cookie, is());
         self.set(identity, is, 0);
-        is.is_none_or(|is| is.content != promised)
+        is.is_none_or(|is| is.cookie != promised)
     }
 
     /// Follows a change of a rule, unless a request that waits will change the rule again.

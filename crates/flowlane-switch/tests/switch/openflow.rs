@@ -352,8 +352,10 @@ fn drive(path: &Path, version: Version, arriving: &Queue, left: &Queue) {
     }
     // Refusals, which change nothing.
     let refused = |code| Some(ErrorKind::Known(code));
-    let refused_action = "udp actions=learn(table=1,result_dst=reg0[0])";
-    let actions = read(refused_action, "rules", Some(Format::Flows), &ReadOptions::default())
+    // More metadata than NSH has room for.
+    let option = format!("tlv(1,1,0x{})", "00".repeat(100));
+    let refused_action = format!("udp actions=encap(nsh(md_type=2,{option},{option},{option}))");
+    let actions = read(&refused_action, "rules", Some(Format::Flows), &ReadOptions::default())
         .unwrap()
         .remove(0)
         .actions;

@@ -258,10 +258,12 @@ fn requests_that_replace_each_other_are_taken_in_order() {
         let flows = control.statistics(|table, _| table == 1);
         assert!(flows.len() == 1 && flows[0].rule.to_string().contains("load:0x2->"), "{flows:?}");
     }
-    // A request of other timeouts is another.
-    add(&mut control, &format!("table=0,actions={},{}", learn(2, 5), learn(2, 6)));
-    assert_eq!(learn_of(&mut worker, &mut control, 0, 1), 2);
-    assert_eq!(control.statistics(|table, _| table == 1)[0].idle_timeout_s, 6);
+    // A rule that is there keeps its timeouts, as in Open vSwitch.
+    add(&mut control, &format!("table=0,actions={},{}", learn(2, 5), learn(3, 6)));
+    assert_eq!(learn_of(&mut worker, &mut control, 0, 1), 1);
+    let flows = control.statistics(|table, _| table == 1);
+    assert_eq!((flows.len(), flows[0].idle_timeout_s), (1, 0));
+    assert!(flows[0].rule.to_string().contains("load:0x3->"), "{flows:?}");
 }
 
 /// A rule that takes the place of one with another cookie makes room there, at once.
