@@ -238,7 +238,9 @@ impl Ovs {
         for rule in rules.text.lines() {
             writeln!(text, "flow add {rule}").expect("text takes text");
         }
-        let result = self.ofctl(&["bundle"], &["-"], &text);
+        // Earlier versions have no methods of selection, and ovs-ofctl leaves them out without a word.
+        let version = if rules.groups.contains("selection_method") { "-OOpenFlow15" } else { "-OOpenFlow13" };
+        let result = self.ofctl_as(version, &["bundle"], &["-"], &text);
         // The megaflows of earlier rules are removed here only.
         self.control.call("revalidator/purge", &[])?;
         result.map(|_| ())
@@ -306,8 +308,18 @@ impl Ovs {
     }
 
     fn ofctl(&self, command: &[&str], arguments: &[&str], input: &str) -> Result<String, String> {
+        self.ofctl_as("-OOpenFlow13", command, arguments, input)
+    }
+
+    fn ofctl_as(
+        &self,
+        version: &str,
+        command: &[&str],
+        arguments: &[&str],
+        input: &str,
+    ) -> Result<String, String> {
         let bridge = format!("unix:{}", self.socket().display());
-        let all = [&["-OOpenFlow13"], command, &[&bridge], arguments].concat();
+        let all = [&[version], command, &[&bridge], arguments].concat();
         self.programs.run("ovs-ofctl", self.folder.path(), &all, input)
     }
 
