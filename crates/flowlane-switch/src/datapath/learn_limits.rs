@@ -83,7 +83,7 @@ impl LearnLimits {
         self.counts.is_empty() && self.rules.is_empty()
     }
 
-    /// Returns whether so many cookies are counted that those which no rule names should be dropped.
+    /// Returns whether the cookies that no rule names should be dropped before more are counted.
     pub(super) fn is_full(&self) -> bool {
         self.counts.len() >= COUNTED_MIN.max(2 * self.named)
     }

@@ -49,7 +49,7 @@ pub(crate) struct WaitingRequest {
     pub(crate) is_within_limit: bool,
 }
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Answer {
     /// Control gets it, or has got the same a moment ago.

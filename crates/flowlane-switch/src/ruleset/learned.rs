@@ -93,7 +93,7 @@ pub struct Learned {
     pub limit: u32,
     /// It goes with the last rule that learns it.
     pub delete_learned: bool,
-    /// What tells the rule from others.
+    /// Hashes that tell the rule from others.
     pub(crate) digest: RuleDigest,
     /// A hash of the request.
     hash: u64,

@@ -180,7 +180,7 @@ impl Case {
     fn theirs(&self, ovs: &mut Ovs, in_port: usize, packets: &[&[u8]]) -> Sent {
         let learns = self.rules.learns();
         let alone = |packet: &[u8]| {
-            // What is cached does not follow the rules that packets make.
+            // Megaflows do not follow the rules that packets make.
             if learns {
                 return true;
             }

@@ -513,8 +513,7 @@ impl<'a> Writer<'a> {
 
     fn act(&mut self) {
         if self.limits.learns && self.r.one_in(3) {
-            let learn = self.learn();
-            return self.actions.push(learn);
+            return self.learn();
         }
         if self.limits.calls && self.r.below(5) < 2 {
             return self.lead();

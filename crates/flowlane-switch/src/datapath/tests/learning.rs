@@ -205,7 +205,7 @@ fn the_result_says_whether_a_limit_allows_the_rule() {
         add(&mut control, "delete table=1");
         add(&mut control, "table=1,cookie=7,priority=1,actions=drop");
         assert_eq!(sent_to(&mut worker, &sent, 0, &[1, 2]), [3, 4]);
-        // What was promised is kept, though a controller has added a rule meanwhile.
+        // A promise is kept, though a controller has added a rule meanwhile.
         add(&mut control, "table=1,cookie=7,priority=2,actions=drop");
         assert_eq!((control.add_learned(), learned(&control)), (1, 3));
         // The other limit for the same rules.

@@ -45,7 +45,7 @@ const SHAPES: [Shape; 20] = [
     shape(Icmp, "eth_type=0x800,nw_proto=1", "NXM_OF_ICMP_TYPE[]", &["", "8"]),
 ];
 
-/// What learned rules do, with what the packets must be that they are made of, and what their own must be.
+/// Actions of learned rules: what packets must be that make them, constants of their matches, and the action.
 const LOADS: [(Needs, &str, &str); 14] = [
     (Nothing, "", "load:0x5->NXM_NX_REG0[4..7]"),
     (Nothing, "", "load:0x3->NXM_NX_REG4[]"),
@@ -106,8 +106,8 @@ fn settings(r: &mut Random, settings: &mut Vec<String>) {
 }
 
 impl Writer<'_> {
-    /// An action that makes rules.
-    pub(super) fn learn(&mut self) -> String {
+    /// Writes an action that makes rules.
+    pub(super) fn learn(&mut self) {
         let possible: Vec<usize> = (0..SHAPES.len()).filter(|&at| self.has(SHAPES[at].needs)).collect();
         let at = self.r.pick(&possible);
         let Shape { constants, part, sources, .. } = SHAPES[at];
@@ -116,7 +116,7 @@ impl Writer<'_> {
         let mut arguments = vec![format!("table={table},priority={priority}")];
         settings(self.r, &mut arguments);
         // Some share a cookie, and so a limit; some have that of a rule which is there. Open vSwitch may end itself where such a rule
-        // goes with what was learned, and learns itself.
+        // goes with the learned ones, and learns itself.
         let deletes = arguments.iter().any(|argument| argument == "delete_learned");
         let cookies: &[u32] = if deletes { &[1000, 1001, 1002] } else { &[1000, 1001, 1002, 1, 3, 8] };
         arguments.push(format!("cookie={}", self.r.pick(cookies)));
@@ -140,6 +140,6 @@ impl Writer<'_> {
         if self.r.below(4) > 0 {
             arguments.push(self.r.pick(&SENT_TO).to_owned());
         }
-        format!("learn({})", arguments.join(","))
+        self.actions.push(format!("learn({})", arguments.join(",")));
     }
 }
