@@ -1,4 +1,4 @@
-//! Cookies of learned rules: the rules that have them, and the `learn` actions that take those rules along.
+//! Cookies of learned rules, and the `learn` actions that take those rules along.
 
 use std::collections::HashMap;
 
@@ -8,21 +8,14 @@ use flowlane::rule::action::Learn;
 use super::Control;
 use super::flow_mods::Made;
 use super::removal::Reason;
+use crate::datapath::TableCookie;
 use crate::ruleset::{Entry, Ruleset};
-
-/// A cookie of a table's rules.
-pub(super) type TableCookie = (u8, u64);
-
-/// Cookies whose rules are counted. Beyond these all are counted again when they are asked for.
-const COUNTED_MAX: usize = 1024;
 
 /// The counts, of the standby.
 #[derive(Debug, Default)]
 pub(super) struct Cookies {
     /// The `learn` actions with `delete_learned`, by the table and cookie of what they learn.
     keepers: HashMap<TableCookie, usize>,
-    /// The rules of those cookies for which there is a limit.
-    rules: HashMap<TableCookie, usize>,
 }
 
 impl Cookies {
@@ -49,32 +42,12 @@ impl Cookies {
                 ended.push(keeper);
             }
         }
-        if !self.rules.is_empty() {
-            let cookie = |entry: &Entry| (entry.rule.table, entry.rule.cookie);
-            if let Some(count) = before.and_then(|entry| self.rules.get_mut(&cookie(entry))) {
-                *count -= 1;
-            }
-            if let Some(count) = after.and_then(|entry| self.rules.get_mut(&cookie(entry))) {
-                *count += 1;
-            }
-        }
         ended
     }
 
     /// Returns whether a rule has a `learn` action with `delete_learned` for this cookie.
     pub(super) fn is_kept(&self, cookie: TableCookie) -> bool {
         self.keepers.contains_key(&cookie)
-    }
-
-    /// Returns the number of rules with this cookie.
-    pub(super) fn rules(&mut self, cookie: TableCookie, standby: &Ruleset) -> usize {
-        if self.rules.len() == COUNTED_MAX && !self.rules.contains_key(&cookie) {
-            self.rules.clear();
-        }
-        *self.rules.entry(cookie).or_insert_with(|| {
-            let rules = standby.table(cookie.0).into_iter().flat_map(|table| table.rules());
-            rules.filter(|(_, entry)| entry.rule.cookie == cookie.1).count()
-        })
     }
 }
 

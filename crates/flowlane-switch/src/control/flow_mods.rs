@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use flowlane::rule::{Command, FlowFlags, FlowMod, Rule, RuleId};
 
-use super::cookies::TableCookie;
 use super::{Control, FAIL_OPEN, Reason, Refusal, RuleEvent, RuleEventKind};
-use crate::ruleset::{Change, ChangeKind, Entry, Event, RulesetError, Timeouts, without_recirc_id};
+use crate::datapath::TableCookie;
+use crate::ruleset::{Change, ChangeKind, Entry, Event, RulesetError, Timeouts, limited, without_recirc_id};
 
 /// The changes made to the standby.
 #[derive(Default)]
@@ -21,6 +21,8 @@ pub(super) struct Made {
     pub(super) replaced: Vec<Arc<Entry>>,
     /// Cookies of learned rules that are to be removed, since the last action that learns them has gone.
     pub(super) ended: Vec<TableCookie>,
+    /// Cookies of learned rules for which new rules have limits.
+    pub(super) limited: Vec<TableCookie>,
 }
 
 /// The flags of a flow-mod that the rule keeps.
@@ -150,6 +152,7 @@ impl Control {
             return Err(refused.into());
         }
         let before = before.map(|(_, entry)| entry);
+        made.limited.extend(limited(&change.entry.rule.actions));
         made.ended.extend(self.cookies.follow(before.as_deref(), Some(&change.entry)));
         made.replaced.extend(before);
         made.changes.push(change);

@@ -26,6 +26,7 @@ mod notices;
 mod options;
 mod ports;
 mod rebuild;
+mod references;
 mod removal;
 mod restore;
 mod table_settings;
@@ -51,11 +52,11 @@ use std::sync::Arc;
 use std::thread::Thread;
 use std::time::Duration;
 
-use flowlane::rule::action::{PortNo, Reference};
-use flowlane::rule::{Action, FlowFlags, FlowMod, Match, Rule, RuleId};
+use flowlane::rule::action::PortNo;
+use flowlane::rule::{FlowFlags, FlowMod, Rule, RuleId};
 use flowlane::tunnel::OptionMap;
 
-use crate::datapath::{LearnQueue, Mailbox, Worker};
+use crate::datapath::{LearnQueue, Mailbox, Worker, limited_cookies};
 use crate::ruleset::{
     Change, ChangeKind, EVENTS_KEPT, FlowStats, Meters, PortFlags, PortVlans, PublishedRuleset, RuleIndex,
     Ruleset, RulesetError, TableMap, WorkerEpochs,
@@ -236,6 +237,7 @@ impl Control {
         let (meters, shared_meters) = (meters::configured(&egress.meters), egress.meters.clone());
         let options = egress.port_tunnels.policy.option_fields.clone();
         let cookies = Cookies::of(&handed.copy);
+        learned.count(&limited_cookies(&handed.copy).collect::<Vec<_>>(), &handed.copy);
         let macs = egress.macs.share();
         Some(Self {
             published: handed.published,
@@ -447,6 +449,7 @@ impl Control {
                 }
             }
         }
+        self.follow_learned(made);
         self.standby = self.published.publish(self.standby.clone());
         self.tell_changes(made);
         if result.removed + result.modified > 0 {
@@ -546,55 +549,4 @@ impl Control {
         self.remove_learned(&mut made);
         self.publish_changes(&made, now_ns).removed
     }
-
-    /// Checks the actions of a packet that a controller sends.
-    ///
-    /// # Errors
-    /// The first that the switch does not execute, or that refers to something absent.
-    pub fn check_packet_out(&self, actions: &[Action]) -> Result<(), Refusal> {
-        let ruleset = self.ruleset();
-        ruleset.check_actions(&Rule::new(Match::any(), actions.to_vec()))?;
-        self.check_references(&ruleset, actions)
-    }
-
-    fn check_references(&self, ruleset: &Ruleset, actions: &[Action]) -> Result<(), Refusal> {
-        let References { ports, tunnels, any_port, .. } = &self.references;
-        for action in actions {
-            self.check_references(ruleset, action.nested())?;
-            for reference in action.references() {
-                let (what, number, there) = match reference {
-                    Reference::Port(port) if !any_port && !ports.contains_key(&port.0) => {
-                        ("port", port.0, list(ports.keys()))
-                    }
-                    Reference::Meter(meter) if !self.meters.contains_key(&meter) => {
-                        ("meter", meter, list(self.meters.keys()))
-                    }
-                    Reference::Tunnel(tunnel) if !tunnels.contains(&tunnel) => {
-                        ("tunnel", tunnel, list(tunnels))
-                    }
-                    Reference::Group(group) if ruleset.groups().get(group).is_none() => {
-                        ("group", group, list(ruleset.groups().iter().map(|(id, _)| id)))
-                    }
-                    Reference::Option(option) if self.lacks_option(option) => {
-                        return Err(Refusal::NoOption(option));
-                    }
-                    // The ruleset has checked the table.
-                    Reference::Option(_)
-                    | Reference::Table(_)
-                    | Reference::Port(_)
-                    | Reference::Meter(_)
-                    | Reference::Tunnel(_)
-                    | Reference::Group(_) => continue,
-                };
-                return Err(Refusal::Absent { what, number, there });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The first of some numbers.
-fn list(numbers: impl IntoIterator<Item = impl ToString>) -> String {
-    let numbers: Vec<String> = numbers.into_iter().take(16).map(|number| number.to_string()).collect();
-    if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") }
 }

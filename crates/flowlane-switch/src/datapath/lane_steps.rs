@@ -9,7 +9,7 @@ use flowlane::packet::batch::LaneMask;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::Action;
-use flowlane::rule::action::{Bundle, MemberChoice, PortNo};
+use flowlane::rule::action::{Bundle, Learn, MemberChoice, PortNo};
 
 use super::calls::Calls;
 use super::egress::{Egress, Packet};
@@ -165,16 +165,15 @@ fn lane_step(
             let is_larger = len > usize::from(*bytes);
             set(burst, lane, *to, is_larger.into());
         }
-        LaneStep::Learn(learn) => {
-            let request = Arc::new(RuleRequest::Learn(Learned::of(learn, &burst.keys[lane])));
-            worker.egress.learning.request(&request, burst.times_ns[lane]);
-        }
+        LaneStep::Learn(action) => learn(worker, burst, lane, action),
         LaneStep::FinTimeout(request) => {
             if ends_connection(&burst.keys[lane]) {
                 worker.egress.learning.request(request, burst.times_ns[lane]);
             }
         }
-        LaneStep::Request(request) => worker.egress.learning.request(request, burst.times_ns[lane]),
+        LaneStep::Request(request) => {
+            worker.egress.learning.request(request, burst.times_ns[lane]);
+        }
         LaneStep::Expire => {
             worker.egress.expire(&burst.frames[lane], &burst.keys[lane], burst.times_ns[lane])?;
             burst.sent.0 |= 1 << lane;
@@ -188,6 +187,15 @@ fn lane_step(
         LaneStep::Pause(_) | LaneStep::Track { .. } | LaneStep::Route(_) | LaneStep::Leave { .. } => {}
     }
     Ok(AfterStep::Next)
+}
+
+/// Asks for the rule that a lane's packet makes, and sets the bit that says whether its limit allows the rule.
+fn learn(worker: &mut Worker, burst: &mut Burst, lane: usize, learn: &Learn) {
+    let request = Arc::new(RuleRequest::Learn(Learned::of(learn, &burst.keys[lane])));
+    let is_learned = worker.egress.learning.request(&request, burst.times_ns[lane]);
+    if let Some(to) = learn.result {
+        set(burst, lane, to, is_learned.into());
+    }
 }
 
 /// Sends a lane's packet to controllers, one of which may resume it at `here`, and ends it.

@@ -224,12 +224,12 @@ impl Compiler<'_> {
             | LaneStep::Group(_)
             | LaneStep::OutputField { .. }
             | LaneStep::Push(_)
-            | LaneStep::Learn(_)
             | LaneStep::FinTimeout(_)
             | LaneStep::Pause(_)
             | LaneStep::Track { .. }
             | LaneStep::Route(_)
             | LaneStep::Bundle(Bundle { to: None, .. }) => (false, false),
+            LaneStep::Learn(ref learn) => (false, learn.result.is_some_and(|to| !is_followed(to.field()))),
             // They set a field.
             LaneStep::Multipath(Multipath { to, .. }) | LaneStep::Bundle(Bundle { to: Some(to), .. }) => {
                 (false, !is_followed(to.field()))
@@ -346,9 +346,6 @@ pub(super) fn unsupported(action: &Action) -> Option<&'static str> {
         Action::Nat(_) => Some("is part of ct"),
         Action::EncapsulateHeader(header) if edit::nsh_bytes(header) > edit::NSH_BYTES_MAX => {
             Some("has more metadata than there is room for in NSH")
-        }
-        Action::Learn(learn) if learn.result.is_some() => {
-            Some("has a result_dst, which packets would have to wait for: rules are learned behind them")
         }
         _ => None,
     }

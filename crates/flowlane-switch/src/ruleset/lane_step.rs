@@ -77,7 +77,7 @@ pub enum LaneStep {
     Bundle(Bundle),
     /// Sets a bit to whether the packet is longer than this.
     CheckPacketLarger { bytes: u16, to: FieldRef },
-    /// Has control add a rule that is made of the packet.
+    /// Has control add a rule that is made of the packet, and may set a bit to whether the limit allows that.
     Learn(Arc<Learn>),
     /// Has control lower the timeouts of the rule, if the packet ends a TCP connection.
     FinTimeout(Arc<RuleRequest>),
@@ -125,6 +125,7 @@ impl LaneStep {
             | Self::CheckPacketLarger { to, .. }
             | Self::Multipath(Multipath { to, .. })
             | Self::Bundle(Bundle { to: Some(to), .. }) => Some(to),
+            Self::Learn(ref learn) => learn.result,
             _ => None,
         }
     }

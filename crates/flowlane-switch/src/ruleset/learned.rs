@@ -9,8 +9,7 @@ use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::action::{Learn, LearnSource, LearnSpec, SetForm};
 use flowlane::rule::{Action, Command, FlowFlags, FlowMod, Match, Priority, Rule};
 
-use super::RuleKey;
-use super::outputs::of_number;
+use super::{Entry, RuleKey, outputs};
 
 /// The keys of the hash of rules: secret, since packets decide what they hold.
 static HASH: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -28,7 +27,7 @@ impl RuleRequest {
     /// A hash of the rule's table, priority and match.
     pub fn identity(&self) -> u64 {
         match self {
-            Self::Learn(learned) => learned.identity,
+            Self::Learn(learned) => learned.digest.identity,
             Self::Lower(lower) => lower.identity,
         }
     }
@@ -65,7 +64,7 @@ pub struct LowerTimeouts {
 impl LowerTimeouts {
     /// Creates a request for a rule of a table.
     pub fn new(table: u8, rule: RuleKey, idle_s: u16, hard_s: u16) -> Self {
-        let identity = HASH.hash_one((table, &rule.0, &rule.1));
+        let identity = RuleDigest::identity(table, rule.0, &rule.1);
         let hash = HASH.hash_one((identity, idle_s, hard_s));
         Self { table, rule, idle_s, hard_s, identity, hash }
     }
@@ -94,10 +93,40 @@ pub struct Learned {
     pub limit: u32,
     /// It goes with the last rule that learns it.
     pub delete_learned: bool,
-    /// A hash of its table, priority and match.
-    identity: u64,
-    /// A hash of the rule.
+    /// Hashes that tell the rule from others.
+    pub(crate) digest: RuleDigest,
+    /// A hash of the request.
     hash: u64,
+}
+
+/// Hashes of a rule, by which rules are compared that packets ask for and that are there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RuleDigest {
+    /// A hash of its table, priority and match.
+    pub(crate) identity: u64,
+    /// A hash of all else that Open vSwitch compares: cookie, actions, timeouts and flags.
+    pub(crate) content: u64,
+    /// Its table and cookie.
+    pub(crate) cookie: (u8, u64),
+}
+
+impl RuleDigest {
+    fn new(rule: &Rule, timeouts_s: (u16, u16), flags: FlowFlags) -> Self {
+        let Rule { table, priority, cookie, matches, actions } = rule;
+        let identity = Self::identity(*table, *priority, matches);
+        let content = HASH.hash_one((identity, cookie, actions, timeouts_s, flags));
+        Self { identity, content, cookie: (*table, *cookie) }
+    }
+
+    /// Returns the digest of a rule that is there.
+    pub(crate) fn of(entry: &Entry) -> Self {
+        let timeouts_s = (entry.timeouts.idle_s(), entry.timeouts.hard_s());
+        Self::new(&entry.rule, timeouts_s, entry.flags)
+    }
+
+    fn identity(table: u8, priority: Priority, matches: &Match) -> u64 {
+        HASH.hash_one((table, priority, matches))
+    }
 }
 
 impl Learned {
@@ -118,7 +147,10 @@ impl Learned {
                     let bits = to.place(value(from) & to.ones());
                     let (before, mask) = matches.get(to.field());
                     let others = before & mask & !to.mask();
-                    matches.set_masked(to.field(), others | bits, mask | to.mask());
+                    // The 16 bits of a port in this action are all of it: numbers of ports are below 0xff00.
+                    let is_port = to.field() == Field::InPort && to.mask() == 0xffff;
+                    let ones = if is_port { Field::InPort.info().ones() } else { to.mask() };
+                    matches.set_masked(to.field(), others | bits, mask | ones);
                 }
                 LearnSpec::Load { to, from } => {
                     let value = to.place(value(from) & to.ones());
@@ -131,18 +163,18 @@ impl Learned {
                         protocol: None,
                     });
                 }
-                LearnSpec::Output(port) => actions.extend(of_number(port.get(key), u16::MAX)),
+                LearnSpec::Output(port) => actions.extend(outputs::learned(port.get(key))),
             }
         }
         let (table, priority, cookie) = (learn.table, Priority(learn.priority.into()), learn.cookie);
-        let identity = HASH.hash_one((table, priority, &matches));
-        let hash = HASH.hash_one((identity, cookie, &actions, learn.limit));
         let rule = Rule { table, priority, cookie, matches, actions };
         let flags = if learn.send_flow_removed { FlowFlags::SEND_FLOW_REM } else { FlowFlags::default() };
         let (idle_timeout_s, hard_timeout_s) = (learn.idle_timeout_s, learn.hard_timeout_s);
+        let digest = RuleDigest::new(&rule, (idle_timeout_s, hard_timeout_s), flags);
         let flow_mod = FlowMod { idle_timeout_s, hard_timeout_s, flags, ..FlowMod::new(Command::Add, rule) };
         let Learn { limit, delete_learned, .. } = *learn;
-        Self { flow_mod, limit, delete_learned, identity, hash }
+        let hash = HASH.hash_one((digest.content, limit, delete_learned));
+        Self { flow_mod, limit, delete_learned, digest, hash }
     }
 }
 
@@ -155,4 +187,16 @@ pub(crate) fn sources(learn: &Learn) -> impl Iterator<Item = FieldRef> {
         LearnSpec::Match { from: LearnSource::Value(_), .. }
         | LearnSpec::Load { from: LearnSource::Value(_), .. } => None,
     })
+}
+
+/// The tables and cookies whose rules a limit of these actions is for.
+pub(crate) fn limited(actions: &[Action]) -> Vec<(u8, u64)> {
+    let mut found = Vec::new();
+    for action in actions {
+        match action {
+            Action::Learn(learn) => found.extend((learn.limit > 0).then_some((learn.table, learn.cookie))),
+            other => found.extend(limited(other.nested())),
+        }
+    }
+    found
 }

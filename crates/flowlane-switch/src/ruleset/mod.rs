@@ -42,7 +42,7 @@ pub use counters::{FlowStats, SharedCounters};
 pub(crate) use counters::{LocalCounters, sums};
 pub use groups::{CompiledGroup, GroupError, Groups};
 pub use lane_step::{LaneStep, Routing, Track};
-pub(crate) use learned::{FIN_OR_RST, ends_connection, is_tcp, sources};
+pub(crate) use learned::{FIN_OR_RST, RuleDigest, ends_connection, is_tcp, limited, sources};
 pub use learned::{Learned, LowerTimeouts, RuleRequest};
 pub(crate) use outputs::output_step;
 pub(crate) use publication::{PublishedRuleset, RulesetReader, WorkerEpoch, WorkerEpochs};

@@ -26,6 +26,19 @@ pub(super) fn of_number(number: u128, max_len: u16) -> Option<Action> {
     })
 }
 
+/// Returns the output of a rule that a packet makes, to the port of a number. As in Open vSwitch, the numbers are those of OpenFlow
+/// 1.0, and packets make no rules that send others to controllers, or as `normal` does.
+pub(super) fn learned(number: u128) -> Option<Action> {
+    match number {
+        0xfff8 => Some(Action::InPort),
+        0xfffb => Some(Action::Flood),
+        0xfffc => Some(Action::All),
+        0xfffe => Some(Action::Output(PortNo::LOCAL)),
+        0..=0xfeff => Some(Action::Output(PortNo(number as u32))),
+        _ => None,
+    }
+}
+
 /// Returns the step that sends a packet to the port of a number.
 pub(crate) fn output_step(number: u128, max_len: u16, origin: Origin) -> Option<Step> {
     Some(match of_number(number, max_len)? {

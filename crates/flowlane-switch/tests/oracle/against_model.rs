@@ -42,8 +42,14 @@ impl Case {
     /// Draws rules in Open vSwitch's syntax, in which every field's prerequisites are met.
     fn written(r: &mut Random, classes: Classes) -> Self {
         let labels = r.pick(&[Labels::Push, Labels::Pop, Labels::Neither]);
-        let limits =
-            Limits { labels, sets_options: r.one_in(2), calls: false, copies: false, asks_length: false };
+        let limits = Limits {
+            labels,
+            sets_options: r.one_in(2),
+            calls: false,
+            copies: false,
+            asks_length: false,
+            learns: false,
+        };
         let written = rules::rules(r, limits);
         let options = ReadOptions::default();
         let rules = read(&written.text, "rules", Some(Format::Flows), &options);

@@ -253,6 +253,18 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         "an action set that waits, or is executed, while Open vSwitch takes the packet through its caches again, for a select group or behind pop_mpls: ovs-vswitchd may end by an assertion (`action_set_len <= ofpacts_len`, ofproto-dpif-rid.c)",
         "Flowlane does what OpenFlow says; a defect of Open vSwitch (no rules have both)",
         LeftOut::Rules),
+    row("learn-recirculation",
+        "a packet that makes a rule, and that Open vSwitch takes through its caches again, for a select group or behind pop_mpls: the packet itself meets the rule behind that",
+        "Flowlane: a rule is there for later packets, as in Open vSwitch where it need not do so (rules that learn pop no labels, and there are no select groups then)",
+        LeftOut::Rules),
+    row("learn-deleted",
+        "rules with `learn(delete_learned)` that go with what another such rule has learned, in one removal: ovs-vswitchd ends by an assertion (`delta > 0`, ofproto.c). In a bundle, it removes learned rules at the end, with the rules of that cookie which the bundle has added",
+        "Flowlane removes each once, and learned rules with the rule that learns; a defect of Open vSwitch (rules that learn have no cookie of learned ones)",
+        LeftOut::Rules),
+    row("fin-timeout-neighbours",
+        "fin_timeout, and neighbour discovery with the link-layer address of the source: Open vSwitch has the type of the option, 1, where it has TCP's flags, and lowers the timeouts as for FIN",
+        "Flowlane: ovs-actions(7), a TCP packet with FIN or RST does that; a defect of Open vSwitch",
+        LeftOut::Packets(|a| a.rules.does(&["fin_"]) && a.ip(|ip| neighbour(ip) && has_source_option(ip)))),
     row("type-refused",
         "encap or decap that the type of a packet does not allow: Open vSwitch drops the packet and all its outputs, Flowlane has sent those in front",
         "neither: OpenFlow has no way back (no rules do that)",
@@ -326,6 +338,11 @@ fn odd_options(ip: &Ip) -> bool {
     let options = ip.transport.get(24..).unwrap_or_default();
     let odd = options.chunks(8).any(|option| option.len() < 8 || option[1] != 1);
     odd || options.chunks(8).filter(|option| matches!(option[0], 1 | 2)).count() > 1
+}
+
+/// Returns whether there is an option with the link-layer address of the source.
+fn has_source_option(ip: &Ip) -> bool {
+    ip.transport.get(24..).unwrap_or_default().chunks(8).any(|option| option[0] == 1)
 }
 
 fn udp_length_fits(ip: &Ip) -> bool {

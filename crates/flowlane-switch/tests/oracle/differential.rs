@@ -49,17 +49,25 @@ impl Case {
     }
 
     fn draw(seed: u64, r: &mut Random, included: Option<String>) -> Self {
-        let labels = r.pick(&[Labels::Push, Labels::Pop, Labels::Neither]);
-        let copies = labels != Labels::Pop && r.below(3) > 0;
+        // Packets that Open vSwitch takes through its caches again see the rules that they have made. So rules that learn pop no
+        // labels, and there are no select groups.
+        let learns = r.one_in(4);
+        let pops = if learns { Labels::Neither } else { Labels::Pop };
+        let labels = r.pick(&[Labels::Push, pops, Labels::Neither]);
+        let copies = learns || labels != Labels::Pop && r.below(3) > 0;
         let limits = Limits {
             labels,
             sets_options: r.one_in(2),
             calls: r.one_in(2),
             copies,
-            asks_length: r.one_in(8),
+            // It counts and learns for both answers.
+            asks_length: r.one_in(8) && !learns,
+            learns,
         };
         let rules = rules(r, limits);
-        let policy = r.pick(&[MalformedPolicy::Drop, MalformedPolicy::Forward]);
+        // A packet that is malformed when it is parsed again has made rules before it was dropped.
+        let drops = if learns { MalformedPolicy::Forward } else { MalformedPolicy::Drop };
+        let policy = r.pick(&[drops, MalformedPolicy::Forward]);
         let classes = Classes::all().without(Class::Runt);
         let mut compared = || {
             let packet = packet_of(r, classes);
@@ -97,8 +105,10 @@ impl Case {
                 return Err(self.explain(ovs, in_port, sound));
             }
         }
+        let learned = (ours.learned(), self.learned(ovs)?);
         let counters = (self.counted(ours.counters()), self.counted(ovs.counters()?));
-        if credited || counters.0 == counters.1 {
+        if learned.0 == learned.1 && (credited || counters.0 == counters.1) {
+            self.forget_learned(&mut ours, ovs)?;
             return Ok(sound.iter().map(Vec::len).sum());
         }
         let pairs = counters.0.iter().zip(&counters.1).filter(|(ours, theirs)| ours != theirs);
@@ -108,7 +118,11 @@ impl Case {
         };
         let port = (1..).zip(sound).find(differs);
         Err(port.map_or_else(
-            || format!("case {seed}: counters of both ports together differ\n{pairs:?}\n{text}"),
+            || {
+                format!(
+                    "case {seed}: counters of both ports together differ\n{pairs:?}\n{learned:#?}\n{text}"
+                )
+            },
             |(in_port, packets)| self.explain(ovs, in_port, &packets),
         ))
     }
@@ -129,13 +143,47 @@ impl Case {
         if without_bytes(&self.rules, self.included.as_deref()) {
             counters.iter_mut().for_each(|(_, counters)| counters.bytes = 0);
         }
-        counters.sort_by_key(|(cookie, _)| *cookie);
+        if self.rules.learns() {
+            // Rules that were learned have one cookie.
+            counters.sort_by_key(|(cookie, counters)| (*cookie, counters.packets, counters.bytes));
+        } else {
+            counters.sort_by_key(|(cookie, _)| *cookie);
+        }
         counters
+    }
+
+    /// The rules that packets have made in Open vSwitch.
+    fn learned(&self, ovs: &mut Ovs) -> Result<Vec<String>, String> {
+        if self.rules.learns() { ovs.learned() } else { Ok(Vec::new()) }
+    }
+
+    /// Removes a rule that learns: what it has learned may go with it.
+    fn forget_learned(&self, ours: &mut Flowlane, ovs: &mut Ovs) -> Result<(), String> {
+        let learning: Vec<&str> = self.rules.text.lines().filter(|line| line.contains("learn(")).collect();
+        let Some(rule) = learning.get(self.seed as usize % learning.len().max(1)) else { return Ok(()) };
+        let cookie = rule.split_once("cookie=").and_then(|(_, rest)| rest.split(',').next());
+        let cookie = cookie.and_then(|cookie| cookie.parse().ok()).expect("every rule has a cookie");
+        ours.delete_rules(cookie)?;
+        ovs.delete_rules(cookie)?;
+        let (ours, theirs) = (ours.learned(), ovs.learned()?);
+        let text = &self.rules.text;
+        match ours == theirs {
+            true => Ok(()),
+            false => Err(format!(
+                "case {}: without the rules of cookie {cookie}\n{ours:#?}\n{theirs:#?}\n{text}",
+                self.seed
+            )),
+        }
     }
 
     /// Returns the frames that Open vSwitch sends.
     fn theirs(&self, ovs: &mut Ovs, in_port: usize, packets: &[&[u8]]) -> Sent {
+        let learns = self.rules.learns();
         let alone = |packet: &[u8]| {
+            // Megaflows do not follow the rules that packets make.
+            if learns {
+                return true;
+            }
             let asked = Asked { rules: &self.rules, policy: self.policy, shape: &Shape::of(packet) };
             without_caches(asked, self.included.as_deref())
         };
@@ -194,16 +242,17 @@ impl Case {
         let mut flowlane = Flowlane::new(rules, self.policy, self.seed).ok()?;
         let mut sent = Sent::default();
         packets.iter().for_each(|packet| append(&mut sent, flowlane.forward(in_port, packet).0));
-        let ours = Outcome(sent, self.counted(flowlane.counters()));
+        let ours = Outcome(sent, self.counted(flowlane.counters()), flowlane.learned());
         ovs.set_rules(rules).ok()?;
-        let theirs = Outcome(self.theirs(ovs, in_port, packets), self.counted(ovs.counters().ok()?));
+        let sent = self.theirs(ovs, in_port, packets);
+        let theirs = Outcome(sent, self.counted(ovs.counters().ok()?), self.learned(ovs).ok()?);
         (ours != theirs).then_some((ours, theirs))
     }
 }
 
-/// The sent frames, and the counters of the rules.
+/// The sent frames, the counters of the rules, and the rules that were learned.
 #[derive(PartialEq, Eq)]
-struct Outcome(Sent, Vec<(u64, Counters)>);
+struct Outcome(Sent, Vec<(u64, Counters)>, Vec<String>);
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -211,7 +260,10 @@ impl fmt::Display for Outcome {
             frames.iter().try_for_each(|frame| writeln!(f, "  {port} {}", hex(frame)))?;
         }
         let counted = self.1.iter().filter(|(_, counters)| counters.packets > 0);
-        counted.into_iter().try_for_each(|(cookie, counters)| writeln!(f, "  rule {cookie}: {counters:?}"))
+        for (cookie, counters) in counted {
+            writeln!(f, "  rule {cookie}: {counters:?}")?;
+        }
+        self.2.iter().try_for_each(|rule| writeln!(f, "  learned with {rule}"))
     }
 }
 

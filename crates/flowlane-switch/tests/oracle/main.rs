@@ -13,6 +13,7 @@ mod ovn;
 mod ovs;
 mod packets;
 mod rules;
+mod selects;
 mod shape;
 mod shorter;
 mod switch;

@@ -5,7 +5,7 @@
 //! socket) and writes what it is to send to a capture (`options:tx_pcap`). A frame is received and sent on in
 //! the daemon's main loop, one at a time; a marker behind each lot says when the lot is through.
 
-use flowlane::rule::{Format, ReadOptions, Rule, read};
+use flowlane::rule::{FlowFlags, FlowMod, Format, ReadOptions, Rule, read, read_changes};
 pub(crate) use flowlane::testing::OvsPrograms;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Deserializer, Value, json};
 use tempfile::TempDir;
 
-use super::rules::Rules;
+use super::rules::{Rules, is_learned};
 
 /// Ports of the bridge: 1 to this.
 pub(crate) const PORTS: usize = 4;
@@ -137,6 +137,12 @@ pub(crate) struct Counters {
     pub(crate) bytes: u64,
 }
 
+/// A rule that packets have made, with the settings that are not printed with rules.
+pub(crate) fn learned_text(rule: &Rule, (idle_s, hard_s): (u16, u16), flags: FlowFlags) -> String {
+    let reports = flags.contains(FlowFlags::SEND_FLOW_REM);
+    format!("idle {idle_s} s, hard {hard_s} s, send_flow_rem {reports}: {rule}")
+}
+
 /// The sent frames, by port.
 pub(crate) type Sent = [Vec<Vec<u8>>; PORTS];
 
@@ -217,7 +223,9 @@ impl Ovs {
     /// What `ovs-ofctl` or the switch says where it refuses one; none is there then.
     pub(crate) fn set_rules(&mut self, rules: &Rules) -> Result<(), String> {
         let all: Vec<String> = (1..=PORTS).map(|port| format!("output:{port}")).collect();
-        let mut text = "flow delete\ngroup delete group_id=all\n".to_owned();
+        // Where rules that learn are removed, so are those with cookies that they have learned, at the end of a bundle.
+        self.ofctl(&["del-flows"], &[], "")?;
+        let mut text = "group delete group_id=all\n".to_owned();
         for group in rules.groups.lines() {
             writeln!(text, "group add {group}").expect("text takes text");
         }
@@ -230,7 +238,9 @@ impl Ovs {
         for rule in rules.text.lines() {
             writeln!(text, "flow add {rule}").expect("text takes text");
         }
-        let result = self.ofctl(&["bundle"], &["-"], &text);
+        // Earlier versions have no methods of selection, and ovs-ofctl leaves them out without a word.
+        let version = if rules.groups.contains("selection_method") { "-OOpenFlow15" } else { "-OOpenFlow13" };
+        let result = self.ofctl_as(version, &["bundle"], &["-"], &text);
         // The megaflows of earlier rules are removed here only.
         self.control.call("revalidator/purge", &[])?;
         result.map(|_| ())
@@ -298,8 +308,18 @@ impl Ovs {
     }
 
     fn ofctl(&self, command: &[&str], arguments: &[&str], input: &str) -> Result<String, String> {
+        self.ofctl_as("-OOpenFlow13", command, arguments, input)
+    }
+
+    fn ofctl_as(
+        &self,
+        version: &str,
+        command: &[&str],
+        arguments: &[&str],
+        input: &str,
+    ) -> Result<String, String> {
         let bridge = format!("unix:{}", self.socket().display());
-        let all = [&["-OOpenFlow13"], command, &[&bridge], arguments].concat();
+        let all = [&[version], command, &[&bridge], arguments].concat();
         self.programs.run("ovs-ofctl", self.folder.path(), &all, input)
     }
 
@@ -336,6 +356,33 @@ impl Ovs {
         let mut frame = [&[0xff; 12][..], &MARKER_TYPE.to_be_bytes(), &self.markers.to_be_bytes()].concat();
         frame.resize(60, 0);
         frame
+    }
+
+    /// Removes the rules with a cookie.
+    ///
+    /// # Errors
+    /// What the switch says.
+    pub(crate) fn delete_rules(&mut self, cookie: u64) -> Result<(), String> {
+        self.ofctl(&["del-flows"], &[&format!("cookie={cookie}/-1")], "").map(|_| ())
+    }
+
+    /// The rules that packets have made.
+    ///
+    /// # Errors
+    /// What the switch says where it does not answer.
+    pub(crate) fn learned(&mut self) -> Result<Vec<String>, String> {
+        let dump = self.ofctl(&["--no-stats", "dump-flows"], &[], "")?;
+        let rules =
+            read_changes(&dump, "dump", &ReadOptions::default()).map_err(|errors| errors.to_string())?;
+        let learned = rules.into_iter().filter(|one| is_learned(one.rule.priority.0));
+        let text = |one: FlowMod| {
+            let timeouts_s = (one.idle_timeout_s, one.hard_timeout_s);
+            // OpenFlow 1.3 has no mask for a tag that is not there.
+            learned_text(&one.rule, timeouts_s, one.flags).replace("vlan_tci=0x0/0x1fff", "vlan_tci=0x0")
+        };
+        let mut all: Vec<String> = learned.map(text).collect();
+        all.sort();
+        Ok(all)
     }
 
     /// The rules of a table, as Flowlane writes them.

@@ -1,6 +1,7 @@
 //! Random rules, in the syntax that `ovs-ofctl` and Flowlane read, over the few values that packets have.
 
 mod flow_control;
+mod learning;
 mod most;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::collections::BTreeMap;
 use super::packets::Random;
 use flow_control::Back;
 pub(crate) use flow_control::leads_back;
+pub(crate) use learning::is_learned;
 use most::Most;
 
 /// The prerequisite of a field: the packets that have it, which a rule must match.
@@ -237,6 +239,8 @@ pub(crate) struct Limits {
     pub(crate) copies: bool,
     /// Rules ask how long a packet is. Open vSwitch then loses what would come behind a call, and executes action sets twice.
     pub(crate) asks_length: bool,
+    /// Rules make others of packets.
+    pub(crate) learns: bool,
 }
 
 /// Rules, one per line, each with its own cookie.
@@ -289,6 +293,11 @@ impl Rules {
         let lines = self.text.lines().chain(self.groups.lines());
         let mut all = lines.filter_map(|line| line.split_once("actions=")).map(|(_, a)| a);
         all.any(|text| actions.iter().any(|action| text.contains(action)))
+    }
+
+    /// Returns whether rules make others of packets.
+    pub(crate) fn learns(&self) -> bool {
+        self.does(&["learn("])
     }
 
     /// Returns whether a rule sets a field whose name begins with one of these.
@@ -503,6 +512,9 @@ impl<'a> Writer<'a> {
     }
 
     fn act(&mut self) {
+        if self.limits.learns && self.r.one_in(3) {
+            return self.learn();
+        }
         if self.limits.calls && self.r.below(5) < 2 {
             return self.lead();
         }

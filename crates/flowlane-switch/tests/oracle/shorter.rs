@@ -68,7 +68,7 @@ fn shorter_list(actions: &str) -> Vec<String> {
         let Some((name, inner)) = part.strip_suffix(')').and_then(|part| part.split_once('(')) else {
             continue;
         };
-        if !["clone", "write_actions"].contains(&name) {
+        if !["clone", "write_actions", "learn"].contains(&name) {
             continue;
         }
         let forms = shorter_list(inner).into_iter().map(|inner| format!("{name}({inner})"));

@@ -6,8 +6,8 @@ use flowlane::classify::acl::AclConfig;
 use flowlane::classify::{AclSearch, LinearSearch, ReplicatedEngine, TupleSearch};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::flow_syntax::read_groups;
-use flowlane::rule::{Format, ReadOptions, read};
-use flowlane_switch::control::{Changes, Control, GroupMod, VlanChange};
+use flowlane::rule::{Format, ReadOptions, read, read_changes};
+use flowlane_switch::control::{Changes, Control, FlowStatistics, GroupMod, VlanChange};
 use flowlane_switch::datapath::Pipeline;
 use flowlane_switch::datapath::{
     CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Tracing, Worker,
@@ -18,8 +18,8 @@ use flowlane_switch::state::conntrack::Wanted;
 use flowlane_switch::state::fdb::Fdb;
 use flowlane_switch::state::vlan::{PortVlan, VlanMode};
 
-use super::ovs::{Counters, PORTS, Sent};
-use super::rules::Rules;
+use super::ovs::{Counters, PORTS, Sent, learned_text};
+use super::rules::{Rules, is_learned};
 
 /// One or two workers with ports 1 to [`PORTS`], which take frames in turn, one at a time.
 pub(crate) struct Flowlane {
@@ -84,6 +84,8 @@ impl Flowlane {
             workers.push(Worker::new(Lookup::new(pipeline, caches), egress, 1, Clock::Frames));
         }
         let mut control = Control::attach_all(&mut workers).expect("the workers are new");
+        // As OpenFlow has it.
+        control.accept_any_port();
         let groups = read_groups(&rules.groups, "groups", &options).map_err(|error| error.to_string())?;
         let groups: Vec<GroupMod> = groups.into_iter().map(|(_, group)| GroupMod::Add(group)).collect();
         control
@@ -185,6 +187,28 @@ impl Flowlane {
         (sent, faults(&self.workers) - before)
     }
 
+    /// Removes the rules with a cookie.
+    ///
+    /// # Errors
+    /// The message, if it refuses that.
+    pub(crate) fn delete_rules(&mut self, cookie: u64) -> Result<(), String> {
+        let change = format!("delete cookie={cookie}/-1");
+        let change =
+            read_changes(&change, "change", &ReadOptions::default()).map_err(|error| error.to_string())?;
+        self.control.change(&change).map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    /// Returns the rules that packets have made.
+    pub(crate) fn learned(&self) -> Vec<String> {
+        let learned = self.control.statistics(|_, rule| is_learned(rule.priority.0));
+        let text = |flow: &FlowStatistics| {
+            learned_text(&flow.rule, (flow.idle_timeout_s, flow.hard_timeout_s), flow.flags)
+        };
+        let mut all: Vec<String> = learned.iter().map(text).collect();
+        all.sort();
+        all
+    }
+
     /// Returns the rules of a table, as they are written.
     pub(crate) fn rules(&self, table: u8) -> Vec<String> {
         let mut all: Vec<String> = self
@@ -200,9 +224,10 @@ impl Flowlane {
     /// Returns the rules' counters by cookie.
     pub(crate) fn counters(&mut self) -> Vec<(u64, Counters)> {
         self.workers.iter_mut().for_each(|worker| worker.lookup.collect_counters());
-        let tables = self.workers[0].lookup.pipeline.tables();
-        let rules = tables.flat_map(|(_, table)| table.rules());
-        rules.map(|(_, e)| (e.rule.cookie, Counters { packets: e.packets, bytes: e.bytes })).collect()
+        let count = |flow: FlowStatistics| {
+            (flow.rule.cookie, Counters { packets: flow.count.packets, bytes: flow.count.bytes })
+        };
+        self.control.statistics(|_, _| true).into_iter().map(count).collect()
     }
 }
 

@@ -122,9 +122,9 @@ fn learned_rules_have_fin_timeout() {
     assert_eq!(timeouts(&control, 7), (100, 0));
     worker.inject(0, &[&packet(6, FIN, None)]).unwrap();
     assert_eq!((control.add_learned(), timeouts(&control, 7)), (0, (5, 6)));
-    // Another connection restores them.
+    // The next connection does not restore them.
     worker.inject(0, &[&packet(6, ACK, None)]).unwrap();
-    assert_eq!((control.add_learned(), timeouts(&control, 7)), (1, (100, 0)));
+    assert_eq!((control.add_learned(), timeouts(&control, 7)), (0, (5, 6)));
 }
 
 #[test]

@@ -166,6 +166,143 @@ fn rules_are_learned_up_to_the_limit() {
     }
 }
 
+const WITH_RESULT: &str = "\
+table=0,actions=learn(table=1,limit=2,cookie=7,result_dst=NXM_NX_REG0[0],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],\
+output:NXM_OF_IN_PORT[]),resubmit(,2)
+table=2,reg0=1,actions=output:3
+table=2,reg0=0,actions=output:4
+";
+
+/// The ports to which packets of hosts go that come by a port.
+fn sent_to(worker: &mut Worker, sent: &Sent, port: usize, hosts: &[u8]) -> Vec<u32> {
+    for &host in hosts {
+        worker.inject(port, &[&frame(host, 9, None)]).unwrap();
+    }
+    sent.lock().unwrap().drain(..).map(|(port, _)| port).collect()
+}
+
+/// Later tables see whether the limit allows the rule, before control has added it.
+#[test]
+fn the_result_says_whether_a_limit_allows_the_rule() {
+    for caches in [no_caches(), CacheConfig { adaptive: false, ..CacheConfig::default() }] {
+        let (mut worker, sent) = worker(&[], 3, caches, By::Tuple);
+        let mut control = Control::attach(&mut worker).unwrap();
+        add(&mut control, WITH_RESULT);
+        assert_eq!(sent_to(&mut worker, &sent, 0, &[1, 2, 3, 1, 3]), [3, 3, 4, 3, 4]);
+        assert_eq!(control.add_learned(), 2);
+        assert_eq!(sent_to(&mut worker, &sent, 0, &[3, 2, 1, 1]), [4, 3, 3, 3]);
+        // A rule that would take the place of another needs room, too.
+        assert_eq!(sent_to(&mut worker, &sent, 1, &[1]), [4]);
+        assert_eq!((control.add_learned(), learned(&control)), (0, 2));
+        // There is room where a rule goes, gets another cookie, or is replaced by one.
+        add(&mut control, "delete table=1,cookie=7/-1,dl_dst=02:00:00:00:00:01");
+        assert_eq!(sent_to(&mut worker, &sent, 0, &[3, 1]), [3, 4]);
+        assert_eq!(control.add_learned(), 1);
+        add(&mut control, "table=1,cookie=8,dl_dst=02:00:00:00:00:02,actions=output:1");
+        assert_eq!(sent_to(&mut worker, &sent, 0, &[1, 2]), [3, 4]);
+        assert_eq!(control.add_learned(), 1);
+        // A controller's rules count.
+        add(&mut control, "delete table=1");
+        add(&mut control, "table=1,cookie=7,priority=1,actions=drop");
+        assert_eq!(sent_to(&mut worker, &sent, 0, &[1, 2]), [3, 4]);
+        // A promise is kept, though a controller has added a rule meanwhile.
+        add(&mut control, "table=1,cookie=7,priority=2,actions=drop");
+        assert_eq!((control.add_learned(), learned(&control)), (1, 3));
+        // The other limit for the same rules.
+        add(&mut control, &WITH_RESULT.replace("limit=2", "limit=4"));
+        assert_eq!(sent_to(&mut worker, &sent, 0, &[1, 2, 3]), [3, 3, 4]);
+        // Without one.
+        add(&mut control, &WITH_RESULT.replace("limit=2,", ""));
+        assert_eq!(sent_to(&mut worker, &sent, 0, &[1, 2, 3]), [3, 3, 3]);
+        assert_eq!((control.add_learned(), learned(&control)), (2, 5));
+    }
+}
+
+/// A trace asks without being promised anything.
+#[test]
+fn a_trace_shows_the_result() {
+    let (mut worker, sent) = worker(&[], 3, no_caches(), By::Tuple);
+    let mut control = Control::attach(&mut worker).unwrap();
+    add(&mut control, &WITH_RESULT.replace("limit=2", "limit=1"));
+    // A worker takes newer rules with the next packet.
+    worker.inject(3, &[&[0; 60]]).unwrap();
+    control.add_learned();
+    add(&mut control, "delete table=1");
+    sent.lock().unwrap().clear();
+    let traced = |worker: &Worker, host: u8| {
+        let Ok(Tracing::Ended(trace)) = worker.trace(PortNo(1), &frame(host, 9, None)) else {
+            panic!("ended")
+        };
+        trace.sent.iter().filter_map(|sent| sent.port).collect::<Vec<_>>()
+    };
+    assert_eq!((traced(&worker, 1), traced(&worker, 2)), (vec![3], vec![3]));
+    assert_eq!(sent_to(&mut worker, &sent, 0, &[2]), [3]);
+    assert_eq!((traced(&worker, 1), traced(&worker, 2)), (vec![4], vec![3]));
+    assert_eq!(control.add_learned(), 1);
+    assert_eq!((traced(&worker, 1), traced(&worker, 2)), (vec![4], vec![3]));
+}
+
+/// A rule that another action of the packet has replaced is asked for again by the next packet.
+#[test]
+fn requests_that_replace_each_other_are_taken_in_order() {
+    let (mut worker, _) = worker(&[], 2, no_caches(), By::Tuple);
+    let mut control = Control::attach(&mut worker).unwrap();
+    let learn = |value: u8, timeout: u16| {
+        format!(
+            "learn(table=1,idle_timeout={timeout},NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],load:{value}->NXM_NX_REG0[])"
+        )
+    };
+    add(&mut control, &format!("table=0,actions={},{}", learn(1, 0), learn(2, 0)));
+    for _ in 0..2 {
+        assert_eq!(learn_of(&mut worker, &mut control, 0, 1), 2);
+        let flows = control.statistics(|table, _| table == 1);
+        assert!(flows.len() == 1 && flows[0].rule.to_string().contains("load:0x2->"), "{flows:?}");
+    }
+    // A rule that is there keeps its timeouts, as in Open vSwitch.
+    add(&mut control, &format!("table=0,actions={},{}", learn(2, 5), learn(3, 6)));
+    assert_eq!(learn_of(&mut worker, &mut control, 0, 1), 1);
+    let flows = control.statistics(|table, _| table == 1);
+    assert_eq!((flows.len(), flows[0].idle_timeout_s), (1, 0));
+    assert!(flows[0].rule.to_string().contains("load:0x3->"), "{flows:?}");
+}
+
+/// A rule that takes the place of one with another cookie makes room there, at once.
+#[test]
+fn limits_of_two_cookies_share_rules() {
+    let (mut worker, sent) = worker(&[], 3, no_caches(), By::Tuple);
+    let mut control = Control::attach(&mut worker).unwrap();
+    add(&mut control, &WITH_RESULT.replace("limit=2", "limit=1"));
+    let other =
+        "table=0,in_port=2,priority=40000,actions=learn(table=1,cookie=8,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])";
+    add(&mut control, other);
+    assert_eq!(sent_to(&mut worker, &sent, 0, &[1, 2]), [3, 4]);
+    assert_eq!(sent_to(&mut worker, &sent, 1, &[1]), [0; 0]);
+    assert_eq!(sent_to(&mut worker, &sent, 0, &[2, 1]), [3, 4]);
+    assert_eq!((control.add_learned(), learned(&control)), (3, 2));
+    assert_eq!(sent_to(&mut worker, &sent, 0, &[2, 1]), [3, 4]);
+}
+
+/// No rule names the cookie of a packet-out.
+#[test]
+fn limits_of_packet_outs_are_kept() {
+    let (mut worker, sent) = worker(&[], 3, no_caches(), By::Tuple);
+    let mut control = Control::attach(&mut worker).unwrap();
+    let text = WITH_RESULT.replace("limit=2", "limit=1");
+    let (learning, others) = text.split_once('\n').unwrap();
+    let actions = read_changes(learning, "rules", &ReadOptions::default()).unwrap().remove(0).rule.actions;
+    add(&mut control, others);
+    add(&mut control, "table=1,cookie=7,priority=1,actions=drop");
+    let mut out = |control: &mut Control, host: u8| {
+        control.check_packet_out(&actions).unwrap();
+        worker.packet_out(PortNo(1), &frame(host, 9, None), &actions).unwrap();
+        let sent: Vec<u32> = sent.lock().unwrap().drain(..).map(|(port, _)| port).collect();
+        (sent, control.add_learned())
+    };
+    assert_eq!(out(&mut control, 1), (vec![4], 0));
+    add(&mut control, "delete table=1");
+    assert_eq!((out(&mut control, 1), out(&mut control, 2)), ((vec![3], 1), (vec![4], 0)));
+}
+
 /// A change that is rejected leaves the counts as they were.
 #[test]
 fn rejected_changes_do_not_count() {

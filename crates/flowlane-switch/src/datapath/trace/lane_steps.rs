@@ -2,7 +2,7 @@
 
 use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::Action;
-use flowlane::rule::action::{Bundle, Controller, PortNo};
+use flowlane::rule::action::{Bundle, Controller, Learn, PortNo};
 
 use super::super::hash_ports;
 use super::super::walk::{AfterStep, CALLED_MAX, Outcome, Position, follow, follow_steps, run};
@@ -65,10 +65,7 @@ impl Tracer<'_> {
                 let is_larger = len > usize::from(*bytes);
                 self.assign(format!("check_pkt_larger({bytes})"), *to, is_larger.into());
             }
-            LaneStep::Learn(learn) => {
-                let rule = Learned::of(learn, &self.packet.key).flow_mod.rule;
-                self.tell("learn", rule.to_string(), "a trace does not add it");
-            }
+            LaneStep::Learn(learn) => self.learn(learn),
             LaneStep::FinTimeout(_) => self.fin_timeout(),
             LaneStep::Pause(to) => return self.pause(&to.action),
             LaneStep::Track { track, .. } => return self.track(track, here, position),
@@ -108,6 +105,19 @@ impl Tracer<'_> {
                 self.output(Some(Step::Do(Action::Output(PortNo(number)))));
             }
             (None, None) => self.tell(name, "not sent", "no member is live"),
+        }
+    }
+
+    fn learn(&mut self, learn: &Learn) {
+        let learned = Learned::of(learn, &self.packet.key);
+        let is_allowed = self.worker.egress.learning.allows(&learned);
+        let why = match is_allowed {
+            true => "a trace does not add it",
+            false => "its limit does not allow it",
+        };
+        self.tell("learn", learned.flow_mod.rule.to_string(), why);
+        if let Some(to) = learn.result {
+            self.assign("learn".to_owned(), to, is_allowed.into());
         }
     }
 

@@ -95,11 +95,16 @@ impl TrackedKey {
 
     /// Records the rule that the packet makes, if it follows from the key. Returns whether it does.
     fn learn(&mut self, learn: &Learn) -> bool {
-        let are_known = sources(learn).all(|part| self.knows(part));
+        // The answer of a limit differs from packet to packet.
+        let has_one_result = learn.result.is_none() || learn.limit == 0;
+        let are_known = has_one_result && sources(learn).all(|part| self.knows(part));
         if are_known {
             sources(learn).for_each(|part| self.depend_on_field(part.field(), part.mask()));
             let learned = Learned::of(learn, &self.key);
             self.lane(LaneStep::Request(Arc::new(RuleRequest::Learn(learned))));
+            if let Some(to) = learn.result {
+                self.set_field(to.field(), to.place(1), to.mask());
+            }
         }
         are_known
     }
