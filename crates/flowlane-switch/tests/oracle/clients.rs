@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowlane_openflow::Version;
 
@@ -151,6 +151,11 @@ impl Target<'_> {
         control.call("ofctl/barrier", &[]).expect("the switch answers");
         let output = output();
         control.call("exit", &[]).expect("the program ends");
+        // The next one is refused while this one has its file.
+        let (begun, file) = (Instant::now(), self.folder.join("pid"));
+        while file.exists() && begun.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         output
     }
 }
