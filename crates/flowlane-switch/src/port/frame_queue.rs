@@ -23,6 +23,11 @@ impl FrameQueue {
         self.frames.is_empty()
     }
 
+    /// Number of frames that wait.
+    pub(super) fn len(&self) -> usize {
+        self.frames.len()
+    }
+
     /// Number of frames for which there is room.
     pub(super) fn room(&self) -> usize {
         WAITING_MAX - self.frames.len()

@@ -274,27 +274,4 @@ mod tests {
             assert!(error.contains(problem), "{text}: {error}");
         }
     }
-
-    #[test]
-    fn the_closest_description_of_a_packet_takes_it() {
-        let mut all: Vec<_> = [
-            "flow,key=flow",
-            "192.0.2.7,key=flow",
-            "flow,key=7",
-            "192.0.2.7,local=192.0.2.1,key=flow",
-            "192.0.2.7,key=7",
-        ]
-        .map(|text| of(text).unwrap())
-        .to_vec();
-        all.sort_by_key(PortTunnelSpec::precedence);
-        let taken = |remote: &str, local: &str, id| {
-            let (remote, local) = (remote.parse().unwrap(), local.parse().unwrap());
-            all.iter().find(|spec| spec.takes(remote, local, id)).unwrap().to_string()
-        };
-        assert_eq!(taken("192.0.2.7", "192.0.2.1", 7), "geneve:192.0.2.7,key=7");
-        assert_eq!(taken("192.0.2.8", "192.0.2.1", 7), "geneve:flow,key=7");
-        assert_eq!(taken("192.0.2.7", "192.0.2.1", 8), "geneve:192.0.2.7,local=192.0.2.1,key=flow");
-        assert_eq!(taken("192.0.2.7", "192.0.2.2", 8), "geneve:192.0.2.7,key=flow");
-        assert_eq!(taken("::7", "::1", 8), "geneve:flow,key=flow");
-    }
 }

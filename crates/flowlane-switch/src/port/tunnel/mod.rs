@@ -11,6 +11,8 @@
 //! whose a packet is. Ports carry whole frames: outer headers, written again of what the system says of a datagram, are in front
 //! of received ones, and are taken off frames to be sent.
 
+mod members;
+mod outbound;
 mod socket;
 
 use std::collections::BTreeMap;
@@ -22,12 +24,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::frame_queue::FrameQueue;
 use super::interface::{Checks, Watch};
 use super::{Port, PortError, Received};
 use crate::packet::{Frame, Frames};
 use crate::tunnel::PortTunnelSpec;
-use socket::{Datagram, Inbound, Outbound};
+use members::Members;
+use outbound::Outbound;
+use socket::Inbound;
 
 /// The underlays of this process, by UDP port.
 static UNDERLAYS: Mutex<BTreeMap<u16, Weak<Underlay>>> = Mutex::new(BTreeMap::new());
@@ -51,10 +54,7 @@ struct Inner {
     /// None while another process has the UDP port.
     inbound: Option<Inbound>,
     outbound: Outbound,
-    /// In the order in which they are asked whether a packet is theirs.
-    members: Vec<Member>,
-    /// Numbers of members are not used again.
-    next: u64,
+    members: Members,
     /// When sockets were found empty.
     emptied: Option<Instant>,
     /// The event is set.
@@ -62,22 +62,12 @@ struct Inner {
     checks: Checks,
 }
 
-/// A port of an underlay.
-#[derive(Debug)]
-struct Member {
-    number: u64,
-    spec: PortTunnelSpec,
-    waiting: FrameQueue,
-    /// Frames for which there was no room.
-    lost: u64,
-}
-
 /// A port that is a tunnel.
 #[derive(Debug)]
 pub struct TunnelPort {
     underlay: Arc<Underlay>,
     spec: PortTunnelSpec,
-    number: u64,
+    number: usize,
 }
 
 impl Underlay {
@@ -88,8 +78,7 @@ impl Underlay {
         let inner = Inner {
             inbound: Some(Inbound::open(port, &watch)?),
             outbound: Outbound::default(),
-            members: Vec::new(),
-            next: 0,
+            members: Members::default(),
             emptied: None,
             is_signalled: false,
             checks: Checks::new(),
@@ -104,7 +93,7 @@ impl Underlay {
 
     /// Makes the descriptor readable while frames wait: sockets may be empty behind those of another port.
     fn signal(&self, inner: &mut Inner) -> bool {
-        let is_waiting = inner.members.iter().any(|member| !member.waiting.is_empty());
+        let is_waiting = inner.members.is_waiting();
         if is_waiting != inner.is_signalled {
             inner.is_signalled = is_waiting;
             // The counter of an event is never full: it is taken before it is set again.
@@ -133,36 +122,10 @@ impl Inner {
         }
         let Some(inbound) = &mut self.inbound else { return false };
         let members = &mut self.members;
-        let has_more = inbound.receive(|datagram| deliver(members, &datagram));
+        let has_more = inbound.receive(|datagram| members.deliver(&datagram));
         self.emptied = (!has_more).then(Instant::now);
         has_more
     }
-
-    fn member(&mut self, number: u64) -> &mut Member {
-        self.members
-            .iter_mut()
-            .find(|member| member.number == number)
-            .expect("a port is a member while it is open")
-    }
-}
-
-/// Gives a datagram to the port whose it is.
-fn deliver(members: &mut [Member], datagram: &Datagram<'_>) {
-    let id = vni(datagram.payload);
-    let (remote, local) = (datagram.remote.ip(), datagram.local);
-    let member = members.iter_mut().find(|member| id.is_some_and(|id| member.spec.takes(remote, local, id)));
-    // As without a switch, a datagram of no port is dropped.
-    let Some(member) = member else { return };
-    match member.waiting.next_frame() {
-        Some(frame) => datagram.fill(member.spec.port, frame),
-        None => member.lost += 1,
-    }
-}
-
-/// The VNI of VXLAN and GENEVE; both have it in the same place.
-fn vni(payload: &[u8]) -> Option<u32> {
-    let &[a, b, c] = payload.get(4..)?.first_chunk()?;
-    Some(u32::from_be_bytes([0, a, b, c]))
 }
 
 /// Why a UDP port cannot be opened.
@@ -196,11 +159,11 @@ impl TunnelPort {
             }
         };
         let mut inner = underlay.lock();
-        if let Some(other) = inner.members.first().filter(|other| other.spec.kind != spec.kind) {
-            let problem = format!("UDP port {} is of {} here", spec.port, other.spec.kind.name());
+        if let Some(other) = inner.members.specs().find(|other| other.kind != spec.kind) {
+            let problem = format!("UDP port {} is of {} here", spec.port, other.kind.name());
             return Err(fail(problem + "; give each protocol its own with port=N"));
         }
-        if inner.members.iter().any(|other| other.spec.is_same_end(spec)) {
+        if inner.members.specs().any(|other| other.is_same_end(spec)) {
             return Err(fail(
                 "another port has the same other end and key, so that no packet would come in here"
                     .to_owned(),
@@ -210,11 +173,7 @@ impl TunnelPort {
         if is_v6(spec.remote) && !inner.inbound.as_ref().is_some_and(Inbound::has_ipv6) {
             return Err(fail("this system has no IPv6".to_owned()));
         }
-        let number = inner.next;
-        inner.next += 1;
-        let member = Member { number, spec: spec.clone(), waiting: FrameQueue::default(), lost: 0 };
-        let place = inner.members.partition_point(|other| other.spec.precedence() <= spec.precedence());
-        inner.members.insert(place, member);
+        let number = inner.members.add(spec);
         drop(inner);
         Ok(Self { underlay, spec: spec.clone(), number })
     }
@@ -223,7 +182,9 @@ impl TunnelPort {
 impl Drop for TunnelPort {
     fn drop(&mut self) {
         let mut inner = self.underlay.lock();
-        inner.members.retain(|member| member.number != self.number);
+        inner.members.remove(self.number);
+        // Another port may get the number.
+        inner.outbound.forget(self.number);
         self.underlay.signal(&mut inner);
     }
 }
@@ -235,7 +196,7 @@ impl Port for TunnelPort {
             self.underlay.reopen(&mut inner);
         }
         let has_more = inner.receive();
-        inner.member(self.number).waiting.take(frames);
+        inner.members.take(self.number, frames);
         let is_waiting = self.underlay.signal(&mut inner);
         Ok(if has_more || is_waiting { Received::More } else { Received::Idle })
     }
@@ -245,15 +206,15 @@ impl Port for TunnelPort {
     }
 
     fn rx_dropped(&mut self) -> u64 {
-        std::mem::take(&mut self.underlay.lock().member(self.number).lost)
+        self.underlay.lock().members.take_lost(self.number)
     }
 
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
-        Ok(self.underlay.lock().outbound.put(frame.bytes(), &self.spec))
+        Ok(self.underlay.lock().outbound.put(frame.bytes(), &self.spec, self.number))
     }
 
     fn flush(&mut self) -> Result<u64, PortError> {
-        Ok(self.underlay.lock().outbound.flush())
+        Ok(self.underlay.lock().outbound.flush(self.number))
     }
 
     /// Lets go of the UDP port, which another process may then open.
