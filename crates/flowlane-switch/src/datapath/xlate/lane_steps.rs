@@ -56,6 +56,12 @@ impl TrackedKey {
                 self.lane(LaneStep::Untrack);
                 true
             }
+            LaneStep::Track { track, .. } if self.passes(track) => {
+                self.track(track);
+                // As in Open vSwitch, the packet goes on as one that has not been tracked.
+                self.hide_connection();
+                true
+            }
             LaneStep::Learn(learn) => self.learn(learn),
             LaneStep::FinTimeout(request) => self.fin_timeout(request),
             LaneStep::Multipath(multipath) if !self.parse_again => {
@@ -137,7 +143,14 @@ impl TrackedKey {
         track.entering.is_some() && is_last && calls.is_empty() && self.stack.is_empty()
     }
 
-    /// Ends the path with that.
+    /// Returns whether a packet comes out of connection tracking as it went in, so that the path goes on: rules that keep a connection
+    /// and lead on, of which each new connection meets several.
+    fn passes(&self, track: &Track) -> bool {
+        let action = &track.action;
+        track.entering.is_none() && action.nat().is_none() && action.alg == 0 && !self.parse_again
+    }
+
+    /// Records that the packet's connection is looked up.
     pub(super) fn track(&mut self, track: &Arc<Track>) {
         let step = LaneStep::Track { track: track.clone(), carry: self.carried() };
         self.steps.push(Step::Lane { step: Arc::new(step), again: self.is_outdated() });
