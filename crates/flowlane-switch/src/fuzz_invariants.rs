@@ -1,8 +1,10 @@
 //! What must hold for any bytes whatever: checked by the fuzz targets and, on recorded and mutated input, by
 //! plain tests. Each check panics where its promise is broken.
 
+mod bfd;
 mod connections;
 
+pub use bfd::bfd;
 pub use connections::connections;
 
 use std::sync::Arc;

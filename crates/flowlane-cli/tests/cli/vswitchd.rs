@@ -2,6 +2,7 @@
 //! have interfaces of their own, and Open vSwitch's programs; else skipped.
 #![cfg(target_os = "linux")]
 
+mod bfd;
 mod ovn;
 
 use std::os::unix::net::UnixStream;
@@ -35,6 +36,12 @@ struct Host {
 
 impl Host {
     fn start(name: &str) -> Option<Self> {
+        let mut host = Self::without_daemon(name)?;
+        host.start_daemon();
+        Some(host)
+    }
+
+    fn without_daemon(name: &str) -> Option<Self> {
         let programs = OvsPrograms::find()?;
         let namespace = format!("{name}{}", std::process::id() % 100_000);
         if !sh(&format!("test $(id -u) = 0 && ip netns add {namespace}")) {
@@ -48,7 +55,6 @@ impl Host {
         let mut host = Self { programs, folder, namespace, server: None, daemon: None };
         host.start_server();
         host.vsctl("--no-wait init").unwrap();
-        host.start_daemon();
         Some(host)
     }
 
@@ -78,6 +84,17 @@ impl Host {
         wait_until("the daemon runs", || self.at().join("ovs-vswitchd.pid").exists());
     }
 
+    /// Starts Open vSwitch's own daemon with its datapath in user space.
+    fn start_open_vswitch(&mut self) {
+        let mut daemon = Command::new("ip");
+        daemon.args(["netns", "exec", &self.namespace]).arg(self.programs.path("ovs-vswitchd"));
+        self.programs.surround(&mut daemon, self.at());
+        daemon.arg(format!("unix:{}", self.socket().display()));
+        daemon.args(["--disable-system", "--pidfile", "-vconsole:off"]);
+        self.daemon = Some(Process(daemon.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()));
+        wait_until("the daemon runs", || self.at().join("ovs-vswitchd.pid").exists());
+    }
+
     fn vsctl(&self, arguments: &str) -> Result<String, String> {
         let mut all = vec!["--timeout=10"];
         all.extend(arguments.split(' '));
@@ -93,6 +110,13 @@ impl Host {
 
     fn ofctl(&self, arguments: &[&str]) -> String {
         self.programs.run("ovs-ofctl", self.at(), arguments, "").unwrap()
+    }
+
+    /// Packets that a port has sent.
+    fn sent(&self, bridge: &str, port: &str) -> u64 {
+        let shown = self.ofctl(&["dump-ports", bridge, port]);
+        let (_, behind) = shown.split_once("tx pkts=").unwrap();
+        behind.split(',').next().unwrap().parse().unwrap()
     }
 
     fn appctl(&self, arguments: &[&str]) -> Result<String, String> {

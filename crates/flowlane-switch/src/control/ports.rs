@@ -79,7 +79,7 @@ impl Control {
         let References { ports, vlans, .. } = &mut self.references;
         let before = ports.get(&port.0).copied();
         // The settings of an administrator stay, the link is that of the new device.
-        let now = before.map_or(flags, |before| before.with(flags, PortFlags::NO_LINK));
+        let now = before.map_or(flags, |before| before.with(flags, PortFlags::STATES));
         ports.insert(port.0, now);
         _ = match vlan {
             Some(vlan) => vlans.insert(port.0, vlan),
@@ -145,11 +145,21 @@ impl Control {
 
     /// Notes which ports have a link, and reports those that changed to controllers.
     pub(crate) fn set_links(&mut self, links: &[(PortNo, bool)]) {
+        self.set_states(links, PortFlags::NO_LINK);
+    }
+
+    /// Notes which ports reach their other end, and reports those that changed to controllers.
+    pub(crate) fn set_paths(&mut self, paths: &[(PortNo, bool)]) {
+        self.set_states(paths, PortFlags::NO_PATH);
+    }
+
+    /// Notes which ports are well, and gives a flag to the others.
+    fn set_states(&mut self, states: &[(PortNo, bool)], flag: PortFlags) {
         let before = self.references.ports.clone();
-        for (port, is_up) in links {
+        for (port, is_well) in states {
             if let Some(flags) = self.references.ports.get_mut(&port.0) {
-                let state = if *is_up { PortFlags::default() } else { PortFlags::NO_LINK };
-                *flags = flags.with(state, PortFlags::NO_LINK);
+                let state = if *is_well { PortFlags::default() } else { flag };
+                *flags = flags.with(state, flag);
             }
         }
         if before != self.references.ports {

@@ -158,7 +158,7 @@ impl Control {
             self.restore_rule(saved, made).map_err(refused)?;
         }
         let ports = saved.ports.iter().filter(|(port, _)| self.references.ports.contains_key(port));
-        let all = PortFlags(u8::MAX);
+        let all = PortFlags(u16::MAX);
         let ports = ports.map(|&(port, flags)| PortChange { port: PortNo(port), flags, mask: all });
         let ports: Vec<PortChange> = ports.collect();
         self.apply_port_changes(&ports, &[]).map_err(NotRestored::Bundle)

@@ -14,6 +14,7 @@
 //! | `execute` | the lanes of a burst along their steps, in packet order where effects are visible |
 //! | `walk`, `apply` | control flow over steps; one operation on one packet |
 //! | `egress` | the live effects: ports, FDB, meters, controller |
+//! | `bfd` | control packets of BFD, which leave the way of packets |
 //! | `xlate` | a path and its mask from a key |
 //! | `trace` | a dry run of one packet |
 //! | `handoff` | packets between workers |
@@ -25,6 +26,7 @@
 
 mod admission;
 mod apply;
+mod bfd;
 mod cache_policy;
 mod calls;
 mod classify;
@@ -72,6 +74,7 @@ mod loom;
 #[cfg(test)]
 mod tests;
 
+pub use bfd::{BfdFrame, BfdInlet};
 pub use cache_policy::CacheSet;
 pub use egress::{Drops, Egress, Packet};
 pub use faults::{Faults, MalformedPolicy};

@@ -8,6 +8,7 @@ use flowlane::rule::action::PortNo;
 use serde::{Deserialize, Serialize};
 
 use super::Worker;
+use super::bfd::BfdInlet;
 use crate::packet::Spread;
 use crate::port::{NullPort, Port, PortError};
 use crate::ruleset::{PortFlags, PortVlans};
@@ -71,6 +72,8 @@ pub struct PortSlot {
     pub port: Box<dyn Port>,
     /// The tunnel that it is, if it is one.
     pub tunnel: Option<Box<PortTunnel>>,
+    /// Where its control packets of BFD go, if it has a session.
+    pub bfd: Option<Arc<BfdInlet>>,
     /// Whether its frames are parsed [as a capture has them](crate::packet::Frame::captured).
     pub is_capture: bool,
     /// To whom its frames go, where it does not know; by flow, where nothing is said.
@@ -103,6 +106,7 @@ impl PortSlot {
             vrf: 0,
             is_capture: port.is_capture(),
             tunnel: None,
+            bfd: None,
             port,
             flags: PortFlags::default(),
             vlan: None,
@@ -119,7 +123,7 @@ impl PortSlot {
         (self.gone, self.finished) = (Some(Instant::now()), true);
         (self.flags, self.vlan) = (PortFlags::DOWN, None);
         self.counters = PortCounters::default();
-        self.tunnel = None;
+        (self.tunnel, self.bfd) = (None, None);
         std::mem::replace(&mut self.port, Box::new(NullPort))
     }
 
@@ -135,8 +139,13 @@ impl PortSlot {
     }
 
     /// Returns whether frames may leave here, and its link is up.
-    pub fn is_live(&self) -> bool {
+    pub fn is_up(&self) -> bool {
         self.port.sends() && !self.flags.has_any(PortFlags::NOT_UP)
+    }
+
+    /// Returns whether frames may leave here, its link is up, and its other end is reached, as far as is known.
+    pub fn is_live(&self) -> bool {
+        self.port.sends() && !self.flags.has_any(PortFlags::NOT_LIVE)
     }
 
     /// Hands queued frames to the system, and counts those that it does not take.

@@ -2,6 +2,7 @@
 //! every table.
 
 mod applications;
+mod bfd;
 mod bursts;
 mod calls;
 mod conjunctions;

@@ -27,9 +27,9 @@ pub struct Resources {
     pub vlans: PortVlans,
 }
 
-/// Settings of a port by its administrator, the bits of OpenFlow's `ofp_port_config`, and whether its link is down.
+/// Settings of a port by its administrator, the bits of OpenFlow's `ofp_port_config`, and whether its link or path is down.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct PortFlags(pub u8);
+pub struct PortFlags(pub u16);
 
 impl PortFlags {
     /// Nothing is received or sent.
@@ -49,11 +49,17 @@ impl PortFlags {
     /// The link of its interface is down: frames are sent all the same, but no group chooses a bucket that watches the port. The
     /// system sets it, not an administrator.
     pub const NO_LINK: Self = Self(1 << 7);
+    /// A session of BFD says that the other end of the port is not reached; as for a link that is down, but the port is up.
+    pub const NO_PATH: Self = Self(1 << 8);
 
     /// With any of these, the port is not up.
     pub const NOT_UP: Self = Self(Self::DOWN.0 | Self::NO_LINK.0);
+    /// With any of these, no group chooses a bucket that watches the port.
+    pub const NOT_LIVE: Self = Self(Self::NOT_UP.0 | Self::NO_PATH.0);
+    /// Those that the system sets.
+    pub const STATES: Self = Self(Self::NO_LINK.0 | Self::NO_PATH.0);
     /// Those that an administrator sets.
-    pub const SETTINGS: Self = Self(!Self::NO_LINK.0);
+    pub const SETTINGS: Self = Self(!Self::STATES.0);
 
     /// With any of these, some received frames are dropped.
     pub const REFUSES_RECEIVED: Self = Self(Self::DOWN.0 | Self::NO_RECEIVE.0 | Self::NO_RECEIVE_STP.0);

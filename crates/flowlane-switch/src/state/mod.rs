@@ -1,5 +1,6 @@
 //! State that packets change and other packets see.
 
+pub mod bfd;
 pub mod bytes;
 pub mod conntrack;
 pub mod fdb;

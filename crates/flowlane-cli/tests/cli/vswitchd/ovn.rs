@@ -201,15 +201,10 @@ impl Network {
         let host = &mut self.chassis[place];
         drop(host.daemon.take());
         _ = std::fs::remove_file(host.at().join("ovs-vswitchd.pid"));
-        let mut daemon = Command::new("ip");
-        daemon.args(["netns", "exec", &host.namespace]).arg(host.programs.path("ovs-vswitchd"));
-        host.programs.surround(&mut daemon, host.at());
-        daemon.arg(format!("unix:{}", host.socket().display())).args(["--pidfile", "-vconsole:off"]);
         let address = format!("192.0.2.{}/24", place + 1);
         assert!(host.ip("addr flush dev u0"));
         host.vsctl("--no-wait set Open_vSwitch . external_ids:ovn-bridge-datapath-type=netdev").unwrap();
-        daemon.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        host.daemon = Some(Process(daemon.spawn().unwrap()));
+        host.start_open_vswitch();
         host.vsctl("add-br br-wire -- set Bridge br-wire datapath_type=netdev -- add-port br-wire u0")
             .unwrap();
         assert!(
@@ -386,4 +381,62 @@ fn a_chassis_with_open_vswitch_is_in_the_same_network() {
     assert!(host.ip("addr replace 192.0.2.2/24 dev u0"));
     host.start_daemon();
     wait_until("all reach each other as before", reach);
+}
+
+/// A router has its gateway at the chassis of the highest priority that the others reach, as BFD in their tunnels says.
+#[test]
+fn the_gateway_of_ovn_moves_to_another_chassis() {
+    let Some(mut network) = Network::start("fvg", 3) else { return };
+    network.nbctl("ls-add sw1");
+    network.nbctl("ls-add sw2");
+    let a = network.machine(2, 1, 1);
+    network.add_router();
+    // Outside, both gateways are at one wire.
+    let outside = format!("{}o", network.chassis[0].namespace);
+    assert!(sh(&format!(
+        "ip netns add {outside} && ip -n {outside} link add b1 type bridge && ip -n {outside} addr add 172.16.0.9/24 dev b1 \
+         && ip -n {outside} link set b1 up"
+    )));
+    network.machines.push(outside.clone());
+    for place in [0, 1] {
+        let inside = &network.chassis[place].namespace;
+        assert!(sh(&format!(
+            "ip link add x0 netns {inside} type veth peer name e{place} netns {outside} && ip -n {inside} link set x0 up \
+             && ip -n {outside} link set e{place} master b1 up"
+        )));
+        network.chassis[place].vsctl("add-br br-ex -- add-port br-ex x0").unwrap();
+    }
+    network.nbctl(
+        "ls-add ext -- lsp-add ext ext-net -- lsp-set-type ext-net localnet -- lsp-set-addresses ext-net unknown \
+         -- lsp-set-options ext-net network_name=outside -- lrp-add r r-ext 02:00:00:00:ff:03 172.16.0.1/24 \
+         -- lsp-add ext ext-r -- lsp-set-type ext-r router -- lsp-set-addresses ext-r router \
+         -- lsp-set-options ext-r router-port=r-ext \
+         -- lrp-set-gateway-chassis r-ext c1 20 -- lrp-set-gateway-chassis r-ext c2 10",
+    );
+    network.nbctl("lr-nat-add r snat 172.16.0.1 10.1.0.0/24");
+    network.sync();
+    wait_until("packets outside", || pings(&a, "172.16.0.9"));
+    let is_up = |chassis: &Host, tunnel: &str| {
+        chassis
+            .vsctl(&format!("--if-exists get Interface {tunnel} bfd_status:state"))
+            .is_ok_and(|state| state == "up")
+    };
+    wait_until("sessions between the chassis", || {
+        let [first, second, third] = &network.chassis[..] else { return false };
+        is_up(first, "ovn-c2-0")
+            && is_up(second, "ovn-c1-0")
+            && is_up(third, "ovn-c1-0")
+            && is_up(third, "ovn-c2-0")
+    });
+    assert!(pings(&a, "172.16.0.9"));
+    let sent = |place: usize| network.chassis[place].sent("br-ex", "x0");
+    let before = sent(0);
+    assert!(sh(&format!("ip netns exec {a} ping -c 5 -i 0.05 -W 1 172.16.0.9")));
+    assert!(sent(0) >= before + 5, "the first chassis is the gateway");
+    let before = sent(1);
+    drop(network.chassis[0].daemon.take());
+    let begun = std::time::Instant::now();
+    wait_until("packets outside through the other chassis", || pings(&a, "172.16.0.9"));
+    println!("outside again after {:?}", begun.elapsed());
+    assert!(network.chassis[1].sent("br-ex", "x0") > before);
 }

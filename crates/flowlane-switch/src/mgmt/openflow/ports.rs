@@ -8,7 +8,7 @@ use crate::control::PortChange;
 use crate::ruleset::PortFlags;
 
 /// The settings that a version knows; bits beyond are ignored, as in Open vSwitch.
-fn known(version: Version) -> u8 {
+fn known(version: Version) -> u16 {
     match version {
         Version::OpenFlow10 => 0x7f,
         Version::OpenFlow13 | Version::OpenFlow14 | Version::OpenFlow15 => {
@@ -30,6 +30,7 @@ pub(super) fn description(port: &PortState, version: Version) -> Port {
     let state = match (port.is_up, version) {
         (false, _) => state::LINK_DOWN,
         (true, Version::OpenFlow10) => 0,
+        (true, _) if port.flags.has_any(PortFlags::NOT_LIVE) => 0,
         (true, Version::OpenFlow13 | Version::OpenFlow14 | Version::OpenFlow15) => state::LIVE,
     };
     Port {
@@ -60,6 +61,6 @@ pub(super) fn change(
     if request.hw_addr != hw_addr(state) {
         return Err(ErrorCode::PortModBadHwAddr);
     }
-    let bits = |bits: u32| PortFlags(bits as u8 & known(version));
+    let bits = |bits: u32| PortFlags(bits as u16 & known(version));
     Ok(PortChange { port, flags: bits(request.config), mask: bits(request.mask) })
 }

@@ -152,7 +152,7 @@ impl Service {
                 counters: slot.counters,
                 flags: slot.flags,
                 // A capture that has ended sends nothing more; a port that never receives is no less up.
-                is_up: slot.is_live() && !(slot.finished && slot.is_capture),
+                is_up: slot.is_up() && !(slot.finished && slot.is_capture),
                 mac: None,
             };
             worker.egress.ports.in_order().into_iter().map(state).collect::<Vec<_>>()

@@ -1,7 +1,7 @@
 //! Ports that come and go while the switch runs, and the links of their interfaces.
 
 use std::collections::HashMap;
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
 use flowlane::rule::action::PortNo;
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::RpcError;
 use super::server::ControlServer;
+use crate::datapath::BfdInlet;
 use crate::mgmt::config::{ConfigError, KeyPath, PortSection, Source};
 use crate::mgmt::setup::{Asked, Opened, PortSet};
 use crate::port::{Port, PortSpec};
@@ -161,6 +162,18 @@ impl ControlServer {
         }
         self.control().tell_port(port);
         ports.changed(section);
+        Ok(())
+    }
+
+    /// Gives a port a session of BFD, whose control packets go there, or takes it.
+    ///
+    /// # Errors
+    /// Where the switch does not run.
+    pub(crate) fn set_bfd(&self, port: PortNo, inlet: Option<&Arc<BfdInlet>>) -> Result<(), RpcError> {
+        for worker in 0..self.workers_count() {
+            let inlet = inlet.cloned();
+            self.call_worker(worker, move |worker| worker.set_bfd(port, inlet))?;
+        }
         Ok(())
     }
 

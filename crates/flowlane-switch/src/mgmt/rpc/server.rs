@@ -199,7 +199,7 @@ impl ControlServer {
         self.take_over.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    pub(super) fn workers_count(&self) -> usize {
+    pub(crate) fn workers_count(&self) -> usize {
         self.mail.len()
     }
 

@@ -99,7 +99,7 @@ impl Record {
             Self::Port { port, flags } => {
                 out.push(8);
                 out.extend(port.to_le_bytes());
-                out.push(flags.0);
+                out.push((flags.0 & PortFlags::SETTINGS.0) as u8);
             }
             Self::Rule(rule) => rule.write(out),
             Self::Expectation(expectation) => {
@@ -130,7 +130,7 @@ impl Record {
                 Self::Option { number, option: MappedOption { class, kind, bytes } }
             }
             7 => Self::Group(bytes.text()?.to_owned()),
-            8 => Self::Port { port: bytes.u32()?, flags: PortFlags(bytes.u8()?) },
+            8 => Self::Port { port: bytes.u32()?, flags: PortFlags(bytes.u8()?.into()) },
             9 => Self::Rule(RuleRecord::read(bytes)?),
             10 => Self::Expectation(SavedExpectation::read(bytes)?),
             11 => Self::Route { table: bytes.u8()?, text: bytes.text()?.to_owned() },

@@ -12,6 +12,7 @@ use flowlane_openflow::Version;
 use flowlane_ovsdb::Uuid;
 use serde_json::to_value;
 
+use super::bfd::BfdSessions;
 use super::model::{BridgeSpec, InterfaceSpec, check_name};
 use super::statistics;
 use crate::control::{Changes, VlanChange};
@@ -42,13 +43,15 @@ pub(super) struct Bridge {
     served: Arc<ControlServer>,
     packet_ins: Arc<PacketIns>,
     stop: Arc<AtomicBool>,
-    /// The workers, and the periodic work: each ends with a problem or without.
+    /// The workers, the periodic work, and sessions of BFD: each ends with a problem or without.
     threads: Vec<JoinHandle<Option<String>>>,
     agent: Option<Agent>,
     /// Problems of its controllers, to be reported once.
     pub(super) problems: Vec<String>,
     /// The thread that follows the links of interfaces.
     links: Option<KernelLinks>,
+    /// The sessions of its ports.
+    bfd: Arc<BfdSessions>,
     /// By the rows of interfaces.
     pub(super) ports: BTreeMap<Uuid, BridgePort>,
 }
@@ -84,18 +87,27 @@ impl Bridge {
             let stop = stop.clone();
             move || switch.run(Until::default(), &stop, |_| {}).err().map(|error| error.to_string())
         });
+        let bfd = Arc::new(BfdSessions::default());
         let ticking = thread("tick").spawn({
-            let (served, stop) = (served.clone(), stop.clone());
+            let (served, bfd, stop) = (served.clone(), bfd.clone(), stop.clone());
             move || {
                 served.control().wake(std::thread::current());
                 while !stop.load(Ordering::Relaxed) {
+                    bfd.publish(&served);
                     served.tick();
                     std::thread::park_timeout(TICK);
                 }
                 None
             }
         });
-        let threads = [running, ticking].into_iter().collect::<Result<Vec<_>, _>>();
+        let sessions = thread("bfd").spawn({
+            let (served, bfd, stop) = (served.clone(), bfd.clone(), stop.clone());
+            move || {
+                bfd.run(&served, &stop);
+                None
+            }
+        });
+        let threads = [running, ticking, sessions].into_iter().collect::<Result<Vec<_>, _>>();
         let mut bridge = Self {
             spec: BridgeSpec { controllers: Vec::new(), interfaces: Vec::new(), ..spec.clone() },
             datapath_id: spec.datapath_id.unwrap_or(0),
@@ -106,6 +118,7 @@ impl Bridge {
             threads: threads.map_err(|error| failed(&error))?,
             agent: None,
             problems: Vec::new(),
+            bfd,
             ports: BTreeMap::new(),
         };
         let begun = Instant::now();
@@ -201,6 +214,7 @@ impl Bridge {
         let gone: Vec<Uuid> =
             self.ports.iter().filter(|(uuid, port)| !is_kept(uuid, port)).map(|(uuid, _)| *uuid).collect();
         for uuid in gone {
+            self.bfd.end(&uuid, &self.served);
             if let Some(BridgePort { opened: Ok(number), .. }) = self.ports.remove(&uuid) {
                 // A worker that does not run any more has no port.
                 _ = self.served.remove_port_number(PortNo(number));
@@ -224,6 +238,20 @@ impl Bridge {
                     let opened = self.open(&spec.name, interface);
                     self.ports.insert(uuid, BridgePort { spec: interface.clone(), opened });
                 }
+            }
+        }
+        self.follow_bfd();
+    }
+
+    /// Begins, changes and ends the sessions of ports.
+    fn follow_bfd(&self) {
+        for (uuid, port) in &self.ports {
+            match (&port.spec.bfd, &port.opened) {
+                (Some(wanted), Ok(number)) => {
+                    let mac = self.served.link(&port.spec.name).and_then(|link| link.mac);
+                    self.bfd.follow(*uuid, &port.spec.name, PortNo(*number), wanted, mac, &self.served);
+                }
+                _ => self.bfd.end(uuid, &self.served),
             }
         }
     }
@@ -275,6 +303,13 @@ impl Bridge {
             let opened = self.open(&self.spec.name.clone(), &interface);
             self.ports.insert(interface.uuid, BridgePort { spec: interface, opened });
         }
+        // The address of an interface may have come, or changed.
+        self.follow_bfd();
+    }
+
+    /// The sessions of its ports.
+    pub(super) fn bfd(&self) -> &BfdSessions {
+        &self.bfd
     }
 
     pub(super) fn name(&self) -> &str {
@@ -326,6 +361,7 @@ impl Drop for Bridge {
     fn drop(&mut self) {
         drop(self.agent.take());
         self.links = None;
+        self.bfd.end_all(&self.served);
         self.served.end();
         for thread in self.threads.drain(..) {
             thread.thread().unpark();

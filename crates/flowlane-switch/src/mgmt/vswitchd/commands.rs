@@ -9,7 +9,8 @@ use super::bridge::Bridge;
 use crate::mgmt::rpc::ConnectionParams;
 
 /// The commands, with their arguments and the numbers of these.
-const COMMANDS: [(&str, &str, [usize; 2]); 15] = [
+const COMMANDS: [(&str, &str, [usize; 2]); 16] = [
+    ("bfd/show", "[interface]", [0, 1]),
     ("bridge/dump-flows", "[--offload-stats] bridge", [1, 2]),
     ("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=zone]", [0, 4]),
     ("dpctl/dump-dps", "", [0, 0]),
@@ -98,6 +99,7 @@ pub(super) fn execute(
         ("dpctl/show", _) => Ok(datapath(bridges)),
         ("dpctl/dump-conntrack", arguments) => connections(bridges, zone(arguments)?),
         ("dpctl/flush-conntrack", arguments) => flush(bridges, zone(arguments)?),
+        ("bfd/show", interface) => sessions(bridges, interface.first().copied()),
         ("fdb/show", [name]) => addresses(named(name)?),
         ("fdb/flush", names) => {
             let wanted = names.iter().map(|name| named(name)).collect::<Result<Vec<_>, _>>()?;
@@ -124,6 +126,15 @@ pub(super) fn execute(
 
 fn lines(lines: impl IntoIterator<Item = String>) -> String {
     lines.into_iter().map(|line| line + "\n").collect()
+}
+
+/// The sessions of BFD: all, or that of an interface.
+fn sessions(bridges: &BTreeMap<Uuid, Bridge>, interface: Option<&str>) -> Result<String, String> {
+    let Some(interface) = interface else {
+        return Ok(bridges.values().map(|bridge| bridge.bfd().describe()).collect());
+    };
+    let mut found = bridges.values().filter_map(|bridge| bridge.bfd().describe_one(interface));
+    found.next().ok_or_else(|| "no such bfd object".to_owned())
 }
 
 /// The zone that arguments ask for; options and names of datapaths, of which there is one, are skipped.

@@ -8,6 +8,7 @@
 //!
 //! A server that goes away changes nothing: bridges go on, and the next session brings what has changed meanwhile.
 
+mod bfd;
 mod bridge;
 mod commands;
 mod control;

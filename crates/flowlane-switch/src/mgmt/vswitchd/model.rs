@@ -6,6 +6,7 @@ use flowlane::tunnel::TunnelKind;
 use flowlane_openflow::Version;
 use flowlane_ovsdb::{Atom, Replica, Row, Uuid, Wanted};
 
+use super::bfd::BfdSpec;
 use crate::mgmt::config::PortSection;
 use crate::mgmt::openflow::Address;
 use crate::state::vlan::VlanMode;
@@ -44,6 +45,8 @@ pub(super) const WANTED: [Wanted; 5] = [
             "admin_state",
             "mac_in_use",
             "statistics",
+            "bfd",
+            "bfd_status",
         ],
     },
     Wanted { table: "Controller", columns: &["target"] },
@@ -82,6 +85,8 @@ pub(super) struct InterfaceSpec {
     pub(super) tag: Option<u16>,
     pub(super) trunks: Vec<u16>,
     pub(super) cvlans: Vec<u16>,
+    /// Its session of BFD, if it has one.
+    pub(super) bfd: Option<BfdSpec>,
 }
 
 /// The root of the database: its row, the configuration that clients have made last, and the one that is in force.
@@ -160,6 +165,7 @@ fn interfaces(replica: &Replica, port: &Row) -> Vec<InterfaceSpec> {
             tag: vlans("tag").first().copied(),
             trunks: vlans("trunks"),
             cvlans: vlans("cvlans"),
+            bfd: BfdSpec::read(row.get("bfd")),
         })
     };
     rows.filter_map(spec).collect()

@@ -9,6 +9,7 @@ use super::bridge::{Bridge, BridgePort};
 use super::model::{self, Root};
 use super::statistics::Statistics;
 use crate::mgmt::rpc::Link;
+use crate::state::bfd::Status;
 
 /// The types of interfaces, as far as they are supported.
 const KINDS: [&str; 8] = ["system", "internal", "tap", "patch", "null", "dummy", "geneve", "vxlan"];
@@ -36,6 +37,7 @@ pub(super) fn operations(
             let link = bridge.served().link(&port.spec.name);
             let mut columns = interface(port, link);
             columns.extend(statistics.column(*uuid).map(|column| ("statistics", column)));
+            columns.push(("bfd_status", bfd_status(bridge.bfd().status(uuid))));
             out.extend(update(replica, schema, "Interface", *uuid, columns));
         }
     }
@@ -76,12 +78,29 @@ fn interface(port: &BridgePort, link: Option<Link>) -> Columns {
     }
 }
 
+fn bfd_status(status: Option<Status>) -> Datum {
+    let Some(status) = status else { return Datum::map::<&str>([]) };
+    Datum::map([
+        ("diagnostic", status.diagnostic.name()),
+        ("flap_count", &*status.flaps.to_string()),
+        ("forwarding", if status.is_forwarding { "true" } else { "false" }),
+        ("remote_diagnostic", status.remote_diagnostic.name()),
+        ("remote_state", status.remote_state.name()),
+        ("state", status.state.name()),
+    ])
+}
+
 /// An operation that writes those columns of a row that the schema has and whose values differ.
 fn update(replica: &Replica, schema: &Schema, table: &str, uuid: Uuid, columns: Columns) -> Option<Value> {
     let row: &Row = replica.row(table, uuid)?;
     let different = columns
         .into_iter()
-        .filter(|(column, value)| schema.column(table, column).is_some() && row.get(column) != value);
+        // A map without pairs is read as an empty set, or is not there.
+        .filter(|(column, value)| {
+            let is_empty = |value: &Datum| [Datum::empty(), Datum::map::<&str>([])].contains(value);
+            let now = row.get(column);
+            schema.column(table, column).is_some() && now != value && !(is_empty(now) && is_empty(value))
+        });
     let different: Map<String, Value> =
         different.map(|(column, value)| (column.to_owned(), value.to_json())).collect();
     let condition = json!([["_uuid", "==", ["uuid", uuid.to_string()]]]);
