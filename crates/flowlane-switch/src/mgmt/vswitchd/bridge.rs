@@ -224,9 +224,12 @@ impl Bridge {
 
     fn follow_ports(&mut self, spec: &BridgeSpec) {
         self.remove_gone(spec);
-        let wanted: BTreeMap<Uuid, &InterfaceSpec> =
-            spec.interfaces.iter().map(|interface| (interface.uuid, interface)).collect();
-        for (uuid, interface) in wanted {
+        let mut wanted: Vec<&InterfaceSpec> = spec.interfaces.iter().collect();
+        // A new interface must not take a number that another one asks for or had.
+        let has_number = |interface: &InterfaceSpec| interface.ofport.is_some_and(|number| number > 0);
+        wanted.sort_by_key(|interface| (interface.ofport_request.is_none(), !has_number(interface)));
+        for interface in wanted {
+            let uuid = interface.uuid;
             match self.ports.get_mut(&uuid) {
                 Some(BridgePort { spec, opened: Ok(number) }) => {
                     let before = std::mem::replace(spec, interface.clone());
