@@ -56,12 +56,7 @@ impl TrackedKey {
                 self.lane(LaneStep::Untrack);
                 true
             }
-            LaneStep::Track { track, .. } if self.passes(track) => {
-                self.track(track);
-                // As in Open vSwitch, the packet goes on as one that has not been tracked.
-                self.hide_connection();
-                true
-            }
+            LaneStep::Track { track, .. } => self.pass(track),
             LaneStep::Learn(learn) => self.learn(learn),
             LaneStep::FinTimeout(request) => self.fin_timeout(request),
             LaneStep::Multipath(multipath) if !self.parse_again => {
@@ -79,7 +74,6 @@ impl TrackedKey {
             | LaneStep::Bundle(_)
             | LaneStep::CheckPacketLarger { .. }
             | LaneStep::Pause(_)
-            | LaneStep::Track { .. }
             | LaneStep::Route(_)
             | LaneStep::Expire
             | LaneStep::Refuse
@@ -143,11 +137,18 @@ impl TrackedKey {
         track.entering.is_some() && is_last && calls.is_empty() && self.stack.is_empty()
     }
 
-    /// Returns whether a packet comes out of connection tracking as it went in, so that the path goes on: rules that keep a connection
-    /// and lead on, of which each new connection meets several.
-    fn passes(&self, track: &Track) -> bool {
+    /// Records that the packet's connection is looked up, if the packet comes out as it went in: rules that keep a connection and lead
+    /// on, of which each new connection meets several. Returns whether it does.
+    fn pass(&mut self, track: &Arc<Track>) -> bool {
         let action = &track.action;
-        track.entering.is_none() && action.nat().is_none() && action.alg == 0 && !self.parse_again
+        let passes =
+            track.entering.is_none() && action.nat().is_none() && action.alg == 0 && !self.parse_again;
+        if passes {
+            self.track(track);
+            // As in Open vSwitch, it goes on as one that has not been tracked.
+            self.hide_connection();
+        }
+        passes
     }
 
     /// Records that the packet's connection is looked up.
