@@ -14,7 +14,7 @@ The database says which bridges there are: `ovs-vsctl add-br br0`, `ovs-vsctl ad
 RUNDIR/BRIDGE.mgmt, as `ovs-ofctl` expects it. RUNDIR is OVS_RUNDIR, or /var/run/openvswitch; LOGDIR is
 OVS_LOGDIR, or /var/log/openvswitch. The log file is opened again at a SIGHUP and by `ovs-appctl vlog/reopen`, as logrotate needs it.
 
-Interfaces may be of the types system, internal, tap, patch, geneve, vxlan and dummy; others have an `error` in the database.";
+Interfaces may be of the types system, afxdp, internal, tap, patch, geneve, vxlan and dummy; others have an `error` in the database.";
 
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]

@@ -164,7 +164,10 @@ fn ovs_vsctl_makes_bridges_and_ports_and_ovs_ofctl_drives_them() {
     wait_until("it is there", || host.vsctl("get Interface nowhere ofport error").unwrap() == "2\n[]");
     let unknown = host.vsctl("add-port br0 x -- set Interface x type=erspan").unwrap_err();
     assert!(unknown.contains("erspan"), "{unknown}");
-    host.vsctl("del-port br0 x -- del-port br0 nowhere").unwrap();
+    let mode = "add-port br0 y -- set Interface y type=afxdp options:xdp-mode=dance";
+    let unknown = host.vsctl(mode).unwrap_err();
+    assert!(unknown.contains("there are best-effort, native-with-zerocopy, native, generic"), "{unknown}");
+    host.vsctl("del-port br0 x -- del-port br0 y -- del-port br0 nowhere").unwrap();
     // OpenFlow, by the name of the bridge.
     let shown = host.ofctl(&["show", "br0"]);
     assert!(shown.contains(" LOCAL(br0)") && shown.contains(" 1(e1)") && shown.contains(" 7(d7)"), "{shown}");

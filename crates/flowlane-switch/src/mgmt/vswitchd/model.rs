@@ -9,6 +9,7 @@ use flowlane_ovsdb::{Atom, Replica, Row, Uuid, Wanted};
 use super::bfd::BfdSpec;
 use crate::mgmt::config::PortSection;
 use crate::mgmt::openflow::Address;
+use crate::port::{PortSpec, XdpMode};
 use crate::state::vlan::VlanMode;
 use crate::tunnel::PortTunnelSpec;
 
@@ -199,10 +200,29 @@ const TUNNEL_OPTIONS: [(&str, &str); 9] = [
     ("df_default", "df"),
 ];
 
+/// The modes of interfaces of type afxdp, as Open vSwitch names them.
+const XDP_MODES: [(&str, XdpMode); 4] = [
+    ("best-effort", XdpMode::Auto),
+    ("native-with-zerocopy", XdpMode::ZeroCopy),
+    ("native", XdpMode::Native),
+    ("generic", XdpMode::Skb),
+];
+
 /// Options that change packets on the wire, and are not supported. Further ones are for other programs, and ignored.
 const REFUSED_OPTIONS: [&str; 3] = ["exts", "egress_pkt_mark", "packet_type"];
 
 impl InterfaceSpec {
+    /// The specification of an interface past the network stack.
+    fn afxdp(&self) -> Result<String, String> {
+        let mode = self.options.get("xdp-mode").map_or("best-effort", String::as_str);
+        let known = XDP_MODES.iter().find(|(name, _)| *name == mode);
+        let (_, mode) = known.ok_or_else(|| {
+            let all = XDP_MODES.map(|(name, _)| name).join(", ");
+            format!("{}: there is no options:xdp-mode={mode}; there are {all}", self.name)
+        })?;
+        Ok(PortSpec::AfXdp { interface: self.name.clone(), mode: *mode }.to_string())
+    }
+
     /// The specification of a tunnel.
     fn tunnel(&self, kind: TunnelKind) -> Result<String, String> {
         let failed = |problem: &dyn std::fmt::Display| format!("{}: {problem}", self.name);
@@ -243,6 +263,7 @@ impl InterfaceSpec {
                 check_name(peer)?;
                 format!("patch:{},peer={peer}", self.name)
             }
+            "afxdp" => self.afxdp()?,
             "geneve" => self.tunnel(TunnelKind::Geneve)?,
             "vxlan" => self.tunnel(TunnelKind::Vxlan)?,
             other => return Err(format!("{}: interfaces of type `{other}` are not supported", self.name)),

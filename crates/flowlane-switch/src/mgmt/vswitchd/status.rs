@@ -12,7 +12,7 @@ use crate::mgmt::rpc::Link;
 use crate::state::bfd::Status;
 
 /// The types of interfaces, as far as they are supported.
-const KINDS: [&str; 8] = ["system", "internal", "tap", "patch", "null", "dummy", "geneve", "vxlan"];
+const KINDS: [&str; 9] = ["system", "internal", "tap", "patch", "null", "dummy", "afxdp", "geneve", "vxlan"];
 
 /// The columns of a row that are to be written, with their values.
 type Columns = Vec<(&'static str, Datum)>;
