@@ -152,7 +152,12 @@ pub(super) fn parse(worker: &mut Worker, burst: &mut Burst) -> Result<LaneMask, 
         validator.parsed(&burst.frames, slot.is_capture, in_port, &burst.keys, &burst.headers)?;
     }
     if let Some(kind) = tunnel {
+        let bytes = |burst: &Burst| burst.frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
+        let outer = bytes(burst);
         let refused = worker.egress.port_tunnels.terminate(&worker.parser, burst, in_port, kind);
+        // The port counts frames without the tunnel's headers, as it does those that it sends.
+        let counters = &mut worker.egress.ports.slots_mut()[burst.port].counters;
+        counters.rx_bytes = (counters.rx_bytes + bytes(burst)).saturating_sub(outer);
         worker.egress.drops.tunnel_refused += refused.len() as u64;
         live.0 &= !refused.0;
     } else if decapsulate {

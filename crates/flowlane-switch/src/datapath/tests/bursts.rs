@@ -15,9 +15,9 @@ use crate::state::meter::{Meter, Rate};
 const SECOND: u64 = 1_000_000_000;
 
 /// A port that gives frames with their times, and notes what it is sent.
-struct Capture {
-    frames: std::vec::IntoIter<(u64, Vec<u8>)>,
-    out: Recorder,
+pub(super) struct Capture {
+    pub(super) frames: std::vec::IntoIter<(u64, Vec<u8>)>,
+    pub(super) out: Recorder,
 }
 
 impl Port for Capture {

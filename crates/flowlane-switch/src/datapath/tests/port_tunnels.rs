@@ -3,6 +3,7 @@
 use flowlane::rule::{ReadOptions, flow_syntax};
 use flowlane::tunnel::{MappedOption, OptionMap, Refused, TunnelKind};
 
+use super::bursts::Capture;
 use super::*;
 use crate::tunnel::{PortTunnel, PortTunnelSpec};
 
@@ -176,4 +177,23 @@ fn floods_and_normal_go_into_tunnels() {
         let [(2, outer)] = &sent[..] else { panic!("{rules}: {sent:02x?}") };
         assert_eq!(outer[50..], bytes, "{rules}");
     }
+}
+
+/// Frames count without the tunnel's headers, whichever way they go.
+#[test]
+fn bytes_are_those_of_the_frames_inside() {
+    let (mut near, sent) = end("actions=output:2", &[(2, "vxlan:192.0.2.2,key=5")], CacheConfig::default());
+    let mut r = Random(3);
+    let frames: Vec<Vec<u8>> = (0..40).map(|_| packet(&mut r)).collect();
+    frames.iter().for_each(|bytes| near.inject(0, &[bytes]).unwrap());
+    let bytes = frames.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
+    let counters = near.egress.ports.slots()[1].counters;
+    assert_eq!((counters.tx_packets, counters.tx_bytes), (40, bytes));
+    let outer: Vec<_> = sent.lock().unwrap().drain(..).map(|(_, outer)| (0, outer)).collect();
+    let (mut far, sent) = end("actions=output:3", &[(2, "vxlan:192.0.2.2,key=5")], CacheConfig::default());
+    far.egress.ports.slots_mut()[1].port =
+        Box::new(Capture { frames: outer.into_iter(), out: Recorder(2, Sent::default()) });
+    far.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
+    let counters = far.egress.ports.slots()[1].counters;
+    assert_eq!((counters.rx_packets, counters.rx_bytes, sent.lock().unwrap().len()), (40, bytes, 40));
 }
