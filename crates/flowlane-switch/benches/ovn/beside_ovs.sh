@@ -23,6 +23,8 @@ background() { # NAME COMMAND…
     shift
     setsid "$@" >"$at/$name.log" 2>&1 </dev/null &
     echo $! >>"$at/processes"
+    # The shell does not report that it was killed.
+    disown
 }
 database() { # NAME SCHEMA
     ovsdb-tool create "$at/$1.file" "$2"
