@@ -195,11 +195,16 @@ pub(super) fn ethernet_headers(
 /// Reads a MAC address; zeros where there is none.
 pub(super) fn mac(text: Option<&str>, at: &KeyPath, source: &Source) -> Result<[u8; 6], ConfigError> {
     let Some(text) = text else { return Ok([0; 6]) };
-    let bytes: Option<Vec<u8>> = text.split(':').map(|b| u8::from_str_radix(b, 16).ok()).collect();
-    bytes.and_then(|b| b.try_into().ok()).ok_or_else(|| {
+    read_mac(text).ok_or_else(|| {
         let help = "write six bytes in hexadecimal, as in 02:00:00:00:00:01";
         source.error(at, format!("`{text}` is no MAC address"), help)
     })
+}
+
+/// Reads a MAC address: six bytes in hexadecimal, with colons.
+pub(crate) fn read_mac(text: &str) -> Option<[u8; 6]> {
+    let bytes: Option<Vec<u8>> = text.split(':').map(|b| u8::from_str_radix(b, 16).ok()).collect();
+    bytes?.try_into().ok()
 }
 
 /// Reads GENEVE options in hexadecimal.

@@ -21,6 +21,7 @@ use flowlane_ovsdb::{Datum, Uuid};
 
 use crate::datapath::BfdInlet;
 use crate::mgmt::rpc::ControlServer;
+use crate::mgmt::setup::read_mac;
 use crate::state::bfd::{Filter, SOURCE_PORT_MIN, Session, Settings, Status};
 
 /// How often the packets of a port are counted where its session depends on them.
@@ -49,7 +50,7 @@ impl BfdSpec {
             let number = column.get(key).and_then(|text| text.parse::<u32>().ok());
             number.map_or(default, |number| number.max(least))
         };
-        let mac = |key| column.get(key).and_then(read_mac);
+        let mac = |key| column.get(key).and_then(read_mac).filter(|mac| *mac != [0; 6]);
         let ip = |key| column.get(key).and_then(|text| text.parse::<Ipv4Addr>().ok());
         let default = Settings::default();
         let mult = column.get("mult").and_then(|text| text.parse::<u8>().ok()).filter(|mult| *mult > 0);
@@ -75,12 +76,6 @@ impl BfdSpec {
     fn settings(&self, mac: [u8; 6], source_port: u16) -> Settings {
         Settings { source_mac: self.source_mac.unwrap_or(mac), source_port, ..self.settings.clone() }
     }
-}
-
-/// Reads an Ethernet address that is not zero.
-fn read_mac(text: &str) -> Option<[u8; 6]> {
-    let bytes: Option<Vec<u8>> = text.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
-    <[u8; 6]>::try_from(bytes?).ok().filter(|mac| *mac != [0; 6])
 }
 
 /// A session with its port.
