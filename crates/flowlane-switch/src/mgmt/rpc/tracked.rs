@@ -201,14 +201,18 @@ impl ControlServer {
         Ok(out)
     }
 
-    /// Lists all connections that are wanted, as Open vSwitch prints them.
-    pub(crate) fn list_connections(&self, params: &ConnectionParams) -> Result<Vec<String>, RpcError> {
+    /// Lists connections that are wanted, up to a number, as Open vSwitch prints them.
+    pub(crate) fn list_connections(
+        &self,
+        params: &ConnectionParams,
+        limit: usize,
+    ) -> Result<Vec<String>, RpcError> {
         let wanted = params.wanted()?;
         let (connections, now_ms) = self.tracked()?;
         let mut out = Vec::new();
         connections.for_each(&wanted, now_ms, |listed| {
             out.push(listed.to_string());
-            true
+            out.len() < limit
         });
         Ok(out)
     }

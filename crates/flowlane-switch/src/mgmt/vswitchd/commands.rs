@@ -28,6 +28,9 @@ const COMMANDS: [(&str, &str, [usize; 2]); 16] = [
     ("vlog/reopen", "", [0, 0]),
 ];
 
+/// Connections that are listed of a bridge: the daemon does nothing else meanwhile.
+const LISTED_MAX: usize = 100_000;
+
 /// The abilities of the datapath, by which clients choose actions.
 const FEATURES: [(&str, &str); 12] = [
     ("Masked set action", "Yes"),
@@ -172,8 +175,12 @@ fn connections(bridges: &BTreeMap<Uuid, Bridge>, zone: Option<u16>) -> Result<St
     let mut out = String::new();
     for bridge in bridges.values() {
         let wanted = ConnectionParams::of_zone(zone);
-        let found = bridge.served().list_connections(&wanted).map_err(|error| error.message)?;
+        let found = bridge.served().list_connections(&wanted, LISTED_MAX).map_err(|error| error.message)?;
+        let is_cut = found.len() == LISTED_MAX;
         out += &lines(found);
+        if is_cut {
+            _ = writeln!(out, "{LISTED_MAX} connections of {} are listed: ask for a zone", bridge.name());
+        }
     }
     Ok(out)
 }
