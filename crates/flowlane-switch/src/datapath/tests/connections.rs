@@ -469,3 +469,23 @@ fn a_table_that_answers_later_sees_the_fields_that_it_is_shown() {
         }
     }
 }
+
+/// The tables behind a rule that keeps a connection are not looked up for each packet, unless the packet may be translated there.
+#[test]
+fn paths_go_on_behind_actions_that_keep_a_connection() {
+    for (options, goes_on) in
+        [("", true), (",exec(move:NXM_NX_REG1[]->NXM_NX_CT_MARK[])", true), (",nat(src=10.9.9.9)", false)]
+    {
+        let text = format!(
+            "table=0,ip,actions=set_field:7->reg1,ct(commit,zone=1{options}),resubmit(,1)\n\
+             table=1,ct_state=-trk,ip,actions=output:2\n"
+        );
+        let rules = read(&text, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap();
+        let (worker, _) = worker(&rules, 2, CacheConfig::default(), By::Tuple);
+        let mut key = FlowKey::zero();
+        key.set(Field::EthType, 0x800);
+        let path = super::super::xlate::translate(&worker.lookup.pipeline, &key);
+        let ends = matches!(path.steps.last(), Some(crate::ruleset::Step::Do(Action::Output(PortNo(2)))));
+        assert_eq!(ends, goes_on, "{options}: {:?}", path.steps);
+    }
+}
