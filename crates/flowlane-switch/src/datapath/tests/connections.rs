@@ -484,7 +484,7 @@ fn paths_go_on_behind_actions_that_keep_a_connection() {
         let (worker, _) = worker(&rules, 2, CacheConfig::default(), By::Tuple);
         let mut key = FlowKey::zero();
         key.set(Field::EthType, 0x800);
-        let path = super::super::xlate::translate(&worker.lookup.pipeline, &key);
+        let path = translate(&worker.lookup.pipeline, &key);
         let ends = matches!(path.steps.last(), Some(crate::ruleset::Step::Do(Action::Output(PortNo(2)))));
         assert_eq!(ends, goes_on, "{options}: {:?}", path.steps);
     }
