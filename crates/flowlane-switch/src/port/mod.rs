@@ -23,6 +23,8 @@ pub mod spec;
 #[cfg(target_os = "linux")]
 pub mod tap;
 #[cfg(target_os = "linux")]
+mod tap_mark;
+#[cfg(target_os = "linux")]
 pub mod tunnel;
 
 pub use r#gen::{GenConfig, GenPort, GenProfile};

@@ -9,7 +9,7 @@
 //! *An interface that is deleted* is not made again by the switch, but used again (`interface.rs`) once it is there. It may
 //! have been moved to another namespace before; the port keeps its end of it.
 //!
-//! *A switch that takes another's place* finds the interface there: the other switch makes it persistent before it lets go.
+//! *A switch that takes another's place* finds the interface there: the other switch makes it persistent before it lets go (`tap_mark.rs`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
 use super::interface::{self, Checks, Watch};
-use super::{Port, PortError, Received, permission};
+use super::{Port, PortError, Received, permission, tap_mark};
 use crate::packet::{Frame, Frames};
 
 /// The longest frame that the kernel hands over.
@@ -63,7 +63,10 @@ impl Interface {
         let file = open_device()?;
         let queue = |file, receives| Queue { file, is_shared: is_one_of_several, receives };
         match attach(&file, &self.name, is_one_of_several) {
-            Ok(()) => return Ok(Queue { file: Arc::new(file), is_shared: false, receives: true }),
+            Ok(()) => {
+                adopt(&file, &self.name);
+                return Ok(Queue { file: Arc::new(file), is_shared: false, receives: true });
+            }
             // It was made with a single queue, or with several queues for one worker.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
             Err(error) => return Err(error),
@@ -75,6 +78,7 @@ impl Interface {
         }
         let file = Arc::new(open_device()?);
         attach(&file, &self.name, !is_one_of_several)?;
+        adopt(&file, &self.name);
         *single = Arc::downgrade(&file);
         Ok(queue(file, true))
     }
@@ -199,19 +203,54 @@ fn set_up(name: &str) -> io::Result<()> {
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Lets the interface whose other end is `file` stay when it is closed.
-fn persist(file: &File) -> io::Result<()> {
+/// Says whether the interface whose other end is `file` stays when it is closed.
+fn persist(file: &File, stays: bool) -> io::Result<()> {
     // SAFETY: TUNSETPERSIST takes a number, and no pointer.
-    let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETPERSIST as _, 1 as libc::c_ulong) };
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETPERSIST as _, libc::c_ulong::from(stays)) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Makes an interface that another switch has left end with this one.
+fn adopt(file: &File, name: &str) {
+    if tap_mark::take(name) {
+        // Where that is refused, it stays.
+        _ = persist(file, false);
+    }
+}
+
+/// Lets the interface whose other end is `file` stay for the next switch.
+fn leave(file: &File, name: &str) {
+    // One that an operator has made to stay needs no mark. Where it cannot be made to stay, the next process makes another of the name.
+    if flags_of(file).is_some_and(|flags| flags & libc::IFF_PERSIST == 0) && persist(file, true).is_ok() {
+        _ = tap_mark::mark(name);
+    }
+}
+
+/// Removes the interfaces that switches have left for others, and that are not wanted.
+pub(crate) fn remove_left(is_wanted: impl Fn(&str) -> bool) {
+    for name in tap_mark::all().into_iter().filter(|name| !is_wanted(name)) {
+        let Ok(file) = open_device() else { return };
+        // One that is in use is not left.
+        if attach(&file, &name, false).or_else(|_| attach(&file, &name, true)).is_ok() {
+            adopt(&file, &name);
+        }
+    }
+}
+
+/// The flags of the interface whose other end is `file`; none if there is no such interface.
+fn flags_of(file: &File) -> Option<libc::c_int> {
+    // SAFETY: all-zero bytes are a valid ifreq, which is a plain C structure.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    // SAFETY: TUNGETIFF fills in an ifreq, which `request` is.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF as _, &raw mut request) };
+    // SAFETY: the call has made the flags the union's active member; before, all its bytes are zero.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    (done == 0).then_some(flags.into())
 }
 
 /// Returns whether `file` is the other end of an interface that exists.
 fn is_attached(file: &File) -> bool {
-    // SAFETY: all-zero bytes are a valid ifreq, which is a plain C structure.
-    let mut request: libc::ifreq = unsafe { zeroed() };
-    // SAFETY: TUNGETIFF fills in an ifreq, which `request` is.
-    unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF as _, &raw mut request) == 0 }
+    flags_of(file).is_some()
 }
 
 impl Port for TapPort {
@@ -286,8 +325,7 @@ impl Port for TapPort {
     /// Lets go of the interface, which stays: it would end with its last descriptor otherwise, and its addresses with it.
     fn release(&mut self) {
         if let Some(queue) = self.queue.take() {
-            // Where that is refused, the next process makes another interface of the name.
-            _ = persist(&queue.file);
+            leave(&queue.file, &self.interface.name);
             self.watch.remove(queue.file.as_fd());
         }
     }
