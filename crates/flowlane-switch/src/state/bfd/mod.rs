@@ -22,7 +22,7 @@ mod text;
 
 pub use frame::{FRAME_MAX, Filter, PORT, is_control, read};
 pub use packet::{ControlPacket, Refused};
-pub use session::{Session, Status};
+pub use session::{SavedSession, Session, Status};
 
 use std::net::Ipv4Addr;
 

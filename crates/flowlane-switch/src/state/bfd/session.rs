@@ -4,6 +4,7 @@
 //! [runs](Session::run) the session at its [deadline](Session::deadline_ms) at the latest.
 
 use flowlane::generate::Random;
+use serde::{Deserialize, Serialize};
 
 use super::packet::Flags;
 use super::{ControlPacket, Diagnostic, Refused, Settings, State, frame};
@@ -90,6 +91,31 @@ pub struct Status {
     pub flaps: u64,
 }
 
+/// A session that is up, as another process needs it: the other end notices nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SavedSession {
+    discriminator: u32,
+    remote_discriminator: u32,
+    remote_min_tx_us: u32,
+    remote_min_rx_us: u32,
+    remote_detect_mult: u8,
+    /// Intervals for sending and receiving: those that packets say, and those that are kept to.
+    said_ms: [u64; 2],
+    used_ms: [u64; 2],
+    is_polling: bool,
+    /// The rest of the detection time.
+    expires_in_ms: u64,
+    flaps: u64,
+}
+
+impl SavedSession {
+    /// The session after some time in which no process had it.
+    #[must_use]
+    pub fn after(self, ms: u64) -> Self {
+        Self { expires_in_ms: self.expires_in_ms.saturating_sub(ms), ..self }
+    }
+}
+
 /// A session with the other end of a port.
 #[derive(Debug)]
 pub struct Session {
@@ -145,6 +171,47 @@ impl Session {
         };
         session.negotiate(now_ms);
         session
+    }
+
+    /// Goes on with a session of another process. Where its detection time has passed meanwhile, a new one begins.
+    pub fn resume(settings: Settings, seed: u64, saved: &SavedSession, now_ms: u64) -> Self {
+        let mut session = Self::new(settings, seed, now_ms);
+        if saved.expires_in_ms == 0 || saved.remote_discriminator == 0 {
+            return session;
+        }
+        let intervals = |[tx, rx]: [u64; 2]| Intervals { tx: tx.max(1), rx };
+        (session.discriminator, session.state) = (saved.discriminator.max(1), State::Up);
+        session.remote = Remote {
+            state: State::Up,
+            discriminator: saved.remote_discriminator,
+            min_tx_us: saved.remote_min_tx_us,
+            min_rx_us: saved.remote_min_rx_us,
+            detect_mult: saved.remote_detect_mult,
+            ..Remote::UNKNOWN
+        };
+        (session.said, session.used) = (intervals(saved.said_ms), intervals(saved.used_ms));
+        (session.is_polling, session.flaps) = (saved.is_polling, saved.flaps);
+        (session.heard_ms, session.expires_ms) = (Some(now_ms), now_ms + saved.expires_in_ms);
+        session.was_forwarding = true;
+        session.watch_traffic_from(now_ms);
+        session.negotiate(now_ms);
+        session
+    }
+
+    /// The session, for another process to go on with it, if it is up.
+    pub fn save(&self, now_ms: u64) -> Option<SavedSession> {
+        (self.state == State::Up).then(|| SavedSession {
+            discriminator: self.discriminator,
+            remote_discriminator: self.remote.discriminator,
+            remote_min_tx_us: self.remote.min_tx_us,
+            remote_min_rx_us: self.remote.min_rx_us,
+            remote_detect_mult: self.remote.detect_mult,
+            said_ms: [self.said.tx, self.said.rx],
+            used_ms: [self.used.tx, self.used.rx],
+            is_polling: self.is_polling,
+            expires_in_ms: self.expires_ms.saturating_sub(now_ms),
+            flaps: self.flaps,
+        })
     }
 
     /// Changes the settings; intervals change when the other end knows them.

@@ -366,3 +366,26 @@ fn random_bytes_are_refused_and_sound_packets_stay_as_they_are() {
         }
     }
 }
+
+/// At any moment of a session that is up, another process goes on with it, and the other end notices nothing; one that comes after the detection
+/// time begins a session of its own.
+#[test]
+fn another_process_goes_on_with_a_session() {
+    for moment in 0..300 {
+        let mut pair = Pair::new(fast(), Settings { min_tx_ms: 300, min_rx_ms: 150, ..Settings::default() });
+        assert!(pair.until(2500, are(State::Up)).is_some());
+        pair.until(moment, |_| false);
+        let saved = pair.ends[0].save(pair.now_ms).unwrap();
+        let copied = serde_json::to_string(&saved).unwrap();
+        let saved: SavedSession = serde_json::from_str(&copied).unwrap();
+        let flaps = pair.ends[1].status(pair.now_ms).flaps;
+        // Its clock is another one.
+        pair.ends[0] = Session::resume(fast(), moment, &saved, pair.now_ms);
+        assert_eq!(pair.ends[0].state, State::Up);
+        let goes_down = |ends: &[Session; 2]| ends.iter().any(|end| end.state != State::Up);
+        assert_eq!(pair.until(5000, goes_down), None, "after {moment} ms");
+        assert_eq!(pair.ends[1].status(pair.now_ms).flaps, flaps);
+        let late = Session::resume(fast(), moment, &saved.after(10_000), pair.now_ms);
+        assert_eq!((late.state, late.save(pair.now_ms)), (State::Down, None));
+    }
+}
