@@ -8,11 +8,15 @@ const HELP: &str = "\
 Examples:
   flowlane vswitchd                                             # unix:/var/run/openvswitch/db.sock
   flowlane vswitchd unix:/run/openvswitch/db.sock --pidfile --log-file --detach
+  flowlane vswitchd --pidfile --log-file --detach --take-over  # an upgrade: the daemon that runs hands over, and ends
   OVS_RUNDIR=/tmp/ovs flowlane vswitchd
 
 The database says which bridges there are: `ovs-vsctl add-br br0`, `ovs-vsctl add-port br0 eth1`. Each bridge has a socket for OpenFlow,
 RUNDIR/BRIDGE.mgmt, as `ovs-ofctl` expects it. RUNDIR is OVS_RUNDIR, or /var/run/openvswitch; LOGDIR is
 OVS_LOGDIR, or /var/log/openvswitch. The log file is opened again at a SIGHUP and by `ovs-appctl vlog/reopen`, as logrotate needs it.
+
+A daemon that ends leaves rules, connections and sessions of BFD in RUNDIR for the next one (`ovs-appctl exit --cleanup`: nothing). Each bridge has
+a control socket, RUNDIR/BRIDGE.control: `flowlane switch show --socket …`, `flowlane switch trace …`.
 
 Interfaces may be of the types system, afxdp, internal, tap, patch, geneve, vxlan and dummy; others have an `error` in the database.";
 
@@ -25,6 +29,9 @@ pub(crate) struct VswitchdOptions {
     /// Write the process's number to a file [default, without a value: RUNDIR/ovs-vswitchd.pid].
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub(crate) pidfile: Option<Option<PathBuf>>,
+    /// Take the place of the daemon of the pidfile, with its ports, rules and connections: an upgrade while packets flow.
+    #[arg(long)]
+    pub(crate) take_over: bool,
     /// Return when the bridges are there, and run on in the background.
     #[arg(long)]
     pub(crate) detach: bool,

@@ -3,10 +3,13 @@
 mod detach;
 mod log;
 
+use std::cell::RefCell;
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use flowlane_switch::mgmt::openflow::Address;
 use flowlane_switch::mgmt::vswitchd::{Daemon, DaemonError, Hooks, Options, PidFile};
@@ -14,7 +17,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::arguments::VswitchdOptions;
 use crate::failure::Failure;
+use crate::stderr::note;
 use log::Log;
+
+/// How long to wait for a daemon that ends.
+const PID_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The folder of sockets, as the programs of Open vSwitch find it.
 fn run_folder() -> PathBuf {
@@ -29,6 +36,18 @@ fn log_folder() -> PathBuf {
 /// The path of a file that an option asks for, by default this one.
 fn file_of(option: Option<&Option<PathBuf>>, default: impl Fn() -> PathBuf) -> Option<PathBuf> {
     option.map(|path| path.clone().unwrap_or_else(default))
+}
+
+/// The socket of commands of the daemon whose number is in a file; none where there is no such daemon.
+fn find_other(pid_file: &Path, folder: &Path) -> Option<PathBuf> {
+    let number = fs::read_to_string(pid_file).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    let found = number
+        .map(|number| folder.join(format!("ovs-vswitchd.{number}.ctl")))
+        .filter(|path| UnixStream::connect(path).is_ok());
+    if found.is_none() {
+        note!("flowlane: {} names no daemon that runs: there is none to take over", pid_file.display());
+    }
+    found
 }
 
 fn install<T>(installed: std::io::Result<T>) -> Result<T, Failure> {
@@ -66,18 +85,35 @@ pub(crate) fn run(options: &VswitchdOptions) -> Result<(), Failure> {
     }
     install(signal_hook::flag::register(SIGHUP, reopen.clone()))?;
     let say = |text: &str| log.warn(text);
-    let daemon =
-        Daemon::new(Options { database, folder: folder.clone(), control, seed: rand::random() }, &say);
+    let own_pid_file = || folder.join("ovs-vswitchd.pid");
+    let pid_file = file_of(options.pidfile.as_ref(), own_pid_file);
+    let other = pid_file.clone().unwrap_or_else(own_pid_file);
+    let take_over = if options.take_over { find_other(&other, &folder) } else { None };
+    let is_taking_over = take_over.is_some();
+    let daemon = Daemon::new(
+        Options { database, folder: folder.clone(), control, seed: rand::random(), take_over },
+        &say,
+    );
     let mut daemon = daemon.map_err(|error| match error {
         DaemonError::Database(_) => Failure::input(error.to_string()),
         other => Failure::Environment(other.to_string()),
     })?;
-    let pid_file = file_of(options.pidfile.as_ref(), || folder.join("ovs-vswitchd.pid"));
-    let write = |path: PathBuf| PidFile::write(&path).map_err(|e| Failure::file(&path, "write", &e));
-    let _file = pid_file.map(write).transpose()?;
+    let written = RefCell::new(None);
+    let write = |path: &Path, timeout| PidFile::write_within(path, timeout);
+    if let Some(path) = pid_file.as_deref().filter(|_| !is_taking_over) {
+        let file = write(path, Duration::ZERO).map_err(|e| Failure::file(path, "write", &e))?;
+        written.replace(Some(file));
+    }
     log.info(concat!("Flowlane ", env!("CARGO_PKG_VERSION"), " has started"));
     let ready = || {
         log.info("the bridges are those of the database");
+        if let Some(path) = pid_file.as_deref().filter(|_| is_taking_over) {
+            // The other daemon has let go of its bridges, and ends.
+            match write(path, PID_TIMEOUT) {
+                Ok(file) => _ = written.replace(Some(file)),
+                Err(error) => log.warn(&format!("{}: {error}", path.display())),
+            }
+        }
         if options.detach {
             detach::ready();
         }

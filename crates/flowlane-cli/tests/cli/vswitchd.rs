@@ -4,6 +4,7 @@
 
 mod bfd;
 mod ovn;
+mod restarts;
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

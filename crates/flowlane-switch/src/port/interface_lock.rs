@@ -43,13 +43,14 @@ impl Drop for Held {
     }
 }
 
-/// Lets another process lock the interfaces of this one. Returns their lock files, by which [`lock_again`] takes them back.
-pub(crate) fn unlock_all() -> Vec<String> {
+/// Lets another process lock interfaces of this one. Returns their lock files, by which [`lock_again`] takes them back.
+pub(crate) fn unlock(interfaces: &[String]) -> Vec<String> {
     let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
-    std::mem::take(&mut *locked).into_keys().collect()
+    let names = interfaces.iter().map(|interface| lock_name(interface));
+    names.filter(|name| locked.remove(name).is_some()).collect()
 }
 
-/// Takes interfaces back that [`unlock_all`] has left to others.
+/// Takes interfaces back that [`unlock`] has left to others.
 ///
 /// # Errors
 /// Where another process has one of them.

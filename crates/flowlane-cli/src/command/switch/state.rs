@@ -76,7 +76,8 @@ pub(super) fn restore_file(saved: SavedFile, workers: &mut [Worker]) -> Result<(
         note!("flowlane: warning: the saved state is not used: {error}");
         return Ok(());
     }
-    let restored = saved.restore(workers).map_err(|error| Failure::Environment(error.to_string()))?;
+    let (restored, _) =
+        saved.restore(workers, None).map_err(|error| Failure::Environment(error.to_string()))?;
     note!("flowlane: restored: {}", numbers(&restored));
     Ok(())
 }

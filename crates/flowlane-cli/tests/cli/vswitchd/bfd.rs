@@ -114,6 +114,36 @@ fn sessions_of_bfd_change_end_and_begin_with_the_column() {
     wait_until("the port is gone", || b.is_down("t0"));
 }
 
+/// The other end does not notice that a daemon comes again, or that another takes its place, within the detection time.
+#[test]
+fn sessions_of_bfd_outlive_their_daemon() {
+    let Some([mut a, b]) = with_a_tunnel(["fbe", "fbf"]) else { return };
+    for host in [&a, &b] {
+        host.vsctl("set Interface t0 bfd:min_rx=1000 bfd:min_tx=1000").unwrap();
+    }
+    let has_intervals = |host: &Host| {
+        let shown = host.appctl(&["bfd/show", "t0"]).unwrap();
+        ["TX", "RX"].iter().all(|of| shown.contains(&format!("  {of} Interval: Approx 1000ms")))
+    };
+    wait_until("the new intervals", || has_intervals(&a) && has_intervals(&b));
+    let flaps = b.bfd("t0", "flap_count");
+    let goes_on = |a: &Host, when: &str| {
+        wait_until(when, || a.is_up("t0"));
+        assert!(b.is_up("t0"), "{when}");
+        // A packet that says otherwise would have come by now.
+        std::thread::sleep(Duration::from_millis(1500));
+        assert!(a.is_up("t0") && b.is_up("t0"), "{when}");
+        assert_eq!(b.bfd("t0", "flap_count"), flaps, "{when}");
+    };
+    a.restart();
+    goes_on(&a, "after a restart");
+    a.take_over();
+    goes_on(&a, "after a take-over");
+    // A session that ends for good says so to the other end.
+    a.vsctl("del-port br0 t0").unwrap();
+    wait_until("the session is over", || b.is_down("t0"));
+}
+
 #[test]
 fn bfd_comes_up_with_open_vswitch() {
     let (Some(a), Some(mut b)) = (Host::start("fbo"), Host::without_daemon("fbr")) else { return };

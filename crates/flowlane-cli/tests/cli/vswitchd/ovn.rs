@@ -22,10 +22,10 @@ fn programs() -> Option<PathBuf> {
 }
 
 /// OVN's databases with their daemon, the chassis, and the virtual machines.
-struct Network {
+pub(super) struct Network {
     root: PathBuf,
     folder: tempfile::TempDir,
-    chassis: Vec<Host>,
+    pub(super) chassis: Vec<Host>,
     processes: Vec<Process>,
     /// The namespaces of virtual machines, and of others outside.
     machines: Vec<String>,
@@ -33,7 +33,7 @@ struct Network {
 
 impl Network {
     /// Starts OVN with as many chassis, which reach each other at 192.0.2.1, 192.0.2.2 and so on.
-    fn start(name: &str, chassis: u8) -> Option<Self> {
+    pub(super) fn start(name: &str, chassis: u8) -> Option<Self> {
         let root = programs()?;
         if !sh("command -v curl && command -v python3 && command -v ping") {
             skipped("needs curl, python3 and ping");
@@ -125,7 +125,7 @@ impl Network {
         self.processes.push(Process(command.spawn().unwrap()));
     }
 
-    fn nbctl(&self, arguments: &str) {
+    pub(super) fn nbctl(&self, arguments: &str) {
         // Words in quotes are one.
         let words = arguments.split('\'').enumerate().flat_map(|(n, part)| match n % 2 {
             0 => part.split_whitespace().map(str::to_owned).collect::<Vec<_>>(),
@@ -140,13 +140,13 @@ impl Network {
     }
 
     /// Waits until all chassis have what the databases say.
-    fn sync(&self) {
+    pub(super) fn sync(&self) {
         self.nbctl("--wait=hv sync");
     }
 
     /// A virtual machine at a chassis (by place), with an interface of its bridge: network `10.N.0.0/24`, whose router is its
     /// host 254.
-    fn machine(&mut self, place: usize, network: u8, host: u8) -> String {
+    pub(super) fn machine(&mut self, place: usize, network: u8, host: u8) -> String {
         let chassis = &self.chassis[place];
         let name = format!("{}m{host}", self.chassis[0].namespace);
         let (inside, mac) = (&chassis.namespace, format!("02:00:00:00:{network:02x}:{host:02x}"));
@@ -166,7 +166,7 @@ impl Network {
     }
 
     /// A router between the first two networks.
-    fn add_router(&self) {
+    pub(super) fn add_router(&self) {
         self.nbctl(
             "lr-add r -- lrp-add r r-sw1 02:00:00:00:ff:01 10.1.0.254/24 -- lrp-add r r-sw2 02:00:00:00:ff:02 10.2.0.254/24",
         );

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 
 use super::RpcError;
 use super::server::ControlServer;
+use crate::control::{Changes, VlanChange};
 use crate::datapath::BfdInlet;
 use crate::mgmt::config::{ConfigError, KeyPath, PortSection, Source};
-use crate::mgmt::setup::{Asked, Opened, PortSet};
+use crate::mgmt::setup::{Asked, Opened, PortSet, vlan_of};
 use crate::port::{Port, PortSpec};
 use crate::ruleset::PortFlags;
 
@@ -66,7 +67,22 @@ fn section_of(params: Value, ports: &PortSet) -> Result<PortSection, RpcError> {
     serde_json::from_value(Value::Object(section)).map_err(|error| wrong(error.to_string()))
 }
 
+/// The methods that are the owner's where a switch has one.
+const OWNED: [&str; 4] = ["reload", "add_port", "remove_port", "stop"];
+
 impl ControlServer {
+    /// Refuses clients of the control socket to change ports and the configuration, or to stop the switch, with this reason.
+    pub(crate) fn set_owner(&mut self, why: &'static str) {
+        self.owner = Some(why);
+    }
+
+    pub(super) fn check_owned(&self, method: &str) -> Result<(), RpcError> {
+        match self.owner.filter(|_| OWNED.contains(&method)) {
+            Some(why) => Err(RpcError::new(RpcError::REFUSED, why)),
+            None => Ok(()),
+        }
+    }
+
     /// Adds a port: `params` has the keys of a `[[port]]` section.
     ///
     /// # Errors
@@ -163,6 +179,20 @@ impl ControlServer {
         self.control().tell_port(port);
         ports.changed(section);
         Ok(())
+    }
+
+    /// Gives a port the VLAN settings of a section that is otherwise the same.
+    pub(crate) fn set_vlan(&self, section: PortSection) {
+        let mut ports = self.reload.ports();
+        let change = VlanChange { port: PortNo(section.number), vlan: vlan_of(&section) };
+        // The port is there: nothing can be refused.
+        _ = self.control().change_all(&Changes { vlans: &[change], ..Changes::default() });
+        ports.set_vlan(section);
+    }
+
+    /// The sections of the ports that clients have added.
+    pub(crate) fn sections_of_clients(&self) -> Vec<PortSection> {
+        self.reload.ports().of_clients().cloned().collect()
     }
 
     /// Gives a port a session of BFD, whose control packets go there, or takes it.

@@ -38,6 +38,8 @@ pub struct ControlServer {
     take_over: Mutex<TakeOverSlot>,
     /// The interfaces of the system.
     pub(super) links: Mutex<Links>,
+    /// The reason for which clients may not set ports or end the switch, if another program does.
+    pub(super) owner: Option<&'static str>,
 }
 
 /// All counters of a switch.
@@ -171,6 +173,7 @@ impl ControlServer {
             is_ending,
             take_over,
             links: Mutex::default(),
+            owner: None,
         }
     }
 
@@ -235,6 +238,7 @@ impl ControlServer {
 
     /// Calls a method by its name; returns its result as JSON.
     fn call(&self, method: &str, params: Value) -> Result<String, RpcError> {
+        self.check_owned(method)?;
         match method {
             "version" => to_json(&json!({ "flowlane": env!("CARGO_PKG_VERSION"), "protocol": PROTOCOL })),
             "show" => {

@@ -26,6 +26,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::message::{CallError, Client, RpcError};
 use super::server::ControlServer;
@@ -37,7 +38,7 @@ use crate::mgmt::saved::{
     save_rules,
 };
 use crate::mgmt::setup::{LiveRoutes, Reload};
-use crate::port::interface_lock::{lock_again, unlock_all};
+use crate::port::interface_lock::{lock_again, unlock};
 
 /// The old switch waits this long for the new one to go on with the state, and to confirm.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -62,7 +63,13 @@ struct Terms {
     /// The ports that clients have added.
     #[serde(default)]
     ports: Vec<PortSection>,
+    /// The state of the program around the switch.
+    #[serde(default)]
+    program: Value,
 }
+
+/// Gives the state of the program around a switch.
+pub(crate) type ProgramState = Box<dyn Fn() -> Value + Send + Sync>;
 
 /// The request of another process to take the place of this switch.
 pub struct TakeOverRequest {
@@ -102,7 +109,13 @@ impl ControlServer {
     pub(super) fn take_over_terms(&self) -> Result<impl Serialize + use<>, RpcError> {
         let seed = self.call_worker(0, |worker| worker.lookup.seed() as u32)?;
         let ports = self.reload.ports().of_clients().cloned().collect();
-        Ok(Terms { format: VERSION, process: std::process::id(), seed, ports })
+        let program = self.take_over_slot().program.as_ref().map_or(Value::Null, |state| state());
+        Ok(Terms { format: VERSION, process: std::process::id(), seed, ports, program })
+    }
+
+    /// Hands this over, too.
+    pub(crate) fn hand_over_with(&self, program: ProgramState) {
+        self.take_over_slot().program = Some(program);
     }
 
     /// Ends the run of the workers for another switch, and waits until the program has answered on the stream.
@@ -160,6 +173,7 @@ pub(super) struct TakeOverSlot {
     request: Option<TakeOverRequest>,
     is_in_progress: bool,
     refusal: Option<&'static str>,
+    program: Option<ProgramState>,
 }
 
 impl TakeOverRequest {
@@ -176,7 +190,7 @@ impl TakeOverRequest {
             egress.ports.slots_mut().iter_mut().for_each(|slot| slot.port.release());
             egress.controller.iter_mut().for_each(|port| port.release());
         }
-        let locks = unlock_all();
+        let locks = unlock(&served.reload.ports().locked());
         let Err(not_taken) = self.send(switch.workers_mut(), &control, &routes) else { return Ok(()) };
         // The other process must not wait for more.
         _ = self.stream.shutdown(Shutdown::Both);
@@ -253,6 +267,11 @@ impl TakeOver {
         self.terms.seed
     }
 
+    /// Returns the state of the program around it; null where it has none.
+    pub fn program(&self) -> &Value {
+        &self.terms.program
+    }
+
     /// Returns the ports that its clients have added.
     pub fn ports(&self) -> &[PortSection] {
         &self.terms.ports
@@ -284,7 +303,7 @@ impl TakeOver {
         reload: &Reload,
     ) -> Result<(Restored, Unconfirmed), StateError> {
         let reader = Reader::new(self.client.into_stream())?;
-        let Taken { mut restored, routes, input: stream } = restore(reader, workers, Some(control))?;
+        let Taken { mut restored, routes, input: stream, .. } = restore(reader, workers, Some(control))?;
         let count = routes.len() as u64;
         restored.routes = restore_routes(routes, workers, &mut reload.routes())?;
         restored.left_out += count - restored.routes;

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::blocks::{Reader, StateError, Writer};
-use super::collect::{Workers, save_packets_state};
+use super::collect::{Workers, save_packets_state, save_rules};
 use super::record::Header;
-use super::restore::{Restored, check_shape, read_header, restore};
+use super::restore::{Restored, WaitingAddresses, check_shape, read_header, restore};
+use crate::control::Control;
 use crate::datapath::Worker;
 use crate::port::runtime_folder::check_folder;
 
@@ -71,10 +72,27 @@ impl StateFile {
     /// # Errors
     /// Where the file cannot be written, or the switch stops.
     pub fn write(&self, workers: &mut impl Workers, is_over: &dyn Fn() -> bool) -> Result<(), FileError> {
+        self.write_state(workers, None, is_over)
+    }
+
+    /// Writes the rules and all that they name, too.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_with_rules(&self, workers: &mut impl Workers, control: &Control) -> Result<(), FileError> {
+        self.write_state(workers, Some(control), &|| false)
+    }
+
+    fn write_state(
+        &self,
+        workers: &mut impl Workers,
+        control: Option<&Control>,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<(), FileError> {
         let mut name = self.file.clone().into_os_string();
         name.push(".new");
         let new = PathBuf::from(name);
-        let written = self.write_new(&new, workers, is_over);
+        let written = self.write_new(&new, workers, control, is_over);
         if written.is_err() {
             // Half a state is of no use.
             _ = std::fs::remove_file(&new);
@@ -86,6 +104,7 @@ impl StateFile {
         &self,
         new: &Path,
         workers: &mut impl Workers,
+        control: Option<&Control>,
         is_over: &dyn Fn() -> bool,
     ) -> io::Result<()> {
         check_folder(self.folder()).map_err(io::Error::other)?;
@@ -97,6 +116,7 @@ impl StateFile {
         let file = File::options().write(true).create_new(true).mode(0o600).open(new)?;
         let mut out = Writer::new(UntilOver { file, is_over })?;
         save_packets_state(workers, &mut out)?;
+        control.map(|control| save_rules(control, &mut out)).transpose()?;
         out.finish()?;
         std::fs::rename(new, &self.file)
     }
@@ -146,14 +166,21 @@ impl SavedFile {
         check_shape(&self.header, worker).map_err(|error| FileError { file: self.file.clone(), error })
     }
 
-    /// Restores the state into a switch that does not run yet.
+    /// Restores the state into a switch that does not run yet, with its rules if there is `control`. Addresses of ports that are not there
+    /// yet wait for them.
     ///
     /// # Errors
-    /// Where the file has been changed since it was checked: the switch must not run then.
-    pub fn restore(mut self, workers: &mut [Worker]) -> Result<Restored, FileError> {
+    /// Where the file has been changed since it was checked, is of another clock, or has rules though there is no `control`: the switch
+    /// must not run then.
+    pub fn restore(
+        mut self,
+        workers: &mut [Worker],
+        control: Option<&mut Control>,
+    ) -> Result<(Restored, WaitingAddresses), FileError> {
         let failed = |error| FileError { file: self.file.clone(), error };
         self.input.rewind().map_err(|error| failed(error.into()))?;
         let reader = Reader::new(BufReader::new(&self.input)).map_err(failed)?;
-        restore(reader, workers, None).map(|taken| taken.restored).map_err(failed)
+        let taken = restore(reader, workers, control).map_err(failed)?;
+        Ok((taken.restored, taken.waiting))
     }
 }

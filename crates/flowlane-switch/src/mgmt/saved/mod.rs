@@ -56,4 +56,4 @@ pub use blocks::{Reader, StateError, VERSION, Writer};
 pub use collect::{Workers, save_packets_state, save_routes, save_rules};
 pub use file::{FileError, SavedFile, StateFile};
 pub use record::Header;
-pub use restore::{Restored, Taken, restore};
+pub use restore::{Restored, Taken, WaitingAddresses, restore};

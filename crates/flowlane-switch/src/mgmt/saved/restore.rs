@@ -17,6 +17,9 @@ use crate::state::conntrack::{SavedConnection, State};
 /// Rules, and routes, that are taken over at most.
 const RULES_MAX: usize = 1 << 22;
 
+/// Learned addresses that wait for their port at most: as many as the largest table has.
+const WAITING_MAX: usize = 1 << 20;
+
 /// The numbers of entries that were restored, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Restored {
@@ -38,6 +41,8 @@ pub struct Taken<R> {
     pub restored: Restored,
     /// Routes for the caller to add, with their table.
     pub routes: Vec<(u8, String)>,
+    /// Learned addresses of ports that are not there, which may come (they count as left out).
+    pub waiting: WaitingAddresses,
     /// The input, behind the end of the state.
     pub input: R,
 }
@@ -49,6 +54,7 @@ struct Restoring<'a> {
     restored: Restored,
     control: SavedControl,
     routes: Vec<(u8, String)>,
+    waiting: Vec<Address>,
 }
 
 /// Reads a state to its end, and restores it into a switch that does not run yet. Rules are expected if there is `control`, and
@@ -71,6 +77,7 @@ pub fn restore<R: Read>(
         restored: Restored::default(),
         control: SavedControl::default(),
         routes: Vec::new(),
+        waiting: Vec::new(),
     };
     while let Some(record) = reader.next()? {
         let takes_rules = control.is_some();
@@ -82,8 +89,8 @@ pub fn restore<R: Read>(
         control.forget_addresses();
         restoring.restored.rules = (saved.rules.len() + saved.groups.len() + saved.meters.len()) as u64;
     }
-    let Restoring { restored, routes, .. } = restoring;
-    Ok(Taken { restored, routes, input: reader.into_input() })
+    let Restoring { restored, routes, waiting, .. } = restoring;
+    Ok(Taken { restored, routes, waiting: WaitingAddresses(waiting), input: reader.into_input() })
 }
 
 /// Reads the header, which is the first record.
@@ -157,21 +164,44 @@ impl Restoring<'_> {
     }
 
     fn take_address(&mut self, address: Address) -> bool {
-        let Address { mac, vlan, port, seen_s } = address;
         let now_s = (self.clock_ns / 1_000_000_000) as u32;
-        let egress = &mut self.workers[0].egress;
-        let (port, seen_s) = (PortNo(port), seen_s.min(now_s));
-        if egress.ports.place(port).is_none() {
-            return false;
+        let worker = &mut self.workers[0];
+        if worker.egress.ports.place(PortNo(address.port)).is_some() {
+            return learn(worker, address, now_s);
         }
-        egress.macs.learn(mac, vlan, port, seen_s);
-        egress.macs.lookup(mac, vlan, now_s) == Some(port)
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push(address);
+        }
+        false
     }
 
     /// Opens a session again, if it is one of a translation.
     fn take_session(&self, session: &SavedConnection) -> bool {
         let mut stages = self.workers[0].lookup.pipeline.stages();
         stages.any(|(_, stage)| stage.as_nat().is_some_and(|nat| nat.restore(session, self.clock_ns)))
+    }
+}
+
+/// Learns an address whose port is there. Returns whether it is known then.
+fn learn(worker: &mut Worker, address: Address, now_s: u32) -> bool {
+    let Address { mac, vlan, port, seen_s } = address;
+    let macs = &mut worker.egress.macs;
+    macs.learn(mac, vlan, PortNo(port), seen_s.min(now_s));
+    macs.lookup(mac, vlan, now_s) == Some(PortNo(port))
+}
+
+/// Learned addresses of ports that were not there when a state was restored.
+#[derive(Debug, Default)]
+pub struct WaitingAddresses(Vec<Address>);
+
+impl WaitingAddresses {
+    /// Learns the addresses of ports that a switch has now. Returns their number.
+    pub fn restore(self, worker: &mut Worker) -> u64 {
+        let now_s = worker.now_s();
+        let learned = self.0.into_iter().filter(|address| {
+            worker.egress.ports.place(PortNo(address.port)).is_some() && learn(worker, *address, now_s)
+        });
+        learned.count() as u64
     }
 }
 

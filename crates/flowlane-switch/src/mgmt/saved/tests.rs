@@ -6,10 +6,11 @@ mod rules;
 
 use etherparse::{IpNumber, NetHeaders, PacketBuilder, PacketHeaders, TransportHeader};
 use flowlane::generate::Random;
+use flowlane::rule::action::PortNo;
 
 use super::*;
 use crate::control::Control;
-use crate::datapath::Switch;
+use crate::datapath::{PortSlot, Switch};
 use crate::mgmt::setup::Setup;
 use crate::port::{MemoryHandle, MemoryPort};
 use crate::state::conntrack::Wanted;
@@ -279,7 +280,7 @@ fn a_file_is_whole_at_any_time_and_only_for_its_user() {
     let mut other = Bench::new(CONFIG);
     let saved = file.read().unwrap().unwrap();
     assert_eq!(saved.header().seed, 77);
-    let restored = saved.restore(other.switch.workers_mut()).unwrap();
+    let restored = saved.restore(other.switch.workers_mut(), None).unwrap().0;
     assert!(restored.connections > 20 && restored.sessions == 12 && restored.rules == 0, "{restored:?}");
     check_equal(&other, &bench, "from a file");
     // In a folder that others may write, any of them could put a file there.
@@ -287,4 +288,32 @@ fn a_file_is_whole_at_any_time_and_only_for_its_user() {
     let refused = file.read().err().unwrap().to_string();
     assert!(refused.contains("others may write"), "{refused}");
     assert!(file.write(&mut bench.switch.workers_mut(), &|| false).is_err());
+}
+
+/// A bridge has its ports after its state: learned addresses wait for theirs.
+#[test]
+fn addresses_wait_for_their_ports() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = StateFile { file: folder.path().join("state"), every: std::time::Duration::MAX };
+    let mut bench = Bench::new(CONFIG);
+    for flow in &mut flows(&mut Random::new(1), 60) {
+        _ = flow.go_on(&mut bench);
+    }
+    file.write_with_rules(&mut bench.switch.workers_mut(), &bench.control).unwrap();
+    // Rules come back where they are expected only.
+    let mut other = Bench::new(CONFIG);
+    let refused = file.read().unwrap().unwrap().restore(other.switch.workers_mut(), None).unwrap_err();
+    assert!(refused.to_string().contains("does not belong there"), "{refused}");
+    let mut other = Bench::new(CONFIG);
+    let gone = other.switch.workers_mut()[0].egress.ports.remove(PortNo(1)).unwrap();
+    let saved = file.read().unwrap().unwrap();
+    let (restored, waiting) = saved.restore(other.switch.workers_mut(), Some(&mut other.control)).unwrap();
+    assert!(restored.rules > 0, "{restored:?}");
+    let known = |bench: &Bench| bench.switch.workers()[0].egress.macs.entries_from(0, 1 << 20).0.len();
+    let (before, all) = (known(&other), known(&bench));
+    assert!(before < all, "{before} of {all}");
+    let worker = &mut other.switch.workers_mut()[0];
+    worker.put_port(0, PortSlot::new(PortNo(1), "1", "null", gone));
+    assert_eq!(waiting.restore(worker), (all - before) as u64);
+    assert_eq!(known(&other), all);
 }

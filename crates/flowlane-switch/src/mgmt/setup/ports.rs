@@ -77,6 +77,8 @@ pub struct PortSet {
     adds_ports: bool,
     /// By number.
     present: BTreeMap<u32, Present>,
+    /// The controller's.
+    controller: Option<PortSpec>,
 }
 
 /// The port of a worker that a section asks for.
@@ -128,7 +130,14 @@ impl PortSet {
             clock: setup.clock(),
             adds_ports: setup.config.switch.adds_ports,
             present: present.collect(),
+            controller: setup.controller.clone(),
         }
+    }
+
+    /// The interfaces of the system that the switch has.
+    pub(crate) fn locked(&self) -> Vec<String> {
+        let specs = self.present.values().map(|port| &port.spec).chain(&self.controller);
+        specs.filter_map(|spec| spec.interface().map(str::to_owned)).collect()
     }
 
     /// The number of the port of this name.
@@ -290,6 +299,13 @@ impl PortSet {
     pub(crate) fn changed(&mut self, section: PortSection) {
         if let Some(port) = self.present.get_mut(&section.number) {
             (port.section, port.is_configured) = (section, true);
+        }
+    }
+
+    /// Notes the VLAN settings of a port.
+    pub(crate) fn set_vlan(&mut self, section: PortSection) {
+        if let Some(port) = self.present.get_mut(&section.number) {
+            port.section = section;
         }
     }
 

@@ -14,16 +14,20 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flowlane::rule::action::PortNo;
 use flowlane_ovsdb::{Datum, Uuid};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, from_value, to_value};
 
 use crate::datapath::BfdInlet;
 use crate::mgmt::rpc::ControlServer;
 use crate::mgmt::setup::read_mac;
-use crate::state::bfd::{Filter, SOURCE_PORT_MIN, Session, Settings, Status};
+use crate::state::bfd::{Filter, SOURCE_PORT_MIN, SavedSession, Session, Settings, Status};
 
+/// Sessions of another process that are taken at most.
+const SAVED_MAX: usize = 1 << 16;
 /// How often the packets of a port are counted where its session depends on them.
 const COUNT_MS: u64 = 200;
 /// The longest pause of the thread without sessions.
@@ -98,6 +102,20 @@ struct Inner {
     by_row: BTreeMap<Uuid, Driven>,
     /// Ports whose session has ended, and which are live again.
     freed: Vec<PortNo>,
+    /// Sessions of another process, by their interface, until their ports are there.
+    saved: BTreeMap<String, SavedSession>,
+}
+
+/// The sessions of a bridge, for another process.
+#[derive(Default, Serialize, Deserialize)]
+struct SavedSessions {
+    /// When they were saved, in milliseconds since 1970.
+    unix_ms: u64,
+    sessions: BTreeMap<String, SavedSession>,
+}
+
+fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
 /// The sessions of a bridge.
@@ -145,17 +163,22 @@ impl BfdSessions {
         let inlet = || Arc::new(BfdInlet::new(spec.filter, spec.checks_key, thread.clone()));
         let mut inner = self.lock();
         let is_new = !inner.by_row.contains_key(&row);
+        let saved = inner.saved.remove(interface);
         let driven = inner.by_row.entry(row).or_insert_with(|| {
             let seed = RandomState::new().hash_one(row.to_string());
             let [a, b, c, d, e, ..] = seed.to_be_bytes();
             let source_port = SOURCE_PORT_MIN + NEXT_PORT.fetch_add(1, Ordering::Relaxed) % (1 << 14);
             let own_mac = [0x02, a, b, c, d, e];
             let settings = spec.settings(mac.unwrap_or(own_mac), source_port);
+            let random = RandomState::new().hash_one(seed);
             Driven {
                 interface: interface.to_owned(),
                 port,
                 spec: spec.clone(),
-                session: Session::new(settings, RandomState::new().hash_one(seed), now_ms),
+                session: match saved {
+                    Some(saved) => Session::resume(settings, random, &saved, now_ms),
+                    None => Session::new(settings, random, now_ms),
+                },
                 inlet: inlet(),
                 source_port,
                 own_mac,
@@ -188,6 +211,26 @@ impl BfdSessions {
         let last = (driven.port, driven.session.shut_down(self.ms(Instant::now())));
         _ = served.set_bfd(driven.port, None);
         _ = served.call_worker(0, move |worker| worker.send_frames(&[last]));
+    }
+
+    /// Returns the sessions that are up, for another process.
+    pub(super) fn save(&self) -> Value {
+        let now_ms = self.ms(Instant::now());
+        let inner = self.lock();
+        let saved = inner
+            .by_row
+            .values()
+            .filter_map(|driven| Some((driven.interface.clone(), driven.session.save(now_ms)?)));
+        to_value(SavedSessions { unix_ms: unix_ms(), sessions: saved.collect() }).unwrap_or_default()
+    }
+
+    /// Takes sessions of another process, with which ports go on that are added from now on.
+    pub(super) fn restore(&self, saved: Value) {
+        // Without them, sessions begin as if there had been none.
+        let SavedSessions { unix_ms: then, sessions } = from_value(saved).unwrap_or_default();
+        let passed = unix_ms().saturating_sub(then);
+        let left = sessions.into_iter().take(SAVED_MAX);
+        self.lock().saved = left.map(|(interface, session)| (interface, session.after(passed))).collect();
     }
 
     /// Ends all sessions.

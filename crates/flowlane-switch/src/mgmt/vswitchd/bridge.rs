@@ -1,11 +1,11 @@
 //! A running bridge: a switch with its workers, the agent for its controllers, and its ports.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flowlane::rule::action::PortNo;
 use flowlane_openflow::Version;
@@ -13,15 +13,15 @@ use flowlane_ovsdb::Uuid;
 use serde_json::to_value;
 
 use super::bfd::BfdSessions;
+use super::forwarding::{AgentPlace, Ended, Opened, StateFiles, control_path, wait_until_it_runs};
 use super::model::{BridgeSpec, InterfaceSpec, check_name};
 use super::statistics;
-use crate::control::{Changes, VlanChange};
-use crate::datapath::{PacketIns, PortCounters, Until};
+use crate::datapath::{PacketIns, PortCounters, Switch};
 use crate::mgmt::config::PortSection;
 use crate::mgmt::links::KernelLinks;
 use crate::mgmt::openflow::{Address, Agent, AgentError, FailMode, Service};
-use crate::mgmt::rpc::ControlServer;
-use crate::mgmt::setup::{Reload, Setup, vlan_of};
+use crate::mgmt::rpc::{ControlServer, Socket, TakeOver};
+use crate::mgmt::setup::vlan_of;
 
 /// Interval of periodic control work.
 const TICK: Duration = Duration::from_millis(50);
@@ -39,21 +39,36 @@ pub(super) struct BridgePort {
 /// A running bridge.
 pub(super) struct Bridge {
     spec: BridgeSpec,
+    /// The folder of its sockets and its state.
+    folder: PathBuf,
     pub(super) datapath_id: u64,
     served: Arc<ControlServer>,
     packet_ins: Arc<PacketIns>,
-    stop: Arc<AtomicBool>,
-    /// The workers, the periodic work, and sessions of BFD: each ends with a problem or without.
-    threads: Vec<JoinHandle<Option<String>>>,
-    agent: Option<Agent>,
-    /// Problems of its controllers, to be reported once.
+    forwarding: Option<JoinHandle<Ended>>,
+    /// The periodic work, and sessions of BFD.
+    threads: Vec<JoinHandle<()>>,
+    /// They are to end.
+    is_over: Arc<AtomicBool>,
+    agent: Arc<AgentPlace>,
+    /// The socket by which another process takes its place; none where it cannot be opened.
+    socket: Option<Socket>,
+    /// Problems of its controllers, and others, to be reported once.
     pub(super) problems: Vec<String>,
+    /// Problems of its forwarding thread.
+    said: Arc<Mutex<Vec<String>>>,
     /// The thread that follows the links of interfaces.
     links: Option<KernelLinks>,
     /// The sessions of its ports.
     bfd: Arc<BfdSessions>,
     /// By the rows of interfaces.
     pub(super) ports: BTreeMap<Uuid, BridgePort>,
+}
+
+/// How a bridge has ended by itself.
+pub(super) enum BridgeEnd {
+    Problem(String),
+    /// Another process has taken its place.
+    HandedOver,
 }
 
 /// The rule of bridges without controllers, which learn and flood.
@@ -63,76 +78,141 @@ fn is_standalone(spec: &BridgeSpec) -> bool {
     !spec.is_secure && spec.controllers.is_empty()
 }
 
-/// The configuration of a bridge without ports.
-fn config(spec: &BridgeSpec) -> String {
-    let rules = if is_standalone(spec) { format!("\"{STANDALONE}\"") } else { String::new() };
-    format!("[switch]\nadds_ports = true\n[openflow]\n[[table]]\nnumber = 0\nrules = [{rules}]\n")
-}
-
 impl Bridge {
-    /// Starts a bridge; its ports come with [`follow`](Self::follow).
+    /// Starts a bridge, with the state that it had when the daemon ended; its ports come with [`follow`](Self::follow).
     pub(super) fn start(spec: &BridgeSpec, folder: &Path, seed: u32) -> Result<Self, String> {
         check_name(&spec.name)?;
         let failed = |error: &dyn std::fmt::Display| format!("bridge {}: {error}", spec.name);
-        let setup = Setup::parse(&config(spec)).map_err(|error| failed(&error))?;
-        let reload = Reload::of(&setup);
-        let (mut switch, mut control) = setup.open_controlled(seed).map_err(|error| failed(&error))?;
-        control.accept_any_port();
-        let packet_ins = Arc::new(PacketIns::default());
-        switch.workers_mut().iter_mut().for_each(|w| w.egress.packet_ins = Some(packet_ins.clone()));
-        let stop = Arc::new(AtomicBool::new(false));
-        let served = Arc::new(ControlServer::new(control, reload, stop.clone()));
-        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-        let running = thread("bridge").spawn({
-            let stop = stop.clone();
-            move || switch.run(Until::default(), &stop, |_| {}).err().map(|error| error.to_string())
-        });
+        let (files, mut problems) = (StateFiles::of(folder, &spec.name, &spec.uuid), Vec::new());
+        let rule = if is_standalone(spec) { STANDALONE } else { "" };
+        let opened = Opened::open(rule, &files.packets, seed, &mut problems);
+        let mut opened = opened.map_err(|error| failed(&error))?;
+        let waiting = std::mem::take(&mut opened.waiting);
+        let mut bridge = Self::run(spec, folder, opened)?;
+        bridge.problems = problems;
+        bridge.bfd.restore(files.take_sessions());
+        bridge.follow_ports(spec);
+        _ = bridge.served.call_worker(0, |worker| waiting.restore(worker));
+        bridge.open_socket();
+        bridge.settle(spec, seed);
+        Ok(bridge)
+    }
+
+    /// Takes the place of another process's bridge, with all that it has.
+    pub(super) fn take_over(
+        spec: &BridgeSpec,
+        folder: &Path,
+        seed: u32,
+        other: TakeOver,
+    ) -> Result<Self, String> {
+        check_name(&spec.name)?;
+        let failed = |error: &dyn std::fmt::Display| format!("bridge {}: {error}", spec.name);
+        let sessions = other.program().clone();
+        let (opened, unconfirmed) = Opened::take_over(other).map_err(|error| failed(&error))?;
+        let served = opened.served.clone();
+        let path = control_path(folder, &spec.name);
+        let socket = Socket::open_beside(&path, served).map_err(|error| failed(&error))?;
+        unconfirmed.confirm().map_err(|error| failed(&error))?;
+        let mut bridge = Self::run(spec, folder, opened)?;
+        let socket = bridge.socket.insert(socket);
+        if let Err(error) = socket.move_to(&path) {
+            bridge.problems.push(error.to_string());
+        }
+        bridge.bfd.restore(sessions);
+        bridge.adopt_ports(spec);
+        bridge.follow_ports(spec);
+        bridge.settle(spec, seed);
+        Ok(bridge)
+    }
+
+    /// Runs a switch that has been opened.
+    fn run(spec: &BridgeSpec, folder: &Path, opened: Opened) -> Result<Self, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("bridge {}: {error}", spec.name);
+        let (served, packet_ins) = (opened.served.clone(), opened.packet_ins.clone());
+        let (agent, is_over) = (Arc::new(AgentPlace::default()), Arc::new(AtomicBool::new(false)));
+        let said: Arc<Mutex<Vec<String>>> = Arc::default();
+        let say = {
+            let said = said.clone();
+            move |text| said.lock().unwrap_or_else(PoisonError::into_inner).push(text)
+        };
+        let forwarding = opened.run(agent.clone(), say).map_err(|error| failed(&error))?;
         let bfd = Arc::new(BfdSessions::default());
-        let ticking = thread("tick").spawn({
-            let (served, bfd, stop) = (served.clone(), bfd.clone(), stop.clone());
-            move || {
-                served.control().wake(std::thread::current());
-                while !stop.load(Ordering::Relaxed) {
-                    bfd.publish(&served);
-                    served.tick();
-                    std::thread::park_timeout(TICK);
-                }
-                None
-            }
-        });
-        let sessions = thread("bfd").spawn({
-            let (served, bfd, stop) = (served.clone(), bfd.clone(), stop.clone());
-            move || {
-                bfd.run(&served, &stop);
-                None
-            }
-        });
-        let threads = [running, ticking, sessions].into_iter().collect::<Result<Vec<_>, _>>();
         let mut bridge = Self {
             spec: BridgeSpec { controllers: Vec::new(), interfaces: Vec::new(), ..spec.clone() },
+            folder: folder.to_owned(),
             datapath_id: spec.datapath_id.unwrap_or(0),
             links: KernelLinks::follow(served.clone()).ok(),
             served,
             packet_ins,
-            stop,
-            threads: threads.map_err(|error| failed(&error))?,
-            agent: None,
+            forwarding: Some(forwarding),
+            threads: Vec::new(),
+            is_over,
+            agent,
+            socket: None,
             problems: Vec::new(),
+            said,
             bfd,
             ports: BTreeMap::new(),
         };
-        let begun = Instant::now();
-        while !bridge.served.runs() {
-            if begun.elapsed() > START_TIMEOUT {
-                return Err(failed(&"its workers do not start"));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        bridge.follow_ports(spec);
-        bridge.datapath_id = spec.datapath_id.unwrap_or_else(|| bridge.own_datapath_id(seed));
-        bridge.open_agent(spec, folder);
-        bridge.spec = spec.clone();
+        bridge.start_threads().map_err(|error| failed(&error))?;
+        wait_until_it_runs(&bridge.served, START_TIMEOUT).map_err(|error| failed(&error))?;
         Ok(bridge)
+    }
+
+    /// Starts the threads beside the one that forwards.
+    fn start_threads(&mut self) -> std::io::Result<()> {
+        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let (served, bfd, is_over) = (self.served.clone(), self.bfd.clone(), self.is_over.clone());
+        self.threads.push(thread("tick").spawn(move || {
+            served.control().wake(std::thread::current());
+            while !is_over.load(Ordering::Relaxed) {
+                bfd.publish(&served);
+                served.tick();
+                std::thread::park_timeout(TICK);
+            }
+        })?);
+        let (served, bfd, is_over) = (self.served.clone(), self.bfd.clone(), self.is_over.clone());
+        self.threads.push(thread("bfd").spawn(move || bfd.run(&served, &is_over))?);
+        let bfd = self.bfd.clone();
+        self.served.hand_over_with(Box::new(move || bfd.save()));
+        Ok(())
+    }
+
+    /// Opens the socket by which another process takes the place of this one.
+    fn open_socket(&mut self) {
+        match Socket::open(&control_path(&self.folder, &self.spec.name), self.served.clone()) {
+            Ok(socket) => self.socket = Some(socket),
+            Err(error) => self.problems.push(error.to_string()),
+        }
+    }
+
+    /// Lets controllers drive a bridge that has its ports.
+    fn settle(&mut self, spec: &BridgeSpec, seed: u32) {
+        self.datapath_id = spec.datapath_id.unwrap_or_else(|| self.own_datapath_id(seed));
+        self.open_agent(spec);
+        self.spec = spec.clone();
+    }
+
+    /// Notes the ports that have been taken over from another process, and removes those that the database does not ask for.
+    fn adopt_ports(&mut self, spec: &BridgeSpec) {
+        for section in self.served.sections_of_clients() {
+            let number = section.number;
+            let wanted = spec.interfaces.iter().find_map(|interface| {
+                let own = interface.section(number).ok()?;
+                (interface.name == section.name() && own.open == section.open).then_some((interface, own))
+            });
+            match wanted {
+                Some((interface, own)) => {
+                    if vlan_of(&own) != vlan_of(&section) {
+                        self.served.set_vlan(own);
+                    }
+                    let port = BridgePort { spec: interface.clone(), opened: Ok(number) };
+                    self.ports.insert(interface.uuid, port);
+                }
+                // A worker that does not run any more has no port.
+                None => _ = self.served.remove_port_number(PortNo(number)),
+            }
+        }
     }
 
     /// The identifier of a bridge that is given none: as in Open vSwitch, the Ethernet address of its own port.
@@ -145,7 +225,7 @@ impl Bridge {
     }
 
     /// Changes the bridge to what the database asks for now.
-    pub(super) fn follow(&mut self, spec: &BridgeSpec, folder: &Path) {
+    pub(super) fn follow(&mut self, spec: &BridgeSpec) {
         if *spec == self.spec {
             return;
         }
@@ -163,14 +243,13 @@ impl Bridge {
         }
         if of_agent(spec) != of_agent(&self.spec) {
             self.datapath_id = spec.datapath_id.unwrap_or(self.datapath_id);
-            // The next one has the same addresses.
-            drop(self.agent.take());
-            self.open_agent(spec, folder);
+            self.open_agent(spec);
         }
         self.spec = spec.clone();
     }
 
-    fn open_agent(&mut self, spec: &BridgeSpec, folder: &Path) {
+    fn open_agent(&mut self, spec: &BridgeSpec) {
+        let folder = &self.folder;
         let own = folder.join(format!("{}.mgmt", spec.name));
         let (secured, plain): (Vec<&Address>, Vec<&Address>) =
             spec.controllers.iter().partition(|address| address.has_tls());
@@ -187,14 +266,15 @@ impl Bridge {
             agent.open_snoop(&folder.join(format!("{}.snoop", spec.name)))?;
             Ok::<_, AgentError>(agent)
         };
-        self.agent = match open(&addresses) {
+        let problems = &mut self.problems;
+        self.agent.replace(|| match open(&addresses) {
             Ok(agent) => Some(agent),
             Err(error) => {
-                self.problems.push(error.to_string());
+                problems.push(error.to_string());
                 // Its own socket must not fail with an address of a controller.
-                open(&addresses[..1]).map_err(|error| self.problems.push(error.to_string())).ok()
+                open(&addresses[..1]).map_err(|error| problems.push(error.to_string())).ok()
             }
-        };
+        });
         let without = |what: &dyn std::fmt::Display| {
             format!("{what} is left out: it is no address of a controller without TLS")
         };
@@ -281,21 +361,30 @@ impl Bridge {
     fn follow_vlan(&self, number: u32, before: &InterfaceSpec, now: &InterfaceSpec) {
         let section = |of: &InterfaceSpec| -> Option<PortSection> { of.section(number).ok() };
         let (Some(before), Some(now)) = (section(before), section(now)) else { return };
-        let (before, vlan) = (vlan_of(&before), vlan_of(&now));
-        if before != vlan {
-            let change = VlanChange { port: PortNo(number), vlan };
-            let changes = Changes { vlans: &[change], ..Changes::default() };
-            // The port is there: nothing can be refused.
-            _ = self.served.control().change_all(&changes);
+        if vlan_of(&before) != vlan_of(&now) {
+            self.served.set_vlan(now);
         }
     }
 
-    /// Returns why the bridge has ended by itself, if it has.
-    pub(super) fn end(&mut self) -> Option<String> {
-        let at = self.threads.iter().position(JoinHandle::is_finished)?;
-        let ended = self.threads.swap_remove(at).join();
-        let problem = ended.unwrap_or_else(|_| Some("a thread has panicked".to_owned()));
-        Some(problem.unwrap_or_else(|| "its workers have ended".to_owned()))
+    /// Returns how the bridge has ended by itself, if it has.
+    pub(super) fn end(&mut self) -> Option<BridgeEnd> {
+        let problem = |text: &str| Some(BridgeEnd::Problem(text.to_owned()));
+        if self.threads.iter().any(JoinHandle::is_finished) {
+            return problem("a thread has panicked");
+        }
+        let forwarding = self.forwarding.take_if(|thread| thread.is_finished())?;
+        match forwarding.join() {
+            Ok(Ended::HandedOver) => Some(BridgeEnd::HandedOver),
+            Ok(Ended::Stopped(_)) => problem("its workers have ended"),
+            Ok(Ended::Failed(error)) => problem(&error),
+            Err(_) => problem("its workers have panicked"),
+        }
+    }
+
+    /// Problems since this was called last, for its operator.
+    pub(super) fn take_problems(&mut self) -> Vec<String> {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        self.problems.drain(..).chain(said.drain(..)).collect()
     }
 
     /// Tries ports again that could not be opened.
@@ -308,6 +397,9 @@ impl Bridge {
         }
         // The address of an interface may have come, or changed.
         self.follow_bfd();
+        if self.agent.take_lost() {
+            self.open_agent(&self.spec.clone());
+        }
     }
 
     /// The sessions of its ports.
@@ -358,19 +450,50 @@ impl Bridge {
     pub(super) fn served(&self) -> &ControlServer {
         &self.served
     }
-}
 
-impl Drop for Bridge {
-    fn drop(&mut self) {
-        drop(self.agent.take());
-        self.links = None;
-        self.bfd.end_all(&self.served);
+    /// Ends the bridge, and saves its state for the next one. Returns what could not be saved.
+    pub(super) fn end_with_state(mut self) -> Vec<String> {
+        let sessions = self.bfd.save();
+        let Some(mut switch) = self.shut() else { return Vec::new() };
+        let name = &self.spec.name;
+        let files = StateFiles::of(&self.folder, name, &self.spec.uuid);
+        let not_saved = |what, error: String| format!("bridge {name}: its {what} are not saved: {error}");
+        let saved = files.save_sessions(&sessions);
+        let mut problems: Vec<String> =
+            saved.err().map(|error| not_saved("sessions of BFD", error.to_string())).into_iter().collect();
+        let mut control = self.served.control();
+        control.add_learned();
+        let written = files.packets.write_with_rules(&mut switch.workers_mut(), &control);
+        problems.extend(written.err().map(|error| not_saved("rules and connections", error.to_string())));
+        drop(control);
+        // Its interfaces keep their addresses.
+        let ports = switch.workers_mut().iter_mut().flat_map(|worker| worker.egress.ports.slots_mut());
+        ports.for_each(|slot| slot.port.release());
+        problems
+    }
+
+    /// Ends all threads, and lets go of interfaces. Returns the switch, unless forwarding had ended otherwise.
+    fn shut(&mut self) -> Option<Box<Switch>> {
+        self.agent.replace(|| None);
+        (self.links, self.socket) = (None, None);
+        self.is_over.store(true, Ordering::Relaxed);
         self.served.end();
         for thread in self.threads.drain(..) {
             thread.thread().unpark();
             _ = thread.join();
         }
-        debug_assert!(self.stop.load(Ordering::Relaxed));
+        let ended = self.forwarding.take().map(JoinHandle::join);
         self.served.close_interfaces();
+        match ended {
+            Some(Ok(Ended::Stopped(switch))) => Some(switch),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        self.bfd.end_all(&self.served);
+        drop(self.shut());
     }
 }

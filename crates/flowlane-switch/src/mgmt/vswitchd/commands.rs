@@ -51,6 +51,8 @@ const FEATURES: [(&str, &str); 12] = [
 pub(super) struct Process<'a> {
     /// It is to end.
     pub(super) is_over: bool,
+    /// Nothing of the bridges is to stay.
+    pub(super) is_cleanup: bool,
     /// Opens the log again.
     pub(super) reopen_log: &'a dyn Fn() -> Result<(), String>,
 }
@@ -77,8 +79,9 @@ pub(super) fn execute(
     let named = |name: &str| find(name, "no such bridge".to_owned());
     match (command, arguments) {
         ("version", _) => Ok(format!("ovs-vswitchd (Flowlane) {}\n", env!("CARGO_PKG_VERSION"))),
-        ("exit", _) => {
+        ("exit", arguments) => {
             process.is_over = true;
+            process.is_cleanup |= arguments.contains(&"--cleanup");
             Ok(String::new())
         }
         ("vlog/reopen", _) => (process.reopen_log)().map(|()| String::new()),
@@ -286,7 +289,12 @@ mod tests {
         assert!(ct_next(&["--ct-next"]).is_err() && ct_next(&["-generate"]).is_err());
         let none = BTreeMap::new();
         let run = |command, arguments: &[&str]| {
-            execute(command, arguments, &none, &mut Process { is_over: false, reopen_log: &|| Ok(()) })
+            execute(
+                command,
+                arguments,
+                &none,
+                &mut Process { is_over: false, is_cleanup: false, reopen_log: &|| Ok(()) },
+            )
         };
         assert_eq!(run("fdb/show", &["br0"]), Err("no such bridge".to_owned()));
         assert_eq!(run("ofproto/trace", &["br0", "ip"]), Err("br0: unknown bridge".to_owned()));

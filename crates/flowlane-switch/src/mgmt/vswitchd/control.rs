@@ -36,18 +36,24 @@ pub(super) struct Commands {
     _file: SocketFile,
     connections: Vec<Connection>,
     is_over: bool,
+    is_cleanup: bool,
 }
 
 impl Commands {
     pub(super) fn listen(path: &Path) -> Result<Self, String> {
         let (file, listener) = SocketFile::listen(path).map_err(|error| error.to_string())?;
         listener.set_nonblocking(true).map_err(|error| error.to_string())?;
-        Ok(Self { listener, _file: file, connections: Vec::new(), is_over: false })
+        Ok(Self { listener, _file: file, connections: Vec::new(), is_over: false, is_cleanup: false })
     }
 
     /// Returns whether a command has ended the daemon.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// Returns whether nothing of the bridges is to stay.
+    pub(super) fn is_cleanup(&self) -> bool {
+        self.is_cleanup
     }
 
     /// Answers the commands that have come.
@@ -63,9 +69,9 @@ impl Commands {
                 self.connections.push(Connection { stream, framer, received: 0, heard });
             }
         }
-        let mut process = Process { is_over: self.is_over, reopen_log };
+        let mut process = Process { is_over: self.is_over, is_cleanup: self.is_cleanup, reopen_log };
         self.connections.retain_mut(|connection| connection.serve(bridges, &mut process));
-        self.is_over = process.is_over;
+        (self.is_over, self.is_cleanup) = (process.is_over, process.is_cleanup);
     }
 }
 

@@ -12,10 +12,12 @@ mod bfd;
 mod bridge;
 mod commands;
 mod control;
+mod forwarding;
 mod model;
 mod pid_file;
 mod statistics;
 mod status;
+mod take_over;
 
 pub use pid_file::PidFile;
 
@@ -31,8 +33,10 @@ use flowlane_ovsdb::{Event, Replica, Session, SessionError, Uuid};
 use serde_json::Value;
 
 use crate::mgmt::openflow::Address;
-use bridge::Bridge;
+use crate::port::tap::remove_left;
+use bridge::{Bridge, BridgeEnd};
 use control::Commands;
+use forwarding::StateFiles;
 use statistics::Statistics;
 
 /// The lock that all such daemons ask for, of which one has it.
@@ -59,6 +63,8 @@ pub struct Options {
     pub control: Option<PathBuf>,
     /// Seeds the hashes.
     pub seed: u32,
+    /// The socket of commands of a daemon that runs, whose place this one takes.
+    pub take_over: Option<PathBuf>,
 }
 
 /// The daemon's ties to its process.
@@ -195,6 +201,8 @@ pub struct Daemon<'a> {
     statistics: Statistics,
     /// The bridges have been those of the database.
     is_ready: bool,
+    /// Since another daemon has taken bridges of this one.
+    yielding: Option<Instant>,
 }
 
 impl<'a> Daemon<'a> {
@@ -209,18 +217,38 @@ impl<'a> Daemon<'a> {
         let commands = options.control.as_deref().map(Commands::listen).transpose();
         let commands = commands.map_err(DaemonError::Control)?;
         let (bridges, failed, retried) = (BTreeMap::new(), BTreeMap::new(), Instant::now());
-        let (statistics, is_ready) = (Statistics::default(), false);
-        Ok(Self { options, say, bridges, failed, commands, retried, statistics, is_ready })
+        let (statistics, is_ready, yielding) = (Statistics::default(), false, None);
+        Ok(Self { options, say, bridges, failed, commands, retried, statistics, is_ready, yielding })
     }
 
-    /// Runs until `stop` is set, or a command ends it.
+    /// Runs until `stop` is set, or a command ends it. The state of the bridges is saved then for the next daemon, unless the command
+    /// says otherwise.
     pub fn run(&mut self, hooks: &Hooks<'_>) {
+        self.follow_database(hooks);
+        self.end_bridges();
+    }
+
+    fn end_bridges(&mut self) {
+        let keeps_state = !self.commands.as_ref().is_some_and(Commands::is_cleanup);
+        for bridge in std::mem::take(&mut self.bridges).into_values().filter(|_| keeps_state) {
+            bridge.end_with_state().iter().for_each(|problem| (self.say)(problem));
+        }
+    }
+
+    fn follow_database(&mut self, hooks: &Hooks<'_>) {
         let (mut replica, mut pause, mut problem) = (Replica::default(), PAUSES[0], String::new());
         while !self.is_over(hooks) {
             let begun = Instant::now();
             let mut session = Session::new(DATABASE, &model::WANTED, Some(LOCK), replica);
             let lost = match Stream::connect(&self.options.database) {
-                Ok(mut stream) => self.follow(&mut stream, &mut session, hooks).err(),
+                Ok(mut stream) => {
+                    let followed = self.follow(&mut stream, &mut session, hooks);
+                    if followed.is_ok() {
+                        // Before the lock is let go of: the next daemon finds their state.
+                        self.end_bridges();
+                    }
+                    followed.err()
+                }
                 Err(error) => Some(error.into()),
             };
             if session.is_synchronised() {
@@ -276,19 +304,26 @@ impl<'a> Daemon<'a> {
                 }
             }
             self.answer_commands(hooks);
-            if !(session.is_synchronised() && session.has_lock()) {
+            if session.is_synchronised()
+                && let Some(other) = self.options.take_over.take()
+            {
+                self.take_over(&other, session.replica());
+            }
+            is_stale |= self.remove_ended() || self.has_yielded_in_vain();
+            if !(session.is_synchronised() && session.has_lock()) || self.yielding.is_some() {
                 continue;
             }
             if self.retried.elapsed() > RETRY {
                 self.retried = Instant::now();
                 self.bridges.values_mut().for_each(Bridge::retry);
+                self.say_problems();
                 written.retry();
-                is_stale |= self.remove_ended();
             }
             if std::mem::take(&mut is_stale) {
                 self.reconcile(session.replica());
                 cur_cfg = model::root(session.replica()).map(|root| root.next_cfg);
                 if !std::mem::replace(&mut self.is_ready, true) {
+                    self.remove_left(session.replica());
                     (hooks.ready)();
                 }
             }
@@ -304,10 +339,16 @@ impl<'a> Daemon<'a> {
     /// Removes bridges that have ended by themselves, which are started again. Returns whether there were any.
     fn remove_ended(&mut self) -> bool {
         let before = self.bridges.len();
-        self.bridges.retain(|_, bridge| {
-            let problem = bridge.end();
-            problem.iter().for_each(|problem| (self.say)(&format!("bridge {}: {problem}", bridge.name())));
-            problem.is_none()
+        self.bridges.retain(|_, bridge| match bridge.end() {
+            None => true,
+            Some(BridgeEnd::Problem(problem)) => {
+                (self.say)(&format!("bridge {}: {problem}", bridge.name()));
+                false
+            }
+            Some(BridgeEnd::HandedOver) => {
+                self.yielding = Some(Instant::now());
+                false
+            }
         });
         self.bridges.len() < before
     }
@@ -336,7 +377,7 @@ impl<'a> Daemon<'a> {
         self.bridges.iter_mut().for_each(|(uuid, bridge)| bridge.remove_gone(&wanted[uuid]));
         for (uuid, spec) in wanted {
             match self.bridges.get_mut(&uuid) {
-                Some(bridge) => bridge.follow(&spec, &self.options.folder),
+                Some(bridge) => bridge.follow(&spec),
                 None if self.failed.get(&uuid) == Some(&spec) => continue,
                 None => match Bridge::start(&spec, &self.options.folder, self.options.seed) {
                     Ok(bridge) => _ = self.bridges.insert(uuid, bridge),
@@ -347,11 +388,26 @@ impl<'a> Daemon<'a> {
                     }
                 },
             }
-            let bridge = self.bridges.get_mut(&uuid).expect("it runs");
-            bridge
-                .problems
-                .drain(..)
-                .for_each(|problem| (self.say)(&format!("bridge {}: {problem}", spec.name)));
+        }
+        self.say_problems();
+    }
+
+    /// Removes what former daemons have left of bridges and interfaces that are not asked for any more.
+    fn remove_left(&self, replica: &Replica) {
+        let wanted = model::bridges(replica);
+        remove_left(|name| {
+            let mut interfaces = wanted.iter().flat_map(|bridge| &bridge.interfaces);
+            interfaces.any(|interface| interface.name == name)
+        });
+        let names: Vec<_> = wanted.into_iter().map(|bridge| (bridge.name, bridge.uuid)).collect();
+        StateFiles::remove_left(&self.options.folder, &names);
+    }
+
+    fn say_problems(&mut self) {
+        for bridge in self.bridges.values_mut() {
+            for problem in bridge.take_problems() {
+                (self.say)(&format!("bridge {}: {problem}", bridge.name()));
+            }
         }
     }
 }
