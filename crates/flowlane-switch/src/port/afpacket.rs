@@ -19,6 +19,7 @@
 mod outgoing;
 mod udp_gso;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -74,9 +75,14 @@ pub struct AfPacketPort {
 /// its index, needs another group: the former one is bound to the interface that has gone.
 type Newest = Mutex<Option<u16>>;
 
+thread_local! {
+    /// Frames that no port of this thread uses: they take 2 MiB, and a switch may have hundreds of ports.
+    static SPARE: Cell<Vec<Frame>> = const { Cell::new(Vec::new()) };
+}
+
 /// Frames that the socket has given.
 struct Incoming {
-    /// [`BATCH`] of them, with room for the longest.
+    /// [`BATCH`] of them, with room for the longest, while one has not been taken; else none.
     frames: Vec<Frame>,
     /// Of each: the header that stood in front of it, its length with that, and the tag that the kernel took off (TPID and TCI).
     headers: [[u8; VNET_HEADER]; BATCH],
@@ -97,6 +103,23 @@ enum Read {
     Lost,
     /// Nothing for now.
     Nothing,
+}
+
+impl Incoming {
+    /// Takes frames that no other port uses.
+    fn take_frames(&mut self) {
+        if self.frames.is_empty() {
+            self.frames = SPARE.take();
+            self.frames.resize_with(BATCH, || Frame::with_room(RECEIVE_MAX));
+        }
+    }
+
+    /// Leaves the frames to other ports, if all have been taken from them.
+    fn give_frames(&mut self) {
+        if self.ready.is_empty() {
+            SPARE.set(std::mem::take(&mut self.frames));
+        }
+    }
 }
 
 impl AfPacketPort {
@@ -138,7 +161,7 @@ impl AfPacketPort {
         });
         let (socket, group) = opened.map_err(failed)?;
         let incoming = Incoming {
-            frames: (0..BATCH).map(|_| Frame::with_room(RECEIVE_MAX)).collect(),
+            frames: Vec::new(),
             headers: [[0; VNET_HEADER]; BATCH],
             about: [(0, None); BATCH],
             ready: 0..0,
@@ -165,6 +188,7 @@ impl AfPacketPort {
     /// Forgets what has come.
     fn forget(&mut self) {
         while matches!(self.read(), Ok(Read::Frames(1..) | Read::Lost)) {}
+        self.incoming.give_frames();
         self.incoming.more = false;
     }
 
@@ -208,6 +232,7 @@ impl AfPacketPort {
         // SAFETY: all-zero bytes are valid iovecs and mmsghdrs, which are plain C structures.
         let (mut parts, mut messages) =
             unsafe { zeroed::<([[libc::iovec; 2]; BATCH], [libc::mmsghdr; BATCH])>() };
+        self.incoming.take_frames();
         let Incoming { frames, headers, .. } = &mut self.incoming;
         for (i, (frame, header)) in frames.iter_mut().zip(headers).enumerate() {
             if frame.room() < RECEIVE_MAX {
@@ -238,10 +263,8 @@ impl AfPacketPort {
         }
         Ok(Read::Frames(got))
     }
-}
 
-impl Port for AfPacketPort {
-    fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
+    fn receive_into(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let time_ns = now.as_nanos() as u64;
         let mut asked = false;
@@ -304,6 +327,14 @@ impl Port for AfPacketPort {
             frame.offload = offload;
             frame.time_ns = time_ns;
         }
+    }
+}
+
+impl Port for AfPacketPort {
+    fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
+        let received = self.receive_into(frames);
+        self.incoming.give_frames();
+        received
     }
 
     fn rx_dropped(&mut self) -> u64 {
