@@ -1,5 +1,7 @@
 //! The packets that a rule is for: masked words, and ranges on the transport ports.
 
+use std::sync::Arc;
+
 use crate::packet::fields::{Field, word};
 use crate::packet::key::{FlowKey, FlowMask};
 
@@ -87,7 +89,8 @@ pub struct MaskedWord {
 
 /// A condition on a flow key: bits that must have given values, and ranges that the ports must lie in.
 ///
-/// Only words that are looked at are stored, in ascending order, so that equal conditions compare equal.
+/// Only words that are looked at are stored, in ascending order, so that equal conditions compare equal. Copies share them until one is
+/// changed: a switch has a rule's condition in several indexes.
 ///
 /// ```
 /// use flowlane::{Field, Match};
@@ -101,7 +104,10 @@ pub struct MaskedWord {
 /// assert!(!web.matches(&key));
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Match {
+pub struct Match(Arc<Conditions>);
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+struct Conditions {
     words: Vec<MaskedWord>,
     tp_src: Option<PortRange>,
     tp_dst: Option<PortRange>,
@@ -116,17 +122,17 @@ impl Match {
     /// The words that are compared, ascending.
     #[doc(hidden)]
     pub fn words(&self) -> &[MaskedWord] {
-        &self.words
+        &self.0.words
     }
 
     /// The range that `tp_src` must lie in, where there is one that is no prefix.
     pub fn tp_src_range(&self) -> Option<PortRange> {
-        self.tp_src
+        self.0.tp_src
     }
 
     /// The range that `tp_dst` must lie in, where there is one that is no prefix.
     pub fn tp_dst_range(&self) -> Option<PortRange> {
-        self.tp_dst
+        self.0.tp_dst
     }
 
     /// Requires `field` to equal `value` in the bits of `mask` (right-aligned). Earlier requirements
@@ -137,8 +143,8 @@ impl Match {
     pub fn set_masked(&mut self, field: Field, value: u128, mask: u128) -> &mut Self {
         field.info().assert_fits(value & mask);
         match field {
-            Field::TpSrc if mask != 0 => self.tp_src = None,
-            Field::TpDst if mask != 0 => self.tp_dst = None,
+            Field::TpSrc if mask != 0 => Arc::make_mut(&mut self.0).tp_src = None,
+            Field::TpDst if mask != 0 => Arc::make_mut(&mut self.0).tp_dst = None,
             _ => {}
         }
         for (word, value, mask) in field.info().spread(value, mask) {
@@ -162,13 +168,14 @@ impl Match {
         if mask == 0 {
             return self;
         }
-        match self.words.binary_search_by_key(&(word as u8), |w| w.word) {
+        let words = &mut Arc::make_mut(&mut self.0).words;
+        match words.binary_search_by_key(&(word as u8), |w| w.word) {
             Ok(i) => {
-                let w = &mut self.words[i];
+                let w = &mut words[i];
                 w.value = (w.value & !mask) | (value & mask);
                 w.mask |= mask;
             }
-            Err(i) => self.words.insert(i, MaskedWord { word: word as u8, value: value & mask, mask }),
+            Err(i) => words.insert(i, MaskedWord { word: word as u8, value: value & mask, mask }),
         }
         self
     }
@@ -180,19 +187,20 @@ impl Match {
     /// Where `low > high`, or `field` is neither of the two; readers refuse both.
     pub fn set_range(&mut self, field: Field, low: u16, high: u16) -> &mut Self {
         assert!(low <= high, "port range {low}-{high} is empty");
+        let Conditions { words, tp_src, tp_dst } = Arc::make_mut(&mut self.0);
         let (range, shift) = match field {
-            Field::TpSrc => (&mut self.tp_src, 16),
-            Field::TpDst => (&mut self.tp_dst, 0),
+            Field::TpSrc => (tp_src, 16),
+            Field::TpDst => (tp_dst, 0),
             other => panic!("{other:?} takes no range"),
         };
         let size = u32::from(high - low) + 1;
         let prefix = size.is_power_of_two() && u32::from(low) & (size - 1) == 0;
         *range = (!prefix).then_some(PortRange { low, high });
-        for masked in self.words.iter_mut().filter(|w| usize::from(w.word) == word::PORTS) {
+        for masked in words.iter_mut().filter(|w| usize::from(w.word) == word::PORTS) {
             let others = !(0xffff << shift);
             (masked.value, masked.mask) = (masked.value & others, masked.mask & others);
         }
-        self.words.retain(|w| w.mask != 0);
+        words.retain(|w| w.mask != 0);
         if prefix {
             let mask = !(size - 1) & 0xffff;
             self.set_masked(field, low.into(), mask.into());
@@ -201,8 +209,10 @@ impl Match {
     }
 
     /// Returns this condition's words with the port ranges of `other`.
-    pub(crate) fn with_ranges_of(self, other: &Match) -> Self {
-        Self { tp_src: other.tp_src, tp_dst: other.tp_dst, ..self }
+    pub(crate) fn with_ranges_of(mut self, other: &Match) -> Self {
+        let own = Arc::make_mut(&mut self.0);
+        (own.tp_src, own.tp_dst) = (other.0.tp_src, other.0.tp_dst);
+        self
     }
 
     /// The conditions on IPv4 addresses, protocol and ports, without the others (that packets are IPv4, say).
@@ -224,7 +234,7 @@ impl Match {
         let (mut value, mut mask) = (0u128, 0u128);
         for (word, shift, width) in field.info().pieces() {
             let bits = |of: u32| u128::from((u64::from(of) >> shift) & ((1u64 << width) - 1));
-            let found = self.words.iter().find(|w| usize::from(w.word) == word);
+            let found = self.0.words.iter().find(|w| usize::from(w.word) == word);
             value = value << width | found.map_or(0, |w| bits(w.value));
             mask = mask << width | found.map_or(0, |w| bits(w.mask));
         }
@@ -235,7 +245,7 @@ impl Match {
     /// a mask there that is no prefix, or both here, or nothing can match at all: then it may be denied although it is so.
     #[doc(hidden)]
     pub fn is_disjoint(&self, key: &FlowKey, mask: &FlowMask) -> bool {
-        let words = self.words.iter().any(|w| {
+        let words = self.0.words.iter().any(|w| {
             let word = usize::from(w.word);
             (key.word(word) ^ w.value) & w.mask & mask.word(word) != 0
         });
@@ -252,7 +262,7 @@ impl Match {
     /// a range. Exact, but where a port has a range and a mask at once, or nothing can match: then it may be denied
     /// although it is so.
     pub fn is_within(&self, other: &Match) -> bool {
-        let asked = other.words.iter().all(|w| {
+        let asked = other.words().iter().all(|w| {
             let (value, mask) = self.asked(w.word.into());
             w.mask & !mask == 0 && (value ^ w.value) & w.mask == 0
         });
@@ -268,13 +278,14 @@ impl Match {
 
     /// The ranges of both ports, and where the ports begin in their word.
     fn ranges(&self) -> [(Option<PortRange>, u32); 2] {
-        [(self.tp_src, 16), (self.tp_dst, 0)]
+        [(self.0.tp_src, 16), (self.0.tp_dst, 0)]
     }
 
     /// The value and the mask of the bits of word `word` that are the same in every key that matches.
     fn asked(&self, word: usize) -> (u32, u32) {
-        let found = self.words.binary_search_by_key(&word, |w| w.word.into());
-        let (mut value, mut mask) = found.map_or((0, 0), |at| (self.words[at].value, self.words[at].mask));
+        let found = self.0.words.binary_search_by_key(&word, |w| w.word.into());
+        let (mut value, mut mask) =
+            found.map_or((0, 0), |at| (self.0.words[at].value, self.0.words[at].mask));
         for (range, shift) in self.ranges() {
             if let Some(range) = range.filter(|_| word == word::PORTS) {
                 let bits = u32::from(range.common_bits()) << shift;
@@ -289,14 +300,14 @@ impl Match {
     #[inline]
     pub fn matches(&self, key: &FlowKey) -> bool {
         let words = key.words();
-        self.words.iter().all(|w| words[usize::from(w.word)] & w.mask == w.value) && self.ranges_match(key)
+        self.0.words.iter().all(|w| words[usize::from(w.word)] & w.mask == w.value) && self.ranges_match(key)
     }
 
     /// Adds the bits of `key` that show whether its ports lie in the ranges; where one does not, its bits
     /// alone.
     #[doc(hidden)]
     pub fn add_range_bits(&self, key: &FlowKey, looked_at: &mut FlowMask) {
-        add_range_bits(self.tp_src, self.tp_dst, key, looked_at);
+        add_range_bits(self.0.tp_src, self.0.tp_dst, key, looked_at);
     }
 
     /// Returns whether the ports of `key` lie in the ranges.
@@ -304,14 +315,14 @@ impl Match {
     #[inline]
     pub fn ranges_match(&self, key: &FlowKey) -> bool {
         let ports = key.word(word::PORTS);
-        self.tp_src.is_none_or(|r| r.contains((ports >> 16) as u16))
-            && self.tp_dst.is_none_or(|r| r.contains(ports as u16))
+        self.0.tp_src.is_none_or(|r| r.contains((ports >> 16) as u16))
+            && self.0.tp_dst.is_none_or(|r| r.contains(ports as u16))
     }
 
     /// The values that are wanted, as a key.
     pub fn key(&self) -> FlowKey {
         let mut key = FlowKey::zero();
-        self.words.iter().for_each(|w| key.or_word(w.word.into(), w.value));
+        self.0.words.iter().for_each(|w| key.or_word(w.word.into(), w.value));
         key
     }
 
@@ -319,17 +330,17 @@ impl Match {
     #[doc(hidden)]
     pub fn word_mask(&self) -> FlowMask {
         let mut mask = FlowMask::zero();
-        self.words.iter().for_each(|w| mask.or_word(w.word.into(), w.mask));
+        self.0.words.iter().for_each(|w| mask.or_word(w.word.into(), w.mask));
         mask
     }
 
     /// The bits that are looked at; ranges count in full.
     pub fn mask(&self) -> FlowMask {
         let mut mask = self.word_mask();
-        if self.tp_src.is_some() {
+        if self.0.tp_src.is_some() {
             mask.or_word(word::PORTS, 0xffff_0000);
         }
-        if self.tp_dst.is_some() {
+        if self.0.tp_dst.is_some() {
             mask.or_word(word::PORTS, 0xffff);
         }
         mask
@@ -351,9 +362,10 @@ impl Match {
     pub fn expand_ranges(&self) -> Vec<Match> {
         let cover = |range: Option<PortRange>| range.map_or_else(|| vec![(0, 0)], |r| r.prefixes());
         let mut out = Vec::new();
-        for &(src, src_mask) in &cover(self.tp_src) {
-            for &(dst, dst_mask) in &cover(self.tp_dst) {
-                let mut one = Match { words: self.words.clone(), tp_src: None, tp_dst: None };
+        for &(src, src_mask) in &cover(self.0.tp_src) {
+            for &(dst, dst_mask) in &cover(self.0.tp_dst) {
+                let words = self.0.words.clone();
+                let mut one = Match(Arc::new(Conditions { words, tp_src: None, tp_dst: None }));
                 one.set_masked(Field::TpSrc, src.into(), src_mask.into());
                 one.set_masked(Field::TpDst, dst.into(), dst_mask.into());
                 out.push(one);
