@@ -16,6 +16,7 @@ pub mod config;
 pub mod kernel_routes;
 #[cfg(target_os = "linux")]
 pub mod links;
+mod memory;
 #[cfg(target_os = "linux")]
 mod netlink;
 pub mod openflow;

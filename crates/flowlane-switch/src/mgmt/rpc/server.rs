@@ -19,6 +19,7 @@ use super::ports::{Links, RemovePortParams};
 use super::take_over::TakeOverSlot;
 use crate::control::{BundleError, Changes, Control, FlowRemoved, FlowStatistics, Refused};
 use crate::datapath::{Mailbox, Worker};
+use crate::mgmt::memory::{self, SpareMemory};
 use crate::mgmt::report::{Report, RuleReport, WorkerReport};
 use crate::mgmt::setup::{Reload, SetupError};
 
@@ -40,6 +41,7 @@ pub struct ControlServer {
     pub(super) links: Mutex<Links>,
     /// The reason for which clients may not set ports or end the switch, if another program does.
     pub(super) owner: Option<&'static str>,
+    spare: Mutex<SpareMemory>,
 }
 
 /// All counters of a switch.
@@ -174,6 +176,7 @@ impl ControlServer {
             take_over,
             links: Mutex::default(),
             owner: None,
+            spare: Mutex::new(SpareMemory::new(begun)),
         }
     }
 
@@ -474,7 +477,9 @@ impl ControlServer {
         let mut control = self.control();
         control.add_learned();
         control.rebuild_engines();
+        let version = control.ruleset().version();
         drop(control);
+        memory::look_after(&self.spare, version);
         self.catch_up();
         loop {
             let mut control = self.control();
