@@ -2,6 +2,7 @@
 
 mod authority;
 mod fail_modes;
+mod flow_mods;
 mod hostile;
 mod lists;
 mod meters;

@@ -10,6 +10,7 @@ use flowlane_openflow::message::{Error, Hello, Message};
 use flowlane_openflow::{Codec, ErrorCode, Header, Version, split};
 
 use super::Shared;
+use super::flow_mods::{TOGETHER_MAX, is_flow_mod};
 use super::outgoing::Outgoing;
 use super::packets::Subscriber;
 use super::session::{Session, State};
@@ -261,6 +262,26 @@ impl Connection {
         matches!(split(&self.input[self.used..]), Ok(Some(_)))
     }
 
+    /// Returns a flow-mod with those behind it that have been received, if there are any.
+    fn flow_mods_behind(&mut self, message: &[u8], shared: &Shared) -> Option<Vec<Vec<u8>>> {
+        let mut all = Vec::new();
+        while is_flow_mod(message)
+            && all.len() + 1 < TOGETHER_MAX
+            && let Ok(Some((next, _))) = split(&self.input[self.used..])
+            && is_flow_mod(next)
+        {
+            if self.is_copied {
+                shared.snoopers.copy(next);
+            }
+            if all.is_empty() {
+                all.push(message.to_vec());
+            }
+            all.push(next.to_vec());
+            self.used += next.len();
+        }
+        (!all.is_empty()).then_some(all)
+    }
+
     /// Answers requests until the connection ends.
     fn run(&mut self, session: &mut Session, shared: &Shared) {
         let usage = Usage::new(self.stream.is_local());
@@ -271,7 +292,10 @@ impl Connection {
                 drop(turn.take());
                 turn = Some(shared.turns.take(class, &usage));
             }
-            let mut answer = session.answer(&message);
+            let mut answer = match self.flow_mods_behind(&message, shared) {
+                Some(all) => session.answer_flow_mods(&all),
+                None => session.answer(&message),
+            };
             let mut taken = None;
             // Within the turn: one answer at most has not taken of the budget yet.
             if answer.len() > SMALL {

@@ -17,6 +17,7 @@ mod describe;
 mod errors;
 mod events;
 mod fail_mode;
+mod flow_mods;
 mod lists;
 mod meters;
 mod monitors;

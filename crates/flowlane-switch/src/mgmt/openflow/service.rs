@@ -218,6 +218,11 @@ impl Service {
         })
     }
 
+    /// Returns whether a controller monitors rules.
+    pub(super) fn has_monitors(&self) -> bool {
+        self.notices.is_watched()
+    }
+
     /// Changes rules; one that is modified and does not exist is added (OpenFlow 1.0, 4.6).
     pub(super) fn change_or_add(&self, one: &FlowMod, by: Requester) -> Result<(), Refused> {
         self.control_by(by, |control| {

@@ -294,30 +294,12 @@ impl Session {
         Ok(RoleRequest { role: state.role, generation_id, ..request })
     }
 
-    fn flow_mod(&self, request: &FlowModMessage) -> Result<(), ErrorCode> {
-        let version = self.state().codec.version;
-        let mut one = checked(request, version)?;
-        let service = &self.shared.service;
-        let is_10 = version == Version::OpenFlow10;
-        if is_10 && one.command == Command::Add {
-            // The first table that takes it.
-            one.table.get_or_insert(one.rule.table);
-        }
-        match is_10 {
-            true => service
-                .change_or_add(&one, self.requester())
-                .map_err(|refused| errors::of_refusal(&refused.refusal)),
-            false if one.table.is_none() && one.command == Command::Add => Err(ErrorCode::FlowModBadTableId),
-            false => self.change(&Changes { rules: &[one], ..Changes::default() }),
-        }
-    }
-
     /// The present request, for monitors of the rules that it changes.
     pub(super) fn requester(&self) -> Requester {
         Requester { connection: self.connection, xid: self.xid }
     }
 
-    fn change(&self, changes: &Changes<'_>) -> Result<(), ErrorCode> {
+    pub(super) fn change(&self, changes: &Changes<'_>) -> Result<(), ErrorCode> {
         self.shared.service.change(changes, self.requester()).map_err(|error| errors::of_changes(&error))
     }
 
