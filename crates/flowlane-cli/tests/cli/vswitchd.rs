@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod bfd;
+mod memory;
 mod ovn;
 mod restarts;
 
