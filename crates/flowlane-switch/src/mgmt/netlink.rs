@@ -66,7 +66,7 @@ impl Netlink {
 
     fn is_readable(&self, wait: Duration) -> io::Result<bool> {
         let mut waited_for = [PollFd::new(&self.0, PollFlags::IN)];
-        let timeout = Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as i64 };
+        let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
         match poll(&mut waited_for, Some(&timeout)) {
             Ok(ready) => Ok(ready > 0),
             Err(rustix::io::Errno::INTR) => Ok(false),
