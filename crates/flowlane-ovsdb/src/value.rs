@@ -138,6 +138,12 @@ impl From<&str> for Atom {
     }
 }
 
+impl From<bool> for Atom {
+    fn from(is: bool) -> Self {
+        Self::Boolean(is)
+    }
+}
+
 impl From<i64> for Atom {
     fn from(number: i64) -> Self {
         Self::Integer(number)

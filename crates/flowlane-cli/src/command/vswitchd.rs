@@ -118,8 +118,7 @@ pub(crate) fn run(options: &VswitchdOptions) -> Result<(), Failure> {
             detach::ready();
         }
     };
-    let reopened = || log.reopen().map_err(|error| format!("the log cannot be opened again: {error}"));
-    daemon.run(&Hooks { stop: &stop, ready: &ready, reopen: &reopen, reopen_log: &reopened });
+    daemon.run(&Hooks { stop: &stop, ready: &ready, reopen: &reopen, log: &log });
     log.info("the daemon ends");
     Ok(())
 }

@@ -25,6 +25,11 @@ impl Worker {
         (self.now_ns() / 1_000_000_000) as u32
     }
 
+    /// Returns how long ago a megaflow was used, in seconds; `used` is its time, in units of about a millisecond.
+    pub(crate) fn unused_s(&self, used: u32) -> f64 {
+        f64::from(super::lookup::ticks(self.now_ns()).wrapping_sub(used)) * 1.048_576e-3
+    }
+
     /// The worker's clock, in milliseconds: the unit of connections.
     pub fn now_ms(&self) -> u64 {
         self.now_ns() / 1_000_000

@@ -88,7 +88,7 @@ const COMPARISONS: u32 = 512;
 /// Megaflows keep times in units of 2²⁰ ns, about a millisecond: 32 bits last 52 days.
 const TICK_SHIFT: u32 = 20;
 
-fn ticks(now_ns: u64) -> u32 {
+pub(super) fn ticks(now_ns: u64) -> u32 {
     (now_ns >> TICK_SHIFT) as u32
 }
 

@@ -97,7 +97,7 @@ pub use ports::{PortCounters, PortSlot, Ports};
 pub use router::HeldPacket;
 pub use stages::{Stage, StageCounters, Stages, Timer};
 pub use table_view::{RuleEntry, TableView};
-pub use trace::{Trace, TraceSent, TraceStep, Traced, Tracing};
+pub use trace::{Trace, TraceRule, TraceSent, TraceStep, Traced, Tracing};
 pub use validate::{Difference, RunError};
 pub use worker::{Clock, Until, Worker};
 pub use workers::Switch;

@@ -13,6 +13,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::netlink::{Netlink, messages};
 use super::rpc::{ControlServer, Link};
+use crate::port::device::link_mode;
 
 /// The group of notices of links: RTNLGRP_LINK.
 const GROUPS: [u32; 1] = [1];
@@ -22,6 +23,70 @@ const WAIT: Duration = Duration::from_millis(100);
 
 /// Changes that come within this time of each other are taken over together.
 const TOGETHER: Duration = Duration::from_millis(5);
+
+/// Counters that the system keeps of an interface, and a port does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LinkCounters {
+    pub(crate) collisions: u64,
+    pub(crate) rx_errors: u64,
+    pub(crate) rx_crc_errors: u64,
+    pub(crate) rx_frame_errors: u64,
+    pub(crate) rx_missed_errors: u64,
+    pub(crate) rx_over_errors: u64,
+    pub(crate) rx_multicast: u64,
+    pub(crate) tx_errors: u64,
+}
+
+/// The longest wait for the system's answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Reads the counters of all interfaces, by name.
+///
+/// # Errors
+/// Where the system gives no socket, or no answer.
+pub(crate) fn count_links() -> io::Result<HashMap<String, LinkCounters>> {
+    let netlink = Netlink::of(&[])?;
+    netlink.ask_for_all(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+    let mut all = HashMap::new();
+    while let Some(bytes) = netlink.receive(ANSWER_TIMEOUT)? {
+        for message in messages(&bytes) {
+            match message {
+                Ok(NetlinkPayload::Done(_)) => return Ok(all),
+                Ok(NetlinkPayload::Error(error)) if error.code.is_some() => {
+                    return Err(io::Error::other(format!("{error:?}")));
+                }
+                Ok(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link))) => {
+                    all.extend(counters_of(&link));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+    Err(io::Error::other("the system does not answer"))
+}
+
+fn counters_of(link: &LinkMessage) -> Option<(String, LinkCounters)> {
+    let (mut name, mut counters) = (None, LinkCounters::default());
+    for attribute in &link.attributes {
+        match attribute {
+            LinkAttribute::IfName(given) => name = Some(given.clone()),
+            LinkAttribute::Stats64(stats) => {
+                counters = LinkCounters {
+                    collisions: stats.collisions,
+                    rx_errors: stats.rx_errors,
+                    rx_crc_errors: stats.rx_crc_errors,
+                    rx_frame_errors: stats.rx_frame_errors,
+                    rx_missed_errors: stats.rx_missed_errors,
+                    rx_over_errors: stats.rx_over_errors,
+                    rx_multicast: stats.multicast,
+                    tx_errors: stats.tx_errors,
+                };
+            }
+            _ => {}
+        }
+    }
+    Some((name?, counters))
+}
 
 /// Follows the links; its thread ends when this is dropped.
 pub struct KernelLinks {
@@ -126,7 +191,11 @@ impl Follower {
                     RouteNetlinkMessage::NewLink(link) | RouteNetlinkMessage::DelLink(link),
                 )) if link.header.interface_family == AddressFamily::Bridge => {}
                 Ok(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link))) => {
-                    if let Some(state) = state_of(&link) {
+                    if let Some(mut state) = state_of(&link) {
+                        if let Some((_, before)) = self.links.get(&link.header.index) {
+                            let is_other = before.is_up != state.1.is_up;
+                            state.1.resets = before.resets + u32::from(is_other);
+                        }
                         let before = self.links.insert(link.header.index, state.clone());
                         heard.has_changed |= before != Some(state);
                     }
@@ -150,16 +219,17 @@ struct Heard {
 
 fn state_of(link: &LinkMessage) -> Option<(String, Link)> {
     let has = |flag| link.header.flags.contains(flag);
-    let (mut name, mut mac) = (None, None);
+    let (mut name, mut mac, mut mtu) = (None, None, None);
     for attribute in &link.attributes {
         match attribute {
             LinkAttribute::IfName(given) => name = Some(given.clone()),
+            LinkAttribute::Mtu(bytes) => mtu = Some(*bytes),
             LinkAttribute::Address(bytes) => mac = bytes[..].try_into().ok(),
             _ => {}
         }
     }
-    Some((
-        name?,
-        Link { is_up: has(LinkFlags::Up) && has(LinkFlags::LowerUp), is_enabled: has(LinkFlags::Up), mac },
-    ))
+    let name = name?;
+    let is_enabled = has(LinkFlags::Up);
+    let (is_up, index, mode) = (is_enabled && has(LinkFlags::LowerUp), link.header.index, link_mode(&name));
+    Some((name, Link { is_up, is_enabled, mac, index, mtu, mode, resets: 0 }))
 }

@@ -5,9 +5,10 @@ pub mod afpacket;
 #[cfg(target_os = "linux")]
 pub mod afxdp;
 #[cfg(target_os = "linux")]
+pub(crate) mod device;
+#[cfg(target_os = "linux")]
 mod frame_queue;
 pub mod r#gen;
-#[cfg(target_os = "linux")]
 mod interface;
 pub(crate) mod interface_lock;
 pub mod memory;

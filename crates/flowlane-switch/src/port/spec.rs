@@ -35,8 +35,10 @@ pub enum PortSpec {
     },
     /// `null`: gives nothing, takes everything.
     Null,
-    /// `tap:NAME`: a TAP interface, made if it is not there.
+    /// `tap:NAME[,up=no]`: a TAP interface, made if it is not there.
     Tap {
+        /// Whether it is set up when it is opened.
+        is_set_up: bool,
         /// The interface.
         name: String,
     },
@@ -119,9 +121,9 @@ impl PortSpec {
     /// Returns the interface of the system that it is.
     pub fn interface(&self) -> Option<&str> {
         match self {
-            Self::Tap { name: interface } | Self::AfPacket { interface } | Self::AfXdp { interface, .. } => {
-                Some(interface)
-            }
+            Self::Tap { name: interface, .. }
+            | Self::AfPacket { interface }
+            | Self::AfXdp { interface, .. } => Some(interface),
             Self::Pcap(_)
             | Self::PcapOut { .. }
             | Self::Gen { .. }
@@ -164,7 +166,9 @@ impl PortSpec {
             Self::Pcap(config) if self.applies_rss() => Ok(boxed(PcapPort::open_all(config, spreads)?)),
             Self::Gen { .. } => Ok(boxed(self.generator(spreads)?)),
             #[cfg(target_os = "linux")]
-            Self::Tap { name } => Ok(boxed(super::tap::TapPort::open_all(name, workers)?)),
+            Self::Tap { name, is_set_up } => {
+                Ok(boxed(super::tap::TapPort::open_all(name, *is_set_up, workers)?))
+            }
             #[cfg(target_os = "linux")]
             Self::AfPacket { interface } => {
                 Ok(boxed(super::afpacket::AfPacketPort::open_all(interface, workers)?))
@@ -197,7 +201,9 @@ impl PortSpec {
             Self::Gen { .. } => Ok(Box::new(self.generator(vec![Spread::all()])?.remove(0))),
             Self::Null => Ok(Box::new(NullPort)),
             #[cfg(target_os = "linux")]
-            Self::Tap { name } => Ok(Box::new(super::tap::TapPort::open(name)?)),
+            Self::Tap { name, is_set_up } => {
+                Ok(Box::new(super::tap::TapPort::open_all(name, *is_set_up, 1)?.remove(0)))
+            }
             #[cfg(target_os = "linux")]
             Self::AfPacket { interface } => Ok(Box::new(super::afpacket::AfPacketPort::open(interface)?)),
             #[cfg(target_os = "linux")]
@@ -386,12 +392,22 @@ impl FromStr for PortSpec {
                 let tunnel = PortTunnelSpec::parse(kind, first, &options);
                 tunnel.map(Self::Tunnel).map_err(|error| fail(error.to_string()))
             }
+            "tap" if is_set_up(&options).is_none() => unknown(options[0].0, &["up=yes", "up=no"]),
+            "tap" => Ok(Self::Tap { name: named("name")?, is_set_up: is_set_up(&options) == Some(true) }),
             _ if !options.is_empty() => unknown(options[0].0, &[]),
             "null" => Ok(Self::Null),
-            "tap" => Ok(Self::Tap { name: named("name")? }),
             "afpacket" => Ok(Self::AfPacket { interface: named("interface")? }),
             other => Err(fail(unknown_scheme(text, other))),
         }
+    }
+}
+
+/// Reads the options of a TAP interface; none where there is another one.
+fn is_set_up(options: &[(&str, &str)]) -> Option<bool> {
+    match options {
+        [] | [("up", "yes")] => Some(true),
+        [("up", "no")] => Some(false),
+        _ => None,
     }
 }
 
@@ -424,7 +440,8 @@ impl fmt::Display for PortSpec {
                 })
             }
             Self::Null => f.write_str("null"),
-            Self::Tap { name } => write!(f, "tap:{name}"),
+            Self::Tap { name, is_set_up: true } => write!(f, "tap:{name}"),
+            Self::Tap { name, is_set_up: false } => write!(f, "tap:{name},up=no"),
             Self::AfPacket { interface } => write!(f, "afpacket:{interface}"),
             Self::AfXdp { interface, mode: XdpMode::Auto } => write!(f, "afxdp:{interface}"),
             Self::AfXdp { interface, mode } => write!(f, "afxdp:{interface},mode={}", mode.name()),

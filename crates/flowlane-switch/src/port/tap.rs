@@ -14,11 +14,12 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::mem::zeroed;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
+use super::device::{request, set_up};
 use super::interface::{self, Checks, Watch};
 use super::{Port, PortError, Received, permission, tap_mark};
 use crate::packet::{Frame, Frames};
@@ -42,6 +43,8 @@ pub struct TapPort {
 #[derive(Debug)]
 struct Interface {
     name: String,
+    /// It is set up when it is opened.
+    is_set_up: bool,
     workers: usize,
     /// The only descriptor of an interface with a single queue.
     single: Mutex<Weak<File>>,
@@ -57,6 +60,10 @@ struct Queue {
 }
 
 impl Interface {
+    fn set_up(&self) -> io::Result<()> {
+        if self.is_set_up { set_up(&self.name, true) } else { Ok(()) }
+    }
+
     /// Attaches a worker to the interface, which the system makes if it is missing.
     fn open(&self) -> io::Result<Queue> {
         let is_one_of_several = self.workers > 1;
@@ -91,19 +98,20 @@ impl TapPort {
     /// # Errors
     /// Where the kernel has no TAP, or there is no permission.
     pub fn open(name: &str) -> Result<Self, PortError> {
-        Ok(Self::open_all(name, 1)?.remove(0))
+        Ok(Self::open_all(name, true, 1)?.remove(0))
     }
 
-    /// Opens the interface for each of several workers.
+    /// Opens the interface for each of several workers, and sets it up or leaves it as it is.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_all(name: &str, workers: usize) -> Result<Vec<Self>, PortError> {
+    pub fn open_all(name: &str, is_set_up: bool, workers: usize) -> Result<Vec<Self>, PortError> {
         let fail = |problem: String| PortError::Environment { spec: format!("tap:{name}"), problem };
         if name.len() >= libc::IFNAMSIZ || !name.is_ascii() {
             return Err(fail(format!("an interface's name has at most {} letters", libc::IFNAMSIZ - 1)));
         }
-        let interface = Arc::new(Interface { name: name.to_owned(), workers, single: Mutex::default() });
+        let (name, single) = (name.to_owned(), Mutex::default());
+        let interface = Arc::new(Interface { name, is_set_up, workers, single });
         let open = |_| -> io::Result<Self> {
             let mut port = Self {
                 interface: interface.clone(),
@@ -114,7 +122,7 @@ impl TapPort {
                 lost: 0,
             };
             port.attach()?;
-            set_up(name)?;
+            port.interface.set_up()?;
             Ok(port)
         };
         (0..workers).map(open).collect::<io::Result<_>>().map_err(|error| match error.kind() {
@@ -145,7 +153,7 @@ impl TapPort {
         // The switch does not make an interface again that was deleted.
         if self.queue.is_none() && matches!(interface::index_of(&self.interface.name), Ok(Some(_))) {
             // A failure is tried again. This process may lack the permission to set it up.
-            _ = self.attach().and_then(|()| set_up(&self.interface.name));
+            _ = self.attach().and_then(|()| self.interface.set_up());
         }
     }
 }
@@ -157,16 +165,6 @@ fn open_device() -> io::Result<File> {
     options.open("/dev/net/tun")
 }
 
-/// An interface request with its name filled in.
-fn request(name: &str) -> libc::ifreq {
-    // SAFETY: all-zero bytes are a valid ifreq, which is a plain C structure.
-    let mut request: libc::ifreq = unsafe { zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    request
-}
-
 /// Makes `file` the other end of interface `name`.
 fn attach(file: &File, name: &str, is_one_of_several: bool) -> io::Result<()> {
     let mut request = request(name);
@@ -175,32 +173,6 @@ fn attach(file: &File, name: &str, is_one_of_several: bool) -> io::Result<()> {
     // SAFETY: TUNSETIFF reads and writes an ifreq, which `request` is.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// Sets the interface up.
-fn set_up(name: &str) -> io::Result<()> {
-    // SAFETY: no pointers are passed.
-    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the system has just returned this descriptor, and it has no other owner.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let mut request = request(name);
-    // SAFETY: SIOCGIFFLAGS fills in the flags of an ifreq, which `request` is.
-    let got = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request) };
-    if got < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call above has made the flags the union's active member.
-    let flags = unsafe { request.ifr_ifru.ifru_flags };
-    if flags & libc::IFF_UP as libc::c_short != 0 {
-        return Ok(());
-    }
-    request.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
-    // SAFETY: SIOCSIFFLAGS reads the flags of an ifreq, which `request` is.
-    let set = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
-    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Says whether the interface whose other end is `file` stays when it is closed.

@@ -15,6 +15,8 @@
 //! Otherwise the address is not learned (and counted), and packets to it are flooded. So a flood of forged addresses can
 //! neither grow the table nor evict active hosts.
 //!
+//! A *static* address is given by an administrator: it does not age, does not move, and gives its room to no other.
+//!
 //! A frame is decided without a change to the table: where it goes, and how its source is learned. Live frames then
 //! commit the learning; `trace` does not.
 
@@ -22,7 +24,7 @@ mod slots;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, btree_map};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use flowlane::packet::parse::ether_type;
@@ -41,6 +43,9 @@ const SWEEP_PER_ADDRESS: usize = 8;
 
 /// The slots that [`Fdb::retain`] visits under one lock.
 const RETAINED_AT_ONCE: usize = 4096;
+
+/// The time when a static address was seen, which is never too long ago.
+pub const STATIC: u32 = u32::MAX;
 
 /// The slots of an empty table.
 const SLOTS_MIN: usize = 64;
@@ -137,6 +142,8 @@ struct Learned {
     per_port: BTreeMap<u32, usize>,
     hand: usize,
     counters: FdbCounters,
+    /// The counters when an administrator last cleared them.
+    cleared: FdbCounters,
 }
 
 #[derive(Debug)]
@@ -144,8 +151,8 @@ struct Shared {
     learned: Mutex<Learned>,
     /// The number of times that the slots have been replaced by larger ones.
     replaced: AtomicU64,
-    entries_max: usize,
-    ageing_s: u32,
+    entries_max: AtomicUsize,
+    ageing_s: AtomicU32,
 }
 
 /// A worker's handle of the table, which all workers share.
@@ -165,9 +172,14 @@ impl Fdb {
     pub fn new(entries_max: usize, ageing_s: u32, seed: u32) -> Self {
         let slots = Arc::new(Slots::new(SLOTS_MIN, seed));
         let (per_port, counters) = (BTreeMap::new(), FdbCounters::default());
-        let learned = Learned { slots: slots.clone(), len: 0, per_port, hand: 0, counters };
-        let shared =
-            Shared { learned: Mutex::new(learned), replaced: AtomicU64::new(0), entries_max, ageing_s };
+        let learned =
+            Learned { slots: slots.clone(), len: 0, per_port, hand: 0, counters, cleared: counters };
+        let shared = Shared {
+            learned: Mutex::new(learned),
+            replaced: AtomicU64::new(0),
+            entries_max: AtomicUsize::new(entries_max),
+            ageing_s: AtomicU32::new(ageing_s),
+        };
         Self { shared: Arc::new(shared), slots, replaced: 0 }
     }
 
@@ -228,6 +240,56 @@ impl Fdb {
         }
     }
 
+    /// Adds a static address, or makes one static that was learned. It is added to a full table, too.
+    pub fn add_static(&mut self, mac: u64, vid: u16, port: PortNo) {
+        let mut learned = self.lock();
+        let entry = Entry { key: key_of(mac, vid), port: port.0, seen_s: STATIC };
+        let placement = learned.slots.find(entry.key).map_or(Placement::Insert, Placement::Move);
+        self.shared.put(&mut learned, placement, entry);
+        drop(learned);
+        self.follow();
+    }
+
+    /// Removes a static address. Returns whether there was one.
+    pub fn remove_static(&self, mac: u64, vid: u16) -> bool {
+        let mut learned = self.lock();
+        let found = learned.slots.find(key_of(mac, vid)).ok();
+        let is_static = |at: &usize| learned.slots.slots[*at].get().seen_s == STATIC;
+        let Some(at) = found.filter(is_static) else { return false };
+        learned.remove(at);
+        true
+    }
+
+    /// Changes the limit and the ageing time. Addresses beyond a lower limit stay until they age or are replaced.
+    pub fn set_limits(&self, entries_max: usize, ageing_s: u32) {
+        self.shared.entries_max.store(entries_max, Ordering::Relaxed);
+        self.shared.ageing_s.store(ageing_s, Ordering::Relaxed);
+    }
+
+    /// Returns the limit of addresses.
+    pub fn entries_max(&self) -> usize {
+        self.shared.entries_max.load(Ordering::Relaxed)
+    }
+
+    /// Lets [`recent_counters`](Self::recent_counters) begin with zero.
+    pub fn clear_counters(&self) {
+        let mut learned = self.lock();
+        learned.cleared = learned.counters;
+    }
+
+    /// Returns the counters since they were last cleared.
+    pub fn recent_counters(&self) -> FdbCounters {
+        let learned = self.lock();
+        let (now, before) = (&learned.counters, &learned.cleared);
+        FdbCounters {
+            learned: now.learned - before.learned,
+            moved: now.moved - before.moved,
+            aged: now.aged - before.aged,
+            replaced: now.replaced - before.replaced,
+            refused: now.refused - before.refused,
+        }
+    }
+
     /// Learns a source that is new or has moved, and returns the frame's destination.
     fn learn_new(&mut self, ends: &Ends, port: PortNo, now_s: u32) -> NormalDecision {
         let mut learned = self.lock();
@@ -253,6 +315,11 @@ impl Fdb {
 
     /// Removes the addresses that `keep` refuses by their VLAN and port. Locks the table for a few thousand slots at a time.
     pub fn retain(&self, keep: impl Fn(u16, PortNo) -> bool) {
+        self.retain_where(|vid, port, _| keep(vid, port));
+    }
+
+    /// Removes the addresses that `keep` refuses by their VLAN, port and the second when they were last seen.
+    pub fn retain_where(&self, keep: impl Fn(u16, PortNo, u32) -> bool) {
         let (mut at, mut slots) = (0, self.lock().slots.clone());
         while at < slots.len() {
             let mut learned = self.lock();
@@ -261,8 +328,8 @@ impl Fdb {
             }
             for _ in 0..RETAINED_AT_ONCE {
                 let Some(slot) = slots.slots.get(at) else { break };
-                let Entry { key, port, .. } = slot.get();
-                match key == 0 || keep(key as u16, PortNo(port)) {
+                let Entry { key, port, seen_s } = slot.get();
+                match key == 0 || keep(key as u16, PortNo(port), seen_s) {
                     true => at += 1,
                     // Another entry may have moved to this slot.
                     false => learned.remove(at),
@@ -330,7 +397,9 @@ impl Shared {
         if let Ok(at) = learned.slots.find(key) {
             return Placement::Move(at);
         }
-        if learned.len < self.entries_max || self.sweep_frees(learned, now_s, SWEEP_PER_ADDRESS) {
+        if learned.len < self.entries_max.load(Ordering::Relaxed)
+            || self.sweep_frees(learned, now_s, SWEEP_PER_ADDRESS)
+        {
             return Placement::Insert;
         }
         self.replaceable(learned, key, port, now_s).map_or(Placement::Refuse, Placement::Replace)
@@ -354,7 +423,7 @@ impl Shared {
         }
         let key = key_of(ends.destination, ends.vid);
         let found = if ends.destination == ends.source && ends.source != 0 {
-            (placement != Some(Placement::Refuse) && self.ageing_s > 0).then_some(port)
+            (placement != Some(Placement::Refuse) && self.ageing_s() > 0).then_some(port)
         } else {
             match placement {
                 Some(Placement::Replace(at)) if slots.slots[at].key() == key => None,
@@ -364,8 +433,22 @@ impl Shared {
         found.map_or(NormalDecision::Flood, NormalDecision::To)
     }
 
-    /// Learns an address as decided.
+    #[inline]
+    fn ageing_s(&self) -> u32 {
+        self.ageing_s.load(Ordering::Relaxed)
+    }
+
+    /// Learns an address as decided, and sweeps.
     fn commit(&self, learned: &mut Learned, placement: Placement, entry: Entry) {
+        if !matches!(placement, Placement::Move(_)) {
+            // Here and not only in maintenance, so that ageing depends on frames and their times alone.
+            self.sweep(learned, entry.seen_s, SWEEP_PER_ADDRESS);
+        }
+        self.put(learned, placement, entry);
+    }
+
+    /// Puts an address where it was decided.
+    fn put(&self, learned: &mut Learned, placement: Placement, entry: Entry) {
         if let Placement::Move(at) = placement {
             let known = learned.slots.slots[at].get();
             learned.counters.moved += u64::from(known.port != entry.port);
@@ -375,8 +458,6 @@ impl Shared {
             learned.count_more(entry.port);
             return;
         }
-        // Here and not only in maintenance, so that ageing depends on frames and their times alone.
-        self.sweep(learned, entry.seen_s, SWEEP_PER_ADDRESS);
         match placement {
             Placement::Refuse => {
                 learned.counters.refused += 1;
@@ -397,7 +478,7 @@ impl Shared {
         learned.slots.slots[at].set(Some(entry));
         learned.len += 1;
         learned.count_more(entry.port);
-        learned.counters.learned += 1;
+        learned.counters.learned += u64::from(entry.seen_s != STATIC);
     }
 
     #[inline]
@@ -428,16 +509,17 @@ impl Shared {
 
     #[inline]
     fn is_old(&self, entry: &Entry, now_s: u32) -> bool {
-        entry.key != 0 && now_s.saturating_sub(entry.seen_s) >= self.ageing_s
+        entry.key != 0 && entry.seen_s != STATIC && now_s.saturating_sub(entry.seen_s) >= self.ageing_s()
     }
 
     /// Returns the slot of the entry that a new address of a port replaces, of those next to the address's slot.
     fn replaceable(&self, learned: &Learned, key: u64, port: PortNo, now_s: u32) -> Option<usize> {
         let count = |port: u32| learned.per_port.get(&port).copied().unwrap_or(0);
         let own = count(port.0);
-        let near = || learned.slots.near(key).map(|(at, entry)| (at, count(entry.port), entry.seen_s));
+        let movable = || learned.slots.near(key).filter(|(_, entry)| entry.seen_s != STATIC);
+        let near = || movable().map(|(at, entry)| (at, count(entry.port), entry.seen_s));
         let of_larger = near().filter(|&(_, others, _)| others > own + 1);
-        let quiet_s = (self.ageing_s / 10).max(1);
+        let quiet_s = (self.ageing_s() / 10).max(1);
         let is_quiet = |seen_s: u32| now_s.saturating_sub(seen_s) >= quiet_s;
         let quiet = || near().filter(|&(_, others, seen_s)| is_quiet(seen_s) && 2 * others >= own);
         let chosen = of_larger.min_by_key(|&(_, others, seen_s)| (Reverse(others), seen_s));
@@ -475,6 +557,7 @@ impl Slots {
             return Source::Current;
         }
         match self.entry(key_of(ends.source, ends.vid)) {
+            Some((entry, _)) if entry.seen_s == STATIC => Source::Current,
             Some((entry, _)) if entry.port == port.0 && entry.seen_s >= now_s => Source::Current,
             Some((entry, slot)) if entry.port == port.0 => Source::Stale(entry, slot),
             _ => Source::Unknown,

@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+use flowlane_switch::mgmt::vswitchd::{DaemonLog, LogDestination, LogLevel, LogLevels, MODULE};
+
 use crate::stderr::note;
 
 /// The log.
 pub(super) struct Log {
     path: Option<PathBuf>,
+    levels: LogLevels,
     file: Mutex<Option<Numbered>>,
 }
 
@@ -28,8 +31,8 @@ impl Log {
     pub(super) fn open(path: Option<&Path>) -> io::Result<Self> {
         // It is opened again when the working directory is another.
         let path = path.map(std::path::absolute).transpose()?;
-        let log = Self { path, file: Mutex::default() };
-        log.reopen()?;
+        let log = Self { path, levels: LogLevels::default(), file: Mutex::default() };
+        log.open_file()?;
         Ok(log)
     }
 
@@ -37,7 +40,7 @@ impl Log {
     ///
     /// # Errors
     /// Where it cannot be opened.
-    pub(super) fn reopen(&self) -> io::Result<()> {
+    fn open_file(&self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         let file = File::options().create(true).append(true).open(path)?;
         let mut held = self.file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,16 +51,24 @@ impl Log {
 
     /// Says something that an operator should know.
     pub(super) fn warn(&self, text: &str) {
-        note!("flowlane: {text}");
-        self.write("WARN", text);
+        if self.levels.takes(LogDestination::Console, LogLevel::Warning) {
+            note!("flowlane: {text}");
+        }
+        self.write(LogLevel::Warning, text);
     }
 
-    /// Notes something in the file only.
+    /// Notes something of the daemon's normal course.
     pub(super) fn info(&self, text: &str) {
-        self.write("INFO", text);
+        if self.levels.takes(LogDestination::Console, LogLevel::Info) {
+            note!("flowlane: {text}");
+        }
+        self.write(LogLevel::Info, text);
     }
 
-    fn write(&self, level: &str, text: &str) {
+    fn write(&self, level: LogLevel, text: &str) {
+        if !self.levels.takes(LogDestination::File, level) {
+            return;
+        }
         let mut held = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Numbered { file, lines }) = &mut *held else { return };
         *lines += 1;
@@ -65,7 +76,24 @@ impl Log {
         // One line each, whatever others have put into the text.
         let text = text.escape_debug();
         // A full disk must not end the daemon.
-        _ = file.write_all(format!("{time}|{lines:05}|vswitchd|{level}|{text}\n").as_bytes());
+        _ = file.write_all(format!("{time}|{lines:05}|{MODULE}|{}|{text}\n", level.name()).as_bytes());
+    }
+}
+
+impl DaemonLog for Log {
+    fn reopen(&self) -> Result<(), String> {
+        if self.path.is_none() {
+            return Err("Logging to file not configured".to_owned());
+        }
+        self.open_file().map_err(|error| format!("the log cannot be opened again: {error}"))
+    }
+
+    fn close(&self) {
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn levels(&self) -> &LogLevels {
+        &self.levels
     }
 }
 

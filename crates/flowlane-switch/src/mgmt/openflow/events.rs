@@ -148,7 +148,7 @@ pub(super) fn complete<'a>(service: &Service, notice: &'a Notice) -> Option<Chan
 /// A port that is not there any more.
 fn absent(number: PortNo, name: &str, flags: PortFlags) -> PortState {
     let (name, counters) = (name.to_owned(), PortCounters::default());
-    PortState { number, name, counters, flags, is_up: false, mac: None }
+    PortState { number, name, counters, flags, is_up: false, link: None }
 }
 
 fn port(service: &Service, number: PortNo) -> Option<PortState> {

@@ -1,10 +1,11 @@
 //! Ports: their descriptions and changes.
 
-use flowlane_openflow::port::{Port, PortMod, state};
+use flowlane_openflow::port::{Port, PortMod, features, state};
 use flowlane_openflow::{ErrorCode, Version};
 
 use super::service::{PortState, Service};
 use crate::control::PortChange;
+use crate::port::device::LinkMode;
 use crate::ruleset::PortFlags;
 
 /// The settings that a version knows; bits beyond are ignored, as in Open vSwitch.
@@ -22,7 +23,27 @@ fn known(version: Version) -> u16 {
 /// The address of a port: that of its interface, or a local one that says its number.
 fn hw_addr(port: &PortState) -> [u8; 6] {
     let [.., high, low] = port.number.0.to_be_bytes();
-    port.mac.unwrap_or([0x02, 0xf1, 0x00, 0x00, high, low])
+    let of_link = port.link.and_then(|link| link.mac);
+    of_link.unwrap_or([0x02, 0xf1, 0x00, 0x00, high, low])
+}
+
+/// The bits of the mode that a link is in, and its speed in Mb/s; 0 where they are unknown.
+fn features_in_use(mode: LinkMode) -> (u32, u32) {
+    let Some(speed_mbps) = mode.speed_mbps else { return (0, 0) };
+    let speed = match (speed_mbps, mode.is_full_duplex) {
+        (10, false) => features::HALF_10MB,
+        (10, true) => features::FULL_10MB,
+        (100, false) => features::HALF_100MB,
+        (100, true) => features::FULL_100MB,
+        (1000, false) => features::HALF_1GB,
+        (1000, true) => features::FULL_1GB,
+        (10_000, _) => features::FULL_10GB,
+        (40_000, _) => features::FULL_40GB,
+        (100_000, _) => features::FULL_100GB,
+        (1_000_000, _) => features::FULL_1TB,
+        _ => features::OTHER,
+    };
+    (speed | if mode.is_copper { features::COPPER } else { features::FIBER }, speed_mbps)
 }
 
 /// Describes a port in a version.
@@ -33,17 +54,20 @@ pub(super) fn description(port: &PortState, version: Version) -> Port {
         (true, _) if port.flags.has_any(PortFlags::NOT_LIVE) => 0,
         (true, Version::OpenFlow13 | Version::OpenFlow14 | Version::OpenFlow15) => state::LIVE,
     };
+    let (current, speed_mbps) = port.link.and_then(|link| link.mode).map_or((0, 0), features_in_use);
+    let is_disabled = port.link.is_some_and(|link| !link.is_enabled);
+    let flags = if is_disabled { port.flags.0 | PortFlags::DOWN.0 } else { port.flags.0 };
     Port {
         number: port.number,
         hw_addr: hw_addr(port),
         name: port.name.chars().take(15).collect(),
-        config: (port.flags.0 & known(version)).into(),
+        config: (flags & known(version)).into(),
         state,
-        current: 0,
+        current,
         advertised: 0,
         supported: 0,
         peer: 0,
-        speed_kbps: 0,
+        speed_kbps: speed_mbps.saturating_mul(1000),
         max_speed_kbps: 0,
     }
 }

@@ -14,7 +14,7 @@ use crate::control::{
     Notices, OptionMod, OptionsError, Refusal, Refused, Requester, TableSettings, VacancyLimits, vacancy_of,
 };
 use crate::datapath::{GroupCount, GroupCounters, PacketIns, PauseToken, PortCounters};
-use crate::mgmt::rpc::{ControlServer, Controllers};
+use crate::mgmt::rpc::{ControlServer, Controllers, Link};
 use crate::ruleset::{CompiledGroup, PortFlags, RulesetError};
 use crate::state::conntrack::Wanted;
 
@@ -27,8 +27,8 @@ pub(super) struct PortState {
     pub(super) flags: PortFlags,
     /// Packets can be sent there.
     pub(super) is_up: bool,
-    /// The Ethernet address of its interface, if it has one.
-    pub(super) mac: Option<[u8; 6]>,
+    /// Its interface, if it has one.
+    pub(super) link: Option<Link>,
 }
 
 /// A table, as a controller sees it.
@@ -153,7 +153,7 @@ impl Service {
                 flags: slot.flags,
                 // A capture that has ended sends nothing more; a port that never receives is no less up.
                 is_up: slot.is_up() && !(slot.finished && slot.is_capture),
-                mac: None,
+                link: None,
             };
             worker.egress.ports.in_order().into_iter().map(state).collect::<Vec<_>>()
         };
@@ -164,8 +164,8 @@ impl Service {
                 port.counters += other.counters;
             }
         }
-        let macs = self.served.macs_of_ports();
-        ports.iter_mut().for_each(|port| port.mac = macs.get(&port.number.0).copied());
+        let links = self.served.links_of_ports();
+        ports.iter_mut().for_each(|port| port.link = links.get(&port.number.0).copied());
         ports
     }
 
@@ -214,8 +214,13 @@ impl Service {
         self.control_by(by, |control| {
             control.change_all(changes)?;
             control.tell_removed();
-            Ok(())
-        })
+            Ok::<_, BundleError>(())
+        })?;
+        // As in Open vSwitch, a port that is set up or down is so for the whole system.
+        for change in changes.ports.iter().filter(|change| change.mask.has_any(PortFlags::DOWN)) {
+            self.served.set_interface_up(change.port, !change.flags.has_any(PortFlags::DOWN));
+        }
+        Ok(())
     }
 
     /// Returns whether a controller monitors rules.

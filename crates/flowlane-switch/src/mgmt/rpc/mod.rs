@@ -5,6 +5,7 @@
 
 mod connections;
 mod controllers;
+mod fdb;
 mod follow;
 mod message;
 mod peer;
@@ -22,15 +23,14 @@ mod zones;
 pub(crate) use connections::{Budget, Taken};
 pub use controllers::ControllerReport;
 pub(crate) use controllers::{Controller, Controllers};
+pub use fdb::MacEntry;
 pub use follow::{ConnectionEventReport, FollowReport};
 pub use message::{CallError, Client, PROTOCOL, RpcError};
 pub(crate) use ports::Link;
 pub use ports::PortChangeReport;
 pub use router::{InterfaceReport, NeighbourReport, RouterReport};
 pub use routes::{RouteChangeReport, RoutesReport};
-pub use server::{
-    ChangeReport, ControlServer, FlowRemovedReport, FlowReport, LineError, MacEntry, SwitchReport,
-};
+pub use server::{ChangeReport, ControlServer, FlowRemovedReport, FlowReport, LineError, SwitchReport};
 
 pub use take_over::{HandOverError, TakeOver, TakeOverRequest, Unconfirmed};
 pub(crate) use tracked::ConnectionParams;

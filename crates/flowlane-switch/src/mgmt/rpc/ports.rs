@@ -13,6 +13,7 @@ use crate::control::{Changes, VlanChange};
 use crate::datapath::BfdInlet;
 use crate::mgmt::config::{ConfigError, KeyPath, PortSection, Source};
 use crate::mgmt::setup::{Asked, Opened, PortSet, vlan_of};
+use crate::port::device::{self, LinkMode};
 use crate::port::{Port, PortSpec};
 use crate::ruleset::PortFlags;
 
@@ -24,6 +25,13 @@ pub(crate) struct Link {
     /// It is set up.
     pub(crate) is_enabled: bool,
     pub(crate) mac: Option<[u8; 6]>,
+    /// Its index.
+    pub(crate) index: u32,
+    /// In bytes.
+    pub(crate) mtu: Option<u32>,
+    pub(crate) mode: Option<LinkMode>,
+    /// How often it has gone up or down since it was first seen.
+    pub(crate) resets: u32,
 }
 
 /// The interfaces of the system by name; none while nothing follows them.
@@ -251,12 +259,23 @@ impl ControlServer {
         self.control().set_links(&states);
     }
 
-    /// The Ethernet addresses of the ports that are interfaces of the system.
-    pub(crate) fn macs_of_ports(&self) -> HashMap<u32, [u8; 6]> {
+    /// The links of the ports that are interfaces of the system.
+    pub(crate) fn links_of_ports(&self) -> HashMap<u32, Link> {
         let ports = self.reload.ports();
         let links = self.links();
-        let mac = |spec: &PortSpec| links.as_ref()?.get(spec.interface()?)?.mac;
-        ports.interfaces().filter_map(|(port, spec)| Some((port.0, mac(spec)?))).collect()
+        let link = |spec: &PortSpec| links.as_ref()?.get(spec.interface()?).copied();
+        ports.interfaces().filter_map(|(port, spec)| Some((port.0, link(spec)?))).collect()
+    }
+
+    /// Sets the interface of a port up or down, if it has one.
+    pub(crate) fn set_interface_up(&self, port: PortNo, is_up: bool) {
+        let ports = self.reload.ports();
+        let found = ports.interfaces().find(|(number, _)| *number == port);
+        if let Some(name) = found.and_then(|(_, spec)| spec.interface().map(str::to_owned)) {
+            drop(ports);
+            // The port's own setting holds all the same where the interface may not be changed.
+            _ = device::set_up(&name, is_up);
+        }
     }
 }
 

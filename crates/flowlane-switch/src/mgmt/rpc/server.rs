@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use flowlane::rule::action::PortNo;
 use flowlane::rule::flow_syntax::print_actions;
 use flowlane::rule::{FlowMod, ReadErrors, ReadOptions, read_changes};
 use serde::{Deserialize, Serialize};
@@ -106,17 +105,6 @@ pub struct FlowRemovedReport {
     pub bytes: u64,
     pub lasted_s: f64,
     pub reason: String,
-}
-
-/// A learned address.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct MacEntry {
-    pub mac: String,
-    pub vlan: u16,
-    pub port: u32,
-    pub port_name: String,
-    /// Since it was last seen.
-    pub age_s: u32,
 }
 
 /// An error in a line.
@@ -441,29 +429,6 @@ impl ControlServer {
         }
     }
 
-    /// Returns the learned addresses (FDB).
-    ///
-    /// # Errors
-    /// Where the switch does not run.
-    pub fn fdb(&self) -> Result<Vec<MacEntry>, RpcError> {
-        let mut entries = Vec::new();
-        let mut from = Some(0);
-        while let Some(at) = from {
-            let (some, next) = self.call_worker(0, move |worker| addresses(worker, at))?;
-            entries.extend(some);
-            from = next;
-        }
-        Ok(entries)
-    }
-
-    /// Forgets all learned addresses.
-    ///
-    /// # Errors
-    /// Where the switch does not run.
-    pub(crate) fn flush_fdb(&self) -> Result<(), RpcError> {
-        self.call_worker(0, |worker| worker.egress.macs.retain(|_, _| false))
-    }
-
     /// Repeats changes on the standby, and lets others use the control in between.
     fn catch_up(&self) {
         while !self.control().catch_up_slice() {
@@ -501,27 +466,6 @@ const SLICE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Maximum number of flow-mods in a change: each takes up to a kilobyte of memory while it is read. A line makes up to 196.
 const CHANGES_MAX: usize = 1 << 20;
-
-/// Slots of the MAC table read per request to the worker.
-const SLOTS: usize = 4096;
-
-/// Returns the addresses in some slots, and the slot to continue from.
-fn addresses(worker: &mut Worker, from: usize) -> (Vec<MacEntry>, Option<usize>) {
-    let now_s = worker.now_s();
-    let egress = &worker.egress;
-    let (entries, next) = egress.macs.entries_from(from, SLOTS);
-    let entry = |(mac, vlan, port, seen_s): (u64, u16, PortNo, u32)| {
-        let bytes = mac.to_be_bytes().map(|byte| format!("{byte:02x}"));
-        MacEntry {
-            mac: bytes[2..].join(":"),
-            vlan,
-            port: port.0,
-            port_name: egress.port_name(port).unwrap_or_default().to_owned(),
-            age_s: now_s.saturating_sub(seen_s),
-        }
-    };
-    (entries.into_iter().map(entry).collect(), next)
-}
 
 fn error_lines(errors: &ReadErrors) -> Vec<LineError> {
     let line = |e: &flowlane::rule::ReadError| LineError {

@@ -201,20 +201,33 @@ impl ControlServer {
         Ok(out)
     }
 
-    /// Lists connections that are wanted, up to a number, as Open vSwitch prints them.
+    /// Lists connections that are wanted, up to a number, as Open vSwitch prints them, with or without the time that they have left.
     pub(crate) fn list_connections(
         &self,
         params: &ConnectionParams,
+        has_time: bool,
         limit: usize,
     ) -> Result<Vec<String>, RpcError> {
         let wanted = params.wanted()?;
         let (connections, now_ms) = self.tracked()?;
         let mut out = Vec::new();
         connections.for_each(&wanted, now_ms, |listed| {
-            out.push(listed.to_string());
+            out.push(if has_time { format!("{listed:#}") } else { listed.to_string() });
             out.len() < limit
         });
         Ok(out)
+    }
+
+    /// Counts the connections of a zone, or all, by the names of their protocols.
+    pub(crate) fn count_connections(&self, zone: Option<u16>) -> Result<BTreeMap<String, u64>, RpcError> {
+        let wanted = ConnectionParams::of_zone(zone).wanted()?;
+        let (connections, now_ms) = self.tracked()?;
+        let mut counts = BTreeMap::new();
+        connections.for_each(&wanted, now_ms, |listed| {
+            *counts.entry(protocol_name(listed.original.proto)).or_default() += 1;
+            true
+        });
+        Ok(counts)
     }
 
     /// Removes connections. Returns their number.

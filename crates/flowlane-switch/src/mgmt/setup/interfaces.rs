@@ -317,7 +317,7 @@ fn kernel_interface(port: &PortSection) -> Option<String> {
 /// The name by which routes of the system name a port.
 pub(super) fn kernel_name(port: &PortSection) -> Option<String> {
     match port.open.parse().ok()? {
-        PortSpec::Tap { name } => Some(name),
+        PortSpec::Tap { name, .. } => Some(name),
         _ => kernel_interface(port),
     }
 }

@@ -51,7 +51,7 @@ impl Setup {
         };
         match self.specs.get(port)? {
             PortSpec::AfPacket { interface } | PortSpec::AfXdp { interface, .. } => of(interface),
-            PortSpec::Tap { name } => Some(of(name).unwrap_or(MTU_OF_TAP)),
+            PortSpec::Tap { name, .. } => Some(of(name).unwrap_or(MTU_OF_TAP)),
             PortSpec::Pcap(_)
             | PortSpec::PcapOut { .. }
             | PortSpec::Gen { .. }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowlane::rule::action::PortNo;
 use flowlane_openflow::Version;
@@ -15,16 +15,19 @@ use serde_json::to_value;
 use super::bfd::BfdSessions;
 use super::forwarding::{AgentPlace, Ended, Opened, StateFiles, control_path, wait_until_it_runs};
 use super::model::{BridgeSpec, InterfaceSpec, check_name};
+use super::settings::{self, FdbLimits};
 use super::statistics;
 use crate::datapath::{PacketIns, PortCounters, Switch};
 use crate::mgmt::config::PortSection;
 use crate::mgmt::links::KernelLinks;
 use crate::mgmt::openflow::{Address, Agent, AgentError, FailMode, Service};
-use crate::mgmt::rpc::{ControlServer, Socket, TakeOver};
+use crate::mgmt::rpc::{ControlServer, Link, Socket, TakeOver};
 use crate::mgmt::setup::vlan_of;
 
 /// Interval of periodic control work.
 const TICK: Duration = Duration::from_millis(50);
+/// The system says how a new interface is after this time at the latest.
+const LINK_TIMEOUT: Duration = Duration::from_millis(100);
 /// The workers of a new bridge run after this time at the latest.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -34,6 +37,8 @@ pub(super) struct BridgePort {
     pub(super) spec: InterfaceSpec,
     /// Its number.
     pub(super) opened: Result<u32, String>,
+    /// How often its link had gone up or down before it was opened.
+    pub(super) resets_before: u32,
 }
 
 /// A running bridge.
@@ -42,6 +47,7 @@ pub(super) struct Bridge {
     /// The folder of its sockets and its state.
     folder: PathBuf,
     pub(super) datapath_id: u64,
+    seed: u32,
     served: Arc<ControlServer>,
     packet_ins: Arc<PacketIns>,
     forwarding: Option<JoinHandle<Ended>>,
@@ -88,13 +94,13 @@ impl Bridge {
         let opened = Opened::open(rule, &files.packets, seed, &mut problems);
         let mut opened = opened.map_err(|error| failed(&error))?;
         let waiting = std::mem::take(&mut opened.waiting);
-        let mut bridge = Self::run(spec, folder, opened)?;
+        let mut bridge = Self::run(spec, folder, seed, opened)?;
         bridge.problems = problems;
         bridge.bfd.restore(files.take_sessions());
         bridge.follow_ports(spec);
         _ = bridge.served.call_worker(0, |worker| waiting.restore(worker));
         bridge.open_socket();
-        bridge.settle(spec, seed);
+        bridge.settle(spec);
         Ok(bridge)
     }
 
@@ -113,7 +119,7 @@ impl Bridge {
         let path = control_path(folder, &spec.name);
         let socket = Socket::open_beside(&path, served).map_err(|error| failed(&error))?;
         unconfirmed.confirm().map_err(|error| failed(&error))?;
-        let mut bridge = Self::run(spec, folder, opened)?;
+        let mut bridge = Self::run(spec, folder, seed, opened)?;
         let socket = bridge.socket.insert(socket);
         if let Err(error) = socket.move_to(&path) {
             bridge.problems.push(error.to_string());
@@ -121,12 +127,12 @@ impl Bridge {
         bridge.bfd.restore(sessions);
         bridge.adopt_ports(spec);
         bridge.follow_ports(spec);
-        bridge.settle(spec, seed);
+        bridge.settle(spec);
         Ok(bridge)
     }
 
     /// Runs a switch that has been opened.
-    fn run(spec: &BridgeSpec, folder: &Path, opened: Opened) -> Result<Self, String> {
+    fn run(spec: &BridgeSpec, folder: &Path, seed: u32, opened: Opened) -> Result<Self, String> {
         let failed = |error: &dyn std::fmt::Display| format!("bridge {}: {error}", spec.name);
         let (served, packet_ins) = (opened.served.clone(), opened.packet_ins.clone());
         let (agent, is_over) = (Arc::new(AgentPlace::default()), Arc::new(AtomicBool::new(false)));
@@ -141,6 +147,7 @@ impl Bridge {
             spec: BridgeSpec { controllers: Vec::new(), interfaces: Vec::new(), ..spec.clone() },
             folder: folder.to_owned(),
             datapath_id: spec.datapath_id.unwrap_or(0),
+            seed,
             links: KernelLinks::follow(served.clone()).ok(),
             served,
             packet_ins,
@@ -187,8 +194,10 @@ impl Bridge {
     }
 
     /// Lets controllers drive a bridge that has its ports.
-    fn settle(&mut self, spec: &BridgeSpec, seed: u32) {
-        self.datapath_id = spec.datapath_id.unwrap_or_else(|| self.own_datapath_id(seed));
+    fn settle(&mut self, spec: &BridgeSpec) {
+        self.datapath_id = self.own_datapath_id(spec);
+        self.follow_fdb(spec.fdb);
+        self.note_unsupported(spec);
         self.open_agent(spec);
         self.spec = spec.clone();
     }
@@ -206,7 +215,8 @@ impl Bridge {
                     if vlan_of(&own) != vlan_of(&section) {
                         self.served.set_vlan(own);
                     }
-                    let port = BridgePort { spec: interface.clone(), opened: Ok(number) };
+                    let resets_before = self.served.link(&interface.name).map_or(0, |link| link.resets);
+                    let port = BridgePort { spec: interface.clone(), opened: Ok(number), resets_before };
                     self.ports.insert(interface.uuid, port);
                 }
                 // A worker that does not run any more has no port.
@@ -215,11 +225,17 @@ impl Bridge {
         }
     }
 
-    /// The identifier of a bridge that is given none: as in Open vSwitch, the Ethernet address of its own port.
-    fn own_datapath_id(&self, seed: u32) -> u64 {
-        let macs = self.served.macs_of_ports();
-        let own = macs.get(&PortNo::LOCAL.0).copied();
-        let [a, b, c, d] = seed.to_be_bytes();
+    /// The identifier of a bridge: the one that it is given or, as in Open vSwitch, the Ethernet address of its own port.
+    fn own_datapath_id(&self, spec: &BridgeSpec) -> u64 {
+        if let Some(given) = spec.datapath_id {
+            return given;
+        }
+        let links = self.served.links_of_ports();
+        // The system has just been given the address that is asked for, and may not have said so yet.
+        let asked = spec.interfaces.iter().find(|interface| interface.name == spec.name);
+        let of_link = links.get(&PortNo::LOCAL.0).and_then(|link| link.mac);
+        let own = asked.and_then(|interface| interface.mac).or(of_link);
+        let [a, b, c, d] = self.seed.to_be_bytes();
         let [m0, m1, m2, m3, m4, m5] = own.unwrap_or([0x02, 0xf1, a, b, c, d]);
         u64::from_be_bytes([0, 0, m0, m1, m2, m3, m4, m5])
     }
@@ -229,10 +245,14 @@ impl Bridge {
         if *spec == self.spec {
             return;
         }
+        if spec.unsupported != self.spec.unsupported {
+            self.note_unsupported(spec);
+        }
         self.follow_ports(spec);
-        let of_agent = |spec: &BridgeSpec| {
-            (spec.controllers.clone(), spec.versions.clone(), spec.is_secure, spec.datapath_id)
-        };
+        let of_agent = |spec: &BridgeSpec| (spec.controllers.clone(), spec.versions.clone(), spec.is_secure);
+        if spec.fdb != self.spec.fdb {
+            self.follow_fdb(spec.fdb);
+        }
         if is_standalone(spec) != is_standalone(&self.spec) {
             let change = match is_standalone(spec) {
                 true => format!("add {STANDALONE}"),
@@ -241,11 +261,24 @@ impl Bridge {
             // It is a rule that every switch accepts.
             _ = self.served.change(&change, "bridge");
         }
-        if of_agent(spec) != of_agent(&self.spec) {
-            self.datapath_id = spec.datapath_id.unwrap_or(self.datapath_id);
+        let datapath_id = self.own_datapath_id(spec);
+        if of_agent(spec) != of_agent(&self.spec) || datapath_id != self.datapath_id {
+            self.datapath_id = datapath_id;
             self.open_agent(spec);
         }
         self.spec = spec.clone();
+    }
+
+    /// Says what the database asks for in vain.
+    fn note_unsupported(&mut self, spec: &BridgeSpec) {
+        let columns = spec.unsupported.iter();
+        self.problems.extend(columns.map(|column| format!("column {column} is set, which is not supported")));
+    }
+
+    /// Gives the table of addresses its limits.
+    fn follow_fdb(&self, limits: FdbLimits) {
+        // Workers that do not run any more learn nothing.
+        _ = self.served.set_fdb_limits(limits.entries_max, limits.ageing_s);
     }
 
     fn open_agent(&mut self, spec: &BridgeSpec) {
@@ -286,7 +319,13 @@ impl Bridge {
     pub(super) fn remove_gone(&mut self, spec: &BridgeSpec) {
         let is_kept = |uuid: &Uuid, port: &BridgePort| {
             let device = |spec: &InterfaceSpec| {
-                (spec.name.clone(), spec.kind.clone(), spec.options.clone(), spec.ofport_request)
+                (
+                    spec.name.clone(),
+                    spec.kind.clone(),
+                    spec.options.clone(),
+                    spec.ofport_request,
+                    spec.bond.clone(),
+                )
             };
             let wanted = spec.interfaces.iter().find(|wanted| wanted.uuid == *uuid);
             wanted.is_some_and(|wanted| device(wanted) == device(&port.spec))
@@ -311,15 +350,15 @@ impl Bridge {
         for interface in wanted {
             let uuid = interface.uuid;
             match self.ports.get_mut(&uuid) {
-                Some(BridgePort { spec, opened: Ok(number) }) => {
+                Some(BridgePort { spec, opened: Ok(number), .. }) => {
                     let before = std::mem::replace(spec, interface.clone());
                     let number = *number;
                     self.follow_vlan(number, &before, interface);
+                    self.follow_settings(Some(&before), interface);
                 }
                 // An interface that was missing may be there now.
                 _ => {
-                    let opened = self.open(&spec.name, interface);
-                    self.ports.insert(uuid, BridgePort { spec: interface.clone(), opened });
+                    self.open_port(&spec.name, interface);
                 }
             }
         }
@@ -339,10 +378,52 @@ impl Bridge {
         }
     }
 
+    /// Opens a port, or notes why that fails.
+    fn open_port(&mut self, bridge: &str, interface: &InterfaceSpec) {
+        let opened = self.open(bridge, interface);
+        let mut resets_before = 0;
+        if opened.is_ok() && interface.has_link() {
+            // Clients look for the link's state as soon as the port has a number.
+            self.wait_for_link(&interface.name, |_| true);
+            resets_before = self.served.link(&interface.name).map_or(0, |link| link.resets);
+            self.follow_settings(None, interface);
+        }
+        self.ports.insert(interface.uuid, BridgePort { spec: interface.clone(), opened, resets_before });
+    }
+
+    /// Gives the interface of a port its settings, and waits until the system has reported them.
+    fn follow_settings(&mut self, before: Option<&InterfaceSpec>, now: &InterfaceSpec) {
+        match settings::follow(before, now) {
+            Ok(false) => {}
+            Ok(true) => self.wait_for_link(&now.name, |link| {
+                now.mtu_request.is_none_or(|mtu| link.mtu == Some(mtu))
+                    && now.mac.is_none_or(|mac| link.mac == Some(mac))
+            }),
+            Err(problem) => self.problems.push(problem),
+        }
+    }
+
+    /// Waits until the link of an interface is known and as wanted, or for a while.
+    fn wait_for_link(&self, name: &str, is_wanted: impl Fn(&Link) -> bool) {
+        let begun = Instant::now();
+        while self.links.is_some()
+            && !self.served.link(name).is_some_and(|link| is_wanted(&link))
+            && begun.elapsed() < LINK_TIMEOUT
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn open(&self, bridge: &str, interface: &InterfaceSpec) -> Result<u32, String> {
         let section = interface.section(self.number_for(bridge, interface))?;
         let value = to_value(&section).map_err(|error| error.to_string())?;
-        self.served.add_port(value).map(|report| report.number).map_err(|error| error.message)
+        self.served.add_port(value).map(|report| report.number).map_err(|error| {
+            let is_missing = interface.is_of_system() && self.served.link(&interface.name).is_none();
+            match is_missing {
+                true => format!("could not open network device {} (No such device)", interface.name),
+                false => error.message,
+            }
+        })
     }
 
     /// The number of a port: LOCAL for the bridge's own, the requested one, the one that it had, or the lowest that is free.
@@ -392,8 +473,7 @@ impl Bridge {
         let failed: Vec<InterfaceSpec> =
             self.ports.values().filter(|port| port.opened.is_err()).map(|port| port.spec.clone()).collect();
         for interface in failed {
-            let opened = self.open(&self.spec.name.clone(), &interface);
-            self.ports.insert(interface.uuid, BridgePort { spec: interface, opened });
+            self.open_port(&self.spec.name.clone(), &interface);
         }
         // The address of an interface may have come, or changed.
         self.follow_bfd();
@@ -431,19 +511,6 @@ impl Bridge {
         let mut ports: Vec<_> = opened.collect();
         ports.sort_by_key(|(number, _)| *number);
         ports
-    }
-
-    /// Lists the ports, as `dpif/show` does.
-    pub(super) fn describe(&self) -> String {
-        let mut out = format!("  {}:\n", self.spec.name);
-        for (number, spec) in self.opened() {
-            let options: Vec<String> =
-                spec.options.iter().map(|(key, value)| format!("{key}={value}")).collect();
-            let options =
-                if options.is_empty() { String::new() } else { format!(": {}", options.join(", ")) };
-            out += &format!("    {} {number}/{number}: ({}{options})\n", spec.name, spec.type_name());
-        }
-        out
     }
 
     /// The switch, for the commands of `ovs-appctl`.

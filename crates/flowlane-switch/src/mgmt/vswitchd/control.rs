@@ -9,8 +9,11 @@ use std::time::{Duration, Instant};
 use flowlane_ovsdb::{Framer, Uuid};
 use serde_json::{Value, json};
 
+use super::DaemonLog;
 use super::bridge::Bridge;
 use super::commands::{Process, execute};
+use super::figures::Figures;
+use super::numbers::DatapathPorts;
 use crate::mgmt::rpc::SocketFile;
 
 /// Connections that are served at once; further ones wait.
@@ -60,7 +63,9 @@ impl Commands {
     pub(super) fn answer(
         &mut self,
         bridges: &BTreeMap<Uuid, Bridge>,
-        reopen_log: &dyn Fn() -> Result<(), String>,
+        log: &dyn DaemonLog,
+        figures: &mut Figures,
+        ports: &DatapathPorts,
     ) {
         while self.connections.len() < CONNECTIONS_MAX {
             let Ok((stream, _)) = self.listener.accept() else { break };
@@ -69,7 +74,7 @@ impl Commands {
                 self.connections.push(Connection { stream, framer, received: 0, heard });
             }
         }
-        let mut process = Process { is_over: self.is_over, is_cleanup: self.is_cleanup, reopen_log };
+        let mut process = Process { is_over: self.is_over, is_cleanup: self.is_cleanup, log, figures, ports };
         self.connections.retain_mut(|connection| connection.serve(bridges, &mut process));
         (self.is_over, self.is_cleanup) = (process.is_over, process.is_cleanup);
     }

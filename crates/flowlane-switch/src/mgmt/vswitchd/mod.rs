@@ -12,13 +12,18 @@ mod bfd;
 mod bridge;
 mod commands;
 mod control;
+mod figures;
 mod forwarding;
+mod log_levels;
 mod model;
+mod numbers;
 mod pid_file;
+mod settings;
 mod statistics;
 mod status;
 mod take_over;
 
+pub use log_levels::{LogDestination, LogLevel, LogLevels, MODULE};
 pub use pid_file::PidFile;
 
 use std::collections::BTreeMap;
@@ -36,8 +41,11 @@ use crate::mgmt::openflow::Address;
 use crate::port::tap::remove_left;
 use bridge::{Bridge, BridgeEnd};
 use control::Commands;
+use figures::Figures;
 use forwarding::StateFiles;
+use numbers::DatapathPorts;
 use statistics::Statistics;
+use status::Drivers;
 
 /// The lock that all such daemons ask for, of which one has it.
 const LOCK: &str = "ovs_vswitchd";
@@ -75,8 +83,23 @@ pub struct Hooks<'a> {
     pub ready: &'a dyn Fn(),
     /// Set when the log is to be opened again.
     pub reopen: &'a AtomicBool,
-    /// Opens the log again.
-    pub reopen_log: &'a dyn Fn() -> Result<(), String>,
+    /// The log.
+    pub log: &'a dyn DaemonLog,
+}
+
+/// The log of the daemon, as far as commands concern it.
+pub trait DaemonLog {
+    /// Opens the log file again.
+    ///
+    /// # Errors
+    /// Why it cannot be opened; the former file stays in use.
+    fn reopen(&self) -> Result<(), String>;
+
+    /// Closes the log file until it is opened again.
+    fn close(&self);
+
+    /// The levels of its destinations.
+    fn levels(&self) -> &LogLevels;
 }
 
 /// Why the daemon cannot run.
@@ -199,6 +222,11 @@ pub struct Daemon<'a> {
     commands: Option<Commands>,
     retried: Instant,
     statistics: Statistics,
+    /// The drivers of the bridges' interfaces.
+    drivers: Drivers,
+    figures: Figures,
+    /// The ports of all bridges.
+    ports: DatapathPorts,
     /// The bridges have been those of the database.
     is_ready: bool,
     /// Since another daemon has taken bridges of this one.
@@ -218,7 +246,22 @@ impl<'a> Daemon<'a> {
         let commands = commands.map_err(DaemonError::Control)?;
         let (bridges, failed, retried) = (BTreeMap::new(), BTreeMap::new(), Instant::now());
         let (statistics, is_ready, yielding) = (Statistics::default(), false, None);
-        Ok(Self { options, say, bridges, failed, commands, retried, statistics, is_ready, yielding })
+        let (figures, ports) = (Figures::default(), DatapathPorts::default());
+        let drivers = Drivers::default();
+        Ok(Self {
+            options,
+            say,
+            bridges,
+            failed,
+            commands,
+            retried,
+            statistics,
+            drivers,
+            figures,
+            ports,
+            is_ready,
+            yielding,
+        })
     }
 
     /// Runs until `stop` is set, or a command ends it. The state of the bridges is saved then for the next daemon, unless the command
@@ -321,6 +364,8 @@ impl<'a> Daemon<'a> {
             }
             if std::mem::take(&mut is_stale) {
                 self.reconcile(session.replica());
+                self.figures.count("bridge_reconfigure");
+                self.ports.follow(&self.bridges);
                 cur_cfg = model::root(session.replica()).map(|root| root.next_cfg);
                 if !std::mem::replace(&mut self.is_ready, true) {
                     self.remove_left(session.replica());
@@ -329,8 +374,10 @@ impl<'a> Daemon<'a> {
             }
             let replica = session.replica();
             self.statistics.refresh(replica, &self.bridges);
-            let operations =
-                status::operations(replica, session.schema(), &self.bridges, &self.statistics, cur_cfg);
+            self.figures.refresh(&self.bridges);
+            self.drivers.refresh(&self.bridges);
+            let described = (&self.statistics, &self.drivers);
+            let operations = status::operations(replica, session.schema(), &self.bridges, described, cur_cfg);
             written.write(session, operations);
         }
         Ok(())
@@ -355,12 +402,12 @@ impl<'a> Daemon<'a> {
 
     fn answer_commands(&mut self, hooks: &Hooks<'_>) {
         if hooks.reopen.swap(false, Ordering::Relaxed)
-            && let Err(problem) = (hooks.reopen_log)()
+            && let Err(problem) = hooks.log.reopen()
         {
             (self.say)(&problem);
         }
         if let Some(commands) = &mut self.commands {
-            commands.answer(&self.bridges, hooks.reopen_log);
+            commands.answer(&self.bridges, hooks.log, &mut self.figures, &self.ports);
         }
     }
 

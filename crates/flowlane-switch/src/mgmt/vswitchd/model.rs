@@ -7,6 +7,7 @@ use flowlane_openflow::Version;
 use flowlane_ovsdb::{Atom, Replica, Row, Uuid, Wanted};
 
 use super::bfd::BfdSpec;
+use super::settings::{FdbLimits, mac_of};
 use crate::mgmt::config::PortSection;
 use crate::mgmt::openflow::Address;
 use crate::port::{PortSpec, XdpMode};
@@ -30,6 +31,13 @@ pub(super) const WANTED: [Wanted; 5] = [
             "other_config",
             "datapath_id",
             "datapath_version",
+            "mirrors",
+            "netflow",
+            "sflow",
+            "ipfix",
+            "stp_enable",
+            "rstp_enable",
+            "mcast_snooping_enable",
         ],
     },
     Wanted { table: "Port", columns: &["name", "interfaces", "tag", "trunks", "vlan_mode", "cvlans"] },
@@ -48,9 +56,17 @@ pub(super) const WANTED: [Wanted; 5] = [
             "statistics",
             "bfd",
             "bfd_status",
+            "ifindex",
+            "mtu",
+            "mtu_request",
+            "mac",
+            "link_speed",
+            "duplex",
+            "link_resets",
+            "status",
         ],
     },
-    Wanted { table: "Controller", columns: &["target"] },
+    Wanted { table: "Controller", columns: &["target", "is_connected", "status"] },
 ];
 
 /// A bridge that is asked for.
@@ -68,6 +84,9 @@ pub(super) struct BridgeSpec {
     /// All where there are none.
     pub(super) versions: Vec<Version>,
     pub(super) datapath_id: Option<u64>,
+    pub(super) fdb: FdbLimits,
+    /// The columns that ask for what there is not.
+    pub(super) unsupported: Vec<&'static str>,
 }
 
 /// An interface that is asked for.
@@ -88,6 +107,12 @@ pub(super) struct InterfaceSpec {
     pub(super) cvlans: Vec<u16>,
     /// Its session of BFD, if it has one.
     pub(super) bfd: Option<BfdSpec>,
+    /// The port that it has together with other interfaces.
+    pub(super) bond: Option<String>,
+    /// In bytes.
+    pub(super) mtu_request: Option<u32>,
+    /// The Ethernet address that an interface of a bridge is to have.
+    pub(super) mac: Option<[u8; 6]>,
 }
 
 /// The root of the database: its row, the configuration that clients have made last, and the one that is in force.
@@ -130,7 +155,11 @@ fn bridge(replica: &Replica, uuid: Uuid, row: &Row) -> Option<BridgeSpec> {
         Atom::String(name) => Version::ALL.into_iter().find(|version| version.name() == name),
         _ => None,
     });
-    let datapath_id = row.get("other_config").get("datapath-id");
+    let config = row.get("other_config");
+    let datapath_id = config.get("datapath-id");
+    if let Some(own) = interfaces.first_mut().filter(|interface| interface.name == name) {
+        own.mac = own.mac.or_else(|| config.get("hwaddr").and_then(mac_of));
+    }
     Some(BridgeSpec {
         uuid,
         interfaces,
@@ -139,8 +168,19 @@ fn bridge(replica: &Replica, uuid: Uuid, row: &Row) -> Option<BridgeSpec> {
         is_secure: row.get("fail_mode").text() == Some("secure"),
         versions: versions.collect(),
         datapath_id: datapath_id.and_then(|id| u64::from_str_radix(id.trim_start_matches("0x"), 16).ok()),
+        fdb: FdbLimits::read(row),
+        unsupported: unsupported(row),
         name,
     })
+}
+
+/// The columns of a bridge that ask for what there is not.
+fn unsupported(row: &Row) -> Vec<&'static str> {
+    let has_rows = |column: &&str| row.get(column).uuids().next().is_some();
+    let is_set = |column: &&str| row.get(column).atoms().any(|atom| *atom == Atom::Boolean(true));
+    let of_rows = ["mirrors", "netflow", "sflow", "ipfix"].into_iter().filter(has_rows);
+    let of_flags = ["stp_enable", "rstp_enable", "mcast_snooping_enable"].into_iter().filter(is_set);
+    of_rows.chain(of_flags).collect()
 }
 
 /// The interfaces of a port: several are a bond.
@@ -148,6 +188,7 @@ fn interfaces(replica: &Replica, port: &Row) -> Vec<InterfaceSpec> {
     let vlan = |vid: &Atom| if let Atom::Integer(vid) = vid { u16::try_from(*vid).ok() } else { None };
     let vlans = |column| port.get(column).atoms().filter_map(vlan).collect::<Vec<u16>>();
     let mode = port.get("vlan_mode").text();
+    let is_bond = port.get("interfaces").uuids().count() > 1;
     let rows =
         port.get("interfaces").uuids().filter_map(|uuid| Some((uuid, replica.row("Interface", uuid)?)));
     let spec = |(uuid, row): (Uuid, &Row)| {
@@ -167,6 +208,9 @@ fn interfaces(replica: &Replica, port: &Row) -> Vec<InterfaceSpec> {
             trunks: vlans("trunks"),
             cvlans: vlans("cvlans"),
             bfd: BfdSpec::read(row.get("bfd")),
+            mtu_request: row.get("mtu_request").integer().and_then(|mtu| u32::try_from(mtu).ok()),
+            mac: row.get("mac").text().and_then(mac_of),
+            bond: port.get("name").text().filter(|_| is_bond).map(str::to_owned),
         })
     };
     rows.filter_map(spec).collect()
@@ -235,16 +279,31 @@ impl InterfaceSpec {
         {
             return Err(failed(&format_args!("options:{key}={value} is not supported")));
         }
-        let remote = option("remote_ip").ok_or_else(|| failed(&"a tunnel needs options:remote_ip"))?;
+        let remote = option("remote_ip")
+            .ok_or_else(|| failed(&format_args!("{} type requires valid 'remote_ip' argument", self.kind)))?;
         let options: Vec<(&str, &str)> =
             TUNNEL_OPTIONS.iter().filter_map(|&(key, own)| Some((own, option(key)?))).collect();
         let spec = PortTunnelSpec::parse(kind, remote, &options);
         spec.map(|spec| spec.to_string()).map_err(|error| failed(&error))
     }
 
-    /// Its type, as `ovs-appctl` shows it.
-    pub(super) fn type_name(&self) -> &str {
-        if self.kind.is_empty() { "system" } else { &self.kind }
+    /// The type of its port of the datapath, as `ovs-appctl` shows it: interfaces of bridges are TAP interfaces.
+    pub(super) fn datapath_type(&self) -> &str {
+        match &*self.kind {
+            "" => "system",
+            "internal" => "tap",
+            other => other,
+        }
+    }
+
+    /// Returns whether the system has an interface of its name when it is open.
+    pub(super) fn has_link(&self) -> bool {
+        self.is_of_system() || matches!(&*self.kind, "internal" | "tap")
+    }
+
+    /// Returns whether it is an interface that the system has already.
+    pub(super) fn is_of_system(&self) -> bool {
+        matches!(&*self.kind, "" | "system" | "afxdp")
     }
 
     /// The section of the port that it is to be.
@@ -253,12 +312,19 @@ impl InterfaceSpec {
     /// Why there is none for its type.
     pub(super) fn section(&self, number: u32) -> Result<PortSection, String> {
         check_name(&self.name)?;
+        if let Some(bond) = &self.bond {
+            return Err(format!(
+                "{}: bonds are not supported: port {bond} has several interfaces",
+                self.name
+            ));
+        }
         let open = match &*self.kind {
             "" | "system" => format!("afpacket:{}", self.name),
-            "internal" | "tap" => format!("tap:{}", self.name),
+            // As in Open vSwitch, an administrator sets it up.
+            "internal" | "tap" => format!("tap:{},up=no", self.name),
             "null" | "dummy" => "null".to_owned(),
             "patch" => {
-                let missing = || format!("{}: a patch port needs options:peer", self.name);
+                let missing = || format!("{}: patch type requires valid 'peer' argument", self.name);
                 let peer = self.options.get("peer").ok_or_else(missing)?;
                 check_name(peer)?;
                 format!("patch:{},peer={peer}", self.name)
@@ -266,7 +332,13 @@ impl InterfaceSpec {
             "afxdp" => self.afxdp()?,
             "geneve" => self.tunnel(TunnelKind::Geneve)?,
             "vxlan" => self.tunnel(TunnelKind::Vxlan)?,
-            other => return Err(format!("{}: interfaces of type `{other}` are not supported", self.name)),
+            other => {
+                return Err(format!(
+                    "could not open network device {} (Address family not supported by protocol): \
+                     interfaces of type `{other}` are not supported",
+                    self.name
+                ));
+            }
         };
         Ok(PortSection {
             number,

@@ -1,6 +1,6 @@
 //! The rows that the daemon writes: what has become of that which the database asks for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use flowlane_ovsdb::{Datum, Replica, Row, Schema, Uuid};
 use serde_json::{Map, Value, json};
@@ -8,7 +8,9 @@ use serde_json::{Map, Value, json};
 use super::bridge::{Bridge, BridgePort};
 use super::model::{self, Root};
 use super::statistics::Statistics;
+use crate::mgmt::openflow::Address;
 use crate::mgmt::rpc::Link;
+use crate::port::device::{self, Driver};
 use crate::state::bfd::Status;
 
 /// The types of interfaces, as far as they are supported.
@@ -22,7 +24,7 @@ pub(super) fn operations(
     replica: &Replica,
     schema: &Schema,
     bridges: &BTreeMap<Uuid, Bridge>,
-    statistics: &Statistics,
+    (statistics, drivers): (&Statistics, &Drivers),
     cur_cfg: Option<i64>,
 ) -> Vec<Value> {
     let mut out = Vec::new();
@@ -33,9 +35,11 @@ pub(super) fn operations(
             ("datapath_version", Datum::set([concat!("flowlane ", env!("CARGO_PKG_VERSION"))])),
         ];
         out.extend(update(replica, schema, "Bridge", *uuid, columns));
+        out.extend(controllers(replica, schema, *uuid, bridge));
         for (uuid, port) in &bridge.ports {
-            let link = bridge.served().link(&port.spec.name);
-            let mut columns = interface(port, link);
+            // A port that is none of the system may have the name of one that is.
+            let link = bridge.served().link(&port.spec.name).filter(|_| port.spec.has_link());
+            let mut columns = interface(port, link, drivers.of(&port.spec.name, link));
             columns.extend(statistics.column(*uuid).map(|column| ("statistics", column)));
             columns.push(("bfd_status", bfd_status(bridge.bfd().status(uuid))));
             out.extend(update(replica, schema, "Interface", *uuid, columns));
@@ -52,29 +56,113 @@ pub(super) fn operations(
     out
 }
 
-fn interface(port: &BridgePort, link: Option<Link>) -> Columns {
+/// Says which controllers of a bridge are connected. Those that connect by themselves have no state, as in Open vSwitch.
+fn controllers(replica: &Replica, schema: &Schema, uuid: Uuid, bridge: &Bridge) -> Vec<Value> {
+    let Some(row) = replica.row("Bridge", uuid) else { return Vec::new() };
+    let reports = bridge.served().controllers().report();
+    let of_row = |uuid: Uuid| {
+        let target = replica.row("Controller", uuid)?.get("target").text()?.parse::<Address>().ok();
+        let address = target.filter(Address::is_connected_to).map(|address| address.to_string());
+        let connected = |address: &String| {
+            reports.iter().any(|report| report.address == *address && report.connections > 0)
+        };
+        let is_connected = address.as_ref().map(connected);
+        let state = is_connected.map(|is_connected| if is_connected { "ACTIVE" } else { "BACKOFF" });
+        let columns = vec![
+            ("is_connected", Datum::set([is_connected == Some(true)])),
+            ("status", Datum::map(state.map(|state| ("state", state)))),
+        ];
+        update(replica, schema, "Controller", uuid, columns)
+    };
+    row.get("controller").uuids().filter_map(of_row).collect()
+}
+
+/// The address of a port without an interface, which the agent names, too.
+fn local_mac(number: u32) -> [u8; 6] {
+    let [.., high, low] = number.to_be_bytes();
+    [0x02, 0xf1, 0x00, 0x00, high, low]
+}
+
+/// The MTU of a port without an interface, in bytes; tunnels and patch ports have none.
+const MTU_OF_DUMMY: u32 = 1500;
+
+fn interface(port: &BridgePort, link: Option<Link>, driver: Option<&Driver>) -> Columns {
     let state = |is_up: bool| Datum::set([if is_up { "up" } else { "down" }]);
+    let optional = |value: Option<i64>| value.map_or_else(Datum::empty, |value| Datum::set([value]));
     match &port.opened {
         Ok(number) => {
-            let mac =
-                link.and_then(|link| link.mac).map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"));
+            let of_port = (!port.spec.has_link()).then(|| local_mac(*number));
+            let mac = link.and_then(|link| link.mac).or(of_port);
+            let mac = mac.map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"));
             // A port that is no interface of the system is always up.
             let is_up = link.is_none_or(|link| link.is_up);
+            let mode = link.and_then(|link| link.mode);
+            let speed = mode.and_then(|mode| mode.speed_mbps);
+            let duplex = speed.and(mode).map(|mode| if mode.is_full_duplex { "full" } else { "half" });
+            let resets = link.map_or(0, |link| link.resets.saturating_sub(port.resets_before));
+            let is_dummy = matches!(&*port.spec.kind, "dummy" | "null");
+            let mtu = link.map_or(is_dummy.then_some(MTU_OF_DUMMY), |link| link.mtu);
+            let status = driver.map(|driver| {
+                [
+                    ("driver_name", &*driver.name),
+                    ("driver_version", &driver.version),
+                    ("firmware_version", &driver.firmware),
+                ]
+            });
             vec![
                 ("ofport", Datum::set([i64::from(*number)])),
                 ("error", Datum::empty()),
                 ("link_state", state(is_up)),
                 ("admin_state", state(link.is_none_or(|link| link.is_enabled))),
                 ("mac_in_use", mac.as_deref().map_or_else(Datum::empty, |mac| Datum::set([mac]))),
+                ("ifindex", Datum::set([link.map_or(0, |link| i64::from(link.index))])),
+                ("mtu", optional(mtu.map(i64::from))),
+                ("link_speed", optional(speed.map(|mbps| i64::from(mbps) * 1_000_000))),
+                ("duplex", duplex.map_or_else(Datum::empty, |duplex| Datum::set([duplex]))),
+                ("link_resets", Datum::set([i64::from(resets)])),
+                ("status", Datum::map::<&str>(status.into_iter().flatten())),
             ]
         }
-        Err(error) => vec![
-            ("ofport", Datum::set([-1])),
-            ("error", Datum::set([&**error])),
-            ("link_state", Datum::empty()),
-            ("admin_state", Datum::empty()),
-            ("mac_in_use", Datum::empty()),
-        ],
+        Err(error) => {
+            let mut columns = vec![("ofport", Datum::set([-1])), ("error", Datum::set([&**error]))];
+            let others = [
+                "link_state",
+                "admin_state",
+                "mac_in_use",
+                "ifindex",
+                "mtu",
+                "link_speed",
+                "duplex",
+                "link_resets",
+                "status",
+            ];
+            columns.extend(others.map(|column| (column, Datum::empty())));
+            columns
+        }
+    }
+}
+
+/// The drivers of interfaces, which are asked once for each.
+#[derive(Debug, Default)]
+pub(super) struct Drivers(HashMap<(String, u32), Option<Driver>>);
+
+impl Drivers {
+    /// Asks the drivers of interfaces that are new, and forgets those of interfaces that are gone.
+    pub(super) fn refresh(&mut self, bridges: &BTreeMap<Uuid, Bridge>) {
+        let mut there = HashMap::new();
+        for bridge in bridges.values() {
+            for (_, spec) in bridge.opened() {
+                let Some(link) = bridge.served().link(&spec.name) else { continue };
+                let key = (spec.name.clone(), link.index);
+                let known = self.0.remove(&key).unwrap_or_else(|| device::driver(&spec.name));
+                there.insert(key, known);
+            }
+        }
+        self.0 = there;
+    }
+
+    fn of(&self, name: &str, link: Option<Link>) -> Option<&Driver> {
+        self.0.get(&(name.to_owned(), link?.index))?.as_ref()
     }
 }
 

@@ -281,6 +281,11 @@ impl Connections {
         &self.memories().table
     }
 
+    /// Returns the limit of connections.
+    pub fn connections_max(&self) -> usize {
+        self.limits.connections
+    }
+
     /// The settings of zones.
     pub fn zones(&self) -> &Zones {
         &self.zones

@@ -45,6 +45,9 @@ impl fmt::Display for Listed {
         if self.original.zone != 0 {
             write!(f, ",zone={}", self.original.zone)?;
         }
+        if f.alternate() {
+            write!(f, ",timeout={}", self.left_ms / 1000)?;
+        }
         if self.mark != 0 {
             write!(f, ",mark={}", self.mark)?;
         }

@@ -172,3 +172,29 @@ fn a_frame_is_switched_in_the_given_vlan() {
     assert_eq!(table.switch_in(20, &frame(2, 1), PortNo(2), 0), NormalDecision::Flood);
     assert_eq!(table.switch(&frame(2, 1), PortNo(2), 0), NormalDecision::Flood);
 }
+
+#[test]
+fn static_addresses_neither_age_nor_move_nor_give_way() {
+    let mut fdb = Fdb::new(1, 10, 7);
+    fdb.add_static(0x0200_0000_0001, 3, PortNo(1));
+    fdb.learn(0x0200_0000_0001, 3, PortNo(2), 5);
+    assert_eq!(fdb.lookup(0x0200_0000_0001, 3, 1_000_000), Some(PortNo(1)));
+    fdb.sweep(1_000_000, 1 << 16);
+    // The table is full of what cannot be replaced.
+    fdb.learn(0x0200_0000_0002, 3, PortNo(2), 1_000_000);
+    assert_eq!((fdb.len(), fdb.counters().refused), (1, 1));
+    // A further static address has room all the same; a larger limit makes room for learned ones.
+    fdb.add_static(0x0200_0000_0003, 0, PortNo(2));
+    fdb.set_limits(3, 10);
+    fdb.learn(0x0200_0000_0002, 3, PortNo(2), 1_000_000);
+    assert_eq!((fdb.len(), fdb.entries_max()), (3, 3));
+    assert!(!fdb.remove_static(0x0200_0000_0002, 3), "it was learned");
+    // One that was learned becomes static.
+    fdb.add_static(0x0200_0000_0002, 3, PortNo(4));
+    assert_eq!(fdb.lookup(0x0200_0000_0002, 3, 2_000_000), Some(PortNo(4)));
+    assert!(fdb.remove_static(0x0200_0000_0002, 3) && !fdb.remove_static(0x0200_0000_0002, 3));
+    fdb.retain_where(|_, _, seen_s| seen_s == STATIC);
+    assert_eq!(fdb.len(), 2);
+    fdb.clear_counters();
+    assert_eq!((fdb.recent_counters(), fdb.counters().learned), (FdbCounters::default(), 1));
+}
