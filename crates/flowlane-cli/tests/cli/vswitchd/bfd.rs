@@ -72,6 +72,8 @@ fn with_a_tunnel(names: [&str; 2]) -> Option<[Host; 2]> {
         ))
         .unwrap();
     }
+    // The bridge's own interface is down, too, until it is set up.
+    assert!(a.ip("link set br0 up"));
     a.vsctl("set-fail-mode br0 secure -- add-port br0 d7 -- set Interface d7 type=dummy ofport_request=7")
         .unwrap();
     wait_until("both ends are up", || a.is_up("t0") && b.is_up("t0"));
