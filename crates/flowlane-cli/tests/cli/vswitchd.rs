@@ -5,6 +5,7 @@
 mod bfd;
 mod memory;
 mod ovn;
+mod readme;
 mod restarts;
 mod scripts;
 
