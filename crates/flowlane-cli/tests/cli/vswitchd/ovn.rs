@@ -1,6 +1,9 @@
 //! OVN: `ovn-controller` drives the daemon's bridges as it drives Open vSwitch's, on one chassis and on several. Requires OVN's programs (Debian's
 //! `ovn-central` and `ovn-host`; `FLOWLANE_OVN_ROOT` names a folder that they are unpacked into), curl and Python; else skipped.
 
+mod services;
+mod wire;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -170,7 +173,12 @@ impl Network {
         self.nbctl(
             "lr-add r -- lrp-add r r-sw1 02:00:00:00:ff:01 10.1.0.254/24 -- lrp-add r r-sw2 02:00:00:00:ff:02 10.2.0.254/24",
         );
-        for network in [1, 2] {
+        self.join_router(&[1, 2]);
+    }
+
+    /// Adds the ports of logical switches for a router's.
+    fn join_router(&self, networks: &[u8]) {
+        for network in networks {
             self.nbctl(&format!(
                 "lsp-add sw{network} sw{network}-r -- lsp-set-type sw{network}-r router -- lsp-set-addresses sw{network}-r router \
                  -- lsp-set-options sw{network}-r router-port=r-sw{network}"
