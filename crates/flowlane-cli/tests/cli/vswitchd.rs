@@ -351,6 +351,11 @@ fn asks_for_rules_connections_and_counters(host: &Host) {
     assert!(
         host.appctl(&["dpctl/show"]).unwrap().contains("port 3: genev_sys_46991 (geneve: packet_type=ptap)")
     );
+    host.vsctl("-- --id=@d create Datapath external_ids:a=b -- set Open_vSwitch . datapaths:netdev=@d")
+        .unwrap();
+    let uuid = host.vsctl("get Open_vSwitch . datapaths:netdev").unwrap();
+    let moves_ports = || host.vsctl(&format!("get Datapath {uuid} capabilities:ct_zero_snat"));
+    wait_until("capabilities", || moves_ports().is_ok_and(|value| value == "\"true\""));
     assert!(host.appctl(&["dpif/show-dp-features", "br0"]).unwrap().contains("\nCT zone: Yes\n"));
     let packet = "in_port=1 packet=02000000000102000000000208004500002400000000401166c7\
         0a0000010a000002000100020010000000000000000000000000000000 actions=ct(commit,zone=7),normal";

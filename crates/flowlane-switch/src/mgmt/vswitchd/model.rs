@@ -15,7 +15,7 @@ use crate::state::vlan::VlanMode;
 use crate::tunnel::PortTunnelSpec;
 
 /// The columns that are read, or written.
-pub(super) const WANTED: [Wanted; 5] = [
+pub(super) const WANTED: [Wanted; 6] = [
     Wanted {
         table: "Open_vSwitch",
         columns: &["bridges", "next_cfg", "cur_cfg", "datapath_types", "iface_types", "other_config"],
@@ -67,6 +67,7 @@ pub(super) const WANTED: [Wanted; 5] = [
         ],
     },
     Wanted { table: "Controller", columns: &["target", "is_connected", "status"] },
+    Wanted { table: "Datapath", columns: &["capabilities"] },
 ];
 
 /// A bridge that is asked for.

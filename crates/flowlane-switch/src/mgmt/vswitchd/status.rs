@@ -16,6 +16,28 @@ use crate::state::bfd::Status;
 /// The types of interfaces, as far as they are supported.
 const KINDS: [&str; 9] = ["system", "internal", "tap", "patch", "null", "dummy", "afxdp", "geneve", "vxlan"];
 
+/// The abilities of the datapath, by which controllers choose actions: OVN commits connections with `nat(src)`, which moves ports that
+/// are in use, where `ct_zero_snat` says that it may.
+const CAPABILITIES: [(&str, &str); 17] = [
+    ("check_pkt_len", "true"),
+    ("clone", "true"),
+    ("ct_clear", "true"),
+    ("ct_flush", "true"),
+    ("ct_label", "true"),
+    ("ct_mark", "true"),
+    ("ct_orig_tuple", "true"),
+    ("ct_orig_tuple6", "true"),
+    ("ct_state", "true"),
+    ("ct_state_nat", "true"),
+    ("ct_zero_snat", "true"),
+    ("ct_zone", "true"),
+    ("masked_set_action", "true"),
+    ("max_vlan_headers", "2"),
+    ("nd_ext", "true"),
+    ("recirc", "true"),
+    ("trunc", "true"),
+];
+
 /// The columns of a row that are to be written, with their values.
 type Columns = Vec<(&'static str, Datum)>;
 
@@ -44,6 +66,11 @@ pub(super) fn operations(
             columns.push(("bfd_status", bfd_status(bridge.bfd().status(uuid))));
             out.extend(update(replica, schema, "Interface", *uuid, columns));
         }
+    }
+    // Controllers make the rows, one for each type of datapath that they use.
+    for (uuid, _) in replica.rows("Datapath") {
+        let columns = vec![("capabilities", Datum::map(CAPABILITIES))];
+        out.extend(update(replica, schema, "Datapath", uuid, columns));
     }
     if let (Some(Root { uuid, .. }), Some(cur_cfg)) = (model::root(replica), cur_cfg) {
         let columns = vec![
@@ -194,4 +221,43 @@ fn update(replica: &Replica, schema: &Schema, table: &str, uuid: Uuid, columns: 
     let condition = json!([["_uuid", "==", ["uuid", uuid.to_string()]]]);
     (!different.is_empty())
         .then(|| json!({ "op": "update", "table": table, "where": condition, "row": different }))
+}
+
+#[cfg(test)]
+mod tests {
+    use flowlane_ovsdb::Session;
+
+    use super::*;
+
+    const UUID: &str = "3ac15d72-3a63-4226-b67c-d7ec44d93b2f";
+
+    /// Answers the first request that a session has sent.
+    fn answer(session: &mut Session, result: &Value) {
+        let sent = session.take_outgoing();
+        let request: Value = serde_json::Deserializer::from_slice(&sent).into_iter().next().unwrap().unwrap();
+        let message = json!({ "id": request["id"], "result": result, "error": null });
+        session.receive(message.to_string().as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn datapaths_that_controllers_make_get_capabilities() {
+        let strings = json!({ "type": { "key": "string", "value": "string", "min": 0, "max": "unlimited" } });
+        for (capabilities, is_written) in [(json!([]), true), (json!(CAPABILITIES), false)] {
+            let mut session = Session::new("Open_vSwitch", &model::WANTED, None, Replica::default());
+            answer(
+                &mut session,
+                &json!({ "tables": { "Datapath": { "columns": { "capabilities": strings } } } }),
+            );
+            let row = json!({ "initial": { "capabilities": ["map", capabilities] } });
+            answer(&mut session, &json!([false, "t1", { "Datapath": { UUID: row } }]));
+            let (bridges, statistics) = (BTreeMap::new(), Statistics::default());
+            let written = operations(session.replica(), session.schema(), &bridges, &statistics, None);
+            assert_eq!(written.len(), usize::from(is_written), "{written:?}");
+            if is_written {
+                assert_eq!(written[0]["table"], "Datapath");
+                let pairs = written[0]["row"]["capabilities"][1].as_array().unwrap();
+                assert!(pairs.contains(&json!(["ct_zero_snat", "true"])), "{pairs:?}");
+            }
+        }
+    }
 }
