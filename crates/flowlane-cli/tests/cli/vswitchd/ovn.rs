@@ -1,6 +1,7 @@
 //! OVN: `ovn-controller` drives the daemon's bridges as it drives Open vSwitch's, on one chassis and on several. Requires OVN's programs (Debian's
 //! `ovn-central` and `ovn-host`; `FLOWLANE_OVN_ROOT` names a folder that they are unpacked into), curl and Python; else skipped.
 
+mod generated;
 mod services;
 mod wire;
 

@@ -39,7 +39,10 @@ def main():
     while True:
         for key, _ in selector.select():
             if key.data is not None:
-                print(key.data, receive(key.fileobj).hex(), flush=True)
+                try:
+                    print(key.data, receive(key.fileobj).hex(), flush=True)
+                except OSError:  # The interface goes.
+                    return
                 continue
             more = key.fileobj.read(1 << 16)
             if not more:
