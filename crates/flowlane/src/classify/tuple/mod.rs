@@ -44,6 +44,8 @@ const END: u32 = u32::MAX;
 pub struct TupleSearch {
     /// Subtables by their best rule, best first.
     subtables: Vec<Subtable>,
+    /// The digests of their masks, in the same order: thousands are searched for one mask with each change.
+    digests: Vec<u64>,
     rules: HashMap<RuleId, (Rank, Match)>,
     prefixes: PrefixTracker,
     sequence: u64,
@@ -111,6 +113,7 @@ impl TupleSearch {
     pub fn new(rules_max: usize, seed: u32) -> Self {
         Self {
             subtables: Vec::new(),
+            digests: Vec::new(),
             rules: HashMap::new(),
             prefixes: PrefixTracker::default(),
             sequence: 0,
@@ -152,15 +155,18 @@ impl TupleSearch {
         }
     }
 
-    /// The subtable of a mask.
-    fn position(&self, mask: &FlowMask) -> Option<usize> {
-        self.subtables.iter().position(|s| s.mask.present() == mask.present() && s.mask == *mask)
+    /// The subtable of a mask, whose digest this is.
+    fn position(&self, mask: &FlowMask, digest: u64) -> Option<usize> {
+        let mut places = self.digests.iter().zip(&self.subtables);
+        places.position(|(other, subtable)| *other == digest && subtable.mask == *mask)
     }
 
     fn place(&mut self, rule: Ranked, matches: &Match) {
         let (key, mask) = (matches.key(), matches.word_mask());
-        let at = self.position(&mask).unwrap_or_else(|| {
+        let digest = digest(matches);
+        let at = self.position(&mask, digest).unwrap_or_else(|| {
             self.subtables.push(Subtable::new(mask, self.seed, rule.rank));
+            self.digests.push(digest);
             self.subtables.len() - 1
         });
         let subtable = &mut self.subtables[at];
@@ -168,29 +174,50 @@ impl TupleSearch {
         if subtable.insert(&key, link) {
             self.prefixes.add(&key, &subtable.lengths);
         }
-        self.sort();
+        self.settle(at);
         self.rules.insert(rule.rule, (rule.rank, matches.clone()));
     }
 
     fn displace(&mut self, id: RuleId) -> Option<Rank> {
         let (rank, matches) = self.rules.remove(&id)?;
         let key = matches.key();
-        let at = self.position(&matches.word_mask()).expect("placed with this mask");
+        let at = self.position(&matches.word_mask(), digest(&matches)).expect("placed with this mask");
         let subtable = &mut self.subtables[at];
         if subtable.remove(&key, rank) {
             self.prefixes.remove(&key, &subtable.lengths);
         }
         if subtable.table.is_empty() {
             self.subtables.remove(at);
+            self.digests.remove(at);
+        } else {
+            self.settle(at);
         }
-        self.sort();
         Some(rank)
     }
 
-    fn sort(&mut self) {
-        // The standard sort is linear on almost sorted input.
-        self.subtables.sort_by_key(|s| Reverse(s.bound));
+    /// Moves the subtable whose bound may have changed to its place; all others are in order.
+    fn settle(&mut self, at: usize) {
+        let bound = self.subtables[at].bound;
+        let before = self.subtables[..at].partition_point(|other| other.bound >= bound);
+        let behind = self.subtables[at + 1..].partition_point(|other| other.bound > bound);
+        if before < at {
+            self.subtables[before..=at].rotate_right(1);
+            self.digests[before..=at].rotate_right(1);
+        } else if behind > 0 {
+            self.subtables[at..=at + behind].rotate_left(1);
+            self.digests[at..=at + behind].rotate_left(1);
+        }
     }
+}
+
+/// A number that is equal for equal masks; others are compared.
+fn digest(matches: &Match) -> u64 {
+    let step = |digest: u64, word: u8, mask: u32| {
+        (digest ^ (u64::from(mask) << 8 | u64::from(word)))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(23)
+    };
+    matches.words().iter().fold(0, |digest, masked| step(digest, masked.word, masked.mask))
 }
 
 impl Subtable {
@@ -418,6 +445,7 @@ impl RuleEngine for TupleSearch {
 
     fn table_bytes(&self) -> usize {
         self.subtables.iter().map(Subtable::table_bytes).sum::<usize>()
+            + self.digests.capacity() * size_of::<u64>()
             + self.rules.capacity() * (size_of::<(RuleId, (Rank, Match))>() + 1)
             + self.rules.values().map(|(_, m)| size_of_val(m.words())).sum::<usize>()
             + self.prefixes.table_bytes()
