@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::fs;
 
 use super::Host;
-use crate::namespaces::sh;
 use crate::support::wait_until;
 
 impl Host {
@@ -44,7 +43,7 @@ fn ports_cost_little_memory() {
 /// Messages and former copies of tables are given back, and a second such change takes no more than the first.
 #[test]
 fn memory_of_changes_is_given_back() {
-    const RULES: usize = 10_000;
+    const RULES: usize = 20_000;
     let Some(host) = Host::start("fvy") else { return };
     host.vsctl("add-br br0 -- set-fail-mode br0 secure").unwrap();
     let rule = |n: usize| format!("priority=7,ip,nw_dst=10.1.{}.{},actions=drop\n", n / 256, n % 256);
@@ -52,11 +51,16 @@ fn memory_of_changes_is_given_back() {
     fs::write(&file, (0..RULES).map(rule).collect::<String>()).unwrap();
     let fill = || {
         host.ofctl(&["--bundle", "add-flows", "br0", file.to_str().unwrap()]);
+        // Engines are built first.
+        let mut most = host.memory();
+        wait_until("memory is given back", || {
+            let now = host.memory();
+            most = most.max(now);
+            now * 10 < most * 9
+        });
         host.memory()
     };
     let (before, full) = (host.memory(), fill());
-    assert!(sh("ldd --version 2>&1 | grep -qi musl") || full > before + 4, "{before} to {full} MiB");
-    wait_until("memory is given back", || host.memory() < full);
     host.ofctl(&["del-flows", "br0"]);
     let again = fill();
     println!("{before} MiB without rules, {full} with {RULES}, {again} after another time");

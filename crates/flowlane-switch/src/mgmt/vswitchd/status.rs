@@ -251,7 +251,13 @@ mod tests {
             let row = json!({ "initial": { "capabilities": ["map", capabilities] } });
             answer(&mut session, &json!([false, "t1", { "Datapath": { UUID: row } }]));
             let (bridges, statistics) = (BTreeMap::new(), Statistics::default());
-            let written = operations(session.replica(), session.schema(), &bridges, &statistics, None);
+            let written = operations(
+                session.replica(),
+                session.schema(),
+                &bridges,
+                (&statistics, &Drivers::default()),
+                None,
+            );
             assert_eq!(written.len(), usize::from(is_written), "{written:?}");
             if is_written {
                 assert_eq!(written[0]["table"], "Datapath");
