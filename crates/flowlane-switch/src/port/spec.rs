@@ -493,7 +493,9 @@ mod tests {
         assert!(problem("pcap:x,lop=3").contains("loop=N"));
         assert!(problem("pcap:x,loop=many").contains("a number is expected"));
         assert!(problem("pcap:x,rate=0").contains("at least 1"));
-        assert!(problem("tap:x,y=1").contains("`tap` has no options"));
+        assert!(problem("afpacket:x,y=1").contains("`afpacket` has no options"));
+        assert!(problem("tap:x,y=1").contains("no option `y`; there are up=yes, up=no"));
+        assert!(problem("tap:x,up=perhaps").contains("there are up=yes, up=no"));
         assert!(problem("afxdp:x,mode=fast").contains("no option `mode=fast`; there are mode=auto|skb"));
         assert!(problem("geneve:eth0").contains("`eth0` is neither an address of the other end nor `flow`"));
         assert!(problem("vxlan:flow,vni=7").contains("there is no option `vni`; there are local, key"));
