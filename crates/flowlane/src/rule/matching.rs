@@ -104,7 +104,9 @@ pub struct MaskedWord {
 /// assert!(!web.matches(&key));
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Match(Arc<Conditions>);
+pub struct Match {
+    conditions: Arc<Conditions>,
+}
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Conditions {
@@ -122,17 +124,17 @@ impl Match {
     /// The words that are compared, ascending.
     #[doc(hidden)]
     pub fn words(&self) -> &[MaskedWord] {
-        &self.0.words
+        &self.conditions.words
     }
 
     /// The range that `tp_src` must lie in, where there is one that is no prefix.
     pub fn tp_src_range(&self) -> Option<PortRange> {
-        self.0.tp_src
+        self.conditions.tp_src
     }
 
     /// The range that `tp_dst` must lie in, where there is one that is no prefix.
     pub fn tp_dst_range(&self) -> Option<PortRange> {
-        self.0.tp_dst
+        self.conditions.tp_dst
     }
 
     /// Requires `field` to equal `value` in the bits of `mask` (right-aligned). Earlier requirements
@@ -143,8 +145,8 @@ impl Match {
     pub fn set_masked(&mut self, field: Field, value: u128, mask: u128) -> &mut Self {
         field.info().assert_fits(value & mask);
         match field {
-            Field::TpSrc if mask != 0 => Arc::make_mut(&mut self.0).tp_src = None,
-            Field::TpDst if mask != 0 => Arc::make_mut(&mut self.0).tp_dst = None,
+            Field::TpSrc if mask != 0 => Arc::make_mut(&mut self.conditions).tp_src = None,
+            Field::TpDst if mask != 0 => Arc::make_mut(&mut self.conditions).tp_dst = None,
             _ => {}
         }
         for (word, value, mask) in field.info().spread(value, mask) {
@@ -168,7 +170,7 @@ impl Match {
         if mask == 0 {
             return self;
         }
-        let words = &mut Arc::make_mut(&mut self.0).words;
+        let words = &mut Arc::make_mut(&mut self.conditions).words;
         match words.binary_search_by_key(&(word as u8), |w| w.word) {
             Ok(i) => {
                 let w = &mut words[i];
@@ -187,7 +189,7 @@ impl Match {
     /// Where `low > high`, or `field` is neither of the two; readers refuse both.
     pub fn set_range(&mut self, field: Field, low: u16, high: u16) -> &mut Self {
         assert!(low <= high, "port range {low}-{high} is empty");
-        let Conditions { words, tp_src, tp_dst } = Arc::make_mut(&mut self.0);
+        let Conditions { words, tp_src, tp_dst } = Arc::make_mut(&mut self.conditions);
         let (range, shift) = match field {
             Field::TpSrc => (tp_src, 16),
             Field::TpDst => (tp_dst, 0),
@@ -210,8 +212,8 @@ impl Match {
 
     /// Returns this condition's words with the port ranges of `other`.
     pub(crate) fn with_ranges_of(mut self, other: &Match) -> Self {
-        let own = Arc::make_mut(&mut self.0);
-        (own.tp_src, own.tp_dst) = (other.0.tp_src, other.0.tp_dst);
+        let own = Arc::make_mut(&mut self.conditions);
+        (own.tp_src, own.tp_dst) = (other.conditions.tp_src, other.conditions.tp_dst);
         self
     }
 
@@ -234,7 +236,7 @@ impl Match {
         let (mut value, mut mask) = (0u128, 0u128);
         for (word, shift, width) in field.info().pieces() {
             let bits = |of: u32| u128::from((u64::from(of) >> shift) & ((1u64 << width) - 1));
-            let found = self.0.words.iter().find(|w| usize::from(w.word) == word);
+            let found = self.conditions.words.iter().find(|w| usize::from(w.word) == word);
             value = value << width | found.map_or(0, |w| bits(w.value));
             mask = mask << width | found.map_or(0, |w| bits(w.mask));
         }
@@ -245,7 +247,7 @@ impl Match {
     /// a mask there that is no prefix, or both here, or nothing can match at all: then it may be denied although it is so.
     #[doc(hidden)]
     pub fn is_disjoint(&self, key: &FlowKey, mask: &FlowMask) -> bool {
-        let words = self.0.words.iter().any(|w| {
+        let words = self.conditions.words.iter().any(|w| {
             let word = usize::from(w.word);
             (key.word(word) ^ w.value) & w.mask & mask.word(word) != 0
         });
@@ -278,14 +280,14 @@ impl Match {
 
     /// The ranges of both ports, and where the ports begin in their word.
     fn ranges(&self) -> [(Option<PortRange>, u32); 2] {
-        [(self.0.tp_src, 16), (self.0.tp_dst, 0)]
+        [(self.conditions.tp_src, 16), (self.conditions.tp_dst, 0)]
     }
 
     /// The value and the mask of the bits of word `word` that are the same in every key that matches.
     fn asked(&self, word: usize) -> (u32, u32) {
-        let found = self.0.words.binary_search_by_key(&word, |w| w.word.into());
+        let found = self.conditions.words.binary_search_by_key(&word, |w| w.word.into());
         let (mut value, mut mask) =
-            found.map_or((0, 0), |at| (self.0.words[at].value, self.0.words[at].mask));
+            found.map_or((0, 0), |at| (self.conditions.words[at].value, self.conditions.words[at].mask));
         for (range, shift) in self.ranges() {
             if let Some(range) = range.filter(|_| word == word::PORTS) {
                 let bits = u32::from(range.common_bits()) << shift;
@@ -300,14 +302,15 @@ impl Match {
     #[inline]
     pub fn matches(&self, key: &FlowKey) -> bool {
         let words = key.words();
-        self.0.words.iter().all(|w| words[usize::from(w.word)] & w.mask == w.value) && self.ranges_match(key)
+        self.conditions.words.iter().all(|w| words[usize::from(w.word)] & w.mask == w.value)
+            && self.ranges_match(key)
     }
 
     /// Adds the bits of `key` that show whether its ports lie in the ranges; where one does not, its bits
     /// alone.
     #[doc(hidden)]
     pub fn add_range_bits(&self, key: &FlowKey, looked_at: &mut FlowMask) {
-        add_range_bits(self.0.tp_src, self.0.tp_dst, key, looked_at);
+        add_range_bits(self.conditions.tp_src, self.conditions.tp_dst, key, looked_at);
     }
 
     /// Returns whether the ports of `key` lie in the ranges.
@@ -315,14 +318,14 @@ impl Match {
     #[inline]
     pub fn ranges_match(&self, key: &FlowKey) -> bool {
         let ports = key.word(word::PORTS);
-        self.0.tp_src.is_none_or(|r| r.contains((ports >> 16) as u16))
-            && self.0.tp_dst.is_none_or(|r| r.contains(ports as u16))
+        self.conditions.tp_src.is_none_or(|r| r.contains((ports >> 16) as u16))
+            && self.conditions.tp_dst.is_none_or(|r| r.contains(ports as u16))
     }
 
     /// The values that are wanted, as a key.
     pub fn key(&self) -> FlowKey {
         let mut key = FlowKey::zero();
-        self.0.words.iter().for_each(|w| key.or_word(w.word.into(), w.value));
+        self.conditions.words.iter().for_each(|w| key.or_word(w.word.into(), w.value));
         key
     }
 
@@ -330,17 +333,17 @@ impl Match {
     #[doc(hidden)]
     pub fn word_mask(&self) -> FlowMask {
         let mut mask = FlowMask::zero();
-        self.0.words.iter().for_each(|w| mask.or_word(w.word.into(), w.mask));
+        self.conditions.words.iter().for_each(|w| mask.or_word(w.word.into(), w.mask));
         mask
     }
 
     /// The bits that are looked at; ranges count in full.
     pub fn mask(&self) -> FlowMask {
         let mut mask = self.word_mask();
-        if self.0.tp_src.is_some() {
+        if self.conditions.tp_src.is_some() {
             mask.or_word(word::PORTS, 0xffff_0000);
         }
-        if self.0.tp_dst.is_some() {
+        if self.conditions.tp_dst.is_some() {
             mask.or_word(word::PORTS, 0xffff);
         }
         mask
@@ -362,10 +365,11 @@ impl Match {
     pub fn expand_ranges(&self) -> Vec<Match> {
         let cover = |range: Option<PortRange>| range.map_or_else(|| vec![(0, 0)], |r| r.prefixes());
         let mut out = Vec::new();
-        for &(src, src_mask) in &cover(self.0.tp_src) {
-            for &(dst, dst_mask) in &cover(self.0.tp_dst) {
-                let words = self.0.words.clone();
-                let mut one = Match(Arc::new(Conditions { words, tp_src: None, tp_dst: None }));
+        for &(src, src_mask) in &cover(self.conditions.tp_src) {
+            for &(dst, dst_mask) in &cover(self.conditions.tp_dst) {
+                let words = self.conditions.words.clone();
+                let mut one =
+                    Match { conditions: Arc::new(Conditions { words, tp_src: None, tp_dst: None }) };
                 one.set_masked(Field::TpSrc, src.into(), src_mask.into());
                 one.set_masked(Field::TpDst, dst.into(), dst_mask.into());
                 out.push(one);
