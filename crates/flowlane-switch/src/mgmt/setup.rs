@@ -43,7 +43,7 @@ pub use self::prepared::Prepared;
 pub use self::privileges::Privileges;
 pub use self::reload::Reload;
 pub use self::routes::{LiveRoutes, Origin, RouteReport};
-pub(crate) use self::tunnels::read_mac;
+pub(crate) use self::tunnels::{read_host_mac, read_mac};
 pub(crate) use self::vlans::of as vlan_of;
 
 use self::reader::Reader;

@@ -7,7 +7,7 @@ use flowlane::rule::ReadOptions;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::flow_syntax::read_actions;
 
-use super::tunnels;
+use super::tunnels::{self, read_host_mac};
 use crate::mgmt::config::{
     Config, ConfigError, InterfaceSection, KeyPath, PortSection, RouterSection, Source,
 };
@@ -327,10 +327,7 @@ fn of_kernel(interface: &str, what: &str) -> Option<String> {
 }
 
 fn kernel_mac(interface: &str) -> Option<Mac> {
-    let text = of_kernel(interface, "address")?;
-    let bytes: Vec<u8> =
-        text.trim().split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<_, _>>().ok()?;
-    <Mac>::try_from(bytes).ok().filter(|mac| mac[0] & 1 == 0 && *mac != [0; 6])
+    read_host_mac(of_kernel(interface, "address")?.trim())
 }
 
 fn kernel_mtu(interface: &str) -> Option<u16> {

@@ -201,10 +201,19 @@ pub(super) fn mac(text: Option<&str>, at: &KeyPath, source: &Source) -> Result<[
     })
 }
 
-/// Reads a MAC address: six bytes in hexadecimal, with colons.
+/// Reads a MAC address: six bytes of one or two hexadecimal digits, with colons.
 pub(crate) fn read_mac(text: &str) -> Option<[u8; 6]> {
-    let bytes: Option<Vec<u8>> = text.split(':').map(|b| u8::from_str_radix(b, 16).ok()).collect();
+    // `from_str_radix` accepts a sign, and zeros in front.
+    let is_byte =
+        |part: &str| matches!(part.len(), 1 | 2) && part.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let byte = |part| u8::from_str_radix(part, 16).ok().filter(|_| is_byte(part));
+    let bytes: Option<Vec<u8>> = text.split(':').map(byte).collect();
     bytes?.try_into().ok()
+}
+
+/// Reads the MAC address of a host: neither of a group nor zero.
+pub(crate) fn read_host_mac(text: &str) -> Option<[u8; 6]> {
+    read_mac(text).filter(|mac| mac[0] & 1 == 0 && *mac != [0; 6])
 }
 
 /// Reads GENEVE options in hexadecimal.
@@ -217,4 +226,28 @@ fn options(text: &str, at: &KeyPath, source: &Source) -> Result<Vec<u8>, ConfigE
         return Err(source.error(at, "these options are not hexadecimal", help));
     }
     Ok(digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_six_bytes_of_one_or_two_digits() {
+        assert_eq!(read_mac("02:0:00:0a:Ff:1"), Some([2, 0, 0, 10, 255, 1]));
+        for wrong in [
+            "",
+            "02:zz",
+            "1:2:3:4:5",
+            "1:2:3:4:5:6:7",
+            "001:2:3:4:5:6",
+            "+1:2:3:4:5:6",
+            "1:2::4:5:6",
+            "1-2-3-4-5-6",
+        ] {
+            assert_eq!(read_mac(wrong), None, "{wrong}");
+        }
+        assert_eq!(read_host_mac("02:00:00:00:00:42"), Some([2, 0, 0, 0, 0, 0x42]));
+        assert_eq!(["01:00:00:00:00:01", "0:0:0:0:0:0"].map(read_host_mac), [None, None]);
+    }
 }

@@ -7,9 +7,10 @@ use flowlane_openflow::Version;
 use flowlane_ovsdb::{Atom, Replica, Row, Uuid, Wanted};
 
 use super::bfd::BfdSpec;
-use super::settings::{FdbLimits, mac_of};
+use super::settings::FdbLimits;
 use crate::mgmt::config::PortSection;
 use crate::mgmt::openflow::Address;
+use crate::mgmt::setup::read_host_mac;
 use crate::port::{PortSpec, XdpMode};
 use crate::state::vlan::VlanMode;
 use crate::tunnel::PortTunnelSpec;
@@ -159,7 +160,7 @@ fn bridge(replica: &Replica, uuid: Uuid, row: &Row) -> Option<BridgeSpec> {
     let config = row.get("other_config");
     let datapath_id = config.get("datapath-id");
     if let Some(own) = interfaces.first_mut().filter(|interface| interface.name == name) {
-        own.mac = own.mac.or_else(|| config.get("hwaddr").and_then(mac_of));
+        own.mac = own.mac.or_else(|| config.get("hwaddr").and_then(read_host_mac));
     }
     Some(BridgeSpec {
         uuid,
@@ -210,7 +211,7 @@ fn interfaces(replica: &Replica, port: &Row) -> Vec<InterfaceSpec> {
             cvlans: vlans("cvlans"),
             bfd: BfdSpec::read(row.get("bfd")),
             mtu_request: row.get("mtu_request").integer().and_then(|mtu| u32::try_from(mtu).ok()),
-            mac: row.get("mac").text().and_then(mac_of),
+            mac: row.get("mac").text().and_then(read_host_mac),
             bond: port.get("name").text().filter(|_| is_bond).map(str::to_owned),
         })
     };

@@ -35,18 +35,6 @@ impl FdbLimits {
     }
 }
 
-/// Reads an Ethernet address of a host; none where the text is no such address.
-pub(super) fn mac_of(text: &str) -> Option<[u8; 6]> {
-    let mut mac = [0; 6];
-    let mut parts = text.split(':');
-    for byte in &mut mac {
-        let part = parts.next().filter(|part| matches!(part.len(), 1 | 2) && !part.starts_with('+'))?;
-        *byte = u8::from_str_radix(part, 16).ok()?;
-    }
-    let is_of_host = mac[0] & 1 == 0 && mac != [0; 6];
-    (parts.next().is_none() && is_of_host).then_some(mac)
-}
-
 /// Makes the settings of an open interface those that are asked for now; `before` are those that it follows already. Returns whether
 /// there was anything to set.
 ///
@@ -75,20 +63,4 @@ pub(super) fn follow(before: Option<&InterfaceSpec>, now: &InterfaceSpec) -> Res
         None => Ok(()),
     }?;
     Ok(true)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_of_hosts_are_read() {
-        assert_eq!(mac_of("02:00:00:00:00:42"), Some([2, 0, 0, 0, 0, 0x42]));
-        assert_eq!(mac_of("2:0:0:0:0:a"), Some([2, 0, 0, 0, 0, 10]));
-        for wrong in
-            ["", "02:00", "01:00:00:00:00:01", "00:00:00:00:00:00", "02:00:00:00:00:42:00", "02:+1:0:0:0:0"]
-        {
-            assert_eq!(mac_of(wrong), None, "{wrong}");
-        }
-    }
 }

@@ -7,6 +7,7 @@ use flowlane_ovsdb::Uuid;
 
 use super::{NO_BRIDGE, find, lines, one_or_all};
 use crate::mgmt::rpc::RpcError;
+use crate::mgmt::setup::read_mac;
 use crate::mgmt::vswitchd::bridge::Bridge;
 
 /// Executes a command about addresses, if it is one.
@@ -65,17 +66,9 @@ fn statistics(bridge: &Bridge) -> Result<String, String> {
     ]))
 }
 
-/// Reads an Ethernet address: six bytes of one or two digits.
 fn mac_of(text: &str) -> Result<u64, String> {
-    let bad = || "bad MAC address".to_owned();
-    let digits = |part: &str| matches!(part.len(), 1 | 2) && part.bytes().all(|b| b.is_ascii_hexdigit());
-    let parts: Vec<&str> = text.split(':').collect();
-    if parts.len() != 6 || !parts.iter().all(|part| digits(part)) {
-        return Err(bad());
-    }
-    parts
-        .iter()
-        .try_fold(0, |mac, part| u64::from_str_radix(part, 16).map(|byte| mac << 8 | byte).map_err(|_| bad()))
+    let [a, b, c, d, e, f] = read_mac(text).ok_or_else(|| "bad MAC address".to_owned())?;
+    Ok(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
 }
 
 fn vlan_of(text: &str) -> Result<u16, String> {
@@ -99,20 +92,5 @@ fn remove(bridge: &Bridge, vlan: &str, mac: &str) -> Result<String, String> {
     match bridge.served().remove_static_address(mac, vlan).map_err(text)? {
         true => Ok(String::new()),
         false => Err("could not find static mac entry".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_six_bytes() {
-        assert_eq!(mac_of("02:0:00:0a:Ff:1"), Ok(0x0200_000a_ff01));
-        for wrong in
-            ["", "02:zz", "1:2:3:4:5", "1:2:3:4:5:6:7", "001:2:3:4:5:6", "+1:2:3:4:5:6", "1:2::4:5:6"]
-        {
-            assert!(mac_of(wrong).is_err(), "{wrong}");
-        }
     }
 }
