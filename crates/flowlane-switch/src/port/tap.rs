@@ -199,7 +199,7 @@ fn leave(file: &File, name: &str) {
 }
 
 /// Removes the interfaces that switches have left for others, and that are not wanted.
-pub(crate) fn remove_left(is_wanted: impl Fn(&str) -> bool) {
+pub(crate) fn remove_stale(is_wanted: impl Fn(&str) -> bool) {
     for name in tap_mark::all().into_iter().filter(|name| !is_wanted(name)) {
         let Ok(file) = open_device() else { return };
         // One that is in use is not left.

@@ -161,8 +161,11 @@ fn connections_outlive_a_restart() {
     host.vsctl("--no-wait del-br br1").unwrap();
     wait_until("the daemon ends", || host.daemon.as_mut().unwrap().0.try_wait().unwrap().is_some());
     assert!(host.ip("link show br1") && host.left().len() == 4, "{:?}", host.left());
+    let foreign = host.at().join("other.program.state");
+    fs::write(&foreign, "of another program").unwrap();
     host.start_daemon();
-    wait_until("it is removed", || !host.ip("link show br1") && host.left().is_empty());
+    wait_until("it is removed", || !host.ip("link show br1") && host.left().len() == 1);
+    fs::remove_file(foreign).unwrap();
     assert!(host.ip("link show vi"));
     host.appctl(&["exit", "--cleanup"]).unwrap();
     wait_until("the daemon ends", || host.daemon.as_mut().unwrap().0.try_wait().unwrap().is_some());

@@ -5,6 +5,7 @@ use flowlane_openflow::{ErrorCode, Version};
 
 use super::service::{PortState, Service};
 use crate::control::PortChange;
+use crate::mgmt::rpc::local_mac;
 use crate::port::device::LinkMode;
 use crate::ruleset::PortFlags;
 
@@ -22,9 +23,7 @@ fn known(version: Version) -> u16 {
 
 /// The address of a port: that of its interface, or a local one that says its number.
 fn hw_addr(port: &PortState) -> [u8; 6] {
-    let [.., high, low] = port.number.0.to_be_bytes();
-    let of_link = port.link.and_then(|link| link.mac);
-    of_link.unwrap_or([0x02, 0xf1, 0x00, 0x00, high, low])
+    port.link.and_then(|link| link.mac).unwrap_or_else(|| local_mac(port.number))
 }
 
 /// The bits of the mode that a link is in, and its speed in Mb/s; 0 where they are unknown.

@@ -37,6 +37,12 @@ pub(crate) struct Link {
 /// The interfaces of the system by name; none while nothing follows them.
 pub(crate) type Links = Option<HashMap<String, Link>>;
 
+/// The Ethernet address of a port without an interface: a local one, that says its number.
+pub(crate) fn local_mac(port: PortNo) -> [u8; 6] {
+    let [.., high, low] = port.0.to_be_bytes();
+    [0x02, 0xf1, 0x00, 0x00, high, low]
+}
+
 /// A port that has been added or removed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PortChangeReport {

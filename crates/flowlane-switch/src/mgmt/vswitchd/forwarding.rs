@@ -55,14 +55,16 @@ impl StateFiles {
         Self { packets: StateFile { file: packets, every: Duration::MAX }, sessions }
     }
 
-    /// Removes the files of bridges that are not there.
-    pub(super) fn remove_left(folder: &Path, bridges: &[(String, Uuid)]) {
-        let is_of_a_bridge =
-            |stem: &str| bridges.iter().any(|(bridge, row)| stem == format!("{bridge}.{row}"));
+    /// Removes the files of bridges that are not there. Files of other programs in the folder stay.
+    pub(super) fn remove_stale(folder: &Path, bridges: &[(String, Uuid)]) {
+        let is_kept = |stem: &str| {
+            let row = stem.rsplit_once('.').and_then(|(_, row)| Uuid::read(row));
+            row.is_none() || bridges.iter().any(|(bridge, row)| stem == format!("{bridge}.{row}"))
+        };
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let stem = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix));
-            if stem.is_some_and(|stem| !is_of_a_bridge(stem)) {
+            if stem.is_some_and(|stem| !is_kept(stem)) {
                 _ = fs::remove_file(entry.path());
             }
         }

@@ -12,6 +12,7 @@ mod bfd;
 mod bridge;
 mod commands;
 mod control;
+mod features;
 mod figures;
 mod forwarding;
 mod log_levels;
@@ -38,7 +39,7 @@ use flowlane_ovsdb::{Event, Replica, Session, SessionError, Uuid};
 use serde_json::Value;
 
 use crate::mgmt::openflow::Address;
-use crate::port::tap::remove_left;
+use crate::port::tap;
 use bridge::{Bridge, BridgeEnd};
 use control::Commands;
 use figures::Figures;
@@ -368,7 +369,7 @@ impl<'a> Daemon<'a> {
                 self.ports.follow(&self.bridges);
                 cur_cfg = model::root(session.replica()).map(|root| root.next_cfg);
                 if !std::mem::replace(&mut self.is_ready, true) {
-                    self.remove_left(session.replica());
+                    self.remove_stale(session.replica());
                     (hooks.ready)();
                 }
             }
@@ -439,15 +440,15 @@ impl<'a> Daemon<'a> {
         self.say_problems();
     }
 
-    /// Removes what former daemons have left of bridges and interfaces that are not asked for any more.
-    fn remove_left(&self, replica: &Replica) {
+    /// Removes what former daemons have kept of bridges and interfaces that are not asked for any more.
+    fn remove_stale(&self, replica: &Replica) {
         let wanted = model::bridges(replica);
-        remove_left(|name| {
+        tap::remove_stale(|name| {
             let mut interfaces = wanted.iter().flat_map(|bridge| &bridge.interfaces);
             interfaces.any(|interface| interface.name == name)
         });
         let names: Vec<_> = wanted.into_iter().map(|bridge| (bridge.name, bridge.uuid)).collect();
-        StateFiles::remove_left(&self.options.folder, &names);
+        StateFiles::remove_stale(&self.options.folder, &names);
     }
 
     fn say_problems(&mut self) {

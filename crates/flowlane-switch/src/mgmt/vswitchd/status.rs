@@ -2,41 +2,21 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use flowlane::rule::action::PortNo;
 use flowlane_ovsdb::{Datum, Replica, Row, Schema, Uuid};
 use serde_json::{Map, Value, json};
 
 use super::bridge::{Bridge, BridgePort};
+use super::features;
 use super::model::{self, Root};
 use super::statistics::Statistics;
 use crate::mgmt::openflow::Address;
-use crate::mgmt::rpc::Link;
+use crate::mgmt::rpc::{Link, local_mac};
 use crate::port::device::{self, Driver};
 use crate::state::bfd::Status;
 
 /// The types of interfaces, as far as they are supported.
 const KINDS: [&str; 9] = ["system", "internal", "tap", "patch", "null", "dummy", "afxdp", "geneve", "vxlan"];
-
-/// The abilities of the datapath, by which controllers choose actions: OVN commits connections with `nat(src)`, which moves ports that
-/// are in use, where `ct_zero_snat` says that it may.
-const CAPABILITIES: [(&str, &str); 17] = [
-    ("check_pkt_len", "true"),
-    ("clone", "true"),
-    ("ct_clear", "true"),
-    ("ct_flush", "true"),
-    ("ct_label", "true"),
-    ("ct_mark", "true"),
-    ("ct_orig_tuple", "true"),
-    ("ct_orig_tuple6", "true"),
-    ("ct_state", "true"),
-    ("ct_state_nat", "true"),
-    ("ct_zero_snat", "true"),
-    ("ct_zone", "true"),
-    ("masked_set_action", "true"),
-    ("max_vlan_headers", "2"),
-    ("nd_ext", "true"),
-    ("recirc", "true"),
-    ("trunc", "true"),
-];
 
 /// The columns of a row that are to be written, with their values.
 type Columns = Vec<(&'static str, Datum)>;
@@ -69,7 +49,7 @@ pub(super) fn operations(
     }
     // Controllers make the rows, one for each type of datapath that they use.
     for (uuid, _) in replica.rows("Datapath") {
-        let columns = vec![("capabilities", Datum::map(CAPABILITIES))];
+        let columns = vec![("capabilities", Datum::map(features::capabilities()))];
         out.extend(update(replica, schema, "Datapath", uuid, columns));
     }
     if let (Some(Root { uuid, .. }), Some(cur_cfg)) = (model::root(replica), cur_cfg) {
@@ -104,12 +84,6 @@ fn controllers(replica: &Replica, schema: &Schema, uuid: Uuid, bridge: &Bridge) 
     row.get("controller").uuids().filter_map(of_row).collect()
 }
 
-/// The address of a port without an interface, which the agent names, too.
-fn local_mac(number: u32) -> [u8; 6] {
-    let [.., high, low] = number.to_be_bytes();
-    [0x02, 0xf1, 0x00, 0x00, high, low]
-}
-
 /// The MTU of a port without an interface, in bytes; tunnels and patch ports have none.
 const MTU_OF_DUMMY: u32 = 1500;
 
@@ -118,7 +92,7 @@ fn interface(port: &BridgePort, link: Option<Link>, driver: Option<&Driver>) -> 
     let optional = |value: Option<i64>| value.map_or_else(Datum::empty, |value| Datum::set([value]));
     match &port.opened {
         Ok(number) => {
-            let of_port = (!port.spec.has_link()).then(|| local_mac(*number));
+            let of_port = (!port.spec.has_link()).then(|| local_mac(PortNo(*number)));
             let mac = link.and_then(|link| link.mac).or(of_port);
             let mac = mac.map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"));
             // A port that is no interface of the system is always up.
@@ -242,7 +216,9 @@ mod tests {
     #[test]
     fn datapaths_that_controllers_make_get_capabilities() {
         let strings = json!({ "type": { "key": "string", "value": "string", "min": 0, "max": "unlimited" } });
-        for (capabilities, is_written) in [(json!([]), true), (json!(CAPABILITIES), false)] {
+        for (capabilities, is_written) in
+            [(json!([]), true), (json!(features::capabilities().collect::<Vec<_>>()), false)]
+        {
             let mut session = Session::new("Open_vSwitch", &model::WANTED, None, Replica::default());
             answer(
                 &mut session,

@@ -12,6 +12,7 @@ use crate::datapath::Worker;
 use crate::mgmt::report::Report;
 use crate::mgmt::rpc::{ConnectionParams, RpcError};
 use crate::mgmt::vswitchd::bridge::Bridge;
+use crate::mgmt::vswitchd::features;
 use crate::mgmt::vswitchd::figures::{lookups, report};
 use crate::mgmt::vswitchd::numbers::DatapathPorts;
 use crate::ruleset::{LaneStep, Step};
@@ -22,24 +23,6 @@ const LISTED_MAX: usize = 100_000;
 const FLOWS_LISTED_MAX: usize = 10_000;
 /// The name of the only datapath. Each bridge has its own; clients of Open vSwitch expect one.
 const NAME: &str = "netdev@ovs-netdev";
-
-/// The abilities of the datapath, by which clients choose actions.
-const FEATURES: [(&str, &str); 14] = [
-    ("Masked set action", "Yes"),
-    ("Truncate action", "Yes"),
-    ("Clone action", "Yes"),
-    ("Conntrack clear", "Yes"),
-    ("Check pkt length action", "Yes"),
-    ("Max VLAN headers", "2"),
-    ("Recirc", "Yes"),
-    ("CT state", "Yes"),
-    ("CT zone", "Yes"),
-    ("CT mark", "Yes"),
-    ("CT label", "Yes"),
-    ("CT state NAT", "Yes"),
-    ("CT orig tuple", "Yes"),
-    ("CT orig tuple for IPv6", "Yes"),
-];
 
 /// The arguments of a command about the datapath.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -58,8 +41,7 @@ pub(super) fn execute(
     let with_options = |run: &dyn Fn(Options) -> Result<String, String>| options(arguments).and_then(run);
     Some(match (command, arguments) {
         ("dpif/show", _) => Ok(show_bridges(bridges, ports)),
-        ("dpif/show-dp-features", [name]) => find(bridges, name, NO_BRIDGE)
-            .map(|_| lines(FEATURES.iter().map(|(feature, value)| format!("{feature}: {value}")))),
+        ("dpif/show-dp-features", [name]) => find(bridges, name, NO_BRIDGE).map(|_| lines(features::lines())),
         ("dpif/dump-dps", _) => {
             let mut names: Vec<&str> = bridges.values().map(Bridge::name).collect();
             names.sort_unstable();
