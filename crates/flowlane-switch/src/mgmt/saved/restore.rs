@@ -13,6 +13,7 @@ use super::record::{Address, Header, Record, RuleRecord};
 use crate::control::{Control, SavedControl, SavedRule};
 use crate::datapath::{Clock, Worker};
 use crate::state::conntrack::{SavedConnection, State};
+use crate::state::fdb::STATIC;
 
 /// Rules, and routes, that are taken over at most.
 const RULES_MAX: usize = 1 << 22;
@@ -186,7 +187,10 @@ impl Restoring<'_> {
 fn learn(worker: &mut Worker, address: Address, now_s: u32) -> bool {
     let Address { mac, vlan, port, seen_s } = address;
     let macs = &mut worker.egress.macs;
-    macs.learn(mac, vlan, PortNo(port), seen_s.min(now_s));
+    match seen_s {
+        STATIC => macs.add_static(mac, vlan, PortNo(port)),
+        _ => macs.learn(mac, vlan, PortNo(port), seen_s.min(now_s)),
+    }
     macs.lookup(mac, vlan, now_s) == Some(PortNo(port))
 }
 

@@ -299,6 +299,7 @@ fn addresses_wait_for_their_ports() {
     for flow in &mut flows(&mut Random::new(1), 60) {
         _ = flow.go_on(&mut bench);
     }
+    bench.switch.workers_mut()[0].egress.macs.add_static(0x0200_0000_00aa, 0, PortNo(1));
     file.write_with_rules(&mut bench.switch.workers_mut(), &bench.control).unwrap();
     // Rules come back where they are expected only.
     let mut other = Bench::new(CONFIG);
@@ -315,5 +316,7 @@ fn addresses_wait_for_their_ports() {
     let worker = &mut other.switch.workers_mut()[0];
     worker.put_port(0, PortSlot::new(PortNo(1), "1", "null", gone));
     assert_eq!(waiting.restore(worker), (all - before) as u64);
-    assert_eq!(known(&other), all);
+    assert!(worker.egress.macs.remove_static(0x0200_0000_00aa, 0), "it is static still");
+    assert!(bench.switch.workers_mut()[0].egress.macs.remove_static(0x0200_0000_00aa, 0));
+    assert_eq!(known(&other), known(&bench));
 }
