@@ -40,7 +40,8 @@ fn ports_cost_little_memory() {
     assert!(after - before < 32, "{before} to {after} MiB");
 }
 
-/// Messages and former copies of tables are given back, and a second such change takes no more than the first.
+/// Memory of rules that are gone, of messages and of former copies of tables is given back to the system. Without that it stays as it was:
+/// the allocator keeps it.
 #[test]
 fn memory_of_changes_is_given_back() {
     const RULES: usize = 20_000;
@@ -49,20 +50,14 @@ fn memory_of_changes_is_given_back() {
     let rule = |n: usize| format!("priority=7,ip,nw_dst=10.1.{}.{},actions=drop\n", n / 256, n % 256);
     let file = host.at().join("rules");
     fs::write(&file, (0..RULES).map(rule).collect::<String>()).unwrap();
-    let fill = || {
-        host.ofctl(&["--bundle", "add-flows", "br0", file.to_str().unwrap()]);
-        // Engines are built first.
-        let mut most = host.memory();
-        wait_until("memory is given back", || {
-            let now = host.memory();
-            most = most.max(now);
-            now * 10 < most * 9
-        });
-        host.memory()
-    };
-    let (before, full) = (host.memory(), fill());
+    let before = host.memory();
+    host.ofctl(&["--bundle", "add-flows", "br0", file.to_str().unwrap()]);
     host.ofctl(&["del-flows", "br0"]);
-    let again = fill();
-    println!("{before} MiB without rules, {full} with {RULES}, {again} after another time");
-    assert!(again < full + full / 2, "{full} to {again} MiB");
+    let mut most = host.memory();
+    wait_until("memory is given back", || {
+        let now = host.memory();
+        most = most.max(now);
+        now * 4 < most * 3
+    });
+    println!("{before} MiB without rules, {most} with {RULES}, {} after them", host.memory());
 }
