@@ -9,6 +9,7 @@ use flowlane::packet::batch::LaneMask;
 
 use flowlane::rule::Action;
 
+use super::egress::Changed;
 use super::track_burst::Prepared;
 use super::walk::{CALLED_MAX, OPEN_CALLS_MAX};
 use crate::packet::Shown;
@@ -24,6 +25,8 @@ pub(super) struct PacketState {
     tracked: Tracked,
     /// The datagram that the packet is a fragment of, once all of that had come; in it, none if that is invalid.
     datagram: Option<Option<Seen>>,
+    /// A `ct` has translated the packet: its headers have new ends, and its key those that it came with.
+    translated: bool,
     /// Tables that were called.
     called: u32,
     /// The fields that the table sees which the lane enters next.
@@ -34,10 +37,10 @@ impl PacketState {
     /// Makes it that of another packet. (In place: with a value to be moved here, it took a tenth of the time of a packet that meets
     /// its connection.)
     fn clear(&mut self) {
-        let Self { values, tracked, datagram, called, shown } = self;
+        let Self { values, tracked, datagram, translated, called, shown } = self;
         values.clear();
         tracked.clear();
-        (*datagram, *called, *shown) = (None, 0, Shown::default());
+        (*datagram, *translated, *called, *shown) = (None, false, 0, Shown::default());
     }
 }
 
@@ -288,13 +291,40 @@ impl Calls {
         &mut self.used(lane).tracked
     }
 
-    /// Forgets the connection of a lane's packet, if an action has made another packet of it.
+    /// Forgets what actions have changed of a lane's packet: its connection, or which that is.
     #[inline]
-    pub(super) fn untrack_if(&mut self, lane: usize, is_other: bool) {
-        if is_other && self.is_used(lane) {
-            let state = &mut self.lanes[lane].state;
-            (state.tracked, state.datagram) = (Tracked::default(), None);
+    pub(super) fn note_change(&mut self, lane: usize, changed: Changed) {
+        if changed == Changed::Nothing || !self.is_used(lane) {
+            return;
         }
+        let state = &mut self.lanes[lane].state;
+        match changed {
+            Changed::Nothing => {}
+            Changed::Ends => state.tracked.forget_place(),
+            Changed::Headers => {
+                state.tracked.forget_place();
+                state.translated = false;
+            }
+            Changed::Packet => {
+                (state.tracked, state.datagram, state.translated) = (Tracked::default(), None, false);
+            }
+        }
+    }
+
+    /// Records that a lane's packet has other ends than its key.
+    pub(super) fn note_translated(&mut self, lane: usize) {
+        self.used(lane).translated = true;
+    }
+
+    /// Records that a lane's key is given the ends of its packet.
+    pub(super) fn forget_translation(&mut self, lane: usize) {
+        self.used(lane).translated = false;
+    }
+
+    /// Returns whether a lane's packet has other ends than its key.
+    #[inline]
+    pub(super) fn is_translated(&self, lane: usize) -> bool {
+        self.is_used(lane) && self.lanes[lane].state.translated
     }
 
     /// Returns the datagram that a lane's packet is a fragment of, once all of that had come.

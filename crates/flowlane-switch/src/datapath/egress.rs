@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use flowlane::packet::key::FlowKey;
-use flowlane::packet::{Field, Headers, parse};
+use flowlane::packet::{Field, parse};
 use flowlane::rule::action::{Controller, EncapsulateHeader, PortNo, Sample};
+
+pub(super) use edits::Changed;
+pub use edits::Packet;
 
 use super::apply::Effects;
 use super::faults::Faults;
@@ -103,28 +106,6 @@ pub struct Egress {
     wrapped: Frame,
     /// A copy of the present frame, with other headers of VLANs.
     pub(super) retagged: Frame,
-}
-
-/// A packet on its way out.
-#[derive(Debug)]
-pub struct Packet<'a> {
-    pub frame: &'a mut Frame,
-    /// Where its headers are.
-    pub headers: &'a mut Headers,
-    /// Its key, as it was parsed.
-    pub key: &'a mut FlowKey,
-    /// The index of its input port.
-    pub port: usize,
-    /// The time of its arrival.
-    pub now_ns: u64,
-    /// Whether it has been sent somewhere.
-    pub sent: bool,
-    /// An action has moved headers: `headers` may be stale.
-    pub moved: bool,
-    /// The port that an action says it came in through.
-    pub source: Option<PortNo>,
-    /// An action has made another packet of it, which has no connection.
-    pub untracked: bool,
 }
 
 /// Returns the frames that completing a frame's checksum and segmentation offload results in.
@@ -543,7 +524,7 @@ impl Effects<Packet<'_>> for Egress {
             Ok(()) => {
                 hide(packet.key);
                 packet.key.set(Field::TunMetadataPresent, 0);
-                packet.untracked = true;
+                (packet.changed, packet.translated) = (Changed::Packet, false);
                 return true;
             }
             Err(Unsent::TooLong) => self.drops.tunnel_too_long += 1,
@@ -553,14 +534,16 @@ impl Effects<Packet<'_>> for Egress {
     }
 
     fn encapsulate_header(&mut self, packet: &mut Packet<'_>, header: &EncapsulateHeader) -> bool {
-        (packet.moved, self.has_bare) = (true, true);
+        packet.type_changes();
+        self.has_bare = true;
         let is_done = edit::encapsulate(packet.frame, packet.headers, header);
         self.drops.wrong_type += u64::from(!is_done);
         is_done
     }
 
     fn decapsulate(&mut self, packet: &mut Packet<'_>, to: Option<(u16, u16)>) -> bool {
-        (packet.moved, self.has_bare) = (true, true);
+        packet.type_changes();
+        self.has_bare = true;
         let is_done = edit::decapsulate(packet.frame, packet.headers, to);
         self.drops.wrong_type += u64::from(!is_done);
         is_done

@@ -13,7 +13,7 @@ use flowlane::packet::key::FlowKey;
 use flowlane::rule::RuleId;
 
 use super::calls::Calls;
-use super::egress::{Egress, Packet};
+use super::egress::{Changed, Egress, Packet};
 use super::enter_stage::{enter_fragment, enter_stage, first_fragment};
 use super::lane_steps::run_lane_step;
 use super::lookup::Lookup;
@@ -23,7 +23,7 @@ use super::track_burst::track_lanes;
 use super::validate::RunError;
 use super::walk::{Outcome, ROUNDS_MAX, run};
 use super::worker::Worker;
-use crate::packet::recirculate::{entry, is_bare, parse_again, rounds, set_rounds, take_along};
+use crate::packet::recirculate::{entry, is_bare, rounds, set_rounds};
 use crate::packet::shown::Own;
 use crate::packet::{Burst, Shown};
 use crate::ruleset::{Return, SideEffects, StepSummary, Steps};
@@ -307,7 +307,9 @@ fn step_batched(
     let mut tables = [0; LANES_MAX];
     for lane in lanes.lanes() {
         let result = match summary(&worker.lookup, &cursors[lane]) {
-            Some(StepSummary::Enter(table)) if enters(&worker.lookup, &cursors[lane], table) => {
+            Some(StepSummary::Enter(table))
+                if enters(&worker.lookup, &cursors[lane], table) && !worker.calls.is_translated(lane) =>
+            {
                 count(&mut worker.lookup, &cursors[lane], burst.frames[lane].counted.into());
                 StepResult::Table(table)
             }
@@ -326,20 +328,6 @@ fn step_batched(
     }
     enter_all(worker, burst, &tables, entering, cursors);
     Ok(left)
-}
-
-/// Parses a packet again before a table. Returns whether it continues: the malformed policy may drop it.
-#[inline]
-pub(super) fn reparse_before(
-    egress: &mut Egress,
-    packet: &mut Packet<'_>,
-    table: u8,
-    carry: &[(u8, u32, u32)],
-) -> bool {
-    let in_port = egress.ports.slots()[packet.port].number.0;
-    let was = packet.headers.malformed.is_some();
-    parse_again(packet.frame, in_port, table, carry, packet.headers, packet.key);
-    egress.faults.admit(packet.headers, was)
 }
 
 /// Runs a packet along steps to their end or to a table. Adds the calls that it opens, of which most packets have none.
@@ -452,7 +440,8 @@ fn run_steps(
         now_ns: burst.times_ns[lane],
         sent: burst.sent.0 >> lane & 1 == 1,
         moved: worker.calls.has_moved(lane),
-        untracked: false,
+        translated: worker.calls.is_translated(lane),
+        changed: Changed::Nothing,
     };
     let bytes = packet.frame.counted.into();
     // An option: dropping an empty list would cost a call.
@@ -465,12 +454,12 @@ fn run_steps(
     let (table, carry, parses) = match outcome {
         Outcome::Stopped { at } | Outcome::Expired { at } => {
             let (expired, moved) = (matches!(outcome, Outcome::Expired { .. }), packet.moved);
-            worker.calls.untrack_if(lane, packet.untracked);
+            worker.calls.note_change(lane, packet.changed);
             return Ok(stopped(worker, lane, (cursor, at, bytes), expired, moved));
         }
         Outcome::Done => {
             let moved = packet.moved;
-            worker.calls.untrack_if(lane, packet.untracked);
+            worker.calls.note_change(lane, packet.changed);
             return Ok(done(worker, burst, lane, cursor, moved));
         }
         Outcome::Call { table, shown, back, again, .. } => {
@@ -483,7 +472,7 @@ fn run_steps(
         Outcome::Lane { step, again, resume } => {
             let here = (Return::to(steps.clone(), resume, rounds(packet.key)), packet.moved);
             let step = step.clone();
-            worker.calls.untrack_if(lane, packet.untracked);
+            worker.calls.note_change(lane, packet.changed);
             count(&mut worker.lookup, cursor, bytes);
             return run_lane_step(worker, burst, lane, (&step, again), here, opened);
         }
@@ -491,13 +480,12 @@ fn run_steps(
         Outcome::Again { table, carry } => (table, carry, true),
         Outcome::Push { .. } => unreachable!("taken above"),
     };
-    if !parses {
-        take_along(carry, packet.key);
-    } else if !reparse_before(&mut worker.egress, &mut packet, table, carry) {
+    let is_behind = worker.lookup.pipeline.is_post_cache(table);
+    let Some(parses) = packet.enter(&mut worker.egress, (table, is_behind), carry, parses) else {
         return Ok(dropped(worker, lane, cursor, bytes));
-    }
+    };
     worker.calls.headers_are_in_place(lane);
-    worker.calls.untrack_if(lane, packet.untracked);
+    worker.calls.note_change(lane, packet.changed);
     count(&mut worker.lookup, cursor, bytes);
     if !open_calls(worker, lane, opened) {
         return Ok(StepResult::End);

@@ -12,8 +12,8 @@ use flowlane::rule::Action;
 use flowlane::rule::action::{Bundle, Learn, MemberChoice, PortNo};
 
 use super::calls::Calls;
-use super::egress::{Egress, Packet};
-use super::execute::{Cursor, DONE, StepResult, open_calls, reparse_before, resume};
+use super::egress::{Changed, Egress, Packet};
+use super::execute::{Cursor, DONE, StepResult, open_calls, resume};
 use super::hash_ports;
 use super::router::route_lane;
 use super::track::{track_lane, untrack};
@@ -68,7 +68,11 @@ pub(super) fn run_lane_step(
     if let LaneStep::Track { carry, .. } = step {
         take_along(carry, &mut burst.keys[lane]);
     }
-    if again {
+    let looks = matches!(step, LaneStep::Route(_)) && worker.calls.is_translated(lane);
+    if looks {
+        worker.calls.forget_translation(lane);
+    }
+    if again || looks {
         if !parse_lane(worker, burst, lane) {
             return Ok(StepResult::End);
         }
@@ -94,7 +98,7 @@ pub(super) fn run_lane_step(
 }
 
 /// Returns a lane's packet, whose headers are where its key says.
-fn packet_of(burst: &mut Burst, lane: usize) -> Packet<'_> {
+fn packet_of<'a>(calls: &Calls, burst: &'a mut Burst, lane: usize) -> Packet<'a> {
     Packet {
         source: burst.source(lane),
         frame: &mut burst.frames[lane],
@@ -104,14 +108,15 @@ fn packet_of(burst: &mut Burst, lane: usize) -> Packet<'_> {
         now_ns: burst.times_ns[lane],
         sent: burst.sent.0 >> lane & 1 == 1,
         moved: false,
-        untracked: false,
+        translated: calls.is_translated(lane),
+        changed: Changed::Nothing,
     }
 }
 
 /// Parses a lane's packet again. Returns whether it continues: the malformed policy may drop it.
-fn parse_lane(worker: &mut Worker, burst: &mut Burst, lane: usize) -> bool {
-    let mut packet = packet_of(burst, lane);
-    let goes_on = reparse_before(&mut worker.egress, &mut packet, 0, &[]);
+pub(super) fn parse_lane(worker: &mut Worker, burst: &mut Burst, lane: usize) -> bool {
+    let mut packet = packet_of(&worker.calls, burst, lane);
+    let goes_on = packet.parse_before(&mut worker.egress, 0, &[]);
     match goes_on {
         true => worker.calls.headers_are_in_place(lane),
         false => worker.calls.clear(lane),
@@ -148,7 +153,7 @@ fn lane_step(
         LaneStep::PushValue(value) => worker.calls.push_value(lane, *value),
         LaneStep::Pop(part) => {
             if let Some(value) = worker.calls.pop_value(lane) {
-                set(burst, lane, *part, value & part.ones());
+                set(worker, burst, lane, *part, value & part.ones());
             }
         }
         LaneStep::OutputField { port, max_len, origin } => {
@@ -157,13 +162,13 @@ fn lane_step(
         }
         LaneStep::Multipath(multipath) => {
             let link = hash_ports::link(&burst.keys[lane], multipath);
-            set(burst, lane, multipath.to, u128::from(link) & multipath.to.ones());
+            set(worker, burst, lane, multipath.to, u128::from(link) & multipath.to.ones());
         }
         LaneStep::Bundle(bundle) => run_bundle(worker, burst, lane, bundle)?,
         LaneStep::CheckPacketLarger { bytes, to } => {
             let len = without_padding(&burst.frames[lane], &burst.headers[lane]);
             let is_larger = len > usize::from(*bytes);
-            set(burst, lane, *to, is_larger.into());
+            set(worker, burst, lane, *to, is_larger.into());
         }
         LaneStep::Learn(action) => learn(worker, burst, lane, action),
         LaneStep::FinTimeout(request) => {
@@ -194,7 +199,7 @@ fn learn(worker: &mut Worker, burst: &mut Burst, lane: usize, learn: &Learn) {
     let request = Arc::new(RuleRequest::Learn(Learned::of(learn, &burst.keys[lane])));
     let is_learned = worker.egress.learning.request(&request, burst.times_ns[lane]);
     if let Some(to) = learn.result {
-        set(burst, lane, to, is_learned.into());
+        set(worker, burst, lane, to, is_learned.into());
     }
 }
 
@@ -234,7 +239,7 @@ fn run_bundle(worker: &mut Worker, burst: &mut Burst, lane: usize, bundle: &Bund
         // Open vSwitch: OFPP_NONE where no member is live.
         (Some(to), member) => {
             let number = member.map_or(0xffff, |port| port.0);
-            set(burst, lane, to, u128::from(number) & to.ones());
+            set(worker, burst, lane, to, u128::from(number) & to.ones());
         }
         (None, Some(port)) => output(worker, burst, lane, Some(Step::Do(Action::Output(port))))?,
         (None, None) => {}
@@ -243,7 +248,8 @@ fn run_bundle(worker: &mut Worker, burst: &mut Burst, lane: usize, bundle: &Bund
 }
 
 /// Sets a field, or some of its bits, of a lane's packet.
-fn set(burst: &mut Burst, lane: usize, to: FieldRef, value: u128) {
+fn set(worker: &mut Worker, burst: &mut Burst, lane: usize, to: FieldRef, value: u128) {
+    worker.calls.note_change(lane, Changed::by(to.field()));
     let (frame, headers) = (&mut burst.frames[lane], &mut burst.headers[lane]);
     set_field(frame, headers, &mut burst.keys[lane], to.field(), to.place(value), to.mask());
     if to.field() == Field::InPort {
@@ -253,7 +259,7 @@ fn set(burst: &mut Burst, lane: usize, to: FieldRef, value: u128) {
 
 /// Sends a lane's packet somewhere, by a step that is an output.
 fn output(worker: &mut Worker, burst: &mut Burst, lane: usize, step: Option<Step>) -> Result<(), RunError> {
-    let mut packet = packet_of(burst, lane);
+    let mut packet = packet_of(&worker.calls, burst, lane);
     let ended = run(step.as_slice(), 0, &mut packet, &mut worker.egress)?;
     debug_assert!(matches!(ended, Outcome::Done), "an output does not drop");
     burst.sent.0 |= u64::from(packet.sent) << lane;

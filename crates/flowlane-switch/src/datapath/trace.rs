@@ -25,12 +25,12 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 
 use super::apply::PacketEdit;
-use super::egress::Packet;
+use super::egress::{Changed, Packet};
 use super::faults::MalformedPolicy;
 use super::walk::{AfterStep, Entered, Follow, Outcome, Position, run};
 use super::worker::Worker;
 use crate::packet::edit::{self, Ttl};
-use crate::packet::recirculate::{entry, parse_again, rounds, set_rounds, take_along};
+use crate::packet::recirculate::{entry, keep_ends, parse_again, rounds, set_rounds, take_along};
 use crate::packet::{Frame, Shown, decapsulate};
 use crate::ruleset::{LaneStep, Miss, Return, Step};
 use crate::stage::{Owner, Rewritten, StageCall, StagePacket, StageTable};
@@ -105,6 +105,8 @@ pub struct Traced {
     tables: usize,
     /// Headers may not be where `headers` has them.
     moved: bool,
+    /// A `ct` without a table has translated it: its headers have other ends than its key.
+    translated: bool,
     /// The port that an action says it came in through.
     source: Option<PortNo>,
     /// Values that actions have pushed.
@@ -373,7 +375,7 @@ impl Tracer<'_> {
             key
         };
         let (before, outside) = (parsed(&self.packet.frame), self.packet.key.clone());
-        let Traced { frame, headers, key, place, now_ns, moved, source, .. } = &mut *self.packet;
+        let Traced { frame, headers, key, place, now_ns, moved, source, translated, .. } = &mut *self.packet;
         let (port, now_ns, sent) = (*place, *now_ns, false);
         let mut packet = Packet {
             frame,
@@ -384,10 +386,14 @@ impl Tracer<'_> {
             sent,
             moved: *moved,
             source: *source,
-            untracked: false,
+            translated: *translated,
+            changed: Changed::Nothing,
         };
         let result = edit(&mut packet);
-        (*moved, *source) = (packet.moved, packet.source);
+        (*moved, *source, *translated) = (packet.moved, packet.source, packet.translated);
+        if packet.changed == Changed::Ends {
+            self.packet.tracked.forget_place();
+        }
         let after = parsed(&self.packet.frame);
         let change = match before == after {
             true => difference(&outside, &self.packet.key),
@@ -403,7 +409,7 @@ impl Tracer<'_> {
         action: &Action,
         change: impl FnOnce(&mut Frame, &mut Headers) -> bool,
     ) -> bool {
-        self.packet.moved = true;
+        (self.packet.moved, self.packet.translated) = (true, false);
         let is_done = change(&mut self.packet.frame, &mut self.packet.headers);
         let (what, why) = match (is_done, self.packet.frame.is_bare()) {
             (false, _) => ("dropped", "the packet's type does not allow it"),
@@ -426,7 +432,8 @@ impl Tracer<'_> {
             sent: false,
             moved: false,
             source: None,
-            untracked: false,
+            translated: false,
+            changed: Changed::Nothing,
         });
         if ttl == Ttl::Expired {
             self.send_to_controller(&text(action), u16::MAX);
@@ -458,6 +465,9 @@ impl Follow for Tracer<'_> {
             );
             return Entered::Nothing;
         }
+        if self.worker.lookup.pipeline.is_post_cache(table) && !self.follow_translation() {
+            return Entered::End;
+        }
         if self.worker.lookup.pipeline.stage(table).is_some() {
             return self.stage_of_any(table);
         }
@@ -482,12 +492,16 @@ impl Follow for Tracer<'_> {
     }
 
     fn pass(&mut self, table: u8, carry: &[(u8, u32, u32)], again: bool, _: &[Return]) -> bool {
-        let Traced { frame, headers, key, port, .. } = &mut *self.packet;
+        let Traced { frame, headers, key, port, translated, .. } = &mut *self.packet;
         if !again {
             take_along(carry, key);
             return true;
         }
+        let before = translated.then(|| key.clone());
         parse_again(frame, port.0, table, carry, headers, key);
+        if let Some(before) = before {
+            keep_ends(&before, key);
+        }
         self.packet.moved = false;
         self.tell("parsed again", format!("on to table {table}"), "its headers have changed");
         self.is_sound("parsed again")

@@ -15,7 +15,7 @@ use flowlane::rule::action::{PortNo, Zone};
 use super::calls::{Calls, PausedCalls};
 use super::egress::NS_PER_MS;
 use super::execute::{Cursor, StepResult};
-use super::lane_steps::{copy, finish_alone};
+use super::lane_steps::{copy, finish_alone, parse_lane};
 use super::validate::RunError;
 use super::walk::ROUNDS_MAX;
 use super::worker::{Worker, finish};
@@ -36,6 +36,8 @@ pub(super) struct HeldFragment {
     frame: Frame,
     headers: Headers,
     key: FlowKey,
+    /// Its key before it was translated.
+    came_as: Option<FlowKey>,
     /// The place of the port that it came in through.
     port: usize,
     source: Option<PortNo>,
@@ -61,7 +63,8 @@ impl HeldFragment {
         frame.copy_from(&burst.frames[lane]);
         let (headers, key) = (burst.headers[lane], burst.keys[lane].clone());
         let (port, source) = (burst.port, burst.source(lane));
-        Self { calls: worker.calls.pause(lane, here), waits_at, frame, headers, key, port, source }
+        let calls = worker.calls.pause(lane, here);
+        Self { calls, waits_at, frame, headers, key, came_as: None, port, source }
     }
 
     /// Gives a lane back that does not wait.
@@ -88,25 +91,55 @@ pub(super) fn track_lane(
     (here, moved): (Return, bool),
 ) -> Result<StepResult, RunError> {
     worker.calls.prepared.remove(lane);
+    let request = request(track, &burst.keys[lane], false);
+    let was_translated = worker.calls.is_translated(lane);
+    let may_differ = was_translated || request.nat.is_some();
+    let keeps_key = may_differ && !goes_itself(worker, lane, track, &here);
+    let mut came_as = keeps_key.then(|| burst.keys[lane].clone());
+    if was_translated {
+        worker.calls.forget_translation(lane);
+        if !parse_lane(worker, burst, lane) {
+            return Ok(StepResult::End);
+        }
+    }
     let (headers, key) = (&mut burst.headers[lane], &mut burst.keys[lane]);
-    let request = request(track, key, false);
     let now_ms = burst.times_ns[lane] / NS_PER_MS;
     let packet = (&mut burst.frames[lane], headers, key);
     if packet.1.fragment != 0 && !Connections::knows(worker.calls.tracked(lane), &request) {
         let Some(whole) = *worker.calls.datagram(lane) else {
-            return track_fragment(worker, burst, lane, track, (here, moved));
+            came_as.take_if(|_| !was_translated);
+            return track_fragment(worker, burst, lane, track, (here, moved, came_as));
         };
         let seen = whole.map(|seen| with_addresses(seen, packet.2));
         let tracked = worker.calls.tracked(lane);
         let by = worker.egress.connections.track(seen.as_ref(), &request, tracked, now_ms);
-        if let Some(by) = by {
-            rewrite(packet.0, packet.1, packet.2, &by);
+        if let Some(by) = &by {
+            rewrite(packet.0, packet.1, packet.2, by);
         }
         *worker.calls.datagram(lane) = Some(translated(seen, by.as_ref()));
+        came_as.take_if(|_| !was_translated && by.is_none());
     } else {
-        track_packet(&worker.egress.connections, &request, packet, worker.calls.tracked(lane), now_ms);
+        let tracked = worker.calls.tracked(lane);
+        let is_translated = track_packet(&worker.egress.connections, &request, packet, tracked, now_ms);
+        came_as.take_if(|_| !was_translated && !is_translated);
     }
-    go_on(worker, burst, lane, track, (here, moved))
+    go_on(worker, burst, lane, track, (here, moved, came_as))
+}
+
+/// Returns whether a lane's packet itself goes on in the table of a `ct`, and no copy: nothing follows the action. A copy does not go on
+/// itself: its action set and `exit` are not those of the packet that it was made of.
+fn goes_itself(worker: &Worker, lane: usize, track: &Track, here: &Return) -> bool {
+    let is_last = here.at == here.steps.steps().len() && !worker.calls.are_open(lane);
+    track.entering.is_some() && is_last && !worker.is_at_copy()
+}
+
+/// Gives a lane the key that its packet had before it was translated, if it was. As in Open vSwitch, the steps that follow a `ct` see the
+/// ends that the packet came with: what these do does not depend on the connection. The table of the `ct` sees others.
+fn show_former(worker: &mut Worker, burst: &mut Burst, lane: usize, came_as: Option<FlowKey>) {
+    if let Some(key) = came_as {
+        burst.keys[lane] = key;
+        worker.calls.note_translated(lane);
+    }
 }
 
 /// Returns a datagram whose fragments are translated.
@@ -114,20 +147,22 @@ pub(super) fn translated(seen: Option<Seen>, by: Option<&Rewrite>) -> Option<See
     seen.map(|seen| Seen { tuple: by.map_or(seen.tuple, |by| by.to), ..seen })
 }
 
-/// Lets a lane go on whose connection is known.
+/// Lets a lane go on whose connection is known, and with the key that its packet came with, if it is translated and goes on behind the
+/// action.
 fn go_on(
     worker: &mut Worker,
     burst: &mut Burst,
     lane: usize,
     track: &Track,
-    (here, moved): (Return, bool),
+    (here, moved, came_as): (Return, bool, Option<FlowKey>),
 ) -> Result<StepResult, RunError> {
-    let key = &mut burst.keys[lane];
     let Some(entering) = &track.entering else {
-        hide(key);
+        show_former(worker, burst, lane, came_as);
+        hide(&mut burst.keys[lane]);
         worker.calls.resume_at(lane, here, moved);
         return Ok(StepResult::Resumed);
     };
+    let key = &mut burst.keys[lane];
     show(key, worker.calls.tracked(lane));
     let before = rounds(key);
     if track.back {
@@ -138,12 +173,12 @@ fn go_on(
         }
         set_rounds(key, before + 1);
     }
-    // A copy does not go on itself: its action set and `exit` are not those of the packet that it was made of.
-    if here.at == here.steps.steps().len() && !worker.calls.are_open(lane) && !worker.is_at_copy() {
+    if goes_itself(worker, lane, track, &here) {
         worker.calls.resume_at(lane, Return::to(entering.clone(), 0, rounds(key)), moved);
         return Ok(StepResult::Resumed);
     }
     copy(worker, burst, lane, entering, false)?;
+    show_former(worker, burst, lane, came_as);
     let key = &mut burst.keys[lane];
     set_rounds(key, before);
     hide(key);
@@ -157,7 +192,7 @@ fn track_fragment(
     burst: &mut Burst,
     lane: usize,
     track: &Arc<Track>,
-    (here, moved): (Return, bool),
+    (here, moved, came_as): (Return, bool, Option<FlowKey>),
 ) -> Result<StepResult, RunError> {
     let (headers, key) = (burst.headers[lane], &burst.keys[lane]);
     let (now_ms, request) = (burst.times_ns[lane] / NS_PER_MS, request(track, key, false));
@@ -166,7 +201,8 @@ fn track_fragment(
     if let Some((datagram, piece)) =
         piece(burst.frames[lane].bytes(), &headers, key, request.zone, connections.shortest_fragments)
     {
-        let held = HeldFragment::new(worker, burst, lane, (WaitsAt::Track(track.clone()), here.clone()));
+        let mut held = HeldFragment::new(worker, burst, lane, (WaitsAt::Track(track.clone()), here.clone()));
+        held.came_as.clone_from(&came_as);
         let mut fragments = fragments.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         taken = Some((datagram, fragments.take(datagram, piece, held, (now_ms, usize::MAX))));
     }
@@ -191,7 +227,7 @@ fn track_fragment(
                 held.take_back(worker, lane);
             }
             connections.track(None, &request, worker.calls.tracked(lane), now_ms);
-            go_on(worker, burst, lane, track, (here, moved))
+            go_on(worker, burst, lane, track, (here, moved, came_as))
         }
     }
 }
@@ -199,13 +235,10 @@ fn track_fragment(
 /// Takes a fragment on from where it has waited, to its end.
 pub(super) fn go_on_alone(
     worker: &mut Worker,
-    mut held: HeldFragment,
+    held: HeldFragment,
     (tracked, seen): (&Tracked, Option<Seen>),
     by: Option<&Rewrite>,
 ) -> Result<(), RunError> {
-    if let Some(by) = by {
-        rewrite(&mut held.frame, &mut held.headers, &mut held.key, by);
-    }
     let mut burst = Burst::new(1);
     burst.clear_for(held.port, 1);
     burst.frames.next_frame().expect("there is room").copy_from(&held.frame);
@@ -218,10 +251,15 @@ pub(super) fn go_on_alone(
     let in_packet_out = std::mem::take(&mut worker.egress.in_packet_out);
     *worker.calls.tracked(0) = *tracked;
     *worker.calls.datagram(0) = Some(translated(seen, by));
+    let here = worker.calls.current(0).clone();
+    if let Some(by) = by {
+        rewrite(&mut burst.frames[0], &mut burst.headers[0], &mut burst.keys[0], by);
+    }
     let ended = match &held.waits_at {
         WaitsAt::Track(track) => {
-            let here = worker.calls.current(0).clone();
-            match go_on(worker, &mut burst, 0, track, (here, false)) {
+            let is_translated = by.is_some() && !goes_itself(worker, 0, track, &here);
+            let came_as = held.came_as.or_else(|| is_translated.then_some(held.key));
+            match go_on(worker, &mut burst, 0, track, (here, false, came_as)) {
                 Ok(StepResult::Resumed) => finish_alone(worker, &mut burst),
                 ended => ended.map(|_| ()),
             }
@@ -259,14 +297,14 @@ pub(super) fn request<'a>(track: &'a Track, key: &FlowKey, is_dry_run: bool) -> 
     Request { zone: zone(track, key), commit, force, nat, mark, label, application, is_dry_run }
 }
 
-/// Takes a packet to its connection, and translates it. `tracked` is what earlier actions have found.
+/// Takes a packet to its connection, and translates it. `tracked` is what earlier actions have found. Returns whether it is translated.
 pub(super) fn track_packet(
     connections: &Connections,
     request: &Request<'_>,
     (frame, headers, key): (&mut Frame, &mut Headers, &mut FlowKey),
     tracked: &mut Tracked,
     now_ms: u64,
-) {
+) -> bool {
     let seen = match Connections::knows(tracked, request) {
         true => None,
         false => seen(frame.bytes(), headers, key),
@@ -276,6 +314,7 @@ pub(super) fn track_packet(
         rewrite(frame, headers, key, by);
     }
     connections.follow(request, (frame, headers), tracked, (by.is_some(), now_ms));
+    by.is_some()
 }
 
 /// Value and mask of a field that an action sets.

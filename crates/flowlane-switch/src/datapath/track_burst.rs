@@ -71,6 +71,7 @@ fn next(worker: &Worker, burst: &Burst, lane: usize, cursor: &Cursor) -> Next {
         Some((StepSummary::Track, _))
             if matches!(cursor, Cursor::Path(_) | Cursor::Rule(..))
                 && !worker.calls.hold_state(lane)
+                && !worker.calls.is_translated(lane)
                 && burst.headers[lane].fragment == 0 =>
         {
             Next::Tracks

@@ -68,6 +68,8 @@ struct TrackedKey {
     parse_again: bool,
     /// Nor are the offsets of the headers known.
     stale: bool,
+    /// The packet may have been translated since: its headers have other ends than the key.
+    translated: bool,
     /// Fields in no header that have been written since, with values that only the packet has.
     moved: FlowMask,
     /// The written bits of tunnels' fields that the steps so far give to the packet, and the key that has their values.
@@ -124,7 +126,7 @@ impl Follow for Xlate<'_> {
                 true => key.destination_written(),
                 false => key.headers_written(),
             };
-            key.end(number, stale, calls);
+            key.end(number, stale || key.translated, calls);
             return Entered::End;
         }
         let is_bare = is_bare(&key.key);
@@ -353,6 +355,7 @@ impl TrackedKey {
             derived: Vec::new(),
             parse_again: false,
             stale: false,
+            translated: false,
             moved: FlowMask::zero(),
             recorded: Box::new((FlowMask::zero(), FlowKey::zero())),
             steps: Vec::new(),

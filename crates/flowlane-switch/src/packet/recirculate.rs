@@ -80,16 +80,34 @@ pub(crate) fn note_type(frame: &Frame, key: &mut FlowKey) {
     }
 }
 
+/// Returns whether a field is an address or a port: of an end of a connection.
+#[inline]
+pub(crate) fn is_end(field: Field) -> bool {
+    use Field::{Ipv4Dst, Ipv4Src, Ipv6Dst, Ipv6Src, TpDst, TpSrc};
+    matches!(field, Ipv4Src | Ipv4Dst | Ipv6Src | Ipv6Dst | TpSrc | TpDst)
+}
+
+/// Gives the key of a translated packet, which has been parsed again, the ends that it had before.
+pub(crate) fn keep_ends(before: &FlowKey, key: &mut FlowKey) {
+    let mut ends = WordSet::default().with(word::IPV4_SRC).with(word::IPV4_DST).with(word::PORTS);
+    for w in 0..4 {
+        ends = ends.with(word::IPV6_SRC + w).with(word::IPV6_DST + w);
+    }
+    let both = before.present().intersection(key.present()).intersection(ends);
+    both.iter().for_each(|w| key.set_word(w, before.word(w)));
+}
+
 /// Moves a field of a packet whose key no longer follows its headers: header fields are read from and written to the
-/// frame, others in the key.
+/// frame, others in the key. So are the ends of a translated packet.
 pub(crate) fn move_field(
     frame: &mut Frame,
     headers: &mut Headers,
-    key: &mut FlowKey,
+    (key, is_translated): (&mut FlowKey, bool),
     from: FieldRef,
     to: FieldRef,
 ) {
-    let value = match in_headers(from.field()) {
+    let is_in_frame = in_headers(from.field()) && !(is_translated && is_end(from.field()));
+    let value = match is_in_frame {
         true => read(frame, headers, from.field()),
         false => key.get(from.field()),
     };

@@ -3,6 +3,8 @@
 use flowlane::rule::flow_syntax::read_groups;
 use flowlane::rule::{Format, ReadOptions, read};
 
+use flowlane::packet::parse;
+
 use super::*;
 use crate::state::conntrack::{Connections, Limits, Wanted};
 
@@ -470,22 +472,27 @@ fn a_table_that_answers_later_sees_the_fields_that_it_is_shown() {
     }
 }
 
-/// The tables behind a rule that keeps a connection are not looked up for each packet, unless the packet may be translated there.
+/// The tables behind a rule that keeps a connection are not looked up for each packet, and see the ends that it came with.
 #[test]
 fn paths_go_on_behind_actions_that_keep_a_connection() {
-    for (options, goes_on) in
-        [("", true), (",exec(move:NXM_NX_REG1[]->NXM_NX_CT_MARK[])", true), (",nat(src=10.9.9.9)", false)]
-    {
+    let (client, server) = (([10, 0, 0, 1], 1000), ([192, 0, 2, 1], 53));
+    let frame = udp(client, server, [0; 4]);
+    for options in ["", ",exec(move:NXM_NX_REG1[]->NXM_NX_CT_MARK[])", ",nat(src=10.9.9.9)"] {
         let text = format!(
             "table=0,ip,actions=set_field:7->reg1,ct(commit,zone=1{options}),resubmit(,1)\n\
-             table=1,ct_state=-trk,ip,actions=output:2\n"
+             table=1,ct_state=-trk,ip,nw_src=10.0.0.1,actions=output:2\n"
         );
         let rules = read(&text, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap();
-        let (worker, _) = worker(&rules, 2, CacheConfig::default(), By::Tuple);
+        let (mut worker, sent) = worker(&rules, 2, CacheConfig::default(), By::Tuple);
         let mut key = FlowKey::zero();
-        key.set(Field::EthType, 0x800);
+        parse(&frame, 1, &mut key);
         let path = translate(&worker.lookup.pipeline, &key);
         let ends = matches!(path.steps.last(), Some(crate::ruleset::Step::Do(Action::Output(PortNo(2)))));
-        assert_eq!(ends, goes_on, "{options}: {:?}", path.steps);
+        assert!(ends, "{options}: {:?}", path.steps);
+        (0..3).for_each(|_| _ = worker.inject(0, &[frame.as_slice()]).unwrap());
+        let sent = std::mem::take(&mut *sent.lock().unwrap());
+        let source: &[u8] = if options.contains("nat") { &[10, 9, 9, 9] } else { &[10, 0, 0, 1] };
+        assert_eq!(sent.len(), 3, "{options}");
+        assert!(sent.iter().all(|(port, frame)| *port == 2 && &frame[26..30] == source), "{options}");
     }
 }

@@ -99,6 +99,7 @@ fn begin(
         moved: false,
         source: None,
         values: Vec::new(),
+        translated: false,
         tracked: Tracked::default(),
         datagram: None,
         ct_next,

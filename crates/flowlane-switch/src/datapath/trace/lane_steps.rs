@@ -4,18 +4,36 @@ use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::Action;
 use flowlane::rule::action::{Bundle, Controller, Learn, PortNo};
 
+use super::super::egress::Changed;
 use super::super::hash_ports;
 use super::super::walk::{AfterStep, CALLED_MAX, Outcome, Position, follow, follow_steps, run};
 use super::{Recorder, Traced, Tracer};
 use crate::packet::Frame;
 use crate::packet::length::without_padding;
-use crate::packet::recirculate::{parse_again, rounds, set_field};
+use crate::packet::recirculate::{keep_ends, parse_again, rounds, set_field};
 use crate::ruleset::{LaneStep, Learned, Return, Step, Steps, ends_connection, output_step};
 
 /// Copies within copies that a trace follows.
 const COPIES_MAX: usize = 32;
 
 impl Tracer<'_> {
+    /// Parses the packet again. Returns whether it goes on.
+    fn parse_again(&mut self) -> bool {
+        let Traced { frame, headers, key, port, translated, .. } = &mut *self.packet;
+        let before = translated.then(|| key.clone());
+        parse_again(frame, port.0, 0, &[], headers, key);
+        if let Some(before) = before {
+            keep_ends(&before, key);
+        }
+        self.packet.moved = false;
+        self.is_sound("parsed again")
+    }
+
+    /// Gives the key the ends of a packet that has been translated without it. Returns whether the packet goes on.
+    pub(super) fn follow_translation(&mut self) -> bool {
+        !std::mem::take(&mut self.packet.translated) || self.parse_again()
+    }
+
     /// Takes a step.
     pub(super) fn take(
         &mut self,
@@ -24,13 +42,9 @@ impl Tracer<'_> {
         here: &Return,
         position: &mut Position,
     ) -> AfterStep {
-        if again {
-            let Traced { frame, headers, key, port, .. } = &mut *self.packet;
-            parse_again(frame, port.0, 0, &[], headers, key);
-            self.packet.moved = false;
-            if !self.is_sound("parsed again") {
-                return AfterStep::End;
-            }
+        let looks = matches!(step, LaneStep::Route(_));
+        if again && !self.parse_again() || looks && !self.follow_translation() {
+            return AfterStep::End;
         }
         match step {
             LaneStep::Copy(steps) => {
@@ -132,6 +146,9 @@ impl Tracer<'_> {
     fn assign(&mut self, name: String, to: FieldRef, value: u128) {
         let Traced { frame, headers, key, .. } = &mut *self.packet;
         set_field(frame, headers, key, to.field(), to.place(value), to.mask());
+        if Changed::by(to.field()) == Changed::Ends {
+            self.packet.tracked.forget_place();
+        }
         if to.field() == Field::InPort {
             self.packet.source = Some(PortNo(self.packet.key.get(Field::InPort) as u32));
         }
@@ -172,7 +189,8 @@ impl Tracer<'_> {
         frame.copy_from(&self.packet.frame);
         let (headers, key) = (self.packet.headers, self.packet.key.clone());
         let (moved, source, values) = (self.packet.moved, self.packet.source, self.packet.values.clone());
-        let (tracked, datagram) = (self.packet.tracked, self.packet.datagram);
+        let (tracked, datagram, translated) =
+            (self.packet.tracked, self.packet.datagram, self.packet.translated);
         self.packet.copies += 1;
         let calls = Return::for_copy(&outer.calls);
         let mut position =
@@ -184,7 +202,7 @@ impl Tracer<'_> {
         self.packet.copies -= 1;
         (self.packet.frame, self.packet.headers, self.packet.key) = (frame, headers, key);
         (self.packet.moved, self.packet.source) = (moved, source);
-        (self.packet.tracked, self.packet.datagram) = (tracked, datagram);
+        (self.packet.tracked, self.packet.datagram, self.packet.translated) = (tracked, datagram, translated);
         outer.called = position.called;
         self.tell(name, "the copy has ended", "");
         if is_bucket {

@@ -114,6 +114,7 @@ impl Effects<Tracer<'_>> for Recorder {
             return false;
         }
         packet.untrack();
+        packet.packet.translated = false;
         true
     }
 

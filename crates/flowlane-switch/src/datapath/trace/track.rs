@@ -1,5 +1,6 @@
 //! Connection tracking, narrated.
 
+use flowlane::packet::FlowKey;
 use flowlane::rule::Action;
 
 use super::super::egress::NS_PER_MS;
@@ -31,7 +32,10 @@ impl Tracer<'_> {
     /// Looks the packet's connection up; a copy goes on in the action's table, or the packet itself, where nothing follows.
     pub(super) fn track(&mut self, track: &Track, here: &Return, position: &mut Position) -> AfterStep {
         let text = Action::ConnectionTracking(Box::new(track.action.clone())).to_string();
-        let before = self.packet.key.clone();
+        let (before, was_translated) = (self.packet.key.clone(), self.packet.translated);
+        if !self.follow_translation() {
+            return AfterStep::End;
+        }
         // Only a packet that goes on in a table sees a state.
         let given = track.entering.is_some().then(|| self.packet.ct_next.pop_front()).flatten();
         let request = request(track, &before, true);
@@ -48,13 +52,16 @@ impl Tracer<'_> {
             (Found::Itself, None) => "a trace changes no connection",
         };
         let translation = difference(&before, &self.packet.key);
+        let is_translated = was_translated || self.packet.translated;
+        let came_as = is_translated.then(|| before.clone());
+        self.packet.translated = false;
         show(&mut self.packet.key, &self.packet.tracked);
         self.tell(text.as_str(), difference(&before, &self.packet.key), why);
         let Some((steps, table)) = track.entering.as_ref().zip(track.action.table) else {
             if track.action.nat().is_some() {
                 self.tell(text, translation, "");
             }
-            hide(&mut self.packet.key);
+            self.show_former(came_as);
             return AfterStep::Next;
         };
         let before = rounds(&self.packet.key);
@@ -71,18 +78,27 @@ impl Tracer<'_> {
             return AfterStep::End;
         }
         self.copy(&text, steps, position, false);
+        self.show_former(came_as);
         set_rounds(&mut self.packet.key, before);
-        hide(&mut self.packet.key);
         AfterStep::Next
+    }
+
+    /// Gives the key the ends that the packet had before it was translated, if it was, and hides its connection.
+    fn show_former(&mut self, came_as: Option<FlowKey>) {
+        if let Some(key) = came_as {
+            (self.packet.key, self.packet.translated) = (key, true);
+        }
+        hide(&mut self.packet.key);
     }
 
     /// Takes the packet to its connection.
     fn connection(&mut self, request: &Request<'_>) -> Found {
         let now_ms = self.packet.now_ns / NS_PER_MS;
         let egress = &self.worker.egress;
-        let Traced { frame, headers, key, tracked, .. } = &mut *self.packet;
+        let Traced { frame, headers, key, tracked, translated: is_translated, .. } = &mut *self.packet;
         if headers.fragment == 0 || Connections::knows(tracked, request) {
-            track_packet(&egress.connections, request, (frame, headers, key), tracked, now_ms);
+            *is_translated =
+                track_packet(&egress.connections, request, (frame, headers, key), tracked, now_ms);
             return Found::Itself;
         }
         let own = piece(frame.bytes(), headers, key, request.zone, egress.connections.shortest_fragments);
@@ -96,6 +112,8 @@ impl Tracer<'_> {
         if let Some(by) = &by {
             rewrite(frame, headers, key, by);
         }
+        self.packet.translated = by.is_some();
+        let datagram = &mut self.packet.datagram;
         if datagram.is_some() {
             *datagram = Some(translated(seen, by.as_ref()));
         }

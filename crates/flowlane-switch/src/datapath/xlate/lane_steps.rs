@@ -137,13 +137,13 @@ impl TrackedKey {
         track.entering.is_some() && is_last && calls.is_empty() && self.stack.is_empty()
     }
 
-    /// Records that the packet's connection is looked up, if the packet comes out as it went in: rules that keep a connection and lead
-    /// on, of which each new connection meets several. Returns whether it does.
+    /// Records that the packet's connection is looked up, if the key comes out as it went in: rules that keep a connection and lead
+    /// on, of which each new connection meets several. Where they translate the packet, its key does not follow. Returns whether it does.
     fn pass(&mut self, track: &Arc<Track>) -> bool {
         let action = &track.action;
-        let passes =
-            track.entering.is_none() && action.nat().is_none() && action.alg == 0 && !self.parse_again;
+        let passes = track.entering.is_none() && action.alg == 0 && !self.parse_again;
         if passes {
+            self.translated |= action.nat().is_some();
             self.track(track);
             // As in Open vSwitch, it goes on as one that has not been tracked.
             self.hide_connection();

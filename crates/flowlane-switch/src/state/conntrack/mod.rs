@@ -149,6 +149,11 @@ impl Tracked {
         (*state, *zone, *mark, *label) = (0, 0, 0, 0);
         (*original, *known, *followed, *announced) = (None, None, None, None);
     }
+
+    /// Forgets where the connection is: the next request looks for it.
+    pub(crate) fn forget_place(&mut self) {
+        self.known = None;
+    }
 }
 
 /// How a packet's ends are rewritten.

@@ -1,7 +1,7 @@
 //! Where connection tracking differs from that of Open vSwitch 3.1: the table of `docs/differences.md`.
 
 /// The differences: who is right and why, and how it is kept out of the comparison.
-pub(crate) const DIFFERENCES: [(&str, &str, &str); 22] = [
+pub(crate) const DIFFERENCES: [(&str, &str, &str); 23] = [
     (
         "replies of a new connection that look like packets of another: Open vSwitch keeps both, and finds one of them; Flowlane \
          keeps the older",
@@ -28,6 +28,11 @@ pub(crate) const DIFFERENCES: [(&str, &str, &str); 22] = [
         "identifiers of ICMP that are in use behind one address: Open vSwitch 3.1 keeps no connection, Flowlane moves the identifier",
         "Flowlane: so do Linux and Open vSwitch since 2026",
         "a case ends there",
+    ),
+    (
+        "an address that is set behind `ct(nat)`, to what it was before the translation: Open vSwitch leaves the translated one",
+        "Flowlane: a field has the value that a rule sets",
+        "each rule sets other bits",
     ),
     ("ports of SCTP: Open vSwitch 3.1 does not look at them", "Flowlane: RFC 9260", "no SCTP"),
     (

@@ -26,6 +26,12 @@ pub(super) fn shown_tuple(family: &str) -> String {
     )
 }
 
+/// Shows the source of a packet that has no connection.
+fn shown_source(family: &str) -> String {
+    let from = if family == "ip" { "OF_IP_SRC[]" } else { "NX_IPV6_SRC[0..31]" };
+    format!("move:NXM_{from}->NXM_OF_ETH_DST[0..31],output:3")
+}
+
 fn zone(r: &mut Random) -> String {
     match r.below(6) {
         0 => String::new(),
@@ -94,8 +100,15 @@ fn ct(r: &mut Random, table: u32, family: &str, kind: Kind) -> String {
     format!("ct({zone}{})", parts.join(","))
 }
 
-fn match_of(r: &mut Random) -> &'static str {
+fn match_of(r: &mut Random, family: &str) -> &'static str {
+    // Behind a `ct` without a table, rules see the ends that a translated packet came with.
+    let [from, to] = match family {
+        "ip" => ["nw_src=198.51.100.1", "nw_dst=10.0.0.9"],
+        _ => ["ipv6_src=2001:db8::c633:6401", "ipv6_dst=2001:db8::a00:9"],
+    };
     r.pick(&[
+        from,
+        to,
         "ct_state=+trk+new",
         "ct_state=+trk+est",
         "ct_state=+trk+rel",
@@ -115,7 +128,7 @@ fn match_of(r: &mut Random) -> &'static str {
 
 /// The actions of a rule.
 fn actions(r: &mut Random, table: u32, family: &str, kind: Kind) -> String {
-    let mut all = Vec::new();
+    let mut all: Vec<String> = Vec::new();
     if r.one_in(3) {
         all.push(format!("set_field:{:#x}->reg0", r.pick(&[1, 2])));
     }
@@ -124,11 +137,16 @@ fn actions(r: &mut Random, table: u32, family: &str, kind: Kind) -> String {
     }
     for _ in 0..=r.below(2) {
         let next = || format!("{}", table + 1);
-        all.push(match r.below(12) {
+        all.push(match r.below(14) {
             0 => "ct_clear".to_owned(),
             1 => format!("clone({})", ct(r, table, family, kind)),
             2 => format!("resubmit(,{})", next()),
             3 => "dec_ttl".to_owned(),
+            // Once in a rule, and other bits in each table: a value that the field has already is a difference.
+            4 if family == "ip" && !all.iter().any(|action| action.contains("nw_dst")) => {
+                format!("set_field:0.0.0.{0}/0.0.0.{0}->nw_dst", 4 << table)
+            }
+            5 => "set_field:16->ip_dscp".to_owned(),
             _ => ct(r, table, family, kind),
         });
     }
@@ -170,7 +188,7 @@ pub(super) fn rules(r: &mut Random, kind: Kind) -> Rules {
         for family in ["ip", "ipv6"] {
             for priority in (1..=2 + r.below(3)).rev() {
                 cookie += 1;
-                let matches = if priority == 1 { "" } else { match_of(r) };
+                let matches = if priority == 1 { "" } else { match_of(r, family) };
                 let mut actions = actions(r, table, family, kind);
                 // Open vSwitch keeps no invalid packet's connection, and refuses rules that would.
                 while matches.contains("+inv") && actions.contains("commit") {
@@ -202,7 +220,7 @@ pub(super) fn rules(r: &mut Random, kind: Kind) -> Rules {
                 // Open vSwitch does not move the tuples of errors.
                 ("+trk-inv+rel", String::new()),
                 ("+trk+inv", String::new()),
-                ("-trk", String::new()),
+                ("-trk", format!(",{}", shown_source(family))),
             ] {
                 cookie += 1;
                 writeln!(
