@@ -1,6 +1,7 @@
 //! State that packets change and other packets see.
 
 pub mod bfd;
+pub mod bond;
 pub mod bytes;
 pub mod conntrack;
 pub mod fdb;
