@@ -3,9 +3,11 @@
 
 mod bfd;
 mod connections;
+mod lacp;
 
 pub use bfd::bfd;
 pub use connections::connections;
+pub use lacp::lacp;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,6 +5,7 @@ pub mod bond;
 pub mod bytes;
 pub mod conntrack;
 pub mod fdb;
+pub mod lacp;
 pub mod meter;
 pub mod router;
 pub mod vlan;
