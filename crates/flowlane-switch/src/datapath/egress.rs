@@ -13,6 +13,7 @@ pub(super) use edits::Changed;
 pub use edits::Packet;
 
 use super::apply::Effects;
+use super::bond::SeenArps;
 use super::faults::Faults;
 use super::learning::Learning;
 use super::packet_ins::{PacketIn, PacketIns};
@@ -47,6 +48,8 @@ pub struct Drops {
     pub reserved_address: u64,
     /// For the `normal` action, in a VLAN that the port does not carry.
     pub not_in_vlan: u64,
+    /// For the `normal` action, at a member of a bond that does not let it in, or for a bond that sends through no member.
+    pub not_by_member: u64,
     /// For the controller, but there is no controller port, it did not accept the packet, or a meter limits such packets.
     pub no_controller: u64,
     /// Longer than its tunnel allows.
@@ -76,6 +79,8 @@ pub struct Egress {
     pub controller_packets: u64,
     /// Learned addresses.
     pub macs: Fdb,
+    /// Senders that bonds may bring back.
+    pub(super) seen_arps: SeenArps,
     /// Connections, shared by all workers.
     pub connections: Arc<Connections>,
     /// The router's part, shared, if ports have addresses.
@@ -134,6 +139,7 @@ impl Egress {
             packet_ins: None,
             controller_packets: 0,
             macs,
+            seen_arps: SeenArps::default(),
             connections: Arc::default(),
             router: None,
             fragments: Arc::default(),
@@ -428,15 +434,18 @@ impl Effects<Packet<'_>> for Egress {
 
     fn flood(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
         packet.sent = true;
+        if !self.ports.bonds().is_empty() {
+            return self.flood_with_bonds(packet);
+        }
         let from = self.place_of(packet).unwrap_or(NO_PLACE);
         self.send_to_others(packet.frame, packet.key, from, PortFlags::NOT_FLOODED)
     }
 
     fn normal(&mut self, packet: &mut Packet<'_>) -> Result<(), PortError> {
         packet.sent = true;
-        match self.ports.has_vlans() {
-            false => self.switch_frame(packet),
-            true => self.switch_in_vlan(packet),
+        match self.ports.is_plain() {
+            true => self.switch_frame(packet),
+            false => self.switch_in_vlan(packet),
         }
     }
 

@@ -14,7 +14,8 @@
 //! | `execute` | the lanes of a burst along their steps, in packet order where effects are visible |
 //! | `walk`, `apply` | control flow over steps; one operation on one packet |
 //! | `egress` | the live effects: ports, FDB, meters, controller |
-//! | `bfd` | control packets of BFD, which leave the way of packets |
+//! | `bond` | the members of bonds that frames leave through, and that let frames in |
+//! | `inlet`, `bfd` | control packets of BFD and LACP, which leave the way of packets |
 //! | `xlate` | a path and its mask from a key |
 //! | `trace` | a dry run of one packet |
 //! | `handoff` | packets between workers |
@@ -27,6 +28,7 @@
 mod admission;
 mod apply;
 mod bfd;
+mod bond;
 mod cache_policy;
 mod calls;
 mod classify;
@@ -40,6 +42,7 @@ mod handoff;
 mod hash_ports;
 mod hybrid;
 mod idle;
+mod inlet;
 mod lane_steps;
 mod latency;
 mod learn_limits;
@@ -74,12 +77,13 @@ mod loom;
 #[cfg(test)]
 mod tests;
 
-pub use bfd::{BfdFrame, BfdInlet};
+pub use bfd::BfdInlet;
 pub use cache_policy::CacheSet;
 pub use egress::{Drops, Egress, Packet};
 pub use faults::{Faults, MalformedPolicy};
 pub use group_counters::{GroupCount, GroupCounters};
 pub use hybrid::{HybridCounters, Mode};
+pub use inlet::{ControlFrame, Inlet};
 pub use latency::{Latency, distribution};
 pub(crate) use learn_limits::TableCookie;
 pub use learning::{LearnQueue, Learning};

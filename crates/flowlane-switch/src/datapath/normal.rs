@@ -1,8 +1,9 @@
-//! The `normal` action on live frames: a learning switch, with the VLANs of ports if any port has VLAN settings.
+//! The `normal` action on live frames: a learning switch, with the VLANs of ports and their bonds if there are any.
 
 use flowlane::packet::key::FlowKey;
 
 use super::Packet;
+use super::bond::Exit;
 use super::egress::{Egress, NO_PLACE, NS, finished};
 use super::router::NO_PORT;
 use crate::packet::Frame;
@@ -12,7 +13,7 @@ use crate::state::fdb::NormalDecision;
 use crate::state::vlan::{self, InVlan, Retag};
 
 impl Egress {
-    /// Switches a frame where all ports are trunks of all VLANs: no frame is changed.
+    /// Switches a frame where all ports are trunks of all VLANs, and none is of a bond: no frame is changed.
     #[inline]
     pub(super) fn switch_frame(&mut self, packet: &Packet<'_>) -> Result<(), PortError> {
         if packet.frame.is_bare() {
@@ -59,26 +60,34 @@ impl Egress {
             return Ok(());
         };
         let number = packet.source.unwrap_or_else(|| self.ports.slots()[packet.port].number);
+        let Some(number) = self.admit(packet, number, in_vlan.vid) else { return Ok(()) };
         let now_s = (packet.now_ns / NS) as u32;
         let decision = match number {
             NO_PORT => self.macs.decide(Some(in_vlan.vid), frame.bytes(), number, now_s),
             _ => self.macs.switch_in(in_vlan.vid, frame.bytes(), number, now_s),
         };
-        let place = match decision {
+        let exit = match decision {
             NormalDecision::To(port) => match self.ports.place(port) {
-                Some(place) if Some(place) != from => place,
+                Some(place) if !self.ports.is_one_port(from, place) => {
+                    self.ports.exit(place, frame.bytes(), in_vlan.vid)
+                }
                 _ => return Ok(()),
             },
-            NormalDecision::Flood => NO_PLACE,
+            NormalDecision::Flood => {
+                return self.flood_in_vlan(frame, key, from.unwrap_or(NO_PLACE), &in_vlan);
+            }
             NormalDecision::Drop => {
                 self.drops.reserved_address += 1;
                 return Ok(());
             }
         };
+        let Some(exit) = exit else {
+            self.drops.not_by_member += 1;
+            return Ok(());
+        };
         // A port that has just left the VLAN gets nothing, though addresses may not have been removed yet.
-        let carried = self.ports.slots().get(place).and_then(|slot| slot.vlan().send(&in_vlan));
-        match carried {
-            Some(retag) => self.send_retagged(place, frame, key, retag, &mut None),
+        match self.ports.slots()[exit.place].vlan().send(&in_vlan) {
+            Some(retag) => self.leave(&exit, frame, key, retag, &mut None),
             None => self.flood_in_vlan(frame, key, from.unwrap_or(NO_PLACE), &in_vlan),
         }
     }
@@ -92,20 +101,31 @@ impl Egress {
         in_vlan: &InVlan,
     ) -> Result<(), PortError> {
         let mut written = None;
-        for place in 0..self.ports.len() {
-            let slot = &self.ports.slots()[place];
-            if place == from || slot.flags.has_any(PortFlags::NOT_FLOODED) || !slot.port.sends() {
-                continue;
-            }
-            if let Some(retag) = slot.vlan().send(in_vlan) {
-                self.send_retagged(place, frame, key, retag, &mut written)?;
+        for target in 0..self.ports.flood_targets() {
+            let exit = self.ports.flood_exit(target, from, frame.bytes(), in_vlan.vid);
+            let Some(exit) = exit else { continue };
+            if let Some(retag) = self.ports.slots()[exit.place].vlan().send(in_vlan) {
+                self.leave(&exit, frame, key, retag, &mut written)?;
             }
         }
         Ok(())
     }
 
+    /// Sends a frame through a port, or a member of a bond, which counts it.
+    fn leave(
+        &mut self,
+        exit: &Exit,
+        frame: &Frame,
+        key: &FlowKey,
+        retag: Option<Retag>,
+        written: &mut Option<Retag>,
+    ) -> Result<(), PortError> {
+        exit.count(frame.len());
+        self.send_retagged(exit.place, frame, key, retag, written)
+    }
+
     /// Sends a frame with a change of its headers, made in a copy. `written` is the change that the copy has already.
-    fn send_retagged(
+    pub(super) fn send_retagged(
         &mut self,
         place: usize,
         frame: &Frame,

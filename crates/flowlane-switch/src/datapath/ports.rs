@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Worker;
 use super::bfd::BfdInlet;
+use super::inlet::Inlet;
 use crate::packet::Spread;
 use crate::port::{NullPort, Port, PortError};
 use crate::ruleset::{PortFlags, PortVlans};
+use crate::state::bond::BondView;
 use crate::state::vlan::{self, PortVlan};
 use crate::tunnel::PortTunnel;
 
@@ -74,6 +76,10 @@ pub struct PortSlot {
     pub tunnel: Option<Box<PortTunnel>>,
     /// Where its control packets of BFD go, if it has a session.
     pub bfd: Option<Arc<BfdInlet>>,
+    /// Where its PDUs of LACP go, if it speaks LACP.
+    pub lacp: Option<Arc<Inlet>>,
+    /// The bond that it is a member of, if any.
+    pub bond: Option<Arc<BondView>>,
     /// Whether its frames are parsed [as a capture has them](crate::packet::Frame::captured).
     pub is_capture: bool,
     /// To whom its frames go, where it does not know; by flow, where nothing is said.
@@ -107,6 +113,8 @@ impl PortSlot {
             is_capture: port.is_capture(),
             tunnel: None,
             bfd: None,
+            lacp: None,
+            bond: None,
             port,
             flags: PortFlags::default(),
             vlan: None,
@@ -123,7 +131,7 @@ impl PortSlot {
         (self.gone, self.finished) = (Some(Instant::now()), true);
         (self.flags, self.vlan) = (PortFlags::DOWN, None);
         self.counters = PortCounters::default();
-        (self.tunnel, self.bfd) = (None, None);
+        (self.tunnel, self.bfd, self.lacp, self.bond) = (None, None, None, None);
         std::mem::replace(&mut self.port, Box::new(NullPort))
     }
 
@@ -174,15 +182,22 @@ const NO_PLACE: u16 = u16::MAX;
 const PLACE_RESTS: Duration = Duration::from_secs(1);
 
 /// The ports of a worker.
-#[derive(Default)]
 pub struct Ports {
     slots: Vec<PortSlot>,
     /// Port number → place; [`NO_PLACE`] where there is no such port.
     places: Vec<u16>,
-    /// Whether any port has VLAN settings.
-    has_vlans: bool,
+    /// All ports are trunks of all VLANs, and none is of a bond.
+    is_plain: bool,
+    /// The bonds, whose members may not be there yet.
+    bonds: Arc<[Arc<BondView>]>,
     /// Ports come and go: a run does not end with those that there are.
     stays: bool,
+}
+
+impl Default for Ports {
+    fn default() -> Self {
+        Self { slots: Vec::new(), places: Vec::new(), is_plain: true, bonds: Vec::new().into(), stays: false }
+    }
 }
 
 impl Ports {
@@ -190,11 +205,12 @@ impl Ports {
     ///
     /// # Panics
     /// Where the number is beyond [`PortNo::MAX`] and not [`PortNo::LOCAL`], or in use; the configuration's reader refuses both.
-    pub fn add(&mut self, slot: PortSlot) -> usize {
+    pub fn add(&mut self, mut slot: PortSlot) -> usize {
         assert!(slot.number <= PortNo::MAX || slot.number == PortNo::LOCAL, "port number {}", slot.number.0);
         let place = self.slots.len();
         self.set_place(slot.number, place);
-        self.has_vlans |= slot.vlan.is_some();
+        slot.bond = self.bond_of(slot.number);
+        self.is_plain &= slot.vlan.is_none() && slot.bond.is_none();
         self.slots.push(slot);
         place
     }
@@ -213,14 +229,15 @@ impl Ports {
     ///
     /// # Panics
     /// Where the place has a port of another number, or is further behind.
-    pub fn put(&mut self, place: usize, slot: PortSlot) -> Option<Box<dyn Port>> {
+    pub fn put(&mut self, place: usize, mut slot: PortSlot) -> Option<Box<dyn Port>> {
         let before = self.remove(slot.number);
         match self.slots.get(place) {
             Some(gone) => {
                 assert!(gone.gone.is_some(), "place {place} has a port");
                 self.set_place(slot.number, place);
+                slot.bond = self.bond_of(slot.number);
                 self.slots[place] = slot;
-                self.has_vlans = self.slots.iter().any(|slot| slot.vlan.is_some());
+                self.note_plain();
             }
             None => assert_eq!(self.add(slot), place, "places follow each other"),
         }
@@ -281,10 +298,14 @@ impl Ports {
         &mut self.slots
     }
 
-    /// Returns whether any port has VLAN settings.
+    /// Returns whether all ports are trunks of all VLANs, and none is of a bond.
     #[inline]
-    pub fn has_vlans(&self) -> bool {
-        self.has_vlans
+    pub fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
+    fn note_plain(&mut self) {
+        self.is_plain = self.slots.iter().all(|slot| slot.vlan.is_none() && slot.bond.is_none());
     }
 
     /// Gives the ports these VLAN settings.
@@ -292,7 +313,26 @@ impl Ports {
         for slot in self.iter_mut() {
             slot.vlan = vlans.get(&slot.number.0).cloned();
         }
-        self.has_vlans = self.slots.iter().any(|slot| slot.vlan.is_some());
+        self.note_plain();
+    }
+
+    /// Makes the bonds these. Members that come later are theirs, too.
+    pub fn set_bonds(&mut self, bonds: Vec<Arc<BondView>>) {
+        self.bonds = bonds.into();
+        let bonds = self.bonds.clone();
+        for slot in self.iter_mut() {
+            slot.bond = bonds.iter().find(|bond| bond.has(slot.number)).cloned();
+        }
+        self.note_plain();
+    }
+
+    /// The bonds.
+    pub fn bonds(&self) -> &Arc<[Arc<BondView>]> {
+        &self.bonds
+    }
+
+    fn bond_of(&self, port: PortNo) -> Option<Arc<BondView>> {
+        self.bonds.iter().find(|bond| bond.has(port)).cloned()
     }
 
     /// Number of places.

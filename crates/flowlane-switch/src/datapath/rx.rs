@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use flowlane::packet::batch::LaneMask;
 use flowlane::tunnel::Policy;
 
-use super::bfd;
 use super::handoff::ResumePoint;
+use super::inlet;
 use super::ports::PortSlot;
 use super::stages::Stage;
 use super::validate::{Difference, RunError};
@@ -141,7 +141,7 @@ pub(super) fn parse(worker: &mut Worker, burst: &mut Burst) -> Result<LaneMask, 
     let slot = &worker.egress.ports.slots()[burst.port];
     let (in_port, vrf, decapsulate) = (slot.number.0, slot.vrf, slot.decapsulate);
     let tunnel = slot.tunnel.as_ref().map(|tunnel| tunnel.kind());
-    let has_bfd = slot.bfd.is_some();
+    let has_inlets = slot.bfd.is_some() || slot.lacp.is_some();
     let mut live = burst.lanes();
     let Burst { frames, keys, headers, .. } = burst;
     match slot.is_capture {
@@ -166,8 +166,8 @@ pub(super) fn parse(worker: &mut Worker, burst: &mut Burst) -> Result<LaneMask, 
         worker.egress.drops.tunnel_refused += refused.len() as u64;
         live.0 &= !refused.0;
     }
-    if has_bfd {
-        live.0 &= !bfd::take(worker, burst, live).0;
+    if has_inlets {
+        live.0 &= !inlet::take(worker, burst, live).0;
     }
     let mut trouble = LaneMask(0);
     for (lane, headers) in burst.headers[..burst.len()].iter().enumerate() {

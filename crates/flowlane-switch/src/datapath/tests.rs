@@ -3,6 +3,7 @@
 
 mod applications;
 mod bfd;
+mod bonds;
 mod bursts;
 mod calls;
 mod conjunctions;

@@ -195,6 +195,9 @@ pub struct DropReport {
     /// For the `normal` action, in a VLAN that the port does not carry.
     #[serde(default)]
     pub not_in_vlan: u64,
+    /// For the `normal` action, where a bond lets nothing in or out.
+    #[serde(default)]
+    pub not_by_member: u64,
     /// For a port or a tunnel, but without an Ethernet header.
     #[serde(default)]
     pub no_ethernet: u64,
@@ -210,7 +213,7 @@ pub struct DropReport {
 
 impl DropReport {
     /// Returns each reason in words, and its packets.
-    pub fn reasons(&self) -> [(&'static str, u64); 16] {
+    pub fn reasons(&self) -> [(&'static str, u64); 17] {
         let Self {
             by_rule,
             malformed,
@@ -224,6 +227,7 @@ impl DropReport {
             no_tunnel,
             stage_refused,
             not_in_vlan,
+            not_by_member,
             no_ethernet,
             wrong_type,
             call_depth,
@@ -242,6 +246,7 @@ impl DropReport {
             ("not what their tunnel carries", no_tunnel),
             ("refused by a stage", stage_refused),
             ("in a VLAN that their port does not carry", not_in_vlan),
+            ("not by this member of a bond", not_by_member),
             ("without an Ethernet header, for a port", no_ethernet),
             ("of the wrong type for encap or decap", wrong_type),
             ("too many calls of tables", call_depth),
@@ -531,6 +536,7 @@ fn drops(worker: &Worker, malformed: u64) -> DropReport {
         no_tunnel: drops.no_tunnel,
         stage_refused: drops.stage_refused,
         not_in_vlan: drops.not_in_vlan,
+        not_by_member: drops.not_by_member,
         no_ethernet: drops.no_ethernet,
         wrong_type: drops.wrong_type,
         call_depth: drops.call_depth,

@@ -34,7 +34,7 @@ impl Effects<Tracer<'_>> for Recorder {
     }
 
     fn flood(&mut self, packet: &mut Tracer<'_>) -> Result<(), Infallible> {
-        packet.flood_to(&text(&Action::Flood), PortFlags::NOT_FLOODED, "");
+        packet.flood(&text(&Action::Flood), "");
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use flowlane::rule::Action;
 use flowlane::rule::action::PortNo;
 
+use super::super::egress::NO_PLACE;
 use super::super::ports::PortSlot;
 use super::{TraceSent, Traced, Tracer, hex, text};
 use crate::ruleset::PortFlags;
@@ -12,13 +13,16 @@ use crate::state::vlan::{self, InVlan, Retag};
 /// Why the `normal` action floods a packet.
 const UNKNOWN: &str = "its destination is a group, or is not known";
 
+/// Why the `normal` action drops a packet of a bond.
+const NOT_LET_IN: &str = "this member of the bond does not let it in";
+
 impl Tracer<'_> {
     /// Switches the packet as `normal` does.
     pub(super) fn normal(&mut self) {
         let port = self.packet.source();
         let ports = &self.worker.egress.ports;
-        if !ports.has_vlans() {
-            let decision = self.destination(None);
+        if ports.is_plain() {
+            let decision = self.destination(None, port);
             return match decision {
                 NormalDecision::To(to) if to != port => {
                     self.send(&text(&Action::Normal), to, "its destination was learned there");
@@ -40,18 +44,25 @@ impl Tracer<'_> {
             }
         };
         self.tell(text(&Action::Normal), format!("in VLAN {}", in_vlan.vid), setting);
-        match self.destination(Some(in_vlan.vid)) {
-            NormalDecision::To(to) if to != port => self.send_in_vlan(to, &in_vlan),
+        let (egress, place) = (&self.worker.egress, ports.place(port));
+        let now_s = (self.packet.now_ns / 1_000_000_000) as u32;
+        let frame = self.packet.frame.bytes();
+        let Some(number) = egress.admitted(place, port, frame, in_vlan.vid, now_s) else {
+            return self.tell(text(&Action::Normal), "dropped", NOT_LET_IN);
+        };
+        let is_same = |to: PortNo| ports.place(to).is_some_and(|to| ports.is_one_port(place, to));
+        match self.destination(Some(in_vlan.vid), number) {
+            NormalDecision::To(to) if !is_same(to) => self.send_in_vlan(to, &in_vlan),
             NormalDecision::Flood => self.flood_in_vlan(&in_vlan, UNKNOWN),
             decision => self.not_forwarded(decision),
         }
     }
 
     /// Returns the decision of the learning switch.
-    fn destination(&self, vid: Option<u16>) -> NormalDecision {
+    fn destination(&self, vid: Option<u16>, source: PortNo) -> NormalDecision {
         let Traced { frame, now_ns, .. } = &*self.packet;
         let now_s = (now_ns / 1_000_000_000) as u32;
-        self.worker.egress.macs.decide(vid, frame.bytes(), self.packet.source(), now_s)
+        self.worker.egress.macs.decide(vid, frame.bytes(), source, now_s)
     }
 
     fn not_forwarded(&mut self, decision: NormalDecision) {
@@ -67,9 +78,13 @@ impl Tracer<'_> {
     /// Sends the packet to the port where its destination was learned.
     fn send_in_vlan(&mut self, to: PortNo, in_vlan: &InVlan) {
         let ports = &self.worker.egress.ports;
-        let Some(slot) = ports.place(to).map(|place| &ports.slots()[place]) else {
+        let Some(place) = ports.place(to) else {
             return self.tell(text(&Action::Normal), "not sent", "there is no such port");
         };
+        let Some(exit) = ports.exit(place, self.packet.frame.bytes(), in_vlan.vid) else {
+            return self.tell(text(&Action::Normal), "not sent", "the bond sends through no member");
+        };
+        let slot = &ports.slots()[exit.place];
         match slot.vlan().send(in_vlan) {
             Some(retag) => self.send_retagged(slot, retag, in_vlan, "its destination was learned there"),
             None => {
@@ -81,10 +96,12 @@ impl Tracer<'_> {
 
     /// Sends the packet to the ports that carry it.
     fn flood_in_vlan(&mut self, in_vlan: &InVlan, why: &str) {
-        let slots = self.worker.egress.ports.slots();
-        let is_flooded = |slot: &&PortSlot| slot.port.sends() && !slot.flags.has_any(PortFlags::NOT_FLOODED);
-        let own = self.packet.source();
-        for slot in slots.iter().filter(|slot| slot.number != own).filter(is_flooded) {
+        let ports = &self.worker.egress.ports;
+        let from = ports.place(self.packet.source()).unwrap_or(NO_PLACE);
+        for target in 0..ports.flood_targets() {
+            let exit = ports.flood_exit(target, from, self.packet.frame.bytes(), in_vlan.vid);
+            let Some(exit) = exit else { continue };
+            let slot = &ports.slots()[exit.place];
             match slot.vlan().send(in_vlan) {
                 Some(retag) => self.send_retagged(slot, retag, in_vlan, why),
                 None => {
@@ -107,6 +124,20 @@ impl Tracer<'_> {
         let change = in_vlan.describe(retag);
         let why = format!("{why}; port {} is {}: {change}", slot.number.0, slot.vlan());
         self.send_bytes(&text(&Action::Normal), slot.number, &why, &bytes);
+    }
+
+    /// Floods the packet as `flood` does: bonds send it once.
+    pub(super) fn flood(&mut self, text: &str, why: &str) {
+        let ports = &self.worker.egress.ports;
+        if ports.bonds().is_empty() {
+            return self.flood_to(text, PortFlags::NOT_FLOODED, why);
+        }
+        let (frame, from) = (self.packet.frame.bytes(), ports.place(self.packet.source()));
+        let vid = vlan::TRUNK.receive(frame).map_or(0, |in_vlan| in_vlan.vid);
+        let exit = |target| ports.flood_exit(target, from.unwrap_or(NO_PLACE), frame, vid);
+        let exits = (0..ports.flood_targets()).filter_map(exit);
+        let to: Vec<PortNo> = exits.map(|exit| ports.slots()[exit.place].number).collect();
+        to.into_iter().for_each(|to| self.send(text, to, why));
     }
 
     pub(super) fn flood_to(&mut self, text: &str, without: PortFlags, why: &str) {

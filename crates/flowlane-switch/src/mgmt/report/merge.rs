@@ -149,6 +149,7 @@ fn add_drops(to: &mut DropReport, other: &DropReport) {
     add!(
         to, other;
         by_rule, malformed, ttl_expired, metered, no_such_port, reserved_address, no_controller, tunnel_refused,
-        tunnel_too_long, no_tunnel, stage_refused, not_in_vlan, no_ethernet, wrong_type, call_depth, not_learned,
+        tunnel_too_long, no_tunnel, stage_refused, not_in_vlan, not_by_member, no_ethernet, wrong_type, call_depth,
+        not_learned,
     );
 }

@@ -63,7 +63,7 @@ fn events(report: &Report) -> Events {
         ("datapath_drop_tunnel_push_error", drops.tunnel_too_long + drops.no_tunnel),
         ("dpif_flow_del", caches.megaflows_evicted),
         ("dpif_flow_put", caches.megaflows_inserted),
-        ("drop_action_forwarding_disabled", drops.reserved_address + drops.not_in_vlan),
+        ("drop_action_forwarding_disabled", drops.reserved_address + drops.not_in_vlan + drops.not_by_member),
         ("drop_action_of_pipeline", drops.by_rule),
         ("drop_action_recursion_too_deep", drops.call_depth),
         ("drop_action_ttl_expired", drops.ttl_expired),
