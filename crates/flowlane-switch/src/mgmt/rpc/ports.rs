@@ -1,7 +1,8 @@
 //! Ports that come and go while the switch runs, and the links of their interfaces.
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::thread::Thread;
 
 use flowlane::rule::action::PortNo;
 use serde::{Deserialize, Serialize};
@@ -10,12 +11,13 @@ use serde_json::{Value, json};
 use super::RpcError;
 use super::server::ControlServer;
 use crate::control::{Changes, VlanChange};
-use crate::datapath::BfdInlet;
+use crate::datapath::{BfdInlet, Inlet};
 use crate::mgmt::config::{ConfigError, KeyPath, PortSection, Source};
 use crate::mgmt::setup::{Asked, Opened, PortSet, vlan_of};
 use crate::port::device::{self, LinkMode};
 use crate::port::{Port, PortSpec};
 use crate::ruleset::PortFlags;
+use crate::state::bond::BondView;
 
 /// The state of an interface of the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -221,6 +223,40 @@ impl ControlServer {
         Ok(())
     }
 
+    /// Makes the bonds of ports these, and the inlets of those that speak LACP. Through bonds with a member of `announced`, neighbours
+    /// learn again where addresses are.
+    ///
+    /// # Errors
+    /// Where the switch does not run.
+    pub(crate) fn set_bonds(
+        &self,
+        bonds: &[Arc<BondView>],
+        inlets: &[(PortNo, Arc<Inlet>)],
+        announced: &[PortNo],
+    ) -> Result<(), RpcError> {
+        for worker in 0..self.workers_count() {
+            let (bonds, inlets) = (bonds.to_vec(), inlets.to_vec());
+            // One of the workers announces.
+            let announced = if worker == 0 { announced.to_vec() } else { Vec::new() };
+            self.call_worker(worker, move |worker| {
+                worker.set_lacp(&inlets);
+                worker.set_bonds(bonds, &announced);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Wakes a thread when links change.
+    pub(crate) fn watch_links(&self, thread: Thread) {
+        *self.links_watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+    }
+
+    /// Returns whether the link of an interface is up. Of one that is not known, it is, if nothing follows links, or if it `may_hide`.
+    pub(crate) fn is_link_up(&self, interface: &str, may_hide: bool) -> bool {
+        let links = self.links();
+        links.as_ref().is_none_or(|links| links.get(interface).map_or(may_hide, |link| link.is_up))
+    }
+
     /// Returns whether the workers run.
     pub(crate) fn runs(&self) -> bool {
         self.call_worker(0, |_| ()).is_ok()
@@ -262,6 +298,9 @@ impl ControlServer {
         };
         let states: Vec<_> = ports.interfaces().map(|(port, spec)| (port, is_up(spec))).collect();
         *self.links() = Some(links);
+        if let Some(watcher) = &*self.links_watcher.lock().unwrap_or_else(PoisonError::into_inner) {
+            watcher.unpark();
+        }
         self.control().set_links(&states);
     }
 

@@ -4,6 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use flowlane::rule::flow_syntax::print_actions;
@@ -38,6 +39,8 @@ pub struct ControlServer {
     take_over: Mutex<TakeOverSlot>,
     /// The interfaces of the system.
     pub(super) links: Mutex<Links>,
+    /// Woken when they change.
+    pub(super) links_watcher: Mutex<Option<Thread>>,
     /// The reason for which clients may not set ports or end the switch, if another program does.
     pub(super) owner: Option<&'static str>,
     spare: Mutex<SpareMemory>,
@@ -163,6 +166,7 @@ impl ControlServer {
             is_ending,
             take_over,
             links: Mutex::default(),
+            links_watcher: Mutex::default(),
             owner: None,
             spare: Mutex::new(SpareMemory::new(begun)),
         }

@@ -27,7 +27,7 @@ use crate::mgmt::setup::read_mac;
 use crate::state::bfd::{Filter, SOURCE_PORT_MIN, SavedSession, Session, Settings, Status};
 
 /// Sessions of another process that are taken at most.
-const SAVED_MAX: usize = 1 << 16;
+pub(super) const SAVED_MAX: usize = 1 << 16;
 /// How often the packets of a port are counted where its session depends on them.
 const COUNT_MS: u64 = 200;
 /// The longest pause of the thread without sessions.
@@ -114,7 +114,8 @@ struct SavedSessions {
     sessions: BTreeMap<String, SavedSession>,
 }
 
-fn unix_ms() -> u64 {
+/// The milliseconds since 1970.
+pub(super) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 

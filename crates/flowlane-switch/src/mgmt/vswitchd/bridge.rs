@@ -1,5 +1,7 @@
 //! A running bridge: a switch with its workers, the agent for its controllers, and its ports.
 
+mod bonds;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +14,9 @@ use flowlane_openflow::Version;
 use flowlane_ovsdb::Uuid;
 use serde_json::to_value;
 
+use self::bonds::save_sessions;
 use super::bfd::BfdSessions;
+use super::bonds::Bonds;
 use super::forwarding::{AgentPlace, Ended, Opened, StateFiles, control_path, wait_until_it_runs};
 use super::model::{BridgeSpec, InterfaceSpec, check_name};
 use super::settings::{self, FdbLimits};
@@ -66,6 +70,7 @@ pub(super) struct Bridge {
     links: Option<KernelLinks>,
     /// The sessions of its ports.
     bfd: Arc<BfdSessions>,
+    bonds: Arc<Bonds>,
     /// By the rows of interfaces.
     pub(super) ports: BTreeMap<Uuid, BridgePort>,
 }
@@ -96,7 +101,7 @@ impl Bridge {
         let waiting = std::mem::take(&mut opened.waiting);
         let mut bridge = Self::run(spec, folder, seed, opened)?;
         bridge.problems = problems;
-        bridge.bfd.restore(files.take_sessions());
+        bridge.restore_sessions(files.take_sessions());
         bridge.follow_ports(spec);
         _ = bridge.served.call_worker(0, |worker| waiting.restore(worker));
         bridge.open_socket();
@@ -114,7 +119,9 @@ impl Bridge {
         check_name(&spec.name)?;
         let failed = |error: &dyn std::fmt::Display| format!("bridge {}: {error}", spec.name);
         let sessions = other.program().clone();
-        let (opened, unconfirmed) = Opened::take_over(other).map_err(|error| failed(&error))?;
+        let (mut opened, unconfirmed) = Opened::take_over(other).map_err(|error| failed(&error))?;
+        // Their members are no ports of their own, even before they are followed.
+        opened.close_bonds(&spec.bonds);
         let served = opened.served.clone();
         let path = control_path(folder, &spec.name);
         let socket = Socket::open_beside(&path, served).map_err(|error| failed(&error))?;
@@ -124,7 +131,7 @@ impl Bridge {
         if let Err(error) = socket.move_to(&path) {
             bridge.problems.push(error.to_string());
         }
-        bridge.bfd.restore(sessions);
+        bridge.restore_sessions(sessions);
         bridge.adopt_ports(spec);
         bridge.follow_ports(spec);
         bridge.settle(spec);
@@ -144,7 +151,12 @@ impl Bridge {
         let forwarding = opened.run(agent.clone(), say).map_err(|error| failed(&error))?;
         let bfd = Arc::new(BfdSessions::default());
         let mut bridge = Self {
-            spec: BridgeSpec { controllers: Vec::new(), interfaces: Vec::new(), ..spec.clone() },
+            spec: BridgeSpec {
+                controllers: Vec::new(),
+                interfaces: Vec::new(),
+                bonds: Vec::new(),
+                ..spec.clone()
+            },
             folder: folder.to_owned(),
             datapath_id: spec.datapath_id.unwrap_or(0),
             seed,
@@ -159,6 +171,7 @@ impl Bridge {
             problems: Vec::new(),
             said,
             bfd,
+            bonds: Arc::default(),
             ports: BTreeMap::new(),
         };
         bridge.start_threads().map_err(|error| failed(&error))?;
@@ -180,8 +193,8 @@ impl Bridge {
         })?);
         let (served, bfd, is_over) = (self.served.clone(), self.bfd.clone(), self.is_over.clone());
         self.threads.push(thread("bfd").spawn(move || bfd.run(&served, &is_over))?);
-        let bfd = self.bfd.clone();
-        self.served.hand_over_with(Box::new(move || bfd.save()));
+        let (bfd, bonds) = (self.bfd.clone(), self.bonds.clone());
+        self.served.hand_over_with(Box::new(move || save_sessions(&bfd, &bonds)));
         Ok(())
     }
 
@@ -198,6 +211,7 @@ impl Bridge {
         self.datapath_id = self.own_datapath_id(spec);
         self.follow_fdb(spec.fdb);
         self.note_unsupported(spec);
+        self.note_bonds(spec);
         self.open_agent(spec);
         self.spec = spec.clone();
     }
@@ -225,19 +239,20 @@ impl Bridge {
         }
     }
 
-    /// The identifier of a bridge: the one that it is given or, as in Open vSwitch, the Ethernet address of its own port.
+    /// The identifier of a bridge: the one that it is given or, as in Open vSwitch, its Ethernet address.
     fn own_datapath_id(&self, spec: &BridgeSpec) -> u64 {
-        if let Some(given) = spec.datapath_id {
-            return given;
-        }
+        let [a, b, c, d, e, f] = self.own_mac(spec);
+        spec.datapath_id.unwrap_or_else(|| u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+    }
+
+    /// The Ethernet address of the bridge's own port.
+    fn own_mac(&self, spec: &BridgeSpec) -> [u8; 6] {
         let links = self.served.links_of_ports();
         // The system has just been given the address that is asked for, and may not have said so yet.
         let asked = spec.interfaces.iter().find(|interface| interface.name == spec.name);
         let of_link = links.get(&PortNo::LOCAL.0).and_then(|link| link.mac);
-        let own = asked.and_then(|interface| interface.mac).or(of_link);
         let [a, b, c, d] = self.seed.to_be_bytes();
-        let [m0, m1, m2, m3, m4, m5] = own.unwrap_or([0x02, 0xf1, a, b, c, d]);
-        u64::from_be_bytes([0, 0, m0, m1, m2, m3, m4, m5])
+        asked.and_then(|interface| interface.mac).or(of_link).unwrap_or([0x02, 0xf1, a, b, c, d])
     }
 
     /// Changes the bridge to what the database asks for now.
@@ -248,6 +263,7 @@ impl Bridge {
         if spec.unsupported != self.spec.unsupported {
             self.note_unsupported(spec);
         }
+        self.note_bonds(spec);
         self.follow_ports(spec);
         let of_agent = |spec: &BridgeSpec| (spec.controllers.clone(), spec.versions.clone(), spec.is_secure);
         if spec.fdb != self.spec.fdb {
@@ -319,13 +335,7 @@ impl Bridge {
     pub(super) fn remove_gone(&mut self, spec: &BridgeSpec) {
         let is_kept = |uuid: &Uuid, port: &BridgePort| {
             let device = |spec: &InterfaceSpec| {
-                (
-                    spec.name.clone(),
-                    spec.kind.clone(),
-                    spec.options.clone(),
-                    spec.ofport_request,
-                    spec.bond.clone(),
-                )
+                (spec.name.clone(), spec.kind.clone(), spec.options.clone(), spec.ofport_request)
             };
             let wanted = spec.interfaces.iter().find(|wanted| wanted.uuid == *uuid);
             wanted.is_some_and(|wanted| device(wanted) == device(&port.spec))
@@ -343,6 +353,7 @@ impl Bridge {
 
     fn follow_ports(&mut self, spec: &BridgeSpec) {
         self.remove_gone(spec);
+        self.follow_bonds(spec, None);
         let mut wanted: Vec<&InterfaceSpec> = spec.interfaces.iter().collect();
         // A new interface must not take a number that another one asks for or had.
         let has_number = |interface: &InterfaceSpec| interface.ofport.is_some_and(|number| number > 0);
@@ -358,11 +369,12 @@ impl Bridge {
                 }
                 // An interface that was missing may be there now.
                 _ => {
-                    self.open_port(&spec.name, interface);
+                    self.open_port(spec, interface);
                 }
             }
         }
         self.follow_bfd();
+        self.follow_bonds(spec, None);
     }
 
     /// Begins, changes and ends the sessions of ports.
@@ -379,8 +391,13 @@ impl Bridge {
     }
 
     /// Opens a port, or notes why that fails.
-    fn open_port(&mut self, bridge: &str, interface: &InterfaceSpec) {
-        let opened = self.open(bridge, interface);
+    fn open_port(&mut self, spec: &BridgeSpec, interface: &InterfaceSpec) {
+        let number = self.number_for(&spec.name, interface);
+        if spec.bonds.iter().any(|bond| bond.members.iter().any(|member| member.interface == interface.uuid))
+        {
+            self.follow_bonds(spec, Some((interface, number)));
+        }
+        let opened = self.open(interface, number);
         let mut resets_before = 0;
         if opened.is_ok() && interface.has_link() {
             // Clients look for the link's state as soon as the port has a number.
@@ -414,8 +431,8 @@ impl Bridge {
         }
     }
 
-    fn open(&self, bridge: &str, interface: &InterfaceSpec) -> Result<u32, String> {
-        let section = interface.section(self.number_for(bridge, interface))?;
+    fn open(&self, interface: &InterfaceSpec, number: u32) -> Result<u32, String> {
+        let section = interface.section(number)?;
         let value = to_value(&section).map_err(|error| error.to_string())?;
         self.served.add_port(value).map(|report| report.number).map_err(|error| {
             let is_missing = interface.is_of_system() && self.served.link(&interface.name).is_none();
@@ -472,14 +489,21 @@ impl Bridge {
     pub(super) fn retry(&mut self) {
         let failed: Vec<InterfaceSpec> =
             self.ports.values().filter(|port| port.opened.is_err()).map(|port| port.spec.clone()).collect();
-        for interface in failed {
-            self.open_port(&self.spec.name.clone(), &interface);
+        if !failed.is_empty() || !self.spec.bonds.is_empty() {
+            let spec = self.spec.clone();
+            failed.iter().for_each(|interface| self.open_port(&spec, interface));
+            self.follow_bonds(&spec, None);
         }
         // The address of an interface may have come, or changed.
         self.follow_bfd();
         if self.agent.take_lost() {
             self.open_agent(&self.spec.clone());
         }
+    }
+
+    /// Its bonds.
+    pub(super) fn bonds(&self) -> &Bonds {
+        &self.bonds
     }
 
     /// The sessions of its ports.
@@ -520,14 +544,17 @@ impl Bridge {
 
     /// Ends the bridge, and saves its state for the next one. Returns what could not be saved.
     pub(super) fn end_with_state(mut self) -> Vec<String> {
-        let sessions = self.bfd.save();
+        let sessions = save_sessions(&self.bfd, &self.bonds);
         let Some(mut switch) = self.shut() else { return Vec::new() };
         let name = &self.spec.name;
         let files = StateFiles::of(&self.folder, name, &self.spec.uuid);
         let not_saved = |what, error: String| format!("bridge {name}: its {what} are not saved: {error}");
         let saved = files.save_sessions(&sessions);
-        let mut problems: Vec<String> =
-            saved.err().map(|error| not_saved("sessions of BFD", error.to_string())).into_iter().collect();
+        let mut problems: Vec<String> = saved
+            .err()
+            .map(|error| not_saved("sessions of BFD and LACP", error.to_string()))
+            .into_iter()
+            .collect();
         let mut control = self.served.control();
         control.add_learned();
         let written = files.packets.write_with_rules(&mut switch.workers_mut(), &control);

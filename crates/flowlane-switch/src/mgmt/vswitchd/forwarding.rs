@@ -14,9 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use flowlane::rule::action::PortNo;
 use flowlane_ovsdb::Uuid;
 use serde_json::Value;
 
+use super::bonds::BondSpec;
 use crate::control::Control;
 use crate::datapath::{PacketIns, Switch, Until};
 use crate::mgmt::openflow::Agent;
@@ -24,6 +26,7 @@ use crate::mgmt::rpc::{ControlServer, HandOverError, TakeOver, Unconfirmed};
 use crate::mgmt::saved::{SavedFile, StateFile, WaitingAddresses};
 use crate::mgmt::setup::{Reload, Setup, SetupError};
 use crate::port::runtime_folder::check_folder;
+use crate::state::bond::BondView;
 
 /// The longest file of sessions that is read.
 const SESSIONS_BYTES_MAX: u64 = 16 << 20;
@@ -40,7 +43,7 @@ pub(super) fn control_path(folder: &Path, bridge: &str) -> PathBuf {
 pub(super) struct StateFiles {
     /// Its rules, connections, and learned addresses.
     pub(super) packets: StateFile,
-    /// Its sessions of BFD.
+    /// Its sessions of BFD and LACP.
     sessions: PathBuf,
 }
 
@@ -70,7 +73,7 @@ impl StateFiles {
         }
     }
 
-    /// Saves sessions of BFD.
+    /// Saves sessions of BFD and LACP.
     pub(super) fn save_sessions(&self, sessions: &Value) -> io::Result<()> {
         remove(&self.sessions)?;
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&self.sessions)?;
@@ -194,6 +197,18 @@ impl Opened {
         let mut served = ControlServer::new(control, reload, stop.clone());
         served.set_owner(OWNER);
         Self { switch, served: Arc::new(served), packet_ins, stop, waiting }
+    }
+
+    /// Lets bonds pass nothing, until they are followed: their members must not forward to each other.
+    pub(super) fn close_bonds(&mut self, bonds: &[BondSpec]) {
+        let sections = self.served.sections_of_clients();
+        let port = |name: &str| sections.iter().find(|section| section.name() == name);
+        let closed = bonds.iter().filter(|bond| bond.is_bond()).map(|bond| {
+            let members = bond.members.iter().filter_map(|member| Some(PortNo(port(&member.name)?.number)));
+            Arc::new(BondView::closed(&members.collect::<Vec<_>>()))
+        });
+        let closed: Vec<Arc<BondView>> = closed.collect();
+        self.switch.workers_mut().iter_mut().for_each(|worker| worker.set_bonds(closed.clone(), &[]));
     }
 
     /// Starts the thread that forwards packets. `say` gets what happens in it.

@@ -9,6 +9,7 @@
 //! A server that goes away changes nothing: bridges go on, and the next session brings what has changed meanwhile.
 
 mod bfd;
+mod bonds;
 mod bridge;
 mod commands;
 mod control;

@@ -7,6 +7,7 @@ use flowlane_openflow::Version;
 use flowlane_ovsdb::{Atom, Replica, Row, Uuid, Wanted};
 
 use super::bfd::BfdSpec;
+use super::bonds::BondSpec;
 use super::settings::FdbLimits;
 use crate::mgmt::config::PortSection;
 use crate::mgmt::openflow::Address;
@@ -41,7 +42,23 @@ pub(super) const WANTED: [Wanted; 6] = [
             "mcast_snooping_enable",
         ],
     },
-    Wanted { table: "Port", columns: &["name", "interfaces", "tag", "trunks", "vlan_mode", "cvlans"] },
+    Wanted {
+        table: "Port",
+        columns: &[
+            "name",
+            "interfaces",
+            "tag",
+            "trunks",
+            "vlan_mode",
+            "cvlans",
+            "bond_mode",
+            "bond_updelay",
+            "bond_downdelay",
+            "bond_active_slave",
+            "lacp",
+            "other_config",
+        ],
+    },
     Wanted {
         table: "Interface",
         columns: &[
@@ -65,6 +82,8 @@ pub(super) const WANTED: [Wanted; 6] = [
             "duplex",
             "link_resets",
             "status",
+            "lacp_current",
+            "other_config",
         ],
     },
     Wanted { table: "Controller", columns: &["target", "is_connected", "status"] },
@@ -77,6 +96,8 @@ pub(super) struct BridgeSpec {
     pub(super) uuid: Uuid,
     pub(super) name: String,
     pub(super) interfaces: Vec<InterfaceSpec>,
+    /// Its ports of several interfaces, and those that speak LACP.
+    pub(super) bonds: Vec<BondSpec>,
     /// The addresses of its controllers, in addition to its own socket.
     pub(super) controllers: Vec<Address>,
     /// Targets that are no addresses.
@@ -109,8 +130,6 @@ pub(super) struct InterfaceSpec {
     pub(super) cvlans: Vec<u16>,
     /// Its session of BFD, if it has one.
     pub(super) bfd: Option<BfdSpec>,
-    /// The port that it has together with other interfaces.
-    pub(super) bond: Option<String>,
     /// In bytes.
     pub(super) mtu_request: Option<u32>,
     /// The Ethernet address that an interface of a bridge is to have.
@@ -143,8 +162,10 @@ pub(super) fn bridges(replica: &Replica) -> Vec<BridgeSpec> {
 
 fn bridge(replica: &Replica, uuid: Uuid, row: &Row) -> Option<BridgeSpec> {
     let name = row.get("name").text()?.to_owned();
-    let ports = row.get("ports").uuids().filter_map(|uuid| replica.row("Port", uuid));
-    let mut interfaces: Vec<InterfaceSpec> = ports.flat_map(|port| interfaces(replica, port)).collect();
+    let ports = || row.get("ports").uuids().filter_map(|uuid| Some((uuid, replica.row("Port", uuid)?)));
+    let mut interfaces: Vec<InterfaceSpec> =
+        ports().flat_map(|(_, port)| interfaces(replica, port)).collect();
+    let bonds = ports().filter_map(|(uuid, port)| BondSpec::read(replica, uuid, port)).collect();
     // The bridge's own first, then in the order of their names.
     interfaces.sort_by_key(|interface| (interface.name != name, interface.name.clone()));
     let controllers = row.get("controller").uuids().filter_map(|uuid| replica.row("Controller", uuid));
@@ -165,6 +186,7 @@ fn bridge(replica: &Replica, uuid: Uuid, row: &Row) -> Option<BridgeSpec> {
     Some(BridgeSpec {
         uuid,
         interfaces,
+        bonds,
         controllers: addresses.into_iter().flatten().collect(),
         unknown_controllers: unknown.into_iter().filter_map(Result::err).collect(),
         is_secure: row.get("fail_mode").text() == Some("secure"),
@@ -185,12 +207,11 @@ fn unsupported(row: &Row) -> Vec<&'static str> {
     of_rows.chain(of_flags).collect()
 }
 
-/// The interfaces of a port: several are a bond.
+/// The interfaces of a port.
 fn interfaces(replica: &Replica, port: &Row) -> Vec<InterfaceSpec> {
     let vlan = |vid: &Atom| if let Atom::Integer(vid) = vid { u16::try_from(*vid).ok() } else { None };
     let vlans = |column| port.get(column).atoms().filter_map(vlan).collect::<Vec<u16>>();
     let mode = port.get("vlan_mode").text();
-    let is_bond = port.get("interfaces").uuids().count() > 1;
     let rows =
         port.get("interfaces").uuids().filter_map(|uuid| Some((uuid, replica.row("Interface", uuid)?)));
     let spec = |(uuid, row): (Uuid, &Row)| {
@@ -212,7 +233,6 @@ fn interfaces(replica: &Replica, port: &Row) -> Vec<InterfaceSpec> {
             bfd: BfdSpec::read(row.get("bfd")),
             mtu_request: row.get("mtu_request").integer().and_then(|mtu| u32::try_from(mtu).ok()),
             mac: row.get("mac").text().and_then(read_host_mac),
-            bond: port.get("name").text().filter(|_| is_bond).map(str::to_owned),
         })
     };
     rows.filter_map(spec).collect()
@@ -314,12 +334,6 @@ impl InterfaceSpec {
     /// Why there is none for its type.
     pub(super) fn section(&self, number: u32) -> Result<PortSection, String> {
         check_name(&self.name)?;
-        if let Some(bond) = &self.bond {
-            return Err(format!(
-                "{}: bonds are not supported: port {bond} has several interfaces",
-                self.name
-            ));
-        }
         let open = match &*self.kind {
             "" | "system" => format!("afpacket:{}", self.name),
             // As in Open vSwitch, an administrator sets it up.

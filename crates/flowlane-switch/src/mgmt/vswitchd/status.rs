@@ -44,7 +44,16 @@ pub(super) fn operations(
             let mut columns = interface(port, link, drivers.of(&port.spec.name, link));
             columns.extend(statistics.column(*uuid).map(|column| ("statistics", column)));
             columns.push(("bfd_status", bfd_status(bridge.bfd().status(uuid))));
+            let lacp = bridge.bonds().lacp_current(uuid);
+            columns.push((
+                "lacp_current",
+                lacp.map_or_else(Datum::empty, |is_current| Datum::set([is_current])),
+            ));
             out.extend(update(replica, schema, "Interface", *uuid, columns));
+        }
+        for (uuid, mac) in bridge.bonds().active_macs(bridge.served()) {
+            let columns = vec![("bond_active_slave", Datum::set([&*text_of(mac)]))];
+            out.extend(update(replica, schema, "Port", uuid, columns));
         }
     }
     // Controllers make the rows, one for each type of datapath that they use.
@@ -84,6 +93,10 @@ fn controllers(replica: &Replica, schema: &Schema, uuid: Uuid, bridge: &Bridge) 
     row.get("controller").uuids().filter_map(of_row).collect()
 }
 
+fn text_of(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
 /// The MTU of a port without an interface, in bytes; tunnels and patch ports have none.
 const MTU_OF_DUMMY: u32 = 1500;
 
@@ -94,7 +107,7 @@ fn interface(port: &BridgePort, link: Option<Link>, driver: Option<&Driver>) -> 
         Ok(number) => {
             let of_port = (!port.spec.has_link()).then(|| local_mac(PortNo(*number)));
             let mac = link.and_then(|link| link.mac).or(of_port);
-            let mac = mac.map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"));
+            let mac = mac.map(text_of);
             // A port that is no interface of the system is always up.
             let is_up = link.is_none_or(|link| link.is_up);
             let mode = link.and_then(|link| link.mode);

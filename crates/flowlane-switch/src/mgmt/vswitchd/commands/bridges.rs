@@ -30,11 +30,8 @@ pub(super) fn execute(
             Ok(lines(names.into_iter().map(str::to_owned)))
         }
         ("bfd/show", interface) => sessions(bridges, interface.first().copied()),
-        // No port is a bond, or speaks LACP, CFM or STP: there is nothing to show.
-        ("bond/list", _) => Ok("bond\ttype\trecircID\tmembers\n".to_owned()),
-        ("bond/show", []) | ("lacp/show" | "cfm/show", []) => Ok(String::new()),
-        ("bond/show", _) => Err("no such bond".to_owned()),
-        ("lacp/show", _) => Err("no such lacp object".to_owned()),
+        // No port speaks CFM or STP: there is nothing to show.
+        ("cfm/show", []) => Ok(String::new()),
         ("cfm/show", _) => Err("no such CFM object".to_owned()),
         ("stp/show", names) => match one_or_all(bridges, names.first()) {
             Ok(_) => Ok(String::new()),

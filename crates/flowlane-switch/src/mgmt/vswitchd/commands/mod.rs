@@ -1,6 +1,7 @@
 //! The commands of `ovs-appctl` (ovs-vswitchd(8), ovs-dpctl(8)), with the answers that Open vSwitch gives.
 
 mod addresses;
+mod bonds;
 mod bridges;
 mod datapath;
 
@@ -14,9 +15,14 @@ use super::numbers::DatapathPorts;
 use super::{DaemonLog, LogLevels};
 
 /// The commands, with their arguments and the numbers of these.
-const COMMANDS: [(&str, &str, [usize; 2]); 40] = [
+const COMMANDS: [(&str, &str, [usize; 2]); 46] = [
     ("bfd/show", "[interface]", [0, 1]),
+    ("bond/disable-member", "port member", [2, 2]),
+    ("bond/enable-member", "port member", [2, 2]),
+    ("bond/hash", "mac [vlan] [basis]", [1, 3]),
     ("bond/list", "", [0, 0]),
+    ("bond/migrate", "port hash member", [3, 3]),
+    ("bond/set-active-member", "port member", [2, 2]),
     ("bond/show", "[port]", [0, 1]),
     ("bridge/dump-flows", "[--offload-stats] bridge", [1, 2]),
     ("cfm/show", "[interface]", [0, 1]),
@@ -43,6 +49,7 @@ const COMMANDS: [(&str, &str, [usize; 2]); 40] = [
     ("fdb/stats-clear", "[bridge]", [0, 1]),
     ("fdb/stats-show", "bridge", [1, 1]),
     ("lacp/show", "[port]", [0, 1]),
+    ("lacp/show-stats", "[port]", [0, 1]),
     ("list-commands", "", [0, 0]),
     ("mdb/show", "bridge", [1, 1]),
     ("memory/show", "", [0, 0]),
@@ -55,6 +62,13 @@ const COMMANDS: [(&str, &str, [usize; 2]); 40] = [
     ("vlog/list", "", [0, 0]),
     ("vlog/reopen", "", [0, 0]),
     ("vlog/set", "{spec | PATTERN:destination:pattern}", [0, 16]),
+];
+
+/// Former names of commands, which are not listed.
+const FORMER_NAMES: [(&str, &str); 3] = [
+    ("bond/disable-slave", "bond/disable-member"),
+    ("bond/enable-slave", "bond/enable-member"),
+    ("bond/set-active-slave", "bond/set-active-member"),
 ];
 
 /// The process, as far as commands concern it.
@@ -86,8 +100,10 @@ pub(super) fn execute(
     process: &mut Process<'_>,
 ) -> Result<String, String> {
     process.figures.count("unixctl_received");
-    let known = COMMANDS.iter().find(|(name, ..)| *name == command);
-    let Some((.., [least, most])) = known else {
+    let of_former = FORMER_NAMES.iter().find(|(former, _)| *former == command);
+    let present = of_former.map_or(command, |(_, present)| *present);
+    let known = COMMANDS.iter().find(|(name, ..)| *name == present);
+    let Some((name, _, [least, most])) = known else {
         return Err(format!(
             "\"{command}\" is not a valid command (use \"list-commands\" to see a list of valid commands)"
         ));
@@ -98,12 +114,13 @@ pub(super) fn execute(
     if arguments.len() > *most {
         return Err(format!("\"{command}\" command takes at most {most} arguments"));
     }
-    if let Some(answer) = of_process(command, arguments, bridges, process) {
+    if let Some(answer) = of_process(name, arguments, bridges, process) {
         return answer;
     }
-    let rest = addresses::execute(command, arguments, bridges)
-        .or_else(|| datapath::execute(command, arguments, bridges, process.ports))
-        .or_else(|| bridges::execute(command, arguments, bridges, process.ports));
+    let rest = addresses::execute(name, arguments, bridges)
+        .or_else(|| bonds::execute(name, arguments, bridges))
+        .or_else(|| datapath::execute(name, arguments, bridges, process.ports))
+        .or_else(|| bridges::execute(name, arguments, bridges, process.ports));
     rest.expect("each command that is known is executed")
 }
 
