@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod bfd;
+mod bonds;
 mod memory;
 mod ovn;
 mod readme;

@@ -154,6 +154,11 @@ fn scripts_of_bridges_and_ports_have_open_vswitchs_answers() {
 }
 
 #[test]
+fn scripts_of_bonds_have_open_vswitchs_answers() {
+    compare("o", include_str!("scripts/bonds.sh"));
+}
+
+#[test]
 fn scripts_of_controllers_have_open_vswitchs_answers() {
     compare("c", include_str!("scripts/controllers.sh"));
 }
