@@ -130,9 +130,9 @@ impl Control {
     /// Gives the standby the present resources.
     pub(super) fn apply_resources(&mut self) {
         let meters = self.shared_meters.clone();
-        let super::References { ports, vlans, .. } = self.references.clone();
+        let super::References { ports, vlans, mirrors, policing, .. } = self.references.clone();
         let options = self.options.clone();
-        let resources = Resources { meters, ports, vlans, options };
+        let resources = Resources { meters, ports, vlans, mirrors, policing, options };
         let event = Arc::new(Event::Resources(Arc::new(resources)));
         self.standby().apply(event).expect("resources can always be set");
     }

@@ -22,6 +22,7 @@ mod flow_mods;
 mod groups;
 mod learned;
 mod meters;
+mod mirrors;
 mod notices;
 mod options;
 mod ports;
@@ -58,10 +59,11 @@ use flowlane::tunnel::OptionMap;
 
 use crate::datapath::{LearnQueue, Mailbox, Worker, limited_cookies};
 use crate::ruleset::{
-    Change, ChangeKind, EVENTS_KEPT, FlowStats, Meters, PortFlags, PortVlans, PublishedRuleset, RuleIndex,
-    Ruleset, RulesetError, TableMap, WorkerEpochs,
+    Change, ChangeKind, EVENTS_KEPT, FlowStats, Meters, Policing, PortFlags, PortVlans, PublishedRuleset,
+    RuleIndex, Ruleset, RulesetError, TableMap, WorkerEpochs,
 };
 use crate::state::fdb::Fdb;
+use crate::state::mirror::Mirrors;
 
 use cookies::Cookies;
 use flow_mods::Made;
@@ -165,6 +167,8 @@ pub struct FlowModResult {
 struct References {
     ports: BTreeMap<u32, PortFlags>,
     vlans: PortVlans,
+    mirrors: Option<Arc<Mirrors>>,
+    policing: Policing,
     tunnels: BTreeSet<u32>,
     /// Rules may name ports that do not exist, as in OpenFlow.
     any_port: bool,
@@ -231,6 +235,8 @@ impl Control {
         let references = References {
             ports: egress.ports.iter().map(|slot| (slot.number.0, slot.flags)).collect(),
             vlans: ports::vlans_of(&egress.ports),
+            mirrors: None,
+            policing: Policing::new(),
             tunnels: egress.tunnels.iter().flat_map(|tunnels| tunnels.leaving()).collect(),
             any_port: false,
         };

@@ -102,9 +102,10 @@ impl Control {
         {
             return Err(Refusal::PortInUse { port: port.0, user });
         }
-        let References { ports, vlans, .. } = &mut self.references;
+        let References { ports, vlans, policing, .. } = &mut self.references;
         if let Some(flags) = ports.remove(&port.0) {
             vlans.remove(&port.0);
+            policing.remove(&port.0);
             self.publish_resources();
             self.macs.retain(|_, learned| learned != port);
             self.notices.push(Notice::PortRemoved { port, name: name.to_owned(), flags });
@@ -169,7 +170,7 @@ impl Control {
     }
 
     /// Publishes the present resources, and waits until no packet meets the former ones.
-    fn publish_resources(&mut self) {
+    pub(super) fn publish_resources(&mut self) {
         let applied = self.publish_made(|control, _, _| {
             control.apply_resources();
             Ok::<_, Infallible>(())

@@ -84,8 +84,15 @@ impl Ports {
     }
 
     /// Returns where a flooded frame in a VLAN leaves for the next port that is no member, or the next bond; none for the port at
-    /// `from`, its bond, and ports that are left out of floods.
-    pub(super) fn flood_exit(&self, target: usize, from: usize, frame: &[u8], vid: u16) -> Option<Exit> {
+    /// `from`, its bond, and ports that have one of some flags.
+    pub(super) fn flood_exit(
+        &self,
+        target: usize,
+        from: usize,
+        frame: &[u8],
+        vid: u16,
+        without: PortFlags,
+    ) -> Option<Exit> {
         let exit = match self.slots().get(target) {
             Some(slot) if target == from || slot.bond.is_some() => return None,
             Some(_) => Exit { place: target, counted: None },
@@ -96,7 +103,7 @@ impl Ports {
             }
         };
         let slot = &self.slots()[exit.place];
-        (slot.port.sends() && !slot.flags.has_any(PortFlags::NOT_FLOODED)).then_some(exit)
+        (slot.port.sends() && !slot.flags.has_any(without)).then_some(exit)
     }
 }
 
@@ -156,7 +163,9 @@ impl Egress {
         let frame = packet.frame.bytes();
         let vid = vlan::TRUNK.receive(frame).map_or(0, |in_vlan| in_vlan.vid);
         for target in 0..self.ports.flood_targets() {
-            let Some(exit) = self.ports.flood_exit(target, from, frame, vid) else { continue };
+            let Some(exit) = self.ports.flood_exit(target, from, frame, vid, PortFlags::NOT_FLOODED) else {
+                continue;
+            };
             exit.count(packet.frame.len());
             self.send(exit.place, packet.frame, packet.key)?;
         }

@@ -1,6 +1,7 @@
 //! [`Effects`] on real ports, FDB, meters and the controller, and edits of real frames.
 
 mod edits;
+mod sending;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,6 +17,7 @@ use super::apply::Effects;
 use super::bond::SeenArps;
 use super::faults::Faults;
 use super::learning::Learning;
+use super::mirroring::Mirroring;
 use super::packet_ins::{PacketIn, PacketIns};
 use super::pause::PauseToken;
 use super::ports::Ports;
@@ -105,6 +107,10 @@ pub struct Egress {
     pub tunnels: Option<Tunnels>,
     /// Those that are ports.
     pub port_tunnels: PortTunnels,
+    /// Copies of packets for mirrors.
+    pub(super) mirroring: Mirroring,
+    /// When the packets under way came: the time of policers of sent packets.
+    pub(super) now_ns: u64,
     random: u32,
     scratch: Frame,
     /// A copy of the present frame, in a tunnel's headers.
@@ -152,6 +158,8 @@ impl Egress {
             in_packet_out: false,
             tunnels: None,
             port_tunnels: PortTunnels::default(),
+            mirroring: Mirroring::default(),
+            now_ns: 0,
             random: seed | 1,
             scratch: Frame::default(),
             wrapped: Frame::default(),
@@ -232,11 +240,16 @@ impl Egress {
             self.drops.no_ethernet += 1;
             return Ok(());
         }
-        let slot = &mut self.ports.slots_mut()[place];
-        if slot.flags.has_any(PortFlags::REFUSES_SENT) {
-            slot.counters.tx_dropped += 1;
-            return Ok(());
+        if self.ports.slots()[place].flags.has_any(PortFlags::SENDS_WITH_CARE) {
+            return self.send_with_care(place, frame, frame, key);
         }
+        self.transmit(place, frame, key)
+    }
+
+    /// Sends a frame through a port, whatever its flags.
+    #[inline]
+    pub(super) fn transmit(&mut self, place: usize, frame: &Frame, key: &FlowKey) -> Result<(), PortError> {
+        let slot = &mut self.ports.slots_mut()[place];
         if frame.offload.is_some() && !slot.port.carries_offloads() {
             return self.send_finished(place, frame, key);
         }
@@ -250,38 +263,6 @@ impl Egress {
             slot.counters.tx_dropped += 1;
         }
         Ok(())
-    }
-
-    /// Sends a frame through a port that is a tunnel, in its headers. The port counts the frame without them.
-    fn send_into_tunnel(&mut self, place: usize, frame: &Frame, key: &FlowKey) -> Result<(), PortError> {
-        let slot = &mut self.ports.slots_mut()[place];
-        let Some(tunnel) = &mut slot.tunnel else { return Ok(()) };
-        let wrapped = tunnel.wrap(frame, key, &self.port_tunnels.policy, &mut self.wrapped);
-        if wrapped.is_ok() && slot.port.send(&self.wrapped)? {
-            slot.counters.tx_packets += 1;
-            slot.counters.tx_bytes += frame.len() as u64;
-            return Ok(());
-        }
-        slot.counters.tx_dropped += 1;
-        match wrapped {
-            Err(Unsent::TooLong) => self.drops.tunnel_too_long += 1,
-            Err(Unsent::NotIp | Unsent::NoTunnel) => self.drops.no_tunnel += 1,
-            Ok(()) => {}
-        }
-        Ok(())
-    }
-
-    /// Completes a frame's offloads in software, and sends the resulting frames.
-    #[cold]
-    fn send_finished(&mut self, place: usize, frame: &Frame, key: &FlowKey) -> Result<(), PortError> {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let sent = finished(frame).iter().try_for_each(|piece| {
-            scratch.fill(piece);
-            scratch.time_ns = frame.time_ns;
-            self.send(place, &scratch, key)
-        });
-        self.scratch = scratch;
-        sent
     }
 
     /// Sends a frame through every port but the one at index `from` and those with any of some flags.
@@ -476,7 +457,7 @@ impl Effects<Packet<'_>> for Egress {
         let mut first = std::mem::take(&mut self.scratch);
         first.fill(&packet.frame.bytes()[..max_len as usize]);
         first.time_ns = packet.frame.time_ns;
-        let sent = self.send(place, &first, packet.key);
+        let sent = self.send_part(place, &first, packet.frame, packet.key);
         self.scratch = first;
         sent
     }

@@ -12,6 +12,7 @@ use flowlane::rule::action::PortNo;
 use super::{Worker, bfd};
 use crate::packet::{Burst, Frame};
 use crate::state::lacp::is_slow_protocol;
+use crate::state::mirror::MirrorSet;
 
 /// Control packets that wait for their session; further ones are dropped. They come a few times a second.
 const WAITING_MAX: usize = 16;
@@ -109,6 +110,8 @@ impl Worker {
             let Some(place) = self.egress.ports.place(*port) else { continue };
             frame.fill(bytes);
             parse(frame.bytes(), 0, &mut key);
+            // A packet of its own: mirrors take it, if they take what the port sends.
+            self.egress.mirroring.resume(MirrorSet::default());
             // A port that fails for good ends the run by the next packet.
             _ = self.egress.send(place, &frame, &key);
         }

@@ -15,6 +15,7 @@ use super::calls::Calls;
 use super::egress::{Changed, Egress, Packet};
 use super::execute::{Cursor, DONE, StepResult, open_calls, resume};
 use super::hash_ports;
+use super::mirroring::mirror_received;
 use super::router::route_lane;
 use super::track::{track_lane, untrack};
 use super::validate::RunError;
@@ -367,6 +368,7 @@ impl Worker {
         let steps = compile_packet_out(actions);
         let mut burst = self.burst_of_controller(in_port, bytes, 0);
         self.follow();
+        mirror_received(self, &burst, 0)?;
         self.egress.in_packet_out = true;
         let ended = run_alone(self, &mut burst, steps);
         self.egress.in_packet_out = false;

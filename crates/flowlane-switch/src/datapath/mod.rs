@@ -14,6 +14,7 @@
 //! | `execute` | the lanes of a burst along their steps, in packet order where effects are visible |
 //! | `walk`, `apply` | control flow over steps; one operation on one packet |
 //! | `egress` | the live effects: ports, FDB, meters, controller |
+//! | `mirroring` | copies for mirrors, of packets that are received or sent |
 //! | `bond` | the members of bonds that frames leave through, and that let frames in |
 //! | `inlet`, `bfd` | control packets of BFD and LACP, which leave the way of packets |
 //! | `xlate` | a path and its mask from a key |
@@ -50,6 +51,7 @@ mod learning;
 mod lookup;
 mod mailbox;
 mod merge;
+mod mirroring;
 mod normal;
 mod notifier;
 mod offload;

@@ -36,7 +36,7 @@ impl Egress {
             },
             NormalDecision::Flood => {
                 let from = self.place_of(packet).unwrap_or(NO_PLACE);
-                self.send_to_others(packet.frame, packet.key, from, PortFlags::NOT_FLOODED)
+                self.send_to_others(packet.frame, packet.key, from, PortFlags::NOT_SWITCHED)
             }
             NormalDecision::Drop => {
                 self.drops.reserved_address += 1;
@@ -102,7 +102,8 @@ impl Egress {
     ) -> Result<(), PortError> {
         let mut written = None;
         for target in 0..self.ports.flood_targets() {
-            let exit = self.ports.flood_exit(target, from, frame.bytes(), in_vlan.vid);
+            let exit =
+                self.ports.flood_exit(target, from, frame.bytes(), in_vlan.vid, PortFlags::NOT_SWITCHED);
             let Some(exit) = exit else { continue };
             if let Some(retag) = self.ports.slots()[exit.place].vlan().send(in_vlan) {
                 self.leave(&exit, frame, key, retag, &mut written)?;
@@ -139,12 +140,12 @@ impl Egress {
             // The places that are to be completed are those of the frame as received.
             *written = None;
             finished(frame).iter().try_for_each(|piece| {
-                write(change, piece, frame.time_ns, &mut copy);
+                write(change, piece, frame, &mut copy);
                 self.send(place, &copy, key)
             })
         } else {
             if *written != retag {
-                write(change, frame.bytes(), frame.time_ns, &mut copy);
+                write(change, frame.bytes(), frame, &mut copy);
                 *written = retag;
             }
             self.send(place, &copy, key)
@@ -154,8 +155,8 @@ impl Egress {
     }
 }
 
-/// Makes `copy` the frame with changed headers.
-fn write(change: Retag, frame: &[u8], time_ns: u64, copy: &mut Frame) {
-    change.write(frame, copy.space(change.sent_len(frame.len())));
-    copy.time_ns = time_ns;
+/// Makes `copy` a frame of these bytes with changed headers, of which is known what is known of `frame`.
+pub(super) fn write(change: Retag, bytes: &[u8], frame: &Frame, copy: &mut Frame) {
+    change.write(bytes, copy.space(change.sent_len(bytes.len())));
+    copy.continue_as(frame);
 }

@@ -25,6 +25,7 @@ use super::worker::Worker;
 use crate::packet::Burst;
 use crate::packet::recirculate::{note_type, set_rounds};
 use crate::ruleset::Return;
+use crate::state::mirror::MirrorSet;
 
 /// Paused packets that are kept. An older one cannot be resumed any more.
 const PAUSED_MAX: usize = 4096;
@@ -37,6 +38,8 @@ pub type PauseToken = [u8; 16];
 pub struct Paused {
     calls: PausedCalls,
     rounds: u8,
+    /// The mirrors that have a copy of the packet.
+    mirrored: MirrorSet,
     /// The packet's key when it was paused, which has fields that messages lack.
     pub key: FlowKey,
 }
@@ -91,8 +94,9 @@ impl Worker {
     pub(super) fn pause(&mut self, lane: usize, here: Return, key: &FlowKey) -> Option<PauseToken> {
         let rounds = here.rounds;
         let calls = self.calls.pause(lane, here);
+        let mirrored = self.egress.mirroring.done();
         let packet_ins = self.egress.packet_ins.as_ref()?;
-        Some(packet_ins.paused.keep(Paused { calls, rounds, key: key.clone() }))
+        Some(packet_ins.paused.keep(Paused { calls, rounds, mirrored, key: key.clone() }))
     }
 
     /// Lets a paused packet go on: as `bytes`, with these metadata fields and no others.
@@ -106,6 +110,7 @@ impl Worker {
         set_rounds(&mut burst.keys[0], paused.rounds);
         self.follow();
         self.calls = Calls::of_paused(&paused.calls);
+        self.egress.mirroring.resume(paused.mirrored);
         let ended = finish_alone(self, &mut burst);
         // A bucket's calls are none for packets of bursts.
         self.calls = Calls::default();
@@ -128,6 +133,7 @@ impl Worker {
         frame.counted = bytes.len() as u32;
         frame.time_ns = self.now_ns();
         burst.times_ns[0] = frame.time_ns;
+        self.egress.now_ns = frame.time_ns;
         burst.headers[0] = parse(frame.bytes(), in_port.0, &mut burst.keys[0]);
         note_type(frame, &mut burst.keys[0]);
         if place.is_none() {
@@ -152,7 +158,8 @@ mod tests {
     use super::*;
 
     fn paused() -> Paused {
-        Paused { calls: Calls::default().pause(0, Return::default()), rounds: 0, key: FlowKey::zero() }
+        let calls = Calls::default().pause(0, Return::default());
+        Paused { calls, rounds: 0, mirrored: MirrorSet::default(), key: FlowKey::zero() }
     }
 
     #[test]

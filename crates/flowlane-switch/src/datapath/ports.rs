@@ -14,6 +14,8 @@ use crate::packet::Spread;
 use crate::port::{NullPort, Port, PortError};
 use crate::ruleset::{PortFlags, PortVlans};
 use crate::state::bond::BondView;
+use crate::state::mirror::{Mirrors, PortMirrors};
+use crate::state::policer::PortPolicers;
 use crate::state::vlan::{self, PortVlan};
 use crate::tunnel::PortTunnel;
 
@@ -88,6 +90,10 @@ pub struct PortSlot {
     pub flags: PortFlags,
     /// Its VLAN settings, if it has any.
     pub vlan: Option<Arc<PortVlan>>,
+    /// The mirrors that take its packets.
+    pub(super) mirrors: PortMirrors,
+    /// Its policers, if it has any.
+    pub(super) policers: Option<Arc<PortPolicers>>,
     /// Its counters.
     pub counters: PortCounters,
     /// Cycles that what came in here took.
@@ -118,6 +124,8 @@ impl PortSlot {
             port,
             flags: PortFlags::default(),
             vlan: None,
+            mirrors: PortMirrors::default(),
+            policers: None,
             counters: PortCounters::default(),
             cycles: 0,
             finished: false,
@@ -132,6 +140,7 @@ impl PortSlot {
         (self.flags, self.vlan) = (PortFlags::DOWN, None);
         self.counters = PortCounters::default();
         (self.tunnel, self.bfd, self.lacp, self.bond) = (None, None, None, None);
+        (self.mirrors, self.policers) = (PortMirrors::default(), None);
         std::mem::replace(&mut self.port, Box::new(NullPort))
     }
 
@@ -139,6 +148,40 @@ impl PortSlot {
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.finished || self.drained
+    }
+
+    /// Takes the mirrors that concern the port, and notes in its flags that there are such.
+    pub(super) fn take_mirrors(&mut self, mirrors: Option<&Mirrors>) {
+        self.mirrors = mirrors.map(|mirrors| mirrors.of_port(self.number)).unwrap_or_default();
+        self.note(PortFlags::MIRRORED, !self.mirrors.sent.is_empty());
+        self.note(PortFlags::MIRROR_OUTPUT, self.mirrors.is_output);
+    }
+
+    /// Takes the port's policers, and notes in its flags that there are such.
+    pub(super) fn take_policers(&mut self, policers: Option<&Arc<PortPolicers>>) {
+        self.policers = policers.cloned();
+        let policers = self.policers.as_deref();
+        let (received, sent) =
+            policers.map_or((false, false), |of| (of.received.is_some(), of.sent.is_some()));
+        self.note(PortFlags::POLICES_RECEIVED, received);
+        self.note(PortFlags::POLICES_SENT, sent);
+    }
+
+    /// Takes tokens for a frame that is to be sent. Returns whether it exceeds the port's limit.
+    pub(super) fn polices_sent(&self, bytes: usize, now_ns: u64) -> bool {
+        let policer = self.policers.as_ref().and_then(|of| of.sent.as_ref());
+        policer.is_some_and(|policer| !policer.allow(bytes, now_ns))
+    }
+
+    /// Takes tokens for a received frame. Returns whether it exceeds the port's limit.
+    pub(super) fn polices_received(&self, bytes: usize, now_ns: u64) -> bool {
+        let policer = self.policers.as_ref().and_then(|of| of.received.as_ref());
+        policer.is_some_and(|policer| !policer.allow(bytes, now_ns))
+    }
+
+    /// Sets a flag that follows from another setting.
+    fn note(&mut self, flag: PortFlags, is_set: bool) {
+        self.flags = self.flags.with(if is_set { flag } else { PortFlags::default() }, flag);
     }
 
     /// Returns the VLANs that it carries.

@@ -32,8 +32,11 @@ impl Egress {
 
     fn take(&mut self, resources: &Resources) {
         self.meters = resources.meters.clone();
+        self.mirroring.set(resources.mirrors.clone());
         for slot in self.ports.iter_mut() {
             slot.flags = resources.ports.get(&slot.number.0).copied().unwrap_or_default();
+            slot.take_mirrors(self.mirroring.mirrors());
+            slot.take_policers(resources.policing.get(&slot.number.0));
         }
         self.port_tunnels.policy.option_fields = resources.options.clone();
         if let Some(tunnels) = &mut self.tunnels {

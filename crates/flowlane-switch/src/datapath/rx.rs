@@ -85,6 +85,7 @@ pub(super) fn drain(worker: &mut Worker, burst: &mut Burst, run: &Run<'_>) -> Re
 
 /// Counts a burst's frames at their port, and notes when they came. Frames that the port's settings refuse are dropped.
 pub(super) fn account(worker: &mut Worker, burst: &mut Burst) {
+    set_times(worker, burst);
     let slot = &mut worker.egress.ports.slots_mut()[burst.port];
     if slot.flags.has_any(PortFlags::REFUSES_RECEIVED) {
         refuse(slot, burst);
@@ -92,18 +93,19 @@ pub(super) fn account(worker: &mut Worker, burst: &mut Burst) {
     let counters = &mut slot.counters;
     counters.rx_packets += burst.len() as u64;
     counters.rx_bytes += burst.frames.iter().map(|f| f.len() as u64).sum::<u64>();
-    set_times(worker, burst);
 }
 
-/// Drops the frames of a burst that their port's settings refuse.
+/// Drops the frames of a burst that their port's settings refuse, or that exceed its limit.
 #[cold]
 fn refuse(slot: &mut PortSlot, burst: &mut Burst) {
     let mut kept = 0;
     for lane in 0..burst.len() {
-        if slot.flags.refuses(burst.frames[lane].bytes()) {
+        let frame = &burst.frames[lane];
+        if slot.flags.refuses(frame.bytes()) || slot.polices_received(frame.len(), burst.times_ns[lane]) {
             slot.counters.rx_dropped += 1;
         } else {
             burst.frames.swap(kept, lane);
+            burst.times_ns.swap(kept, lane);
             kept += 1;
         }
     }

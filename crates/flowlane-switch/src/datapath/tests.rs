@@ -14,6 +14,7 @@ mod idle;
 mod interpreter;
 mod lane_steps;
 mod learning;
+mod mirrors;
 mod offload;
 mod pauses;
 mod pipeline;

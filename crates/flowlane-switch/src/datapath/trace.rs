@@ -5,6 +5,7 @@
 
 mod begin;
 mod lane_steps;
+mod mirroring;
 mod recorder;
 mod router;
 mod sending;
@@ -35,6 +36,7 @@ use crate::packet::{Frame, Shown, decapsulate};
 use crate::ruleset::{LaneStep, Miss, Return, Step};
 use crate::stage::{Owner, Rewritten, StageCall, StagePacket, StageTable};
 use crate::state::conntrack::{Seen, Tracked, Tuple};
+use crate::state::mirror::MirrorSet;
 use crate::tunnel::Tunnels;
 
 /// The dry run of a packet.
@@ -119,6 +121,8 @@ pub struct Traced {
     ct_next: VecDeque<u32>,
     /// Copies that are open, one within the other.
     copies: usize,
+    /// The mirrors that would have a copy of it.
+    mirrored: MirrorSet,
     /// The table that comes next, and the open calls.
     position: Position,
     trace: Trace,
@@ -233,6 +237,7 @@ impl Tracer<'_> {
             return None;
         }
         self.tell(name, format!("{} bytes", self.packet.frame.len()), self.flow());
+        self.mirror_received();
         Some(entry(&self.packet.key))
     }
 

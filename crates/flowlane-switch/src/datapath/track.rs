@@ -26,6 +26,7 @@ use crate::state::conntrack::fragments::{Taken, piece, seen_whole};
 use crate::state::conntrack::{
     Application, Connections, Request, Rewrite, Seen, Tracked, rewrite, seen, with_addresses,
 };
+use crate::state::mirror::MirrorSet;
 
 /// A fragment that waits for the others of its datagram.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub(super) struct HeldFragment {
     /// The place of the port that it came in through.
     port: usize,
     source: Option<PortNo>,
+    /// The mirrors that have a copy of it.
+    mirrored: MirrorSet,
 }
 
 /// Where a fragment waits.
@@ -62,9 +65,9 @@ impl HeldFragment {
         let mut frame = Frame::default();
         frame.copy_from(&burst.frames[lane]);
         let (headers, key) = (burst.headers[lane], burst.keys[lane].clone());
-        let (port, source) = (burst.port, burst.source(lane));
+        let (port, source, mirrored) = (burst.port, burst.source(lane), worker.egress.mirroring.done());
         let calls = worker.calls.pause(lane, here);
-        Self { calls, waits_at, frame, headers, key, came_as: None, port, source }
+        Self { calls, waits_at, frame, headers, key, came_as: None, port, source, mirrored }
     }
 
     /// Gives a lane back that does not wait.
@@ -177,7 +180,10 @@ fn go_on(
         worker.calls.resume_at(lane, Return::to(entering.clone(), 0, rounds(key)), moved);
         return Ok(StepResult::Resumed);
     }
+    // As in Open vSwitch, mirrors that take the copy there may take the packet, too.
+    let mirrored = worker.egress.mirroring.done();
     copy(worker, burst, lane, entering, false)?;
+    worker.egress.mirroring.resume(mirrored);
     show_former(worker, burst, lane, came_as);
     let key = &mut burst.keys[lane];
     set_rounds(key, before);
@@ -249,6 +255,7 @@ pub(super) fn go_on_alone(
     // Another worker may have received it, and the current packet may be a controller's.
     worker.egress.has_bare |= held.frame.is_bare();
     let in_packet_out = std::mem::take(&mut worker.egress.in_packet_out);
+    let mirrored = worker.egress.mirroring.resume(held.mirrored);
     *worker.calls.tracked(0) = *tracked;
     *worker.calls.datagram(0) = Some(translated(seen, by));
     let here = worker.calls.current(0).clone();
@@ -271,6 +278,7 @@ pub(super) fn go_on_alone(
     };
     worker.calls = outer;
     worker.egress.in_packet_out = in_packet_out;
+    worker.egress.mirroring.resume(mirrored);
     ended
 }
 

@@ -24,7 +24,7 @@ use super::offload::{self, MAX_DELAY};
 use super::stages::{Stage, Stages, Timer};
 use super::validate::{RunError, Validator};
 use super::workers::Run;
-use super::{router, rx};
+use super::{mirroring, router, rx};
 
 use flowlane::isa::Variant;
 use flowlane::packet::Parser;
@@ -467,6 +467,7 @@ fn process_received(worker: &mut Worker, burst: &mut Burst, timer: Timer) -> Res
 ///              ↑_______ recirculated lanes _______|
 /// ```
 fn process(worker: &mut Worker, burst: &mut Burst) -> Result<(), RunError> {
+    worker.egress.now_ns = burst.times_ns[0];
     let live = rx::parse(worker, burst)?;
     if live.is_empty() {
         return Ok(());
@@ -474,12 +475,27 @@ fn process(worker: &mut Worker, burst: &mut Burst) -> Result<(), RunError> {
     let (begun, slow) = (worker.stages.start(), worker.lookup.slow_cycles);
     worker.lookup.begin_burst(burst, live);
     worker.calls.begin_burst();
-    let mut cursors = DONE;
-    let going = classify(worker, burst, live, &mut cursors)?;
-    execute_all(worker, burst, going, &mut cursors)?;
+    match worker.egress.mirroring.may_take(&worker.egress.ports.slots()[burst.port]) {
+        false => run_lanes(worker, burst, live)?,
+        // One by one: the mirrors that have a copy of a packet are known of one packet at a time.
+        true => {
+            for lane in live.lanes() {
+                mirroring::mirror_received(worker, burst, lane)?;
+                run_lanes(worker, burst, LaneMask(1 << lane))?;
+            }
+        }
+    }
     let cycles = worker.stages.start().since(begun).saturating_sub(worker.lookup.slow_cycles - slow);
     worker.lookup.end_burst(live.len(), cycles);
     Ok(())
+}
+
+/// Takes received lanes to their ends.
+#[inline]
+fn run_lanes(worker: &mut Worker, burst: &mut Burst, lanes: LaneMask) -> Result<(), RunError> {
+    let mut cursors = DONE;
+    let going = classify(worker, burst, lanes, &mut cursors)?;
+    execute_all(worker, burst, going, &mut cursors)
 }
 
 /// Takes lanes to their ends. Its cycles, those of lookups apart, count as actions.

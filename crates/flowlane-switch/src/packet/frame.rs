@@ -150,6 +150,12 @@ impl Frame {
         self.patches = other.patches;
     }
 
+    /// Takes from another frame, of which this one is a changed copy, when it came, its counted length and the patch ports that it has
+    /// passed.
+    pub(crate) fn continue_as(&mut self, other: &Frame) {
+        (self.time_ns, self.counted, self.patches) = (other.time_ns, other.counted, other.patches);
+    }
+
     /// Replaces the content by a frame of `len` bytes of which a capture has the first: zeros stand for the others.
     pub fn fill_captured(&mut self, captured: &[u8], len: usize) {
         let len = len.max(captured.len());

@@ -46,7 +46,7 @@ pub(crate) use learned::{FIN_OR_RST, RuleDigest, ends_connection, is_tcp, limite
 pub use learned::{Learned, LowerTimeouts, RuleRequest};
 pub(crate) use outputs::output_step;
 pub(crate) use publication::{PublishedRuleset, RulesetReader, WorkerEpoch, WorkerEpochs};
-pub use resources::{Meters, PortFlags, PortVlans, Resources};
+pub use resources::{Meters, Policing, PortFlags, PortVlans, Resources};
 pub(crate) use rule_index::RuleIndex;
 pub use rule_index::RuleKey;
 pub use rules::{Entry, Timeouts};

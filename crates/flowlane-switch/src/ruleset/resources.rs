@@ -7,6 +7,8 @@ use flowlane::tunnel::OptionMap;
 
 use super::SharedMap;
 use crate::state::meter::Meter;
+use crate::state::mirror::Mirrors;
+use crate::state::policer::PortPolicers;
 use crate::state::vlan::PortVlan;
 
 /// Meters by number, which all workers share.
@@ -14,6 +16,9 @@ pub type Meters = SharedMap<Arc<Meter>>;
 
 /// VLAN settings of ports, by number.
 pub type PortVlans = BTreeMap<u32, Arc<PortVlan>>;
+
+/// Policers of ports, by number, which all workers share.
+pub type Policing = BTreeMap<u32, Arc<PortPolicers>>;
 
 /// The resources of a ruleset. Packets meet them when they are received, or an action is executed: no path depends on them.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +30,10 @@ pub struct Resources {
     pub options: OptionMap,
     /// The VLAN settings of the ports that have any.
     pub vlans: PortVlans,
+    /// The mirrors, if there are any.
+    pub mirrors: Option<Arc<Mirrors>>,
+    /// The policers of the ports that have any.
+    pub policing: Policing,
 }
 
 /// Settings of a port by its administrator, the bits of OpenFlow's `ofp_port_config`, and whether its link or path is down.
@@ -51,6 +60,14 @@ impl PortFlags {
     pub const NO_LINK: Self = Self(1 << 7);
     /// A session of BFD says that the other end of the port is not reached; as for a link that is down, but the port is up.
     pub const NO_PATH: Self = Self(1 << 8);
+    /// Mirrors take frames that the port sends. A worker derives this flag and the following ones from other resources.
+    pub const MIRRORED: Self = Self(1 << 12);
+    /// The port is the output of a mirror: received frames are dropped, and `normal` leaves the port out.
+    pub const MIRROR_OUTPUT: Self = Self(1 << 13);
+    /// A policer limits the frames that the port receives.
+    pub const POLICES_RECEIVED: Self = Self(1 << 14);
+    /// A policer limits the frames that the port sends.
+    pub const POLICES_SENT: Self = Self(1 << 15);
 
     /// With any of these, the port is not up.
     pub const NOT_UP: Self = Self(Self::DOWN.0 | Self::NO_LINK.0);
@@ -58,15 +75,28 @@ impl PortFlags {
     pub const NOT_LIVE: Self = Self(Self::NOT_UP.0 | Self::NO_PATH.0);
     /// Those that the system sets.
     pub const STATES: Self = Self(Self::NO_LINK.0 | Self::NO_PATH.0);
+    /// Those that a worker derives from other resources.
+    pub const DERIVED: Self =
+        Self(Self::MIRRORED.0 | Self::MIRROR_OUTPUT.0 | Self::POLICES_RECEIVED.0 | Self::POLICES_SENT.0);
     /// Those that an administrator sets.
-    pub const SETTINGS: Self = Self(!Self::STATES.0);
+    pub const SETTINGS: Self = Self(!(Self::STATES.0 | Self::DERIVED.0));
 
-    /// With any of these, some received frames are dropped.
-    pub const REFUSES_RECEIVED: Self = Self(Self::DOWN.0 | Self::NO_RECEIVE.0 | Self::NO_RECEIVE_STP.0);
+    /// With any of these, received frames may be dropped.
+    pub const REFUSES_RECEIVED: Self = Self(
+        Self::DOWN.0
+            | Self::NO_RECEIVE.0
+            | Self::NO_RECEIVE_STP.0
+            | Self::MIRROR_OUTPUT.0
+            | Self::POLICES_RECEIVED.0,
+    );
     /// With any of these, frames for the port are dropped.
     pub const REFUSES_SENT: Self = Self(Self::DOWN.0 | Self::NO_FORWARD.0);
+    /// With any of these, more is to be done for a frame for the port than to send it.
+    pub const SENDS_WITH_CARE: Self = Self(Self::REFUSES_SENT.0 | Self::MIRRORED.0 | Self::POLICES_SENT.0);
     /// With any of these, the port is left out where frames are flooded.
     pub const NOT_FLOODED: Self = Self(Self::REFUSES_SENT.0 | Self::NO_FLOOD.0);
+    /// With any of these, the port is left out where `normal` floods frames.
+    pub const NOT_SWITCHED: Self = Self(Self::NOT_FLOODED.0 | Self::MIRROR_OUTPUT.0);
 
     /// Returns whether it has any of some flags.
     #[inline]
@@ -85,6 +115,6 @@ impl PortFlags {
         // The address of bridges (IEEE 802.1D-2004, 7.12.3).
         let is_stp = frame.starts_with(&[0x01, 0x80, 0xc2, 0, 0, 0]);
         let of_kind = if is_stp { Self::NO_RECEIVE_STP } else { Self::NO_RECEIVE };
-        self.has_any(Self(Self::DOWN.0 | of_kind.0))
+        self.has_any(Self(Self::DOWN.0 | Self::MIRROR_OUTPUT.0 | of_kind.0))
     }
 }

@@ -80,6 +80,17 @@ impl Ends {
         };
         Some(Self { destination: mac(0), source: mac(6), vid })
     }
+
+    /// Returns whether the destination is reserved for the link.
+    #[inline]
+    fn is_reserved(&self) -> bool {
+        self.destination >> 4 == 0x0018_0c20_0000
+    }
+}
+
+/// Returns whether a frame's destination is reserved for the link: no switch forwards such a frame to a VLAN.
+pub fn is_reserved(frame: &[u8]) -> bool {
+    Ends::of(frame).is_none_or(|ends| ends.is_reserved())
 }
 
 /// The update for a frame's source address.
@@ -415,7 +426,7 @@ impl Shared {
         placement: Option<Placement>,
         now_s: u32,
     ) -> NormalDecision {
-        if ends.destination >> 4 == 0x0018_0c20_0000 {
+        if ends.is_reserved() {
             return NormalDecision::Drop;
         }
         if ends.destination >> 40 & 1 == 1 {

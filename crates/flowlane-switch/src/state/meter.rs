@@ -36,6 +36,8 @@ pub const CONTROLLER_METER: u32 = 0xffff_fffe;
 #[derive(Debug)]
 pub struct Meter {
     unit: Unit,
+    /// Tokens of a unit of rates and bursts, without the factor of time: bits or packets.
+    scale: u128,
     bands: Vec<Band>,
     state: Mutex<State>,
 }
@@ -81,12 +83,25 @@ impl Meter {
 
     /// A meter that drops packets beyond the rate of any band. The buckets begin full.
     pub fn of_bands(unit: Unit, bands: Vec<Band>) -> Self {
-        let full = |band: &Band| Bucket { tokens: tokens_max(unit, band), dropped: (0, 0) };
-        let buckets = bands.iter().map(full).collect();
-        Self { unit, bands, state: Mutex::new(State { buckets, last_ns: 0, passed: (0, 0) }) }
+        let scale = match unit {
+            Unit::Kilobits => 1000,
+            Unit::Packets => 1,
+        };
+        Self::with_scale(unit, scale, bands)
     }
 
-    /// Returns the unit of the rates.
+    /// A meter that lets `rate` bytes a second and `burst` bytes at once through. The bucket begins full.
+    pub fn of_bytes(rate: u64, burst: u64) -> Self {
+        Self::with_scale(Unit::Kilobits, 8, vec![Band { rate, burst }])
+    }
+
+    fn with_scale(unit: Unit, scale: u128, bands: Vec<Band>) -> Self {
+        let full = |band: &Band| Bucket { tokens: tokens_max(scale, band), dropped: (0, 0) };
+        let buckets = bands.iter().map(full).collect();
+        Self { unit, scale, bands, state: Mutex::new(State { buckets, last_ns: 0, passed: (0, 0) }) }
+    }
+
+    /// Returns the unit of the rates; kilobits, where they are bytes.
     pub fn unit(&self) -> Unit {
         self.unit
     }
@@ -150,9 +165,9 @@ impl Meter {
     #[inline]
     fn tokens_after(&self, band: &Band, tokens: u128, elapsed_ns: u64) -> u128 {
         // 2^64 kilobits are 2^114 tokens: the products with a rate do not overflow, those with a time may.
-        let per_second = u128::from(band.rate) * units(self.unit);
+        let per_second = u128::from(band.rate) * self.scale;
         let added = u128::from(elapsed_ns).saturating_mul(per_second);
-        tokens_max(self.unit, band).min(tokens.saturating_add(added))
+        tokens_max(self.scale, band).min(tokens.saturating_add(added))
     }
 
     /// Returns the tokens that a packet takes.
@@ -165,16 +180,8 @@ impl Meter {
     }
 }
 
-/// Returns the tokens of a unit, without the factor of time: bits or packets.
-fn units(unit: Unit) -> u128 {
-    match unit {
-        Unit::Kilobits => 1000,
-        Unit::Packets => 1,
-    }
-}
-
-fn tokens_max(unit: Unit, band: &Band) -> u128 {
-    u128::from(band.burst.max(1)) * units(unit) * NS
+fn tokens_max(scale: u128, band: &Band) -> u128 {
+    u128::from(band.burst.max(1)) * scale * NS
 }
 
 #[cfg(test)]

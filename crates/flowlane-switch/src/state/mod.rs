@@ -7,5 +7,7 @@ pub mod conntrack;
 pub mod fdb;
 pub mod lacp;
 pub mod meter;
+pub mod mirror;
+pub mod policer;
 pub mod router;
 pub mod vlan;

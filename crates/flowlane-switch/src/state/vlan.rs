@@ -71,10 +71,11 @@ impl VlanMode {
 
 /// A set of VLANs: a bit for each.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Vlans(Box<[u64; 64]>);
+pub struct Vlans(Box<[u64; 64]>);
 
 impl Vlans {
-    fn of(vids: impl IntoIterator<Item = u16>) -> Self {
+    /// The VLANs with these identifiers.
+    pub fn of(vids: impl IntoIterator<Item = u16>) -> Self {
         let mut set = Self(Box::new([0; 64]));
         vids.into_iter().for_each(|vid| set.set(vid, true));
         set
@@ -85,7 +86,8 @@ impl Vlans {
         self.0[word] = if is_in { self.0[word] | bit } else { self.0[word] & !bit };
     }
 
-    fn has(&self, vid: u16) -> bool {
+    /// Returns whether a VLAN is among them.
+    pub fn has(&self, vid: u16) -> bool {
         self.0[usize::from(vid & VID) / 64] >> (vid % 64) & 1 == 1
     }
 }
@@ -171,8 +173,8 @@ pub struct InVlan {
     header: Option<Header>,
 }
 
-/// The change of a frame's headers before it is sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The change of a frame's headers before it is sent; by default, none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Retag {
     /// The number of headers removed.
     strip: u8,
@@ -295,18 +297,40 @@ impl PortVlan {
                 VlanMode::Dot1qTunnel => self.has(frame.inner_vid),
                 VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => true,
             };
+        is_carried.then(|| self.retag(frame, frame.headers))
+    }
+
+    /// Returns the change of a mirror's copy that is sent here, whatever the VLAN. Headers within that of its VLAN stay.
+    pub fn send_copy(&self, frame: &InVlan) -> Option<Retag> {
+        self.retag(frame, frame.own)
+    }
+
+    /// Returns whether a mirror's copy is sent here that is in a VLAN with other packets.
+    pub fn carries_copy(&self, frame: &InVlan) -> bool {
+        self.carries(frame.vid) && (self.mode != VlanMode::Dot1qTunnel || self.has(frame.inner_vid))
+    }
+
+    /// Returns the change of a frame that is sent here, without which it is sent as received; an access port strips `access` headers.
+    fn retag(&self, frame: &InVlan, access: u8) -> Option<Retag> {
         let retag = match self.mode {
-            VlanMode::Access => Retag { strip: frame.headers, push: None },
+            VlanMode::Access => Retag { strip: access, push: None },
             VlanMode::NativeUntagged if frame.vid != self.tag => frame.on_trunk(),
             VlanMode::NativeUntagged | VlanMode::Dot1qTunnel => Retag { strip: frame.own, push: None },
             VlanMode::Trunk | VlanMode::NativeTagged => frame.on_trunk(),
         };
         let is_same = retag.strip <= 1 && retag.push == frame.received.filter(|_| retag.strip == 1);
-        is_carried.then_some((!is_same).then_some(retag))
+        (!is_same).then_some(retag)
     }
 }
 
 impl InVlan {
+    /// Returns the frame in another VLAN, with the priority and the type of its header.
+    #[must_use]
+    pub fn moved_to(self, vid: u16) -> Self {
+        let header = self.header.unwrap_or(Header { tpid: ether_type::VLAN, tci: 0 });
+        Self { vid, header: Some(header.with_vid(vid)), ..self }
+    }
+
     fn on_trunk(&self) -> Retag {
         Retag { strip: self.own, push: self.header }
     }

@@ -8,6 +8,7 @@ mod differences;
 mod differential;
 mod examples;
 mod flows;
+mod mirrors;
 mod model;
 mod ovn;
 mod ovs;

@@ -307,6 +307,22 @@ impl Ovs {
         self.control.call("fdb/flush", &[]).expect("addresses can be forgotten");
     }
 
+    /// Gives the bridge these mirrors, as `ovs-vsctl` creates them: `-- --id=@mN create mirror …`, with N from 0 on.
+    pub(crate) fn set_mirrors(&mut self, mirrors: impl IntoIterator<Item = String>) {
+        let run = |text: &str| {
+            let database = format!("--db=unix:{}", self.folder.path().join("db.sock").display());
+            let timeout = format!("--timeout={}", PATIENCE.as_secs());
+            let arguments =
+                [&[&*database, &*timeout][..], &text.split_whitespace().collect::<Vec<_>>()].concat();
+            self.programs.run("ovs-vsctl", self.folder.path(), &arguments, "").expect("mirrors of a bridge");
+        };
+        run("clear bridge br0 mirrors");
+        for (name, mirror) in mirrors.into_iter().enumerate() {
+            run(&format!("{mirror} -- add bridge br0 mirrors @m{name}"));
+        }
+        self.control.call("fdb/flush", &[]).expect("addresses can be forgotten");
+    }
+
     fn ofctl(&self, command: &[&str], arguments: &[&str], input: &str) -> Result<String, String> {
         self.ofctl_as("-OOpenFlow13", command, arguments, input)
     }

@@ -16,6 +16,7 @@ use flowlane_switch::port::{MemoryHandle, MemoryPort};
 use flowlane_switch::ruleset::Miss;
 use flowlane_switch::state::conntrack::Wanted;
 use flowlane_switch::state::fdb::Fdb;
+use flowlane_switch::state::mirror::Mirrors;
 use flowlane_switch::state::vlan::{PortVlan, VlanMode};
 
 use super::ovs::{Counters, PORTS, Sent, learned_text};
@@ -112,6 +113,11 @@ impl Flowlane {
         let vlans: Vec<VlanChange> = (1..).zip(settings).map(change).collect();
         let changes = Changes { vlans: &vlans, ..Changes::default() };
         self.control.change_all(&changes).expect("there are these ports");
+    }
+
+    /// Gives the bridge these mirrors.
+    pub(crate) fn set_mirrors(&mut self, mirrors: Mirrors) {
+        self.control.set_mirrors(Some(Arc::new(mirrors)));
     }
 
     /// Returns how many connections were not kept because their replies would look like packets of another.

@@ -14,6 +14,7 @@ use crate::packet::Frame;
 use crate::packet::recirculate::rounds;
 use crate::ruleset::Return;
 use crate::state::conntrack::Tracked;
+use crate::state::mirror::MirrorSet;
 
 impl Worker {
     /// Dry run of a frame that comes in through a port and is received by this worker.
@@ -104,6 +105,7 @@ fn begin(
         datagram: None,
         ct_next,
         copies: 0,
+        mirrored: MirrorSet::default(),
         position: Position::default(),
         trace: Trace::default(),
     });

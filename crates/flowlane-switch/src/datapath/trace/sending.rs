@@ -28,7 +28,7 @@ impl Tracer<'_> {
                     self.send(&text(&Action::Normal), to, "its destination was learned there");
                 }
                 NormalDecision::Flood => {
-                    self.flood_to(&text(&Action::Normal), PortFlags::NOT_FLOODED, UNKNOWN)
+                    self.flood_to(&text(&Action::Normal), PortFlags::NOT_SWITCHED, UNKNOWN)
                 }
                 decision => self.not_forwarded(decision),
             };
@@ -99,7 +99,13 @@ impl Tracer<'_> {
         let ports = &self.worker.egress.ports;
         let from = ports.place(self.packet.source()).unwrap_or(NO_PLACE);
         for target in 0..ports.flood_targets() {
-            let exit = ports.flood_exit(target, from, self.packet.frame.bytes(), in_vlan.vid);
+            let exit = ports.flood_exit(
+                target,
+                from,
+                self.packet.frame.bytes(),
+                in_vlan.vid,
+                PortFlags::NOT_SWITCHED,
+            );
             let Some(exit) = exit else { continue };
             let slot = &ports.slots()[exit.place];
             match slot.vlan().send(in_vlan) {
@@ -123,7 +129,7 @@ impl Tracer<'_> {
         }
         let change = in_vlan.describe(retag);
         let why = format!("{why}; port {} is {}: {change}", slot.number.0, slot.vlan());
-        self.send_bytes(&text(&Action::Normal), slot.number, &why, &bytes);
+        self.send_bytes(&text(&Action::Normal), slot.number, &why, (&bytes, &bytes));
     }
 
     /// Floods the packet as `flood` does: bonds send it once.
@@ -134,7 +140,8 @@ impl Tracer<'_> {
         }
         let (frame, from) = (self.packet.frame.bytes(), ports.place(self.packet.source()));
         let vid = vlan::TRUNK.receive(frame).map_or(0, |in_vlan| in_vlan.vid);
-        let exit = |target| ports.flood_exit(target, from.unwrap_or(NO_PLACE), frame, vid);
+        let exit =
+            |target| ports.flood_exit(target, from.unwrap_or(NO_PLACE), frame, vid, PortFlags::NOT_FLOODED);
         let exits = (0..ports.flood_targets()).filter_map(exit);
         let to: Vec<PortNo> = exits.map(|exit| ports.slots()[exit.place].number).collect();
         to.into_iter().for_each(|to| self.send(text, to, why));
@@ -150,10 +157,11 @@ impl Tracer<'_> {
 
     pub(super) fn send(&mut self, text: &str, to: PortNo, why: &str) {
         let bytes = self.packet.frame.bytes().to_vec();
-        self.send_bytes(text, to, why, &bytes);
+        self.send_bytes(text, to, why, (&bytes, &bytes));
     }
 
-    fn send_bytes(&mut self, text: &str, to: PortNo, why: &str, bytes: &[u8]) {
+    /// Sends a part of a frame; mirrors take the whole frame.
+    pub(super) fn send_bytes(&mut self, text: &str, to: PortNo, why: &str, (bytes, whole): (&[u8], &[u8])) {
         let Some(place) = self.worker.egress.ports.place(to) else {
             return self.tell(text, "not sent", "there is no such port");
         };
@@ -164,10 +172,11 @@ impl Tracer<'_> {
         if slot.flags.has_any(PortFlags::REFUSES_SENT) {
             return self.tell(text, "not sent", "the port's settings refuse it");
         }
-        let name = slot.name.clone();
+        let (name, mirrors) = (slot.name.clone(), slot.mirrors.sent);
         self.tell(text, format!("sent through port {} {name}", to.0), why);
         let frame = hex(bytes);
         self.packet.trace.sent.push(TraceSent { port: Some(to.0), port_name: name, frame });
+        self.mirror(mirrors, place, whole);
     }
 
     pub(super) fn send_to_controller(&mut self, text: &str, max_len: u16) {

@@ -77,8 +77,10 @@ impl Tracer<'_> {
             position.table = self.pass(table, &[], true, &[]).then_some(table);
             return AfterStep::End;
         }
+        let mirrored = self.packet.mirrored;
         self.copy(&text, steps, position, false);
         self.show_former(came_as);
+        self.packet.mirrored = mirrored;
         set_rounds(&mut self.packet.key, before);
         AfterStep::Next
     }
