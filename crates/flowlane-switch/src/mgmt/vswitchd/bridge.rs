@@ -18,6 +18,7 @@ use self::bonds::save_sessions;
 use super::bfd::BfdSessions;
 use super::bonds::Bonds;
 use super::forwarding::{AgentPlace, Ended, Opened, StateFiles, control_path, wait_until_it_runs};
+use super::mirrors::BridgeMirrors;
 use super::model::{BridgeSpec, InterfaceSpec, check_name};
 use super::settings::{self, FdbLimits};
 use super::statistics;
@@ -71,6 +72,7 @@ pub(super) struct Bridge {
     /// The sessions of its ports.
     bfd: Arc<BfdSessions>,
     bonds: Arc<Bonds>,
+    pub(super) mirrors: BridgeMirrors,
     /// By the rows of interfaces.
     pub(super) ports: BTreeMap<Uuid, BridgePort>,
 }
@@ -172,6 +174,7 @@ impl Bridge {
             said,
             bfd,
             bonds: Arc::default(),
+            mirrors: BridgeMirrors::default(),
             ports: BTreeMap::new(),
         };
         bridge.start_threads().map_err(|error| failed(&error))?;
@@ -229,6 +232,7 @@ impl Bridge {
                     if vlan_of(&own) != vlan_of(&section) {
                         self.served.set_vlan(own);
                     }
+                    self.follow_limits(number, None, interface);
                     let resets_before = self.served.link(&interface.name).map_or(0, |link| link.resets);
                     let port = BridgePort { spec: interface.clone(), opened: Ok(number), resets_before };
                     self.ports.insert(interface.uuid, port);
@@ -365,6 +369,7 @@ impl Bridge {
                     let before = std::mem::replace(spec, interface.clone());
                     let number = *number;
                     self.follow_vlan(number, &before, interface);
+                    self.follow_limits(number, Some(&before), interface);
                     self.follow_settings(Some(&before), interface);
                 }
                 // An interface that was missing may be there now.
@@ -375,6 +380,7 @@ impl Bridge {
         }
         self.follow_bfd();
         self.follow_bonds(spec, None);
+        self.follow_mirrors(spec);
     }
 
     /// Begins, changes and ends the sessions of ports.
@@ -399,6 +405,9 @@ impl Bridge {
         }
         let opened = self.open(interface, number);
         let mut resets_before = 0;
+        if let Ok(number) = opened {
+            self.follow_limits(number, None, interface);
+        }
         if opened.is_ok() && interface.has_link() {
             // Clients look for the link's state as soon as the port has a number.
             self.wait_for_link(&interface.name, |_| true);
@@ -489,10 +498,14 @@ impl Bridge {
     pub(super) fn retry(&mut self) {
         let failed: Vec<InterfaceSpec> =
             self.ports.values().filter(|port| port.opened.is_err()).map(|port| port.spec.clone()).collect();
-        if !failed.is_empty() || !self.spec.bonds.is_empty() {
+        let has_failed = !failed.is_empty();
+        if has_failed || !self.spec.bonds.is_empty() {
             let spec = self.spec.clone();
             failed.iter().for_each(|interface| self.open_port(&spec, interface));
             self.follow_bonds(&spec, None);
+        }
+        if has_failed {
+            self.follow_mirrors(&self.spec.clone());
         }
         // The address of an interface may have come, or changed.
         self.follow_bfd();

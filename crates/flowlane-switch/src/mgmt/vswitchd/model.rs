@@ -8,6 +8,8 @@ use flowlane_ovsdb::{Atom, Replica, Row, Uuid, Wanted};
 
 use super::bfd::BfdSpec;
 use super::bonds::BondSpec;
+use super::mirrors::MirrorSpec;
+use super::qos::LimitsSpec;
 use super::settings::FdbLimits;
 use crate::mgmt::config::PortSection;
 use crate::mgmt::openflow::Address;
@@ -17,7 +19,7 @@ use crate::state::vlan::VlanMode;
 use crate::tunnel::PortTunnelSpec;
 
 /// The columns that are read, or written.
-pub(super) const WANTED: [Wanted; 6] = [
+pub(super) const WANTED: [Wanted; 8] = [
     Wanted {
         table: "Open_vSwitch",
         columns: &["bridges", "next_cfg", "cur_cfg", "datapath_types", "iface_types", "other_config"],
@@ -51,6 +53,7 @@ pub(super) const WANTED: [Wanted; 6] = [
             "trunks",
             "vlan_mode",
             "cvlans",
+            "qos",
             "bond_mode",
             "bond_updelay",
             "bond_downdelay",
@@ -84,8 +87,27 @@ pub(super) const WANTED: [Wanted; 6] = [
             "status",
             "lacp_current",
             "other_config",
+            "ingress_policing_rate",
+            "ingress_policing_burst",
+            "ingress_policing_kpkts_rate",
+            "ingress_policing_kpkts_burst",
         ],
     },
+    Wanted {
+        table: "Mirror",
+        columns: &[
+            "name",
+            "select_all",
+            "select_src_port",
+            "select_dst_port",
+            "select_vlan",
+            "output_port",
+            "output_vlan",
+            "snaplen",
+            "statistics",
+        ],
+    },
+    Wanted { table: "QoS", columns: &["type", "other_config"] },
     Wanted { table: "Controller", columns: &["target", "is_connected", "status"] },
     Wanted { table: "Datapath", columns: &["capabilities"] },
 ];
@@ -108,6 +130,7 @@ pub(super) struct BridgeSpec {
     pub(super) versions: Vec<Version>,
     pub(super) datapath_id: Option<u64>,
     pub(super) fdb: FdbLimits,
+    pub(super) mirrors: Vec<MirrorSpec>,
     /// The columns that ask for what there is not.
     pub(super) unsupported: Vec<&'static str>,
 }
@@ -128,6 +151,8 @@ pub(super) struct InterfaceSpec {
     pub(super) tag: Option<u16>,
     pub(super) trunks: Vec<u16>,
     pub(super) cvlans: Vec<u16>,
+    /// Its policing, and the QoS of its port.
+    pub(super) limits: LimitsSpec,
     /// Its session of BFD, if it has one.
     pub(super) bfd: Option<BfdSpec>,
     /// In bytes.
@@ -193,6 +218,7 @@ fn bridge(replica: &Replica, uuid: Uuid, row: &Row) -> Option<BridgeSpec> {
         versions: versions.collect(),
         datapath_id: datapath_id.and_then(|id| u64::from_str_radix(id.trim_start_matches("0x"), 16).ok()),
         fdb: FdbLimits::read(row),
+        mirrors: MirrorSpec::read_all(replica, row),
         unsupported: unsupported(row),
         name,
     })
@@ -202,7 +228,7 @@ fn bridge(replica: &Replica, uuid: Uuid, row: &Row) -> Option<BridgeSpec> {
 fn unsupported(row: &Row) -> Vec<&'static str> {
     let has_rows = |column: &&str| row.get(column).uuids().next().is_some();
     let is_set = |column: &&str| row.get(column).atoms().any(|atom| *atom == Atom::Boolean(true));
-    let of_rows = ["mirrors", "netflow", "sflow", "ipfix"].into_iter().filter(has_rows);
+    let of_rows = ["netflow", "sflow", "ipfix"].into_iter().filter(has_rows);
     let of_flags = ["stp_enable", "rstp_enable", "mcast_snooping_enable"].into_iter().filter(is_set);
     of_rows.chain(of_flags).collect()
 }
@@ -230,6 +256,7 @@ fn interfaces(replica: &Replica, port: &Row) -> Vec<InterfaceSpec> {
             tag: vlans("tag").first().copied(),
             trunks: vlans("trunks"),
             cvlans: vlans("cvlans"),
+            limits: LimitsSpec::read(replica, port, row),
             bfd: BfdSpec::read(row.get("bfd")),
             mtu_request: row.get("mtu_request").integer().and_then(|mtu| u32::try_from(mtu).ok()),
             mac: row.get("mac").text().and_then(read_host_mac),

@@ -28,6 +28,8 @@ pub(super) struct Statistics {
     read: Option<Instant>,
     /// By the rows of interfaces.
     of: BTreeMap<Uuid, Counters>,
+    /// The packets and bytes of mirrors, by their rows.
+    of_mirrors: BTreeMap<Uuid, (u64, u64)>,
 }
 
 impl Statistics {
@@ -40,6 +42,7 @@ impl Statistics {
         }
         self.read = Some(Instant::now());
         self.of.clear();
+        self.of_mirrors = bridges.values().flat_map(|bridge| bridge.mirrors.counts()).collect();
         // Without the system's, interfaces have their own.
         let links: HashMap<String, LinkCounters> = count_links().unwrap_or_default();
         for bridge in bridges.values() {
@@ -76,8 +79,20 @@ impl Statistics {
                 ("tx_errors", link.tx_errors),
             ]);
         }
-        Some(Datum::map(pairs.into_iter().map(|(name, value)| (name, value.min(i64::MAX as u64) as i64))))
+        Some(map_of(pairs))
     }
+
+    /// The rows of mirrors, with the value of their column.
+    pub(super) fn mirrors(&self) -> impl Iterator<Item = (Uuid, Datum)> {
+        self.of_mirrors
+            .iter()
+            .map(|(uuid, (packets, bytes))| (*uuid, map_of([("tx_bytes", *bytes), ("tx_packets", *packets)])))
+    }
+}
+
+/// Makes a value of the column of counters.
+fn map_of<'a>(pairs: impl IntoIterator<Item = (&'a str, u64)>) -> Datum {
+    Datum::map(pairs.into_iter().map(|(name, value)| (name, value.min(i64::MAX as u64) as i64)))
 }
 
 /// `other_config:stats-update-interval`, in milliseconds, of at least five seconds.

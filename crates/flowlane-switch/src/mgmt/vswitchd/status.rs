@@ -56,6 +56,9 @@ pub(super) fn operations(
             out.extend(update(replica, schema, "Port", uuid, columns));
         }
     }
+    for (uuid, counters) in statistics.mirrors() {
+        out.extend(update(replica, schema, "Mirror", uuid, vec![("statistics", counters)]));
+    }
     // Controllers make the rows, one for each type of datapath that they use.
     for (uuid, _) in replica.rows("Datapath") {
         let columns = vec![("capabilities", Datum::map(features::capabilities()))];

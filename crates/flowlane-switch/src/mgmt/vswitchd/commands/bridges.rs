@@ -9,7 +9,9 @@ use super::{NO_BRIDGE, find, lines, one_or_all};
 use crate::datapath::{Trace, TraceRule};
 use crate::mgmt::rpc::FlowReport;
 use crate::mgmt::vswitchd::bridge::Bridge;
+use crate::mgmt::vswitchd::model::InterfaceSpec;
 use crate::mgmt::vswitchd::numbers::DatapathPorts;
+use crate::mgmt::vswitchd::qos;
 
 /// The priority of rules that are given none, which is not printed.
 const PRIORITY_DEFAULT: u32 = 32_768;
@@ -40,13 +42,14 @@ pub(super) fn execute(
         ("mdb/show", [name]) => {
             find(bridges, name, NO_BRIDGE).and_then(|_| Err("multicast snooping is disabled".to_owned()))
         }
-        ("qos/show", [name]) => {
-            let is_there =
-                bridges.values().any(|bridge| bridge.opened().iter().any(|(_, spec)| spec.name == *name));
-            match is_there {
-                true => Ok(format!("QoS not configured on {name}\n")),
-                false => Err("no such interface".to_owned()),
-            }
+        ("qos/show" | "qos/show-types", [name]) => {
+            let opened = bridges.values().flat_map(Bridge::opened);
+            let found = opened.map(|(_, spec)| spec).find(|spec| spec.name == *name);
+            let answer = |spec: &InterfaceSpec| match command {
+                "qos/show" => spec.limits.show(name),
+                _ => qos::types(),
+            };
+            found.map(answer).ok_or_else(|| "no such interface".to_owned())
         }
         ("bridge/dump-flows", arguments) => {
             let has_offloads = arguments.contains(&"--offload-stats");
