@@ -20,7 +20,8 @@ sh sent
 # What a mirror's port receives is dropped.
 sh frame d5 output:4
 sh sent
-ovs-appctl ofproto/trace br0 'in_port=1,dl_type=0x88b6,dl_src=02:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff' | grep Datapath
+# Of the datapath's actions, the number of outputs: Open vSwitch numbers ports that come together in any order.
+ovs-appctl ofproto/trace br0 'in_port=1,dl_type=0x88b6,dl_src=02:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff' | sed -n 's/Datapath actions: //p' | tr , '\n' | grep -c '^[0-9]*$'
 ovs-appctl ofproto/trace br0 'in_port=5,dl_type=0x88b6,dl_src=02:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff' | grep Datapath
 ovs-vsctl --columns=name,select_all,select_src_port,select_dst_port,select_vlan,output_vlan,snaplen list Mirror
 ovs-vsctl wait-until Mirror m0 statistics:tx_packets=6
@@ -49,7 +50,7 @@ sh frame d4 drop
 sh sent
 sh frame d4 drop 0180c2000002
 sh sent
-ovs-appctl ofproto/trace br0 'in_port=1,dl_type=0x88b6,dl_src=02:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff' | grep Datapath
+ovs-appctl ofproto/trace br0 'in_port=1,dl_type=0x88b6,dl_src=02:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff' | sed -n 's/Datapath actions: //p' | tr , '\n' | grep -c '^[0-9]*$'
 # Two mirrors, and one without a destination.
 ovs-vsctl -- --id=@p get Port d5 -- --id=@q get Port d4 -- --id=@a get Port d1 -- --id=@m create Mirror name=m2 select_src_port=@a output_port=@p -- --id=@n create Mirror name=m3 select_dst_port=@p output_port=@q -- --id=@o create Mirror name=m4 select_all=true -- set Bridge br0 mirrors=@m,@n,@o | wc -l
 sh frame d1 output:3
