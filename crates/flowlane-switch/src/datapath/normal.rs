@@ -155,7 +155,7 @@ impl Egress {
     }
 }
 
-/// Makes `copy` a frame of these bytes with changed headers, of which is known what is known of `frame`.
+/// Makes `copy` a frame of these bytes with changed headers, which came when `frame` did.
 pub(super) fn write(change: Retag, bytes: &[u8], frame: &Frame, copy: &mut Frame) {
     change.write(bytes, copy.space(change.sent_len(bytes.len())));
     copy.continue_as(frame);
