@@ -1,18 +1,18 @@
 //! A running bridge: a switch with its workers, the agent for its controllers, and its ports.
 
 mod bonds;
+mod ports;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flowlane::rule::action::PortNo;
 use flowlane_openflow::Version;
 use flowlane_ovsdb::Uuid;
-use serde_json::to_value;
 
 use self::bonds::save_sessions;
 use super::bfd::BfdSessions;
@@ -20,13 +20,12 @@ use super::bonds::Bonds;
 use super::forwarding::{AgentPlace, Ended, Opened, StateFiles, control_path, wait_until_it_runs};
 use super::mirrors::BridgeMirrors;
 use super::model::{BridgeSpec, InterfaceSpec, check_name};
-use super::settings::{self, FdbLimits};
+use super::settings::FdbLimits;
 use super::statistics;
 use crate::datapath::{PacketIns, PortCounters, Switch};
-use crate::mgmt::config::PortSection;
 use crate::mgmt::links::KernelLinks;
 use crate::mgmt::openflow::{Address, Agent, AgentError, FailMode, Service};
-use crate::mgmt::rpc::{ControlServer, Link, Socket, TakeOver};
+use crate::mgmt::rpc::{ControlServer, Socket, TakeOver};
 use crate::mgmt::setup::vlan_of;
 
 /// Interval of periodic control work.
@@ -415,62 +414,6 @@ impl Bridge {
             self.follow_settings(None, interface);
         }
         self.ports.insert(interface.uuid, BridgePort { spec: interface.clone(), opened, resets_before });
-    }
-
-    /// Gives the interface of a port its settings, and waits until the system has reported them.
-    fn follow_settings(&mut self, before: Option<&InterfaceSpec>, now: &InterfaceSpec) {
-        match settings::follow(before, now) {
-            Ok(false) => {}
-            Ok(true) => self.wait_for_link(&now.name, |link| {
-                now.mtu_request.is_none_or(|mtu| link.mtu == Some(mtu))
-                    && now.mac.is_none_or(|mac| link.mac == Some(mac))
-            }),
-            Err(problem) => self.problems.push(problem),
-        }
-    }
-
-    /// Waits until the link of an interface is known and as wanted, or for a while.
-    fn wait_for_link(&self, name: &str, is_wanted: impl Fn(&Link) -> bool) {
-        let begun = Instant::now();
-        while self.links.is_some()
-            && !self.served.link(name).is_some_and(|link| is_wanted(&link))
-            && begun.elapsed() < LINK_TIMEOUT
-        {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn open(&self, interface: &InterfaceSpec, number: u32) -> Result<u32, String> {
-        let section = interface.section(number)?;
-        let value = to_value(&section).map_err(|error| error.to_string())?;
-        self.served.add_port(value).map(|report| report.number).map_err(|error| {
-            let is_missing = interface.is_of_system() && self.served.link(&interface.name).is_none();
-            match is_missing {
-                true => format!("could not open network device {} (No such device)", interface.name),
-                false => error.message,
-            }
-        })
-    }
-
-    /// The number of a port: LOCAL for the bridge's own, the requested one, the one that it had, or the lowest that is free.
-    fn number_for(&self, bridge: &str, interface: &InterfaceSpec) -> u32 {
-        if interface.name == bridge {
-            return PortNo::LOCAL.0;
-        }
-        let is_free = |number: &u32| {
-            (1..=PortNo::MAX.0).contains(number) && self.ports.values().all(|port| port.opened != Ok(*number))
-        };
-        let before = interface.ofport.and_then(|number| u32::try_from(number).ok());
-        let mut wished = interface.ofport_request.into_iter().chain(before).chain(1..=PortNo::MAX.0);
-        wished.find(is_free).unwrap_or(PortNo::MAX.0)
-    }
-
-    fn follow_vlan(&self, number: u32, before: &InterfaceSpec, now: &InterfaceSpec) {
-        let section = |of: &InterfaceSpec| -> Option<PortSection> { of.section(number).ok() };
-        let (Some(before), Some(now)) = (section(before), section(now)) else { return };
-        if vlan_of(&before) != vlan_of(&now) {
-            self.served.set_vlan(now);
-        }
     }
 
     /// Returns how the bridge has ended by itself, if it has.
