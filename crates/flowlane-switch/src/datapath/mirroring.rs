@@ -82,15 +82,29 @@ impl Ports {
     /// The places of the ports that may get copies of a mirror.
     pub(super) fn places_of(&self, mirror: &Mirror, in_vlan: &InVlan, frame: &[u8]) -> Range<usize> {
         match mirror.settings.output {
-            MirrorOutput::Port(port) => self.place(port).map_or(0..0, |place| place..place + 1),
+            MirrorOutput::Port(port) => {
+                let exit = self.place(port).and_then(|place| self.exit(place, frame, in_vlan.vid));
+                exit.map_or(0..0, |exit| exit.place..exit.place + 1)
+            }
             MirrorOutput::Vlan(vid) if vid == in_vlan.vid || fdb::is_reserved(frame) => 0..0,
             MirrorOutput::Vlan(_) => 0..self.len(),
         }
     }
 
     /// The change of a frame's headers for the copy of a mirror through the port at a place; `None`, if the port gets no copy.
-    pub(super) fn copy_at(&self, place: usize, mirror: &Mirror, in_vlan: &InVlan) -> Option<Option<Retag>> {
+    pub(super) fn copy_at(
+        &self,
+        place: usize,
+        mirror: &Mirror,
+        in_vlan: &InVlan,
+        frame: &[u8],
+    ) -> Option<Option<Retag>> {
         let slot = &self.slots()[place];
+        // A bond sends one copy.
+        if slot.bond.is_some() && self.exit(place, frame, in_vlan.vid).is_none_or(|exit| exit.place != place)
+        {
+            return None;
+        }
         match mirror.settings.output {
             _ if !slot.port.sends() => None,
             MirrorOutput::Port(_) => Some(slot.vlan().send_copy(in_vlan)),
@@ -146,7 +160,7 @@ impl Egress {
         while let Some(mirror) = all.take(mirrors, in_vlan.vid, &mut self.mirroring.done) {
             mirror.counters.count(frame.counted.into());
             for to in self.ports.places_of(mirror, &in_vlan, frame.bytes()) {
-                if let Some(retag) = self.ports.copy_at(to, mirror, &in_vlan) {
+                if let Some(retag) = self.ports.copy_at(to, mirror, &in_vlan, frame.bytes()) {
                     self.send_copy(to, frame, key, (retag, mirror.settings.bytes_max))?;
                 }
             }

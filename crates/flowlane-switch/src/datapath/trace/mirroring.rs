@@ -19,7 +19,7 @@ impl Tracer<'_> {
         let (Some(all), Some(in_vlan)) = (all, egress.ports.in_vlan_of(place, frame)) else { return };
         while let Some(mirror) = all.take(mirrors, in_vlan.vid, &mut self.packet.mirrored) {
             for to in egress.ports.places_of(mirror, &in_vlan, frame) {
-                let Some(retag) = egress.ports.copy_at(to, mirror, &in_vlan) else { continue };
+                let Some(retag) = egress.ports.copy_at(to, mirror, &in_vlan, frame) else { continue };
                 let change = retag.unwrap_or_default();
                 let mut copy = vec![0; change.sent_len(frame.len())];
                 change.write(frame, &mut copy);
