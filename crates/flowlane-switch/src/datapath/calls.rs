@@ -191,6 +191,12 @@ impl Calls {
         self.leaves_set
     }
 
+    /// Returns whether a copy of a lane takes along what no cached path knows: an action set, values.
+    pub(super) fn give_state(&self, lane: usize) -> bool {
+        let has_set = self.are_open(lane) && !Return::for_copy(&self.lanes[lane].open).is_empty();
+        has_set || self.is_used(lane) && !self.lanes[lane].state.values.is_empty()
+    }
+
     /// Returns a lane's action set.
     fn set(&self, lane: usize) -> Option<Arc<[Action]>> {
         let calls = if self.are_open(lane) { &*self.lanes[lane].open } else { &[] };

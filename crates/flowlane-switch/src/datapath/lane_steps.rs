@@ -12,6 +12,7 @@ use flowlane::rule::Action;
 use flowlane::rule::action::{Bundle, Learn, MemberChoice, PortNo};
 
 use super::calls::Calls;
+use super::classify::classify;
 use super::egress::{Changed, Egress, Packet};
 use super::execute::{Cursor, DONE, StepResult, open_calls, resume};
 use super::hash_ports;
@@ -22,7 +23,7 @@ use super::validate::RunError;
 use super::walk::{AfterStep, Outcome, run};
 use super::worker::{Worker, finish};
 use crate::packet::length::without_padding;
-use crate::packet::recirculate::{rounds, set_field, take_along};
+use crate::packet::recirculate::{enter, rounds, set_field, take_along};
 use crate::packet::{Burst, Shown};
 use crate::ruleset::{
     LaneStep, Learned, Return, RuleRequest, Step, Steps, ToController, compile_packet_out, ends_connection,
@@ -37,6 +38,8 @@ const COPIES_MAX: usize = 32;
 pub(super) struct Copies {
     spare: Vec<Burst>,
     depth: usize,
+    /// How many of these return to the packet that they were made of: those within the last copy that goes its own way.
+    bound: usize,
 }
 
 /// Takes a step of a lane that concerns more than the packet's bytes; the lane then resumes at `here`, perhaps with headers
@@ -331,9 +334,11 @@ pub(super) fn copy(
         worker.calls.of_copy(lane, Return::to(steps.clone(), 0, rounds(&burst.keys[lane])), is_bucket);
     let outer = std::mem::replace(&mut worker.calls, calls);
     worker.copies.depth += 1;
+    worker.copies.bound += 1;
     let mut cursors = DONE;
     cursors[0] = Cursor::Resumed(worker.calls.summary(0));
     let ended = finish(worker, &mut copy, &mut LaneMask(1), &mut cursors);
+    worker.copies.bound -= 1;
     worker.copies.depth -= 1;
     let mut inner = std::mem::replace(&mut worker.calls, outer);
     worker.copies.spare.push(copy);
@@ -341,11 +346,48 @@ pub(super) fn copy(
     Ok(worker.calls.take_over(lane, &mut inner))
 }
 
+/// Takes a copy of a lane's packet to the table of a `ct`, and to its end. It goes its own way, by the caches: nothing that it meets
+/// concerns the lane's packet, unless it has an action set, a table on a device may let it wait, or a controller has sent it.
+pub(super) fn copy_to_table(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lane: usize,
+    (table, entering): (u8, &Steps),
+) -> Result<(), RunError> {
+    if worker.calls.give_state(lane) || worker.lookup.pipeline.defers() || worker.egress.in_packet_out {
+        return copy(worker, burst, lane, entering, false).map(|_| ());
+    }
+    if worker.copies.depth == COPIES_MAX || !worker.calls.call(lane, Shown::default()) {
+        worker.egress.drops.call_depth += 1;
+        return Ok(());
+    }
+    let mut copy = worker.copies.spare.pop().unwrap_or_else(|| Burst::new(1));
+    copy.copy_lane(burst, lane);
+    enter(&mut copy.keys[0], table);
+    // Its fate is not counted: the packet that it was made of is.
+    copy.sent = LaneMask(1);
+    burst.sent.0 |= 1 << lane;
+    let calls = worker.calls.of_copy(lane, Return::default(), false);
+    let outer = std::mem::replace(&mut worker.calls, calls);
+    let bound = std::mem::take(&mut worker.copies.bound);
+    worker.copies.depth += 1;
+    let mut cursors = DONE;
+    let ended = classify(worker, &mut copy, LaneMask(1), &mut cursors)
+        .and_then(|mut lanes| finish(worker, &mut copy, &mut lanes, &mut cursors));
+    worker.copies.depth -= 1;
+    worker.copies.bound = bound;
+    let mut inner = std::mem::replace(&mut worker.calls, outer);
+    worker.copies.spare.push(copy);
+    ended?;
+    worker.calls.take_over(lane, &mut inner);
+    Ok(())
+}
+
 impl Worker {
     /// Returns whether the packet under way is a copy of another one, which may wait for it.
     #[inline]
     pub(super) fn is_at_copy(&self) -> bool {
-        self.copies.depth > 0 || self.calls.leave_set()
+        self.copies.bound > 0 || self.calls.leave_set()
     }
 
     /// Returns whether the packet under way takes no cached path: none knows that `exit` and the action set of a copy concern the packet

@@ -15,7 +15,7 @@ use flowlane::rule::action::{PortNo, Zone};
 use super::calls::{Calls, PausedCalls};
 use super::egress::NS_PER_MS;
 use super::execute::{Cursor, StepResult};
-use super::lane_steps::{copy, finish_alone, parse_lane};
+use super::lane_steps::{copy_to_table, finish_alone, parse_lane};
 use super::validate::RunError;
 use super::walk::ROUNDS_MAX;
 use super::worker::{Worker, finish};
@@ -182,7 +182,7 @@ fn go_on(
     }
     // As in Open vSwitch, mirrors that take the copy there may take the packet, too.
     let mirrored = worker.egress.mirroring.done();
-    copy(worker, burst, lane, entering, false)?;
+    copy_to_table(worker, burst, lane, (track.action.table.unwrap_or(0), entering))?;
     worker.egress.mirroring.resume(mirrored);
     show_former(worker, burst, lane, came_as);
     let key = &mut burst.keys[lane];
