@@ -89,6 +89,17 @@ pub(super) fn run_lane_step(
     if let LaneStep::Track { track, .. } = step {
         return track_lane(worker, burst, lane, track, (here, moved));
     }
+    if let LaneStep::Copy(steps) = step
+        && here.at == here.steps.steps().len()
+        && !worker.calls.are_open(lane)
+        && !worker.is_at_copy()
+        && worker.calls.call(lane, Shown::default())
+    {
+        // Nothing follows the `clone`: the packet itself takes its steps.
+        let rounds = rounds(&burst.keys[lane]);
+        worker.calls.resume_at(lane, Return::to(steps.clone(), 0, rounds), moved);
+        return Ok(StepResult::Resumed);
+    }
     if let LaneStep::Route(routing) = *step {
         return route_lane(worker, burst, lane, routing, (here, moved));
     }

@@ -33,7 +33,7 @@ use super::worker::Worker;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{entry, keep_ends, parse_again, rounds, set_rounds, take_along};
 use crate::packet::{Frame, Shown, decapsulate};
-use crate::ruleset::{LaneStep, Miss, Return, Step};
+use crate::ruleset::{LaneStep, Miss, Return, Step, Steps};
 use crate::stage::{Owner, Rewritten, StageCall, StagePacket, StageTable};
 use crate::state::conntrack::{Seen, Tracked, Tuple};
 use crate::state::mirror::MirrorSet;
@@ -510,6 +510,15 @@ impl Follow for Tracer<'_> {
         self.packet.moved = false;
         self.tell("parsed again", format!("on to table {table}"), "its headers have changed");
         self.is_sound("parsed again")
+    }
+
+    fn goes_as_copy(&mut self, step: &LaneStep, again: bool) -> Option<Steps> {
+        let LaneStep::Copy(steps) = step else { return None };
+        let goes_on = self.packet.copies == 0 && (!again || self.parse_again());
+        goes_on.then(|| {
+            self.tell("clone", "the packet itself goes on there", "nothing follows");
+            steps.clone()
+        })
     }
 
     fn expired(&mut self, _: &Return, _: &[Return]) -> bool {

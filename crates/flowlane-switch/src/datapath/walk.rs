@@ -156,6 +156,10 @@ pub(super) trait Follow {
     ) -> Result<Outcome<'a>, Infallible>;
     /// The steps lead to a table. Returns whether the packet enters it as part of this walk.
     fn pass(&mut self, table: u8, carry: &[(u8, u32, u32)], again: bool, calls: &[Return]) -> bool;
+    /// Returns the steps of a copy behind which nothing follows, if the packet itself takes them.
+    fn goes_as_copy(&mut self, _step: &LaneStep, _again: bool) -> Option<Steps> {
+        None
+    }
     /// Returns whether the table that is called at `here` can be shown other fields in this walk.
     fn may_show(&mut self, _here: &dyn Fn() -> Return, _calls: &[Return]) -> bool {
         true
@@ -228,6 +232,24 @@ impl Position {
             true => self.pop(packet),
             false => None,
         }
+    }
+
+    /// Counts a call, perhaps in the last place or leading back. Returns whether the packet may make it.
+    fn may_call(&mut self, is_tail: bool, back: bool, rounds: u8) -> bool {
+        self.called += 1;
+        (is_tail || self.calls.len() < OPEN_CALLS_MAX)
+            && !(back && rounds == ROUNDS_MAX)
+            && self.called <= CALLED_MAX
+    }
+
+    /// Returns the steps of a copy that is the last step of a list, if the packet itself takes them: where nothing follows.
+    fn copied<F: Follow>(&mut self, packet: &mut F, step: &LaneStep, again: bool) -> Option<Return> {
+        if !self.calls.is_empty() || self.called == CALLED_MAX {
+            return None;
+        }
+        let steps = packet.goes_as_copy(step, again)?;
+        self.called += 1;
+        Some(Return::to(steps, 0, packet.rounds()))
     }
 
     /// Ends the packet's way: its calls are closed, and its action set is not executed.
@@ -314,6 +336,12 @@ pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position
                 None => return,
             },
             Outcome::Lane { step, again, resume } => {
+                if here.steps.steps().len() == resume
+                    && let Some(copied) = position.copied(packet, step, again)
+                {
+                    here = copied;
+                    continue;
+                }
                 let at = Return::to(here.steps.clone(), resume - 1, packet.rounds());
                 match take_step(packet, step, again, &at, position) {
                     AfterStep::Next => here.at = resume,
@@ -324,11 +352,7 @@ pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position
             }
             Outcome::Call { table: to, shown, back, again, resume } => {
                 let (is_tail, rounds) = (here.steps.steps().len() == resume, packet.rounds());
-                position.called += 1;
-                if !is_tail && position.calls.len() == OPEN_CALLS_MAX
-                    || back && rounds == ROUNDS_MAX
-                    || position.called > CALLED_MAX
-                {
+                if !position.may_call(is_tail, back, rounds) {
                     packet.refuse_call(to);
                     return position.close();
                 }
@@ -336,13 +360,12 @@ pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position
                 if !shown.is_nothing() && !packet.may_show(&at, &position.calls) {
                     return;
                 }
-                let nothing: &[(u8, u32, u32)] = &[];
                 if !is_tail {
                     position.calls.push(Return::to(here.steps.clone(), resume, rounds));
                 }
                 packet.set_rounds(rounds + u8::from(back));
                 position.shown = shown;
-                (to, nothing, again)
+                (to, &[][..], again)
             }
             Outcome::Push { call, resume } => {
                 position.calls.push(call.clone());

@@ -39,7 +39,7 @@ use super::walk::{AfterStep, Entered, Follow, Outcome, Position, follow, run};
 use crate::packet::Shown;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{entry, in_headers, is_bare, rounds};
-use crate::ruleset::{LaneStep, Return, Step, ToController, misplaces_headers};
+use crate::ruleset::{LaneStep, Return, Step, Steps, ToController, misplaces_headers};
 
 /// A path, and the key bits that it depends on.
 #[derive(Debug)]
@@ -195,6 +195,13 @@ impl Follow for Xlate<'_> {
             _ => self.key.leave(here, &position.calls, self.key.is_outdated()),
         }
         AfterStep::End
+    }
+
+    fn goes_as_copy(&mut self, step: &LaneStep, again: bool) -> Option<Steps> {
+        match step {
+            LaneStep::Copy(steps) if !again => Some(steps.clone()),
+            _ => None,
+        }
     }
 
     fn may_show(&mut self, here: &dyn Fn() -> Return, calls: &[Return]) -> bool {

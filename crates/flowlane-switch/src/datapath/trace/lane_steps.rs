@@ -18,7 +18,7 @@ const COPIES_MAX: usize = 32;
 
 impl Tracer<'_> {
     /// Parses the packet again. Returns whether it goes on.
-    fn parse_again(&mut self) -> bool {
+    pub(super) fn parse_again(&mut self) -> bool {
         let Traced { frame, headers, key, port, translated, .. } = &mut *self.packet;
         let before = translated.then(|| key.clone());
         parse_again(frame, port.0, 0, &[], headers, key);
