@@ -489,7 +489,7 @@ fn paths_go_on_behind_actions_that_keep_a_connection() {
         let path = translate(&worker.lookup.pipeline, &key);
         let ends = matches!(path.steps.last(), Some(crate::ruleset::Step::Do(Action::Output(PortNo(2)))));
         assert!(ends, "{options}: {:?}", path.steps);
-        (0..3).for_each(|_| _ = worker.inject(0, &[frame.as_slice()]).unwrap());
+        (0..3).for_each(|_| worker.inject(0, &[frame.as_slice()]).unwrap());
         let sent = std::mem::take(&mut *sent.lock().unwrap());
         let source: &[u8] = if options.contains("nat") { &[10, 9, 9, 9] } else { &[10, 0, 0, 1] };
         assert_eq!(sent.len(), 3, "{options}");
