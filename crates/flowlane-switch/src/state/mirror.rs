@@ -96,6 +96,8 @@ pub struct MirrorSettings {
     pub vlans: Option<Vlans>,
     /// The destination of copies.
     pub output: MirrorOutput,
+    /// Where that is a bond: its other members, which take nothing else, either.
+    pub members: BTreeSet<u32>,
     /// The bytes of a packet that are copied; none: all.
     pub bytes_max: Option<u16>,
 }
@@ -175,7 +177,8 @@ impl Mirrors {
             if settings.sent.has(port) {
                 out.sent.add(MirrorSet::one(place));
             }
-            out.is_output |= settings.output == MirrorOutput::Port(port);
+            out.is_output |=
+                settings.output == MirrorOutput::Port(port) || settings.members.contains(&port.0);
         }
         out
     }
@@ -212,7 +215,8 @@ mod tests {
     }
 
     fn settings(received: &[u32], sent: &[u32], output: MirrorOutput) -> MirrorSettings {
-        MirrorSettings { received: ports(received), sent: ports(sent), vlans: None, output, bytes_max: None }
+        let (received, sent) = (ports(received), ports(sent));
+        MirrorSettings { received, sent, vlans: None, output, members: BTreeSet::new(), bytes_max: None }
     }
 
     fn mirrors(all: impl IntoIterator<Item = MirrorSettings>) -> Mirrors {
@@ -225,8 +229,9 @@ mod tests {
         let all = mirrors([
             MirrorSettings { received: PortSelection::All, ..settings(&[], &[], five) },
             settings(&[], &[2], nine),
-            settings(&[], &[2, 3], five),
+            MirrorSettings { members: [6].into(), ..settings(&[], &[2, 3], five) },
         ]);
+        assert!(all.of_port(PortNo(6)).is_output && !all.of_port(PortNo(7)).is_output);
         let [one, two, out] = [1, 2, 5].map(|port| all.of_port(PortNo(port)));
         assert!(!one.is_output && out.is_output && one.sent.is_empty() && all.take_sent());
         assert!(!mirrors([settings(&[1], &[], nine)]).take_sent());

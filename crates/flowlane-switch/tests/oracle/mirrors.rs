@@ -93,6 +93,7 @@ impl Mirror {
             sent: selection(&self.sent),
             vlans: (!self.vlans.is_empty()).then(|| Vlans::of(self.vlans.iter().copied())),
             output: self.output.map_or_else(MirrorOutput::Vlan, |port| MirrorOutput::Port(PortNo(port))),
+            members: BTreeSet::new(),
             bytes_max: self.snaplen,
         }
     }

@@ -17,7 +17,7 @@ fn selection(ports: &[u32]) -> PortSelection {
 
 fn settings(received: &[u32], sent: &[u32], output: MirrorOutput) -> MirrorSettings {
     let (received, sent) = (selection(received), selection(sent));
-    MirrorSettings { received, sent, vlans: None, output, bytes_max: None }
+    MirrorSettings { received, sent, vlans: None, output, members: BTreeSet::new(), bytes_max: None }
 }
 
 /// Gives a worker these mirrors; returns their counters.
@@ -41,6 +41,7 @@ fn random_mirrors(r: &mut Random) -> Vec<MirrorSettings> {
             sent: ports(r),
             vlans: None,
             output: MirrorOutput::Port(PortNo(3 + r.next(3))),
+            members: BTreeSet::new(),
             bytes_max: r.pick(&[None, None, Some(20), Some(70)]),
         }
     };

@@ -85,7 +85,9 @@ impl MirrorSpec {
         };
         let vlans = (!self.vlans.is_empty()).then(|| Vlans::of(self.vlans.iter().copied()));
         let (received, sent) = (selection(&self.received), selection(&self.sent));
-        Ok((MirrorSettings { received, sent, vlans, output, bytes_max: self.bytes_max }, note))
+        let ports = self.output.iter().flatten().filter_map(|interface| numbers.get(interface).copied());
+        let members = ports.filter(|port| output != MirrorOutput::Port(PortNo(*port))).collect();
+        Ok((MirrorSettings { received, sent, vlans, output, members, bytes_max: self.bytes_max }, note))
     }
 }
 
@@ -183,8 +185,12 @@ mod tests {
         assert_eq!(settings(spec()).unwrap_err(), "mirror m does not specify output; ignoring");
         let elsewhere = MirrorSpec { output: Some(vec![uuid(9)]), ..spec() };
         assert_eq!(settings(elsewhere).unwrap_err(), "mirror m outputs to port not on bridge");
-        let (both, note) =
-            settings(MirrorSpec { output: Some(vec![uuid(3)]), output_vlan: Some(7), ..spec() }).unwrap();
+        let (both, note) = settings(MirrorSpec {
+            output: Some(vec![uuid(3), uuid(2), uuid(9)]),
+            output_vlan: Some(7),
+            ..spec()
+        })
+        .unwrap();
         assert!(note.unwrap().ends_with("ignoring output vlan"));
         let ports = |numbers: &[u32]| PortSelection::Ports(numbers.iter().copied().collect());
         // The port of row 9 is not open.
@@ -193,6 +199,7 @@ mod tests {
             sent: ports(&[2]),
             vlans: None,
             output: MirrorOutput::Port(PortNo(3)),
+            members: [2].into(),
             bytes_max: Some(64),
         };
         assert_eq!(both, wanted);
