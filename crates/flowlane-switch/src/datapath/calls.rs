@@ -192,7 +192,7 @@ impl Calls {
     }
 
     /// Returns whether a copy of a lane takes along what no cached path knows: an action set, values.
-    pub(super) fn give_state(&self, lane: usize) -> bool {
+    pub(super) fn copy_holds_state(&self, lane: usize) -> bool {
         let has_set = self.are_open(lane) && !Return::for_copy(&self.lanes[lane].open).is_empty();
         has_set || self.is_used(lane) && !self.lanes[lane].state.values.is_empty()
     }

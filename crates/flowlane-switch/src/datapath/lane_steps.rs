@@ -332,29 +332,15 @@ pub(super) fn copy(
     steps: &Steps,
     is_bucket: bool,
 ) -> Result<bool, RunError> {
-    if worker.copies.depth == COPIES_MAX || !worker.calls.call(lane, Shown::default()) {
-        worker.egress.drops.call_depth += 1;
-        return Ok(false);
-    }
-    let mut copy = worker.copies.spare.pop().unwrap_or_else(|| Burst::new(1));
-    copy.copy_lane(burst, lane);
-    // Its fate is not counted: the packet that it was made of is.
-    copy.sent = LaneMask(1);
-    burst.sent.0 |= 1 << lane;
-    let calls =
-        worker.calls.of_copy(lane, Return::to(steps.clone(), 0, rounds(&burst.keys[lane])), is_bucket);
-    let outer = std::mem::replace(&mut worker.calls, calls);
-    worker.copies.depth += 1;
-    worker.copies.bound += 1;
-    let mut cursors = DONE;
-    cursors[0] = Cursor::Resumed(worker.calls.summary(0));
-    let ended = finish(worker, &mut copy, &mut LaneMask(1), &mut cursors);
-    worker.copies.bound -= 1;
-    worker.copies.depth -= 1;
-    let mut inner = std::mem::replace(&mut worker.calls, outer);
-    worker.copies.spare.push(copy);
-    ended?;
-    Ok(worker.calls.take_over(lane, &mut inner))
+    let here = Return::to(steps.clone(), 0, rounds(&burst.keys[lane]));
+    with_copy(worker, burst, lane, (here, is_bucket), |worker, copy| {
+        worker.copies.bound += 1;
+        let mut cursors = DONE;
+        cursors[0] = Cursor::Resumed(worker.calls.summary(0));
+        let ended = finish(worker, copy, &mut LaneMask(1), &mut cursors);
+        worker.copies.bound -= 1;
+        ended
+    })
 }
 
 /// Takes a copy of a lane's packet to the table of a `ct`, and to its end. It goes its own way, by the caches: nothing that it meets
@@ -365,33 +351,48 @@ pub(super) fn copy_to_table(
     lane: usize,
     (table, entering): (u8, &Steps),
 ) -> Result<(), RunError> {
-    if worker.calls.give_state(lane) || worker.lookup.pipeline.defers() || worker.egress.in_packet_out {
+    if worker.calls.copy_holds_state(lane) || worker.lookup.pipeline.defers() || worker.egress.in_packet_out {
         return copy(worker, burst, lane, entering, false).map(|_| ());
     }
+    with_copy(worker, burst, lane, (Return::default(), false), |worker, copy| {
+        enter(&mut copy.keys[0], table);
+        let bound = std::mem::take(&mut worker.copies.bound);
+        let mut cursors = DONE;
+        let ended = classify(worker, copy, LaneMask(1), &mut cursors)
+            .and_then(|mut lanes| finish(worker, copy, &mut lanes, &mut cursors));
+        worker.copies.bound = bound;
+        ended
+    })
+    .map(|_| ())
+}
+
+/// Makes a copy of a lane's packet that goes on at `here`, perhaps in a bucket, and takes it to its end. Returns whether it has met an
+/// `exit` that is the lane's, too.
+fn with_copy(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lane: usize,
+    (here, is_bucket): (Return, bool),
+    take: impl FnOnce(&mut Worker, &mut Burst) -> Result<(), RunError>,
+) -> Result<bool, RunError> {
     if worker.copies.depth == COPIES_MAX || !worker.calls.call(lane, Shown::default()) {
         worker.egress.drops.call_depth += 1;
-        return Ok(());
+        return Ok(false);
     }
     let mut copy = worker.copies.spare.pop().unwrap_or_else(|| Burst::new(1));
     copy.copy_lane(burst, lane);
-    enter(&mut copy.keys[0], table);
     // Its fate is not counted: the packet that it was made of is.
     copy.sent = LaneMask(1);
     burst.sent.0 |= 1 << lane;
-    let calls = worker.calls.of_copy(lane, Return::default(), false);
+    let calls = worker.calls.of_copy(lane, here, is_bucket);
     let outer = std::mem::replace(&mut worker.calls, calls);
-    let bound = std::mem::take(&mut worker.copies.bound);
     worker.copies.depth += 1;
-    let mut cursors = DONE;
-    let ended = classify(worker, &mut copy, LaneMask(1), &mut cursors)
-        .and_then(|mut lanes| finish(worker, &mut copy, &mut lanes, &mut cursors));
+    let ended = take(worker, &mut copy);
     worker.copies.depth -= 1;
-    worker.copies.bound = bound;
     let mut inner = std::mem::replace(&mut worker.calls, outer);
     worker.copies.spare.push(copy);
     ended?;
-    worker.calls.take_over(lane, &mut inner);
-    Ok(())
+    Ok(worker.calls.take_over(lane, &mut inner))
 }
 
 impl Worker {

@@ -107,7 +107,7 @@ pub struct Traced {
     tables: usize,
     /// Headers may not be where `headers` has them.
     moved: bool,
-    /// A `ct` without a table has translated it: its headers have other ends than its key.
+    /// A `ct` has translated it: its headers have other ends than its key.
     translated: bool,
     /// The port that an action says it came in through.
     source: Option<PortNo>,
@@ -512,7 +512,7 @@ impl Follow for Tracer<'_> {
         self.is_sound("parsed again")
     }
 
-    fn goes_as_copy(&mut self, step: &LaneStep, again: bool) -> Option<Steps> {
+    fn last_copy(&mut self, step: &LaneStep, again: bool) -> Option<Steps> {
         let LaneStep::Copy(steps) = step else { return None };
         let goes_on = self.packet.copies == 0 && (!again || self.parse_again());
         goes_on.then(|| {

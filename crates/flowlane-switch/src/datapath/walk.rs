@@ -157,7 +157,7 @@ pub(super) trait Follow {
     /// The steps lead to a table. Returns whether the packet enters it as part of this walk.
     fn pass(&mut self, table: u8, carry: &[(u8, u32, u32)], again: bool, calls: &[Return]) -> bool;
     /// Returns the steps of a copy behind which nothing follows, if the packet itself takes them.
-    fn goes_as_copy(&mut self, _step: &LaneStep, _again: bool) -> Option<Steps> {
+    fn last_copy(&mut self, _step: &LaneStep, _again: bool) -> Option<Steps> {
         None
     }
     /// Returns whether the table that is called at `here` can be shown other fields in this walk.
@@ -243,11 +243,11 @@ impl Position {
     }
 
     /// Returns the steps of a copy that is the last step of a list, if the packet itself takes them: where nothing follows.
-    fn copied<F: Follow>(&mut self, packet: &mut F, step: &LaneStep, again: bool) -> Option<Return> {
+    fn last_copy<F: Follow>(&mut self, packet: &mut F, step: &LaneStep, again: bool) -> Option<Return> {
         if !self.calls.is_empty() || self.called == CALLED_MAX {
             return None;
         }
-        let steps = packet.goes_as_copy(step, again)?;
+        let steps = packet.last_copy(step, again)?;
         self.called += 1;
         Some(Return::to(steps, 0, packet.rounds()))
     }
@@ -337,7 +337,7 @@ pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position
             },
             Outcome::Lane { step, again, resume } => {
                 if here.steps.steps().len() == resume
-                    && let Some(copied) = position.copied(packet, step, again)
+                    && let Some(copied) = position.last_copy(packet, step, again)
                 {
                     here = copied;
                     continue;

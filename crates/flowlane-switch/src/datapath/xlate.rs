@@ -197,7 +197,7 @@ impl Follow for Xlate<'_> {
         AfterStep::End
     }
 
-    fn goes_as_copy(&mut self, step: &LaneStep, again: bool) -> Option<Steps> {
+    fn last_copy(&mut self, step: &LaneStep, again: bool) -> Option<Steps> {
         match step {
             LaneStep::Copy(steps) if !again => Some(steps.clone()),
             _ => None,

@@ -496,3 +496,57 @@ fn paths_go_on_behind_actions_that_keep_a_connection() {
         assert!(sent.iter().all(|(port, frame)| *port == 2 && &frame[26..30] == source), "{options}");
     }
 }
+
+/// `clone` is how OVN leads from one logical datapath to the next.
+#[test]
+fn paths_go_on_in_a_clone_behind_which_nothing_follows() {
+    let text = "table=0,actions=set_field:7->reg1,clone(ct_clear,set_field:1->reg1,resubmit(,1))BEHIND\n\
+                table=1,reg1=1,actions=output:2\n";
+    for (behind, goes_on) in [("", true), (",set_field:3->reg2", false)] {
+        let rules = text.replace("BEHIND", behind);
+        let rules = read(&rules, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap();
+        let (worker, _) = worker(&rules, 2, CacheConfig::default(), By::Tuple);
+        let path = translate(&worker.lookup.pipeline, &FlowKey::zero());
+        let ends = matches!(path.steps.last(), Some(crate::ruleset::Step::Do(Action::Output(PortNo(2)))));
+        assert_eq!(ends, goes_on, "{behind}: {:?}", path.steps);
+    }
+}
+
+/// Not from rule to rule, as copies of `clone` do that are not the last.
+#[test]
+fn a_copy_for_the_table_of_ct_takes_cached_paths() {
+    let rules = "table=0,ip,actions=ct(commit,zone=1,table=1),output:3\ntable=1,ip,actions=output:2\n";
+    let rules = read(rules, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap();
+    let config = CacheConfig { adaptive: false, ..CacheConfig::default() };
+    let (mut worker, sent) = worker(&rules, 3, config, By::Tuple);
+    let frame = udp(([10, 0, 0, 1], 1000), ([192, 0, 2, 1], 53), [0; 4]);
+    (0..4).for_each(|_| worker.inject(0, &[frame.as_slice()]).unwrap());
+    let ports: Vec<u32> = sent.lock().unwrap().iter().map(|(port, _)| *port).collect();
+    assert_eq!(ports, [2, 3].repeat(4));
+    // A path for the packet, and one for the copy in the table.
+    assert_eq!(worker.lookup.slow, 2);
+}
+
+/// It does not matter whether headers are parsed again in between, and whether rules or a path lead there.
+#[test]
+fn rules_behind_a_translation_see_the_ends_that_the_packet_came_with() {
+    let frame = udp(([10, 0, 0, 1], 1000), ([192, 0, 2, 1], 53), [0; 4]);
+    let tagged = [&frame[..12], &[0x81, 0, 0, 5], &frame[12..]].concat();
+    for between in ["", "pop_vlan,", "push_vlan:0x8100,", "push_vlan:0x8100,pop_vlan,pop_vlan,"] {
+        let text = format!(
+            "table=0,ip,actions=ct(commit,zone=1,nat(src=10.9.9.9)),{between}resubmit(,1)\n\
+             table=1,ip,nw_src=10.0.0.1,actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG3[],output:2,ct(zone=1,table=2)\n\
+             table=2,ip,reg3=0x0a000001,nw_src=10.9.9.9,ct_state=+trk-inv,actions=output:3\n"
+        );
+        let rules = read(&text, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap();
+        for caches in [no_caches(), CacheConfig { adaptive: false, ..CacheConfig::default() }] {
+            let (mut worker, sent) = worker(&rules, 3, caches, By::Tuple);
+            for frame in [&frame, &tagged, &frame] {
+                worker.inject(0, &[frame.as_slice()]).unwrap();
+                let sent = std::mem::take(&mut *sent.lock().unwrap());
+                let ports: Vec<u32> = sent.iter().map(|(port, _)| *port).collect();
+                assert_eq!(ports, [2, 3], "{between}");
+            }
+        }
+    }
+}
