@@ -62,6 +62,7 @@ fn masked_word(word: &str, before: &str) -> String {
         return format!("addr:{}", masked_word(mac, ""));
     }
     let parts: Vec<&str> = word.split(':').collect();
+    let is_time = word.len() == 20 && word.ends_with('Z') && word.get(10..11) == Some("T");
     let groups: Vec<usize> = word.split('-').map(str::len).collect();
     if parts.len() == 6 && parts.iter().all(|part| part.len() == 2 && is_hex(part)) {
         // Those that a script gives are compared.
@@ -71,7 +72,7 @@ fn masked_word(word: &str, before: &str) -> String {
     match groups[..] {
         [8, 4, 4, 4, 12] => "UUID".to_owned(),
         [16] if is_hex(word) => masked_id("", word),
-        _ if before.ends_with("duration=") => "TIME".to_owned(),
+        _ if is_time || before.ends_with("duration=") => "TIME".to_owned(),
         _ => word.to_owned(),
     }
 }
@@ -187,6 +188,7 @@ fn values_that_differ_between_hosts_are_masked() {
         ("(xid=0x2): dpid:000012f21c05a4f7", "(xid=0x2): dpid:ID"),
         ("datapath_id: \"0000000000000042\"", "datapath_id: \"0000000000000042\""),
         ("duration=3.14s, n_packets=0", "duration=TIME, n_packets=0"),
+        ("2026-11-29T15:27:43Z|00002|vsctl|WARN|", "TIME|00002|vsctl|WARN|"),
         ("  port 1: br0 (tap)", "  port 1: br0 (tap)"),
     ] {
         assert_eq!(masked(line), expected);
