@@ -83,9 +83,8 @@ fn wait_for_ports(worker: &Worker, timeout: Duration) -> Option<Woken> {
     let waker = worker.mail.notifier();
     let bell = waker.bell().descriptor()?;
     let mut waited_for = vec![PollFd::from_borrowed_fd(bell, PollFlags::IN)];
-    for slot in worker.egress.ports.slots().iter().filter(|slot| !slot.is_over()) {
-        waited_for.push(PollFd::from_borrowed_fd(slot.port.descriptor()?, PollFlags::IN));
-    }
+    let descriptors = worker.egress.ports.descriptors()?;
+    waited_for.extend(descriptors.into_iter().map(|source| PollFd::from_borrowed_fd(source, PollFlags::IN)));
     let is_asked = || {
         let has_incoming = worker.links.as_ref().is_some_and(Links::has_incoming);
         has_incoming || !worker.mail.is_empty() || worker.lookup.pipeline.is_asked()

@@ -9,7 +9,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `worker` | the poll loop and the way of a burst, on one page |
-//! | `rx` | receiving, spreading over workers, parsing |
+//! | `arrivals`, `rx` | which ports have frames; receiving, spreading over workers, parsing |
 //! | `classify`, `lookup` | caches first or tables first; `admission`, `cache_policy`, `hybrid` decide which by measurement |
 //! | `execute` | the lanes of a burst along their steps, in packet order where effects are visible |
 //! | `walk`, `apply` | control flow over steps; one operation on one packet |
@@ -28,6 +28,7 @@
 
 mod admission;
 mod apply;
+mod arrivals;
 mod bfd;
 mod bond;
 mod cache_policy;

@@ -1,6 +1,8 @@
 //! The worker's ports, by number.
 
 use std::ops::AddAssign;
+#[cfg(target_os = "linux")]
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,6 +10,7 @@ use flowlane::rule::action::PortNo;
 use serde::{Deserialize, Serialize};
 
 use super::Worker;
+use super::arrivals::Arrivals;
 use super::bfd::BfdInlet;
 use super::inlet::Inlet;
 use crate::packet::Spread;
@@ -235,11 +238,20 @@ pub struct Ports {
     bonds: Arc<[Arc<BondView>]>,
     /// Ports come and go: a run does not end with those that there are.
     stays: bool,
+    /// Those where frames may have arrived.
+    arrivals: Arrivals,
 }
 
 impl Default for Ports {
     fn default() -> Self {
-        Self { slots: Vec::new(), places: Vec::new(), is_plain: true, bonds: Vec::new().into(), stays: false }
+        Self {
+            slots: Vec::new(),
+            places: Vec::new(),
+            is_plain: true,
+            bonds: Vec::new().into(),
+            stays: false,
+            arrivals: Arrivals::default(),
+        }
     }
 }
 
@@ -254,6 +266,7 @@ impl Ports {
         self.set_place(slot.number, place);
         slot.bond = self.bond_of(slot.number);
         self.is_plain &= slot.vlan.is_none() && slot.bond.is_none();
+        self.arrivals.forget();
         self.slots.push(slot);
         place
     }
@@ -279,6 +292,7 @@ impl Ports {
                 assert!(gone.gone.is_some(), "place {place} has a port");
                 self.set_place(slot.number, place);
                 slot.bond = self.bond_of(slot.number);
+                self.arrivals.forget();
                 self.slots[place] = slot;
                 self.note_plain();
             }
@@ -293,6 +307,28 @@ impl Ports {
         self.slots.iter().position(has_rested).unwrap_or(self.slots.len())
     }
 
+    /// Asks which ports may have frames; until then, all may.
+    #[inline]
+    pub(super) fn ask_for_arrivals(&mut self) {
+        self.arrivals.ask(&self.slots);
+    }
+
+    /// Returns descriptors that are readable while a port has frames: of all ports together, or one of each. None where some port has none.
+    #[cfg(target_os = "linux")]
+    pub(super) fn descriptors(&self) -> Option<Vec<BorrowedFd<'_>>> {
+        if let Some(all) = self.arrivals.descriptor(&self.slots) {
+            return Some(vec![all]);
+        }
+        let receiving = self.slots.iter().filter(|slot| !slot.is_over());
+        receiving.map(|slot| slot.port.descriptor()).collect()
+    }
+
+    /// Returns whether the port at a place may have frames, and its run is not over.
+    #[inline]
+    pub(super) fn may_receive(&self, place: usize) -> bool {
+        self.arrivals.are_at(place) && !self.slots[place].is_over()
+    }
+
     /// Lets runs go on when no port receives any more: others may come.
     pub fn stay(&mut self) {
         self.stays = true;
@@ -303,6 +339,7 @@ impl Ports {
         self.stay();
         let place = self.place(number)?;
         self.places[number.0 as usize] = NO_PLACE;
+        self.arrivals.forget();
         Some(self.slots[place].remove())
     }
 

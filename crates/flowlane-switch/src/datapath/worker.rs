@@ -398,8 +398,9 @@ fn poll_ports(worker: &mut Worker, burst: &mut Burst, run: &Run<'_>) -> Result<u
             received = process_received(worker, burst, timer)?;
         }
     } else {
+        worker.egress.ports.ask_for_arrivals();
         for port in 0..worker.egress.ports.len() {
-            if worker.egress.ports.slots()[port].is_over() || received >= claimed {
+            if !worker.egress.ports.may_receive(port) || received >= claimed {
                 continue;
             }
             make_ready(worker, burst)?;
