@@ -18,6 +18,7 @@
 //! A path ends where rules alone do not decide: before a table behind the caches, or at a recirculation. Calls that are open
 //! there are recorded as [`Step::Push`].
 
+mod depend;
 mod edit_key;
 mod lane_steps;
 
@@ -142,7 +143,7 @@ impl Follow for Xlate<'_> {
                 hit
             }
             (_, device) => {
-                let mut looked_at = FlowMask::zero();
+                let mut looked_at = key.known(shown);
                 let own = shown.show(&mut key.key);
                 let hit = table.lookup_wildcards(device, &key.key, &mut looked_at);
                 own.restore(&mut key.key);
@@ -390,31 +391,6 @@ impl TrackedKey {
         Ok(())
     }
 
-    /// Adds bits of the current key that the path depends on to the mask.
-    fn depend_on(&mut self, looked_at: &FlowMask) {
-        self.asked += 1;
-        for w in looked_at.present_words() {
-            self.mask.or_word(w, looked_at.word(w) & !self.written.word(w));
-        }
-        let derived: Vec<Field> = self.derived.iter().copied().filter(|&f| looked_at.get(f) != 0).collect();
-        for field in derived {
-            self.mask.add_field(field);
-        }
-    }
-
-    /// Adds bits of a key that a table has seen some fields in.
-    fn depend_on_shown(&mut self, shown: Shown, mut looked_at: FlowMask) {
-        shown.own_bits(&self.key, &mut looked_at);
-        self.depend_on(&looked_at);
-    }
-
-    fn depend_on_field(&mut self, field: Field, bits: u128) {
-        let mut looked_at = FlowMask::zero();
-        let bits = bits & field.info().ones();
-        looked_at.set_masked(field, bits, bits);
-        self.depend_on(&looked_at);
-    }
-
     /// Writes a field that is in no header.
     fn write_outside(&mut self, field: Field, value: u128, mask: u128) {
         self.key.set_masked(field, value, mask);
@@ -575,21 +551,5 @@ impl TrackedKey {
         self.stale = self.parse_again;
         self.key.set(Field::VlanTci, 0);
         self.key.set(Field::VlanTpid, 0);
-    }
-
-    /// Returns whether the packet has `field`; adds the bits that decide it to the mask.
-    fn has(&mut self, field: Field) -> bool {
-        edit::has(field, |asked, bits| self.look(asked, bits))
-    }
-
-    /// Returns bits of the current key, and adds them to the mask.
-    fn look(&mut self, field: Field, bits: u128) -> u128 {
-        // Every mask has `Malformed`. A sound packet's path is harmless to one that is truncated before the Ethernet addresses,
-        // so it is not counted as a dependence; the reverse is. Every mask also has whether there is an Ethernet header.
-        let is_implied = matches!(field, Field::Malformed | Field::PacketType);
-        if !is_implied || self.key.get(field) != 0 {
-            self.depend_on_field(field, bits);
-        }
-        self.key.get(field) & bits
     }
 }

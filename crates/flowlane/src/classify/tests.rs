@@ -228,6 +228,42 @@ fn ports_stay_wild_where_addresses_decide() {
     assert_eq!(looked_at.get(Field::TpDst), 0);
 }
 
+/// As OVN's tables do, whose rules for other logical datapaths, protocols and addresses rule a packet out in several ways.
+#[test]
+fn ports_and_addresses_stay_wild_where_metadata_a_protocol_or_what_is_looked_at_decides() {
+    let mut tuple = TupleSearch::new(10, 0);
+    let rule = |metadata: u128, fields: &[(Field, u128)]| {
+        let mut rule = Match::any();
+        rule.set(Field::Metadata, metadata).set(Field::EthType, 0x800);
+        fields.iter().for_each(|(field, value)| _ = rule.set(*field, *value));
+        rule
+    };
+    let rules = [
+        rule(2, &[(Field::Ipv4Src, 0xc0a8_0001)]),
+        rule(1, &[(Field::NwProto, 17), (Field::TpSrc, 546)]),
+        rule(1, &[(Field::NwProto, 6), (Field::Ipv4Src, 0x0a00_0063), (Field::Ipv4Dst, 0x0a60_0001)]),
+    ];
+    for (id, matches) in (0..).zip(&rules) {
+        tuple.insert(RuleId(id), Priority(9 - id), matches).unwrap();
+    }
+    let mut key = FlowKey::zero();
+    for (field, value) in [
+        (Field::Metadata, 1),
+        (Field::EthType, 0x800),
+        (Field::NwProto, 6),
+        (Field::Ipv4Src, 0x0a00_0001),
+        (Field::Ipv4Dst, 0x0a60_0063),
+        (Field::TpSrc, 40_000),
+    ] {
+        key.set(field, value);
+    }
+    let mut looked_at = FlowMask::zero();
+    looked_at.add_field(Field::Ipv4Dst);
+    assert_eq!(tuple.lookup_wildcards(&key, &mut looked_at), None);
+    let others = [Field::Ipv4Src, Field::TpSrc].map(|field| looked_at.get(field));
+    assert_eq!(others, [0, 0]);
+}
+
 #[test]
 fn an_emptied_table_keeps_no_subtable() {
     let mut tuple = TupleSearch::new(1000, 0);

@@ -332,20 +332,24 @@ impl Subtable {
         looked_at: &mut FlowMask,
     ) -> Option<u32> {
         let found = self.table.find(key, self.table.hash(key));
-        // Nothing is ruled out where there is a rule.
-        if found.is_none() {
-            if prefixes.rules_out(key, &self.lengths, looked_at) {
-                return None;
-            }
-            for (stage, hash) in self.table.stage_hashes(key) {
-                if !self.stages[stage].contains_key(&hash) {
-                    self.table.add_mask_to_stage(stage, looked_at);
-                    return None;
-                }
-            }
+        match found {
+            Some(_) => self.table.add_mask(looked_at),
+            None => self.add_difference(key, prefixes, looked_at),
         }
-        self.table.add_mask(looked_at);
         found
+    }
+
+    /// Adds the bits that show that no rule has `key`'s masked key: those of the first stage that rules it out, or of a prefix where these are
+    /// fewer new ones. Addresses and ports count, of which packets have many values; metadata is taken as it is.
+    fn add_difference(&self, key: &FlowKey, prefixes: &PrefixTracker, looked_at: &mut FlowMask) {
+        let mut stages = self.table.stage_hashes(key);
+        let stage = stages.find(|(stage, hash)| !self.stages[*stage].contains_key(hash));
+        let stage = stage.map_or(STAGES - 1, |(stage, _)| stage);
+        let new = if stage == 0 { 0 } else { self.table.new_bits_to_stage(stage, looked_at) };
+        match prefixes.difference(key, &self.lengths, looked_at, new) {
+            Some((field, bits)) => looked_at.set_masked(field, bits, bits),
+            None => self.table.add_mask_to_stage(stage, looked_at),
+        }
     }
 
     /// Finds the best rule for `key`, and adds the bits that the answer depends on.

@@ -63,16 +63,21 @@ impl PrefixTracker {
         }
     }
 
-    /// Returns whether a field of `key` agrees with no prefix of the subtable's length there, so that no rule of
-    /// the subtable matches. Then it adds the bits that show it: those of the longest agreement with any such
-    /// prefix, and the one that differs.
-    pub(super) fn rules_out(
+    /// Returns the bits of a field that show that no rule of a subtable matches `key`: those of the longest agreement with any prefix of
+    /// the subtable's length there, and the one that differs. Of several fields, that with the fewest bits that are not in `looked_at`; none
+    /// if all have at least `below`.
+    pub(super) fn difference(
         &self,
         key: &FlowKey,
         lengths: &[Option<u8>; TRACKED],
-        looked_at: &mut FlowMask,
-    ) -> bool {
+        looked_at: &FlowMask,
+        mut below: u32,
+    ) -> Option<(Field, u128)> {
+        let mut fewest = None;
         for (i, length) in lengths.iter().enumerate() {
+            if below == 0 {
+                break;
+            }
             let Some(length) = *length else { continue };
             let value = top_aligned(key, FIELDS[i]) & prefix_mask(length);
             let of_length = self.fields[i].get(&length).expect("the subtable's keys are tracked");
@@ -86,10 +91,12 @@ impl PrefixTracker {
             let longest = before.max(after);
             let width = u32::from(FIELDS[i].info().width);
             let bits = prefix_mask(longest as u8 + 1) >> (128 - width);
-            looked_at.set_masked(FIELDS[i], bits, bits);
-            return true;
+            let new = (bits & !looked_at.get(FIELDS[i])).count_ones();
+            if new < below {
+                (fewest, below) = (Some((FIELDS[i], bits)), new);
+            }
         }
-        false
+        fewest
     }
 
     /// Returns the bytes allocated, estimated: a B-tree node holds 11 pairs and is about two thirds full.

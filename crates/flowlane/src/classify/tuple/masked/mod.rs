@@ -68,6 +68,12 @@ pub(super) fn stage_of(w: usize) -> usize {
     }
 }
 
+/// Returns whether packets differ much in a word: one of headers, but for types, protocols and flags.
+fn has_many_values(w: usize) -> bool {
+    let few = [word::VLAN_ETH_TYPE, word::VLAN_INNER, word::NW_PROTO, word::FLAGS, word::ARP_OP];
+    WordSet::of_class(FieldClass::Header).contains(w) && !few.contains(&w)
+}
+
 impl MaskedTable {
     /// Creates an empty table for keys compared in the bits of `mask`.
     pub(super) fn new(mask: &FlowMask, seed: u32) -> Self {
@@ -98,6 +104,13 @@ impl MaskedTable {
         for w in &self.words[..self.stage_ends[stage].into()] {
             mask.or_word(w.word.into(), w.mask);
         }
+    }
+
+    /// Returns how many bits of addresses and ports of the stages 0 to `stage` another mask lacks.
+    pub(super) fn new_bits_to_stage(&self, stage: usize, mask: &FlowMask) -> u32 {
+        let words = &self.words[..self.stage_ends[stage].into()];
+        let new = |w: &MaskWord| (w.mask & !mask.word(w.word.into())).count_ones();
+        words.iter().filter(|w| has_many_values(w.word.into())).map(new).sum()
     }
 
     /// Adds the mask to another.
