@@ -98,6 +98,21 @@ impl Calls {
         self.active.0 >> lane & 1 == 1
     }
 
+    /// Returns whether a lane that goes on at `here` ends there, but for changes of its packet, which has no action set.
+    pub(super) fn nothing_follows(&self, lane: usize, here: &Return) -> bool {
+        let calls = if self.are_open(lane) { &*self.lanes[lane].open } else { &[] };
+        here.leads_nowhere() && Return::lead_nowhere(calls)
+    }
+
+    /// Closes the calls of a lane, behind which nothing follows. It keeps its action set.
+    pub(super) fn close(&mut self, lane: usize) {
+        if self.are_open(lane) {
+            let set = Return::for_copy(&self.lanes[lane].open);
+            self.active.0 &= !(u64::from(set.is_empty()) << lane);
+            self.lanes[lane].open = set;
+        }
+    }
+
     /// Opens calls, the outermost first. Returns whether they fit; if not, all calls of the lane are closed.
     #[cold]
     pub(super) fn open(&mut self, lane: usize, calls: Vec<Return>) -> bool {
@@ -191,10 +206,9 @@ impl Calls {
         self.leaves_set
     }
 
-    /// Returns whether a copy of a lane takes along what no cached path knows: an action set, values.
+    /// Returns whether a copy of a lane takes along what no cached path knows: an action set.
     pub(super) fn copy_holds_state(&self, lane: usize) -> bool {
-        let has_set = self.are_open(lane) && !Return::for_copy(&self.lanes[lane].open).is_empty();
-        has_set || self.is_used(lane) && !self.lanes[lane].state.values.is_empty()
+        self.are_open(lane) && !Return::for_copy(&self.lanes[lane].open).is_empty()
     }
 
     /// Returns a lane's action set.
@@ -270,14 +284,11 @@ impl Calls {
         self.used
     }
 
-    /// Returns whether a lane takes along what no cached path knows: open calls, an action set, values, other fields.
+    /// Returns whether a lane takes along what no cached path knows: open calls, an action set, other fields. Values on its stack stay there: a path
+    /// ends before it would pop one that it has not pushed.
     #[inline]
     pub(super) fn hold_state(&self, lane: usize) -> bool {
-        let holds = || {
-            let state = &self.lanes[lane].state;
-            !state.values.is_empty() || !state.shown.is_nothing()
-        };
-        self.are_open(lane) || self.is_used(lane) && holds()
+        self.are_open(lane) || self.is_used(lane) && !self.lanes[lane].state.shown.is_nothing()
     }
 
     /// Takes the state of a packet that goes on in another burst.

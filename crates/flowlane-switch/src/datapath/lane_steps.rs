@@ -89,15 +89,13 @@ pub(super) fn run_lane_step(
     if let LaneStep::Track { track, .. } = step {
         return track_lane(worker, burst, lane, track, (here, moved));
     }
-    if let LaneStep::Copy(steps) = step
-        && here.at == here.steps.steps().len()
-        && !worker.calls.are_open(lane)
-        && !worker.is_at_copy()
-        && worker.calls.call(lane, Shown::default())
+    if !worker.is_at_copy()
+        && worker.calls.nothing_follows(lane, &here)
+        && let Some(copied) = last_copy(worker, burst, lane, step)?
     {
-        // Nothing follows the `clone`: the packet itself takes its steps.
+        worker.calls.close(lane);
         let rounds = rounds(&burst.keys[lane]);
-        worker.calls.resume_at(lane, Return::to(steps.clone(), 0, rounds), moved);
+        worker.calls.resume_at(lane, Return::to(copied, 0, rounds), moved);
         return Ok(StepResult::Resumed);
     }
     if let LaneStep::Route(routing) = *step {
@@ -295,16 +293,48 @@ impl Egress {
     }
 }
 
-/// Lets a group decide about a lane's packet.
-fn run_group(worker: &mut Worker, burst: &mut Burst, lane: usize, id: u32) -> Result<(), RunError> {
+/// Returns the steps of a lane's last copy, which its packet itself takes, since nothing follows: those of a `clone`, or of the last
+/// bucket that a group chooses. The copies for the buckets before have ended then.
+fn last_copy(
+    worker: &mut Worker,
+    burst: &mut Burst,
+    lane: usize,
+    step: &LaneStep,
+) -> Result<Option<Steps>, RunError> {
+    let copied = match step {
+        LaneStep::Copy(steps) => Some(steps.clone()),
+        LaneStep::Group(group) => {
+            let mut buckets = choose_buckets(worker, burst, lane, *group);
+            let last = buckets.pop().unwrap_or_default();
+            for bucket in &buckets {
+                copy(worker, burst, lane, bucket, true)?;
+            }
+            Some(last)
+        }
+        _ => None,
+    };
+    if copied.is_some() && !worker.calls.call(lane, Shown::default()) {
+        worker.egress.drops.call_depth += 1;
+        return Ok(Some(Steps::default()));
+    }
+    Ok(copied)
+}
+
+/// Lets a group decide about a lane's packet, counts it there, and returns the steps of the buckets that it chooses.
+fn choose_buckets(worker: &mut Worker, burst: &Burst, lane: usize, id: u32) -> Vec<Steps> {
     let groups = worker.lookup.pipeline.ruleset().groups();
-    let Some(group) = groups.get(id).cloned() else { return Ok(()) };
+    let Some(group) = groups.get(id).cloned() else { return Vec::new() };
     let is_live = |port| worker.egress.is_live(port);
     let chosen = groups.chosen(&group.group, &burst.keys[lane], &is_live);
     let bytes = burst.frames[lane].packet().len() as u64;
     worker.groups.count(id, &chosen, &group, bytes);
-    for at in chosen {
-        copy(worker, burst, lane, &group.steps[at], true)?;
+    chosen.into_iter().map(|at| group.steps[at].clone()).collect()
+}
+
+/// Takes copies of a lane's packet through the buckets that a group chooses.
+fn run_group(worker: &mut Worker, burst: &mut Burst, lane: usize, id: u32) -> Result<(), RunError> {
+    for bucket in choose_buckets(worker, burst, lane, id) {
+        copy(worker, burst, lane, &bucket, true)?;
     }
     Ok(())
 }

@@ -512,13 +512,8 @@ impl Follow for Tracer<'_> {
         self.is_sound("parsed again")
     }
 
-    fn last_copy(&mut self, step: &LaneStep, again: bool) -> Option<Steps> {
-        let LaneStep::Copy(steps) = step else { return None };
-        let goes_on = self.packet.copies == 0 && (!again || self.parse_again());
-        goes_on.then(|| {
-            self.tell("clone", "the packet itself goes on there", "nothing follows");
-            steps.clone()
-        })
+    fn last_copy(&mut self, step: &LaneStep, again: bool, position: &mut Position) -> Option<Steps> {
+        self.take_last_copy(step, again, position)
     }
 
     fn expired(&mut self, _: &Return, _: &[Return]) -> bool {

@@ -132,8 +132,7 @@ pub(super) fn track_lane(
 /// Returns whether a lane's packet itself goes on in the table of a `ct`, and no copy: nothing follows the action. A copy does not go on
 /// itself: its action set and `exit` are not those of the packet that it was made of.
 fn goes_itself(worker: &Worker, lane: usize, track: &Track, here: &Return) -> bool {
-    let is_last = here.at == here.steps.steps().len() && !worker.calls.are_open(lane);
-    track.entering.is_some() && is_last && !worker.is_at_copy()
+    track.entering.is_some() && !worker.is_at_copy() && worker.calls.nothing_follows(lane, here)
 }
 
 /// Gives a lane the key that its packet had before it was translated, if it was. As in Open vSwitch, the steps that follow a `ct` see the
@@ -177,6 +176,7 @@ fn go_on(
         set_rounds(key, before + 1);
     }
     if goes_itself(worker, lane, track, &here) {
+        worker.calls.close(lane);
         worker.calls.resume_at(lane, Return::to(entering.clone(), 0, rounds(key)), moved);
         return Ok(StepResult::Resumed);
     }

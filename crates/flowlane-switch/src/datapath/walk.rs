@@ -157,7 +157,7 @@ pub(super) trait Follow {
     /// The steps lead to a table. Returns whether the packet enters it as part of this walk.
     fn pass(&mut self, table: u8, carry: &[(u8, u32, u32)], again: bool, calls: &[Return]) -> bool;
     /// Returns the steps of a copy behind which nothing follows, if the packet itself takes them.
-    fn last_copy(&mut self, _step: &LaneStep, _again: bool) -> Option<Steps> {
+    fn last_copy(&mut self, _step: &LaneStep, _again: bool, _position: &mut Position) -> Option<Steps> {
         None
     }
     /// Returns whether the table that is called at `here` can be shown other fields in this walk.
@@ -242,12 +242,14 @@ impl Position {
             && self.called <= CALLED_MAX
     }
 
-    /// Returns the steps of a copy that is the last step of a list, if the packet itself takes them: where nothing follows.
+    /// Returns the steps of a copy behind which a list leads nowhere, if the packet itself takes them: where nothing follows.
     fn last_copy<F: Follow>(&mut self, packet: &mut F, step: &LaneStep, again: bool) -> Option<Return> {
-        if !self.calls.is_empty() || self.called == CALLED_MAX {
+        if !Return::lead_nowhere(&self.calls) || self.called == CALLED_MAX {
             return None;
         }
-        let steps = packet.last_copy(step, again)?;
+        let steps = packet.last_copy(step, again, self)?;
+        // A copy before it may have left its action set.
+        self.calls = Return::for_copy(&self.calls);
         self.called += 1;
         Some(Return::to(steps, 0, packet.rounds()))
     }
@@ -336,7 +338,7 @@ pub(super) fn follow_steps<F: Follow>(packet: &mut F, mut here: Return, position
                 None => return,
             },
             Outcome::Lane { step, again, resume } => {
-                if here.steps.steps().len() == resume
+                if here.steps.lead_nowhere_from(resume)
                     && let Some(copied) = position.last_copy(packet, step, again)
                 {
                     here = copied;

@@ -191,6 +191,7 @@ impl Follow for Xlate<'_> {
         match step {
             // Nothing follows here: the packet goes on in the table of the action.
             LaneStep::Track { track, .. } if self.key.may_end_with(track, here, &position.calls) => {
+                self.key.record_stack();
                 self.key.track(track);
             }
             _ => self.key.leave(here, &position.calls, self.key.is_outdated()),
@@ -198,7 +199,7 @@ impl Follow for Xlate<'_> {
         AfterStep::End
     }
 
-    fn last_copy(&mut self, step: &LaneStep, again: bool) -> Option<Steps> {
+    fn last_copy(&mut self, step: &LaneStep, again: bool, _: &mut Position) -> Option<Steps> {
         match step {
             LaneStep::Copy(steps) if !again => Some(steps.clone()),
             _ => None,

@@ -196,6 +196,17 @@ impl Return {
         calls.first().filter(has_set).cloned().into_iter().collect()
     }
 
+    /// Returns whether a packet does nothing that others can tell after these calls return: they only change the packet, which has no action
+    /// set.
+    pub fn lead_nowhere(calls: &[Return]) -> bool {
+        calls.iter().all(|call| call.set == ActionSet::No && call.leads_nowhere())
+    }
+
+    /// Returns whether a packet that goes on here is only changed until the end of the list.
+    pub fn leads_nowhere(&self) -> bool {
+        self.steps.lead_nowhere_from(self.at)
+    }
+
     /// Returns the action set at the outermost place of a call stack.
     pub fn set_of(calls: &[Return]) -> &ActionSet {
         calls.first().map_or(&ActionSet::No, |call| &call.set)
@@ -295,6 +306,17 @@ impl Steps {
     /// A summary of the steps from a place on.
     pub fn summary_from(&self, at: usize) -> StepSummary {
         StepSummary::of(&self.steps[at..])
+    }
+
+    /// Returns whether the steps from a place on only change the packet, and lead nowhere.
+    pub fn lead_nowhere_from(&self, at: usize) -> bool {
+        self.steps[at..].iter().all(|step| match step {
+            Step::Matched { .. } | Step::Do(Action::SetField { .. }) => true,
+            Step::Lane { step, again: false } => {
+                matches!(**step, LaneStep::Push(_) | LaneStep::PushValue(_) | LaneStep::Pop(_))
+            }
+            _ => false,
+        })
     }
 
     /// The steps, in order.

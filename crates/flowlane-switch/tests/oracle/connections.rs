@@ -85,8 +85,11 @@ fn in_order(frame: &[u8], mut sent: Sent) -> Sent {
 
 /// Describes what differs between two lists.
 fn lists(ours: &[String], theirs: &[String]) -> String {
+    let count = |all: &[String], text: &String| all.iter().filter(|other| *other == text).count();
     let only = |own: &[String], others: &[String]| -> String {
-        own.iter().filter(|text| !others.contains(text)).map(|text| format!("  {text}\n")).collect()
+        let more =
+            own.iter().enumerate().filter(|(at, text)| count(&own[..=*at], text) > count(others, text));
+        more.map(|(_, text)| format!("  {text}\n")).collect()
     };
     format!("Flowlane only\n{}Open vSwitch only\n{}", only(ours, theirs), only(theirs, ours))
 }
@@ -163,13 +166,19 @@ fn explain(ovs: &mut Ovs, seed: u64, rules: &Rules, steps: &[Step]) -> String {
     for at in (0..rules.text.lines().count()).rev() {
         let kept = rules.text.lines().enumerate().filter(|(place, _)| *place != at);
         let text: String = kept.map(|(_, line)| format!("{line}\n")).collect();
-        let fewer = Rules::new(text, String::new(), rules.tables);
+        let fewer = Rules::new(text, rules.groups.clone(), rules.tables);
         if let Some(difference) = difference(ovs, seed, &fewer, &packets) {
             (rules, found) = (fewer, difference);
         }
     }
     let packets: String = packets.iter().map(|(port, frame)| format!("  {port} {}\n", hex(frame))).collect();
-    format!("case {seed}, packet {}\n{}packets\n{packets}{}", found.0, rules.text, found.1)
+    // A group that no rule leads to would only be read.
+    let is_used = |group: &&str| {
+        let number = group.split([',', '=']).nth(1).unwrap_or_default();
+        rules.text.contains(&format!("group:{number}"))
+    };
+    let groups: String = rules.groups.lines().filter(is_used).map(|group| format!("{group}\n")).collect();
+    format!("case {seed}, packet {}\n{groups}{}packets\n{packets}{}", found.0, rules.text, found.1)
 }
 
 /// The end of a case that was not equal.

@@ -358,6 +358,7 @@ fn a_trace_takes_as_many_ct_as_a_packet() {
 fn a_trace_says_what_becomes_of_a_fragment() {
     let rules = "table=0,in_port=1,ip,actions=ct(commit,zone=1,nat(src=198.51.100.1),table=1)\n\
                  table=0,in_port=2,ip,actions=group:1\n\
+                 table=0,in_port=3,ip,actions=group:1,clear_actions,write_actions(output:1)\n\
                  table=1,priority=1,ct_state=+new-inv+trk,ip,actions=ct(zone=2,table=2)\n\
                  table=1,priority=0,actions=output:4\n\
                  table=2,ct_state=+new+trk,actions=output:3\n\
@@ -378,11 +379,12 @@ fn a_trace_says_what_becomes_of_a_fragment() {
             assert_eq!((expected.len(), sent.len()), (nth, 2 * nth), "one of both is traced");
             assert!(expected.iter().all(|one| sent.contains(one) && one.0 == 3 && one.1[26] == 198));
         }
-        // The bucket waits, and leaves its action set.
-        let expected = traced(&worker, 1, &fragments[0]).unwrap();
-        worker.inject(1, &[&fragments[0]]).unwrap();
+        // The packet of the group's bucket waits; that of a bucket which is a copy leaves its action set.
+        let (port, ports) = if order[0] == 0 { (1, vec![]) } else { (2, vec![1]) };
+        let expected = traced(&worker, port, &fragments[0]).unwrap();
+        worker.inject(port, &[&fragments[0]]).unwrap();
         assert_eq!(std::mem::take(&mut *sent.lock().unwrap()), expected);
-        assert_eq!(expected.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [1]);
+        assert_eq!(expected.iter().map(|(port, _)| *port).collect::<Vec<_>>(), ports);
     }
 }
 
@@ -497,18 +499,57 @@ fn paths_go_on_behind_actions_that_keep_a_connection() {
     }
 }
 
-/// `clone` is how OVN leads from one logical datapath to the next.
+/// `clone` is how OVN leads from one logical datapath to the next, where behind it only the port is taken back that the packet came in by.
 #[test]
 fn paths_go_on_in_a_clone_behind_which_nothing_follows() {
-    let text = "table=0,actions=set_field:7->reg1,clone(ct_clear,set_field:1->reg1,resubmit(,1))BEHIND\n\
-                table=1,reg1=1,actions=output:2\n";
-    for (behind, goes_on) in [("", true), (",set_field:3->reg2", false)] {
+    let text = "table=0,actions=push:NXM_NX_REG2[],set_field:7->reg1,resubmit(,2)BEHIND\n\
+                table=1,reg1=1,actions=output:2\n\
+                table=2,actions=clone(ct_clear,set_field:1->reg1,resubmit(,1))\n";
+    let behind = [
+        ("", true),
+        (",pop:NXM_NX_REG2[]", true),
+        (",pop:NXM_NX_REG2[],set_field:3->reg2", true),
+        (",output:3", false),
+    ];
+    for (behind, goes_on) in behind {
         let rules = text.replace("BEHIND", behind);
         let rules = read(&rules, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap();
-        let (worker, _) = worker(&rules, 2, CacheConfig::default(), By::Tuple);
+        let (worker, _) = worker(&rules, 3, CacheConfig::default(), By::Tuple);
         let path = translate(&worker.lookup.pipeline, &FlowKey::zero());
         let ends = matches!(path.steps.last(), Some(crate::ruleset::Step::Do(Action::Output(PortNo(2)))));
         assert_eq!(ends, goes_on, "{behind}: {:?}", path.steps);
+    }
+}
+
+/// As those of load balancers do, whose last bucket the packet itself takes. Values on its stack stay there.
+#[test]
+fn packets_of_buckets_take_cached_paths_behind_ct() {
+    let text = "table=0,ip,actions=set_field:6->reg2,push:NXM_NX_REG2[],group:1\n\
+                table=1,ip,actions=resubmit(,2)\n\
+                table=2,ip,actions=resubmit(,3)\n\
+                table=3,ip,actions=pop:NXM_NX_REG3[],resubmit(,4)\n\
+                table=4,ip,reg3=6,actions=output:2\n";
+    let rules = read(text, "rules", Some(Format::Flows), &ReadOptions::default()).unwrap();
+    let frame = udp(([10, 0, 0, 1], 1000), ([192, 0, 2, 1], 53), [0; 4]);
+    let ct = "ct(commit,zone=1,nat(dst=10.1.0.1:5353),table=1)";
+    for (buckets, ports) in [
+        (format!("type=select,bucket=actions={ct}"), vec![2]),
+        (format!("type=all,bucket=actions=output:3,bucket=actions={ct}"), vec![3, 2]),
+    ] {
+        let config = CacheConfig { adaptive: false, ..CacheConfig::default() };
+        let (mut worker, sent) = worker(&rules, 5, config, By::Tuple);
+        let groups =
+            read_groups(&format!("group_id=1,{buckets}"), "groups", &ReadOptions::default()).unwrap();
+        groups.into_iter().for_each(|(_, group)| worker.lookup.pipeline.add_group(group).unwrap());
+        (0..4).for_each(|_| worker.inject(0, &[frame.as_slice()]).unwrap());
+        let seen: Vec<u32> = sent.lock().unwrap().iter().map(|(port, _)| *port).collect();
+        assert_eq!(seen, ports.repeat(4), "{buckets}");
+        // One path up to the group, and one behind `ct`, up to the value that it has not pushed.
+        assert_eq!(worker.lookup.slow, 2, "{buckets}");
+        assert!(
+            sent.lock().unwrap().iter().all(|(port, frame)| *port == 3 || frame[30..34] == [10, 1, 0, 1]),
+            "{buckets}"
+        );
     }
 }
 

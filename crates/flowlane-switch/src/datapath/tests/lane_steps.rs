@@ -198,7 +198,9 @@ fn packets_that_go_round_end_after_64_rounds() {
         // Nothing follows: the packet itself goes on there.
         (with(vec![], Action::Clone(vec![back()])), 65, 1),
         // A copy for each, one within the other.
-        (with(vec![Action::Clone(vec![back()])], Action::set_field(Field::Reg0, 1, 1)), 33, 1),
+        (with(vec![Action::Clone(vec![back()])], Action::ClearActions), 33, 1),
+        // Nothing follows that others can tell.
+        (with(vec![Action::Clone(vec![back()])], Action::set_field(Field::Reg0, 1, 1)), 65, 1),
         // Rules do not see that packets have come again.
         (with(parsed(), Action::call(5)), 2, 0),
         // Forward, and in a row.

@@ -16,6 +16,9 @@ use crate::ruleset::{LaneStep, Learned, Return, Step, Steps, ends_connection, ou
 /// Copies within copies that a trace follows.
 const COPIES_MAX: usize = 32;
 
+/// A packet that needs no copy goes on like this.
+const GOES_ITSELF: &str = "the packet itself goes on there";
+
 impl Tracer<'_> {
     /// Parses the packet again. Returns whether it goes on.
     pub(super) fn parse_again(&mut self) -> bool {
@@ -161,20 +164,63 @@ impl Tracer<'_> {
     }
 
     fn group(&mut self, id: u32, position: &mut Position) {
+        for (name, steps) in self.buckets(id) {
+            self.copy(&name, &steps, position, true);
+        }
+    }
+
+    /// Returns the buckets that a group chooses, with their names.
+    fn buckets(&mut self, id: u32) -> Vec<(String, Steps)> {
         let groups = self.worker.lookup.pipeline.ruleset().groups();
         let name = format!("group:{id}");
         let Some(group) = groups.get(id) else {
-            return self.tell(name, "nothing happens", "there is no such group");
+            self.tell(name, "nothing happens", "there is no such group");
+            return Vec::new();
         };
         let is_live = |port| self.worker.egress.is_live(port);
         let chosen = groups.chosen(&group.group, &self.packet.key, &is_live);
-        if chosen.is_empty() {
+        let bucket =
+            |at: usize| (format!("{name}, bucket {}", group.group.buckets[at].id), group.steps[at].clone());
+        let buckets: Vec<_> = chosen.into_iter().map(bucket).collect();
+        if buckets.is_empty() {
             self.tell(name.as_str(), "nothing happens", "no bucket is live");
         }
-        for at in chosen {
-            let bucket = group.group.buckets[at].id;
-            self.copy(&format!("{name}, bucket {bucket}"), &group.steps[at], position, true);
+        buckets
+    }
+
+    /// Returns the steps of a copy behind which nothing follows, if the packet itself takes them.
+    pub(super) fn take_last_copy(
+        &mut self,
+        step: &LaneStep,
+        again: bool,
+        position: &mut Position,
+    ) -> Option<Steps> {
+        let is_copy = matches!(step, LaneStep::Copy(_) | LaneStep::Group(_));
+        if !is_copy || self.packet.copies > 0 || again && !self.parse_again() {
+            return None;
         }
+        match step {
+            LaneStep::Copy(steps) => {
+                self.tell("clone", GOES_ITSELF, "nothing follows");
+                Some(steps.clone())
+            }
+            LaneStep::Group(group) => self.last_bucket(*group, position),
+            _ => None,
+        }
+    }
+
+    /// Takes copies to all buckets that a group chooses but the last, whose steps the packet itself takes.
+    fn last_bucket(&mut self, id: u32, position: &mut Position) -> Option<Steps> {
+        let mut buckets = self.buckets(id);
+        let last = buckets.pop();
+        for (name, steps) in buckets {
+            self.copy(&name, &steps, position, true);
+        }
+        let (name, steps) = last.unwrap_or_default();
+        if !name.is_empty() {
+            self.tell(name, GOES_ITSELF, "nothing follows");
+        }
+        Some(steps)
     }
 
     /// Follows a copy of the packet along steps, to its end. Returns whether it has met an `exit` that is the packet's, too.

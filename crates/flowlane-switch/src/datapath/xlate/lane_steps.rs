@@ -30,12 +30,13 @@ impl TrackedKey {
                 is_known
             }
             LaneStep::Pop(part) => {
-                // As in Open vSwitch: nothing happens where the stack is empty.
-                if let Some(value) = self.stack.pop() {
+                let pushed = self.stack.pop();
+                if let Some(value) = pushed {
                     let value = part.place(value & part.ones());
                     self.set_field(part.field(), value, part.mask());
                 }
-                true
+                // Other values are the packet's own: it may have come with some.
+                pushed.is_some()
             }
             LaneStep::PushValue(value) => {
                 self.stack.push(*value);
@@ -131,10 +132,10 @@ impl TrackedKey {
     }
 
     /// Returns whether a path can end with looking the packet's connection up: the packet takes nothing to the table of the action
-    /// but its key.
+    /// but its key and its stack of values.
     pub(super) fn may_end_with(&self, track: &Track, here: &Return, calls: &[Return]) -> bool {
-        let is_last = here.at + 1 == here.steps.steps().len();
-        track.entering.is_some() && is_last && calls.is_empty() && self.stack.is_empty()
+        let is_last = here.steps.lead_nowhere_from(here.at + 1);
+        track.entering.is_some() && is_last && Return::lead_nowhere(calls)
     }
 
     /// Records that the packet's connection is looked up, if the key comes out as it went in: rules that keep a connection and lead

@@ -1,7 +1,7 @@
 //! Where connection tracking differs from that of Open vSwitch 3.1: the table of `docs/differences.md`.
 
 /// The differences: who is right and why, and how it is kept out of the comparison.
-pub(crate) const DIFFERENCES: [(&str, &str, &str); 23] = [
+pub(crate) const DIFFERENCES: [(&str, &str, &str); 24] = [
     (
         "replies of a new connection that look like packets of another: Open vSwitch keeps both, and finds one of them; Flowlane \
          keeps the older",
@@ -33,6 +33,12 @@ pub(crate) const DIFFERENCES: [(&str, &str, &str); 23] = [
         "an address that is set behind `ct(nat)`, to what it was before the translation: Open vSwitch leaves the translated one",
         "Flowlane: a field has the value that a rule sets",
         "each rule sets other bits",
+    ),
+    (
+        "a bucket of a group with `ct` or `ct_clear`: in Open vSwitch the packet behind the group is translated, too, and `ct_clear` there does \
+         nothing",
+        "Flowlane: OpenFlow 1.3.5, 5.6.1, each bucket has a copy of the packet",
+        "nothing follows a group",
     ),
     ("ports of SCTP: Open vSwitch 3.1 does not look at them", "Flowlane: RFC 9260", "no SCTP"),
     (

@@ -126,8 +126,9 @@ fn match_of(r: &mut Random, family: &str) -> &'static str {
     ])
 }
 
-/// The actions of a rule.
-fn actions(r: &mut Random, table: u32, family: &str, kind: Kind) -> String {
+/// The actions of a rule. In a case with groups, rules call no tables but the last, and nothing follows a group: in Open vSwitch, the
+/// connection and the ends of its buckets' packets are those of the packet behind it, too.
+fn actions(r: &mut Random, table: u32, family: &str, (kind, groups): (Kind, bool)) -> String {
     let mut all: Vec<String> = Vec::new();
     if r.one_in(3) {
         all.push(format!("set_field:{:#x}->reg0", r.pick(&[1, 2])));
@@ -137,24 +138,52 @@ fn actions(r: &mut Random, table: u32, family: &str, kind: Kind) -> String {
     }
     for _ in 0..=r.below(2) {
         let next = || format!("{}", table + 1);
-        all.push(match r.below(14) {
+        all.push(match r.below(15) {
             0 => "ct_clear".to_owned(),
             1 => format!("clone({})", ct(r, table, family, kind)),
-            2 => format!("resubmit(,{})", next()),
+            2 if !groups => format!("resubmit(,{})", next()),
             3 => "dec_ttl".to_owned(),
             // Once in a rule, and other bits in each table: a value that the field has already is a difference.
             4 if family == "ip" && !all.iter().any(|action| action.contains("nw_dst")) => {
                 format!("set_field:0.0.0.{0}/0.0.0.{0}->nw_dst", 4 << table)
             }
             5 => "set_field:16->ip_dscp".to_owned(),
+            // As OVN leads to a port: what follows the call only takes its value back.
+            6 if !groups => format!(
+                "push:NXM_NX_REG0[],set_field:{}->reg0,resubmit(,{}),pop:NXM_NX_REG0[]",
+                r.pick(&[1, 2]),
+                next()
+            ),
             _ => ct(r, table, family, kind),
         });
     }
     all.dedup();
-    if r.one_in(2) {
+    if groups && r.one_in(2) {
+        all.push(format!("group:{}", group(table, family)));
+    } else if r.one_in(2) {
         all.push(format!("resubmit(,{})", TABLES));
     }
     all.join(",")
+}
+
+/// The number of a table's group.
+fn group(table: u32, family: &str) -> u32 {
+    2 * table + 1 + u32::from(family == "ipv6")
+}
+
+/// A group for each table: its last bucket looks the packet's connection up, as that of a load balancer does. None selects: for its hash,
+/// Open vSwitch takes the packet through its caches again, and the packet that a copy is made of ends there.
+fn groups(r: &mut Random, kind: Kind) -> String {
+    let mut text = String::new();
+    for table in 0..TABLES {
+        for family in ["ip", "ipv6"] {
+            let first = if r.one_in(3) { "type=all,bucket=actions=output:3," } else { "type=indirect," };
+            let (number, last) = (group(table, family), ct(r, table, family, kind));
+            writeln!(text, "group_id={number},{first}bucket=actions=set_field:0xcd->reg1,{last}")
+                .expect("text takes text");
+        }
+    }
+    text
 }
 
 /// The tables that meet fragments: a firewall, perhaps with translation.
@@ -180,6 +209,8 @@ fn for_fragments(r: &mut Random) -> String {
 pub(super) fn rules(r: &mut Random, kind: Kind) -> Rules {
     let mut text = String::new();
     let mut cookie = 0;
+    let has_groups = kind != Kind::Fragments && r.one_in(2);
+    let groups = if has_groups { groups(r, kind) } else { String::new() };
     if kind == Kind::Fragments {
         text = for_fragments(r);
     }
@@ -189,10 +220,11 @@ pub(super) fn rules(r: &mut Random, kind: Kind) -> Rules {
             for priority in (1..=2 + r.below(3)).rev() {
                 cookie += 1;
                 let matches = if priority == 1 { "" } else { match_of(r, family) };
-                let mut actions = actions(r, table, family, kind);
+                let mut actions = actions(r, table, family, (kind, has_groups));
                 // Open vSwitch keeps no invalid packet's connection, and refuses rules that would.
-                while matches.contains("+inv") && actions.contains("commit") {
-                    actions = self::actions(r, table, family, kind);
+                let keeps = |actions: &str| actions.contains("commit") || actions.contains("group");
+                while matches.contains("+inv") && keeps(&actions) {
+                    actions = self::actions(r, table, family, (kind, has_groups));
                 }
                 let comma = if matches.is_empty() { "" } else { "," };
                 writeln!(
@@ -232,7 +264,7 @@ pub(super) fn rules(r: &mut Random, kind: Kind) -> Rules {
         }
     }
     text += &of_originals(r);
-    Rules::new(text, String::new(), TABLES as u8 + 2)
+    Rules::new(text, groups, TABLES as u8 + 2)
 }
 
 /// Rules that are shown the tuple of the connection's original direction, where that of the packet is the connection's.
