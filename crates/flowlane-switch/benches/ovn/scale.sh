@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # A node like Kubernetes' under OVN, by Open vSwitch in user space and by Flowlane in turn: pods at a logical switch behind a router,
 # services (load balancers of three pods each) and network policies (port groups of four pods, which take connections from ten). Prints
-# how long it takes until all is in force; how long one more pod and one more service take, and what pings lose meanwhile;
-# connections a second that begin at the services; and the daemon's time and memory. The daemon has the first core.
+# how long it takes until all is in force; what pings lose while the pods' interfaces are set up, each of which sends several frames to all
+# others; how long one more pod and one more service take, and what pings lose meanwhile; connections a second that begin at the services;
+# and the daemon's time and memory. The daemon has the first core.
 #
 #   scale.sh [PODS [SERVICES [POLICIES [SWITCH…]]]]     200, 1000 and 200; ovs flowlane
 #
@@ -17,6 +18,18 @@ since() { awk -v from="$1" -v to="$(now)" 'BEGIN { printf "%.2f", to - from }'; 
 # The median and the largest of numbers, one a line.
 summary() { sort -n | awk '{ all[NR] = $1 } END { printf "%s, at most %s", all[int((NR + 1) / 2)], all[NR] }'; }
 node() { python3 "$here/node.py" "$@"; }
+
+# Pings from one machine to the other.
+begin_pings() {
+    ip netns exec bench-1 ping -q -i 0.005 10.244.1.2 >"$at/pings" &
+    pinging=$!
+}
+end_pings() { # WHEN
+    kill -INT "$pinging"
+    wait "$pinging" || true
+    echo "  pings $1: $(grep -o '[0-9]* packets transmitted, [0-9]* received' "$at/pings")," \
+        "$(sed -n 's/.* = \([0-9./]* ms\).*/\1/p' "$at/pings") (least, mean, most, deviation)"
+}
 
 up() { # ovs|flowlane
     local number from cpu
@@ -33,14 +46,17 @@ up() { # ovs|flowlane
     node interfaces "$pods"
     echo "  $pods interfaces: ovs-vsctl takes $(since "$from") s"
     nbctl --wait=hv sync
+    begin_pings
     seq 3 "$pods" | sed 's/.*/link set if& up/' | ip -n bench-c -batch -
     echo "  in force $(since "$from") s after the first interface: $(ovs-ofctl dump-flows br-int | wc -l) flows," \
         "daemon $((($(ticks) - cpu) * 10)) ms, $(memory) MiB"
+    sleep 6
+    end_pings "while interfaces are set up"
 }
 
 changes() {
     local number from
-    ip netns exec bench-1 ping -q -i 0.005 10.244.1.2 >"$at/pings" &
+    begin_pings
     for number in $(seq 10); do
         from=$(now)
         node pod $((pods + number))
@@ -55,11 +71,8 @@ changes() {
         since "$from"
         echo
     done | summary >"$at/services"
-    kill -INT $!
-    wait $! || true
     echo "  one more pod: $(cat "$at/pods") s; one more service: $(cat "$at/services") s"
-    echo "  pings meanwhile: $(grep -o '[0-9]* packets transmitted, [0-9]* received' "$at/pings")," \
-        "$(sed -n 's/.* = \([0-9./]* ms\).*/\1/p' "$at/pings") (least, mean, most, deviation)"
+    end_pings meanwhile
 }
 
 # Packets that have arrived at pods.
