@@ -361,6 +361,7 @@ impl Bridge {
         // A new interface must not take a number that another one asks for or had.
         let has_number = |interface: &InterfaceSpec| interface.ofport.is_some_and(|number| number > 0);
         wanted.sort_by_key(|interface| (interface.ofport_request.is_none(), !has_number(interface)));
+        let mut new = Vec::new();
         for interface in wanted {
             let uuid = interface.uuid;
             match self.ports.get_mut(&uuid) {
@@ -374,9 +375,11 @@ impl Bridge {
                 // An interface that was missing may be there now.
                 _ => {
                     self.open_port(spec, interface);
+                    new.push(interface);
                 }
             }
         }
+        self.settle_opened(&new);
         self.follow_bfd();
         self.follow_bonds(spec, None);
         self.follow_mirrors(spec);
@@ -403,17 +406,27 @@ impl Bridge {
             self.follow_bonds(spec, Some((interface, number)));
         }
         let opened = self.open(interface, number);
-        let mut resets_before = 0;
         if let Ok(number) = opened {
             self.follow_limits(number, None, interface);
         }
-        if opened.is_ok() && interface.has_link() {
+        let port = BridgePort { spec: interface.clone(), opened, resets_before: 0 };
+        self.ports.insert(interface.uuid, port);
+    }
+
+    /// Waits until the links of ports are known that have been opened, of all together, and gives their interfaces the settings that are asked for.
+    fn settle_opened(&mut self, interfaces: &[&InterfaceSpec]) {
+        for interface in interfaces.iter().filter(|interface| interface.has_link()) {
+            if self.ports.get(&interface.uuid).is_none_or(|port| port.opened.is_err()) {
+                continue;
+            }
             // Clients look for the link's state as soon as the port has a number.
             self.wait_for_link(&interface.name, |_| true);
-            resets_before = self.served.link(&interface.name).map_or(0, |link| link.resets);
+            let resets = self.served.link(&interface.name).map_or(0, |link| link.resets);
+            if let Some(port) = self.ports.get_mut(&interface.uuid) {
+                port.resets_before = resets;
+            }
             self.follow_settings(None, interface);
         }
-        self.ports.insert(interface.uuid, BridgePort { spec: interface.clone(), opened, resets_before });
     }
 
     /// Returns how the bridge has ended by itself, if it has.
@@ -445,6 +458,7 @@ impl Bridge {
         if has_failed || !self.spec.bonds.is_empty() {
             let spec = self.spec.clone();
             failed.iter().for_each(|interface| self.open_port(&spec, interface));
+            self.settle_opened(&failed.iter().collect::<Vec<_>>());
             self.follow_bonds(&spec, None);
         }
         if has_failed {

@@ -61,6 +61,9 @@ const PROBE_AFTER: Duration = Duration::from_secs(5);
 const WAIT: Duration = Duration::from_millis(50);
 /// Pauses between two attempts to connect.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(8)];
+/// How often the daemon looks whether what it has written still holds, as Open vSwitch does: links and sessions change by themselves.
+const DESCRIBED_AFTER: Duration = Duration::from_millis(100);
+
 /// Pause between two attempts to open ports that could not be opened.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -327,6 +330,7 @@ impl<'a> Daemon<'a> {
         let (mut heard, mut is_asked, mut is_stale) = (Instant::now(), false, true);
         // The status as the server has it, and the configuration that the bridges follow.
         let (mut written, mut cur_cfg) = (Written::default(), None);
+        let mut described = Instant::now();
         while !self.is_over(hooks) {
             stream.send(&session.take_outgoing())?;
             let bytes = stream.receive(&mut buffer)?;
@@ -338,7 +342,9 @@ impl<'a> Daemon<'a> {
                 session.probe();
                 is_asked = true;
             }
-            for event in session.receive(bytes)? {
+            let events = session.receive(bytes)?;
+            let mut is_to_describe = !events.is_empty() || described.elapsed() >= DESCRIBED_AFTER;
+            for event in events {
                 match event {
                     Event::Synchronised | Event::Changed | Event::Locked => is_stale = true,
                     Event::LockLost => (self.say)("another daemon has the lock: this one waits for it"),
@@ -367,6 +373,7 @@ impl<'a> Daemon<'a> {
                 written.retry();
             }
             if std::mem::take(&mut is_stale) {
+                is_to_describe = true;
                 self.reconcile(session.replica());
                 self.figures.count("bridge_reconfigure");
                 self.ports.follow(&self.bridges);
@@ -376,15 +383,23 @@ impl<'a> Daemon<'a> {
                     (hooks.ready)();
                 }
             }
-            let replica = session.replica();
-            self.statistics.refresh(replica, &self.bridges);
-            self.figures.refresh(&self.bridges);
-            self.drivers.refresh(&self.bridges);
-            let described = (&self.statistics, &self.drivers);
-            let operations = status::operations(replica, session.schema(), &self.bridges, described, cur_cfg);
-            written.write(session, operations);
+            if is_to_describe {
+                described = Instant::now();
+                let operations = self.describe(session, cur_cfg);
+                written.write(session, operations);
+            }
         }
         Ok(())
+    }
+
+    /// Returns the operations that make the database say how the bridges are.
+    fn describe(&mut self, session: &Session, cur_cfg: Option<i64>) -> Vec<Value> {
+        let replica = session.replica();
+        self.statistics.refresh(replica, &self.bridges);
+        self.figures.refresh(&self.bridges);
+        self.drivers.refresh(&self.bridges);
+        let by_time = (&self.statistics, &self.drivers);
+        status::operations(replica, session.schema(), &self.bridges, by_time, cur_cfg)
     }
 
     /// Removes bridges that have ended by themselves, which are started again. Returns whether there were any.
