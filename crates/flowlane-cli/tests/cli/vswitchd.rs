@@ -4,6 +4,7 @@
 
 mod bfd;
 mod bonds;
+mod controllers;
 mod memory;
 mod ovn;
 mod readme;

@@ -24,7 +24,7 @@ use super::settings::FdbLimits;
 use super::statistics;
 use crate::datapath::{PacketIns, PortCounters, Switch};
 use crate::mgmt::links::KernelLinks;
-use crate::mgmt::openflow::{Address, Agent, AgentError, FailMode, Service};
+use crate::mgmt::openflow::{Address, Agent, AgentError, FailMode, Service, TlsFiles};
 use crate::mgmt::rpc::{ControlServer, Socket, TakeOver};
 use crate::mgmt::setup::vlan_of;
 
@@ -60,6 +60,8 @@ pub(super) struct Bridge {
     /// They are to end.
     is_over: Arc<AtomicBool>,
     agent: Arc<AgentPlace>,
+    /// Controllers are left out, since files of TLS cannot be used.
+    waits_for_tls: bool,
     /// The socket by which another process takes its place; none where it cannot be opened.
     socket: Option<Socket>,
     /// Problems of its controllers, and others, to be reported once.
@@ -88,6 +90,18 @@ const STANDALONE: &str = "priority=0,actions=normal";
 
 fn is_standalone(spec: &BridgeSpec) -> bool {
     !spec.is_secure && spec.controllers.is_empty()
+}
+
+/// Returns the addresses of a bridge's controllers, and why some are left out: those with TLS, without its files.
+fn reachable(spec: &BridgeSpec) -> (Vec<Address>, Vec<String>) {
+    let problem = match spec.tls.as_ref().map(TlsFiles::check) {
+        Some(Ok(())) => return (spec.controllers.clone(), Vec::new()),
+        Some(Err(error)) => error.to_string(),
+        None => "the database names no files of TLS (ovs-vsctl set-ssl)".to_owned(),
+    };
+    let (secured, plain): (Vec<_>, Vec<_>) = spec.controllers.iter().cloned().partition(Address::has_tls);
+    let left_out = secured.iter().map(|address| format!("{address} is left out: {problem}"));
+    (plain, left_out.collect())
 }
 
 impl Bridge {
@@ -168,6 +182,7 @@ impl Bridge {
             threads: Vec::new(),
             is_over,
             agent,
+            waits_for_tls: false,
             socket: None,
             problems: Vec::new(),
             said,
@@ -268,7 +283,9 @@ impl Bridge {
         }
         self.note_bonds(spec);
         self.follow_ports(spec);
-        let of_agent = |spec: &BridgeSpec| (spec.controllers.clone(), spec.versions.clone(), spec.is_secure);
+        let of_agent = |spec: &BridgeSpec| {
+            (spec.controllers.clone(), spec.versions.clone(), spec.is_secure, spec.tls.clone())
+        };
         if spec.fdb != self.spec.fdb {
             self.follow_fdb(spec.fdb);
         }
@@ -302,11 +319,7 @@ impl Bridge {
 
     fn open_agent(&mut self, spec: &BridgeSpec) {
         let folder = &self.folder;
-        let own = folder.join(format!("{}.mgmt", spec.name));
-        let (secured, plain): (Vec<&Address>, Vec<&Address>) =
-            spec.controllers.iter().partition(|address| address.has_tls());
-        let addresses: Vec<Address> =
-            std::iter::once(Address::ListenUnix(own)).chain(plain.into_iter().cloned()).collect();
+        let own = Address::ListenUnix(folder.join(format!("{}.mgmt", spec.name)));
         let versions = if spec.versions.is_empty() { Version::ALL.to_vec() } else { spec.versions.clone() };
         let fail_mode = if spec.is_secure { FailMode::Secure } else { FailMode::default() };
         let service =
@@ -314,10 +327,13 @@ impl Bridge {
                 .with_versions(versions)
                 .with_standalone_after(fail_mode.standalone_after().filter(|_| !spec.controllers.is_empty()));
         let open = |addresses: &[Address]| {
-            let mut agent = Agent::open(addresses, None, service.clone())?;
+            let mut agent = Agent::open(addresses, spec.tls.as_ref(), service.clone())?;
             agent.open_snoop(&folder.join(format!("{}.snoop", spec.name)))?;
             Ok::<_, AgentError>(agent)
         };
+        let (controllers, left_out) = reachable(spec);
+        self.waits_for_tls = !left_out.is_empty();
+        let addresses: Vec<Address> = std::iter::once(own).chain(controllers).collect();
         let problems = &mut self.problems;
         self.agent.replace(|| match open(&addresses) {
             Ok(agent) => Some(agent),
@@ -327,11 +343,18 @@ impl Bridge {
                 open(&addresses[..1]).map_err(|error| problems.push(error.to_string())).ok()
             }
         });
-        let without = |what: &dyn std::fmt::Display| {
-            format!("{what} is left out: it is no address of a controller without TLS")
-        };
-        self.problems.extend(secured.iter().map(|address| without(address)));
-        self.problems.extend(spec.unknown_controllers.iter().map(|target| without(target)));
+        self.problems.extend(left_out);
+        let unknown = spec.unknown_controllers.iter();
+        self.problems
+            .extend(unknown.map(|target| format!("{target} is left out: it is no address of a controller")));
+    }
+
+    /// Opens the agent again, where it was lost, or files of TLS can be used now.
+    fn retry_agent(&mut self) {
+        let can_be_used = |files: &TlsFiles| files.check().is_ok();
+        if self.agent.take_lost() || self.waits_for_tls && self.spec.tls.as_ref().is_some_and(can_be_used) {
+            self.open_agent(&self.spec.clone());
+        }
     }
 
     /// Removes the ports that the database does not ask for any more, or otherwise than before: other bridges may get them.
@@ -466,9 +489,7 @@ impl Bridge {
         }
         // The address of an interface may have come, or changed.
         self.follow_bfd();
-        if self.agent.take_lost() {
-            self.open_agent(&self.spec.clone());
-        }
+        self.retry_agent();
     }
 
     /// Its bonds.

@@ -1,6 +1,7 @@
 //! What a database asks for: bridges with ports, and their controllers (ovs-vswitchd.conf.db(5)).
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use flowlane::tunnel::TunnelKind;
 use flowlane_openflow::Version;
@@ -12,7 +13,7 @@ use super::mirrors::MirrorSpec;
 use super::qos::LimitsSpec;
 use super::settings::FdbLimits;
 use crate::mgmt::config::PortSection;
-use crate::mgmt::openflow::Address;
+use crate::mgmt::openflow::{Address, TlsFiles};
 use crate::mgmt::setup::read_host_mac;
 use crate::port::{PortSpec, XdpMode};
 use crate::state::vlan::VlanMode;
@@ -124,6 +125,8 @@ pub(super) struct BridgeSpec {
     pub(super) controllers: Vec<Address>,
     /// Targets that are no addresses.
     pub(super) unknown_controllers: Vec<String>,
+    /// The files of the daemon's TLS.
+    pub(super) tls: Option<TlsFiles>,
     /// Without controllers it forwards nothing but by their rules.
     pub(super) is_secure: bool,
     /// All where there are none.
@@ -214,6 +217,7 @@ fn bridge(replica: &Replica, uuid: Uuid, row: &Row) -> Option<BridgeSpec> {
         bonds,
         controllers: addresses.into_iter().flatten().collect(),
         unknown_controllers: unknown.into_iter().filter_map(Result::err).collect(),
+        tls: tls(replica),
         is_secure: row.get("fail_mode").text() == Some("secure"),
         versions: versions.collect(),
         datapath_id: datapath_id.and_then(|id| u64::from_str_radix(id.trim_start_matches("0x"), 16).ok()),
@@ -222,6 +226,15 @@ fn bridge(replica: &Replica, uuid: Uuid, row: &Row) -> Option<BridgeSpec> {
         unsupported: unsupported(row),
         name,
     })
+}
+
+/// The files of TLS, where the database names all of them (`ovs-vsctl set-ssl`).
+fn tls(replica: &Replica) -> Option<TlsFiles> {
+    let (_, root) = replica.rows("Open_vSwitch").next()?;
+    let row = replica.row("SSL", root.get("ssl").uuids().next()?)?;
+    let file = |column| row.get(column).text().filter(|path| !path.is_empty()).map(PathBuf::from);
+    let (private_key, certificate) = (file("private_key")?, file("certificate")?);
+    Some(TlsFiles { private_key, certificate, ca_certificate: file("ca_cert")? })
 }
 
 /// The columns of a bridge that ask for what there is not.
