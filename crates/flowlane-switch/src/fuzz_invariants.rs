@@ -4,10 +4,12 @@
 mod bfd;
 mod connections;
 mod lacp;
+mod multicast;
 
 pub use bfd::bfd;
 pub use connections::connections;
 pub use lacp::lacp;
+pub use multicast::multicast;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

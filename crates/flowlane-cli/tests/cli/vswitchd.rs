@@ -6,6 +6,7 @@ mod bfd;
 mod bonds;
 mod controllers;
 mod memory;
+mod multicast;
 mod ovn;
 mod readme;
 mod restarts;

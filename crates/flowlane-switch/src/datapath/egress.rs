@@ -117,6 +117,8 @@ pub struct Egress {
     wrapped: Frame,
     /// A copy of the present frame, with other headers of VLANs.
     pub(super) retagged: Frame,
+    /// The ports that the present frame, which is for a group, goes to.
+    pub(super) group_ports: Vec<PortNo>,
 }
 
 /// Returns the frames that completing a frame's checksum and segmentation offload results in.
@@ -164,6 +166,7 @@ impl Egress {
             scratch: Frame::default(),
             wrapped: Frame::default(),
             retagged: Frame::default(),
+            group_ports: Vec::new(),
         }
     }
 
@@ -380,9 +383,12 @@ impl Egress {
         result
     }
 
-    /// Ages learned addresses, and checks the port that only sends.
+    /// Ages learned addresses and listeners of groups, and checks the port that only sends.
     pub fn maintain(&mut self, now_ns: u64) {
         self.macs.sweep((now_ns / NS) as u32, 4096);
+        if let Some(multicast) = self.ports.multicast() {
+            multicast.sweep((now_ns / NS) as u32);
+        }
         self.connections.sweep(now_ns / NS_PER_MS, 256);
         if let Some(port) = &mut self.controller {
             port.check();

@@ -53,6 +53,7 @@ mod lookup;
 mod mailbox;
 mod merge;
 mod mirroring;
+mod multicast;
 mod normal;
 mod notifier;
 mod offload;

@@ -1,4 +1,4 @@
-//! The `normal` action on live frames: a learning switch, with the VLANs of ports and their bonds if there are any.
+//! The `normal` action on live frames: a learning switch, with the VLANs of ports, their bonds and multicast snooping if there are any.
 
 use flowlane::packet::key::FlowKey;
 
@@ -74,7 +74,10 @@ impl Egress {
                 _ => return Ok(()),
             },
             NormalDecision::Flood => {
-                return self.flood_in_vlan(frame, key, from.unwrap_or(NO_PLACE), &in_vlan);
+                return match self.group_ports(packet, from, number, in_vlan.vid) {
+                    Some(ports) => self.send_to_group(ports, (frame, key), from, &in_vlan),
+                    None => self.flood_in_vlan(frame, key, from.unwrap_or(NO_PLACE), &in_vlan),
+                };
             }
             NormalDecision::Drop => {
                 self.drops.reserved_address += 1;
@@ -113,7 +116,7 @@ impl Egress {
     }
 
     /// Sends a frame through a port, or a member of a bond, which counts it.
-    fn leave(
+    pub(super) fn leave(
         &mut self,
         exit: &Exit,
         frame: &Frame,

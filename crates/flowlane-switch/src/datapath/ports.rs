@@ -18,6 +18,7 @@ use crate::port::{NullPort, Port, PortError};
 use crate::ruleset::{PortFlags, PortVlans};
 use crate::state::bond::BondView;
 use crate::state::mirror::{Mirrors, PortMirrors};
+use crate::state::multicast::Snooping;
 use crate::state::policer::PortPolicers;
 use crate::state::vlan::{self, PortVlan};
 use crate::tunnel::PortTunnel;
@@ -232,10 +233,12 @@ pub struct Ports {
     slots: Vec<PortSlot>,
     /// Port number → place; [`NO_PLACE`] where there is no such port.
     places: Vec<u16>,
-    /// All ports are trunks of all VLANs, and none is of a bond.
+    /// All ports are trunks of all VLANs, none is of a bond, and all get frames for groups.
     is_plain: bool,
     /// The bonds, whose members may not be there yet.
     bonds: Arc<[Arc<BondView>]>,
+    /// The ports that want the packets of groups; `None`: all do.
+    multicast: Option<Arc<Snooping>>,
     /// Ports come and go: a run does not end with those that there are.
     stays: bool,
     /// Those where frames may have arrived.
@@ -249,6 +252,7 @@ impl Default for Ports {
             places: Vec::new(),
             is_plain: true,
             bonds: Vec::new().into(),
+            multicast: None,
             stays: false,
             arrivals: Arrivals::default(),
         }
@@ -378,14 +382,15 @@ impl Ports {
         &mut self.slots
     }
 
-    /// Returns whether all ports are trunks of all VLANs, and none is of a bond.
+    /// Returns whether all ports are trunks of all VLANs, none is of a bond, and all get frames for groups.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.is_plain
     }
 
     fn note_plain(&mut self) {
-        self.is_plain = self.slots.iter().all(|slot| slot.vlan.is_none() && slot.bond.is_none());
+        let is_plain = |slot: &PortSlot| slot.vlan.is_none() && slot.bond.is_none();
+        self.is_plain = self.multicast.is_none() && self.slots.iter().all(is_plain);
     }
 
     /// Gives the ports these VLAN settings.
@@ -404,6 +409,17 @@ impl Ports {
             slot.bond = bonds.iter().find(|bond| bond.has(slot.number)).cloned();
         }
         self.note_plain();
+    }
+
+    /// Sends packets for groups to the ports that want them; `None`: to all.
+    pub fn set_multicast(&mut self, multicast: Option<Arc<Snooping>>) {
+        self.multicast = multicast;
+        self.note_plain();
+    }
+
+    /// The ports that want the packets of groups, if that is known.
+    pub fn multicast(&self) -> Option<&Arc<Snooping>> {
+        self.multicast.as_ref()
     }
 
     /// The bonds.

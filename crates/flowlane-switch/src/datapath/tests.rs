@@ -15,6 +15,7 @@ mod interpreter;
 mod lane_steps;
 mod learning;
 mod mirrors;
+mod multicast;
 mod offload;
 mod pauses;
 mod pipeline;

@@ -8,6 +8,7 @@ pub mod fdb;
 pub mod lacp;
 pub mod meter;
 pub mod mirror;
+pub mod multicast;
 pub mod policer;
 pub mod router;
 pub mod vlan;

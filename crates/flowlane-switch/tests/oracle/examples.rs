@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use flowlane_switch::datapath::MalformedPolicy;
 
 use super::connections;
+
 use super::differences::{BEING_MENDED, DIFFERENCES};
+use super::multicast;
 use super::ovs::{Ovs, OvsPrograms, PORTS, Sent};
 use super::rules::Rules;
 use super::switch::Flowlane;
@@ -39,6 +41,18 @@ of ICMP, fragments. What leaves by each port, all that later tables see of conne
 `crates/flowlane-switch/tests/oracle/connections.rs`, with `FLOWLANE_CT_CASES=2000` some 100,000 packets. Sessions of FTP and TFTP, with
 and without translation, have a run of their own (`connections/applications.rs`, 60 packets a case). The source of this table is
 `oracle/connections/differences.rs`.
+
+| what differs | who is right, and why | in the comparison |
+|---|---|---|
+";
+
+/// The text before the table of multicast snooping.
+const MULTICAST: &str = "
+## Multicast snooping
+
+Random settings and VLANs of ports, and random messages of IGMP and MLD and packets for groups. What leaves by each port, and the lists of
+listeners and routers are compared: `crates/flowlane-switch/tests/oracle/multicast.rs`, with `FLOWLANE_MULTICAST_CASES=600` some 24,000
+frames. The source of this table is `oracle/multicast/differences.rs`.
 
 | what differs | who is right, and why | in the comparison |
 |---|---|---|
@@ -198,6 +212,10 @@ fn the_document_is_the_table() {
     }
     text += CONNECTIONS;
     for (differs, decides, left_out) in connections::differences::DIFFERENCES {
+        writeln!(text, "| {differs} | {decides} | {left_out} |").expect("text takes text");
+    }
+    text += MULTICAST;
+    for (differs, decides, left_out) in multicast::differences::DIFFERENCES {
         writeln!(text, "| {differs} | {decides} | {left_out} |").expect("text takes text");
     }
     if writes() {

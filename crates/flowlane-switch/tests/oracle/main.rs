@@ -10,6 +10,7 @@ mod examples;
 mod flows;
 mod mirrors;
 mod model;
+mod multicast;
 mod ovn;
 mod ovs;
 mod packets;

@@ -323,6 +323,20 @@ impl Ovs {
         self.control.call("fdb/flush", &[]).expect("addresses can be forgotten");
     }
 
+    /// Lets the bridge snoop multicast, by what `ovs-vsctl` sets, and forgets all listeners.
+    pub(crate) fn set_snooping(&mut self, settings: &str) {
+        let database = format!("--db=unix:{}", self.folder.path().join("db.sock").display());
+        let timeout = format!("--timeout={}", PATIENCE.as_secs());
+        let arguments = [&[&*database, &*timeout][..], &settings.split(' ').collect::<Vec<_>>()].concat();
+        self.programs.run("ovs-vsctl", self.folder.path(), &arguments, "").expect("settings of a bridge");
+        self.control.call("mdb/flush", &[]).expect("listeners can be forgotten");
+    }
+
+    /// The listeners of groups, and the ports of routers.
+    pub(crate) fn listeners(&mut self) -> String {
+        self.control.call("mdb/show", &["br0".to_owned()]).expect("the bridge snoops")
+    }
+
     fn ofctl(&self, command: &[&str], arguments: &[&str], input: &str) -> Result<String, String> {
         self.ofctl_as("-OOpenFlow13", command, arguments, input)
     }

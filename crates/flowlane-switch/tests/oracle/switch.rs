@@ -17,6 +17,7 @@ use flowlane_switch::ruleset::Miss;
 use flowlane_switch::state::conntrack::Wanted;
 use flowlane_switch::state::fdb::Fdb;
 use flowlane_switch::state::mirror::Mirrors;
+use flowlane_switch::state::multicast::Snooping;
 use flowlane_switch::state::vlan::{PortVlan, VlanMode};
 
 use super::ovs::{Counters, PORTS, Sent, learned_text};
@@ -118,6 +119,11 @@ impl Flowlane {
     /// Gives the bridge these mirrors.
     pub(crate) fn set_mirrors(&mut self, mirrors: Mirrors) {
         self.control.set_mirrors(Some(Arc::new(mirrors)));
+    }
+
+    /// Snoops multicast with this table.
+    pub(crate) fn set_multicast(&mut self, snooping: Option<&Arc<Snooping>>) {
+        self.workers.iter_mut().for_each(|worker| worker.set_multicast(snooping.cloned()));
     }
 
     /// Returns how many connections were not kept because their replies would look like packets of another.

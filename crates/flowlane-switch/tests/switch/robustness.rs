@@ -203,7 +203,7 @@ fn mutated_message(message: &[u8], random: &mut Random) -> Vec<u8> {
 #[test]
 fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
-    let targets: [(&str, Check); 15] = [
+    let targets: [(&str, Check); 16] = [
         ("packet_parse", fuzz_invariants::packet_parse),
         ("capture", fuzz_invariants::capture),
         ("pcapng_options", fuzz_invariants::pcapng_options),
@@ -219,6 +219,7 @@ fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
         ("connections", fuzz_invariants::connections),
         ("bfd", fuzz_invariants::bfd),
         ("lacp", fuzz_invariants::lacp),
+        ("multicast", fuzz_invariants::multicast),
     ];
     let names = |folder: &str| -> BTreeSet<String> {
         let entries = std::fs::read_dir(fuzz.join(folder)).into_iter().flatten();

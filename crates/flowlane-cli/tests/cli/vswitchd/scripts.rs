@@ -180,6 +180,11 @@ fn scripts_of_mirrors_and_limits_have_open_vswitchs_answers() {
 }
 
 #[test]
+fn scripts_of_multicast_snooping_have_open_vswitchs_answers() {
+    compare("g", include_str!("scripts/multicast.sh"));
+}
+
+#[test]
 fn values_that_differ_between_hosts_are_masked() {
     for (line, expected) in [
         (" 1(e1): addr:12:f2:1c:05:a4:f7", " 1(e1): addr:MAC"),

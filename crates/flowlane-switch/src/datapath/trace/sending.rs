@@ -8,10 +8,14 @@ use super::super::ports::PortSlot;
 use super::{TraceSent, Traced, Tracer, hex, text};
 use crate::ruleset::PortFlags;
 use crate::state::fdb::NormalDecision;
+use crate::state::multicast::{self, Snooping};
 use crate::state::vlan::{self, InVlan, Retag};
 
 /// Why the `normal` action floods a packet.
 const UNKNOWN: &str = "its destination is a group, or is not known";
+
+/// Why the `normal` action sends a packet for a group to a port.
+const LISTENS: &str = "listeners of its group or a router are there";
 
 /// Why the `normal` action drops a packet of a bond.
 const NOT_LET_IN: &str = "this member of the bond does not let it in";
@@ -53,8 +57,32 @@ impl Tracer<'_> {
         let is_same = |to: PortNo| ports.place(to).is_some_and(|to| ports.is_one_port(place, to));
         match self.destination(Some(in_vlan.vid), number) {
             NormalDecision::To(to) if !is_same(to) => self.send_in_vlan(to, &in_vlan),
-            NormalDecision::Flood => self.flood_in_vlan(&in_vlan, UNKNOWN),
+            NormalDecision::Flood => self.send_to_listeners(&in_vlan),
             decision => self.not_forwarded(decision),
+        }
+    }
+
+    /// Sends the packet to the ports that want it, if it is for a group that is snooped, else to all.
+    fn send_to_listeners(&mut self, in_vlan: &InVlan) {
+        let (ports, packet) = (&self.worker.egress.ports, &*self.packet);
+        let (bytes, vid) = (packet.frame.bytes(), in_vlan.vid);
+        let now_s = (packet.now_ns / 1_000_000_000) as u32;
+        let group = multicast::read(bytes, packet.frame.offload.is_none());
+        let mut listeners = Vec::new();
+        let mut is_known = |multicast: &Snooping| {
+            group.is_some_and(|group| multicast.ports_for(&group, vid, now_s, &mut listeners))
+        };
+        if !ports.multicast().is_some_and(|multicast| is_known(multicast)) {
+            return self.flood_in_vlan(in_vlan, UNKNOWN);
+        }
+        let from = ports.place(packet.source());
+        let exits =
+            (0..listeners.len()).filter_map(|at| ports.group_exit(&listeners, at, from, (bytes, vid)));
+        let places: Vec<usize> = exits.map(|exit| exit.place).collect();
+        for slot in places.into_iter().map(|place| &ports.slots()[place]) {
+            if let Some(retag) = slot.vlan().send(in_vlan) {
+                self.send_retagged(slot, retag, in_vlan, LISTENS);
+            }
         }
     }
 

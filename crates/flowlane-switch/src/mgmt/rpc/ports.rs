@@ -18,6 +18,7 @@ use crate::port::device::{self, LinkMode};
 use crate::port::{Port, PortSpec};
 use crate::ruleset::PortFlags;
 use crate::state::bond::BondView;
+use crate::state::multicast::Snooping;
 
 /// The state of an interface of the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -242,6 +243,18 @@ impl ControlServer {
                 worker.set_lacp(&inlets);
                 worker.set_bonds(bonds, &announced);
             })?;
+        }
+        Ok(())
+    }
+
+    /// Snoops multicast with this table; `None`: packets for groups go to all ports.
+    ///
+    /// # Errors
+    /// Where the switch does not run.
+    pub(crate) fn set_multicast(&self, multicast: Option<&Arc<Snooping>>) -> Result<(), RpcError> {
+        for worker in 0..self.workers_count() {
+            let multicast = multicast.cloned();
+            self.call_worker(worker, move |worker| worker.set_multicast(multicast))?;
         }
         Ok(())
     }

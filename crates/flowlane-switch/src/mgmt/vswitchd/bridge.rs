@@ -20,6 +20,7 @@ use super::bonds::Bonds;
 use super::forwarding::{AgentPlace, Ended, Opened, StateFiles, control_path, wait_until_it_runs};
 use super::mirrors::BridgeMirrors;
 use super::model::{BridgeSpec, InterfaceSpec, check_name};
+use super::multicast::BridgeSnooping;
 use super::settings::FdbLimits;
 use super::statistics;
 use crate::datapath::{PacketIns, PortCounters, Switch};
@@ -74,6 +75,7 @@ pub(super) struct Bridge {
     bfd: Arc<BfdSessions>,
     bonds: Arc<Bonds>,
     pub(super) mirrors: BridgeMirrors,
+    pub(super) snooping: Arc<BridgeSnooping>,
     /// By the rows of interfaces.
     pub(super) ports: BTreeMap<Uuid, BridgePort>,
 }
@@ -189,6 +191,7 @@ impl Bridge {
             bfd,
             bonds: Arc::default(),
             mirrors: BridgeMirrors::default(),
+            snooping: Arc::default(),
             ports: BTreeMap::new(),
         };
         bridge.start_threads().map_err(|error| failed(&error))?;
@@ -210,8 +213,8 @@ impl Bridge {
         })?);
         let (served, bfd, is_over) = (self.served.clone(), self.bfd.clone(), self.is_over.clone());
         self.threads.push(thread("bfd").spawn(move || bfd.run(&served, &is_over))?);
-        let (bfd, bonds) = (self.bfd.clone(), self.bonds.clone());
-        self.served.hand_over_with(Box::new(move || save_sessions(&bfd, &bonds)));
+        let (bfd, bonds, snooping) = (self.bfd.clone(), self.bonds.clone(), self.snooping.clone());
+        self.served.hand_over_with(Box::new(move || save_sessions(&bfd, &bonds, &snooping)));
         Ok(())
     }
 
@@ -373,6 +376,7 @@ impl Bridge {
             if let Some(BridgePort { opened: Ok(number), .. }) = self.ports.remove(&uuid) {
                 // A worker that does not run any more has no port.
                 _ = self.served.remove_port_number(PortNo(number));
+                self.snooping.forget(PortNo(number));
             }
         }
     }
@@ -406,6 +410,7 @@ impl Bridge {
         self.follow_bfd();
         self.follow_bonds(spec, None);
         self.follow_mirrors(spec);
+        self.follow_multicast(spec);
     }
 
     /// Begins, changes and ends the sessions of ports.
@@ -535,7 +540,7 @@ impl Bridge {
 
     /// Ends the bridge, and saves its state for the next one. Returns what could not be saved.
     pub(super) fn end_with_state(mut self) -> Vec<String> {
-        let sessions = save_sessions(&self.bfd, &self.bonds);
+        let sessions = save_sessions(&self.bfd, &self.bonds, &self.snooping);
         let Some(mut switch) = self.shut() else { return Vec::new() };
         let name = &self.spec.name;
         let files = StateFiles::of(&self.folder, name, &self.spec.uuid);

@@ -19,6 +19,7 @@ mod forwarding;
 mod log_levels;
 mod mirrors;
 mod model;
+mod multicast;
 mod numbers;
 mod pid_file;
 mod qos;

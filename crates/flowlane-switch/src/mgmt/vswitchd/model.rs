@@ -10,6 +10,7 @@ use flowlane_ovsdb::{Atom, Replica, Row, Uuid, Wanted};
 use super::bfd::BfdSpec;
 use super::bonds::BondSpec;
 use super::mirrors::MirrorSpec;
+use super::multicast::SnoopingSpec;
 use super::qos::LimitsSpec;
 use super::settings::FdbLimits;
 use crate::mgmt::config::PortSection;
@@ -134,6 +135,8 @@ pub(super) struct BridgeSpec {
     pub(super) datapath_id: Option<u64>,
     pub(super) fdb: FdbLimits,
     pub(super) mirrors: Vec<MirrorSpec>,
+    /// `None`: packets for groups go to all ports.
+    pub(super) snooping: Option<SnoopingSpec>,
     /// The columns that ask for what there is not.
     pub(super) unsupported: Vec<&'static str>,
 }
@@ -223,6 +226,7 @@ fn bridge(replica: &Replica, uuid: Uuid, row: &Row) -> Option<BridgeSpec> {
         datapath_id: datapath_id.and_then(|id| u64::from_str_radix(id.trim_start_matches("0x"), 16).ok()),
         fdb: FdbLimits::read(row),
         mirrors: MirrorSpec::read_all(replica, row),
+        snooping: SnoopingSpec::read(replica, row),
         unsupported: unsupported(row),
         name,
     })
@@ -242,7 +246,7 @@ fn unsupported(row: &Row) -> Vec<&'static str> {
     let has_rows = |column: &&str| row.get(column).uuids().next().is_some();
     let is_set = |column: &&str| row.get(column).atoms().any(|atom| *atom == Atom::Boolean(true));
     let of_rows = ["netflow", "sflow", "ipfix"].into_iter().filter(has_rows);
-    let of_flags = ["stp_enable", "rstp_enable", "mcast_snooping_enable"].into_iter().filter(is_set);
+    let of_flags = ["stp_enable", "rstp_enable"].into_iter().filter(is_set);
     of_rows.chain(of_flags).collect()
 }
 

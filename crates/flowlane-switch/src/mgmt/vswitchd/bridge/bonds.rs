@@ -10,19 +10,23 @@ use super::{Bridge, BridgePort};
 use crate::mgmt::vswitchd::bfd::BfdSessions;
 use crate::mgmt::vswitchd::bonds::{BondSpec, Bonds, MemberPort};
 use crate::mgmt::vswitchd::model::{BridgeSpec, InterfaceSpec};
+use crate::mgmt::vswitchd::multicast::BridgeSnooping;
 
-/// The sessions of BFD and LACP, for another process.
-pub(super) fn save_sessions(bfd: &BfdSessions, bonds: &Bonds) -> Value {
+/// The sessions of BFD and LACP, and the listeners of groups, for another process.
+pub(super) fn save_sessions(bfd: &BfdSessions, bonds: &Bonds, snooping: &BridgeSnooping) -> Value {
     let mut all = bfd.save();
     // Other versions of the program take the sessions of BFD alone.
     all["lacp"] = bonds.save();
+    all["multicast"] = snooping.save();
     all
 }
 
 impl Bridge {
     /// Takes the sessions of another process.
     pub(super) fn restore_sessions(&self, mut sessions: Value) {
-        self.bonds.restore(sessions.get_mut("lacp").map(Value::take).unwrap_or_default());
+        let mut take = |key| sessions.get_mut(key).map(Value::take).unwrap_or_default();
+        self.bonds.restore(take("lacp"));
+        self.snooping.restore(take("multicast"));
         self.bfd.restore(sessions);
     }
 

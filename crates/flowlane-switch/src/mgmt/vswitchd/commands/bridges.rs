@@ -18,6 +18,9 @@ const PRIORITY_DEFAULT: u32 = 32_768;
 /// States of connections that a trace finds where it is given none: enough for any way through the tables.
 const STATES_DEFAULT: usize = 64;
 
+const NOT_SNOOPED: &str = "multicast snooping is disabled";
+const FLUSHED: &str = "table successfully flushed\n";
+
 /// Executes a command about bridges, if it is one.
 pub(super) fn execute(
     command: &str,
@@ -39,8 +42,15 @@ pub(super) fn execute(
             Ok(_) => Ok(String::new()),
             Err(_) => Err("no such stp object".to_owned()),
         },
-        ("mdb/show", [name]) => {
-            find(bridges, name, NO_BRIDGE).and_then(|_| Err("multicast snooping is disabled".to_owned()))
+        ("mdb/show", [name]) => find(bridges, name, NO_BRIDGE)
+            .and_then(|bridge| bridge.describe_multicast().map(lines).ok_or_else(|| NOT_SNOOPED.to_owned())),
+        ("mdb/flush", [name]) => find(bridges, name, NO_BRIDGE).and_then(|bridge| {
+            let is_done = bridge.flush_multicast();
+            is_done.then(|| FLUSHED.to_owned()).ok_or_else(|| NOT_SNOOPED.to_owned())
+        }),
+        ("mdb/flush", _) => {
+            bridges.values().for_each(|bridge| _ = bridge.flush_multicast());
+            Ok(FLUSHED.to_owned())
         }
         ("qos/show" | "qos/show-types", [name]) => {
             let opened = bridges.values().flat_map(Bridge::opened);

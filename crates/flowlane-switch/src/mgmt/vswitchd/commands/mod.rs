@@ -15,7 +15,7 @@ use super::numbers::DatapathPorts;
 use super::{DaemonLog, LogLevels};
 
 /// The commands, with their arguments and the numbers of these.
-const COMMANDS: [(&str, &str, [usize; 2]); 47] = [
+const COMMANDS: [(&str, &str, [usize; 2]); 48] = [
     ("bfd/show", "[interface]", [0, 1]),
     ("bond/disable-member", "port member", [2, 2]),
     ("bond/enable-member", "port member", [2, 2]),
@@ -51,6 +51,7 @@ const COMMANDS: [(&str, &str, [usize; 2]); 47] = [
     ("lacp/show", "[port]", [0, 1]),
     ("lacp/show-stats", "[port]", [0, 1]),
     ("list-commands", "", [0, 0]),
+    ("mdb/flush", "[bridge]", [0, 1]),
     ("mdb/show", "bridge", [1, 1]),
     ("memory/show", "", [0, 0]),
     ("ofproto/list", "", [0, 0]),
