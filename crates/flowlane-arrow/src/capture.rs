@@ -178,7 +178,7 @@ fn decapsulate(
     headers: &mut Headers,
     made: &mut Vec<u8>,
 ) {
-    let tunnel = match tunnel::read(packet.bytes, headers, key) {
+    let tunnel = match tunnel::read(packet.bytes, headers) {
         Ok(Some(tunnel)) if headers.malformed.is_none() => tunnel,
         Ok(_) => return,
         Err(reason) => {

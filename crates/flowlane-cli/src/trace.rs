@@ -294,7 +294,7 @@ impl<'a> ChunkParser<'a> {
                     port,
                     *headers,
                     key,
-                    Termination { kind: None, policy: &policy },
+                    Termination { kind: None, policy: &policy, takes_ip: true },
                     missing,
                 ) {
                     Ok(inner) => *headers = inner,

@@ -60,12 +60,12 @@ pub fn packet_parse(frame: &[u8]) {
         Transport::Tcp => within(headers.l4, 20),
         Transport::Udp | Transport::UdpLite | Transport::Icmpv4 => within(headers.l4, 8),
         Transport::Sctp => within(headers.l4, 12),
-        Transport::Icmpv6 => within(headers.l4, 4),
+        Transport::Icmpv6 | Transport::Gre => within(headers.l4, 4),
     }
     for w in 0..flowlane::packet::key::WORDS {
         assert!(key.present().contains(w) || key.word(w) == 0, "word {w} is set and not marked present");
     }
-    if let Ok(Some(found)) = tunnel::read(frame, &headers, &key) {
+    if let Ok(Some(found)) = tunnel::read(frame, &headers) {
         assert!(found.inner_at <= frame.len());
     }
     let reused = {
@@ -361,39 +361,44 @@ pub fn switch(frame: &[u8]) {
     PAIR.with_borrow_mut(|pair| pair.compare(frame));
 }
 
-/// A tunnel header and a packet behind it, in UDP of IPv4 or IPv6; the first byte chooses the tunnel and the IP version. The inner
-/// packet stays within the frame, and caches make no difference.
+/// A tunnel header and a packet behind it, in UDP of IPv4 or IPv6, or GRE in IP alone; the first byte chooses the tunnel and the IP
+/// version. The inner packet stays within the frame, and caches make no difference.
 pub fn tunnel(bytes: &[u8]) {
     let Some((&choice, behind)) = bytes.split_first() else { return };
     let ports = [tunnel::VXLAN_PORT, tunnel::GENEVE_PORT, tunnel::GTPU_PORT];
-    let frame = in_udp(choice & 0x80 != 0, ports[usize::from(choice) % 3], &behind[..behind.len().min(2000)]);
+    let behind = &behind[..behind.len().min(2000)];
+    let port = Some(ports[usize::from(choice) % 3]).filter(|_| choice & 0x40 == 0);
+    let frame = in_ip(choice & 0x80 != 0, port, behind);
     packet_parse(&frame);
     switch(&frame);
 }
 
-/// Returns a frame with UDP to `port`, without a checksum, and these bytes.
-fn in_udp(is_v6: bool, port: u16, behind: &[u8]) -> Vec<u8> {
-    let udp_len = (8 + behind.len()) as u16;
+/// Returns a frame with UDP to `port`, without a checksum, and these bytes; without a port, they are GRE.
+fn in_ip(is_v6: bool, port: Option<u16>, behind: &[u8]) -> Vec<u8> {
+    let (protocol, udp_bytes) = if port.is_some() { (17, 8) } else { (47, 0) };
+    let len = (udp_bytes + behind.len()) as u16;
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     match is_v6 {
         true => {
             frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
-            frame.extend(udp_len.to_be_bytes());
-            frame.extend([17, 64]);
+            frame.extend(len.to_be_bytes());
+            frame.extend([protocol, 64]);
             frame.extend([0x20; 32]);
         }
         false => {
             frame.extend([8, 0, 0x45, 0]);
-            frame.extend((20 + udp_len).to_be_bytes());
-            frame.extend([0, 1, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]);
+            frame.extend((20 + len).to_be_bytes());
+            frame.extend([0, 1, 0, 0, 64, protocol, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]);
             let checksum = !checksum::fold(checksum::sum(&frame[14..34]));
             frame[24..26].copy_from_slice(&checksum.to_be_bytes());
         }
     }
-    frame.extend([0x12, 0x34]);
-    frame.extend(port.to_be_bytes());
-    frame.extend(udp_len.to_be_bytes());
-    frame.extend([0, 0]);
+    if let Some(port) = port {
+        frame.extend([0x12, 0x34]);
+        frame.extend(port.to_be_bytes());
+        frame.extend(len.to_be_bytes());
+        frame.extend([0, 0]);
+    }
     frame.extend(behind);
     frame
 }

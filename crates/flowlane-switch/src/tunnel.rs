@@ -169,6 +169,15 @@ impl Tunnels {
         Self { of_anyone: true, ..none.expect("no tunnel is wrong where there is none") }
     }
 
+    /// Takes part in the sequence numbers of another worker with the same tunnels.
+    pub(crate) fn share_sequences(&mut self, other: &Self) {
+        for (own, other) in self.encapsulators.iter_mut().zip(&other.encapsulators) {
+            if let (Some(own), Some(other)) = (own, other) {
+                own.share_sequence(other);
+            }
+        }
+    }
+
     /// The tunnels, in order.
     pub fn tunnels(&self) -> &[Tunnel] {
         &self.tunnels
@@ -200,12 +209,17 @@ impl Tunnels {
         self.decapsulator.set_option_fields(fields);
     }
 
-    /// The headers that are removed of a packet to a UDP port, whatever its endpoints; `tunnels` are those of the switch.
-    pub(crate) fn termination(tunnels: Option<&Self>, port: u16) -> Termination<'_> {
+    /// The headers that are removed of a packet, whatever its endpoints; `tunnels` are those of the switch.
+    pub(crate) fn termination<'a>(
+        tunnels: Option<&'a Self>,
+        frame: &[u8],
+        headers: &Headers,
+    ) -> Termination<'a> {
         static OF_ANYONE: LazyLock<Policy> = LazyLock::new(Policy::default);
         let policy = tunnels.map_or(&*OF_ANYONE, Self::policy);
         let is_configured = tunnels.is_some_and(|tunnels| !tunnels.of_anyone);
-        Termination { kind: policy.kind_of(port).filter(|_| is_configured), policy }
+        let kind = policy.kind_of(frame, headers).filter(|_| is_configured);
+        Termination { kind, policy, takes_ip: true }
     }
 
     /// Bytes of the table of endpoints.
@@ -222,7 +236,7 @@ impl Tunnels {
     /// are to be dropped.
     pub fn terminate(&mut self, parser: &Parser, burst: &mut Burst, (in_port, vrf): (u32, u32)) -> LaneMask {
         if self.of_anyone {
-            let termination = Termination { kind: None, policy: self.decapsulator.policy() };
+            let termination = Termination { kind: None, policy: self.decapsulator.policy(), takes_ip: true };
             return decapsulate_all(parser, burst, in_port, termination, &mut self.refused);
         }
         let len = burst.len();
@@ -243,7 +257,7 @@ impl Tunnels {
             let (frame, key) = (&mut frames[lane], &mut keys[lane]);
             frame.truncate(usize::from(at) + usize::from(len));
             let port = tunnel.spec.in_port.unwrap_or(in_port);
-            let termination = Termination { kind: Some(self.found.kinds[lane]), policy };
+            let termination = Termination { kind: Some(self.found.kinds[lane]), policy, takes_ip: true };
             match decapsulate(parser, frame, port, headers[lane], key, termination, 0) {
                 Ok(inner) => headers[lane] = inner,
                 Err(reason) => {
@@ -358,18 +372,22 @@ impl Tunnel {
                 return Err(Unsent::TooLong);
             }
         }
-        *headers = outer_headers(encapsulation.destination);
+        *headers = outer_headers(encapsulation);
         Ok(())
     }
 }
 
 /// Returns the header offsets of an outer frame.
-fn outer_headers(destination: IpAddr) -> Headers {
-    let (network, l4) = match destination {
+fn outer_headers(encapsulation: &Encapsulation) -> Headers {
+    let (network, l4) = match encapsulation.destination {
         IpAddr::V4(_) => (Network::Ipv4, 14 + 20),
         IpAddr::V6(_) => (Network::Ipv6, 14 + 40),
     };
-    Headers { l3: 14, l4, payload: l4 + 8, network, transport: Transport::Udp, ..Headers::default() }
+    let (transport, len) = match encapsulation.kind {
+        TunnelKind::Gre => (Transport::Gre, 4),
+        TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gtpu => (Transport::Udp, 8),
+    };
+    Headers { l3: 14, l4, payload: l4 + len, network, transport, ..Headers::default() }
 }
 
 /// Returns an IP packet's destination.

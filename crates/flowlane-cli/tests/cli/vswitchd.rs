@@ -351,9 +351,8 @@ fn asks_for_rules_connections_and_counters(host: &Host) {
     ];
     assert!(rows.iter().all(|row| trace.contains(row)), "{trace}");
     assert_eq!(host.appctl(&["dpctl/dump-dps"]).unwrap(), "netdev@ovs-netdev\n");
-    assert!(
-        host.appctl(&["dpctl/show"]).unwrap().contains("port 3: genev_sys_46991 (geneve: packet_type=ptap)")
-    );
+    let shown = host.appctl(&["dpctl/show"]).unwrap();
+    assert!(shown.contains("port 3: genev_sys_46991 (geneve: dst_port=46991, packet_type=ptap)"), "{shown}");
     host.vsctl("-- --id=@d create Datapath external_ids:a=b -- set Open_vSwitch . datapaths:netdev=@d")
         .unwrap();
     let uuid = host.vsctl("get Open_vSwitch . datapaths:netdev").unwrap();

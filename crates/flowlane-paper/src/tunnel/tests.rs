@@ -18,7 +18,12 @@ fn encapsulation(i: u32) -> Encapsulation {
         4 => IpAddr::V6(((0x2001_0db8 << 96) + u128::from(last)).into()),
         _ => IpAddr::V4((0x0a00_0000 + last).into()),
     };
-    Encapsulation::new(TunnelKind::ALL[i as usize % 3], 100 + i / 2, address(2 + i), address(1))
+    Encapsulation::new(
+        TunnelKind::ALL[i as usize % TunnelKind::ALL.len()],
+        100 + i / 2,
+        address(2 + i),
+        address(1),
+    )
 }
 
 fn endpoint(i: u32) -> Endpoint {
@@ -29,7 +34,7 @@ fn endpoint(i: u32) -> Endpoint {
 /// A packet of a tunnel, sometimes damaged, tagged, or with a checksum.
 fn frame(i: u32, random: &mut Random) -> Vec<u8> {
     let mut encapsulation = encapsulation(i);
-    encapsulation.udp_checksum |= random.chance(0.1);
+    encapsulation.checksum |= random.chance(0.1);
     let wrap = Encapsulator::new(&encapsulation).expect("the tunnel is right");
     let front = wrap.header_bytes();
     let mut buffer = vec![0; front];

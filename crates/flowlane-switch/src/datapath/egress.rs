@@ -170,8 +170,11 @@ impl Egress {
         }
     }
 
-    /// Shares the connections and the router of another worker.
+    /// Shares the connections, the router and the sequence numbers of tunnels of another worker.
     pub fn share_state(&mut self, other: &Self) {
+        if let (Some(own), Some(other)) = (&mut self.tunnels, &other.tunnels) {
+            own.share_sequences(other);
+        }
         self.connections = other.connections.clone();
         self.router = other.router.clone();
         self.fragments = other.fragments.clone();

@@ -14,7 +14,7 @@ mod track;
 use recorder::Recorder;
 
 use flowlane::packet::FieldRef;
-use flowlane::packet::fields::{Field, word};
+use flowlane::packet::fields::Field;
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::{Headers, Parser, parse};
 use flowlane::rule::action::{PortNo, SetForm};
@@ -211,8 +211,8 @@ impl Tracer<'_> {
         }
         if slot.decapsulate && slot.tunnel.is_none() {
             let before = self.packet.frame.len();
-            let port = self.packet.key.word(word::PORTS) as u16;
-            let termination = Tunnels::termination(self.worker.egress.tunnels.as_ref(), port);
+            let (tunnels, headers) = (self.worker.egress.tunnels.as_ref(), &self.packet.headers);
+            let termination = Tunnels::termination(tunnels, self.packet.frame.bytes(), headers);
             match decapsulate(
                 &Parser::new(),
                 &mut self.packet.frame,

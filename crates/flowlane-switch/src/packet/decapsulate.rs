@@ -1,18 +1,20 @@
 //! Removes a tunnel's headers, packet by packet. Which packets' is [`crate::tunnel`]'s to say.
 
-use flowlane::packet::fields::{Field, word};
+use flowlane::packet::fields::Field;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::tunnel::{self, Inner};
 use flowlane::packet::{Captured, Headers, Malformed, Network, Parser};
-use flowlane::tunnel::{Policy, Refused, TunnelKind, decapsulated_ecn, geneve_header};
+use flowlane::tunnel::{Policy, Refused, TunnelKind, decapsulated_ecn, geneve_header, gre_header};
 
 use super::{Frame, edit};
 
 /// The tunnel headers that are removed.
 #[derive(Clone, Copy, Debug)]
 pub struct Termination<'a> {
-    /// The protocol; none: by the UDP port.
+    /// The protocol; none: by the UDP port, or that of IP.
     pub kind: Option<TunnelKind>,
+    /// IP packets come out, too, not only Ethernet frames.
+    pub takes_ip: bool,
     /// The GENEVE options that are understood, and those that have fields.
     pub policy: &'a Policy,
 }
@@ -35,8 +37,8 @@ pub fn decapsulate(
     if headers.malformed.is_some() {
         return Ok(headers);
     }
-    let port = key.word(word::PORTS) as u16;
-    let Some(kind) = termination.kind.map(|kind| kind as u8).or_else(|| tunnel::kind_of_port(port)) else {
+    let known = termination.kind.map(|kind| kind as u8);
+    let Some(kind) = known.or_else(|| tunnel::kind_of(frame.bytes(), &headers)) else {
         return Ok(headers);
     };
     let found = match tunnel::read_as(kind, frame.bytes(), &headers) {
@@ -44,6 +46,9 @@ pub fn decapsulate(
         found => found,
     };
     let policy = termination.policy;
+    if kind == TunnelKind::Gre as u8 && missing == 0 {
+        check_gre(frame.bytes(), &headers)?;
+    }
     if kind == TunnelKind::Geneve as u8 {
         let header = frame.bytes().get(usize::from(headers.payload)..).unwrap_or_default();
         // What else is wrong with a header makes the frame malformed.
@@ -61,6 +66,9 @@ pub fn decapsulate(
         }
         Err(reason) => return Ok(Headers { malformed: Some(reason), ..headers }),
     };
+    if found.inner != Inner::Ethernet && !termination.takes_ip {
+        return Err(Refused::InnerProtocol);
+    }
     let options = found.inner_at - found.option_bytes..found.inner_at;
     let options = policy.option_fields.read(&frame.bytes()[options])?;
     frame.pull(found.inner_at);
@@ -81,6 +89,14 @@ pub fn decapsulate(
     }
     *key = inner;
     Ok(inner_headers)
+}
+
+/// Checks the header and the checksum of GRE, which is over the packet without the frame's padding.
+fn check_gre(frame: &[u8], headers: &Headers) -> Result<(), Refused> {
+    let end = edit::packet_end(frame, headers).ok_or(Refused::Truncated)?;
+    let body = frame.get(usize::from(headers.l4)..end).ok_or(Refused::Truncated)?;
+    let header = gre_header(body)?;
+    header.inner().map(|_| ()).ok_or(Refused::InnerProtocol)
 }
 
 /// Other packets than IP pass unchanged.

@@ -11,7 +11,6 @@ use super::pcap::{PcapConfig, PcapOutPort, PcapPort};
 use super::{Port, PortError, SharedPort};
 use crate::packet::Spread;
 use crate::tunnel::PortTunnelSpec;
-use flowlane::tunnel::TunnelKind;
 use flowlane_capture::FileFormat;
 
 /// A port that can be opened.
@@ -57,7 +56,7 @@ pub enum PortSpec {
         /// That of the other end.
         peer: String,
     },
-    /// `geneve:ADDRESS|flow[,key=VNI|flow]…`, `vxlan:…`: a tunnel over the system's network.
+    /// `geneve:ADDRESS|flow[,key=VNI|flow]…`, `vxlan:…`, `gre:…`: a tunnel over the system's network.
     Tunnel(PortTunnelSpec),
 }
 
@@ -86,8 +85,8 @@ impl XdpMode {
     }
 }
 
-const SCHEMES: [&str; 10] =
-    ["pcap", "pcap-out", "gen", "null", "tap", "afpacket", "afxdp", "patch", "geneve", "vxlan"];
+const SCHEMES: [&str; 11] =
+    ["pcap", "pcap-out", "gen", "null", "tap", "afpacket", "afxdp", "patch", "geneve", "vxlan", "gre"];
 
 impl PortSpec {
     /// Makes relative paths relative to `folder`.
@@ -345,6 +344,10 @@ impl FromStr for PortSpec {
             };
             Err(fail(problem))
         };
+        if let Some(kind) = PortTunnelSpec::KINDS.into_iter().find(|kind| kind.name() == scheme) {
+            let tunnel = PortTunnelSpec::parse(kind, first, &options);
+            return tunnel.map(Self::Tunnel).map_err(|error| fail(error.to_string()));
+        }
         match scheme {
             "pcap" => match pcap(&named("file")?, &options) {
                 Ok(config) => Ok(Self::Pcap(config)),
@@ -387,11 +390,6 @@ impl FromStr for PortSpec {
                 [] => Err(fail("the other end is missing: write `patch:NAME,peer=NAME`".to_owned())),
                 [(other, _), ..] => unknown(other, &["peer=NAME"]),
             },
-            "geneve" | "vxlan" => {
-                let kind = if scheme == "vxlan" { TunnelKind::Vxlan } else { TunnelKind::Geneve };
-                let tunnel = PortTunnelSpec::parse(kind, first, &options);
-                tunnel.map(Self::Tunnel).map_err(|error| fail(error.to_string()))
-            }
             "tap" if is_set_up(&options).is_none() => unknown(options[0].0, &["up=yes", "up=no"]),
             "tap" => Ok(Self::Tap { name: named("name")?, is_set_up: is_set_up(&options) == Some(true) }),
             _ if !options.is_empty() => unknown(options[0].0, &[]),

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-use flowlane::packet::tunnel::{GENEVE_PORT, VXLAN_PORT};
-use flowlane::tunnel::{TunnelKind, VNI_MAX};
+use flowlane::tunnel::{Sequence, TunnelKind};
 
 /// The address of this node in a port's tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,20 +20,24 @@ pub enum Local {
 /// The tunnel of a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortTunnelSpec {
-    /// The protocol: VXLAN or GENEVE.
+    /// The protocol: VXLAN, GENEVE or GRE.
     pub kind: TunnelKind,
     /// The other end; `None`: packets that leave say which, by `tun_dst`, and those of any come in.
     pub remote: Option<IpAddr>,
     /// This node's end.
     pub local: Local,
-    /// The VNI of packets that come in; `None`: any.
+    /// The VNI or key of packets that come in; `None`: any. GRE without a key has 0.
     pub in_key: Option<u32>,
-    /// The VNI of packets that leave; `None`: their `tun_id`.
+    /// The VNI or key of packets that leave; `None`: their `tun_id`.
     pub out_key: Option<u32>,
-    /// The UDP port.
-    pub port: u16,
-    /// The UDP checksum is computed.
-    pub udp_checksum: bool,
+    /// The specification names the key of packets that leave, be it 0: GRE has none else.
+    pub has_key: bool,
+    /// The UDP port; `None`: the protocol is not behind UDP.
+    pub port: Option<u16>,
+    /// The checksum of UDP, or of GRE, is computed.
+    pub checksum: bool,
+    /// The sequence numbers of packets of GRE that leave; `None`: they have none.
+    pub sequence: Option<Sequence>,
     /// The outer type of service, of which the ECN bits do not count; `None`: the packet's.
     pub tos: Option<u8>,
     /// The outer TTL; `None`: the packet's.
@@ -43,16 +46,19 @@ pub struct PortTunnelSpec {
     pub dont_fragment: bool,
 }
 
-/// The options, as they are named in specifications and, but for `dst_port`, `local_ip` and `df_default`, in OVSDB.
-const OPTIONS: [&str; 9] = ["local", "key", "in_key", "out_key", "port", "csum", "tos", "ttl", "df"];
+/// The options of tunnels behind UDP, as they are named in specifications and, but for `dst_port`, `local_ip` and `df_default`, in
+/// OVSDB.
+const UDP_OPTIONS: [&str; 9] = ["local", "key", "in_key", "out_key", "port", "csum", "tos", "ttl", "df"];
+/// Those of GRE.
+const GRE_OPTIONS: [&str; 9] = ["local", "key", "in_key", "out_key", "csum", "seq", "tos", "ttl", "df"];
 
 /// Why a specification is none of a tunnel.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PortTunnelError {
-    #[error("there is no option `{0}`; there are {all}", all = OPTIONS.join(", "))]
-    Unknown(String),
+    #[error("there is no option `{key}` of {kind}; there are {all}", kind = kind.name(), all = PortTunnelSpec::options(*kind).join(", "))]
+    Unknown { kind: TunnelKind, key: String },
     #[error("`{key}={value}`: {problem}")]
-    Value { key: String, value: String, problem: &'static str },
+    Value { key: String, value: String, problem: String },
     #[error("the other end is missing: write `{0}:ADDRESS`, or `{0}:flow` where packets say it")]
     Remote(&'static str),
     #[error("`{0}` is neither an address of the other end nor `flow`")]
@@ -61,12 +67,16 @@ pub enum PortTunnelError {
     Families,
 }
 
-fn own_port(kind: TunnelKind) -> u16 {
-    if kind == TunnelKind::Vxlan { VXLAN_PORT } else { GENEVE_PORT }
-}
-
 impl PortTunnelSpec {
-    /// The tunnel to another end with the defaults of Open vSwitch: VNI 0, any address of this node, a TTL of 64.
+    /// The protocols of ports.
+    pub const KINDS: [TunnelKind; 3] = [TunnelKind::Geneve, TunnelKind::Vxlan, TunnelKind::Gre];
+
+    /// The names of a protocol's options.
+    pub fn options(kind: TunnelKind) -> &'static [&'static str] {
+        if kind.own_port().is_some() { &UDP_OPTIONS } else { &GRE_OPTIONS }
+    }
+
+    /// The tunnel to another end with the defaults of Open vSwitch: VNI 0 or no key, any address of this node, a TTL of 64.
     pub fn new(kind: TunnelKind, remote: Option<IpAddr>) -> Self {
         Self {
             kind,
@@ -74,8 +84,10 @@ impl PortTunnelSpec {
             local: Local::Any,
             in_key: Some(0),
             out_key: Some(0),
-            port: own_port(kind),
-            udp_checksum: false,
+            has_key: false,
+            port: kind.own_port(),
+            checksum: false,
+            sequence: None,
             tos: Some(0),
             ttl: Some(64),
             dont_fragment: true,
@@ -105,13 +117,23 @@ impl PortTunnelSpec {
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), PortTunnelError> {
-        let wrong =
-            |problem| PortTunnelError::Value { key: key.to_owned(), value: value.to_owned(), problem };
-        let vni = || match value {
+        let kind = self.kind;
+        if !Self::options(kind).contains(&key) {
+            return Err(PortTunnelError::Unknown { kind, key: key.to_owned() });
+        }
+        let wrong = |problem: &str| PortTunnelError::Value {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            problem: problem.to_owned(),
+        };
+        let id = || match value {
             "flow" => Ok(None),
             text => match number(text) {
-                Some(vni) if vni <= u64::from(VNI_MAX) => Ok(Some(vni as u32)),
-                _ => Err(wrong("a VNI of 0 to 16777215 or `flow` is expected")),
+                Some(id) if id <= u64::from(kind.id_max()) => Ok(Some(id as u32)),
+                _ => {
+                    let what = if kind == TunnelKind::Gre { "key" } else { "VNI" };
+                    Err(wrong(&format!("a {what} of 0 to {} or `flow` is expected", kind.id_max())))
+                }
             },
         };
         let yes = || match value {
@@ -132,26 +154,27 @@ impl PortTunnelSpec {
                 let address = value.parse().map_err(|_| wrong("an address or `flow` is expected"))?;
                 self.local = Local::Address(address);
             }
-            "key" => (self.in_key, self.out_key) = (vni()?, vni()?),
-            "in_key" => self.in_key = vni()?,
-            "out_key" => self.out_key = vni()?,
+            "key" => (self.in_key, self.out_key, self.has_key) = (id()?, id()?, true),
+            "in_key" => self.in_key = id()?,
+            "out_key" => (self.out_key, self.has_key) = (id()?, true),
             "port" => match number(value).map(u16::try_from) {
-                Some(Ok(port @ 1..)) => self.port = port,
+                Some(Ok(port @ 1..)) => self.port = Some(port),
                 _ => return Err(wrong("a UDP port of 1 to 65535 is expected")),
             },
-            "csum" => self.udp_checksum = yes()?,
+            "csum" => self.checksum = yes()?,
+            "seq" => self.sequence = yes()?.then(Sequence::default),
             "tos" => self.tos = byte()?.map(|tos| tos & !3),
             // Zero is the system's own, as in Open vSwitch.
             "ttl" => self.ttl = byte()?.map(|ttl| if ttl == 0 { 64 } else { ttl }),
-            "df" => self.dont_fragment = yes()?,
-            _ => return Err(PortTunnelError::Unknown(key.to_owned())),
+            // The last of them.
+            _ => self.dont_fragment = yes()?,
         }
         Ok(())
     }
 
-    /// Returns whether a packet of the tunnel's protocol and UDP port comes in here.
-    pub fn takes(&self, remote: IpAddr, local: IpAddr, id: u32) -> bool {
-        self.in_key.is_none_or(|key| key == id)
+    /// Returns whether a packet of the tunnel's protocol and UDP port comes in here; `None`: its tunnel header is cut off.
+    pub fn takes(&self, remote: IpAddr, local: IpAddr, id: Option<u32>) -> bool {
+        id.is_none_or(|id| self.in_key.is_none_or(|key| key == id))
             && self.remote.is_none_or(|own| own == remote)
             && match self.local {
                 Local::Address(own) => own == local,
@@ -172,8 +195,43 @@ impl PortTunnelSpec {
 
     /// Returns whether the two tunnels take the same packets in all cases.
     pub fn is_same_end(&self, other: &Self) -> bool {
-        let end = |spec: &Self| (spec.port, spec.in_key, spec.remote, spec.local);
+        let end = |spec: &Self| (spec.kind, spec.port, spec.in_key, spec.remote, spec.local);
         end(self) == end(other)
+    }
+
+    /// The options that are not as they are by default, with their values.
+    pub fn given(&self) -> Vec<(&'static str, String)> {
+        let or = |value: Option<u32>, other: &str| {
+            value.map_or_else(|| other.to_owned(), |value| value.to_string())
+        };
+        let mut out = Vec::new();
+        match self.local {
+            Local::Any => {}
+            Local::Address(address) => out.push(("local", address.to_string())),
+            Local::Flow => out.push(("local", "flow".to_owned())),
+        }
+        match (self.in_key, self.out_key) {
+            (Some(0), _) if !self.has_key => {}
+            (a, _) if !self.has_key => out.push(("in_key", or(a, "flow"))),
+            (a, b) if a == b => out.push(("key", or(a, "flow"))),
+            (a, b) => out.extend([("in_key", or(a, "flow")), ("out_key", or(b, "flow"))]),
+        }
+        if let Some(port) = self.port.filter(|_| self.port != self.kind.own_port()) {
+            out.push(("port", port.to_string()));
+        }
+        for (key, is_set) in [("csum", self.checksum), ("seq", self.sequence.is_some())] {
+            out.extend(is_set.then(|| (key, "true".to_owned())));
+        }
+        if self.tos != Some(0) {
+            out.push(("tos", self.tos.map_or_else(|| "inherit".to_owned(), |tos| format!("{tos:#x}"))));
+        }
+        if self.ttl != Some(64) {
+            out.push(("ttl", or(self.ttl.map(Into::into), "inherit")));
+        }
+        if !self.dont_fragment {
+            out.push(("df", "false".to_owned()));
+        }
+        out
     }
 
     /// An address of no node, of the IP version of `other`.
@@ -195,37 +253,9 @@ fn number(text: &str) -> Option<u64> {
 
 impl fmt::Display for PortTunnelSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let or = |value: Option<u32>, other: &'static str| {
-            value.map_or_else(|| other.to_owned(), |value| value.to_string())
-        };
         let remote = self.remote.map_or_else(|| "flow".to_owned(), |remote| remote.to_string());
         write!(f, "{}:{remote}", self.kind.name())?;
-        match self.local {
-            Local::Any => {}
-            Local::Address(address) => write!(f, ",local={address}")?,
-            Local::Flow => f.write_str(",local=flow")?,
-        }
-        match (self.in_key, self.out_key) {
-            (Some(0), Some(0)) => {}
-            (a, b) if a == b => write!(f, ",key={}", or(a, "flow"))?,
-            (a, b) => write!(f, ",in_key={},out_key={}", or(a, "flow"), or(b, "flow"))?,
-        }
-        if self.port != own_port(self.kind) {
-            write!(f, ",port={}", self.port)?;
-        }
-        if self.udp_checksum {
-            f.write_str(",csum=true")?;
-        }
-        if self.tos != Some(0) {
-            write!(f, ",tos={}", or(self.tos.map(Into::into), "inherit"))?;
-        }
-        if self.ttl != Some(64) {
-            write!(f, ",ttl={}", or(self.ttl.map(Into::into), "inherit"))?;
-        }
-        if !self.dont_fragment {
-            f.write_str(",df=false")?;
-        }
-        Ok(())
+        self.given().iter().try_for_each(|(key, value)| write!(f, ",{key}={value}"))
     }
 }
 
@@ -234,10 +264,14 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Result<PortTunnelSpec, PortTunnelError> {
+        of_kind(TunnelKind::Geneve, text)
+    }
+
+    fn of_kind(kind: TunnelKind, text: &str) -> Result<PortTunnelSpec, PortTunnelError> {
         let mut parts = text.split(',');
         let remote = parts.next().unwrap();
         let options: Vec<_> = parts.map(|part| part.split_once('=').unwrap_or((part, ""))).collect();
-        PortTunnelSpec::parse(TunnelKind::Geneve, remote, &options)
+        PortTunnelSpec::parse(kind, remote, &options)
     }
 
     #[test]
@@ -246,15 +280,23 @@ mod tests {
             "192.0.2.7",
             "flow,key=flow",
             "2001:db8::7,local=2001:db8::1,key=5000,csum=true",
-            "flow,local=flow,in_key=7,out_key=flow,port=7000,tos=184,ttl=inherit,df=false",
+            "flow,local=flow,in_key=7,out_key=flow,port=7000,tos=0xb8,ttl=inherit,df=false",
             "192.0.2.7,tos=inherit,ttl=3",
         ] {
             assert_eq!(of(text).unwrap().to_string(), format!("geneve:{text}"));
         }
+        for text in [
+            "192.0.2.7",
+            "2001:db8::7,key=0,csum=true,seq=true",
+            "flow,in_key=7",
+            "flow,in_key=0,out_key=flow",
+        ] {
+            assert_eq!(of_kind(TunnelKind::Gre, text).unwrap().to_string(), format!("gre:{text}"));
+        }
         // The congestion bits are those of packets.
         assert_eq!(
             of("flow,tos=0x0f,ttl=0,csum,port=6081").unwrap().to_string(),
-            "geneve:flow,csum=true,tos=12"
+            "geneve:flow,csum=true,tos=0xc"
         );
     }
 
@@ -268,9 +310,17 @@ mod tests {
             ("192.0.2.7,csum=yes", "`true` or `false`"),
             ("192.0.2.7,ttl=256", "0 to 255 or `inherit`"),
             ("192.0.2.7,local=::1", "different IP versions"),
-            ("192.0.2.7,remote=::1", "no option `remote`; there are local, key"),
+            ("192.0.2.7,remote=::1", "no option `remote` of geneve; there are local, key"),
+            ("192.0.2.7,seq=true", "no option `seq` of geneve"),
         ] {
             let error = of(text).unwrap_err().to_string();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+        for (text, problem) in [
+            ("192.0.2.7,port=5", "no option `port` of gre; there are local, key, in_key, out_key, csum, seq"),
+            ("192.0.2.7,key=4294967296", "a key of 0 to 4294967295 or `flow` is expected"),
+        ] {
+            let error = of_kind(TunnelKind::Gre, text).unwrap_err().to_string();
             assert!(error.contains(problem), "{text}: {error}");
         }
     }

@@ -16,7 +16,7 @@ use flowlane::cache::flow_hash::FlowHash;
 use flowlane::packet::batch::LaneMask;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Field, Parser};
-use flowlane::tunnel::{Encapsulation, Encapsulator, Policy, Refused, Tos, TunnelKind, VNI_MAX};
+use flowlane::tunnel::{Encapsulation, Encapsulator, Policy, Refused, Tos, TunnelKind};
 
 use super::{Local, PortTunnelSpec, Unsent, decapsulate_all};
 use crate::packet::{Burst, Frame, Termination};
@@ -70,7 +70,7 @@ impl PortTunnels {
         in_port: u32,
         kind: TunnelKind,
     ) -> LaneMask {
-        let termination = Termination { kind: Some(kind), policy: &self.policy };
+        let termination = Termination { kind: Some(kind), policy: &self.policy, takes_ip: false };
         let mut drop = decapsulate_all(parser, burst, in_port, termination, &mut self.refused);
         for (lane, key) in burst.keys[..burst.frames.len()].iter().enumerate() {
             if key.get(Field::TunType) != kind as u128 {
@@ -148,7 +148,7 @@ impl PortTunnel {
         Some(Outer {
             source: source.unwrap_or(PortTunnelSpec::unspecified(destination)),
             destination,
-            id: self.spec.out_key.unwrap_or(key.get(Field::TunId) as u32 & VNI_MAX),
+            id: self.spec.out_key.unwrap_or(key.get(Field::TunId) as u32 & self.spec.kind.id_max()),
             ttl: ttl.unwrap_or(64),
         })
     }
@@ -166,9 +166,10 @@ fn address(key: &FlowKey, v4: Field, v6: Field) -> Option<IpAddr> {
 /// The headers; none where they are impossible.
 fn encapsulator(spec: &PortTunnelSpec, outer: Outer) -> Option<Encapsulator> {
     let mut out = Encapsulation::new(spec.kind, outer.id, outer.source, outer.destination);
-    (out.ttl, out.port, out.mtu) = (outer.ttl, Some(spec.port), u16::MAX);
+    (out.ttl, out.port, out.mtu) = (outer.ttl, spec.port, u16::MAX);
     out.tos = spec.tos.map_or(Tos::Inner, |tos| Tos::Dscp(tos >> 2));
-    // The system computes it: the source may not be known here.
-    out.udp_checksum = false;
+    (out.has_key, out.sequence) = (spec.has_key, spec.sequence.clone());
+    // The system computes that of UDP: the source may not be known here.
+    out.checksum = spec.checksum && spec.port.is_none();
     Encapsulator::new(&out).ok()
 }

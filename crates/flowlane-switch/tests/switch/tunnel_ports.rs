@@ -63,6 +63,22 @@ fn tunnels_end_at_the_port_that_is_configured() {
             assert_eq!(sent(at, "outer.pcap", "out.pcap", inside, &far), arrives, "{kind}: {out} {into}");
         }
     }
+    for (out, into, arrives) in [
+        ("", "", 1),
+        ("gre_checksum = true\ngre_sequence = true", "", 1),
+        ("id_out = 6", "", 0),
+        ("id_out = 6", "id_out = 9\nvrf = 3", 0),
+    ] {
+        let near = tunnel("gre", out, ends[0]);
+        assert_eq!(sent(at, "in.pcap", "outer.pcap", "actions=encap:1,output:2", &near), 1);
+        let far = tunnel("gre", into, ends[1]);
+        assert_eq!(sent(at, "outer.pcap", "out.pcap", inside, &far), arrives, "gre: {out} {into}");
+        // Of a node without tunnels of GRE it is not the matter: rules get it as it is.
+        let others = tunnel("vxlan", "", ends[1]);
+        assert_eq!(sent(at, "outer.pcap", "out.pcap", "nw_proto=47,ip,actions=output:2", &others), 1);
+        let id = if out.starts_with("id_out") { "tun_id=6" } else { "tun_id=5" };
+        assert_eq!(sent(at, "outer.pcap", "out.pcap", &format!("{id},tun_type=4,actions=output:2"), ""), 1);
+    }
     // Without tunnels of its own, a port takes the headers of both ports of VXLAN off.
     let near = tunnel("vxlan", "port = 8472", ends[0]);
     sent(at, "in.pcap", "outer.pcap", "actions=encap:1,output:2", &near);

@@ -12,7 +12,7 @@ use crate::packet::tunnel::Inner;
 use crate::packet::{Headers, parse};
 use crate::tunnel::{
     BATCH_MAX, Decapsulated, Decapsulator, Encapsulation, Encapsulator, Endpoint, EndpointConfig, EndpointId,
-    EndpointTable, Policy, TunnelKind,
+    EndpointTable, Policy, Sequence, TunnelKind,
 };
 
 /// Rounds of changes and a batch.
@@ -72,7 +72,7 @@ pub fn check(seed: u64, size: usize) -> Result<u64, Box<Difference>> {
 
 /// Tunnel `i`: of any kind, over either IP version, to one of few nodes.
 fn tunnel(i: u32, random: &mut Random) -> Tunnel {
-    let kind = TunnelKind::ALL[random.index(3)];
+    let kind = TunnelKind::ALL[random.index(TunnelKind::ALL.len())];
     let far = 1 + i / 7;
     let (near, far) = match random.chance(0.7) {
         true => (IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V4((0xc633_6400 + far).into())),
@@ -82,7 +82,8 @@ fn tunnel(i: u32, random: &mut Random) -> Tunnel {
         }
     };
     let mut encapsulation = Encapsulation::new(kind, i, far, near);
-    encapsulation.udp_checksum |= random.chance(0.2);
+    encapsulation.checksum |= random.chance(0.2);
+    encapsulation.sequence = random.chance(0.2).then(Sequence::default);
     if kind == TunnelKind::Geneve && random.chance(0.3) {
         // An option that need not be understood.
         encapsulation.options = vec![1, 2, 3, 1, 9, 9, 9, 9];

@@ -453,3 +453,5 @@ pub const TUNNEL_VXLAN: u8 = 1;
 pub const TUNNEL_GENEVE: u8 = 2;
 /// `tun_type` of a frame that came through GTP-U (3GPP TS 29.281).
 pub const TUNNEL_GTPU: u8 = 3;
+/// `tun_type` of a frame that came through GRE (RFC 2784).
+pub const TUNNEL_GRE: u8 = 4;

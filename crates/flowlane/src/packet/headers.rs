@@ -40,6 +40,8 @@ pub enum Transport {
     Icmpv4,
     /// ICMPv6 (RFC 4443).
     Icmpv6,
+    /// GRE (RFC 2784): its first four bytes. The key has nothing of it.
+    Gre,
 }
 
 /// The places of a frame's headers, in bytes from its first: found once by the parser, so that actions

@@ -486,6 +486,10 @@ fn transport_other(
             headers.transport = Transport::UdpLite;
             headers.payload = (at + 8) as u16;
         }
+        ip_proto::GRE if packet.bytes().len() >= at + 4 => {
+            headers.transport = Transport::Gre;
+            headers.payload = (at + 4) as u16;
+        }
         ip_proto::ICMP if !v6 => {
             let icmp: &[u8; 8] = take(packet, at, Malformed::IcmpTruncated)
                 .inspect_err(|end| end.kind(packet, at, headers.fragment, out))?;

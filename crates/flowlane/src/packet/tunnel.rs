@@ -1,14 +1,19 @@
-//! Tunnel headers behind UDP: VXLAN (RFC 7348, with the group policy bits of its GBP extension), GENEVE
-//! (RFC 8926) and GTP-U (3GPP TS 29.281), read into the tunnel fields of the key.
+//! Tunnel headers: VXLAN (RFC 7348, with the group policy bits of its GBP extension), GENEVE (RFC 8926) and GTP-U
+//! (3GPP TS 29.281) behind UDP, and GRE (RFC 2784), read into the tunnel fields of the key.
 //!
 //! [`read`] tells from a parsed outer frame where the inner packet begins and what the tunnel header
 //! says. The caller removes the outer headers, parses the inner frame, and has [`Tunnel::fill`] complete
 //! its key.
 
-use super::fields::{TUNNEL_GENEVE, TUNNEL_GTPU, TUNNEL_VXLAN, word};
+pub mod gre;
+#[cfg(test)]
+mod tests;
+
+use super::fields::{TUNNEL_GENEVE, TUNNEL_GRE, TUNNEL_GTPU, TUNNEL_VXLAN, word};
 use super::headers::{Headers, Malformed, Network, Transport};
 use super::key::FlowKey;
 use super::parse::ether_type;
+use gre::Gre;
 
 /// UDP port of VXLAN.
 pub const VXLAN_PORT: u16 = 4789;
@@ -37,7 +42,7 @@ pub struct Tunnel {
     pub inner: Inner,
     /// `tun_type`.
     pub kind: u8,
-    /// VNI or TEID.
+    /// VNI, TEID or key; 0 of GRE without a key.
     pub id: u32,
     /// The header's flag bits (`tun_flags`).
     pub flags: u16,
@@ -51,20 +56,31 @@ pub struct Tunnel {
     pub option_bytes: usize,
 }
 
-/// The tunnel header of an outer frame; none where it is not UDP to the port of a tunnel protocol, goes on to somewhere else (a
-/// Routing header has segments left), or carries no packet (GTP-U signalling).
+/// The tunnel header of an outer frame; none where its tunnel is [unknown](kind_of), it goes on to somewhere else (a Routing header
+/// has segments left), or carries no packet (GTP-U signalling).
 ///
 /// # Errors
 /// The reason for which the tunnel header is malformed.
-pub fn read(frame: &[u8], headers: &Headers, key: &FlowKey) -> Result<Option<Tunnel>, Malformed> {
-    match kind_of_port(key.word(word::PORTS) as u16) {
+pub fn read(frame: &[u8], headers: &Headers) -> Result<Option<Tunnel>, Malformed> {
+    match kind_of(frame, headers) {
         Some(kind) => read_as(kind, frame, headers),
         None => Ok(None),
     }
 }
 
+/// The tunnel protocol (`tun_type`) of an outer frame: that of its UDP port, or GRE that carries Ethernet or IP. Further GRE is
+/// of protocols that are known to others: PPTP has version 1, keepalives of routers carry nothing.
+pub fn kind_of(frame: &[u8], headers: &Headers) -> Option<u8> {
+    let body = frame.get(usize::from(headers.l4)..)?;
+    match headers.transport {
+        Transport::Udp => kind_of_port(u16::from_be_bytes(*body.get(2..)?.first_chunk()?)),
+        Transport::Gre => Gre::read(body).ok()?.inner().map(|_| TUNNEL_GRE),
+        _ => None,
+    }
+}
+
 /// The protocol (`tun_type`) that a UDP port is of.
-pub fn kind_of_port(port: u16) -> Option<u8> {
+fn kind_of_port(port: u16) -> Option<u8> {
     match port {
         VXLAN_PORT | VXLAN_PORT_LINUX => Some(TUNNEL_VXLAN),
         GENEVE_PORT => Some(TUNNEL_GENEVE),
@@ -78,15 +94,20 @@ pub fn kind_of_port(port: u16) -> Option<u8> {
 /// # Errors
 /// The reason for which the tunnel header is malformed.
 pub fn read_as(kind: u8, frame: &[u8], headers: &Headers) -> Result<Option<Tunnel>, Malformed> {
-    if headers.transport != Transport::Udp || headers.fragment != 0 || headers.segments_left {
+    let (carrier, at) = match kind {
+        TUNNEL_GRE => (Transport::Gre, headers.l4),
+        _ => (Transport::Udp, headers.payload),
+    };
+    if headers.transport != carrier || headers.fragment != 0 || headers.segments_left {
         return Ok(None);
     }
-    let at = usize::from(headers.payload);
+    let at = usize::from(at);
     let body = &frame[at.min(frame.len())..];
     match kind {
         TUNNEL_VXLAN => vxlan(body, at).map(Some),
         TUNNEL_GENEVE => geneve(body, at).map(Some),
         TUNNEL_GTPU => gtpu(body, at),
+        TUNNEL_GRE => read_gre(body, at).map(Some),
         _ => Ok(None),
     }
 }
@@ -193,6 +214,21 @@ fn gtpu(body: &[u8], at: usize) -> Result<Option<Tunnel>, Malformed> {
         option: [0; 3],
         option_bytes: 0,
     }))
+}
+
+fn read_gre(body: &[u8], at: usize) -> Result<Tunnel, Malformed> {
+    let gre = Gre::read(body)?;
+    Ok(Tunnel {
+        inner_at: at + gre.bytes,
+        inner: gre.inner().ok_or(Malformed::TunnelFormat)?,
+        kind: TUNNEL_GRE,
+        id: gre.key.unwrap_or(0),
+        flags: gre.flags,
+        group: (0, 0),
+        gtpu: (0, 0),
+        option: [0; 3],
+        option_bytes: 0,
+    })
 }
 
 impl Tunnel {

@@ -5,6 +5,8 @@
 //! packet     .........│ length, TOS, │ source port,     │ (GTP-U: length; GENEVE:    patched
 //!                     │ checksum     │ length, checksum │ options of its own)
 //! ```
+//! or, behind the IP header, GRE alone, of which checksum and sequence number are patched.
+//!
 //! The template's checksums are sums of the fixed parts: patched fields are added.
 
 use std::net::IpAddr;
@@ -12,8 +14,9 @@ use std::net::IpAddr;
 use super::TunnelKind;
 use super::checksum::{add, field, fold, word_be};
 use super::endpoint::VNI_MAX;
+use super::sequence::Sequence;
 use crate::packet::parse::{ether_type, ip_proto};
-use crate::packet::tunnel::{GENEVE_PORT, GTPU_PORT, Inner, VXLAN_PORT};
+use crate::packet::tunnel::{Inner, gre};
 
 const ETHERNET_BYTES: usize = 14;
 const UDP_BYTES: usize = 8;
@@ -37,8 +40,12 @@ pub enum Tos {
 pub struct Encapsulation {
     /// The tunnel's protocol.
     pub kind: TunnelKind,
-    /// VNI (24 bits) or TEID (32 bits).
+    /// VNI (24 bits), TEID or key (32 bits).
     pub id: u32,
+    /// If set, GRE has the id as its key; else it has none. Others have the id in any case.
+    pub has_key: bool,
+    /// The sequence numbers of packets; none: they have none, as of all but GRE.
+    pub sequence: Option<Sequence>,
     /// The outer source: this node's address.
     pub source: IpAddr,
     /// The outer destination, of the same IP version.
@@ -49,27 +56,29 @@ pub struct Encapsulation {
     pub ttl: u8,
     /// Type of service or traffic class.
     pub tos: Tos,
-    /// UDP destination port; none: the protocol's own.
+    /// UDP destination port; none: the protocol's own. GRE has none.
     pub port: Option<u16>,
-    /// The first header of inner packets: GENEVE carries Ethernet or IP, VXLAN Ethernet, GTP-U IP.
+    /// The first header of inner packets: GENEVE and GRE carry Ethernet or IP, VXLAN Ethernet, GTP-U IP.
     pub inner: Inner,
     /// GENEVE options in wire format; at most 252 bytes.
     pub options: Vec<u8>,
     /// If set, the outer UDP checksum is computed, which reads the whole packet; else it is 0, which over IPv6
-    /// the other end must allow (RFC 6935).
-    pub udp_checksum: bool,
+    /// the other end must allow (RFC 6935). GRE has a checksum then, and none else.
+    pub checksum: bool,
     /// The longest outer IP packet that can be sent.
     pub mtu: u16,
 }
 
 impl Encapsulation {
     /// Creates a tunnel with the defaults of RFC 7348: TTL 64, the inner packet's ECN, the protocol's port, no UDP
-    /// checksum over IPv4, an MTU of 1600 bytes, that is 1500 inside.
+    /// checksum over IPv4, an MTU of 1600 bytes, that is 1500 inside. GRE has no checksum, and a key if the id is not 0.
     pub fn new(kind: TunnelKind, id: u32, source: IpAddr, destination: IpAddr) -> Self {
         let inner = if kind == TunnelKind::Gtpu { Inner::Ip(ether_type::IPV4) } else { Inner::Ethernet };
         Self {
             kind,
             id,
+            has_key: id != 0,
+            sequence: None,
             source,
             destination,
             macs: [[0; 6]; 2],
@@ -78,7 +87,7 @@ impl Encapsulation {
             port: None,
             inner,
             options: Vec::new(),
-            udp_checksum: source.is_ipv6(),
+            checksum: source.is_ipv6() && kind.ip_protocol() == ip_proto::UDP,
             mtu: 1600,
         }
     }
@@ -111,7 +120,7 @@ pub enum EncapsulationError {
         dscp: u8,
     },
     /// The protocol does not carry this.
-    #[error("{kind} does not carry {inner:?}; VXLAN carries Ethernet, GTP-U IP, GENEVE both", kind = kind.name())]
+    #[error("{kind} does not carry {inner:?}; VXLAN carries Ethernet, GTP-U IP, GENEVE and GRE both", kind = kind.name())]
     Inner {
         /// The tunnel's protocol.
         kind: TunnelKind,
@@ -166,9 +175,11 @@ pub struct Encapsulator {
     network_bytes: usize,
     /// Ones' complement sum of the IPv4 header, length and type of service left out.
     network_sum: u64,
-    /// The sum of pseudo header, UDP and tunnel header, without length and source port.
-    udp_sum: u64,
-    udp_checksum: bool,
+    /// The sum of pseudo header, UDP and tunnel header, without length and source port; of GRE, of its header without sequence
+    /// number.
+    transport_sum: u64,
+    checksum: bool,
+    sequence: Option<Sequence>,
     kind: TunnelKind,
     inner: Inner,
     tos: Tos,
@@ -180,15 +191,15 @@ fn check(tunnel: &Encapsulation) -> Result<(), EncapsulationError> {
     if source.is_ipv4() != destination.is_ipv4() {
         return Err(EncapsulationError::Families { source_address: source, destination });
     }
-    if kind != TunnelKind::Gtpu && id > VNI_MAX {
+    if id > kind.id_max() {
         return Err(EncapsulationError::Vni { id });
     }
     if let Tos::Dscp(dscp @ 64..) = tunnel.tos {
         return Err(EncapsulationError::Dscp { dscp });
     }
     let carried = match (kind, inner) {
-        (TunnelKind::Vxlan | TunnelKind::Geneve, Inner::Ethernet) => true,
-        (TunnelKind::Geneve | TunnelKind::Gtpu, Inner::Ip(ip)) => {
+        (TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gre, Inner::Ethernet) => true,
+        (TunnelKind::Geneve | TunnelKind::Gre | TunnelKind::Gtpu, Inner::Ip(ip)) => {
             ip == ether_type::IPV4 || ip == ether_type::IPV6
         }
         _ => false,
@@ -224,9 +235,10 @@ impl Encapsulator {
             IpAddr::V4(_) => add(0, &bytes[ETHERNET_BYTES..]),
             IpAddr::V6(_) => 0,
         };
-        let udp_at = bytes.len();
-        push_tunnel(tunnel, &mut bytes);
-        let pseudo = add(word_be(ip_proto::UDP.into()), &addresses);
+        let transport_at = bytes.len();
+        let is_udp = tunnel.kind.ip_protocol() == ip_proto::UDP;
+        let pseudo = if is_udp { add(word_be(ip_proto::UDP.into()), &addresses) } else { 0 };
+        push_transport(tunnel, &mut bytes);
         let headers = bytes.len() - ETHERNET_BYTES;
         if usize::from(tunnel.mtu) <= headers {
             return Err(EncapsulationError::Mtu { mtu: tunnel.mtu, headers });
@@ -238,13 +250,19 @@ impl Encapsulator {
             len: bytes.len(),
             network_bytes,
             network_sum,
-            udp_sum: add(pseudo, &bytes[udp_at..]),
-            udp_checksum: tunnel.udp_checksum,
+            transport_sum: add(pseudo, &bytes[transport_at..]),
+            checksum: tunnel.checksum,
+            sequence: tunnel.sequence.clone().filter(|_| !is_udp),
             kind: tunnel.kind,
             inner: tunnel.inner,
             tos: tunnel.tos,
             mtu: tunnel.mtu.into(),
         })
+    }
+
+    /// Takes part in the sequence numbers of another encapsulator of the tunnel.
+    pub fn share_sequence(&mut self, other: &Self) {
+        self.sequence.clone_from(&other.sequence);
     }
 
     /// Returns the bytes that are put in front of an inner packet.
@@ -291,12 +309,23 @@ impl Encapsulator {
         let frame = &mut front[start..];
         frame[..self.len].copy_from_slice(&self.template[..self.len]);
         let (network, transport) = frame[ETHERNET_BYTES..].split_at_mut(self.network_bytes);
+        let transport_len = (transport.len() + inner.len()) as u16;
+        self.patch_network(network, transport_len, self.tos_of(inner), flow_hash);
+        match self.kind.ip_protocol() {
+            ip_proto::UDP => self.patch_udp(transport, inner, flow_hash, options),
+            _ => self.patch_gre(transport, inner),
+        }
+        Ok(start)
+    }
+
+    /// Completes UDP and tunnel header.
+    #[inline(always)]
+    fn patch_udp(&self, transport: &mut [u8], inner: &[u8], flow_hash: u32, options: &[u8]) {
         let udp_len = (transport.len() + inner.len()) as u16;
-        self.patch_network(network, udp_len, self.tos_of(inner), flow_hash);
         let port = source_port(flow_hash);
         transport[..2].copy_from_slice(&port.to_be_bytes());
         transport[4..6].copy_from_slice(&udp_len.to_be_bytes());
-        let mut sum = self.udp_sum + word_be(port) + 2 * word_be(udp_len);
+        let mut sum = self.transport_sum + word_be(port) + 2 * word_be(udp_len);
         if !options.is_empty() {
             sum += self.push_options(transport, options);
         }
@@ -305,7 +334,7 @@ impl Encapsulator {
             transport[10..12].copy_from_slice(&gtpu_len.to_be_bytes());
             sum += word_be(gtpu_len);
         }
-        if self.udp_checksum {
+        if self.checksum {
             let checksum = match fold(add(sum, inner)) {
                 // 0 says that there is none (RFC 768); all ones is the same number.
                 0xffff => [0xff; 2],
@@ -313,12 +342,25 @@ impl Encapsulator {
             };
             transport[6..8].copy_from_slice(&checksum);
         }
-        Ok(start)
+    }
+
+    /// Completes a GRE header: its last word is the sequence number, its second the checksum (RFC 2784 §2.1).
+    #[inline(never)]
+    fn patch_gre(&self, transport: &mut [u8], inner: &[u8]) {
+        let mut sum = self.transport_sum;
+        if let Some(sequence) = &self.sequence {
+            let at = transport.len() - 4;
+            transport[at..].copy_from_slice(&sequence.take().to_be_bytes());
+            sum = add(sum, &transport[at..]);
+        }
+        if self.checksum {
+            transport[4..6].copy_from_slice(&field(add(sum, inner)));
+        }
     }
 
     fn has_room_for(&self, options: &[u8]) -> bool {
-        let own = self.len - ETHERNET_BYTES - self.network_bytes - UDP_BYTES - TUNNEL_BYTES;
-        self.kind == TunnelKind::Geneve && own + options.len() <= OPTIONS_MAX
+        let fixed = ETHERNET_BYTES + self.network_bytes + UDP_BYTES + TUNNEL_BYTES;
+        self.kind == TunnelKind::Geneve && self.len + options.len() <= fixed + OPTIONS_MAX
     }
 
     /// Writes options behind those of the template. Returns by how much the sum of the headers grows.
@@ -334,9 +376,9 @@ impl Encapsulator {
     }
 
     #[inline(always)]
-    fn patch_network(&self, network: &mut [u8], udp_len: u16, tos: u8, flow_hash: u32) {
+    fn patch_network(&self, network: &mut [u8], transport_len: u16, tos: u8, flow_hash: u32) {
         if self.network_bytes == 20 {
-            let total = 20 + udp_len;
+            let total = 20 + transport_len;
             network[1] = tos;
             network[2..4].copy_from_slice(&total.to_be_bytes());
             network[10..12].copy_from_slice(&field(self.network_sum + word_be(tos.into()) + word_be(total)));
@@ -344,7 +386,7 @@ impl Encapsulator {
             // RFC 6438: the flow label tells flows apart as the source port does.
             let first = 6 << 28 | u32::from(tos) << 20 | flow_hash & 0xf_ffff;
             network[..4].copy_from_slice(&first.to_be_bytes());
-            network[4..6].copy_from_slice(&udp_len.to_be_bytes());
+            network[4..6].copy_from_slice(&transport_len.to_be_bytes());
         }
     }
 
@@ -392,7 +434,7 @@ fn push_network(tunnel: &Encapsulation, bytes: &mut Vec<u8>) -> Vec<u8> {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             bytes.extend(ether_type::IPV4.to_be_bytes());
             // Do not fragment: RFC 7348 §4.3; so the identification may be 0 (RFC 6864).
-            bytes.extend([0x45, 0, 0, 0, 0, 0, 0x40, 0, tunnel.ttl, ip_proto::UDP, 0, 0]);
+            bytes.extend([0x45, 0, 0, 0, 0, 0, 0x40, 0, tunnel.ttl, tunnel.kind.ip_protocol(), 0, 0]);
             [from.octets(), to.octets()].concat()
         }
         (from, to) => {
@@ -401,7 +443,7 @@ fn push_network(tunnel: &Encapsulation, bytes: &mut Vec<u8>) -> Vec<u8> {
                 IpAddr::V6(address) => address.octets(),
             };
             bytes.extend(ether_type::IPV6.to_be_bytes());
-            bytes.extend([0x60, 0, 0, 0, 0, 0, ip_proto::UDP, tunnel.ttl]);
+            bytes.extend([0x60, 0, 0, 0, 0, 0, tunnel.kind.ip_protocol(), tunnel.ttl]);
             [octets(from), octets(to)].concat()
         }
     };
@@ -409,16 +451,33 @@ fn push_network(tunnel: &Encapsulation, bytes: &mut Vec<u8>) -> Vec<u8> {
     addresses
 }
 
-/// Appends UDP and tunnel header, without patched fields.
-fn push_tunnel(tunnel: &Encapsulation, bytes: &mut Vec<u8>) {
-    let own = match tunnel.kind {
-        TunnelKind::Vxlan => VXLAN_PORT,
-        TunnelKind::Geneve => GENEVE_PORT,
-        TunnelKind::Gtpu => GTPU_PORT,
-    };
-    bytes.extend([0, 0]);
-    bytes.extend(tunnel.port.unwrap_or(own).to_be_bytes());
-    bytes.extend([0; 4]);
+/// Appends a GRE header, without patched fields.
+fn push_gre(tunnel: &Encapsulation, bytes: &mut Vec<u8>) {
+    let flag = |flag: u16, is_set: bool| if is_set { flag } else { 0 };
+    let flags = flag(gre::CHECKSUM, tunnel.checksum)
+        | flag(gre::KEY, tunnel.has_key)
+        | flag(gre::SEQUENCE, tunnel.sequence.is_some());
+    bytes.extend(flags.to_be_bytes());
+    let protocol = if let Inner::Ip(ip) = tunnel.inner { ip } else { gre::ETHERNET };
+    bytes.extend(protocol.to_be_bytes());
+    if tunnel.checksum {
+        bytes.extend([0; 4]);
+    }
+    if tunnel.has_key {
+        bytes.extend(tunnel.id.to_be_bytes());
+    }
+    if tunnel.sequence.is_some() {
+        bytes.extend([0; 4]);
+    }
+}
+
+/// Appends UDP, where the tunnel is behind it, and tunnel header, without patched fields.
+fn push_transport(tunnel: &Encapsulation, bytes: &mut Vec<u8>) {
+    if let Some(own) = tunnel.kind.own_port() {
+        bytes.extend([0, 0]);
+        bytes.extend(tunnel.port.unwrap_or(own).to_be_bytes());
+        bytes.extend([0; 4]);
+    }
     match tunnel.kind {
         TunnelKind::Vxlan => {
             bytes.extend([8, 0, 0, 0]);
@@ -436,6 +495,7 @@ fn push_tunnel(tunnel: &Encapsulation, bytes: &mut Vec<u8>) {
             bytes.extend([0x30, 255, 0, 0]);
             bytes.extend(tunnel.id.to_be_bytes());
         }
+        TunnelKind::Gre => push_gre(tunnel, bytes),
     }
 }
 

@@ -98,7 +98,7 @@ pub(super) fn tag(kind: TunnelKind, vrf: u32) -> u32 {
 /// Returns a VNI or TEID as it is in keys: a VNI's three bytes are followed by a byte that does not count.
 #[inline(always)]
 pub(super) fn id_on_wire(kind: TunnelKind, id: u32) -> u32 {
-    let id = if kind == TunnelKind::Gtpu { id } else { id << 8 };
+    let id = if kind.id_max() == VNI_MAX { id << 8 } else { id };
     u32::from_ne_bytes(id.to_be_bytes())
 }
 
@@ -135,7 +135,7 @@ impl Endpoint {
         if vrf > VRF_MAX {
             return Err(EndpointError::Vrf { vrf });
         }
-        if kind != TunnelKind::Gtpu && id > VNI_MAX {
+        if id > kind.id_max() {
             return Err(EndpointError::Vni { id });
         }
         let tag = tag(kind, vrf) | if source.is_none() { OPEN } else { 0 };

@@ -9,6 +9,7 @@ mod endpoint;
 mod options;
 mod plain;
 mod reason;
+mod sequence;
 mod validate;
 
 #[cfg(test)]
@@ -24,7 +25,8 @@ pub use endpoint::{
 };
 pub use options::{MappedOption, OPTION_BYTES_MAX, OptionArea, OptionMap, OptionMapError, OptionValues};
 pub use reason::{Refused, RefusedCounts};
-pub use validate::{Policy, geneve_header};
+pub use sequence::Sequence;
+pub use validate::{Policy, geneve_header, gre_header};
 
 /// Classification of single packets, for the packet-by-packet nodes of `flowlane-paper`.
 #[doc(hidden)]
@@ -37,7 +39,9 @@ pub mod one_by_one {
 use strum::{IntoStaticStr, VariantArray};
 
 use crate::named_enum;
-use crate::packet::fields::{TUNNEL_GENEVE, TUNNEL_GTPU, TUNNEL_VXLAN};
+use crate::packet::fields::{TUNNEL_GENEVE, TUNNEL_GRE, TUNNEL_GTPU, TUNNEL_VXLAN};
+use crate::packet::parse::ip_proto;
+use crate::packet::tunnel::{GENEVE_PORT, GTPU_PORT, VXLAN_PORT};
 
 /// A tunnel's protocol; as a number it is the key's `tun_type`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, IntoStaticStr, VariantArray)]
@@ -50,14 +54,42 @@ pub enum TunnelKind {
     Geneve = TUNNEL_GENEVE,
     /// GTP-U (3GPP TS 29.281).
     Gtpu = TUNNEL_GTPU,
+    /// GRE (RFC 2784).
+    Gre = TUNNEL_GRE,
 }
 
 impl TunnelKind {
     /// All of them.
-    pub const ALL: [Self; 3] = named_enum::all();
+    pub const ALL: [Self; 4] = named_enum::all();
 
     /// Returns the name, in configurations and reports.
     pub fn name(self) -> &'static str {
         self.into()
+    }
+
+    /// Returns the largest id: VNI, TEID or key.
+    pub fn id_max(self) -> u32 {
+        match self {
+            Self::Vxlan | Self::Geneve => VNI_MAX,
+            Self::Gtpu | Self::Gre => u32::MAX,
+        }
+    }
+
+    /// Returns the UDP port that is assigned to the protocol; none where it is not behind UDP.
+    pub fn own_port(self) -> Option<u16> {
+        match self {
+            Self::Vxlan => Some(VXLAN_PORT),
+            Self::Geneve => Some(GENEVE_PORT),
+            Self::Gtpu => Some(GTPU_PORT),
+            Self::Gre => None,
+        }
+    }
+
+    /// Returns the IP protocol of outer packets: UDP, or the tunnel's own, which has no ports.
+    pub fn ip_protocol(self) -> u8 {
+        match self {
+            Self::Vxlan | Self::Geneve | Self::Gtpu => ip_proto::UDP,
+            Self::Gre => ip_proto::GRE,
+        }
     }
 }

@@ -17,7 +17,7 @@ pub enum Refused {
     UdpChecksum,
     /// There is no outer UDP checksum over IPv6, and the policy does not allow that (RFC 6935, 6936).
     UdpChecksumMissing,
-    /// The UDP datagram ends within the tunnel header.
+    /// The packet ends within the tunnel header.
     #[strum(to_string = "tunnel-truncated")]
     Truncated,
     /// VXLAN without a valid VNI: the I flag is clear.
@@ -40,6 +40,10 @@ pub enum Refused {
     GtpuExtensionLength,
     /// A GTP-U extension header that must be understood, and is not (TS 29.281 §5.2.1).
     GtpuExtension,
+    /// GRE of another version than 0, or with flags other than those of a checksum, a key and a sequence number.
+    GreFormat,
+    /// The checksum of GRE is wrong.
+    GreChecksum,
     /// The inner packet is neither Ethernet nor IP.
     InnerProtocol,
     /// Congestion was experienced in the tunnel, and the packet inside is not capable of saying so (RFC 6040 §4.2).
@@ -50,7 +54,7 @@ pub enum Refused {
 
 impl Refused {
     /// Every reason.
-    pub const ALL: [Self; 17] = named_enum::all();
+    pub const ALL: [Self; 19] = named_enum::all();
 
     /// Returns the reason's name in counters and reports.
     pub fn name(self) -> &'static str {

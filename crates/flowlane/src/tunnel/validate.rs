@@ -4,8 +4,9 @@ use super::checksum::{add, fold, word_be};
 use super::endpoint::{Key, V4Key, V6Key, tag, words};
 use super::{OptionMap, Refused, TunnelKind};
 use crate::packet::parse::{ether_type, ip_proto};
+use crate::packet::tunnel::gre::{self, Gre};
 use crate::packet::tunnel::{GENEVE_PORT, GTPU_PORT, Inner, VXLAN_PORT};
-use crate::packet::{Headers, Network, Transport};
+use crate::packet::{Headers, Malformed, Network, Transport};
 
 /// Bytes of a UDP header, and of each tunnel header's fixed part.
 const UDP_BYTES: usize = 8;
@@ -20,6 +21,8 @@ pub struct Policy {
     pub geneve_port: Option<u16>,
     /// UDP destination port of GTP-U; none: GTP-U is not terminated.
     pub gtpu_port: Option<u16>,
+    /// If set, GRE is terminated.
+    pub gre: bool,
     /// If set, IPv4 header checksums are verified; not needed where the network card has.
     pub verify_ipv4_checksum: bool,
     /// If set, UDP checksums are verified where there are any, which reads the whole packet; not needed where the network
@@ -39,6 +42,7 @@ impl Default for Policy {
             vxlan_port: Some(VXLAN_PORT),
             geneve_port: Some(GENEVE_PORT),
             gtpu_port: Some(GTPU_PORT),
+            gre: true,
             verify_ipv4_checksum: true,
             verify_udp_checksum: true,
             ipv6_zero_checksum: false,
@@ -49,8 +53,20 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Returns the tunnel that uses this UDP destination port.
-    pub fn kind_of(&self, port: u16) -> Option<TunnelKind> {
+    /// Returns the tunnel protocol of an outer frame: that of its UDP destination port, or GRE.
+    pub fn kind_of(&self, frame: &[u8], headers: &Headers) -> Option<TunnelKind> {
+        match headers.transport {
+            Transport::Udp => {
+                let at = usize::from(headers.l4) + 2;
+                self.kind_of_port(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?))
+            }
+            Transport::Gre => Some(TunnelKind::Gre).filter(|_| self.gre),
+            _ => None,
+        }
+    }
+
+    /// Returns the tunnel protocol that uses this UDP destination port.
+    fn kind_of_port(&self, port: u16) -> Option<TunnelKind> {
         let ports = [
             (self.vxlan_port, TunnelKind::Vxlan),
             (self.geneve_port, TunnelKind::Geneve),
@@ -70,7 +86,7 @@ impl Policy {
 pub struct Valid {
     /// The tunnel's protocol.
     pub kind: TunnelKind,
-    /// VNI or TEID.
+    /// VNI, TEID or key.
     pub id: u32,
     /// Where the inner packet begins in the frame.
     pub inner_at: u16,
@@ -85,7 +101,7 @@ pub struct Valid {
 /// The tunnel header.
 struct Header {
     id: u32,
-    /// The VNI or TEID in network byte order, as in keys.
+    /// The id in network byte order, as in keys.
     id_wire: u32,
     /// Bytes before the inner packet, the tunnel header included.
     bytes: usize,
@@ -99,27 +115,25 @@ pub fn validate(
     vrf: u32,
     policy: &Policy,
 ) -> Option<Result<Valid, Refused>> {
-    if headers.transport != Transport::Udp || headers.fragment != 0 || headers.malformed.is_some() {
+    if headers.fragment != 0 || headers.malformed.is_some() {
         return None;
     }
     // It is on its way to another node, and its checksum is not over the addresses that it has now.
     if headers.segments_left {
         return None;
     }
-    let l4 = usize::from(headers.l4);
-    let port = u16::from_be_bytes(*frame.get(l4 + 2..)?.first_chunk()?);
-    let kind = policy.kind_of(port)?;
-    Some(outer(frame, headers, policy).and_then(|datagram| {
-        let body = &datagram[UDP_BYTES..];
+    let kind = policy.kind_of(frame, headers)?;
+    Some(outer(frame, headers, policy).and_then(|(body, at)| {
         let header = match kind {
             TunnelKind::Vxlan => vxlan(body),
             TunnelKind::Geneve => geneve(body, policy),
             TunnelKind::Gtpu => gtpu(body),
+            TunnelKind::Gre => gre(body),
         }?;
         Ok(Valid {
             kind,
             id: header.id,
-            inner_at: (l4 + UDP_BYTES + header.bytes) as u16,
+            inner_at: (at + header.bytes) as u16,
             inner_len: (body.len() - header.bytes) as u16,
             inner: header.inner,
             key: key(frame, headers, header.id_wire, tag(kind, vrf)),
@@ -141,9 +155,9 @@ fn key(frame: &[u8], headers: &Headers, id: u32, tag: u32) -> Key {
     }
 }
 
-/// Checks the outer headers' checksums and the datagram's length; returns the datagram. The parser has checked
-/// that what the headers say lies within the frame.
-fn outer<'a>(frame: &'a [u8], headers: &Headers, policy: &Policy) -> Result<&'a [u8], Refused> {
+/// Checks the outer headers' checksums and the datagram's length; returns what begins with the tunnel header, and where that is. The
+/// parser has checked that what the headers say lies within the frame.
+fn outer<'a>(frame: &'a [u8], headers: &Headers, policy: &Policy) -> Result<(&'a [u8], usize), Refused> {
     let (l3, l4) = (usize::from(headers.l3), usize::from(headers.l4));
     let v4 = headers.network == Network::Ipv4;
     if v4 && policy.verify_ipv4_checksum {
@@ -153,6 +167,11 @@ fn outer<'a>(frame: &'a [u8], headers: &Headers, policy: &Policy) -> Result<&'a 
         }
     }
     let at = |place: usize| u16::from_be_bytes([frame[place], frame[place + 1]]);
+    if headers.transport == Transport::Gre {
+        // The rest of the frame is padding.
+        let end = if v4 { l3 + usize::from(at(l3 + 2)) } else { l3 + 40 + usize::from(at(l3 + 4)) };
+        return Ok((frame.get(l4..end).ok_or(Refused::Truncated)?, l4));
+    }
     // 0: to the end of a jumbogram (RFC 2675), which no tunnel header is in.
     let datagram = frame.get(l4..l4 + usize::from(at(l4 + 4))).ok_or(Refused::Truncated)?;
     if datagram.len() < UDP_BYTES + TUNNEL_BYTES {
@@ -170,7 +189,7 @@ fn outer<'a>(frame: &'a [u8], headers: &Headers, policy: &Policy) -> Result<&'a 
         }
         _ => {}
     }
-    Ok(datagram)
+    Ok((&datagram[UDP_BYTES..], l4 + UDP_BYTES))
 }
 
 /// Returns the first eight bytes, as two words in network order; there are that many.
@@ -229,6 +248,28 @@ fn geneve(body: &[u8], policy: &Policy) -> Result<Header, Refused> {
     };
     let (id, id_wire) = vni(second);
     Ok(Header { id, id_wire, bytes, inner })
+}
+
+/// Checks a GRE header and its checksum (RFC 2784 §2.1, §2.3), which is over all of `body`.
+///
+/// # Errors
+/// Why the packet may not be terminated.
+pub fn gre_header(body: &[u8]) -> Result<Gre, Refused> {
+    let header = Gre::read(body).map_err(|reason| match reason {
+        Malformed::TunnelTruncated => Refused::Truncated,
+        _ => Refused::GreFormat,
+    })?;
+    if header.flags & gre::CHECKSUM != 0 && fold(add(0, body)) != 0xffff {
+        return Err(Refused::GreChecksum);
+    }
+    Ok(header)
+}
+
+fn gre(body: &[u8]) -> Result<Header, Refused> {
+    let header = gre_header(body)?;
+    let id = header.key.unwrap_or(0);
+    let id_wire = u32::from_ne_bytes(id.to_be_bytes());
+    Ok(Header { id, id_wire, bytes: header.bytes, inner: header.inner().ok_or(Refused::InnerProtocol)? })
 }
 
 /// GTP-U extension headers that do not change the inner packet: RAN and NR RAN containers, long PDCP number,

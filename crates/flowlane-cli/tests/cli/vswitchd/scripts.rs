@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::Host;
-use crate::namespaces::sh;
+use crate::namespaces::{sh, skipped};
 
 /// The longest time that a command of a script may take, in seconds.
 const COMMAND_TIMEOUT: &str = "20";
@@ -122,6 +122,9 @@ fn compare(name: &str, script: &str) {
         sh(&format!("ip netns exec {} sysctl -qw net.ipv6.conf.all.disable_ipv6=1", host.namespace));
         sh(&format!("ip netns exec {} sysctl -qw net.ipv6.conf.default.disable_ipv6=1", host.namespace));
     }
+    for host in [&ours, &theirs] {
+        std::fs::write(host.at().join("wire.py"), include_str!("scripts/wire.py")).unwrap();
+    }
     // Threads that end with the test's process.
     [&ours, &theirs].into_iter().for_each(|host| listen(&host.at().join("controller.sock")));
     let (mut compared, mut different) = (0, String::new());
@@ -182,6 +185,14 @@ fn scripts_of_mirrors_and_limits_have_open_vswitchs_answers() {
 #[test]
 fn scripts_of_multicast_snooping_have_open_vswitchs_answers() {
     compare("g", include_str!("scripts/multicast.sh"));
+}
+
+#[test]
+fn scripts_of_tunnels_have_open_vswitchs_answers() {
+    if !sh("command -v python3") {
+        return skipped("needs python3");
+    }
+    compare("t", include_str!("scripts/tunnels.sh"));
 }
 
 #[test]

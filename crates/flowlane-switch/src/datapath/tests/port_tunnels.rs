@@ -1,7 +1,7 @@
 //! Ports that are tunnels.
 
 use flowlane::rule::{ReadOptions, flow_syntax};
-use flowlane::tunnel::{MappedOption, OptionMap, Refused, TunnelKind};
+use flowlane::tunnel::{MappedOption, OptionMap, Refused};
 
 use super::bursts::Capture;
 use super::*;
@@ -10,7 +10,7 @@ use crate::tunnel::{PortTunnel, PortTunnelSpec};
 /// The specification of a port.
 fn spec(text: &str) -> PortTunnelSpec {
     let (kind, rest) = text.split_once(':').unwrap();
-    let kind = if kind == "vxlan" { TunnelKind::Vxlan } else { TunnelKind::Geneve };
+    let kind = PortTunnelSpec::KINDS.into_iter().find(|known| known.name() == kind).unwrap();
     let mut parts = rest.split(',');
     let remote = parts.next().unwrap();
     let options: Vec<_> = parts.map(|part| part.split_once('=').unwrap()).collect();
@@ -162,6 +162,95 @@ fn nothing_else_comes_in_through_a_tunnel() {
         assert_eq!(far.egress.drops.tunnel_refused, 7);
         let refused: Vec<_> = far.egress.port_tunnels.refused().filter(|(_, packets)| *packets > 0).collect();
         assert_eq!(refused, [(Refused::GeneveControl, 1)]);
+    }
+}
+
+/// GRE has what its specification says, the key of rules, and sequence numbers that all packets of the port share.
+#[test]
+fn gre_has_the_checksum_key_and_sequence_number_that_its_port_says() {
+    let rules = "actions=set_field:0x89abcdef->tun_id,output:2,output:3,output:4,output:2";
+    let tunnels = [
+        (2, "gre:192.0.2.2,key=flow,csum=true,seq=true"),
+        (3, "gre:2001:db8::2"),
+        (4, "gre:flow,key=0,ttl=9,tos=8"),
+    ];
+    for cache in caches() {
+        let (mut near, sent) = end(
+            &rules.replace("output:2,output:3", "set_field:192.0.2.4->tun_dst,output:2,output:3"),
+            &tunnels,
+            cache,
+        );
+        let far_rules = "tun_id=0x89abcdef,tun_flags=0/0x80 actions=3\npriority=0 actions=4\n";
+        let (mut far, out) = end(far_rules, &[(2, "gre:192.0.2.1,key=flow")], cache);
+        let mut r = Random(3);
+        for number in 0..20u32 {
+            let bytes = packet(&mut r);
+            near.inject(0, &[&bytes]).unwrap();
+            let sent: Vec<_> = sent.lock().unwrap().drain(..).collect();
+            assert_eq!(sent.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [2, 3, 4, 2]);
+            for (place, which) in [(0, 0), (3, 1)] {
+                let outer = &sent[place].1;
+                let (header, key) = (&outer[34..38], &outer[42..46]);
+                assert_eq!((header, key), (&[0xb0, 0, 0x65, 0x58][..], &[0x89, 0xab, 0xcd, 0xef][..]));
+                assert_eq!(outer[46..50], (2 * number + which).to_be_bytes());
+                let mut outer = outer.clone();
+                outer[26..30].copy_from_slice(&[192, 0, 2, 1]);
+                far.inject(1, &[&outer]).unwrap();
+                assert_eq!(out.lock().unwrap().pop(), Some((3, bytes.clone())));
+                // The checksum is that of all that is behind the IP header.
+                outer[60] ^= 4;
+                far.inject(1, &[&outer]).unwrap();
+                assert_eq!(out.lock().unwrap().pop(), None);
+            }
+            assert_eq!(sent[1].1[54..], [&[0, 0, 0x65, 0x58][..], &bytes].concat());
+            let outer = &sent[2].1;
+            assert_eq!((outer[22], outer[15] & 0xfc, &outer[30..34]), (9, 8, &[192, 0, 2, 4][..]));
+            assert_eq!(outer[34..], [&[0x20, 0, 0x65, 0x58, 0, 0, 0, 0][..], &bytes].concat());
+        }
+        let refused: Vec<_> = far.egress.port_tunnels.refused().filter(|(_, packets)| *packets > 0).collect();
+        assert_eq!(refused, [(Refused::GreChecksum, 40)]);
+    }
+}
+
+/// Malformed GRE is counted by its reason; IP packets without Ethernet header are none of a port's.
+#[test]
+fn malformed_gre_and_ip_in_gre_are_refused_by_reason() {
+    let (mut near, sent) = end("actions=output:2", &[(2, "gre:192.0.2.2,key=5")], CacheConfig::default());
+    let bytes = packet(&mut Random(3));
+    near.inject(0, &[&bytes]).unwrap();
+    let (_, outer) = sent.lock().unwrap().pop().unwrap();
+    for policy in [MalformedPolicy::Drop, MalformedPolicy::Forward] {
+        let (mut far, sent) =
+            end("in_port=2 actions=output:3", &[(2, "gre:192.0.2.1,key=5")], CacheConfig::default());
+        far.egress.faults.policy = policy;
+        far.inject(1, &[&outer]).unwrap();
+        assert_eq!(sent.lock().unwrap().pop(), Some((3, bytes.clone())));
+        for (at, to, reason) in [
+            (34, 0x21, Refused::GreFormat),
+            (35, 1, Refused::GreFormat),
+            (34, 0x60, Refused::GreFormat),
+            (36, 0x88, Refused::InnerProtocol),
+        ] {
+            let mut wrong = outer.clone();
+            wrong[at] = to;
+            let before: u64 = far.egress.port_tunnels.refused().map(|(_, packets)| packets).sum();
+            far.inject(1, &[&wrong]).unwrap();
+            assert_eq!(sent.lock().unwrap().pop(), None, "{wrong:02x?}");
+            let after: u64 = far.egress.port_tunnels.refused().map(|(_, packets)| packets).sum();
+            let of_reason = far.egress.port_tunnels.refused().find(|(known, _)| *known == reason);
+            assert!(after == before + 1 && of_reason.unwrap().1 > 0, "{reason}");
+        }
+        // IP of version 4 behind the key.
+        let mut ip = outer[..42].to_vec();
+        ip[36..38].copy_from_slice(&[8, 0]);
+        ip.extend(&outer[14..34]);
+        ip[16..18].copy_from_slice(&48u16.to_be_bytes());
+        let udp = bytes.clone();
+        for wrong in [ip, udp] {
+            far.inject(1, &[&wrong]).unwrap();
+            assert_eq!(sent.lock().unwrap().pop(), None, "{wrong:02x?}");
+        }
+        assert_eq!(far.egress.drops.tunnel_refused, 6);
     }
 }
 

@@ -6,7 +6,7 @@ use super::workers;
 /// The capabilities that a switch needs once its ports are open.
 #[derive(Clone, Copy, Debug)]
 pub struct Privileges {
-    /// To reopen packet sockets when an interface reappears: `CAP_NET_RAW`.
+    /// To reopen packet sockets when an interface reappears, and to open those that send GRE: `CAP_NET_RAW`.
     packet_sockets: bool,
     /// To reload its BPF program then, or to make interfaces: `CAP_NET_ADMIN`, `CAP_BPF`, and `CAP_IPC_LOCK` for locked memory without limit.
     programs: bool,
@@ -22,7 +22,8 @@ impl Setup {
         // A single socket is only bound again, which needs no capability.
         let several = workers::number(&self.config) > 1;
         let sockets = several && opens(|spec| matches!(spec, PortSpec::AfPacket { .. }));
-        Privileges { packet_sockets: programs || sockets, programs }
+        let gre = opens(|spec| spec.tunnel().is_some_and(|tunnel| tunnel.kind.own_port().is_none()));
+        Privileges { packet_sockets: programs || sockets || gre, programs }
     }
 }
 

@@ -1,10 +1,10 @@
 //! Tunnels, from their sections of the configuration.
 
 use flowlane::packet::parse::ether_type;
-use flowlane::packet::tunnel::{GENEVE_PORT, GTPU_PORT, Inner, VXLAN_PORT};
+use flowlane::packet::tunnel::Inner;
 use flowlane::tunnel::{
     Encapsulation, EncapsulationError, Encapsulator, Endpoint, EndpointError, MappedOption, OptionMap,
-    OptionMapError, Policy, Tos, TunnelKind,
+    OptionMapError, Policy, Sequence, Tos, TunnelKind,
 };
 
 use crate::mgmt::config::{
@@ -95,20 +95,38 @@ fn option_fields(config: &Config, source: &Source) -> Result<OptionMap, ConfigEr
     Ok(all)
 }
 
-/// Gives a policy the UDP ports of tunnels.
-fn with_ports(policy: Policy, sections: &[TunnelSection], source: &Source) -> Result<Policy, ConfigError> {
-    let own = |kind: TunnelKind| match kind {
-        TunnelKind::Vxlan => VXLAN_PORT,
-        TunnelKind::Geneve => GENEVE_PORT,
-        TunnelKind::Gtpu => GTPU_PORT,
+/// Refuses keys that a tunnel's protocol has nothing of.
+fn check_keys(section: &TunnelSection, at: &KeyPath, source: &Source) -> Result<(), ConfigError> {
+    let ByName(kind) = section.kind;
+    let (wrong, help) = match kind.own_port() {
+        Some(_) => {
+            let keys = [("gre_checksum", section.gre_checksum), ("gre_sequence", section.gre_sequence)];
+            (keys, "take kind = \"gre\", or leave it out")
+        }
+        None => {
+            let keys = [("port", section.port.is_some()), ("udp_checksum", section.udp_checksum.is_some())];
+            (keys, "leave it out: there is no UDP")
+        }
     };
-    let port = |section: &TunnelSection| section.port.unwrap_or(own(section.kind.0));
+    match wrong.into_iter().find(|(_, is_given)| *is_given) {
+        Some((key, _)) => {
+            let message = format!("tunnel {} is of {}, which has no {key}", section.number, kind.name());
+            Err(source.error(&at.key(key), message, help))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Gives a policy the UDP ports of tunnels, and GRE where there is one.
+fn with_ports(policy: Policy, sections: &[TunnelSection], source: &Source) -> Result<Policy, ConfigError> {
+    let port = |section: &TunnelSection| section.port.or(section.kind.0.own_port());
     for (n, section) in sections.iter().enumerate() {
         let refused = |message: String, help: &str| {
             Err(source.error(&KeyPath::section("tunnel", n).key("port"), message, help))
         };
+        check_keys(section, &KeyPath::section("tunnel", n), source)?;
         let (number, wanted, ByName(kind)) = (section.number, port(section), section.kind);
-        if wanted == 0 {
+        if wanted == Some(0) {
             return refused(format!("tunnel {number} has UDP port 0"), "take 1 to 65535");
         }
         for other in &sections[..n] {
@@ -122,12 +140,15 @@ fn with_ports(policy: Policy, sections: &[TunnelSection], source: &Source) -> Re
         }
     }
     // A protocol without tunnels leaves its port to others.
-    let of = |kind: TunnelKind| match sections.iter().find(|section| section.kind.0 == kind) {
-        Some(section) => Some(port(section)),
-        None => Some(own(kind)).filter(|own| sections.iter().all(|section| port(section) != *own)),
+    let first = |kind: TunnelKind| sections.iter().find(|section| section.kind.0 == kind);
+    let of = |kind: TunnelKind| match first(kind) {
+        Some(section) => port(section),
+        None => kind.own_port().filter(|own| sections.iter().all(|section| port(section) != Some(*own))),
     };
-    let [vxlan_port, geneve_port, gtpu_port] = TunnelKind::ALL.map(of);
-    Ok(Policy { vxlan_port, geneve_port, gtpu_port, ..policy })
+    let [vxlan_port, geneve_port, gtpu_port] =
+        [TunnelKind::Vxlan, TunnelKind::Geneve, TunnelKind::Gtpu].map(of);
+    let gre = first(TunnelKind::Gre).is_some();
+    Ok(Policy { vxlan_port, geneve_port, gtpu_port, gre, ..policy })
 }
 
 fn spec(
@@ -156,8 +177,10 @@ fn spec(
             out.tos = section.dscp.map_or(Tos::Inner, Tos::Dscp);
             out.options = options(&section.options, &at.key("options"), source)?;
             if let Some(checksum) = section.udp_checksum {
-                out.udp_checksum = checksum;
+                out.checksum = checksum;
             }
+            out.checksum |= section.gre_checksum;
+            out.sequence = section.gre_sequence.then(Sequence::default);
             match section.inner {
                 None => {}
                 Some(InnerProtocol::Ethernet) => out.inner = Inner::Ethernet,

@@ -298,13 +298,14 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
 }
 
 /// The options of tunnels, with the names that they have in specifications of ports.
-const TUNNEL_OPTIONS: [(&str, &str); 9] = [
+const TUNNEL_OPTIONS: [(&str, &str); 10] = [
     ("local_ip", "local"),
     ("key", "key"),
     ("in_key", "in_key"),
     ("out_key", "out_key"),
     ("dst_port", "port"),
     ("csum", "csum"),
+    ("seq", "seq"),
     ("tos", "tos"),
     ("ttl", "ttl"),
     ("df_default", "df"),
@@ -333,24 +334,50 @@ impl InterfaceSpec {
         Ok(PortSpec::AfXdp { interface: self.name.clone(), mode: *mode }.to_string())
     }
 
+    /// The protocol of a tunnel.
+    fn tunnel_kind(&self) -> Option<TunnelKind> {
+        match &*self.kind {
+            "geneve" => Some(TunnelKind::Geneve),
+            "vxlan" => Some(TunnelKind::Vxlan),
+            "gre" | "ip6gre" => Some(TunnelKind::Gre),
+            _ => None,
+        }
+    }
+
+    /// Its options as Open vSwitch shows them: of tunnels, those that count and are not as they are by default.
+    pub(super) fn shown_options(&self) -> BTreeMap<&str, String> {
+        let spec = self.tunnel_kind().and_then(|kind| self.tunnel(kind).ok());
+        let Some(spec) = spec else {
+            return self.options.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
+        };
+        let name = |own: &str| TUNNEL_OPTIONS.iter().find(|(_, known)| *known == own).map(|(name, _)| *name);
+        let given = spec.given().into_iter();
+        let mut all: BTreeMap<&str, String> =
+            given.filter_map(|(own, value)| Some((name(own)?, value))).collect();
+        all.insert("remote_ip", spec.remote.map_or_else(|| "flow".to_owned(), |remote| remote.to_string()));
+        all
+    }
+
     /// The specification of a tunnel.
-    fn tunnel(&self, kind: TunnelKind) -> Result<String, String> {
+    fn tunnel(&self, kind: TunnelKind) -> Result<PortTunnelSpec, String> {
         let failed = |problem: &dyn std::fmt::Display| format!("{}: {problem}", self.name);
         let option = |key: &str| self.options.get(key).map(String::as_str);
-        let is_legacy = |value: &str| value == "legacy_l2";
-        if let Some((key, value)) = REFUSED_OPTIONS
-            .iter()
-            .find_map(|key| Some((key, option(key)?)))
-            .filter(|(_, value)| !is_legacy(value))
-        {
+        // Extensions are VXLAN's: others have nothing of the kind, and ignore the option.
+        let is_refused = |(key, value): &(&str, &str)| match *key {
+            "exts" => kind == TunnelKind::Vxlan,
+            _ => *value != "legacy_l2",
+        };
+        let refused = REFUSED_OPTIONS.iter().filter_map(|key| Some((*key, option(key)?))).find(is_refused);
+        if let Some((key, value)) = refused {
             return Err(failed(&format_args!("options:{key}={value} is not supported")));
         }
         let remote = option("remote_ip")
             .ok_or_else(|| failed(&format_args!("{} type requires valid 'remote_ip' argument", self.kind)))?;
-        let options: Vec<(&str, &str)> =
-            TUNNEL_OPTIONS.iter().filter_map(|&(key, own)| Some((own, option(key)?))).collect();
-        let spec = PortTunnelSpec::parse(kind, remote, &options);
-        spec.map(|spec| spec.to_string()).map_err(|error| failed(&error))
+        // Of other types than its own, an option is ignored, as in Open vSwitch.
+        let names = PortTunnelSpec::options(kind);
+        let known = TUNNEL_OPTIONS.iter().filter(|(_, own)| names.contains(own));
+        let options: Vec<(&str, &str)> = known.filter_map(|&(key, own)| Some((own, option(key)?))).collect();
+        PortTunnelSpec::parse(kind, remote, &options).map_err(|error| failed(&error))
     }
 
     /// The type of its port of the datapath, as `ovs-appctl` shows it: interfaces of bridges are TAP interfaces.
@@ -378,21 +405,20 @@ impl InterfaceSpec {
     /// Why there is none for its type.
     pub(super) fn section(&self, number: u32) -> Result<PortSection, String> {
         check_name(&self.name)?;
-        let open = match &*self.kind {
-            "" | "system" => format!("afpacket:{}", self.name),
+        let open = match (&*self.kind, self.tunnel_kind()) {
+            (_, Some(kind)) => self.tunnel(kind)?.to_string(),
+            ("" | "system", _) => format!("afpacket:{}", self.name),
             // As in Open vSwitch, an administrator sets it up.
-            "internal" | "tap" => format!("tap:{},up=no", self.name),
-            "null" | "dummy" => "null".to_owned(),
-            "patch" => {
+            ("internal" | "tap", _) => format!("tap:{},up=no", self.name),
+            ("null" | "dummy", _) => "null".to_owned(),
+            ("patch", _) => {
                 let missing = || format!("{}: patch type requires valid 'peer' argument", self.name);
                 let peer = self.options.get("peer").ok_or_else(missing)?;
                 check_name(peer)?;
                 format!("patch:{},peer={peer}", self.name)
             }
-            "afxdp" => self.afxdp()?,
-            "geneve" => self.tunnel(TunnelKind::Geneve)?,
-            "vxlan" => self.tunnel(TunnelKind::Vxlan)?,
-            other => {
+            ("afxdp", _) => self.afxdp()?,
+            (other, None) => {
                 return Err(format!(
                     "could not open network device {} (Address family not supported by protocol): \
                      interfaces of type `{other}` are not supported",

@@ -14,7 +14,7 @@ use super::model::InterfaceSpec;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Device {
     Interface(Uuid),
-    /// All tunnels of a kind that use a UDP port.
+    /// All tunnels of a kind, of those behind UDP with one port.
     Tunnel(String),
 }
 
@@ -36,15 +36,24 @@ pub(super) struct DatapathPorts {
 /// The port of the datapath that an interface is, or shares; none for patch ports.
 fn device(spec: &InterfaceSpec) -> Option<(Device, DatapathPort)> {
     let port = |name: String, kind: &str| DatapathPort { name, kind: kind.to_owned() };
-    let tunnel = |prefix: &str, default: &str| {
-        let udp = spec.options.get("dst_port").map_or(default, String::as_str);
+    let behind_udp = |prefix: &str, default: &str| {
+        let own = spec.options.get("dst_port").filter(|own| *own != default);
+        let (udp, shown) = match own {
+            Some(own) => (own.as_str(), format!("dst_port={own}, ")),
+            None => (default, String::new()),
+        };
         let name = format!("{prefix}_sys_{udp}");
-        (Device::Tunnel(name.clone()), port(name, &format!("{}: packet_type=ptap", spec.kind)))
+        (Device::Tunnel(name.clone()), port(name, &format!("{}: {shown}packet_type=ptap", spec.kind)))
     };
     match &*spec.kind {
         "patch" => None,
-        "geneve" => Some(tunnel("genev", "6081")),
-        "vxlan" => Some(tunnel("vxlan", "4789")),
+        "geneve" => Some(behind_udp("genev", "6081")),
+        "vxlan" => Some(behind_udp("vxlan", "4789")),
+        "gre" | "ip6gre" => {
+            let name = format!("{}_sys", spec.kind);
+            let shown = format!("{}: packet_type=ptap", spec.kind);
+            Some((Device::Tunnel(name.clone()), port(name, &shown)))
+        }
         "" | "system" => Some((Device::Interface(spec.uuid), port(spec.name.clone(), ""))),
         _ => Some((Device::Interface(spec.uuid), port(spec.name.clone(), spec.datapath_type()))),
     }

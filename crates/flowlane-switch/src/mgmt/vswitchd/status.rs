@@ -16,7 +16,8 @@ use crate::port::device::{self, Driver};
 use crate::state::bfd::Status;
 
 /// The types of interfaces, as far as they are supported.
-const KINDS: [&str; 9] = ["system", "internal", "tap", "patch", "null", "dummy", "afxdp", "geneve", "vxlan"];
+const KINDS: [&str; 11] =
+    ["system", "internal", "tap", "patch", "null", "dummy", "afxdp", "geneve", "vxlan", "gre", "ip6gre"];
 
 /// The columns of a row that are to be written, with their values.
 type Columns = Vec<(&'static str, Datum)>;

@@ -228,7 +228,7 @@ fn adjust_transport(bytes: &mut [u8], headers: &Headers, delta: Delta) {
         Transport::Udp | Transport::UdpLite => delta.apply_udp(bytes, l4 + 6),
         Transport::Icmpv4 | Transport::Icmpv6 => delta.apply(bytes, l4 + 2),
         // SCTP's is no sum, and has no pseudo header: see `adjust_sctp`.
-        Transport::Sctp | Transport::None => {}
+        Transport::Sctp | Transport::Gre | Transport::None => {}
     }
 }
 

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use flowlane::packet::tunnel::gre::Gre;
+
 use super::super::frame_queue::FrameQueue;
-use super::socket::Datagram;
+use super::socket::{Carrier, Datagram};
 use crate::packet::Frames;
 use crate::tunnel::PortTunnelSpec;
 
@@ -18,8 +20,9 @@ struct Member {
 }
 
 /// Ports by number: that of one that is gone is used again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Members {
+    carrier: Carrier,
     all: Vec<Option<Member>>,
     /// The numbers of those with one other end, in the order in which they are asked whether a packet is theirs.
     by_remote: HashMap<IpAddr, Vec<usize>>,
@@ -30,6 +33,11 @@ pub(super) struct Members {
 }
 
 impl Members {
+    /// None yet.
+    pub(super) fn of(carrier: Carrier) -> Self {
+        Self { carrier, all: Vec::new(), by_remote: HashMap::new(), of_any: Vec::new(), waiting: 0 }
+    }
+
     /// The specifications of all.
     pub(super) fn specs(&self) -> impl Iterator<Item = &PortTunnelSpec> {
         self.all.iter().flatten().map(|member| &member.spec)
@@ -69,9 +77,13 @@ impl Members {
         }
     }
 
-    /// Gives a datagram to the port whose it is. As without a switch, one of no port is dropped.
+    /// Gives a datagram to the port whose it is. As without a switch, one of no port is dropped; one whose tunnel header is malformed
+    /// goes to a port of its ends, which counts it.
     pub(super) fn deliver(&mut self, datagram: &Datagram<'_>) {
-        let Some(id) = vni(datagram.payload) else { return };
+        let id = match self.carrier {
+            Carrier::Udp(_) => vni(datagram.payload),
+            Carrier::Gre => Gre::read(datagram.payload).ok().map(|header| header.key.unwrap_or(0)),
+        };
         let (remote, local) = (datagram.remote.ip(), datagram.local);
         let spec = |number: &usize| self.all[*number].as_ref().map(|member| &member.spec);
         let takes = |number: &&usize| spec(number).is_some_and(|spec| spec.takes(remote, local, id));
@@ -81,7 +93,7 @@ impl Members {
         let Some(member) = number.and_then(|number| self.all[number].as_mut()) else { return };
         match member.waiting.next_frame() {
             Some(frame) => {
-                datagram.fill(member.spec.port, frame);
+                datagram.fill(self.carrier, frame);
                 self.waiting += 1;
             }
             None => member.lost += 1,
@@ -123,7 +135,7 @@ mod tests {
         let spec = |remote: &str, options: &[(&str, &str)]| {
             PortTunnelSpec::parse(TunnelKind::Geneve, remote, options).unwrap()
         };
-        let mut members = Members::default();
+        let mut members = Members::of(Carrier::Udp(6081));
         let numbers: Vec<usize> = [
             spec("flow", &[("key", "flow")]),
             spec("192.0.2.7", &[("key", "flow")]),

@@ -1,13 +1,13 @@
 //! Ports that are tunnels over the system's network: its routes, neighbours, path MTU and IPsec are those of the tunnels, as under
-//! the kernel's own datapath of Open vSwitch. They need no permission.
+//! the kernel's own datapath of Open vSwitch. Those behind UDP need no permission, GRE needs CAP_NET_RAW.
 //!
 //! ```text
-//! port to A ─┐                      ┌─ UDP sockets that send, by flow
-//! port to B ─┼─ Underlay (UDP port)─┤
-//! port to C ─┘    a queue for each  └─ UDP sockets that receive, for IPv4 and IPv6
+//! port to A ─┐                      ┌─ sockets that send, of UDP by flow
+//! port to B ─┼─ Underlay (Carrier) ─┤
+//! port to C ─┘    a queue for each  └─ sockets that receive, for IPv4 and IPv6
 //! ```
 //!
-//! All ports of one UDP port share an *underlay*. Whichever is asked first receives for all of them; [`PortTunnelSpec::precedence`] says
+//! A [`Carrier`] is a UDP port, or IP's protocol GRE. All ports of one share an *underlay*. Whichever is asked first receives for all of them; [`PortTunnelSpec::precedence`] says
 //! whose a packet is. Ports carry whole frames: outer headers, written again of what the system says of a datagram, are in front
 //! of received ones, and are taken off frames to be sent.
 
@@ -25,23 +25,23 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::interface::{Checks, Watch};
-use super::{Port, PortError, Received};
+use super::{Port, PortError, Received, permission};
 use crate::packet::{Frame, Frames};
 use crate::tunnel::PortTunnelSpec;
 use members::Members;
 use outbound::Outbound;
-use socket::Inbound;
+use socket::{Carrier, Inbound};
 
-/// The underlays of this process, by UDP port.
-static UNDERLAYS: Mutex<BTreeMap<u16, Weak<Underlay>>> = Mutex::new(BTreeMap::new());
+/// The underlays of this process.
+static UNDERLAYS: Mutex<BTreeMap<Carrier, Weak<Underlay>>> = Mutex::new(BTreeMap::new());
 
 /// Sockets that were empty are not asked again for this long: a worker asks all its ports, one after the other.
 const RESTS: Duration = Duration::from_micros(10);
 
-/// The ports of a UDP port, with its sockets.
+/// The ports of a carrier, with its sockets.
 #[derive(Debug)]
 struct Underlay {
-    port: u16,
+    carrier: Carrier,
     /// Readable while datagrams wait in sockets, or frames in queues.
     watch: Watch,
     /// Readable while frames wait in queues.
@@ -71,19 +71,19 @@ pub struct TunnelPort {
 }
 
 impl Underlay {
-    fn open(port: u16) -> io::Result<Self> {
+    fn open(carrier: Carrier) -> io::Result<Self> {
         let watch = Watch::new()?;
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         watch.add(event.as_fd())?;
         let inner = Inner {
-            inbound: Some(Inbound::open(port, &watch)?),
+            inbound: Some(Inbound::open(carrier, &watch)?),
             outbound: Outbound::default(),
-            members: Members::default(),
+            members: Members::of(carrier),
             emptied: None,
             is_signalled: false,
             checks: Checks::new(),
         };
-        Ok(Self { port, watch, event, inner: Mutex::new(inner) })
+        Ok(Self { carrier, watch, event, inner: Mutex::new(inner) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -105,11 +105,11 @@ impl Underlay {
         is_waiting
     }
 
-    /// Takes the UDP port again that was let go for another process.
+    /// Takes the carrier again that was let go for another process.
     #[cold]
     fn reopen(&self, inner: &mut Inner) {
         if inner.inbound.is_none() && inner.checks.is_due() {
-            inner.inbound = Inbound::open(self.port, &self.watch).ok();
+            inner.inbound = Inbound::open(self.carrier, &self.watch).ok();
         }
     }
 }
@@ -128,14 +128,17 @@ impl Inner {
     }
 }
 
-/// Why a UDP port cannot be opened.
-fn refused(port: u16, error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => format!(
-            "UDP port {port} is in use: another program, or a tunnel of the kernel, receives there; stop it, or take another \
-             port with port=N at both ends"
+/// Why a carrier cannot be opened.
+fn refused(carrier: Carrier, error: &io::Error) -> String {
+    match (carrier, error.kind()) {
+        (Carrier::Udp(_), io::ErrorKind::AddrInUse) => format!(
+            "{carrier} is in use: another program, or a tunnel of the kernel, receives there; stop it, or take another port with \
+             port=N at both ends"
         ),
-        _ => format!("UDP port {port} cannot be opened: {error}"),
+        (Carrier::Gre, io::ErrorKind::PermissionDenied) => {
+            permission::refused("raw sockets of GRE", &[permission::SOCKETS])
+        }
+        _ => format!("{carrier} cannot be opened: {error}"),
     }
 }
 
@@ -149,18 +152,19 @@ impl TunnelPort {
         let fail = |problem: String| PortError::Environment { spec: spec.to_string(), problem };
         let mut underlays = UNDERLAYS.lock().unwrap_or_else(PoisonError::into_inner);
         underlays.retain(|_, underlay| underlay.strong_count() > 0);
-        let underlay = match underlays.get(&spec.port).and_then(Weak::upgrade) {
+        let carrier = Carrier::of(spec);
+        let underlay = match underlays.get(&carrier).and_then(Weak::upgrade) {
             Some(underlay) => underlay,
             None => {
-                let underlay = Underlay::open(spec.port).map_err(|error| fail(refused(spec.port, &error)))?;
+                let underlay = Underlay::open(carrier).map_err(|error| fail(refused(carrier, &error)))?;
                 let underlay = Arc::new(underlay);
-                underlays.insert(spec.port, Arc::downgrade(&underlay));
+                underlays.insert(carrier, Arc::downgrade(&underlay));
                 underlay
             }
         };
         let mut inner = underlay.lock();
         if let Some(other) = inner.members.specs().find(|other| other.kind != spec.kind) {
-            let problem = format!("UDP port {} is of {} here", spec.port, other.kind.name());
+            let problem = format!("{carrier} is of {} here", other.kind.name());
             return Err(fail(problem + "; give each protocol its own with port=N"));
         }
         if inner.members.specs().any(|other| other.is_same_end(spec)) {
@@ -217,7 +221,7 @@ impl Port for TunnelPort {
         Ok(self.underlay.lock().outbound.flush(self.number))
     }
 
-    /// Lets go of the UDP port, which another process may then open.
+    /// Lets go of the carrier, which another process may then open.
     fn release(&mut self) {
         self.underlay.lock().inbound = None;
     }
@@ -321,6 +325,41 @@ mod tests {
             let mut frames = Frames::new(4);
             assert_eq!(b.receive(&mut frames).unwrap(), Received::Idle);
             assert_eq!(frames.len(), 0);
+        }
+    }
+
+    #[test]
+    fn gre_arrives_over_ipv4_and_ipv6_with_its_header() {
+        let open = |text: &str| TunnelPort::open(&spec(TunnelKind::Gre, text));
+        if let Err(error) = open("192.0.2.9") {
+            assert!(error.to_string().contains("permission is missing: cap_net_raw"), "{error}");
+            return println!("skipped: needs root");
+        }
+        for (ends, options) in [
+            (
+                "127.0.2.2,local=127.0.2.1 127.0.2.1,local=127.0.2.2",
+                "key=7,csum=true,seq=true,tos=0xb8,ttl=9",
+            ),
+            ("127.0.2.2,local=127.0.2.1 127.0.2.1,local=127.0.2.2", "tos=4,ttl=200,df=false"),
+            ("::1,local=::1 ::1,local=::1", "key=8,tos=0x20,ttl=7"),
+        ] {
+            let (a, b) = ends.split_once(' ').unwrap();
+            let a_spec = spec(TunnelKind::Gre, &format!("{a},{options}"));
+            let mut a = TunnelPort::open(&a_spec).unwrap();
+            let mut b = (!ends.starts_with(':')).then(|| open(&format!("{b},{options}")).unwrap());
+            let lens = [60, 1400, 61, 1300];
+            let frames = wrapped(&a_spec, &lens, 1);
+            assert!(frames.iter().all(|frame| a.send(frame).unwrap()));
+            assert_eq!(a.flush().unwrap(), 0);
+            let got = received(b.as_mut().unwrap_or(&mut a), lens.len());
+            assert_eq!(got.len(), lens.len(), "{options}");
+            for ((key, payload), frame) in got.iter().zip(&frames) {
+                let headers: Headers = parse(frame.bytes(), 1, &mut FlowKey::zero());
+                assert_eq!(payload, &frame.bytes()[usize::from(headers.payload)..]);
+                let tos_ttl = (key.get(Field::IpDscp), key.get(Field::NwTtl) as u8);
+                assert_eq!(tos_ttl, (u128::from(a_spec.tos.unwrap() >> 2), a_spec.ttl.unwrap()));
+                assert_eq!(key.get(Field::NwProto), 47);
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::net::AddressFamily;
 
 use super::socket::{
-    BATCH, CONTROL_WORDS, Control, ETHERNET, MESSAGE_BYTES, SOCKET_BYTES, UDP, set, udp_socket,
+    BATCH, CONTROL_WORDS, Carrier, Control, ETHERNET, MESSAGE_BYTES, SOCKET_BYTES, UDP, set,
 };
 use crate::tunnel::PortTunnelSpec;
 
@@ -22,6 +22,8 @@ const SEGMENTS_MAX: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct SenderKey {
     is_v6: bool,
+    is_udp: bool,
+    /// Of UDP, which the system computes.
     has_checksum: bool,
     dont_fragment: bool,
     /// By the flow.
@@ -31,17 +33,21 @@ struct SenderKey {
 impl SenderKey {
     fn open(self) -> io::Result<OwnedFd> {
         let family = if self.is_v6 { AddressFamily::INET6 } else { AddressFamily::INET };
-        let socket = udp_socket(family)?;
+        // The source port is the system's choice.
+        let carrier = if self.is_udp { Carrier::Udp(0) } else { Carrier::Gre };
+        let socket = carrier.socket(family)?;
         let (level, discovery, discover) = match self.is_v6 {
             true => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO),
             false => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO),
         };
         // DONT is 0 for both.
         set(&socket, level, discovery, if self.dont_fragment { discover } else { 0 })?;
-        match (self.has_checksum, self.is_v6) {
-            (true, _) => {}
-            (false, true) => set(&socket, libc::IPPROTO_UDP, libc::UDP_NO_CHECK6_TX, 1)?,
-            (false, false) => set(&socket, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1)?,
+        match (self.is_udp, self.has_checksum, self.is_v6) {
+            (true, true, _) | (false, _, false) => {}
+            (true, false, true) => set(&socket, libc::IPPROTO_UDP, libc::UDP_NO_CHECK6_TX, 1)?,
+            (true, false, false) => set(&socket, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1)?,
+            // As Open vSwitch has it: the system's label would be one for all flows of a tunnel.
+            (false, _, true) => set(&socket, libc::IPPROTO_IPV6, libc::IPV6_AUTOFLOWLABEL, 0)?,
         }
         if set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SOCKET_BYTES).is_err() {
             _ = set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, SOCKET_BYTES);
@@ -103,20 +109,26 @@ fn target(frame: &[u8], spec: &PortTunnelSpec, own: usize) -> Option<(Target, us
             (20, ip[1], ip[8], address(12), address(16))
         }
     };
-    let udp: &[u8; UDP] = ip.get(network..)?.first_chunk()?;
-    // The source port is a hash of the flow.
-    let flow = u16::from_be_bytes([udp[0], udp[1]]);
+    let (place, port, behind) = match spec.port {
+        Some(port) => {
+            // The source port is a hash of the flow.
+            let flow = u16::from_be_bytes(*ip.get(network..)?.first_chunk()?);
+            ((flow % u16::from(SENDERS)) as u8, port, UDP)
+        }
+        None => (0, 0, 0),
+    };
+    let is_udp = spec.port.is_some();
     let sender = SenderKey {
         is_v6,
-        has_checksum: spec.udp_checksum,
+        is_udp,
+        has_checksum: is_udp && spec.checksum,
         dont_fragment: spec.dont_fragment,
-        place: (flow % u16::from(SENDERS)) as u8,
+        place,
     };
-    let port = u16::from_be_bytes([udp[2], udp[3]]);
     let source = Some(source).filter(|source| !source.is_unspecified());
     let destination = SocketAddr::new(destination, port);
     let target = Target { sender, destination, source, tos, ttl, port: own };
-    Some((target, ETHERNET + network + UDP))
+    Some((target, ETHERNET + network + behind))
 }
 
 impl Message {

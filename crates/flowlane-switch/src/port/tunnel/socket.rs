@@ -1,4 +1,4 @@
-//! The UDP sockets of an underlay.
+//! The sockets of an underlay: of UDP, or raw ones of GRE.
 //!
 //! *Outer headers* are the system's: addresses, TTL and type of service come with a datagram and go with it as ancillary data.
 //!
@@ -6,18 +6,20 @@
 //! one, so there are several that send.
 //!
 //! *Segmentation*: datagrams of equal length to one place leave in one message, which the system cuts (UDP_SEGMENT), and come
-//! in one (UDP_GRO).
+//! in one (UDP_GRO). GRE has nothing of the kind.
 
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use flowlane::packet::parse::ip_proto;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, ipproto, socket_with, sockopt};
 
 use super::super::interface::{Watch, set_option};
 use crate::packet::Frame;
 use crate::packet::edit::checksum::{fold, sum};
+use crate::tunnel::PortTunnelSpec;
 
 /// Messages that are received, or sent, in one call.
 pub(super) const BATCH: usize = 32;
@@ -31,6 +33,49 @@ pub(super) const SOCKET_BYTES: i32 = 4 << 20;
 pub(super) const ETHERNET: usize = 14;
 pub(super) const UDP: usize = 8;
 
+/// The protocol that carries the packets of tunnels, by which outer packets are found.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Carrier {
+    /// A UDP port.
+    Udp(u16),
+    /// IP itself, by the protocol of GRE.
+    Gre,
+}
+
+impl Carrier {
+    pub(super) fn of(spec: &PortTunnelSpec) -> Self {
+        spec.port.map_or(Self::Gre, Self::Udp)
+    }
+
+    /// Bytes between the IP and the tunnel header.
+    fn header_bytes(self) -> usize {
+        if self == Self::Gre { 0 } else { UDP }
+    }
+
+    fn protocol(self) -> u8 {
+        if self == Self::Gre { ip_proto::GRE } else { ip_proto::UDP }
+    }
+
+    /// A socket that does not block.
+    pub(super) fn socket(self, family: AddressFamily) -> io::Result<OwnedFd> {
+        let (kind, protocol) = match self {
+            Self::Udp(_) => (SocketType::DGRAM, ipproto::UDP),
+            Self::Gre => (SocketType::RAW, ipproto::GRE),
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        Ok(socket_with(family, kind, flags, Some(protocol))?)
+    }
+}
+
+impl std::fmt::Display for Carrier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Udp(port) => write!(f, "UDP port {port}"),
+            Self::Gre => f.write_str("GRE"),
+        }
+    }
+}
+
 /// A received datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Datagram<'a> {
@@ -42,19 +87,28 @@ pub(super) struct Datagram<'a> {
     pub(super) payload: &'a [u8],
 }
 
-impl Datagram<'_> {
-    /// Makes a frame the datagram to a UDP port with its headers. The checksum of UDP, which the system has verified, is none.
-    pub(super) fn fill(&self, port: u16, frame: &mut Frame) {
+impl<'a> Datagram<'a> {
+    /// Takes the IPv4 header off, which the system leaves in front of what it receives by protocol; of IPv6 it takes it off itself.
+    fn behind_ip_header(self, carrier: Carrier) -> Option<Self> {
+        if carrier != Carrier::Gre || self.remote.is_ipv6() {
+            return Some(self);
+        }
+        let header_bytes = usize::from(self.payload.first()? & 15) * 4;
+        Some(Self { payload: self.payload.get(header_bytes..)?, ..self })
+    }
+
+    /// Makes a frame the datagram with its headers. The checksum of UDP, which the system has verified, is none.
+    pub(super) fn fill(&self, carrier: Carrier, frame: &mut Frame) {
         let network = if self.remote.is_ipv4() { 20 } else { 40 };
-        let udp_len = UDP + self.payload.len();
-        let bytes = frame.space(ETHERNET + network + udp_len);
+        let transport_len = carrier.header_bytes() + self.payload.len();
+        let bytes = frame.space(ETHERNET + network + transport_len);
         bytes[..12].fill(0);
         let ip = &mut bytes[12..ETHERNET + network];
         match (self.remote.ip(), self.local) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
                 ip[..4].copy_from_slice(&[0x08, 0x00, 0x45, self.tos]);
-                ip[4..6].copy_from_slice(&((network + udp_len) as u16).to_be_bytes());
-                ip[6..14].copy_from_slice(&[0, 0, 0x40, 0, self.ttl, 17, 0, 0]);
+                ip[4..6].copy_from_slice(&((network + transport_len) as u16).to_be_bytes());
+                ip[6..14].copy_from_slice(&[0, 0, 0x40, 0, self.ttl, carrier.protocol(), 0, 0]);
                 ip[14..18].copy_from_slice(&from.octets());
                 ip[18..22].copy_from_slice(&to.octets());
                 let checksum = !fold(sum(&ip[2..]));
@@ -68,25 +122,21 @@ impl Datagram<'_> {
                 let first = 6 << 28 | u32::from(self.tos) << 20;
                 ip[..2].copy_from_slice(&[0x86, 0xdd]);
                 ip[2..6].copy_from_slice(&first.to_be_bytes());
-                ip[6..8].copy_from_slice(&(udp_len as u16).to_be_bytes());
-                ip[8..10].copy_from_slice(&[17, self.ttl]);
+                ip[6..8].copy_from_slice(&(transport_len as u16).to_be_bytes());
+                ip[8..10].copy_from_slice(&[carrier.protocol(), self.ttl]);
                 ip[10..26].copy_from_slice(&octets(from));
                 ip[26..42].copy_from_slice(&octets(to));
             }
         }
-        let udp = &mut bytes[ETHERNET + network..];
-        udp[..2].copy_from_slice(&self.remote.port().to_be_bytes());
-        udp[2..4].copy_from_slice(&port.to_be_bytes());
-        udp[4..6].copy_from_slice(&(udp_len as u16).to_be_bytes());
-        udp[6..8].fill(0);
-        udp[UDP..].copy_from_slice(self.payload);
+        let (udp, payload) = bytes[ETHERNET + network..].split_at_mut(carrier.header_bytes());
+        if let Carrier::Udp(port) = carrier {
+            udp[..2].copy_from_slice(&self.remote.port().to_be_bytes());
+            udp[2..4].copy_from_slice(&port.to_be_bytes());
+            udp[4..6].copy_from_slice(&(transport_len as u16).to_be_bytes());
+            udp[6..8].fill(0);
+        }
+        payload.copy_from_slice(self.payload);
     }
-}
-
-/// A UDP socket that does not block.
-pub(super) fn udp_socket(family: AddressFamily) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    Ok(socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))?)
 }
 
 /// Sets an option that is a number.
@@ -102,6 +152,7 @@ pub(super) fn set(
 /// The sockets that receive.
 #[derive(Debug)]
 pub(super) struct Inbound {
+    carrier: Carrier,
     /// For IPv4, and for IPv6 where the system has it.
     sockets: Vec<OwnedFd>,
     has_ipv6: bool,
@@ -109,23 +160,28 @@ pub(super) struct Inbound {
 }
 
 impl Inbound {
-    /// Opens a UDP port at all addresses of the node.
-    pub(super) fn open(port: u16, watch: &Watch) -> io::Result<Self> {
-        let v4 = udp_socket(AddressFamily::INET)?;
-        bind(&v4, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))?;
+    /// Opens a carrier at all addresses of the node.
+    pub(super) fn open(carrier: Carrier, watch: &Watch) -> io::Result<Self> {
+        let v4 = carrier.socket(AddressFamily::INET)?;
+        if let Carrier::Udp(port) = carrier {
+            bind(&v4, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))?;
+        }
         for option in [libc::IP_PKTINFO, libc::IP_RECVTOS, libc::IP_RECVTTL] {
             set(&v4, libc::IPPROTO_IP, option, 1)?;
         }
         let mut sockets = vec![v4];
-        let has_ipv6 = match udp_socket(AddressFamily::INET6) {
+        let has_ipv6 = match carrier.socket(AddressFamily::INET6) {
             Ok(v6) => {
-                sockopt::set_ipv6_v6only(&v6, true)?;
-                bind(&v6, &SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0))?;
                 for option in [libc::IPV6_RECVPKTINFO, libc::IPV6_RECVTCLASS, libc::IPV6_RECVHOPLIMIT] {
                     set(&v6, libc::IPPROTO_IPV6, option, 1)?;
                 }
-                // Tunnels may do without a checksum there, too (RFC 6935).
-                set(&v6, libc::IPPROTO_UDP, libc::UDP_NO_CHECK6_RX, 1)?;
+                if let Carrier::Udp(port) = carrier {
+                    // Raw sockets are of one version in any case.
+                    sockopt::set_ipv6_v6only(&v6, true)?;
+                    bind(&v6, &SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0))?;
+                    // Tunnels may do without a checksum there, too (RFC 6935).
+                    set(&v6, libc::IPPROTO_UDP, libc::UDP_NO_CHECK6_RX, 1)?;
+                }
                 sockets.push(v6);
                 true
             }
@@ -136,10 +192,12 @@ impl Inbound {
             if set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, SOCKET_BYTES).is_err() {
                 _ = set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, SOCKET_BYTES);
             }
-            _ = set(socket, libc::IPPROTO_UDP, libc::UDP_GRO, 1);
+            if carrier != Carrier::Gre {
+                _ = set(socket, libc::IPPROTO_UDP, libc::UDP_GRO, 1);
+            }
             watch.add(socket.as_fd())?;
         }
-        Ok(Self { sockets, has_ipv6, buffers: vec![0; BATCH * MESSAGE_BYTES] })
+        Ok(Self { carrier, sockets, has_ipv6, buffers: vec![0; BATCH * MESSAGE_BYTES] })
     }
 
     pub(super) fn has_ipv6(&self) -> bool {
@@ -150,6 +208,11 @@ impl Inbound {
     pub(super) fn receive(&mut self, mut each: impl FnMut(Datagram<'_>)) -> bool {
         let mut has_more = false;
         for socket in &self.sockets {
+            let mut each = |datagram: Datagram<'_>| {
+                if let Some(datagram) = datagram.behind_ip_header(self.carrier) {
+                    each(datagram);
+                }
+            };
             has_more |= receive_from(socket, &mut self.buffers, &mut each);
         }
         has_more

@@ -101,7 +101,7 @@ fn is_error(bytes: &[u8], headers: &Headers) -> bool {
                 _ => bytes.get(l3 + 6) == Some(&ip_proto::ICMPV6),
             }
         }
-        Transport::Tcp | Transport::Udp | Transport::Sctp | Transport::UdpLite => false,
+        Transport::Tcp | Transport::Udp | Transport::Sctp | Transport::UdpLite | Transport::Gre => false,
     }
 }
 

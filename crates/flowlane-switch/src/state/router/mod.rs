@@ -364,7 +364,7 @@ impl<H: Waiting> Router<H> {
                 count(&self.counting.ignored);
                 self.tell(packet, Reason::NoPort, Some(destination), answers);
             }
-            (None, Transport::None) => {
+            (None, Transport::Gre | Transport::None) => {
                 count(&self.counting.ignored);
                 // What it would be with its other fragments is not known.
                 if packet.headers.fragment == 0 && packet.headers.malformed.is_none() {

@@ -40,6 +40,8 @@ pub mod ip_proto {
     pub const ICMPV6: u8 = 58;
     /// SCTP.
     pub const SCTP: u8 = 132;
+    /// GRE.
+    pub const GRE: u8 = 47;
     /// UDP-Lite.
     pub const UDP_LITE: u8 = 136;
     /// IPv6 hop-by-hop options.

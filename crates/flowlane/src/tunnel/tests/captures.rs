@@ -48,7 +48,7 @@ fn a_capture_goes_through_known_endpoints() {
     for frame in &frames {
         let mut key = FlowKey::zero();
         let headers = parse(frame, 1, &mut key);
-        let Ok(Some(tunnel)) = crate::packet::tunnel::read(frame, &headers, &key) else { continue };
+        let Ok(Some(tunnel)) = crate::packet::tunnel::read(frame, &headers) else { continue };
         let destination = IpAddr::from(<[u8; 4]>::try_from(&frame[30..34]).unwrap());
         let endpoint = Endpoint { kind: TunnelKind::Vxlan, id: tunnel.id, vrf: 0, source: None, destination };
         table.insert(&endpoint, EndpointId(tunnel.id)).unwrap();

@@ -13,16 +13,18 @@ fn options() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn tunnels() -> impl Strategy<Value = Encapsulation> {
-    let kind = prop_oneof![Just(TunnelKind::Vxlan), Just(TunnelKind::Geneve), Just(TunnelKind::Gtpu)];
+    let kind = proptest::sample::select(TunnelKind::ALL.to_vec());
     let tos = prop_oneof![Just(Tos::Inner), (0u8..64).prop_map(Tos::Dscp)];
     (kind, any::<(u32, u32, u32, bool, bool, bool, u8)>(), tos, options()).prop_map(
-        |(kind, (id, from, to, is_v6, ip_inside, udp_checksum, ttl), tos, options)| {
+        |(kind, (id, from, to, is_v6, ip_inside, checksum, ttl), tos, options)| {
             let ends = if is_v6 { (v6(from), v6(to)) } else { (v4(from & 0xffff), v4(to & 0xffff)) };
-            let id = if kind == TunnelKind::Gtpu { id } else { id >> 8 };
-            let mut tunnel = Encapsulation::new(kind, id, ends.0, ends.1);
-            (tunnel.tos, tunnel.ttl, tunnel.udp_checksum, tunnel.mtu) = (tos, ttl, udp_checksum, u16::MAX);
+            let mut tunnel = Encapsulation::new(kind, id & kind.id_max(), ends.0, ends.1);
+            (tunnel.tos, tunnel.ttl, tunnel.checksum, tunnel.mtu) = (tos, ttl, checksum, u16::MAX);
+            tunnel.sequence = (id & 1 == 0).then(Sequence::default);
             if kind == TunnelKind::Geneve {
                 tunnel.options = options;
+            }
+            if matches!(kind, TunnelKind::Geneve | TunnelKind::Gre) {
                 tunnel.inner = if ip_inside { Inner::Ip(ether_type::IPV4) } else { Inner::Ethernet };
             }
             tunnel
@@ -33,6 +35,9 @@ fn tunnels() -> impl Strategy<Value = Encapsulation> {
 /// The outer headers are what another library reads, with the checksums that it computes.
 fn check_with_etherparse(tunnel: &Encapsulation, frame: &[u8], inner: &[u8]) {
     let read = PacketHeaders::from_ethernet_slice(frame).unwrap();
+    if tunnel.kind == TunnelKind::Gre {
+        return check_gre(tunnel, &read, inner);
+    }
     let Some(TransportHeader::Udp(udp)) = read.transport else { panic!("no UDP: {read:?}") };
     let payload = &frame[frame.len() - usize::from(udp.length) + 8..];
     assert!(payload.ends_with(inner));
@@ -49,7 +54,60 @@ fn check_with_etherparse(tunnel: &Encapsulation, frame: &[u8], inner: &[u8]) {
         }
         other => panic!("{other:?}"),
     };
-    assert_eq!(udp.checksum, if tunnel.udp_checksum { computed } else { 0 });
+    assert_eq!(udp.checksum, if tunnel.checksum { computed } else { 0 });
+}
+
+/// The flags of GRE say what its header has: a checksum that is right, the key, and the first sequence number.
+fn check_gre(tunnel: &Encapsulation, read: &PacketHeaders<'_>, inner: &[u8]) {
+    let protocol = match read.net.as_ref().unwrap() {
+        NetHeaders::Ipv4(ip, _) => {
+            assert_eq!(ip.header_checksum, ip.calc_header_checksum());
+            assert_eq!((ip.time_to_live, ip.dont_fragment), (tunnel.ttl, true));
+            ip.protocol
+        }
+        NetHeaders::Ipv6(ip, _) => ip.next_header,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(protocol.0, 47);
+    let gre = read.payload.slice();
+    let protocol = if tunnel.inner == Inner::Ethernet { [0x65, 0x58] } else { [8, 0] };
+    assert_eq!((gre[0] & 0x4f, gre[1], &gre[2..4]), (0, 0, &protocol[..]));
+    let mut rest = &gre[4..];
+    if gre[0] & 0x80 != 0 {
+        assert!(tunnel.checksum);
+        let word = |pair: &[u8]| u64::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u64::from(*low));
+        assert_eq!(gre.chunks(2).map(word).sum::<u64>() % 0xffff, 0, "ones' complement: all ones");
+        rest = &rest[4..];
+    }
+    if gre[0] & 0x20 != 0 {
+        assert_eq!(rest[..4], tunnel.id.to_be_bytes());
+        rest = &rest[4..];
+    }
+    if gre[0] & 0x10 != 0 {
+        assert_eq!(rest[..4], [0; 4]);
+        rest = &rest[4..];
+    }
+    assert_eq!(rest, inner);
+    let flags = [gre[0] & 0x80, gre[0] & 0x20, gre[0] & 0x10].map(|flag| flag != 0);
+    assert_eq!(flags, [tunnel.checksum, tunnel.has_key, tunnel.sequence.is_some()]);
+}
+
+#[test]
+fn sequence_numbers_go_on_in_all_copies_of_a_tunnel_and_checksums_follow() {
+    let mut tunnel = Encapsulation::new(TunnelKind::Gre, 7, v4(2), v4(1));
+    (tunnel.sequence, tunnel.checksum) = (Some(Sequence::default()), true);
+    let apart = Encapsulation { sequence: Some(Sequence::default()), ..tunnel.clone() };
+    let mut ends = [tunnel.clone(), tunnel, apart].map(|tunnel| Encapsulator::new(&tunnel).unwrap());
+    let (first, third) = ends.split_at_mut(2);
+    third[0].share_sequence(&first[0]);
+    for number in 0..6u32 {
+        let mut buffer = vec![0xa5; 200];
+        let start = ends[number as usize % 3].encapsulate(&mut buffer, 120, 1).unwrap();
+        let gre = &buffer[start + 34..];
+        assert_eq!((gre[0], &gre[12..16]), (0xb0, &number.to_be_bytes()[..]));
+        let word = |pair: &[u8]| u64::from(u16::from_be_bytes([pair[0], pair[1]]));
+        assert_eq!(gre.chunks(2).map(word).sum::<u64>() % 0xffff, 0);
+    }
 }
 
 proptest! {
@@ -144,7 +202,7 @@ fn packets_that_do_not_fit_are_refused_without_a_write() {
 fn the_longest_packet_fits_and_one_byte_more_does_not() {
     for ends in [(v4(2), v4(1)), (v6(2), v6(1))] {
         let mut tunnel = Encapsulation::new(TunnelKind::Vxlan, 7, ends.0, ends.1);
-        (tunnel.mtu, tunnel.udp_checksum) = (u16::MAX, true);
+        (tunnel.mtu, tunnel.checksum) = (u16::MAX, true);
         let encapsulator = Encapsulator::new(&tunnel).unwrap();
         let at = encapsulator.header_bytes();
         let longest = 65_535 - (at - 14);

@@ -107,7 +107,7 @@ fn endpoint_of(tunnel: &Encapsulation, vrf: u32) -> Endpoint {
 
 /// A tunnel, number `i` of many: all kinds, both IP versions.
 fn tunnel(i: u32) -> Encapsulation {
-    let kind = TunnelKind::ALL[i as usize % 3];
+    let kind = TunnelKind::ALL[i as usize % TunnelKind::ALL.len()];
     let (from, to) = if i % 5 == 4 { (v6(2 + i), v6(1)) } else { (v4(2 + i), v4(1)) };
     Encapsulation::new(kind, 100 + i / 2, from, to)
 }

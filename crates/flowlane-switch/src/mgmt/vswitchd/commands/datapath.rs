@@ -108,7 +108,7 @@ fn show_bridges(bridges: &BTreeMap<Uuid, Bridge>, ports: &DatapathPorts) -> Stri
         opened.sort_by_key(|(_, spec)| &spec.name);
         for (number, spec) in opened {
             let options: Vec<String> =
-                spec.options.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                spec.shown_options().iter().map(|(key, value)| format!("{key}={value}")).collect();
             let options =
                 if options.is_empty() { String::new() } else { format!(": {}", options.join(", ")) };
             let of_datapath =
