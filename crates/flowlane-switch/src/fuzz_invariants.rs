@@ -5,11 +5,13 @@ mod bfd;
 mod connections;
 mod lacp;
 mod multicast;
+mod rstp;
 
 pub use bfd::bfd;
 pub use connections::connections;
 pub use lacp::lacp;
 pub use multicast::multicast;
+pub use rstp::rstp;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

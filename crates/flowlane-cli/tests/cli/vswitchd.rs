@@ -11,6 +11,7 @@ mod ovn;
 mod readme;
 mod restarts;
 mod scripts;
+mod spanning_tree;
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

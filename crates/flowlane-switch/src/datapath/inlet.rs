@@ -13,6 +13,7 @@ use super::{Worker, bfd};
 use crate::packet::{Burst, Frame};
 use crate::state::lacp::is_slow_protocol;
 use crate::state::mirror::MirrorSet;
+use crate::state::rstp::is_bpdu;
 
 /// Control packets that wait for their session; further ones are dropped. They come a few times a second.
 const WAITING_MAX: usize = 16;
@@ -86,7 +87,8 @@ pub(super) fn take(worker: &mut Worker, burst: &Burst, live: LaneMask) -> LaneMa
         let frame = &burst.frames[lane];
         let of_bfd = slot.bfd.as_deref().filter(|inlet| inlet.takes(frame, &burst.keys[lane]));
         let of_lacp = || slot.lacp.as_deref().filter(|_| is_slow_protocol(frame.bytes()));
-        if let Some(inlet) = of_bfd.map(bfd::BfdInlet::inlet).or_else(of_lacp) {
+        let of_tree = || slot.tree.as_deref().filter(|_| is_bpdu(frame.bytes()));
+        if let Some(inlet) = of_bfd.map(bfd::BfdInlet::inlet).or_else(of_lacp).or_else(of_tree) {
             taken.0 |= 1 << lane;
             slot.counters.rx_dropped += u64::from(!inlet.put(frame));
         }

@@ -13,6 +13,7 @@ use super::Worker;
 use super::arrivals::Arrivals;
 use super::bfd::BfdInlet;
 use super::inlet::Inlet;
+use super::spanning_tree::TreeView;
 use crate::packet::Spread;
 use crate::port::{NullPort, Port, PortError};
 use crate::ruleset::{PortFlags, PortVlans};
@@ -20,6 +21,7 @@ use crate::state::bond::BondView;
 use crate::state::mirror::{Mirrors, PortMirrors};
 use crate::state::multicast::Snooping;
 use crate::state::policer::PortPolicers;
+use crate::state::rstp::PortState;
 use crate::state::vlan::{self, PortVlan};
 use crate::tunnel::PortTunnel;
 
@@ -84,6 +86,8 @@ pub struct PortSlot {
     pub bfd: Option<Arc<BfdInlet>>,
     /// Where its PDUs of LACP go, if it speaks LACP.
     pub lacp: Option<Arc<Inlet>>,
+    /// Where its BPDUs go, if it takes part in a spanning tree.
+    pub tree: Option<Arc<Inlet>>,
     /// The bond that it is a member of, if any.
     pub bond: Option<Arc<BondView>>,
     /// Whether its frames are parsed [as a capture has them](crate::packet::Frame::captured).
@@ -124,6 +128,7 @@ impl PortSlot {
             tunnel: None,
             bfd: None,
             lacp: None,
+            tree: None,
             bond: None,
             port,
             flags: PortFlags::default(),
@@ -143,7 +148,7 @@ impl PortSlot {
         (self.gone, self.finished) = (Some(Instant::now()), true);
         (self.flags, self.vlan) = (PortFlags::DOWN, None);
         self.counters = PortCounters::default();
-        (self.tunnel, self.bfd, self.lacp, self.bond) = (None, None, None, None);
+        (self.tunnel, self.bfd, self.lacp, self.tree, self.bond) = (None, None, None, None, None);
         (self.mirrors, self.policers) = (PortMirrors::default(), None);
         std::mem::replace(&mut self.port, Box::new(NullPort))
     }
@@ -159,6 +164,15 @@ impl PortSlot {
         self.mirrors = mirrors.map(|mirrors| mirrors.of_port(self.number)).unwrap_or_default();
         self.note(PortFlags::MIRRORED, !self.mirrors.sent.is_empty());
         self.note(PortFlags::MIRROR_OUTPUT, self.mirrors.is_output);
+    }
+
+    /// Takes the port's state in the spanning tree, and notes it in its flags.
+    fn take_tree(&mut self, tree: Option<&TreeView>) {
+        let own = tree.and_then(|tree| tree.0.get(&self.number));
+        self.tree = own.map(|(_, inlet)| inlet.clone());
+        let state = own.map_or(PortState::Forwarding, |(state, _)| *state);
+        self.note(PortFlags::DISCARDS, state != PortState::Forwarding);
+        self.note(PortFlags::LEARNS, state == PortState::Learning);
     }
 
     /// Takes the port's policers, and notes in its flags that there are such.
@@ -237,6 +251,8 @@ pub struct Ports {
     is_plain: bool,
     /// The bonds, whose members may not be there yet.
     bonds: Arc<[Arc<BondView>]>,
+    /// The states of ports in the spanning tree, some of which may not be there yet.
+    tree: Option<Arc<TreeView>>,
     /// The ports that want the packets of groups; `None`: all do.
     multicast: Option<Arc<Snooping>>,
     /// Ports come and go: a run does not end with those that there are.
@@ -252,6 +268,7 @@ impl Default for Ports {
             places: Vec::new(),
             is_plain: true,
             bonds: Vec::new().into(),
+            tree: None,
             multicast: None,
             stays: false,
             arrivals: Arrivals::default(),
@@ -269,6 +286,7 @@ impl Ports {
         let place = self.slots.len();
         self.set_place(slot.number, place);
         slot.bond = self.bond_of(slot.number);
+        slot.take_tree(self.tree.as_deref());
         self.is_plain &= slot.vlan.is_none() && slot.bond.is_none();
         self.arrivals.forget();
         self.slots.push(slot);
@@ -297,6 +315,7 @@ impl Ports {
                 self.set_place(slot.number, place);
                 slot.bond = self.bond_of(slot.number);
                 self.arrivals.forget();
+                slot.take_tree(self.tree.as_deref());
                 self.slots[place] = slot;
                 self.note_plain();
             }
@@ -409,6 +428,13 @@ impl Ports {
             slot.bond = bonds.iter().find(|bond| bond.has(slot.number)).cloned();
         }
         self.note_plain();
+    }
+
+    /// Gives the ports these states in a spanning tree, also those that come later; `None`: all forward.
+    pub fn set_tree(&mut self, tree: Option<Arc<TreeView>>) {
+        self.tree = tree;
+        let tree = self.tree.clone();
+        self.iter_mut().for_each(|slot| slot.take_tree(tree.as_deref()));
     }
 
     /// Sends packets for groups to the ports that want them; `None`: to all.

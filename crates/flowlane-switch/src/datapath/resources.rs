@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Worker;
 use super::egress::Egress;
-use crate::ruleset::Resources;
+use crate::ruleset::{PortFlags, Resources};
 use crate::state::meter::Meter;
 
 impl Worker {
@@ -34,7 +34,9 @@ impl Egress {
         self.meters = resources.meters.clone();
         self.mirroring.set(resources.mirrors.clone());
         for slot in self.ports.iter_mut() {
-            slot.flags = resources.ports.get(&slot.number.0).copied().unwrap_or_default();
+            let flags = resources.ports.get(&slot.number.0).copied().unwrap_or_default();
+            // The spanning tree does not come with the ruleset.
+            slot.flags = flags.with(slot.flags, PortFlags::OF_TREE);
             slot.take_mirrors(self.mirroring.mirrors());
             slot.take_policers(resources.policing.get(&slot.number.0));
         }

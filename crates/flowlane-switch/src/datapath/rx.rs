@@ -7,7 +7,6 @@ use flowlane::tunnel::Policy;
 
 use super::handoff::ResumePoint;
 use super::inlet;
-use super::ports::PortSlot;
 use super::stages::Stage;
 use super::validate::{Difference, RunError};
 use super::workers::Run;
@@ -86,23 +85,27 @@ pub(super) fn drain(worker: &mut Worker, burst: &mut Burst, run: &Run<'_>) -> Re
 /// Counts a burst's frames at their port, and notes when they came. Frames that the port's settings refuse are dropped.
 pub(super) fn account(worker: &mut Worker, burst: &mut Burst) {
     set_times(worker, burst);
-    let slot = &mut worker.egress.ports.slots_mut()[burst.port];
+    let slot = &worker.egress.ports.slots()[burst.port];
     if slot.flags.has_any(PortFlags::REFUSES_RECEIVED) {
-        refuse(slot, burst);
+        refuse(worker, burst);
     }
-    let counters = &mut slot.counters;
+    let counters = &mut worker.egress.ports.slots_mut()[burst.port].counters;
     counters.rx_packets += burst.len() as u64;
     counters.rx_bytes += burst.frames.iter().map(|f| f.len() as u64).sum::<u64>();
 }
 
 /// Drops the frames of a burst that their port's settings refuse, or that exceed its limit.
 #[cold]
-fn refuse(slot: &mut PortSlot, burst: &mut Burst) {
+fn refuse(worker: &mut Worker, burst: &mut Burst) {
     let mut kept = 0;
     for lane in 0..burst.len() {
         let frame = &burst.frames[lane];
+        let slot = &mut worker.egress.ports.slots_mut()[burst.port];
         if slot.flags.refuses(frame.bytes()) || slot.polices_received(frame.len(), burst.times_ns[lane]) {
             slot.counters.rx_dropped += 1;
+            if slot.flags.has_any(PortFlags::LEARNS) {
+                worker.egress.learn_source(burst.port, frame.bytes(), burst.times_ns[lane]);
+            }
         } else {
             burst.frames.swap(kept, lane);
             burst.times_ns.swap(kept, lane);
@@ -143,7 +146,7 @@ pub(super) fn parse(worker: &mut Worker, burst: &mut Burst) -> Result<LaneMask, 
     let slot = &worker.egress.ports.slots()[burst.port];
     let (in_port, vrf, decapsulate) = (slot.number.0, slot.vrf, slot.decapsulate);
     let tunnel = slot.tunnel.as_ref().map(|tunnel| tunnel.kind());
-    let has_inlets = slot.bfd.is_some() || slot.lacp.is_some();
+    let has_inlets = slot.bfd.is_some() || slot.lacp.is_some() || slot.tree.is_some();
     let mut live = burst.lanes();
     let Burst { frames, keys, headers, .. } = burst;
     match slot.is_capture {

@@ -23,6 +23,7 @@ mod port_tunnels;
 mod recirculation;
 mod routes;
 mod several;
+mod spanning_tree;
 mod stateful_stages;
 mod tunnels;
 

@@ -9,6 +9,7 @@ use super::SharedMap;
 use crate::state::meter::Meter;
 use crate::state::mirror::Mirrors;
 use crate::state::policer::PortPolicers;
+use crate::state::rstp::is_bpdu;
 use crate::state::vlan::PortVlan;
 
 /// Meters by number, which all workers share.
@@ -43,7 +44,7 @@ pub struct PortFlags(pub u16);
 impl PortFlags {
     /// Nothing is received or sent.
     pub const DOWN: Self = Self(1);
-    /// The port takes no part in spanning trees, as no port does.
+    /// The port takes no part in spanning trees. It is kept for controllers: the database says which ports take part.
     pub const NO_STP: Self = Self(1 << 1);
     /// Received frames are dropped, but those of spanning trees.
     pub const NO_RECEIVE: Self = Self(1 << 2);
@@ -60,6 +61,10 @@ impl PortFlags {
     pub const NO_LINK: Self = Self(1 << 7);
     /// A session of BFD says that the other end of the port is not reached; as for a link that is down, but the port is up.
     pub const NO_PATH: Self = Self(1 << 8);
+    /// The spanning tree lets the port receive and send BPDUs only. A worker derives this flag and the next one from the tree.
+    pub const DISCARDS: Self = Self(1 << 10);
+    /// In a port that discards: the sources of received frames are learned.
+    pub const LEARNS: Self = Self(1 << 11);
     /// Mirrors take frames that the port sends. A worker derives this flag and the following ones from other resources.
     pub const MIRRORED: Self = Self(1 << 12);
     /// The port is the output of a mirror: received frames are dropped, and `normal` leaves the port out.
@@ -75,9 +80,16 @@ impl PortFlags {
     pub const NOT_LIVE: Self = Self(Self::NOT_UP.0 | Self::NO_PATH.0);
     /// Those that the system sets.
     pub const STATES: Self = Self(Self::NO_LINK.0 | Self::NO_PATH.0);
+    /// Those of the spanning tree.
+    pub const OF_TREE: Self = Self(Self::DISCARDS.0 | Self::LEARNS.0);
     /// Those that a worker derives from other resources.
-    pub const DERIVED: Self =
-        Self(Self::MIRRORED.0 | Self::MIRROR_OUTPUT.0 | Self::POLICES_RECEIVED.0 | Self::POLICES_SENT.0);
+    pub const DERIVED: Self = Self(
+        Self::OF_TREE.0
+            | Self::MIRRORED.0
+            | Self::MIRROR_OUTPUT.0
+            | Self::POLICES_RECEIVED.0
+            | Self::POLICES_SENT.0,
+    );
     /// Those that an administrator sets.
     pub const SETTINGS: Self = Self(!(Self::STATES.0 | Self::DERIVED.0));
 
@@ -86,11 +98,12 @@ impl PortFlags {
         Self::DOWN.0
             | Self::NO_RECEIVE.0
             | Self::NO_RECEIVE_STP.0
+            | Self::DISCARDS.0
             | Self::MIRROR_OUTPUT.0
             | Self::POLICES_RECEIVED.0,
     );
-    /// With any of these, frames for the port are dropped.
-    pub const REFUSES_SENT: Self = Self(Self::DOWN.0 | Self::NO_FORWARD.0);
+    /// With any of these, frames for the port are dropped; where the spanning tree alone says so, BPDUs are sent.
+    pub const REFUSES_SENT: Self = Self(Self::DOWN.0 | Self::NO_FORWARD.0 | Self::DISCARDS.0);
     /// With any of these, more is to be done for a frame for the port than to send it.
     pub const SENDS_WITH_CARE: Self = Self(Self::REFUSES_SENT.0 | Self::MIRRORED.0 | Self::POLICES_SENT.0);
     /// With any of these, the port is left out where frames are flooded.
@@ -112,9 +125,16 @@ impl PortFlags {
 
     /// Returns whether a received frame is dropped.
     pub fn refuses(self, frame: &[u8]) -> bool {
-        // The address of bridges (IEEE 802.1D-2004, 7.12.3).
-        let is_stp = frame.starts_with(&[0x01, 0x80, 0xc2, 0, 0, 0]);
-        let of_kind = if is_stp { Self::NO_RECEIVE_STP } else { Self::NO_RECEIVE };
+        let of_kind = match is_bpdu(frame) {
+            true => Self::NO_RECEIVE_STP,
+            false => Self(Self::NO_RECEIVE.0 | Self::DISCARDS.0),
+        };
         self.has_any(Self(Self::DOWN.0 | Self::MIRROR_OUTPUT.0 | of_kind.0))
+    }
+
+    /// Returns whether a frame for the port is dropped.
+    pub fn refuses_sent(self, frame: &[u8]) -> bool {
+        let of_settings = Self(Self::DOWN.0 | Self::NO_FORWARD.0);
+        self.has_any(of_settings) || self.has_any(Self::DISCARDS) && !is_bpdu(frame)
     }
 }

@@ -11,4 +11,5 @@ pub mod mirror;
 pub mod multicast;
 pub mod policer;
 pub mod router;
+pub mod rstp;
 pub mod vlan;

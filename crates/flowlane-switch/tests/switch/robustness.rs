@@ -203,7 +203,7 @@ fn mutated_message(message: &[u8], random: &mut Random) -> Vec<u8> {
 #[test]
 fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
-    let targets: [(&str, Check); 16] = [
+    let targets: [(&str, Check); 17] = [
         ("packet_parse", fuzz_invariants::packet_parse),
         ("capture", fuzz_invariants::capture),
         ("pcapng_options", fuzz_invariants::pcapng_options),
@@ -220,6 +220,7 @@ fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
         ("bfd", fuzz_invariants::bfd),
         ("lacp", fuzz_invariants::lacp),
         ("multicast", fuzz_invariants::multicast),
+        ("rstp", fuzz_invariants::rstp),
     ];
     let names = |folder: &str| -> BTreeSet<String> {
         let entries = std::fs::read_dir(fuzz.join(folder)).into_iter().flatten();

@@ -7,7 +7,7 @@ use crate::namespaces::sh;
 use crate::support::wait_until;
 
 /// Two links between two hosts: `w1` and `w2` at both ends.
-fn connect(hosts: [&Host; 2]) {
+pub(super) fn connect(hosts: [&Host; 2]) {
     let [a, b] = hosts.map(|host| &host.namespace);
     for link in ["w1", "w2"] {
         assert!(sh(&format!("ip link add {link} netns {a} type veth peer name {link} netns {b}")));
@@ -17,7 +17,7 @@ fn connect(hosts: [&Host; 2]) {
 
 impl Host {
     /// Gives the host a bridge with a port, and keeps its interfaces silent.
-    fn add_bridge(&self, port: &str) {
+    pub(super) fn add_bridge(&self, port: &str) {
         for scope in ["all", "default"] {
             let silent = format!("sysctl -qw net.ipv6.conf.{scope}.disable_ipv6=1");
             sh(&format!("ip netns exec {} {silent}", self.namespace));
@@ -27,7 +27,7 @@ impl Host {
     }
 
     /// Sends 20 frames between two stations at the bridges' own ports; returns how many arrive, with copies.
-    fn crossing(&self, to: &Host) -> u64 {
+    pub(super) fn crossing(&self, to: &Host) -> u64 {
         let mac = |host: &Host| host.vsctl("get Interface br0 mac_in_use").unwrap().replace([':', '"'], "");
         let frame = format!("{}{}88b5{}", mac(to), mac(self), "00".repeat(46));
         let before = to.sent("br0", "LOCAL");
@@ -69,7 +69,7 @@ impl Host {
 }
 
 /// Each frame arrives once, in both directions.
-fn crosses(a: &Host, b: &Host) {
+pub(super) fn crosses(a: &Host, b: &Host) {
     assert_eq!([a.crossing(b), b.crossing(a), a.crossing(b)], [20; 3]);
 }
 

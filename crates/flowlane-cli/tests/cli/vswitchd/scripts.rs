@@ -196,6 +196,11 @@ fn scripts_of_tunnels_have_open_vswitchs_answers() {
 }
 
 #[test]
+fn scripts_of_spanning_trees_have_open_vswitchs_answers() {
+    compare("r", include_str!("scripts/spanning_tree.sh"));
+}
+
+#[test]
 fn values_that_differ_between_hosts_are_masked() {
     for (line, expected) in [
         (" 1(e1): addr:12:f2:1c:05:a4:f7", " 1(e1): addr:MAC"),

@@ -19,7 +19,7 @@ impl Egress {
         key: &FlowKey,
     ) -> Result<(), PortError> {
         let slot = &mut self.ports.slots_mut()[place];
-        if slot.flags.has_any(PortFlags::REFUSES_SENT) {
+        if slot.flags.refuses_sent(whole.bytes()) {
             slot.counters.tx_dropped += 1;
             return Ok(());
         }

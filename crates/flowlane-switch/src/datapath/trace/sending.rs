@@ -197,7 +197,7 @@ impl Tracer<'_> {
         if self.packet.frame.is_bare() {
             return self.tell(text, "not sent", "the packet has no Ethernet header");
         }
-        if slot.flags.has_any(PortFlags::REFUSES_SENT) {
+        if slot.flags.refuses_sent(whole) {
             return self.tell(text, "not sent", "the port's settings refuse it");
         }
         let (name, mirrors) = (slot.name.clone(), slot.mirrors.sent);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::RpcError;
 use super::server::ControlServer;
 use crate::control::{Changes, VlanChange};
-use crate::datapath::{BfdInlet, Inlet};
+use crate::datapath::{BfdInlet, Inlet, TreeView};
 use crate::mgmt::config::{ConfigError, KeyPath, PortSection, Source};
 use crate::mgmt::setup::{Asked, Opened, PortSet, vlan_of};
 use crate::port::device::{self, LinkMode};
@@ -259,9 +259,21 @@ impl ControlServer {
         Ok(())
     }
 
+    /// Gives ports these states in a spanning tree, and the inlets of their BPDUs; `None`: there is none.
+    ///
+    /// # Errors
+    /// Where the switch does not run.
+    pub(crate) fn set_tree(&self, tree: Option<&Arc<TreeView>>) -> Result<(), RpcError> {
+        for worker in 0..self.workers_count() {
+            let tree = tree.cloned();
+            self.call_worker(worker, move |worker| worker.set_tree(tree))?;
+        }
+        Ok(())
+    }
+
     /// Wakes a thread when links change.
     pub(crate) fn watch_links(&self, thread: Thread) {
-        *self.links_watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        self.links_watchers.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
     }
 
     /// Returns whether the link of an interface is up. Of one that is not known, it is, if nothing follows links, or if it `may_hide`.
@@ -311,9 +323,9 @@ impl ControlServer {
         };
         let states: Vec<_> = ports.interfaces().map(|(port, spec)| (port, is_up(spec))).collect();
         *self.links() = Some(links);
-        if let Some(watcher) = &*self.links_watcher.lock().unwrap_or_else(PoisonError::into_inner) {
-            watcher.unpark();
-        }
+        let watchers = self.links_watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.iter().for_each(Thread::unpark);
+        drop(watchers);
         self.control().set_links(&states);
     }
 

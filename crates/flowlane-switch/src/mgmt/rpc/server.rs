@@ -40,7 +40,7 @@ pub struct ControlServer {
     /// The interfaces of the system.
     pub(super) links: Mutex<Links>,
     /// Woken when they change.
-    pub(super) links_watcher: Mutex<Option<Thread>>,
+    pub(super) links_watchers: Mutex<Vec<Thread>>,
     /// The reason for which clients may not set ports or end the switch, if another program does.
     pub(super) owner: Option<&'static str>,
     spare: Mutex<SpareMemory>,
@@ -166,7 +166,7 @@ impl ControlServer {
             is_ending,
             take_over,
             links: Mutex::default(),
-            links_watcher: Mutex::default(),
+            links_watchers: Mutex::default(),
             owner: None,
             spare: Mutex::new(SpareMemory::new(begun)),
         }

@@ -2,6 +2,7 @@
 
 mod bonds;
 mod ports;
+mod spanning_tree;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use super::mirrors::BridgeMirrors;
 use super::model::{BridgeSpec, InterfaceSpec, check_name};
 use super::multicast::BridgeSnooping;
 use super::settings::FdbLimits;
+use super::spanning_tree::BridgeTree;
 use super::statistics;
 use crate::datapath::{PacketIns, PortCounters, Switch};
 use crate::mgmt::links::KernelLinks;
@@ -76,6 +78,7 @@ pub(super) struct Bridge {
     bonds: Arc<Bonds>,
     pub(super) mirrors: BridgeMirrors,
     pub(super) snooping: Arc<BridgeSnooping>,
+    pub(super) tree: Arc<BridgeTree>,
     /// By the rows of interfaces.
     pub(super) ports: BTreeMap<Uuid, BridgePort>,
 }
@@ -139,6 +142,9 @@ impl Bridge {
         let (mut opened, unconfirmed) = Opened::take_over(other).map_err(|error| failed(&error))?;
         // Their members are no ports of their own, even before they are followed.
         opened.close_bonds(&spec.bonds);
+        if spec.tree.is_some() {
+            opened.close_ports();
+        }
         let served = opened.served.clone();
         let path = control_path(folder, &spec.name);
         let socket = Socket::open_beside(&path, served).map_err(|error| failed(&error))?;
@@ -192,6 +198,7 @@ impl Bridge {
             bonds: Arc::default(),
             mirrors: BridgeMirrors::default(),
             snooping: Arc::default(),
+            tree: Arc::default(),
             ports: BTreeMap::new(),
         };
         bridge.start_threads().map_err(|error| failed(&error))?;
@@ -384,6 +391,7 @@ impl Bridge {
     fn follow_ports(&mut self, spec: &BridgeSpec) {
         self.remove_gone(spec);
         self.follow_bonds(spec, None);
+        self.follow_tree(spec, None);
         let mut wanted: Vec<&InterfaceSpec> = spec.interfaces.iter().collect();
         // A new interface must not take a number that another one asks for or had.
         let has_number = |interface: &InterfaceSpec| interface.ofport.is_some_and(|number| number > 0);
@@ -411,6 +419,7 @@ impl Bridge {
         self.follow_bonds(spec, None);
         self.follow_mirrors(spec);
         self.follow_multicast(spec);
+        self.follow_tree(spec, None);
     }
 
     /// Begins, changes and ends the sessions of ports.
@@ -433,6 +442,7 @@ impl Bridge {
         {
             self.follow_bonds(spec, Some((interface, number)));
         }
+        self.follow_tree(spec, Some((interface, number)));
         let opened = self.open(interface, number);
         if let Ok(number) = opened {
             self.follow_limits(number, None, interface);

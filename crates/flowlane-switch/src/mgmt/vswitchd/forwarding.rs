@@ -20,13 +20,14 @@ use serde_json::Value;
 
 use super::bonds::BondSpec;
 use crate::control::Control;
-use crate::datapath::{PacketIns, Switch, Until};
+use crate::datapath::{Inlet, PacketIns, Switch, TreeView, Until};
 use crate::mgmt::openflow::Agent;
 use crate::mgmt::rpc::{ControlServer, HandOverError, TakeOver, Unconfirmed};
 use crate::mgmt::saved::{SavedFile, StateFile, WaitingAddresses};
 use crate::mgmt::setup::{Reload, Setup, SetupError};
 use crate::port::runtime_folder::check_folder;
 use crate::state::bond::BondView;
+use crate::state::rstp::PortState;
 
 /// The longest file of sessions that is read.
 const SESSIONS_BYTES_MAX: u64 = 16 << 20;
@@ -209,6 +210,16 @@ impl Opened {
         });
         let closed: Vec<Arc<BondView>> = closed.collect();
         self.switch.workers_mut().iter_mut().for_each(|worker| worker.set_bonds(closed.clone(), &[]));
+    }
+
+    /// Lets all ports discard, until the spanning tree is followed: those of a loop must not forward.
+    pub(super) fn close_ports(&mut self) {
+        let inlet = Arc::new(Inlet::new(0, std::thread::current()));
+        let sections = self.served.sections_of_clients();
+        let closed =
+            sections.iter().map(|port| (PortNo(port.number), (PortState::Discarding, inlet.clone())));
+        let closed = Arc::new(TreeView(closed.collect()));
+        self.switch.workers_mut().iter_mut().for_each(|worker| worker.set_tree(Some(closed.clone())));
     }
 
     /// Starts the thread that forwards packets. `say` gets what happens in it.

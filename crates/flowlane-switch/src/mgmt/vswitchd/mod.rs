@@ -24,6 +24,7 @@ mod numbers;
 mod pid_file;
 mod qos;
 mod settings;
+mod spanning_tree;
 mod statistics;
 mod status;
 mod take_over;

@@ -13,6 +13,7 @@ use super::mirrors::MirrorSpec;
 use super::multicast::SnoopingSpec;
 use super::qos::LimitsSpec;
 use super::settings::FdbLimits;
+use super::spanning_tree::TreeSpec;
 use crate::mgmt::config::PortSection;
 use crate::mgmt::openflow::{Address, TlsFiles};
 use crate::mgmt::setup::read_host_mac;
@@ -43,6 +44,8 @@ pub(super) const WANTED: [Wanted; 8] = [
             "ipfix",
             "stp_enable",
             "rstp_enable",
+            "status",
+            "rstp_status",
             "mcast_snooping_enable",
         ],
     },
@@ -62,6 +65,8 @@ pub(super) const WANTED: [Wanted; 8] = [
             "bond_active_slave",
             "lacp",
             "other_config",
+            "status",
+            "rstp_status",
         ],
     },
     Wanted {
@@ -135,6 +140,7 @@ pub(super) struct BridgeSpec {
     pub(super) datapath_id: Option<u64>,
     pub(super) fdb: FdbLimits,
     pub(super) mirrors: Vec<MirrorSpec>,
+    pub(super) tree: Option<TreeSpec>,
     /// `None`: packets for groups go to all ports.
     pub(super) snooping: Option<SnoopingSpec>,
     /// The columns that ask for what there is not.
@@ -226,6 +232,7 @@ fn bridge(replica: &Replica, uuid: Uuid, row: &Row) -> Option<BridgeSpec> {
         datapath_id: datapath_id.and_then(|id| u64::from_str_radix(id.trim_start_matches("0x"), 16).ok()),
         fdb: FdbLimits::read(row),
         mirrors: MirrorSpec::read_all(replica, row),
+        tree: TreeSpec::read(replica, row),
         snooping: SnoopingSpec::read(replica, row),
         unsupported: unsupported(row),
         name,
@@ -244,10 +251,7 @@ fn tls(replica: &Replica) -> Option<TlsFiles> {
 /// The columns of a bridge that ask for what there is not.
 fn unsupported(row: &Row) -> Vec<&'static str> {
     let has_rows = |column: &&str| row.get(column).uuids().next().is_some();
-    let is_set = |column: &&str| row.get(column).atoms().any(|atom| *atom == Atom::Boolean(true));
-    let of_rows = ["netflow", "sflow", "ipfix"].into_iter().filter(has_rows);
-    let of_flags = ["stp_enable", "rstp_enable"].into_iter().filter(is_set);
-    of_rows.chain(of_flags).collect()
+    ["netflow", "sflow", "ipfix"].into_iter().filter(has_rows).collect()
 }
 
 /// The interfaces of a port.

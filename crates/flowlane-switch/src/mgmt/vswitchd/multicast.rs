@@ -142,6 +142,13 @@ impl BridgeSnooping {
         }
     }
 
+    /// Forgets all listeners and routers.
+    pub(super) fn flush(&self) {
+        if let Some(snooping) = self.table() {
+            snooping.flush();
+        }
+    }
+
     /// Returns what has been learned, for another process.
     pub(super) fn save(&self) -> Value {
         let inner = self.lock();

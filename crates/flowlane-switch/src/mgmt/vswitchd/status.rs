@@ -37,6 +37,7 @@ pub(super) fn operations(
             ("datapath_id", Datum::set([&*id])),
             ("datapath_version", Datum::set([concat!("flowlane ", env!("CARGO_PKG_VERSION"))])),
         ];
+        let columns = columns.into_iter().chain(bridge.tree.bridge_status()).collect();
         out.extend(update(replica, schema, "Bridge", *uuid, columns));
         out.extend(controllers(replica, schema, *uuid, bridge));
         for (uuid, port) in &bridge.ports {
@@ -51,6 +52,10 @@ pub(super) fn operations(
                 lacp.map_or_else(Datum::empty, |is_current| Datum::set([is_current])),
             ));
             out.extend(update(replica, schema, "Interface", *uuid, columns));
+        }
+        for uuid in replica.row("Bridge", *uuid).into_iter().flat_map(|row| row.get("ports").uuids()) {
+            let columns = bridge.tree.port_status(&uuid).into();
+            out.extend(update(replica, schema, "Port", uuid, columns));
         }
         for (uuid, mac) in bridge.bonds().active_macs(bridge.served()) {
             let columns = vec![("bond_active_slave", Datum::set([&*text_of(mac)]))];

@@ -35,13 +35,10 @@ pub(super) fn execute(
             Ok(lines(names.into_iter().map(str::to_owned)))
         }
         ("bfd/show", interface) => sessions(bridges, interface.first().copied()),
-        // No port speaks CFM or STP: there is nothing to show.
+        // No port speaks CFM: there is nothing to show.
         ("cfm/show", []) => Ok(String::new()),
         ("cfm/show", _) => Err("no such CFM object".to_owned()),
-        ("stp/show", names) => match one_or_all(bridges, names.first()) {
-            Ok(_) => Ok(String::new()),
-            Err(_) => Err("no such stp object".to_owned()),
-        },
+        ("stp/show" | "rstp/show" | "stp/tcn" | "rstp/tcn", names) => tree(bridges, command, names.first()),
         ("mdb/show", [name]) => find(bridges, name, NO_BRIDGE)
             .and_then(|bridge| bridge.describe_multicast().map(lines).ok_or_else(|| NOT_SNOOPED.to_owned())),
         ("mdb/flush", [name]) => find(bridges, name, NO_BRIDGE).and_then(|bridge| {
@@ -73,6 +70,20 @@ pub(super) fn execute(
         }
         _ => return None,
     })
+}
+
+/// Describes the spanning trees of bridges, or of one, or lets them notice a change of the topology.
+fn tree(bridges: &BTreeMap<Uuid, Bridge>, command: &str, name: Option<&&str>) -> Result<String, String> {
+    let is_rapid = command.starts_with("rstp");
+    let problem = if is_rapid { "No such RSTP object" } else { "no such stp object" };
+    let wanted: Vec<&Bridge> = one_or_all(bridges, name).map_err(|_| problem.to_owned())?;
+    if command.ends_with("tcn") {
+        let is_done = wanted.iter().filter(|bridge| bridge.tree.change_topology(is_rapid)).count() > 0;
+        return if is_done || name.is_none() { Ok("OK\n".to_owned()) } else { Err(problem.to_owned()) };
+    }
+    let described: Vec<String> =
+        wanted.iter().filter_map(|bridge| bridge.tree.describe(bridge.name(), is_rapid)).collect();
+    Ok(described.concat())
 }
 
 /// The sessions of BFD: all, or that of an interface.

@@ -15,7 +15,7 @@ use super::numbers::DatapathPorts;
 use super::{DaemonLog, LogLevels};
 
 /// The commands, with their arguments and the numbers of these.
-const COMMANDS: [(&str, &str, [usize; 2]); 48] = [
+const COMMANDS: [(&str, &str, [usize; 2]); 51] = [
     ("bfd/show", "[interface]", [0, 1]),
     ("bond/disable-member", "port member", [2, 2]),
     ("bond/enable-member", "port member", [2, 2]),
@@ -58,7 +58,10 @@ const COMMANDS: [(&str, &str, [usize; 2]); 48] = [
     ("ofproto/trace", "bridge br_flow [OPTIONS...] [-generate|packet]", [2, 66]),
     ("qos/show", "interface", [1, 1]),
     ("qos/show-types", "interface", [1, 1]),
+    ("rstp/show", "[bridge]", [0, 1]),
+    ("rstp/tcn", "[bridge]", [0, 1]),
     ("stp/show", "[bridge]", [0, 1]),
+    ("stp/tcn", "[bridge]", [0, 1]),
     ("version", "", [0, 0]),
     ("vlog/close", "", [0, 0]),
     ("vlog/list", "", [0, 0]),
