@@ -18,9 +18,11 @@
 //! Tunnels that are ports ([`PortTunnel`]) are others: their packets come out of the tunnel and into the port, whatever is configured
 //! here.
 
+mod port_erspan;
 mod port_spec;
 mod port_tunnel;
 
+pub use port_erspan::ErspanSpec;
 pub use port_spec::{Local, PortTunnelError, PortTunnelSpec};
 pub use port_tunnel::{PortTunnel, PortTunnels};
 
@@ -37,8 +39,8 @@ use flowlane::packet::tunnel::Inner;
 use flowlane::packet::{Field, Headers, Network, Parser, Transport};
 use flowlane::tunnel::{
     BATCH_MAX, Decapsulated, Decapsulator, Encapsulation, EncapsulationError, Encapsulator, Endpoint,
-    EndpointConfig, EndpointError, EndpointId, EndpointTable, OptionArea, OptionMap, Policy, Refused,
-    TunnelKind,
+    EndpointConfig, EndpointError, EndpointId, EndpointTable, OptionArea, OptionMap, PerPacket, Policy,
+    Refused, TunnelKind,
 };
 
 use crate::packet::length::ip_bytes;
@@ -311,7 +313,8 @@ impl Tunnels {
         let is_geneve = tunnel.spec.encapsulation.as_ref().is_some_and(|out| out.kind == TunnelKind::Geneve);
         let has_options = is_geneve && key.get(Field::TunMetadataPresent) != 0;
         let options = if has_options { self.policy().option_fields.write(key) } else { OptionArea::NONE };
-        tunnel.push(wrap, frame, headers, self.flow_hash.of(key), options.bytes())?;
+        let packet = PerPacket { flow_hash: self.flow_hash.of(key), options: options.bytes(), time_100us: 0 };
+        tunnel.push(wrap, frame, headers, &packet)?;
         Ok(place)
     }
 }
@@ -346,8 +349,7 @@ impl Tunnel {
         wrap: &Encapsulator,
         frame: &mut Frame,
         headers: &mut Headers,
-        flow_hash: u32,
-        options: &[u8],
+        packet: &PerPacket<'_>,
     ) -> Result<(), Unsent> {
         let Some(encapsulation) = &self.spec.encapsulation else { return Err(Unsent::NoTunnel) };
         let inner_at = match encapsulation.inner {
@@ -363,9 +365,9 @@ impl Tunnel {
             frame.truncate(inner_at + ip_bytes(&frame.bytes()[inner_at..]));
         }
         // Bytes in front of the IP header are overwritten.
-        let more = (wrap.header_bytes() + options.len()).saturating_sub(inner_at);
+        let more = (wrap.header_bytes() + packet.options.len()).saturating_sub(inner_at);
         frame.push(more);
-        match wrap.encapsulate_with(frame.bytes_mut(), inner_at + more, flow_hash, options) {
+        match wrap.encapsulate_with(frame.bytes_mut(), inner_at + more, packet) {
             Ok(start) => frame.pull(start),
             Err(_) => {
                 frame.pull(more);
@@ -384,7 +386,7 @@ fn outer_headers(encapsulation: &Encapsulation) -> Headers {
         IpAddr::V6(_) => (Network::Ipv6, 14 + 40),
     };
     let (transport, len) = match encapsulation.kind {
-        TunnelKind::Gre => (Transport::Gre, 4),
+        TunnelKind::Gre | TunnelKind::Erspan => (Transport::Gre, 4),
         TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gtpu => (Transport::Udp, 8),
     };
     Headers { l3: 14, l4, payload: l4 + len, network, transport, ..Headers::default() }

@@ -162,7 +162,7 @@ mod tests {
         );
         assert_eq!(AclEngine::ALL.map(AclEngine::name), ["auto", "brute", "tree", "dynamic"]);
         assert_eq!(Algorithm::ALL.map(Algorithm::name), ["scalar", "avx2-staged", "avx512-staged"]);
-        assert_eq!(TunnelKind::ALL.map(TunnelKind::name), ["vxlan", "geneve", "gtpu", "gre"]);
+        assert_eq!(TunnelKind::ALL.map(TunnelKind::name), ["vxlan", "geneve", "gtpu", "gre", "erspan"]);
         assert_eq!(
             Command::ALL.map(Command::name),
             ["add", "modify", "modify_strict", "delete", "delete_strict"]
@@ -225,6 +225,7 @@ mod tests {
                 "gtpu-extension-length",
                 "gtpu-extension",
                 "gre-format",
+                "erspan-format",
                 "gre-checksum",
                 "inner-protocol",
                 "ecn-not-capable",

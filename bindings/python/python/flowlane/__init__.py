@@ -429,7 +429,7 @@ def read_capture(
 
     `columns` are names of fields as in rules, `time` (nanoseconds, UTC), `captured` and `length` (bytes), `fault` (reason why a packet
     was not parsed completely), `packet` (number in the capture, from 0) and `frame` (bytes); the default is a set of columns for flow
-    analysis. A null is an absent field. With `decapsulate`, the inner headers of VXLAN, GENEVE, GTP-U and GRE packets replace the outer
+    analysis. A null is an absent field. With `decapsulate`, the inner headers of VXLAN, GENEVE, GTP-U, GRE and ERSPAN packets replace the outer
     ones, and tunnel fields are set (`tun_id`, `tun_src`, ..).
 
     `split` is a part of the capture, from `split_capture`.

@@ -49,7 +49,7 @@ pub(crate) struct QueryOptions {
     /// Ingress port number of packets.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) in_port: u32,
-    /// Parse the inner headers of VXLAN, GENEVE, GTP-U and GRE packets instead of the outer ones; tunnel fields (tun_id, ..) are
+    /// Parse the inner headers of VXLAN, GENEVE, GTP-U, GRE and ERSPAN packets instead of the outer ones; tunnel fields (tun_id, ..) are
     /// set.
     #[arg(long)]
     pub(crate) decapsulate: bool,

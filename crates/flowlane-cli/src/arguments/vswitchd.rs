@@ -18,7 +18,8 @@ OVS_LOGDIR, or /var/log/openvswitch. The log file is opened again at a SIGHUP an
 A daemon that ends leaves rules, connections and sessions of BFD in RUNDIR for the next one (`ovs-appctl exit --cleanup`: nothing). Each bridge has
 a control socket, RUNDIR/BRIDGE.control: `flowlane switch show --socket …`, `flowlane switch trace …`.
 
-Interfaces may be of the types system, afxdp, internal, tap, patch, geneve, vxlan, gre, ip6gre and dummy; others have an `error` in the database.";
+Interfaces may be of the types system, afxdp, internal, tap, patch, geneve, vxlan, gre, ip6gre, erspan,
+ip6erspan and dummy; others have an `error` in the database.";
 
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]

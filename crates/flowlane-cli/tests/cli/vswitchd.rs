@@ -175,8 +175,8 @@ fn ovs_vsctl_makes_bridges_and_ports_and_ovs_ofctl_drives_them() {
     assert_eq!(host.vsctl("get Interface nowhere ofport").unwrap(), "-1");
     assert!(host.ip("link add nowhere type veth peer name elsewhere") && host.ip("link set nowhere up"));
     wait_until("it is there", || host.vsctl("get Interface nowhere ofport error").unwrap() == "2\n[]");
-    let unknown = host.vsctl("add-port br0 x -- set Interface x type=erspan").unwrap_err();
-    assert!(unknown.contains("erspan"), "{unknown}");
+    let unknown = host.vsctl("add-port br0 x -- set Interface x type=lisp").unwrap_err();
+    assert!(unknown.contains("lisp"), "{unknown}");
     let mode = "add-port br0 y -- set Interface y type=afxdp options:xdp-mode=dance";
     let unknown = host.vsctl(mode).unwrap_err();
     assert!(unknown.contains("there are best-effort, native-with-zerocopy, native, generic"), "{unknown}");

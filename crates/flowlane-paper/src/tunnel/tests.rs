@@ -14,16 +14,12 @@ use super::*;
 
 /// Tunnel `i`: all kinds, both IP versions.
 fn encapsulation(i: u32) -> Encapsulation {
-    let address = |last: u32| match i % 5 {
-        4 => IpAddr::V6(((0x2001_0db8 << 96) + u128::from(last)).into()),
+    let address = |last: u32| match i % 6 {
+        5 => IpAddr::V6(((0x2001_0db8 << 96) + u128::from(last)).into()),
         _ => IpAddr::V4((0x0a00_0000 + last).into()),
     };
-    Encapsulation::new(
-        TunnelKind::ALL[i as usize % TunnelKind::ALL.len()],
-        100 + i / 2,
-        address(2 + i),
-        address(1),
-    )
+    let kind = TunnelKind::ALL[i as usize % TunnelKind::ALL.len()];
+    Encapsulation::new(kind, (100 + i / 2) & kind.id_max(), address(2 + i), address(1))
 }
 
 fn endpoint(i: u32) -> Endpoint {

@@ -309,7 +309,7 @@ pub struct PortSection {
     /// `tap:NAME`, `afpacket:INTERFACE`, `afxdp:INTERFACE[,mode=auto|skb|native|zerocopy]`, or `patch:NAME,peer=NAME`, whose other end is a port of
     /// this process. Files are relative to the configuration's folder.
     pub open: String,
-    /// Match frames of VXLAN, GENEVE, GTP-U and GRE on their inner headers, with the tunnel fields set: of the configured tunnels,
+    /// Match frames of VXLAN, GENEVE, GTP-U, GRE and ERSPAN on their inner headers, with the tunnel fields set: of the configured tunnels,
     /// or of all where none is configured.
     #[serde(default)]
     pub decapsulate: bool,

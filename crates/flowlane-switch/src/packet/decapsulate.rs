@@ -4,7 +4,9 @@ use flowlane::packet::fields::Field;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::tunnel::{self, Inner};
 use flowlane::packet::{Captured, Headers, Malformed, Network, Parser};
-use flowlane::tunnel::{Policy, Refused, TunnelKind, decapsulated_ecn, geneve_header, gre_header};
+use flowlane::tunnel::{
+    Policy, Refused, TunnelKind, decapsulated_ecn, erspan_header, geneve_header, gre_header,
+};
 
 use super::{Frame, edit};
 
@@ -46,8 +48,8 @@ pub fn decapsulate(
         found => found,
     };
     let policy = termination.policy;
-    if kind == TunnelKind::Gre as u8 && missing == 0 {
-        check_gre(frame.bytes(), &headers)?;
+    if [TunnelKind::Gre as u8, TunnelKind::Erspan as u8].contains(&kind) && missing == 0 {
+        check_gre(kind, frame.bytes(), &headers)?;
     }
     if kind == TunnelKind::Geneve as u8 {
         let header = frame.bytes().get(usize::from(headers.payload)..).unwrap_or_default();
@@ -91,10 +93,13 @@ pub fn decapsulate(
     Ok(inner_headers)
 }
 
-/// Checks the header and the checksum of GRE, which is over the packet without the frame's padding.
-fn check_gre(frame: &[u8], headers: &Headers) -> Result<(), Refused> {
+/// Checks the header of GRE, with its checksum, which is over the packet without the frame's padding, or of ERSPAN.
+fn check_gre(kind: u8, frame: &[u8], headers: &Headers) -> Result<(), Refused> {
     let end = edit::packet_end(frame, headers).ok_or(Refused::Truncated)?;
     let body = frame.get(usize::from(headers.l4)..end).ok_or(Refused::Truncated)?;
+    if kind == TunnelKind::Erspan as u8 {
+        return erspan_header(body).map(|_| ());
+    }
     let header = gre_header(body)?;
     header.inner().map(|_| ()).ok_or(Refused::InnerProtocol)
 }

@@ -56,7 +56,7 @@ pub enum PortSpec {
         /// That of the other end.
         peer: String,
     },
-    /// `geneve:ADDRESS|flow[,key=VNI|flow]…`, `vxlan:…`, `gre:…`: a tunnel over the system's network.
+    /// `geneve:ADDRESS|flow[,key=VNI|flow]…`, `vxlan:…`, `gre:…`, `erspan:…`: a tunnel over the system's network.
     Tunnel(PortTunnelSpec),
 }
 
@@ -85,8 +85,10 @@ impl XdpMode {
     }
 }
 
-const SCHEMES: [&str; 11] =
-    ["pcap", "pcap-out", "gen", "null", "tap", "afpacket", "afxdp", "patch", "geneve", "vxlan", "gre"];
+const SCHEMES: [&str; 12] = [
+    "pcap", "pcap-out", "gen", "null", "tap", "afpacket", "afxdp", "patch", "geneve", "vxlan", "gre",
+    "erspan",
+];
 
 impl PortSpec {
     /// Makes relative paths relative to `folder`.

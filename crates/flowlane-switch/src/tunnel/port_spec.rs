@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use flowlane::tunnel::{Sequence, TunnelKind};
 
+use super::ErspanSpec;
+
 /// The address of this node in a port's tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Local {
@@ -20,15 +22,15 @@ pub enum Local {
 /// The tunnel of a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortTunnelSpec {
-    /// The protocol: VXLAN, GENEVE or GRE.
+    /// The protocol: VXLAN, GENEVE, GRE or ERSPAN.
     pub kind: TunnelKind,
     /// The other end; `None`: packets that leave say which, by `tun_dst`, and those of any come in.
     pub remote: Option<IpAddr>,
     /// This node's end.
     pub local: Local,
-    /// The VNI or key of packets that come in; `None`: any. GRE without a key has 0.
+    /// The VNI, key or session of packets that come in; `None`: any. GRE without a key has 0.
     pub in_key: Option<u32>,
-    /// The VNI or key of packets that leave; `None`: their `tun_id`.
+    /// The VNI, key or session of packets that leave; `None`: their `tun_id`.
     pub out_key: Option<u32>,
     /// The specification names the key of packets that leave, be it 0: GRE has none else.
     pub has_key: bool,
@@ -36,8 +38,10 @@ pub struct PortTunnelSpec {
     pub port: Option<u16>,
     /// The checksum of UDP, or of GRE, is computed.
     pub checksum: bool,
-    /// The sequence numbers of packets of GRE that leave; `None`: they have none.
+    /// The sequence numbers of packets of GRE that leave; `None`: they have none, as those of others. ERSPAN always has them.
     pub sequence: Option<Sequence>,
+    /// The header of ERSPAN.
+    pub erspan: ErspanSpec,
     /// The outer type of service, of which the ECN bits do not count; `None`: the packet's.
     pub tos: Option<u8>,
     /// The outer TTL; `None`: the packet's.
@@ -51,6 +55,11 @@ pub struct PortTunnelSpec {
 const UDP_OPTIONS: [&str; 9] = ["local", "key", "in_key", "out_key", "port", "csum", "tos", "ttl", "df"];
 /// Those of GRE.
 const GRE_OPTIONS: [&str; 9] = ["local", "key", "in_key", "out_key", "csum", "seq", "tos", "ttl", "df"];
+/// Those of ERSPAN.
+const ERSPAN_OPTIONS: [&str; 11] = {
+    let [version, index, direction, hardware] = ErspanSpec::OPTIONS;
+    ["local", "key", "in_key", "out_key", version, index, direction, hardware, "tos", "ttl", "df"]
+};
 
 /// Why a specification is none of a tunnel.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -69,11 +78,16 @@ pub enum PortTunnelError {
 
 impl PortTunnelSpec {
     /// The protocols of ports.
-    pub const KINDS: [TunnelKind; 3] = [TunnelKind::Geneve, TunnelKind::Vxlan, TunnelKind::Gre];
+    pub const KINDS: [TunnelKind; 4] =
+        [TunnelKind::Geneve, TunnelKind::Vxlan, TunnelKind::Gre, TunnelKind::Erspan];
 
     /// The names of a protocol's options.
     pub fn options(kind: TunnelKind) -> &'static [&'static str] {
-        if kind.own_port().is_some() { &UDP_OPTIONS } else { &GRE_OPTIONS }
+        match kind {
+            TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gtpu => &UDP_OPTIONS,
+            TunnelKind::Gre => &GRE_OPTIONS,
+            TunnelKind::Erspan => &ERSPAN_OPTIONS,
+        }
     }
 
     /// The tunnel to another end with the defaults of Open vSwitch: VNI 0 or no key, any address of this node, a TTL of 64.
@@ -87,7 +101,8 @@ impl PortTunnelSpec {
             has_key: false,
             port: kind.own_port(),
             checksum: false,
-            sequence: None,
+            sequence: (kind == TunnelKind::Erspan).then(Sequence::default),
+            erspan: ErspanSpec::default(),
             tos: Some(0),
             ttl: Some(64),
             dont_fragment: true,
@@ -131,7 +146,11 @@ impl PortTunnelSpec {
             text => match number(text) {
                 Some(id) if id <= u64::from(kind.id_max()) => Ok(Some(id as u32)),
                 _ => {
-                    let what = if kind == TunnelKind::Gre { "key" } else { "VNI" };
+                    let what = match kind {
+                        TunnelKind::Gre => "key",
+                        TunnelKind::Erspan => "session",
+                        _ => "VNI",
+                    };
                     Err(wrong(&format!("a {what} of 0 to {} or `flow` is expected", kind.id_max())))
                 }
             },
@@ -166,8 +185,9 @@ impl PortTunnelSpec {
             "tos" => self.tos = byte()?.map(|tos| tos & !3),
             // Zero is the system's own, as in Open vSwitch.
             "ttl" => self.ttl = byte()?.map(|ttl| if ttl == 0 { 64 } else { ttl }),
-            // The last of them.
-            _ => self.dont_fragment = yes()?,
+            "df" => self.dont_fragment = yes()?,
+            // The others, which are known, are of ERSPAN.
+            _ => self.erspan.set(key, value).map_err(wrong)?,
         }
         Ok(())
     }
@@ -219,8 +239,13 @@ impl PortTunnelSpec {
         if let Some(port) = self.port.filter(|_| self.port != self.kind.own_port()) {
             out.push(("port", port.to_string()));
         }
-        for (key, is_set) in [("csum", self.checksum), ("seq", self.sequence.is_some())] {
-            out.extend(is_set.then(|| (key, "true".to_owned())));
+        match self.kind {
+            TunnelKind::Erspan => out.extend(self.erspan.given()),
+            _ => {
+                let flags = [("csum", self.checksum), ("seq", self.sequence.is_some())];
+                let set = flags.into_iter().filter(|(_, is_set)| *is_set);
+                out.extend(set.map(|(key, _)| (key, "true".to_owned())));
+            }
         }
         if self.tos != Some(0) {
             out.push(("tos", self.tos.map_or_else(|| "inherit".to_owned(), |tos| format!("{tos:#x}"))));
@@ -293,6 +318,22 @@ mod tests {
         ] {
             assert_eq!(of_kind(TunnelKind::Gre, text).unwrap().to_string(), format!("gre:{text}"));
         }
+        for (text, shown) in [
+            ("192.0.2.7,key=5", "192.0.2.7,key=5,erspan_ver=1,erspan_idx=0x0"),
+            ("::7,key=1023,erspan_ver=1,erspan_idx=0xabcde", "::7,key=1023,erspan_ver=1,erspan_idx=0xabcde"),
+            (
+                "flow,key=flow,erspan_ver=2,erspan_dir=1,erspan_hwid=3f,erspan_idx=7",
+                "flow,key=flow,erspan_ver=2,erspan_dir=1,erspan_hwid=0x3f",
+            ),
+            (
+                "192.0.2.7,erspan_ver=flow,ttl=9",
+                "192.0.2.7,erspan_ver=flow,erspan_idx=flow,erspan_dir=flow,erspan_hwid=flow,ttl=9",
+            ),
+        ] {
+            let spec = of_kind(TunnelKind::Erspan, text).unwrap();
+            assert_eq!(spec.to_string(), format!("erspan:{shown}"));
+            assert_eq!(of_kind(TunnelKind::Erspan, shown).unwrap(), spec);
+        }
         // The congestion bits are those of packets.
         assert_eq!(
             of("flow,tos=0x0f,ttl=0,csum,port=6081").unwrap().to_string(),
@@ -321,6 +362,17 @@ mod tests {
             ("192.0.2.7,key=4294967296", "a key of 0 to 4294967295 or `flow` is expected"),
         ] {
             let error = of_kind(TunnelKind::Gre, text).unwrap_err().to_string();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+        for (text, problem) in [
+            ("192.0.2.7,csum=true", "no option `csum` of erspan; there are local, key"),
+            ("192.0.2.7,key=1024", "a session of 0 to 1023 or `flow` is expected"),
+            ("192.0.2.7,erspan_ver=0", "1, 2 or `flow`"),
+            ("192.0.2.7,erspan_idx=100000", "an index of 0 to fffff"),
+            ("192.0.2.7,erspan_dir=2", "0, 1 or `flow`"),
+            ("192.0.2.7,erspan_hwid=0x40", "a number of 0 to 3f"),
+        ] {
+            let error = of_kind(TunnelKind::Erspan, text).unwrap_err().to_string();
             assert!(error.contains(problem), "{text}: {error}");
         }
     }

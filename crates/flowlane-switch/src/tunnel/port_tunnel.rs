@@ -11,12 +11,14 @@
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::SystemTime;
 
 use flowlane::cache::flow_hash::FlowHash;
 use flowlane::packet::batch::LaneMask;
 use flowlane::packet::key::FlowKey;
+use flowlane::packet::tunnel::erspan::Erspan;
 use flowlane::packet::{Field, Parser};
-use flowlane::tunnel::{Encapsulation, Encapsulator, Policy, Refused, Tos, TunnelKind};
+use flowlane::tunnel::{Encapsulation, Encapsulator, PerPacket, Policy, Refused, Tos, TunnelKind};
 
 use super::{Local, PortTunnelSpec, Unsent, decapsulate_all};
 use crate::packet::{Burst, Frame, Termination};
@@ -31,6 +33,7 @@ struct Outer {
     destination: IpAddr,
     id: u32,
     ttl: u8,
+    erspan: Erspan,
 }
 
 /// The tunnel of a port.
@@ -114,7 +117,8 @@ impl PortTunnel {
         let has_options = self.spec.kind == TunnelKind::Geneve && key.get(Field::TunMetadataPresent) != 0;
         let options = has_options.then(|| policy.option_fields.write(key));
         let options = options.as_ref().map_or(&[][..], |options| options.bytes());
-        let flow_hash = self.flow_hash.of(key);
+        let time_100us = if matches!(outer.erspan, Erspan::Version2 { .. }) { time_100us() } else { 0 };
+        let packet = PerPacket { flow_hash: self.flow_hash.of(key), options, time_100us };
         if self.kept.len() >= KEPT_MAX && !self.kept.contains_key(&outer) {
             self.kept.clear();
         }
@@ -128,7 +132,7 @@ impl PortTunnel {
         out.time_ns = frame.time_ns;
         let headers = wrap.header_bytes() + options.len();
         out.push(headers);
-        match wrap.encapsulate_with(out.bytes_mut(), headers, flow_hash, options) {
+        match wrap.encapsulate_with(out.bytes_mut(), headers, &packet) {
             Ok(start) => out.pull(start),
             Err(_) => return Err(Unsent::TooLong),
         }
@@ -150,8 +154,15 @@ impl PortTunnel {
             destination,
             id: self.spec.out_key.unwrap_or(key.get(Field::TunId) as u32 & self.spec.kind.id_max()),
             ttl: ttl.unwrap_or(64),
+            erspan: self.spec.erspan.of(key)?,
         })
     }
+}
+
+/// The time of the system in units of 100 µs, which ERSPAN says to its receiver: its lower bits.
+fn time_100us() -> u32 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (since.as_micros() / 100) as u32
 }
 
 /// The address in one of two fields.
@@ -168,7 +179,7 @@ fn encapsulator(spec: &PortTunnelSpec, outer: Outer) -> Option<Encapsulator> {
     let mut out = Encapsulation::new(spec.kind, outer.id, outer.source, outer.destination);
     (out.ttl, out.port, out.mtu) = (outer.ttl, spec.port, u16::MAX);
     out.tos = spec.tos.map_or(Tos::Inner, |tos| Tos::Dscp(tos >> 2));
-    (out.has_key, out.sequence) = (spec.has_key, spec.sequence.clone());
+    (out.has_key, out.sequence, out.erspan) = (spec.has_key, spec.sequence.clone(), outer.erspan);
     // The system computes that of UDP: the source may not be known here.
     out.checksum = spec.checksum && spec.port.is_none();
     Encapsulator::new(&out).ok()

@@ -81,9 +81,12 @@ fn tunnel(i: u32, random: &mut Random) -> Tunnel {
             (address(0), address(far))
         }
     };
-    let mut encapsulation = Encapsulation::new(kind, i, far, near);
+    let id = i & kind.id_max();
+    let mut encapsulation = Encapsulation::new(kind, id, far, near);
     encapsulation.checksum |= random.chance(0.2);
-    encapsulation.sequence = random.chance(0.2).then(Sequence::default);
+    if random.chance(0.2) {
+        encapsulation.sequence = Some(Sequence::default());
+    }
     if kind == TunnelKind::Geneve && random.chance(0.3) {
         // An option that need not be understood.
         encapsulation.options = vec![1, 2, 3, 1, 9, 9, 9, 9];
@@ -91,7 +94,7 @@ fn tunnel(i: u32, random: &mut Random) -> Tunnel {
     if kind == TunnelKind::Gtpu {
         encapsulation.inner = Inner::Ip(0x0800);
     }
-    let endpoint = Endpoint { kind, id: i, vrf: 1, source: Some(far), destination: near };
+    let endpoint = Endpoint { kind, id, vrf: 1, source: Some(far), destination: near };
     Tunnel { wrap: Encapsulator::new(&encapsulation).expect("a tunnel that can be"), endpoint }
 }
 

@@ -455,3 +455,5 @@ pub const TUNNEL_GENEVE: u8 = 2;
 pub const TUNNEL_GTPU: u8 = 3;
 /// `tun_type` of a frame that came through GRE (RFC 2784).
 pub const TUNNEL_GRE: u8 = 4;
+/// `tun_type` of a frame that came through ERSPAN (draft-foschiano-erspan-03).
+pub const TUNNEL_ERSPAN: u8 = 5;

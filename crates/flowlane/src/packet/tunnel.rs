@@ -1,18 +1,20 @@
 //! Tunnel headers: VXLAN (RFC 7348, with the group policy bits of its GBP extension), GENEVE (RFC 8926) and GTP-U
-//! (3GPP TS 29.281) behind UDP, and GRE (RFC 2784), read into the tunnel fields of the key.
+//! (3GPP TS 29.281) behind UDP, GRE (RFC 2784) and ERSPAN in GRE, read into the tunnel fields of the key.
 //!
 //! [`read`] tells from a parsed outer frame where the inner packet begins and what the tunnel header
 //! says. The caller removes the outer headers, parses the inner frame, and has [`Tunnel::fill`] complete
 //! its key.
 
+pub mod erspan;
 pub mod gre;
 #[cfg(test)]
 mod tests;
 
-use super::fields::{TUNNEL_GENEVE, TUNNEL_GRE, TUNNEL_GTPU, TUNNEL_VXLAN, word};
+use super::fields::{TUNNEL_ERSPAN, TUNNEL_GENEVE, TUNNEL_GRE, TUNNEL_GTPU, TUNNEL_VXLAN, word};
 use super::headers::{Headers, Malformed, Network, Transport};
 use super::key::FlowKey;
 use super::parse::ether_type;
+use erspan::{Erspan, ErspanHeader};
 use gre::Gre;
 
 /// UDP port of VXLAN.
@@ -42,7 +44,7 @@ pub struct Tunnel {
     pub inner: Inner,
     /// `tun_type`.
     pub kind: u8,
-    /// VNI, TEID or key; 0 of GRE without a key.
+    /// VNI, TEID, key or session; 0 of GRE without a key.
     pub id: u32,
     /// The header's flag bits (`tun_flags`).
     pub flags: u16,
@@ -52,6 +54,8 @@ pub struct Tunnel {
     pub gtpu: (u8, u8),
     /// First GENEVE option: class, type and length in one word, and its first 8 bytes.
     pub option: [u32; 3],
+    /// Where ERSPAN's frame was seen.
+    pub erspan: Option<Erspan>,
     /// Bytes of the GENEVE options, which end where the inner packet begins.
     pub option_bytes: usize,
 }
@@ -68,13 +72,16 @@ pub fn read(frame: &[u8], headers: &Headers) -> Result<Option<Tunnel>, Malformed
     }
 }
 
-/// The tunnel protocol (`tun_type`) of an outer frame: that of its UDP port, or GRE that carries Ethernet or IP. Further GRE is
-/// of protocols that are known to others: PPTP has version 1, keepalives of routers carry nothing.
+/// The tunnel protocol (`tun_type`) of an outer frame: that of its UDP port, ERSPAN, or GRE that carries Ethernet or IP. Further GRE
+/// is of protocols that are known to others: PPTP has version 1, keepalives of routers carry nothing.
 pub fn kind_of(frame: &[u8], headers: &Headers) -> Option<u8> {
     let body = frame.get(usize::from(headers.l4)..)?;
     match headers.transport {
         Transport::Udp => kind_of_port(u16::from_be_bytes(*body.get(2..)?.first_chunk()?)),
-        Transport::Gre => Gre::read(body).ok()?.inner().map(|_| TUNNEL_GRE),
+        Transport::Gre => {
+            let header = Gre::read(body).ok()?;
+            header.inner().map(|_| TUNNEL_GRE).or(header.is_erspan().then_some(TUNNEL_ERSPAN))
+        }
         _ => None,
     }
 }
@@ -95,7 +102,7 @@ fn kind_of_port(port: u16) -> Option<u8> {
 /// The reason for which the tunnel header is malformed.
 pub fn read_as(kind: u8, frame: &[u8], headers: &Headers) -> Result<Option<Tunnel>, Malformed> {
     let (carrier, at) = match kind {
-        TUNNEL_GRE => (Transport::Gre, headers.l4),
+        TUNNEL_GRE | TUNNEL_ERSPAN => (Transport::Gre, headers.l4),
         _ => (Transport::Udp, headers.payload),
     };
     if headers.transport != carrier || headers.fragment != 0 || headers.segments_left {
@@ -108,6 +115,7 @@ pub fn read_as(kind: u8, frame: &[u8], headers: &Headers) -> Result<Option<Tunne
         TUNNEL_GENEVE => geneve(body, at).map(Some),
         TUNNEL_GTPU => gtpu(body, at),
         TUNNEL_GRE => read_gre(body, at).map(Some),
+        TUNNEL_ERSPAN => read_erspan(body, at).map(Some),
         _ => Ok(None),
     }
 }
@@ -133,6 +141,7 @@ fn vxlan(body: &[u8], at: usize) -> Result<Tunnel, Malformed> {
         group,
         gtpu: (0, 0),
         option: [0; 3],
+        erspan: None,
         option_bytes: 0,
     })
 }
@@ -170,6 +179,7 @@ fn geneve(body: &[u8], at: usize) -> Result<Tunnel, Malformed> {
         group: (0, 0),
         gtpu: (0, 0),
         option,
+        erspan: None,
         option_bytes: options,
     })
 }
@@ -212,6 +222,7 @@ fn gtpu(body: &[u8], at: usize) -> Result<Option<Tunnel>, Malformed> {
         group: (0, 0),
         gtpu: (flags, message),
         option: [0; 3],
+        erspan: None,
         option_bytes: 0,
     }))
 }
@@ -227,6 +238,23 @@ fn read_gre(body: &[u8], at: usize) -> Result<Tunnel, Malformed> {
         group: (0, 0),
         gtpu: (0, 0),
         option: [0; 3],
+        erspan: None,
+        option_bytes: 0,
+    })
+}
+
+fn read_erspan(body: &[u8], at: usize) -> Result<Tunnel, Malformed> {
+    let header = ErspanHeader::read(body)?;
+    Ok(Tunnel {
+        inner_at: at + header.bytes,
+        inner: Inner::Ethernet,
+        kind: TUNNEL_ERSPAN,
+        id: header.session,
+        flags: gre::SEQUENCE,
+        group: (0, 0),
+        gtpu: (0, 0),
+        option: [0; 3],
+        erspan: Some(header.erspan),
         option_bytes: 0,
     })
 }
@@ -251,6 +279,7 @@ impl Tunnel {
         inner.set_word(word::TUN_GBP, u32::from(id) << 16 | u32::from(flags) << 8 | u32::from(self.kind));
         let (flags, message) = self.gtpu;
         inner.set_word(word::TUN_GTPU, u32::from(flags) << 24 | u32::from(message) << 16);
+        inner.set_word(word::TUN_ERSPAN, self.erspan.map_or(0, Erspan::word));
         for (i, &w) in self.option.iter().enumerate() {
             inner.set_word(word::TUN_OPTION + i, w);
         }

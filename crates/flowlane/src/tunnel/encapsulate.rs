@@ -16,6 +16,7 @@ use super::checksum::{add, field, fold, word_be};
 use super::endpoint::VNI_MAX;
 use super::sequence::Sequence;
 use crate::packet::parse::{ether_type, ip_proto};
+use crate::packet::tunnel::erspan::{self, Erspan};
 use crate::packet::tunnel::{Inner, gre};
 
 const ETHERNET_BYTES: usize = 14;
@@ -25,6 +26,20 @@ const TUNNEL_BYTES: usize = 8;
 const OPTIONS_MAX: usize = 252;
 /// The longest outer headers: IPv6 with all options.
 const HEADERS_MAX: usize = ETHERNET_BYTES + 40 + UDP_BYTES + TUNNEL_BYTES + OPTIONS_MAX;
+
+/// Bytes of GRE and ERSPAN of version 2.
+const ERSPAN_2_BYTES: usize = 8 + 12;
+
+/// The parts of outer headers that each packet has of its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PerPacket<'a> {
+    /// The inner flow's hash.
+    pub flow_hash: u32,
+    /// Further GENEVE options: whole ones, behind those of the tunnel.
+    pub options: &'a [u8],
+    /// The time in units of 100 µs, for ERSPAN of version 2.
+    pub time_100us: u32,
+}
 
 /// The outer type of service (traffic class).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,12 +55,14 @@ pub enum Tos {
 pub struct Encapsulation {
     /// The tunnel's protocol.
     pub kind: TunnelKind,
-    /// VNI (24 bits), TEID or key (32 bits).
+    /// VNI (24 bits), TEID or key (32 bits), or session (10 bits).
     pub id: u32,
     /// If set, GRE has the id as its key; else it has none. Others have the id in any case.
     pub has_key: bool,
-    /// The sequence numbers of packets; none: they have none, as of all but GRE.
+    /// The sequence numbers of packets; none: they have none, as of all but GRE. ERSPAN always has them.
     pub sequence: Option<Sequence>,
+    /// Where ERSPAN's frames were seen; of others nothing.
+    pub erspan: Erspan,
     /// The outer source: this node's address.
     pub source: IpAddr,
     /// The outer destination, of the same IP version.
@@ -58,7 +75,7 @@ pub struct Encapsulation {
     pub tos: Tos,
     /// UDP destination port; none: the protocol's own. GRE has none.
     pub port: Option<u16>,
-    /// The first header of inner packets: GENEVE and GRE carry Ethernet or IP, VXLAN Ethernet, GTP-U IP.
+    /// The first header of inner packets: GENEVE and GRE carry Ethernet or IP, VXLAN and ERSPAN Ethernet, GTP-U IP.
     pub inner: Inner,
     /// GENEVE options in wire format; at most 252 bytes.
     pub options: Vec<u8>,
@@ -78,7 +95,8 @@ impl Encapsulation {
             kind,
             id,
             has_key: id != 0,
-            sequence: None,
+            sequence: (kind == TunnelKind::Erspan).then(Sequence::default),
+            erspan: Erspan::Version1 { index: 0 },
             source,
             destination,
             macs: [[0; 6]; 2],
@@ -119,8 +137,16 @@ pub enum EncapsulationError {
         /// The DSCP.
         dscp: u8,
     },
+    /// A session of ERSPAN beyond 10 bits, an index beyond 20, an identifier of hardware beyond 6, or no sequence numbers.
+    #[error(
+        "ERSPAN has sessions up to {session}, indices up to {index}, hardware up to {hardware}, and sequence numbers",
+        session = erspan::SESSION_MAX,
+        index = erspan::INDEX_MAX,
+        hardware = erspan::HARDWARE_MAX
+    )]
+    Erspan,
     /// The protocol does not carry this.
-    #[error("{kind} does not carry {inner:?}; VXLAN carries Ethernet, GTP-U IP, GENEVE and GRE both", kind = kind.name())]
+    #[error("{kind} does not carry {inner:?}; VXLAN and ERSPAN carry Ethernet, GTP-U IP, GENEVE and GRE both", kind = kind.name())]
     Inner {
         /// The tunnel's protocol.
         kind: TunnelKind,
@@ -191,6 +217,15 @@ fn check(tunnel: &Encapsulation) -> Result<(), EncapsulationError> {
     if source.is_ipv4() != destination.is_ipv4() {
         return Err(EncapsulationError::Families { source_address: source, destination });
     }
+    if kind == TunnelKind::Erspan {
+        let is_right = match tunnel.erspan {
+            Erspan::Version1 { index } => index <= erspan::INDEX_MAX,
+            Erspan::Version2 { hardware, .. } => hardware <= erspan::HARDWARE_MAX,
+        };
+        if !is_right || id > kind.id_max() || tunnel.sequence.is_none() {
+            return Err(EncapsulationError::Erspan);
+        }
+    }
     if id > kind.id_max() {
         return Err(EncapsulationError::Vni { id });
     }
@@ -198,7 +233,9 @@ fn check(tunnel: &Encapsulation) -> Result<(), EncapsulationError> {
         return Err(EncapsulationError::Dscp { dscp });
     }
     let carried = match (kind, inner) {
-        (TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gre, Inner::Ethernet) => true,
+        (TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gre | TunnelKind::Erspan, Inner::Ethernet) => {
+            true
+        }
         (TunnelKind::Geneve | TunnelKind::Gre | TunnelKind::Gtpu, Inner::Ip(ip)) => {
             ip == ether_type::IPV4 || ip == ether_type::IPV6
         }
@@ -279,10 +316,10 @@ impl Encapsulator {
     /// Why the packet is to be dropped; nothing is written then.
     #[inline]
     pub fn encapsulate(&self, buffer: &mut [u8], inner_at: usize, flow_hash: u32) -> Result<usize, Oversize> {
-        self.encapsulate_with(buffer, inner_at, flow_hash, &[])
+        self.encapsulate_with(buffer, inner_at, &PerPacket { flow_hash, ..PerPacket::default() })
     }
 
-    /// [Encapsulates](Self::encapsulate) a packet with further GENEVE options of its own: whole ones, behind those of the tunnel.
+    /// [Encapsulates](Self::encapsulate) a packet with what else its headers have of its own.
     ///
     /// # Errors
     /// Why the packet is to be dropped; nothing is written then.
@@ -291,9 +328,9 @@ impl Encapsulator {
         &self,
         buffer: &mut [u8],
         inner_at: usize,
-        flow_hash: u32,
-        options: &[u8],
+        packet: &PerPacket<'_>,
     ) -> Result<usize, Oversize> {
+        let PerPacket { flow_hash, options, .. } = *packet;
         let len = self.len + options.len();
         let start = inner_at.checked_sub(len).ok_or(Oversize::Headroom)?;
         if inner_at > buffer.len() {
@@ -313,7 +350,7 @@ impl Encapsulator {
         self.patch_network(network, transport_len, self.tos_of(inner), flow_hash);
         match self.kind.ip_protocol() {
             ip_proto::UDP => self.patch_udp(transport, inner, flow_hash, options),
-            _ => self.patch_gre(transport, inner),
+            _ => self.patch_gre(transport, inner, packet.time_100us),
         }
         Ok(start)
     }
@@ -344,16 +381,21 @@ impl Encapsulator {
         }
     }
 
-    /// Completes a GRE header: its last word is the sequence number, its second the checksum (RFC 2784 §2.1).
+    /// Completes a GRE header: its last word is the sequence number, its second the checksum (RFC 2784 §2.1). That of ERSPAN has no
+    /// checksum; of version 2, the time is behind the session.
     #[inline(never)]
-    fn patch_gre(&self, transport: &mut [u8], inner: &[u8]) {
+    fn patch_gre(&self, transport: &mut [u8], inner: &[u8], time_100us: u32) {
+        let is_erspan = self.kind == TunnelKind::Erspan;
         let mut sum = self.transport_sum;
         if let Some(sequence) = &self.sequence {
-            let at = transport.len() - 4;
-            transport[at..].copy_from_slice(&sequence.take().to_be_bytes());
-            sum = add(sum, &transport[at..]);
+            let at = if is_erspan { 4 } else { transport.len() - 4 };
+            transport[at..at + 4].copy_from_slice(&sequence.take().to_be_bytes());
+            sum = add(sum, &transport[at..at + 4]);
         }
-        if self.checksum {
+        if is_erspan && transport.len() == ERSPAN_2_BYTES {
+            transport[12..16].copy_from_slice(&time_100us.to_be_bytes());
+        }
+        if self.checksum && !is_erspan {
             transport[4..6].copy_from_slice(&field(add(sum, inner)));
         }
     }
@@ -453,6 +495,9 @@ fn push_network(tunnel: &Encapsulation, bytes: &mut Vec<u8>) -> Vec<u8> {
 
 /// Appends a GRE header, without patched fields.
 fn push_gre(tunnel: &Encapsulation, bytes: &mut Vec<u8>) {
+    if tunnel.kind == TunnelKind::Erspan {
+        return push_erspan(tunnel, bytes);
+    }
     let flag = |flag: u16, is_set: bool| if is_set { flag } else { 0 };
     let flags = flag(gre::CHECKSUM, tunnel.checksum)
         | flag(gre::KEY, tunnel.has_key)
@@ -469,6 +514,21 @@ fn push_gre(tunnel: &Encapsulation, bytes: &mut Vec<u8>) {
     if tunnel.sequence.is_some() {
         bytes.extend([0; 4]);
     }
+}
+
+/// Appends GRE and ERSPAN, without patched fields.
+fn push_erspan(tunnel: &Encapsulation, bytes: &mut Vec<u8>) {
+    let (protocol, version, rest) = match tunnel.erspan {
+        Erspan::Version1 { index } => (erspan::VERSION_1, 1, vec![index]),
+        Erspan::Version2 { is_egress, hardware } => {
+            (erspan::VERSION_2, 2, vec![0, u32::from(hardware) << 4 | u32::from(is_egress) << 3])
+        }
+    };
+    bytes.extend(gre::SEQUENCE.to_be_bytes());
+    bytes.extend(protocol.to_be_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend((version << 28 | tunnel.id).to_be_bytes());
+    bytes.extend(rest.into_iter().flat_map(u32::to_be_bytes));
 }
 
 /// Appends UDP, where the tunnel is behind it, and tunnel header, without patched fields.
@@ -495,7 +555,7 @@ fn push_transport(tunnel: &Encapsulation, bytes: &mut Vec<u8>) {
             bytes.extend([0x30, 255, 0, 0]);
             bytes.extend(tunnel.id.to_be_bytes());
         }
-        TunnelKind::Gre => push_gre(tunnel, bytes),
+        TunnelKind::Gre | TunnelKind::Erspan => push_gre(tunnel, bytes),
     }
 }
 

@@ -10,6 +10,7 @@ use super::TunnelKind;
 use crate::cuckoo::{CuckooConfig, CuckooReader, CuckooWriter};
 use crate::hash::multilinear::Multilinear;
 use crate::isa::Variant;
+use crate::packet::tunnel::erspan::SESSION_MAX;
 
 /// Words of a key with IPv4 addresses: source, destination, VNI or TEID, tag. The first three are as they
 /// stand on the wire, whatever the byte order of the machine.
@@ -81,6 +82,12 @@ pub enum EndpointError {
         /// The VNI.
         id: u32,
     },
+    /// A session of ERSPAN beyond 10 bits.
+    #[error("the session {id} has more than 10 bits; the largest is {SESSION_MAX}")]
+    Session {
+        /// The session.
+        id: u32,
+    },
     /// A VRF beyond 24 bits.
     #[error("the VRF {vrf} has more than 24 bits; number VRFs from 0 to {VRF_MAX}")]
     Vrf {
@@ -136,7 +143,10 @@ impl Endpoint {
             return Err(EndpointError::Vrf { vrf });
         }
         if id > kind.id_max() {
-            return Err(EndpointError::Vni { id });
+            return Err(match kind {
+                TunnelKind::Erspan => EndpointError::Session { id },
+                _ => EndpointError::Vni { id },
+            });
         }
         let tag = tag(kind, vrf) | if source.is_none() { OPEN } else { 0 };
         let id = id_on_wire(kind, id);

@@ -18,7 +18,7 @@ mod tests;
 pub use cache::EndpointCache;
 pub use decapsulate::{BATCH_MAX, Decapsulated, Decapsulator};
 pub use ecn::decapsulated_ecn;
-pub use encapsulate::{Encapsulation, EncapsulationError, Encapsulator, Oversize, Tos};
+pub use encapsulate::{Encapsulation, EncapsulationError, Encapsulator, Oversize, PerPacket, Tos};
 pub use endpoint::{
     Endpoint, EndpointConfig, EndpointError, EndpointId, EndpointReader, EndpointTable, V4Key, V6Key,
     VNI_MAX, VRF_MAX,
@@ -26,7 +26,7 @@ pub use endpoint::{
 pub use options::{MappedOption, OPTION_BYTES_MAX, OptionArea, OptionMap, OptionMapError, OptionValues};
 pub use reason::{Refused, RefusedCounts};
 pub use sequence::Sequence;
-pub use validate::{Policy, geneve_header, gre_header};
+pub use validate::{Policy, erspan_header, geneve_header, gre_header};
 
 /// Classification of single packets, for the packet-by-packet nodes of `flowlane-paper`.
 #[doc(hidden)]
@@ -39,9 +39,9 @@ pub mod one_by_one {
 use strum::{IntoStaticStr, VariantArray};
 
 use crate::named_enum;
-use crate::packet::fields::{TUNNEL_GENEVE, TUNNEL_GRE, TUNNEL_GTPU, TUNNEL_VXLAN};
+use crate::packet::fields::{TUNNEL_ERSPAN, TUNNEL_GENEVE, TUNNEL_GRE, TUNNEL_GTPU, TUNNEL_VXLAN};
 use crate::packet::parse::ip_proto;
-use crate::packet::tunnel::{GENEVE_PORT, GTPU_PORT, VXLAN_PORT};
+use crate::packet::tunnel::{GENEVE_PORT, GTPU_PORT, VXLAN_PORT, erspan};
 
 /// A tunnel's protocol; as a number it is the key's `tun_type`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, IntoStaticStr, VariantArray)]
@@ -56,22 +56,25 @@ pub enum TunnelKind {
     Gtpu = TUNNEL_GTPU,
     /// GRE (RFC 2784).
     Gre = TUNNEL_GRE,
+    /// ERSPAN in GRE (draft-foschiano-erspan-03).
+    Erspan = TUNNEL_ERSPAN,
 }
 
 impl TunnelKind {
     /// All of them.
-    pub const ALL: [Self; 4] = named_enum::all();
+    pub const ALL: [Self; 5] = named_enum::all();
 
     /// Returns the name, in configurations and reports.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// Returns the largest id: VNI, TEID or key.
+    /// Returns the largest id: VNI, TEID, key or session.
     pub fn id_max(self) -> u32 {
         match self {
             Self::Vxlan | Self::Geneve => VNI_MAX,
             Self::Gtpu | Self::Gre => u32::MAX,
+            Self::Erspan => erspan::SESSION_MAX,
         }
     }
 
@@ -81,7 +84,7 @@ impl TunnelKind {
             Self::Vxlan => Some(VXLAN_PORT),
             Self::Geneve => Some(GENEVE_PORT),
             Self::Gtpu => Some(GTPU_PORT),
-            Self::Gre => None,
+            Self::Gre | Self::Erspan => None,
         }
     }
 
@@ -89,7 +92,7 @@ impl TunnelKind {
     pub fn ip_protocol(self) -> u8 {
         match self {
             Self::Vxlan | Self::Geneve | Self::Gtpu => ip_proto::UDP,
-            Self::Gre => ip_proto::GRE,
+            Self::Gre | Self::Erspan => ip_proto::GRE,
         }
     }
 }

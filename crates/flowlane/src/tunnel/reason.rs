@@ -42,6 +42,8 @@ pub enum Refused {
     GtpuExtension,
     /// GRE of another version than 0, or with flags other than those of a checksum, a key and a sequence number.
     GreFormat,
+    /// ERSPAN of an unknown version, without a sequence number, or around something else than an Ethernet frame.
+    ErspanFormat,
     /// The checksum of GRE is wrong.
     GreChecksum,
     /// The inner packet is neither Ethernet nor IP.
@@ -54,7 +56,7 @@ pub enum Refused {
 
 impl Refused {
     /// Every reason.
-    pub const ALL: [Self; 19] = named_enum::all();
+    pub const ALL: [Self; 20] = named_enum::all();
 
     /// Returns the reason's name in counters and reports.
     pub fn name(self) -> &'static str {

@@ -4,6 +4,7 @@ use super::checksum::{add, fold, word_be};
 use super::endpoint::{Key, V4Key, V6Key, tag, words};
 use super::{OptionMap, Refused, TunnelKind};
 use crate::packet::parse::{ether_type, ip_proto};
+use crate::packet::tunnel::erspan::ErspanHeader;
 use crate::packet::tunnel::gre::{self, Gre};
 use crate::packet::tunnel::{GENEVE_PORT, GTPU_PORT, Inner, VXLAN_PORT};
 use crate::packet::{Headers, Malformed, Network, Transport};
@@ -21,7 +22,7 @@ pub struct Policy {
     pub geneve_port: Option<u16>,
     /// UDP destination port of GTP-U; none: GTP-U is not terminated.
     pub gtpu_port: Option<u16>,
-    /// If set, GRE is terminated.
+    /// If set, GRE and ERSPAN are terminated.
     pub gre: bool,
     /// If set, IPv4 header checksums are verified; not needed where the network card has.
     pub verify_ipv4_checksum: bool,
@@ -53,14 +54,18 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Returns the tunnel protocol of an outer frame: that of its UDP destination port, or GRE.
+    /// Returns the tunnel protocol of an outer frame: that of its UDP destination port, GRE or ERSPAN.
     pub fn kind_of(&self, frame: &[u8], headers: &Headers) -> Option<TunnelKind> {
         match headers.transport {
             Transport::Udp => {
                 let at = usize::from(headers.l4) + 2;
                 self.kind_of_port(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?))
             }
-            Transport::Gre => Some(TunnelKind::Gre).filter(|_| self.gre),
+            Transport::Gre if self.gre => {
+                let header = Gre::read(frame.get(usize::from(headers.l4)..)?);
+                let is_erspan = header.is_ok_and(|header| header.is_erspan());
+                Some(if is_erspan { TunnelKind::Erspan } else { TunnelKind::Gre })
+            }
             _ => None,
         }
     }
@@ -86,7 +91,7 @@ impl Policy {
 pub struct Valid {
     /// The tunnel's protocol.
     pub kind: TunnelKind,
-    /// VNI, TEID or key.
+    /// VNI, TEID, key or session.
     pub id: u32,
     /// Where the inner packet begins in the frame.
     pub inner_at: u16,
@@ -129,6 +134,7 @@ pub fn validate(
             TunnelKind::Geneve => geneve(body, policy),
             TunnelKind::Gtpu => gtpu(body),
             TunnelKind::Gre => gre(body),
+            TunnelKind::Erspan => erspan(body),
         }?;
         Ok(Valid {
             kind,
@@ -263,6 +269,22 @@ pub fn gre_header(body: &[u8]) -> Result<Gre, Refused> {
         return Err(Refused::GreChecksum);
     }
     Ok(header)
+}
+
+/// Checks the headers of ERSPAN with which `body` begins.
+///
+/// # Errors
+/// Why the packet may not be terminated.
+pub fn erspan_header(body: &[u8]) -> Result<ErspanHeader, Refused> {
+    ErspanHeader::read(body).map_err(|reason| match reason {
+        Malformed::TunnelTruncated => Refused::Truncated,
+        _ => Refused::ErspanFormat,
+    })
+}
+
+fn erspan(body: &[u8]) -> Result<Header, Refused> {
+    let ErspanHeader { session: id, bytes, .. } = erspan_header(body)?;
+    Ok(Header { id, id_wire: u32::from_ne_bytes(id.to_be_bytes()), bytes, inner: Inner::Ethernet })
 }
 
 fn gre(body: &[u8]) -> Result<Header, Refused> {

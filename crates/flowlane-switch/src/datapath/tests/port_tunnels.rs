@@ -254,6 +254,48 @@ fn malformed_gre_and_ip_in_gre_are_refused_by_reason() {
     }
 }
 
+/// ERSPAN's header has what the port, or the packet, says, and rules see it at the other end.
+#[test]
+fn erspan_says_where_frames_were_seen() {
+    let rules = "actions=set_field:1->tun_erspan_ver,set_field:0xabcde->tun_erspan_idx,set_field:9->tun_id,output:2,\
+        set_field:2->tun_erspan_ver,set_field:1->tun_erspan_dir,set_field:0x2a->tun_erspan_hwid,output:2,output:3,\
+        set_field:3->tun_erspan_ver,output:2";
+    let tunnels =
+        [(2, "erspan:192.0.2.2,key=flow,erspan_ver=flow"), (3, "erspan:192.0.2.2,key=1023,erspan_idx=7")];
+    for cache in caches() {
+        let (mut near, sent) = end(rules, &tunnels, cache);
+        let far_rules = "tun_id=9,tun_erspan_ver=1,tun_erspan_idx=0xabcde,tun_type=5 actions=1\n\
+            tun_id=9,tun_erspan_ver=2,tun_erspan_dir=1,tun_erspan_hwid=0x2a,tun_erspan_idx=0 actions=3\n\
+            tun_id=1023,tun_erspan_ver=1,tun_erspan_idx=7 actions=4\n";
+        let (mut far, out) = end(far_rules, &[(2, "erspan:flow,key=flow")], cache);
+        let mut r = Random(3);
+        for number in 0..20u32 {
+            let bytes = packet(&mut r);
+            near.inject(0, &[&bytes]).unwrap();
+            let sent: Vec<_> = sent.lock().unwrap().drain(..).collect();
+            assert_eq!(sent.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [2, 2, 3]);
+            let numbers = [2 * number, 2 * number + 1, number].map(u32::to_be_bytes);
+            for ((place, (_, outer)), wanted) in sent.iter().enumerate().zip([1, 3, 4]) {
+                assert_eq!(outer[38..42], numbers[place]);
+                let mut outer = outer.clone();
+                outer[26..30].copy_from_slice(&[192, 0, 2, 1]);
+                far.inject(1, &[&outer]).unwrap();
+                assert_eq!(out.lock().unwrap().pop(), Some((wanted, bytes.clone())));
+                // Of type I, and of a version that there is not.
+                for (at, to) in [(34, 0), (42, 0x30)] {
+                    let mut wrong = outer.clone();
+                    wrong[at] = to;
+                    far.inject(1, &[&wrong]).unwrap();
+                    assert_eq!(out.lock().unwrap().pop(), None);
+                }
+            }
+        }
+        let refused: Vec<_> = far.egress.port_tunnels.refused().filter(|(_, packets)| *packets > 0).collect();
+        assert_eq!(refused, [(Refused::ErspanFormat, 120)]);
+        assert_eq!(near.egress.drops.no_tunnel, 20);
+    }
+}
+
 /// Whatever action sends a frame there.
 #[test]
 fn floods_and_normal_go_into_tunnels() {

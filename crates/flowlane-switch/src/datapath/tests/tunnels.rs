@@ -40,7 +40,7 @@ fn specs(at_home: bool) -> Vec<TunnelSpec> {
         for kind in TunnelKind::ALL {
             for inner in INNERS {
                 let carried = match kind {
-                    TunnelKind::Vxlan => inner == Inner::Ethernet,
+                    TunnelKind::Vxlan | TunnelKind::Erspan => inner == Inner::Ethernet,
                     TunnelKind::Gtpu => inner != Inner::Ethernet,
                     TunnelKind::Geneve | TunnelKind::Gre => true,
                 };
@@ -245,7 +245,7 @@ fn congestion_in_a_tunnel_is_marked_inside_or_the_packet_is_dropped() {
         for round in 0..600 {
             let (v6, ecn) = (r.one_in(2), r.below(4));
             let mut inner = Packet::random(&mut r);
-            let header = [8, 0, 0, 0, 0, 1, if v6 { 253 } else { 244 }, 0];
+            let header = [8, 0, 0, 0, 0, 1, if v6 { 254 } else { 244 }, 0];
             let body = [&header[..], &inner.build()].concat();
             far.inject(0, &[&outer(v6, 4789, 0xb8 | ecn as u8, &body)]).unwrap();
             // Packets other than IP stay as they are.
@@ -413,7 +413,7 @@ fn packets_leave_with_the_options_that_rules_give_them() {
 #[test]
 fn a_packet_with_segments_left_ends_in_no_tunnel() {
     let inner = [&[2; 12][..], &[0x88, 0xb5], &[7; 50]].concat();
-    let body = [&[8, 0, 0, 0, 0, 1, 253, 0][..], &inner].concat();
+    let body = [&[8, 0, 0, 0, 0, 1, 254, 0][..], &inner].concat();
     for (name, mut far, sent) in ends() {
         for left in [0, 1] {
             let mut bytes = outer(true, 4789, 0, &body);

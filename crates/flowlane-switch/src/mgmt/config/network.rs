@@ -107,9 +107,11 @@ pub struct TunnelSection {
     /// Its name in reports.
     #[serde(default)]
     pub name: String,
-    /// The protocol: VXLAN (RFC 7348), GENEVE (RFC 8926), GTP-U (3GPP TS 29.281) or GRE (RFC 2784).
+    /// The protocol: VXLAN (RFC 7348), GENEVE (RFC 8926), GTP-U (3GPP TS 29.281), GRE (RFC 2784) or ERSPAN, of which packets that
+    /// leave are of version 1.
     pub kind: ByName<TunnelKind>,
-    /// VNI (VXLAN, GENEVE: 24 bits), TEID (GTP-U: 32 bits) or key (GRE: 32 bits; 0: packets that leave have none).
+    /// VNI (VXLAN, GENEVE: 24 bits), TEID (GTP-U: 32 bits), key (GRE: 32 bits; 0: packets that leave have none) or session (ERSPAN: 10
+    /// bits).
     pub id: u32,
     /// TEID of packets that leave, where the other end of GTP-U expects another; `id` by default.
     pub id_out: Option<u32>,
@@ -118,7 +120,7 @@ pub struct TunnelSection {
     /// The other end's address. Without it, packets of any source are accepted, and none leave.
     pub remote: Option<IpAddr>,
     /// The UDP destination port of its packets, those that arrive and those that leave; by default the protocol's own (VXLAN
-    /// 4789, GENEVE 6081, GTP-U 2152; GRE has none). Linux's VXLAN devices, and flannel's, have 8472. All tunnels of a protocol share one.
+    /// 4789, GENEVE 6081, GTP-U 2152; GRE and ERSPAN have none). Linux's VXLAN devices, and flannel's, have 8472. All tunnels of a protocol share one.
     pub port: Option<u16>,
     /// The routing instance (VRF) of the ports that its packets arrive at.
     #[serde(default)]
@@ -147,6 +149,9 @@ pub struct TunnelSection {
     /// Whether packets of GRE that leave have a sequence number.
     #[serde(default)]
     pub gre_sequence: bool,
+    /// The index of ERSPAN's packets that leave, of 20 bits.
+    #[serde(default)]
+    pub erspan_index: u32,
     /// GENEVE options of packets that leave, in hexadecimal.
     #[serde(default)]
     pub options: String,

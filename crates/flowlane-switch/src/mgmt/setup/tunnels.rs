@@ -2,6 +2,7 @@
 
 use flowlane::packet::parse::ether_type;
 use flowlane::packet::tunnel::Inner;
+use flowlane::packet::tunnel::erspan::Erspan;
 use flowlane::tunnel::{
     Encapsulation, EncapsulationError, Encapsulator, Endpoint, EndpointError, MappedOption, OptionMap,
     OptionMapError, Policy, Sequence, Tos, TunnelKind,
@@ -55,7 +56,8 @@ fn key_of(error: &TunnelError, section: &TunnelSection) -> Option<&'static str> 
     match error {
         TunnelError::Endpoint(EndpointError::Families { .. })
         | TunnelError::Encapsulation(EncapsulationError::Families { .. }) => Some("remote"),
-        TunnelError::Endpoint(EndpointError::Vni { .. }) => Some("id"),
+        TunnelError::Endpoint(EndpointError::Vni { .. } | EndpointError::Session { .. }) => Some("id"),
+        TunnelError::Encapsulation(EncapsulationError::Erspan) => Some("erspan_index"),
         TunnelError::Endpoint(EndpointError::Vrf { .. }) => Some("vrf"),
         TunnelError::Encapsulation(EncapsulationError::Vni { .. }) => {
             Some(if section.id_out.is_some() { "id_out" } else { "id" })
@@ -98,20 +100,18 @@ fn option_fields(config: &Config, source: &Source) -> Result<OptionMap, ConfigEr
 /// Refuses keys that a tunnel's protocol has nothing of.
 fn check_keys(section: &TunnelSection, at: &KeyPath, source: &Source) -> Result<(), ConfigError> {
     let ByName(kind) = section.kind;
-    let (wrong, help) = match kind.own_port() {
-        Some(_) => {
-            let keys = [("gre_checksum", section.gre_checksum), ("gre_sequence", section.gre_sequence)];
-            (keys, "take kind = \"gre\", or leave it out")
-        }
-        None => {
-            let keys = [("port", section.port.is_some()), ("udp_checksum", section.udp_checksum.is_some())];
-            (keys, "leave it out: there is no UDP")
-        }
-    };
-    match wrong.into_iter().find(|(_, is_given)| *is_given) {
-        Some((key, _)) => {
+    let has_udp = kind.own_port().is_some();
+    let wrong = [
+        ("port", section.port.is_some(), has_udp),
+        ("udp_checksum", section.udp_checksum.is_some(), has_udp),
+        ("gre_checksum", section.gre_checksum, kind == TunnelKind::Gre),
+        ("gre_sequence", section.gre_sequence, kind == TunnelKind::Gre),
+        ("erspan_index", section.erspan_index != 0, kind == TunnelKind::Erspan),
+    ];
+    match wrong.into_iter().find(|(_, is_given, is_known)| *is_given && !is_known) {
+        Some((key, ..)) => {
             let message = format!("tunnel {} is of {}, which has no {key}", section.number, kind.name());
-            Err(source.error(&at.key(key), message, help))
+            Err(source.error(&at.key(key), message, "leave it out, or take another kind"))
         }
         None => Ok(()),
     }
@@ -147,7 +147,7 @@ fn with_ports(policy: Policy, sections: &[TunnelSection], source: &Source) -> Re
     };
     let [vxlan_port, geneve_port, gtpu_port] =
         [TunnelKind::Vxlan, TunnelKind::Geneve, TunnelKind::Gtpu].map(of);
-    let gre = first(TunnelKind::Gre).is_some();
+    let gre = first(TunnelKind::Gre).or(first(TunnelKind::Erspan)).is_some();
     Ok(Policy { vxlan_port, geneve_port, gtpu_port, gre, ..policy })
 }
 
@@ -180,7 +180,10 @@ fn spec(
                 out.checksum = checksum;
             }
             out.checksum |= section.gre_checksum;
-            out.sequence = section.gre_sequence.then(Sequence::default);
+            out.erspan = Erspan::Version1 { index: section.erspan_index };
+            if section.gre_sequence {
+                out.sequence = Some(Sequence::default());
+            }
             match section.inner {
                 None => {}
                 Some(InnerProtocol::Ethernet) => out.inner = Inner::Ethernet,

@@ -302,7 +302,7 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
 }
 
 /// The options of tunnels, with the names that they have in specifications of ports.
-const TUNNEL_OPTIONS: [(&str, &str); 10] = [
+const TUNNEL_OPTIONS: [(&str, &str); 14] = [
     ("local_ip", "local"),
     ("key", "key"),
     ("in_key", "in_key"),
@@ -310,6 +310,11 @@ const TUNNEL_OPTIONS: [(&str, &str); 10] = [
     ("dst_port", "port"),
     ("csum", "csum"),
     ("seq", "seq"),
+    // The version first: where it is the packet's, the others are, too.
+    ("erspan_ver", "erspan_ver"),
+    ("erspan_idx", "erspan_idx"),
+    ("erspan_dir", "erspan_dir"),
+    ("erspan_hwid", "erspan_hwid"),
     ("tos", "tos"),
     ("ttl", "ttl"),
     ("df_default", "df"),
@@ -344,6 +349,7 @@ impl InterfaceSpec {
             "geneve" => Some(TunnelKind::Geneve),
             "vxlan" => Some(TunnelKind::Vxlan),
             "gre" | "ip6gre" => Some(TunnelKind::Gre),
+            "erspan" | "ip6erspan" => Some(TunnelKind::Erspan),
             _ => None,
         }
     }

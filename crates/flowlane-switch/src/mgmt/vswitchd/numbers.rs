@@ -49,9 +49,10 @@ fn device(spec: &InterfaceSpec) -> Option<(Device, DatapathPort)> {
         "patch" => None,
         "geneve" => Some(behind_udp("genev", "6081")),
         "vxlan" => Some(behind_udp("vxlan", "4789")),
-        "gre" | "ip6gre" => {
+        "gre" | "ip6gre" | "erspan" | "ip6erspan" => {
             let name = format!("{}_sys", spec.kind);
-            let shown = format!("{}: packet_type=ptap", spec.kind);
+            let version = if spec.kind.ends_with("erspan") { "erspan_ver=0, " } else { "" };
+            let shown = format!("{}: {version}packet_type=ptap", spec.kind);
             Some((Device::Tunnel(name.clone()), port(name, &shown)))
         }
         "" | "system" => Some((Device::Interface(spec.uuid), port(spec.name.clone(), ""))),

@@ -16,8 +16,21 @@ use crate::port::device::{self, Driver};
 use crate::state::bfd::Status;
 
 /// The types of interfaces, as far as they are supported.
-const KINDS: [&str; 11] =
-    ["system", "internal", "tap", "patch", "null", "dummy", "afxdp", "geneve", "vxlan", "gre", "ip6gre"];
+const KINDS: [&str; 13] = [
+    "system",
+    "internal",
+    "tap",
+    "patch",
+    "null",
+    "dummy",
+    "afxdp",
+    "geneve",
+    "vxlan",
+    "gre",
+    "ip6gre",
+    "erspan",
+    "ip6erspan",
+];
 
 /// The columns of a row that are to be written, with their values.
 type Columns = Vec<(&'static str, Datum)>;

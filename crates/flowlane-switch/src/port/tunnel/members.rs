@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use flowlane::packet::tunnel::erspan::ErspanHeader;
 use flowlane::packet::tunnel::gre::Gre;
+use flowlane::tunnel::TunnelKind;
 
 use super::super::frame_queue::FrameQueue;
 use super::socket::{Carrier, Datagram};
@@ -80,13 +82,17 @@ impl Members {
     /// Gives a datagram to the port whose it is. As without a switch, one of no port is dropped; one whose tunnel header is malformed
     /// goes to a port of its ends, which counts it.
     pub(super) fn deliver(&mut self, datagram: &Datagram<'_>) {
-        let id = match self.carrier {
-            Carrier::Udp(_) => vni(datagram.payload),
-            Carrier::Gre => Gre::read(datagram.payload).ok().map(|header| header.key.unwrap_or(0)),
+        let (kind, id) = match self.carrier {
+            Carrier::Udp(_) => (None, vni(datagram.payload)),
+            Carrier::Gre => kind_and_id(datagram.payload),
         };
         let (remote, local) = (datagram.remote.ip(), datagram.local);
         let spec = |number: &usize| self.all[*number].as_ref().map(|member| &member.spec);
-        let takes = |number: &&usize| spec(number).is_some_and(|spec| spec.takes(remote, local, id));
+        let takes = |number: &&usize| {
+            spec(number).is_some_and(|spec| {
+                kind.is_none_or(|kind| kind == spec.kind) && spec.takes(remote, local, id)
+            })
+        };
         let lists = [self.by_remote.get(&remote).map_or(&[][..], Vec::as_slice), &self.of_any];
         let first = lists.iter().filter_map(|order| order.iter().find(takes));
         let number = first.min_by_key(|number| spec(number).map(PortTunnelSpec::precedence)).copied();
@@ -115,6 +121,18 @@ impl Members {
     /// Returns whether frames wait for any port.
     pub(super) fn is_waiting(&self) -> bool {
         self.waiting > 0
+    }
+}
+
+/// Returns the protocol of a GRE packet, and its key or session, as far as the headers are well-formed.
+fn kind_and_id(payload: &[u8]) -> (Option<TunnelKind>, Option<u32>) {
+    match Gre::read(payload) {
+        Ok(header) if header.is_erspan() => {
+            let id = ErspanHeader::read(payload).ok().map(|header| header.session);
+            (Some(TunnelKind::Erspan), id)
+        }
+        Ok(header) => (Some(TunnelKind::Gre), Some(header.key.unwrap_or(0))),
+        Err(_) => (None, None),
     }
 }
 

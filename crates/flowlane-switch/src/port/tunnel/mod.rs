@@ -163,7 +163,9 @@ impl TunnelPort {
             }
         };
         let mut inner = underlay.lock();
-        if let Some(other) = inner.members.specs().find(|other| other.kind != spec.kind) {
+        // Of GRE, the header says whether it is ERSPAN.
+        let other = inner.members.specs().find(|other| other.kind != spec.kind && carrier != Carrier::Gre);
+        if let Some(other) = other {
             let problem = format!("{carrier} is of {} here", other.kind.name());
             return Err(fail(problem + "; give each protocol its own with port=N"));
         }

@@ -7,7 +7,7 @@
 
 use super::super::headers::Malformed;
 use super::super::parse::ether_type;
-use super::{Inner, word_at};
+use super::{Inner, erspan, word_at};
 
 /// The protocol of Ethernet frames: transparent Ethernet bridging.
 pub const ETHERNET: u16 = 0x6558;
@@ -51,6 +51,11 @@ impl Gre {
         }
         let key = (flags & KEY != 0).then(|| word_at(body, key_at)).transpose()?;
         Ok(Self { flags, protocol, key, bytes })
+    }
+
+    /// Returns whether a header of ERSPAN follows.
+    pub fn is_erspan(&self) -> bool {
+        matches!(self.protocol, erspan::VERSION_1 | erspan::VERSION_2)
     }
 
     /// The first header of what follows; none where it is neither Ethernet nor IP.

@@ -1,6 +1,6 @@
 //! Tunnels that are not behind UDP.
 
-use super::super::fields::{Field, TUNNEL_GRE};
+use super::super::fields::{Field, TUNNEL_ERSPAN, TUNNEL_GRE};
 use super::super::parse::parse;
 use super::*;
 
@@ -50,6 +50,19 @@ fn gre_fills_the_tunnel_fields() {
     assert_eq!(key.get(Field::TunIpv6Src), u128::from_be_bytes([0x20; 16]));
     let (key, found) = terminated(&[&[0, 0, 8, 0][..], &INNER[14..]].concat());
     assert_eq!((found.inner, key.get(Field::TunId)), (Inner::Ip(0x0800), 0));
+}
+
+#[test]
+fn erspan_fills_its_own_fields() {
+    let fields =
+        [Field::TunId, Field::TunErspanVer, Field::TunErspanIdx, Field::TunErspanDir, Field::TunErspanHwid];
+    let version_1 = [0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 0, 0xff, 5, 0xff, 0xfa, 0xbc, 0xde];
+    let version_2 = [0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20, 0, 0, 6, 1, 2, 3, 4, 9, 9, 0x82, 0xa8];
+    for (header, wanted) in [(&version_1[..], [0x305, 1, 0xa_bcde, 0, 0]), (&version_2, [6, 2, 0, 1, 0x2a])] {
+        let (key, found) = terminated(&[header, &INNER].concat());
+        assert_eq!((found.kind, found.inner), (TUNNEL_ERSPAN, Inner::Ethernet));
+        assert_eq!(fields.map(|field| key.get(field)), wanted);
+    }
 }
 
 #[test]

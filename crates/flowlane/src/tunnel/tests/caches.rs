@@ -67,7 +67,7 @@ fn every_variant_agrees_with_one_packet_at_a_time_and_finds_what_a_map_has() {
 #[test]
 fn batches_of_every_length_keep_lane_order() {
     let mut table = EndpointTable::new(&EndpointConfig::default());
-    let tunnels: Vec<Encapsulation> = (0..20).map(|i| tunnel(i * 20)).collect();
+    let tunnels: Vec<Encapsulation> = (0..20).map(|i| tunnel(i * 30)).collect();
     for (i, tunnel) in tunnels.iter().enumerate() {
         table.insert(&endpoint_of(tunnel, 0), EndpointId(i as u32)).unwrap();
     }

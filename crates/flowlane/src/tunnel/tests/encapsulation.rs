@@ -3,6 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::packet::parse::ether_type;
+use crate::packet::tunnel::erspan::{Erspan, ErspanHeader};
 
 /// Options of random lengths, none of them critical.
 fn options() -> impl Strategy<Value = Vec<u8>> {
@@ -20,7 +21,13 @@ fn tunnels() -> impl Strategy<Value = Encapsulation> {
             let ends = if is_v6 { (v6(from), v6(to)) } else { (v4(from & 0xffff), v4(to & 0xffff)) };
             let mut tunnel = Encapsulation::new(kind, id & kind.id_max(), ends.0, ends.1);
             (tunnel.tos, tunnel.ttl, tunnel.checksum, tunnel.mtu) = (tos, ttl, checksum, u16::MAX);
-            tunnel.sequence = (id & 1 == 0).then(Sequence::default);
+            if id & 1 == 0 {
+                tunnel.sequence = Some(Sequence::default());
+            }
+            tunnel.erspan = match id & 2 {
+                0 => Erspan::Version1 { index: id >> 12 },
+                _ => Erspan::Version2 { is_egress: id & 4 != 0, hardware: (id >> 8) as u8 & 0x3f },
+            };
             if kind == TunnelKind::Geneve {
                 tunnel.options = options;
             }
@@ -35,8 +42,10 @@ fn tunnels() -> impl Strategy<Value = Encapsulation> {
 /// The outer headers are what another library reads, with the checksums that it computes.
 fn check_with_etherparse(tunnel: &Encapsulation, frame: &[u8], inner: &[u8]) {
     let read = PacketHeaders::from_ethernet_slice(frame).unwrap();
-    if tunnel.kind == TunnelKind::Gre {
-        return check_gre(tunnel, &read, inner);
+    match tunnel.kind {
+        TunnelKind::Gre => return check_gre(tunnel, &read, inner),
+        TunnelKind::Erspan => return check_erspan(tunnel, read.payload.slice(), inner),
+        TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gtpu => {}
     }
     let Some(TransportHeader::Udp(udp)) = read.transport else { panic!("no UDP: {read:?}") };
     let payload = &frame[frame.len() - usize::from(udp.length) + 8..];
@@ -90,6 +99,43 @@ fn check_gre(tunnel: &Encapsulation, read: &PacketHeaders<'_>, inner: &[u8]) {
     assert_eq!(rest, inner);
     let flags = [gre[0] & 0x80, gre[0] & 0x20, gre[0] & 0x10].map(|flag| flag != 0);
     assert_eq!(flags, [tunnel.checksum, tunnel.has_key, tunnel.sequence.is_some()]);
+}
+
+/// Type II or III with the first sequence number, and the flow key has what the header says.
+fn check_erspan(tunnel: &Encapsulation, erspan: &[u8], inner: &[u8]) {
+    let session = tunnel.id.to_be_bytes();
+    let (header, rest) = match tunnel.erspan {
+        Erspan::Version1 { index } => {
+            ([0x10, 0, 0x88, 0xbe, 0, 0, 0, 0, 0x10, 0], index.to_be_bytes().to_vec())
+        }
+        Erspan::Version2 { is_egress, hardware } => {
+            let last = u32::from(hardware) << 4 | u32::from(is_egress) << 3;
+            let rest = [[0; 4], last.to_be_bytes()].concat();
+            ([0x10, 0, 0x22, 0xeb, 0, 0, 0, 0, 0x20, 0], rest)
+        }
+    };
+    assert_eq!(erspan, [&header[..], &session[2..], &rest, inner].concat());
+    let header = ErspanHeader::read(erspan).unwrap();
+    assert_eq!((header.session, header.erspan), (tunnel.id, tunnel.erspan));
+}
+
+#[test]
+fn erspan_of_version_2_has_the_time_and_limits_hold() {
+    let mut tunnel = Encapsulation::new(TunnelKind::Erspan, 0x3ff, v4(2), v4(1));
+    tunnel.erspan = Erspan::Version2 { is_egress: true, hardware: 0x3f };
+    let mut buffer = vec![0xa5; 200];
+    let packet = PerPacket { time_100us: 0x0102_0304, ..PerPacket::default() };
+    let start = Encapsulator::new(&tunnel).unwrap().encapsulate_with(&mut buffer, 120, &packet).unwrap();
+    assert_eq!(buffer[start + 42..start + 54], [0x20, 0, 3, 0xff, 1, 2, 3, 4, 0, 0, 3, 0xf8]);
+    let wrong = |change: &dyn Fn(&mut Encapsulation)| {
+        let mut tunnel = tunnel.clone();
+        change(&mut tunnel);
+        assert_eq!(Encapsulator::new(&tunnel).unwrap_err(), EncapsulationError::Erspan);
+    };
+    wrong(&|tunnel| tunnel.id = 0x400);
+    wrong(&|tunnel| tunnel.sequence = None);
+    wrong(&|tunnel| tunnel.erspan = Erspan::Version1 { index: 1 << 20 });
+    wrong(&|tunnel| tunnel.erspan = Erspan::Version2 { is_egress: false, hardware: 64 });
 }
 
 #[test]
@@ -148,7 +194,11 @@ proptest! {
         let inner = inner_for(&tunnel, len, &mut Random::new(seed));
         let put = |tunnel: &Encapsulation, own: &[u8]| {
             let mut buffer = [&[0xee; 700], &inner[..]].concat();
-            let start = Encapsulator::new(tunnel).unwrap().encapsulate_with(&mut buffer, 700, hash, own)?;
+            let start = Encapsulator::new(tunnel).unwrap().encapsulate_with(
+                &mut buffer,
+                700,
+                &PerPacket { flow_hash: hash, options: own, ..PerPacket::default() },
+            )?;
             Ok(buffer.split_off(start))
         };
         let found = put(&tunnel, &own);
@@ -194,7 +244,8 @@ fn packets_that_do_not_fit_are_refused_without_a_write() {
     let geneve = Encapsulation { options: options.clone(), kind: TunnelKind::Geneve, ..tunnel };
     let geneve = Encapsulator::new(&geneve).unwrap();
     // 128 and 128 are more than 252.
-    assert_eq!(geneve.encapsulate_with(&mut buffer[..600], 500, 1, &options), Err(Oversize::Options));
+    let packet = PerPacket { flow_hash: 1, options: &options, ..PerPacket::default() };
+    assert_eq!(geneve.encapsulate_with(&mut buffer[..600], 500, &packet), Err(Oversize::Options));
     assert!(buffer.iter().all(|byte| *byte == 0));
 }
 
@@ -229,7 +280,7 @@ fn errors_of_tunnels_are_distinguished() {
         EncapsulationError::Dscp { dscp: 64 }
     );
     let inner = refused(Encapsulation { inner: Inner::Ip(0x0800), ..good.clone() });
-    assert!(inner.to_string().contains("VXLAN carries Ethernet"), "{inner}");
+    assert!(inner.to_string().contains("VXLAN and ERSPAN carry Ethernet"), "{inner}");
     let options = refused(Encapsulation { options: vec![0; 4], ..good.clone() });
     assert!(options.to_string().contains("only GENEVE has options"), "{options}");
     for wrong in [vec![0, 0, 0, 1], vec![0; 3], vec![0; 256]] {

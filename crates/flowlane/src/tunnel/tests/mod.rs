@@ -108,8 +108,8 @@ fn endpoint_of(tunnel: &Encapsulation, vrf: u32) -> Endpoint {
 /// A tunnel, number `i` of many: all kinds, both IP versions.
 fn tunnel(i: u32) -> Encapsulation {
     let kind = TunnelKind::ALL[i as usize % TunnelKind::ALL.len()];
-    let (from, to) = if i % 5 == 4 { (v6(2 + i), v6(1)) } else { (v4(2 + i), v4(1)) };
-    Encapsulation::new(kind, 100 + i / 2, from, to)
+    let (from, to) = if i % 6 == 5 { (v6(2 + i), v6(1)) } else { (v4(2 + i), v4(1)) };
+    Encapsulation::new(kind, (100 + i / 2) & kind.id_max(), from, to)
 }
 
 /// An inner frame that a tunnel may carry: IP for GTP-U.

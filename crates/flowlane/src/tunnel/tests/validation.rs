@@ -93,6 +93,32 @@ fn gre_is_of_version_0_with_flags_that_are_known_and_a_right_checksum() {
 }
 
 #[test]
+fn erspan_is_of_type_2_or_3_around_ethernet() {
+    for v6 in [false, true] {
+        let expect_header = |header: &[u8], wanted| expect(&gre(v6, &with_inner(header)), wanted);
+        let version_1 = [0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 0, 0, 5, 0, 0, 0, 3];
+        expect_header(&version_1, VALID);
+        let version_2 = |last: [u8; 2]| {
+            [&[0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20, 0, 0, 5, 1, 2, 3, 4, 0, 0][..], &last].concat()
+        };
+        expect_header(&version_2([0, 0x18]), VALID);
+        // With a header for the platform.
+        expect_header(&[&version_2([0x80, 0x19])[..], &[0; 8]].concat(), VALID);
+        let cut = [&version_2([0, 1])[..], &[0; 7]].concat();
+        expect(&gre(v6, &cut), Some(Refused::Truncated));
+        expect(&gre(v6, &version_1[..15]), Some(Refused::Truncated));
+        // IP packets, other versions, and type I, which has no sequence number.
+        expect_header(&version_2([8, 0]), Some(Refused::ErspanFormat));
+        for (at, to) in [(8, 0x20), (8, 0), (0, 0), (0, 0x30), (0, 0x90)] {
+            let mut other = version_1;
+            other[at] = to;
+            expect_header(&other, Some(Refused::ErspanFormat));
+        }
+        expect_header(&[0x11, 0, 0x88, 0xbe], Some(Refused::GreFormat));
+    }
+}
+
+#[test]
 fn checksums_are_verified_and_may_be_missing_where_that_is_allowed() {
     let good = outer(false, 4789, &with_inner(&[8, 0, 0, 0, 0, 0, 7, 0]));
     let without = |mut frame: Vec<u8>, at: usize| {
@@ -229,7 +255,7 @@ fn plain_packets_are_valid_and_parsed_equally() {
             assert_eq!(said(0), said(1), "{frame:02x?}");
             plain_frames += 1;
         }
-        // Four in five tunnels are over IPv4, half of those VXLAN or GENEVE, and most of their packets unharmed.
-        assert!(plain_frames > frames.len() / 3, "{plain_frames} of {} are plain", frames.len());
+        // Five in six tunnels are over IPv4, two in five of those VXLAN or GENEVE, and most of their packets unharmed.
+        assert!(plain_frames > frames.len() / 4, "{plain_frames} of {} are plain", frames.len());
     }
 }

@@ -79,6 +79,37 @@ sh arrives gre 3 00000800 000086dd 000088cc 00000000
 python3 wire.py gre 3 000065
 python3 wire.py gre 3 20006558
 sh flows
+# ERSPAN. Of all GRE, Open vSwitch's datapath in user space gives packets to one type of ports; and its number is one for all ports.
+ovs-vsctl del-port g1 -- del-port g2 -- del-port g3
+ovs-vsctl add-port br0 e1 -- set Interface e1 type=erspan options:remote_ip=192.0.2.2 options:key=5 options:erspan_ver=1 options:erspan_idx=abcde ofport_request=31
+python3 wire.py sends 'for n in 1 2; do sh frame output:31; done'
+ovs-vsctl set Interface e1 options:erspan_idx=0x7 options:ttl=9 options:tos=inherit
+python3 wire.py sends 'sh frame output:31' | cut -d' ' -f1-13,16-
+ovs-appctl dpif/show | grep erspan
+ovs-vsctl clear Interface e1 options -- set Interface e1 options:remote_ip=fd00::2 options:key=1023 options:erspan_ver=2 options:erspan_dir=1 options:erspan_hwid=3f type=ip6erspan
+# Without the time.
+python3 wire.py sends 'sh frame output:31' | cut -d' ' -f1-25,28-
+ovs-appctl dpif/show | grep erspan
+ovs-vsctl clear Interface e1 options -- set Interface e1 type=erspan options:remote_ip=flow options:key=flow options:erspan_ver=flow
+python3 wire.py sends 'sh frame set_field:9->tun_id,set_field:192.0.2.2->tun_dst,set_field:1->tun_erspan_ver,set_field:0xfedcb->tun_erspan_idx,output:31' | cut -d' ' -f1-13,16-
+python3 wire.py sends 'sh frame set_field:9->tun_id,set_field:192.0.2.2->tun_dst,set_field:2->tun_erspan_ver,set_field:1->tun_erspan_dir,set_field:9->tun_erspan_hwid,output:31' | cut -d' ' -f1-13,16-17,20-
+python3 wire.py sends 'sh frame set_field:9->tun_id,set_field:192.0.2.2->tun_dst,output:31'
+ovs-appctl dpif/show | grep erspan
+ovs-appctl dpctl/show | grep 'erspan'
+ovs-ofctl del-flows br0
+ovs-ofctl add-flow br0 'in_port=31,tun_id=5,tun_src=192.0.2.2,tun_erspan_ver=1,tun_erspan_idx=0xabcde actions=2'
+ovs-ofctl add-flow br0 'in_port=31,tun_id=6,tun_erspan_ver=2,tun_erspan_dir=1,tun_erspan_hwid=0x2a actions=2'
+ovs-ofctl add-flow br0 'priority=0 actions=drop'
+sh arrives gre 2 100088be0000000110000005000abcde
+sh arrives gre 3 100088be0000000210000005000abcde
+sh arrives gre :2 100022eb00000001200000060102030400008000 100022eb000000012000000601020304000082a8
+sh flows
+# Without a sequence number, with a checksum, of other versions, cut off.
+sh arrives gre 2 900088be000000000000000110000005000abcde 100088be0000000130000005000abcde
+python3 wire.py gre 2 100088be00000001100000
+python3 wire.py gre 2 100022eb00000001200000
+sh flows
+ovs-vsctl del-port e1
 # VXLAN on two ports at once. The source port is a hash with a secret, and the checksum is over it.
 ovs-vsctl add-port br0 v1 -- set Interface v1 type=vxlan options:remote_ip=192.0.2.2 options:key=7 ofport_request=21 -- add-port br0 v2 -- set Interface v2 type=vxlan options:remote_ip=192.0.2.2 options:key=7 options:dst_port=8472 ofport_request=22
 ovs-vsctl get Interface v1 ofport error -- get Interface v2 ofport error
