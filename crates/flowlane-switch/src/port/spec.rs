@@ -498,7 +498,9 @@ mod tests {
         assert!(problem("tap:x,up=perhaps").contains("there are up=yes, up=no"));
         assert!(problem("afxdp:x,mode=fast").contains("no option `mode=fast`; there are mode=auto|skb"));
         assert!(problem("geneve:eth0").contains("`eth0` is neither an address of the other end nor `flow`"));
-        assert!(problem("vxlan:flow,vni=7").contains("there is no option `vni`; there are local, key"));
+        assert!(
+            problem("vxlan:flow,vni=7").contains("there is no option `vni` of vxlan; there are local, key")
+        );
         assert!(problem("gen:nothing").contains("there is no profile"));
     }
 }

@@ -332,7 +332,7 @@ mod tests {
         ] {
             let spec = of_kind(TunnelKind::Erspan, text).unwrap();
             assert_eq!(spec.to_string(), format!("erspan:{shown}"));
-            assert_eq!(of_kind(TunnelKind::Erspan, shown).unwrap(), spec);
+            assert_eq!(of_kind(TunnelKind::Erspan, shown).unwrap().to_string(), spec.to_string());
         }
         // The congestion bits are those of packets.
         assert_eq!(

@@ -22,11 +22,12 @@ use crate::state::vlan::VlanMode;
 use crate::tunnel::PortTunnelSpec;
 
 /// The columns that are read, or written.
-pub(super) const WANTED: [Wanted; 8] = [
+pub(super) const WANTED: [Wanted; 9] = [
     Wanted {
         table: "Open_vSwitch",
-        columns: &["bridges", "next_cfg", "cur_cfg", "datapath_types", "iface_types", "other_config"],
+        columns: &["bridges", "next_cfg", "cur_cfg", "datapath_types", "iface_types", "other_config", "ssl"],
     },
+    Wanted { table: "SSL", columns: &["private_key", "certificate", "ca_cert"] },
     Wanted {
         table: "Bridge",
         columns: &[
@@ -456,6 +457,18 @@ impl InterfaceSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A table that is not asked for looks empty.
+    #[test]
+    fn all_tables_that_are_read_here_are_asked_for() {
+        let source = include_str!("model.rs");
+        let (read, _) = source.split_once("mod tests").unwrap();
+        for call in ["row(\"", "rows(\""] {
+            for table in read.split(call).skip(1).filter_map(|rest| rest.split('"').next()) {
+                assert!(WANTED.iter().any(|wanted| wanted.table == table), "{table}");
+            }
+        }
+    }
 
     #[test]
     fn names_mean_nothing_in_paths_and_specifications() {

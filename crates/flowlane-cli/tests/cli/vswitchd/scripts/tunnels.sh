@@ -88,8 +88,9 @@ python3 wire.py sends 'sh frame output:31' | cut -d' ' -f1-13,16-
 ovs-appctl dpif/show | grep erspan
 ovs-vsctl clear Interface e1 options -- set Interface e1 options:remote_ip=fd00::2 options:key=1023 options:erspan_ver=2 options:erspan_dir=1 options:erspan_hwid=3f type=ip6erspan
 # Without the time.
-python3 wire.py sends 'sh frame output:31' | cut -d' ' -f1-25,28-
-ovs-appctl dpif/show | grep erspan
+python3 wire.py sends 'sh frame output:31' | cut -d' ' -f1-27,30-
+# Without the number, which Open vSwitch takes before it frees the former one's.
+ovs-appctl dpif/show | grep erspan | cut -d: -f2-
 ovs-vsctl clear Interface e1 options -- set Interface e1 type=erspan options:remote_ip=flow options:key=flow options:erspan_ver=flow
 python3 wire.py sends 'sh frame set_field:9->tun_id,set_field:192.0.2.2->tun_dst,set_field:1->tun_erspan_ver,set_field:0xfedcb->tun_erspan_idx,output:31' | cut -d' ' -f1-13,16-
 python3 wire.py sends 'sh frame set_field:9->tun_id,set_field:192.0.2.2->tun_dst,set_field:2->tun_erspan_ver,set_field:1->tun_erspan_dir,set_field:9->tun_erspan_hwid,output:31' | cut -d' ' -f1-13,16-17,20-

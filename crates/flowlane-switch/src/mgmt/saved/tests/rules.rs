@@ -10,6 +10,9 @@ use crate::control::{Changes, GroupMod, MeterMod, MeterSpec, OptionMod, PortChan
 use crate::ruleset::PortFlags;
 use crate::state::meter::{Band, Unit};
 
+/// Settings of a port, none of which a worker derives.
+const SET: PortFlags = PortFlags(PortFlags::NO_FLOOD.0 | PortFlags::NO_FORWARD.0);
+
 fn change(bench: &mut Bench, text: &str) {
     let mods = read_changes(text, "test", &ReadOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     bench.control.change(&mods).unwrap();
@@ -28,7 +31,7 @@ fn changed_with(config: &str) -> Bench {
                 group_id=8,type=all,bucket=group:7,bucket=in_port";
     let groups = read_groups(text, "test", &ReadOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let groups: Vec<GroupMod> = groups.into_iter().map(|(_, group)| GroupMod::Add(group)).collect();
-    let flags = PortFlags::NOT_FLOODED;
+    let flags = SET;
     let ports = [PortChange { port: PortNo(2), flags, mask: flags }];
     control.change_all(&Changes { groups: &groups, ports: &ports, ..Changes::default() }).unwrap();
     change(
@@ -59,7 +62,7 @@ fn rules_and_all_that_they_name_are_those_of_the_other_switch() {
     assert_eq!(is, was);
     assert_eq!(restored.rules, (is.rules.len() + is.groups.len() + is.meters.len()) as u64);
     assert!(is.rules.iter().any(|saved| saved.rule.cookie == 0x77 && saved.hard_timeout_s == 60));
-    assert!(is.ports.contains(&(2, PortFlags::NOT_FLOODED)));
+    assert!(is.ports.contains(&(2, SET)));
     // Once more, to the switch that has them.
     let again = new.saved();
     new.restore(&again).unwrap();
