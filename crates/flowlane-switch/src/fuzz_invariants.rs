@@ -363,8 +363,8 @@ pub fn switch(frame: &[u8]) {
     PAIR.with_borrow_mut(|pair| pair.compare(frame));
 }
 
-/// A tunnel header and a packet behind it, in UDP of IPv4 or IPv6, or GRE (ERSPAN, too) in IP alone; the first byte chooses the tunnel and the IP
-/// version. The inner packet stays within the frame, and caches make no difference.
+/// A tunnel header and a packet behind it, in UDP of IPv4 or IPv6, or GRE (ERSPAN, too) in IP alone; the first byte chooses the
+/// tunnel and the IP version. The inner packet stays within the frame, and caches make no difference.
 pub fn tunnel(bytes: &[u8]) {
     let Some((&choice, behind)) = bytes.split_first() else { return };
     let ports = [tunnel::VXLAN_PORT, tunnel::GENEVE_PORT, tunnel::GTPU_PORT];

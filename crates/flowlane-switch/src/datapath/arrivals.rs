@@ -20,7 +20,9 @@ pub(super) struct Arrivals {
     /// All ports that have a descriptor, since the ports last changed.
     #[cfg(target_os = "linux")]
     watched: Option<OwnedFd>,
-    /// By place: the ports that are always received from.
+    /// All that receive are among them.
+    are_all_watched: bool,
+    /// By place: the ports that are received from in each round: they have no descriptor, or that of another one.
     always: Vec<bool>,
     /// By place: the ports to be received from in this round.
     now: Vec<bool>,
@@ -42,11 +44,9 @@ impl Arrivals {
 
     /// Returns a descriptor that is readable while any port has frames, if all ports have one and there are many.
     #[cfg(target_os = "linux")]
-    pub(super) fn descriptor(&self, slots: &[PortSlot]) -> Option<BorrowedFd<'_>> {
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         use std::os::fd::AsFd;
-        let is_watched = |(place, slot): (usize, &PortSlot)| slot.is_over() || !self.always[place];
-        let watched = self.watched.as_ref().filter(|_| self.always.len() == slots.len())?;
-        slots.iter().enumerate().all(is_watched).then(|| watched.as_fd())
+        self.watched.as_ref().filter(|_| self.are_all_watched).map(|watched| watched.as_fd())
     }
 
     /// Asks the system which ports have frames.
@@ -94,12 +94,17 @@ impl Arrivals {
     #[cfg(target_os = "linux")]
     fn watch(&mut self, slots: &[PortSlot]) {
         use rustix::event::epoll;
+        use rustix::io::Errno;
         self.always = vec![true; slots.len()];
         let Ok(watched) = epoll::create(epoll::CreateFlags::CLOEXEC) else { return };
+        self.are_all_watched = true;
         for (place, slot) in slots.iter().enumerate().filter(|(_, slot)| !slot.is_over()) {
             let data = epoll::EventData::new_u64(place as u64);
             let add = |descriptor| epoll::add(&watched, descriptor, data, epoll::EventFlags::IN);
-            self.always[place] = slot.port.descriptor().is_none_or(|descriptor| add(descriptor).is_err());
+            let added = slot.port.descriptor().map(add);
+            // Ports of one tunnel protocol have one descriptor.
+            self.are_all_watched &= matches!(added, Some(Ok(()) | Err(Errno::EXIST)));
+            self.always[place] = added != Some(Ok(()));
         }
         self.watched = Some(watched);
     }

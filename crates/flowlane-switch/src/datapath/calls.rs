@@ -284,8 +284,8 @@ impl Calls {
         self.used
     }
 
-    /// Returns whether a lane takes along what no cached path knows: open calls, an action set, other fields. Values on its stack stay there: a path
-    /// ends before it would pop one that it has not pushed.
+    /// Returns whether a lane takes along what no cached path knows: open calls, an action set, other fields. Values on its
+    /// stack stay there: a path ends before it would pop one that it has not pushed.
     #[inline]
     pub(super) fn hold_state(&self, lane: usize) -> bool {
         self.are_open(lane) || self.is_used(lane) && !self.lanes[lane].state.shown.is_nothing()

@@ -339,7 +339,7 @@ impl Ports {
     /// Returns descriptors that are readable while a port has frames: of all ports together, or one of each. None where some port has none.
     #[cfg(target_os = "linux")]
     pub(super) fn descriptors(&self) -> Option<Vec<BorrowedFd<'_>>> {
-        if let Some(all) = self.arrivals.descriptor(&self.slots) {
+        if let Some(all) = self.arrivals.descriptor() {
             return Some(vec![all]);
         }
         let receiving = self.slots.iter().filter(|slot| !slot.is_over());

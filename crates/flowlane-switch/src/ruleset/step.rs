@@ -196,8 +196,8 @@ impl Return {
         calls.first().filter(has_set).cloned().into_iter().collect()
     }
 
-    /// Returns whether a packet does nothing that others can tell after these calls return: they only change the packet, which has no action
-    /// set.
+    /// Returns whether a packet does nothing that others can tell after these calls return: they only change the packet,
+    /// which has no action set.
     pub fn lead_nowhere(calls: &[Return]) -> bool {
         calls.iter().all(|call| call.set == ActionSet::No && call.leads_nowhere())
     }

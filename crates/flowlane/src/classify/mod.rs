@@ -91,7 +91,8 @@ pub trait RuleEngine: Send {
     fn lookup(&self, key: &FlowKey) -> Option<Hit>;
 
     /// Finds the winning rule for `key`, and adds to `looked_at` every bit of the key that the answer
-    /// depends on: keys that agree with this one in those bits get the same answer.
+    /// depends on: keys that agree with this one in those bits get the same answer. Bits that are in it already count,
+    /// too: an engine prefers them where several ways show that a rule does not match.
     fn lookup_wildcards(&self, key: &FlowKey, looked_at: &mut FlowMask) -> Option<Hit>;
 
     /// Finds the winning rule of each key of a batch. Engines that gain from batches override this.

@@ -12,7 +12,7 @@ use super::*;
 use crate::control::Control;
 
 /// A port whose frames are datagrams; it counts how often it is asked for some.
-struct Datagrams(UnixDatagram, Arc<AtomicU64>);
+struct Datagrams(Arc<UnixDatagram>, Arc<AtomicU64>);
 
 impl Port for Datagrams {
     fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
@@ -33,30 +33,42 @@ impl Port for Datagrams {
     }
 }
 
-/// While nothing comes its ports are left alone; a frame, a request and rules that change are seen to all the same.
-#[test]
-fn an_idle_worker_waits_and_whatever_comes_wakes_it() {
-    let (outside, inside) = UnixDatagram::pair().unwrap();
-    inside.set_nonblocking(true).unwrap();
-    let asked = Arc::new(AtomicU64::new(0));
+/// Makes a worker that sends frames back, with ports of these sockets. Returns how often each is asked for frames, too.
+fn reflector(sockets: Vec<Arc<UnixDatagram>>) -> (Worker, Vec<Arc<AtomicU64>>) {
     let mut egress = Egress::new(Fdb::new(1000, 300, 1), 1);
-    let port = Box::new(Datagrams(inside, asked.clone()));
-    egress.ports.add(PortSlot::new(PortNo(1), "inside", "", port));
+    let asked: Vec<Arc<AtomicU64>> = sockets.iter().map(|_| Arc::default()).collect();
+    for ((number, socket), asked) in (1..).zip(sockets).zip(&asked) {
+        socket.set_nonblocking(true).unwrap();
+        let port = Box::new(Datagrams(socket, asked.clone()));
+        egress.ports.add(PortSlot::new(PortNo(number), "inside", "", port));
+    }
     let mut pipeline = Pipeline::new();
     pipeline.add_table(0, "", Box::new(LinearSearch::new(10)), Miss::Drop);
     pipeline.add_rule(Rule::new(Match::any(), vec![Action::InPort])).unwrap();
     let lookup = Lookup::new(pipeline, CacheConfig::default());
-    let mut worker = Worker::new(lookup, egress, 32, Clock::Wall);
+    (Worker::new(lookup, egress, 32, Clock::Wall), asked)
+}
+
+/// Sends a frame, and waits for the answer.
+fn ask(outside: &UnixDatagram) {
+    let (sent, mut back) = ([7; 60], [0; 128]);
+    outside.send(&sent).unwrap();
+    assert_eq!(outside.recv(&mut back).unwrap(), sent.len());
+}
+
+/// While nothing comes its ports are left alone; a frame, a request and rules that change are seen to all the same.
+#[test]
+fn an_idle_worker_waits_and_whatever_comes_wakes_it() {
+    let (outside, inside) = UnixDatagram::pair().unwrap();
+    let (mut worker, asked) = reflector(vec![Arc::new(inside)]);
+    let asked = &asked[0];
     let control = Control::attach(&mut worker).unwrap();
     let (mail, stop) = (worker.mailbox(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| worker.run(Until::default(), &stop, |_| {}).unwrap());
-        let sent = [7; 60];
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(3));
-            outside.send(&sent).unwrap();
-            let mut back = [0; 128];
-            assert_eq!(outside.recv(&mut back).unwrap(), sent.len());
+            ask(&outside);
         }
         std::thread::sleep(Duration::from_millis(10));
         let before = asked.load(Ordering::Relaxed);
@@ -69,6 +81,36 @@ fn an_idle_worker_waits_and_whatever_comes_wakes_it() {
             control.wait();
             assert_eq!(control.statistics(|_, _| true)[0].count.packets, 20);
         }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Of many ports, those are left alone where nothing comes; each is answered all the same, also where two have one descriptor,
+/// as tunnels do.
+#[test]
+fn a_busy_worker_leaves_idle_ports_alone() {
+    let (outside, mut inside): (Vec<_>, Vec<_>) = (0..19)
+        .map(|_| UnixDatagram::pair().unwrap())
+        .map(|(outside, inside)| (outside, Arc::new(inside)))
+        .unzip();
+    inside.push(inside[18].clone());
+    let (mut worker, asked) = reflector(inside);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| worker.run(Until::default(), &stop, |_| {}).unwrap());
+        outside.iter().for_each(ask);
+        let counts = || asked.iter().map(|asked| asked.load(Ordering::Relaxed)).collect::<Vec<u64>>();
+        let before = counts();
+        (0..20_000).for_each(|_| ask(&outside[0]));
+        let meanwhile: Vec<u64> = counts().iter().zip(before).map(|(now, before)| now - before).collect();
+        assert!(
+            meanwhile[0] >= 20_000 && meanwhile[1..18].iter().all(|idle| idle * 4 < meanwhile[0]),
+            "{meanwhile:?}"
+        );
+        outside.iter().for_each(ask);
+        // All of them wait for one descriptor now, which wakes the worker.
+        std::thread::sleep(Duration::from_millis(50));
+        outside.iter().for_each(ask);
         stop.store(true, Ordering::Relaxed);
     });
 }

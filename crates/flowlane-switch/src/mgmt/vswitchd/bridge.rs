@@ -451,7 +451,8 @@ impl Bridge {
         self.ports.insert(interface.uuid, port);
     }
 
-    /// Waits until the links of ports are known that have been opened, of all together, and gives their interfaces the settings that are asked for.
+    /// Waits until the links of ports are known that have been opened, of all together, and gives their interfaces the
+    /// settings that are asked for.
     fn settle_opened(&mut self, interfaces: &[&InterfaceSpec]) {
         for interface in interfaces.iter().filter(|interface| interface.has_link()) {
             if self.ports.get(&interface.uuid).is_none_or(|port| port.opened.is_err()) {

@@ -7,9 +7,9 @@
 //! port to C ─┘    a queue for each  └─ sockets that receive, for IPv4 and IPv6
 //! ```
 //!
-//! A *carrier* is a UDP port, or IP's protocol GRE. All ports of one share an *underlay*. Whichever is asked first receives for all of them; [`PortTunnelSpec::precedence`] says
-//! whose a packet is. Ports carry whole frames: outer headers, written again of what the system says of a datagram, are in front
-//! of received ones, and are taken off frames to be sent.
+//! A *carrier* is a UDP port, or IP's protocol GRE. All ports of one share an *underlay*. Whichever is asked first receives for
+//! all of them; [`PortTunnelSpec::precedence`] says whose a packet is. Ports carry whole frames: outer headers, written again
+//! of what the system says of a datagram, are in front of received ones, and are taken off frames to be sent.
 
 mod members;
 mod outbound;

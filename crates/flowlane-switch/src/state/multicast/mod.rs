@@ -11,15 +11,15 @@
 //! | packet for a group that has listeners | | their ports, those of routers, and those of `flood_ports` |
 //! | packet for another group | | all ports; or, if the bridge does not flood such, as above |
 //!
-//! All of it is per VLAN, and no packet goes back. Rules and timeouts are those of Open vSwitch 3.1. Its lists may send a packet twice through
-//! a port that has become that of a router; here each port is named once.
+//! All of it is per VLAN, and no packet goes back. Rules and timeouts are those of Open vSwitch 3.1. Its lists may send a
+//! packet twice through a port that has become that of a router; here each port is named once.
 //!
 //! **Bounds.** The table has at most `groups_max` groups, of which the one that was reported longest ago makes room. A group has a port
-//! once, and a VLAN has the port of a router once. Messages with a wrong checksum, cut off, or as fragments change nothing, nor do reports of addresses
-//! that are no groups.
+//! once, and a VLAN has the port of a router once. Messages with a wrong checksum, cut off, or as fragments change nothing, nor
+//! do reports of addresses that are no groups.
 //!
-//! Workers share one table behind a lock: packets for groups read it, reports and queries write it. `normal` is executed for each packet, so
-//! no cached path depends on the table.
+//! Workers share one table behind a lock: packets for groups read it, reports and queries write it. `normal` is executed for
+//! each packet, so no cached path depends on the table.
 
 mod message;
 mod table;

@@ -17,6 +17,8 @@
 //!   of one bit more than the longest agreement (which the neighbours in sorted order show). Open vSwitch
 //!   searches one trie a field, whose answer is the same for all lengths; a search per length looks at fewer bits.
 //!
+//! Of the two, the one that adds fewer bits counts, except that metadata decides first.
+//!
 //! Cost: a lookup hashes and probes once per subtable tried; insert and remove are O(1) plus O(log n) for
 //! each tracked prefix.
 
@@ -339,8 +341,9 @@ impl Subtable {
         found
     }
 
-    /// Adds the bits that show that no rule has `key`'s masked key: those of the first stage that rules it out, or of a prefix where these are
-    /// fewer new ones. Addresses and ports count, of which packets have many values; metadata is taken as it is.
+    /// Adds the bits that show that no rule has `key`'s masked key: those of the first stage that rules it out, or of a
+    /// prefix where these are fewer new ones. Addresses and ports count, of which packets have many values; metadata is
+    /// taken as it is.
     fn add_difference(&self, key: &FlowKey, prefixes: &PrefixTracker, looked_at: &mut FlowMask) {
         let mut stages = self.table.stage_hashes(key);
         let stage = stages.find(|(stage, hash)| !self.stages[*stage].contains_key(hash));

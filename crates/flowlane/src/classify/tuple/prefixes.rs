@@ -64,8 +64,8 @@ impl PrefixTracker {
     }
 
     /// Returns the bits of a field that show that no rule of a subtable matches `key`: those of the longest agreement with any prefix of
-    /// the subtable's length there, and the one that differs. Of several fields, that with the fewest bits that are not in `looked_at`; none
-    /// if all have at least `below`.
+    /// the subtable's length there, and the one that differs. Of several fields, that with the fewest bits that are not in
+    /// `looked_at`; none if all have at least `below`.
     pub(super) fn difference(
         &self,
         key: &FlowKey,
