@@ -11,6 +11,7 @@ use flowlane::rule::action::PortNo;
 
 use super::{Worker, bfd};
 use crate::packet::{Burst, Frame};
+use crate::ruleset::PortFlags;
 use crate::state::lacp::is_slow_protocol;
 use crate::state::mirror::MirrorSet;
 use crate::state::rstp::is_bpdu;
@@ -114,8 +115,13 @@ impl Worker {
             parse(frame.bytes(), 0, &mut key);
             // A packet of its own: mirrors take it, if they take what the port sends.
             self.egress.mirroring.resume(MirrorSet::default());
+            let flags = self.egress.ports.slots()[place].flags;
+            // The spanning tree does not hold back the switch's own protocols.
+            self.egress.ports.slots_mut()[place].flags =
+                flags.with(PortFlags::default(), PortFlags::DISCARDS);
             // A port that fails for good ends the run by the next packet.
             _ = self.egress.send(place, &frame, &key);
+            self.egress.ports.slots_mut()[place].flags = flags;
         }
     }
 }

@@ -49,7 +49,7 @@ impl Egress {
         let multicast = self.ports.multicast()?;
         let frame = multicast::read(packet.frame.bytes(), packet.frame.offload.is_none())?;
         let now_s = (packet.now_ns / NS) as u32;
-        // Nothing is learned of controllers and the router, which have no port.
+        // Nothing is learned of packets that have come in at no port: those of the router, and of controllers that name none.
         if from.is_some() {
             multicast.learn(&frame, vid, number, now_s);
         }

@@ -7,6 +7,8 @@ use flowlane::tunnel::Policy;
 
 use super::handoff::ResumePoint;
 use super::inlet;
+use super::ports::PortSlot;
+use super::spanning_tree;
 use super::stages::Stage;
 use super::validate::{Difference, RunError};
 use super::workers::Run;
@@ -85,27 +87,23 @@ pub(super) fn drain(worker: &mut Worker, burst: &mut Burst, run: &Run<'_>) -> Re
 /// Counts a burst's frames at their port, and notes when they came. Frames that the port's settings refuse are dropped.
 pub(super) fn account(worker: &mut Worker, burst: &mut Burst) {
     set_times(worker, burst);
-    let slot = &worker.egress.ports.slots()[burst.port];
+    let slot = &mut worker.egress.ports.slots_mut()[burst.port];
     if slot.flags.has_any(PortFlags::REFUSES_RECEIVED) {
-        refuse(worker, burst);
+        refuse(slot, burst);
     }
-    let counters = &mut worker.egress.ports.slots_mut()[burst.port].counters;
+    let counters = &mut slot.counters;
     counters.rx_packets += burst.len() as u64;
     counters.rx_bytes += burst.frames.iter().map(|f| f.len() as u64).sum::<u64>();
 }
 
 /// Drops the frames of a burst that their port's settings refuse, or that exceed its limit.
 #[cold]
-fn refuse(worker: &mut Worker, burst: &mut Burst) {
+fn refuse(slot: &mut PortSlot, burst: &mut Burst) {
     let mut kept = 0;
     for lane in 0..burst.len() {
         let frame = &burst.frames[lane];
-        let slot = &mut worker.egress.ports.slots_mut()[burst.port];
         if slot.flags.refuses(frame.bytes()) || slot.polices_received(frame.len(), burst.times_ns[lane]) {
             slot.counters.rx_dropped += 1;
-            if slot.flags.has_any(PortFlags::LEARNS) {
-                worker.egress.learn_source(burst.port, frame.bytes(), burst.times_ns[lane]);
-            }
         } else {
             burst.frames.swap(kept, lane);
             burst.times_ns.swap(kept, lane);
@@ -173,6 +171,10 @@ pub(super) fn parse(worker: &mut Worker, burst: &mut Burst) -> Result<LaneMask, 
     }
     if has_inlets {
         live.0 &= !inlet::take(worker, burst, live).0;
+    }
+    if worker.egress.ports.slots()[burst.port].flags.has_any(PortFlags::DISCARDS) {
+        spanning_tree::discard(worker, burst, live);
+        live = LaneMask(0);
     }
     let mut trouble = LaneMask(0);
     for (lane, headers) in burst.headers[..burst.len()].iter().enumerate() {

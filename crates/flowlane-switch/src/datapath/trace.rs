@@ -33,7 +33,7 @@ use super::worker::Worker;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{entry, keep_ends, parse_again, rounds, set_rounds, take_along};
 use crate::packet::{Frame, Shown, decapsulate};
-use crate::ruleset::{LaneStep, Miss, Return, Step, Steps};
+use crate::ruleset::{LaneStep, Miss, PortFlags, Return, Step, Steps};
 use crate::stage::{Owner, Rewritten, StageCall, StagePacket, StageTable};
 use crate::state::conntrack::{Seen, Tracked, Tuple};
 use crate::state::mirror::MirrorSet;
@@ -207,6 +207,10 @@ impl Tracer<'_> {
         let name = format!("port {} {}", slot.number.0, slot.name);
         if slot.flags.refuses(self.packet.frame.bytes()) {
             self.tell(name, "dropped", "the port's settings refuse it");
+            return None;
+        }
+        if slot.flags.has_any(PortFlags::DISCARDS) {
+            self.tell(name, "dropped", "its spanning tree lets it receive control packets only");
             return None;
         }
         if slot.decapsulate && slot.tunnel.is_none() {

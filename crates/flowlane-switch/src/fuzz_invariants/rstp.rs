@@ -65,7 +65,11 @@ fn bridge(number: u8) -> Rstp {
 /// A sound neighbour and the bridge use one of two links, once the bridge has forgotten the former one.
 fn agree(bridge: Rstp, mut now_ms: u64) {
     let mut ends = [bridge, self::bridge(2)];
-    now_ms += 60_000;
+    // Nothing is heard for a minute.
+    for _ in 0..60 {
+        now_ms += TICK_MS;
+        ends.iter_mut().for_each(|end| _ = end.run(now_ms));
+    }
     for _ in 0..90 {
         for end in 0..2 {
             for (port, frame) in ends[end].run(now_ms) {

@@ -61,7 +61,7 @@ impl PortFlags {
     pub const NO_LINK: Self = Self(1 << 7);
     /// A session of BFD says that the other end of the port is not reached; as for a link that is down, but the port is up.
     pub const NO_PATH: Self = Self(1 << 8);
-    /// The spanning tree lets the port receive and send BPDUs only. A worker derives this flag and the next one from the tree.
+    /// The spanning tree lets the port receive and send control packets only: BPDUs, and those of BFD and LACP. A worker derives this flag and the next one from the tree.
     pub const DISCARDS: Self = Self(1 << 10);
     /// In a port that discards: the sources of received frames are learned.
     pub const LEARNS: Self = Self(1 << 11);
@@ -98,7 +98,6 @@ impl PortFlags {
         Self::DOWN.0
             | Self::NO_RECEIVE.0
             | Self::NO_RECEIVE_STP.0
-            | Self::DISCARDS.0
             | Self::MIRROR_OUTPUT.0
             | Self::POLICES_RECEIVED.0,
     );
@@ -125,10 +124,7 @@ impl PortFlags {
 
     /// Returns whether a received frame is dropped.
     pub fn refuses(self, frame: &[u8]) -> bool {
-        let of_kind = match is_bpdu(frame) {
-            true => Self::NO_RECEIVE_STP,
-            false => Self(Self::NO_RECEIVE.0 | Self::DISCARDS.0),
-        };
+        let of_kind = if is_bpdu(frame) { Self::NO_RECEIVE_STP } else { Self::NO_RECEIVE };
         self.has_any(Self(Self::DOWN.0 | Self::MIRROR_OUTPUT.0 | of_kind.0))
     }
 

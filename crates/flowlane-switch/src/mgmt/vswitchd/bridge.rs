@@ -1,6 +1,7 @@
 //! A running bridge: a switch with its workers, the agent for its controllers, and its ports.
 
 mod bonds;
+mod controllers;
 mod ports;
 mod spanning_tree;
 
@@ -12,7 +13,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use flowlane::rule::action::PortNo;
-use flowlane_openflow::Version;
 use flowlane_ovsdb::Uuid;
 
 use self::bonds::save_sessions;
@@ -27,7 +27,6 @@ use super::spanning_tree::BridgeTree;
 use super::statistics;
 use crate::datapath::{PacketIns, PortCounters, Switch};
 use crate::mgmt::links::KernelLinks;
-use crate::mgmt::openflow::{Address, Agent, AgentError, FailMode, Service, TlsFiles};
 use crate::mgmt::rpc::{ControlServer, Socket, TakeOver};
 use crate::mgmt::setup::vlan_of;
 
@@ -95,18 +94,6 @@ const STANDALONE: &str = "priority=0,actions=normal";
 
 fn is_standalone(spec: &BridgeSpec) -> bool {
     !spec.is_secure && spec.controllers.is_empty()
-}
-
-/// Returns the addresses of a bridge's controllers, and why some are left out: those with TLS, without its files.
-fn reachable(spec: &BridgeSpec) -> (Vec<Address>, Vec<String>) {
-    let problem = match spec.tls.as_ref().map(TlsFiles::check) {
-        Some(Ok(())) => return (spec.controllers.clone(), Vec::new()),
-        Some(Err(error)) => error.to_string(),
-        None => "the database names no files of TLS (ovs-vsctl set-ssl)".to_owned(),
-    };
-    let (secured, plain): (Vec<_>, Vec<_>) = spec.controllers.iter().cloned().partition(Address::has_tls);
-    let left_out = secured.iter().map(|address| format!("{address} is left out: {problem}"));
-    (plain, left_out.collect())
 }
 
 impl Bridge {
@@ -327,46 +314,6 @@ impl Bridge {
         _ = self.served.set_fdb_limits(limits.entries_max, limits.ageing_s);
     }
 
-    fn open_agent(&mut self, spec: &BridgeSpec) {
-        let folder = &self.folder;
-        let own = Address::ListenUnix(folder.join(format!("{}.mgmt", spec.name)));
-        let versions = if spec.versions.is_empty() { Version::ALL.to_vec() } else { spec.versions.clone() };
-        let fail_mode = if spec.is_secure { FailMode::Secure } else { FailMode::default() };
-        let service =
-            Service::new(self.served.clone(), &spec.name, self.datapath_id, self.packet_ins.clone())
-                .with_versions(versions)
-                .with_standalone_after(fail_mode.standalone_after().filter(|_| !spec.controllers.is_empty()));
-        let open = |addresses: &[Address]| {
-            let mut agent = Agent::open(addresses, spec.tls.as_ref(), service.clone())?;
-            agent.open_snoop(&folder.join(format!("{}.snoop", spec.name)))?;
-            Ok::<_, AgentError>(agent)
-        };
-        let (controllers, left_out) = reachable(spec);
-        self.waits_for_tls = !left_out.is_empty();
-        let addresses: Vec<Address> = std::iter::once(own).chain(controllers).collect();
-        let problems = &mut self.problems;
-        self.agent.replace(|| match open(&addresses) {
-            Ok(agent) => Some(agent),
-            Err(error) => {
-                problems.push(error.to_string());
-                // Its own socket must not fail with an address of a controller.
-                open(&addresses[..1]).map_err(|error| problems.push(error.to_string())).ok()
-            }
-        });
-        self.problems.extend(left_out);
-        let unknown = spec.unknown_controllers.iter();
-        self.problems
-            .extend(unknown.map(|target| format!("{target} is left out: it is no address of a controller")));
-    }
-
-    /// Opens the agent again, where it was lost, or files of TLS can be used now.
-    fn retry_agent(&mut self) {
-        let can_be_used = |files: &TlsFiles| files.check().is_ok();
-        if self.agent.take_lost() || self.waits_for_tls && self.spec.tls.as_ref().is_some_and(can_be_used) {
-            self.open_agent(&self.spec.clone());
-        }
-    }
-
     /// Removes the ports that the database does not ask for any more, or otherwise than before: other bridges may get them.
     pub(super) fn remove_gone(&mut self, spec: &BridgeSpec) {
         let is_kept = |uuid: &Uuid, port: &BridgePort| {
@@ -501,7 +448,10 @@ impl Bridge {
             self.follow_bonds(&spec, None);
         }
         if has_failed {
-            self.follow_mirrors(&self.spec.clone());
+            let spec = self.spec.clone();
+            self.follow_mirrors(&spec);
+            self.follow_multicast(&spec);
+            self.follow_tree(&spec, None);
         }
         // The address of an interface may have come, or changed.
         self.follow_bfd();

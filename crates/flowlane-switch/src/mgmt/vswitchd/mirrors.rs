@@ -35,6 +35,11 @@ fn number(atom: &Atom) -> Option<u16> {
 }
 
 impl MirrorSpec {
+    /// Returns whether the mirror's copies leave through an interface.
+    pub(super) fn outputs_to(&self, interface: Uuid) -> bool {
+        self.output.iter().flatten().any(|output| *output == interface)
+    }
+
     /// Reads the mirrors of a bridge, in the order of their rows.
     pub(super) fn read_all(replica: &Replica, bridge: &Row) -> Vec<Self> {
         let rows = bridge.get("mirrors").uuids();

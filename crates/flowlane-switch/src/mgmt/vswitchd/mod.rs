@@ -22,6 +22,7 @@ mod model;
 mod multicast;
 mod numbers;
 mod pid_file;
+mod protocol_thread;
 mod qos;
 mod settings;
 mod spanning_tree;

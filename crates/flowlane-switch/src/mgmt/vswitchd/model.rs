@@ -141,6 +141,7 @@ pub(super) struct BridgeSpec {
     pub(super) datapath_id: Option<u64>,
     pub(super) fdb: FdbLimits,
     pub(super) mirrors: Vec<MirrorSpec>,
+    /// `None`: all ports forward.
     pub(super) tree: Option<TreeSpec>,
     /// `None`: packets for groups go to all ports.
     pub(super) snooping: Option<SnoopingSpec>,

@@ -119,7 +119,7 @@ impl Bpdu {
         }
         let u16_at = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let u64_at = |at: usize| bytes[at..at + 8].iter().fold(0, |id, byte| id << 8 | u64::from(*byte));
-        let seconds = |at: usize| u16_at(at).div_ceil(PER_SECOND) as u8;
+        let seconds = |at: usize| u16_at(at).div_ceil(PER_SECOND).min(255) as u8;
         let times = Times {
             message_age: seconds(23),
             max_age: seconds(25),

@@ -8,9 +8,6 @@ use super::bpdu::{Bpdu, Flags, Refused};
 use super::port::{Information, MIGRATE_TIME, Port, PortStatus, Role};
 use super::{BridgeSettings, PortSettings, TICK_MS, Times, Vector};
 
-/// Seconds that are made up for after a pause; the timers of a longer one would all have ended.
-const TICKS_AT_ONCE: u64 = 64;
-
 /// Rounds of all machines until nothing changes any more; far more than it takes.
 const ROUNDS_MAX: usize = 256;
 
@@ -116,12 +113,13 @@ impl Rstp {
         self.settle();
     }
 
-    /// Lets time pass; returns the frames to be sent.
+    /// Lets time pass; returns the frames to be sent. After a pause it is one tick, however long it was: neighbours have not been heard
+    /// meanwhile, and no port must open for that.
     pub fn run(&mut self, now_ms: u64) -> Vec<(PortNo, Vec<u8>)> {
         let passed = now_ms.saturating_sub(self.ticked_ms) / TICK_MS;
         self.ticked_ms += passed * TICK_MS;
         let mut frames = self.transmit();
-        for _ in 0..passed.min(TICKS_AT_ONCE) {
+        if passed > 0 {
             self.ports.values_mut().for_each(Port::tick);
             self.settle();
             frames.extend(self.transmit());
@@ -163,6 +161,10 @@ impl Rstp {
 
     /// Steps all machines until nothing changes.
     pub(super) fn settle(&mut self) {
+        if self.ports.is_empty() {
+            // Nothing asks for a choice: the bridge is the root.
+            *self = Self { changes: self.changes, ..Self::new(self.settings.clone(), self.ticked_ms) };
+        }
         let numbers: Vec<PortNo> = self.ports.keys().copied().collect();
         for _ in 0..ROUNDS_MAX {
             let mut changed = false;

@@ -82,6 +82,7 @@ impl Network {
                     self.wire.extend(to.map(|to| (to, frame)));
                 }
             }
+            self.check();
             let Some(((bridge, port), frame)) = self.wire.pop_front() else { return };
             // Where the root has gone, its information becomes older from bridge to bridge.
             let received = self.bridges[bridge].receive(PortNo(port), &frame);
@@ -278,4 +279,41 @@ fn frames_that_are_no_sound_bpdus_change_nothing() {
     assert_eq!(pair.bridges[1].receive(PortNo(7), &sound), Err(Refused::NoPort));
     let after = pair.status(1, 1);
     assert_eq!((after.vector, after.role, after.refused), (before.vector, before.role, 54));
+}
+
+/// Neighbours are not heard while the process is stopped: their information must not have aged when it goes on.
+#[test]
+fn a_pause_opens_no_port() {
+    let mut pair = Network::new(&[true; 2], &[[0, 1], [0, 1]]);
+    pair.run(5000);
+    let is_open = |pair: &Network| [1, 2].map(|port| pair.status(1, port).forwards);
+    assert_eq!(is_open(&pair), [true, false]);
+    pair.now_ms += 30_000;
+    _ = pair.bridges[1].run(pair.now_ms);
+    assert_eq!(is_open(&pair), [true, false]);
+    pair.run(5000);
+    assert_eq!(is_open(&pair), [true, false]);
+}
+
+#[test]
+fn a_bridge_without_ports_is_the_root_that_it_is_set_to_be() {
+    let mut bridge = Rstp::new(settings(1, true), 0);
+    let other = BridgeSettings { id: BridgeId::new(0x1000, [2; 6]), ..settings(1, true) };
+    bridge.configure(other.clone());
+    assert_eq!(bridge.root().1.root, other.id);
+    bridge.set_ports(&[(PortNo(1), port(1), true)]);
+    bridge.configure(settings(1, true));
+    bridge.set_ports(&[]);
+    assert_eq!((bridge.root().0, bridge.root().1.root), (None, settings(1, true).id));
+}
+
+#[test]
+fn the_longest_times_do_not_become_short() {
+    let mut pair = Network::new(&[true; 2], &[[0, 1]]);
+    pair.run(3000);
+    let mut frame = pair.bridges[0].run(4000).remove(0).1;
+    // Behind Ethernet, LLC, the header, flags, and the vector: the age of the message, in 256ths of a second.
+    frame[44..46].fill(0xff);
+    let Ok(Bpdu::Tree { times, .. }) = Bpdu::read(&frame) else { panic!("{frame:?}") };
+    assert!(times.message_age >= times.max_age, "{times:?}");
 }

@@ -15,7 +15,7 @@ impl Bonds {
 
     /// Describes all bonds, or that of a name.
     pub(in super::super) fn describe(&self, name: Option<&str>, served: &ControlServer) -> Option<String> {
-        let now_ms = self.now_ms();
+        let now_ms = self.thread.now_ms();
         let mut inner = self.lock();
         let of = |driven: &mut Driven| {
             let mac = driven.active_mac(driven.bond.as_ref()?, served);

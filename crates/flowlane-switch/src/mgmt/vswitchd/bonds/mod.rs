@@ -15,10 +15,9 @@ mod spec;
 pub(super) use spec::BondSpec;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use flowlane::rule::action::PortNo;
 use flowlane_ovsdb::Uuid;
@@ -26,13 +25,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, from_value, to_value};
 
 use super::bfd::{BfdSessions, SAVED_MAX, unix_ms};
+use super::protocol_thread::{self, ProtocolThread};
 use crate::datapath::Inlet;
 use crate::mgmt::rpc::{ControlServer, local_mac};
 use crate::state::bond::{Bond, BondView, LacpState};
 use crate::state::lacp::{Lacp, LinkSettings, SavedLink};
 
-/// The longest pause of the thread where nothing is due.
-const PAUSE: Duration = Duration::from_secs(1);
 /// How often sessions of BFD are asked for their state.
 const BFD_MS: u64 = 100;
 
@@ -81,19 +79,10 @@ struct SavedLinks {
 }
 
 /// The bonds of a bridge.
+#[derive(Default)]
 pub(super) struct Bonds {
-    begun: Instant,
+    pub(super) thread: ProtocolThread,
     inner: Mutex<Inner>,
-    /// Held while workers get bonds, so that the latest ones are the last.
-    turn: Mutex<()>,
-    thread: OnceLock<Thread>,
-}
-
-impl Default for Bonds {
-    fn default() -> Self {
-        let (inner, turn, thread) = (Mutex::default(), Mutex::default(), OnceLock::new());
-        Self { begun: Instant::now(), inner, turn, thread }
-    }
 }
 
 /// The bonds that workers are to have.
@@ -121,24 +110,6 @@ impl Bonds {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ms(&self, at: Instant) -> u64 {
-        at.saturating_duration_since(self.begun).as_millis() as u64
-    }
-
-    fn now_ms(&self) -> u64 {
-        self.ms(Instant::now())
-    }
-
-    /// Returns whether its thread has begun.
-    pub(super) fn has_thread(&self) -> bool {
-        self.thread.get().is_some()
-    }
-
-    /// Notes the thread that [runs](Self::run) the bonds.
-    pub(super) fn set_thread(&self, thread: Thread) {
-        _ = self.thread.set(thread);
-    }
-
     /// Makes the bonds these, with the members whose ports are open. `system` is the address of the bridge.
     pub(super) fn follow(
         &self,
@@ -146,7 +117,7 @@ impl Bonds {
         system: [u8; 6],
         served: &ControlServer,
     ) {
-        let now_ms = self.now_ms();
+        let now_ms = self.thread.now_ms();
         let mut inner = self.lock();
         let Inner { by_row, saved, .. } = &mut *inner;
         let before = by_row.len();
@@ -171,8 +142,7 @@ impl Bonds {
 
     /// Lets time pass, and gives workers what has become of the bonds. Returns when there is more to do.
     pub(super) fn update(&self, served: &ControlServer, bfd: &BfdSessions) -> u64 {
-        // Nothing is left half done by a thread that panics here: the next update is whole.
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.thread.take_turn();
         let Due { for_workers, announced, frames, deadline_ms } = self.step(served, bfd);
         if let Some(ForWorkers { bonds, inlets }) = for_workers
             && served.set_bonds(&bonds, &inlets, &announced).is_err()
@@ -180,29 +150,22 @@ impl Bonds {
             // A switch that does not run gets them when it does.
             self.lock().is_stale = true;
         }
-        if !frames.is_empty() {
-            _ = served.call_worker(0, move |worker| worker.send_frames(&frames));
-        }
+        protocol_thread::send(frames, served);
         deadline_ms
     }
 
     /// Runs the bonds until `stop` is set.
     pub(super) fn run(&self, served: &ControlServer, bfd: &BfdSessions, stop: &AtomicBool) {
-        served.watch_links(std::thread::current());
-        while !stop.load(Ordering::Relaxed) {
-            let deadline_ms = self.update(served, bfd);
-            let until = Duration::from_millis(deadline_ms).saturating_sub(self.begun.elapsed());
-            std::thread::park_timeout(until.min(PAUSE));
-        }
+        self.thread.run(served, stop, || self.update(served, bfd));
     }
 
     fn step(&self, served: &ControlServer, bfd: &BfdSessions) -> Due {
-        let now_ms = self.now_ms();
+        let now_ms = self.thread.now_ms();
         let mut inner = self.lock();
         let mut due = Due { deadline_ms: u64::MAX, ..Due::default() };
         let mut is_stale = std::mem::take(&mut inner.is_stale);
         for driven in inner.by_row.values_mut() {
-            due.frames.extend(driven.receive(served, |at| self.ms(at), now_ms));
+            due.frames.extend(driven.receive(served, |at| self.thread.ms(at), now_ms));
             is_stale |= driven.choose(served, bfd, now_ms);
             let announces = driven.bond.as_mut().is_some_and(Bond::take_announcement);
             due.announced.extend(driven.bond.as_ref().and_then(Bond::active).filter(|_| announces));
@@ -219,7 +182,7 @@ impl Bonds {
 
     /// Returns the links that hear their neighbours, for another process.
     pub(super) fn save(&self) -> Value {
-        let now_ms = self.now_ms();
+        let now_ms = self.thread.now_ms();
         let inner = self.lock();
         let all = inner.by_row.values().filter_map(|driven| driven.lacp.as_ref());
         let links = all.flat_map(|lacp| lacp.save(now_ms)).map(|(name, link)| (name.to_owned(), link));
@@ -231,7 +194,7 @@ impl Bonds {
         // Without them, neighbours negotiate again.
         let SavedLinks { unix_ms: then, links } = from_value(saved).unwrap_or_default();
         let passed = unix_ms().saturating_sub(then);
-        let now_ms = self.now_ms();
+        let now_ms = self.thread.now_ms();
         let left = links.into_iter().take(SAVED_MAX);
         let left = left.map(|(name, link)| (name, (link.after(passed), now_ms)));
         self.lock().saved = left.collect();

@@ -1,6 +1,6 @@
 //! The bonds of a bridge: which of its ports are members.
 
-use std::thread::Builder;
+use std::thread::{Builder, Thread};
 
 use flowlane::rule::action::PortNo;
 use flowlane_ovsdb::Uuid;
@@ -42,7 +42,7 @@ impl Bridge {
 
     /// Makes the bonds those that are asked for, with the ports that are open, and one that comes.
     pub(super) fn follow_bonds(&mut self, spec: &BridgeSpec, coming: Option<(&InterfaceSpec, u32)>) {
-        if spec.bonds.is_empty() && !self.bonds.has_thread() {
+        if spec.bonds.is_empty() && self.bonds.thread.get().is_none() {
             return;
         }
         if let Err(error) = self.start_bonds() {
@@ -75,15 +75,25 @@ impl Bridge {
 
     /// Starts the thread of bonds, if it does not run.
     fn start_bonds(&mut self) -> std::io::Result<()> {
-        if self.bonds.has_thread() {
+        if self.bonds.thread.get().is_some() {
             return Ok(());
         }
         let (served, bonds) = (self.served.clone(), self.bonds.clone());
         let (bfd, is_over) = (self.bfd.clone(), self.is_over.clone());
-        let thread = Builder::new().name("bonds".to_owned());
-        let thread = thread.spawn(move || bonds.run(&served, &bfd, &is_over))?;
-        self.bonds.set_thread(thread.thread().clone());
-        self.threads.push(thread);
+        let thread = self.spawn("bonds", move || bonds.run(&served, &bfd, &is_over))?;
+        self.bonds.thread.set(thread);
         Ok(())
+    }
+
+    /// Starts a thread of the bridge.
+    pub(super) fn spawn(
+        &mut self,
+        name: &str,
+        work: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<Thread> {
+        let handle = Builder::new().name(name.to_owned()).spawn(work)?;
+        let thread = handle.thread().clone();
+        self.threads.push(handle);
+        Ok(thread)
     }
 }

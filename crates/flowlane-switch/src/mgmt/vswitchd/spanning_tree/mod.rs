@@ -14,23 +14,21 @@ mod text;
 
 pub(super) use spec::TreeSpec;
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
 
 use flowlane::rule::action::PortNo;
 use flowlane_ovsdb::{Datum, Uuid};
 
 use super::multicast::BridgeSnooping;
+use super::protocol_thread::{self, ProtocolThread};
 use crate::datapath::{Inlet, TreeView};
 use crate::mgmt::rpc::ControlServer;
 use crate::state::fdb::STATIC;
-use crate::state::rstp::{BridgeSettings, PortSettings, PortState, Rstp};
+use crate::state::rstp::{BridgeSettings, PortSettings, PortState, Rstp, TICK_MS};
 
-/// The longest pause of the thread.
-const PAUSE: Duration = Duration::from_secs(1);
 /// The longest BPDU that is read.
 const BPDU_BYTES_MAX: usize = 128;
 
@@ -52,37 +50,33 @@ pub(super) struct TreePort {
 struct Running {
     rstp: Rstp,
     settings: BridgeSettings,
+    /// It is asked for as a tree of RSTP, whatever it speaks.
+    is_rapid: bool,
     ports: BTreeMap<PortNo, TreePort>,
     inlets: BTreeMap<PortNo, Arc<Inlet>>,
     /// The states that workers have, and since when.
     states: BTreeMap<PortNo, (PortState, u64)>,
     /// Workers have other states than these.
     is_stale: bool,
+    /// Ports whose addresses are to be forgotten, and when that was last done: once in a tick, however often neighbours ask for it.
+    flushes: BTreeSet<PortNo>,
+    flushed_ms: Option<u64>,
 }
 
 /// The spanning tree of a bridge, if it has one.
+#[derive(Default)]
 pub(super) struct BridgeTree {
-    begun: Instant,
+    pub(super) thread: ProtocolThread,
     running: Mutex<Option<Running>>,
-    /// Held while workers get states, so that the latest ones are the last.
-    turn: Mutex<()>,
-    thread: OnceLock<Thread>,
-}
-
-impl Default for BridgeTree {
-    fn default() -> Self {
-        let (running, turn, thread) = (Mutex::default(), Mutex::default(), OnceLock::new());
-        Self { begun: Instant::now(), running, turn, thread }
-    }
 }
 
 /// The work that a step has left.
 #[derive(Default)]
 struct Due {
-    /// None: workers have it.
+    /// None: workers have it, or there is no tree.
     view: Option<TreeView>,
     /// Ports whose addresses are to be forgotten.
-    flushed: Vec<PortNo>,
+    flushed: BTreeSet<PortNo>,
     frames: Vec<(PortNo, Vec<u8>)>,
     deadline_ms: u64,
 }
@@ -93,30 +87,17 @@ impl BridgeTree {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now_ms(&self) -> u64 {
-        self.begun.elapsed().as_millis() as u64
-    }
-
-    /// Returns whether its thread has begun.
-    pub(super) fn has_thread(&self) -> bool {
-        self.thread.get().is_some()
-    }
-
-    /// Notes the thread that [runs](Self::run) the tree.
-    pub(super) fn set_thread(&self, thread: Thread) {
-        _ = self.thread.set(thread);
-    }
-
-    /// Makes the tree this one, with the ports that are open or about to be; `None`: there is none.
+    /// Makes the tree this one, of RSTP or of STP, with the ports that are open or about to be; `None`: there is none.
     pub(super) fn follow(
         &self,
-        settings: Option<BridgeSettings>,
+        settings: Option<(BridgeSettings, bool)>,
         ports: BTreeMap<PortNo, TreePort>,
         served: &ControlServer,
     ) {
-        let now_ms = self.now_ms();
+        let _turn = self.thread.take_turn();
+        let now_ms = self.thread.now_ms();
         let mut running = self.lock();
-        let Some(settings) = settings else {
+        let Some((settings, is_rapid)) = settings else {
             if running.take().is_some() {
                 // Workers that do not run any more forward nothing.
                 _ = served.set_tree(None);
@@ -126,13 +107,17 @@ impl BridgeTree {
         let new = || Running {
             rstp: Rstp::new(settings.clone(), now_ms),
             settings: settings.clone(),
+            is_rapid,
             ports: BTreeMap::new(),
             inlets: BTreeMap::new(),
             states: BTreeMap::new(),
             is_stale: true,
+            flushes: BTreeSet::new(),
+            flushed_ms: None,
         };
         let running = running.get_or_insert_with(new);
         running.settings.clone_from(&settings);
+        running.is_rapid = is_rapid;
         running.rstp.configure(settings);
         running.ports = ports;
         running.follow_ports(served, self.thread.get());
@@ -140,8 +125,7 @@ impl BridgeTree {
 
     /// Lets time pass, and gives workers the states of ports. Returns when there is more to do.
     pub(super) fn update(&self, served: &ControlServer, snooping: &BridgeSnooping) -> u64 {
-        // Nothing is left half done by a thread that panics here: the next update is whole.
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.thread.take_turn();
         let Due { view, flushed, frames, deadline_ms } = self.step(served);
         if let Some(view) = view
             && served.set_tree(Some(&Arc::new(view))).is_err()
@@ -159,24 +143,17 @@ impl BridgeTree {
                     .retain_where(|_, port, seen_s| seen_s == STATIC || !flushed.contains(&port));
             });
         }
-        if !frames.is_empty() {
-            _ = served.call_worker(0, move |worker| worker.send_frames(&frames));
-        }
+        protocol_thread::send(frames, served);
         deadline_ms
     }
 
     /// Runs the tree until `stop` is set.
     pub(super) fn run(&self, served: &ControlServer, snooping: &BridgeSnooping, stop: &AtomicBool) {
-        served.watch_links(std::thread::current());
-        while !stop.load(Ordering::Relaxed) {
-            let deadline_ms = self.update(served, snooping);
-            let until = Duration::from_millis(deadline_ms).saturating_sub(self.begun.elapsed());
-            std::thread::park_timeout(until.min(PAUSE));
-        }
+        self.thread.run(served, stop, || self.update(served, snooping));
     }
 
     fn step(&self, served: &ControlServer) -> Due {
-        let now_ms = self.now_ms();
+        let now_ms = self.thread.now_ms();
         let mut running = self.lock();
         let Some(running) = &mut *running else { return Due { deadline_ms: u64::MAX, ..Due::default() } };
         for (number, port) in &running.ports {
@@ -191,7 +168,7 @@ impl BridgeTree {
         let frames = running.rstp.run(now_ms);
         Due {
             view: running.changed_view(now_ms),
-            flushed: running.rstp.take_flushes(),
+            flushed: running.take_flushes(now_ms),
             frames,
             deadline_ms: running.rstp.deadline_ms(),
         }
@@ -200,14 +177,14 @@ impl BridgeTree {
     /// Notices a change of the topology, as a command asks for it. Returns whether the bridge has such a tree.
     pub(super) fn change_topology(&self, is_rapid: bool) -> bool {
         let mut running = self.lock();
-        let of_kind = running.as_mut().filter(|running| running.settings.speaks_rapid == is_rapid);
+        let of_kind = running.as_mut().filter(|running| running.is_rapid == is_rapid);
         of_kind.map(|running| running.rstp.change_topology()).is_some()
     }
 
     /// Describes the tree as `rstp/show` or `stp/show` does; `None` where the bridge has no such tree.
     pub(super) fn describe(&self, bridge: &str, is_rapid: bool) -> Option<String> {
         let running = self.lock();
-        let running = running.as_ref().filter(|running| running.settings.speaks_rapid == is_rapid)?;
+        let running = running.as_ref().filter(|running| running.is_rapid == is_rapid)?;
         Some(running.describe(bridge))
     }
 
@@ -222,7 +199,7 @@ impl BridgeTree {
     /// The columns `status` and `rstp_status` of the row of a port.
     pub(super) fn port_status(&self, row: &Uuid) -> [(&'static str, Datum); 2] {
         let running = self.lock();
-        let found = running.as_ref().and_then(|running| running.port_status(row, self.now_ms()));
+        let found = running.as_ref().and_then(|running| running.port_status(row, self.thread.now_ms()));
         found.unwrap_or([("status", Datum::map::<&str>([])), ("rstp_status", Datum::map::<&str>([]))])
     }
 }
@@ -243,6 +220,16 @@ impl Running {
 
     fn state(&self, port: PortNo) -> PortState {
         self.rstp.status(port).map_or(PortState::Discarding, |status| status.state())
+    }
+
+    /// Takes the ports whose addresses are to be forgotten now.
+    fn take_flushes(&mut self, now_ms: u64) -> BTreeSet<PortNo> {
+        self.flushes.extend(self.rstp.take_flushes());
+        if self.flushes.is_empty() || self.flushed_ms.is_some_and(|last_ms| now_ms < last_ms + TICK_MS) {
+            return BTreeSet::new();
+        }
+        self.flushed_ms = Some(now_ms);
+        std::mem::take(&mut self.flushes)
     }
 
     /// The view of workers, if it is to change.
@@ -266,7 +253,50 @@ impl Running {
 }
 
 impl TreePort {
+    /// Gives the port another number in its identifier where another port has that, which would take this one's BPDUs for its own. Returns
+    /// whether one is free.
+    pub(super) fn take_number(&mut self, taken: &mut BTreeSet<u16>) -> bool {
+        let own = self.settings.id & 0xff;
+        let mut numbers = std::iter::once(own).chain(1..256);
+        let free = numbers.find(|number| *number > 0 && !taken.contains(number));
+        if let Some(number) = free {
+            taken.insert(number);
+            self.settings.id = self.settings.id & 0xff00 | number;
+        }
+        free.is_some()
+    }
+
     fn is_up(&self, served: &ControlServer) -> bool {
         self.is_open && (!self.has_link || served.is_link_up(&self.name, self.may_hide))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_of_a_tree_have_identifiers_of_their_own() {
+        let port = |id| TreePort {
+            row: Uuid::read("3ac15d72-3a63-4226-b67c-d7ec44d93b2f").unwrap(),
+            name: String::new(),
+            settings: PortSettings {
+                mac: [2; 6],
+                id,
+                cost: 1,
+                is_edge: false,
+                finds_edge: false,
+                is_point_to_point: true,
+            },
+            is_open: true,
+            has_link: false,
+            may_hide: false,
+        };
+        let mut ports = [0x8001, 0x8001, 0x7001, 0x8000].map(port);
+        let mut taken = BTreeSet::new();
+        assert!(ports.iter_mut().all(|port| port.take_number(&mut taken)));
+        assert_eq!(ports.map(|port| port.settings.id), [0x8001, 0x8002, 0x7003, 0x8004]);
+        taken.extend(1..256);
+        assert!(!port(0x8001).take_number(&mut taken), "none is free");
     }
 }

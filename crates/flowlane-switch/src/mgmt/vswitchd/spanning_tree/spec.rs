@@ -22,7 +22,10 @@ const COSTS: [(u32, u32, u32); 6] = [
 /// A tree that is asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in super::super) struct TreeSpec {
-    is_rapid: bool,
+    /// It is one of RSTP.
+    pub(in super::super) is_rapid: bool,
+    /// It speaks RSTP.
+    speaks_rapid: bool,
     mac: Option<[u8; 6]>,
     priority: u16,
     times: Times,
@@ -74,7 +77,8 @@ impl TreeSpec {
         };
         let ports = bridge.get("ports").uuids().filter_map(|row| Some((row, replica.row("Port", row)?)));
         Some(Self {
-            is_rapid: is_rapid && number(config, "rstp-force-protocol-version") != Some(0),
+            is_rapid,
+            speaks_rapid: is_rapid && number(config, "rstp-force-protocol-version") != Some(0),
             mac: config.get(key("rstp-address", "stp-system-id")).and_then(read_mac),
             priority: number(config, key("rstp-priority", "stp-priority")).unwrap_or(0x8000),
             times: times.within_bounds(),
@@ -89,11 +93,12 @@ impl TreeSpec {
             id: BridgeId::new(self.priority, self.mac.unwrap_or(own_mac)),
             times: self.times,
             hold_count: self.hold_count,
-            speaks_rapid: self.is_rapid,
+            speaks_rapid: self.speaks_rapid,
         }
     }
 
-    /// Returns the port of the tree that an interface is, if it takes part: those of the bridge itself do not, and no bonds.
+    /// Returns the port of the tree that an interface is, if it takes part: those of the bridge itself do not, no bonds, and no outputs of
+    /// mirrors.
     pub(in super::super) fn port(
         &self,
         interface: &InterfaceSpec,

@@ -54,7 +54,7 @@ fn stp_id(id: BridgeId) -> String {
 
 impl Running {
     pub(super) fn describe(&self, bridge: &str) -> String {
-        let is_rapid = self.settings.speaks_rapid;
+        let is_rapid = self.is_rapid;
         let (root_port, vector, times) = self.rstp.root();
         let mut out = format!("---- {bridge} ----\nRoot ID:\n");
         let identity = |out: &mut String, id: BridgeId, times: Times| {
@@ -99,7 +99,7 @@ impl Running {
     pub(super) fn bridge_status(&self) -> [(&'static str, Datum); 2] {
         let (_, vector, _) = self.rstp.root();
         let cost = vector.cost.to_string();
-        if !self.settings.speaks_rapid {
+        if !self.is_rapid {
             let pairs = [
                 ("stp_bridge_id", stp_id(self.settings.id)),
                 ("stp_designated_root", stp_id(vector.root)),
@@ -121,7 +121,7 @@ impl Running {
     pub(super) fn port_status(&self, row: &Uuid, now_ms: u64) -> Option<[(&'static str, Datum); 2]> {
         let (number, port) = self.ports.iter().find(|(_, port)| port.row == *row)?;
         let status = self.rstp.status(*number)?;
-        let is_rapid = self.settings.speaks_rapid;
+        let is_rapid = self.is_rapid;
         let (role, state) = (role(status.role, is_rapid).to_owned(), state(&status, is_rapid).to_owned());
         if !is_rapid {
             let pairs = [
