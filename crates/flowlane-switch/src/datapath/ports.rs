@@ -73,7 +73,7 @@ pub struct PortSlot {
     pub name: String,
     /// The text that it was opened from.
     pub spec: String,
-    /// Whether tunnels are terminated here: frames of VXLAN, GENEVE and GTP-U are matched on the inner packet, with
+    /// Whether tunnels are terminated here: frames of tunnels are matched on the inner packet, with
     /// the tunnel fields set. Where tunnels are configured, theirs only, and validated; else all.
     pub decapsulate: bool,
     /// The routing instance that tunnels' outer packets come in through.

@@ -27,7 +27,7 @@ impl ErspanSpec {
     /// The options, as they are named in specifications and in OVSDB.
     pub(super) const OPTIONS: [&str; 4] = ["erspan_ver", "erspan_idx", "erspan_dir", "erspan_hwid"];
 
-    /// Reads an option, whose numbers are in hexadecimal but for those of one digit.
+    /// Reads an option, whose numbers are hexadecimal, with or without `0x`.
     ///
     /// # Errors
     /// The values that are expected.

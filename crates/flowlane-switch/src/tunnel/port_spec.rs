@@ -192,7 +192,7 @@ impl PortTunnelSpec {
         Ok(())
     }
 
-    /// Returns whether a packet of the tunnel's protocol and UDP port comes in here; `None`: its tunnel header is cut off.
+    /// Returns whether a packet of the tunnel's protocol and UDP port comes in here; `None`: its tunnel header is cut off or malformed.
     pub fn takes(&self, remote: IpAddr, local: IpAddr, id: Option<u32>) -> bool {
         id.is_none_or(|id| self.in_key.is_none_or(|key| key == id))
             && self.remote.is_none_or(|own| own == remote)

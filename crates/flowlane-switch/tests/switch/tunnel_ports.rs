@@ -74,16 +74,20 @@ fn tunnels_end_at_the_port_that_is_configured() {
         let far = tunnel("gre", into, ends[1]);
         assert_eq!(sent(at, "outer.pcap", "out.pcap", inside, &far), arrives, "gre: {out} {into}");
         // Of a node without tunnels of GRE it is not the matter: rules get it as it is.
-        let others = tunnel("vxlan", "", ends[1]);
-        assert_eq!(sent(at, "outer.pcap", "out.pcap", "nw_proto=47,ip,actions=output:2", &others), 1);
+        for kind in ["vxlan", "erspan"] {
+            let others = tunnel(kind, "", ends[1]);
+            assert_eq!(sent(at, "outer.pcap", "out.pcap", "nw_proto=47,ip,actions=output:2", &others), 1);
+        }
         let id = if out.starts_with("id_out") { "tun_id=6" } else { "tun_id=5" };
         assert_eq!(sent(at, "outer.pcap", "out.pcap", &format!("{id},tun_type=4,actions=output:2"), ""), 1);
     }
     let near = tunnel("erspan", "erspan_index = 77", ends[0]);
     assert_eq!(sent(at, "in.pcap", "outer.pcap", "actions=encap:1,output:2", &near), 1);
     let seen = "tun_id=5,tun_erspan_ver=1,tun_erspan_idx=77,udp,tp_dst=53,actions=output:2";
+    let both =
+        tunnel("gre", "", ends[1]) + &tunnel("erspan", "", ends[1]).replace("number = 1", "number = 2");
     for (far, arrives) in
-        [(tunnel("erspan", "", ends[1]), 1), (tunnel("gre", "", ends[1]), 0), (String::new(), 1)]
+        [(tunnel("erspan", "", ends[1]), 1), (both, 1), (tunnel("gre", "", ends[1]), 0), (String::new(), 1)]
     {
         assert_eq!(sent(at, "outer.pcap", "out.pcap", seen, &far), arrives, "erspan: {far}");
     }

@@ -137,10 +137,15 @@ pub enum EncapsulationError {
         /// The DSCP.
         dscp: u8,
     },
-    /// A session of ERSPAN beyond 10 bits, an index beyond 20, an identifier of hardware beyond 6, or no sequence numbers.
+    /// A session of ERSPAN beyond 10 bits.
+    #[error("the session {id} of ERSPAN has more than 10 bits; the largest is {max}", max = erspan::SESSION_MAX)]
+    Session {
+        /// The session.
+        id: u32,
+    },
+    /// An index of ERSPAN beyond 20 bits, an identifier of hardware beyond 6, or no sequence numbers.
     #[error(
-        "ERSPAN has sessions up to {session}, indices up to {index}, hardware up to {hardware}, and sequence numbers",
-        session = erspan::SESSION_MAX,
+        "ERSPAN has indices up to {index}, hardware up to {hardware}, and sequence numbers",
         index = erspan::INDEX_MAX,
         hardware = erspan::HARDWARE_MAX
     )]
@@ -222,7 +227,10 @@ fn check(tunnel: &Encapsulation) -> Result<(), EncapsulationError> {
             Erspan::Version1 { index } => index <= erspan::INDEX_MAX,
             Erspan::Version2 { hardware, .. } => hardware <= erspan::HARDWARE_MAX,
         };
-        if !is_right || id > kind.id_max() || tunnel.sequence.is_none() {
+        if id > kind.id_max() {
+            return Err(EncapsulationError::Session { id });
+        }
+        if !is_right || tunnel.sequence.is_none() {
             return Err(EncapsulationError::Erspan);
         }
     }

@@ -22,8 +22,10 @@ pub struct Policy {
     pub geneve_port: Option<u16>,
     /// UDP destination port of GTP-U; none: GTP-U is not terminated.
     pub gtpu_port: Option<u16>,
-    /// If set, GRE and ERSPAN are terminated.
+    /// If set, GRE is terminated, but for ERSPAN.
     pub gre: bool,
+    /// If set, ERSPAN is terminated.
+    pub erspan: bool,
     /// If set, IPv4 header checksums are verified; not needed where the network card has.
     pub verify_ipv4_checksum: bool,
     /// If set, UDP checksums are verified where there are any, which reads the whole packet; not needed where the network
@@ -44,6 +46,7 @@ impl Default for Policy {
             geneve_port: Some(GENEVE_PORT),
             gtpu_port: Some(GTPU_PORT),
             gre: true,
+            erspan: true,
             verify_ipv4_checksum: true,
             verify_udp_checksum: true,
             ipv6_zero_checksum: false,
@@ -61,10 +64,12 @@ impl Policy {
                 let at = usize::from(headers.l4) + 2;
                 self.kind_of_port(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?))
             }
-            Transport::Gre if self.gre => {
+            Transport::Gre => {
                 let header = Gre::read(frame.get(usize::from(headers.l4)..)?);
-                let is_erspan = header.is_ok_and(|header| header.is_erspan());
-                Some(if is_erspan { TunnelKind::Erspan } else { TunnelKind::Gre })
+                match header.is_ok_and(|header| header.is_erspan()) {
+                    true => self.erspan.then_some(TunnelKind::Erspan),
+                    false => self.gre.then_some(TunnelKind::Gre),
+                }
             }
             _ => None,
         }
@@ -261,14 +266,18 @@ fn geneve(body: &[u8], policy: &Policy) -> Result<Header, Refused> {
 /// # Errors
 /// Why the packet may not be terminated.
 pub fn gre_header(body: &[u8]) -> Result<Gre, Refused> {
-    let header = Gre::read(body).map_err(|reason| match reason {
-        Malformed::TunnelTruncated => Refused::Truncated,
-        _ => Refused::GreFormat,
-    })?;
+    let header = read_gre(body)?;
     if header.flags & gre::CHECKSUM != 0 && fold(add(0, body)) != 0xffff {
         return Err(Refused::GreChecksum);
     }
     Ok(header)
+}
+
+fn read_gre(body: &[u8]) -> Result<Gre, Refused> {
+    Gre::read(body).map_err(|reason| match reason {
+        Malformed::TunnelTruncated => Refused::Truncated,
+        _ => Refused::GreFormat,
+    })
 }
 
 /// Checks the headers of ERSPAN with which `body` begins.
@@ -276,6 +285,7 @@ pub fn gre_header(body: &[u8]) -> Result<Gre, Refused> {
 /// # Errors
 /// Why the packet may not be terminated.
 pub fn erspan_header(body: &[u8]) -> Result<ErspanHeader, Refused> {
+    read_gre(body)?;
     ErspanHeader::read(body).map_err(|reason| match reason {
         Malformed::TunnelTruncated => Refused::Truncated,
         _ => Refused::ErspanFormat,

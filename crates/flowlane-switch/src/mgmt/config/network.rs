@@ -113,7 +113,7 @@ pub struct TunnelSection {
     /// VNI (VXLAN, GENEVE: 24 bits), TEID (GTP-U: 32 bits), key (GRE: 32 bits; 0: packets that leave have none) or session (ERSPAN: 10
     /// bits).
     pub id: u32,
-    /// TEID of packets that leave, where the other end of GTP-U expects another; `id` by default.
+    /// TEID, key or session of packets that leave, where the other end expects another; `id` by default.
     pub id_out: Option<u32>,
     /// This node's address: the outer destination of packets that arrive, the outer source of those that leave.
     pub local: IpAddr,

@@ -218,7 +218,7 @@ fn tunnel(
     let path = KeyPath::section("tunnel", place);
     let Some(headers) = tunnels::ethernet_headers(tunnel, &path, source)? else {
         let message = format!("tunnel {number} carries no Ethernet frames");
-        return refused(message, "take kind = \"vxlan\" or \"geneve\", with inner = \"ethernet\"");
+        return refused(message, "give it inner = \"ethernet\", and another kind if it is gtpu");
     };
     let outer = tunnel.mtu.unwrap_or(outer_mtu);
     let ends = TunnelEnds { number, local: tunnel.local, remote, headers };

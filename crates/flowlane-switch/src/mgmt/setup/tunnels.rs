@@ -59,7 +59,7 @@ fn key_of(error: &TunnelError, section: &TunnelSection) -> Option<&'static str> 
         TunnelError::Endpoint(EndpointError::Vni { .. } | EndpointError::Session { .. }) => Some("id"),
         TunnelError::Encapsulation(EncapsulationError::Erspan) => Some("erspan_index"),
         TunnelError::Endpoint(EndpointError::Vrf { .. }) => Some("vrf"),
-        TunnelError::Encapsulation(EncapsulationError::Vni { .. }) => {
+        TunnelError::Encapsulation(EncapsulationError::Vni { .. } | EncapsulationError::Session { .. }) => {
             Some(if section.id_out.is_some() { "id_out" } else { "id" })
         }
         TunnelError::Encapsulation(EncapsulationError::Dscp { .. }) => Some("dscp"),
@@ -129,7 +129,8 @@ fn with_ports(policy: Policy, sections: &[TunnelSection], source: &Source) -> Re
         if wanted == Some(0) {
             return refused(format!("tunnel {number} has UDP port 0"), "take 1 to 65535");
         }
-        for other in &sections[..n] {
+        // GRE and ERSPAN have no port.
+        for other in sections[..n].iter().filter(|_| wanted.is_some()) {
             let is_same = port(other) == wanted;
             if (other.kind.0 == kind) != is_same {
                 let what =
@@ -147,8 +148,8 @@ fn with_ports(policy: Policy, sections: &[TunnelSection], source: &Source) -> Re
     };
     let [vxlan_port, geneve_port, gtpu_port] =
         [TunnelKind::Vxlan, TunnelKind::Geneve, TunnelKind::Gtpu].map(of);
-    let gre = first(TunnelKind::Gre).or(first(TunnelKind::Erspan)).is_some();
-    Ok(Policy { vxlan_port, geneve_port, gtpu_port, gre, ..policy })
+    let [gre, erspan] = [TunnelKind::Gre, TunnelKind::Erspan].map(|kind| first(kind).is_some());
+    Ok(Policy { vxlan_port, geneve_port, gtpu_port, gre, erspan, ..policy })
 }
 
 fn spec(

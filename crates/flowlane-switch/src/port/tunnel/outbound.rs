@@ -49,6 +49,10 @@ impl SenderKey {
             // As Open vSwitch has it: the system's label would be one for all flows of a tunnel.
             (false, _, true) => set(&socket, libc::IPPROTO_IPV6, libc::IPV6_AUTOFLOWLABEL, 0)?,
         }
+        if !self.is_udp {
+            // A raw socket gets a copy of all GRE, which nothing reads here: as little of it as the system allows.
+            set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, 0)?;
+        }
         if set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SOCKET_BYTES).is_err() {
             _ = set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, SOCKET_BYTES);
         }

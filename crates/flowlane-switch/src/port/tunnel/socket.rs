@@ -6,7 +6,8 @@
 //! one, so there are several that send.
 //!
 //! *Segmentation*: datagrams of equal length to one place leave in one message, which the system cuts (UDP_SEGMENT), and come
-//! in one (UDP_GRO). GRE has nothing of the kind.
+//! in one (UDP_GRO). For GRE the system cuts nothing, but an interface with GRO may merge TCP segments in GRE without sequence numbers, which
+//! a raw socket does not see: README has that among the limits.
 
 use std::io;
 use std::mem::{size_of, zeroed};

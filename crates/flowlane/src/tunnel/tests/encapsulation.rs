@@ -130,9 +130,10 @@ fn erspan_of_version_2_has_the_time_and_limits_hold() {
     let wrong = |change: &dyn Fn(&mut Encapsulation)| {
         let mut tunnel = tunnel.clone();
         change(&mut tunnel);
-        assert_eq!(Encapsulator::new(&tunnel).unwrap_err(), EncapsulationError::Erspan);
+        Encapsulator::new(&tunnel).unwrap_err()
     };
-    wrong(&|tunnel| tunnel.id = 0x400);
+    assert_eq!(wrong(&|tunnel| tunnel.id = 0x400), EncapsulationError::Session { id: 0x400 });
+    let wrong = |change: &dyn Fn(&mut Encapsulation)| assert_eq!(wrong(change), EncapsulationError::Erspan);
     wrong(&|tunnel| tunnel.sequence = None);
     wrong(&|tunnel| tunnel.erspan = Erspan::Version1 { index: 1 << 20 });
     wrong(&|tunnel| tunnel.erspan = Erspan::Version2 { is_egress: false, hardware: 64 });
