@@ -112,7 +112,8 @@ python3 wire.py gre 2 100022eb00000001200000
 sh flows
 ovs-vsctl del-port e1
 # VXLAN on two ports at once. The source port is a hash with a secret, and the checksum is over it.
-ovs-vsctl add-port br0 v1 -- set Interface v1 type=vxlan options:remote_ip=192.0.2.2 options:key=7 ofport_request=21 -- add-port br0 v2 -- set Interface v2 type=vxlan options:remote_ip=192.0.2.2 options:key=7 options:dst_port=8472 ofport_request=22
+ovs-vsctl add-port br0 v1 -- set Interface v1 type=vxlan options:remote_ip=192.0.2.2 options:key=7 ofport_request=21
+ovs-vsctl add-port br0 v2 -- set Interface v2 type=vxlan options:remote_ip=192.0.2.2 options:key=7 options:dst_port=8472 ofport_request=22
 ovs-vsctl get Interface v1 ofport error -- get Interface v2 ofport error
 python3 wire.py sends 'sh frame output:21,output:22' | cut -d' ' -f1-11,13-
 ovs-appctl dpctl/show | grep vxlan
