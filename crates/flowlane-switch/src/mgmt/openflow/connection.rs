@@ -90,8 +90,11 @@ pub(super) fn serve_snooper(stream: Stream, shared: &Arc<Shared>, slot: &Slot) {
 
 fn write(mut stream: Writer, waiting: &Outgoing, copy: impl Fn(&[u8])) {
     let mut is_written = true;
-    waiting.drain(|bytes| {
-        copy(bytes);
+    waiting.drain(|bytes, is_rest| {
+        // The reader has copied what it has begun to send.
+        if !is_rest {
+            copy(bytes);
+        }
         is_written = stream.write_all(bytes).is_ok();
         is_written
     });
@@ -308,7 +311,15 @@ impl Connection {
             if self.queue.is_full() || !self.has_next() {
                 turn = None;
             }
-            if !self.queue.answer(answer, taken) {
+            let stream = &self.stream;
+            let send = |bytes: &[u8]| {
+                let sent = stream.send_at_once(bytes);
+                if sent > 0 {
+                    shared.snoopers.copy(bytes);
+                }
+                sent
+            };
+            if !self.queue.answer_at_once(answer, taken, send) {
                 return;
             }
         }

@@ -1,4 +1,7 @@
 //! Messages that wait for a peer to read them, bounded by bytes.
+//!
+//! A connection's writer sends what waits. An answer that nothing waits before is sent by the thread that has made it, as far as the
+//! peer takes it at once: to wake the writer for each of many short answers took as long as the requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -15,12 +18,22 @@ const NOTICES_BYTES: usize = 1 << 25;
 /// Messages up to this length together are written at once.
 const TOGETHER_BYTES: usize = 1 << 14;
 
+/// A message, or several.
+struct Queued {
+    bytes: Vec<u8>,
+    /// The part of the budget of all connections that a large answer has taken.
+    taken: Option<Taken>,
+    /// It is the end of a message of which the peer has the beginning.
+    is_rest: bool,
+}
+
 #[derive(Default)]
 struct Waiting {
-    /// With what a large answer has taken of the budget of all connections.
-    messages: VecDeque<(Vec<u8>, Option<Taken>)>,
+    messages: VecDeque<Queued>,
     bytes: usize,
     is_closed: bool,
+    /// A thread sends bytes that are not in `messages` any more.
+    is_sending: bool,
 }
 
 /// The queue between a connection and its writer.
@@ -47,13 +60,46 @@ impl Outgoing {
         waiting.bytes > ANSWERS_BYTES && !waiting.is_closed
     }
 
+    /// Waits until there is room for an answer.
+    fn with_room(&self) -> MutexGuard<'_, Waiting> {
+        let is_full = |waiting: &mut Waiting| waiting.bytes > ANSWERS_BYTES && !waiting.is_closed;
+        self.changed.wait_while(self.lock(), is_full).unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
     /// Queues an answer, when there is room. Returns whether the writer lives.
     pub(super) fn answer(&self, bytes: Vec<u8>, taken: Option<Taken>) -> bool {
-        let waiting = self.lock();
-        let is_full = |waiting: &mut Waiting| waiting.bytes > ANSWERS_BYTES && !waiting.is_closed;
-        let mut waiting =
-            self.changed.wait_while(waiting, is_full).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut waiting = self.with_room();
         self.push(&mut waiting, bytes, taken);
+        !waiting.is_closed
+    }
+
+    /// Sends an answer by `send`, which returns how many bytes the peer has taken at once, and queues the rest; or all of it, where
+    /// others wait before it. Returns whether the writer lives.
+    pub(super) fn answer_at_once(
+        &self,
+        bytes: Vec<u8>,
+        taken: Option<Taken>,
+        send: impl FnOnce(&[u8]) -> usize,
+    ) -> bool {
+        let mut waiting = self.with_room();
+        let waits = !waiting.messages.is_empty() || waiting.is_sending || waiting.is_closed;
+        if waits || bytes.is_empty() || bytes.len() > TOGETHER_BYTES {
+            self.push(&mut waiting, bytes, taken);
+            return !waiting.is_closed;
+        }
+        waiting.is_sending = true;
+        drop(waiting);
+        let sent = send(&bytes);
+        let mut waiting = self.lock();
+        waiting.is_sending = false;
+        if sent < bytes.len() && !waiting.is_closed {
+            let rest = bytes[sent..].to_vec();
+            waiting.bytes += rest.len();
+            waiting.messages.push_front(Queued { bytes: rest, taken, is_rest: sent > 0 });
+        }
+        if !waiting.messages.is_empty() || waiting.is_closed {
+            self.changed.notify_all();
+        }
         !waiting.is_closed
     }
 
@@ -99,30 +145,34 @@ impl Outgoing {
     fn push(&self, waiting: &mut Waiting, bytes: Vec<u8>, taken: Option<Taken>) {
         if !bytes.is_empty() && !waiting.is_closed {
             waiting.bytes += bytes.len();
-            waiting.messages.push_back((bytes, taken));
+            waiting.messages.push_back(Queued { bytes, taken, is_rest: false });
             self.changed.notify_all();
         }
     }
 
-    /// Writes messages, until the queue is closed and empty or `write` fails. Short ones are written together. A message counts until it
-    /// is written.
-    pub(super) fn drain(&self, mut write: impl FnMut(&[u8]) -> bool) {
+    /// Writes messages, until the queue is closed and empty or `write` fails. Short ones are written together; the rest of a message is
+    /// marked as such. A message counts until it is written.
+    pub(super) fn drain(&self, mut write: impl FnMut(&[u8], bool) -> bool) {
         loop {
-            let waiting = self.lock();
-            let is_idle = |waiting: &mut Waiting| waiting.messages.is_empty() && !waiting.is_closed;
-            let waiting = self.changed.wait_while(waiting, is_idle);
+            let is_idle = |waiting: &mut Waiting| {
+                waiting.is_sending || waiting.messages.is_empty() && !waiting.is_closed
+            };
+            let waiting = self.changed.wait_while(self.lock(), is_idle);
             let mut waiting = waiting.unwrap_or_else(|poisoned| poisoned.into_inner());
-            let Some((mut bytes, taken)) = waiting.messages.pop_front() else { return };
-            while let Some((next, None)) = waiting.messages.front()
+            let Some(Queued { mut bytes, taken, is_rest }) = waiting.messages.pop_front() else { return };
+            while let Some(Queued { bytes: next, taken: None, .. }) = waiting.messages.front()
+                && !is_rest
                 && bytes.len() + next.len() <= TOGETHER_BYTES
             {
                 bytes.extend_from_slice(next);
                 waiting.messages.pop_front();
             }
+            waiting.is_sending = true;
             drop(waiting);
-            let is_written = write(&bytes);
+            let is_written = write(&bytes, is_rest);
             drop(taken);
             let mut waiting = self.lock();
+            waiting.is_sending = false;
             waiting.bytes -= bytes.len();
             match is_written {
                 true => self.changed.notify_all(),
@@ -155,7 +205,7 @@ mod tests {
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| queue.answer(vec![2; 10], None));
             let mut written = Vec::new();
-            queue.drain(|bytes| {
+            queue.drain(|bytes, _| {
                 written.push(bytes[0]);
                 if bytes[0] == 2 {
                     queue.close();
@@ -177,7 +227,7 @@ mod tests {
             queue.lock().is_closed
         });
         assert!((NOTICES_BYTES / 1000..NOTICES_BYTES / 1000 + 3).contains(&sent.unwrap()));
-        queue.drain(|_| panic!("what waited is gone"));
+        queue.drain(|_, _| panic!("what waited is gone"));
         let others = Outgoing::default();
         (0..2 * EVENTS_BYTES / 1000).for_each(|_| others.notice(vec![0; 1000], &budget));
         assert!(!others.lock().is_closed, "the budget is free again");
@@ -191,7 +241,40 @@ mod tests {
         let queue = Outgoing::default();
         queue.event(vec![1]);
         queue.event(vec![2]);
-        queue.drain(|_| false);
+        queue.drain(|_, _| false);
         assert!(!queue.answer(vec![3], None));
+    }
+
+    #[test]
+    fn an_answer_that_the_peer_takes_in_part_keeps_its_place() {
+        let queue = Outgoing::default();
+        assert!(queue.answer_at_once(vec![1; 10], None, |bytes| bytes.len()));
+        assert_eq!(queue.bytes(), 0);
+        // What comes meanwhile is behind it.
+        assert!(queue.answer_at_once(vec![2; 10], None, |_| {
+            queue.event(vec![3; 5]);
+            4
+        }));
+        assert_eq!(queue.bytes(), 11);
+        assert!(queue.answer_at_once(vec![4; 5], None, |_| panic!("others wait before it")));
+        assert!(queue.answer_at_once(Vec::new(), None, |_| panic!("there is nothing to send")));
+        let mut written = Vec::new();
+        queue.drain(|bytes, is_rest| {
+            written.push((bytes.to_vec(), is_rest));
+            if bytes.contains(&4) {
+                queue.close();
+            }
+            true
+        });
+        assert_eq!(written, [(vec![2; 6], true), ([[3; 5], [4; 5]].concat(), false)]);
+        assert!(!queue.answer_at_once(vec![5], None, |_| panic!("it is closed")));
+        // A peer that takes nothing, or is gone: the writer finds out.
+        let queue = Outgoing::default();
+        assert!(queue.answer_at_once(vec![6; 3], None, |_| 0));
+        queue.drain(|bytes, is_rest| {
+            assert_eq!((bytes, is_rest), (&[6; 3][..], false));
+            false
+        });
+        assert!(!queue.answer(vec![7], None));
     }
 }

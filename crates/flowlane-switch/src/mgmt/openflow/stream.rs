@@ -1,7 +1,7 @@
 //! Streams of bytes between the switch and a peer.
 //!
 //! A connection has a thread that reads and one that writes, so an opened stream has two halves. Each half of a plain stream is its
-//! socket. Those of a stream with TLS share the [session](tls::Session), which encrypts and decrypts in memory: no thread waits for
+//! socket, and the reader sends short answers itself. Those of a stream with TLS share the [session](tls::Session), which encrypts and decrypts in memory: no thread waits for
 //! the network while it holds the session, and after the handshake the writer alone writes to the socket.
 
 use std::io::{self, Read, Write};
@@ -165,6 +165,19 @@ impl Reader {
             0 => Ok(0),
             _ => session.decrypt(records, used, into),
         }
+    }
+
+    /// Sends what the peer takes at once; returns how many bytes. Of a stream with TLS the writer sends all.
+    pub(super) fn send_at_once(&self, bytes: &[u8]) -> usize {
+        use rustix::net::{SendFlags, send};
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let sent = match (&self.decrypts, &self.socket) {
+            (Some(_), _) => return 0,
+            (None, Socket::Unix(stream)) => send(stream, bytes, flags),
+            (None, Socket::Tcp(stream)) => send(stream, bytes, flags),
+        };
+        // The writer meets the errors of the socket.
+        sent.unwrap_or(0)
     }
 
     /// Returns whether the peer is on this machine.
