@@ -51,7 +51,7 @@ pub(crate) use table_settings::{TableSettings, vacancy_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{FlowFlags, FlowMod, Rule, RuleId};
@@ -202,13 +202,18 @@ pub struct Control {
     rebuilds: Vec<EngineRebuild>,
     /// The minimum time between two rebuilds of a table at low churn.
     pause: Duration,
-    /// The thread to unpark when an engine has been built.
+    /// The thread to unpark when an engine has been built, or rules have changed.
     waker: Option<Thread>,
+    /// When a change has unparked it last.
+    woken: Option<Instant>,
     /// Rules that workers have learned.
     learned: Arc<LearnQueue>,
     /// The addresses that the workers have learned.
     macs: Fdb,
 }
+
+/// The least time between two changes that wake the thread which rebuilds engines.
+const WAKE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Changes that are repeated, and rules that are looked at or reported as removed, before others may use the control.
 const SLICE: usize = 4096;
@@ -265,6 +270,7 @@ impl Control {
             rebuilds: Vec::new(),
             pause: rebuild::REBUILD_INTERVAL,
             waker: None,
+            woken: None,
             learned,
             macs,
         })
@@ -290,7 +296,7 @@ impl Control {
         &self.mail
     }
 
-    /// Wakes all workers, so that they read the new version or their mailbox.
+    /// Wakes all workers, so that they bring their counters.
     fn wake_workers(&self) {
         self.mail.iter().for_each(|mail| mail.notifier().wake());
     }
@@ -461,16 +467,25 @@ impl Control {
         if result.removed + result.modified > 0 {
             self.learned.forget();
         }
-        if let (Some(waker), false) = (&self.waker, self.rebuilds.is_empty()) {
+        self.wake_for_rebuilds();
+        result
+    }
+
+    /// Unparks the thread that rebuilds engines. It looks by itself, too, so that changes one behind the other need not each wake it.
+    fn wake_for_rebuilds(&mut self) {
+        let Some(waker) = self.waker.as_ref().filter(|_| !self.rebuilds.is_empty()) else { return };
+        let now = Instant::now();
+        if self.woken.is_none_or(|woken| now - woken >= WAKE_INTERVAL) {
+            self.woken = Some(now);
             waker.unpark();
         }
-        result
     }
 
     /// Waits until every worker has passed a quiescent state since the newest publication.
     pub fn wait(&self) {
         let version = self.published.newest().version();
-        self.wake_workers();
+        let late = self.mail.iter().zip(&self.readers.0).filter(|(_, reader)| !reader.has_passed(version));
+        late.for_each(|(mail, _)| mail.notifier().wake());
         wait_until(|| self.readers.have_passed(version));
     }
 

@@ -99,6 +99,7 @@ impl Control {
         let is_idle = self.removals.collecting.is_none() && self.removals.collected.is_none();
         if is_idle && !self.removals.pending.is_empty() && self.readers.have_passed(version) {
             self.removals.collecting = Some((self.readers.want_counters(), version));
+            self.wake_workers();
         }
     }
 

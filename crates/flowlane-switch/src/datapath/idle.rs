@@ -1,8 +1,8 @@
 //! How a worker waits for work.
 //!
 //! Frames come in bunches, so the worker busy-polls for [`BUSY`]. After that it waits for the descriptors of its ports, if all
-//! have one: the kernel wakes it with the first frame, and the core is free meanwhile. A request, a handoff or a new ruleset
-//! wakes it, too.
+//! have one: the kernel wakes it with the first frame, and the core is free meanwhile. A request or a handoff wakes it, too. It holds no
+//! ruleset then, so that rules change without it, and takes the newest when it goes on.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ const SPURIOUS_BACKOFF: Duration = Duration::from_millis(1);
 enum Woken {
     /// A port may have frames.
     Port,
-    /// A request, a handoff or a new ruleset.
+    /// A request or a handoff.
     Asked,
     /// The timeout expired.
     Time,
@@ -76,9 +76,17 @@ fn wait_idle(worker: &mut Worker, idle: &mut Idle, most: Option<Duration>) {
     }
 }
 
-/// Waits until a port may have frames or another thread notifies; `None` if some descriptor is missing.
+/// Waits until a port may have frames or another thread notifies; `None` if some descriptor is missing. Rules change meanwhile without
+/// waking the worker.
+fn wait_for_ports(worker: &mut Worker, timeout: Duration) -> Option<Woken> {
+    worker.lookup.pipeline.rest();
+    let woken = poll_ports(worker, timeout);
+    worker.lookup.pipeline.resume();
+    woken
+}
+
 #[cfg(target_os = "linux")]
-fn wait_for_ports(worker: &Worker, timeout: Duration) -> Option<Woken> {
+fn poll_ports(worker: &Worker, timeout: Duration) -> Option<Woken> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let waker = worker.mail.notifier();
     let bell = waker.bell().descriptor()?;
@@ -87,7 +95,7 @@ fn wait_for_ports(worker: &Worker, timeout: Duration) -> Option<Woken> {
     waited_for.extend(descriptors.into_iter().map(|source| PollFd::from_borrowed_fd(source, PollFlags::IN)));
     let is_asked = || {
         let has_incoming = worker.links.as_ref().is_some_and(Links::has_incoming);
-        has_incoming || !worker.mail.is_empty() || worker.lookup.pipeline.is_asked()
+        has_incoming || !worker.mail.is_empty() || worker.lookup.pipeline.wants_counters()
     };
     let woken = waker.sleep(is_asked, || {
         let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };
@@ -102,6 +110,6 @@ fn wait_for_ports(worker: &Worker, timeout: Duration) -> Option<Woken> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn wait_for_ports(_: &Worker, _: Duration) -> Option<Woken> {
+fn poll_ports(_: &Worker, _: Duration) -> Option<Woken> {
     None
 }

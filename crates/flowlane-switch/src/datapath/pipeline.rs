@@ -4,6 +4,8 @@
 //! of [`Step`](crate::ruleset::Step)s, with the mask of the key bits that it depends on: together a megaflow. Later packets of
 //! the megaflow hit the caches and skip the tables.
 
+mod follow;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
@@ -67,6 +69,10 @@ pub struct Pipeline {
     pub(super) writer: Option<RuleIndex>,
     /// The source of newer rulesets.
     pub(super) source: Option<RulesetReader>,
+    /// While the worker waits for packets: the version that it had.
+    rested: Option<u64>,
+    /// The ruleset is another one since [`follow`](Self::follow) was called last.
+    is_new: bool,
     pub(super) counters: TableMap<LocalCounters>,
     /// Counters of the other workers that use this ruleset.
     pub(super) others: TableMap<Vec<Arc<SharedCounters>>>,
@@ -88,6 +94,8 @@ impl Pipeline {
             ruleset: Arc::default(),
             writer: Some(RuleIndex::default()),
             source: None,
+            rested: None,
+            is_new: false,
             counters: TableMap::default(),
             others: TableMap::default(),
             devices: TableMap::default(),
@@ -499,6 +507,8 @@ impl Pipeline {
             ruleset: self.ruleset.clone(),
             writer: None,
             source: None,
+            rested: None,
+            is_new: false,
             counters: self.counters.map(LocalCounters::alike),
             others: TableMap::default(),
             devices: TableMap::default(),
@@ -537,57 +547,9 @@ impl Pipeline {
         self.stages.insert(number, stage);
     }
 
-    /// Goes online: until [`end`](Self::end), publications wait for this worker's quiescent state.
-    pub(crate) fn begin(&mut self) {
-        if let Some(source) = &mut self.source {
-            source.begin(self.ruleset.version());
-        }
-    }
-
-    /// Goes offline: this worker processes no packets for now.
-    pub(crate) fn end(&mut self) {
-        if let Some(source) = &mut self.source {
-            source.end();
-        }
-    }
-
-    /// Lets control know the worker's clock.
-    #[inline]
-    pub(crate) fn tell_time(&self, now_ns: u64) {
-        if let Some(source) = &self.source {
-            source.tell_time(now_ns);
-        }
-    }
-
-    /// Takes the newest ruleset between two bursts; returns whether it has changed. `now_ns` is the worker's clock.
-    #[inline]
-    pub(crate) fn follow(&mut self, now_ns: u64) -> bool {
-        self.tell_time(now_ns);
-        let Some(source) = &self.source else { return false };
-        let before = source.refresh(&mut self.ruleset);
-        before.map(|before| self.pass(before)).is_some()
-    }
-
     /// Returns whether rules only forward packets unchanged, and no table is offloaded.
     pub(crate) fn only_forwards(&self) -> bool {
         self.ruleset.only_forwards() && !self.defers()
-    }
-
-    /// Returns whether this worker must take a newer ruleset, or collect counters.
-    pub(crate) fn is_asked(&self) -> bool {
-        let is_stale = self.source.as_ref().is_some_and(|source| source.is_stale(&self.ruleset));
-        is_stale || self.wants_counters()
-    }
-
-    /// Makes room for the counters of a newer ruleset, and lets go of the one before.
-    #[cold]
-    fn pass(&mut self, before: Arc<Ruleset>) {
-        let numbers: Vec<u8> = self.ruleset.tables().map(|(number, _)| number).collect();
-        numbers.into_iter().for_each(|number| self.make_room(number));
-        drop(before);
-        if let Some(source) = &self.source {
-            source.passed(self.ruleset.version());
-        }
     }
 
     /// Returns the size of the tables in bytes.

@@ -55,6 +55,38 @@ fn nobody_uses_a_program_that_all_have_passed() {
     });
 }
 
+/// Nor does one that has rested.
+#[test]
+fn a_worker_that_goes_on_uses_no_program_that_all_have_passed() {
+    check(|| {
+        let published = Arc::new(PublishedRuleset::new(ruleset(1)));
+        let reader = Arc::new(WorkerEpoch::new(TableMap::default()));
+        let changed = loom::sync::Arc::new(AtomicBool::new(false));
+        let working = thread::spawn({
+            let mut used = published.newest();
+            let mut source = RulesetReader::new(published.clone(), reader.clone());
+            let changed = changed.clone();
+            move || {
+                source.begin(used.version());
+                if source.refresh(&mut used).is_some() {
+                    source.passed(used.version());
+                }
+                assert!(used.version() == 2 || !changed.load(Ordering::Relaxed), "the first is in use");
+                assert!(source.rest(&mut used));
+                assert_eq!(used.version(), 0);
+                source.resume(&mut used);
+                assert!(used.version() == 2 || !changed.load(Ordering::Relaxed), "the first is in use again");
+                source.end();
+            }
+        });
+        assert_eq!(published.publish(ruleset(2)).version(), 1);
+        if reader.has_passed(2) {
+            changed.store(true, Ordering::Relaxed);
+        }
+        working.join().unwrap();
+    });
+}
+
 #[test]
 fn what_was_counted_before_it_was_asked_for_is_in_the_sum_and_nothing_goes_back() {
     check(|| {

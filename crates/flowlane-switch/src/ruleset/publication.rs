@@ -20,7 +20,7 @@ pub(crate) type PublishedRuleset = Published<Arc<Ruleset>>;
 
 /// State of a worker that other threads read.
 pub(crate) struct WorkerEpoch {
-    /// The version that it uses; [`OFFLINE`](Self::OFFLINE) while it has none in its hands.
+    /// The version that it uses; [`OFFLINE`](Self::OFFLINE) or [`RESTING`](Self::RESTING) while it has none in its hands.
     passed: AtomicU64,
     /// The number of requests for the paths' counters, and of those that have been served.
     wanted: AtomicU64,
@@ -33,6 +33,9 @@ pub(crate) struct WorkerEpoch {
 impl WorkerEpoch {
     /// Not running: it looks at the version before its next burst.
     const OFFLINE: u64 = u64::MAX;
+
+    /// It waits for packets, and takes the newest version when some have come.
+    const RESTING: u64 = u64::MAX - 1;
 
     pub(crate) fn new(tallies: TableMap<Arc<SharedCounters>>) -> Self {
         Self {
@@ -113,11 +116,13 @@ pub(crate) struct RulesetReader {
     published: Arc<PublishedRuleset>,
     reader: Arc<WorkerEpoch>,
     online: bool,
+    /// In the place of a worker's ruleset while it rests.
+    nothing: Arc<Ruleset>,
 }
 
 impl RulesetReader {
     pub(crate) fn new(published: Arc<PublishedRuleset>, reader: Arc<WorkerEpoch>) -> Self {
-        Self { published, reader, online: false }
+        Self { published, reader, online: false, nothing: Arc::default() }
     }
 
     /// Returns whether there is a ruleset of another version.
@@ -139,6 +144,25 @@ impl RulesetReader {
         self.reader.passed.store(version, Ordering::SeqCst);
         // A publisher that does not see this has published before the next look at the version.
         fence(Ordering::SeqCst);
+    }
+
+    /// The worker lets go of its ruleset while it waits for packets: publications do not wait for it. Returns whether it did: one that
+    /// is offline keeps it.
+    pub(crate) fn rest(&self, used: &mut Arc<Ruleset>) -> bool {
+        if self.online {
+            used.clone_from(&self.nothing);
+            self.reader.passed.store(WorkerEpoch::RESTING, Ordering::SeqCst);
+        }
+        self.online
+    }
+
+    /// The worker takes the newest ruleset after it has [rested](Self::rest).
+    pub(crate) fn resume(&self, used: &mut Arc<Ruleset>) {
+        self.reader.passed.store(0, Ordering::SeqCst);
+        // A publisher that does not see this has published before the newest version is taken.
+        fence(Ordering::SeqCst);
+        *used = self.published.newest();
+        self.passed(used.version());
     }
 
     /// The worker has nothing in its hands any more.
