@@ -10,6 +10,7 @@ Examples:
   flowlane vswitchd unix:/run/openvswitch/db.sock --pidfile --log-file --detach
   flowlane vswitchd --pidfile --log-file --detach --take-over  # an upgrade: the daemon that runs hands over, and ends
   OVS_RUNDIR=/tmp/ovs flowlane vswitchd
+  flowlane vswitchd ssl:192.0.2.1:6640 -p sc-privkey.pem -c sc-cert.pem -C cacert.pem
 
 The database says which bridges there are: `ovs-vsctl add-br br0`, `ovs-vsctl add-port br0 eth1`. Each bridge has a socket for OpenFlow,
 RUNDIR/BRIDGE.mgmt, as `ovs-ofctl` expects it. RUNDIR is OVS_RUNDIR, or /var/run/openvswitch; LOGDIR is
@@ -24,9 +25,22 @@ ip6erspan and dummy; others have an `error` in the database.";
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub(crate) struct VswitchdOptions {
-    /// The OVSDB server [default: unix:RUNDIR/db.sock].
+    /// The OVSDB server: unix:PATH, tcp:ADDRESS[:PORT] or ssl:ADDRESS[:PORT], or several, separated by commas, of which one is used
+    /// at a time [default: unix:RUNDIR/db.sock].
     #[arg(value_name = "DATABASE")]
     pub(crate) database: Option<String>,
+    /// The daemon's private key (PEM), for `ssl:`. Controllers have it, too, where the database names no files of TLS.
+    #[arg(long, short = 'p', value_name = "FILE", requires = "certificate", requires = "authority")]
+    pub(crate) private_key: Option<PathBuf>,
+    /// The daemon's certificate (PEM), and those between it and its authority.
+    #[arg(long, short = 'c', value_name = "FILE", requires = "private_key")]
+    pub(crate) certificate: Option<PathBuf>,
+    /// The authorities of servers and controllers (PEM).
+    #[arg(long, short = 'C', value_name = "FILE", requires = "private_key", group = "authority")]
+    pub(crate) ca_cert: Option<PathBuf>,
+    /// As --ca-cert; where the file is missing, the first server is believed, and its authority is kept there.
+    #[arg(long, value_name = "FILE", requires = "private_key", group = "authority")]
+    pub(crate) bootstrap_ca_cert: Option<PathBuf>,
     /// Write the process's number to a file [default, without a value: RUNDIR/ovs-vswitchd.pid].
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub(crate) pidfile: Option<Option<PathBuf>>,

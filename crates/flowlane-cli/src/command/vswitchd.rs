@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use flowlane_switch::mgmt::openflow::Address;
+use flowlane_switch::mgmt::openflow::{Address, TlsFiles};
 use flowlane_switch::mgmt::vswitchd::{Daemon, DaemonError, Hooks, Options, PidFile};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -54,6 +54,38 @@ fn install<T>(installed: std::io::Result<T>) -> Result<T, Failure> {
     installed.map_err(|error| Failure::Environment(format!("cannot install a signal handler: {error}")))
 }
 
+/// The addresses of the database's servers, by default the socket in the folder.
+fn read_database(options: &VswitchdOptions, folder: &Path) -> Result<Vec<Address>, Failure> {
+    let own = || format!("unix:{}", folder.join("db.sock").display());
+    let given = options.database.clone().unwrap_or_else(own);
+    let read = |text: &str| {
+        Address::of_database(text).map_err(|_| {
+            Failure::input_help(
+                format!("`{text}` is no address of a database"),
+                "take unix:PATH, tcp:ADDRESS:PORT or ssl:ADDRESS:PORT; several are separated by commas",
+            )
+        })
+    };
+    given.split(',').map(str::trim).map(read).collect()
+}
+
+/// The files of TLS, of which all are given or none. The process in the background has another folder.
+fn tls_files(options: &VswitchdOptions) -> Result<Option<TlsFiles>, Failure> {
+    let authority = options.ca_cert.as_ref().or(options.bootstrap_ca_cert.as_ref());
+    let (Some(key), Some(certificate), Some(authority)) =
+        (&options.private_key, &options.certificate, authority)
+    else {
+        return Ok(None);
+    };
+    let absolute = |path: &PathBuf| std::path::absolute(path).map_err(|e| Failure::file(path, "find", &e));
+    Ok(Some(TlsFiles {
+        private_key: absolute(key)?,
+        certificate: absolute(certificate)?,
+        ca_certificate: absolute(authority)?,
+        bootstraps: options.bootstrap_ca_cert.is_some(),
+    }))
+}
+
 pub(crate) fn run(options: &VswitchdOptions) -> Result<(), Failure> {
     match (options.detach, detach::is_detached()) {
         (true, false) => return detach::start(),
@@ -61,14 +93,7 @@ pub(crate) fn run(options: &VswitchdOptions) -> Result<(), Failure> {
         (false, _) => {}
     }
     let folder = run_folder();
-    let own = format!("unix:{}", folder.join("db.sock").display());
-    let database: Address = options.database.as_ref().unwrap_or(&own).parse().map_err(|_| {
-        let given = options.database.as_ref().unwrap_or(&own);
-        Failure::input_help(
-            format!("`{given}` is no address of a database"),
-            "take unix:PATH or tcp:ADDRESS:PORT",
-        )
-    })?;
+    let (database, tls) = (read_database(options, &folder)?, tls_files(options)?);
     fs::create_dir_all(&folder).map_err(|e| Failure::file(&folder, "create", &e))?;
     let path = file_of(options.log_file.as_ref(), || log_folder().join("ovs-vswitchd.log"));
     if let Some(folder) = path.as_deref().and_then(Path::parent) {
@@ -91,11 +116,13 @@ pub(crate) fn run(options: &VswitchdOptions) -> Result<(), Failure> {
     let take_over = if options.take_over { find_other(&other, &folder) } else { None };
     let is_taking_over = take_over.is_some();
     let daemon = Daemon::new(
-        Options { database, folder: folder.clone(), control, seed: rand::random(), take_over },
+        Options { database, tls, folder: folder.clone(), control, seed: rand::random(), take_over },
         &say,
     );
     let mut daemon = daemon.map_err(|error| match error {
-        DaemonError::Database(_) => Failure::input(error.to_string()),
+        DaemonError::Database(_) | DaemonError::NoDatabase | DaemonError::NoTls(_) => {
+            Failure::input(error.to_string())
+        }
         other => Failure::Environment(other.to_string()),
     })?;
     let written = RefCell::new(None);

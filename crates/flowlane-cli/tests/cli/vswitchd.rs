@@ -5,6 +5,7 @@
 mod bfd;
 mod bonds;
 mod controllers;
+mod database;
 mod memory;
 mod multicast;
 mod ovn;
@@ -38,6 +39,8 @@ struct Host {
     programs: OvsPrograms,
     folder: tempfile::TempDir,
     namespace: String,
+    /// Further options of the server.
+    server_options: Vec<String>,
     server: Option<Process>,
     daemon: Option<Process>,
 }
@@ -60,7 +63,8 @@ impl Host {
         let (database, schema) = (folder.path().join("conf.db"), programs.schema());
         let arguments = ["create", database.to_str().unwrap(), schema.to_str().unwrap()];
         programs.run("ovsdb-tool", folder.path(), &arguments, "").unwrap();
-        let mut host = Self { programs, folder, namespace, server: None, daemon: None };
+        let mut host =
+            Self { programs, folder, namespace, server_options: Vec::new(), server: None, daemon: None };
         host.start_server();
         host.vsctl("--no-wait init").unwrap();
         Some(host)
@@ -77,17 +81,31 @@ impl Host {
     fn start_server(&mut self) {
         drop(self.server.take());
         _ = std::fs::remove_file(self.socket());
-        let mut server = self.programs.command("ovsdb-server", self.at());
-        server.arg(self.at().join("conf.db")).arg(format!("--remote=punix:{}", self.socket().display()));
+        let mut server = Command::new("ip");
+        server.args(["netns", "exec", &self.namespace]).arg(self.programs.path("ovsdb-server"));
+        self.programs.surround(&mut server, self.at());
+        server
+            .args(&self.server_options)
+            .arg(self.at().join("conf.db"))
+            .arg(format!("--remote=punix:{}", self.socket().display()));
         server.args(["--unixctl=none", "-vconsole:off"]).stdout(Stdio::null()).stderr(Stdio::null());
         self.server = Some(Process(server.spawn().unwrap()));
         wait_until("the server listens", || UnixStream::connect(self.socket()).is_ok());
     }
 
     fn start_daemon(&mut self) {
+        self.start_daemon_with(&[]);
+    }
+
+    /// Starts the daemon with further arguments.
+    fn start_daemon_with(&mut self, arguments: &[&str]) {
         let mut daemon = Command::new("ip");
         daemon.args(["netns", "exec", &self.namespace]).arg(assert_cmd::cargo::cargo_bin!("flowlane"));
-        daemon.args(["vswitchd", "--pidfile"]).env("OVS_RUNDIR", self.at()).env("FLOWLANE_TUNE", "/dev/null");
+        daemon
+            .args(["vswitchd", "--pidfile"])
+            .args(arguments)
+            .env("OVS_RUNDIR", self.at())
+            .env("FLOWLANE_TUNE", "/dev/null");
         self.daemon = Some(Process(daemon.stdout(Stdio::null()).spawn().unwrap()));
         wait_until("the daemon runs", || self.at().join("ovs-vswitchd.pid").exists());
     }
@@ -99,10 +117,15 @@ impl Host {
 
     /// Starts Open vSwitch's daemon with further options.
     fn start_open_vswitch_with(&mut self, options: &[&str]) {
+        self.start_open_vswitch_at(&format!("unix:{}", self.socket().display()), options);
+    }
+
+    /// Starts Open vSwitch's daemon, which follows this database.
+    fn start_open_vswitch_at(&mut self, database: &str, options: &[&str]) {
         let mut daemon = Command::new("ip");
         daemon.args(["netns", "exec", &self.namespace]).arg(self.programs.path("ovs-vswitchd"));
         self.programs.surround(&mut daemon, self.at());
-        daemon.arg(format!("unix:{}", self.socket().display()));
+        daemon.arg(database);
         daemon.args(["--disable-system", "--pidfile", "-vconsole:off"]).args(options);
         self.daemon = Some(Process(daemon.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()));
         wait_until("the daemon runs", || self.at().join("ovs-vswitchd.pid").exists());
@@ -299,7 +322,7 @@ fn a_detached_daemon_is_ready_and_has_a_log() {
             .env("FLOWLANE_TUNE", "/dev/null");
         daemon.output().unwrap()
     };
-    let wrong = run(&["ssl:127.0.0.1:1"]);
+    let wrong = run(&["127.0.0.1:1"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("no address of a database"));
     let detached = run(&[]);

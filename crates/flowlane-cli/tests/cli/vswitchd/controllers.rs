@@ -7,7 +7,7 @@ use crate::namespaces::{sh, skipped};
 use crate::support::wait_until;
 
 /// An authority, and a key and certificate of the switch and of a controller, in PEM.
-const CERTIFICATES: &str = "cd FOLDER && openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=authority && \
+pub(super) const CERTIFICATES: &str = "cd FOLDER && openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=authority && \
      for name in switch controller; do openssl req -newkey rsa:2048 -nodes -keyout $name.key -out $name.csr -subj /CN=$name && \
      printf 'basicConstraints=CA:FALSE\\n' >v3 && \
      openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile v3 -days 2 -out $name.pem; done";

@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// The port that IANA assigned to OpenFlow.
+/// The ports that IANA assigned to OpenFlow and to OVSDB.
 const PORT: u16 = 6653;
+const DATABASE_PORT: u16 = 6640;
 
 /// Where controllers connect from, or are connected to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,6 +25,14 @@ pub enum Address {
 }
 
 impl Address {
+    /// Reads the address of a server of OVSDB, whose port is 6640 unless it says another.
+    ///
+    /// # Errors
+    /// The text is no address.
+    pub fn of_database(text: &str) -> Result<Self, BadAddress> {
+        Self::read(text, DATABASE_PORT)
+    }
+
     /// Returns whether the connections have TLS.
     pub fn has_tls(&self) -> bool {
         matches!(self, Self::ListenSsl(_) | Self::ConnectSsl(_))
@@ -59,16 +68,23 @@ impl std::str::FromStr for Address {
     type Err = BadAddress;
 
     fn from_str(text: &str) -> Result<Self, BadAddress> {
+        Self::read(text, PORT)
+    }
+}
+
+impl Address {
+    /// Reads an address, which has this port unless it says another.
+    fn read(text: &str, port: u16) -> Result<Self, BadAddress> {
         let bad = || BadAddress(text.to_owned());
         let (kind, rest) = text.split_once(':').ok_or_else(bad)?;
         match kind {
             "punix" | "unix" if rest.is_empty() => Err(bad()),
             "punix" => Ok(Self::ListenUnix(rest.into())),
             "unix" => Ok(Self::ConnectUnix(rest.into())),
-            "ptcp" => listened(rest).map(Self::ListenTcp).ok_or_else(bad),
-            "pssl" => listened(rest).map(Self::ListenSsl).ok_or_else(bad),
-            "tcp" => connected(rest).map(Self::ConnectTcp).ok_or_else(bad),
-            "ssl" => connected(rest).map(Self::ConnectSsl).ok_or_else(bad),
+            "ptcp" => listened(rest, port).map(Self::ListenTcp).ok_or_else(bad),
+            "pssl" => listened(rest, port).map(Self::ListenSsl).ok_or_else(bad),
+            "tcp" => connected(rest, port).map(Self::ConnectTcp).ok_or_else(bad),
+            "ssl" => connected(rest, port).map(Self::ConnectSsl).ok_or_else(bad),
             _ => Err(bad()),
         }
     }
@@ -80,16 +96,16 @@ fn host(text: &str) -> Option<IpAddr> {
 }
 
 /// Reads `[PORT][:HOST]`.
-fn listened(text: &str) -> Option<SocketAddr> {
+fn listened(text: &str, default: u16) -> Option<SocketAddr> {
     let (port, at) = text.split_once(':').unwrap_or((text, ""));
-    let port = if port.is_empty() { PORT } else { port.parse().ok()? };
+    let port = if port.is_empty() { default } else { port.parse().ok()? };
     let at = if at.is_empty() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { host(at)? };
     Some(SocketAddr::new(at, port))
 }
 
 /// Reads `HOST[:PORT]`.
-fn connected(text: &str) -> Option<SocketAddr> {
-    text.parse().ok().or_else(|| Some(SocketAddr::new(host(text)?, PORT)))
+fn connected(text: &str, default: u16) -> Option<SocketAddr> {
+    text.parse().ok().or_else(|| Some(SocketAddr::new(host(text)?, default)))
 }
 
 #[cfg(test)]
@@ -113,6 +129,13 @@ mod tests {
             ("unix:/run/c.sock", Address::ConnectUnix("/run/c.sock".into())),
         ] {
             assert_eq!(text.parse(), Ok(address), "{text}");
+        }
+        for (text, address) in [
+            ("tcp:192.0.2.1", Address::ConnectTcp(tcp("192.0.2.1:6640"))),
+            ("ssl:[2001:db8::1]", Address::ConnectSsl(tcp("[2001:db8::1]:6640"))),
+            ("ssl:[2001:db8::1]:6633", Address::ConnectSsl(tcp("[2001:db8::1]:6633"))),
+        ] {
+            assert_eq!(Address::of_database(text), Ok(address), "{text}");
         }
         for text in
             ["", "br0", "punix:", "ptcp:70000", "tcp:name", "udp:1.2.3.4", "ptcp:1:x", "ssl:", "pssl:x"]

@@ -38,6 +38,9 @@ pub use fail_mode::FailMode;
 pub use service::Service;
 pub use tls::{TlsError, TlsFile, TlsFiles, TlsProblem};
 
+pub(in crate::mgmt) use stream::{Reader, Socket, Stream, Writer};
+pub(in crate::mgmt) use tls::{Credentials, Side};
+
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -54,8 +57,6 @@ use packets::Subscribers;
 use session::{Session, State};
 use slots::{Slot, Slots};
 use snoop::Snoopers;
-use stream::{Socket, Stream};
-use tls::{Credentials, Side};
 use turns::Turns;
 
 use crate::mgmt::rpc::{Budget, Controller, SocketError, SocketFile};

@@ -22,7 +22,7 @@ const PART: usize = 2 << 14;
 
 /// A connected socket.
 #[derive(Debug)]
-pub(super) enum Socket {
+pub(in crate::mgmt) enum Socket {
     Unix(UnixStream),
     Tcp(TcpStream),
 }
@@ -89,17 +89,17 @@ impl Write for Socket {
 
 /// A stream whose handshake, if it needs one, is still to come.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(in crate::mgmt) struct Stream {
     socket: Socket,
     security: Option<(Arc<Credentials>, tls::Side)>,
 }
 
 impl Stream {
-    pub(super) fn plain(socket: Socket) -> Self {
+    pub(in crate::mgmt) fn plain(socket: Socket) -> Self {
         Self { socket, security: None }
     }
 
-    pub(super) fn with_tls(socket: Socket, credentials: Arc<Credentials>, side: tls::Side) -> Self {
+    pub(in crate::mgmt) fn with_tls(socket: Socket, credentials: Arc<Credentials>, side: tls::Side) -> Self {
         Self { socket, security: Some((credentials, side)) }
     }
 
@@ -112,7 +112,7 @@ impl Stream {
     ///
     /// # Errors
     /// Those of the socket and of the handshake.
-    pub(super) fn open(self, deadline: Instant, ends: &AtomicBool) -> io::Result<(Reader, Writer)> {
+    pub(in crate::mgmt) fn open(self, deadline: Instant, ends: &AtomicBool) -> io::Result<(Reader, Writer)> {
         let Self { mut socket, security } = self;
         socket.set_timeouts()?;
         let session = match security {
@@ -120,6 +120,7 @@ impl Stream {
             Some((credentials, side)) => {
                 let mut session = credentials.session(side)?;
                 session.handshake(&mut socket, deadline, ends)?;
+                credentials.bootstrap(&session)?;
                 Some(Arc::new(session.share()))
             }
         };
@@ -131,7 +132,7 @@ impl Stream {
 }
 
 /// The half of a stream that reads.
-pub(super) struct Reader {
+pub(in crate::mgmt) struct Reader {
     socket: Socket,
     decrypts: Option<Decryption>,
 }
@@ -148,7 +149,7 @@ impl Reader {
     ///
     /// # Errors
     /// Those of the socket and of TLS. `WouldBlock` where the peer has sent nothing for a while, or only messages of TLS.
-    pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+    pub(in crate::mgmt) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let Some(Decryption { session, records, used }) = &mut self.decrypts else {
             return self.socket.read(into);
         };
@@ -180,6 +181,17 @@ impl Reader {
         sent.unwrap_or(0)
     }
 
+    /// Sets how long a read waits for bytes.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub(in crate::mgmt) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        match &self.socket {
+            Socket::Unix(stream) => stream.set_read_timeout(Some(timeout)),
+            Socket::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
+        }
+    }
+
     /// Returns whether the peer is on this machine.
     pub(super) fn is_local(&self) -> bool {
         matches!(self.socket, Socket::Unix(_))
@@ -192,14 +204,14 @@ impl Reader {
 }
 
 /// The half of a stream that writes.
-pub(super) struct Writer {
+pub(in crate::mgmt) struct Writer {
     socket: Socket,
     encrypts: Option<Arc<Session>>,
     records: Vec<u8>,
 }
 
 impl Writer {
-    pub(super) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(in crate::mgmt) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(session) = &self.encrypts else { return self.socket.write_all(bytes) };
         for part in bytes.chunks(PART) {
             self.records.clear();

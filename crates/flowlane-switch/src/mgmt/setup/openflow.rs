@@ -95,7 +95,7 @@ fn read_tls(section: &TlsSection, at: &KeyPath, source: &Source) -> Result<TlsFi
     let TlsSection { private_key, certificate, ca_certificate } = section;
     let [private_key, certificate, ca_certificate] =
         [private_key, certificate, ca_certificate].map(|path| source.folder().join(path));
-    let files = TlsFiles { private_key, certificate, ca_certificate };
+    let files = TlsFiles { private_key, certificate, ca_certificate, bootstraps: false };
     files.check().map_err(|error| {
         let key = match error.file {
             TlsFile::PrivateKey => "private_key",

@@ -13,6 +13,7 @@ mod bonds;
 mod bridge;
 mod commands;
 mod control;
+mod database;
 mod features;
 mod figures;
 mod forwarding;
@@ -34,9 +35,7 @@ pub use log_levels::{LogDestination, LogLevel, LogLevels, MODULE};
 pub use pid_file::PidFile;
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -44,10 +43,11 @@ use std::time::{Duration, Instant};
 use flowlane_ovsdb::{Event, Replica, Session, SessionError, Uuid};
 use serde_json::Value;
 
-use crate::mgmt::openflow::Address;
+use crate::mgmt::openflow::{Address, TlsFiles};
 use crate::port::tap;
 use bridge::{Bridge, BridgeEnd};
 use control::Commands;
+use database::{Connection, Servers};
 use figures::Figures;
 use forwarding::StateFiles;
 use numbers::DatapathPorts;
@@ -62,8 +62,6 @@ const DATABASE: &str = "Open_vSwitch";
 const PROBE_AFTER: Duration = Duration::from_secs(5);
 /// How long to wait for bytes before the daemon looks after its bridges.
 const WAIT: Duration = Duration::from_millis(50);
-/// Pauses between two attempts to connect.
-const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(8)];
 /// How often the daemon looks whether what it has written still holds, as Open vSwitch does: links and sessions change by themselves.
 const DESCRIBED_AFTER: Duration = Duration::from_millis(100);
 
@@ -73,8 +71,10 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The settings of the daemon.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The server's address.
-    pub database: Address,
+    /// The addresses of the servers of the database, of which one is used at a time.
+    pub database: Vec<Address>,
+    /// The files of TLS, for servers, and for controllers where the database names none.
+    pub tls: Option<TlsFiles>,
     /// The folder of the sockets of bridges and commands.
     pub folder: PathBuf,
     /// The socket of commands (`ovs-appctl`); none: it has none.
@@ -117,66 +117,17 @@ pub trait DaemonLog {
 #[non_exhaustive]
 pub enum DaemonError {
     /// The address is none that a client connects to.
-    #[error("`{0}` is no address of a database: take unix:PATH or tcp:ADDRESS:PORT")]
+    #[error("`{0}` is no address of a database: take unix:PATH, tcp:ADDRESS:PORT or ssl:ADDRESS:PORT")]
     Database(Address),
+    /// There is no address.
+    #[error("there is no address of a database")]
+    NoDatabase,
+    /// A server with TLS, without the files that it needs.
+    #[error("`{0}` needs --private-key, --certificate, and --ca-cert or --bootstrap-ca-cert")]
+    NoTls(Address),
     /// The socket of commands cannot be opened.
     #[error("no socket for commands: {0}")]
     Control(String),
-}
-
-/// A connection to the server.
-enum Stream {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-}
-
-impl Stream {
-    fn connect(address: &Address) -> io::Result<Self> {
-        let stream = match address {
-            Address::ConnectUnix(path) => Self::Unix(UnixStream::connect(path)?),
-            Address::ConnectTcp(to) => Self::Tcp(TcpStream::connect_timeout(to, PROBE_AFTER)?),
-            other => return Err(io::Error::other(format!("{other} cannot be connected to"))),
-        };
-        match &stream {
-            Self::Unix(stream) => {
-                stream.set_read_timeout(Some(WAIT))?;
-                stream.set_write_timeout(Some(PROBE_AFTER))?;
-            }
-            Self::Tcp(stream) => {
-                stream.set_read_timeout(Some(WAIT))?;
-                stream.set_write_timeout(Some(PROBE_AFTER))?;
-            }
-        }
-        Ok(stream)
-    }
-
-    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Unix(stream) => stream.write_all(bytes),
-            Self::Tcp(stream) => stream.write_all(bytes),
-        }
-    }
-
-    /// Receives bytes for some time; none where none have come.
-    fn receive<'a>(&mut self, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
-        let received = match self {
-            Self::Unix(stream) => stream.read(buffer),
-            Self::Tcp(stream) => stream.read(buffer),
-        };
-        match received {
-            Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the server has closed the connection")),
-            Ok(len) => Ok(&buffer[..len]),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
-                ) =>
-            {
-                Ok(&[])
-            }
-            Err(error) => Err(error),
-        }
-    }
 }
 
 /// Why a session has ended.
@@ -224,6 +175,7 @@ impl Written {
 /// The daemon.
 pub struct Daemon<'a> {
     options: Options,
+    servers: Servers,
     /// Says something that its operator should know.
     say: &'a dyn Fn(&str),
     bridges: BTreeMap<Uuid, Bridge>,
@@ -249,9 +201,7 @@ impl<'a> Daemon<'a> {
     /// # Errors
     /// Why it cannot run.
     pub fn new(options: Options, say: &'a dyn Fn(&str)) -> Result<Self, DaemonError> {
-        if !matches!(options.database, Address::ConnectUnix(_) | Address::ConnectTcp(_)) {
-            return Err(DaemonError::Database(options.database));
-        }
+        let servers = Servers::new(options.database.clone(), options.tls.clone())?;
         let commands = options.control.as_deref().map(Commands::listen).transpose();
         let commands = commands.map_err(DaemonError::Control)?;
         let (bridges, failed, retried) = (BTreeMap::new(), BTreeMap::new(), Instant::now());
@@ -260,6 +210,7 @@ impl<'a> Daemon<'a> {
         let drivers = Drivers::default();
         Ok(Self {
             options,
+            servers,
             say,
             bridges,
             failed,
@@ -289,13 +240,13 @@ impl<'a> Daemon<'a> {
     }
 
     fn follow_database(&mut self, hooks: &Hooks<'_>) {
-        let (mut replica, mut pause, mut problem) = (Replica::default(), PAUSES[0], String::new());
+        let mut replica = Replica::default();
         while !self.is_over(hooks) {
             let begun = Instant::now();
             let mut session = Session::new(DATABASE, &model::WANTED, Some(LOCK), replica);
-            let lost = match Stream::connect(&self.options.database) {
-                Ok(mut stream) => {
-                    let followed = self.follow(&mut stream, &mut session, hooks);
+            let lost = match self.servers.connect(hooks.stop) {
+                Ok(mut connection) => {
+                    let followed = self.follow(&mut connection, &mut session, hooks);
                     if followed.is_ok() {
                         // Before the lock is let go of: the next daemon finds their state.
                         self.end_bridges();
@@ -305,21 +256,16 @@ impl<'a> Daemon<'a> {
                 Err(error) => Some(error.into()),
             };
             if session.is_synchronised() {
-                pause = PAUSES[0];
+                self.servers.succeeded();
             }
             replica = session.into_replica();
             let Some(lost) = lost else { return };
-            // A problem that lasts is said once.
-            let now = format!("{}: {lost}", self.options.database);
-            if now != problem {
-                (self.say)(&now);
-                problem = now;
-            }
+            let (text, pause) = self.servers.lost(&lost);
+            text.iter().for_each(|text| (self.say)(text));
             while begun.elapsed() < pause && !self.is_over(hooks) {
                 self.answer_commands(hooks);
                 std::thread::sleep(WAIT);
             }
-            pause = (pause * 2).min(PAUSES[1]);
         }
     }
 
@@ -328,15 +274,20 @@ impl<'a> Daemon<'a> {
     }
 
     /// Follows the database until the end.
-    fn follow(&mut self, stream: &mut Stream, session: &mut Session, hooks: &Hooks<'_>) -> Result<(), Lost> {
+    fn follow(
+        &mut self,
+        connection: &mut Connection,
+        session: &mut Session,
+        hooks: &Hooks<'_>,
+    ) -> Result<(), Lost> {
         let mut buffer = vec![0; 1 << 16];
         let (mut heard, mut is_asked, mut is_stale) = (Instant::now(), false, true);
         // The status as the server has it, and the configuration that the bridges follow.
         let (mut written, mut cur_cfg) = (Written::default(), None);
         let mut described = Instant::now();
         while !self.is_over(hooks) {
-            stream.send(&session.take_outgoing())?;
-            let bytes = stream.receive(&mut buffer)?;
+            connection.send(&session.take_outgoing())?;
+            let bytes = connection.receive(&mut buffer)?;
             if !bytes.is_empty() {
                 (heard, is_asked) = (Instant::now(), false);
             } else if heard.elapsed() > 2 * PROBE_AFTER {
@@ -347,18 +298,7 @@ impl<'a> Daemon<'a> {
             }
             let events = session.receive(bytes)?;
             let mut is_to_describe = !events.is_empty() || described.elapsed() >= DESCRIBED_AFTER;
-            for event in events {
-                match event {
-                    Event::Synchronised | Event::Changed | Event::Locked => is_stale = true,
-                    Event::LockLost => (self.say)("another daemon has the lock: this one waits for it"),
-                    Event::Answered(id, answer) => {
-                        written.answered(id, answer.is_ok());
-                        if let Err(error) = answer {
-                            (self.say)(&format!("the status was not written: {error}"));
-                        }
-                    }
-                }
-            }
+            is_stale |= self.take(events, &mut written);
             self.answer_commands(hooks);
             if session.is_synchronised()
                 && let Some(other) = self.options.take_over.take()
@@ -393,6 +333,24 @@ impl<'a> Daemon<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Takes events of a session. Returns whether the bridges are to be compared with the database.
+    fn take(&self, events: Vec<Event>, written: &mut Written) -> bool {
+        let mut is_stale = false;
+        for event in events {
+            match event {
+                Event::Synchronised | Event::Changed | Event::Locked => is_stale = true,
+                Event::LockLost => (self.say)("another daemon has the lock: this one waits for it"),
+                Event::Answered(id, answer) => {
+                    written.answered(id, answer.is_ok());
+                    if let Err(error) = answer {
+                        (self.say)(&format!("the status was not written: {error}"));
+                    }
+                }
+            }
+        }
+        is_stale
     }
 
     /// Returns the operations that make the database say how the bridges are.
@@ -436,7 +394,7 @@ impl<'a> Daemon<'a> {
     /// Makes the bridges those that the database asks for.
     fn reconcile(&mut self, replica: &Replica) {
         let wanted: BTreeMap<Uuid, model::BridgeSpec> =
-            model::bridges(replica).into_iter().map(|spec| (spec.uuid, spec)).collect();
+            self.wanted(replica).into_iter().map(|spec| (spec.uuid, spec)).collect();
         let is_wanted = |uuid: &Uuid, name: Option<&str>| {
             wanted.get(uuid).is_some_and(|spec| name.is_none_or(|name| spec.name == name))
         };
@@ -459,6 +417,15 @@ impl<'a> Daemon<'a> {
             }
         }
         self.say_problems();
+    }
+
+    /// The bridges that the database asks for.
+    fn wanted(&self, replica: &Replica) -> Vec<model::BridgeSpec> {
+        let mut wanted = model::bridges(replica);
+        for spec in &mut wanted {
+            spec.tls = spec.tls.take().or_else(|| self.options.tls.clone());
+        }
+        wanted
     }
 
     /// Removes what former daemons have kept of bridges and interfaces that are not asked for any more.

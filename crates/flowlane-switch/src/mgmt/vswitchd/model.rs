@@ -27,7 +27,7 @@ pub(super) const WANTED: [Wanted; 9] = [
         table: "Open_vSwitch",
         columns: &["bridges", "next_cfg", "cur_cfg", "datapath_types", "iface_types", "other_config", "ssl"],
     },
-    Wanted { table: "SSL", columns: &["private_key", "certificate", "ca_cert"] },
+    Wanted { table: "SSL", columns: &["private_key", "certificate", "ca_cert", "bootstrap_ca_cert"] },
     Wanted {
         table: "Bridge",
         columns: &[
@@ -247,7 +247,8 @@ fn tls(replica: &Replica) -> Option<TlsFiles> {
     let row = replica.row("SSL", root.get("ssl").uuids().next()?)?;
     let file = |column| row.get(column).text().filter(|path| !path.is_empty()).map(PathBuf::from);
     let (private_key, certificate) = (file("private_key")?, file("certificate")?);
-    Some(TlsFiles { private_key, certificate, ca_certificate: file("ca_cert")? })
+    let bootstraps = row.get("bootstrap_ca_cert").boolean() == Some(true);
+    Some(TlsFiles { private_key, certificate, ca_certificate: file("ca_cert")?, bootstraps })
 }
 
 /// The columns of a bridge that ask for what there is not.

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use flowlane_ovsdb::Replica;
 use serde_json::{Value, json};
 
+use super::Daemon;
 use super::bridge::Bridge;
 use super::forwarding::control_path;
-use super::{Daemon, model};
 use crate::mgmt::rpc::TakeOver;
 
 /// A daemon of which bridges are taken goes on if it is not ended in this time.
@@ -32,7 +32,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 impl Daemon<'_> {
     /// Takes the bridges of a daemon that runs, and ends it. `commands`: its socket of commands.
     pub(super) fn take_over(&mut self, commands: &Path, replica: &Replica) {
-        for spec in model::bridges(replica) {
+        for spec in self.wanted(replica) {
             let begun = Instant::now();
             let other = match TakeOver::connect(&control_path(&self.options.folder, &spec.name)) {
                 Ok(other) => other,

@@ -41,6 +41,7 @@ impl World {
             private_key: switch.key,
             certificate: switch.certificate,
             ca_certificate: authority.certificate(),
+            bootstraps: false,
         };
         Self { authority, files, controller, folder }
     }
@@ -389,7 +390,7 @@ fn files_that_cannot_be_used_are_refused_at_their_line() {
     std::fs::write(&broken, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
     let large = folder.join("large");
     std::fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
-    let TlsFiles { private_key: key, certificate, ca_certificate: ca } = &files;
+    let TlsFiles { private_key: key, certificate, ca_certificate: ca, .. } = &files;
     for (files, line, problem) in [
         ([&missing, certificate, ca], "private_key", "No such file"),
         ([key, &missing, ca], "certificate", "No such file"),

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
@@ -17,6 +17,7 @@ use rustls::{
     SignatureScheme,
 };
 
+use super::bootstrap;
 use super::session::{Handshake, Side};
 
 /// No key or certificate is longer; a bundle of all authorities of the web has a quarter.
@@ -31,6 +32,8 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// The authorities of the peers.
     pub ca_certificate: PathBuf,
+    /// Where that file is missing, the first peer that the switch connects to is believed, and its authority is kept there.
+    pub bootstraps: bool,
 }
 
 /// One of the [`TlsFiles`].
@@ -110,6 +113,12 @@ impl TlsFiles {
         Loaded::read(self, UnixTime::now()).map(|_| ())
     }
 
+    /// Returns whether the authority is still to be learned from a peer.
+    fn is_to_bootstrap(&self) -> bool {
+        let missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+        self.bootstraps && std::fs::metadata(&self.ca_certificate).err().is_some_and(missing)
+    }
+
     fn failed(&self, file: TlsFile) -> impl Fn(TlsProblem) -> TlsError {
         move |problem| TlsError { file, path: file.path(self).to_owned(), problem }
     }
@@ -172,9 +181,10 @@ fn check_validity(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(),
 #[derive(Debug)]
 struct Loaded {
     stamps: Stamps,
-    /// The authorities that were valid.
+    /// The authorities that were valid; none where the first peer is to be believed.
     authorities: Vec<CertificateDer<'static>>,
-    server: Arc<ServerConfig>,
+    /// Without authorities, no peer may connect to the switch.
+    server: Option<Arc<ServerConfig>>,
     client: Arc<ClientConfig>,
 }
 
@@ -189,8 +199,10 @@ impl Loaded {
             files.failed(TlsFile::CaCertificate),
         );
         let malformed = |error: rustls::Error| TlsProblem::Malformed(error.to_string());
-        let authorities =
-            certificates(&files.ca_certificate).and_then(|all| valid(all, now)).map_err(&of_ca)?;
+        let authorities = match files.is_to_bootstrap() {
+            true => Vec::new(),
+            false => certificates(&files.ca_certificate).and_then(|all| valid(all, now)).map_err(&of_ca)?,
+        };
         let key = private_key(&files.private_key).map_err(&of_key)?;
         let signing = provider.key_provider.load_private_key(key.clone_key());
         let signing = signing.map_err(malformed).map_err(&of_key)?;
@@ -234,25 +246,39 @@ fn configs(
     roots: Arc<RootCertStore>,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
-) -> Result<(Arc<ServerConfig>, Arc<ClientConfig>), rustls::Error> {
-    let clients = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
-    let clients = clients.build().map_err(|error| rustls::Error::General(error.to_string()))?;
-    let mut server = ServerConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()?
-        .with_client_cert_verifier(clients)
-        .with_single_cert(chain.clone(), key.clone_key())?;
-    server.session_storage = Arc::new(NoServerSessionStorage {});
-    server.send_tls13_tickets = 0;
+) -> Result<(Option<Arc<ServerConfig>>, Arc<ClientConfig>), rustls::Error> {
+    let server = match roots.is_empty() {
+        true => None,
+        false => Some(Arc::new(server_config(provider, roots.clone(), chain.clone(), key.clone_key())?)),
+    };
     let mut client = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(AnyName { roots, provider: provider.clone() }))
         .with_client_auth_cert(chain, key)?;
     client.resumption = Resumption::disabled();
-    Ok((Arc::new(server), Arc::new(client)))
+    Ok((server, Arc::new(client)))
 }
 
-/// Accepts certificates of the authorities, whatever host they name.
+fn server_config(
+    provider: &Arc<CryptoProvider>,
+    roots: Arc<RootCertStore>,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<ServerConfig, rustls::Error> {
+    let clients = WebPkiClientVerifier::builder_with_provider(roots, provider.clone());
+    let clients = clients.build().map_err(|error| rustls::Error::General(error.to_string()))?;
+    let mut server = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(clients)
+        .with_single_cert(chain, key)?;
+    server.session_storage = Arc::new(NoServerSessionStorage {});
+    server.send_tls13_tickets = 0;
+    Ok(server)
+}
+
+/// Accepts certificates of the authorities, whatever host they name; without authorities, those of any authority whose certificate
+/// the peer sends.
 #[derive(Debug)]
 struct AnyName {
     roots: Arc<RootCertStore>,
@@ -270,7 +296,20 @@ impl ServerCertVerifier for AnyName {
     ) -> Result<ServerCertVerified, rustls::Error> {
         let certificate = ParsedCertificate::try_from(certificate)?;
         let algorithms = self.provider.signature_verification_algorithms.all;
-        verify_server_cert_signed_by_trust_anchor(&certificate, &self.roots, intermediates, now, algorithms)?;
+        let mut of_peer = RootCertStore::empty();
+        let roots = match intermediates {
+            _ if !self.roots.is_empty() => &*self.roots,
+            [.., last] => {
+                of_peer.add(last.clone().into_owned())?;
+                &of_peer
+            }
+            [] => {
+                let problem =
+                    "the peer does not send the certificate of its authority, which is to be learned";
+                return Err(rustls::Error::General(problem.to_owned()));
+            }
+        };
+        verify_server_cert_signed_by_trust_anchor(&certificate, roots, intermediates, now, algorithms)?;
         Ok(ServerCertVerified::assertion())
     }
 
@@ -319,22 +358,52 @@ impl Credentials {
     /// Authorities that have expired since.
     pub(crate) fn session(&self, side: Side) -> io::Result<Handshake> {
         let (server, client) = self.current(UnixTime::now()).map_err(io::Error::other)?;
+        let is_bootstrap = server.is_none();
         let connection = match side {
-            Side::Server => rustls::ServerConnection::new(server).map(rustls::Connection::Server),
+            Side::Server => {
+                let unknown = "the peers' authority is not known yet: no peer may connect";
+                let server = server.ok_or_else(|| io::Error::other(unknown))?;
+                rustls::ServerConnection::new(server).map(rustls::Connection::Server)
+            }
             Side::Client(to) => {
                 let name = ServerName::IpAddress(to.into());
                 rustls::ClientConnection::new(client, name).map(rustls::Connection::Client)
             }
         };
-        connection.map(Handshake::new).map_err(io::Error::other)
+        let connection = connection.map_err(io::Error::other)?;
+        Ok(Handshake { connection, is_bootstrap })
     }
 
-    fn current(&self, now: UnixTime) -> Result<(Arc<ServerConfig>, Arc<ClientConfig>), TlsError> {
-        let mut loaded = self.loaded.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    /// Keeps the authority of the first peer, if it was to be believed.
+    ///
+    /// # Errors
+    /// The connection, which is not authenticated, has served its purpose, or the authority cannot be kept.
+    pub(crate) fn bootstrap(&self, peer: &Handshake) -> io::Result<()> {
+        if !peer.is_bootstrap {
+            return Ok(());
+        }
+        let path = &self.files.ca_certificate;
+        // The verifier has accepted it as the last of several.
+        if let Some(authority) = peer.certificates().last() {
+            bootstrap::keep(path, authority)
+                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        }
+        let learned = format!("{} has the authority of the peer now: connecting again", path.display());
+        Err(io::Error::new(io::ErrorKind::ConnectionReset, learned))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Loaded> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn current(&self, now: UnixTime) -> Result<(Option<Arc<ServerConfig>>, Arc<ClientConfig>), TlsError> {
+        let mut loaded = self.lock();
         let is_invalid =
             |loaded: &Loaded| loaded.authorities.iter().any(|one| check_validity(one, now).is_err());
         if self.files.stamps() != loaded.stamps || is_invalid(&loaded) {
-            match Loaded::read(&self.files, now) {
+            // With authorities once, it believes no peer any more.
+            let bootstraps = self.files.bootstraps && loaded.authorities.is_empty();
+            match Loaded::read(&TlsFiles { bootstraps, ..self.files.clone() }, now) {
                 Ok(new) => *loaded = new,
                 Err(error) if is_invalid(&loaded) => return Err(error),
                 Err(_) => {}

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 use rustls::Connection;
+use rustls::pki_types::CertificateDer;
 
 /// The side of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,7 +19,11 @@ pub(crate) enum Side {
 }
 
 /// A session whose handshake is still to come.
-pub(crate) struct Handshake(Connection);
+pub(crate) struct Handshake {
+    pub(super) connection: Connection,
+    /// The peer is not authenticated: its authority is to be learned.
+    pub(super) is_bootstrap: bool,
+}
 
 /// A session, for a thread that encrypts and one that decrypts.
 pub(crate) struct Session(Mutex<Connection>);
@@ -28,8 +33,9 @@ fn of_tls(error: rustls::Error) -> io::Error {
 }
 
 impl Handshake {
-    pub(super) fn new(connection: Connection) -> Self {
-        Self(connection)
+    /// The certificates that the peer has presented, its own first.
+    pub(super) fn certificates(&self) -> &[CertificateDer<'static>] {
+        self.connection.peer_certificates().unwrap_or_default()
     }
 
     /// Authenticates the peer.
@@ -42,7 +48,7 @@ impl Handshake {
         deadline: Instant,
         ends: &AtomicBool,
     ) -> io::Result<()> {
-        let Self(connection) = self;
+        let Self { connection, .. } = self;
         loop {
             while connection.wants_write() {
                 connection.write_tls(&mut socket)?;
@@ -75,7 +81,7 @@ impl Handshake {
 
     /// The session, after the handshake.
     pub(crate) fn share(self) -> Session {
-        Session(Mutex::new(self.0))
+        Session(Mutex::new(self.connection))
     }
 }
 

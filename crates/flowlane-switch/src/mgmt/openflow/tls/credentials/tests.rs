@@ -29,7 +29,7 @@ fn self_signed() -> Option<(tempfile::TempDir, TlsFiles)> {
     assert!(status.success());
     let [private_key, certificate] = ["key", "certificate"].map(|name| folder.path().join(name));
     let ca_certificate = certificate.clone();
-    Some((folder, TlsFiles { private_key, certificate, ca_certificate }))
+    Some((folder, TlsFiles { private_key, certificate, ca_certificate, bootstraps: false }))
 }
 
 #[test]
