@@ -120,6 +120,57 @@ fn loops_are_opened(names: [&str; 2], protocol: Protocol) {
     wait_until("frames arrive", || a.crossing(&b) == 20);
 }
 
+/// The names of the counters of a port, and those that have counted something.
+fn counters(host: &Host, column: &str) -> (Vec<String>, usize) {
+    let shown = host.vsctl(&format!("get Port w1 {column}")).unwrap();
+    let pairs = shown.trim_matches(['{', '}']).split(", ").filter_map(|pair| pair.split_once('='));
+    let pairs: Vec<_> = pairs.filter(|(name, _)| name.contains("stp_")).collect();
+    let counted = pairs.iter().filter(|(_, value)| *value != "0").count();
+    (pairs.iter().map(|(name, _)| (*name).to_owned()).collect(), counted)
+}
+
+/// The ports of a bridge go on as they were when the daemon ends and another comes, and when one takes the place of another.
+fn trees_outlive_daemons(names: [&str; 2], protocol: Protocol, column: &str) {
+    let [Some(mut a), Some(mut b)] = names.map(Host::without_daemon) else { return };
+    a.start_daemon();
+    b.start_open_vswitch();
+    connect([&a, &b]);
+    a.add_tree(protocol, 0x8000);
+    b.add_tree(protocol, 0x1000);
+    wait_until("Open vSwitch's bridge is the root", || a.leads_to(&b, protocol));
+    wait_until("frames arrive", || a.crossing(&b) == 20);
+    wait_until("counters", || counters(&a, column).1 > 0 && counters(&b, column).1 > 0);
+    assert_eq!(counters(&a, column).0, counters(&b, column).0);
+    let root_port = a.root_port(protocol);
+    for takes_over in [true, false] {
+        match takes_over {
+            true => a.take_over(),
+            false => {
+                a.appctl(&["exit"]).unwrap();
+                let file = a.at().join("ovs-vswitchd.pid");
+                wait_until("the daemon ends", || !file.exists());
+                a.start_daemon();
+            }
+        }
+        wait_until("the bridge is there", || a.appctl(&[&format!("{}/show", protocol.name), "br0"]).is_ok());
+        assert!(a.leads_to(&b, protocol), "{}\n{}", a.tree(protocol), b.tree(protocol));
+        assert_eq!(a.root_port(protocol), root_port);
+        assert_eq!(a.crossing(&b), 20);
+        has_no_storm(&a, &b);
+    }
+}
+
+#[test]
+fn trees_of_rstp_outlive_daemons() {
+    trees_outlive_daemons(["rta", "rtb"], RSTP, "rstp_statistics");
+}
+
+#[test]
+fn trees_of_stp_outlive_daemons() {
+    let settings = "stp_enable=true other_config:stp-forward-delay=4 other_config:stp-max-age=6";
+    trees_outlive_daemons(["tta", "ttb"], Protocol { settings, ..STP }, "statistics");
+}
+
 #[test]
 fn rstp_opens_loops_with_open_vswitch() {
     loops_are_opened(["rsa", "rsb"], RSTP);

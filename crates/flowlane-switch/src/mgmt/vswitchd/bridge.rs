@@ -110,6 +110,7 @@ impl Bridge {
         bridge.problems = problems;
         bridge.restore_sessions(files.take_sessions());
         bridge.follow_ports(spec);
+        bridge.tree.go_on(&bridge.served, &bridge.snooping);
         _ = bridge.served.call_worker(0, |worker| waiting.restore(worker));
         bridge.open_socket();
         bridge.settle(spec);
@@ -144,6 +145,7 @@ impl Bridge {
         bridge.restore_sessions(sessions);
         bridge.adopt_ports(spec);
         bridge.follow_ports(spec);
+        bridge.tree.go_on(&bridge.served, &bridge.snooping);
         bridge.settle(spec);
         Ok(bridge)
     }
@@ -207,8 +209,9 @@ impl Bridge {
         })?);
         let (served, bfd, is_over) = (self.served.clone(), self.bfd.clone(), self.is_over.clone());
         self.threads.push(thread("bfd").spawn(move || bfd.run(&served, &is_over))?);
-        let (bfd, bonds, snooping) = (self.bfd.clone(), self.bonds.clone(), self.snooping.clone());
-        self.served.hand_over_with(Box::new(move || save_sessions(&bfd, &bonds, &snooping)));
+        let (bfd, bonds) = (self.bfd.clone(), self.bonds.clone());
+        let (snooping, tree) = (self.snooping.clone(), self.tree.clone());
+        self.served.hand_over_with(Box::new(move || save_sessions(&bfd, &bonds, &snooping, &tree)));
         Ok(())
     }
 
@@ -501,7 +504,7 @@ impl Bridge {
 
     /// Ends the bridge, and saves its state for the next one. Returns what could not be saved.
     pub(super) fn end_with_state(mut self) -> Vec<String> {
-        let sessions = save_sessions(&self.bfd, &self.bonds, &self.snooping);
+        let sessions = save_sessions(&self.bfd, &self.bonds, &self.snooping, &self.tree);
         let Some(mut switch) = self.shut() else { return Vec::new() };
         let name = &self.spec.name;
         let files = StateFiles::of(&self.folder, name, &self.spec.uuid);

@@ -68,6 +68,8 @@ pub(super) const WANTED: [Wanted; 9] = [
             "other_config",
             "status",
             "rstp_status",
+            "statistics",
+            "rstp_statistics",
         ],
     },
     Wanted {

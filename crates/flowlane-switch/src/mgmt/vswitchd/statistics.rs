@@ -30,6 +30,8 @@ pub(super) struct Statistics {
     of: BTreeMap<Uuid, Counters>,
     /// The packets and bytes of mirrors, by their rows.
     of_mirrors: BTreeMap<Uuid, (u64, u64)>,
+    /// The columns of ports in spanning trees, by their rows.
+    of_trees: BTreeMap<Uuid, [(&'static str, Datum); 2]>,
 }
 
 impl Statistics {
@@ -43,6 +45,7 @@ impl Statistics {
         self.read = Some(Instant::now());
         self.of.clear();
         self.of_mirrors = bridges.values().flat_map(|bridge| bridge.mirrors.counts()).collect();
+        self.of_trees = bridges.values().flat_map(|bridge| bridge.tree.counts()).collect();
         // Without the system's, interfaces have their own.
         let links: HashMap<String, LinkCounters> = count_links().unwrap_or_default();
         for bridge in bridges.values() {
@@ -80,6 +83,12 @@ impl Statistics {
             ]);
         }
         Some(map_of(pairs))
+    }
+
+    /// The columns `statistics` and `rstp_statistics` of the row of a port: those of its spanning tree.
+    pub(super) fn tree(&self, port: &Uuid) -> [(&'static str, Datum); 2] {
+        let none = || ["statistics", "rstp_statistics"].map(|column| (column, Datum::map::<i64>([])));
+        self.of_trees.get(port).cloned().unwrap_or_else(none)
     }
 
     /// The rows of mirrors, with the value of their column.

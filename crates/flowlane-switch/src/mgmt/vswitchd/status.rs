@@ -67,7 +67,7 @@ pub(super) fn operations(
             out.extend(update(replica, schema, "Interface", *uuid, columns));
         }
         for uuid in replica.row("Bridge", *uuid).into_iter().flat_map(|row| row.get("ports").uuids()) {
-            let columns = bridge.tree.port_status(&uuid).into();
+            let columns = bridge.tree.port_status(&uuid).into_iter().chain(statistics.tree(&uuid)).collect();
             out.extend(update(replica, schema, "Port", uuid, columns));
         }
         for (uuid, mac) in bridge.bonds().active_macs(bridge.served()) {

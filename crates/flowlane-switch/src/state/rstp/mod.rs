@@ -22,6 +22,8 @@
 //! and machines have the standard's names where a reader would look for them there. Its state has a fixed size for each port, times of
 //! neighbours are kept within the standard's bounds, and a port sends no more than `hold_count` BPDUs at once and then one a second.
 //!
+//! Another process may [go on](Rstp::resume) with the ports of one, if it is there before neighbours miss the BPDUs.
+//!
 //! With `speaks_rapid` off it is the STP: it sends configuration BPDUs, and its ports wait for timers.
 
 mod bpdu;
@@ -29,17 +31,21 @@ mod bridge;
 mod information;
 mod port;
 mod roles;
+mod saved;
 mod transitions;
 
 pub use bpdu::{BRIDGES, Bpdu, Flags, Refused, SenderRole, is_bpdu};
 pub use bridge::Rstp;
 pub use port::{PortState, PortStatus, Role};
+pub use saved::SavedPort;
+
+use serde::{Deserialize, Serialize};
 
 /// Milliseconds between two steps of all timers.
 pub const TICK_MS: u64 = 1000;
 
 /// The identifier of a bridge: priority and Ethernet address. Smaller is better.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct BridgeId(pub u64);
 
 impl BridgeId {
@@ -56,7 +62,7 @@ impl BridgeId {
 }
 
 /// A priority vector (§17.5). Smaller is better, field by field.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct Vector {
     pub root: BridgeId,
     /// The cost of the way to the root.
@@ -69,7 +75,7 @@ pub struct Vector {
 }
 
 /// The times of a tree, in seconds, as its root has set them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Times {
     /// The bridges that the information has passed, roughly.
     pub message_age: u8,
@@ -109,7 +115,7 @@ pub struct BridgeSettings {
 }
 
 /// The settings of a port.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PortSettings {
     /// The Ethernet address that BPDUs are sent from.
     pub mac: [u8; 6],

@@ -1,5 +1,7 @@
 //! A port: its variables (IEEE 802.1D-2004 §17.19) and timers.
 
+use serde::{Deserialize, Serialize};
+
 use super::bpdu::{Bpdu, SenderRole};
 use super::{PortSettings, Times, Vector};
 
@@ -7,7 +9,7 @@ use super::{PortSettings, Times, Vector};
 pub(super) const MIGRATE_TIME: u8 = 3;
 
 /// The role of a port.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Role {
     #[default]
     Disabled,
@@ -37,7 +39,7 @@ impl Role {
 }
 
 /// Where the vector of a port is from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) enum Information {
     #[default]
     Disabled,
@@ -88,7 +90,7 @@ impl PortStatus {
 }
 
 /// A port.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Port {
     pub(super) settings: PortSettings,
     pub(super) is_up: bool,
@@ -106,6 +108,7 @@ pub(super) struct Port {
     pub(super) designated_priority: Vector,
     pub(super) designated_times: Times,
     /// A message that has come and is not used up.
+    #[serde(skip)]
     pub(super) message: Option<Bpdu>,
     /// The standard's flags of agreement.
     pub(super) proposing: bool,

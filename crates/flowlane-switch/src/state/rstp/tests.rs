@@ -131,6 +131,20 @@ impl Network {
             && (0..count).all(|n| Some(self.bridges[n].root().1.root) == root(n).map(id))
     }
 
+    /// Lets a bridge go on in another process, which has its state as text after a pause.
+    fn restart(&mut self, bridge: usize, pause_ms: u64) {
+        let old = &self.bridges[bridge];
+        let saved = old.save().map(|(number, port)| {
+            let text = serde_json::to_string(&port).unwrap();
+            (number, serde_json::from_str(&text).unwrap())
+        });
+        let mut new = Rstp::resume(old.settings.clone(), saved.collect(), pause_ms, self.now_ms);
+        let ports: Vec<_> = old.ports().map(|(number, _)| (number, port(number.0), true)).collect();
+        new.set_ports(&ports);
+        self.bridges[bridge] = new;
+        self.check();
+    }
+
     fn status(&self, bridge: usize, port: u32) -> PortStatus {
         self.bridges[bridge].status(PortNo(port)).unwrap()
     }
@@ -316,4 +330,45 @@ fn the_longest_times_do_not_become_short() {
     frame[44..46].fill(0xff);
     let Ok(Bpdu::Tree { times, .. }) = Bpdu::read(&frame) else { panic!("{frame:?}") };
     assert!(times.message_age >= times.max_age, "{times:?}");
+}
+
+/// Neither the bridge nor its neighbours change a port.
+#[test]
+fn a_bridge_goes_on_in_another_process() {
+    for rapid in [[true; 4], [false; 4], [true, false, true, false]] {
+        let mut network = Network::new(&rapid, &[[0, 1], [1, 2], [2, 3], [3, 0], [0, 2]]);
+        network.run(60_000);
+        assert!(network.is_whole());
+        let states = |network: &Network| -> Vec<Vec<_>> {
+            let of = |bridge: &Rstp| {
+                bridge.ports().map(|(_, port)| (port.role, port.state(), port.is_edge)).collect()
+            };
+            network.bridges.iter().map(of).collect()
+        };
+        let before = states(&network);
+        for bridge in 0..4 {
+            network.restart(bridge, 2_900);
+            for _ in 0..80 {
+                assert_eq!(states(&network), before, "bridge {bridge} of {rapid:?} at {} ms", network.now_ms);
+                network.run(100);
+            }
+            assert_eq!(network.bridges[bridge].changes(), 0, "no change of the topology");
+        }
+    }
+}
+
+/// Its neighbours may have opened other links: it begins again, without a loop at any time.
+#[test]
+fn a_bridge_that_was_away_for_longer_begins_again() {
+    let mut network = Network::new(&[true; 3], &[[0, 1], [1, 2], [2, 0]]);
+    network.run(10_000);
+    network.restart(1, 3_000);
+    assert!(network.bridges[1].ports().all(|(_, port)| port.state() == PortState::Discarding));
+    network.run(10_000);
+    assert!(network.is_whole());
+    // The link has gone meanwhile.
+    network.restart(1, 1_000);
+    network.set_link(0, false);
+    network.run(10_000);
+    assert!(network.is_whole());
 }

@@ -11,13 +11,20 @@ use crate::mgmt::vswitchd::bfd::BfdSessions;
 use crate::mgmt::vswitchd::bonds::{BondSpec, Bonds, MemberPort};
 use crate::mgmt::vswitchd::model::{BridgeSpec, InterfaceSpec};
 use crate::mgmt::vswitchd::multicast::BridgeSnooping;
+use crate::mgmt::vswitchd::spanning_tree::BridgeTree;
 
-/// The sessions of BFD and LACP, and the listeners of groups, for another process.
-pub(super) fn save_sessions(bfd: &BfdSessions, bonds: &Bonds, snooping: &BridgeSnooping) -> Value {
+/// The sessions of BFD and LACP, the listeners of groups, and the spanning tree, for another process.
+pub(super) fn save_sessions(
+    bfd: &BfdSessions,
+    bonds: &Bonds,
+    snooping: &BridgeSnooping,
+    tree: &BridgeTree,
+) -> Value {
     let mut all = bfd.save();
     // Other versions of the program take the sessions of BFD alone.
     all["lacp"] = bonds.save();
     all["multicast"] = snooping.save();
+    all["tree"] = tree.save();
     all
 }
 
@@ -27,6 +34,7 @@ impl Bridge {
         let mut take = |key| sessions.get_mut(key).map(Value::take).unwrap_or_default();
         self.bonds.restore(take("lacp"));
         self.snooping.restore(take("multicast"));
+        self.tree.restore(take("tree"));
         self.bfd.restore(sessions);
     }
 

@@ -7,8 +7,10 @@
 //! ```
 //!
 //! The thread runs where a bridge has a tree. A port discards before it is opened, and workers have new states before neighbours hear
-//! of them: no loop is open for a moment.
+//! of them: no loop is open for a moment. With the tree of another process, ports discard until all of them are there, and go on as they
+//! were ([`saved`]).
 
+mod saved;
 mod spec;
 mod text;
 
@@ -21,6 +23,8 @@ use std::thread::Thread;
 
 use flowlane::rule::action::PortNo;
 use flowlane_ovsdb::{Datum, Uuid};
+
+use saved::SavedTree;
 
 use super::multicast::BridgeSnooping;
 use super::protocol_thread::{self, ProtocolThread};
@@ -61,6 +65,7 @@ struct Running {
     /// Ports whose addresses are to be forgotten, and when that was last done: once in a tick, however often neighbours ask for it.
     flushes: BTreeSet<PortNo>,
     flushed_ms: Option<u64>,
+    begun_ms: u64,
 }
 
 /// The spanning tree of a bridge, if it has one.
@@ -68,6 +73,8 @@ struct Running {
 pub(super) struct BridgeTree {
     pub(super) thread: ProtocolThread,
     running: Mutex<Option<Running>>,
+    /// The tree of another process, until all ports are there.
+    saved: Mutex<Option<SavedTree>>,
 }
 
 /// The work that a step has left.
@@ -114,13 +121,17 @@ impl BridgeTree {
             is_stale: true,
             flushes: BTreeSet::new(),
             flushed_ms: None,
+            begun_ms: now_ms,
         };
         let running = running.get_or_insert_with(new);
         running.settings.clone_from(&settings);
         running.is_rapid = is_rapid;
         running.rstp.configure(settings);
         running.ports = ports;
-        running.follow_ports(served, self.thread.get());
+        running.follow_inlets(self.thread.get());
+        if !self.is_waiting() {
+            running.follow_ports(served);
+        }
     }
 
     /// Lets time pass, and gives workers the states of ports. Returns when there is more to do.
@@ -196,6 +207,11 @@ impl BridgeTree {
         }
     }
 
+    /// The columns `statistics` and `rstp_statistics` of the rows of all ports.
+    pub(super) fn counts(&self) -> Vec<(Uuid, [(&'static str, Datum); 2])> {
+        self.lock().as_ref().map(|running| running.counts(self.thread.now_ms())).unwrap_or_default()
+    }
+
     /// The columns `status` and `rstp_status` of the row of a port.
     pub(super) fn port_status(&self, row: &Uuid) -> [(&'static str, Datum); 2] {
         let running = self.lock();
@@ -205,10 +221,13 @@ impl BridgeTree {
 }
 
 impl Running {
-    fn follow_ports(&mut self, served: &ControlServer, thread: Option<&Thread>) {
+    fn follow_ports(&mut self, served: &ControlServer) {
         let settings =
             |(number, port): (&PortNo, &TreePort)| (*number, port.settings.clone(), port.is_up(served));
         self.rstp.set_ports(&self.ports.iter().map(settings).collect::<Vec<_>>());
+    }
+
+    fn follow_inlets(&mut self, thread: Option<&Thread>) {
         self.inlets.retain(|number, _| self.ports.contains_key(number));
         for number in self.ports.keys() {
             if let Some(thread) = thread {

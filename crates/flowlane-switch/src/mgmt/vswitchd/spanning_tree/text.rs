@@ -143,6 +143,30 @@ impl Running {
         Some([("status", Datum::map::<&str>([])), ("rstp_status", map(&pairs))])
     }
 
+    /// The columns `statistics` and `rstp_statistics` of ports, by their rows.
+    pub(super) fn counts(&self, now_ms: u64) -> Vec<(Uuid, [(&'static str, Datum); 2])> {
+        let number = |value: u64| value.min(i64::MAX as u64) as i64;
+        let uptime_s = now_ms.saturating_sub(self.begun_ms) / 1000;
+        let of = |(port, status): (PortNo, PortStatus)| {
+            let row = self.ports.get(&port)?.row;
+            let counts = [status.sent, status.received, status.refused].map(number);
+            let none = Datum::map::<i64>([]);
+            let columns = match self.is_rapid {
+                true => {
+                    let keys = ["rstp_tx_count", "rstp_rx_count", "rstp_error_count"];
+                    let pairs = keys.into_iter().zip(counts).chain([("rstp_uptime", number(uptime_s))]);
+                    [("statistics", none), ("rstp_statistics", Datum::map(pairs))]
+                }
+                false => {
+                    let keys = ["stp_tx_count", "stp_rx_count", "stp_error_count"];
+                    [("statistics", Datum::map(keys.into_iter().zip(counts))), ("rstp_statistics", none)]
+                }
+            };
+            Some((row, columns))
+        };
+        self.rstp.ports().filter_map(of).collect()
+    }
+
     fn seconds_in_state(&self, port: PortNo, now_ms: u64) -> u64 {
         let since_ms = self.states.get(&port).map_or(now_ms, |(_, since_ms)| *since_ms);
         now_ms.saturating_sub(since_ms) / 1000 / STATUS_S * STATUS_S
