@@ -89,7 +89,9 @@ impl Egress {
             return Ok(());
         };
         // A port that has just left the VLAN gets nothing, though addresses may not have been removed yet.
-        match self.ports.slots()[exit.place].vlan().send(&in_vlan) {
+        let settings = self.ports.slots()[exit.place].vlan();
+        match settings.send(&in_vlan) {
+            None if settings.is_protected_from(&in_vlan) => Ok(()),
             Some(retag) => self.leave(&exit, frame, key, retag, &mut None),
             None => self.flood_in_vlan(frame, key, from.unwrap_or(NO_PLACE), &in_vlan),
         }

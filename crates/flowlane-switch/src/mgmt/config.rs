@@ -327,6 +327,9 @@ pub struct PortSection {
     /// The customer VLANs that a tunnel (`dot1q-tunnel`) carries; all by default.
     #[serde(default)]
     pub cvlans: Vec<u16>,
+    /// It exchanges no frames with other protected ports by `normal`.
+    #[serde(default)]
+    pub protected: bool,
     /// The router's addresses here, each with the length of its network's prefix, as in `192.0.2.1/24`: hosts of these networks
     /// are neighbours, and are answered.
     #[serde(default)]

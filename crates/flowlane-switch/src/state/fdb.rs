@@ -20,6 +20,7 @@
 //! A frame is decided without a change to the table: where it goes, and how its source is learned. Live frames then
 //! commit the learning; `trace` does not.
 
+mod flooded;
 mod slots;
 
 use std::cmp::Reverse;
@@ -30,6 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use flowlane::packet::parse::ether_type;
 use flowlane::rule::action::PortNo;
 
+use super::vlan::Vlans;
 use slots::{Entry, Slot, Slots};
 
 /// The entries considered for replacement in a full table.
@@ -176,6 +178,8 @@ pub struct Fdb {
     /// The slots at the last access.
     slots: Arc<Slots>,
     replaced: u64,
+    /// VLANs in which no address is learned or looked up.
+    flooded: Option<Arc<Vlans>>,
 }
 
 impl Fdb {
@@ -191,12 +195,17 @@ impl Fdb {
             entries_max: AtomicUsize::new(entries_max),
             ageing_s: AtomicU32::new(ageing_s),
         };
-        Self { shared: Arc::new(shared), slots, replaced: 0 }
+        Self { shared: Arc::new(shared), slots, replaced: 0, flooded: None }
     }
 
     /// Returns a handle of the table for another worker.
     pub fn share(&self) -> Self {
-        Self { shared: self.shared.clone(), slots: self.slots.clone(), replaced: self.replaced }
+        Self {
+            shared: self.shared.clone(),
+            slots: self.slots.clone(),
+            replaced: self.replaced,
+            flooded: self.flooded.clone(),
+        }
     }
 
     /// Learns a frame's source and returns the frame's destination. `now_s` is the caller's clock.
@@ -218,6 +227,9 @@ impl Fdb {
 
     #[inline]
     fn switch_ends(&mut self, ends: &Ends, port: PortNo, now_s: u32) -> NormalDecision {
+        if self.is_flooded(ends.vid) {
+            return ends.flooded();
+        }
         self.follow();
         match self.slots.source(ends, port, now_s) {
             Source::Current => {}
@@ -231,6 +243,9 @@ impl Fdb {
     pub fn decide(&self, vid: Option<u16>, frame: &[u8], port: PortNo, now_s: u32) -> NormalDecision {
         let Some(mut ends) = Ends::of(frame) else { return NormalDecision::Drop };
         ends.vid = vid.unwrap_or(ends.vid);
+        if self.is_flooded(ends.vid) {
+            return ends.flooded();
+        }
         let learned = self.lock();
         let placement = match learned.slots.source(&ends, port, now_s) {
             Source::Current | Source::Stale(..) => None,
@@ -243,6 +258,9 @@ impl Fdb {
     #[inline]
     pub fn learn(&mut self, mac: u64, vid: u16, port: PortNo, now_s: u32) {
         let ends = Ends { destination: 0, source: mac, vid };
+        if self.is_flooded(vid) {
+            return;
+        }
         self.follow();
         match self.slots.source(&ends, port, now_s) {
             Source::Current => {}

@@ -15,6 +15,8 @@
 //! A header with VID 0 (a priority tag) counts as no header. Such a header is sent only with a priority: Open vSwitch's
 //! `priority-tags=never`, as version 3.1 implements it. A port without settings is a trunk of all VLANs.
 //!
+//! A port may be *protected*, as in Open vSwitch: it sends no frames that another protected port has received.
+//!
 //! Everything here is about bytes: nothing knows ports or addresses.
 
 use std::fmt;
@@ -119,10 +121,12 @@ pub struct PortVlan {
     tag: u16,
     /// The VLANs of a trunk, the customer VLANs of a tunnel; `None`: all.
     carried: Option<Vlans>,
+    /// Frames of other such ports are not sent here.
+    is_protected: bool,
 }
 
 /// A trunk of all VLANs: the settings of a port that has none.
-pub static TRUNK: PortVlan = PortVlan { mode: VlanMode::Trunk, tag: 0, carried: None };
+pub static TRUNK: PortVlan = PortVlan { mode: VlanMode::Trunk, tag: 0, carried: None, is_protected: false };
 
 /// A header of a VLAN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,6 +175,8 @@ pub struct InVlan {
     own: u8,
     /// The header of its VLAN on a trunk.
     header: Option<Header>,
+    /// Its port is a protected one.
+    is_protected: bool,
 }
 
 /// The change of a frame's headers before it is sent; by default, none.
@@ -218,7 +224,18 @@ impl PortVlan {
             set.set(0, false);
             set.set(tag, true);
         }
-        Self { mode, tag, carried: set }
+        Self { mode, tag, carried: set, is_protected: false }
+    }
+
+    /// Returns these settings, for a port that exchanges no frames with other protected ones.
+    #[must_use]
+    pub fn protected(self, is_protected: bool) -> Self {
+        Self { is_protected, ..self }
+    }
+
+    /// Returns whether a frame is not sent here because of the port that it was received at, whatever its VLAN.
+    pub fn is_protected_from(&self, frame: &InVlan) -> bool {
+        self.is_protected && frame.is_protected
     }
 
     fn has(&self, vid: u16) -> bool {
@@ -260,8 +277,16 @@ impl PortVlan {
         // With three headers, the third might become one of a VLAN.
         let is_deeper = inner.is_some_and(|_| Header::at(frame, MACS + 8).is_some());
         let is_tagged_within = inner_vid != 0 || is_deeper;
-        let in_trunk =
-            InVlan { vid, inner_vid, is_tagged_within, received: outer, headers, own, header: outer };
+        let in_trunk = InVlan {
+            vid,
+            inner_vid,
+            is_tagged_within,
+            received: outer,
+            headers,
+            own,
+            header: outer,
+            is_protected: self.is_protected,
+        };
         let (native, native_header) = (self.tag, header.with_vid(self.tag));
         let native_header = native_header.says_something().then_some(native_header);
         match self.mode {
@@ -291,7 +316,8 @@ impl PortVlan {
 
     /// Returns the change of a frame that is sent here: `None` if the port does not carry it, `Some(None)` if it is sent as received.
     pub fn send(&self, frame: &InVlan) -> Option<Option<Retag>> {
-        let is_carried = self.carries(frame.vid)
+        let is_carried = !self.is_protected_from(frame)
+            && self.carries(frame.vid)
             && match self.mode {
                 VlanMode::Access => !frame.is_tagged_within,
                 VlanMode::Dot1qTunnel => self.has(frame.inner_vid),
@@ -352,7 +378,10 @@ impl InVlan {
 /// Writes the settings in words: `access 10`, `trunk`, `trunk 10,20`, `native-untagged 10, trunk 10,20`.
 impl fmt::Display for PortVlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { mode, tag, carried } = self;
+        let Self { mode, tag, carried, is_protected } = self;
+        if *is_protected {
+            f.write_str("protected, ")?;
+        }
         let (separator, list) = match carried {
             Some(carried) => (" ", carried.to_string()),
             None => ("", String::new()),

@@ -188,6 +188,11 @@ fn scripts_of_multicast_snooping_have_open_vswitchs_answers() {
 }
 
 #[test]
+fn scripts_of_protected_ports_and_flooded_vlans_have_open_vswitchs_answers() {
+    compare("i", include_str!("scripts/isolation.sh"));
+}
+
+#[test]
 fn scripts_of_tunnels_have_open_vswitchs_answers() {
     if !sh("command -v python3") {
         return skipped("needs python3");

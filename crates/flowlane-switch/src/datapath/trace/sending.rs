@@ -114,6 +114,10 @@ impl Tracer<'_> {
         };
         let slot = &ports.slots()[exit.place];
         match slot.vlan().send(in_vlan) {
+            None if slot.vlan().is_protected_from(in_vlan) => {
+                let why = format!("port {} and the port that it came in through are protected", to.0);
+                self.tell(text(&Action::Normal), "not sent", why);
+            }
             Some(retag) => self.send_retagged(slot, retag, in_vlan, "its destination was learned there"),
             None => {
                 let why = format!("its destination was learned at port {}, which does not carry it", to.0);

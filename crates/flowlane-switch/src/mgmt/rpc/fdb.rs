@@ -1,5 +1,7 @@
 //! The learned addresses (FDB), as clients see and change them.
 
+use std::sync::Arc;
+
 use flowlane::rule::action::PortNo;
 use serde::{Deserialize, Serialize};
 
@@ -7,6 +9,7 @@ use super::RpcError;
 use super::server::ControlServer;
 use crate::datapath::Worker;
 use crate::state::fdb::{FdbCounters, STATIC};
+use crate::state::vlan::Vlans;
 
 /// The slots that one call of a worker lists.
 const SLOTS: usize = 4096;
@@ -78,6 +81,18 @@ impl ControlServer {
     /// Where the switch does not run.
     pub(crate) fn set_fdb_limits(&self, entries_max: usize, ageing_s: u32) -> Result<(), RpcError> {
         self.call_worker(0, move |worker| worker.egress.macs.set_limits(entries_max, ageing_s))
+    }
+
+    /// Floods all frames of some VLANs, in which no address is learned; `None`: of none.
+    ///
+    /// # Errors
+    /// Where the switch does not run.
+    pub(crate) fn flood_vlans(&self, vlans: Option<&Arc<Vlans>>) -> Result<(), RpcError> {
+        for worker in 0..self.workers_count() {
+            let vlans = vlans.cloned();
+            self.call_worker(worker, move |worker| worker.egress.macs.flood_vlans(vlans))?;
+        }
+        Ok(())
     }
 
     /// Adds an address that does not age.

@@ -87,6 +87,7 @@ fn sections_of(config: &Config, folder: &Path) -> Vec<Section> {
         tag: None,
         trunks: Vec::new(),
         cvlans: Vec::new(),
+        protected: false,
         ..port.clone()
     };
     let routed = |section: &PortSection| match section.addresses.is_empty() {

@@ -16,9 +16,10 @@ pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError>
 /// Returns the settings of a port that have been checked; `None` where it has none.
 pub(crate) fn of(port: &PortSection) -> Option<Arc<PortVlan>> {
     let mode = mode_of(port);
-    let is_plain = mode == VlanMode::Trunk && port.trunks.is_empty();
+    let is_plain = mode == VlanMode::Trunk && port.trunks.is_empty() && !port.protected;
     let carried = if mode == VlanMode::Dot1qTunnel { &port.cvlans } else { &port.trunks };
-    (!is_plain).then(|| Arc::new(PortVlan::new(mode, port.tag.unwrap_or(0), carried)))
+    let settings = || PortVlan::new(mode, port.tag.unwrap_or(0), carried).protected(port.protected);
+    (!is_plain).then(|| Arc::new(settings()))
 }
 
 fn mode_of(port: &PortSection) -> VlanMode {

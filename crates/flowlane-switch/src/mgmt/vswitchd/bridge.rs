@@ -22,7 +22,7 @@ use super::forwarding::{AgentPlace, Ended, Opened, StateFiles, control_path, wai
 use super::mirrors::BridgeMirrors;
 use super::model::{BridgeSpec, InterfaceSpec, check_name};
 use super::multicast::BridgeSnooping;
-use super::settings::FdbLimits;
+use super::settings::FdbSettings;
 use super::spanning_tree::BridgeTree;
 use super::statistics;
 use crate::datapath::{PacketIns, PortCounters, Switch};
@@ -226,7 +226,7 @@ impl Bridge {
     /// Lets controllers drive a bridge that has its ports.
     fn settle(&mut self, spec: &BridgeSpec) {
         self.datapath_id = self.own_datapath_id(spec);
-        self.follow_fdb(spec.fdb);
+        self.follow_fdb(&spec.fdb);
         self.note_unsupported(spec);
         self.note_bonds(spec);
         self.open_agent(spec);
@@ -287,7 +287,7 @@ impl Bridge {
             (spec.controllers.clone(), spec.versions.clone(), spec.is_secure, spec.tls.clone())
         };
         if spec.fdb != self.spec.fdb {
-            self.follow_fdb(spec.fdb);
+            self.follow_fdb(&spec.fdb);
         }
         if is_standalone(spec) != is_standalone(&self.spec) {
             let change = match is_standalone(spec) {
@@ -311,10 +311,11 @@ impl Bridge {
         self.problems.extend(columns.map(|column| format!("column {column} is set, which is not supported")));
     }
 
-    /// Gives the table of addresses its limits.
-    fn follow_fdb(&self, limits: FdbLimits) {
+    /// Gives the table of addresses its settings.
+    fn follow_fdb(&self, settings: &FdbSettings) {
         // Workers that do not run any more learn nothing.
-        _ = self.served.set_fdb_limits(limits.entries_max, limits.ageing_s);
+        _ = self.served.set_fdb_limits(settings.entries_max, settings.ageing_s);
+        _ = self.served.flood_vlans(settings.flooded.as_ref());
     }
 
     /// Removes the ports that the database does not ask for any more, or otherwise than before: other bridges may get them.

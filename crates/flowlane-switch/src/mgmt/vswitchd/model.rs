@@ -12,7 +12,7 @@ use super::bonds::BondSpec;
 use super::mirrors::MirrorSpec;
 use super::multicast::SnoopingSpec;
 use super::qos::LimitsSpec;
-use super::settings::FdbLimits;
+use super::settings::FdbSettings;
 use super::spanning_tree::TreeSpec;
 use crate::mgmt::config::PortSection;
 use crate::mgmt::openflow::{Address, TlsFiles};
@@ -48,6 +48,7 @@ pub(super) const WANTED: [Wanted; 9] = [
             "status",
             "rstp_status",
             "mcast_snooping_enable",
+            "flood_vlans",
         ],
     },
     Wanted {
@@ -59,6 +60,7 @@ pub(super) const WANTED: [Wanted; 9] = [
             "trunks",
             "vlan_mode",
             "cvlans",
+            "protected",
             "qos",
             "bond_mode",
             "bond_updelay",
@@ -141,7 +143,7 @@ pub(super) struct BridgeSpec {
     /// All where there are none.
     pub(super) versions: Vec<Version>,
     pub(super) datapath_id: Option<u64>,
-    pub(super) fdb: FdbLimits,
+    pub(super) fdb: FdbSettings,
     pub(super) mirrors: Vec<MirrorSpec>,
     /// `None`: all ports forward.
     pub(super) tree: Option<TreeSpec>,
@@ -167,6 +169,7 @@ pub(super) struct InterfaceSpec {
     pub(super) tag: Option<u16>,
     pub(super) trunks: Vec<u16>,
     pub(super) cvlans: Vec<u16>,
+    pub(super) is_protected: bool,
     /// Its policing, and the QoS of its port.
     pub(super) limits: LimitsSpec,
     /// Its session of BFD, if it has one.
@@ -234,7 +237,7 @@ fn bridge(replica: &Replica, uuid: Uuid, row: &Row) -> Option<BridgeSpec> {
         is_secure: row.get("fail_mode").text() == Some("secure"),
         versions: versions.collect(),
         datapath_id: datapath_id.and_then(|id| u64::from_str_radix(id.trim_start_matches("0x"), 16).ok()),
-        fdb: FdbLimits::read(row),
+        fdb: FdbSettings::read(row),
         mirrors: MirrorSpec::read_all(replica, row),
         tree: TreeSpec::read(replica, row),
         snooping: SnoopingSpec::read(replica, row),
@@ -282,6 +285,7 @@ fn interfaces(replica: &Replica, port: &Row) -> Vec<InterfaceSpec> {
             tag: vlans("tag").first().copied(),
             trunks: vlans("trunks"),
             cvlans: vlans("cvlans"),
+            is_protected: port.get("protected").boolean() == Some(true),
             limits: LimitsSpec::read(replica, port, row),
             bfd: BfdSpec::read(row.get("bfd")),
             mtu_request: row.get("mtu_request").integer().and_then(|mtu| u32::try_from(mtu).ok()),
@@ -451,6 +455,7 @@ impl InterfaceSpec {
             tag: self.tag,
             trunks: self.trunks.clone(),
             cvlans: self.cvlans.clone(),
+            protected: self.is_protected,
             addresses: Vec::new(),
             mac: None,
             mtu: None,

@@ -1,37 +1,48 @@
 //! Settings of interfaces and of the table of addresses that the database asks for (ovs-vswitchd.conf.db(5)).
 
 use std::io;
+use std::sync::Arc;
 
-use flowlane_ovsdb::Row;
+use flowlane_ovsdb::{Atom, Row};
 
 use super::model::InterfaceSpec;
 use crate::port::device;
+use crate::state::vlan::{VID_MAX, Vlans};
 
 /// The MTU of interfaces of bridges that are asked for none any more, in bytes.
 const MTU_DEFAULT: u32 = 1500;
 
-/// The limits of a bridge's table of addresses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct FdbLimits {
+/// The settings of a bridge's table of addresses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct FdbSettings {
     pub(super) entries_max: usize,
     pub(super) ageing_s: u32,
+    /// The VLANs that are flooded, if there are any (`flood_vlans`).
+    pub(super) flooded: Option<Arc<Vlans>>,
 }
 
-impl Default for FdbLimits {
+impl Default for FdbSettings {
     fn default() -> Self {
-        Self { entries_max: 8192, ageing_s: 300 }
+        Self { entries_max: 8192, ageing_s: 300, flooded: None }
     }
 }
 
-impl FdbLimits {
-    /// Reads `other_config:mac-table-size` and `other_config:mac-aging-time` (seconds), within Open vSwitch's bounds.
+impl FdbSettings {
+    /// Reads `flood_vlans`, `other_config:mac-table-size` and `other_config:mac-aging-time` (seconds), within Open vSwitch's bounds.
     pub(super) fn read(bridge: &Row) -> Self {
         let default = Self::default();
         let config = bridge.get("other_config");
         let number = |key| config.get(key).and_then(|text| text.parse::<u32>().ok());
         let entries = number("mac-table-size").map_or(default.entries_max, |size| size as usize);
         let ageing_s = number("mac-aging-time").unwrap_or(default.ageing_s);
-        Self { entries_max: entries.clamp(10, 1_000_000), ageing_s: ageing_s.clamp(15, 3600) }
+        let vid = |vid: &Atom| if let Atom::Integer(vid) = vid { u16::try_from(*vid).ok() } else { None };
+        let flooded: Vec<u16> =
+            bridge.get("flood_vlans").atoms().filter_map(vid).filter(|vid| *vid <= VID_MAX).collect();
+        Self {
+            entries_max: entries.clamp(10, 1_000_000),
+            ageing_s: ageing_s.clamp(15, 3600),
+            flooded: (!flooded.is_empty()).then(|| Arc::new(Vlans::of(flooded))),
+        }
     }
 }
 

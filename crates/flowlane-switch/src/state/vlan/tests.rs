@@ -229,3 +229,15 @@ fn settings_are_shown_as_they_are_written() {
     assert_eq!(shown(native(NativeUntagged, 7, &[])), "native-untagged 7, trunk 1-4095");
     assert_eq!(shown(tunnel(7, &[9])), "dot1q-tunnel 7, customers 9");
 }
+
+#[test]
+fn protected_ports_exchange_nothing_with_each_other() {
+    let (open, closed) = (trunk(&[]), trunk(&[]).protected(true));
+    let access = access(9).protected(true);
+    assert_eq!(through(&closed, &closed, ""), "-");
+    assert_eq!(through(&closed, &access, "8100:0009"), "-");
+    assert_eq!(through(&access, &closed, ""), "-");
+    assert_eq!(through(&closed, &open, "8100:0009"), "8100:0009");
+    assert_eq!(through(&open, &access, "8100:0009"), "");
+    assert_eq!(closed.to_string(), "protected, trunk");
+}
