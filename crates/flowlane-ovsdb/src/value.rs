@@ -207,6 +207,14 @@ impl Datum {
         }
     }
 
+    /// Returns whether it is a set without elements, or a map without pairs.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Set(atoms) => atoms.is_empty(),
+            Self::Map(pairs) => pairs.is_empty(),
+        }
+    }
+
     /// The elements of a set; of a map, none.
     pub fn atoms(&self) -> impl Iterator<Item = &Atom> {
         let Self::Set(atoms) = self else { return None.into_iter().flatten() };

@@ -13,6 +13,7 @@ mod readme;
 mod restarts;
 mod scripts;
 mod spanning_tree;
+mod unsupported;
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

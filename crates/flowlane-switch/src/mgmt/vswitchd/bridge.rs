@@ -68,6 +68,8 @@ pub(super) struct Bridge {
     socket: Option<Socket>,
     /// Problems of its controllers, and others, to be reported once.
     pub(super) problems: Vec<String>,
+    /// The settings that are asked for in vain, as the log has them.
+    noted: Vec<String>,
     /// Problems of its forwarding thread.
     said: Arc<Mutex<Vec<String>>>,
     /// The thread that follows the links of interfaces.
@@ -182,6 +184,7 @@ impl Bridge {
             waits_for_tls: false,
             socket: None,
             problems: Vec::new(),
+            noted: Vec::new(),
             said,
             bfd,
             bonds: Arc::default(),
@@ -278,9 +281,7 @@ impl Bridge {
         if *spec == self.spec {
             return;
         }
-        if spec.unsupported != self.spec.unsupported {
-            self.note_unsupported(spec);
-        }
+        self.note_unsupported(spec);
         self.note_bonds(spec);
         self.follow_ports(spec);
         let of_agent = |spec: &BridgeSpec| {
@@ -307,8 +308,10 @@ impl Bridge {
 
     /// Says what the database asks for in vain.
     fn note_unsupported(&mut self, spec: &BridgeSpec) {
-        let columns = spec.unsupported.iter();
-        self.problems.extend(columns.map(|column| format!("column {column} is set, which is not supported")));
+        // Each is said once.
+        let new = spec.unsupported.iter().filter(|text| !self.noted.contains(*text)).cloned();
+        self.problems.extend(new);
+        self.noted.clone_from(&spec.unsupported);
     }
 
     /// Gives the table of addresses its settings.

@@ -30,6 +30,7 @@ mod spanning_tree;
 mod statistics;
 mod status;
 mod take_over;
+mod unsupported;
 
 pub use log_levels::{LogDestination, LogLevel, LogLevels, MODULE};
 pub use pid_file::PidFile;

@@ -14,6 +14,7 @@ use super::multicast::SnoopingSpec;
 use super::qos::LimitsSpec;
 use super::settings::FdbSettings;
 use super::spanning_tree::TreeSpec;
+use super::unsupported;
 use crate::mgmt::config::PortSection;
 use crate::mgmt::openflow::{Address, TlsFiles};
 use crate::mgmt::setup::read_host_mac;
@@ -22,7 +23,7 @@ use crate::state::vlan::VlanMode;
 use crate::tunnel::PortTunnelSpec;
 
 /// The columns that are read, or written.
-pub(super) const WANTED: [Wanted; 9] = [
+pub(super) const WANTED: [Wanted; 10] = [
     Wanted {
         table: "Open_vSwitch",
         columns: &["bridges", "next_cfg", "cur_cfg", "datapath_types", "iface_types", "other_config", "ssl"],
@@ -49,6 +50,7 @@ pub(super) const WANTED: [Wanted; 9] = [
             "rstp_status",
             "mcast_snooping_enable",
             "flood_vlans",
+            "auto_attach",
         ],
     },
     Wanted {
@@ -99,6 +101,8 @@ pub(super) const WANTED: [Wanted; 9] = [
             "status",
             "lacp_current",
             "other_config",
+            "cfm_mpid",
+            "lldp",
             "ingress_policing_rate",
             "ingress_policing_burst",
             "ingress_policing_kpkts_rate",
@@ -121,7 +125,8 @@ pub(super) const WANTED: [Wanted; 9] = [
     },
     Wanted { table: "QoS", columns: &["type", "other_config"] },
     Wanted { table: "Controller", columns: &["target", "is_connected", "status"] },
-    Wanted { table: "Datapath", columns: &["capabilities"] },
+    Wanted { table: "Datapath", columns: &["capabilities", "ct_zones"] },
+    Wanted { table: "Flow_Table", columns: &["name", "flow_limit"] },
 ];
 
 /// A bridge that is asked for.
@@ -149,8 +154,8 @@ pub(super) struct BridgeSpec {
     pub(super) tree: Option<TreeSpec>,
     /// `None`: packets for groups go to all ports.
     pub(super) snooping: Option<SnoopingSpec>,
-    /// The columns that ask for what there is not.
-    pub(super) unsupported: Vec<&'static str>,
+    /// The settings that are asked for in vain, with the effect.
+    pub(super) unsupported: Vec<String>,
 }
 
 /// An interface that is asked for.
@@ -241,7 +246,7 @@ fn bridge(replica: &Replica, uuid: Uuid, row: &Row) -> Option<BridgeSpec> {
         mirrors: MirrorSpec::read_all(replica, row),
         tree: TreeSpec::read(replica, row),
         snooping: SnoopingSpec::read(replica, row),
-        unsupported: unsupported(row),
+        unsupported: unsupported::read(replica, row),
         name,
     })
 }
@@ -254,12 +259,6 @@ fn tls(replica: &Replica) -> Option<TlsFiles> {
     let (private_key, certificate) = (file("private_key")?, file("certificate")?);
     let bootstraps = row.get("bootstrap_ca_cert").boolean() == Some(true);
     Some(TlsFiles { private_key, certificate, ca_certificate: file("ca_cert")?, bootstraps })
-}
-
-/// The columns of a bridge that ask for what there is not.
-fn unsupported(row: &Row) -> Vec<&'static str> {
-    let has_rows = |column: &&str| row.get(column).uuids().next().is_some();
-    ["netflow", "sflow", "ipfix"].into_iter().filter(has_rows).collect()
 }
 
 /// The interfaces of a port.
