@@ -9,6 +9,7 @@ mod database;
 mod memory;
 mod multicast;
 mod ovn;
+mod path_mtu;
 mod readme;
 mod restarts;
 mod scripts;

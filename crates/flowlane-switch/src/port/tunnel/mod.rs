@@ -9,11 +9,13 @@
 //!
 //! A *carrier* is a UDP port, or IP's protocol GRE. All ports of one share an *underlay*. Whichever is asked first receives for
 //! all of them; [`PortTunnelSpec::precedence`] says whose a packet is. Ports carry whole frames: outer headers, written again
-//! of what the system says of a datagram, are in front of received ones, and are taken off frames to be sent.
+//! of what the system says of a datagram, are in front of received ones, and are taken off frames to be sent. Senders of packets that
+//! are too long hear of it ([`too_long`]).
 
 mod members;
 mod outbound;
 mod socket;
+mod too_long;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,6 +33,7 @@ use crate::tunnel::PortTunnelSpec;
 use members::Members;
 use outbound::Outbound;
 use socket::{Carrier, Inbound};
+use too_long::TooLong;
 
 /// The underlays of this process.
 static UNDERLAYS: Mutex<BTreeMap<Carrier, Weak<Underlay>>> = Mutex::new(BTreeMap::new());
@@ -60,6 +63,7 @@ struct Inner {
     /// The event is set.
     is_signalled: bool,
     checks: Checks,
+    too_long: TooLong,
 }
 
 /// A port that is a tunnel.
@@ -82,6 +86,7 @@ impl Underlay {
             emptied: None,
             is_signalled: false,
             checks: Checks::new(),
+            too_long: TooLong::new(),
         };
         Ok(Self { carrier, watch, event, inner: Mutex::new(inner) })
     }
@@ -220,7 +225,15 @@ impl Port for TunnelPort {
     }
 
     fn flush(&mut self) -> Result<u64, PortError> {
-        Ok(self.underlay.lock().outbound.flush(self.number))
+        let mut inner = self.underlay.lock();
+        let dropped = inner.outbound.flush(self.number);
+        let refused = inner.outbound.take_refused();
+        if !refused.is_empty() {
+            let Inner { too_long, members, .. } = &mut *inner;
+            too_long.answer(&refused, self.underlay.carrier, members);
+            self.underlay.signal(&mut inner);
+        }
+        Ok(dropped)
     }
 
     /// Lets go of the carrier, which another process may then open.

@@ -6,15 +6,19 @@ use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use flowlane::tunnel::TunnelKind;
 use rustix::net::AddressFamily;
 
 use super::socket::{
     BATCH, CONTROL_WORDS, Carrier, Control, ETHERNET, MESSAGE_BYTES, SOCKET_BYTES, UDP, set,
 };
+use super::too_long::Refused;
 use crate::tunnel::PortTunnelSpec;
 
 /// Sockets that send, for each kind of datagrams: the number of source ports.
 const SENDERS: u8 = 16;
+/// Refused datagrams that are kept for errors about them; the others of a burst are like them.
+const REFUSED_MAX: usize = 32;
 /// Datagrams in a message, as the system limits them (UDP_MAX_SEGMENTS was 64 at first).
 const SEGMENTS_MAX: usize = 64;
 
@@ -71,6 +75,7 @@ struct Target {
     ttl: u8,
     /// The port that sends it, which counts it if it is dropped.
     port: usize,
+    kind: TunnelKind,
 }
 
 /// A message of one or several datagrams of equal length, the last of which may be shorter.
@@ -94,6 +99,8 @@ pub(super) struct Outbound {
     is_single: bool,
     /// Datagrams that the system did not take, by the port that has sent them.
     dropped: BTreeMap<usize, u64>,
+    /// Those that are too long for their way.
+    refused: Vec<Refused>,
 }
 
 /// Reads the outer headers of a frame: where it goes, and where the datagram's payload begins.
@@ -131,7 +138,7 @@ fn target(frame: &[u8], spec: &PortTunnelSpec, own: usize) -> Option<(Target, us
     };
     let source = Some(source).filter(|source| !source.is_unspecified());
     let destination = SocketAddr::new(destination, port);
-    let target = Target { sender, destination, source, tos, ttl, port: own };
+    let target = Target { sender, destination, source, tos, ttl, port: own, kind: spec.kind };
     Some((target, ETHERNET + network + behind))
 }
 
@@ -183,6 +190,21 @@ impl Outbound {
         self.dropped.remove(&port).unwrap_or(0)
     }
 
+    /// Takes datagrams that were too long for their way.
+    pub(super) fn take_refused(&mut self) -> Vec<Refused> {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Notes a datagram that is too long for its way.
+    #[cold]
+    fn refuse(&mut self, message: &Message) {
+        if self.refused.len() < REFUSED_MAX {
+            let Target { kind, destination, source, .. } = message.target;
+            let payload = message.bytes[..message.segment.min(message.bytes.len())].to_vec();
+            self.refused.push(Refused { kind, destination, source, payload });
+        }
+    }
+
     /// Forgets a port, whose number another one may get.
     pub(super) fn forget(&mut self, port: usize) {
         self.flush(port);
@@ -232,27 +254,38 @@ impl Outbound {
             };
             // The first was not taken. A system without segmentation, or a route on which checksums are not computed later: one by one.
             let message = &messages[at];
-            let is_refused =
+            let mut is_too_long = error.raw_os_error() == Some(libc::EMSGSIZE);
+            let is_apart =
                 message.segments > 1 && matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO));
-            self.is_single |= is_refused;
-            let dropped = match is_refused {
-                true => send_apart(&self.sockets[place].1, message),
+            let dropped = match is_apart {
+                true => {
+                    let (dropped, too_long) = send_apart(&self.sockets[place].1, message);
+                    is_too_long = too_long;
+                    // The system says EINVAL of segments that are too long, too.
+                    self.is_single |= !too_long;
+                    dropped
+                }
                 false => message.segments as u64,
             };
+            if is_too_long {
+                self.refuse(message);
+            }
             self.drop_message(message, dropped);
             at += 1;
         }
     }
 }
 
-/// Sends the datagrams of a message one by one. Returns how many were not taken.
+/// Sends the datagrams of a message one by one. Returns how many were not taken, and whether any was too long.
 #[cold]
-fn send_apart(socket: &OwnedFd, message: &Message) -> u64 {
+fn send_apart(socket: &OwnedFd, message: &Message) -> (u64, bool) {
     let send = |payload: &[u8]| {
         let one = Message { bytes: payload.to_vec(), segments: 1, ..message.clone() };
-        send_messages(socket, &[one]).is_err()
+        send_messages(socket, &[one]).err()
     };
-    message.bytes.chunks(message.segment.max(1)).filter(|payload| send(payload)).count() as u64
+    let errors: Vec<_> = message.bytes.chunks(message.segment.max(1)).filter_map(send).collect();
+    let is_too_long = errors.iter().any(|error| error.raw_os_error() == Some(libc::EMSGSIZE));
+    (errors.len() as u64, is_too_long)
 }
 
 /// The address of a datagram's destination, as the system wants it, and its length.

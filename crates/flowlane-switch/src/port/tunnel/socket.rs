@@ -49,7 +49,7 @@ impl Carrier {
     }
 
     /// Bytes between the IP and the tunnel header.
-    fn header_bytes(self) -> usize {
+    pub(super) fn header_bytes(self) -> usize {
         if self == Self::Gre { 0 } else { UDP }
     }
 

@@ -34,20 +34,21 @@ impl Bucket {
 
 /// Token buckets for errors.
 #[derive(Debug)]
-pub(super) struct Limit {
+pub struct Limit {
     per_s: u64,
     secret: RandomState,
     buckets: Mutex<(Bucket, Box<[Bucket; BUCKETS]>)>,
 }
 
 impl Limit {
-    pub(super) fn new(per_s: u32) -> Self {
+    /// A limit of this number of errors a second.
+    pub fn new(per_s: u32) -> Self {
         let buckets = (Bucket::default(), Box::new([Bucket::default(); BUCKETS]));
         Self { per_s: per_s.into(), secret: RandomState::new(), buckets: Mutex::new(buckets) }
     }
 
     /// Returns whether an error may be sent to an address, and counts it.
-    pub(super) fn admits(&self, to: IpAddr, now_ns: u64) -> bool {
+    pub fn admits(&self, to: IpAddr, now_ns: u64) -> bool {
         // A host of IPv6 has all addresses of its network.
         let network = match to {
             IpAddr::V4(address) => address.to_bits().into(),

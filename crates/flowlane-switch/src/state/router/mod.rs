@@ -28,6 +28,7 @@ mod limit;
 mod neighbours;
 mod path_mtu;
 mod resolution;
+mod too_long;
 mod wire;
 
 #[cfg(test)]
@@ -40,11 +41,12 @@ use flowlane::packet::{Headers, Network, Transport};
 pub use self::cut::cut;
 pub use self::icmp::{Reason, addresses};
 pub use self::interface::{InPorts, Interface, Link, OWN_PACKETS, TunnelEnds};
-use self::limit::Limit;
+pub use self::limit::Limit;
 use self::neighbours::{Held, Neighbours};
 pub use self::neighbours::{Listed, Name, State};
 use self::path_mtu::PathMtus;
 use self::resolution::{HOP_LIMIT, Said, announcement, answer, question, read_arp, read_discovery};
+pub use self::too_long::TooLongFrame;
 pub use self::wire::{Mac, is_host, link_local_of, text_of};
 use self::wire::{fold_is_right, is_unicast_mac};
 use crate::packet::edit::checksum::sum;
