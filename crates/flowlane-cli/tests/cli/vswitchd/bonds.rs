@@ -48,8 +48,9 @@ impl Host {
         ["w1", "w2"].into_iter().find(|link| shown(link) == mac).unwrap_or("none").to_owned()
     }
 
+    /// Its description, or nothing while a daemon that has just begun does not have it yet.
     fn bond(&self) -> String {
-        self.appctl(&["bond/show", "bond0"]).unwrap()
+        self.appctl(&["bond/show", "bond0"]).unwrap_or_default()
     }
 
     fn enabled(&self) -> usize {
