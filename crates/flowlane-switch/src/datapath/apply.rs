@@ -45,6 +45,8 @@ pub(super) trait PacketEdit {
     fn dec_mpls_ttl(&mut self) -> Ttl;
     /// Decrements the TTL of NSH.
     fn dec_nsh_ttl(&mut self) -> Ttl;
+    /// Chooses the queue of ports that the packet is sent through from now on; `None`: the default one.
+    fn set_queue(&mut self, queue: Option<u32>);
 }
 
 /// Effects of an operation outside the packet, and operations that need the state of others.
@@ -58,6 +60,8 @@ pub(super) trait Effects<P> {
     fn in_port(&mut self, packet: &mut P) -> Result<(), Self::Error>;
     /// Sends the first bytes of it through a port, perhaps the one that it came in through.
     fn output_truncated(&mut self, packet: &mut P, to: PortNo, max_len: u32) -> Result<(), Self::Error>;
+    /// Sends it through a queue of a port, unless it came in there. Later operations see the queue that was chosen before.
+    fn enqueue(&mut self, packet: &mut P, to: PortNo, queue: u32) -> Result<(), Self::Error>;
     /// Sends it through every other port that is flooded to.
     fn flood(&mut self, packet: &mut P) -> Result<(), Self::Error>;
     /// Sends it through every other port.
@@ -148,6 +152,9 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
         Action::Normal => effects.normal(packet)?,
         Action::All => effects.all(packet)?,
         Action::OutputTruncated { port, max_len } => effects.output_truncated(packet, port, max_len)?,
+        Action::Enqueue { port, queue } => effects.enqueue(packet, port, queue)?,
+        Action::SetQueue(queue) => packet.set_queue(Some(queue)),
+        Action::PopQueue => packet.set_queue(None),
         Action::Sample(ref sample) => effects.sample(packet, sample)?,
         Action::DecNshTtl => return Ok(unless_expired(packet.dec_nsh_ttl())),
         Action::EncapsulateHeader(ref header) => {
@@ -177,10 +184,7 @@ fn apply_rarer<P: PacketEdit, E: Effects<P>>(
         | Action::ClearConnection
         | Action::Exit => unreachable!("compiled to control flow"),
         Action::Controller(_)
-        | Action::Enqueue { .. }
         | Action::OutputMaxLen { .. }
-        | Action::SetQueue(_)
-        | Action::PopQueue
         | Action::Note(_)
         | Action::FinTimeout { .. }
         | Action::Conjunction { .. } => unreachable!("compiled to something else"),

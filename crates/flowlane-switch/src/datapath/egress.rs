@@ -13,7 +13,7 @@ use flowlane::rule::action::{Controller, EncapsulateHeader, PortNo, Sample};
 pub(super) use edits::Changed;
 pub use edits::Packet;
 
-use super::apply::Effects;
+use super::apply::{Effects, PacketEdit};
 use super::bond::SeenArps;
 use super::faults::Faults;
 use super::learning::Learning;
@@ -445,6 +445,17 @@ impl Effects<Packet<'_>> for Egress {
         self.send_to_others(packet.frame, packet.key, from, PortFlags::REFUSES_SENT)
     }
 
+    fn enqueue(&mut self, packet: &mut Packet<'_>, to: PortNo, queue: u32) -> Result<(), PortError> {
+        let before = packet.frame.queue;
+        packet.set_queue(Some(queue));
+        let sent = match to {
+            PortNo::IN_PORT => self.in_port(packet),
+            other => self.output(packet, other),
+        };
+        packet.frame.queue = before;
+        sent
+    }
+
     fn output_truncated(
         &mut self,
         packet: &mut Packet<'_>,
@@ -465,7 +476,7 @@ impl Effects<Packet<'_>> for Egress {
         }
         let mut first = std::mem::take(&mut self.scratch);
         first.fill(&packet.frame.bytes()[..max_len as usize]);
-        first.time_ns = packet.frame.time_ns;
+        first.continue_as(packet.frame);
         let sent = self.send_part(place, &first, packet.frame, packet.key);
         self.scratch = first;
         sent

@@ -20,6 +20,7 @@ mod offload;
 mod pauses;
 mod pipeline;
 mod port_tunnels;
+mod queues;
 mod recirculation;
 mod routes;
 mod several;

@@ -586,6 +586,11 @@ impl PacketEdit for Tracer<'_> {
     fn dec_nsh_ttl(&mut self) -> Ttl {
         self.decrement(&Action::DecNshTtl, |packet| packet.dec_nsh_ttl())
     }
+
+    fn set_queue(&mut self, queue: Option<u32>) {
+        let action = queue.map_or(Action::PopQueue, Action::SetQueue);
+        self.tell(text(&action), "ports send it through that queue, if they have it", "");
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {

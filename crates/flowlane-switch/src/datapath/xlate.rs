@@ -257,6 +257,10 @@ impl Effects<TrackedKey> for Record {
         key.record_output(Action::InPort)
     }
 
+    fn enqueue(&mut self, key: &mut TrackedKey, to: PortNo, queue: u32) -> Result<(), Infallible> {
+        key.record_output(Action::Enqueue { port: to, queue })
+    }
+
     fn output_truncated(&mut self, key: &mut TrackedKey, to: PortNo, max_len: u32) -> Result<(), Infallible> {
         key.record_output(Action::OutputTruncated { port: to, max_len })
     }

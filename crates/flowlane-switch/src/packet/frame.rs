@@ -32,6 +32,28 @@ pub struct Cut {
     pub headers: u16,
 }
 
+/// The queue of a port that a frame is to be sent through: as the minor number of its class (tc(8)), so that no queue is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Queue(u16);
+
+impl Queue {
+    /// The port's default queue, as no action has chosen one.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// The queue of this number; none beyond those that a port may have, as in Open vSwitch.
+    pub(crate) fn of(number: u32) -> Option<Self> {
+        (number < QUEUES_MAX).then(|| Self(number as u16 + 1))
+    }
+
+    /// The minor number of its class.
+    pub(crate) fn class(self) -> u16 {
+        self.0
+    }
+}
+
+/// The most queues of a port: the minor numbers of classes beyond are for the classes that queues share.
+pub(crate) const QUEUES_MAX: u32 = 0xf000;
+
 /// A frame. Its buffer is reused from burst to burst and grows only when a longer frame comes.
 #[derive(Debug)]
 pub struct Frame {
@@ -50,6 +72,8 @@ pub struct Frame {
     is_bare: bool,
     /// The patch ports that it has passed.
     pub(crate) patches: u8,
+    /// The queue that an action has chosen for it.
+    pub(crate) queue: Queue,
 }
 
 impl Default for Frame {
@@ -83,6 +107,7 @@ impl Frame {
             missing: 0,
             is_bare: false,
             patches: 0,
+            queue: Queue::NONE,
         }
     }
 
@@ -147,13 +172,14 @@ impl Frame {
         self.fill(other.bytes());
         (self.time_ns, self.counted) = (other.time_ns, other.counted);
         (self.offload, self.missing, self.is_bare) = (other.offload, other.missing, other.is_bare);
-        self.patches = other.patches;
+        (self.patches, self.queue) = (other.patches, other.queue);
     }
 
-    /// Takes from another frame, of which this one is a changed copy, when it came, its counted length and the patch ports that it has
-    /// passed.
+    /// Takes from another frame, of which this one is a changed copy, when it came, its counted length, the patch ports that it has
+    /// passed and its queue.
     pub(crate) fn continue_as(&mut self, other: &Frame) {
-        (self.time_ns, self.counted, self.patches) = (other.time_ns, other.counted, other.patches);
+        (self.time_ns, self.counted) = (other.time_ns, other.counted);
+        (self.patches, self.queue) = (other.patches, other.queue);
     }
 
     /// Replaces the content by a frame of `len` bytes of which a capture has the first: zeros stand for the others.
@@ -185,7 +211,8 @@ impl Frame {
     pub fn space(&mut self, len: usize) -> &mut [u8] {
         self.start = HEADROOM;
         self.end = HEADROOM + len;
-        (self.offload, self.missing, self.is_bare, self.patches) = (None, 0, false, 0);
+        (self.offload, self.missing, self.is_bare) = (None, 0, false);
+        (self.patches, self.queue) = (0, Queue::NONE);
         if self.end > self.buffer.len() {
             self.buffer.resize(self.end.next_power_of_two(), 0);
         }

@@ -211,6 +211,7 @@ impl AfPacketPort {
                 *number = join(&socket, Some(*number), newest)?;
                 self.lost += dropped_by_kernel(&self.socket);
                 self.socket = socket;
+                self.outgoing.restart();
             }
             None => {
                 attach(&self.socket, index)?;

@@ -21,6 +21,8 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, netdevice};
 
+use crate::packet::Queue;
+
 /// The time between two checks of a port's interface.
 const PERIOD: Duration = Duration::from_millis(100);
 
@@ -121,6 +123,22 @@ pub(super) fn set_promiscuous(socket: &OwnedFd, index: libc::c_int, is_wanted: b
     };
     let option = if is_wanted { libc::PACKET_ADD_MEMBERSHIP } else { libc::PACKET_DROP_MEMBERSHIP };
     set_option(socket, libc::SOL_PACKET, option, &membership)
+}
+
+/// The major number of the classes of queues: that of the discipline that the switch gives an interface.
+const QUEUES_MAJOR: u32 = 1;
+
+/// Lets what a socket sends go through a queue of its interface: the class of this number of the interface's discipline (tc(8)). Without
+/// such a class or discipline, it goes as if no queue had been chosen.
+///
+/// # Errors
+/// Where there is no permission: kernels before Linux 6.3 require `CAP_NET_ADMIN`.
+pub(super) fn set_queue(socket: &OwnedFd, queue: Queue) -> io::Result<()> {
+    let priority = match queue {
+        Queue::NONE => 0,
+        queue => QUEUES_MAJOR << 16 | u32::from(queue.class()),
+    };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, &priority)
 }
 
 /// Sets a socket's option.

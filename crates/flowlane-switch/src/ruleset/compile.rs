@@ -156,11 +156,9 @@ impl Compiler<'_> {
         self.stale |= traits.misplaces_headers;
         match *action {
             // Nothing that packets notice.
-            Action::Note(_) | Action::Conjunction { .. } | Action::SetQueue(_) | Action::PopQueue => {}
+            Action::Note(_) | Action::Conjunction { .. } => {}
             // There are no timeouts to lower.
             Action::FinTimeout { .. } => {}
-            // No port has queues but the default one.
-            Action::Enqueue { port, .. } => self.steps.push(Step::Do(Action::Output(port))),
             Action::Goto(table) if self.changed => {
                 self.steps.push(Step::Recirculate { table, carry: Vec::new() });
             }

@@ -311,7 +311,8 @@ impl Steps {
     /// Returns whether the steps from a place on only change the packet, and lead nowhere.
     pub fn lead_nowhere_from(&self, at: usize) -> bool {
         self.steps[at..].iter().all(|step| match step {
-            Step::Matched { .. } | Step::Do(Action::SetField { .. }) => true,
+            Step::Matched { .. }
+            | Step::Do(Action::SetField { .. } | Action::SetQueue(_) | Action::PopQueue) => true,
             Step::Lane { step, again: false } => {
                 matches!(**step, LaneStep::Push(_) | LaneStep::PushValue(_) | LaneStep::Pop(_))
             }

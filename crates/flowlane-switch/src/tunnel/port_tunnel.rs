@@ -129,7 +129,7 @@ impl PortTunnel {
             }
         };
         out.fill(frame.bytes());
-        out.time_ns = frame.time_ns;
+        (out.time_ns, out.queue) = (frame.time_ns, frame.queue);
         let headers = wrap.header_bytes() + options.len();
         out.push(headers);
         match wrap.encapsulate_with(out.bytes_mut(), headers, &packet) {

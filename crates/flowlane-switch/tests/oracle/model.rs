@@ -252,8 +252,11 @@ impl Model {
             self.parse(packet)?;
         }
         match *action {
-            // No port has queues.
+            // Frames do not show their queue.
             Action::SetQueue(_) | Action::PopQueue => {}
+            Action::Enqueue { port: flowlane::rule::action::PortNo::IN_PORT, .. } => {
+                packet.send(packet.in_port)
+            }
             Action::Output(port) | Action::Enqueue { port, .. } => {
                 packet.gone = true;
                 if !self.ports.contains(&port.0) {

@@ -5,9 +5,9 @@ use flowlane::rule::action::PortNo;
 
 use super::Egress;
 use crate::datapath::apply::PacketEdit;
-use crate::packet::Frame;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{is_end, keep_ends, move_field, parse_again, set_field, take_along};
+use crate::packet::{Frame, Queue};
 
 /// A packet on its way out.
 #[derive(Debug)]
@@ -168,5 +168,13 @@ impl PacketEdit for Packet<'_> {
 
     fn dec_nsh_ttl(&mut self) -> Ttl {
         edit::dec_nsh_ttl(self.frame, self.headers)
+    }
+
+    fn set_queue(&mut self, queue: Option<u32>) {
+        self.frame.queue = match queue {
+            // As in Open vSwitch, a number that no queue has changes nothing.
+            Some(number) => Queue::of(number).unwrap_or(self.frame.queue),
+            None => Queue::NONE,
+        };
     }
 }

@@ -48,6 +48,17 @@ impl Effects<Tracer<'_>> for Recorder {
         Ok(())
     }
 
+    fn enqueue(&mut self, packet: &mut Tracer<'_>, to: PortNo, queue: u32) -> Result<(), Infallible> {
+        let text = text(&Action::Enqueue { port: to, queue });
+        let own = packet.packet.source();
+        match to {
+            _ if to == own => packet.tell(text, "not sent", "it came in there: `in_port` sends it back"),
+            PortNo::IN_PORT => packet.send(&text, own, ""),
+            other => packet.send(&text, other, ""),
+        }
+        Ok(())
+    }
+
     fn output_truncated(
         &mut self,
         packet: &mut Tracer<'_>,

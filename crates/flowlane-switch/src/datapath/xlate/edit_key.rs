@@ -88,4 +88,8 @@ impl PacketEdit for TrackedKey {
     fn dec_nsh_ttl(&mut self) -> Ttl {
         self.decrement(Field::NshTtl, Action::DecNshTtl)
     }
+
+    fn set_queue(&mut self, queue: Option<u32>) {
+        self.push(queue.map_or(Action::PopQueue, Action::SetQueue));
+    }
 }

@@ -8,7 +8,8 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use super::udp_gso::GsoBatch;
 use super::{BATCH, SHORT};
-use crate::packet::{Frame, Offload};
+use crate::packet::{Frame, Offload, Queue};
+use crate::port::interface::set_queue;
 use crate::port::offload::VNET_HEADER;
 
 /// Queued frames, one behind the other, each behind its virtio-net header.
@@ -19,6 +20,8 @@ pub(super) struct Outgoing {
     ends: Vec<(usize, usize)>,
     /// The last, where others may be appended to it.
     batch: Option<GsoBatch>,
+    /// The queue that the socket's frames go through, those in `bytes` too.
+    queue: Queue,
     /// The kernel does not support UDP segmentation.
     is_single: bool,
     /// Frames rejected by the system since `take_dropped` was last called.
@@ -34,6 +37,9 @@ impl Outgoing {
     /// Queues a frame, or flushes the queue and sends it.
     #[inline]
     pub(super) fn put(&mut self, socket: &OwnedFd, frame: &Frame) {
+        if frame.queue != self.queue {
+            self.change_queue(socket, frame.queue);
+        }
         if frame.len() > SHORT {
             self.flush(socket);
             self.dropped += u64::from(!send(socket, &Offload::header(frame.offload), frame.bytes()));
@@ -43,6 +49,20 @@ impl Outgoing {
             }
             self.push(frame);
         }
+    }
+
+    /// Sends the queued frames, then lets the socket's next frames go through another queue. Where the system refuses that, they go
+    /// through the former one.
+    #[cold]
+    fn change_queue(&mut self, socket: &OwnedFd, queue: Queue) {
+        self.flush(socket);
+        _ = set_queue(socket, queue);
+        self.queue = queue;
+    }
+
+    /// Forgets the queue of another socket.
+    pub(super) fn restart(&mut self) {
+        self.queue = Queue::NONE;
     }
 
     /// Appends a frame to the last one if the kernel can segment them again; returns whether it did.
