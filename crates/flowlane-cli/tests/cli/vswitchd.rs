@@ -10,6 +10,7 @@ mod memory;
 mod multicast;
 mod ovn;
 mod path_mtu;
+mod qos;
 mod readme;
 mod restarts;
 mod scripts;

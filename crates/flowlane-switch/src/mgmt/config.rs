@@ -7,6 +7,7 @@ mod by_name;
 mod firewall;
 mod gpu;
 mod network;
+mod qos;
 mod router;
 mod source;
 mod stage;
@@ -26,6 +27,7 @@ pub use self::network::{
     InnerProtocol, MemberSection, NextHopSection, RouteTableSection, TunnelOptionSection,
     TunnelPolicySection, TunnelSection,
 };
+pub use self::qos::{QosKind, QosSection, QueueSection};
 pub use self::router::{InterfaceSection, RouterSection};
 pub(crate) use self::source::{KeyPath, Source};
 pub use self::stage::{
@@ -330,6 +332,10 @@ pub struct PortSection {
     /// It exchanges no frames with other protected ports by `normal`.
     #[serde(default)]
     pub protected: bool,
+    /// The discipline of the kernel by which packets leave the interface, of a port `afpacket:` or `tap:`. Rules choose its queues by
+    /// `set_queue` and `enqueue` on ports `afpacket:`; of a TAP, it is for what the system sends to the switch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos: Option<QosSection>,
     /// The router's addresses here, each with the length of its network's prefix, as in `192.0.2.1/24`: hosts of these networks
     /// are neighbours, and are answered.
     #[serde(default)]

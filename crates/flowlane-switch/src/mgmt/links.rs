@@ -37,32 +37,19 @@ pub(crate) struct LinkCounters {
     pub(crate) tx_errors: u64,
 }
 
-/// The longest wait for the system's answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
-
 /// Reads the counters of all interfaces, by name.
 ///
 /// # Errors
 /// Where the system gives no socket, or no answer.
 pub(crate) fn count_links() -> io::Result<HashMap<String, LinkCounters>> {
     let netlink = Netlink::of(&[])?;
-    netlink.ask_for_all(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
     let mut all = HashMap::new();
-    while let Some(bytes) = netlink.receive(ANSWER_TIMEOUT)? {
-        for message in messages(&bytes) {
-            match message {
-                Ok(NetlinkPayload::Done(_)) => return Ok(all),
-                Ok(NetlinkPayload::Error(error)) if error.code.is_some() => {
-                    return Err(io::Error::other(format!("{error:?}")));
-                }
-                Ok(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link))) => {
-                    all.extend(counters_of(&link));
-                }
-                Ok(_) | Err(_) => {}
-            }
+    netlink.for_each(RouteNetlinkMessage::GetLink(LinkMessage::default()), |message| {
+        if let RouteNetlinkMessage::NewLink(link) = message {
+            all.extend(counters_of(&link));
         }
-    }
-    Err(io::Error::other("the system does not answer"))
+    })?;
+    Ok(all)
 }
 
 fn counters_of(link: &LinkMessage) -> Option<(String, LinkCounters)> {

@@ -6,12 +6,15 @@
 //! | [`setup`] | from a configuration to a switch |
 //! | [`report`] | the counters of workers, as data |
 //! | [`rpc`] | the control socket: JSON-RPC 2.0 |
+//! | `discipline` | the kernel's queues on the interfaces of ports |
 //! | [`kernel_routes`] | the system's routes, followed by netlink |
 //! | [`links`] | the links of its interfaces, likewise |
 //! | [`vswitchd`] | the daemon in the place of `ovs-vswitchd`: bridges of an OVSDB |
 //! | [`saved`] | state that outlives the process |
 
 pub mod config;
+#[cfg(target_os = "linux")]
+pub(crate) mod discipline;
 #[cfg(target_os = "linux")]
 pub mod kernel_routes;
 #[cfg(target_os = "linux")]

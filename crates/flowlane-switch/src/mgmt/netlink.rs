@@ -3,7 +3,9 @@
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -13,6 +15,12 @@ const HEADER: usize = 16;
 
 /// The system's socket buffer for notices.
 const BUFFER: usize = 8 << 20;
+
+/// The longest wait for the system's answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The error where it does not come.
+const NO_ANSWER: &str = "the system does not answer";
 
 /// The socket.
 pub(super) struct Netlink(Socket);
@@ -40,13 +48,61 @@ impl Netlink {
     /// # Errors
     /// As the socket's.
     pub(super) fn ask_for_all(&self, of: RouteNetlinkMessage) -> io::Result<()> {
+        self.send(of, NLM_F_DUMP)
+    }
+
+    /// Sends a request with some flags.
+    fn send(&self, of: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+        header.flags = NLM_F_REQUEST | flags;
         let mut request = NetlinkMessage::new(header, NetlinkPayload::from(of));
         request.finalize();
         let mut bytes = vec![0; request.buffer_len()];
         request.serialize(&mut bytes);
         self.0.send_to(&bytes, &SocketAddr::new(0, 0), 0).map(drop)
+    }
+
+    /// Makes a change, and waits until it is made.
+    ///
+    /// # Errors
+    /// The system's, as an error number, or as the socket's.
+    pub(super) fn change(&self, of: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.send(of, NLM_F_ACK | flags)?;
+        while let Some(bytes) = self.receive(ANSWER_TIMEOUT)? {
+            for message in messages(&bytes) {
+                if let Ok(NetlinkPayload::Error(error)) = message {
+                    let failed = error.code.map(|code| io::Error::from_raw_os_error(-code.get()));
+                    return failed.map_or(Ok(()), Err);
+                }
+            }
+        }
+        Err(io::Error::other(NO_ANSWER))
+    }
+
+    /// Asks for all things of a kind, and does this with each.
+    ///
+    /// # Errors
+    /// The system's, or as the socket's: some may be missing then.
+    pub(super) fn for_each(
+        &self,
+        of: RouteNetlinkMessage,
+        mut take: impl FnMut(RouteNetlinkMessage),
+    ) -> io::Result<()> {
+        self.ask_for_all(of)?;
+        while let Some(bytes) = self.receive(ANSWER_TIMEOUT)? {
+            for message in messages(&bytes) {
+                match message {
+                    Ok(NetlinkPayload::Done(_)) => return Ok(()),
+                    Ok(NetlinkPayload::Error(error)) => {
+                        let failed = error.code.map(|code| io::Error::from_raw_os_error(-code.get()));
+                        return failed.map_or(Ok(()), Err);
+                    }
+                    Ok(NetlinkPayload::InnerMessage(one)) => take(one),
+                    Ok(_) | Err(_) => {}
+                }
+            }
+        }
+        Err(io::Error::other(NO_ANSWER))
     }
 
     /// Waits for a datagram, for some time.

@@ -23,7 +23,7 @@ pub mod spread;
 
 pub use burst::Burst;
 pub use decapsulate::{Termination, decapsulate};
-pub(crate) use frame::Queue;
 pub use frame::{Cut, Frame, Frames, Offload};
+pub(crate) use frame::{QUEUES_MAX, Queue};
 pub use shown::Shown;
 pub use spread::{Spread, Steer};

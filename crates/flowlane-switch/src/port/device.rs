@@ -122,6 +122,20 @@ pub(crate) fn set_mtu(name: &str, mtu: u32) -> io::Result<()> {
     ask(libc::SIOCSIFMTU, &mut request)
 }
 
+/// Returns the MTU of an interface, in bytes; `None`: there is none of this name.
+pub(crate) fn mtu(name: &str) -> Option<u32> {
+    let mut request = request(name);
+    ask(libc::SIOCGIFMTU, &mut request).ok()?;
+    // SAFETY: the call above has made the MTU the union's active member.
+    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+    u32::try_from(mtu).ok()
+}
+
+/// Returns the index of an interface; `None`: there is none of this name.
+pub(crate) fn index(name: &str) -> Option<i32> {
+    super::interface::index_of(name).ok().flatten()
+}
+
 /// Sets the Ethernet address of an interface.
 ///
 /// # Errors
@@ -176,6 +190,8 @@ mod tests {
     #[test]
     fn an_interface_that_is_not_there_is_an_error() {
         assert_eq!(link_mode("nowhere"), None);
+        assert_eq!((mtu("nowhere"), index("nowhere")), (None, None));
+        assert!(mtu("lo") > Some(1000) && index("lo") > Some(0));
         assert_eq!(driver("nowhere"), None);
         assert_eq!(set_up("nowhere", true).unwrap_err().raw_os_error(), Some(libc::ENODEV));
         assert!(set_mtu("nowhere", 1500).is_err() && set_mac("nowhere", [2; 6]).is_err());

@@ -177,6 +177,7 @@ fn start(options: &SwitchOptions, mut setup: Setup) -> Result<Running, Failure> 
     };
     let stop = Arc::new(AtomicBool::new(false));
     let served = Arc::new(ControlServer::new(control, reload, stop.clone()));
+    served.set_up_qos().map_err(Failure::Environment)?;
     let signals = SignalThread::start(&served)?;
     let socket = match &unconfirmed {
         Some(_) => Some(Socket::open_beside(&path, served.clone()).map_err(socket_failure)?),
@@ -242,6 +243,7 @@ impl Running {
             let (result, replayed) = self.forward(left, replay, &mut progress)?;
             let Some(request) = self.served.take_over_request() else {
                 self.save_last();
+                self.served.remove_all_qos();
                 return Ok(Ended { result, replayed });
             };
             // The next switch has the same addresses.

@@ -110,3 +110,47 @@ fn ports_whose_link_is_down_are_not_chosen_by_groups() {
     }
     switch.stop();
 }
+
+#[test]
+fn a_port_has_the_queues_of_its_section_while_it_is_there() {
+    let Some(hosts) = hosts("fpq") else { return };
+    let tc = |interface: &str| {
+        let mut tc = Command::new("tc");
+        tc.args(["-n", &format!("{}s", hosts.name), "class", "show", "dev", interface]);
+        String::from_utf8(tc.output().unwrap().stdout).unwrap()
+    };
+    if !sh(&format!("tc -n {}s qdisc add dev s3 root handle 1: htb", hosts.name)) {
+        return skipped("needs tc and the kernel's htb");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut switch = start(&hosts, "", "\"actions=set_queue:1,normal\"", folder.path());
+    assert_eq!(tc("s2"), "");
+    let file = folder.path().join("switch.toml");
+    let config = fs::read_to_string(&file).unwrap();
+    let with_queue = |rate: u32| {
+        let queue =
+            format!("qos = {{ type = \"linux-htb\", queue = [{{ number = 1, max_rate_bps = {rate} }}] }}");
+        config.replace("\"afpacket:s2\"\n", &format!("\"afpacket:s2\"\n{queue}\n"))
+    };
+    switch.stop();
+    fs::write(&file, with_queue(3_000_000)).unwrap();
+    let mut again = Command::new("ip");
+    again.args(["netns", "exec", &format!("{}s", hosts.name)]);
+    again.arg(assert_cmd::cargo::cargo_bin!("flowlane")).args(["switch", "run", "--json", "--socket"]);
+    again.arg(folder.path().join("control.sock")).arg(&file);
+    let mut switch = Switch(Some(again.stdout(Stdio::piped()).spawn().unwrap()));
+    wait_until("the switch runs", || ask(folder.path(), "rxq").is_ok());
+    assert!(
+        tc("s2").contains("class htb 1:2 parent 1:fffe") && tc("s2").contains("ceil 3Mbit"),
+        "{}",
+        tc("s2")
+    );
+    // Packets go through the queue, and a reload changes it.
+    assert!(sh(&format!("ip netns exec {}1 ping -c 1 -W 2 10.78.0.2", hosts.name)));
+    fs::write(&file, with_queue(4_000_000)).unwrap();
+    let reloaded = ask(folder.path(), "reload").unwrap();
+    assert_eq!(reloaded["ports"], 1, "{reloaded}");
+    assert!(tc("s2").contains("ceil 4Mbit"), "{}", tc("s2"));
+    switch.stop();
+    assert_eq!(tc("s2"), "");
+}

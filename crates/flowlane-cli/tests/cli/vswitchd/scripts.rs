@@ -183,6 +183,14 @@ fn scripts_of_mirrors_and_limits_have_open_vswitchs_answers() {
 }
 
 #[test]
+fn scripts_of_the_kernels_queues_have_open_vswitchs_answers() {
+    if !super::qos::has_htb("sq") {
+        return;
+    }
+    compare("q", include_str!("scripts/qos.sh"));
+}
+
+#[test]
 fn scripts_of_multicast_snooping_have_open_vswitchs_answers() {
     compare("g", include_str!("scripts/multicast.sh"));
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use flowlane::packet::Field;
-use flowlane::rule::action::{PortNo, Reference};
+use flowlane::rule::action::Reference;
 use flowlane::rule::group::Selection;
 use flowlane::rule::{Action, Command, FlowMod, Rule};
 use flowlane_openflow::group::{
@@ -20,7 +20,7 @@ use flowlane_openflow::{ErrorCode, Version};
 
 use super::service::{PortState, Service, TableState};
 use super::session::{TABLE_EVICTION, TABLE_VACANCY};
-use super::{meters, ports};
+use super::{meters, ports, queues};
 use crate::control::FlowStatistics;
 use crate::control::{TableSettings, VacancyLimits};
 use crate::datapath::GroupCount;
@@ -91,13 +91,9 @@ pub(super) fn answer(service: &Service, version: Version, request: Request) -> R
             let wanted = ports.iter().filter(|port| number.is_none_or(|number| number == port.number));
             Reply::PortDescription(wanted.map(|port| ports::description(port, version)).collect())
         }
-        Request::Queue { port, queue } => {
-            no_queues(service, port, queue)?;
-            Reply::Queue(Vec::new())
-        }
+        Request::Queue { port, queue } => Reply::Queue(queues::statistics(service, port, queue)?),
         Request::QueueDescription { port, queue } => {
-            no_queues(service, port, queue)?;
-            Reply::QueueDescription(Vec::new())
+            Reply::QueueDescription(queues::configurations(service, port, queue)?)
         }
         Request::Group(_) | Request::GroupDescription(_) | Request::GroupFeatures => {
             groups(service, &request)
@@ -137,18 +133,6 @@ pub(super) fn table_description(table: u8, settings: &TableSettings, vacancy: u8
     config |= if limits.is_some() { TABLE_VACANCY } else { 0 };
     let vacancy = limits.map(|VacancyLimits { down, up }| Vacancy { down, up, current: vacancy });
     TableConfig { table, config, eviction: Some(EVICTION_FLAGS), vacancy }
-}
-
-/// Checks a request about queues, of which no port has any.
-pub(super) fn no_queues(
-    service: &Service,
-    port: Option<PortNo>,
-    queue: Option<u32>,
-) -> Result<(), ErrorCode> {
-    if port.is_some_and(|port| !service.ports().iter().any(|one| one.number == port)) {
-        return Err(ErrorCode::QueueBadPort);
-    }
-    queue.map_or(Ok(()), |_| Err(ErrorCode::QueueBadQueue))
 }
 
 /// Answers a request about groups.

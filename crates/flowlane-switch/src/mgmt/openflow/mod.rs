@@ -25,6 +25,7 @@ mod options;
 mod outgoing;
 mod packets;
 mod ports;
+mod queues;
 mod service;
 mod session;
 mod slots;

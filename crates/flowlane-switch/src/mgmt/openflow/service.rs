@@ -14,7 +14,7 @@ use crate::control::{
     Notices, OptionMod, OptionsError, Refusal, Refused, Requester, TableSettings, VacancyLimits, vacancy_of,
 };
 use crate::datapath::{GroupCount, GroupCounters, PacketIns, PauseToken, PortCounters};
-use crate::mgmt::rpc::{ControlServer, Controllers, Link};
+use crate::mgmt::rpc::{ControlServer, Controllers, Link, QueueState};
 use crate::ruleset::{CompiledGroup, PortFlags, RulesetError};
 use crate::state::conntrack::Wanted;
 
@@ -167,6 +167,11 @@ impl Service {
         let links = self.served.links_of_ports();
         ports.iter_mut().for_each(|port| port.link = links.get(&port.number.0).copied());
         ports
+    }
+
+    /// The queues of a port, or of all.
+    pub(super) fn queues(&self, port: Option<PortNo>) -> Vec<QueueState> {
+        self.served.queues(port)
     }
 
     /// The tables of rules.

@@ -17,7 +17,7 @@ use flowlane_openflow::stats::{FlowFormat, TableConfig, Vacancy};
 use flowlane_openflow::{Codec, ErrorCode, Header, Version};
 
 use super::bundles::Bundle;
-use super::{Shared, connections, describe, errors, events, lists, meters, options, packets, ports};
+use super::{Shared, connections, describe, errors, events, lists, meters, options, packets, ports, queues};
 use crate::control::{Changes, GroupMod, Refusal, Requester, VacancyLimits};
 use crate::datapath::PacketIn;
 
@@ -166,8 +166,8 @@ impl Session {
             // Changes are in force before they are acknowledged.
             Message::BarrierRequest => Message::BarrierReply,
             Message::QueueGetConfigRequest(port) => {
-                describe::no_queues(service, (port != PORT_ANY).then_some(port), None)?;
-                Message::QueueGetConfigReply { port, queues: Vec::new() }
+                let asked = (port != PORT_ANY).then_some(port);
+                Message::QueueGetConfigReply { port, queues: queues::configurations(service, asked, None)? }
             }
             Message::RoleRequest(request) => Message::RoleReply(self.set_role(request)?),
             Message::GetAsyncRequest => {

@@ -52,7 +52,7 @@ pub struct PortChangeReport {
     pub number: u32,
     pub name: String,
     pub open: String,
-    /// The error of closing it: not everything could be written.
+    /// The error of closing it, so that not everything could be written, or of its queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -113,8 +113,8 @@ impl ControlServer {
         let asked = Asked { section, at: KeyPath::of("port") };
         let opened = ports.open(&asked, self.workers_count(), false, &Source::none()).map_err(refused)?;
         let report = report_of(&opened.section);
-        self.put(&mut ports, opened)?;
-        Ok(report)
+        let problem = self.put(&mut ports, opened)?;
+        Ok(PortChangeReport { problem, ..report })
     }
 
     /// Removes the port of a name or number.
@@ -162,6 +162,7 @@ impl ControlServer {
                 close(self.call_worker(worker, move |worker| worker.put_port(place, slot))?).or(problem);
         }
         self.control().add_port(port, &opened.section.name(), flags, opened.vlan());
+        let problem = self.follow_qos(&opened.section).err().or(problem);
         ports.added(opened);
         Ok(problem)
     }
@@ -176,12 +177,17 @@ impl ControlServer {
             let gone = self.call_worker(worker, move |worker| worker.egress.ports.remove(PortNo(number)))?;
             report.problem = close(gone).or(report.problem);
         }
+        self.remove_qos(PortNo(number));
         ports.removed(number);
         Ok(report)
     }
 
-    /// Gives a port the settings of another section that opens the same.
-    pub(super) fn set_port(&self, ports: &mut PortSet, section: PortSection) -> Result<(), RpcError> {
+    /// Gives a port the settings of another section that opens the same. Returns why its queues are not as it asks for.
+    pub(super) fn set_port(
+        &self,
+        ports: &mut PortSet,
+        section: PortSection,
+    ) -> Result<Option<String>, RpcError> {
         let (port, name) = (PortNo(section.number), section.name().into_owned());
         for worker in 0..self.workers_count() {
             let (name, decapsulate, vrf) = (name.clone(), section.decapsulate, section.vrf);
@@ -194,8 +200,9 @@ impl ControlServer {
             })?;
         }
         self.control().tell_port(port);
+        let problem = self.follow_qos(&section).err();
         ports.changed(section);
-        Ok(())
+        Ok(problem)
     }
 
     /// Gives a port the VLAN settings of a section that is otherwise the same.

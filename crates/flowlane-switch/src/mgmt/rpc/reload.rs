@@ -31,22 +31,23 @@ impl ControlServer {
             opened.collect::<Result<_, _>>().map_err(refused)
         };
         let (new, replaced) = (open(&ports, &plan.new)?, open(&ports, &plan.replaced)?);
-        let mut added = Vec::new();
+        let (mut added, mut problems) = (Vec::new(), Vec::new());
         for opened in new {
             added.push(opened.section.number);
-            self.put(&mut ports, opened)?;
+            problems.extend(self.put(&mut ports, opened)?);
         }
         let changes = self.reload.changes(&self.control(), wanted, &ports);
         let report = self.make(&changes.all(), "", "configuration").inspect_err(|_| {
             // No rule names them. An error is of a switch that ends.
             added.iter().for_each(|number| _ = self.take_out(&mut ports, *number));
         })?;
-        let mut problems = Vec::new();
         let of_ports = added.len() + replaced.len() + plan.changed.len() + plan.gone.len();
         for opened in replaced {
             problems.extend(self.put(&mut ports, opened)?);
         }
-        plan.changed.into_iter().try_for_each(|section| self.set_port(&mut ports, section))?;
+        for section in plan.changed {
+            problems.extend(self.set_port(&mut ports, section)?);
+        }
         for number in plan.gone {
             match self.take_out(&mut ports, number) {
                 Ok(report) => problems.extend(report.problem),

@@ -16,6 +16,7 @@ use super::connections::SMALL;
 use super::controllers::{ControllerReport, Controllers};
 use super::message::{PROTOCOL, RpcError, answer, parse_params, shortened, to_json};
 use super::ports::{Links, RemovePortParams};
+use super::queues::Disciplines;
 use super::take_over::TakeOverSlot;
 use crate::control::{BundleError, Changes, Control, FlowRemoved, FlowStatistics, Refused};
 use crate::datapath::{Mailbox, Worker};
@@ -44,6 +45,7 @@ pub struct ControlServer {
     /// The reason for which clients may not set ports or end the switch, if another program does.
     pub(super) owner: Option<&'static str>,
     spare: Mutex<SpareMemory>,
+    pub(super) disciplines: Mutex<Disciplines>,
 }
 
 /// All counters of a switch.
@@ -169,6 +171,7 @@ impl ControlServer {
             links_watchers: Mutex::default(),
             owner: None,
             spare: Mutex::new(SpareMemory::new(begun)),
+            disciplines: Mutex::default(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use flowlane::rule::action::PortNo;
 
-use super::{limits, table_numbers, vlans, workers};
+use super::{limits, qos, table_numbers, vlans, workers};
 use crate::mgmt::config::{ByName, Config, ConfigError, KeyPath, Source};
 
 /// Checks that numbers are in their ranges and not in use twice.
@@ -27,6 +27,7 @@ pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError>
     workers::check(config, source)?;
     ports(config, source)?;
     vlans::check(config, source)?;
+    qos::check(config, source)?;
     tables(config, source)?;
     zones(config, source)?;
     for (n, meter) in config.meter.iter().enumerate() {

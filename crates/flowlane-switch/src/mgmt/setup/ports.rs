@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use flowlane::rule::action::PortNo;
 
-use super::{Setup, inputs, numbers, port_failed, vlans};
+use super::{Setup, inputs, numbers, port_failed, qos, vlans};
 use crate::datapath::{Clock, PortSlot};
 use crate::mgmt::config::{Config, ConfigError, KeyPath, PortSection, Source};
 use crate::port::spec::check_captures;
@@ -96,7 +96,7 @@ fn is_same_device(a: &PortSection, b: &PortSection) -> bool {
 
 /// Returns whether two sections differ in nothing but VLANs.
 fn is_same(a: &PortSection, b: &PortSection) -> bool {
-    let settings = |of: &PortSection| (of.decapsulate, of.vrf, of.addresses.clone());
+    let settings = |of: &PortSection| (of.decapsulate, of.vrf, of.addresses.clone(), of.qos.clone());
     is_same_device(a, b) && a.name() == b.name() && settings(a) == settings(b)
 }
 
@@ -166,6 +166,11 @@ impl PortSet {
         self.present.values().filter(|port| !port.is_configured).map(|port| &port.section)
     }
 
+    /// The sections of the ports that ask for a discipline of the kernel.
+    pub(crate) fn with_qos(&self) -> impl Iterator<Item = &PortSection> {
+        self.present.values().map(|port| &port.section).filter(|section| section.qos.is_some())
+    }
+
     /// Returns whether a port is one of a client.
     pub(crate) fn is_of_client(&self, number: u32) -> bool {
         self.present.get(&number).is_some_and(|port| !port.is_configured)
@@ -208,6 +213,7 @@ impl PortSet {
         let config = Config { port: vec![section.clone()], ..Config::default() };
         numbers::ports(&config, source)?;
         vlans::check(&config, source)?;
+        qos::check(&config, source)?;
         self.check_name(section, &at, source)
     }
 

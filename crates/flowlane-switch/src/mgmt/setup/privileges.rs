@@ -10,6 +10,8 @@ pub struct Privileges {
     packet_sockets: bool,
     /// To reload its BPF program then, or to make interfaces: `CAP_NET_ADMIN`, `CAP_BPF`, and `CAP_IPC_LOCK` for locked memory without limit.
     programs: bool,
+    /// To change the queues of interfaces, and to send through them: `CAP_NET_ADMIN`.
+    queues: bool,
 }
 
 impl Setup {
@@ -23,7 +25,8 @@ impl Setup {
         let several = workers::number(&self.config) > 1;
         let sockets = several && opens(|spec| matches!(spec, PortSpec::AfPacket { .. }));
         let gre = opens(|spec| spec.tunnel().is_some_and(|tunnel| tunnel.kind.own_port().is_none()));
-        Privileges { packet_sockets: programs || sockets || gre, programs }
+        let queues = self.config.port.iter().any(|port| port.qos.is_some());
+        Privileges { packet_sockets: programs || sockets || gre, programs, queues }
     }
 }
 
@@ -40,6 +43,7 @@ impl Privileges {
         needed.set(CapabilitySet::NET_RAW, self.packet_sockets);
         let for_programs = CapabilitySet::NET_ADMIN | CapabilitySet::BPF | CapabilitySet::IPC_LOCK;
         needed.set(for_programs, self.programs);
+        needed.set(CapabilitySet::NET_ADMIN, self.programs || self.queues);
         let has = rustix::thread::capabilities(None)?;
         let kept = CapabilitySets {
             effective: has.effective & needed,

@@ -460,6 +460,7 @@ impl Bridge {
             self.follow_multicast(&spec);
             self.follow_tree(&spec, None);
         }
+        self.served.renew_qos();
         // The address of an interface may have come, or changed.
         self.follow_bfd();
         self.retry_agent();

@@ -399,7 +399,9 @@ impl<'a> Daemon<'a> {
         let is_wanted = |uuid: &Uuid, name: Option<&str>| {
             wanted.get(uuid).is_some_and(|spec| name.is_none_or(|name| spec.name == name))
         };
-        self.bridges.retain(|uuid, bridge| is_wanted(uuid, Some(bridge.name())));
+        let gone = self.bridges.extract_if(.., |uuid, bridge| !is_wanted(uuid, Some(bridge.name())));
+        // Its ports leave it; a daemon that ends leaves their queues as they are.
+        gone.for_each(|(_, bridge)| bridge.served().remove_all_qos());
         self.failed.retain(|uuid, _| is_wanted(uuid, None));
         // Before others get what one of them has.
         self.bridges.iter_mut().for_each(|(uuid, bridge)| bridge.remove_gone(&wanted[uuid]));

@@ -23,7 +23,7 @@ use crate::state::vlan::VlanMode;
 use crate::tunnel::PortTunnelSpec;
 
 /// The columns that are read, or written.
-pub(super) const WANTED: [Wanted; 10] = [
+pub(super) const WANTED: [Wanted; 11] = [
     Wanted {
         table: "Open_vSwitch",
         columns: &["bridges", "next_cfg", "cur_cfg", "datapath_types", "iface_types", "other_config", "ssl"],
@@ -123,7 +123,8 @@ pub(super) const WANTED: [Wanted; 10] = [
             "statistics",
         ],
     },
-    Wanted { table: "QoS", columns: &["type", "other_config"] },
+    Wanted { table: "QoS", columns: &["type", "queues", "other_config"] },
+    Wanted { table: "Queue", columns: &["dscp", "other_config"] },
     Wanted { table: "Controller", columns: &["target", "is_connected", "status"] },
     Wanted { table: "Datapath", columns: &["capabilities", "ct_zones"] },
     Wanted { table: "Flow_Table", columns: &["name", "flow_limit"] },
@@ -455,6 +456,8 @@ impl InterfaceSpec {
             trunks: self.trunks.clone(),
             cvlans: self.cvlans.clone(),
             protected: self.is_protected,
+            // The bridge follows it, with the port's other limits.
+            qos: None,
             addresses: Vec::new(),
             mac: None,
             mtu: None,

@@ -9,8 +9,11 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 use super::udp_gso::GsoBatch;
 use super::{BATCH, SHORT};
 use crate::packet::{Frame, Offload, Queue};
-use crate::port::interface::set_queue;
+use crate::port::interface::{set_option, set_queue};
 use crate::port::offload::VNET_HEADER;
+
+/// Send buffer of a socket whose frames go through queues: some thousand frames each (txqueuelen) in some queues.
+const ROOM_OF_QUEUES: libc::c_int = 64 << 20;
 
 /// Queued frames, one behind the other, each behind its virtio-net header.
 #[derive(Default)]
@@ -22,6 +25,8 @@ pub(super) struct Outgoing {
     batch: Option<GsoBatch>,
     /// The queue that the socket's frames go through, those in `bytes` too.
     queue: Queue,
+    /// The socket has room for the frames of several queues.
+    has_room: bool,
     /// The kernel does not support UDP segmentation.
     is_single: bool,
     /// Frames rejected by the system since `take_dropped` was last called.
@@ -56,13 +61,17 @@ impl Outgoing {
     #[cold]
     fn change_queue(&mut self, socket: &OwnedFd, queue: Queue) {
         self.flush(socket);
+        if !std::mem::replace(&mut self.has_room, true) {
+            // A queue that waits must not take the room of the others. Where that is refused, it does.
+            _ = set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &ROOM_OF_QUEUES);
+        }
         _ = set_queue(socket, queue);
         self.queue = queue;
     }
 
     /// Forgets the queue of another socket.
     pub(super) fn restart(&mut self) {
-        self.queue = Queue::NONE;
+        (self.queue, self.has_room) = (Queue::NONE, false);
     }
 
     /// Appends a frame to the last one if the kernel can segment them again; returns whether it did.

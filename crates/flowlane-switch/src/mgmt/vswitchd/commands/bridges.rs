@@ -50,13 +50,15 @@ pub(super) fn execute(
             Ok(FLUSHED.to_owned())
         }
         ("qos/show" | "qos/show-types", [name]) => {
-            let opened = bridges.values().flat_map(Bridge::opened);
-            let found = opened.map(|(_, spec)| spec).find(|spec| spec.name == *name);
-            let answer = |spec: &InterfaceSpec| match command {
-                "qos/show" => spec.limits.show(name),
-                _ => qos::types(),
+            let opened = bridges
+                .values()
+                .flat_map(|bridge| bridge.opened().into_iter().map(move |port| (bridge, port)));
+            let mut opened = opened.filter(|(_, (_, spec))| spec.name == *name);
+            let answer = |(bridge, (number, spec)): (&Bridge, (u32, &InterfaceSpec))| match command {
+                "qos/show" => spec.limits.show(name, number, bridge.served()),
+                _ => qos::types(spec),
             };
-            found.map(answer).ok_or_else(|| "no such interface".to_owned())
+            opened.next().map(answer).ok_or_else(|| "no such interface".to_owned())
         }
         ("bridge/dump-flows", arguments) => {
             let has_offloads = arguments.contains(&"--offload-stats");
