@@ -9,7 +9,7 @@ use flowlane::rule::action::Reference;
 use super::flow_mods::Made;
 use super::{Control, Reason};
 use crate::ruleset::{Event, Meters, Resources};
-use crate::state::meter::{Band, CONTROLLER_METER, Meter, Unit};
+use crate::state::meter::{Band, CONTROLLER_METER, Excess, Meter, Unit};
 
 /// The most meters.
 pub(crate) const METERS_MAX: usize = 1 << 16;
@@ -63,6 +63,10 @@ pub enum MeterError {
     Invalid(u32),
     #[error("a band's rate is 0")]
     NoRate,
+    #[error("the drop precedence of a band rises by 0")]
+    NoLevels,
+    #[error("the meter of packets for controllers drops packets, and changes none")]
+    ControllerRemarks,
     #[error("there are at most {METERS_MAX} meters")]
     TooMany,
     #[error("a meter has at most {BANDS_MAX} bands")]
@@ -164,6 +168,14 @@ fn check(spec: &MeterSpec) -> Result<(), MeterError> {
         }
         MeterSpec { bands, .. } if bands.len() > BANDS_MAX => Err(MeterError::TooManyBands),
         MeterSpec { bands, .. } if bands.iter().any(|band| band.rate == 0) => Err(MeterError::NoRate),
+        MeterSpec { bands, .. } if bands.iter().any(|band| band.excess == Excess::Remark(0)) => {
+            Err(MeterError::NoLevels)
+        }
+        MeterSpec { number: CONTROLLER_METER, bands, .. }
+            if bands.iter().any(|band| band.excess != Excess::Drop) =>
+        {
+            Err(MeterError::ControllerRemarks)
+        }
         MeterSpec { .. } => Ok(()),
     }
 }

@@ -31,7 +31,7 @@ use crate::ruleset::{Meters, Origin, PortFlags, ToController};
 use crate::state::conntrack::Connections;
 use crate::state::conntrack::fragments::Fragments;
 use crate::state::fdb::Fdb;
-use crate::state::meter::CONTROLLER_METER;
+use crate::state::meter::{CONTROLLER_METER, Verdict};
 use crate::state::router::Router;
 use crate::tunnel::{PortTunnels, Tunnels, Unsent};
 
@@ -511,7 +511,11 @@ impl Effects<Packet<'_>> for Egress {
 
     fn meter(&mut self, packet: &mut Packet<'_>, number: u32) -> bool {
         let meter = self.meters.get(number);
-        let passes = meter.is_none_or(|m| m.allow(packet.frame.packet().len(), packet.now_ns));
+        let verdict = meter.map(|meter| meter.take(packet.frame.packet().len(), packet.now_ns));
+        if let Some(Verdict::Remarked(levels)) = verdict {
+            packet.remark(levels);
+        }
+        let passes = verdict != Some(Verdict::Dropped);
         self.drops.metered += u64::from(!passes);
         passes
     }

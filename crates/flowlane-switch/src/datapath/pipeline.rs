@@ -19,7 +19,7 @@ use flowlane::rule::{Match, Priority, Rule, RuleId};
 
 use super::table_view::{RuleEntry, TableView};
 use crate::ruleset::{
-    Change, EVENTS_KEPT, Entry, Event, FlowStats, GroupError, LocalCounters, Miss, PublishedRuleset,
+    Change, EVENTS_KEPT, Entry, Event, FlowStats, GroupError, LocalCounters, Meters, Miss, PublishedRuleset,
     RuleIndex, RuleKey, Ruleset, RulesetError, RulesetReader, SharedCounters, Table, TableMap, TableSet,
     WorkerEpoch, is_conjunctive, without_recirc_id,
 };
@@ -60,9 +60,8 @@ pub(crate) struct Handed {
     pub(crate) devices: TableMap<()>,
 }
 
-/// A worker's tables: the ruleset, and the state of this worker alone. Table 0 comes first.
-///
-/// Until a `Control` is attached, rules are changed here, by the worker's own thread.
+/// A worker's tables: the ruleset, and the state of this worker alone. Table 0 comes first. Until a `Control` is attached, rules are
+/// changed here, by the worker's own thread.
 pub struct Pipeline {
     pub(super) ruleset: Arc<Ruleset>,
     /// The right to change the ruleset; `None` if it is held elsewhere.
@@ -79,6 +78,7 @@ pub struct Pipeline {
     pub(super) devices: TableMap<Box<dyn AsyncEngine>>,
     /// The tables behind the caches: stateful stages and route tables.
     pub(super) stages: TableMap<StageTable>,
+    pub(super) meters: Meters,
 }
 
 impl Default for Pipeline {
@@ -100,6 +100,7 @@ impl Pipeline {
             others: TableMap::default(),
             devices: TableMap::default(),
             stages: TableMap::default(),
+            meters: Meters::default(),
         }
     }
 
@@ -513,6 +514,7 @@ impl Pipeline {
             others: TableMap::default(),
             devices: TableMap::default(),
             stages: self.shared_stages(),
+            meters: self.meters.clone(),
         };
         let mut forks: Vec<Self> = (0..others).map(fork).collect();
         let tallies = |worker: &Self| worker.counters.map(|counters| counters.tally().clone());

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Worker;
 use super::egress::Egress;
+use super::{Pipeline, Worker};
 use crate::ruleset::{PortFlags, Resources};
 use crate::state::meter::Meter;
 
@@ -20,7 +20,15 @@ impl Worker {
     fn take_resources(&mut self) {
         if let Some(resources) = self.lookup.pipeline.ruleset().resources() {
             self.egress.take(resources);
+            self.lookup.pipeline.meters = resources.meters.clone();
         }
+    }
+}
+
+impl Pipeline {
+    /// Returns whether a meter may change packets.
+    pub(super) fn may_remark(&self, meter: u32) -> bool {
+        self.meters.get(meter).is_some_and(|meter| meter.remarks())
     }
 }
 

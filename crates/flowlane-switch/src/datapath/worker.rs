@@ -103,9 +103,10 @@ impl Worker {
     ///
     /// # Panics
     /// Where `burst` is out of range; the configuration's reader refuses that.
-    pub fn new(lookup: Lookup, egress: Egress, burst: usize, clock: Clock) -> Self {
+    pub fn new(mut lookup: Lookup, egress: Egress, burst: usize, clock: Clock) -> Self {
         assert!((1..=LANES_MAX).contains(&burst));
         let seed = lookup.seed();
+        lookup.pipeline.meters = egress.meters.clone();
         Self {
             lookup,
             egress,

@@ -163,7 +163,7 @@ impl Follow for Xlate<'_> {
         calls: &[Return],
     ) -> Result<Outcome<'a>, Infallible> {
         self.key.is_called = !calls.is_empty() || self.key.has_expired;
-        run(steps, from, self.key, &mut Record)
+        run(steps, from, self.key, &mut Record(Some(self.pipeline)))
     }
 
     fn pass(&mut self, table: u8, _: &[(u8, u32, u32)], _: bool, calls: &[Return]) -> bool {
@@ -243,10 +243,10 @@ fn set_field(field: Field, value: u128, mask: u128) -> Action {
     Action::SetField { field, value, mask, form: SetForm::SetField, protocol: None }
 }
 
-/// Records effects as steps of the path.
-struct Record;
+/// Records effects as steps of the path; with the pipeline, where meters may be among them.
+struct Record<'a>(Option<&'a Pipeline>);
 
-impl Effects<TrackedKey> for Record {
+impl Effects<TrackedKey> for Record<'_> {
     type Error = Infallible;
 
     fn output(&mut self, key: &mut TrackedKey, to: PortNo) -> Result<(), Infallible> {
@@ -289,6 +289,8 @@ impl Effects<TrackedKey> for Record {
 
     fn meter(&mut self, key: &mut TrackedKey, number: u32) -> bool {
         key.push(Action::Meter(number));
+        // Which packets exceed a rate is not known before they come: their DSCP is read again behind it.
+        key.parse_again |= self.0.is_some_and(|pipeline| pipeline.may_remark(number));
         true
     }
 

@@ -14,6 +14,7 @@ mod stage;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::num::{NonZeroU8, NonZeroU64};
 use std::path::{Path, PathBuf};
 
 use flowlane::isa::Variant;
@@ -441,7 +442,7 @@ pub enum TableEngine {
     Gpu,
 }
 
-/// A meter: packets beyond its rate are dropped.
+/// A meter: packets beyond its rate are dropped, or marked as those to drop first.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MeterSection {
@@ -453,6 +454,26 @@ pub struct MeterSection {
     pub rate_pps: Option<u64>,
     /// Kilobits or packets of a burst; a tenth of a second's worth by default.
     pub burst: Option<u64>,
+    /// Levels by which the drop precedence of packets beyond the rate rises (classes of assured forwarding, RFC 2597). They are
+    /// dropped by default.
+    #[serde(default)]
+    pub remark: Option<NonZeroU8>,
+    /// Further rates: to a packet beyond several, the band of the highest rate applies.
+    #[serde(default)]
+    pub band: Vec<BandSection>,
+}
+
+/// A further band of a meter.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BandSection {
+    /// The rate, in the unit of the meter's own.
+    pub rate: NonZeroU64,
+    /// Kilobits or packets of a burst; a tenth of a second's worth by default.
+    pub burst: Option<u64>,
+    /// Levels by which the drop precedence of packets beyond the rate rises; they are dropped by default.
+    #[serde(default)]
+    pub remark: Option<NonZeroU8>,
 }
 
 /// An error of a configuration.

@@ -285,6 +285,11 @@ pub struct MeterReport {
     pub number: u32,
     pub passed_packets: u64,
     pub passed_bytes: u64,
+    /// With a higher drop precedence than they came with.
+    #[serde(default)]
+    pub remarked_packets: u64,
+    #[serde(default)]
+    pub remarked_bytes: u64,
     pub dropped_packets: u64,
     pub dropped_bytes: u64,
 }
@@ -561,11 +566,13 @@ fn macs(worker: &Worker) -> MacReport {
 fn meters(worker: &Worker) -> Vec<MeterReport> {
     let meters = worker.egress.meters.iter();
     let report = |(number, meter): (u32, &Arc<Meter>)| {
-        let MeterCounters { passed, dropped } = meter.counters();
+        let MeterCounters { passed, remarked, dropped } = meter.counters();
         MeterReport {
             number,
             passed_packets: passed.0,
             passed_bytes: passed.1,
+            remarked_packets: remarked.0,
+            remarked_bytes: remarked.1,
             dropped_packets: dropped.0,
             dropped_bytes: dropped.1,
         }

@@ -27,6 +27,8 @@ mod workers;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::iter::once;
+use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -61,7 +63,7 @@ use crate::port::spec::check_captures;
 use crate::port::{PortError, PortSpec};
 use crate::stage::Shard;
 use crate::state::conntrack::Connections;
-use crate::state::meter::{Meter, Rate};
+use crate::state::meter::{Band, Excess, Meter, Unit};
 use crate::state::router::Interface;
 use crate::tunnel::{PortTunnels, Tunnels};
 
@@ -386,7 +388,7 @@ fn inputs(config: &Config, source: &Source) -> Vec<PathBuf> {
     let entries = config.filter_table.iter().filter_map(|table| table.entries_file.as_deref());
     let groups = config.groups.groups_file.as_deref();
     let named = rules.chain(routes).chain(entries).chain(groups).map(|file| source.folder().join(file));
-    std::iter::once(source.file.clone()).chain(named).collect()
+    once(source.file.clone()).chain(named).collect()
 }
 
 /// An error of the port that a section opens.
@@ -401,11 +403,16 @@ fn port_names(config: &Config) -> HashMap<String, PortNo> {
 }
 
 fn meter(section: &MeterSection) -> Meter {
-    let (rate, per_second) = match (section.rate_kbps, section.rate_pps) {
-        (Some(kbps), _) => (Rate::Kbps(kbps), kbps),
-        (_, pps) => (Rate::Pps(pps.unwrap_or(0)), pps.unwrap_or(0)),
+    let (unit, rate) = match (section.rate_kbps, section.rate_pps) {
+        (Some(kbps), _) => (Unit::Kilobits, kbps),
+        (_, pps) => (Unit::Packets, pps.unwrap_or(0)),
     };
-    Meter::new(rate, section.burst.unwrap_or(per_second / 10))
+    let band = |rate: u64, burst: Option<u64>, remark: Option<NonZeroU8>| {
+        let excess = remark.map_or(Excess::Drop, |levels| Excess::Remark(levels.get()));
+        Band { rate, burst: burst.unwrap_or(rate / 10), excess }
+    };
+    let further = section.band.iter().map(|further| band(further.rate.get(), further.burst, further.remark));
+    Meter::of_bands(unit, once(band(rate, section.burst, section.remark)).chain(further).collect())
 }
 
 /// The numbers of all tables, by kind, and their sections.

@@ -417,9 +417,11 @@ impl ActionTraits {
             | Action::Flood
             | Action::All
             | Action::Normal => Self { has_effects: true, forwards: true, ..keeps },
-            Action::OutputTruncated { .. } | Action::Controller(_) | Action::Sample(_) | Action::Meter(_) => {
+            Action::OutputTruncated { .. } | Action::Controller(_) | Action::Sample(_) => {
                 Self { has_effects: true, ..keeps }
             }
+            // It may raise the drop precedence.
+            Action::Meter(_) => Self { has_effects: true, reads_headers: true, ..keeps },
             Action::Count(_) | Action::ClearActions => keeps,
             Action::Note(_) | Action::SetQueue(_) | Action::PopQueue | Action::Conjunction { .. } => {
                 Self { forwards: true, ..keeps }

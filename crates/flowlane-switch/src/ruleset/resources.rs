@@ -21,7 +21,8 @@ pub type PortVlans = BTreeMap<u32, Arc<PortVlan>>;
 /// Policers of ports, by number, which all workers share.
 pub type Policing = BTreeMap<u32, Arc<PortPolicers>>;
 
-/// The resources of a ruleset. Packets meet them when they are received, or an action is executed: no path depends on them.
+/// The resources of a ruleset. Packets meet them when they are received, or an action is executed. A path depends only on whether its meters
+/// change packets.
 #[derive(Clone, Debug, Default)]
 pub struct Resources {
     pub meters: Meters,

@@ -15,6 +15,7 @@ use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::{FieldClass, WordSet};
 use flowlane::published::Versioned;
+use flowlane::rule::Action;
 use flowlane::rule::RuleId;
 use flowlane::rule::action::Controller;
 
@@ -52,7 +53,9 @@ impl Event {
     pub fn concerns(&self, steps: &[Step], key: &FlowKey, mask: &FlowMask) -> bool {
         match self {
             Event::Rule(change) => change.concerns(steps, key, mask),
-            Event::Engine { .. } | Event::Group { .. } | Event::Resources(_) => false,
+            // A meter may change packets now, or no longer.
+            Event::Resources(_) => steps.iter().any(|step| matches!(step, Step::Do(Action::Meter(_)))),
+            Event::Engine { .. } | Event::Group { .. } => false,
         }
     }
 }

@@ -327,6 +327,7 @@ fn others(report: &Report) -> String {
     add("MAC addresses not learned, FDB full".to_owned(), report.macs.refused);
     for m in &report.meters {
         add(format!("meter {}: passed", m.number), m.passed_packets);
+        add(format!("meter {}: remarked", m.number), m.remarked_packets);
         add(format!("meter {}: dropped", m.number), m.dropped_packets);
     }
     for c in &report.counters {

@@ -8,6 +8,7 @@ use crate::datapath::apply::PacketEdit;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{is_end, keep_ends, move_field, parse_again, set_field, take_along};
 use crate::packet::{Frame, Queue};
+use crate::state::meter::remarked;
 
 /// A packet on its way out.
 #[derive(Debug)]
@@ -112,6 +113,16 @@ impl Packet<'_> {
         self.changed = self.changed.max(Changed::by(field));
         if field == Field::InPort {
             self.source = Some(PortNo(self.key.get(Field::InPort) as u32));
+        }
+    }
+}
+
+impl Packet<'_> {
+    /// Raises the drop precedence of the packet, if it has one.
+    #[cold]
+    pub(in crate::datapath) fn remark(&mut self, levels: u8) {
+        if let Some(dscp) = edit::dscp(self.frame, self.headers) {
+            self.set_field(Field::IpDscp, remarked(dscp, levels).into(), Field::IpDscp.info().ones());
         }
     }
 }

@@ -12,6 +12,7 @@ use super::super::apply::Effects;
 use super::{Traced, Tracer, text};
 use crate::packet::edit;
 use crate::ruleset::{PortFlags, ToController};
+use crate::state::meter::Verdict;
 
 /// Records effects as text.
 pub(super) struct Recorder;
@@ -96,13 +97,18 @@ impl Effects<Tracer<'_>> for Recorder {
     fn meter(&mut self, packet: &mut Tracer<'_>, number: u32) -> bool {
         let Traced { frame, now_ns, .. } = &*packet.packet;
         let meter = packet.worker.egress.meters.get(number);
-        let passes = meter.is_none_or(|meter| meter.decide(frame.len(), *now_ns));
-        let text = text(&Action::Meter(number));
-        match passes {
-            true => packet.tell(text, "it passes", "the meter has tokens left at present"),
-            false => packet.tell(text, "dropped", "the meter's rate is exceeded at present"),
+        let verdict = meter.map_or(Verdict::Passes, |meter| meter.decide(frame.len(), *now_ns));
+        let action = Action::Meter(number);
+        match verdict {
+            Verdict::Passes => {
+                packet.tell(text(&action), "it passes", "the meter has tokens left at present")
+            }
+            Verdict::Remarked(levels) => packet.edit(&action, |packet| packet.remark(levels)),
+            Verdict::Dropped => {
+                packet.tell(text(&action), "dropped", "the meter's rate is exceeded at present");
+            }
         }
-        passes
+        verdict != Verdict::Dropped
     }
 
     fn count(&mut self, packet: &mut Tracer<'_>, number: u32) {

@@ -47,7 +47,7 @@ impl TrackedKey {
                 if is_known {
                     self.depend_on_field(port.field(), port.mask());
                     let step = output_step(port.get(&self.key), *max_len, *origin);
-                    let Ok(ended) = run(step.as_slice(), 0, self, &mut Record);
+                    let Ok(ended) = run(step.as_slice(), 0, self, &mut Record(None));
                     debug_assert!(matches!(ended, Outcome::Done), "an output does not drop");
                 }
                 is_known

@@ -69,6 +69,8 @@ pub(super) fn of_meter(error: MeterError) -> ErrorCode {
         MeterError::Unknown(_) => ErrorCode::MeterModUnknownMeter,
         MeterError::Invalid(_) => ErrorCode::MeterModInvalidMeter,
         MeterError::NoRate => ErrorCode::MeterModBadRate,
+        MeterError::NoLevels => ErrorCode::MeterModBadBandValue,
+        MeterError::ControllerRemarks => ErrorCode::MeterModBadBand,
         MeterError::TooMany => ErrorCode::MeterModOutOfMeters,
         MeterError::TooManyBands => ErrorCode::MeterModOutOfBands,
     }

@@ -204,7 +204,7 @@ impl Session {
             }
             Message::TableMod(config) => self.table_mod(&config),
             Message::MeterMod(request) => {
-                service.change_meters(&meters::change(&request)?, self.requester()).map_err(errors::of_meter)
+                service.change_meters(&meters::change(&request), self.requester()).map_err(errors::of_meter)
             }
             Message::Resume(Resume(packet)) => self.resume(packet),
             Message::TlvTableMod(request) => self.map_options(&request),

@@ -29,7 +29,7 @@
 //! | 1 | end | number of records, without this one (8) |
 //! | 2 | connection, or session of a `[[nat_table]]` | see `state/conntrack/saved.rs` |
 //! | 3 | learned address | MAC address (8), VLAN (2), port (4), second when it was seen (4) |
-//! | 5 | meter | number (4), kilobits or packets (1), bursts given (1), statistics wanted (1), bands (1), rate and burst of each (8, 8) |
+//! | 5 | meter | number (4), kilobits or packets (1), bursts given (1), statistics wanted (1), bands (1), rate, burst and levels (0: drops) of each (8, 8, 1) |
 //! | 6 | field of an option | number (1), class (2), type (1), bytes (1) |
 //! | 7 | group | text, as `ovs-ofctl` writes it |
 //! | 8 | settings of a port | port (4), flags (1) |

@@ -7,7 +7,7 @@ use crate::control::MeterSpec;
 use crate::ruleset::PortFlags;
 use crate::state::bytes::{Bytes, put_text};
 use crate::state::conntrack::{SavedConnection, SavedExpectation};
-use crate::state::meter::{Band, Unit};
+use crate::state::meter::{Band, Excess, Unit};
 
 /// The latest time of a clock: 146 years, which no arithmetic of times exceeds.
 const CLOCK_MAX_NS: u64 = 1 << 62;
@@ -204,14 +204,23 @@ fn write_meter(meter: &MeterSpec, out: &mut Vec<u8>) {
     for band in bands {
         out.extend(band.rate.to_le_bytes());
         out.extend(band.burst.to_le_bytes());
+        // A band that remarks raises by a level at least.
+        out.push(if let Excess::Remark(levels) = band.excess { levels } else { 0 });
     }
 }
 
 fn read_meter(bytes: &mut Bytes<'_>) -> Option<MeterSpec> {
     let number = bytes.u32()?;
     let unit = if bytes.bool()? { Unit::Packets } else { Unit::Kilobits };
-    let (has_bursts, keeps_statistics) = (bytes.bool()?, bytes.bool()?);
-    let bands = (0..bytes.u8()?).map(|_| Some(Band { rate: bytes.u64()?, burst: bytes.u64()? }));
-    let bands = bands.collect::<Option<Vec<Band>>>()?;
+    let (has_bursts, keeps_statistics, count) = (bytes.bool()?, bytes.bool()?, bytes.u8()?);
+    let mut band = |_| {
+        let (rate, burst) = (bytes.u64()?, bytes.u64()?);
+        let excess = match bytes.u8()? {
+            0 => Excess::Drop,
+            levels => Excess::Remark(levels),
+        };
+        Some(Band { rate, burst, excess })
+    };
+    let bands = (0..count).map(&mut band).collect::<Option<Vec<Band>>>()?;
     Some(MeterSpec { number, unit, bands, has_bursts, keeps_statistics })
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use flowlane::rule::action::PortNo;
 
 use super::{limits, qos, table_numbers, vlans, workers};
+use crate::control::BANDS_MAX;
 use crate::mgmt::config::{ByName, Config, ConfigError, KeyPath, Source};
 
 /// Checks that numbers are in their ranges and not in use twice.
@@ -35,6 +36,12 @@ pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError>
             let message = format!("meter {} needs one rate", meter.number);
             let help = "give either rate_kbps or rate_pps";
             return Err(source.error(&KeyPath::section("meter", n), message, help));
+        }
+        if meter.band.len() >= BANDS_MAX {
+            let message = format!("meter {} has {} bands", meter.number, meter.band.len() + 1);
+            let help =
+                format!("give {} sections [[meter.band]] at most: its own rate is a band", BANDS_MAX - 1);
+            return Err(source.error(&KeyPath::section("meter", n), message, &help));
         }
     }
     Ok(())

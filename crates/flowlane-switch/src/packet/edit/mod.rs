@@ -68,6 +68,17 @@ pub fn dec_ttl(frame: &mut Frame, headers: &Headers) -> Ttl {
     }
 }
 
+/// Returns the DSCP (RFC 2474 §3) of an IP packet.
+pub fn dscp(frame: &Frame, headers: &Headers) -> Option<u8> {
+    let first = frame.bytes().get(usize::from(headers.l3)..)?.first_chunk::<2>()?;
+    match headers.network {
+        Network::Ipv4 => Some(first[1] >> 2),
+        // The traffic class is the second and the third digit.
+        Network::Ipv6 => Some((u16::from_be_bytes(*first) >> 6 & 0x3f) as u8),
+        Network::Arp | Network::Nsh | Network::None => None,
+    }
+}
+
 /// Decrements the TTL of NSH (RFC 8300 §2.2).
 pub fn dec_nsh_ttl(frame: &mut Frame, headers: &Headers) -> Ttl {
     let at = usize::from(headers.l3);

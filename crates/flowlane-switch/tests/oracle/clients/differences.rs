@@ -1,7 +1,8 @@
 //! What `ovs-ofctl` prints of this switch otherwise than of Open vSwitch, and why. `clients.txt` names the commands.
 
 /// The name of a difference, and why it remains.
-pub(super) const DIFFERENCES: [(&str, &str); 12] = [
+pub(super) const DIFFERENCES: [(&str, &str); 13] = [
+    ("dscp-remark", "Open vSwitch has no bands that raise the drop precedence (OpenFlow 1.3.5, 5.7.1)"),
     ("description", "the switch has another name and maker"),
     (
         "frags",

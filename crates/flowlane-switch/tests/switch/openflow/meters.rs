@@ -60,13 +60,15 @@ fn refusals(controller: &mut Controller) {
     let refused = |code| Some(ErrorKind::Known(code));
     let with_bands = |bands| MeterConfig { bands, ..packets(5, 1, 1) };
     let band = Band { kind: BandKind::Drop, rate: 1, burst: 1 };
-    let remark = Band { kind: BandKind::DscpRemark(1), ..band };
+    let remark = |levels| Band { kind: BandKind::DscpRemark(levels), ..band };
+    let of_controller = MeterConfig { meter: METER_CONTROLLER, ..with_bands(vec![remark(1)]) };
     for (command, meter, code) in [
         (MeterCommand::Add, packets(1, 1, 1), ErrorCode::MeterModMeterExists),
         (MeterCommand::Modify, packets(5, 1, 1), ErrorCode::MeterModUnknownMeter),
         (MeterCommand::Add, packets(0, 1, 1), ErrorCode::MeterModInvalidMeter),
         (MeterCommand::Add, packets(METER_ALL, 1, 1), ErrorCode::MeterModInvalidMeter),
-        (MeterCommand::Add, with_bands(vec![remark]), ErrorCode::MeterModBadBand),
+        (MeterCommand::Add, with_bands(vec![remark(0)]), ErrorCode::MeterModBadBandValue),
+        (MeterCommand::Add, of_controller, ErrorCode::MeterModBadBand),
         (MeterCommand::Add, with_bands(vec![Band { rate: 0, ..band }]), ErrorCode::MeterModBadRate),
         (MeterCommand::Add, with_bands(vec![band; 9]), ErrorCode::MeterModOutOfBands),
     ] {
@@ -87,7 +89,7 @@ fn meters(path: &Path, version: Version, wires: &Wires) {
     let Ok(Reply::MeterFeatures(features)) = controller.statistics(Request::MeterFeatures) else {
         panic!("features")
     };
-    assert_eq!((features.band_kinds, features.bands_max, features.capabilities), (2, 8, 0xf));
+    assert_eq!((features.band_kinds, features.bands_max, features.capabilities), (6, 8, 0xf));
     let begun = Instant::now();
     assert_eq!(controller.change_meter(MeterCommand::Add, packets(1, 1, 5)), None);
     assert_eq!(controller.change("add cookie=4,udp,send_flow_rem actions=meter:1,output:2"), None);
@@ -122,6 +124,55 @@ fn meters(path: &Path, version: Version, wires: &Wires) {
     assert_eq!(controller.flows(), [(2, 6, 0)]);
     assert_eq!(controller.statistics(Request::MeterConfig(METER_ALL)), Ok(Reply::MeterConfig(Vec::new())));
     assert_eq!(controller.change("delete"), None);
+}
+
+/// A meter that drops packets, and then also raises their drop precedence, which a later table matches: AF11 becomes AF12, then AF13.
+fn remarks(path: &Path, wires: &Wires) {
+    let mut controller = Controller::connect(path, Version::OpenFlow13);
+    assert_eq!(controller.change_meter(MeterCommand::Add, packets(1, 1000, 1000)), None);
+    assert_eq!(controller.change("add udp actions=mod_nw_tos:40,goto_table:1"), None);
+    assert_eq!(controller.change("add table=1,udp actions=meter:1,goto_table:2"), None);
+    for (tos, output) in [(40, "in_port"), (48, "output:2"), (56, "output:3")] {
+        assert_eq!(controller.change(&format!("add table=2,udp,nw_tos={tos} actions={output}")), None);
+    }
+    let mut arrive = |wires: &Wires, packets: u64| {
+        (0..packets).for_each(|n| wires.arrive(n as usize % 2, frame(53)));
+        let stats = controller.wait_for_packets(1, packets);
+        let tos = |port: usize| -> Vec<u8> {
+            wires.left[port].lock().unwrap().drain(..).map(|frame: Vec<u8>| frame[15]).collect()
+        };
+        (stats.bands, [tos(0), tos(1), tos(2)])
+    };
+    // The path is in the caches before the meter changes packets.
+    let (bands, left) = arrive(wires, 20);
+    assert_eq!((bands, left), (vec![(0, 0)], [vec![40; 20], vec![], vec![]]));
+    let band = |kind, rate, burst| Band { kind, rate, burst };
+    let bands = vec![
+        band(BandKind::DscpRemark(1), 1, 4),
+        band(BandKind::Drop, 3, 12),
+        band(BandKind::DscpRemark(2), 2, 8),
+    ];
+    let begun = Instant::now();
+    let meter = MeterConfig { bands: bands.clone(), ..packets(1, 1, 1) };
+    let mut other = Controller::connect(path, Version::OpenFlow13);
+    assert_eq!(other.change_meter(MeterCommand::Modify, meter.clone()), None);
+    let (counted, left) = arrive(wires, 40);
+    let more = 3 * (1 + begun.elapsed().as_secs() as usize);
+    let lens = left.each_ref().map(Vec::len);
+    for (len, wanted) in lens.into_iter().zip([4; 3]) {
+        assert!((wanted..=wanted + more).contains(&len), "{left:?}");
+    }
+    for (marks, tos) in left.iter().zip([40, 48, 56]) {
+        assert!(marks.iter().all(|mark| *mark == tos), "{left:?}");
+    }
+    let bytes = frame(53).len() as u64;
+    let dropped = 40 - lens.iter().sum::<usize>() as u64;
+    let wanted = [lens[1] as u64, dropped, lens[2] as u64].map(|packets| (packets, packets * bytes));
+    assert_eq!(counted, wanted);
+    let config = other.statistics(Request::MeterConfig(1));
+    assert_eq!(config, Ok(Reply::MeterConfig(vec![meter])));
+    assert_eq!(other.delete_meter(METER_ALL), None);
+    assert_eq!(other.change("delete"), None);
 }
 
 /// The meter of packets for controllers, and one that an action names.
@@ -171,5 +222,6 @@ fn controllers_change_meters_of_all_workers() {
             meters(path, version, wires);
         }
         packet_ins(path, wires);
+        remarks(path, wires);
     });
 }

@@ -22,7 +22,7 @@ fn change(bench: &mut Bench, text: &str) {
 fn changed_with(config: &str) -> Bench {
     let mut bench = Bench::new(config);
     let control = &mut bench.control;
-    let bands = vec![Band { rate: 10, burst: 20 }, Band { rate: 30, burst: 5 }];
+    let bands = vec![Band::drop(10, 20), Band::remark(30, 5, 2)];
     let spec = MeterSpec { number: 4, unit: Unit::Packets, bands, has_bursts: true, keeps_statistics: false };
     control.change_meters(&MeterMod::Add(spec)).unwrap();
     let option = MappedOption { class: 0x102, kind: 3, bytes: 8 };
