@@ -17,7 +17,7 @@ pub(crate) use header::{port10, port32, put_port10, put_port32};
 pub(crate) use instructions::{put_instructions, read_instructions};
 pub(crate) use write::put_actions;
 
-use flowlane::rule::action::NESTING_MAX;
+use flowlane::rule::action::{NESTING_MAX, SetForm};
 use flowlane::{Action, Field};
 
 use crate::error::ErrorCode;
@@ -89,6 +89,10 @@ fn read_list(reading: Reading<'_>, bytes: &[u8]) -> Result<Vec<Action>, ErrorCod
         if length < 8 || !length.is_multiple_of(8) {
             return Err(ErrorCode::ActionBadLen);
         }
+        // A later version has an instruction in the place of `write_metadata`, which comes last.
+        if reading.codec.is_10() && actions.last().is_some_and(writes_metadata) {
+            return Err(ErrorCode::ActionUnsupportedOrder);
+        }
         let mut body = list.part(length)?;
         body.skip(4)?;
         if kind == EXPERIMENTER {
@@ -111,4 +115,9 @@ fn read_list(reading: Reading<'_>, bytes: &[u8]) -> Result<Vec<Action>, ErrorCod
         actions.push(action);
     }
     Ok(actions)
+}
+
+/// Returns whether an action is `write_metadata`.
+fn writes_metadata(action: &Action) -> bool {
+    matches!(action, Action::SetField { field: Field::Metadata, form: SetForm::Own, .. })
 }

@@ -3,6 +3,8 @@
 //! A field is a header of 4 bytes (class, number and whether there is a mask, bytes of value and mask), for experimenters 4 more,
 //! the value, and the mask. Fields whose prerequisites the fields before do not fix are refused, as are fields that come twice.
 
+use std::ops::RangeInclusive;
+
 use flowlane::packet::FlowMask;
 use flowlane::packet::key::WORDS;
 use flowlane::{Field, FieldRef, Match};
@@ -38,6 +40,9 @@ struct Head {
     bytes: usize,
 }
 
+/// The numbers of `NXM_NX_TUN_METADATA7` to 63, the fields of tunnel options that the key has no room for.
+const OPTIONS_BEYOND: RangeInclusive<u8> = 47..=103;
+
 impl Head {
     fn read(reader: &mut Reader<'_>) -> Result<Self, ErrorCode> {
         let (class, number, length) = (reader.u16()?, reader.u8()?, usize::from(reader.u8()?));
@@ -56,6 +61,9 @@ impl Head {
     }
 
     fn row(&self) -> Result<&'static Row, ErrorCode> {
+        if self.class == 1 && OPTIONS_BEYOND.contains(&self.number) {
+            return Err(ErrorCode::NiciraFlowModInvalidTlvField);
+        }
         fields::find(self.class, self.experimenter, self.number, self.value_bytes())
             .ok_or(ErrorCode::MatchBadField)
     }
@@ -87,13 +95,23 @@ fn number(bytes: &[u8]) -> Option<u128> {
 pub(crate) fn read_entry(reader: &mut Reader<'_>) -> Result<Entry, ErrorCode> {
     let head = Head::read(reader)?;
     let bytes = reader.take(head.bytes)?;
-    entry(head, bytes)
+    entry(head, bytes, Row::is_maskable)
 }
 
-fn entry(head: Head, bytes: &[u8]) -> Result<Entry, ErrorCode> {
+/// Reads a field with the value that an action sets: any bits of it, also where a match has the whole field or nothing, except of ports
+/// of 32 bits, of which Open vSwitch has all.
+pub(crate) fn read_setting(reader: &mut Reader<'_>) -> Result<Entry, ErrorCode> {
+    let head = Head::read(reader)?;
+    let bytes = reader.take(head.bytes)?;
+    entry(head, bytes, |row| row.shape != Shape::Port32)
+}
+
+fn entry(head: Head, bytes: &[u8], is_maskable: fn(&Row) -> bool) -> Result<Entry, ErrorCode> {
     let row = head.row()?;
     let width = head.value_bytes();
-    if !row.has_width(width) || head.has_mask && !head.bytes.is_multiple_of(2) {
+    // ovs-ofctl writes an option of zeros without any.
+    let is_empty = width == 0 && matches!(row.shape, Shape::Option(_));
+    if !row.has_width(width) && !is_empty || head.has_mask && !head.bytes.is_multiple_of(2) {
         return Err(ErrorCode::MatchBadLen);
     }
     let (value, mask) = bytes.split_at(width);
@@ -105,7 +123,7 @@ fn entry(head: Head, bytes: &[u8]) -> Result<Entry, ErrorCode> {
     if head.has_mask && value & !mask != 0 {
         return Err(ErrorCode::MatchBadWildcards);
     }
-    if mask != 0 && mask != ones && !row.is_maskable() {
+    if mask != 0 && mask != ones && !is_maskable(row) {
         return Err(ErrorCode::MatchBadMask);
     }
     let value = row.of_wire(value).ok_or(ErrorCode::MatchBadValue)?;
@@ -140,6 +158,9 @@ impl Row {
         match self.shape {
             Shape::Tos => (value & !0xfc == 0).then_some(value >> 2),
             Shape::Port32 => port_of_32(value as u32).map(u128::from),
+            // RFC 8300 §2.2: the TTL has six bits, and there are two types of metadata.
+            Shape::Plain if self.field == Field::NshTtl && value > 63 => None,
+            Shape::Plain if self.field == Field::NshMdtype && !matches!(value, 1 | 2) => None,
             Shape::Plain | Shape::Port16 | Shape::Vid | Shape::Pcp | Shape::Option(_) => {
                 (value & !self.ones() == 0).then_some(value)
             }
@@ -149,7 +170,7 @@ impl Row {
     fn mask_of_wire(&self, mask: u128) -> u128 {
         match self.shape {
             Shape::Tos => mask >> 2,
-            Shape::Port16 if mask != 0 => self.field.info().ones(),
+            Shape::Port16 if mask == 0xffff => self.field.info().ones(),
             Shape::Plain | Shape::Port16 | Shape::Port32 | Shape::Vid | Shape::Pcp | Shape::Option(_) => mask,
         }
     }
@@ -234,7 +255,7 @@ fn read_list(reader: &mut Reader<'_>, with_cookie: bool) -> Result<(Match, Optio
             continue;
         }
         // A header with another length is another, unknown one.
-        let entry = entry(head, bytes).map_err(|code| match code {
+        let entry = entry(head, bytes, Row::is_maskable).map_err(|code| match code {
             ErrorCode::MatchBadLen => ErrorCode::MatchBadField,
             other => other,
         })?;
@@ -424,6 +445,7 @@ pub(crate) fn row_of(part: FieldRef, version: Version, protocol: u8) -> Option<&
     let last = part.first_bit() + part.bits();
     match part.field() {
         Field::InPort if last <= 16 => fields::find(0, 0, 0, 2),
+        Field::InPort => fields::find(0x8000, 0, 0, 4),
         Field::IpDscp => fields::find(0x8000, 0, 8, 1),
         field => fields::of_field(field, version, protocol),
     }

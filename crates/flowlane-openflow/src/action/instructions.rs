@@ -114,11 +114,26 @@ fn read_one(
 
 /// Refuses actions that no action set has.
 fn check_set(actions: &[Action]) -> Result<(), ErrorCode> {
-    let is_allowed = |action: &Action| {
-        !matches!(
-            action,
-            Action::Note(_) | Action::Exit | Action::Learn(_) | Action::Conjunction { .. } | Action::Clone(_)
-        )
+    let is_allowed = |action: &Action| match action {
+        Action::Note(_)
+        | Action::Exit
+        | Action::Learn(_)
+        | Action::Conjunction { .. }
+        | Action::Clone(_)
+        | Action::CheckPacketLarger { .. }
+        | Action::Bundle(_)
+        | Action::Multipath(_)
+        | Action::Push(_)
+        | Action::Pop(_)
+        | Action::OutputField { .. }
+        | Action::OutputTruncated { .. }
+        | Action::Sample(_)
+        | Action::FinTimeout { .. }
+        | Action::Enqueue { .. }
+        | Action::PopQueue
+        | Action::DeleteField(_) => false,
+        Action::Controller(controller) => !controller.pause,
+        _ => true,
     };
     if actions.iter().all(is_allowed) { Ok(()) } else { Err(ErrorCode::ActionBadType) }
 }

@@ -6,10 +6,11 @@ use flowlane::rule::action::{
 };
 use flowlane::{Action, Field, PortNo};
 
-use super::header::{read_part, read_target, unpack_bits};
+use super::header::{check_writable, read_part, read_target, set_error, unpack_bits};
 use super::standard::{group, push_mpls, read_value};
 use super::{Reading, connection, controller, learn, read_list, set};
 use crate::error::ErrorCode;
+use crate::oxm;
 use crate::version::Version;
 use crate::wire::Reader;
 
@@ -40,8 +41,8 @@ fn body_bytes(subtype: u16) -> Option<(usize, bool)> {
 /// Reads an action behind its number as experimenter.
 pub(super) fn read(reading: Reading<'_>, r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
     let subtype = r.u16()?;
-    // `encap` and `decap` are of OpenFlow 1.3 and later.
-    let is_known = !(matches!(subtype, 46 | 47) && reading.codec.version == Version::OpenFlow10);
+    // `encap`, `decap` and `dec_nsh_ttl` are of OpenFlow 1.3 and later.
+    let is_known = !(matches!(subtype, 46..=48) && reading.codec.version == Version::OpenFlow10);
     let (bytes, may_be_longer) =
         body_bytes(subtype).filter(|_| is_known).ok_or(ErrorCode::ActionBadVendorType)?;
     if r.len() < bytes || r.len() > bytes && !may_be_longer {
@@ -113,13 +114,12 @@ fn read_small(subtype: u16, r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
         26 => Action::DecMplsTtl,
         27 | 28 => {
             let first = r.u16()?;
-            let mut head = r.part(4)?;
-            let bits = r.u16()?;
-            if subtype == 27 {
-                Action::Push(read_part(&mut head, first, bits)?)
-            } else {
-                Action::Pop(read_target(&mut head, first, bits)?)
+            let row = oxm::read_header(r).map_err(set_error)?;
+            let part = oxm::reference(row, first, r.u16()?)?;
+            if subtype == 28 {
+                check_writable(part.field())?;
             }
+            if subtype == 27 { Action::Push(part) } else { Action::Pop(part) }
         }
         30 => {
             r.skip(2)?;
@@ -180,7 +180,7 @@ fn read_later(subtype: u16, r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
             Action::CheckPacketLarger { bytes, to }
         }
         50 => {
-            let row = crate::oxm::read_header(r).map_err(super::header::set_error)?;
+            let row = oxm::read_header(r).map_err(set_error)?;
             if !matches!(row.shape, crate::fields::Shape::Option(_)) {
                 return Err(ErrorCode::ActionBadSetType);
             }

@@ -120,14 +120,18 @@ fn put_own(w: &mut Writer, field: Field, value: u128, form: SetForm) -> bool {
     true
 }
 
-/// The row by which an action sets a field, and the bits that it has. A port has 16 bits: no port's number needs more.
+/// The row by which an action sets a field, and the bits that it has. A port has 16 bits, of which no port's number needs more, unless a
+/// rule sets others.
 fn row_and_ones(
-    field: Field,
+    (field, mask): (Field, u128),
     version: Version,
     writing: &Writing<'_>,
 ) -> Result<(&'static Row, u128), Failed> {
     match field {
-        Field::InPort => fields::find(0, 0, 0, 2).map(|row| (row, 0xffff)).ok_or(Failed),
+        Field::InPort if mask <= 0xffff || mask == field.info().ones() => {
+            fields::find(0, 0, 0, 2).map(|row| (row, 0xffff)).ok_or(Failed)
+        }
+        Field::InPort => fields::find(0x8000, 0, 0, 4).map(|row| (row, mask)).ok_or(Failed),
         _ => {
             let row = oxm::row_of(field.into(), version, writing.protocol).ok_or(Failed)?;
             Ok((row, field.info().ones()))
@@ -140,7 +144,7 @@ fn put_set_field(
     writing: &Writing<'_>,
     (field, value, mask): (Field, u128, u128),
 ) -> Result<(), Failed> {
-    let (row, ones) = row_and_ones(field, writing.codec.version, writing)?;
+    let (row, ones) = row_and_ones((field, mask), writing.codec.version, writing)?;
     let is_whole = mask & ones == ones;
     let start = w.len();
     w.u16(25).u16(0);
@@ -156,7 +160,7 @@ fn put_load(
     writing: &Writing<'_>,
     (field, value, mask): (Field, u128, u128),
 ) -> Result<(), Failed> {
-    let (row, ones) = row_and_ones(field, Version::OpenFlow10, writing)?;
+    let (row, ones) = row_and_ones((field, mask), Version::OpenFlow10, writing)?;
     if matches!(row.shape, Shape::Option(_)) || row.class == 0xffff {
         let is_whole = mask == field.info().ones();
         super::write::nicira(w, 33, |w| row.put(w, writing.codec, value, (!is_whole).then_some(mask)));

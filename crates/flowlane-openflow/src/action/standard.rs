@@ -141,7 +141,7 @@ pub(super) fn read_onf(r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
 
 /// Reads a field with a value: the action that sets it.
 pub(super) fn read_value(r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
-    let entry = oxm::read_entry(r).map_err(set_error)?;
+    let entry = oxm::read_setting(r).map_err(set_error)?;
     let field = entry.row.field;
     super::header::check_writable(field)?;
     let ones = field.info().ones();

@@ -231,7 +231,7 @@ fn put_nicira(w: &mut Writer, writing: &Writing<'_>, action: &Action) -> Result<
             nicira(w, if matches!(action, Action::Push(_)) { 27 } else { 28 }, |w| {
                 w.u16(first_bit(*part, row));
                 oxm::put_header(w, writing.codec, row);
-                w.u16(part.bits().into()).zeros(6);
+                w.u16(part.bits().into()).zeros(if row.class == 0xffff { 2 } else { 6 });
             });
         }
         Action::DeleteField(field) => {

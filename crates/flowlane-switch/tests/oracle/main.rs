@@ -1,5 +1,6 @@
 //! The switch against others that do not share its code: Open vSwitch, and a model made of the standards.
 
+mod actions;
 mod against_model;
 mod clients;
 mod connections;

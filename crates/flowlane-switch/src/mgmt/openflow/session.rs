@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use flowlane::packet::FieldRef;
+use flowlane::packet::{Field, FieldRef};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::flow_syntax::is_consistent;
 use flowlane::rule::group::{Bucket, Group, Selection};
-use flowlane::rule::{Action, Command, FlowMod};
+use flowlane::rule::{Action, Command, FlowMod, Match};
 use flowlane_openflow::group::{GROUP_ALL, GroupCommand, GroupMod as SentMod, Selection as SentSelection};
 use flowlane_openflow::message::{
     AsyncConfig, Error, FlowModMessage, Message, MultipartReply, MultipartRequest, PacketIn as SentPacketIn,
@@ -380,11 +380,24 @@ pub(super) fn checked(request: &FlowModMessage, version: Version) -> Result<Flow
     if let Some(cookie) = one.new_cookie.filter(|_| one.command == Command::Add) {
         one.rule.cookie = cookie;
     }
+    if !fits_tuple(&one.rule.matches) {
+        return Err(ErrorCode::ActionMatchInconsistent);
+    }
     let has_actions = !matches!(one.command, Command::Delete | Command::DeleteStrict);
     if has_actions && !is_consistent(&one.rule, version == Version::OpenFlow10) {
         return Err(ErrorCode::ActionMatchInconsistent);
     }
     Ok(one)
+}
+
+/// Returns whether packets that match are of the version of IP whose addresses of connections are matched.
+fn fits_tuple(matches: &Match) -> bool {
+    let is_matched = |fields: [Field; 2]| fields.into_iter().any(|field| matches.get(field).1 != 0);
+    let is_of = |kind| {
+        matches.get(Field::EthType) == (kind, 0xffff) || matches.get(Field::PacketType).0 == 1 << 16 | kind
+    };
+    (is_of(0x0800) || !is_matched([Field::CtIpv4Src, Field::CtIpv4Dst]))
+        && (is_of(0x86dd) || !is_matched([Field::CtIpv6Src, Field::CtIpv6Dst]))
 }
 
 /// The change of groups that a message asks for.

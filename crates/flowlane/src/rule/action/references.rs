@@ -58,11 +58,12 @@ impl Action {
             }
             Self::Bundle(bundle) => bundle.members.iter().copied().map(Reference::Port).collect(),
             Self::Meter(meter) => vec![Reference::Meter(*meter)],
-            Self::Controller(controller) => controller.meter.into_iter().map(Reference::Meter).collect(),
             Self::Encapsulate(tunnel) => vec![Reference::Tunnel(*tunnel)],
             Self::Group(group) => vec![Reference::Group(*group)],
             Self::Goto(table) => vec![Reference::Table(*table)],
-            Self::OutputMaxLen { .. }
+            // The meter of a controller need not be there: as in Open vSwitch, packets pass without one.
+            Self::Controller(_)
+            | Self::OutputMaxLen { .. }
             | Self::OutputField { .. }
             | Self::InPort
             | Self::Flood

@@ -23,7 +23,11 @@ pub fn is_consistent(rule: &Rule, is_lenient: bool) -> bool {
 }
 
 fn are_consistent(mut known: Known, actions: &[Action], is_lenient: bool) -> bool {
-    let has = |known: &Known, part: &FieldRef| has_field(known, part.field(), None);
+    // A packet without a tag has no priority, but an identifier, as far as these actions are concerned: that without `CFI`.
+    let has = |known: &Known, part: &FieldRef| match part.field() {
+        Field::VlanVid => !known.lacks_ethernet(Field::VlanVid),
+        field => has_field(known, field, None),
+    };
     for action in actions {
         let finds = match action {
             Action::SetField { form: SetForm::Own, .. } if is_lenient => true,
