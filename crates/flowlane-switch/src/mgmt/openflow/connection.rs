@@ -319,7 +319,11 @@ impl Connection {
                 }
                 sent
             };
-            if !self.queue.answer_at_once(answer, taken, send) {
+            let lives = match stream.is_plain() {
+                true => self.queue.answer_at_once(answer, taken, send),
+                false => self.queue.answer(answer, taken),
+            };
+            if !lives {
                 return;
             }
         }

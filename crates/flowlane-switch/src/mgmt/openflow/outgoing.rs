@@ -93,7 +93,7 @@ impl Outgoing {
         let mut waiting = self.lock();
         waiting.is_sending = false;
         if sent < bytes.len() && !waiting.is_closed {
-            let rest = bytes[sent..].to_vec();
+            let rest = if sent == 0 { bytes } else { bytes[sent..].to_vec() };
             waiting.bytes += rest.len();
             waiting.messages.push_front(Queued { bytes: rest, taken, is_rest: sent > 0 });
         }
@@ -276,5 +276,40 @@ mod tests {
             false
         });
         assert!(!queue.answer(vec![7], None));
+    }
+
+    /// While one thread sends, the writer waits, though there is something for it.
+    #[test]
+    fn the_writer_sends_nothing_in_the_middle_of_an_answer() {
+        use std::sync::mpsc;
+        use std::time::Duration;
+        let queue = Outgoing::default();
+        let (written, writes) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let queue = &queue;
+            scope.spawn(move || {
+                queue.drain(|bytes, _| {
+                    written.send(bytes.to_vec()).unwrap();
+                    true
+                });
+            });
+            for sent in [10, 4] {
+                while queue.lock().is_sending {
+                    std::thread::yield_now();
+                }
+                queue.answer_at_once(vec![1; 10], None, |bytes| {
+                    queue.event(vec![2; 5]);
+                    assert!(writes.recv_timeout(Duration::from_millis(50)).is_err(), "in the middle");
+                    assert_eq!(bytes.len(), 10);
+                    sent
+                });
+                let mut all = Vec::new();
+                while all.len() < 15 - sent {
+                    all.extend(writes.recv_timeout(Duration::from_secs(30)).expect("the writer goes on"));
+                }
+                assert_eq!(all, [vec![1; 10 - sent], vec![2; 5]].concat());
+            }
+            queue.close();
+        });
     }
 }

@@ -168,14 +168,18 @@ impl Reader {
         }
     }
 
-    /// Sends what the peer takes at once; returns how many bytes. Of a stream with TLS the writer sends all.
+    /// Returns whether bytes can be [sent at once](Self::send_at_once): of a stream with TLS the writer sends all.
+    pub(super) fn is_plain(&self) -> bool {
+        self.decrypts.is_none()
+    }
+
+    /// Sends as many bytes of a plain stream as the peer takes at once; returns the number.
     pub(super) fn send_at_once(&self, bytes: &[u8]) -> usize {
         use rustix::net::{SendFlags, send};
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let sent = match (&self.decrypts, &self.socket) {
-            (Some(_), _) => return 0,
-            (None, Socket::Unix(stream)) => send(stream, bytes, flags),
-            (None, Socket::Tcp(stream)) => send(stream, bytes, flags),
+        let sent = match &self.socket {
+            Socket::Unix(stream) => send(stream, bytes, flags),
+            Socket::Tcp(stream) => send(stream, bytes, flags),
         };
         // The writer meets the errors of the socket.
         sent.unwrap_or(0)
