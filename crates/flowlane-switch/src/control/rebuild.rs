@@ -229,7 +229,8 @@ impl Control {
         self.pause = pause;
     }
 
-    /// Sets the thread to unpark when [`rebuild_engines`](Self::rebuild_engines) or [`add_learned`](Self::add_learned) is due.
+    /// Sets the thread to unpark when [`rebuild_engines`](Self::rebuild_engines) or [`add_learned`](Self::add_learned) is due. Changes
+    /// unpark it once a millisecond at most: let it look by time, too.
     pub fn wake(&mut self, thread: Thread) {
         self.learned.wake(thread.clone());
         self.waker = Some(thread);

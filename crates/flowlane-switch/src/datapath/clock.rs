@@ -18,6 +18,7 @@ impl Worker {
             self.frame_clock_ns = self.frame_clock_ns.max(now_ns);
         }
         self.lookup.pipeline.tell_time(self.now_ns());
+        self.lookup.pipeline.move_origin(self.started);
     }
 
     /// The worker's clock, in whole seconds: the unit of FDB entries.

@@ -78,24 +78,19 @@ fn wait_idle(worker: &mut Worker, idle: &mut Idle, most: Option<Duration>) {
 
 /// Waits until a port may have frames or another thread notifies; `None` if some descriptor is missing. Rules change meanwhile without
 /// waking the worker.
-fn wait_for_ports(worker: &mut Worker, timeout: Duration) -> Option<Woken> {
-    worker.lookup.pipeline.rest();
-    let woken = poll_ports(worker, timeout);
-    worker.lookup.pipeline.resume();
-    woken
-}
-
 #[cfg(target_os = "linux")]
-fn poll_ports(worker: &Worker, timeout: Duration) -> Option<Woken> {
+fn wait_for_ports(worker: &mut Worker, timeout: Duration) -> Option<Woken> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let waker = worker.mail.notifier();
+    let Worker { mail, egress, links, lookup, .. } = worker;
+    let waker = mail.notifier();
     let bell = waker.bell().descriptor()?;
     let mut waited_for = vec![PollFd::from_borrowed_fd(bell, PollFlags::IN)];
-    let descriptors = worker.egress.ports.descriptors()?;
+    let descriptors = egress.ports.descriptors()?;
     waited_for.extend(descriptors.into_iter().map(|source| PollFd::from_borrowed_fd(source, PollFlags::IN)));
+    lookup.pipeline.rest();
     let is_asked = || {
-        let has_incoming = worker.links.as_ref().is_some_and(Links::has_incoming);
-        has_incoming || !worker.mail.is_empty() || worker.lookup.pipeline.wants_counters()
+        let has_incoming = links.as_ref().is_some_and(Links::has_incoming);
+        has_incoming || !mail.is_empty() || lookup.pipeline.wants_counters()
     };
     let woken = waker.sleep(is_asked, || {
         let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };
@@ -106,10 +101,11 @@ fn poll_ports(worker: &Worker, timeout: Duration) -> Option<Woken> {
             _ => Woken::Asked,
         }
     });
+    lookup.pipeline.resume();
     Some(woken.unwrap_or(Woken::Asked))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn poll_ports(_: &Worker, _: Duration) -> Option<Woken> {
+fn wait_for_ports(_: &mut Worker, _: Duration) -> Option<Woken> {
     None
 }

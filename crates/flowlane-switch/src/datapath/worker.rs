@@ -194,7 +194,8 @@ impl Worker {
     fn run_by(&mut self, run: &Run<'_>, progress: &mut dyn FnMut(u64)) -> Result<(), RunError> {
         self.started = *self.clock_origin.get_or_insert(run.begun());
         self.stages.begin();
-        self.lookup.pipeline.begin();
+        let is_by_system = self.clock == Clock::Wall;
+        self.lookup.pipeline.begin(is_by_system.then_some(self.started));
         self.drain_until = None;
         for slot in self.egress.ports.slots_mut() {
             if std::mem::take(&mut slot.drained) {

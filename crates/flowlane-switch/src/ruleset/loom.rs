@@ -34,7 +34,7 @@ fn nobody_uses_a_program_that_all_have_passed() {
             let mut source = RulesetReader::new(published.clone(), reader.clone());
             let changed = changed.clone();
             move || {
-                source.begin(used.version());
+                source.begin(used.version(), None);
                 for _ in 0..2 {
                     // As a worker's pipeline does before each burst.
                     if source.refresh(&mut used).is_some() {
@@ -67,7 +67,7 @@ fn a_worker_that_goes_on_uses_no_program_that_all_have_passed() {
             let mut source = RulesetReader::new(published.clone(), reader.clone());
             let changed = changed.clone();
             move || {
-                source.begin(used.version());
+                source.begin(used.version(), None);
                 if source.refresh(&mut used).is_some() {
                     source.passed(used.version());
                 }
@@ -97,7 +97,7 @@ fn what_was_counted_before_it_was_asked_for_is_in_the_sum_and_nothing_goes_back(
         let working = thread::spawn({
             let mut source = RulesetReader::new(published, reader.clone());
             move || {
-                source.begin(1);
+                source.begin(1, None);
                 // A path's counts are flushed on request, and at the end; the table grows meanwhile.
                 let mut of_path = 0;
                 for rule in [0, 2] {

@@ -5,7 +5,8 @@
 //! any more (quiescent-state-based reclamation, McKenney and Slingwine 1998; the two copies are Ramalhete and Correia's left-right,
 //! 2013, over whole programs).
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use flowlane::published::Published;
 use flowlane::rule::RuleId;
@@ -27,6 +28,8 @@ pub(crate) struct WorkerEpoch {
     collected: AtomicU64,
     /// Its clock.
     now_ns: AtomicU64,
+    /// While it runs by the time of the system: the origin of its clock, which goes on while it waits for packets.
+    origin: std::sync::Mutex<Option<Instant>>,
     pub(crate) tallies: TableMap<Arc<SharedCounters>>,
 }
 
@@ -43,6 +46,7 @@ impl WorkerEpoch {
             wanted: AtomicU64::new(0),
             collected: AtomicU64::new(0),
             now_ns: AtomicU64::new(0),
+            origin: std::sync::Mutex::default(),
             tallies,
         }
     }
@@ -65,9 +69,14 @@ impl WorkerEpoch {
         self.collected.load(Ordering::SeqCst) >= asked
     }
 
-    /// The worker's clock when its last burst came.
+    fn origin(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        self.origin.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The worker's clock; by the time of frames, when its last burst came.
     pub(crate) fn now_ns(&self) -> u64 {
-        self.now_ns.load(Ordering::Relaxed)
+        let passed_ns = self.origin().map_or(0, |origin| origin.elapsed().as_nanos() as u64);
+        self.now_ns.load(Ordering::Relaxed).max(passed_ns)
     }
 }
 
@@ -138,12 +147,21 @@ impl RulesetReader {
         self.published.refresh(used)
     }
 
-    /// From now on others wait for this worker, which uses this version.
-    pub(crate) fn begin(&mut self, version: u64) {
+    /// From now on others wait for this worker, which uses this version. `origin` is that of its clock, if it goes by the time of the
+    /// system.
+    pub(crate) fn begin(&mut self, version: u64, origin: Option<Instant>) {
         self.online = true;
+        *self.reader.origin() = origin;
         self.reader.passed.store(version, Ordering::SeqCst);
         // A publisher that does not see this has published before the next look at the version.
         fence(Ordering::SeqCst);
+    }
+
+    /// The origin of the worker's clock is another, if it runs and goes by the time of the system.
+    pub(crate) fn move_origin(&self, origin: Instant) {
+        if let Some(known) = &mut *self.reader.origin() {
+            *known = origin;
+        }
     }
 
     /// The worker lets go of its ruleset while it waits for packets: publications do not wait for it. Returns whether it did: one that
@@ -168,6 +186,7 @@ impl RulesetReader {
     /// The worker has nothing in its hands any more.
     pub(crate) fn end(&mut self) {
         self.online = false;
+        *self.reader.origin() = None;
         self.reader.passed.store(WorkerEpoch::OFFLINE, Ordering::SeqCst);
     }
 

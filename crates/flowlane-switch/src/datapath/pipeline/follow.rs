@@ -1,15 +1,17 @@
 //! How a worker's pipeline follows published rulesets.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::Pipeline;
 use crate::ruleset::Ruleset;
 
 impl Pipeline {
     /// Goes online: until [`end`](Self::end), publications wait for this worker's quiescent state.
-    pub(crate) fn begin(&mut self) {
+    /// `origin` is that of the worker's clock, if it goes by the time of the system.
+    pub(crate) fn begin(&mut self, origin: Option<Instant>) {
         if let Some(source) = &mut self.source {
-            source.begin(self.ruleset.version());
+            source.begin(self.ruleset.version(), origin);
         }
     }
 
@@ -17,6 +19,13 @@ impl Pipeline {
     pub(crate) fn end(&mut self) {
         if let Some(source) = &mut self.source {
             source.end();
+        }
+    }
+
+    /// Lets control know another origin of the clock, if it goes by the time of the system.
+    pub(crate) fn move_origin(&self, origin: Instant) {
+        if let Some(source) = &self.source {
+            source.move_origin(origin);
         }
     }
 
