@@ -180,6 +180,8 @@ pub struct Fdb {
     replaced: u64,
     /// VLANs in which no address is learned or looked up.
     flooded: Option<Arc<Vlans>>,
+    /// They have been set: the next time is a change.
+    flooded_is_set: bool,
 }
 
 impl Fdb {
@@ -195,7 +197,7 @@ impl Fdb {
             entries_max: AtomicUsize::new(entries_max),
             ageing_s: AtomicU32::new(ageing_s),
         };
-        Self { shared: Arc::new(shared), slots, replaced: 0, flooded: None }
+        Self { shared: Arc::new(shared), slots, replaced: 0, flooded: None, flooded_is_set: false }
     }
 
     /// Returns a handle of the table for another worker.
@@ -205,6 +207,7 @@ impl Fdb {
             slots: self.slots.clone(),
             replaced: self.replaced,
             flooded: self.flooded.clone(),
+            flooded_is_set: self.flooded_is_set,
         }
     }
 

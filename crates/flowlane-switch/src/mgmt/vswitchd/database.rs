@@ -22,6 +22,8 @@ pub(super) struct Servers {
     /// Attempts since a server was there.
     failed: usize,
     pause: Duration,
+    /// The last session was synchronised.
+    was_there: bool,
     /// The last problem of each, which is said once.
     problems: Vec<String>,
 }
@@ -40,7 +42,16 @@ impl Servers {
             return Err(DaemonError::NoTls(secured.clone()));
         }
         let problems = vec![String::new(); addresses.len()];
-        Ok(Self { addresses, files, credentials: None, next: 0, failed: 0, pause: PAUSES[0], problems })
+        Ok(Self {
+            addresses,
+            files,
+            credentials: None,
+            next: 0,
+            failed: 0,
+            pause: PAUSES[0],
+            was_there: false,
+            problems,
+        })
     }
 
     /// Connects to the server whose turn it is. `ends`: the daemon ends.
@@ -73,7 +84,7 @@ impl Servers {
 
     /// Notes that the server is there.
     pub(super) fn succeeded(&mut self) {
-        (self.failed, self.pause) = (0, PAUSES[0]);
+        (self.failed, self.pause, self.was_there) = (0, PAUSES[0], true);
     }
 
     /// Notes why a connection has ended, and goes on to the next server. Returns the text, unless it was said before, and how long to
@@ -85,7 +96,9 @@ impl Servers {
         self.next = (self.next + 1) % self.addresses.len();
         self.failed += 1;
         let is_round = self.failed.is_multiple_of(self.addresses.len());
-        let pause = if is_round { self.pause } else { Duration::ZERO };
+        // One that ends sessions as soon as they are synchronised is not asked without end.
+        let least = if std::mem::take(&mut self.was_there) { PAUSES[0] } else { Duration::ZERO };
+        let pause = if is_round { self.pause } else { least };
         if is_round {
             self.pause = (2 * pause).min(PAUSES[1]);
         }
@@ -148,8 +161,9 @@ mod tests {
         let pauses: Vec<u128> = (0..12).map(|_| servers.lost(&"gone").1.as_millis()).collect();
         assert_eq!(pauses, [0, 500, 0, 1000, 0, 2000, 0, 4000, 0, 8000, 0, 8000]);
         servers.succeeded();
-        assert_eq!(servers.lost(&"gone").1, Duration::ZERO);
-        assert_eq!(servers.lost(&"gone").1, PAUSES[0]);
+        // After a session, there is always one.
+        let pauses: Vec<u128> = (0..4).map(|_| servers.lost(&"gone").1.as_millis()).collect();
+        assert_eq!(pauses, [500, 500, 0, 1000]);
     }
 
     #[test]

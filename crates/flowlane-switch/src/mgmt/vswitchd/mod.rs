@@ -243,7 +243,8 @@ impl<'a> Daemon<'a> {
     fn follow_database(&mut self, hooks: &Hooks<'_>) {
         let mut replica = Replica::default();
         while !self.is_over(hooks) {
-            let begun = Instant::now();
+            // An attempt may take as long as the pauses.
+            self.answer_commands(hooks);
             let mut session = Session::new(DATABASE, &model::WANTED, Some(LOCK), replica);
             let lost = match self.servers.connect(hooks.stop) {
                 Ok(mut connection) => {
@@ -263,7 +264,8 @@ impl<'a> Daemon<'a> {
             let Some(lost) = lost else { return };
             let (text, pause) = self.servers.lost(&lost);
             text.iter().for_each(|text| (self.say)(text));
-            while begun.elapsed() < pause && !self.is_over(hooks) {
+            let ended = Instant::now();
+            while ended.elapsed() < pause && !self.is_over(hooks) {
                 self.answer_commands(hooks);
                 std::thread::sleep(WAIT);
             }

@@ -108,8 +108,9 @@ fn path_mtu(destination: SocketAddr, source: Option<IpAddr>) -> io::Result<(usiz
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), libc::IPPROTO_IPV6, libc::IPV6_MTU),
     };
     let socket = UdpSocket::bind((source.unwrap_or(any), 0))?;
-    let port = if destination.port() == 0 { ANY_PORT } else { destination.port() };
-    socket.connect((destination.ip(), port))?;
+    let mut to = destination;
+    to.set_port(if destination.port() == 0 { ANY_PORT } else { destination.port() });
+    socket.connect(to)?;
     let (mut mtu, mut len) = (0 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
     // SAFETY: the system writes a number of at most `len` bytes to `mtu`, which is alive.
     let got = unsafe {

@@ -6,13 +6,17 @@ use super::{Ends, Fdb, NormalDecision, STATIC};
 use crate::state::vlan::Vlans;
 
 impl Fdb {
-    /// Floods all frames of some VLANs, for this worker; `None`: of none. Where that is a change, learned addresses are forgotten, as in
-    /// Open vSwitch.
+    /// Floods all frames of some VLANs, for this worker; `None`: of none. A change forgets all learned addresses, as in Open vSwitch; the
+    /// first time, those that another process has left, in these VLANs.
     pub fn flood_vlans(&mut self, vlans: Option<Arc<Vlans>>) {
-        if self.flooded != vlans {
-            self.flooded = vlans;
-            self.retain_where(|_, _, seen_s| seen_s == STATIC);
+        let is_change = std::mem::replace(&mut self.flooded_is_set, true);
+        if self.flooded == vlans {
+            return;
         }
+        self.flooded = vlans;
+        let flooded = self.flooded.clone().filter(|_| !is_change);
+        let stays = |vid| flooded.as_ref().is_some_and(|flooded| !flooded.has(vid));
+        self.retain_where(|vid, _, seen_s| seen_s == STATIC || stays(vid));
     }
 
     #[inline]
@@ -47,7 +51,11 @@ mod tests {
         }
         let flooded = || Some(Arc::new(Vlans::of([5])));
         fdb.flood_vlans(flooded());
+        let left: Vec<u16> = fdb.entries().iter().map(|(_, vid, ..)| *vid).collect();
+        assert_eq!(left, [6], "at first, those of other VLANs stay");
+        fdb.flood_vlans(None);
         assert!(fdb.is_empty());
+        fdb.flood_vlans(flooded());
         fdb.switch(&frame(1, 2, 6), PortNo(1), 1);
         fdb.flood_vlans(flooded());
         assert_eq!(fdb.len(), 1, "no change");

@@ -66,10 +66,11 @@ impl BridgeTree {
 impl Running {
     fn resume(&mut self, saved: SavedTree, now_ms: u64, served: &ControlServer) {
         let SavedTree { unix_ms: then, is_rapid, mut ports } = saved;
-        if is_rapid == self.is_rapid {
+        // A clock that went back does not say how long neighbours have waited.
+        let passed_ms = unix_ms().checked_sub(then);
+        if let Some(passed_ms) = passed_ms.filter(|_| is_rapid == self.is_rapid) {
             let known = self.ports.iter();
             let ports = known.filter_map(|(number, port)| Some((*number, ports.remove(&port.name)?)));
-            let passed_ms = unix_ms().saturating_sub(then);
             self.rstp = Rstp::resume(self.settings.clone(), ports.collect(), passed_ms, now_ms);
         }
         self.follow_ports(served);
