@@ -81,7 +81,9 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Switch(SwitchVerb),
     /// Run bridges as an OVSDB asks for them, in the place of `ovs-vswitchd`.
+    // `ovs-ctl` takes the last word of the line that names Open vSwitch.
     #[cfg(target_os = "linux")]
+    #[command(long_version = concat!("(in the place of the daemon of Open vSwitch) ", env!("CARGO_PKG_VERSION")))]
     Vswitchd(VswitchdOptions),
     /// Look up routes, inspect a routing table, and benchmark it.
     #[command(subcommand)]

@@ -9,12 +9,13 @@ Examples:
   flowlane vswitchd                                             # unix:/var/run/openvswitch/db.sock
   flowlane vswitchd unix:/run/openvswitch/db.sock --pidfile --log-file --detach
   flowlane vswitchd --pidfile --log-file --detach --take-over  # an upgrade: the daemon that runs hands over, and ends
+  flowlane vswitchd --pidfile --log-file --detach --monitor --mlockall -vconsole:emer -vsyslog:err -vfile:info
   OVS_RUNDIR=/tmp/ovs flowlane vswitchd
   flowlane vswitchd ssl:192.0.2.1:6640 -p sc-privkey.pem -c sc-cert.pem -C cacert.pem
 
 The database says which bridges there are: `ovs-vsctl add-br br0`, `ovs-vsctl add-port br0 eth1`. Each bridge has a socket for OpenFlow,
 RUNDIR/BRIDGE.mgmt, as `ovs-ofctl` expects it. RUNDIR is OVS_RUNDIR, or /var/run/openvswitch; LOGDIR is
-OVS_LOGDIR, or /var/log/openvswitch. The log file is opened again at a SIGHUP and by `ovs-appctl vlog/reopen`, as logrotate needs it.
+OVS_LOGDIR, or /var/log/openvswitch. The system's log (`-vsyslog:warn`) is at /dev/log. The log file is opened again at a SIGHUP and by `ovs-appctl vlog/reopen`, as logrotate needs it.
 
 A daemon that ends leaves rules, connections and sessions of BFD in RUNDIR for the next one (`ovs-appctl exit --cleanup`: nothing). Each bridge has
 a control socket, RUNDIR/BRIDGE.control: `flowlane switch show --socket …`, `flowlane switch trace …`.
@@ -41,19 +42,35 @@ pub(crate) struct VswitchdOptions {
     /// As --ca-cert; where the file is missing, the first server is believed, and its authority is kept there.
     #[arg(long, value_name = "FILE", requires = "private_key", group = "authority")]
     pub(crate) bootstrap_ca_cert: Option<PathBuf>,
-    /// Write the process's number to a file [default, without a value: RUNDIR/ovs-vswitchd.pid].
+    /// Write the process's number to a file, of RUNDIR where it has no folder [default, without a value: RUNDIR/ovs-vswitchd.pid].
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub(crate) pidfile: Option<Option<PathBuf>>,
+    /// Replace the pidfile of a daemon that runs, instead of refusing to start.
+    #[arg(long, requires = "pidfile", conflicts_with = "take_over")]
+    pub(crate) overwrite_pidfile: bool,
     /// Take the place of the daemon of the pidfile, with its ports, rules and connections: an upgrade while packets flow.
     #[arg(long)]
     pub(crate) take_over: bool,
     /// Return when the bridges are there, and run on in the background.
     #[arg(long)]
     pub(crate) detach: bool,
+    /// Stay in the working directory; else the process in the background goes to /.
+    #[arg(long, requires = "detach")]
+    pub(crate) no_chdir: bool,
+    /// Start the daemon again when a mistake in it ends it (a panic, or a signal such as SIGABRT or SIGSEGV).
+    #[arg(long)]
+    pub(crate) monitor: bool,
+    /// Keep memory that is in use from being swapped out.
+    #[arg(long)]
+    pub(crate) mlockall: bool,
+    /// Set levels of the log as `ovs-appctl vlog/set` does: a destination (console, syslog or file), and off, emer, err, warn, info or
+    /// dbg [default, without a value: dbg for all].
+    #[arg(long, short, value_name = "SPEC", num_args = 0..=1, default_missing_value = "dbg")]
+    pub(crate) verbose: Vec<String>,
     /// Write messages to a file, too [default, without a value: LOGDIR/ovs-vswitchd.log].
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub(crate) log_file: Option<Option<PathBuf>>,
-    /// Socket for `ovs-appctl`, or `none` [default: RUNDIR/ovs-vswitchd.PID.ctl].
+    /// Socket for `ovs-appctl`, in RUNDIR where it has no folder, or `none` [default: RUNDIR/ovs-vswitchd.PID.ctl].
     #[arg(long, value_name = "SOCKET")]
     pub(crate) unixctl: Option<PathBuf>,
 }

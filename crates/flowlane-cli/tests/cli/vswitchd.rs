@@ -9,6 +9,7 @@ mod database;
 mod memory;
 mod multicast;
 mod ovn;
+mod ovs_ctl;
 mod path_mtu;
 mod qos;
 mod readme;

@@ -1,4 +1,4 @@
-//! The log of the daemon: standard error, and a file in the form that Open vSwitch's has.
+//! The log of the daemon: standard error, the system's log, and a file in the form that Open vSwitch's has.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,12 +8,14 @@ use std::time::SystemTime;
 
 use flowlane_switch::mgmt::vswitchd::{DaemonLog, LogDestination, LogLevel, LogLevels, MODULE};
 
+use super::syslog::Syslog;
 use crate::stderr::note;
 
 /// The log.
 pub(super) struct Log {
     path: Option<PathBuf>,
     levels: LogLevels,
+    syslog: Syslog,
     file: Mutex<Option<Numbered>>,
 }
 
@@ -28,10 +30,9 @@ impl Log {
     ///
     /// # Errors
     /// Where the file cannot be opened.
-    pub(super) fn open(path: Option<&Path>) -> io::Result<Self> {
-        // It is opened again when the working directory is another.
-        let path = path.map(std::path::absolute).transpose()?;
-        let log = Self { path, levels: LogLevels::default(), file: Mutex::default() };
+    pub(super) fn open(path: Option<&Path>, syslog: Syslog) -> io::Result<Self> {
+        let path = path.map(Path::to_owned);
+        let log = Self { path, levels: LogLevels::default(), syslog, file: Mutex::default() };
         log.open_file()?;
         Ok(log)
     }
@@ -51,32 +52,36 @@ impl Log {
 
     /// Says something that an operator should know.
     pub(super) fn warn(&self, text: &str) {
-        if self.levels.takes(LogDestination::Console, LogLevel::Warning) {
-            note!("flowlane: {text}");
-        }
         self.write(LogLevel::Warning, text);
     }
 
     /// Notes something of the daemon's normal course.
     pub(super) fn info(&self, text: &str) {
-        if self.levels.takes(LogDestination::Console, LogLevel::Info) {
-            note!("flowlane: {text}");
-        }
         self.write(LogLevel::Info, text);
     }
 
     fn write(&self, level: LogLevel, text: &str) {
-        if !self.levels.takes(LogDestination::File, level) {
-            return;
+        let takes = |destination| self.levels.takes(destination, level);
+        if takes(LogDestination::Console) {
+            note!("flowlane: {text}");
         }
+        // One line each, whatever others have put into the text.
+        let line = format!("{MODULE}|{}|{}", level.name(), text.escape_debug());
+        if takes(LogDestination::Syslog) {
+            self.syslog.write(level, &line);
+        }
+        if takes(LogDestination::File) {
+            self.write_file(&line);
+        }
+    }
+
+    fn write_file(&self, line: &str) {
         let mut held = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Numbered { file, lines }) = &mut *held else { return };
         *lines += 1;
         let time = humantime::format_rfc3339_millis(SystemTime::now());
-        // One line each, whatever others have put into the text.
-        let text = text.escape_debug();
         // A full disk must not end the daemon.
-        _ = file.write_all(format!("{time}|{lines:05}|{MODULE}|{}|{text}\n", level.name()).as_bytes());
+        _ = file.write_all(format!("{time}|{lines:05}|{line}\n").as_bytes());
     }
 }
 
@@ -105,7 +110,7 @@ mod tests {
     fn lines_have_numbers_and_a_renamed_file_is_opened_again() {
         let folder = tempfile::tempdir().unwrap();
         let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
-        let log = Log::open(Some(&path)).unwrap();
+        let log = Log::open(Some(&path), Syslog::of_method("null").unwrap()).unwrap();
         log.info("one");
         std::fs::rename(&path, &old).unwrap();
         log.info("two\nlines");
@@ -116,6 +121,6 @@ mod tests {
         };
         assert_eq!(lines(&old), ["|00001|vswitchd|INFO|one", "|00002|vswitchd|INFO|two\\nlines"]);
         assert_eq!(lines(&path), ["|00003|vswitchd|INFO|three"]);
-        assert!(Log::open(Some(folder.path())).is_err());
+        assert!(Log::open(Some(folder.path()), Syslog::of_method("null").unwrap()).is_err());
     }
 }

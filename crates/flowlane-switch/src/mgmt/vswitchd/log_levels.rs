@@ -43,7 +43,7 @@ impl LogLevel {
 pub enum LogDestination {
     /// Standard error.
     Console,
-    /// The system's log, which the daemon does not use.
+    /// The system's log.
     Syslog,
     /// The log file.
     File,
@@ -89,7 +89,7 @@ impl LogLevels {
     ///
     /// # Errors
     /// A word that is none of these; nothing has changed.
-    pub(super) fn set(&self, specification: &str) -> Result<(), String> {
+    pub fn set(&self, specification: &str) -> Result<(), String> {
         let (mut wanted, mut level) = (None, LogLevel::Debug);
         let words = specification.split([':', ' ', ',']).filter(|word| !word.is_empty());
         for word in words {

@@ -13,7 +13,7 @@ use rustix::fs::{FlockOperation, fcntl_lock};
 pub struct PidFile {
     path: PathBuf,
     /// Locked as long as it is open.
-    _file: File,
+    file: File,
 }
 
 impl PidFile {
@@ -33,6 +33,17 @@ impl PidFile {
         }
     }
 
+    /// Writes the number of this process to a new file, even where another process has one of this path.
+    ///
+    /// # Errors
+    /// Where another process is about to do the same, or the file cannot be written.
+    pub fn overwrite(path: &Path) -> io::Result<Self> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Self::write(path),
+        }
+    }
+
     /// Writes the number of this process.
     ///
     /// # Errors
@@ -44,22 +55,27 @@ impl PidFile {
                 io::Error::new(ErrorKind::WouldBlock, "another daemon runs, and has locked it")
             })?;
             // A daemon that has just ended has removed the file, and its lock was on that one.
-            let is_there = path.metadata().is_ok_and(|there| {
-                file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
-            });
-            if is_there {
+            if is_at(&file, path) {
                 break file;
             }
         };
         file.set_len(0)?;
         writeln!(file, "{}", std::process::id())?;
-        Ok(Self { path: path.to_owned(), _file: file })
+        Ok(Self { path: path.to_owned(), file })
     }
+}
+
+/// Returns whether a file is the one of this path.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (own, there) = (file.metadata(), path.metadata());
+    own.is_ok_and(|own| there.is_ok_and(|there| (own.dev(), own.ino()) == (there.dev(), there.ino())))
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Removed first: another process may lock it from then on.
-        _ = std::fs::remove_file(&self.path);
+        // Another process may have overwritten it. Else it is removed first: another process may lock it from then on.
+        if is_at(&self.file, &self.path) {
+            _ = std::fs::remove_file(&self.path);
+        }
     }
 }
