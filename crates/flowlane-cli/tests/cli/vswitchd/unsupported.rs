@@ -16,6 +16,12 @@ fn the_log_says_what_is_asked_for_in_vain_once() {
     host.vsctl("-- --id=@p create CT_Timeout_Policy timeouts:icmp_first=9 -- --id=@z create CT_Zone timeout_policy=@p \
          -- --id=@d create Datapath ct_zones:5=@z -- set Open_vSwitch . datapaths:netdev=@d")
         .unwrap();
+    host.vsctl("set Port d1 mac=\"02:00:00:00:00:07\" other_config:bond-detect-mode=miimon -- set Interface d1 bfd:oam=true").unwrap();
+    host.vsctl("set-controller br0 unix:/nowhere -- set Bridge br0 other_config:in-band-queue=1").unwrap();
+    host.vsctl(
+        "set Controller br0 connection_mode=in-band controller_rate_limit=100 enable_async_messages=false other_config:dscp=8",
+    )
+    .unwrap();
     let said = || std::fs::read_to_string(&log).unwrap();
     let columns = [
         "cfm_mpid of d1",
@@ -24,6 +30,14 @@ fn the_log_says_what_is_asked_for_in_vain_once() {
         "other_config:forward-bpdu",
         "flow_limit of Flow_Table",
         "ct_zones of Datapath",
+        "mac of port d1",
+        "other_config:bond-detect-mode=miimon of d1",
+        "bfd:oam of d1",
+        "other_config:in-band-queue",
+        "connection_mode=in-band of controller unix:/nowhere",
+        "controller_rate_limit of controller unix:/nowhere",
+        "enable_async_messages of controller unix:/nowhere",
+        "other_config:dscp of controller unix:/nowhere",
     ];
     for column in columns {
         let line = format!("column {column} is set, which is not supported: ");

@@ -14,6 +14,7 @@ use super::flow_mods::{TOGETHER_MAX, is_flow_mod};
 use super::outgoing::Outgoing;
 use super::packets::Subscriber;
 use super::session::{Session, State};
+use super::settings::ConnectionSettings;
 use super::slots::Slot;
 use super::stream::{Reader, Stream, Writer};
 use super::turns::{Class, Turn, Usage};
@@ -21,8 +22,6 @@ use crate::mgmt::rpc::Controller;
 
 /// Answers up to this length take nothing of the budget of all connections.
 const SMALL: usize = 64 * 1024;
-/// A peer that is silent for this long is asked whether it lives; after the same time again it is disconnected.
-pub(super) const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// The time for the handshake of TLS and the greeting together, however the peer divides its bytes.
 const GREETING_TIME: Duration = Duration::from_secs(10);
 /// The type of a greeting (OpenFlow 1.3.5, A.5.1): the first message, in all versions.
@@ -31,12 +30,14 @@ const HELLO: u8 = 0;
 const CHUNK: usize = 64 * 1024;
 
 /// Serves a connection at an address until either side ends it. Returns whether the peers agreed on a version. A peer that has
-/// connected to the switch has a slot.
+/// connected to the switch has a slot. A silent
+/// peer is asked at these intervals whether it lives.
 pub(super) fn serve(
     stream: Stream,
     shared: &Arc<Shared>,
     controller: &Controller,
     slot: Option<&Slot>,
+    probe_interval: Option<Duration>,
 ) -> bool {
     let (copies, is_passive) = (shared.clone(), slot.is_some());
     let opened = Connection::open(stream, shared, move |bytes| copies.snoopers.copy(bytes));
@@ -54,6 +55,7 @@ pub(super) fn serve(
     }
     if let Some(version) = version {
         let _connected = controller.connected();
+        connection.probe_interval = probe_interval;
         slot.inspect(|slot| slot.greeted());
         let state = State::new(Codec::new(version), is_passive);
         let mut session = Session::new(shared.clone(), Arc::new(Mutex::new(state)));
@@ -80,7 +82,7 @@ pub(super) fn serve_snooper(stream: Stream, shared: &Arc<Shared>, slot: &Slot) {
     if let Some(version) = connection.negotiate(shared) {
         slot.greeted();
         // The client takes probes for copies.
-        connection.is_asked = false;
+        connection.probe_interval = None;
         let id = shared.snoopers.add(version, connection.queue.clone());
         while connection.next(shared, Vec::new).is_some() {}
         shared.snoopers.remove(id);
@@ -115,8 +117,8 @@ struct Connection {
     heard: Instant,
     /// It has been asked since whether it lives.
     probed: bool,
-    /// A silent peer is asked.
-    is_asked: bool,
+    /// A silent peer is asked after this time.
+    probe_interval: Option<Duration>,
     /// Received messages are copied to snoopers.
     is_copied: bool,
     /// When the peer must have greeted, until it has.
@@ -145,7 +147,7 @@ impl Connection {
             used: 0,
             heard: Instant::now(),
             probed: false,
-            is_asked: true,
+            probe_interval: Some(ConnectionSettings::PROBE_INTERVAL),
             is_copied: false,
             deadline: Some(deadline),
             error: None,
@@ -197,11 +199,12 @@ impl Connection {
                     if shared.ends.load(Ordering::Relaxed) {
                         return None;
                     }
-                    let silent = if self.is_asked { self.heard.elapsed() } else { Duration::ZERO };
-                    if self.probed && silent >= 2 * PROBE_INTERVAL {
+                    let Some(interval) = self.probe_interval else { continue };
+                    let silent = self.heard.elapsed();
+                    if self.probed && silent >= interval.saturating_mul(2) {
                         return None;
                     }
-                    if !self.probed && silent >= PROBE_INTERVAL {
+                    if !self.probed && silent >= interval {
                         self.probed = true;
                         if !self.send(probe()) {
                             return None;

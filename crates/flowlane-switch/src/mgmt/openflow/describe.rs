@@ -62,8 +62,8 @@ pub(super) fn answer(service: &Service, version: Version, request: Request) -> R
             manufacturer: "Flowlane".to_owned(),
             hardware: "Flowlane".to_owned(),
             software: env!("CARGO_PKG_VERSION").to_owned(),
-            serial: "None".to_owned(),
-            datapath: service.name().to_owned(),
+            serial: service.texts().serial.clone().unwrap_or_else(|| "None".to_owned()),
+            datapath: service.texts().datapath.clone().unwrap_or_else(|| service.name().to_owned()),
         }),
         Request::Flow(request) => {
             let flows = selected(service, &request).into_iter().map(flow).collect();

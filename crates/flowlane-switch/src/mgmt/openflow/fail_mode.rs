@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Service;
-use super::connection::PROBE_INTERVAL;
+use super::settings::ConnectionSettings;
 
 /// The behaviour of the switch while none of the controllers that it connects to is connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
@@ -27,7 +27,7 @@ impl FailMode {
     pub fn standalone_after(self) -> Option<Duration> {
         match self {
             Self::Secure => None,
-            Self::Standalone => Some(3 * PROBE_INTERVAL),
+            Self::Standalone => Some(3 * ConnectionSettings::PROBE_INTERVAL),
         }
     }
 }

@@ -28,6 +28,7 @@ mod ports;
 mod queues;
 mod service;
 mod session;
+mod settings;
 mod slots;
 mod snoop;
 mod stream;
@@ -37,6 +38,7 @@ mod turns;
 pub use address::{Address, BadAddress};
 pub use fail_mode::FailMode;
 pub use service::Service;
+pub use settings::{ConnectionSettings, SwitchTexts};
 pub use tls::{TlsError, TlsFile, TlsFiles, TlsProblem};
 
 pub(in crate::mgmt) use stream::{Reader, Socket, Stream, Writer};
@@ -72,8 +74,8 @@ const BUNDLES_BYTES: usize = 1 << 26;
 const PAUSE: Duration = Duration::from_millis(20);
 /// How often the agent looks whether the workers run.
 const WORKERS_PAUSE: Duration = Duration::from_millis(1);
-/// The pauses between attempts to connect: doubled from the first to the last, as Open vSwitch has it.
-const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(8)];
+/// The first pause between attempts to connect, as Open vSwitch has it, and the time that an attempt may take.
+const BACKOFF: Duration = Duration::from_secs(1);
 
 /// An error of opening an address.
 #[derive(Debug, thiserror::Error)]
@@ -231,6 +233,8 @@ impl Agent {
             Ok(listener)
         };
         let controller = self.shared.service.controllers().add(address.to_string());
+        let settings = self.shared.service.settings(address);
+        let serve_passive = |controller| serve_passive(controller, settings.probe_interval);
         match address {
             Address::ListenUnix(path) => {
                 let (file, listener) = SocketFile::listen(path)?;
@@ -247,16 +251,16 @@ impl Agent {
             Address::ConnectUnix(path) => {
                 let path = path.clone();
                 let connect = move || Ok(Stream::plain(Socket::Unix(UnixStream::connect(&path)?)));
-                self.connect(connect, controller)
+                self.connect(connect, controller, settings)
             }
             &Address::ConnectTcp(to) => {
                 let connect = move || Ok(Stream::plain(connect_tcp(to)?));
-                self.connect(connect, controller)
+                self.connect(connect, controller, settings)
             }
             &Address::ConnectSsl(to) => {
                 let (credentials, side) = (credentials(), Side::Client(to.ip()));
                 let connect = move || Ok(Stream::with_tls(connect_tcp(to)?, credentials.clone(), side));
-                self.connect(connect, controller)
+                self.connect(connect, controller, settings)
             }
         }
         .map_err(failed)
@@ -308,16 +312,17 @@ impl Agent {
         &mut self,
         connect: impl Fn() -> io::Result<Stream> + Send + 'static,
         controller: Arc<Controller>,
+        settings: ConnectionSettings,
     ) -> io::Result<()> {
         let shared = self.shared.clone();
         self.spawn(move || {
             shared.wait_for_workers();
-            let mut pause = BACKOFF[0];
+            let mut pause = BACKOFF.min(settings.backoff_max);
             while !shared.ends.load(Ordering::Relaxed) {
                 match connect() {
                     Ok(stream) => {
-                        if serve(stream, &shared, &controller, None) {
-                            pause = BACKOFF[0];
+                        if serve(stream, &shared, &controller, None, settings.probe_interval) {
+                            pause = BACKOFF.min(settings.backoff_max);
                         }
                     }
                     Err(error) => controller.failed(error.to_string()),
@@ -327,7 +332,7 @@ impl Agent {
                     std::thread::sleep(PAUSE);
                     waited += PAUSE;
                 }
-                pause = (2 * pause).min(BACKOFF[1]);
+                pause = (2 * pause).min(settings.backoff_max);
             }
         })
     }
@@ -335,15 +340,15 @@ impl Agent {
 
 /// Connects to a controller, which has the first pause for it.
 fn connect_tcp(to: SocketAddr) -> io::Result<Socket> {
-    TcpStream::connect_timeout(&to, BACKOFF[0]).map(Socket::Tcp)
+    TcpStream::connect_timeout(&to, BACKOFF).map(Socket::Tcp)
 }
 
 /// Serves a connection until it ends.
 type Serve = Arc<dyn Fn(Stream, &Arc<Shared>, &Slot) + Send + Sync>;
 
-fn serve_passive(controller: Arc<Controller>) -> Serve {
+fn serve_passive(controller: Arc<Controller>, probe_interval: Option<Duration>) -> Serve {
     Arc::new(move |stream: Stream, shared: &Arc<Shared>, slot: &Slot| {
-        serve(stream, shared, &controller, Some(slot));
+        serve(stream, shared, &controller, Some(slot), probe_interval);
     })
 }
 

@@ -8,7 +8,9 @@ use flowlane::rule::{Action, Command, FlowMod, Match, Rule};
 use flowlane::tunnel::OptionMap;
 use flowlane_openflow::{ErrorCode, Version};
 
+use super::Address;
 use super::packets;
+use super::settings::{ConnectionSettings, SwitchTexts};
 use crate::control::{
     BundleError, Changes, Control, FAIL_OPEN, FlowStatistics, MeterEntry, MeterError, MeterMod, Notice,
     Notices, OptionMod, OptionsError, Refusal, Refused, Requester, TableSettings, VacancyLimits, vacancy_of,
@@ -53,6 +55,9 @@ pub struct Service {
     name: String,
     versions: Vec<Version>,
     standalone_after: Option<Duration>,
+    /// Of connections at these addresses; others have those that are usual.
+    settings: Vec<(Address, ConnectionSettings)>,
+    texts: SwitchTexts,
     begun: Instant,
 }
 
@@ -70,8 +75,19 @@ impl Service {
         let notices = control.notices().clone();
         drop(control);
         let (name, versions, begun) = (name.to_owned(), Version::ALL.to_vec(), Instant::now());
-        let standalone_after = None;
-        Self { served, packet_ins, notices, datapath_id, name, versions, standalone_after, begun }
+        let (standalone_after, settings, texts) = (None, Vec::new(), SwitchTexts::default());
+        Self {
+            served,
+            packet_ins,
+            notices,
+            datapath_id,
+            name,
+            versions,
+            standalone_after,
+            settings,
+            texts,
+            begun,
+        }
     }
 
     /// The connections at the addresses of controllers, for reports.
@@ -98,6 +114,28 @@ impl Service {
     #[must_use]
     pub fn with_standalone_after(self, standalone_after: Option<Duration>) -> Self {
         Self { standalone_after, ..self }
+    }
+
+    /// Gives connections at these addresses settings of their own.
+    #[must_use]
+    pub fn with_settings(self, settings: Vec<(Address, ConnectionSettings)>) -> Self {
+        Self { settings, ..self }
+    }
+
+    /// Describes itself with these texts.
+    #[must_use]
+    pub fn with_texts(self, texts: SwitchTexts) -> Self {
+        Self { texts, ..self }
+    }
+
+    /// The settings of connections at an address.
+    pub(super) fn settings(&self, address: &Address) -> ConnectionSettings {
+        let own = self.settings.iter().find(|(at, _)| at == address);
+        own.map_or_else(ConnectionSettings::default, |(_, settings)| *settings)
+    }
+
+    pub(super) fn texts(&self) -> &SwitchTexts {
+        &self.texts
     }
 
     pub(super) fn standalone_after(&self) -> Option<Duration> {

@@ -18,6 +18,7 @@ use flowlane_ovsdb::Uuid;
 use self::bonds::save_sessions;
 use super::bfd::BfdSessions;
 use super::bonds::Bonds;
+use super::controllers::ControllersSpec;
 use super::forwarding::{AgentPlace, Ended, Opened, StateFiles, control_path, wait_until_it_runs};
 use super::mirrors::BridgeMirrors;
 use super::model::{BridgeSpec, InterfaceSpec, check_name};
@@ -95,7 +96,7 @@ pub(super) enum BridgeEnd {
 const STANDALONE: &str = "priority=0,actions=normal";
 
 fn is_standalone(spec: &BridgeSpec) -> bool {
-    !spec.is_secure && spec.controllers.is_empty()
+    !spec.is_secure && spec.controllers.addresses.is_empty()
 }
 
 impl Bridge {
@@ -166,7 +167,7 @@ impl Bridge {
         let bfd = Arc::new(BfdSessions::default());
         let mut bridge = Self {
             spec: BridgeSpec {
-                controllers: Vec::new(),
+                controllers: ControllersSpec::default(),
                 interfaces: Vec::new(),
                 bonds: Vec::new(),
                 ..spec.clone()

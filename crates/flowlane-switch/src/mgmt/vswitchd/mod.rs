@@ -13,6 +13,7 @@ mod bonds;
 mod bridge;
 mod commands;
 mod control;
+mod controllers;
 mod database;
 mod features;
 mod figures;

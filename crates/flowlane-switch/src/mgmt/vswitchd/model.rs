@@ -9,6 +9,7 @@ use flowlane_ovsdb::{Atom, Replica, Row, Uuid, Wanted};
 
 use super::bfd::BfdSpec;
 use super::bonds::BondSpec;
+use super::controllers::ControllersSpec;
 use super::mirrors::MirrorSpec;
 use super::multicast::SnoopingSpec;
 use super::qos::LimitsSpec;
@@ -16,7 +17,7 @@ use super::settings::FdbSettings;
 use super::spanning_tree::TreeSpec;
 use super::unsupported;
 use crate::mgmt::config::PortSection;
-use crate::mgmt::openflow::{Address, TlsFiles};
+use crate::mgmt::openflow::TlsFiles;
 use crate::mgmt::setup::read_host_mac;
 use crate::port::{PortSpec, XdpMode};
 use crate::state::vlan::VlanMode;
@@ -74,6 +75,7 @@ pub(super) const WANTED: [Wanted; 11] = [
             "rstp_status",
             "statistics",
             "rstp_statistics",
+            "mac",
         ],
     },
     Wanted {
@@ -125,7 +127,22 @@ pub(super) const WANTED: [Wanted; 11] = [
     },
     Wanted { table: "QoS", columns: &["type", "queues", "other_config"] },
     Wanted { table: "Queue", columns: &["dscp", "other_config"] },
-    Wanted { table: "Controller", columns: &["target", "is_connected", "status"] },
+    Wanted {
+        table: "Controller",
+        columns: &[
+            "target",
+            "is_connected",
+            "status",
+            "inactivity_probe",
+            "max_backoff",
+            "connection_mode",
+            "controller_rate_limit",
+            "controller_queue_size",
+            "enable_async_messages",
+            "local_ip",
+            "other_config",
+        ],
+    },
     Wanted { table: "Datapath", columns: &["capabilities", "ct_zones"] },
     Wanted { table: "Flow_Table", columns: &["name", "flow_limit"] },
 ];
@@ -138,10 +155,7 @@ pub(super) struct BridgeSpec {
     pub(super) interfaces: Vec<InterfaceSpec>,
     /// Its ports of several interfaces, and those that speak LACP.
     pub(super) bonds: Vec<BondSpec>,
-    /// The addresses of its controllers, in addition to its own socket.
-    pub(super) controllers: Vec<Address>,
-    /// Targets that are no addresses.
-    pub(super) unknown_controllers: Vec<String>,
+    pub(super) controllers: ControllersSpec,
     /// The files of the daemon's TLS.
     pub(super) tls: Option<TlsFiles>,
     /// Without controllers it forwards nothing but by their rules.
@@ -218,12 +232,6 @@ fn bridge(replica: &Replica, uuid: Uuid, row: &Row) -> Option<BridgeSpec> {
     let bonds = ports().filter_map(|(uuid, port)| BondSpec::read(replica, uuid, port)).collect();
     // The bridge's own first, then in the order of their names.
     interfaces.sort_by_key(|interface| (interface.name != name, interface.name.clone()));
-    let controllers = row.get("controller").uuids().filter_map(|uuid| replica.row("Controller", uuid));
-    let targets: Vec<&str> = controllers.filter_map(|controller| controller.get("target").text()).collect();
-    let (addresses, unknown): (Vec<_>, Vec<_>) = targets
-        .iter()
-        .map(|target| target.parse::<Address>().map_err(|_| (*target).to_owned()))
-        .partition(Result::is_ok);
     let versions = row.get("protocols").atoms().filter_map(|atom| match atom {
         Atom::String(name) => Version::ALL.into_iter().find(|version| version.name() == name),
         _ => None,
@@ -237,8 +245,7 @@ fn bridge(replica: &Replica, uuid: Uuid, row: &Row) -> Option<BridgeSpec> {
         uuid,
         interfaces,
         bonds,
-        controllers: addresses.into_iter().flatten().collect(),
-        unknown_controllers: unknown.into_iter().filter_map(Result::err).collect(),
+        controllers: ControllersSpec::read(replica, row),
         tls: tls(replica),
         is_secure: row.get("fail_mode").text() == Some("secure"),
         versions: versions.collect(),

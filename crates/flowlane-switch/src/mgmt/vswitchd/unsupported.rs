@@ -1,5 +1,7 @@
 //! What a database asks for in vain: columns whose effect would be missed, with the effect, for the log.
 
+use std::fmt::Display;
+
 use flowlane_ovsdb::{Replica, Row};
 
 /// Columns of a bridge that name rows, and the effect.
@@ -10,10 +12,39 @@ const OF_BRIDGE: [(&str, &str); 4] = [
     ("auto_attach", "no VLAN is negotiated"),
 ];
 
+/// Reads the rows of a bridge's controllers.
+fn note_controllers(replica: &Replica, bridge: &Row, note: &mut dyn FnMut(&dyn Display, &str)) {
+    for row in bridge.get("controller").uuids().filter_map(|uuid| replica.row("Controller", uuid)) {
+        let name = row.get("target").text().unwrap_or_default().escape_debug();
+        let mut note = |column: &str, effect| note(&format_args!("{column} of controller {name}"), effect);
+        if row.get("connection_mode").text() == Some("in-band") {
+            note("connection_mode=in-band", "rules must let the controller's own packets pass");
+        }
+        if row.get("local_ip").text().is_some() {
+            note("local_ip", "the bridge's interface keeps its address");
+        }
+        if row.get("controller_rate_limit").integer().is_some() {
+            note("controller_rate_limit", "packets are sent to the controller without a limit of their rate");
+        }
+        if row.get("controller_queue_size").integer().is_some() {
+            note("controller_queue_size", "the queue of packets for the controller has its usual length");
+        }
+        if row.get("enable_async_messages").boolean() == Some(false) {
+            note(
+                "enable_async_messages",
+                "the controller is sent messages of all kinds until it refuses them",
+            );
+        }
+        if row.get("other_config").get("dscp").is_some() {
+            note("other_config:dscp", "packets of the connection have DSCP 0");
+        }
+    }
+}
+
 /// Returns what the columns of a bridge, its ports and their interfaces ask for in vain.
 pub(super) fn read(replica: &Replica, bridge: &Row) -> Vec<String> {
     let mut out = Vec::new();
-    let mut note = |column: &dyn std::fmt::Display, effect: &str| {
+    let mut note = |column: &dyn Display, effect: &str| {
         out.push(format!("column {column} is set, which is not supported: {effect}"));
     };
     for (column, effect) in OF_BRIDGE {
@@ -25,6 +56,10 @@ pub(super) fn read(replica: &Replica, bridge: &Row) -> Vec<String> {
     if is_true(bridge, "other_config", "forward-bpdu") {
         note(&"other_config:forward-bpdu", "`normal` drops frames to reserved addresses");
     }
+    if bridge.get("other_config").get("in-band-queue").is_some() {
+        note(&"other_config:in-band-queue", "there are no rules of in-band control");
+    }
+    note_controllers(replica, bridge, &mut note);
     if replica.rows("Flow_Table").any(|(_, table)| table.get("flow_limit").integer().is_some()) {
         note(&"flow_limit of Flow_Table", "tables have no limit of their own");
     }
@@ -40,10 +75,20 @@ pub(super) fn read(replica: &Replica, bridge: &Row) -> Vec<String> {
                 "VLAN 0 has a header with a priority alone",
             );
         }
+        if port.get("mac").text().is_some() {
+            note(&format_args!("mac of port {name}"), "the bridge's address is not taken from it");
+        }
+        if port.get("other_config").get("bond-detect-mode") == Some("miimon") {
+            let column = format_args!("other_config:bond-detect-mode=miimon of {name}");
+            note(&column, "members are up while their carriers are");
+        }
         for row in port.get("interfaces").uuids().filter_map(|uuid| replica.row("Interface", uuid)) {
             let name = row.get("name").text().unwrap_or_default();
             if row.get("cfm_mpid").integer().is_some() {
                 note(&format_args!("cfm_mpid of {name}"), "no fault is detected (use BFD)");
+            }
+            if is_true(row, "bfd", "oam") {
+                note(&format_args!("bfd:oam of {name}"), "packets of BFD are not marked as OAM");
             }
             if is_true(row, "lldp", "enable") {
                 note(&format_args!("lldp of {name}"), "neighbours hear nothing of this host");

@@ -9,11 +9,12 @@ use crate::mgmt::vswitchd::model::BridgeSpec;
 /// Returns the addresses of a bridge's controllers, and why some are left out: those with TLS, without its files.
 fn reachable(spec: &BridgeSpec) -> (Vec<Address>, Vec<String>) {
     let problem = match spec.tls.as_ref().map(TlsFiles::check) {
-        Some(Ok(())) => return (spec.controllers.clone(), Vec::new()),
+        Some(Ok(())) => return (spec.controllers.addresses.clone(), Vec::new()),
         Some(Err(error)) => error.to_string(),
         None => "the database names no files of TLS (ovs-vsctl set-ssl)".to_owned(),
     };
-    let (secured, plain): (Vec<_>, Vec<_>) = spec.controllers.iter().cloned().partition(Address::has_tls);
+    let (secured, plain): (Vec<_>, Vec<_>) =
+        spec.controllers.addresses.iter().cloned().partition(Address::has_tls);
     let left_out = secured.iter().map(|address| format!("{address} is left out: {problem}"));
     (plain, left_out.collect())
 }
@@ -25,10 +26,17 @@ impl Bridge {
         let own = Address::ListenUnix(folder.join(format!("{}.mgmt", spec.name)));
         let versions = if spec.versions.is_empty() { Version::ALL.to_vec() } else { spec.versions.clone() };
         let fail_mode = if spec.is_secure { FailMode::Secure } else { FailMode::default() };
+        let standalone_after =
+            fail_mode.standalone_after().filter(|_| !spec.controllers.addresses.is_empty());
+        // As in Open vSwitch, three times the longest interval of probes.
+        let standalone_after = standalone_after
+            .map(|usual| spec.controllers.longest_probe().map_or(usual, |longest| 3 * longest));
         let service =
             Service::new(self.served.clone(), &spec.name, self.datapath_id, self.packet_ins.clone())
                 .with_versions(versions)
-                .with_standalone_after(fail_mode.standalone_after().filter(|_| !spec.controllers.is_empty()));
+                .with_standalone_after(standalone_after)
+                .with_settings(spec.controllers.settings.clone())
+                .with_texts(spec.controllers.texts.clone());
         let open = |addresses: &[Address]| {
             let mut agent = Agent::open(addresses, spec.tls.as_ref(), service.clone())?;
             agent.open_snoop(&folder.join(format!("{}.snoop", spec.name)))?;
@@ -47,7 +55,7 @@ impl Bridge {
             }
         });
         self.problems.extend(left_out);
-        let unknown = spec.unknown_controllers.iter();
+        let unknown = spec.controllers.unknown.iter();
         self.problems
             .extend(unknown.map(|target| format!("{target} is left out: it is no address of a controller")));
     }
