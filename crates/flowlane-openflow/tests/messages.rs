@@ -7,7 +7,7 @@ use flowlane::rule::{Command, action};
 use flowlane::{Action, Field, FieldRef, Match, PortNo, Priority};
 use flowlane_openflow::group::{Bucket, BucketPlace, GroupCommand, GroupKind};
 use flowlane_openflow::message::{BundleAdd, FlowModMessage, Hello, Message, MultipartRequest, Request};
-use flowlane_openflow::stats::FlowFormat;
+use flowlane_openflow::stats::{FlowFormat, QueueConfig};
 use flowlane_openflow::{Codec, ErrorCode, Version, decode, encode};
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -308,6 +308,20 @@ fn actions_may_be_nested_only_so_deep() {
     assert!(decode(&nested(action::NESTING_MAX)).is_ok());
     let error = decode(&nested(action::NESTING_MAX + 1)).expect_err("is refused");
     assert_eq!(error.code, ErrorCode::ActionTooMany);
+}
+
+#[test]
+fn a_reply_has_as_many_queues_as_it_holds() {
+    let port = PortNo(3);
+    let queue = |queue| QueueConfig { port, queue, min_rate: None, max_rate: None };
+    let queues: Vec<QueueConfig> = (0..9000).map(queue).collect();
+    // Of 65,535 bytes, 16 are headers, and a queue has 8 or 16.
+    for (version, held) in [(Version::OpenFlow10, 8189), (Version::OpenFlow13, 4094)] {
+        let message = Message::QueueGetConfigReply { port, queues: queues.clone() };
+        let read = decode(&encode(version, 1, &message).unwrap()).unwrap().message;
+        let first = Message::QueueGetConfigReply { port, queues: queues[..held].to_vec() };
+        assert!(read == first, "{version:?}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use flowlane::PortNo;
 
 use super::{put_port, read_port};
 use crate::error::ErrorCode;
+use crate::header::MESSAGE_BYTES_MAX;
 use crate::property;
 use crate::settings::Codec;
 use crate::stats::QueueConfig;
@@ -12,6 +13,8 @@ use crate::wire::{Reader, Writer};
 
 const MIN_RATE: u16 = 1;
 const MAX_RATE: u16 = 2;
+/// Bytes of a rate in a reply of OpenFlow 1.0 and 1.3.
+const RATE_BYTES: usize = 16;
 
 /// Reads the queues of a port.
 pub(super) fn read_reply(codec: &Codec, r: &mut Reader<'_>) -> Result<(PortNo, Vec<QueueConfig>), ErrorCode> {
@@ -39,12 +42,17 @@ pub(super) fn read_reply(codec: &Codec, r: &mut Reader<'_>) -> Result<(PortNo, V
     Ok((port, queues))
 }
 
-/// Writes the queues of a port.
+/// Writes the queues of a port: those that a message holds, since no other one follows it.
 pub(super) fn put_reply(w: &mut Writer, codec: &Codec, port: PortNo, queues: &[QueueConfig]) {
     put_port(w, codec, port);
     w.zeros(if codec.is_10() { 6 } else { 4 });
     for queue in queues {
         let start = w.len();
+        let rates = usize::from(queue.min_rate.is_some()) + usize::from(queue.max_rate.is_some());
+        let bytes = if codec.is_10() { 8 } else { 16 } + rates * RATE_BYTES;
+        if start + bytes > MESSAGE_BYTES_MAX {
+            break;
+        }
         w.u32(queue.queue);
         if !codec.is_10() {
             put_port(w, codec, queue.port);
@@ -53,7 +61,7 @@ pub(super) fn put_reply(w: &mut Writer, codec: &Codec, port: PortNo, queues: &[Q
         w.u16(0).zeros(if codec.is_10() { 2 } else { 6 });
         for (kind, rate) in [(MIN_RATE, queue.min_rate), (MAX_RATE, queue.max_rate)] {
             if let Some(rate) = rate {
-                w.u16(kind).u16(16).zeros(4).u16(rate).zeros(6);
+                w.u16(kind).u16(RATE_BYTES as u16).zeros(4).u16(rate).zeros(6);
             }
         }
         w.set_length(at, start);
