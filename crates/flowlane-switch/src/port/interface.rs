@@ -128,8 +128,9 @@ pub(super) fn set_promiscuous(socket: &OwnedFd, index: libc::c_int, is_wanted: b
 /// The major number of the classes of queues: that of the discipline that the switch gives an interface.
 const QUEUES_MAJOR: u32 = 1;
 
-/// Lets what a socket sends go through a queue of its interface: the class of this number of the interface's discipline (tc(8)). Without
-/// such a class or discipline, it goes as if no queue had been chosen.
+/// Lets what a socket sends go through a queue of its interface: the class of this number of the interface's discipline (tc(8)).
+/// Disciplines with classes (`htb`, `hfsc`) send it through their default one where they lack the class. Those without take the number
+/// otherwise: `pfifo_fast` chooses a band by its lowest 4 bits, `fq_codel` and `sfq` of the handle `1:` the flow of this number.
 ///
 /// # Errors
 /// Where there is no permission: kernels before Linux 6.3 require `CAP_NET_ADMIN`.

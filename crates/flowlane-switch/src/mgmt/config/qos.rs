@@ -60,7 +60,7 @@ pub struct QosSection {
     /// Which discipline.
     #[serde(rename = "type")]
     pub kind: QosKind,
-    /// Bits a second that all queues share (`linux-htb`, `linux-hfsc`); by default, the speed of the interface's link, or 100 Mbit/s.
+    /// Bits a second that all queues share (`linux-htb`, `linux-hfsc`); by default, the speed of the interface's link, or 10 Gbit/s where that is unknown.
     pub max_rate_bps: Option<u64>,
     /// The queues that rules choose by `set_queue` and `enqueue` (`linux-htb`, `linux-hfsc`). Queue 0, which other packets go through,
     /// is there in any case.

@@ -17,8 +17,12 @@ use crate::port::device;
 
 pub(crate) use kernel::QueueCounters;
 
-/// Bits a second of an interface whose link has no known speed.
-const SPEED_DEFAULT_BPS: u64 = 100_000_000;
+/// Bits a second of an interface whose link has no known speed, as in Open vSwitch 3.1 (ovs-vswitchd.conf.db(5)).
+const SPEED_DEFAULT_BPS: u64 = 10_000_000_000;
+/// The speed that older kernels report for every TAP, which has no link.
+const TAP_SPEED_MBPS: u32 = 10;
+/// The driver of TAPs.
+const TAP_DRIVER: &str = "tun";
 /// Bytes of an interface whose MTU is not known.
 const MTU_DEFAULT: u32 = 1500;
 /// The least bytes a second of a queue of `htb`, as in Open vSwitch.
@@ -148,9 +152,7 @@ impl Installed {
         let failed = |problem: String| format!("QoS type {} is not set up: {problem}", qos.kind.name());
         let missing = || failed("there is no such interface".to_owned());
         let index = device::index(interface).ok_or_else(missing)?;
-        let speed_bps = device::link_mode(interface)
-            .and_then(|mode| mode.speed_mbps)
-            .map_or(SPEED_DEFAULT_BPS, |speed| u64::from(speed) * 1_000_000);
+        let speed_bps = speed_bps(interface);
         let discipline = Discipline::of(qos, device::mtu(interface).unwrap_or(MTU_DEFAULT), speed_bps);
         let before = before.filter(|before| before.index == index);
         if qos.kind != QosKind::Noop {
@@ -210,6 +212,17 @@ pub(crate) fn remove_left(interface: &str) {
         // Nothing is lost where that fails: the port works all the same.
         _ = kernel::remove_left(index);
     }
+}
+
+/// The speed of an interface's link, in bits a second.
+fn speed_bps(interface: &str) -> u64 {
+    let is_nominal = |mbps: &u32| {
+        let is_tap = || device::driver(interface).is_some_and(|driver| driver.name == TAP_DRIVER);
+        *mbps == TAP_SPEED_MBPS && is_tap()
+    };
+    let known = device::link_mode(interface).and_then(|mode| mode.speed_mbps);
+    let mbps = known.filter(|mbps| !is_nominal(mbps));
+    mbps.map_or(SPEED_DEFAULT_BPS, |mbps| u64::from(mbps) * 1_000_000)
 }
 
 /// Says why the system does not set up a discipline.

@@ -44,6 +44,15 @@ sh shown e2
 ovs-appctl qos/show e2
 ovs-vsctl -- --id=@q create QoS type=linux-htb other_config:max-rate=100 -- set Port e2 qos=@q | wc -l
 ovs-appctl qos/show e2
+# Without a rate: that of the link, or the default where it has none.
+ovs-vsctl -- --id=@q create QoS type=linux-htb -- set Port e2 qos=@q | wc -l
+ovs-appctl qos/show e2
+~ ip link add n1 type bridge; ip link add n2 type vxlan id 5 dstport 9999; for i in n1 n2; do ip link set $i up; done
+ovs-vsctl -- --id=@q create QoS type=linux-htb -- add-port br0 n1 -- set Interface n1 ofport_request=11 -- set Port n1 qos=@q | wc -l
+ovs-appctl qos/show n1
+ovs-vsctl -- --id=@q create QoS type=linux-htb -- add-port br0 n2 -- set Interface n2 ofport_request=12 -- set Port n2 qos=@q | wc -l
+ovs-appctl qos/show n2
+~ ovs-vsctl del-port n1 -- del-port n2; tc qdisc del dev n2 root; ip link del n1; ip link del n2
 # Of a bridge's own interface, and of a TAP.
 ovs-vsctl -- --id=@q create QoS type=linux-htb other_config:max-rate=10000000 -- set Port br0 qos=@q | wc -l
 sh shown br0
