@@ -115,7 +115,7 @@ fn only_asks(line: &str) -> bool {
     ["sh sent", "sh learned", "sh flows", "ovs-vsctl get ", "ovs-ofctl dump-", "ovs-ofctl show "]
         .iter()
         .any(|start| line.starts_with(start))
-        || ["/show", "/list", "/stats-show"].iter().any(|what| is_shown(what))
+        || ["/show", "/list", "/stats-show"].iter().any(is_shown)
 }
 
 /// Runs a script on both hosts, and compares the answers of each line. On a busy machine one may be late: a line that only asks is
