@@ -67,6 +67,30 @@ struct Running {
     socket: Option<Socket>,
     file: Option<StateFile>,
     signals: SignalThread,
+    disciplines: Disciplines,
+}
+
+/// The disciplines of interfaces, which are removed when dropped, unless another switch has them.
+struct Disciplines(Option<Arc<ControlServer>>);
+
+impl Disciplines {
+    fn set_up(served: &Arc<ControlServer>) -> Result<Self, Failure> {
+        // Where one fails, those before it are removed.
+        let disciplines = Self(Some(served.clone()));
+        served.set_up_qos().map_err(Failure::Environment)?;
+        Ok(disciplines)
+    }
+
+    /// Leaves the interfaces as they are.
+    fn leave(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Disciplines {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|served| served.remove_all_qos());
+    }
 }
 
 /// The thread that handles signals.
@@ -160,6 +184,7 @@ fn start(options: &SwitchOptions, mut setup: Setup) -> Result<Running, Failure> 
     let paused = Instant::now();
     other.as_mut().map(state::stop_other).transpose()?;
     let (mut switch, mut control) = prepared.open()?;
+    reload.remove_left_qos();
     // Drop privileges before packets from untrusted sources arrive, and before threads exist: each thread has its own set.
     if let Err(error) = privileges.give_up_others() {
         note!("flowlane: cannot drop unneeded privileges: {error}");
@@ -177,7 +202,7 @@ fn start(options: &SwitchOptions, mut setup: Setup) -> Result<Running, Failure> 
     };
     let stop = Arc::new(AtomicBool::new(false));
     let served = Arc::new(ControlServer::new(control, reload, stop.clone()));
-    served.set_up_qos().map_err(Failure::Environment)?;
+    let disciplines = Disciplines::set_up(&served)?;
     let signals = SignalThread::start(&served)?;
     let socket = match &unconfirmed {
         Some(_) => Some(Socket::open_beside(&path, served.clone()).map_err(socket_failure)?),
@@ -197,6 +222,7 @@ fn start(options: &SwitchOptions, mut setup: Setup) -> Result<Running, Failure> 
         socket,
         file,
         signals,
+        disciplines,
     };
     running.open_agent()?;
     unconfirmed.map(|unconfirmed| running.take_place(unconfirmed, &path, paused)).transpose()?;
@@ -250,13 +276,18 @@ impl Running {
             drop(self.agent.take());
             match request.hand_over(&mut self.switch, &self.served) {
                 Ok(()) => {
+                    self.disciplines.leave();
                     note!("flowlane: another process has taken the place of this switch");
                     return Ok(Ended { result, replayed });
                 }
                 Err(HandOverError::NotTaken(error)) => {
                     note!("flowlane: this switch goes on: {error}");
                 }
-                Err(error) => return Err(Failure::Environment(error.to_string())),
+                Err(error) => {
+                    // The other process has an interface.
+                    self.disciplines.leave();
+                    return Err(Failure::Environment(error.to_string()));
+                }
             }
             if result.is_err() {
                 return Ok(Ended { result, replayed });
@@ -310,6 +341,7 @@ impl Running {
                 served.control().wake(std::thread::current());
                 while !ended.load(Ordering::Relaxed) {
                     served.tick();
+                    served.renew_qos().iter().for_each(|problem| note!("flowlane: warning: {problem}"));
                     std::thread::park_timeout(TICK);
                 }
             });

@@ -25,6 +25,11 @@ fn start(hosts: &Hosts, settings: &str, rules: &str, folder: &Path) -> Switch {
     let config =
         format!("[switch]\n{settings}\n{}{}[[table]]\nnumber = 0\nrules = [{rules}]\n", port(1), port(2));
     fs::write(folder.join("switch.toml"), config).unwrap();
+    start_again(hosts, folder)
+}
+
+/// Starts a switch with the configuration that has been written.
+fn start_again(hosts: &Hosts, folder: &Path) -> Switch {
     let mut switch = Command::new("ip");
     switch.args(["netns", "exec", &format!("{}s", hosts.name)]);
     switch.arg(assert_cmd::cargo::cargo_bin!("flowlane")).args(["switch", "run", "--json", "--socket"]);
@@ -132,14 +137,12 @@ fn a_port_has_the_queues_of_its_section_while_it_is_there() {
             format!("qos = {{ type = \"linux-htb\", queue = [{{ number = 1, max_rate_bps = {rate} }}] }}");
         config.replace("\"afpacket:s2\"\n", &format!("\"afpacket:s2\"\n{queue}\n"))
     };
-    switch.stop();
+    // It has dropped the permission at its start.
     fs::write(&file, with_queue(3_000_000)).unwrap();
-    let mut again = Command::new("ip");
-    again.args(["netns", "exec", &format!("{}s", hosts.name)]);
-    again.arg(assert_cmd::cargo::cargo_bin!("flowlane")).args(["switch", "run", "--json", "--socket"]);
-    again.arg(folder.path().join("control.sock")).arg(&file);
-    let mut switch = Switch(Some(again.stdout(Stdio::piped()).spawn().unwrap()));
-    wait_until("the switch runs", || ask(folder.path(), "rxq").is_ok());
+    let refused = ask(folder.path(), "reload").unwrap()["problems"].to_string();
+    assert!(refused.contains("CAP_NET_ADMIN") && refused.contains("restart it"), "{refused}");
+    switch.stop();
+    let mut switch = start_again(&hosts, folder.path());
     assert!(
         tc("s2").contains("class htb 1:2 parent 1:fffe") && tc("s2").contains("ceil 3Mbit"),
         "{}",
@@ -151,6 +154,48 @@ fn a_port_has_the_queues_of_its_section_while_it_is_there() {
     let reloaded = ask(folder.path(), "reload").unwrap();
     assert_eq!(reloaded["ports"], 1, "{reloaded}");
     assert!(tc("s2").contains("ceil 4Mbit"), "{}", tc("s2"));
+    // A reload that leaves it as it is leaves the packets that wait in it, too.
+    let leaf = format!("tc -n {}s qdisc add dev s2 parent 1:2 handle 77: pfifo limit 10", hosts.name);
+    assert!(sh(&leaf));
+    fs::write(&file, with_queue(4_000_000).replace("\"afpacket:s2\"\n", "\"afpacket:s2\"\nname = \"out\"\n"))
+        .unwrap();
+    assert_eq!(ask(folder.path(), "reload").unwrap()["ports"], 1);
+    assert!(tc("s2").contains("leaf 77:"), "{}", tc("s2"));
+    // An interface that comes again has it again.
+    assert!(hosts.ip("s", "link del s2") && hosts.ip("s", "link add s2 type veth peer name q2"));
+    wait_until("the new interface has the queue", || tc("s2").contains("ceil 4Mbit"));
     switch.stop();
     assert_eq!(tc("s2"), "");
+}
+
+#[test]
+fn queues_of_a_switch_that_was_killed_or_did_not_start_are_removed() {
+    let Some(hosts) = hosts("fpr") else { return };
+    let tc = |verb: &str| sh(&format!("tc -n {}s {verb}", hosts.name));
+    let is_htb = |port: u32| tc(&format!("qdisc show dev s{port} root | grep -q 'htb 1:'"));
+    if !tc("qdisc add dev s2 root handle 1: htb") {
+        return skipped("needs tc and the kernel's htb");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut switch = start(&hosts, "", "\"actions=normal\"", folder.path());
+    assert!(is_htb(2), "an administrator's own stays");
+    switch.stop();
+    let file = folder.path().join("switch.toml");
+    let config = fs::read_to_string(&file).unwrap();
+    let qos = |number| {
+        let open = format!("\"afpacket:s{number}\"\n");
+        config.replace(&open, &format!("{open}qos = {{ type = \"linux-htb\" }}\n"))
+    };
+    fs::write(&file, qos(2)).unwrap();
+    start_again(&hosts, folder.path()).kill();
+    assert!(is_htb(2));
+    // The socket cannot be there: the start fails once the queues are.
+    fs::write(&file, qos(1)).unwrap();
+    let run =
+        format!("ip netns exec {}s {}", hosts.name, assert_cmd::cargo::cargo_bin!("flowlane").display());
+    assert!(!sh(&format!(
+        "{run} switch run --duration 9 --socket {0}/switch.toml/x {0}/switch.toml",
+        folder.path().display()
+    )));
+    assert!(!is_htb(1) && !is_htb(2));
 }

@@ -57,6 +57,11 @@ impl Host {
         }
     }
 
+    /// Runs `tc` in the host's namespace.
+    fn tc(&self, verb: &str) -> bool {
+        sh(&format!("tc -n {} {verb}", self.namespace))
+    }
+
     /// The root discipline of an interface, as `tc` shows it.
     fn discipline(&self, interface: &str) -> String {
         let mut tc = Command::new("tc");
@@ -122,9 +127,21 @@ fn a_discipline_goes_with_its_qos_its_port_and_its_bridge() {
     assert!(is_htb(&host) && host.ip("link del e1"));
     assert!(host.ip("link add e1 type veth peer name p1") && host.ip("link set e1 up"));
     wait_until("the new interface has the discipline", || is_htb(&host));
+    // One that an administrator has removed is made again when its rates change.
+    assert!(host.tc("qdisc del dev e1 root"));
+    let row = host.vsctl("get Port e1 qos").unwrap();
+    host.vsctl(&format!("set QoS {} other_config:max-rate=30000000", row.trim())).unwrap();
+    assert!(is_htb(&host), "{}", host.discipline("e1"));
+    // `linux-noop` leaves none of ours behind.
+    host.vsctl("set Port e1 qos=@q -- --id=@q create QoS type=linux-noop").unwrap();
+    assert!(!is_htb(&host));
+    host.vsctl(qos).unwrap();
+    // The next daemon keeps it, with the packets that wait in it.
+    assert!(host.tc("qdisc add dev e1 parent 1:1 handle 77: pfifo limit 10"));
     // A daemon that ends leaves it, and the next one removes a discipline that the database has no more.
     host.restart();
-    assert!(is_htb(&host));
+    host.vsctl("set Bridge br0 other_config:x=y").unwrap();
+    assert!(is_htb(&host) && host.tc("qdisc show dev e1 | grep -q 77:"));
     drop(host.daemon.take());
     assert!(is_htb(&host));
     host.vsctl("--no-wait clear Port e1 qos").unwrap();

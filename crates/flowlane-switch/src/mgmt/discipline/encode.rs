@@ -128,6 +128,11 @@ pub(super) fn shared(index: i32, of: &Discipline, class: &Class) -> TcMessage {
     class_of(index, of, (ROOT_CLASS, 0), class)
 }
 
+/// Returns whether a class is what queues share.
+pub(super) fn is_shared(handle: TcHandle) -> bool {
+    handle == TcHandle { minor: ROOT_CLASS, ..HANDLE }
+}
+
 /// The number of the queue that a class is.
 pub(super) fn queue_of(handle: TcHandle) -> Option<u32> {
     let is_queue = handle.major == HANDLE.major && handle.minor != 0 && handle.minor != ROOT_CLASS;

@@ -19,21 +19,28 @@ pub(crate) struct QueueCounters {
     pub(crate) dropped: u64,
 }
 
-/// Gives an interface a discipline. Where it has one of the kind already, its queues are changed, and packets in them stay.
+/// Gives an interface a discipline. Where it has one of the kind already, its queues are changed, and packets in them stay: `before`, or
+/// one that another process has left.
 pub(super) fn set_up(index: i32, to: &Discipline, before: Option<&Discipline>) -> io::Result<()> {
     let netlink = Netlink::of(&[])?;
-    let before = before.filter(|before| before.kind == to.kind && to.root.is_some());
-    let done = match before {
-        Some(before) => set_queues(&netlink, index, to, before.queues.keys().copied()),
+    let before = before.filter(|before| before.kind == to.kind);
+    let kept: Option<Vec<u32>> = match before {
+        _ if to.root.is_none() => None,
+        Some(before) => Some(before.queues.keys().copied().collect()),
         None => {
-            take(&netlink, index)?;
-            let request = RouteNetlinkMessage::NewQueueDiscipline(encode::discipline(index, to));
-            netlink.change(request, NLM_F_CREATE | NLM_F_EXCL)?;
-            set_queues(&netlink, index, to, std::iter::empty())
+            let left = left(&netlink, index).ok().flatten().filter(|left| left.kind == to.kind);
+            left.and_then(|left| left.queues)
         }
     };
+    // Where that fails, an administrator may have changed it.
+    if kept.is_some_and(|kept| set_queues(&netlink, index, to, kept.into_iter()).is_ok()) {
+        return Ok(());
+    }
+    take(&netlink, index)?;
+    let request = RouteNetlinkMessage::NewQueueDiscipline(encode::discipline(index, to));
+    netlink.change(request, NLM_F_CREATE | NLM_F_EXCL)?;
     // Queues of which some are missing would drop packets.
-    done.inspect_err(|_| _ = take(&netlink, index))
+    set_queues(&netlink, index, to, std::iter::empty()).inspect_err(|_| _ = take(&netlink, index))
 }
 
 /// Makes and changes the queues of a discipline, and removes those that it has no more.
@@ -67,39 +74,68 @@ fn take(netlink: &Netlink, index: i32) -> io::Result<()> {
     }
 }
 
-/// Takes the discipline from an interface, if it is of a kind and handle that are set up here.
-pub(super) fn remove_left(index: i32) -> io::Result<()> {
-    let netlink = Netlink::of(&[])?;
-    let request = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::with_index(index));
-    let is_left = |message: &TcMessage| {
-        let is_ours = |attribute: &TcAttribute| match attribute {
-            TcAttribute::Kind(name) => QosKind::ALL.into_iter().any(|kind| encode::kernel_name(kind) == name),
-            _ => false,
-        };
-        let header = &message.header;
-        let is_root = header.index == index && header.parent == TcHandle::ROOT;
-        is_root && header.handle == encode::HANDLE && message.attributes.iter().any(is_ours)
+/// A discipline of a kind and handle that are set up here.
+struct Left {
+    kind: QosKind,
+    /// The numbers of its queues; none where it lacks the class that they share.
+    queues: Option<Vec<u32>>,
+}
+
+/// Looks for the discipline of an interface, if it is of a kind and handle that are set up here.
+fn left(netlink: &Netlink, index: i32) -> io::Result<Option<Left>> {
+    let kind_of = |message: &TcMessage| {
+        let name = message.attributes.iter().find_map(|attribute| match attribute {
+            TcAttribute::Kind(name) => Some(name),
+            _ => None,
+        })?;
+        QosKind::ALL.into_iter().find(|kind| encode::kernel_name(*kind) == name)
     };
-    let mut found = false;
-    netlink.for_each(request, |payload| {
-        if let RouteNetlinkMessage::NewQueueDiscipline(message) = payload {
-            found |= is_left(&message);
+    let mut found = None;
+    netlink.for_each(RouteNetlinkMessage::GetQueueDiscipline(TcMessage::with_index(index)), |payload| {
+        if let RouteNetlinkMessage::NewQueueDiscipline(message) = payload
+            && message.header.index == index
+            && (message.header.parent, message.header.handle) == (TcHandle::ROOT, encode::HANDLE)
+        {
+            found = kind_of(&message);
         }
     })?;
-    if found { take(&netlink, index) } else { Ok(()) }
+    let Some(kind) = found else { return Ok(None) };
+    let (mut queues, mut has_shared) = (Vec::new(), false);
+    for_each_class(netlink, index, |class| {
+        has_shared |= encode::is_shared(class.header.handle);
+        queues.extend(encode::queue_of(class.header.handle));
+    })?;
+    Ok(Some(Left { kind, queues: has_shared.then_some(queues) }))
+}
+
+/// Takes the discipline from an interface, if it is of a kind and handle that are set up here, and (`is_certain`) has the class that
+/// queues share.
+pub(super) fn remove_left(index: i32, is_certain: bool) -> io::Result<()> {
+    let netlink = Netlink::of(&[])?;
+    let left = left(&netlink, index)?;
+    match left.filter(|left| !is_certain || left.queues.is_some()) {
+        Some(_) => take(&netlink, index),
+        None => Ok(()),
+    }
+}
+
+/// Looks at all classes of an interface.
+fn for_each_class(netlink: &Netlink, index: i32, mut look: impl FnMut(&TcMessage)) -> io::Result<()> {
+    netlink.for_each(RouteNetlinkMessage::GetTrafficClass(TcMessage::with_index(index)), |payload| {
+        if let RouteNetlinkMessage::NewTrafficClass(class) = payload
+            && class.header.index == index
+        {
+            look(&class);
+        }
+    })
 }
 
 /// The counters of the queues of an interface, by number.
 pub(super) fn counters(index: i32) -> io::Result<BTreeMap<u32, QueueCounters>> {
     let netlink = Netlink::of(&[])?;
     let mut all = BTreeMap::new();
-    netlink.for_each(RouteNetlinkMessage::GetTrafficClass(TcMessage::with_index(index)), |payload| {
-        if let RouteNetlinkMessage::NewTrafficClass(class) = payload
-            && class.header.index == index
-            && let Some(queue) = encode::queue_of(class.header.handle)
-        {
-            all.insert(queue, counters_of(&class));
-        }
+    for_each_class(&netlink, index, |class| {
+        all.extend(encode::queue_of(class.header.handle).map(|queue| (queue, counters_of(class))));
     })?;
     Ok(all)
 }

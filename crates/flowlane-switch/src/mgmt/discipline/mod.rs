@@ -30,6 +30,9 @@ const HTB_RATE_MIN: u64 = 1500;
 /// Bytes of headers beyond the MTU that pass at once at least.
 const HEADERS_BYTES: u64 = 64;
 
+/// The end of the message where the process lacks permission.
+pub(crate) const NO_PERMISSION: &str = "it needs the capability CAP_NET_ADMIN";
+
 /// A class: a queue, or the one that queues share, in bytes and bytes a second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Class {
@@ -158,6 +161,9 @@ impl Installed {
         if qos.kind != QosKind::Noop {
             let before = before.map(|before| &before.discipline);
             kernel::set_up(index, &discipline, before).map_err(|error| failed(reason(&error, qos.kind)))?;
+        } else if before.is_some_and(|before| before.discipline.kind != QosKind::Noop) {
+            // An administrator may have put another one in its place already.
+            kernel::remove_left(index, false).map_err(|error| failed(reason(&error, qos.kind)))?;
         }
         let since = before.filter(|_| qos.kind.has_queues()).map_or_else(Instant::now, |before| before.since);
         Ok(Self { interface: interface.to_owned(), index, discipline, since })
@@ -174,11 +180,6 @@ impl Installed {
     /// Returns whether the interface is another one of its name, which has no discipline.
     pub(crate) fn is_gone(&self) -> bool {
         device::index(&self.interface).is_some_and(|index| index != self.index)
-    }
-
-    /// The name of the interface.
-    pub(crate) fn interface(&self) -> &str {
-        &self.interface
     }
 
     /// The numbers of its queues.
@@ -206,11 +207,12 @@ impl Installed {
     }
 }
 
-/// Removes a discipline that another process has left on an interface: one of the handle and the kinds that are set up here.
-pub(crate) fn remove_left(interface: &str) {
+/// Removes a discipline that another process has left on an interface: one of the handle and the kinds that are set up here, and
+/// (`is_certain`) only one with the class that queues share, which those of administrators hardly have.
+pub(crate) fn remove_left(interface: &str, is_certain: bool) {
     if let Some(index) = device::index(interface) {
         // Nothing is lost where that fails: the port works all the same.
-        _ = kernel::remove_left(index);
+        _ = kernel::remove_left(index, is_certain);
     }
 }
 
@@ -230,7 +232,7 @@ fn reason(error: &std::io::Error, kind: QosKind) -> String {
     let name = encode::kernel_name(kind);
     match error.raw_os_error() {
         Some(libc::ENOENT) => format!("the kernel has no discipline `{name}`; load the module sch_{name}"),
-        Some(libc::EPERM) => "it needs the capability CAP_NET_ADMIN".to_owned(),
+        Some(libc::EPERM) => NO_PERMISSION.to_owned(),
         _ => error.to_string(),
     }
 }

@@ -159,6 +159,7 @@ impl ControlServer {
     /// Prepares for another run after a hand-over that has failed.
     pub fn resume(&self) {
         self.take_over_slot().is_in_progress = false;
+        self.restore_qos();
         self.stop_flag().store(false, Ordering::SeqCst);
         // A signal that has come meanwhile.
         if self.is_ending() {

@@ -171,6 +171,11 @@ impl PortSet {
         self.present.values().map(|port| &port.section).filter(|section| section.qos.is_some())
     }
 
+    /// The sections of the ports that ask for none.
+    pub(super) fn without_qos(&self) -> impl Iterator<Item = &PortSection> {
+        self.present.values().map(|port| &port.section).filter(|section| section.qos.is_none())
+    }
+
     /// Returns whether a port is one of a client.
     pub(crate) fn is_of_client(&self, number: u32) -> bool {
         self.present.get(&number).is_some_and(|port| !port.is_configured)

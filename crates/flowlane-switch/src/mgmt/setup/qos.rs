@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::Reload;
 use crate::mgmt::config::{Config, ConfigError, KeyPath, PortSection, QosKind, QosSection, Source};
+use crate::mgmt::discipline;
 use crate::packet::QUEUES_MAX;
 use crate::port::PortSpec;
 
@@ -21,6 +23,15 @@ pub(crate) fn interface_of(port: &PortSection) -> Option<String> {
         PortSpec::AfPacket { interface } => Some(interface),
         PortSpec::Tap { name, .. } => Some(name),
         _ => None,
+    }
+}
+
+impl Reload {
+    /// Removes the disciplines with queues that another switch has left on interfaces of ports that ask for none: it was killed, or this
+    /// one takes its place with another configuration. Call it before privileges are dropped.
+    pub fn remove_left_qos(&self) {
+        let interfaces: Vec<String> = self.ports().without_qos().filter_map(interface_of).collect();
+        interfaces.iter().for_each(|interface| discipline::remove_left(interface, true));
     }
 }
 

@@ -461,7 +461,7 @@ impl Bridge {
             self.follow_multicast(&spec);
             self.follow_tree(&spec, None);
         }
-        self.served.renew_qos();
+        self.problems.extend(self.served.renew_qos());
         // The address of an interface may have come, or changed.
         self.follow_bfd();
         self.retry_agent();
