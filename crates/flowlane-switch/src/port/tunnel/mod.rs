@@ -10,7 +10,7 @@
 //! A *carrier* is a UDP port, or IP's protocol GRE. All ports of one share an *underlay*. Whichever is asked first receives for
 //! all of them; [`PortTunnelSpec::precedence`] says whose a packet is. Ports carry whole frames: outer headers, written again
 //! of what the system says of a datagram, are in front of received ones, and are taken off frames to be sent. Senders of packets that
-//! are too long hear of it ([`too_long`]).
+//! are too long hear of it (`too_long`).
 
 mod members;
 mod outbound;
