@@ -209,8 +209,9 @@ impl Follow for Xlate<'_> {
     fn may_show(&mut self, here: &dyn Fn() -> Return, calls: &[Return]) -> bool {
         let follows = !self.key.parse_again;
         if !follows {
-            // A packet that is parsed again has its own port in its key.
-            self.key.leave(&here(), calls, false);
+            // A packet that is parsed again has its own port in its key. Nothing else parses it: the rule may have done no more than to
+            // meter it, after what others did.
+            self.key.leave(&here(), calls, true);
         }
         follows
     }

@@ -173,6 +173,25 @@ fn remarks(path: &Path, wires: &Wires) {
     assert_eq!(config, Ok(Reply::MeterConfig(vec![meter])));
     assert_eq!(other.delete_meter(METER_ALL), None);
     assert_eq!(other.change("delete"), None);
+    // Behind such a meter, a call that shows another port finds what earlier rules did, and the mark.
+    let meter = MeterConfig { bands: vec![band(BandKind::DscpRemark(1), 1, 1)], ..packets(1, 1, 1) };
+    assert_eq!(other.change_meter(MeterCommand::Add, meter), None);
+    for rule in [
+        "add udp actions=mod_nw_tos:40,push_vlan:0x8100,set_field:4101->vlan_vid,goto_table:1",
+        "add table=1,udp actions=meter:1,resubmit(9,2)",
+        "add table=2,in_port=9,dl_vlan=5,udp,nw_tos=40 actions=output:2",
+        "add table=2,in_port=9,dl_vlan=5,udp,nw_tos=48 actions=output:3",
+    ] {
+        assert_eq!(other.change(rule), None, "{rule}");
+    }
+    let begun = Instant::now();
+    (0..40).for_each(|n| wires.arrive(n % 2, frame(53)));
+    other.wait_for_packets(1, 40);
+    let more = 1 + begun.elapsed().as_secs() as usize;
+    let [first, marked] = [1, 2].map(|port: usize| wires.left[port].lock().unwrap().drain(..).count());
+    assert!(first + marked == 40 && first <= 1 + more, "{first} and {marked}");
+    assert_eq!(other.delete_meter(METER_ALL), None);
+    assert_eq!(other.change("delete"), None);
 }
 
 /// The meter of packets for controllers, and one that an action names.
