@@ -1,6 +1,6 @@
 //! Instructions (OpenFlow 1.3.5 7.2.4), which are actions here, in the order in which OpenFlow executes them (5.9).
 
-use flowlane::rule::action::SetForm;
+use flowlane::rule::action::{Controller, SetForm};
 use flowlane::{Action, Field, Match};
 
 use super::write::{Writing, is_instruction, put_list};
@@ -131,8 +131,12 @@ fn check_set(actions: &[Action]) -> Result<(), ErrorCode> {
         | Action::FinTimeout { .. }
         | Action::Enqueue { .. }
         | Action::PopQueue
+        | Action::Meter(_)
         | Action::DeleteField(_) => false,
-        Action::Controller(controller) => !controller.pause,
+        // As an output, which has a length alone.
+        Action::Controller(controller) => {
+            **controller == Controller { max_len: controller.max_len, ..Controller::default() }
+        }
         _ => true,
     };
     if actions.iter().all(is_allowed) { Ok(()) } else { Err(ErrorCode::ActionBadType) }
