@@ -309,9 +309,11 @@ impl Egress {
         self.drops.no_controller += u64::from(!taken);
     }
 
-    /// Takes tokens from the meter of packets for the controller: that of the action, or the one of all actions without.
+    /// Takes tokens from the meter of packets for the controller: that of the action, or the one of all actions without, or whose meter
+    /// there is not.
     pub(super) fn admits_to_controller(&mut self, meter: Option<u32>, bytes: usize, now_ns: u64) -> bool {
-        let meter = self.meters.get(meter.unwrap_or(CONTROLLER_METER));
+        let own = meter.and_then(|number| self.meters.get(number));
+        let meter = own.or_else(|| self.meters.get(CONTROLLER_METER));
         let passes = meter.is_none_or(|meter| meter.allow(bytes, now_ns));
         self.drops.no_controller += u64::from(!passes);
         passes

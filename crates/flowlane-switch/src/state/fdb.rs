@@ -178,9 +178,8 @@ pub struct Fdb {
     /// The slots at the last access.
     slots: Arc<Slots>,
     replaced: u64,
-    /// VLANs in which no address is learned or looked up.
+    /// VLANs in which no address is learned or looked up, and whether they have been set: the next time is a change.
     flooded: Option<Arc<Vlans>>,
-    /// They have been set: the next time is a change.
     flooded_is_set: bool,
 }
 

@@ -7,6 +7,7 @@ use flowlane::rule::action::PortNo;
 use super::{limits, qos, table_numbers, vlans, workers};
 use crate::control::BANDS_MAX;
 use crate::mgmt::config::{ByName, Config, ConfigError, KeyPath, Source};
+use crate::state::meter::CONTROLLER_METER;
 
 /// Checks that numbers are in their ranges and not in use twice.
 pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError> {
@@ -35,6 +36,12 @@ pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError>
         if meter.rate_kbps.is_some() == meter.rate_pps.is_some() {
             let message = format!("meter {} needs one rate", meter.number);
             let help = "give either rate_kbps or rate_pps";
+            return Err(source.error(&KeyPath::section("meter", n), message, help));
+        }
+        let remarks = meter.remark.is_some() || meter.band.iter().any(|band| band.remark.is_some());
+        if meter.number == CONTROLLER_METER && remarks {
+            let message = "the meter of packets for controllers cannot remark them";
+            let help = "leave `remark` out: it drops packets beyond its rate";
             return Err(source.error(&KeyPath::section("meter", n), message, help));
         }
         if meter.band.len() >= BANDS_MAX {
