@@ -22,10 +22,10 @@ fn ruleset(version: u64) -> Arc<Ruleset> {
     Arc::new(Ruleset::of_version(version))
 }
 
-/// A ruleset that all workers have passed is modified for reuse, so no worker may still read it.
-#[test]
-fn nobody_uses_a_program_that_all_have_passed() {
-    check(|| {
+/// A ruleset that all workers have passed is modified for reuse, so no worker may still read it. `next` is how a worker comes to the
+/// newest one before a burst.
+fn no_worker_uses_what_all_have_passed(next: fn(&RulesetReader, &mut Arc<Ruleset>)) {
+    check(move || {
         let published = Arc::new(PublishedRuleset::new(ruleset(1)));
         let reader = Arc::new(WorkerEpoch::new(TableMap::default()));
         let changed = loom::sync::Arc::new(AtomicBool::new(false));
@@ -35,11 +35,8 @@ fn nobody_uses_a_program_that_all_have_passed() {
             let changed = changed.clone();
             move || {
                 source.begin(used.version(), None);
-                for _ in 0..2 {
-                    // As a worker's pipeline does before each burst.
-                    if source.refresh(&mut used).is_some() {
-                        source.passed(used.version());
-                    }
+                for next in [follow, next] {
+                    next(&source, &mut used);
                     assert!(used.version() == 2 || !changed.load(Ordering::Relaxed), "the first is in use");
                 }
                 source.end();
@@ -55,35 +52,24 @@ fn nobody_uses_a_program_that_all_have_passed() {
     });
 }
 
-/// Nor does one that has rested.
+/// As a worker's pipeline does before each burst.
+fn follow(source: &RulesetReader, used: &mut Arc<Ruleset>) {
+    if source.refresh(used).is_some() {
+        source.passed(used.version());
+    }
+}
+
 #[test]
-fn a_worker_that_goes_on_uses_no_program_that_all_have_passed() {
-    check(|| {
-        let published = Arc::new(PublishedRuleset::new(ruleset(1)));
-        let reader = Arc::new(WorkerEpoch::new(TableMap::default()));
-        let changed = loom::sync::Arc::new(AtomicBool::new(false));
-        let working = thread::spawn({
-            let mut used = published.newest();
-            let mut source = RulesetReader::new(published.clone(), reader.clone());
-            let changed = changed.clone();
-            move || {
-                source.begin(used.version(), None);
-                if source.refresh(&mut used).is_some() {
-                    source.passed(used.version());
-                }
-                assert!(used.version() == 2 || !changed.load(Ordering::Relaxed), "the first is in use");
-                assert!(source.rest(&mut used));
-                assert_eq!(used.version(), 0);
-                source.resume(&mut used);
-                assert!(used.version() == 2 || !changed.load(Ordering::Relaxed), "the first is in use again");
-                source.end();
-            }
-        });
-        assert_eq!(published.publish(ruleset(2)).version(), 1);
-        if reader.has_passed(2) {
-            changed.store(true, Ordering::Relaxed);
-        }
-        working.join().unwrap();
+fn a_worker_that_follows_uses_no_ruleset_that_all_have_passed() {
+    no_worker_uses_what_all_have_passed(follow);
+}
+
+#[test]
+fn a_worker_that_has_rested_uses_no_ruleset_that_all_have_passed() {
+    no_worker_uses_what_all_have_passed(|source, used| {
+        assert!(source.rest(used));
+        assert_eq!(used.version(), 0, "it holds none");
+        source.resume(used);
     });
 }
 

@@ -79,8 +79,9 @@ fn has_no_storm(a: &Host, b: &Host) {
     assert!(count() - before < 20, "a storm");
 }
 
-fn loops_are_opened(names: [&str; 2], protocol: Protocol) {
-    let [Some(mut a), Some(mut b)] = names.map(Host::without_daemon) else { return };
+/// A bridge of ours and one of Open vSwitch, which is the root, with two links between them.
+fn joined(names: [&str; 2], protocol: Protocol) -> Option<[Host; 2]> {
+    let [Some(mut a), Some(mut b)] = names.map(Host::without_daemon) else { return None };
     a.start_daemon();
     b.start_open_vswitch();
     connect([&a, &b]);
@@ -88,6 +89,11 @@ fn loops_are_opened(names: [&str; 2], protocol: Protocol) {
     b.add_tree(protocol, 0x1000);
     wait_until("Open vSwitch's bridge is the root", || a.leads_to(&b, protocol));
     wait_until("frames arrive", || a.crossing(&b) == 20);
+    Some([a, b])
+}
+
+fn loops_are_opened(names: [&str; 2], protocol: Protocol) {
+    let Some([a, b]) = joined(names, protocol) else { return };
     crosses(&a, &b);
     has_no_storm(&a, &b);
     // The link that is used goes down, and comes again.
@@ -131,14 +137,7 @@ fn counters(host: &Host, column: &str) -> (Vec<String>, usize) {
 
 /// The ports of a bridge go on as they were when the daemon ends and another comes, and when one takes the place of another.
 fn trees_outlive_daemons(names: [&str; 2], protocol: Protocol, column: &str) {
-    let [Some(mut a), Some(mut b)] = names.map(Host::without_daemon) else { return };
-    a.start_daemon();
-    b.start_open_vswitch();
-    connect([&a, &b]);
-    a.add_tree(protocol, 0x8000);
-    b.add_tree(protocol, 0x1000);
-    wait_until("Open vSwitch's bridge is the root", || a.leads_to(&b, protocol));
-    wait_until("frames arrive", || a.crossing(&b) == 20);
+    let Some([mut a, b]) = joined(names, protocol) else { return };
     wait_until("counters", || counters(&a, column).1 > 0 && counters(&b, column).1 > 0);
     assert_eq!(counters(&a, column).0, counters(&b, column).0);
     let root_port = a.root_port(protocol);

@@ -17,15 +17,21 @@ use crate::state::meter::Verdict;
 /// Records effects as text.
 pub(super) struct Recorder;
 
+/// Sends a packet to a port, or back where it came in.
+fn send(packet: &mut Tracer<'_>, action: &Action, to: PortNo, more: &str) {
+    let (text, own) = (text(action), packet.packet.source());
+    match to {
+        _ if to == own => packet.tell(text, "not sent", "it came in there: `in_port` sends it back"),
+        PortNo::IN_PORT => packet.send(&text, own, more),
+        other => packet.send(&text, other, more),
+    }
+}
+
 impl Effects<Tracer<'_>> for Recorder {
     type Error = Infallible;
 
     fn output(&mut self, packet: &mut Tracer<'_>, to: PortNo) -> Result<(), Infallible> {
-        let text = text(&Action::Output(to));
-        match to == packet.packet.source() {
-            true => packet.tell(text, "not sent", "it came in there: `in_port` sends it back"),
-            false => packet.send(&text, to, ""),
-        }
+        send(packet, &Action::Output(to), to, "");
         Ok(())
     }
 
@@ -50,13 +56,7 @@ impl Effects<Tracer<'_>> for Recorder {
     }
 
     fn enqueue(&mut self, packet: &mut Tracer<'_>, to: PortNo, queue: u32) -> Result<(), Infallible> {
-        let text = text(&Action::Enqueue { port: to, queue });
-        let own = packet.packet.source();
-        match to {
-            _ if to == own => packet.tell(text, "not sent", "it came in there: `in_port` sends it back"),
-            PortNo::IN_PORT => packet.send(&text, own, ""),
-            other => packet.send(&text, other, ""),
-        }
+        send(packet, &Action::Enqueue { port: to, queue }, to, "");
         Ok(())
     }
 
@@ -66,13 +66,7 @@ impl Effects<Tracer<'_>> for Recorder {
         to: PortNo,
         max_len: u32,
     ) -> Result<(), Infallible> {
-        let text = text(&Action::OutputTruncated { port: to, max_len });
-        let own = packet.packet.source();
-        match to {
-            _ if to == own => packet.tell(text, "not sent", "it came in there: `in_port` sends it back"),
-            PortNo::IN_PORT => packet.send(&text, own, "its first bytes"),
-            other => packet.send(&text, other, "its first bytes"),
-        }
+        send(packet, &Action::OutputTruncated { port: to, max_len }, to, "its first bytes");
         Ok(())
     }
 
