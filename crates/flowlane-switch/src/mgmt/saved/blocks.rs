@@ -12,7 +12,7 @@ use crate::state::bytes::Bytes;
 pub(super) const MAGIC: &[u8; 8] = b"FLOWLANE";
 
 /// The version of the format.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 3;
 
 /// The length at which a block is written.
 const BLOCK: usize = 64 << 10;

@@ -29,13 +29,14 @@
 //! | 1 | end | number of records, without this one (8) |
 //! | 2 | connection, or session of a `[[nat_table]]` | see `state/conntrack/saved.rs` |
 //! | 3 | learned address | MAC address (8), VLAN (2), port (4), second when it was seen (4) |
-//! | 5 | meter | number (4), kilobits or packets (1), bursts given (1), statistics wanted (1), bands (1), rate, burst and levels (0: drops) of each (8, 8, 1) |
+//! | 5 | meter that drops packets | number (4), kilobits or packets (1), bursts given (1), statistics wanted (1), bands (1), rate and burst of each (8, 8) |
 //! | 6 | field of an option | number (1), class (2), type (1), bytes (1) |
 //! | 7 | group | text, as `ovs-ofctl` writes it |
 //! | 8 | settings of a port | port (4), flags (1) |
 //! | 9 | rule | idle and hard timeout (2, 2), flags (2), importance (2), creation and begin of the hard timeout in ns (8, 8), text |
 //! | 10 | expected connection | see `state/conntrack/alg/saved.rs`; behind its control connection |
 //! | 11 | route | table (1), text, as `ip route` prints it |
+//! | 12 | meter that remarks packets | as 5, with the levels of each band (1; 0: it drops) |
 //!
 //! Times are of the clock of the workers, which goes on in the next process from where it was: by the time since the header was
 //! written, for a file. The header has the seed of hashes, too.

@@ -124,7 +124,7 @@ impl Record {
                 (mac < 1 << 48 && vlan < 1 << 12).then_some(())?;
                 Self::Address(Address { mac, vlan, port, seen_s })
             }
-            5 => Self::Meter(read_meter(bytes)?),
+            5 => Self::Meter(read_meter(bytes, false)?),
             6 => {
                 let (number, class, kind, bytes) = (bytes.u8()?, bytes.u16()?, bytes.u8()?, bytes.u8()?);
                 Self::Option { number, option: MappedOption { class, kind, bytes } }
@@ -134,6 +134,7 @@ impl Record {
             9 => Self::Rule(RuleRecord::read(bytes)?),
             10 => Self::Expectation(SavedExpectation::read(bytes)?),
             11 => Self::Route { table: bytes.u8()?, text: bytes.text()?.to_owned() },
+            12 => Self::Meter(read_meter(bytes, true)?),
             _ => return None,
         })
     }
@@ -196,7 +197,9 @@ impl RuleRecord {
 
 fn write_meter(meter: &MeterSpec, out: &mut Vec<u8>) {
     let MeterSpec { number, unit, bands, has_bursts, keeps_statistics } = meter;
-    out.push(5);
+    let remarks = bands.iter().any(|band| band.excess != Excess::Drop);
+    // Programs from before there were such bands read the others.
+    out.push(if remarks { 12 } else { 5 });
     out.extend(number.to_le_bytes());
     out.push(u8::from(*unit == Unit::Packets));
     // A meter has at most eight bands.
@@ -204,18 +207,20 @@ fn write_meter(meter: &MeterSpec, out: &mut Vec<u8>) {
     for band in bands {
         out.extend(band.rate.to_le_bytes());
         out.extend(band.burst.to_le_bytes());
-        // A band that remarks raises by a level at least.
-        out.push(if let Excess::Remark(levels) = band.excess { levels } else { 0 });
+        if remarks {
+            // A band that remarks raises by a level at least.
+            out.push(if let Excess::Remark(levels) = band.excess { levels } else { 0 });
+        }
     }
 }
 
-fn read_meter(bytes: &mut Bytes<'_>) -> Option<MeterSpec> {
+fn read_meter(bytes: &mut Bytes<'_>, remarks: bool) -> Option<MeterSpec> {
     let number = bytes.u32()?;
     let unit = if bytes.bool()? { Unit::Packets } else { Unit::Kilobits };
     let (has_bursts, keeps_statistics, count) = (bytes.bool()?, bytes.bool()?, bytes.u8()?);
     let mut band = |_| {
         let (rate, burst) = (bytes.u64()?, bytes.u64()?);
-        let excess = match bytes.u8()? {
+        let excess = match if remarks { bytes.u8()? } else { 0 } {
             0 => Excess::Drop,
             levels => Excess::Remark(levels),
         };
@@ -223,4 +228,27 @@ fn read_meter(bytes: &mut Bytes<'_>) -> Option<MeterSpec> {
     };
     let bands = (0..count).map(&mut band).collect::<Option<Vec<Band>>>()?;
     Some(MeterSpec { number, unit, bands, has_bursts, keeps_statistics })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A daemon takes the place of one from before bands could remark.
+    #[test]
+    fn meters_that_drop_are_as_before_there_were_others() {
+        let bands = vec![Band::drop(10, 20)];
+        let mut meter =
+            MeterSpec { number: 4, unit: Unit::Packets, bands, has_bursts: true, keeps_statistics: false };
+        let bytes = |meter: &MeterSpec| {
+            let mut out = Vec::new();
+            Record::Meter(meter.clone()).write(&mut out);
+            assert_eq!(Record::read(&mut Bytes(&out)), Some(Record::Meter(meter.clone())));
+            out
+        };
+        let before = [&[5, 4, 0, 0, 0, 1, 1, 0, 1][..], &10u64.to_le_bytes(), &20u64.to_le_bytes()].concat();
+        assert_eq!(bytes(&meter), before);
+        meter.bands.push(Band::remark(30, 5, 2));
+        assert_eq!(bytes(&meter)[0], 12);
+    }
 }

@@ -58,7 +58,7 @@ fn the_place_of_the_damage_is_named() {
     assert_eq!(problem(b"PK\x03\x04 another file"), "it is no saved state of Flowlane");
     assert_eq!(problem(b""), "it is no saved state of Flowlane");
     changed[8] = 9;
-    assert_eq!(problem(&changed), "its format has version 9, and this program reads version 4");
+    assert_eq!(problem(&changed), "its format has version 9, and this program reads version 3");
 }
 
 /// State of one block that has another content and the right checksum.
