@@ -31,7 +31,7 @@ use crate::ruleset::{Meters, Origin, PortFlags, ToController};
 use crate::state::conntrack::Connections;
 use crate::state::conntrack::fragments::Fragments;
 use crate::state::fdb::Fdb;
-use crate::state::meter::{CONTROLLER_METER, Verdict};
+use crate::state::meter::{CONTROLLER_METER, Meter, Verdict};
 use crate::state::router::Router;
 use crate::tunnel::{PortTunnels, Tunnels, Unsent};
 
@@ -309,12 +309,14 @@ impl Egress {
         self.drops.no_controller += u64::from(!taken);
     }
 
-    /// Takes tokens from the meter of packets for the controller: that of the action, or the one of all actions without, or whose meter
-    /// there is not.
+    /// The meter of packets for controllers: the one that an action names; if it names none, or that does not exist, the one of all.
+    pub(super) fn controller_meter(&self, named: Option<u32>) -> Option<&Arc<Meter>> {
+        named.and_then(|number| self.meters.get(number)).or_else(|| self.meters.get(CONTROLLER_METER))
+    }
+
+    /// Takes tokens from the meter of packets for controllers.
     pub(super) fn admits_to_controller(&mut self, meter: Option<u32>, bytes: usize, now_ns: u64) -> bool {
-        let own = meter.and_then(|number| self.meters.get(number));
-        let meter = own.or_else(|| self.meters.get(CONTROLLER_METER));
-        let passes = meter.is_none_or(|meter| meter.allow(bytes, now_ns));
+        let passes = self.controller_meter(meter).is_none_or(|meter| meter.allow(bytes, now_ns));
         self.drops.no_controller += u64::from(!passes);
         passes
     }

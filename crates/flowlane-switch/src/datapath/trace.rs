@@ -17,7 +17,7 @@ use flowlane::packet::FieldRef;
 use flowlane::packet::fields::Field;
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::{Headers, Parser, parse};
-use flowlane::rule::action::{PortNo, SetForm};
+use flowlane::rule::action::{Controller, PortNo, SetForm};
 use flowlane::rule::flow_syntax::{print_actions, print_key, print_value};
 use flowlane::rule::{Action, Match};
 use serde::{Deserialize, Serialize};
@@ -445,7 +445,7 @@ impl Tracer<'_> {
             changed: Changed::Nothing,
         });
         if ttl == Ttl::Expired {
-            self.send_to_controller(&text(action), u16::MAX);
+            self.send_to_controller(&text(action), &Controller::default());
             self.tell(text(action), "dropped", "its TTL has expired");
         } else {
             self.tell(text(action), "one less", "");

@@ -132,7 +132,7 @@ pub enum Action {
     DecMplsTtl,
     /// Decrements the TTL of NSH.
     DecNshTtl,
-    /// Drops the packet where it exceeds the meter's rate.
+    /// Drops the packet where it exceeds the meter's rate, or raises its drop precedence.
     Meter(u32),
     /// Counts the packet and its bytes in a counter of this number.
     Count(u32),

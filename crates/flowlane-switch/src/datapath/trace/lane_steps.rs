@@ -101,7 +101,7 @@ impl Tracer<'_> {
 
     fn pause(&mut self, action: &Controller) -> AfterStep {
         let text = Action::Controller(Box::new(action.clone())).to_string();
-        self.send_to_controller(&text, action.max_len);
+        self.send_to_controller(&text, action);
         match self.worker.egress.packet_ins.is_some() {
             true => self.tell(text, "it waits", "a controller that resumes it decides what follows"),
             false => self.tell(text, "ends", "no controller of OpenFlow can resume it"),

@@ -77,7 +77,7 @@ impl Effects<Tracer<'_>> for Recorder {
         let flags = place.map_or(PortFlags::default(), |place| egress.ports.slots()[place].flags);
         match to.is_miss() && flags.has_any(PortFlags::NO_PACKET_IN) {
             true => packet.tell(text, "not sent", "the port's settings refuse it"),
-            false => packet.send_to_controller(&text, to.action.max_len),
+            false => packet.send_to_controller(&text, &to.action),
         }
         Ok(())
     }

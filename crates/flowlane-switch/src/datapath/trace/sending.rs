@@ -1,13 +1,14 @@
 //! The ports that a traced packet would leave through.
 
 use flowlane::rule::Action;
-use flowlane::rule::action::PortNo;
+use flowlane::rule::action::{Controller, PortNo};
 
 use super::super::egress::NO_PLACE;
 use super::super::ports::PortSlot;
 use super::{TraceSent, Traced, Tracer, hex, text};
 use crate::ruleset::PortFlags;
 use crate::state::fdb::NormalDecision;
+use crate::state::meter::Verdict;
 use crate::state::multicast::{self, Snooping};
 use crate::state::vlan::{self, InVlan, Retag};
 
@@ -211,14 +212,23 @@ impl Tracer<'_> {
         self.mirror(mirrors, place, whole);
     }
 
-    pub(super) fn send_to_controller(&mut self, text: &str, max_len: u16) {
-        let egress = &self.worker.egress;
+    pub(super) fn send_to_controller(&mut self, text: &str, to: &Controller) {
+        let (egress, max_len) = (&self.worker.egress, to.max_len);
         let is_agent = egress.packet_ins.is_some();
         if !is_agent && egress.controller.is_none() {
             return self.tell(text, "not sent", "there is no controller port");
         }
         if !is_agent && self.packet.frame.is_bare() {
             return self.tell(text, "not sent", "the packet has no Ethernet header");
+        }
+        let Traced { frame, now_ns, .. } = &*self.packet;
+        let verdict = egress.controller_meter(to.meter).map(|meter| meter.decide(frame.len(), *now_ns));
+        if verdict == Some(Verdict::Dropped) {
+            return self.tell(
+                text,
+                "not sent",
+                "the rate of the meter for controllers is exceeded at present",
+            );
         }
         self.tell(text, "to the controller", "");
         let bytes = self.packet.frame.packet();

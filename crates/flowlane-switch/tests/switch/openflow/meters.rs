@@ -211,6 +211,16 @@ fn packet_ins(path: &Path, wires: &Wires) {
     }
     assert_eq!(controller.delete_meter(METER_ALL), None);
     assert_eq!(controller.flows().len(), 2, "rules without a meter of their own are left");
+    // Where an action's meter does not exist, that of all limits its packets.
+    assert_eq!(controller.change_meter(MeterCommand::Add, packets(METER_CONTROLLER, 1, 2)), None);
+    let begun = Instant::now();
+    (0..20).for_each(|_| wires.arrive(0, frame(54)));
+    let mut count = 0;
+    while !matches!(controller.meter_stats_between(METER_CONTROLLER, &mut count), stats if stats.packets == 20)
+    {
+    }
+    assert!((2..=3 + begun.elapsed().as_secs()).contains(&count), "{count}");
+    assert_eq!(controller.delete_meter(METER_ALL), None);
     assert_eq!(controller.change("delete"), None);
 }
 

@@ -61,7 +61,7 @@ impl Action {
             Self::Encapsulate(tunnel) => vec![Reference::Tunnel(*tunnel)],
             Self::Group(group) => vec![Reference::Group(*group)],
             Self::Goto(table) => vec![Reference::Table(*table)],
-            // The meter of a controller need not be there: as in Open vSwitch, packets pass without one.
+            // The meter of a controller need not be there: as in Open vSwitch, that of all packets for controllers is used in place of it.
             Self::Controller(_)
             | Self::OutputMaxLen { .. }
             | Self::OutputField { .. }
