@@ -229,7 +229,8 @@ impl BfdSessions {
     pub(super) fn restore(&self, saved: Value) {
         // Without them, sessions begin as if there had been none.
         let SavedSessions { unix_ms: then, sessions } = from_value(saved).unwrap_or_default();
-        let passed = unix_ms().saturating_sub(then);
+        // A clock that went back does not say how long the others have waited.
+        let Some(passed) = unix_ms().checked_sub(then) else { return };
         let left = sessions.into_iter().take(SAVED_MAX);
         self.lock().saved = left.map(|(interface, session)| (interface, session.after(passed))).collect();
     }

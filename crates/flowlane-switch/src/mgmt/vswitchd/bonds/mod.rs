@@ -193,7 +193,8 @@ impl Bonds {
     pub(super) fn restore(&self, saved: Value) {
         // Without them, neighbours negotiate again.
         let SavedLinks { unix_ms: then, links } = from_value(saved).unwrap_or_default();
-        let passed = unix_ms().saturating_sub(then);
+        // A clock that went back does not say how long neighbours have waited.
+        let Some(passed) = unix_ms().checked_sub(then) else { return };
         let now_ms = self.thread.now_ms();
         let left = links.into_iter().take(SAVED_MAX);
         let left = left.map(|(name, link)| (name, (link.after(passed), now_ms)));
