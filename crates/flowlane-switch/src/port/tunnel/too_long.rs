@@ -5,13 +5,12 @@
 //! tunnel, with its key and options.
 
 use std::io;
-use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::time::Instant;
 
 use flowlane::packet::tunnel::gre::{ETHERNET, Gre, KEY};
 use flowlane::tunnel::TunnelKind;
+use rustix::net::sockopt::{ip_mtu, ipv6_mtu};
 
 use super::members::Members;
 use super::socket::{Carrier, Datagram};
@@ -103,23 +102,18 @@ impl Refused {
 
 /// Returns the MTU of the way to an address, as the system knows it, and the address that datagrams there are from.
 fn path_mtu(destination: SocketAddr, source: Option<IpAddr>) -> io::Result<(usize, IpAddr)> {
-    let (any, level, option): (IpAddr, _, _) = match destination {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), libc::IPPROTO_IP, libc::IP_MTU),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    let any: IpAddr = match destination {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind((source.unwrap_or(any), 0))?;
     let mut to = destination;
     to.set_port(if destination.port() == 0 { ANY_PORT } else { destination.port() });
     socket.connect(to)?;
-    let (mut mtu, mut len) = (0 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
-    // SAFETY: the system writes a number of at most `len` bytes to `mtu`, which is alive.
-    let got = unsafe {
-        let pointer = (&raw mut mtu).cast();
-        libc::getsockopt(socket.as_raw_fd(), level, option, pointer, &raw mut len)
+    let mtu = match destination {
+        SocketAddr::V4(_) => ip_mtu(&socket)?,
+        SocketAddr::V6(_) => ipv6_mtu(&socket)?,
     };
-    if got < 0 {
-        return Err(io::Error::last_os_error());
-    }
     Ok((usize::try_from(mtu).unwrap_or(0), socket.local_addr()?.ip()))
 }
 
