@@ -137,7 +137,34 @@ fn check_set(actions: &[Action]) -> Result<(), ErrorCode> {
         Action::Controller(controller) => {
             **controller == Controller { max_len: controller.max_len, ..Controller::default() }
         }
-        _ => true,
+        Action::Output(_)
+        | Action::OutputMaxLen { .. }
+        | Action::InPort
+        | Action::Flood
+        | Action::All
+        | Action::Normal
+        | Action::SetQueue(_)
+        | Action::PushVlan(_)
+        | Action::PopVlan
+        | Action::PushMpls(_)
+        | Action::PopMpls(_)
+        | Action::SetField { .. }
+        | Action::Move { .. }
+        | Action::DecTtl(_)
+        | Action::DecMplsTtl
+        | Action::DecNshTtl
+        | Action::Count(_)
+        | Action::Encapsulate(_)
+        | Action::EncapsulateHeader(_)
+        | Action::Decapsulate(_)
+        | Action::Resubmit { .. }
+        | Action::WriteActions(_)
+        | Action::ClearActions
+        | Action::Group(_)
+        | Action::ConnectionTracking(_)
+        | Action::Nat(_)
+        | Action::ClearConnection
+        | Action::Goto(_) => true,
     };
     if actions.iter().all(is_allowed) { Ok(()) } else { Err(ErrorCode::ActionBadType) }
 }
