@@ -24,7 +24,7 @@ pub(crate) use switch::{RunningSwitch, SwitchOptions, SwitchVerb};
 pub(crate) use tune::TuneOptions;
 pub(crate) use values::OrAuto;
 #[cfg(target_os = "linux")]
-pub(crate) use vswitchd::VswitchdOptions;
+pub(crate) use vswitchd::{VswitchdOptions, with_levels};
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};

@@ -21,7 +21,10 @@ use arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
     let done = limits::prepare().map_err(failure::Failure::Environment).and_then(|()| {
-        match Arguments::try_parse() {
+        let words = std::env::args_os();
+        #[cfg(target_os = "linux")]
+        let words = arguments::with_levels(words);
+        match Arguments::try_parse_from(words) {
             Ok(arguments) => run(&arguments),
             Err(other) => print_usage(&other),
         }

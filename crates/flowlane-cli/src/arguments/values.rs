@@ -69,24 +69,3 @@ pub(super) fn bytes(text: &str) -> Result<usize, String> {
 pub(super) fn input(text: &str) -> Result<PathBuf, String> {
     Ok(PathBuf::from(if text == "-" { "/dev/stdin" } else { text }))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_have_units() {
-        assert_eq!(bytes("500000"), Ok(500_000));
-        assert_eq!([bytes("1k"), bytes("1KB"), bytes("1 KiB"), bytes("1K")], [1024; 4].map(Ok));
-        assert_eq!((bytes("3G"), bytes("2TiB")), (Ok(3 << 30), Ok(2 << 40)));
-        for wrong in ["", "G", "-1", "1.5G", "1x", "99999999999999999999", "99999999999T"] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn thread_counts_are_limited() {
-        assert_eq!(threads("3").map(NonZeroUsize::get), Ok(3));
-        assert!(["0", "1025", "-1", "many"].iter().all(|wrong| threads(wrong).is_err()));
-    }
-}

@@ -1,5 +1,6 @@
 //! Arguments of `flowlane vswitchd`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -17,7 +18,7 @@ The database says which bridges there are: `ovs-vsctl add-br br0`, `ovs-vsctl ad
 RUNDIR/BRIDGE.mgmt, as `ovs-ofctl` expects it. RUNDIR is OVS_RUNDIR, or /var/run/openvswitch; LOGDIR is
 OVS_LOGDIR, or /var/log/openvswitch. The system's log (`-vsyslog:warn`) is at /dev/log. The log file is opened again at a SIGHUP and by `ovs-appctl vlog/reopen`, as logrotate needs it.
 
-A daemon that ends leaves rules, connections and sessions of BFD in RUNDIR for the next one (`ovs-appctl exit --cleanup`: nothing). Each bridge has
+A daemon that ends leaves rules, connections, learned addresses, and sessions of protocols in RUNDIR for the next one (`ovs-appctl exit --cleanup`: nothing). Each bridge has
 a control socket, RUNDIR/BRIDGE.control: `flowlane switch show --socket …`, `flowlane switch trace …`.
 
 Interfaces may be of the types system, afxdp, internal, tap, patch, geneve, vxlan, gre, ip6gre, erspan,
@@ -39,10 +40,10 @@ pub(crate) struct VswitchdOptions {
     /// The authorities of servers and controllers (PEM).
     #[arg(long, short = 'C', value_name = "FILE", requires = "private_key", group = "authority")]
     pub(crate) ca_cert: Option<PathBuf>,
-    /// As --ca-cert; where the file is missing, the first server is believed, and its authority is kept there.
+    /// CA certificate file, as --ca-cert; if it does not exist, the CA certificate of the first server is trusted and stored there.
     #[arg(long, value_name = "FILE", requires = "private_key", group = "authority")]
     pub(crate) bootstrap_ca_cert: Option<PathBuf>,
-    /// Write the process's number to a file, of RUNDIR where it has no folder [default, without a value: RUNDIR/ovs-vswitchd.pid].
+    /// Write the process's number to a file, relative to RUNDIR [default, without a value: RUNDIR/ovs-vswitchd.pid].
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub(crate) pidfile: Option<Option<PathBuf>>,
     /// Replace the pidfile of a daemon that runs, instead of refusing to start.
@@ -57,7 +58,7 @@ pub(crate) struct VswitchdOptions {
     /// Stay in the working directory; else the process in the background goes to /.
     #[arg(long, requires = "detach")]
     pub(crate) no_chdir: bool,
-    /// Start the daemon again when a mistake in it ends it (a panic, or a signal such as SIGABRT or SIGSEGV).
+    /// Restart the daemon when it crashes (a panic, or a signal such as SIGABRT or SIGSEGV).
     #[arg(long)]
     pub(crate) monitor: bool,
     /// Keep memory that is in use from being swapped out.
@@ -65,12 +66,25 @@ pub(crate) struct VswitchdOptions {
     pub(crate) mlockall: bool,
     /// Set levels of the log as `ovs-appctl vlog/set` does: a destination (console, syslog or file), and off, emer, err, warn, info or
     /// dbg [default, without a value: dbg for all].
-    #[arg(long, short, value_name = "SPEC", num_args = 0..=1, default_missing_value = "dbg")]
+    #[arg(long, short, value_name = "SPEC")]
     pub(crate) verbose: Vec<String>,
     /// Write messages to a file, too [default, without a value: LOGDIR/ovs-vswitchd.log].
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub(crate) log_file: Option<Option<PathBuf>>,
-    /// Socket for `ovs-appctl`, in RUNDIR where it has no folder, or `none` [default: RUNDIR/ovs-vswitchd.PID.ctl].
+    /// Socket for `ovs-appctl`, relative to RUNDIR, or `none` [default: RUNDIR/ovs-vswitchd.PID.ctl].
     #[arg(long, value_name = "SOCKET")]
     pub(crate) unixctl: Option<PathBuf>,
+}
+
+/// Gives `-v` and `--verbose` without a value the one that they have then: as with `ovs-vswitchd`, the next word is none.
+pub(crate) fn with_levels(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.collect();
+    if words.get(1).is_some_and(|command| command == "vswitchd") {
+        for word in words.iter_mut().skip(2) {
+            if word == "-v" || word == "--verbose" {
+                *word = "--verbose=dbg".into();
+            }
+        }
+    }
+    words
 }

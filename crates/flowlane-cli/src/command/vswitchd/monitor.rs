@@ -1,4 +1,4 @@
-//! A process that watches the daemon, and starts it again where a mistake in the program ends it (ovs-vswitchd(8), `--monitor`).
+//! A process that watches the daemon, and starts it again when it crashes (ovs-vswitchd(8), `--monitor`).
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,8 +17,8 @@ const VARIABLE: &str = "FLOWLANE_MONITORED";
 const PAUSE: Duration = Duration::from_secs(10);
 /// The exit code of a program of Rust that has panicked.
 const PANICKED: i32 = 101;
-/// The signals that a mistake in a program has as its consequence.
-const MISTAKES: [Signal; 9] = [
+/// The signals of a crash.
+const CRASH_SIGNALS: [Signal; 9] = [
     Signal::ABORT,
     Signal::ALARM,
     Signal::BUS,
@@ -35,12 +35,12 @@ pub(super) fn is_monitored() -> bool {
     std::env::var_os(VARIABLE).as_deref() == Some(OsStr::new("1"))
 }
 
-fn is_mistake(status: ExitStatus) -> bool {
-    let is_signal = |number| MISTAKES.iter().any(|signal| signal.as_raw() == number);
+fn is_crash(status: ExitStatus) -> bool {
+    let is_signal = |number| CRASH_SIGNALS.iter().any(|signal| signal.as_raw() == number);
     status.code() == Some(PANICKED) || status.signal().is_some_and(is_signal)
 }
 
-/// Watches the daemon until it ends otherwise than by a mistake, and ends this process with its exit code. In the background, `ready` is
+/// Watches the daemon until it ends without a crash, and ends this process with its exit code. In the background, `ready` is
 /// called when the daemon is ready; `say` is for the log.
 pub(super) fn run(in_background: bool, ready: impl Fn(), say: impl Fn(&str)) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::Environment(format!("cannot start the daemon: {error}"));
@@ -60,7 +60,7 @@ pub(super) fn run(in_background: bool, ready: impl Fn(), say: impl Fn(&str)) -> 
     };
     loop {
         let status = child.wait().map_err(failed)?;
-        if !is_mistake(status) {
+        if !is_crash(status) {
             return match status.success() {
                 true => Ok(()),
                 false => detach::end_as(status),

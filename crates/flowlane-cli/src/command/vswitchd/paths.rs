@@ -87,7 +87,7 @@ impl Paths {
             Ok(other) => Ok(other),
             Err(_) => Err(Failure::input_help(
                 format!("`{text}` is no address of a database"),
-                "take unix:PATH, tcp:ADDRESS:PORT or ssl:ADDRESS:PORT; several are separated by commas",
+                "take unix:PATH, tcp:ADDRESS[:PORT] or ssl:ADDRESS[:PORT]; several are separated by commas",
             )),
         };
         given.split(',').map(str::trim).map(read).collect()

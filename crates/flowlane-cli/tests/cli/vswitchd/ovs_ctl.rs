@@ -94,7 +94,7 @@ fn ovs_ctl_starts_watches_and_stops_the_daemon() {
     let first = pid(&file);
     assert_ne!(status_of(first, "VmLck"), "0 kB");
     let monitor: u32 = status_of(first, "PPid").parse().unwrap();
-    // A mistake in the program.
+    // A crash.
     assert!(sh(&format!("kill -ABRT {first}")));
     wait_until("another daemon runs", || ![0, first].contains(&pid(&file)));
     wait_until("it has the bridge", || host.appctl(&["ofproto/list"]).is_ok_and(|list| list == "br0\n"));
@@ -166,4 +166,18 @@ fn files_are_found_as_open_vswitch_finds_them() {
     appctl("other.ctl", "exit").unwrap();
     wait_until("the second one ends", || !lives(second));
     assert!(!file.exists());
+}
+
+/// As with `ovs-vswitchd`, a level is joined to its option: the next word is the database.
+#[test]
+fn an_option_for_levels_without_one_leaves_the_database_alone() {
+    for option in ["-v", "--verbose"] {
+        let mut daemon = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
+        let refused = daemon.args(["vswitchd", option, "nowhere:1"]).output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(
+            !refused.status.success() && said.contains("nowhere:1") && said.contains("unix:PATH"),
+            "{said}"
+        );
+    }
 }

@@ -119,7 +119,7 @@ pub trait DaemonLog {
 #[non_exhaustive]
 pub enum DaemonError {
     /// The address is none that a client connects to.
-    #[error("`{0}` is no address of a database: take unix:PATH, tcp:ADDRESS:PORT or ssl:ADDRESS:PORT")]
+    #[error("`{0}` is no address of a database: take unix:PATH, tcp:ADDRESS[:PORT] or ssl:ADDRESS[:PORT]")]
     Database(Address),
     /// There is no address.
     #[error("there is no address of a database")]
