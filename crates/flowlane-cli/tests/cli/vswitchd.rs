@@ -59,6 +59,8 @@ impl Host {
     fn without_daemon(name: &str) -> Option<Self> {
         let programs = OvsPrograms::find()?;
         let namespace = format!("{name}{}", std::process::id() % 100_000);
+        let exists = Path::new("/run/netns").join(&namespace).exists();
+        assert!(!exists, "two tests have hosts of the name {name}");
         if !sh(&format!("test $(id -u) = 0 && ip netns add {namespace}")) {
             skipped("needs root, and network namespaces");
             return None;

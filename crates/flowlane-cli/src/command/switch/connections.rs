@@ -170,23 +170,3 @@ fn listed(report: &ConnectionsReport) -> String {
         ["zone", "proto", "connection", "translated replies", "state", "mark", "label", "age", "ends in"];
     output::table("", &header, &rows) + &summary(report)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_summary_has_expected_connections_where_there_are_any() {
-        let mut report = ConnectionsReport {
-            connections: Vec::new(),
-            wanted: 2,
-            total: 7,
-            expected: 0,
-            zones: Default::default(),
-            states: Default::default(),
-        };
-        assert_eq!(summary(&report), "2 of 7 connections\n");
-        report.expected = 3;
-        assert_eq!(summary(&report), "2 of 7 connections, 3 expected by control connections\n");
-    }
-}

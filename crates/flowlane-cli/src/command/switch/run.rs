@@ -269,7 +269,6 @@ impl Running {
             let (result, replayed) = self.forward(left, replay, &mut progress)?;
             let Some(request) = self.served.take_over_request() else {
                 self.save_last();
-                self.served.remove_all_qos();
                 return Ok(Ended { result, replayed });
             };
             // The next switch has the same addresses.

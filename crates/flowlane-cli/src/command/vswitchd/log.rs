@@ -101,26 +101,3 @@ impl DaemonLog for Log {
         &self.levels
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_have_numbers_and_a_renamed_file_is_opened_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
-        let log = Log::open(Some(&path), Syslog::of_method("null").unwrap()).unwrap();
-        log.info("one");
-        std::fs::rename(&path, &old).unwrap();
-        log.info("two\nlines");
-        log.reopen().unwrap();
-        log.info("three");
-        let lines = |path: &Path| -> Vec<String> {
-            std::fs::read_to_string(path).unwrap().lines().map(|line| line[24..].to_owned()).collect()
-        };
-        assert_eq!(lines(&old), ["|00001|vswitchd|INFO|one", "|00002|vswitchd|INFO|two\\nlines"]);
-        assert_eq!(lines(&path), ["|00003|vswitchd|INFO|three"]);
-        assert!(Log::open(Some(folder.path()), Syslog::of_method("null").unwrap()).is_err());
-    }
-}

@@ -32,7 +32,7 @@ fn listen(host: &mut Host, name: &str) {
 /// The authority is learned from the first server, as by Open vSwitch, and another one's server is refused from then on.
 #[test]
 fn the_database_is_reached_by_tls_and_a_server_of_another_authority_is_refused() {
-    let Some(mut host) = host_with_tls("fvs") else { return };
+    let Some(mut host) = host_with_tls("dbs") else { return };
     let at = host.at().display().to_string();
     let (key, certificate) =
         (format!("--private-key={at}/switch.key"), format!("--certificate={at}/switch.pem"));
@@ -64,7 +64,7 @@ fn the_database_is_reached_by_tls_and_a_server_of_another_authority_is_refused()
 /// Controllers have the daemon's files, where the database names none.
 #[test]
 fn a_database_by_tcp_leaves_the_files_of_tls_to_controllers() {
-    let Some(mut host) = host_with_tls("fvu") else { return };
+    let Some(mut host) = host_with_tls("dbt") else { return };
     let at = host.at().display().to_string();
     let files = ["private-key=switch.key", "certificate=switch.pem", "ca-cert=ca.pem"].map(|option| {
         let (option, file) = option.split_once('=').unwrap();

@@ -20,7 +20,7 @@ impl Host {
 #[test]
 fn ports_cost_little_memory() {
     const PORTS: usize = 100;
-    let Some(host) = Host::start("fvp") else { return };
+    let Some(host) = Host::start("mem") else { return };
     host.vsctl("add-br br0").unwrap();
     let (mut links, mut ports) = (String::new(), String::new());
     for n in 0..PORTS {

@@ -144,12 +144,7 @@ fn trees_outlive_daemons(names: [&str; 2], protocol: Protocol, column: &str) {
     for takes_over in [true, false] {
         match takes_over {
             true => a.take_over(),
-            false => {
-                a.appctl(&["exit"]).unwrap();
-                let file = a.at().join("ovs-vswitchd.pid");
-                wait_until("the daemon ends", || !file.exists());
-                a.start_daemon();
-            }
+            false => a.restart(),
         }
         wait_until("the bridge is there", || a.appctl(&[&format!("{}/show", protocol.name), "br0"]).is_ok());
         assert!(a.leads_to(&b, protocol), "{}\n{}", a.tree(protocol), b.tree(protocol));
