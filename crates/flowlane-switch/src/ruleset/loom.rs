@@ -22,7 +22,7 @@ fn ruleset(version: u64) -> Arc<Ruleset> {
     Arc::new(Ruleset::of_version(version))
 }
 
-/// A ruleset that all workers have passed is modified for reuse, so no worker may still read it. `next` is how a worker comes to the
+/// A ruleset that all workers have passed is modified for reuse, so no worker may still read it. `next` is how a worker takes the
 /// newest one before a burst.
 fn no_worker_uses_what_all_have_passed(next: fn(&RulesetReader, &mut Arc<Ruleset>)) {
     check(move || {
