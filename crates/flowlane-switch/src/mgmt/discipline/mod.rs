@@ -1,4 +1,4 @@
-//! Disciplines of the kernel's queues on the interfaces of ports (tc(8)), as Open vSwitch sets them up: the discipline has the handle
+//! Queueing disciplines (qdiscs) of the kernel on the interfaces of ports (tc(8)), as Open vSwitch sets them up: the discipline has the handle
 //! `1:`, the class that queues share is `1:fffe`, and queue N is the class `1:N+1`.
 //!
 //! Packet sockets give frames the priority of their queue's class (`port/interface.rs`), which the discipline then finds. Frames that a port writes

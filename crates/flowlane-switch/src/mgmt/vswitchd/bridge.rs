@@ -69,7 +69,7 @@ pub(super) struct Bridge {
     socket: Option<Socket>,
     /// Problems of its controllers, and others, to be reported once.
     pub(super) problems: Vec<String>,
-    /// The settings that are asked for in vain, as the log has them.
+    /// The settings that are not supported, as the log has them.
     noted: Vec<String>,
     /// Problems of its forwarding thread.
     said: Arc<Mutex<Vec<String>>>,
@@ -307,7 +307,7 @@ impl Bridge {
         self.spec = spec.clone();
     }
 
-    /// Says what the database asks for in vain.
+    /// Names the settings of the database that are not supported.
     fn note_unsupported(&mut self, spec: &BridgeSpec) {
         // Each is said once.
         let new = spec.unsupported.iter().filter(|text| !self.noted.contains(*text)).cloned();

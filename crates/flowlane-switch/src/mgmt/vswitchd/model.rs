@@ -169,7 +169,7 @@ pub(super) struct BridgeSpec {
     pub(super) tree: Option<TreeSpec>,
     /// `None`: packets for groups go to all ports.
     pub(super) snooping: Option<SnoopingSpec>,
-    /// The settings that are asked for in vain, with the effect.
+    /// The settings that are not supported, with the effect.
     pub(super) unsupported: Vec<String>,
 }
 

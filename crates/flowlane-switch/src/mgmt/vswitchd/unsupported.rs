@@ -1,4 +1,4 @@
-//! What a database asks for in vain: columns whose effect would be missed, with the effect, for the log.
+//! Unsupported settings of a database whose effect would be missed, for the log.
 
 use std::fmt::Display;
 
@@ -41,7 +41,7 @@ fn note_controllers(replica: &Replica, bridge: &Row, note: &mut dyn FnMut(&dyn D
     }
 }
 
-/// Returns what the columns of a bridge, its ports and their interfaces ask for in vain.
+/// Returns the unsupported settings of a bridge, its ports and their interfaces.
 pub(super) fn read(replica: &Replica, bridge: &Row) -> Vec<String> {
     let mut out = Vec::new();
     let mut note = |column: &dyn Display, effect: &str| {
