@@ -84,7 +84,8 @@ pub fn set_trial_clock(clock: Clock) {
     *CLOCK.write().unwrap_or_else(PoisonError::into_inner) = Some(clock);
 }
 
-fn clock() -> Option<Clock> {
+/// Returns the clock for trials, if there is one.
+pub(crate) fn clock() -> Option<Clock> {
     #[cfg(test)]
     if let Some(clock) = testing::forced() {
         return Some(clock);

@@ -3,12 +3,15 @@
 //! Which one is best depends on the table and on the machine, so programs choose when they run: [`AnyFib`] is a
 //! forwarding table of whichever [`Engine`], for the cost of an indirect call a batch.
 
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
-use super::{Address, BuildError, Fib, FibConfig, FibReader, Prefix, Rib};
+use super::{Address, BuildError, Fib, FibConfig, FibReader, Prefix, Rib, contest};
 use crate::dispatch::{self, KernelSlot};
 use crate::isa::{Backend, Variant};
 use crate::named_enum::{self, Named, UnknownName};
@@ -94,7 +97,7 @@ pub trait Family: Address {
     /// Returns the address whose last bits are these: of IPv4 the last 32.
     fn from_words(high: u64, low: u64) -> Self;
 
-    /// Returns the engine that these routes call for, whatever is fastest for others.
+    /// Returns the engine that these routes call for where nothing is measured, whatever is fastest for others.
     fn called_for(_rib: &Rib<Self>) -> Option<Engine> {
         None
     }
@@ -157,14 +160,47 @@ impl Family for u128 {
 }
 
 /// A forwarding table of an engine that is known when the program runs: the writer's handle.
+///
+/// One that is [built](Fib::build) without the name of an engine takes the one that answers fastest: measured, where there is a
+/// clock ([`dispatch::set_trial_clock`]), else by a rule of thumb. It is measured again when much has changed, and by
+/// [`renew`](Self::renew); readers go on in the table of the new engine with their next batch.
 pub struct AnyFib<A: Address> {
     engine: Engine,
     table: Box<dyn AnyTable<A>>,
+    current: Arc<Current<A>>,
+    /// How the engine is chosen; none where it was named.
+    choice: Option<Choice>,
 }
+
+/// What readers of a table look up in now.
+struct Current<A: Address> {
+    /// How many tables there have been before.
+    version: AtomicU64,
+    view: Mutex<Box<dyn AnyView<A>>>,
+}
+
+/// How the engine of a table is chosen.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    config: FibConfig,
+    /// Changes since it was chosen.
+    changes: usize,
+    /// No other engine could hold what this one cannot. They are not asked again before many changes.
+    is_full: bool,
+}
+
+/// The engine is chosen again after this many changes, and as many as half of the routes.
+const CHANGES_MIN: usize = 1024;
 
 impl<A: Address> fmt::Debug for AnyFib<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AnyFib").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+impl<A: Address> Current<A> {
+    fn view(&self) -> MutexGuard<'_, Box<dyn AnyView<A>>> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -178,7 +214,9 @@ impl<A: Family> AnyFib<A> {
         F::Reader: 'static,
     {
         let config = if config.backend.is_some() { *config } else { Self::chosen(engine, config) };
-        Ok(Self { engine, table: Box::new(F::build(rib, &config)?) })
+        let table: Box<dyn AnyTable<A>> = Box::new(F::build(rib, &config)?);
+        let current = Current { version: AtomicU64::new(0), view: Mutex::new(table.reader()) };
+        Ok(Self { engine, table, current: Arc::new(current), choice: None })
     }
 
     /// Adds the backend selected for this engine, and the candidate of its trial.
@@ -189,40 +227,87 @@ impl<A: Family> AnyFib<A> {
         FibConfig { backend, candidate: backend.and(chosen.candidates.iter().find_map(of)), ..*config }
     }
 
+    /// Returns the table whose engine answers `recent` addresses fastest; or addresses within the routes, where there are none.
+    ///
+    /// # Errors
+    /// [`BuildError`] of the last engine, where none can hold the routes in the memory that there may be.
+    pub fn build_for(rib: &Rib<A>, config: &FibConfig, recent: &[A]) -> Result<Self, BuildError> {
+        let mut last = None;
+        let mut built = engines(rib).into_iter().filter_map(|engine| match A::build(engine, rib, config)? {
+            Ok(fib) => Some(fib),
+            Err(error) => {
+                last = Some(error);
+                None
+            }
+        });
+        let fastest = match dispatch::clock() {
+            Some(clock) => contest::fastest(built.collect(), rib, recent, clock),
+            None => built.next(),
+        };
+        let fib = fastest.ok_or_else(|| last.expect("every family has an engine"))?;
+        Ok(Self { choice: Some(Choice { config: *config, changes: 0, is_full: false }), ..fib })
+    }
+
+    /// Chooses the engine again, by `recent` addresses; or by addresses within the routes, where there are none. Does nothing where
+    /// the engine was named. Takes as long as building the table with each engine.
+    ///
+    /// # Errors
+    /// [`BuildError`]: no engine can hold the routes; the table is as it was.
+    pub fn renew(&mut self, rib: &Rib<A>, recent: &[A]) -> Result<(), BuildError> {
+        let Some(choice) = self.choice else { return Ok(()) };
+        let new = Self::build_for(rib, &choice.config, recent)?;
+        let Self { engine, table, current: _, choice } = new;
+        (self.engine, self.table, self.choice) = (engine, table, choice);
+        *self.current.view() = self.table.reader();
+        self.current.version.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
     /// Which engine it is.
     pub fn engine(&self) -> Engine {
         self.engine
     }
 }
 
+/// Returns the engines of a family, in the order in which they are taken where nothing is measured.
+fn engines<A: Family>(rib: &Rib<A>) -> Vec<Engine> {
+    let selected = dispatch::choose(A::SLOT, FibKernel::read::<A>).engine;
+    let mut engines: Vec<Engine> = Vec::new();
+    for engine in A::called_for(rib).into_iter().chain([selected]).chain(A::ENGINES.iter().copied()) {
+        if !engines.contains(&engine) {
+            engines.push(engine);
+        }
+    }
+    engines
+}
+
 impl<A: Family> Fib<A> for AnyFib<A> {
     type Reader = AnyReader<A>;
 
-    /// The engine that measured fastest ([`dispatch`]), but for routes that [call for](Family::called_for) another; or another
-    /// where that cannot hold these routes in the memory that there may be. Routes that come later do not change it.
+    /// The engine that answers addresses within the routes fastest, of those that can hold the routes in the memory that there may be.
     fn build(rib: &Rib<A>, config: &FibConfig) -> Result<Self, BuildError> {
-        let (mut last, mut tried) = (None, Vec::new());
-        let chosen = dispatch::choose(A::SLOT, FibKernel::read::<A>).engine;
-        for engine in A::called_for(rib).into_iter().chain([chosen]).chain(A::ENGINES.iter().copied()) {
-            if tried.contains(&engine) {
-                continue;
-            }
-            tried.push(engine);
-            match A::build(engine, rib, config) {
-                Some(Err(error)) => last = Some(error),
-                Some(Ok(fib)) => return Ok(fib),
-                None => {}
-            }
-        }
-        Err(last.expect("every family has an engine"))
+        Self::build_for(rib, config, &[])
     }
 
     fn update(&mut self, rib: &Rib<A>, changed: Prefix<A>) -> Result<(), BuildError> {
-        self.table.update(rib, changed)
+        let updated = self.table.update(rib, changed);
+        let Some(choice) = &mut self.choice else { return updated };
+        choice.changes += 1;
+        let is_much = choice.changes >= CHANGES_MIN.max(rib.len() / 2);
+        // Another engine may hold what this one cannot.
+        if !is_much && (updated.is_ok() || choice.is_full) {
+            return updated;
+        }
+        (choice.changes, choice.is_full) = (0, updated.is_err());
+        self.renew(rib, &[]).or(updated)
     }
 
     fn reader(&self) -> AnyReader<A> {
-        AnyReader(self.table.reader())
+        AnyReader {
+            version: Cell::new(self.current.version.load(Ordering::Acquire)),
+            view: RefCell::new(self.table.reader()),
+            current: self.current.clone(),
+        }
     }
 
     fn lookup(&self, address: A) -> u64 {
@@ -243,7 +328,12 @@ impl<A: Family> Fib<A> for AnyFib<A> {
 }
 
 /// A reader of an [`AnyFib`].
-pub struct AnyReader<A: Address>(Box<dyn AnyView<A>>);
+pub struct AnyReader<A: Address> {
+    current: Arc<Current<A>>,
+    /// That of the view.
+    version: Cell<u64>,
+    view: RefCell<Box<dyn AnyView<A>>>,
+}
 
 impl<A: Address> fmt::Debug for AnyReader<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -251,19 +341,40 @@ impl<A: Address> fmt::Debug for AnyReader<A> {
     }
 }
 
-impl<A: Address> Clone for AnyReader<A> {
-    fn clone(&self) -> Self {
-        Self(self.0.another())
+impl<A: Address> AnyReader<A> {
+    /// Looks up in the present table.
+    #[inline]
+    fn with<R>(&self, look_up: impl FnOnce(&dyn AnyView<A>) -> R) -> R {
+        if self.current.version.load(Ordering::Acquire) != self.version.get() {
+            self.follow();
+        }
+        look_up(&**self.view.borrow())
+    }
+
+    /// Takes the table of another engine.
+    #[cold]
+    fn follow(&self) {
+        let view = self.current.view();
+        // Changed with the view locked, or about to be: then it is followed once more.
+        self.version.set(self.current.version.load(Ordering::Acquire));
+        *self.view.borrow_mut() = view.another();
     }
 }
 
-impl<A: Address> FibReader<A> for AnyReader<A> {
+impl<A: Address> Clone for AnyReader<A> {
+    fn clone(&self) -> Self {
+        let view = RefCell::new(self.view.borrow().another());
+        Self { current: self.current.clone(), version: self.version.clone(), view }
+    }
+}
+
+impl<A: Family> FibReader<A> for AnyReader<A> {
     fn lookup(&self, address: A) -> u64 {
-        self.0.lookup(address)
+        self.with(|view| view.lookup(address))
     }
 
     fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u64]) {
-        self.0.lookup_batch(addresses, next_hops);
+        self.with(|view| view.lookup_batch(addresses, next_hops));
     }
 }
 

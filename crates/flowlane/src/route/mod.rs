@@ -2,6 +2,7 @@
 
 mod cell;
 pub mod check;
+mod contest;
 pub mod ecmp;
 pub mod engine;
 pub(crate) mod epoch;

@@ -29,6 +29,8 @@ use crate::peers::{dpdk, dpdk_fib};
 const ADDRESS_BYTES: usize = 4 << 20;
 /// Untimed passes before the timed one, for a table that has the caches to itself.
 const WARM_PASSES: usize = 8;
+/// The addresses by which `auto` chooses an engine for traffic.
+const RECENT: usize = 1 << 16;
 /// Addresses of a batch.
 const BATCH: usize = 64;
 /// The number of distinct next hops, which fits the smallest size of any engine.
@@ -99,6 +101,12 @@ impl<A: Kind> Work<A> {
 
     fn addresses(&self, locality: Locality, miss: f64) -> Vec<A> {
         generate_addresses(&self.routes, locality, miss, self.addresses, SEED)
+    }
+
+    /// Returns the table that is chosen for traffic of this kind, by other addresses than those that are measured.
+    fn chosen_for(&self, locality: Locality, miss: f64) -> AnyFib<A> {
+        let recent = generate_addresses(&self.routes, locality, miss, RECENT.min(self.addresses), SEED + 1);
+        AnyFib::build_for(&self.rib, &FibConfig::new(HOP_SIZE), &recent).expect("the table may take a GiB")
     }
 
     fn build(&self, engine: Engine, variant: Variant, hop_size: HopSize) -> Option<AnyFib<A>> {
@@ -302,9 +310,12 @@ fn by_traffic<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work
         let addresses = work.addresses(locality, miss);
         #[cfg(feature = "peers-dpdk")]
         let wire: Vec<A::Wire> = addresses.iter().map(|a| a.wire()).collect();
+        let auto = work.chosen_for(locality, miss);
+        figures.iter_mut().for_each(|figure| figure.about += &format!(" {name}: `auto` is {}.", auto.engine()));
+        let tables = || std::iter::once(("auto", &auto)).chain(tables.iter().map(|(name, fib)| (&**name, fib)));
         for (figure, (caches, kind, ..)) in figures.iter_mut().zip(kinds) {
             let contenders =
-                tables.iter().map(|(name, fib)| caches.before(look_up(name, fib, &addresses), || ()));
+                tables().map(|(name, fib)| caches.before(look_up(name, fib, &addresses), || ()));
             let contenders: Vec<Contender<'_>> = contenders.collect();
             #[cfg(feature = "peers-dpdk")]
             let contenders =

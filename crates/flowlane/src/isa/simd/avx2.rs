@@ -203,6 +203,12 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
+    fn add_wide(self, register: __m256i, number: u64) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_add_epi64(register, _mm256_set1_epi64x(number as i64)) }
+    }
+
+    #[inline(always)]
     fn narrow(self, register: __m256i) -> __m128i {
         // SAFETY: as above.
         unsafe {

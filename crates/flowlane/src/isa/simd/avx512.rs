@@ -195,6 +195,12 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
+    fn add_wide(self, register: __m512i, number: u64) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_add_epi64(register, _mm512_set1_epi64(number as i64)) }
+    }
+
+    #[inline(always)]
     fn narrow(self, register: __m512i) -> __m256i {
         // SAFETY: as above.
         unsafe { _mm512_cvtepi64_epi32(register) }

@@ -173,6 +173,9 @@ pub(crate) trait Vector: Registers {
     /// Shifts words of 64 bits to the right, with zeros from the left.
     fn shr_wide(self, register: Self::Register, bits: u32) -> Self::Register;
 
+    /// Adds a number to words of 64 bits, and drops what does not fit.
+    fn add_wide(self, register: Self::Register, number: u64) -> Self::Register;
+
     /// Returns the lower 32 bits of words of 64.
     fn narrow(self, register: Self::Register) -> Self::Half;
 
@@ -371,6 +374,8 @@ mod tests {
             assert_eq!((found[i], shifted[i]), (word, word >> 5));
             assert_eq!(some[i], if word & 1 == 1 { word } else { word << 5 });
         }
+        let sums = lanes(isa.add_wide(all, u64::MAX - 4));
+        assert!((0..V::LANES / 2).all(|i| sums[i] == found[i].wrapping_sub(5)));
         assert_eq!(isa.any_wide(isa.odd_wide(all)), found[..V::LANES / 2].iter().any(|word| word & 1 == 1));
         // The lower halves, as indices of a second gather.
         let again = isa.or_half(isa.and_half(isa.narrow(all), 15), isa.and_half(isa.narrow(all), 16));

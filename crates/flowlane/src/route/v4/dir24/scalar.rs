@@ -1,7 +1,6 @@
 //! The definition.
 
 use super::table::{GROUP, Table};
-use crate::memory::prefetch;
 use crate::route::cell::Cell;
 
 /// Addresses between the one that is looked up and the one whose entry is prefetched.
@@ -9,7 +8,7 @@ const AHEAD: usize = 24;
 
 #[inline(always)]
 pub(super) fn lookup<W: Cell>(table: &Table<W>, address: u32) -> u64 {
-    let entry = table.tbl24[(address >> 8) as usize].get();
+    let entry = table.entry((address >> 8) as usize);
     if entry & 1 == 0 {
         return entry >> 1;
     }
@@ -27,12 +26,12 @@ pub(super) fn lookup_batch<W: Cell>(table: &Table<W>, addresses: &[u32], next_ho
 /// Looks up addresses one by one, and prefetches the entries of later ones.
 pub(super) fn lookup_batch_ahead<W: Cell>(table: &Table<W>, addresses: &[u32], next_hops: &mut [u64]) {
     for address in addresses.iter().take(AHEAD) {
-        prefetch(&table.tbl24, (address >> 8) as usize);
+        table.prefetch_entry((address >> 8) as usize);
     }
     let later = addresses.iter().skip(AHEAD).map(Some).chain(std::iter::repeat(None));
     for ((address, next_hop), later) in addresses.iter().zip(next_hops).zip(later) {
         if let Some(later) = later {
-            prefetch(&table.tbl24, (later >> 8) as usize);
+            table.prefetch_entry((later >> 8) as usize);
         }
         *next_hop = lookup(table, *address);
     }

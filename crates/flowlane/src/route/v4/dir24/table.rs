@@ -6,7 +6,7 @@ use super::scalar;
 use crate::isa::Backend;
 #[cfg(target_arch = "x86_64")]
 use crate::isa::simd::InstructionSet;
-use crate::memory::Memory;
+use crate::memory::{Memory, prefetch};
 use crate::route::cell::Cell;
 
 /// Addresses of a group: all that have their first 24 bits in common.
@@ -22,12 +22,50 @@ pub(super) const PADDING: usize = 4;
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Table<W: Cell> {
-    pub(super) tbl24: Memory<W>,
+    /// Entries of the first table, each less [`base`](Self::base): zero, and so not even in memory, where only the default route is.
+    tbl24: Memory<W>,
+    /// Groups, whose entries are as they are.
     pub(super) tbl8: Memory<W>,
+    /// The entry of the next hop that most addresses had when the table was built.
+    base: u64,
     pub(super) backend: Backend,
 }
 
 impl<W: Cell> Table<W> {
+    /// A table in which all addresses have the next hop `base`, with room for `groups`.
+    pub(super) fn new(base: u64, groups: usize, backend: Backend) -> Self {
+        let (tbl24, tbl8) = (Memory::zeroed(TBL24 + PADDING), Memory::zeroed(groups * GROUP + PADDING));
+        Self { tbl24, tbl8, base: base << 1, backend }
+    }
+
+    /// A table without entries, in which nothing is looked up.
+    pub(super) fn empty(backend: Backend) -> Self {
+        Self { tbl24: Memory::zeroed(0), tbl8: Memory::zeroed(0), base: 0, backend }
+    }
+
+    /// Where the first table is, and what is to be added to each of its entries: the entry of lanes of gathers.
+    #[inline(always)]
+    pub(super) fn first(&self) -> (*const u8, u64) {
+        (self.tbl24.as_ptr().cast(), self.base)
+    }
+
+    /// Returns entry `at` of the first table.
+    #[inline(always)]
+    pub(super) fn entry(&self, at: usize) -> u64 {
+        self.tbl24[at].get().wrapping_add(self.base) & (u64::MAX >> (64 - 8 * W::BYTES))
+    }
+
+    /// Changes entry `at` of the first table.
+    pub(super) fn set_entry(&self, at: usize, entry: u64) {
+        self.tbl24[at].set(entry.wrapping_sub(self.base));
+    }
+
+    /// Asks for entry `at` of the first table, to be read soon.
+    #[inline(always)]
+    pub(super) fn prefetch_entry(&self, at: usize) {
+        prefetch(&self.tbl24, at);
+    }
+
     pub(super) fn lookup_batch(&self, addresses: &[u32], next_hops: &mut [u64]) {
         let next_hops = &mut next_hops[..addresses.len()];
         match self.backend {

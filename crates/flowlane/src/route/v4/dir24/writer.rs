@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::next_hop_max;
 use super::table::{GROUP, PADDING, TBL24, Table};
 use crate::isa::Variant;
-use crate::memory::Memory;
 use crate::route::cell::Cell;
 use crate::route::epoch::Epochs;
 use crate::route::{BuildError, FibConfig, HopSize, Prefix, Rib};
@@ -64,7 +63,7 @@ impl<W: Cell> Writer<W> {
             by_memory.min(by_routes).min(GROUPS_MAX).min(usize::try_from(by_entry).unwrap_or(usize::MAX));
         let backend = config.backend_of(&[Variant::Avx512, Variant::Avx2]);
         let mut writer = Self {
-            table: Arc::new(Table { tbl24: Memory::zeroed(0), tbl8: Memory::zeroed(0), backend }),
+            table: Arc::new(Table::empty(backend)),
             epochs: Epochs::default(),
             hop_size: config.hop_size,
             default_next_hop: config.default_next_hop,
@@ -79,12 +78,9 @@ impl<W: Cell> Writer<W> {
         writer.check_next_hop(config.default_next_hop)?;
         let spans = writer.spans_of(rib, Prefix::ALL)?;
         writer.check_groups(groups_in(&spans))?;
-        writer.table = Arc::new(Table {
-            tbl24: Memory::zeroed(TBL24 + PADDING),
-            tbl8: Memory::zeroed(groups_max * GROUP + PADDING),
-            backend,
-        });
-        spans.iter().for_each(|span| writer.paint(*span));
+        let base = rib.get(Prefix::ALL).unwrap_or(config.default_next_hop);
+        writer.table = Arc::new(Table::new(base, groups_max, backend));
+        spans.iter().filter(|span| span.next_hop != base).for_each(|span| writer.paint(*span));
         Ok(writer)
     }
 
@@ -109,6 +105,7 @@ impl<W: Cell> Writer<W> {
         self.groups_touched - self.free.len() - self.retired.len() - self.leaving.len()
     }
 
+    /// Returns the bytes reserved: of the first table those are in memory that routes have been written to.
     pub(super) fn table_bytes(&self) -> usize {
         self.bytes(self.groups_touched)
     }
@@ -157,7 +154,7 @@ impl<W: Cell> Writer<W> {
     }
 
     fn group_at(&self, at: u32) -> Option<u32> {
-        group_of(self.table.tbl24[at as usize].get())
+        group_of(self.table.entry(at as usize))
     }
 
     fn group(&self, group: u32) -> &[W] {
@@ -180,9 +177,9 @@ impl<W: Cell> Writer<W> {
             self.paint_part(last, 0..=to, span.next_hop);
             end -= 1;
         }
-        let entries = &self.table.tbl24[whole..end];
-        self.leaving.extend(entries.iter().filter_map(|entry| group_of(entry.get())));
-        entries.iter().for_each(|entry| entry.set(span.next_hop << 1));
+        let table = &*self.table;
+        self.leaving.extend((whole..end).filter_map(|at| group_of(table.entry(at))));
+        (whole..end).for_each(|at| table.set_entry(at, span.next_hop << 1));
     }
 
     /// Gives some addresses of one entry their next hop.
@@ -198,7 +195,7 @@ impl<W: Cell> Writer<W> {
     /// Changes an entry of the first table, and takes out the group that it led to.
     fn set(&mut self, at: u32, entry: u64) {
         self.leaving.extend(self.group_at(at));
-        self.table.tbl24[at as usize].set(entry);
+        self.table.set_entry(at as usize, entry);
     }
 
     /// Takes a group out whose addresses have all the same next hop.
@@ -214,7 +211,7 @@ impl<W: Cell> Writer<W> {
     /// Returns a group with the next hop that `at` has now.
     fn new_group(&mut self, at: u32) -> u32 {
         let group = self.free_group();
-        let entry = self.table.tbl24[at as usize].get();
+        let entry = self.table.entry(at as usize);
         self.group(group).iter().for_each(|place| place.set(entry));
         group
     }
