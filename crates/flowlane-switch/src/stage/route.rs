@@ -21,8 +21,8 @@ use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::parse::ether_type;
 use flowlane::route::ecmp::{GroupConfig, GroupError, GroupReader, Groups, Member};
-use flowlane::route::engine::{AnyFib, Engine, Family};
-use flowlane::route::{Address, BuildError, Fib, FibConfig, HopSize, Prefix, Rib, RibError};
+use flowlane::route::engine::Engine;
+use flowlane::route::{Address, BuildError, Fib, Prefix, RibError};
 use flowlane::rule::Action;
 use flowlane::rule::action::Controller;
 use schemars::JsonSchema;
@@ -35,6 +35,7 @@ use crate::ruleset::{
     LaneStep, Origin, PostCacheError, Routing, Step, Steps, ToController, compile_post_cache,
 };
 use crate::state::router::{InPorts, Reason};
+use forwarding::{Forwarding, Gathered};
 
 /// The definition of a next hop.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -129,7 +130,12 @@ pub struct RouteTable {
     routes: Arc<Routes>,
     hops: Vec<NextHop>,
     groups: GroupReader,
+    /// Bursts that were looked up.
+    bursts: u32,
 }
+
+/// Of this many bursts of a worker, the destinations of one are remembered.
+const BURSTS_RECORDED: u32 = 256;
 
 /// The part that all workers share.
 struct Routes {
@@ -150,7 +156,8 @@ struct Routes {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FibEngine {
-    /// The engine that suits the routes.
+    /// The engine that answers fastest: measured when the table is built, by addresses within the routes; and again when many routes
+    /// have changed, by destinations of packets.
     #[default]
     Auto,
     /// The compressed structure, which stays in the caches.
@@ -195,6 +202,16 @@ impl RouteTable {
         v4: &[(Prefix<u32>, usize)],
         v6: &[(Prefix<u128>, usize)],
     ) -> Result<Self, RouteTableError> {
+        Self::make(config, hops, (v4, v6), None)
+    }
+
+    /// As [`new`](Self::new) does, with the engines of a table `before` where they are still right.
+    fn make(
+        config: RouteTableConfig,
+        hops: Vec<(String, HopSpec)>,
+        (v4, v6): (&[(Prefix<u32>, usize)], &[(Prefix<u128>, usize)]),
+        before: Option<&Routes>,
+    ) -> Result<Self, RouteTableError> {
         let groups_max = hops.iter().filter(|(_, spec)| matches!(spec, HopSpec::Group(_))).count();
         let first = hops.len() as u64 + 1;
         let groups = GroupConfig { first, groups_max, memory_max: usize::MAX, ..GroupConfig::default() };
@@ -232,8 +249,8 @@ impl RouteTable {
         let routes = Routes {
             links: reverse_path::links(&made),
             is_router,
-            v4: Forwarding::new(&config, v4, &numbers, Engine::Dir24)?,
-            v6: Forwarding::new(&config, v6, &numbers, Engine::Compact)?,
+            v4: Forwarding::new(&config, v4, &numbers, Engine::Dir24, before.map(|before| &before.v4))?,
+            v6: Forwarding::new(&config, v6, &numbers, Engine::Compact, before.map(|before| &before.v6))?,
             steps: steps_of_hops,
             flow_hash: FlowHash::new(config.seed),
             config,
@@ -247,6 +264,7 @@ impl RouteTable {
             routes: Arc::new(routes),
             hops: made,
             groups: groups.reader(),
+            bursts: 0,
         })
     }
 
@@ -261,6 +279,7 @@ impl RouteTable {
             routes: self.routes.clone(),
             hops: self.hops.iter().map(hop).collect(),
             groups: self.groups.clone(),
+            bursts: 0,
         }
     }
 
@@ -274,7 +293,7 @@ impl RouteTable {
         v4: &[(Prefix<u32>, usize)],
         v6: &[(Prefix<u128>, usize)],
     ) -> Result<Self, RouteTableError> {
-        Self::new(self.routes.config.clone(), hops, v4, v6)
+        Self::make(self.routes.config.clone(), hops, (v4, v6), Some(&self.routes))
     }
 
     /// Takes over the counters of a table whose place this one takes: those of next hops that it has, too.
@@ -320,9 +339,9 @@ impl RouteTable {
         if v4 == v6 { v4.to_string() } else { format!("{v4} and {v6}") }
     }
 
-    /// Looks up the next hops of these lanes.
+    /// Looks up the next hops of these lanes, whose destinations are remembered if wished.
     #[inline]
-    fn find(&self, keys: &[FlowKey], lanes: LaneMask, verdicts: &mut Verdicts) {
+    fn find(&self, keys: &[FlowKey], lanes: LaneMask, verdicts: &mut Verdicts, is_recorded: bool) {
         let (mut v4, mut v6) = (Gathered::new(), Gathered::new());
         let mut others = LaneMask(0);
         for lane in lanes.lanes() {
@@ -333,8 +352,8 @@ impl RouteTable {
                 _ => others.0 |= 1 << lane,
             }
         }
-        v4.look_up(&self.routes.v4.fib, verdicts);
-        v6.look_up(&self.routes.v6.fib, verdicts);
+        v4.look_up(&self.routes.v4, verdicts, is_recorded);
+        v6.look_up(&self.routes.v6, verdicts, is_recorded);
         for lane in LaneMask(lanes.0 & !others.0).lanes() {
             let next_hop = &mut verdicts[lane];
             if *next_hop as usize > self.hops.len() {
@@ -439,12 +458,13 @@ impl StatefulStage for RouteTable {
 
     #[inline]
     fn process(&mut self, _: StageCall, packets: &mut Burst, lanes: LaneMask, verdicts: &mut Verdicts) {
-        self.find(&packets.keys, lanes, verdicts);
+        self.bursts = self.bursts.wrapping_add(1);
+        self.find(&packets.keys, lanes, verdicts, self.bursts.is_multiple_of(BURSTS_RECORDED));
     }
 
     fn decide(&self, _: StageCall, packet: StagePacket<'_>) -> u32 {
         let mut verdicts = [NO_ROUTE; LANES_MAX];
-        self.find(std::slice::from_ref(packet.key), LaneMask::first(1), &mut verdicts);
+        self.find(std::slice::from_ref(packet.key), LaneMask::first(1), &mut verdicts, false);
         verdicts[0]
     }
 
@@ -473,46 +493,6 @@ impl fmt::Debug for RouteTable {
             .field("name", &self.name)
             .field("routes", &self.len())
             .finish_non_exhaustive()
-    }
-}
-
-/// The routes of one address family and their forwarding table.
-struct Forwarding<A: Family> {
-    rib: Rib<A>,
-    fib: AnyFib<A>,
-}
-
-impl<A: Family> Forwarding<A> {
-    /// `numbers` are those of the next hops in the forwarding table, `direct` is the engine of [`FibEngine::Direct`].
-    fn new(
-        config: &RouteTableConfig,
-        routes: &[(Prefix<A>, usize)],
-        numbers: &[u64],
-        direct: Engine,
-    ) -> Result<Self, RouteTableError> {
-        let mut rib = Rib::new(config.routes_max);
-        for &(prefix, position) in routes {
-            rib.insert(prefix, numbers[position])?;
-        }
-        let shape = FibConfig::new(HopSize::B4)
-            .with_default_next_hop(NO_ROUTE.into())
-            .with_memory_max(config.memory_max);
-        let by_name = |engine| A::build(engine, &rib, &shape).expect("every family has both");
-        let fib = match config.engine {
-            FibEngine::Auto => AnyFib::build(&rib, &shape),
-            FibEngine::Compact => by_name(Engine::Compact),
-            FibEngine::Direct => by_name(direct),
-        }?;
-        Ok(Self { rib, fib })
-    }
-
-    fn table_bytes(&self) -> usize {
-        self.rib.table_bytes() + self.fib.table_bytes()
-    }
-
-    /// Returns the longest prefix that contains an address, as text, and the number of its next hop.
-    fn route(&self, address: A) -> Option<(String, u64)> {
-        self.rib.lookup(address).map(|(prefix, number)| (prefix.to_string(), number))
     }
 }
 
@@ -547,34 +527,7 @@ fn routed(routing: Routing, then: &[Action], table: u8) -> Result<Steps, PostCac
     Ok(Steps::new(std::iter::once(route(routing)).chain(then).collect::<Vec<_>>()))
 }
 
-/// A dense batch of addresses of one family.
-struct Gathered<A> {
-    addresses: [A; LANES_MAX],
-    lanes: [u8; LANES_MAX],
-    len: usize,
-}
-
-impl<A: Address> Gathered<A> {
-    fn new() -> Self {
-        Self { addresses: [A::default(); LANES_MAX], lanes: [0; LANES_MAX], len: 0 }
-    }
-
-    fn push(&mut self, lane: usize, address: A) {
-        (self.addresses[self.len], self.lanes[self.len]) = (address, lane as u8);
-        self.len += 1;
-    }
-
-    fn look_up(&self, fib: &impl Fib<A>, verdicts: &mut Verdicts) {
-        let mut next_hops = [u64::from(NO_ROUTE); LANES_MAX];
-        if self.len > 0 {
-            fib.lookup_batch(&self.addresses[..self.len], &mut next_hops[..self.len]);
-        }
-        for (lane, next_hop) in self.lanes[..self.len].iter().zip(next_hops) {
-            verdicts[usize::from(*lane)] = next_hop as u32;
-        }
-    }
-}
-
+mod forwarding;
 mod reverse_path;
 
 #[cfg(test)]

@@ -97,6 +97,9 @@ pub trait Family: Address {
     /// Returns the address whose last bits are these: of IPv4 the last 32.
     fn from_words(high: u64, low: u64) -> Self;
 
+    /// Returns the words of which [`from_words`](Self::from_words) makes the address.
+    fn to_words(self) -> [u64; 2];
+
     /// Returns the engine that these routes call for where nothing is measured, whatever is fastest for others.
     fn called_for(_rib: &Rib<Self>) -> Option<Engine> {
         None
@@ -119,6 +122,10 @@ impl Family for u32 {
 
     fn from_words(_high: u64, low: u64) -> Self {
         low as u32
+    }
+
+    fn to_words(self) -> [u64; 2] {
+        [0, self.into()]
     }
 
     /// Of routes beyond 24 bits the compact table takes six times as long as of others, and DIR-24-8 a third more.
@@ -145,6 +152,10 @@ impl Family for u128 {
 
     fn from_words(high: u64, low: u64) -> Self {
         u128::from(high) << 64 | u128::from(low)
+    }
+
+    fn to_words(self) -> [u64; 2] {
+        [(self >> 64) as u64, self as u64]
     }
 
     fn build(

@@ -9,12 +9,14 @@ pub(crate) mod epoch;
 mod hop_hash;
 pub mod prefix;
 pub mod read;
+mod recent;
 pub mod rib;
 mod routes;
 pub mod v4;
 pub mod v6;
 
 pub use prefix::{Address, Prefix, PrefixError};
+pub use recent::RecentAddresses;
 pub use rib::{Rib, RibError};
 pub use routes::{RouteError, Routes};
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::View;
 use super::batch::{self, GROUP};
-use super::layout::{self, LINE_WORDS, PAYLOAD, UPPER, UPPER_SHIFT, Word};
+use super::layout::{self, LINE_WORDS, PAYLOAD, THIS_WINDOW, UPPER, UPPER_SHIFT, Word};
 use crate::isa::Avx512;
 use crate::isa::simd::gather::{avx512_32, avx512_64};
 use crate::memory::prefetch_at;
@@ -47,12 +47,53 @@ fn all(view: View<'_>, addresses: &[u128], next_hops: &mut [u64]) {
 fn group<const N: usize>(view: View<'_>, addresses: &[[u128; LANES]], next_hops: &mut [[u64; LANES]]) {
     let [mut keys, mut words] = [[_mm512_setzero_si512(); N]; 2];
     for i in 0..N {
-        let [first, second] = first_halves(&addresses[i]);
+        let [first, second] = quarters(&addresses[i], 0);
         keys[i] = _mm512_or_si512(_mm512_slli_epi32::<16>(first), _mm512_srli_epi32::<16>(second));
         let roots = _mm512_srli_epi32::<16>(first);
         // SAFETY: the root has a word for each value of an address's first 16 bits.
         words[i] = unsafe { avx512_32::<4>(view.root.as_ptr().cast(), roots, !0, _mm512_setzero_si512()) };
     }
+    step(view, keys, &mut words);
+    let mut window = 0;
+    loop {
+        let rest = unresolved(words);
+        if rest.count_ones() < batch::TOGETHER {
+            if rest != 0 {
+                beyond(view, addresses, &mut words, rest, window);
+            }
+            break;
+        }
+        window += 1;
+        enter(addresses, &mut keys, &mut words, window);
+        step(view, keys, &mut words);
+    }
+    for i in 0..N {
+        resolve(view, words[i], &mut next_hops[i]);
+    }
+}
+
+/// Lets all lanes that are not at a next hop go on in the next window, `window`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn enter<const N: usize>(
+    addresses: &[[u128; LANES]],
+    keys: &mut [__m512i; N],
+    words: &mut [__m512i; N],
+    window: u8,
+) {
+    let this_window = _mm512_set1_epi32(THIS_WINDOW.cast_signed());
+    for i in 0..N {
+        let [first, second] = quarters(&addresses[i], window);
+        keys[i] = _mm512_or_si512(_mm512_slli_epi32::<16>(first), _mm512_srli_epi32::<16>(second));
+        let rest = _mm512_cmpge_epu32_mask(words[i], _mm512_set1_epi32(1 << 30));
+        words[i] = _mm512_mask_or_epi32(words[i], rest, words[i], this_window);
+    }
+}
+
+/// Takes all steps of a window: tables, until no lane is at one, then nodes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+fn step<const N: usize>(view: View<'_>, keys: [__m512i; N], words: &mut [__m512i; N]) {
     loop {
         let (mut at, mut any) = ([0; N], 0);
         for i in 0..N {
@@ -68,27 +109,20 @@ fn group<const N: usize>(view: View<'_>, addresses: &[[u128; LANES]], next_hops:
             }
         }
     }
-    let at_wide = wide_lanes(words);
-    narrow(view, keys, &mut words);
+    let at_wide = wide_lanes(*words);
+    narrow(view, keys, words);
     if at_wide != 0 {
-        wide(view, keys, &mut words, at_wide);
-    }
-    let rest = unresolved(words);
-    if rest != 0 {
-        beyond(view, addresses, &mut words, rest);
-    }
-    for i in 0..N {
-        resolve(view, words[i], &mut next_hops[i]);
+        wide(view, keys, words, at_wide);
     }
 }
 
 /// From here on words are tables of this window.
 const TABLE: u32 = 7 << 29;
 
-/// Bits 0 to 31 and 32 to 63 of sixteen addresses.
+/// Bits 32 × `quarter` to 32 × `quarter` + 31 of sixteen addresses, and the next 32 bits: zeros behind the last.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn first_halves(addresses: &[u128; LANES]) -> [__m512i; 2] {
+fn quarters(addresses: &[u128; LANES], quarter: u8) -> [__m512i; 2] {
     let mut four = [_mm512_setzero_si512(); 4];
     for (register, addresses) in four.iter_mut().zip(addresses.as_chunks::<4>().0) {
         // SAFETY: four addresses are a register.
@@ -96,9 +130,12 @@ fn first_halves(addresses: &[u128; LANES]) -> [__m512i; 2] {
     }
     let [a, b, c, d] = four;
     let places = _mm512_setr_epi32(3, 7, 11, 15, 19, 23, 27, 31, 2, 6, 10, 14, 18, 22, 26, 30);
+    let places = _mm512_sub_epi32(places, _mm512_set1_epi32(quarter.into()));
     let low = _mm512_permutex2var_epi32(a, places, b);
     let high = _mm512_permutex2var_epi32(c, places, d);
-    [_mm512_shuffle_i64x2::<0b01_00_01_00>(low, high), _mm512_shuffle_i64x2::<0b11_10_11_10>(low, high)]
+    let first = _mm512_shuffle_i64x2::<0b01_00_01_00>(low, high);
+    let second = _mm512_shuffle_i64x2::<0b11_10_11_10>(low, high);
+    [first, if quarter < 3 { second } else { _mm512_setzero_si512() }]
 }
 
 /// Returns the step of the lanes `at` tables.
@@ -255,12 +292,18 @@ fn wide<const N: usize>(view: View<'_>, keys: [__m512i; N], words: &mut [__m512i
 #[cold]
 #[inline(never)]
 #[target_feature(enable = "avx512f")]
-fn beyond<const N: usize>(view: View<'_>, addresses: &[[u128; LANES]], words: &mut [__m512i; N], rest: u64) {
+fn beyond<const N: usize>(
+    view: View<'_>,
+    addresses: &[[u128; LANES]],
+    words: &mut [__m512i; N],
+    rest: u64,
+    window: u8,
+) {
     let mut lanes = [[0; LANES]; N];
     for i in 0..N {
         lanes[i] = Lanes::of(words[i]).0;
     }
-    batch::follow_all(view, addresses.as_flattened(), lanes.as_flattened_mut(), rest);
+    batch::follow_all(view, addresses.as_flattened(), lanes.as_flattened_mut(), rest, window);
     for i in 0..N {
         words[i] = Lanes(lanes[i]).load();
     }

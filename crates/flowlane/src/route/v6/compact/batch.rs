@@ -13,6 +13,9 @@ use crate::route::v6::hops;
 /// Addresses that are on their way at once.
 pub(super) const GROUP: usize = 64;
 
+/// Lanes that go through the stages of another window together; fewer are followed one by one.
+pub(super) const TOGETHER: u32 = 8;
+
 /// The distance at which addresses are prefetched.
 const AHEAD: usize = 2 * GROUP;
 
@@ -127,22 +130,37 @@ fn group<I: NodeOps>(
         standing.keys[lane] = layout::signed(layout::key(*address, 0));
         standing.words[lane] = view.root_of(*address).0;
     }
-    while isa.tables(view, standing) {}
-    let wide = isa.at(standing, Kind::Wide);
-    isa.narrow(view, standing);
-    let mut rest = 0;
-    each(wide, |lane| {
-        standing.words[lane] = isa.span(view, Word(standing.words[lane]), standing.keys[lane]).0;
-    });
-    for (lane, word) in standing.words.iter().enumerate() {
-        rest |= u64::from(!Word(*word).is_hop()) << lane;
-    }
-    if rest != 0 {
-        follow_all(view, addresses, &mut standing.words, rest);
+    let mut window = 0;
+    loop {
+        step(isa, view, standing);
+        let lanes = standing.words.iter().enumerate();
+        let rest = lanes.fold(0, |rest, (lane, word)| rest | u64::from(!Word(*word).is_hop()) << lane);
+        if rest.count_ones() < TOGETHER {
+            if rest != 0 {
+                follow_all(view, addresses, &mut standing.words, rest, window);
+            }
+            break;
+        }
+        window += 1;
+        each(rest, |lane| {
+            standing.words[lane] |= layout::THIS_WINDOW;
+            standing.keys[lane] = layout::signed(layout::key(addresses[lane], window));
+        });
     }
     for (next_hop, word) in next_hops.iter_mut().zip(standing.words) {
         *next_hop = hops::resolve(view.list, word);
     }
+}
+
+/// Takes all steps of a window.
+#[inline(always)]
+fn step<I: NodeOps>(isa: I, view: View<'_>, standing: &mut Group) {
+    while isa.tables(view, standing) {}
+    let wide = isa.at(standing, Kind::Wide);
+    isa.narrow(view, standing);
+    each(wide, |lane| {
+        standing.words[lane] = isa.span(view, Word(standing.words[lane]), standing.keys[lane]).0;
+    });
 }
 
 /// Calls `body` with each of `lanes`.
@@ -154,8 +172,8 @@ fn each(mut lanes: u64, mut body: impl FnMut(usize)) {
     }
 }
 
-/// Follows the words of `rest`, whose ways lead beyond the first window, to next hops.
+/// Follows the words of `rest`, whose ways lead beyond this window, to next hops.
 #[cold]
-pub(super) fn follow_all(view: View<'_>, addresses: &[u128], words: &mut [u32], rest: u64) {
-    each(rest, |lane| words[lane] = scalar::follow(view, Word(words[lane]), addresses[lane], 0).0);
+pub(super) fn follow_all(view: View<'_>, addresses: &[u128], words: &mut [u32], rest: u64, window: u8) {
+    each(rest, |lane| words[lane] = scalar::follow(view, Word(words[lane]), addresses[lane], window).0);
 }

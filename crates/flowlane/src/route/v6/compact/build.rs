@@ -31,21 +31,32 @@ pub(super) fn last(at: u128, depth: u8) -> u128 {
     at | u128::MAX.checked_shr(depth.into()).unwrap_or(0)
 }
 
-/// How many bits a table decides over a block of `depth` bits: up to the middle of its window eight at a time; then as
-/// few as leave hardly a cell to another table, unless the table would be large for its routes.
+/// How many bits a table decides over a block of `depth` bits: up to the middle of its window eight at a time, or all sixteen where
+/// nearly all routes are in few places; then as few as leave hardly a cell to another table, unless the table would be large for its
+/// routes, or all sixteen where these fill a table of them.
 pub(super) fn table_bits(depth: u8, routes: &[Route]) -> u8 {
     let room = layout::window_end(depth) - depth;
+    let cells = |bits: u8| {
+        let cell = move |route: &Route| route.first & !last(0, depth + bits);
+        routes.chunk_by(move |a, b| cell(a) == cell(b)).map(<[_]>::len)
+    };
     if in_upper_half(depth) {
-        return room.min(8);
+        let is_narrow = room == 32 && routes.len() >= NARROW_ROUTES && cells(16).count() <= NARROW_CELLS;
+        return if is_narrow { 16 } else { room.min(8) };
     }
     let widest = least(&TABLE_ROUTES_MIN, routes.len()).min(room);
-    let fits = |bits: &u8| {
-        let cell = |route: &Route| route.first & !last(0, depth + bits);
-        let cells = routes.chunk_by(|a, b| cell(a) == cell(b)).map(<[_]>::len);
-        20 * cells.filter(|cell| *cell > CELL_ROUTES).sum::<usize>() <= routes.len()
-    };
+    if widest == 16 && routes.len() >= TABLE_ROUTES[2] {
+        return widest;
+    }
+    let fits =
+        |bits: &u8| 20 * cells(*bits).filter(|cell| *cell > CELL_ROUTES).sum::<usize>() <= routes.len();
     let by_routes = least(&TABLE_ROUTES, routes.len());
     (4..=widest).step_by(4).find(fits).unwrap_or(by_routes).min(room)
+}
+
+/// Returns whether a table of eight bits has nothing but next hops in place of a leaf, which takes a step for each address.
+fn is_table_of_hops(depth: u8, routes: &[Route]) -> bool {
+    depth == layout::WINDOW_START && routes.iter().all(|route| route.len <= depth + 8)
 }
 
 /// Returns the width of the widest table for this number of routes, where one of 8, 12 and 16 bits has at least these.
@@ -56,6 +67,10 @@ fn least(routes_min: &[usize; 3], routes: usize) -> u8 {
 /// Routes that make a table of 8, 12 or 16 bits worth its memory, and as many as make it likely to be right.
 const TABLE_ROUTES_MIN: [usize; 3] = [0, 40, 1024];
 const TABLE_ROUTES: [usize; 3] = [48, 744, 12_000];
+
+/// A table of sixteen bits where so many routes are in so few cells of it: a step less for all of them, and few lines.
+const NARROW_ROUTES: usize = 2048;
+const NARROW_CELLS: usize = 16;
 
 /// Routes of a cell for which a node is likely to do.
 const CELL_ROUTES: usize = 20;
@@ -117,7 +132,7 @@ impl Builder<'_> {
         let end = layout::window_end(depth);
         let mark = self.made.runs.len();
         let before = (self.made.blocks.len(), self.made.held.len());
-        if routes.len() <= NODE_ROUTES {
+        if routes.len() <= NODE_ROUTES && !is_table_of_hops(depth, routes) {
             self.spans(at, depth, end, routes, covering);
             if let Some(word) = self.node(mark, depth) {
                 self.made.runs.truncate(mark);
