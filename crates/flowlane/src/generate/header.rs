@@ -107,7 +107,7 @@ impl Draft {
         let any_word =
             |words: std::ops::RangeInclusive<usize>| words.into_iter().any(|w| self.mask.word(w) != 0);
         let first = if any_word(word::IPV6_SRC..=word::IPV6_DST + 3)
-            || any_word(word::ND_TARGET..=word::ND_TARGET + 3)
+            || self.looks_at_neighbour_discovery()
             || self.looks_at(Field::Ipv6Label)
         {
             IPV6
@@ -121,11 +121,18 @@ impl Draft {
         self.choose(Field::EthType, &[first, IPV4, IPV6, ARP, MPLS], random)
     }
 
+    /// Returns whether a field is looked at that no packets have but neighbour discovery.
+    fn looks_at_neighbour_discovery(&self) -> bool {
+        [Field::NdTarget, Field::NdReserved, Field::NdOptionsType].into_iter().any(|f| self.looks_at(f))
+    }
+
     fn draw_ip(&self, key: &mut FlowKey, eth_type: u16, random: &mut Random) {
         let icmp = if eth_type == IPV6 { 58 } else { 1 };
         let first = if self.looks_at(Field::TcpFlags) {
             6
-        } else if [Field::IcmpType, Field::IcmpCode, Field::NdTarget].into_iter().any(|f| self.looks_at(f)) {
+        } else if [Field::IcmpType, Field::IcmpCode].into_iter().any(|f| self.looks_at(f))
+            || self.looks_at_neighbour_discovery()
+        {
             icmp
         } else {
             [6, 17][random.index(2)]
@@ -165,7 +172,7 @@ impl Draft {
         } else if protocol == icmp && icmp == 1 {
             key.set(Field::IcmpType, 8);
         } else if protocol == icmp {
-            let echo_or_nd = if self.mask.word(word::ND_TARGET) != 0 { 135 } else { 128 };
+            let echo_or_nd = if self.looks_at_neighbour_discovery() { 135 } else { 128 };
             let kind = self.choose(Field::IcmpType, &[echo_or_nd, 128, 135, 136], random);
             key.set(Field::IcmpType, kind.into());
             if matches!(kind, 135 | 136) && self.want.get(Field::IcmpCode) == 0 {

@@ -241,15 +241,22 @@ fn is_neighbour_discovery(key: &FlowKey) -> bool {
     matches!(key.get(Field::IcmpType), 135 | 136) && key.get(Field::IcmpCode) == 0
 }
 
-/// With the target and options of a neighbour solicitation or advertisement.
+/// With the flags, the target and the options of a neighbour solicitation or advertisement.
 fn push_icmpv6(key: &FlowKey, out: &mut Vec<u8>) -> usize {
     push_icmp(key, out);
     if is_neighbour_discovery(key) {
+        let reserved = out.len() - 4;
+        out[reserved..].copy_from_slice(&bytes::<4>(key, Field::NdReserved));
         out.extend(bytes::<16>(key, Field::NdTarget));
         let present = key.get(Field::NdOptions) as u8;
-        for (option, field, bit) in [(1, Field::NdSll, ND_SLL_PRESENT), (2, Field::NdTll, ND_TLL_PRESENT)] {
+        let first = key.get(Field::NdOptionsType) as u8;
+        let mut options = [(1, Field::NdSll, ND_SLL_PRESENT), (2, Field::NdTll, ND_TLL_PRESENT)];
+        if first == 2 {
+            options.reverse();
+        }
+        for (option, field, bit) in options {
             // A key made by hand need not say that a non-zero address is present.
-            if key.get(field) != 0 || present & bit != 0 {
+            if key.get(field) != 0 || present & bit != 0 || option == first {
                 out.extend([option, 1]);
                 out.extend(bytes::<6>(key, field));
             }

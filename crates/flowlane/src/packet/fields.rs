@@ -12,9 +12,9 @@
 //!  2..=3    tun_id                        38..=39  nw_src, nw_dst (ARP: spa, tpa)
 //!  4..=5    tun_src, tun_dst              40       ipv6_label
 //!  6..=13   tun_ipv6_src, tun_ipv6_dst    41       tcp_flags | icmp_type | icmp_code
-//! 14        tun_flags | tun_tos | tun_ttl 42       arp_op | nd_options | ..
-//! 15        tun_gbp_id | .. | tun_type    43..=46  arp_sha, arp_tha (ND: sll, tll), 48 bits each
-//! 16        gtpu flags | type | ..        47..=50  nd_target
+//! 14        tun_flags | tun_tos | tun_ttl 42       arp_op | nd_options | .. | nd_options_type
+//! 15        tun_gbp_id | .. | tun_type    43..=45  arp_sha, arp_tha (ND: sll, tll), 48 bits each
+//! 16        gtpu flags | type | ..        46..=50  nd_reserved, nd_target
 //! 17..=19   tun_option, tun_option_data   51..=52  metadata
 //! 20..=22   dl_dst, dl_src                53       pkt_mark
 //! 23        vlan_tci | eth_type           54       ct_state
@@ -216,6 +216,8 @@ pub enum Field {
     NdSll,
     NdTll,
     NdTarget,
+    NdReserved,
+    NdOptionsType,
     PktMark,
     Reg0,
     Reg1,

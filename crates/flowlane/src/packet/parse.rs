@@ -512,11 +512,12 @@ fn transport_other(
     Ok(())
 }
 
-/// Neighbour solicitation and advertisement (RFC 4861 §4.3, §4.4): target and link-layer addresses. Of
+/// Neighbour solicitation and advertisement (RFC 4861 §4.3, §4.4): flags, target and link-layer addresses. Of
 /// several options of one type the first counts.
 fn neighbour_discovery(message: Captured<'_>, out: &mut Words<'_>) -> Result<(), End> {
+    out.set(word::ND_RESERVED, be32(take::<4>(message, 4, Malformed::NeighbourDiscovery)?, 0));
     out.set4(word::ND_TARGET, take(message, 8, Malformed::NeighbourDiscovery)?);
-    let (mut source, mut target) = (None, None);
+    let (mut source, mut target, mut first) = (None, None, None);
     let mut options = message.from(24);
     let mut fault = Ok(());
     // A single byte behind them is nothing.
@@ -536,6 +537,9 @@ fn neighbour_discovery(message: Captured<'_>, out: &mut Words<'_>) -> Result<(),
                     2 => _ = target.get_or_insert(*address),
                     _ => {}
                 }
+                if matches!(kind, 1 | 2) {
+                    first.get_or_insert(kind);
+                }
                 options = options.from(len);
             }
             Err(end) => {
@@ -544,15 +548,15 @@ fn neighbour_discovery(message: Captured<'_>, out: &mut Words<'_>) -> Result<(),
             }
         }
     }
-    if source.is_some() || target.is_some() {
+    if let Some(first) = first {
         let (s, t) = (source.unwrap_or_default(), target.unwrap_or_default());
         out.set(word::ARP_HA, be32(&s, 0));
         out.set(word::ARP_HA + 1, u32::from(be16(&s, 4)) << 16 | u32::from(be16(&t, 0)));
         out.set(word::ARP_HA + 2, be32(&t, 2));
         let present = |option: Option<[u8; 6]>, bit| if option.is_some() { bit } else { 0 };
         let options = present(source, ND_SLL_PRESENT) | present(target, ND_TLL_PRESENT);
-        // Two bits behind `arp_op`, which these messages have not.
-        out.set(word::ARP_OP, u32::from(options) << 14);
+        // Behind `arp_op`, which these messages have not.
+        out.set(word::ARP_OP, u32::from(options) << 14 | u32::from(first));
     }
     fault
 }

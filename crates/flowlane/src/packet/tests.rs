@@ -506,24 +506,36 @@ fn options_of_neighbour_discovery_are_present_though_they_are_zero() {
     let options = |options: &[u8]| {
         let mut message = vec![0; 24];
         message[0] = 135;
+        message[4..8].copy_from_slice(&[0xa0, 0, 0, 7]);
         message.extend(options);
         ipv6(58, &message)
     };
     let (source, target) = ([1, 1, 0, 0, 0, 0, 0, 0], [2, 1, 0, 0, 0, 0, 0, 0]);
+    let nonce = [14, 1, 0, 0, 0, 0, 0, 0];
+    let both = ND_SLL_PRESENT | ND_TLL_PRESENT;
     let cases = [
-        (vec![], 0),
-        (source.to_vec(), ND_SLL_PRESENT),
-        (target.to_vec(), ND_TLL_PRESENT),
-        ([target, source].concat(), ND_SLL_PRESENT | ND_TLL_PRESENT),
-        (vec![14, 1, 0, 0, 0, 0, 0, 0], 0),
+        (vec![], 0, 0),
+        (source.to_vec(), ND_SLL_PRESENT, 1),
+        (target.to_vec(), ND_TLL_PRESENT, 2),
+        ([source, target].concat(), both, 1),
+        ([target, source].concat(), both, 2),
+        ([nonce, target, source].concat(), both, 2),
+        (nonce.to_vec(), 0, 0),
     ];
-    for (bytes, present) in cases {
+    for (bytes, present, first) in cases {
         let frame = options(&bytes);
-        expect(&frame, &[(Field::NdOptions, present.into()), (Field::NdSll, 0), (Field::ArpOp, 0)]);
+        let wanted = [
+            (Field::NdOptions, present.into()),
+            (Field::NdOptionsType, first),
+            (Field::NdReserved, 0xa000_0007),
+            (Field::NdSll, 0),
+            (Field::ArpOp, 0),
+        ];
+        expect(&frame, &wanted);
         // The frame that is made from its key has them, too.
         let (key, mut made) = (parsed(&frame).0, Vec::new());
         crate::generate::build_frame(&key, 0, &mut made);
-        assert_eq!(parsed(&made).0.get(Field::NdOptions), present.into());
+        expect(&made, &wanted);
     }
     assert!(Field::by_name("nd_options").is_none());
 }

@@ -94,6 +94,8 @@ pub(super) static FIELDS: [FieldInfo; FIELD_COUNT] = {
         row(Field::NdSll,          "nd_sll",          &[],                        C::Header,    (43, 0),  48,  Mac,      P::NeighbourDiscovery, true,     true),
         row(Field::NdTll,          "nd_tll",          &[],                        C::Header,    (44, 16), 48,  Mac,      P::NeighbourDiscovery, true,     true),
         row(Field::NdTarget,       "nd_target",       &[],                        C::Header,    (47, 0),  128, Ipv6,     P::NeighbourDiscovery, true,     true),
+        row(Field::NdReserved,     "nd_reserved",     &[],                        C::Header,    (46, 0),  32,  Decimal,  P::NeighbourDiscovery, false,    true),
+        row(Field::NdOptionsType,  "nd_options_type", &[],                        C::Header,    (42, 24), 8,   Decimal,  P::NeighbourDiscovery, false,    true),
         row(Field::PktMark,        "pkt_mark",        &[],                        C::Metadata,  (53, 0),  32,  Hex,      P::None,         true,     true),
         row(Field::Reg0,           "reg0",            &[],                        C::Metadata,  (60, 0),  32,  Hex,      P::None,         true,     true),
         row(Field::Reg1,           "reg1",            &[],                        C::Metadata,  (61, 0),  32,  Hex,      P::None,         true,     true),

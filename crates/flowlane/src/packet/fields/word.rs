@@ -46,10 +46,12 @@ pub const IPV4_DST: usize = 39;
 pub const IPV6_LABEL: usize = 40;
 /// `tcp_flags`, `icmp_type`, `icmp_code`.
 pub const FLAGS: usize = 41;
-/// `arp_op`, and the options of neighbour discovery that are present.
+/// `arp_op`; of neighbour discovery the options that are present, and `nd_options_type`.
 pub const ARP_OP: usize = 42;
-/// First of four words: three of `arp_sha`/`nd_sll` and `arp_tha`/`nd_tll`, the fourth unused.
+/// First of three words: `arp_sha`/`nd_sll` and `arp_tha`/`nd_tll`.
 pub const ARP_HA: usize = 43;
+/// `nd_reserved`.
+pub const ND_RESERVED: usize = 46;
 /// First of four words of `nd_target`.
 pub const ND_TARGET: usize = 47;
 /// First of two words of `metadata`.

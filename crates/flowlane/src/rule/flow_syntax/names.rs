@@ -8,7 +8,7 @@ use crate::packet::fields::{Field, Form, TUN_METADATA_COUNT};
 
 /// Fields by their names in the extensible matches of Open vSwitch (`NXM_`) and OpenFlow (`OXM_`), where these are not made of
 /// our own ([`extensible`] knows the others). A name that begins with `OF_` is one behind either.
-const EXTENSIBLE: [(&str, Field); 47] = [
+const EXTENSIBLE: [(&str, Field); 49] = [
     ("OF_IN_PORT", Field::InPort),
     ("OF_ETH_DST", Field::EthDst),
     ("OF_ETH_SRC", Field::EthSrc),
@@ -52,6 +52,8 @@ const EXTENSIBLE: [(&str, Field); 47] = [
     ("OXM_OF_IPV6_ND_TARGET", Field::NdTarget),
     ("OXM_OF_IPV6_ND_SLL", Field::NdSll),
     ("OXM_OF_IPV6_ND_TLL", Field::NdTll),
+    ("ERICOXM_OF_ICMPV6_ND_RESERVED", Field::NdReserved),
+    ("ERICOXM_OF_ICMPV6_ND_OPTIONS_TYPE", Field::NdOptionsType),
     ("OXM_OF_TUNNEL_ID", Field::TunId),
     ("NXM_NX_TUN_IPV4_SRC", Field::TunSrc),
     ("NXM_NX_TUN_IPV4_DST", Field::TunDst),
@@ -76,7 +78,7 @@ const OTHERS: [(&str, Field); 3] = [
 
 fn extensible(name: &str) -> Option<Field> {
     // Most names are ours.
-    if !name.starts_with(['N', 'O']) {
+    if !name.starts_with(['N', 'O', 'E']) {
         return None;
     }
     let is = |known: &str| match name.split_at_checked(4) {
@@ -115,7 +117,7 @@ pub(super) fn absent(name: &str) -> Option<String> {
             "registers are {ours}: the key has no room for more, and Open vSwitch before 3.7 has none, either"
         ));
     }
-    let lacked = ["ipv6_exthdr", "nd_reserved", "nd_options_type", "pbb_isid", "pbb_uca"];
+    let lacked = ["ipv6_exthdr", "pbb_isid", "pbb_uca"];
     lacked.contains(&lower.as_str()).then(|| "Flowlane does not have this field of Open vSwitch".to_owned())
 }
 

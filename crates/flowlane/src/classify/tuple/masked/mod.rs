@@ -62,7 +62,7 @@ pub(super) struct MaskedTable {
 pub(super) fn stage_of(w: usize) -> usize {
     match w {
         _ if !WordSet::of_class(FieldClass::Header).contains(w) => 0,
-        word::PORTS | word::FLAGS | word::ND_TARGET.. => 3,
+        word::PORTS | word::FLAGS | word::ND_RESERVED.. => 3,
         word::IPV6_SRC.. => 2,
         _ => 1,
     }

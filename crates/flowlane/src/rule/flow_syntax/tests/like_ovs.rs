@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_hint_names_no_other_field() {
-    for name in ["reg16", "xreg8", "xxreg4", "tun_metadata7", "tcp_seq", "ip_len", "nd_reserved", "ipv4"] {
+    for name in ["reg16", "xreg8", "xxreg4", "tun_metadata7", "tcp_seq", "ip_len", "ipv6_exthdr", "ipv4"] {
         for line in [format!("{name}=1 actions=drop"), format!("actions=set_field:1->{name}")] {
             let text = problem(&line);
             assert!(!text.contains("did you mean"), "{line}: {text}");

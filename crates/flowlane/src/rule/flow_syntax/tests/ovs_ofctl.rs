@@ -117,6 +117,10 @@ fn actions_need_what_their_fields_need() {
         ("icmp6 actions=set_field:5->icmpv6_type", true),
         ("icmp6,icmp_type=136 actions=set_field:00:00:00:00:00:01->nd_sll", false),
         ("icmp6,icmp_type=136 actions=set_field:00:00:00:00:00:01->nd_tll", true),
+        ("icmp6,icmp_type=135 actions=load:1->ERICOXM_OF_ICMPV6_ND_RESERVED[30..31]", true),
+        ("icmp6,icmp_type=136 actions=move:ERICOXM_OF_ICMPV6_ND_OPTIONS_TYPE[]->reg0[0..7]", true),
+        ("icmp6 actions=set_field:1->nd_reserved", false),
+        ("icmp6,icmp_type=134 actions=set_field:1->nd_options_type", false),
         ("ip actions=move:nw_src->nw_dst", true),
         ("actions=move:nw_src->nw_dst", false),
         ("actions=move:nw_src->reg0", false),
@@ -182,7 +186,7 @@ fn differences_from_ovs_ofctl_are_these() {
 
 /// Fields by every name: a base that has them, a value, a value with a mask; whether the field takes a mask, whether it
 /// may be set.
-const FIELDS: [(&str, &str, &str, &str, bool, bool); 75] = [
+const FIELDS: [(&str, &str, &str, &str, bool, bool); 77] = [
     ("metadata", "", "1", "1/1", true, true),
     ("tun_id", "", "1", "1/1", true, true),
     ("tunnel_id", "", "1", "1/1", true, true),
@@ -236,6 +240,8 @@ const FIELDS: [(&str, &str, &str, &str, bool, bool); 75] = [
     ("nd_sll", "icmp6,icmp_type=135", "00:00:00:00:00:01", "00:00:00:00:00:01/00:00:00:00:00:01", true, true),
     ("nd_tll", "icmp6,icmp_type=136", "00:00:00:00:00:01", "00:00:00:00:00:01/00:00:00:00:00:01", true, true),
     ("nd_target", "icmp6,icmp_type=135", "::1", "::1/::1", true, true),
+    ("nd_reserved", "icmp6,icmp_type=136", "1", "1/1", false, true),
+    ("nd_options_type", "icmp6,icmp_type=135", "1", "1/1", false, true),
     ("pkt_mark", "", "1", "1/1", true, true),
     ("reg0", "", "1", "1/1", true, true),
     ("nsh_flags", "dl_type=0x894f", "1", "1/1", true, true),
