@@ -15,6 +15,8 @@ const NXM1: (u16, u32) = (0x0001, 0);
 const OXM: (u16, u32) = (0x8000, 0);
 /// OXM of registers of 64 bits (OpenFlow 1.5).
 const XREG: (u16, u32) = (0x8001, 0);
+/// OXM of Ericsson: a class of its own (nicira-ext).
+const ERICSSON: (u16, u32) = (0x1000, 0);
 /// OXM of the ONF as experimenter.
 const ONF: (u16, u32) = (0xffff, 0x4f4e_4600);
 /// OXM of NSH as experimenter (nicira-ext).
@@ -216,6 +218,8 @@ pub(crate) static ROWS: &[Row] = {
         row(OXM, 32, 6, F::NdSll, Plain, Solicitation),
         row(NXM1, 25, 6, F::NdTll, Plain, Advertisement),
         row(OXM, 33, 6, F::NdTll, Plain, Advertisement),
+        row(ERICSSON, 1, 4, F::NdReserved, Plain, NeighbourDiscovery),
+        row(ERICSSON, 2, 1, F::NdOptionsType, Plain, NeighbourDiscovery),
         row(NXM1, 33, 4, F::PktMark, Plain, Nothing),
         row(NXM1, 0, 4, F::Reg0, Plain, Nothing),
         row(NXM1, 1, 4, F::Reg1, Plain, Nothing),
@@ -267,7 +271,7 @@ pub(crate) static ORDER: &[Field] = {
     &[
         DpHash, RecircId, ConjId, InPort, ActsetOutput, PacketType, EthSrc, EthDst, EthType, VlanTci, MplsTc, MplsBos, MplsTtl, MplsLabel,
         Ipv4Src, Ipv4Dst, Ipv6Src, Ipv6Dst, IpFrag, IpDscp, IpEcn, NwTtl, Ipv6Label, NwProto,
-        TpSrc, TpDst, TcpFlags, IcmpType, IcmpCode, NdTarget, NdSll, NdTll,
+        TpSrc, TpDst, TcpFlags, IcmpType, IcmpCode, NdReserved, NdTarget, NdOptionsType, NdSll, NdTll,
         ArpOp, ArpSpa, ArpTpa, ArpSha, ArpTha,
         NshFlags, NshTtl, NshMdtype, NshNp, NshSpi, NshSi, NshC1, NshC2, NshC3, NshC4,
         TunId, TunFlags, TunSrc, TunDst, TunIpv6Src, TunIpv6Dst, TunGbpId, TunGbpFlags, TunGtpuFlags,
