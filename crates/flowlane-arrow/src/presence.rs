@@ -18,7 +18,7 @@ pub(crate) enum Presence {
     Word(usize),
     /// The parser has set this word, and the protocol is one of these.
     WordOf(usize, [u8; 2]),
-    /// The message has this option of neighbour discovery.
+    /// The message has one of these options of neighbour discovery.
     Option(u8),
 }
 
@@ -33,6 +33,8 @@ impl Presence {
             Field::EthType => return Self::Word(word::VLAN_ETH_TYPE),
             Field::NdSll => return Self::Option(ND_SLL_PRESENT),
             Field::NdTll => return Self::Option(ND_TLL_PRESENT),
+            Field::NdReserved => return Self::Word(word::ND_RESERVED),
+            Field::NdOptionsType => return Self::Option(ND_SLL_PRESENT | ND_TLL_PRESENT),
             _ => {}
         }
         match field.info().prerequisite {
