@@ -468,11 +468,13 @@ impl TrackedKey {
         }
         let kind = matches!(field, Field::IcmpType | Field::IcmpCode);
         let discovery = kind && edit::is_neighbour_discovery(|asked, bits| self.look(asked, bits));
+        let option = self.key.get(Field::NdOptionsType);
         self.key.set_masked(field, value, mask);
         self.written.set_masked(field, mask, mask);
-        // Another message type has other fields.
-        self.parse_again |=
-            kind && discovery != edit::is_neighbour_discovery(|asked, bits| self.look(asked, bits));
+        // Another message type has other fields, and another option has another address.
+        self.parse_again |= kind
+            && discovery != edit::is_neighbour_discovery(|asked, bits| self.look(asked, bits))
+            || field == Field::NdOptionsType && option != self.key.get(field);
         if matches!(field, Field::VlanTci | Field::VlanVid | Field::VlanPcp) {
             self.key.or_word(word::VLAN_ETH_TYPE, u32::from(VLAN_PRESENT) << 16);
         }

@@ -146,10 +146,10 @@ pub(crate) fn set_field(
 }
 
 /// Returns whether the key is valid after [`set_field`]: not if a tag may be pushed, or the ICMP message may become one with
-/// other fields.
+/// other fields, or an option one with another address.
 pub(crate) fn is_followed(field: Field) -> bool {
-    use Field::{IcmpCode, IcmpType, VlanPcp, VlanTci, VlanVid};
-    !matches!(field, VlanTci | VlanVid | VlanPcp | IcmpType | IcmpCode)
+    use Field::{IcmpCode, IcmpType, NdOptionsType, VlanPcp, VlanTci, VlanVid};
+    !matches!(field, VlanTci | VlanVid | VlanPcp | IcmpType | IcmpCode | NdOptionsType)
 }
 
 /// Returns whether a field is in the packet's headers, and not in metadata, tunnel or register words.

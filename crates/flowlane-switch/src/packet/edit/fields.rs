@@ -122,7 +122,9 @@ fn place(bytes: &[u8], headers: &Headers, field: Field) -> Option<Place> {
                 covered: Covered::None,
             })
         }
-        Field::NdTarget | Field::NdSll | Field::NdTll => nd_place(bytes, headers, field),
+        Field::NdTarget | Field::NdReserved | Field::NdSll | Field::NdTll | Field::NdOptionsType => {
+            nd_place(bytes, headers, field)
+        }
         _ if headers.network == Network::Nsh => nsh_place(bytes, l3, field),
         _ => None,
     }
@@ -192,7 +194,7 @@ fn arp_place(field: Field) -> (usize, usize) {
     }
 }
 
-/// Target and options of a neighbour solicitation or advertisement (RFC 4861 §4.3, §4.4, §4.6.1).
+/// Flags, target and options of a neighbour solicitation or advertisement (RFC 4861 §4.3, §4.4, §4.6.1).
 fn nd_place(bytes: &[u8], headers: &Headers, field: Field) -> Option<Place> {
     let l4 = usize::from(headers.l4);
     let message = bytes.get(l4..packet_end(bytes, headers)?)?;
@@ -200,16 +202,20 @@ fn nd_place(bytes: &[u8], headers: &Headers, field: Field) -> Option<Place> {
     if headers.transport != Transport::Icmpv6 || !whole || !matches!(message, [135 | 136, 0, ..]) {
         return None;
     }
-    if field == Field::NdTarget {
-        let target = Place { at: l4 + 8, len: 16, shift: 0, covered: Covered::Transport };
-        return (message.len() >= 24).then_some(target);
-    }
-    let wanted = if field == Field::NdSll { 1 } else { 2 };
+    let place = |at, len| Some(Place { at: l4 + at, len, shift: 0, covered: Covered::Transport });
+    let wanted: &[u8] = match field {
+        Field::NdReserved if message.len() >= 24 => return place(4, 4),
+        Field::NdTarget if message.len() >= 24 => return place(8, 16),
+        Field::NdSll => &[1],
+        Field::NdTll => &[2],
+        Field::NdOptionsType => &[1, 2],
+        _ => return None,
+    };
     let mut at = 24;
     loop {
         let &[kind, units] = message.get(at..)?.first_chunk::<2>()?;
-        if kind == wanted && message.len() >= at + 8 {
-            return Some(Place { at: l4 + at + 2, len: 6, shift: 0, covered: Covered::Transport });
+        if wanted.contains(&kind) && message.len() >= at + 8 {
+            return if field == Field::NdOptionsType { place(at, 1) } else { place(at + 2, 6) };
         }
         if units == 0 {
             return None;

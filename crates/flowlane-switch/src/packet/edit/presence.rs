@@ -41,9 +41,11 @@ pub fn has(field: Field, mut look: impl FnMut(Field, u128) -> u128) -> bool {
             is_neighbour_discovery(&mut *look)
                 && found(Layer::Message, look)
                 && match field {
-                    // The addresses are options.
+                    // The addresses are in options.
                     NdSll => look(NdOptions, ND_SLL_PRESENT.into()) != 0,
                     NdTll => look(NdOptions, ND_TLL_PRESENT.into()) != 0,
+                    // It is 0 in messages without such an option, and in no others.
+                    NdOptionsType => look(NdOptionsType, u128::MAX) != 0,
                     _ => true,
                 }
         }

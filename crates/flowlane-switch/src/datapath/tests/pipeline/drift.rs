@@ -31,7 +31,8 @@ fn actions(r: &mut Random) -> Vec<Action> {
     let fields = writable();
     let mut actions = Vec::new();
     // The options' addresses are rare, and may be zero after a change.
-    let near = [Field::NdSll, Field::NdTll, Field::NdTarget, Field::TpSrc, Field::EthDst, Field::VlanVid];
+    let discovery = [Field::NdSll, Field::NdTll, Field::NdTarget, Field::NdReserved, Field::NdOptionsType];
+    let near = [&discovery[..], &[Field::TpSrc, Field::EthDst, Field::VlanVid]].concat();
     for _ in 0..1 + r.below(3) {
         let field = if r.one_in(3) { r.pick(&near) } else { r.pick(&fields) };
         let (value, mask) = change(r, field);
@@ -82,13 +83,30 @@ fn the_key_that_rules_have_written_is_that_of_the_packet_parsed_anew() {
     assert!(followed > 15_000 && changed > 8_000, "{followed} {changed}");
 }
 
-#[test]
-fn an_option_whose_address_became_zero_can_be_set_again() {
+/// The key of a neighbour solicitation with the address of its source.
+fn solicitation() -> FlowKey {
     let mut message = vec![135, 0, 0, 0, 0, 0, 0, 0];
     message.extend([[7; 16].as_slice(), &[1, 1, 2, 0, 0, 0, 0, 6]].concat());
     let bytes = [&[2; 12][..], &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 32, 58, 255], &[3; 32], &message].concat();
     let mut key = FlowKey::zero();
     parse(&bytes, 1, &mut key);
+    key
+}
+
+#[test]
+fn an_option_of_another_type_has_another_address() {
+    let key = solicitation();
+    for (kind, again) in [(1, false), (2, true), (14, true)] {
+        let actions = vec![Action::set_field(Field::NdOptionsType, kind, 0xff), Action::Goto(1)];
+        let steps = translate(&pipeline(actions, &key), &key).steps;
+        let found = steps.iter().any(|step| matches!(step, Step::Recirculate { table: 1, .. }));
+        assert_eq!(found, again, "{kind}: {steps:?}");
+    }
+}
+
+#[test]
+fn an_option_whose_address_became_zero_can_be_set_again() {
+    let key = solicitation();
     let set = |value| Action::set_field(Field::NdSll, value, (1 << 48) - 1);
     let steps = translate(&pipeline(vec![set(0), set(5)], &key), &key).steps;
     assert_eq!(steps[1..], [Step::Do(set(0)), Step::Do(set(5))]);

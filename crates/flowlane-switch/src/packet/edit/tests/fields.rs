@@ -33,7 +33,7 @@ pub(crate) fn change(r: &mut Random, field: Field) -> (u128, u128) {
 fn check(r: &mut Random, packet: &mut Packet, fields: &[Field]) {
     let bytes = packet.build();
     let (mut frame, mut headers, key) = frame_of(&bytes);
-    let icmp = [Field::IcmpType, Field::IcmpCode];
+    let kinds = [Field::IcmpType, Field::IcmpCode, Field::NdOptionsType];
     for i in 0..1 + r.below(3) {
         let field = r.pick(fields);
         let (value, mask) = change(r, field);
@@ -44,8 +44,8 @@ fn check(r: &mut Random, packet: &mut Packet, fields: &[Field]) {
         if i == 0 {
             assert_eq!(has(field, |asked, bits| key.get(asked) & bits), wanted, "{context}");
         }
-        // Behind it the message may be another.
-        if icmp.contains(&field) {
+        // Behind it the message, or its option, may be another.
+        if kinds.contains(&field) {
             return;
         }
     }

@@ -300,7 +300,12 @@ impl Ip {
             {
                 if field == Field::IcmpType { 0..1 } else { 1..2 }
             }
+            Field::NdReserved if nd.is_some() => 4..8,
             Field::NdTarget if nd.is_some() => 8..24,
+            Field::NdOptionsType => match nd.and_then(|nd| nd.into_iter().flatten().min()) {
+                Some(address) => address - 2..address - 1,
+                None => return false,
+            },
             Field::NdSll | Field::NdTll => match nd.and_then(|nd| nd[usize::from(field == Field::NdTll)]) {
                 Some(at) => at..at + 6,
                 None => return false,
