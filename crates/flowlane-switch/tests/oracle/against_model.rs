@@ -13,7 +13,7 @@ use strum::VariantArray;
 
 use crate::model::{CONTROLLER, Kind, Miss, Model};
 use crate::packets::{Class, Classes, Random, packet_of};
-use crate::rules::{self, Labels, Limits};
+use crate::rules::{self, Labels, Limits, LinkOptions};
 use worker::{Options, PORTS, Switch};
 
 /// The input of one comparison.
@@ -44,7 +44,7 @@ impl Case {
         let labels = r.pick(&[Labels::Push, Labels::Pop, Labels::Neither]);
         let limits = Limits {
             labels,
-            sets_options: r.one_in(2),
+            options: r.pick(&[LinkOptions::Match, LinkOptions::SetAddresses, LinkOptions::SetTypes]),
             calls: false,
             copies: false,
             asks_length: false,

@@ -11,7 +11,7 @@ use flowlane_switch::datapath::MalformedPolicy;
 use super::differences::{Asked, left_out, without_bytes, without_caches, without_counters};
 use super::ovs::{Counters, Ovs, OvsPrograms, PORTS, Sent};
 use super::packets::{Class, Classes, Random, packet_of};
-use super::rules::{Labels, Limits, Rules, rules};
+use super::rules::{Labels, Limits, LinkOptions, Rules, rules};
 use super::shape::Shape;
 use super::shorter::shorter;
 use super::switch::Flowlane;
@@ -57,7 +57,7 @@ impl Case {
         let copies = learns || labels != Labels::Pop && r.below(3) > 0;
         let limits = Limits {
             labels,
-            sets_options: r.one_in(2),
+            options: r.pick(&[LinkOptions::Match, LinkOptions::SetAddresses, LinkOptions::SetTypes]),
             calls: r.one_in(2),
             copies,
             // It counts and learns for both answers.

@@ -184,8 +184,9 @@ fn is_dropped(line: &str, printed: &str) -> bool {
 fn is_of_another(line: &str) -> bool {
     let fields: Vec<&str> = line.split(',').collect();
     let (Some(base), Some(field)) = (fields.first(), fields.iter().rev().nth(1)) else { return false };
-    let of =
-        ["tcp", "udp", "sctp", "icmpv6", "icmp", "arp", "tp_"].into_iter().find(|of| field.starts_with(of));
+    let of = ["tcp", "udp", "sctp", "icmpv6", "icmp", "arp", "tp_", "nd_options_type"]
+        .into_iter()
+        .find(|of| field.starts_with(of));
     let base = base.trim_end_matches('6');
     match of {
         Some("icmpv6") => fields[0] != "icmp6",

@@ -466,7 +466,7 @@ impl Packet {
 }
 
 /// Fields with their own place in a rule's match.
-const MATCHED: [Field; 41] = [
+const MATCHED: [Field; 43] = [
     Field::InPort,
     Field::Metadata,
     Field::PktMark,
@@ -504,6 +504,8 @@ const MATCHED: [Field; 41] = [
     Field::IcmpCode,
     Field::ArpOp,
     Field::NdTarget,
+    Field::NdReserved,
+    Field::NdOptionsType,
     Field::TunId,
     Field::TunSrc,
     Field::TunDst,

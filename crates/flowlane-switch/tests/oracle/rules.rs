@@ -70,7 +70,7 @@ const STACKS: [(&str, &[Needs]); 28] = [
 ];
 
 /// Actions that do not set [`FIELDS`].
-const ACTIONS: [(Needs, &str); 57] = [
+const ACTIONS: [(Needs, &str); 60] = [
     (Nothing, "mod_dl_src:02:00:00:00:00:01"),
     (Nothing, "mod_dl_dst:02:00:00:00:00:03"),
     (Nothing, "move:dl_src->dl_dst"),
@@ -122,6 +122,9 @@ const ACTIONS: [(Needs, &str); 57] = [
     (Udp, "move:udp_src->udp_dst"),
     (Udp, "load:0->OXM_OF_UDP_SRC[]"),
     (Icmp, "load:1->icmp_code[0]"),
+    (Neighbour, "move:nd_reserved->reg1"),
+    (Neighbour, "move:reg0->nd_reserved"),
+    (Neighbour, "move:ERICOXM_OF_ICMPV6_ND_RESERVED[24..31]->reg9[0..7]"),
     (Mpls, "set_mpls_label:16"),
     (Mpls, "set_mpls_tc:3"),
     (Mpls, "set_mpls_ttl:2"),
@@ -157,12 +160,36 @@ pub(crate) enum Labels {
     Neither,
 }
 
+/// The use of link-layer options of neighbour discovery by a case's rules: only one, since Open vSwitch matches a value that was set
+/// though the message lacks the option, and an option that gets another type keeps its field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LinkOptions {
+    Match,
+    SetAddresses,
+    SetTypes,
+}
+
+impl LinkOptions {
+    /// Returns whether rules match a field.
+    fn may_match(self, field: &str) -> bool {
+        self == Self::Match || !matches!(field, "nd_sll" | "nd_tll" | "nd_options_type")
+    }
+
+    /// Returns whether rules set a field.
+    fn may_set(self, field: &str) -> bool {
+        match field {
+            "nd_sll" | "nd_tll" => self == Self::SetAddresses,
+            "nd_options_type" => self == Self::SetTypes,
+            _ => true,
+        }
+    }
+}
+
 /// Limits on the rules drawn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) labels: Labels,
-    /// Link-layer options of neighbour discovery are set, and then not matched.
-    pub(crate) sets_options: bool,
+    pub(crate) options: LinkOptions,
     /// Rules call tables, make copies, lead to groups and write action sets.
     pub(crate) calls: bool,
     /// Copies are made where rules call tables.
@@ -252,6 +279,7 @@ fn nxm(field: &str) -> &'static [&'static str] {
         "ipv6_dst" => &["NXM_NX_IPV6_DST"],
         "tcp" => &["NXM_OF_TCP"],
         "udp" => &["OXM_OF_UDP"],
+        "nd_reserved" => &["ERICOXM_OF_ICMPV6_ND_RESERVED"],
         _ => &[],
     }
 }
@@ -426,12 +454,12 @@ impl<'a> Writer<'a> {
             let same = |m: &str| m.split('=').next() == Some(name);
             self.matches.iter().any(|text| text.split(',').any(same))
         };
-        let options = self.limits.sets_options && matches!(needs, Solicitation | Advertisement);
+        let options = self.limits.options.may_match(name);
         let transport = [Tcp, Udp, Sctp, Icmp, Icmp6, Neighbour].iter().any(|&n| self.has(n));
         let vlan = needs == Vlan && self.matches.iter().any(|m| m.contains("vlan"));
         let twice = has(name) || vlan || name == "nw_proto" && transport;
         let dscp = matches!(name, "nw_tos" | "ip_dscp") && (has("nw_tos") || has("ip_dscp"));
-        if self.has(needs) && !values.is_empty() && !options && !twice && !dscp {
+        if self.has(needs) && !values.is_empty() && options && !twice && !dscp {
             let value = self.r.pick(values);
             if (name, value) == ("ip_frag", "later") && transport {
                 // These have no ports; Open vSwitch refuses rules that set them.
@@ -471,10 +499,7 @@ impl<'a> Writer<'a> {
     }
 
     fn set_field(&mut self) {
-        let sets = |row: &&Row| {
-            let options = matches!(row.1, Solicitation | Advertisement) && !self.limits.sets_options;
-            self.has(row.1) && !row.3.is_empty() && !options
-        };
+        let sets = |row: &&Row| self.has(row.1) && !row.3.is_empty() && self.limits.options.may_set(row.0);
         let mut possible: Vec<&Row> = FIELDS.iter().filter(sets).collect();
         // Registers are always available, and would be nearly all that is set.
         let headers: Vec<&Row> = possible.iter().copied().filter(|row| row.1 != Nothing).collect();

@@ -1,6 +1,8 @@
 //! What a packet is, as far as known differences depend on it. Plain code that shares nothing with the switch;
 //! it need not be right about more than that.
 
+use super::packets::sum;
+
 /// The part behind the EtherType, or behind the labels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Network {
@@ -37,6 +39,8 @@ pub(crate) struct Ip {
     /// Payload length 0 and a hop-by-hop header.
     pub(crate) jumbogram: bool,
     pub(crate) protocol: u8,
+    /// The checksum of ICMPv6 is right.
+    pub(crate) icmp6_right: bool,
     /// The part behind the headers above, with the length of the IP header.
     pub(crate) transport: Vec<u8>,
 }
@@ -145,6 +149,7 @@ fn ipv4(bytes: &[u8]) -> Ip {
         segments_left: false,
         jumbogram: false,
         protocol: byte(9),
+        icmp6_right: false,
         transport: bytes.get(header..total.min(bytes.len())).unwrap_or_default().to_vec(),
     }
 }
@@ -166,6 +171,7 @@ fn ipv6(bytes: &[u8]) -> Ip {
         segments_left: false,
         jumbogram: length == 0 && byte(6) == 0,
         protocol: byte(6),
+        icmp6_right: false,
         transport: vec![],
     };
     let payload = bytes.get(40..(40 + length).min(bytes.len())).unwrap_or_default();
@@ -200,5 +206,9 @@ fn ipv6(bytes: &[u8]) -> Ip {
         }
     }
     ip.transport = payload.get(at..).unwrap_or_default().to_vec();
+    // RFC 4443 §2.3: with the addresses, the length and the protocol.
+    let length = (ip.transport.len() as u32).to_be_bytes();
+    let addresses = bytes.get(8..40).unwrap_or_default();
+    ip.icmp6_right = sum(&[addresses, &length, &[0, 0, 0, 58], &ip.transport]) == 0xffff;
     ip
 }

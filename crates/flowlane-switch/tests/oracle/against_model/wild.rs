@@ -9,7 +9,7 @@ use crate::model::{Kind, Miss, Route, Routes};
 use crate::packets::Random;
 
 /// Fields with values that packets have, to be matched or set.
-const VALUES: [(Field, &[u128]); 34] = [
+const VALUES: [(Field, &[u128]); 36] = [
     (Field::EthDst, &[0x0200_0000_0001, 0x0200_0000_0002]),
     (Field::EthSrc, &[0x0200_0000_0001, 0x0200_0000_0003]),
     (Field::VlanVid, &[5, 6]),
@@ -37,6 +37,8 @@ const VALUES: [(Field, &[u128]); 34] = [
     (Field::ArpTha, &[0x0200_0000_0001, 0x0200_0000_0002]),
     (Field::NdSll, &[0x0200_0000_0001, 0x0200_0000_0002]),
     (Field::NdTll, &[0x0200_0000_0001, 0x0200_0000_0002]),
+    (Field::NdReserved, &[0, 0x6000_0000]),
+    (Field::NdOptionsType, &[0, 1, 2]),
     (Field::NdTarget, &[0x2001_0db8 << 96 | 1, 0x2001_0db8 << 96 | 2]),
     (Field::Metadata, &[0, 5]),
     (Field::PktMark, &[0, 5]),

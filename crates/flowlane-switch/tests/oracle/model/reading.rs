@@ -62,10 +62,13 @@ pub(crate) enum Transport {
     Icmp6,
 }
 
-/// The options of neighbour discovery, by offset.
+/// The fields of neighbour discovery, by offset.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Neighbour {
+    pub(crate) reserved: Option<usize>,
     pub(crate) target: Option<usize>,
+    /// The type of the first option with an address.
+    pub(crate) option: Option<usize>,
     pub(crate) source_address: Option<usize>,
     pub(crate) target_address: Option<usize>,
 }
@@ -280,6 +283,7 @@ impl Reading {
 
     /// RFC 4861 §4.3, §4.4, §4.6: of several options of one type the first counts.
     fn neighbour(&mut self, message: &[u8], start: usize) -> Result<(), &'static str> {
+        self.neighbour.reserved = (message.len() >= 8).then_some(start + 4);
         if message.len() < 24 {
             return Err("neighbour discovery is cut off");
         }
@@ -294,6 +298,9 @@ impl Reading {
                 1 => _ = self.neighbour.source_address.get_or_insert(start + at + 2),
                 2 => _ = self.neighbour.target_address.get_or_insert(start + at + 2),
                 _ => {}
+            }
+            if kind == 1 || kind == 2 {
+                self.neighbour.option.get_or_insert(start + at);
             }
             at += len;
         }

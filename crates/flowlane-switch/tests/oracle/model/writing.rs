@@ -68,7 +68,9 @@ fn place(reading: &Reading, field: Field) -> Option<Place> {
         Field::TcpFlags => segment(&[Transport::Tcp], 12, 2).map(|p| Place { width: 12, ..p }),
         Field::IcmpType => segment(&icmp, 0, 1),
         Field::IcmpCode => segment(&icmp, 1, 1),
+        Field::NdReserved => whole(reading.neighbour.reserved?, 4),
         Field::NdTarget => whole(reading.neighbour.target?, 16),
+        Field::NdOptionsType => whole(reading.neighbour.option?, 1),
         Field::NdSll => whole(reading.neighbour.source_address?, 6),
         Field::NdTll => whole(reading.neighbour.target_address?, 6),
         _ => None,
@@ -126,7 +128,8 @@ pub(super) fn set(frame: &mut Vec<u8>, reading: &Reading, field: Field, value: u
         _ => {}
     }
     let Some(Place { at, len, shift, .. }) = place(reading, field) else { return };
-    if matches!(field, Field::NdTarget | Field::NdSll | Field::NdTll) && reading.fault.is_some() {
+    let discovers = field.info().name.starts_with("nd_");
+    if discovers && reading.fault.is_some() {
         return; // A message whose options lie about their lengths is left alone.
     }
     let fragment = reading.ip.is_some_and(|ip| ip.fragment);

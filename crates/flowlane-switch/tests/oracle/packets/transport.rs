@@ -125,7 +125,8 @@ impl Maker<'_> {
     /// RFC 4861 §4.3, §4.4 and §4.6.
     fn neighbour(&mut self, pseudo: &Pseudo) -> Vec<u8> {
         let (kind, option) = self.r.pick(&[(135, 1), (136, 2), (135, 2), (136, 0)]);
-        let mut out = vec![kind, 0, 0, 0, 0, 0, 0, 0];
+        // The flags of an advertisement.
+        let mut out = vec![kind, 0, 0, 0, self.r.pick(&[0, 0x20, 0x60, 0xa0]), 0, 0, 0];
         out.extend(ipv6_address(self.r));
         let mut types = vec![];
         if option != 0 {

@@ -24,7 +24,7 @@ const PORTS_SET: &[&str] = &["53", "80", "65535", "0x1/0xff"];
 const REGISTERS: &[&str] = &["0", "1", "2", "0x1/0x1", "0x10/0xf0"];
 const REGISTERS_SET: &[&str] = &["1", "2", "0x12", "0x1/0x3", "0x20/0xf0"];
 
-pub(super) const FIELDS: [Row; 49] = [
+pub(super) const FIELDS: [Row; 51] = [
     ("in_port", Nothing, &["1", "2"], &[]),
     ("dl_src", Nothing, MACS, MACS_SET),
     ("dl_dst", Nothing, MACS, MACS_SET),
@@ -67,6 +67,8 @@ pub(super) const FIELDS: [Row; 49] = [
     ("icmpv6_type", Icmp6, &["128", "1", "135"], &["129", "135"]),
     ("icmpv6_code", Icmp6, &["0", "4"], &["0", "1"]),
     ("nd_target", Neighbour, IPV6, IPV6_SET),
+    ("nd_reserved", Neighbour, &["0", "0x60000000", "0xa0000000"], &["0", "0x20000000", "0x60000000"]),
+    ("nd_options_type", Neighbour, &["0", "1", "2"], &["1", "2"]),
     ("nd_sll", Solicitation, MACS, MACS_SET),
     ("nd_tll", Advertisement, MACS, MACS_SET),
     ("mpls_label", Mpls, &["3", "7", "16", "1048575"], &["7", "99", "1048575"]),

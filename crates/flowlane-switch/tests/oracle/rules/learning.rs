@@ -3,7 +3,7 @@
 //! The rules that an action makes have one mask and one priority, and so no two of them overlap: which of two rules of one priority
 //! wins is undefined. Actions with the same mask may have the same priority, so that rules take the place of each other.
 
-use super::{Arp, Icmp, Ipv4, Ipv6, Needs, Nothing, Random, Tcp, Udp, Vlan, Writer};
+use super::{Arp, Icmp, Ipv4, Ipv6, Needs, Neighbour, Nothing, Random, Tcp, Udp, Vlan, Writer};
 
 /// Fields of a packet, of a number of bits.
 type Sources = &'static [&'static str];
@@ -21,8 +21,11 @@ const fn shape(needs: Needs, constants: &'static str, part: &'static str, source
     Shape { needs, constants, part, sources }
 }
 
+/// A solicitation: only with its type a packet has the fields of neighbour discovery.
+const NEIGHBOUR: &str = "eth_type=0x86dd,nw_proto=58,icmpv6_type=135";
+
 /// The place of a shape here is part of its rules' priority.
-const SHAPES: [Shape; 20] = [
+const SHAPES: [Shape; 21] = [
     shape(Nothing, "", "NXM_OF_ETH_DST[]", &["", "NXM_OF_ETH_SRC[]", "02:00:00:00:00:01"]),
     shape(Nothing, "NXM_OF_VLAN_TCI[0..11]", "NXM_OF_ETH_SRC[]", &["", "NXM_OF_ETH_DST[]"]),
     shape(Nothing, "", "NXM_OF_IN_PORT[]", &["", "2"]),
@@ -43,10 +46,11 @@ const SHAPES: [Shape; 20] = [
     shape(Udp, "eth_type=0x800,nw_proto=17", "NXM_OF_UDP_DST[]", &["", "NXM_OF_UDP_SRC[]", "53"]),
     shape(Tcp, "eth_type=0x800,nw_proto=6", "NXM_OF_TCP_SRC[0..7]", &["", "NXM_OF_TCP_DST[8..15]"]),
     shape(Icmp, "eth_type=0x800,nw_proto=1", "NXM_OF_ICMP_TYPE[]", &["", "8"]),
+    shape(Neighbour, NEIGHBOUR, "ERICOXM_OF_ICMPV6_ND_RESERVED[]", &["", "NXM_NX_REG0[]", "0x60000000"]),
 ];
 
 /// Actions of learned rules: what packets must be that make them, constants of their matches, and the action.
-const LOADS: [(Needs, &str, &str); 14] = [
+const LOADS: [(Needs, &str, &str); 16] = [
     (Nothing, "", "load:0x5->NXM_NX_REG0[4..7]"),
     (Nothing, "", "load:0x3->NXM_NX_REG4[]"),
     (Nothing, "", "load:NXM_OF_ETH_SRC[0..7]->NXM_NX_REG1[8..15]"),
@@ -61,6 +65,8 @@ const LOADS: [(Needs, &str, &str); 14] = [
     (Nothing, "eth_type=0x800", "load:0x0a000009->NXM_OF_IP_SRC[]"),
     (Udp, "nw_proto=17", "load:NXM_OF_UDP_SRC[]->NXM_OF_UDP_DST[]"),
     (Ipv6, "", "load:NXM_NX_IPV6_SRC[0..31]->NXM_NX_REG7[]"),
+    (Neighbour, "", "load:ERICOXM_OF_ICMPV6_ND_RESERVED[]->NXM_NX_REG7[]"),
+    (Neighbour, NEIGHBOUR, "load:NXM_NX_REG7[]->ERICOXM_OF_ICMPV6_ND_RESERVED[]"),
 ];
 
 const SENT_TO: [&str; 6] = [
