@@ -445,8 +445,9 @@ impl ActionTraits {
             | Action::Bundle(_)
             | Action::FinTimeout { .. }
             | Action::CheckPacketLarger { .. }
-            | Action::Nat(_)
-            | Action::DeleteField(_) => edits,
+            | Action::Nat(_) => edits,
+            // The presence of an option is in the key alone.
+            Action::DeleteField(_) => none,
             Action::Goto(_) => Self { forwards: true, ..keeps },
             Action::PushVlan(_) => Self { reads_headers: false, ..edits },
             Action::PopVlan
