@@ -22,7 +22,7 @@ use flowlane::packet::key::FlowKey;
 use flowlane::packet::parse::ether_type;
 use flowlane::route::ecmp::{GroupConfig, GroupError, GroupReader, Groups, Member};
 use flowlane::route::engine::Engine;
-use flowlane::route::{Address, BuildError, Fib, Prefix, RibError};
+use flowlane::route::{Address, BuildError, Prefix, RibError};
 use flowlane::rule::Action;
 use flowlane::rule::action::Controller;
 use schemars::JsonSchema;
