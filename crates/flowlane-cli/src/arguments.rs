@@ -1,5 +1,6 @@
 //! Definitions of the command-line arguments.
 
+mod bench;
 #[cfg(feature = "query")]
 mod query;
 mod route;
@@ -10,6 +11,7 @@ mod values;
 #[cfg(target_os = "linux")]
 mod vswitchd;
 
+pub(crate) use bench::{BenchOptions, BenchVerb, GuardOptions};
 #[cfg(feature = "query")]
 pub(crate) use query::QueryOptions;
 pub(crate) use route::{
@@ -34,7 +36,6 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use flowlane::generate::{Locality, Profile};
 use flowlane::isa::{MaxSimd, Variant};
 use flowlane::rule::Format;
-use flowlane_bench::Topic;
 
 /// Packet classification and software switching with SIMD, GPUs and simulated accelerators.
 #[derive(Debug, Parser)]
@@ -469,65 +470,6 @@ pub(crate) struct TraceShape {
     /// Seed of the trace.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
-}
-
-const BENCH_HELP: &str = "\
-Implementations take turns within one run. Tables show medians and the largest distance of a quartile from the \
-median. Figures 5 to 9 are those of a paper (Leveraging SIMD Parallelism for Accelerating Network Applications, \
-APNet 2020); the ratios that its text states are shown next to the measured ones. Where standard error is not a \
-terminal, each comparison is written there as soon as it is measured.
-
-Examples:
-  flowlane bench bloom --report bloom.html
-  flowlane bench bloom --kernel staged --kernel expandload/u4 --seconds 20
-  flowlane bench megaflow --variant avx2 --variant avx512 --json > megaflow.json
-  flowlane bench acl --rules edge.rules --rules core.rules.gz --seconds 60
-  flowlane bench fib --routes table.txt.gz --report fib.html
-  flowlane bench all --quick
-
-Built with --features peers, `bloom` and `parse` measure other crates in the same run; with --features \
-peers-dpdk, `cuckoo` measures DPDK's rte_hash, `acl` its rte_acl, and `fib` its rte_fib and rte_fib6. With \
---seconds 120 or more, `acl` also measures sets of a million rules.";
-
-#[derive(Debug, Args)]
-#[command(after_help = BENCH_HELP)]
-pub(crate) struct BenchOptions {
-    /// The topic to measure.
-    #[arg(value_name = "NAME", value_parser = bench_names())]
-    pub(crate) name: String,
-    /// Measure only this variant; may be repeated.
-    #[arg(long = "variant", value_name = "NAME", value_parser = variant_names())]
-    pub(crate) variants: Vec<String>,
-    /// Measure only Bloom kernels with this part in their names, and the baselines of ratios; may be repeated.
-    #[arg(long = "kernel", value_name = "PART")]
-    pub(crate) kernels: Vec<String>,
-    /// With `fib`: measure these routes (in any format that `flowlane route` reads) instead of generated ones.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) routes: Option<PathBuf>,
-    /// With `acl` and `acl-matrix`: measure the IPv4 5-tuple rules of this file (in any format that `flowlane classify` reads)
-    /// instead of generated ones; may be repeated.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) rules: Vec<PathBuf>,
-    /// Use small workloads and few rounds, to check that everything works; the figures are meaningless.
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Measure for about this long in total, without the construction of workloads; at least a few rounds.
-    #[arg(long, value_name = "S", conflicts_with = "rounds", allow_negative_numbers = true)]
-    pub(crate) seconds: Option<f64>,
-    /// The exact number of rounds of each comparison.
-    #[arg(long, value_name = "N")]
-    pub(crate) rounds: Option<usize>,
-    /// Print the results as JSON, with machine, date and command.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Also write an HTML page with plots, tables, machine and command to this file.
-    #[arg(long, value_name = "FILE.html")]
-    pub(crate) report: Option<PathBuf>,
-}
-
-/// Names of the topics, and `all`.
-fn bench_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(Topic::ALL.map(Topic::name).into_iter().chain(["all"]))
 }
 
 fn variant_names() -> PossibleValuesParser {

@@ -5,6 +5,7 @@ mod captures;
 mod classify;
 mod control;
 mod gpu;
+mod guard;
 mod import;
 mod limits;
 mod namespaces;

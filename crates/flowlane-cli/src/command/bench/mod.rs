@@ -1,5 +1,7 @@
 //! `flowlane bench`: measurements of the library on this machine.
 
+mod guard;
+
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +9,7 @@ use std::sync::Arc;
 use flowlane_bench::measure::{Effort, Measured};
 use flowlane_bench::{BenchError, Options, Report, RouteTable, RuleSet, Topic};
 
-use crate::arguments::{BenchOptions, RoutesInput, RulesInput};
+use crate::arguments::{BenchOptions, BenchVerb, RoutesInput, RulesInput};
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output, SHARES};
@@ -15,6 +17,9 @@ use crate::stderr::note;
 
 /// Runs the command.
 pub(crate) fn run(options: &BenchOptions) -> Result<(), Failure> {
+    if let Some(BenchVerb::Guard(options)) = &options.verb {
+        return guard::run(options);
+    }
     let topics: Vec<Topic> = Topic::ALL.into_iter().filter(|t| is_selected(options, *t)).collect();
     let selection = read(options)?;
     // Opened first, so that an unwritable path fails before minutes of measurements.
@@ -50,7 +55,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<(), Failure> {
 }
 
 fn is_selected(options: &BenchOptions, topic: Topic) -> bool {
-    options.name == "all" || options.name == topic.name()
+    options.name.as_deref().is_some_and(|name| name == "all" || name == topic.name())
 }
 
 fn read(options: &BenchOptions) -> Result<Options, Failure> {
