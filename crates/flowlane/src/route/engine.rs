@@ -173,8 +173,9 @@ impl Family for u128 {
 /// A forwarding table of an engine that is known when the program runs: the writer's handle.
 ///
 /// One that is [built](Fib::build) without the name of an engine takes the one that answers fastest: measured, where there is a
-/// clock ([`dispatch::set_trial_clock`]), else by a rule of thumb. It is measured again when much has changed, and by
-/// [`renew`](Self::renew); readers go on in the table of the new engine with their next batch.
+/// clock ([`dispatch::set_trial_clock`]), else by a rule of thumb. It is chosen again when it cannot hold a change, by
+/// [`renew`](Self::renew), and where there is a clock when much has changed; readers go on in the table of the new engine with their next
+/// batch.
 pub struct AnyFib<A: Address> {
     engine: Engine,
     table: Box<dyn AnyTable<A>>,
@@ -304,7 +305,8 @@ impl<A: Family> Fib<A> for AnyFib<A> {
         let updated = self.table.update(rib, changed);
         let Some(choice) = &mut self.choice else { return updated };
         choice.changes += 1;
-        let is_much = choice.changes >= CHANGES_MIN.max(rib.len() / 2);
+        // Without a clock there is nothing to be found out.
+        let is_much = choice.changes >= CHANGES_MIN.max(rib.len() / 2) && dispatch::clock().is_some();
         // Another engine may hold what this one cannot.
         if !is_much && (updated.is_ok() || choice.is_full) {
             return updated;

@@ -311,11 +311,13 @@ fn by_traffic<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work
         #[cfg(feature = "peers-dpdk")]
         let wire: Vec<A::Wire> = addresses.iter().map(|a| a.wire()).collect();
         let auto = work.chosen_for(locality, miss);
-        figures.iter_mut().for_each(|figure| figure.about += &format!(" {name}: `auto` is {}.", auto.engine()));
-        let tables = || std::iter::once(("auto", &auto)).chain(tables.iter().map(|(name, fib)| (&**name, fib)));
+        figures
+            .iter_mut()
+            .for_each(|figure| figure.about += &format!(" {name}: `auto` is {}.", auto.engine()));
+        let tables =
+            || std::iter::once(("auto", &auto)).chain(tables.iter().map(|(name, fib)| (&**name, fib)));
         for (figure, (caches, kind, ..)) in figures.iter_mut().zip(kinds) {
-            let contenders =
-                tables().map(|(name, fib)| caches.before(look_up(name, fib, &addresses), || ()));
+            let contenders = tables().map(|(name, fib)| caches.before(look_up(name, fib, &addresses), || ()));
             let contenders: Vec<Contender<'_>> = contenders.collect();
             #[cfg(feature = "peers-dpdk")]
             let contenders =
