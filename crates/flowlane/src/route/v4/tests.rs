@@ -502,13 +502,14 @@ fn routes_beyond_24_bits_call_for_dir24_where_there_is_memory() {
 }
 
 #[test]
-fn addresses_of_the_default_route_alone_follow_it_in_dir24() {
+fn dir24_takes_memory_where_routes_are() {
     let mut rib = Rib::new(1000);
     rib.insert(Prefix::ALL, 3).expect("there is room");
     rib.insert("10.0.0.0/16".parse().expect("a prefix"), 4).expect("there is room");
     rib.insert("10.0.7.8/32".parse().expect("a prefix"), 5).expect("there is room");
     for size in HopSize::ALL {
         let mut fib = Dir24::build(&rib, &config(size)).expect("there is memory");
+        assert!(fib.table_bytes() < 3 << 20, "{}", fib.table_bytes());
         let addresses = [0x0a00_0708, 0x0a00_0709, 0x0b00_0000, 0, u32::MAX];
         assert_same(&fib, &rib, &addresses);
         // The default route changes, and goes.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::next_hop_max;
 use super::table::{GROUP, PADDING, TBL24, Table};
 use crate::isa::Variant;
+use crate::memory::HUGE_BYTES;
 use crate::route::cell::Cell;
 use crate::route::epoch::Epochs;
 use crate::route::{BuildError, FibConfig, HopSize, Prefix, Rib};
@@ -15,6 +16,9 @@ const GROUPS_MAX: usize = 1 << 23;
 
 /// Groups beside those of all routes, for those that wait until no reader can see them.
 const GROUPS_SPARE: usize = 64;
+
+const _: () =
+    assert!(TBL24 * size_of::<u64>() / HUGE_BYTES <= u64::BITS as usize, "a bit for each huge page");
 
 /// A buffer for more spans than these is not kept.
 const SPANS_KEPT: usize = 1 << 12;
@@ -40,6 +44,8 @@ pub(super) struct Writer<W: Cell> {
     default_next_hop: u64,
     memory_max: usize,
     groups_max: usize,
+    /// The huge pages of the first table that have been written to, a bit each.
+    touched: u64,
     /// Groups from here on were never used.
     groups_touched: usize,
     free: Vec<u32>,
@@ -69,6 +75,7 @@ impl<W: Cell> Writer<W> {
             default_next_hop: config.default_next_hop,
             memory_max: max,
             groups_max,
+            touched: 0,
             groups_touched: 0,
             free: Vec::new(),
             retired: std::collections::VecDeque::new(),
@@ -105,9 +112,15 @@ impl<W: Cell> Writer<W> {
         self.groups_touched - self.free.len() - self.retired.len() - self.leaving.len()
     }
 
-    /// Returns the bytes reserved: of the first table those are in memory that routes have been written to.
+    /// Returns the bytes in memory: of the first table the huge pages that were written to.
     pub(super) fn table_bytes(&self) -> usize {
-        self.bytes(self.groups_touched)
+        self.touched.count_ones() as usize * HUGE_BYTES + self.groups_touched * GROUP * W::BYTES
+    }
+
+    /// Notes that entries `first` to `last` of the first table are written to.
+    fn note_touched(&mut self, first: usize, last: usize) {
+        let page = |at: usize| at * W::BYTES / HUGE_BYTES;
+        self.touched |= (u64::MAX >> (63 - (page(last) - page(first)))) << page(first);
     }
 
     fn bytes(&self, groups: usize) -> usize {
@@ -180,6 +193,9 @@ impl<W: Cell> Writer<W> {
         let table = &*self.table;
         self.leaving.extend((whole..end).filter_map(|at| group_of(table.entry(at))));
         (whole..end).for_each(|at| table.set_entry(at, span.next_hop << 1));
+        if whole < end {
+            self.note_touched(whole, end - 1);
+        }
     }
 
     /// Gives some addresses of one entry their next hop.
@@ -196,6 +212,7 @@ impl<W: Cell> Writer<W> {
     fn set(&mut self, at: u32, entry: u64) {
         self.leaving.extend(self.group_at(at));
         self.table.set_entry(at as usize, entry);
+        self.note_touched(at as usize, at as usize);
     }
 
     /// Takes a group out whose addresses have all the same next hop.
