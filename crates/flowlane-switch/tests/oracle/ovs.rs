@@ -212,6 +212,16 @@ impl Ovs {
         ovs
     }
 
+    /// Returns whether it answers.
+    pub(crate) fn runs(&mut self) -> bool {
+        self.control.call("version", &[]).is_ok()
+    }
+
+    /// Starts another in the place of one that has ended.
+    pub(crate) fn restart(&mut self) {
+        *self = Self::start(&self.programs.clone());
+    }
+
     /// The socket at which the bridge speaks OpenFlow.
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join("br0.mgmt")
@@ -248,7 +258,12 @@ impl Ovs {
 
     /// Removes all megaflows; their packets are credited to the rules.
     pub(crate) fn forget_megaflows(&mut self) {
-        self.control.call("revalidator/purge", &[]).expect("megaflows can be removed");
+        self.try_forget_megaflows().expect("megaflows can be removed");
+    }
+
+    /// Does that; fails where Open vSwitch has ended.
+    pub(crate) fn try_forget_megaflows(&mut self) -> Result<(), String> {
+        self.control.call("revalidator/purge", &[]).map(|_| ())
     }
 
     /// Has these options of tunnels in fields, and no others.
@@ -429,7 +444,7 @@ impl Ovs {
     /// # Errors
     /// What the switch says where it does not answer.
     pub(crate) fn counters(&mut self) -> Result<Vec<(u64, Counters)>, String> {
-        self.forget_megaflows();
+        self.try_forget_megaflows()?;
         let dump = self.ofctl(&["dump-flows"], &[], "")?;
         let number = |line: &str, name: &str| {
             let rest = line.split_once(name)?.1;
