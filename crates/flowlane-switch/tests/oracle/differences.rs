@@ -3,7 +3,7 @@
 
 use flowlane_switch::datapath::MalformedPolicy;
 
-use super::rules::{HEADERS, Rules};
+use super::rules::{HEADERS, Rules, leads_back};
 use super::shape::{Fragment, Ip, Network, Shape};
 
 /// A condition on a packet that a case's rules will see.
@@ -278,6 +278,18 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         "fin_timeout, and neighbour discovery with the link-layer address of the source: Open vSwitch has the type of the option, 1, where it has TCP's flags, and lowers the timeouts as for FIN",
         "Flowlane: ovs-actions(7), a TCP packet with FIN or RST does that; a defect of Open vSwitch",
         LeftOut::Packets(|a| a.rules.does(&["fin_"]) && a.ip(|ip| neighbour(ip) && has_source_option(ip)))),
+    row("fin-timeout-label",
+        "fin_timeout behind push_mpls: Open vSwitch has TCP's flags from when it parsed the packet, and lowers the timeouts",
+        "Flowlane: ovs-actions(7), a TCP packet with FIN or RST does that; to the tables behind push_mpls it is one of MPLS",
+        LeftOut::Packets(|a| a.rules.does(&["fin_"]) && a.pushes() && a.ip(ends_connection))),
+    row("fin-timeout-learned",
+        "a rule that fin_timeout lowers and packets learn again: where the packet with FIN changes its actions, Open vSwitch lowers the rule that is replaced; where a packet learns it twice, it loses the count of that packet",
+        "Flowlane: ovs-actions(7), the timeouts of the rule are lowered, whatever its actions are, and each packet counts; a defect of Open vSwitch",
+        LeftOut::Packets(|a| a.rules.does(&["fin_"]) && learns_again(a.rules) && a.ip(ends_connection))),
+    row("learn-deleted-copy",
+        "`clone(learn(delete_learned))`: Open vSwitch leaves the learned rules where the rule that learns is removed",
+        "Flowlane: ovs-actions(7), they are removed with it; a defect of Open vSwitch (such rules are not removed)",
+        LeftOut::Rules),
     row("type-refused",
         "encap or decap that the type of a packet does not allow: Open vSwitch drops the packet and all its outputs, Flowlane has sent those in front",
         "neither: OpenFlow has no way back (no rules do that)",
@@ -356,6 +368,17 @@ fn odd_options(ip: &Ip) -> bool {
 /// Returns whether there is an option with the link-layer address of the source.
 fn has_source_option(ip: &Ip) -> bool {
     ip.transport.get(24..).unwrap_or_default().chunks(8).any(|option| option[0] == 1)
+}
+
+/// Returns whether it is TCP with FIN or RST.
+fn ends_connection(ip: &Ip) -> bool {
+    ip.protocol == 6 && ip.transport.get(13).is_some_and(|flags| flags & 5 != 0)
+}
+
+/// Returns whether a rule may be learned with other actions, or twice by one packet.
+fn learns_again(rules: &Rules) -> bool {
+    let learning = rules.text.matches("learn(").count();
+    learning > 1 || rules.does(&["load:NXM", "load:OXM"]) || rules.text.lines().any(leads_back)
 }
 
 fn udp_length_fits(ip: &Ip) -> bool {
