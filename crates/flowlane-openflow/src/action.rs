@@ -64,7 +64,7 @@ impl<'a> Reading<'a> {
     fn check(self, action: &Action) -> Result<(), ErrorCode> {
         let target = match action {
             Action::SetField { field, .. } => *field,
-            Action::Move { to, .. } | Action::Pop(to) => to.field(),
+            Action::Move { to, .. } => to.field(),
             Action::Nat(_) if self.is_exec => return Ok(()),
             Action::Nat(_) => return Err(ErrorCode::ActionBadArgument),
             _ if self.is_exec => return Err(ErrorCode::ActionBadArgument),

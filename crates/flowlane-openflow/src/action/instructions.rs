@@ -79,14 +79,8 @@ fn read_one(
             exactly(body, 20)?;
             body.skip(4)?;
             let (value, mask) = (u128::from(body.u64()?), u128::from(body.u64()?));
-            let set = Action::SetField {
-                field: Field::Metadata,
-                value: value & mask,
-                mask,
-                form: SetForm::Own,
-                protocol: None,
-            };
-            once(&mut all.metadata, set)
+            let (field, form, protocol) = (Field::Metadata, SetForm::Own, None);
+            once(&mut all.metadata, Action::SetField { field, value, mask, form, protocol })
         }
         kind::WRITE_ACTIONS | kind::APPLY_ACTIONS => {
             body.skip(4)?;

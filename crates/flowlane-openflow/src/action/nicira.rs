@@ -106,7 +106,7 @@ fn read_small(subtype: u16, r: &mut Reader<'_>) -> Result<Action, ErrorCode> {
             r.zeros(6, NOT_ZERO)?;
             let (value, mask) = (u128::from(r.u64()?), u128::from(r.u64()?));
             let form = SetForm::Own;
-            Action::SetField { field: Field::Metadata, value: value & mask, mask, form, protocol: None }
+            Action::SetField { field: Field::Metadata, value, mask, form, protocol: None }
         }
         23 => push_mpls(r.u16()?)?,
         24 => Action::PopMpls(r.u16()?),

@@ -33,7 +33,9 @@ impl Ruleset {
             // Values differ from packet to packet, not fields.
             self.check_actions(&Learned::of(learn, &FlowKey::zero()).flow_mod.rule)?;
         }
-        if action.nested().iter().any(|nested| matches!(nested, Action::Conjunction { .. })) {
+        // In a copy it does nothing, as in Open vSwitch.
+        let is_copy = matches!(action, Action::Clone(_));
+        if is_conjunctive(action.nested()) && !(is_copy && action.nested().iter().all(is_of_part)) {
             return Err(RulesetError::Conjunction);
         }
         if let Action::ConnectionTracking(tracking) = action {
@@ -56,11 +58,6 @@ impl Ruleset {
         if pushes > HEADERS_PUSHED_MAX {
             return Err(RulesetError::Pushes(pushes));
         }
-        let is_of_part = |action: &Action| match *action {
-            Action::Conjunction { clause, clauses, .. } => (2..=64).contains(&clauses) && clause < clauses,
-            Action::Note(_) => true,
-            _ => false,
-        };
         if is_conjunctive(&rule.actions) && !rule.actions.iter().all(is_of_part) {
             return Err(RulesetError::Conjunction);
         }
@@ -78,5 +75,14 @@ impl Ruleset {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns whether an action may be beside a conjunction.
+fn is_of_part(action: &Action) -> bool {
+    match *action {
+        Action::Conjunction { clause, clauses, .. } => (2..=64).contains(&clauses) && clause < clauses,
+        Action::Note(_) => true,
+        _ => false,
     }
 }

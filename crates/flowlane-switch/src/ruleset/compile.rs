@@ -85,7 +85,8 @@ pub(super) fn check_field(action: &Action) -> Result<(), FieldError> {
         Action::Move { to, .. } => to.field(),
         _ => return Ok(()),
     };
-    match to.info().writable {
+    // Mark and label of the connection are set by learned rules, for the tables that follow.
+    match to.info().writable || to.is_set_with_connection() {
         true => Ok(()),
         false => Err(FieldError::NotWritable(to.info().name)),
     }
@@ -179,6 +180,8 @@ impl Compiler<'_> {
             // Equal paths are one, however their rules are written.
             Action::SetField { field, value, mask, protocol, .. } => {
                 let form = SetForm::SetField;
+                // `write_metadata` may have bits outside of its mask.
+                let value = value & mask;
                 self.steps.push(Step::Do(Action::SetField { field, value, mask, form, protocol }));
                 self.option_is_present(field, true);
             }

@@ -90,10 +90,13 @@ fn conjunctions_stand_alone_and_not_on_devices() {
     assert_eq!(pipeline.add_rule(rule(vec![part(0)])), Err(RulesetError::ConjunctionOnDevice));
     for actions in [
         vec![part(0), Action::Output(PortNo(1))],
-        vec![Action::Clone(vec![part(0)])],
+        vec![Action::Clone(vec![part(0), Action::Output(PortNo(1))])],
+        vec![Action::WriteActions(vec![part(0)])],
         vec![Action::Conjunction { id: 1, clause: 2, clauses: 2 }],
         vec![Action::Conjunction { id: 1, clause: 0, clauses: 65 }],
     ] {
         assert_eq!(pipeline.add_rule(rule(actions)), Err(RulesetError::Conjunction));
     }
+    // In a copy it does nothing, so that a device need not have it.
+    assert!(pipeline.add_rule(rule(vec![Action::Clone(vec![part(0)])])).is_ok());
 }

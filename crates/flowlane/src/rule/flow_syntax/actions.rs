@@ -13,7 +13,7 @@ use super::super::ReadOptions;
 use super::super::action::{Action, HEADERS_PUSHED_MAX, NESTING_MAX, SetForm};
 use super::super::error::{Fault, Token, did_you_mean};
 use super::known::Known;
-use super::names::{self, read_part, written_part};
+use super::names::{self, popped_part, read_part, written_part};
 use super::write::{load, move_field, own, set_field};
 use super::{split, values};
 use crate::packet::fields::Field;
@@ -200,8 +200,9 @@ impl Reader<'_> {
         let name = token.before(":").before("(").text;
         let is_instruction =
             matches!(action, Action::Goto(_) | Action::WriteActions(_) | Action::ClearActions);
-        let is_of_rules = is_instruction || matches!(action, Action::Conjunction { .. });
-        if self.place != Place::Rule && is_of_rules {
+        // In a copy it does nothing, as in Open vSwitch.
+        let is_part = matches!(action, Action::Conjunction { .. }) && self.place != Place::Clone;
+        if self.place != Place::Rule && (is_instruction || is_part) {
             return Err(token.fault(format!("{name} is in no other action")));
         }
         if let Action::Goto(to) = action {
@@ -321,24 +322,14 @@ impl Reader<'_> {
             "load" => load(argument, known),
             "move" => move_field(argument, known),
             "push" => read_part(argument, known).map(Action::Push),
-            "pop" => written_part(argument, known).map(Action::Pop),
+            "pop" => popped_part(argument, known).map(Action::Pop),
             "delete_field" => delete_field(argument),
             "check_pkt_larger" => check_packet_larger(argument, known),
             // The two low bits are ECN's and stay.
             "mod_nw_tos" if values::number(argument, 0xff).is_ok_and(|tos| tos & 3 != 0) => {
                 Err(argument.fault("the two low bits are not part of the TOS; use mod_nw_ecn"))
             }
-            "write_metadata" => {
-                values::value_mask(Field::Metadata.info(), argument, self.options).map(|(value, mask)| {
-                    Action::SetField {
-                        field: Field::Metadata,
-                        value,
-                        mask,
-                        form: SetForm::Own,
-                        protocol: None,
-                    }
-                })
-            }
+            "write_metadata" => write_metadata(argument, self.options),
             lower => {
                 let (_, field, form) =
                     OWN.iter().find(|(name, ..)| *name == lower && lower != "set_nw_ttl")?;
@@ -346,6 +337,15 @@ impl Reader<'_> {
             }
         })
     }
+}
+
+/// `VALUE[/MASK]`; bits of the value outside of the mask are kept, as they are listed.
+fn write_metadata(argument: Token<'_>, options: &ReadOptions<'_>) -> Result<Action, Fault> {
+    let info = Field::Metadata.info();
+    let (_, mask) = values::value_mask(info, argument, options)?;
+    let value = values::one(info, argument.before("/"), options)?;
+    let (field, form, protocol) = (Field::Metadata, SetForm::Own, None);
+    Ok(Action::SetField { field, value, mask, form, protocol })
 }
 
 /// Reads an action whose argument is a number, if it is one.

@@ -248,6 +248,15 @@ pub(super) fn written_part(token: Token<'_>, known: &Known) -> Result<FieldRef, 
     reference(token, &part)
 }
 
+/// Bits of a field that `pop` may write: mark and label of the connection, too, for the tables that follow, as in Open vSwitch.
+pub(super) fn popped_part(token: Token<'_>, known: &Known) -> Result<FieldRef, Fault> {
+    let part = Part::read(token)?;
+    if !part.field.is_set_with_connection() {
+        written(name_of(token), known)?;
+    }
+    reference(token, &part)
+}
+
 fn reference(token: Token<'_>, part: &Part) -> Result<FieldRef, Fault> {
     let ecn = part.first < part.shift && !part.is_whole;
     part.reference()

@@ -81,7 +81,19 @@ fn what_ovs_ofctl_refuses_is_refused() {
         ("reg0[4..7]=5,xxreg3[0..0]=1 actions=drop", true),
         ("tun_metadata99=1 actions=drop", false),
         ("tcp,udp,actions:drop", false),
+        ("actions=clone(conjunction(1,1/2),note:01)", true),
+        ("actions=clone(conjunction(1,1/2),output:2)", false),
+        ("actions=push:reg0,pop:ct_mark", true),
+        ("actions=load:1->ct_mark[]", false),
+        ("actions=learn(load:1->ct_mark[])", true),
+        ("actions=write_metadata:0xff/0xf", true),
     ]);
+}
+
+#[test]
+fn metadata_outside_of_its_mask_is_listed_as_it_was_given() {
+    let rules = read("actions=write_metadata:0xff/0xf", "t.flows", &options()).unwrap();
+    assert!(rules[0].to_string().ends_with("actions=write_metadata:0xff/0xf"), "{}", rules[0]);
 }
 
 /// `ovs-ofctl` reads the rules that are printed for it.
@@ -170,7 +182,6 @@ fn differences_from_ovs_ofctl_are_these() {
         // What we do not have.
         ("tun_metadata7=1 actions=drop", true, false),
         ("actions=debug_slow", true, false),
-        ("actions=clone(conjunction(1,1/2))", true, false),
         ("actions=output:TABLE", true, false),
         ("actions=learn(priority=70000)", true, false),
         // What only we have.
