@@ -1,5 +1,7 @@
 //! Groups (OpenFlow 1.3.5 7.3.4.2 and 7.3.5.9 to 11, 1.5.1 7.3.4.3; Nicira's messages for OpenFlow 1.0 have 1.5's layout).
 
+use std::collections::HashSet;
+
 use crate::action::{port32, put_actions, put_port32, read_actions};
 use crate::error::ErrorCode;
 use crate::group::{
@@ -106,7 +108,15 @@ fn check_buckets(change: &GroupMod) -> Result<(), ErrorCode> {
     if matches!(change.command, GroupCommand::RemoveBuckets(_)) && !buckets.is_empty() {
         return Err(ErrorCode::GroupModBadBucket);
     }
+    if change.selection.is_some() && change.kind != GroupKind::Select {
+        // ovs-ofctl lists no groups at all where one of another kind has a method.
+        return Err(ErrorCode::PropertyBadValue);
+    }
+    let mut numbers = HashSet::new();
     for bucket in buckets {
+        if !numbers.insert(bucket.id) {
+            return Err(ErrorCode::GroupModBadBucket);
+        }
         let watches = bucket.watch_port.is_some() || bucket.watch_group.is_some();
         match change.kind {
             GroupKind::Select => {}

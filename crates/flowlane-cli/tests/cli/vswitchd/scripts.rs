@@ -192,6 +192,11 @@ fn scripts_of_rules_and_connections_have_open_vswitchs_answers() {
 }
 
 #[test]
+fn scripts_of_groups_have_open_vswitchs_answers() {
+    compare("p", include_str!("scripts/groups.sh"));
+}
+
+#[test]
 fn scripts_of_addresses_and_the_daemon_have_open_vswitchs_answers() {
     compare("d", include_str!("scripts/daemon.sh"));
 }
