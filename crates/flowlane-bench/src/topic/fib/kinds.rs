@@ -34,7 +34,7 @@ pub(super) fn by_kind<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, wor
     let mut figure = Figure::new(id::<A>("kinds"), format!("{} routes: by kind of table", A::FAMILY), about)
         .over("routes", KINDS.map(str::to_owned))
         .bars();
-    let sweep = Sweep::new(context.quick());
+    let sweep = Sweep::new(context);
     for (place, kind) in KINDS.into_iter().enumerate() {
         let what = format!("{}, {kind}", A::FAMILY);
         meter.say(&format!("building: {what}"));

@@ -233,7 +233,7 @@ fn by_hop_size<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Wor
     .over("bytes of a next hop", HopSize::ALL.map(|size| size.to_string()))
     .bars();
     let addresses = work.addresses(Locality::Uniform, 0.0);
-    let sweep = Sweep::new(context.quick());
+    let sweep = Sweep::new(context);
     let caches = Caches::Own(&sweep);
     let mut memory = String::new();
     for (place, hop_size) in HopSize::ALL.into_iter().enumerate() {
@@ -288,7 +288,7 @@ fn by_traffic<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work
          route or not.",
         work.about()
     );
-    let sweep = Sweep::new(context.quick());
+    let sweep = Sweep::new(context);
     let kinds = [
         (Caches::Own(&sweep), "traffic", "by traffic", "Each has looked the same addresses up before."),
         (

@@ -4,8 +4,11 @@ use std::hint::black_box;
 
 use flowlane::memory::LINE_BYTES;
 
-/// More than the last-level cache that a few cores share.
-const BYTES: usize = 128 << 20;
+use crate::topic::Context;
+
+/// At least so much, and at most; between them twice the last-level cache: of half of it much would stay, most of the table that was
+/// read last, or by several contenders.
+const BYTES: [usize; 2] = [128 << 20, 1 << 30];
 /// The size for quick runs.
 const BYTES_QUICK: usize = 1 << 20;
 
@@ -14,9 +17,11 @@ const BYTES_QUICK: usize = 1 << 20;
 pub(super) struct Sweep(Vec<u8>);
 
 impl Sweep {
-    pub(super) fn new(quick: bool) -> Self {
+    pub(super) fn new(context: &Context<'_>) -> Self {
+        let [least, most] = BYTES;
+        let bytes = (2 * context.machine.cache_bytes(3)).clamp(least, most);
         // Not zeros, for which the system may map a single page.
-        Self(vec![1; if quick { BYTES_QUICK } else { BYTES }])
+        Self(vec![1; if context.quick() { BYTES_QUICK } else { bytes }])
     }
 
     /// Reads a byte of each line.
