@@ -3,7 +3,7 @@
 use super::engine::{AnyFib, Family};
 use super::{Fib, Prefix, Rib};
 use crate::dispatch::{Clock, WIN_BELOW};
-use crate::generate::Random;
+use crate::hash::murmur3;
 
 /// Addresses of a pass: more than the nearest caches hold, in tables that are larger than these.
 const ADDRESSES: usize = 1 << 15;
@@ -63,11 +63,16 @@ fn within_routes<A: Family>(rib: &Rib<A>) -> Vec<A> {
     if some.is_empty() {
         some.push(Prefix::ALL);
     }
-    let mut random = Random::new(1);
+    let mut words = 0;
+    let mut random = || {
+        words += 1;
+        u64::from(murmur3::finish(murmur3::mix(1, words), 4))
+    };
     let mut address = || {
-        let prefix = some[random.index(some.len())];
+        let prefix = some[random() as usize % some.len()];
         let host = prefix.last() & !prefix.first();
-        prefix.first() | (A::from_words(random.bits(), random.bits()) & host)
+        let [high, low] = [(); 2].map(|()| random() << 32 | random());
+        prefix.first() | (A::from_words(high, low) & host)
     };
     (0..ADDRESSES).map(|_| address()).collect()
 }

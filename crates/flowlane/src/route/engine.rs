@@ -184,7 +184,7 @@ pub struct AnyFib<A: Address> {
     choice: Option<Choice>,
 }
 
-/// What readers of a table look up in now.
+/// The table that readers look up in now.
 struct Current<A: Address> {
     /// How many tables there have been before.
     version: AtomicU64,

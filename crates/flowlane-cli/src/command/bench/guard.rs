@@ -18,7 +18,7 @@ const TOPICS: [&str; 9] = ["parse", "hash", "bloom", "cuckoo", "cache", "megaflo
 /// The share of pairs that must be slower for a series to fail.
 const AGREEING: f64 = 0.75;
 
-/// What is read of a report.
+/// A report of `bench --json`: the parts that are compared.
 #[derive(Deserialize)]
 struct Report {
     topics: Vec<TopicReport>,

@@ -8,7 +8,7 @@ use flowlane::route::{Address, Fib, FibConfig, HopSize, Prefix, RecentAddresses,
 
 use super::{FibEngine, NO_ROUTE, RouteTableConfig, RouteTableError, Verdicts};
 
-/// A table is built with the engine of the former one, but for one in so many: then engines are measured.
+/// The tables that are built with the engine of the former one, before engines are measured again.
 const BUILT_ALIKE: u32 = 256;
 
 /// The routes of one address family and their forwarding table.
@@ -58,7 +58,7 @@ impl<A: Family> Forwarding<A> {
         Ok(Self { rib, fib, recent, chosen_for, built_alike })
     }
 
-    /// Returns whether a table of so many routes is built with the same engine.
+    /// Returns whether a table of this number of routes is built with the same engine.
     fn is_right_for(&self, routes: usize) -> bool {
         let is_alike = routes <= 2 * self.chosen_for && self.chosen_for <= 2 * routes;
         is_alike && self.built_alike < BUILT_ALIKE

@@ -43,7 +43,7 @@ impl<W: Cell> Table<W> {
         Self { tbl24: Memory::zeroed(0), tbl8: Memory::zeroed(0), base: 0, backend }
     }
 
-    /// Where the first table is, and what is to be added to each of its entries: the entry of lanes of gathers.
+    /// Returns the place of the first table, and the number that kernels add to each of its entries.
     #[inline(always)]
     pub(super) fn first(&self) -> (*const u8, u64) {
         (self.tbl24.as_ptr().cast(), self.base)

@@ -68,7 +68,8 @@ fn least(routes_min: &[usize; 3], routes: usize) -> u8 {
 const TABLE_ROUTES_MIN: [usize; 3] = [0, 40, 1024];
 const TABLE_ROUTES: [usize; 3] = [48, 744, 12_000];
 
-/// A table of sixteen bits where so many routes are in so few cells of it: a step less for all of them, and few lines.
+/// A table has sixteen bits where at least this number of routes is in at most this number of its cells: a step less for all of them, and
+/// few lines.
 const NARROW_ROUTES: usize = 2048;
 const NARROW_CELLS: usize = 16;
 
