@@ -152,6 +152,9 @@ struct Routes {
     flow_hash: FlowHash,
 }
 
+/// A route to a next hop, by its position.
+type ToHop<A> = (Prefix<A>, usize);
+
 /// How routes are looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -209,7 +212,7 @@ impl RouteTable {
     fn make(
         config: RouteTableConfig,
         hops: Vec<(String, HopSpec)>,
-        (v4, v6): (&[(Prefix<u32>, usize)], &[(Prefix<u128>, usize)]),
+        (v4, v6): (&[ToHop<u32>], &[ToHop<u128>]),
         before: Option<&Routes>,
     ) -> Result<Self, RouteTableError> {
         let groups_max = hops.iter().filter(|(_, spec)| matches!(spec, HopSpec::Group(_))).count();

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use flowlane::packet::batch::LANES_MAX;
 use flowlane::route::engine::{AnyFib, Engine, Family};
-use flowlane::route::{Address, Fib, FibConfig, HopSize, Prefix, RecentAddresses, Rib};
+use flowlane::route::{Address, Fib, FibConfig, HopSize, RecentAddresses, Rib};
 
-use super::{FibEngine, NO_ROUTE, RouteTableConfig, RouteTableError, Verdicts};
+use super::{FibEngine, NO_ROUTE, RouteTableConfig, RouteTableError, ToHop, Verdicts};
 
 /// The tables that are built with the engine of the former one, before engines are measured again.
 const BUILT_ALIKE: u32 = 256;
@@ -27,7 +27,7 @@ impl<A: Family> Forwarding<A> {
     /// table whose place this one takes.
     pub(super) fn new(
         config: &RouteTableConfig,
-        routes: &[(Prefix<A>, usize)],
+        routes: &[ToHop<A>],
         numbers: &[u64],
         direct: Engine,
         before: Option<&Self>,
@@ -110,6 +110,8 @@ impl<A: Family> Gathered<A> {
 
 #[cfg(test)]
 mod tests {
+    use flowlane::route::Prefix;
+
     use super::*;
 
     fn config() -> RouteTableConfig {
