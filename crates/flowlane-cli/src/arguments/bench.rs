@@ -103,7 +103,7 @@ pub(crate) struct GuardOptions {
     #[arg(long, default_value_t = 0.95, value_name = "RATIO")]
     pub(crate) least: f64,
     /// Use small workloads, to check that everything works; the figures are meaningless.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "seconds")]
     pub(crate) quick: bool,
     /// Print all ratios as JSON.
     #[arg(long)]

@@ -56,6 +56,8 @@ fn what_is_no_build_is_named() {
     fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
     let (_, log) = run(folder.path(), "bench guard --against other --topic tunnel --quick", 2);
     assert!(log.contains("bench tunnel: no report"), "{log}");
+    let (_, log) = run(folder.path(), "bench guard --against other --least 0", 2);
+    assert!(log.contains("--least 0: no build is slower"), "{log}");
     let (_, log) = run(folder.path(), "bench", 2);
     assert!(log.contains("<NAME>"), "{log}");
 }

@@ -276,7 +276,7 @@ impl Setup {
     ) -> Result<Pipeline, SetupError> {
         let mut pipeline = Pipeline::new();
         for routes in &self.routes {
-            let table = routes.open(seed.rotate_left(19), &self.source)?;
+            let table = routes.open(seed.rotate_left(19), clock.is_some(), &self.source)?;
             pipeline.add_routes(routes.number(), table);
         }
         for stage in &self.stateful_stages {

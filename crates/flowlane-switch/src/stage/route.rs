@@ -189,6 +189,8 @@ pub struct RouteTableConfig {
     pub engine: FibEngine,
     /// The key of the hash by which flows pick members of groups.
     pub seed: u64,
+    /// Whether engines are measured where none is named.
+    pub measures: bool,
 }
 
 impl RouteTable {

@@ -80,6 +80,9 @@ static CLOCK: RwLock<Option<Clock>> = RwLock::new(None);
 /// be called once, at the start; without it there are no trials.
 ///
 /// It is read twice for each of some 30 batches of a table.
+///
+/// Forwarding tables whose engine is not named ([`AnyFib`](crate::route::engine::AnyFib)) are also timed when they are built, with each engine
+/// of their family: an override gives the kernel of its engine then, and not which engine is taken.
 pub fn set_trial_clock(clock: Clock) {
     *CLOCK.write().unwrap_or_else(PoisonError::into_inner) = Some(clock);
 }

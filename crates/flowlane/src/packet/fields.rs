@@ -357,7 +357,7 @@ impl Field {
         &FIELDS[self as usize]
     }
 
-    /// Returns whether `ct(exec(…))` may set the field, which no other action may.
+    /// Returns whether `ct(exec(…))` may set the field; of other actions `pop` and learned rules may.
     pub fn is_set_with_connection(self) -> bool {
         matches!(self, Self::CtMark | Self::CtLabel)
     }

@@ -172,18 +172,14 @@ impl Run<'_> {
             }
             Ok(fib.table_bytes())
         };
-        // What a pass leaves in reserve, or has written to for the first time, is used by the next.
-        let mut before = pass(self, rib, fib)?;
-        for last in [false, false, true] {
-            let after = pass(self, rib, fib)?;
-            if after <= before + before / 8 {
-                break;
-            }
-            if last {
-                let (engine, hop_size, updates) = (self.engine, self.config.hop_size, self.updates);
-                return Err(CheckError::Grown { engine, hop_size, updates, before, after });
-            }
-            before = after;
+        // What the first pass leaves in reserve is used by the second.
+        let before = pass(self, rib, fib)?;
+        let after = pass(self, rib, fib)?;
+        // The first table of DIR-24-8 is in memory where it has been written to.
+        let first_table = if self.engine == Engine::Dir24 { self.config.hop_size.bytes() << 24 } else { 0 };
+        if after > before.max(first_table) + before / 8 {
+            let (engine, hop_size, updates) = (self.engine, self.config.hop_size, self.updates);
+            return Err(CheckError::Grown { engine, hop_size, updates, before, after });
         }
         let all: Vec<A> = there.iter().flat_map(|p| edges(*p)).collect();
         self.compare(rib, fib, &all, checked)

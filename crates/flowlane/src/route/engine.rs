@@ -174,14 +174,15 @@ impl Family for u128 {
 ///
 /// One that is [built](Fib::build) without the name of an engine takes the one that answers fastest: measured, where there is a
 /// clock ([`dispatch::set_trial_clock`]), else by a rule of thumb. It is chosen again when it cannot hold a change, by
-/// [`renew`](Self::renew), and where there is a clock when much has changed; readers go on in the table of the new engine with their next
-/// batch.
+/// [`renew`](Self::renew), and where there is a clock when much has changed. Such a change takes as long as building the table with each
+/// engine of the family, which are in memory beside the former table until then. Readers go on in the new one with their next batch; one
+/// that looks nothing up keeps the former one.
 pub struct AnyFib<A: Address> {
     engine: Engine,
     table: Box<dyn AnyTable<A>>,
     current: Arc<Current<A>>,
     /// How the engine is chosen; none where it was named.
-    choice: Option<Choice>,
+    choice: Option<Choice<A>>,
 }
 
 /// The table that readers look up in now.
@@ -192,9 +193,11 @@ struct Current<A: Address> {
 }
 
 /// How the engine of a table is chosen.
-#[derive(Clone, Copy, Debug)]
-struct Choice {
+#[derive(Clone, Debug)]
+struct Choice<A> {
     config: FibConfig,
+    /// The addresses by which it was chosen; none: addresses within the routes.
+    recent: Vec<A>,
     /// Changes since it was chosen.
     changes: usize,
     /// No other engine could hold what this one cannot. They are not asked again before many changes.
@@ -252,26 +255,30 @@ impl<A: Family> AnyFib<A> {
                 None
             }
         });
-        let fastest = match dispatch::clock() {
+        let fastest = match dispatch::clock().filter(|_| config.measures) {
             Some(clock) => contest::fastest(built.collect(), rib, recent, clock),
             None => built.next(),
         };
         let fib = fastest.ok_or_else(|| last.expect("every family has an engine"))?;
-        Ok(Self { choice: Some(Choice { config: *config, changes: 0, is_full: false }), ..fib })
+        let choice = Choice { config: *config, recent: recent.to_vec(), changes: 0, is_full: false };
+        Ok(Self { choice: Some(choice), ..fib })
     }
 
     /// Chooses the engine again, by `recent` addresses; or by addresses within the routes, where there are none. Does nothing where
-    /// the engine was named. Takes as long as building the table with each engine.
+    /// the engine was named, or is the family's only one. Takes as long as building the table with each engine.
     ///
     /// # Errors
     /// [`BuildError`]: no engine can hold the routes; the table is as it was.
     pub fn renew(&mut self, rib: &Rib<A>, recent: &[A]) -> Result<(), BuildError> {
-        let Some(choice) = self.choice else { return Ok(()) };
+        let Some(choice) = self.choice.as_ref().filter(|_| A::ENGINES.len() > 1) else { return Ok(()) };
         let new = Self::build_for(rib, &choice.config, recent)?;
         let Self { engine, table, current: _, choice } = new;
-        (self.engine, self.table, self.choice) = (engine, table, choice);
-        *self.current.view() = self.table.reader();
+        (self.engine, self.choice) = (engine, choice);
+        let former = std::mem::replace(&mut self.table, table);
+        let former_view = std::mem::replace(&mut *self.current.view(), self.table.reader());
         self.current.version.fetch_add(1, Ordering::Release);
+        // Memory is given back here, where no reader waits for it.
+        drop((former, former_view));
         Ok(())
     }
 
@@ -305,14 +312,29 @@ impl<A: Family> Fib<A> for AnyFib<A> {
         let updated = self.table.update(rib, changed);
         let Some(choice) = &mut self.choice else { return updated };
         choice.changes += 1;
-        // Without a clock there is nothing to be found out.
-        let is_much = choice.changes >= CHANGES_MIN.max(rib.len() / 2) && dispatch::clock().is_some();
-        // Another engine may hold what this one cannot.
-        if !is_much && (updated.is_ok() || choice.is_full) {
+        let is_much = choice.changes >= CHANGES_MIN.max(rib.len() / 2);
+        let is_chosen = match updated {
+            // Without a clock there is nothing to be found out.
+            Ok(()) => is_much && choice.config.measures && dispatch::clock().is_some(),
+            // Another engine may hold what this one cannot.
+            Err(_) => is_much || !choice.is_full,
+        };
+        if !is_chosen || A::ENGINES.len() == 1 {
             return updated;
         }
         (choice.changes, choice.is_full) = (0, updated.is_err());
-        self.renew(rib, &[]).or(updated)
+        let recent = std::mem::take(&mut choice.recent);
+        let renewed = self.renew(rib, &recent);
+        if renewed.is_err()
+            && let Some(choice) = &mut self.choice
+        {
+            choice.recent = recent;
+        }
+        match updated {
+            // This engine holds them.
+            Ok(()) => Ok(()),
+            Err(_) => renewed.or(updated),
+        }
     }
 
     fn reader(&self) -> AnyReader<A> {
@@ -368,9 +390,12 @@ impl<A: Address> AnyReader<A> {
     #[cold]
     fn follow(&self) {
         let view = self.current.view();
-        // Changed with the view locked, or about to be: then it is followed once more.
+        // The writer changes it behind the view: then it is followed once more.
         self.version.set(self.current.version.load(Ordering::Acquire));
-        *self.view.borrow_mut() = view.another();
+        let new = view.another();
+        drop(view);
+        // The former table's memory may be given back, which others need not wait for.
+        drop(self.view.replace(new));
     }
 }
 

@@ -84,12 +84,21 @@ pub struct FibConfig {
     /// A second one, against which [`Compact`](engine::Engine::Compact) tables measure that in their first batches, where
     /// there is a clock ([`dispatch`](crate::dispatch::set_trial_clock)).
     pub candidate: Option<Backend>,
+    /// [`AnyFib`](engine::AnyFib) measures which engine is fastest, where there is that clock.
+    pub measures: bool,
 }
 
 impl FibConfig {
     /// Creates a table of next hops of this size; 0 for addresses without a route, up to a GiB of memory.
     pub fn new(hop_size: HopSize) -> Self {
-        Self { hop_size, default_next_hop: 0, memory_max: 1 << 30, backend: None, candidate: None }
+        let (backend, candidate) = (None, None);
+        Self { hop_size, default_next_hop: 0, memory_max: 1 << 30, backend, candidate, measures: true }
+    }
+
+    /// Chooses the engine by a rule of thumb, which is the same in each run.
+    #[must_use]
+    pub fn without_measuring(self) -> Self {
+        Self { measures: false, ..self }
     }
 
     /// Answers `next_hop` for addresses without a route.

@@ -44,7 +44,7 @@ impl<A: Family> RecentAddresses<A> {
         let first = self.recorded.fetch_add(addresses.len() as u64, Relaxed);
         for (address, at) in addresses.iter().zip(first..) {
             let place = at as usize % KEPT * WORDS;
-            // Two threads that are a whole round apart may mix the halves of an address: one of thousands in a sample.
+            // A thread that reads meanwhile may find a former address here, or halves of two: a few of thousands in a sample.
             for (word, value) in self.words[place..].iter().zip(address.to_words()) {
                 word.store(value, Relaxed);
             }

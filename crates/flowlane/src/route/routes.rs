@@ -1,5 +1,6 @@
 //! Routes and the forwarding table made from them, changed together.
 
+use super::engine::{AnyFib, Family};
 use super::prefix::{Address, Prefix};
 use super::rib::{Rib, RibError};
 use super::{BuildError, Fib, FibConfig};
@@ -141,5 +142,15 @@ impl<A: Address, F: Fib<A>> Routes<A, F> {
     /// Returns the forwarding table: batches are looked up in it, and it makes readers.
     pub fn fib(&self) -> &F {
         &self.fib
+    }
+}
+
+impl<A: Family> Routes<A, AnyFib<A>> {
+    /// Chooses the engine again, by addresses that were looked up: see [`AnyFib::renew`].
+    ///
+    /// # Errors
+    /// [`BuildError`]: no engine can hold the routes; the table is as it was.
+    pub fn renew(&mut self, recent: &[A]) -> Result<(), BuildError> {
+        self.fib.renew(&self.rib, recent)
     }
 }

@@ -102,7 +102,7 @@ pub enum Action {
     SetField {
         /// A writable field.
         field: Field,
-        /// Right-aligned, no bit outside `mask`.
+        /// Right-aligned. Bits outside `mask` are not written; only `write_metadata` is listed with them, as it was given.
         value: u128,
         /// Right-aligned, within the field's width.
         mask: u128,

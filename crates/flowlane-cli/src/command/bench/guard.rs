@@ -73,6 +73,10 @@ struct Compared {
 
 /// Runs the command.
 pub(crate) fn run(options: &GuardOptions) -> Result<(), Failure> {
+    if !(options.least > 0.0 && options.least.is_finite()) {
+        let help = "give a ratio, such as --least 0.95";
+        return Err(Failure::input_help(format!("--least {}: no build is slower", options.least), help));
+    }
     let own = std::env::current_exe()
         .map_err(|e| Failure::Environment(format!("this program has no path: {e}")))?;
     let other = other_build(&options.against)?;
@@ -127,6 +131,9 @@ fn other_build(against: &OsStr) -> Result<PathBuf, Failure> {
         Command::new("git").args(["worktree", "add", "--detach", "--quiet"]).arg(&source).arg(&commit),
         "git",
     )?;
+    if cfg!(debug_assertions) {
+        note!("this program is no release build: the other one will be faster");
+    }
     let built = done(
         Command::new("cargo")
             .args(["build", "--release", "--locked", "--package", "flowlane-cli"])
@@ -134,8 +141,8 @@ fn other_build(against: &OsStr) -> Result<PathBuf, Failure> {
             .env("CARGO_TARGET_DIR", &folder),
         "cargo",
     );
-    done(Command::new("git").args(["worktree", "remove", "--force"]).arg(&source), "git")?;
-    built.map(|()| folder.join("release/flowlane"))
+    let removed = done(Command::new("git").args(["worktree", "remove", "--force"]).arg(&source), "git");
+    built.and(removed).map(|()| folder.join("release/flowlane"))
 }
 
 /// Returns what a program prints in a line; none where it fails.
@@ -193,7 +200,14 @@ fn times(report: Report) -> Times {
 /// Compares what both builds have measured; each pair is this build's times and the other's.
 fn compare(pairs: &[[Times; 2]], least: f64) -> Vec<Compared> {
     let Some([own, _]) = pairs.first() else { return Vec::new() };
-    own.keys().filter_map(|series| compare_series(pairs, series, least)).collect()
+    let compared = own.keys().filter_map(|series| {
+        let compared = compare_series(pairs, series, least);
+        if compared.is_none() {
+            note!("{}, {}: not compared, since the other build has no such series", series.0, series.1);
+        }
+        compared
+    });
+    compared.collect()
 }
 
 fn compare_series(pairs: &[[Times; 2]], name: &(String, String), least: f64) -> Option<Compared> {
@@ -204,6 +218,9 @@ fn compare_series(pairs: &[[Times; 2]], name: &(String, String), least: f64) -> 
         let ratios = own.iter().filter_map(|(place, ns)| Some((place.as_str(), other.get(place)? / ns)));
         let ratios: Vec<(&str, f64)> =
             ratios.filter(|(_, ratio)| ratio.is_finite() && *ratio > 0.0).collect();
+        if ratios.is_empty() {
+            continue;
+        }
         of_pairs.push((ratios.iter().map(|(_, ratio)| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp());
         ratios.into_iter().for_each(|(place, ratio)| of_places.entry(place).or_default().push(ratio));
     }

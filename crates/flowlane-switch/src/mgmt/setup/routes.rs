@@ -79,7 +79,7 @@ impl RoutesSetup {
     }
 
     /// Builds the table.
-    pub(super) fn open(&self, seed: u32, source: &Source) -> Result<RouteTable, ConfigError> {
+    pub(super) fn open(&self, seed: u32, measures: bool, source: &Source) -> Result<RouteTable, ConfigError> {
         let config = RouteTableConfig {
             number: self.section.number,
             name: self.section.name.clone(),
@@ -90,6 +90,7 @@ impl RoutesSetup {
             memory_max: self.section.memory_mib.saturating_mul(1 << 20),
             engine: self.section.engine,
             seed: seed.into(),
+            measures,
         };
         RouteTable::new(config, self.hops.clone(), &self.v4, &self.v6)
             .map_err(|error| source.error(&self.place_of(&error), format!("routes: {error}"), ""))

@@ -17,6 +17,8 @@ pub(super) struct Forwarding<A: Family> {
     pub(super) fib: AnyFib<A>,
     /// Destinations of packets, also of those that the former tables looked up.
     recent: Arc<RecentAddresses<A>>,
+    /// Engines are chosen by them.
+    is_recorded: bool,
     /// The number of routes when its engine was chosen, and of tables that have been built with it since.
     chosen_for: usize,
     built_alike: u32,
@@ -39,6 +41,7 @@ impl<A: Family> Forwarding<A> {
         let shape = FibConfig::new(HopSize::B4)
             .with_default_next_hop(NO_ROUTE.into())
             .with_memory_max(config.memory_max);
+        let shape = if config.measures { shape } else { shape.without_measuring() };
         let recent = before.map(|before| before.recent.clone()).unwrap_or_default();
         let by_name = |engine| A::build(engine, &rib, &shape).expect("every family has both");
         let before = before.filter(|before| before.is_right_for(rib.len()));
@@ -55,7 +58,8 @@ impl<A: Family> Forwarding<A> {
             (FibEngine::Compact, _) => by_name(Engine::Compact),
             (FibEngine::Direct, _) => by_name(direct),
         }?;
-        Ok(Self { rib, fib, recent, chosen_for, built_alike })
+        let is_recorded = config.measures && config.engine == FibEngine::Auto && A::ENGINES.len() > 1;
+        Ok(Self { rib, fib, recent, is_recorded, chosen_for, built_alike })
     }
 
     /// Returns whether a table of this number of routes is built with the same engine.
@@ -99,7 +103,7 @@ impl<A: Family> Gathered<A> {
         if self.len > 0 {
             routes.fib.lookup_batch(addresses, &mut next_hops[..self.len]);
         }
-        if is_recorded {
+        if is_recorded && routes.is_recorded && self.len > 0 {
             routes.recent.record(addresses);
         }
         for (lane, next_hop) in self.lanes[..self.len].iter().zip(next_hops) {
@@ -115,7 +119,12 @@ mod tests {
     use super::*;
 
     fn config() -> RouteTableConfig {
-        RouteTableConfig { routes_max: 5000, memory_max: 1 << 30, ..RouteTableConfig::default() }
+        RouteTableConfig {
+            routes_max: 5000,
+            memory_max: 1 << 30,
+            measures: true,
+            ..RouteTableConfig::default()
+        }
     }
 
     fn table(count: u32, before: Option<&Forwarding<u32>>) -> Forwarding<u32> {

@@ -236,7 +236,7 @@ mod tests {
 
     fn live() -> (LiveRoutes, RouteTable) {
         let setup = Setup::parse(CONFIG).unwrap_or_else(|error| panic!("{error}"));
-        let table = setup.routes[0].open(1, &setup.source).unwrap();
+        let table = setup.routes[0].open(1, false, &setup.source).unwrap();
         (LiveRoutes::of(setup.routes[0].clone()), table)
     }
 

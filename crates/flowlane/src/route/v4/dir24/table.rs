@@ -26,7 +26,7 @@ pub(super) struct Table<W: Cell> {
     tbl24: Memory<W>,
     /// Groups, whose entries are as they are.
     pub(super) tbl8: Memory<W>,
-    /// The entry of the next hop that most addresses had when the table was built.
+    /// The entry of the default route, as it was when the table was built.
     base: u64,
     pub(super) backend: Backend,
 }

@@ -84,8 +84,16 @@ fn in_upper_half(depth: u8) -> bool {
 pub(super) type Counts = [u32; 2];
 
 /// Returns whether a table over a block of `depth` bits may stay: until there are four times as many routes, or a quarter.
-pub(super) fn table_may_stay([routes, made]: Counts, depth: u8) -> bool {
-    let is_right = in_upper_half(depth) || (routes <= 4 * made && made <= 4 * routes);
+/// A table of eight bits in the first half of a window is right for any number; where it begins the window, sixteen may be right when there
+/// are many more.
+pub(super) fn table_may_stay([routes, made]: Counts, depth: u8, bits: u8) -> bool {
+    let is_grown = routes > 4 * made;
+    let is_right = if in_upper_half(depth) && bits == 8 {
+        let may_be_narrow = layout::window_end(depth) - depth == 32 && routes as usize >= NARROW_ROUTES;
+        !(may_be_narrow && is_grown)
+    } else {
+        !is_grown && made <= 4 * routes
+    };
     routes as usize > NODE_ROUTES && is_right
 }
 

@@ -55,3 +55,42 @@ fn next_hops_that_are_too_large_are_refused() {
     let error = Compact::build(&rib, &FibConfig::new(HopSize::B1)).expect_err("256 takes nine bits");
     assert!(matches!(error, BuildError::HopTooLarge { next_hop: 256, max: 255, .. }));
 }
+
+/// A site's routes come one by one, and go: its tables become wide, and narrow again.
+#[test]
+fn tables_of_a_dense_site_follow_its_routes() {
+    let site = 0x2001_0db8_u128 << 96;
+    let route = |n: u128| Prefix::truncated(site | n << 80, 48);
+    let (mut rib, config) = (Rib::new(100_000), FibConfig::new(HopSize::B4));
+    let mut fib = Compact::build(&rib, &config).expect("there is memory");
+    let empty = settled(&mut fib);
+    let check = |fib: &Compact, rib: &Rib<u128>| {
+        let mut random = testing::Random(9);
+        testing::check(fib, rib, &testing::addresses(rib, &mut random), 0);
+    };
+    for n in 0..20_000 {
+        rib.insert(route(n), 1 + (n % 100) as u64).expect("there is room");
+        fib.update(&rib, route(n)).expect("there is memory");
+        if [20, 40, 1000, 2100, 9000, 19_999].contains(&n) {
+            check(&fib, &rib);
+        }
+    }
+    let built = Compact::build(&rib, &config).map(|mut built| settled(&mut built)).expect("there is memory");
+    let is_wide = |fib: &Compact| fib.load(update::Place::Root(0x2001)).table_bits() == 16;
+    assert!(
+        is_wide(&fib) && settled(&mut fib) <= 2 * built,
+        "{} bytes, {built} when built",
+        settled(&mut fib)
+    );
+    for n in (0..20_000).rev() {
+        rib.remove(route(n));
+        fib.update(&rib, route(n)).expect("there is memory");
+        if [19_000, 3000, 400, 35, 1].contains(&n) {
+            check(&fib, &rib);
+        }
+        if n == 400 {
+            assert!(!is_wide(&fib), "a table of 256 KiB for 400 routes");
+        }
+    }
+    assert_eq!(settled(&mut fib), empty);
+}

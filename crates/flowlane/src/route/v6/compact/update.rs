@@ -110,7 +110,7 @@ impl Compact {
         }
         let (line, bits) = (word.table_line(), word.table_bits());
         let [routes, made] = self.table_routes[line as usize];
-        if !build::table_may_stay([routes.saturating_add_signed(difference), made], at.depth) {
+        if !build::table_may_stay([routes.saturating_add_signed(difference), made], at.depth, bits) {
             return self.plan_word(rib, at);
         }
         self.changes.push(Change::Routes(line, difference));
