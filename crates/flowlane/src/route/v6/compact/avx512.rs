@@ -47,8 +47,8 @@ fn all(view: View<'_>, addresses: &[u128], next_hops: &mut [u64]) {
 fn group<const N: usize>(view: View<'_>, addresses: &[[u128; LANES]], next_hops: &mut [[u64; LANES]]) {
     let [mut keys, mut words] = [[_mm512_setzero_si512(); N]; 2];
     for i in 0..N {
-        let [first, second] = quarters(&addresses[i], 0);
-        keys[i] = _mm512_or_si512(_mm512_slli_epi32::<16>(first), _mm512_srli_epi32::<16>(second));
+        let [first, _] = quarters(&addresses[i], 0);
+        keys[i] = window_keys(&addresses[i], 0);
         let roots = _mm512_srli_epi32::<16>(first);
         // SAFETY: the root has a word for each value of an address's first 16 bits.
         words[i] = unsafe { avx512_32::<4>(view.root.as_ptr().cast(), roots, !0, _mm512_setzero_si512()) };
@@ -83,8 +83,7 @@ fn enter<const N: usize>(
 ) {
     let this_window = _mm512_set1_epi32(THIS_WINDOW.cast_signed());
     for i in 0..N {
-        let [first, second] = quarters(&addresses[i], window);
-        keys[i] = _mm512_or_si512(_mm512_slli_epi32::<16>(first), _mm512_srli_epi32::<16>(second));
+        keys[i] = window_keys(&addresses[i], window);
         let rest = _mm512_cmpge_epu32_mask(words[i], _mm512_set1_epi32(1 << 30));
         words[i] = _mm512_mask_or_epi32(words[i], rest, words[i], this_window);
     }
@@ -136,6 +135,14 @@ fn quarters(addresses: &[u128; LANES], quarter: u8) -> [__m512i; 2] {
     let first = _mm512_shuffle_i64x2::<0b01_00_01_00>(low, high);
     let second = _mm512_shuffle_i64x2::<0b11_10_11_10>(low, high);
     [first, if quarter < 3 { second } else { _mm512_setzero_si512() }]
+}
+
+/// Returns the bits of sixteen addresses that are compared in a window.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn window_keys(addresses: &[u128; LANES], window: u8) -> __m512i {
+    let [first, second] = quarters(addresses, window);
+    _mm512_or_si512(_mm512_slli_epi32::<16>(first), _mm512_srli_epi32::<16>(second))
 }
 
 /// Returns the step of the lanes `at` tables.

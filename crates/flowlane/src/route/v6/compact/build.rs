@@ -41,8 +41,8 @@ pub(super) fn table_bits(depth: u8, routes: &[Route]) -> u8 {
         routes.chunk_by(move |a, b| cell(a) == cell(b)).map(<[_]>::len)
     };
     if in_upper_half(depth) {
-        let is_narrow = room == 32 && routes.len() >= NARROW_ROUTES && cells(16).count() <= NARROW_CELLS;
-        return if is_narrow { 16 } else { room.min(8) };
+        let is_clustered = room == 32 && routes.len() >= CLUSTERED_ROUTES && cells(16).count() <= CLUSTERED_CELLS;
+        return if is_clustered { 16 } else { room.min(8) };
     }
     let widest = least(&TABLE_ROUTES_MIN, routes.len()).min(room);
     if widest == 16 && routes.len() >= TABLE_ROUTES[2] {
@@ -70,8 +70,8 @@ const TABLE_ROUTES: [usize; 3] = [48, 744, 12_000];
 
 /// A table has sixteen bits where at least this number of routes is in at most this number of its cells: a step less for all of them, and
 /// few lines.
-const NARROW_ROUTES: usize = 2048;
-const NARROW_CELLS: usize = 16;
+const CLUSTERED_ROUTES: usize = 2048;
+const CLUSTERED_CELLS: usize = 16;
 
 /// Routes of a cell for which a node is likely to do.
 const CELL_ROUTES: usize = 20;
@@ -89,8 +89,8 @@ pub(super) type Counts = [u32; 2];
 pub(super) fn table_may_stay([routes, made]: Counts, depth: u8, bits: u8) -> bool {
     let is_grown = routes > 4 * made;
     let is_right = if in_upper_half(depth) && bits == 8 {
-        let may_be_narrow = layout::window_end(depth) - depth == 32 && routes as usize >= NARROW_ROUTES;
-        !(may_be_narrow && is_grown)
+        let may_be_clustered = layout::window_end(depth) - depth == 32 && routes as usize >= CLUSTERED_ROUTES;
+        !(may_be_clustered && is_grown)
     } else {
         !is_grown && made <= 4 * routes
     };
