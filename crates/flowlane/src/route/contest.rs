@@ -174,7 +174,8 @@ mod tests {
     fn an_engine_that_was_named_stays() {
         use crate::route::engine::Family;
         let config = FibConfig::new(HopSize::B4);
-        let rib = routes(70_000);
+        // The compact table would be chosen for these.
+        let rib = routes(300);
         let named = u32::build(Engine::Dir24, &rib, &config).expect("IPv4 has it").expect("there is memory");
         let mut table = named;
         table.renew(&rib, &[]).expect("nothing is done");

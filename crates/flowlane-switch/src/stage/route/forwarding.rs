@@ -114,9 +114,16 @@ impl<A: Family> Gathered<A> {
 
 #[cfg(test)]
 mod tests {
+    use flowlane::packet::batch::LaneMask;
+    use flowlane::packet::key::FlowKey;
+    use flowlane::packet::parse::ether_type;
+    use flowlane::packet::{Field, Headers};
     use flowlane::route::Prefix;
 
+    use super::super::{HopSpec, RouteTable};
     use super::*;
+    use crate::packet::Burst;
+    use crate::stage::{StageCall, StatefulStage};
 
     fn config() -> RouteTableConfig {
         RouteTableConfig {
@@ -148,6 +155,29 @@ mod tests {
             let other = table(count, Some(&next));
             assert_eq!((other.chosen_for, other.built_alike), (count as usize, 0));
             assert_eq!(other.recent.addresses(), [0x0a00_0001], "destinations stay known");
+        }
+    }
+
+    #[test]
+    fn destinations_of_one_burst_in_256_are_remembered_where_engines_are_measured() {
+        for (engine, measures, expected) in [
+            (FibEngine::Auto, true, &[255][..]),
+            (FibEngine::Auto, false, &[]),
+            (FibEngine::Compact, true, &[]),
+        ] {
+            let hops = vec![("hop".to_owned(), HopSpec::Actions(Vec::new()))];
+            let config = RouteTableConfig { engine, measures, ..config() };
+            let mut table = RouteTable::new(config, hops, &[(Prefix::ALL, 0)], &[]).expect("there is room");
+            for destination in 0..300 {
+                let mut key = FlowKey::zero();
+                key.set(Field::EthType, ether_type::IPV4.into());
+                key.set(Field::Ipv4Dst, destination);
+                let mut burst = Burst::new(1);
+                burst.push(&[], &key, Headers::default(), 0);
+                let call = StageCall { table: 1, port: 0, datagram: None };
+                table.process(call, &mut burst, LaneMask::first(1), &mut [u32::MAX; LANES_MAX]);
+            }
+            assert_eq!(table.routes.v4.recent.addresses(), expected);
         }
     }
 }

@@ -41,7 +41,8 @@ pub(super) fn table_bits(depth: u8, routes: &[Route]) -> u8 {
         routes.chunk_by(move |a, b| cell(a) == cell(b)).map(<[_]>::len)
     };
     if in_upper_half(depth) {
-        let is_clustered = room == 32 && routes.len() >= CLUSTERED_ROUTES && cells(16).count() <= CLUSTERED_CELLS;
+        let is_clustered =
+            room == 32 && routes.len() >= CLUSTERED_ROUTES && cells(16).count() <= CLUSTERED_CELLS;
         return if is_clustered { 16 } else { room.min(8) };
     }
     let widest = least(&TABLE_ROUTES_MIN, routes.len()).min(room);
