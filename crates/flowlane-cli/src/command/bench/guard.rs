@@ -15,6 +15,9 @@ use crate::stderr::note;
 /// The topics that are compared where none is named: those of tables that the library has everywhere.
 const TOPICS: [&str; 9] = ["parse", "hash", "bloom", "cuckoo", "cache", "megaflow", "acl", "fib", "tunnel"];
 
+/// The names of peers' series begin so. Both builds have the same code of them: they do not count.
+const PEERS: [&str; 4] = ["rte_", "etherparse", "fastbloom", "sbbf"];
+
 /// The share of pairs that must be slower for a series to fail.
 const AGREEING: f64 = 0.75;
 
@@ -188,7 +191,8 @@ fn times(report: Report) -> Times {
     let mut times = Times::new();
     let figures = report.topics.into_iter().flat_map(|topic| topic.figures);
     for figure in figures.filter(|figure| figure.quantity != "plain") {
-        for series in figure.series {
+        let own = |series: &Series| !PEERS.iter().any(|peer| series.name.starts_with(peer));
+        for series in figure.series.into_iter().filter(own) {
             let points = figure.places.iter().zip(series.points);
             let by_place = points.filter_map(|(place, point)| Some((place.clone(), point?.ns.median)));
             times.insert((figure.id.clone(), series.name), by_place.collect());
