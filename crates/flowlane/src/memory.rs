@@ -98,6 +98,22 @@ impl<T: Zeroed> Memory<T> {
     }
 }
 
+impl<T: Zeroed + Copy> Memory<T> {
+    /// Copies the values into memory for `len` of them: those that fit, and zeros behind them.
+    pub fn resized(&self, len: usize) -> Self {
+        let mut out = Self::zeroed(len);
+        let both = len.min(self.len);
+        out[..both].copy_from_slice(&self[..both]);
+        out
+    }
+}
+
+impl<T: Zeroed + Copy> Clone for Memory<T> {
+    fn clone(&self) -> Self {
+        self.resized(self.len)
+    }
+}
+
 impl<T: Zeroed> Deref for Memory<T> {
     type Target = [T];
 

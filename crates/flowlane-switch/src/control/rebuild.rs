@@ -177,7 +177,10 @@ impl EngineRebuild {
                 held.iter().map(|(id, p, entry)| (*id, *p, &entry.rule.matches)).collect();
             let mut engine = build(&given, churn)?;
             engine.defer_rebuilds();
-            Some(vec![engine.clone_box(), engine])
+            engine.prepare_changes();
+            let mut other = engine.clone_box();
+            other.prepare_changes();
+            Some(vec![other, engine])
         };
         let (begun, changes) = (Instant::now(), self.changes);
         // If no thread can be spawned, try again after this.
@@ -271,8 +274,12 @@ impl Control {
         let newest = self.published.newest();
         let rebuild = &mut self.rebuilds[at];
         let (table, meanwhile) = (rebuild.table, rebuild.changes - running.changes);
-        if running.churn != ChurnClass::High && meanwhile > running.rules as u64 / HIGH_CHURN_INVERSE {
-            if let Some(of_rules) = newest.table(table) {
+        let many = |changes: u64| changes > running.rules as u64 / HIGH_CHURN_INVERSE;
+        let of_rules = newest.table(table);
+        // Unless the present engine takes changes in place, as the one that has been built will.
+        let waiting = of_rules.and_then(Table::engine).map_or(0, |engine| engine.pending_updates());
+        if running.churn != ChurnClass::High && many(meanwhile) && many(waiting as u64) {
+            if let Some(of_rules) = of_rules {
                 rebuild.begin(of_rules, newest.version(), ChurnClass::High, self.waker.clone());
             }
             return;

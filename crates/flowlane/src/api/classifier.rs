@@ -329,8 +329,8 @@ impl Classifier {
         self.list.clone()
     }
 
-    /// Publishes all changes since the last publication to readers, at once. No thread waits. The next change copies the rules (but
-    /// not a tree, which is shared), so publish once after many changes.
+    /// Publishes all changes since the last publication to readers, at once. No thread waits. The next change copies the rules
+    /// and their engine, so publish once after many changes.
     pub fn publish(&mut self) {
         let published = self.published();
         published.publish(Publication { number: published.version() + 1, list: self.list.clone() });

@@ -146,7 +146,11 @@ pub trait ReplicatedEngine: RuleEngine + Sync {
     /// [many](Self::pending_updates) of them.
     fn defer_rebuilds(&mut self) {}
 
-    /// Returns the number of changes since the last build that slow lookups down.
+    /// Prepares the engine for changes in place, on the thread that has built it: makes room for them, and copies what it shares with
+    /// its copies.
+    fn prepare_changes(&mut self) {}
+
+    /// Returns the number of changes since the last build that slow lookups down; all rules, where another build suits them better.
     fn pending_updates(&self) -> usize {
         0
     }

@@ -112,7 +112,7 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
     let mut changes = Figure::new(
         "acl-changes",
         "Access lists: changes",
-        "The dynamic engine: a tenth of the rules removed and inserted again, one by one.",
+        "In place: a tenth of the rules removed and inserted again, one by one.",
     )
     .over("rules", names())
     .millions_of("changes")
@@ -226,15 +226,26 @@ fn build(meter: &mut Meter<'_>, set: &Set, figure: &mut Figure, place: usize) {
 
 fn change(meter: &mut Meter<'_>, set: &Set, figure: &mut Figure, place: usize) {
     let table = RefCell::new(set.dynamic(DynamicConfig::new(1)));
+    let mut tree = set.tree(None);
+    tree.prepare_changes(|rule| set.entries[rule.0 as usize].rank);
+    let tree = RefCell::new(tree);
     let some: Vec<&Entry<4>> = set.entries.iter().step_by(10).collect();
-    let contender = Contender::new("dynamic", || {
+    let dynamic = Contender::new("dynamic", || {
         let mut table = table.borrow_mut();
         some.iter().for_each(|entry| _ = black_box(table.remove(entry.rule)));
         some.iter().for_each(|entry| table.insert(**entry).expect("was there a moment ago"));
-    })
-    .warm();
+    });
+    // What a tree does not take is changed elsewhere; one with a grid takes nothing.
+    let takes_changes = tree.borrow().takes_changes();
+    let in_place = Contender::new("tree", || {
+        let mut tree = tree.borrow_mut();
+        let gone: Vec<&&Entry<4>> = some.iter().filter(|entry| black_box(tree.remove(entry.rule))).collect();
+        gone.iter().for_each(|entry| _ = black_box(tree.insert(entry)));
+    });
     let what = format!("changing {}", set.name);
-    add(figure, place, &meter.compare(&what, 2 * some.len() as u64, vec![contender]));
+    let contenders = [Some(dynamic.warm()), takes_changes.then(|| in_place.warm())];
+    let contenders = contenders.into_iter().flatten().collect();
+    add(figure, place, &meter.compare(&what, 2 * some.len() as u64, contenders));
 }
 
 fn by_variant(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {

@@ -123,6 +123,10 @@ impl ReplicatedEngine for FewRules {
         self.engine_mut().defer_rebuilds();
     }
 
+    fn prepare_changes(&mut self) {
+        self.engine_mut().prepare_changes();
+    }
+
     fn pending_updates(&self) -> usize {
         self.engine().pending_updates()
     }

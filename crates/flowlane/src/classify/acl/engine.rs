@@ -1,5 +1,6 @@
 //! The traits of access-list engines, and their results.
 
+use super::Tree;
 use crate::isa::Variant;
 use crate::rule::RuleId;
 
@@ -93,8 +94,18 @@ impl Tombstones<'_> {
     }
 }
 
-/// An engine without changes, which can leave removed entries out of its answers.
-pub(super) trait ImmutableEngine<const W: usize>: Engine<W> {
+/// An engine that is built at once, which can leave removed entries out of its answers.
+pub(super) trait BulkEngine<const W: usize>: Engine<W> {
+    /// Returns the tree, if it is one: trees take changes.
+    fn as_tree(&self) -> Option<&Tree<W>> {
+        None
+    }
+
+    /// Returns the tree, if it is one.
+    fn as_tree_mut(&mut self) -> Option<&mut Tree<W>> {
+        None
+    }
+
     /// Finds the best live entry of each category, as [`Engine::lookup_categories`] does among all entries.
     ///
     /// # Panics

@@ -11,7 +11,7 @@ mod tests;
 
 pub use kernel::{BruteKernel, BruteKernelError, Shape};
 
-use super::engine::{ImmutableEngine, Tombstones};
+use super::engine::{BulkEngine, Tombstones};
 use super::{
     BuildError, CATEGORIES_MAX, Condition, Engine, Entry, Explanation, MatchId, WordKind, order, wildcards,
 };
@@ -206,7 +206,7 @@ impl<const W: usize> Engine<W> for Brute<W> {
     }
 }
 
-impl<const W: usize> ImmutableEngine<W> for Brute<W> {
+impl<const W: usize> BulkEngine<W> for Brute<W> {
     #[inline(never)]
     fn lookup_live(
         &self,

@@ -368,8 +368,12 @@ impl ReplicatedEngine for AclSearch {
         self.table.defer_rebuilds();
     }
 
+    fn prepare_changes(&mut self) {
+        self.table.prepare_changes();
+    }
+
     fn pending_updates(&self) -> usize {
-        self.table.changes()
+        self.table.pending_updates()
     }
 }
 

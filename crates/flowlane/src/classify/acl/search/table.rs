@@ -53,8 +53,10 @@ pub(super) trait FlowTable: Send + Sync + std::fmt::Debug {
         sample: &[FlowKey],
         clock: &mut dyn FnMut() -> u64,
     ) -> Result<AclContest, BuildError>;
-    fn changes(&self) -> usize;
+    /// Returns the number of changes that slow lookups down; all rules, where another build suits them better.
+    fn pending_updates(&self) -> usize;
     fn defer_rebuilds(&mut self);
+    fn prepare_changes(&mut self);
     fn rebuilds_deferred(&self) -> bool;
     fn lookup(&self, key: &FlowKey) -> Option<Hit>;
     fn lookup_wildcards(&self, key: &FlowKey, looked_at: &mut FlowMask) -> Option<Hit>;
@@ -138,7 +140,8 @@ impl<const W: usize> Projected<W> {
     /// Rebuilds after a change where lookups have to make good for many, unless the owner does.
     fn merge_if_many(&mut self) {
         let changes = self.acl.changes();
-        if !self.acl.rebuilds_deferred() && changes > CHANGES_MIN && changes > self.acl.len() / 2 {
+        let many = changes > CHANGES_MIN && changes > self.acl.len() / 2 || self.acl.is_outgrown();
+        if many && !self.acl.rebuilds_deferred() {
             // Without room for it, answers stay right.
             _ = self.acl.rebuild();
         }
@@ -277,12 +280,16 @@ impl<const W: usize> FlowTable for Projected<W> {
         self.acl.choose(&sample, clock)
     }
 
-    fn changes(&self) -> usize {
-        self.acl.changes()
+    fn pending_updates(&self) -> usize {
+        if self.acl.is_outgrown() { self.acl.len() } else { self.acl.changes() }
     }
 
     fn defer_rebuilds(&mut self) {
         self.acl.defer_rebuilds();
+    }
+
+    fn prepare_changes(&mut self) {
+        self.acl.prepare_changes();
     }
 
     fn rebuilds_deferred(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{ALIKE_MAX, Acl, AclConfig, AclEngine, Plan, State};
-use crate::classify::acl::engine::ImmutableEngine;
+use crate::classify::acl::engine::BulkEngine;
 use crate::classify::acl::{Brute, BuildError, Dynamic, Engine, Entry, Tree, TreeConfig, WordKind};
 
 /// The live rules of a table, and the settings to build an engine of them.
@@ -22,7 +22,7 @@ struct Rebuild<const W: usize> {
 /// The result of a [`Rebuild`].
 pub(super) struct Bulk<const W: usize> {
     /// `None` where the dynamic engine takes all rules.
-    engine: Option<Box<dyn ImmutableEngine<W>>>,
+    engine: Option<Box<dyn BulkEngine<W>>>,
     /// The overlay's plan, a table without rules: for all rules, where the dynamic engine takes them; else for
     /// rules like them. `None` where the overlay keeps its plan.
     plan: Option<Dynamic<W>>,
@@ -36,7 +36,26 @@ impl<const W: usize> std::fmt::Debug for Bulk<W> {
 }
 
 impl<const W: usize> Bulk<W> {
-    pub(super) fn engine(&self) -> &dyn ImmutableEngine<W> {
+    /// Returns the tree of a table, prepared for changes in place, and no other table's.
+    fn own_tree<'a>(this: &'a mut Arc<Self>, slots: &[Entry<W>]) -> Option<&'a mut Tree<W>> {
+        this.engine().as_tree().filter(|tree| tree.may_take_changes())?;
+        if Arc::get_mut(this).is_none() {
+            let engine: Box<dyn BulkEngine<W>> = Box::new(this.engine().as_tree()?.clone());
+            *this = Arc::new(Self { engine: Some(engine), plan: None });
+        }
+        let tree = Arc::get_mut(this)?.engine.as_mut()?.as_tree_mut()?;
+        if !tree.takes_changes() {
+            tree.prepare_changes(|slot| slots[slot.0 as usize].rank);
+        }
+        Some(tree)
+    }
+
+    /// Returns whether the tree of a table can be changed at once.
+    fn is_ready(this: &mut Arc<Self>) -> bool {
+        this.engine().as_tree().is_some_and(Tree::takes_changes) && Arc::get_mut(this).is_some()
+    }
+
+    pub(super) fn engine(&self) -> &dyn BulkEngine<W> {
         self.engine.as_deref().expect("a bulk without an engine is never kept")
     }
 }
@@ -49,7 +68,7 @@ impl<const W: usize> Rebuild<W> {
     /// where no tree suits the rules.
     #[inline(never)]
     fn build(self) -> Result<Bulk<W>, BuildError> {
-        let engine: Option<Box<dyn ImmutableEngine<W>>> = match self.engine {
+        let engine: Option<Box<dyn BulkEngine<W>>> = match self.engine {
             AclEngine::Brute => {
                 Brute::<W>::fits(self.entries.len(), self.memory_max)?;
                 let brute = self.config.brute(&self.kinds, &self.entries);
@@ -87,6 +106,33 @@ impl<const W: usize> Rebuild<W> {
 }
 
 impl<const W: usize> Acl<W> {
+    /// Returns the tree that has the bulk of the rules, for changes in place. Where changes must not take long, there is none as long
+    /// as it is not prepared, or another table shares it.
+    pub(super) fn tree_mut(&mut self) -> Option<&mut Tree<W>> {
+        let bulk = self.bulk.as_mut()?;
+        (!self.rebuilds_deferred || Bulk::is_ready(bulk)).then(|| Bulk::own_tree(bulk, &self.slots))?
+    }
+
+    /// Makes the next change as fast as those after it: a tree gets room for changes, and is copied where another table shares it.
+    pub(in crate::classify::acl) fn prepare_changes(&mut self) {
+        _ = self.bulk.as_mut().and_then(|bulk| Bulk::own_tree(bulk, &self.slots));
+    }
+
+    /// Tells a tree that takes changes that rules have other ranks, in the same order.
+    pub(super) fn rename_keys(&mut self) {
+        let slots = &self.slots;
+        if self.bulk.as_ref().is_some_and(|bulk| bulk.engine().as_tree().is_some_and(Tree::takes_changes))
+            && let Some(tree) = self.bulk.as_mut().and_then(|bulk| Bulk::own_tree(bulk, slots))
+        {
+            tree.rename_keys(|slot| slots[slot.0 as usize].rank);
+        }
+    }
+
+    /// Returns the tree that has the bulk of the rules.
+    pub(super) fn tree(&self) -> Option<&Tree<W>> {
+        self.bulk.as_ref()?.engine().as_tree()
+    }
+
     /// Returns the engine for the present rules.
     fn engine_now(&self) -> AclEngine {
         match self.config.engine {

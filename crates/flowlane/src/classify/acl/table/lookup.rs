@@ -3,7 +3,7 @@
 use super::{Acl, State};
 use crate::classify::Hit;
 use crate::classify::acl::dynamic::Cutoff;
-use crate::classify::acl::engine::{ImmutableEngine, Tombstones};
+use crate::classify::acl::engine::{BulkEngine, Tombstones};
 use crate::classify::acl::{
     BATCH, CATEGORIES_MAX, Engine, Explanation, FEW, MatchId, RankKey, best, keys_per_batch,
 };
@@ -124,7 +124,7 @@ impl<const W: usize> Acl<W> {
     /// Finds the slots of the winners in bulk and overlay; `newer` is scratch space for as many results, all `NONE`.
     fn best_of_both(
         &self,
-        bulk: &dyn ImmutableEngine<W>,
+        bulk: &dyn BulkEngine<W>,
         keys: &[[u32; W]],
         categories: usize,
         slots: &mut [MatchId],

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::dynamic::Cutoff;
-use super::{Brute, BuildError, Condition, Dynamic, Engine, Entry, Layout, RankKey, order};
+use super::{Brute, BuildError, Condition, Dynamic, Engine, Entry, Layout, RankKey, Tree, order};
 use crate::classify::Hit;
 use crate::rule::{Priority, RuleId};
 
@@ -160,9 +160,14 @@ impl<const W: usize> Acl<W> {
     }
 
     /// Returns the number of changes since the last [`rebuild`](Self::rebuild) that slow lookups down: insertions and
-    /// removals. It is 0 where the dynamic engine has all rules.
+    /// removals that a tree did not take in place. It is 0 where the dynamic engine has all rules.
     pub fn changes(&self) -> usize {
         if self.bulk.is_none() { 0 } else { self.overlay.len() + self.tombstone_count }
+    }
+
+    /// Returns whether the tree has outgrown the rules that it was built for: another suits them better.
+    pub fn is_outgrown(&self) -> bool {
+        self.tree().is_some_and(Tree::is_outgrown)
     }
 
     /// Bounds the time of changes from now on: plans the overlay once, for rules like the present ones, and never replans or
@@ -287,16 +292,28 @@ impl<const W: usize> Acl<W> {
         Ok(RankKey::new(priority, self.sequence))
     }
 
-    /// Adds an entry to the overlay, unless the table would exceed `memory_max`.
+    /// Adds an entry to the tree, or where that does not take it to the overlay, unless the table would exceed `memory_max`.
     fn add(&mut self, entry: Entry<W>, memory_max: usize) -> Result<(), BuildError> {
         let slot = self.free.last().copied().unwrap_or(self.slots.len() as u32);
         let named = Entry { rule: RuleId(slot), ..entry };
-        self.overlay.insert(named)?;
+        let is_in_tree = self.tree_mut().is_some_and(|tree| tree.insert(&named));
+        if !is_in_tree {
+            self.overlay.insert(named)?;
+        }
         let needed_bytes = self.table_bytes();
         if needed_bytes > memory_max {
-            self.overlay.remove(named.rule);
+            // A rule that has just come is in as few leaves as are changed at once.
+            _ = if is_in_tree {
+                self.tree_mut().is_some_and(|tree| tree.remove(named.rule))
+            } else {
+                self.overlay.remove(named.rule).is_some()
+            };
             let (engine, rules) = (self.engine_name(), self.len() + 1);
             return Err(BuildError::Memory { engine, rules, needed_bytes, memory_max });
+        }
+        if is_in_tree {
+            self.fill_slot(entry, State::Bulk);
+            return Ok(());
         }
         self.fill_slot(entry, State::Overlay);
         self.plan.since += 1;
@@ -327,21 +344,30 @@ impl<const W: usize> Acl<W> {
         });
         (self.slots[slot as usize], self.states[slot as usize]) = (entry, state);
         self.hits[slot as usize] = entry.hit();
+        if state == State::Bulk {
+            self.tombstones.resize(self.states.len().div_ceil(32).max(self.tombstones.len()), 0);
+        }
+        if let Some(cutoff) = self.overlay_cutoffs.get_mut(slot as usize) {
+            *cutoff = self.overlay.cutoff(entry.rank);
+        }
         self.by_rule.insert(entry.rule, slot);
         self.direct &= entry.rule.0 == slot;
     }
 
-    /// Removes the rule of a slot: frees the slot, or leaves a tombstone where the bulk has the rule.
+    /// Removes the rule of a slot: frees the slot, or leaves a tombstone where the bulk keeps the rule.
     fn retire_slot(&mut self, slot: u32) {
         self.by_rule.remove(&self.slots[slot as usize].rule);
-        if self.states[slot as usize] == State::Bulk {
+        let is_gone = match self.states[slot as usize] {
+            State::Bulk => self.tree_mut().is_some_and(|tree| tree.remove(RuleId(slot))),
+            _ => self.overlay.remove(RuleId(slot)).is_some(),
+        };
+        if is_gone {
+            self.states[slot as usize] = State::Free;
+            self.free.push(slot);
+        } else {
             self.states[slot as usize] = State::Tombstone;
             self.tombstones[slot as usize / 32] |= 1 << (slot % 32);
             self.tombstone_count += 1;
-        } else {
-            self.overlay.remove(RuleId(slot));
-            self.states[slot as usize] = State::Free;
-            self.free.push(slot);
         }
     }
 
@@ -388,7 +414,8 @@ impl<const W: usize> Acl<W> {
             entry.rank = RankKey::new(entry.rank.priority(), place as u32);
         }
         self.sequence = live.len() as u32;
-        // The bulk keeps its order and returns no ranks. The overlay had room for as many rules before.
+        // The bulk keeps its order. The overlay had room for as many rules before.
+        self.rename_keys();
         let overlay = self.config.dynamic(self.layout.kinds(), &self.named(&[State::Overlay]), usize::MAX);
         self.overlay = overlay.expect("there is no limit, and handles differ");
         // The new plan is for the overlay's own rules.

@@ -260,9 +260,15 @@ fn overlapping_rules_stay_within_the_budget_or_are_refused_by_name() {
 #[test]
 fn removed_rules_never_win_in_any_variant() {
     for variant in Variant::ALL.into_iter().filter(|v| v.available()) {
-        for engine in [AclEngine::Tree, AclEngine::Brute] {
+        for (engine, in_place) in
+            [(AclEngine::Tree, true), (AclEngine::Tree, false), (AclEngine::Brute, true)]
+        {
             let config = AclConfig::default().with_engine(engine).with_variant(variant);
             let (mut acl, entries, keys) = filled(config, 400);
+            if !in_place {
+                // Changes that must not take long leave a tree that is not prepared for them as it is.
+                acl.defer_rebuilds();
+            }
             for step in [10, 3, 2] {
                 for entry in entries.iter().step_by(step) {
                     acl.remove(entry.rule);
@@ -278,15 +284,28 @@ fn removed_rules_never_win_in_any_variant() {
 }
 
 #[test]
-fn a_growing_and_shrinking_overlay_beats_the_bulk_only_by_rank() {
-    let (mut acl, entries, keys) = filled(AclConfig::default().with_engine(AclEngine::Tree), 1500);
+fn rules_that_come_beat_those_before_them_only_by_rank() {
+    // In the tree, in the overlay, and in both.
+    for (deferred, prepared) in [(false, false), (true, false), (true, true)] {
+        let (mut acl, entries, keys) = filled(AclConfig::default().with_engine(AclEngine::Tree), 1500);
+        if deferred {
+            acl.defer_rebuilds();
+        }
+        if prepared {
+            acl.prepare_changes();
+        }
+        come_and_go(acl, &entries, &keys);
+    }
+}
+
+fn come_and_go(mut acl: Acl<4>, entries: &[Entry<4>], keys: &[[u32; 4]]) {
     let mut random = Random::new(6);
     // The conditions of the bulk once more, with higher and lower priorities.
-    for entry in &entries {
+    for entry in entries {
         let priority = Priority(entry.rank.priority().0 - 1 + random.below(3) as u32);
         acl.insert(RuleId(10_000 + entry.rule.0), priority, entry.condition, CATEGORY).unwrap();
     }
-    agrees(&acl, &keys);
+    agrees(&acl, keys);
     for (i, entry) in entries.iter().enumerate() {
         if i % 10 != 0 {
             assert!(acl.remove(RuleId(10_000 + entry.rule.0)));
@@ -295,10 +314,10 @@ fn a_growing_and_shrinking_overlay_beats_the_bulk_only_by_rank() {
             assert!(acl.remove(entry.rule));
         }
     }
-    agrees(&acl, &keys);
+    agrees(&acl, keys);
     acl.sequence = u32::MAX;
     acl.insert(RuleId(20_000), Priority(0), Condition::any(acl.layout().kinds()), CATEGORY).unwrap();
-    agrees(&acl, &keys);
+    agrees(&acl, keys);
 }
 
 /// With deferred rebuilds the overlay's plan keeps lookups from scanning all of its rules.
@@ -315,6 +334,44 @@ fn deferred_rebuilds_keep_the_overlay_planned() {
     let read: u32 = keys.iter().map(|key| acl.overlay.explain(key).rules).sum();
     let each = f64::from(read) / keys.len() as f64;
     assert!(each < 100.0, "{each} of 2000 rules");
+}
+
+#[test]
+fn a_prepared_table_takes_changes_in_place_and_its_copies_do_not_notice() {
+    let (mut acl, entries, keys) = filled(AclConfig::default().with_engine(AclEngine::Tree), 2000);
+    acl.defer_rebuilds();
+    acl.prepare_changes();
+    for entry in entries.iter().step_by(3) {
+        assert!(acl.remove(entry.rule));
+    }
+    let copy = acl.clone();
+    let before = verdicts(&copy, &keys);
+    // It shares its tree: changes wait outside of it, until it has one of its own again.
+    assert!(acl.remove(entries[1].rule));
+    assert_eq!((acl.changes(), copy.changes()), (1, 0));
+    acl.prepare_changes();
+    for entry in entries.iter().step_by(3) {
+        acl.insert(entry.rule, entry.rank.priority(), entry.condition, CATEGORY).unwrap();
+    }
+    assert_eq!((acl.changes(), acl.is_outgrown()), (1, false));
+    agrees(&acl, &keys);
+    assert_eq!(verdicts(&copy, &keys), before);
+    assert_eq!(copy.clone().len(), 1333);
+}
+
+#[test]
+fn a_table_that_grows_in_place_asks_for_another_build() {
+    let (entries, keys) = testing::generated(Profile::Fw, 3000, 500, 1);
+    let (mut acl, ..) = filled(AclConfig::default().with_engine(AclEngine::Tree), 600);
+    (0..600).for_each(|rule| assert!(acl.remove(RuleId(rule))));
+    for entry in &entries {
+        acl.insert(entry.rule, entry.rank.priority(), entry.condition, CATEGORY).unwrap();
+    }
+    assert!(acl.is_outgrown());
+    agrees(&acl, &keys);
+    acl.rebuild().unwrap();
+    assert!(!acl.is_outgrown());
+    agrees(&acl, &keys);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 use std::arch::x86_64::*;
 
 use super::avx512_tail;
+use super::grid::{Axis, Grid};
 use super::leaf::{self, NODE, NONE, RANKS, RULES};
 use super::range_filter::RangeFilter;
 use super::{Node, PARTS_MAX, Tree, lanes};
@@ -36,7 +37,7 @@ struct Run {
 }
 
 /// Constants of a tree that vector lookups need, computed at its build.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Vectors {
     roots: Vec<Root>,
     kinds: Kinds,
@@ -53,7 +54,7 @@ impl Vectors {
 }
 
 /// How vectors of keys are cut at a root.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Root {
     cut: Vec<Run>,
     sign: Vec<Run>,
@@ -208,6 +209,37 @@ impl<const W: usize> Group<W> {
         numbers
     }
 
+    /// The cells of `N` registers of keys.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+    fn cells<const N: usize>(&self, grid: &Grid, v: usize) -> [__m512i; N] {
+        let [rows, columns] = grid.axes.each_ref().map(|axis| self.classes::<N>(axis, v));
+        let shift = _mm512_set1_epi32(grid.axes[1].bits as i32);
+        std::array::from_fn(|i| _mm512_or_si512(_mm512_sllv_epi32(rows[i], shift), columns[i]))
+    }
+
+    /// The classes of a field, by halving.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+    fn classes<const N: usize>(&self, axis: &Axis, v: usize) -> [__m512i; N] {
+        let (first, part) = (v / LANES, axis.part);
+        let words = &self.words[part.word % W].as_chunks().0[first..first + N];
+        let (shift, max) = (_mm512_set1_epi32(part.shift as i32), _mm512_set1_epi32(part.max.cast_signed()));
+        let values: [__m512i; N] =
+            std::array::from_fn(|i| _mm512_and_si512(_mm512_srlv_epi32(register(&words[i]), shift), max));
+        let mut at = [_mm512_setzero_si512(); N];
+        for step in (0..axis.bits).rev() {
+            let by = _mm512_set1_epi32(1 << step);
+            for (at, value) in at.iter_mut().zip(values) {
+                let next = _mm512_add_epi32(*at, by);
+                // SAFETY: there are two to the power of `bits` bounds, and `next` is below: bits from `step` on are set once each.
+                let bound = unsafe { _mm512_i32gather_epi32::<4>(next, axis.bounds.as_ptr().cast()) };
+                *at = _mm512_mask_mov_epi32(*at, _mm512_cmple_epu32_mask(bound, value), next);
+            }
+        }
+        at
+    }
+
     /// Which entries, and what to scan leaves for.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
@@ -225,7 +257,11 @@ impl<const W: usize> Group<W> {
     fn index_some<const N: usize>(&mut self, tree: &Tree<W>, part: usize, v: usize) {
         let root = &tree.vectors.roots[part];
         let first = _mm512_set1_epi32(tree.nodes[part].first.cast_signed());
-        for (i, at) in self.gather::<N>(&root.cut, v).into_iter().enumerate() {
+        let at = match &tree.grid {
+            None => self.gather::<N>(&root.cut, v),
+            Some(grid) => self.cells(grid, v),
+        };
+        for (i, at) in at.into_iter().enumerate() {
             store(&mut self.at[part], v + i * LANES, _mm512_add_epi32(at, first));
         }
         for (i, signature) in self.gather::<N>(&root.sign, v).into_iter().enumerate() {
@@ -359,7 +395,7 @@ impl<const W: usize> Group<W> {
 }
 
 /// Which words are compared how, one bit each.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Kinds {
     ternary: __mmask16,
     range16: __mmask16,

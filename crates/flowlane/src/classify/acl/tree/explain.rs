@@ -4,6 +4,7 @@
 //! bit that differs is enough to rule such a rule out, and mostly one that has ruled out another rule before. The others are
 //! compared with the key as the lookup does it.
 
+use super::grid::Grid;
 use super::{PARTS_MAX, Tree, bits, leaf};
 use crate::classify::acl::{Condition, Explanation, WordKind};
 
@@ -55,6 +56,17 @@ struct Key<'a, const W: usize> {
 }
 
 impl<const W: usize> Key<'_, W> {
+    /// Adds the bits that show the cell of a grid.
+    fn add_cell(&mut self, grid: &Grid) {
+        for axis in &grid.axes {
+            let value = axis.value(self.words);
+            let values = axis.values(axis.class(value));
+            let width = 32 - axis.part.max.leading_zeros();
+            let bits = range_bits(*values.start(), (*values.end()).max(value), value, width);
+            self.looked_at[axis.part.word] |= bits << axis.part.shift;
+        }
+    }
+
     /// Adds the bits that show whether the key matches; none where the bits that are there rule it out.
     #[inline]
     fn add_reason(&mut self, low: &[u32; W], high: &[u32; W]) -> bool {
@@ -136,7 +148,7 @@ pub(super) fn explain<const W: usize>(
     let kinds = &tree.records.kinds;
     let ternary = kinds.map(|kind| if kind == WordKind::Ternary { u32::MAX } else { 0 });
     let mut key = Key { words: key, kinds, ternary, looked_at: [0; W] };
-    let (mut nodes, mut winner) = (0, leaf::NONE);
+    let (mut nodes, mut winner, mut removed) = (0, leaf::NONE, leaf::NONE);
     let counts = |rank: u32| tree.records.categories(rank) & 1 == 1 && live(rank);
     let mut leaves = [Leaf { sign: &[0; W], first: 0, signature: 0 }; PARTS_MAX];
     let leaves = &mut leaves[..tree.parts];
@@ -145,11 +157,14 @@ pub(super) fn explain<const W: usize>(
             nodes += 1;
             key.looked_at.iter_mut().zip(&node.cut).for_each(|(bits, cut)| *bits |= cut);
         });
+        tree.grid.iter().for_each(|grid| key.add_cell(grid));
         *leaf = Leaf { sign: &node.sign, first, signature: bits::gather(&node.sign, key.words) };
         leaf.visit(tree, |rank, differing| {
-            let wins =
-                rank < winner && differing == 0 && counts(rank) && tree.records.matches(rank, key.words);
-            if wins {
+            let matches = rank < winner && differing == 0 && tree.records.matches(rank, key.words);
+            if matches && !live(rank) {
+                removed = removed.min(rank);
+            }
+            if matches && counts(rank) {
                 winner = rank;
             }
             rank < winner
@@ -174,6 +189,12 @@ pub(super) fn explain<const W: usize>(
             }
             rank < winner
         });
+    }
+    if tree.grid.is_some() && removed != leaf::NONE {
+        // Rules behind a removed one may be missing in its list: any bit may decide.
+        let mut others = (removed..tree.records.len() as u32).filter(|rank| counts(*rank));
+        let behind = others.find(|rank| tree.records.matches(*rank, key.words));
+        (winner, key.looked_at) = (behind.map_or(winner, |rank| rank.min(winner)), [u32::MAX; W]);
     }
     debug_assert!(tree.nodes.iter().all(|node| bits::count(&node.sign) <= 32));
     Explanation {

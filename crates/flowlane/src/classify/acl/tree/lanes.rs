@@ -106,6 +106,16 @@ pub(super) fn index<I: TreeOps, const W: usize>(isa: I, node: &Node<W>, key: &[u
     node.first + isa.gather(&node.cut, key)
 }
 
+/// An entry of a part's root.
+#[inline(always)]
+fn root_index<I: TreeOps, const W: usize>(isa: I, tree: &Tree<W>, part: usize, key: &[u32; W]) -> u32 {
+    let root = &tree.nodes[part];
+    match &tree.grid {
+        None => index(isa, root, key),
+        Some(grid) => root.first + grid.index(key),
+    }
+}
+
 /// Which block to scan in one part, and what for.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
@@ -119,16 +129,22 @@ pub(super) fn node<const W: usize>(tree: &Tree<W>, entry: u32) -> &Node<W> {
     &tree.nodes[(entry & !NODE) as usize]
 }
 
-/// Where a key ends in a part.
+/// Where a key ends below a node, from one of its entries on.
 #[inline(always)]
-fn place<I: TreeOps, const W: usize>(isa: I, tree: &Tree<W>, root: &Node<W>, key: &[u32; W]) -> Place {
-    let mut at = root;
+fn place<'a, I: TreeOps, const W: usize>(
+    isa: I,
+    tree: &'a Tree<W>,
+    mut below: &'a Node<W>,
+    mut at: u32,
+    key: &[u32; W],
+) -> Place {
     loop {
-        let block = entry(tree, index(isa, at, key));
+        let block = entry(tree, at);
         if block & NODE == 0 {
-            return Place { block, signature: isa.gather(&at.sign, key) };
+            return Place { block, signature: isa.gather(&below.sign, key) };
         }
-        at = node(tree, block);
+        below = node(tree, block);
+        at = index(isa, below, key);
     }
 }
 
@@ -141,11 +157,7 @@ pub(super) fn place_below<I: TreeOps, const W: usize>(
     at: u32,
     key: &[u32; W],
 ) -> Place {
-    let block = entry(tree, at);
-    if block & NODE == 0 {
-        return Place { block, signature: isa.gather(&node(tree, to).sign, key) };
-    }
-    place(isa, tree, node(tree, block), key)
+    place(isa, tree, node(tree, to), at, key)
 }
 
 /// Follows the entries of a group to blocks, all keys that meet a node one level at a time.
@@ -226,16 +238,17 @@ pub(super) fn best<I: TreeOps, const W: usize, const G: usize>(
     key: &[u32; W],
     dead: Option<Tombstones<'_>>,
 ) -> u32 {
-    let mut best = NONE;
+    let (mut best, mut removed) = (NONE, NONE);
     for (at, signatures) in at.iter().zip(signatures) {
         visit(isa, tree, Place { block: at[i], signature: signatures[i] }, key, |rank| {
-            if rank < best && fulfils(isa, tree, rank, key) && !tree.is_tombstone(rank, dead) {
-                best = rank;
+            if rank < best && fulfils(isa, tree, rank, key) {
+                let to = if tree.is_tombstone(rank, dead) { &mut removed } else { &mut best };
+                *to = rank.min(*to);
             }
             rank < best
         });
     }
-    best
+    tree.behind(removed, key, 0, dead).map_or(best, |rank| rank.min(best))
 }
 
 /// Shows the candidates of a leaf to `more`, best first, until it returns false.
@@ -295,9 +308,10 @@ fn lookup_groups<I: TreeOps, const W: usize, const G: usize>(
     let mut at = [[0; G]; PARTS_MAX];
     let mut signatures = [[0; G]; PARTS_MAX];
     for (keys, verdicts) in keys.chunks(G).zip(verdicts.chunks_mut(G)) {
-        for ((node, at), signatures) in tree.nodes[..tree.parts].iter().zip(&mut at).zip(&mut signatures) {
+        for (part, (at, signatures)) in at[..tree.parts].iter_mut().zip(&mut signatures).enumerate() {
+            let node = &tree.nodes[part];
             for ((key, at), signature) in keys.iter().zip(at).zip(signatures) {
-                *at = index(isa, node, key);
+                *at = root_index(isa, tree, part, key);
                 memory::prefetch(&tree.table, *at as usize);
                 *signature = isa.gather(&node.sign, key);
             }
@@ -343,8 +357,8 @@ fn lookup_categories<I: TreeOps, const W: usize>(
     let asked = ((1u32 << categories) - 1) & 0xffff;
     for (key, verdicts) in keys.iter().zip(verdicts.chunks_exact_mut(categories)) {
         let mut best = [NONE; CATEGORIES_MAX];
-        for node in &tree.nodes[..tree.parts] {
-            let place = place(isa, tree, node, key);
+        for part in 0..tree.parts {
+            let place = place(isa, tree, &tree.nodes[part], root_index(isa, tree, part, key), key);
             // Categories that a rule of this leaf may still win.
             let mut open = asked;
             visit(isa, tree, place, key, |rank| {

@@ -8,7 +8,9 @@ mod avx512;
 mod avx512_tail;
 mod bits;
 mod build;
+mod change;
 mod explain;
+mod grid;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
 mod leaf;
@@ -20,7 +22,7 @@ mod sse42;
 #[cfg(test)]
 mod tests;
 
-use super::engine::{BuildError, Engine, Explanation, ImmutableEngine, MatchId, Tombstones};
+use super::engine::{BuildError, BulkEngine, Engine, Explanation, MatchId, Tombstones};
 use super::entry::{CATEGORIES_MAX, Entry};
 use super::layout::WordKind;
 use crate::dispatch::{AdaptiveDispatch, KernelSlot};
@@ -36,6 +38,9 @@ use record::Records;
 
 /// Most parts of a tree. Every lookup searches all parts.
 const PARTS_MAX: usize = 6;
+
+/// A table of more bytes is asked for ahead.
+const COLD_BYTES: usize = 512 << 10;
 
 /// The limits and settings of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,8 +77,8 @@ struct Node<const W: usize> {
     first: u32,
 }
 
-/// A decision tree without changes, whose leaves are a few cache blocks each.
-#[derive(Debug)]
+/// A decision tree whose leaves are a few cache blocks each.
+#[derive(Clone, Debug)]
 pub struct Tree<const W: usize> {
     /// The roots of the parts, best rank first, then all other nodes.
     nodes: Vec<Node<W>>,
@@ -88,6 +93,10 @@ pub struct Tree<const W: usize> {
     /// Further tests of candidates.
     range_filters: Vec<RangeFilter>,
     records: Records<W>,
+    /// How keys find the entries of the only part, where it is not by bits. Lists of rules are not whole then.
+    grid: Option<Box<grid::Grid>>,
+    /// Where rules have changed, or may.
+    changes: Option<Box<change::Changes>>,
     backend: AdaptiveDispatch<Backend>,
 }
 
@@ -141,7 +150,7 @@ impl<const W: usize> Engine<W> for Tree<W> {
     }
 
     fn len(&self) -> usize {
-        self.records.len()
+        self.changes.as_ref().map_or(self.records.len(), |changes| changes.len())
     }
 
     #[inline(never)]
@@ -151,6 +160,8 @@ impl<const W: usize> Engine<W> for Tree<W> {
             + self.range_filters.iter().map(|filter| filter.ends.size_bytes()).sum::<usize>()
             + self.records.size_bytes()
             + self.nodes.capacity() * size_of::<Node<W>>()
+            + self.grid.as_ref().map_or(0, |grid| grid.size_bytes())
+            + self.changes.as_ref().map_or(0, |changes| changes.size_bytes())
     }
 
     #[inline(never)]
@@ -181,7 +192,15 @@ impl<const W: usize> Engine<W> for Tree<W> {
     }
 }
 
-impl<const W: usize> ImmutableEngine<W> for Tree<W> {
+impl<const W: usize> BulkEngine<W> for Tree<W> {
+    fn as_tree(&self) -> Option<&Self> {
+        Some(self)
+    }
+
+    fn as_tree_mut(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
     #[inline(never)]
     fn lookup_live(
         &self,

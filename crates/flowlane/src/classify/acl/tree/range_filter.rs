@@ -22,7 +22,7 @@ pub(super) const TESTS_MAX: usize = 2;
 pub(super) const HIGH: usize = 16;
 
 /// The filter of one word, for every block.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RangeFilter {
     pub(super) word: usize,
     /// All ones where each half is a range, 0 where the word is a value under a mask.

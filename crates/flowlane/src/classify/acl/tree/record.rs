@@ -6,7 +6,7 @@ use crate::rule::RuleId;
 
 /// Rules by rank. A record: low ends, high ends, so that two of an IPv4 5-tuple are a cache line; data that only winners need
 /// lies in columns.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Records<const W: usize> {
     words: Memory<u32>,
     /// Rule numbers; empty where each equals its rule's rank, as in a list that is sorted from its best rule on.
@@ -64,8 +64,60 @@ impl<const W: usize> Records<W> {
         Self { words, handles, categories, kinds: *kinds, all_plain, handle_max }
     }
 
+    /// Returns the number of ranks: rules, and room between them where rules [change](super::change).
     pub(super) fn len(&self) -> usize {
         self.categories.len()
+    }
+
+    /// Returns the records at the ranks that `to` gives, of this number. No key fulfils the others.
+    pub(super) fn moved(&self, to: &[u32], len: usize) -> Self {
+        let mut out = Self {
+            words: Memory::zeroed(len * Self::STRIDE),
+            handles: Some(Memory::zeroed(len)),
+            categories: Memory::zeroed(len),
+            ..*self
+        };
+        (0..len as u32).for_each(|rank| out.clear(rank));
+        for (from, to) in to.iter().enumerate().filter(|(_, to)| (**to as usize) < len) {
+            let (start, end) = (from * Self::STRIDE, *to as usize * Self::STRIDE);
+            out.words[end..][..Self::STRIDE].copy_from_slice(&self.words[start..][..Self::STRIDE]);
+            out.set_column(*to, self.handle(from as u32), self.categories[from]);
+        }
+        out
+    }
+
+    /// Sets the rule of a rank.
+    pub(super) fn set(&mut self, rank: u32, entry: &Entry<W>) {
+        self.set_condition(rank, &entry.condition);
+        self.set_column(rank, entry.rule, entry.categories.into());
+        self.all_plain &= entry.categories & 1 == 1;
+        self.handle_max = self.handle_max.max(entry.rule.0);
+    }
+
+    /// Leaves a rank without a rule: no key fulfils it.
+    pub(super) fn clear(&mut self, rank: u32) {
+        // A value outside of the mask; a range without members.
+        self.set_condition(rank, &Condition { low: [u32::MAX; W], high: [0; W] });
+        self.set_column(rank, RuleId(u32::MAX), 0);
+    }
+
+    /// Moves the rule of a rank to another, and leaves the first without one.
+    pub(super) fn move_one(&mut self, from: u32, to: u32) {
+        let condition = self.condition(from);
+        self.set_condition(to, &condition);
+        self.set_column(to, self.handle(from), self.categories(from));
+        self.clear(from);
+    }
+
+    fn set_condition(&mut self, rank: u32, condition: &Condition<W>) {
+        let record = &mut self.words[rank as usize * Self::STRIDE..][..2 * W];
+        record[..W].copy_from_slice(&condition.low);
+        record[W..].copy_from_slice(&condition.high);
+    }
+
+    fn set_column(&mut self, rank: u32, rule: RuleId, categories: u32) {
+        self.handles.as_mut().expect("rules that change have numbers")[rank as usize] = rule.0;
+        self.categories[rank as usize] = categories;
     }
 
     pub(super) fn size_bytes(&self) -> usize {

@@ -15,9 +15,12 @@ impl<const W: usize> Tree<W> {
         mut visit: impl FnMut(&Node<W>),
     ) -> (&Node<W>, usize) {
         let mut node = &self.nodes[part];
+        let mut grid = self.grid.as_ref();
         loop {
             visit(node);
-            let entry = self.table[node.first as usize + bits::gather(&node.cut, key) as usize];
+            // Only the root's entries are found by a grid.
+            let index = grid.take().map_or_else(|| bits::gather(&node.cut, key), |grid| grid.index(key));
+            let entry = self.table[node.first as usize + index as usize];
             if entry & NODE == 0 {
                 return (node, entry as usize);
             }
@@ -47,7 +50,7 @@ impl<const W: usize> Tree<W> {
     }
 
     /// Returns one bit for each rule of a block that passes all range filters.
-    fn passing(&self, at: usize, key: &[u32; W]) -> u32 {
+    pub(super) fn passing(&self, at: usize, key: &[u32; W]) -> u32 {
         let passing = |test: &RangeFilter| range_filter::passing(&test.ends[at], test.ranges, key[test.word]);
         self.range_filters.iter().map(passing).fold(u32::MAX, |all, own| all & own)
     }
@@ -65,11 +68,49 @@ impl<const W: usize> Tree<W> {
         category: usize,
         dead: Option<Tombstones<'_>>,
     ) -> Option<u32> {
-        (0..self.parts).fold(None, |best, part| {
+        let mut removed = NONE;
+        let best = (0..self.parts).fold(None, |best, part| {
             let better = self.candidates(part, key).take_while(|rank| *rank < best.unwrap_or(NONE));
             let mut counts = better.filter(|rank| self.records.categories(*rank) >> category & 1 == 1);
-            counts.find(|rank| self.records.matches(*rank, key) && !self.is_tombstone(*rank, dead)).or(best)
-        })
+            let mut live = |rank: &u32| {
+                let matches = self.records.matches(*rank, key);
+                let is_removed = matches && self.is_tombstone(*rank, dead);
+                removed = if is_removed { removed.min(*rank) } else { removed };
+                matches && !is_removed
+            };
+            counts.find(|rank| live(rank)).or(best)
+        });
+        self.behind(removed, key, category, dead).filter(|rank| *rank < best.unwrap_or(NONE)).or(best)
+    }
+
+    /// Finds the best live rank behind that of a removed rule which matched, where the lists of rules may end with it: in a grid.
+    #[inline(always)]
+    pub(super) fn behind(
+        &self,
+        removed: u32,
+        key: &[u32; W],
+        category: usize,
+        dead: Option<Tombstones<'_>>,
+    ) -> Option<u32> {
+        if removed == NONE || self.grid.is_none() {
+            return None;
+        }
+        self.first_live_from(removed + 1, key, category, dead)
+    }
+
+    /// Compares one rule after the other.
+    #[cold]
+    #[inline(never)]
+    fn first_live_from(
+        &self,
+        rank: u32,
+        key: &[u32; W],
+        category: usize,
+        dead: Option<Tombstones<'_>>,
+    ) -> Option<u32> {
+        let counts = |rank: &u32| self.records.categories(*rank) >> category & 1 == 1;
+        let mut ranks = (rank..self.records.len() as u32).filter(counts);
+        ranks.find(|rank| self.records.matches(*rank, key) && !self.is_tombstone(*rank, dead))
     }
 
     #[inline(always)]

@@ -6,16 +6,33 @@ use crate::generate::{Profile, Random};
 use crate::isa::testing::for_each_variant;
 use crate::rule::{Priority, RuleId};
 
-const IPV4: [WordKind; 4] = [WordKind::Range16, WordKind::Ternary, WordKind::Ternary, WordKind::Ternary];
-const MIXED: [WordKind; 4] = [WordKind::Ternary, WordKind::Range32, WordKind::Range16, WordKind::Range32];
+pub(super) const IPV4: [WordKind; 4] =
+    [WordKind::Range16, WordKind::Ternary, WordKind::Ternary, WordKind::Ternary];
+pub(super) const MIXED: [WordKind; 4] =
+    [WordKind::Ternary, WordKind::Range32, WordKind::Range16, WordKind::Range32];
 
-fn build<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], variant: Variant) -> Tree<W> {
+pub(super) fn build<const W: usize>(
+    kinds: &[WordKind; W],
+    entries: &[Entry<W>],
+    variant: Variant,
+) -> Tree<W> {
     let config = TreeConfig { variant: Some(variant), ..TreeConfig::default() };
     Tree::build(kinds, entries, &config).expect("a budget of 1 GiB")
 }
 
 /// All variants, batches of all sizes, all that a tree can be asked for.
 fn agrees<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], keys: &[[u32; W]]) {
+    // The same tree for all of them: how it is made does not depend on the variant.
+    agrees_by(&mut build(kinds, entries, Variant::Scalar), kinds, entries, keys);
+}
+
+/// As [`agrees`], with a tree that has these entries.
+pub(super) fn agrees_by<const W: usize>(
+    tree: &mut Tree<W>,
+    kinds: &[WordKind; W],
+    entries: &[Entry<W>],
+    keys: &[[u32; W]],
+) {
     let oracle = |key: &[u32; W], category| {
         best(entries, kinds, key, category).map_or(MatchId::NONE, |e| MatchId::of(e.rule))
     };
@@ -23,8 +40,6 @@ fn agrees<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], keys: &[[
     let few = &keys[..keys.len().min(200)];
     let all: Vec<MatchId> =
         few.iter().flat_map(|key| (0..CATEGORIES_MAX).map(move |c| oracle(key, c))).collect();
-    // The same tree for all of them: how it is made does not depend on the variant.
-    let mut tree = build(kinds, entries, Variant::Scalar);
     for_each_variant(|variant| {
         tree.backend = AdaptiveDispatch::named(Backend::first_of(&[variant]));
         assert_eq!((tree.variant(), tree.len()), (variant, entries.len()));
@@ -103,9 +118,11 @@ fn weak_signatures_get_range_filters() {
     ];
     for (profile, expected) in tests {
         let (entries, keys) = testing::generated(profile, 1500, 600, 9);
-        let mut tree = build(&IPV4, &entries, Variant::Scalar);
-        assert_eq!(tree.range_filters.len(), expected, "{profile}");
-        agrees(&IPV4, &entries, &keys);
+        // Without room for a grid.
+        let config = TreeConfig { memory_max: 600 << 10, ..TreeConfig::default() };
+        let mut tree = Tree::build(&IPV4, &entries, &config).unwrap();
+        assert_eq!((tree.range_filters.len(), tree.grid.is_some()), (expected, false), "{profile}");
+        agrees_by(&mut tree, &IPV4, &entries, &keys);
         let matched = keys.iter().filter(|key| tree.best(key, 0).is_some()).copied().collect::<Vec<_>>();
         let with = wrong_candidates(&tree, &matched);
         assert!(with < 0.3, "{profile}: {with}");
@@ -289,5 +306,57 @@ fn wildcarded_bits_do_not_change_the_winner() {
     for profile in [Profile::Acl, Profile::Fw, Profile::Ipc] {
         let (entries, keys) = testing::generated(profile, 800, 100, 4);
         explains(&IPV4, &entries, &keys);
+    }
+}
+
+#[test]
+fn rules_that_bits_do_not_tell_apart_get_a_grid() {
+    let tests =
+        [(Profile::Chains, true), (Profile::Nested, true), (Profile::Acl, false), (Profile::Fw, false)];
+    for (profile, expected) in tests {
+        for rules in [3000, 6000] {
+            let (mut entries, keys) = testing::generated(profile, rules, 600, 9);
+            let tree = build(&IPV4, &entries, Variant::Scalar);
+            assert_eq!(tree.grid.is_some(), expected, "{profile} {rules}");
+            agrees(&IPV4, &entries, &keys);
+            explains(&IPV4, &entries, &keys[..100]);
+            // Rules that count in some categories only end no list.
+            let mut random = Random::new(3);
+            entries.iter_mut().for_each(|entry| entry.categories = random.below(8) as u16);
+            agrees(&IPV4, &entries, &keys);
+        }
+    }
+}
+
+#[test]
+fn removed_rules_of_a_grid_uncover_those_behind_them() {
+    for profile in [Profile::Chains, Profile::Nested] {
+        let (entries, keys) = testing::generated(profile, 6000, 200, 2);
+        let mut tree = build(&IPV4, &entries, Variant::Scalar);
+        assert!(tree.grid.is_some());
+        // The winner of every second key, again and again.
+        let mut dead = vec![0u32; entries.len().div_ceil(32)];
+        for round in 0..5 {
+            let bits = dead.clone();
+            let is_live = |e: &&Entry<4>| bits[e.rule.0 as usize / 32] >> (e.rule.0 % 32) & 1 == 0;
+            let left: Vec<Entry<4>> = entries.iter().filter(is_live).copied().collect();
+            for_each_variant(|variant| {
+                tree.backend = AdaptiveDispatch::named(Backend::first_of(&[variant]));
+                let mut verdicts = vec![MatchId::NONE; keys.len()];
+                tree.lookup_live(&keys, 1, &mut verdicts, Tombstones(&dead));
+                for (key, found) in keys.iter().zip(&verdicts) {
+                    let wanted = best(&left, &IPV4, key, 0).map(|e| e.rule);
+                    assert_eq!(found.rule(), wanted, "{variant}, {profile}, round {round}");
+                }
+            });
+            for key in keys.iter().take(50) {
+                let wanted = best(&left, &IPV4, key, 0).map(|e| e.rule);
+                assert_eq!(tree.explain_live(key, Tombstones(&dead)).winner, wanted);
+            }
+            for key in keys.iter().step_by(2) {
+                let winner = best(&left, &IPV4, key, 0).map_or(0, |e| e.rule.0);
+                dead[winner as usize / 32] |= 1 << (winner % 32);
+            }
+        }
     }
 }

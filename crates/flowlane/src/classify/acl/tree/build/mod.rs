@@ -5,20 +5,23 @@
 //!                                        └─ evicted rules ────► next part
 //! ```
 
+mod cost;
 mod counts;
 mod cut;
 mod field;
+mod gridded;
 mod piece;
 mod sharpen;
 mod sign;
-mod ternary;
+pub(super) mod ternary;
 
 #[cfg(target_arch = "x86_64")]
 use super::avx512::Vectors;
+use super::grid::Grid;
 use super::leaf::{Block, RULES};
 use super::range_filter::{Ends, RangeFilter};
 use super::record::{self, Records};
-use super::{Node, PARTS_MAX, Tree, TreeConfig, chosen};
+use super::{COLD_BYTES, Node, PARTS_MAX, Tree, TreeConfig, chosen};
 use crate::classify::acl::{BuildError, Engine, Entry, WordKind, order};
 use crate::dispatch::AdaptiveDispatch;
 use crate::isa::Backend;
@@ -29,9 +32,6 @@ use ternary::Ternary;
 
 /// Entries and records are found by offsets of 31 bits.
 const TABLE_BYTES_MAX: u64 = 4 << 31;
-
-/// A table of more bytes is asked for ahead.
-const COLD_BYTES: usize = 512 << 10;
 
 /// How freely rules are copied, from generous to not at all: each attempt that does not fit the budget is followed by
 /// the next.
@@ -160,36 +160,69 @@ pub(super) fn tree<const W: usize>(
         let (rules, packets, some_packets) = (&rules, &packets, &some_packets);
         let threads = config.threads.max(1);
         let apart = Vec::new();
-        let plan =
+        let mut plan =
             Plan { kinds, rules, ranks: &ranks, packets, some_packets, thrift, threads, budget, apart };
         let draft = draft(&plan);
         let Some(made) = parts(&plan, &draft) else { continue };
         let records = Records::new(kinds, order.iter().map(|&i| &entries[i as usize]));
-        let tree = join(records, made, config, &[]);
-        return Ok(sharpened(tree, plan, &draft, config));
+        let tree = join(records, made, config, &[], None);
+        let tree = sharpened(tree, &mut plan, config, None, |plan| parts(plan, &draft));
+        return Ok(with_grid(tree, plan, &order, entries, config));
     }
     Err(refused)
 }
 
-/// The tree with further tests in its leaves, as long as those pay and there is room.
+/// The tree, or one with a grid where that is likely to be faster.
+fn with_grid<const W: usize>(
+    tree: Tree<W>,
+    mut plan: Plan<'_, W>,
+    order: &[u32],
+    entries: &[Entry<W>],
+    config: &TreeConfig,
+) -> Tree<W> {
+    let cycles = cost::cycles(&tree);
+    if cycles <= cost::SLOW_CYCLES {
+        return tree;
+    }
+    let ordered: Vec<&Entry<W>> = order.iter().map(|&i| &entries[i as usize]).collect();
+    let Some(gridded) = gridded::of(&plan, &ordered) else { return tree };
+    plan.apart.clear();
+    plan.renew_budget(&tree.records, config);
+    let Some(made) = gridded::part(&plan, &gridded) else { return tree };
+    let other = join(tree.records.clone(), vec![made], config, &[], Some(&gridded.grid));
+    let make = |plan: &Plan<'_, W>| Some(vec![gridded::part(plan, &gridded)?]);
+    let other = sharpened(other, &mut plan, config, Some(&gridded.grid), make);
+    if cost::cycles(&other) < cost::GRID_BELOW * cycles { other } else { tree }
+}
+
+/// The tree with further tests in its leaves, as long as those pay and there is room; `make` makes its parts again.
 fn sharpened<const W: usize>(
     mut tree: Tree<W>,
-    mut plan: Plan<'_, W>,
-    draft: &Draft<W>,
+    plan: &mut Plan<'_, W>,
     config: &TreeConfig,
+    grid: Option<&Grid>,
+    make: impl Fn(&Plan<'_, W>) -> Option<Vec<Piece<W>>>,
 ) -> Tree<W> {
     while let Some(word) = sharpen::word(&tree) {
         plan.apart.push(word);
-        let fixed = tree.records.size_bytes() + PARTS_MAX * size_of::<Node<W>>();
-        plan.budget = Budget::new(config.memory_max.saturating_sub(fixed));
-        let Some(made) = parts(&plan, draft) else { break };
+        plan.renew_budget(&tree.records, config);
+        let Some(made) = make(plan) else { break };
         let ends = made.iter().map(|part| part.blocks.len()).sum::<usize>() * size_of::<Ends>();
         if plan.budget.take(ends * plan.apart.len()).is_none() {
             break;
         }
-        tree = join(tree.records, made, config, &plan.apart);
+        tree = join(tree.records, made, config, &plan.apart, grid);
     }
     tree
+}
+
+impl<const W: usize> Plan<'_, W> {
+    /// Returns all memory beside the records to the budget.
+    fn renew_budget(&mut self, records: &Records<W>, config: &TreeConfig) {
+        let fixed = records.size_bytes() + PARTS_MAX * size_of::<Node<W>>();
+        let table_max = usize::try_from(TABLE_BYTES_MAX).unwrap_or(usize::MAX);
+        self.budget = Budget::new(config.memory_max.saturating_sub(fixed).min(table_max));
+    }
 }
 
 /// One of every `step`, not always the same: lists of rules have periods.
@@ -269,6 +302,7 @@ fn join<const W: usize>(
     parts: Vec<Piece<W>>,
     config: &TreeConfig,
     words: &[usize],
+    grid: Option<&Grid>,
 ) -> Tree<W> {
     let count = parts.len();
     let sum = |of: fn(&Piece<W>) -> usize| parts.iter().map(of).sum();
@@ -307,6 +341,8 @@ fn join<const W: usize>(
         range_filters: words.iter().map(|word| RangeFilter::of(&blocks, &records, *word)).collect(),
         blocks,
         records,
+        changes: None,
+        grid: grid.map(|grid| Box::new(grid.clone())),
         backend,
     };
     tree.cold = tree.table_bytes() > COLD_BYTES;

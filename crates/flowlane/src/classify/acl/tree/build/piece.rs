@@ -91,7 +91,7 @@ impl<const W: usize> Piece<W> {
 }
 
 /// Rules by index: those of bucket `i` are `ranks[starts[i]..starts[i + 1]]`, ascending.
-struct Buckets {
+pub(super) struct Buckets {
     starts: Vec<u32>,
     ranks: Vec<u32>,
 }
@@ -116,6 +116,17 @@ fn indices<const W: usize>(rule: &Ternary<W>, cut: &[u32; W], mut visit: impl Fn
 }
 
 impl Buckets {
+    /// Buckets of these rules.
+    pub(super) fn of(lists: &[Vec<u32>]) -> Self {
+        let mut starts = vec![0u32];
+        let mut ranks = Vec::new();
+        for list in lists {
+            ranks.extend_from_slice(list);
+            starts.push(ranks.len() as u32);
+        }
+        Self { starts, ranks }
+    }
+
     fn new<const W: usize>(rules: &[Ternary<W>], members: &[u32], cut: &[u32; W]) -> Self {
         let mut starts = vec![0u32; (1 << bits::count(cut)) + 1];
         for &rank in members {
@@ -345,20 +356,29 @@ fn node<const W: usize>(
     packets: impl Iterator<Item = ([u32; W], u32)>,
     depth: u32,
 ) -> Option<Piece<W>> {
-    plan.budget.take((4 << bits::count(cut)) + if depth > 0 { size_of::<Node<W>>() } else { 0 })?;
     let buckets = Buckets::new(plan.rules, members, cut);
+    node_of(plan, *cut, &buckets, |packet| bits::gather(cut, packet) as usize, packets, depth)
+}
+
+/// A node of these buckets, and all below it: `cut` by bits, or where it is empty by what `bucket_of` says.
+pub(super) fn node_of<const W: usize>(
+    plan: &Plan<'_, W>,
+    cut: [u32; W],
+    buckets: &Buckets,
+    bucket_of: impl Fn(&[u32; W]) -> usize,
+    packets: impl Iterator<Item = ([u32; W], u32)>,
+    depth: u32,
+) -> Option<Piece<W>> {
+    plan.budget.take(4 * buckets.len() + if depth > 0 { size_of::<Node<W>>() } else { 0 })?;
     let pairs_max = if depth == 0 { sign::PAIRS_MAX } else { sign::PAIRS_MAX_BELOW };
-    let sign = sign::choose(plan.rules, &plan.told_otherwise(cut), packets, pairs_max, |packet| {
-        buckets.bucket(bits::gather(cut, packet) as usize)
+    let sign = sign::choose(plan.rules, &plan.told_otherwise(&cut), packets, pairs_max, |packet| {
+        buckets.bucket(bucket_of(packet))
     });
-    let mut out = Piece {
-        nodes: vec![Node { cut: *cut, sign, first: 0 }],
-        table: vec![0; buckets.len()],
-        blocks: vec![],
-    };
-    let threads = if depth == 0 && members.len() > 1000 { plan.threads } else { 1 };
+    let mut out =
+        Piece { nodes: vec![Node { cut, sign, first: 0 }], table: vec![0; buckets.len()], blocks: vec![] };
+    let threads = if depth == 0 && buckets.ranks.len() > 1000 { plan.threads } else { 1 };
     let shares = buckets.shares(threads);
-    let build = |range: &Range<usize>| share(plan, &sign, &buckets, range.clone(), depth);
+    let build = |range: &Range<usize>| share(plan, &sign, buckets, range.clone(), depth);
     let built: Vec<_> = std::thread::scope(|scope| {
         let others: Vec<_> = shares[1..].iter().map(|range| scope.spawn(move || build(range))).collect();
         let own = build(&shares[0]);

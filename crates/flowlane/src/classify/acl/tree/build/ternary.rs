@@ -4,14 +4,14 @@ use crate::classify::acl::{Condition, WordKind};
 
 /// Which keys a rule may match, at most: a range counts with the bits that its ends have in common from the top.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Ternary<const W: usize> {
+pub(in crate::classify::acl::tree) struct Ternary<const W: usize> {
     /// No bit outside the mask.
-    pub(super) value: [u32; W],
-    pub(super) mask: [u32; W],
+    pub(in crate::classify::acl::tree) value: [u32; W],
+    pub(in crate::classify::acl::tree) mask: [u32; W],
 }
 
 impl<const W: usize> Ternary<W> {
-    pub(super) fn of(kinds: &[WordKind; W], condition: &Condition<W>) -> Self {
+    pub(in crate::classify::acl::tree) fn of(kinds: &[WordKind; W], condition: &Condition<W>) -> Self {
         let mask = std::array::from_fn(|w| {
             let (low, high) = (condition.low[w], condition.high[w]);
             match kinds[w] {
@@ -27,7 +27,7 @@ impl<const W: usize> Ternary<W> {
     }
 
     /// How many of the bits of `cut` are wild.
-    pub(super) fn wild(&self, cut: &[u32; W]) -> u32 {
+    pub(in crate::classify::acl::tree) fn wild(&self, cut: &[u32; W]) -> u32 {
         cut.iter().zip(&self.mask).map(|(cut, mask)| (cut & !mask).count_ones()).sum()
     }
 }

@@ -1,0 +1,278 @@
+//! Changes in place: rules that come into a built tree and leave it.
+//!
+//! ```text
+//! rule ─► places: its rank, between two others ─► walk: the leaves of its part ─► leaves: one rule more, or less, in each
+//! ```
+//!
+//! Cuts and signatures stay as they were chosen. A leaf that is full is parted, where its entries tell its rules apart, or gets
+//! another block. What a tree does not take (a rule that would be in too many leaves, a leaf that is too long) is the caller's, who has
+//! hash tables for it; and a tree that has [outgrown](Tree::is_outgrown) its cuts is built again.
+//!
+//! Every leaf belongs to neighbouring entries of one node, and has the rules of all of them and no others.
+
+mod leaves;
+mod places;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use super::build::ternary::Ternary;
+use super::{COLD_BYTES, Tree};
+use crate::classify::acl::{Entry, RankKey};
+use crate::rule::RuleId;
+use leaves::Blocks;
+use places::{Gap, NOWHERE, Places};
+use walk::Walk;
+
+/// Most blocks of the leaves that a change of a rule changes: a tenth of a millisecond.
+const BLOCKS_MAX: usize = 4096;
+
+/// State of a tree that changes need and lookups do not.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Changes {
+    places: Places,
+    /// The part of the rule in each place.
+    parts: Vec<u8>,
+    /// The place of each rule number.
+    ranks: Vec<u32>,
+    blocks: Blocks,
+    /// Rules and blocks when the tree was built, and rules that came since.
+    built_rules: usize,
+    built_blocks: usize,
+    came: usize,
+}
+
+impl Changes {
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(super) fn size_bytes(&self) -> usize {
+        self.places.size_bytes() + self.parts.capacity() + self.ranks.capacity() * size_of::<u32>()
+    }
+
+    fn rank(&self, rule: RuleId) -> Option<u32> {
+        self.ranks.get(rule.0 as usize).copied().filter(|rank| *rank != NOWHERE)
+    }
+
+    fn set_rank(&mut self, rule: RuleId, rank: u32) {
+        let at = rule.0 as usize;
+        if at >= self.ranks.len() {
+            self.ranks.resize(at + 1, NOWHERE);
+        }
+        self.ranks[at] = rank;
+    }
+
+    /// Returns whether there are more rules than the cuts are for, and leaves are long.
+    fn is_full(&self) -> bool {
+        self.len() > 2 * self.built_rules + 128
+    }
+
+    fn is_outgrown(&self) -> bool {
+        let (rules, blocks) = (self.built_rules + 64, self.built_blocks + 64);
+        self.len() > rules + rules / 2 || self.blocks.used() > blocks + blocks / 2 || self.came > 16 * rules
+    }
+}
+
+impl<const W: usize> Tree<W> {
+    /// Returns whether [`insert`](Self::insert) and [`remove`](Self::remove) may be called.
+    pub fn takes_changes(&self) -> bool {
+        self.changes.is_some()
+    }
+
+    /// Returns whether the tree can be [prepared](Self::prepare_changes) for changes. Lists of rules that are not whole cannot.
+    pub(in crate::classify::acl) fn may_take_changes(&self) -> bool {
+        self.grid.is_none()
+    }
+
+    /// Prepares the tree for changes, in time linear in its size: makes room between ranks and for blocks. `key` returns the rank
+    /// key of a rule number. A tree with a grid stays as it is.
+    #[inline(never)]
+    pub fn prepare_changes(&mut self, key: impl Fn(RuleId) -> RankKey) {
+        if !self.may_take_changes() {
+            return;
+        }
+        let rules = self.records.len();
+        let keys = (0..rules as u32).map(|rank| key(self.records.handle(rank)).0).collect();
+        let mut changes = Changes {
+            places: Places::dense(keys),
+            parts: vec![0; rules],
+            built_rules: rules,
+            built_blocks: self.blocks.len(),
+            ..Changes::default()
+        };
+        changes.blocks.end = self.blocks.len();
+        for part in 0..self.parts {
+            self.note_part(part, part as u32, &mut changes.parts);
+        }
+        (0..rules as u32).for_each(|rank| changes.set_rank(self.records.handle(rank), rank));
+        self.reserve_blocks(self.blocks.len() + self.blocks.len() / 8 + 16);
+        // The worst rank: behind all.
+        self.spread(&mut changes, RankKey(0));
+        self.changes = Some(Box::new(changes));
+        self.cold = super::Engine::table_bytes(self) > COLD_BYTES;
+    }
+
+    /// Notes the part of all rules below a node.
+    fn note_part(&self, part: usize, node: u32, parts: &mut [u8]) {
+        let of = &self.nodes[node as usize];
+        let entries = 1usize << super::bits::count(&of.cut);
+        let mut before = None;
+        for entry in &self.table[of.first as usize..][..entries] {
+            if before.replace(*entry) == Some(*entry) {
+                continue;
+            }
+            if entry & super::leaf::NODE != 0 {
+                self.note_part(part, entry & !super::leaf::NODE, parts);
+                continue;
+            }
+            for block in &self.blocks[*entry as usize..][..leaves::count(&self.blocks, *entry)] {
+                for rank in &block[super::leaf::RANKS..][..super::leaf::RULES] {
+                    parts.get_mut(*rank as usize).into_iter().for_each(|of| *of = part as u8);
+                }
+            }
+        }
+    }
+
+    /// Adds a rule, unless the tree does not suit it: the tree is as before then.
+    ///
+    /// # Panics
+    /// Where the tree [takes no changes](Self::takes_changes).
+    #[inline(never)]
+    pub fn insert(&mut self, entry: &Entry<W>) -> bool {
+        if self.changes.as_ref().is_some_and(|changes| changes.is_full()) {
+            return false;
+        }
+        let rule = Ternary::of(&self.records.kinds, &entry.condition);
+        let Some(part) = self.part_for(&rule) else { return false };
+        let mut changes = self.changes.take().expect("the tree takes changes");
+        let gap = changes.places.gap(entry.rank).unwrap_or_else(|| {
+            self.spread(&mut changes, entry.rank);
+            changes.places.gap(entry.rank).expect("there is room for one more after a spread")
+        });
+        self.close_gap(&mut changes, gap);
+        changes.places.take(gap, entry.rank);
+        changes.parts[gap.place as usize] = part as u8;
+        changes.set_rank(entry.rule, gap.place);
+        changes.came += 1;
+        self.records.set(gap.place, entry);
+        let mut walk = Walk::new(self, part, &rule);
+        while let Some(run) = walk.next(self, &rule) {
+            let item = self.item(run.node, &rule, gap.place);
+            if !self.add_to_leaf(run.block, item) {
+                self.make_room(&mut changes.blocks, &run);
+                walk.back(&run);
+            }
+        }
+        self.changes = Some(changes);
+        true
+    }
+
+    /// Takes a rule out, unless that takes too long: the tree is as before then.
+    ///
+    /// # Panics
+    /// Where the tree [takes no changes](Self::takes_changes).
+    #[inline(never)]
+    pub fn remove(&mut self, rule: RuleId) -> bool {
+        let known = self.changes.as_ref().expect("the tree takes changes").rank(rule);
+        let Some(rank) = known else { return false };
+        let ternary = Ternary::of(&self.records.kinds, &self.records.condition(rank));
+        let part = self.part(rank);
+        // Few wild bits are few leaves.
+        let may_be_many = ternary.wild(&self.nodes[part].cut) > 8 || self.nodes.len() > self.parts;
+        if may_be_many && self.blocks_of(part, &ternary, BLOCKS_MAX).is_none() {
+            return false;
+        }
+        let mut changes = self.changes.take().expect("it was there");
+        let mut walk = Walk::new(self, part, &ternary);
+        while let Some(run) = walk.next(self, &ternary) {
+            if let Some(empty) = self.take_from_leaf(run.block, rank) {
+                changes.blocks.give(empty, 1);
+            }
+        }
+        self.records.clear(rank);
+        changes.places.free(rank);
+        changes.set_rank(rule, NOWHERE);
+        self.changes = Some(changes);
+        true
+    }
+
+    /// Returns whether rules are half as many again as when the tree was built, or leaves as much longer: build it again.
+    pub fn is_outgrown(&self) -> bool {
+        self.changes.as_ref().is_some_and(|changes| changes.is_outgrown())
+    }
+
+    /// Notes that rules have other rank keys, in the same order.
+    pub(in crate::classify::acl) fn rename_keys(&mut self, key: impl Fn(RuleId) -> RankKey) {
+        if let Some(changes) = &mut self.changes {
+            changes.places.rename(|place| key(self.records.handle(place)));
+        }
+    }
+
+    fn part(&self, rank: u32) -> usize {
+        self.changes.as_ref().map_or(0, |changes| changes.parts[rank as usize].into())
+    }
+
+    /// Returns the part in which a rule is in fewest blocks; `None` where they are too many in each.
+    fn part_for(&self, rule: &Ternary<W>) -> Option<usize> {
+        let wild = |part: usize| rule.wild(&self.nodes[part].cut);
+        let likely = (0..self.parts).min_by_key(|part| wild(*part))?;
+        let others = (0..self.parts).filter(|part| *part != likely);
+        let (mut blocks_max, mut best) = (BLOCKS_MAX, None);
+        for part in std::iter::once(likely).chain(others) {
+            if let Some(blocks) = self.blocks_of(part, rule, blocks_max) {
+                (blocks_max, best) = (blocks, Some(part));
+            }
+        }
+        best
+    }
+
+    /// Returns the blocks of the leaves that a rule is in, or would be, where they are fewer than `max`.
+    fn blocks_of(&self, part: usize, rule: &Ternary<W>, max: usize) -> Option<usize> {
+        let mut walk = Walk::new(self, part, rule);
+        let mut blocks = 0;
+        while let Some(run) = walk.next(self, rule) {
+            blocks += leaves::count(&self.blocks, run.block);
+            if blocks >= max {
+                return None;
+            }
+        }
+        Some(blocks)
+    }
+
+    /// Moves the rules between a rule's place and the free one by a place.
+    fn close_gap(&mut self, changes: &mut Changes, gap: Gap) {
+        let mut moved = |tree: &mut Self, from: u32, to: u32| {
+            let rule = Ternary::of(&tree.records.kinds, &tree.records.condition(from));
+            let part = changes.parts[from as usize];
+            let mut walk = Walk::new(tree, part.into(), &rule);
+            while let Some(run) = walk.next(tree, &rule) {
+                tree.rename_in_leaf(run.block, from, to);
+            }
+            changes.set_rank(tree.records.handle(from), to);
+            changes.parts[to as usize] = part;
+            tree.records.move_one(from, to);
+        };
+        if gap.free > gap.place {
+            (gap.place..gap.free).rev().for_each(|from| moved(self, from, from + 1));
+        } else {
+            (gap.free + 1..=gap.place).for_each(|from| moved(self, from, from - 1));
+        }
+    }
+
+    /// Spreads the rules out, with room for one of this rank.
+    fn spread(&mut self, changes: &mut Changes, key: RankKey) {
+        let to = changes.places.spread(key);
+        let capacity = changes.places.capacity();
+        self.rename_all(changes.blocks.end, &to);
+        self.records = self.records.moved(&to, capacity);
+        let mut parts = vec![0; capacity];
+        for (part, to) in changes.parts.iter().zip(&to).filter(|(_, to)| **to != NOWHERE) {
+            parts[*to as usize] = *part;
+        }
+        changes.parts = parts;
+        for rank in changes.ranks.iter_mut().filter(|rank| **rank != NOWHERE) {
+            *rank = to[*rank as usize];
+        }
+    }
+}
