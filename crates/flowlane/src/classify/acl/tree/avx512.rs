@@ -258,8 +258,8 @@ impl<const W: usize> Group<W> {
         let root = &tree.vectors.roots[part];
         let first = _mm512_set1_epi32(tree.nodes[part].first.cast_signed());
         let at = match &tree.grid {
-            None => self.gather::<N>(&root.cut, v),
-            Some(grid) => self.cells(grid, v),
+            Some(grid) if part == 0 => self.cells(grid, v),
+            _ => self.gather::<N>(&root.cut, v),
         };
         for (i, at) in at.into_iter().enumerate() {
             store(&mut self.at[part], v + i * LANES, _mm512_add_epi32(at, first));

@@ -157,7 +157,7 @@ pub(super) fn explain<const W: usize>(
             nodes += 1;
             key.looked_at.iter_mut().zip(&node.cut).for_each(|(bits, cut)| *bits |= cut);
         });
-        tree.grid.iter().for_each(|grid| key.add_cell(grid));
+        tree.grid.iter().filter(|_| part == 0).for_each(|grid| key.add_cell(grid));
         *leaf = Leaf { sign: &node.sign, first, signature: bits::gather(&node.sign, key.words) };
         leaf.visit(tree, |rank, differing| {
             let matches = rank < winner && differing == 0 && tree.records.matches(rank, key.words);

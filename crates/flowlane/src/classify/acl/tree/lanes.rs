@@ -111,8 +111,8 @@ pub(super) fn index<I: TreeOps, const W: usize>(isa: I, node: &Node<W>, key: &[u
 fn root_index<I: TreeOps, const W: usize>(isa: I, tree: &Tree<W>, part: usize, key: &[u32; W]) -> u32 {
     let root = &tree.nodes[part];
     match &tree.grid {
-        None => index(isa, root, key),
-        Some(grid) => root.first + grid.index(key),
+        Some(grid) if part == 0 => root.first + grid.index(key),
+        _ => index(isa, root, key),
     }
 }
 

@@ -93,7 +93,7 @@ pub struct Tree<const W: usize> {
     /// Further tests of candidates.
     range_filters: Vec<RangeFilter>,
     records: Records<W>,
-    /// How keys find the entries of the only part, where it is not by bits. Lists of rules are not whole then.
+    /// How keys find the entries of the first part, where it is not by bits. Its lists of rules are not whole then.
     grid: Option<Box<grid::Grid>>,
     /// Where rules have changed, or may.
     changes: Option<Box<change::Changes>>,

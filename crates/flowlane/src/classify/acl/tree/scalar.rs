@@ -15,10 +15,10 @@ impl<const W: usize> Tree<W> {
         mut visit: impl FnMut(&Node<W>),
     ) -> (&Node<W>, usize) {
         let mut node = &self.nodes[part];
-        let mut grid = self.grid.as_ref();
+        let mut grid = self.grid.as_ref().filter(|_| part == 0);
         loop {
             visit(node);
-            // Only the root's entries are found by a grid.
+            // Only the entries of the first root are found by a grid.
             let index = grid.take().map_or_else(|| bits::gather(&node.cut, key), |grid| grid.index(key));
             let entry = self.table[node.first as usize + index as usize];
             if entry & NODE == 0 {

@@ -21,6 +21,8 @@ const VISITS_MAX: usize = 1 << 27;
 pub(super) struct Gridded {
     pub(super) grid: Grid,
     buckets: Buckets,
+    /// The ranks of rules that are left to other parts: few that would end no list.
+    pub(super) rest: Vec<u32>,
 }
 
 /// Divides the two fields that tell most rules apart; `None` where rules are in too many cells. `entries` are in the order of their ranks.
@@ -37,15 +39,30 @@ pub(super) fn of<const W: usize>(plan: &Plan<'_, W>, entries: &[&Entry<W>]) -> O
         .collect();
     fields.sort_by(|a, b| b.0.total_cmp(&a.0));
     let [(_, rows, row_bounds), (_, columns, column_bounds), ..] = &fields[..] else { return None };
+    let pair = [*rows, *columns];
+    let hull = hull(plan, entries);
+    let categories = entries.iter().fold(0, |all, entry| all | entry.categories);
+    let ends_lists = |entry: &Entry<W>| entry.categories == categories && is_wide(plan, entry, &hull, pair);
+    let ranked = entries.iter().enumerate().map(|(rank, entry)| (rank as u32, *entry, ends_lists(entry)));
+    let (wide, narrow): (Vec<_>, Vec<_>) = ranked.partition(|(.., is_wide)| *is_wide);
+    let leaves_few = narrow.len() <= wide.len();
+    let rest = if leaves_few { narrow.iter().map(|(rank, ..)| *rank).collect() } else { Vec::new() };
+    let mut rules = wide;
+    if !leaves_few {
+        rules.extend(narrow);
+        rules.sort_unstable_by_key(|(rank, ..)| *rank);
+    }
     let cells_max = (CELLS_PER_RULE * entries.len()).next_power_of_two().ilog2();
     let bits = CLASS_BITS_MAX.min(cells_max / 2);
     // Fewer classes where rules are in too many cells.
-    (bits.saturating_sub(2).max(1)..=bits).rev().find_map(|bits| {
+    let made = (bits.saturating_sub(2).max(1)..=bits).rev().find_map(|bits| {
         let axis = |part: Part, bounds: &[u32]| Axis::new(part, &some(bounds, (1 << bits) - 1));
         let grid = Grid { axes: [axis(*rows, row_bounds), axis(*columns, column_bounds)] };
-        let buckets = lists(plan, entries, &grid)?;
-        Some(Gridded { grid, buckets })
-    })
+        let buckets = lists(plan, &rules, &grid)?;
+        Some((grid, buckets))
+    });
+    let (grid, buckets) = made?;
+    Some(Gridded { grid, buckets, rest })
 }
 
 /// Returns the values at which ranges of a field begin, or others end, ascending; `None` where some rule has no range there.
@@ -96,10 +113,14 @@ fn hull<const W: usize>(plan: &Plan<'_, W>, entries: &[&Entry<W>]) -> Condition<
 }
 
 /// Returns whether a rule has every key that any rule has, as far as the other fields go.
-fn is_wide<const W: usize>(plan: &Plan<'_, W>, entry: &Entry<W>, hull: &Condition<W>, grid: &Grid) -> bool {
-    let others =
-        Part::all(plan.kinds).into_iter().filter(|part| grid.axes.iter().all(|axis| axis.part != *part));
-    others.into_iter().all(|part| {
+fn is_wide<const W: usize>(
+    plan: &Plan<'_, W>,
+    entry: &Entry<W>,
+    hull: &Condition<W>,
+    pair: [Part; 2],
+) -> bool {
+    let mut others = Part::all(plan.kinds).into_iter().filter(|part| !pair.contains(part));
+    others.all(|part| {
         let (own, all) = (&entry.condition, hull);
         match plan.kinds[part.word] {
             // No bit that not all have in common.
@@ -114,20 +135,21 @@ fn is_wide<const W: usize>(plan: &Plan<'_, W>, entry: &Entry<W>, hull: &Conditio
 }
 
 /// The rules of each cell, best first, up to the first that has the whole cell.
-fn lists<const W: usize>(plan: &Plan<'_, W>, entries: &[&Entry<W>], grid: &Grid) -> Option<Buckets> {
-    let hull = hull(plan, entries);
-    let categories = entries.iter().fold(0, |all, entry| all | entry.categories);
+fn lists<const W: usize>(
+    plan: &Plan<'_, W>,
+    rules: &[(u32, &Entry<W>, bool)],
+    grid: &Grid,
+) -> Option<Buckets> {
     let [rows, columns] = &grid.axes;
     let mut lists: Vec<Vec<u32>> = vec![Vec::new(); grid.cells()];
     // Cells whose lists have ended, and how many have not in each row.
     let mut ended = vec![false; grid.cells()];
     let mut open = vec![1usize << columns.bits; 1 << rows.bits];
-    let mut copies_left = COPIES_PER_RULE * entries.len() + grid.cells();
+    let mut copies_left = COPIES_PER_RULE * rules.len() + grid.cells();
     let mut visits_left = VISITS_MAX;
-    for (rank, entry) in entries.iter().enumerate() {
+    for &(rank, entry, is_wide) in rules {
         let range = |axis: &Axis| axis.part.range(plan.kinds, &entry.condition).expect("all have ranges");
         let (of_row, of_column) = (range(rows), range(columns));
-        let is_wide = entry.categories == categories && is_wide(plan, entry, &hull, grid);
         let covers = |range: &std::ops::RangeInclusive<u32>, axis: &Axis, class: u32| {
             let values = axis.values(class);
             range.start() <= values.start() && values.end() <= range.end()
@@ -144,7 +166,7 @@ fn lists<const W: usize>(plan: &Plan<'_, W>, entries: &[&Entry<W>], grid: &Grid)
                 if ended[cell] {
                     continue;
                 }
-                lists[cell].push(rank as u32);
+                lists[cell].push(rank);
                 copies_left = copies_left.checked_sub(1)?;
                 if ends_row && covers(&of_column, columns, column) {
                     ended[cell] = true;
@@ -156,7 +178,7 @@ fn lists<const W: usize>(plan: &Plan<'_, W>, entries: &[&Entry<W>], grid: &Grid)
     Some(Buckets::of(&lists))
 }
 
-/// The only part of a tree with this grid.
+/// The part of a tree with this grid.
 pub(super) fn part<const W: usize>(plan: &Plan<'_, W>, gridded: &Gridded) -> Option<Piece<W>> {
     let mut state = 1;
     let step = plan.rules.len().div_ceil(4096).max(1);

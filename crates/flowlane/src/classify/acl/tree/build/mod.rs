@@ -188,9 +188,16 @@ fn with_grid<const W: usize>(
     let Some(gridded) = gridded::of(&plan, &ordered) else { return tree };
     plan.apart.clear();
     plan.renew_budget(&tree.records, config);
-    let Some(made) = gridded::part(&plan, &gridded) else { return tree };
-    let other = join(tree.records.clone(), vec![made], config, &[], Some(&gridded.grid));
-    let make = |plan: &Plan<'_, W>| Some(vec![gridded::part(plan, &gridded)?]);
+    let rest = draft(&plan.of(&gridded.rest));
+    let make = |plan: &Plan<'_, W>| {
+        let mut made = vec![gridded::part(plan, &gridded)?];
+        if !gridded.rest.is_empty() {
+            made.extend(parts(&plan.of(&gridded.rest), &rest)?);
+        }
+        (made.len() <= PARTS_MAX).then_some(made)
+    };
+    let Some(made) = make(&plan) else { return tree };
+    let other = join(tree.records.clone(), made, config, &[], Some(&gridded.grid));
     let other = sharpened(other, &mut plan, config, Some(&gridded.grid), make);
     if cost::cycles(&other) < cost::GRID_BELOW * cycles { other } else { tree }
 }
@@ -217,6 +224,11 @@ fn sharpened<const W: usize>(
 }
 
 impl<const W: usize> Plan<'_, W> {
+    /// Returns a plan for some of the rules, with the memory that is left.
+    fn of<'a>(&'a self, ranks: &'a [u32]) -> Plan<'a, W> {
+        Plan { ranks, budget: self.budget.rest(), apart: self.apart.clone(), ..*self }
+    }
+
     /// Returns all memory beside the records to the budget.
     fn renew_budget(&mut self, records: &Records<W>, config: &TreeConfig) {
         let fixed = records.size_bytes() + PARTS_MAX * size_of::<Node<W>>();

@@ -44,6 +44,11 @@ impl Budget {
         Self { left: AtomicUsize::new(bytes) }
     }
 
+    /// Returns a budget of what is left.
+    pub(super) fn rest(&self) -> Self {
+        Self::new(self.left.load(Ordering::Relaxed))
+    }
+
     pub(super) fn take(&self, bytes: usize) -> Option<()> {
         let take = |left: usize| left.checked_sub(bytes);
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| ())

@@ -36,10 +36,9 @@ pub(super) struct Changes {
     /// The place of each rule number.
     ranks: Vec<u32>,
     blocks: Blocks,
-    /// Rules and blocks when the tree was built, and rules that came since.
+    /// Rules and blocks when the tree was built.
     built_rules: usize,
     built_blocks: usize,
-    came: usize,
 }
 
 impl Changes {
@@ -70,7 +69,7 @@ impl Changes {
 
     fn is_outgrown(&self) -> bool {
         let (rules, blocks) = (self.built_rules + 64, self.built_blocks + 64);
-        self.len() > rules + rules / 2 || self.blocks.used() > blocks + blocks / 2 || self.came > 16 * rules
+        self.len() > rules + rules / 2 || self.blocks.used() > blocks + blocks / 2
     }
 }
 
@@ -154,7 +153,6 @@ impl<const W: usize> Tree<W> {
         changes.places.take(gap, entry.rank);
         changes.parts[gap.place as usize] = part as u8;
         changes.set_rank(entry.rule, gap.place);
-        changes.came += 1;
         self.records.set(gap.place, entry);
         let mut walk = Walk::new(self, part, &rule);
         while let Some(run) = walk.next(self, &rule) {

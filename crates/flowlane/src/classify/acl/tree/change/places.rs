@@ -9,12 +9,13 @@ use crate::classify::acl::RankKey;
 /// Rules for which there is one free place after [`Places::spread`].
 const RULES_PER_FREE: usize = 4;
 
-/// Most rules that move so that one gets a place.
-const MOVED_MAX: usize = 64;
+/// Most rules that move so that one gets a place: each costs a tenth of a microsecond, and a spread as much for each rule.
+const MOVED_MAX: usize = 16;
 
-/// Free places that a spread leaves where a rule had none: this number, and one for every few rules.
+/// Free places that a spread leaves where a rule had none: this number, and one for every few rules. Rules that come again come behind
+/// all others of their priority, mostly of the same.
 const FREE_MIN: usize = 16;
-const RULES_PER_FREE_HERE: usize = 8;
+const RULES_PER_FREE_HERE: usize = 2;
 
 /// The number of no place.
 pub(super) const NOWHERE: u32 = u32::MAX;
@@ -221,7 +222,7 @@ mod tests {
                 }
             }
             check(&places, &model);
-            assert!(places.capacity() <= 3 * places.len() + 100, "{} {}", places.capacity(), places.len());
+            assert!(places.capacity() <= 4 * places.len() + 100, "{} {}", places.capacity(), places.len());
         }
     }
 
