@@ -245,7 +245,7 @@ pub(crate) struct ClassifyOptions {
     /// Packets per batch on a CUDA or OpenCL device.
     #[arg(long, default_value_t = 8192, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) batch: u32,
-    /// Variant of the engine: scalar, sse42, avx2 or avx512; linear and tuple are scalar only.
+    /// Variant of the engine: scalar, sse42, avx2, avx512 or neon; linear and tuple are scalar only.
     #[arg(long, value_name = "NAME", value_parser = values::named::<Variant>())]
     pub(crate) variant: Option<Variant>,
     /// Memory limit of an access list's engines, or of a table on a device, in bytes.

@@ -1,7 +1,7 @@
 //! Packet classification on every lane of a machine.
 //!
-//! Tables that look up many packets at once, with SSE4.2, AVX2 or AVX-512 where the CPU has them: access lists over any fields of a
-//! packet, routes of IPv4 and IPv6, exact match, Bloom filters. They read slices and write slices, and give the same answers on every
+//! Tables that look up many packets at once, with SSE4.2, AVX2, AVX-512 or NEON where the CPU has them: access lists over any fields of
+//! a packet, routes of IPv4 and IPv6, exact match, Bloom filters. They read slices and write slices, and give the same answers on every
 //! machine.
 //!
 //! ```

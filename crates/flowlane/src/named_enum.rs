@@ -133,7 +133,10 @@ mod tests {
     #[test]
     fn unknown_names_are_answered_with_those_there_are() {
         let error = "avx9".parse::<Variant>().expect_err("no such variant");
-        assert_eq!(error.to_string(), "there is no variant `avx9`; there are scalar, sse42, avx2 and avx512");
+        assert_eq!(
+            error.to_string(),
+            "there is no variant `avx9`; there are scalar, sse42, avx2, avx512 and neon"
+        );
         let error = "3".parse::<HopSize>().expect_err("no such size");
         assert_eq!(error.to_string(), "there is no size of next hops in bytes `3`; there are 1, 2, 4 and 8");
     }
@@ -149,7 +152,7 @@ mod tests {
         use crate::rule::Command;
         use crate::tunnel::TunnelKind;
 
-        assert_eq!(Variant::ALL.map(Variant::name), ["scalar", "sse42", "avx2", "avx512"]);
+        assert_eq!(Variant::ALL.map(Variant::name), ["scalar", "sse42", "avx2", "avx512", "neon"]);
         assert_eq!(Engine::ALL.map(Engine::name), ["dir24", "compact"]);
         assert_eq!(
             Profile::ALL.map(Profile::name).join(" "),
@@ -158,10 +161,13 @@ mod tests {
         assert_eq!(SizeClass::ALL.map(|size| size.to_string()), ["l1", "l2", "l3", "memory"]);
         assert_eq!(
             Family::ALL.map(Family::name),
-            ["zen5", "zen4", "sapphire-rapids", "ice-lake", "skylake-sp", "avx2", "sse4.2", "any"]
+            ["zen5", "zen4", "sapphire-rapids", "ice-lake", "skylake-sp", "avx2", "sse4.2", "neon", "any"]
         );
         assert_eq!(AclEngine::ALL.map(AclEngine::name), ["auto", "brute", "tree", "dynamic"]);
-        assert_eq!(Algorithm::ALL.map(Algorithm::name), ["scalar", "avx2-staged", "avx512-staged"]);
+        assert_eq!(
+            Algorithm::ALL.map(Algorithm::name),
+            ["scalar", "avx2-staged", "avx512-staged", "neon-staged"]
+        );
         assert_eq!(TunnelKind::ALL.map(TunnelKind::name), ["vxlan", "geneve", "gtpu", "gre", "erspan"]);
         assert_eq!(
             Command::ALL.map(Command::name),

@@ -15,7 +15,8 @@ use super::values::{OrAuto, one_of, or_auto};
 const ROUTES_MAX: usize = 10_000_000;
 
 /// Variants of forwarding tables.
-pub(crate) const FIB_VARIANTS: [Variant; 3] = [Variant::Scalar, Variant::Avx2, Variant::Avx512];
+pub(crate) const FIB_VARIANTS: [Variant; 4] =
+    [Variant::Scalar, Variant::Avx2, Variant::Avx512, Variant::Neon];
 
 /// Format of a file of routes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -8,7 +8,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use super::batch::{Batch, Survive};
 use super::bits::Bits;
 use super::scalar::Scalar;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::staged::Staged;
 use crate::dispatch::{self, AdaptiveDispatch, KernelSlot, SizeClass};
 #[cfg(target_arch = "x86_64")]
@@ -30,6 +30,8 @@ pub enum Algorithm {
     Avx2Staged,
     /// 16 lanes, never refilled: one pass per hash over what survived the pass before.
     Avx512Staged,
+    /// 4 lanes: see [`Avx512Staged`](Self::Avx512Staged).
+    NeonStaged,
 }
 
 impl Named for Algorithm {
@@ -38,7 +40,7 @@ impl Named for Algorithm {
 
 impl Algorithm {
     /// Every algorithm, whether this CPU can run it or not.
-    pub const ALL: [Self; 3] = named_enum::all();
+    pub const ALL: [Self; 4] = named_enum::all();
 
     /// The name, in files, logs and on the command line.
     pub fn name(self) -> &'static str {
@@ -51,6 +53,7 @@ impl Algorithm {
             Self::Scalar => Variant::Scalar,
             Self::Avx2Staged => Variant::Avx2,
             Self::Avx512Staged => Variant::Avx512,
+            Self::NeonStaged => Variant::Neon,
         }
     }
 }
@@ -184,6 +187,8 @@ impl Chosen {
             Backend::Avx2(witness) => dispatch(Staged(witness), unroll, prefetch, bits, batch),
             #[cfg(target_arch = "x86_64")]
             Backend::Avx512(witness) => dispatch(Staged(witness), unroll, prefetch, bits, batch),
+            #[cfg(target_arch = "aarch64")]
+            Backend::Neon(witness) => dispatch(Staged(witness), unroll, prefetch, bits, batch),
             _ => dispatch(Scalar, unroll, prefetch, bits, batch),
         }
     }

@@ -1,11 +1,15 @@
-//! No refilling: one pass per hash over what survived the pass before. One kernel for both widths.
+//! No refilling: one pass per hash over what survived the pass before. One kernel for all widths.
 
+#[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
 use super::batch::{Batch, Survive};
 use super::bits::Bits;
-use super::{avx2, avx512, scalar};
+use super::scalar;
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, avx512};
 use crate::isa::simd::{InstructionSet, Kernel};
+#[cfg(target_arch = "x86_64")]
 use crate::isa::{Avx2, Avx512};
 
 /// Keys that go through all passes before the next ones do: what survives a pass stays in the L1 cache.
@@ -39,9 +43,9 @@ impl<I: PassOps, const U: usize, const PREFETCH: bool> Kernel<I> for Passes<'_, 
 
 /// Keys and their payloads, in two arrays.
 #[derive(Clone, Copy)]
-struct Source {
-    keys: *const u32,
-    payloads: *const u32,
+pub(super) struct Source {
+    pub(super) keys: *const u32,
+    pub(super) payloads: *const u32,
 }
 
 impl Source {
@@ -51,10 +55,11 @@ impl Source {
     }
 }
 
+/// Where survivors and their payloads go.
 #[derive(Clone, Copy)]
-struct Target {
-    keys: *mut u32,
-    payloads: *mut u32,
+pub(super) struct Target {
+    pub(super) keys: *mut u32,
+    pub(super) payloads: *mut u32,
 }
 
 impl Target {
@@ -69,7 +74,7 @@ impl Target {
 /// # Safety
 /// Every function needs the CPU to have the instructions, and its pointers to be good for [`LANES`](Self::LANES)
 /// words, or `count` of them.
-trait PassOps: InstructionSet {
+pub(super) trait PassOps: InstructionSet {
     const LANES: usize;
     type Vector: Copy;
 
@@ -82,7 +87,21 @@ trait PassOps: InstructionSet {
     /// Writes the keys of `hit` to the front of `to`, and anything behind them.
     unsafe fn pack(from: Source, to: Target, hit: u32);
     /// All of that for the last `count` keys, fewer than a register's. Returns how many were written.
-    unsafe fn rest(bits: Bits<'_>, seed: u32, from: Source, count: usize, to: Target) -> usize;
+    #[inline(always)]
+    unsafe fn rest(bits: Bits<'_>, seed: u32, from: Source, count: usize, to: Target) -> usize {
+        let mut kept = 0;
+        for i in 0..count {
+            // SAFETY: the trait's contract; `kept ≤ i`.
+            unsafe {
+                let (key, payload) = (*from.keys.add(i), *from.payloads.add(i));
+                if scalar::test(bits, scalar::hash(key, seed)) {
+                    (*to.keys.add(kept), *to.payloads.add(kept)) = (key, payload);
+                    kept += 1;
+                }
+            }
+        }
+        kept
+    }
 }
 
 /// # Safety
@@ -180,6 +199,7 @@ unsafe fn hash_group<L: PassOps, const U: usize, const PREFETCH: bool>(
     }
 }
 
+#[cfg(target_arch = "x86_64")]
 impl PassOps for Avx512 {
     const LANES: usize = 16;
     type Vector = __m512i;
@@ -231,6 +251,7 @@ impl PassOps for Avx512 {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
 impl PassOps for Avx2 {
     const LANES: usize = 8;
     type Vector = __m256i;
@@ -263,21 +284,5 @@ impl PassOps for Avx2 {
             _mm256_storeu_si256(to.keys.cast(), keys);
             _mm256_storeu_si256(to.payloads.cast(), payloads);
         }
-    }
-
-    #[inline(always)]
-    unsafe fn rest(bits: Bits<'_>, seed: u32, from: Source, count: usize, to: Target) -> usize {
-        let mut kept = 0;
-        for i in 0..count {
-            // SAFETY: the trait's contract; `kept ≤ i`.
-            unsafe {
-                let (key, payload) = (*from.keys.add(i), *from.payloads.add(i));
-                if scalar::test(bits, scalar::hash(key, seed)) {
-                    (*to.keys.add(kept), *to.payloads.add(kept)) = (key, payload);
-                    kept += 1;
-                }
-            }
-        }
-        kept
     }
 }

@@ -1,7 +1,7 @@
 //! The batch, stage by stage: every stage runs over all keys before the next begins, so that the cache
 //! misses of up to 64 keys are under way at the same time.
 //!
-//! Generic over [`BucketOps`], which `lanes.rs` and `avx512.rs` implement for instruction sets.
+//! Generic over [`BucketOps`], which `lanes.rs`, `avx512.rs` and `neon.rs` implement for instruction sets.
 
 use super::bucket::Bucket;
 use super::entry::{EntriesView, EntryAt, id};
@@ -22,6 +22,25 @@ pub(super) trait BucketOps: Copy {
     /// Returns the slots with this signature, a bit each: [`Bucket::matches`].
     fn matches(self, bucket: &Bucket, signature: u16) -> u32;
 
+    /// Returns a bit for each that is not 0.
+    #[inline(always)]
+    fn nonzero(self, slots: &[u8; BATCH_MAX]) -> u64 {
+        slots.iter().rev().fold(0, |bits, slots| bits << 1 | u64::from(*slots != 0))
+    }
+
+    /// Returns a bit for each of the filters in which the signature's bit is set: [`Bucket::filter_bit`].
+    #[inline(always)]
+    fn moved(self, filters: &[u64; BATCH_MAX], signatures: &[u16; BATCH_MAX]) -> u64 {
+        let both = filters.iter().zip(signatures).rev();
+        both.fold(0, |bits, (filter, signature)| bits << 1 | filter >> (signature >> 10) & 1)
+    }
+
+    /// Returns whether an entry has this key.
+    #[inline(always)]
+    fn key_is<const W: usize>(self, entries: EntriesView<'_, W>, entry: EntryAt, key: &[u32; W]) -> bool {
+        entries.key_is(entry, key)
+    }
+
     #[inline(always)]
     fn primaries<const W: usize>(self, view: View<'_, W>, stages: &mut Stages, len: usize) {
         primaries(self, view, stages, len);
@@ -38,9 +57,9 @@ pub(super) trait BucketOps: Copy {
         stages: &mut Stages,
         later: u64,
     ) -> u64 {
-        let hits = entries(view, keys, used, values, stages, stages.candidates);
+        let hits = entries(self, view, keys, used, values, stages, stages.candidates);
         // Last, since their entries were prefetched last.
-        hits | entries(view, keys, used, values, stages, later)
+        hits | entries(self, view, keys, used, values, stages, later)
     }
 }
 
@@ -53,19 +72,6 @@ impl BucketOps for Portable {
     fn matches(self, bucket: &Bucket, signature: u16) -> u32 {
         bucket.matches(signature)
     }
-}
-
-/// Which of these are not 0, a bit each.
-#[inline(always)]
-fn nonzero(slots: &[u8; BATCH_MAX]) -> u64 {
-    slots.iter().rev().fold(0, |bits, slots| bits << 1 | u64::from(*slots != 0))
-}
-
-/// In which of the filters the signature's bit is set, a bit each: [`Bucket::filter_bit`].
-#[inline(always)]
-fn moved(filters: &[u64; BATCH_MAX], signatures: &[u16; BATCH_MAX]) -> u64 {
-    let both = filters.iter().zip(signatures).rev();
-    both.fold(0, |bits, (filter, signature)| bits << 1 | filter >> (signature >> 10) & 1)
 }
 
 /// Where the table's memory is: held in registers, where the table itself would have to be read again after
@@ -343,12 +349,12 @@ fn primaries<const W: usize, I: BucketOps>(isa: I, view: View<'_, W>, stages: &m
         stages.versions[i] = version;
         changed |= bucket.change_since(version);
     }
-    stages.candidates = nonzero(&stages.slots);
+    stages.candidates = isa.nonzero(&stages.slots);
     // Of a miss nothing else is read than the primary bucket: it is decided here. That one changes within
     // these few instructions is so rare that it is not tracked by key.
     let all = u64::MAX >> (BATCH_MAX - len);
     stages.again = if changed != 0 { all & !stages.candidates } else { 0 };
-    let moved = moved(&filters, &stages.signatures);
+    let moved = isa.moved(&filters, &stages.signatures);
     stages.alternates = moved & !stages.candidates & !stages.again;
     for i in ones(stages.candidates) {
         let slot = stages.slots[i].trailing_zeros() as usize;
@@ -403,7 +409,8 @@ fn alternates<const W: usize, I: BucketOps>(
 
 /// Compares the candidates' keys and reads their values. Returns the hits.
 #[inline(always)]
-fn entries<const W: usize>(
+fn entries<const W: usize, I: BucketOps>(
+    isa: I,
     view: View<'_, W>,
     keys: &[[u32; W]],
     used: Option<u64>,
@@ -414,7 +421,7 @@ fn entries<const W: usize>(
     let mut hits = 0;
     for i in ones(candidates) {
         let entry = stages.entries[i];
-        let same = view.entries.key_is(entry, &keys[i]);
+        let same = isa.key_is(view.entries, entry, &keys[i]);
         let value = view.entries.value(entry);
         if same & view.buckets[stages.buckets[i] as usize].is_unchanged(stages.versions[i]) {
             hits |= 1 << i;

@@ -99,7 +99,7 @@ impl Bucket {
     }
 
     /// Returns all signatures, for reading them as a vector.
-    #[cfg(all(target_arch = "x86_64", not(all(loom, test)), not(miri)))]
+    #[cfg(not(any(all(loom, test), miri)))]
     #[inline(always)]
     pub(super) fn signatures(&self) -> *const [AtomicU32; SLOTS / 2] {
         &raw const self.signatures
@@ -122,7 +122,7 @@ impl Bucket {
     }
 
     /// Returns a copy of all signatures.
-    #[cfg(all(target_arch = "x86_64", any(all(loom, test), miri)))]
+    #[cfg(any(all(loom, test), miri))]
     pub(super) fn signatures(&self) -> [u32; SLOTS / 2] {
         std::array::from_fn(|word| self.signatures[word].load(Relaxed))
     }

@@ -105,8 +105,9 @@ impl<'a, const W: usize> EntriesView<'a, W> {
         bucket as usize * Self::STRIDE + const { Self::PLACES }[slot % SLOTS] as usize
     }
 
+    /// Returns the words of an entry: those of the key, then the value.
     #[inline(always)]
-    fn words(self, entry: EntryAt) -> &'a [AtomicU32] {
+    pub(super) fn words(self, entry: EntryAt) -> &'a [AtomicU32] {
         &self.words[entry..][..W + 1]
     }
 

@@ -9,6 +9,8 @@ mod entry;
 mod geometry;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 mod slot_metadata;
 mod slots;
@@ -33,10 +35,10 @@ use geometry::Geometry;
 use sync::{AtomicU64, Memory};
 
 use crate::dispatch::{AdaptiveDispatch, KernelSlot, SizeClass};
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::hash::multilinear;
 use crate::hash::multilinear::{KEYS, KeyHash};
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa::simd::InstructionSet;
 use crate::isa::simd::Kernel;
 use crate::isa::{Backend, Variant};
@@ -211,6 +213,9 @@ impl<const W: usize> CuckooTable<W> {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
                 Backend::Avx512(_) => unsafe { multilinear::avx512::hash_keys(&self.hash, keys, hashes) },
+                #[cfg(target_arch = "aarch64")]
+                // SAFETY: the witness proves that the CPU has NEON.
+                Backend::Neon(_) => unsafe { multilinear::neon::hash_keys(&self.hash, keys, hashes) },
                 _ => self.hash.hash_keys(keys, hashes),
             }
         }
@@ -293,6 +298,8 @@ impl<const W: usize> CuckooTable<W> {
             Backend::Avx2(isa) => isa.run(LookupMany { table: self, keys, values, hits }),
             #[cfg(target_arch = "x86_64")]
             Backend::Avx512(isa) => isa.run(LookupMany { table: self, keys, values, hits }),
+            #[cfg(target_arch = "aarch64")]
+            Backend::Neon(isa) => isa.run(LookupMany { table: self, keys, values, hits }),
         });
     }
 
@@ -311,6 +318,8 @@ impl<const W: usize> CuckooTable<W> {
             Backend::Avx2(isa) => isa.run(LookupBatch { table: self, keys, request, values }),
             #[cfg(target_arch = "x86_64")]
             Backend::Avx512(isa) => isa.run(LookupBatch { table: self, keys, request, values }),
+            #[cfg(target_arch = "aarch64")]
+            Backend::Neon(isa) => isa.run(LookupBatch { table: self, keys, request, values }),
         })
     }
 }

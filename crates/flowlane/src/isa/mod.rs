@@ -2,7 +2,7 @@
 //!
 //! A structure has one kernel for each [`Variant`] that pays; the kernel is selected when the structure
 //! is built, and stored in it. A kernel for an instruction set is reached only with that set's *witness*
-//! ([`Sse42`], [`Avx2`], [`Avx512`], [`Avx512Vbmi`]), a value without content that only detection makes: to hold one
+//! ([`Sse42`], [`Avx2`], [`Avx512`], [`Avx512Vbmi`], [`Neon`], [`NeonCrc`]), a value without content that only detection makes: to hold one
 //! is the proof that the instructions exist and that the width is allowed.
 //!
 //! The width cap ([`set_max_simd`]) is global state, like the overrides and the trial clock of
@@ -100,6 +100,8 @@ pub enum Variant {
     Avx2,
     /// All that [`Avx2`](Self::Avx2) has, and AVX-512 F, BW, DQ and VL.
     Avx512,
+    /// AArch64 with NEON (Advanced SIMD).
+    Neon,
 }
 
 impl Named for Variant {
@@ -108,7 +110,7 @@ impl Named for Variant {
 
 impl Variant {
     /// Every variant, whether this CPU has it or not.
-    pub const ALL: [Self; 4] = named_enum::all();
+    pub const ALL: [Self; 5] = named_enum::all();
 
     /// Returns the name, in files, logs and on the command line.
     pub fn name(self) -> &'static str {
@@ -119,7 +121,7 @@ impl Variant {
     pub fn width_bits(self) -> u16 {
         match self {
             Variant::Scalar => 64,
-            Variant::Sse42 => 128,
+            Variant::Sse42 | Variant::Neon => 128,
             Variant::Avx2 => 256,
             Variant::Avx512 => 512,
         }
@@ -139,8 +141,15 @@ impl Variant {
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
             }
+            Variant::Neon => false,
         };
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(target_arch = "aarch64")]
+        return match self {
+            Variant::Scalar => true,
+            Variant::Neon => std::arch::is_aarch64_feature_detected!("neon"),
+            _ => false,
+        };
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         return self == Variant::Scalar;
     }
 
@@ -183,6 +192,8 @@ witness! {
     Avx2
     /// Proof that AVX-512 F, BW, DQ and VL may be used, and all that [`Avx2`] is proof of.
     Avx512
+    /// Proof that NEON may be used.
+    Neon
 }
 
 impl From<Avx512> for Avx2 {
@@ -213,6 +224,21 @@ impl Avx512Vbmi {
     }
 }
 
+/// Proof that the instructions for CRC32C of AArch64 may be used, and all that [`Neon`] is proof of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NeonCrc(());
+
+impl NeonCrc {
+    /// Returns the witness, where the CPU has the instructions and the cap allows the width of NEON.
+    pub fn detect() -> Option<Self> {
+        #[cfg(target_arch = "aarch64")]
+        return (Variant::Neon.available() && std::arch::is_aarch64_feature_detected!("crc"))
+            .then_some(Self(()));
+        #[cfg(not(target_arch = "aarch64"))]
+        return None;
+    }
+}
+
 /// The instruction set of the kernel that a structure uses, with the proof that it may be used. Stored in the structure, and
 /// matched once per batch.
 #[derive(Clone, Copy, Debug)]
@@ -228,6 +254,9 @@ pub enum Backend {
     /// [`Variant::Avx512`].
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512),
+    /// [`Variant::Neon`].
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon),
 }
 
 impl Backend {
@@ -241,7 +270,8 @@ impl Backend {
             Variant::Avx2 => Avx2::detect().map(Self::Avx2),
             #[cfg(target_arch = "x86_64")]
             Variant::Avx512 => Avx512::detect().map(Self::Avx512),
-            #[cfg(not(target_arch = "x86_64"))]
+            #[cfg(target_arch = "aarch64")]
+            Variant::Neon => Neon::detect().map(Self::Neon),
             _ => None,
         }
     }
@@ -261,6 +291,8 @@ impl Backend {
             Self::Avx2(_) => Variant::Avx2,
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(_) => Variant::Avx512,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(_) => Variant::Neon,
         }
     }
 }

@@ -47,7 +47,7 @@ impl<T, A: PartialEq + Debug> Trying<T, A> {
 
 /// Kernels of a slot that can be used here.
 fn bodies(slot: KernelSlot) -> usize {
-    let rows = [Family::Zen5, Family::Avx2, Family::Sse42, Family::Portable];
+    let rows = [Family::Zen5, Family::Avx2, Family::Sse42, Family::Neon, Family::Portable];
     let texts: BTreeSet<&str> = rows.into_iter().map(|row| row.choice(slot)).collect();
     texts.into_iter().filter(|text| is_usable(slot, text) == Ok(true)).count()
 }

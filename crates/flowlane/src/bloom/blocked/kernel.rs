@@ -11,7 +11,7 @@ use crate::isa::{Backend, Variant};
 /// Its name is `variant` or `variant/prefetch`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BlockedKernel {
-    /// Scalar, AVX2 or AVX-512.
+    /// Scalar, AVX2, AVX-512 or NEON.
     pub variant: Variant,
     /// True if blocks are prefetched.
     pub prefetch: bool,
@@ -20,7 +20,7 @@ pub struct BlockedKernel {
 /// A text that names no kernel.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{0}` names no kernel of a blocked Bloom filter; write scalar, avx2 or avx512, with or without /prefetch"
+    "`{0}` names no kernel of a blocked Bloom filter; write scalar, avx2, avx512 or neon, with or without /prefetch"
 )]
 pub struct BlockedKernelError(pub String);
 

@@ -7,6 +7,8 @@ mod scalar;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 #[cfg(test)]
 mod tests;
 
@@ -118,7 +120,7 @@ impl BlockedBloomFilter {
         self
     }
 
-    /// Selects the variant (scalar, AVX2 or AVX-512), where it may be used here.
+    /// Selects the variant (scalar, AVX2, AVX-512 or NEON), where it may be used here.
     pub fn with_variant(self, variant: Variant) -> Option<Self> {
         let (_, prefetch) = self.chosen.get();
         Some(Self { chosen: AdaptiveDispatch::named((kernel::backend(variant)?, prefetch)), ..self })
@@ -231,6 +233,10 @@ impl BlockedBloomFilter {
                 Backend::Avx2(w) => {
                     avx2::contains(w, prefetch, self.blocks(), keys, hits, |k| self.digest((*k).into()))
                 }
+                #[cfg(target_arch = "aarch64")]
+                Backend::Neon(w) => {
+                    neon::contains(w, prefetch, self.blocks(), keys, hits, |k| self.digest((*k).into()))
+                }
                 _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest((*k).into())),
             },
         );
@@ -250,6 +256,10 @@ impl BlockedBloomFilter {
                 #[cfg(target_arch = "x86_64")]
                 Backend::Avx2(w) => {
                     avx2::contains(w, prefetch, self.blocks(), keys, hits, |k| self.digest(*k));
+                }
+                #[cfg(target_arch = "aarch64")]
+                Backend::Neon(w) => {
+                    neon::contains(w, prefetch, self.blocks(), keys, hits, |k| self.digest(*k));
                 }
                 _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest(*k)),
             },
@@ -279,6 +289,10 @@ impl BlockedBloomFilter {
                 #[cfg(target_arch = "x86_64")]
                 Backend::Avx2(w) => {
                     avx2::contains(w, prefetch, self.blocks(), keys, hits, |k| self.digest_bytes(k));
+                }
+                #[cfg(target_arch = "aarch64")]
+                Backend::Neon(w) => {
+                    neon::contains(w, prefetch, self.blocks(), keys, hits, |k| self.digest_bytes(k));
                 }
                 _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest_bytes(k)),
             },

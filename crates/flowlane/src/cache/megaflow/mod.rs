@@ -36,6 +36,8 @@ mod avx512;
 mod choice;
 mod flow;
 mod interleaved;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 mod subtable;
 mod wide;
@@ -279,6 +281,11 @@ impl MegaflowCache {
             Backend::Avx512(witness) => {
                 // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
                 unsafe { avx512::lookup(witness, tables, keys, live, found) }
+            }
+            #[cfg(target_arch = "aarch64")]
+            Backend::Neon(witness) => {
+                // SAFETY: the witness proves that the CPU has NEON.
+                unsafe { neon::lookup(witness, tables, keys, live, found) }
             }
             _ => one_by_one(body, tables, keys, live, found, Ahead { masks: in_flight, far }),
         });

@@ -208,12 +208,18 @@ impl Subtable {
     /// Returns whether `key` is the megaflow's, in the bits of the mask.
     #[inline(always)]
     pub(super) fn matches(&self, flow: &Megaflow, key: &FlowKey) -> bool {
+        self.line_matches(flow, key) && self.tail_matches(flow, key)
+    }
+
+    /// Returns whether the words in the megaflow's line are the key's.
+    #[inline(always)]
+    pub(super) fn line_matches(&self, flow: &Megaflow, key: &FlowKey) -> bool {
         let words = key.words();
         let mut different = 0;
         for (i, stored) in flow.key[..self.inline_words()].iter().enumerate() {
             different |= words[self.places[i] as usize % WORDS] & self.masks[i] ^ stored;
         }
-        different == 0 && self.tail_matches(flow, key)
+        different == 0
     }
 
     /// Returns whether the words beyond those in the megaflow's line are the key's.

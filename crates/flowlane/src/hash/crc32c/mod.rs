@@ -7,8 +7,8 @@
 //!   defence against chosen keys: two keys that collide under one seed do so
 //!   under all. Tables that hostile traffic reaches use MurmurHash3.
 //!
-//! SSE4.2 has an instruction for a step; lanes are chains of it side by side, one step a cycle. AVX2 and AVX-512 have no
-//! such instruction, and so no variant.
+//! SSE4.2 and AArch64 have an instruction for a step; lanes are chains of it side by side, one step a cycle. AVX2 and AVX-512
+//! have no such instruction, and so no variant.
 
 mod lanes;
 mod scalar;
@@ -16,7 +16,21 @@ mod scalar;
 pub use scalar::{checksum, hash_words, update};
 
 use crate::dispatch::{self, KernelSlot};
-use crate::isa::{Backend, Variant};
+#[cfg(target_arch = "aarch64")]
+use crate::isa::NeonCrc;
+#[cfg(target_arch = "x86_64")]
+use crate::isa::Sse42;
+use crate::isa::Variant;
+
+/// The instructions that hash, with the proof that they may be used.
+#[derive(Clone, Copy, Debug)]
+enum Backend {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Sse42(Sse42),
+    #[cfg(target_arch = "aarch64")]
+    Neon(NeonCrc),
+}
 
 /// CRC32C of one or many keys, by one of its variants.
 #[derive(Clone, Copy, Debug)]
@@ -25,10 +39,17 @@ pub struct Crc32c {
 }
 
 impl Crc32c {
-    /// Returns the variant of this name, where it may be used here.
+    /// Returns the variant of this name, where it may be used here. NEON needs the instructions for CRC32C, too.
     pub fn with_variant(variant: Variant) -> Option<Self> {
-        let exists = matches!(variant, Variant::Scalar | Variant::Sse42);
-        Backend::of(variant).filter(|_| exists).map(|backend| Self { backend })
+        let backend = match variant {
+            Variant::Scalar => Some(Backend::Scalar),
+            #[cfg(target_arch = "x86_64")]
+            Variant::Sse42 => Sse42::detect().map(Backend::Sse42),
+            #[cfg(target_arch = "aarch64")]
+            Variant::Neon => NeonCrc::detect().map(Backend::Neon),
+            _ => None,
+        };
+        backend.map(|backend| Self { backend })
     }
 
     /// Returns the variant chosen for this machine ([`dispatch`]).
@@ -38,7 +59,13 @@ impl Crc32c {
 
     /// Which variant this is.
     pub fn variant(&self) -> Variant {
-        self.backend.variant()
+        match self.backend {
+            Backend::Scalar => Variant::Scalar,
+            #[cfg(target_arch = "x86_64")]
+            Backend::Sse42(_) => Variant::Sse42,
+            #[cfg(target_arch = "aarch64")]
+            Backend::Neon(_) => Variant::Neon,
+        }
     }
 
     /// Hashes `N` keys of `words.len()` words each: `out[lane]` becomes the hash of `words[0][lane]`,
@@ -48,8 +75,11 @@ impl Crc32c {
         match self.backend {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has SSE4.2.
-            Backend::Sse42(_) => unsafe { lanes::sse42(words, seed, out) },
-            _ => scalar::hash_lanes(words, seed, out),
+            Backend::Sse42(_) => unsafe { lanes::chains(words, seed, out) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: the witness proves that the CPU has the instructions for CRC32C.
+            Backend::Neon(_) => unsafe { lanes::chains(words, seed, out) },
+            Backend::Scalar => scalar::hash_lanes(words, seed, out),
         }
     }
 }

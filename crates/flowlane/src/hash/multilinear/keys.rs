@@ -13,7 +13,7 @@ pub(super) const fn padded(words: usize) -> usize {
 /// The hash of keys of `W` words, 1 to 16, under one seed: what [`Multilinear::hash_words`] gives.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyHash<const W: usize> {
-    multipliers: [u32; W],
+    pub(super) multipliers: [u32; W],
     /// The multipliers of words 0, 2, 4 .. of a vector of 16 words that holds as many padded keys as fit.
     pub(super) even: [u64; 8],
     /// The multipliers of words 1, 3, 5, …
@@ -71,6 +71,13 @@ mod tests {
             // SAFETY: the CPU has AVX-512, as was just detected.
             unsafe { super::super::avx512::hash_keys(&hash, &keys, &mut hashes) };
             assert_eq!(hashes, wanted, "avx512, {W} words");
+        }
+        #[cfg(target_arch = "aarch64")]
+        if crate::isa::Neon::detect().is_some() {
+            let mut hashes = [0; KEYS];
+            // SAFETY: the CPU has NEON, as was just detected.
+            unsafe { super::super::neon::hash_keys(&hash, &keys, &mut hashes) };
+            assert_eq!(hashes, wanted, "neon, {W} words");
         }
     }
 

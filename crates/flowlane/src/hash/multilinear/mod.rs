@@ -19,6 +19,8 @@
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
 mod keys;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
 
 pub(crate) use keys::{KEYS, KeyHash};
 

@@ -33,3 +33,9 @@ pub(super) fn avx2<const N: usize>(words: &[[u32; N]], seed: u32, out: &mut [u32
 pub(super) fn avx512<const N: usize>(words: &[[u32; N]], seed: u32, out: &mut [u32; N]) {
     hash(words, seed, out);
 }
+
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
+pub(super) fn neon<const N: usize>(words: &[[u32; N]], seed: u32, out: &mut [u32; N]) {
+    hash(words, seed, out);
+}

@@ -54,6 +54,9 @@ impl Murmur3 {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
             Backend::Avx512(_) => unsafe { lanes::avx512(words, seed, out) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: the witness proves that the CPU has NEON.
+            Backend::Neon(_) => unsafe { lanes::neon(words, seed, out) },
         }
     }
 }

@@ -4,10 +4,11 @@
 //! [`InstructionSet::run`] compiles it for those instructions, and is the only place with `#[target_feature]`. A kernel over
 //! registers is generic over [`Registers`], or over [`Vector`] where it needs gathers, shifts or words of 64 bits:
 //!
-//! | | [`Sse42`](super::Sse42) | [`Avx2`](super::Avx2) | [`Avx512`](super::Avx512) |
-//! |---|---|---|---|
-//! | `Registers` | 4 words | 8 | 16 |
-//! | `Vector` | no: SSE4.2 has no gathers | yes | yes |
+//! | | [`Sse42`](super::Sse42) | [`Neon`](super::Neon) | [`Avx2`](super::Avx2) | [`Avx512`](super::Avx512) |
+//! |---|---|---|---|---|
+//! | `Registers` | 4 words | 4 | 8 | 16 |
+//! | [`Quad`] | yes | yes | no | no |
+//! | `Vector` | no: SSE4.2 has no gathers | yes, gathers lane by lane | yes | yes |
 //!
 //! ```text
 //! impl<V: Vector> Kernel<V> for Places<'_> {            match backend {
@@ -26,8 +27,13 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod gather;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod quad;
 #[cfg(target_arch = "x86_64")]
 mod sse42;
+
+pub(crate) use quad::Quad;
 
 /// An instruction set, by the witness that it may be used.
 pub(crate) trait InstructionSet: Copy {
@@ -105,6 +111,12 @@ pub(crate) trait Registers: InstructionSet {
     fn any(self, mask: Self::Mask) -> bool {
         self.bits(mask) != 0
     }
+
+    /// Returns whether all words are in each of the masks.
+    #[inline(always)]
+    fn all<const N: usize>(self, masks: [Self::Mask; N]) -> bool {
+        masks.into_iter().all(|mask| self.bits(mask) == u32::MAX >> (32 - Self::LANES))
+    }
 }
 
 /// Registers with gathers, shifts, and words of 64 bits.
@@ -134,16 +146,17 @@ pub(crate) trait Vector: Registers {
     /// Returns the words of 32 bits whose lowest bit is set.
     fn odd(self, register: Self::Register) -> Self::Mask;
 
-    /// Reads 32 bits from `base + SCALE × index` in each lane, as relaxed atomic loads do.
+    /// Reads 32 bits from `base + SCALE × index` in each lane, as relaxed atomic loads do. Of a `SCALE` of 1 or 2 the bits above
+    /// the first `SCALE` bytes are unspecified.
     ///
     /// # Safety
-    /// 4 bytes are readable at each place.
+    /// 4 bytes are readable at each place, and `base` is a multiple of `SCALE`.
     unsafe fn gather<const SCALE: usize>(self, base: *const u8, index: Self::Register) -> Self::Register;
 
     /// Reads as [`gather`](Self::gather) does in the lanes of `mask`, and takes those of `otherwise` elsewhere.
     ///
     /// # Safety
-    /// 4 bytes are readable at each place in `mask`.
+    /// 4 bytes are readable at each place in `mask`, and `base` is a multiple of `SCALE`.
     unsafe fn gather_in<const SCALE: usize>(
         self,
         base: *const u8,
@@ -204,7 +217,7 @@ pub(crate) trait Vector: Registers {
     ) -> Self::Register;
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! instruction_set {
     ($witness:ident, $features:literal) => {
         impl InstructionSet for crate::isa::$witness {
@@ -230,10 +243,15 @@ instruction_set!(Sse42, "sse4.2");
 instruction_set!(Avx2, "avx2,popcnt,bmi1,bmi2,lzcnt");
 #[cfg(target_arch = "x86_64")]
 instruction_set!(Avx512, "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt");
+#[cfg(target_arch = "aarch64")]
+instruction_set!(Neon, "neon");
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod tests {
     use super::*;
+    #[cfg(target_arch = "aarch64")]
+    use crate::isa::Neon;
+    #[cfg(target_arch = "x86_64")]
     use crate::isa::{Avx2, Avx512, Sse42};
 
     /// Words whose bits have no order.
@@ -271,6 +289,7 @@ mod tests {
         let all = u32::MAX >> (32 - R::LANES);
         assert_eq!((isa.bits(isa.mask_all()), isa.bits(isa.mask_none())), (all, 0));
         assert!(isa.any(isa.mask_all()) && !isa.any(isa.mask_none()));
+        assert!(isa.all([isa.mask_all(); 2]) && !isa.all([isa.mask_all(), isa.mask_none()]));
         // Every two sets of eight lanes, repeated in wider registers.
         for (p, q) in (0..=u8::MAX).flat_map(|p| (0..=u8::MAX).map(move |q| (p, q))) {
             let [p, q] = [p, q].map(|set| all & (u32::from(set) * 0x0101));
@@ -280,7 +299,7 @@ mod tests {
                 isa.equal_in(isa.mask_all(), x, isa.load(&words))
             };
             let (in_p, in_q) = (set(p), set(q));
-            assert_eq!((isa.bits(in_p), isa.any(in_p)), (p, p != 0));
+            assert_eq!((isa.bits(in_p), isa.any(in_p), isa.all([in_p])), (p, p != 0, p == all));
             assert_eq!(isa.bits(isa.equal_in(in_p, x, x)), p);
             assert_eq!(isa.bits(isa.equal_in(in_p, x, y)), 0, "the words differ");
             assert_eq!(isa.bits(isa.mask_or(in_p, in_q)), p | q);
@@ -386,6 +405,16 @@ mod tests {
         }
     }
 
+    #[cfg(target_arch = "aarch64")]
+    #[test]
+    fn every_operation_agrees_with_arithmetic() {
+        if let Some(isa) = Neon::detect() {
+            isa.run(EveryRegisterOperation);
+            isa.run(EveryOperation);
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
     #[test]
     fn every_operation_agrees_with_arithmetic() {
         if let Some(isa) = Sse42::detect() {

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::Registers;
+use super::{Quad, Registers};
 use crate::isa::Sse42;
 
 impl Registers for Sse42 {
@@ -90,5 +90,83 @@ impl Registers for Sse42 {
     fn bits(self, mask: __m128i) -> u32 {
         // SAFETY: as above.
         unsafe { _mm_movemask_ps(_mm_castsi128_ps(mask)).cast_unsigned() }
+    }
+}
+
+impl Quad for Sse42 {
+    #[inline(always)]
+    unsafe fn load_aligned(self, from: *const u32) -> __m128i {
+        // SAFETY: as above; memory is the caller's promise.
+        unsafe { _mm_load_si128(from.cast()) }
+    }
+
+    #[inline(always)]
+    fn load_bytes(self, bytes: &[u8; 16]) -> __m128i {
+        // SAFETY: as above; sixteen bytes.
+        unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn words(self, words: [u32; 4]) -> __m128i {
+        let [a, b, c, d] = words.map(u32::cast_signed);
+        // SAFETY: as above.
+        unsafe { _mm_setr_epi32(a, b, c, d) }
+    }
+
+    #[inline(always)]
+    fn permute(self, register: __m128i, from: [u8; 16]) -> __m128i {
+        // SAFETY: as above.
+        unsafe { _mm_shuffle_epi8(register, self.load_bytes(&from)) }
+    }
+
+    #[inline(always)]
+    fn or(self, a: __m128i, b: __m128i) -> __m128i {
+        // SAFETY: as above.
+        unsafe { _mm_or_si128(a, b) }
+    }
+
+    #[inline(always)]
+    fn xor(self, a: __m128i, b: __m128i) -> __m128i {
+        // SAFETY: as above.
+        unsafe { _mm_xor_si128(a, b) }
+    }
+
+    #[inline(always)]
+    fn and_not(self, a: __m128i, b: __m128i) -> __m128i {
+        // SAFETY: as above.
+        unsafe { _mm_andnot_si128(b, a) }
+    }
+
+    #[inline(always)]
+    fn is_zero(self, register: __m128i) -> bool {
+        // SAFETY: as above.
+        unsafe { _mm_testz_si128(register, register) == 1 }
+    }
+
+    #[inline(always)]
+    fn excess_halves(self, a: __m128i, b: __m128i) -> __m128i {
+        // SAFETY: as above.
+        unsafe { _mm_subs_epu16(a, b) }
+    }
+
+    #[inline(always)]
+    fn max(self, a: __m128i, b: __m128i) -> __m128i {
+        // SAFETY: as above.
+        unsafe { _mm_max_epu32(a, b) }
+    }
+
+    #[inline(always)]
+    fn min(self, a: __m128i, b: __m128i) -> __m128i {
+        // SAFETY: as above.
+        unsafe { _mm_min_epu32(a, b) }
+    }
+
+    #[inline(always)]
+    fn bits_of_four(self, [a, b, c, d]: [__m128i; 4]) -> u32 {
+        // SAFETY: as above.
+        unsafe {
+            let halves = _mm_packs_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d));
+            _mm_movemask_epi8(halves).cast_unsigned()
+        }
     }
 }

@@ -15,6 +15,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 
 use super::key::{BitIter, FlowKey, FlowMask, WORDS};
@@ -114,6 +116,8 @@ impl TransposedBatch {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
             Backend::Avx512(_) => unsafe { avx512::fill(keys, &self.words, lanes, &mut self.columns) },
+            #[cfg(target_arch = "aarch64")]
+            Backend::Neon(_) => neon::fill(keys, &self.words, lanes, &mut self.columns),
             _ => scalar::fill(keys, &self.words, lanes, &mut self.columns),
         }
     }

@@ -18,8 +18,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-#[cfg(target_arch = "x86_64")]
-mod sse42;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod quad;
 
 use super::captured::Captured;
 use super::fields::{VLAN_PRESENT, word};
@@ -28,9 +28,15 @@ use super::key::FlowKey;
 use super::parse::{ether_type, ip_proto, parse_captured};
 use super::word_set::WordSet;
 use crate::dispatch::{self, KernelSlot};
+#[cfg(target_arch = "aarch64")]
+use crate::isa::Neon;
 use crate::isa::Variant;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use crate::isa::simd::InstructionSet;
 #[cfg(target_arch = "x86_64")]
 use crate::isa::{Avx512Vbmi, Sse42};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use quad::ParseAll;
 
 /// Words of the key that L2 fills: from here on 8, and then 16 for L3 and L4.
 const L2_WORD: usize = word::ETH;
@@ -383,6 +389,8 @@ enum Backend {
     Sse42(Sse42),
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512Vbmi),
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon),
 }
 
 /// The parser, by one of its variants.
@@ -413,6 +421,8 @@ impl Parser {
             Variant::Sse42 => Sse42::detect().map(Backend::Sse42),
             #[cfg(target_arch = "x86_64")]
             Variant::Avx512 => Avx512Vbmi::detect().map(Backend::Avx512),
+            #[cfg(target_arch = "aarch64")]
+            Variant::Neon => Neon::detect().map(Backend::Neon),
             _ => None,
         };
         Some(Self { body: body? })
@@ -432,6 +442,8 @@ impl Parser {
             Backend::Sse42(_) => Variant::Sse42,
             #[cfg(target_arch = "x86_64")]
             Backend::Avx512(_) => Variant::Avx512,
+            #[cfg(target_arch = "aarch64")]
+            Backend::Neon(_) => Variant::Neon,
         }
     }
 
@@ -460,11 +472,12 @@ impl Parser {
         let frames = frames.map(Into::into);
         match self.body {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the witness proves that the CPU has SSE4.2.
-            Backend::Sse42(isa) => unsafe { sse42::parse_all(isa, frames, in_port, keys, headers) },
+            Backend::Sse42(isa) => isa.run(ParseAll { frames, in_port, keys, headers }),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ, VL and VBMI, and the instructions on bits.
             Backend::Avx512(isa) => unsafe { avx512::parse_all(isa, frames, in_port, keys, headers) },
+            #[cfg(target_arch = "aarch64")]
+            Backend::Neon(isa) => isa.run(ParseAll { frames, in_port, keys, headers }),
             Backend::Scalar => {
                 for ((frame, key), headers) in frames.zip(keys).zip(headers) {
                     *headers = parse_captured(frame, in_port, key);

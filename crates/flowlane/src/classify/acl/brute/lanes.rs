@@ -54,16 +54,17 @@ fn suit<R: Registers>(
 /// Returns the rules of a block that match, one bit each.
 #[inline(always)]
 fn matching<R: Registers, const W: usize>(isa: R, tests: &[Test], block: &[Column], key: &[u32; W]) -> u32 {
-    let mut bits = 0;
-    for from in (0..BLOCK).step_by(R::LANES) {
-        let mut set = isa.mask_all();
-        for (test, column) in tests.iter().zip(block) {
+    // One for each register of a block: four where a register has four words.
+    let mut sets = [isa.mask_all(); BLOCK / 4];
+    for (test, column) in tests.iter().zip(block) {
+        let key = isa.splat(key[test.word]);
+        for (set, from) in sets.iter_mut().zip((0..BLOCK).step_by(R::LANES)) {
             let (low, high) = (isa.load(&column.low[from..]), isa.load(&column.high[from..]));
-            set = suit(isa, set, test.kind, isa.splat(key[test.word]), low, high);
+            *set = suit(isa, *set, test.kind, key, low, high);
         }
-        bits |= isa.bits(set) << from;
     }
-    bits
+    let own = sets.into_iter().zip((0..BLOCK).step_by(R::LANES));
+    own.fold(0, |bits, (set, from)| bits | isa.bits(set) << from)
 }
 
 /// Looks up with rules in lanes.
@@ -158,7 +159,7 @@ fn group<R: Registers, const W: usize>(
             best[g] = isa.blend(isa.mask_and_not(set[g], done[g]), rule, best[g]);
             done[g] = isa.mask_or(done[g], set[g]);
         }
-        if (0..GROUP).all(|g| isa.bits(done[g]) == u32::MAX >> (32 - R::LANES)) {
+        if isa.all(done) {
             break;
         }
     }

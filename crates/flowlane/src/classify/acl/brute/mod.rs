@@ -3,7 +3,7 @@
 mod kernel;
 mod scalar;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod lanes;
 
 #[cfg(test)]
@@ -15,11 +15,11 @@ use super::engine::{BulkEngine, Tombstones};
 use super::{
     BuildError, CATEGORIES_MAX, Condition, Engine, Entry, Explanation, MatchId, WordKind, order, wildcards,
 };
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa::simd::InstructionSet;
 use crate::isa::{Backend, Variant};
 use crate::rule::RuleId;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use lanes::Lookup;
 
 /// Rules of a block: the lanes of the widest register.
@@ -161,6 +161,8 @@ impl<const W: usize> Brute<W> {
             Backend::Avx2(isa) => isa.run(Lookup { table: self, keys, categories, verdicts }),
             #[cfg(target_arch = "x86_64")]
             Backend::Avx512(isa) => isa.run(Lookup { table: self, keys, categories, verdicts }),
+            #[cfg(target_arch = "aarch64")]
+            Backend::Neon(isa) => isa.run(Lookup { table: self, keys, categories, verdicts }),
         }
     }
 }

@@ -14,6 +14,8 @@ use super::table::{CLASS_BITS, CLASS_SHIFT, HEADS, OVERFLOWED, Place, TAGS, Tabl
 use super::winners::{BATCH, BatchWinners, CATEGORIES_BATCH, Cutoff, One, Several, Single, Winners};
 use crate::classify::acl::{MatchId, WordKind};
 use crate::isa::Backend;
+#[cfg(target_arch = "aarch64")]
+use crate::isa::simd::InstructionSet;
 use crate::memory::prefetch;
 
 /// Keys that are probed together.
@@ -70,7 +72,7 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    const WORDS: usize = 16;
+    pub(super) const WORDS: usize = 16;
 
     fn new<const W: usize>(kinds: &[WordKind; W]) -> Self {
         let of = |suits: fn(&WordKind) -> bool| {
@@ -285,10 +287,12 @@ fn search<const W: usize>(backend: Backend, engine: &Dynamic<W>, keys: &[[u32; W
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
         Backend::Avx512(isa) => unsafe { super::avx512::search(isa, engine, keys, winners) },
+        #[cfg(target_arch = "aarch64")]
+        Backend::Neon(isa) => isa.run(super::quad::Search { engine, keys, winners }),
     }
 }
 
-/// Looks up in several categories, which is rare: one kernel for all CPUs with AVX2, none for SSE4.2.
+/// Looks up in several categories, which is rare: one kernel for all CPUs with AVX2, one for NEON, none for SSE4.2.
 fn search_categories<const W: usize>(
     engine: &Dynamic<W>,
     keys: &[[u32; W]],
@@ -301,6 +305,8 @@ fn search_categories<const W: usize>(
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has AVX2, too, and the instructions on bits.
         Backend::Avx512(isa) => unsafe { super::avx2::search_categories(isa.into(), engine, keys, winners) },
+        #[cfg(target_arch = "aarch64")]
+        Backend::Neon(isa) => isa.run(super::quad::Search { engine, keys, winners }),
         _ => one_by_one(engine, keys, winners),
     }
 }

@@ -11,6 +11,8 @@ mod classes;
 mod explain;
 mod ids;
 mod plan;
+#[cfg(target_arch = "aarch64")]
+mod quad;
 mod rules;
 mod scalar;
 mod table;

@@ -1,12 +1,13 @@
-//! The AVX2 kernel: bits of keys by BMI2; leaves and records as in [`sse42`](super::sse42), in the encoding of AVX.
+//! The AVX2 kernel: bits of keys by BMI2; leaves and records as in [`quad`](super::quad), in the encoding of AVX.
 
 use std::arch::x86_64::_pext_u64;
 
+use super::Node;
 use super::lanes::TreeOps;
 use super::leaf::Block;
+use super::quad;
 use super::range_filter::Ends;
 use super::record::Record;
-use super::sse42;
 use crate::classify::acl::WordKind;
 use crate::isa;
 
@@ -25,25 +26,37 @@ pub(super) fn gather<const W: usize>(mask: &[u32; W], key: &[u32; W]) -> u32 {
     out as u32
 }
 
+/// Does what [`bits::gather`](super::bits::gather) does, for changes.
+pub(super) fn gather_by<const W: usize>(_: isa::Avx2, mask: &[u32; W], words: &[u32; W]) -> u32 {
+    // SAFETY: the witness proves the instructions on bits.
+    unsafe { gather(mask, words) }
+}
+
 impl TreeOps for isa::Avx2 {
     #[inline(always)]
-    fn gather<const W: usize>(self, mask: &[u32; W], key: &[u32; W]) -> u32 {
+    fn cut<const W: usize>(self, node: &Node<W>, key: &[u32; W]) -> u32 {
         // SAFETY: the witness proves the instructions on bits.
-        unsafe { gather(mask, key) }
+        unsafe { gather(&node.cut, key) }
+    }
+
+    #[inline(always)]
+    fn sign<const W: usize>(self, node: &Node<W>, key: &[u32; W]) -> u32 {
+        // SAFETY: the witness proves the instructions on bits.
+        unsafe { gather(&node.sign, key) }
     }
 
     #[inline(always)]
     fn candidates(self, block: &Block, signature: u32) -> u32 {
-        sse42::candidates(block, signature)
+        quad::candidates(isa::Sse42::from(self), block, signature)
     }
 
     #[inline(always)]
     fn passing(self, ends: &Ends, ranges: u32, key: u32) -> u32 {
-        sse42::passing(self.into(), ends, ranges, key)
+        quad::passing(isa::Sse42::from(self), ends, ranges, key)
     }
 
     #[inline(always)]
     fn matches<const W: usize>(self, kinds: &[WordKind; W], record: Record<'_, W>, key: &[u32; W]) -> bool {
-        sse42::matches(self.into(), kinds, record, key)
+        quad::matches(isa::Sse42::from(self), kinds, record, key)
     }
 }

@@ -6,7 +6,7 @@ use super::lanes::TreeOps;
 use super::leaf::{Block, MASKS, RULES};
 use super::range_filter::{Ends, HIGH};
 use super::record::Record;
-use super::{Tree, avx2, avx512, sse42};
+use super::{Node, Tree, avx2, avx512, quad};
 use crate::classify::acl::engine::Tombstones;
 use crate::classify::acl::{MatchId, WordKind};
 use crate::isa;
@@ -41,9 +41,15 @@ pub(super) fn passing(ends: &Ends, ranges: u32, key: u32) -> __mmask16 {
 
 impl TreeOps for isa::Avx512 {
     #[inline(always)]
-    fn gather<const W: usize>(self, mask: &[u32; W], key: &[u32; W]) -> u32 {
+    fn cut<const W: usize>(self, node: &Node<W>, key: &[u32; W]) -> u32 {
         // SAFETY: the witness proves AVX-512 F, BW, DQ and VL, and the instructions on bits; so below.
-        unsafe { avx2::gather(mask, key) }
+        unsafe { avx2::gather(&node.cut, key) }
+    }
+
+    #[inline(always)]
+    fn sign<const W: usize>(self, node: &Node<W>, key: &[u32; W]) -> u32 {
+        // SAFETY: the witness proves AVX-512 F, BW, DQ and VL, and the instructions on bits; so below.
+        unsafe { avx2::gather(&node.sign, key) }
     }
 
     #[inline(always)]
@@ -60,7 +66,7 @@ impl TreeOps for isa::Avx512 {
 
     #[inline(always)]
     fn matches<const W: usize>(self, kinds: &[WordKind; W], record: Record<'_, W>, key: &[u32; W]) -> bool {
-        sse42::matches(isa::Avx2::from(self).into(), kinds, record, key)
+        quad::matches(isa::Sse42::from(isa::Avx2::from(self)), kinds, record, key)
     }
 
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! The lookup of a group of keys, for all instruction sets of x86-64.
+//! The lookup of a group of keys, for all instruction sets.
 //!
 //! Each step is done for the whole group before the next, so that what it waits for is asked for by the step before.
 
@@ -16,8 +16,11 @@ const GROUP: usize = 32;
 
 /// Operations on a node's masks, a leaf's block and a record, by the witness of an instruction set.
 pub(super) trait TreeOps: Copy {
-    /// See [`bits::gather`](super::bits::gather).
-    fn gather<const W: usize>(self, mask: &[u32; W], key: &[u32; W]) -> u32;
+    /// Returns the bits of a key that make its index in a node: [`bits::gather`](super::bits::gather).
+    fn cut<const W: usize>(self, node: &Node<W>, key: &[u32; W]) -> u32;
+
+    /// Returns the bits of a key that make its signature in a node's leaves.
+    fn sign<const W: usize>(self, node: &Node<W>, key: &[u32; W]) -> u32;
 
     /// See [`leaf::candidates`].
     fn candidates(self, block: &Block, signature: u32) -> u32;
@@ -103,7 +106,7 @@ fn candidates<I: TreeOps, const W: usize>(
 
 #[inline(always)]
 pub(super) fn index<I: TreeOps, const W: usize>(isa: I, node: &Node<W>, key: &[u32; W]) -> u32 {
-    node.first + isa.gather(&node.cut, key)
+    node.first + isa.cut(node, key)
 }
 
 /// An entry of a part's root.
@@ -141,7 +144,7 @@ fn place<'a, I: TreeOps, const W: usize>(
     loop {
         let block = entry(tree, at);
         if block & NODE == 0 {
-            return Place { block, signature: isa.gather(&below.sign, key) };
+            return Place { block, signature: isa.sign(below, key) };
         }
         below = node(tree, block);
         at = index(isa, below, key);
@@ -184,7 +187,7 @@ fn descend<I: TreeOps, const W: usize, const G: usize>(
             let node = node(tree, at[i]);
             at[i] = index(isa, node, &keys[i]);
             memory::prefetch(&tree.table, at[i] as usize);
-            signatures[i] = isa.gather(&node.sign, &keys[i]);
+            signatures[i] = isa.sign(node, &keys[i]);
         }
         let met = std::mem::take(&mut count);
         for k in 0..met {
@@ -313,7 +316,7 @@ fn lookup_groups<I: TreeOps, const W: usize, const G: usize>(
             for ((key, at), signature) in keys.iter().zip(at).zip(signatures) {
                 *at = root_index(isa, tree, part, key);
                 memory::prefetch(&tree.table, *at as usize);
-                *signature = isa.gather(&node.sign, key);
+                *signature = isa.sign(node, key);
             }
         }
         for (at, signatures) in at[..tree.parts].iter_mut().zip(&mut signatures) {

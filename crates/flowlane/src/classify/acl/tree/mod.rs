@@ -11,14 +11,16 @@ mod build;
 mod change;
 mod explain;
 mod grid;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod lanes;
 mod leaf;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod quad;
 mod range_filter;
 mod record;
 mod scalar;
-#[cfg(target_arch = "x86_64")]
-mod sse42;
 #[cfg(test)]
 mod tests;
 
@@ -26,11 +28,11 @@ use super::engine::{BuildError, BulkEngine, Engine, Explanation, MatchId, Tombst
 use super::entry::{CATEGORIES_MAX, Entry};
 use super::layout::WordKind;
 use crate::dispatch::{AdaptiveDispatch, KernelSlot};
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa::simd::InstructionSet;
 use crate::isa::{Backend, Variant};
 use crate::memory::Memory;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use lanes::{LookupBatch, LookupCategories};
 use leaf::Block;
 use range_filter::RangeFilter;
@@ -75,6 +77,29 @@ struct Node<const W: usize> {
     sign: [u32; W],
     /// The offset of its entries in the table.
     first: u32,
+    #[cfg(target_arch = "aarch64")]
+    moves: Box<neon::Moves>,
+}
+
+impl<const W: usize> Node<W> {
+    /// A node whose entries begin with the table's.
+    fn new(cut: [u32; W], sign: [u32; W]) -> Self {
+        Self {
+            cut,
+            sign,
+            first: 0,
+            #[cfg(target_arch = "aarch64")]
+            moves: neon::Moves::of(&cut, &sign),
+        }
+    }
+
+    /// Returns its bytes, those outside of it included.
+    fn size_bytes(&self) -> usize {
+        #[cfg(target_arch = "aarch64")]
+        return size_of::<Self>() + self.moves.size_bytes();
+        #[cfg(not(target_arch = "aarch64"))]
+        size_of::<Self>()
+    }
 }
 
 /// A decision tree whose leaves are a few cache blocks each.
@@ -125,6 +150,8 @@ impl<const W: usize> Tree<W> {
                 Backend::Avx2(isa) => isa.run(LookupBatch { tree: self, keys, verdicts, dead }),
                 #[cfg(target_arch = "x86_64")]
                 Backend::Avx512(isa) => isa.run(LookupBatch { tree: self, keys, verdicts, dead }),
+                #[cfg(target_arch = "aarch64")]
+                Backend::Neon(isa) => isa.run(LookupBatch { tree: self, keys, verdicts, dead }),
             },
         );
     }
@@ -159,7 +186,7 @@ impl<const W: usize> Engine<W> for Tree<W> {
             + self.blocks.size_bytes()
             + self.range_filters.iter().map(|filter| filter.ends.size_bytes()).sum::<usize>()
             + self.records.size_bytes()
-            + self.nodes.capacity() * size_of::<Node<W>>()
+            + self.nodes.iter().map(Node::size_bytes).sum::<usize>()
             + self.grid.as_ref().map_or(0, |grid| grid.size_bytes())
             + self.changes.as_ref().map_or(0, |changes| changes.size_bytes())
     }
@@ -181,7 +208,9 @@ impl<const W: usize> Engine<W> for Tree<W> {
             Backend::Avx512(isa) => {
                 crate::isa::Avx2::from(isa).run(LookupCategories { tree: self, keys, categories, verdicts });
             }
-            // Several categories are rare: there is no kernel for them without AVX2.
+            #[cfg(target_arch = "aarch64")]
+            Backend::Neon(isa) => isa.run(LookupCategories { tree: self, keys, categories, verdicts }),
+            // Several categories are rare: there is no kernel for them in SSE4.2.
             _ => scalar::lookup_categories(self, keys, categories, verdicts),
         }
     }

@@ -1,7 +1,7 @@
 #![doc = include_str!("README.md")]
 
 mod hops;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod lanes;
 mod long;
 mod pool;

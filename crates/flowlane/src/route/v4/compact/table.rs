@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::lanes::LookupBatch;
 use super::scalar;
 use crate::dispatch::AdaptiveDispatch;
 use crate::isa::Backend;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa::simd::InstructionSet;
 use crate::memory::{LINE_BYTES, Memory};
 use crate::route::cell::Cell;
@@ -97,6 +97,8 @@ impl Table {
                 Backend::Avx2(isa) => isa.run(LookupBatch { table: self, chunks, addresses, next_hops }),
                 #[cfg(target_arch = "x86_64")]
                 Backend::Avx512(isa) => isa.run(LookupBatch { table: self, chunks, addresses, next_hops }),
+                #[cfg(target_arch = "aarch64")]
+                Backend::Neon(isa) => isa.run(LookupBatch { table: self, chunks, addresses, next_hops }),
                 _ => scalar::lookup_batch(self, chunks, addresses, next_hops),
             },
         );

@@ -1,6 +1,6 @@
 #![doc = include_str!("README.md")]
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod lanes;
 mod scalar;
 mod table;

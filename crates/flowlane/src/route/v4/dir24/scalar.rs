@@ -16,7 +16,7 @@ pub(super) fn lookup<W: Cell>(table: &Table<W>, address: u32) -> u64 {
 }
 
 /// Looks up addresses one by one: what vector kernels leave at the end of a batch.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) fn lookup_batch<W: Cell>(table: &Table<W>, addresses: &[u32], next_hops: &mut [u64]) {
     for (address, next_hop) in addresses.iter().zip(next_hops) {
         *next_hop = lookup(table, *address);

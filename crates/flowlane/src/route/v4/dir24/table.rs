@@ -1,10 +1,10 @@
 //! Memory that the writer and its readers share.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::lanes::LookupBatch;
 use super::scalar;
 use crate::isa::Backend;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa::simd::InstructionSet;
 use crate::memory::{Memory, prefetch};
 use crate::route::cell::Cell;
@@ -73,6 +73,8 @@ impl<W: Cell> Table<W> {
             Backend::Avx2(isa) => isa.run(LookupBatch { table: self, addresses, next_hops }),
             #[cfg(target_arch = "x86_64")]
             Backend::Avx512(isa) => isa.run(LookupBatch { table: self, addresses, next_hops }),
+            #[cfg(target_arch = "aarch64")]
+            Backend::Neon(isa) => isa.run(LookupBatch { table: self, addresses, next_hops }),
             _ => scalar::lookup_batch_ahead(self, addresses, next_hops),
         }
     }

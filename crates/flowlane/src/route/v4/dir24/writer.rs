@@ -67,7 +67,7 @@ impl<W: Cell> Writer<W> {
         let by_routes = 2 * rib.routes_max() + GROUPS_SPARE;
         let groups_max =
             by_memory.min(by_routes).min(GROUPS_MAX).min(usize::try_from(by_entry).unwrap_or(usize::MAX));
-        let backend = config.backend_of(&[Variant::Avx512, Variant::Avx2]);
+        let backend = config.backend_of(&[Variant::Avx512, Variant::Avx2, Variant::Neon]);
         let mut writer = Self {
             table: Arc::new(Table::empty(backend)),
             epochs: Epochs::default(),

@@ -70,6 +70,12 @@ pub(super) trait NodeOps: Copy {
         scalar::span(view, bucket, key)
     }
 
+    /// Returns the word of the span of a narrow node that a window's `key` is in.
+    #[inline(always)]
+    fn narrow_span(self, view: View<'_>, node: Word, key: u32) -> Word {
+        scalar::narrow_span(view, node, key)
+    }
+
     /// Takes the step of all lanes at narrow nodes of this window.
     #[inline(always)]
     fn narrow(self, view: View<'_>, group: &mut Group) {
@@ -81,7 +87,7 @@ pub(super) trait NodeOps: Copy {
         });
         each(lanes, |lane| {
             let key = layout::unsigned(group.keys[lane]);
-            group.words[lane] = scalar::narrow_span(view, Word(group.words[lane]), key).0;
+            group.words[lane] = self.narrow_span(view, Word(group.words[lane]), key).0;
         });
     }
 }

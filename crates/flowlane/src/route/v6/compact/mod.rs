@@ -9,6 +9,8 @@ mod update;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 
 #[cfg(test)]
@@ -26,7 +28,7 @@ use layout::{LINE_UNITS, LINES_MAX, Line, Word};
 use super::hops::{self, Hops};
 use super::pool::Pool;
 use crate::dispatch::AdaptiveDispatch;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa::simd::InstructionSet;
 use crate::isa::simd::Kernel;
 use crate::isa::{Backend, Variant};
@@ -94,6 +96,8 @@ impl Table {
                 Backend::Avx2(isa) => isa.run(LookupBatch { view: self.view(), addresses, next_hops }),
                 #[cfg(target_arch = "x86_64")]
                 Backend::Avx512(isa) => avx512::lookup(isa, self.view(), addresses, next_hops),
+                #[cfg(target_arch = "aarch64")]
+                Backend::Neon(isa) => isa.run(LookupBatch { view: self.view(), addresses, next_hops }),
                 _ => LookupBatch { view: self.view(), addresses, next_hops }.run(scalar::Portable),
             },
         );
@@ -147,7 +151,7 @@ impl Fib<u128> for Compact {
             root: Memory::zeroed(1 << ROOT_BITS),
             lines: Memory::zeroed(lines),
             list: Memory::zeroed(listed),
-            backend: config.choice_of(&[Variant::Avx512, Variant::Avx2]),
+            backend: config.choice_of(&[Variant::Avx512, Variant::Avx2, Variant::Neon]),
             epochs: Epochs::default(),
         };
         let mut own = Self {

@@ -44,7 +44,7 @@ impl Budget {
         Self { left: AtomicUsize::new(bytes) }
     }
 
-    /// Returns a budget of what is left.
+    /// Returns a budget of the bytes that are left.
     pub(super) fn rest(&self) -> Self {
         Self::new(self.left.load(Ordering::Relaxed))
     }
@@ -379,8 +379,7 @@ pub(super) fn node_of<const W: usize>(
     let sign = sign::choose(plan.rules, &plan.told_otherwise(&cut), packets, pairs_max, |packet| {
         buckets.bucket(bucket_of(packet))
     });
-    let mut out =
-        Piece { nodes: vec![Node { cut, sign, first: 0 }], table: vec![0; buckets.len()], blocks: vec![] };
+    let mut out = Piece { nodes: vec![Node::new(cut, sign)], table: vec![0; buckets.len()], blocks: vec![] };
     let threads = if depth == 0 && buckets.ranks.len() > 1000 { plan.threads } else { 1 };
     let shares = buckets.shares(threads);
     let build = |range: &Range<usize>| share(plan, &sign, buckets, range.clone(), depth);

@@ -1,7 +1,7 @@
 //! The leaves that a rule is in: those of all entries whose bits it may have.
 
 #[cfg(target_arch = "x86_64")]
-use super::super::lanes::TreeOps as _;
+use super::super::avx2;
 use super::super::leaf::NODE;
 use super::super::{Tree, bits};
 use crate::classify::acl::tree::build::ternary::Ternary;
@@ -72,9 +72,9 @@ impl<const W: usize> Tree<W> {
     pub(super) fn gather(&self, mask: &[u32; W], words: &[u32; W]) -> u32 {
         match self.backend.get() {
             #[cfg(target_arch = "x86_64")]
-            Backend::Avx2(isa) => isa.gather(mask, words),
+            Backend::Avx2(isa) => avx2::gather_by(isa, mask, words),
             #[cfg(target_arch = "x86_64")]
-            Backend::Avx512(isa) => isa.gather(mask, words),
+            Backend::Avx512(isa) => avx2::gather_by(isa.into(), mask, words),
             _ => bits::gather(mask, words),
         }
     }

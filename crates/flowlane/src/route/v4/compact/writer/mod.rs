@@ -78,7 +78,7 @@ impl Writer {
             directories: Memory::zeroed(BLOCKS),
             pool: Memory::zeroed(words_max),
             next_hops: Memory::zeroed(hops_max),
-            backend: config.choice_of(&[Variant::Avx512, Variant::Avx2]),
+            backend: config.choice_of(&[Variant::Avx512, Variant::Avx2, Variant::Neon]),
         };
         let mut writer = Self {
             table: Arc::new(table),
