@@ -1,8 +1,8 @@
 //! Background rebuilds of engines after rule changes.
 //!
 //! A tree serves rules that have changed since it was built from an overlay table, which costs lookups. So another tree is built
-//! on a background thread while rules go on changing, and replaces the first. Where rules change faster than a tree can be built,
-//! the table gets the dynamic engine, which is updated in place, until the update rate drops.
+//! on a background thread while rules go on changing, and replaces the first: prepared for changes, which it takes in place from then on.
+//! Where it cannot, and rules change faster than it can be built, the table gets the dynamic engine until the update rate drops.
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
@@ -46,6 +46,8 @@ const BUILD_NICE: i32 = 10;
 /// While the overlay holds no more changes than this, which makes lookups at most a tenth slower, rebuilds are at least
 /// [`REBUILD_INTERVAL`] apart, and take at most a fifth of the time.
 const SMALL_OVERLAY_MAX: usize = 16;
+/// Of a tree that takes changes in place, an overlay of 1/64 of the rules is small: those that it does not take.
+const FEW_INVERSE: usize = 64;
 /// The minimum time between rebuilds with a small overlay.
 pub(super) const REBUILD_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -152,12 +154,12 @@ impl EngineRebuild {
             ChurnClass::High => (!many).then_some(ChurnClass::Low),
             ChurnClass::Low | ChurnClass::LowWith(_) => {
                 let others = rules > 2 * self.rules + 8 || rules < self.rules / 4;
-                let alike = table.engine().filter(|engine| match engine.pending_updates() {
-                    0 => false,
-                    1..=SMALL_OVERLAY_MAX => self
-                        .built
-                        .is_none_or(|(built, took)| now >= built + pause.max(PAUSE_AFTER_LONG * took)),
-                    _ => true,
+                let is_due =
+                    || self.built.is_none_or(|(at, took)| now >= at + pause.max(PAUSE_AFTER_LONG * took));
+                let alike = table.engine().filter(|engine| {
+                    let few = if engine.takes_changes() { rules / FEW_INVERSE } else { 0 };
+                    let pending = engine.pending_updates();
+                    pending > 0 && (pending > few.max(SMALL_OVERLAY_MAX) || is_due())
                 });
                 let alike = alike.map(|engine| ChurnClass::LowWith(engine.engine_name()));
                 if others { Some(ChurnClass::Low) } else { alike }
@@ -274,12 +276,10 @@ impl Control {
         let newest = self.published.newest();
         let rebuild = &mut self.rebuilds[at];
         let (table, meanwhile) = (rebuild.table, rebuild.changes - running.changes);
-        let many = |changes: u64| changes > running.rules as u64 / HIGH_CHURN_INVERSE;
-        let of_rules = newest.table(table);
-        // Unless the present engine takes changes in place, as the one that has been built will.
-        let waiting = of_rules.and_then(Table::engine).map_or(0, |engine| engine.pending_updates());
-        if running.churn != ChurnClass::High && many(meanwhile) && many(waiting as u64) {
-            if let Some(of_rules) = of_rules {
+        let many = meanwhile > running.rules as u64 / HIGH_CHURN_INVERSE;
+        let in_place = engines.iter().all(|engine| engine.takes_changes());
+        if running.churn != ChurnClass::High && many && !in_place {
+            if let Some(of_rules) = newest.table(table) {
                 rebuild.begin(of_rules, newest.version(), ChurnClass::High, self.waker.clone());
             }
             return;

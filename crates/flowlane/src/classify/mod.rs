@@ -150,6 +150,11 @@ pub trait ReplicatedEngine: RuleEngine + Sync {
     /// its copies.
     fn prepare_changes(&mut self) {}
 
+    /// Returns whether changes are made in place, so that lookups stay as fast after many of them.
+    fn takes_changes(&self) -> bool {
+        false
+    }
+
     /// Returns the number of changes since the last build that slow lookups down; all rules, where another build suits them better.
     fn pending_updates(&self) -> usize {
         0

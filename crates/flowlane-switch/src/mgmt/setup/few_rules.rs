@@ -127,6 +127,10 @@ impl ReplicatedEngine for FewRules {
         self.engine_mut().prepare_changes();
     }
 
+    fn takes_changes(&self) -> bool {
+        self.engine().takes_changes()
+    }
+
     fn pending_updates(&self) -> usize {
         self.engine().pending_updates()
     }

@@ -372,6 +372,10 @@ impl ReplicatedEngine for AclSearch {
         self.table.prepare_changes();
     }
 
+    fn takes_changes(&self) -> bool {
+        self.table.takes_changes()
+    }
+
     fn pending_updates(&self) -> usize {
         self.table.pending_updates()
     }

@@ -57,6 +57,7 @@ pub(super) trait FlowTable: Send + Sync + std::fmt::Debug {
     fn pending_updates(&self) -> usize;
     fn defer_rebuilds(&mut self);
     fn prepare_changes(&mut self);
+    fn takes_changes(&self) -> bool;
     fn rebuilds_deferred(&self) -> bool;
     fn lookup(&self, key: &FlowKey) -> Option<Hit>;
     fn lookup_wildcards(&self, key: &FlowKey, looked_at: &mut FlowMask) -> Option<Hit>;
@@ -290,6 +291,10 @@ impl<const W: usize> FlowTable for Projected<W> {
 
     fn prepare_changes(&mut self) {
         self.acl.prepare_changes();
+    }
+
+    fn takes_changes(&self) -> bool {
+        self.acl.takes_changes()
     }
 
     fn rebuilds_deferred(&self) -> bool {

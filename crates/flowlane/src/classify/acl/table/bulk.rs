@@ -118,6 +118,11 @@ impl<const W: usize> Acl<W> {
         _ = self.bulk.as_mut().and_then(|bulk| Bulk::own_tree(bulk, &self.slots));
     }
 
+    /// Returns whether rules are in a tree that takes changes.
+    pub(in crate::classify::acl) fn takes_changes(&self) -> bool {
+        self.tree().is_some_and(Tree::takes_changes)
+    }
+
     /// Tells a tree that takes changes that rules have other ranks, in the same order.
     pub(super) fn rename_keys(&mut self) {
         let slots = &self.slots;
