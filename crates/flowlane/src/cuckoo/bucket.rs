@@ -17,13 +17,15 @@ pub(super) const SLOTS: usize = 8;
 #[derive(Default, Debug)]
 #[repr(C, align(32))]
 pub(super) struct Bucket {
-    /// Two signatures of 16 bits in each word, 0 where the slot is free.
-    signatures: [AtomicU32; SLOTS / 2],
+    /// Four signatures of 16 bits in each word, 0 where the slot is free.
+    signatures: [AtomicU64; SLOTS / 4],
     /// A Bloom filter of the keys whose primary bucket this is but which are in their alternate one.
     filter: AtomicU64,
     /// Odd while the writer is at work.
     version: AtomicU32,
-    spare: u32,
+    /// The slots whose keys have their primary bucket elsewhere, a bit each; none of a free slot. For the writer, beside what it
+    /// changes.
+    displaced: AtomicU32,
 }
 
 #[cfg(not(all(loom, test)))]
@@ -36,7 +38,7 @@ const _: () = assert!(
 );
 
 #[cfg(not(all(loom, test)))]
-// SAFETY: atomics and an integer, for which zero is a value; aligned to half a line.
+// SAFETY: atomics, for which zero is a value; aligned to half a line.
 unsafe impl crate::memory::Zeroed for Bucket {}
 
 impl Bucket {
@@ -78,8 +80,9 @@ impl Bucket {
     }
 
     /// Returns the slots that are taken, a bit each.
+    #[inline(always)]
     pub(super) fn taken(&self) -> u32 {
-        !self.matches(0) & ((1 << SLOTS) - 1)
+        !self.find(0) & ((1 << SLOTS) - 1)
     }
 
     /// Returns whether keys with this signature may be in their alternate bucket, this being their primary one.
@@ -91,17 +94,38 @@ impl Bucket {
     /// Returns the slots with this signature, a bit each; [`super::scalar::matches`].
     #[inline(always)]
     pub(super) fn matches(&self, signature: u16) -> u32 {
-        let pair = |i: usize| {
-            let [low, high] = [2 * i, 2 * i + 1].map(|word| u64::from(self.signatures[word].load(Relaxed)));
-            low | high << 32
-        };
-        super::scalar::matches([pair(0), pair(1)], signature)
+        super::scalar::matches(self.words(), signature)
+    }
+
+    /// Returns the words of the signatures.
+    #[inline(always)]
+    fn words(&self) -> [u64; SLOTS / 4] {
+        [self.signatures[0].load(Relaxed), self.signatures[1].load(Relaxed)]
+    }
+
+    /// [`matches`](Self::matches) by the instructions that every CPU of the architecture has: for the writer, which has no
+    /// variants.
+    #[inline(always)]
+    pub(super) fn find(&self, signature: u16) -> u32 {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            use std::arch::x86_64::*;
+            let [low, high] = self.words().map(u64::cast_signed);
+            // SAFETY: SSE2, which every x86-64 has.
+            unsafe {
+                let equal =
+                    _mm_cmpeq_epi16(_mm_set_epi64x(high, low), _mm_set1_epi16(signature.cast_signed()));
+                _mm_movemask_epi8(_mm_packs_epi16(equal, _mm_setzero_si128())).cast_unsigned()
+            }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        self.matches(signature)
     }
 
     /// Returns all signatures, for reading them as a vector.
     #[cfg(not(any(all(loom, test), miri)))]
     #[inline(always)]
-    pub(super) fn signatures(&self) -> *const [AtomicU32; SLOTS / 2] {
+    pub(super) fn signatures(&self) -> *const [AtomicU64; SLOTS / 4] {
         &raw const self.signatures
     }
 
@@ -124,26 +148,60 @@ impl Bucket {
     /// Returns a copy of all signatures.
     #[cfg(any(all(loom, test), miri))]
     pub(super) fn signatures(&self) -> [u32; SLOTS / 2] {
-        std::array::from_fn(|word| self.signatures[word].load(Relaxed))
+        let words = self.words();
+        std::array::from_fn(|half| (words[half / 2] >> (half % 2 * 32)) as u32)
     }
 
     #[inline(always)]
     pub(super) fn signature(&self, slot: usize) -> u16 {
-        (self.signatures[slot / 2].load(Relaxed) >> (slot % 2 * 16)) as u16
+        (self.signatures[slot / 4].load(Relaxed) >> (slot % 4 * 16)) as u16
+    }
+
+    /// Returns the signatures of all slots.
+    #[inline(always)]
+    pub(super) fn each_signature(&self) -> [u16; SLOTS] {
+        let words = self.words();
+        std::array::from_fn(|slot| (words[slot / 4] >> (slot % 4 * 16)) as u16)
+    }
+
+    /// Returns the free slots, a bit each. For the writer.
+    #[inline(always)]
+    pub(super) fn free(&self) -> u32 {
+        self.find(0)
     }
 
     /// Returns the first free slot. For the writer.
+    #[inline(always)]
     pub(super) fn free_slot(&self) -> Option<usize> {
-        let free = self.matches(0);
+        let free = self.free();
         (free != 0).then(|| free.trailing_zeros() as usize)
     }
 
     /// Gives a slot a signature, or with 0 frees it; only while [`Writing`].
+    #[inline(always)]
     pub(super) fn set_signature(&self, slot: usize, signature: u16) {
-        let word = &self.signatures[slot / 2];
-        let shift = slot % 2 * 16;
+        let word = &self.signatures[slot / 4];
+        let shift = slot % 4 * 16;
         // There is one writer, so that no other thread changes the word in between.
-        word.store(word.load(Relaxed) & !(0xffff << shift) | u32::from(signature) << shift, Relaxed);
+        word.store(word.load(Relaxed) & !(0xffff << shift) | u64::from(signature) << shift, Relaxed);
+    }
+
+    /// Returns the taken slots whose keys have their primary bucket elsewhere, a bit each. For the writer.
+    #[inline(always)]
+    pub(super) fn displaced(&self) -> u32 {
+        self.displaced.load(Relaxed)
+    }
+
+    /// Notes that the key that a free slot receives has its primary bucket elsewhere, if `displaced`. For the writer.
+    #[inline(always)]
+    pub(super) fn add_displaced(&self, slot: usize, displaced: bool) {
+        self.displaced.store(self.displaced() | u32::from(displaced) << slot, Relaxed);
+    }
+
+    /// Notes that a slot is free. For the writer.
+    #[inline(always)]
+    pub(super) fn clear_displaced(&self, slot: usize) {
+        self.displaced.store(self.displaced() & !(1 << slot), Relaxed);
     }
 
     /// Returns the bit of a signature in the filter.
@@ -159,6 +217,7 @@ impl Bucket {
     }
 
     /// Replaces the filter; only while [`Writing`].
+    #[inline(always)]
     pub(super) fn set_filter(&self, filter: u64) {
         self.filter.store(filter, Relaxed);
     }
@@ -166,13 +225,19 @@ impl Bucket {
 
 /// Buckets under change, until dropped.
 #[derive(Debug)]
-pub(super) struct Writing<'a, const N: usize>([&'a Bucket; N]);
+pub(super) struct Writing<'a, const N: usize>([(&'a Bucket, u32); N]);
 
 impl<'a, const N: usize> Writing<'a, N> {
     /// Makes the versions odd. The buckets must be different ones.
+    #[inline(always)]
     pub(super) fn begin(buckets: [&'a Bucket; N]) -> Self {
-        for bucket in buckets {
-            bucket.version.store(bucket.version.load(Relaxed).wrapping_add(1), Relaxed);
+        Self::stepping(buckets.map(|bucket| (bucket, 1)))
+    }
+
+    #[inline(always)]
+    fn stepping(buckets: [(&'a Bucket, u32); N]) -> Self {
+        for (bucket, step) in buckets {
+            bucket.version.store(bucket.version.load(Relaxed).wrapping_add(step), Relaxed);
         }
         // A reader that sees any of the changes that follow sees the odd versions.
         fence(Release);
@@ -180,10 +245,22 @@ impl<'a, const N: usize> Writing<'a, N> {
     }
 }
 
+impl<'a> Writing<'a, 2> {
+    /// Makes the versions of a key's primary bucket odd and, if it is another one, of the bucket `to` that takes the key; without a
+    /// branch.
+    #[inline(always)]
+    pub(super) fn begin_placing(primary: &'a Bucket, to: &'a Bucket, displaced: bool) -> Self {
+        debug_assert_eq!(displaced, !std::ptr::eq(primary, to));
+        // Where the two are one, its version is stored a second time with the same value.
+        Self::stepping([(primary, 1), (to, displaced.into())])
+    }
+}
+
 impl<const N: usize> Drop for Writing<'_, N> {
+    #[inline(always)]
     fn drop(&mut self) {
-        for bucket in self.0 {
-            bucket.version.store(bucket.version.load(Relaxed).wrapping_add(1), Release);
+        for (bucket, step) in self.0 {
+            bucket.version.store(bucket.version.load(Relaxed).wrapping_add(step), Release);
         }
     }
 }

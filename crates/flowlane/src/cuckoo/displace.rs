@@ -40,31 +40,43 @@ impl<const W: usize> CuckooWriter<W> {
 
     fn search(&mut self, steps: &mut Vec<Step>) -> bool {
         let mut head = 0;
+        self.ask_for_others(steps[0].bucket);
         while let Some(&Step { bucket, .. }) = steps.get(head) {
-            let others = self.ask_for_others(bucket);
-            for (slot, other) in others.into_iter().enumerate() {
-                if self.table.buckets[other as usize].free_slot().is_some() {
-                    return self.shift(steps, head, slot, other);
-                }
-                if steps.len() < STEPS_MAX {
-                    steps.push(Step { bucket: other, from: head as u16, slot: slot as u8 });
-                }
+            // What the next step looks at comes while this one waits.
+            if let Some(next) = steps.get(head + 1) {
+                self.ask_for_others(next.bucket);
             }
+            let others = self.other_buckets(bucket);
+            // Which of them has room cannot be predicted: all are looked at, and there is one branch.
+            let room = |at: &u32| u32::from(self.table.buckets[*at as usize].free() != 0);
+            let free = others.iter().rev().fold(0, |free, other| free << 1 | room(other));
+            if free != 0 {
+                let slot = free.trailing_zeros() as usize;
+                return self.shift(steps, head, slot, others[slot]);
+            }
+            let more = others.into_iter().take(STEPS_MAX - steps.len()).enumerate();
+            steps.extend(more.map(|(slot, bucket)| Step { bucket, from: head as u16, slot: slot as u8 }));
             head += 1;
         }
         false
     }
 
-    /// Asks for the other buckets of the keys in this one, and for the data of the key that will be moved, whichever
-    /// it is. Returns those buckets.
-    fn ask_for_others(&self, bucket: u32) -> [u32; SLOTS] {
-        self.metadata.prefetch(id(bucket, 0));
-        std::array::from_fn(|slot| {
-            let other = self.other_bucket(bucket, slot);
-            prefetch(&self.table.buckets, other as usize);
-            self.table.entries.view().prefetch(self.table.entry(bucket, slot));
-            other
-        })
+    /// Asks for the other buckets of the keys in this one.
+    #[inline(always)]
+    pub(super) fn ask_for_others(&self, bucket: u32) {
+        self.other_buckets(bucket).iter().for_each(|other| prefetch(&self.table.buckets, *other as usize));
+    }
+
+    /// Returns the other buckets of the keys in this one.
+    #[inline(always)]
+    fn other_buckets(&self, bucket: u32) -> [u32; SLOTS] {
+        let geometry = self.geometry();
+        if geometry.is_even() {
+            let signatures = self.table.buckets[bucket as usize].each_signature();
+            signatures.map(|signature| geometry.other_bucket(bucket, signature))
+        } else {
+            std::array::from_fn(|slot| self.other_bucket(bucket, slot))
+        }
     }
 
     /// Moves the keys along the way that ends with `slot` of step `head` going to bucket `to`, last first.
@@ -86,7 +98,7 @@ impl<const W: usize> CuckooWriter<W> {
     }
 
     /// Returns the other bucket of the key in a slot.
-    fn other_bucket(&self, bucket: u32, slot: usize) -> u32 {
+    pub(super) fn other_bucket(&self, bucket: u32, slot: usize) -> u32 {
         let geometry = self.geometry();
         if geometry.is_even() {
             return geometry.other_bucket(bucket, self.table.buckets[bucket as usize].signature(slot));
@@ -100,20 +112,26 @@ impl<const W: usize> CuckooWriter<W> {
     pub(super) fn move_slot(&mut self, from_at: u32, slot: usize, to_at: u32) -> bool {
         let table = &*self.table;
         let (from, to) = (&table.buckets[from_at as usize], &table.buckets[to_at as usize]);
-        let taken = from.signature(slot) != 0;
-        let Some(free) = to.free_slot().filter(|_| taken) else { return false };
+        let signature = from.signature(slot);
+        let Some(free) = to.free_slot().filter(|_| signature != 0) else { return false };
         let (was, is) = (id(from_at, slot), id(to_at, free));
-        let hash = self.metadata.hash(was);
-        self.metadata.set_hash(is, hash);
+        let displaced = from.displaced() >> slot & 1 != 0;
+        let keeps_hashes = self.keeps_hashes();
+        let hash = if keeps_hashes { self.metadata.hash(was) } else { u32::from(signature) << 16 };
         let _writing = Writing::begin([from, to]);
         table.move_to((from_at, slot), (to_at, free));
         if self.now.is_some() {
             table.entries.copy_used(was, is);
         }
-        if self.geometry().bucket(hash) == from_at {
-            self.metadata.count_moved(from, from_at, is);
-        } else {
+        from.clear_displaced(slot);
+        to.add_displaced(free, !displaced);
+        if displaced {
             self.metadata.uncount_moved(to, to_at, was);
+            if keeps_hashes {
+                self.metadata.set_hash(is, hash);
+            }
+        } else {
+            self.metadata.count_moved(from, from_at, is, hash);
         }
         true
     }

@@ -40,6 +40,20 @@ const fn places(words: usize) -> [u32; SLOTS] {
     places
 }
 
+/// The first slot whose entry is in the same line as that of a slot.
+const fn first_slots(words: usize) -> [u8; SLOTS] {
+    let mut first = [0; SLOTS];
+    let mut slot = 0;
+    while slot < SLOTS {
+        first[slot] = match in_line(words) {
+            0 => slot,
+            in_line => slot / in_line * in_line,
+        } as u8;
+        slot += 1;
+    }
+    first
+}
+
 /// All entries of a table.
 #[derive(Debug)]
 pub(super) struct Entries<const W: usize> {
@@ -96,8 +110,18 @@ impl<'a, const W: usize> EntriesView<'a, W> {
     pub(super) const STRIDE: usize = stride(W);
     /// Where the entry of each slot begins, in words from the first of its bucket.
     pub(super) const PLACES: [u32; SLOTS] = places(W);
+    /// Of each slot the first one in the same line.
+    const FIRST_SLOTS: [u8; SLOTS] = first_slots(W);
     /// True if an entry has words in a second line.
     const LONG: bool = in_line(W) == 0;
+
+    /// Returns the slot that a new key takes if it is free, else one of the next. It follows from the key, so that the entry can be asked for
+    /// before it is known which slots are free.
+    #[inline(always)]
+    pub(super) fn first_slot(signature: u16) -> usize {
+        let first = const { Self::FIRST_SLOTS };
+        first[usize::from(signature >> 13) % SLOTS].into()
+    }
 
     /// Returns the entry of a slot.
     #[inline(always)]
@@ -144,6 +168,7 @@ impl<'a, const W: usize> EntriesView<'a, W> {
         words.fold(0, |different, (word, wanted)| different | (word.load(Relaxed) ^ wanted)) == 0
     }
 
+    #[inline(always)]
     pub(super) fn key(self, entry: EntryAt) -> [u32; W] {
         let words = self.words(entry);
         std::array::from_fn(|w| words[w].load(Relaxed))
@@ -172,6 +197,7 @@ impl<'a, const W: usize> EntriesView<'a, W> {
     }
 
     /// Fills the entry of a slot whose bucket is being written.
+    #[inline(always)]
     pub(super) fn write(self, entry: EntryAt, key: &[u32; W], value: u32) {
         let words = self.words(entry);
         for (word, new) in words.iter().zip(key) {

@@ -30,11 +30,13 @@ impl Geometry {
     }
 
     /// Returns the number of buckets in use.
+    #[inline(always)]
     pub(super) fn buckets(self) -> u32 {
         self.mask + 1 + self.split
     }
 
     /// Returns whether no doubling is under way.
+    #[inline(always)]
     pub(super) fn is_even(self) -> bool {
         self.split == 0
     }
@@ -69,6 +71,7 @@ impl Geometry {
 
     /// Returns the other bucket of a key of which only this bucket and the signature are known; not while a
     /// doubling is under way, when the bucket may tell one bit of the hash too few.
+    #[inline(always)]
     pub(super) fn other_bucket(self, bucket: u32, signature: u16) -> u32 {
         debug_assert!(self.is_even());
         (bucket ^ spread(signature)) & self.mask

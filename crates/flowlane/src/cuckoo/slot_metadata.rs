@@ -1,5 +1,8 @@
-//! Metadata of slots for the writer only: the hash of every key, and which keys are away from their primary
+//! Metadata of slots for the writer only: the hash of a key, and which keys are away from their primary
 //! bucket. A key goes by the number of its slot.
+//!
+//! An insertion into a primary bucket of a table that grows no more writes nothing here: what the hash is needed for follows from the
+//! signature and the bucket, and a line less is fetched.
 
 use super::bucket::Bucket;
 use super::geometry::signature;
@@ -8,46 +11,61 @@ use crate::memory::{Memory, prefetch};
 /// No slot, in lists.
 const NONE: u32 = 0;
 
-/// Metadata of a slot: the hash of its key.
+/// Metadata of a slot: the hash of its key, while the table may grow. Later only that of displaced keys, of which the lower half may
+/// be missing.
 const HASH: usize = 0;
 /// The next slot plus one of the list that it is in.
 const NEXT: usize = 1;
 
 /// The writer's notes.
 pub(super) struct SlotMetadata {
-    /// By slot, side by side: both are wanted where a key moves.
+    /// By slot, side by side: both are wanted where a key moves. One more, which is nobody's: insertions that have nothing to
+    /// note write there, and need no branch.
     slots: Memory<[u32; 2]>,
-    /// For every bucket the list of the keys in its filter: slot plus one. With it the filter
+    /// For every bucket, and one more, the list of the keys in its filter: slot plus one. With it the filter
     /// is exact after every removal and split, where one of counters would have to forget.
     moved: Memory<u32>,
 }
 
 impl SlotMetadata {
     pub(super) fn new(buckets: usize, slots: usize) -> Self {
-        Self { slots: Memory::zeroed(slots), moved: Memory::zeroed(buckets) }
+        Self { slots: Memory::zeroed(slots + 1), moved: Memory::zeroed(buckets + 1) }
     }
 
     pub(super) fn size_bytes(&self) -> usize {
         self.slots.size_bytes() + self.moved.size_bytes()
     }
 
+    #[inline(always)]
     pub(super) fn hash(&self, id: u32) -> u32 {
         self.slots[id as usize][HASH]
     }
 
+    #[inline(always)]
     pub(super) fn set_hash(&mut self, id: u32, hash: u32) {
         self.slots[id as usize][HASH] = hash;
     }
 
     /// Asks for the note of a slot.
+    #[inline(always)]
     pub(super) fn prefetch(&self, id: u32) {
         prefetch(&self.slots, id as usize);
     }
 
     /// Adds a key to those that are away from `primary`, which is being written, number `at`.
-    pub(super) fn count_moved(&mut self, primary: &Bucket, at: u32, id: u32) {
-        self.slots[id as usize][NEXT] = std::mem::replace(&mut self.moved[at as usize], id + 1);
-        primary.set_filter(primary.filter() | Bucket::filter_bit(signature(self.hash(id))));
+    pub(super) fn count_moved(&mut self, primary: &Bucket, at: u32, id: u32, hash: u32) {
+        self.count_if_moved(true, primary, at, id, hash);
+    }
+
+    /// [`count_moved`](Self::count_moved) if `moved`, without a branch.
+    #[inline(always)]
+    pub(super) fn count_if_moved(&mut self, moved: bool, primary: &Bucket, at: u32, id: u32, hash: u32) {
+        let at = if moved { at as usize } else { self.moved.len() - 1 };
+        let slot = if moved { id as usize } else { self.slots.len() - 1 };
+        let next = std::mem::replace(&mut self.moved[at], id + 1);
+        self.slots[slot] = [hash, next];
+        let bit = if moved { Bucket::filter_bit(signature(hash)) } else { 0 };
+        primary.set_filter(primary.filter() | bit);
     }
 
     /// Takes a key from those that are away from `primary`, which is being written, number `at`.
@@ -94,8 +112,9 @@ impl SlotMetadata {
         let mut listed = std::mem::replace(&mut self.moved[at as usize], NONE);
         while listed != NONE {
             let next = self.slots[listed as usize - 1][NEXT];
-            let (bucket, at) = primary(self.hash(listed - 1));
-            self.count_moved(bucket, at, listed - 1);
+            let hash = self.hash(listed - 1);
+            let (bucket, at) = primary(hash);
+            self.count_moved(bucket, at, listed - 1, hash);
             listed = next;
         }
     }

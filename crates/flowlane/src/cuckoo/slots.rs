@@ -4,16 +4,24 @@ use super::CuckooTable;
 use super::bucket::Bucket;
 use super::entry::EntryAt;
 use super::scalar::branch;
-use crate::probe::{Dependency, NoProbe, Part, Probe};
+use crate::probe::{Dependency, Part, Probe};
 
 impl<const W: usize> CuckooTable<W> {
-    /// Returns the slot of a bucket with this key. A reader's answer depends on the bucket's version.
+    /// Returns the slot of a bucket with this key, for the writer.
     #[inline(always)]
     pub(super) fn slot_of(&self, at: u32, key: &[u32; W], signature: u16) -> Option<usize> {
-        self.slot_of_probed(at, key, signature, &mut NoProbe)
+        let mut slots = self.buckets[at as usize].find(signature);
+        while slots != 0 {
+            let slot = slots.trailing_zeros() as usize;
+            if self.entries.view().key_is(self.entry(at, slot), key) {
+                return Some(slot);
+            }
+            slots &= slots - 1;
+        }
+        None
     }
 
-    /// [`slot_of`](Self::slot_of), reported to a probe.
+    /// Returns the slot of a bucket with this key, with every step reported to a probe. A reader's answer depends on the bucket's version.
     #[inline(always)]
     pub(super) fn slot_of_probed(
         &self,
@@ -48,6 +56,7 @@ impl<const W: usize> CuckooTable<W> {
         self.entries.view().at(at, slot)
     }
 
+    #[inline(always)]
     pub(super) fn key(&self, at: u32, slot: usize) -> [u32; W] {
         self.entries.view().key(self.entry(at, slot))
     }
@@ -62,12 +71,14 @@ impl<const W: usize> CuckooTable<W> {
     }
 
     /// Fills a free slot of a bucket that is being written.
+    #[inline(always)]
     pub(super) fn fill(&self, at: u32, slot: usize, signature: u16, key: &[u32; W], value: u32) {
         self.entries.view().write(self.entry(at, slot), key, value);
         self.buckets[at as usize].set_signature(slot, signature);
     }
 
     /// Moves a key to a free slot of another bucket; both are being written.
+    #[inline(always)]
     pub(super) fn move_to(&self, (from, slot): (u32, usize), (to, free): (u32, usize)) {
         let signature = self.buckets[from as usize].signature(slot);
         self.fill(to, free, signature, &self.key(from, slot), self.value(from, slot));

@@ -429,3 +429,43 @@ fn churn<const W: usize>(config: CuckooConfig) {
     });
     assert!(rounds.load(Relaxed) >= 100);
 }
+
+/// Of every key the writer knows whether it is displaced, and a filter has the bits of the keys away from its bucket, and no others: while
+/// a table grows, when it grows no more, and with keys of which the hash is not noted.
+#[test]
+fn displaced_keys_and_filters_are_known_exactly() {
+    for growing_from in [1, 6000] {
+        let mut writer = CuckooWriter::<2>::new(&CuckooConfig::new(6000, 3).growing_from(growing_from));
+        let mut numbers = Numbers(5);
+        for round in 0..12 {
+            let most = [700, 3000, 6000][round % 3];
+            while writer.len() < most {
+                writer.insert(&key(numbers.below(12_000) as u32), 1).expect("there is room");
+            }
+            check_displaced(&writer);
+            for _ in 0..8000 {
+                writer.remove(&key(numbers.below(12_000) as u32));
+            }
+            check_displaced(&writer);
+        }
+        assert_eq!(writer.slots(), writer.buckets.len() * SLOTS);
+    }
+}
+
+fn check_displaced(writer: &CuckooWriter<2>) {
+    let geometry = writer.geometry();
+    let mut filters = vec![0; writer.buckets.len()];
+    for (at, bucket) in (0..).zip(writer.buckets.iter()) {
+        assert_eq!(bucket.displaced() & !bucket.taken(), 0, "a free slot is noted as displaced");
+        for slot in (0..SLOTS).filter(|slot| bucket.taken() >> slot & 1 != 0) {
+            let hash = writer.hash(&writer.table.key(at, slot));
+            let (primary, displaced) = (geometry.bucket(hash), bucket.displaced() >> slot & 1 != 0);
+            assert_eq!(displaced, primary != at);
+            assert_eq!(at, geometry.bucket(if displaced { alternate_hash(hash) } else { hash }));
+            if displaced {
+                filters[primary as usize] |= Bucket::filter_bit(geometry::signature(hash));
+            }
+        }
+    }
+    assert!(writer.buckets.iter().zip(filters).all(|(bucket, filter)| bucket.filter() == filter));
+}

@@ -1,13 +1,14 @@
 //! The writer: the one handle that changes a table.
 
 use std::fmt;
+use std::hint::select_unpredictable;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::bucket::{SLOTS, Writing};
 use super::displace::Path;
-use super::entry::id;
+use super::entry::{EntriesView, id};
 use super::geometry::{alternate_hash, signature};
 use super::slot_metadata::SlotMetadata;
 use super::{BATCH_MAX, CuckooConfig, CuckooReader, CuckooTable};
@@ -78,6 +79,12 @@ struct Item<'a, const W: usize> {
     hash: u32,
 }
 
+/// Returns the first of these slots, of which there must be one, that comes from `start` on, or else from the first on.
+#[inline(always)]
+fn first_from(slots: u32, start: usize) -> usize {
+    (((slots | slots << SLOTS) >> start).trailing_zeros() as usize + start) % SLOTS
+}
+
 impl<const W: usize> CuckooWriter<W> {
     /// Creates an empty table.
     ///
@@ -139,8 +146,13 @@ impl<const W: usize> CuckooWriter<W> {
         hash: u32,
         value: u32,
     ) -> Result<Option<u32>, InsertError> {
-        self.ask_for(hash);
-        self.insert_asked(key, hash, value)
+        let item = Item { key, value, hash };
+        if self.keeps_hashes() {
+            self.ask_for(hash);
+            self.put::<false>(&item)
+        } else {
+            self.put::<true>(&item)
+        }
     }
 
     /// Inserts many keys, in their order. Returns how many of them, from the first on, are in the table now: all, or
@@ -161,14 +173,22 @@ impl<const W: usize> CuckooWriter<W> {
             let hashes = &hashes[..keys.len()];
             hashes.iter().for_each(|hash| self.ask_for(*hash));
             hashes.iter().for_each(|hash| self.ask_for_entry(*hash));
-            for ((key, value), hash) in keys.iter().zip(values).zip(hashes) {
-                if self.insert_asked(key, *hash, *value).is_err() {
-                    return inserted;
-                }
-                inserted += 1;
+            let put = if self.keeps_hashes() { Self::put_part::<false> } else { Self::put_part::<true> };
+            let part = put(self, keys, values, hashes);
+            inserted += part;
+            if part < keys.len() {
+                break;
             }
         }
         inserted
+    }
+
+    /// Inserts keys whose memory was asked for, and returns how many found a place.
+    #[inline(never)]
+    fn put_part<const FULL: bool>(&mut self, keys: &[[u32; W]], values: &[u32], hashes: &[u32]) -> usize {
+        let items = keys.iter().zip(values).zip(hashes);
+        let mut items = items.map(|((key, value), hash)| Item { key, value: *value, hash: *hash });
+        items.position(|item| self.put::<FULL>(&item).is_err()).unwrap_or(keys.len())
     }
 
     /// Asks for the buckets of a key that will be inserted, and for its note.
@@ -178,7 +198,16 @@ impl<const W: usize> CuckooWriter<W> {
         let primary = geometry.bucket(hash);
         prefetch(&self.table.buckets, primary as usize);
         prefetch(&self.table.buckets, geometry.bucket(alternate_hash(hash)) as usize);
-        self.metadata.prefetch(id(primary, 0));
+        if self.keeps_hashes() {
+            self.metadata.prefetch(id(primary, 0));
+        }
+    }
+
+    /// Returns whether the table may still grow: splitting a bucket takes all bits of its keys' hashes, where else signature and
+    /// bucket suffice.
+    #[inline(always)]
+    pub(super) fn keeps_hashes(&self) -> bool {
+        (self.geometry().buckets() as usize) < self.table.buckets.len()
     }
 
     /// Asks for the entry that the key has, or will have if it is new; its buckets are there.
@@ -187,36 +216,76 @@ impl<const W: usize> CuckooWriter<W> {
         let (table, geometry) = (&*self.table, self.geometry());
         let ask = |at: u32| {
             let bucket = &table.buckets[at as usize];
-            let slots = bucket.matches(signature(hash)) << SLOTS | bucket.matches(0);
-            // The one with its signature, if there is one, else the first free one.
-            let slot = (slots != 0).then(|| slots.ilog2() as usize);
-            let slot =
-                slot.map(|slot| if slot < SLOTS { slots.trailing_zeros() as usize } else { slot - SLOTS });
+            let signature = signature(hash);
+            // The one with its signature, if there is one, else the free one that it will get.
+            let (same, free) = (bucket.find(signature), bucket.free());
+            let slots = if same != 0 { same } else { free };
+            let slot = (slots != 0).then(|| first_from(slots, EntriesView::<W>::first_slot(signature)));
             slot.inspect(|slot| table.entries.view().prefetch(table.entry(at, *slot)))
         };
         if ask(geometry.bucket(hash)).is_none() {
             let alternate = geometry.bucket(alternate_hash(hash));
-            ask(alternate).into_iter().for_each(|slot| self.metadata.prefetch(id(alternate, slot)));
+            match ask(alternate) {
+                Some(slot) => self.metadata.prefetch(id(alternate, slot)),
+                None => self.ask_for_others(geometry.bucket(hash)),
+            }
         }
     }
 
-    /// Inserts a key whose memory was prefetched.
-    fn insert_asked(&mut self, key: &[u32; W], hash: u32, value: u32) -> Result<Option<u32>, InsertError> {
-        if let Some(place) = self.locate(key, hash) {
-            let before = self.table.value(place.bucket, place.slot);
-            self.table.set_value(place.bucket, place.slot, value);
-            self.note_use(place);
+    /// Inserts a key into a table that grows no more, if `FULL`, or one that may.
+    ///
+    /// A core overlaps the waits for memory of as many insertions as its window of some hundred instructions holds: there are few on the way
+    /// of a new key, and few branches of which the outcome depends on that memory.
+    #[inline(always)]
+    fn put<const FULL: bool>(&mut self, item: &Item<'_, W>) -> Result<Option<u32>, InsertError> {
+        let signature = signature(item.hash);
+        let at = self.geometry().bucket_if::<FULL>(item.hash);
+        let (len, slots) = (self.len(), self.table.buckets.len() * SLOTS);
+        // A primary bucket without room is rare up to here.
+        let is_sparse = FULL && len < slots / 2;
+        if FULL && len < slots / 4 * 3 {
+            // Most entries are where they would like to be: the key's is asked for before that is known.
+            let slot = EntriesView::<W>::first_slot(signature);
+            self.table.entries.view().prefetch(self.table.entry(at, slot));
+        }
+        let primary = &self.table.buckets[at as usize];
+        if (primary.find(signature) != 0) | primary.may_have_moved(signature)
+            && let Some(before) = self.replace(item)
+        {
             return Ok(Some(before));
         }
-        self.grow_on_insert();
-        let full = InsertError::Full { entries: self.len() };
-        let fits = self.len() < self.entries_max;
-        let place = fits.then(|| self.place(&Item { key, value, hash })).flatten().ok_or(full)?;
+        if !FULL {
+            self.grow_on_insert();
+        }
+        if len >= self.entries_max {
+            return Err(InsertError::Full { entries: len });
+        }
+        let primary = &self.table.buckets[at as usize];
+        let free = if is_sparse { primary.free() } else { 0 };
+        let place = if free == 0 {
+            self.place::<FULL>(item).ok_or(InsertError::Full { entries: len })?
+        } else {
+            let slot = first_from(free, EntriesView::<W>::first_slot(signature));
+            let _writing = Writing::begin([primary]);
+            self.table.fill(at, slot, signature, item.key, item.value);
+            Place { bucket: at, slot }
+        };
         self.note_use(place);
-        self.set_len(self.len() + 1);
+        self.set_len(len + 1);
         Ok(None)
     }
 
+    /// Replaces the value of a key, if it is there; returns the value before.
+    #[inline(never)]
+    fn replace(&self, item: &Item<'_, W>) -> Option<u32> {
+        let place = self.locate(item.key, item.hash)?;
+        let before = self.table.value(place.bucket, place.slot);
+        self.table.set_value(place.bucket, place.slot, item.value);
+        self.note_use(place);
+        Some(before)
+    }
+
+    #[inline(always)]
     fn note_use(&self, place: Place) {
         if let Some(now) = self.now {
             self.table.entries.view().set_used(id(place.bucket, place.slot), now);
@@ -299,27 +368,16 @@ impl<const W: usize> CuckooWriter<W> {
     }
 
     /// Puts a key into one of its buckets, displacing others if need be. Returns where.
-    fn place(&mut self, item: &Item<'_, W>) -> Option<Place> {
-        let signature = signature(item.hash);
+    #[inline(always)]
+    fn place<const FULL: bool>(&mut self, item: &Item<'_, W>) -> Option<Place> {
         let mut paths = 0;
         loop {
             let geometry = self.geometry();
-            let at = geometry.bucket(item.hash);
-            let other_at = geometry.bucket(alternate_hash(item.hash));
-            let table = &*self.table;
-            let (primary, alternate) = (&table.buckets[at as usize], &table.buckets[other_at as usize]);
-            if let Some(slot) = primary.free_slot() {
-                self.metadata.set_hash(id(at, slot), item.hash);
-                let _writing = Writing::begin([primary]);
-                table.fill(at, slot, signature, item.key, item.value);
-                return Some(Place { bucket: at, slot });
-            }
-            if let Some(slot) = alternate.free_slot() {
-                self.metadata.set_hash(id(other_at, slot), item.hash);
-                let _writing = Writing::begin([primary, alternate]);
-                table.fill(other_at, slot, signature, item.key, item.value);
-                self.metadata.count_moved(primary, at, id(other_at, slot));
-                return Some(Place { bucket: other_at, slot });
+            let at = geometry.bucket_if::<FULL>(item.hash);
+            let other_at = geometry.bucket_if::<FULL>(alternate_hash(item.hash));
+            let place = self.place_free::<FULL>(item, at, other_at);
+            if place.is_some() {
+                return place;
             }
             paths += 1;
             if paths > PATHS_MAX || !(self.make_room(at, other_at) || self.split_next()) {
@@ -328,18 +386,43 @@ impl<const W: usize> CuckooWriter<W> {
         }
     }
 
+    /// Puts a key into a free slot of one of its buckets, if there is one.
+    #[inline(always)]
+    fn place_free<const FULL: bool>(&mut self, item: &Item<'_, W>, at: u32, other_at: u32) -> Option<Place> {
+        let table = &*self.table;
+        let (primary, alternate) = (&table.buckets[at as usize], &table.buckets[other_at as usize]);
+        let free = primary.free() | alternate.free() << SLOTS;
+        if free == 0 {
+            return None;
+        }
+        // Which bucket it is cannot be predicted in a full table, and they have only just been asked for: there is no branch.
+        let displaced = free & ((1 << SLOTS) - 1) == 0;
+        let to_at = select_unpredictable(displaced, other_at, at);
+        let free = select_unpredictable(displaced, free >> SLOTS, free & ((1 << SLOTS) - 1));
+        let slot = first_from(free, EntriesView::<W>::first_slot(signature(item.hash)));
+        let to = &table.buckets[to_at as usize];
+        if !FULL {
+            self.metadata.set_hash(id(to_at, slot), item.hash);
+        }
+        let _writing = Writing::begin_placing(primary, to, displaced);
+        table.fill(to_at, slot, signature(item.hash), item.key, item.value);
+        to.add_displaced(slot, displaced);
+        self.metadata.count_if_moved(displaced, primary, at, id(to_at, slot), item.hash);
+        Some(Place { bucket: to_at, slot })
+    }
+
     fn remove_at(&mut self, place: Place) {
-        let id = id(place.bucket, place.slot);
-        let primary = self.geometry().bucket(self.metadata.hash(id));
         let bucket = &self.table.buckets[place.bucket as usize];
-        if place.bucket == primary {
+        if bucket.displaced() >> place.slot & 1 == 0 {
             let _writing = Writing::begin([bucket]);
             bucket.set_signature(place.slot, 0);
         } else {
+            let primary = self.other_bucket(place.bucket, place.slot);
             let home = &self.table.buckets[primary as usize];
             let _writing = Writing::begin([bucket, home]);
             bucket.set_signature(place.slot, 0);
-            self.metadata.uncount_moved(home, primary, id);
+            bucket.clear_displaced(place.slot);
+            self.metadata.uncount_moved(home, primary, id(place.bucket, place.slot));
         }
         self.set_len(self.len() - 1);
     }
@@ -384,6 +467,8 @@ impl<const W: usize> CuckooWriter<W> {
             }
             self.metadata.set_hash(is, hash);
             table.move_to((from_at, slot), (to_at, slot));
+            to.add_displaced(slot, primary != from_at);
+            from.clear_displaced(slot);
             if self.now.is_some() {
                 table.entries.copy_used(was, is);
             }
