@@ -2,7 +2,7 @@
 //!
 //! A tree serves rules that have changed since it was built from an overlay table, which costs lookups. So another tree is built
 //! on a background thread while rules go on changing, and replaces the first: prepared for changes, which it takes in place from then on.
-//! Where it cannot, and rules change faster than it can be built, the table gets the dynamic engine until the update rate drops.
+//! Where it cannot, or rules change faster than it takes them, the table gets the dynamic engine until the update rate drops.
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
@@ -37,6 +37,9 @@ const PAUSE_AFTER_LONG: u32 = 4;
 const LONG_BUILD: Duration = Duration::from_millis(200);
 /// Churn is high where more than 1/8 of the rules change during a build, or in a [`CHURN_WINDOW`].
 const HIGH_CHURN_INVERSE: u64 = 8;
+/// Changes in a [`CHURN_WINDOW`] up to which an engine that takes them in place keeps up, in a fifth of a core at most; the dynamic
+/// engine takes a change in a quarter of the time.
+const IN_PLACE_CHANGES_MAX: u64 = 20_000;
 /// The period over which changes are counted.
 const CHURN_WINDOW: Duration = Duration::from_secs(1);
 
@@ -64,6 +67,8 @@ pub(super) struct EngineRebuild {
     not_before: Instant,
     /// When the latest build ended, and its duration.
     built: Option<(Instant, Duration)>,
+    /// Whether the engine that was built for low churn last takes changes in place.
+    in_place: bool,
     /// The churn class and the number of rules that the present engine was built for.
     churn: ChurnClass,
     rules: usize,
@@ -131,6 +136,7 @@ impl EngineRebuild {
             running: None,
             not_before: now,
             built: None,
+            in_place: false,
             churn: ChurnClass::Low,
             rules,
             changes: 0,
@@ -149,9 +155,13 @@ impl EngineRebuild {
             return None;
         }
         let rules = table.len();
-        let many = self.last_window.max(self.changes - self.window.1) > rules as u64 / HIGH_CHURN_INVERSE;
+        let many = self.in_window() > rules as u64 / HIGH_CHURN_INVERSE && !self.keeps_up();
         match self.churn {
             ChurnClass::High => (!many).then_some(ChurnClass::Low),
+            // For longer than a load of rules takes.
+            _ if self.in_place && self.last_window.min(4 * self.in_this_window()) > IN_PLACE_CHANGES_MAX => {
+                Some(ChurnClass::High)
+            }
             ChurnClass::Low | ChurnClass::LowWith(_) => {
                 let others = rules > 2 * self.rules + 8 || rules < self.rules / 4;
                 let is_due =
@@ -165,6 +175,20 @@ impl EngineRebuild {
                 if others { Some(ChurnClass::Low) } else { alike }
             }
         }
+    }
+
+    /// Returns the changes in the present window or the one before, whichever are more.
+    fn in_window(&self) -> u64 {
+        self.last_window.max(self.in_this_window())
+    }
+
+    fn in_this_window(&self) -> u64 {
+        self.changes - self.window.1
+    }
+
+    /// Returns whether the engine for low churn takes the present changes in place.
+    fn keeps_up(&self) -> bool {
+        self.in_place && self.in_window() <= IN_PLACE_CHANGES_MAX
     }
 
     /// Starts to build an engine for the rules of a table in version `since`.
@@ -277,8 +301,10 @@ impl Control {
         let rebuild = &mut self.rebuilds[at];
         let (table, meanwhile) = (rebuild.table, rebuild.changes - running.changes);
         let many = meanwhile > running.rules as u64 / HIGH_CHURN_INVERSE;
-        let in_place = engines.iter().all(|engine| engine.takes_changes());
-        if running.churn != ChurnClass::High && many && !in_place {
+        if running.churn != ChurnClass::High {
+            rebuild.in_place = engines.iter().all(|engine| engine.takes_changes());
+        }
+        if running.churn != ChurnClass::High && many && !rebuild.keeps_up() {
             if let Some(of_rules) = newest.table(table) {
                 rebuild.begin(of_rules, newest.version(), ChurnClass::High, self.waker.clone());
             }
