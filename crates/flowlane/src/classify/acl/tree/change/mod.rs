@@ -27,6 +27,11 @@ use walk::Walk;
 /// Most blocks of the leaves that a change of a rule changes: a tenth of a millisecond.
 const BLOCKS_MAX: usize = 4096;
 
+/// Blocks that a change may touch on average. What others leave is kept, up to a limit: a few wide rules now and then are changed in place, many
+/// are not.
+const BLOCKS_PER_CHANGE: usize = 64;
+const CREDIT_MAX: usize = 2 * BLOCKS_MAX;
+
 /// State of a tree that changes need and lookups do not.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes {
@@ -39,6 +44,8 @@ pub(super) struct Changes {
     /// Rules and blocks when the tree was built.
     built_rules: usize,
     built_blocks: usize,
+    /// Blocks that the next change may touch.
+    credit: usize,
 }
 
 impl Changes {
@@ -98,6 +105,7 @@ impl<const W: usize> Tree<W> {
             parts: vec![0; rules],
             built_rules: rules,
             built_blocks: self.blocks.len(),
+            credit: CREDIT_MAX,
             ..Changes::default()
         };
         changes.blocks.end = self.blocks.len();
@@ -143,7 +151,8 @@ impl<const W: usize> Tree<W> {
             return false;
         }
         let rule = Ternary::of(&self.records.kinds, &entry.condition);
-        let Some(part) = self.part_for(&rule) else { return false };
+        let credit = self.next_credit();
+        let Some(part) = self.part_for(&rule, credit) else { return false };
         let mut changes = self.changes.take().expect("the tree takes changes");
         let gap = changes.places.gap(entry.rank).unwrap_or_else(|| {
             self.spread(&mut changes, entry.rank);
@@ -178,8 +187,10 @@ impl<const W: usize> Tree<W> {
         let part = self.part(rank);
         // Few wild bits are few leaves.
         let may_be_many = ternary.wild(&self.nodes[part].cut) > 8 || self.nodes.len() > self.parts;
-        if may_be_many && self.blocks_of(part, &ternary, BLOCKS_MAX).is_none() {
-            return false;
+        if may_be_many {
+            let credit = self.next_credit().min(BLOCKS_MAX);
+            let Some(blocks) = self.blocks_of(part, &ternary, credit) else { return false };
+            self.spend(blocks);
         }
         let mut changes = self.changes.take().expect("it was there");
         let mut walk = Walk::new(self, part, &ternary);
@@ -212,17 +223,29 @@ impl<const W: usize> Tree<W> {
     }
 
     /// Returns the part in which a rule is in fewest blocks; `None` where they are too many in each.
-    fn part_for(&self, rule: &Ternary<W>) -> Option<usize> {
+    fn part_for(&mut self, rule: &Ternary<W>, credit: usize) -> Option<usize> {
         let wild = |part: usize| rule.wild(&self.nodes[part].cut);
         let likely = (0..self.parts).min_by_key(|part| wild(*part))?;
         let others = (0..self.parts).filter(|part| *part != likely);
-        let (mut blocks_max, mut best) = (BLOCKS_MAX, None);
+        let (mut blocks_max, mut best) = (credit.min(BLOCKS_MAX), None);
         for part in std::iter::once(likely).chain(others) {
             if let Some(blocks) = self.blocks_of(part, rule, blocks_max) {
                 (blocks_max, best) = (blocks, Some(part));
             }
         }
-        best
+        best.inspect(|_| self.spend(blocks_max))
+    }
+
+    /// Returns the blocks that a change may touch.
+    fn next_credit(&mut self) -> usize {
+        let changes = self.changes.as_mut().expect("the tree takes changes");
+        changes.credit = CREDIT_MAX.min(changes.credit + BLOCKS_PER_CHANGE);
+        changes.credit
+    }
+
+    /// Notes that a change touches blocks.
+    fn spend(&mut self, blocks: usize) {
+        self.changes.iter_mut().for_each(|changes| changes.credit = changes.credit.saturating_sub(blocks));
     }
 
     /// Returns the blocks of the leaves that a rule is in, or would be, where they are fewer than `max`.
