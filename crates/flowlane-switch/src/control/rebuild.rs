@@ -157,7 +157,10 @@ impl EngineRebuild {
         let rules = table.len();
         let many = self.in_window() > rules as u64 / HIGH_CHURN_INVERSE && !self.keeps_up();
         match self.churn {
-            ChurnClass::High => (!many).then_some(ChurnClass::Low),
+            ChurnClass::High => {
+                let is_calm = !self.in_place || self.in_window() <= IN_PLACE_CHANGES_MAX / 2;
+                (!many && is_calm).then_some(ChurnClass::Low)
+            }
             // For longer than a load of rules takes.
             _ if self.in_place && self.last_window.min(4 * self.in_this_window()) > IN_PLACE_CHANGES_MAX => {
                 Some(ChurnClass::High)
@@ -304,7 +307,12 @@ impl Control {
         if running.churn != ChurnClass::High {
             rebuild.in_place = engines.iter().all(|engine| engine.takes_changes());
         }
-        if running.churn != ChurnClass::High && many && !rebuild.keeps_up() {
+        // Rules that a tree does not take are in its overlay.
+        let present = newest.table(table).and_then(Table::engine);
+        let overflows = present.is_some_and(|engine| {
+            engine.takes_changes() && engine.pending_updates() > running.rules / HIGH_CHURN_INVERSE as usize
+        });
+        if running.churn != ChurnClass::High && many && (!rebuild.keeps_up() || overflows) {
             if let Some(of_rules) = newest.table(table) {
                 rebuild.begin(of_rules, newest.version(), ChurnClass::High, self.waker.clone());
             }

@@ -172,7 +172,7 @@ impl<const W: usize> World<W> {
             brute.into_iter().for_each(|e| engines.push((format!("brute {kernel}"), Box::new(e))));
         }
         for variant in Variant::ALL.into_iter().filter(|v| v.available()) {
-            let config = TreeConfig { memory_max: 1 << 30, threads: 1, variant: Some(variant) };
+            let config = TreeConfig { memory_max: 1 << 30, threads: 1, grid: true, variant: Some(variant) };
             let tree = Tree::build(&kinds, &entries, &config).expect("a small table has room");
             engines.push((format!("tree {variant}"), Box::new(tree)));
             let config = DynamicConfig { variant: Some(variant), ..DynamicConfig::new(self.seed) };

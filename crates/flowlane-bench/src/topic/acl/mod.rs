@@ -240,7 +240,7 @@ fn change(meter: &mut Meter<'_>, set: &Set, figure: &mut Figure, place: usize) {
     let in_place = Contender::new("tree", || {
         let mut tree = tree.borrow_mut();
         let gone: Vec<&&Entry<4>> = some.iter().filter(|entry| black_box(tree.remove(entry.rule))).collect();
-        gone.iter().for_each(|entry| _ = black_box(tree.insert(entry)));
+        gone.iter().for_each(|entry| _ = black_box(tree.insert(entry, usize::MAX)));
     });
     let what = format!("changing {}", set.name);
     let contenders = [Some(dynamic.warm()), takes_changes.then(|| in_place.warm())];

@@ -17,6 +17,8 @@ struct Rebuild<const W: usize> {
     memory_max: usize,
     /// Whether the overlay needs a new plan.
     plans: bool,
+    /// Whether a tree may have a grid.
+    grid: bool,
 }
 
 /// The result of a [`Rebuild`].
@@ -38,7 +40,7 @@ impl<const W: usize> std::fmt::Debug for Bulk<W> {
 impl<const W: usize> Bulk<W> {
     /// Returns the tree of a table, prepared for changes in place, and no other table's.
     fn own_tree<'a>(this: &'a mut Arc<Self>, slots: &[Entry<W>]) -> Option<&'a mut Tree<W>> {
-        this.engine().as_tree().filter(|tree| tree.may_take_changes())?;
+        this.engine().as_tree().filter(|tree| !tree.has_grid())?;
         if Arc::get_mut(this).is_none() {
             let engine: Box<dyn BulkEngine<W>> = Box::new(this.engine().as_tree()?.clone());
             *this = Arc::new(Self { engine: Some(engine), plan: None });
@@ -79,6 +81,7 @@ impl<const W: usize> Rebuild<W> {
                 let config = TreeConfig {
                     memory_max: self.memory_max,
                     threads: self.config.threads,
+                    grid: self.grid,
                     variant: self.config.usable_variant(),
                 };
                 let better = |tree: &Tree<W>| {
@@ -106,16 +109,32 @@ impl<const W: usize> Rebuild<W> {
 }
 
 impl<const W: usize> Acl<W> {
-    /// Returns the tree that has the bulk of the rules, for changes in place. Where changes must not take long, there is none as long
-    /// as it is not prepared, or another table shares it.
+    /// Returns the tree that has the bulk of the rules, for changes in place. There is none where the budget has no room for it, and, where
+    /// changes must not take long, as long as it is not prepared, or another table shares it.
     pub(super) fn tree_mut(&mut self) -> Option<&mut Tree<W>> {
+        let has_room = self.has_room_for_changes();
         let bulk = self.bulk.as_mut()?;
-        (!self.rebuilds_deferred || Bulk::is_ready(bulk)).then(|| Bulk::own_tree(bulk, &self.slots))?
+        let may = Bulk::is_ready(bulk) || !self.rebuilds_deferred && has_room;
+        may.then(|| Bulk::own_tree(bulk, &self.slots))?
     }
 
-    /// Makes the next change as fast as those after it: a tree gets room for changes, and is copied where another table shares it.
+    /// Returns whether a tree is prepared for changes, or there is room for that.
+    fn has_room_for_changes(&self) -> bool {
+        let more = |tree: &Tree<W>| if tree.takes_changes() { 0 } else { tree.bytes_of_changes() };
+        self.tree().is_some_and(|tree| self.table_bytes() + more(tree) <= self.config.memory_max)
+    }
+
+    /// Makes the next change as fast as those after it: a tree gets room for changes, and is copied where another table shares it. One with
+    /// a grid is built again without.
     pub(in crate::classify::acl) fn prepare_changes(&mut self) {
-        _ = self.bulk.as_mut().and_then(|bulk| Bulk::own_tree(bulk, &self.slots));
+        self.has_changed = true;
+        if self.tree().is_some_and(Tree::has_grid) {
+            // Without memory for another, this one stays.
+            _ = self.rebuild();
+        }
+        if self.has_room_for_changes() {
+            _ = self.bulk.as_mut().and_then(|bulk| Bulk::own_tree(bulk, &self.slots));
+        }
     }
 
     /// Returns whether rules are in a tree that takes changes.
@@ -159,6 +178,7 @@ impl<const W: usize> Acl<W> {
             entries,
             memory_max: self.config.memory_max.saturating_sub(self.own_bytes()),
             plans: self.plan.is_for_all && self.plan.is_old(),
+            grid: !self.has_changed,
         }
     }
 

@@ -90,6 +90,8 @@ pub struct Acl<const W: usize> {
     chosen: Option<AclEngine>,
     /// Whether the owner rebuilds the table: no change takes long then.
     rebuilds_deferred: bool,
+    /// Whether rules have come or gone since the table was made: trees take changes then, and have no grid.
+    has_changed: bool,
 }
 
 impl<const W: usize> Acl<W> {
@@ -117,6 +119,7 @@ impl<const W: usize> Acl<W> {
             overlay_cutoffs: Vec::new(),
             chosen: None,
             rebuilds_deferred: false,
+            has_changed: false,
         }
     }
 
@@ -165,9 +168,10 @@ impl<const W: usize> Acl<W> {
         if self.bulk.is_none() { 0 } else { self.overlay.len() + self.tombstone_count }
     }
 
-    /// Returns whether the tree has outgrown the rules that it was built for: another suits them better.
+    /// Returns whether the tree has outgrown the rules that it was built for, or has a grid and lacks rules: another suits them better.
     pub fn is_outgrown(&self) -> bool {
-        self.tree().is_some_and(Tree::is_outgrown)
+        let slow = self.tombstone_count > 0 && self.tree().is_some_and(Tree::has_grid);
+        slow || self.tree().is_some_and(Tree::is_outgrown)
     }
 
     /// Bounds the time of changes from now on: plans the overlay once, for rules like the present ones, and never replans or
@@ -296,24 +300,21 @@ impl<const W: usize> Acl<W> {
     fn add(&mut self, entry: Entry<W>, memory_max: usize) -> Result<(), BuildError> {
         let slot = self.free.last().copied().unwrap_or(self.slots.len() as u32);
         let named = Entry { rule: RuleId(slot), ..entry };
-        let is_in_tree = self.tree_mut().is_some_and(|tree| tree.insert(&named));
-        if !is_in_tree {
-            self.overlay.insert(named)?;
-        }
-        let needed_bytes = self.table_bytes();
-        if needed_bytes > memory_max {
-            // A rule that has just come is in as few leaves as are changed at once.
-            _ = if is_in_tree {
-                self.tree_mut().is_some_and(|tree| tree.remove(named.rule))
-            } else {
-                self.overlay.remove(named.rule).is_some()
-            };
-            let (engine, rules) = (self.engine_name(), self.len() + 1);
-            return Err(BuildError::Memory { engine, rules, needed_bytes, memory_max });
-        }
+        // The tree refuses what the budget has no room for; the overlay gives it back.
+        let bytes = self.table_bytes();
+        let room = memory_max.checked_sub(bytes);
+        let is_in_tree =
+            room.is_some_and(|room| self.tree_mut().is_some_and(|tree| tree.insert(&named, room)));
         if is_in_tree {
             self.fill_slot(entry, State::Bulk);
             return Ok(());
+        }
+        self.overlay.insert(named)?;
+        let needed_bytes = self.table_bytes();
+        if needed_bytes > memory_max {
+            self.overlay.remove(named.rule);
+            let (engine, rules) = (self.engine_name(), self.len() + 1);
+            return Err(BuildError::Memory { engine, rules, needed_bytes, memory_max });
         }
         self.fill_slot(entry, State::Overlay);
         self.plan.since += 1;
@@ -381,7 +382,12 @@ impl<const W: usize> Acl<W> {
     /// Updates the engines after a change. Where the table is so small that brute force is fastest, rebuilds it, which takes
     /// microseconds, unless the configuration names another engine.
     fn update_engines(&mut self) {
+        self.has_changed = true;
         self.update_small_overlay();
+        if self.tombstone_count > 0 && !self.rebuilds_deferred && self.tree().is_some_and(Tree::has_grid) {
+            // Lookups that meet a removed rule of a grid go through all behind it. Without room, they are slow and right.
+            _ = self.rebuild();
+        }
         let small = self.len() <= self.config.brute_rules_max();
         let brute = match self.config.engine {
             AclEngine::Brute => true,

@@ -375,6 +375,39 @@ fn a_table_that_grows_in_place_asks_for_another_build() {
 }
 
 #[test]
+fn a_table_with_a_grid_that_loses_a_rule_gets_a_tree_that_takes_changes() {
+    let (entries, keys) = testing::generated(Profile::Nested, 1500, 300, 2);
+    let given = entries.iter().map(|e| (e.rule, e.rank.priority(), e.condition, CATEGORY));
+    let build = || Acl::build(Layout::ipv4_five_tuple(), AclConfig::default(), given.clone()).unwrap();
+    let mut acl = build();
+    assert!(acl.tree().is_some_and(Tree::has_grid));
+    assert!(acl.remove(entries[3].rule));
+    assert_eq!((acl.changes(), acl.tree().is_some_and(Tree::has_grid)), (0, false));
+    agrees(&acl, &keys);
+    // Another thread does it where changes must not take long.
+    let mut acl = build();
+    acl.defer_rebuilds();
+    assert!(acl.remove(entries[3].rule));
+    assert!(acl.tree().is_some_and(Tree::has_grid) && acl.is_outgrown());
+    agrees(&acl, &keys);
+    acl.prepare_changes();
+    assert!(acl.takes_changes() && !acl.is_outgrown());
+    agrees(&acl, &keys);
+}
+
+#[test]
+fn a_budget_without_room_for_changes_in_place_has_room_for_changes() {
+    let (mut acl, entries, keys) = filled(AclConfig::default().with_engine(AclEngine::Tree), 1000);
+    acl.config.memory_max = acl.table_bytes() + 40_000;
+    for entry in entries.iter().take(50) {
+        assert!(acl.remove(entry.rule));
+        acl.insert(entry.rule, entry.rank.priority(), entry.condition, CATEGORY).unwrap();
+    }
+    assert!(!acl.takes_changes() && acl.changes() > 0);
+    agrees(&acl, &keys);
+}
+
+#[test]
 fn engine_names_round_trip() {
     for engine in AclEngine::ALL {
         assert_eq!(engine.to_string().parse(), Ok(engine));

@@ -192,7 +192,7 @@ pub(super) fn explain<const W: usize>(
     }
     if tree.grid.is_some() && removed != leaf::NONE {
         // Rules behind a removed one may be missing in its list: any bit may decide.
-        let mut others = (removed..tree.records.len() as u32).filter(|rank| counts(*rank));
+        let mut others = (removed..winner.min(tree.records.len() as u32)).filter(|rank| counts(*rank));
         let behind = others.find(|rank| tree.records.matches(*rank, key.words));
         (winner, key.looked_at) = (behind.map_or(winner, |rank| rank.min(winner)), [u32::MAX; W]);
     }

@@ -251,7 +251,7 @@ pub(super) fn best<I: TreeOps, const W: usize, const G: usize>(
             rank < best
         });
     }
-    tree.behind(removed, key, 0, dead).map_or(best, |rank| rank.min(best))
+    tree.behind(removed, best, key, 0, dead).unwrap_or(best)
 }
 
 /// Shows the candidates of a leaf to `more`, best first, until it returns false.

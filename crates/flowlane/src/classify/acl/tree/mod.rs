@@ -51,6 +51,8 @@ pub struct TreeConfig {
     pub memory_max: usize,
     /// Threads that build the tree, the caller's included.
     pub threads: usize,
+    /// Whether a grid may be the root. A tree with one takes no changes.
+    pub grid: bool,
     /// The variant of the kernel; `None`, or one that this CPU lacks: the default for this CPU, or the one that the
     /// first batches find to be fastest ([`dispatch`](crate::dispatch)).
     pub variant: Option<Variant>,
@@ -59,7 +61,7 @@ pub struct TreeConfig {
 impl Default for TreeConfig {
     /// Returns 1 GiB and one thread.
     fn default() -> Self {
-        Self { memory_max: 1 << 30, threads: 1, variant: None }
+        Self { memory_max: 1 << 30, threads: 1, grid: true, variant: None }
     }
 }
 

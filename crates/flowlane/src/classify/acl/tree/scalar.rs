@@ -80,36 +80,38 @@ impl<const W: usize> Tree<W> {
             };
             counts.find(|rank| live(rank)).or(best)
         });
-        self.behind(removed, key, category, dead).filter(|rank| *rank < best.unwrap_or(NONE)).or(best)
+        self.behind(removed, best.unwrap_or(NONE), key, category, dead).or(best)
     }
 
-    /// Finds the best live rank behind that of a removed rule which matched, where the lists of rules may end with it: in a grid.
+    /// Finds the best live rank between that of a removed rule which matched and the best that is known, where the lists of rules may end
+    /// with the first: in a grid.
     #[inline(always)]
     pub(super) fn behind(
         &self,
         removed: u32,
+        best: u32,
         key: &[u32; W],
         category: usize,
         dead: Option<Tombstones<'_>>,
     ) -> Option<u32> {
-        if removed == NONE || self.grid.is_none() {
+        if removed >= best || self.grid.is_none() {
             return None;
         }
-        self.first_live_from(removed + 1, key, category, dead)
+        self.first_live(removed + 1..best.min(self.records.len() as u32), key, category, dead)
     }
 
     /// Compares one rule after the other.
     #[cold]
     #[inline(never)]
-    fn first_live_from(
+    fn first_live(
         &self,
-        rank: u32,
+        ranks: std::ops::Range<u32>,
         key: &[u32; W],
         category: usize,
         dead: Option<Tombstones<'_>>,
     ) -> Option<u32> {
         let counts = |rank: &u32| self.records.categories(*rank) >> category & 1 == 1;
-        let mut ranks = (rank..self.records.len() as u32).filter(counts);
+        let mut ranks = ranks.filter(counts);
         ranks.find(|rank| self.records.matches(*rank, key) && !self.is_tombstone(*rank, dead))
     }
 

@@ -118,8 +118,7 @@ fn weak_signatures_get_range_filters() {
     ];
     for (profile, expected) in tests {
         let (entries, keys) = testing::generated(profile, 1500, 600, 9);
-        // Without room for a grid.
-        let config = TreeConfig { memory_max: 600 << 10, ..TreeConfig::default() };
+        let config = TreeConfig { grid: false, ..TreeConfig::default() };
         let mut tree = Tree::build(&IPV4, &entries, &config).unwrap();
         assert_eq!((tree.range_filters.len(), tree.grid.is_some()), (expected, false), "{profile}");
         agrees_by(&mut tree, &IPV4, &entries, &keys);

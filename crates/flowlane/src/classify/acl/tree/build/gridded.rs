@@ -3,6 +3,7 @@
 use super::piece::{self, Buckets, Piece};
 use super::{Plan, one_of_every, sign};
 use crate::classify::acl::tree::grid::{Axis, Grid, Part};
+use crate::classify::acl::tree::leaf::{Block, RULES};
 use crate::classify::acl::{Condition, Entry};
 
 /// Most classes of a field, as a power of two.
@@ -145,7 +146,9 @@ fn lists<const W: usize>(
     // Cells whose lists have ended, and how many have not in each row.
     let mut ended = vec![false; grid.cells()];
     let mut open = vec![1usize << columns.bits; 1 << rows.bits];
-    let mut copies_left = COPIES_PER_RULE * rules.len() + grid.cells();
+    // Each copy is half of a rule in a leaf at least.
+    let room = plan.budget.bytes() / (size_of::<Block>() / RULES / 2);
+    let mut copies_left = (COPIES_PER_RULE * rules.len() + grid.cells()).min(room);
     let mut visits_left = VISITS_MAX;
     for &(rank, entry, is_wide) in rules {
         let range = |axis: &Axis| axis.part.range(plan.kinds, &entry.condition).expect("all have ranges");
@@ -159,7 +162,7 @@ fn lists<const W: usize>(
             if open[row as usize] == 0 {
                 continue;
             }
-            visits_left = visits_left.checked_sub((last - first) as usize)?;
+            visits_left = visits_left.checked_sub((last - first) as usize + 1)?;
             let ends_row = is_wide && covers(&of_row, rows, row);
             for column in first..=last {
                 let cell = (row << columns.bits | column) as usize;

@@ -181,7 +181,7 @@ fn with_grid<const W: usize>(
     config: &TreeConfig,
 ) -> Tree<W> {
     let cycles = cost::cycles(&tree);
-    if cycles <= cost::SLOW_CYCLES {
+    if !config.grid || cycles <= cost::SLOW_CYCLES {
         return tree;
     }
     let ordered: Vec<&Entry<W>> = order.iter().map(|&i| &entries[i as usize]).collect();
@@ -192,7 +192,9 @@ fn with_grid<const W: usize>(
     let make = |plan: &Plan<'_, W>| {
         let mut made = vec![gridded::part(plan, &gridded)?];
         if !gridded.rest.is_empty() {
-            made.extend(parts(&plan.of(&gridded.rest), &rest)?);
+            let others = parts(&plan.of(&gridded.rest), &rest)?;
+            plan.budget.take(others.iter().map(Piece::size_bytes).sum())?;
+            made.extend(others);
         }
         (made.len() <= PARTS_MAX).then_some(made)
     };

@@ -44,9 +44,14 @@ impl Budget {
         Self { left: AtomicUsize::new(bytes) }
     }
 
+    /// Returns the bytes that are left.
+    pub(super) fn bytes(&self) -> usize {
+        self.left.load(Ordering::Relaxed)
+    }
+
     /// Returns a budget of the bytes that are left.
     pub(super) fn rest(&self) -> Self {
-        Self::new(self.left.load(Ordering::Relaxed))
+        Self::new(self.bytes())
     }
 
     pub(super) fn take(&self, bytes: usize) -> Option<()> {
@@ -81,6 +86,11 @@ pub(super) struct Piece<const W: usize> {
 }
 
 impl<const W: usize> Piece<W> {
+    /// Returns the bytes of its parts.
+    pub(super) fn size_bytes(&self) -> usize {
+        size_of_val(&self.nodes[..]) + size_of_val(&self.table[..]) + size_of_val(&self.blocks[..])
+    }
+
     /// Adds another piece; tells how its entries are to be moved.
     fn append(&mut self, other: Self) -> Base {
         let base = Base {

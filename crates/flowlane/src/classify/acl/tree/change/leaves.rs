@@ -1,5 +1,7 @@
 //! Leaves that change: rules come into blocks and leave them, and leaves that are full are parted or get another block.
 
+use std::collections::BTreeSet;
+
 use super::super::Tree;
 use super::super::leaf::{Block, EMPTY, MORE, NONE, RANKS, RULES, goes_on, rank, set};
 use super::super::range_filter::{HIGH, RangeFilter, TESTS_MAX};
@@ -22,28 +24,33 @@ pub(super) struct Blocks {
     /// Blocks up to here are a leaf's, or free.
     pub(super) end: usize,
     /// Free rows of blocks by their length.
-    free: Vec<Vec<u32>>,
-    pub(super) free_blocks: usize,
+    free: Vec<BTreeSet<u32>>,
 }
 
 impl Blocks {
     fn take(&mut self, count: usize) -> Option<u32> {
-        let first = self.free.get_mut(count)?.pop()?;
-        self.free_blocks -= count;
+        let longer = self.free.iter().enumerate().skip(count);
+        let (blocks, _) = longer.into_iter().find(|(_, rows)| !rows.is_empty())?;
+        let first = self.free[blocks].pop_first()?;
+        self.give(first + count as u32, blocks - count);
         Some(first)
+    }
+
+    /// Takes the block behind a row, so that it gets longer where it is.
+    fn lengthen(&mut self, first: u32, count: usize) -> bool {
+        self.free.get_mut(1).is_some_and(|single| single.remove(&(first + count as u32)))
+    }
+
+    pub(super) fn size_bytes(&self) -> usize {
+        // About: nodes of a set are half full.
+        self.free.iter().map(|rows| 2 * rows.len() * size_of::<u32>()).sum()
     }
 
     pub(super) fn give(&mut self, first: u32, count: usize) {
         if count > 0 {
-            self.free.resize_with(self.free.len().max(count + 1), Vec::new);
-            self.free[count].push(first);
-            self.free_blocks += count;
+            self.free.resize_with(self.free.len().max(count + 1), BTreeSet::new);
+            self.free[count].insert(first);
         }
-    }
-
-    /// Returns the number of blocks with rules.
-    pub(super) fn used(&self) -> usize {
-        self.end - self.free_blocks
     }
 }
 
@@ -254,13 +261,15 @@ impl<const W: usize> Tree<W> {
                 return;
             }
         }
-        let longer = self.room(state, blocks + 1);
-        self.write_leaf(longer, &items, blocks);
+        let longer = if state.lengthen(run.block, blocks) { run.block } else { self.room(state, blocks + 1) };
+        if longer != run.block {
+            self.write_leaf(longer, &items, blocks);
+            self.point(run, run.start, run.end, longer);
+            state.give(run.block, blocks);
+        }
         // The last block is empty, and begins with no rank.
         self.blocks[longer as usize + blocks] = EMPTY;
         self.blocks[longer as usize + blocks - 1][RANKS + RULES] = MORE | NONE;
-        self.point(run, run.start, run.end, longer);
-        state.give(run.block, blocks);
     }
 
     /// Returns whether a rule is in one of some entries of a node.

@@ -17,6 +17,8 @@ mod tests;
 mod walk;
 
 use super::build::ternary::Ternary;
+use super::leaf::Block;
+use super::range_filter::Ends;
 use super::{COLD_BYTES, Tree};
 use crate::classify::acl::{Entry, RankKey};
 use crate::rule::RuleId;
@@ -54,7 +56,10 @@ impl Changes {
     }
 
     pub(super) fn size_bytes(&self) -> usize {
-        self.places.size_bytes() + self.parts.capacity() + self.ranks.capacity() * size_of::<u32>()
+        self.places.size_bytes()
+            + self.parts.capacity()
+            + self.ranks.capacity() * size_of::<u32>()
+            + self.blocks.size_bytes()
     }
 
     fn rank(&self, rule: RuleId) -> Option<u32> {
@@ -76,26 +81,26 @@ impl Changes {
 
     fn is_outgrown(&self) -> bool {
         let (rules, blocks) = (self.built_rules + 64, self.built_blocks + 64);
-        self.len() > rules + rules / 2 || self.blocks.used() > blocks + blocks / 2
+        self.len() > rules + rules / 2 || self.blocks.end > blocks + blocks / 2
     }
 }
 
 impl<const W: usize> Tree<W> {
+    /// Returns whether the root is a grid.
+    pub(in crate::classify::acl) fn has_grid(&self) -> bool {
+        self.grid.is_some()
+    }
+
     /// Returns whether [`insert`](Self::insert) and [`remove`](Self::remove) may be called.
     pub fn takes_changes(&self) -> bool {
         self.changes.is_some()
-    }
-
-    /// Returns whether the tree can be [prepared](Self::prepare_changes) for changes. Lists of rules that are not whole cannot.
-    pub(in crate::classify::acl) fn may_take_changes(&self) -> bool {
-        self.grid.is_none()
     }
 
     /// Prepares the tree for changes, in time linear in its size: makes room between ranks and for blocks. `key` returns the rank
     /// key of a rule number. A tree with a grid stays as it is.
     #[inline(never)]
     pub fn prepare_changes(&mut self, key: impl Fn(RuleId) -> RankKey) {
-        if !self.may_take_changes() {
+        if self.has_grid() {
             return;
         }
         let rules = self.records.len();
@@ -141,18 +146,40 @@ impl<const W: usize> Tree<W> {
         }
     }
 
-    /// Adds a rule, unless the tree does not suit it: the tree is as before then.
+    /// Returns the bytes that preparation for changes adds, and the first changes.
+    pub(in crate::classify::acl) fn bytes_of_changes(&self) -> usize {
+        let blocks = self.blocks.len() * (size_of::<Block>() + self.range_filters.len() * size_of::<Ends>());
+        self.records.size_bytes() + blocks / 8 + 4096 + self.records.len() * 2 * (size_of::<u64>() + 1 + 4)
+    }
+
+    /// Returns whether the tree would grow by at most `room` bytes where a rule of this rank comes into `touched` blocks.
+    fn fits(&self, rank: RankKey, touched: usize, room: usize) -> bool {
+        let changes = self.changes.as_ref().expect("the tree takes changes");
+        let each = size_of::<Block>() + self.range_filters.len() * size_of::<Ends>();
+        // A leaf may be parted again and again, or get a block more.
+        let end = changes.blocks.end + 40 * touched;
+        let blocks = if end > self.blocks.len() { (end + end / 8 - self.blocks.len()) * each } else { 0 };
+        let spread = changes.places.gap(rank).is_none();
+        let records = if spread { self.records.size_bytes() + changes.places.size_bytes() } else { 0 };
+        blocks + records <= room
+    }
+
+    /// Adds a rule, unless the tree does not suit it or would grow by more than `room` bytes: the tree is as before then.
     ///
     /// # Panics
     /// Where the tree [takes no changes](Self::takes_changes).
     #[inline(never)]
-    pub fn insert(&mut self, entry: &Entry<W>) -> bool {
+    pub fn insert(&mut self, entry: &Entry<W>, room: usize) -> bool {
         if self.changes.as_ref().is_some_and(|changes| changes.is_full()) {
             return false;
         }
         let rule = Ternary::of(&self.records.kinds, &entry.condition);
         let credit = self.next_credit();
-        let Some(part) = self.part_for(&rule, credit) else { return false };
+        let Some((part, blocks)) = self.part_for(&rule, credit) else { return false };
+        if !self.fits(entry.rank, blocks, room) {
+            return false;
+        }
+        self.spend(blocks);
         let mut changes = self.changes.take().expect("the tree takes changes");
         let gap = changes.places.gap(entry.rank).unwrap_or_else(|| {
             self.spread(&mut changes, entry.rank);
@@ -222,18 +249,18 @@ impl<const W: usize> Tree<W> {
         self.changes.as_ref().map_or(0, |changes| changes.parts[rank as usize].into())
     }
 
-    /// Returns the part in which a rule is in fewest blocks; `None` where they are too many in each.
-    fn part_for(&mut self, rule: &Ternary<W>, credit: usize) -> Option<usize> {
+    /// Returns the part in which a rule is in fewest blocks, and their number; `None` where they are too many in each.
+    fn part_for(&self, rule: &Ternary<W>, credit: usize) -> Option<(usize, usize)> {
         let wild = |part: usize| rule.wild(&self.nodes[part].cut);
         let likely = (0..self.parts).min_by_key(|part| wild(*part))?;
         let others = (0..self.parts).filter(|part| *part != likely);
         let (mut blocks_max, mut best) = (credit.min(BLOCKS_MAX), None);
         for part in std::iter::once(likely).chain(others) {
             if let Some(blocks) = self.blocks_of(part, rule, blocks_max) {
-                (blocks_max, best) = (blocks, Some(part));
+                (blocks_max, best) = (blocks, Some((part, blocks)));
             }
         }
-        best.inspect(|_| self.spend(blocks_max))
+        best
     }
 
     /// Returns the blocks that a change may touch.
