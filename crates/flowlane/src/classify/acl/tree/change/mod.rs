@@ -156,8 +156,8 @@ impl<const W: usize> Tree<W> {
     fn fits(&self, rank: RankKey, touched: usize, room: usize) -> bool {
         let changes = self.changes.as_ref().expect("the tree takes changes");
         let each = size_of::<Block>() + self.range_filters.len() * size_of::<Ends>();
-        // A leaf may be parted again and again, or get a block more.
-        let end = changes.blocks.end + 40 * touched;
+        // About: a leaf has room, is parted once or twice, or gets a block more.
+        let end = changes.blocks.end + 4 * touched + 8;
         let blocks = if end > self.blocks.len() { (end + end / 8 - self.blocks.len()) * each } else { 0 };
         let spread = changes.places.gap(rank).is_none();
         let records = if spread { self.records.size_bytes() + changes.places.size_bytes() } else { 0 };

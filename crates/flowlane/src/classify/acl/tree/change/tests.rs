@@ -75,7 +75,12 @@ impl<'a, const W: usize> Changing<'a, W> {
 }
 
 /// Rules that come and go at random, until all have come again `times` times.
-fn churn<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], keys: &[[u32; W]], times: usize) {
+fn churn<const W: usize>(
+    kinds: &[WordKind; W],
+    entries: &[Entry<W>],
+    keys: &[[u32; W]],
+    times: usize,
+) -> usize {
     let mut random = Random::for_purpose(entries.len() as u64, "churn");
     let half = entries.len() / 2;
     let mut changing = Changing::new(kinds, &entries[..half]);
@@ -101,7 +106,7 @@ fn churn<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], keys: &[[u
     changing.check(keys);
     entries.iter().for_each(|entry| changing.insert(*entry));
     changing.check(keys);
-    assert!(changing.refused <= times * entries.len() / 4, "{} refused", changing.refused);
+    changing.refused
 }
 
 #[test]
@@ -121,7 +126,12 @@ fn generated_rules_come_and_go() {
     for profile in [Profile::Acl, Profile::Fw, Profile::Ipc, Profile::Ranges, Profile::Overlap] {
         for rules in [100, 2000] {
             let (mut entries, keys) = testing::generated(profile, rules, 300, rules as u64);
-            churn(&IPV4, &entries, &keys, 2);
+            let refused = churn(&IPV4, &entries, &keys, 2);
+            // Many rules of one kind have leaves of many blocks.
+            assert!(
+                profile == Profile::Overlap || refused <= rules / 5,
+                "{profile} {rules}: {refused} refused"
+            );
             // Each with a priority of its own.
             for entry in &mut entries {
                 entry.rank = RankKey::new(Priority(entry.rule.0.wrapping_mul(0x9e37_79b1)), 0);
