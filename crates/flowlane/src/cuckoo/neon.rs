@@ -48,7 +48,7 @@ fn four_words(_: Neon, words: &[AtomicU32; 4]) -> uint32x4_t {
 /// Returns four words of an entry in one register, for the model checker and the interpreter.
 #[cfg(any(all(loom, test), miri))]
 fn four_words(_: Neon, words: &[AtomicU32; 4]) -> uint32x4_t {
-    let words: [u32; 4] = std::array::from_fn(|i| words[i].load(super::sync::Ordering::Relaxed));
+    let words: [u32; 4] = std::array::from_fn(|i| words[i].load(std::sync::atomic::Ordering::Relaxed));
     // SAFETY: the witness proves NEON; four words.
     unsafe { vld1q_u32(words.as_ptr()) }
 }
