@@ -3,10 +3,9 @@
 use std::arch::x86_64::*;
 
 use super::Dynamic;
-use super::batch::{self, Columns, DynamicOps, Kinds, Queue};
+use super::batch::{self, DynamicOps, Kinds};
 use super::rules::{Block, Record};
-use super::table::Table;
-use super::winners::{BATCH, CATEGORIES_BATCH, Several, Single};
+use super::winners::{CATEGORIES_BATCH, Several, Single};
 use crate::classify::acl::WordKind;
 use crate::isa;
 
@@ -78,18 +77,6 @@ fn matches<const W: usize, const WHOLE: bool>(kinds: &Kinds, record: &Record<W>,
 }
 
 impl<const WHOLE: bool> DynamicOps for Avx2<WHOLE> {
-    #[inline(always)]
-    fn probe<const W: usize>(
-        self,
-        table: &Table<W>,
-        columns: &Columns<W>,
-        classes: &[u8; BATCH],
-        first: usize,
-        queue: &mut Queue,
-    ) {
-        batch::probe(table, columns, classes, first, queue);
-    }
-
     #[inline(always)]
     fn matches<const W: usize>(self, kinds: &Kinds, record: &Record<W>, key: &[u32; W]) -> bool {
         // SAFETY: the witness that this holds proves AVX2 and the instructions on bits.

@@ -85,6 +85,7 @@ impl Kinds {
 /// Operations of the batch search that have kernels of their own.
 pub(super) trait DynamicOps: Copy {
     /// Puts those of the 16 lanes from `first` on for which the table may have better rules into the queue.
+    #[inline(always)]
     fn probe<const W: usize>(
         self,
         table: &Table<W>,
@@ -92,7 +93,9 @@ pub(super) trait DynamicOps: Copy {
         classes: &[u8; BATCH],
         first: usize,
         queue: &mut Queue,
-    );
+    ) {
+        probe(table, columns, classes, first, queue);
+    }
 
     /// Returns whether the key fulfils the record's condition. Only for keys that have [`Kinds`].
     fn matches<const W: usize>(self, kinds: &Kinds, record: &Record<W>, key: &[u32; W]) -> bool;
@@ -107,7 +110,7 @@ pub(super) struct Portable;
 
 /// The steps of a probe, lane by lane.
 #[inline(always)]
-pub(super) fn probe<const W: usize>(
+fn probe<const W: usize>(
     table: &Table<W>,
     columns: &Columns<W>,
     classes: &[u8; BATCH],
@@ -168,18 +171,6 @@ pub(super) fn block_matches<const W: usize>(kinds: &[WordKind; W], block: &Block
 }
 
 impl DynamicOps for Portable {
-    #[inline(always)]
-    fn probe<const W: usize>(
-        self,
-        table: &Table<W>,
-        columns: &Columns<W>,
-        classes: &[u8; BATCH],
-        first: usize,
-        queue: &mut Queue,
-    ) {
-        probe(table, columns, classes, first, queue);
-    }
-
     #[inline(always)]
     fn matches<const W: usize>(self, kinds: &Kinds, record: &Record<W>, key: &[u32; W]) -> bool {
         let mut wrong = false;

@@ -1,10 +1,9 @@
 //! The batch in registers of 128 bits: records and blocks are compared four words at a time.
 
 use super::Dynamic;
-use super::batch::{self, Columns, DynamicOps, Kinds, Portable, Queue};
+use super::batch::{self, DynamicOps, Kinds, Portable};
 use super::rules::{BLOCK, Block, Record};
-use super::table::Table;
-use super::winners::{BATCH, BatchWinners};
+use super::winners::BatchWinners;
 use crate::classify::acl::WordKind;
 use crate::isa::simd::{Kernel, Quad};
 
@@ -35,18 +34,6 @@ fn wrong<Q: Quad, const W: usize, const WHOLE: bool>(
 }
 
 impl<Q: Quad, const WHOLE: bool> DynamicOps for Records<Q, WHOLE> {
-    #[inline(always)]
-    fn probe<const W: usize>(
-        self,
-        table: &Table<W>,
-        columns: &Columns<W>,
-        classes: &[u8; BATCH],
-        first: usize,
-        queue: &mut Queue,
-    ) {
-        batch::probe(table, columns, classes, first, queue);
-    }
-
     #[inline(always)]
     fn matches<const W: usize>(self, kinds: &Kinds, record: &Record<W>, key: &[u32; W]) -> bool {
         if W < 4 {
@@ -79,7 +66,7 @@ impl<Q: Quad, const WHOLE: bool> DynamicOps for Records<Q, WHOLE> {
     }
 }
 
-/// Finds the best rules for up to [`BATCH`] keys.
+/// Finds the best rules for up to [`BATCH`](super::winners::BATCH) keys.
 pub(super) struct Search<'a, const W: usize, B> {
     pub(super) engine: &'a Dynamic<W>,
     pub(super) keys: &'a [[u32; W]],
