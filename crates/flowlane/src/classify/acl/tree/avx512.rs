@@ -222,9 +222,10 @@ impl<const W: usize> Group<W> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
     fn classes<const N: usize>(&self, axis: &Axis, v: usize) -> [__m512i; N] {
-        let (first, part) = (v / LANES, axis.part);
-        let words = &self.words[part.word % W].as_chunks().0[first..first + N];
-        let (shift, max) = (_mm512_set1_epi32(part.shift as i32), _mm512_set1_epi32(part.max.cast_signed()));
+        let (first, field) = (v / LANES, axis.field);
+        let words = &self.words[field.word % W].as_chunks().0[first..first + N];
+        let (shift, max) =
+            (_mm512_set1_epi32(field.shift as i32), _mm512_set1_epi32(field.max.cast_signed()));
         let values: [__m512i; N] =
             std::array::from_fn(|i| _mm512_and_si512(_mm512_srlv_epi32(register(&words[i]), shift), max));
         let mut at = [_mm512_setzero_si512(); N];

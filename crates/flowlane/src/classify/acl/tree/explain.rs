@@ -61,9 +61,9 @@ impl<const W: usize> Key<'_, W> {
         for axis in &grid.axes {
             let value = axis.value(self.words);
             let values = axis.values(axis.class(value));
-            let width = 32 - axis.part.max.leading_zeros();
+            let width = 32 - axis.field.max.leading_zeros();
             let bits = range_bits(*values.start(), (*values.end()).max(value), value, width);
-            self.looked_at[axis.part.word] |= bits << axis.part.shift;
+            self.looked_at[axis.field.word] |= bits << axis.field.shift;
         }
     }
 

@@ -6,49 +6,13 @@
 
 use std::ops::RangeInclusive;
 
-use crate::classify::acl::{Condition, WordKind};
+use super::field::Field;
 use crate::memory::Memory;
-
-/// A field: a word of the key, or a half of one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Part {
-    pub(super) word: usize,
-    pub(super) shift: u32,
-    /// The field's highest value.
-    pub(super) max: u32,
-}
-
-impl Part {
-    /// Returns the fields of a key, ranges and values under masks.
-    pub(super) fn all<const W: usize>(kinds: &[WordKind; W]) -> Vec<Self> {
-        let of = |(word, kind): (usize, &WordKind)| match kind {
-            WordKind::Range16 => {
-                vec![Self { word, shift: 0, max: 0xffff }, Self { word, shift: 16, max: 0xffff }]
-            }
-            WordKind::Ternary | WordKind::Range32 => vec![Self { word, shift: 0, max: u32::MAX }],
-        };
-        kinds.iter().enumerate().flat_map(of).collect()
-    }
-
-    /// Returns the range of a condition in this field; `None` where it is a value under a mask that is no prefix.
-    pub(super) fn range<const W: usize>(
-        self,
-        kinds: &[WordKind; W],
-        condition: &Condition<W>,
-    ) -> Option<RangeInclusive<u32>> {
-        let (low, high) = (condition.low[self.word], condition.high[self.word]);
-        if kinds[self.word] == WordKind::Ternary {
-            return (high.leading_ones() + high.trailing_zeros() == 32 || high == u32::MAX)
-                .then_some(low..=low | !high);
-        }
-        Some(low >> self.shift & self.max..=high >> self.shift & self.max)
-    }
-}
 
 /// A field and the bounds that divide it into classes.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
-    pub(super) part: Part,
+    pub(super) field: Field,
     /// The binary logarithm of the number of classes.
     pub(super) bits: u32,
     /// The first value of each class, from 0 on. Those behind the last class begin with the highest value of 32 bits.
@@ -57,12 +21,12 @@ pub(super) struct Axis {
 
 impl Axis {
     /// Divides a field at these values, ascending: as many classes as that makes, and empty ones up to a power of two.
-    pub(super) fn new(part: Part, firsts: &[u32]) -> Self {
+    pub(super) fn new(field: Field, firsts: &[u32]) -> Self {
         let bits = (firsts.len() + 1).next_power_of_two().ilog2();
         let mut bounds = Memory::zeroed(1 << bits);
         bounds[1..].fill(u32::MAX);
         bounds[1..][..firsts.len()].copy_from_slice(firsts);
-        Self { part, bits, bounds }
+        Self { field, bits, bounds }
     }
 
     /// Returns the class of a value of the field: the definition.
@@ -78,12 +42,12 @@ impl Axis {
     pub(super) fn values(&self, class: u32) -> RangeInclusive<u32> {
         let next = self.bounds.get(class as usize + 1);
         self.bounds[class as usize]
-            ..=next.map_or(self.part.max, |next| next.wrapping_sub(1).min(self.part.max))
+            ..=next.map_or(self.field.max, |next| next.wrapping_sub(1).min(self.field.max))
     }
 
     #[inline(always)]
     pub(super) fn value<const W: usize>(&self, key: &[u32; W]) -> u32 {
-        key[self.part.word] >> self.part.shift & self.part.max
+        self.field.value(key)
     }
 }
 
@@ -116,11 +80,11 @@ mod tests {
 
     #[test]
     fn classes_are_those_of_a_search_from_the_first_bound_on() {
-        let part = Part { word: 0, shift: 0, max: u32::MAX };
+        let field = Field { word: 0, shift: 0, max: u32::MAX };
         for firsts in
             [vec![], vec![1], vec![5, 9, 0x8000_0000], (1..200).map(|i| 1000 * i).collect(), vec![u32::MAX]]
         {
-            let axis = Axis::new(part, &firsts);
+            let axis = Axis::new(field, &firsts);
             let near = firsts.iter().flat_map(|first| [first - 1, *first, first.saturating_add(1)]);
             for value in near.chain([0, u32::MAX]) {
                 let class = axis.class(value);

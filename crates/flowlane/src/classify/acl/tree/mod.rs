@@ -10,6 +10,7 @@ mod bits;
 mod build;
 mod change;
 mod explain;
+mod field;
 mod grid;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod lanes;

@@ -5,8 +5,8 @@
 //! costs a fixed number of bits.
 
 use super::counts::{Counts, ROWS};
-use super::field::Field;
 use super::ternary::Ternary;
+use crate::classify::acl::tree::field::Field;
 
 /// A bit must tell so much, in bits on the average over all rules.
 const GAIN_MIN: f32 = 0.05;

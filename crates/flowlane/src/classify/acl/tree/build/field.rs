@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::one_of_every;
 use super::ternary::Ternary;
 use crate::classify::acl::WordKind;
+use crate::classify::acl::tree::field::Field;
 
 /// Least bits of a field that a rule must have to be specific about it.
 const BITS_TOLD_MIN: u32 = 8;
@@ -12,23 +13,9 @@ const BITS_TOLD_MIN: u32 = 8;
 /// Rules that a field is chosen by.
 const SAMPLE_RULES: usize = 4096;
 
-/// A word of the key, or a half of one where halves are compared by themselves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Field {
-    word: usize,
-    bits: u32,
-}
-
 impl Field {
-    fn all<const W: usize>(kinds: &[WordKind; W]) -> impl Iterator<Item = Self> {
-        kinds.iter().enumerate().flat_map(|(word, kind)| {
-            let parts: &[u32] = if *kind == WordKind::Range16 { &[0xffff_0000, 0xffff] } else { &[u32::MAX] };
-            parts.iter().map(move |bits| Self { word, bits: *bits })
-        })
-    }
-
     pub(super) fn is_told_by<const W: usize>(self, rule: &Ternary<W>) -> bool {
-        (rule.mask[self.word] & self.bits).count_ones() >= BITS_TOLD_MIN
+        (rule.mask[self.word] & self.bits()).count_ones() >= BITS_TOLD_MIN
     }
 
     /// Returns the field that separates most rules: the number of rules specific about it, times the bits that number what they
@@ -37,7 +24,8 @@ impl Field {
         let step = rules.len().div_ceil(SAMPLE_RULES);
         let told = |field: Self| {
             let of = one_of_every(step, rules).filter(|rule| field.is_told_by(*rule));
-            let of = of.map(|rule| (rule.value[field.word] & field.bits, rule.mask[field.word] & field.bits));
+            let of =
+                of.map(|rule| (rule.value[field.word] & field.bits(), rule.mask[field.word] & field.bits()));
             let all: Vec<(u32, u32)> = of.collect();
             let different = all.iter().collect::<HashSet<_>>().len();
             all.len() as f64 * (different.max(1) as f64).log2()

@@ -2,9 +2,10 @@
 
 use super::piece::{self, Buckets, Piece};
 use super::{Plan, one_of_every, sign};
-use crate::classify::acl::tree::grid::{Axis, Grid, Part};
+use crate::classify::acl::tree::field::Field;
+use crate::classify::acl::tree::grid::{Axis, Grid};
 use crate::classify::acl::tree::leaf::{Block, RULES};
-use crate::classify::acl::{Condition, Entry};
+use crate::classify::acl::{Condition, Entry, WordKind};
 
 /// Most classes of a field, as a power of two.
 const CLASS_BITS_MAX: u32 = 9;
@@ -28,14 +29,13 @@ pub(super) struct Gridded {
 
 /// Divides the two fields that tell most rules apart; `None` where rules are in too many cells. `entries` are in the order of their ranks.
 pub(super) fn of<const W: usize>(plan: &Plan<'_, W>, entries: &[&Entry<W>]) -> Option<Gridded> {
-    let mut fields: Vec<(f64, Part, Vec<u32>)> = Part::all(plan.kinds)
-        .into_iter()
-        .filter_map(|part| {
-            let bounds = bounds(plan, entries, part)?;
+    let mut fields: Vec<(f64, Field, Vec<u32>)> = Field::all(plan.kinds)
+        .filter_map(|field| {
+            let bounds = bounds(plan, entries, field)?;
             let mut distinct = bounds.clone();
             distinct.dedup();
             // The bounds, times the bits that number them: one that all rules have tells nothing.
-            Some((bounds.len() as f64 * (distinct.len().max(1) as f64).log2(), part, bounds))
+            Some((bounds.len() as f64 * (distinct.len().max(1) as f64).log2(), field, bounds))
         })
         .collect();
     fields.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -57,7 +57,7 @@ pub(super) fn of<const W: usize>(plan: &Plan<'_, W>, entries: &[&Entry<W>]) -> O
     let bits = CLASS_BITS_MAX.min(cells_max / 2);
     // Fewer classes where rules are in too many cells.
     let made = (bits.saturating_sub(2).max(1)..=bits).rev().find_map(|bits| {
-        let axis = |part: Part, bounds: &[u32]| Axis::new(part, &some(bounds, (1 << bits) - 1));
+        let axis = |field: Field, bounds: &[u32]| Axis::new(field, &some(bounds, (1 << bits) - 1));
         let grid = Grid { axes: [axis(*rows, row_bounds), axis(*columns, column_bounds)] };
         let buckets = lists(plan, &rules, &grid)?;
         Some((grid, buckets))
@@ -67,12 +67,12 @@ pub(super) fn of<const W: usize>(plan: &Plan<'_, W>, entries: &[&Entry<W>]) -> O
 }
 
 /// Returns the values at which ranges of a field begin, or others end, ascending; `None` where some rule has no range there.
-fn bounds<const W: usize>(plan: &Plan<'_, W>, entries: &[&Entry<W>], part: Part) -> Option<Vec<u32>> {
+fn bounds<const W: usize>(plan: &Plan<'_, W>, entries: &[&Entry<W>], field: Field) -> Option<Vec<u32>> {
     let mut out = Vec::with_capacity(2 * entries.len());
     for entry in entries {
-        let range = part.range(plan.kinds, &entry.condition)?;
+        let range = field.range(plan.kinds, &entry.condition)?;
         out.extend((*range.start() > 0).then_some(*range.start()));
-        out.extend((*range.end() < part.max).then(|| range.end() + 1));
+        out.extend((*range.end() < field.max).then(|| range.end() + 1));
     }
     out.sort_unstable();
     Some(out)
@@ -92,7 +92,7 @@ fn some(bounds: &[u32], max: usize) -> Vec<u32> {
 
 /// Returns the condition that all rules have in common.
 fn hull<const W: usize>(plan: &Plan<'_, W>, entries: &[&Entry<W>]) -> Condition<W> {
-    use crate::classify::acl::WordKind::{Range16, Range32, Ternary};
+    use WordKind::{Range16, Range32, Ternary};
     let mut hull = entries[0].condition;
     for Entry { condition, .. } in entries {
         for (w, kind) in plan.kinds.iter().enumerate() {
@@ -118,16 +118,16 @@ fn is_wide<const W: usize>(
     plan: &Plan<'_, W>,
     entry: &Entry<W>,
     hull: &Condition<W>,
-    pair: [Part; 2],
+    pair: [Field; 2],
 ) -> bool {
-    let mut others = Part::all(plan.kinds).into_iter().filter(|part| !pair.contains(part));
-    others.all(|part| {
+    let mut others = Field::all(plan.kinds).filter(|field| !pair.contains(field));
+    others.all(|field| {
         let (own, all) = (&entry.condition, hull);
-        match plan.kinds[part.word] {
+        match plan.kinds[field.word] {
             // No bit that not all have in common.
-            crate::classify::acl::WordKind::Ternary => own.high[part.word] & !all.high[part.word] == 0,
+            WordKind::Ternary => own.high[field.word] & !all.high[field.word] == 0,
             _ => {
-                let of = |condition| part.range(plan.kinds, condition).expect("it is a range");
+                let of = |condition| field.range(plan.kinds, condition).expect("it is a range");
                 let (own, all) = (of(own), of(all));
                 own.start() <= all.start() && own.end() >= all.end()
             }
@@ -151,7 +151,7 @@ fn lists<const W: usize>(
     let mut copies_left = (COPIES_PER_RULE * rules.len() + grid.cells()).min(room);
     let mut visits_left = VISITS_MAX;
     for &(rank, entry, is_wide) in rules {
-        let range = |axis: &Axis| axis.part.range(plan.kinds, &entry.condition).expect("all have ranges");
+        let range = |axis: &Axis| axis.field.range(plan.kinds, &entry.condition).expect("all have ranges");
         let (of_row, of_column) = (range(rows), range(columns));
         let covers = |range: &std::ops::RangeInclusive<u32>, axis: &Axis, class: u32| {
             let values = axis.values(class);

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::cut::{self, Cut, Limits};
-use super::field::Field;
 use super::ternary::Ternary;
 use super::{PartitionPlan, Plan, SPARING_CYCLES, one_of_every, sign};
+use crate::classify::acl::tree::field::Field;
 use crate::classify::acl::tree::leaf::{self, Block, EMPTY, MORE, NODE, RANKS, RULES};
 use crate::classify::acl::tree::{Node, bits};
 

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Cuts and signatures stay as they were chosen. A leaf that is full is parted, where its entries tell its rules apart, or gets
-//! another block. What a tree does not take (a rule that would be in too many leaves, a leaf that is too long) is the caller's, who has
-//! hash tables for it; and a tree that has [outgrown](Tree::is_outgrown) its cuts is built again.
+//! another block. A tree refuses a rule that would be in too many blocks; the caller has hash tables for such rules. A tree that has
+//! [outgrown](Tree::is_outgrown) its cuts is built again.
 //!
 //! Every leaf belongs to neighbouring entries of one node, and has the rules of all of them and no others.
 
@@ -29,8 +29,8 @@ use walk::Walk;
 /// Most blocks of the leaves that a change of a rule changes: a tenth of a millisecond.
 const BLOCKS_MAX: usize = 4096;
 
-/// Blocks that a change may touch on average. What others leave is kept, up to a limit: a few wide rules now and then are changed in place, many
-/// are not.
+/// Blocks that a change may touch on average. A change that touches fewer leaves the rest to later ones, up to [`CREDIT_MAX`]: a few wide
+/// rules now and then are changed in place, many are not.
 const BLOCKS_PER_CHANGE: usize = 64;
 const CREDIT_MAX: usize = 2 * BLOCKS_MAX;
 
