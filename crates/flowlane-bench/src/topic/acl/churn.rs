@@ -14,7 +14,7 @@ use crate::topic::Context;
 
 /// The share of rules that is removed and inserted again: one rule of this many.
 const CHANGED: [(usize, &str); 3] = [(100, "a hundredth"), (10, "a tenth"), (3, "a third")];
-const ENGINES: [AclEngine; 2] = [AclEngine::Tree, AclEngine::Dynamic];
+pub(super) const ENGINES: [AclEngine; 2] = [AclEngine::Tree, AclEngine::Dynamic];
 const RULES: usize = 10_000;
 
 pub(super) fn comparisons(context: &Context<'_>) -> usize {
@@ -30,11 +30,12 @@ fn look_up(acl: &Acl<4>, keys: &[[u32; 4]]) {
 }
 
 /// Returns a distinct priority for each rule, so that a re-inserted rule keeps its position.
-fn priority(set: &Set, place: usize) -> Priority {
+pub(super) fn priority(set: &Set, place: usize) -> Priority {
     Priority((set.entries.len() - place) as u32)
 }
 
-fn fresh(set: &Set, engine: AclEngine) -> Acl<4> {
+/// Builds a table of a set with an engine.
+pub(super) fn fresh(set: &Set, engine: AclEngine) -> Acl<4> {
     let rules = set.entries.iter().enumerate();
     let rules = rules.map(|(place, e)| (e.rule, priority(set, place), e.condition, e.categories));
     let config = AclConfig::default().with_engine(engine);

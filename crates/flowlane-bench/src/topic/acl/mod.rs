@@ -8,7 +8,6 @@ pub(super) mod matrix;
 mod set;
 mod writer;
 
-use std::cell::RefCell;
 use std::hint::black_box;
 use std::thread;
 use std::time::Instant;
@@ -112,7 +111,7 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
     let mut changes = Figure::new(
         "acl-changes",
         "Access lists: changes",
-        "In place: a tenth of the rules removed and inserted again, one by one.",
+        "Tables of an engine: a tenth of the rules removed and inserted again, one by one.",
     )
     .over("rules", names())
     .millions_of("changes")
@@ -225,26 +224,23 @@ fn build(meter: &mut Meter<'_>, set: &Set, figure: &mut Figure, place: usize) {
 }
 
 fn change(meter: &mut Meter<'_>, set: &Set, figure: &mut Figure, place: usize) {
-    let table = RefCell::new(set.dynamic(DynamicConfig::new(1)));
-    let mut tree = set.tree(None);
-    tree.prepare_changes(|rule| set.entries[rule.0 as usize].rank);
-    let tree = RefCell::new(tree);
-    let some: Vec<&Entry<4>> = set.entries.iter().step_by(10).collect();
-    let dynamic = Contender::new("dynamic", || {
-        let mut table = table.borrow_mut();
-        some.iter().for_each(|entry| _ = black_box(table.remove(entry.rule)));
-        some.iter().for_each(|entry| table.insert(**entry).expect("was there a moment ago"));
-    });
-    // What a tree does not take is changed elsewhere; one with a grid takes nothing.
-    let takes_changes = tree.borrow().takes_changes();
-    let in_place = Contender::new("tree", || {
-        let mut tree = tree.borrow_mut();
-        let gone: Vec<&&Entry<4>> = some.iter().filter(|entry| black_box(tree.remove(entry.rule))).collect();
-        gone.iter().for_each(|entry| _ = black_box(tree.insert(entry, usize::MAX)));
+    let some: Vec<(usize, &Entry<4>)> = set.entries.iter().enumerate().step_by(10).collect();
+    let contenders = churn::ENGINES.map(|engine| {
+        // Whole tables: rules that a tree does not take go to its overlay.
+        let mut table = churn::fresh(set, engine);
+        let some = &some;
+        Contender::new(engine.name(), move || {
+            some.iter().for_each(|(_, entry)| _ = black_box(table.remove(entry.rule)));
+            for &(place, entry) in some {
+                let back =
+                    table.insert(entry.rule, churn::priority(set, place), entry.condition, entry.categories);
+                back.expect("was there a moment ago");
+            }
+        })
+        .warm()
     });
     let what = format!("changing {}", set.name);
-    let contenders = [Some(dynamic.warm()), takes_changes.then(|| in_place.warm())];
-    let contenders = contenders.into_iter().flatten().collect();
+    let contenders = contenders.into();
     add(figure, place, &meter.compare(&what, 2 * some.len() as u64, contenders));
 }
 
