@@ -11,7 +11,7 @@ use flowlane::classify::{AclSearch, LinearSearch, ReplicatedEngine, TupleSearch}
 use flowlane::packet::Field;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Command, FlowMod, Match, Priority, ReadOptions, Rule, read, read_changes};
-use flowlane_switch::control::{Control, Reason};
+use flowlane_switch::control::{ChurnClass, Control, Reason};
 use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
 use flowlane_switch::datapath::{Given, Pipeline};
 use flowlane_switch::packet::{Frame, Frames};
@@ -305,6 +305,64 @@ fn no_packet_meets_a_rule_that_is_gone_and_none_is_lost_or_counted_twice() {
         let unmatched = sent.iter().filter(|(.., version)| version.is_none()).count() as u64;
         assert_eq!(missed, unmatched, "seed {seed}");
     }
+}
+
+#[test]
+fn a_tree_that_takes_changes_in_place_is_built_once_for_all_of_them() {
+    let text = |n: u32| {
+        format!(
+            "priority={},tcp,nw_dst=10.{}.{}.0/24,tp_dst={},actions=output:2\n",
+            n % 90,
+            n / 256,
+            n % 256,
+            n
+        )
+    };
+    let rules =
+        read(&(0..1500).map(text).collect::<String>(), "rules", None, &ReadOptions::default()).unwrap();
+    let mut pipeline = Pipeline::new();
+    pipeline.add_table(0, "", Box::new(AclSearch::new(tree())), Miss::Drop);
+    rules.iter().for_each(|rule| _ = pipeline.add_rule(rule.clone()).unwrap());
+    let mut egress = Egress::new(Fdb::new(100, 300, 1), 1);
+    for number in 1..=3 {
+        egress.ports.add(PortSlot::new(PortNo(number), "", "", Box::new(MemoryPort::new().0)));
+    }
+    let mut worker = Worker::new(Lookup::new(pipeline, CacheConfig::default()), egress, 64, Clock::Frames);
+    let mut control = Control::attach(&mut worker).unwrap();
+    let built = Arc::new(Mutex::new(Vec::new()));
+    let classes = built.clone();
+    let build = move |rules: &[Given<'_>], churn: ChurnClass| -> Option<Box<dyn ReplicatedEngine>> {
+        classes.lock().unwrap().push(churn);
+        Some(Box::new(AclSearch::build(tree(), rules.iter().copied()).unwrap()))
+    };
+    control.rebuild_with(0, Arc::new(build));
+    control.set_rebuild_interval(Duration::ZERO);
+    let change = |control: &mut Control, n: u32| {
+        control
+            .change(&changes(&format!("delete_strict {}", text(n).replace(",actions=output:2", ""))))
+            .unwrap();
+        control.change(&changes(&text(n))).unwrap();
+    };
+    let settle = |control: &mut Control| {
+        for _ in 0..100 {
+            control.rebuild_engines();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    };
+    // The first changes wait until a tree has been built that takes changes.
+    change(&mut control, 7);
+    settle(&mut control);
+    let first = built.lock().unwrap().len();
+    assert!(first >= 1);
+    // More than an eighth of the rules: none waits, and none leads to another build.
+    for n in 0..600 {
+        change(&mut control, n * 2);
+        control.rebuild_engines();
+    }
+    settle(&mut control);
+    let built = built.lock().unwrap();
+    assert_eq!(built.len(), first, "{built:?}");
+    assert!(!built.contains(&ChurnClass::High), "{built:?}");
 }
 
 /// A worker that does not run, with these rules in two tables of linear search, and every packet brings a megaflow.
