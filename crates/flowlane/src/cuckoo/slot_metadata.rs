@@ -19,7 +19,7 @@ const NEXT: usize = 1;
 
 /// The writer's notes.
 pub(super) struct SlotMetadata {
-    /// By slot, side by side: both are wanted where a key moves. One more, which is nobody's: insertions that have nothing to
+    /// By slot, side by side: both are wanted where a key moves. One more, of no slot: insertions that have nothing to
     /// note write there, and need no branch.
     slots: Memory<[u32; 2]>,
     /// For every bucket, and one more, the list of the keys in its filter: slot plus one. With it the filter
