@@ -531,8 +531,10 @@ fn group<const W: usize>(
         // SAFETY: the ranks are those of rules, fewer than 2^31, and each has categories and a rule number; sixteen verdicts are sixteen
         // words.
         unsafe {
-            if !tree.records.all_plain {
-                let categories = _mm512_i32gather_epi32::<4>(ranks, tree.records.categories.as_ptr().cast());
+            if let Some(categories) = &tree.records.categories
+                && !tree.records.all_plain
+            {
+                let categories = _mm512_i32gather_epi32::<4>(ranks, categories.as_ptr().cast());
                 failing |= _mm512_testn_epi32_mask(categories, _mm512_set1_epi32(1));
             }
             let none = _mm512_set1_epi32(-1);

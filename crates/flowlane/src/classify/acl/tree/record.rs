@@ -11,8 +11,8 @@ pub(super) struct Records<const W: usize> {
     words: Memory<u32>,
     /// Rule numbers; empty where each equals its rule's rank, as in a list that is sorted from its best rule on.
     pub(super) handles: Option<Memory<u32>>,
-    /// Categories, one bit each.
-    pub(super) categories: Memory<u32>,
+    /// Categories, one bit each; empty where all rules are in category 0 only.
+    pub(super) categories: Option<Memory<u32>>,
     pub(super) kinds: [WordKind; W],
     /// Whether all rules count in category 0.
     pub(super) all_plain: bool,
@@ -36,7 +36,7 @@ pub(super) const fn stride(words: usize) -> usize {
 impl<const W: usize> Records<W> {
     const STRIDE: usize = stride(W);
 
-    /// Returns the bytes of this number of records.
+    /// Returns the most bytes of this number of records.
     pub(super) fn bytes(len: usize) -> usize {
         len * (Self::STRIDE + 2) * 4
     }
@@ -60,13 +60,14 @@ impl<const W: usize> Records<W> {
         }
         let handle_max = handles.iter().copied().max().unwrap_or(0);
         let all_plain = categories.iter().all(|categories: &u32| categories & 1 == 1);
+        let categories = categories.iter().any(|categories| *categories != 1).then_some(categories);
         let handles = (!are_ranks).then_some(handles);
         Self { words, handles, categories, kinds: *kinds, all_plain, handle_max }
     }
 
     /// Returns the number of ranks: rules, and room between them where rules [change](super::change).
     pub(super) fn len(&self) -> usize {
-        self.categories.len()
+        self.words.len() / Self::STRIDE
     }
 
     /// Returns the records at the ranks that `to` gives, of this number. No key fulfils the others.
@@ -74,14 +75,14 @@ impl<const W: usize> Records<W> {
         let mut out = Self {
             words: Memory::zeroed(len * Self::STRIDE),
             handles: Some(Memory::zeroed(len)),
-            categories: Memory::zeroed(len),
+            categories: Some(Memory::zeroed(len)),
             ..*self
         };
         (0..len as u32).for_each(|rank| out.clear(rank));
         for (from, to) in to.iter().enumerate().filter(|(_, to)| (**to as usize) < len) {
             let (start, end) = (from * Self::STRIDE, *to as usize * Self::STRIDE);
             out.words[end..][..Self::STRIDE].copy_from_slice(&self.words[start..][..Self::STRIDE]);
-            out.set_column(*to, self.handle(from as u32), self.categories[from]);
+            out.set_column(*to, self.handle(from as u32), self.categories(from as u32));
         }
         out
     }
@@ -117,12 +118,12 @@ impl<const W: usize> Records<W> {
 
     fn set_column(&mut self, rank: u32, rule: RuleId, categories: u32) {
         self.handles.as_mut().expect("rules that change have numbers")[rank as usize] = rule.0;
-        self.categories[rank as usize] = categories;
+        self.categories.as_mut().expect("rules that change have categories")[rank as usize] = categories;
     }
 
     pub(super) fn size_bytes(&self) -> usize {
-        let handles = self.handles.as_ref().map_or(0, Memory::size_bytes);
-        self.words.size_bytes() + handles + self.categories.size_bytes()
+        let columns = [&self.handles, &self.categories].into_iter().flatten();
+        self.words.size_bytes() + columns.map(Memory::size_bytes).sum::<usize>()
     }
 
     /// Returns the address of a record; the caller must not read it where there is none.
@@ -162,7 +163,7 @@ impl<const W: usize> Records<W> {
 
     #[inline(always)]
     pub(super) fn categories(&self, rank: u32) -> u32 {
-        self.categories[rank as usize]
+        self.categories.as_ref().map_or(1, |categories| categories[rank as usize])
     }
 
     /// Returns whether `key` fulfils the condition: the definition.

@@ -11,7 +11,7 @@ use crate::classify::acl::{Condition, Entry, WordKind};
 const CLASS_BITS_MAX: u32 = 9;
 
 /// Most cells, for each rule.
-const CELLS_PER_RULE: usize = 64;
+const CELLS_PER_RULE: usize = 16;
 
 /// Most copies of a rule in lists, on average: beyond that a grid tells the rules apart as little as bits do.
 const COPIES_PER_RULE: usize = 256;
