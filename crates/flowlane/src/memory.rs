@@ -45,6 +45,7 @@ unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
 enum Bytes {
     /// A line more than needed, so that one begins in the first.
     Allocated(Vec<u8>),
+    /// A huge page more, likewise.
     Mapped(MmapMut),
 }
 
@@ -68,7 +69,9 @@ impl<T: Zeroed> Memory<T> {
     pub fn zeroed(len: usize) -> Self {
         const { assert!(align_of::<T>() <= LINE_BYTES) };
         let size = len.checked_mul(size_of::<T>()).expect("the size of a table overflows");
-        let mapped = (size >= HUGE_BYTES && !cfg!(miri)).then(|| MmapMut::map_anon(size).ok()).flatten();
+        // With room to begin on a huge page: up to that, pages would be small.
+        let room = size.checked_add(HUGE_BYTES).filter(|_| size >= HUGE_BYTES && !cfg!(miri));
+        let mapped = room.and_then(|room| MmapMut::map_anon(room).ok());
         let mut bytes = match mapped {
             Some(map) => {
                 // Only a wish: without huge pages the table is as right, and slower.
@@ -79,12 +82,10 @@ impl<T: Zeroed> Memory<T> {
             // Zeros of the allocator's, which it need not write where it has them from the system.
             None => Bytes::Allocated(vec![0; size.next_multiple_of(LINE_BYTES) + LINE_BYTES]),
         };
+        let aligned = |first: *mut u8, to: usize| first.wrapping_add(first.addr().wrapping_neg() % to).cast();
         let start = match &mut bytes {
-            Bytes::Allocated(bytes) => {
-                let first = bytes.as_mut_ptr();
-                first.wrapping_add(first.addr().wrapping_neg() % LINE_BYTES).cast()
-            }
-            Bytes::Mapped(map) => map.as_mut_ptr().cast(),
+            Bytes::Allocated(bytes) => aligned(bytes.as_mut_ptr(), LINE_BYTES),
+            Bytes::Mapped(map) => aligned(map.as_mut_ptr(), HUGE_BYTES),
         };
         Self { bytes, start, len }
     }
@@ -93,7 +94,7 @@ impl<T: Zeroed> Memory<T> {
     pub fn size_bytes(&self) -> usize {
         match &self.bytes {
             Bytes::Allocated(bytes) => bytes.len() - LINE_BYTES,
-            Bytes::Mapped(map) => map.len(),
+            Bytes::Mapped(map) => map.len() - HUGE_BYTES,
         }
     }
 }
@@ -120,7 +121,7 @@ impl<T: Zeroed> Deref for Memory<T> {
     #[inline(always)]
     fn deref(&self) -> &[T] {
         // SAFETY: `bytes` holds `len` values of T from `start` on, zeroed at first, aligned to a line or a
-        // page; neither vector nor mapping moves them; `Zeroed` makes zero bytes values. (Not by `from_raw_parts`, whose
+        // huge page; neither vector nor mapping moves them; `Zeroed` makes zero bytes values. (Not by `from_raw_parts`, whose
         // check of that, in tests, took a tenth of their time.)
         unsafe { &*std::ptr::slice_from_raw_parts(self.start, self.len) }
     }
@@ -192,6 +193,10 @@ mod tests {
             let mut memory = Memory::<u32>::zeroed(len);
             assert_eq!(memory.len(), len);
             assert_eq!(memory.as_ptr() as usize % LINE_BYTES, 0);
+            assert!(
+                cfg!(miri) || 4 * len < HUGE_BYTES || memory.as_ptr() as usize % HUGE_BYTES == 0,
+                "a huge page"
+            );
             assert!(memory.iter().all(|&w| w == 0));
             memory.iter_mut().enumerate().for_each(|(i, w)| *w = i as u32);
             assert!(memory.iter().enumerate().all(|(i, &w)| w == i as u32));

@@ -5,7 +5,7 @@ use super::table::Table;
 use crate::isa::simd::{Kernel, Vector};
 use crate::route::cell::Cell;
 
-/// Registers of addresses that are looked up together.
+/// Registers of addresses that are looked up together in a small table.
 const TOGETHER: usize = 4;
 
 /// Looks up a batch of addresses.
@@ -23,8 +23,9 @@ impl<W: Cell, V: Vector> Kernel<V> for LookupBatch<'_, W> {
     fn run(self, isa: V) {
         let Self { table, addresses, next_hops } = self;
         let (mut rest, mut answers) = (addresses, next_hops);
-        // The entries of several registers are on their way before any of them decides what comes next.
-        if W::BYTES < 8 {
+        // In a small table the registers of a group decide together whether groups are read: one branch. In a large one a register asks for
+        // its groups while the next waits for its entries; together, the first would wait for the last.
+        if W::BYTES < 8 && !table.is_cold() {
             (rest, answers) = groups::<V, W, TOGETHER>(isa, table, rest, answers);
         }
         (rest, answers) = groups::<V, W, 1>(isa, table, rest, answers);

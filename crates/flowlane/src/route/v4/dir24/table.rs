@@ -1,5 +1,7 @@
 //! Memory that the writer and its readers share.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::lanes::LookupBatch;
 use super::scalar;
@@ -15,6 +17,9 @@ pub(super) const GROUP: usize = 256;
 /// Entries of the first table.
 pub(super) const TBL24: usize = 1 << 24;
 
+/// A table of more bytes is one whose entries are waited for.
+const COLD_BYTES: usize = 2 << 20;
+
 /// Entries behind the last, so that a lane of a gather may read four bytes where an entry has one.
 pub(super) const PADDING: usize = 4;
 
@@ -28,6 +33,8 @@ pub(super) struct Table<W: Cell> {
     pub(super) tbl8: Memory<W>,
     /// The entry of the default route, as it was when the table was built.
     base: u64,
+    /// Whether most of it lies outside of the second-level cache.
+    cold: AtomicBool,
     pub(super) backend: Backend,
 }
 
@@ -35,12 +42,13 @@ impl<W: Cell> Table<W> {
     /// A table in which all addresses have the next hop `base`, with room for `groups`.
     pub(super) fn new(base: u64, groups: usize, backend: Backend) -> Self {
         let (tbl24, tbl8) = (Memory::zeroed(TBL24 + PADDING), Memory::zeroed(groups * GROUP + PADDING));
-        Self { tbl24, tbl8, base: base << 1, backend }
+        Self { tbl24, tbl8, base: base << 1, cold: AtomicBool::new(false), backend }
     }
 
     /// A table without entries, in which nothing is looked up.
     pub(super) fn empty(backend: Backend) -> Self {
-        Self { tbl24: Memory::zeroed(0), tbl8: Memory::zeroed(0), base: 0, backend }
+        let cold = AtomicBool::new(false);
+        Self { tbl24: Memory::zeroed(0), tbl8: Memory::zeroed(0), base: 0, cold, backend }
     }
 
     /// Returns the place of the first table, and the number that kernels add to each of its entries.
@@ -58,6 +66,21 @@ impl<W: Cell> Table<W> {
     /// Changes entry `at` of the first table.
     pub(super) fn set_entry(&self, at: usize, entry: u64) {
         self.tbl24[at].set(entry.wrapping_sub(self.base));
+    }
+
+    /// Notes how many bytes it has in memory.
+    pub(super) fn note_bytes(&self, bytes: usize) {
+        let cold = bytes > COLD_BYTES;
+        // Stored seldom: readers have the line.
+        if cold != self.is_cold() {
+            self.cold.store(cold, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether its entries are waited for.
+    #[inline(always)]
+    pub(super) fn is_cold(&self) -> bool {
+        self.cold.load(Ordering::Relaxed)
     }
 
     /// Asks for entry `at` of the first table, to be read soon.

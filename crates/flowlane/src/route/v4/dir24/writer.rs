@@ -88,6 +88,7 @@ impl<W: Cell> Writer<W> {
         let base = rib.get(Prefix::ALL).unwrap_or(config.default_next_hop);
         writer.table = Arc::new(Table::new(base, groups_max, backend));
         spans.iter().filter(|span| span.next_hop != base).for_each(|span| writer.paint(*span));
+        writer.table.note_bytes(writer.table_bytes());
         Ok(writer)
     }
 
@@ -101,6 +102,7 @@ impl<W: Cell> Writer<W> {
                 self.collapse(changed.first() >> 8);
             }
             self.retire();
+            self.table.note_bytes(self.table_bytes());
         }
         if spans.capacity() <= SPANS_KEPT {
             self.spans = spans;
