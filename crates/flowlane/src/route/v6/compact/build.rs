@@ -32,7 +32,7 @@ pub(super) fn last(at: u128, depth: u8) -> u128 {
 }
 
 /// How many bits a table decides over a block of `depth` bits: up to the middle of its window eight at a time, or all sixteen where
-/// nearly all routes are in few places; then as few as leave hardly a cell to another table, unless the table would be large for its
+/// the first window has many routes, or nearly all are in few places; then as few as leave hardly a cell to another table, unless the table would be large for its
 /// routes, or all sixteen where these fill a table of them.
 pub(super) fn table_bits(depth: u8, routes: &[Route]) -> u8 {
     let room = layout::window_end(depth) - depth;
@@ -41,9 +41,9 @@ pub(super) fn table_bits(depth: u8, routes: &[Route]) -> u8 {
         routes.chunk_by(move |a, b| cell(a) == cell(b)).map(<[_]>::len)
     };
     if in_upper_half(depth) {
-        let is_clustered =
-            room == 32 && routes.len() >= CLUSTERED_ROUTES && cells(16).count() <= CLUSTERED_CELLS;
-        return if is_clustered { 16 } else { room.min(8) };
+        let is_wide = may_be_wide(depth, routes.len())
+            && (depth == layout::WINDOW_START || cells(16).count() <= CLUSTERED_CELLS);
+        return if is_wide { 16 } else { room.min(8) };
     }
     let widest = least(&TABLE_ROUTES_MIN, routes.len()).min(room);
     if widest == 16 && routes.len() >= TABLE_ROUTES[2] {
@@ -69,10 +69,19 @@ fn least(routes_min: &[usize; 3], routes: usize) -> u8 {
 const TABLE_ROUTES_MIN: [usize; 3] = [0, 40, 1024];
 const TABLE_ROUTES: [usize; 3] = [48, 744, 12_000];
 
-/// A table has sixteen bits where at least this number of routes is in at most this number of its cells: a step less for all of them, and
-/// few lines.
+/// Routes of a block of the first window from which on its table has sixteen bits: a step less for all of them. Two tables of eight would
+/// have as many lines that are read; those of 256 KiB that are not take no cache.
+const WIDE_ROUTES: usize = 512;
+
+/// A table of another window has sixteen bits where at least this number of routes is in at most this number of its cells: few lines.
 const CLUSTERED_ROUTES: usize = 2048;
 const CLUSTERED_CELLS: usize = 16;
+
+/// Returns whether a table over a block of `depth` bits with this number of routes may have sixteen bits.
+fn may_be_wide(depth: u8, routes: usize) -> bool {
+    let least = if depth == layout::WINDOW_START { WIDE_ROUTES } else { CLUSTERED_ROUTES };
+    layout::window_end(depth) - depth == 32 && routes >= least
+}
 
 /// Routes of a cell for which a node is likely to do.
 const CELL_ROUTES: usize = 20;
@@ -90,8 +99,7 @@ pub(super) type Counts = [u32; 2];
 pub(super) fn table_may_stay([routes, made]: Counts, depth: u8, bits: u8) -> bool {
     let is_grown = routes > 4 * made;
     let is_right = if in_upper_half(depth) && bits == 8 {
-        let may_be_clustered = layout::window_end(depth) - depth == 32 && routes as usize >= CLUSTERED_ROUTES;
-        !(may_be_clustered && is_grown)
+        !(may_be_wide(depth, routes as usize) && is_grown)
     } else {
         !is_grown && made <= 4 * routes
     };
