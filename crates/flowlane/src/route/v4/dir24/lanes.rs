@@ -5,8 +5,11 @@ use super::table::Table;
 use crate::isa::simd::{Kernel, Vector};
 use crate::route::cell::Cell;
 
-/// Registers of addresses that are looked up together in a small table.
+/// Registers of addresses that are looked up together.
 const TOGETHER: usize = 4;
+
+/// Registers that are looked up together where a branch would wait for memory: of more, the first would wait for the last.
+const TOGETHER_COLD: usize = 2;
 
 /// Looks up a batch of addresses.
 pub(super) struct LookupBatch<'a, W: Cell> {
@@ -23,19 +26,20 @@ impl<W: Cell, V: Vector> Kernel<V> for LookupBatch<'_, W> {
     fn run(self, isa: V) {
         let Self { table, addresses, next_hops } = self;
         let (mut rest, mut answers) = (addresses, next_hops);
-        // In a small table the registers of a group decide together whether groups are read: one branch. In a large one a register asks for
-        // its groups while the next waits for its entries; together, the first would wait for the last.
-        if W::BYTES < 8 && !table.is_cold() {
-            (rest, answers) = groups::<V, W, TOGETHER>(isa, table, rest, answers);
+        if table.is_cold() {
+            (rest, answers) = groups::<V, W, TOGETHER_COLD, true>(isa, table, rest, answers);
+            (rest, answers) = groups::<V, W, 1, true>(isa, table, rest, answers);
+        } else {
+            (rest, answers) = groups::<V, W, TOGETHER, false>(isa, table, rest, answers);
+            (rest, answers) = groups::<V, W, 1, false>(isa, table, rest, answers);
         }
-        (rest, answers) = groups::<V, W, 1>(isa, table, rest, answers);
         scalar::lookup_batch(table, rest, answers);
     }
 }
 
-/// Looks up as many groups of `N` registers of addresses as there are, and returns the rest.
+/// Looks up as many groups of `N` registers of addresses as there are, and returns the rest. `COLD`: see [`lookup`].
 #[inline(always)]
-fn groups<'a, V: Vector, W: Cell, const N: usize>(
+fn groups<'a, V: Vector, W: Cell, const N: usize, const COLD: bool>(
     isa: V,
     table: &Table<W>,
     addresses: &'a [u32],
@@ -47,18 +51,26 @@ fn groups<'a, V: Vector, W: Cell, const N: usize>(
     let (answers, rest_answers) = next_hops.split_at_mut(whole);
     for (addresses, next_hops) in groups.chunks_exact(size).zip(answers.chunks_exact_mut(size)) {
         match W::BYTES {
-            1 => lookup::<V, W, 1, N>(isa, table, addresses, next_hops),
-            2 => lookup::<V, W, 2, N>(isa, table, addresses, next_hops),
-            4 => lookup::<V, W, 4, N>(isa, table, addresses, next_hops),
-            _ => lookup_wide(isa, table, addresses, next_hops),
+            1 => lookup::<V, W, 1, N, COLD>(isa, table, addresses, next_hops),
+            2 => lookup::<V, W, 2, N, COLD>(isa, table, addresses, next_hops),
+            4 => lookup::<V, W, 4, N, COLD>(isa, table, addresses, next_hops),
+            _ => {
+                let registers = addresses.chunks_exact(V::LANES).zip(next_hops.chunks_exact_mut(V::LANES));
+                registers.for_each(|(addresses, next_hops)| {
+                    lookup_wide::<V, W, COLD>(isa, table, addresses, next_hops);
+                });
+            }
         }
     }
     (rest, rest_answers)
 }
 
 /// Looks up `N` registers of addresses. Entries of up to four bytes are read as four: padding follows the last one.
+///
+/// Without `COLD` groups are read only where an entry leads to one. With it always, for those lanes: which registers have one cannot be
+/// foreseen, and the core would learn it only when the entries have come from memory, and then begin what follows again.
 #[inline(always)]
-fn lookup<V: Vector, W: Cell, const BYTES: usize, const N: usize>(
+fn lookup<V: Vector, W: Cell, const BYTES: usize, const N: usize, const COLD: bool>(
     isa: V,
     table: &Table<W>,
     addresses: &[u32],
@@ -76,7 +88,7 @@ fn lookup<V: Vector, W: Cell, const BYTES: usize, const N: usize>(
         *entry = isa.and(isa.add(stored, base), keep);
         all = isa.or(all, *entry);
     }
-    if isa.any(isa.odd(all)) {
+    if COLD || isa.any(isa.odd(all)) {
         for (register, entry) in registers.iter().zip(&mut entries) {
             let long = isa.odd(*entry);
             let within = isa.and(*register, isa.splat(0xff));
@@ -92,7 +104,12 @@ fn lookup<V: Vector, W: Cell, const BYTES: usize, const N: usize>(
 
 /// Looks up a register of addresses, half a register at a time, in entries of eight bytes.
 #[inline(always)]
-fn lookup_wide<V: Vector, W: Cell>(isa: V, table: &Table<W>, addresses: &[u32], next_hops: &mut [u64]) {
+fn lookup_wide<V: Vector, W: Cell, const COLD: bool>(
+    isa: V,
+    table: &Table<W>,
+    addresses: &[u32],
+    next_hops: &mut [u64],
+) {
     let ((tbl24, base), tbl8) = (table.first(), table.tbl8.as_ptr().cast::<u8>());
     for half in [0, V::LANES / 2] {
         let addresses = isa.load_half(&addresses[half..]);
@@ -100,7 +117,7 @@ fn lookup_wide<V: Vector, W: Cell>(isa: V, table: &Table<W>, addresses: &[u32], 
         let mut entries = unsafe { isa.gather_wide(tbl24, isa.shr_half(addresses, 8)) };
         entries = isa.add_wide(entries, base);
         let long = isa.odd_wide(entries);
-        if isa.any_wide(long) {
+        if COLD || isa.any_wide(long) {
             let group = isa.narrow(isa.shl_wide(isa.shr_wide(entries, 1), 8));
             let index = isa.or_half(group, isa.and_half(addresses, 0xff));
             // SAFETY: an odd entry holds the number of one of the table's groups.

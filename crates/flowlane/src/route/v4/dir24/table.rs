@@ -17,7 +17,7 @@ pub(super) const GROUP: usize = 256;
 /// Entries of the first table.
 pub(super) const TBL24: usize = 1 << 24;
 
-/// A table of more bytes is one whose entries are waited for.
+/// The entries of a table of more bytes are waited for.
 const COLD_BYTES: usize = 2 << 20;
 
 /// Entries behind the last, so that a lane of a gather may read four bytes where an entry has one.
@@ -33,7 +33,7 @@ pub(super) struct Table<W: Cell> {
     pub(super) tbl8: Memory<W>,
     /// The entry of the default route, as it was when the table was built.
     base: u64,
-    /// Whether most of it lies outside of the second-level cache.
+    /// Whether most of it lies outside of the second-level cache, and there are groups.
     cold: AtomicBool,
     pub(super) backend: Backend,
 }
@@ -68,16 +68,16 @@ impl<W: Cell> Table<W> {
         self.tbl24[at].set(entry.wrapping_sub(self.base));
     }
 
-    /// Notes how many bytes it has in memory.
-    pub(super) fn note_bytes(&self, bytes: usize) {
-        let cold = bytes > COLD_BYTES;
+    /// Notes how many bytes it has in memory, and how many groups.
+    pub(super) fn note_size(&self, bytes: usize, groups: usize) {
+        let cold = bytes > COLD_BYTES && groups > 0;
         // Stored seldom: readers have the line.
         if cold != self.is_cold() {
             self.cold.store(cold, Ordering::Relaxed);
         }
     }
 
-    /// Returns whether its entries are waited for.
+    /// Returns whether its entries are waited for, and some lead to groups.
     #[inline(always)]
     pub(super) fn is_cold(&self) -> bool {
         self.cold.load(Ordering::Relaxed)
