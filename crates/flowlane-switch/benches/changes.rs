@@ -3,7 +3,8 @@
 //!
 //! `cargo bench -p flowlane-switch --bench changes -- [rounds=N] [seconds=N] [NAME …]`: by default 3 rounds of 3 seconds each;
 //! only workloads whose names contain a NAME, if any is given. Each flow-mod removes a random rule, or adds it again. A second
-//! core has to be free for the thread that changes the rules, a third for engines that are rebuilt.
+//! core has to be free for the thread that changes the rules, a third for engines that are rebuilt. The three rates take turns at being
+//! first, and the medians of the rounds are what counts: on a shared machine one round says little.
 
 mod large;
 
@@ -18,6 +19,42 @@ use flowlane_switch::datapath::Until;
 use flowlane_switch::mgmt::setup::Setup;
 
 use large::{Workload, generated, masks, write};
+
+/// Changes a second: none, few and many.
+const RATES: [u32; 3] = [0, 10, 100_000];
+
+/// The figures of one rate: packets kept, as a share, and delays in µs, of 50 and of 99 in 100.
+#[derive(Clone, Copy)]
+struct Row {
+    share: f64,
+    in_force_us: [f64; 2],
+}
+
+impl Row {
+    fn of(measured: &Measured, quiet: &Measured) -> Self {
+        let share = measured.packets_per_s / quiet.packets_per_s;
+        Self { share, in_force_us: [0.5, 0.99].map(|share| measured.at(share) as f64) }
+    }
+
+    fn median(rows: impl Iterator<Item = Self> + Clone) -> Self {
+        let in_force_us = [0, 1].map(|i| median(rows.clone().map(|row| row.in_force_us[i])));
+        Self { share: median(rows.map(|row| row.share)), in_force_us }
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn line(label: &str, workload: &Workload, quiet: f64, rows: [Row; 2]) -> String {
+    let [few, many] = rows.map(|row| {
+        let [half, most] = row.in_force_us;
+        format!("{:>6.1} %  {half:>8.0} µs {most:>8.0} µs", 100.0 * row.share)
+    });
+    format!("{label:<8} {:<32} {:>8.1}     {few}       {many}", workload.name, quiet / 1e6)
+}
 
 /// The results of one run.
 struct Measured {
@@ -120,21 +157,34 @@ fn main() {
     println!(
         "                                          quiet, M/s   10/s: share, in force 50 %, 99 %   100,000/s: share, in force 50 %, 99 %"
     );
+    let mut medians = Vec::new();
     for workload in all.iter().filter(wanted) {
         let config = write(workload, folder.path());
-        for round in 0..rounds {
-            let [quiet, few, many] =
-                [0, 10, 100_000].map(|rate| measure(&config, &workload.rules, rate, seconds));
-            let told = |m: &Measured| {
-                format!(
-                    "{:>6.1} %  {:>8} µs {:>8} µs",
-                    100.0 * m.packets_per_s / quiet.packets_per_s,
-                    m.at(0.5),
-                    m.at(0.99)
-                )
-            };
-            let (name, rate) = (&workload.name, quiet.packets_per_s / 1e6);
-            println!("round {round}  {name:<32} {rate:>8.1}     {}       {}", told(&few), told(&many));
+        let mut rows = Vec::new();
+        for round in 0..rounds as usize {
+            let mut measured = [const { None }; 3];
+            for i in (0..RATES.len()).map(|i| (i + round) % RATES.len()) {
+                measured[i] = Some(measure(&config, &workload.rules, RATES[i], seconds));
+            }
+            let [quiet, few, many] = measured.map(|measured| measured.expect("each rate has had its turn"));
+            let row = [&few, &many].map(|m| Row::of(m, &quiet));
+            println!("{}", line(&format!("round {round}"), workload, quiet.packets_per_s, row));
+            rows.push((quiet.packets_per_s, row));
         }
+        let rate = median(rows.iter().map(|(rate, _)| *rate));
+        let row = [0, 1].map(|i| Row::median(rows.iter().map(|(_, row)| row[i])));
+        println!("{}", line("median", workload, rate, row));
+        medians.push(row);
+    }
+    for (i, rate) in RATES[1..].iter().enumerate() {
+        let column = |of: fn(&Row) -> f64| medians.iter().map(move |row| of(&row[i]));
+        let mean = (column(|row| row.share.ln()).sum::<f64>() / medians.len() as f64).exp();
+        let least = column(|row| row.share).fold(f64::INFINITY, f64::min);
+        let longest = column(|row| row.in_force_us[1]).fold(0.0, f64::max);
+        println!(
+            "{rate}/s: packets kept, medians of {rounds}: mean {:.1} %, least {:.1} %; in force, 99 of 100, at most {longest:.0} µs",
+            100.0 * mean,
+            100.0 * least,
+        );
     }
 }
