@@ -3,6 +3,7 @@
 //! Which one is best depends on the table and on the machine, so programs choose when they run: [`AnyFib`] is a
 //! forwarding table of whichever [`Engine`], for the cost of an indirect call a batch.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::str::FromStr;
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
+use super::v4::dir24::Dir24;
 use super::{Address, BuildError, Fib, FibConfig, FibReader, Prefix, Rib, contest};
 use crate::dispatch::{self, KernelSlot};
 use crate::isa::{Backend, Variant};
@@ -140,7 +142,7 @@ impl Family for u32 {
         config: &FibConfig,
     ) -> Option<Result<AnyFib<Self>, BuildError>> {
         match engine {
-            Engine::Dir24 => Some(AnyFib::of::<super::v4::dir24::Dir24>(engine, rib, config)),
+            Engine::Dir24 => Some(AnyFib::of::<Dir24>(engine, rib, config)),
             Engine::Compact => Some(AnyFib::of::<super::v4::compact::Compact>(engine, rib, config)),
         }
     }
@@ -280,6 +282,12 @@ impl<A: Family> AnyFib<A> {
         // Memory is given back here, where no reader waits for it.
         drop((former, former_view));
         Ok(())
+    }
+
+    /// The table, where vectors look up in a DIR-24-8 with groups: they may read these in two ways.
+    pub(super) fn dir24_by_vectors(&self) -> Option<&Dir24> {
+        let dir24 = self.table.as_any().downcast_ref::<Dir24>();
+        dir24.filter(|dir24| dir24.groups() > 0 && self.table.variant() != Variant::Scalar)
     }
 
     /// Which engine it is.
@@ -424,9 +432,10 @@ trait AnyTable<A: Address>: Send + Sync {
     fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u64]);
     fn table_bytes(&self) -> usize;
     fn variant(&self) -> Variant;
+    fn as_any(&self) -> &dyn Any;
 }
 
-impl<A: Address, F: Fib<A> + Send + Sync> AnyTable<A> for F
+impl<A: Address, F: Fib<A> + Send + Sync + 'static> AnyTable<A> for F
 where
     F::Reader: 'static,
 {
@@ -452,6 +461,10 @@ where
 
     fn variant(&self) -> Variant {
         Fib::variant(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
 

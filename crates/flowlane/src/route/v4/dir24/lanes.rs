@@ -8,8 +8,8 @@ use crate::route::cell::Cell;
 /// Registers of addresses that are looked up together.
 const TOGETHER: usize = 4;
 
-/// Registers that are looked up together where a branch would wait for memory: of more, the first would wait for the last.
-const TOGETHER_COLD: usize = 2;
+/// Registers of addresses that are looked up together where `tbl8` is read without a branch: of more, the first would wait for the last.
+const TOGETHER_LONG: usize = 2;
 
 /// Looks up a batch of addresses.
 pub(super) struct LookupBatch<'a, W: Cell> {
@@ -26,8 +26,8 @@ impl<W: Cell, V: Vector> Kernel<V> for LookupBatch<'_, W> {
     fn run(self, isa: V) {
         let Self { table, addresses, next_hops } = self;
         let (mut rest, mut answers) = (addresses, next_hops);
-        if table.is_cold() {
-            (rest, answers) = groups::<V, W, TOGETHER_COLD, true>(isa, table, rest, answers);
+        if table.always_reads_groups() {
+            (rest, answers) = groups::<V, W, TOGETHER_LONG, true>(isa, table, rest, answers);
             (rest, answers) = groups::<V, W, 1, true>(isa, table, rest, answers);
         } else {
             (rest, answers) = groups::<V, W, TOGETHER, false>(isa, table, rest, answers);
@@ -37,9 +37,9 @@ impl<W: Cell, V: Vector> Kernel<V> for LookupBatch<'_, W> {
     }
 }
 
-/// Looks up as many groups of `N` registers of addresses as there are, and returns the rest. `COLD`: see [`lookup`].
+/// Looks up as many groups of `N` registers of addresses as there are, and returns the rest. `ALWAYS`: see [`lookup`].
 #[inline(always)]
-fn groups<'a, V: Vector, W: Cell, const N: usize, const COLD: bool>(
+fn groups<'a, V: Vector, W: Cell, const N: usize, const ALWAYS: bool>(
     isa: V,
     table: &Table<W>,
     addresses: &'a [u32],
@@ -51,13 +51,13 @@ fn groups<'a, V: Vector, W: Cell, const N: usize, const COLD: bool>(
     let (answers, rest_answers) = next_hops.split_at_mut(whole);
     for (addresses, next_hops) in groups.chunks_exact(size).zip(answers.chunks_exact_mut(size)) {
         match W::BYTES {
-            1 => lookup::<V, W, 1, N, COLD>(isa, table, addresses, next_hops),
-            2 => lookup::<V, W, 2, N, COLD>(isa, table, addresses, next_hops),
-            4 => lookup::<V, W, 4, N, COLD>(isa, table, addresses, next_hops),
+            1 => lookup::<V, W, 1, N, ALWAYS>(isa, table, addresses, next_hops),
+            2 => lookup::<V, W, 2, N, ALWAYS>(isa, table, addresses, next_hops),
+            4 => lookup::<V, W, 4, N, ALWAYS>(isa, table, addresses, next_hops),
             _ => {
                 let registers = addresses.chunks_exact(V::LANES).zip(next_hops.chunks_exact_mut(V::LANES));
                 registers.for_each(|(addresses, next_hops)| {
-                    lookup_wide::<V, W, COLD>(isa, table, addresses, next_hops);
+                    lookup_wide::<V, W, ALWAYS>(isa, table, addresses, next_hops);
                 });
             }
         }
@@ -67,10 +67,10 @@ fn groups<'a, V: Vector, W: Cell, const N: usize, const COLD: bool>(
 
 /// Looks up `N` registers of addresses. Entries of up to four bytes are read as four: padding follows the last one.
 ///
-/// Without `COLD` groups are read only where an entry leads to one. With it always, for those lanes: which registers have one cannot be
-/// foreseen, and the core would learn it only when the entries have come from memory, and then begin what follows again.
+/// Without `ALWAYS` groups are read only where an entry leads to one; with it always, for the lanes that have such an entry. Which is faster
+/// has to be measured ([`contest`](crate::route::contest)).
 #[inline(always)]
-fn lookup<V: Vector, W: Cell, const BYTES: usize, const N: usize, const COLD: bool>(
+fn lookup<V: Vector, W: Cell, const BYTES: usize, const N: usize, const ALWAYS: bool>(
     isa: V,
     table: &Table<W>,
     addresses: &[u32],
@@ -88,7 +88,7 @@ fn lookup<V: Vector, W: Cell, const BYTES: usize, const N: usize, const COLD: bo
         *entry = isa.and(isa.add(stored, base), keep);
         all = isa.or(all, *entry);
     }
-    if COLD || isa.any(isa.odd(all)) {
+    if ALWAYS || isa.any(isa.odd(all)) {
         for (register, entry) in registers.iter().zip(&mut entries) {
             let long = isa.odd(*entry);
             let within = isa.and(*register, isa.splat(0xff));
@@ -104,7 +104,7 @@ fn lookup<V: Vector, W: Cell, const BYTES: usize, const N: usize, const COLD: bo
 
 /// Looks up a register of addresses, half a register at a time, in entries of eight bytes.
 #[inline(always)]
-fn lookup_wide<V: Vector, W: Cell, const COLD: bool>(
+fn lookup_wide<V: Vector, W: Cell, const ALWAYS: bool>(
     isa: V,
     table: &Table<W>,
     addresses: &[u32],
@@ -117,7 +117,7 @@ fn lookup_wide<V: Vector, W: Cell, const COLD: bool>(
         let mut entries = unsafe { isa.gather_wide(tbl24, isa.shr_half(addresses, 8)) };
         entries = isa.add_wide(entries, base);
         let long = isa.odd_wide(entries);
-        if COLD || isa.any_wide(long) {
+        if ALWAYS || isa.any_wide(long) {
             let group = isa.narrow(isa.shl_wide(isa.shr_wide(entries, 1), 8));
             let index = isa.or_half(group, isa.and_half(addresses, 0xff));
             // SAFETY: an odd entry holds the number of one of the table's groups.

@@ -60,6 +60,17 @@ impl Dir24 {
     pub fn groups(&self) -> usize {
         with!(&self.0, writer => writer.groups())
     }
+
+    /// Says whether vectors read groups for each register of addresses, instead of asking first whether it needs them. The answers are the
+    /// same.
+    pub(in crate::route) fn set_always_reads_groups(&self, always: bool) {
+        with!(&self.0, writer => writer.table.set_always_reads_groups(always));
+    }
+
+    #[cfg(test)]
+    pub(in crate::route) fn always_reads_groups(&self) -> bool {
+        with!(&self.0, writer => writer.table.always_reads_groups())
+    }
 }
 
 impl Fib<u32> for Dir24 {
@@ -115,5 +126,48 @@ impl FibReader<u32> for Dir24Reader {
     fn lookup_batch(&self, addresses: &[u32], next_hops: &mut [u64]) {
         let _inside = self.participant.enter();
         with!(&self.table, table => table.lookup_batch(addresses, next_hops));
+    }
+}
+
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod tests {
+    use super::*;
+    use crate::generate::random::Random;
+    use crate::isa::testing::for_each_variant;
+
+    /// Routes of all lengths from 8 bits on.
+    fn routes(random: &mut Random) -> Rib<u32> {
+        let mut rib = Rib::new(4096);
+        for hop in 0..500 {
+            let prefix = Prefix::truncated(random.bits() as u32 & 0x0fff_ffff, 8 + random.below(25) as u8);
+            rib.insert(prefix, hop % 100).expect("there is room");
+        }
+        rib
+    }
+
+    #[test]
+    fn every_variant_and_size_answers_alike_with_and_without_a_branch_at_groups() {
+        let mut random = Random::new(7);
+        let rib = routes(&mut random);
+        let inside: Vec<Prefix<u32>> = rib.walk(Prefix::ALL).map(|(prefix, _)| prefix).collect();
+        for hop_size in [HopSize::B2, HopSize::B4, HopSize::B8] {
+            for_each_variant(|variant| {
+                let Some(config) = FibConfig::new(hop_size).with_variant(variant) else { return };
+                let fib = Dir24::build(&rib, &config).expect("there is memory");
+                for (always, len) in (0..150).flat_map(|len| [(false, len), (true, len)]) {
+                    fib.set_always_reads_groups(always);
+                    let addresses: Vec<u32> = (0..len)
+                        .map(|_| inside[random.index(inside.len())].first() | random.bits() as u32 & 0xff)
+                        .collect();
+                    let mut next_hops = vec![u64::MAX; len];
+                    fib.lookup_batch(&addresses, &mut next_hops);
+                    let expected: Vec<u64> = addresses
+                        .iter()
+                        .map(|address| rib.lookup(*address).map_or(0, |(_, hop)| hop))
+                        .collect();
+                    assert_eq!(next_hops, expected, "{variant}, {hop_size:?}");
+                }
+            });
+        }
     }
 }

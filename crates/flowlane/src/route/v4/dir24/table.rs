@@ -17,9 +17,6 @@ pub(super) const GROUP: usize = 256;
 /// Entries of the first table.
 pub(super) const TBL24: usize = 1 << 24;
 
-/// The entries of a table of more bytes are waited for.
-const COLD_BYTES: usize = 2 << 20;
-
 /// Entries behind the last, so that a lane of a gather may read four bytes where an entry has one.
 pub(super) const PADDING: usize = 4;
 
@@ -33,8 +30,8 @@ pub(super) struct Table<W: Cell> {
     pub(super) tbl8: Memory<W>,
     /// The entry of the default route, as it was when the table was built.
     base: u64,
-    /// Whether most of it lies outside of the second-level cache, and there are groups.
-    cold: AtomicBool,
+    /// Whether vectors read groups without asking first whether any address needs them.
+    always_reads_groups: AtomicBool,
     pub(super) backend: Backend,
 }
 
@@ -42,13 +39,13 @@ impl<W: Cell> Table<W> {
     /// A table in which all addresses have the next hop `base`, with room for `groups`.
     pub(super) fn new(base: u64, groups: usize, backend: Backend) -> Self {
         let (tbl24, tbl8) = (Memory::zeroed(TBL24 + PADDING), Memory::zeroed(groups * GROUP + PADDING));
-        Self { tbl24, tbl8, base: base << 1, cold: AtomicBool::new(false), backend }
+        Self { tbl24, tbl8, base: base << 1, always_reads_groups: AtomicBool::new(false), backend }
     }
 
     /// A table without entries, in which nothing is looked up.
     pub(super) fn empty(backend: Backend) -> Self {
-        let cold = AtomicBool::new(false);
-        Self { tbl24: Memory::zeroed(0), tbl8: Memory::zeroed(0), base: 0, cold, backend }
+        let always_reads_groups = AtomicBool::new(false);
+        Self { tbl24: Memory::zeroed(0), tbl8: Memory::zeroed(0), base: 0, always_reads_groups, backend }
     }
 
     /// Returns the place of the first table, and the number that kernels add to each of its entries.
@@ -68,19 +65,15 @@ impl<W: Cell> Table<W> {
         self.tbl24[at].set(entry.wrapping_sub(self.base));
     }
 
-    /// Notes how many bytes it has in memory, and how many groups.
-    pub(super) fn note_size(&self, bytes: usize, groups: usize) {
-        let cold = bytes > COLD_BYTES && groups > 0;
-        // Stored seldom: readers have the line.
-        if cold != self.is_cold() {
-            self.cold.store(cold, Ordering::Relaxed);
-        }
+    /// Returns whether vectors read groups without asking first.
+    #[inline(always)]
+    pub(super) fn always_reads_groups(&self) -> bool {
+        self.always_reads_groups.load(Ordering::Relaxed)
     }
 
-    /// Returns whether its entries are waited for, and some lead to groups.
-    #[inline(always)]
-    pub(super) fn is_cold(&self) -> bool {
-        self.cold.load(Ordering::Relaxed)
+    /// Says whether vectors read groups without asking first.
+    pub(super) fn set_always_reads_groups(&self, always: bool) {
+        self.always_reads_groups.store(always, Ordering::Relaxed);
     }
 
     /// Asks for entry `at` of the first table, to be read soon.

@@ -88,7 +88,6 @@ impl<W: Cell> Writer<W> {
         let base = rib.get(Prefix::ALL).unwrap_or(config.default_next_hop);
         writer.table = Arc::new(Table::new(base, groups_max, backend));
         spans.iter().filter(|span| span.next_hop != base).for_each(|span| writer.paint(*span));
-        writer.table.note_size(writer.table_bytes(), writer.groups());
         Ok(writer)
     }
 
@@ -102,7 +101,6 @@ impl<W: Cell> Writer<W> {
                 self.collapse(changed.first() >> 8);
             }
             self.retire();
-            self.table.note_size(self.table_bytes(), self.groups());
         }
         if spans.capacity() <= SPANS_KEPT {
             self.spans = spans;
