@@ -179,7 +179,12 @@ pub fn prefetch_at(address: *const u8) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: as above. In assembly, since the intrinsic is unstable.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address.addr(), options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
     let _ = address;
 }
 
