@@ -1,7 +1,7 @@
 //! Numbers of one to eight bytes that readers read while a writer changes them.
 
 use std::fmt::Debug;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use crate::memory::Zeroed;
@@ -10,7 +10,11 @@ use crate::memory::Zeroed;
 pub(crate) trait Cell: Zeroed + Debug + Send + Sync + 'static {
     const BYTES: usize;
 
+    /// Loads a value. Earlier stores of the thread that stored it are visible.
     fn get(&self) -> u64;
+
+    /// Loads a value. Earlier stores of the thread that stored it are visible behind a fence that acquires.
+    fn get_relaxed(&self) -> u64;
 
     /// Stores a value. A thread that reads it also sees all earlier stores.
     fn set(&self, number: u64);
@@ -24,6 +28,11 @@ macro_rules! cell {
             #[inline(always)]
             fn get(&self) -> u64 {
                 self.load(Acquire).into()
+            }
+
+            #[inline(always)]
+            fn get_relaxed(&self) -> u64 {
+                self.load(Relaxed).into()
             }
 
             #[inline(always)]

@@ -28,7 +28,7 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod gather;
 #[cfg(target_arch = "aarch64")]
-mod neon;
+pub(crate) mod neon;
 mod quad;
 #[cfg(target_arch = "x86_64")]
 mod sse42;
@@ -123,6 +123,9 @@ pub(crate) trait Registers: InstructionSet {
 ///
 /// Shifts by a constant become shifts by an immediate number.
 pub(crate) trait Vector: Registers {
+    /// Whether a gather is an instruction: else lanes are read one by one, so that indices are best where addresses are computed.
+    const GATHERS: bool = true;
+
     /// Half a register: as many words of 32 bits as a register has of 64.
     type Half: Copy;
     /// A choice of the words of 64 bits in a register.
@@ -146,8 +149,9 @@ pub(crate) trait Vector: Registers {
     /// Returns the words of 32 bits whose lowest bit is set.
     fn odd(self, register: Self::Register) -> Self::Mask;
 
-    /// Reads 32 bits from `base + SCALE × index` in each lane, as relaxed atomic loads do. Of a `SCALE` of 1 or 2 the bits above
-    /// the first `SCALE` bytes are unspecified.
+    /// Reads 32 bits from `base + SCALE × index` in each lane, as relaxed atomic loads do: where lanes lead to what a writer published
+    /// with them, a fence that acquires follows the gather. Of a `SCALE` of 1 or 2 the bits above the first `SCALE` bytes are
+    /// unspecified.
     ///
     /// # Safety
     /// 4 bytes are readable at each place, and `base` is a multiple of `SCALE`.

@@ -1,7 +1,7 @@
 //! 128 bits of AArch64.
 
 use std::arch::aarch64::*;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use super::{Quad, Registers, Vector};
@@ -198,16 +198,17 @@ unsafe fn read<const SCALE: usize>(base: *const u8, index: u32) -> u32 {
     // SAFETY: the caller's promise.
     unsafe {
         match SCALE {
-            1 => (*at.cast::<AtomicU8>()).load(Acquire).into(),
-            2 => (*at.cast::<AtomicU16>()).load(Acquire).into(),
-            _ => (*at.cast::<AtomicU32>()).load(Acquire),
+            1 => (*at.cast::<AtomicU8>()).load(Relaxed).into(),
+            2 => (*at.cast::<AtomicU16>()).load(Relaxed).into(),
+            _ => (*at.cast::<AtomicU32>()).load(Relaxed),
         }
     }
 }
 
-/// Gathers are read lane by lane, entries of fewer than four bytes without what follows them. Every lane is an acquiring load, as
-/// all loads of x86-64 are: what a writer published with the entry is visible.
+/// Gathers are read lane by lane, entries of fewer than four bytes without what follows them.
 impl Vector for Neon {
+    const GATHERS: bool = false;
+
     type Half = uint32x2_t;
     /// Words of ones, or of zeros.
     type WideMask = uint64x2_t;
@@ -358,7 +359,7 @@ impl Vector for Neon {
     unsafe fn gather_wide(self, base: *const u8, index: uint32x2_t) -> uint32x4_t {
         // SAFETY: as above; memory is the caller's promise.
         unsafe {
-            let word = |index: u32| (*base.cast::<AtomicU64>().add(index as usize)).load(Acquire);
+            let word = |index: u32| (*base.cast::<AtomicU64>().add(index as usize)).load(Relaxed);
             let words = [word(vget_lane_u32::<0>(index)), word(vget_lane_u32::<1>(index))];
             vreinterpretq_u32_u64(vld1q_u64(words.as_ptr()))
         }
@@ -376,7 +377,7 @@ impl Vector for Neon {
         self.store_wide(otherwise, &mut words);
         // SAFETY: as above; memory is the caller's promise for the lanes of the mask.
         unsafe {
-            let word = |index: u32| (*base.cast::<AtomicU64>().add(index as usize)).load(Acquire);
+            let word = |index: u32| (*base.cast::<AtomicU64>().add(index as usize)).load(Relaxed);
             if vgetq_lane_u64::<0>(mask) != 0 {
                 words[0] = word(vget_lane_u32::<0>(index));
             }

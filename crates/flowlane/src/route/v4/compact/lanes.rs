@@ -1,6 +1,11 @@
 //! Groups of addresses: a register of places is gathered at a time, and codes and next hops are read one by one.
+//!
+//! Where the definition acquires with each load, a group does so once for all loads of a step: they are relaxed, and a fence separates them
+//! from those of the next step. On x86-64 both are plain loads; on AArch64 a relaxed load takes an index, an acquiring one only an
+//! address, and each of the latter waits for those before it.
 
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicU32, fence};
 
 use super::table::{Chunks, Code, SLOTS, Table};
 use super::{long, scalar};
@@ -46,12 +51,34 @@ impl<C: Code, V: Vector> Kernel<V> for LookupBatch<'_, C> {
     }
 }
 
-/// Returns the places of the codes of addresses.
+/// Finds the places of the codes of addresses, and prefetches those.
+#[inline(always)]
+fn one_by_one<C: Code, const N: usize>(chunks: &Chunks<C>, addresses: &[u32; N], places: &mut [u32; N]) {
+    let direct: &[AtomicU32] = &chunks.direct;
+    // Four in a step: prefetches keep the compiler from unrolling a loop.
+    for (places, addresses) in places.as_chunks_mut::<4>().0.iter_mut().zip(addresses.as_chunks::<4>().0) {
+        *places = addresses.map(|address| {
+            // SAFETY: a block's number has 16 bits, for each of which the direct table has an entry.
+            let first = unsafe { direct.get_unchecked((address >> 16) as usize) }.load(Relaxed);
+            // A chunk begins at a multiple of its size.
+            let place = first & !(SLOTS as u32 - 1) | (address >> 8) & (SLOTS as u32 - 1);
+            prefetch(&chunks.codes, place as usize);
+            place
+        });
+    }
+    fence(Acquire);
+}
+
+/// Returns the places of the codes of addresses, which have been prefetched.
 #[inline(always)]
 fn places<C: Code, V: Vector, const N: usize>(isa: V, chunks: &Chunks<C>, addresses: &[u32; N]) -> [u32; N] {
     const { assert!(N.is_multiple_of(V::LANES)) };
-    let direct = chunks.direct.as_ptr().cast::<u8>();
     let mut places = [0; N];
+    if !V::GATHERS {
+        one_by_one(chunks, addresses, &mut places);
+        return places;
+    }
+    let direct = chunks.direct.as_ptr().cast::<u8>();
     for (places, addresses) in places.chunks_exact_mut(V::LANES).zip(addresses.chunks_exact(V::LANES)) {
         let addresses = isa.load(addresses);
         // SAFETY: a block's number has 16 bits, for each of which the direct table has an entry.
@@ -59,10 +86,15 @@ fn places<C: Code, V: Vector, const N: usize>(isa: V, chunks: &Chunks<C>, addres
         let slots = isa.and(isa.shr(addresses, 8), isa.splat(SLOTS as u32 - 1));
         isa.store(isa.add(first, slots), places);
     }
+    for &place in &places {
+        prefetch(&chunks.codes, place as usize);
+    }
+    // The codes of a chunk were stored before the entry of the direct table that leads to it.
+    fence(Acquire);
     places
 }
 
-/// Finds the next hops of addresses whose codes are at `places`, after prefetching all codes.
+/// Finds the next hops of addresses whose codes are at `places`.
 ///
 /// # Safety
 /// The places are some that [`Chunks::place`] returns.
@@ -76,21 +108,28 @@ unsafe fn resolve<C: Code, const N: usize>(
 ) {
     const { assert!(N.is_multiple_of(TOGETHER)) };
     let (codes, known) = (&*chunks.codes, &*table.next_hops);
-    for &place in places {
-        prefetch(codes, place as usize);
-    }
     let parts = places.as_chunks::<TOGETHER>().0.iter().zip(next_hops.as_chunks_mut::<TOGETHER>().0);
     for (places_of_part, next_hops_of_part) in parts {
         // SAFETY: the caller's; entries of the direct table lead to chunks, and a chunk has a code for each slot.
-        let codes = places_of_part.map(|place| unsafe { codes.get_unchecked(place as usize) }.code());
-        if codes.contains(&C::LONG) {
+        let codes = places_of_part.map(|place| unsafe { codes.get_unchecked(place as usize) }.code_relaxed());
+        // Next hops were stored before their codes.
+        fence(Acquire);
+        // AArch64 chains comparisons, with one branch at the end; x86-64 fuses each with a branch.
+        let has_long = if cfg!(target_arch = "aarch64") {
+            codes.map(|code| code == C::LONG).into_iter().fold(false, |any, is_long| any | is_long)
+        } else {
+            codes.contains(&C::LONG)
+        };
+        if has_long {
             return with_long_chunks(table, chunks, places, addresses, next_hops);
         }
         for (code, next_hop) in codes.into_iter().zip(next_hops_of_part) {
             // SAFETY: other codes are indices of next hops, for which the table has room.
-            *next_hop = unsafe { known.get_unchecked(code as usize) }.load(Acquire);
+            *next_hop = unsafe { known.get_unchecked(code as usize) }.load(Relaxed);
         }
     }
+    // What next hops stand for was stored before them.
+    fence(Acquire);
 }
 
 /// Finds the next hops of a group of which some have long chunks: those advance together, a step after the other, so that none waits

@@ -31,6 +31,12 @@ pub(super) trait Code: Cell {
         self.get() as u32
     }
 
+    /// Returns the code. Earlier stores of the writer are visible behind a fence that acquires.
+    #[inline(always)]
+    fn code_relaxed(&self) -> u32 {
+        self.get_relaxed() as u32
+    }
+
     /// Changes it.
     #[inline(always)]
     fn set_code(&self, code: u32) {

@@ -1,5 +1,8 @@
 //! Some registers of addresses at a time; half a register where next hops have eight bytes.
 
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::fence;
+
 use super::scalar;
 use super::table::Table;
 use crate::isa::simd::{Kernel, Vector};
@@ -88,6 +91,8 @@ fn lookup<V: Vector, W: Cell, const BYTES: usize, const N: usize, const ALWAYS: 
         *entry = isa.and(isa.add(stored, base), keep);
         all = isa.or(all, *entry);
     }
+    // Groups, and the caller's data, that were published with the entries are visible from here on, as behind acquiring loads.
+    fence(Acquire);
     if ALWAYS || isa.any(isa.odd(all)) {
         for (register, entry) in registers.iter().zip(&mut entries) {
             let long = isa.odd(*entry);
@@ -96,6 +101,7 @@ fn lookup<V: Vector, W: Cell, const BYTES: usize, const N: usize, const ALWAYS: 
             // SAFETY: an odd entry holds the number of one of the table's groups.
             *entry = isa.and(unsafe { isa.gather_in::<BYTES>(tbl8, index, long, *entry) }, keep);
         }
+        fence(Acquire);
     }
     for (n, entry) in entries.iter().enumerate() {
         isa.store_widened(isa.shr(*entry, 1), &mut next_hops[n * V::LANES..]);
@@ -116,12 +122,15 @@ fn lookup_wide<V: Vector, W: Cell, const ALWAYS: bool>(
         // SAFETY: an index has 24 bits, and the table 2²⁴ entries.
         let mut entries = unsafe { isa.gather_wide(tbl24, isa.shr_half(addresses, 8)) };
         entries = isa.add_wide(entries, base);
+        // As in `lookup`.
+        fence(Acquire);
         let long = isa.odd_wide(entries);
         if ALWAYS || isa.any_wide(long) {
             let group = isa.narrow(isa.shl_wide(isa.shr_wide(entries, 1), 8));
             let index = isa.or_half(group, isa.and_half(addresses, 0xff));
             // SAFETY: an odd entry holds the number of one of the table's groups.
             entries = unsafe { isa.gather_wide_in(tbl8, index, long, entries) };
+            fence(Acquire);
         }
         isa.store_wide(isa.shr_wide(entries, 1), &mut next_hops[half..]);
     }
