@@ -9,7 +9,7 @@ use super::geometry::{Geometry, alternate_hash, signature};
 use super::{BATCH_MAX, CuckooTable};
 use crate::hash::multilinear::{KEYS, KeyHash};
 use crate::isa::simd::Kernel;
-use crate::memory::prefetch;
+use crate::memory::{prefetch, prefetch_each};
 
 /// Operations that have kernels of their own; the provided ones are the scalar kernel.
 pub(super) trait BucketOps: Copy {
@@ -330,9 +330,7 @@ fn ask<const W: usize, const EVEN: bool>(
         *bucket = geometry.bucket_if::<EVEN>(*hash);
         *own = signature(*hash);
     }
-    for bucket in &stages.buckets[..hashes.len()] {
-        prefetch(view.buckets, *bucket as usize);
-    }
+    prefetch_each(view.buckets, &stages.buckets[..hashes.len()]);
 }
 
 /// Compares the signatures in the primary buckets, and prefetches the candidates' entries. The work for

@@ -31,6 +31,10 @@ pub(super) struct Bucket {
 #[cfg(not(all(loom, test)))]
 const _: () = assert!(2 * size_of::<Bucket>() == crate::memory::LINE_BYTES);
 
+#[cfg(not(all(loom, test)))]
+const _: () =
+    assert!(std::mem::offset_of!(Bucket, signatures) == 0 && std::mem::offset_of!(Bucket, filter) == 16);
+
 #[cfg(all(target_arch = "x86_64", not(all(loom, test))))]
 const _: () = assert!(
     std::mem::offset_of!(Bucket, filter) == 16
@@ -64,6 +68,20 @@ impl Bucket {
     #[inline(always)]
     pub(super) fn version(&self) -> u32 {
         self.version.load(Acquire)
+    }
+
+    /// Reads the version, for a reader that puts the fences between the reads of several buckets itself.
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    pub(super) fn version_relaxed(&self) -> u32 {
+        self.version.load(Relaxed)
+    }
+
+    /// Returns the version, to be read as [`version_relaxed`](Self::version_relaxed) does.
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    pub(super) fn version_word(&self) -> &AtomicU32 {
+        &self.version
     }
 
     /// Returns whether all that was read between [`version`](Self::version) and now was there at one time.
@@ -138,7 +156,7 @@ impl Bucket {
     pub(super) const VERSION_WORD: i32 = 2;
 
     /// Filter and version as [`STATE_AT`](Self::STATE_AT) has them.
-    #[cfg(all(target_arch = "x86_64", any(all(loom, test), miri)))]
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), any(all(loom, test), miri)))]
     pub(super) fn state(&self) -> [u32; 4] {
         let version = self.version();
         let filter = self.filter();

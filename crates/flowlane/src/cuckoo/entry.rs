@@ -135,6 +135,17 @@ impl<'a, const W: usize> EntriesView<'a, W> {
         &self.words[entry..][..W + 1]
     }
 
+    /// Returns the words of an entry, as [`words`](Self::words) does.
+    ///
+    /// # Safety
+    /// The entry is one of a bucket of the table.
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    pub(super) unsafe fn words_unchecked(self, entry: EntryAt) -> &'a [AtomicU32] {
+        // SAFETY: there are entries for each bucket.
+        unsafe { self.words.get_unchecked(entry..entry + W + 1) }
+    }
+
     /// Asks for the lines of an entry.
     #[inline(always)]
     pub(super) fn prefetch(self, entry: EntryAt) {
