@@ -33,6 +33,24 @@ fn pair<const W: usize>(multipliers: &[u32; W], key: &[u32; W]) -> uint64x2_t {
     sum
 }
 
+/// Adds a term of four keys to their sums: [`term`](super::term).
+#[inline]
+#[target_feature(enable = "neon")]
+pub(crate) fn add_term([low, high]: [uint64x2_t; 2], multiplier: u32, words: uint32x4_t) -> [uint64x2_t; 2] {
+    let multiplier = vdupq_n_u32(multiplier);
+    [vmlal_u32(low, vget_low_u32(words), vget_low_u32(multiplier)), vmlal_high_u32(high, words, multiplier)]
+}
+
+/// Returns the hashes of four sums: [`finish`](super::finish).
+#[inline]
+#[target_feature(enable = "neon")]
+pub(crate) fn finish(sums: [uint64x2_t; 2]) -> uint32x4_t {
+    let [low, high] = sums.map(|sums| vreinterpretq_u32_u64(sums));
+    let folded = veorq_u32(vuzp1q_u32(low, high), vuzp2q_u32(low, high));
+    let folded = vmulq_u32(folded, vdupq_n_u32(FOLD));
+    veorq_u32(folded, vshrq_n_u32::<15>(folded))
+}
+
 /// [`KeyHash::hash_keys`].
 #[inline]
 #[target_feature(enable = "neon")]
@@ -43,14 +61,8 @@ pub(crate) fn hash_keys<const W: usize>(
 ) {
     let multipliers = &hash.multipliers;
     for (keys, hashes) in keys.as_chunks::<LANES>().0.iter().zip(hashes.as_chunks_mut::<LANES>().0) {
-        let two = |at: usize| {
-            vreinterpretq_u32_u64(vpaddq_u64(pair(multipliers, &keys[at]), pair(multipliers, &keys[at + 1])))
-        };
-        let (first, second) = (two(0), two(2));
-        let folded = veorq_u32(vuzp1q_u32(first, second), vuzp2q_u32(first, second));
-        let folded = vmulq_u32(folded, vdupq_n_u32(FOLD));
-        let hash = veorq_u32(folded, vshrq_n_u32::<15>(folded));
+        let two = |at: usize| vpaddq_u64(pair(multipliers, &keys[at]), pair(multipliers, &keys[at + 1]));
         // SAFETY: four hashes.
-        unsafe { vst1q_u32(hashes.as_mut_ptr(), hash) };
+        unsafe { vst1q_u32(hashes.as_mut_ptr(), finish([two(0), two(2)])) };
     }
 }

@@ -16,7 +16,6 @@ use crate::classify::acl::{MatchId, WordKind};
 use crate::isa::Backend;
 #[cfg(target_arch = "aarch64")]
 use crate::isa::simd::InstructionSet;
-use crate::memory::prefetch;
 
 /// Keys that are probed together.
 pub(super) const GROUP: usize = 16;
@@ -279,7 +278,7 @@ fn search<const W: usize>(backend: Backend, engine: &Dynamic<W>, keys: &[[u32; W
         // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
         Backend::Avx512(isa) => unsafe { super::avx512::search(isa, engine, keys, winners) },
         #[cfg(target_arch = "aarch64")]
-        Backend::Neon(isa) => isa.run(super::quad::Search { engine, keys, winners }),
+        Backend::Neon(isa) => isa.run(super::neon::Search { engine, keys, winners }),
     }
 }
 
@@ -297,7 +296,7 @@ fn search_categories<const W: usize>(
         // SAFETY: the witness proves that the CPU has AVX2, too, and the instructions on bits.
         Backend::Avx512(isa) => unsafe { super::avx2::search_categories(isa.into(), engine, keys, winners) },
         #[cfg(target_arch = "aarch64")]
-        Backend::Neon(isa) => isa.run(super::quad::Search { engine, keys, winners }),
+        Backend::Neon(isa) => isa.run(super::neon::Search { engine, keys, winners }),
         _ => one_by_one(engine, keys, winners),
     }
 }
@@ -351,12 +350,11 @@ fn heads<const W: usize>(
     winners: &impl BatchWinners,
 ) {
     let candidates = before..queue.len.min(QUEUE);
-    for at in &queue.ats[candidates.clone()] {
-        prefetch(&table.heads, *at as usize);
-    }
+    let table_heads = &table.heads[..];
+    crate::memory::prefetch_each(table_heads, &queue.ats[candidates.clone()]);
     let mut kept = before;
     for i in candidates {
-        let (lane, head) = (queue.lanes[i] as usize, table.heads[queue.ats[i] as usize]);
+        let (lane, head) = (queue.lanes[i] as usize, table_heads[queue.ats[i] as usize]);
         let (number, class) = (head >> CLASS_BITS, head as u8 & 0x7f);
         engine.rules.prefetch_record(number);
         // Without a branch: what does not count is written over.

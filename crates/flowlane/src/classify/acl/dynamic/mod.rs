@@ -10,9 +10,9 @@ mod changes;
 mod classes;
 mod explain;
 mod ids;
-mod plan;
 #[cfg(target_arch = "aarch64")]
-mod quad;
+mod neon;
+mod plan;
 mod rules;
 mod scalar;
 mod table;
