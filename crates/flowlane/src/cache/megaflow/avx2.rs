@@ -58,7 +58,7 @@ fn sum(terms: &[Term], batch: &TransposedBatch, sums: &mut Sums) {
 #[inline]
 #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
 fn probe(with: Probe<'_>, batch: &TransposedBatch, sums: &Sums, queue: &mut Queue) {
-    let Probe { terms, filter, at, slots } = with;
+    let Probe { terms, filter, mask, slots } = with;
     assert!(filter.words.len() == 1 << (32 - filter.shift), "the filter's shift fits its size");
     let shift = _mm_cvtsi32_si128(filter.shift as i32);
     let one = _mm256_set1_epi32(1);
@@ -87,7 +87,7 @@ fn probe(with: Probe<'_>, batch: &TransposedBatch, sums: &Sums, queue: &mut Queu
         // SAFETY: eight hashes fit.
         unsafe { _mm256_storeu_si256(hashes.as_mut_ptr().cast(), hash) };
         for i in BitIter(u64::from(has) & slots >> from) {
-            queue.push(batch.lane(from + i) as u32, hashes[i % LANES], at);
+            queue.push(batch.lane(from + i) as u32, hashes[i % LANES], mask);
         }
     }
 }

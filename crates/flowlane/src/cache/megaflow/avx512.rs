@@ -45,11 +45,11 @@ fn sum(terms: &[Term], batch: &TransposedBatch, sums: &mut Sums) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn probe(with: Probe<'_>, batch: &TransposedBatch, sums: &Sums, queue: &mut Queue) {
-    let Probe { terms, filter, at, slots } = with;
+    let Probe { terms, filter, mask, slots } = with;
     assert!(filter.words.len() == 1 << (32 - filter.shift), "the filter's shift fits its size");
     let shift = _mm_cvtsi32_si128(filter.shift as i32);
     let one = _mm512_set1_epi32(1);
-    let mask_at = _mm512_set1_epi32(at as i32);
+    let masks = _mm512_set1_epi32(mask as i32);
     for (block, [even, odd]) in sums.iter().enumerate().take(batch.blocks()) {
         let from = block * BLOCK;
         // SAFETY: a half of a block's sums is 8 words of 64 bits.
@@ -84,7 +84,7 @@ fn probe(with: Probe<'_>, batch: &TransposedBatch, sums: &Sums, queue: &mut Queu
         // SAFETY: as above.
         unsafe { _mm512_storeu_si512(queue.hash.as_mut_ptr().add(end).cast(), hashes) };
         // SAFETY: as above.
-        unsafe { _mm512_storeu_si512(queue.at.as_mut_ptr().add(end).cast(), mask_at) };
+        unsafe { _mm512_storeu_si512(queue.mask.as_mut_ptr().add(end).cast(), masks) };
         queue.grow(has.count_ones());
     }
 }

@@ -36,8 +36,8 @@ const CHUNK: usize = 2;
 pub(super) struct Queue {
     pub(super) lane: [u32; Self::ROOM],
     pub(super) hash: [u32; Self::ROOM],
-    /// The mask's place in the order.
-    pub(super) at: [u32; Self::ROOM],
+    /// The mask's place in its chunk.
+    pub(super) mask: [u32; Self::ROOM],
     /// Once the slot has been read.
     flow: [u32; Self::ROOM],
     len: usize,
@@ -50,7 +50,7 @@ impl Queue {
     const EMPTY: Self = Self {
         lane: [0; Self::ROOM],
         hash: [0; Self::ROOM],
-        at: [0; Self::ROOM],
+        mask: [0; Self::ROOM],
         flow: [0; Self::ROOM],
         len: 0,
     };
@@ -68,10 +68,30 @@ impl Queue {
     }
 
     #[inline(always)]
-    pub(super) fn push(&mut self, lane: u32, hash: u32, at: u32) {
+    pub(super) fn push(&mut self, lane: u32, hash: u32, mask: u32) {
         let end = self.end();
-        (self.lane[end], self.hash[end], self.at[end]) = (lane, hash, at);
+        (self.lane[end], self.hash[end], self.mask[end]) = (lane, hash, mask);
         self.len += 1;
+    }
+
+    /// Asks for the candidates' slots.
+    #[inline(always)]
+    fn prefetch(&self, chunk: [&Subtable; CHUNK]) {
+        let len = self.len.min(Self::ROOM);
+        for (mask, hash) in self.mask[..len].iter().zip(&self.hash[..len]) {
+            chunk[*mask as usize % CHUNK].prefetch(*hash);
+        }
+    }
+
+    /// Reads the candidates' slots, and asks for their megaflows.
+    #[inline(always)]
+    fn read(&mut self, isa: impl MegaflowOps, chunk: [&Subtable; CHUNK], flows: &[Megaflow]) {
+        let len = self.len.min(Self::ROOM);
+        let candidates = self.mask[..len].iter().zip(&self.hash[..len]);
+        for ((mask, hash), flow) in candidates.zip(&mut self.flow[..len]) {
+            *flow = read(isa, chunk[*mask as usize % CHUNK], *hash);
+            prefetch(flows, *flow as usize);
+        }
     }
 }
 
@@ -118,8 +138,8 @@ const NO_FLOW: u32 = u32::MAX;
 pub(super) struct Probe<'a> {
     pub(super) terms: &'a [Term],
     pub(super) filter: &'a Filter,
-    /// The mask's place in the order.
-    pub(super) at: u32,
+    /// The mask's place in its chunk.
+    pub(super) mask: u32,
     /// The slots that are still looked for.
     pub(super) slots: u64,
 }
@@ -157,8 +177,9 @@ pub(super) fn lookup(
     batch.fill(body, keys, live);
     isa.sum(common, batch, sums);
     let mut left = live;
-    let mut probes = 0;
-    let mut at = 0;
+    let (mut probes, mut at) = (0, 0);
+    // The masks of the candidates before, and how many there are before those.
+    let (mut masks_before, mut at_before): (&[u32], _) = (&[], 0);
     let mut slots = LaneMask::first(batch.len()).0;
     let mut slot_of = batch.slots();
     loop {
@@ -174,34 +195,39 @@ pub(super) fn lookup(
         } else if before.len == 0 {
             break;
         }
+        // The first one of all where there are fewer.
+        let chunk = |masks: &[u32]| -> [_; CHUNK] {
+            std::array::from_fn(|i| &subtables[*masks.get(i).unwrap_or(&order[0]) as usize])
+        };
+        let (chunk_now, chunk_before) = (chunk(masks), chunk(masks_before));
         current.len = 0;
-        for (i, &id) in masks.iter().enumerate() {
-            let Subtable { own_terms, filter, .. } = &subtables[id as usize];
-            isa.probe(Probe { terms: own_terms, filter, at: (at + i) as u32, slots }, batch, sums, current);
+        for (i, Subtable { own_terms, filter, .. }) in chunk_now[..masks.len()].iter().enumerate() {
+            isa.probe(Probe { terms: own_terms, filter, mask: i as u32, slots }, batch, sums, current);
         }
-        at += masks.len();
-        for i in 0..current.len {
-            subtables[order[current.at[i] as usize] as usize].prefetch(current.hash[i]);
-        }
-        for i in 0..before.len {
-            let (lane, at) = (before.lane[i] as usize, before.at[i] as usize);
-            if before.flow[i] == NO_FLOW || left.0 >> lane & 1 == 0 {
+        current.prefetch(chunk_now);
+        let mut hits = [0; CHUNK];
+        let len = before.len.min(Queue::ROOM);
+        let candidates = before.lane[..len].iter().zip(&before.mask[..len]);
+        for ((lane, mask), (flow, hash)) in candidates.zip(before.flow[..len].iter().zip(&before.hash[..len]))
+        {
+            let (lane, mask) = (*lane as usize, *mask as usize % CHUNK);
+            if *flow == NO_FLOW || left.0 >> lane & 1 == 0 {
                 continue;
             }
-            let subtable = &mut subtables[order[at] as usize];
-            if let Some(index) = compare(isa, subtable, flows, &keys[lane], before.flow[i], before.hash[i]) {
+            if let Some(index) = compare(isa, chunk_before[mask], flows, &keys[lane], *flow, *hash) {
                 found[lane] = FlowRef { index, serial: flows[index as usize].serial };
-                subtable.hits += 1;
-                probes += at as u64 + 1;
+                hits[mask] += 1;
                 left.remove(lane);
                 slots &= !(1 << (slot_of[lane] % 64));
             }
         }
-        for i in 0..current.len {
-            let subtable = &subtables[order[current.at[i] as usize] as usize];
-            current.flow[i] = read(isa, subtable, current.hash[i]);
-            prefetch(flows, current.flow[i] as usize);
+        current.read(isa, chunk_now, flows);
+        for ((id, hits), place) in masks_before.iter().zip(hits).zip(at_before as u64 + 1..) {
+            subtables[*id as usize].hits += hits;
+            probes += hits * place;
         }
+        (masks_before, at_before) = (masks, at);
+        at += masks.len();
         std::mem::swap(&mut current, &mut before);
     }
     (left, probes + (left.len() * order.len()) as u64)

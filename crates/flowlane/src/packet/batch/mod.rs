@@ -64,6 +64,27 @@ impl LaneMask {
     }
 }
 
+/// The numbers of all lanes, as lanes and as slots.
+const LANE_NUMBERS: [u32; LANES_MAX] = {
+    let mut numbers = [0; LANES_MAX];
+    let mut lane = 0;
+    while lane < LANES_MAX {
+        numbers[lane] = lane as u32;
+        lane += 1;
+    }
+    numbers
+};
+
+const SLOT_NUMBERS: [u8; LANES_MAX] = {
+    let mut numbers = [0; LANES_MAX];
+    let mut slot = 0;
+    while slot < LANES_MAX {
+        numbers[slot] = slot as u8;
+        slot += 1;
+    }
+    numbers
+};
+
 /// One word of all slots.
 pub type Column = [u32; LANES_MAX];
 
@@ -76,6 +97,8 @@ pub(crate) struct TransposedBatch {
     /// The lane of each slot.
     lanes: [u32; LANES_MAX],
     len: usize,
+    /// Whether the lanes are the first ones, so that each has its own number as its slot.
+    in_place: bool,
 }
 
 impl TransposedBatch {
@@ -83,7 +106,7 @@ impl TransposedBatch {
     pub(crate) fn new(looked_at: &FlowMask) -> Self {
         let words: Vec<u8> =
             looked_at.present_words().filter(|&w| looked_at.word(w) != 0).map(|w| w as u8).collect();
-        Self { columns: Memory::zeroed(words.len()), words, lanes: [0; LANES_MAX], len: 0 }
+        Self { columns: Memory::zeroed(words.len()), words, lanes: [0; LANES_MAX], len: 0, in_place: true }
     }
 
     /// The column of word `w`; none where no mask looks at it.
@@ -100,8 +123,13 @@ impl TransposedBatch {
     pub(crate) fn fill(&mut self, body: Backend, keys: &[FlowKey], live: LaneMask) {
         assert!(64 - live.0.leading_zeros() as usize <= keys.len(), "a live lane has no key");
         self.len = live.len();
-        for (slot, lane) in self.lanes.iter_mut().zip(live.lanes()) {
-            *slot = lane as u32;
+        self.in_place = live == LaneMask::first(self.len);
+        if self.in_place {
+            self.lanes = LANE_NUMBERS;
+        } else {
+            for (slot, lane) in self.lanes.iter_mut().zip(live.lanes()) {
+                *slot = lane as u32;
+            }
         }
         // Whole blocks are filled: the slots behind the last must name a lane, too.
         self.lanes[self.len..self.len.next_multiple_of(BLOCK)].fill(0);
@@ -117,7 +145,11 @@ impl TransposedBatch {
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
             Backend::Avx512(_) => unsafe { avx512::fill(keys, &self.words, lanes, &mut self.columns) },
             #[cfg(target_arch = "aarch64")]
-            Backend::Neon(_) => neon::fill(keys, &self.words, lanes, &mut self.columns),
+            Backend::Neon(_) => {
+                // It has no registers of whole blocks.
+                let lanes = &self.lanes[..self.len.next_multiple_of(neon::TOGETHER)];
+                neon::fill(keys, &self.words, lanes, &mut self.columns);
+            }
             _ => scalar::fill(keys, &self.words, lanes, &mut self.columns),
         }
     }
@@ -127,6 +159,7 @@ impl TransposedBatch {
     pub(crate) fn keep(&mut self, body: Backend, slots: u64) {
         let slots = slots & LaneMask::first(self.len).0;
         self.len = slots.count_ones() as usize;
+        self.in_place = false;
         match body {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
@@ -162,7 +195,10 @@ impl TransposedBatch {
     /// The slot of each lane that has one.
     #[inline(always)]
     pub(crate) fn slots(&self) -> [u8; LANES_MAX] {
-        let mut slots = [0; LANES_MAX];
+        let mut slots = SLOT_NUMBERS;
+        if self.in_place {
+            return slots;
+        }
         for (slot, &lane) in self.lanes[..self.len].iter().enumerate() {
             slots[lane as usize % LANES_MAX] = slot as u8;
         }

@@ -3,7 +3,7 @@
 use super::{Column, FlowKey, LANES_MAX, WORDS};
 
 /// Slots that are filled together: a register of words.
-const TOGETHER: usize = 4;
+pub(super) const TOGETHER: usize = 4;
 
 pub(super) fn fill(keys: &[FlowKey], words: &[u8], lanes: &[u32], columns: &mut [Column]) {
     for (group, lanes) in lanes.as_chunks::<TOGETHER>().0.iter().enumerate() {
