@@ -18,8 +18,12 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod quad;
+#[cfg(target_arch = "x86_64")]
+mod sse42;
 
 use super::captured::Captured;
 use super::fields::{VLAN_PRESENT, word};
@@ -35,8 +39,6 @@ use crate::isa::Variant;
 use crate::isa::simd::InstructionSet;
 #[cfg(target_arch = "x86_64")]
 use crate::isa::{Avx512Vbmi, Sse42};
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use quad::ParseAll;
 
 /// Words of the key that L2 fills: from here on 8, and then 16 for L3 and L4.
 const L2_WORD: usize = word::ETH;
@@ -58,7 +60,8 @@ struct Moves<const N: usize> {
 }
 
 impl<const N: usize> Moves<N> {
-    const NONE: Self = Self { from: [0; N], set: 0 };
+    // 255 is no byte of a frame: permutes of AArch64 give zero for it.
+    const NONE: Self = Self { from: [255; N], set: 0 };
 
     /// `len` bytes that stand in the frame from `at` on in network order go to word `w` (counted from the
     /// first one), its lowest byte being `shift` bits up.
@@ -107,22 +110,21 @@ struct Stack {
     compared: [u8; 32],
     moves: Moves<64>,
     ethernet: Tags,
-    tags: u8,
+    /// The words that it has.
+    present: WordSet,
+    /// The words that it neither has nor fills with zeros.
+    others: WordSet,
+    /// The headers that the parser finds. Where a TCP header has options, the payload is further on.
+    headers: Headers,
     /// Bytes of both headers at least.
     least: u16,
-    /// Where the network header says how long the packet is, and the number to add to that.
+    /// Where the network header says how long the packet is, less than 8, and the number to add to that.
     len_at: u8,
     len_more: u8,
     /// Bytes of the network header.
     network_len: u8,
     tcp: bool,
     v6: bool,
-    /// The headers that the parser finds. Where a TCP header has options, the payload is further on.
-    headers: Headers,
-    /// The words that it has.
-    present: WordSet,
-    /// The words that it neither has nor fills with zeros.
-    others: WordSet,
 }
 
 /// Where a word lies among those of L3 and L4.
@@ -179,7 +181,6 @@ const fn stack(tpids: &[u16], v6: bool, tcp: bool) -> Stack {
         compared,
         moves,
         ethernet: ethernet(tags),
-        tags,
         least: network_len as u16 + transport_len,
         len_at: if v6 { 4 } else { 2 },
         len_more: if v6 { 40 } else { 0 },
@@ -260,28 +261,41 @@ fn be16(bytes: &[u8], at: usize) -> usize {
     usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]))
 }
 
-/// The stack that the frame seems to have, by its EtherTypes and protocol.
+/// The stack of a frame, if it has one: what [`Mover::is`] compares, branch by branch.
+///
+/// A call: inlined, it would take all bytes out of the vectors in which they were compared before it branches.
+#[inline(never)]
+fn classify(frame: &[u8; FRAME_LEAST]) -> Option<&'static Stack> {
+    const VLAN: [u8; 2] = ether_type::VLAN.to_be_bytes();
+    const QINQ: [u8; 2] = ether_type::QINQ.to_be_bytes();
+    match [12, 16, 20].map(|at| [frame[at], frame[at + 1]]) {
+        [VLAN, VLAN, inner] => behind(frame, 4, inner, 22),
+        [QINQ, VLAN, inner] => behind(frame, 3, inner, 22),
+        [QINQ, inner, _] => behind(frame, 2, inner, 18),
+        [VLAN, inner, _] => behind(frame, 1, inner, 18),
+        [inner, ..] => behind(frame, 0, inner, 14),
+    }
+}
+
+/// The stack of a frame with this Ethernet header, whose network header is at `l3`.
 #[inline(always)]
-fn guess(frame: &[u8; FRAME_LEAST]) -> Option<&'static Stack> {
-    const VLAN: u16 = ether_type::VLAN;
-    const QINQ: u16 = ether_type::QINQ;
-    let types = [12, 16, 20].map(|at| be16(frame, at) as u16);
-    let (ethernet, tags) = match types {
-        [VLAN, VLAN, _] => (4, 2),
-        [QINQ, VLAN, _] => (3, 2),
-        [QINQ, ..] => (2, 1),
-        [VLAN, ..] => (1, 1),
-        _ => (0, 0),
-    };
-    let l3 = 14 + 4 * tags;
-    let (proto, v6) = match types[tags] {
-        ether_type::IPV4 => (frame[l3 + 9], 0),
-        ether_type::IPV6 => (frame[l3 + 6], 2),
+fn behind(
+    frame: &[u8; FRAME_LEAST],
+    ethernet: usize,
+    eth_type: [u8; 2],
+    l3: usize,
+) -> Option<&'static Stack> {
+    const IPV4: [u8; 2] = ether_type::IPV4.to_be_bytes();
+    const IPV6: [u8; 2] = ether_type::IPV6.to_be_bytes();
+    let (is_plain, proto, v6) = match eth_type {
+        // No options; neither a fragment nor more of them.
+        IPV4 => (frame[l3] == 0x45 && be16(frame, l3 + 6) & 0x3fff == 0, frame[l3 + 9], 0),
+        IPV6 => (frame[l3] >> 4 == 6, frame[l3 + 6], 2),
         _ => return None,
     };
     match proto {
-        ip_proto::UDP => Some(&STACKS[ethernet][v6]),
-        ip_proto::TCP => Some(&STACKS[ethernet][v6 + 1]),
+        ip_proto::UDP if is_plain => Some(&STACKS[ethernet][v6]),
+        ip_proto::TCP if is_plain => Some(&STACKS[ethernet][v6 + 1]),
         _ => None,
     }
 }
@@ -295,18 +309,19 @@ fn check(packet: &[u8], missing: usize, stack: &Stack) -> Option<usize> {
     if packet.len() < least || packet.len() < 28 {
         return None;
     }
-    let packet_len = be16(packet, usize::from(stack.len_at)) + usize::from(stack.len_more);
-    if packet_len < least || packet_len > packet.len() + missing {
+    let packet_len = be16(packet, usize::from(stack.len_at) % 8) + usize::from(stack.len_more);
+    // Numbers below the least wrap, so that one comparison finds those, too.
+    let beyond = packet_len.wrapping_sub(least);
+    if beyond > packet.len() + missing - least {
         return None;
     }
-    let room = packet_len - network_len;
     if stack.tcp {
-        let len = usize::from(*packet.get(network_len + 12)? >> 4) * 4;
-        return (len >= 20 && len <= room).then(|| len - 20);
+        let options = (usize::from(*packet.get(network_len + 12)? >> 4) * 4).wrapping_sub(20);
+        return (options <= beyond).then_some(options);
     }
     let len = be16(packet.get(network_len + 4..network_len + 6)?, 0);
     // 0 means 'to the end'.
-    (len == 0 || len >= 8 && len <= room).then_some(0)
+    (len.wrapping_sub(8) <= beyond || len == 0).then_some(0)
 }
 
 /// Bytes of the shortest stack: Ethernet, IPv4, UDP.
@@ -340,10 +355,8 @@ fn extract(
 ) -> Option<()> {
     let head: &[u8; FRAME_LEAST] = frame.bytes().first_chunk()?;
     if !mover.is(head, stack) {
-        *stack = guess(head)?;
-        if !mover.is(head, stack) {
-            return None;
-        }
+        *stack = classify(head)?;
+        debug_assert!(mover.is(head, stack), "both compare the same bytes");
     }
     let stack = *stack;
     let packet = &frame.bytes()[usize::from(stack.headers.l3)..];
@@ -472,12 +485,12 @@ impl Parser {
         let frames = frames.map(Into::into);
         match self.body {
             #[cfg(target_arch = "x86_64")]
-            Backend::Sse42(isa) => isa.run(ParseAll { frames, in_port, keys, headers }),
+            Backend::Sse42(isa) => isa.run(sse42::ParseAll { frames, in_port, keys, headers }),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ, VL and VBMI, and the instructions on bits.
             Backend::Avx512(isa) => unsafe { avx512::parse_all(isa, frames, in_port, keys, headers) },
             #[cfg(target_arch = "aarch64")]
-            Backend::Neon(isa) => isa.run(ParseAll { frames, in_port, keys, headers }),
+            Backend::Neon(isa) => isa.run(neon::ParseAll { frames, in_port, keys, headers }),
             Backend::Scalar => {
                 for ((frame, key), headers) in frames.zip(keys).zip(headers) {
                     *headers = parse_captured(frame, in_port, key);
