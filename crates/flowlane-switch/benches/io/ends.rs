@@ -20,10 +20,10 @@ pub(crate) enum Role {
     UdpSend(Ipv4Addr, u64),
     /// Prints the number of packets received.
     UdpReceive(u64),
-    /// Sends bytes at full speed.
-    TcpSend(Ipv4Addr, u64),
-    /// Prints the number of bytes received.
-    TcpReceive(u64),
+    /// Sends bytes at full speed over this many connections.
+    TcpSend(Ipv4Addr, u64, usize),
+    /// Prints the number of bytes received over this many connections.
+    TcpReceive(u64, usize),
     /// Prints round-trip times in µs: median and 99th percentile.
     Ping(Ipv4Addr, u64),
     /// Echoes packets.
@@ -33,25 +33,25 @@ pub(crate) enum Role {
 impl Role {
     pub(crate) fn arguments(&self) -> Vec<String> {
         let nowhere = Ipv4Addr::UNSPECIFIED;
-        let (name, to, seconds) = match *self {
-            Role::UdpSend(to, seconds) => ("udp-send", to, seconds),
-            Role::UdpReceive(seconds) => ("udp-receive", nowhere, seconds),
-            Role::TcpSend(to, seconds) => ("tcp-send", to, seconds),
-            Role::TcpReceive(seconds) => ("tcp-receive", nowhere, seconds),
-            Role::Ping(to, seconds) => ("ping", to, seconds),
-            Role::Echo(seconds) => ("echo", nowhere, seconds),
+        let (name, to, seconds, streams) = match *self {
+            Role::UdpSend(to, seconds) => ("udp-send", to, seconds, 1),
+            Role::UdpReceive(seconds) => ("udp-receive", nowhere, seconds, 1),
+            Role::TcpSend(to, seconds, streams) => ("tcp-send", to, seconds, streams),
+            Role::TcpReceive(seconds, streams) => ("tcp-receive", nowhere, seconds, streams),
+            Role::Ping(to, seconds) => ("ping", to, seconds, 1),
+            Role::Echo(seconds) => ("echo", nowhere, seconds, 1),
         };
-        vec![name.to_owned(), to.to_string(), seconds.to_string()]
+        vec![name.to_owned(), to.to_string(), seconds.to_string(), streams.to_string()]
     }
 
     pub(crate) fn read(arguments: &[String]) -> Option<Self> {
-        let [name, to, seconds] = arguments else { return None };
-        let (to, seconds) = (to.parse().ok()?, seconds.parse().ok()?);
+        let [name, to, seconds, streams] = arguments else { return None };
+        let (to, seconds, streams) = (to.parse().ok()?, seconds.parse().ok()?, streams.parse().ok()?);
         Some(match name.as_str() {
             "udp-send" => Role::UdpSend(to, seconds),
             "udp-receive" => Role::UdpReceive(seconds),
-            "tcp-send" => Role::TcpSend(to, seconds),
-            "tcp-receive" => Role::TcpReceive(seconds),
+            "tcp-send" => Role::TcpSend(to, seconds, streams),
+            "tcp-receive" => Role::TcpReceive(seconds, streams),
             "ping" => Role::Ping(to, seconds),
             "echo" => Role::Echo(seconds),
             _ => return None,
@@ -90,19 +90,29 @@ pub(crate) fn run_role(role: Role) {
             }
             println!("{came}");
         }
-        Role::TcpSend(to, seconds) => {
-            let mut stream = TcpStream::connect((to, PORT)).expect("somebody listens");
-            let bytes = vec![7; 1 << 18];
-            while !is_over(seconds) && stream.write_all(&bytes).is_ok() {}
-        }
-        Role::TcpReceive(_) => {
-            let listener =
-                TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).expect("nobody else has the port");
-            let (mut stream, _) = listener.accept().expect("somebody connects");
-            let (mut bytes, mut came) = (vec![0; 1 << 18], 0);
-            while let Ok(some @ 1..) = stream.read(&mut bytes) {
-                came += some;
+        Role::TcpSend(to, seconds, streams) => std::thread::scope(|scope| {
+            for _ in 0..streams {
+                let mut stream = TcpStream::connect((to, PORT)).expect("the receiver listens");
+                scope.spawn(move || {
+                    let bytes = vec![7; 1 << 18];
+                    while !is_over(seconds) && stream.write_all(&bytes).is_ok() {}
+                });
             }
+        }),
+        Role::TcpReceive(_, streams) => {
+            let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).expect("the port is free");
+            let receive = |mut stream: TcpStream| {
+                let (mut bytes, mut came) = (vec![0; 1 << 18], 0);
+                while let Ok(some @ 1..) = stream.read(&mut bytes) {
+                    came += some;
+                }
+                came
+            };
+            let came: usize = std::thread::scope(|scope| {
+                let accepted = (0..streams).map(|_| listener.accept().expect("a sender connects").0);
+                let threads: Vec<_> = accepted.map(|stream| scope.spawn(move || receive(stream))).collect();
+                threads.into_iter().map(|thread| thread.join().expect("it does not panic")).sum()
+            });
             println!("{came}");
         }
         Role::Ping(to, seconds) => {

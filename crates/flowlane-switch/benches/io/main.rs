@@ -1,10 +1,10 @@
 //! Interfaces of the system: two network namespaces, joined by the kernel's bridge, by the switch with packet sockets and with
 //! AF_XDP, and by Open vSwitch's userspace datapath with both where it is installed, in turn.
 //!
-//! `cargo bench -p flowlane-switch --bench io -- [rounds=N] [seconds=N] [workers=N] [NAME …]`, as root: 64-byte UDP packets a
-//! second, one TCP stream, round trips of UDP packets 2 ms apart, and the share of a core that the idle switch uses. By default 3
-//! rounds of 3 seconds each, with one worker; only datapaths whose names contain a NAME, if any is given. Skipped if namespaces
-//! cannot be created. Open vSwitch completes checksums only with TSO; otherwise the ends do (`ethtool -K eth0 tx off`).
+//! `cargo bench -p flowlane-switch --bench io -- [rounds=N] [seconds=N] [workers=N] [only=tcp] [NAME …]`, as root: 64-byte UDP packets a
+//! second, one, four and eight TCP streams, round trips of UDP packets 2 ms apart, and the share of a core that the idle switch uses.
+//! By default 3 rounds of 3 seconds each, with one worker; only datapaths whose names contain a NAME, if any is given. Skipped if
+//! namespaces cannot be created. `only=` measures that alone: `udp`, `tcp`, `ping` or `idle`. Open vSwitch completes checksums only with TSO; otherwise the ends do (`ethtool -K eth0 tx off`).
 
 mod ends;
 mod ovs;
@@ -26,13 +26,16 @@ const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 213, 0, 1), Ipv4Addr::new(10
 /// The outer ends of their links.
 const OUTSIDE: [&str; 2] = ["flio-a", "flio-b"];
 const BRIDGE: &str = "flio-br";
+/// Numbers of TCP connections at once.
+const STREAMS: [usize; 3] = [1, 4, 8];
 
 /// The results of a round.
 #[derive(Default)]
 struct Measured {
     sent: f64,
     received: f64,
-    tcp_gbit: f64,
+    /// For each number of [`STREAMS`].
+    tcp_gbit: [f64; STREAMS.len()],
     /// Round-trip times in microseconds: median and 99th percentile.
     median: f64,
     tail: f64,
@@ -60,6 +63,8 @@ impl Namespaces {
                 format!("-n {name} address add {address}/24 dev eth0"),
                 format!("-n {name} link set eth0 up"),
                 format!("link set {outside} up"),
+                // A run's losses must not slow down the connections of the next one.
+                format!("netns exec {name} sysctl -qw net.ipv4.tcp_no_metrics_save=1"),
             ];
             if !steps.iter().all(|step| ip(step)) {
                 return None;
@@ -91,25 +96,38 @@ fn told(child: std::process::Child) -> Vec<f64> {
     text.split_whitespace().filter_map(|number| number.parse().ok()).collect()
 }
 
+/// Which measurements are made: all of them, or one.
+fn is_measured(what: &str) -> bool {
+    let only = std::env::args().find_map(|argument| Some(argument.strip_prefix("only=")?.to_owned()));
+    only.is_none_or(|only| only == what)
+}
+
 /// Measures the datapath between the namespaces.
 fn measure(seconds: u64) -> Measured {
     let to = ADDRESSES[1];
-    let both = |inner: Role, outer: Role| {
+    let both = |what: &str, inner: Role, outer: Role| {
+        if !is_measured(what) {
+            return (Vec::new(), Vec::new());
+        }
         let inner = end(1, &inner);
         std::thread::sleep(Duration::from_millis(300));
         let outer = told(end(0, &outer));
         (told(inner), outer)
     };
-    let (echoed, trips) = both(Role::Echo(seconds), Role::Ping(to, seconds));
+    let (echoed, trips) = both("ping", Role::Echo(seconds), Role::Ping(to, seconds));
     drop(echoed);
-    let (received, sent) = both(Role::UdpReceive(seconds + 1), Role::UdpSend(to, seconds));
-    let (tcp, _) = both(Role::TcpReceive(seconds + 1), Role::TcpSend(to, seconds));
+    let (received, sent) = both("udp", Role::UdpReceive(seconds + 1), Role::UdpSend(to, seconds));
+    let tcp = STREAMS.map(|streams| {
+        let (came, _) =
+            both("tcp", Role::TcpReceive(seconds + 1, streams), Role::TcpSend(to, seconds, streams));
+        came
+    });
     let first = |numbers: &[f64]| numbers.first().copied().unwrap_or(f64::NAN);
     let rate = |numbers: &[f64]| first(numbers) / seconds as f64;
     Measured {
         sent: rate(&sent),
         received: rate(&received),
-        tcp_gbit: rate(&tcp) * 8e-9,
+        tcp_gbit: tcp.map(|came| rate(&came) * 8e-9),
         median: first(&trips),
         tail: trips.get(1).copied().unwrap_or(f64::NAN),
         idle: None,
@@ -137,12 +155,14 @@ fn by_switch(folder: &Path, seconds: u64, ports: &str, workers: u64) -> Measured
     std::thread::scope(|scope| {
         scope.spawn(|| switch.run(Until::default(), &stop, |_| {}).expect("no port fails"));
         let measured = measure(seconds);
-        std::thread::sleep(Duration::from_millis(500));
-        let before = used(mail);
-        std::thread::sleep(Duration::from_secs(2));
-        let idle = (used(mail) - before).as_secs_f64() / 2.0 * 100.0;
+        let idle = is_measured("idle").then(|| {
+            std::thread::sleep(Duration::from_millis(500));
+            let before = used(mail);
+            std::thread::sleep(Duration::from_secs(2));
+            (used(mail) - before).as_secs_f64() / 2.0 * 100.0
+        });
         stop.store(true, Ordering::Relaxed);
-        Measured { idle: Some(idle), ..measured }
+        Measured { idle, ..measured }
     })
 }
 
@@ -190,15 +210,15 @@ fn main() {
     };
     let folder = tempfile::tempdir().expect("a temporary folder");
     println!(
-        "                        UDP received (sent), thousand/s   TCP, Gbit/s   round trip 50 %, 99 %, µs   idle, % of a core"
+        "                        UDP received (sent), thousand/s   TCP of 1, 4, 8, Gbit/s   round trip 50 %, 99 %, µs   idle, % of a core"
     );
     for round in 0..rounds {
         let told = |name: &str, m: &Measured| {
             let idle = m.idle.map_or("–".to_owned(), |idle| format!("{idle:.1}"));
             let (received, sent) = (m.received / 1e3, m.sent / 1e3);
             println!(
-                "round {round}  {name:<20} {received:>12.0} ({sent:.0}) {:>22.2} {:>16.0} {:>8.0} {idle:>20}",
-                m.tcp_gbit, m.median, m.tail
+                "round {round}  {name:<20} {received:>12.0} ({sent:.0}) {:>18.1} {:>5.1} {:>5.1} {:>16.0} {:>8.0} {idle:>20}",
+                m.tcp_gbit[0], m.tcp_gbit[1], m.tcp_gbit[2], m.median, m.tail
             );
         };
         let wanted = |name: &str| names.is_empty() || names.iter().any(|part| name.contains(part.as_str()));
