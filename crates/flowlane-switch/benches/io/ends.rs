@@ -67,6 +67,23 @@ fn socket(port: u16) -> UdpSocket {
     socket
 }
 
+/// Returns the bytes of this number of TCP streams, which others begin and end.
+fn received_by_tcp(streams: usize) -> usize {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).expect("the port is free");
+    let receive = |mut stream: TcpStream| {
+        let (mut bytes, mut came) = (vec![0; 1 << 18], 0);
+        while let Ok(some @ 1..) = stream.read(&mut bytes) {
+            came += some;
+        }
+        came
+    };
+    std::thread::scope(|scope| {
+        let accepted = (0..streams).map(|_| listener.accept().expect("a sender connects").0);
+        let threads: Vec<_> = accepted.map(|stream| scope.spawn(move || receive(stream))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("it does not panic")).sum()
+    })
+}
+
 pub(crate) fn run_role(role: Role) {
     let begun = Instant::now();
     let is_over = |seconds: u64| begun.elapsed() >= Duration::from_secs(seconds);
@@ -99,22 +116,7 @@ pub(crate) fn run_role(role: Role) {
                 });
             }
         }),
-        Role::TcpReceive(_, streams) => {
-            let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).expect("the port is free");
-            let receive = |mut stream: TcpStream| {
-                let (mut bytes, mut came) = (vec![0; 1 << 18], 0);
-                while let Ok(some @ 1..) = stream.read(&mut bytes) {
-                    came += some;
-                }
-                came
-            };
-            let came: usize = std::thread::scope(|scope| {
-                let accepted = (0..streams).map(|_| listener.accept().expect("a sender connects").0);
-                let threads: Vec<_> = accepted.map(|stream| scope.spawn(move || receive(stream))).collect();
-                threads.into_iter().map(|thread| thread.join().expect("it does not panic")).sum()
-            });
-            println!("{came}");
-        }
+        Role::TcpReceive(_, streams) => println!("{}", received_by_tcp(streams)),
         Role::Ping(to, seconds) => {
             let (from, mut trips) = (socket(0), Vec::new());
             from.connect((to, PORT)).expect("there is a route");

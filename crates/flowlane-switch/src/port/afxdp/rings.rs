@@ -33,7 +33,7 @@ const FRAME_MAX: usize = 65_536 + 256;
 const CONTINUED: XdpDescOptions = XdpDescOptions::XDP_PKT_CONTD;
 const WITH_METADATA: XdpDescOptions = XdpDescOptions::from_bits_retain(libc::XDP_TX_METADATA);
 
-/// What a socket does beyond frames of one buffer, as the kernel has accepted it.
+/// Abilities of a socket beyond frames of one buffer, as the kernel has accepted them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Features {
     /// Frames may lie in several buffers.
@@ -355,7 +355,7 @@ mod tests {
             assert_eq!(came, [0, 7680]);
             assert_eq!((kernel.to_fill(), rings.lost), (EACH, lost));
         }
-        // What is left when the interface goes: two frames, and one without its end.
+        // Descriptors that stay when the interface goes: two frames, and one without its end.
         kernel.give(&mut rings, &[&part, &part], true);
         kernel.give(&mut rings, &[&part], true);
         kernel.give(&mut rings, &[&part, &part], false);

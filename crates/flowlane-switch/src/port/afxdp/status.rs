@@ -11,7 +11,7 @@ pub struct Status {
     pub attachment: Attachment,
     /// The driver shares our buffers.
     pub without_copies: bool,
-    /// What the kernel has accepted.
+    /// Abilities that the kernel has accepted.
     pub features: Features,
     /// Whole segments pass, through a packet socket.
     pub segments: bool,

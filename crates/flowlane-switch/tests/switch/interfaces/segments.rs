@@ -164,7 +164,7 @@ fn much_tcp_comes_as_whole_segments_and_in_order_before_and_after() {
     let port = &mut ports[0];
     port.keep_offloads(true);
     let (mut next, mut last, mut frames) = (1, 0, Frames::new(64));
-    // Sends a segment, and receives what is there; returns the length of the longest frame.
+    // Sends a segment, and receives all that have come; returns the length of the longest frame.
     let mut round = |port: &mut AfXdpPort, payload: usize| {
         _ = send(&mut peer, &segment(next, payload));
         next += payload.max(1) as u32;
