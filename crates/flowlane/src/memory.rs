@@ -210,7 +210,7 @@ mod tests {
             assert_eq!(memory.len(), len);
             assert_eq!(memory.as_ptr() as usize % LINE_BYTES, 0);
             assert!(
-                cfg!(miri) || 4 * len < HUGE_BYTES || memory.as_ptr() as usize % HUGE_BYTES == 0,
+                cfg!(miri) || 4 * len < HUGE_BYTES || memory.as_ptr().addr().is_multiple_of(HUGE_BYTES),
                 "a huge page"
             );
             assert!(memory.iter().all(|&w| w == 0));
