@@ -57,6 +57,9 @@ pub struct PortReport {
     /// Its VLAN settings in words; empty without.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub vlan: String,
+    /// How frames are exchanged, in words; empty where there is one way only.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub state: String,
     /// A controller has set it down, or its link is down.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_down: bool,
@@ -369,6 +372,7 @@ fn ports(worker: &Worker) -> Vec<PortReport> {
             name: slot.name.clone(),
             open: slot.spec.clone(),
             vlan: slot.vlan.as_ref().map_or_else(String::new, |vlan| vlan.to_string()),
+            state: slot.port.state(),
             is_down: slot.flags.has_any(PortFlags::NOT_UP),
             counters: slot.counters,
         })

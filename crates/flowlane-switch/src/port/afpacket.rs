@@ -144,6 +144,14 @@ impl AfPacketPort {
         Ok(ports)
     }
 
+    /// Keeps frames out until [`resume_arrivals`](Port::resume_arrivals), and forgets those that have come.
+    pub(super) fn shut(&mut self) {
+        self.stop_arrivals();
+        self.pending.clear();
+        self.incoming.ready = 0..0;
+        self.forget();
+    }
+
     fn open_one(interface: &str, newest: Option<Arc<Newest>>) -> Result<Self, PortError> {
         let spec = format!("afpacket:{interface}");
         let fail = |problem: String| PortError::Environment { spec: spec.clone(), problem };

@@ -104,6 +104,11 @@ pub trait Port: Send {
         false
     }
 
+    /// Returns how frames are exchanged, in words; empty where there is one way only.
+    fn state(&self) -> String {
+        String::new()
+    }
+
     /// Returns a descriptor that becomes readable when frames arrive; a port without one is polled.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None

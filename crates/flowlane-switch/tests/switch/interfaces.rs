@@ -1,6 +1,8 @@
 //! Interfaces of the system as ports: veth pairs, both ends of which the test has. Skipped without root and iproute2.
 #![cfg(target_os = "linux")]
 
+mod segments;
+
 use std::collections::{BTreeMap, HashMap};
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -48,6 +48,7 @@ pub(super) fn controllers(controllers: &[ControllerReport]) -> String {
 
 fn ports(report: &Report) -> String {
     let has_vlans = report.ports.iter().any(|port| !port.vlan.is_empty());
+    let has_state = report.ports.iter().any(|port| !port.state.is_empty());
     let has_down = report.ports.iter().any(|port| port.is_down);
     let rows: Vec<Vec<String>> = report
         .ports
@@ -60,6 +61,9 @@ fn ports(report: &Report) -> String {
             if has_vlans {
                 row.push(if p.vlan.is_empty() { "trunk".to_owned() } else { p.vlan.clone() });
             }
+            if has_state {
+                row.push(p.state.clone());
+            }
             if has_down {
                 row.push(if p.is_down { "down" } else { "up" }.to_owned());
             }
@@ -69,6 +73,9 @@ fn ports(report: &Report) -> String {
     let mut header = vec!["port", "received", "bytes", "lost", "sent", "bytes", "not sent"];
     if has_vlans {
         header.push("VLANs");
+    }
+    if has_state {
+        header.push("frames by");
     }
     if has_down {
         header.push("link");

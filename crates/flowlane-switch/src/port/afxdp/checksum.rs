@@ -2,6 +2,8 @@
 
 use flowlane::packet::parse::{ether_type, ip_proto};
 
+use crate::packet::Offload;
+
 /// The one's complement sum of bytes, beginning with `sum`.
 fn sum(mut sum: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
@@ -57,25 +59,42 @@ fn segment(frame: &[u8]) -> Option<Segment> {
     Some(segment)
 }
 
+/// Returns where a TCP or UDP packet's checksum is to be completed, in whose place the sum of the pseudo header is: where what it
+/// covers begins, its place behind that, and the end of what it covers.
+#[inline]
+fn partial(frame: &[u8]) -> Option<(usize, usize, usize)> {
+    let Segment { addresses, protocol, at, len } = segment(frame)?;
+    let offset = match protocol {
+        ip_proto::TCP => 16,
+        ip_proto::UDP => 6,
+        _ => return None,
+    };
+    let &[high, low] = frame.get(at + offset..)?.first_chunk()?;
+    let pseudo = addresses + u64::from(protocol) + len as u64;
+    let is_partial = offset + 2 <= len && u16::from_be_bytes([high, low]) == fold(pseudo);
+    is_partial.then_some((at, offset, at + len))
+}
+
+/// Returns what a frame's neighbour has left to its next sender, as a packet socket tells it; a frame with padding is finished.
+#[inline]
+pub(super) fn left(frame: &mut [u8]) -> Option<Offload> {
+    let (at, offset, end) = partial(frame)?;
+    if end < frame.len() {
+        finish(frame);
+        return None;
+    }
+    Some(Offload { checksum: Some((at as u16, offset as u16)), cut: None })
+}
+
 /// Finishes the checksum of a TCP or UDP packet in whose place the sum of the pseudo header is.
 #[inline]
 pub(super) fn finish(frame: &mut [u8]) {
-    let Some(Segment { addresses, protocol, at, len }) = segment(frame) else { return };
-    let place = at
-        + match protocol {
-            ip_proto::TCP => 16,
-            ip_proto::UDP => 6,
-            _ => return,
-        };
-    let Some(&[high, low]) = frame.get(place..).and_then(|rest| rest.first_chunk()) else { return };
-    let pseudo = addresses + u64::from(protocol) + len as u64;
-    if place + 2 > at + len || u16::from_be_bytes([high, low]) != fold(pseudo) {
-        return;
-    }
+    let Some((at, offset, end)) = partial(frame) else { return };
+    let place = at + offset;
     // The checksum field holds the sum of the pseudo header.
-    let checksum = !fold(sum(0, &frame[at..at + len]));
-    // In UDP zero means that there is none.
-    let checksum = if checksum == 0 && protocol == ip_proto::UDP { 0xffff } else { checksum };
+    let checksum = !fold(sum(0, &frame[at..end]));
+    // In UDP zero means that there is none; for TCP the two are the same number.
+    let checksum = if checksum == 0 && offset == 6 { 0xffff } else { checksum };
     frame[place..place + 2].copy_from_slice(&checksum.to_be_bytes());
 }
 
@@ -134,6 +153,11 @@ mod tests {
             left[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
             finish(&mut left);
             assert_eq!(left, right);
+            // Or it is left to the kernel, which completes it.
+            left[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
+            let offload = super::left(&mut left).unwrap();
+            assert!(offload.finish(&mut left, |bytes| assert_eq!(bytes, right)));
+            assert_eq!(super::left(&mut right.clone()), None);
             // Finished ones, wrong ones and such without.
             for wrong in [right[at..at + 2].try_into().unwrap(), [0, 0], [0x12, 0x34]] {
                 let mut other = right.clone();
@@ -146,8 +170,10 @@ mod tests {
             let mut padded = right.clone();
             padded[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
             padded.extend([9; 7]);
+            let mut other = padded.clone();
             finish(&mut padded);
             assert_eq!(padded[..right.len()], right);
+            assert!(super::left(&mut other).is_none() && other == padded);
             for cut in 0..right.len() {
                 let mut short = right[..cut].to_vec();
                 finish(&mut short);

@@ -234,6 +234,7 @@ impl<T: Copy> Drained<T> {
     }
 
     /// Returns the number of values that can be taken.
+    #[cfg(test)]
     pub(super) fn ready(&self) -> u32 {
         self.ring.producer().load(Ordering::Acquire).wrapping_sub(self.taken)
     }
@@ -245,29 +246,31 @@ impl<T: Copy> Drained<T> {
     }
 }
 
+/// Both ends of a ring in plain memory, whose numbers begin just before they wrap. They are of one mapping: one of them must never be
+/// dropped.
+#[cfg(test)]
+pub(super) fn ends<T: Copy>(len: u32) -> (Filled<T>, Drained<T>) {
+    let offsets = XdpRingOffset { producer: 0, consumer: 64, desc: 128, flags: Some(4) };
+    let mapping = Mapping::new(4096, None).unwrap();
+    let same = Mapping { at: mapping.at, len: mapping.len };
+    let filled = Ring::in_mapping(mapping, &offsets, len).unwrap();
+    let drained = Ring::in_mapping(same, &offsets, len).unwrap();
+    let start = u32::MAX - 2;
+    filled.producer().store(start, Ordering::Relaxed);
+    filled.consumer().store(start, Ordering::Relaxed);
+    (
+        Filled { ring: filled, written: start, consumed: start },
+        Drained { ring: drained, taken: start, produced: start },
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Both ends of a ring in plain memory, whose numbers begin just before they go round.
-    fn ends(len: u32) -> (Filled<u64>, Drained<u64>) {
-        let offsets = XdpRingOffset { producer: 0, consumer: 64, desc: 128, flags: Some(4) };
-        let mapping = Mapping::new(4096, None).unwrap();
-        let same = Mapping { at: mapping.at, len: mapping.len };
-        let filled = Ring::in_mapping(mapping, &offsets, len).unwrap();
-        let drained = Ring::in_mapping(same, &offsets, len).unwrap();
-        let start = u32::MAX - 2;
-        filled.producer().store(start, Ordering::Relaxed);
-        filled.consumer().store(start, Ordering::Relaxed);
-        (
-            Filled { ring: filled, written: start, consumed: start },
-            Drained { ring: drained, taken: start, produced: start },
-        )
-    }
-
     #[test]
     fn what_is_put_into_a_ring_comes_out_in_order_and_numbers_go_round() {
-        let (mut filled, mut drained) = ends(8);
+        let (mut filled, mut drained) = ends::<u64>(8);
         let (mut put, mut got) = (0, 0);
         for round in 0..1000 {
             for _ in 0..round % 11 {

@@ -4,7 +4,7 @@ use std::io;
 use std::mem::take;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::program::{Attachment, Program};
@@ -31,6 +31,14 @@ impl Queues {
         }
     }
 
+    /// Returns whether this holds for all queues.
+    pub(super) fn all(&self, holds: impl Fn(&Queue) -> bool) -> bool {
+        match self {
+            Self::Own(queues) => queues.iter().all(holds),
+            Self::Shared(queues) => queues.lock().unwrap_or_else(PoisonError::into_inner).iter().all(holds),
+        }
+    }
+
     /// Returns whether worker `me` receives from them.
     pub(super) fn receives(&self, me: usize) -> bool {
         me == 0 || matches!(self, Self::Own(_))
@@ -42,11 +50,13 @@ impl Queues {
 pub(super) struct Interface {
     pub(super) name: String,
     mode: XdpMode,
-    workers: usize,
+    pub(super) workers: usize,
     /// The number of times that it has been opened.
     pub(super) openings: AtomicU64,
     /// The interface that the newest opening is of.
     index: AtomicI32,
+    /// The program is detached, so that frames come to packet sockets.
+    is_detached: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -55,14 +65,14 @@ struct State {
     attached: Option<Attached>,
     /// The queues of the newest opening, by worker, until they are taken.
     queues: Vec<Option<Queues>>,
-    /// A thread opens the interface.
+    /// A thread opens the interface, or changes which way its frames come.
     is_opening: bool,
 }
 
 /// The program and settings of an interface while a port uses it.
 #[derive(Debug)]
 struct Attached {
-    program: Program,
+    program: Arc<Program>,
     /// Keeps the interface promiscuous.
     _promiscuous: OwnedFd,
     /// The number of receive queues.
@@ -78,6 +88,7 @@ impl Interface {
             workers,
             openings: AtomicU64::new(0),
             index: AtomicI32::new(0),
+            is_detached: AtomicBool::new(false),
             state: Mutex::default(),
         };
         let index = interface::index_of(name)?.ok_or(io::ErrorKind::NotFound)?;
@@ -127,6 +138,7 @@ impl Interface {
         };
         (state.attached, state.queues) = (Some(attached), shares);
         self.index.store(index, Ordering::Relaxed);
+        self.is_detached.store(false, Ordering::Relaxed);
         self.openings.fetch_add(1, Ordering::Release);
         Ok(())
     }
@@ -136,8 +148,10 @@ impl Interface {
         let promiscuous = interface::packet_socket()?;
         interface::set_promiscuous(&promiscuous, index, true)?;
         let queues = queues_of(&self.name);
-        let open = |queue| Queue::open(&program, queue, copying(self.mode));
+        let completes = self.is_virtual();
+        let open = |queue| Queue::open(&program, queue, copying(self.mode), completes);
         let opened = (0..queues).map(open).collect::<io::Result<_>>()?;
+        let program = Arc::new(program);
         Ok((Attached { program, _promiscuous: promiscuous, queues }, opened))
     }
 
@@ -159,6 +173,44 @@ impl Interface {
             interface.lock().is_opening = false;
         });
         state.is_opening = opener.is_ok();
+    }
+
+    /// Returns whether the program may be detached for a while: where the user has not given the mode.
+    pub(super) fn may_detach(&self) -> bool {
+        self.mode == XdpMode::Auto
+    }
+
+    /// Returns whether the program is detached, so that frames come to packet sockets.
+    pub(super) fn is_detached(&self) -> bool {
+        self.is_detached.load(Ordering::Acquire)
+    }
+
+    /// Detaches the program or attaches it again, on a thread of its own, unless one is at work already.
+    #[cold]
+    pub(super) fn detach_program(self: &Arc<Self>, is_wanted: bool) {
+        let mut state = self.lock();
+        let Some(program) = state.attached.as_ref().map(|attached| attached.program.clone()) else { return };
+        if state.is_opening {
+            return;
+        }
+        let interface = self.clone();
+        let thread = std::thread::Builder::new().name("interface".to_owned());
+        let changer = thread.spawn(move || {
+            // Where something else has a program by now, frames go on to come to packet sockets: it is tried again.
+            let is_done = match is_wanted {
+                true => {
+                    program.detach();
+                    true
+                }
+                false => program.attach_again().is_ok(),
+            };
+            drop(program);
+            if is_done {
+                interface.is_detached.store(is_wanted, Ordering::Release);
+            }
+            interface.lock().is_opening = false;
+        });
+        state.is_opening = changer.is_ok();
     }
 
     /// Takes the program away, and closes the queues that no worker has.

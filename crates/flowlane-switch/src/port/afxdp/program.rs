@@ -1,10 +1,12 @@
 //! The program that hands an interface's frames to sockets: loaded by bpf(2), without a compiler or a library.
 //!
 //! Frames of a receive queue go to the socket at the queue's number in a map, and to the system if there is none. The program is
-//! attached by a link, which goes with its last descriptor: at the end of the process, however that comes.
+//! attached by a link, which goes with its last descriptor: at the end of the process, however that comes. It may be detached for a
+//! while, and attached again.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Commands of bpf(2), and what they are about (linux/bpf.h).
@@ -19,6 +21,8 @@ mod bpf {
     pub(super) const ATTACH_XDP: u32 = 37;
     pub(super) const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
     pub(super) const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+    /// The program takes frames of several buffers (Linux 5.18).
+    pub(super) const F_XDP_HAS_FRAGS: u32 = 1 << 5;
 }
 
 /// Queues that a map has room for.
@@ -40,8 +44,9 @@ pub enum Attachment {
 #[derive(Debug)]
 pub(super) struct Program {
     map: OwnedFd,
-    /// The program is there as long as this is.
-    _link: OwnedFd,
+    code: OwnedFd,
+    /// The program is attached as long as this is there.
+    link: Mutex<Option<OwnedFd>>,
     pub(super) index: u32,
     pub(super) attachment: Attachment,
 }
@@ -102,30 +107,62 @@ pub(super) fn patiently<T>(mut what: impl FnMut() -> io::Result<T>) -> io::Resul
     }
 }
 
+/// Loads the program.
+fn load(instructions: &[u64], flags: u32) -> io::Result<OwnedFd> {
+    let licence = c"Dual MIT/GPL";
+    let [code, code_above] = halves(instructions.as_ptr());
+    let [licence, licence_above] = halves(licence.as_ptr());
+    let count = instructions.len() as u32;
+    // No log (level, size, address), and no version of the kernel.
+    let attributes =
+        [bpf::PROG_TYPE_XDP, count, code, code_above, licence, licence_above, 0, 0, 0, 0, 0, flags];
+    descriptor(bpf::PROG_LOAD, &attributes)
+}
+
+/// Attaches the program to the interface of this index.
+fn link(code: &OwnedFd, index: u32, attachment: Attachment) -> io::Result<OwnedFd> {
+    let flags = match attachment {
+        Attachment::Native => bpf::XDP_FLAGS_DRV_MODE,
+        Attachment::Skb => bpf::XDP_FLAGS_SKB_MODE,
+    };
+    let attributes = [code.as_raw_fd() as u32, index, bpf::ATTACH_XDP, flags];
+    patiently(|| descriptor(bpf::LINK_CREATE, &attributes))
+}
+
 impl Program {
     /// Attaches a program to an interface: in one of these ways, the first that the interface takes.
     pub(super) fn attach(index: u32, ways: &[Attachment]) -> io::Result<Self> {
         let map = descriptor(bpf::MAP_CREATE, &[bpf::MAP_TYPE_XSKMAP, 4, 4, QUEUES_MAX, 0])?;
         let instructions = instructions(map.as_fd());
-        let licence = c"Dual MIT/GPL";
-        let [code, code_above] = halves(instructions.as_ptr());
-        let [licence, licence_above] = halves(licence.as_ptr());
-        let attributes =
-            [bpf::PROG_TYPE_XDP, instructions.len() as u32, code, code_above, licence, licence_above];
-        let program = descriptor(bpf::PROG_LOAD, &attributes)?;
+        // Older kernels refuse the flag.
+        let code = load(&instructions, bpf::F_XDP_HAS_FRAGS).or_else(|_| load(&instructions, 0))?;
         let mut refused = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         for &attachment in ways {
-            let flags = match attachment {
-                Attachment::Native => bpf::XDP_FLAGS_DRV_MODE,
-                Attachment::Skb => bpf::XDP_FLAGS_SKB_MODE,
-            };
-            let attributes = [program.as_raw_fd() as u32, index, bpf::ATTACH_XDP, flags];
-            match patiently(|| descriptor(bpf::LINK_CREATE, &attributes)) {
-                Ok(link) => return Ok(Self { map, _link: link, index, attachment }),
+            match link(&code, index, attachment) {
+                Ok(link) => return Ok(Self { map, code, link: Mutex::new(Some(link)), index, attachment }),
                 Err(error) => refused = error,
             }
         }
         Err(refused)
+    }
+
+    /// Detaches the program, so that all frames are the system's; its map stays. Waits for the kernel.
+    pub(super) fn detach(&self) {
+        // A panicking holder has left a link or none.
+        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(link);
+    }
+
+    /// Attaches the program again, if it is detached. Waits for the kernel.
+    ///
+    /// # Errors
+    /// Where the interface has gone, or has another program by now.
+    pub(super) fn attach_again(&self) -> io::Result<()> {
+        let mut place = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        if place.is_none() {
+            *place = Some(link(&self.code, self.index, self.attachment)?);
+        }
+        Ok(())
     }
 
     /// Gives a queue's frames to a socket.
@@ -135,6 +172,7 @@ impl Program {
         let map = self.map.as_raw_fd() as u32;
         call(bpf::MAP_UPDATE_ELEM, &[map, 0, key, key_above, to, to_above, 0, 0]).map(|_| ())
     }
+
     /// Leaves a queue's frames to the system.
     pub(super) fn release(&self, queue: u32) {
         let [key, key_above] = halves(&raw const queue);
