@@ -54,8 +54,8 @@ const FEW_INVERSE: usize = 64;
 /// The minimum time between rebuilds with a small overlay.
 pub(super) const REBUILD_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The maximum number of events that an engine catches up with on the control thread; more are left to the background thread, as
-/// long as they become fewer.
+/// The maximum number of events that an engine catches up with on the control thread at once; more are left to the background thread, as
+/// long as they become fewer. Where they do not, since rules change about as fast, the control thread catches up with as many at each call.
 const CATCH_UP_EVENTS_MAX: usize = 300;
 
 /// The state of a table's rebuilds.
@@ -218,6 +218,21 @@ impl EngineRebuild {
         self.running = done.map(|done| Running { done, since, begun, churn, rules, changes, following: 0 });
     }
 
+    /// Lets engines catch up with the first of these events at once, and with the rest at the next call.
+    fn follow_slice(
+        &mut self,
+        running: Running,
+        engines: Engines,
+        events: &[Arc<Event>],
+        waker: Option<&Thread>,
+    ) {
+        let slice = &events[..CATCH_UP_EVENTS_MAX];
+        let (finished, done) = channel();
+        _ = finished.send(caught_up(engines, self.table, slice));
+        self.running = Some(Running { done, since: running.since + slice.len() as u64, ..running });
+        waker.into_iter().for_each(Thread::unpark);
+    }
+
     /// Lets engines catch up in the background with the events up to version `until`.
     fn follow(
         &mut self,
@@ -320,10 +335,12 @@ impl Control {
         }
         let Some(events) = newest.events_since(running.since) else { return };
         let events: Vec<Arc<Event>> = events.cloned().collect();
-        // Where rules change about as fast as an engine catches up, it would never finish.
-        let nears = running.following == 0 || events.len() < running.following / 2;
-        if events.len() > CATCH_UP_EVENTS_MAX && nears {
-            return rebuild.follow(running, engines, events, newest.version(), self.waker.clone());
+        if events.len() > CATCH_UP_EVENTS_MAX {
+            let nears = running.following == 0 || events.len() < running.following / 2;
+            return match nears {
+                true => rebuild.follow(running, engines, events, newest.version(), self.waker.clone()),
+                false => rebuild.follow_slice(running, engines, &events, self.waker.as_ref()),
+            };
         }
         drop(newest);
         let Some(engines) = caught_up(engines, table, &events) else { return };

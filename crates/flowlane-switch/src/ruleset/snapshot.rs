@@ -60,6 +60,15 @@ impl Event {
     }
 }
 
+/// Rules up to which an engine that is replaced is freed at once. Of 10,000 rules that takes milliseconds.
+const FREED_AT_ONCE_MAX: usize = 1000;
+
+/// Frees an engine on a thread of its own, so that changes do not wait; at once where there is none.
+fn free_in_background(engine: Option<Box<dyn ReplicatedEngine>>) {
+    // Where no thread can be spawned, the closure is dropped with the engine.
+    _ = std::thread::Builder::new().name("engine".to_owned()).spawn(move || drop(engine));
+}
+
 /// The change of one rule.
 #[derive(Clone, Debug)]
 pub struct Change {
@@ -533,7 +542,11 @@ impl Ruleset {
             Event::Engine { table: number, engines } => {
                 let table = self.tables.get_mut(*number).ok_or(RulesetError::NoTable(*number))?;
                 let mut engines = engines.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                table.engine = Some(engines.pop().expect("there are as many as copies of the program"));
+                let engine = engines.pop().expect("there are as many as copies of the program");
+                let former = table.engine.replace(engine);
+                if table.rules.len() > FREED_AT_ONCE_MAX {
+                    free_in_background(former);
+                }
             }
         }
         self.version += 1;
