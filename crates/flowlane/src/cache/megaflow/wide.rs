@@ -76,7 +76,7 @@ impl Queue {
 
     /// Asks for the candidates' slots.
     #[inline(always)]
-    fn prefetch(&self, chunk: [&Subtable; CHUNK]) {
+    fn prefetch(&self, chunk: &[&Subtable; CHUNK]) {
         let len = self.len.min(Self::ROOM);
         for (mask, hash) in self.mask[..len].iter().zip(&self.hash[..len]) {
             chunk[*mask as usize % CHUNK].prefetch(*hash);
@@ -85,7 +85,7 @@ impl Queue {
 
     /// Reads the candidates' slots, and asks for their megaflows.
     #[inline(always)]
-    fn read(&mut self, isa: impl MegaflowOps, chunk: [&Subtable; CHUNK], flows: &[Megaflow]) {
+    fn read(&mut self, isa: impl MegaflowOps, chunk: &[&Subtable; CHUNK], flows: &[Megaflow]) {
         let len = self.len.min(Self::ROOM);
         let candidates = self.mask[..len].iter().zip(&self.hash[..len]);
         for ((mask, hash), flow) in candidates.zip(&mut self.flow[..len]) {
@@ -195,16 +195,15 @@ pub(super) fn lookup(
         } else if before.len == 0 {
             break;
         }
-        // The first one of all where there are fewer.
-        let chunk = |masks: &[u32]| -> [_; CHUNK] {
-            std::array::from_fn(|i| &subtables[*masks.get(i).unwrap_or(&order[0]) as usize])
-        };
-        let (chunk_now, chunk_before) = (chunk(masks), chunk(masks_before));
+        // The first one of all where there are fewer. Passed by reference: a copy waits until the stores have retired.
+        let of = |masks: &[u32], i: usize| &subtables[*masks.get(i).unwrap_or(&order[0]) as usize];
+        let chunk_now: [&Subtable; CHUNK] = [of(masks, 0), of(masks, 1)];
+        let chunk_before: [&Subtable; CHUNK] = [of(masks_before, 0), of(masks_before, 1)];
         current.len = 0;
         for (i, Subtable { own_terms, filter, .. }) in chunk_now[..masks.len()].iter().enumerate() {
             isa.probe(Probe { terms: own_terms, filter, mask: i as u32, slots }, batch, sums, current);
         }
-        current.prefetch(chunk_now);
+        current.prefetch(&chunk_now);
         let mut hits = [0; CHUNK];
         let len = before.len.min(Queue::ROOM);
         let candidates = before.lane[..len].iter().zip(&before.mask[..len]);
@@ -221,16 +220,27 @@ pub(super) fn lookup(
                 slots &= !(1 << (slot_of[lane] % 64));
             }
         }
-        current.read(isa, chunk_now, flows);
-        for ((id, hits), place) in masks_before.iter().zip(hits).zip(at_before as u64 + 1..) {
-            subtables[*id as usize].hits += hits;
-            probes += hits * place;
-        }
+        current.read(isa, &chunk_now, flows);
+        probes += note_hits(subtables, masks_before, hits, at_before as u64);
         (masks_before, at_before) = (masks, at);
         at += masks.len();
         std::mem::swap(&mut current, &mut before);
     }
     (left, probes + (left.len() * order.len()) as u64)
+}
+
+/// Counts the hits of a chunk's masks, which has this number of masks before it. Returns the probes that led to them.
+#[inline(always)]
+fn note_hits(subtables: &mut [Subtable], masks: &[u32], hits: [u64; CHUNK], before: u64) -> u64 {
+    let mut probes = 0;
+    for ((id, hits), place) in masks.iter().zip(hits).zip(before + 1..) {
+        // Of the others, the line is not touched.
+        if hits > 0 {
+            subtables[*id as usize].hits += hits;
+            probes += hits * place;
+        }
+    }
+    probes
 }
 
 /// The first megaflow of this hash: very likely the one, where there is one.
