@@ -33,6 +33,7 @@
 //! The IPv4 5-tuple is words 36 to 39, the IPv6 5-tuple words 28 to 37. In memory, words 12 to 27, 28 to 43 and 60 to 75 are a
 //! cache line each.
 
+mod described;
 mod table;
 #[cfg(test)]
 mod tests;

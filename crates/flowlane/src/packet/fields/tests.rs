@@ -2,31 +2,13 @@
 
 use super::*;
 
-fn of_which_packets(info: &FieldInfo) -> &'static str {
-    match info.prerequisite {
-        Prerequisite::None => "all",
-        Prerequisite::Vlan => "with a VLAN tag",
-        Prerequisite::Mpls => "with a label",
-        Prerequisite::Arp => "ARP",
-        Prerequisite::Ip => "IPv4, IPv6",
-        Prerequisite::Ipv4 => "IPv4",
-        Prerequisite::Ipv6 => "IPv6",
-        Prerequisite::Ports => "TCP, UDP, SCTP",
-        Prerequisite::Tcp => "TCP",
-        Prerequisite::Icmp => "ICMP, ICMPv6",
-        Prerequisite::NeighbourDiscovery => "neighbour discovery",
-        Prerequisite::Nsh => "NSH",
-        Prerequisite::Tunnel => "out of a tunnel",
-    }
-}
-
 #[test]
 fn the_documented_table_is_that_of_the_fields() {
     let mut table = "| field | names in rules | bits | of packets |\n|---|---|---|---|\n".to_owned();
     for info in Field::all() {
         let names: Vec<String> =
             [info.name].iter().chain(info.aliases).map(|name| format!("`{name}`")).collect();
-        let (field, names, packets) = (info.field, names.join(", "), of_which_packets(info));
+        let (field, names, packets) = (info.field, names.join(", "), info.of_packets());
         table += &format!("| `{field:?}` | {names} | {} | {packets} |\n", info.width);
     }
     assert_eq!(

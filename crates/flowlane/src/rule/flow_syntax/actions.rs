@@ -1,11 +1,13 @@
 //! The part of a flow that says what happens.
 
 mod ct;
+mod described;
 mod hashes;
 mod headers;
 mod learn;
 mod outputs;
 
+pub use described::{ACTIONS, ActionInfo};
 pub(super) use learn::learned;
 pub(super) use outputs::{REASONS, port};
 
@@ -59,48 +61,6 @@ static OWN: [(&str, Field, SetForm); 20] = [
     ("set_tunnel64", Field::TunId, SetForm::SetTunnel64),
     ("write_metadata", Field::Metadata, SetForm::Own),
     ("set_nw_ttl", Field::NwTtl, SetForm::Own),
-];
-
-/// Names of the other actions, for suggestions.
-const OTHERS: [&str; 38] = [
-    "output",
-    "drop",
-    "controller",
-    "sample",
-    "enqueue",
-    "set_queue",
-    "push_vlan",
-    "push_mpls",
-    "pop_mpls",
-    "set_field",
-    "load",
-    "move",
-    "push",
-    "pop",
-    "meter",
-    "count",
-    "encap",
-    "goto_table",
-    "group",
-    "resubmit",
-    "clone",
-    "write_actions",
-    "learn",
-    "conjunction",
-    "multipath",
-    "bundle",
-    "bundle_load",
-    "fin_timeout",
-    "check_pkt_larger",
-    "delete_field",
-    "note",
-    "ct",
-    "nat",
-    "local",
-    "dec_ttl",
-    "table",
-    "any",
-    "none",
 ];
 
 /// Actions that Open vSwitch reads, or its newer versions, and Flowlane does not; and what to do instead.
@@ -278,7 +238,7 @@ impl Reader<'_> {
         if is_port {
             return outputs::output(name, self.options, &self.known);
         }
-        let is_known = OWN.iter().any(|(own, ..)| *own == lower) || OTHERS.contains(&lower);
+        let is_known = described::names().any(|known| known == lower);
         match is_known && !ABSENT.iter().any(|(absent, _)| *absent == lower) {
             true => Err(name.fault(format!("`{lower}:ARGUMENT` is expected"))),
             false => Err(unknown(name, "action or port")),
@@ -384,8 +344,7 @@ fn unknown(name: Token<'_>, kind: &str) -> Fault {
     match ABSENT.iter().find(|(absent, _)| *absent == lower) {
         Some((_, instead)) => name.fault(*instead),
         None => {
-            let names = PLAIN.iter().map(|(plain, _)| *plain).chain(OWN.iter().map(|(own, ..)| *own));
-            let hint = did_you_mean(&lower, names.chain(OTHERS));
+            let hint = did_you_mean(&lower, described::names());
             name.fault(format!("there is no such {kind}{hint}"))
         }
     }

@@ -30,6 +30,11 @@ pub(super) const SHORTHANDS: [(&str, u16, Option<u8>); 15] = [
     ("sctp6", ether_type::IPV6, Some(ip_proto::SCTP)),
 ];
 
+/// The words that stand for protocols in a match: the word, its EtherType and IP protocol.
+pub fn protocols() -> impl Iterator<Item = (&'static str, u16, Option<u8>)> {
+    SHORTHANDS.into_iter()
+}
+
 type Pair<'a> = (Token<'a>, Option<Token<'a>>);
 
 /// Reads `key` and `key=value` parts. Those that others depend on are read first, wherever they stand. A range of ICMP types or

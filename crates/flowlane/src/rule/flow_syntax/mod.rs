@@ -19,11 +19,13 @@ mod tests;
 mod values;
 mod write;
 
+pub use actions::{ACTIONS, ActionInfo};
 pub use consistent::is_consistent;
 pub use dump::dumped_ports;
 pub use entry::{Entry, read_entries};
 pub use flow_mod::{Command, FlowFlags, FlowMod, read_changes};
 pub use groups::{print_group, read_groups};
+pub use matches::protocols;
 pub use print::{
     TooManyFlows, print_actions, print_key, print_matches, print_openflow_rules, print_rule, print_rules,
     print_value,

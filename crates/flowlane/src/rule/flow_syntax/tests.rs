@@ -498,3 +498,15 @@ proptest! {
         let _ = read_any(&text, "hole", None, &options());
     }
 }
+
+#[test]
+fn every_action_is_described_and_its_example_is_read() {
+    for (group, actions) in super::ACTIONS {
+        for action in *actions {
+            let read = rule(action.example);
+            let is_there = action.names.iter().any(|name| action.example.contains(name));
+            assert!(is_there || action.form.contains("PORT"), "{group}: {}", action.example);
+            assert_eq!(rule(&print_rule(&read)), read, "{}", action.example);
+        }
+    }
+}
