@@ -44,12 +44,15 @@ pub struct CacheConfig {
     pub masks_max: usize,
     /// The time after which a megaflow that no packet has matched is removed; in the configuration, seconds.
     #[serde(rename = "idle_s", deserialize_with = "seconds")]
-    #[schemars(with = "u64")]
+    #[schemars(with = "u64", extend("default" = IDLE_S))]
     pub idle_ns: u64,
     /// Keys the hashes.
     #[serde(skip)]
     pub seed: u32,
 }
+
+/// The default of [`CacheConfig::idle_ns`], in seconds.
+const IDLE_S: u64 = 10;
 
 /// Reads seconds as nanoseconds.
 fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
@@ -67,7 +70,7 @@ impl Default for CacheConfig {
             hybrid: true,
             megaflows_max: MegaflowConfig::FLOWS_MAX_DEFAULT,
             masks_max: MegaflowConfig::MASKS_MAX_DEFAULT,
-            idle_ns: 10_000_000_000,
+            idle_ns: IDLE_S * 1_000_000_000,
             seed: 0,
         }
     }
