@@ -113,10 +113,17 @@ pub(crate) enum Command {
         shell: clap_complete::Shell,
     },
     /// Write the manual pages into a directory.
-    #[command(after_help = "Example:\n  flowlane man man1 && man -l man1/flowlane.1")]
+    ///
+    /// One for each command, `flowlane.toml(5)` for configurations, and `flowlane-flows(7)` for rules.
+    #[command(
+        after_help = "Examples:\n  flowlane man pages && man -l pages/flowlane.toml.5\n  flowlane man docs --format markdown"
+    )]
     Man {
         /// Output directory; created if missing.
         folder: PathBuf,
+        /// Format of the pages.
+        #[arg(long, value_enum, default_value_t = PageFormat::Man)]
+        format: PageFormat,
     },
 }
 
@@ -134,6 +141,15 @@ impl Command {
                 | Self::Man { .. }
         )
     }
+}
+
+/// Format of the pages of the manual.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum PageFormat {
+    /// As `man` reads them.
+    Man,
+    /// Markdown: those for configurations and rules only.
+    Markdown,
 }
 
 /// Format of a packet trace.

@@ -9,6 +9,7 @@ mod failure;
 mod input;
 mod limits;
 mod output;
+mod reference;
 mod stderr;
 mod trace;
 mod tuning;
@@ -74,6 +75,6 @@ fn run(arguments: &Arguments) -> Result<(), failure::Failure> {
         Command::Selftest(options) => command::selftest::run(options),
         Command::Cpu(options) => command::cpu::run(options, tune),
         Command::Completions { shell } => command::meta::completions(*shell),
-        Command::Man { folder } => command::meta::man(folder),
+        Command::Man { folder, format } => command::meta::man(folder, *format),
     }
 }
