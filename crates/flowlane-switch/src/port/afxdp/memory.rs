@@ -188,6 +188,14 @@ impl<T: Copy> Filled<T> {
         self.written.wrapping_sub(self.ring.consumer().load(Ordering::Acquire))
     }
 
+    /// Returns the values that the kernel has not consumed, in order.
+    pub(super) fn untaken_values(&self) -> impl Iterator<Item = T> {
+        let left = self.untaken().min(self.ring.mask + 1);
+        let first = self.written.wrapping_sub(left);
+        // SAFETY: each place is one of the ring's and has been written, and the kernel only reads values of a ring that we fill.
+        (0..left).map(move |n| unsafe { self.ring.value(first.wrapping_add(n)).read() })
+    }
+
     /// Returns whether the kernel needs a wakeup to see new values.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {

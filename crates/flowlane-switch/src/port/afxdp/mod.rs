@@ -222,7 +222,7 @@ impl AfXdpPort {
             for queue in queues.iter_mut().filter(|_| receives) {
                 watch.remove(queue.socket().as_fd());
                 *lost += queue.rx_dropped() + queue.discard();
-                *unsent += u64::from(queue.unsent());
+                *unsent += queue.unsent() as u64;
             }
         });
         *unsent += self.kept.len() as u64;

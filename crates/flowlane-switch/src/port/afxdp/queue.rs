@@ -154,9 +154,9 @@ impl Queue {
         self.rings.discard()
     }
 
-    /// Returns the number of buffers that the kernel has not yet consumed.
-    pub(super) fn unsent(&self) -> u32 {
-        self.rings.outgoing.untaken()
+    /// Returns the number of frames that the kernel has not yet consumed.
+    pub(super) fn unsent(&self) -> usize {
+        self.rings.unsent()
     }
 
     /// Makes the kernel continue with the frames left.

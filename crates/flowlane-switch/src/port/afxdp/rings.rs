@@ -158,6 +158,11 @@ impl Rings {
         }
     }
 
+    /// Returns the number of frames that the kernel has not consumed: those whose last buffer is left.
+    pub(super) fn unsent(&self) -> usize {
+        self.outgoing.untaken_values().filter(|descriptor| !descriptor.options.contains(CONTINUED)).count()
+    }
+
     /// Drops the frames that have been received and not taken, and returns their number.
     pub(super) fn discard(&mut self) -> u64 {
         let mut discarded = 0;
@@ -384,6 +389,7 @@ mod tests {
                 }
             }
             rings.outgoing.publish();
+            assert_eq!(rings.unsent(), in_ring.len());
             if random.below(3) == 0 {
                 let most = random.below(5) as usize;
                 for (came, metadata) in kernel.take(&mut rings, most) {
@@ -393,6 +399,7 @@ mod tests {
         }
         assert!(refused > 100, "{refused}");
         assert_eq!(kernel.take(&mut rings, usize::MAX).len(), in_ring.len());
+        assert_eq!(rings.unsent(), 0);
         rings.take_back();
         assert_eq!(rings.free.len(), EACH as usize);
         let mut places = rings.free.clone();
