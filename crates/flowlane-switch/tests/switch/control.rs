@@ -1,5 +1,7 @@
 //! Rules that change while packets go through them, on two threads that hinder each other as they can.
 
+mod catching_up;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
