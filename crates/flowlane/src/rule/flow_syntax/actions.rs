@@ -445,3 +445,28 @@ fn check_packet_larger(argument: Token<'_>, known: &Known) -> Result<Action, Fau
         _ => Err(to.fault("the answer is one bit; write which, as in `reg0[0]`")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_described_or_refused_with_a_reason() {
+        let read = PLAIN.iter().map(|(name, _)| *name).chain(OWN.iter().map(|(name, ..)| *name));
+        for name in read {
+            let is_absent = ABSENT.iter().any(|(absent, _)| *absent == name);
+            assert!(described::names().any(|known| known == name) != is_absent, "{name}");
+        }
+        // Whatever is described is known to the reader, with an argument or without.
+        for name in described::names() {
+            let problem = |argument: &str| {
+                let text = format!("{name}{argument}");
+                let token = Token { text: &text, at: 0 };
+                read_bucket(&[token], &ReadOptions::default())
+                    .err()
+                    .map_or(String::new(), |fault| fault.problem)
+            };
+            assert!(["", ":1"].iter().any(|argument| !problem(argument).contains("no such")), "{name}");
+        }
+    }
+}
