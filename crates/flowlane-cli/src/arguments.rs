@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-const AFTER_HELP: &str = "\
+pub(crate) const AFTER_HELP: &str = "\
 Examples:
   flowlane switch run examples/quickstart.toml
   flowlane classify --rules acl.rules --trace headers.trace --output verdicts.csv

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::page::{Block, Page};
+use crate::arguments::AFTER_HELP;
 
 /// Columns of a table of keys.
 const KEYS: &[&str] = &["key", "value", "default", "meaning"];
@@ -10,7 +11,7 @@ const KEYS: &[&str] = &["key", "value", "default", "meaning"];
 /// The sections that come first; the others follow in the order of their names.
 const FIRST: [&str; 6] = ["switch", "port", "table", "meter", "groups", "openflow"];
 
-/// A configuration that shows a new reader most sections.
+/// A configuration of the sections that most have.
 const EXAMPLE: &str = "[switch]
 workers = 2
 
@@ -44,18 +45,11 @@ pub(super) fn page(schema: &Value) -> Page {
     writer.text("A section in two brackets may be there several times. Keys without a default are left out unless they are wanted; those that are required are not. Rules are described in `flowlane-flows(7)`.");
     writer.sections("", schema);
     writer.blocks.push(Block::Heading("Files".to_owned()));
-    writer.text("Files that a configuration names are found beside it. The socket of a running switch is in `/run/flowlane`, or in `$XDG_RUNTIME_DIR/flowlane` where the switch does not run as root; kernels that `flowlane tune` selected are in the user's configuration directory.");
+    writer.text("Files that a configuration names are found beside it. The socket of a running switch is in `/run/flowlane`, or in `$XDG_RUNTIME_DIR/flowlane` where the switch does not run as root; the kernels that `flowlane tune` selected are in `$XDG_CONFIG_HOME/flowlane/tune.toml`, or `~/.config/flowlane/tune.toml`.");
     writer.blocks.push(Block::Heading("Exit status".to_owned()));
-    let row = |code: &str, meaning: &str| vec![code.to_owned(), meaning.to_owned()];
-    writer.blocks.push(Block::Rows(
-        &["status", "meaning"],
-        vec![
-            row("0", "done"),
-            row("1", "the requested check or comparison failed"),
-            row("2", "invalid input or usage"),
-            row("3", "a permission, device or driver is missing"),
-        ],
-    ));
+    let (_, codes) = AFTER_HELP.split_once("Exit codes:\n").expect("the help names them");
+    let row = |line: &str| line.trim().split("  ").map(str::to_owned).collect();
+    writer.blocks.push(Block::Rows(&["status", "meaning"], codes.lines().map(row).collect()));
     Page {
         name: "flowlane.toml",
         section: 5,
@@ -155,6 +149,9 @@ impl<'a> Writer<'a> {
             },
             () if is("number") => "number".to_owned(),
             () if is("string") => "text".to_owned(),
+            () if meant["additionalProperties"].is_object() => {
+                format!("table of: {}", self.kind(&meant["additionalProperties"]))
+            }
             () => String::new(),
         }
     }

@@ -11,7 +11,7 @@ const OPENING: &str = "A rule has a match, and actions for the packets that it m
 const EXAMPLE: &str = "table=0,priority=100,tcp,nw_dst=192.0.2.0/24,tp_dst=443,actions=dec_ttl,output:2
 table=0,priority=0,actions=normal";
 const MATCHING: &str = "A packet enters at table 0 and takes the rule of the highest priority (32768 where none is written, at most 65535) that it matches; of several with one priority, the first. A field that the match does not name may have any value. A field needs the protocol that it belongs to on the same line: `tcp,tp_dst=80`, not `tp_dst=80` alone. Where no rule matches, the table's `miss` decides.";
-const VALUES: &str = "A mask follows the value: `nw_dst=192.0.2.0/24`, `reg0=0x1/0xff`, `dl_dst=01:00:00:00:00:00/01:00:00:00:00:00`. `tp_src` and `tp_dst` take ranges, both ends included: `tp_dst=1024-65535`; so do `icmp_type` and `icmp_code`. A part of a field is written `reg0[0..15]`, `reg0[3]` is a bit, `reg0[]` all of it. Names of extensible matches are read, too: `NXM_NX_REG0[0..15]`, `OXM_OF_METADATA[]`.";
+const VALUES: &str = "A mask follows the value: `nw_dst=192.0.2.0/24`, `reg0=0x1/0xff`, `dl_dst=01:00:00:00:00:00/01:00:00:00:00:00`. `tp_src` and `tp_dst` take ranges, both ends included: `tp_dst=1024-65535`; so do `icmp_type` and `icmp_code`. A part of a field is written `reg0[0..15]`, `reg0[3]` is a bit, `reg0[]` all of it; `xreg0` to `xreg7` and `xxreg0` to `xxreg3` are two and four registers in one. Names of extensible matches are read, too: `NXM_NX_REG0[0..15]`, `OXM_OF_METADATA[]`.";
 const KEYS: &[(&str, &str)] = &[
     ("`table=N`", "the table, 0 to 254; 0 where it is left out"),
     ("`priority=N`", "0 to 65535; 32768 where it is left out"),

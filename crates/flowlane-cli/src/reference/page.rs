@@ -91,11 +91,12 @@ fn manual_row(roff: &mut Roff, columns: &[&str], row: &[String]) {
     roff.control("TP", []);
     roff.text(inline(&row[0]));
     let mut about = Vec::new();
-    let last = row.len() - 1;
-    for (column, cell) in columns.iter().zip(row).skip(1).filter(|(_, cell)| !cell.is_empty()) {
-        let is_last = std::ptr::eq(cell, &raw const row[last]);
-        let text = if is_last { cell.clone() } else { format!("{column}: {cell}. ") };
-        about.extend(inline(&text));
+    for (n, (column, cell)) in columns.iter().zip(row).enumerate().skip(1) {
+        match cell.as_str() {
+            "" => {}
+            cell if n + 1 == row.len() => about.extend(inline(cell)),
+            cell => about.extend(inline(&format!("{column}: {cell}. "))),
+        }
     }
     roff.text(about);
 }

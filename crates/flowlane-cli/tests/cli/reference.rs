@@ -40,7 +40,7 @@ fn examples_of_documents_are_right() {
 }
 
 #[test]
-fn manual_pages_name_every_key_and_action() {
+fn manual_pages_name_every_key_and_all_that_may_be_left_out_have_a_default() {
     let folder = tempdir().unwrap();
     run(folder.path(), "man .", 0);
     let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
@@ -55,6 +55,18 @@ fn manual_pages_name_every_key_and_action() {
         schema["$defs"].as_object().unwrap().values().filter_map(|one| one["properties"].as_object());
     let manual = page("flowlane.toml.5").replace("\\-", "-");
     for key in sections.flat_map(|keys| keys.keys()) {
-        assert!(manual.contains(key.as_str()), "{key} is not on the page");
+        let ways = [format!("\\fB{key}\\fR\n"), format!("[{key}]"), format!(".{key}]")];
+        assert!(ways.iter().any(|way| manual.contains(way)), "{key} is not on the page");
+    }
+    // A value that is chosen from several has a default, unless it is required.
+    for (name, section) in schema["$defs"].as_object().unwrap() {
+        let required = section["required"].as_array().cloned().unwrap_or_default();
+        for (key, value) in section["properties"].as_object().into_iter().flatten() {
+            let is_chosen = value["$ref"].as_str().is_some_and(|to| {
+                !schema.pointer(to.trim_start_matches('#')).unwrap()["properties"].is_object()
+            });
+            let is_known = !is_chosen || required.iter().any(|one| one == key) || !value["default"].is_null();
+            assert!(is_known, "{name}.{key} has no default");
+        }
     }
 }

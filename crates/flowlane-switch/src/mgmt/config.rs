@@ -133,7 +133,7 @@ impl Default for SwitchConfig {
 }
 
 /// How frames are distributed over workers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SpreadMode {
     /// To the worker that has the packet's shard of a stateful table, so that few packets are handed off; by flow where there
@@ -144,7 +144,7 @@ pub enum SpreadMode {
 }
 
 /// The clock of meters and of address ageing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ClockSource {
     /// The frames' timestamps where all frames are from captures, else the machine's clock.
@@ -419,7 +419,7 @@ pub struct GroupsSection {
 }
 
 /// The engine of a table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TableEngine {
     /// Linear search for up to 8 rules, tuple search for more than 64; between, the one that a short measurement at the start

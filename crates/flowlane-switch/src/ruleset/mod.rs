@@ -59,10 +59,10 @@ pub(crate) use table_map::{TableMap, TableSet};
 use flowlane::classify::InsertError;
 use flowlane::rule::action::HEADERS_PUSHED_MAX;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The treatment of packets that no rule of a table matches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Miss {
     /// The packet is dropped (OpenFlow 1.3's default).

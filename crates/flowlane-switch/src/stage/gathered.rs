@@ -3,12 +3,12 @@
 use flowlane::cuckoo::{BATCH_MAX, CuckooWriter};
 use flowlane::packet::batch::LANES_MAX;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 const _: () = assert!(BATCH_MAX >= LANES_MAX);
 
 /// How a stateful stage looks keys up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Lookups {
     /// All keys of a burst together.

@@ -26,7 +26,7 @@ use flowlane::route::{Address, BuildError, Prefix, RibError};
 use flowlane::rule::Action;
 use flowlane::rule::action::Controller;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::shard::{Owner, Shard};
 use super::{Explanation, StageCall, StagePacket, StatefulStage, Verdicts};
@@ -92,7 +92,7 @@ pub enum RouteTableError {
 const NO_ROUTE: u32 = 0;
 
 /// The treatment of packets without a route.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RouteMiss {
     /// The packet is dropped.
@@ -105,7 +105,7 @@ pub enum RouteMiss {
 }
 
 /// Whether packets are dropped to whose sources the routes do not lead back (RFC 3704).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReversePath {
     /// None is.
@@ -156,7 +156,7 @@ struct Routes {
 type ToHop<A> = (Prefix<A>, usize);
 
 /// How routes are looked up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FibEngine {
     /// The engine that answers fastest: measured when the table is built, by addresses within the routes; and again when many routes

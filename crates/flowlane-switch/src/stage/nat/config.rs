@@ -7,7 +7,7 @@ use flowlane::named_enum;
 use flowlane::packet::parse::ip_proto;
 use flowlane::route::Prefix;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 
 use crate::stage::Lookups;
@@ -43,7 +43,7 @@ impl Forward {
 }
 
 /// The ends that a session is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mapping {
     /// An inside address and port, whatever the other end: any host may send to its outside address and port (RFC 4787 REQ-1, REQ-8).
