@@ -153,7 +153,7 @@ mod tests {
         use crate::tunnel::TunnelKind;
 
         assert_eq!(Variant::ALL.map(Variant::name), ["scalar", "sse42", "avx2", "avx512", "neon"]);
-        assert_eq!(Engine::ALL.map(Engine::name), ["dir24", "compact"]);
+        assert_eq!(Engine::ALL.map(Engine::name), ["dir24", "compact", "trie"]);
         assert_eq!(
             Profile::ALL.map(Profile::name).join(" "),
             "acl fw ipc openflow ranges groups blocklist acl6 mixed masks nested disjoint overlap cuts chains"

@@ -121,7 +121,7 @@ pub(crate) struct RouteLookupOptions {
     /// File of addresses, one per line (may be compressed by gzip or zstd).
     #[arg(long, value_name = "FILE")]
     pub(crate) addresses: Option<PathBuf>,
-    /// Engine: auto (measured with these routes), dir24 (IPv4) or compact (both).
+    /// Engine: auto (measured with these routes), dir24 (IPv4), trie (IPv6) or compact (both).
     #[arg(long, default_value = "auto", value_name = "NAME", value_parser = or_auto::<Engine>())]
     pub(crate) engine: OrAuto<Engine>,
     /// Variant of the engine [default: the one selected for this machine].

@@ -165,7 +165,7 @@ pub enum FibEngine {
     Auto,
     /// The compressed structure, which stays in the caches.
     Compact,
-    /// A table of all first 24 bits (DIR-24-8) for IPv4; the compressed structure for IPv6.
+    /// Tables without compression, which take a lookup fewer instructions: DIR-24-8 for IPv4, a trie for IPv6.
     Direct,
 }
 
@@ -255,7 +255,7 @@ impl RouteTable {
             links: reverse_path::links(&made),
             is_router,
             v4: Forwarding::new(&config, v4, &numbers, Engine::Dir24, before.map(|before| &before.v4))?,
-            v6: Forwarding::new(&config, v6, &numbers, Engine::Compact, before.map(|before| &before.v6))?,
+            v6: Forwarding::new(&config, v6, &numbers, Engine::Trie, before.map(|before| &before.v6))?,
             steps: steps_of_hops,
             flow_hash: FlowHash::new(config.seed),
             config,

@@ -101,7 +101,7 @@ mod tests {
     use crate::dispatch::testing;
     use crate::isa::Variant;
     use crate::route::engine::Engine;
-    use crate::route::{FibConfig, FibReader, HopSize, Routes};
+    use crate::route::{BuildError, FibConfig, FibReader, HopSize, Routes};
 
     fn routes(count: u32) -> Rib<u32> {
         let mut rib = Rib::new(1 << 17);
@@ -200,6 +200,49 @@ mod tests {
             }
             assert_eq!((table.fib().engine(), reader.lookup(0x0a00_0001)), (Engine::Dir24, 0));
         });
+    }
+
+    /// A large next hop, or many groups: a DIR-24-8 of the smallest entries cannot hold them.
+    #[test]
+    fn small_entries_give_way_to_larger_ones_under_the_readers() {
+        use crate::route::engine::Family;
+        let config = FibConfig::new(HopSize::B4);
+        for (long, hop) in [(0, 1 << 30), (200, 7), (200, 1000), (40_000, 7)] {
+            let mut rib = routes(100);
+            let mut fib =
+                u32::build(Engine::Dir24, &rib, &config).expect("IPv4 has it").expect("there is memory");
+            let reader = fib.reader();
+            let small = fib.table_bytes();
+            let change = |fib: &mut AnyFib<u32>, rib: &mut Rib<u32>, prefix: Prefix<u32>, hop: u64| {
+                rib.insert(prefix, hop).expect("there is room");
+                fib.update(rib, prefix).expect("larger entries hold it");
+                assert_eq!(fib.reader().lookup(prefix.first()), hop);
+            };
+            for n in 0..long {
+                change(&mut fib, &mut rib, Prefix::truncated(0x0b00_0001 + (n << 8), 32), 3);
+            }
+            change(&mut fib, &mut rib, Prefix::truncated(0x0a00_0500, 24), hop);
+            assert_eq!(fib.engine(), Engine::Dir24);
+            assert!(fib.table_bytes() >= small, "{} of {small} bytes", fib.table_bytes());
+            let addresses: Vec<u32> = (0..100)
+                .map(|n| 0x0a00_0007 + (n << 8))
+                .chain((0..long).map(|n| 0x0b00_0001 + (n << 8)))
+                .collect();
+            let mut next_hops = vec![0; addresses.len()];
+            reader.lookup_batch(&addresses, &mut next_hops);
+            let expected: Vec<u64> =
+                addresses.iter().map(|address| rib.lookup(*address).map_or(0, |(_, hop)| hop)).collect();
+            assert_eq!(next_hops, expected);
+        }
+        let mut rib = routes(100);
+        let config = FibConfig::new(HopSize::B2);
+        let mut fib =
+            u32::build(Engine::Dir24, &rib, &config).expect("IPv4 has it").expect("there is memory");
+        let prefix = Prefix::truncated(0x0a00_0500, 24);
+        rib.insert(prefix, 1 << 15).expect("there is room");
+        let refused = fib.update(&rib, prefix).expect_err("an entry of two bytes has 15 bits");
+        assert!(matches!(refused, BuildError::HopTooLarge { hop_size: HopSize::B2, .. }), "{refused}");
+        assert_eq!(fib.lookup(prefix.first()), 5);
     }
 
     #[test]

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
-use super::v4::dir24::Dir24;
-use super::{Address, BuildError, Fib, FibConfig, FibReader, Prefix, Rib, contest};
+use super::v4::dir24::{self, Dir24};
+use super::{Address, BuildError, Fib, FibConfig, FibReader, HopSize, Prefix, Rib, contest};
 use crate::dispatch::{self, KernelSlot};
 use crate::isa::{Backend, Variant};
 use crate::named_enum::{self, Named, UnknownName};
@@ -29,6 +29,8 @@ pub enum Engine {
     Dir24,
     /// The structure that takes the least memory (both).
     Compact,
+    /// A table of the first 16 bits, and tables of up to 16 further bits below it (IPv6).
+    Trie,
 }
 
 impl Named for Engine {
@@ -37,7 +39,7 @@ impl Named for Engine {
 
 impl Engine {
     /// All of them.
-    pub const ALL: [Self; 2] = named_enum::all();
+    pub const ALL: [Self; 3] = named_enum::all();
 
     /// Returns the name, in files, logs and on the command line.
     pub fn name(self) -> &'static str {
@@ -115,6 +117,23 @@ pub trait Family: Address {
     -> Option<Result<AnyFib<Self>, BuildError>>;
 }
 
+impl AnyFib<u32> {
+    /// Returns a DIR-24-8 whose entries are as small as the next hops and groups of the routes allow: of smaller ones more are in a
+    /// cache line. A change that they cannot hold is [answered](Self::widen) by larger ones.
+    fn fitting(rib: &Rib<u32>, config: &FibConfig) -> Result<Self, BuildError> {
+        let hops = rib.walk(Prefix::ALL).map(|(_, next_hop)| next_hop);
+        let largest = hops.max().unwrap_or(0).max(config.default_next_hop);
+        let fits = |size: &HopSize| *size < config.hop_size && largest <= dir24::next_hop_max(*size);
+        for hop_size in HopSize::ALL.into_iter().filter(fits) {
+            let narrow = FibConfig { hop_size, ..*config };
+            if let Ok(fib) = Self::of::<Dir24>(Engine::Dir24, rib, &narrow) {
+                return Ok(Self { asked: Some(*config), ..fib });
+            }
+        }
+        Self::of::<Dir24>(Engine::Dir24, rib, config)
+    }
+}
+
 /// If more than one route in this number is longer than 24 bits, an engine is taken for which that costs little.
 const LONG_SHARE: usize = 4;
 
@@ -142,14 +161,15 @@ impl Family for u32 {
         config: &FibConfig,
     ) -> Option<Result<AnyFib<Self>, BuildError>> {
         match engine {
-            Engine::Dir24 => Some(AnyFib::of::<Dir24>(engine, rib, config)),
+            Engine::Dir24 => Some(AnyFib::fitting(rib, config)),
             Engine::Compact => Some(AnyFib::of::<super::v4::compact::Compact>(engine, rib, config)),
+            Engine::Trie => None,
         }
     }
 }
 
 impl Family for u128 {
-    const ENGINES: &'static [Engine] = &[Engine::Compact];
+    const ENGINES: &'static [Engine] = &[Engine::Compact, Engine::Trie];
     const SLOT: KernelSlot = KernelSlot::Routes6;
 
     fn from_words(high: u64, low: u64) -> Self {
@@ -167,6 +187,7 @@ impl Family for u128 {
     ) -> Option<Result<AnyFib<Self>, BuildError>> {
         match engine {
             Engine::Compact => Some(AnyFib::of::<super::v6::compact::Compact>(engine, rib, config)),
+            Engine::Trie => Some(AnyFib::of::<super::v6::compact::Trie>(engine, rib, config)),
             Engine::Dir24 => None,
         }
     }
@@ -183,6 +204,8 @@ pub struct AnyFib<A: Address> {
     engine: Engine,
     table: Box<dyn AnyTable<A>>,
     current: Arc<Current<A>>,
+    /// The configuration asked for, where the table's next hops are smaller.
+    asked: Option<FibConfig>,
     /// How the engine is chosen; none where it was named.
     choice: Option<Choice<A>>,
 }
@@ -233,7 +256,7 @@ impl<A: Family> AnyFib<A> {
         let config = if config.backend.is_some() { *config } else { Self::chosen(engine, config) };
         let table: Box<dyn AnyTable<A>> = Box::new(F::build(rib, &config)?);
         let current = Current { version: AtomicU64::new(0), view: Mutex::new(table.reader()) };
-        Ok(Self { engine, table, current: Arc::new(current), choice: None })
+        Ok(Self { engine, table, current: Arc::new(current), asked: None, choice: None })
     }
 
     /// Adds the backend selected for this engine, and the candidate of its trial.
@@ -267,21 +290,36 @@ impl<A: Family> AnyFib<A> {
     }
 
     /// Chooses the engine again, by `recent` addresses; or by addresses within the routes, where there are none. Does nothing where
-    /// the engine was named, or is the family's only one. Takes as long as building the table with each engine.
+    /// the engine was named. Takes as long as building the table with each engine.
     ///
     /// # Errors
     /// [`BuildError`]: no engine can hold the routes; the table is as it was.
     pub fn renew(&mut self, rib: &Rib<A>, recent: &[A]) -> Result<(), BuildError> {
-        let Some(choice) = self.choice.as_ref().filter(|_| A::ENGINES.len() > 1) else { return Ok(()) };
-        let new = Self::build_for(rib, &choice.config, recent)?;
-        let Self { engine, table, current: _, choice } = new;
-        (self.engine, self.choice) = (engine, choice);
+        let Some(choice) = &self.choice else { return Ok(()) };
+        let mut new = Self::build_for(rib, &choice.config, recent)?;
+        self.choice = new.choice.take();
+        self.replace(new);
+        Ok(())
+    }
+
+    /// Takes larger next hops, where the table has smaller ones than it was asked for and `refused` a change for that.
+    fn widen(&mut self, rib: &Rib<A>, refused: BuildError) -> Result<(), BuildError> {
+        let is_narrow = matches!(refused, BuildError::HopTooLarge { .. } | BuildError::TooManyGroups { .. });
+        let Some(asked) = self.asked.filter(|_| is_narrow) else { return Err(refused) };
+        let new = A::build(self.engine, rib, &asked).expect("the family has the engine")?;
+        self.replace(new);
+        Ok(())
+    }
+
+    /// Puts another table in the place of this one, for the writer and for readers.
+    fn replace(&mut self, new: Self) {
+        let Self { engine, table, current: _, asked, choice: _ } = new;
+        (self.engine, self.asked) = (engine, asked);
         let former = std::mem::replace(&mut self.table, table);
         let former_view = std::mem::replace(&mut *self.current.view(), self.table.reader());
         self.current.version.fetch_add(1, Ordering::Release);
         // Memory is given back here, where no reader waits for it.
         drop((former, former_view));
-        Ok(())
     }
 
     /// The table, where vectors look up in a DIR-24-8 with groups: they may read these in two ways.
@@ -317,7 +355,7 @@ impl<A: Family> Fib<A> for AnyFib<A> {
     }
 
     fn update(&mut self, rib: &Rib<A>, changed: Prefix<A>) -> Result<(), BuildError> {
-        let updated = self.table.update(rib, changed);
+        let updated = self.table.update(rib, changed).or_else(|refused| self.widen(rib, refused));
         let Some(choice) = &mut self.choice else { return updated };
         choice.changes += 1;
         let is_much = choice.changes >= CHANGES_MIN.max(rib.len() / 2);
@@ -327,7 +365,7 @@ impl<A: Family> Fib<A> for AnyFib<A> {
             // Another engine may hold what this one cannot.
             Err(_) => is_much || !choice.is_full,
         };
-        if !is_chosen || A::ENGINES.len() == 1 {
+        if !is_chosen {
             return updated;
         }
         (choice.changes, choice.is_full) = (0, updated.is_err());

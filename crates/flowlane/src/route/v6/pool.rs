@@ -11,8 +11,9 @@ use crate::route::epoch::Epochs;
 /// The largest block has 2¹⁵ units.
 const ORDERS: usize = 16;
 
-/// Pieces that wait before the epochs of readers are looked at.
+/// Pieces that wait before the epochs of readers are looked at, and units that do: 16 KiB.
 const PATIENCE: usize = 256;
+const PATIENCE_UNITS: usize = 2048;
 
 /// A set of numbers of which the least is found at once: bits, and bits that say which words have some.
 #[derive(Clone, Debug)]
@@ -87,8 +88,10 @@ pub(super) struct Pool {
     unlinked: Vec<Block>,
     /// Blocks unlinked before, with their stamps.
     waiting: VecDeque<(u64, Block)>,
-    /// The number of waiting blocks from which on readers are checked.
+    waiting_units: usize,
+    /// The number of waiting blocks from which on readers are checked, and that of their units.
     look_at: usize,
+    look_at_units: usize,
 }
 
 impl Pool {
@@ -101,7 +104,9 @@ impl Pool {
             used: 0,
             unlinked: Vec::new(),
             waiting: VecDeque::new(),
+            waiting_units: 0,
             look_at: PATIENCE,
+            look_at_units: PATIENCE_UNITS,
         };
         let mut at = 0;
         while at < units_max {
@@ -157,21 +162,24 @@ impl Pool {
 
     /// A change has ended: what it unlinked gets this stamp.
     pub(super) fn stamp(&mut self, stamp: u64) {
+        self.waiting_units += self.unlinked.iter().map(|block| block.units()).sum::<usize>();
         self.waiting.extend(self.unlinked.drain(..).map(|block| (stamp, block)));
     }
 
     /// Returns whether so much waits that [`collect`](Self::collect) is worth its time.
     pub(super) fn is_due(&self) -> bool {
-        self.waiting.len() >= self.look_at
+        self.waiting.len() >= self.look_at || self.waiting_units >= self.look_at_units
     }
 
     /// Gives back what no reader sees any more.
     pub(super) fn collect(&mut self, epochs: &Epochs) {
         let oldest = epochs.oldest();
         while let Some((_, block)) = self.waiting.pop_front_if(|(stamp, _)| *stamp < oldest) {
+            self.waiting_units -= block.units();
             self.give_back(block);
         }
         self.look_at = self.waiting.len() + PATIENCE;
+        self.look_at_units = self.waiting_units + PATIENCE_UNITS;
     }
 }
 

@@ -109,6 +109,10 @@ fn step<const N: usize>(view: View<'_>, keys: [__m512i; N], words: &mut [__m512i
         }
     }
     let at_wide = wide_lanes(*words);
+    if at_wide == 0 && unresolved(*words) == 0 {
+        // Tables have led everywhere.
+        return;
+    }
     narrow(view, keys, words);
     if at_wide != 0 {
         wide(view, keys, words, at_wide);

@@ -12,6 +12,40 @@ use crate::memory::Memory;
 use crate::route::v6::hops::{Hops, LISTED};
 use crate::route::v6::pool::{Block, Pool};
 
+/// Where blocks with few routes in them are tables, too.
+///
+/// A trie takes more memory, and a lookup in it no comparisons.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Form {
+    /// Nowhere: they are nodes.
+    Nodes,
+    /// In the first window, where nearly everything is that is announced. Beyond, a route could take a dozen tables.
+    Trie,
+}
+
+impl Form {
+    /// Returns the units that only removals may take: what they rebuild exists beside what it replaces. In a trie that may be a table
+    /// of [`TRIE_ROUTES`], which leaves some for a quarter of them.
+    pub(super) fn reserve(self) -> usize {
+        let lines = if self == Self::Trie { 1 << 14 } else { 1 << 8 };
+        lines * LINE_UNITS
+    }
+
+    /// Returns whether a block of `depth` bits is a table whatever its routes.
+    fn is_table(self, depth: u8) -> bool {
+        self == Self::Trie && depth < layout::window_end(layout::WINDOW_START)
+    }
+
+    /// Returns the bits of a table over a block of `depth` bits.
+    fn table_bits(self, depth: u8, routes: &[Route]) -> u8 {
+        if self.is_table(depth) && !in_upper_half(depth) {
+            trie_bits(depth, routes)
+        } else {
+            table_bits(depth, routes)
+        }
+    }
+}
+
 /// A route whose next hop is a word.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
@@ -34,7 +68,7 @@ pub(super) fn last(at: u128, depth: u8) -> u128 {
 /// How many bits a table decides over a block of `depth` bits: up to the middle of its window eight at a time, or all sixteen where
 /// the first window has many routes, or nearly all are in few places; then as few as leave hardly a cell to another table, unless the table would be large for its
 /// routes, or all sixteen where these fill a table of them.
-pub(super) fn table_bits(depth: u8, routes: &[Route]) -> u8 {
+fn table_bits(depth: u8, routes: &[Route]) -> u8 {
     let room = layout::window_end(depth) - depth;
     let cells = |bits: u8| {
         let cell = move |route: &Route| route.first & !last(0, depth + bits);
@@ -53,6 +87,27 @@ pub(super) fn table_bits(depth: u8, routes: &[Route]) -> u8 {
         |bits: &u8| 20 * cells(*bits).filter(|cell| *cell > CELL_ROUTES).sum::<usize>() <= routes.len();
     let by_routes = least(&TABLE_ROUTES, routes.len());
     (4..=widest).step_by(4).find(fits).unwrap_or(by_routes).min(room)
+}
+
+/// How many bits a table of a trie decides in the second half of a window: eight, or as many as give a route this many words, but
+/// no more than the longest route needs.
+fn trie_bits(depth: u8, routes: &[Route]) -> u8 {
+    let by_routes = least(&TRIE_ROUTES, routes.len());
+    let longest = routes.iter().map(|route| route.len - depth).max().unwrap_or(0);
+    let room = layout::window_end(depth) - depth;
+    by_routes.min(longest.next_multiple_of(4)).min(room)
+}
+
+/// Routes that make a table of a trie worth 8, 12 or 16 bits.
+const TRIE_ROUTES: [usize; 3] = [0, 64, 1024];
+
+/// Returns the routes for which a table of a trie over a block of `depth` bits is made with this number of bits.
+fn trie_routes(depth: u8, bits: u8) -> usize {
+    match bits {
+        16 if in_upper_half(depth) => WIDE_ROUTES,
+        12 | 16 => TRIE_ROUTES[usize::from(bits) / 4 - 2],
+        _ => 0,
+    }
 }
 
 /// Returns whether a table of eight bits has nothing but next hops in place of a leaf, which takes a step for each address.
@@ -95,19 +150,21 @@ pub(super) type Counts = [u32; 2];
 
 /// Returns whether a table over a block of `depth` bits may stay: until there are four times as many routes, or a quarter.
 /// A table of eight bits in the first half of a window is right for any number; where it begins the window, sixteen may be right when there
-/// are many more.
-pub(super) fn table_may_stay([routes, made]: Counts, depth: u8, bits: u8) -> bool {
+/// are many more. One of a trie stays until it has a quarter of the routes that one of its size is made for.
+pub(super) fn table_may_stay(form: Form, [routes, made]: Counts, depth: u8, bits: u8) -> bool {
     let is_grown = routes > 4 * made;
     let is_right = if in_upper_half(depth) && bits == 8 {
         !(may_be_wide(depth, routes as usize) && is_grown)
     } else {
-        !is_grown && made <= 4 * routes
+        !is_grown && (form.is_table(depth) || made <= 4 * routes)
     };
-    routes as usize > NODE_ROUTES && is_right
+    let fewest = if form.is_table(depth) { (trie_routes(depth, bits) / 4).max(1) } else { NODE_ROUTES + 1 };
+    routes as usize >= fewest && is_right
 }
 
 /// The memory that a change writes to.
 pub(super) struct Builder<'a> {
+    pub(super) form: Form,
     pub(super) lines: &'a Memory<Line>,
     pub(super) list: &'a Memory<AtomicU64>,
     pub(super) pool: &'a mut Pool,
@@ -150,7 +207,7 @@ impl Builder<'_> {
         let end = layout::window_end(depth);
         let mark = self.made.runs.len();
         let before = (self.made.blocks.len(), self.made.held.len());
-        if routes.len() <= NODE_ROUTES && !is_table_of_hops(depth, routes) {
+        if !self.form.is_table(depth) && routes.len() <= NODE_ROUTES && !is_table_of_hops(depth, routes) {
             self.spans(at, depth, end, routes, covering);
             if let Some(word) = self.node(mark, depth) {
                 self.made.runs.truncate(mark);
@@ -160,7 +217,7 @@ impl Builder<'_> {
         // Among the spans there may have been blocks of the next window.
         self.unmake_from(before);
         self.made.runs.truncate(mark);
-        let bits = table_bits(depth, routes);
+        let bits = self.form.table_bits(depth, routes);
         self.spans(at, depth, depth + bits, routes, covering);
         let word = self.table(mark, at, depth, bits, routes.len());
         self.made.runs.truncate(mark);

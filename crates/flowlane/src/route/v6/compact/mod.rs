@@ -12,9 +12,12 @@ mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod scalar;
+mod trie;
 
 #[cfg(test)]
 mod tests;
+
+pub use trie::Trie;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +25,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use batch::LookupBatch;
-use build::{Builder, Counts, Made, Route};
+use build::{Builder, Counts, Form, Made, Route};
 use layout::{LINE_UNITS, LINES_MAX, Line, Word};
 
 use super::hops::{self, Hops};
@@ -107,6 +110,7 @@ impl Table {
 /// The writer's handle.
 #[derive(Debug)]
 pub struct Compact {
+    form: Form,
     table: Arc<Table>,
     pool: Pool,
     hops: Hops,
@@ -132,41 +136,7 @@ impl Fib<u128> for Compact {
     type Reader = CompactReader;
 
     fn build(rib: &Rib<u128>, config: &FibConfig) -> Result<Self, BuildError> {
-        let root_bytes = size_of::<u32>() << ROOT_BITS;
-        let max = config.memory_max;
-        let Some(rest) = max.checked_sub(root_bytes) else {
-            return Err(BuildError::NeedsMemory { needed: root_bytes, max });
-        };
-        // An eighth for listed next hops, of which there may be one a route.
-        let listed = if config.hop_size > HopSize::B1 {
-            (rest / 64).min(2 * rib.routes_max() + SPARE).min(1 << 29)
-        } else {
-            0
-        };
-        // The pool has two bits a unit, and a few.
-        let line_bytes = size_of::<Line>() + size_of::<Counts>() + 3;
-        let of_routes = rib.routes_max() * LINES_OF_ROUTE_MAX + SPARE;
-        let lines = ((rest - 8 * listed) / line_bytes).min(of_routes).min(LINES_MAX);
-        let table = Table {
-            root: Memory::zeroed(1 << ROOT_BITS),
-            lines: Memory::zeroed(lines),
-            list: Memory::zeroed(listed),
-            backend: config.choice_of(&[Variant::Avx512, Variant::Avx2, Variant::Neon]),
-            epochs: Epochs::default(),
-        };
-        let mut own = Self {
-            table: Arc::new(table),
-            pool: Pool::new(lines * LINE_UNITS),
-            hops: Hops::default(),
-            table_routes: Memory::zeroed(lines),
-            made: Made::default(),
-            routes: Vec::new(),
-            changes: Vec::new(),
-            len: 0,
-            config: *config,
-        };
-        own.update(rib, Prefix::ALL)?;
-        Ok(own)
+        Self::build_as(Form::Nodes, rib, config)
     }
 
     fn update(&mut self, rib: &Rib<u128>, changed: Prefix<u128>) -> Result<(), BuildError> {
@@ -208,9 +178,50 @@ impl FibReader<u128> for CompactReader {
 }
 
 impl Compact {
+    /// Returns a table of this form.
+    fn build_as(form: Form, rib: &Rib<u128>, config: &FibConfig) -> Result<Self, BuildError> {
+        let root_bytes = size_of::<u32>() << ROOT_BITS;
+        let max = config.memory_max;
+        let Some(rest) = max.checked_sub(root_bytes) else {
+            return Err(BuildError::NeedsMemory { needed: root_bytes, max });
+        };
+        // An eighth for listed next hops, of which there may be one a route.
+        let listed = if config.hop_size > HopSize::B1 {
+            (rest / 64).min(2 * rib.routes_max() + SPARE).min(1 << 29)
+        } else {
+            0
+        };
+        // The pool has two bits a unit, and a few.
+        let line_bytes = size_of::<Line>() + size_of::<Counts>() + 3;
+        let of_routes = rib.routes_max() * LINES_OF_ROUTE_MAX + SPARE;
+        let lines = ((rest - 8 * listed) / line_bytes).min(of_routes).min(LINES_MAX);
+        let table = Table {
+            root: Memory::zeroed(1 << ROOT_BITS),
+            lines: Memory::zeroed(lines),
+            list: Memory::zeroed(listed),
+            backend: config.choice_of(&[Variant::Avx512, Variant::Avx2, Variant::Neon]),
+            epochs: Epochs::default(),
+        };
+        let mut own = Self {
+            form,
+            table: Arc::new(table),
+            pool: Pool::new(lines * LINE_UNITS),
+            hops: Hops::default(),
+            table_routes: Memory::zeroed(lines),
+            made: Made::default(),
+            routes: Vec::new(),
+            changes: Vec::new(),
+            len: 0,
+            config: *config,
+        };
+        own.update(rib, Prefix::ALL)?;
+        Ok(own)
+    }
+
     /// Returns the next change's builder.
     fn builder(&mut self) -> Builder<'_> {
         Builder {
+            form: self.form,
             lines: &self.table.lines,
             list: &self.table.list,
             pool: &mut self.pool,

@@ -7,13 +7,20 @@ fn every_variant_agrees_with_the_routes() {
 }
 
 #[test]
+fn every_variant_of_a_trie_agrees_with_the_routes() {
+    testing::agrees_with_the_routes::<Trie>(&HopSize::ALL, 7);
+}
+
+#[test]
 fn batches_of_all_lengths_are_answered_in_order() {
     testing::answers_batches_of_all_lengths::<Compact>();
+    testing::answers_batches_of_all_lengths::<Trie>();
 }
 
 #[test]
 fn changes_are_followed() {
     testing::follows_changes::<Compact>(&HopSize::ALL);
+    testing::follows_changes::<Trie>(&HopSize::ALL);
 }
 
 /// Bytes in use once nothing waits for readers.
@@ -25,17 +32,22 @@ fn settled(fib: &mut Compact) -> usize {
 
 #[test]
 fn churn_takes_no_memory() {
-    HopSize::ALL.into_iter().for_each(|size| testing::keeps_its_size_under_churn(size, settled));
+    for size in HopSize::ALL {
+        testing::keeps_its_size_under_churn(size, settled);
+        testing::keeps_its_size_under_churn(size, |trie: &mut Trie| settled(trie.compact()));
+    }
 }
 
 #[test]
 fn routes_that_do_not_fit_are_refused_without_effect() {
     testing::refuses_what_does_not_fit::<Compact>(600 << 10);
+    testing::refuses_what_does_not_fit::<Trie>(2 << 20);
 }
 
 #[test]
 fn readers_see_old_or_new_next_hops() {
     testing::readers_see_old_or_new::<Compact>();
+    testing::readers_see_old_or_new::<Trie>();
 }
 
 /// Narrow nodes have 16 bits for a next hop; with more than they can tell apart, other nodes take their place.

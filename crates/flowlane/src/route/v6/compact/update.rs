@@ -3,12 +3,9 @@
 use std::sync::atomic::Ordering::Release;
 
 use super::build::{self, Route};
-use super::layout::{self, Kind, LINE_UNITS, LINE_WORDS, Word};
+use super::layout::{self, Kind, LINE_WORDS, Word};
 use super::{Compact, ROOT_BITS, UNIT_BYTES};
 use crate::route::{BuildError, Prefix, Rib};
-
-/// Units that only removals may take: what they rebuild exists beside what it replaces.
-const RESERVE: usize = 256 * LINE_UNITS;
 
 /// A word that may change.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +41,9 @@ impl Compact {
         self.made.clear();
         self.changes.clear();
         let difference = rib.len() as i64 - self.len as i64;
-        let units_max = self.pool.units_max() - RESERVE.min(self.pool.units_max() / 8);
-        if self.pool.used() + 2 * RESERVE > units_max {
+        let reserve = self.form.reserve().min(self.pool.units_max() / 8);
+        let units_max = self.pool.units_max() - reserve;
+        if self.pool.used() + 2 * reserve > units_max {
             self.pool.collect(&self.table.epochs);
         }
         let built = self.plan(rib, changed, difference as i32);
@@ -110,7 +108,8 @@ impl Compact {
         }
         let (line, bits) = (word.table_line(), word.table_bits());
         let [routes, made] = self.table_routes[line as usize];
-        if !build::table_may_stay([routes.saturating_add_signed(difference), made], at.depth, bits) {
+        if !build::table_may_stay(self.form, [routes.saturating_add_signed(difference), made], at.depth, bits)
+        {
             return self.plan_word(rib, at);
         }
         self.changes.push(Change::Routes(line, difference));
@@ -198,7 +197,7 @@ impl Compact {
         if self.made.units_missing == 0 && units <= units_max {
             return Ok(());
         }
-        let units = units.max(self.pool.units_max()) + RESERVE;
+        let units = units.max(self.pool.units_max()) + self.form.reserve();
         let spare = self.config.memory_max - self.pool.units_max() * UNIT_BYTES;
         Err(BuildError::NeedsMemory { needed: units * UNIT_BYTES + spare, max: self.config.memory_max })
     }
