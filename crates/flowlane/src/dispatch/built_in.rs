@@ -111,6 +111,10 @@ impl Family {
         match self {
             // With warm caches as fast as AVX-512, out of swept ones 4 to 14 % faster.
             Self::Zen5 if slot == KernelSlot::Routes4 => avx2(slot),
+            // Measured with eight vectors side by side.
+            Self::Zen5 | Self::SkylakeSp if matches!(slot, KernelSlot::Bloom(size) if is_far(size)) => {
+                "avx512-staged/u8/prefetch"
+            }
             // Of those with AVX-512 but these two none has been measured yet. These are the choices that do not
             // depend on an instruction that is slow on one of them: none stores compressed vectors to memory, which is
             // slow on Zen (`bloom/README.md`).
@@ -146,8 +150,9 @@ fn avx512(slot: KernelSlot) -> &'static str {
         // Wider ones have no instruction of their own for it.
         KernelSlot::Crc32c => "sse42",
         // `bloom/README.md`: prefetching costs up to a half more in L1 and L2, is worth nothing at 8 MiB and
-        // halves the time at 16.
-        KernelSlot::Bloom(size) if is_far(size) => "avx512-staged/u8/prefetch",
+        // halves the time at 16. Eight vectors side by side take a Zen 4 3 % more cycles than two at 16 MiB and 34 % more at 64, an Emerald
+        // Rapids 4 to 8 % (2026-12-01, `flowlane tune --dry-run`, four runs each).
+        KernelSlot::Bloom(size) if is_far(size) => "avx512-staged/u2/prefetch",
         KernelSlot::Bloom(_) => "avx512-staged/u8",
         KernelSlot::BlockedBloom(size) if is_far(size) => "avx512/prefetch",
         KernelSlot::BlockedBloom(_) => "avx512",
