@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 mod connections;
+mod mirrors;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

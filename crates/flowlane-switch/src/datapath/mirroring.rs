@@ -10,7 +10,7 @@
 //! An output gets a packet once, so the packet has a set of mirrors that are done. It is kept here, for the packet under way: a worker
 //! takes the packets of a burst through the tables one by one where mirrors may take them. Copies that `clone` and groups make of a packet share its
 //! set, as in Open vSwitch; a packet that waits for fragments or a controller keeps its own. Packets that wait for tables on devices or
-//! are handed to other workers would begin another set: bridges, which alone have mirrors, have no such tables.
+//! are handed to other workers would begin another set: a configuration has either those or mirrors (`mgmt/setup/mirrors.rs`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -132,6 +132,11 @@ pub(super) fn mirror_received(worker: &mut Worker, burst: &Burst, lane: usize) -
 }
 
 impl Egress {
+    /// The mirrors, if there are any.
+    pub fn mirrors(&self) -> Option<&Mirrors> {
+        self.mirroring.mirrors()
+    }
+
     /// Copies a frame that the port at a place sends to the mirrors that take it.
     pub(super) fn mirror_sent(
         &mut self,

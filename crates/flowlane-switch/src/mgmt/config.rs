@@ -6,6 +6,7 @@
 mod by_name;
 mod firewall;
 mod gpu;
+mod mirror;
 mod network;
 mod qos;
 mod router;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 pub use self::by_name::ByName;
 pub use self::firewall::FirewallSection;
 pub use self::gpu::{GpuMethod, GpuSection};
+pub use self::mirror::MirrorSection;
 pub use self::network::{
     InnerProtocol, MemberSection, NextHopSection, RouteTableSection, TunnelOptionSection,
     TunnelPolicySection, TunnelSection,
@@ -68,6 +70,8 @@ pub struct Config {
     pub controller: Option<ControllerSection>,
     /// The ports.
     pub port: Vec<PortSection>,
+    /// Copies of packets, for a port or a VLAN.
+    pub mirror: Vec<MirrorSection>,
     /// The tables of rules. Packets enter at table 0.
     pub table: Vec<TableSection>,
     /// The groups that rules may name.
@@ -308,7 +312,8 @@ pub struct PortSection {
     pub number: u32,
     /// Its name in rules and reports; `portN` by default.
     pub name: Option<String>,
-    /// The device: `pcap:FILE[,loop=N][,rate=PPS][,out=FILE]`, `pcap-out:FILE`, `gen:PROFILE`, `null`,
+    /// The device: `pcap:FILE[,loop=N][,rate=PPS][,out=FILE]`, `pcap-out:FILE[,rotate=BYTES][,files=N]` (written each second; of 10
+    /// files, or N, the oldest goes when another is full), `gen:PROFILE`, `null`,
     /// `tap:NAME`, `afpacket:INTERFACE`, `afxdp:INTERFACE[,mode=auto|skb|native|zerocopy]`, or `patch:NAME,peer=NAME`, whose other end is a port of
     /// this process. Files are relative to the configuration's folder.
     pub open: String,

@@ -2,6 +2,7 @@
 
 mod group;
 mod merge;
+mod mirror;
 mod stateful_stage;
 mod worker;
 
@@ -13,6 +14,7 @@ use flowlane::tunnel::Refused;
 use serde::{Deserialize, Serialize};
 
 pub use self::group::{BucketReport, GroupReport};
+pub use self::mirror::MirrorReport;
 pub use self::stateful_stage::{
     AssetReport, FilterEntryReport, ForwardReport, StatefulStageReport, VerdictReport,
 };
@@ -36,6 +38,8 @@ pub struct Report {
     pub stateful_stages: Vec<StatefulStageReport>,
     pub tunnels: Vec<TunnelReport>,
     pub tunnels_refused: Vec<Counted>,
+    #[serde(default)]
+    pub mirrors: Vec<MirrorReport>,
     pub stages: Vec<StageReport>,
     pub caches: CacheReport,
     /// For offloaded tables only.
@@ -340,6 +344,7 @@ impl Report {
             stateful_stages: stateful_stage::reports(worker, false),
             tunnels: tunnels(worker),
             tunnels_refused: tunnels_refused(worker),
+            mirrors: mirror::reports(worker),
             stages: stages(worker),
             caches: caches(worker),
             waiting: worker.lookup.pipeline.defers().then(|| waiting(worker)),

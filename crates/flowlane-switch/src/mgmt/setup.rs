@@ -9,6 +9,7 @@ mod interfaces;
 mod limits;
 mod lines;
 mod links;
+mod mirrors;
 mod numbers;
 mod openflow;
 mod ports;
@@ -39,6 +40,7 @@ use flowlane::rule::group::Group;
 use flowlane::rule::{ReadErrors, Rule, flow_syntax};
 use flowlane_gpu::Device;
 
+pub(crate) use self::mirrors::LiveMirrors;
 pub use self::openflow::OpenflowSetup;
 pub use self::ports::PortSet;
 pub(crate) use self::ports::{Asked, Opened};
@@ -64,6 +66,7 @@ use crate::port::{PortError, PortSpec};
 use crate::stage::Shard;
 use crate::state::conntrack::Connections;
 use crate::state::meter::{Band, Excess, Meter, Unit};
+use crate::state::mirror::MirrorSettings;
 use crate::state::router::Interface;
 use crate::tunnel::{PortTunnels, Tunnels};
 
@@ -94,6 +97,9 @@ pub struct Setup {
     stateful_stages: Vec<StageSetup>,
     /// The table of connections, in which translations have their sessions.
     connections: Arc<Connections>,
+    mirrors: Vec<MirrorSettings>,
+    /// Those in force, once the switch is open.
+    live_mirrors: Arc<LiveMirrors>,
     specs: Vec<PortSpec>,
     /// Ports behind these are of clients of a switch whose place this one takes.
     configured_ports: usize,
@@ -123,6 +129,7 @@ impl Setup {
         firewall::add_tables(&mut config, plan.as_ref(), &interfaces, &source)?;
         openflow::add_tables(&mut config);
         numbers::check(&config, &source)?;
+        let mirrors = mirrors::read(&config, &source)?;
         let (specs, controller) = port_specs(&config, &source)?;
         let mut reader = Reader::new(&source, &config);
         let groups = groups::read(&mut reader, &config)?;
@@ -151,6 +158,8 @@ impl Setup {
             routes,
             stateful_stages,
             connections,
+            mirrors,
+            live_mirrors: Arc::default(),
             configured_ports: specs.len(),
             specs,
             controller,

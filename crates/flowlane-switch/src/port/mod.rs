@@ -16,6 +16,7 @@ pub mod offload;
 #[cfg(target_os = "linux")]
 pub mod patch;
 pub mod pcap;
+mod pcap_out;
 #[cfg(target_os = "linux")]
 mod permission;
 pub(crate) mod runtime_folder;
@@ -30,7 +31,8 @@ pub mod tunnel;
 
 pub use r#gen::{GenConfig, GenPort, GenProfile};
 pub use memory::{MemoryHandle, MemoryPort, NullPort};
-pub use pcap::{PcapConfig, PcapOutPort, PcapPort};
+pub use pcap::{PcapConfig, PcapPort};
+pub use pcap_out::{PcapOutConfig, PcapOutPort, Rotation};
 pub use shared::SharedPort;
 pub use spec::{PortSpec, XdpMode};
 

@@ -6,14 +6,13 @@
 //! gets what there was. Damage ends the input, not the switch: the other ports go on, and closing the port is the error.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::Read;
+use std::path::PathBuf;
 use std::time::Instant;
 
-use flowlane_capture::{
-    CaptureError, CaptureReader, CaptureWriter, FRAME_MAX, FileFormat, Packet, decompress,
-};
+use flowlane_capture::{CaptureError, CaptureReader, FRAME_MAX, Packet, decompress};
 
+use super::pcap_out::{PcapOutConfig, PcapOutPort};
 use super::{Port, PortError, Received, SharedPort};
 use crate::packet::{Frame, Frames, Spread};
 
@@ -114,7 +113,8 @@ impl PcapPort {
     /// As [`open`](Self::open).
     pub fn open_all(config: &PcapConfig, spreads: Vec<Spread>) -> Result<Vec<Self>, PortError> {
         let workers = spreads.len();
-        let output = config.out.as_deref().map(|out| PcapOutPort::create(out, None)).transpose()?;
+        let output =
+            config.out.as_deref().map(|out| PcapOutPort::create(&PcapOutConfig::new(out))).transpose()?;
         let mut outputs: Vec<Box<dyn Port>> = match (output, workers) {
             (None, _) => Vec::new(),
             (Some(output), 1) => vec![Box::new(output)],
@@ -275,6 +275,10 @@ impl Port for PcapPort {
         self.output.as_mut().map_or(Ok(false), |output| output.send(frame))
     }
 
+    fn flush(&mut self) -> Result<u64, PortError> {
+        self.output.as_mut().map_or(Ok(0), |output| output.flush())
+    }
+
     fn close(&mut self) -> Result<(), PortError> {
         let closed = self.output.as_mut().map_or(Ok(()), |output| output.close());
         closed.and(self.damage.take().map_or(Ok(()), Err))
@@ -289,110 +293,12 @@ impl Port for PcapPort {
     }
 }
 
-/// Bytes of whole records that are written at once.
-const WRITTEN_AT_ONCE: usize = 1 << 18;
-
-/// Writes sent frames into a capture.
-///
-/// Where the file takes no more (a full disk), this is said once; frames are counted as not sent from then on, and the switch goes
-/// on. The file ends behind a whole record.
-pub struct PcapOutPort {
-    spec: String,
-    file: File,
-    /// Records that are still to be written.
-    records: CaptureWriter<Vec<u8>>,
-    /// How many frames those hold.
-    frames: u64,
-    /// Bytes of whole records in the file.
-    len: u64,
-    /// Frames that were taken, and lost.
-    lost: u64,
-    /// Why no more are taken.
-    failed: Option<io::Error>,
-}
-
-impl PcapOutPort {
-    /// Makes the file and its folders.
-    ///
-    /// # Errors
-    /// Where it cannot be made.
-    pub fn create(file: &Path, format: Option<FileFormat>) -> Result<Self, PortError> {
-        let spec = format!("pcap-out:{}", file.display());
-        let create = || -> io::Result<_> {
-            if let Some(folder) = file.parent() {
-                std::fs::create_dir_all(folder)?;
-            }
-            let format = format.unwrap_or(FileFormat::of_path(file));
-            let records = CaptureWriter::new(Vec::with_capacity(WRITTEN_AT_ONCE), format)?;
-            Ok((File::create(file)?, records))
-        };
-        let (file, records) = create().map_err(|source| PortError::Io { spec: spec.clone(), source })?;
-        Ok(Self { spec, file, records, frames: 0, len: 0, lost: 0, failed: None })
-    }
-
-    /// Writes the records that wait.
-    fn write(&mut self) {
-        let records = self.records.output_mut();
-        if self.failed.is_some() {
-            return;
-        }
-        match self.file.write_all(records) {
-            Ok(()) => self.len += records.len() as u64,
-            Err(error) => {
-                // Only regular files can be truncated.
-                _ = self.file.set_len(self.len);
-                self.lost += self.frames;
-                let message =
-                    format!("flowlane: port `{}`: {error}; nothing more is written there\n", self.spec);
-                // Standard error may be closed.
-                _ = io::stderr().write_all(message.as_bytes());
-                self.failed = Some(error);
-            }
-        }
-        records.clear();
-        self.frames = 0;
-    }
-}
-
-impl Port for PcapOutPort {
-    fn receive(&mut self, _: &mut Frames) -> Result<Received, PortError> {
-        Ok(Received::Finished)
-    }
-
-    fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
-        if self.failed.is_some() {
-            return Ok(false);
-        }
-        let (captured, len) = (frame.captured().bytes(), frame.len() as u32);
-        let written = self.records.write_truncated(frame.time_ns, captured, len);
-        written.map_err(|source| PortError::Io { spec: self.spec.clone(), source })?;
-        self.frames += 1;
-        if self.records.output_mut().len() >= WRITTEN_AT_ONCE {
-            self.write();
-        }
-        Ok(true)
-    }
-
-    fn flush(&mut self) -> Result<u64, PortError> {
-        Ok(std::mem::take(&mut self.lost))
-    }
-
-    fn close(&mut self) -> Result<(), PortError> {
-        self.write();
-        let error = self.failed.as_ref().map(|error| io::Error::new(error.kind(), error.to_string()));
-        error.map_or(Ok(()), |source| Err(PortError::Io { spec: self.spec.clone(), source }))
-    }
-}
-
-impl Drop for PcapOutPort {
-    /// Flushes accepted frames where the switch ends without closing the port.
-    fn drop(&mut self) {
-        self.write();
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use flowlane_capture::{CaptureWriter, FileFormat};
+
     use super::*;
 
     fn frame(bytes: &[u8], time_ns: u64) -> Frame {
@@ -419,7 +325,7 @@ mod tests {
     fn a_capture_is_written_replayed_and_looped() {
         let folder = std::env::temp_dir().join(format!("flowlane-pcap-{}", std::process::id()));
         let file = folder.join("a/b.pcapng");
-        let mut out = PcapOutPort::create(&file, None).unwrap();
+        let mut out = PcapOutPort::create(&PcapOutConfig::new(&file)).unwrap();
         let frames: Vec<_> = (0..9u8).map(|i| (u64::from(i), vec![i; 60])).collect();
         for (time_ns, bytes) in &frames {
             assert!(out.send(&frame(bytes, *time_ns)).unwrap());
@@ -492,7 +398,8 @@ mod tests {
         }
         let mut port = opened("again", &file, 1).unwrap();
         let path = std::env::temp_dir().join(format!("flowlane-{}-written", std::process::id()));
-        let mut outputs = SharedPort::handles(Box::new(PcapOutPort::create(&path, None).unwrap()), 2);
+        let mut outputs =
+            SharedPort::handles(Box::new(PcapOutPort::create(&PcapOutConfig::new(&path)).unwrap()), 2);
         let mut burst = Frames::new(2);
         port.receive(&mut burst).unwrap();
         for frame in burst.iter() {
@@ -519,25 +426,6 @@ mod tests {
         }
         file.truncate(50);
         assert!(opened("none", &file, 3).is_err());
-    }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn what_a_full_disk_does_not_take_is_counted() {
-        let mut out = PcapOutPort::create(Path::new("/dev/full"), None).unwrap();
-        let frames = 2 * (WRITTEN_AT_ONCE as u64 / 1000);
-        let taken = (0..frames).filter(|&i| out.send(&frame(&[1; 1000], i)).unwrap()).count() as u64;
-        assert!(taken < frames);
-        assert_eq!(out.flush().unwrap(), taken);
-        assert_eq!(out.flush().unwrap(), 0);
-        let error = out.close().unwrap_err().to_string();
-        assert!(error.contains("/dev/full"), "{error}");
-        // Those that were still waiting are counted, too.
-        let mut out = PcapOutPort::create(Path::new("/dev/full"), None).unwrap();
-        assert!(out.send(&frame(&[1; 1000], 0)).unwrap());
-        assert_eq!(out.flush().unwrap(), 0);
-        assert!(out.close().is_err());
-        assert_eq!(out.flush().unwrap(), 1);
     }
 
     #[test]

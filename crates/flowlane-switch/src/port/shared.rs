@@ -105,6 +105,11 @@ impl Port for SharedPort {
     fn flush(&mut self) -> Result<u64, PortError> {
         if !self.kept.is_empty() {
             self.send_kept()?;
+        } else if self.receives && self.sends {
+            // What waits in the port does not wait for the next frame. Where another worker is there, it flushes.
+            if let Ok(mut inner) = self.inner.try_lock() {
+                self.dropped += inner.port.flush()?;
+            }
         }
         Ok(std::mem::take(&mut self.dropped))
     }

@@ -7,7 +7,8 @@ use std::str::FromStr;
 
 use super::r#gen::{GenConfig, GenPort};
 use super::memory::NullPort;
-use super::pcap::{PcapConfig, PcapOutPort, PcapPort};
+use super::pcap::{PcapConfig, PcapPort};
+use super::pcap_out::{PcapOutConfig, PcapOutPort, Rotation};
 use super::{Port, PortError, SharedPort};
 use crate::packet::Spread;
 use crate::tunnel::PortTunnelSpec;
@@ -18,13 +19,8 @@ use flowlane_capture::FileFormat;
 pub enum PortSpec {
     /// `pcap:FILE[,loop=N][,rate=PPS][,out=FILE]`: replays a capture; `loop=0` without end.
     Pcap(PcapConfig),
-    /// `pcap-out:FILE[,format=pcap|pcapng]`: writes a capture.
-    PcapOut {
-        /// The capture.
-        file: PathBuf,
-        /// Its format; by the file's name where it is none.
-        format: Option<FileFormat>,
-    },
+    /// `pcap-out:FILE[,format=pcap|pcapng][,rotate=BYTES][,files=N]`: writes a capture.
+    PcapOut(PcapOutConfig),
     /// `gen:PROFILE[,OPTION=VALUE]…`: generates frames.
     Gen {
         /// The profile of frames.
@@ -98,7 +94,7 @@ impl PortSpec {
                 config.file = folder.join(&config.file);
                 config.out = config.out.take().map(|out| folder.join(out));
             }
-            Self::PcapOut { file, .. } => *file = folder.join(&*file),
+            Self::PcapOut(config) => config.file = folder.join(&config.file),
             Self::Gen { .. }
             | Self::Null
             | Self::Tap { .. }
@@ -126,7 +122,7 @@ impl PortSpec {
             | Self::AfPacket { interface }
             | Self::AfXdp { interface, .. } => Some(interface),
             Self::Pcap(_)
-            | Self::PcapOut { .. }
+            | Self::PcapOut(_)
             | Self::Gen { .. }
             | Self::Null
             | Self::Patch { .. }
@@ -198,7 +194,7 @@ impl PortSpec {
         self.lock_interface()?;
         match self {
             Self::Pcap(config) => Ok(Box::new(PcapPort::open(config)?)),
-            Self::PcapOut { file, format } => Ok(Box::new(PcapOutPort::create(file, *format)?)),
+            Self::PcapOut(config) => Ok(Box::new(PcapOutPort::create(config)?)),
             Self::Gen { .. } => Ok(Box::new(self.generator(vec![Spread::all()])?.remove(0))),
             Self::Null => Ok(Box::new(NullPort)),
             #[cfg(target_os = "linux")]
@@ -255,18 +251,18 @@ pub(crate) fn check_captures(specs: &[PortSpec], inputs: &[PathBuf]) -> Result<(
         }
     };
     let inputs: Vec<_> = inputs.iter().map(|input| place(input)).collect();
-    let (mut read, mut written) = (Vec::new(), Vec::<(usize, &Path)>::new());
+    let (mut read, mut written) = (Vec::new(), Vec::<(usize, PathBuf)>::new());
     for (port, spec) in specs.iter().enumerate() {
         match spec {
             PortSpec::Pcap(config) => {
                 read.push(place(&config.file));
-                written.extend(config.out.as_deref().map(|out| (port, out)));
+                written.extend(config.out.clone().map(|out| (port, out)));
             }
-            PortSpec::PcapOut { file, .. } => written.push((port, file)),
+            PortSpec::PcapOut(config) => written.extend(config.files().map(|file| (port, file))),
             _ => {}
         }
     }
-    for (n, &(port, file)) in written.iter().enumerate() {
+    for (n, (port, file)) in written.iter().enumerate() {
         let is_device = file.metadata().is_ok_and(|data| !data.is_file());
         let by = match place(file) {
             _ if is_device => continue,
@@ -276,7 +272,7 @@ pub(crate) fn check_captures(specs: &[PortSpec], inputs: &[PathBuf]) -> Result<(
             _ => continue,
         };
         let problem = format!("{} {by}, and would be lost; give another file", file.display());
-        return Err((port, PortError::Spec { spec: specs[port].to_string(), problem }));
+        return Err((*port, PortError::Spec { spec: specs[*port].to_string(), problem }));
     }
     Ok(())
 }
@@ -309,6 +305,49 @@ fn unknown_scheme(text: &str, scheme: &str) -> String {
         None => ".".to_owned(),
     };
     format!("there is no kind of port `{scheme}`{hint} There are {schemes}")
+}
+
+/// Reads the file and options behind `pcap-out:`, as [`pcap`].
+fn pcap_out(file: &str, options: &[(&str, &str)]) -> Result<PcapOutConfig, (String, Option<String>)> {
+    let mut config = PcapOutConfig::new(file);
+    let mut files = None;
+    for &(key, value) in options {
+        let wrong = |problem: &str| Err((key.to_owned(), Some(format!("`{key}={value}`: {problem}"))));
+        match (key, value) {
+            ("format", "pcap") => config.format = Some(FileFormat::Pcap),
+            ("format", "pcapng") => config.format = Some(FileFormat::Pcapng),
+            ("rotate", _) => match bytes(value) {
+                Some(bytes @ 1..) => config.rotation = Some(Rotation { bytes, files: Rotation::FILES }),
+                _ => return wrong("bytes are expected, such as 500000, 64K, 100M or 2G"),
+            },
+            ("files", _) => match value.parse() {
+                Ok(number @ 2..=Rotation::FILES_MAX) => files = Some(number),
+                _ => return wrong("a number from 2 to 1000 is expected"),
+            },
+            (other, _) => return Err((format!("{other}={value}"), None)),
+        }
+    }
+    match (&mut config.rotation, files) {
+        (Some(rotation), Some(files)) => rotation.files = files,
+        (None, Some(files)) => {
+            let problem =
+                format!("`files={files}` needs `rotate=BYTES`, which says when another file is begun");
+            return Err(("files".to_owned(), Some(problem)));
+        }
+        (_, None) => {}
+    }
+    Ok(config)
+}
+
+/// Reads a number of bytes, with a unit of 1024 or its powers, if it has one.
+fn bytes(text: &str) -> Option<u64> {
+    let (number, shift) = match text.as_bytes().last()? {
+        b'K' | b'k' => (&text[..text.len() - 1], 10),
+        b'M' | b'm' => (&text[..text.len() - 1], 20),
+        b'G' | b'g' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// Reads the file and options behind `pcap:`. An error is the wrong option, and its problem unless it is unknown.
@@ -356,17 +395,13 @@ impl FromStr for PortSpec {
                 Err((_, Some(problem))) => Err(fail(problem)),
                 Err((other, None)) => unknown(&other, &["loop=N", "rate=PPS", "out=FILE"]),
             },
-            "pcap-out" => {
-                let mut format = None;
-                for option in options {
-                    format = match option {
-                        ("format", "pcap") => Some(FileFormat::Pcap),
-                        ("format", "pcapng") => Some(FileFormat::Pcapng),
-                        (other, _) => return unknown(other, &["format=pcap", "format=pcapng"]),
-                    };
+            "pcap-out" => match pcap_out(&named("file")?, &options) {
+                Ok(config) => Ok(Self::PcapOut(config)),
+                Err((_, Some(problem))) => Err(fail(problem)),
+                Err((other, None)) => {
+                    unknown(&other, &["format=pcap", "format=pcapng", "rotate=BYTES", "files=N"])
                 }
-                Ok(Self::PcapOut { file: PathBuf::from(named("file")?), format })
-            }
+            },
             "gen" => {
                 let profile = named("profile")?;
                 let options: Vec<_> =
@@ -424,13 +459,15 @@ impl fmt::Display for PortSpec {
                 }
                 config.out.as_ref().map_or(Ok(()), |out| write!(f, ",out={}", out.display()))
             }
-            Self::PcapOut { file, format } => {
+            Self::PcapOut(PcapOutConfig { file, format, rotation }) => {
                 write!(f, "pcap-out:{}", file.display())?;
                 match format {
                     None => Ok(()),
                     Some(FileFormat::Pcap) => f.write_str(",format=pcap"),
                     Some(FileFormat::Pcapng) => f.write_str(",format=pcapng"),
-                }
+                }?;
+                rotation
+                    .map_or(Ok(()), |Rotation { bytes, files }| write!(f, ",rotate={bytes},files={files}"))
             }
             Self::Gen { profile, options } => {
                 write!(f, "gen:{profile}")?;

@@ -88,6 +88,8 @@ pub enum MirrorOutput {
 /// The settings of a mirror.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MirrorSettings {
+    /// Its name.
+    pub name: String,
     /// The ports whose received packets are taken.
     pub received: PortSelection,
     /// The ports whose sent packets are taken.
@@ -167,6 +169,11 @@ impl Mirrors {
         self.0.is_empty()
     }
 
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Mirror> {
+        self.0.iter()
+    }
+
     /// Returns the mirrors that concern a port.
     pub fn of_port(&self, port: PortNo) -> PortMirrors {
         let mut out = PortMirrors::default();
@@ -216,7 +223,8 @@ mod tests {
 
     fn settings(received: &[u32], sent: &[u32], output: MirrorOutput) -> MirrorSettings {
         let (received, sent) = (ports(received), ports(sent));
-        MirrorSettings { received, sent, vlans: None, output, members: BTreeSet::new(), bytes_max: None }
+        let (name, members) = (String::new(), BTreeSet::new());
+        MirrorSettings { name, received, sent, vlans: None, output, members, bytes_max: None }
     }
 
     fn mirrors(all: impl IntoIterator<Item = MirrorSettings>) -> Mirrors {

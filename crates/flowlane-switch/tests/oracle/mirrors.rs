@@ -89,6 +89,7 @@ impl Mirror {
             false => PortSelection::Ports(ports.iter().copied().collect()),
         };
         MirrorSettings {
+            name: String::new(),
             received: selection(&self.received),
             sent: selection(&self.sent),
             vlans: (!self.vlans.is_empty()).then(|| Vlans::of(self.vlans.iter().copied())),

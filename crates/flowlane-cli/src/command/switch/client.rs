@@ -242,8 +242,8 @@ fn port_changed(what: &str, port: &PortChangeReport) -> String {
 }
 
 fn changed(change: ChangeReport) -> String {
-    let ChangeReport { added, modified, removed, groups, ports, zones, microseconds, gone, problems } =
-        change;
+    let others = others_changed(&change);
+    let ChangeReport { added, modified, removed, microseconds, gone, problems, .. } = change;
     let mut out = String::new();
     problems.iter().for_each(|problem| out += &format!("warning: {problem}\n"));
     if !gone.is_empty() {
@@ -259,7 +259,6 @@ fn changed(change: ChangeReport) -> String {
         out += &output::table("", &["deleted rule", "packets", "bytes", "duration"], &rows);
     }
     let [added, modified, removed] = [added, modified, removed].map(|n| count(n as u64));
-    let others = others_changed(groups, ports, zones);
     out + &format!(
         "{added} rules added, {modified} modified, {removed} deleted{others}; in force after {} µs\n",
         count(microseconds)
@@ -267,9 +266,13 @@ fn changed(change: ChangeReport) -> String {
 }
 
 /// Formats what a reload has changed beside rules.
-pub(super) fn others_changed(groups: usize, ports: usize, zones: usize) -> String {
-    let changed =
-        [(groups, "groups changed"), (ports, "ports changed"), (zones, "zones with other settings")];
+pub(super) fn others_changed(change: &ChangeReport) -> String {
+    let changed = [
+        (change.groups, "groups changed"),
+        (change.ports, "ports changed"),
+        (change.mirrors, "mirrors changed"),
+        (change.zones, "zones with other settings"),
+    ];
     let changed = changed.into_iter().filter(|(number, _)| *number > 0);
     changed.map(|(number, what)| format!(", {} {what}", count(number as u64))).collect()
 }

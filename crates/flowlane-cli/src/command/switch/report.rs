@@ -332,6 +332,9 @@ fn others(report: &Report) -> String {
     add("MAC addresses learned".to_owned(), report.macs.learned);
     add("MAC addresses moved".to_owned(), report.macs.moved);
     add("MAC addresses not learned, FDB full".to_owned(), report.macs.refused);
+    for m in &report.mirrors {
+        add(format!("mirror {}: copied", m.name), m.packets);
+    }
     for m in &report.meters {
         add(format!("meter {}: passed", m.number), m.passed_packets);
         add(format!("meter {}: remarked", m.number), m.remarked_packets);

@@ -401,7 +401,7 @@ fn handle_signals(signals: &mut Signals, served: &ControlServer) {
                 Ok(done) => {
                     done.problems.iter().for_each(|problem| note!("flowlane: warning: {problem}"));
                     let (added, modified, removed) = (done.added, done.modified, done.removed);
-                    let others = client::others_changed(done.groups, done.ports, done.zones);
+                    let others = client::others_changed(&done);
                     note!(
                         "flowlane: reloaded: {added} rules added, {modified} modified, {removed} deleted{others}"
                     );

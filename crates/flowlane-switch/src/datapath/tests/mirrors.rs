@@ -17,7 +17,15 @@ fn selection(ports: &[u32]) -> PortSelection {
 
 fn settings(received: &[u32], sent: &[u32], output: MirrorOutput) -> MirrorSettings {
     let (received, sent) = (selection(received), selection(sent));
-    MirrorSettings { received, sent, vlans: None, output, members: BTreeSet::new(), bytes_max: None }
+    MirrorSettings {
+        name: String::new(),
+        received,
+        sent,
+        vlans: None,
+        output,
+        members: BTreeSet::new(),
+        bytes_max: None,
+    }
 }
 
 /// Gives a worker these mirrors; returns their counters.
@@ -37,6 +45,7 @@ fn random_mirrors(r: &mut Random) -> Vec<MirrorSettings> {
             }
         };
         MirrorSettings {
+            name: String::new(),
             received: ports(r),
             sent: ports(r),
             vlans: None,

@@ -8,7 +8,7 @@ use super::server::{ChangeReport, ControlServer, setup_error};
 use crate::mgmt::setup::{Asked, Opened, PortSet};
 
 impl ControlServer {
-    /// Takes over rules, groups, ports and settings of zones from a configuration: the one that the switch was started with, or
+    /// Takes over rules, groups, ports, mirrors and settings of zones from a configuration: the one that the switch was started with, or
     /// another that differs in these alone. Unchanged rules keep their counters, and unchanged ports stay open.
     ///
     /// # Errors
@@ -36,6 +36,7 @@ impl ControlServer {
             added.push(opened.section.number);
             problems.extend(self.put(&mut ports, opened)?);
         }
+        let wanted_mirrors = wanted.mirrors.clone();
         let changes = self.reload.changes(&self.control(), wanted, &ports);
         let report = self.make(&changes.all(), "", "configuration").inspect_err(|_| {
             // No rule names them. An error is of a switch that ends.
@@ -54,6 +55,10 @@ impl ControlServer {
                 Err(error) => problems.push(error.message),
             }
         }
+        let (mirrors, mirrors_changed) = self.reload.mirrors().replace(&wanted_mirrors);
+        if mirrors_changed > 0 {
+            self.control().set_mirrors(mirrors);
+        }
         plan.adopted.into_iter().for_each(|number| ports.adopt(number));
         let (of_all, own) = &changes.zones;
         let report = ChangeReport {
@@ -61,6 +66,7 @@ impl ControlServer {
             ports: changes.vlans.len() + of_ports,
             // Workers that do not run track nothing any more, or not yet.
             zones: self.tracked().map_or(0, |(connections, _)| connections.zones().replace(of_all, own)),
+            mirrors: mirrors_changed,
             problems,
             ..report
         };

@@ -95,6 +95,9 @@ pub struct ChangeReport {
     /// Zones of connections with other settings than before, by a reload.
     #[serde(default)]
     pub zones: usize,
+    /// Mirrors that have come, gone or other settings than before, by a reload.
+    #[serde(default)]
+    pub mirrors: usize,
     /// The time from reading the change until no packet saw the former rules.
     pub microseconds: u64,
     /// The removed rules with their final counters.
@@ -402,6 +405,7 @@ impl ControlServer {
             ports: 0,
             problems: Vec::new(),
             zones: 0,
+            mirrors: 0,
             microseconds,
             gone: gone.into_iter().map(FlowRemovedReport::from).collect(),
         })

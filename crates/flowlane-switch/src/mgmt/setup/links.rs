@@ -53,7 +53,7 @@ impl Setup {
             PortSpec::AfPacket { interface } | PortSpec::AfXdp { interface, .. } => of(interface),
             PortSpec::Tap { name, .. } => Some(of(name).unwrap_or(MTU_OF_TAP)),
             PortSpec::Pcap(_)
-            | PortSpec::PcapOut { .. }
+            | PortSpec::PcapOut(_)
             | PortSpec::Gen { .. }
             | PortSpec::Null
             | PortSpec::Patch { .. }

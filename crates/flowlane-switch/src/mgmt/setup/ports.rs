@@ -284,7 +284,7 @@ impl PortSet {
         }
         let files = match spec {
             PortSpec::Pcap(config) => vec![Some(&config.file), config.out.as_ref()],
-            PortSpec::PcapOut { file, .. } => vec![Some(file)],
+            PortSpec::PcapOut(config) => vec![Some(&config.file)],
             _ => Vec::new(),
         };
         // Others wait for the change meanwhile.

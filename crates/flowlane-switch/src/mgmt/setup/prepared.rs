@@ -55,7 +55,7 @@ impl Setup {
     pub fn check_take_over(&self) -> Result<(), ConfigError> {
         let written = |spec: &PortSpec| -> Option<PathBuf> {
             match spec {
-                PortSpec::PcapOut { file, .. } => Some(file.clone()),
+                PortSpec::PcapOut(config) => Some(config.file.clone()),
                 PortSpec::Pcap(config) => config.out.clone(),
                 _ => None,
             }
@@ -81,6 +81,9 @@ impl Prepared {
         let Self { setup, seed, pipelines } = self;
         let mut workers = setup.open_ports(seed, pipelines)?;
         let mut control = Control::attach_all(&mut workers).expect("the workers are new");
+        if let (mirrors @ Some(_), _) = setup.live_mirrors.replace(&setup.mirrors) {
+            control.set_mirrors(mirrors);
+        }
         let is_measured = setup.config.switch.seed.is_none();
         let tables: Vec<TableSection> = setup.config.table;
         for table in tables.into_iter().filter(|table| table.engine != TableEngine::Gpu) {

@@ -1,21 +1,22 @@
-//! Reloading a configuration while the switch runs: its rules, groups, ports but the router's, and the settings of zones of
+//! Reloading a configuration while the switch runs: its rules, groups, ports but the router's, mirrors, and the settings of zones of
 //! connections may differ.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use flowlane::rule::action::PortNo;
 use flowlane::rule::group::Group;
 use flowlane::rule::{Command, FlowMod, Rule};
 
 use super::ports::{Asked, PortSet};
-use super::{LiveRoutes, Setup, SetupError, firewall};
+use super::{LiveMirrors, LiveRoutes, Setup, SetupError, firewall};
 use crate::control::{Changes, Control, GroupMod, VlanChange};
 use crate::mgmt::config::{Config, ConnectionSection, KeyPath, PortSection, Source, TableSection};
 use crate::ruleset::{PortVlans, Ruleset};
 use crate::state::conntrack::ZoneSettings;
+use crate::state::mirror::MirrorSettings;
 
 /// The configuration of a running switch, to compare a reload with.
 pub struct Reload {
@@ -26,6 +27,7 @@ pub struct Reload {
     groups: Mutex<BTreeSet<u32>>,
     /// The tables of routes.
     routes: Mutex<Vec<LiveRoutes>>,
+    mirrors: Arc<LiveMirrors>,
 }
 
 /// The parts of a configuration that a reload takes over.
@@ -38,6 +40,7 @@ pub struct Wanted {
     /// The settings of all zones of connections, and of those with their own.
     pub zones: (ZoneSettings, BTreeMap<u16, ZoneSettings>),
     pub(crate) ports: Vec<Asked>,
+    pub(crate) mirrors: Vec<MirrorSettings>,
     pub(crate) source: Source,
 }
 
@@ -149,6 +152,7 @@ impl Reload {
             ports: Mutex::new(PortSet::of(setup)),
             groups: Mutex::new(groups),
             routes: Mutex::new(setup.routes.iter().cloned().map(LiveRoutes::of).collect()),
+            mirrors: setup.live_mirrors.clone(),
         }
     }
 
@@ -184,7 +188,7 @@ impl Reload {
             let Section { header, key, item, .. } = section.expect("one of the two has it");
             let message = format!(
                 "{header} is not as it was when the switch was started (its text, or a file that it names): \
-                 reloading changes rules, groups, ports without addresses, and settings of zones only"
+                 reloading changes rules, groups, ports without addresses, mirrors and settings of zones only"
             );
             let at = item.map_or_else(|| KeyPath::of(key), |item| KeyPath::section(key, item));
             let help = "undo that, or stop the switch and start it again";
@@ -193,7 +197,8 @@ impl Reload {
         let connections = &setup.config.connections;
         let zones = (connections.of_all_zones(), connections.of_zones());
         let (vlans, ports) = (setup.vlans(), setup.asked());
-        Ok(Wanted { vlans, ports, rules: setup.rules, groups: setup.groups, zones, source: setup.source })
+        let Setup { rules, groups, mirrors, source, .. } = setup;
+        Ok(Wanted { vlans, ports, rules, groups, zones, mirrors, source })
     }
 
     /// Returns the changes of a running switch to what a configuration asks for, but for new ports. Groups and ports that clients have
@@ -219,6 +224,11 @@ impl Reload {
             zones,
             configured: ids,
         }
+    }
+
+    /// The mirrors in force.
+    pub(crate) fn mirrors(&self) -> &LiveMirrors {
+        &self.mirrors
     }
 
     /// Notes that changes have been made.
@@ -288,7 +298,7 @@ mod tests {
         let all: BTreeSet<&str> =
             schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
         // Of ports, those with addresses are compared.
-        assert_eq!(all.difference(&compared).collect::<Vec<_>>(), [&"groups", &"port"]);
+        assert_eq!(all.difference(&compared).collect::<Vec<_>>(), [&"groups", &"mirror", &"port"]);
         assert_eq!(compared.difference(&all).count(), 0);
     }
 

@@ -92,7 +92,8 @@ impl MirrorSpec {
         let (received, sent) = (selection(&self.received), selection(&self.sent));
         let ports = self.output.iter().flatten().filter_map(|interface| numbers.get(interface).copied());
         let members = ports.filter(|port| output != MirrorOutput::Port(PortNo(*port))).collect();
-        Ok((MirrorSettings { received, sent, vlans, output, members, bytes_max: self.bytes_max }, note))
+        let (name, bytes_max) = (name.clone(), self.bytes_max);
+        Ok((MirrorSettings { name, received, sent, vlans, output, members, bytes_max }, note))
     }
 }
 
@@ -200,6 +201,7 @@ mod tests {
         let ports = |numbers: &[u32]| PortSelection::Ports(numbers.iter().copied().collect());
         // The port of row 9 is not open.
         let wanted = MirrorSettings {
+            name: spec().name,
             received: ports(&[1]),
             sent: ports(&[2]),
             vlans: None,
