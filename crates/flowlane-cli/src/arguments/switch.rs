@@ -208,13 +208,13 @@ pub(crate) enum SwitchVerb {
         /// File of flow-mods.
         file: PathBuf,
     },
-    /// Reload the configuration's rules, groups and ports; unchanged rules keep their counters, and unchanged ports stay open. SIGHUP
+    /// Reload the configuration's rules, groups, meters, mirrors and ports; unchanged rules keep their counters, and unchanged ports stay open. SIGHUP
     /// does the same.
     #[command(after_help = "Examples:\n  flowlane switch reload\n  flowlane switch reload other.toml")]
     Reload {
         #[command(flatten)]
         running: RunningSwitch,
-        /// Another configuration, which differs in rules, groups, ports and zones only.
+        /// Another configuration, which differs in rules, groups, meters, mirrors, ports and zones only.
         file: Option<PathBuf>,
     },
     /// Add a port to a running switch, until it is removed or the switch ends.

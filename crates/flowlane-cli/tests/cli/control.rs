@@ -184,6 +184,39 @@ fn a_bundle_with_an_error_is_rejected_with_its_position() {
 }
 
 #[test]
+fn a_reload_changes_meters_with_the_rules_that_name_them() {
+    let meter = |number: u32, rate: u64| format!("[[meter]]\nnumber = {number}\nrate_pps = {rate}\n");
+    let metered =
+        |number: u32| CONFIG.replace("actions=output:out", &format!("actions=meter:{number},output:out"));
+    let switch = Switch::start(&(metered(1) + &meter(1, 100)), &[]);
+    let file = switch.at().join("switch.toml");
+    let reload = |text: String, code| {
+        fs::write(&file, text).unwrap();
+        switch.say("reload", code)
+    };
+    let meters = || switch.json("show")["meters"].clone();
+    let dropped = |of: &Value| of[0]["dropped_packets"].as_u64().unwrap();
+    crate::support::wait_until("the meter drops", || dropped(&meters()) > 100);
+    let same = dropped(&meters());
+    assert!(!reload(metered(1) + &meter(1, 100), 0).0.contains("meter"));
+    assert!(dropped(&meters()) >= same, "a meter that stays keeps its counters");
+    let (said, _) = reload(metered(1) + &meter(1, 1_000_000), 0);
+    assert!(said.contains("1 meters changed"), "{said}");
+    let before = dropped(&meters());
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(dropped(&meters()), before, "the rate is larger than that of packets");
+    // Another meter in its place; the rule names the new one.
+    let (said, _) = reload(metered(2) + &meter(2, 10), 0);
+    assert!(said.contains("2 meters changed"), "{said}");
+    crate::support::wait_until("the new meter drops", || dropped(&meters()) > 100);
+    assert_eq!(meters()[0]["number"], 2);
+    // Of a reload that is refused nothing stays.
+    let (_, said) = reload(metered(3) + &meter(2, 10) + &meter(3, 10) + "[macs]\nageing_s = 7\n", 2);
+    assert!(said.contains("[macs] is not as it was"), "{said}");
+    assert_eq!((meters().as_array().unwrap().len(), &meters()[0]["number"]), (1, &2.into()));
+}
+
+#[test]
 fn reload_applies_the_rules_of_the_configuration() {
     let switch = Switch::start(CONFIG, &[]);
     switch.say("add-flow arp,actions=drop", 0);

@@ -55,7 +55,7 @@ pub(crate) use self::vlans::of as vlan_of;
 use self::reader::Reader;
 use self::routes::RoutesSetup;
 use self::stateful_stages::StageSetup;
-use crate::control::Control;
+use crate::control::{Control, MeterSpec};
 use crate::datapath::{Clock, Switch, Worker};
 use crate::datapath::{Engine, Given, NotAdded, Pipeline};
 use crate::mgmt::config::{
@@ -412,16 +412,23 @@ fn port_names(config: &Config) -> HashMap<String, PortNo> {
 }
 
 fn meter(section: &MeterSection) -> Meter {
+    let MeterSpec { unit, bands, .. } = meter_spec(section);
+    Meter::of_bands(unit, bands)
+}
+
+/// A meter as control has it.
+fn meter_spec(section: &MeterSection) -> MeterSpec {
     let (unit, rate) = match (section.rate_kbps, section.rate_pps) {
         (Some(kbps), _) => (Unit::Kilobits, kbps),
         (_, pps) => (Unit::Packets, pps.unwrap_or(0)),
     };
     let band = |rate: u64, burst: Option<u64>, remark: Option<NonZeroU8>| {
         let excess = remark.map_or(Excess::Drop, |levels| Excess::Remark(levels.get()));
-        Band { rate, burst: burst.unwrap_or(rate / 10), excess }
+        Band { rate, burst: burst.unwrap_or(rate / 10).max(1), excess }
     };
     let further = section.band.iter().map(|further| band(further.rate.get(), further.burst, further.remark));
-    Meter::of_bands(unit, once(band(rate, section.burst, section.remark)).chain(further).collect())
+    let bands = once(band(rate, section.burst, section.remark)).chain(further).collect();
+    MeterSpec { number: section.number, unit, bands, has_bursts: true, keeps_statistics: true }
 }
 
 /// The numbers of all tables, by kind, and their sections.

@@ -270,6 +270,7 @@ pub(super) fn others_changed(change: &ChangeReport) -> String {
     let changed = [
         (change.groups, "groups changed"),
         (change.ports, "ports changed"),
+        (change.meters, "meters changed"),
         (change.mirrors, "mirrors changed"),
         (change.zones, "zones with other settings"),
     ];

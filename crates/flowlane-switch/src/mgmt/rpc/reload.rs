@@ -5,10 +5,35 @@ use std::path::Path;
 use super::RpcError;
 use super::ports::refused;
 use super::server::{ChangeReport, ControlServer, setup_error};
+use crate::control::MeterMod;
+use crate::mgmt::config::Source;
 use crate::mgmt::setup::{Asked, Opened, PortSet};
+use crate::state::mirror::MirrorSettings;
 
 impl ControlServer {
-    /// Takes over rules, groups, ports, mirrors and settings of zones from a configuration: the one that the switch was started with, or
+    /// Changes meters one by one. One that is refused is a problem: a configuration is checked before.
+    fn change_meters(&self, changes: &[MeterMod], problems: &mut Vec<String>) {
+        let mut control = self.control();
+        let refused = changes.iter().filter_map(|change| control.change_meters(change).err());
+        problems.extend(refused.map(|error| error.to_string()));
+    }
+
+    /// Makes the mirrors those of a configuration; returns how many are other than before.
+    fn replace_mirrors(&self, wanted: &[MirrorSettings]) -> usize {
+        let (mirrors, changed) = self.reload.mirrors().replace(wanted);
+        if changed > 0 {
+            self.control().set_mirrors(mirrors);
+        }
+        changed
+    }
+
+    /// Opens the ports that a reload asks for.
+    fn open(&self, ports: &PortSet, asked: &[Asked], source: &Source) -> Result<Vec<Opened>, RpcError> {
+        let opened = asked.iter().map(|one| ports.open(one, self.workers_count(), true, source));
+        opened.collect::<Result<_, _>>().map_err(refused)
+    }
+
+    /// Takes over rules, groups, meters, ports, mirrors and settings of zones from a configuration: the one that the switch was started with, or
     /// another that differs in these alone. Unchanged rules keep their counters, and unchanged ports stay open.
     ///
     /// # Errors
@@ -26,19 +51,24 @@ impl ControlServer {
             self.call_worker(0, |_| ())?;
         }
         ports.check_changed(&plan.changed, &wanted.source).map_err(refused)?;
-        let open = |ports: &PortSet, asked: &[Asked]| -> Result<Vec<Opened>, RpcError> {
-            let opened = asked.iter().map(|one| ports.open(one, self.workers_count(), true, &wanted.source));
-            opened.collect::<Result<_, _>>().map_err(refused)
-        };
-        let (new, replaced) = (open(&ports, &plan.new)?, open(&ports, &plan.replaced)?);
+        let (new, replaced) = (
+            self.open(&ports, &plan.new, &wanted.source)?,
+            self.open(&ports, &plan.replaced, &wanted.source)?,
+        );
         let (mut added, mut problems) = (Vec::new(), Vec::new());
         for opened in new {
             added.push(opened.section.number);
             problems.extend(self.put(&mut ports, opened)?);
         }
         let wanted_mirrors = wanted.mirrors.clone();
+        let meters = wanted.meters.iter().map(|meter| meter.number).collect();
+        let [new_meters, other_meters] = self.reload.meter_changes(&self.control(), &wanted.meters);
         let changes = self.reload.changes(&self.control(), wanted, &ports);
+        // Rules may name them.
+        self.change_meters(&new_meters, &mut problems);
         let report = self.make(&changes.all(), "", "configuration").inspect_err(|_| {
+            let undone: Vec<_> = new_meters.iter().filter_map(undo_of).collect();
+            self.change_meters(&undone, &mut Vec::new());
             // No rule names them. An error is of a switch that ends.
             added.iter().for_each(|number| _ = self.take_out(&mut ports, *number));
         })?;
@@ -55,10 +85,7 @@ impl ControlServer {
                 Err(error) => problems.push(error.message),
             }
         }
-        let (mirrors, mirrors_changed) = self.reload.mirrors().replace(&wanted_mirrors);
-        if mirrors_changed > 0 {
-            self.control().set_mirrors(mirrors);
-        }
+        self.change_meters(&other_meters, &mut problems);
         plan.adopted.into_iter().for_each(|number| ports.adopt(number));
         let (of_all, own) = &changes.zones;
         let report = ChangeReport {
@@ -66,11 +93,17 @@ impl ControlServer {
             ports: changes.vlans.len() + of_ports,
             // Workers that do not run track nothing any more, or not yet.
             zones: self.tracked().map_or(0, |(connections, _)| connections.zones().replace(of_all, own)),
-            mirrors: mirrors_changed,
+            meters: new_meters.len() + other_meters.len(),
+            mirrors: self.replace_mirrors(&wanted_mirrors),
             problems,
             ..report
         };
-        self.reload.made(changes);
+        self.reload.made(changes, meters);
         Ok(report)
     }
+}
+
+/// Returns the change that takes a new meter out again.
+fn undo_of(change: &MeterMod) -> Option<MeterMod> {
+    if let MeterMod::Add(spec) = change { Some(MeterMod::Delete(Some(spec.number))) } else { None }
 }

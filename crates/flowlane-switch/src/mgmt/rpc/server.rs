@@ -95,6 +95,9 @@ pub struct ChangeReport {
     /// Zones of connections with other settings than before, by a reload.
     #[serde(default)]
     pub zones: usize,
+    /// Meters that have come, gone or other settings than before, by a reload.
+    #[serde(default)]
+    pub meters: usize,
     /// Mirrors that have come, gone or other settings than before, by a reload.
     #[serde(default)]
     pub mirrors: usize,
@@ -405,6 +408,7 @@ impl ControlServer {
             ports: 0,
             problems: Vec::new(),
             zones: 0,
+            meters: 0,
             mirrors: 0,
             microseconds,
             gone: gone.into_iter().map(FlowRemovedReport::from).collect(),

@@ -1,18 +1,18 @@
-//! Reloading a configuration while the switch runs: its rules, groups, ports but the router's, mirrors, and the settings of zones of
-//! connections may differ.
+//! Reloading a configuration while the switch runs: its rules, groups, meters, ports but the router's, mirrors, and the settings of zones
+//! of connections may differ.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowlane::rule::action::PortNo;
 use flowlane::rule::group::Group;
 use flowlane::rule::{Command, FlowMod, Rule};
 
 use super::ports::{Asked, PortSet};
-use super::{LiveMirrors, LiveRoutes, Setup, SetupError, firewall};
-use crate::control::{Changes, Control, GroupMod, VlanChange};
+use super::{LiveMirrors, LiveRoutes, Setup, SetupError, firewall, meter_spec};
+use crate::control::{Changes, Control, GroupMod, MeterMod, MeterSpec, VlanChange};
 use crate::mgmt::config::{Config, ConnectionSection, KeyPath, PortSection, Source, TableSection};
 use crate::ruleset::{PortVlans, Ruleset};
 use crate::state::conntrack::ZoneSettings;
@@ -28,6 +28,8 @@ pub struct Reload {
     /// The tables of routes.
     routes: Mutex<Vec<LiveRoutes>>,
     mirrors: Arc<LiveMirrors>,
+    /// The meters of the configuration that is in force.
+    meters: Mutex<BTreeSet<u32>>,
 }
 
 /// The parts of a configuration that a reload takes over.
@@ -41,6 +43,7 @@ pub struct Wanted {
     pub zones: (ZoneSettings, BTreeMap<u16, ZoneSettings>),
     pub(crate) ports: Vec<Asked>,
     pub(crate) mirrors: Vec<MirrorSettings>,
+    pub(crate) meters: Vec<MeterSpec>,
     pub(crate) source: Source,
 }
 
@@ -135,7 +138,6 @@ fn sections_of(config: &Config, folder: &Path) -> Vec<Section> {
         each("[[tunnel]]", "tunnel", of(&config.tunnel, |tunnel| format!("{tunnel:?}"))),
         one("[tunnel_policy]", "tunnel_policy", format!("{:?}", config.tunnel_policy)),
         each("[[tunnel_option]]", "tunnel_option", of(&config.tunnel_option, |option| format!("{option:?}"))),
-        each("[[meter]]", "meter", of(&config.meter, |meter| format!("{meter:?}"))),
     ]
     .into_iter()
     .flatten()
@@ -153,6 +155,7 @@ impl Reload {
             groups: Mutex::new(groups),
             routes: Mutex::new(setup.routes.iter().cloned().map(LiveRoutes::of).collect()),
             mirrors: setup.live_mirrors.clone(),
+            meters: Mutex::new(setup.config.meter.iter().map(|meter| meter.number).collect()),
         }
     }
 
@@ -176,7 +179,7 @@ impl Reload {
     /// Reads what a configuration asks for: by default, the one that the switch was started with.
     ///
     /// # Errors
-    /// Where the configuration is wrong, or differs in more than rules, groups, ports and settings of zones.
+    /// Where the configuration is wrong, or differs in more than rules, groups, meters, ports, mirrors and settings of zones.
     pub fn read(&self, file: Option<&Path>) -> Result<Wanted, SetupError> {
         let setup = Setup::read(file.unwrap_or(&self.file))?;
         let (old, new) = (&self.sections, sections_of(&setup.config, setup.source.folder()));
@@ -188,7 +191,7 @@ impl Reload {
             let Section { header, key, item, .. } = section.expect("one of the two has it");
             let message = format!(
                 "{header} is not as it was when the switch was started (its text, or a file that it names): \
-                 reloading changes rules, groups, ports without addresses, mirrors and settings of zones only"
+                 reloading changes rules, groups, meters, ports without addresses, mirrors and settings of zones only"
             );
             let at = item.map_or_else(|| KeyPath::of(key), |item| KeyPath::section(key, item));
             let help = "undo that, or stop the switch and start it again";
@@ -197,8 +200,9 @@ impl Reload {
         let connections = &setup.config.connections;
         let zones = (connections.of_all_zones(), connections.of_zones());
         let (vlans, ports) = (setup.vlans(), setup.asked());
+        let meters = setup.config.meter.iter().map(meter_spec).collect();
         let Setup { rules, groups, mirrors, source, .. } = setup;
-        Ok(Wanted { vlans, ports, rules, groups, zones, mirrors, source })
+        Ok(Wanted { vlans, ports, rules, groups, zones, mirrors, meters, source })
     }
 
     /// Returns the changes of a running switch to what a configuration asks for, but for new ports. Groups and ports that clients have
@@ -231,9 +235,31 @@ impl Reload {
         &self.mirrors
     }
 
+    /// Returns the changes of meters to those that a configuration asks for: new ones, and then those with other settings and those that
+    /// are gone. Meters of controllers stay.
+    pub(crate) fn meter_changes(&self, control: &Control, wanted: &[MeterSpec]) -> [Vec<MeterMod>; 2] {
+        let (mut new, mut other) = (Vec::new(), Vec::new());
+        for spec in wanted {
+            match control.meters().get(&spec.number) {
+                None => new.push(MeterMod::Add(spec.clone())),
+                Some(there) if there.spec != *spec => other.push(MeterMod::Modify(spec.clone())),
+                Some(_) => {}
+            }
+        }
+        let wanted: BTreeSet<u32> = wanted.iter().map(|spec| spec.number).collect();
+        other.extend(self.meters().difference(&wanted).map(|number| MeterMod::Delete(Some(*number))));
+        [new, other]
+    }
+
     /// Notes that changes have been made.
-    pub fn made(&self, changes: ReloadChanges) {
+    pub fn made(&self, changes: ReloadChanges, meters: BTreeSet<u32>) {
         *self.groups() = changes.configured;
+        *self.meters() = meters;
+    }
+
+    fn meters(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        // As that of groups.
+        self.meters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn groups(&self) -> MutexGuard<'_, BTreeSet<u32>> {
@@ -298,7 +324,7 @@ mod tests {
         let all: BTreeSet<&str> =
             schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
         // Of ports, those with addresses are compared.
-        assert_eq!(all.difference(&compared).collect::<Vec<_>>(), [&"groups", &"mirror", &"port"]);
+        assert_eq!(all.difference(&compared).collect::<Vec<_>>(), [&"groups", &"meter", &"mirror", &"port"]);
         assert_eq!(compared.difference(&all).count(), 0);
     }
 
