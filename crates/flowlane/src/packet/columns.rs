@@ -137,7 +137,7 @@ struct Piece<'a> {
 ///     .with(Field::TpDst, Values::U16(&[53, 80]))?;
 /// assert_eq!(packets.key(1).get(Field::TpDst), 80);
 /// let error = packets.with(Field::TpSrc, Values::U32(&[1, 70_000])).unwrap_err();
-/// assert_eq!(error.to_string(), "column `tp_src`, row 1: 0x11170 does not fit into 16 bits");
+/// assert_eq!(error.to_string(), "column `tp_src`, row 1: 0x11170 does not fit into 16 bits; the largest value is 0xffff");
 /// assert_eq!(error.row(), Some(1));
 /// # Ok::<(), flowlane::Error>(())
 /// ```
@@ -197,7 +197,10 @@ impl<'a> FlowColumns<'a> {
             && let Some(row) = values.first_above(info.ones())
         {
             let (value, bits) = (values.at(row), info.width);
-            let wrong = format!("column `{name}`, row {row}: {value:#x} does not fit into {bits} bits");
+            let most = info.ones();
+            let wrong = format!(
+                "column `{name}`, row {row}: {value:#x} does not fit into {bits} bits; the largest value is {most:#x}"
+            );
             return Err(Error::input(wrong).at(row));
         }
         self.fields.push(field);
@@ -387,7 +390,7 @@ mod tests {
         );
         assert_eq!(
             said(Field::NwProto, Values::U64(&[6, 17, 256])),
-            "column `nw_proto`, row 2: 0x100 does not fit into 8 bits"
+            "column `nw_proto`, row 2: 0x100 does not fit into 8 bits; the largest value is 0xff"
         );
         assert!(said(Field::Ipv4Src, Values::Bytes(&[0; 13], 4)).contains("13 bytes are no values of 4"));
         assert!(said(Field::IpEcn, Values::U8(&[0, 1, 4])).contains("row 2: 0x4 does not fit into 2 bits"));

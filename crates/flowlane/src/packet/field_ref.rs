@@ -2,6 +2,7 @@
 
 use super::fields::Field;
 use super::key::Flow;
+use crate::error::Error;
 
 /// A field, or a part of it: `bits` bits from the bit `first_bit` on, counted from the field's lowest.
 ///
@@ -83,8 +84,19 @@ impl FieldRef {
     /// # Panics
     /// Where the part is too narrow for `value`.
     pub fn place(&self, value: u128) -> u128 {
-        assert!(value <= self.ones(), "{value:#x} does not fit into {} bits", self.bits);
+        assert!(value <= self.ones(), "{}", self.field.info().too_large(value, self.bits.into()));
         value << self.first_bit
+    }
+
+    /// The value of the field that has `value` in the part and zeros elsewhere.
+    ///
+    /// # Errors
+    /// [`Input`](crate::ErrorKind::Input): the part is too narrow for `value`.
+    pub fn try_place(&self, value: u128) -> Result<u128, Error> {
+        match value <= self.ones() {
+            true => Ok(value << self.first_bit),
+            false => Err(self.field.info().too_large(value, self.bits.into())),
+        }
     }
 
     /// The value of the part in a key or mask.
@@ -98,6 +110,15 @@ impl FieldRef {
     /// Where the part is too narrow for `value`.
     pub fn set<K>(&self, flow: &mut Flow<K>, value: u128) {
         flow.set_masked(self.field, self.place(value), self.mask());
+    }
+
+    /// Sets the part in a key or mask to a `value` that may be too large for it.
+    ///
+    /// # Errors
+    /// [`Input`](crate::ErrorKind::Input): the part is too narrow for `value`; nothing has changed then.
+    pub fn try_set<K>(&self, flow: &mut Flow<K>, value: u128) -> Result<(), Error> {
+        flow.set_masked(self.field, self.try_place(value)?, self.mask());
+        Ok(())
     }
 }
 
@@ -135,6 +156,17 @@ mod tests {
                 assert_eq!(mask.get(info.field), part.mask());
             }
         }
+    }
+
+    #[test]
+    fn values_that_a_part_cannot_hold_are_refused() {
+        let part = FieldRef::new(Field::Reg0, 8, 4).unwrap();
+        let mut key = FlowKey::zero();
+        part.try_set(&mut key, 15).unwrap();
+        let refused = part.try_set(&mut key, 16).unwrap_err().to_string();
+        assert_eq!(refused, "0x10 does not fit into these 4 bits of reg0; the largest value is 0xf");
+        assert_eq!(key.get(Field::Reg0), 0xf00, "nothing has changed");
+        assert!(std::panic::catch_unwind(|| part.place(16)).is_err());
     }
 
     #[test]

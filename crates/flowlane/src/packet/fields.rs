@@ -39,7 +39,10 @@ mod table;
 mod tests;
 pub mod word;
 
+use std::fmt;
+
 use super::word_set::WordSet;
+use crate::error::Error;
 use table::FIELDS;
 
 /// Where a field comes from, and so what reads and writes it.
@@ -145,12 +148,19 @@ pub enum Prerequisite {
 /// A value is a number, right-aligned: addresses and ports as they are written, `0xc000_0201` for 192.0.2.1. A packet without a
 /// field has 0 there.
 ///
+/// A field prints as its name in rules, and is read from any name that rules take.
+///
 /// ```
 /// use flowlane::Field;
 ///
-/// let field = Field::by_name("nw_dst").unwrap();
+/// let field: Field = "nw_dst".parse()?;
 /// assert_eq!((field, field.info().width), (Field::Ipv4Dst, 32));
-/// assert_eq!(Field::by_name("tcp_dst"), Field::by_name("tp_dst"));
+/// assert_eq!(field.to_string(), "nw_dst");
+/// assert_eq!("tcp_dst".parse(), Ok(Field::TpDst));
+/// assert_eq!("NXM_OF_IP_DST".parse(), Ok(Field::Ipv4Dst));
+/// let error = "tp_dts".parse::<Field>().unwrap_err();
+/// assert_eq!(error.to_string(), "`tp_dts`: there is no such field; did you mean `tp_dst`?");
+/// # Ok::<(), flowlane::Error>(())
 /// ```
 ///
 #[doc = include_str!("fields/fields.md")]
@@ -352,6 +362,11 @@ impl Field {
         &FIELDS[..NAMED]
     }
 
+    /// The rows of all fields, those that rules cannot name included.
+    pub(crate) fn rows() -> &'static [FieldInfo] {
+        &FIELDS
+    }
+
     /// The field's row of the table.
     #[inline]
     pub fn info(self) -> &'static FieldInfo {
@@ -376,6 +391,12 @@ impl Field {
     /// The field called `name`, by its own name or an alias; views of registers are among them.
     pub fn by_name(name: &str) -> Option<Field> {
         Self::named().iter().find(|f| f.name == name || f.aliases.contains(&name)).map(|f| f.field)
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.info().name)
     }
 }
 
@@ -414,16 +435,60 @@ impl FieldInfo {
         u128::MAX >> (128 - u32::from(self.width))
     }
 
+    /// Checks that the field can hold a value.
+    ///
+    /// ```
+    /// use flowlane::Field;
+    ///
+    /// assert!(Field::TpDst.info().check(65_535).is_ok());
+    /// let error = Field::TpDst.info().check(70_000).unwrap_err();
+    /// assert_eq!(error.to_string(), "70000 does not fit into the 16 bits of tp_dst; the largest value is 65535");
+    /// ```
+    ///
+    /// # Errors
+    /// [`Input`](crate::ErrorKind::Input): the value has more bits than the field.
+    pub fn check(&self, value: u128) -> Result<(), Error> {
+        if value <= self.ones() { Ok(()) } else { Err(self.too_large(value, u32::from(self.width))) }
+    }
+
+    /// Makes the error of a value that a field, or a part of it of some bits, cannot hold.
+    #[cold]
+    pub(super) fn too_large(&self, value: u128, bits: u32) -> Error {
+        let largest = u128::MAX >> (128 - bits);
+        let part = if bits == u32::from(self.width) { "the" } else { "these" };
+        Error::input(match self.form {
+            Form::Decimal | Form::Tos | Form::Port | Form::Frag => {
+                format!(
+                    "{value} does not fit into {part} {bits} bits of {}; the largest value is {largest}",
+                    self.name
+                )
+            }
+            _ => format!(
+                "{value:#x} does not fit into {part} {bits} bits of {}; the largest value is {largest:#x}",
+                self.name
+            ),
+        })
+    }
+
+    /// Checks a value under a mask, of which all ones mean the whole field.
+    pub(crate) fn check_masked(&self, value: u128, mask: u128) -> Result<(), Error> {
+        self.check(value & mask)?;
+        if mask == u128::MAX || mask <= self.ones() {
+            return Ok(());
+        }
+        Err(Error::input(format!(
+            "the mask {mask:#x} does not fit into the {} bits of {}; the largest mask is {:#x}",
+            self.width,
+            self.name,
+            self.ones()
+        )))
+    }
+
     /// # Panics
     /// Where the field is too narrow for `value`.
     #[track_caller]
     pub(crate) fn assert_fits(&self, value: u128) {
-        assert!(
-            value <= self.ones(),
-            "{value:#x} does not fit into the {} bits of {}",
-            self.width,
-            self.name
-        );
+        assert!(value <= self.ones(), "{}", self.too_large(value, u32::from(self.width)));
     }
 }
 

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 use super::fields::{Field, word};
 use super::word_set::{WordIter, WordSet};
+use crate::error::Error;
 
 /// Number of 32-bit words in a flow key. A power of two, so that a word number is brought into bounds by one instruction.
 pub const WORDS: usize = 128;
@@ -153,7 +154,7 @@ impl<K> Flow<K> {
         value
     }
 
-    /// Sets `field` to `value`.
+    /// Sets `field` to `value`. For values that come from outside, [`try_set`](Self::try_set) returns an error instead of a panic.
     ///
     /// # Panics
     /// Where `value` is larger than the field.
@@ -172,6 +173,36 @@ impl<K> Flow<K> {
                 self.set_word(word, (self.words[word] & !mask) | value);
             }
         }
+    }
+
+    /// Sets `field` to a `value` that may be too large for it.
+    ///
+    /// ```
+    /// use flowlane::{Field, FlowKey};
+    ///
+    /// let mut key = FlowKey::zero();
+    /// key.try_set(Field::TpDst, 443)?;
+    /// assert!(key.try_set(Field::TpDst, 70_000).is_err());
+    /// assert_eq!(key.get(Field::TpDst), 443);
+    /// # Ok::<(), flowlane::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Input`](crate::ErrorKind::Input): `value` is larger than the field; nothing has changed then.
+    pub fn try_set(&mut self, field: Field, value: u128) -> Result<(), Error> {
+        self.try_set_masked(field, value, u128::MAX)
+    }
+
+    /// Sets those bits of `field` that are set in `mask` to the corresponding bits of `value`, as
+    /// [`set_masked`](Self::set_masked) does.
+    ///
+    /// # Errors
+    /// [`Input`](crate::ErrorKind::Input): `value` has bits in `mask` that the field does not have, or `mask` has, and is not all
+    /// ones; nothing has changed then.
+    pub fn try_set_masked(&mut self, field: Field, value: u128, mask: u128) -> Result<(), Error> {
+        field.info().check_masked(value, mask)?;
+        self.set_masked(field, value, mask);
+        Ok(())
     }
 
     /// The indices of the words that may be non-zero, ascending.

@@ -14,6 +14,7 @@ pub use details::{
 
 pub use references::Reference;
 
+use crate::error::Error;
 use crate::packet::{Field, FieldRef};
 
 /// A port of the switch, by number. Numbers from [`PortNo::MAX`] on have other meanings in OpenFlow.
@@ -205,7 +206,8 @@ pub enum Action {
 
 impl Action {
     /// Sets some bits of a field, by the field's own action if it has one: that needs no prerequisites in the match. Bits of a
-    /// field that takes no mask are loaded.
+    /// field that takes no mask are loaded. A value that does not fit is refused where the rule is put to use;
+    /// [`try_set_field`](Self::try_set_field) refuses it at once.
     pub fn set_field(field: Field, value: u128, mask: u128) -> Self {
         let info = field.info();
         let form = match mask == info.ones() {
@@ -214,6 +216,16 @@ impl Action {
             _ => SetForm::SetField,
         };
         Self::SetField { field, value, mask, form, protocol: None }
+    }
+
+    /// Sets some bits of a field, as [`set_field`](Self::set_field) does, to a value that may be too large for it.
+    ///
+    /// # Errors
+    /// [`Input`](crate::ErrorKind::Input): the value or the mask is larger than the field.
+    pub fn try_set_field(field: Field, value: u128, mask: u128) -> Result<Self, Error> {
+        field.info().check_masked(value, mask)?;
+        field.info().check(value)?;
+        Ok(Self::set_field(field, value, mask & field.info().ones()))
     }
 
     /// Sends up to `max_len` bytes of each packet to controllers.

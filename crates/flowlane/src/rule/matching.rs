@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::error::Error;
 use crate::packet::fields::{Field, word};
 use crate::packet::key::{FlowKey, FlowMask};
 
@@ -89,6 +90,8 @@ pub struct MaskedWord {
 
 /// A condition on a flow key: bits that must have given values, and ranges that the ports must lie in.
 ///
+/// The text of a rule asks for the packets that have its fields: see [`check`](Self::check), which a classifier calls.
+///
 /// Only words that are looked at are stored, in ascending order, so that equal conditions compare equal. Copies share them until one is
 /// changed: a switch has a rule's condition in several indexes.
 ///
@@ -155,12 +158,59 @@ impl Match {
         self
     }
 
-    /// Requires `field` to equal `value`.
+    /// Requires `field` to equal `value`. For values that come from outside, [`try_set`](Self::try_set) returns an error instead of
+    /// a panic.
     ///
     /// # Panics
     /// Where `value` is larger than the field.
     pub fn set(&mut self, field: Field, value: u128) -> &mut Self {
         self.set_masked(field, value, u128::MAX)
+    }
+
+    /// Requires `field` to equal a `value` that may be too large for it.
+    ///
+    /// ```
+    /// use flowlane::{Field, Match};
+    ///
+    /// let mut web = Match::any();
+    /// web.try_set(Field::EthType, 0x0800)?.try_set(Field::NwProto, 6)?.try_set_range(Field::TpDst, 80, 90)?;
+    /// let error = web.try_set(Field::TpDst, 70_000).unwrap_err();
+    /// assert_eq!(error.to_string(), "70000 does not fit into the 16 bits of tp_dst; the largest value is 65535");
+    /// assert_eq!(web.to_string(), "tcp,tp_dst=80-90");
+    /// # Ok::<(), flowlane::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Input`](crate::ErrorKind::Input): `value` is larger than the field; nothing has changed then.
+    pub fn try_set(&mut self, field: Field, value: u128) -> Result<&mut Self, Error> {
+        self.try_set_masked(field, value, u128::MAX)
+    }
+
+    /// Requires `field` to equal `value` in the bits of `mask`, as [`set_masked`](Self::set_masked) does.
+    ///
+    /// # Errors
+    /// [`Input`](crate::ErrorKind::Input): `value` has bits in `mask` that the field does not have, or `mask` has, and is not all
+    /// ones; nothing has changed then.
+    pub fn try_set_masked(&mut self, field: Field, value: u128, mask: u128) -> Result<&mut Self, Error> {
+        field.info().check_masked(value, mask)?;
+        Ok(self.set_masked(field, value, mask))
+    }
+
+    /// Requires `tp_src` (or `tp_dst`) to lie in `low..=high`, as [`set_range`](Self::set_range) does.
+    ///
+    /// # Errors
+    /// [`Input`](crate::ErrorKind::Input): `low > high`, or `field` is neither of the two; nothing has changed then.
+    pub fn try_set_range(&mut self, field: Field, low: u16, high: u16) -> Result<&mut Self, Error> {
+        if !matches!(field, Field::TpSrc | Field::TpDst) {
+            return Err(Error::input(format!("{field} takes no range; tp_src and tp_dst do")));
+        }
+        if low > high {
+            let problem = "write the smaller port first";
+            return Err(Error::input(format!(
+                "{field}: port range {low}-{high} is empty; {problem} ({high}-{low})"
+            )));
+        }
+        Ok(self.set_range(field, low, high))
     }
 
     /// Requires word `word` of the key to equal `value` in the bits of `mask`, in addition to earlier conditions
@@ -410,6 +460,7 @@ mod laws;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::Action;
 
     #[test]
     fn values_that_do_not_fit_are_refused() {
@@ -422,7 +473,31 @@ mod tests {
             assert!(std::panic::catch_unwind(set).is_err(), "{}", info.name);
             let set = || FlowKey::zero().set(field, most + 1);
             assert!(std::panic::catch_unwind(set).is_err(), "{}", info.name);
+            let (mut key, mut mask, mut matches) = (FlowKey::zero(), FlowMask::zero(), Match::any());
+            for refused in [
+                key.try_set(field, most + 1),
+                key.try_set_masked(field, most + 1, u128::MAX),
+                key.try_set_masked(field, 0, most + 1),
+                mask.try_set(field, most + 1),
+                matches.try_set(field, most + 1).map(drop),
+                matches.try_set_masked(field, most + 1, u128::MAX).map(drop),
+                matches.try_set_masked(field, 0, most + 1).map(drop),
+                Action::try_set_field(field, most + 1, most).map(drop),
+                Action::try_set_field(field, 0, most + 1).map(drop),
+            ] {
+                let refused = refused.unwrap_err().to_string();
+                let largest =
+                    refused.contains(&format!(" {most}")) || refused.contains(&format!("{most:#x}"));
+                assert!(refused.contains(info.name) && largest, "{refused}");
+            }
+            assert!(key == FlowKey::zero() && mask == FlowMask::zero() && matches == Match::any());
+            key.try_set(field, most).unwrap();
+            assert_eq!(matches.try_set(field, most).unwrap().key(), key);
         }
+        let refused = Match::any().try_set_range(Field::TpDst, 443, 80).unwrap_err().to_string();
+        assert_eq!(refused, "tp_dst: port range 443-80 is empty; write the smaller port first (80-443)");
+        let refused = Match::any().try_set_range(Field::NwTtl, 1, 2).unwrap_err().to_string();
+        assert_eq!(refused, "nw_ttl takes no range; tp_src and tp_dst do");
         // A mask may be all ones for any field.
         assert_eq!(Match::any().set_masked(Field::TpDst, 80, u128::MAX), Match::any().set(Field::TpDst, 80));
     }

@@ -171,9 +171,7 @@ fn read_pair((key, value): Pair<'_>, matches: &mut Match, options: &ReadOptions<
         name => {
             let Some(field) = names::by_name(name) else {
                 check_absent(key)?;
-                let known = Field::all().iter().flat_map(|f| f.aliases.iter().chain([&f.name])).copied();
-                let hint = did_you_mean(name, known);
-                return Err(key.fault(format!("there is no such field{hint}")));
+                return Err(key.fault(names::no_such_field(name, names::all())));
             };
             read_field(key, meant(key.text, field, matches), value, matches, options)
         }

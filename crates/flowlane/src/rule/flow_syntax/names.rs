@@ -1,8 +1,11 @@
 //! Names of fields and of their parts, as matches and actions have them.
 
+use std::str::FromStr;
+
 use super::super::error::{Fault, Token, did_you_mean};
 use super::known::Known;
 use super::values;
+use crate::error::Error;
 use crate::packet::FieldRef;
 use crate::packet::fields::{Field, Form, TUN_METADATA_COUNT};
 
@@ -121,13 +124,33 @@ pub(super) fn absent(name: &str) -> Option<String> {
     lacked.contains(&lower.as_str()).then(|| "Flowlane does not have this field of Open vSwitch".to_owned())
 }
 
+/// Says that there is no field of this name, and the one that was probably meant.
+pub(super) fn no_such_field<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    format!("there is no such field{}", did_you_mean(name, known))
+}
+
+/// All names of fields but those of extensible matches.
+pub(super) fn all() -> impl Iterator<Item = &'static str> {
+    Field::all().iter().flat_map(|info| info.aliases.iter().chain([&info.name])).copied()
+}
+
+impl FromStr for Field {
+    type Err = Error;
+
+    /// Reads any name that rules take: the field's own, an alias, or that of extensible matches.
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let wrong = || absent(name).unwrap_or_else(|| no_such_field(name, all()));
+        by_name(name).ok_or_else(|| Error::input(format!("`{name}`: {}", wrong())))
+    }
+}
+
 /// The field of a name, or the mistake in it.
 pub(super) fn field_named(token: Token<'_>) -> Result<Field, Fault> {
     by_name(token.text).ok_or_else(|| match absent(token.text) {
         Some(reason) => token.fault(reason),
         None => {
             let names = Field::all().iter().filter(|f| f.writable).map(|f| f.name);
-            token.fault(format!("there is no such field{}", did_you_mean(token.text, names)))
+            token.fault(no_such_field(token.text, names))
         }
     })
 }
@@ -284,4 +307,76 @@ pub(super) fn written(token: Token<'_>, known: &Known) -> Result<Field, Fault> {
     }
     present(token, field, known)?;
     Ok(field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_print_as_names_that_are_read_back() {
+        for info in Field::named() {
+            let name = info.field.to_string();
+            assert_eq!(name, info.name);
+            assert_eq!(name.parse(), Ok(info.field), "{name}");
+            for alias in info.aliases {
+                assert_eq!(alias.parse(), Ok(info.field), "{alias}");
+            }
+        }
+        for (name, field) in EXTENSIBLE.iter().chain(&OTHERS) {
+            let names = match name.starts_with("OF_") {
+                true => vec![format!("NXM_{name}"), format!("OXM_{name}")],
+                false => vec![(*name).to_owned()],
+            };
+            names.iter().for_each(|name| assert_eq!(name.parse(), Ok(*field), "{name}"));
+        }
+        assert_eq!(format!("{:>8}|{:<8}|", Field::TpDst, Field::Reg0), "  tp_dst|reg0    |");
+    }
+
+    #[test]
+    fn names_that_rules_do_not_take_are_refused() {
+        // Two fields have names that rules cannot write.
+        for name in
+            ["nd_options", "tun_metadata_present", "", "TP_DST", "tp_dst ", "tp_dst[0..7]", "word12", "tcp"]
+        {
+            assert!(name.parse::<Field>().is_err(), "{name}");
+        }
+        let said = |name: &str| name.parse::<Field>().unwrap_err().to_string();
+        assert_eq!(said("nw_prot"), "`nw_prot`: there is no such field; did you mean `nw_proto`?");
+        assert!(said("reg16").starts_with("`reg16`: registers are reg0 to reg15"));
+    }
+
+    #[test]
+    fn values_that_a_field_cannot_hold_are_refused() {
+        use crate::packet::fields::Prerequisite;
+        use crate::rule::flow_syntax::{read, read_actions};
+
+        let options = crate::rule::ReadOptions::default();
+        let acts = |text: &str| read_actions(text, "actions", &options).map(drop);
+        let matches = |text: &str| read(&format!("{text} actions=drop"), "flows", &options).map(drop);
+        for info in Field::named() {
+            let (name, width) = (info.name, if info.form == Form::Tos { 8 } else { u32::from(info.width) });
+            let most = u128::MAX >> (128 - width);
+            let above =
+                most.checked_add(1).map_or_else(|| format!("0x1{:032x}", 0), |above| above.to_string());
+            let numbers = matches!(info.form, Form::Decimal | Form::Hex | Form::Tos);
+            if info.writable && numbers {
+                // The octet's lower two bits are another field's.
+                let most = if info.form == Form::Tos { 0xfc } else { most };
+                assert!(acts(&format!("set_field:{most}->{name}")).is_ok(), "{name}");
+                assert!(acts(&format!("load:{most}->{name}[]")).is_ok(), "{name}");
+            }
+            assert!(acts(&format!("set_field:{above}->{name}")).is_err(), "{name}");
+            assert!(acts(&format!("set_field:0/{above}->{name}")).is_err(), "{name}");
+            assert!(acts(&format!("load:{above}->{name}[]")).is_err(), "{name}");
+            assert!(acts(&format!("load:2->{name}[0]")).is_err(), "{name}");
+            if matches!(info.prerequisite, Prerequisite::None | Prerequisite::Tunnel) && numbers {
+                assert!(matches(&format!("{name}={most}")).is_ok(), "{name}");
+                assert!(!info.maskable || matches(&format!("{name}[0]=1")).is_ok(), "{name}");
+            }
+            assert!(matches(&format!("{name}={above}")).is_err(), "{name}");
+            assert!(matches(&format!("{name}=0/{above}")).is_err(), "{name}");
+            assert!(matches(&format!("{name}[0]=2")).is_err(), "{name}");
+        }
+    }
 }
